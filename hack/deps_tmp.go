@@ -1,0 +1,20 @@
+package hack
+import (
+ _ "sigs.k8s.io/controller-runtime"
+ _ "sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+ _ "k8s.io/apiserver/pkg/cel/environment"
+ _ "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+ _ "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+ _ "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+ _ "github.com/google/cel-go/cel"
+ _ "github.com/google/go-cmp/cmp"
+ _ "github.com/prometheus/client_golang/prometheus"
+ _ "sigs.k8s.io/yaml"
+ _ "go.yaml.in/yaml/v3"
+ _ "github.com/spf13/cobra"
+ _ "go.uber.org/goleak"
+ _ "k8s.io/client-go/dynamic"
+ _ "k8s.io/utils/clock/testing"
+ _ "golang.org/x/sync/errgroup"
+ _ "k8s.io/kubectl/pkg/describe"
+)
