@@ -1,0 +1,127 @@
+package v1alpha1
+
+import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MachineStatus is the state of one run of a machine. It is all that a run
+// knows: nothing else survives a reconcile. Written only by controllers/runner.
+type MachineStatus struct {
+	// Name of the machine, from metadata.name of its file.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Name string `json:"name,omitempty"`
+	// Revision is the content hash of the machine file that last drove this object.
+	// +kubebuilder:validation:MaxLength=80
+	// +optional
+	Revision string `json:"revision,omitempty"`
+	// Phase is the machine's own phase; status.phase shows it, or the phase's showAs.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Phase string `json:"phase,omitempty"`
+	// Step is the step that runs, waits or failed last; empty before the first
+	// and after the last step of the phase.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Step string `json:"step,omitempty"`
+	// StepSince is when the step became the current one.
+	// +optional
+	StepSince *metav1.Time `json:"stepSince,omitempty"`
+	// Cursor counts the steps of this visit to the phase that are done.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Cursor int32 `json:"cursor,omitempty"`
+	// Since is when the phase was entered.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+	// Deadline is when the phase's timeout fires; unset when it has none.
+	// +optional
+	Deadline *metav1.Time `json:"deadline,omitempty"`
+	// Attempts counts the errors in a row of the current step.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Attempts int32 `json:"attempts,omitempty"`
+	// NextCheck is when the machine looks again by itself.
+	// +optional
+	NextCheck *metav1.Time `json:"nextCheck,omitempty"`
+	// Held names the effects that were taken and not given back, in the order
+	// of taking. A name is here before its acquire action is called.
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=63
+	// +optional
+	Held []string `json:"held,omitempty"`
+	// Result holds the outputs of the steps of this visit to the phase.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +optional
+	Result *apiextensionsv1.JSON `json:"result,omitempty"`
+	// Blocked says which exits (or which step) are closed, and by what.
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Blocked []Blocked `json:"blocked,omitempty"`
+	// OnDelete says what a deletion of this object would do now.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	OnDelete string `json:"onDelete,omitempty"`
+	// Requests holds the token of each one-shot request that was acted on last.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Requests []RequestStatus `json:"requests,omitempty"`
+	// History holds the last transitions, oldest first.
+	// +kubebuilder:validation:MaxItems=20
+	// +optional
+	History []Transition `json:"history,omitempty"`
+}
+
+// HistoryLimit is how many transitions MachineStatus.History keeps.
+const HistoryLimit = 20
+
+// Blocked is one closed way out.
+type Blocked struct {
+	// To is the phase that cannot be entered yet; empty for a step that waits.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	To string `json:"to,omitempty"`
+	// Step is the step that waits; empty for an exit.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Step string `json:"step,omitempty"`
+	// Because is the expression that is not true.
+	// +kubebuilder:validation:MaxLength=1024
+	Because string `json:"because"`
+	// Got is the value seen, or the error of evaluating.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Got string `json:"got,omitempty"`
+}
+
+// RequestStatus is the last token of a one-shot request that was acted on.
+type RequestStatus struct {
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// +kubebuilder:validation:MaxLength=253
+	Token string `json:"token"`
+}
+
+// Transition is one edge that was taken.
+type Transition struct {
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	From string `json:"from,omitempty"`
+	// +kubebuilder:validation:MaxLength=63
+	To string `json:"to"`
+	// At is when the edge was taken.
+	At metav1.Time `json:"at"`
+	// Took is how long the phase left had lasted.
+	// +optional
+	Took metav1.Duration `json:"took,omitempty"`
+	// +kubebuilder:validation:MaxLength=128
+	// +optional
+	Reason string `json:"reason,omitempty"`
+	// Message says more where the reason is an error; at most 256 characters.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Message string `json:"message,omitempty"`
+}
