@@ -4,8 +4,6 @@
 //
 // The types are data only: what they mean is decided by packages fsm and
 // resources, which this package must not know.
-//
-// +kubebuilder:object:generate=true
 package v1alpha1
 
 const (

@@ -7,6 +7,8 @@ import (
 
 // MachineStatus is the state of one run of a machine. It is all that a run
 // knows: nothing else survives a reconcile. Written only by controllers/runner.
+//
+// +kubebuilder:object:generate=true
 type MachineStatus struct {
 	// Name of the machine, from metadata.name of its file.
 	// +kubebuilder:validation:MaxLength=253
@@ -27,24 +29,24 @@ type MachineStatus struct {
 	Step string `json:"step,omitempty"`
 	// StepSince is when the step became the current one.
 	// +optional
-	StepSince *metav1.Time `json:"stepSince,omitempty"`
+	StepSince *metav1.MicroTime `json:"stepSince,omitempty"`
 	// Cursor counts the steps of this visit to the phase that are done.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Cursor int32 `json:"cursor,omitempty"`
 	// Since is when the phase was entered.
 	// +optional
-	Since *metav1.Time `json:"since,omitempty"`
+	Since *metav1.MicroTime `json:"since,omitempty"`
 	// Deadline is when the phase's timeout fires; unset when it has none.
 	// +optional
-	Deadline *metav1.Time `json:"deadline,omitempty"`
+	Deadline *metav1.MicroTime `json:"deadline,omitempty"`
 	// Attempts counts the errors in a row of the current step.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
 	// NextCheck is when the machine looks again by itself.
 	// +optional
-	NextCheck *metav1.Time `json:"nextCheck,omitempty"`
+	NextCheck *metav1.MicroTime `json:"nextCheck,omitempty"`
 	// Held names the effects that were taken and not given back, in the order
 	// of taking. A name is here before its acquire action is called.
 	// +kubebuilder:validation:MaxItems=32
@@ -79,6 +81,8 @@ type MachineStatus struct {
 const HistoryLimit = 20
 
 // Blocked is one closed way out.
+//
+// +kubebuilder:object:generate=true
 type Blocked struct {
 	// To is the phase that cannot be entered yet; empty for a step that waits.
 	// +kubebuilder:validation:MaxLength=63
@@ -98,6 +102,8 @@ type Blocked struct {
 }
 
 // RequestStatus is the last token of a one-shot request that was acted on.
+//
+// +kubebuilder:object:generate=true
 type RequestStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
@@ -106,6 +112,8 @@ type RequestStatus struct {
 }
 
 // Transition is one edge that was taken.
+//
+// +kubebuilder:object:generate=true
 type Transition struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
@@ -113,7 +121,7 @@ type Transition struct {
 	// +kubebuilder:validation:MaxLength=63
 	To string `json:"to"`
 	// At is when the edge was taken.
-	At metav1.Time `json:"at"`
+	At metav1.MicroTime `json:"at"`
 	// Took is how long the phase left had lasted.
 	// +optional
 	Took metav1.Duration `json:"took,omitempty"`
