@@ -1,0 +1,56 @@
+package v1
+
+// CRDName is the name of the CustomResourceDefinition of DatastoreMigration.
+const CRDName = "datastoremigrations.migration.projectcalico.org"
+
+// Finalizer keeps a DatastoreMigration until everything it holds is given back
+// or, after Complete, until the v1 CRDs are gone. The peer uses the same name,
+// so either controller can finish what the other one left.
+const Finalizer = "migration.projectcalico.org/v1-crd-cleanup"
+
+// Annotations. The values are compatible with the peer's.
+const (
+	// AnnotationSavedAPIService on the migration holds the parked APIService as JSON.
+	AnnotationSavedAPIService = "migration.projectcalico.org/saved-apiservice"
+	// AnnotationMigratedBy on a v3 object holds the UID of the migration that created it.
+	AnnotationMigratedBy = "migration.projectcalico.org/migrated-by"
+	// AnnotationLockedBy on a ClusterInformation holds the UID of the migration that locked it.
+	AnnotationLockedBy = "migration.projectcalico.org/locked-by"
+)
+
+// Domain conditions. Ready, Reconciling and Stalled are the runner's. Each type
+// occurs once; the objects in conflict are listed in status.conflicts.
+const (
+	// ConditionConflict is True while v3 objects with other content are in the way.
+	ConditionConflict = "Conflict"
+	// ConditionFailed is True once the migration has failed.
+	ConditionFailed = "Failed"
+)
+
+// Reasons of the domain conditions.
+const (
+	// ReasonResourceMismatch goes with Conflict: the content of both sides differs.
+	ReasonResourceMismatch = "ResourceMismatch"
+	// ReasonConflictsOmitted goes with Conflict when there are more than
+	// MaxConflicts of them; the message says how many are not listed.
+	ReasonConflictsOmitted = "ConflictsOmitted"
+	// ReasonNoConflicts goes with Conflict=False.
+	ReasonNoConflicts = "NoConflicts"
+	// ReasonMigrationError goes with Failed.
+	ReasonMigrationError = "MigrationError"
+)
+
+// Bounds of the status, in entries, characters (not bytes) for lengths. They
+// repeat the markers in types.go for the code that must cut to fit.
+const (
+	// MaxConflicts is how many conflicts the status lists.
+	MaxConflicts = 32
+	// MaxConflictFields is how many differing fields are listed per conflict.
+	MaxConflictFields = 16
+	// MaxConflictFieldLength bounds one entry of Conflict.Fields.
+	MaxConflictFieldLength = 512
+	// MaxTypeDetails is how many kinds the progress lists.
+	MaxTypeDetails = 128
+	// MaxMessageLength bounds status.message.
+	MaxMessageLength = 1024
+)

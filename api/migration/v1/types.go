@@ -1,0 +1,184 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+// MigrationType says which way a migration goes.
+// +kubebuilder:validation:Enum=APIServerToCRDs
+// +kubebuilder:validation:MaxLength=64
+type MigrationType string
+
+// APIServerToCRDs moves the objects of crd.projectcalico.org/v1, which an
+// aggregated API server serves as projectcalico.org/v3, to native v3 CRDs.
+const APIServerToCRDs MigrationType = "APIServerToCRDs"
+
+// DatastoreMigration asks for a migration of the Calico datastore and shows how
+// far it has come. Any name will do; one migration is active at a time.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,path=datastoremigrations,shortName=dsm,categories=phasegate
+// +kubebuilder:subresource:status
+// +kubebuilder:storageversion
+// +kubebuilder:printcolumn:name=Phase,type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name=Types,type=string,JSONPath=`.status.progress.typeProgress`
+// +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name=Message,type=string,JSONPath=`.status.message`
+// +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name=Current Type,type=string,JSONPath=`.status.progress.currentType`,priority=1
+// +kubebuilder:printcolumn:name=Migrated,type=integer,JSONPath=`.status.progress.migrated`,priority=1
+// +kubebuilder:printcolumn:name=Skipped,type=integer,JSONPath=`.status.progress.skipped`,priority=1
+// +kubebuilder:printcolumn:name=Conflicts,type=integer,JSONPath=`.status.progress.conflicts`,priority=1
+type DatastoreMigration struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what is wanted.
+	Spec DatastoreMigrationSpec `json:"spec"`
+	// Status is what was observed; written by the controller only.
+	// +optional
+	Status DatastoreMigrationStatus `json:"status,omitempty"`
+}
+
+// DatastoreMigrationList is a list of migrations.
+//
+// +kubebuilder:object:root=true
+type DatastoreMigrationList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []DatastoreMigration `json:"items"`
+}
+
+// DatastoreMigrationSpec is what a user asks for.
+type DatastoreMigrationSpec struct {
+	// Type of the migration. It is fixed at creation: turning round half way is
+	// what deleting the object is for.
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.type cannot be changed: delete this migration and create another one"
+	Type MigrationType `json:"type"`
+}
+
+// DatastoreMigrationStatus is bounded in every part, so that an object never
+// outgrows what the API server accepts.
+type DatastoreMigrationStatus struct {
+	// Phase for display. It has a pattern instead of a list of values, since an
+	// operator may add phases (an approval gate, say) by editing the machine.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z][A-Za-z0-9_-]*$`
+	// +optional
+	Phase string `json:"phase,omitempty"`
+	// Message says in a sentence what is being done or waited for.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Message string `json:"message,omitempty"`
+	// ObservedGeneration is the metadata.generation that this status is about.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// DatastoreLockedAt is when the v1 datastore was locked.
+	// +optional
+	DatastoreLockedAt *metav1.Time `json:"datastoreLockedAt,omitempty"`
+	// StartedAt is when the migration entered Migrating for the first time.
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+	// CompletedAt is when the migration entered Complete.
+	// +optional
+	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
+
+	// Progress counts kinds and objects.
+	// +optional
+	Progress *Progress `json:"progress,omitempty"`
+	// Conflicts lists the v3 objects that are in the way; Progress.Conflicts
+	// counts all of them, also those that do not fit here.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=atomic
+	// +optional
+	Conflicts []Conflict `json:"conflicts,omitempty"`
+	// Conditions, each type once: Ready, Reconciling and Stalled (kstatus), and
+	// Conflict and Failed.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Machine is where the state machine stands, why it stands there, and how it
+	// came there.
+	// +optional
+	Machine v1alpha1.MachineStatus `json:"machine,omitempty"`
+}
+
+// Progress counts what was planned and what is done.
+type Progress struct {
+	// TotalTypes is the number of kinds to migrate.
+	// +optional
+	TotalTypes int32 `json:"totalTypes,omitempty"`
+	// CompletedTypes is the number of kinds that are done.
+	// +optional
+	CompletedTypes int32 `json:"completedTypes,omitempty"`
+	// TypeProgress is both numbers for people, such as "5 / 21".
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	TypeProgress string `json:"typeProgress,omitempty"`
+	// CurrentType is the kind worked on; empty when nothing is.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	CurrentType string `json:"currentType,omitempty"`
+	// Total is the number of objects of all kinds.
+	// +optional
+	Total int32 `json:"total,omitempty"`
+	// Migrated is the number of objects copied to v3.
+	// +optional
+	Migrated int32 `json:"migrated,omitempty"`
+	// Skipped is the number of objects that v3 had already with equal content.
+	// +optional
+	Skipped int32 `json:"skipped,omitempty"`
+	// Conflicts is the number of objects that v3 had already with other content.
+	// +optional
+	Conflicts int32 `json:"conflicts,omitempty"`
+	// TypeDetails splits the counts by kind.
+	// +kubebuilder:validation:MaxItems=128
+	// +listType=map
+	// +listMapKey=kind
+	// +optional
+	TypeDetails []TypeProgress `json:"typeDetails,omitempty"`
+}
+
+// TypeProgress counts the objects of one kind.
+type TypeProgress struct {
+	// Kind as v3 calls it.
+	// +kubebuilder:validation:MaxLength=253
+	Kind string `json:"kind"`
+	// Migrated is the number of objects copied to v3.
+	// +optional
+	Migrated int32 `json:"migrated,omitempty"`
+	// Skipped is the number of objects that v3 had already with equal content.
+	// +optional
+	Skipped int32 `json:"skipped,omitempty"`
+	// Conflicts is the number of objects that v3 had already with other content.
+	// +optional
+	Conflicts int32 `json:"conflicts,omitempty"`
+}
+
+// Conflict is one v3 object that exists with other content than its v1 source.
+type Conflict struct {
+	// Kind as v3 calls it.
+	// +kubebuilder:validation:MaxLength=253
+	Kind string `json:"kind"`
+	// Namespace of the object; empty for a cluster-scoped one.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+	// Name of the object in v3.
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// Fields that differ, each with both values where they are short.
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=512
+	// +listType=atomic
+	// +optional
+	Fields []string `json:"fields,omitempty"`
+}

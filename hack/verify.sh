@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Checks what a compiler cannot: that generated files are those of the sources,
+# that each go.mod is tidy, that imports go one way, and that the documents name
+# only make targets that exist. It compares with a copy, not with git, so that a
+# tree with uncommitted work can be verified; what it regenerates stays.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+failed=0
+complain() { echo "verify: $*" >&2; failed=1; }
+
+# generated_files lists, by NUL, whatever hack/generate.sh may write.
+generated_files() { find api charts/phasegate/files -type f \( -name 'zz_generated.*' -o -path 'charts/*' \) -print0; }
+
+check_generated() {
+	local before
+	before=$(mktemp -d)
+	generated_files | xargs -0 cp --parents -t "$before"
+	hack/generate.sh
+	local after
+	after=$(mktemp -d)
+	generated_files | xargs -0 cp --parents -t "$after"
+	diff -ru "$before" "$after" || complain "generated files were stale: they are regenerated now, commit them"
+	rm -rf "$before" "$after"
+}
+
+check_tidy() {
+	local mod
+	while read -r mod; do
+		(cd "$(dirname "$mod")" && go mod tidy -diff) || complain "$mod is not tidy: run go mod tidy in $(dirname "$mod")"
+	done < <(find . -name go.mod -not -path './bin/*' -not -path './.*/*')
+}
+
+# The import rules are written once, in .golangci.yml.
+check_imports() {
+	bin/tools/golangci-lint run --enable-only depguard ./... || complain "imports go the wrong way: see docs/architecture.md"
+}
+
+# check_targets compares `make x` in the documents with what make knows.
+check_targets() {
+	local known name
+	known=$(sed -nE 's/^([a-z][a-z-]*):.*/\1/p' Makefile test/cluster/cluster.mk | sort -u)
+	for name in help build test lint verify generate tools cluster-up cluster-down cluster-reload install run demo bench e2e faults fuzz clean; do
+		grep -qx "$name" <<<"$known" || complain "the Makefile lacks the target $name, which scripts rely on"
+	done
+	while IFS=: read -r file name; do
+		grep -qx "$name" <<<"$known" || complain "$file speaks of make $name, which does not exist"
+	done < <(grep -oHE '`make [a-z][a-z -]*`' README.md CONTRIBUTING.md docs/*.md | tr -d '`' |
+		awk -F: '{n = split($2, w, " "); for (i = 2; i <= n; i++) print $1 ":" w[i]}')
+}
+
+check_generated
+check_tidy
+check_imports
+check_targets
+exit $failed
