@@ -1,0 +1,123 @@
+// Package patch is how phasegate writes custom resources: by merge patches of
+// what a closure changed, never by Update, so that fields of other writers and
+// fields unknown to our Go types survive.
+//
+// It knows no kind and no machine: which object is written, when, and what a
+// conflict means is the caller's business.
+//
+// All three functions share these rules:
+//
+//   - Everything to be written is changed inside mutate. An edit made before the
+//     call is on both sides of the diff and is not sent.
+//   - mutate works on obj itself. If it changed nothing, no request is made.
+//   - On an error obj is what it was before the call, and the error is the
+//     client's own, unwrapped, so that apierrors.IsConflict and the like work.
+//   - They may be called again: a second call with the same outcome sends nothing.
+package patch
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// MutateAndPatchSpec applies mutate to obj and sends the difference in spec and
+// metadata (finalizers, annotations, labels) as a merge patch that carries
+// obj's resourceVersion: a write of somebody else since obj was read is a
+// conflict, and the caller must read again.
+//
+// Afterwards obj is the server's reply (metadata with the new resourceVersion,
+// spec and all the rest), except for its status: that stays as it is in memory,
+// because the caller may hold a status that it has not written yet.
+func MutateAndPatchSpec[T client.Object](ctx context.Context, c client.Client, obj T, mutate func(T)) error {
+	return mutateAndSend("MutateAndPatchSpec", obj, mutate, locked, func(reply T, body client.Patch) error {
+		if err := c.Patch(ctx, reply, body); err != nil {
+			return err
+		}
+		copyStatus(obj, reply)
+		return nil
+	})
+}
+
+// MutateAndPatchStatus applies mutate to obj and sends the difference to the
+// status subresource as a plain merge patch. It carries no resourceVersion, so
+// that writers of disjoint status fields can live side by side.
+//
+// Arrays are replaced whole by a merge patch: be the only writer of all
+// conditions, and call with an object that was just read.
+//
+// Afterwards obj is the server's reply, spec and metadata included; a spec that
+// was edited in memory only is gone.
+func MutateAndPatchStatus[T client.Object](ctx context.Context, c client.Client, obj T, mutate func(T)) error {
+	return mutateAndSend("MutateAndPatchStatus", obj, mutate, plain, func(reply T, body client.Patch) error {
+		return c.Status().Patch(ctx, reply, body)
+	})
+}
+
+// MutateAndSwapStatus is MutateAndPatchStatus as a compare-and-swap: the patch
+// carries obj's resourceVersion, and any write since obj was read is a conflict.
+// It is for the owner of a state machine, whose stored phase must not be
+// overwritten by a decision made from an older one.
+func MutateAndSwapStatus[T client.Object](ctx context.Context, c client.Client, obj T, mutate func(T)) error {
+	return mutateAndSend("MutateAndSwapStatus", obj, mutate, locked, func(reply T, body client.Patch) error {
+		return c.Status().Patch(ctx, reply, body)
+	})
+}
+
+// mutateAndSend keeps the rules of the package comment. send receives an empty
+// object to decode the reply into: decoding into obj would merge, and leave map
+// entries behind that the server no longer has.
+func mutateAndSend[T client.Object](
+	caller string, obj T, mutate func(T), lock locking, send func(reply T, body client.Patch) error,
+) error {
+	if isNil(obj) {
+		return fmt.Errorf("%s: obj must be non-nil: pass an object that was read from the API server", caller)
+	}
+	if mutate == nil {
+		return fmt.Errorf("%s: mutate must be non-nil: pass the function that makes the change", caller)
+	}
+
+	before := obj.DeepCopyObject().(T)
+	mutate(obj)
+	body, err := diff(before, obj, lock)
+	if err != nil {
+		overwrite(obj, before)
+		return err
+	}
+	if body == nil {
+		return nil
+	}
+	reply := emptyLike(before)
+	if err := send(reply, body); err != nil {
+		overwrite(obj, before)
+		return err
+	}
+	reply.GetObjectKind().SetGroupVersionKind(before.GetObjectKind().GroupVersionKind())
+	overwrite(obj, reply)
+	return nil
+}
+
+// locking says whether a patch carries the resourceVersion it was made from.
+type locking bool
+
+const (
+	plain  locking = false
+	locked locking = true
+)
+
+// diff is the merge patch that leads from before to after, nil if they are equal.
+func diff(before, after client.Object, lock locking) (client.Patch, error) {
+	data, err := client.MergeFrom(before).Data(after)
+	if err != nil || string(data) == "{}" {
+		return nil, err
+	}
+	if lock == locked {
+		data, err = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}).Data(after)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return client.RawPatch(types.MergePatchType, data), nil
+}

@@ -1,0 +1,292 @@
+package patch_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/phasegate/phasegate/controllers/patch"
+)
+
+// The client here is a fake one: these tests are about what is put on the wire
+// and what is left in memory. What a server makes of it is in server_test.go.
+
+type patcher func(context.Context, client.Client, *corev1.Pod, func(*corev1.Pod)) error
+
+var patchers = map[string]patcher{
+	"MutateAndPatchSpec":   patch.MutateAndPatchSpec[*corev1.Pod],
+	"MutateAndPatchStatus": patch.MutateAndPatchStatus[*corev1.Pod],
+	"MutateAndSwapStatus":  patch.MutateAndSwapStatus[*corev1.Pod],
+}
+
+// wire records every patch body, and answers with err instead of the fake
+// client's reply if err is set.
+type wire struct {
+	bodies []map[string]any
+	err    error
+}
+
+func (w *wire) client(objs ...client.Object) client.Client {
+	record := func(obj client.Object, p client.Patch) error {
+		data, err := p.Data(obj)
+		if err != nil {
+			return err
+		}
+		var body map[string]any
+		if err := json.Unmarshal(data, &body); err != nil {
+			return err
+		}
+		w.bodies = append(w.bodies, body)
+		return w.err
+	}
+	return fake.NewClientBuilder().WithObjects(objs...).WithStatusSubresource(&corev1.Pod{}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+				if err := record(obj, p); err != nil {
+					return err
+				}
+				return c.Patch(ctx, obj, p, opts...)
+			},
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+				if err := record(obj, p); err != nil {
+					return err
+				}
+				return c.SubResource(sub).Patch(ctx, obj, p, opts...)
+			},
+		}).Build()
+}
+
+func pod() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", Annotations: map[string]string{"theirs": "1"}},
+		Spec:       corev1.PodSpec{NodeName: "n1"},
+		Status:     corev1.PodStatus{Phase: corev1.PodPending, Message: "theirs"},
+	}
+}
+
+// read returns the stored pod; the fake client gives it resourceVersion 999.
+func read(t *testing.T, c client.Client) *corev1.Pod {
+	t.Helper()
+	got := &corev1.Pod{}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(pod()), got); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func addFinalizer(p *corev1.Pod) { p.Finalizers = append(p.Finalizers, "phasegate.dev/f") }
+func running(p *corev1.Pod)      { p.Status.Phase = corev1.PodRunning }
+func nothing(*corev1.Pod)        {}
+
+func TestBodyOnTheWire(t *testing.T) {
+	cases := map[string]struct {
+		why    string
+		patch  string
+		mutate func(*corev1.Pod)
+		want   []map[string]any
+	}{
+		"finalizer": {
+			why:    "a list is sent whole, so the resourceVersion must protect it",
+			patch:  "MutateAndPatchSpec",
+			mutate: addFinalizer,
+			want: []map[string]any{{"metadata": map[string]any{
+				"finalizers": []any{"phasegate.dev/f"}, "resourceVersion": "999",
+			}}},
+		},
+		"annotation": {
+			why:    "other annotations are not in the body and so survive",
+			patch:  "MutateAndPatchSpec",
+			mutate: func(p *corev1.Pod) { p.Annotations["ours"] = "2" },
+			want: []map[string]any{{"metadata": map[string]any{
+				"annotations": map[string]any{"ours": "2"}, "resourceVersion": "999",
+			}}},
+		},
+		"removed annotation": {
+			why:    "a merge patch removes with null",
+			patch:  "MutateAndPatchSpec",
+			mutate: func(p *corev1.Pod) { delete(p.Annotations, "theirs") },
+			want: []map[string]any{{"metadata": map[string]any{
+				"annotations": nil, "resourceVersion": "999",
+			}}},
+		},
+		"spec without a change": {
+			why:    "a steady state makes no writes",
+			patch:  "MutateAndPatchSpec",
+			mutate: nothing,
+		},
+		"plain status": {
+			why:    "no resourceVersion: writers of other status fields must not conflict",
+			patch:  "MutateAndPatchStatus",
+			mutate: running,
+			want:   []map[string]any{{"status": map[string]any{"phase": "Running"}}},
+		},
+		"plain status without a change": {
+			why:    "a steady state makes no writes",
+			patch:  "MutateAndPatchStatus",
+			mutate: nothing,
+		},
+		"swapped status": {
+			why:    "a phase decided from an old object must conflict",
+			patch:  "MutateAndSwapStatus",
+			mutate: running,
+			want: []map[string]any{{
+				"metadata": map[string]any{"resourceVersion": "999"},
+				"status":   map[string]any{"phase": "Running"},
+			}},
+		},
+		"swapped status without a change": {
+			why:    "a steady state makes no writes",
+			patch:  "MutateAndSwapStatus",
+			mutate: nothing,
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := &wire{}
+			c := w.client(pod())
+			if err := patchers[tc.patch](t.Context(), c, read(t, c), tc.mutate); err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(tc.want, w.bodies); d != "" {
+				t.Errorf("%s: bodies (-want +got):\n%s", tc.why, d)
+			}
+		})
+	}
+}
+
+func TestObjectAfterTheCall(t *testing.T) {
+	unwritten := func(p *corev1.Pod) {
+		p.Status.Message = "not written yet"
+		p.Status.Reason = "InMemory"
+	}
+	cases := map[string]struct {
+		why    string
+		patch  string
+		before func(*corev1.Pod)
+		mutate func(*corev1.Pod)
+		want   func(server *corev1.Pod)
+	}{
+		"spec patch keeps the status in memory": {
+			why:    "the runner writes its status later; a finalizer must not undo it",
+			patch:  "MutateAndPatchSpec",
+			before: unwritten,
+			mutate: addFinalizer,
+			want:   unwritten,
+		},
+		"spec patch takes metadata from the server": {
+			why:    "what is in memory only must not look as if it were stored",
+			patch:  "MutateAndPatchSpec",
+			before: func(p *corev1.Pod) { p.Annotations["stale"] = "x" },
+			mutate: addFinalizer,
+			want:   func(*corev1.Pod) {},
+		},
+		"status patch takes everything from the server": {
+			why:    "the new resourceVersion must not be paired with an old spec",
+			patch:  "MutateAndPatchStatus",
+			before: func(p *corev1.Pod) { p.Spec.NodeName = "stale" },
+			mutate: running,
+			want:   func(*corev1.Pod) {},
+		},
+		"swap takes everything from the server": {
+			why:    "as with a plain status patch",
+			patch:  "MutateAndSwapStatus",
+			before: func(p *corev1.Pod) { p.Spec.NodeName = "stale" },
+			mutate: running,
+			want:   func(*corev1.Pod) {},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := (&wire{}).client(pod())
+			got := read(t, c)
+			tc.before(got)
+			if err := patchers[tc.patch](t.Context(), c, got, tc.mutate); err != nil {
+				t.Fatal(err)
+			}
+			want := read(t, c)
+			if want.ResourceVersion == "999" {
+				t.Fatal("nothing was written")
+			}
+			tc.want(want)
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("%s: object (-want +got):\n%s", tc.why, d)
+			}
+		})
+	}
+}
+
+func TestErrorIsUnwrappedAndObjectAsBefore(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", errors.New("changed"))
+	for name, call := range patchers {
+		t.Run(name, func(t *testing.T) {
+			c := (&wire{err: conflict}).client(pod())
+			got := read(t, c)
+			got.Status.Message = "not written yet"
+			want := got.DeepCopy()
+			err := call(t.Context(), c, got, func(p *corev1.Pod) {
+				addFinalizer(p)
+				p.Annotations["ours"] = "2"
+				running(p)
+			})
+			if err != error(conflict) {
+				t.Errorf("error = %#v, want the client's own", err)
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("object (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestLockWithoutResourceVersionIsRefused(t *testing.T) {
+	for _, name := range []string{"MutateAndPatchSpec", "MutateAndSwapStatus"} {
+		t.Run(name, func(t *testing.T) {
+			w := &wire{}
+			got := pod()
+			err := patchers[name](t.Context(), w.client(pod()), got, running)
+			if err == nil || len(w.bodies) != 0 {
+				t.Errorf("error = %v, bodies = %v; an object never read has nothing to compare with", err, w.bodies)
+			}
+			if d := cmp.Diff(pod(), got); d != "" {
+				t.Errorf("object (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestNilIsRefused(t *testing.T) {
+	for name, call := range patchers {
+		t.Run(name, func(t *testing.T) {
+			w := &wire{}
+			c := w.client(pod())
+			called := false
+			err := call(t.Context(), c, nil, func(*corev1.Pod) { called = true })
+			if err == nil || !strings.HasPrefix(err.Error(), name+": obj must be non-nil") || called {
+				t.Errorf("nil object: error = %v, mutate called = %v", err, called)
+			}
+			if err := call(t.Context(), c, read(t, c), nil); err == nil || !strings.HasPrefix(err.Error(), name+": mutate must be non-nil") {
+				t.Errorf("nil mutate: error = %v", err)
+			}
+			if len(w.bodies) != 0 {
+				t.Errorf("written nevertheless: %v", w.bodies)
+			}
+		})
+	}
+	t.Run("untyped nil", func(t *testing.T) {
+		err := patch.MutateAndPatchSpec[client.Object](t.Context(), (&wire{}).client(), nil, func(client.Object) {})
+		if err == nil {
+			t.Error("accepted")
+		}
+	})
+}
