@@ -1,0 +1,102 @@
+# `make` alone explains what there is to make.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+
+CLUSTER_DIR ?= .cluster
+# The cluster that install and run speak to: KUBECONFIG, else the one of `make cluster-up`.
+KUBE := $(or $(KUBECONFIG),$(wildcard $(CLUSTER_DIR)/kubeconfig))
+# The directory of Calico's real CRDs, if any; go test changes directories, so it is made absolute.
+ifneq ($(CALICO_CRDS),)
+override CALICO_CRDS := $(abspath $(CALICO_CRDS))
+export CALICO_CRDS
+endif
+
+GO ?= go
+FUZZTIME ?= 10s
+BENCH_ARGS ?=
+
+# Packages with Go tests that need no cluster, and those that start one.
+UNIT = $$($(GO) list ./... | grep -v /phasegate/test/)
+CLUSTERED = $$($(GO) list ./test/... | grep -v /test/bench)
+
+include test/cluster/cluster.mk
+
+##@ Help
+
+.PHONY: help
+help: ## Show this text
+	@awk 'BEGIN {FS = ":.*## "} \
+		/^##@ / {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+##@ See it work
+
+.PHONY: demo
+demo: build tools ## Migrate a whole cluster from nothing, with a conflict on the way (KEEP=1 keeps it)
+	$(GO) run ./test/demo
+
+.PHONY: install
+install: bin/tools/kubectl ## Apply our CRDs to the cluster of KUBECONFIG (default: that of cluster-up)
+	KUBECONFIG=$(KUBE) bin/tools/kubectl apply --server-side --force-conflicts -f charts/phasegate/files/crds
+	KUBECONFIG=$(KUBE) bin/tools/kubectl wait --for=condition=Established --timeout=60s -f charts/phasegate/files/crds
+
+.PHONY: run
+run: build ## Run the manager against that cluster, in the foreground (MANAGER_ARGS adds flags)
+	bin/manager $(addprefix --kubeconfig=,$(KUBE)) --leader-elect=false $(MANAGER_ARGS)
+
+##@ Build
+
+.PHONY: build
+build: ## Build bin/manager, and the stand-in for Calico's API server that tests use
+	$(GO) build -o bin/manager ./cmd/manager
+	$(GO) build -o bin/standin ./test/standin/cmd/standin
+
+.PHONY: generate
+generate: bin/tools/controller-gen ## Write deepcopy, CRDs and RBAC from the sources
+	hack/generate.sh
+
+.PHONY: clean
+clean: ## Remove what was built (not the cache of tools, not a running cluster)
+	rm -rf bin coverage*
+
+##@ Check
+
+.PHONY: test
+test: build tools ## Run all tests: unit, then those on a real control plane
+	$(GO) test -race -timeout 15m $(UNIT)
+	cd test/cluster && $(GO) test -timeout 10m ./...
+	$(GO) test -timeout 30m -p 1 $(CLUSTERED)
+
+.PHONY: e2e
+e2e: build tools ## Run only the end-to-end tests, with their output
+	$(GO) test -timeout 30m -v ./test/e2e/...
+
+.PHONY: lint
+lint: bin/tools/golangci-lint ## Check style, budgets and import directions
+	bin/tools/golangci-lint run ./...
+	cd test/cluster && ../../bin/tools/golangci-lint run --config ../../.golangci.yml ./...
+
+.PHONY: verify
+verify: bin/tools/controller-gen bin/tools/golangci-lint ## Check that generated files, go.mod files and documents agree with the sources
+	hack/verify.sh
+
+.PHONY: bench
+bench: build tools ## Compare the migration with raw creates on the same API server
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m -v ./test/bench/... $(BENCH_ARGS)
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME (10s)
+	hack/fuzz.sh $(FUZZTIME)
+
+.PHONY: faults
+faults: ## (not yet) Run the migration under injected faults
+	@echo "make faults: there are no fault tests yet; what is tested under SIGKILL and errors is in make e2e" >&2; exit 2
+
+# The two pinned developer tools; hack/tools.sh does nothing when they are up to date.
+.PHONY: bin/tools/controller-gen bin/tools/golangci-lint
+bin/tools/controller-gen bin/tools/golangci-lint:
+	@hack/tools.sh $(notdir $@)
+
+bin/tools/kubectl:
+	$(MAKE) tools
