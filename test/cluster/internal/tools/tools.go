@@ -1,0 +1,88 @@
+// Package tools builds the programs that a test cluster needs, from Go modules
+// and with nothing but the go command, and keeps what is big in the user's
+// cache directory. It must not know how the programs are run.
+package tools
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// version is the Kubernetes version that go.mod builds, which the binaries
+// have to be told: clients cannot parse what they would answer otherwise.
+const version = "v1.36.1"
+
+// program is something that can be built.
+type program struct {
+	name string
+	// source is the Go package, relative to module if it begins with a dot.
+	source string
+	// module is the directory, relative to test/cluster, of the go.mod that
+	// pins the program.
+	module string
+	// ours is set for programs whose source is here: they are built every time,
+	// which is quick when nothing changed, and not kept in the cache.
+	ours bool
+}
+
+// programs lists all there are; helm, which the servers do not need, is last.
+var programs = []program{
+	{name: "etcd", source: "go.etcd.io/etcd/server/v3", module: "."},
+	{name: "kube-apiserver", source: "k8s.io/kubernetes/cmd/kube-apiserver", module: "."},
+	{name: "kube-controller-manager", source: "k8s.io/kubernetes/cmd/kube-controller-manager", module: "."},
+	{name: "kube-scheduler", source: "k8s.io/kubernetes/cmd/kube-scheduler", module: "."},
+	{name: "kubectl", source: "k8s.io/kubernetes/cmd/kubectl", module: "."},
+	{name: "fakenodes", source: "./cmd/fakenodes", module: ".", ours: true},
+	{name: "helm", source: "helm.sh/helm/v4/cmd/helm", module: "helm"},
+}
+
+// Select returns the names of all programs except those to skip, and refuses
+// to skip what does not exist.
+func Select(skip []string) ([]string, error) {
+	var all, names []string
+	for _, p := range programs {
+		all = append(all, p.name)
+		if !slices.Contains(skip, p.name) {
+			names = append(names, p.name)
+		}
+	}
+	for _, name := range skip {
+		if !slices.Contains(all, name) {
+			return nil, fmt.Errorf("cannot skip %q: there is only %s", name, strings.Join(all, ", "))
+		}
+	}
+	return names, nil
+}
+
+// flags are the same for all programs, so that they share what is compiled.
+// -trimpath makes that true of two clones in different directories as well.
+func flags() []string {
+	minor := strings.Split(version, ".")[1]
+	ldflags := []string{"-s", "-w"}
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		for _, set := range []string{"gitVersion=" + version, "gitMajor=1", "gitMinor=" + minor, "gitTreeState=clean"} {
+			ldflags = append(ldflags, "-X", pkg+"."+set)
+		}
+	}
+	return []string{"-trimpath", "-buildvcs=false", "-ldflags", strings.Join(ldflags, " ")}
+}
+
+// key names the cache folder for what is built from the module in dir: it
+// changes with everything that the result depends on.
+func key(dir, goVersion string) (string, error) {
+	hash := sha256.New()
+	fmt.Fprintln(hash, goVersion, flags())
+	for _, name := range []string{"go.mod", "go.sum"} {
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return "", fmt.Errorf("hash the module: %w", err)
+		}
+		fmt.Fprintf(hash, "%s %d\n%s", name, len(content), content)
+	}
+	return hex.EncodeToString(hash.Sum(nil))[:16], nil
+}
