@@ -45,8 +45,8 @@ check_targets() {
 	done
 	while IFS=: read -r file name; do
 		grep -qx "$name" <<<"$known" || complain "$file speaks of make $name, which does not exist"
-	done < <(grep -oHE '`make [a-z][a-z -]*`' README.md CONTRIBUTING.md docs/*.md | tr -d '`' |
-		awk -F: '{n = split($2, w, " "); for (i = 2; i <= n; i++) print $1 ":" w[i]}')
+	done < <(grep -oHE '(^|`|&& )make [a-z-]+( [a-z-]+)*' README.md CONTRIBUTING.md docs/*.md | sed -E 's/[`&]//g; s/: *make /:/' |
+		awk -F: '{n = split($2, w, " "); for (i = 1; i <= n; i++) print $1 ":" w[i]}')
 }
 
 check_generated
