@@ -1,0 +1,57 @@
+package resources
+
+// admissionDefaults are what Calico's mutating admission policies add to an object on a write. They
+// apply to both sides of a comparison, so that it does not matter whether the policies are installed,
+// and never to what is written.
+var admissionDefaults = map[string]func(obj, spec map[string]any){
+	"policyTypes":     policyTypes,
+	"kubePolicyTypes": kubePolicyTypes,
+	"tierLabel":       tierLabel,
+}
+
+const tierLabelKey = "projectcalico.org/tier"
+
+func policyTypes(_, spec map[string]any) {
+	if hasTypes(spec) {
+		return
+	}
+	spec["types"] = typesOf(spec, false)
+}
+
+// kubePolicyTypes differs in the field, and in that egress always brings ingress with it.
+func kubePolicyTypes(_, spec map[string]any) {
+	if hasTypes(spec) {
+		return
+	}
+	spec["policyTypes"] = typesOf(spec, true)
+}
+
+func hasTypes(spec map[string]any) bool { return spec["types"] != nil || spec["policyTypes"] != nil }
+
+func typesOf(spec map[string]any, egressBringsIngress bool) []any {
+	ingress, egress := spec["ingress"] != nil, spec["egress"] != nil
+	switch {
+	case egress && (ingress || egressBringsIngress):
+		return []any{"Ingress", "Egress"}
+	case egress:
+		return []any{"Egress"}
+	}
+	return []any{"Ingress"}
+}
+
+// tierLabel also fills in the tier, as the CRD's default does where there is a schema.
+func tierLabel(obj, spec map[string]any) {
+	if tier, _ := spec["tier"].(string); tier == "" {
+		spec["tier"] = defaultTier
+	}
+	meta, ok := obj["metadata"].(map[string]any)
+	if !ok {
+		return
+	}
+	labels, ok := meta["labels"].(map[string]any)
+	if !ok {
+		labels = map[string]any{}
+		meta["labels"] = labels
+	}
+	labels[tierLabelKey] = spec["tier"]
+}

@@ -1,0 +1,221 @@
+package resources
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"math"
+	"slices"
+	"time"
+
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// MigratedByAnnotation marks a v3 object that a migration created; its value is the migration's UID.
+const MigratedByAnnotation = "migration.projectcalico.org/migrated-by"
+
+// bookkeeping are annotations that say how an object was written, not what it is.
+var bookkeeping = []string{MigratedByAnnotation, "kubectl.kubernetes.io/last-applied-configuration"}
+
+// canonical is what two v3 objects that mean the same have in common. It is for comparison only:
+// nothing of it is ever written. The argument stays as it is.
+func canonical(kind *Kind, schema *Schema, obj *unstructured.Unstructured) map[string]any {
+	content := obj.DeepCopy().Object
+	if schema != nil {
+		defaulting.PruneNonNullableNullsWithoutDefaults(content, schema.structural)
+		defaulting.Default(content, schema.structural)
+	}
+	if spec, ok := content["spec"].(map[string]any); ok {
+		for _, name := range kind.entry.Compare.AdmissionDefaults {
+			admissionDefaults[name](content, spec)
+		}
+	}
+	meta := canonicalMetadata(kind, &unstructured.Unstructured{Object: content})
+	for _, field := range []string{"apiVersion", "kind", "metadata"} {
+		delete(content, field)
+	}
+	if kind.HasStatus() {
+		delete(content, "status")
+	}
+	for _, path := range kind.absentZero {
+		dropZero(content, path)
+	}
+	var structural *structuralschema.Structural
+	if schema != nil {
+		structural = schema.structural
+	}
+	out := canonicalValue(content, structural).(map[string]any)
+	if len(meta) > 0 {
+		out["metadata"] = meta
+	}
+	return out
+}
+
+// canonicalMetadata keeps the metadata that matters: labels, annotations, finalizers and owners.
+func canonicalMetadata(kind *Kind, obj *unstructured.Unstructured) map[string]any {
+	meta := map[string]any{}
+	setIfAny(meta, "labels", obj.GetLabels())
+	annotations := obj.GetAnnotations()
+	for _, key := range bookkeeping {
+		delete(annotations, key)
+	}
+	setIfAny(meta, "annotations", annotations)
+	finalizers := slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(f string) bool {
+		return slices.Contains(kind.entry.Compare.ControllerFinalizers, f)
+	})
+	if len(finalizers) > 0 {
+		slices.Sort(finalizers)
+		meta["finalizers"] = toAny(finalizers)
+	}
+	if owners := canonicalOwners(obj.GetOwnerReferences()); len(owners) > 0 {
+		meta["ownerReferences"] = owners
+	}
+	return meta
+}
+
+// canonicalOwners is keyed by UID: the order of owners means nothing.
+func canonicalOwners(refs []metav1.OwnerReference) map[string]any {
+	out := map[string]any{}
+	for _, ref := range refs {
+		out[string(ref.UID)] = map[string]any{
+			"apiVersion": ref.APIVersion, "kind": ref.Kind, "name": ref.Name,
+			"controller":         ref.Controller != nil && *ref.Controller,
+			"blockOwnerDeletion": ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion,
+		}
+	}
+	return out
+}
+
+// canonicalValue drops null fields, brings numbers and times to one form and sorts sets, in place.
+func canonicalValue(value any, schema *structuralschema.Structural) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for field, child := range value {
+			if child == nil {
+				delete(value, field)
+				continue
+			}
+			value[field] = canonicalValue(child, subSchema(schema, field))
+		}
+		return value
+	case []any:
+		var items *structuralschema.Structural
+		if schema != nil {
+			items = schema.Items
+		}
+		for i := range value {
+			value[i] = canonicalValue(value[i], items)
+		}
+		if schema != nil && schema.XListType != nil && *schema.XListType == "set" {
+			sortSet(value)
+		}
+		return value
+	case float64:
+		return canonicalNumber(value)
+	case string:
+		return canonicalTime(value)
+	}
+	return value
+}
+
+func subSchema(schema *structuralschema.Structural, field string) *structuralschema.Structural {
+	if schema == nil {
+		return nil
+	}
+	sub, _ := fieldSchema(schema, field)
+	return sub
+}
+
+// canonicalNumber makes 1e+06 and 1000000 equal. Beyond 2^53 a float no longer names one integer.
+func canonicalNumber(f float64) any {
+	const exact = 1 << 53
+	if f == math.Trunc(f) && math.Abs(f) <= exact {
+		return int64(f)
+	}
+	return f
+}
+
+// canonicalTime makes two spellings of one instant equal. Anything that reads as a time with a zone is
+// taken for one: two strings that name the same instant mean the same in any field of a Calico object.
+func canonicalTime(s string) string {
+	const shortest = len("2006-01-02T15:04:05Z")
+	if len(s) < shortest || s[4] != '-' || s[10] != 'T' {
+		return s
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return s
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+func sortSet(set []any) {
+	slices.SortFunc(set, func(a, b any) int { return slices.Compare(encoded(a), encoded(b)) })
+}
+
+// dropZero removes the field at path, for every item where the path goes through a list, if its value
+// is the zero of its type.
+func dropZero(value any, path []string) {
+	fields, ok := value.(map[string]any)
+	if !ok {
+		return
+	}
+	name, isList := cutList(path[0])
+	child, ok := fields[name]
+	switch {
+	case !ok:
+	case len(path) == 1:
+		if isZero(child) {
+			delete(fields, name)
+		}
+	case isList:
+		items, _ := child.([]any)
+		for _, item := range items {
+			dropZero(item, path[1:])
+		}
+	default:
+		dropZero(child, path[1:])
+	}
+}
+
+func cutList(segment string) (name string, isList bool) {
+	if n := len(segment) - len("[]"); n > 0 && segment[n:] == "[]" {
+		return segment[:n], true
+	}
+	return segment, false
+}
+
+func isZero(value any) bool {
+	switch value := value.(type) {
+	case nil:
+		return true
+	case bool:
+		return !value
+	case map[string]any:
+		return len(value) == 0
+	case []any:
+		return len(value) == 0
+	}
+	return isEmptyScalar(value)
+}
+
+// Digest is equal for two v3 objects that mean the same under the same schema, and only for them.
+func Digest(kind *Kind, schema *Schema, obj *unstructured.Unstructured) [sha256.Size]byte {
+	return sha256.Sum256(encoded(canonical(kind, schema, obj)))
+}
+
+// encoded sorts the keys of maps. It cannot fail: the value came out of JSON.
+func encoded(value any) []byte {
+	data, _ := json.Marshal(value)
+	return data
+}
+
+func toAny(list []string) []any {
+	out := make([]any, len(list))
+	for i, s := range list {
+		out[i] = s
+	}
+	return out
+}

@@ -1,0 +1,128 @@
+package resources
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Converted is a v1 object as it should be in v3.
+type Converted struct {
+	// Object is ready to be created. It carries the owner references that point outside Calico, and
+	// none that points to a Calico object: such an owner has another UID in v3, and the garbage
+	// collector deletes an object whose owner has another UID than the reference says.
+	Object *unstructured.Unstructured
+	// Owners are the withheld references to Calico objects, as the v1 side has them: with the raw or
+	// the bit-reversed UID of the v1 owner.
+	Owners []metav1.OwnerReference
+	// V1UID is the UID of the v1 object; the reversed form is its UID in the aggregated v3 view.
+	V1UID types.UID
+	// Terminating is true for an object that is being deleted, on either level. It is not to be copied.
+	Terminating bool
+}
+
+// Convert turns a v1 object into its v3 form. It changes neither the argument nor anything else, but
+// the result shares sub-objects with v1 where they are equal: change one of them only after a deep copy.
+// schema may be nil: rules that need one are skipped then. The error is always a *Problem.
+func Convert(kind *Kind, v1 *unstructured.Unstructured, schema *Schema) (*Converted, error) {
+	c := &conversion{kind: kind, v1: v1, schema: schema}
+	if err := c.readMetadata(); err != nil {
+		return nil, err
+	}
+	c.build()
+	for _, convert := range kind.converters {
+		if err := convert(c); err != nil {
+			return nil, err
+		}
+	}
+	return c.result(), nil
+}
+
+// conversion is the notebook of one Convert.
+type conversion struct {
+	kind   *Kind
+	v1     *unstructured.Unstructured
+	schema *Schema
+	// hidden is nil for an object without the metadata annotation; filled by readMetadata.
+	hidden *hiddenMetadata
+	// out and meta (out's metadata) are filled by build, which the converters run after.
+	out  map[string]any
+	meta map[string]any
+}
+
+func (c *conversion) problem(reason Reason, remedy, format string, args ...any) *Problem {
+	return &Problem{
+		Kind: c.kind.Name(), Namespace: c.v1.GetNamespace(), Name: c.v1.GetName(),
+		Reason: reason, Message: fmt.Sprintf(format, args...), Remedy: remedy,
+	}
+}
+
+func (c *conversion) readMetadata() error {
+	const remedy = "repair or remove it on the v1 object"
+	if err := readStringMaps(c.v1); err != nil {
+		return c.problem(ReasonUnreadableMetadata, remedy, "cannot be read: %v", err)
+	}
+	hidden, err := readHidden(c.v1)
+	if err != nil {
+		return c.problem(ReasonUnreadableMetadata, remedy, "cannot be read: %v", err)
+	}
+	if _, err := ReverseUID(c.v1.GetUID()); err != nil {
+		return c.problem(ReasonBadUID, "recreate the v1 object", "metadata.uid: %v", err)
+	}
+	c.hidden = hidden
+	return nil
+}
+
+// build copies all there is; only metadata and what converters change is new.
+func (c *conversion) build() {
+	c.out = make(map[string]any, len(c.v1.Object))
+	for field, value := range c.v1.Object {
+		c.out[field] = value
+	}
+	if c.kind.HasStatus() {
+		delete(c.out, "status") // a create drops it; it takes a write of its own
+	}
+	gvk := c.kind.V3GVK()
+	c.out["apiVersion"], c.out["kind"] = gvk.GroupVersion().String(), gvk.Kind
+	if c.out["spec"] == nil {
+		c.out["spec"] = map[string]any{} // v3 requires a spec
+	}
+	c.meta = v3Metadata(c.v1, c.hidden)
+	c.out["metadata"] = c.meta
+}
+
+func (c *conversion) result() *Converted {
+	res := &Converted{
+		Object:      &unstructured.Unstructured{Object: c.out},
+		V1UID:       c.v1.GetUID(),
+		Terminating: c.v1.GetDeletionTimestamp() != nil || c.hidden != nil && !c.hidden.DeletionTimestamp.IsZero(),
+	}
+	var foreign []metav1.OwnerReference
+	for _, ref := range ownerReferences(c.v1, c.hidden) {
+		if IsCalicoOwner(ref) {
+			res.Owners = append(res.Owners, ref)
+		} else {
+			foreign = append(foreign, ref)
+		}
+	}
+	if len(foreign) > 0 {
+		res.Object.SetOwnerReferences(foreign)
+	}
+	return res
+}
+
+// ownSpec is the spec as a map that a converter may write to, on its top level only.
+func (c *conversion) ownSpec() (map[string]any, error) {
+	spec, ok := c.out["spec"].(map[string]any)
+	if !ok {
+		return nil, c.problem(ReasonUnreadableField, "repair the v1 object", "spec is no object but %T", c.out["spec"])
+	}
+	own := make(map[string]any, len(spec))
+	for k, v := range spec {
+		own[k] = v
+	}
+	c.out["spec"] = own
+	return own, nil
+}

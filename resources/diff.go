@@ -1,0 +1,99 @@
+package resources
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// FieldDiff is one field in which two objects differ. The values are short forms for people; an absent
+// field is "(absent)".
+type FieldDiff struct {
+	Path string
+	Want string // as converted from v1
+	Have string // as it is in v3
+}
+
+// maxShown is the length in bytes that a value in a FieldDiff is cut to.
+const maxShown = 80
+
+// String is path: want != have.
+func (d FieldDiff) String() string { return fmt.Sprintf("%s: %s in v1, %s in v3", d.Path, d.Want, d.Have) }
+
+// Diff compares the converted v1 object with the live v3 object and returns the fields in which they
+// mean something different, sorted by path; nothing means equal. The schema is that of the v3 CRD, or
+// nil. Owner references are compared as they are: map those of want first.
+func Diff(kind *Kind, schema *Schema, want, have *unstructured.Unstructured) []FieldDiff {
+	var d differ
+	d.values("", canonical(kind, schema, want), canonical(kind, schema, have))
+	return d.found
+}
+
+type differ struct{ found []FieldDiff }
+
+// absent stands for a field that is not there; no JSON value equals it.
+type absent struct{}
+
+func (d *differ) values(path string, want, have any) {
+	if want, ok := want.(map[string]any); ok {
+		if have, ok := have.(map[string]any); ok {
+			d.fields(path, want, have)
+			return
+		}
+	}
+	if want, ok := want.([]any); ok {
+		if have, ok := have.([]any); ok && len(want) == len(have) {
+			for i := range want {
+				d.values(fmt.Sprintf("%s[%d]", path, i), want[i], have[i])
+			}
+			return
+		}
+	}
+	_, wantAbsent := want.(absent)
+	_, haveAbsent := have.(absent)
+	if wantAbsent == haveAbsent && bytes.Equal(encoded(want), encoded(have)) {
+		return
+	}
+	d.found = append(d.found, FieldDiff{Path: path, Want: shown(want), Have: shown(have)})
+}
+
+func (d *differ) fields(path string, want, have map[string]any) {
+	names := maps.Clone(want)
+	maps.Copy(names, have)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		d.values(join(path, name), fieldOf(want, name), fieldOf(have, name))
+	}
+}
+
+func fieldOf(m map[string]any, name string) any {
+	if value, ok := m[name]; ok {
+		return value
+	}
+	return absent{}
+}
+
+// join quotes names that a dotted path could not hold, such as label keys.
+func join(path, name string) string {
+	if strings.ContainsAny(name, "./[]") {
+		return fmt.Sprintf("%s[%q]", path, name)
+	}
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func shown(value any) string {
+	if _, ok := value.(absent); ok {
+		return "(absent)"
+	}
+	s := string(encoded(value))
+	if len(s) > maxShown {
+		return strings.ToValidUTF8(s[:maxShown], "") + "..."
+	}
+	return s
+}

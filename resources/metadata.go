@@ -1,0 +1,110 @@
+package resources
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// MetadataAnnotation is where a v1 object hides the metadata that its v3 view has.
+const MetadataAnnotation = "projectcalico.org/metadata"
+
+// hiddenMetadata is the part of the annotation that counts. What else old writers left in it (uid,
+// managedFields, creationTimestamp, ...) describes the v1 object or nothing, and is not read.
+type hiddenMetadata struct {
+	Name              string                  `json:"name"`
+	Labels            map[string]string       `json:"labels"`
+	Annotations       map[string]string       `json:"annotations"`
+	Finalizers        []string                `json:"finalizers"`
+	OwnerReferences   []metav1.OwnerReference `json:"ownerReferences"`
+	DeletionTimestamp *metav1.Time            `json:"deletionTimestamp"`
+}
+
+// readHidden returns nil without error when the object carries no annotation.
+func readHidden(v1 *unstructured.Unstructured) (*hiddenMetadata, error) {
+	raw, ok := v1.GetAnnotations()[MetadataAnnotation]
+	if !ok {
+		return nil, nil
+	}
+	hidden := &hiddenMetadata{}
+	if err := json.Unmarshal([]byte(raw), hidden); err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", MetadataAnnotation, err)
+	}
+	return hidden, nil
+}
+
+// readStringMaps refuses labels and annotations that the accessors of unstructured would silently
+// take for absent.
+func readStringMaps(v1 *unstructured.Unstructured) error {
+	for _, field := range []string{"labels", "annotations"} {
+		value, _, _ := unstructured.NestedFieldNoCopy(v1.Object, "metadata", field)
+		if value == nil {
+			continue
+		}
+		if _, _, err := unstructured.NestedStringMap(v1.Object, "metadata", field); err != nil {
+			return fmt.Errorf("metadata.%s: %w", field, err)
+		}
+	}
+	return nil
+}
+
+// v3Metadata is what the v3 object starts with: the v1 metadata as Calico's aggregated API would show
+// it, without what the server assigns and without owner references.
+func v3Metadata(v1 *unstructured.Unstructured, hidden *hiddenMetadata) map[string]any {
+	meta := map[string]any{"name": v1.GetName()}
+	if ns := v1.GetNamespace(); ns != "" {
+		meta["namespace"] = ns
+	}
+	labels, annotations, finalizers := v1.GetLabels(), v1.GetAnnotations(), v1.GetFinalizers()
+	delete(annotations, MetadataAnnotation)
+	if hidden != nil {
+		labels = merged(labels, hidden.Labels)
+		annotations = merged(annotations, hidden.Annotations)
+		// An old writer may have nested the annotation in itself; it must not come back.
+		delete(annotations, MetadataAnnotation)
+		finalizers = hidden.Finalizers
+	}
+	setIfAny(meta, "labels", labels)
+	setIfAny(meta, "annotations", annotations)
+	if len(finalizers) > 0 {
+		meta["finalizers"] = toAny(finalizers)
+	}
+	return meta
+}
+
+// ownerReferences are the hidden ones if there is hidden metadata, and the real ones only else.
+func ownerReferences(v1 *unstructured.Unstructured, hidden *hiddenMetadata) []metav1.OwnerReference {
+	if hidden != nil {
+		return hidden.OwnerReferences
+	}
+	return v1.GetOwnerReferences()
+}
+
+// IsCalicoOwner tells whether a reference points to an object of either Calico group.
+func IsCalicoOwner(ref metav1.OwnerReference) bool {
+	gv, err := schema.ParseGroupVersion(ref.APIVersion)
+	return err == nil && (gv.Group == V1Group || gv.Group == V3Group)
+}
+
+// merged lets over win. The result is always a new map.
+func merged(under, over map[string]string) map[string]string {
+	out := make(map[string]string, len(under)+len(over))
+	maps.Copy(out, under)
+	maps.Copy(out, over)
+	return out
+}
+
+func setIfAny(meta map[string]any, field string, values map[string]string) {
+	if len(values) == 0 {
+		return
+	}
+	out := make(map[string]any, len(values))
+	for k, v := range values {
+		out[k] = v
+	}
+	meta[field] = out
+}

@@ -1,0 +1,42 @@
+package resources
+
+import (
+	"encoding/hex"
+	"fmt"
+	"math/bits"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ReverseUID maps the UID of a v1 object to the UID under which Calico's aggregated API shows it, and
+// back: the bits of every byte are reversed, except for the version and the variant byte. It is its own
+// inverse. The error says that uid is no UUID.
+func ReverseUID(uid types.UID) (types.UID, error) {
+	b, err := parseUUID(string(uid))
+	if err != nil {
+		return "", err
+	}
+	for i := range b {
+		if i != 6 && i != 8 { // version and variant stay readable
+			b[i] = bits.Reverse8(b[i])
+		}
+	}
+	return types.UID(formatUUID(b)), nil
+}
+
+func parseUUID(s string) (b [16]byte, err error) {
+	bad := fmt.Errorf("%q is no UUID", s)
+	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
+		return b, bad
+	}
+	digits := s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
+	if _, err := hex.Decode(b[:], []byte(digits)); err != nil {
+		return b, bad
+	}
+	return b, nil
+}
+
+func formatUUID(b [16]byte) string {
+	s := hex.EncodeToString(b[:])
+	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
+}

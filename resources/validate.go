@@ -1,0 +1,87 @@
+package resources
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	apimachineryvalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+)
+
+// maxReported bounds how many mistakes of one object a message lists.
+const maxReported = 5
+
+// Validate tells what the API server would refuse of obj, or silently drop from it, if it were created
+// under the schema: metadata, unknown fields, OpenAPI validation, list sets, CEL rules. It returns a
+// Problem that bears the name of obj, or nil. The error is about the schema, not about the object.
+// Webhooks and admission policies are not asked.
+func Validate(ctx context.Context, kind *Kind, obj *unstructured.Unstructured, schema *Schema) (*Problem, error) {
+	problem := &Problem{Kind: kind.Name(), Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	errs := apimachineryvalidation.ValidateObjectMetaAccessor(obj, kind.Namespaced(),
+		apimachineryvalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
+	if schema != nil {
+		content := obj.DeepCopy().Object
+		if unknown := unknownFields(content, schema); len(unknown) > 0 {
+			problem.Reason = ReasonUnknownField
+			problem.Message = "the v3 CRD does not know, and would drop, " + listed(unknown)
+			problem.Remedy = "install the v3 CRDs that fit the Calico version, or remove the fields from the v1 object"
+			return problem, nil
+		}
+		schemaErrs, err := schema.validate(ctx, content)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", kind.V3CRDName(), err)
+		}
+		errs = append(errs, schemaErrs...)
+	}
+	if len(errs) == 0 {
+		return nil, nil
+	}
+	problem.Reason = ReasonInvalid
+	problem.Message = "v3 refuses it: " + listed(messages(errs))
+	problem.Remedy = "change the v1 object so that it is valid in v3"
+	return problem, nil
+}
+
+// unknownFields prunes content as a side effect.
+func unknownFields(content map[string]any, schema *Schema) []string {
+	return pruning.PruneWithOptions(content, schema.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
+}
+
+func (s *Schema) validate(ctx context.Context, content map[string]any) (field.ErrorList, error) {
+	checks, err := s.checks()
+	if err != nil {
+		return nil, err
+	}
+	defaulting.PruneNonNullableNullsWithoutDefaults(content, s.structural)
+	defaulting.Default(content, s.structural)
+	errs := validation.ValidateCustomResource(nil, content, checks.openAPI)
+	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, content)...)
+	if len(errs) == 0 && checks.rules != nil { // rules may not be evaluated on malformed content
+		ruleErrs, _ := checks.rules.Validate(ctx, nil, s.structural, content, nil, celconfig.RuntimeCELCostBudget)
+		errs = append(errs, ruleErrs...)
+	}
+	return errs, nil
+}
+
+func messages(errs field.ErrorList) []string {
+	out := make([]string, len(errs))
+	for i, err := range errs {
+		out[i] = err.Error()
+	}
+	return out
+}
+
+func listed(items []string) string {
+	if len(items) <= maxReported {
+		return strings.Join(items, "; ")
+	}
+	return fmt.Sprintf("%s; and %d more", strings.Join(items[:maxReported], "; "), len(items)-maxReported)
+}
