@@ -39,13 +39,13 @@ check_imports() {
 # check_targets compares `make x` in the documents with what make knows.
 check_targets() {
 	local known name
-	known=$(sed -nE 's/^([a-z][a-z-]*):.*/\1/p' Makefile test/cluster/cluster.mk | sort -u)
+	known=$(sed -nE 's/^([a-z][a-z0-9-]*):.*/\1/p' Makefile test/cluster/cluster.mk | sort -u)
 	for name in help build test lint verify generate tools cluster-up cluster-down cluster-reload install run demo bench e2e faults fuzz clean; do
 		grep -qx "$name" <<<"$known" || complain "the Makefile lacks the target $name, which scripts rely on"
 	done
 	while IFS=: read -r file name; do
 		grep -qx "$name" <<<"$known" || complain "$file speaks of make $name, which does not exist"
-	done < <(grep -oHE '(^|`|&& )make [a-z-]+( [a-z-]+)*' README.md CONTRIBUTING.md docs/*.md | sed -E 's/[`&]//g; s/: *make /:/' |
+	done < <(grep -oHE '(^|`|&& )make [a-z0-9-]+( [a-z0-9-]+)*' README.md CONTRIBUTING.md docs/*.md | sed -E 's/[`&]//g; s/: *make /:/' |
 		awk -F: '{n = split($2, w, " "); for (i = 1; i <= n; i++) print $1 ":" w[i]}')
 }
 
