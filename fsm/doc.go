@@ -1,0 +1,20 @@
+// Package fsm turns a machine file into a machine that can be stepped: load,
+// validate, bind to named actions and guards, and run.
+//
+// It knows no cluster. A run is fed values (the stored status, the object as
+// unstructured data, the time, the outcome of an action) and answers with
+// commands (act, commit, sleep); whoever drives it does the work and stores
+// the status. The same run can therefore be driven by a controller, by a test
+// or by a simulation.
+//
+//	def, diags := fsm.Load("phases/door.yaml", data)
+//	machine, diags := fsm.Bind(def, bindings)
+//	run := machine.Run(status, view)
+//	for {
+//		switch cmd := run.Next(); cmd.Do {
+//		case fsm.Act:
+//			run.Done(call(cmd.Action, cmd.With))
+//		case fsm.Commit:
+//			store(run.Status()) // and start again from what was stored
+//		…
+package fsm

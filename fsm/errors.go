@@ -1,0 +1,83 @@
+package fsm
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// WaitError says "not yet": nothing is wrong, look again later.
+type WaitError struct {
+	// After overrides the poll interval when it is positive.
+	After   time.Duration
+	Message string
+}
+
+func (e *WaitError) Error() string { return e.Message }
+
+// Wait makes a WaitError that is checked again at the poll interval.
+func Wait(format string, args ...any) error {
+	return &WaitError{Message: fmt.Sprintf(format, args...)}
+}
+
+// TerminalError says that trying again cannot help.
+type TerminalError struct {
+	// Reason is a CamelCase word for conditions and history.
+	Reason string
+	Err    error
+}
+
+func (e *TerminalError) Error() string { return e.Err.Error() }
+func (e *TerminalError) Unwrap() error { return e.Err }
+
+// Terminal makes a TerminalError; %w in the format keeps the cause.
+func Terminal(reason, format string, args ...any) error {
+	return &TerminalError{Reason: reason, Err: fmt.Errorf(format, args...)}
+}
+
+// Class is the kind of an error, as `onError[].is` names it.
+type Class string
+
+// The classes of errors. The driver classifies; the engine only compares.
+const (
+	ClassTerminal    Class = "Terminal"
+	ClassConflict    Class = "Conflict"
+	ClassForbidden   Class = "Forbidden"
+	ClassNotFound    Class = "NotFound"
+	ClassInvalid     Class = "Invalid"
+	ClassTimeout     Class = "Timeout"
+	ClassThrottled   Class = "Throttled"
+	ClassUnavailable Class = "Unavailable"
+	ClassAny         Class = "*"
+)
+
+var classes = []Class{ClassTerminal, ClassConflict, ClassForbidden, ClassNotFound, ClassInvalid,
+	ClassTimeout, ClassThrottled, ClassUnavailable, ClassAny}
+
+// Outcome is what an action came to. The zero Outcome is success without outputs.
+type Outcome struct {
+	// Outputs of a successful action, merged into `result`.
+	Outputs map[string]any
+	// Err is nil, a WaitError, a TerminalError, or any other error: retried.
+	Err error
+	// Class of Err; ignored for a WaitError.
+	Class Class
+	// RetryAfter is how long the server asked to wait; 0 when it did not.
+	RetryAfter time.Duration
+}
+
+func (o Outcome) wait() *WaitError {
+	var w *WaitError
+	if errors.As(o.Err, &w) {
+		return w
+	}
+	return nil
+}
+
+func (o Outcome) terminal() *TerminalError {
+	var t *TerminalError
+	if errors.As(o.Err, &t) {
+		return t
+	}
+	return nil
+}

@@ -1,0 +1,268 @@
+package fsm
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	"sigs.k8s.io/yaml"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+// Bounds of a machine file; a larger or deeper one is refused before decoding.
+const (
+	MaxFileSize  = 256 << 10
+	maxFileDepth = 32
+	maxFileNodes = 20_000
+)
+
+// Definition is a machine file that decoded without a finding.
+type Definition struct {
+	v1alpha1.Machine
+
+	// File is the name used in diagnostics.
+	File string
+	// Revision is "sha256:" and the hash of the file's bytes.
+	Revision string
+
+	at   map[string]place
+	prog *program
+}
+
+// place is where a value stands, and whether a quote comes before its text.
+type place struct {
+	Pos
+	quoted bool
+}
+
+// Load decodes a machine file strictly and checks its graph. It reads nothing
+// but data, and may be called any number of times. The definition is nil when
+// there is a finding.
+func Load(file string, data []byte) (*Definition, Diagnostics) {
+	d := &Definition{File: file, at: map[string]place{}}
+	if diags := d.decode(data); len(diags) > 0 {
+		return nil, diags.sorted()
+	}
+	sum := sha256.Sum256(data)
+	d.Revision = "sha256:" + hex.EncodeToString(sum[:8])
+	if diags := validate(d); len(diags) > 0 {
+		return nil, diags.sorted()
+	}
+	return d, nil
+}
+
+func (d *Definition) decode(data []byte) Diagnostics {
+	if len(data) > MaxFileSize {
+		return Diagnostics{d.diagAt(place{Pos: Pos{1, 1}}, "PG000",
+			fmt.Sprintf("the file has %d bytes, more than %d", len(data), MaxFileSize), "split the machine or shorten its texts")}
+	}
+	root, err := parseYAML(data)
+	if err != nil {
+		return Diagnostics{d.diagAt(place{Pos: Pos{errorLine(err), 1}}, "PG000", err.Error(), "write one valid YAML document")}
+	}
+	w := &walker{def: d}
+	w.walk(root, reflect.TypeFor[v1alpha1.Machine](), "", 0)
+	if len(w.diags) > 0 {
+		return w.diags
+	}
+	if err := yaml.UnmarshalStrict(data, &d.Machine); err != nil {
+		return Diagnostics{d.diagAt(place{Pos: Pos{errorLine(err), 1}}, "PG000", err.Error(), "see docs/machine-format.md")}
+	}
+	if d.APIVersion != v1alpha1.APIVersion || d.Kind != v1alpha1.KindMachine {
+		return Diagnostics{d.diag("apiVersion", "PG000", fmt.Sprintf("apiVersion %q, kind %q", d.APIVersion, d.Kind),
+			fmt.Sprintf("write apiVersion: %s and kind: %s", v1alpha1.APIVersion, v1alpha1.KindMachine))}
+	}
+	return nil
+}
+
+func parseYAML(data []byte) (*yamlv3.Node, error) {
+	dec := yamlv3.NewDecoder(bytes.NewReader(data))
+	var doc, more yamlv3.Node
+	if err := dec.Decode(&doc); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, errors.New("the file is empty")
+		}
+		return nil, err
+	}
+	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
+		return nil, errors.New("the file holds more than one document")
+	}
+	return doc.Content[0], nil
+}
+
+var lineInError = regexp.MustCompile(`line (\d+)`)
+
+func errorLine(err error) int {
+	if m := lineInError.FindStringSubmatch(err.Error()); m != nil {
+		if n, e := strconv.Atoi(m[1]); e == nil {
+			return n
+		}
+	}
+	return 1
+}
+
+// diag makes a finding at a path such as spec.phases[2].next[0].when, or at the
+// nearest place above it that the file has.
+func (d *Definition) diag(path, code, message, fix string) Diagnostic {
+	for p := path; ; {
+		if at, ok := d.at[p]; ok {
+			x := d.diagAt(at, code, message, fix)
+			x.Path = path
+			return x
+		}
+		cut := strings.LastIndexAny(p, ".[")
+		if cut < 0 {
+			x := d.diagAt(place{Pos: Pos{1, 1}}, code, message, fix)
+			x.Path = path
+			return x
+		}
+		p = p[:cut]
+	}
+}
+
+func (d *Definition) diagAt(at place, code, message, fix string) Diagnostic {
+	return Diagnostic{Code: code, File: d.File, Pos: at.Pos, Message: message, Fix: fix}
+}
+
+// walker compares the YAML tree with the Go type, so that each finding has a
+// line and a column; the decoder behind it knows neither.
+type walker struct {
+	def   *Definition
+	diags Diagnostics
+	nodes int
+}
+
+func (w *walker) find(n *yamlv3.Node, path, message, fix string) {
+	x := w.def.diagAt(place{Pos: Pos{n.Line, n.Column}}, "PG000", message, fix)
+	x.Path = path
+	w.diags = append(w.diags, x)
+}
+
+func (w *walker) walk(n *yamlv3.Node, t reflect.Type, path string, depth int) {
+	w.nodes++
+	if w.nodes == maxFileNodes || depth > maxFileDepth {
+		w.find(n, path, fmt.Sprintf("more than %d values or %d levels", maxFileNodes, maxFileDepth), "simplify the file")
+	}
+	if w.nodes >= maxFileNodes || depth > maxFileDepth {
+		return
+	}
+	w.def.at[path] = place{Pos: Pos{n.Line, n.Column}, quoted: n.Style&(yamlv3.SingleQuotedStyle|yamlv3.DoubleQuotedStyle) != 0}
+	if n.Kind == yamlv3.AliasNode || n.Anchor != "" {
+		w.find(n, path, "anchors and aliases are not allowed", "write the value out")
+		return
+	}
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.Struct, reflect.Map:
+		w.walkMapping(n, t, path, depth)
+	case reflect.Slice:
+		if n.Kind != yamlv3.SequenceNode {
+			w.find(n, path, path+" must be a list", "begin each item with a dash")
+			return
+		}
+		for i, c := range n.Content {
+			w.walk(c, t.Elem(), fmt.Sprintf("%s[%d]", path, i), depth+1)
+		}
+	case reflect.Interface:
+		w.walkAny(n, t, path, depth)
+	default:
+		w.checkScalar(n, t.Kind(), path)
+	}
+}
+
+func (w *walker) walkAny(n *yamlv3.Node, t reflect.Type, path string, depth int) {
+	switch n.Kind {
+	case yamlv3.MappingNode:
+		w.walkMapping(n, reflect.MapOf(reflect.TypeFor[string](), t), path, depth)
+	case yamlv3.SequenceNode:
+		for i, c := range n.Content {
+			w.walk(c, t, fmt.Sprintf("%s[%d]", path, i), depth+1)
+		}
+	}
+}
+
+func (w *walker) walkMapping(n *yamlv3.Node, t reflect.Type, path string, depth int) {
+	if n.Kind != yamlv3.MappingNode {
+		w.find(n, path, fmt.Sprintf("%s must be a mapping", cmpPath(path)), "write key: value")
+		return
+	}
+	seen := map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		sub := strings.TrimPrefix(path+"."+key.Value, ".")
+		if seen[key.Value] {
+			w.find(key, sub, fmt.Sprintf("duplicate key %q", key.Value), "keep one of them")
+			continue
+		}
+		seen[key.Value] = true
+		elem, known := fieldType(t, key.Value)
+		if !known {
+			w.find(key, sub, fmt.Sprintf("unknown field %q in %s", key.Value, cmpPath(path)),
+				"known fields: "+strings.Join(fieldNames(t), ", "))
+			continue
+		}
+		w.walk(value, elem, sub, depth+1)
+	}
+}
+
+func cmpPath(path string) string {
+	if path == "" {
+		return "the file"
+	}
+	return path
+}
+
+func fieldType(t reflect.Type, name string) (reflect.Type, bool) {
+	if t.Kind() == reflect.Map {
+		return t.Elem(), true
+	}
+	for f := range t.Fields() {
+		if jsonName(f) == name {
+			return f.Type, true
+		}
+	}
+	return nil, false
+}
+
+func fieldNames(t reflect.Type) []string {
+	var names []string
+	for f := range t.Fields() {
+		names = append(names, jsonName(f))
+	}
+	slices.Sort(names)
+	return names
+}
+
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}
+
+var scalarTags = map[reflect.Kind]struct {
+	tags []string
+	want string
+}{
+	reflect.String:  {[]string{"!!str"}, "a text; quote it"},
+	reflect.Bool:    {[]string{"!!bool"}, "true or false"},
+	reflect.Int32:   {[]string{"!!int"}, "a whole number"},
+	reflect.Float64: {[]string{"!!int", "!!float"}, "a number"},
+}
+
+func (w *walker) checkScalar(n *yamlv3.Node, kind reflect.Kind, path string) {
+	want := scalarTags[kind]
+	if n.Kind != yamlv3.ScalarNode || !slices.Contains(want.tags, n.ShortTag()) {
+		w.find(n, path, fmt.Sprintf("%s must be %s", path, want.want), "see docs/machine-format.md")
+	}
+}

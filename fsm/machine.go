@@ -1,0 +1,46 @@
+package fsm
+
+import "github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+
+// Name of the machine, from its file.
+func (m *Machine) Name() string { return m.def.Metadata.Name }
+
+// Revision is the content hash of the machine file.
+func (m *Machine) Revision() string { return m.def.Revision }
+
+// File is where the machine was loaded from.
+func (m *Machine) File() string { return m.def.File }
+
+// For is the kind whose objects the machine drives.
+func (m *Machine) For() v1alpha1.ObjectKind { return m.def.Spec.For }
+
+// Finalizer is the machine's finalizer; empty when it has none.
+func (m *Machine) Finalizer() string { return m.def.Spec.Finalizer }
+
+// Phases lists the phases in document order.
+func (m *Machine) Phases() []string {
+	names := make([]string, len(m.prog.order))
+	for i, p := range m.prog.order {
+		names[i] = p.Name
+	}
+	return names
+}
+
+// Watches lists the other objects whose changes may move a run, each once.
+func (m *Machine) Watches() []v1alpha1.Watch {
+	seen := map[v1alpha1.Watch]bool{}
+	var all []v1alpha1.Watch
+	add := func(ws []v1alpha1.Watch) {
+		for _, w := range ws {
+			if !seen[w] {
+				seen[w] = true
+				all = append(all, w)
+			}
+		}
+	}
+	add(m.def.Spec.Watch)
+	for _, p := range m.prog.order {
+		add(p.Watch)
+	}
+	return all
+}

@@ -1,0 +1,125 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+// The conditions that every machine-driven object has (kstatus).
+const (
+	ConditionReady       = "Ready"
+	ConditionReconciling = "Reconciling"
+	ConditionStalled     = "Stalled"
+)
+
+// Summary is what people and tools see of a run.
+type Summary struct {
+	// Phase is the display name.
+	Phase string
+	// Message is at most 1024 bytes.
+	Message string
+	// Conditions are Ready, Reconciling and Stalled, without times.
+	Conditions []metav1.Condition
+}
+
+// Summary tells the state that Status stores, in the words of the API.
+func (r *Run) Summary() Summary {
+	p := r.phase()
+	if p == nil {
+		return Summary{Phase: r.st.Phase, Message: r.message, Conditions: conditions("Unknown", r.message, nil, r.stall)}
+	}
+	text := r.text(p)
+	return Summary{
+		Phase:      firstOf(p.ShowAs, p.Name),
+		Message:    clip(text, 1024),
+		Conditions: conditions(r.reason(p), clip(text, 1024), p, r.stall),
+	}
+}
+
+func (r *Run) text(p *phase) string {
+	text := r.message
+	if text == "" {
+		text = r.story(p)
+	}
+	if r.stall != nil && !strings.Contains(text, r.stall.message) {
+		text = r.stall.message + ". " + text
+	}
+	if r.view.Deleting && p.OnDelete != nil && p.OnDelete.Hold != "" {
+		text = p.OnDelete.Hold + ". " + text
+	}
+	return text
+}
+
+// story is the message of a phase that has none: for a failure, its cause.
+func (r *Run) story(p *phase) string {
+	if p.Terminal == "failure" {
+		for _, t := range slices.Backward(r.st.History) {
+			if t.Message != "" {
+				return t.Reason + ": " + t.Message
+			}
+		}
+	}
+	return firstOf(p.Description, r.reason(p))
+}
+
+func (r *Run) reason(p *phase) string {
+	if p.Kind == "progressing" || p.Kind == "" && p.Terminal == "" {
+		return p.Name
+	}
+	if n := len(r.st.History); n > 0 && r.st.History[n-1].Reason != "" {
+		return r.st.History[n-1].Reason
+	}
+	return p.Name
+}
+
+func conditions(reason, message string, p *phase, s *stall) []metav1.Condition {
+	ready, reconciling, stalled := metav1.ConditionFalse, metav1.ConditionTrue, metav1.ConditionFalse
+	stalledReason, stalledMessage := "WithinDeadline", ""
+	switch {
+	case s != nil:
+		reconciling, stalled = metav1.ConditionFalse, metav1.ConditionTrue
+		stalledReason, stalledMessage = firstOf(s.reason, "Stalled"), clip(s.message, 1024)
+	case p == nil:
+	case p.Terminal == "failure":
+		reconciling, stalled = metav1.ConditionFalse, metav1.ConditionTrue
+		stalledReason, stalledMessage = reason, message
+	case p.Terminal == "success", p.Kind == "steady":
+		ready, reconciling = metav1.ConditionTrue, metav1.ConditionFalse
+	}
+	return []metav1.Condition{
+		{Type: ConditionReady, Status: ready, Reason: reason, Message: message},
+		{Type: ConditionReconciling, Status: reconciling, Reason: reason, Message: message},
+		{Type: ConditionStalled, Status: stalled, Reason: stalledReason, Message: stalledMessage},
+	}
+}
+
+// onDelete tells what a deletion would do now.
+func (r *Run) onDelete() string {
+	p := r.phase()
+	switch {
+	case p == nil:
+		return "held until the phase is known again"
+	case p.Deletion:
+		return "going on"
+	case p.OnDelete.Hold != "":
+		return clip("hold: "+p.OnDelete.Hold, 512)
+	case p.OnDelete.None:
+		return "removed at once"
+	}
+	releases := slices.Clone(r.st.Held)
+	slices.Reverse(releases)
+	text := "→ " + p.OnDelete.To
+	if len(releases) > 0 && r.undoes(p.OnDelete.To) {
+		text += fmt.Sprintf(": releases %s", strings.Join(releases, ", "))
+	}
+	return clip(text, 512)
+}
+
+func (r *Run) undoes(name string) bool {
+	return slices.ContainsFunc(r.m.prog.phases[name].Steps, func(s v1alpha1.Step) bool { return s.Undo != "" })
+}

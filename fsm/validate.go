@@ -1,0 +1,236 @@
+package fsm
+
+import (
+	"fmt"
+	"strings"
+)
+
+// validate compiles the file and checks the graph of its phases.
+func validate(d *Definition) Diagnostics {
+	c := &compiler{def: d}
+	c.run()
+	c.checkTargets()
+	c.checkReachable()
+	c.checkFinalizer()
+	for _, p := range c.prog.order {
+		c.checkName(p)
+		c.checkDeadEnd(p)
+		c.checkShadowed(p)
+		c.checkOnDelete(p)
+		c.checkLiveness(p)
+	}
+	d.prog = c.prog
+	return c.diags
+}
+
+// edge is one way from a phase to another, whatever opens it.
+type edge struct {
+	event, to, path string
+}
+
+// edges lists every way out of a phase, in document order. It is the one
+// source of the transition table, of the reachability checks and of drawings.
+func (p *phase) edges() []edge {
+	var out []edge
+	add := func(to, path, name string) {
+		if to != "" {
+			out = append(out, edge{event: p.Name + "." + name, to: to, path: p.path + "." + path})
+		}
+	}
+	for i, r := range p.Require {
+		add(r.Else, fmt.Sprintf("require[%d].else", i), requireEvent(i))
+	}
+	for i, x := range p.Next {
+		add(x.To, fmt.Sprintf("next[%d].to", i), nextEvent(i))
+	}
+	if p.Timeout != nil {
+		add(p.Timeout.To, "timeout.to", timeoutEvent)
+	}
+	add(p.retry.to, "retry.to", retryEvent)
+	for i, s := range p.steps {
+		if s.retry.to != p.retry.to {
+			add(s.retry.to, fmt.Sprintf("steps[%d].retry.to", i), stepRetryEvent(i))
+		}
+	}
+	for i, e := range p.OnError {
+		add(e.To, fmt.Sprintf("onError[%d].to", i), errorEvent(i))
+	}
+	if p.OnDelete != nil {
+		add(p.OnDelete.To, "onDelete.to", deleteEvent)
+	}
+	return out
+}
+
+// Names of the events of one phase; the table's keys are phase + "." + name.
+const (
+	timeoutEvent = "timeout"
+	retryEvent   = "retry"
+	deleteEvent  = "onDelete"
+)
+
+func requireEvent(i int) string   { return fmt.Sprintf("require[%d]", i) }
+func nextEvent(i int) string      { return fmt.Sprintf("next[%d]", i) }
+func stepRetryEvent(i int) string { return fmt.Sprintf("steps[%d].retry", i) }
+func errorEvent(i int) string     { return fmt.Sprintf("onError[%d]", i) }
+
+func (c *compiler) checkTargets() {
+	c.prog.table = &table{}
+	if c.prog.phases[c.def.Spec.Initial] == nil {
+		c.find("spec.initial", "PG001", fmt.Sprintf("initial phase %q does not exist", c.def.Spec.Initial), c.knownPhases())
+	}
+	for _, p := range c.prog.order {
+		for _, e := range p.edges() {
+			if c.prog.phases[e.to] == nil {
+				c.find(e.path, "PG001", fmt.Sprintf("phase %q does not exist", e.to), c.knownPhases())
+				continue
+			}
+			if err := c.prog.table.add(e.event, p.Name, e.to); err != nil {
+				c.find(e.path, "PG004", err.Error(), "remove one of them")
+			}
+		}
+	}
+}
+
+func (c *compiler) knownPhases() string {
+	names := make([]string, len(c.prog.order))
+	for i, p := range c.prog.order {
+		names[i] = p.Name
+	}
+	return "phases of this machine: " + strings.Join(names, ", ")
+}
+
+// closure answers all phases that grow out of a start set.
+func (c *compiler) closure(start map[string]bool, grow func(p *phase, in map[string]bool) bool) map[string]bool {
+	for changed := true; changed; {
+		changed = false
+		for _, p := range c.prog.order {
+			if !start[p.Name] && grow(p, start) {
+				start[p.Name], changed = true, true
+			}
+		}
+	}
+	return start
+}
+
+func (c *compiler) checkReachable() {
+	seen := c.closure(map[string]bool{c.def.Spec.Initial: true}, func(p *phase, in map[string]bool) bool {
+		for _, q := range c.prog.order {
+			for _, e := range q.edges() {
+				if in[q.Name] && e.to == p.Name {
+					return true
+				}
+			}
+		}
+		return false
+	})
+	ends := c.closure(map[string]bool{}, func(p *phase, in map[string]bool) bool {
+		if p.End || p.OnDelete != nil && p.OnDelete.None {
+			return true
+		}
+		for _, e := range p.edges() {
+			if in[e.to] {
+				return true
+			}
+		}
+		return false
+	})
+	for _, p := range c.prog.order {
+		if !seen[p.Name] {
+			c.find(p.path+".name", "PG002", fmt.Sprintf("phase %s is unreachable", p.Name), "add an exit that leads to it, or remove it")
+		}
+		if !ends[p.Name] {
+			c.find(p.path+".name", "PG009", fmt.Sprintf("no end phase is reachable from %s: its object could never be deleted", p.Name),
+				"add onDelete: {to: P} and lead P to a phase with end: true")
+		}
+	}
+}
+
+func (c *compiler) checkFinalizer() {
+	if c.def.Spec.Finalizer != "" {
+		return
+	}
+	needs := len(c.def.Spec.Effects) > 0
+	for _, p := range c.prog.order {
+		needs = needs || p.Deletion
+	}
+	if needs {
+		c.find("spec", "PG017", "the machine has effects or deletion phases but no finalizer: a deletion would skip them", "add finalizer: DOMAIN/NAME")
+	}
+}
+
+var reservedPrefixes = []string{"before_", "after_", "enter_", "leave_"}
+
+// checkName refuses the names that libraries of state machines read as callbacks.
+func (c *compiler) checkName(p *phase) {
+	bad := p.Name == "event" || p.Name == "state"
+	for _, prefix := range reservedPrefixes {
+		bad = bad || strings.HasPrefix(p.Name, prefix)
+	}
+	if bad {
+		c.find(p.path+".name", "PG015", fmt.Sprintf("%q is a reserved name", p.Name), "rename the phase")
+	}
+}
+
+func (c *compiler) checkDeadEnd(p *phase) {
+	if p.Terminal != "" || p.End || p.Kind == "steady" || len(p.Next) > 0 {
+		return
+	}
+	if p.Timeout != nil && p.Timeout.To != "" {
+		return
+	}
+	c.find(p.path+".name", "PG003", fmt.Sprintf("phase %s is a dead end: not terminal, not end, no exit", p.Name),
+		"add next:, or terminal: success|failure, or end: true")
+}
+
+func (c *compiler) checkShadowed(p *phase) {
+	seen := map[string]int{}
+	for i, x := range p.Next {
+		path := fmt.Sprintf("%s.next[%d]", p.path, i)
+		if open, ok := seen[""]; ok {
+			c.find(path, "PG004", fmt.Sprintf("next[%d] is never taken: next[%d] has no when", i, open), "put the exit without when last, and have only one")
+			continue
+		}
+		if first, ok := seen[x.When]; ok {
+			c.find(path, "PG004", fmt.Sprintf("next[%d] is never taken: next[%d] has the same when", i, first), "remove one of them")
+		}
+		seen[x.When] = i
+	}
+}
+
+func (c *compiler) checkOnDelete(p *phase) {
+	if p.Deletion {
+		return
+	}
+	fix := "add onDelete: {to: PHASE}, {hold: TEXT} or {none: true}"
+	if p.OnDelete == nil {
+		c.find(p.path+".name", "PG008", fmt.Sprintf("phase %s does not say what a deletion does", p.Name), fix)
+		return
+	}
+	ways := 0
+	for _, set := range []bool{p.OnDelete.To != "", p.OnDelete.Hold != "", p.OnDelete.None} {
+		if set {
+			ways++
+		}
+	}
+	if ways != 1 {
+		c.find(p.path+".onDelete", "PG008", "onDelete must have exactly one of to, hold and none", fix)
+	}
+}
+
+// checkLiveness finds phases that could sleep for ever.
+func (c *compiler) checkLiveness(p *phase) {
+	if p.End || p.Terminal != "" {
+		return
+	}
+	wakes := len(p.Watch) > 0 || len(c.def.Spec.Watch) > 0 || p.Timeout != nil
+	for i, s := range p.steps {
+		if s.until != nil && s.poll == 0 && !wakes {
+			c.find(fmt.Sprintf("%s.steps[%d]", p.path, i), "PG010", "the step waits without poll, watch or timeout: it could sleep for ever", "add poll: 10s")
+		}
+	}
+	open := len(p.next) > 0 && p.next[len(p.next)-1].When == ""
+	if !open && p.poll == 0 && !wakes {
+		c.find(p.path+".name", "PG010", fmt.Sprintf("phase %s could sleep for ever: every exit has a guard and nothing makes it look again", p.Name),
+			"add poll: 10s, watch: or timeout:")
+	}
+}
