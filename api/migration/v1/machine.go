@@ -36,3 +36,11 @@ func cut(s string, limit int) string {
 	}
 	return string(runes[:limit-1]) + "…"
 }
+
+// GetObservedGeneration returns the generation that the status is about.
+func (m *DatastoreMigration) GetObservedGeneration() int64 { return m.Status.ObservedGeneration }
+
+// CopyStatusFrom makes the status a deep copy of another migration's.
+func (m *DatastoreMigration) CopyStatusFrom(other *DatastoreMigration) {
+	other.Status.DeepCopyInto(&m.Status)
+}

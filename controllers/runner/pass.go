@@ -1,0 +1,127 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/controllers/patch"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// errMoved says that somebody else wrote the object during an action. Whatever
+// was decided from the older one is dropped.
+var errMoved = errors.New("the object changed while the action ran")
+
+// publishEvery bounds how often progress is written, and how late a deletion is
+// noticed during a long action.
+const publishEvery = time.Second
+
+// pass is the notebook of one reconcile.
+type pass[T Object[T]] struct {
+	client   client.Client
+	clock    clock.WithTicker
+	decorate func(T)
+
+	// mu guards the two objects: progress is written while an action runs.
+	mu sync.Mutex
+	// stored is the object as the API server has it.
+	stored T
+	// work is stored plus what this pass has not written yet.
+	work T
+}
+
+// adoptMetadata takes over what the server answered; the status of work stays.
+func (p *pass[T]) adoptMetadata() {
+	p.work.SetResourceVersion(p.stored.GetResourceVersion())
+	p.work.SetAnnotations(p.stored.GetAnnotations())
+	p.work.SetLabels(p.stored.GetLabels())
+	p.work.SetFinalizers(p.stored.GetFinalizers())
+}
+
+// write makes the run's state durable: the one status write of a pass, a
+// compare-and-swap. Nothing is sent when nothing changed.
+func (p *pass[T]) write(ctx context.Context, run *fsm.Run) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	summary := run.Summary()
+	*p.work.MachineStatus() = run.Status()
+	p.work.SetDisplay(summary.Phase, summary.Message)
+	p.work.SetObservedGeneration(p.stored.GetGeneration())
+	p.setConditions(summary.Conditions)
+	if p.decorate != nil {
+		p.decorate(p.work)
+	}
+	return p.send(ctx)
+}
+
+func (p *pass[T]) setConditions(conditions []metav1.Condition) {
+	for _, c := range conditions {
+		c.ObservedGeneration = p.stored.GetGeneration()
+		c.LastTransitionTime = metav1.NewTime(p.clock.Now())
+		meta.SetStatusCondition(p.work.Conditions(), c)
+	}
+	slices.SortStableFunc(*p.work.Conditions(), func(a, b metav1.Condition) int { return rank(a) - rank(b) })
+}
+
+// rank keeps the summary conditions first, so that describe reads from the
+// general to the particular.
+func rank(c metav1.Condition) int {
+	if i := slices.Index([]string{fsm.ConditionReady, fsm.ConditionReconciling, fsm.ConditionStalled}, c.Type); i >= 0 {
+		return i
+	}
+	return 3
+}
+
+func (p *pass[T]) send(ctx context.Context) error {
+	err := patch.MutateAndSwapStatus(ctx, p.client, p.stored, func(obj T) { obj.CopyStatusFrom(p.work) })
+	if err != nil {
+		return err
+	}
+	p.adoptMetadata()
+	return nil
+}
+
+// publish writes progress once a second until ctx ends. When the object was
+// changed by somebody else it calls moved and stops.
+func (p *pass[T]) publish(ctx context.Context, empty func() T, moved func()) {
+	ticker := p.clock.NewTicker(publishEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+		if p.movedOrSent(ctx, empty()) {
+			moved()
+			return
+		}
+	}
+}
+
+// movedOrSent tells whether somebody else wrote; errors are left to the pass's
+// own write, which cannot do without an answer.
+func (p *pass[T]) movedOrSent(ctx context.Context, live T) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err := p.client.Get(ctx, client.ObjectKeyFromObject(p.stored), live)
+	if err != nil {
+		return client.IgnoreNotFound(err) == nil
+	}
+	if live.GetResourceVersion() != p.stored.GetResourceVersion() {
+		return true
+	}
+	if !apiequality.Semantic.DeepEqual(p.work, p.stored) {
+		_ = p.send(ctx) //nolint:errcheck // progress only: the next tick or the pass's own write repeats it
+	}
+	return false
+}

@@ -1,0 +1,75 @@
+// Package runner drives objects through a machine on an API server: get the
+// object, ask the engine what to do, do it, write the status once, come back.
+//
+// It is generic over the kind and knows nothing of what the actions do. It is
+// the only package that writes a status.
+package runner
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// Object is a kind whose status a machine drives; T is the kind itself.
+type Object[T any] interface {
+	client.Object
+	// MachineStatus and Conditions hand out the object's own memory.
+	MachineStatus() *v1alpha1.MachineStatus
+	Conditions() *[]metav1.Condition
+	// Generations of the spec: the one the status is about, and its setter.
+	Observed
+	// SetDisplay sets what `kubectl get` shows.
+	SetDisplay(phase, message string)
+	// CopyStatusFrom makes the status a deep copy of another object's.
+	CopyStatusFrom(T)
+}
+
+// Observed is the part of a status that tells which spec it is about.
+type Observed interface {
+	GetObservedGeneration() int64
+	SetObservedGeneration(int64)
+}
+
+// Action is the work of a step. Do must be idempotent: after a crash it runs
+// again, and an action that had succeeded must then change nothing. It returns
+// the outputs that its spec declares, or an error: fsm.Wait for "not yet",
+// fsm.Terminal for "never", anything else is retried.
+type Action[T Object[T]] struct {
+	fsm.ActionSpec
+	Do func(ctx context.Context, s *Scope[T]) (map[string]any, error)
+}
+
+// Guard answers a question about the world. It must change nothing. The text
+// says what was seen, for people who wonder why an exit is closed.
+type Guard[T Object[T]] struct {
+	Doc  string
+	Open func(ctx context.Context, obj T) (open bool, seen string, err error)
+}
+
+// Program is all that machines of a kind may name.
+type Program[T Object[T]] struct {
+	// New makes an empty object.
+	New     func() T
+	Actions map[string]Action[T]
+	Guards  map[string]Guard[T]
+	// Decorate derives the kind's own status fields from the machine's, before
+	// each write; nil derives nothing. It must be a pure function of the object.
+	Decorate func(obj T)
+}
+
+// Bindings are the names of the program, for fsm.Bind.
+func (p *Program[T]) Bindings() fsm.Bindings {
+	b := fsm.Bindings{Actions: map[string]fsm.ActionSpec{}, Guards: map[string]string{}}
+	for name, a := range p.Actions {
+		b.Actions[name] = a.ActionSpec
+	}
+	for name, g := range p.Guards {
+		b.Guards[name] = g.Doc
+	}
+	return b
+}

@@ -1,0 +1,198 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/patch"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources/apierrors"
+)
+
+// again is how soon a pass follows one that made progress.
+const again = time.Nanosecond
+
+// Reconciler drives the objects of one kind. All its fields are set before the
+// first reconcile and never change.
+type Reconciler[T Object[T]] struct {
+	// Client must read from the API server, not from a cache: the stored phase is
+	// compared and swapped, and a stale one only costs repeats.
+	Client   client.Client
+	Machine  *fsm.Machine
+	Program  *Program[T]
+	Clock    clock.WithTicker
+	Recorder events.EventRecorder
+	Metrics  *Metrics
+}
+
+// Reconcile makes one pass: at most one status write. A conflict is not an
+// error but news: everything is dropped and the pass starts again.
+func (r *Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	obj := r.Program.New()
+	if err := r.Client.Get(ctx, req.NamespacedName, obj); err != nil {
+		if apierrs.IsNotFound(err) {
+			r.Metrics.forget(r.Machine.Name(), req.NamespacedName.String())
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	result, err := r.advance(ctx, obj)
+	if apierrs.IsConflict(err) || errors.Is(err, errMoved) || apierrs.IsNotFound(err) {
+		log.FromContext(ctx).V(1).Info("the object changed meanwhile, starting again", "cause", err.Error())
+		return reconcile.Result{RequeueAfter: again}, nil
+	}
+	return result, err
+}
+
+func (r *Reconciler[T]) advance(ctx context.Context, obj T) (reconcile.Result, error) {
+	p := &pass[T]{client: r.Client, clock: r.Clock, decorate: r.Program.Decorate, stored: obj, work: deepCopy(obj)}
+	view, err := r.view(ctx, obj)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	run := r.Machine.Run(*obj.MachineStatus(), view)
+	r.Metrics.phase(r.Machine, obj)
+	for {
+		cmd := run.Next()
+		switch cmd.Do {
+		case fsm.Act:
+			outcome, err := r.act(ctx, p, run, cmd)
+			if err != nil {
+				return reconcile.Result{}, err
+			}
+			run.Done(outcome)
+		case fsm.Commit:
+			if err := p.write(ctx, run); err != nil {
+				return reconcile.Result{}, err
+			}
+			r.announce(ctx, p.stored, cmd.Took)
+			return reconcile.Result{RequeueAfter: again}, nil
+		case fsm.Sleep:
+			return reconcile.Result{RequeueAfter: cmd.After}, p.write(ctx, run)
+		case fsm.AddFinalizer, fsm.RemoveFinalizer:
+			return reconcile.Result{RequeueAfter: again}, r.setFinalizer(ctx, obj, cmd.Do)
+		default:
+			return reconcile.Result{}, fmt.Errorf("the engine asks for %q, which this program does not know", cmd.Do)
+		}
+	}
+}
+
+func (r *Reconciler[T]) view(ctx context.Context, obj T) (fsm.View, error) {
+	self, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return fsm.View{}, fmt.Errorf("read %s as data: %w", obj.GetName(), err)
+	}
+	return fsm.View{
+		Self:              self,
+		Deleting:          !obj.GetDeletionTimestamp().IsZero(),
+		Finalizer:         controllerutil.ContainsFinalizer(obj, r.Machine.Finalizer()),
+		GenerationChanged: obj.GetGeneration() != obj.GetObservedGeneration(),
+		Now:               r.Clock.Now,
+		Random:            rand.Float64,
+		Guard: func(name string) (bool, string, error) {
+			return r.Program.Guards[name].Open(ctx, obj)
+		},
+	}, nil
+}
+
+// act runs one action. Its context ends early when the object is changed by
+// somebody else, a deletion above all; errMoved is returned then.
+func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], run *fsm.Run, cmd fsm.Command) (fsm.Outcome, error) {
+	acting, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	published := make(chan struct{})
+	go func() {
+		defer close(published)
+		p.publish(acting, r.Program.New, func() { cancel(errMoved) })
+	}()
+	logger := log.FromContext(ctx).WithValues("phase", run.Status().Phase, "step", cmd.Step, "action", cmd.Action)
+	scope := &Scope[T]{Object: deepCopy(p.work), With: cmd.With, Clock: r.Clock, pass: p, recorder: r.Recorder}
+
+	began := r.Clock.Now()
+	outputs, err := r.Program.Actions[cmd.Action].Do(log.IntoContext(acting, logger), scope)
+	moved := errors.Is(context.Cause(acting), errMoved)
+	cancel(nil)
+	<-published
+	took := r.Clock.Since(began)
+	if moved {
+		return fsm.Outcome{}, errMoved
+	}
+	if ctx.Err() != nil { // shutting down: nothing that was not written counts
+		return fsm.Outcome{}, ctx.Err()
+	}
+	outcome := outcomeOf(outputs, err)
+	r.Metrics.step(r.Machine, cmd.Action, took, outcome)
+	if outcome.Err != nil && outcome.Class != "" {
+		logger.Info("step failed", "class", outcome.Class, "error", outcome.Err.Error(), "took", took)
+		if run.Status().Attempts == 0 {
+			scope.Warn("StepFailed", "%s: %v", cmd.Action, outcome.Err)
+		}
+	}
+	return outcome, nil
+}
+
+// outcomeOf classifies the error of an action. Only an action itself can call
+// an error terminal: one that nobody foresaw is worth another try.
+func outcomeOf(outputs map[string]any, err error) fsm.Outcome {
+	var wait *fsm.WaitError
+	var terminal *fsm.TerminalError
+	o := fsm.Outcome{Outputs: outputs, Err: err}
+	switch {
+	case err == nil, errors.As(err, &wait):
+	case errors.As(err, &terminal):
+		o.Class = fsm.ClassTerminal
+	default:
+		o.Class, o.RetryAfter = fsm.Class(apierrors.Classify(err)), apierrors.RetryAfter(err)
+		if o.Class == fsm.ClassTerminal {
+			o.Class = fsm.ClassUnavailable
+		}
+	}
+	return o
+}
+
+func (r *Reconciler[T]) setFinalizer(ctx context.Context, obj T, do fsm.Verb) error {
+	return patch.MutateAndPatchSpec(ctx, r.Client, obj, func(o T) {
+		if do == fsm.AddFinalizer {
+			controllerutil.AddFinalizer(o, r.Machine.Finalizer())
+		} else {
+			controllerutil.RemoveFinalizer(o, r.Machine.Finalizer())
+		}
+	})
+}
+
+// announce tells a transition once it is durable.
+func (r *Reconciler[T]) announce(ctx context.Context, obj T, t *v1alpha1.Transition) {
+	if t == nil {
+		return
+	}
+	r.Metrics.transition(r.Machine, obj, t)
+	kind, note := corev1.EventTypeNormal, fmt.Sprintf("%s → %s", t.From, t.To)
+	if t.From == "" {
+		note = "started in " + t.To
+	}
+	if t.Took.Duration > 0 {
+		note += fmt.Sprintf(" after %s", t.Took.Duration)
+	}
+	if t.Message != "" {
+		kind, note = corev1.EventTypeWarning, note+": "+t.Message
+	}
+	log.FromContext(ctx).Info("transition", "from", t.From, "to", t.To, "reason", t.Reason, "took", t.Took.Duration, "message", t.Message)
+	r.Recorder.Eventf(obj, nil, kind, t.Reason, "Transition", "%s", note)
+}
+
+func deepCopy[T Object[T]](obj T) T {
+	return obj.DeepCopyObject().(T)
+}

@@ -1,0 +1,54 @@
+package runner
+
+import (
+	"context"
+
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/phasegate/phasegate/controllers/patch"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// Scope is what an action may use. It is gone when the action returns.
+type Scope[T Object[T]] struct {
+	// Object as it was when the pass began, for reading. Changes go through
+	// Report and PatchMetadata.
+	Object T
+	// With are the step's parameters.
+	With  fsm.Params
+	Clock clock.Clock
+
+	pass     *pass[T]
+	recorder events.EventRecorder
+}
+
+// Report changes the kind's own status fields. It costs no request: what was
+// reported is written at most once a second while the action runs, and with the
+// pass's own write. It may be called from several goroutines.
+func (s *Scope[T]) Report(change func(T)) {
+	s.pass.mu.Lock()
+	defer s.pass.mu.Unlock()
+	change(s.pass.work)
+}
+
+// PatchMetadata changes annotations or labels of the object at once, with an
+// optimistic lock; it is for what must be on record before a deed. A conflict
+// means that somebody else wrote: return it, the pass starts again.
+func (s *Scope[T]) PatchMetadata(ctx context.Context, change func(T)) error {
+	s.pass.mu.Lock()
+	defer s.pass.mu.Unlock()
+	if err := patch.MutateAndPatchSpec(ctx, s.pass.client, s.pass.stored, change); err != nil {
+		return err
+	}
+	s.pass.adoptMetadata()
+	s.Object.SetAnnotations(s.pass.stored.GetAnnotations())
+	return nil
+}
+
+// Warn tells a person something that needs no action of the machine.
+func (s *Scope[T]) Warn(reason, format string, args ...any) {
+	s.recorder.Eventf(s.Object, nil, corev1.EventTypeWarning, reason, reason, format, args...)
+}
