@@ -21,12 +21,13 @@ import (
 
 const usage = `usage:
   cluster up    --dir DIR [--tools bin/tools] [--nodes 3] [--no-fsync] [--without=fakenodes,scheduler] [--skip-missing]
+  cluster up    --dir DIR --kubeconfig FILE
   cluster down  --dir DIR
   cluster run   --dir DIR --name NAME -- PROGRAM [ARGUMENT...]
   cluster tools [--source test/cluster] [--out bin/tools] [--skip=helm] [--assets DIR]
 
-up starts a control plane in DIR and leaves DIR/kubeconfig; down ends it and
-removes DIR; run starts a program that down ends too, in place of the one that
+up starts a control plane in DIR and leaves DIR/kubeconfig, or takes that of a
+cluster that exists; down ends what up started and removes DIR; run starts a program that down ends too, in place of the one that
 runs under the same name; tools builds what up needs.
 `
 
@@ -73,6 +74,7 @@ func up(ctx context.Context, args []string, out io.Writer) error {
 	flags.IntVar(&options.Nodes, "nodes", 3, "")
 	flags.BoolVar(&options.NoFsync, "no-fsync", false, "")
 	flags.BoolVar(&options.SkipMissing, "skip-missing", false, "")
+	flags.StringVar(&options.Kubeconfig, "kubeconfig", "", "")
 	without := flags.String("without", "", "")
 	if err := parse(flags, args, &options.Dir, 0); err != nil {
 		return err

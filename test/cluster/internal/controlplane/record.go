@@ -13,9 +13,12 @@ import (
 // ever ran can be told from a directory that is somebody else's.
 type record struct {
 	// APIServer is the URL of the API server.
-	APIServer string `json:"apiServer"`
+	APIServer string `json:"apiServer,omitempty"`
 	// Servers are the names of the processes, in the order of their start.
-	Servers []string `json:"servers"`
+	Servers []string `json:"servers,omitempty"`
+	// Existing is set if the cluster was there before: the file that its
+	// kubeconfig is in. Such a cluster is used, but neither started nor ended.
+	Existing string `json:"existing,omitempty"`
 }
 
 // condition is what a home is found to be.
@@ -54,7 +57,7 @@ func examine(l layout) (condition, *record, error) {
 // condition decides whether a recorded cluster lives; running returns the
 // process id of a server, or 0.
 func (r *record) condition(running func(name string) int) condition {
-	if len(r.Servers) == 0 {
+	if len(r.Servers) == 0 && r.Existing == "" {
 		return dead
 	}
 	for _, name := range r.Servers {

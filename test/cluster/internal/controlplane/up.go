@@ -30,6 +30,9 @@ type Options struct {
 	// SkipMissing leaves out the servers whose binary is not there, instead of
 	// refusing to start.
 	SkipMissing bool
+	// Kubeconfig names an existing cluster, which is then used instead of
+	// starting one.
+	Kubeconfig string
 	// Out receives the progress, a line per server.
 	Out io.Writer
 }
@@ -85,13 +88,16 @@ func Up(ctx context.Context, o Options) error {
 	case state == foreign:
 		return fmt.Errorf("%s holds files that are not a cluster's: name another directory, or empty it", l.Home)
 	case state == live:
-		fmt.Fprintf(o.Out, "already running at %s: KUBECONFIG=%s\n", found.APIServer, l.kubeconfig())
+		fmt.Fprintf(o.Out, "already running at %s: KUBECONFIG=%s\n", found.APIServer+found.Existing, l.kubeconfig())
 		return nil
 	case state == dead:
 		fmt.Fprintf(o.Out, "a cluster died in %s: clearing it away\n", l.Home)
 		if err := clearAway(l); err != nil {
 			return err
 		}
+	}
+	if o.Kubeconfig != "" {
+		return adopt(l, o)
 	}
 	if o, err = withoutMissing(o); err != nil {
 		return err
@@ -101,6 +107,27 @@ func Up(ctx context.Context, o Options) error {
 		return errors.Join(err, stopAll(l))
 	}
 	fmt.Fprintf(o.Out, "ready in %s: KUBECONFIG=%s\n", run.elapsed(), l.kubeconfig())
+	return nil
+}
+
+// adopt makes a home for a cluster that exists. Its kubeconfig is linked, not
+// copied, since the files it names may be relative to it.
+func adopt(l layout, o Options) error {
+	existing, err := filepath.Abs(o.Kubeconfig)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", o.Kubeconfig, err)
+	}
+	if _, err := os.Stat(existing); err != nil {
+		return fmt.Errorf("find the kubeconfig: %w", err)
+	}
+	found := record{Existing: existing}
+	if err := found.write(l); err != nil {
+		return err
+	}
+	if err := os.Symlink(existing, l.kubeconfig()); err != nil {
+		return fmt.Errorf("link the kubeconfig: %w", err)
+	}
+	fmt.Fprintf(o.Out, "using the existing cluster of %s: KUBECONFIG=%s\n", existing, l.kubeconfig())
 	return nil
 }
 

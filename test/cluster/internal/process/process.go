@@ -54,7 +54,7 @@ func (h Home) Start(name, binary string, args ...string) (*Child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }() // the process has a handle of its own
 	command := exec.Command(binary, args...)
 	command.Stdout, command.Stderr = log, log
 	command.Env = append(os.Environ(), homeVariable+"="+string(h))

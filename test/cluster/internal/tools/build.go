@@ -41,7 +41,7 @@ func Build(ctx context.Context, o Options) error {
 	if err := os.MkdirAll(o.Out, 0o755); err != nil {
 		return fmt.Errorf("make the directory for tools: %w", err)
 	}
-	goVersion, err := exec.CommandContext(ctx, "go", "env", "GOVERSION", "GOOS", "GOARCH").Output()
+	goVersion, err := exec.CommandContext(ctx, "go", "env", "GOVERSION", "GOOS", "GOARCH", "CGO_ENABLED").Output()
 	if err != nil {
 		return fmt.Errorf("ask go for its version: %w; Go must be installed", err)
 	}
@@ -129,7 +129,7 @@ func (o Options) compile(ctx context.Context, p program, target, step string) er
 	command := exec.CommandContext(ctx, "go", slices.Concat([]string{"build"}, flags(), []string{"-o", partial, p.source})...)
 	command.Dir = filepath.Join(o.Source, p.module)
 	// A workspace of the user's would replace the pinned versions.
-	command.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
+	command.Env = append(os.Environ(), "GOWORK=off")
 	var output bytes.Buffer
 	command.Stdout, command.Stderr = &output, &output
 	finished := o.narrate(step)
