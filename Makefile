@@ -3,7 +3,9 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 
-CLUSTER_DIR ?= .cluster
+# Brings tools, cluster-up, cluster-down, cluster-reload, CLUSTER_DIR and MANAGER_ARGS.
+include test/cluster/cluster.mk
+
 # The cluster that install and run speak to: KUBECONFIG, else the one of `make cluster-up`.
 KUBE := $(or $(KUBECONFIG),$(wildcard $(CLUSTER_DIR)/kubeconfig))
 # The directory of Calico's real CRDs, if any; go test changes directories, so it is made absolute.
@@ -20,8 +22,6 @@ BENCH_ARGS ?=
 UNIT = $$($(GO) list ./... | grep -v /phasegate/test/)
 CLUSTERED = $$($(GO) list ./test/... | grep -v /test/bench)
 
-include test/cluster/cluster.mk
-
 ##@ Help
 
 .PHONY: help
@@ -33,7 +33,7 @@ help: ## Show this text
 ##@ See it work
 
 .PHONY: demo
-demo: build tools ## Migrate a whole cluster from nothing, with a conflict on the way (KEEP=1 keeps it)
+demo: build cluster-tools ## Migrate a whole cluster from nothing, with a conflict on the way (KEEP=1 keeps it)
 	$(GO) run ./test/demo
 
 .PHONY: install
@@ -63,13 +63,13 @@ clean: ## Remove what was built (not the cache of tools, not a running cluster)
 ##@ Check
 
 .PHONY: test
-test: build tools ## Run all tests: unit, then those on a real control plane
+test: build cluster-tools ## Run all tests: unit, then those on a real control plane
 	$(GO) test -race -timeout 15m $(UNIT)
 	cd test/cluster && $(GO) test -timeout 10m ./...
 	$(GO) test -timeout 30m -p 1 $(CLUSTERED)
 
 .PHONY: e2e
-e2e: build tools ## Run only the end-to-end tests, with their output
+e2e: build cluster-tools ## Run only the end-to-end tests, with their output
 	$(GO) test -timeout 30m -v ./test/e2e/...
 
 .PHONY: lint
@@ -82,7 +82,7 @@ verify: bin/tools/controller-gen bin/tools/golangci-lint ## Check that generated
 	hack/verify.sh
 
 .PHONY: bench
-bench: build tools ## Compare the migration with raw creates on the same API server
+bench: build cluster-tools ## Compare the migration with raw creates on the same API server
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m -v ./test/bench/... $(BENCH_ARGS)
 
 .PHONY: fuzz
@@ -99,4 +99,4 @@ bin/tools/controller-gen bin/tools/golangci-lint:
 	@hack/tools.sh $(notdir $@)
 
 bin/tools/kubectl:
-	$(MAKE) tools
+	$(MAKE) cluster-tools

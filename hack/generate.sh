@@ -6,8 +6,15 @@ cd "$(dirname "$0")/.."
 
 files=charts/phasegate/files
 gen=bin/tools/controller-gen
-mkdir -p $files/crds $files/rbac
+
+# Made aside and exchanged, so that the file of a kind that is gone goes too.
+fresh=$(mktemp -d)
+trap 'rm -rf "$fresh"' EXIT
+mkdir -p "$fresh/crds" "$fresh/rbac" $files
 
 $gen object paths=./api/...
-$gen crd paths=./api/... output:crd:dir=$files/crds
-$gen rbac:roleName=phasegate-manager,fileName=manager.yaml paths=./controllers/... output:rbac:dir=$files/rbac
+$gen crd paths=./api/... output:crd:dir="$fresh/crds"
+$gen rbac:roleName=phasegate-manager,fileName=manager.yaml paths=./controllers/... output:rbac:dir="$fresh/rbac"
+
+rm -rf $files/crds $files/rbac
+cp -r "$fresh/crds" "$fresh/rbac" $files/
