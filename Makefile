@@ -18,7 +18,7 @@ GO ?= go
 FUZZTIME ?= 10s
 BENCH_ARGS ?=
 # The race detector needs a C compiler; a machine without one tests without it.
-# The clustered tests always do: their own load is what two cores can bear.
+# Tests that start a cluster go without it: with the servers, two cores bear no more.
 RACE = $(if $(shell command -v $$($(GO) env CC)),-race)
 
 # Packages with Go tests that need no cluster, and those that start one.
