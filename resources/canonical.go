@@ -62,9 +62,7 @@ func canonicalMetadata(kind *Kind, obj *unstructured.Unstructured) map[string]an
 		delete(annotations, key)
 	}
 	setIfAny(meta, "annotations", annotations)
-	finalizers := slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(f string) bool {
-		return slices.Contains(kind.entry.Compare.ControllerFinalizers, f)
-	})
+	finalizers := slices.DeleteFunc(obj.GetFinalizers(), kind.ControllerFinalizer)
 	if len(finalizers) > 0 {
 		slices.Sort(finalizers)
 		meta["finalizers"] = toAny(finalizers)

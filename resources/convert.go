@@ -99,14 +99,8 @@ func (c *conversion) result() *Converted {
 		V1UID:       c.v1.GetUID(),
 		Terminating: c.v1.GetDeletionTimestamp() != nil || c.hidden != nil && !c.hidden.DeletionTimestamp.IsZero(),
 	}
-	var foreign []metav1.OwnerReference
-	for _, ref := range ownerReferences(c.v1, c.hidden) {
-		if IsCalicoOwner(ref) {
-			res.Owners = append(res.Owners, ref)
-		} else {
-			foreign = append(foreign, ref)
-		}
-	}
+	calico, foreign := SplitOwners(ownerReferences(c.v1, c.hidden))
+	res.Owners = calico
 	if len(foreign) > 0 {
 		res.Object.SetOwnerReferences(foreign)
 	}

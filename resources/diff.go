@@ -22,7 +22,9 @@ type FieldDiff struct {
 const maxShown = 80
 
 // String is path: want != have.
-func (d FieldDiff) String() string { return fmt.Sprintf("%s: %s in v1, %s in v3", d.Path, d.Want, d.Have) }
+func (d FieldDiff) String() string {
+	return fmt.Sprintf("%s: %s in v1, %s in v3", d.Path, d.Want, d.Have)
+}
 
 // Diff compares the converted v1 object with the live v3 object and returns the fields in which they
 // mean something different, sorted by path; nothing means equal. The schema is that of the v3 CRD, or

@@ -54,6 +54,11 @@ func (k *Kind) Selector() labels.Selector { return k.selector }
 // Undeletable tells that an admission policy of Calico's may deny the deletion of this v3 object.
 func (k *Kind) Undeletable(name string) bool { return slices.Contains(k.entry.Undeletable, name) }
 
+// ControllerFinalizer tells that a controller of Calico's adds and removes this finalizer by itself.
+func (k *Kind) ControllerFinalizer(finalizer string) bool {
+	return slices.Contains(k.entry.Compare.ControllerFinalizers, finalizer)
+}
+
 // V1Kind is the kind in the v1 group.
 func (k *Kind) V1Kind() string {
 	if k.entry.V1 != nil && k.entry.V1.Kind != "" {

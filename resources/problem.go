@@ -15,6 +15,10 @@ const (
 	ReasonUnknownField       Reason = "UnknownFieldInV3"
 	ReasonRejected           Reason = "RejectedByServer"
 	ReasonOwnerMissing       Reason = "OwnerMissing"
+	ReasonProtected          Reason = "Protected"
+	ReasonRemaining          Reason = "Remaining"
+	ReasonMissing            Reason = "MissingInV3"
+	ReasonExtra              Reason = "GoneFromV1"
 )
 
 // Problem names one object that cannot be migrated as it is, why, and what to do about it. It is an

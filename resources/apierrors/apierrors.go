@@ -1,0 +1,151 @@
+// Package apierrors sorts what an API call can fail with into the few classes that decide what happens
+// next. It is the one place that knows which errors are worth another try.
+//
+// It must not know what was called, nor for whom.
+package apierrors
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+)
+
+// Class is what an error means for the caller. The zero value is no class.
+type Class string
+
+// The classes. Timeout, Throttled and Unavailable pass by themselves; the others need a change.
+const (
+	// None is the class of a nil error.
+	None Class = ""
+	// Terminal is everything that no other class describes: another try brings the same answer.
+	Terminal Class = "Terminal"
+	// Conflict is an object that exists already or has another resourceVersion or UID.
+	Conflict Class = "Conflict"
+	// Forbidden is a refusal of the caller: authentication, RBAC, or an admission plug-in.
+	Forbidden Class = "Forbidden"
+	// NotFound is an object, or a whole resource, that is not there.
+	NotFound Class = "NotFound"
+	// Invalid is a refusal of the content.
+	Invalid Class = "Invalid"
+	// Timeout is an answer that did not come in time; the call may have taken effect.
+	Timeout Class = "Timeout"
+	// Throttled is a server that asks for patience; see RetryAfter.
+	Throttled Class = "Throttled"
+	// Unavailable is a server or a connection that failed; the call may have taken effect.
+	Unavailable Class = "Unavailable"
+)
+
+// classes is asked in order; the first match decides.
+var classes = []struct {
+	class Class
+	match func(error) bool
+}{
+	// The caller gave up: nothing is wrong with the server, and another try cannot help.
+	{Terminal, func(err error) bool { return errors.Is(err, context.Canceled) }},
+	{Throttled, apierrors.IsTooManyRequests},
+	{Timeout, apierrors.IsTimeout},
+	{Timeout, apierrors.IsServerTimeout},
+	{Timeout, func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }},
+	{Conflict, apierrors.IsConflict},
+	{Conflict, apierrors.IsAlreadyExists},
+	{NotFound, apierrors.IsNotFound},
+	{NotFound, meta.IsNoMatchError},
+	{Forbidden, apierrors.IsForbidden},
+	{Forbidden, apierrors.IsUnauthorized},
+	{Invalid, apierrors.IsInvalid},
+	{Invalid, apierrors.IsBadRequest},
+	{Invalid, apierrors.IsRequestEntityTooLargeError},
+	{Unavailable, isServerError},
+	{Terminal, isAnswer}, // any other answer of the server is final, whatever its text says
+	{Unavailable, isConnectionLoss},
+	{Timeout, isNetTimeout},
+}
+
+// Classify returns the class of err, None for nil. It looks through wrapping.
+func Classify(err error) Class {
+	if err == nil {
+		return None
+	}
+	for _, c := range classes {
+		if c.match(err) {
+			return c.class
+		}
+	}
+	return Terminal
+}
+
+// Retryable tells whether the same call may succeed later without anybody changing anything.
+func Retryable(c Class) bool { return c == Timeout || c == Throttled || c == Unavailable }
+
+// RetryAfter is how long the server asks to wait, 0 if it does not say.
+func RetryAfter(err error) time.Duration {
+	if seconds, ok := apierrors.SuggestsClientDelay(unwrapStatus(err)); ok {
+		return time.Duration(seconds) * time.Second
+	}
+	return 0
+}
+
+// unwrapStatus finds the answer of the server inside a wrapped error.
+func unwrapStatus(err error) error {
+	var status *apierrors.StatusError
+	if errors.As(err, &status) {
+		return status
+	}
+	return err
+}
+
+func isAnswer(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status)
+}
+
+func isServerError(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= http.StatusInternalServerError || code == 0 && status.Status().Reason == metav1.StatusReasonInternalError
+}
+
+func isConnectionLoss(err error) bool {
+	if utilnet.IsConnectionReset(err) || utilnet.IsConnectionRefused(err) || utilnet.IsHTTP2ConnectionLost(err) ||
+		utilnet.IsProbableEOF(err) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) {
+		return true
+	}
+	var op *net.OpError
+	if errors.As(err, &op) {
+		return true // dial, read or write on a socket: no answer came
+	}
+	// HTTP/2 reports a lost stream or a server that goes away as text only.
+	text := err.Error()
+	for _, sign := range []string{"http2: server sent GOAWAY", "stream error: stream ID", "http2: client connection force closed"} {
+		if strings.Contains(text, sign) {
+			return true
+		}
+	}
+	return false
+}
+
+func isNetTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// Details are what the server says about the object of a failed call, or nil.
+func Details(err error) *metav1.StatusDetails {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return nil
+	}
+	return status.Status().Details
+}

@@ -1,0 +1,147 @@
+package copier
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/resources"
+)
+
+const (
+	fieldManager   = "phasegate"
+	defaultWorkers = 32
+)
+
+// defaultBackoff bounds the tries of one request to about half a minute: an API server that restarts is
+// back by then.
+var defaultBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 9}
+
+// Owner is the migration that the copies belong to.
+type Owner struct {
+	Name string
+	UID  types.UID
+}
+
+// Copier copies, compares and removes. Safe for concurrent use.
+type Copier struct {
+	reg     *resources.Registry
+	c       client.Client
+	owner   Owner
+	workers int
+	backoff wait.Backoff
+	schemas schemaCache
+}
+
+// Option changes how a Copier works, never what it does.
+type Option func(*Copier)
+
+// WithWorkers sets the number of requests in flight. Beyond 90 they no longer fit into one HTTP/2
+// connection.
+func WithWorkers(n int) Option { return func(c *Copier) { c.workers = max(n, 1) } }
+
+// WithBackoff sets how often and how late a request that failed on the way is tried again.
+func WithBackoff(b wait.Backoff) Option { return func(c *Copier) { c.backoff = b } }
+
+// New returns a Copier on a live client, without a cache and without a rate limit. The client must be
+// good for unstructured objects and for metadata; reads of CustomResourceDefinitions go through it too.
+// Every write is validated strictly: the server refuses a field that it would drop.
+func New(reg *resources.Registry, c client.Client, owner Owner, opts ...Option) *Copier {
+	strict := client.WithFieldValidation(client.WithFieldOwner(c, fieldManager), metav1.FieldValidationStrict)
+	copier := &Copier{reg: reg, c: strict, owner: owner, workers: defaultWorkers, backoff: defaultBackoff}
+	for _, opt := range opts {
+		opt(copier)
+	}
+	return copier
+}
+
+// Report receives progress. It is called often, from one goroutine at a time, and must not block.
+type Report func(Progress)
+
+// Progress is how far a call is. Total is known before the first object is done, and Done never goes
+// back within a call.
+type Progress struct {
+	Counts
+	Kinds []KindProgress // in copy order
+}
+
+// KindProgress is the progress of one kind.
+type KindProgress struct {
+	Kind string
+	Counts
+}
+
+// Counts adds up objects; every object that is done is in exactly one of the others.
+type Counts struct {
+	Total       int64
+	Done        int64
+	Created     int64
+	Adopted     int64 // was there already and is equal
+	Updated     int64 // was there from an earlier try of ours and differed
+	Deleted     int64
+	Conflicts   int64
+	Rejected    int64
+	Planned     int64 // by Plan: nothing is wrong with it
+	Terminating int64 // is being deleted in v1 and is left behind
+}
+
+// Conflict is a v3 object that differs from what v1 says.
+type Conflict struct {
+	Kind      string
+	Namespace string
+	Name      string // in v3
+	Ours      bool   // bears our mark: another Copy or RemapOwners repairs it
+	Fields    []resources.FieldDiff
+}
+
+// Plan is what a copy would have to do.
+type Plan struct {
+	Kinds    []KindProgress
+	Total    int64
+	Problems []resources.Problem // what must be repaired before a copy can succeed
+}
+
+// Result is what a Copy did.
+type Result struct {
+	Progress
+	Conflicts []Conflict
+	Rejected  []resources.Problem // objects that the server refused
+}
+
+// RemapResult is what a RemapOwners did.
+type RemapResult struct {
+	Patched int64
+	Missing []resources.Problem // references to Calico owners that do not exist, and are left out
+}
+
+// Verification is the comparison of both sides.
+type Verification struct {
+	Kinds     []KindVerification
+	Different []Conflict // ours or not: content or owners differ
+	Missing   []resources.Problem
+	Extra     []resources.Problem // copies of ours whose v1 object is gone
+}
+
+// KindVerification counts one kind on both sides.
+type KindVerification struct {
+	Kind string
+	V1   int64 // without those that are being deleted
+	V3   int64
+	Same int64
+}
+
+// OK tells that every v1 object is in v3 with the same content, and that nothing of ours is there
+// besides.
+func (v Verification) OK() bool {
+	return len(v.Different) == 0 && len(v.Missing) == 0 && len(v.Extra) == 0
+}
+
+// Deletion is what a DeleteCopies did.
+type Deletion struct {
+	Deleted   int64
+	Kept      []resources.Problem // may not be deleted; they lost their mark and stay
+	Remaining []resources.Problem // still there: call again
+}

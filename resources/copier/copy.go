@@ -1,0 +1,350 @@
+package copier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/apierrors"
+)
+
+const (
+	// maxListers bounds the pages in memory: one per kind that is being listed.
+	maxListers = 4
+	// maxRaces bounds how often one object may change or vanish under our hands.
+	maxRaces = 5
+)
+
+// Copy brings v3 to what v1 says: creates what is missing, repairs copies of ours that differ, removes
+// copies of ours whose v1 object is gone, and reports foreign objects that differ. One object that
+// fails does not stop the others. The error tells that the copy is incomplete for a reason that is not
+// an object's; call again. A second call writes nothing if nothing changed.
+func (c *Copier) Copy(ctx context.Context, report Report) (Result, error) {
+	run, err := c.newRun(ctx, report)
+	if err != nil {
+		return Result{}, err
+	}
+	err = run.work(ctx)
+	run.tracker.flush()
+	return run.result(), err
+}
+
+// run is the notebook of one Copy.
+type run struct {
+	*Copier
+	tracker *tracker
+	owners  *ownerMap
+	// finished has a channel per kind, closed when all its objects are done.
+	finished map[string]chan struct{}
+
+	mu        sync.Mutex
+	conflicts []Conflict
+	rejected  []resources.Problem
+}
+
+// kindRun is the notebook of one kind in a run.
+type kindRun struct {
+	kind   *resources.Kind
+	schema *resources.Schema
+	live   *index
+	// jobs counts the objects that are queued or in work.
+	jobs sync.WaitGroup
+	// unreadable is set by a worker for an object whose v3 name is not known; mu of the run guards it.
+	unreadable bool
+}
+
+type job struct {
+	of *kindRun
+	v1 *unstructured.Unstructured
+}
+
+func (c *Copier) newRun(ctx context.Context, report Report) (*run, error) {
+	kinds := c.reg.Kinds()
+	totals, err := c.totals(ctx, kinds)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{Copier: c, tracker: newTracker(kinds, totals, report), owners: newOwnerMap(), finished: map[string]chan struct{}{}}
+	for _, kind := range kinds {
+		r.finished[kind.Name()] = make(chan struct{})
+	}
+	return r, nil
+}
+
+func (c *Copier) totals(ctx context.Context, kinds []*resources.Kind) ([]int64, error) {
+	totals := make([]int64, len(kinds))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(maxListers)
+	for i, kind := range kinds {
+		g.Go(func() (err error) {
+			totals[i], err = c.countV1(ctx, kind)
+			return err
+		})
+	}
+	return totals, g.Wait()
+}
+
+// work feeds the objects of all kinds through one queue to the workers.
+func (r *run) work(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	queue := make(chan job) // without a buffer: a job that is in it is in a worker's hands
+	listers := make(chan struct{}, maxListers)
+
+	var feeders sync.WaitGroup
+	for _, kind := range r.reg.Kinds() {
+		feeders.Add(1)
+		g.Go(func() error {
+			defer feeders.Done()
+			return r.feed(ctx, kind, listers, queue)
+		})
+	}
+	g.Go(func() error {
+		feeders.Wait()
+		close(queue)
+		return nil
+	})
+	for range r.workers {
+		g.Go(func() error {
+			for job := range queue {
+				err := r.copyOne(ctx, job)
+				job.of.jobs.Done()
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// feed waits for the kinds that must be there first, queues every object of its kind, and cleans up
+// behind it.
+func (r *run) feed(ctx context.Context, kind *resources.Kind, listers chan struct{}, queue chan<- job) error {
+	for _, first := range kind.After() {
+		if err := await(ctx, r.finished[first]); err != nil {
+			return err
+		}
+	}
+	of, err := r.list(ctx, kind, listers, queue)
+	if err != nil {
+		return err
+	}
+	of.jobs.Wait()
+	if err := ctx.Err(); err != nil {
+		return err // a worker failed: what is left in the index was perhaps never looked at
+	}
+	if !of.unreadable {
+		if err := r.removeStrays(ctx, of); err != nil {
+			return err
+		}
+	}
+	close(r.finished[kind.Name()])
+	return nil
+}
+
+func (r *run) list(ctx context.Context, kind *resources.Kind, listers chan struct{}, queue chan<- job) (*kindRun, error) {
+	select {
+	case listers <- struct{}{}:
+		defer func() { <-listers }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	schema, err := r.schema(ctx, kind)
+	if err != nil {
+		return nil, err
+	}
+	live, err := r.indexContent(ctx, kind, schema)
+	if err != nil {
+		return nil, err
+	}
+	of := &kindRun{kind: kind, schema: schema, live: live}
+	err = r.eachV1(ctx, kind, func(v1 *unstructured.Unstructured) error {
+		of.jobs.Add(1)
+		select {
+		case queue <- job{of: of, v1: v1}:
+			return nil
+		case <-ctx.Done():
+			of.jobs.Done()
+			return ctx.Err()
+		}
+	})
+	return of, err
+}
+
+func await(ctx context.Context, done <-chan struct{}) error {
+	if done == nil {
+		return nil // the lock is no kind that is copied
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// copyOne returns an error only if the whole copy must stop.
+func (r *run) copyOne(ctx context.Context, job job) error {
+	of := job.of
+	conv, err := resources.Convert(of.kind, job.v1, of.schema)
+	var problem *resources.Problem
+	if errors.As(err, &problem) {
+		r.reject(of, *problem)
+		r.mu.Lock()
+		of.unreadable = true
+		r.mu.Unlock()
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	want := conv.Object
+	there, known := of.live.take(client.ObjectKeyFromObject(want))
+	if conv.Terminating {
+		r.tracker.done(of.kind, terminating)
+		return nil
+	}
+	if known && !there.terminating && there.digest == contentDigest(of.kind, of.schema, want) {
+		r.owners.record(conv.V1UID, of.kind, want.GetName(), there.uid)
+		r.tracker.done(of.kind, adopted)
+		return nil
+	}
+	resolved, _ := r.owners.resolve(conv.Owners) // the others are RemapOwners' to add
+	setOwners(want, append(want.GetOwnerReferences(), resolved...))
+	r.mark(want)
+	return r.write(ctx, of, conv)
+}
+
+// write creates the object, or settles with the one that is there.
+func (r *run) write(ctx context.Context, of *kindRun, conv *resources.Converted) error {
+	want := conv.Object
+	for range maxRaces {
+		made := &unstructured.Unstructured{Object: want.Object} // the answer replaces the content
+		err := r.try(ctx, func() error { return r.c.Create(ctx, made) })
+		if err == nil {
+			r.owners.record(conv.V1UID, of.kind, want.GetName(), made.GetUID())
+			r.tracker.done(of.kind, created)
+			return nil
+		}
+		if apierrors.Classify(err) != apierrors.Conflict {
+			return r.refused(ctx, of, want, err)
+		}
+		again, err := r.settle(ctx, of, conv)
+		if !again || err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%s %s: changed %d times while it was copied", of.kind.Name(), client.ObjectKeyFromObject(want), maxRaces)
+}
+
+// settle deals with an object that is there already. again tells that it changed or vanished meanwhile.
+func (r *run) settle(ctx context.Context, of *kindRun, conv *resources.Converted) (again bool, err error) {
+	want := conv.Object
+	key := client.ObjectKeyFromObject(want)
+	live, err := r.get(ctx, of.kind.V3GVK(), key)
+	if apierrors.Classify(err) == apierrors.NotFound {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read %s %s: %w", of.kind.Name(), key, err)
+	}
+	count := adopted
+	todo, diffs := decide(of.kind, of.schema, want, live, r.owner.UID)
+	switch todo {
+	case clash:
+		r.conflict(of, live, diffs)
+		return false, nil
+	case repair:
+		count = updated
+		next := desiredOver(of.kind, want, live)
+		patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
+		err := r.try(ctx, func() error { return r.c.Patch(ctx, next, patch) })
+		switch apierrors.Classify(err) {
+		case apierrors.None:
+		case apierrors.Conflict, apierrors.NotFound:
+			return true, nil
+		default:
+			return false, r.refused(ctx, of, want, err)
+		}
+	}
+	r.owners.record(conv.V1UID, of.kind, key.Name, live.GetUID())
+	r.tracker.done(of.kind, count)
+	return false, nil
+}
+
+// refused notes an object that the server did not take. It returns an error if the reason is not the
+// object's.
+func (r *run) refused(ctx context.Context, of *kindRun, obj *unstructured.Unstructured, err error) error {
+	key := client.ObjectKeyFromObject(obj)
+	class := apierrors.Classify(err)
+	if ctx.Err() != nil || apierrors.Retryable(class) || class == apierrors.NotFound && !namespaceMissing(err) {
+		return fmt.Errorf("write %s %s: %w", of.kind.Name(), key, err)
+	}
+	r.reject(of, resources.Problem{
+		Kind: of.kind.Name(), Namespace: key.Namespace, Name: key.Name, Reason: resources.ReasonRejected,
+		Message: fmt.Sprintf("the API server refused it (%s): %v", class, err),
+		Remedy:  "change the v1 object, or what refuses it, and the copy goes on",
+	})
+	return nil
+}
+
+// namespaceMissing tells a namespace that is gone from a resource that is not served.
+func namespaceMissing(err error) bool {
+	details := apierrors.Details(err)
+	return details != nil && details.Kind == "namespaces"
+}
+
+func (r *run) reject(of *kindRun, problem resources.Problem) {
+	r.mu.Lock()
+	r.rejected = append(r.rejected, problem)
+	r.mu.Unlock()
+	r.tracker.done(of.kind, rejected)
+}
+
+func (r *run) conflict(of *kindRun, live *unstructured.Unstructured, diffs []resources.FieldDiff) {
+	r.mu.Lock()
+	r.conflicts = append(r.conflicts, Conflict{
+		Kind: of.kind.Name(), Namespace: live.GetNamespace(), Name: live.GetName(), Ours: r.isOurs(live), Fields: diffs,
+	})
+	r.mu.Unlock()
+	r.tracker.done(of.kind, conflicted)
+}
+
+// removeStrays deletes copies of ours whose v1 object went away since they were made.
+func (r *run) removeStrays(ctx context.Context, of *kindRun) error {
+	for _, key := range of.live.strays() {
+		gone, err := r.remove(ctx, of.kind, key)
+		if err != nil {
+			return fmt.Errorf("delete %s %s, which is gone from v1: %w", of.kind.Name(), key, err)
+		}
+		if gone == deleted {
+			r.tracker.deleted(of.kind)
+		}
+	}
+	return nil
+}
+
+// result sorts what the workers found in any order.
+func (r *run) result() Result {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	slices.SortFunc(r.conflicts, compareConflicts)
+	slices.SortFunc(r.rejected, compareProblems)
+	return Result{Progress: r.tracker.snapshot(), Conflicts: r.conflicts, Rejected: r.rejected}
+}
+
+func compareConflicts(a, b Conflict) int {
+	return slices.Compare([]string{a.Kind, a.Namespace, a.Name}, []string{b.Kind, b.Namespace, b.Name})
+}
+
+func compareProblems(a, b resources.Problem) int {
+	return slices.Compare([]string{a.Kind, a.Namespace, a.Name}, []string{b.Kind, b.Namespace, b.Name})
+}

@@ -1,0 +1,8 @@
+// Package copier carries the objects of every kind of the registry from v1 to v3 through the API
+// server, compares both sides, and takes its own copies away again.
+//
+// Each call is idempotent and keeps nothing that the next one needs: after a crash the same call does
+// what is left. What an object becomes and when two objects are equal is decided in package resources;
+// this package only acts. It must not know phases, locks or the migration's own resource beyond its
+// name and UID. A v1 object is never written.
+package copier

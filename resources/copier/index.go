@@ -1,0 +1,122 @@
+package copier
+
+import (
+	"context"
+	"crypto/sha256"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/resources"
+)
+
+// index is what is known of all v3 objects of one kind without keeping them: about a hundred bytes
+// each.
+type index struct {
+	mu      sync.Mutex
+	entries map[client.ObjectKey]entry
+}
+
+type entry struct {
+	uid         types.UID
+	version     string
+	digest      [sha256.Size]byte // zero in an index of metadata
+	owners      []metav1.OwnerReference
+	ours        bool
+	terminating bool
+}
+
+// indexContent lists whole objects and digests them.
+func (c *Copier) indexContent(ctx context.Context, kind *resources.Kind, schema *resources.Schema) (*index, error) {
+	idx := &index{entries: map[client.ObjectKey]entry{}}
+	err := c.eachV3(ctx, kind, func(obj *unstructured.Unstructured) error {
+		e := c.entryOf(obj)
+		e.digest = contentDigest(kind, schema, obj)
+		idx.entries[client.ObjectKeyFromObject(obj)] = e
+		return nil
+	})
+	return idx, err
+}
+
+// indexMetadata lists metadata only.
+func (c *Copier) indexMetadata(ctx context.Context, kind *resources.Kind) (*index, error) {
+	idx := &index{entries: map[client.ObjectKey]entry{}}
+	err := c.eachV3Metadata(ctx, kind, func(obj *metav1.PartialObjectMetadata) error {
+		idx.entries[client.ObjectKeyFromObject(obj)] = c.entryOf(obj)
+		return nil
+	})
+	return idx, err
+}
+
+func (c *Copier) entryOf(obj metav1.Object) entry {
+	return entry{
+		uid: obj.GetUID(), version: obj.GetResourceVersion(), owners: obj.GetOwnerReferences(),
+		ours: c.isOurs(obj), terminating: obj.GetDeletionTimestamp() != nil,
+	}
+}
+
+func (c *Copier) isOurs(obj metav1.Object) bool {
+	return obj.GetAnnotations()[resources.MigratedByAnnotation] == string(c.owner.UID)
+}
+
+// take removes and returns an entry: what is left in the end has no v1 object.
+func (i *index) take(key client.ObjectKey) (entry, bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	e, ok := i.entries[key]
+	delete(i.entries, key)
+	return e, ok
+}
+
+// strays are the copies of ours that nobody took, sorted by name.
+func (i *index) strays() []client.ObjectKey {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var keys []client.ObjectKey
+	for key, e := range i.entries {
+		if e.ours {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, compareKeys)
+	return keys
+}
+
+func compareKeys(a, b client.ObjectKey) int {
+	return slices.Compare([]string{a.Namespace, a.Name}, []string{b.Namespace, b.Name})
+}
+
+// contentDigest leaves the owners in Calico out: they are compared, and repaired, by themselves.
+func contentDigest(kind *resources.Kind, schema *resources.Schema, obj *unstructured.Unstructured) [sha256.Size]byte {
+	return resources.Digest(kind, schema, withCalicoOwners(obj, nil))
+}
+
+// withCalicoOwners returns obj with exactly these references to Calico objects; all others stay. It
+// returns obj itself if there is nothing to change, and else a shallow copy.
+func withCalicoOwners(obj *unstructured.Unstructured, owners []metav1.OwnerReference) *unstructured.Unstructured {
+	calico, foreign := resources.SplitOwners(obj.GetOwnerReferences())
+	if len(calico) == 0 && len(owners) == 0 {
+		return obj
+	}
+	return withOwners(obj, append(foreign, owners...))
+}
+
+func withOwners(obj *unstructured.Unstructured, refs []metav1.OwnerReference) *unstructured.Unstructured {
+	out := &unstructured.Unstructured{Object: make(map[string]any, len(obj.Object))}
+	for k, v := range obj.Object {
+		out.Object[k] = v
+	}
+	meta := map[string]any{}
+	if old, ok := obj.Object["metadata"].(map[string]any); ok {
+		for k, v := range old {
+			meta[k] = v
+		}
+	}
+	out.Object["metadata"] = meta
+	out.SetOwnerReferences(refs)
+	return out
+}

@@ -1,0 +1,94 @@
+package copier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/resources"
+)
+
+// Plan reads, converts and validates every v1 object and changes nothing. Objects that could not be
+// copied are in Problems, each by its v1 name; those that are being deleted are not looked at. A kind
+// whose v1 CRD is absent has no objects. The error tells that the plan is incomplete.
+func (c *Copier) Plan(ctx context.Context, report Report) (Plan, error) {
+	kinds := c.reg.Kinds()
+	totals, err := c.totals(ctx, kinds)
+	if err != nil {
+		return Plan{}, err
+	}
+	p := &planner{Copier: c, tracker: newTracker(kinds, totals, report)}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(maxListers)
+	for _, kind := range kinds {
+		g.Go(func() error { return p.kind(ctx, kind) })
+	}
+	err = g.Wait()
+	p.tracker.flush()
+	slices.SortFunc(p.problems, compareProblems)
+	progress := p.tracker.snapshot()
+	return Plan{Kinds: progress.Kinds, Total: progress.Done, Problems: p.problems}, err
+}
+
+// planner is the notebook of one Plan.
+type planner struct {
+	*Copier
+	tracker  *tracker
+	mu       sync.Mutex
+	problems []resources.Problem
+}
+
+func (p *planner) kind(ctx context.Context, kind *resources.Kind) error {
+	schema, err := p.schema(ctx, kind)
+	if err != nil {
+		return err
+	}
+	from := map[client.ObjectKey]string{} // v3 object -> name of the v1 object it comes from
+	return p.eachV1(ctx, kind, func(v1 *unstructured.Unstructured) error {
+		count := planned
+		problem, err := p.check(ctx, kind, schema, v1, from)
+		if err != nil {
+			return err
+		}
+		if problem != nil {
+			count = rejected
+			p.mu.Lock()
+			p.problems = append(p.problems, *problem)
+			p.mu.Unlock()
+		}
+		p.tracker.done(kind, count)
+		return nil
+	})
+}
+
+// check returns what is wrong with one object. It notes the v3 name in from.
+func (p *planner) check(ctx context.Context, kind *resources.Kind, schema *resources.Schema, v1 *unstructured.Unstructured, from map[client.ObjectKey]string) (*resources.Problem, error) {
+	conv, err := resources.Convert(kind, v1, schema)
+	var problem *resources.Problem
+	if errors.As(err, &problem) {
+		return problem, nil
+	}
+	if err != nil || conv.Terminating {
+		return nil, err
+	}
+	key := client.ObjectKeyFromObject(conv.Object)
+	if other, taken := from[key]; taken {
+		return &resources.Problem{
+			Kind: kind.Name(), Namespace: v1.GetNamespace(), Name: v1.GetName(), Reason: resources.ReasonNameCollision,
+			Message: fmt.Sprintf("it and %q would both become %q in v3", other, key.Name),
+			Remedy:  "delete or rename one of the two v1 objects",
+		}, nil
+	}
+	from[key] = v1.GetName()
+	problem, err = resources.Validate(ctx, kind, conv.Object, schema)
+	if problem != nil {
+		problem.Name = v1.GetName() // the object to repair
+	}
+	return problem, err
+}

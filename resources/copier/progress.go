@@ -1,0 +1,83 @@
+package copier
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/phasegate/phasegate/resources"
+)
+
+// reportEvery keeps reports cheap: one per so many objects.
+const reportEvery = 16
+
+// tracker adds up what workers do and reports it.
+type tracker struct {
+	mu       sync.Mutex
+	progress Progress
+	index    map[string]int
+	report   Report
+}
+
+func newTracker(kinds []*resources.Kind, totals []int64, report Report) *tracker {
+	t := &tracker{index: map[string]int{}, report: report}
+	for i, kind := range kinds {
+		t.index[kind.Name()] = i
+		t.progress.Kinds = append(t.progress.Kinds, KindProgress{Kind: kind.Name(), Counts: Counts{Total: totals[i]}})
+		t.progress.Total += totals[i]
+	}
+	t.flush()
+	return t
+}
+
+// done counts one finished object of a kind in the counter that which selects.
+func (t *tracker) done(kind *resources.Kind, which func(*Counts) *int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	of := &t.progress.Kinds[t.index[kind.Name()]]
+	*which(&t.progress.Counts)++
+	*which(&of.Counts)++
+	t.progress.Done++
+	of.Done++
+	// v1 grew since it was counted: a percentage above 100 helps nobody.
+	of.Total = max(of.Total, of.Done)
+	t.progress.Total = max(t.progress.Total, t.progress.Done)
+	if t.progress.Done%reportEvery == 0 {
+		t.send()
+	}
+}
+
+// deleted counts an object that is no v1 object's and so not part of the total.
+func (t *tracker) deleted(kind *resources.Kind) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.progress.Deleted++
+	t.progress.Kinds[t.index[kind.Name()]].Deleted++
+}
+
+func (t *tracker) flush() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.send()
+}
+
+// send needs the lock: reports arrive one at a time and in order.
+func (t *tracker) send() {
+	if t.report != nil {
+		t.report(t.snapshot())
+	}
+}
+
+func (t *tracker) snapshot() Progress {
+	p := t.progress
+	p.Kinds = slices.Clone(p.Kinds)
+	return p
+}
+
+// The counters of Counts, for done.
+func created(c *Counts) *int64     { return &c.Created }
+func adopted(c *Counts) *int64     { return &c.Adopted }
+func updated(c *Counts) *int64     { return &c.Updated }
+func conflicted(c *Counts) *int64  { return &c.Conflicts }
+func rejected(c *Counts) *int64    { return &c.Rejected }
+func terminating(c *Counts) *int64 { return &c.Terminating }
+func planned(c *Counts) *int64     { return &c.Planned }

@@ -1,0 +1,83 @@
+package copier
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/apierrors"
+)
+
+// RemapOwners gives the copies of ours the owners in Calico that their v1 objects have: those that were
+// withheld because the owner was not in v3 yet. It learns everything from the API server, so it works
+// after a crash, and a second call writes nothing. Owners that do not exist are left out and returned
+// in Missing. Foreign objects are not touched; Conflicts names those whose owners differ.
+func (c *Copier) RemapOwners(ctx context.Context) (RemapResult, error) {
+	s := c.newSurvey(false)
+	if err := s.run(ctx); err != nil {
+		return RemapResult{}, err
+	}
+	var result RemapResult
+	var patched atomic.Int64
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(c.workers)
+	for _, d := range s.dependents {
+		want, unknown := s.owners.resolve(d.want)
+		result.Missing = append(result.Missing, missingOwners(d, unknown)...)
+		if !d.live.ours || len(resources.DiffOwners(want, d.live.owners)) == 0 {
+			continue
+		}
+		g.Go(func() error {
+			changed, err := c.patchOwners(ctx, d, want)
+			if changed {
+				patched.Add(1)
+			}
+			return err
+		})
+	}
+	err := g.Wait()
+	result.Patched = patched.Load()
+	return result, err
+}
+
+func missingOwners(d dependent, unknown []metav1.OwnerReference) []resources.Problem {
+	var out []resources.Problem
+	for _, ref := range unknown {
+		out = append(out, resources.Problem{
+			Kind: d.kind.Name(), Namespace: d.key.Namespace, Name: d.key.Name, Reason: resources.ReasonOwnerMissing,
+			Message: fmt.Sprintf("its owner %s %q (uid %s) does not exist and is left out", ref.Kind, ref.Name, ref.UID),
+			Remedy:  "none is needed, unless the owner should exist",
+		})
+	}
+	return out
+}
+
+// patchOwners replaces the owners in Calico and keeps all others. An object that changes meanwhile is
+// read again; one that vanishes is no longer ours to patch.
+func (c *Copier) patchOwners(ctx context.Context, d dependent, want []metav1.OwnerReference) (bool, error) {
+	for range maxRaces {
+		obj := &metav1.PartialObjectMetadata{}
+		obj.SetGroupVersionKind(d.kind.V3GVK())
+		err := c.try(ctx, func() error { return c.c.Get(ctx, d.key, obj) })
+		if err == nil {
+			err = c.patchMetadata(ctx, obj, func() {
+				_, foreign := resources.SplitOwners(obj.OwnerReferences)
+				obj.OwnerReferences = append(foreign, want...)
+			})
+		}
+		switch apierrors.Classify(err) {
+		case apierrors.None:
+			return true, nil
+		case apierrors.NotFound:
+			return false, nil
+		case apierrors.Conflict: // look again
+		default:
+			return false, fmt.Errorf("set owners of %s %s: %w", d.kind.Name(), d.key, err)
+		}
+	}
+	return false, fmt.Errorf("set owners of %s %s: changed %d times meanwhile", d.kind.Name(), d.key, maxRaces)
+}

@@ -1,0 +1,169 @@
+package copier
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/apierrors"
+)
+
+// fate is what became of a copy that should go.
+type fate string
+
+const (
+	deleted fate = "deleted" // by us, just now
+	absent  fate = "absent"  // gone, or somebody else's by now
+	kept    fate = "kept"    // protected: it lost our mark and stays
+)
+
+// DeleteCopies removes every v3 object that bears our mark, kinds that depend on others first. Call it
+// again until Remaining is empty; the second call deletes what is left. Objects that are protected
+// against deletion lose the mark and stay.
+func (c *Copier) DeleteCopies(ctx context.Context, report Report) (Deletion, error) {
+	kinds := c.reg.Kinds()
+	slices.Reverse(kinds)
+	d := &deletion{Copier: c, tracker: newTracker(kinds, make([]int64, len(kinds)), report)}
+	for _, kind := range kinds {
+		if err := d.kind(ctx, kind); err != nil {
+			return d.out, err
+		}
+	}
+	d.tracker.flush()
+	remaining, err := c.remaining(ctx, kinds)
+	slices.SortFunc(d.out.Kept, compareProblems)
+	d.out.Remaining = remaining
+	return d.out, err
+}
+
+// deletion is the notebook of one DeleteCopies.
+type deletion struct {
+	*Copier
+	tracker *tracker
+	mu      sync.Mutex
+	out     Deletion
+}
+
+func (d *deletion) kind(ctx context.Context, kind *resources.Kind) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(d.workers)
+	err := d.eachV3Metadata(ctx, kind, func(obj *metav1.PartialObjectMetadata) error {
+		if d.isOurs(obj) {
+			key := client.ObjectKeyFromObject(obj)
+			g.Go(func() error { return d.one(ctx, kind, key) })
+		}
+		return ctx.Err()
+	})
+	if workErr := g.Wait(); workErr != nil {
+		return workErr // the list only stopped because a worker failed
+	}
+	return err
+}
+
+func (d *deletion) one(ctx context.Context, kind *resources.Kind, key client.ObjectKey) error {
+	what, err := d.remove(ctx, kind, key)
+	if err != nil {
+		return fmt.Errorf("delete %s %s: %w", kind.Name(), key, err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch what {
+	case deleted:
+		d.out.Deleted++
+		d.tracker.deleted(kind)
+	case kept:
+		d.out.Kept = append(d.out.Kept, resources.Problem{
+			Kind: kind.Name(), Namespace: key.Namespace, Name: key.Name, Reason: resources.ReasonProtected,
+			Message: "may not be deleted and stays, without our mark", Remedy: "none is needed",
+		})
+	}
+	return nil
+}
+
+// remaining lists what still bears our mark.
+func (c *Copier) remaining(ctx context.Context, kinds []*resources.Kind) ([]resources.Problem, error) {
+	var out []resources.Problem
+	for _, kind := range kinds {
+		err := c.eachV3Metadata(ctx, kind, func(obj *metav1.PartialObjectMetadata) error {
+			if c.isOurs(obj) {
+				out = append(out, resources.Problem{
+					Kind: kind.Name(), Namespace: obj.Namespace, Name: obj.Name, Reason: resources.ReasonRemaining,
+					Message: fmt.Sprintf("is still there, finalizers %q", obj.Finalizers), Remedy: "wait, or remove the finalizers",
+				})
+			}
+			return nil
+		})
+		if err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// remove deletes one copy of ours. It reads it first, so that it deletes exactly what it looked at.
+func (c *Copier) remove(ctx context.Context, kind *resources.Kind, key client.ObjectKey) (fate, error) {
+	for range maxRaces {
+		obj := &metav1.PartialObjectMetadata{}
+		obj.SetGroupVersionKind(kind.V3GVK())
+		err := c.try(ctx, func() error { return c.c.Get(ctx, key, obj) })
+		if apierrors.Classify(err) == apierrors.NotFound {
+			return absent, nil
+		}
+		if err != nil {
+			return "", err
+		}
+		if !c.isOurs(obj) {
+			return absent, nil
+		}
+		what, err := c.removeLive(ctx, kind, obj)
+		switch apierrors.Classify(err) {
+		case apierrors.None:
+			return what, nil
+		case apierrors.NotFound:
+			return absent, nil
+		case apierrors.Conflict: // it changed: look again
+		default:
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("changed %d times while it was to be deleted", maxRaces)
+}
+
+// removeLive returns the bare error of the API server. The deletion of a copy is not the deletion of the
+// object, which lives on in v1: no finalizer's work may be done for it. So the finalizers go first, and
+// the delete insists on the version without them, in case a controller puts one back.
+func (c *Copier) removeLive(ctx context.Context, kind *resources.Kind, obj *metav1.PartialObjectMetadata) (fate, error) {
+	if kind.Undeletable(obj.Name) {
+		err := c.deleteExactly(ctx, obj, client.DryRunAll)
+		if class := apierrors.Classify(err); class == apierrors.Forbidden || class == apierrors.Invalid {
+			return kept, c.patchMetadata(ctx, obj, func() { delete(obj.Annotations, resources.MigratedByAnnotation) })
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	if len(obj.Finalizers) > 0 {
+		if err := c.patchMetadata(ctx, obj, func() { obj.Finalizers = nil }); err != nil {
+			return "", err
+		}
+	}
+	return deleted, c.deleteExactly(ctx, obj)
+}
+
+func (c *Copier) patchMetadata(ctx context.Context, obj *metav1.PartialObjectMetadata, change func()) error {
+	patch := client.MergeFromWithOptions(obj.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	change()
+	return c.try(ctx, func() error { return c.c.Patch(ctx, obj, patch) })
+}
+
+func (c *Copier) deleteExactly(ctx context.Context, obj *metav1.PartialObjectMetadata, opts ...client.DeleteOption) error {
+	uid, version := obj.UID, obj.ResourceVersion
+	opts = append(opts, client.Preconditions{UID: &uid, ResourceVersion: &version}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	return c.try(ctx, func() error { return c.c.Delete(ctx, obj, opts...) })
+}

@@ -1,0 +1,47 @@
+package copier
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/resources/apierrors"
+)
+
+// try calls until it succeeds, fails for good, or has failed often enough. The call must be one that
+// may be repeated after it took effect unseen.
+func (c *Copier) try(ctx context.Context, call func() error) error {
+	backoff := c.backoff
+	for left := backoff.Steps; ; left-- {
+		err := call()
+		if !apierrors.Retryable(apierrors.Classify(err)) || left <= 1 || ctx.Err() != nil {
+			return err
+		}
+		if !sleep(ctx, max(backoff.Step(), apierrors.RetryAfter(err))) {
+			return err
+		}
+	}
+}
+
+// sleep returns false if the context ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// get reads one live object.
+func (c *Copier) get(ctx context.Context, gvk schema.GroupVersionKind, key client.ObjectKey) (*unstructured.Unstructured, error) {
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(gvk)
+	err := c.try(ctx, func() error { return c.c.Get(ctx, key, obj) })
+	return obj, err
+}
