@@ -1,0 +1,66 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// pollEvery is short against everything that is waited for, and long against a
+// request to a local API server.
+const pollEvery = 25 * time.Millisecond
+
+// permanent marks an error that no waiting will cure.
+type permanent struct{ error }
+
+func (p permanent) Unwrap() error { return p.error }
+
+// Permanent marks an error that ends the waiting at once.
+func Permanent(err error) error { return permanent{err} }
+
+// Await calls met until it returns nil, at once and then every 25 ms. The error
+// tells what was waited for and why met was not satisfied the last time; it comes
+// after timeout, when ctx is done, or when met's error is Permanent.
+func Await(ctx context.Context, what string, timeout time.Duration, met func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+
+	begun := time.Now()
+	var reason error
+	for {
+		err := met(limited)
+		if err == nil {
+			return nil
+		}
+		// A call cut off by the timeout tells less than the one before it.
+		if reason == nil || limited.Err() == nil {
+			reason = err
+		}
+		var final permanent
+		if errors.As(err, &final) {
+			return fmt.Errorf("waited for %s: will not happen, seen after %s: %w", what, since(begun), err)
+		}
+		select {
+		case <-limited.Done():
+			if ctx.Err() != nil {
+				return fmt.Errorf("waited for %s: given up after %s (%w): %w", what, since(begun), context.Cause(ctx), reason)
+			}
+			return fmt.Errorf("waited for %s: not within %s: %w", what, timeout, reason)
+		case <-ticker.C:
+		}
+	}
+}
+
+func since(begun time.Time) time.Duration { return time.Since(begun).Round(time.Millisecond) }
+
+// Eventually is Await for a test, which it ends if the wait was in vain.
+func Eventually(t testing.TB, what string, timeout time.Duration, met func() error) {
+	t.Helper()
+	if err := Await(t.Context(), what, timeout, func(context.Context) error { return met() }); err != nil {
+		t.Fatal(err)
+	}
+}
