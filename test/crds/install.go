@@ -3,6 +3,7 @@ package crds
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -183,7 +184,9 @@ func installAdmission(ctx context.Context, client dynamic.Interface, disco disco
 			return fmt.Errorf("discover %s: %w", gv, err)
 		}
 		for _, r := range list.APIResources {
-			plurals[r.Kind] = gv.WithResource(r.Name)
+			if !strings.Contains(r.Name, "/") { // not a subresource
+				plurals[r.Kind] = gv.WithResource(r.Name)
+			}
 		}
 	}
 	return applyAll(ctx, objs, func(ctx context.Context, obj *unstructured.Unstructured) error {
