@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
@@ -164,6 +165,11 @@ func (c *Copier) patchMetadata(ctx context.Context, obj *metav1.PartialObjectMet
 
 func (c *Copier) deleteExactly(ctx context.Context, obj *metav1.PartialObjectMetadata, opts ...client.DeleteOption) error {
 	uid, version := obj.UID, obj.ResourceVersion
+	// As unstructured: the metadata client fails on the answer to a delete, which is no metadata.
+	target := &unstructured.Unstructured{}
+	target.SetGroupVersionKind(obj.GroupVersionKind())
+	target.SetNamespace(obj.Namespace)
+	target.SetName(obj.Name)
 	opts = append(opts, client.Preconditions{UID: &uid, ResourceVersion: &version}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-	return c.try(ctx, func() error { return c.c.Delete(ctx, obj, opts...) })
+	return c.try(ctx, func() error { return c.c.Delete(ctx, target, opts...) })
 }
