@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/controllers/runner"
+)
+
+const controllerDatastoreMigration = "datastoremigration"
+
+// leaseName is the same for all controllers: one manager leads.
+const leaseName = "phasegate-manager"
+
+type options struct {
+	kubeconfig      string
+	phasesDir       string
+	kindsFile       string
+	controllers     []string
+	calicoNamespace string
+	leaderElect     bool
+	leaderNamespace string
+	metricsAddress  string
+	probeAddress    string
+}
+
+// run checks every file before it talks to a cluster.
+func run(ctx context.Context, o *options) error {
+	known := []string{controllerDatastoreMigration}
+	for _, name := range o.controllers {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("--controllers: %q is not known; known controllers: %v", name, known)
+		}
+	}
+	registry, err := loadRegistry(o.kindsFile)
+	if err != nil {
+		return err
+	}
+	machines, err := loadMachines(o.phasesDir)
+	if err != nil {
+		return err
+	}
+	cfg, err := restConfig(o.kubeconfig)
+	if err != nil {
+		return err
+	}
+	mgr, err := ctrl.NewManager(cfg, manager.Options{
+		Scheme:                  datastoremigration.NewScheme(),
+		Metrics:                 metricsserver.Options{BindAddress: o.metricsAddress},
+		HealthProbeBindAddress:  o.probeAddress,
+		LeaderElection:          o.leaderElect,
+		LeaderElectionID:        leaseName,
+		LeaderElectionNamespace: o.leaderNamespace,
+	})
+	if err != nil {
+		return fmt.Errorf("make the manager: %w", err)
+	}
+	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
+		return err
+	}
+	if slices.Contains(o.controllers, controllerDatastoreMigration) {
+		machine := machines[datastoremigration.MachineName]
+		mgr.GetLogger().Info("machine loaded", "machine", machine.Name(), "file", machine.File(), "revision", machine.Revision())
+		gate := datastoremigration.Gate(cfg, machine, datastoremigration.Settings{
+			Registry: registry, CalicoNamespace: o.calicoNamespace,
+		}, runner.NewMetrics(metrics.Registry))
+		if err := mgr.Add(gate); err != nil {
+			return fmt.Errorf("add controller %s: %w", controllerDatastoreMigration, err)
+		}
+	}
+	return mgr.Start(ctx)
+}
+
+// restConfig has no client-side rate limit: the API server's own priority and
+// fairness is the limit, and a lock must not wait behind a token bucket.
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	cfg, err := ctrl.GetConfig()
+	if kubeconfig != "" {
+		cfg, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find a cluster: %w: give --kubeconfig", err)
+	}
+	cfg.QPS = -1
+	cfg.UserAgent = "phasegate-manager/" + version
+	return cfg, nil
+}

@@ -1,0 +1,160 @@
+package datastoremigration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources"
+)
+
+// +kubebuilder:rbac:groups=apiregistration.k8s.io,resources=apiservices,verbs=create
+// +kubebuilder:rbac:groups=apiregistration.k8s.io,resources=apiservices,resourceNames=v3.projectcalico.org,verbs=get;update
+
+const (
+	apiServiceName = "v3.projectcalico.org"
+	// automanagedLabel marks an APIService that kube-apiserver keeps for a CRD.
+	automanagedLabel = "kube-aggregator.kubernetes.io/automanaged"
+	// What kube-apiserver itself writes for the group of a CRD.
+	crdGroupPriority   = 1000
+	crdVersionPriority = 100
+)
+
+// apiService reads the APIService of v3; nil when there is none.
+func (s *steps) apiService(ctx context.Context) (*apiregistrationv1.APIService, error) {
+	svc := &apiregistrationv1.APIService{}
+	err := s.client.Get(ctx, types.NamespacedName{Name: apiServiceName}, svc)
+	if apierrs.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read APIService %s: %w", apiServiceName, err)
+	}
+	return svc, nil
+}
+
+func isAggregated(svc *apiregistrationv1.APIService) bool {
+	return svc != nil && svc.Spec.Service != nil
+}
+
+// parkAPIService saves the aggregated APIService on the migration first, then
+// turns it in place into what kube-apiserver keeps for CRDs. In place, there is
+// no moment without an APIService, and nothing that a controller could create
+// again before us on the way back.
+func (s *steps) parkAPIService(ctx context.Context, sc *scope) (outputs, error) {
+	svc, err := s.apiService(ctx)
+	if err != nil || !isAggregated(svc) {
+		return nil, err
+	}
+	saved, err := saveAPIService(svc)
+	if err != nil {
+		return nil, err
+	}
+	err = sc.PatchMetadata(ctx, func(dm *migration) {
+		metav1.SetMetaDataAnnotation(&dm.ObjectMeta, migrationv1.AnnotationSavedAPIService, saved)
+	})
+	if err != nil {
+		return nil, err
+	}
+	svc.Labels = map[string]string{automanagedLabel: "true"}
+	svc.Annotations = nil
+	svc.Spec = apiregistrationv1.APIServiceSpec{
+		Group: resources.V3Group, Version: "v3",
+		GroupPriorityMinimum: crdGroupPriority, VersionPriority: crdVersionPriority,
+	}
+	// Not a custom resource, and every field is meant: a replace with the resource version that was read.
+	if err := s.client.Update(ctx, svc); err != nil {
+		return nil, fmt.Errorf("let the CRDs serve %s: %w", apiServiceName, err)
+	}
+	return nil, nil
+}
+
+// savedAPIService is what is needed to put an APIService back as it was.
+type savedAPIService struct {
+	APIVersion string                           `json:"apiVersion"`
+	Kind       string                           `json:"kind"`
+	Metadata   savedMetadata                    `json:"metadata"`
+	Spec       apiregistrationv1.APIServiceSpec `json:"spec"`
+}
+
+type savedMetadata struct {
+	Name            string                  `json:"name"`
+	Labels          map[string]string       `json:"labels,omitempty"`
+	Annotations     map[string]string       `json:"annotations,omitempty"`
+	OwnerReferences []metav1.OwnerReference `json:"ownerReferences,omitempty"`
+	Finalizers      []string                `json:"finalizers,omitempty"`
+}
+
+func saveAPIService(svc *apiregistrationv1.APIService) (string, error) {
+	raw, err := json.Marshal(savedAPIService{
+		APIVersion: apiregistrationv1.SchemeGroupVersion.String(), Kind: "APIService",
+		Metadata: savedMetadata{svc.Name, svc.Labels, svc.Annotations, svc.OwnerReferences, svc.Finalizers},
+		Spec:     svc.Spec,
+	})
+	if err != nil {
+		return "", fmt.Errorf("save APIService %s: %w", svc.Name, err)
+	}
+	return string(raw), nil
+}
+
+func (saved *savedAPIService) onto(svc *apiregistrationv1.APIService) {
+	svc.Name = saved.Metadata.Name
+	svc.Labels, svc.Annotations = saved.Metadata.Labels, saved.Metadata.Annotations
+	svc.OwnerReferences, svc.Finalizers = saved.Metadata.OwnerReferences, saved.Metadata.Finalizers
+	svc.Spec = saved.Spec
+}
+
+// restoreAPIService puts the saved APIService back, with every label,
+// annotation and field it had. An aggregated one that somebody else made in the
+// meantime is left alone.
+func (s *steps) restoreAPIService(ctx context.Context, sc *scope) (outputs, error) {
+	text := sc.Object.Annotations[migrationv1.AnnotationSavedAPIService]
+	if text == "" {
+		return nil, nil // nothing was parked
+	}
+	saved := &savedAPIService{}
+	if err := json.Unmarshal([]byte(text), saved); err != nil {
+		return nil, fsm.Terminal("SavedAPIServiceUnreadable",
+			"annotation %s cannot be read (%w): create APIService %s by hand, then remove the annotation",
+			migrationv1.AnnotationSavedAPIService, err, apiServiceName)
+	}
+	if err := s.putBack(ctx, saved); err != nil {
+		return nil, err
+	}
+	return nil, sc.PatchMetadata(ctx, func(dm *migration) {
+		delete(dm.Annotations, migrationv1.AnnotationSavedAPIService)
+	})
+}
+
+func (s *steps) putBack(ctx context.Context, saved *savedAPIService) error {
+	svc, err := s.apiService(ctx)
+	switch {
+	case err != nil:
+		return err
+	case svc == nil:
+		svc = &apiregistrationv1.APIService{}
+		saved.onto(svc)
+		err = s.client.Create(ctx, svc)
+	case isAggregated(svc):
+		return nil
+	default:
+		want := svc.DeepCopy()
+		saved.onto(want)
+		if apiequality.Semantic.DeepEqual(want, svc) {
+			return nil
+		}
+		err = s.client.Update(ctx, want)
+	}
+	if err != nil {
+		return fmt.Errorf("restore APIService %s: %w", apiServiceName, err)
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package datastoremigration
+
+import (
+	"context"
+	"fmt"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/copier"
+)
+
+// What the copier may do; kinds are those of the registry.
+// +kubebuilder:rbac:groups=crd.projectcalico.org,resources=*,verbs=get;list
+// +kubebuilder:rbac:groups=projectcalico.org,resources=*,verbs=get;list;create;patch;delete
+
+func (s *steps) plan(ctx context.Context, sc *scope) (outputs, error) {
+	plan, err := s.copier(sc.Object).Plan(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	sc.Report(func(dm *migration) {
+		dm.Status.Progress = progressOf(copier.Progress{Counts: copier.Counts{Total: plan.Total}, Kinds: plan.Kinds})
+	})
+	return outputs{"problems": examples(plan.Problems, showProblem), "objects": plan.Total}, nil
+}
+
+func showProblem(p resources.Problem) string { return p.Error() }
+
+// copyResources copies everything. A conflict is an output, because a person
+// can solve it; an object that the API server refuses ends the migration,
+// because nothing here can.
+func (s *steps) copyResources(ctx context.Context, sc *scope) (outputs, error) {
+	result, err := s.copier(sc.Object).Copy(ctx, func(p copier.Progress) {
+		sc.Report(func(dm *migration) { showProgress(dm, p) })
+	})
+	if err != nil {
+		return nil, err
+	}
+	sc.Report(func(dm *migration) {
+		showProgress(dm, result.Progress)
+		setConflicts(dm, result.Conflicts)
+	})
+	if len(result.Rejected) > 0 {
+		return nil, fsm.Terminal("ObjectsRejected", "the API server refuses %d objects: %v", len(result.Rejected),
+			examples(result.Rejected, showProblem))
+	}
+	return conflictOutputs(result.Conflicts, outputs{"objects": result.Total}), nil
+}
+
+func conflictOutputs(conflicts []copier.Conflict, more outputs) outputs {
+	more["conflicts"] = len(conflicts)
+	more["examples"] = examples(conflicts, showConflict)
+	return more
+}
+
+func showConflict(c copier.Conflict) string {
+	text := objectName(c.Kind, c.Namespace, c.Name)
+	if len(c.Fields) > 0 {
+		text += fmt.Sprintf(" (%s)", c.Fields[0])
+	}
+	return text
+}
+
+func objectName(kind, namespace, name string) string {
+	if namespace != "" {
+		name = namespace + "/" + name
+	}
+	return kind + " " + name
+}
+
+// detectConflicts compares both sides where both can be seen.
+func (s *steps) detectConflicts(ctx context.Context, sc *scope) (outputs, error) {
+	svc, err := s.apiService(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if svc == nil || isAggregated(svc) {
+		return conflictOutputs(nil, outputs{}), nil // v3 shows v1 itself: there is nothing to compare it with
+	}
+	conflicts, err := s.copier(sc.Object).Conflicts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sc.Report(func(dm *migration) { setConflicts(dm, conflicts) })
+	return conflictOutputs(conflicts, outputs{}), nil
+}
+
+func (s *steps) remapOwners(ctx context.Context, sc *scope) (outputs, error) {
+	result, err := s.copier(sc.Object).RemapOwners(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(result.Missing) > 0 {
+		sc.Warn("OwnersMissing", "%d references to Calico owners that do not exist were left out: %v", len(result.Missing),
+			examples(result.Missing, showProblem))
+	}
+	return outputs{"ownersMissing": len(result.Missing)}, nil
+}
+
+func (s *steps) verify(ctx context.Context, sc *scope) (outputs, error) {
+	v, err := s.copier(sc.Object).Verify(ctx)
+	if err != nil {
+		return nil, err
+	}
+	same := int64(0)
+	for _, k := range v.Kinds {
+		same += k.Same
+	}
+	list := examples(v.Different, showConflict)
+	for _, problems := range [][]resources.Problem{v.Missing, v.Extra} {
+		list = append(list, examples(problems, showProblem)...)
+	}
+	return outputs{
+		"different": len(v.Different) + len(v.Missing) + len(v.Extra),
+		"examples":  list[:min(len(list), exampleLimit)],
+		"verified":  same,
+	}, nil
+}
+
+// deleteCopies takes back what this migration created. Objects with finalizers
+// of others take a moment: wait for them, so that nothing is left behind.
+func (s *steps) deleteCopies(ctx context.Context, sc *scope) (outputs, error) {
+	svc, err := s.apiService(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if isAggregated(svc) {
+		// Somebody brought the aggregated API server back. The copies are behind it.
+		if _, err := s.parkAPIService(ctx, sc); err != nil {
+			return nil, err
+		}
+		return nil, fsm.Wait("APIService %s points to a server again; pointing it to the CRDs, to reach the copies", apiServiceName)
+	}
+	deletion, err := s.copier(sc.Object).DeleteCopies(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	if len(deletion.Kept) > 0 {
+		sc.Warn("CopiesKept", "%d copies may not be deleted and stay: %v", len(deletion.Kept), examples(deletion.Kept, showProblem))
+	}
+	if n := len(deletion.Remaining); n > 0 {
+		return nil, fsm.Wait("%d copies are still being deleted: %v", n, examples(deletion.Remaining, showProblem))
+	}
+	sc.Report(func(dm *migration) {
+		dm.Status.Progress, dm.Status.Conflicts = nil, nil
+	})
+	return nil, nil
+}
+
+func setConflicts(dm *migration, conflicts []copier.Conflict) {
+	dm.Status.Conflicts = nil
+	for i, c := range conflicts {
+		if i == migrationv1.MaxConflicts {
+			break
+		}
+		entry := migrationv1.Conflict{Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}
+		for j, f := range c.Fields {
+			if j < migrationv1.MaxConflictFields {
+				entry.Fields = append(entry.Fields, clip(f.String(), migrationv1.MaxConflictFieldLength))
+			}
+		}
+		dm.Status.Conflicts = append(dm.Status.Conflicts, entry)
+	}
+	if dm.Status.Progress == nil {
+		dm.Status.Progress = &migrationv1.Progress{}
+	}
+	dm.Status.Progress.Conflicts = int32(len(conflicts))
+}
+
+func clip(s string, limit int) string {
+	runes := []rune(s)
+	if len(runes) <= limit {
+		return s
+	}
+	return string(runes[:limit-1]) + "…"
+}

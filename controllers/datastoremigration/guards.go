@@ -1,0 +1,66 @@
+package datastoremigration
+
+import (
+	"context"
+	"fmt"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+)
+
+// +kubebuilder:rbac:groups=migration.projectcalico.org,resources=datastoremigrations,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=migration.projectcalico.org,resources=datastoremigrations/status,verbs=get;patch
+
+func (s *steps) v1CRDsInstalled(ctx context.Context, _ *migration) (bool, string, error) {
+	for _, kind := range s.Registry.All() {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		err := s.client.Get(ctx, types.NamespacedName{Name: kind.V1CRDName()}, crd)
+		if err == nil {
+			return true, "", nil
+		}
+		if !apierrs.IsNotFound(err) {
+			return false, "", fmt.Errorf("read CRD %s: %w", kind.V1CRDName(), err)
+		}
+	}
+	return false, "no CRD of group crd.projectcalico.org is installed: there is nothing to migrate", nil
+}
+
+// onlyMigration keeps two migrations apart. Of two that are new, the older one
+// goes first; the UID decides between twins.
+func (s *steps) onlyMigration(ctx context.Context, dm *migration) (bool, string, error) {
+	list := &migrationv1.DatastoreMigrationList{}
+	if err := s.client.List(ctx, list); err != nil {
+		return false, "", fmt.Errorf("list DatastoreMigrations: %w", err)
+	}
+	for i := range list.Items {
+		other := &list.Items[i]
+		if other.UID != dm.UID && goesBefore(other, dm) {
+			return false, fmt.Sprintf("DatastoreMigration %s is active (%s): delete this one, or the other one first", other.Name, displayPhase(other)), nil
+		}
+	}
+	return true, "", nil
+}
+
+func displayPhase(dm *migration) string {
+	if dm.Status.Phase == "" {
+		return "new"
+	}
+	return dm.Status.Phase
+}
+
+// goesBefore tells whether other has begun, or will begin before dm.
+func goesBefore(other, dm *migration) bool {
+	switch phase := other.Status.Machine.Phase; {
+	case len(other.Status.Machine.Held) > 0:
+		return true
+	case phase == "Failed" || phase == "Rejected":
+		return false
+	case phase != "" && len(other.Finalizers) > 0:
+		return true
+	}
+	a, b := other.CreationTimestamp.Time, dm.CreationTimestamp.Time
+	return a.Before(b) || a.Equal(b) && other.UID < dm.UID
+}

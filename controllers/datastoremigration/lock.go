@@ -1,0 +1,194 @@
+package datastoremigration
+
+import (
+	"context"
+	"fmt"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/patch"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// +kubebuilder:rbac:groups=crd.projectcalico.org;projectcalico.org,resources=clusterinformations,verbs=get;list;patch
+// +kubebuilder:rbac:groups=projectcalico.org,resources=clusterinformations,verbs=create;delete
+
+// clusterInformationName is the singleton that holds Calico's lock.
+const clusterInformationName = "default"
+
+// clusterInformation reads the lock object of one side; nil when there is none.
+func (s *steps) clusterInformation(ctx context.Context, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+	info := &unstructured.Unstructured{}
+	info.SetGroupVersionKind(gvk)
+	err := s.client.Get(ctx, types.NamespacedName{Name: clusterInformationName}, info)
+	if apierrs.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the lock, %s %s: %w", gvk.GroupKind(), clusterInformationName, err)
+	}
+	return info, nil
+}
+
+// isReady is false only where datastoreReady says so: absent means open.
+func isReady(info *unstructured.Unstructured) bool {
+	ready, found, _ := unstructured.NestedBool(info.Object, "spec", "datastoreReady")
+	return ready || !found
+}
+
+func lockedBy(info *unstructured.Unstructured) types.UID {
+	return types.UID(info.GetAnnotations()[migrationv1.AnnotationLockedBy])
+}
+
+func createdBy(info *unstructured.Unstructured) types.UID {
+	return types.UID(info.GetAnnotations()[migrationv1.AnnotationMigratedBy])
+}
+
+// setReady changes the lock and the note of its owner in one write, so that
+// there is never a lock of which nobody knows whose it is.
+func (s *steps) setReady(ctx context.Context, info *unstructured.Unstructured, ready bool, owner types.UID) error {
+	err := patch.MutateAndPatchSpec(ctx, s.client, info, func(u *unstructured.Unstructured) {
+		spec, _, _ := unstructured.NestedMap(u.Object, "spec")
+		if spec == nil {
+			spec = map[string]any{}
+		}
+		spec["datastoreReady"] = ready
+		u.Object["spec"] = spec
+		annotations := u.GetAnnotations()
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		if owner == "" {
+			delete(annotations, migrationv1.AnnotationLockedBy)
+		} else {
+			annotations[migrationv1.AnnotationLockedBy] = string(owner)
+		}
+		u.SetAnnotations(annotations)
+	})
+	if err != nil {
+		return fmt.Errorf("set datastoreReady=%t on %s %s: %w", ready, info.GroupVersionKind().GroupKind(), info.GetName(), err)
+	}
+	return nil
+}
+
+// lock takes an existing lock object for this migration.
+func (s *steps) lock(ctx context.Context, info *unstructured.Unstructured, owner types.UID) error {
+	switch holder := lockedBy(info); {
+	case !isReady(info) && holder == owner:
+		return nil
+	case !isReady(info):
+		return fsm.Terminal("AlreadyLocked",
+			"%s %s has datastoreReady=false, locked by %q, not by this migration: find out who locked it, set datastoreReady to true when it is safe, then retry",
+			info.GroupVersionKind().GroupKind(), info.GetName(), holder)
+	}
+	return s.setReady(ctx, info, false, owner)
+}
+
+func (s *steps) lockV1(ctx context.Context, sc *scope) (outputs, error) {
+	info, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
+	if err != nil {
+		return nil, err
+	}
+	if info != nil {
+		if err := s.lock(ctx, info, sc.Object.UID); err != nil {
+			return nil, err
+		}
+	}
+	sc.Report(func(dm *migration) {
+		now := metav1.NewTime(sc.Clock.Now())
+		if dm.Status.DatastoreLockedAt == nil {
+			dm.Status.DatastoreLockedAt = &now
+		}
+		if dm.Status.StartedAt == nil {
+			dm.Status.StartedAt = &now
+		}
+	})
+	return nil, nil
+}
+
+// unlockV1 opens v1 if this migration locked it. The note may have been lost
+// (Calico's own components rewrite the object); then our record of having
+// locked it decides.
+func (s *steps) unlockV1(ctx context.Context, sc *scope) (outputs, error) {
+	info, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
+	if err != nil || info == nil {
+		return nil, err
+	}
+	holder := lockedBy(info)
+	ours := holder == sc.Object.UID || holder == "" && !isReady(info) && sc.Object.Status.DatastoreLockedAt != nil
+	if !ours {
+		return nil, nil
+	}
+	return nil, s.setReady(ctx, info, true, "")
+}
+
+// lockV3 makes sure that v3 is locked before anything can be read from it. The
+// object is created locked, with everything else that v1 says.
+func (s *steps) lockV3(ctx context.Context, sc *scope) (outputs, error) {
+	kind := s.Registry.Lock()
+	info, err := s.clusterInformation(ctx, kind.V3GVK())
+	if err != nil {
+		return nil, err
+	}
+	if info != nil {
+		return nil, s.lock(ctx, info, sc.Object.UID)
+	}
+	v1, err := s.clusterInformation(ctx, kind.V1GVK())
+	if err != nil {
+		return nil, err
+	}
+	err = s.client.Create(ctx, lockedCopy(v1, kind.V3GVK(), sc.Object.UID))
+	if err != nil && !apierrs.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("create the v3 ClusterInformation: %w", err)
+	}
+	if apierrs.IsAlreadyExists(err) {
+		return nil, fsm.Wait("the v3 ClusterInformation was created by somebody else just now")
+	}
+	return nil, nil
+}
+
+// lockedCopy is the v3 ClusterInformation to create; v1 may be nil.
+func lockedCopy(v1 *unstructured.Unstructured, gvk schema.GroupVersionKind, owner types.UID) *unstructured.Unstructured {
+	spec := map[string]any{}
+	if v1 != nil {
+		if own, found, _ := unstructured.NestedMap(v1.Object, "spec"); found {
+			spec = own
+		}
+	}
+	spec["datastoreReady"] = false
+	info := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	info.SetGroupVersionKind(gvk)
+	info.SetName(clusterInformationName)
+	info.SetAnnotations(map[string]string{
+		migrationv1.AnnotationMigratedBy: string(owner),
+		migrationv1.AnnotationLockedBy:   string(owner),
+	})
+	return info
+}
+
+// unlockV3 opens v3 for business, or takes away what lockV3 did.
+func (s *steps) unlockV3(ctx context.Context, sc *scope) (outputs, error) {
+	info, err := s.clusterInformation(ctx, s.Registry.Lock().V3GVK())
+	if err != nil || info == nil {
+		return nil, err
+	}
+	uid := sc.Object.UID
+	if createdBy(info) == uid && sc.With.String("created", "delete") == "delete" {
+		own := info.GetUID()
+		err := s.client.Delete(ctx, info, client.Preconditions{UID: &own})
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("delete the v3 ClusterInformation that this migration created: %w", err)
+		}
+		return nil, nil
+	}
+	if lockedBy(info) != uid {
+		return nil, nil
+	}
+	return nil, s.setReady(ctx, info, true, "")
+}

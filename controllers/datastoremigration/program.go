@@ -1,0 +1,114 @@
+// Package datastoremigration is the work behind the DatastoreMigration machine:
+// one file per step. What comes after what is written in
+// phases/datastore-migration.yaml, not here; how the status is stored is the
+// runner's business, how objects are converted and copied that of resources.
+package datastoremigration
+
+import (
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/copier"
+)
+
+type (
+	migration = migrationv1.DatastoreMigration
+	scope     = runner.Scope[*migration]
+	outputs   = map[string]any
+)
+
+// Settings are what the steps need to know of the cluster.
+type Settings struct {
+	// Registry lists the kinds to migrate.
+	Registry *resources.Registry
+	// CalicoNamespace is where calico-node, calico-typha and
+	// calico-kube-controllers run.
+	CalicoNamespace string
+}
+
+// steps is the receiver of every action and guard. It keeps nothing between
+// calls: all state is in the cluster.
+type steps struct {
+	Settings
+	// client reads from and writes to the API server, without a cache and
+	// without a rate limit of its own.
+	client client.Client
+}
+
+// Program binds the names of the machine file to the work. The client must not
+// read from a cache.
+func Program(c client.Client, settings Settings) *runner.Program[*migration] {
+	s := &steps{Settings: settings, client: c}
+	return &runner.Program[*migration]{
+		New:      func() *migration { return &migration{} },
+		Actions:  s.actions(),
+		Guards:   s.guards(),
+		Decorate: decorate,
+	}
+}
+
+func (s *steps) actions() map[string]runner.Action[*migration] {
+	params := func(p map[string]fsm.ParamType) map[string]fsm.ParamType { return p }
+	return map[string]runner.Action[*migration]{
+		"Preflight": {ActionSpec: fsm.ActionSpec{Doc: "Names every reason not to start; changes nothing.",
+			Outputs: []string{"blockers"}}, Do: s.preflight},
+		"Plan": {ActionSpec: fsm.ActionSpec{Doc: "Counts, converts and validates every object; changes nothing.",
+			Outputs: []string{"problems", "objects"}}, Do: s.plan},
+		"DetectConflicts": {ActionSpec: fsm.ActionSpec{Doc: "Compares both sides; changes nothing. Sees nothing while the aggregated API server owns v3.",
+			Outputs: []string{"conflicts", "examples"}}, Do: s.detectConflicts},
+		"LockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to false."}, Do: s.lockV1},
+		"UnlockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to true, if this migration locked it."},
+			Do: s.unlockV1},
+		"Drain": {ActionSpec: fsm.ActionSpec{Doc: "Waits until nobody writes v1 any more.",
+			Params:  params(map[string]fsm.ParamType{"quiet": fsm.ParamDuration, "atMost": fsm.ParamDuration}),
+			Outputs: []string{"quiet"}}, Do: s.drain},
+		"ParkAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Saves the aggregated APIService on this object and lets the CRDs serve v3."},
+			Do: s.parkAPIService},
+		"RestoreAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Puts the saved APIService back."}, Do: s.restoreAPIService},
+		"AwaitV3Served":     {ActionSpec: fsm.ActionSpec{Doc: "Waits until every v3 kind is served from its CRD."}, Do: s.awaitV3Served},
+		"LockV3":            {ActionSpec: fsm.ActionSpec{Doc: "Creates or sets the v3 ClusterInformation with datastoreReady false."}, Do: s.lockV3},
+		"UnlockV3": {ActionSpec: fsm.ActionSpec{Doc: "Gives the v3 lock back. created: keep opens the ClusterInformation that LockV3 created instead of deleting it.",
+			Params: params(map[string]fsm.ParamType{"created": fsm.ParamString})}, Do: s.unlockV3},
+		"CopyResources": {ActionSpec: fsm.ActionSpec{Doc: "Copies every object to v3; what is there already is compared.",
+			Outputs: []string{"conflicts", "examples", "objects"}}, Do: s.copyResources},
+		"DeleteCopies": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v3 objects that this migration created."}, Do: s.deleteCopies},
+		"RemapOwners": {ActionSpec: fsm.ActionSpec{Doc: "Adds the owner references that were withheld while the owner was not copied yet.",
+			Outputs: []string{"ownersMissing"}}, Do: s.remapOwners},
+		"Verify": {ActionSpec: fsm.ActionSpec{Doc: "Reads both sides again and compares every object.",
+			Outputs: []string{"different", "examples", "verified"}}, Do: s.verify},
+		"ObserveRollout": {ActionSpec: fsm.ActionSpec{Doc: "Looks which components do not run with projectcalico.org/v3 yet.",
+			Outputs: []string{"pending"}}, Do: s.observeRollout},
+		"DeleteV1CRDs": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v1 CRDs of the migrated kinds, one at a time."}, Do: s.deleteV1CRDs},
+	}
+}
+
+func (s *steps) guards() map[string]runner.Guard[*migration] {
+	return map[string]runner.Guard[*migration]{
+		"v1CRDsInstalled": {Doc: "At least one CRD of crd.projectcalico.org is there.", Open: s.v1CRDsInstalled},
+		"onlyMigration":   {Doc: "No other DatastoreMigration is active.", Open: s.onlyMigration},
+	}
+}
+
+func (s *steps) copier(dm *migration) *copier.Copier {
+	return copier.New(s.Registry, s.client, copier.Owner{Name: dm.Name, UID: dm.UID})
+}
+
+// exampleLimit bounds what status.machine.result carries of a list.
+const exampleLimit = 5
+
+// examples shortens a list for outputs; the rest is counted.
+func examples[E any](items []E, show func(E) string) []string {
+	out := []string{}
+	for i, item := range items {
+		if i == exampleLimit {
+			return append(out, fmt.Sprintf("and %d more", len(items)-i))
+		}
+		out = append(out, show(item))
+	}
+	return out
+}

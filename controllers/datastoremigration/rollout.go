@@ -1,0 +1,127 @@
+package datastoremigration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// +kubebuilder:rbac:groups=apps,resources=daemonsets;deployments,verbs=get;list;watch
+
+const (
+	apiGroupEnv   = "CALICO_API_GROUP"
+	apiGroupValue = "projectcalico.org/v3"
+)
+
+// Calico's components, in the order in which they are named to people.
+const (
+	calicoNode            = "calico-node"
+	calicoTypha           = "calico-typha"
+	calicoKubeControllers = "calico-kube-controllers"
+)
+
+// observeRollout lists the components that do not run with v3 yet. calico-node
+// must be there; the others only count where they are installed.
+func (s *steps) observeRollout(ctx context.Context, _ *scope) (outputs, error) {
+	pending := []string{}
+	node := &appsv1.DaemonSet{}
+	found, err := s.component(ctx, calicoNode, node)
+	switch {
+	case err != nil:
+		return nil, err
+	case !found:
+		pending = append(pending, fmt.Sprintf("%s (DaemonSet not found in namespace %s; is --calico-namespace right?)", calicoNode, s.CalicoNamespace))
+	default:
+		pending = appendPending(pending, calicoNode, &node.Spec.Template, daemonSetRolledOut(node))
+	}
+	for _, name := range []string{calicoTypha, calicoKubeControllers} {
+		deployment := &appsv1.Deployment{}
+		found, err := s.component(ctx, name, deployment)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			pending = appendPending(pending, name, &deployment.Spec.Template, deploymentRolledOut(deployment))
+		}
+	}
+	return outputs{"pending": pending}, nil
+}
+
+func (s *steps) component(ctx context.Context, name string, obj client.Object) (bool, error) {
+	err := s.client.Get(ctx, types.NamespacedName{Namespace: s.CalicoNamespace, Name: name}, obj)
+	if apierrs.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read %s/%s: %w", s.CalicoNamespace, name, err)
+	}
+	return true, nil
+}
+
+func appendPending(pending []string, name string, pod *corev1.PodTemplateSpec, behind string) []string {
+	switch {
+	case !usesV3(name, pod):
+		return append(pending, fmt.Sprintf("%s (set %s=%s)", name, apiGroupEnv, apiGroupValue))
+	case behind != "":
+		return append(pending, fmt.Sprintf("%s (%s)", name, behind))
+	}
+	return pending
+}
+
+// usesV3 looks at the container that bears the component's name, or at all of
+// them when none does: a sidecar's variable says nothing about Calico.
+func usesV3(name string, pod *corev1.PodTemplateSpec) bool {
+	named := 0
+	all := len(pod.Spec.Containers) > 0
+	for _, c := range pod.Spec.Containers {
+		if c.Name == name {
+			named++
+			if !hasV3Env(c) {
+				return false
+			}
+		}
+		all = all && hasV3Env(c)
+	}
+	return named > 0 || all
+}
+
+func hasV3Env(c corev1.Container) bool {
+	for _, e := range c.Env {
+		if e.Name == apiGroupEnv {
+			return strings.EqualFold(e.Value, apiGroupValue)
+		}
+	}
+	return false
+}
+
+func daemonSetRolledOut(d *appsv1.DaemonSet) string {
+	st := d.Status
+	if st.ObservedGeneration != d.Generation {
+		return "its change is not observed yet"
+	}
+	if st.UpdatedNumberScheduled != st.DesiredNumberScheduled || st.NumberUnavailable != 0 {
+		return fmt.Sprintf("%d of %d pods updated, %d unavailable", st.UpdatedNumberScheduled, st.DesiredNumberScheduled, st.NumberUnavailable)
+	}
+	return ""
+}
+
+func deploymentRolledOut(d *appsv1.Deployment) string {
+	want := int32(1)
+	if d.Spec.Replicas != nil {
+		want = *d.Spec.Replicas
+	}
+	st := d.Status
+	if st.ObservedGeneration != d.Generation {
+		return "its change is not observed yet"
+	}
+	if st.UpdatedReplicas != want || st.Replicas != want || st.AvailableReplicas != want {
+		return fmt.Sprintf("%d of %d pods updated, %d available", st.UpdatedReplicas, want, st.AvailableReplicas)
+	}
+	return ""
+}

@@ -1,0 +1,77 @@
+package datastoremigration
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources"
+)
+
+// awaitV3Served waits until every v3 kind is answered, and answered from its
+// CRD: an aggregated server that still answers would make every copy look as if
+// it were there already.
+func (s *steps) awaitV3Served(ctx context.Context, sc *scope) (outputs, error) {
+	svc, err := s.apiService(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if svc == nil || isAggregated(svc) {
+		return nil, fsm.Wait("APIService %s does not point to the CRDs yet", apiServiceName)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, kind := range s.Registry.All() {
+		group.Go(func() error { return s.served(ctx, kind) })
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	aggregated, err := s.answersFromV1(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if aggregated {
+		return nil, fsm.Wait("%s is still answered by the aggregated API server", apiServiceName)
+	}
+	return nil, nil
+}
+
+func (s *steps) served(ctx context.Context, kind *resources.Kind) error {
+	list := &metav1.PartialObjectMetadataList{}
+	gvk := kind.V3GVK()
+	gvk.Kind += "List"
+	list.SetGroupVersionKind(gvk)
+	err := s.client.List(ctx, list, client.Limit(1))
+	switch {
+	case apierrs.IsNotFound(err), meta.IsNoMatchError(err), apierrs.IsServiceUnavailable(err):
+		return fsm.Wait("%s is not served yet", kind.V3CRDName())
+	case err != nil:
+		return fmt.Errorf("list %s: %w", kind.V3CRDName(), err)
+	}
+	return nil
+}
+
+// answersFromV1 tells whether v3 shows v1's own objects: the aggregated server
+// shows a v1 object under its UID, raw or with the bits of each byte reversed; a CRD has
+// UIDs of its own. The lock object is asked for, because every cluster has it.
+func (s *steps) answersFromV1(ctx context.Context) (bool, error) {
+	v1, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
+	if err != nil || v1 == nil {
+		return false, err
+	}
+	v3, err := s.clusterInformation(ctx, s.Registry.Lock().V3GVK())
+	if err != nil || v3 == nil {
+		return false, err
+	}
+	shown, err := resources.ReverseUID(v1.GetUID())
+	if err != nil {
+		return false, fsm.Terminal("BadUID", "v1 ClusterInformation: %w", err)
+	}
+	return v3.GetUID() == v1.GetUID() || v3.GetUID() == shown, nil
+}

@@ -1,0 +1,95 @@
+package datastoremigration
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/resources/copier"
+)
+
+// effectV1Lock is the name of the v1 lock in the machine file's ledger.
+const effectV1Lock = "v1Lock"
+
+// decorate derives the migration's own fields from the machine's. It is a pure
+// function of the object.
+func decorate(dm *migration) {
+	machine := &dm.Status.Machine
+	if !slices.Contains(machine.Held, effectV1Lock) {
+		dm.Status.DatastoreLockedAt = nil
+	}
+	if machine.Phase == "Complete" && dm.Status.CompletedAt == nil && machine.Since != nil {
+		completed := metav1.NewTime(machine.Since.Time)
+		dm.Status.CompletedAt = &completed
+	}
+	setCondition(dm, migrationv1.ConditionConflict, conflictCondition(dm))
+	setCondition(dm, migrationv1.ConditionFailed, failedCondition(dm))
+}
+
+func setCondition(dm *migration, conditionType string, c *metav1.Condition) {
+	if c == nil {
+		meta.RemoveStatusCondition(dm.Conditions(), conditionType)
+		return
+	}
+	c.Type, c.Status, c.ObservedGeneration = conditionType, metav1.ConditionTrue, dm.Status.ObservedGeneration
+	c.LastTransitionTime = metav1.NewTime(dm.Status.Machine.Since.Time)
+	meta.SetStatusCondition(dm.Conditions(), *c)
+}
+
+func conflictCondition(dm *migration) *metav1.Condition {
+	if len(dm.Status.Conflicts) == 0 || dm.Status.Machine.Since == nil {
+		return nil
+	}
+	c := &metav1.Condition{Reason: migrationv1.ReasonResourceMismatch}
+	first := dm.Status.Conflicts[0]
+	c.Message = fmt.Sprintf("%d objects differ between v1 and v3, the first is %s: edit or delete one side; all are in status.conflicts",
+		len(dm.Status.Conflicts), objectName(first.Kind, first.Namespace, first.Name))
+	if total := dm.Status.Progress; total != nil && int(total.Conflicts) > len(dm.Status.Conflicts) {
+		c.Reason = migrationv1.ReasonConflictsOmitted
+		c.Message = fmt.Sprintf("%d objects differ between v1 and v3, %d of them are in status.conflicts: edit or delete one side",
+			total.Conflicts, len(dm.Status.Conflicts))
+	}
+	return c
+}
+
+// failedCondition keeps the cause while a failure is rolled back and afterwards.
+func failedCondition(dm *migration) *metav1.Condition {
+	machine := &dm.Status.Machine
+	if !slices.Contains([]string{"RollingBack", "Failed", "Rejected"}, machine.Phase) {
+		return nil
+	}
+	for _, t := range slices.Backward(machine.History) {
+		if t.To == "RollingBack" || t.To == "Rejected" {
+			return &metav1.Condition{Reason: migrationv1.ReasonMigrationError, Message: t.Reason + ": " + t.Message}
+		}
+	}
+	return nil
+}
+
+// progressOf translates the copier's counts into the peer's fields.
+func progressOf(p copier.Progress) *migrationv1.Progress {
+	out := &migrationv1.Progress{
+		TotalTypes: int32(len(p.Kinds)), Total: int32(p.Total),
+		Migrated: int32(p.Created + p.Updated), Skipped: int32(p.Adopted + p.Terminating), Conflicts: int32(p.Conflicts),
+	}
+	for _, k := range p.Kinds {
+		if k.Done >= k.Total {
+			out.CompletedTypes++
+		} else if out.CurrentType == "" {
+			out.CurrentType = k.Kind
+		}
+		out.TypeDetails = append(out.TypeDetails, migrationv1.TypeProgress{
+			Kind: k.Kind, Migrated: int32(k.Created + k.Updated), Skipped: int32(k.Adopted + k.Terminating), Conflicts: int32(k.Conflicts),
+		})
+	}
+	out.TypeProgress = fmt.Sprintf("%d / %d", out.CompletedTypes, out.TotalTypes)
+	return out
+}
+
+func showProgress(dm *migration, p copier.Progress) {
+	dm.Status.Progress = progressOf(p)
+	dm.Status.Message = fmt.Sprintf("Copying: %d of %d objects, %s types", p.Done, p.Total, dm.Status.Progress.TypeProgress)
+}
