@@ -18,7 +18,7 @@ const grace = 2 * time.Second
 // Down ends the cluster in dir, with everything else that was started there,
 // and removes what it made. Nothing to end is no error: it may be called twice.
 func Down(dir string, out io.Writer) error {
-	l, unlock, err := open(dir)
+	l, unlock, err := open(dir, out)
 	if errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintf(out, "no cluster in %s\n", dir)
 		return nil

@@ -16,7 +16,7 @@ const settle = time.Second
 // Run starts a program as part of the live cluster in dir, so that Down ends
 // it too, in place of the one that runs there under the same name.
 func Run(dir, name string, out io.Writer, binary string, args ...string) error {
-	l, unlock, err := open(dir)
+	l, unlock, err := open(dir, out)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("no cluster in %s: start one with make cluster-up", dir)
 	}

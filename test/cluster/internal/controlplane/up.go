@@ -76,7 +76,7 @@ func Up(ctx context.Context, o Options) error {
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return fmt.Errorf("make the home: %w", err)
 	}
-	l, unlock, err := open(o.Dir)
+	l, unlock, err := open(o.Dir, o.Out)
 	if err != nil {
 		return err
 	}
@@ -249,11 +249,13 @@ func (u *launch) elapsed() string {
 }
 
 // open finds a home that exists and holds it against other programs until unlock.
-func open(dir string) (l layout, unlock func(), err error) {
+func open(dir string, out io.Writer) (l layout, unlock func(), err error) {
 	absolute, err := filepath.Abs(dir)
 	if err != nil {
 		return l, nil, fmt.Errorf("find %s: %w", dir, err)
 	}
-	unlock, err = process.Lock(absolute)
+	unlock, err = process.Lock(absolute, func() {
+		fmt.Fprintf(out, "waiting for another program that works on %s\n", absolute)
+	})
 	return layout{process.Home(absolute)}, unlock, err
 }

@@ -69,7 +69,7 @@ func (o Options) provide(ctx context.Context, p program, step, goVersion string)
 	if o.Assets != "" {
 		return o.fromAssets(p, target, step)
 	}
-	folder, err := key(filepath.Join(o.Source, p.module), goVersion)
+	folder, err := key(filepath.Join(o.Source, p.module), goVersion, flags(p.module))
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,9 @@ func (o Options) keep(ctx context.Context, p program, kept, step string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	unlock, err := process.Lock(folder)
+	unlock, err := process.Lock(folder, func() {
+		fmt.Fprintf(o.Progress, "%s: waiting for another build of it\n", step)
+	})
 	if err != nil {
 		return err
 	}
@@ -126,7 +128,7 @@ func (o Options) compile(ctx context.Context, p program, target, step string) er
 	}
 	partial := fmt.Sprintf("%s.%d.partial", target, os.Getpid())
 	defer os.Remove(partial)
-	command := exec.CommandContext(ctx, "go", slices.Concat([]string{"build"}, flags(), []string{"-o", partial, p.source})...)
+	command := exec.CommandContext(ctx, "go", slices.Concat([]string{"build"}, flags(p.module), []string{"-o", partial, p.source})...)
 	command.Dir = filepath.Join(o.Source, p.module)
 	// A workspace of the user's would replace the pinned versions.
 	command.Env = append(os.Environ(), "GOWORK=off")

@@ -59,12 +59,16 @@ func Select(skip []string) ([]string, error) {
 	return names, nil
 }
 
-// flags are the same for all programs, so that they share what is compiled.
-// -trimpath makes that true of two clones in different directories as well.
-func flags() []string {
+// flags are the same for all programs of a module, so that they share what is
+// compiled; -trimpath makes that true of clones in different directories too.
+func flags(module string) []string {
 	minor := strings.Split(version, ".")[1]
 	ldflags := []string{"-s", "-w"}
-	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+	stamped := []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"}
+	if module != "." {
+		stamped = nil // its Kubernetes libraries are of another version
+	}
+	for _, pkg := range stamped {
 		for _, set := range []string{"gitVersion=" + version, "gitMajor=1", "gitMinor=" + minor, "gitTreeState=clean"} {
 			ldflags = append(ldflags, "-X", pkg+"."+set)
 		}
@@ -72,11 +76,11 @@ func flags() []string {
 	return []string{"-trimpath", "-buildvcs=false", "-ldflags", strings.Join(ldflags, " ")}
 }
 
-// key names the cache folder for what is built from the module in dir: it
-// changes with everything that the result depends on.
-func key(dir, goVersion string) (string, error) {
+// key names the cache folder for what is built with flags from the module in
+// dir: it changes with everything that the result depends on.
+func key(dir, goVersion string, flags []string) (string, error) {
 	hash := sha256.New()
-	fmt.Fprintln(hash, goVersion, flags())
+	fmt.Fprintln(hash, goVersion, flags)
 	for _, name := range []string{"go.mod", "go.sum"} {
 		content, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {

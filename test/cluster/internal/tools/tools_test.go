@@ -11,7 +11,7 @@ import (
 )
 
 func TestKey(t *testing.T) {
-	keyOf := func(mod, sum, version string) string {
+	keyOf := func(mod, sum, version string, flags ...string) string {
 		t.Helper()
 		dir := t.TempDir()
 		for name, content := range map[string]string{"go.mod": mod, "go.sum": sum} {
@@ -19,7 +19,7 @@ func TestKey(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, err := key(dir, version)
+		got, err := key(dir, version, flags)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -28,6 +28,7 @@ func TestKey(t *testing.T) {
 	base := keyOf("m", "s", "go1.26")
 	tests := map[string]struct {
 		mod, sum, version string
+		flags             []string
 		same              bool
 		why               string
 	}{
@@ -35,11 +36,12 @@ func TestKey(t *testing.T) {
 		"other go.mod":     {mod: "n", sum: "s", version: "go1.26", why: "another version is another program"},
 		"other go.sum":     {mod: "m", sum: "t", version: "go1.26", why: "another content is another program"},
 		"other go":         {mod: "m", sum: "s", version: "go1.27", why: "another compiler makes another program"},
+		"other flags":      {mod: "m", sum: "s", version: "go1.26", flags: []string{"-race"}, why: "a version is stamped by a flag"},
 		"moved boundaries": {mod: "mgo.sum 1\ns", sum: "", version: "go1.26", why: "where one file ends belongs to the content"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			if same := keyOf(tc.mod, tc.sum, tc.version) == base; same != tc.same {
+			if same := keyOf(tc.mod, tc.sum, tc.version, tc.flags...) == base; same != tc.same {
 				t.Errorf("same key is %v, want %v: %s", same, tc.same, tc.why)
 			}
 		})
