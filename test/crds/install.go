@@ -117,20 +117,7 @@ func established(crd *unstructured.Unstructured) bool {
 // waitListed waits for discovery, which follows Established by a few hundred milliseconds: until then
 // a REST mapper does not know the kind.
 func waitListed(ctx context.Context, client dynamic.Interface, disco discovery.DiscoveryInterface, crds []*unstructured.Unstructured) error {
-	missing := map[string]sets.Set[string]{}
-	for _, crd := range crds {
-		group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
-		plural, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")
-		versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
-		for _, v := range versions {
-			gv := fmt.Sprintf("%s/%v", group, v.(map[string]any)["name"])
-			if missing[gv] == nil {
-				missing[gv] = sets.New[string]()
-			}
-			missing[gv].Insert(plural)
-		}
-	}
-	for gv, plurals := range missing {
+	for gv, plurals := range pluralsByGroupVersion(crds) {
 		err := wait.PollUntilContextTimeout(ctx, pollEvery, readyWithin, true, func(ctx context.Context) (bool, error) {
 			if shadowed, err := isAggregated(ctx, client, gv); shadowed || err != nil {
 				return shadowed, err
@@ -151,6 +138,23 @@ func waitListed(ctx context.Context, client dynamic.Interface, disco discovery.D
 		}
 	}
 	return nil
+}
+
+func pluralsByGroupVersion(crds []*unstructured.Unstructured) map[string]sets.Set[string] {
+	out := map[string]sets.Set[string]{}
+	for _, crd := range crds {
+		group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+		plural, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")
+		versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+		for _, v := range versions {
+			gv := fmt.Sprintf("%s/%v", group, v.(map[string]any)["name"])
+			if out[gv] == nil {
+				out[gv] = sets.New[string]()
+			}
+			out[gv].Insert(plural)
+		}
+	}
+	return out
 }
 
 // isAggregated says whether another server, and not the CRDs, answers for the group version.

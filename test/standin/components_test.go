@@ -31,34 +31,8 @@ func TestComponentsAreSwitched(t *testing.T) {
 			t.Fatalf("create %s: %v", obj.GetName(), err)
 		}
 	}
-	groups := func() map[string]string {
-		node := &appsv1.DaemonSet{}
-		if err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: fixture.NodeDaemonSet}, node); err != nil {
-			t.Fatal(err)
-		}
-		specs := []corev1.PodSpec{node.Spec.Template.Spec}
-		for _, name := range []string{fixture.Typha, fixture.KubeControllers} {
-			deployment := &appsv1.Deployment{}
-			if err := c.Get(ctx, client.ObjectKey{Namespace: ns, Name: name}, deployment); err != nil {
-				t.Fatal(err)
-			}
-			specs = append(specs, deployment.Spec.Template.Spec)
-		}
-		out := map[string]string{}
-		for _, s := range specs {
-			for _, container := range append(s.InitContainers, s.Containers...) {
-				out[container.Name] = ""
-				for _, env := range container.Env {
-					if env.Name == fixture.APIGroupEnv {
-						out[container.Name] += env.Value
-					}
-				}
-			}
-		}
-		return out
-	}
 	want := map[string]string{"install-cni": "", "calico-node": "", "calico-typha": "", "calico-kube-controllers": ""}
-	if diff := cmp.Diff(want, groups()); diff != "" {
+	if diff := cmp.Diff(want, groups(t, c, ns)); diff != "" {
 		t.Errorf("groups before (-want +got):\n%s", diff)
 	}
 	for container := range want {
@@ -68,8 +42,33 @@ func TestComponentsAreSwitched(t *testing.T) {
 		if err := fixture.SwitchComponents(ctx, c, ns); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, groups()); diff != "" {
+		if diff := cmp.Diff(want, groups(t, c, ns)); diff != "" {
 			t.Errorf("groups after (-want +got):\n%s", diff)
 		}
 	}
+}
+
+// groups maps every container of the components to the API group that it is told to use.
+func groups(t *testing.T, c client.Client, namespace string) map[string]string {
+	t.Helper()
+	node, typha, controllers := &appsv1.DaemonSet{}, &appsv1.Deployment{}, &appsv1.Deployment{}
+	for name, obj := range map[string]client.Object{
+		fixture.NodeDaemonSet: node, fixture.Typha: typha, fixture.KubeControllers: controllers,
+	} {
+		if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := map[string]string{}
+	for _, pod := range []corev1.PodSpec{node.Spec.Template.Spec, typha.Spec.Template.Spec, controllers.Spec.Template.Spec} {
+		for _, container := range append(pod.InitContainers, pod.Containers...) {
+			out[container.Name] = ""
+			for _, env := range container.Env {
+				if env.Name == fixture.APIGroupEnv {
+					out[container.Name] += env.Value
+				}
+			}
+		}
+	}
+	return out
 }

@@ -5,7 +5,7 @@
 // It is honest about what it is not. It authenticates nobody (kube-apiserver has authorized a request
 // before it proxies it; the listener is on the loopback device), runs no admission, answers in JSON
 // only, knows neither server-side apply nor deletecollection nor OpenAPI, and deletes at once without
-// honouring finalizers. It serves every kind of the registry; Calico's own may serve fewer.
+// heeding finalizers. It serves every kind of the registry; Calico's own may serve fewer.
 //
 // It is for tests and the demo only: no product package may import it.
 package standin

@@ -54,7 +54,7 @@ func Listen(cfg *rest.Config, reg *resources.Registry, address string) (*Server,
 
 // Port is the TCP port that Listen got.
 func (s *Server) Port() int32 {
-	return int32(s.listener.Addr().(*net.TCPAddr).Port) //nolint:gosec // a port has 16 bits
+	return int32(s.listener.Addr().(*net.TCPAddr).Port)
 }
 
 // CABundle is the PEM certificate that the APIService must trust.

@@ -80,7 +80,7 @@ func registry(file string) (*resources.Registry, error) {
 	if file == "" {
 		return resources.Default(), nil
 	}
-	data, err := os.ReadFile(file) //nolint:gosec // the operator of the command names it
+	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("read the registry of kinds: %w", err)
 	}
