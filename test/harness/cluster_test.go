@@ -2,6 +2,7 @@ package harness_test
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -122,6 +123,6 @@ func childMain(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	os.Stdout.WriteString(childMode + " " + c.LogDir + "\n")
+	fmt.Println(childMode, c.LogDir)
 	select {}
 }

@@ -20,7 +20,7 @@ func keep(launcher, home, log string) (end func() error, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("keep the cluster: %w", err)
 	}
-	defer out.Close()
+	defer func() { _ = out.Close() }() // the process writes, not we
 	cmd := exec.Command("sh", "-c", untilAlone, launcher, home)
 	// A file, not a pipe: nobody may be there to read from it.
 	cmd.Stdout, cmd.Stderr = out, out

@@ -62,7 +62,7 @@ func StartProcess(p Program) (*Process, error) {
 		// Pdeathsig is sent when that ends: keep the thread as long as the process.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		defer out.Close()
+		defer func() { _ = out.Close() }() // the process wrote, not we
 		err := cmd.Start()
 		if err == nil {
 			process.pid = cmd.Process.Pid
