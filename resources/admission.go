@@ -44,14 +44,16 @@ func tierLabel(obj, spec map[string]any) {
 	if tier, _ := spec["tier"].(string); tier == "" {
 		spec["tier"] = defaultTier
 	}
-	meta, ok := obj["metadata"].(map[string]any)
-	if !ok {
-		return
-	}
-	labels, ok := meta["labels"].(map[string]any)
-	if !ok {
-		labels = map[string]any{}
-		meta["labels"] = labels
-	}
+	labels := childMap(childMap(obj, "metadata"), "labels")
 	labels[tierLabelKey] = spec["tier"]
+}
+
+// childMap returns the map in a field and makes it if it is not there.
+func childMap(of map[string]any, field string) map[string]any {
+	child, ok := of[field].(map[string]any)
+	if !ok {
+		child = map[string]any{}
+		of[field] = child
+	}
+	return child
 }
