@@ -1,0 +1,335 @@
+package copier_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/copier"
+	"github.com/phasegate/phasegate/test/fixture"
+)
+
+func TestCopyAllKindsTwice(t *testing.T) {
+	s := newScene(t, interceptor.Funcs{})
+	objs := fixture.Demo(1, 120)
+	var lock int
+	var unlocked []*unstructured.Unstructured
+	for _, obj := range objs {
+		if obj.GetKind() == "ClusterInformation" {
+			lock++
+			continue
+		}
+		unlocked = append(unlocked, obj)
+	}
+	if err := fixture.Create(t.Context(), live.Config, unlocked, 16); err != nil {
+		t.Fatal(err)
+	}
+	total := int64(len(objs) - lock)
+
+	var last copier.Progress
+	result, err := s.copier.Copy(t.Context(), func(p copier.Progress) {
+		if p.Total != total || p.Done < last.Done {
+			t.Errorf("progress went from %d/%d to %d/%d", last.Done, last.Total, p.Done, p.Total)
+		}
+		last = p
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := result.Created + result.Adopted; got != total || len(result.Rejected)+len(result.Conflicts) != 0 || last.Done != total {
+		t.Errorf("first copy: %+v, %v, %v; last report %d of %d", result.Counts, result.Rejected, result.Conflicts, last.Done, total)
+	}
+	if again := s.mustCopy(); again.Counts != (copier.Counts{Total: total, Done: total, Adopted: total}) {
+		t.Errorf("second copy did something: %+v", again.Counts)
+	}
+	if v := s.mustVerify(); !v.OK() {
+		t.Errorf("verify: %+v", v)
+	}
+	deletion, err := s.copier.DeleteCopies(t.Context(), nil)
+	if err != nil || len(deletion.Remaining) != 0 || deletion.Deleted+int64(len(deletion.Kept)) != result.Created {
+		t.Errorf("delete: %+v, %v; want %d deleted or kept", deletion, err, result.Created)
+	}
+	if n := s.count(v3("IPAMHandle")); n != 0 {
+		t.Errorf("%d handles are left", n)
+	}
+}
+
+func TestConflictsAndRepairs(t *testing.T) {
+	s := newScene(t, interceptor.Funcs{})
+	for _, name := range []string{"equal", "theirs", "ours", "gone"} {
+		s.v1("IPReservation", "metadata: {name: "+name+"}\nspec: {reservedCIDRs: [10.0.0.0/8]}")
+	}
+	theirs := s.v3("IPReservation", "metadata: {name: theirs}\nspec: {reservedCIDRs: [11.0.0.0/8]}")
+	equal := s.v3("IPReservation", "metadata: {name: equal}\nspec: {reservedCIDRs: [10.0.0.0/8]}")
+	want := []copier.Conflict{{Kind: "IPReservation", Name: "theirs", Fields: []resources.FieldDiff{
+		{Path: "spec.reservedCIDRs[0]", Want: `"10.0.0.0/8"`, Have: `"11.0.0.0/8"`},
+	}}}
+
+	first := s.mustCopy()
+	if diff := cmp.Diff(want, first.Conflicts); diff != "" {
+		t.Errorf("conflicts of the copy (-want +got):\n%s", diff)
+	}
+	if first.Created != 2 || first.Adopted != 1 {
+		t.Errorf("the others did not go on: %+v", first.Counts)
+	}
+	found, err := s.copier.Conflicts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, found); diff != "" {
+		t.Errorf("conflicts found again (-want +got):\n%s", diff)
+	}
+
+	s.patch(theirs, `{"spec":{"reservedCIDRs":["10.0.0.0/8"]}}`)
+	s.patch(s.get(v1("IPReservation"), "ours"), `{"spec":{"reservedCIDRs":["12.0.0.0/8"]},"metadata":{"labels":{"a":"b"}}}`)
+	s.remove(s.get(v1("IPReservation"), "gone"))
+	if v := s.mustVerify(); len(v.Different) != 1 || !v.Different[0].Ours || len(v.Extra) != 1 {
+		t.Errorf("verify before the repair: %+v", v)
+	}
+	second := s.mustCopy()
+	if second.Updated != 1 || second.Adopted != 2 || second.Deleted != 1 || len(second.Conflicts) != 0 {
+		t.Errorf("second copy: %+v", second.Counts)
+	}
+	if v := s.mustVerify(); !v.OK() {
+		t.Errorf("verify: %+v", v)
+	}
+	if _, err := s.copier.DeleteCopies(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, obj := range []*unstructured.Unstructured{theirs, equal} {
+		if got := s.get(v3("IPReservation"), obj.GetName()); got.GetUID() != obj.GetUID() {
+			t.Errorf("%s, which is not ours, is another object now", obj.GetName())
+		}
+	}
+	if n := s.count(v3("IPReservation")); n != 2 {
+		t.Errorf("%d objects are left, want the two that are not ours", n)
+	}
+}
+
+// TestOwners: every reference to a Calico object that is ever sent names a live v3 object, and in the
+// end every copy has the owners of its v1 object.
+func TestOwners(t *testing.T) {
+	var mu sync.Mutex
+	var stale []string
+	s := newScene(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+		for _, ref := range obj.GetOwnerReferences() {
+			target := &unstructured.Unstructured{}
+			target.SetGroupVersionKind(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))
+			if err := live.Client.Get(ctx, client.ObjectKey{Name: ref.Name}, target); err != nil || target.GetUID() != ref.UID {
+				mu.Lock()
+				stale = append(stale, fmt.Sprintf("%s: %+v", obj.GetName(), ref))
+				mu.Unlock()
+			}
+		}
+		return c.Create(ctx, obj, opts...)
+	}})
+	tier := s.v1("Tier", "metadata: {name: security}\nspec: {order: 5, defaultAction: Deny}")
+	reversed, err := resources.ReverseUID(tier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owned := func(name, apiVersion, kind, owner, uid string) string {
+		return fmt.Sprintf("metadata:\n  name: %s\n  annotations:\n    projectcalico.org/metadata: '{%q:[{%q:%q,%q:%q,%q:%q,%q:%q}]}'\n",
+			name, "ownerReferences", "apiVersion", apiVersion, "kind", kind, "name", owner, "uid", uid)
+	}
+	for i := range 20 {
+		s.v1("GlobalNetworkPolicy", owned(fmt.Sprintf("security.p%d", i), "crd.projectcalico.org/v1", "Tier", "security", string(tier))+"spec: {tier: security, selector: all()}")
+	}
+	policy := s.v1("GlobalNetworkPolicy", owned("security.view", "projectcalico.org/v3", "Tier", "security", string(reversed))+"spec: {tier: security, selector: all()}")
+	// A dependent that is written before its owner, for certain.
+	s.v1("Tier", owned("early", "projectcalico.org/v3", "GlobalNetworkPolicy", "security.view", string(policy))+"spec: {order: 6, defaultAction: Deny}")
+	s.v1("GlobalNetworkSet", owned("orphan", "projectcalico.org/v3", "Tier", "nobody", "00000000-0000-4000-8000-000000000001")+"spec: {nets: [10.0.0.0/8]}")
+
+	s.mustCopy()
+	if len(stale) > 0 {
+		t.Errorf("created with a stale owner: %v", stale)
+	}
+	if v := s.mustVerify(); len(v.Different) != 1 || v.Different[0].Name != "early" {
+		t.Errorf("before the remap, the one withheld owner should differ: %+v", v)
+	}
+	for round, patched := range []int64{1, 0} {
+		result, err := s.copier.RemapOwners(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.Patched != patched || len(result.Missing) != 1 || result.Missing[0].Name != "orphan" {
+			t.Errorf("remap %d: %+v, want %d patched and the orphan missing its owner", round+1, result, patched)
+		}
+	}
+	newTier, newPolicy := s.get(v3("Tier"), "security"), s.get(v3("GlobalNetworkPolicy"), "security.view")
+	if refs := newPolicy.GetOwnerReferences(); len(refs) != 1 || refs[0].UID != newTier.GetUID() || refs[0].APIVersion != "projectcalico.org/v3" {
+		t.Errorf("owners of the policy: %+v, want the tier %s", refs, newTier.GetUID())
+	}
+	if refs := s.get(v3("Tier"), "early").GetOwnerReferences(); len(refs) != 1 || refs[0].UID != newPolicy.GetUID() {
+		t.Errorf("owners of the early tier: %+v, want the policy %s", refs, newPolicy.GetUID())
+	}
+	if n := s.count(v3("GlobalNetworkPolicy")); n != 21 {
+		t.Errorf("%d policies in v3, want 21", n)
+	}
+	if v := s.mustVerify(); !v.OK() {
+		t.Errorf("verify: %+v", v)
+	}
+}
+
+func TestPlanNamesEveryProblemAndChangesNothing(t *testing.T) {
+	s := newScene(t, interceptor.Funcs{})
+	s.v1("GlobalNetworkPolicy", "metadata: {name: foo}\nspec: {selector: all()}")
+	s.v1("GlobalNetworkPolicy", "metadata: {name: default.foo, annotations: {projectcalico.org/metadata: '{}'}}\nspec: {tier: default, selector: all()}")
+	s.v1("HostEndpoint", "metadata: {name: broken, annotations: {projectcalico.org/metadata: '{'}}\nspec: {node: n1, interfaceName: eth0}")
+	s.v1("HostEndpoint", "metadata: {name: fine}\nspec: {node: n1, interfaceName: eth0}")
+	plan, err := s.copier.Plan(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range plan.Problems {
+		got = append(got, fmt.Sprintf("%s %s %s", p.Reason, p.Kind, p.Object()))
+		if p.Reason == resources.ReasonNameCollision && !(strings.Contains(p.Message, `"default.foo"`) && p.Name == "foo") {
+			t.Errorf("the collision does not name both: %s", p.Error())
+		}
+	}
+	want := []string{"NameCollision GlobalNetworkPolicy foo", "UnreadableMetadata HostEndpoint broken"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+	if plan.Total != 4 || s.count(v3("HostEndpoint")) != 0 {
+		t.Errorf("total %d, want 4; %d endpoints in v3, want none", plan.Total, s.count(v3("HostEndpoint")))
+	}
+}
+
+func TestFailedListIsNeverAnEmptyOne(t *testing.T) {
+	for name, fault := range map[string]error{
+		"server error": apierrors.NewInternalError(fmt.Errorf("etcd")),
+		"forbidden":    apierrors.NewForbidden(schema.GroupResource{Resource: "tiers"}, "", nil),
+		"not served":   apierrors.NewNotFound(schema.GroupResource{Resource: "tiers"}, ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				if strings.TrimSuffix(list.GetObjectKind().GroupVersionKind().Kind, "List") == "Tier" {
+					return fault
+				}
+				return c.List(ctx, list, opts...)
+			}})
+			calls := map[string]func() error{
+				"Plan":      func() error { _, err := s.copier.Plan(t.Context(), nil); return err },
+				"Copy":      func() error { _, err := s.copier.Copy(t.Context(), nil); return err },
+				"Conflicts": func() error { _, err := s.copier.Conflicts(t.Context()); return err },
+				"Verify":    func() error { _, err := s.copier.Verify(t.Context()); return err },
+				"Remap":     func() error { _, err := s.copier.RemapOwners(t.Context()); return err },
+				"Delete":    func() error { _, err := s.copier.DeleteCopies(t.Context(), nil); return err },
+			}
+			for name, call := range calls {
+				if err := call(); err == nil || !strings.Contains(err.Error(), "Tier") {
+					t.Errorf("%s took a failed list for an empty one: %v", name, err)
+				}
+			}
+		})
+	}
+}
+
+func TestOneRejectedObjectDoesNotStopTheOthers(t *testing.T) {
+	s := newScene(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+		if obj.GetName() == "bad" {
+			return apierrors.NewInvalid(schema.GroupKind{Kind: "NetworkSet"}, "bad", nil)
+		}
+		return c.Create(ctx, obj, opts...)
+	}})
+	for _, name := range []string{"bad", "good", "better"} {
+		s.v1("GlobalNetworkSet", "metadata: {name: "+name+"}\nspec: {nets: [10.0.0.0/8]}")
+	}
+	result := s.mustCopy()
+	if result.Created != 2 || len(result.Rejected) != 1 || result.Rejected[0].Name != "bad" || result.Rejected[0].Reason != resources.ReasonRejected {
+		t.Errorf("%+v, rejected %+v", result.Counts, result.Rejected)
+	}
+	if v := s.mustVerify(); len(v.Missing) != 1 || v.Missing[0].Name != "bad" {
+		t.Errorf("verify: %+v", v)
+	}
+}
+
+// TestLostAnswers: every create takes effect, and the first answer to each is lost.
+func TestLostAnswers(t *testing.T) {
+	var seen sync.Map
+	s := newScene(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+		err := c.Create(ctx, obj.DeepCopyObject().(client.Object), opts...)
+		if _, again := seen.LoadOrStore(obj.GetName(), true); !again {
+			return syscall.ECONNRESET
+		}
+		return err
+	}})
+	for i := range 10 {
+		s.v1("IPAMHandle", fmt.Sprintf("metadata: {name: h%d}\nspec: {handleID: h%d, block: {10.0.0.0/26: 1}, deleted: false}", i, i))
+	}
+	if result := s.mustCopy(); result.Adopted != 10 || result.Done != 10 {
+		t.Errorf("%+v, want that all ten are found", result.Counts)
+	}
+	if v := s.mustVerify(); !v.OK() {
+		t.Errorf("verify: %+v", v)
+	}
+}
+
+func TestServerThatStaysAwayIsAnError(t *testing.T) {
+	s := newScene(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+		return syscall.ECONNREFUSED
+	}})
+	s.v1("IPAMHandle", "metadata: {name: h}\nspec: {handleID: h, block: {10.0.0.0/26: 1}, deleted: false}")
+	if _, err := s.copier.Copy(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "IPAMHandle /h") {
+		t.Errorf("got %v, want an error that names the object", err)
+	}
+}
+
+func TestFinalizersNeverHoldACopy(t *testing.T) {
+	s := newScene(t, interceptor.Funcs{})
+	s.v1("IPPool", `metadata: {name: pool, annotations: {projectcalico.org/metadata: '{"finalizers":["projectcalico.org/ippool-finalizer"]}'}}
+spec: {cidr: 10.0.0.0/8, blockSize: 26, nodeSelector: all(), vxlanMode: Never, ipipMode: Never}`)
+	leaving := s.v1("IPPool", `metadata: {name: leaving, finalizers: [test/hold]}
+spec: {cidr: 11.0.0.0/8, blockSize: 26, nodeSelector: all(), vxlanMode: Never, ipipMode: Never}`)
+	s.remove(s.get(v1("IPPool"), "leaving"))
+	if result := s.mustCopy(); result.Created != 1 || result.Terminating != 1 {
+		t.Errorf("%+v, want the pool created and %s left behind", result.Counts, leaving)
+	}
+	if f := s.get(v3("IPPool"), "pool").GetFinalizers(); len(f) != 1 {
+		t.Errorf("finalizers of the copy: %q, want those of v1", f)
+	}
+	deletion, err := s.copier.DeleteCopies(t.Context(), nil)
+	if err != nil || deletion.Deleted != 1 || len(deletion.Remaining) != 0 {
+		t.Errorf("%+v, %v; want it deleted although nobody removes the finalizer", deletion, err)
+	}
+	if f := s.get(v1("IPPool"), "pool").GetAnnotations()[resources.MetadataAnnotation]; !strings.Contains(f, "ippool-finalizer") {
+		t.Errorf("the v1 object was changed: %s", f)
+	}
+}
+
+func TestAbsentV1CRDMeansNoObjects(t *testing.T) {
+	registry, err := resources.LoadRegistry("test", []byte(`
+apiVersion: phasegate.dev/v1alpha1
+kind: KindRegistry
+metadata: {name: test}
+spec:
+  kinds:
+  - {kind: ClusterInformation, plural: clusterinformations, scope: Cluster, lock: true}
+  - {kind: IPReservation, plural: ipreservations, scope: Cluster, v1: {kind: Absent, plural: absents}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	newScene(t, interceptor.Funcs{})
+	c := copier.New(registry, live.Client, copier.Owner{UID: owner})
+	plan, err := c.Plan(t.Context(), nil)
+	if err != nil || plan.Total != 0 {
+		t.Errorf("plan: %+v, %v; want no objects and no error", plan, err)
+	}
+	if result, err := c.Copy(t.Context(), nil); err != nil || result.Done != 0 {
+		t.Errorf("copy: %+v, %v; want no objects and no error", result, err)
+	}
+}
