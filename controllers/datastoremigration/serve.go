@@ -25,9 +25,9 @@ func (s *steps) awaitV3Served(ctx context.Context, sc *scope) (outputs, error) {
 	if svc == nil || isAggregated(svc) {
 		return nil, fsm.Wait("APIService %s does not point to the CRDs yet", apiServiceName)
 	}
-	group, ctx := errgroup.WithContext(ctx)
+	group, listing := errgroup.WithContext(ctx)
 	for _, kind := range s.Registry.All() {
-		group.Go(func() error { return s.served(ctx, kind) })
+		group.Go(func() error { return s.served(listing, kind) })
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
