@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,37 +61,42 @@ type scene struct {
 // newScene clears both sides. faults, if given, stands between the copier and the API server.
 func newScene(t *testing.T, faults interceptor.Funcs) *scene {
 	t.Helper()
+	// All kinds at once: the first request for a kind takes the API server a second.
+	var g errgroup.Group
 	for _, kind := range resources.Default().Kinds() {
 		for _, gvk := range []schema.GroupVersionKind{kind.V3GVK(), kind.V1GVK()} {
-			clearKind(t, gvk)
+			g.Go(func() error { return clearKind(t.Context(), gvk) })
 		}
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
 	}
 	return &scene{T: t, copier: copier.New(resources.Default(), interceptor.NewClient(live.Client, faults),
 		copier.Owner{Name: "v1-to-v3", UID: owner},
 		copier.WithBackoff(wait.Backoff{Duration: time.Millisecond, Factor: 1, Steps: 3}))}
 }
 
-func clearKind(t *testing.T, gvk schema.GroupVersionKind) {
-	t.Helper()
+func clearKind(ctx context.Context, gvk schema.GroupVersionKind) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(gvk)
-	if err := live.Client.List(t.Context(), list); err != nil {
-		t.Fatal(err)
+	if err := live.Client.List(ctx, list); err != nil {
+		return err
 	}
 	for i := range list.Items {
 		obj := &list.Items[i]
 		if len(obj.GetFinalizers()) > 0 {
 			before := obj.DeepCopy()
 			obj.SetFinalizers(nil)
-			if err := live.Client.Patch(t.Context(), obj, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
-				t.Fatal(err)
+			if err := live.Client.Patch(ctx, obj, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
+				return err
 			}
 		}
 		// The built-in tiers may be protected; they are equal in all tests.
-		if err := live.Client.Delete(t.Context(), obj); client.IgnoreNotFound(err) != nil && !builtin[obj.GetName()] {
-			t.Fatal(err)
+		if err := live.Client.Delete(ctx, obj); client.IgnoreNotFound(err) != nil && !builtin[obj.GetName()] {
+			return err
 		}
 	}
+	return nil
 }
 
 var builtin = map[string]bool{"default": true, "kube-admin": true, "kube-baseline": true}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -67,7 +68,9 @@ type job struct {
 
 func (c *Copier) newRun(ctx context.Context, report Report) (*run, error) {
 	kinds := c.reg.Kinds()
+	warm := c.warm(ctx, kinds)
 	totals, err := c.totals(ctx, kinds)
+	warm()
 	if err != nil {
 		return nil, err
 	}
@@ -78,10 +81,11 @@ func (c *Copier) newRun(ctx context.Context, report Report) (*run, error) {
 	return r, nil
 }
 
+// totals asks all kinds at once: the answers are small, and the first request for a kind may take a
+// second (see warm).
 func (c *Copier) totals(ctx context.Context, kinds []*resources.Kind) ([]int64, error) {
 	totals := make([]int64, len(kinds))
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(maxListers)
 	for i, kind := range kinds {
 		g.Go(func() (err error) {
 			totals[i], err = c.countV1(ctx, kind)
@@ -89,6 +93,22 @@ func (c *Copier) totals(ctx context.Context, kinds []*resources.Kind) ([]int64, 
 		})
 	}
 	return totals, g.Wait()
+}
+
+// warm touches every v3 kind at once and returns a function that waits for the answers. The API server
+// starts the storage of a CRD at the first request for it, and sends that request away for a second.
+// Kind after kind, that would be the longest part of a small copy. A kind that cannot be listed is not
+// reported here; whoever needs it will be told.
+func (c *Copier) warm(ctx context.Context, kinds []*resources.Kind) (wait func()) {
+	var all sync.WaitGroup
+	for _, kind := range kinds {
+		all.Go(func() {
+			list := &metav1.PartialObjectMetadataList{}
+			list.SetGroupVersionKind(listKind(kind.V3GVK()))
+			_ = c.c.List(ctx, list, client.Limit(1))
+		})
+	}
+	return all.Wait
 }
 
 // work feeds the objects of all kinds through one queue to the workers.
