@@ -187,22 +187,7 @@ func (c *compiler) oneOf(path, got string, allowed ...string) {
 
 func (c *compiler) step(path string, src v1alpha1.Step, p *phase) step {
 	s := step{Step: src, path: path, poll: p.poll, retry: c.retry(path+".retry", src.Retry, p.retry)}
-	s.name = firstOf(src.Name, src.Action, "undo", "wait")
-	if src.Undo == "" && s.name == "undo" {
-		s.name = "wait"
-	}
-	kinds := 0
-	for _, set := range []string{src.Action, src.Undo, src.Wait} {
-		if set != "" {
-			kinds++
-		}
-	}
-	if kinds != 1 {
-		c.find(path, "PG000", "a step is exactly one of action, undo and wait", "split it into several steps")
-	}
-	if src.Undo != "" && src.Undo != "held" {
-		c.find(path+".undo", "PG000", fmt.Sprintf("undo: %s is not known", src.Undo), "write undo: held")
-	}
+	s.name = c.stepName(path, src)
 	s.wait = c.duration(path+".wait", src.Wait)
 	if src.Poll != "" {
 		s.poll = c.duration(path+".poll", src.Poll)
@@ -224,6 +209,25 @@ func (c *compiler) step(path string, src v1alpha1.Step, p *phase) step {
 		}
 	}
 	return s
+}
+
+// stepName is the given name, or what the step does.
+func (c *compiler) stepName(path string, src v1alpha1.Step) string {
+	kinds := 0
+	name := src.Action
+	for does, set := range map[string]string{"": src.Action, "undo": src.Undo, "wait": src.Wait} {
+		if set != "" {
+			kinds++
+			name = firstOf(does, name)
+		}
+	}
+	if kinds != 1 {
+		c.find(path, "PG000", "a step is exactly one of action, undo and wait", "split it into several steps")
+	}
+	if src.Undo != "" && src.Undo != "held" {
+		c.find(path+".undo", "PG000", fmt.Sprintf("undo: %s is not known", src.Undo), "write undo: held")
+	}
+	return firstOf(src.Name, name)
 }
 
 func firstOf(texts ...string) string {

@@ -149,11 +149,7 @@ func (w *walker) find(n *yamlv3.Node, path, message, fix string) {
 }
 
 func (w *walker) walk(n *yamlv3.Node, t reflect.Type, path string, depth int) {
-	w.nodes++
-	if w.nodes == maxFileNodes || depth > maxFileDepth {
-		w.find(n, path, fmt.Sprintf("more than %d values or %d levels", maxFileNodes, maxFileDepth), "simplify the file")
-	}
-	if w.nodes >= maxFileNodes || depth > maxFileDepth {
+	if !w.bounded(n, path, depth) {
 		return
 	}
 	w.def.at[path] = place{Pos: Pos{n.Line, n.Column}, quoted: n.Style&(yamlv3.SingleQuotedStyle|yamlv3.DoubleQuotedStyle) != 0}
@@ -168,17 +164,30 @@ func (w *walker) walk(n *yamlv3.Node, t reflect.Type, path string, depth int) {
 	case reflect.Struct, reflect.Map:
 		w.walkMapping(n, t, path, depth)
 	case reflect.Slice:
-		if n.Kind != yamlv3.SequenceNode {
-			w.find(n, path, path+" must be a list", "begin each item with a dash")
-			return
-		}
-		for i, c := range n.Content {
-			w.walk(c, t.Elem(), fmt.Sprintf("%s[%d]", path, i), depth+1)
-		}
+		w.walkList(n, t, path, depth)
 	case reflect.Interface:
 		w.walkAny(n, t, path, depth)
 	default:
 		w.checkScalar(n, t.Kind(), path)
+	}
+}
+
+// bounded is false once the file is too large or too deep; it says so once.
+func (w *walker) bounded(n *yamlv3.Node, path string, depth int) bool {
+	w.nodes++
+	if w.nodes == maxFileNodes || w.nodes < maxFileNodes && depth > maxFileDepth {
+		w.find(n, path, fmt.Sprintf("more than %d values or %d levels", maxFileNodes, maxFileDepth), "simplify the file")
+	}
+	return w.nodes < maxFileNodes && depth <= maxFileDepth
+}
+
+func (w *walker) walkList(n *yamlv3.Node, t reflect.Type, path string, depth int) {
+	if n.Kind != yamlv3.SequenceNode {
+		w.find(n, path, path+" must be a list", "begin each item with a dash")
+		return
+	}
+	for i, c := range n.Content {
+		w.walk(c, t.Elem(), fmt.Sprintf("%s[%d]", path, i), depth+1)
 	}
 }
 

@@ -2,6 +2,8 @@ package fsm
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -113,27 +115,8 @@ func (c *compiler) closure(start map[string]bool, grow func(p *phase, in map[str
 }
 
 func (c *compiler) checkReachable() {
-	seen := c.closure(map[string]bool{c.def.Spec.Initial: true}, func(p *phase, in map[string]bool) bool {
-		for _, q := range c.prog.order {
-			for _, e := range q.edges() {
-				if in[q.Name] && e.to == p.Name {
-					return true
-				}
-			}
-		}
-		return false
-	})
-	ends := c.closure(map[string]bool{}, func(p *phase, in map[string]bool) bool {
-		if p.End || p.OnDelete != nil && p.OnDelete.None {
-			return true
-		}
-		for _, e := range p.edges() {
-			if in[e.to] {
-				return true
-			}
-		}
-		return false
-	})
+	seen := c.closure(map[string]bool{c.def.Spec.Initial: true}, c.entered)
+	ends := c.closure(map[string]bool{}, leads)
 	for _, p := range c.prog.order {
 		if !seen[p.Name] {
 			c.find(p.path+".name", "PG002", fmt.Sprintf("phase %s is unreachable", p.Name), "add an exit that leads to it, or remove it")
@@ -143,6 +126,21 @@ func (c *compiler) checkReachable() {
 				"add onDelete: {to: P} and lead P to a phase with end: true")
 		}
 	}
+}
+
+// entered tells whether an edge leads from the set to the phase.
+func (c *compiler) entered(p *phase, from map[string]bool) bool {
+	return slices.ContainsFunc(c.prog.order, func(q *phase) bool {
+		return from[q.Name] && slices.ContainsFunc(q.edges(), func(e edge) bool { return e.to == p.Name })
+	})
+}
+
+// leads tells whether the phase is an end, or has an edge into the set.
+func leads(p *phase, to map[string]bool) bool {
+	if p.End || p.OnDelete != nil && p.OnDelete.None {
+		return true
+	}
+	return slices.ContainsFunc(p.edges(), func(e edge) bool { return to[e.to] })
 }
 
 func (c *compiler) checkFinalizer() {
@@ -160,14 +158,24 @@ func (c *compiler) checkFinalizer() {
 
 var reservedPrefixes = []string{"before_", "after_", "enter_", "leave_"}
 
-// checkName refuses the names that libraries of state machines read as callbacks.
+// shownName is what status.phase may hold; the CRDs say the same.
+var shownName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,62}$`)
+
+// checkName refuses the names that libraries of state machines read as
+// callbacks, and those that a status could not show.
 func (c *compiler) checkName(p *phase) {
-	bad := p.Name == "event" || p.Name == "state"
+	reserved := p.Name == "event" || p.Name == "state"
 	for _, prefix := range reservedPrefixes {
-		bad = bad || strings.HasPrefix(p.Name, prefix)
+		reserved = reserved || strings.HasPrefix(p.Name, prefix)
 	}
-	if bad {
+	if reserved {
 		c.find(p.path+".name", "PG015", fmt.Sprintf("%q is a reserved name", p.Name), "rename the phase")
+	}
+	for field, name := range map[string]string{"name": p.Name, "showAs": p.ShowAs} {
+		if name != "" && !shownName.MatchString(name) {
+			c.find(p.path+"."+field, "PG015", fmt.Sprintf("%q cannot be shown in status.phase", name),
+				"begin with a letter, use letters, digits, - and _, at most 63")
+		}
 	}
 }
 
@@ -219,17 +227,16 @@ func (c *compiler) checkOnDelete(p *phase) {
 
 // checkLiveness finds phases that could sleep for ever.
 func (c *compiler) checkLiveness(p *phase) {
-	if p.End || p.Terminal != "" {
+	if p.End || p.Terminal != "" || len(p.Watch) > 0 || len(c.def.Spec.Watch) > 0 || p.Timeout != nil {
 		return
 	}
-	wakes := len(p.Watch) > 0 || len(c.def.Spec.Watch) > 0 || p.Timeout != nil
 	for i, s := range p.steps {
-		if s.until != nil && s.poll == 0 && !wakes {
+		if s.until != nil && s.poll == 0 {
 			c.find(fmt.Sprintf("%s.steps[%d]", p.path, i), "PG010", "the step waits without poll, watch or timeout: it could sleep for ever", "add poll: 10s")
 		}
 	}
 	open := len(p.next) > 0 && p.next[len(p.next)-1].When == ""
-	if !open && p.poll == 0 && !wakes {
+	if !open && p.poll == 0 {
 		c.find(p.path+".name", "PG010", fmt.Sprintf("phase %s could sleep for ever: every exit has a guard and nothing makes it look again", p.Name),
 			"add poll: 10s, watch: or timeout:")
 	}

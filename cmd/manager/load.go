@@ -77,7 +77,7 @@ func loadRegistry(file string) (*resources.Registry, error) {
 	if file == "" {
 		return resources.Default(), nil
 	}
-	data, err := os.ReadFile(file) //nolint:gosec // the path is the operator's own flag
+	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("--kinds-file: %w", err)
 	}

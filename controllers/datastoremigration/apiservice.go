@@ -5,19 +5,19 @@ import (
 	"encoding/json"
 	"fmt"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/patch"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 )
 
 // +kubebuilder:rbac:groups=apiregistration.k8s.io,resources=apiservices,verbs=create
-// +kubebuilder:rbac:groups=apiregistration.k8s.io,resources=apiservices,resourceNames=v3.projectcalico.org,verbs=get;update
+// +kubebuilder:rbac:groups=apiregistration.k8s.io,resources=apiservices,resourceNames=v3.projectcalico.org,verbs=get;patch
 
 const (
 	apiServiceName = "v3.projectcalico.org"
@@ -64,14 +64,15 @@ func (s *steps) parkAPIService(ctx context.Context, sc *scope) (outputs, error) 
 	if err != nil {
 		return nil, err
 	}
-	svc.Labels = map[string]string{automanagedLabel: "true"}
-	svc.Annotations = nil
-	svc.Spec = apiregistrationv1.APIServiceSpec{
-		Group: resources.V3Group, Version: "v3",
-		GroupPriorityMinimum: crdGroupPriority, VersionPriority: crdVersionPriority,
-	}
-	// Not a custom resource, and every field is meant: a replace with the resource version that was read.
-	if err := s.client.Update(ctx, svc); err != nil {
+	err = patch.MutateAndPatchSpec(ctx, s.client, svc, func(svc *apiregistrationv1.APIService) {
+		svc.Labels = map[string]string{automanagedLabel: "true"}
+		svc.Annotations = nil
+		svc.Spec = apiregistrationv1.APIServiceSpec{
+			Group: resources.V3Group, Version: "v3",
+			GroupPriorityMinimum: crdGroupPriority, VersionPriority: crdVersionPriority,
+		}
+	})
+	if err != nil {
 		return nil, fmt.Errorf("let the CRDs serve %s: %w", apiServiceName, err)
 	}
 	return nil, nil
@@ -146,12 +147,7 @@ func (s *steps) putBack(ctx context.Context, saved *savedAPIService) error {
 	case isAggregated(svc):
 		return nil
 	default:
-		want := svc.DeepCopy()
-		saved.onto(want)
-		if apiequality.Semantic.DeepEqual(want, svc) {
-			return nil
-		}
-		err = s.client.Update(ctx, want)
+		err = patch.MutateAndPatchSpec(ctx, s.client, svc, saved.onto)
 	}
 	if err != nil {
 		return fmt.Errorf("restore APIService %s: %w", apiServiceName, err)

@@ -25,7 +25,7 @@ type permission struct {
 func (s *steps) permissions() []permission {
 	lock := s.Registry.Lock()
 	needs := []permission{
-		{group: "apiregistration.k8s.io", resource: "apiservices", name: apiServiceName, verbs: []string{"get", "update"}},
+		{group: "apiregistration.k8s.io", resource: "apiservices", name: apiServiceName, verbs: []string{"get", "patch"}},
 		{group: "apiregistration.k8s.io", resource: "apiservices", verbs: []string{"create"}},
 		{group: "apiextensions.k8s.io", resource: "customresourcedefinitions", verbs: []string{"get", "list", "watch", "delete"}},
 		{group: "apps", resource: "daemonsets", namespace: s.CalicoNamespace, verbs: []string{"get", "list", "watch"}},

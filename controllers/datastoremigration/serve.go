@@ -17,7 +17,7 @@ import (
 // awaitV3Served waits until every v3 kind is answered, and answered from its
 // CRD: an aggregated server that still answers would make every copy look as if
 // it were there already.
-func (s *steps) awaitV3Served(ctx context.Context, sc *scope) (outputs, error) {
+func (s *steps) awaitV3Served(ctx context.Context, _ *scope) (outputs, error) {
 	svc, err := s.apiService(ctx)
 	if err != nil {
 		return nil, err

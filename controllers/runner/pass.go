@@ -121,7 +121,7 @@ func (p *pass[T]) movedOrSent(ctx context.Context, live T) bool {
 		return true
 	}
 	if !apiequality.Semantic.DeepEqual(p.work, p.stored) {
-		_ = p.send(ctx) //nolint:errcheck // progress only: the next tick or the pass's own write repeats it
+		_ = p.send(ctx) // progress only: the next tick or the pass's own write repeats it
 	}
 	return false
 }

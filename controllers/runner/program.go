@@ -21,16 +21,15 @@ type Object[T any] interface {
 	// MachineStatus and Conditions hand out the object's own memory.
 	MachineStatus() *v1alpha1.MachineStatus
 	Conditions() *[]metav1.Condition
-	// Generations of the spec: the one the status is about, and its setter.
-	Observed
-	// SetDisplay sets what `kubectl get` shows.
-	SetDisplay(phase, message string)
+	Shown
 	// CopyStatusFrom makes the status a deep copy of another object's.
 	CopyStatusFrom(T)
 }
 
-// Observed is the part of a status that tells which spec it is about.
-type Observed interface {
+// Shown is what a status tells people, and of which spec.
+type Shown interface {
+	// SetDisplay sets what `kubectl get` shows.
+	SetDisplay(phase, message string)
 	GetObservedGeneration() int64
 	SetObservedGeneration(int64)
 }

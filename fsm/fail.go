@@ -1,0 +1,67 @@
+package fsm
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+// fail decides between retry and catch.
+func (r *Run) fail(o Outcome, policy retry, p *phase) {
+	r.st.Attempts++
+	text, reason, class := o.Err.Error(), "", o.Class
+	if t := o.terminal(); t != nil {
+		class, reason = ClassTerminal, t.Reason
+	}
+	exhausted := policy.attempts > 0 && r.st.Attempts >= policy.attempts
+	if i := catcher(p.OnError, class, exhausted, policy.attempts == 0); i >= 0 {
+		r.next = r.take(p, errorEvent(i), firstOf(p.OnError[i].Reason, reason), text, nil)
+		return
+	}
+	if exhausted && policy.to != "" {
+		r.next = r.take(p, r.retryEvent(p, policy), "RetriesExhausted", text, nil)
+		return
+	}
+	delay := policy.delay(r.st.Attempts, r.view.Random)
+	if class == ClassTerminal || exhausted {
+		r.stall, delay = &stall{firstOf(reason, "RetriesExhausted"), text}, policy.max
+	}
+	delay = max(delay, o.RetryAfter)
+	r.st.Blocked = []v1alpha1.Blocked{{Step: r.st.Step, Because: fmt.Sprintf("%s error, attempt %d", class, r.st.Attempts), Got: clip(text, 1024)}}
+	r.message = fmt.Sprintf("%s (attempt %d, next in %s)", text, r.st.Attempts, delay.Round(100*time.Millisecond))
+	cmd := r.sleep(delay)
+	r.next = &cmd
+}
+
+// catcher is the first onError entry that catches now, or -1. A terminal error
+// is caught at once, any other after the last retry. A class that is retried
+// for ever could never be caught, so naming it catches it at once; `*` does not.
+func catcher(entries []v1alpha1.OnError, class Class, exhausted, forever bool) int {
+	return slices.IndexFunc(entries, func(e v1alpha1.OnError) bool {
+		switch Class(e.Is) {
+		case class:
+			return class == ClassTerminal || exhausted || forever
+		case ClassAny:
+			return class == ClassTerminal || exhausted
+		}
+		return false
+	})
+}
+
+func (r *Run) retryEvent(p *phase, policy retry) string {
+	if policy.to == p.retry.to {
+		return retryEvent
+	}
+	return stepRetryEvent(int(r.st.Cursor))
+}
+
+func (q retry) delay(attempt int32, random func() float64) time.Duration {
+	d := min(float64(q.base)*math.Pow(q.factor, float64(attempt-1)), float64(q.max))
+	if random != nil {
+		d *= 1 + q.jitter*(2*random()-1)
+	}
+	return time.Duration(d)
+}

@@ -1,0 +1,73 @@
+package fsm
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+// exits are looked at once the steps are done; the first open one is taken.
+func (r *Run) exits(p *phase) Command {
+	r.st.Blocked = nil
+	for i, x := range p.next {
+		ok, seen, err := true, "", error(nil)
+		if x.when != nil {
+			ok, seen, err = r.truth(x.when)
+		}
+		if err == nil && ok {
+			return *r.take(p, nextEvent(i), x.Reason, x.message.render(r.vars()), x.when)
+		}
+		r.st.Blocked = append(r.st.Blocked, v1alpha1.Blocked{To: x.To, Because: clip(x.When, 1024), Got: seen})
+	}
+	r.message = p.message.render(r.vars())
+	r.st.Cursor, r.st.Step, r.st.StepSince = 0, "", nil // the next look begins with the first step
+	if p.Terminal != "" && p.Poll == "" {
+		return r.sleep(0)
+	}
+	return r.sleep(p.poll)
+}
+
+// take moves along an edge of the table.
+func (r *Run) take(p *phase, event, reason, message string, guard *expr) *Command {
+	to, err := r.m.prog.table.fire(p.Name+"."+event, p.Name, func() error {
+		if guard == nil {
+			return nil
+		}
+		if ok, seen, err := r.truth(guard); err != nil || !ok {
+			return fmt.Errorf("guard %s: %s", guard.text, seen)
+		}
+		return nil
+	})
+	if err != nil {
+		r.stall = &stall{"IllegalTransition", err.Error()}
+		r.message = err.Error()
+		cmd := r.sleep(p.poll)
+		return &cmd
+	}
+	r.recordRequests(guard)
+	r.enter(to, p.Name, firstOf(reason, event), message)
+	return r.next
+}
+
+func (r *Run) enter(to, from, reason, message string) {
+	now := r.now()
+	t := v1alpha1.Transition{From: from, To: to, At: now, Reason: clip(reason, 128), Message: clip(message, 256)}
+	if r.st.Since != nil {
+		t.Took = metav1.Duration{Duration: now.Sub(r.st.Since.Time).Round(time.Millisecond)}
+	}
+	history := append(r.st.History, t)
+	r.st.History = history[max(0, len(history)-v1alpha1.HistoryLimit):]
+	r.st.Phase, r.st.Since = to, &now
+	r.st.Step, r.st.StepSince, r.st.Cursor, r.st.Attempts = "", nil, 0, 0
+	r.st.Blocked, r.st.NextCheck, r.st.Deadline = nil, nil, nil
+	r.result, r.stall = nil, nil
+	if d := r.m.prog.phases[to].timeout; d > 0 {
+		deadline := metav1.NewMicroTime(now.Add(d))
+		r.st.Deadline = &deadline
+	}
+	r.message = firstOf(message, reason)
+	r.commit(&t)
+}

@@ -1,0 +1,140 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+// steps walks on from the cursor; nil means that the last step is done.
+func (r *Run) steps(p *phase) *Command {
+	for int(r.st.Cursor) < len(p.steps) {
+		s := &p.steps[r.st.Cursor]
+		if r.st.Step == "" {
+			now := r.now()
+			r.st.Step, r.st.StepSince = s.name, &now
+		}
+		if s.cond != nil {
+			ok, _, err := r.truth(s.cond)
+			if err != nil {
+				r.fail(Outcome{Err: fmt.Errorf("if %s: %w", s.If, err), Class: ClassUnavailable}, s.retry, p)
+				return r.next
+			}
+			if !ok {
+				r.advance()
+				continue
+			}
+		}
+		if cmd := r.oneStep(s); cmd != nil {
+			return cmd
+		}
+	}
+	return nil
+}
+
+func (r *Run) oneStep(s *step) *Command {
+	switch {
+	case s.wait > 0:
+		if left := s.wait - r.view.Now().Sub(r.st.StepSince.Time); left > 0 {
+			r.message = firstOf(s.message.render(r.vars()), "Waiting "+s.Wait)
+			cmd := r.sleep(left)
+			return &cmd
+		}
+		r.advance()
+		return nil
+	case s.Undo != "":
+		if len(r.st.Held) == 0 {
+			r.advance()
+			return nil
+		}
+		last := r.m.prog.effects[r.st.Held[len(r.st.Held)-1]]
+		return r.act(Command{Action: last.Release, Effect: last.Name, Step: s.name})
+	case s.acquires != "" && !slices.Contains(r.st.Held, s.acquires):
+		// The ledger is written before the deed: a crash in between costs a
+		// release of something that was never taken, which is harmless.
+		r.st.Held = append(r.st.Held, s.acquires)
+		return r.commit(nil)
+	}
+	return r.act(Command{Action: s.Action, Step: s.name, With: s.With})
+}
+
+func (r *Run) act(cmd Command) *Command {
+	cmd.Do = Act
+	r.acting, r.began = &cmd, r.view.Now()
+	return &cmd
+}
+
+func (r *Run) commit(took *v1alpha1.Transition) *Command {
+	r.next = &Command{Do: Commit, Took: took}
+	return r.next
+}
+
+// Done tells the outcome of the action that Next asked for.
+func (r *Run) Done(o Outcome) {
+	cmd, p := r.acting, r.phase()
+	if cmd == nil {
+		return
+	}
+	r.acting = nil
+	s := &p.steps[r.st.Cursor]
+	if w := o.wait(); w != nil {
+		r.wait(s, w)
+		return
+	}
+	if o.Err != nil {
+		r.fail(o, s.retry, p)
+		return
+	}
+	r.st.Attempts, r.st.Blocked = 0, nil
+	r.merge(o.Outputs)
+	switch {
+	case cmd.Effect != "":
+		r.drop(cmd.Effect)
+	case s.releases != "":
+		r.drop(s.releases)
+	}
+	if cmd.Effect == "" && r.reached(s) {
+		r.advance()
+	}
+	if r.next == nil && r.view.Now().Sub(r.began) >= longStep {
+		r.commit(nil)
+	}
+}
+
+func (r *Run) wait(s *step, w *WaitError) {
+	r.st.Attempts = 0
+	r.message = firstOf(s.message.render(r.vars()), w.Message)
+	r.st.Blocked = []v1alpha1.Blocked{{Step: s.name, Because: "the step is not done", Got: clip(w.Message, 1024)}}
+	after := w.After
+	if after <= 0 {
+		after = s.poll
+	}
+	cmd := r.sleep(after)
+	r.next = &cmd
+}
+
+// reached is false while the step's `until` is not true; the run sleeps then.
+func (r *Run) reached(s *step) bool {
+	if s.until == nil {
+		return true
+	}
+	ok, seen, err := r.truth(s.until)
+	if err == nil && ok {
+		return true
+	}
+	r.st.Blocked = []v1alpha1.Blocked{{Step: s.name, Because: clip(s.Until, 1024), Got: seen}}
+	r.message = firstOf(s.message.render(r.vars()), fmt.Sprintf("Waiting in step %s until %s", s.name, s.Until))
+	cmd := r.sleep(s.poll)
+	r.next = &cmd
+	return false
+}
+
+func (r *Run) drop(effect string) {
+	r.st.Held = slices.DeleteFunc(r.st.Held, func(h string) bool { return h == effect })
+}
+
+func (r *Run) advance() {
+	r.st.Cursor++
+	r.st.Step, r.st.StepSince = "", nil
+}
