@@ -96,6 +96,9 @@ func ProcessForTest(t testing.TB, p Program) *Process {
 	return process
 }
 
+// PID is its process id, which may be another's once the process has ended.
+func (p *Process) PID() int { return p.pid }
+
 // Ended is closed once the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
