@@ -45,6 +45,9 @@ type Options struct {
 	Objects []*unstructured.Unstructured
 	// NoStandIn leaves the aggregated API server away: v3 is served from the CRDs.
 	NoStandIn bool
+	// BeforeStandIn is called while v3 is still served from its CRDs, so that it
+	// can put objects there that the stand-in will hide; nil for nothing.
+	BeforeStandIn func(context.Context, *Scene) error
 	// Say is told what is going on; nil for silence.
 	Say func(format string, args ...any)
 }
@@ -117,6 +120,11 @@ func (s *Scene) furnish(ctx context.Context, o Options) error {
 	s.say("starting calico-node, typha and kube-controllers on simulated nodes")
 	if err := s.components(ctx); err != nil {
 		return err
+	}
+	if o.BeforeStandIn != nil {
+		if err := o.BeforeStandIn(ctx, s); err != nil {
+			return err
+		}
 	}
 	if o.NoStandIn {
 		return nil

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/test/standin/v1form"
+)
+
+const pageSize = 500
+
+// reader lists both sides, without the product's client code.
+type reader struct {
+	client   dynamic.Interface
+	registry *resources.Registry
+}
+
+// v1 reads every v1 object and shows it as Calico's aggregated API server did.
+func (r reader) v1(ctx context.Context) (side, error) {
+	out := side{}
+	for _, kind := range r.registry.Kinds() {
+		items, err := r.list(ctx, kind.V1GVR())
+		if err != nil {
+			return nil, err
+		}
+		for i := range items {
+			shown, err := v1form.ToV3(kind, &items[i])
+			if err != nil {
+				return nil, fmt.Errorf("show %s %s as v3: %w", kind.Name(), items[i].GetName(), err)
+			}
+			out[keyOf(kind, shown)] = shown
+		}
+	}
+	return out, nil
+}
+
+// v3 reads what clients get now.
+func (r reader) v3(ctx context.Context) (side, error) {
+	out := side{}
+	for _, kind := range r.registry.Kinds() {
+		items, err := r.list(ctx, kind.V3GVR())
+		if err != nil {
+			return nil, err
+		}
+		for i := range items {
+			out[keyOf(kind, &items[i])] = &items[i]
+		}
+	}
+	return out, nil
+}
+
+func keyOf(kind *resources.Kind, obj *unstructured.Unstructured) key {
+	return key{kind: kind.Name(), namespace: obj.GetNamespace(), name: obj.GetName()}
+}
+
+func (r reader) list(ctx context.Context, gvr schema.GroupVersionResource) ([]unstructured.Unstructured, error) {
+	var items []unstructured.Unstructured
+	for next := ""; ; {
+		page, err := r.client.Resource(gvr).List(ctx, metav1.ListOptions{Limit: pageSize, Continue: next})
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", gvr.GroupResource(), err)
+		}
+		items = append(items, page.Items...)
+		if next = page.GetContinue(); next == "" {
+			return items, nil
+		}
+	}
+}

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/client-go/dynamic"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/test/fixture"
+	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/scene"
+)
+
+// What must not be exceeded.
+const (
+	gapLimit      = 2 * time.Second
+	describeLimit = 60
+)
+
+// How long is waited, many times what it takes on an idle machine.
+const (
+	copyLimit    = 3 * time.Minute
+	rolloutLimit = 2 * time.Minute
+	cleanUpLimit = 2 * time.Minute
+	messageLimit = 30 * time.Second
+	stopLimit    = 10 * time.Second
+)
+
+// logTail is how much of the manager's log is shown after a failure.
+const logTail = 40
+
+// story is the notebook of one demo; each step leaves in it what later ones need.
+type story struct {
+	options
+	out *terminal
+
+	scene   *scene.Scene
+	manager *harness.Process
+	prober  *prober
+	shown   int // transitions printed so far
+
+	inV3    side // what v3 holds after the migration
+	summary summary
+}
+
+func newStory(o options, out *terminal) *story {
+	return &story{options: o, out: out}
+}
+
+// step is one chapter.
+type step struct {
+	title string
+	do    func(context.Context) error
+}
+
+// run tells the whole story and cleans up behind it, whatever happens.
+func (s *story) run(ctx context.Context) (err error) {
+	steps := []step{
+		{"A Calico cluster, from nothing", s.build},
+		{"The manager starts; a client reads v3 every " + probeEvery.String(), s.start},
+		{"Migrate: kubectl would apply DatastoreMigration " + scene.MigrationName, s.migrate},
+		{"A v3 object is in the way", s.meetConflict},
+		{"Resolve it, and the migration goes on by itself", s.resume},
+		{"Compare both sides, object by object", s.compare},
+		{"Switch Calico's components to " + fixture.APIGroupV3, s.rollOut},
+		{"What kubectl describe tells", s.describe},
+		{"Delete the migration, and the v1 CRDs with it", s.cleanUp},
+	}
+	defer func() { err = errors.Join(err, s.close(err)) }()
+	for i, step := range steps {
+		s.out.heading(i+1, len(steps), step.title)
+		if err := step.do(ctx); err != nil {
+			if ctx.Err() != nil {
+				return fmt.Errorf("interrupted in step %d (%s)", i+1, step.title)
+			}
+			return fmt.Errorf("step %d (%s): %w", i+1, step.title, err)
+		}
+	}
+	s.summary.took = time.Since(s.out.began)
+	s.summary.print(s.out)
+	return nil
+}
+
+// close ends everything, or says how to look at it when it is to be kept.
+func (s *story) close(failure error) error {
+	if s.prober != nil {
+		s.prober.stop()
+	}
+	if s.manager != nil {
+		if failure != nil {
+			s.out.line("")
+			s.out.line("the end of the manager's log:")
+			s.out.block(s.manager.Tail(logTail))
+		}
+		if err := s.manager.Stop(stopLimit); err != nil && failure == nil {
+			return fmt.Errorf("the manager did not end well: %w", err)
+		}
+	}
+	if s.scene == nil {
+		return nil
+	}
+	if s.keep {
+		s.showKept()
+	}
+	return s.scene.Close()
+}
+
+func (s *story) showKept() {
+	s.out.line("")
+	s.out.line("The cluster is kept. Look at it:")
+	s.out.line("  KUBECONFIG=%s bin/tools/kubectl get crds", s.scene.Kubeconfig)
+	s.out.line("  bin/manager --kubeconfig %s   # runs no longer; its log: %s", s.scene.Kubeconfig, filepath.Dir(s.manager.Log))
+	s.out.line("End it:")
+	s.out.line("  make cluster-down CLUSTER_DIR=%s", filepath.Dir(s.scene.Kubeconfig))
+}
+
+func (s *story) build(ctx context.Context) (err error) {
+	objects := fixture.Demo(s.seed, s.objects)
+	s.summary.objects = len(objects)
+	s.scene, err = scene.New(ctx, scene.Options{
+		Cluster: harness.Options{Own: true, Keep: s.keep},
+		Objects: objects,
+		BeforeStandIn: func(ctx context.Context, sc *scene.Scene) error {
+			s.out.line("leaving %s %s with other content in v3, as a trial may have", conflictKind, conflictName)
+			return plant(ctx, sc)
+		},
+		Say: s.out.line,
+	})
+	if err != nil {
+		return err
+	}
+	s.out.line("look at it while it runs: export KUBECONFIG=%s", s.scene.Kubeconfig)
+	return nil
+}
+
+func (s *story) start(ctx context.Context) (err error) {
+	if s.manager, err = s.scene.StartManager(); err != nil {
+		return err
+	}
+	s.prober, err = startProber(ctx, s.scene.Config)
+	return err
+}
+
+func (s *story) migrate(ctx context.Context) error {
+	s.out.line("apiVersion: %s", migrationv1.GroupVersion)
+	s.out.line("kind: DatastoreMigration")
+	s.out.line("metadata: {name: %s}", scene.MigrationName)
+	s.out.line("spec: {type: %s}", migrationv1.APIServerToCRDs)
+	return s.scene.Migrate(ctx, scene.MigrationName)
+}
+
+func (s *story) resume(ctx context.Context) error {
+	if err := s.resolveConflict(ctx); err != nil {
+		return err
+	}
+	dm, err := s.follow(ctx, "Converged", copyLimit)
+	if err != nil {
+		return err
+	}
+	s.summary.migrating = timeIn(dm, "Migrating")
+	s.summary.waited = timeIn(dm, "WaitingForConflictResolution")
+	return nil
+}
+
+func (s *story) compare(ctx context.Context) error {
+	reader, err := s.reader()
+	if err != nil {
+		return err
+	}
+	inV1, err := reader.v1(ctx)
+	if err != nil {
+		return err
+	}
+	if s.inV3, err = reader.v3(ctx); err != nil {
+		return err
+	}
+	printCounts(s.out, reader.registry.Kinds(), inV1, s.inV3)
+	c := compare(inV1, s.inV3)
+	printComparison(s.out, c)
+	if !c.equal() {
+		return fmt.Errorf("the sides differ: %d objects missing in v3, %d too many, %d fields different",
+			len(c.missing), len(c.extra), len(c.different))
+	}
+	found, err := checkSpecial(s.inV3)
+	for _, line := range found {
+		s.out.line("%s", line)
+	}
+	s.summary.kinds = len(reader.registry.Kinds())
+	return err
+}
+
+func (s *story) reader() (reader, error) {
+	client, err := dynamic.NewForConfig(s.scene.Config)
+	if err != nil {
+		return reader{}, fmt.Errorf("make a client for comparing: %w", err)
+	}
+	return reader{client: client, registry: s.scene.Registry}, nil
+}
+
+// rollOut also ends the reading of v3, which has been served by its CRDs alone
+// for a while then.
+func (s *story) rollOut(ctx context.Context) error {
+	if err := fixture.SwitchComponents(ctx, s.scene.Client, scene.CalicoNamespace); err != nil {
+		return err
+	}
+	s.out.line("%s, %s and %s now have %s=%s", fixture.NodeDaemonSet, fixture.Typha, fixture.KubeControllers,
+		fixture.APIGroupEnv, fixture.APIGroupV3)
+	if _, err := s.follow(ctx, "Complete", rolloutLimit); err != nil {
+		return err
+	}
+	seen := s.prober.stop()
+	s.summary.seen = seen
+	s.out.line("v3 was read %d times; the longest time without an answer was %s", seen.reads, seconds(seen.gap))
+	if seen.gap > gapLimit {
+		return fmt.Errorf("v3 gave no answer for %s, more than %s; the last failure: %s", seconds(seen.gap), gapLimit, seen.failure)
+	}
+	return nil
+}
+
+func (s *story) describe(ctx context.Context) error {
+	text, err := s.kubectl(ctx, "describe", "datastoremigration", scene.MigrationName)
+	if err != nil {
+		return err
+	}
+	s.out.block(text)
+	s.summary.describeLines = strings.Count(text, "\n")
+	s.out.line("(%d lines)", s.summary.describeLines)
+	if s.summary.describeLines > describeLimit {
+		return fmt.Errorf("kubectl describe prints %d lines, more than %d", s.summary.describeLines, describeLimit)
+	}
+	return nil
+}
+
+// cleanUp deletes the migration and makes sure that v1 is gone and v3 is whole.
+func (s *story) cleanUp(ctx context.Context) error {
+	out, err := s.kubectl(ctx, "delete", "datastoremigration", scene.MigrationName, "--timeout", cleanUpLimit.String())
+	if err != nil {
+		return err
+	}
+	s.out.block(out)
+	list := &apiextensionsv1.CustomResourceDefinitionList{}
+	if err := s.scene.Client.List(ctx, list); err != nil {
+		return fmt.Errorf("list CRDs: %w", err)
+	}
+	left := map[string]int{}
+	for i := range list.Items {
+		left[list.Items[i].Spec.Group]++
+	}
+	if n := left[resources.V1Group]; n > 0 {
+		return fmt.Errorf("%d CRDs of %s are left", n, resources.V1Group)
+	}
+	s.out.line("no CRD of %s is left, %d of %s are", resources.V1Group, left[resources.V3Group], resources.V3Group)
+	reader, err := s.reader()
+	if err != nil {
+		return err
+	}
+	now, err := reader.v3(ctx)
+	if err != nil {
+		return err
+	}
+	if c := compare(s.inV3, now); !c.equal() {
+		printComparison(s.out, c)
+		return errors.New("v3 is not what it was before the clean-up")
+	}
+	s.out.line("all %d objects are in v3 as before", len(now))
+	return nil
+}
