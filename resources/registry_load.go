@@ -110,6 +110,11 @@ func (c *entryChecker) check(i int, e v1alpha1.RegistryKind) {
 	if _, err := labels.Parse(e.List.Selector); err != nil {
 		fail("list.selector", "%v", err)
 	}
+	checkReferences(e, fail)
+}
+
+// checkReferences looks at what an entry names inside this package.
+func checkReferences(e v1alpha1.RegistryKind, fail func(field, format string, args ...any)) {
 	for _, name := range e.Converters {
 		if converters[name] == nil {
 			fail("converters", "unknown converter %q; known are %s", name, knownNames(converters))

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -183,4 +184,75 @@ func (s *scene) mustVerify() copier.Verification {
 		s.Fatal(err)
 	}
 	return v
+}
+
+// wantCounts compares the counters of a copy.
+func (s *scene) wantCounts(when string, got copier.Result, want copier.Counts) {
+	s.Helper()
+	want.Done = want.Created + want.Adopted + want.Updated + want.Conflicts + want.Rejected + want.Terminating
+	want.Total = want.Done
+	if diff := cmp.Diff(want, got.Counts); diff != "" {
+		s.Errorf("%s (-want +got):\n%s", when, diff)
+	}
+}
+
+// wantVerified fails unless both sides are equal.
+func (s *scene) wantVerified() {
+	s.Helper()
+	if v := s.mustVerify(); !v.OK() {
+		s.Errorf("the sides differ: %+v", v)
+	}
+}
+
+// wantDifferent fails unless exactly these copies of ours differ.
+func (s *scene) wantDifferent(names ...string) {
+	s.Helper()
+	var got []string
+	for _, d := range s.mustVerify().Different {
+		if d.Ours {
+			got = append(got, d.Name)
+		}
+	}
+	if diff := cmp.Diff(names, got); diff != "" {
+		s.Errorf("copies that differ (-want +got):\n%s", diff)
+	}
+}
+
+// wantOwner fails unless the object has one owner, and has it by its UID in v3.
+func (s *scene) wantOwner(obj, owner *unstructured.Unstructured) {
+	s.Helper()
+	var got []string
+	for _, ref := range obj.GetOwnerReferences() {
+		got = append(got, ref.APIVersion+" "+ref.Kind+" "+ref.Name+" "+string(ref.UID))
+	}
+	want := []string{"projectcalico.org/v3 " + owner.GetKind() + " " + owner.GetName() + " " + string(owner.GetUID())}
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.Errorf("owners of %s (-want +got):\n%s", obj.GetName(), diff)
+	}
+}
+
+// wantRemap remaps and fails unless it patched so many and missed the owners of these.
+func (s *scene) wantRemap(patched int64, missing ...string) {
+	s.Helper()
+	result, err := s.copier.RemapOwners(s.Context())
+	if err != nil {
+		s.Fatal(err)
+	}
+	var names []string
+	for _, p := range result.Missing {
+		names = append(names, p.Name)
+	}
+	if diff := cmp.Diff(missing, names); diff != "" || result.Patched != patched {
+		s.Errorf("%d patched, want %d; missing owners (-want +got):\n%s", result.Patched, patched, diff)
+	}
+}
+
+// mustDelete takes the copies back and fails if any is left.
+func (s *scene) mustDelete() copier.Deletion {
+	s.Helper()
+	deletion, err := s.copier.DeleteCopies(s.Context(), nil)
+	if err != nil || len(deletion.Remaining) != 0 {
+		s.Fatalf("delete: %+v, %v", deletion, err)
+	}
+	return deletion
 }

@@ -341,7 +341,7 @@ func (r *run) conflict(of *kindRun, live *unstructured.Unstructured, diffs []res
 // removeStrays deletes copies of ours whose v1 object went away since they were made.
 func (r *run) removeStrays(ctx context.Context, of *kindRun) error {
 	for _, key := range of.live.strays() {
-		gone, err := r.remove(ctx, of.kind, key)
+		gone, err := r.remove(ctx, of.kind, key, nil)
 		if err != nil {
 			return fmt.Errorf("delete %s %s, which is gone from v1: %w", of.kind.Name(), key, err)
 		}

@@ -60,9 +60,7 @@ func missingOwners(d dependent, unknown []metav1.OwnerReference) []resources.Pro
 // read again; one that vanishes is no longer ours to patch.
 func (c *Copier) patchOwners(ctx context.Context, d dependent, want []metav1.OwnerReference) (bool, error) {
 	for range maxRaces {
-		obj := &metav1.PartialObjectMetadata{}
-		obj.SetGroupVersionKind(d.kind.V3GVK())
-		err := c.try(ctx, func() error { return c.c.Get(ctx, d.key, obj) })
+		obj, err := c.getMetadata(ctx, d.kind, d.key)
 		if err == nil {
 			err = c.patchMetadata(ctx, obj, func() {
 				_, foreign := resources.SplitOwners(obj.OwnerReferences)

@@ -56,8 +56,8 @@ func (d *deletion) kind(ctx context.Context, kind *resources.Kind) error {
 	g.SetLimit(d.workers)
 	err := d.eachV3Metadata(ctx, kind, func(obj *metav1.PartialObjectMetadata) error {
 		if d.isOurs(obj) {
-			key := client.ObjectKeyFromObject(obj)
-			g.Go(func() error { return d.one(ctx, kind, key) })
+			obj.SetGroupVersionKind(kind.V3GVK()) // an item of a list says that it is metadata only
+			g.Go(func() error { return d.one(ctx, kind, obj) })
 		}
 		return ctx.Err()
 	})
@@ -67,8 +67,9 @@ func (d *deletion) kind(ctx context.Context, kind *resources.Kind) error {
 	return err
 }
 
-func (d *deletion) one(ctx context.Context, kind *resources.Kind, key client.ObjectKey) error {
-	what, err := d.remove(ctx, kind, key)
+func (d *deletion) one(ctx context.Context, kind *resources.Kind, obj *metav1.PartialObjectMetadata) error {
+	key := client.ObjectKeyFromObject(obj)
+	what, err := d.remove(ctx, kind, key, obj)
 	if err != nil {
 		return fmt.Errorf("delete %s %s: %w", kind.Name(), key, err)
 	}
@@ -107,28 +108,25 @@ func (c *Copier) remaining(ctx context.Context, kinds []*resources.Kind) ([]reso
 	return out, nil
 }
 
-// remove deletes one copy of ours. It reads it first, so that it deletes exactly what it looked at.
-func (c *Copier) remove(ctx context.Context, kind *resources.Kind, key client.ObjectKey) (fate, error) {
+// remove deletes one copy of ours, exactly as it was seen; seen is read if it is nil, and read again if it
+// has changed since.
+func (c *Copier) remove(ctx context.Context, kind *resources.Kind, key client.ObjectKey, seen *metav1.PartialObjectMetadata) (fate, error) {
 	for range maxRaces {
-		obj := &metav1.PartialObjectMetadata{}
-		obj.SetGroupVersionKind(kind.V3GVK())
-		err := c.try(ctx, func() error { return c.c.Get(ctx, key, obj) })
-		if apierrors.Classify(err) == apierrors.NotFound {
-			return absent, nil
+		var err error
+		if seen == nil {
+			seen, err = c.getMetadata(ctx, kind, key)
 		}
-		if err != nil {
-			return "", err
+		var what fate
+		if err == nil {
+			what, err = c.removeLive(ctx, kind, seen)
 		}
-		if !c.isOurs(obj) {
-			return absent, nil
-		}
-		what, err := c.removeLive(ctx, kind, obj)
 		switch apierrors.Classify(err) {
 		case apierrors.None:
 			return what, nil
 		case apierrors.NotFound:
 			return absent, nil
 		case apierrors.Conflict: // it changed: look again
+			seen = nil
 		default:
 			return "", err
 		}
@@ -140,6 +138,9 @@ func (c *Copier) remove(ctx context.Context, kind *resources.Kind, key client.Ob
 // object, which lives on in v1: no finalizer's work may be done for it. So the finalizers go first, and
 // the delete insists on the version without them, in case a controller puts one back.
 func (c *Copier) removeLive(ctx context.Context, kind *resources.Kind, obj *metav1.PartialObjectMetadata) (fate, error) {
+	if !c.isOurs(obj) {
+		return absent, nil
+	}
 	if kind.Undeletable(obj.Name) {
 		err := c.deleteExactly(ctx, obj, client.DryRunAll)
 		if class := apierrors.Classify(err); class == apierrors.Forbidden || class == apierrors.Invalid {

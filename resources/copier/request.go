@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,6 +43,14 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func (c *Copier) get(ctx context.Context, gvk schema.GroupVersionKind, key client.ObjectKey) (*unstructured.Unstructured, error) {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(gvk)
+	err := c.try(ctx, func() error { return c.c.Get(ctx, key, obj) })
+	return obj, err
+}
+
+// getMetadata reads the metadata of one v3 object.
+func (c *Copier) getMetadata(ctx context.Context, kind *resources.Kind, key client.ObjectKey) (*metav1.PartialObjectMetadata, error) {
+	obj := &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(kind.V3GVK())
 	err := c.try(ctx, func() error { return c.c.Get(ctx, key, obj) })
 	return obj, err
 }
