@@ -1,36 +1,245 @@
 package e2e
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/test/crds"
 	"github.com/phasegate/phasegate/test/fixture"
+	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/scene"
 )
 
+// A whole migration as in the documents, from the first check to the removal of the v1 CRDs, with the
+// rights of the chart. The parts build on each other.
 func TestLifecycle(t *testing.T) {
-	s := scene.ForTest(t, scene.Options{Objects: fixture.Demo(1, 1000), Say: t.Logf})
-	p, err := s.StartManager()
+	w := own(t, scene.Options{Objects: fixture.Demo(2, 1000)})
+	foreign := w.installForeignCRD(t)
+	before := w.content(t)
+	w.manager(t)
+	watched := w.watch(t, scene.MigrationName)
+
+	if err := w.Migrate(t.Context(), scene.MigrationName); err != nil {
+		t.Fatal(err)
+	}
+	w.await(t, scene.MigrationName, "Converged")
+
+	t.Run("converged", func(t *testing.T) {
+		dm := w.awaitMessage(t, scene.MigrationName, "calico-node")
+		assertAtRest(t, dm, "Reconciling")
+		if diff := cmp.Diff([]string{"v1Lock", "apiService", "v3Copies"}, dm.Status.Machine.Held); diff != "" {
+			t.Errorf("v3 is open, the rest is kept on purpose (-want +got):\n%s", diff)
+		}
+		w.assertReadable(t, scene.MigrationName)
+		if v1, v3 := w.ready(t, w.Registry.Lock().V1GVK().GroupVersion().String()), w.ready(t, w.Registry.Lock().V3GVK().GroupVersion().String()); v1 || !v3 {
+			t.Errorf("datastoreReady is %t in v1 and %t in v3: v1 stays locked, v3 is open", v1, v3)
+		}
+	})
+	t.Run("content", func(t *testing.T) { assertSameContent(t, before, w.content(t)) })
+	t.Run("awkward objects", w.assertAwkwardIPAM)
+	t.Run("owners", w.assertOwners)
+
+	t.Run("complete", func(t *testing.T) {
+		if err := fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace); err != nil {
+			t.Fatal(err)
+		}
+		w.kubectl(t, "wait", "--for=condition=Ready", "--timeout=90s", "datastoremigration/"+scene.MigrationName)
+		dm := w.await(t, scene.MigrationName, "Complete")
+		assertAtRest(t, dm, "Ready")
+		if diff := cmp.Diff([]string{"Pending", "Migrating", "Converged", "Complete"}, path(dm)); diff != "" {
+			t.Errorf("the way it came (-want +got):\n%s", diff)
+		}
+		if dm.Status.StartedAt == nil || dm.Status.CompletedAt == nil || dm.Status.CompletedAt.Before(dm.Status.StartedAt) {
+			t.Errorf("started at %v, completed at %v", dm.Status.StartedAt, dm.Status.CompletedAt)
+		}
+		if p := dm.Status.Progress; p == nil || int(p.Migrated) != len(before) || p.Skipped != 0 || p.TypeProgress != "21 / 21" {
+			t.Errorf("progress %+v, want %d objects of 21 types", p, len(before))
+		}
+		text := w.assertReadable(t, scene.MigrationName)
+		for _, part := range []string{"Converged", "ReadyToCutOver", "RolledOut"} {
+			if !strings.Contains(text, part) {
+				t.Errorf("describe does not tell of %s:\n%s", part, text)
+			}
+		}
+		w.assertToldAll(t, dm)
+	})
+	t.Run("clean up", func(t *testing.T) {
+		w.remove(t, scene.MigrationName)
+		w.assertV1Gone(t, foreign)
+		assertSameContent(t, before, w.content(t))
+	})
+	t.Run("owners later", func(t *testing.T) {
+		w.assertOwners(t) // a garbage collector that minded would have had the time since Converged, at least 10 s
+	})
+	for _, flaw := range watched() {
+		t.Error(flaw)
+	}
+}
+
+// installForeignCRD adds a kind to Calico's old group that the registry does not list.
+func (w *world) installForeignCRD(t *testing.T) string {
+	t.Helper()
+	set := crds.Generate(w.Registry)
+	crd := set.CRDs[0].DeepCopy()
+	name := "widgets." + resources.V1Group
+	crd.SetName(name)
+	names := map[string]any{"kind": "Widget", "listKind": "WidgetList", "plural": "widgets", "singular": "widget"}
+	if err := unstructured.SetNestedMap(crd.Object, names, "spec", "names"); err != nil {
+		t.Fatal(err)
+	}
+	if err := crds.Install(t.Context(), w.Config, crds.Set{CRDs: []*unstructured.Unstructured{crd}}); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// ready reads the lock of one side.
+func (w *world) ready(t *testing.T, groupVersion string) bool {
+	t.Helper()
+	info := w.get(t, groupVersion, "ClusterInformation", "default")
+	ready, _, _ := unstructured.NestedBool(info.Object, "spec", "datastoreReady")
+	return ready
+}
+
+func (w *world) get(t *testing.T, groupVersion, kind, name string) *unstructured.Unstructured {
+	t.Helper()
+	obj := &unstructured.Unstructured{}
+	obj.SetAPIVersion(groupVersion)
+	obj.SetKind(kind)
+	if err := w.Client.Get(t.Context(), types.NamespacedName{Name: name}, obj); err != nil {
+		t.Fatal(err)
+	}
+	return obj
+}
+
+const v3 = resources.V3Group + "/" + resources.V3Version
+
+// assertAwkwardIPAM looks at the fields that other migrators are known to lose.
+func (w *world) assertAwkwardIPAM(t *testing.T) {
+	for _, id := range []string{"vxlan-tunnel-addr-Node-1", "k8s-pod-network.ABCDEF0123456789"} {
+		handle := w.get(t, v3, "IPAMHandle", strings.ToLower(id))
+		if got, _, _ := unstructured.NestedString(handle.Object, "spec", "handleID"); got != id {
+			t.Errorf("handleID is %q, want %q: upper case is part of it", got, id)
+		}
+	}
+	block := w.get(t, v3, "IPAMBlock", "fd00-10-64---122")
+	strict, _, _ := unstructured.NestedBool(block.Object, "spec", "strictAffinity")
+	attributes, _, _ := unstructured.NestedSlice(block.Object, "spec", "attributes")
+	var released any
+	if len(attributes) > 1 {
+		released = attributes[1].(map[string]any)["releasedAt"]
+	}
+	if !strict || released != "2026-06-01T12:00:00Z" {
+		t.Errorf("strictAffinity is %t, releasedAt %v: both must arrive", strict, released)
+	}
+}
+
+// assertOwners checks that the policies owned by a Tier are owned by its copy.
+func (w *world) assertOwners(t *testing.T) {
+	tier := w.get(t, v3, "Tier", fixture.OwnerTier)
+	want := metav1.OwnerReference{APIVersion: v3, Kind: "Tier", Name: tier.GetName(), UID: tier.GetUID()}
+	for i := range fixture.OwnedPolicies {
+		policy := w.get(t, v3, "GlobalNetworkPolicy", fmt.Sprintf("%s.owned-%02d", fixture.OwnerTier, i))
+		if diff := cmp.Diff([]metav1.OwnerReference{want}, policy.GetOwnerReferences()); diff != "" {
+			t.Errorf("owners of %s (-want +got):\n%s", policy.GetName(), diff)
+		}
+	}
+}
+
+// assertToldAll checks that each transition has its Event.
+func (w *world) assertToldAll(t *testing.T, dm *migrationv1.DatastoreMigration) {
+	t.Helper()
+	harness.Eventually(t, "an Event for each transition", soon, func() error {
+		events := &corev1.EventList{}
+		if err := w.Client.List(context.Background(), events); err != nil {
+			return err
+		}
+		told := sets.New[string]()
+		for _, e := range events.Items {
+			if e.InvolvedObject.UID == dm.UID {
+				told.Insert(e.Reason)
+			}
+		}
+		for _, h := range dm.Status.Machine.History {
+			if !told.Has(h.Reason) {
+				return fmt.Errorf("none for %s (%s → %s), there are %v", h.Reason, h.From, h.To, sets.List(told))
+			}
+		}
+		return nil
+	})
+}
+
+// assertV1Gone checks that the v1 CRDs of the registry are gone, and no other.
+func (w *world) assertV1Gone(t *testing.T, foreign string) {
+	t.Helper()
+	list := &apiextensionsv1.CustomResourceDefinitionList{}
+	if err := w.Client.List(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, crd := range list.Items {
+		if crd.Spec.Group == resources.V1Group {
+			left = append(left, crd.Name)
+		}
+	}
+	if diff := cmp.Diff([]string{foreign}, left); diff != "" {
+		t.Errorf("CRDs of %s (-want +got): only those that were migrated go\n%s", resources.V1Group, diff)
+	}
+}
+
+// watch collects what is wrong with any version of a migration that a watcher sees, until called.
+func (w *world) watch(t *testing.T, name string) func() []string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	stream, err := w.Client.Watch(ctx, &migrationv1.DatastoreMigrationList{})
 	if err != nil {
+		cancel()
 		t.Fatal(err)
 	}
-	defer func() { t.Log(p.Tail(80)); _ = p.Stop(10 * time.Second) }()
-	if err := s.Migrate(t.Context(), scene.MigrationName); err != nil {
-		t.Fatal(err)
-	}
-	dm, err := s.AwaitPhase(t.Context(), scene.MigrationName, "Converged", 45*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, h := range dm.Status.Machine.History { t.Log(h.From, h.To, h.Took.Duration, h.Reason, h.Message) }
-	if err := fixture.SwitchComponents(t.Context(), s.Client, scene.CalicoNamespace); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.AwaitPhase(t.Context(), scene.MigrationName, "Complete", 45*time.Second); err != nil {
-		t.Fatal(err)
-	}
-	s.Client.Delete(t.Context(), dm)
-	if err := s.AwaitGone(t.Context(), dm, 100*time.Second); err != nil {
-		t.Fatal(err)
+	var found []string
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		migrated := int32(0)
+		for event := range stream.ResultChan() {
+			dm, ok := event.Object.(*migrationv1.DatastoreMigration)
+			if !ok || dm.Name != name {
+				continue
+			}
+			for _, flaw := range flaws(dm) {
+				found = append(found, fmt.Sprintf("seen in phase %s: %s", dm.Status.Phase, flaw))
+			}
+			if p := dm.Status.Progress; p != nil {
+				if p.Migrated < migrated {
+					found = append(found, fmt.Sprintf("progress went back from %d to %d", migrated, p.Migrated))
+				}
+				migrated = p.Migrated
+			}
+		}
+	}()
+	return func() []string {
+		cancel()
+		stream.Stop()
+		select {
+		case <-done:
+		case <-time.After(soon):
+			return []string{errors.New("the watch does not end").Error()}
+		}
+		return slices.Compact(found)
 	}
 }

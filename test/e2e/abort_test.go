@@ -1,0 +1,42 @@
+package e2e
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/test/scene"
+)
+
+// Deleting the migration before the point of no return gives everything back, wherever it stands.
+func TestAbort(t *testing.T) {
+	w := pristine(t)
+	w.manager(t, "--phases-dir", gated(t))
+	cases := map[string]struct {
+		why, gate string
+		held      []string
+	}{
+		"pending, before the checks": {why: "nothing was done: only the finalizer goes", gate: "pending"},
+		"pending, planned":           {why: "the plan changes nothing", gate: "planned"},
+		"migrating, nothing taken":   {why: "the phase is stored, its first step has not run", gate: "begin"},
+		"v1 locked":                  {why: "the lock must never outlive the migration", gate: "locked", held: []string{"v1Lock"}},
+		"APIService parked": {why: "the saved APIService comes back, with every label and annotation", gate: "parked",
+			held: []string{"v1Lock", "apiService"}},
+		"v3 served":  {why: "v3 answers from the CRDs, which are empty", gate: "served", held: []string{"v1Lock", "apiService"}},
+		"v3 locked":  {why: "the v3 lock object is ours and goes", gate: "v3locked", held: []string{"v1Lock", "apiService", "v3Lock"}},
+		"copied":     {why: "every copy goes", gate: "copied", held: []string{"v1Lock", "apiService", "v3Lock", "v3Copies"}},
+		"owners set": {why: "owners and owned are both copies: the garbage collector must not get there first", gate: "remapped", held: []string{"v1Lock", "apiService", "v3Lock", "v3Copies"}},
+		"verified":   {why: "the last moment before the point of no return", gate: "verified", held: []string{"v1Lock", "apiService", "v3Lock", "v3Copies"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w.start(t, scene.MigrationName, tc.gate)
+			dm := w.awaitGate(t, scene.MigrationName, tc.gate)
+			if diff := cmp.Diff(tc.held, dm.Status.Machine.Held); diff != "" {
+				t.Errorf("what it holds (-want +got), %s:\n%s", tc.why, diff)
+			}
+			w.remove(t, scene.MigrationName)
+			w.assertUntouched(t)
+		})
+	}
+}

@@ -1,0 +1,120 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/test/crds"
+)
+
+// content maps every object of v3 except the lock to what a user of v3 cares about. Read while the
+// aggregated API server answers, it is what users saw before; that is what they must see afterwards.
+func (w *world) content(t *testing.T) map[string]any {
+	t.Helper()
+	all := map[string]any{}
+	for _, kind := range w.Registry.Kinds() {
+		for _, obj := range w.list(t, kind.V3GVK()) {
+			if _, twice := all[key(obj)]; twice {
+				t.Errorf("%s is listed twice", key(obj))
+			}
+			all[key(obj)] = essence(obj)
+		}
+	}
+	return all
+}
+
+// essence leaves out what the server manages, the status and our own mark. An owner keeps its name; its
+// uid is another one in v3.
+func essence(obj *unstructured.Unstructured) map[string]any {
+	annotations := obj.GetAnnotations()
+	delete(annotations, migrationv1.AnnotationMigratedBy)
+	owners := map[string]any{}
+	for _, ref := range obj.GetOwnerReferences() {
+		owners[ref.APIVersion+" "+ref.Kind+" "+ref.Name] = true
+	}
+	out := map[string]any{
+		"apiVersion": obj.GetAPIVersion(), "labels": anyMap(obj.GetLabels()), "annotations": anyMap(annotations),
+		"finalizers": anySlice(obj.GetFinalizers()), "owners": owners,
+	}
+	for field, value := range obj.Object {
+		if !slices.Contains([]string{"apiVersion", "kind", "metadata", "status"}, field) {
+			out[field] = value
+		}
+	}
+	return out
+}
+
+func anyMap(in map[string]string) map[string]any {
+	out := map[string]any{}
+	for k, v := range in {
+		out[k] = v
+	}
+	return out
+}
+
+func anySlice(in []string) []any {
+	out := []any{}
+	for _, v := range in {
+		out = append(out, v)
+	}
+	return out
+}
+
+// assertSameContent checks that nothing was lost. The schemas and policies of the real CRDs add values
+// (defaults, types, tier labels); under generated ones nothing may be added either.
+func assertSameContent(t *testing.T, before, after map[string]any) {
+	t.Helper()
+	var diffs []string
+	lost("", before, after, &diffs)
+	if os.Getenv(crds.EnvDir) == "" {
+		var added []string
+		lost("", after, before, &added)
+		for _, a := range added {
+			diffs = append(diffs, "the other way round: "+a)
+		}
+	}
+	for _, d := range slices.Compact(diffs[:min(len(diffs), 20)]) {
+		t.Error(d)
+	}
+}
+
+// lost notes every path at which have lacks what want has.
+func lost(path string, want, have any, diffs *[]string) {
+	switch want := want.(type) {
+	case map[string]any:
+		have, ok := have.(map[string]any)
+		if !ok {
+			*diffs = append(*diffs, fmt.Sprintf("%s: a mapping is gone", path))
+			return
+		}
+		for _, k := range slices.Sorted(maps.Keys(want)) {
+			got, found := have[k]
+			if !found {
+				*diffs = append(*diffs, fmt.Sprintf("%s.%s is gone, it was %v", path, k, want[k]))
+				continue
+			}
+			lost(path+"."+k, want[k], got, diffs)
+		}
+	case []any:
+		have, ok := have.([]any)
+		if !ok || len(have) != len(want) {
+			*diffs = append(*diffs, fmt.Sprintf("%s is %v, it was %v", path, have, want))
+			return
+		}
+		for i := range want {
+			lost(path+"["+strconv.Itoa(i)+"]", want[i], have[i], diffs)
+		}
+	default:
+		if !reflect.DeepEqual(want, have) {
+			*diffs = append(*diffs, fmt.Sprintf("%s is %v, it was %v", path, have, want))
+		}
+	}
+}

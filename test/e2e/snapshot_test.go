@@ -1,0 +1,180 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/test/standin"
+)
+
+// snapshot is all that a migration could have left traces in.
+type snapshot struct {
+	// V1 maps every v1 object but the lock to its uid and resource version: nobody may write one.
+	V1 map[string]string
+	// Lock is the v1 ClusterInformation, which is written, without what every write changes.
+	Lock string
+	// APIService is v3.projectcalico.org, as JSON, without what every write changes.
+	APIService string
+	// Stored are the objects in the storage of the v3 CRDs, whoever serves v3.
+	Stored []string
+}
+
+func (w *world) snapshot(t *testing.T) snapshot {
+	t.Helper()
+	s := snapshot{V1: map[string]string{}, APIService: w.apiService(t), Stored: w.stored(t)}
+	for _, kind := range w.Registry.All() {
+		for _, obj := range w.list(t, kind.V1GVK()) {
+			if kind.Name() == w.Registry.Lock().Name() {
+				s.Lock = asJSON(t, withoutServerFields(obj).Object)
+				continue
+			}
+			s.V1[key(obj)] = fmt.Sprintf("%s at %s", obj.GetUID(), obj.GetResourceVersion())
+		}
+	}
+	return s
+}
+
+// list returns all objects of a kind; none if it is not served.
+func (w *world) list(t *testing.T, gvk schema.GroupVersionKind) []*unstructured.Unstructured {
+	t.Helper()
+	list := &unstructured.UnstructuredList{}
+	gvk.Kind += "List"
+	list.SetGroupVersionKind(gvk)
+	if err := w.Client.List(context.Background(), list); err != nil && !apierrs.IsNotFound(err) && !meta.IsNoMatchError(err) {
+		t.Fatalf("list %s: %v", gvk, err)
+	}
+	out := make([]*unstructured.Unstructured, len(list.Items))
+	for i := range list.Items {
+		out[i] = &list.Items[i]
+	}
+	return out
+}
+
+func key(obj *unstructured.Unstructured) string {
+	return obj.GetKind() + " " + strings.TrimPrefix(obj.GetNamespace()+"/"+obj.GetName(), "/")
+}
+
+func withoutServerFields(obj *unstructured.Unstructured) *unstructured.Unstructured {
+	obj = obj.DeepCopy()
+	for _, field := range []string{"resourceVersion", "generation", "managedFields", "creationTimestamp"} {
+		unstructured.RemoveNestedField(obj.Object, "metadata", field)
+	}
+	return obj
+}
+
+func asJSON(t *testing.T, value any) string {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func (w *world) apiService(t *testing.T) string {
+	t.Helper()
+	svc := &unstructured.Unstructured{}
+	svc.SetGroupVersionKind(apiregistrationv1.SchemeGroupVersion.WithKind("APIService"))
+	if err := w.Client.Get(context.Background(), types.NamespacedName{Name: standin.APIServiceName}, svc); err != nil {
+		t.Fatal(err)
+	}
+	delete(svc.Object, "status")
+	return asJSON(t, withoutServerFields(svc).Object)
+}
+
+// dressAPIService gives the APIService something to lose.
+func (w *world) dressAPIService(t *testing.T) {
+	t.Helper()
+	svc := &apiregistrationv1.APIService{}
+	if err := w.Client.Get(context.Background(), types.NamespacedName{Name: standin.APIServiceName}, svc); err != nil {
+		t.Fatal(err)
+	}
+	svc.Labels["team"] = "network"
+	svc.Annotations = map[string]string{"example.com/installed-by": "helm \"chart\"\nsecond line"}
+	if err := w.Client.Update(context.Background(), svc); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stored asks etcd, behind the back of the API server, which objects the v3 CRDs store. The tiers that
+// an admission policy protects from deletion are left out: an abort cannot take them back.
+func (w *world) stored(t *testing.T) []string {
+	t.Helper()
+	const prefix = "/registry/" + resources.V3Group + "/"
+	end := prefix[:len(prefix)-1] + "0" // the character after the slash
+	body := fmt.Sprintf(`{"key":%q,"range_end":%q,"keys_only":true}`,
+		base64.StdEncoding.EncodeToString([]byte(prefix)), base64.StdEncoding.EncodeToString([]byte(end)))
+	response, err := http.Post(w.etcdURL(t)+"/v3/kv/range", "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var answer struct {
+		KVs []struct {
+			Key []byte `json:"key"`
+		} `json:"kvs"`
+	}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("ask etcd: status %s, error %v", response.Status, err)
+	}
+	keys := []string{}
+	for _, kv := range answer.KVs {
+		name := strings.TrimPrefix(string(kv.Key), prefix)
+		if !slices.Contains([]string{"tiers/default", "tiers/kube-admin", "tiers/kube-baseline"}, name) || !w.protectsTiers(t) {
+			keys = append(keys, name)
+		}
+	}
+	return keys
+}
+
+func (w *world) protectsTiers(t *testing.T) bool {
+	t.Helper()
+	return len(w.list(t, schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicy"})) > 0
+}
+
+func (w *world) etcdURL(t *testing.T) string {
+	t.Helper()
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", w.apiServerPID(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, arg := range bytes.Split(line, []byte{0}) {
+		if url, found := strings.CutPrefix(string(arg), "--etcd-servers="); found {
+			return url
+		}
+	}
+	t.Fatal("the API server was started without --etcd-servers")
+	return ""
+}
+
+// apiServerPID is recorded by the launcher that started this test's cluster.
+func (w *world) apiServerPID(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(w.Kubeconfig), "pids", "kube-apiserver.pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}

@@ -1,0 +1,92 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+)
+
+// assertSound checks what holds for a migration at every moment.
+func assertSound(t *testing.T, dm *migrationv1.DatastoreMigration) {
+	t.Helper()
+	for _, flaw := range flaws(dm) {
+		t.Errorf("%s in phase %q: %s", dm.Name, dm.Status.Phase, flaw)
+	}
+}
+
+func flaws(dm *migrationv1.DatastoreMigration) []string {
+	var found []string
+	say := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+	seen := map[string]bool{}
+	summary := 0
+	for _, c := range dm.Status.Conditions {
+		if seen[c.Type] {
+			say("condition %s occurs twice", c.Type)
+		}
+		seen[c.Type] = true
+		switch c.Type {
+		case "Ready", "Reconciling", "Stalled":
+			if c.Status == metav1.ConditionTrue {
+				summary++
+			}
+		}
+		if c.ObservedGeneration != dm.Status.ObservedGeneration {
+			say("condition %s is about generation %d, the status about %d", c.Type, c.ObservedGeneration, dm.Status.ObservedGeneration)
+		}
+		if c.Reason == "" || c.LastTransitionTime.IsZero() {
+			say("condition %s has no reason or no time", c.Type)
+		}
+	}
+	if dm.Status.Phase != "" && (!seen["Ready"] || !seen["Reconciling"] || !seen["Stalled"]) {
+		say("Ready, Reconciling and Stalled must all be there: %v", seen)
+	}
+	if summary > 1 {
+		say("more than one of Ready, Reconciling and Stalled is True")
+	}
+	history := dm.Status.Machine.History
+	for i, h := range history {
+		if i > 0 && h.From != history[i-1].To {
+			say("history[%d] begins in %s, but the one before ended in %s", i, h.From, history[i-1].To)
+		}
+		if i > 0 && h.At.Before(&history[i-1].At) {
+			say("history[%d] is older than the one before", i)
+		}
+		if h.Reason == "" {
+			say("history[%d] has no reason", i)
+		}
+	}
+	if n := len(history); n > 0 && history[n-1].To != dm.Status.Machine.Phase {
+		say("the history ends in %s, the machine is in %s", history[n-1].To, dm.Status.Machine.Phase)
+	}
+	return found
+}
+
+// assertAtRest checks what holds besides when the machine waits for nothing of its own.
+func assertAtRest(t *testing.T, dm *migrationv1.DatastoreMigration, conditionTrue string) {
+	t.Helper()
+	assertSound(t, dm)
+	if dm.Status.ObservedGeneration != dm.Generation {
+		t.Errorf("%s in %s: the status is about generation %d of %d", dm.Name, dm.Status.Phase, dm.Status.ObservedGeneration, dm.Generation)
+	}
+	for _, c := range dm.Status.Conditions {
+		isTrue := c.Status == metav1.ConditionTrue
+		switch c.Type {
+		case "Ready", "Reconciling", "Stalled":
+			if isTrue != (c.Type == conditionTrue) {
+				t.Errorf("%s in %s: condition %s is %s, only %s should be True", dm.Name, dm.Status.Phase, c.Type, c.Status, conditionTrue)
+			}
+		}
+	}
+}
+
+// path are the phases that a migration came through.
+func path(dm *migrationv1.DatastoreMigration) []string {
+	var names []string
+	for _, h := range dm.Status.Machine.History {
+		names = append(names, h.To)
+	}
+	return names
+}

@@ -1,0 +1,206 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/scene"
+)
+
+// soon bounds every wait for something that takes seconds, on a busy machine.
+const soon = 90 * time.Second
+
+// world is a cluster and the words in which the tests speak of it. Each of them
+// ends the test when it fails.
+type world struct {
+	*scene.Scene
+	before snapshot
+}
+
+// manager runs bin/manager with exactly the rights of the chart until the test ends.
+func (w *world) manager(t *testing.T, args ...string) *harness.Process {
+	t.Helper()
+	return w.managerAs(t, managerAccount, args...)
+}
+
+func (w *world) managerAs(t *testing.T, account string, args ...string) *harness.Process {
+	t.Helper()
+	p, err := w.StartManager(append([]string{"--kubeconfig", w.kubeconfigOf(account)}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the end of what the manager said:\n%s", p.Tail(25))
+		}
+		if err := p.Alive(); err == nil {
+			if err := p.Stop(20 * time.Second); err != nil {
+				t.Errorf("the manager does not end as asked: %v", err)
+			}
+		}
+	})
+	return p
+}
+
+// start creates a migration; at a gated machine it waits at the named gate.
+func (w *world) start(t *testing.T, name, stopAt string) {
+	t.Helper()
+	dm := &migrationv1.DatastoreMigration{ObjectMeta: metav1.ObjectMeta{
+		Name: name, Annotations: map[string]string{openGates: gatesBefore(stopAt)},
+	}}
+	dm.Spec.Type = migrationv1.APIServerToCRDs
+	if err := w.Client.Create(t.Context(), dm); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// annotate sets annotations of a migration, as `kubectl annotate --overwrite` does.
+func (w *world) annotate(t *testing.T, name string, set map[string]string) {
+	t.Helper()
+	dm := w.read(t, name)
+	before := dm.DeepCopy()
+	if dm.Annotations == nil {
+		dm.Annotations = map[string]string{}
+	}
+	maps.Copy(dm.Annotations, set)
+	if err := w.Client.Patch(t.Context(), dm, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) read(t *testing.T, name string) *migrationv1.DatastoreMigration {
+	t.Helper()
+	dm, err := w.Migration(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dm
+}
+
+// await waits until a migration shows a phase, and checks what must always hold.
+func (w *world) await(t *testing.T, name, phase string) *migrationv1.DatastoreMigration {
+	t.Helper()
+	dm, err := w.AwaitPhase(t.Context(), name, phase, soon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	assertSound(t, dm)
+	return dm
+}
+
+// awaitGate waits until a migration stands at a gate of a gated machine.
+func (w *world) awaitGate(t *testing.T, name, gate string) *migrationv1.DatastoreMigration {
+	t.Helper()
+	return w.awaitStatus(t, name, "at gate "+gate, func(dm *migrationv1.DatastoreMigration) bool {
+		return dm.Status.Machine.Step == gateStep(gate) && dm.Status.Message == gateMessage(gate)
+	})
+}
+
+func (w *world) awaitMessage(t *testing.T, name, part string) *migrationv1.DatastoreMigration {
+	t.Helper()
+	return w.awaitStatus(t, name, "saying "+part, func(dm *migrationv1.DatastoreMigration) bool {
+		return strings.Contains(dm.Status.Message, part)
+	})
+}
+
+func (w *world) awaitStatus(t *testing.T, name, what string, met func(*migrationv1.DatastoreMigration) bool) *migrationv1.DatastoreMigration {
+	t.Helper()
+	var dm *migrationv1.DatastoreMigration
+	harness.Eventually(t, name+" "+what, soon, func() (err error) {
+		if dm, err = w.Migration(t.Context(), name); err != nil {
+			return err
+		}
+		if !met(dm) {
+			return fmt.Errorf("phase %q, step %q: %s", dm.Status.Phase, dm.Status.Machine.Step, dm.Status.Message)
+		}
+		return nil
+	})
+	assertSound(t, dm)
+	return dm
+}
+
+// remove deletes a migration and waits until it is gone.
+func (w *world) remove(t *testing.T, name string) {
+	t.Helper()
+	w.askRemoval(t, name)
+	w.awaitGone(t, name)
+}
+
+func (w *world) askRemoval(t *testing.T, name string) {
+	t.Helper()
+	dm := &migrationv1.DatastoreMigration{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := w.Client.Delete(t.Context(), dm); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) awaitGone(t *testing.T, name string) {
+	t.Helper()
+	harness.Eventually(t, name+" to be gone", soon, func() error {
+		dm, err := w.Migration(t.Context(), name)
+		if apierrs.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return fmt.Errorf("phase %q, step %q, held %v: %s", dm.Status.Phase, dm.Status.Machine.Step, dm.Status.Machine.Held, dm.Status.Message)
+	})
+}
+
+// kubectl runs the real one and returns what it printed.
+func (w *world) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	root, err := harness.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, filepath.Join(root, "bin", "tools", "kubectl"),
+		append([]string{"--kubeconfig", w.Kubeconfig}, args...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("kubectl %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// assertReadable checks that describe tells the story on a screen.
+func (w *world) assertReadable(t *testing.T, name string) string {
+	t.Helper()
+	text := w.kubectl(t, "describe", "datastoremigration", name)
+	if lines := strings.Count(text, "\n"); lines > 60 {
+		t.Errorf("kubectl describe prints %d lines, more than 60:\n%s", lines, text)
+	}
+	return text
+}
+
+// exits runs the manager until it ends by itself; code is its exit code.
+func exits(t *testing.T, args ...string) (code int, said string) {
+	t.Helper()
+	path, err := harness.Binary("manager")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return exit.ExitCode(), string(out)
+}
