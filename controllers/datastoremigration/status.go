@@ -81,9 +81,12 @@ func progressOf(p copier.Progress) *migrationv1.Progress {
 		} else if out.CurrentType == "" {
 			out.CurrentType = k.Kind
 		}
-		out.TypeDetails = append(out.TypeDetails, migrationv1.TypeProgress{
-			Kind: k.Kind, Migrated: int32(k.Created + k.Updated), Skipped: int32(k.Adopted + k.Terminating), Conflicts: int32(k.Conflicts),
-		})
+		// Two lines of describe for each of 21 kinds would bury everything else.
+		if inWork := k.Done > 0 && k.Done < k.Total; inWork || k.Conflicts > 0 {
+			out.TypeDetails = append(out.TypeDetails, migrationv1.TypeProgress{
+				Kind: k.Kind, Migrated: int32(k.Created + k.Updated), Skipped: int32(k.Adopted + k.Terminating), Conflicts: int32(k.Conflicts),
+			})
+		}
 	}
 	out.TypeProgress = fmt.Sprintf("%d / %d", out.CompletedTypes, out.TotalTypes)
 	return out

@@ -63,8 +63,14 @@ func (p *pass[T]) write(ctx context.Context, run *fsm.Run) error {
 	return p.send(ctx)
 }
 
+// setConditions leaves out what is not worth a line: as kstatus has it,
+// Reconciling and Stalled are there only while they are true.
 func (p *pass[T]) setConditions(conditions []metav1.Condition) {
 	for _, c := range conditions {
+		if c.Type != fsm.ConditionReady && c.Status == metav1.ConditionFalse {
+			meta.RemoveStatusCondition(p.work.Conditions(), c.Type)
+			continue
+		}
 		c.ObservedGeneration = p.stored.GetGeneration()
 		c.LastTransitionTime = metav1.NewTime(p.clock.Now())
 		meta.SetStatusCondition(p.work.Conditions(), c)

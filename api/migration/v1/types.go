@@ -139,7 +139,8 @@ type Progress struct {
 	// Conflicts is the number of objects that v3 had already with other content.
 	// +optional
 	Conflicts int32 `json:"conflicts,omitempty"`
-	// TypeDetails splits the counts by kind.
+	// TypeDetails splits the counts by kind, for the kinds that are in work or
+	// have conflicts.
 	// +kubebuilder:validation:MaxItems=128
 	// +listType=map
 	// +listMapKey=kind

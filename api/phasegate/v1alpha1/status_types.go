@@ -111,25 +111,24 @@ type RequestStatus struct {
 	Token string `json:"token"`
 }
 
-// Transition is one edge that was taken.
+// Transition is one edge that was taken. On the wire it is one line of text (see
+// transition.go), so that kubectl describe shows a history in as many lines as
+// it has transitions.
 //
 // +kubebuilder:object:generate=true
+// +kubebuilder:validation:Type=string
+// +kubebuilder:validation:MaxLength=640
 type Transition struct {
-	// +kubebuilder:validation:MaxLength=63
-	// +optional
-	From string `json:"from,omitempty"`
-	// +kubebuilder:validation:MaxLength=63
-	To string `json:"to"`
+	// From is the phase left; empty for the first.
+	From string
+	// To is the phase entered.
+	To string
 	// At is when the edge was taken.
-	At metav1.MicroTime `json:"at"`
+	At metav1.MicroTime
 	// Took is how long the phase left had lasted.
-	// +optional
-	Took metav1.Duration `json:"took,omitempty"`
-	// +kubebuilder:validation:MaxLength=128
-	// +optional
-	Reason string `json:"reason,omitempty"`
+	Took metav1.Duration
+	// Reason is one word, at most 128 characters.
+	Reason string
 	// Message says more where the reason is an error; at most 256 characters.
-	// +kubebuilder:validation:MaxLength=256
-	// +optional
-	Message string `json:"message,omitempty"`
+	Message string
 }
