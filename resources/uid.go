@@ -24,6 +24,13 @@ func ReverseUID(uid types.UID) (types.UID, error) {
 	return types.UID(formatUUID(b)), nil
 }
 
+// IsMirror tells whether a v3 object is no object of its own but the v1 object with this UID as the
+// aggregated API server shows it: under its own UID, or under the reversed one.
+func IsMirror(v1, v3 types.UID) bool {
+	reversed, err := ReverseUID(v1)
+	return v3 == v1 || err == nil && v3 == reversed
+}
+
 func parseUUID(s string) (b [16]byte, err error) {
 	bad := fmt.Errorf("%q is no UUID", s)
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {

@@ -57,9 +57,8 @@ func (s *steps) served(ctx context.Context, kind *resources.Kind) error {
 	return nil
 }
 
-// answersFromV1 tells whether v3 shows v1's own objects: the aggregated server
-// shows a v1 object under its UID, raw or with the bits of each byte reversed; a CRD has
-// UIDs of its own. The lock object is asked for, because every cluster has it.
+// answersFromV1 tells whether v3 shows v1's own objects, as the aggregated server
+// does. The lock object is asked for, because every cluster has it.
 func (s *steps) answersFromV1(ctx context.Context) (bool, error) {
 	v1, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
 	if err != nil || v1 == nil {
@@ -69,9 +68,5 @@ func (s *steps) answersFromV1(ctx context.Context) (bool, error) {
 	if err != nil || v3 == nil {
 		return false, err
 	}
-	shown, err := resources.ReverseUID(v1.GetUID())
-	if err != nil {
-		return false, fsm.Terminal("BadUID", "v1 ClusterInformation: %w", err)
-	}
-	return v3.GetUID() == v1.GetUID() || v3.GetUID() == shown, nil
+	return resources.IsMirror(v1.GetUID(), v3.GetUID()), nil
 }

@@ -233,9 +233,8 @@ func (r *run) copyOne(ctx context.Context, job job) error {
 		return nil
 	}
 	if known && !there.terminating && there.digest == contentDigest(of.kind, of.schema, want) {
-		r.owners.record(conv.V1UID, of.kind, want.GetName(), there.uid)
 		r.tracker.done(of.kind, adopted)
-		return nil
+		return r.owners.record(conv.V1UID, of.kind, want.GetName(), there.uid)
 	}
 	resolved, _ := r.owners.resolve(conv.Owners) // the others are RemapOwners' to add
 	setOwners(want, append(want.GetOwnerReferences(), resolved...))
@@ -250,9 +249,8 @@ func (r *run) write(ctx context.Context, of *kindRun, conv *resources.Converted)
 		made := &unstructured.Unstructured{Object: want.Object} // the answer replaces the content
 		err := r.try(ctx, func() error { return r.c.Create(ctx, made) })
 		if err == nil {
-			r.owners.record(conv.V1UID, of.kind, want.GetName(), made.GetUID())
 			r.tracker.done(of.kind, created)
-			return nil
+			return r.owners.record(conv.V1UID, of.kind, want.GetName(), made.GetUID())
 		}
 		if apierrors.Classify(err) != apierrors.Conflict {
 			return r.refused(ctx, of, want, err)
@@ -295,9 +293,8 @@ func (r *run) settle(ctx context.Context, of *kindRun, conv *resources.Converted
 			return false, r.refused(ctx, of, want, err)
 		}
 	}
-	r.owners.record(conv.V1UID, of.kind, key.Name, live.GetUID())
 	r.tracker.done(of.kind, count)
-	return false, nil
+	return false, r.owners.record(conv.V1UID, of.kind, key.Name, live.GetUID())
 }
 
 // refused notes an object that the server did not take. It returns an error if the reason is not the

@@ -114,7 +114,9 @@ status: {conditions: []}`)
 func TestOwnerMapKnowsBothUIDs(t *testing.T) {
 	const reversed = types.UID("707a4c28-da5b-4279-8dca-f4d8ee6c4c61")
 	owners := newOwnerMap()
-	owners.record(me, kindOf(t, "IPAMConfiguration"), "default", "new")
+	if err := owners.record(me, kindOf(t, "IPAMConfiguration"), "default", "new"); err != nil {
+		t.Fatal(err)
+	}
 	yes := true
 	ref := func(apiVersion, kind string, uid types.UID) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: "old-name", UID: uid, Controller: &yes}

@@ -1,6 +1,7 @@
 package copier
 
 import (
+	"fmt"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,11 +25,17 @@ type ownerTarget struct {
 
 func newOwnerMap() *ownerMap { return &ownerMap{by: map[types.UID]ownerTarget{}} }
 
-// record says that the v1 object v1UID is in v3.
-func (m *ownerMap) record(v1UID types.UID, kind *resources.Kind, name string, uid types.UID) {
+// record says that the v1 object v1UID is in v3. The error says that what was found there is the v1 object
+// itself, shown by the aggregated API server: to take it for a copy would lose it in the end.
+func (m *ownerMap) record(v1UID types.UID, kind *resources.Kind, name string, uid types.UID) error {
+	if resources.IsMirror(v1UID, uid) {
+		return fmt.Errorf("%s %s in v3 is its v1 object, shown by an aggregated API server: APIService %s must point to the CRDs",
+			kind.Name(), name, resources.V3Version+"."+resources.V3Group)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.by[v1UID] = ownerTarget{kind: kind, name: name, uid: uid}
+	return nil
 }
 
 // resolve rewrites references to Calico objects to their v3 owners. Those whose owner is not known come

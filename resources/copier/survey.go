@@ -123,7 +123,9 @@ func (s *survey) one(of *kindSurvey, v1 *unstructured.Unstructured) error {
 		})
 		return nil
 	}
-	s.owners.record(conv.V1UID, of.kind, key.Name, live.uid)
+	if err := s.owners.record(conv.V1UID, of.kind, key.Name, live.uid); err != nil {
+		return err
+	}
 	calico, _ := resources.SplitOwners(live.owners)
 	if len(calico) > 0 || len(conv.Owners) > 0 {
 		live.owners = calico
