@@ -96,14 +96,16 @@ func (p *pass[T]) send(ctx context.Context) error {
 	return nil
 }
 
-// publish writes progress once a second until ctx ends. When the object was
-// changed by somebody else it calls moved and stops.
-func (p *pass[T]) publish(ctx context.Context, empty func() T, moved func()) {
+// publish writes progress once a second until the action is done. When the
+// object was changed by somebody else it calls moved and stops. A write that is
+// on its way when the action ends is waited for: without its answer, the pass
+// would take it for somebody else's.
+func (p *pass[T]) publish(ctx context.Context, done <-chan struct{}, empty func() T, moved func()) {
 	ticker := p.clock.NewTicker(publishEvery)
 	defer ticker.Stop()
 	for {
 		select {
-		case <-ctx.Done():
+		case <-done:
 			return
 		case <-ticker.C():
 		}

@@ -113,17 +113,17 @@ func (r *Reconciler[T]) view(ctx context.Context, obj T) (fsm.View, error) {
 func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], run *fsm.Run, cmd fsm.Command) (fsm.Outcome, error) {
 	acting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	logger := log.FromContext(ctx).WithValues("phase", run.Status().Phase, "step", cmd.Step, "action", cmd.Action)
+	scope := &Scope[T]{Object: deepCopy(p.work), With: cmd.With, Clock: r.Clock, pass: p, recorder: r.Recorder}
 	published := make(chan struct{})
 	go func() {
 		defer close(published)
-		p.publish(acting, r.Program.New, func() { cancel(errMoved) })
+		p.publish(ctx, acting.Done(), r.Program.New, func() { cancel(errMoved) })
 	}()
-	logger := log.FromContext(ctx).WithValues("phase", run.Status().Phase, "step", cmd.Step, "action", cmd.Action)
-	scope := &Scope[T]{Object: deepCopy(p.work), With: cmd.With, Clock: r.Clock, pass: p, recorder: r.Recorder}
 
 	began := r.Clock.Now()
 	outputs, err := r.Program.Actions[cmd.Action].Do(log.IntoContext(acting, logger), scope)
-	moved := errors.Is(context.Cause(acting), errMoved)
+	moved := errors.Is(context.Cause(acting), errMoved) || errors.Is(err, errMoved)
 	cancel(nil)
 	<-published
 	took := r.Clock.Since(began)
@@ -190,7 +190,7 @@ func (r *Reconciler[T]) announce(ctx context.Context, obj T, t *v1alpha1.Transit
 		kind, note = corev1.EventTypeWarning, note+": "+t.Message
 	}
 	log.FromContext(ctx).Info("transition", "from", t.From, "to", t.To, "reason", t.Reason, "took", t.Took.Duration, "message", t.Message)
-	r.Recorder.Eventf(obj, nil, kind, t.Reason, "Transition", "%s", note)
+	tell(r.Recorder, obj, kind, t.Reason, "Transition", note)
 }
 
 func deepCopy[T Object[T]](obj T) T {

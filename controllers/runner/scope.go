@@ -2,11 +2,12 @@ package runner
 
 import (
 	"context"
-
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 
 	"github.com/phasegate/phasegate/controllers/patch"
 	"github.com/phasegate/phasegate/fsm"
@@ -36,11 +37,15 @@ func (s *Scope[T]) Report(change func(T)) {
 
 // PatchMetadata changes annotations or labels of the object at once, with an
 // optimistic lock; it is for what must be on record before a deed. A conflict
-// means that somebody else wrote: return it, the pass starts again.
+// means that somebody else wrote: return it (wrapped or not), the pass starts again.
 func (s *Scope[T]) PatchMetadata(ctx context.Context, change func(T)) error {
 	s.pass.mu.Lock()
 	defer s.pass.mu.Unlock()
-	if err := patch.MutateAndPatchSpec(ctx, s.pass.client, s.pass.stored, change); err != nil {
+	err := patch.MutateAndPatchSpec(ctx, s.pass.client, s.pass.stored, change)
+	if apierrs.IsConflict(err) || apierrs.IsNotFound(err) {
+		return fmt.Errorf("%w: %w", errMoved, err)
+	}
+	if err != nil {
 		return err
 	}
 	s.pass.adoptMetadata()
@@ -50,5 +55,5 @@ func (s *Scope[T]) PatchMetadata(ctx context.Context, change func(T)) error {
 
 // Warn tells a person something that needs no action of the machine.
 func (s *Scope[T]) Warn(reason, format string, args ...any) {
-	s.recorder.Eventf(s.Object, nil, corev1.EventTypeWarning, reason, reason, format, args...)
+	tell(s.recorder, s.Object, corev1.EventTypeWarning, reason, reason, fmt.Sprintf(format, args...))
 }

@@ -1,0 +1,253 @@
+package runner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/test/harness"
+)
+
+// migrated sets the field that these tests use for progress.
+func migrated(n int32) func(*errand) {
+	return func(o *errand) { o.Status.Progress = &migrationv1.Progress{Migrated: n} }
+}
+
+// awaitMigrated waits until others can see the progress.
+func (b *bench) awaitMigrated(ctx context.Context, n int32) error {
+	return harness.Await(ctx, fmt.Sprintf("progress %d", n), soon, func(context.Context) error {
+		if p := b.stored().Status.Progress; p == nil || p.Migrated != n {
+			return fmt.Errorf("progress is %v", p)
+		}
+		return nil
+	})
+}
+
+// Progress is written by the clock, not by the number of reports, and our own
+// writes are not taken for those of others.
+func TestProgressIsPublishedOnceASecond(t *testing.T) {
+	b := newBench(t)
+	b.atWork()
+	b.work = func(ctx context.Context, s *scope) (map[string]any, error) {
+		for second := range int32(3) {
+			for i := range int32(100) {
+				s.Report(migrated(second*100 + i))
+			}
+			if err := errors.Join(b.tick(ctx), b.awaitMigrated(ctx, second*100+99)); err != nil {
+				return nil, err
+			}
+		}
+		s.Report(migrated(1000))
+		return map[string]any{"done": true}, nil
+	}
+	// The step was a long one, so its end is made durable by itself.
+	want := seen{Phase: "Working", Held: []string{"thing"}, Writes: []string{"status", "status", "status", "status"}, Result: now}
+	if diff := cmp.Diff(want, b.see()); diff != "" {
+		t.Errorf("the pass (-want +got):\n%s", diff)
+	}
+	if got := b.stored().Status; got.Progress.Migrated != 1000 || got.Machine.Cursor != 2 {
+		t.Errorf("progress %d, cursor %d after the action, want 1000 and 2", got.Progress.Migrated, got.Machine.Cursor)
+	}
+}
+
+func TestNothingIsPublishedWithoutNews(t *testing.T) {
+	b := newBench(t)
+	b.atWork()
+	b.work = func(ctx context.Context, _ *scope) (map[string]any, error) {
+		return map[string]any{"done": true}, errors.Join(b.tick(ctx), b.tick(ctx))
+	}
+	if diff := cmp.Diff([]string{"status"}, b.see().Writes); diff != "" {
+		t.Errorf("writes of a pass whose action reported nothing (-want +got):\n%s", diff)
+	}
+}
+
+// A long action ends when the object is not the one any more that it was started
+// for, and whatever it answers then is dropped.
+func TestLongActionEndsWhenTheObjectMoves(t *testing.T) {
+	cases := map[string]struct {
+		why  string
+		move func(ctx context.Context, b *bench) error
+		then string
+	}{
+		"deletion": {
+			why:  "a person who aborts must not wait for the end of a copy",
+			move: func(ctx context.Context, b *bench) error { return b.outside.Delete(ctx, b.stored()) },
+			then: "Leaving",
+		},
+		"annotation": {
+			why:  "a request may have come; the decision is taken again from what is there now",
+			move: func(ctx context.Context, b *bench) error { return b.annotate(ctx, "hello") },
+			then: "Done",
+		},
+		"status": {
+			why:  "another manager is at work on the same object: one of them has to drop its pass",
+			then: "Done",
+			move: func(ctx context.Context, b *bench) error {
+				obj := b.stored()
+				obj.Status.Message = "I was here"
+				return b.outside.Status().Update(ctx, obj)
+			},
+		},
+		"end": {
+			why:  "nothing can be stored on an object that is gone",
+			move: func(ctx context.Context, b *bench) error { return b.remove(ctx) },
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.atWork()
+			var cause error
+			b.work = func(ctx context.Context, s *scope) (map[string]any, error) {
+				if err := errors.Join(c.move(ctx, b), b.tick(ctx)); err != nil {
+					return nil, err
+				}
+				<-ctx.Done()
+				cause = context.Cause(ctx)
+				s.Report(migrated(5))
+				return map[string]any{"done": true}, nil // done all the same, and dropped
+			}
+			got := b.see()
+			if len(got.Writes) > 0 || got.Result != now {
+				t.Errorf("%s: writes %v, result %v, want none and an immediate next pass", c.why, got.Writes, got.Result)
+			}
+			if cause == nil || errors.Is(cause, context.Canceled) {
+				t.Errorf("the action was told %v, want why it was stopped", cause)
+			}
+			b.work = answer(map[string]any{"done": true}, nil)
+			if got := b.see().Phase; got != c.then {
+				t.Errorf("the next pass leads to %q, want %q: %s", got, c.then, c.why)
+			}
+			if told := strings.Join(b.told(), "\n"); strings.Contains(told, "StepFailed") {
+				t.Errorf("a pass that was dropped is told as a failure:\n%s", told)
+			}
+		})
+	}
+}
+
+// Progress that is on its way when the action ends must arrive before the pass's
+// own write is made: if its answer were dropped, that write would be lost to ours.
+func TestActionEndsWhileProgressIsOnItsWay(t *testing.T) {
+	b := newBench(t)
+	b.atWork()
+	sent, ended := make(chan struct{}), make(chan struct{})
+	b.work = func(ctx context.Context, s *scope) (map[string]any, error) {
+		context.AfterFunc(ctx, func() { close(ended) })
+		s.Report(migrated(1))
+		err := b.tick(ctx)
+		<-sent
+		return map[string]any{"done": true}, err
+	}
+	first := true
+	b.between(func(ctx context.Context, _ string, send func() error) error {
+		if !first {
+			return send()
+		}
+		first = false
+		err := send()
+		close(sent)
+		<-ended
+		return errors.Join(err, ctx.Err()) // a client drops the answer when its context has ended
+	})
+	got := b.see()
+	if got.Phase == "Working" && b.stored().Status.Machine.Cursor != 2 {
+		t.Errorf("the outcome was dropped: our own progress was taken for a write of somebody else (%+v)", got)
+	}
+}
+
+// What goes on record at once must not carry along, nor lose, what is not written yet.
+func TestPatchMetadataKeepsWhatIsNotWrittenYet(t *testing.T) {
+	b := newBench(t)
+	b.atWork()
+	var during migrationv1.DatastoreMigrationStatus
+	var shown string
+	b.work = func(ctx context.Context, s *scope) (map[string]any, error) {
+		s.Report(migrated(7))
+		err := s.PatchMetadata(ctx, func(o *errand) { o.Annotations = map[string]string{"saved": "it"} })
+		during, shown = b.stored().Status, s.Object.Annotations["saved"]
+		s.Report(func(o *errand) { o.Status.Progress.Total = 9 })
+		return map[string]any{"done": true}, err
+	}
+	before := b.stored().Status
+	want := seen{Phase: "Done", Held: []string{"thing"}, Writes: []string{"object", "status"}, Result: now}
+	if diff := cmp.Diff(want, b.see()); diff != "" {
+		t.Errorf("the pass (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(before, during); diff != "" {
+		t.Errorf("the status changed with the metadata (-before +after):\n%s", diff)
+	}
+	after := b.stored()
+	if diff := cmp.Diff(&migrationv1.Progress{Migrated: 7, Total: 9}, after.Status.Progress); diff != "" {
+		t.Errorf("what was reported before and after (-want +got):\n%s", diff)
+	}
+	if after.Annotations["saved"] != "it" || shown != "it" {
+		t.Errorf("annotation %q on the server and %q for the action, want it", after.Annotations["saved"], shown)
+	}
+}
+
+// An action hands the conflict on, as it is told to; the pass starts again, and
+// no person is alarmed.
+func TestConflictOfPatchMetadataIsQuiet(t *testing.T) {
+	b := newBench(t)
+	b.atWork()
+	b.work = func(ctx context.Context, s *scope) (map[string]any, error) {
+		if err := b.annotate(ctx, "hello"); err != nil {
+			return nil, err
+		}
+		err := s.PatchMetadata(ctx, func(o *errand) { o.Annotations = map[string]string{"saved": "it"} })
+		return nil, fmt.Errorf("save it: %w", err)
+	}
+	got := b.see()
+	if got.Phase != "Working" || got.Result != now {
+		t.Errorf("got %+v, want another pass at once", got)
+	}
+	if diff := cmp.Diff([]string(nil), b.told()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]float64{}, b.metrics("phasegate_step_errors_total")); diff != "" {
+		t.Errorf("errors counted (-want +got):\n%s", diff)
+	}
+	if got := b.stored().Annotations; got["saved"] != "" || got["somebody"] != "hello" {
+		t.Errorf("annotations %v: the write of somebody else was overwritten", got)
+	}
+}
+
+// Everything that an action may do at once, with the publisher at work; it is the
+// race detector that judges.
+func TestScopeIsSafeForManyWorkers(t *testing.T) {
+	b := newBench(t)
+	b.atWork()
+	b.work = func(ctx context.Context, s *scope) (map[string]any, error) {
+		var group sync.WaitGroup
+		errs := make([]error, 4)
+		for i := range errs {
+			group.Go(func() {
+				for j := range 20 {
+					s.Report(migrated(int32(j)))
+					_ = len(s.Object.Status.Conditions) + len(s.Object.UID)
+				}
+				errs[i] = s.PatchMetadata(ctx, func(o *errand) {
+					if o.Annotations == nil {
+						o.Annotations = map[string]string{}
+					}
+					o.Annotations[fmt.Sprintf("worker-%d", i)] = "done"
+				})
+			})
+		}
+		err := errors.Join(b.tick(ctx), b.tick(ctx))
+		group.Wait()
+		return map[string]any{"done": true}, errors.Join(append(errs, err)...)
+	}
+	if got := b.see(); got.Result != now {
+		t.Errorf("the pass ended with %+v", got)
+	}
+	if got := len(b.stored().Annotations); got != 4 {
+		t.Errorf("%d annotations, want one of each worker", got)
+	}
+}

@@ -1,0 +1,30 @@
+package runner
+
+import (
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+)
+
+// noteLimit is how many bytes the API server takes in an Event's note. It
+// refuses a longer one, and the Event would be lost.
+const noteLimit = 1024
+
+// tell emits an Event; a long note is cut.
+func tell(recorder events.EventRecorder, about runtime.Object, kind, reason, action, note string) {
+	recorder.Eventf(about, nil, kind, reason, action, "%s", cut(note, noteLimit))
+}
+
+// cut shortens s to at most limit bytes and never splits a character.
+func cut(s string, limit int) string {
+	const ellipsis = "…"
+	if len(s) <= limit {
+		return s
+	}
+	end := limit - len(ellipsis)
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + ellipsis
+}

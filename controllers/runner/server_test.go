@@ -1,0 +1,318 @@
+package runner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/test/crds"
+	"github.com/phasegate/phasegate/test/harness"
+)
+
+type (
+	errand = migrationv1.DatastoreMigration
+	scope  = runner.Scope[*errand]
+	// deed is the work of an action.
+	deed = func(context.Context, *scope) (map[string]any, error)
+)
+
+const (
+	finalizer = "errand.phasegate.dev/held"
+	soon      = 20 * time.Second
+)
+
+// noon is when the clocks of these tests start.
+var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+
+// shared is the API server of all tests here: each test has an object of its own.
+var shared struct {
+	once    sync.Once
+	cluster *harness.Cluster
+	err     error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared.cluster != nil {
+		if err := shared.cluster.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "stop the cluster:", err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func startServer() (*harness.Cluster, error) {
+	ctx := context.Background()
+	c, err := harness.Start(ctx, harness.Options{
+		Without: []string{"fakenodes", "scheduler", "controller-manager"},
+		Types:   []func(*runtime.Scheme) error{migrationv1.AddToScheme},
+	})
+	if err != nil {
+		return nil, err
+	}
+	ours, err := crds.ReadDir(filepath.Join("..", "..", "charts", "phasegate", "files", "crds"))
+	if err == nil {
+		err = crds.Install(ctx, c.Config, crds.Set{CRDs: ours})
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+// bench is one object of the machine testdata/errand.yaml on a real API server,
+// and a reconciler whose clock, actions and requests are in the test's hands.
+type bench struct {
+	*runner.Reconciler[*errand]
+	t        *testing.T
+	name     string
+	clock    *handClock
+	events   *events.FakeRecorder
+	registry *prometheus.Registry
+	// outside is another client, as somebody else would have it.
+	outside client.WithWatch
+	// take, work, give and welcome may be exchanged by a test at any time.
+	take, work, give deed
+	welcome          bool
+	// on is called before each write; nil lets it pass.
+	on func(ctx context.Context, write string, send func() error) error
+
+	mu     sync.Mutex
+	writes []string
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	shared.once.Do(func() { shared.cluster, shared.err = startServer() })
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	nothing := func(context.Context, *scope) (map[string]any, error) { return nil, nil }
+	b := &bench{
+		t: t, name: strings.ToLower(strings.NewReplacer("/", "-", "_", "-", ",", "").Replace(t.Name())), outside: shared.cluster.Client,
+		clock: &handClock{clocktesting.NewFakeClock(noon), make(chan time.Time)}, events: events.NewFakeRecorder(100),
+		take: nothing, give: nothing, work: answer(map[string]any{"done": true}, nil), welcome: true,
+	}
+	b.restart()
+	obj := &errand{}
+	obj.Name, obj.Spec.Type = b.name, migrationv1.APIServerToCRDs
+	if err := b.outside.Create(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func answer(outputs map[string]any, err error) deed {
+	return func(context.Context, *scope) (map[string]any, error) { return outputs, err }
+}
+
+// restart is what a new process begins with: nothing but the API server.
+func (b *bench) restart() {
+	b.t.Helper()
+	b.registry = prometheus.NewRegistry()
+	program := b.program()
+	data, err := os.ReadFile(filepath.Join("testdata", "errand.yaml"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	def, diags := fsm.Load("errand.yaml", data)
+	if err := diags.Err(); err != nil {
+		b.t.Fatal(err)
+	}
+	machine, diags := fsm.Bind(def, program.Bindings())
+	if err := diags.Err(); err != nil {
+		b.t.Fatal(err)
+	}
+	b.Reconciler = &runner.Reconciler[*errand]{
+		Client: interceptor.NewClient(b.outside, b.watched()), Machine: machine, Program: program,
+		Clock: b.clock, Recorder: b.events, Metrics: runner.NewMetrics(b.registry),
+	}
+}
+
+func (b *bench) program() *runner.Program[*errand] {
+	action := func(do *deed, out ...string) runner.Action[*errand] {
+		return runner.Action[*errand]{
+			ActionSpec: fsm.ActionSpec{Outputs: out},
+			Do:         func(ctx context.Context, s *scope) (map[string]any, error) { return (*do)(ctx, s) },
+		}
+	}
+	return &runner.Program[*errand]{
+		New:     func() *errand { return &errand{} },
+		Actions: map[string]runner.Action[*errand]{"Take": action(&b.take), "Work": action(&b.work, "done"), "Give": action(&b.give)},
+		Guards: map[string]runner.Guard[*errand]{"welcome": {Open: func(context.Context, *errand) (bool, string, error) {
+			return b.welcome, "the door says so", nil
+		}}},
+	}
+}
+
+// watched notes every write of the reconciler, and lets the test stand in its way.
+func (b *bench) watched() interceptor.Funcs {
+	note := func(ctx context.Context, write string, send func() error) error {
+		b.mu.Lock()
+		b.writes = append(b.writes, write)
+		on := b.on
+		b.mu.Unlock()
+		if on != nil {
+			return on(ctx, write, send)
+		}
+		return send()
+	}
+	return interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return note(ctx, "object", func() error { return c.Patch(ctx, obj, p, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			return note(ctx, sub, func() error { return c.SubResource(sub).Patch(ctx, obj, p, opts...) })
+		},
+	}
+}
+
+// between lets a test do something before, or instead of, each write from now on.
+func (b *bench) between(on func(ctx context.Context, write string, send func() error) error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.on = on
+}
+
+// written are the writes since the last call.
+func (b *bench) written() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer func() { b.writes = nil }()
+	return b.writes
+}
+
+func (b *bench) pass() (reconcile.Result, error) {
+	return b.Reconcile(b.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: b.name}})
+}
+
+// passTo makes passes until the object is stored in a phase, at the cursor.
+func (b *bench) passTo(phase string) {
+	b.t.Helper()
+	for range 20 {
+		if b.stored().Status.Machine.Phase == phase {
+			b.written()
+			return
+		}
+		if _, err := b.pass(); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	b.t.Fatalf("not in %s after 20 passes but in %s: %s", phase, b.stored().Status.Phase, b.stored().Status.Message)
+}
+
+// atWork makes passes until the next one calls Work.
+func (b *bench) atWork() {
+	b.t.Helper()
+	b.passTo("Working")
+	if _, err := b.pass(); err != nil { // the ledger
+		b.t.Fatal(err)
+	}
+	if held := b.stored().Status.Machine.Held; !slices.Equal(held, []string{"thing"}) {
+		b.t.Fatalf("held %v before the work", held)
+	}
+	b.written()
+	b.told()
+}
+
+// stored is the object as the API server has it.
+func (b *bench) stored() *errand {
+	b.t.Helper()
+	obj := &errand{}
+	if err := b.outside.Get(b.t.Context(), types.NamespacedName{Name: b.name}, obj); err != nil {
+		b.t.Fatal(err)
+	}
+	return obj
+}
+
+// annotate is a write of somebody else.
+func (b *bench) annotate(ctx context.Context, value string) error {
+	obj := &errand{}
+	obj.Name = b.name
+	body := fmt.Sprintf(`{"metadata":{"annotations":{"somebody":%q}}}`, value)
+	return b.outside.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(body)))
+}
+
+// told are the events since the last call.
+func (b *bench) told() []string {
+	var all []string
+	for {
+		select {
+		case e := <-b.events.Events:
+			all = append(all, e)
+		default:
+			return all
+		}
+	}
+}
+
+// metrics are the values of a family by its labels, in the order of the exposition.
+func (b *bench) metrics(family string) map[string]float64 {
+	b.t.Helper()
+	families, err := b.registry.Gather()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, f := range families {
+		if f.GetName() != family {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				if l.GetName() != "machine" && l.GetName() != "object" {
+					labels = append(labels, l.GetValue())
+				}
+			}
+			values[strings.Join(labels, " ")] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return values
+}
+
+// tick lets a second pass; it returns when the publisher has noticed.
+func (b *bench) tick(ctx context.Context) error {
+	b.clock.Step(time.Second)
+	select {
+	case b.clock.ticks <- b.clock.Now():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("nobody waits for the clock: %w", context.Cause(ctx))
+	}
+}
+
+// handClock is moved by hand. Its tickers tick when somebody listens, and only
+// when the test says so.
+type handClock struct {
+	*clocktesting.FakeClock
+	ticks chan time.Time
+}
+
+func (c *handClock) NewTicker(time.Duration) clock.Ticker { return ticker(c.ticks) }
+
+type ticker chan time.Time
+
+func (t ticker) C() <-chan time.Time { return t }
+func (t ticker) Stop()               {}
