@@ -1,0 +1,252 @@
+package runner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// now is the answer of a pass that another one follows at once.
+var now = reconcile.Result{RequeueAfter: time.Nanosecond}
+
+// seen is what one pass came to.
+type seen struct {
+	Phase  string
+	Held   []string
+	Writes []string
+	Result reconcile.Result
+}
+
+func (b *bench) see() seen {
+	b.t.Helper()
+	result, err := b.pass()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	s := seen{Writes: b.written(), Result: result}
+	obj := &errand{}
+	if err := b.outside.Get(b.t.Context(), types.NamespacedName{Name: b.name}, obj); client.IgnoreNotFound(err) != nil {
+		b.t.Fatal(err)
+	}
+	s.Phase, s.Held = obj.Status.Machine.Phase, obj.Status.Machine.Held
+	return s
+}
+
+// A whole life, pass by pass: never more than one status write in a pass, each
+// phase and each effect on record before anything is done in its name, the
+// finalizer before the first effect and gone with the last phase.
+func TestWholeLife(t *testing.T) {
+	b := newBench(t)
+	status, object, held := []string{"status"}, []string{"object"}, []string{"thing"}
+
+	var life []seen
+	for range 6 {
+		life = append(life, b.see())
+	}
+	if err := b.outside.Delete(t.Context(), b.stored()); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		life = append(life, b.see())
+	}
+
+	want := []seen{
+		{Phase: "New", Writes: status, Result: now},
+		{Phase: "New", Writes: object, Result: now}, // the finalizer
+		{Phase: "Working", Writes: status, Result: now},
+		{Phase: "Working", Held: held, Writes: status, Result: now}, // the ledger
+		{Phase: "Done", Held: held, Writes: status, Result: now},
+		{Phase: "Done", Held: held}, // nothing to say and nothing to come back for
+		{Phase: "Leaving", Held: held, Writes: status, Result: now},
+		{Phase: "Gone", Writes: status, Result: now},
+		{Writes: object, Result: now}, // the finalizer
+		{},
+		{},
+	}
+	if diff := cmp.Diff(want, life); diff != "" {
+		t.Errorf("passes (-want +got):\n%s", diff)
+	}
+	wantEvents := []string{
+		"Normal Created started in New",
+		"Normal Ready New → Working",
+		"Normal Worked Working → Done",
+		"Normal DeletionRequested Done → Leaving",
+		"Normal Left Leaving → Gone",
+	}
+	if diff := cmp.Diff(wantEvents, b.told()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+func TestRefusalNeedsNoFinalizer(t *testing.T) {
+	b := newBench(t)
+	b.welcome = false
+	b.passTo("Refused")
+	obj := b.stored()
+	if len(obj.Finalizers) != 0 {
+		t.Errorf("finalizers %v on an object that was refused: it could not be deleted without us", obj.Finalizers)
+	}
+	want := []string{"Normal Created started in New", "Warning NotWelcome New → Refused: the door says so"}
+	if diff := cmp.Diff(want, b.told()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// The ledger is read by another client while Take runs: what the API server has
+// at that moment is all that a successor would know after a crash.
+func TestLedgerIsStoredBeforeTheDeed(t *testing.T) {
+	b := newBench(t)
+	var held []string
+	b.take = func(context.Context, *scope) (map[string]any, error) {
+		held = b.stored().Status.Machine.Held
+		return nil, nil
+	}
+	b.passTo("Done")
+	if diff := cmp.Diff([]string{"thing"}, held); diff != "" {
+		t.Errorf("held on the API server while the effect was taken (-want +got):\n%s", diff)
+	}
+}
+
+func TestTerminalPhaseCostsNoWrite(t *testing.T) {
+	b := newBench(t)
+	b.passTo("Done")
+	before := b.stored()
+	for range 20 {
+		b.clock.Step(time.Hour)
+		if diff := cmp.Diff(seen{Phase: "Done", Held: []string{"thing"}}, b.see()); diff != "" {
+			t.Fatalf("a pass in a terminal phase (-want +got):\n%s", diff)
+		}
+	}
+	b.restart()
+	b.see()
+	if diff := cmp.Diff(before, b.stored()); diff != "" {
+		t.Errorf("the object was written (-before +after):\n%s", diff)
+	}
+}
+
+// A write between the read and our own is news, not an error.
+func TestConflictIsQuiet(t *testing.T) {
+	b := newBench(t)
+	b.atWork()
+	worked := 0
+	b.work = func(ctx context.Context, _ *scope) (map[string]any, error) {
+		if worked++; worked > 1 {
+			return map[string]any{"done": true}, nil
+		}
+		return map[string]any{"done": true}, b.annotate(ctx, "hello")
+	}
+	before := b.stored().Status
+	if diff := cmp.Diff(seen{Phase: "Working", Held: []string{"thing"}, Writes: []string{"status"}, Result: now}, b.see()); diff != "" {
+		t.Errorf("the pass that lost (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(before, b.stored().Status); diff != "" {
+		t.Errorf("status after a lost compare-and-swap (-before +after):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string(nil), b.told()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	b.see()
+	if got := b.stored().Status.Machine.Phase; got != "Done" || worked != 2 {
+		t.Errorf("phase %s after %d times of work, want Done after 2", got, worked)
+	}
+}
+
+func TestUnknownPhaseIsStalled(t *testing.T) {
+	b := newBench(t)
+	b.passTo("Done")
+	obj := b.stored()
+	obj.Status.Machine.Phase = "Elsewhere"
+	if err := b.outside.Status().Update(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+	type told struct{ Type, Status, Reason string }
+	want := []told{{"Ready", "False", "Unknown"}, {"Stalled", "True", "UnknownPhase"}}
+	if diff := cmp.Diff(seen{Phase: "Elsewhere", Held: []string{"thing"}, Writes: []string{"status"}}, b.see()); diff != "" {
+		t.Errorf("the pass (-want +got):\n%s", diff)
+	}
+	var got []told
+	for _, c := range b.stored().Status.Conditions {
+		got = append(got, told{c.Type, string(c.Status), c.Reason})
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("conditions (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(seen{Phase: "Elsewhere", Held: []string{"thing"}}, b.see()); diff != "" {
+		t.Errorf("the next pass (-want +got):\n%s", diff)
+	}
+}
+
+// What is asked of an object that is not there, or ceases to be during a pass.
+func TestNotFoundIsQuiet(t *testing.T) {
+	cases := map[string]struct {
+		why   string
+		strip func(b *bench) error
+		want  reconcile.Result
+	}{
+		"before the pass": {
+			why:   "a watch event may arrive after the end",
+			strip: func(b *bench) error { return b.remove(b.t.Context()) },
+		},
+		"during the pass": {
+			why: "somebody takes the finalizer away while we work: there is nothing left to write to",
+			strip: func(b *bench) error {
+				b.work = func(ctx context.Context, _ *scope) (map[string]any, error) { return nil, b.remove(ctx) }
+				return nil
+			},
+			want: now,
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.atWork()
+			if err := c.strip(b); err != nil {
+				t.Fatal(err)
+			}
+			got, err := b.pass()
+			if err != nil || got != c.want {
+				t.Errorf("%s: got %v, %v, want %v", c.why, got, err, c.want)
+			}
+			if got, err := b.pass(); err != nil || got != (reconcile.Result{}) {
+				t.Errorf("the pass after it: got %v, %v", got, err)
+			}
+			if diff := cmp.Diff(map[string]float64{}, b.metrics("phasegate_phase")); diff != "" {
+				t.Errorf("the phase gauge of an object that is gone (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// remove deletes the object in spite of its finalizer.
+func (b *bench) remove(ctx context.Context) error {
+	obj := &errand{}
+	obj.Name = b.name
+	body := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+	return errors.Join(b.outside.Patch(ctx, obj, body), b.outside.Delete(ctx, obj))
+}
+
+func TestFailureOfTheStatusWriteIsReported(t *testing.T) {
+	b := newBench(t)
+	b.between(func(context.Context, string, func() error) error {
+		return apierrors.NewInternalError(errors.New("no quorum"))
+	})
+	_, err := b.pass()
+	if !apierrors.IsInternalError(err) {
+		t.Errorf("got %v, want the server's error: the queue backs off on it", err)
+	}
+	b.between(nil)
+	if diff := cmp.Diff([]string(nil), b.told()); diff != "" {
+		t.Errorf("a transition that was not stored was announced (-want +got):\n%s", diff)
+	}
+	if got := fmt.Sprint(b.metrics("phasegate_transitions_total")); got != "map[]" {
+		t.Errorf("a transition that was not stored was counted: %s", got)
+	}
+}
