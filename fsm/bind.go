@@ -49,8 +49,11 @@ func Bind(def *Definition, b Bindings) (*Machine, Diagnostics) {
 		k.action(fmt.Sprintf("spec.effects[%d].acquire", i), e.Acquire)
 		k.action(fmt.Sprintf("spec.effects[%d].release", i), e.Release)
 	}
-	for _, e := range def.prog.facts {
-		k.expr("spec.facts", e, nil)
+	for i, f := range def.Spec.Facts {
+		k.expr(fmt.Sprintf("spec.facts[%d].expr", i), def.prog.facts[f.Name], nil)
+	}
+	for i, q := range def.Spec.Requests {
+		k.request(fmt.Sprintf("spec.requests[%d]", i), def.prog.requests[q.Name])
 	}
 	for _, p := range def.prog.order {
 		k.phase(p)
@@ -63,7 +66,7 @@ func Bind(def *Definition, b Bindings) (*Machine, Diagnostics) {
 
 // Unused lists the actions that no step and no effect of any of the machines
 // names. A program whose shipped machines leave one unused has dead code or a
-// misspelt file; its tests refuse that. An edited file may leave actions out.
+// misspelled file; its tests refuse that. An edited file may leave actions out.
 func (b Bindings) Unused(defs ...*Definition) []string {
 	unused := maps.Clone(b.Actions)
 	for _, d := range defs {
@@ -99,11 +102,20 @@ func (k *binder) action(path, name string) bool {
 	return ok
 }
 
+func (k *binder) request(path string, q *request) {
+	k.expr(path+".token", q.token, nil)
+	k.expr(path+".valid", q.valid, nil)
+	for name, e := range q.params {
+		k.expr(path+".params."+name, e, nil)
+	}
+}
+
 func (k *binder) phase(p *phase) {
 	results := map[string]bool{}
-	for _, r := range p.require {
-		k.expr(p.path+".require", r.when, results)
-		k.template(p.path+".require", r.message, results)
+	for i, r := range p.require {
+		path := fmt.Sprintf("%s.require[%d]", p.path, i)
+		k.expr(path+".when", r.when, results)
+		k.template(path+".message", r.message, results)
 	}
 	for _, s := range p.steps {
 		k.expr(s.path+".if", s.cond, results)

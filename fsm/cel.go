@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	celast "github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
@@ -33,6 +34,8 @@ const (
 	varNow     = "now"
 	varToken   = "token"
 )
+
+var roots = []string{varSelf, varResult, varGuards, varFacts, varRequest, varPhase, varHeld, varChanged, varNow, varToken}
 
 var celEnv = sync.OnceValues(func() (*cel.Env, error) {
 	dynMap := cel.MapType(cel.StringType, cel.DynType)
@@ -62,7 +65,7 @@ var celEnv = sync.OnceValues(func() (*cel.Env, error) {
 type expr struct {
 	text string
 	prog cel.Program
-	// refs are the maximal selections that begin at a variable: result.conflicts.
+	// refs are the maximal selections that begin at one of our variables: result.conflicts.
 	refs []exprRef
 	out  *cel.Type
 }
@@ -102,7 +105,7 @@ func (e *expr) isBool() bool {
 	return e.out == cel.BoolType || e.out == cel.DynType
 }
 
-// references lists what an expression reads, in order, each once.
+// references lists what an expression reads of our variables, in order, each once.
 func references(a *celast.AST) []exprRef {
 	var refs []exprRef
 	inner := map[int64]bool{}
@@ -111,7 +114,7 @@ func references(a *celast.AST) []exprRef {
 			return
 		}
 		r, chain := selection(e)
-		if r.root == "" {
+		if !slices.Contains(roots, r.root) {
 			return
 		}
 		for _, id := range chain {
@@ -124,7 +127,8 @@ func references(a *celast.AST) []exprRef {
 	return refs
 }
 
-// selection reads a chain such as result.conflicts.size from the outside in.
+// selection reads a chain such as result.conflicts.size from the outside in;
+// result["conflicts"] is the same chain.
 func selection(e celast.Expr) (exprRef, []int64) {
 	var names []string
 	var chain []int64
@@ -134,6 +138,13 @@ func selection(e celast.Expr) (exprRef, []int64) {
 		case celast.SelectKind:
 			names = append(names, cur.AsSelect().FieldName())
 			cur = cur.AsSelect().Operand()
+		case celast.CallKind:
+			operand, name, ok := indexed(cur.AsCall())
+			if !ok {
+				return exprRef{}, nil
+			}
+			names = append(names, name)
+			cur = operand
 		case celast.IdentKind:
 			names = append(names, cur.AsIdent())
 			slices.Reverse(names)
@@ -148,6 +159,15 @@ func selection(e celast.Expr) (exprRef, []int64) {
 	}
 }
 
+// indexed takes map["name"] apart.
+func indexed(call celast.CallExpr) (operand celast.Expr, name string, ok bool) {
+	if call.FunctionName() != operators.Index || call.Args()[1].Kind() != celast.LiteralKind {
+		return nil, "", false
+	}
+	name, ok = call.Args()[1].AsLiteral().Value().(string)
+	return call.Args()[0], name, ok
+}
+
 // reads lists the names after a root: reads("guards") of `guards.a && guards.b` is a, b.
 func (e *expr) reads(root string) []string {
 	var names []string
@@ -159,23 +179,27 @@ func (e *expr) reads(root string) []string {
 	return names
 }
 
-// eval answers the value and what the expression saw, for `blocked`.
-func (e *expr) eval(vars map[string]any) (any, string, error) {
-	val, details, err := e.prog.Eval(vars)
-	if err != nil {
-		return nil, "error: " + err.Error(), err
-	}
-	return val.Value(), e.seen(details), nil
+// readsWhole tells whether a root is read without a name after it.
+func (e *expr) readsWhole(root string) bool {
+	return slices.ContainsFunc(e.refs, func(r exprRef) bool { return r.root == root && r.field == "" })
 }
 
-func (e *expr) seen(details *cel.EvalDetails) string {
+// seen tells the values that the expression read, for `blocked`. A text of told
+// stands for the value of its reference. What changes by itself is left out:
+// each look would be a status write.
+func (e *expr) seen(details *cel.EvalDetails, told func(exprRef) string) string {
 	var parts []string
 	for _, r := range e.refs {
-		if v, ok := valueAt(details.State(), r.id); ok {
+		if r.root == varNow || r.text == varPhase || r.text == varPhase+".age" {
+			continue
+		}
+		if text := told(r); text != "" {
+			parts = append(parts, text)
+		} else if v, ok := valueAt(details.State(), r.id); ok {
 			parts = append(parts, r.text+" = "+clip(v, 120))
 		}
 	}
-	return clip(strings.Join(parts, ", "), 1024)
+	return clip(strings.Join(parts, ", "), maxText)
 }
 
 func valueAt(state interpreter.EvalState, id int64) (string, bool) {

@@ -3,7 +3,11 @@ package fsm
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/google/cel-go/cel"
+	yamlv3 "go.yaml.in/yaml/v3"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
@@ -85,36 +89,46 @@ func (c *compiler) run() {
 	spec := &c.def.Spec
 	c.prog = &program{phases: map[string]*phase{}, facts: map[string]*expr{}, requests: map[string]*request{},
 		effects: map[string]v1alpha1.Effect{}}
-	for i, e := range spec.Effects {
-		path := fmt.Sprintf("spec.effects[%d]", i)
-		c.unique(c.prog.effects[e.Name].Name == "", path, "effect", e.Name)
-		c.prog.effects[e.Name] = e
-	}
+	c.effects(spec.Effects)
 	for i, f := range spec.Facts {
 		path := fmt.Sprintf("spec.facts[%d]", i)
 		c.unique(c.prog.facts[f.Name] == nil, path, "fact", f.Name)
+		c.selectable(path, "a fact", f.Name)
 		// Registered after it compiled: a fact sees only the facts before it.
 		if e := c.expr(path+".expr", f.Expr, false); e != nil {
 			c.prog.facts[f.Name] = e
 		}
 	}
 	c.compileRequests(spec.Requests)
+	c.limit("spec.effects", len(spec.Effects), maxEffects)
+	c.limit("spec.requests", len(spec.Requests), maxRequests)
 	defPoll := c.duration("spec.defaults.poll", spec.Defaults.Poll)
 	defRetry := c.retry("spec.defaults.retry", spec.Defaults.Retry, defaultRetry)
 	for i := range spec.Phases {
 		p := c.phase(fmt.Sprintf("spec.phases[%d]", i), &spec.Phases[i], defPoll, defRetry)
-		c.unique(c.prog.phases[p.Name] == nil, p.path+".name", "phase", p.Name)
-		c.prog.phases[p.Name] = p
-		c.prog.order = append(c.prog.order, p)
+		c.unique(c.prog.phases[p.Name] == nil, p.path, "phase", p.Name)
+		if c.prog.phases[p.Name] == nil { // the graph is that of the first of two
+			c.prog.phases[p.Name] = p
+			c.prog.order = append(c.prog.order, p)
+		}
 	}
 }
 
-func (c *compiler) unique(isNew bool, path, what, name string) {
-	switch {
-	case name == "":
-		c.find(path, "PG000", what+" without a name", "give it a name")
-	case !isNew:
-		c.find(path, "PG000", fmt.Sprintf("%s %q is declared twice", what, name), "rename or remove one")
+func (c *compiler) effects(effects []v1alpha1.Effect) {
+	owner := map[string]string{} // of an action
+	for i, e := range effects {
+		path := fmt.Sprintf("spec.effects[%d]", i)
+		c.unique(c.prog.effects[e.Name].Name == "", path, "effect", e.Name)
+		c.selectable(path, "an effect", e.Name)
+		c.prog.effects[e.Name] = e
+		for _, action := range []string{e.Acquire, e.Release} {
+			// One name is written to the ledger per step; a second effect of the
+			// same action would leak.
+			if first, taken := owner[action]; taken {
+				c.find(path, "PG000", fmt.Sprintf("action %s belongs to effect %s already", action, first), "give each effect its own actions")
+			}
+			owner[action] = e.Name
+		}
 	}
 }
 
@@ -122,8 +136,12 @@ func (c *compiler) compileRequests(requests []v1alpha1.Request) {
 	for i, r := range requests {
 		path := fmt.Sprintf("spec.requests[%d]", i)
 		c.unique(c.prog.requests[r.Name] == nil, path, "request", r.Name)
+		c.selectable(path, "a request", r.Name)
 		compiled := &request{Request: r, params: map[string]*expr{}}
 		compiled.token = c.expr(path+".token", r.Token, false)
+		if t := compiled.token; t != nil && t.out != cel.StringType && t.out != cel.DynType {
+			c.find(path+".token", "PG006", fmt.Sprintf("the token is %s, not a string", t.out), "write string(…), or orValue(\"\") for an optional")
+		}
 		if r.Valid != "" {
 			compiled.valid = c.expr(path+".valid", r.Valid, true)
 		}
@@ -160,6 +178,7 @@ func (c *compiler) phase(path string, src *v1alpha1.Phase, defPoll time.Duration
 		p.next = append(p.next, e)
 	}
 	c.phaseValues(p)
+	c.phaseWords(p)
 	return p
 }
 
@@ -172,9 +191,26 @@ func (c *compiler) phaseValues(p *phase) {
 				fmt.Sprintf("write one of %v", classes))
 		}
 	}
+	c.phaseSense(p)
 	for i, k := range p.Keeps {
 		if _, ok := c.prog.effects[k]; !ok {
 			c.find(fmt.Sprintf("%s.keeps[%d]", p.path, i), "PG005", fmt.Sprintf("effect %q is not declared", k), "declare it under spec.effects")
+		}
+	}
+}
+
+// phaseSense refuses what would be read and then have no effect.
+func (c *compiler) phaseSense(p *phase) {
+	if t := p.Timeout; t != nil && (t.To == "") == (t.Stalled == "") {
+		c.find(p.path+".timeout", "PG000", "a timeout has exactly one of to and stalled", "add to: PHASE, or stalled: REASON")
+	}
+	if len(p.Require) > 0 && (p.Terminal != "" || p.Deletion) {
+		c.find(p.path+".require", "PG000", "require is never checked in a terminal or a deletion phase", "remove it")
+	}
+	for i, x := range p.next {
+		if p.Terminal != "" && (x.when == nil || len(x.when.reads(varRequest)) == 0) {
+			c.find(fmt.Sprintf("%s.next[%d]", p.path, i), "PG000", "an exit of a terminal phase that no request opens",
+				"write when: 'request.NAME.pending', or make the phase kind: steady")
 		}
 	}
 }
@@ -186,8 +222,17 @@ func (c *compiler) oneOf(path, got string, allowed ...string) {
 }
 
 func (c *compiler) step(path string, src v1alpha1.Step, p *phase) step {
-	s := step{Step: src, path: path, poll: p.poll, retry: c.retry(path+".retry", src.Retry, p.retry)}
-	s.name = c.stepName(path, src)
+	s := step{Step: src, path: path, name: stepName(src), poll: p.poll, retry: c.retry(path+".retry", src.Retry, p.retry)}
+	kinds := 0
+	for _, set := range []string{src.Action, src.Undo, src.Wait} {
+		if set != "" {
+			kinds++
+		}
+	}
+	if kinds != 1 {
+		c.find(path, "PG000", "a step is exactly one of action, undo and wait", "split it into several steps")
+	}
+	c.oneOf(path+".undo", src.Undo, "", "held")
 	s.wait = c.duration(path+".wait", src.Wait)
 	if src.Poll != "" {
 		s.poll = c.duration(path+".poll", src.Poll)
@@ -199,35 +244,29 @@ func (c *compiler) step(path string, src v1alpha1.Step, p *phase) step {
 		s.until = c.expr(path+".until", src.Until, true)
 	}
 	s.message = c.template(path+".message", src.Message)
-	for _, e := range c.def.Spec.Effects {
-		switch src.Action {
-		case "":
-		case e.Acquire:
-			s.acquires = e.Name
-		case e.Release:
-			s.releases = e.Name
-		}
-	}
+	s.acquires, s.releases = effectsOf(src.Action, c.def.Spec.Effects)
 	return s
 }
 
-// stepName is the given name, or what the step does.
-func (c *compiler) stepName(path string, src v1alpha1.Step) string {
-	kinds := 0
-	name := src.Action
-	for does, set := range map[string]string{"": src.Action, "undo": src.Undo, "wait": src.Wait} {
-		if set != "" {
-			kinds++
-			name = firstOf(does, name)
+func stepName(s v1alpha1.Step) string {
+	if s.Undo != "" {
+		return firstOf(s.Name, "undo")
+	}
+	return firstOf(s.Name, s.Action, "wait")
+}
+
+// effectsOf names the effect that an action takes, and the one it gives back.
+func effectsOf(action string, effects []v1alpha1.Effect) (acquires, releases string) {
+	for _, e := range effects {
+		switch action {
+		case "":
+		case e.Acquire:
+			acquires = e.Name
+		case e.Release:
+			releases = e.Name
 		}
 	}
-	if kinds != 1 {
-		c.find(path, "PG000", "a step is exactly one of action, undo and wait", "split it into several steps")
-	}
-	if src.Undo != "" && src.Undo != "held" {
-		c.find(path+".undo", "PG000", fmt.Sprintf("undo: %s is not known", src.Undo), "write undo: held")
-	}
-	return firstOf(src.Name, name)
+	return acquires, releases
 }
 
 func firstOf(texts ...string) string {
@@ -239,49 +278,10 @@ func firstOf(texts ...string) string {
 	return ""
 }
 
-func (c *compiler) duration(path, text string) time.Duration {
-	if text == "" {
-		return 0
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 {
-		c.find(path, "PG000", fmt.Sprintf("%q is not a positive duration", text), "write for example 10s, 5m or 24h")
-		return 0
-	}
-	return d
-}
-
-func (c *compiler) retry(path string, src *v1alpha1.Retry, base retry) retry {
-	if src == nil {
-		return base
-	}
-	r := base
-	if d := c.duration(path+".base", src.Base); d > 0 {
-		r.base = d
-	}
-	if d := c.duration(path+".max", src.Max); d > 0 {
-		r.max = d
-	}
-	if src.Factor != 0 {
-		r.factor = src.Factor
-	}
-	if src.Jitter != 0 {
-		r.jitter = src.Jitter
-	}
-	r.attempts, r.to = src.Attempts, src.To
-	if r.factor < 1 || r.jitter < 0 || r.jitter > 1 || r.attempts < 0 {
-		c.find(path, "PG000", "factor must be at least 1, jitter between 0 and 1, attempts not negative", "correct the backoff")
-	}
-	if r.to != "" && r.attempts == 0 {
-		c.find(path+".to", "PG000", "retry.to without attempts is never reached", "add attempts: N")
-	}
-	return r
-}
-
 func (c *compiler) expr(path, text string, wantBool bool) *expr {
 	e, cerr := compile(text)
 	if cerr != nil {
-		c.findExpr(path, "PG006", cerr.message, cerr.column)
+		c.findExpr(path, text, cerr)
 		return nil
 	}
 	if wantBool && !e.isBool() {
@@ -294,6 +294,12 @@ func (c *compiler) expr(path, text string, wantBool bool) *expr {
 // names refuses facts and requests that nobody declared; results and Go guards
 // are checked when the machine is bound.
 func (c *compiler) names(path string, e *expr) {
+	for _, root := range []string{varFacts, varRequest, varGuards} {
+		if e.readsWhole(root) {
+			// Only a name written out can be checked, called lazily and recorded.
+			c.find(path, "PG006", root+" is read without a name", fmt.Sprintf("write %s.NAME", root))
+		}
+	}
 	for _, name := range e.reads(varFacts) {
 		if c.prog.facts[name] == nil {
 			c.find(path, "PG006", fmt.Sprintf("facts.%s is not declared before this place", name), "declare it under spec.facts, in order")
@@ -312,7 +318,7 @@ func (c *compiler) template(path, text string) *template {
 	}
 	t, cerr := parseTemplate(text)
 	if cerr != nil {
-		c.findExpr(path, "PG006", cerr.message, cerr.column)
+		c.findExpr(path, text, cerr)
 		return nil
 	}
 	for _, p := range t.parts {
@@ -323,12 +329,21 @@ func (c *compiler) template(path, text string) *template {
 	return t
 }
 
-// findExpr points inside the expression: the text begins after its quote.
-func (c *compiler) findExpr(path, code, message string, column int) {
-	x := c.def.diag(path, code, message, "correct the CEL expression")
-	x.Column += column
-	if c.def.at[path].quoted {
-		x.Column++
+// findExpr points inside the expression, as far as the way it is quoted allows:
+// exactly for one line that is plain or in single quotes.
+func (c *compiler) findExpr(path, text string, e *compileError) {
+	x := c.def.diag(path, "PG006", e.message, "correct the CEL expression")
+	runes := []rune(text)
+	before := string(runes[:min(e.column, len(runes))])
+	switch at := c.def.at[path]; {
+	case strings.Contains(text, "\n"), at.style&(yamlv3.LiteralStyle|yamlv3.FoldedStyle) != 0:
+		// The text does not begin where its value does.
+	case at.style&yamlv3.SingleQuotedStyle != 0:
+		x.Column += 1 + e.column + strings.Count(before, "'") // each is written twice
+	case at.style&yamlv3.DoubleQuotedStyle != 0:
+		x.Column += 1 + e.column + strings.Count(before, `"`) + strings.Count(before, `\`)
+	default:
+		x.Column += e.column
 	}
 	c.diags = append(c.diags, x)
 }

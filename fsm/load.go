@@ -2,11 +2,14 @@ package fsm
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"reflect"
 	"regexp"
 	"slices"
@@ -14,7 +17,6 @@ import (
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
-	"sigs.k8s.io/yaml"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
@@ -39,10 +41,10 @@ type Definition struct {
 	prog *program
 }
 
-// place is where a value stands, and whether a quote comes before its text.
+// place is where a value stands, and how it is written there.
 type place struct {
 	Pos
-	quoted bool
+	style yamlv3.Style
 }
 
 // Load decodes a machine file strictly and checks its graph. It reads nothing
@@ -75,7 +77,7 @@ func (d *Definition) decode(data []byte) Diagnostics {
 	if len(w.diags) > 0 {
 		return w.diags
 	}
-	if err := yaml.UnmarshalStrict(data, &d.Machine); err != nil {
+	if err := decodeInto(root, &d.Machine); err != nil {
 		return Diagnostics{d.diagAt(place{Pos: Pos{errorLine(err), 1}}, "PG000", err.Error(), "see docs/machine-format.md")}
 	}
 	if d.APIVersion != v1alpha1.APIVersion || d.Kind != v1alpha1.KindMachine {
@@ -94,10 +96,29 @@ func parseYAML(data []byte) (*yamlv3.Node, error) {
 		}
 		return nil, err
 	}
-	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
-		return nil, errors.New("the file holds more than one document")
+	switch err := dec.Decode(&more); {
+	case errors.Is(err, io.EOF):
+		return doc.Content[0], nil
+	case err != nil:
+		return nil, err
 	}
-	return doc.Content[0], nil
+	return nil, fmt.Errorf("the file holds more than one document: another begins at line %d", more.Line)
+}
+
+// decodeInto fills a value from the tree that the walker has seen: a second
+// parser could read the same text differently (yes, on and 1:30 are such).
+func decodeInto(root *yamlv3.Node, into any) error {
+	var tree any
+	if err := root.Decode(&tree); err != nil {
+		return err
+	}
+	data, err := json.Marshal(tree)
+	if err != nil {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	return dec.Decode(into)
 }
 
 var lineInError = regexp.MustCompile(`line (\d+)`)
@@ -152,12 +173,12 @@ func (w *walker) walk(n *yamlv3.Node, t reflect.Type, path string, depth int) {
 	if !w.bounded(n, path, depth) {
 		return
 	}
-	w.def.at[path] = place{Pos: Pos{n.Line, n.Column}, quoted: n.Style&(yamlv3.SingleQuotedStyle|yamlv3.DoubleQuotedStyle) != 0}
+	w.def.at[path] = place{Pos: Pos{n.Line, n.Column}, style: n.Style}
 	if n.Kind == yamlv3.AliasNode || n.Anchor != "" {
 		w.find(n, path, "anchors and aliases are not allowed", "write the value out")
 		return
 	}
-	for t.Kind() == reflect.Pointer {
+	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	switch t.Kind() {
@@ -196,8 +217,10 @@ func (w *walker) walkAny(n *yamlv3.Node, t reflect.Type, path string, depth int)
 	case yamlv3.MappingNode:
 		w.walkMapping(n, reflect.MapOf(reflect.TypeFor[string](), t), path, depth)
 	case yamlv3.SequenceNode:
-		for i, c := range n.Content {
-			w.walk(c, t, fmt.Sprintf("%s[%d]", path, i), depth+1)
+		w.walkList(n, reflect.SliceOf(t), path, depth)
+	default:
+		if !slices.Contains(anyTags, n.ShortTag()) {
+			w.find(n, path, path+" must be a text, a number, true or false", "quote it")
 		}
 	}
 }
@@ -211,67 +234,104 @@ func (w *walker) walkMapping(n *yamlv3.Node, t reflect.Type, path string, depth 
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		sub := strings.TrimPrefix(path+"."+key.Value, ".")
-		if seen[key.Value] {
+		f, known := fieldOf(t, key.Value)
+		switch {
+		case key.ShortTag() != "!!str" || key.Anchor != "" || key.Kind != yamlv3.ScalarNode:
+			w.find(key, sub, "a key must be a plain text", "write the key out, quoted if need be")
+		case seen[key.Value]:
 			w.find(key, sub, fmt.Sprintf("duplicate key %q", key.Value), "keep one of them")
-			continue
-		}
-		seen[key.Value] = true
-		elem, known := fieldType(t, key.Value)
-		if !known {
+		case !known:
 			w.find(key, sub, fmt.Sprintf("unknown field %q in %s", key.Value, cmpPath(path)),
 				"known fields: "+strings.Join(fieldNames(t), ", "))
-			continue
+		case f.required && value.Kind == yamlv3.ScalarNode && value.Value == "":
+			w.find(value, sub, sub+" is empty", "give it a value")
+		default:
+			w.walk(value, f.elem, sub, depth+1)
 		}
-		w.walk(value, elem, sub, depth+1)
+		seen[key.Value] = true
+	}
+	w.checkMissing(n, t, path, seen)
+}
+
+func (w *walker) checkMissing(n *yamlv3.Node, t reflect.Type, path string, seen map[string]bool) {
+	for _, f := range fieldsOf(t) {
+		if f.required && !seen[f.name] {
+			w.find(n, path, fmt.Sprintf("%s has no %s", cmpPath(path), f.name), fmt.Sprintf("add %s:", f.name))
+		}
 	}
 }
 
 func cmpPath(path string) string {
-	if path == "" {
-		return "the file"
-	}
-	return path
+	return cmp.Or(path, "the file")
 }
 
-func fieldType(t reflect.Type, name string) (reflect.Type, bool) {
-	if t.Kind() == reflect.Map {
-		return t.Elem(), true
+// field is one key that a mapping may have.
+type field struct {
+	name string
+	elem reflect.Type
+	// required: the JSON tag does not say omitempty.
+	required bool
+}
+
+// fieldsOf lists the keys of a struct; a map has none of its own.
+func fieldsOf(t reflect.Type) []field {
+	if t.Kind() != reflect.Struct {
+		return nil
 	}
+	var fields []field
 	for f := range t.Fields() {
-		if jsonName(f) == name {
-			return f.Type, true
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		fields = append(fields, field{name: name, elem: f.Type, required: options != "omitempty"})
+	}
+	return fields
+}
+
+func fieldOf(t reflect.Type, name string) (field, bool) {
+	if t.Kind() == reflect.Map {
+		return field{name: name, elem: t.Elem()}, true
+	}
+	for _, f := range fieldsOf(t) {
+		if f.name == name {
+			return f, true
 		}
 	}
-	return nil, false
+	return field{}, false
 }
 
 func fieldNames(t reflect.Type) []string {
 	var names []string
-	for f := range t.Fields() {
-		names = append(names, jsonName(f))
+	for _, f := range fieldsOf(t) {
+		names = append(names, f.name)
 	}
 	slices.Sort(names)
 	return names
 }
 
-func jsonName(f reflect.StructField) string {
-	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-	return name
-}
-
-var scalarTags = map[reflect.Kind]struct {
-	tags []string
-	want string
-}{
-	reflect.String:  {[]string{"!!str"}, "a text; quote it"},
-	reflect.Bool:    {[]string{"!!bool"}, "true or false"},
-	reflect.Int32:   {[]string{"!!int"}, "a whole number"},
-	reflect.Float64: {[]string{"!!int", "!!float"}, "a number"},
-}
+var (
+	// anyTags are the scalars that `with` may hold.
+	anyTags    = []string{"!!str", "!!int", "!!float", "!!bool"}
+	scalarTags = map[reflect.Kind]struct {
+		tags []string
+		want string
+	}{
+		reflect.String:  {[]string{"!!str"}, "a text; quote it"},
+		reflect.Bool:    {[]string{"!!bool"}, "true or false"},
+		reflect.Int32:   {[]string{"!!int"}, "a whole number below 2147483648"},
+		reflect.Float64: {[]string{"!!int", "!!float"}, "a number"},
+	}
+)
 
 func (w *walker) checkScalar(n *yamlv3.Node, kind reflect.Kind, path string) {
 	want := scalarTags[kind]
-	if n.Kind != yamlv3.ScalarNode || !slices.Contains(want.tags, n.ShortTag()) {
+	ok := n.Kind == yamlv3.ScalarNode && slices.Contains(want.tags, n.ShortTag())
+	if ok && kind == reflect.Int32 {
+		ok = n.Decode(new(int32)) == nil
+	}
+	if ok && kind == reflect.Float64 {
+		var f float64
+		ok = n.Decode(&f) == nil && !math.IsNaN(f) && !math.IsInf(f, 0)
+	}
+	if !ok {
 		w.find(n, path, fmt.Sprintf("%s must be %s", path, want.want), "see docs/machine-format.md")
 	}
 }

@@ -1,11 +1,11 @@
 package fsm
 
 import (
-	"fmt"
 	"reflect"
 	"strings"
+	"unicode/utf8"
 
-	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types"
 )
 
 var listType = reflect.TypeFor[[]any]()
@@ -18,7 +18,6 @@ type template struct {
 type templatePart struct {
 	text string // literal, when expr is nil
 	expr *expr
-	at   int // offset of the expression in the text
 }
 
 // parseTemplate compiles the expressions of a text; an expression ends at the
@@ -36,13 +35,13 @@ func parseTemplate(text string) (*template, *compileError) {
 		at += len(before) + 2
 		end := closingBrace(after)
 		if end < 0 {
-			return nil, &compileError{message: "${ without a closing }", column: at - 2}
+			return nil, &compileError{message: "${ without a closing }", column: utf8.RuneCountInString(text[:at-2])}
 		}
 		e, cerr := compile(after[:end])
 		if cerr != nil {
-			return nil, &compileError{message: cerr.message, column: at + cerr.column}
+			return nil, &compileError{message: cerr.message, column: utf8.RuneCountInString(text[:at]) + cerr.column}
 		}
-		t.parts = append(t.parts, templatePart{expr: e, at: at})
+		t.parts = append(t.parts, templatePart{expr: e})
 		rest = after[end+1:]
 		at += end + 1
 	}
@@ -50,10 +49,13 @@ func parseTemplate(text string) (*template, *compileError) {
 }
 
 func closingBrace(s string) int {
-	depth, quote := 0, rune(0)
+	depth, quote, escaped := 0, rune(0), false
 	for i, c := range s {
 		switch {
+		case escaped:
+			escaped = false
 		case quote != 0:
+			escaped = c == '\\'
 			if c == quote {
 				quote = 0
 			}
@@ -82,15 +84,15 @@ func (t *template) render(vars map[string]any) string {
 			b.WriteString(p.text)
 			continue
 		}
-		v, _, err := p.expr.eval(vars)
-		if err != nil {
+		v, _, err := p.expr.prog.Eval(vars)
+		switch text, isText := v.(types.String); {
+		case err != nil:
 			b.WriteString("?")
-			continue
+		case isText:
+			b.WriteString(string(text))
+		default:
+			b.WriteString(show(v))
 		}
-		if val, ok := v.(ref.Val); ok {
-			v = val.Value()
-		}
-		fmt.Fprint(&b, v)
 	}
 	return b.String()
 }

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -68,6 +69,7 @@ const (
 	timeoutEvent = "timeout"
 	retryEvent   = "retry"
 	deleteEvent  = "onDelete"
+	upgradeEvent = "upgrade"
 )
 
 func requireEvent(i int) string   { return fmt.Sprintf("require[%d]", i) }
@@ -80,6 +82,7 @@ func (c *compiler) checkTargets() {
 	if c.prog.phases[c.def.Spec.Initial] == nil {
 		c.find("spec.initial", "PG001", fmt.Sprintf("initial phase %q does not exist", c.def.Spec.Initial), c.knownPhases())
 	}
+	c.checkPhaseMap()
 	for _, p := range c.prog.order {
 		for _, e := range p.edges() {
 			if c.prog.phases[e.to] == nil {
@@ -89,6 +92,26 @@ func (c *compiler) checkTargets() {
 			if err := c.prog.table.add(e.event, p.Name, e.to); err != nil {
 				c.find(e.path, "PG004", err.Error(), "remove one of them")
 			}
+		}
+	}
+}
+
+// checkPhaseMap makes an edge of each phase that an older revision had.
+func (c *compiler) checkPhaseMap() {
+	if c.def.Spec.Upgrade == nil {
+		return
+	}
+	for _, old := range slices.Sorted(maps.Keys(c.def.Spec.Upgrade.PhaseMap)) {
+		to, path := c.def.Spec.Upgrade.PhaseMap[old], "spec.upgrade.phaseMap."+old
+		if c.prog.phases[old] != nil {
+			c.find(path, "PG000", fmt.Sprintf("%s is a phase of this revision: it needs no adoption", old), "remove the entry")
+		}
+		if c.prog.phases[to] == nil {
+			c.find(path, "PG001", fmt.Sprintf("phase %q does not exist", to), c.knownPhases())
+			continue
+		}
+		if err := c.prog.table.add(old+"."+upgradeEvent, old, to); err != nil {
+			c.find(path, "PG004", err.Error(), "remove one of them")
 		}
 	}
 }
@@ -115,10 +138,11 @@ func (c *compiler) closure(start map[string]bool, grow func(p *phase, in map[str
 }
 
 func (c *compiler) checkReachable() {
+	known := c.prog.phases[c.def.Spec.Initial] != nil // else that is finding enough
 	seen := c.closure(map[string]bool{c.def.Spec.Initial: true}, c.entered)
 	ends := c.closure(map[string]bool{}, leads)
 	for _, p := range c.prog.order {
-		if !seen[p.Name] {
+		if known && !seen[p.Name] {
 			c.find(p.path+".name", "PG002", fmt.Sprintf("phase %s is unreachable", p.Name), "add an exit that leads to it, or remove it")
 		}
 		if !ends[p.Name] {
@@ -227,7 +251,7 @@ func (c *compiler) checkOnDelete(p *phase) {
 
 // checkLiveness finds phases that could sleep for ever.
 func (c *compiler) checkLiveness(p *phase) {
-	if p.End || p.Terminal != "" || len(p.Watch) > 0 || len(c.def.Spec.Watch) > 0 || p.Timeout != nil {
+	if p.End || p.Terminal != "" || c.wakes(p) {
 		return
 	}
 	for i, s := range p.steps {
@@ -238,6 +262,12 @@ func (c *compiler) checkLiveness(p *phase) {
 	open := len(p.next) > 0 && p.next[len(p.next)-1].When == ""
 	if !open && p.poll == 0 {
 		c.find(p.path+".name", "PG010", fmt.Sprintf("phase %s could sleep for ever: every exit has a guard and nothing makes it look again", p.Name),
-			"add poll: 10s, watch: or timeout:")
+			"add poll: 10s, watch: or timeout: with to:")
 	}
+}
+
+// wakes tells whether a phase looks again without a poll. A timeout that only
+// says so would leave it asleep.
+func (c *compiler) wakes(p *phase) bool {
+	return len(p.Watch) > 0 || len(c.def.Spec.Watch) > 0 || p.Timeout != nil && p.Timeout.To != ""
 }

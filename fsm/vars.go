@@ -3,7 +3,6 @@ package fsm
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
@@ -51,20 +51,24 @@ func (r *Run) vars() map[string]any {
 
 // truth evaluates a guard. An error means: not taken, and said why.
 func (r *Run) truth(e *expr) (bool, string, error) {
-	v, seen, err := e.eval(r.vars())
+	v, details, err := e.prog.Eval(r.vars())
 	if err != nil {
-		return false, clip(seen, 1024), err
+		return false, clip("error: "+err.Error(), maxText), err
 	}
-	ok, isBool := v.(bool)
+	ok, isBool := v.Value().(bool)
 	if !isBool {
-		return false, fmt.Sprintf("%s is %v, not a boolean", e.text, v), errors.New("guard is not a boolean")
+		err := fmt.Errorf("%s is %s, not a boolean", e.text, clip(show(v), 120))
+		return false, clip("error: "+err.Error(), maxText), err
 	}
-	for _, name := range e.reads(varGuards) {
-		if a, asked := r.guards[name]; asked && a.seen != "" {
-			seen = a.seen // a Go guard explains itself better than its value does
-		}
+	return ok, e.seen(details, r.told), nil
+}
+
+// told is what a Go guard says of itself: it explains more than its value does.
+func (r *Run) told(ref exprRef) string {
+	if ref.root != varGuards {
+		return ""
 	}
-	return ok, seen, nil
+	return r.guards[ref.field].seen
 }
 
 func (r *Run) guardValue(name string) ref.Val {
@@ -88,11 +92,11 @@ func (r *Run) factValue(name string) ref.Val {
 }
 
 func (r *Run) value(e *expr) ref.Val {
-	v, _, err := e.eval(r.vars())
+	v, _, err := e.prog.Eval(r.vars())
 	if err != nil {
 		return types.WrapErr(err)
 	}
-	return types.DefaultTypeAdapter.NativeToValue(v)
+	return v
 }
 
 // requestValue is {pending, token, params} of a one-shot request.
@@ -101,19 +105,37 @@ func (r *Run) requestValue(name string) ref.Val {
 	if q == nil {
 		return nil
 	}
-	token := fmt.Sprint(r.value(q.token).Value())
+	token, err := r.token(q)
+	if err != nil {
+		return types.WrapErr(err)
+	}
 	pending := token != "" && token != r.lastToken(name)
 	if pending && q.valid != nil {
 		vars := r.vars()
 		vars[varToken] = token
-		v, _, err := q.valid.eval(vars)
-		pending = err == nil && v == true
+		v, _, err := q.valid.prog.Eval(vars)
+		pending = err == nil && v == types.True
 	}
 	params := map[string]any{}
 	for p, e := range q.params {
-		params[p] = r.value(e).Value()
+		params[p] = r.value(e)
 	}
 	return types.DefaultTypeAdapter.NativeToValue(map[string]any{"pending": pending, "token": token, "params": params})
+}
+
+// token is the text that tells one request from the next, as far as the status
+// can hold it; null is no request.
+func (r *Run) token(q *request) (string, error) {
+	switch v := r.value(q.token).(type) {
+	case types.String:
+		return clip(string(v), maxToken), nil
+	case types.Null:
+		return "", nil
+	case *types.Err:
+		return "", fmt.Errorf("token of request %s: %w", q.Name, v)
+	default:
+		return "", fmt.Errorf("token of request %s is %s, not a string", q.Name, clip(show(v), 120))
+	}
 }
 
 func (r *Run) lastToken(name string) string {
@@ -125,17 +147,25 @@ func (r *Run) lastToken(name string) string {
 	return ""
 }
 
-// recordRequests stores the tokens that opened an exit, in the same write that
-// takes it: a request is acted on once.
+// recordRequests stores the tokens of the requests that opened a guard, in the
+// same write that acts on it: a request is acted on once.
 func (r *Run) recordRequests(guard *expr) {
 	if guard == nil {
 		return
 	}
 	for _, name := range guard.reads(varRequest) {
-		token := fmt.Sprint(r.value(r.m.prog.requests[name].token).Value())
+		token, err := r.token(r.m.prog.requests[name])
+		if err != nil || !r.pending(name) {
+			continue // the other half of an || that was open without it
+		}
 		r.st.Requests = slices.DeleteFunc(r.st.Requests, func(q v1alpha1.RequestStatus) bool { return q.Name == name })
-		r.st.Requests = append(r.st.Requests, v1alpha1.RequestStatus{Name: name, Token: clip(token, 253)})
+		r.st.Requests = append(r.st.Requests, v1alpha1.RequestStatus{Name: name, Token: token})
 	}
+}
+
+func (r *Run) pending(name string) bool {
+	m, ok := r.requestValue(name).(traits.Mapper)
+	return ok && m.Get(types.String("pending")) == types.True
 }
 
 // merge adds outputs to the result, in the types that a later run will read back.

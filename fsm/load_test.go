@@ -1,0 +1,271 @@
+package fsm
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// finding is a diagnostic without its fix, which is for people to judge.
+type finding struct {
+	Code    string
+	Pos     Pos
+	Message string
+}
+
+// mark stands in a bad file where the finding must point to.
+const mark = "⟦"
+
+// expected takes the marks out of a bad file: one finding per mark, in order.
+func expected(bad string) (file string, places []Pos) {
+	line, column := 1, 1
+	var b strings.Builder
+	for _, r := range bad {
+		if string(r) == mark {
+			places = append(places, Pos{line, column})
+			continue
+		}
+		b.WriteRune(r)
+		column++
+		if r == '\n' {
+			line, column = line+1, 1
+		}
+	}
+	return b.String(), places
+}
+
+func load(file string) Diagnostics {
+	def, diags := Load("test.yaml", []byte(file))
+	if len(diags) == 0 {
+		_, diags = Bind(def, testBindings)
+	}
+	return diags
+}
+
+// badFile is a file with one defect and the same file without it.
+type badFile struct {
+	why       string
+	bad, good string
+	code      string
+	contains  []string // one per mark
+}
+
+func (c badFile) check(t *testing.T) {
+	t.Helper()
+	file, places := expected(c.bad)
+	var want, got []finding
+	for i, p := range places {
+		want = append(want, finding{c.code, p, c.contains[i]})
+	}
+	for i, d := range load(file) {
+		f := finding{d.Code, d.Pos, d.Message}
+		if i < len(c.contains) && strings.Contains(d.Message, c.contains[i]) {
+			f.Message = c.contains[i]
+		}
+		if d.File != "test.yaml" || d.Fix == "" {
+			t.Errorf("%s: a finding without file or fix: %+v", c.why, d)
+		}
+		got = append(got, f)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("%s: findings (-want +got):\n%s", c.why, d)
+	}
+	if c.good == "" {
+		return
+	}
+	if diags := load(c.good); len(diags) > 0 {
+		t.Errorf("%s: the repaired file is refused: %v", c.why, diags.Err())
+	}
+}
+
+// spec is a whole file around some lines of its spec.
+func spec(lines string) string {
+	return header + `spec:
+  for: {apiVersion: v1, kind: ConfigMap}
+  initial: One
+` + lines
+}
+
+const onePhase = `  phases:
+  - {name: One, terminal: success, onDelete: {none: true}}
+`
+
+func TestLoadReadsStrictly(t *testing.T) {
+	for name, c := range map[string]badFile{
+		"unknown field": {
+			why: "a misspelled field must not be ignored", code: "PG000",
+			bad:      spec("  ⟦finaliser: x.dev/y\n" + onePhase),
+			good:     spec("  finalizer: x.dev/y\n" + onePhase),
+			contains: []string{`unknown field "finaliser" in spec`},
+		},
+		"unknown field inside a list": {
+			why: "the column is that of the key, in a flow mapping too", code: "PG000",
+			bad:      spec("  phases:\n  - {name: One, terminal: success, ⟦ondelete: {none: true}, onDelete: {none: true}}\n"),
+			good:     spec(onePhase),
+			contains: []string{`unknown field "ondelete" in spec.phases[0]`},
+		},
+		"other case": {
+			why: "JSON decoding alone would take it", code: "PG000",
+			bad:      spec("  ⟦Finalizer: x.dev/y\n" + onePhase),
+			contains: []string{`unknown field "Finalizer"`},
+		},
+		"duplicate key": {
+			why: "the second would win silently", code: "PG000",
+			bad:      spec("  ⟦initial: One\n" + onePhase),
+			good:     spec(onePhase),
+			contains: []string{`duplicate key "initial"`},
+		},
+		"duplicate key in free data": {
+			why: "with is free, but not that free", code: "PG000",
+			bad:      spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {count: 1, ⟦count: 2}}], onDelete: {none: true}}\n"),
+			good:     spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {count: 1}}], onDelete: {none: true}}\n"),
+			contains: []string{`duplicate key "count"`},
+		},
+		"anchor and alias": {
+			why: "an alias bomb grows without a limit", code: "PG000",
+			bad:      spec("  watch:\n  - ⟦&w {apiVersion: v1, kind: Pod}\n  - ⟦*w\n" + onePhase),
+			good:     spec("  watch:\n  - {apiVersion: v1, kind: Pod}\n" + onePhase),
+			contains: []string{"anchors and aliases", "anchors and aliases"},
+		},
+		"merge key": {
+			why: "it is an alias by another name", code: "PG000",
+			bad:      spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {⟦<<: {count: 1}}}], onDelete: {none: true}}\n"),
+			contains: []string{"a key must be a plain text"},
+		},
+		"key that is no text": {
+			why: "1: and \"1\": must not be the same", code: "PG000",
+			bad:      spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {⟦1: 2}}], onDelete: {none: true}}\n"),
+			contains: []string{"a key must be a plain text"},
+		},
+		"two documents": {
+			why: "one file, one machine", code: "PG000",
+			bad:      spec(onePhase) + "⟦---\na: b\n",
+			contains: []string{"more than one document"},
+		},
+		"empty":        {why: "nothing is not a machine", code: "PG000", bad: "⟦", contains: []string{"the file is empty"}},
+		"comment only": {why: "nothing is not a machine", code: "PG000", bad: "⟦# nothing\n", contains: []string{"the file is empty"}},
+		"syntax error": {
+			why: "the line is the parser's", code: "PG000",
+			bad: header + "⟦spec: {\n", contains: []string{"yaml: "},
+		},
+		"text where a mapping belongs": {
+			why: "the type is checked before decoding", code: "PG000",
+			bad: header + "spec: ⟦hello\n", contains: []string{"spec must be a mapping"},
+		},
+		"mapping where a list belongs": {
+			why: "the type is checked before decoding", code: "PG000",
+			bad: spec("  phases: ⟦{name: One}\n"), contains: []string{"spec.phases must be a list"},
+		},
+		"number where a text belongs": {
+			why: "5 is not 5s", code: "PG000",
+			bad:      spec("  defaults: {poll: ⟦5}\n" + onePhase),
+			good:     spec("  defaults: {poll: 5s}\n" + onePhase),
+			contains: []string{"spec.defaults.poll must be a text"},
+		},
+		"null where a text belongs": {
+			why: "an empty value is a forgotten one", code: "PG000",
+			bad:      spec("  finalizer: ⟦null\n" + onePhase),
+			contains: []string{"spec.finalizer must be a text"},
+		},
+		"text where a truth value belongs": {
+			why: "yes is a text in YAML 1.2 and true in 1.1", code: "PG000",
+			bad:      spec("  phases:\n  - {name: One, terminal: success, onDelete: {none: ⟦yes}}\n"),
+			good:     spec("  phases:\n  - {name: One, terminal: success, onDelete: {none: true}}\n"),
+			contains: []string{"onDelete.none must be true or false"},
+		},
+		"attempts out of range": {
+			why: "the decoder behind has no column", code: "PG000",
+			bad:      spec("  defaults: {retry: {attempts: ⟦3000000000}}\n" + onePhase),
+			good:     spec("  defaults: {retry: {attempts: 3}}\n" + onePhase),
+			contains: []string{"attempts must be a whole number"},
+		},
+		"factor that is no number": {
+			why: "no comparison with NaN is ever true", code: "PG000",
+			bad:      spec("  defaults: {retry: {factor: ⟦.nan}}\n" + onePhase),
+			good:     spec("  defaults: {retry: {factor: 3}}\n" + onePhase),
+			contains: []string{"factor must be a number"},
+		},
+		"date in free data": {
+			why: "it would reach the action as another text", code: "PG000",
+			bad:      spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {text: ⟦2026-01-01}}], onDelete: {none: true}}\n"),
+			good:     spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {text: '2026-01-01'}}], onDelete: {none: true}}\n"),
+			contains: []string{"with.text must be a text"},
+		},
+		"missing fields": {
+			why: "a field without which nothing works is asked for where it belongs", code: "PG000",
+			bad:      header + "spec:\n  ⟦initial: One\n  phases:\n  - ⟦{terminal: success, onDelete: {none: true}}\n",
+			contains: []string{"spec has no for", "spec.phases[0] has no name"},
+		},
+		"empty required field": {
+			why: "an exit to nowhere would stall the machine when it is taken", code: "PG000",
+			bad:      spec("  phases:\n  - {name: One, poll: 1s, next: [{to: ⟦''}], onDelete: {none: true}}\n"),
+			contains: []string{"next[0].to is empty"},
+		},
+		"other kind": {
+			why: "a kind registry is not a machine", code: "PG000",
+			bad:      "apiVersion: ⟦phasegate.dev/v2\n" + strings.SplitN(spec(onePhase), "\n", 2)[1],
+			good:     spec(onePhase),
+			contains: []string{`apiVersion "phasegate.dev/v2"`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); c.check(t) })
+	}
+}
+
+func TestLoadIsBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		why, file, contains string
+	}{
+		"oversize":    {"256 KiB is enough for any machine", spec(onePhase) + "#" + strings.Repeat("x", MaxFileSize), "more than 262144"},
+		"deep":        {"with may hold anything, but not any depth", spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {a: " + strings.Repeat("[", 40) + strings.Repeat("]", 40) + "}}], onDelete: {none: true}}\n"), "32 levels"},
+		"many values": {"a list of nothing is still work", spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {a: [" + strings.Repeat("1,", 30_000) + "]}}], onDelete: {none: true}}\n"), "more than 20000 values"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			diags := load(c.file)
+			if len(diags) != 1 || diags[0].Code != "PG000" || !strings.Contains(diags[0].Message, c.contains) {
+				t.Errorf("%s: got %v", c.why, diags)
+			}
+		})
+	}
+}
+
+func TestScalarsAreReadAsYAML12(t *testing.T) {
+	def, diags := Load("test.yaml", []byte(spec("  phases:\n  - {name: yes, description: on, terminal: success, message: 1:30, onDelete: {none: true}}\n  - {name: One, poll: 5s, next: [{to: yes}], onDelete: {none: true}}\n")))
+	if len(diags) > 0 {
+		t.Fatal(diags.Err())
+	}
+	p := def.Spec.Phases[0]
+	if got, want := []string{p.Name, p.Description, p.Message}, []string{"yes", "on", "1:30"}; cmp.Diff(want, got) != "" {
+		t.Errorf("a text without quotes must stay as it is written: got %q, want %q", got, want)
+	}
+}
+
+func TestRevisionIsTheContent(t *testing.T) {
+	a, _ := Load("a.yaml", []byte(spec(onePhase)))
+	b, _ := Load("b.yaml", []byte(spec(onePhase)))
+	c, _ := Load("a.yaml", []byte(spec(onePhase)+"# more\n"))
+	if a.Revision != b.Revision || a.Revision == c.Revision || !strings.HasPrefix(a.Revision, "sha256:") {
+		t.Errorf("revisions %s, %s and %s", a.Revision, b.Revision, c.Revision)
+	}
+}
+
+const header = `apiVersion: phasegate.dev/v1alpha1
+kind: Machine
+metadata: {name: test}
+`
+
+// testBindings are for small machines: Take and Give are an effect's, Look's
+// outputs are free.
+var testBindings = Bindings{
+	Guards: map[string]string{"a": "", "b": ""},
+	Actions: map[string]ActionSpec{
+		"Look":  {Outputs: []string{"n", "list"}},
+		"Work":  {Params: map[string]ParamType{"count": ParamInt, "text": ParamString, "after": ParamDuration}},
+		"Take":  {},
+		"Give":  {},
+		"Take2": {},
+		"Give2": {},
+	},
+}

@@ -1,0 +1,119 @@
+package fsm
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+// Bounds of the status block: what the CRD of an object refuses would stop its
+// machine, so a file that could get there is refused first.
+const (
+	maxEffects  = 32
+	maxRequests = 16
+	maxBlocked  = 16
+	maxText     = 1024
+	maxReason   = 128
+	maxToken    = 253
+)
+
+var (
+	// identifier is what CEL can select, no longer than the status holds.
+	identifier = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,62}$`)
+	// reasonWord is narrower than the API's own rule, which allows , and : too.
+	reasonWord = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_]{0,126}[A-Za-z0-9])?$`)
+	notInWord  = regexp.MustCompile(`[^A-Za-z0-9]+`)
+)
+
+// word makes a text fit to be the reason of a condition.
+func word(text string) string {
+	if reasonWord.MatchString(text) {
+		return text
+	}
+	w := strings.TrimLeft(notInWord.ReplaceAllString(text, ""), "0123456789")
+	return firstOf(w[:min(len(w), maxReason)], "Unknown")
+}
+
+func (c *compiler) unique(isNew bool, path, what, name string) {
+	if !isNew {
+		c.find(path+".name", "PG000", fmt.Sprintf("%s %q is declared twice", what, name), "rename or remove one")
+	}
+}
+
+// selectable names can stand behind facts. and request. in an expression.
+func (c *compiler) selectable(path, what, name string) {
+	if !identifier.MatchString(name) {
+		c.find(path+".name", "PG000", fmt.Sprintf("%q is not a name for %s", name, what), "write at most 63 letters, digits and _, a letter first")
+	}
+}
+
+func (c *compiler) limit(path string, n, most int) {
+	if n > most {
+		c.find(path, "PG000", fmt.Sprintf("%d entries, more than %d", n, most), "remove some: the status holds no more")
+	}
+}
+
+// phaseWords checks the texts of a phase that end up as reasons of conditions.
+func (c *compiler) phaseWords(p *phase) {
+	for i, r := range p.Require {
+		c.reason(fmt.Sprintf("%s.require[%d].reason", p.path, i), r.Reason)
+	}
+	for i, x := range p.Next {
+		c.reason(fmt.Sprintf("%s.next[%d].reason", p.path, i), x.Reason)
+	}
+	for i, e := range p.OnError {
+		c.reason(fmt.Sprintf("%s.onError[%d].reason", p.path, i), e.Reason)
+	}
+	if p.Timeout != nil {
+		c.reason(p.path+".timeout.reason", p.Timeout.Reason)
+		c.reason(p.path+".timeout.stalled", p.Timeout.Stalled)
+	}
+}
+
+func (c *compiler) reason(path, text string) {
+	if text != "" && !reasonWord.MatchString(text) {
+		c.find(path, "PG000", fmt.Sprintf("%q is not a reason", text), "write one CamelCase word")
+	}
+}
+
+func (c *compiler) duration(path, text string) time.Duration {
+	if text == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		c.find(path, "PG000", fmt.Sprintf("%q is not a positive duration", text), "write for example 10s, 5m or 24h")
+		return 0
+	}
+	return d
+}
+
+func (c *compiler) retry(path string, src *v1alpha1.Retry, base retry) retry {
+	if src == nil {
+		return base
+	}
+	r := base
+	if d := c.duration(path+".base", src.Base); d > 0 {
+		r.base = d
+	}
+	if d := c.duration(path+".max", src.Max); d > 0 {
+		r.max = d
+	}
+	if src.Factor != 0 {
+		r.factor = src.Factor
+	}
+	if src.Jitter != 0 {
+		r.jitter = src.Jitter
+	}
+	r.attempts, r.to = src.Attempts, src.To
+	if r.factor < 1 || r.jitter < 0 || r.jitter > 1 || r.attempts < 0 {
+		c.find(path, "PG000", "factor must be at least 1, jitter between 0 and 1, attempts not negative", "correct the backoff")
+	}
+	if r.to != "" && r.attempts == 0 {
+		c.find(path+".to", "PG000", "retry.to without attempts is never reached", "add attempts: N")
+	}
+	return r
+}
