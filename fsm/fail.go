@@ -18,7 +18,7 @@ func (r *Run) fail(o Outcome, policy retry, p *phase) {
 	}
 	exhausted := policy.attempts > 0 && r.st.Attempts >= policy.attempts
 	if i := catcher(p.OnError, class, exhausted, policy.attempts == 0); i >= 0 {
-		r.next = r.take(p, errorEvent(i), firstOf(p.OnError[i].Reason, reason), text, nil)
+		r.next = r.take(p, errorEvent(i), firstOf(p.OnError[i].Reason, reason, string(class)+"Error"), text, nil)
 		return
 	}
 	if exhausted && policy.to != "" {
@@ -26,11 +26,18 @@ func (r *Run) fail(o Outcome, policy retry, p *phase) {
 		return
 	}
 	delay := policy.delay(r.st.Attempts, r.view.Random)
-	if class == ClassTerminal || exhausted {
-		r.stall, delay = &stall{firstOf(reason, "RetriesExhausted"), text}, policy.max
+	switch {
+	case class == ClassTerminal || exhausted:
+		r.stall, delay = &stall{word(firstOf(reason, "RetriesExhausted")), text}, policy.max
+	case p.Kind == "waiting" && p.poll > 0:
+		delay = p.poll // who waits for a person looks at the same pace, whatever happens
 	}
 	delay = max(delay, o.RetryAfter)
-	r.st.Blocked = []v1alpha1.Blocked{{Step: r.st.Step, Because: fmt.Sprintf("%s error, attempt %d", class, r.st.Attempts), Got: clip(text, 1024)}}
+	r.st.Blocked = []v1alpha1.Blocked{{
+		Step:    firstOf(r.st.Step, "require"),
+		Because: fmt.Sprintf("%s error, attempt %d", class, r.st.Attempts),
+		Got:     clip(text, maxText),
+	}}
 	r.message = fmt.Sprintf("%s (attempt %d, next in %s)", text, r.st.Attempts, delay.Round(100*time.Millisecond))
 	cmd := r.sleep(delay)
 	r.next = &cmd
@@ -63,5 +70,5 @@ func (q retry) delay(attempt int32, random func() float64) time.Duration {
 	if random != nil {
 		d *= 1 + q.jitter*(2*random()-1)
 	}
-	return time.Duration(d)
+	return max(time.Duration(d), time.Millisecond) // 0 would sleep until something changes
 }

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -18,12 +19,15 @@ func (r *Run) exits(p *phase) Command {
 			ok, seen, err = r.truth(x.when)
 		}
 		if err == nil && ok {
-			return *r.take(p, nextEvent(i), x.Reason, x.message.render(r.vars()), x.when)
+			return *r.take(p, nextEvent(i), firstOf(x.Reason, x.To), x.message.render(r.vars()), x.when)
 		}
-		r.st.Blocked = append(r.st.Blocked, v1alpha1.Blocked{To: x.To, Because: clip(x.When, 1024), Got: seen})
+		if len(r.st.Blocked) == maxBlocked {
+			continue
+		}
+		r.st.Blocked = append(r.st.Blocked, v1alpha1.Blocked{To: x.To, Because: clip(x.When, maxText), Got: seen})
 	}
 	r.message = p.message.render(r.vars())
-	r.st.Cursor, r.st.Step, r.st.StepSince = 0, "", nil // the next look begins with the first step
+	r.restart()
 	if p.Terminal != "" && p.Poll == "" {
 		return r.sleep(0)
 	}
@@ -44,30 +48,27 @@ func (r *Run) take(p *phase, event, reason, message string, guard *expr) *Comman
 	if err != nil {
 		r.stall = &stall{"IllegalTransition", err.Error()}
 		r.message = err.Error()
-		cmd := r.sleep(p.poll)
+		cmd := r.sleep(cmp.Or(p.poll, defaultPoll))
 		return &cmd
 	}
 	r.recordRequests(guard)
-	r.enter(to, p.Name, firstOf(reason, event), message)
+	r.enter(to, p.Name, reason, message)
 	return r.next
 }
 
 func (r *Run) enter(to, from, reason, message string) {
 	now := r.now()
-	t := v1alpha1.Transition{From: from, To: to, At: now, Reason: clip(reason, 128), Message: clip(message, 256)}
+	t := v1alpha1.Transition{From: from, To: to, At: now, Reason: word(reason), Message: clip(message, 256)}
 	if r.st.Since != nil {
 		t.Took = metav1.Duration{Duration: now.Sub(r.st.Since.Time).Round(time.Millisecond)}
 	}
 	history := append(r.st.History, t)
 	r.st.History = history[max(0, len(history)-v1alpha1.HistoryLimit):]
 	r.st.Phase, r.st.Since = to, &now
-	r.st.Step, r.st.StepSince, r.st.Cursor, r.st.Attempts = "", nil, 0, 0
-	r.st.Blocked, r.st.NextCheck, r.st.Deadline = nil, nil, nil
+	r.restart()
+	r.st.Attempts, r.st.Blocked, r.st.NextCheck = 0, nil, nil
+	r.st.Deadline = r.m.prog.phases[to].deadline(&now)
 	r.result, r.stall = nil, nil
-	if d := r.m.prog.phases[to].timeout; d > 0 {
-		deadline := metav1.NewMicroTime(now.Add(d))
-		r.st.Deadline = &deadline
-	}
 	r.message = firstOf(message, reason)
 	r.commit(&t)
 }

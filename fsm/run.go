@@ -76,6 +76,8 @@ type Run struct {
 	next    *Command
 	message string
 	stall   *stall
+	// overdue: the deadline passed and has no target, so that it wakes nobody any more.
+	overdue bool
 }
 
 type guardAnswer struct {
@@ -86,6 +88,10 @@ type guardAnswer struct {
 
 type stall struct{ reason, message string }
 
+// defaultPoll is when a step that waits is looked at again where the file says
+// nothing.
+const defaultPoll = 10 * time.Second
+
 // longStep is how long a step may take before its end is made durable at once,
 // so that a crash does not repeat it.
 const longStep = time.Second
@@ -94,6 +100,11 @@ const longStep = time.Second
 func (m *Machine) Run(status v1alpha1.MachineStatus, v View) *Run {
 	r := &Run{m: m, view: v, st: *status.DeepCopy(), guards: map[string]guardAnswer{}}
 	r.result = decodeResult(r.st.Result)
+	if r.st.Revision != m.def.Revision || r.st.Cursor < 0 {
+		// The cursor counts the steps of another file, or was written by hand. Steps
+		// are idempotent: begin with the first, so that none is left out.
+		r.restart()
+	}
 	return r
 }
 
@@ -118,25 +129,24 @@ func (r *Run) Next() Command {
 	if p == nil {
 		return r.unknownPhase()
 	}
-	if r.view.Deleting && !r.view.Finalizer {
-		return r.sleep(0) // nothing of ours holds it: it is gone in a moment
+	if r.finished(p) {
+		return r.rest()
 	}
 	if p.End {
 		return Command{Do: RemoveFinalizer}
 	}
-	if cmd := r.deletion(p); cmd != nil {
-		return *cmd
-	}
-	if cmd := r.deadline(p); cmd != nil {
-		return *cmd
-	}
-	if cmd := r.admit(p); cmd != nil {
-		return *cmd
-	}
-	if cmd := r.steps(p); cmd != nil {
-		return *cmd
+	for _, decide := range []func(*phase) *Command{r.deletion, r.deadline, r.admit, r.steps} {
+		if cmd := decide(p); cmd != nil {
+			return *cmd
+		}
 	}
 	return r.exits(p)
+}
+
+// finished: nothing of ours keeps the object, and nothing of it is left to give
+// back. What is held is given back even when somebody took the finalizer away.
+func (r *Run) finished(p *phase) bool {
+	return !r.view.Finalizer && (p.End || r.view.Deleting && len(r.st.Held) == 0)
 }
 
 func (r *Run) phase() *phase { return r.m.prog.phases[r.st.Phase] }
@@ -147,18 +157,24 @@ func (r *Run) now() metav1.MicroTime {
 
 func (r *Run) begin() Command {
 	if r.view.Deleting && !r.view.Finalizer {
-		return r.sleep(0)
+		return r.rest()
 	}
 	r.enter(r.m.def.Spec.Initial, "", "Created", "")
 	return *r.next
 }
 
+// unknownPhase never guesses: only the machine's author knows where an object
+// of an older revision belongs.
 func (r *Run) unknownPhase() Command {
+	if to, err := r.m.prog.table.fire(r.st.Phase+"."+upgradeEvent, r.st.Phase, nil); err == nil {
+		r.enter(to, r.st.Phase, "PhaseReplaced", "")
+		return *r.next
+	}
 	r.stall = &stall{reason: "UnknownPhase", message: fmt.Sprintf(
 		"phase %q is not in revision %s of machine %s: restore the phase in the machine file, or add it to spec.upgrade.phaseMap",
 		r.st.Phase, r.m.def.Revision, r.m.def.Metadata.Name)}
 	r.message = r.stall.message
-	return r.sleep(0)
+	return r.rest()
 }
 
 // deletion is total: it asks no guard of the machine's author.
@@ -173,22 +189,35 @@ func (r *Run) deletion(p *phase) *Command {
 		return &Command{Do: RemoveFinalizer}
 	case p.OnDelete.None:
 		r.stall = &stall{"EffectsHeld", fmt.Sprintf("held: %v; a machine that holds effects here has a defect", r.st.Held)}
-		cmd := r.sleep(0)
+		cmd := r.rest()
 		return &cmd
 	}
 	return nil // hold: go on
 }
 
 func (r *Run) deadline(p *phase) *Command {
-	if p.Timeout == nil || r.st.Deadline == nil || r.view.Now().Before(r.st.Deadline.Time) {
+	if r.st.Deadline == nil || p.Timeout == nil {
+		// The file may have gained or lost the timeout meanwhile.
+		r.st.Deadline = p.deadline(r.st.Since)
+	}
+	if r.st.Deadline == nil || r.view.Now().Before(r.st.Deadline.Time) {
 		return nil
 	}
 	if p.Timeout.To != "" {
 		return r.take(p, timeoutEvent, firstOf(p.Timeout.Reason, "Timeout"),
 			fmt.Sprintf("%s lasted longer than %s: %s", p.Name, p.Timeout.After, r.waitingFor()), nil)
 	}
+	r.overdue = true
 	r.stall = &stall{p.Timeout.Stalled, fmt.Sprintf("%s lasts longer than %s", p.Name, p.Timeout.After)}
 	return nil
+}
+
+func (p *phase) deadline(since *metav1.MicroTime) *metav1.MicroTime {
+	if p.timeout == 0 || since == nil {
+		return nil
+	}
+	at := metav1.NewMicroTime(since.Add(p.timeout))
+	return &at
 }
 
 // waitingFor tells what the last pass had been waiting for.
@@ -201,9 +230,24 @@ func (r *Run) waitingFor() string {
 }
 
 // admit checks the preconditions, then puts the finalizer in place: nothing
-// that needs undoing may happen before.
+// that needs undoing may happen before. A finalizer that is there already proves
+// nothing: it may come from a manifest or a backup, or from an earlier visit.
 func (r *Run) admit(p *phase) *Command {
-	if r.view.Finalizer || p.Deletion || p.Terminal != "" {
+	if p.Deletion || p.Terminal != "" || r.view.Deleting {
+		return nil
+	}
+	if cmd := r.require(p); cmd != nil {
+		return cmd
+	}
+	if r.view.Finalizer || r.m.def.Spec.Finalizer == "" {
+		return nil
+	}
+	return &Command{Do: AddFinalizer}
+}
+
+// require is asked before the first step, while nothing is held.
+func (r *Run) require(p *phase) *Command {
+	if r.st.Cursor > 0 || r.st.Step != "" || len(r.st.Held) > 0 {
 		return nil
 	}
 	for i, q := range p.require {
@@ -213,26 +257,31 @@ func (r *Run) admit(p *phase) *Command {
 			return r.next
 		}
 		if !ok {
-			return r.take(p, requireEvent(i), q.Reason, firstOf(q.message.render(r.vars()), seen), nil)
+			return r.take(p, requireEvent(i), firstOf(q.Reason, "RequirementNotMet"), firstOf(q.message.render(r.vars()), seen), nil)
 		}
 	}
-	if r.m.def.Spec.Finalizer == "" {
-		return nil
-	}
-	return &Command{Do: AddFinalizer}
+	r.st.Attempts, r.st.Blocked = 0, nil
+	return nil
 }
 
 // sleep ends the run; a deadline cuts it short.
 func (r *Run) sleep(after time.Duration) Command {
-	if r.st.Deadline != nil && r.stall == nil {
+	if r.st.Deadline != nil && !r.overdue {
 		if left := max(r.st.Deadline.Sub(r.view.Now()), time.Millisecond); after == 0 || left < after {
 			after = left
 		}
 	}
 	r.st.NextCheck = nil
-	if p := r.phase(); after > 0 && p != nil && p.Kind != "steady" && p.Terminal == "" {
-		next := metav1.NewMicroTime(r.view.Now().Add(after).Truncate(time.Second))
+	if p := r.phase(); after > 0 && p.Kind != "steady" && p.Terminal == "" {
+		// A whole second, so that frequent looks are not as many status writes.
+		next := metav1.NewMicroTime(r.view.Now().Add(after + time.Second - 1).Truncate(time.Second))
 		r.st.NextCheck = &next
 	}
 	return Command{Do: Sleep, After: after}
+}
+
+// rest ends the run until something changes: there is nothing to look at again.
+func (r *Run) rest() Command {
+	r.st.NextCheck = nil
+	return Command{Do: Sleep}
 }

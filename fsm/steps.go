@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -11,7 +12,7 @@ import (
 func (r *Run) steps(p *phase) *Command {
 	for int(r.st.Cursor) < len(p.steps) {
 		s := &p.steps[r.st.Cursor]
-		if r.st.Step == "" {
+		if r.st.Step == "" || r.st.StepSince == nil {
 			now := r.now()
 			r.st.Step, r.st.StepSince = s.name, &now
 		}
@@ -26,14 +27,14 @@ func (r *Run) steps(p *phase) *Command {
 				continue
 			}
 		}
-		if cmd := r.oneStep(s); cmd != nil {
+		if cmd := r.oneStep(s, p); cmd != nil {
 			return cmd
 		}
 	}
 	return nil
 }
 
-func (r *Run) oneStep(s *step) *Command {
+func (r *Run) oneStep(s *step, p *phase) *Command {
 	switch {
 	case s.wait > 0:
 		if left := s.wait - r.view.Now().Sub(r.st.StepSince.Time); left > 0 {
@@ -48,8 +49,7 @@ func (r *Run) oneStep(s *step) *Command {
 			r.advance()
 			return nil
 		}
-		last := r.m.prog.effects[r.st.Held[len(r.st.Held)-1]]
-		return r.act(Command{Action: last.Release, Effect: last.Name, Step: s.name})
+		return r.undo(s, p)
 	case s.acquires != "" && !slices.Contains(r.st.Held, s.acquires):
 		// The ledger is written before the deed: a crash in between costs a
 		// release of something that was never taken, which is harmless.
@@ -57,6 +57,18 @@ func (r *Run) oneStep(s *step) *Command {
 		return r.commit(nil)
 	}
 	return r.act(Command{Action: s.Action, Step: s.name, With: s.With})
+}
+
+// undo gives back what was taken last.
+func (r *Run) undo(s *step, p *phase) *Command {
+	name := r.st.Held[len(r.st.Held)-1]
+	last, ok := r.m.prog.effects[name]
+	if !ok {
+		r.fail(Outcome{Err: Terminal("UnknownEffect", "%s is held, but revision %s of machine %s has no such effect: restore it in the machine file",
+			name, r.m.def.Revision, r.m.def.Metadata.Name)}, s.retry, p)
+		return r.next
+	}
+	return r.act(Command{Action: last.Release, Effect: last.Name, Step: s.name})
 }
 
 func (r *Run) act(cmd Command) *Command {
@@ -105,11 +117,8 @@ func (r *Run) Done(o Outcome) {
 func (r *Run) wait(s *step, w *WaitError) {
 	r.st.Attempts = 0
 	r.message = firstOf(s.message.render(r.vars()), w.Message)
-	r.st.Blocked = []v1alpha1.Blocked{{Step: s.name, Because: "the step is not done", Got: clip(w.Message, 1024)}}
-	after := w.After
-	if after <= 0 {
-		after = s.poll
-	}
+	r.st.Blocked = []v1alpha1.Blocked{{Step: s.name, Because: "the step is not done", Got: clip(w.Message, maxText)}}
+	after := cmp.Or(max(w.After, 0), s.poll, defaultPoll)
 	cmd := r.sleep(after)
 	r.next = &cmd
 }
@@ -121,9 +130,10 @@ func (r *Run) reached(s *step) bool {
 	}
 	ok, seen, err := r.truth(s.until)
 	if err == nil && ok {
+		r.recordRequests(s.until)
 		return true
 	}
-	r.st.Blocked = []v1alpha1.Blocked{{Step: s.name, Because: clip(s.Until, 1024), Got: seen}}
+	r.st.Blocked = []v1alpha1.Blocked{{Step: s.name, Because: clip(s.Until, maxText), Got: seen}}
 	r.message = firstOf(s.message.render(r.vars()), fmt.Sprintf("Waiting in step %s until %s", s.name, s.Until))
 	cmd := r.sleep(s.poll)
 	r.next = &cmd
@@ -137,4 +147,10 @@ func (r *Run) drop(effect string) {
 func (r *Run) advance() {
 	r.st.Cursor++
 	r.st.Step, r.st.StepSince = "", nil
+	r.st.Attempts, r.st.Blocked = 0, nil
+}
+
+// restart makes the next look begin with the first step.
+func (r *Run) restart() {
+	r.st.Cursor, r.st.Step, r.st.StepSince = 0, "", nil
 }

@@ -36,8 +36,8 @@ func (r *Run) Summary() Summary {
 	text := r.text(p)
 	return Summary{
 		Phase:      firstOf(p.ShowAs, p.Name),
-		Message:    clip(text, 1024),
-		Conditions: conditions(r.reason(p), clip(text, 1024), p, r.stall),
+		Message:    clip(text, maxText),
+		Conditions: conditions(r.reason(p), clip(text, maxText), p, r.stall),
 	}
 }
 
@@ -57,24 +57,41 @@ func (r *Run) text(p *phase) string {
 
 // story is the message of a phase that has none: for a failure, its cause.
 func (r *Run) story(p *phase) string {
-	if p.Terminal == "failure" {
-		for _, t := range slices.Backward(r.st.History) {
-			if t.Message != "" {
-				return t.Reason + ": " + t.Message
-			}
-		}
+	if t := r.cause(p); t != nil {
+		return t.Reason + ": " + t.Message
 	}
 	return firstOf(p.Description, r.reason(p))
 }
 
+// cause is the transition that tells why a phase of failure was entered: the
+// last one that says something, but none from before an earlier end.
+func (r *Run) cause(p *phase) *v1alpha1.Transition {
+	if p.Terminal != "failure" {
+		return nil
+	}
+	for i, t := range slices.Backward(r.st.History) {
+		from := r.m.prog.phases[t.From]
+		if t.Message != "" {
+			return &r.st.History[i]
+		}
+		if from == nil || from.Terminal != "" {
+			return nil
+		}
+	}
+	return nil
+}
+
 func (r *Run) reason(p *phase) string {
 	if p.Kind == "progressing" || p.Kind == "" && p.Terminal == "" {
-		return p.Name
+		return word(p.Name)
+	}
+	if t := r.cause(p); t != nil {
+		return t.Reason
 	}
 	if n := len(r.st.History); n > 0 && r.st.History[n-1].Reason != "" {
 		return r.st.History[n-1].Reason
 	}
-	return p.Name
+	return word(p.Name)
 }
 
 func conditions(reason, message string, p *phase, s *stall) []metav1.Condition {
@@ -83,7 +100,7 @@ func conditions(reason, message string, p *phase, s *stall) []metav1.Condition {
 	switch {
 	case s != nil:
 		reconciling, stalled = metav1.ConditionFalse, metav1.ConditionTrue
-		stalledReason, stalledMessage = firstOf(s.reason, "Stalled"), clip(s.message, 1024)
+		stalledReason, stalledMessage = s.reason, clip(s.message, maxText)
 	case p == nil:
 	case p.Terminal == "failure":
 		reconciling, stalled = metav1.ConditionFalse, metav1.ConditionTrue
@@ -102,6 +119,8 @@ func conditions(reason, message string, p *phase, s *stall) []metav1.Condition {
 func (r *Run) onDelete() string {
 	p := r.phase()
 	switch {
+	case r.st.Phase == "":
+		return "removed at once"
 	case p == nil:
 		return "held until the phase is known again"
 	case p.Deletion:
