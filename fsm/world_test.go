@@ -317,7 +317,8 @@ func (w *world) held() []string { return slices.Sorted(maps.Keys(w.taken)) }
 // its program has.
 func shipped(t *testing.T) *world {
 	t.Helper()
-	w := newWorld(t, "datastore-migration.yaml", readFile(t, "../phases/datastore-migration.yaml"), migrationBindings)
+	file := readFile(t, "../phases/datastore-migration.yaml")
+	w := newWorld(t, "datastore-migration.yaml", file, shippedBindings(t, file))
 	w.self["spec"] = map[string]any{"type": "APIServerToCRDs"}
 	return w
 }
@@ -329,6 +330,25 @@ func readFile(t testing.TB, name string) []byte {
 		t.Fatal(err)
 	}
 	return data
+}
+
+// shippedBindings adds the actions that the file names and that need no
+// parameters and have no outputs; that the program has them is its own test.
+func shippedBindings(t testing.TB, file []byte) Bindings {
+	t.Helper()
+	def, diags := Load("datastore-migration.yaml", file)
+	if len(diags) > 0 {
+		t.Fatal(diags.Err())
+	}
+	b := Bindings{Guards: migrationBindings.Guards, Actions: maps.Clone(migrationBindings.Actions)}
+	for _, p := range def.Spec.Phases {
+		for _, s := range p.Steps {
+			if _, known := b.Actions[s.Action]; !known && s.Action != "" {
+				b.Actions[s.Action] = ActionSpec{}
+			}
+		}
+	}
+	return b
 }
 
 var migrationBindings = Bindings{
