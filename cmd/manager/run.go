@@ -87,10 +87,11 @@ func run(ctx context.Context, o *options) error {
 // restConfig has no client-side rate limit: the API server's own priority and
 // fairness is the limit, and a lock must not wait behind a token bucket.
 func restConfig(kubeconfig string) (*rest.Config, error) {
-	cfg, err := ctrl.GetConfig()
+	find := ctrl.GetConfig
 	if kubeconfig != "" {
-		cfg, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+		find = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", kubeconfig) }
 	}
+	cfg, err := find()
 	if err != nil {
 		return nil, fmt.Errorf("find a cluster: %w: give --kubeconfig", err)
 	}
