@@ -130,6 +130,11 @@ func (s *steps) restoreAPIService(ctx context.Context, sc *scope) (outputs, erro
 	if err := s.putBack(ctx, saved); err != nil {
 		return nil, err
 	}
+	return s.forgetAPIService(ctx, sc)
+}
+
+// forgetAPIService drops what was saved, for good.
+func (s *steps) forgetAPIService(ctx context.Context, sc *scope) (outputs, error) {
 	return nil, sc.PatchMetadata(ctx, func(dm *migration) {
 		delete(dm.Annotations, migrationv1.AnnotationSavedAPIService)
 	})

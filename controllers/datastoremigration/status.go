@@ -18,7 +18,8 @@ const effectV1Lock = "v1Lock"
 // function of the object.
 func decorate(dm *migration) {
 	machine := &dm.Status.Machine
-	if !slices.Contains(machine.Held, effectV1Lock) {
+	// v1 stays locked for good once v3 is in use; nobody waits for it then.
+	if !slices.Contains(machine.Held, effectV1Lock) || machine.Phase == "Complete" {
 		dm.Status.DatastoreLockedAt = nil
 	}
 	if machine.Phase == "Complete" && dm.Status.CompletedAt == nil && machine.Since != nil {
@@ -73,7 +74,7 @@ func failedCondition(dm *migration) *metav1.Condition {
 func progressOf(p copier.Progress) *migrationv1.Progress {
 	out := &migrationv1.Progress{
 		TotalTypes: int32(len(p.Kinds)), Total: int32(p.Total),
-		Migrated: int32(p.Created + p.Updated), Skipped: int32(p.Adopted + p.Terminating), Conflicts: int32(p.Conflicts),
+		Migrated: int32(p.Created + p.Updated + p.Kept), Skipped: int32(p.Adopted + p.Terminating), Conflicts: int32(p.Conflicts),
 	}
 	for _, k := range p.Kinds {
 		if k.Done >= k.Total {
@@ -84,7 +85,7 @@ func progressOf(p copier.Progress) *migrationv1.Progress {
 		// Two lines of describe for each of 21 kinds would bury everything else.
 		if inWork := k.Done > 0 && k.Done < k.Total; inWork || k.Conflicts > 0 {
 			out.TypeDetails = append(out.TypeDetails, migrationv1.TypeProgress{
-				Kind: k.Kind, Migrated: int32(k.Created + k.Updated), Skipped: int32(k.Adopted + k.Terminating), Conflicts: int32(k.Conflicts),
+				Kind: k.Kind, Migrated: int32(k.Created + k.Updated + k.Kept), Skipped: int32(k.Adopted + k.Terminating), Conflicts: int32(k.Conflicts),
 			})
 		}
 	}

@@ -79,7 +79,8 @@ type Counts struct {
 	Total       int64
 	Done        int64
 	Created     int64
-	Adopted     int64 // was there already and is equal
+	Adopted     int64 // was there already, is not ours and is equal
+	Kept        int64 // was there from an earlier try of ours and is equal
 	Updated     int64 // was there from an earlier try of ours and differed
 	Deleted     int64
 	Conflicts   int64

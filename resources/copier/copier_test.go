@@ -189,7 +189,7 @@ func (s *scene) mustVerify() copier.Verification {
 // wantCounts compares the counters of a copy.
 func (s *scene) wantCounts(when string, got copier.Result, want copier.Counts) {
 	s.Helper()
-	want.Done = want.Created + want.Adopted + want.Updated + want.Conflicts + want.Rejected + want.Terminating
+	want.Done = want.Created + want.Adopted + want.Kept + want.Updated + want.Conflicts + want.Rejected + want.Terminating
 	want.Total = want.Done
 	if diff := cmp.Diff(want, got.Counts); diff != "" {
 		s.Errorf("%s (-want +got):\n%s", when, diff)

@@ -233,7 +233,7 @@ func (r *run) copyOne(ctx context.Context, job job) error {
 		return nil
 	}
 	if known && !there.terminating && there.digest == contentDigest(of.kind, of.schema, want) {
-		r.tracker.done(of.kind, adopted)
+		r.tracker.done(of.kind, equal(there.ours))
 		return r.owners.record(conv.V1UID, of.kind, want.GetName(), there.uid)
 	}
 	resolved, _ := r.owners.resolve(conv.Owners) // the others are RemapOwners' to add
@@ -274,7 +274,7 @@ func (r *run) settle(ctx context.Context, of *kindRun, conv *resources.Converted
 	if err != nil {
 		return false, fmt.Errorf("read %s %s: %w", of.kind.Name(), key, err)
 	}
-	count := adopted
+	count := equal(r.isOurs(live))
 	todo, diffs := decide(of.kind, of.schema, want, live, r.owner.UID)
 	switch todo {
 	case clash:

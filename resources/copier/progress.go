@@ -81,3 +81,12 @@ func conflicted(c *Counts) *int64  { return &c.Conflicts }
 func rejected(c *Counts) *int64    { return &c.Rejected }
 func terminating(c *Counts) *int64 { return &c.Terminating }
 func planned(c *Counts) *int64     { return &c.Planned }
+
+// equal is where an object counts that needs nothing: one of ours was copied by
+// an earlier try, and people are told that it is migrated, not skipped.
+func equal(ours bool) func(*Counts) *int64 {
+	if ours {
+		return func(c *Counts) *int64 { return &c.Kept }
+	}
+	return adopted
+}

@@ -47,7 +47,7 @@ func TestCopyAllKindsTwice(t *testing.T) {
 	if diff := cmp.Diff(first.Progress, last); diff != "" {
 		t.Errorf("the last report is not the result (-result +report):\n%s", diff)
 	}
-	s.wantCounts("second copy", s.mustCopy(), copier.Counts{Adopted: total})
+	s.wantCounts("second copy", s.mustCopy(), copier.Counts{Kept: first.Created, Adopted: first.Adopted})
 	s.wantVerified()
 	deletion := s.mustDelete()
 	if deletion.Deleted+int64(len(deletion.Kept)) != first.Created {
@@ -103,7 +103,7 @@ func TestCopyFollowsV1(t *testing.T) {
 	if extra := s.mustVerify().Extra; len(extra) != 1 || extra[0].Name != "gone" {
 		t.Errorf("extra: %+v, want the one that is gone", extra)
 	}
-	s.wantCounts("second copy", s.mustCopy(), copier.Counts{Updated: 1, Adopted: 1, Deleted: 1})
+	s.wantCounts("second copy", s.mustCopy(), copier.Counts{Updated: 1, Kept: 1, Deleted: 1})
 	s.wantVerified()
 }
 
@@ -244,7 +244,7 @@ func TestLostAnswers(t *testing.T) {
 	for i := range 10 {
 		s.v1("IPAMHandle", fmt.Sprintf("metadata: {name: h%d}\nspec: {handleID: h%d, block: {10.0.0.0/26: 1}, deleted: false}", i, i))
 	}
-	if result := s.mustCopy(); result.Adopted != 10 || result.Done != 10 {
+	if result := s.mustCopy(); result.Kept != 10 || result.Done != 10 {
 		t.Errorf("%+v, want that all ten are found", result.Counts)
 	}
 	if v := s.mustVerify(); !v.OK() {
