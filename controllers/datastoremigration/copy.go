@@ -20,7 +20,7 @@ func (s *steps) plan(ctx context.Context, sc *scope) (outputs, error) {
 		return nil, err
 	}
 	sc.Report(func(dm *migration) {
-		dm.Status.Progress = progressOf(copier.Progress{Counts: copier.Counts{Total: plan.Total}, Kinds: plan.Kinds})
+		dm.Status.Progress = plannedProgress(plan)
 	})
 	return outputs{"problems": examples(plan.Problems, showProblem), "objects": plan.Total}, nil
 }

@@ -3,6 +3,7 @@ package datastoremigration
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -91,8 +92,9 @@ func usesV3(name string, pod *corev1.PodTemplateSpec) bool {
 	return named > 0 || all
 }
 
+// hasV3Env looks from the end: of two variables of one name, the last one counts.
 func hasV3Env(c corev1.Container) bool {
-	for _, e := range c.Env {
+	for _, e := range slices.Backward(c.Env) {
 		if e.Name == apiGroupEnv {
 			return strings.EqualFold(e.Value, apiGroupValue)
 		}

@@ -31,17 +31,18 @@ func decorate(dm *migration) {
 }
 
 func setCondition(dm *migration, conditionType string, c *metav1.Condition) {
-	if c == nil {
+	entered := dm.Status.Machine.Since
+	if c == nil || entered == nil {
 		meta.RemoveStatusCondition(dm.Conditions(), conditionType)
 		return
 	}
 	c.Type, c.Status, c.ObservedGeneration = conditionType, metav1.ConditionTrue, dm.Status.ObservedGeneration
-	c.LastTransitionTime = metav1.NewTime(dm.Status.Machine.Since.Time)
+	c.LastTransitionTime = metav1.NewTime(entered.Time)
 	meta.SetStatusCondition(dm.Conditions(), *c)
 }
 
 func conflictCondition(dm *migration) *metav1.Condition {
-	if len(dm.Status.Conflicts) == 0 || dm.Status.Machine.Since == nil {
+	if len(dm.Status.Conflicts) == 0 {
 		return nil
 	}
 	c := &metav1.Condition{Reason: migrationv1.ReasonResourceMismatch}
@@ -91,6 +92,15 @@ func progressOf(p copier.Progress) *migrationv1.Progress {
 	}
 	out.TypeProgress = fmt.Sprintf("%d / %d", out.CompletedTypes, out.TotalTypes)
 	return out
+}
+
+// plannedProgress is that of a copy that has not begun.
+func plannedProgress(plan copier.Plan) *migrationv1.Progress {
+	kinds := make([]copier.KindProgress, len(plan.Kinds))
+	for i, k := range plan.Kinds {
+		kinds[i] = copier.KindProgress{Kind: k.Kind, Counts: copier.Counts{Total: k.Total}}
+	}
+	return progressOf(copier.Progress{Counts: copier.Counts{Total: plan.Total}, Kinds: kinds})
 }
 
 func showProgress(dm *migration, p copier.Progress) {

@@ -1,0 +1,210 @@
+package datastoremigration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/copier"
+)
+
+type (
+	status  = migrationv1.DatastoreMigrationStatus
+	machine = v1alpha1.MachineStatus
+)
+
+// since is when the phases of these tests were entered.
+var since = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+
+func sinceMicro() *metav1.MicroTime { m := metav1.NewMicroTime(since); return &m }
+func at(d time.Duration) *metav1.Time {
+	m := metav1.NewTime(since.Add(d))
+	return &m
+}
+
+func TestDecorate(t *testing.T) {
+	failure := []v1alpha1.Transition{
+		{From: "Migrating", To: "RollingBack", Reason: "ObjectsRejected", Message: "3 objects"},
+		{From: "RollingBack", To: "Failed", Reason: "RolledBack"},
+	}
+	failed := metav1.Condition{Type: "Failed", Status: metav1.ConditionTrue, Reason: "MigrationError",
+		Message: "ObjectsRejected: 3 objects", ObservedGeneration: 4, LastTransitionTime: *at(0)}
+	conflict := func(reason, message string) metav1.Condition {
+		return metav1.Condition{Type: "Conflict", Status: metav1.ConditionTrue, Reason: reason, Message: message,
+			ObservedGeneration: 4, LastTransitionTime: *at(0)}
+	}
+	one := []migrationv1.Conflict{{Kind: "NetworkPolicy", Namespace: "shop", Name: "web"}}
+	cases := map[string]struct {
+		why      string
+		in, want status
+	}{
+		"nothing to say": {
+			why: "a new object gets no field that says nothing",
+		},
+		"locked": {
+			why:  "the time of the lock stays as long as the ledger holds it",
+			in:   status{DatastoreLockedAt: at(-time.Minute), Machine: machine{Phase: "Migrating", Since: sinceMicro(), Held: []string{"v1Lock"}}},
+			want: status{DatastoreLockedAt: at(-time.Minute), Machine: machine{Phase: "Migrating", Since: sinceMicro(), Held: []string{"v1Lock"}}},
+		},
+		"unlocked": {
+			why:  "a time of locking on an open datastore alarms people, and would let a later release open a lock of somebody else",
+			in:   status{DatastoreLockedAt: at(-time.Minute), Machine: machine{Phase: "Aborting", Since: sinceMicro(), Held: []string{"apiService"}}},
+			want: status{Machine: machine{Phase: "Aborting", Since: sinceMicro(), Held: []string{"apiService"}}},
+		},
+		"complete": {
+			why:  "the time is that of the transition, not of this write",
+			in:   status{Machine: machine{Phase: "Complete", Since: sinceMicro()}},
+			want: status{CompletedAt: at(0), Machine: machine{Phase: "Complete", Since: sinceMicro()}},
+		},
+		"complete for long": {
+			why:  "it was completed once",
+			in:   status{CompletedAt: at(-time.Hour), Machine: machine{Phase: "Complete", Since: sinceMicro()}},
+			want: status{CompletedAt: at(-time.Hour), Machine: machine{Phase: "Complete", Since: sinceMicro()}},
+		},
+		"one conflict": {
+			why: "the condition names an object, so that kubectl wait and describe are enough to begin",
+			in:  status{ObservedGeneration: 4, Conflicts: one, Machine: machine{Phase: "WaitingForConflictResolution", Since: sinceMicro()}},
+			want: status{ObservedGeneration: 4, Conflicts: one, Machine: machine{Phase: "WaitingForConflictResolution", Since: sinceMicro()},
+				Conditions: []metav1.Condition{conflict("ResourceMismatch", "1 objects differ between v1 and v3, the first is NetworkPolicy shop/web: edit or delete one side; all are in status.conflicts")}},
+		},
+		"more conflicts than listed": {
+			why: "the list is bounded: a reader must not take it for all",
+			in:  status{ObservedGeneration: 4, Conflicts: one, Progress: &migrationv1.Progress{Conflicts: 40}, Machine: machine{Since: sinceMicro()}},
+			want: status{ObservedGeneration: 4, Conflicts: one, Progress: &migrationv1.Progress{Conflicts: 40}, Machine: machine{Since: sinceMicro()},
+				Conditions: []metav1.Condition{conflict("ConflictsOmitted", "40 objects differ between v1 and v3, 1 of them are in status.conflicts: edit or delete one side")}},
+		},
+		"conflicts resolved": {
+			why:  "a condition that is over goes",
+			in:   status{ObservedGeneration: 4, Conditions: []metav1.Condition{conflict("ResourceMismatch", "")}, Machine: machine{Phase: "Migrating", Since: sinceMicro()}},
+			want: status{ObservedGeneration: 4, Conditions: []metav1.Condition{}, Machine: machine{Phase: "Migrating", Since: sinceMicro()}},
+		},
+		"failed": {
+			why: "the cause is that of the rollback, not that of its end",
+			in:  status{ObservedGeneration: 4, Machine: machine{Phase: "Failed", Since: sinceMicro(), History: failure}},
+			want: status{ObservedGeneration: 4, Machine: machine{Phase: "Failed", Since: sinceMicro(), History: failure},
+				Conditions: []metav1.Condition{failed}},
+		},
+		"retried": {
+			why:  "history keeps the failure, the conditions are about now",
+			in:   status{ObservedGeneration: 4, Conditions: []metav1.Condition{failed}, Machine: machine{Phase: "Pending", Since: sinceMicro(), History: failure}},
+			want: status{ObservedGeneration: 4, Conditions: []metav1.Condition{}, Machine: machine{Phase: "Pending", Since: sinceMicro(), History: failure}},
+		},
+		"edited by hand": {
+			why:  "a status that lost a field must not bring the manager down",
+			in:   status{Conflicts: one, Machine: machine{Phase: "Failed", History: failure}},
+			want: status{Conflicts: one, Machine: machine{Phase: "Failed", History: failure}},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			dm := &migration{Status: c.in}
+			for _, turn := range []string{"first", "second"} {
+				decorate(dm)
+				if diff := cmp.Diff(c.want, dm.Status); diff != "" {
+					t.Errorf("%s time, %s (-want +got):\n%s", turn, c.why, diff)
+				}
+			}
+		})
+	}
+}
+
+func TestProgressOf(t *testing.T) {
+	kind := func(name string, c copier.Counts) copier.KindProgress {
+		return copier.KindProgress{Kind: name, Counts: c}
+	}
+	got := progressOf(copier.Progress{
+		Counts: copier.Counts{Total: 20, Done: 12, Created: 5, Updated: 2, Adopted: 3, Terminating: 1, Conflicts: 1},
+		Kinds: []copier.KindProgress{
+			kind("Tier", copier.Counts{Total: 4, Done: 4, Created: 4}),
+			kind("IPPool", copier.Counts{}),
+			kind("NetworkPolicy", copier.Counts{Total: 2, Done: 2, Created: 1, Conflicts: 1}),
+			kind("NetworkSet", copier.Counts{Total: 10, Done: 6, Updated: 2, Adopted: 3, Terminating: 1}),
+			kind("HostEndpoint", copier.Counts{Total: 4}),
+		},
+	})
+	want := &migrationv1.Progress{
+		TotalTypes: 5, CompletedTypes: 3, TypeProgress: "3 / 5", CurrentType: "NetworkSet",
+		Total: 20, Migrated: 7, Skipped: 4, Conflicts: 1,
+		TypeDetails: []migrationv1.TypeProgress{ // what is done without a conflict needs no line
+			{Kind: "NetworkPolicy", Migrated: 1, Conflicts: 1},
+			{Kind: "NetworkSet", Migrated: 2, Skipped: 4},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the peer's fields (-want +got):\n%s", diff)
+	}
+}
+
+// A plan has looked at everything and copied nothing: progress that began at its
+// end would go back when the copy starts.
+func TestPlannedProgressIsNoProgress(t *testing.T) {
+	got := plannedProgress(copier.Plan{Total: 3, Kinds: []copier.KindProgress{
+		{Kind: "Tier", Counts: copier.Counts{Total: 2, Done: 2, Planned: 1, Rejected: 1}},
+		{Kind: "IPPool", Counts: copier.Counts{Total: 1, Done: 1, Planned: 1}},
+	}})
+	want := &migrationv1.Progress{TotalTypes: 2, TypeProgress: "0 / 2", CurrentType: "Tier", Total: 3}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("after a plan (-want +got):\n%s", diff)
+	}
+}
+
+func TestSetConflictsIsBounded(t *testing.T) {
+	many := make([]copier.Conflict, migrationv1.MaxConflicts+8)
+	for i := range many {
+		many[i] = copier.Conflict{Kind: "NetworkSet", Name: fmt.Sprintf("n%02d", i)}
+	}
+	for range migrationv1.MaxConflictFields + 4 {
+		many[0].Fields = append(many[0].Fields, resources.FieldDiff{Path: strings.Repeat("€", migrationv1.MaxConflictFieldLength), Want: "1", Have: "2"})
+	}
+	many[1].Fields = []resources.FieldDiff{{Path: "spec.nets", Want: "a", Have: "b"}}
+	dm := &migration{}
+	setConflicts(dm, many)
+
+	list := dm.Status.Conflicts
+	if len(list) != migrationv1.MaxConflicts || dm.Status.Progress.Conflicts != int32(len(many)) {
+		t.Errorf("%d listed, %d counted, want %d and %d", len(list), dm.Status.Progress.Conflicts, migrationv1.MaxConflicts, len(many))
+	}
+	if len(list[0].Fields) != migrationv1.MaxConflictFields || len([]rune(list[0].Fields[0])) != migrationv1.MaxConflictFieldLength {
+		t.Errorf("%d fields, the first of %d characters", len(list[0].Fields), len([]rune(list[0].Fields[0])))
+	}
+	want := migrationv1.Conflict{Kind: "NetworkSet", Name: "n01", Fields: []string{"spec.nets: a in v1, b in v3"}}
+	if diff := cmp.Diff(want, list[1]); diff != "" {
+		t.Errorf("a conflict (-want +got):\n%s", diff)
+	}
+
+	setConflicts(dm, nil)
+	if diff := cmp.Diff(status{Progress: &migrationv1.Progress{}}, dm.Status); diff != "" {
+		t.Errorf("after they were resolved (-want +got):\n%s", diff)
+	}
+}
+
+func TestExamplesAreBounded(t *testing.T) {
+	cases := map[string]struct {
+		why   string
+		items int
+		want  []string
+	}{
+		"none":         {why: "an empty list, not null: the file asks for its size", want: []string{}},
+		"as many":      {why: "nothing is left out and nothing said of it", items: 5, want: []string{"0", "1", "2", "3", "4"}},
+		"one too many": {why: "the rest is counted", items: 6, want: []string{"0", "1", "2", "3", "4", "and 1 more"}},
+		"many":         {why: "the rest is counted", items: 5000, want: []string{"0", "1", "2", "3", "4", "and 4995 more"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			items := make([]int, c.items)
+			for i := range items {
+				items[i] = i
+			}
+			if diff := cmp.Diff(c.want, examples(items, func(i int) string { return fmt.Sprint(i) })); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, diff)
+			}
+		})
+	}
+}
