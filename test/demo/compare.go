@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,12 @@ import (
 
 	"github.com/phasegate/phasegate/resources"
 )
+
+// shownValue is the length to which a value is cut.
+const shownValue = 60
+
+// tierLabel is set by Calico's admission policies on objects that lack it.
+const tierLabel = "projectcalico.org/tier"
 
 // The comparison is the demo's own and shares nothing with the product's Verify:
 // whatever v1 says must be found in v3, value by value; what v3 says besides is
@@ -88,17 +95,17 @@ func essence(obj *unstructured.Unstructured) map[string]any {
 	out := maps.Clone(obj.Object)
 	delete(out, "apiVersion")
 	delete(out, "kind")
-	meta := map[string]any{}
+	labels, annotations, finalizers, owners := map[string]any{}, map[string]any{}, map[string]any{}, map[string]any{}
 	for name, value := range obj.GetLabels() {
-		set(meta, "labels", name, value)
+		labels[name] = value
 	}
 	for name, value := range obj.GetAnnotations() {
 		if name != resources.MigratedByAnnotation {
-			set(meta, "annotations", name, value)
+			annotations[name] = value
 		}
 	}
 	for _, name := range obj.GetFinalizers() {
-		set(meta, "finalizers", name, true)
+		finalizers[name] = true
 	}
 	for _, ref := range obj.GetOwnerReferences() {
 		// A Calico owner has one group on each side.
@@ -106,17 +113,10 @@ func essence(obj *unstructured.Unstructured) map[string]any {
 		if group == resources.V1Group {
 			group = resources.V3Group
 		}
-		set(meta, "owners", fmt.Sprintf("%s %s of %s", ref.Kind, ref.Name, group), true)
+		owners[fmt.Sprintf("%s %s of %s", ref.Kind, ref.Name, group)] = true
 	}
-	out["metadata"] = meta
+	out["metadata"] = map[string]any{"labels": labels, "annotations": annotations, "finalizers": finalizers, "owners": owners}
 	return out
-}
-
-func set(in map[string]any, field, name string, value any) {
-	if in[field] == nil {
-		in[field] = map[string]any{}
-	}
-	in[field].(map[string]any)[name] = value
 }
 
 type differ struct {
@@ -154,10 +154,16 @@ func (d *differ) fields(path string, want, have map[string]any) {
 			d.found = append(d.found, fmt.Sprintf("%s is %s in v1 and missing in v3", path+"."+name, short(want[name])))
 		}
 	}
-	for name := range have {
-		if _, found := want[name]; !found {
-			d.added[withoutIndexes(path)+"."+name]++
+	for name, value := range have {
+		if _, found := want[name]; found {
+			continue
 		}
+		// v3 has defaults for specs; of metadata it adds the tier label alone.
+		if strings.HasPrefix(path, ".metadata") && name != tierLabel {
+			d.found = append(d.found, fmt.Sprintf("%s is missing in v1 and %s in v3", path+"."+name, short(value)))
+			continue
+		}
+		d.added[withoutIndexes(path)+"."+name]++
 	}
 }
 
@@ -214,4 +220,11 @@ func withoutIndexes(path string) string {
 	return b.String()
 }
 
-func short(v any) string { return cut(fmt.Sprintf("%v", v), 40) }
+// short shows a value as JSON, so that "false" is not mistaken for false.
+func short(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return cut(fmt.Sprint(v), shownValue)
+	}
+	return cut(string(text), shownValue)
+}
