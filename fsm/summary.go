@@ -127,6 +127,8 @@ func (r *Run) onDelete() string {
 		return "going on"
 	case p.OnDelete.Hold != "":
 		return clip("hold: "+p.OnDelete.Hold, 512)
+	case p.OnDelete.None && len(r.st.Held) > 0:
+		return clip("stuck: nothing here gives back "+strings.Join(r.st.Held, ", "), 512)
 	case p.OnDelete.None:
 		return "removed at once"
 	}
