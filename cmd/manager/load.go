@@ -3,8 +3,10 @@ package main
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
@@ -21,37 +23,50 @@ func bindings() map[string]fsm.Bindings {
 // loadMachines loads the compiled-in machines, then those of a directory over
 // them. Every file is checked, so that all findings are told at once.
 func loadMachines(dir string) (map[string]*fsm.Machine, error) {
-	machines := map[string]*fsm.Machine{}
-	if err := loadFrom(phases.Files, "", machines); err != nil {
-		return nil, err
+	machines, err := loadFrom(phases.Files, "")
+	if err != nil || dir == "" {
+		return machines, err
 	}
-	if dir == "" {
-		return machines, nil
-	}
-	if _, err := os.Stat(dir); err != nil {
+	own, err := loadFrom(os.DirFS(dir), dir)
+	if err != nil {
 		return nil, fmt.Errorf("--phases-dir: %w", err)
 	}
-	return machines, loadFrom(os.DirFS(dir), dir, machines)
+	maps.Copy(machines, own)
+	return machines, nil
 }
 
-func loadFrom(files fs.FS, dir string, into map[string]*fsm.Machine) error {
-	names, err := fs.Glob(files, "*.yaml")
+func loadFrom(files fs.FS, dir string) (map[string]*fsm.Machine, error) {
+	entries, err := fs.ReadDir(files, ".") // a Glob would take what it cannot read for empty
 	if err != nil {
-		return fmt.Errorf("list machine files in %s: %w", dir, err)
+		return nil, fmt.Errorf("list machine files in %s: %w", dir, err)
 	}
+	machines := map[string]*fsm.Machine{}
 	var all fsm.Diagnostics
-	for _, name := range names {
-		data, err := fs.ReadFile(files, name)
+	for _, entry := range entries {
+		if filepath.Ext(entry.Name()) != ".yaml" {
+			continue
+		}
+		data, err := fs.ReadFile(files, entry.Name())
 		if err != nil {
-			return fmt.Errorf("read machine file: %w", err)
+			return nil, fmt.Errorf("read machine file %s: %w", filepath.Join(dir, entry.Name()), err)
 		}
-		machine, diags := loadMachine(filepath.Join(dir, name), data)
+		machine, diags := loadMachine(filepath.Join(dir, entry.Name()), data)
 		all = append(all, diags...)
-		if machine != nil {
-			into[machine.Name()] = machine
+		if machine == nil {
+			continue
 		}
+		if other := machines[machine.Name()]; other != nil {
+			all = append(all, nameFinding(machine.File(), "PG000", fmt.Sprintf("machine %q is also in %s", machine.Name(), other.File()),
+				"keep one of them here; a spare copy must not end in .yaml"))
+			continue
+		}
+		machines[machine.Name()] = machine
 	}
-	return all.Err()
+	return machines, all.Err()
+}
+
+func nameFinding(file, code, message, fix string) fsm.Diagnostic {
+	return fsm.Diagnostic{Code: code, File: file, Pos: fsm.Pos{Line: 1, Column: 1}, Path: "metadata.name", Message: message, Fix: fix}
 }
 
 func loadMachine(file string, data []byte) (*fsm.Machine, fsm.Diagnostics) {
@@ -62,13 +77,9 @@ func loadMachine(file string, data []byte) (*fsm.Machine, fsm.Diagnostics) {
 	known := bindings()
 	b, ok := known[def.Metadata.Name]
 	if !ok {
-		var names []string
-		for name := range known {
-			names = append(names, name)
-		}
-		return nil, fsm.Diagnostics{{Code: "PG005", File: file, Pos: fsm.Pos{Line: 1, Column: 1}, Path: "metadata.name",
-			Message: fmt.Sprintf("this program has no controller for a machine named %q", def.Metadata.Name),
-			Fix:     "machines it can run: " + strings.Join(names, ", ")}}
+		return nil, fsm.Diagnostics{nameFinding(file, "PG005",
+			fmt.Sprintf("this program has no controller for a machine named %q", def.Metadata.Name),
+			"machines it can run: "+strings.Join(slices.Sorted(maps.Keys(known)), ", "))}
 	}
 	return fsm.Bind(def, b)
 }
