@@ -250,3 +250,44 @@ func TestFailureOfTheStatusWriteIsReported(t *testing.T) {
 		t.Errorf("a transition that was not stored was counted: %s", got)
 	}
 }
+
+// After our part of a deletion somebody else's finalizer may keep the object: we
+// neither come back for it by ourselves nor take it up again.
+func TestObjectKeptBySomebodyElse(t *testing.T) {
+	b := newBench(t)
+	b.passTo("Done")
+	obj := b.stored()
+	obj.Finalizers = append(obj.Finalizers, "somebody.else/keeps")
+	if err := errors.Join(b.outside.Update(t.Context(), obj), b.outside.Delete(t.Context(), obj)); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 { // to Leaving, to Gone, the finalizer, what the phase says of itself
+		b.see()
+	}
+	for _, when := range []string{"first", "second"} {
+		want := seen{Phase: "Gone"}
+		if diff := cmp.Diff(want, b.see()); diff != "" {
+			t.Errorf("%s quiet pass (-want +got):\n%s", when, diff)
+		}
+	}
+	if diff := cmp.Diff([]string{"somebody.else/keeps"}, b.stored().Finalizers); diff != "" {
+		t.Errorf("finalizers (-want +got):\n%s", diff)
+	}
+}
+
+// An object that was deleted before we ever saw it is not taken up.
+func TestDeletedBeforeTheFirstPass(t *testing.T) {
+	b := newBench(t)
+	obj := b.stored()
+	obj.Finalizers = []string{"somebody.else/keeps"}
+	if err := errors.Join(b.outside.Update(t.Context(), obj), b.outside.Delete(t.Context(), obj)); err != nil {
+		t.Fatal(err)
+	}
+	b.see()
+	if diff := cmp.Diff(seen{}, b.see()); diff != "" {
+		t.Errorf("the second pass (-want +got):\n%s", diff)
+	}
+	if got := b.stored(); got.Status.Machine.Phase != "" || len(got.Finalizers) != 1 {
+		t.Errorf("phase %q, finalizers %v: it was taken up", got.Status.Machine.Phase, got.Finalizers)
+	}
+}
