@@ -242,6 +242,19 @@ func TestScalarsAreReadAsYAML12(t *testing.T) {
 	}
 }
 
+func TestExampleOfTheDocumentation(t *testing.T) {
+	_, text, _ := strings.Cut(string(readFile(t, "../docs/machine-format.md")), "```yaml\n")
+	text, _, _ = strings.Cut(text, "```")
+	def, diags := Load("machine-format.md", []byte(text))
+	if len(diags) > 0 {
+		t.Fatal(diags.Err())
+	}
+	b := Bindings{Actions: map[string]ActionSpec{"TryHandle": {Outputs: []string{"turned"}}}}
+	if _, diags := Bind(def, b); len(diags) > 0 {
+		t.Error(diags.Err())
+	}
+}
+
 func TestRevisionIsTheContent(t *testing.T) {
 	a, _ := Load("a.yaml", []byte(spec(onePhase)))
 	b, _ := Load("b.yaml", []byte(spec(onePhase)))
