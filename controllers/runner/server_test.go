@@ -65,6 +65,7 @@ func TestMain(m *testing.M) {
 func startServer() (*harness.Cluster, error) {
 	ctx := context.Background()
 	c, err := harness.Start(ctx, harness.Options{
+		Own:     true, // a manager at work on a cluster that is given would meddle
 		Without: []string{"fakenodes", "scheduler", "controller-manager"},
 		Types:   []func(*runtime.Scheme) error{migrationv1.AddToScheme},
 	})
@@ -110,16 +111,17 @@ func newBench(t *testing.T) *bench {
 	}
 	nothing := func(context.Context, *scope) (map[string]any, error) { return nil, nil }
 	b := &bench{
-		t: t, name: strings.ToLower(strings.NewReplacer("/", "-", "_", "-", ",", "").Replace(t.Name())), outside: shared.cluster.Client,
+		t: t, outside: shared.cluster.Client,
 		clock: &handClock{clocktesting.NewFakeClock(noon), make(chan time.Time)}, events: events.NewFakeRecorder(100),
 		take: nothing, give: nothing, work: answer(map[string]any{"done": true}, nil), welcome: true,
 	}
 	b.restart()
 	obj := &errand{}
-	obj.Name, obj.Spec.Type = b.name, migrationv1.APIServerToCRDs
+	obj.GenerateName, obj.Spec.Type = "errand-", migrationv1.APIServerToCRDs
 	if err := b.outside.Create(t.Context(), obj); err != nil {
 		t.Fatal(err)
 	}
+	b.name = obj.Name
 	return b
 }
 
