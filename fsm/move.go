@@ -58,7 +58,7 @@ func (r *Run) take(p *phase, event, reason, message string, guard *expr) *Comman
 
 func (r *Run) enter(to, from, reason, message string) {
 	now := r.now()
-	t := v1alpha1.Transition{From: from, To: to, At: now, Reason: word(reason), Message: clip(message, 256)}
+	t := v1alpha1.Transition{From: from, To: to, At: now, Reason: word(reason), Message: clip(message, 512)}
 	if r.st.Since != nil {
 		t.Took = metav1.Duration{Duration: now.Sub(r.st.Since.Time).Round(time.Millisecond)}
 	}

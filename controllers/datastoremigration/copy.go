@@ -3,6 +3,7 @@ package datastoremigration
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/fsm"
@@ -42,8 +43,8 @@ func (s *steps) copyResources(ctx context.Context, sc *scope) (outputs, error) {
 		setConflicts(dm, result.Conflicts)
 	})
 	if len(result.Rejected) > 0 {
-		return nil, fsm.Terminal("ObjectsRejected", "the API server refuses %d objects: %v", len(result.Rejected),
-			examples(result.Rejected, showProblem))
+		return nil, fsm.Terminal("ObjectsRejected", "%d objects cannot be copied: %s", len(result.Rejected),
+			strings.Join(examples(result.Rejected, showProblem), "; "))
 	}
 	return conflictOutputs(result.Conflicts, outputs{"objects": result.Total}), nil
 }

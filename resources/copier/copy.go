@@ -307,8 +307,8 @@ func (r *run) refused(ctx context.Context, of *kindRun, obj *unstructured.Unstru
 	}
 	r.reject(of, resources.Problem{
 		Kind: of.kind.Name(), Namespace: key.Namespace, Name: key.Name, Reason: resources.ReasonRejected,
-		Message: fmt.Sprintf("the API server refused it (%s): %v", class, err),
-		Remedy:  "change the v1 object, or what refuses it, and the copy goes on",
+		Message: fmt.Sprintf("refused by the API server: %v", err),
+		Remedy:  "change the v1 object, or what refuses it, then try again",
 	})
 	return nil
 }

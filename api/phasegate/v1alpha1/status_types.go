@@ -117,7 +117,7 @@ type RequestStatus struct {
 //
 // +kubebuilder:object:generate=true
 // +kubebuilder:validation:Type=string
-// +kubebuilder:validation:MaxLength=640
+// +kubebuilder:validation:MaxLength=900
 type Transition struct {
 	// From is the phase left; empty for the first.
 	From string
@@ -129,6 +129,6 @@ type Transition struct {
 	Took metav1.Duration
 	// Reason is one word, at most 128 characters.
 	Reason string
-	// Message says more where the reason is an error; at most 256 characters.
+	// Message says more where the reason is an error; at most 512 characters.
 	Message string
 }
