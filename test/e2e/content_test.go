@@ -7,11 +7,13 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/crds"
 )
 
@@ -32,13 +34,13 @@ func (w *world) content(t *testing.T) map[string]any {
 }
 
 // essence leaves out what the server manages, the status and our own mark. An owner keeps its name; its
-// uid is another one in v3.
+// uid is another one in v3, and one that was written by kubectl shows its old group before.
 func essence(obj *unstructured.Unstructured) map[string]any {
 	annotations := obj.GetAnnotations()
 	delete(annotations, migrationv1.AnnotationMigratedBy)
 	owners := map[string]any{}
 	for _, ref := range obj.GetOwnerReferences() {
-		owners[ref.APIVersion+" "+ref.Kind+" "+ref.Name] = true
+		owners[strings.Replace(ref.APIVersion, resources.V1Group+"/"+resources.V1Version, v3, 1)+" "+ref.Kind+" "+ref.Name] = true
 	}
 	out := map[string]any{
 		"apiVersion": obj.GetAPIVersion(), "labels": anyMap(obj.GetLabels()), "annotations": anyMap(annotations),

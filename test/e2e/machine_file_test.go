@@ -55,22 +55,22 @@ const openGates = "e2e.phasegate.dev/open"
 
 // places are the lines of the machine file behind which there is a gate, in the order in which a
 // migration comes by. Nowhere is behind the last.
-var places = []struct{ gate, line string }{
+var places = []struct{ gate, line, when string }{
 	{"pending", "    description: Check and plan while the cluster works as before. Nothing is locked and nothing is changed here.\n" +
 		"    require: # before the finalizer and before any effect\n" +
 		"    - {when: 'self.spec.type == \"APIServerToCRDs\"', else: Rejected, reason: UnsupportedType}\n" +
 		"    - {when: 'guards.onlyMigration', else: Rejected, reason: AnotherMigrationActive}\n" +
 		"    - {when: 'guards.v1CRDsInstalled', else: Rejected, reason: NothingToMigrate}\n" +
-		"    steps:\n"},
-	{"planned", "    - action: DetectConflicts # sees something only where v3 is served from CRDs already\n"},
-	{"begin", "    description: The locked window. Lock v1, let writers finish, cut over to the v3 CRDs, copy, prove that both sides agree.\n    steps:\n"},
-	{"locked", "    - {action: LockV1}\n"},
-	{"parked", "    - {action: ParkAPIService}\n"},
-	{"served", "    - action: AwaitV3Served\n      poll: 200ms\n"},
-	{"v3locked", "    - {action: LockV3}\n"},
-	{"copied", "    - {action: CopyResources}\n"},
-	{"remapped", "    - {action: RemapOwners}\n"},
-	{"verified", "    - action: Verify\n      if: 'result.conflicts == 0'\n"},
+		"    steps:\n", "true"},
+	{"planned", "    - action: DetectConflicts # sees something only where v3 is served from CRDs already\n", "true"},
+	{"begin", "    description: The locked window. Lock v1, let writers finish, cut over to the v3 CRDs, copy, prove that both sides agree.\n    steps:\n", "true"},
+	{"locked", "    - {action: LockV1}\n", "true"},
+	{"parked", "    - {action: ParkAPIService}\n", "true"},
+	{"served", "    - action: AwaitV3Served\n      poll: 200ms\n", "true"},
+	{"v3locked", "    - {action: LockV3}\n", "true"},
+	{"copied", "    - {action: CopyResources}\n", "true"},
+	{"remapped", "    - {action: RemapOwners}\n", "true"},
+	{"verified", "    - action: Verify\n      if: 'result.conflicts == 0'\n", "result.conflicts == 0"}, // else it is left for another phase
 }
 
 const nowhere = ""
@@ -85,8 +85,8 @@ func gated(t *testing.T, more ...edit) string {
 	edits := append([]edit{quickly}, more...)
 	for _, p := range places {
 		edits = append(edits, insertAfter(p.line, fmt.Sprintf(
-			"    - {name: %s, action: ObserveRollout, until: 'self.metadata.?annotations[?\"%s\"].orValue(\"\").contains(\",%s,\")', poll: 1s, message: %q}\n",
-			gateStep(p.gate), openGates, p.gate, gateMessage(p.gate))))
+			"    - {name: %s, if: '%s', action: ObserveRollout, until: 'self.metadata.?annotations[?\"%s\"].orValue(\"\").contains(\",%s,\")', poll: 1s, message: %q}\n",
+			gateStep(p.gate), p.when, openGates, p.gate, gateMessage(p.gate))))
 	}
 	return machine(t, edits...)
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // soon bounds every wait for something that takes seconds, on a busy machine.
-const soon = 90 * time.Second
+const soon = 45 * time.Second
 
 // world is a cluster and the words in which the tests speak of it. Each of them
 // ends the test when it fails.
@@ -203,4 +203,21 @@ func exits(t *testing.T, args ...string) (code int, said string) {
 		t.Fatal(err)
 	}
 	return exit.ExitCode(), string(out)
+}
+
+func inMachinePhase(phase string) func(*migrationv1.DatastoreMigration) bool {
+	return func(dm *migrationv1.DatastoreMigration) bool { return dm.Status.Machine.Phase == phase }
+}
+
+// failedTimes is met when a migration has failed so often, and stands there.
+func failedTimes(n int) func(*migrationv1.DatastoreMigration) bool {
+	return func(dm *migrationv1.DatastoreMigration) bool {
+		count := 0
+		for _, h := range dm.Status.Machine.History {
+			if h.To == "Failed" {
+				count++
+			}
+		}
+		return dm.Status.Phase == "Failed" && count == n
+	}
 }

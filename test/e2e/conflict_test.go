@@ -1,0 +1,161 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/test/fixture"
+	"github.com/phasegate/phasegate/test/scene"
+)
+
+const waiting = "WaitingForConflictResolution"
+
+// fastConflicts looks again soon after a conflict was resolved.
+var fastConflicts = replace("    poll: 10s\n    message: '${\"v1Lock\" in held", "    poll: 1s\n    message: '${\"v1Lock\" in held")
+
+func live(t *testing.T, w *world) *unstructured.Unstructured {
+	t.Helper()
+	return w.get(t, v3, "GlobalNetworkSet", contested().GetName())
+}
+
+// removeV3 and editV3 are the two ways to say which side is right.
+func removeV3(t *testing.T, w *world) {
+	if err := w.Client.Delete(t.Context(), contested()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func editV3(t *testing.T, w *world) {
+	obj := live(t, w)
+	obj.Object["spec"] = map[string]any{"nets": []any{"203.0.113.0/32", "198.51.100.0/32", "2001:db8::/64"}}
+	obj.SetLabels(map[string]string{"threat-feed": "feed-0"})
+	if err := w.Client.Update(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// assertNamesConflict checks that a person is told what is in the way and what to do.
+func assertNamesConflict(t *testing.T, w *world, dm *migrationv1.DatastoreMigration) {
+	t.Helper()
+	if len(dm.Status.Conflicts) != 1 || dm.Status.Progress.Conflicts != 1 {
+		t.Fatalf("status has conflicts %+v, want exactly one", dm.Status.Conflicts)
+	}
+	c := dm.Status.Conflicts[0]
+	if c.Kind != "GlobalNetworkSet" || c.Name != "blocklist-0" {
+		t.Errorf("status names %s %s", c.Kind, c.Name)
+	}
+	fields := strings.Join(c.Fields, "\n")
+	for _, field := range []string{"spec.nets", "threat-feed"} {
+		if !strings.Contains(fields, field) {
+			t.Errorf("the fields that differ do not include %s:\n%s", field, fields)
+		}
+	}
+	for _, part := range []string{"GlobalNetworkSet blocklist-0", "resolve 1 conflict"} {
+		if !strings.Contains(dm.Status.Message, part) {
+			t.Errorf("the message does not say %q: %s", part, dm.Status.Message)
+		}
+	}
+	assertAtRest(t, dm, "Reconciling")
+	t.Run("describe", func(t *testing.T) { w.assertReadable(t, dm.Name) })
+}
+
+func TestConflictUnderTheLock(t *testing.T) {
+	cases := map[string]struct {
+		why     string
+		resolve func(*testing.T, *world)
+		left    []string // what is in the storage of v3 after an abort
+	}{
+		"the v3 side is deleted": {why: "v1 is right, and is copied", resolve: removeV3},
+		"the v3 side is edited": {why: "now both are equal: it is adopted, and stays somebody else's object after an abort",
+			resolve: editV3, left: []string{"globalnetworksets/blocklist-0"}},
+	}
+	w := pristine(t)
+	w.manager(t, "--phases-dir", gated(t, fastConflicts))
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w.obstruct(t)
+			before := w.content(t)
+			w.start(t, scene.MigrationName, "verified")
+			dm := w.await(t, scene.MigrationName, waiting)
+			dm = w.awaitMessage(t, dm.Name, "Datastore is locked: resolve")
+			assertNamesConflict(t, w, dm)
+			tc.resolve(t, w)
+			dm = w.awaitGate(t, scene.MigrationName, "verified")
+			if diff := cmp.Diff([]string{"Pending", "Migrating", waiting, "Migrating"}, path(dm)); diff != "" {
+				t.Errorf("the way it came (-want +got):\n%s", diff)
+			}
+			if len(dm.Status.Conflicts) != 0 {
+				t.Errorf("resolved conflicts are still in status: %+v", dm.Status.Conflicts)
+			}
+			assertSameContent(t, before, w.content(t))
+			w.remove(t, scene.MigrationName)
+			left := w.stored(t)
+			if diff := cmp.Diff(tc.left, left, cmp.Transformer("sorted", func(s []string) string { return strings.Join(s, " ") })); diff != "" {
+				t.Errorf("what is left in v3, %s (-want +got):\n%s", tc.why, diff)
+			}
+			if len(tc.left) > 0 {
+				w.clear(t)
+			}
+			w.assertUntouched(t)
+		})
+	}
+}
+
+// Deleting the migration while a person is waited for leaves the other one's object alone.
+func TestAbortInConflict(t *testing.T) {
+	w := pristine(t)
+	w.obstruct(t)
+	w.manager(t, "--phases-dir", gated(t))
+	w.start(t, scene.MigrationName, nowhere)
+	w.await(t, scene.MigrationName, waiting)
+	w.remove(t, scene.MigrationName)
+	if diff := cmp.Diff([]string{"globalnetworksets/blocklist-0"}, w.stored(t)); diff != "" {
+		t.Errorf("what is left in v3 (-want +got): the object that was there before stays\n%s", diff)
+	}
+	w.clear(t)
+}
+
+// Where nothing shadows the v3 CRDs a conflict is seen before anything is locked.
+func TestConflictSeenAhead(t *testing.T) {
+	w := own(t, scene.Options{Objects: fixture.Demo(3, objects), NoStandIn: true})
+	if err := w.Client.Create(t.Context(), contested()); err != nil {
+		t.Fatal(err)
+	}
+	w.manager(t, "--phases-dir", gated(t, fastConflicts))
+	w.start(t, "any-name-will-do", nowhere)
+	dm := w.await(t, "any-name-will-do", waiting)
+	dm = w.awaitMessage(t, dm.Name, "resolve 1 conflicts to continue: GlobalNetworkSet blocklist-0")
+	assertNamesConflict(t, w, dm)
+	if len(dm.Status.Machine.Held) != 0 || !w.ready(t, w.Registry.Lock().V1GVK().GroupVersion().String()) {
+		t.Errorf("something is locked before the conflict is solved: %v", dm.Status.Machine.Held)
+	}
+	removeV3(t, w)
+	dm = w.await(t, dm.Name, "Converged")
+	if diff := cmp.Diff([]string{"Pending", waiting, "Pending", "Migrating", "Converged"}, path(dm)); diff != "" {
+		t.Errorf("the way it came (-want +got): validated again, then straight on\n%s", diff)
+	}
+
+	t.Run("deletion is held", func(t *testing.T) {
+		w.askRemoval(t, dm.Name)
+		dm := w.awaitMessage(t, dm.Name, "cannot be rolled back")
+		if dm.Status.Phase != "Converged" {
+			t.Errorf("phase %s: v3 is open, there is no way back", dm.Status.Phase)
+		}
+		w.kubectl(t, "describe", "datastoremigration", dm.Name)
+		if err := fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace); err != nil {
+			t.Fatal(err)
+		}
+		w.awaitGone(t, dm.Name)
+		info := &unstructured.Unstructured{}
+		info.SetGroupVersionKind(w.Registry.Lock().V1GVK())
+		if err := w.Client.Get(t.Context(), types.NamespacedName{Name: "default"}, info); !apierrs.IsNotFound(err) {
+			t.Errorf("the v1 CRDs are not gone: %v", err)
+		}
+	})
+}

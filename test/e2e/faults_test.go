@@ -1,0 +1,66 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/test/crds"
+	"github.com/phasegate/phasegate/test/harness"
+)
+
+// dropCRD deletes a CRD and waits until it is gone.
+func (w *world) dropCRD(t *testing.T, name string) {
+	t.Helper()
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := w.Client.Delete(t.Context(), crd); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, name+" to be gone", soon, func() error {
+		err := w.Client.Get(t.Context(), client.ObjectKeyFromObject(crd), crd)
+		if apierrs.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("it is there (%v)", err)
+	})
+}
+
+// restoreCRDs brings every Calico CRD back to what it was. It may be called when nothing is missing, also
+// after the end of a test.
+func (w *world) restoreCRDs(t *testing.T) {
+	t.Helper()
+	set, err := crds.Load(w.Registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := crds.Install(context.Background(), w.Config, crds.Set{CRDs: set.CRDs}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// freezeAPIServer stops the process of this cluster's API server for a while, as a virtual machine that is
+// moved does.
+func (w *world) freezeAPIServer(t *testing.T, d time.Duration) {
+	t.Helper()
+	pid := w.apiServerPID(t)
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	pause(d)
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func holds(effect string) func(*migrationv1.DatastoreMigration) bool {
+	return func(dm *migrationv1.DatastoreMigration) bool { return slices.Contains(dm.Status.Machine.Held, effect) }
+}

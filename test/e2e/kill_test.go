@@ -1,0 +1,210 @@
+package e2e
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/test/fixture"
+	"github.com/phasegate/phasegate/test/scene"
+)
+
+// killRounds is how often a migration is killed at a random moment.
+const killRounds = 10
+
+// pause lets some of a migration happen. There is no event to wait for: any moment is right.
+func pause(d time.Duration) { <-time.After(d) }
+
+// SIGKILL at any moment of the locked window costs repeats and nothing else: the next manager ends where an
+// undisturbed one ends.
+func TestKilledWhileMigrating(t *testing.T) {
+	w := pristine(t)
+	before := w.content(t)
+	dir := gated(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+
+	var want []string
+	for round := range killRounds + 1 {
+		p := w.manager(t, "--phases-dir", dir)
+		w.start(t, scene.MigrationName, "verified")
+		if round > 0 { // the first one is not disturbed
+			w.awaitStatus(t, scene.MigrationName, "migrating", inMachinePhase("Migrating"))
+			for range 1 + random.IntN(2) {
+				pause(time.Duration(random.IntN(1200)) * time.Millisecond)
+				p.Kill()
+				p = w.manager(t, "--phases-dir", dir)
+			}
+		}
+		dm := w.awaitGate(t, scene.MigrationName, "verified")
+		if diff := cmp.Diff([]string{"Pending", "Migrating"}, path(dm)); diff != "" {
+			t.Errorf("round %d: the way it came (-want +got):\n%s", round, diff)
+		}
+		stored := w.stored(t)
+		if round == 0 {
+			want = stored
+		}
+		if diff := cmp.Diff(want, stored); diff != "" {
+			t.Errorf("round %d: what is in v3 (-undisturbed +killed):\n%s", round, diff)
+		}
+		assertSameContent(t, before, w.content(t))
+
+		// The way back is killed at a random moment, too.
+		w.askRemoval(t, scene.MigrationName)
+		pause(time.Duration(random.IntN(600)) * time.Millisecond)
+		p.Kill()
+		p = w.manager(t, "--phases-dir", dir)
+		w.awaitGone(t, scene.MigrationName)
+		w.assertUntouched(t)
+		if err := p.Stop(soon); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Fatalf("failed in round %d with seed %d", round, seed)
+		}
+	}
+}
+
+// What changes while no manager runs is seen by the next one.
+func TestKilledWhileWaiting(t *testing.T) {
+	cases := map[string]struct {
+		why     string
+		block   func(t *testing.T, w *world)
+		says    string
+		unblock func(t *testing.T, w *world)
+	}{
+		"Pending": {why: "a blocker goes while nobody looks", says: "CRD ippools.projectcalico.org is not installed",
+			block:   func(t *testing.T, w *world) { w.dropCRD(t, "ippools.projectcalico.org") },
+			unblock: func(t *testing.T, w *world) { w.restoreCRDs(t) }},
+		waiting: {why: "a conflict is resolved while nobody looks", says: "Datastore is locked: resolve 1 conflict",
+			block: func(t *testing.T, w *world) { w.obstruct(t) }, unblock: removeV3},
+	}
+	w := pristine(t)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			tc.block(t, w)
+			dir := gated(t)
+			p := w.manager(t, "--phases-dir", dir)
+			w.start(t, scene.MigrationName, "verified")
+			dm := w.awaitMessage(t, scene.MigrationName, tc.says)
+			if dm.Status.Phase != name {
+				t.Errorf("phase %s: %s", dm.Status.Phase, tc.why)
+			}
+			p.Kill()
+			tc.unblock(t, w)
+			p = w.manager(t, "--phases-dir", dir)
+			w.awaitGate(t, scene.MigrationName, "verified")
+			w.remove(t, scene.MigrationName)
+			w.assertUntouched(t)
+			if err := p.Stop(soon); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// After the point of no return a killed manager only ever goes forward.
+func TestKilledAfterConverged(t *testing.T) {
+	w := own(t, scene.Options{Objects: fixture.Demo(5, objects)})
+	foreign := w.installForeignCRD(t)
+	before := w.content(t)
+	p := w.manager(t)
+	if err := w.Migrate(t.Context(), scene.MigrationName); err != nil {
+		t.Fatal(err)
+	}
+	w.await(t, scene.MigrationName, "Converged")
+	p.Kill()
+	if err := fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace); err != nil {
+		t.Fatal(err)
+	}
+	p = w.manager(t)
+	assertAtRest(t, w.await(t, scene.MigrationName, "Complete"), "Ready")
+	p.Kill()
+	w.askRemoval(t, scene.MigrationName)
+	for range 3 {
+		p = w.manager(t)
+		w.awaitMessage(t, scene.MigrationName, "Deleting CRD")
+		p.Kill()
+	}
+	w.manager(t)
+	w.awaitGone(t, scene.MigrationName)
+	w.assertV1Gone(t, foreign)
+	assertSameContent(t, before, w.content(t))
+}
+
+// An API server that does not answer for a while is waited for.
+func TestAPIServerHangs(t *testing.T) {
+	w := pristine(t)
+	before := w.content(t)
+	w.manager(t, "--phases-dir", gated(t))
+	w.start(t, scene.MigrationName, "v3locked")
+	w.awaitGate(t, scene.MigrationName, "v3locked")
+	w.annotate(t, scene.MigrationName, map[string]string{openGates: gatesBefore("verified")})
+	w.awaitStatus(t, scene.MigrationName, "copying", holds("v3Copies"))
+	w.freezeAPIServer(t, 3*time.Second)
+	w.awaitGate(t, scene.MigrationName, "verified")
+	assertSameContent(t, before, w.content(t))
+	w.remove(t, scene.MigrationName)
+}
+
+// A list that fails is an error to be retried, never "there is nothing".
+func TestErrorsInTheMiddle(t *testing.T) {
+	cases := map[string]struct {
+		why, stopAt string
+		spoil, mend func(t *testing.T, w *world)
+		says        []string
+	}{
+		"v1 may not be listed any more": {why: "an empty answer would lose every object", stopAt: "v3locked",
+			spoil: func(t *testing.T, w *world) { w.revoke(t, "crd.projectcalico.org", "*", "list") },
+			mend:  func(t *testing.T, w *world) { w.restoreRights(t) },
+			says:  []string{"forbidden", "crd.projectcalico.org"}},
+		"v3 may not be created any more": {why: "a right is not the object's fault: nothing is rejected", stopAt: "v3locked",
+			spoil: func(t *testing.T, w *world) { w.revoke(t, "projectcalico.org", "*", "create") },
+			mend:  func(t *testing.T, w *world) { w.restoreRights(t) },
+			says:  []string{"forbidden", "projectcalico.org"}},
+		"a v3 CRD goes": {why: "it is named, and the copy goes on when it is back", stopAt: "v3locked",
+			spoil: func(t *testing.T, w *world) { w.dropCRD(t, "ippools.projectcalico.org") },
+			mend:  func(t *testing.T, w *world) { w.restoreCRDs(t) },
+			says:  []string{"ippools.projectcalico.org"}},
+	}
+	w := pristine(t)
+	before := w.content(t)
+	w.manager(t, "--phases-dir", gated(t))
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Cleanup(func() { tc.mend(t, w) })
+			w.start(t, scene.MigrationName, tc.stopAt)
+			w.awaitGate(t, scene.MigrationName, tc.stopAt)
+			tc.spoil(t, w)
+			w.annotate(t, scene.MigrationName, map[string]string{openGates: gatesBefore("verified")})
+			for _, part := range tc.says {
+				if dm := w.awaitMessage(t, scene.MigrationName, part); dm.Status.Phase != "Migrating" {
+					t.Fatalf("phase %s: %s", dm.Status.Phase, tc.why)
+				}
+			}
+			tc.mend(t, w)
+			w.awaitGate(t, scene.MigrationName, "verified")
+			assertSameContent(t, before, w.content(t))
+			w.remove(t, scene.MigrationName)
+			w.assertUntouched(t)
+		})
+	}
+}
+
+// revoke takes a right of the manager away, until restoreRights.
+func (w *world) revoke(t *testing.T, group, resource string, verbs ...string) {
+	t.Helper()
+	if err := w.grant(managerAccount, without(managerRules(t), group, resource, verbs...)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) restoreRights(t *testing.T) {
+	t.Helper()
+	if err := w.grant(managerAccount, managerRules(t)); err != nil {
+		t.Fatal(err)
+	}
+}
