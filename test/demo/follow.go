@@ -51,8 +51,9 @@ func (s *story) showTransitions(dm *migrationv1.DatastoreMigration) {
 
 func progressLine(status *migrationv1.DatastoreMigrationStatus) string {
 	what := status.Message
-	if what == "" {
-		what = status.Machine.Step
+	// Right after a transition the message is its reason, which was just printed.
+	if n := len(status.Machine.History); n > 0 && what == status.Machine.History[n-1].Reason {
+		what = ""
 	}
 	p := status.Progress
 	if p == nil || p.Total == 0 {

@@ -116,7 +116,8 @@ func (s *story) showKept() {
 	s.out.line("")
 	s.out.line("The cluster is kept. Look at it:")
 	s.out.line("  KUBECONFIG=%s bin/tools/kubectl get crds", s.scene.Kubeconfig)
-	s.out.line("  bin/manager --kubeconfig %s   # runs no longer; its log: %s", s.scene.Kubeconfig, filepath.Dir(s.manager.Log))
+	s.out.line("The manager has ended, its log is in %s. Start another one:", s.scene.LogDir)
+	s.out.line("  bin/manager --kubeconfig %s", s.scene.Kubeconfig)
 	s.out.line("End it:")
 	s.out.line("  make cluster-down CLUSTER_DIR=%s", filepath.Dir(s.scene.Kubeconfig))
 }

@@ -76,8 +76,8 @@ func TestLiveOutput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const clear = "\r\x1b[K"
-	if diff := cmp.Diff(clear+"  one"+clear+"  two"+clear+"  kept\n", string(got)); diff != "" {
+	const erase = "\r\x1b[K"
+	if diff := cmp.Diff(erase+"  one"+erase+"  two"+erase+"  kept\n", string(got)); diff != "" {
 		t.Errorf("the status line is rewritten, and gone before a line that stays (-want +got):\n%s", diff)
 	}
 }
