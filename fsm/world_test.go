@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -76,6 +77,10 @@ func newWorld(t *testing.T, file string, data []byte, b Bindings) *world {
 	if len(diags) > 0 {
 		t.Fatal(diags.Err())
 	}
+	return worldOf(t, m, b)
+}
+
+func worldOf(t *testing.T, m *Machine, b Bindings) *world {
 	return &world{t: t, m: m, bindings: b, now: epoch, version: 1,
 		self:    map[string]any{"metadata": map[string]any{"name": "x"}, "spec": map[string]any{}},
 		actions: map[string][]answer{}, guards: map[string]guardAnswer{},
@@ -266,6 +271,11 @@ func (w *world) checkStatus(st v1alpha1.MachineStatus, s Summary) {
 	if len(st.History) > v1alpha1.HistoryLimit || len(st.Blocked) > 16 || len(st.Held) > 32 || len(st.OnDelete) > 512 {
 		w.t.Errorf("the status is out of bounds: %d transitions, %d blocked, %d held", len(st.History), len(st.Blocked), len(st.Held))
 	}
+	for _, h := range st.History {
+		if len(h.Reason) > 128 || len(h.Message) > 512 {
+			w.t.Errorf("a transition is out of bounds: %+v", h)
+		}
+	}
 	for _, b := range st.Blocked {
 		if len(b.Because) > 1024 || len(b.Got) > 1024 {
 			w.t.Errorf("blocked is out of bounds: %+v", b)
@@ -317,8 +327,14 @@ func (w *world) held() []string { return slices.Sorted(maps.Keys(w.taken)) }
 // its program has.
 func shipped(t *testing.T) *world {
 	t.Helper()
-	file := readFile(t, "../phases/datastore-migration.yaml")
-	w := newWorld(t, "datastore-migration.yaml", file, shippedBindings(t, file))
+	shippedOnce.Do(func() {
+		file := readFile(t, "../phases/datastore-migration.yaml")
+		shippedWorld = newWorld(t, "datastore-migration.yaml", file, shippedBindings(t, file))
+	})
+	if shippedWorld == nil {
+		t.Fatal("the shipped machine was refused")
+	}
+	w := worldOf(t, shippedWorld.m, shippedWorld.bindings)
 	w.self["spec"] = map[string]any{"type": "APIServerToCRDs"}
 	return w
 }
@@ -331,6 +347,12 @@ func readFile(t testing.TB, name string) []byte {
 	}
 	return data
 }
+
+// The shipped machine is loaded once: it is immutable, and crashed often.
+var (
+	shippedOnce  sync.Once
+	shippedWorld *world
+)
 
 // shippedBindings adds the actions that the file names and that need no
 // parameters and have no outputs; that the program has them is its own test.
