@@ -63,6 +63,11 @@ func TestDecorate(t *testing.T) {
 			in:   status{Machine: machine{Phase: "Complete", Since: sinceMicro()}},
 			want: status{CompletedAt: at(0), Machine: machine{Phase: "Complete", Since: sinceMicro()}},
 		},
+		"complete, v1 still locked": {
+			why:  "v1 stays locked for good; nobody waits for it, and a time of locking would say so",
+			in:   status{DatastoreLockedAt: at(-time.Minute), Machine: machine{Phase: "Complete", Since: sinceMicro(), Held: []string{"v1Lock"}}},
+			want: status{CompletedAt: at(0), Machine: machine{Phase: "Complete", Since: sinceMicro(), Held: []string{"v1Lock"}}},
+		},
 		"complete for long": {
 			why:  "it was completed once",
 			in:   status{CompletedAt: at(-time.Hour), Machine: machine{Phase: "Complete", Since: sinceMicro()}},
@@ -120,12 +125,12 @@ func TestProgressOf(t *testing.T) {
 		return copier.KindProgress{Kind: name, Counts: c}
 	}
 	got := progressOf(copier.Progress{
-		Counts: copier.Counts{Total: 20, Done: 12, Created: 5, Updated: 2, Adopted: 3, Terminating: 1, Conflicts: 1},
+		Counts: copier.Counts{Total: 20, Done: 12, Created: 4, Updated: 2, Kept: 1, Adopted: 3, Terminating: 1, Conflicts: 1},
 		Kinds: []copier.KindProgress{
-			kind("Tier", copier.Counts{Total: 4, Done: 4, Created: 4}),
+			kind("Tier", copier.Counts{Total: 4, Done: 4, Created: 3, Kept: 1}),
 			kind("IPPool", copier.Counts{}),
 			kind("NetworkPolicy", copier.Counts{Total: 2, Done: 2, Created: 1, Conflicts: 1}),
-			kind("NetworkSet", copier.Counts{Total: 10, Done: 6, Updated: 2, Adopted: 3, Terminating: 1}),
+			kind("NetworkSet", copier.Counts{Total: 10, Done: 6, Updated: 1, Kept: 1, Adopted: 3, Terminating: 1}),
 			kind("HostEndpoint", copier.Counts{Total: 4}),
 		},
 	})
