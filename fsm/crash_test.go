@@ -41,7 +41,7 @@ var stories = map[string]story{
 	"failure": {
 		why: "a rollback from the fullest ledger, a retry, and an abort",
 		tell: func(w *world) {
-			w.actions["RemapOwners"] = []answer{{Outcome: Outcome{Err: Terminal("Bad", "bad")}}}
+			w.actions["Verify"] = []answer{{Outcome: Outcome{Err: Terminal("Bad", "bad")}}}
 			w.settle()
 			w.self["metadata"] = map[string]any{"annotations": map[string]any{"phasegate.dev/retry": "1"}}
 			w.settle()
@@ -154,13 +154,13 @@ var reach = map[string]func(w *world){
 	},
 	"Complete": func(w *world) { w.settle() },
 	"RollingBack": func(w *world) {
-		w.actions["RemapOwners"] = []answer{{Outcome: Outcome{Err: Terminal("Bad", "bad")}}}
+		w.actions["Verify"] = []answer{{Outcome: Outcome{Err: Terminal("Bad", "bad")}}}
 		w.actions["UnlockV3"] = []answer{{Outcome: Outcome{Err: fmt.Errorf("no"), Class: ClassUnavailable}}}
 		w.settle()
 		delete(w.actions, "UnlockV3")
 	},
 	"Failed": func(w *world) {
-		w.actions["RemapOwners"] = []answer{{Outcome: Outcome{Err: Terminal("Bad", "bad")}}}
+		w.actions["Verify"] = []answer{{Outcome: Outcome{Err: Terminal("Bad", "bad")}}}
 		w.settle()
 	},
 	"Rejected": func(w *world) { w.guards["onlyMigration"] = guardAnswer{}; w.settle() },

@@ -352,7 +352,7 @@ var migrationBindings = Bindings{
 		"AwaitV3Served":     {},
 		"LockV3":            {},
 		"UnlockV3":          {Params: map[string]ParamType{"created": ParamString}},
-		"CopyResources":     {Outputs: []string{"conflicts", "examples"}},
+		"CopyResources":     {Outputs: []string{"conflicts", "examples", "ownersWithheld"}},
 		"DeleteCopies":      {},
 		"RemapOwners":       {},
 		"Verify":            {Outputs: []string{"different", "examples"}},

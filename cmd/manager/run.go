@@ -96,6 +96,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 		return nil, fmt.Errorf("find a cluster: %w: give --kubeconfig", err)
 	}
 	cfg.QPS = -1
+	cfg.DisableCompression = true // of lists: it costs both sides more time than the network saves inside a cluster
 	cfg.UserAgent = "phasegate-manager/" + version
 	return cfg, nil
 }

@@ -46,7 +46,7 @@ func (s *steps) copyResources(ctx context.Context, sc *scope) (outputs, error) {
 		return nil, fsm.Terminal("ObjectsRejected", "%d objects cannot be copied: %s", len(result.Rejected),
 			strings.Join(examples(result.Rejected, showProblem), "; "))
 	}
-	return conflictOutputs(result.Conflicts, outputs{"objects": result.Total}), nil
+	return conflictOutputs(result.Conflicts, outputs{"objects": result.Total, "ownersWithheld": result.Withheld}), nil
 }
 
 func conflictOutputs(conflicts []copier.Conflict, more outputs) outputs {

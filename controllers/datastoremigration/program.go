@@ -77,7 +77,7 @@ func (s *steps) actions() map[string]runner.Action[*migration] {
 		"UnlockV3": {ActionSpec: fsm.ActionSpec{Doc: "Gives the v3 lock back. created: keep opens the ClusterInformation that LockV3 created instead of deleting it.",
 			Params: params(map[string]fsm.ParamType{"created": fsm.ParamString})}, Do: s.unlockV3},
 		"CopyResources": {ActionSpec: fsm.ActionSpec{Doc: "Copies every object to v3; what is there already is compared.",
-			Outputs: []string{"conflicts", "examples", "objects"}}, Do: s.copyResources},
+			Outputs: []string{"conflicts", "examples", "objects", "ownersWithheld"}}, Do: s.copyResources},
 		"DeleteCopies": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v3 objects that this migration created."}, Do: s.deleteCopies},
 		"RemapOwners": {ActionSpec: fsm.ActionSpec{Doc: "Adds the owner references that were withheld while the owner was not copied yet.",
 			Outputs: []string{"ownersMissing"}}, Do: s.remapOwners},

@@ -67,7 +67,7 @@ func TestOutputsOfTheActions(t *testing.T) {
 	}
 	slices.Sort(read)
 	slices.Sort(recorded)
-	wantRead := []string{"CopyResources.conflicts", "DetectConflicts.conflicts", "DetectConflicts.examples", "ObserveRollout.pending",
+	wantRead := []string{"CopyResources.conflicts", "CopyResources.ownersWithheld", "DetectConflicts.conflicts", "DetectConflicts.examples", "ObserveRollout.pending",
 		"Plan.problems", "Preflight.blockers", "Verify.different"}
 	wantRecorded := []string{"CopyResources.examples", "CopyResources.objects", "Drain.quiet", "Plan.objects", "RemapOwners.ownersMissing",
 		"Verify.examples", "Verify.verified"}

@@ -110,6 +110,8 @@ type Result struct {
 	Progress
 	Conflicts []Conflict
 	Rejected  []resources.Problem // objects that the server refused
+	// Withheld counts the objects that lack owners in Calico; at 0 RemapOwners would find nothing to do.
+	Withheld int64
 }
 
 // RemapResult is what a RemapOwners did.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
@@ -48,6 +49,7 @@ type run struct {
 	mu        sync.Mutex
 	conflicts []Conflict
 	rejected  []resources.Problem
+	withheld  int64
 }
 
 // kindRun is the notebook of one kind in a run.
@@ -234,9 +236,9 @@ func (r *run) copyOne(ctx context.Context, job job) error {
 	}
 	if known && !there.terminating && there.digest == contentDigest(of.kind, of.schema, want) {
 		r.tracker.done(of.kind, equal(there.ours))
-		return r.owners.record(conv.V1UID, of.kind, want.GetName(), there.uid)
+		return r.landed(of, conv, there.uid, there.owners)
 	}
-	resolved, _ := r.owners.resolve(conv.Owners) // the others are RemapOwners' to add
+	resolved, _ := r.owners.resolve(conv.Owners)
 	setOwners(want, append(want.GetOwnerReferences(), resolved...))
 	r.mark(want)
 	return r.write(ctx, of, conv)
@@ -246,11 +248,11 @@ func (r *run) copyOne(ctx context.Context, job job) error {
 func (r *run) write(ctx context.Context, of *kindRun, conv *resources.Converted) error {
 	want := conv.Object
 	for range maxRaces {
-		made := &unstructured.Unstructured{Object: want.Object} // the answer replaces the content
+		made := &creation{Unstructured: *want}
 		err := r.try(ctx, func() error { return r.c.Create(ctx, made) })
 		if err == nil {
 			r.tracker.done(of.kind, created)
-			return r.owners.record(conv.V1UID, of.kind, want.GetName(), made.GetUID())
+			return r.landed(of, conv, made.uid, want.GetOwnerReferences())
 		}
 		if apierrors.Classify(err) != apierrors.Conflict {
 			return r.refused(ctx, of, want, err)
@@ -294,7 +296,23 @@ func (r *run) settle(ctx context.Context, of *kindRun, conv *resources.Converted
 		}
 	}
 	r.tracker.done(of.kind, count)
-	return false, r.owners.record(conv.V1UID, of.kind, key.Name, live.GetUID())
+	return false, r.landed(of, conv, live.GetUID(), live.GetOwnerReferences())
+}
+
+// landed notes where a v1 object is in v3, and whether it lacks owners in Calico there: one of them is
+// not copied yet, or was not when the object was. Those are RemapOwners' to set.
+func (r *run) landed(of *kindRun, conv *resources.Converted, uid types.UID, owners []metav1.OwnerReference) error {
+	if err := r.owners.record(conv.V1UID, of.kind, conv.Object.GetName(), uid); err != nil {
+		return err
+	}
+	want, unknown := r.owners.resolve(conv.Owners)
+	have, _ := resources.SplitOwners(owners)
+	if len(unknown) > 0 || len(resources.DiffOwners(want, have)) > 0 {
+		r.mu.Lock()
+		r.withheld++
+		r.mu.Unlock()
+	}
+	return nil
 }
 
 // refused notes an object that the server did not take. It returns an error if the reason is not the
@@ -355,7 +373,7 @@ func (r *run) result() Result {
 	defer r.mu.Unlock()
 	slices.SortFunc(r.conflicts, compareConflicts)
 	slices.SortFunc(r.rejected, compareProblems)
-	return Result{Progress: r.tracker.snapshot(), Conflicts: r.conflicts, Rejected: r.rejected}
+	return Result{Progress: r.tracker.snapshot(), Conflicts: r.conflicts, Rejected: r.rejected, Withheld: r.withheld}
 }
 
 func compareConflicts(a, b Conflict) int {

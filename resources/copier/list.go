@@ -18,7 +18,7 @@ import (
 
 // eachV1 streams the v1 objects of a kind, page by page.
 func (c *Copier) eachV1(ctx context.Context, kind *resources.Kind, do func(*unstructured.Unstructured) error) error {
-	list := &unstructured.UnstructuredList{}
+	list := &contentList{}
 	list.SetGroupVersionKind(listKind(kind.V1GVK()))
 	return c.pages(ctx, list, kind.V1CRDName(), kind.PageSize(), kind.Selector(), func() error {
 		return eachOf(list.Items, do)
@@ -27,7 +27,7 @@ func (c *Copier) eachV1(ctx context.Context, kind *resources.Kind, do func(*unst
 
 // eachV3 streams the v3 objects of a kind, page by page.
 func (c *Copier) eachV3(ctx context.Context, kind *resources.Kind, do func(*unstructured.Unstructured) error) error {
-	list := &unstructured.UnstructuredList{}
+	list := &contentList{}
 	list.SetGroupVersionKind(listKind(kind.V3GVK()))
 	return c.pages(ctx, list, kind.V3CRDName(), kind.PageSize(), labels.Everything(), func() error {
 		return eachOf(list.Items, do)

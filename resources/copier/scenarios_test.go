@@ -143,7 +143,11 @@ func TestOwners(t *testing.T) {
 	s.v1("Tier", owned("early", "projectcalico.org/v3", "GlobalNetworkPolicy", "security.view", policy)+"spec: {order: 6, defaultAction: Deny}")
 	s.v1("GlobalNetworkSet", owned("orphan", "projectcalico.org/v3", "Tier", "nobody", "00000000-0000-4000-8000-000000000001")+"spec: {nets: [10.0.0.0/8]}")
 
-	s.mustCopy()
+	for _, when := range []string{"first copy", "second copy, as after a crash"} {
+		if n := s.mustCopy().Withheld; n != 2 {
+			t.Errorf("%s: %d objects without their owners, want early and orphan", when, n)
+		}
+	}
 	s.wantDifferent("early")
 	s.wantRemap(1, "orphan")
 	s.wantRemap(0, "orphan")

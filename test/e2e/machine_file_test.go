@@ -48,7 +48,7 @@ func replace(from, to string) edit {
 func insertAfter(line, more string) edit { return replace(line, line+more) }
 
 // quickly shortens what is long for the sake of real clusters.
-var quickly = replace("with: {quiet: 1s, atMost: 10s}", "with: {quiet: 100ms, atMost: 2s}")
+var quickly = replace("with: {quiet: 500ms, atMost: 10s}", "with: {quiet: 100ms, atMost: 2s}")
 
 // openGates is the annotation that lists the open gates of a gated machine, each between commas.
 const openGates = "e2e.phasegate.dev/open"
@@ -69,7 +69,7 @@ var places = []struct{ gate, line, when string }{
 	{"served", "    - action: AwaitV3Served\n      poll: 200ms\n", "true"},
 	{"v3locked", "    - {action: LockV3}\n", "true"},
 	{"copied", "    - {action: CopyResources}\n", "true"},
-	{"remapped", "    - {action: RemapOwners}\n", "true"},
+	{"remapped", "    - {action: RemapOwners, if: 'result.ownersWithheld > 0'} # else it reads both sides for nothing; Verify does anyway\n", "true"},
 	{"verified", "    - action: Verify\n      if: 'result.conflicts == 0'\n", "result.conflicts == 0"}, // else it is left for another phase
 }
 

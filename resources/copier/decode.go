@@ -1,0 +1,41 @@
+package copier
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json"
+)
+
+// contentList is a list of custom resources that is decoded in one go. The one that it wraps parses the
+// list, and then each item, several times over, to find kinds that every item of ours states itself.
+type contentList struct{ unstructured.UnstructuredList }
+
+// UnmarshalJSON replaces what was in the list.
+func (l *contentList) UnmarshalJSON(data []byte) error {
+	var content map[string]any
+	if err := json.Unmarshal(data, &content); err != nil {
+		return err
+	}
+	l.UnstructuredList = unstructured.UnstructuredList{}
+	l.SetUnstructuredContent(content)
+	return nil
+}
+
+// creation is an object to create. Of the answer it takes the uid only: the content is what was sent,
+// and Verify reads it again.
+type creation struct {
+	unstructured.Unstructured
+	uid types.UID
+}
+
+// UnmarshalJSON leaves the content as it was sent.
+func (c *creation) UnmarshalJSON(data []byte) error {
+	var answer struct {
+		Metadata struct {
+			UID types.UID `json:"uid"`
+		} `json:"metadata"`
+	}
+	err := json.Unmarshal(data, &answer)
+	c.uid = answer.Metadata.UID
+	return err
+}
