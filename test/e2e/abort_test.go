@@ -29,7 +29,7 @@ func TestAbort(t *testing.T) {
 		"verified":   {why: "the last moment before the point of no return", gate: "verified", held: []string{"v1Lock", "apiService", "v3Lock", "v3Copies"}},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
+		inTurn(t, name, func(t *testing.T) {
 			w.start(t, scene.MigrationName, tc.gate)
 			dm := w.awaitGate(t, scene.MigrationName, tc.gate)
 			if diff := cmp.Diff(tc.held, dm.Status.Machine.Held); diff != "" {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/scene"
 )
@@ -17,7 +18,7 @@ import (
 const waiting = "WaitingForConflictResolution"
 
 // fastConflicts looks again soon after a conflict was resolved.
-var fastConflicts = replace("    poll: 10s\n    message: '${\"v1Lock\" in held", "    poll: 1s\n    message: '${\"v1Lock\" in held")
+var fastConflicts = inPhase(waiting, func(_ *testing.T, p *v1alpha1.Phase) { p.Poll = "1s" })
 
 func live(t *testing.T, w *world) *unstructured.Unstructured {
 	t.Helper()
@@ -56,13 +57,13 @@ func assertNamesConflict(t *testing.T, w *world, dm *migrationv1.DatastoreMigrat
 			t.Errorf("the fields that differ do not include %s:\n%s", field, fields)
 		}
 	}
-	for _, part := range []string{"GlobalNetworkSet blocklist-0", "resolve 1 conflict"} {
+	for _, part := range []string{"GlobalNetworkSet blocklist-0", "1 conflict"} {
 		if !strings.Contains(dm.Status.Message, part) {
 			t.Errorf("the message does not say %q: %s", part, dm.Status.Message)
 		}
 	}
 	assertAtRest(t, dm, "Reconciling")
-	t.Run("describe", func(t *testing.T) { w.assertReadable(t, dm.Name) })
+	w.assertReadable(t, dm.Name, unfinished)
 }
 
 func TestConflictUnderTheLock(t *testing.T) {
@@ -78,12 +79,12 @@ func TestConflictUnderTheLock(t *testing.T) {
 	w := pristine(t)
 	w.manager(t, "--phases-dir", gated(t, fastConflicts))
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
+		inTurn(t, name, func(t *testing.T) {
 			w.obstruct(t)
 			before := w.content(t)
 			w.start(t, scene.MigrationName, "verified")
 			dm := w.await(t, scene.MigrationName, waiting)
-			dm = w.awaitMessage(t, dm.Name, "Datastore is locked: resolve")
+			dm = w.awaitMessage(t, dm.Name, "Datastore is locked: ")
 			assertNamesConflict(t, w, dm)
 			tc.resolve(t, w)
 			dm = w.awaitGate(t, scene.MigrationName, "verified")
@@ -130,7 +131,7 @@ func TestConflictSeenAhead(t *testing.T) {
 	w.manager(t, "--phases-dir", gated(t, fastConflicts))
 	w.start(t, "any-name-will-do", nowhere)
 	dm := w.await(t, "any-name-will-do", waiting)
-	dm = w.awaitMessage(t, dm.Name, "resolve 1 conflicts to continue: GlobalNetworkSet blocklist-0")
+	dm = w.awaitMessage(t, dm.Name, "resolve 1 conflict, edit or delete one side: GlobalNetworkSet blocklist-0")
 	assertNamesConflict(t, w, dm)
 	if len(dm.Status.Machine.Held) != 0 || !w.ready(t, w.Registry.Lock().V1GVK().GroupVersion().String()) {
 		t.Errorf("something is locked before the conflict is solved: %v", dm.Status.Machine.Held)

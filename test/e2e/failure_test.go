@@ -74,10 +74,8 @@ func TestRefusedUnderTheLock(t *testing.T) {
 	if len(dm.Status.Machine.Held) > 0 {
 		t.Errorf("still holds %v", dm.Status.Machine.Held)
 	}
-	for _, part := range []string{"GlobalNetworkSet blocklist-3", "frozen by change control"} {
-		if !strings.Contains(dm.Status.Message, part) {
-			t.Errorf("the message does not say %q: %s", part, dm.Status.Message)
-		}
+	for _, part := range []string{"GlobalNetworkSet blocklist-3", "frozen by change control", "then try again"} {
+		w.awaitMessage(t, dm.Name, part)
 	}
 	w.assertUntouched(t)
 
@@ -114,6 +112,23 @@ func TestAbortAfterFailure(t *testing.T) {
 	w.await(t, scene.MigrationName, "Failed")
 	w.remove(t, scene.MigrationName)
 	lift()
+}
+
+// A right that goes under the lock is no reason to keep the datastore locked.
+func TestRightsGoUnderTheLock(t *testing.T) {
+	w := pristine(t)
+	t.Cleanup(func() { w.restoreRights(t) })
+	w.manager(t, "--phases-dir", gated(t))
+	w.start(t, scene.MigrationName, "v3locked")
+	w.awaitGate(t, scene.MigrationName, "v3locked")
+	w.revoke(t, resources.V3Group, "*", "create")
+	w.annotate(t, scene.MigrationName, map[string]string{openGates: gatesBefore("verified")})
+	dm := w.await(t, scene.MigrationName, "Failed")
+	for _, part := range []string{"cannot create resource", "in API group \"projectcalico.org\""} {
+		w.awaitMessage(t, dm.Name, part)
+	}
+	w.assertUntouched(t)
+	w.remove(t, scene.MigrationName)
 }
 
 // A second migration is told which one is in its way, and goes without a trace.

@@ -79,12 +79,12 @@ func TestKilledWhileWaiting(t *testing.T) {
 		"Pending": {why: "a blocker goes while nobody looks", says: "CRD ippools.projectcalico.org is not installed",
 			block:   func(t *testing.T, w *world) { w.dropCRD(t, "ippools.projectcalico.org") },
 			unblock: func(t *testing.T, w *world) { w.restoreCRDs(t) }},
-		waiting: {why: "a conflict is resolved while nobody looks", says: "Datastore is locked: resolve 1 conflict",
+		waiting: {why: "a conflict is resolved while nobody looks", says: "Datastore is locked: ",
 			block: func(t *testing.T, w *world) { w.obstruct(t) }, unblock: removeV3},
 	}
 	w := pristine(t)
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
+		inTurn(t, name, func(t *testing.T) {
 			tc.block(t, w)
 			dir := gated(t)
 			p := w.manager(t, "--phases-dir", dir)
@@ -161,10 +161,6 @@ func TestErrorsInTheMiddle(t *testing.T) {
 			spoil: func(t *testing.T, w *world) { w.revoke(t, "crd.projectcalico.org", "*", "list") },
 			mend:  func(t *testing.T, w *world) { w.restoreRights(t) },
 			says:  []string{"forbidden", "crd.projectcalico.org"}},
-		"v3 may not be created any more": {why: "a right is not the object's fault: nothing is rejected", stopAt: "v3locked",
-			spoil: func(t *testing.T, w *world) { w.revoke(t, "projectcalico.org", "*", "create") },
-			mend:  func(t *testing.T, w *world) { w.restoreRights(t) },
-			says:  []string{"forbidden", "projectcalico.org"}},
 		"a v3 CRD goes": {why: "it is named, and the copy goes on when it is back", stopAt: "v3locked",
 			spoil: func(t *testing.T, w *world) { w.dropCRD(t, "ippools.projectcalico.org") },
 			mend:  func(t *testing.T, w *world) { w.restoreCRDs(t) },
@@ -174,7 +170,7 @@ func TestErrorsInTheMiddle(t *testing.T) {
 	before := w.content(t)
 	w.manager(t, "--phases-dir", gated(t))
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
+		inTurn(t, name, func(t *testing.T) {
 			t.Cleanup(func() { tc.mend(t, w) })
 			w.start(t, scene.MigrationName, tc.stopAt)
 			w.awaitGate(t, scene.MigrationName, tc.stopAt)
@@ -197,7 +193,7 @@ func TestErrorsInTheMiddle(t *testing.T) {
 // revoke takes a right of the manager away, until restoreRights.
 func (w *world) revoke(t *testing.T, group, resource string, verbs ...string) {
 	t.Helper()
-	if err := w.grant(managerAccount, without(managerRules(t), group, resource, verbs...)); err != nil {
+	if err := w.grant(managerAccount, without(t, managerRules(t), group, resource, verbs...)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -5,16 +5,18 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
+	"sigs.k8s.io/yaml"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/phases"
 )
 
 const machineFile = "datastore-migration.yaml"
 
-// edit changes the text of a machine file.
-type edit func(t *testing.T, text string) string
+// edit changes a copy of the shipped machine.
+type edit func(t *testing.T, spec *v1alpha1.MachineSpec)
 
 // machine writes a changed copy of the machine and returns its directory, for --phases-dir.
 func machine(t *testing.T, edits ...edit) string {
@@ -23,70 +25,99 @@ func machine(t *testing.T, edits ...edit) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := string(data)
-	for _, e := range edits {
-		text = e(t, text)
+	m := &v1alpha1.Machine{}
+	if err := yaml.UnmarshalStrict(data, m); err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range edits {
+		change(t, &m.Spec)
+	}
+	if data, err = yaml.Marshal(m); err != nil {
+		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, machineFile), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, machineFile), data, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return dir
 }
 
-// replace changes a text that occurs exactly once; an edit that missed would test nothing.
-func replace(from, to string) edit {
-	return func(t *testing.T, text string) string {
+// inPhase changes one phase. A name that the machine does not have ends the test: an edit that missed
+// would test nothing.
+func inPhase(name string, change func(t *testing.T, p *v1alpha1.Phase)) edit {
+	return func(t *testing.T, spec *v1alpha1.MachineSpec) {
 		t.Helper()
-		if n := strings.Count(text, from); n != 1 {
-			t.Fatalf("the machine file has %q %d times, not once", from, n)
+		i := slices.IndexFunc(spec.Phases, func(p v1alpha1.Phase) bool { return p.Name == name })
+		if i < 0 {
+			t.Fatalf("the machine has no phase %s", name)
 		}
-		return strings.Replace(text, from, to, 1)
+		change(t, &spec.Phases[i])
 	}
 }
 
-func insertAfter(line, more string) edit { return replace(line, line+more) }
+// inStep changes the step of a phase that runs an action.
+func inStep(phase, action string, change func(*v1alpha1.Step)) edit {
+	return inPhase(phase, func(t *testing.T, p *v1alpha1.Phase) {
+		t.Helper()
+		change(&p.Steps[stepIndex(t, p, action)])
+	})
+}
+
+func stepIndex(t *testing.T, p *v1alpha1.Phase, action string) int {
+	t.Helper()
+	i := slices.IndexFunc(p.Steps, func(s v1alpha1.Step) bool { return s.Action == action })
+	if i < 0 {
+		t.Fatalf("phase %s has no step with action %s", p.Name, action)
+	}
+	return i
+}
 
 // quickly shortens what is long for the sake of real clusters.
-var quickly = replace("with: {quiet: 500ms, atMost: 10s}", "with: {quiet: 100ms, atMost: 2s}")
+var quickly = inStep("Migrating", "Drain", func(s *v1alpha1.Step) {
+	s.With = map[string]any{"quiet": "100ms", "atMost": "2s"}
+})
 
 // openGates is the annotation that lists the open gates of a gated machine, each between commas.
 const openGates = "e2e.phasegate.dev/open"
 
-// places are the lines of the machine file behind which there is a gate, in the order in which a
-// migration comes by. Nowhere is behind the last.
-var places = []struct{ gate, line, when string }{
-	{"pending", "    description: Check and plan while the cluster works as before. Nothing is locked and nothing is changed here.\n" +
-		"    require: # before the finalizer and before any effect\n" +
-		"    - {when: 'self.spec.type == \"APIServerToCRDs\"', else: Rejected, reason: UnsupportedType}\n" +
-		"    - {when: 'guards.onlyMigration', else: Rejected, reason: AnotherMigrationActive}\n" +
-		"    - {when: 'guards.v1CRDsInstalled', else: Rejected, reason: NothingToMigrate}\n" +
-		"    steps:\n", "true"},
-	{"planned", "    - action: DetectConflicts # sees something only where v3 is served from CRDs already\n", "true"},
-	{"begin", "    description: The locked window. Lock v1, let writers finish, cut over to the v3 CRDs, copy, prove that both sides agree.\n    steps:\n", "true"},
-	{"locked", "    - {action: LockV1}\n", "true"},
-	{"parked", "    - {action: ParkAPIService}\n", "true"},
-	{"served", "    - action: AwaitV3Served\n      poll: 200ms\n", "true"},
-	{"v3locked", "    - {action: LockV3}\n", "true"},
-	{"copied", "    - {action: CopyResources}\n", "true"},
-	{"remapped", "    - {action: RemapOwners, if: 'result.ownersWithheld > 0'} # else it reads both sides for nothing; Verify does anyway\n", "true"},
-	{"verified", "    - action: Verify\n      if: 'result.conflicts == 0'\n", "result.conflicts == 0"}, // else it is left for another phase
+// places are the steps behind which there is a gate, in the order in which a migration comes by; without an
+// action it is the begin of the phase. The last is passed only without conflicts, which lead elsewhere.
+var places = []struct{ gate, phase, action, when string }{
+	{"pending", "Pending", "", "true"},
+	{"planned", "Pending", "DetectConflicts", "true"},
+	{"begin", "Migrating", "", "true"},
+	{"locked", "Migrating", "LockV1", "true"},
+	{"parked", "Migrating", "ParkAPIService", "true"},
+	{"served", "Migrating", "AwaitV3Served", "true"},
+	{"v3locked", "Migrating", "LockV3", "true"},
+	{"copied", "Migrating", "CopyResources", "true"},
+	{"remapped", "Migrating", "RemapOwners", "true"},
+	{"verified", "Migrating", "Verify", "result.conflicts == 0"},
 }
 
+// nowhere is behind the last gate.
 const nowhere = ""
 
 func gateStep(gate string) string    { return "gate-" + gate }
 func gateMessage(gate string) string { return "at gate " + gate }
 
-// gated is a machine that stops wherever a test wants it to. A gate is an ordinary step, with an action
-// that only looks.
+// gated is a machine that stops wherever a test wants it to. A gate is a step that waits for an hour, unless
+// the migration's annotation says that it is open.
 func gated(t *testing.T, more ...edit) string {
 	t.Helper()
 	edits := append([]edit{quickly}, more...)
-	for _, p := range places {
-		edits = append(edits, insertAfter(p.line, fmt.Sprintf(
-			"    - {name: %s, if: '%s', action: ObserveRollout, until: 'self.metadata.?annotations[?\"%s\"].orValue(\"\").contains(\",%s,\")', poll: 1s, message: %q}\n",
-			gateStep(p.gate), p.when, openGates, p.gate, gateMessage(p.gate))))
+	for _, place := range places {
+		edits = append(edits, inPhase(place.phase, func(t *testing.T, p *v1alpha1.Phase) {
+			t.Helper()
+			at := 0
+			if place.action != "" {
+				at = 1 + stepIndex(t, p, place.action)
+			}
+			p.Steps = slices.Insert(p.Steps, at, v1alpha1.Step{
+				Name: gateStep(place.gate), Wait: "1h", Message: gateMessage(place.gate),
+				If: fmt.Sprintf(`%s && !self.metadata.?annotations[?"%s"].orValue("").contains(",%s,")`, place.when, openGates, place.gate),
+			})
+		}))
 	}
 	return machine(t, edits...)
 }
@@ -99,17 +130,6 @@ func gatesBefore(gate string) string {
 			return open
 		}
 		open += p.gate + ","
-	}
-	return open
-}
-
-// gatesButThose is for a migration that stops at several gates, one after the other.
-func gatesButThose(shut ...string) string {
-	open := ","
-	for _, p := range places {
-		if !slices.Contains(shut, p.gate) {
-			open += p.gate + ","
-		}
 	}
 	return open
 }

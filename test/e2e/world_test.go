@@ -47,7 +47,7 @@ func (w *world) managerAs(t *testing.T, account string, args ...string) *harness
 			t.Logf("the end of what the manager said:\n%s", p.Tail(25))
 		}
 		if err := p.Alive(); err == nil {
-			if err := p.Stop(20 * time.Second); err != nil {
+			if err := p.Stop(20 * time.Second); err != nil && !t.Failed() {
 				t.Errorf("the manager does not end as asked: %v", err)
 			}
 		}
@@ -178,12 +178,21 @@ func (w *world) kubectl(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// assertReadable checks that describe tells the story on a screen.
-func (w *world) assertReadable(t *testing.T, name string) string {
+// How many lines kubectl describe may print: at Complete what issue 2 asks for; on the way there, with what
+// is held, what is waited for and a conflict besides, what it takes now, so that it does not grow unseen.
+const (
+	finished   = 60
+	unfinished = 85
+)
+
+// assertReadable checks that describe tells the story in so many lines.
+func (w *world) assertReadable(t *testing.T, name string, limit int) string {
 	t.Helper()
 	text := w.kubectl(t, "describe", "datastoremigration", name)
-	if lines := strings.Count(text, "\n"); lines > 60 {
-		t.Errorf("kubectl describe prints %d lines, more than 60:\n%s", lines, text)
+	lines := strings.Count(text, "\n")
+	t.Logf("kubectl describe prints %d lines", lines)
+	if lines > limit {
+		t.Errorf("kubectl describe prints %d lines, more than %d:\n%s", lines, limit, text)
 	}
 	return text
 }
@@ -219,5 +228,21 @@ func failedTimes(n int) func(*migrationv1.DatastoreMigration) bool {
 			}
 		}
 		return dm.Status.Phase == "Failed" && count == n
+	}
+}
+
+// nilIf is an error unless what was waited for has come.
+func nilIf(met bool) error {
+	if met {
+		return nil
+	}
+	return errors.New("not yet")
+}
+
+// inTurn runs a case on a cluster that it shares with others. The first that fails is the last.
+func inTurn(t *testing.T, name string, run func(*testing.T)) {
+	t.Helper()
+	if !t.Run(name, run) {
+		t.Fatal("the cluster is not fit for the other cases")
 	}
 }

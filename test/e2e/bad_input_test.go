@@ -1,0 +1,301 @@
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/test/crds"
+	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/scene"
+)
+
+func v1Set(name string, annotations map[string]string) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"nets": []any{"192.0.2.1/32"}}}}
+	obj.SetAPIVersion(resources.V1Group + "/" + resources.V1Version)
+	obj.SetKind("GlobalNetworkSet")
+	obj.SetName(name)
+	obj.SetAnnotations(annotations)
+	return obj
+}
+
+func v1Policy(name string, annotations map[string]string) *unstructured.Unstructured {
+	obj := v1Set(name, annotations)
+	obj.SetKind("GlobalNetworkPolicy")
+	obj.Object["spec"] = map[string]any{"tier": "default", "order": int64(5), "selector": "all()"}
+	return obj
+}
+
+// create makes objects that are gone again when the returned function was called, or the test is over.
+func (w *world) create(t *testing.T, objs ...*unstructured.Unstructured) (remove func()) {
+	t.Helper()
+	for _, obj := range objs {
+		if err := w.Client.Create(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove = func() {
+		for _, obj := range objs {
+			if err := client.IgnoreNotFound(w.Client.Delete(context.Background(), obj)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Cleanup(remove)
+	return remove
+}
+
+// changeCRD installs a changed definition under the field manager of the original, so that restoreCRDs
+// takes the change back.
+func (w *world) changeCRD(t *testing.T, name string, change func(map[string]any)) {
+	t.Helper()
+	if err := crds.Install(t.Context(), w.Config, crds.Set{CRDs: []*unstructured.Unstructured{w.definition(t, name, change)}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) definition(t *testing.T, name string, change func(map[string]any)) *unstructured.Unstructured {
+	t.Helper()
+	set, err := crds.Load(w.Registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, crd := range set.CRDs {
+		if crd.GetName() == name {
+			change(crd.Object["spec"].(map[string]any))
+			return crd
+		}
+	}
+	t.Fatalf("there is no CRD %s", name)
+	return nil
+}
+
+func rootSchema(spec map[string]any) map[string]any {
+	version := spec["versions"].([]any)[0].(map[string]any)
+	return version["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
+}
+
+// What cannot be migrated is named before anything is locked, and nothing is changed. Once it is put right
+// the same migration goes on.
+func TestBadInput(t *testing.T) {
+	const sets, pools = "globalnetworksets.projectcalico.org", "ippools.projectcalico.org"
+	restore := func(t *testing.T, w *world) func() {
+		t.Cleanup(func() { w.restoreCRDs(t) })
+		return func() { w.restoreCRDs(t) }
+	}
+	cases := map[string]struct {
+		why   string
+		spoil func(t *testing.T, w *world) (mend func())
+		says  []string // kind, name, reason and remedy
+	}{
+		"unreadable metadata annotation": {why: "labels and owners are in it: guessing would lose them",
+			spoil: func(t *testing.T, w *world) func() {
+				return w.create(t, v1Set("garbled", map[string]string{resources.MetadataAnnotation: `{"labels":`}))
+			}, says: []string{"GlobalNetworkSet garbled:", resources.MetadataAnnotation, ";"}},
+		"two objects become one": {why: "one of the two would be lost",
+			spoil: func(t *testing.T, w *world) func() {
+				return w.create(t, v1Policy("twin", nil), v1Policy("default.twin", map[string]string{resources.MetadataAnnotation: "{}"}))
+			}, says: []string{"GlobalNetworkPolicy ", `would both become "twin" in v3`, "delete or rename one of the two"}},
+		"v3 refuses an object": {why: "its schema has a rule that v1 lacks: found by the plan, not under the lock",
+			spoil: func(t *testing.T, w *world) func() {
+				w.changeCRD(t, sets, func(spec map[string]any) {
+					rootSchema(spec)["x-kubernetes-validations"] = []any{map[string]any{
+						"rule": "self.metadata.name != 'blocklist-3'", "message": "blocklist-3 is not wanted"}}
+				})
+				return restore(t, w)
+			}, says: []string{"GlobalNetworkSet blocklist-3:", "blocklist-3 is not wanted", "change the v1 object"}},
+		"v3 CRD missing": {why: "its objects would have nowhere to go",
+			spoil: func(t *testing.T, w *world) func() {
+				w.dropCRD(t, pools)
+				return restore(t, w)
+			}, says: []string{"CRD " + pools, "is not installed", "apply Calico's"}},
+		"v3 CRD with the wrong scope": {why: "a namespaced pool is no pool",
+			spoil: func(t *testing.T, w *world) func() {
+				w.dropCRD(t, pools)
+				w.changeCRD(t, pools, func(spec map[string]any) { spec["scope"] = "Namespaced" })
+				mend := func() {
+					w.dropCRD(t, pools)
+					w.restoreCRDs(t)
+				}
+				return mend
+			}, says: []string{"CRD " + pools, "scope Namespaced instead of Cluster", "apply Calico's"}},
+		"v3 CRD not Established": {why: "another CRD has its names: it is there, and serves nothing",
+			spoil: func(t *testing.T, w *world) func() {
+				w.dropCRD(t, pools)
+				squatter := w.definition(t, pools, func(spec map[string]any) {
+					spec["names"] = map[string]any{"kind": "Squatter", "listKind": "SquatterList", "plural": "squatters", "singular": "ippool"}
+				})
+				squatter.SetName("squatters.projectcalico.org")
+				if err := crds.Install(t.Context(), w.Config, crds.Set{CRDs: []*unstructured.Unstructured{squatter}}); err != nil {
+					t.Fatal(err)
+				}
+				if err := w.Client.Create(t.Context(), w.definition(t, pools, func(map[string]any) {})); err != nil {
+					t.Fatal(err)
+				}
+				return func() {
+					w.dropCRD(t, pools)
+					w.dropCRD(t, squatter.GetName())
+					w.restoreCRDs(t)
+				}
+			}, says: []string{"CRD " + pools, "is not Established", "kubectl describe crd"}},
+		"somebody else's lock": {why: "whoever locked the datastore has a reason",
+			spoil: func(t *testing.T, w *world) func() { return w.lockByHand(t) },
+			says:  []string{"v1 ClusterInformation has datastoreReady=false", "find out who"}},
+	}
+	w := pristine(t)
+	w.manager(t, "--phases-dir", gated(t))
+	for name, tc := range cases {
+		inTurn(t, name, func(t *testing.T) {
+			mend := tc.spoil(t, w)
+			spoiled := w.snapshot(t)
+			w.start(t, scene.MigrationName, "begin")
+			for _, part := range tc.says {
+				dm := w.awaitMessage(t, scene.MigrationName, part)
+				if dm.Status.Phase != "Pending" || len(dm.Status.Machine.Held) > 0 {
+					t.Fatalf("phase %s, held %v: %s", dm.Status.Phase, dm.Status.Machine.Held, tc.why)
+				}
+			}
+			w.assertReadable(t, scene.MigrationName, unfinished)
+			if diff := cmp.Diff(spoiled, w.snapshot(t)); diff != "" {
+				t.Errorf("something was changed (-before +after):\n%s", diff)
+			}
+			mend()
+			w.annotate(t, scene.MigrationName, map[string]string{"e2e.phasegate.dev/look": "again"})
+			w.awaitGate(t, scene.MigrationName, "begin")
+			w.remove(t, scene.MigrationName)
+			w.assertUntouched(t)
+		})
+	}
+}
+
+// lockByHand does what somebody else's maintenance would.
+func (w *world) lockByHand(t *testing.T) (open func()) {
+	t.Helper()
+	set := func(ready bool) {
+		t.Helper()
+		info := &unstructured.Unstructured{}
+		info.SetGroupVersionKind(w.Registry.Lock().V1GVK())
+		info.SetName("default")
+		patch := client.RawPatch("application/merge-patch+json", []byte(map[bool]string{
+			true: `{"spec":{"datastoreReady":true}}`, false: `{"spec":{"datastoreReady":false}}`}[ready]))
+		if err := w.Client.Patch(context.Background(), info, patch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(false)
+	return func() { set(true) }
+}
+
+// A right that is missing is named before the lock: not only for the way there, also for the way back.
+func TestMissingRights(t *testing.T) {
+	cases := map[string]struct {
+		why, group, resource string
+		verbs                []string
+		says                 string
+	}{
+		"cut over":       {"APIService cannot be parked", "apiregistration.k8s.io", "apiservices", []string{"patch"}, "may not patch apiservices.apiregistration.k8s.io v3.projectcalico.org"},
+		"put back":       {"only an abort needs it", "apiregistration.k8s.io", "apiservices", []string{"create"}, "may not create apiservices.apiregistration.k8s.io"},
+		"clean up":       {"only the end needs it", "apiextensions.k8s.io", "customresourcedefinitions", []string{"delete"}, "may not delete customresourcedefinitions.apiextensions.k8s.io"},
+		"read v1":        {"a kind that cannot be listed is not empty", "crd.projectcalico.org", "*", []string{"list"}, "may not list"},
+		"write v3":       {"the copies", "projectcalico.org", "*", []string{"create", "delete"}, "may not create, delete tiers.projectcalico.org"},
+		"watch rollouts": {"Converged would hang", "apps", "daemonsets", []string{"get"}, "may not get daemonsets.apps in namespace calico-system"},
+	}
+	w := pristine(t)
+	dir := gated(t)
+	for name, tc := range cases {
+		inTurn(t, name, func(t *testing.T) {
+			account := "poor-" + strings.ReplaceAll(name, " ", "-")
+			if err := w.grant(account, without(t, managerRules(t), tc.group, tc.resource, tc.verbs...)); err != nil {
+				t.Fatal(err)
+			}
+			w.managerAs(t, account, "--phases-dir", dir)
+			w.start(t, scene.MigrationName, "begin")
+			dm := w.awaitMessage(t, scene.MigrationName, tc.says)
+			if dm.Status.Phase != "Pending" || len(dm.Status.Machine.Held) > 0 || !strings.Contains(dm.Status.Message, "grant it") {
+				t.Errorf("phase %s, held %v, %q: %s", dm.Status.Phase, dm.Status.Machine.Held, dm.Status.Message, tc.why)
+			}
+			if err := w.grant(account, managerRules(t)); err != nil {
+				t.Fatal(err)
+			}
+			harness.Eventually(t, "the machine to go on", soon, func() error {
+				now := time.Now().Truncate(time.Second) // more often would only disturb
+				w.annotate(t, scene.MigrationName, map[string]string{"e2e.phasegate.dev/look": now.String()})
+				return nilIf(w.read(t, scene.MigrationName).Status.Phase == "Migrating")
+			})
+			w.remove(t, scene.MigrationName)
+		})
+	}
+}
+
+// The API server itself refuses a migration that makes no sense.
+func TestRefusedSpecs(t *testing.T) {
+	w := pristine(t)
+	cases := map[string]struct{ why, kind, says string }{
+		"unknown type": {"there is one way only", "CRDsToAPIServer", "APIServerToCRDs"},
+		"no type":      {"nothing is assumed", "", "spec.type"},
+	}
+	for name, tc := range cases {
+		inTurn(t, name, func(t *testing.T) {
+			dm := &migrationv1.DatastoreMigration{ObjectMeta: metav1.ObjectMeta{Name: "refused"}}
+			dm.Spec.Type = migrationv1.MigrationType(tc.kind)
+			err := w.Client.Create(t.Context(), dm)
+			if !apierrs.IsInvalid(err) || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("got %v, want a refusal that says %q: %s", err, tc.says, tc.why)
+			}
+		})
+	}
+}
+
+// A status that this program's machine does not know stays as it is, lock included, until somebody decides.
+func TestUnknownPhase(t *testing.T) {
+	w := pristine(t)
+	dir := gated(t)
+	p := w.manager(t, "--phases-dir", dir)
+	w.start(t, scene.MigrationName, "locked")
+	before := w.awaitGate(t, scene.MigrationName, "locked")
+	if err := p.Stop(soon); err != nil {
+		t.Fatal(err)
+	}
+	w.setPhase(t, "Nowhere")
+	p = w.manager(t, "--phases-dir", dir)
+	dm := w.awaitMessage(t, scene.MigrationName, "Nowhere")
+	assertAtRest(t, dm, "Stalled")
+	for _, part := range []string{`phase "Nowhere"`, "restore the phase", "phaseMap"} {
+		if !strings.Contains(dm.Status.Message, part) {
+			t.Errorf("the message does not say %q: %s", part, dm.Status.Message)
+		}
+	}
+	w.askRemoval(t, scene.MigrationName)
+	dm = w.awaitStatus(t, scene.MigrationName, "seen after the deletion", func(dm *migrationv1.DatastoreMigration) bool {
+		return dm.Status.ObservedGeneration == dm.Generation && dm.DeletionTimestamp != nil
+	})
+	if diff := cmp.Diff(before.Status.Machine.Held, dm.Status.Machine.Held); diff != "" || len(dm.Finalizers) == 0 {
+		t.Errorf("something moved: finalizers %v, held (-before +after):\n%s", dm.Finalizers, diff)
+	}
+	if err := p.Stop(soon); err != nil {
+		t.Fatal(err)
+	}
+	w.setPhase(t, "Migrating")
+	w.manager(t, "--phases-dir", dir)
+	w.awaitGone(t, scene.MigrationName)
+}
+
+func (w *world) setPhase(t *testing.T, phase string) {
+	t.Helper()
+	dm := w.read(t, scene.MigrationName)
+	before := dm.DeepCopy()
+	dm.Status.Machine.Phase = phase
+	dm.Status.Machine.History[len(dm.Status.Machine.History)-1].To = phase
+	if err := w.Client.Status().Patch(t.Context(), dm, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+}

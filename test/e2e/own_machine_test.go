@@ -1,0 +1,121 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/test/scene"
+)
+
+// A phase that is inserted into a copy of the machine works without a rebuild.
+func TestInsertedPhase(t *testing.T) {
+	approval := v1alpha1.Phase{
+		Name: "AwaitingApproval", Kind: "waiting", Description: "Somebody must approve the cutover.",
+		Next: []v1alpha1.Exit{{To: "Migrating", Reason: "Approved",
+			When: `self.metadata.?annotations[?"example.com/approved-by"].orValue("") != ""`}},
+		Poll: "10s", Message: "annotate me with example.com/approved-by to go on",
+		Timeout:  &v1alpha1.Timeout{After: "24h", To: "RollingBack", Reason: "NotApproved"},
+		OnDelete: &v1alpha1.OnDelete{To: "Aborting"},
+	}
+	insert := func(t *testing.T, spec *v1alpha1.MachineSpec) {
+		t.Helper()
+		inPhase("Pending", func(_ *testing.T, p *v1alpha1.Phase) {
+			p.Next[len(p.Next)-1] = v1alpha1.Exit{To: approval.Name, Reason: "ApprovalNeeded"}
+		})(t, spec)
+		spec.Phases = append(spec.Phases, approval)
+	}
+	w := pristine(t)
+	w.manager(t, "--phases-dir", gated(t, insert))
+	w.start(t, scene.MigrationName, "locked")
+	dm := w.awaitMessage(t, scene.MigrationName, "annotate me with example.com/approved-by")
+	assertAtRest(t, dm, "Reconciling")
+	if dm.Status.Phase != "AwaitingApproval" || len(dm.Status.Machine.Blocked) != 1 || dm.Status.Machine.Blocked[0].To != "Migrating" {
+		t.Errorf("phase %s, blocked %+v: the closed exit is named", dm.Status.Phase, dm.Status.Machine.Blocked)
+	}
+	w.annotate(t, scene.MigrationName, map[string]string{"example.com/approved-by": "alice"})
+	dm = w.awaitGate(t, scene.MigrationName, "locked")
+	if diff := cmp.Diff([]string{"Pending", "AwaitingApproval", "Migrating"}, path(dm)); diff != "" {
+		t.Errorf("the way it came (-want +got):\n%s", diff)
+	}
+	w.remove(t, scene.MigrationName)
+}
+
+// A poll interval that is changed in a copy of the machine is the one that is kept.
+func TestChangedPollInterval(t *testing.T) {
+	cases := map[string]struct {
+		why, poll string
+		byItself  bool
+	}{
+		"short": {"it looks again by itself", "200ms", true},
+		"long":  {"it says when it will look again", "1h", false},
+	}
+	w := pristine(t)
+	for name, tc := range cases {
+		inTurn(t, name, func(t *testing.T) {
+			t.Cleanup(func() { w.restoreCRDs(t) })
+			w.dropCRD(t, "ippools.projectcalico.org")
+			w.manager(t, "--phases-dir", gated(t, inStep("Pending", "Preflight", func(s *v1alpha1.Step) { s.Poll = tc.poll })))
+			w.start(t, scene.MigrationName, "begin")
+			dm := w.awaitMessage(t, scene.MigrationName, "CRD ippools.projectcalico.org is not installed")
+			if ahead := time.Until(dm.Status.Machine.NextCheck.Time); tc.byItself != (ahead < 30*time.Minute) {
+				t.Errorf("next check in %s: %s", ahead, tc.why)
+			}
+			w.restoreCRDs(t)
+			if tc.byItself {
+				w.awaitGate(t, scene.MigrationName, "begin")
+			}
+			w.remove(t, scene.MigrationName)
+		})
+	}
+}
+
+// A manager that is started wrongly says all that is wrong, on stderr, and does not start.
+func TestRefusedAtStart(t *testing.T) {
+	broken := machine(t,
+		func(_ *testing.T, spec *v1alpha1.MachineSpec) { spec.Initial = "Pendign" },
+		inStep("Migrating", "RemapOwners", func(s *v1alpha1.Step) { s.If = "result.conflict =" }))
+	unbound := machine(t,
+		inStep("Migrating", "Drain", func(s *v1alpha1.Step) { s.Action = "Drian" }),
+		inPhase("Pending", func(_ *testing.T, p *v1alpha1.Phase) { p.Require[1].When = "guards.onlyMigraton" }))
+	kinds := filepath.Join(t.TempDir(), "kinds.yaml")
+	if err := os.WriteFile(kinds, []byte("apiVersion: phasegate.dev/v1alpha1\nkind: KindRegistry\nmetadata: {name: calico}\nspec:\n  kinds:\n  - {kind: Tier, plural: tiers, scope: Galaxy}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		why  string
+		args []string
+		says []string
+	}{
+		"broken machine": {"every finding, with its place", []string{"--phases-dir", broken},
+			[]string{`datastore-migration\.yaml:\d+:\d+: PG001: .*Pendign`, `datastore-migration\.yaml:\d+:\d+: PG006: Syntax error`}},
+		"names that mean nothing": {"every one of them", []string{"--phases-dir", unbound},
+			[]string{`datastore-migration\.yaml:\d+:\d+: PG\d+: .*Drian`, `datastore-migration\.yaml:\d+:\d+: PG\d+: .*onlyMigraton`}},
+		"no such directory":  {"a typo must not mean the built-in machine", []string{"--phases-dir", "/nonexistent"}, []string{"--phases-dir", "/nonexistent"}},
+		"unknown controller": {"what there is instead", []string{"--controllers", "datastoremigraton"}, []string{"datastoremigraton", "datastoremigration"}},
+		"broken registry":    {"with its place", []string{"--kinds-file", kinds}, []string{regexp.QuoteMeta(kinds), `spec\.kinds\[0\] \(Tier\).*Galaxy`}},
+		"unknown flag":       {"not ignored", []string{"--phase-dir", "x"}, []string{"--phase-dir"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			code, said := exits(t, append(tc.args, "--kubeconfig", "/nonexistent/kubeconfig")...)
+			if code != 1 {
+				t.Errorf("exit code %d, want 1: %s", code, tc.why)
+			}
+			for _, part := range tc.says {
+				if !regexp.MustCompile(part).MatchString(said) {
+					t.Errorf("it does not say %s:\n%s", part, said)
+				}
+			}
+			if strings.Contains(said, "kubeconfig") {
+				t.Errorf("files are checked before a cluster is looked for:\n%s", said)
+			}
+		})
+	}
+}
