@@ -25,7 +25,8 @@ type stepTime struct {
 	times  int
 }
 
-// stepTimes asks the manager's metrics about the steps of Migrating, in their order.
+// stepTimes asks the manager's metrics about the steps of Migrating, in their order. Steps that had
+// nothing to do are not among them.
 func stepTimes(ctx context.Context, address string) ([]stepTime, error) {
 	actions, err := migratingActions()
 	if err != nil {
@@ -46,15 +47,14 @@ func stepTimes(ctx context.Context, address string) ([]stepTime, error) {
 	}
 	var out []stepTime
 	for _, action := range actions {
-		seconds, err := sample(text, "phasegate_step_duration_seconds_sum", action)
-		if err != nil {
-			return nil, err
+		times := sample(text, "phasegate_step_duration_seconds_count", action)
+		if times > 0 {
+			seconds := sample(text, "phasegate_step_duration_seconds_sum", action)
+			out = append(out, stepTime{action, time.Duration(seconds * float64(time.Second)), int(times)})
 		}
-		times, err := sample(text, "phasegate_step_duration_seconds_count", action)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, stepTime{action, time.Duration(seconds * float64(time.Second)), int(times)})
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("the manager's metrics have none of the steps %v:\n%s", actions, text)
 	}
 	return out, nil
 }
@@ -80,14 +80,18 @@ func migratingActions() ([]string, error) {
 	return actions, nil
 }
 
-// sample finds the value of one line of the exposition format.
-func sample(text []byte, name, action string) (float64, error) {
+// sample finds the value of one line of the exposition format; 0 if it is not there.
+func sample(text []byte, name, action string) float64 {
 	line := regexp.MustCompile(`(?m)^` + name + `\{action="` + action + `",[^}]*\} (\S+)$`)
 	found := line.FindSubmatch(text)
 	if found == nil {
-		return 0, fmt.Errorf("the manager's metrics have no %s of action %s", name, action)
+		return 0
 	}
-	return strconv.ParseFloat(string(found[1]), 64)
+	value, err := strconv.ParseFloat(string(found[1]), 64)
+	if err != nil {
+		return 0
+	}
+	return value
 }
 
 // peakMemory is the most resident memory that a process ever had, in bytes.

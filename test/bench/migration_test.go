@@ -9,9 +9,11 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"testing"
@@ -55,19 +57,31 @@ func BenchmarkMigration(b *testing.B) {
 		b.Log(r)
 		rounds = append(rounds, r)
 	}
-	migrating := median(rounds, func(r round) float64 { return r.migrating.Seconds() })
-	raw := median(rounds, func(r round) float64 { return r.raw.Seconds() })
+	// What disturbs a round makes it longer, never shorter: the shortest is the truest.
+	migrating := least(rounds, func(r round) time.Duration { return r.migrating.wall })
+	raw := least(rounds, func(r round) time.Duration { return r.raw.wall })
 	b.ReportMetric(0, "ns/op") // hides it: setting the cluster up is most of it
-	b.ReportMetric(migrating, "migrating-s")
-	b.ReportMetric(raw, "raw-s")
-	b.ReportMetric(float64(n)/raw, "raw-objects/s")
-	b.ReportMetric(median(rounds, func(r round) float64 { return float64(r.peak) / (1 << 20) }), "manager-peak-MiB")
-	ratio := migrating / raw
-	b.ReportMetric(ratio, "migrating/raw")
-	if n >= boundFrom && ratio > maxRatio {
+	b.ReportMetric(migrating.Seconds(), "migrating-s")
+	b.ReportMetric(raw.Seconds(), "raw-s")
+	b.ReportMetric(float64(n)/raw.Seconds(), "raw-objects/s")
+	b.ReportMetric(ratio(migrating, raw), "migrating/raw")
+	b.ReportMetric(ratio(least(rounds, func(r round) time.Duration { return r.migrating.cpu }),
+		least(rounds, func(r round) time.Duration { return r.raw.cpu })), "migrating/raw-cpu")
+	b.ReportMetric(float64(slices.MaxFunc(rounds, func(a, b round) int { return cmp.Compare(a.peak, b.peak) }).peak)/(1<<20), "manager-peak-MiB")
+	if n >= boundFrom && ratio(migrating, raw) > maxRatio {
 		b.Fatalf("%d objects are %.2f s in Migrating, %.2f times the raw creates: at most %.1f is allowed; the rounds above tell which step takes it",
-			n, migrating, ratio, maxRatio)
+			n, migrating.Seconds(), ratio(migrating, raw), maxRatio)
 	}
+}
+
+func ratio(a, b time.Duration) float64 { return a.Seconds() / b.Seconds() }
+
+func least(rounds []round, of func(round) time.Duration) time.Duration {
+	shortest := of(rounds[0])
+	for _, r := range rounds[1:] {
+		shortest = min(shortest, of(r))
+	}
+	return shortest
 }
 
 func objects(b *testing.B) int {
@@ -82,33 +96,27 @@ func objects(b *testing.B) int {
 	return n
 }
 
-func median(rounds []round, of func(round) float64) float64 {
-	values := make([]float64, len(rounds))
-	for i, r := range rounds {
-		values[i] = of(r)
-	}
-	slices.Sort(values)
-	mid := len(values) / 2
-	if len(values)%2 == 0 {
-		return (values[mid-1] + values[mid]) / 2
-	}
-	return values[mid]
+// phaseTime is how long something took, and what all who took part computed.
+type phaseTime struct{ wall, cpu time.Duration }
+
+func (p phaseTime) String() string {
+	return fmt.Sprintf("%.2f s (CPU %.2f s)", p.wall.Seconds(), p.cpu.Seconds())
 }
 
 // round is one migration and one raw run on one cluster.
 type round struct {
 	objects        int
-	migrating, raw time.Duration
+	migrating, raw phaseTime
 	steps          []stepTime
 	peak           int64 // resident memory of the manager, bytes
 }
 
 // String shows where the time goes.
 func (r round) String() string {
-	text := fmt.Sprintf("%d objects: Migrating %.2f s, raw creates %.2f s (%.0f objects/s), ratio %.2f, manager's peak %d MiB\n",
-		r.objects, r.migrating.Seconds(), r.raw.Seconds(), float64(r.objects)/r.raw.Seconds(),
-		r.migrating.Seconds()/r.raw.Seconds(), r.peak>>20)
-	rest := r.migrating
+	text := fmt.Sprintf("%d objects: Migrating %s, raw creates %s, %.0f objects/s; ratio %.2f (CPU %.2f); manager's peak %d MiB\n",
+		r.objects, r.migrating, r.raw, float64(r.objects)/r.raw.wall.Seconds(),
+		ratio(r.migrating.wall, r.raw.wall), ratio(r.migrating.cpu, r.raw.cpu), r.peak>>20)
+	rest := r.migrating.wall
 	for _, s := range r.steps {
 		text += fmt.Sprintf("  %-14s %6.0f ms in %d\n", s.action, s.took.Seconds()*1000, s.times)
 		rest -= s.took
@@ -151,14 +159,8 @@ func migrate(ctx context.Context, s *scene.Scene, r *round) error {
 	if err := s.Migrate(ctx, scene.MigrationName); err != nil {
 		return err
 	}
-	dm, err := s.AwaitPhase(ctx, scene.MigrationName, "Converged", patience)
-	if err != nil {
+	if r.migrating, err = lockedWindow(ctx, s); err != nil {
 		return fmt.Errorf("%w\n%s", err, manager.Tail(20))
-	}
-	for _, t := range dm.Status.Machine.History {
-		if t.From == "Migrating" {
-			r.migrating += t.Took.Duration
-		}
 	}
 	if r.steps, err = stepTimes(ctx, metrics); err != nil {
 		return err
@@ -167,4 +169,39 @@ func migrate(ctx context.Context, s *scene.Scene, r *round) error {
 		return err
 	}
 	return manager.Stop(patience)
+}
+
+// lockedWindow waits until the migration has converged. It looks seldom, because
+// every look costs the API server something: how long it took is in the status.
+func lockedWindow(ctx context.Context, s *scene.Scene) (window phaseTime, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	ticker := time.NewTicker(250 * time.Millisecond)
+	defer ticker.Stop()
+	for begun := time.Duration(0); ; {
+		select {
+		case <-ctx.Done():
+			return window, fmt.Errorf("wait for the end of the migration: %w", ctx.Err())
+		case <-ticker.C:
+		}
+		dm, err := s.Migration(ctx, scene.MigrationName)
+		if err != nil {
+			return window, err
+		}
+		switch dm.Status.Phase {
+		case "", "Pending":
+			begun = cpuTime(filepath.Dir(s.Kubeconfig))
+		case "Migrating":
+		case "Converged":
+			window.cpu = cpuTime(filepath.Dir(s.Kubeconfig)) - begun
+			for _, t := range dm.Status.Machine.History {
+				if t.From == "Migrating" {
+					window.wall += t.Took.Duration
+				}
+			}
+			return window, nil
+		default:
+			return window, fmt.Errorf("the migration is in phase %s: %s", dm.Status.Phase, dm.Status.Message)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -20,25 +21,25 @@ const rawWorkers = 32
 
 // rawCreates takes the migrated objects away and creates them again, as fast as a
 // plain client can. Tiers stay: policies need theirs.
-func rawCreates(ctx context.Context, s *scene.Scene, n int) (time.Duration, error) {
+func rawCreates(ctx context.Context, s *scene.Scene, n int) (phaseTime, error) {
 	objects, err := converted(ctx, s)
 	if err != nil {
-		return 0, err
+		return phaseTime{}, err
 	}
 	if len(objects) != n {
-		return 0, fmt.Errorf("%d objects to create, migrated were %d: the comparison would say nothing", len(objects), n)
+		return phaseTime{}, fmt.Errorf("%d objects to create, migrated were %d: the comparison would say nothing", len(objects), n)
 	}
 	err = each(ctx, objects, func(ctx context.Context, obj *unstructured.Unstructured) error {
 		return s.Client.Delete(ctx, obj.DeepCopy())
 	})
 	if err != nil {
-		return 0, err
+		return phaseTime{}, err
 	}
-	began := time.Now()
+	began, cpu := time.Now(), cpuTime(filepath.Dir(s.Kubeconfig))
 	err = each(ctx, objects, func(ctx context.Context, obj *unstructured.Unstructured) error {
 		return s.Client.Create(ctx, obj)
 	})
-	return time.Since(began), err
+	return phaseTime{wall: time.Since(began), cpu: cpuTime(filepath.Dir(s.Kubeconfig)) - cpu}, err
 }
 
 // converted is what the migration has made of the objects, without its mark.
