@@ -95,7 +95,7 @@ func canonicalValue(value any, schema *structuralschema.Structural) any {
 				delete(value, field)
 				continue
 			}
-			value[field] = canonicalValue(child, subSchema(schema, field))
+			value[field] = canonicalValue(child, subSchema(schema, field, child))
 		}
 		return value
 	case []any:
@@ -118,8 +118,9 @@ func canonicalValue(value any, schema *structuralschema.Structural) any {
 	return value
 }
 
-func subSchema(schema *structuralschema.Structural, field string) *structuralschema.Structural {
-	if schema == nil {
+// subSchema answers nil for a scalar as well: its form depends on no schema, and most fields are scalars.
+func subSchema(schema *structuralschema.Structural, field string, child any) *structuralschema.Structural {
+	if schema == nil || isScalar(child) {
 		return nil
 	}
 	sub, _ := fieldSchema(schema, field)

@@ -29,6 +29,9 @@ func mapWithoutEmpty(value map[string]any, schema *structuralschema.Structural) 
 		}
 	}
 	for field, child := range value {
+		if isScalar(child) && !isEmptyScalar(child) {
+			continue // there is something in it, and nothing below it
+		}
 		sub, optional := fieldSchema(schema, field)
 		if sub == nil {
 			continue
@@ -91,6 +94,14 @@ func refusesEmpty(value any, schema *structuralschema.Structural) bool {
 		return false // a number without an enum: 0 is a value like any other
 	}
 	return v.Format != "" || v.Pattern != "" && !matchesEmpty(v.Pattern) || v.MinLength != nil && *v.MinLength > 0
+}
+
+func isScalar(value any) bool {
+	switch value.(type) {
+	case map[string]any, []any:
+		return false
+	}
+	return true
 }
 
 func isEmptyScalar(value any) bool {
