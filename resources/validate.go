@@ -74,7 +74,7 @@ func (s *Schema) validate(ctx context.Context, content map[string]any) (field.Er
 func messages(errs field.ErrorList) []string {
 	out := make([]string, len(errs))
 	for i, err := range errs {
-		out[i] = err.Error()
+		out[i] = strings.TrimPrefix(err.Error(), "<nil>: ") // a rule of the whole object has no field
 	}
 	return out
 }
