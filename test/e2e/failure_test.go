@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -157,7 +158,7 @@ func (w *world) probe(refused bool) error {
 	pdb := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "blocklist-3", Namespace: metav1.NamespaceDefault}}
 	err := w.Client.Create(context.Background(), pdb, client.DryRunAll)
 	if got := apierrs.IsInvalid(err) || apierrs.IsForbidden(err); got != refused {
-		return fmt.Errorf("refused is %t, the answer %v", got, err)
+		return errors.Join(fmt.Errorf("refused is %t", got), err)
 	}
 	return nil
 }

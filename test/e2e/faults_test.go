@@ -2,7 +2,7 @@ package e2e
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"slices"
 	"syscall"
 	"testing"
@@ -30,7 +30,7 @@ func (w *world) dropCRD(t *testing.T, name string) {
 		if apierrs.IsNotFound(err) {
 			return nil
 		}
-		return fmt.Errorf("it is there (%v)", err)
+		return errors.Join(errors.New("it is there"), err)
 	})
 }
 

@@ -40,17 +40,7 @@ func TestLifecycle(t *testing.T) {
 	w.await(t, scene.MigrationName, "Converged")
 	converged := time.Now()
 
-	t.Run("converged", func(t *testing.T) {
-		dm := w.awaitMessage(t, scene.MigrationName, "calico-node")
-		assertAtRest(t, dm, "Reconciling")
-		if diff := cmp.Diff([]string{"v1Lock", "apiService", "v3Copies"}, dm.Status.Machine.Held); diff != "" {
-			t.Errorf("v3 is open, the rest is kept on purpose (-want +got):\n%s", diff)
-		}
-		w.assertReadable(t, scene.MigrationName, unfinished)
-		if v1, v3 := w.ready(t, w.Registry.Lock().V1GVK().GroupVersion().String()), w.ready(t, w.Registry.Lock().V3GVK().GroupVersion().String()); v1 || !v3 {
-			t.Errorf("datastoreReady is %t in v1 and %t in v3: v1 stays locked, v3 is open", v1, v3)
-		}
-	})
+	t.Run("converged", w.assertConverged)
 	t.Run("content", func(t *testing.T) { assertSameContent(t, before, w.content(t)) })
 	t.Run("awkward objects", w.assertAwkwardIPAM)
 	t.Run("owners", w.assertOwners)
@@ -60,24 +50,7 @@ func TestLifecycle(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.kubectl(t, "wait", "--for=condition=Ready", "--timeout=90s", "datastoremigration/"+scene.MigrationName)
-		dm := w.await(t, scene.MigrationName, "Complete")
-		assertAtRest(t, dm, "Ready")
-		if diff := cmp.Diff([]string{"Pending", "Migrating", "Converged", "Complete"}, path(dm)); diff != "" {
-			t.Errorf("the way it came (-want +got):\n%s", diff)
-		}
-		if dm.Status.StartedAt == nil || dm.Status.CompletedAt == nil || dm.Status.CompletedAt.Before(dm.Status.StartedAt) {
-			t.Errorf("started at %v, completed at %v", dm.Status.StartedAt, dm.Status.CompletedAt)
-		}
-		if p := dm.Status.Progress; p == nil || int(p.Migrated) != len(before) || p.Skipped != 0 || p.TypeProgress != "21 / 21" {
-			t.Errorf("progress %+v, want %d objects of 21 types", p, len(before))
-		}
-		text := w.assertReadable(t, scene.MigrationName, finished)
-		for _, part := range []string{"Converged", "ReadyToCutOver", "RolledOut"} {
-			if !strings.Contains(text, part) {
-				t.Errorf("describe does not tell of %s:\n%s", part, text)
-			}
-		}
-		w.assertToldAll(t, dm)
+		w.assertComplete(t, len(before))
 	})
 	t.Run("clean up", func(t *testing.T) {
 		w.remove(t, scene.MigrationName)
@@ -97,6 +70,43 @@ func TestLifecycle(t *testing.T) {
 	for _, flaw := range watched() {
 		t.Error(flaw)
 	}
+}
+
+// assertConverged checks what a migration says, and what is locked, while it waits for components.
+func (w *world) assertConverged(t *testing.T) {
+	t.Helper()
+	dm := w.awaitMessage(t, scene.MigrationName, "calico-node")
+	assertAtRest(t, dm, "Reconciling")
+	if diff := cmp.Diff([]string{"v1Lock", "apiService", "v3Copies"}, dm.Status.Machine.Held); diff != "" {
+		t.Errorf("v3 is open, the rest is kept on purpose (-want +got):\n%s", diff)
+	}
+	w.assertReadable(t, scene.MigrationName, unfinished)
+	if v1, v3 := w.ready(t, w.Registry.Lock().V1GVK().GroupVersion().String()), w.ready(t, w.Registry.Lock().V3GVK().GroupVersion().String()); v1 || !v3 {
+		t.Errorf("datastoreReady is %t in v1 and %t in v3: v1 stays locked, v3 is open", v1, v3)
+	}
+}
+
+// assertComplete checks what a migration that is through says of itself.
+func (w *world) assertComplete(t *testing.T, migrated int) {
+	t.Helper()
+	dm := w.await(t, scene.MigrationName, "Complete")
+	assertAtRest(t, dm, "Ready")
+	if diff := cmp.Diff([]string{"Pending", "Migrating", "Converged", "Complete"}, path(dm)); diff != "" {
+		t.Errorf("the way it came (-want +got):\n%s", diff)
+	}
+	if dm.Status.StartedAt == nil || dm.Status.CompletedAt == nil || dm.Status.CompletedAt.Before(dm.Status.StartedAt) {
+		t.Errorf("started at %v, completed at %v", dm.Status.StartedAt, dm.Status.CompletedAt)
+	}
+	if p := dm.Status.Progress; p == nil || int(p.Migrated) != migrated || p.Skipped != 0 || p.TypeProgress != "21 / 21" {
+		t.Errorf("progress %+v, want %d objects of 21 types", p, migrated)
+	}
+	text := w.assertReadable(t, scene.MigrationName, finished)
+	for _, part := range []string{"Converged", "ReadyToCutOver", "RolledOut"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("describe does not tell of %s:\n%s", part, text)
+		}
+	}
+	w.assertToldAll(t, dm)
 }
 
 // installForeignCRD adds a kind to Calico's old group that the registry does not list.

@@ -182,7 +182,7 @@ func (w *world) kubectl(t *testing.T, args ...string) string {
 // is held, what is waited for and a conflict besides, what it takes now, so that it does not grow unseen.
 const (
 	finished   = 60
-	unfinished = 85
+	unfinished = 92
 )
 
 // assertReadable checks that describe tells the story in so many lines.
