@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -158,6 +159,41 @@ func TestActionEndsWhileProgressIsOnItsWay(t *testing.T) {
 	got := b.see()
 	if got.Phase == "Working" && b.stored().Status.Machine.Cursor != 2 {
 		t.Errorf("the outcome was dropped: our own progress was taken for a write of somebody else (%+v)", got)
+	}
+}
+
+// All workers of a copy report: one slow status write must not stop them all.
+func TestReportDoesNotWaitForTheAPIServer(t *testing.T) {
+	b := newBench(t)
+	b.atWork()
+	sent, reported := make(chan struct{}), make(chan struct{})
+	b.work = func(ctx context.Context, s *scope) (map[string]any, error) {
+		s.Report(migrated(1))
+		err := b.tick(ctx)
+		<-sent
+		s.Report(migrated(2))
+		close(reported)
+		return map[string]any{"done": true}, err
+	}
+	first, waited := true, false
+	b.between(func(_ context.Context, _ string, send func() error) error {
+		if first {
+			first = false
+			close(sent)
+			select {
+			case <-reported:
+			case <-time.After(soon):
+				waited = true
+			}
+		}
+		return send()
+	})
+	b.see()
+	if waited {
+		t.Error("the action waited for the progress to be written")
+	}
+	if got := b.stored().Status.Progress.Migrated; got != 2 {
+		t.Errorf("progress %d is stored, want 2: what was reported during the write", got)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
@@ -31,16 +30,24 @@ type pass[T Object[T]] struct {
 	clock    clock.WithTicker
 	decorate func(T)
 
-	// mu guards the two objects: progress is written while an action runs.
-	mu sync.Mutex
+	// sending guards stored, and is held during requests: progress is written
+	// while an action runs. Take it before mu, never after.
+	sending sync.Mutex
 	// stored is the object as the API server has it.
 	stored T
+
+	// mu guards work and is never held during a request: an action that reports
+	// does not wait for the API server.
+	mu sync.Mutex
 	// work is stored plus what this pass has not written yet.
 	work T
 }
 
 // adoptMetadata takes over what the server answered; the status of work stays.
+// It needs sending.
 func (p *pass[T]) adoptMetadata() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.work.SetResourceVersion(p.stored.GetResourceVersion())
 	p.work.SetAnnotations(p.stored.GetAnnotations())
 	p.work.SetLabels(p.stored.GetLabels())
@@ -50,6 +57,14 @@ func (p *pass[T]) adoptMetadata() {
 // write makes the run's state durable: the one status write of a pass, a
 // compare-and-swap. Nothing is sent when nothing changed.
 func (p *pass[T]) write(ctx context.Context, run *fsm.Run) error {
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	p.settle(run)
+	return p.send(ctx)
+}
+
+// settle brings work to what the run says. It needs sending.
+func (p *pass[T]) settle(run *fsm.Run) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	summary := run.Summary()
@@ -60,7 +75,6 @@ func (p *pass[T]) write(ctx context.Context, run *fsm.Run) error {
 	if p.decorate != nil {
 		p.decorate(p.work)
 	}
-	return p.send(ctx)
 }
 
 // setConditions leaves out what is not worth a line: as kstatus has it,
@@ -88,7 +102,11 @@ func rank(c metav1.Condition) int {
 }
 
 func (p *pass[T]) send(ctx context.Context) error {
-	err := patch.MutateAndSwapStatus(ctx, p.client, p.stored, func(obj T) { obj.CopyStatusFrom(p.work) })
+	err := patch.MutateAndSwapStatus(ctx, p.client, p.stored, func(obj T) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		obj.CopyStatusFrom(p.work)
+	})
 	if err != nil {
 		return err
 	}
@@ -119,8 +137,8 @@ func (p *pass[T]) publish(ctx context.Context, done <-chan struct{}, empty func(
 // movedOrSent tells whether somebody else wrote; errors are left to the pass's
 // own write, which cannot do without an answer.
 func (p *pass[T]) movedOrSent(ctx context.Context, live T) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.sending.Lock()
+	defer p.sending.Unlock()
 	err := p.client.Get(ctx, client.ObjectKeyFromObject(p.stored), live)
 	if err != nil {
 		return client.IgnoreNotFound(err) == nil
@@ -128,8 +146,6 @@ func (p *pass[T]) movedOrSent(ctx context.Context, live T) bool {
 	if live.GetResourceVersion() != p.stored.GetResourceVersion() {
 		return true
 	}
-	if !apiequality.Semantic.DeepEqual(p.work, p.stored) {
-		_ = p.send(ctx) // progress only: the next tick or the pass's own write repeats it
-	}
+	_ = p.send(ctx) // progress only: the next tick or the pass's own write repeats it
 	return false
 }

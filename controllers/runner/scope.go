@@ -39,8 +39,8 @@ func (s *Scope[T]) Report(change func(T)) {
 // optimistic lock; it is for what must be on record before a deed. A conflict
 // means that somebody else wrote: return it (wrapped or not), the pass starts again.
 func (s *Scope[T]) PatchMetadata(ctx context.Context, change func(T)) error {
-	s.pass.mu.Lock()
-	defer s.pass.mu.Unlock()
+	s.pass.sending.Lock()
+	defer s.pass.sending.Unlock()
 	err := patch.MutateAndPatchSpec(ctx, s.pass.client, s.pass.stored, change)
 	if apierrs.IsConflict(err) || apierrs.IsNotFound(err) {
 		return fmt.Errorf("%w: %w", errMoved, err)
