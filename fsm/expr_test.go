@@ -168,7 +168,9 @@ func runOf(t *testing.T, guard func(string) (bool, string, error)) *Run {
 	view := w.view()
 	view.Guard = guard
 	r := w.m.Run(w.stored, view)
-	r.merge(map[string]any{"n": 7, "ratio": 2.0, "list": []string{"x", "y"}, "deep": map[string]any{"b": 1, "a": []int{2}}, "name": "n"})
+	if err := r.merge(map[string]any{"n": 7, "ratio": 2.0, "list": []string{"x", "y"}, "deep": map[string]any{"b": 1, "a": []int{2}}, "name": "n"}); err != nil {
+		t.Fatal(err)
+	}
 	return r
 }
 

@@ -68,7 +68,7 @@ func (r *Run) enter(to, from, reason, message string) {
 	r.restart()
 	r.st.Attempts, r.st.Blocked, r.st.NextCheck = 0, nil, nil
 	r.st.Deadline = r.m.prog.phases[to].deadline(&now)
-	r.result, r.stall = nil, nil
+	r.st.Result, r.result, r.stall = "", nil, nil
 	r.message = firstOf(message, reason)
 	r.commit(&t)
 }

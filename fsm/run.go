@@ -112,7 +112,6 @@ func (m *Machine) Run(status v1alpha1.MachineStatus, v View) *Run {
 func (r *Run) Status() v1alpha1.MachineStatus {
 	st := *r.st.DeepCopy()
 	st.Name, st.Revision = r.m.def.Metadata.Name, r.m.def.Revision
-	st.Result = encodeResult(r.result)
 	st.OnDelete = r.onDelete()
 	return st
 }

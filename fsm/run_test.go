@@ -132,7 +132,7 @@ func TestStatusEditedByHandDoesNotPanic(t *testing.T) {
 		"no times":       {Phase: "One", Step: "wait"},
 		"cursor behind":  {Phase: "One", Cursor: 7},
 		"cursor before":  {Phase: "One", Cursor: -1},
-		"broken result":  {Phase: "One", Result: encodeResult(map[string]any{"a": func() {}})},
+		"broken result":  {Phase: "One", Result: "{broken"},
 		"nothing at all": {},
 	} {
 		st.Revision = revision
@@ -317,6 +317,26 @@ func TestConditionsPerKindOfPhase(t *testing.T) {
 		}
 		if raised != c.raised {
 			t.Errorf("%s: %s: true is %q, want %q", name, c.why, raised, c.raised)
+		}
+	}
+}
+
+func TestOutputsThatDoNotFitAreAnError(t *testing.T) {
+	file := []byte(one("    poll: 5s\n    steps: [{action: Look}]\n    next: [{to: Done, when: 'result.n == 3'}]\n"))
+	for name, outputs := range map[string]map[string]any{
+		"too long":       {"n": strings.Repeat("x", maxResult)},
+		"no plain value": {"n": func() {}},
+	} {
+		w := newWorld(t, "test.yaml", file, testBindings)
+		w.finalizer = true
+		run := w.m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: w.m.Revision()}, w.view())
+		if cmd := run.Next(); cmd.Do != Act {
+			t.Fatalf("%s: got %s, want Act", name, cmd.Do)
+		}
+		run.Done(Outcome{Outputs: outputs})
+		if cmd := run.Next(); cmd.Do != Sleep || run.Status().Result != "" || !strings.Contains(run.Summary().Message, "Look: outputs") {
+			t.Errorf("%s: %s, result %.20q, %q; want it named and not stored, because the API server would refuse the whole status",
+				name, cmd.Do, run.Status().Result, run.Summary().Message)
 		}
 	}
 }

@@ -12,9 +12,10 @@ import (
 func (r *Run) steps(p *phase) *Command {
 	for int(r.st.Cursor) < len(p.steps) {
 		s := &p.steps[r.st.Cursor]
-		if r.st.Step == "" || r.st.StepSince == nil {
+		r.st.Step = s.name
+		if s.wait > 0 && r.st.StepSince == nil {
 			now := r.now()
-			r.st.Step, r.st.StepSince = s.name, &now
+			r.st.StepSince = &now
 		}
 		if s.cond != nil {
 			ok, _, err := r.truth(s.cond)
@@ -94,12 +95,16 @@ func (r *Run) Done(o Outcome) {
 		r.wait(s, w)
 		return
 	}
+	if o.Err == nil {
+		if err := r.merge(o.Outputs); err != nil {
+			o.Err = Terminal("BadOutputs", "%s: %w", cmd.Action, err)
+		}
+	}
 	if o.Err != nil {
 		r.fail(o, s.retry, p)
 		return
 	}
 	r.st.Attempts, r.st.Blocked = 0, nil
-	r.merge(o.Outputs)
 	switch {
 	case cmd.Effect != "":
 		r.drop(cmd.Effect)

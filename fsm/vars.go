@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -11,7 +10,6 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -169,36 +167,48 @@ func (r *Run) pending(name string) bool {
 }
 
 // merge adds outputs to the result, in the types that a later run will read back.
-func (r *Run) merge(outputs map[string]any) {
+func (r *Run) merge(outputs map[string]any) error {
 	if len(outputs) == 0 {
-		return
-	}
-	all := maps.Clone(outputs)
-	for k, v := range r.result {
-		if _, newer := all[k]; !newer {
-			all[k] = v
-		}
-	}
-	r.result = decodeResult(encodeResult(all))
-}
-
-func encodeResult(result map[string]any) *apiextensionsv1.JSON {
-	if len(result) == 0 {
 		return nil
 	}
-	raw, err := json.Marshal(result)
-	if err != nil { // outputs are plain values; anything else is a defect of an action
-		raw, _ = json.Marshal(map[string]string{"error": err.Error()})
+	all := maps.Clone(r.result)
+	if all == nil {
+		all = map[string]any{}
 	}
-	return &apiextensionsv1.JSON{Raw: raw}
+	maps.Copy(all, outputs)
+	text, err := encodeResult(all)
+	if err != nil {
+		return err
+	}
+	r.st.Result, r.result = text, decodeResult(text)
+	return nil
 }
 
-func decodeResult(stored *apiextensionsv1.JSON) map[string]any {
-	if stored == nil || len(bytes.TrimSpace(stored.Raw)) == 0 {
+// maxResult is how much of outputs a status holds; the CRDs say the same.
+const maxResult = 16 << 10
+
+// encodeResult is the JSON text of the outputs. The error says that they do not
+// fit into a status, or are no plain values: a defect of an action.
+func encodeResult(result map[string]any) (string, error) {
+	if len(result) == 0 {
+		return "", nil
+	}
+	raw, err := json.Marshal(result)
+	if err != nil {
+		return "", fmt.Errorf("outputs are no plain values: %w", err)
+	}
+	if len(raw) > maxResult {
+		return "", fmt.Errorf("outputs have %d bytes, more than the %d that a status may hold: shorten them in the action", len(raw), maxResult)
+	}
+	return string(raw), nil
+}
+
+func decodeResult(stored string) map[string]any {
+	if stored == "" {
 		return nil
 	}
 	var result map[string]any
-	if err := utiljson.Unmarshal(stored.Raw, &result); err != nil {
+	if err := utiljson.Unmarshal([]byte(stored), &result); err != nil {
 		return nil // an unreadable result only repeats the steps that made it
 	}
 	return result

@@ -3,6 +3,7 @@ package datastoremigration
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
@@ -42,11 +43,20 @@ func (s *steps) copyResources(ctx context.Context, sc *scope) (outputs, error) {
 		showProgress(dm, result.Progress)
 		setConflicts(dm, result.Conflicts)
 	})
+	if going := ownConflicts(result.Conflicts); len(going) > 0 {
+		// Nobody but us can resolve these, and time does.
+		return nil, fsm.Wait("%d copies of an earlier try are still being deleted: %s", len(going),
+			strings.Join(examples(going, showConflict), "; "))
+	}
 	if len(result.Rejected) > 0 {
 		return nil, fsm.Terminal("ObjectsRejected", "%d objects cannot be copied: %s", len(result.Rejected),
 			strings.Join(examples(result.Rejected, showProblem), "; "))
 	}
 	return conflictOutputs(result.Conflicts, outputs{"objects": result.Total, "ownersWithheld": result.Withheld}), nil
+}
+
+func ownConflicts(conflicts []copier.Conflict) []copier.Conflict {
+	return slices.DeleteFunc(slices.Clone(conflicts), func(c copier.Conflict) bool { return !c.Ours })
 }
 
 func conflictOutputs(conflicts []copier.Conflict, more outputs) outputs {

@@ -100,8 +100,11 @@ func (s *steps) copier(dm *migration) *copier.Copier {
 	return copier.New(s.Registry, s.client, copier.Owner{Name: dm.Name, UID: dm.UID})
 }
 
-// exampleLimit bounds what status.machine.result carries of a list.
-const exampleLimit = 5
+// What status.machine.result carries of a list: entries, and characters of each.
+const (
+	exampleLimit  = 5
+	exampleLength = 512
+)
 
 // examples shortens a list for outputs; the rest is counted.
 func examples[E any](items []E, show func(E) string) []string {
@@ -110,7 +113,7 @@ func examples[E any](items []E, show func(E) string) []string {
 		if i == exampleLimit {
 			return append(out, fmt.Sprintf("and %d more", len(items)-i))
 		}
-		out = append(out, show(item))
+		out = append(out, clip(show(item), exampleLength))
 	}
 	return out
 }

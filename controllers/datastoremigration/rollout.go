@@ -68,7 +68,7 @@ func (s *steps) component(ctx context.Context, name string, obj client.Object) (
 func appendPending(pending []string, name string, pod *corev1.PodTemplateSpec, behind string) []string {
 	switch {
 	case !usesV3(name, pod):
-		return append(pending, fmt.Sprintf("%s (set %s=%s)", name, apiGroupEnv, apiGroupValue))
+		return append(pending, name+" (variable not set)")
 	case behind != "":
 		return append(pending, fmt.Sprintf("%s (%s)", name, behind))
 	}

@@ -103,7 +103,16 @@ func plannedProgress(plan copier.Plan) *migrationv1.Progress {
 	return progressOf(copier.Progress{Counts: copier.Counts{Total: plan.Total}, Kinds: kinds})
 }
 
+// showProgress never goes back: a copy that runs again, after a conflict or a
+// crash, looks at what is done already, which the message tells.
 func showProgress(dm *migration, p copier.Progress) {
-	dm.Status.Progress = progressOf(p)
-	dm.Status.Message = fmt.Sprintf("Copying: %d of %d objects, %s types", p.Done, p.Total, dm.Status.Progress.TypeProgress)
+	next, shown := progressOf(p), dm.Status.Progress
+	verb := "Copying"
+	if shown != nil && shown.Migrated+shown.Skipped > next.Migrated+next.Skipped {
+		next.Migrated, next.Skipped = shown.Migrated, shown.Skipped
+		next.CompletedTypes, next.TypeProgress = shown.CompletedTypes, shown.TypeProgress
+		verb = "Copying again"
+	}
+	dm.Status.Progress = next
+	dm.Status.Message = fmt.Sprintf("%s: %d of %d objects, %s types", verb, p.Done, p.Total, next.TypeProgress)
 }

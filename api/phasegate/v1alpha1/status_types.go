@@ -1,7 +1,6 @@
 package v1alpha1
 
 import (
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -27,7 +26,7 @@ type MachineStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	Step string `json:"step,omitempty"`
-	// StepSince is when the step became the current one.
+	// StepSince is when a `wait` step began.
 	// +optional
 	StepSince *metav1.MicroTime `json:"stepSince,omitempty"`
 	// Cursor counts the steps of this visit to the phase that are done.
@@ -53,10 +52,11 @@ type MachineStatus struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	// +optional
 	Held []string `json:"held,omitempty"`
-	// Result holds the outputs of the steps of this visit to the phase.
-	// +kubebuilder:pruning:PreserveUnknownFields
+	// Result holds the outputs of the steps of this visit to the phase, as JSON
+	// text: one line of describe.
+	// +kubebuilder:validation:MaxLength=16384
 	// +optional
-	Result *apiextensionsv1.JSON `json:"result,omitempty"`
+	Result string `json:"result,omitempty"`
 	// Blocked says which exits (or which step) are closed, and by what.
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
