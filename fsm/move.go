@@ -69,6 +69,6 @@ func (r *Run) enter(to, from, reason, message string) {
 	r.st.Attempts, r.st.Blocked, r.st.NextCheck = 0, nil, nil
 	r.st.Deadline = r.m.prog.phases[to].deadline(&now)
 	r.st.Result, r.result, r.stall = "", nil, nil
-	r.message = firstOf(message, reason)
+	r.message = message // without one, the phase tells its own story
 	r.commit(&t)
 }
