@@ -105,13 +105,16 @@ func (r *Run) Done(o Outcome) {
 		return
 	}
 	r.st.Attempts, r.st.Blocked = 0, nil
-	switch {
-	case cmd.Effect != "":
+	if cmd.Effect != "" {
+		// Durable at once: a release that runs again after a later one succeeded
+		// would meet a world that is restored already, and disturb it.
 		r.drop(cmd.Effect)
-	case s.releases != "":
-		r.drop(s.releases)
+		r.message = "Gave back " + cmd.Effect
+		r.commit(nil)
+		return
 	}
-	if cmd.Effect == "" && r.reached(s) {
+	r.drop(s.releases)
+	if r.reached(s) {
 		r.advance()
 	}
 	if r.next == nil && r.view.Now().Sub(r.began) >= longStep {

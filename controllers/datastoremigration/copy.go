@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/fsm"
@@ -141,7 +142,8 @@ func (s *steps) deleteCopies(ctx context.Context, sc *scope) (outputs, error) {
 		if _, err := s.parkAPIService(ctx, sc); err != nil {
 			return nil, err
 		}
-		return nil, fsm.Wait("APIService %s points to a server again; pointing it to the CRDs, to reach the copies", apiServiceName)
+		return nil, &fsm.WaitError{After: time.Second, Message: fmt.Sprintf(
+			"APIService %s points to a server again; pointing it to the CRDs, to reach the copies", apiServiceName)}
 	}
 	deletion, err := s.copier(sc.Object).DeleteCopies(ctx, nil)
 	if err != nil {
