@@ -66,9 +66,9 @@ func TestWholeLife(t *testing.T) {
 		{Phase: "Done", Held: held, Writes: status, Result: now},
 		{Phase: "Done", Held: held}, // nothing to say and nothing to come back for
 		{Phase: "Leaving", Held: held, Writes: status, Result: now},
+		{Phase: "Leaving", Writes: status, Result: now}, // given back, and durable at once
 		{Phase: "Gone", Writes: status, Result: now},
 		{Writes: object, Result: now}, // the finalizer
-		{},
 		{},
 	}
 	if diff := cmp.Diff(want, life); diff != "" {
