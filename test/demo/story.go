@@ -233,8 +233,9 @@ func (s *story) describe(ctx context.Context) error {
 	s.out.block(text)
 	s.summary.describeLines = strings.Count(text, "\n")
 	s.out.line("(%d lines)", s.summary.describeLines)
-	if s.summary.describeLines > describeLimit {
-		return fmt.Errorf("kubectl describe prints %d lines, more than %d", s.summary.describeLines, describeLimit)
+	// An Event about a hiccup on the way is worth its line: it is no reason to fail.
+	if allowed := describeLimit + strings.Count(text, "\n  Warning"); s.summary.describeLines > allowed {
+		return fmt.Errorf("kubectl describe prints %d lines, more than %d", s.summary.describeLines, allowed)
 	}
 	return nil
 }
