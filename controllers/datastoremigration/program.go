@@ -53,7 +53,6 @@ func Program(c client.Client, settings Settings) *runner.Program[*migration] {
 }
 
 func (s *steps) actions() map[string]runner.Action[*migration] {
-	params := func(p map[string]fsm.ParamType) map[string]fsm.ParamType { return p }
 	return map[string]runner.Action[*migration]{
 		"Preflight": {ActionSpec: fsm.ActionSpec{Doc: "Names every reason not to start; changes nothing.",
 			Outputs: []string{"blockers"}}, Do: s.preflight},
@@ -65,7 +64,7 @@ func (s *steps) actions() map[string]runner.Action[*migration] {
 		"UnlockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to true, if this migration locked it."},
 			Do: s.unlockV1},
 		"Drain": {ActionSpec: fsm.ActionSpec{Doc: "Waits until nobody writes v1 any more.",
-			Params:  params(map[string]fsm.ParamType{"quiet": fsm.ParamDuration, "atMost": fsm.ParamDuration}),
+			Params:  map[string]fsm.ParamType{"quiet": fsm.ParamDuration, "atMost": fsm.ParamDuration},
 			Outputs: []string{"quiet"}}, Do: s.drain},
 		"ParkAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Saves the aggregated APIService on this object and lets the CRDs serve v3."},
 			Do: s.parkAPIService},
@@ -75,7 +74,7 @@ func (s *steps) actions() map[string]runner.Action[*migration] {
 		"AwaitV3Served": {ActionSpec: fsm.ActionSpec{Doc: "Waits until every v3 kind is served from its CRD."}, Do: s.awaitV3Served},
 		"LockV3":        {ActionSpec: fsm.ActionSpec{Doc: "Creates or sets the v3 ClusterInformation with datastoreReady false."}, Do: s.lockV3},
 		"UnlockV3": {ActionSpec: fsm.ActionSpec{Doc: "Gives the v3 lock back. created: keep opens the ClusterInformation that LockV3 created instead of deleting it.",
-			Params: params(map[string]fsm.ParamType{"created": fsm.ParamString})}, Do: s.unlockV3},
+			Params: map[string]fsm.ParamType{"created": fsm.ParamString}}, Do: s.unlockV3},
 		"CopyResources": {ActionSpec: fsm.ActionSpec{Doc: "Copies every object to v3; what is there already is compared.",
 			Outputs: []string{"conflicts", "examples", "objects", "ownersWithheld"}}, Do: s.copyResources},
 		"DeleteCopies": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v3 objects that this migration created."}, Do: s.deleteCopies},

@@ -34,8 +34,6 @@ const (
 	// ReasonConflictsOmitted goes with Conflict when there are more than
 	// MaxConflicts of them; the message says how many are not listed.
 	ReasonConflictsOmitted = "ConflictsOmitted"
-	// ReasonNoConflicts goes with Conflict=False.
-	ReasonNoConflicts = "NoConflicts"
 	// ReasonMigrationError goes with Failed.
 	ReasonMigrationError = "MigrationError"
 )
