@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	fieldManager   = "phasegate"
-	defaultWorkers = 32
+	fieldManager = "phasegate"
+	// workers is the number of requests in flight. Beyond 90 they no longer fit into one HTTP/2 connection.
+	workers = 32
 )
 
 // defaultBackoff bounds the tries of one request to about half a minute: an API server that restarts is
@@ -31,17 +32,12 @@ type Copier struct {
 	reg     *resources.Registry
 	c       client.Client
 	owner   Owner
-	workers int
 	backoff wait.Backoff
 	schemas schemaCache
 }
 
 // Option changes how a Copier works, never what it does.
 type Option func(*Copier)
-
-// WithWorkers sets the number of requests in flight. Beyond 90 they no longer fit into one HTTP/2
-// connection.
-func WithWorkers(n int) Option { return func(c *Copier) { c.workers = max(n, 1) } }
 
 // WithBackoff sets how often and how late a request that failed on the way is tried again.
 func WithBackoff(b wait.Backoff) Option { return func(c *Copier) { c.backoff = b } }
@@ -51,7 +47,7 @@ func WithBackoff(b wait.Backoff) Option { return func(c *Copier) { c.backoff = b
 // Every write is validated strictly: the server refuses a field that it would drop.
 func New(reg *resources.Registry, c client.Client, owner Owner, opts ...Option) *Copier {
 	strict := client.WithFieldValidation(client.WithFieldOwner(c, fieldManager), metav1.FieldValidationStrict)
-	copier := &Copier{reg: reg, c: strict, owner: owner, workers: defaultWorkers, backoff: defaultBackoff}
+	copier := &Copier{reg: reg, c: strict, owner: owner, backoff: defaultBackoff}
 	for _, opt := range opts {
 		opt(copier)
 	}

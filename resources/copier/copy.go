@@ -132,7 +132,7 @@ func (r *run) work(ctx context.Context) error {
 		close(queue)
 		return nil
 	})
-	for range r.workers {
+	for range workers {
 		g.Go(func() error {
 			for job := range queue {
 				err := r.copyOne(ctx, job)

@@ -24,7 +24,7 @@ func (c *Copier) RemapOwners(ctx context.Context) (RemapResult, error) {
 	var result RemapResult
 	var patched atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(c.workers)
+	g.SetLimit(workers)
 	for _, d := range s.dependents {
 		want, unknown := s.owners.resolve(d.want)
 		result.Missing = append(result.Missing, missingOwners(d, unknown)...)

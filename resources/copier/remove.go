@@ -53,7 +53,7 @@ type deletion struct {
 
 func (d *deletion) kind(ctx context.Context, kind *resources.Kind) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(d.workers)
+	g.SetLimit(workers)
 	err := d.eachV3Metadata(ctx, kind, func(obj *metav1.PartialObjectMetadata) error {
 		if d.isOurs(obj) {
 			obj.SetGroupVersionKind(kind.V3GVK()) // an item of a list says that it is metadata only
