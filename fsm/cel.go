@@ -170,6 +170,9 @@ func indexed(call celast.CallExpr) (operand celast.Expr, name string, ok bool) {
 
 // reads lists the names after a root: reads("guards") of `guards.a && guards.b` is a, b.
 func (e *expr) reads(root string) []string {
+	if e == nil {
+		return nil
+	}
 	var names []string
 	for _, r := range e.refs {
 		if r.root == root && r.field != "" && !slices.Contains(names, r.field) {

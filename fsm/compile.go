@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,7 +20,8 @@ type program struct {
 	order    []*phase
 	facts    map[string]*expr
 	requests map[string]*request
-	effects  map[string]v1alpha1.Effect
+	actions  map[string]*action
+	effects  map[string]effect
 	table    *table
 }
 
@@ -41,8 +43,14 @@ type require struct {
 	message *template
 }
 
+type effect struct {
+	v1alpha1.Effect
+	release *action
+}
+
 type step struct {
 	v1alpha1.Step
+	action         *action
 	name           string
 	cond, until    *expr
 	wait, poll     time.Duration
@@ -77,6 +85,7 @@ var defaultRetry = retry{base: time.Second, max: 5 * time.Minute, factor: 2, jit
 // compiler collects findings while it turns the file into a program.
 type compiler struct {
 	def   *Definition
+	b     Bindings
 	prog  *program
 	diags Diagnostics
 }
@@ -88,8 +97,7 @@ func (c *compiler) find(path, code, message, fix string) {
 func (c *compiler) run() {
 	spec := &c.def.Spec
 	c.prog = &program{phases: map[string]*phase{}, facts: map[string]*expr{}, requests: map[string]*request{},
-		effects: map[string]v1alpha1.Effect{}}
-	c.effects(spec.Effects)
+		actions: map[string]*action{}, effects: map[string]effect{}}
 	for i, f := range spec.Facts {
 		path := fmt.Sprintf("spec.facts[%d]", i)
 		c.unique(c.prog.facts[f.Name] == nil, path, "fact", f.Name)
@@ -100,6 +108,8 @@ func (c *compiler) run() {
 		}
 	}
 	c.compileRequests(spec.Requests)
+	c.actions(spec.Actions)
+	c.effects(spec.Effects)
 	c.limit("spec.effects", len(spec.Effects), maxEffects)
 	c.limit("spec.requests", len(spec.Requests), maxRequests)
 	defPoll := c.duration("spec.defaults.poll", spec.Defaults.Poll)
@@ -114,13 +124,67 @@ func (c *compiler) run() {
 	}
 }
 
+func (c *compiler) actions(actions []v1alpha1.NamedAction) {
+	compiled := map[string]*action{} // apart: one named action does not use another
+	for i, a := range actions {
+		path := fmt.Sprintf("spec.actions[%d]", i)
+		c.unique(compiled[a.Name] == nil, path, "action", a.Name)
+		c.selectable(path, "an action", a.Name)
+		if _, taken := c.b.Actions[a.Name]; taken {
+			c.find(path+".name", "PG000", fmt.Sprintf("%s is an action of the program", a.Name), "choose another name")
+		}
+		found := c.action(a.Use)
+		if found.use == "" {
+			c.unknownAction(path+".use", a.Use)
+		}
+		compiled[a.Name] = &action{use: found.use, spec: found.spec, with: c.with(path, a.With, nil)}
+	}
+	c.prog.actions = compiled
+}
+
+// with compiles parameters and lays them over those that are there already.
+func (c *compiler) with(path string, values map[string]any, base map[string]*value) map[string]*value {
+	all := maps.Clone(base)
+	if all == nil {
+		all = map[string]*value{}
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		all[name] = c.value(path+".with."+name, values[name])
+	}
+	return all
+}
+
+func (c *compiler) value(path string, v any) *value {
+	out := &value{path: path}
+	switch x := v.(type) {
+	case map[string]any:
+		out.fields = map[string]*value{}
+		for _, key := range slices.Sorted(maps.Keys(x)) {
+			out.fields[key] = c.value(path+"."+key, x[key])
+		}
+	case []any:
+		out.items = make([]*value, len(x))
+		for i := range x {
+			out.items[i] = c.value(fmt.Sprintf("%s[%d]", path, i), x[i])
+		}
+	case string:
+		out.plain = x
+		if strings.Contains(x, "${") {
+			out.text = c.template(path, x)
+		}
+	default:
+		out.plain = v
+	}
+	return out
+}
+
 func (c *compiler) effects(effects []v1alpha1.Effect) {
 	owner := map[string]string{} // of an action
 	for i, e := range effects {
 		path := fmt.Sprintf("spec.effects[%d]", i)
 		c.unique(c.prog.effects[e.Name].Name == "", path, "effect", e.Name)
 		c.selectable(path, "an effect", e.Name)
-		c.prog.effects[e.Name] = e
+		c.prog.effects[e.Name] = effect{e, c.action(e.Release)}
 		for _, action := range []string{e.Acquire, e.Release} {
 			// One name is written to the ledger per step; a second effect of the
 			// same action would leak.
@@ -245,6 +309,8 @@ func (c *compiler) step(path string, src v1alpha1.Step, p *phase) step {
 	}
 	s.message = c.template(path+".message", src.Message)
 	s.acquires, s.releases = effectsOf(src.Action, c.def.Spec.Effects)
+	found := c.action(src.Action)
+	s.action = &action{use: found.use, spec: found.spec, with: c.with(path, src.With, found.with)}
 	return s
 }
 

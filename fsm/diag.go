@@ -12,14 +12,27 @@ type Pos struct{ Line, Column int }
 
 // Diagnostic is one defect of a machine file. Code is stable; see docs/machine-format.md.
 type Diagnostic struct {
-	Code    string `json:"code"`
-	File    string `json:"file"`
-	Pos     `json:",inline"`
-	Path    string `json:"path,omitempty"`
-	Message string `json:"message"`
+	Code string `json:"code"`
+	File string `json:"file"`
+	Pos  `json:",inline"`
+	Path string `json:"path,omitempty"`
+	// Severity is error, or warning: such a file is used all the same.
+	Severity Severity `json:"severity"`
+	Message  string   `json:"message"`
 	// Fix says what to do about it.
 	Fix string `json:"fix,omitempty"`
+	// Trace is the shortest way to a violated invariant, one event each.
+	Trace []string `json:"trace,omitempty"`
 }
+
+// Severity of a finding.
+type Severity string
+
+// The severities.
+const (
+	SeverityError   Severity = "error"
+	SeverityWarning Severity = "warning"
+)
 
 // String renders file:line:column: code: message (fix).
 func (d Diagnostic) String() string {
@@ -33,14 +46,17 @@ func (d Diagnostic) String() string {
 // Diagnostics are sorted by place.
 type Diagnostics []Diagnostic
 
-// Err is nil when there is no finding, else an error with one line per finding.
+// Err is nil when no finding is an error, else an error with one line for each
+// that is.
 func (ds Diagnostics) Err() error {
-	if len(ds) == 0 {
-		return nil
+	var lines []string
+	for _, d := range ds {
+		if d.Severity != SeverityWarning {
+			lines = append(lines, d.String())
+		}
 	}
-	lines := make([]string, len(ds))
-	for i, d := range ds {
-		lines[i] = d.String()
+	if lines == nil {
+		return nil
 	}
 	return fmt.Errorf("machine file refused, nothing of it is used:\n%s", strings.Join(lines, "\n"))
 }

@@ -134,7 +134,7 @@ func TestExpressionsAreCheckedAtLoad(t *testing.T) {
 			why: "3 is not 3s, and 1.5 is no count", code: "PG005",
 			bad:      one("    steps: [{action: Work, with: {after: ⟦3, count: ⟦1.5, text: ⟦true}}]\n" + toDone),
 			good:     one("    steps: [{action: Work, with: {after: 3s, count: 15, text: 'true'}}]\n" + toDone),
-			contains: []string{"parameter after of Work is 3, not a duration", "parameter count of Work is 1.5, not a int", "parameter text of Work is true, not a string"},
+			contains: []string{"parameter after of Work is 3, not of type duration", "parameter count of Work is 1.5, not of type int", "parameter text of Work is true, not of type string"},
 		},
 		"PG005 keeps": {
 			why: "a misspelled effect would be given back after all", code: "PG005",

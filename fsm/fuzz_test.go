@@ -46,15 +46,26 @@ func FuzzLoad(f *testing.F) {
 // everything binds whatever a file names.
 func everything(def *Definition) Bindings {
 	b := Bindings{Actions: map[string]ActionSpec{}, Guards: map[string]string{"a": "", "b": ""}}
+	for _, a := range def.Spec.Actions {
+		b.Actions[a.Use] = ActionSpec{Params: anyOf(a.With)}
+	}
 	for _, e := range def.Spec.Effects {
 		b.Actions[e.Acquire], b.Actions[e.Release] = ActionSpec{}, ActionSpec{}
 	}
 	for _, p := range def.Spec.Phases {
 		for _, s := range p.Steps {
-			b.Actions[s.Action] = ActionSpec{Outputs: []string{"n"}}
+			b.Actions[s.Action] = ActionSpec{Outputs: map[string]Type{"n": TypeInt}}
 		}
 	}
 	return b
+}
+
+func anyOf(with map[string]any) map[string]Param {
+	params := map[string]Param{}
+	for name := range with {
+		params[name] = Param{Type: TypeAny}
+	}
+	return params
 }
 
 func BenchmarkLoadAndBind(b *testing.B) {

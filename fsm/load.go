@@ -37,9 +37,12 @@ type Definition struct {
 	// Revision is "sha256:" and the hash of the file's bytes.
 	Revision string
 
-	at   map[string]place
-	prog *program
+	at map[string]place
 }
+
+// Pos is where a value such as spec.phases[2].next[0].when stands, or the
+// nearest one above it.
+func (d *Definition) Pos(path string) Pos { return d.diag(path, "", "", "").Pos }
 
 // place is where a value stands, and how it is written there.
 type place struct {
@@ -47,9 +50,9 @@ type place struct {
 	style yamlv3.Style
 }
 
-// Load decodes a machine file strictly and checks its graph. It reads nothing
-// but data, and may be called any number of times. The definition is nil when
-// there is a finding.
+// Load decodes a machine file strictly; what it says is checked by Bind. It reads
+// nothing but data, and may be called any number of times. The definition is nil
+// when there is a finding.
 func Load(file string, data []byte) (*Definition, Diagnostics) {
 	d := &Definition{File: file, at: map[string]place{}}
 	if diags := d.decode(data); len(diags) > 0 {
@@ -57,9 +60,6 @@ func Load(file string, data []byte) (*Definition, Diagnostics) {
 	}
 	sum := sha256.Sum256(data)
 	d.Revision = "sha256:" + hex.EncodeToString(sum[:8])
-	if diags := validate(d); len(diags) > 0 {
-		return nil, diags.sorted()
-	}
 	return d, nil
 }
 
@@ -152,7 +152,7 @@ func (d *Definition) diag(path, code, message, fix string) Diagnostic {
 }
 
 func (d *Definition) diagAt(at place, code, message, fix string) Diagnostic {
-	return Diagnostic{Code: code, File: d.File, Pos: at.Pos, Message: message, Fix: fix}
+	return Diagnostic{Code: code, File: d.File, Pos: at.Pos, Severity: SeverityError, Message: message, Fix: fix}
 }
 
 // walker compares the YAML tree with the Go type, so that each finding has a

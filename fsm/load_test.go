@@ -249,7 +249,7 @@ func TestExampleOfTheDocumentation(t *testing.T) {
 	if len(diags) > 0 {
 		t.Fatal(diags.Err())
 	}
-	b := Bindings{Actions: map[string]ActionSpec{"TryHandle": {Outputs: []string{"turned"}}}}
+	b := Bindings{Actions: map[string]ActionSpec{"TryHandle": {Outputs: map[string]Type{"turned": TypeBool}}}}
 	if _, diags := Bind(def, b); len(diags) > 0 {
 		t.Error(diags.Err())
 	}
@@ -274,8 +274,8 @@ metadata: {name: test}
 var testBindings = Bindings{
 	Guards: map[string]string{"a": "", "b": ""},
 	Actions: map[string]ActionSpec{
-		"Look":  {Outputs: []string{"n", "list"}},
-		"Work":  {Params: map[string]ParamType{"count": ParamInt, "text": ParamString, "after": ParamDuration}},
+		"Look":  {Outputs: map[string]Type{"n": TypeInt, "list": TypeStrings}},
+		"Work":  {Params: map[string]Param{"count": {Type: TypeInt}, "text": {Type: TypeString}, "after": {Type: TypeDuration}}},
 		"Take":  {},
 		"Give":  {},
 		"Take2": {},

@@ -17,6 +17,21 @@ func (m *Machine) For() v1alpha1.ObjectKind { return m.def.Spec.For }
 // Finalizer is the machine's finalizer; empty when it has none.
 func (m *Machine) Finalizer() string { return m.def.Spec.Finalizer }
 
+// Definition is the file behind the machine.
+func (m *Machine) Definition() *Definition { return m.def }
+
+// Records lists the annotations that show which requests were acted on last, and
+// what they should say for a stored status.
+func (m *Machine) Records(st *v1alpha1.MachineStatus) map[string]string {
+	out := map[string]string{}
+	for _, q := range st.Requests {
+		if known := m.prog.requests[q.Name]; known != nil && known.Record != nil {
+			out[known.Record.Annotation] = q.Token
+		}
+	}
+	return out
+}
+
 // Phases lists the phases in document order.
 func (m *Machine) Phases() []string {
 	names := make([]string, len(m.prog.order))

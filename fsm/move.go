@@ -65,6 +65,9 @@ func (r *Run) enter(to, from, reason, message string) {
 	history := append(r.st.History, t)
 	r.st.History = history[max(0, len(history)-v1alpha1.HistoryLimit):]
 	r.st.Phase, r.st.Since = to, &now
+	for _, name := range r.m.prog.phases[to].Keeps {
+		r.drop(name)
+	}
 	r.restart()
 	r.st.Attempts, r.st.Blocked, r.st.NextCheck = 0, nil, nil
 	r.st.Deadline = r.m.prog.phases[to].deadline(&now)

@@ -57,7 +57,7 @@ func (r *Run) oneStep(s *step, p *phase) *Command {
 		r.st.Held = append(r.st.Held, s.acquires)
 		return r.commit(nil)
 	}
-	return r.act(Command{Action: s.Action, Step: s.name, With: s.With})
+	return r.call(s.action, "", s, p)
 }
 
 // undo gives back what was taken last.
@@ -69,13 +69,19 @@ func (r *Run) undo(s *step, p *phase) *Command {
 			name, r.m.def.Revision, r.m.def.Metadata.Name)}, s.retry, p)
 		return r.next
 	}
-	return r.act(Command{Action: last.Release, Effect: last.Name, Step: s.name})
+	return r.call(last.release, last.Name, s, p)
 }
 
-func (r *Run) act(cmd Command) *Command {
-	cmd.Do = Act
-	r.acting, r.began = &cmd, r.view.Now()
-	return &cmd
+// call asks for an action; effect is set when it gives one back.
+func (r *Run) call(a *action, effect string, s *step, p *phase) *Command {
+	with, err := a.params(r.vars())
+	if err != nil {
+		r.fail(Outcome{Err: err, Class: ClassInvalid}, s.retry, p)
+		return r.next
+	}
+	cmd := &Command{Do: Act, Action: a.use, Step: s.name, With: with, Effect: effect}
+	r.acting, r.began = cmd, r.view.Now()
+	return cmd
 }
 
 func (r *Run) commit(took *v1alpha1.Transition) *Command {

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"unicode/utf8"
@@ -10,7 +11,7 @@ import (
 
 var listType = reflect.TypeFor[[]any]()
 
-// template is a text with ${CEL} parts.
+// template is a text with ${CEL} parts; $${ is a ${ that means itself.
 type template struct {
 	parts []templatePart
 }
@@ -26,11 +27,20 @@ func parseTemplate(text string) (*template, *compileError) {
 	t := &template{}
 	for rest, at := text, 0; rest != ""; {
 		before, after, found := strings.Cut(rest, "${")
+		escaped := found && strings.HasSuffix(before, "$")
+		if escaped {
+			before += "{"
+		}
 		if before != "" {
 			t.parts = append(t.parts, templatePart{text: before})
 		}
 		if !found {
 			return t, nil
+		}
+		if escaped {
+			at += len(before) + 1
+			rest = after
+			continue
 		}
 		at += len(before) + 2
 		end := closingBrace(after)
@@ -75,8 +85,28 @@ func closingBrace(s string) int {
 // render never fails: a part that cannot be evaluated shows as "?", because a
 // message must not stop a machine.
 func (t *template) render(vars map[string]any) string {
+	text, _ := t.fill(vars, func(error) error { return nil })
+	return text
+}
+
+// value is what a parameter comes to: what the expression is where the template
+// is nothing else, and a text where it is more.
+func (t *template) value(vars map[string]any) (any, error) {
+	if len(t.parts) == 1 && t.parts[0].expr != nil {
+		v, _, err := t.parts[0].expr.prog.Eval(vars)
+		if err != nil {
+			return nil, fmt.Errorf("${%s}: %w", t.parts[0].expr.text, err)
+		}
+		return native(v)
+	}
+	return t.fill(vars, func(err error) error { return err })
+}
+
+// fill puts the values into the text. An error that failed answers ends it; one
+// that it swallows shows as "?".
+func (t *template) fill(vars map[string]any, failed func(error) error) (string, error) {
 	if t == nil {
-		return ""
+		return "", nil
 	}
 	var b strings.Builder
 	for _, p := range t.parts {
@@ -87,6 +117,9 @@ func (t *template) render(vars map[string]any) string {
 		v, _, err := p.expr.prog.Eval(vars)
 		switch text, isText := v.(types.String); {
 		case err != nil:
+			if err := failed(fmt.Errorf("${%s}: %w", p.expr.text, err)); err != nil {
+				return "", err
+			}
 			b.WriteString("?")
 		case isText:
 			b.WriteString(string(text))
@@ -94,5 +127,5 @@ func (t *template) render(vars map[string]any) string {
 			b.WriteString(show(v))
 		}
 	}
-	return b.String()
+	return b.String(), nil
 }

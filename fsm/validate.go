@@ -8,10 +8,8 @@ import (
 	"strings"
 )
 
-// validate compiles the file and checks the graph of its phases.
-func validate(d *Definition) Diagnostics {
-	c := &compiler{def: d}
-	c.run()
+// graph checks the phases and the ways between them.
+func (c *compiler) graph() {
 	c.checkTargets()
 	c.checkReachable()
 	c.checkFinalizer()
@@ -22,60 +20,7 @@ func validate(d *Definition) Diagnostics {
 		c.checkOnDelete(p)
 		c.checkLiveness(p)
 	}
-	d.prog = c.prog
-	return c.diags
 }
-
-// edge is one way from a phase to another, whatever opens it.
-type edge struct {
-	event, to, path string
-}
-
-// edges lists every way out of a phase, in document order. It is the one
-// source of the transition table, of the reachability checks and of drawings.
-func (p *phase) edges() []edge {
-	var out []edge
-	add := func(to, path, name string) {
-		if to != "" {
-			out = append(out, edge{event: p.Name + "." + name, to: to, path: p.path + "." + path})
-		}
-	}
-	for i, r := range p.Require {
-		add(r.Else, fmt.Sprintf("require[%d].else", i), requireEvent(i))
-	}
-	for i, x := range p.Next {
-		add(x.To, fmt.Sprintf("next[%d].to", i), nextEvent(i))
-	}
-	if p.Timeout != nil {
-		add(p.Timeout.To, "timeout.to", timeoutEvent)
-	}
-	add(p.retry.to, "retry.to", retryEvent)
-	for i, s := range p.steps {
-		if s.retry.to != p.retry.to {
-			add(s.retry.to, fmt.Sprintf("steps[%d].retry.to", i), stepRetryEvent(i))
-		}
-	}
-	for i, e := range p.OnError {
-		add(e.To, fmt.Sprintf("onError[%d].to", i), errorEvent(i))
-	}
-	if p.OnDelete != nil {
-		add(p.OnDelete.To, "onDelete.to", deleteEvent)
-	}
-	return out
-}
-
-// Names of the events of one phase; the table's keys are phase + "." + name.
-const (
-	timeoutEvent = "timeout"
-	retryEvent   = "retry"
-	deleteEvent  = "onDelete"
-	upgradeEvent = "upgrade"
-)
-
-func requireEvent(i int) string   { return fmt.Sprintf("require[%d]", i) }
-func nextEvent(i int) string      { return fmt.Sprintf("next[%d]", i) }
-func stepRetryEvent(i int) string { return fmt.Sprintf("steps[%d].retry", i) }
-func errorEvent(i int) string     { return fmt.Sprintf("onError[%d]", i) }
 
 func (c *compiler) checkTargets() {
 	c.prog.table = &table{}
@@ -85,12 +30,12 @@ func (c *compiler) checkTargets() {
 	c.checkPhaseMap()
 	for _, p := range c.prog.order {
 		for _, e := range p.edges() {
-			if c.prog.phases[e.to] == nil {
-				c.find(e.path, "PG001", fmt.Sprintf("phase %q does not exist", e.to), c.knownPhases())
+			if c.prog.phases[e.To] == nil {
+				c.find(e.Path, "PG001", fmt.Sprintf("phase %q does not exist", e.To), c.knownPhases())
 				continue
 			}
-			if err := c.prog.table.add(e.event, p.Name, e.to); err != nil {
-				c.find(e.path, "PG004", err.Error(), "remove one of them")
+			if err := c.prog.table.add(e.Event, p.Name, e.To); err != nil {
+				c.find(e.Path, "PG004", err.Error(), "remove one of them")
 			}
 		}
 	}
@@ -155,7 +100,7 @@ func (c *compiler) checkReachable() {
 // entered tells whether an edge leads from the set to the phase.
 func (c *compiler) entered(p *phase, from map[string]bool) bool {
 	return slices.ContainsFunc(c.prog.order, func(q *phase) bool {
-		return from[q.Name] && slices.ContainsFunc(q.edges(), func(e edge) bool { return e.to == p.Name })
+		return from[q.Name] && slices.ContainsFunc(q.edges(), func(e Edge) bool { return e.To == p.Name })
 	})
 }
 
@@ -164,7 +109,7 @@ func leads(p *phase, to map[string]bool) bool {
 	if p.End || p.OnDelete != nil && p.OnDelete.None {
 		return true
 	}
-	return slices.ContainsFunc(p.edges(), func(e edge) bool { return to[e.to] })
+	return slices.ContainsFunc(p.edges(), func(e Edge) bool { return to[e.To] })
 }
 
 func (c *compiler) checkFinalizer() {

@@ -105,8 +105,8 @@ func (c *compiler) retry(path string, src *v1alpha1.Retry, base retry) retry {
 	if src.Factor != 0 {
 		r.factor = src.Factor
 	}
-	if src.Jitter != 0 {
-		r.jitter = src.Jitter
+	if src.Jitter != nil {
+		r.jitter = *src.Jitter
 	}
 	r.attempts, r.to = src.Attempts, src.To
 	if r.factor < 1 || r.jitter < 0 || r.jitter > 1 || r.attempts < 0 {

@@ -222,13 +222,10 @@ func showOutcome(o Outcome) string {
 // sampleOutputs are the outputs of a day on which nothing is wrong: every list
 // is empty, and every number 0.
 func sampleOutputs(spec ActionSpec) map[string]any {
-	lists := map[string]bool{"blockers": true, "problems": true, "examples": true, "pending": true}
+	zero := map[Type]any{TypeInt: 0, TypeBool: false, TypeString: "", TypeStrings: []string{}}
 	out := map[string]any{}
-	for _, name := range spec.Outputs {
-		out[name] = 0
-		if lists[name] {
-			out[name] = []string{}
-		}
+	for name, t := range spec.Outputs {
+		out[name] = zero[t]
 	}
 	return out
 }
@@ -341,22 +338,22 @@ func shippedBindings(t testing.TB, file []byte) Bindings {
 var migrationBindings = Bindings{
 	Guards: map[string]string{"onlyMigration": "", "v1CRDsInstalled": ""},
 	Actions: map[string]ActionSpec{
-		"Preflight":         {Outputs: []string{"blockers"}},
-		"Plan":              {Outputs: []string{"problems"}},
-		"DetectConflicts":   {Outputs: []string{"conflicts", "examples"}},
+		"Preflight":         {Outputs: map[string]Type{"blockers": TypeStrings}},
+		"Plan":              {Outputs: map[string]Type{"problems": TypeStrings}},
+		"DetectConflicts":   {Outputs: map[string]Type{"conflicts": TypeInt, "examples": TypeStrings}},
 		"LockV1":            {},
 		"UnlockV1":          {},
-		"Drain":             {Params: map[string]ParamType{"quiet": ParamDuration, "atMost": ParamDuration}},
+		"Drain":             {Params: map[string]Param{"quiet": {Type: TypeDuration}, "atMost": {Type: TypeDuration}}},
 		"ParkAPIService":    {},
 		"RestoreAPIService": {},
 		"AwaitV3Served":     {},
 		"LockV3":            {},
-		"UnlockV3":          {Params: map[string]ParamType{"created": ParamString}},
-		"CopyResources":     {Outputs: []string{"conflicts", "examples", "ownersWithheld"}},
+		"UnlockV3":          {Params: map[string]Param{"created": {Type: TypeString}}},
+		"CopyResources":     {Outputs: map[string]Type{"conflicts": TypeInt, "examples": TypeStrings, "ownersWithheld": TypeInt}},
 		"DeleteCopies":      {},
 		"RemapOwners":       {},
-		"Verify":            {Outputs: []string{"different", "examples"}},
-		"ObserveRollout":    {Outputs: []string{"pending"}},
+		"Verify":            {Outputs: map[string]Type{"different": TypeInt, "examples": TypeStrings}},
+		"ObserveRollout":    {Outputs: map[string]Type{"pending": TypeStrings}},
 		"DeleteV1CRDs":      {},
 	},
 }

@@ -18,8 +18,9 @@ const effectV1Lock = "v1Lock"
 // function of the object.
 func decorate(dm *migration) {
 	machine := &dm.Status.Machine
-	// v1 stays locked for good once v3 is in use; nobody waits for it then.
-	if !slices.Contains(machine.Held, effectV1Lock) || machine.Phase == "Complete" {
+	// Past the point of no return v1 stays locked for good and is kept, not held:
+	// nobody waits for it then.
+	if !slices.Contains(machine.Held, effectV1Lock) {
 		dm.Status.DatastoreLockedAt = nil
 	}
 	if machine.Phase == "Complete" && dm.Status.CompletedAt == nil && machine.Since != nil {

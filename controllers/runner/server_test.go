@@ -153,7 +153,7 @@ func (b *bench) restart() {
 }
 
 func (b *bench) program() *runner.Program[*errand] {
-	action := func(do *deed, out ...string) runner.Action[*errand] {
+	action := func(do *deed, out map[string]fsm.Type) runner.Action[*errand] {
 		return runner.Action[*errand]{
 			ActionSpec: fsm.ActionSpec{Outputs: out},
 			Do:         func(ctx context.Context, s *scope) (map[string]any, error) { return (*do)(ctx, s) },
@@ -161,7 +161,7 @@ func (b *bench) program() *runner.Program[*errand] {
 	}
 	return &runner.Program[*errand]{
 		New:     func() *errand { return &errand{} },
-		Actions: map[string]runner.Action[*errand]{"Take": action(&b.take), "Work": action(&b.work, "done"), "Give": action(&b.give)},
+		Actions: map[string]runner.Action[*errand]{"Take": action(&b.take, nil), "Work": action(&b.work, map[string]fsm.Type{"done": fsm.TypeAny}), "Give": action(&b.give, nil)},
 		Guards: map[string]runner.Guard[*errand]{"welcome": {Open: func(context.Context, *errand) (bool, string, error) {
 			return b.welcome, "the door says so", nil
 		}}},

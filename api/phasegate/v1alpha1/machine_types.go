@@ -31,6 +31,9 @@ type MachineSpec struct {
 	Watch []Watch `json:"watch,omitempty"`
 	// Facts are named expressions for use in guards.
 	Facts []Named `json:"facts,omitempty"`
+	// Actions are actions of the program under a name and with parameters of the
+	// machine's own, for steps and effects.
+	Actions []NamedAction `json:"actions,omitempty"`
 	// Effects are things that must never leak.
 	Effects []Effect `json:"effects,omitempty"`
 	// Requests are one-shot commands by a person or a tool.
@@ -68,6 +71,14 @@ type Watch struct {
 type Named struct {
 	Name string `json:"name"`
 	Expr string `json:"expr"`
+}
+
+// NamedAction is an action of the program with parameters.
+type NamedAction struct {
+	Name string `json:"name"`
+	// Use is the name of the program's action.
+	Use  string         `json:"use"`
+	With map[string]any `json:"with,omitempty"`
 }
 
 // Effect is a thing that must never leak, with the action that takes it and
@@ -117,9 +128,12 @@ type Phase struct {
 	Watch   []Watch `json:"watch,omitempty"`
 	Message string  `json:"message,omitempty"`
 
-	OnDelete        *OnDelete `json:"onDelete,omitempty"`
-	Keeps           []string  `json:"keeps,omitempty"`
-	PointOfNoReturn bool      `json:"pointOfNoReturn,omitempty"`
+	OnDelete *OnDelete `json:"onDelete,omitempty"`
+	// Keeps names effects that stay in place for good from the entry into this
+	// phase on: they leave the ledger, and nobody gives them back.
+	Keeps []string `json:"keeps,omitempty"`
+	// PointOfNoReturn says that no way leads from here to an undo.
+	PointOfNoReturn bool `json:"pointOfNoReturn,omitempty"`
 }
 
 // Require is a precondition of the first visit, checked before the finalizer.
@@ -138,7 +152,9 @@ type Step struct {
 	Wait   string `json:"wait,omitempty"`
 
 	// Name of the step where the action's is not telling or not unique.
-	Name string         `json:"name,omitempty"`
+	Name string `json:"name,omitempty"`
+	// With are the parameters of the action, laid over those of a named action.
+	// A text may hold ${CEL}; a text that is one ${CEL} keeps its type.
 	With map[string]any `json:"with,omitempty"`
 	If   string         `json:"if,omitempty"`
 	// Until must become true before the next step; checked every Poll.
@@ -167,12 +183,12 @@ type Timeout struct {
 
 // Retry is a backoff. Attempts 0 means: never give up.
 type Retry struct {
-	Base     string  `json:"base,omitempty"`
-	Factor   float64 `json:"factor,omitempty"`
-	Max      string  `json:"max,omitempty"`
-	Jitter   float64 `json:"jitter,omitempty"`
-	Attempts int32   `json:"attempts,omitempty"`
-	To       string  `json:"to,omitempty"`
+	Base     string   `json:"base,omitempty"`
+	Factor   float64  `json:"factor,omitempty"`
+	Max      string   `json:"max,omitempty"`
+	Jitter   *float64 `json:"jitter,omitempty"`
+	Attempts int32    `json:"attempts,omitempty"`
+	To       string   `json:"to,omitempty"`
 }
 
 // OnError is where a class of error leads once it is not retried any more.

@@ -1,0 +1,74 @@
+package fsm
+
+import (
+	"maps"
+	"slices"
+)
+
+// ActionSpec declares an action that a machine may name.
+type ActionSpec struct {
+	// Doc is one sentence for people.
+	Doc string
+	// Params are the names that `with` may use.
+	Params map[string]Param
+	// Outputs are the names that the action adds to `result`, and their types.
+	Outputs map[string]Type
+}
+
+// Param declares one `with` value.
+type Param struct {
+	Type Type
+	// Required parameters have no fall-back.
+	Required bool
+	// Doc is one sentence for people.
+	Doc string
+}
+
+// Type is the type of a `with` value or of an output.
+type Type string
+
+// The types of parameters and outputs.
+const (
+	TypeString   Type = "string"
+	TypeInt      Type = "int"
+	TypeNumber   Type = "number"
+	TypeBool     Type = "bool"
+	TypeDuration Type = "duration"
+	TypeStrings  Type = "[]string"
+	// TypeObject is content that nobody declared: a manifest, or another object
+	// of the cluster. An expression that reads one may fail when it is evaluated.
+	TypeObject Type = "object"
+	TypeAny    Type = "any"
+)
+
+// Bindings are the actions and guards that the program has, and the type of the
+// objects that it drives.
+type Bindings struct {
+	Actions map[string]ActionSpec
+	// Guards maps the name of a guard to one sentence for people.
+	Guards map[string]string
+	// Self is the type of `self`; nil leaves it unchecked until it is evaluated.
+	Self *Schema
+}
+
+// Unused lists the actions that no step, effect or named action of any of the
+// machines uses. A program whose shipped machines leave one unused has dead code
+// or a misspelled file; its tests refuse that. An edited file may leave actions out.
+func (b Bindings) Unused(defs ...*Definition) []string {
+	unused := maps.Clone(b.Actions)
+	for _, d := range defs {
+		for _, a := range d.Spec.Actions {
+			delete(unused, a.Use)
+		}
+		for _, e := range d.Spec.Effects {
+			delete(unused, e.Acquire)
+			delete(unused, e.Release)
+		}
+		for _, p := range d.Spec.Phases {
+			for _, s := range p.Steps {
+				delete(unused, s.Action)
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(unused))
+}
