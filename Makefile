@@ -51,8 +51,9 @@ run: build ## Run the manager against that cluster, in the foreground (MANAGER_A
 ##@ Build
 
 .PHONY: build
-build: ## Build bin/manager, and the stand-in for Calico's API server that tests use
+build: ## Build bin/manager, bin/kubectl-phasegate, and the stand-in for Calico's API server that tests use
 	$(GO) build -o bin/manager ./cmd/manager
+	$(GO) build -o bin/kubectl-phasegate ./cmd/kubectl-phasegate
 	$(GO) build -o bin/standin ./test/standin/cmd/standin
 
 .PHONY: generate

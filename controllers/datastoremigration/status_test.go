@@ -65,8 +65,8 @@ func TestDecorate(t *testing.T) {
 		},
 		"complete, v1 still locked": {
 			why:  "v1 stays locked for good; nobody waits for it, and a time of locking would say so",
-			in:   status{DatastoreLockedAt: at(-time.Minute), Machine: machine{Phase: "Complete", Since: sinceMicro(), Held: []string{"v1Lock"}}},
-			want: status{CompletedAt: at(0), Machine: machine{Phase: "Complete", Since: sinceMicro(), Held: []string{"v1Lock"}}},
+			in:   status{DatastoreLockedAt: at(-time.Minute), Machine: machine{Phase: "Complete", Since: sinceMicro()}},
+			want: status{CompletedAt: at(0), Machine: machine{Phase: "Complete", Since: sinceMicro()}},
 		},
 		"complete for long": {
 			why:  "it was completed once",

@@ -1,0 +1,71 @@
+// Command kubectl-phasegate checks, draws and explains machine files, and speaks
+// to the objects that machines drive. As a file of this name on the PATH it is
+// the kubectl plugin `kubectl phasegate`.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// version is stamped by the Makefile.
+var version = "dev"
+
+// The exit codes, so that scripts can tell a finding from a mistyped command.
+const (
+	exitFindings = 1
+	exitUsage    = 2
+)
+
+// errFindings says that the command did its work and found something: it is
+// printed already.
+var errFindings = errors.New("there are findings")
+
+// streams are where a command reads and writes; tests give their own.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+func main() {
+	s := streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}
+	cmd := command(s)
+	if err := cmd.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
+		os.Exit(exitCode(s, err))
+	}
+}
+
+func exitCode(s streams, err error) int {
+	if errors.Is(err, errFindings) {
+		return exitFindings
+	}
+	fmt.Fprintln(s.err, "kubectl-phasegate:", err)
+	return exitUsage
+}
+
+func command(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "kubectl-phasegate",
+		Short: "Check, draw and explain machines, and speak to the objects they drive",
+		Long: `Check, draw and explain machine files (phases/*.yaml), offline; and speak to the
+objects that machines drive.
+
+Exit codes: 0 all is well, 1 findings, 2 the command could not be carried out.`,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl phasegate"},
+		Version:       version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.SetIn(s.in)
+	cmd.SetOut(s.out)
+	cmd.SetErr(s.err)
+	cmd.AddCommand(
+		versionCommand(s),
+	)
+	return cmd
+}

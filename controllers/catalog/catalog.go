@@ -1,0 +1,61 @@
+// Package catalog knows which machines this program has controllers for, and
+// what a machine file may name: the one answer for the manager, which runs
+// machines, and for the command line, which only checks them.
+package catalog
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/charts"
+	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// compiled are the machines with a program of their own, by metadata.name.
+var compiled = map[string]func() fsm.Bindings{
+	datastoremigration.MachineName: datastoremigration.Bindings,
+}
+
+// Compiled tells whether this program has a controller of its own for machines of
+// a name; any other machine is made of the built-in actions alone.
+func Compiled(name string) bool { return compiled[name] != nil }
+
+// Bindings answers what the machine of a file may name. It may be called any
+// number of times.
+func Bindings(def *fsm.Definition) (fsm.Bindings, error) {
+	var b fsm.Bindings
+	if own := compiled[def.Metadata.Name]; own != nil {
+		b = own()
+	}
+	var err error
+	b.Self, err = Schema(def.Spec.For)
+	return b, err
+}
+
+// Schema is the type of a kind whose CRD is in the chart; nil of any other kind.
+func Schema(kind v1alpha1.ObjectKind) (*fsm.Schema, error) {
+	files, err := fs.Glob(charts.CRDs, "phasegate/files/crds/*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		data, err := charts.CRDs.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal(data, crd); err != nil {
+			return nil, fmt.Errorf("read %s: %w", path.Base(file), err)
+		}
+		if schema := SchemaOf(crd, kind); schema != nil {
+			return fsm.NewSchema(schema)
+		}
+	}
+	return nil, nil
+}
