@@ -35,10 +35,10 @@ func expected(bad string) (file string, places []Pos) {
 	return b.String(), places
 }
 
-func load(file string) Diagnostics {
+func load(file string, b Bindings) Diagnostics {
 	def, diags := Load("test.yaml", []byte(file))
 	if len(diags) == 0 {
-		_, diags = Bind(def, testBindings)
+		_, diags = Bind(def, b)
 	}
 	return diags
 }
@@ -49,16 +49,20 @@ type badFile struct {
 	bad, good string
 	code      string
 	contains  []string // one per mark
+	bindings  Bindings // testBindings when there are none
 }
 
 func (c badFile) check(t *testing.T) {
 	t.Helper()
+	if c.bindings.Actions == nil {
+		c.bindings = testBindings
+	}
 	file, places := expected(c.bad)
 	var want, got []finding
 	for i, p := range places {
 		want = append(want, finding{c.code, p, c.contains[i]})
 	}
-	for i, d := range load(file) {
+	for i, d := range load(file, c.bindings) {
 		f := finding{d.Code, d.Pos, d.Message}
 		if i < len(c.contains) && strings.Contains(d.Message, c.contains[i]) {
 			f.Message = c.contains[i]
@@ -74,7 +78,7 @@ func (c badFile) check(t *testing.T) {
 	if c.good == "" {
 		return
 	}
-	if diags := load(c.good); len(diags) > 0 {
+	if diags := load(c.good, c.bindings); len(diags) > 0 {
 		t.Errorf("%s: the repaired file is refused: %v", c.why, diags.Err())
 	}
 }
@@ -223,7 +227,7 @@ func TestLoadIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			diags := load(c.file)
+			diags := load(c.file, testBindings)
 			if len(diags) != 1 || diags[0].Code != "PG000" || !strings.Contains(diags[0].Message, c.contains) {
 				t.Errorf("%s: got %v", c.why, diags)
 			}
