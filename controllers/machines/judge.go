@@ -138,9 +138,7 @@ func (j *judgement) checkKind(m *fsm.Machine, found map[string]*fsm.Machine) {
 // choose picks the machine of each name that is or was known.
 func (j *judgement) choose(shipped map[string]*fsm.Machine) {
 	for _, names := range []map[string]*fsm.Machine{shipped, j.before, j.found} {
-		for name := range names {
-			j.inForce[name] = nil
-		}
+		maps.Copy(j.inForce, names)
 	}
 	for _, name := range slices.Sorted(maps.Keys(j.inForce)) {
 		last := j.before[name]
