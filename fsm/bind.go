@@ -145,7 +145,7 @@ func (c *compiler) params(path string, a *action, results map[string]Type) {
 		case !ok && a.use != "":
 			c.find(v.path, "PG005", fmt.Sprintf("action %s has no parameter %q", a.use, name),
 				"parameters: "+strings.Join(slices.Sorted(maps.Keys(a.spec.Params)), ", "))
-		case ok && !v.varies() && !want.Type.accepts(v.plainly()):
+		case ok && !v.varies() && !want.Type.Accepts(v.plainly()):
 			c.find(v.path, "PG005", fmt.Sprintf("parameter %s of %s is %v, not of type %s", name, a.use, v.plainly(), want.Type), "correct the value")
 		}
 	}

@@ -91,7 +91,7 @@ type compiler struct {
 }
 
 func (c *compiler) find(path, code, message, fix string) {
-	c.diags = append(c.diags, c.def.diag(path, code, message, fix))
+	c.diags = append(c.diags, c.def.Finding(path, code, message, fix))
 }
 
 func (c *compiler) run() {
@@ -398,7 +398,7 @@ func (c *compiler) template(path, text string) *template {
 // findExpr points inside the expression, as far as the way it is quoted allows:
 // exactly for one line that is plain or in single quotes.
 func (c *compiler) findExpr(path, text string, e *compileError) {
-	x := c.def.diag(path, "PG006", e.message, "correct the CEL expression")
+	x := c.def.Finding(path, "PG006", e.message, "correct the CEL expression")
 	runes := []rune(text)
 	before := string(runes[:min(e.column, len(runes))])
 	switch at := c.def.at[path]; {

@@ -58,7 +58,7 @@ func (ds Diagnostics) Err() error {
 	if lines == nil {
 		return nil
 	}
-	return fmt.Errorf("machine file refused, nothing of it is used:\n%s", strings.Join(lines, "\n"))
+	return fmt.Errorf("the file is refused, nothing of it is used:\n%s", strings.Join(lines, "\n"))
 }
 
 func (ds Diagnostics) sorted() Diagnostics {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// accepts tells whether a value that JSON could hold is of the type.
-func (t Type) accepts(v any) bool {
+// Accepts tells whether a value that JSON could hold is of the type.
+func (t Type) Accepts(v any) bool {
 	switch t {
 	case TypeString:
 		_, ok := v.(string)
@@ -30,7 +30,7 @@ func (t Type) accepts(v any) bool {
 		return err == nil
 	case TypeStrings:
 		list, ok := v.([]any)
-		return ok && !slices.ContainsFunc(list, func(item any) bool { return !TypeString.accepts(item) })
+		return ok && !slices.ContainsFunc(list, func(item any) bool { return !TypeString.Accepts(item) })
 	case TypeObject:
 		_, ok := v.(map[string]any)
 		return ok

@@ -99,7 +99,7 @@ func (a *action) params(vars map[string]any) (Params, error) {
 		if err != nil {
 			return nil, fmt.Errorf("with.%s of %s: %w", name, a.use, err)
 		}
-		if want := a.spec.Params[name].Type; !want.accepts(got) {
+		if want := a.spec.Params[name].Type; !want.Accepts(got) {
 			return nil, fmt.Errorf("with.%s of %s is %v, not of type %s", name, a.use, clip(fmt.Sprint(got), 120), want)
 		}
 		out[name] = got
