@@ -107,18 +107,25 @@ func (r *Run) requestValue(name string) ref.Val {
 	if err != nil {
 		return types.WrapErr(err)
 	}
-	pending := token != "" && token != r.lastToken(name)
-	if pending && q.valid != nil {
-		vars := r.vars()
-		vars[varToken] = token
-		v, _, err := q.valid.prog.Eval(vars)
-		pending = err == nil && v == types.True
-	}
 	params := map[string]any{}
 	for p, e := range q.params {
 		params[p] = r.value(e)
 	}
-	return types.DefaultTypeAdapter.NativeToValue(map[string]any{"pending": pending, "token": token, "params": params})
+	return types.DefaultTypeAdapter.NativeToValue(map[string]any{"pending": r.isNew(q, token), "token": token, "params": params})
+}
+
+// isNew tells whether a token asks for something that was not done yet.
+func (r *Run) isNew(q *request, token string) bool {
+	if token == "" || token == r.lastToken(q.Name) {
+		return false
+	}
+	if q.valid == nil {
+		return true
+	}
+	vars := r.vars()
+	vars[varToken] = token
+	v, _, err := q.valid.prog.Eval(vars)
+	return err == nil && v == types.True
 }
 
 // token is the text that tells one request from the next, as far as the status

@@ -1,0 +1,41 @@
+package fsm
+
+import (
+	"cmp"
+	"time"
+)
+
+// Pace is how often a phase or a step looks again, and what it does after an
+// error, with every default filled in.
+type Pace struct {
+	// Poll is 0 where nothing is looked at again by itself.
+	Poll time.Duration
+	// Base and Max bound the delay after an error; it grows by Factor.
+	Base, Max time.Duration
+	Factor    float64
+	// Attempts is 0 where retries never end; RetryTo is where they lead, if anywhere.
+	Attempts int32
+	RetryTo  string
+}
+
+// Pace answers the paces of a phase and of its steps in order; nil steps of a
+// phase that the machine does not have.
+func (m *Machine) Pace(name string) (Pace, []Pace) {
+	p := m.prog.phases[name]
+	if p == nil {
+		return Pace{}, nil
+	}
+	steps := make([]Pace, len(p.steps))
+	for i, s := range p.steps {
+		poll := s.poll
+		if s.wait == 0 && s.until == nil {
+			poll = cmp.Or(poll, defaultPoll) // the action may say that it is not done
+		}
+		steps[i] = paceOf(poll, s.retry)
+	}
+	return paceOf(p.poll, p.retry), steps
+}
+
+func paceOf(poll time.Duration, r retry) Pace {
+	return Pace{Poll: poll, Base: r.base, Max: r.max, Factor: r.factor, Attempts: r.attempts, RetryTo: r.to}
+}

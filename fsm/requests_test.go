@@ -1,0 +1,100 @@
+package fsm
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+func TestAnnotationOf(t *testing.T) {
+	cases := map[string]struct{ why, expr, want string }{
+		"Optional":  {why: "as the shipped machines write it", expr: `self.metadata.?annotations[?"a.b/c"].orValue("")`, want: "a.b/c"},
+		"Plain":     {why: "an index without a fall-back", expr: `self.metadata.annotations["a.b/c"]`, want: "a.b/c"},
+		"Selected":  {why: "a key that is a name may be selected", expr: `self.metadata.?annotations.?again.orValue("")`, want: "again"},
+		"Inside":    {why: "the annotation may be deep in the expression", expr: `"x" + string(self.metadata.annotations["again"])`, want: "again"},
+		"First":     {why: "there is one token, and the first is as good a guess as any", expr: `self.metadata.annotations["a"] + self.metadata.annotations["b"]`, want: "a"},
+		"Label":     {why: "labels are no annotations", expr: `self.metadata.?labels[?"a"].orValue("")`},
+		"Template":  {why: "the annotations of a pod template are not the object's", expr: `self.spec.template.metadata.annotations["a"]`},
+		"Computed":  {why: "a key that is not written out cannot be written for the user", expr: `self.metadata.annotations[self.metadata.name]`},
+		"Spec":      {why: "a token may come from the spec", expr: `string(self.spec.restart)`},
+		"Malformed": {why: "what does not parse reads nothing", expr: `self.`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := annotationOf(tc.expr); got != tc.want {
+				t.Errorf("%s: %q, want %q", tc.why, got, tc.want)
+			}
+		})
+	}
+}
+
+const gateMachine = `apiVersion: phasegate.dev/v1alpha1
+kind: Machine
+metadata: {name: gate}
+spec:
+  for: {apiVersion: example.org/v1, kind: Gate}
+  initial: Closed
+  requests:
+  - name: approve
+    token: 'self.metadata.?annotations[?"example.org/approve"].orValue("")'
+    valid: 'token.startsWith("2026")'
+    params: {strategy: 'self.metadata.?annotations[?"example.org/strategy"].orValue("slow")', size: 'self.spec.size'}
+  - {name: retry, token: 'string(self.spec.retry)'}
+  phases:
+  - name: Closed
+    steps: [{action: Look, until: 'request.approve.pending', poll: 5s}]
+    next: [{to: Open}]
+    retry: {attempts: 3, to: Broken}
+    onDelete: {none: true}
+  - {name: Open, terminal: success, next: [{to: Closed, when: 'request.approve.pending'}], onDelete: {none: true}}
+  - {name: Broken, terminal: failure, next: [{to: Closed, when: 'request.retry.pending'}], onDelete: {none: true}}
+`
+
+func gate(t *testing.T) *Machine {
+	t.Helper()
+	def, diags := Load("gate.yaml", []byte(gateMachine))
+	if err := diags.Err(); err != nil {
+		t.Fatal(err)
+	}
+	m, diags := Bind(def, Bindings{Actions: map[string]ActionSpec{"Look": {}}})
+	if err := diags.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestRequests(t *testing.T) {
+	want := []Request{
+		{Name: "approve", Annotation: "example.org/approve", Params: map[string]string{"strategy": "example.org/strategy"}, Phases: []string{"Closed", "Open"}},
+		{Name: "retry", Params: map[string]string{}, Phases: []string{"Broken"}},
+	}
+	if diff := cmp.Diff(want, gate(t).Requests()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestAccepts(t *testing.T) {
+	done := v1alpha1.MachineStatus{Requests: []v1alpha1.RequestStatus{{Name: "approve", Token: "2026-1"}}}
+	cases := map[string]struct {
+		why, request, token string
+		st                  v1alpha1.MachineStatus
+		want                bool
+	}{
+		"New":     {why: "valid, and nothing was acted on before", request: "approve", token: "2026-1", want: true},
+		"Newer":   {why: "another token is another request", request: "approve", token: "2026-2", st: done, want: true},
+		"Done":    {why: "a request is acted on once", request: "approve", token: "2026-1", st: done},
+		"Invalid": {why: "valid refuses it", request: "approve", token: "1999"},
+		"Empty":   {why: "no token is no request", request: "approve"},
+		"Other":   {why: "each request has its own tokens; without valid all are valid", request: "retry", token: "2026-1", st: done, want: true},
+		"Unknown": {why: "the machine has no such request", request: "restart", token: "2026-1"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := gate(t).Accepts(tc.request, tc.token, tc.st, nil); got != tc.want {
+				t.Errorf("%s: %v", tc.why, got)
+			}
+		})
+	}
+}
