@@ -1,0 +1,71 @@
+package fsm
+
+import (
+	"strings"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+// Words say in one line what opens the edge, its reason in parentheses.
+func (e Edge) Words() string {
+	words := "always"
+	switch {
+	case e.Kind == EdgeRequire:
+		words = "unless " + strings.TrimSuffix(strings.TrimPrefix(e.Guard, "!("), ")")
+	case e.Kind == EdgeNext && e.Guard != "":
+		words = "when " + e.Guard
+	case e.Kind == EdgeTimeout:
+		words = "after " + e.Guard
+	case e.Kind == EdgeRetry:
+		words = "after " + e.Guard + " that fail"
+	case e.Kind == EdgeError && e.Guard == string(ClassAny):
+		words = "on any error"
+	case e.Kind == EdgeError:
+		words = "on a " + e.Guard + " error"
+	case e.Kind == EdgeDelete:
+		words = "deletion"
+	case e.Kind == EdgeUpgrade:
+		words = "from an older revision"
+	}
+	if e.Reason != "" {
+		words += " (" + e.Reason + ")"
+	}
+	return words
+}
+
+// Traits are what is special about a phase of the machine, in a few words each.
+func (m *Machine) Traits(p *v1alpha1.Phase) []string {
+	var all []string
+	add := func(is bool, words string) {
+		if is {
+			all = append(all, words)
+		}
+	}
+	add(p.Name == m.def.Spec.Initial, "initial")
+	add(p.Kind != "" && p.Kind != "progressing", p.Kind)
+	add(p.Terminal != "", "terminal: "+p.Terminal)
+	add(p.Deletion, "deletion")
+	add(p.End, "end")
+	add(p.PointOfNoReturn, "point of no return")
+	add(p.ShowAs != "", "shown as "+p.ShowAs)
+	return all
+}
+
+// StayWords say what a phase has besides its edges: a timeout that only tells, a
+// deletion that leads nowhere else, effects that stay for good.
+func StayWords(p *v1alpha1.Phase) []string {
+	var all []string
+	if t := p.Timeout; t != nil && t.Stalled != "" {
+		all = append(all, "after "+t.After+": Stalled ("+t.Stalled+"), and stays")
+	}
+	if d := p.OnDelete; d != nil && d.Hold != "" {
+		all = append(all, "deletion: held ("+d.Hold+")")
+	}
+	if d := p.OnDelete; d != nil && d.None {
+		all = append(all, "deletion: removed at once")
+	}
+	if len(p.Keeps) > 0 {
+		all = append(all, "keeps for good: "+strings.Join(p.Keeps, ", "))
+	}
+	return all
+}
