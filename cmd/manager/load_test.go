@@ -1,13 +1,12 @@
 package main
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
@@ -47,53 +46,54 @@ func directory(t *testing.T, files map[string]string) string {
 	return dir
 }
 
+// What a change of a file means is tested where it is decided, in package
+// machines; here it is what the files may name.
 func TestLoadMachines(t *testing.T) {
 	cases := map[string]struct {
 		why   string
 		files map[string]string
-		// from is the file that the machine comes from, in the directory; empty: compiled in.
+		// names are the machines in force.
+		names []string
+		// from is the file of the migration's machine, in the directory; empty: compiled in.
 		from string
 		// errs are in the error, in this order; none: no error.
 		errs []string
 	}{
-		"no file": {why: "the compiled-in machines stay"},
+		"no file": {why: "the compiled-in machines stay", names: []string{datastoremigration.MachineName}},
 		"an edited copy": {
 			why:   "a poll interval is changed without a rebuild",
-			files: map[string]string{"mine.yaml": shipped(t, "poll: 60s", "poll: 30s")}, from: "mine.yaml",
+			files: map[string]string{"mine.yaml": shipped(t, "poll: 60s", "poll: 30s")},
+			names: []string{datastoremigration.MachineName}, from: "mine.yaml",
 		},
-		"other files": {
-			why:   "a ConfigMap's directory, an editor's leftovers and a README are not machines",
-			files: map[string]string{"README.md": "not: [a machine", "mine.yaml~": "x", "..data": ""},
+		"a machine for another kind": {
+			why: "it needs no Go code",
+			files: map[string]string{"door.yaml": "apiVersion: phasegate.dev/v1alpha1\nkind: Machine\nmetadata: {name: door}\nspec:\n" +
+				"  for: {apiVersion: example.org/v1, kind: Door}\n  initial: Open\n  phases:\n  - {name: Open, terminal: success, onDelete: {none: true}}\n"},
+			names: []string{datastoremigration.MachineName, "door"},
 		},
-		"another machine": {
-			why:   "nobody would run it, and its author would wait for ever",
+		"another machine for the kind of a program": {
+			why:   "two would drive each migration",
 			files: map[string]string{"door.yaml": shipped(t, "name: datastore-migration", "name: door")},
-			errs:  []string{`door.yaml:1:1: PG005: this program has no controller for a machine named "door"`, "machines it can run: datastore-migration"},
+			errs:  []string{`door.yaml:`, "PG"},
 		},
 		"several findings": {
 			why: "all are told at once, so that one edit can repair them",
 			files: map[string]string{
 				"a.yaml": shipped(t, "initial: Pending", "initial: Nowhere"),
-				"b.yaml": shipped(t, "action: Preflight", "action: Preflihgt"),
 				"c.yaml": "nonsense: true",
 			},
-			errs: []string{"a.yaml:", `PG001: initial phase "Nowhere" does not exist`, "b.yaml:", `PG005: action "Preflihgt" is not known`, "c.yaml:1:1: PG000: unknown field"},
+			errs: []string{"--phases-dir", "a.yaml:", `PG001: initial phase "Nowhere" does not exist`, "c.yaml:1:1: PG000: unknown field"},
 		},
-		"two of a name": {
-			why:   "which of them runs must not depend on the alphabet: a backup next to the file is enough",
-			files: map[string]string{"a.yaml": shipped(t, "poll: 60s", "poll: 30s"), "a-old.yaml": shipped(t, "poll: 60s", "poll: 20s")},
-			errs:  []string{"a.yaml:1:1: PG", `machine "datastore-migration" is also in `, "a-old.yaml", "keep one"},
-		},
-		"a directory called yaml": {
-			why:   "it cannot be read as a file, and ignoring it could ignore a machine",
-			files: map[string]string{"sub.yaml": ""},
-			errs:  []string{"read machine file", "sub.yaml"},
+		"an unknown action": {
+			why:   "the program's own actions can be named, and no others",
+			files: map[string]string{"b.yaml": shipped(t, "action: Preflight", "action: Preflihgt")},
+			errs:  []string{"b.yaml:", `PG005: action "Preflihgt" is not known`, "Preflight"},
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			dir := directory(t, c.files)
-			machines, err := loadMachines(dir)
+			store, err := loadMachines(dir, logr.Discard())
 			if len(c.errs) > 0 {
 				checkError(t, err, dir, c.errs)
 				return
@@ -101,14 +101,14 @@ func TestLoadMachines(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v: %s", err, c.why)
 			}
-			if diff := cmp.Diff([]string{datastoremigration.MachineName}, slices.Sorted(maps.Keys(machines))); diff != "" {
+			if diff := cmp.Diff(c.names, store.Names()); diff != "" {
 				t.Errorf("machines (-want +got):\n%s", diff)
 			}
 			want := "datastore-migration.yaml"
 			if c.from != "" {
 				want = filepath.Join(dir, c.from)
 			}
-			if got := machines[datastoremigration.MachineName].File(); got != want {
+			if got := store.Of(datastoremigration.MachineName).InForce().File(); got != want {
 				t.Errorf("loaded from %s, want %s: %s", got, want, c.why)
 			}
 		})
@@ -131,16 +131,16 @@ func checkError(t *testing.T, err error, dir string, parts []string) {
 }
 
 func TestLoadMachinesWithoutDirectory(t *testing.T) {
-	machines, err := loadMachines("")
-	if err != nil || len(machines) != 1 {
-		t.Errorf("got %v, %v, want the compiled-in machine", machines, err)
+	store, err := loadMachines("", logr.Discard())
+	if err != nil || len(store.Names()) != 1 {
+		t.Errorf("got %v, %v, want the compiled-in machine", store, err)
 	}
 	file := filepath.Join(directory(t, map[string]string{"file": "x"}), "file")
 	for why, dir := range map[string]string{
 		"a misspelt directory must not mean: as compiled in": filepath.Join(t.TempDir(), "nowhere"),
 		"a file is not a directory of files":                 file,
 	} {
-		if _, err := loadMachines(dir); err == nil || !strings.Contains(err.Error(), "--phases-dir") || !strings.Contains(err.Error(), dir) {
+		if _, err := loadMachines(dir, logr.Discard()); err == nil || !strings.Contains(err.Error(), "--phases-dir") || !strings.Contains(err.Error(), dir) {
 			t.Errorf("got %v, want an error that names the flag and %s: %s", err, dir, why)
 		}
 	}

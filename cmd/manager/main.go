@@ -32,9 +32,15 @@ func command() *cobra.Command {
 		Short: "Run phasegate's controllers",
 		Long: `Run phasegate's controllers against a cluster.
 
-The machines are compiled in. Files in --phases-dir replace a machine of the
-same name; they are checked completely before anything starts, and a finding
-(file:line:column: code: what, fix) ends the program with exit code 1.`,
+The machines are compiled in. A file in --phases-dir replaces the machine of the
+same name, or adds a machine for another kind. All files are checked completely
+before anything starts, and a finding (file:line:column: code: what, fix) ends
+the program with exit code 1.
+
+While the program runs, the directory is looked at every second. A change takes
+effect without a restart; a file with a finding is refused, and the last good
+machine goes on: the log, the metric phasegate_machine_refused and Events of the
+objects tell.`,
 		Example: `  manager --kubeconfig .cluster/kubeconfig
   manager --phases-dir ./phases --calico-namespace kube-system`,
 		Version:       version,
@@ -45,7 +51,7 @@ same name; they are checked completely before anything starts, and a finding
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of a kubeconfig; empty: $KUBECONFIG, in-cluster, or ~/.kube/config")
-	f.StringVar(&o.phasesDir, "phases-dir", "", "directory of machine files (*.yaml) that replace the compiled-in ones of the same name")
+	f.StringVar(&o.phasesDir, "phases-dir", "", "directory of machine files (*.yaml) that replace compiled-in ones of the same name or add to them")
 	f.StringVar(&o.kindsFile, "kinds-file", "", "kind registry file that replaces the compiled-in one")
 	f.StringSliceVar(&o.controllers, "controllers", []string{controllerDatastoreMigration}, "controllers to run")
 	f.StringVar(&o.calicoNamespace, "calico-namespace", "calico-system", "namespace of calico-node, calico-typha and calico-kube-controllers")

@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/phasegate/phasegate/controllers/catalog"
+	"github.com/phasegate/phasegate/controllers/custom"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/controllers/runner"
 )
@@ -46,7 +48,7 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	machines, err := loadMachines(o.phasesDir)
+	store, err := loadMachines(o.phasesDir, ctrl.Log)
 	if err != nil {
 		return err
 	}
@@ -71,14 +73,17 @@ func run(ctx context.Context, o *options) error {
 	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
+	store.Register(metrics.Registry)
+	measured := runner.NewMetrics(metrics.Registry)
+	parts := []manager.Runnable{store, &custom.Fleet{Config: cfg, Store: store, Compiled: catalog.Compiled, Metrics: measured}}
 	if slices.Contains(o.controllers, controllerDatastoreMigration) {
-		machine := machines[datastoremigration.MachineName]
-		mgr.GetLogger().Info("machine loaded", "machine", machine.Name(), "file", machine.File(), "revision", machine.Revision())
-		gate := datastoremigration.Gate(cfg, machine, datastoremigration.Settings{
+		parts = append(parts, datastoremigration.Gate(cfg, store.Of(datastoremigration.MachineName), datastoremigration.Settings{
 			Registry: registry, CalicoNamespace: o.calicoNamespace,
-		}, runner.NewMetrics(metrics.Registry))
-		if err := mgr.Add(gate); err != nil {
-			return fmt.Errorf("add controller %s: %w", controllerDatastoreMigration, err)
+		}, measured))
+	}
+	for _, part := range parts {
+		if err := mgr.Add(part); err != nil {
+			return fmt.Errorf("add %T to the manager: %w", part, err)
 		}
 	}
 	return mgr.Start(ctx)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/charts"
+	"github.com/phasegate/phasegate/controllers/custom"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -29,10 +30,11 @@ func Compiled(name string) bool { return compiled[name] != nil }
 // Bindings answers what the machine of a file may name. It may be called any
 // number of times.
 func Bindings(def *fsm.Definition) (fsm.Bindings, error) {
-	var b fsm.Bindings
-	if own := compiled[def.Metadata.Name]; own != nil {
-		b = own()
+	bindings := compiled[def.Metadata.Name]
+	if bindings == nil {
+		bindings = custom.Bindings
 	}
+	b := bindings()
 	var err error
 	b.Self, err = Schema(def.Spec.For)
 	return b, err

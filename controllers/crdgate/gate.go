@@ -22,7 +22,9 @@ import (
 	"github.com/go-logr/logr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -30,12 +32,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// Gate ties a controller to a CRD. It is a manager.Runnable that runs on the
-// leader only; add it with manager.Add. It needs to list and watch the one
-// CustomResourceDefinition named CRDName.
+// Gate ties a controller to a CRD, which is found by its name or by its kind. It
+// is a manager.Runnable that runs on the leader only; add it with manager.Add. It
+// needs to list and watch CustomResourceDefinitions: the one named CRDName, or all.
 type Gate struct {
 	// CRDName is the CRD's full name, "<plural>.<group>".
 	CRDName string
+	// Kind is for those who do not know the plural; all CRDs are looked through then.
+	Kind schema.GroupKind
 	// Config reaches the API server whose CRD is watched.
 	Config *rest.Config
 	// Run is the controller. It blocks until its context is done and has freed
@@ -58,22 +62,27 @@ func (g *Gate) NeedLeaderElection() bool { return true }
 // properly; an API server that cannot be reached is waited for. It may be called
 // again after it has returned.
 func (g *Gate) Start(ctx context.Context) error {
-	if g.CRDName == "" || g.Config == nil || g.Run == nil {
-		return errors.New("crdgate: CRDName, Config and Run are all needed: fill in the Gate")
+	if (g.CRDName == "") == g.Kind.Empty() || g.Config == nil || g.Run == nil {
+		return errors.New("crdgate: Config, Run, and one of CRDName and Kind are needed: fill in the Gate")
 	}
 	crds, err := clientset.NewForConfig(g.Config)
 	if err != nil {
-		return fmt.Errorf("crdgate %s: make a client for CRDs: %w", g.CRDName, err)
+		return fmt.Errorf("crdgate %s: make a client for CRDs: %w", g.name(), err)
 	}
 
-	logger := log.FromContext(ctx).WithName("crdgate").WithValues("crd", g.CRDName)
+	logger := log.FromContext(ctx).WithName("crdgate").WithValues("crd", g.name())
 	ctx = log.IntoContext(ctx, logger)
+	only := fields.Everything()
+	if g.CRDName != "" {
+		only = fields.OneTermEqualSelector(metav1.ObjectNameField, g.CRDName)
+	}
 	changed := make(chan struct{}, 1)
 	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: cache.NewListWatchFromClient(crds.ApiextensionsV1().RESTClient(),
-			"customresourcedefinitions", "", fields.OneTermEqualSelector("metadata.name", g.CRDName)),
+			"customresourcedefinitions", "", only),
 		ObjectType: &apiextensionsv1.CustomResourceDefinition{},
 		Handler:    lookAgain(changed),
+		Transform:  slim,
 		Logger:     &logger,
 	})
 	watchEnded := make(chan struct{})
@@ -82,7 +91,7 @@ func (g *Gate) Start(ctx context.Context) error {
 		informer.RunWithContext(ctx)
 	}()
 
-	g.loop(logger, changed, func() types.UID { return wanted(fromStore(store, g.CRDName)) }).serve(ctx)
+	g.loop(logger, changed, func() types.UID { return wanted(g.find(store.List())) }).serve(ctx)
 	<-watchEnded
 	return nil
 }
@@ -93,8 +102,8 @@ func (g *Gate) loop(logger logr.Logger, changed <-chan struct{}, want func() typ
 		want:     want,
 		changed:  changed,
 		log:      logger,
-		running:  runningGauge.WithLabelValues(g.CRDName),
-		restarts: restartsCounter.WithLabelValues(g.CRDName),
+		running:  runningGauge.WithLabelValues(g.name()),
+		restarts: restartsCounter.WithLabelValues(g.name()),
 	}
 }
 
@@ -114,11 +123,33 @@ func lookAgain(changed chan<- struct{}) cache.ResourceEventHandler {
 	}
 }
 
-// fromStore is the CRD as last seen, nil if it does not exist.
-func fromStore(store cache.Store, name string) *apiextensionsv1.CustomResourceDefinition {
-	obj, exists, err := store.GetByKey(name)
-	if err != nil || !exists {
-		return nil
+// name is how the CRD is called in the log and in metrics.
+func (g *Gate) name() string {
+	if g.CRDName != "" {
+		return g.CRDName
 	}
-	return obj.(*apiextensionsv1.CustomResourceDefinition)
+	return g.Kind.String()
+}
+
+// find is the CRD among all that were last seen, nil if it does not exist. Two
+// may claim a kind; the API server establishes one of them only.
+func (g *Gate) find(all []any) *apiextensionsv1.CustomResourceDefinition {
+	var found *apiextensionsv1.CustomResourceDefinition
+	for _, obj := range all {
+		crd := obj.(*apiextensionsv1.CustomResourceDefinition)
+		kind := schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Spec.Names.Kind}
+		if (crd.Name == g.CRDName || kind == g.Kind) && (found == nil || wanted(crd) != "") {
+			found = crd
+		}
+	}
+	return found
+}
+
+// slim keeps what this package looks at: the schemas of all CRDs of a cluster
+// would be the most of the manager's memory.
+func slim(obj any) (any, error) {
+	if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
+		crd.ManagedFields, crd.Annotations, crd.Spec.Versions, crd.Spec.Conversion = nil, nil, nil, nil
+	}
+	return obj, nil
 }

@@ -15,8 +15,8 @@ type gauges struct {
 	reloads *prometheus.CounterVec
 }
 
-func newGauges(reg prometheus.Registerer) *gauges {
-	g := &gauges{
+func newGauges() *gauges {
+	return &gauges{
 		info: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "phasegate_machine_info",
 			Help: "1 for each machine in force, with its revision and file."}, []string{"machine", "revision", "file"}),
 		refused: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "phasegate_machine_refused",
@@ -24,8 +24,11 @@ func newGauges(reg prometheus.Registerer) *gauges {
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "phasegate_machine_reloads_total",
 			Help: "Changes of machine files by result: accepted, refused, or orphaned (the file is gone, the machine goes on)."}, []string{"machine", "result"}),
 	}
-	reg.MustRegister(g.info, g.refused, g.reloads)
-	return g
+}
+
+// Register adds the store's metrics to a registry; call it once for each.
+func (s *Store) Register(reg prometheus.Registerer) {
+	reg.MustRegister(s.metrics.info, s.metrics.refused, s.metrics.reloads)
 }
 
 // show sets the gauges to a verdict.

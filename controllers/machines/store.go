@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -42,9 +41,7 @@ type Options struct {
 	Dir string
 	// Bindings answers what the machine of a file may name.
 	Bindings func(*fsm.Definition) (fsm.Bindings, error)
-	// Metrics registers the store's metrics.
-	Metrics prometheus.Registerer
-	Log     logr.Logger
+	Log      logr.Logger
 }
 
 // Store holds the machines in force. Its methods may be called from any goroutine.
@@ -63,7 +60,7 @@ type Store struct {
 }
 
 // Load reads and checks every file. The error has one line for each finding, and
-// no machine is in force then. It registers metrics: call it once for each registry.
+// no machine is in force then.
 func Load(o Options) (*Store, error) {
 	shipped := judge(nil, nil, read(o.Shipped, ""), o.Bindings)
 	if err := errorOf(shipped.refused); err != nil {
@@ -76,7 +73,7 @@ func Load(o Options) (*Store, error) {
 	if err := errorOf(first.refused); err != nil {
 		return nil, err
 	}
-	s.metrics = newGauges(o.Metrics)
+	s.metrics = newGauges()
 	s.metrics.show(first)
 	s.report(verdict{}, first)
 	s.now = first

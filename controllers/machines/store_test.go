@@ -47,7 +47,7 @@ var shippedFiles = fstest.MapFS{"door.yaml": {Data: []byte(door("1s"))}}
 
 func options(dir string) Options {
 	return Options{
-		Shipped: shippedFiles, Dir: dir, Metrics: prometheus.NewRegistry(), Log: logr.Discard(),
+		Shipped: shippedFiles, Dir: dir, Log: logr.Discard(),
 		Bindings: func(*fsm.Definition) (fsm.Bindings, error) {
 			return fsm.Bindings{Actions: map[string]fsm.ActionSpec{"Knock": {}}}, nil
 		},
@@ -102,7 +102,9 @@ func (s *Store) state(t *testing.T, dir string) state {
 			got.Refused[name] = strings.ReplaceAll(where.ReplaceAllString(note, ""), dir+"/", "")
 		}
 	}
-	families, err := s.Options.Metrics.(*prometheus.Registry).Gather()
+	registry := prometheus.NewRegistry()
+	s.Register(registry)
+	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

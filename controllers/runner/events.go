@@ -13,11 +13,11 @@ const noteLimit = 1024
 
 // tell emits an Event; a long note is cut.
 func tell(recorder events.EventRecorder, about runtime.Object, kind, reason, action, note string) {
-	recorder.Eventf(about, nil, kind, reason, action, "%s", cut(note, noteLimit))
+	recorder.Eventf(about, nil, kind, reason, action, "%s", Cut(note, noteLimit))
 }
 
-// cut shortens s to at most limit bytes and never splits a character.
-func cut(s string, limit int) string {
+// Cut shortens s to at most limit bytes and never splits a character.
+func Cut(s string, limit int) string {
 	const ellipsis = "…"
 	if len(s) <= limit {
 		return s

@@ -43,12 +43,16 @@ func (m *Metrics) phase(machine *fsm.Machine, obj interface {
 	client.Object
 	MachineStatus() *v1alpha1.MachineStatus
 }) {
+	key := client.ObjectKeyFromObject(obj).String()
+	if obj.MachineStatus().Revision != machine.Revision() {
+		m.forget(machine.Name(), key) // another file may have had other phases
+	}
 	for _, name := range machine.Phases() {
 		value := 0.0
 		if name == obj.MachineStatus().Phase {
 			value = 1
 		}
-		m.phases.WithLabelValues(machine.Name(), client.ObjectKeyFromObject(obj).String(), name).Set(value)
+		m.phases.WithLabelValues(machine.Name(), key, name).Set(value)
 	}
 }
 

@@ -1,8 +1,11 @@
 package runner
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -29,6 +32,7 @@ type pass[T Object[T]] struct {
 	client   client.Client
 	clock    clock.WithTicker
 	decorate func(T)
+	machine  *fsm.Machine
 
 	// sending guards stored, and is held during requests: progress is written
 	// while an action runs. Take it before mu, never after.
@@ -60,7 +64,28 @@ func (p *pass[T]) write(ctx context.Context, run *fsm.Run) error {
 	p.sending.Lock()
 	defer p.sending.Unlock()
 	p.settle(run)
-	return p.send(ctx)
+	if err := p.send(ctx); err != nil {
+		return err
+	}
+	return p.kept()
+}
+
+// kept is an error when the API server has dropped a part of what was sent. The
+// next pass would not know of it; so nothing may be done in its name.
+func (p *pass[T]) kept() error {
+	sent, err := json.Marshal(p.work.MachineStatus())
+	if err != nil {
+		return fmt.Errorf("show the status of %s: %w", p.stored.GetName(), err)
+	}
+	stored, err := json.Marshal(p.stored.MachineStatus())
+	if err != nil {
+		return fmt.Errorf("show the status of %s: %w", p.stored.GetName(), err)
+	}
+	if !bytes.Equal(sent, stored) {
+		return fmt.Errorf("the API server does not keep status.machine of %s %s as it was sent: its CRD needs the whole block or x-kubernetes-preserve-unknown-fields there; sent %s, stored %s",
+			p.machine.For().Kind, p.stored.GetName(), sent, stored)
+	}
+	return nil
 }
 
 // settle brings work to what the run says. It needs sending.

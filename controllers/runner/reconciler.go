@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,33 +24,53 @@ import (
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
-// again is how soon a pass follows one that made progress.
-const again = time.Nanosecond
+const (
+	// again is how soon a pass follows one that made progress.
+	again = time.Nanosecond
+	// unfitAgain is how soon an object that cannot be driven is looked at again.
+	unfitAgain = 10 * time.Second
+)
 
 // Reconciler drives the objects of one kind. All its fields are set before the
 // first reconcile and never change.
 type Reconciler[T Object[T]] struct {
 	// Client must read from the API server, not from a cache: the stored phase is
 	// compared and swapped, and a stale one only costs repeats.
-	Client   client.Client
-	Machine  *fsm.Machine
-	Program  *Program[T]
-	Clock    clock.WithTicker
+	Client client.Client
+	// Machine answers the machine in force. It is asked once in each pass, which
+	// ends with the machine that it began with.
+	Machine func() *fsm.Machine
+	Program *Program[T]
+	Clock   clock.WithTicker
+	// Random answers numbers in [0,1) for the jitter of retries; nil: no jitter.
+	Random   func() float64
 	Recorder events.EventRecorder
 	Metrics  *Metrics
+	// Fit says why objects of the kind cannot be driven at this moment: they are
+	// told, and left alone. Nil: they always can.
+	Fit func(context.Context) error
 }
 
 // Reconcile makes one pass: at most one status write. A conflict is not an
 // error but news: everything is dropped and the pass starts again.
 func (r *Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	obj := r.Program.New()
+	obj, machine := r.Program.New(), r.Machine()
 	if err := r.Client.Get(ctx, req.NamespacedName, obj); err != nil {
 		if apierrs.IsNotFound(err) {
-			r.Metrics.forget(r.Machine.Name(), req.NamespacedName.String())
+			r.Metrics.forget(machine.Name(), req.NamespacedName.String())
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	result, err := r.advance(ctx, obj)
+	// The client leaves it out of typed objects; expressions and actions ask for it.
+	obj.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(machine.For().APIVersion, machine.For().Kind))
+	if r.Fit != nil {
+		if err := r.Fit(ctx); err != nil {
+			log.FromContext(ctx).Error(err, "the object is left alone")
+			tell(r.Recorder, obj, corev1.EventTypeWarning, "NotDriven", "Check", err.Error())
+			return reconcile.Result{RequeueAfter: unfitAgain}, nil
+		}
+	}
+	result, err := r.advance(ctx, machine, obj)
 	if apierrs.IsConflict(err) || errors.Is(err, errMoved) || apierrs.IsNotFound(err) {
 		log.FromContext(ctx).V(1).Info("the object changed meanwhile, starting again", "cause", err.Error())
 		return reconcile.Result{RequeueAfter: again}, nil
@@ -57,14 +78,17 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (r
 	return result, err
 }
 
-func (r *Reconciler[T]) advance(ctx context.Context, obj T) (reconcile.Result, error) {
-	p := &pass[T]{client: r.Client, clock: r.Clock, decorate: r.Program.Decorate, stored: obj, work: deepCopy(obj)}
-	view, err := r.view(ctx, obj)
+func (r *Reconciler[T]) advance(ctx context.Context, machine *fsm.Machine, obj T) (reconcile.Result, error) {
+	if err := r.record(ctx, machine, obj); err != nil {
+		return reconcile.Result{}, err
+	}
+	p := &pass[T]{client: r.Client, clock: r.Clock, decorate: r.Program.Decorate, machine: machine, stored: obj, work: deepCopy(obj)}
+	view, err := r.view(ctx, machine, obj)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	run := r.Machine.Run(*obj.MachineStatus(), view)
-	r.Metrics.phase(r.Machine, obj)
+	run := machine.Run(*obj.MachineStatus(), view)
+	r.Metrics.phase(machine, obj)
 	for {
 		cmd := run.Next()
 		switch cmd.Do {
@@ -75,22 +99,51 @@ func (r *Reconciler[T]) advance(ctx context.Context, obj T) (reconcile.Result, e
 			}
 			run.Done(outcome)
 		case fsm.Commit:
-			if err := p.write(ctx, run); err != nil {
-				return reconcile.Result{}, err
-			}
-			r.announce(ctx, p.stored, cmd.Took)
-			return reconcile.Result{RequeueAfter: again}, nil
+			return reconcile.Result{RequeueAfter: again}, r.conclude(ctx, p, run, cmd.Took)
 		case fsm.Sleep:
-			return reconcile.Result{RequeueAfter: cmd.After}, p.write(ctx, run)
+			return reconcile.Result{RequeueAfter: cmd.After}, r.conclude(ctx, p, run, nil)
 		case fsm.AddFinalizer, fsm.RemoveFinalizer:
-			return reconcile.Result{RequeueAfter: again}, r.setFinalizer(ctx, obj, cmd.Do)
+			return reconcile.Result{RequeueAfter: again}, r.setFinalizer(ctx, obj, cmd.Do, machine.Finalizer())
 		default:
 			return reconcile.Result{}, fmt.Errorf("the engine asks for %q, which this program does not know", cmd.Do)
 		}
 	}
 }
 
-func (r *Reconciler[T]) view(ctx context.Context, obj T) (fsm.View, error) {
+// record shows on the object which requests were acted on last. The status is the
+// truth; the annotations follow it in the pass after the transition, so that a
+// crash in between leaves nothing out.
+func (r *Reconciler[T]) record(ctx context.Context, machine *fsm.Machine, obj T) error {
+	records := machine.Records(obj.MachineStatus())
+	if len(records) == 0 {
+		return nil
+	}
+	return patch.MutateAndPatchSpec(ctx, r.Client, obj, func(o T) {
+		annotations := map[string]string{}
+		maps.Copy(annotations, o.GetAnnotations())
+		maps.Copy(annotations, records)
+		o.SetAnnotations(annotations)
+	})
+}
+
+// conclude makes the state of a run durable, and tells what is durable then.
+func (r *Reconciler[T]) conclude(ctx context.Context, p *pass[T], run *fsm.Run, took *v1alpha1.Transition) error {
+	before := p.stored.MachineStatus().Revision
+	if err := p.write(ctx, run); err != nil {
+		return err
+	}
+	if now := p.stored.MachineStatus().Revision; before != "" && before != now {
+		log.FromContext(ctx).Info("another revision took over", "before", before, "revision", now)
+		tell(r.Recorder, p.stored, corev1.EventTypeNormal, "MachineReloaded", "Reload",
+			fmt.Sprintf("revision %s of machine %s replaces %s", now, p.machine.Name(), before))
+	}
+	if took != nil {
+		r.announce(ctx, p.machine, p.stored, took)
+	}
+	return nil
+}
+
+func (r *Reconciler[T]) view(ctx context.Context, machine *fsm.Machine, obj T) (fsm.View, error) {
 	self, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return fsm.View{}, fmt.Errorf("read %s as data: %w", obj.GetName(), err)
@@ -98,10 +151,10 @@ func (r *Reconciler[T]) view(ctx context.Context, obj T) (fsm.View, error) {
 	return fsm.View{
 		Self:              self,
 		Deleting:          !obj.GetDeletionTimestamp().IsZero(),
-		Finalizer:         controllerutil.ContainsFinalizer(obj, r.Machine.Finalizer()),
+		Finalizer:         controllerutil.ContainsFinalizer(obj, machine.Finalizer()),
 		GenerationChanged: obj.GetGeneration() != obj.GetObservedGeneration(),
 		Now:               r.Clock.Now,
-		Random:            rand.Float64,
+		Random:            r.Random,
 		Guard: func(name string) (bool, string, error) {
 			return r.Program.Guards[name].Open(ctx, obj)
 		},
@@ -134,7 +187,7 @@ func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], run *fsm.Run, cmd f
 		return fsm.Outcome{}, ctx.Err()
 	}
 	outcome := outcomeOf(outputs, err)
-	r.Metrics.step(r.Machine, cmd.Action, took, outcome)
+	r.Metrics.step(p.machine, cmd.Action, took, outcome)
 	if outcome.Err != nil && outcome.Class != "" {
 		logger.Info("step failed", "class", outcome.Class, "error", outcome.Err.Error(), "took", took)
 		if run.Status().Attempts == 0 {
@@ -163,22 +216,19 @@ func outcomeOf(outputs map[string]any, err error) fsm.Outcome {
 	return o
 }
 
-func (r *Reconciler[T]) setFinalizer(ctx context.Context, obj T, do fsm.Verb) error {
+func (r *Reconciler[T]) setFinalizer(ctx context.Context, obj T, do fsm.Verb, finalizer string) error {
 	return patch.MutateAndPatchSpec(ctx, r.Client, obj, func(o T) {
 		if do == fsm.AddFinalizer {
-			controllerutil.AddFinalizer(o, r.Machine.Finalizer())
+			controllerutil.AddFinalizer(o, finalizer)
 		} else {
-			controllerutil.RemoveFinalizer(o, r.Machine.Finalizer())
+			controllerutil.RemoveFinalizer(o, finalizer)
 		}
 	})
 }
 
 // announce tells a transition once it is durable.
-func (r *Reconciler[T]) announce(ctx context.Context, obj T, t *v1alpha1.Transition) {
-	if t == nil {
-		return
-	}
-	r.Metrics.transition(r.Machine, obj, t)
+func (r *Reconciler[T]) announce(ctx context.Context, machine *fsm.Machine, obj T, t *v1alpha1.Transition) {
+	r.Metrics.transition(machine, obj, t)
 	kind, note := corev1.EventTypeNormal, fmt.Sprintf("%s → %s", t.From, t.To)
 	if t.From == "" {
 		note = "started in " + t.To

@@ -147,7 +147,7 @@ func (b *bench) restart() {
 		b.t.Fatal(err)
 	}
 	b.Reconciler = &runner.Reconciler[*errand]{
-		Client: interceptor.NewClient(b.outside, b.watched()), Machine: machine, Program: program,
+		Client: interceptor.NewClient(b.outside, b.watched()), Machine: func() *fsm.Machine { return machine }, Program: program,
 		Clock: b.clock, Recorder: b.events, Metrics: runner.NewMetrics(b.registry),
 	}
 }

@@ -1,0 +1,102 @@
+package custom
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/controllers/crdgate"
+	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
+
+// Program binds the names of a machine file to the built-in actions.
+func Program(client.Client) *runner.Program[*Object] {
+	return &runner.Program[*Object]{
+		New:     func() *Object { return &Object{} },
+		Actions: map[string]runner.Action[*Object]{},
+	}
+}
+
+// Bindings are the names that the machine of any kind may use.
+func Bindings() fsm.Bindings { return Program(nil).Bindings() }
+
+// Fleet runs a controller for each machine that no Go code is made for, also for
+// those whose file comes later. Add it to a manager; it runs on the leader only.
+type Fleet struct {
+	Config *rest.Config
+	Store  *machines.Store
+	// Compiled tells which machines have a controller of their own.
+	Compiled func(name string) bool
+	Metrics  *runner.Metrics
+}
+
+// NeedLeaderElection makes the manager start the fleet on the leader only.
+func (f *Fleet) NeedLeaderElection() bool { return true }
+
+// Start runs until ctx is done and all controllers have ended.
+func (f *Fleet) Start(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	running := map[string]bool{}
+	for {
+		changed := f.Store.Changed()
+		for _, name := range f.Store.Names() {
+			if !running[name] && !f.Compiled(name) {
+				running[name] = true
+				group.Go(func() error { return f.gate(name).Start(ctx) })
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return group.Wait()
+		case <-changed:
+		}
+	}
+}
+
+// gate is the controller of one machine, which runs while its CRD is there.
+func (f *Fleet) gate(name string) *crdgate.Gate {
+	machine := f.Store.Of(name)
+	kind := machine.InForce().For() // the store refuses another kind under the same name
+	gvk := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)
+	return &crdgate.Gate{Kind: gvk.GroupKind(), Config: f.Config, Run: func(ctx context.Context) error {
+		scheme, err := newScheme(gvk)
+		if err != nil {
+			return err
+		}
+		crds, err := clientset.NewForConfig(f.Config)
+		if err != nil {
+			return fmt.Errorf("make a client for CRDs: %w", err)
+		}
+		c := &runner.Controller[*Object]{
+			Name: "phasegate-" + name, Config: f.Config, Scheme: scheme, Machine: machine, Program: Program,
+			Metrics: f.Metrics, Fit: (&fit{crds: crds, kind: kind}).check,
+		}
+		return c.Run(ctx)
+	}}
+}
+
+// newScheme knows Object under the kind, and the types of Kubernetes.
+func newScheme(kind schema.GroupVersionKind) (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	if scheme.Recognizes(kind) {
+		return nil, fmt.Errorf("%s is a kind of Kubernetes itself: a machine must be for one of a CRD", kind)
+	}
+	scheme.AddKnownTypeWithName(kind, &Object{})
+	metav1.AddToGroupVersion(scheme, kind.GroupVersion())
+	return scheme, nil
+}

@@ -1,0 +1,85 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/phasegate/phasegate/controllers/crdgate"
+	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
+
+const (
+	// workers: a long step must not keep other objects from being answered.
+	workers = 4
+	// The backoff of passes that ended in an error outside the machine: a status
+	// that could not be written, for example.
+	passRetryBase = 100 * time.Millisecond
+	passRetryMax  = 30 * time.Second
+)
+
+// Controller drives all objects of a kind. It is the same for every kind: what
+// differs is in the fields, which are all set before Run and never change.
+type Controller[T Object[T]] struct {
+	// Name is also the reporting controller of Events.
+	Name   string
+	Config *rest.Config
+	// Scheme knows T under the kind that the machine is for, and what the program
+	// reads and writes as Go types.
+	Scheme  *runtime.Scheme
+	Machine *machines.Handle
+	// Program binds the names of the machine to work that is done with the client.
+	Program func(client.Client) *Program[T]
+	// Namespace is the only one in which other objects are watched; empty: all.
+	Namespace string
+	Metrics   *Metrics
+	// Fit is asked before each pass; see Reconciler.
+	Fit func(context.Context) error
+}
+
+// Run is for a crdgate.Gate: it returns when ctx is done and everything it used
+// is freed, and may be called again then.
+func (c *Controller[T]) Run(ctx context.Context) error {
+	live, err := client.New(c.Config, client.Options{Scheme: c.Scheme})
+	if err != nil {
+		return fmt.Errorf("make the client of %s: %w", c.Name, err)
+	}
+	onlyMetadata, err := metadata.NewForConfig(c.Config)
+	if err != nil {
+		return fmt.Errorf("make the metadata client of %s: %w", c.Name, err)
+	}
+	wake := &waker{machine: c.Machine, client: onlyMetadata, namespace: c.Namespace}
+	defer wake.wait()
+	build := func(own cluster.Cluster) (controller.Options, []source.Source, error) {
+		recorder := own.GetEventRecorder(c.Name)
+		wake.mapper = own.GetRESTMapper()
+		wake.refused = func(ctx context.Context, machine *fsm.Machine, note string) {
+			tellRefused(ctx, live, recorder, machine, note)
+		}
+		return controller.Options{
+			Reconciler: &Reconciler[T]{
+				Client: live, Machine: c.Machine.InForce, Program: c.Program(live), Clock: clock.RealClock{},
+				Random: rand.Float64, Recorder: recorder, Metrics: c.Metrics, Fit: c.Fit,
+			},
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](passRetryBase, passRetryMax),
+		}, []source.Source{wake}, nil
+	}
+	return crdgate.RunController(ctx, c.Config, c.Name, build, func(o *cluster.Options) { o.Scheme = c.Scheme })
+}

@@ -1,0 +1,60 @@
+package runner
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// Bounds of what a refused machine file costs the API server: objects that are
+// told, and objects that are read in one request.
+const (
+	toldMost = 50
+	listPage = 500
+)
+
+// tellRefused puts a Warning on the objects that are on their way through the
+// machine, that somebody changed its file and what is wrong with it. A machine may
+// drive thousands: the first ones are enough for a person to see it.
+func tellRefused(ctx context.Context, c client.Client, recorder events.EventRecorder, machine *fsm.Machine, note string) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.FromAPIVersionAndKind(machine.For().APIVersion, machine.For().Kind))
+	told := 0
+	for {
+		if err := c.List(ctx, list, client.Limit(listPage), client.Continue(list.GetContinue())); err != nil {
+			log.FromContext(ctx).Error(err, "the objects of a refused machine file are not told", "machine", machine.Name())
+			return
+		}
+		for i := range list.Items {
+			if phase, _, _ := unstructured.NestedString(list.Items[i].Object, "status", "machine", "phase"); !inFlight(machine, phase) {
+				continue
+			}
+			tell(recorder, &list.Items[i], corev1.EventTypeWarning, "MachineRefused", "Reload", note)
+			if told++; told == toldMost {
+				return
+			}
+		}
+		if list.GetContinue() == "" {
+			return
+		}
+	}
+}
+
+// inFlight is false for objects that have arrived, and true for those in a phase
+// that the machine does not have: they wait for a file that has it.
+func inFlight(machine *fsm.Machine, phase string) bool {
+	phases := machine.Definition().Spec.Phases
+	for i := range phases {
+		if phases[i].Name == phase {
+			return phases[i].Terminal == "" && !phases[i].End
+		}
+	}
+	return phase != ""
+}

@@ -1,0 +1,276 @@
+package runner
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// How soon a kind that the API server does not serve is looked for again: the
+// machine's own, whose CRD is established, is served in a moment; for any other,
+// the poll of a phase does what the watch would do.
+const (
+	ownAgain   = 200 * time.Millisecond
+	otherAgain = 30 * time.Second
+)
+
+// waker enqueues the objects of a machine: when they change themselves, when
+// something changes that the machine watches, and when the machine changes. It is
+// the source of a controller, and follows a reload by itself: informers of what is
+// not watched any more are freed, the controller and its running passes go on.
+//
+// Informers hold metadata only, since an event only wakes: the pass reads for
+// itself.
+type waker struct {
+	machine *machines.Handle
+	client  metadata.Interface
+	mapper  meta.RESTMapper
+	// namespace is the only one in which others' objects are watched; empty: all.
+	namespace string
+	// refused tells about a file that is not used.
+	refused func(ctx context.Context, machine *fsm.Machine, note string)
+
+	ended sync.WaitGroup
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Start does not block. It is called once; wait returns after ctx is done.
+func (w *waker) Start(ctx context.Context, q queue) error {
+	w.ended.Go(func() { w.serve(ctx, q) })
+	return nil
+}
+
+func (w *waker) wait() { w.ended.Wait() }
+
+// watched is an informer, or the wish for one; own is that of the machine's kind.
+type watched struct {
+	v1alpha1.Watch
+	own bool
+}
+
+// informers are those that run.
+type informers struct {
+	*waker
+	queue queue
+	stop  map[watched]context.CancelFunc
+	// owners is the machine's own kind; nil until it is served. Nothing else is
+	// watched before.
+	owners *owners
+}
+
+// owners are the objects of the machine, and where they live.
+type owners struct {
+	kind       schema.GroupKind
+	namespaced bool
+	store      cache.Store
+}
+
+func (w *waker) serve(ctx context.Context, q queue) {
+	all := &informers{waker: w, queue: q, stop: map[watched]context.CancelFunc{}}
+	revision, note := w.machine.InForce().Revision(), ""
+	for {
+		changed, machine := w.machine.Changed(), w.machine.InForce()
+		missing := all.follow(ctx, machine)
+		if machine.Revision() != revision {
+			revision = machine.Revision()
+			if all.owners != nil {
+				all.wake(all.owners.keys())
+			}
+		}
+		if now := w.machine.Refused(); now != note {
+			note = now
+			if note != "" {
+				w.refused(ctx, machine, note)
+			}
+		}
+		var again <-chan time.Time
+		if missing > 0 {
+			again = time.After(missing)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-again:
+		}
+	}
+}
+
+// follow starts and stops informers until they are those of the machine. While a
+// kind is not served it answers how soon to try again.
+func (i *informers) follow(ctx context.Context, machine *fsm.Machine) (again time.Duration) {
+	logger := log.FromContext(ctx)
+	own := watched{Watch: v1alpha1.Watch{APIVersion: machine.For().APIVersion, Kind: machine.For().Kind}, own: true}
+	if i.owners == nil {
+		if err := i.start(ctx, own); err != nil {
+			logger.V(1).Info("the objects cannot be watched yet", "kind", own.Kind, "apiVersion", own.APIVersion, "error", err.Error())
+			return ownAgain
+		}
+	}
+	wanted := []watched{own}
+	for _, w := range machine.Watches() {
+		wanted = append(wanted, watched{Watch: w})
+	}
+	maps.DeleteFunc(i.stop, func(w watched, stop context.CancelFunc) bool {
+		gone := !slices.Contains(wanted, w)
+		if gone {
+			logger.Info("watched no more", "kind", w.Kind, "apiVersion", w.APIVersion, "name", w.Name)
+			stop()
+		}
+		return gone
+	})
+	for _, w := range wanted {
+		if i.stop[w] != nil {
+			continue
+		}
+		if err := i.start(ctx, w); err != nil {
+			logger.Info("cannot be watched yet, the poll does without", "kind", w.Kind, "apiVersion", w.APIVersion, "error", err.Error())
+			again = otherAgain
+		}
+	}
+	return again
+}
+
+func (i *informers) start(ctx context.Context, w watched) error {
+	gvk := schema.FromAPIVersionAndKind(w.APIVersion, w.Kind)
+	mapping, err := i.mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil {
+		return err
+	}
+	namespaced := mapping.Scope.Name() == meta.RESTScopeNameNamespace
+	namespace := ""
+	if namespaced && !w.own {
+		namespace = i.namespace
+	}
+	informer := metadatainformer.NewFilteredMetadataInformer(i.client, mapping.Resource, namespace, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
+		if w.Name != "" {
+			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.Name).String()
+		}
+	}).Informer()
+	if err := informer.SetTransform(slim); err != nil {
+		return err
+	}
+	handler := i.othersHandler(w)
+	if w.own {
+		i.owners = &owners{kind: gvk.GroupKind(), namespaced: namespaced, store: informer.GetStore()}
+		handler = i.ownHandler()
+	}
+	if _, err := informer.AddEventHandler(handler); err != nil {
+		return err
+	}
+	ctx, i.stop[w] = context.WithCancel(ctx)
+	i.ended.Go(func() { informer.RunWithContext(ctx) })
+	return nil
+}
+
+// slim drops what nobody here asks for.
+func slim(obj any) (any, error) {
+	if m, ok := obj.(*metav1.PartialObjectMetadata); ok {
+		m.ManagedFields = nil
+	}
+	return obj, nil
+}
+
+func (i *informers) ownHandler() cache.ResourceEventHandler {
+	wake := func(obj any) {
+		if m := metadataOf(obj); m != nil {
+			i.wake([]types.NamespacedName{{Namespace: m.Namespace, Name: m.Name}})
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: wake,
+		UpdateFunc: func(old, now any) {
+			if matters(metadataOf(old), metadataOf(now)) {
+				wake(now)
+			}
+		},
+		DeleteFunc: wake,
+	}
+}
+
+// matters is false for a change of the status, which only the runner writes.
+func matters(old, now *metav1.PartialObjectMetadata) bool {
+	return old.UID != now.UID || old.Generation != now.Generation ||
+		old.DeletionTimestamp.IsZero() != now.DeletionTimestamp.IsZero() ||
+		!maps.Equal(old.Annotations, now.Annotations) || !maps.Equal(old.Labels, now.Labels)
+}
+
+func (i *informers) othersHandler(w watched) cache.ResourceEventHandler {
+	wake := func(obj any) {
+		if m := metadataOf(obj); m != nil {
+			i.wake(i.owners.wokenBy(w.Watch, m))
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    wake,
+		UpdateFunc: func(old, now any) { wake(old); wake(now) }, // the owner may be another one now
+		DeleteFunc: wake,
+	}
+}
+
+// wokenBy lists the owners that a change of an object is for: its controller for
+// an owned one. A named one is for all, but for those of its own namespace only
+// where both have one.
+func (o *owners) wokenBy(w v1alpha1.Watch, m *metav1.PartialObjectMetadata) []types.NamespacedName {
+	if w.Owned {
+		ref := metav1.GetControllerOf(m)
+		if ref == nil || schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind() != o.kind {
+			return nil
+		}
+		key := types.NamespacedName{Name: ref.Name}
+		if o.namespaced {
+			key.Namespace = m.Namespace
+		}
+		return []types.NamespacedName{key}
+	}
+	var all []types.NamespacedName
+	for _, key := range o.keys() {
+		if key.Namespace == "" || m.Namespace == "" || key.Namespace == m.Namespace {
+			all = append(all, key)
+		}
+	}
+	return all
+}
+
+func (o *owners) keys() []types.NamespacedName {
+	names := o.store.ListKeys()
+	keys := make([]types.NamespacedName, len(names))
+	for i, name := range names {
+		keys[i].Namespace, keys[i].Name, _ = cache.SplitMetaNamespaceKey(name)
+	}
+	return keys
+}
+
+func (i *informers) wake(keys []types.NamespacedName) {
+	for _, key := range keys {
+		i.queue.Add(reconcile.Request{NamespacedName: key})
+	}
+}
+
+// metadataOf is nil for what is not an object.
+func metadataOf(obj any) *metav1.PartialObjectMetadata {
+	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = last.Obj
+	}
+	m, _ := obj.(*metav1.PartialObjectMetadata)
+	return m
+}
