@@ -1,0 +1,191 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// crashPoint is where the driver is killed next: once.
+type crashPoint struct {
+	// at is an action as the machine calls it, or a verb of the engine.
+	at   string
+	done bool
+	down time.Duration
+}
+
+// Crash kills the driver once, the next time before or (done) after an action or
+// a verb such as Commit; it is down for a while then.
+func (w *World) Crash(at string, done bool, down time.Duration) {
+	w.crash = &crashPoint{at, done, down}
+}
+
+// Look is one look of the driver at the object: a reconcile. It answers the
+// command that ended it; the error is ErrCrash or ErrConflict.
+func (w *World) Look() (fsm.Command, error) {
+	w.looks++
+	w.dirty, w.wake = true, time.Time{} // until the look came to its end
+	w.record()
+	base, before := w.version, w.given.clone()
+	run := w.Machine.Run(w.Stored, w.view())
+	for range maxCommands {
+		cmd := run.Next()
+		durable, err := w.step(run, cmd, base)
+		if err != nil && !durable {
+			// Nothing came of this look, so the next one meets the same world.
+			w.given = before
+		}
+		if err != nil || cmd.Do != fsm.Act {
+			return cmd, err
+		}
+	}
+	w.defect("a look does not end")
+	return fsm.Command{Do: fsm.Sleep}, nil
+}
+
+// step carries out one command; durable tells whether the API server has it.
+func (w *World) step(run *fsm.Run, cmd fsm.Command, base int) (durable bool, err error) {
+	name := string(cmd.Do)
+	if cmd.Do == fsm.Act {
+		name = w.written(run, cmd)
+	}
+	if w.killed(name, cmd, false) {
+		return false, ErrCrash
+	}
+	var outcome fsm.Outcome
+	if cmd.Do == fsm.Act {
+		outcome = w.act(name, cmd)
+	} else if err := w.write(run, cmd, base); err != nil {
+		return false, err
+	}
+	if w.killed(name, cmd, true) {
+		return cmd.Do != fsm.Act, ErrCrash // an action's deed is done, and nobody knows
+	}
+	if cmd.Do == fsm.Act {
+		run.Done(outcome)
+	}
+	return true, nil
+}
+
+func (w *World) killed(name string, cmd fsm.Command, done bool) bool {
+	when := map[bool]string{false: "before", true: "after"}[done]
+	if c := w.crash; c != nil && c.at == name && c.done == done {
+		w.crash = nil
+		w.tell("crash %s %s%s", when, name, map[bool]string{true: fmt.Sprintf(", down for %s", c.down)}[c.down > 0])
+		w.now, w.dirty = w.now.Add(c.down), true
+		return true
+	}
+	if w.Interrupt != nil && w.Interrupt(cmd, done) {
+		w.tell("crash %s %s", when, name)
+		w.dirty = true
+		return true
+	}
+	return false
+}
+
+// write carries out a command other than Act.
+func (w *World) write(run *fsm.Run, cmd fsm.Command, base int) error {
+	switch cmd.Do {
+	case fsm.Commit:
+		if err := w.store(run, cmd, base); err != nil {
+			return err
+		}
+		w.tell("commit %s", w.describe(cmd.Took))
+	case fsm.Sleep:
+		if err := w.store(run, cmd, base); err != nil {
+			return err
+		}
+		w.dirty = false
+		if cmd.After == 0 {
+			w.tell("sleep until something changes")
+			return nil
+		}
+		w.wake = w.now.Add(cmd.After)
+		w.tell("sleep %s", cmd.After)
+	case fsm.AddFinalizer, fsm.RemoveFinalizer:
+		w.setFinalizer(cmd.Do)
+	default:
+		w.defect("unknown command %q", cmd.Do)
+	}
+	return nil
+}
+
+func (w *World) describe(took *v1alpha1.Transition) string {
+	if took == nil {
+		return fmt.Sprintf("at step %d, held %v", w.Stored.Cursor, w.Stored.Held)
+	}
+	from := took.From
+	if from == "" {
+		from = "·"
+	}
+	s := fmt.Sprintf("%s → %s (%s)", from, took.To, took.Reason)
+	if took.Message != "" {
+		s += ": " + took.Message
+	}
+	return s
+}
+
+// keep notes what the machine leaves in place from a phase on.
+func (w *World) keep(phase string) {
+	for _, p := range w.Machine.Definition().Spec.Phases {
+		if p.Name != phase {
+			continue
+		}
+		for _, name := range p.Keeps {
+			w.kept[name] = true
+		}
+	}
+}
+
+// store is the compare-and-swap, through JSON as a real API server would.
+func (w *World) store(run *fsm.Run, cmd fsm.Command, base int) error {
+	if w.Rival {
+		w.Rival = false
+		w.version++
+	}
+	if base != w.version {
+		w.tell("conflict: somebody else wrote the object")
+		return ErrConflict
+	}
+	data, err := json.Marshal(run.Status())
+	var st v1alpha1.MachineStatus
+	if err == nil {
+		err = json.Unmarshal(data, &st)
+	}
+	if err != nil {
+		w.defect("the status cannot be stored: %v", err)
+		return nil
+	}
+	if old, _ := json.Marshal(w.Stored); string(old) != string(data) || w.observed != w.generation {
+		w.version++
+	}
+	w.Stored, w.Shown, w.observed = st, run.Summary(), w.generation
+	if cmd.Took != nil {
+		w.keep(cmd.Took.To)
+	}
+	w.checkStatus()
+	return nil
+}
+
+func (w *World) view() fsm.View {
+	asked := map[string]bool{}
+	return fsm.View{
+		Self:              w.Self(),
+		Deleting:          w.deleting,
+		Finalizer:         slices.Contains(w.Finalizers, w.Machine.Finalizer()),
+		GenerationChanged: w.generation != w.observed,
+		Now:               w.Now,
+		Guard: func(name string) (bool, string, error) {
+			if asked[name] {
+				w.defect("guard %s is asked twice in one look", name)
+			}
+			asked[name] = true
+			g := w.guard(name)
+			return g.Open, g.Seen, g.Err
+		},
+	}
+}

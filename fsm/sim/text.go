@@ -1,0 +1,115 @@
+package sim
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/phasegate/phasegate/fsm"
+)
+
+const maxText = 1000
+
+func clip(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	cut := maxText
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}
+
+var plainText = regexp.MustCompile(`^[\pL\d_./·%-][\pL\d _./·%=()@;-]*$`)
+
+// flow writes a value as a person would in a YAML file, on one line.
+func flow(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	var back any
+	if err := utiljson.Unmarshal(data, &back); err != nil {
+		return fmt.Sprint(v)
+	}
+	return flowValue(back)
+}
+
+func flowValue(v any) string {
+	switch x := v.(type) {
+	case map[string]any:
+		parts := make([]string, 0, len(x))
+		for _, key := range slices.Sorted(maps.Keys(x)) {
+			parts = append(parts, flowValue(key)+": "+flowValue(x[key]))
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	case []any:
+		parts := make([]string, len(x))
+		for i, item := range x {
+			parts[i] = flowValue(item)
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case string:
+		if plainText.MatchString(x) {
+			return x
+		}
+		return strconv.Quote(x)
+	case nil:
+		return "null"
+	}
+	return fmt.Sprint(v)
+}
+
+// Describe tells what a person sees of the object now, several lines; times are
+// relative to now.
+func (w *World) Describe() string {
+	if w.gone {
+		return "gone, in place " + list(w.InPlace())
+	}
+	b, st := &strings.Builder{}, w.Stored
+	fmt.Fprintf(b, "%s: %s\n", w.Shown.Phase, w.Shown.Message)
+	for _, c := range w.Shown.Conditions {
+		fmt.Fprintf(b, "  %s=%s %s\n", c.Type, c.Status, c.Reason)
+	}
+	if st.Step != "" {
+		fmt.Fprintf(b, "  step %s, cursor %d, attempts %d\n", st.Step, st.Cursor, st.Attempts)
+	}
+	if st.Deadline != nil {
+		fmt.Fprintf(b, "  deadline in %s\n", st.Deadline.Sub(w.now).Round(time.Second))
+	}
+	if st.NextCheck != nil {
+		fmt.Fprintf(b, "  next check in %s\n", st.NextCheck.Sub(w.now).Round(time.Second))
+	}
+	fmt.Fprintf(b, "  held %s, in place %s\n", list(st.Held), list(w.InPlace()))
+	for _, x := range st.Blocked {
+		fmt.Fprintf(b, "  blocked %s%s: %s: %s\n", x.To, x.Step, x.Because, x.Got)
+	}
+	for _, q := range st.Requests {
+		fmt.Fprintf(b, "  request %s %q\n", q.Name, q.Token)
+	}
+	fmt.Fprintf(b, "  on delete: %s", st.OnDelete)
+	return b.String()
+}
+
+func list(names []string) string { return "[" + strings.Join(names, " ") + "]" }
+
+// condition answers whether a condition is true, and its reason.
+func (w *World) condition(name string) (bool, string) {
+	for _, c := range w.Shown.Conditions {
+		if c.Type == name {
+			return c.Status == "True", c.Reason
+		}
+	}
+	return false, ""
+}
+
+var conditionNames = []string{fsm.ConditionReady, fsm.ConditionReconciling, fsm.ConditionStalled}

@@ -1,0 +1,196 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// Bounds of a run, so that no machine and no scenario runs for ever.
+const (
+	// MaxLooks is how often a machine may look at its object in all.
+	MaxLooks = 20_000
+	// MaxTime is how far the clock may move in all.
+	MaxTime = 10 * 365 * 24 * time.Hour
+
+	maxCommands = 1000 // in one look
+	maxRestless = 200  // looks at one moment
+)
+
+// Epoch is when every world begins. Its fraction of a second is there because
+// real clocks have one.
+var Epoch = time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC)
+
+// What can happen to a look.
+var (
+	// ErrCrash: the driver was killed. What it had not stored is forgotten.
+	ErrCrash = errors.New("crash")
+	// ErrConflict: somebody else wrote the object meanwhile.
+	ErrConflict = errors.New("conflict")
+	// ErrRestless: the machine looks again and again while the clock stands still.
+	ErrRestless = fmt.Errorf("the machine looked %d times without waiting in between", maxRestless)
+	// ErrTooLong: the run passed MaxLooks or MaxTime.
+	ErrTooLong = fmt.Errorf("the run is longer than %d looks or %d years", MaxLooks, MaxTime/(365*24*time.Hour))
+)
+
+// World is one object and its machine. It is not safe for concurrent use.
+type World struct {
+	// Machine drives the object. Another one is what a changed file is.
+	Machine *fsm.Machine
+	// Stored and Shown are the status as the API server has it. A test may change
+	// them as a person with an editor would.
+	Stored v1alpha1.MachineStatus
+	Shown  fsm.Summary
+	// Finalizers of the object, those of others included.
+	Finalizers []string
+	// Rival makes somebody else write the object right before the next status write.
+	Rival bool
+	// Respond answers for an action, by the name that the machine calls it; false
+	// leaves it to what was given.
+	Respond func(action string, cmd fsm.Command) (Answer, bool)
+	// Interrupt is asked before and after each command is carried out; true kills
+	// the driver there.
+	Interrupt func(cmd fsm.Command, done bool) bool
+	// Tell hears what happens.
+	Tell func(Event)
+	// Called lists the actions called, in order.
+	Called []string
+	// Defects are violations of what must hold in every run of every machine: each
+	// is a defect of the engine or of whoever changed Stored.
+	Defects []string
+
+	bindings fsm.Bindings
+	now      time.Time
+	looks    int
+
+	// What else the API server stores: everything but status and finalizers.
+	content              map[string]any
+	generation, observed int64
+	version              int
+	deleting, gone       bool
+
+	// wake is when the driver comes back by itself; dirty: at once.
+	wake  time.Time
+	dirty bool
+
+	given given
+	noted map[string]bool
+	crash *crashPoint
+
+	// inPlace are the effects taken and not given back; kept are those that the
+	// machine leaves in place for good.
+	inPlace, released, kept map[string]bool
+}
+
+// Event is one thing that happened.
+type Event struct {
+	// At counts from the beginning of the world.
+	At time.Duration
+	// Look numbers the looks of the driver, from 1; 0 is before the first.
+	Look int
+	Kind EventKind
+	Text string
+}
+
+// EventKind is what an event is about.
+type EventKind string
+
+// The kinds of events.
+const (
+	// EventDid is something that the machine or the driver did.
+	EventDid EventKind = "did"
+	// EventNote is about the simulation itself.
+	EventNote EventKind = "note"
+)
+
+// New makes a world with an object that was just created. The object may be nil;
+// name, kind and what else the API server fills in may be left out. A
+// status.machine in it is where the run goes on. The error says what is wrong
+// with the object. The machine must have been bound to these bindings.
+func New(m *fsm.Machine, b fsm.Bindings, object map[string]any) (*World, error) {
+	w := &World{Machine: m, bindings: b, now: Epoch, version: 1, generation: 1, dirty: true,
+		given: given{actions: map[string]queue[Answer]{}, guards: map[string]queue[GuardAnswer]{}}, noted: map[string]bool{},
+		inPlace: map[string]bool{}, released: map[string]bool{}, kept: map[string]bool{}}
+	if err := w.create(object); err != nil {
+		return nil, err
+	}
+	for _, name := range w.Stored.Held {
+		w.inPlace[name] = true
+	}
+	return w, nil
+}
+
+// Now is the time in the world.
+func (w *World) Now() time.Time { return w.now }
+
+// Gone tells whether the object was deleted and nobody keeps it any more.
+func (w *World) Gone() bool { return w.gone }
+
+// Version counts the writes to the object.
+func (w *World) Version() int { return w.version }
+
+// InPlace lists the effects that were taken and not given back.
+func (w *World) InPlace() []string { return slices.Sorted(maps.Keys(w.inPlace)) }
+
+// Tick moves the clock while the driver is not running.
+func (w *World) Tick(d time.Duration) { w.now = w.now.Add(d) }
+
+// Wake makes the driver look, as the change of a watched object does.
+func (w *World) Wake() { w.dirty = true }
+
+// Settle looks at once, and again until there is nothing to do before time goes
+// on. The error is ErrRestless or ErrTooLong.
+func (w *World) Settle() error {
+	w.dirty = true
+	return w.Run(0, nil)
+}
+
+// Run lets time pass, and the driver look whenever it has to, until stop is true
+// or the time is over. Stop is asked before and after each look; nil never stops. The
+// error is ErrRestless or ErrTooLong.
+func (w *World) Run(d time.Duration, stop func() bool) error {
+	end := w.now.Add(d)
+	if end.Sub(Epoch) > MaxTime || d > MaxTime {
+		return ErrTooLong
+	}
+	for restless := 0; stop == nil || !stop(); {
+		switch {
+		case w.due() && restless == maxRestless:
+			return ErrRestless
+		case w.due() && w.looks == MaxLooks:
+			return ErrTooLong
+		case w.due():
+			restless++
+			_, _ = w.Look() // what happened was told; a look that failed is repeated
+		case w.gone || w.wake.IsZero() || w.wake.After(end):
+			if w.now.Before(end) {
+				w.now = end
+			}
+			return nil
+		default:
+			w.now, restless = w.wake, 0
+		}
+	}
+	return nil
+}
+
+func (w *World) due() bool {
+	return !w.gone && (w.dirty || !w.wake.IsZero() && !w.wake.After(w.now))
+}
+
+func (w *World) tell(format string, args ...any) { w.event(EventDid, format, args...) }
+
+func (w *World) event(kind EventKind, format string, args ...any) {
+	if w.Tell != nil {
+		w.Tell(Event{At: w.now.Sub(Epoch), Look: w.looks, Kind: kind, Text: clip(fmt.Sprintf(format, args...))})
+	}
+}
+
+func (w *World) defect(format string, args ...any) {
+	w.Defects = append(w.Defects, fmt.Sprintf("%s: "+format, append([]any{w.now.Sub(Epoch)}, args...)...))
+}
