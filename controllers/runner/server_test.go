@@ -86,9 +86,11 @@ func startServer() (*harness.Cluster, error) {
 // and a reconciler whose clock, actions and requests are in the test's hands.
 type bench struct {
 	*runner.Reconciler[*errand]
-	t        *testing.T
-	name     string
-	clock    *handClock
+	t     *testing.T
+	name  string
+	clock *handClock
+	// machine is in force; edit exchanges it.
+	machine  *fsm.Machine
 	events   *events.FakeRecorder
 	registry *prometheus.Registry
 	// outside is another client, as somebody else would have it.
@@ -133,23 +135,34 @@ func answer(outputs map[string]any, err error) deed {
 func (b *bench) restart() {
 	b.t.Helper()
 	b.registry = prometheus.NewRegistry()
-	program := b.program()
+	b.edit()
+	b.Reconciler = &runner.Reconciler[*errand]{
+		Client: interceptor.NewClient(b.outside, b.watched()), Machine: func() *fsm.Machine { return b.machine }, Program: b.program(),
+		Clock: b.clock, Random: func() float64 { return 0.5 }, Recorder: b.events, Metrics: runner.NewMetrics(b.registry),
+	}
+}
+
+// edit puts the machine file in force, with some texts replaced: old, new, old, new.
+func (b *bench) edit(oldNew ...string) {
+	b.t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", "errand.yaml"))
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	def, diags := fsm.Load("errand.yaml", data)
+	for i := 0; i < len(oldNew); i += 2 {
+		if !strings.Contains(string(data), oldNew[i]) {
+			b.t.Fatalf("errand.yaml does not say %q any more", oldNew[i])
+		}
+	}
+	def, diags := fsm.Load("errand.yaml", []byte(strings.NewReplacer(oldNew...).Replace(string(data))))
 	if err := diags.Err(); err != nil {
 		b.t.Fatal(err)
 	}
-	machine, diags := fsm.Bind(def, program.Bindings())
+	machine, diags := fsm.Bind(def, b.program().Bindings())
 	if err := diags.Err(); err != nil {
 		b.t.Fatal(err)
 	}
-	b.Reconciler = &runner.Reconciler[*errand]{
-		Client: interceptor.NewClient(b.outside, b.watched()), Machine: func() *fsm.Machine { return machine }, Program: program,
-		Clock: b.clock, Recorder: b.events, Metrics: runner.NewMetrics(b.registry),
-	}
+	b.machine = machine
 }
 
 func (b *bench) program() *runner.Program[*errand] {

@@ -1,0 +1,120 @@
+package runner
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+func object(namespace, name string, change ...func(*metav1.PartialObjectMetadata)) *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{}
+	m.Namespace, m.Name = namespace, name
+	for _, c := range change {
+		c(m)
+	}
+	return m
+}
+
+func TestMatters(t *testing.T) {
+	deleted := metav1.NewTime(time.Unix(1, 0))
+	base := func(m *metav1.PartialObjectMetadata) {
+		m.UID, m.Generation, m.ResourceVersion = "u", 1, "7"
+		m.Annotations, m.Labels = map[string]string{"a": "1"}, map[string]string{"l": "1"}
+	}
+	cases := map[string]struct {
+		why    string
+		change func(*metav1.PartialObjectMetadata)
+		want   bool
+	}{
+		"status":     {why: "only we write it: a pass for each would never end", change: func(m *metav1.PartialObjectMetadata) { m.ResourceVersion = "8" }},
+		"spec":       {why: "what is wanted is different", change: func(m *metav1.PartialObjectMetadata) { m.Generation = 2 }, want: true},
+		"annotation": {why: "requests are annotations", change: func(m *metav1.PartialObjectMetadata) { m.Annotations["a"] = "2" }, want: true},
+		"label":      {why: "expressions may read them", change: func(m *metav1.PartialObjectMetadata) { m.Labels = nil }, want: true},
+		"deletion":   {why: "it must begin at once", change: func(m *metav1.PartialObjectMetadata) { m.DeletionTimestamp = &deleted }, want: true},
+		"another object": {why: "deleted and created within a moment looks like an update",
+			change: func(m *metav1.PartialObjectMetadata) { m.UID = "v" }, want: true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := matters(object("", "o", base), object("", "o", base, c.change)); got != c.want {
+				t.Errorf("got %t: %s", got, c.why)
+			}
+		})
+	}
+}
+
+func TestWokenBy(t *testing.T) {
+	kind := schema.GroupKind{Group: "example.org", Kind: "Door"}
+	owned := func(apiVersion, kind string, controller bool) func(*metav1.PartialObjectMetadata) {
+		return func(m *metav1.PartialObjectMetadata) {
+			m.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "a", Controller: ptr.To(controller)}}
+		}
+	}
+	cases := map[string]struct {
+		why        string
+		namespaced bool
+		watch      v1alpha1.Watch
+		object     *metav1.PartialObjectMetadata
+		want       []types.NamespacedName
+	}{
+		"by name, cluster-wide owners": {
+			why: "it may be what any of them waits for", watch: v1alpha1.Watch{Name: "x"}, object: object("n1", "x"),
+			want: []types.NamespacedName{{Name: "a"}, {Name: "b"}},
+		},
+		"by name, owners in namespaces": {
+			why: "each looks into its own namespace", namespaced: true, watch: v1alpha1.Watch{Name: "x"}, object: object("n1", "x"),
+			want: []types.NamespacedName{{Namespace: "n1", Name: "a"}},
+		},
+		"by name, cluster-wide object": {
+			why: "all namespaces share it", namespaced: true, watch: v1alpha1.Watch{Name: "x"}, object: object("", "x"),
+			want: []types.NamespacedName{{Namespace: "n1", Name: "a"}, {Namespace: "n2", Name: "b"}},
+		},
+		"owned": {
+			why: "only its controller asked for it", namespaced: true, watch: v1alpha1.Watch{Owned: true},
+			object: object("n2", "x", owned("example.org/v1", "Door", true)), want: []types.NamespacedName{{Namespace: "n2", Name: "a"}},
+		},
+		"owned, cluster-wide owner": {
+			why: "the owner is in no namespace", watch: v1alpha1.Watch{Owned: true},
+			object: object("n2", "x", owned("example.org/v1beta1", "Door", true)), want: []types.NamespacedName{{Name: "a"}},
+		},
+		"owned by another kind": {
+			why: "the same name means nothing there", watch: v1alpha1.Watch{Owned: true}, object: object("", "x", owned("example.com/v1", "Door", true)),
+		},
+		"owned, not controlled": {
+			why: "such a reference only is for the garbage collector", watch: v1alpha1.Watch{Owned: true}, object: object("", "x", owned("example.org/v1", "Door", false)),
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			store := cache.NewStore(cache.MetaNamespaceKeyFunc)
+			for i, name := range []string{"a", "b"} {
+				o := object("", name)
+				if c.namespaced {
+					o.Namespace = []string{"n1", "n2"}[i]
+				}
+				if err := store.Add(o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := (&owners{kind: kind, namespaced: c.namespaced, store: store}).wokenBy(c.watch, c.object)
+			sorted := cmp.Transformer("set", func(keys []types.NamespacedName) map[types.NamespacedName]bool {
+				set := map[types.NamespacedName]bool{}
+				for _, k := range keys {
+					set[k] = true
+				}
+				return set
+			})
+			if diff := cmp.Diff(c.want, got, sorted); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, diff)
+			}
+		})
+	}
+}
