@@ -8,8 +8,10 @@ import (
 
 // Words say in one line what opens the edge, its reason in parentheses.
 func (e Edge) Words() string {
-	words := "always"
+	words := "otherwise"
 	switch {
+	case e.Kind == EdgeNext && e.Guard == "" && strings.HasSuffix(e.Event, "."+nextEvent(0)):
+		words = "always"
 	case e.Kind == EdgeRequire:
 		words = "unless " + strings.TrimSuffix(strings.TrimPrefix(e.Guard, "!("), ")")
 	case e.Kind == EdgeNext && e.Guard != "":

@@ -66,6 +66,7 @@ Exit codes: 0 all is well, 1 findings, 2 the command could not be carried out.`,
 	cmd.SetErr(s.err)
 	cmd.AddCommand(
 		versionCommand(s),
+		graphCommand(s),
 	)
 	return cmd
 }

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// chooseMachine finds the one machine that is meant: a file, the name of a
+// compiled-in machine, or, for an empty text, the only one that fits.
+func chooseMachine(s streams, what string, fits func(*fsm.Machine) bool) (*fsm.Machine, error) {
+	var args []string
+	if isPath(what) {
+		args = []string{what}
+	}
+	files, err := readMachines(args)
+	if err != nil {
+		return nil, err
+	}
+	machines, err := sound(s, files)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	var found []*fsm.Machine
+	for _, m := range machines {
+		names = append(names, m.Name())
+		if (what == "" || args != nil || m.Name() == what) && fits(m) {
+			found = append(found, m)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return nil, fmt.Errorf("which machine? give a file or one of: %s", strings.Join(names, ", "))
+	case what == "" || args != nil:
+		return nil, fmt.Errorf("no machine fits; there are: %s", strings.Join(names, ", "))
+	}
+	return nil, fmt.Errorf("%q is neither a file nor a compiled-in machine (%s)", what, strings.Join(names, ", "))
+}
+
+// sound prints the findings of files that are refused.
+func sound(s streams, files []machineFile) ([]*fsm.Machine, error) {
+	var machines []*fsm.Machine
+	refused := false
+	for _, f := range files {
+		if f.machine != nil {
+			machines = append(machines, f.machine)
+			continue
+		}
+		refused = true
+		fmt.Fprintln(s.err, f.diags.Err())
+	}
+	if refused {
+		return nil, errFindings
+	}
+	return machines, nil
+}
+
+func anyMachine(*fsm.Machine) bool { return true }
+
+// isPath tells a file or directory from the name of a machine.
+func isPath(text string) bool {
+	_, err := os.Stat(text)
+	return text != "" && (err == nil || strings.ContainsAny(text, `/\`) || strings.HasSuffix(text, ".yaml"))
+}
+
+// completeMachines offers the compiled-in machines beside files.
+func completeMachines(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	files, _ := readMachines(nil)
+	for _, f := range files {
+		if f.machine != nil {
+			names = append(names, f.machine.Name())
+		}
+	}
+	return names, cobra.ShellCompDirectiveDefault
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/phasegate/phasegate/controllers/live"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/draw"
+)
+
+var formats = map[string]func(*fsm.Machine, draw.Options) string{
+	"ascii": draw.ASCII, "dot": draw.Dot, "mermaid": draw.Mermaid,
+}
+
+// everywhere is what --live is without a value: all objects.
+const everywhere = "*"
+
+func graphCommand(s streams) *cobra.Command {
+	var output, where string
+	noDeletion, errorEdges := false, true
+	cmd := &cobra.Command{
+		Use:   "graph [FILE|MACHINE]",
+		Short: "Draw a machine, and where objects are in it",
+		Long: `Draw the phases of a machine and every way between them: guards, reasons,
+timeouts, errors, and what a deletion does (dashed or dotted).
+
+--live NAME marks the phase of an object, what it holds and which exits it found
+closed. --live alone counts the objects in each phase: in all namespaces, or in
+that of -n. Write --live=NAME for an object that is called like a machine.`,
+		Example: `  kubectl phasegate graph
+  kubectl phasegate graph phases/datastore-migration.yaml -o dot --no-deletion | dot -Tsvg > machine.svg
+  kubectl phasegate graph --live migration`,
+		Args:              cobra.MaximumNArgs(2),
+		ValidArgsFunction: completeMachines,
+	}
+	at := clusterFlags(cmd)
+	cmd.Flags().StringVarP(&output, "output", "o", "ascii", "ascii, dot or mermaid")
+	cmd.Flags().BoolVar(&noDeletion, "no-deletion", false, "leave out what a deletion does")
+	cmd.Flags().BoolVar(&errorEdges, "errors", true, "draw where errors lead")
+	cmd.Flags().StringVar(&where, "live", "", "mark where the object of this name is; without a name: count all objects")
+	cmd.Flags().Lookup("live").NoOptDefVal = everywhere
+	completeOutput(cmd, slices.Sorted(maps.Keys(formats))...)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		format := formats[output]
+		if format == nil {
+			return fmt.Errorf("-o %q: write one of %v", output, slices.Sorted(maps.Keys(formats)))
+		}
+		machine, name, err := machineAndObject(s, args, where)
+		if err != nil {
+			return err
+		}
+		options := draw.Options{NoDeletion: noDeletion, NoErrors: !errorEdges}
+		if name != "" {
+			if options.Marks, err = marks(cmd.Context(), at, machine, name); err != nil {
+				return err
+			}
+		}
+		fmt.Fprint(s.out, format(machine, options))
+		return nil
+	}
+	return cmd
+}
+
+// machineAndObject reads the arguments: since --live may have no value, the name
+// after it arrives as an argument that is no machine.
+func machineAndObject(s streams, args []string, where string) (machine *fsm.Machine, name string, err error) {
+	args = slices.Clone(args)
+	if last := len(args) - 1; where == everywhere && last >= 0 && !isPath(args[last]) && (last == 1 || !isCompiled(args[last])) {
+		where, args = args[last], args[:last]
+	}
+	if len(args) > 1 {
+		return nil, "", fmt.Errorf("%q is one argument too many: the object is given by --live NAME", args[1])
+	}
+	machine, err = chooseMachine(s, strings.Join(args, ""), anyMachine)
+	return machine, where, err
+}
+
+func isCompiled(name string) bool {
+	names, _ := completeMachines(nil, nil, "")
+	return slices.Contains(names, name)
+}
+
+// marks reads one object, or counts all of them.
+func marks(ctx context.Context, at *cluster, m *fsm.Machine, name string) (draw.Marks, error) {
+	c, _, err := at.connect()
+	if err != nil {
+		return draw.Marks{}, err
+	}
+	if name == everywhere {
+		objects, err := live.List(ctx, c, m.For(), at.overrides.Context.Namespace)
+		counts := map[string]int{}
+		for _, o := range objects {
+			if o.Machine.Phase != "" {
+				counts[o.Machine.Phase]++
+			}
+		}
+		return draw.MarkCounts(counts), err
+	}
+	namespace, err := at.namespace()
+	if err != nil {
+		return draw.Marks{}, err
+	}
+	o, err := live.Get(ctx, c, m.For(), types.NamespacedName{Namespace: namespace, Name: name})
+	return draw.MarkObject(m, o.String(), &o.Machine), err
+}
+
+// completeOutput offers the formats of -o.
+func completeOutput(cmd *cobra.Command, formats ...string) {
+	// The flag exists, and one function is registered: there is nothing to fail.
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+}
