@@ -8,20 +8,20 @@ import (
 // ActionSpec declares an action that a machine may name.
 type ActionSpec struct {
 	// Doc is one sentence for people.
-	Doc string
+	Doc string `json:"doc,omitempty"`
 	// Params are the names that `with` may use.
-	Params map[string]Param
+	Params map[string]Param `json:"params,omitempty"`
 	// Outputs are the names that the action adds to `result`, and their types.
-	Outputs map[string]Type
+	Outputs map[string]Type `json:"outputs,omitempty"`
 }
 
 // Param declares one `with` value.
 type Param struct {
-	Type Type
+	Type Type `json:"type"`
 	// Required parameters have no fall-back.
-	Required bool
+	Required bool `json:"required,omitempty"`
 	// Doc is one sentence for people.
-	Doc string
+	Doc string `json:"doc,omitempty"`
 }
 
 // Type is the type of a `with` value or of an output.

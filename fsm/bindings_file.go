@@ -1,0 +1,94 @@
+package fsm
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+const kindBindings = "Bindings"
+
+// bindingsFile is the file form of Bindings: what a program has, for those who
+// check its machines without it.
+type bindingsFile struct {
+	APIVersion string                `json:"apiVersion"`
+	Kind       string                `json:"kind"`
+	Metadata   v1alpha1.FileMeta     `json:"metadata"`
+	Actions    map[string]ActionSpec `json:"actions,omitempty"`
+	Guards     map[string]string     `json:"guards,omitempty"`
+}
+
+var knownTypes = []Type{TypeString, TypeInt, TypeNumber, TypeBool, TypeDuration, TypeStrings, TypeObject, TypeAny}
+
+// LoadBindings reads a file of kind Bindings as strictly as a machine. The type of
+// `self` is not in it: that is a CRD's to tell. It may be called any number of times.
+func LoadBindings(file string, data []byte) (Bindings, Diagnostics) {
+	var f bindingsFile
+	src, diags := Decode(file, data, &f)
+	if len(diags) > 0 {
+		return Bindings{}, diags
+	}
+	if f.APIVersion != v1alpha1.APIVersion || f.Kind != kindBindings {
+		return Bindings{}, Diagnostics{src.Finding("apiVersion", "PG000", fmt.Sprintf("apiVersion %q, kind %q", f.APIVersion, f.Kind),
+			fmt.Sprintf("write apiVersion: %s and kind: %s", v1alpha1.APIVersion, kindBindings))}
+	}
+	check := func(path string, t Type) {
+		if !slices.Contains(knownTypes, t) {
+			diags = append(diags, src.Finding(path, "PG000", fmt.Sprintf("unknown type %q", t), fmt.Sprintf("write one of %q", knownTypes)))
+		}
+	}
+	for action, spec := range f.Actions {
+		for name, p := range spec.Params {
+			check(fmt.Sprintf("actions.%s.params.%s.type", action, name), p.Type)
+		}
+		for name, t := range spec.Outputs {
+			check(fmt.Sprintf("actions.%s.outputs.%s", action, name), t)
+		}
+	}
+	return Bindings{Actions: f.Actions, Guards: f.Guards}, diags.sorted()
+}
+
+// File renders bindings as LoadBindings reads them; name says whose they are.
+func (b Bindings) File(name string) ([]byte, error) {
+	return yaml.Marshal(bindingsFile{
+		APIVersion: v1alpha1.APIVersion, Kind: kindBindings, Metadata: v1alpha1.FileMeta{Name: name},
+		Actions: b.Actions, Guards: b.Guards,
+	})
+}
+
+// String lists actions and guards for people: what each is for, what it takes and
+// what it tells.
+func (b Bindings) String() string {
+	var out strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(b.Actions)) {
+		spec := b.Actions[name]
+		fmt.Fprintf(&out, "%s\n    %s\n", name, spec.Doc)
+		for _, p := range slices.Sorted(maps.Keys(spec.Params)) {
+			fmt.Fprintf(&out, "    with.%s: %s\n", p, spec.Params[p])
+		}
+		for _, o := range slices.Sorted(maps.Keys(spec.Outputs)) {
+			fmt.Fprintf(&out, "    result.%s: %s\n", o, spec.Outputs[o])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.Guards)) {
+		fmt.Fprintf(&out, "guards.%s\n    %s\n", name, b.Guards[name])
+	}
+	return out.String()
+}
+
+// String is the type and what it is for.
+func (p Param) String() string {
+	text := string(p.Type)
+	if p.Required {
+		text += ", required"
+	}
+	if p.Doc != "" {
+		text += ": " + p.Doc
+	}
+	return text
+}
