@@ -1,13 +1,15 @@
-package fsm
+package fsm_test
 
 import (
-	"fmt"
-	"maps"
+	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/sim"
 )
 
 // A story drives the shipped machine from its creation to its end, whatever
@@ -22,7 +24,7 @@ var stories = map[string]story{
 		why: "every step of the way to Complete and to the removal of v1",
 		tell: func(w *world) {
 			w.settle()
-			w.delete()
+			w.Delete()
 			w.settle()
 		},
 	},
@@ -32,79 +34,46 @@ var stories = map[string]story{
 			w.conflict = true
 			w.settle()
 			w.conflict = false
-			w.now = w.now.Add(10 * time.Second)
+			w.Tick(10 * time.Second)
 			w.settle()
-			w.delete()
+			w.Delete()
 			w.settle()
 		},
 	},
 	"failure": {
 		why: "a rollback from the fullest ledger, a retry, and an abort",
 		tell: func(w *world) {
-			w.actions["Verify"] = []answer{{Outcome: Outcome{Err: Terminal("Bad", "bad")}}}
+			w.Give("Verify", failing(fsm.Terminal("Bad", "bad"), ""))
 			w.settle()
-			w.self["metadata"] = map[string]any{"annotations": map[string]any{"phasegate.dev/retry": "1"}}
+			w.Annotate(map[string]string{"phasegate.dev/retry": "1"})
 			w.settle()
-			w.delete()
+			w.Delete()
 			w.settle()
 		},
 	},
 	"abort": {
 		why: "a deletion while the copy is going on",
 		tell: func(w *world) {
-			w.actions["CopyResources"] = []answer{{Outcome: Outcome{Err: Wait("copying")}}}
+			w.Give("CopyResources", failing(fsm.Wait("copying"), ""))
 			w.settle()
-			w.delete()
+			w.Delete()
 			w.settle()
 		},
 	},
-}
-
-// ending is what must not depend on crashes.
-type ending struct {
-	Gone     bool
-	Phase    string
-	Held     []string
-	Taken    []string
-	Released []string
-	Path     []string
-}
-
-func (w *world) ending() ending {
-	e := ending{Gone: w.gone, Phase: w.stored.Phase, Held: w.stored.Held, Taken: w.held(), Released: slices.Sorted(maps.Keys(w.released))}
-	for _, h := range w.stored.History {
-		e.Path = append(e.Path, h.To)
-	}
-	return e
 }
 
 func TestCrashAnywhereEndsTheSame(t *testing.T) {
 	for name, s := range stories {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			commands := 0
-			calm := shipped(t)
-			calm.interrupt = func(Command, bool) bool { commands++; return false }
-			s.tell(calm)
-			want := calm.ending()
-			if !want.Gone {
-				t.Fatalf("%s: the story has no end: %+v", s.why, want)
+			var told *world
+			begin := func() *sim.World { told = shipped(t); return told.World }
+			crashes, changed := sim.CrashEverywhere(begin, func(*sim.World) { s.tell(told) })
+			if crashes == 0 || !told.Gone() {
+				t.Fatalf("%s: the story has no end: %+v", s.why, told.Ending())
 			}
-			for at := range commands {
-				w := shipped(t)
-				n := 0
-				where := ""
-				w.interrupt = func(cmd Command, done bool) bool {
-					n++
-					if n == at+1 {
-						where = fmt.Sprintf("%s %s, done=%t", cmd.Do, cmd.Action, done)
-					}
-					return n == at+1
-				}
-				s.tell(w)
-				if d := cmp.Diff(want, w.ending()); d != "" {
-					t.Errorf("%s: a crash at command %d (%s) changes the end (-calm +crashed):\n%s", s.why, at, where, d)
-				}
+			for _, c := range changed {
+				t.Errorf("%s: a crash %s changes the end (-calm +crashed):\n%s%v", s.why, c.Where, cmp.Diff(c.Calm, c.Crashed), c.Defects)
 			}
 		})
 	}
@@ -113,8 +82,8 @@ func TestCrashAnywhereEndsTheSame(t *testing.T) {
 func TestRivalWriteAnywhereEndsTheSame(t *testing.T) {
 	calm := shipped(t)
 	passes := 0
-	calm.interrupt = func(cmd Command, done bool) bool {
-		if cmd.Do == Commit && !done {
+	calm.Interrupt = func(cmd fsm.Command, done bool) bool {
+		if cmd.Do == fsm.Commit && !done {
 			passes++
 		}
 		return false
@@ -123,15 +92,15 @@ func TestRivalWriteAnywhereEndsTheSame(t *testing.T) {
 	for at := range passes {
 		w := shipped(t)
 		n := 0
-		w.interrupt = func(cmd Command, done bool) bool {
-			if cmd.Do == Commit && !done {
-				w.rival = n == at
+		w.Interrupt = func(cmd fsm.Command, done bool) bool {
+			if cmd.Do == fsm.Commit && !done {
+				w.Rival = n == at
 				n++
 			}
 			return false
 		}
 		stories["failure"].tell(w)
-		if d := cmp.Diff(calm.ending(), w.ending()); d != "" {
+		if d := cmp.Diff(calm.Ending(), w.Ending()); d != "" {
 			t.Errorf("somebody else writing before commit %d changes the end (-calm +rival):\n%s", at, d)
 		}
 	}
@@ -139,9 +108,9 @@ func TestRivalWriteAnywhereEndsTheSame(t *testing.T) {
 
 // reach brings a world to rest in a phase of the shipped machine.
 var reach = map[string]func(w *world){
-	"Pending": func(w *world) { w.outputs("Preflight", map[string]any{"blockers": []string{"x"}}); w.settle() },
+	"Pending": func(w *world) { w.Give("Preflight", answer(map[string]any{"blockers": []string{"x"}})); w.settle() },
 	"Migrating": func(w *world) {
-		w.outputs("Verify", map[string]any{"different": 1})
+		w.Give("Verify", answer(map[string]any{"different": 1}))
 		w.settle()
 	},
 	"WaitingForConflictResolution": func(w *world) {
@@ -149,35 +118,35 @@ var reach = map[string]func(w *world){
 		w.settle()
 	},
 	"Converged": func(w *world) {
-		w.outputs("ObserveRollout", map[string]any{"pending": []string{"calico-node"}})
+		w.Give("ObserveRollout", answer(map[string]any{"pending": []string{"calico-node"}}))
 		w.settle()
 	},
 	"Complete": func(w *world) { w.settle() },
 	"RollingBack": func(w *world) {
-		w.actions["Verify"] = []answer{{Outcome: Outcome{Err: Terminal("Bad", "bad")}}}
-		w.actions["UnlockV3"] = []answer{{Outcome: Outcome{Err: fmt.Errorf("no"), Class: ClassUnavailable}}}
+		w.Give("Verify", failing(fsm.Terminal("Bad", "bad"), ""))
+		w.Give("UnlockV3", failing(errors.New("no"), fsm.ClassUnavailable))
 		w.settle()
-		delete(w.actions, "UnlockV3")
+		w.Give("UnlockV3")
 	},
 	"Failed": func(w *world) {
-		w.actions["Verify"] = []answer{{Outcome: Outcome{Err: Terminal("Bad", "bad")}}}
+		w.Give("Verify", failing(fsm.Terminal("Bad", "bad"), ""))
 		w.settle()
 	},
-	"Rejected": func(w *world) { w.guards["onlyMigration"] = guardAnswer{}; w.settle() },
+	"Rejected": func(w *world) { w.GiveGuard("onlyMigration", sim.GuardAnswer{}); w.settle() },
 	"Aborting": func(w *world) {
-		w.outputs("Verify", map[string]any{"different": 1})
+		w.Give("Verify", answer(map[string]any{"different": 1}))
 		w.settle()
-		w.actions["RestoreAPIService"] = []answer{{Outcome: Outcome{Err: fmt.Errorf("no"), Class: ClassUnavailable}}}
-		w.delete()
+		w.Give("RestoreAPIService", failing(errors.New("no"), fsm.ClassUnavailable))
+		w.Delete()
 		w.settle()
-		delete(w.actions, "RestoreAPIService")
+		w.Give("RestoreAPIService")
 	},
 	"CleaningUp": func(w *world) {
 		w.settle()
-		w.actions["DeleteV1CRDs"] = []answer{{Outcome: Outcome{Err: Wait("22 left")}}}
-		w.delete()
+		w.Give("DeleteV1CRDs", failing(fsm.Wait("22 left"), ""))
+		w.Delete()
 		w.settle()
-		delete(w.actions, "DeleteV1CRDs")
+		w.Give("DeleteV1CRDs")
 	},
 }
 
@@ -205,33 +174,33 @@ func TestDeletionFromEveryPhase(t *testing.T) {
 			t.Parallel()
 			w := shipped(t)
 			reach[phase](w)
-			if w.stored.Phase != phase {
-				t.Fatalf("rests in %s", w.stored.Phase)
+			if w.Stored.Phase != phase {
+				t.Fatalf("rests in %s", w.Stored.Phase)
 			}
-			before := len(w.stored.History)
-			w.delete()
+			before := len(w.Stored.History)
+			w.Delete()
 			for range 5 { // what the phase had been waiting for comes true meanwhile
-				delete(w.actions, "ObserveRollout")
+				w.Give("ObserveRollout")
 				w.settle()
-				w.now = w.now.Add(5 * time.Minute)
+				w.Tick(5 * time.Minute)
 			}
 			var path []string
-			for _, h := range w.stored.History[before:] {
+			for _, h := range w.Stored.History[before:] {
 				path = append(path, h.To)
 			}
-			if !w.gone {
-				t.Errorf("%s: the object is still there, in %s", c.why, w.stored.Phase)
+			if !w.Gone() {
+				t.Errorf("%s: the object is still there, in %s", c.why, w.Stored.Phase)
 			}
 			if d := cmp.Diff(c.path, path); d != "" {
 				t.Errorf("%s: path (-want +got):\n%s", c.why, d)
 			}
-			if left := w.held(); !slices.Equal(left, c.left) {
+			if left := w.InPlace(); !slices.Equal(left, c.left) {
 				t.Errorf("%s: left in place %v, want %v", c.why, left, c.left)
 			}
 		})
 	}
 	t.Run("all phases are covered", func(t *testing.T) {
-		for _, p := range shipped(t).m.Phases() {
+		for _, p := range shipped(t).Machine.Phases() {
 			if _, ok := cases[p]; !ok && p != "Gone" {
 				t.Errorf("no case for phase %s", p)
 			}

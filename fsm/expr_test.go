@@ -3,8 +3,11 @@ package fsm
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
 // exit is a machine whose one guarded exit is given in YAML.
@@ -158,16 +161,21 @@ func TestUnusedNames(t *testing.T) {
 // runOf is a run of a machine with facts, at rest in phase One.
 func runOf(t *testing.T, guard func(string) (bool, string, error)) *Run {
 	t.Helper()
-	w := newWorld(t, "test.yaml", []byte(spec(`  facts:
+	def, diags := Load("test.yaml", []byte(spec(`  facts:
   - {name: big, expr: 'result.n > 3'}
   - {name: bad, expr: 'self.spec.none'}
   phases:
   - {name: One, kind: steady, poll: 5s, steps: [{action: Look}], onDelete: {none: true}}
-`)), testBindings)
-	w.settle()
-	view := w.view()
-	view.Guard = guard
-	r := w.m.Run(w.stored, view)
+`)))
+	if len(diags) > 0 {
+		t.Fatal(diags.Err())
+	}
+	m, diags := Bind(def, testBindings)
+	if diags.Err() != nil {
+		t.Fatal(diags.Err())
+	}
+	now := func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
+	r := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: m.Revision()}, View{Self: map[string]any{"spec": map[string]any{}}, Guard: guard, Now: now})
 	if err := r.merge(map[string]any{"n": 7, "ratio": 2.0, "list": []string{"x", "y"}, "deep": map[string]any{"b": 1, "a": []int{2}}, "name": "n"}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package fsm
+package fsm_test
 
 import (
 	"strings"
@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/sim"
 )
 
 // FuzzLoad looks for a file that panics, takes long, or is taken in spite of a
@@ -17,7 +19,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte("a: &a [*a, *a]"))
 	f.Add([]byte("---\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		def, diags := Load("fuzz.yaml", data)
+		def, diags := fsm.Load("fuzz.yaml", data)
 		if (def == nil) == (len(diags) == 0) {
 			t.Fatalf("a definition or findings, not both and not neither: %v", diags)
 		}
@@ -30,40 +32,40 @@ func FuzzLoad(f *testing.F) {
 		if def == nil {
 			return
 		}
-		m, diags := Bind(def, everything(def))
+		b := everything(def)
+		m, diags := fsm.Bind(def, b)
 		if len(diags) > 0 {
 			return
 		}
-		w := &world{t: t, m: m, now: epoch, actions: map[string][]answer{}, guards: map[string]guardAnswer{},
-			self: map[string]any{}, taken: map[string]bool{}, released: map[string]bool{}, asked: map[string]int{}}
+		w := worldOf(t, m, b, nil)
 		for range 5 {
-			_, _ = w.pass()
-			w.now = w.now.Add(time.Second)
+			_, _ = w.Look()
+			w.Tick(time.Second)
 		}
 	})
 }
 
 // everything binds whatever a file names.
-func everything(def *Definition) Bindings {
-	b := Bindings{Actions: map[string]ActionSpec{}, Guards: map[string]string{"a": "", "b": ""}}
+func everything(def *fsm.Definition) fsm.Bindings {
+	b := fsm.Bindings{Actions: map[string]fsm.ActionSpec{}, Guards: map[string]string{"a": "", "b": ""}}
 	for _, a := range def.Spec.Actions {
-		b.Actions[a.Use] = ActionSpec{Params: anyOf(a.With)}
+		b.Actions[a.Use] = fsm.ActionSpec{Params: anyOf(a.With)}
 	}
 	for _, e := range def.Spec.Effects {
-		b.Actions[e.Acquire], b.Actions[e.Release] = ActionSpec{}, ActionSpec{}
+		b.Actions[e.Acquire], b.Actions[e.Release] = fsm.ActionSpec{}, fsm.ActionSpec{}
 	}
 	for _, p := range def.Spec.Phases {
 		for _, s := range p.Steps {
-			b.Actions[s.Action] = ActionSpec{Outputs: map[string]Type{"n": TypeInt}}
+			b.Actions[s.Action] = fsm.ActionSpec{Outputs: map[string]fsm.Type{"n": fsm.TypeInt}}
 		}
 	}
 	return b
 }
 
-func anyOf(with map[string]any) map[string]Param {
-	params := map[string]Param{}
+func anyOf(with map[string]any) map[string]fsm.Param {
+	params := map[string]fsm.Param{}
 	for name := range with {
-		params[name] = Param{Type: TypeAny}
+		params[name] = fsm.Param{Type: fsm.TypeAny}
 	}
 	return params
 }
@@ -73,11 +75,11 @@ func BenchmarkLoadAndBind(b *testing.B) {
 	bindings := shippedBindings(b, data)
 	b.ReportAllocs()
 	for b.Loop() {
-		def, diags := Load("datastore-migration.yaml", data)
+		def, diags := fsm.Load("datastore-migration.yaml", data)
 		if len(diags) > 0 {
 			b.Fatal(diags.Err())
 		}
-		if _, diags := Bind(def, bindings); len(diags) > 0 {
+		if _, diags := fsm.Bind(def, bindings); len(diags) > 0 {
 			b.Fatal(diags.Err())
 		}
 	}
@@ -87,18 +89,18 @@ func BenchmarkLoadAndBind(b *testing.B) {
 func BenchmarkPass(b *testing.B) {
 	data := readFile(b, "../phases/datastore-migration.yaml")
 	bindings := shippedBindings(b, data)
-	def, _ := Load("datastore-migration.yaml", data)
-	m, diags := Bind(def, bindings)
+	def, _ := fsm.Load("datastore-migration.yaml", data)
+	m, diags := fsm.Bind(def, bindings)
 	if len(diags) > 0 {
 		b.Fatal(diags.Err())
 	}
-	found := Outcome{Outputs: map[string]any{"conflicts": 1, "examples": []string{"Tier b: spec"}}}
-	view := View{Self: map[string]any{}, Finalizer: true, Now: func() time.Time { return epoch }}
+	found := fsm.Outcome{Outputs: map[string]any{"conflicts": 1, "examples": []string{"Tier b: spec"}}}
+	view := fsm.View{Self: map[string]any{}, Finalizer: true, Now: func() time.Time { return sim.Epoch }}
 	start := v1alpha1.MachineStatus{Phase: "WaitingForConflictResolution", Held: []string{"v1Lock"}, Revision: m.Revision()}
 	b.ReportAllocs()
 	for b.Loop() {
 		run := m.Run(start, view)
-		for cmd := run.Next(); cmd.Do != Sleep; cmd = run.Next() {
+		for cmd := run.Next(); cmd.Do != fsm.Sleep; cmd = run.Next() {
 			run.Done(found)
 		}
 		_, _ = run.Status(), run.Summary()

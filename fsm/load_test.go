@@ -247,7 +247,7 @@ func TestScalarsAreReadAsYAML12(t *testing.T) {
 }
 
 func TestExampleOfTheDocumentation(t *testing.T) {
-	_, text, _ := strings.Cut(string(readFile(t, "../docs/machine-format.md")), "```yaml\n")
+	_, text, _ := strings.Cut(string(ReadFile(t, "../docs/machine-format.md")), "```yaml\n")
 	text, _, _ = strings.Cut(text, "```")
 	def, diags := Load("machine-format.md", []byte(text))
 	if len(diags) > 0 {

@@ -1,9 +1,10 @@
-package fsm
+package fsm_test
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/sim"
 )
 
 func TestRestIsQuiet(t *testing.T) {
@@ -31,18 +34,18 @@ func TestRestIsQuiet(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, "test.yaml", []byte(spec("  phases: [{name: One, "+c.phase+"}]\n")), testBindings)
 			w.settle()
-			w.now = w.now.Add(time.Minute)
+			w.Tick(time.Minute)
 			w.settle()
-			version, status := w.version, w.stored
+			version, status := w.Version(), w.Stored
 			for range 3 {
-				w.now = w.now.Add(time.Minute)
-				cmd, err := w.pass()
-				if err != nil || cmd.Do != Sleep || cmd.After != c.wake {
+				w.Tick(time.Minute)
+				cmd, err := w.Look()
+				if err != nil || cmd.Do != fsm.Sleep || cmd.After != c.wake {
 					t.Errorf("%s: got %s after %s, %v; want a sleep of %s", c.why, cmd.Do, cmd.After, err, c.wake)
 				}
 			}
-			if version != w.version {
-				t.Errorf("%s: the status changes (-first +later):\n%s", c.why, cmp.Diff(status, w.stored))
+			if version != w.Version() {
+				t.Errorf("%s: the status changes (-first +later):\n%s", c.why, cmp.Diff(status, w.Stored))
 			}
 		})
 	}
@@ -50,48 +53,48 @@ func TestRestIsQuiet(t *testing.T) {
 
 func TestAnEndThatNobodyDeletes(t *testing.T) {
 	w := newWorld(t, "test.yaml", []byte(phases("  - {name: One, next: [{to: End}], onDelete: {to: End}}\n  - {name: End, deletion: true, end: true}\n")), testBindings)
-	var did []Verb
+	var did []fsm.Verb
 	for range 6 {
-		cmd, err := w.pass()
+		cmd, err := w.Look()
 		if err != nil {
 			t.Fatal(err)
 		}
 		did = append(did, cmd.Do)
 	}
-	if d := cmp.Diff([]Verb{Commit, AddFinalizer, Commit, RemoveFinalizer, Sleep, Sleep}, did); d != "" {
+	if d := cmp.Diff([]fsm.Verb{fsm.Commit, fsm.AddFinalizer, fsm.Commit, fsm.RemoveFinalizer, fsm.Sleep, fsm.Sleep}, did); d != "" {
 		t.Errorf("a finalizer is removed once, not for ever (-want +got):\n%s", d)
 	}
 }
 
 func TestDeadlineSurvivesTheDriverAndTheFile(t *testing.T) {
 	const waiting = "kind: waiting, poll: 1m, next: [{to: Done, when: 'guards.a'}], onDelete: {to: Out}"
-	file := func(timeout string) *Machine {
-		return newWorld(t, "test.yaml", []byte(phases("  - {name: One, "+timeout+waiting+"}\n"+rest)), testBindings).m
+	file := func(timeout string) *fsm.Machine {
+		return newWorld(t, "test.yaml", []byte(phases("  - {name: One, "+timeout+waiting+"}\n"+rest)), testBindings).Machine
 	}
 	for name, c := range map[string]struct {
 		why           string
 		before, after string
 		at            time.Duration
-		do            Verb
+		do            fsm.Verb
 		wake          time.Duration
 		to            string
 	}{
-		"honored":     {"it is stored as a time of day", "timeout: {after: 1h, to: Done}, ", "timeout: {after: 1h, to: Done}, ", time.Hour, Commit, 0, "Done"},
-		"cuts a poll": {"it does not wait for the next look", "timeout: {after: 90s, to: Done}, ", "timeout: {after: 90s, to: Done}, ", time.Minute, Sleep, 30 * time.Second, "One"},
-		"first says":  {"a longer one in a new file is for new visits", "timeout: {after: 1h, to: Done}, ", "timeout: {after: 2h, to: Done}, ", time.Hour, Commit, 0, "Done"},
-		"added":       {"a new one counts from the entry", "", "timeout: {after: 1h, to: Done}, ", time.Hour, Commit, 0, "Done"},
-		"removed":     {"and one that is gone must not wake a run again and again", "timeout: {after: 1h, to: Done}, ", "", 2 * time.Hour, Sleep, time.Minute, "One"},
-		"now stalled": {"a target that is gone is not gone to", "timeout: {after: 1h, to: Done}, ", "timeout: {after: 1h, stalled: Late}, ", 2 * time.Hour, Sleep, time.Minute, "One"},
+		"honored":     {"it is stored as a time of day", "timeout: {after: 1h, to: Done}, ", "timeout: {after: 1h, to: Done}, ", time.Hour, fsm.Commit, 0, "Done"},
+		"cuts a poll": {"it does not wait for the next look", "timeout: {after: 90s, to: Done}, ", "timeout: {after: 90s, to: Done}, ", time.Minute, fsm.Sleep, 30 * time.Second, "One"},
+		"first says":  {"a longer one in a new file is for new visits", "timeout: {after: 1h, to: Done}, ", "timeout: {after: 2h, to: Done}, ", time.Hour, fsm.Commit, 0, "Done"},
+		"added":       {"a new one counts from the entry", "", "timeout: {after: 1h, to: Done}, ", time.Hour, fsm.Commit, 0, "Done"},
+		"removed":     {"and one that is gone must not wake a run again and again", "timeout: {after: 1h, to: Done}, ", "", 2 * time.Hour, fsm.Sleep, time.Minute, "One"},
+		"now stalled": {"a target that is gone is not gone to", "timeout: {after: 1h, to: Done}, ", "timeout: {after: 1h, stalled: Late}, ", 2 * time.Hour, fsm.Sleep, time.Minute, "One"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "test.yaml", []byte(phases("  - {name: One, "+c.before+waiting+"}\n"+rest)), testBindings)
-			w.guards["a"] = guardAnswer{}
+			w.GiveGuard("a", sim.GuardAnswer{})
 			w.settle()
-			w.m = file(c.after)
-			w.now = w.now.Add(c.at)
-			cmd, err := w.pass()
-			if err != nil || cmd.Do != c.do || cmd.After != c.wake || w.stored.Phase != c.to {
-				t.Errorf("%s: got %s after %s in %s, %v", c.why, cmd.Do, cmd.After, w.stored.Phase, err)
+			w.Machine = file(c.after)
+			w.Tick(c.at)
+			cmd, err := w.Look()
+			if err != nil || cmd.Do != c.do || cmd.After != c.wake || w.Stored.Phase != c.to {
+				t.Errorf("%s: got %s after %s in %s, %v", c.why, cmd.Do, cmd.After, w.Stored.Phase, err)
 			}
 		})
 	}
@@ -100,34 +103,35 @@ func TestDeadlineSurvivesTheDriverAndTheFile(t *testing.T) {
 func TestAChangedFileLeavesNoStepOut(t *testing.T) {
 	old := one("    poll: 5s\n    steps: [{action: Look}, {action: Work}]\n" + toDone)
 	w := newWorld(t, "test.yaml", []byte(old), testBindings)
-	w.actions["Work"] = []answer{{Outcome: Outcome{Err: Wait("not yet")}}}
+	w.Give("Work", sim.Answer{Outcome: fsm.Outcome{Err: fsm.Wait("not yet")}})
 	w.settle()
-	w.actions["Work"], w.acted = nil, nil
-	w.m = newWorld(t, "test.yaml", []byte(strings.Replace(old, "[{action: Look}", "[{action: Take}, {action: Look}", 1)), testBindings).m
+	w.Give("Work")
+	w.Called = nil
+	w.Machine = newWorld(t, "test.yaml", []byte(strings.Replace(old, "[{action: Look}", "[{action: Take}, {action: Look}", 1)), testBindings).Machine
 	w.settle()
-	if d := cmp.Diff([]string{"Take", "Look", "Work"}, w.acted); d != "" {
+	if d := cmp.Diff([]string{"Take", "Look", "Work"}, w.Called); d != "" {
 		t.Errorf("a cursor that counts another file's steps must not be believed (-want +got):\n%s", d)
 	}
-	if w.stored.Phase != "Done" || w.stored.Revision != w.m.Revision() {
-		t.Errorf("rests in %s with revision %s", w.stored.Phase, w.stored.Revision)
+	if w.Stored.Phase != "Done" || w.Stored.Revision != w.Machine.Revision() {
+		t.Errorf("rests in %s with revision %s", w.Stored.Phase, w.Stored.Revision)
 	}
 }
 
 func TestHeldEffectThatTheFileLost(t *testing.T) {
 	w := newWorld(t, "test.yaml", []byte(one("    poll: 5s\n    steps: [{action: Take}]\n    next: [{to: Done, when: 'guards.a'}]\n")), testBindings)
-	w.guards["a"] = guardAnswer{}
+	w.GiveGuard("a", sim.GuardAnswer{})
 	w.settle()
-	w.stored.Held = append(w.stored.Held, "older")
-	w.delete()
+	w.Stored.Held = append(w.Stored.Held, "older")
+	w.Delete()
 	w.settle()
-	if w.gone || len(w.stored.Held) != 2 || !strings.Contains(w.shown.Message, `older is held`) {
-		t.Errorf("what cannot be given back keeps the object, and is named: gone=%t, held %v, %q", w.gone, w.stored.Held, w.shown.Message)
+	if w.Gone() || len(w.Stored.Held) != 2 || !strings.Contains(w.Shown.Message, `older is held`) {
+		t.Errorf("what cannot be given back keeps the object, and is named: gone=%t, held %v, %q", w.Gone(), w.Stored.Held, w.Shown.Message)
 	}
 }
 
 func TestStatusEditedByHandDoesNotPanic(t *testing.T) {
 	w := newWorld(t, "test.yaml", []byte(one("    poll: 5s\n    steps: [{wait: 1h}]\n"+toDone)), testBindings)
-	revision := w.m.Revision()
+	revision := w.Machine.Revision()
 	for name, st := range map[string]v1alpha1.MachineStatus{
 		"no times":       {Phase: "One", Step: "wait"},
 		"cursor behind":  {Phase: "One", Cursor: 7},
@@ -136,9 +140,9 @@ func TestStatusEditedByHandDoesNotPanic(t *testing.T) {
 		"nothing at all": {},
 	} {
 		st.Revision = revision
-		w.finalizer = true
-		run := w.m.Run(st, w.view())
-		if cmd := run.Next(); cmd.Do != Sleep && cmd.Do != Commit {
+		w.Finalizers = []string{w.Machine.Finalizer()}
+		run := w.Machine.Run(st, w.View())
+		if cmd := run.Next(); cmd.Do != fsm.Sleep && cmd.Do != fsm.Commit {
 			t.Errorf("%s: got %s", name, cmd.Do)
 		}
 	}
@@ -148,12 +152,12 @@ func TestResultHasTheSameTypesAfterARestart(t *testing.T) {
 	for name, between := range map[string]string{"same run": "", "restart in between": ", {wait: 1m}"} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "test.yaml", []byte(one("    poll: 5s\n    steps: [{action: Look}"+between+"]\n    next: [{to: Done, when: 'type(result.n) == int && result.n == 3 && result.list == [1, 2]'}]\n")), testBindings)
-			w.actions["Look"] = []answer{{Outcome: Outcome{Outputs: map[string]any{"n": int32(3), "list": []int{1, 2}}}}}
+			w.Give("Look", sim.Answer{Outcome: fsm.Outcome{Outputs: map[string]any{"n": int32(3), "list": []int{1, 2}}}})
 			w.settle()
-			w.now = w.now.Add(time.Minute)
+			w.Tick(time.Minute)
 			w.settle()
-			if w.stored.Phase != "Done" {
-				t.Errorf("rests in %s, blocked %+v", w.stored.Phase, w.stored.Blocked)
+			if w.Stored.Phase != "Done" {
+				t.Errorf("rests in %s, blocked %+v", w.Stored.Phase, w.Stored.Blocked)
 			}
 		})
 	}
@@ -166,73 +170,50 @@ func TestHistoryAndBlockedAreBounded(t *testing.T) {
 	}
 	w := newWorld(t, "test.yaml", []byte(spec("  phases:\n  - {name: One, poll: 1s, next: [{to: Two}], onDelete: {none: true}}\n  - name: Two\n    poll: 1s\n    onDelete: {none: true}\n    next:\n    - {to: One, when: 'guards.a'}\n"+exits.String())), testBindings)
 	for range 60 {
-		if _, err := w.pass(); err != nil {
+		if _, err := w.Look(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := len(w.stored.History); n != v1alpha1.HistoryLimit {
+	if n := len(w.Stored.History); n != v1alpha1.HistoryLimit {
 		t.Errorf("history holds %d transitions", n)
 	}
-	last, before := w.stored.History[19], w.stored.History[18]
+	last, before := w.Stored.History[19], w.Stored.History[18]
 	if last.From != before.To || last.At.Before(&before.At) {
 		t.Errorf("the newest is not the last: %+v after %+v", last, before)
 	}
 	long := strings.Repeat("ä", 5000)
-	w.guards["a"], w.guards["b"] = guardAnswer{seen: long}, guardAnswer{seen: long}
+	w.GiveGuard("a", sim.GuardAnswer{Seen: long})
+	w.GiveGuard("b", sim.GuardAnswer{Seen: long})
 	w.settle() // the world checks the bounds
-	if n := len(w.stored.Blocked); w.stored.Phase == "Two" && n != maxBlocked {
+	if n := len(w.Stored.Blocked); w.Stored.Phase == "Two" && n != 16 {
 		t.Errorf("blocked holds %d", n)
 	}
 }
 
 func TestErrorsOfAnySizeFitTheStatus(t *testing.T) {
 	long := strings.Repeat("no route to host ", 500)
-	for name, o := range map[string]Outcome{
-		"retried":  {Err: errors.New(long), Class: ClassUnavailable},
-		"terminal": {Err: Terminal(long, "%s", long)},
-		"waiting":  {Err: Wait("%s", long)},
+	for name, o := range map[string]fsm.Outcome{
+		"retried":  {Err: errors.New(long), Class: fsm.ClassUnavailable},
+		"terminal": {Err: fsm.Terminal(long, "%s", long)},
+		"waiting":  {Err: fsm.Wait("%s", long)},
 	} {
 		w := newWorld(t, "test.yaml", []byte(one("    poll: 5s\n    steps: [{action: Work}]\n    onError: [{is: Terminal, to: Done}]\n"+toDone)), testBindings)
-		w.actions["Work"] = []answer{{Outcome: o}}
+		w.Give("Work", sim.Answer{Outcome: o})
 		w.settle() // the world checks the bounds
-		if len(w.shown.Message) > 1024 {
-			t.Errorf("%s: a message of %d bytes", name, len(w.shown.Message))
+		if len(w.Shown.Message) > 1024 {
+			t.Errorf("%s: a message of %d bytes", name, len(w.Shown.Message))
 		}
-	}
-}
-
-func TestDelay(t *testing.T) {
-	policy := retry{base: time.Second, max: 10 * time.Second, factor: 2, jitter: 0.5}
-	for name, c := range map[string]struct {
-		why     string
-		attempt int32
-		random  func() float64
-		want    time.Duration
-	}{
-		"first":    {"the first retry comes after base", 1, nil, time.Second},
-		"third":    {"each is factor times the one before", 3, nil, 4 * time.Second},
-		"at most":  {"up to max", 5, nil, 10 * time.Second},
-		"any":      {"no number of attempts overflows", 1 << 30, nil, 10 * time.Second},
-		"jittered": {"jitter goes both ways", 1, func() float64 { return 0 }, 500 * time.Millisecond},
-		"later":    {"jitter goes both ways", 1, func() float64 { return 1 }, 1500 * time.Millisecond},
-	} {
-		if got := policy.delay(c.attempt, c.random); got != c.want {
-			t.Errorf("%s: %s: got %s, want %s", name, c.why, got, c.want)
-		}
-	}
-	if got := (retry{base: time.Second, max: time.Second, factor: 1, jitter: 1}).delay(1, func() float64 { return 0 }); got <= 0 {
-		t.Errorf("a delay of %s would be a sleep until something changes", got)
 	}
 }
 
 func TestRetryAfterIsHonored(t *testing.T) {
 	w := newWorld(t, "test.yaml", []byte(one("    steps: [{action: Work}]\n"+toDone)), testBindings)
-	w.actions["Work"] = []answer{{Outcome: Outcome{Err: errors.New("slow down"), Class: ClassThrottled, RetryAfter: 42 * time.Second}}}
-	var last Command
+	w.Give("Work", sim.Answer{Outcome: fsm.Outcome{Err: errors.New("slow down"), Class: fsm.ClassThrottled, RetryAfter: 42 * time.Second}})
+	var last fsm.Command
 	for range 3 {
-		last, _ = w.pass()
+		last, _ = w.Look()
 	}
-	if want := (Command{Do: Sleep, After: 42 * time.Second}); cmp.Diff(want, last) != "" {
+	if want := (fsm.Command{Do: fsm.Sleep, After: 42 * time.Second}); cmp.Diff(want, last) != "" {
 		t.Errorf("got %+v", last)
 	}
 }
@@ -240,21 +221,21 @@ func TestRetryAfterIsHonored(t *testing.T) {
 func TestWaitHasAPaceOfItsOwn(t *testing.T) {
 	for name, c := range map[string]struct {
 		why, step string
-		wait      *WaitError
+		wait      *fsm.WaitError
 		want      time.Duration
 	}{
-		"given":   {"the action knows best", "{action: Work, poll: 5s}", &WaitError{After: time.Second}, time.Second},
-		"poll":    {"else the step's poll", "{action: Work, poll: 5s}", &WaitError{}, 5 * time.Second},
-		"nothing": {"no poll anywhere must not mean never", "{action: Work}", &WaitError{}, defaultPoll},
+		"given":   {"the action knows best", "{action: Work, poll: 5s}", &fsm.WaitError{After: time.Second}, time.Second},
+		"poll":    {"else the step's poll", "{action: Work, poll: 5s}", &fsm.WaitError{}, 5 * time.Second},
+		"nothing": {"no poll anywhere must not mean never", "{action: Work}", &fsm.WaitError{}, 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "test.yaml", []byte(one("    steps: ["+c.step+"]\n"+toDone)), testBindings)
-			w.actions["Work"] = []answer{{Outcome: Outcome{Err: c.wait}}}
-			var last Command
+			w.Give("Work", sim.Answer{Outcome: fsm.Outcome{Err: c.wait}})
+			var last fsm.Command
 			for range 3 {
-				last, _ = w.pass()
+				last, _ = w.Look()
 			}
-			if want := (Command{Do: Sleep, After: c.want}); cmp.Diff(want, last) != "" {
+			if want := (fsm.Command{Do: fsm.Sleep, After: c.want}); cmp.Diff(want, last) != "" {
 				t.Errorf("%s: got %+v", c.why, last)
 			}
 		})
@@ -264,13 +245,13 @@ func TestWaitHasAPaceOfItsOwn(t *testing.T) {
 func TestRunLeavesTheStoredStatusAlone(t *testing.T) {
 	w := shipped(t)
 	reach["Migrating"](w)
-	before, _ := json.Marshal(w.stored)
-	run := w.m.Run(w.stored, w.view())
-	for cmd := run.Next(); cmd.Do == Act; cmd = run.Next() {
-		run.Done(Outcome{Outputs: sampleOutputs(w.bindings.Actions[cmd.Action])})
+	before, _ := json.Marshal(w.Stored)
+	run := w.Machine.Run(w.Stored, w.View())
+	for cmd := run.Next(); cmd.Do == fsm.Act; cmd = run.Next() {
+		run.Done(fsm.Outcome{Outputs: sim.Zero(shippedNames.Actions[cmd.Action])})
 	}
-	run.Done(Outcome{Err: errors.New("nobody asked")})
-	if after, _ := json.Marshal(w.stored); string(after) != string(before) {
+	run.Done(fsm.Outcome{Err: errors.New("nobody asked")})
+	if after, _ := json.Marshal(w.Stored); string(after) != string(before) {
 		t.Errorf("the stored status changed:\n%s\n%s", before, after)
 	}
 }
@@ -278,17 +259,17 @@ func TestRunLeavesTheStoredStatusAlone(t *testing.T) {
 func TestOneMachineServesManyRuns(t *testing.T) {
 	w := shipped(t)
 	reach["WaitingForConflictResolution"](w)
-	want := w.m.Run(w.stored, w.view()).Next()
+	want := w.Machine.Run(w.Stored, w.View()).Next()
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for range 50 {
-				view := View{Self: w.self, Finalizer: true, Now: func() time.Time { return epoch }}
-				run := w.m.Run(w.stored, view)
+				view := fsm.View{Self: w.Self(), Finalizer: true, Now: func() time.Time { return sim.Epoch }}
+				run := w.Machine.Run(w.Stored, view)
 				if d := cmp.Diff(want, run.Next()); d != "" {
 					t.Errorf("another answer (-alone +together):\n%s", d)
 				}
-				run.Done(Outcome{Outputs: map[string]any{"conflicts": 1, "examples": []string{"x"}}})
+				run.Done(fsm.Outcome{Outputs: map[string]any{"conflicts": 1, "examples": []string{"x"}}})
 				run.Next()
 			}
 		})
@@ -301,16 +282,16 @@ func TestConditionsPerKindOfPhase(t *testing.T) {
 		why, phase string
 		raised     string
 	}{
-		"progressing": {"something is going on", "poll: 5s, next: [{to: One, when: 'false'}], onDelete: {none: true}", ConditionReconciling},
-		"waiting":     {"a person is asked, nothing is wrong", "kind: waiting, poll: 5s, next: [{to: One, when: 'false'}], onDelete: {none: true}", ConditionReconciling},
-		"steady":      {"it runs", "kind: steady, poll: 5s, onDelete: {none: true}", ConditionReady},
-		"success":     {"it is done", "terminal: success, onDelete: {none: true}", ConditionReady},
-		"failure":     {"it needs a person", "terminal: failure, onDelete: {none: true}", ConditionStalled},
+		"progressing": {"something is going on", "poll: 5s, next: [{to: One, when: 'false'}], onDelete: {none: true}", fsm.ConditionReconciling},
+		"waiting":     {"a person is asked, nothing is wrong", "kind: waiting, poll: 5s, next: [{to: One, when: 'false'}], onDelete: {none: true}", fsm.ConditionReconciling},
+		"steady":      {"it runs", "kind: steady, poll: 5s, onDelete: {none: true}", fsm.ConditionReady},
+		"success":     {"it is done", "terminal: success, onDelete: {none: true}", fsm.ConditionReady},
+		"failure":     {"it needs a person", "terminal: failure, onDelete: {none: true}", fsm.ConditionStalled},
 	} {
 		w := newWorld(t, "test.yaml", []byte(spec("  phases: [{name: One, "+c.phase+"}]\n")), testBindings)
 		w.settle()
 		var raised string
-		for _, x := range w.shown.Conditions {
+		for _, x := range w.Shown.Conditions {
 			if x.Status == metav1.ConditionTrue {
 				raised += x.Type
 			}
@@ -324,19 +305,50 @@ func TestConditionsPerKindOfPhase(t *testing.T) {
 func TestOutputsThatDoNotFitAreAnError(t *testing.T) {
 	file := []byte(one("    poll: 5s\n    steps: [{action: Look}]\n    next: [{to: Done, when: 'result.n == 3'}]\n"))
 	for name, outputs := range map[string]map[string]any{
-		"too long":       {"n": strings.Repeat("x", maxResult)},
+		"too long":       {"n": strings.Repeat("x", 16<<10)},
 		"no plain value": {"n": func() {}},
 	} {
 		w := newWorld(t, "test.yaml", file, testBindings)
-		w.finalizer = true
-		run := w.m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: w.m.Revision()}, w.view())
-		if cmd := run.Next(); cmd.Do != Act {
+		w.Finalizers = []string{w.Machine.Finalizer()}
+		run := w.Machine.Run(v1alpha1.MachineStatus{Phase: "One", Revision: w.Machine.Revision()}, w.View())
+		if cmd := run.Next(); cmd.Do != fsm.Act {
 			t.Fatalf("%s: got %s, want Act", name, cmd.Do)
 		}
-		run.Done(Outcome{Outputs: outputs})
-		if cmd := run.Next(); cmd.Do != Sleep || run.Status().Result != "" || !strings.Contains(run.Summary().Message, "Look: outputs") {
+		run.Done(fsm.Outcome{Outputs: outputs})
+		if cmd := run.Next(); cmd.Do != fsm.Sleep || run.Status().Result != "" || !strings.Contains(run.Summary().Message, "Look: outputs") {
 			t.Errorf("%s: %s, result %.20q, %q; want it named and not stored, because the API server would refuse the whole status",
 				name, cmd.Do, run.Status().Result, run.Summary().Message)
 		}
+	}
+}
+
+func TestGuardThatClosesAtTheLastMoment(t *testing.T) {
+	w := newWorld(t, "test.yaml", []byte(one("    poll: 5s\n    next: [{to: Done, when: 'now < timestamp(\"2026-01-02T03:04:06Z\")'}]\n")), testBindings)
+	_, _ = w.Look()
+	w.Finalizers = []string{w.Machine.Finalizer()}
+	refused := 0
+	for shutAt := range 20 {
+		view, looks := w.View(), 0
+		view.Now = func() time.Time {
+			looks++
+			if looks > shutAt {
+				return sim.Epoch.Add(time.Hour)
+			}
+			return sim.Epoch
+		}
+		run := w.Machine.Run(w.Stored, view)
+		cmd := run.Next()
+		if moved := run.Status().Phase != "One"; moved != (cmd.Do == fsm.Commit) {
+			t.Errorf("the clock passes at look %d: %s, but the phase is %s", shutAt, cmd.Do, run.Status().Phase)
+		}
+		if slices.ContainsFunc(run.Summary().Conditions, func(c metav1.Condition) bool { return c.Reason == "IllegalTransition" }) {
+			refused++
+			if cmd.Do != fsm.Sleep || cmd.After <= 0 {
+				t.Errorf("a refused transition must be looked at again: %+v", cmd)
+			}
+		}
+	}
+	if refused == 0 {
+		t.Error("no look found the guard open before and shut at the moment of firing")
 	}
 }

@@ -3,7 +3,6 @@ package fsm
 import (
 	"errors"
 	"testing"
-	"time"
 )
 
 func TestTable(t *testing.T) {
@@ -32,36 +31,5 @@ func TestTable(t *testing.T) {
 		if to != c.to || errors.Is(err, errIllegal) != c.illegal || c.cause != nil && !errors.Is(err, c.cause) {
 			t.Errorf("%s: %s: got %q, %v", name, c.why, to, err)
 		}
-	}
-}
-
-func TestGuardThatClosesAtTheLastMoment(t *testing.T) {
-	w := newWorld(t, "test.yaml", []byte(one("    poll: 5s\n    next: [{to: Done, when: 'now < timestamp(\"2026-01-02T03:04:06Z\")'}]\n")), testBindings)
-	_, _ = w.pass()
-	w.finalizer = true
-	refused := 0
-	for shutAt := range 20 {
-		view, looks := w.view(), 0
-		view.Now = func() time.Time {
-			looks++
-			if looks > shutAt {
-				return epoch.Add(time.Hour)
-			}
-			return epoch
-		}
-		run := w.m.Run(w.stored, view)
-		cmd := run.Next()
-		if moved := run.Status().Phase != "One"; moved != (cmd.Do == Commit) {
-			t.Errorf("the clock passes at look %d: %s, but the phase is %s", shutAt, cmd.Do, run.Status().Phase)
-		}
-		if run.stall != nil && run.stall.reason == "IllegalTransition" {
-			refused++
-			if cmd.Do != Sleep || cmd.After <= 0 {
-				t.Errorf("a refused transition must be looked at again: %+v", cmd)
-			}
-		}
-	}
-	if refused == 0 {
-		t.Error("no look found the guard open before and shut at the moment of firing")
 	}
 }

@@ -28,12 +28,16 @@ func (w *World) checkStatus() {
 			w.defect("blocked is out of bounds: %+v", b)
 		}
 	}
+	w.checkLedger()
+	w.checkConditions()
+}
+
+func (w *World) checkLedger() {
 	for _, name := range w.InPlace() {
-		if !slices.Contains(st.Held, name) && !w.kept[name] {
-			w.defect("%s is in place, but not in the stored ledger %v", name, st.Held)
+		if !slices.Contains(w.Stored.Held, name) && !w.kept[name] {
+			w.defect("%s is in place, but not in the stored ledger %v", name, w.Stored.Held)
 		}
 	}
-	w.checkConditions()
 }
 
 func (w *World) checkConditions() {

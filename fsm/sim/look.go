@@ -31,7 +31,7 @@ func (w *World) Look() (fsm.Command, error) {
 	w.dirty, w.wake = true, time.Time{} // until the look came to its end
 	w.record()
 	base, before := w.version, w.given.clone()
-	run := w.Machine.Run(w.Stored, w.view())
+	run := w.Machine.Run(w.Stored, w.View())
 	for range maxCommands {
 		cmd := run.Next()
 		durable, err := w.step(run, cmd, base)
@@ -171,7 +171,8 @@ func (w *World) store(run *fsm.Run, cmd fsm.Command, base int) error {
 	return nil
 }
 
-func (w *World) view() fsm.View {
+// View is what the driver observes now.
+func (w *World) View() fsm.View {
 	asked := map[string]bool{}
 	return fsm.View{
 		Self:              w.Self(),

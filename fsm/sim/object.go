@@ -144,8 +144,8 @@ func (w *World) status() map[string]any {
 	return status
 }
 
-// Set writes a field of the object, such as spec.type; a nil value removes it. The
-// error names a field that nobody may write.
+// Set writes a field of the object, such as spec.type; nil is null. The error names a
+// field that nobody may write.
 func (w *World) Set(path string, value any) error {
 	keys := strings.Split(path, ".")
 	if err := writable(keys); err != nil {
@@ -164,12 +164,7 @@ func (w *World) Set(path string, value any) error {
 		}
 		m = next
 	}
-	last := keys[len(keys)-1]
-	if value == nil {
-		delete(m, last)
-	} else {
-		m[last] = wrapped["value"]
-	}
+	m[keys[len(keys)-1]] = wrapped["value"]
 	if keys[0] != "metadata" {
 		w.generation++
 	}

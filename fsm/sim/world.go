@@ -159,24 +159,34 @@ func (w *World) Run(d time.Duration, stop func() bool) error {
 		return ErrTooLong
 	}
 	for restless := 0; stop == nil || !stop(); {
-		switch {
-		case w.due() && restless == maxRestless:
-			return ErrRestless
-		case w.due() && w.looks == MaxLooks:
-			return ErrTooLong
-		case w.due():
-			restless++
-			_, _ = w.Look() // what happened was told; a look that failed is repeated
-		case w.gone || w.wake.IsZero() || w.wake.After(end):
-			if w.now.Before(end) {
-				w.now = end
+		if !w.due() {
+			if !w.doze(end) {
+				return nil
 			}
-			return nil
-		default:
-			w.now, restless = w.wake, 0
+			restless = 0
+			continue
 		}
+		if restless++; restless > maxRestless {
+			return ErrRestless
+		}
+		if w.looks == MaxLooks {
+			return ErrTooLong
+		}
+		_, _ = w.Look() // what happened was told; a look that failed is repeated
 	}
 	return nil
+}
+
+// doze moves the clock on to the next look, or to the end: false.
+func (w *World) doze(end time.Time) bool {
+	if w.gone || w.wake.IsZero() || w.wake.After(end) {
+		if w.now.Before(end) {
+			w.now = end
+		}
+		return false
+	}
+	w.now = w.wake
+	return true
 }
 
 func (w *World) due() bool {

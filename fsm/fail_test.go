@@ -1,0 +1,30 @@
+package fsm
+
+import (
+	"testing"
+	"time"
+)
+
+func TestDelay(t *testing.T) {
+	policy := retry{base: time.Second, max: 10 * time.Second, factor: 2, jitter: 0.5}
+	for name, c := range map[string]struct {
+		why     string
+		attempt int32
+		random  func() float64
+		want    time.Duration
+	}{
+		"first":    {"the first retry comes after base", 1, nil, time.Second},
+		"third":    {"each is factor times the one before", 3, nil, 4 * time.Second},
+		"at most":  {"up to max", 5, nil, 10 * time.Second},
+		"any":      {"no number of attempts overflows", 1 << 30, nil, 10 * time.Second},
+		"jittered": {"jitter goes both ways", 1, func() float64 { return 0 }, 500 * time.Millisecond},
+		"later":    {"jitter goes both ways", 1, func() float64 { return 1 }, 1500 * time.Millisecond},
+	} {
+		if got := policy.delay(c.attempt, c.random); got != c.want {
+			t.Errorf("%s: %s: got %s, want %s", name, c.why, got, c.want)
+		}
+	}
+	if got := (retry{base: time.Second, max: time.Second, factor: 1, jitter: 1}).delay(1, func() float64 { return 0 }); got <= 0 {
+		t.Errorf("a delay of %s would be a sleep until something changes", got)
+	}
+}
