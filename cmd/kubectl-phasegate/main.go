@@ -67,6 +67,7 @@ Exit codes: 0 all is well, 1 findings, 2 the command could not be carried out.`,
 	cmd.AddCommand(
 		versionCommand(s),
 		graphCommand(s),
+		explainCommand(s),
 	)
 	return cmd
 }
