@@ -185,6 +185,8 @@ func TestGateOnAPIServer(t *testing.T) {
 	cases := map[string]struct {
 		why    string
 		script func(b *bench)
+		// byKind leaves the gate to find the CRD by its kind.
+		byKind bool
 		fail   int
 		starts int
 	}{
@@ -210,6 +212,19 @@ func TestGateOnAPIServer(t *testing.T) {
 				b.remove(crd)
 				b.noneIsAlive()
 			},
+			starts: 1,
+		},
+		"found by kind": {
+			why: "whoever wrote a machine file does not say the plural",
+			script: func(b *bench) {
+				other := b.establish(widgetCRD("gadgets", "Gadget"))
+				crd := b.establish(widgetCRD("widgets", "Widget"))
+				b.seesANewWidget()
+				b.remove(other)
+				b.remove(crd)
+				b.noneIsAlive()
+			},
+			byKind: true,
 			starts: 1,
 		},
 		"fast delete and recreate": {
@@ -245,6 +260,9 @@ func TestGateOnAPIServer(t *testing.T) {
 			before := goleak.IgnoreCurrent()
 			b := &bench{t: t, c: c.Client, fail: tc.fail}
 			gate := &crdgate.Gate{CRDName: "widgets." + group, Config: c.Config, Run: b.run(c)}
+			if tc.byKind {
+				gate.CRDName, gate.Kind = "", schema.GroupKind{Group: group, Kind: "Widget"}
+			}
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- gate.Start(ctx) }()

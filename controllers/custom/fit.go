@@ -20,7 +20,7 @@ import (
 )
 
 // lookEvery bounds how often a CRD that does not fit is read again.
-const lookEvery = 5 * time.Second
+const lookEvery = 4 * time.Second
 
 // fit answers whether the CRD of a kind keeps what a machine must remember. Once
 // it does, it is not asked again: the runner compares what it wrote with what was

@@ -28,7 +28,7 @@ const (
 	// again is how soon a pass follows one that made progress.
 	again = time.Nanosecond
 	// unfitAgain is how soon an object that cannot be driven is looked at again.
-	unfitAgain = 10 * time.Second
+	unfitAgain = 5 * time.Second
 )
 
 // Reconciler drives the objects of one kind. All its fields are set before the

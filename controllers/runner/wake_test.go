@@ -1,17 +1,26 @@
 package runner
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/test/harness"
 )
 
 func object(namespace, name string, change ...func(*metav1.PartialObjectMetadata)) *metav1.PartialObjectMetadata {
@@ -117,4 +126,78 @@ func TestWokenBy(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A reload starts and stops informers of other objects, and leaves that of the
+// machine's own kind alone. None holds more than is asked for.
+func TestFollow(t *testing.T) {
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	client := metadatafake.NewSimpleMetadataClient(scheme)
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Door"}, meta.RESTScopeRoot)
+	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, meta.RESTScopeNamespace)
+	mapper.Add(schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, meta.RESTScopeNamespace)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	w := &waker{client: client, mapper: mapper, namespace: "calico"}
+	i := &informers{waker: w, stop: map[watched]context.CancelFunc{}}
+	defer w.wait()
+	defer cancel()
+	machine := func(watch string) *fsm.Machine {
+		t.Helper()
+		def, diags := fsm.Load("door.yaml", []byte("apiVersion: phasegate.dev/v1alpha1\nkind: Machine\nmetadata: {name: door}\nspec:\n"+
+			"  for: {apiVersion: example.org/v1, kind: Door}\n  initial: Open\n  watch: ["+watch+"]\n"+
+			"  phases:\n  - {name: Open, terminal: success, onDelete: {none: true}}\n"))
+		if err := diags.Err(); err != nil {
+			t.Fatal(err)
+		}
+		m, diags := fsm.Bind(def, fsm.Bindings{})
+		if err := diags.Err(); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	const (
+		configMap = "{apiVersion: v1, kind: ConfigMap, name: settings}"
+		jobs      = "{apiVersion: batch/v1, kind: Job, owned: true}"
+		unserved  = "{apiVersion: example.com/v1, kind: Nowhere, name: x}"
+	)
+	for _, step := range []struct {
+		why, watch string
+		again      time.Duration
+		want       []string
+	}{
+		{"the first file", configMap, 0, []string{"ConfigMap settings", "Door "}},
+		{"one comes", configMap + ", " + jobs, 0, []string{"ConfigMap settings", "Door ", "Job "}},
+		{"one goes", jobs, 0, []string{"Door ", "Job "}},
+		{"one that is not served does not hold up the others", unserved + ", " + configMap, otherAgain, []string{"ConfigMap settings", "Door "}},
+	} {
+		if again := i.follow(ctx, machine(step.watch)); again != step.again {
+			t.Errorf("%s: again after %s, want %s", step.why, again, step.again)
+		}
+		var got []string
+		for w := range i.stop {
+			got = append(got, w.Kind+" "+w.Name)
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(step.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.why, diff)
+		}
+	}
+	want := map[string]bool{`doors in "" where `: true, `configmaps in "calico" where metadata.name=settings`: true, `jobs in "calico" where `: true}
+	harness.Eventually(t, "the informers to list", 20*time.Second, func() error {
+		asked := map[string]bool{}
+		for _, a := range client.Actions() {
+			if list, ok := a.(clienttesting.ListAction); ok {
+				asked[fmt.Sprintf("%s in %q where %s", a.GetResource().Resource, a.GetNamespace(), list.GetListRestrictions().Fields)] = true
+			}
+		}
+		if diff := cmp.Diff(want, asked); diff != "" {
+			return errors.New(diff)
+		}
+		return nil
+	})
 }
