@@ -68,6 +68,9 @@ Exit codes: 0 all is well, 1 findings, 2 the command could not be carried out.`,
 		versionCommand(s),
 		graphCommand(s),
 		explainCommand(s),
+		diffCommand(s),
+		approveCommand(s),
+		retryCommand(s),
 	)
 	return cmd
 }

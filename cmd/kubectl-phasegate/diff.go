@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/phasegate/phasegate/controllers/live"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/compare"
+)
+
+func diffCommand(s streams) *cobra.Command {
+	var output string
+	var inFlight bool
+	cmd := &cobra.Command{
+		Use:   "diff OLD NEW",
+		Short: "Tell what changed between two revisions, and what it means for live objects",
+		Long: `Tell what changed between two revisions of a machine, phase by phase. OLD and
+NEW are files, or names of compiled-in machines.
+
+--live looks at every object of the kind, in all namespaces or in that of -n, and
+tells what NEW would mean for it: it goes on, is mapped, or is stranded; and which
+effects it holds that NEW would never give back.
+
+Exit code 1: something would be stranded or leak.`,
+		Example: `  kubectl phasegate diff datastore-migration my/datastore-migration.yaml
+  kubectl phasegate diff old.yaml new.yaml --live`,
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: completeMachines,
+	}
+	at := clusterFlags(cmd)
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	cmd.Flags().BoolVar(&inFlight, "live", false, "tell the fate of each live object")
+	completeOutput(cmd, "text", "json")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		older, err := chooseMachine(s, args[0], anyMachine)
+		if err != nil {
+			return err
+		}
+		newer, err := chooseMachine(s, args[1], anyMachine)
+		if err != nil {
+			return err
+		}
+		report := compare.Machines(older.Definition(), newer.Definition())
+		if inFlight {
+			if report.Fates, err = fates(cmd.Context(), at, newer); err != nil {
+				return err
+			}
+		}
+		if err := printAs(s.out, output, report, report.Text); err != nil {
+			return err
+		}
+		if report.Stranding() {
+			return errFindings
+		}
+		return nil
+	}
+	return cmd
+}
+
+// fates looks at every object that the machine drives or would drive.
+func fates(ctx context.Context, at *cluster, newer *fsm.Machine) ([]compare.Fate, error) {
+	c, _, err := at.connect()
+	if err != nil {
+		return nil, err
+	}
+	objects, err := live.List(ctx, c, newer.For(), at.overrides.Context.Namespace)
+	all := []compare.Fate{} // not nil: they were looked at
+	for _, o := range objects {
+		all = append(all, compare.FateOf(newer.Definition(), o.String(), &o.Machine))
+	}
+	return all, err
+}

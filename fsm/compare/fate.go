@@ -1,0 +1,63 @@
+package compare
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// Fate is what a new revision means for an object.
+type Fate struct {
+	Object string `json:"object"`
+	Phase  string `json:"phase"`
+	// To is where it goes on; empty when it is stranded.
+	To string `json:"to,omitempty"`
+	// Leaks are effects that it holds and that the new revision does not know: they
+	// would never be given back.
+	Leaks []string `json:"leaks,omitempty"`
+	Words string   `json:"words"`
+}
+
+// FateOf tells what happens to an object, named as it is shown, when the machine
+// that drives it becomes the new revision.
+func FateOf(newer *fsm.Definition, object string, st *v1alpha1.MachineStatus) Fate {
+	f := Fate{Object: object, Phase: st.Phase}
+	phases := byName(newer.Spec.Phases)
+	to := phaseMap(newer)[st.Phase]
+	p, same := phases[st.Phase]
+	switch {
+	case st.Phase == "":
+		f.To, f.Words = newer.Spec.Initial, "begins in "+newer.Spec.Initial
+	case same:
+		f.To, f.Words = st.Phase, goesOn(p, st, newer.Revision)
+	case to != "":
+		f.To, f.Words = to, fmt.Sprintf("goes on in %s, from its first step (spec.upgrade.phaseMap)", to)
+	default:
+		f.Words = "STRANDED: Stalled (UnknownPhase) until the phase is back or spec.upgrade.phaseMap names its successor"
+	}
+	for _, held := range st.Held {
+		if !hasEffect(newer, held) {
+			f.Leaks = append(f.Leaks, held)
+		}
+	}
+	if len(f.Leaks) > 0 {
+		f.Words += fmt.Sprintf("; LEAK: it holds %s, which the new revision does not know: never given back, and `undo: held` stops there",
+			strings.Join(f.Leaks, ", "))
+	}
+	return f
+}
+
+func goesOn(p v1alpha1.Phase, st *v1alpha1.MachineStatus, revision string) string {
+	words := "goes on in " + p.Name
+	if st.Revision != revision && len(p.Steps) > 0 && p.Terminal == "" {
+		words += ", from its first step again (the revision changed)"
+	}
+	if st.Deadline != nil && p.Timeout != nil {
+		words += ", with the deadline that it has"
+	}
+	return words
+}
+
+func (f Fate) bad() bool { return f.To == "" || len(f.Leaks) > 0 }
