@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes everything that is generated: deepcopy methods and CRDs from api/, RBAC
-# from the +kubebuilder:rbac markers in controllers/.
+# from the +kubebuilder:rbac markers in controllers/, a page for each machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +10,7 @@ gen=bin/tools/controller-gen
 # Made aside and exchanged, so that the file of a kind that is gone goes too.
 fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
-mkdir -p "$fresh/crds" "$fresh/rbac" $files
+mkdir -p "$fresh/crds" "$fresh/rbac" "$fresh/machines" $files
 
 $gen object paths=./api/...
 $gen crd paths=./api/... output:crd:dir="$fresh/crds"
@@ -18,3 +18,8 @@ $gen rbac:roleName=phasegate-manager,fileName=manager.yaml paths=./controllers/.
 
 rm -rf $files/crds $files/rbac
 cp -r "$fresh/crds" "$fresh/rbac" $files/
+
+# After the CRDs, whose schemas type the machines.
+${GO:-go} run ./hack/machinedocs "$fresh/machines"
+rm -rf docs/machines
+cp -r "$fresh/machines" docs/

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
@@ -144,15 +145,23 @@ func (t *Teller) opens(e fsm.Edge) string {
 	return words
 }
 
+// looksAgain tells whether the steps of a phase are repeated while its exits are
+// closed, and how often; 0 where only a change leads to that.
+func looksAgain(p *v1alpha1.Phase, pace fsm.Pace) (bool, time.Duration) {
+	again := p.Kind == "steady" || len(p.Next) > 0 && p.Next[len(p.Next)-1].When != ""
+	if !again || p.Terminal != "" && p.Poll == "" {
+		return again, 0
+	}
+	return again, pace.Poll
+}
+
 func waiting(p *v1alpha1.Phase, pace fsm.Pace) []string {
 	var all []string
-	guarded := len(p.Next) > 0 && p.Next[len(p.Next)-1].When != ""
-	if guarded || p.Kind == "steady" {
-		again := "the object is looked at when it or something watched changes"
-		if pace.Poll > 0 && (p.Terminal == "" || p.Poll != "") {
-			again = fmt.Sprintf("all steps run again every %s", short(pace.Poll))
-		}
-		all = append(all, again)
+	switch again, poll := looksAgain(p, pace); {
+	case again && poll > 0:
+		all = append(all, fmt.Sprintf("all steps run again every %s", short(poll)))
+	case again:
+		all = append(all, "the object is looked at when it or something watched changes")
 	}
 	if p.Message != "" {
 		all = append(all, "the message is: "+p.Message)

@@ -1,0 +1,63 @@
+// Command machinedocs writes docs/machines/NAME.md for each machine in phases/.
+// It is called by hack/generate.sh, with the directory to write to.
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/phasegate/phasegate/controllers/catalog"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/story"
+	"github.com/phasegate/phasegate/phases"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: machinedocs DIR")
+		os.Exit(2)
+	}
+	if err := write(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "machinedocs:", err)
+		os.Exit(1)
+	}
+}
+
+func write(dir string) error {
+	names, err := fs.Glob(phases.Files, "*.yaml")
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		page, machine, err := pageOf(name)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, machine+".md"), []byte(page), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func pageOf(name string) (page, machine string, err error) {
+	data, err := fs.ReadFile(phases.Files, name)
+	if err != nil {
+		return "", "", err
+	}
+	def, diags := fsm.Load("phases/"+name, data)
+	if err := diags.Err(); err != nil {
+		return "", "", err
+	}
+	known, err := catalog.Bindings(def)
+	if err != nil {
+		return "", "", err
+	}
+	m, diags := fsm.Bind(def, known)
+	if err := diags.Err(); err != nil {
+		return "", "", err
+	}
+	return story.New(m, known).Page(), m.Name(), nil
+}
