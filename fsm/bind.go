@@ -10,8 +10,9 @@ import (
 // Machine is a definition bound to actions and guards. It is immutable and
 // safe for concurrent use by any number of runs.
 type Machine struct {
-	def  *Definition
-	prog *program
+	def      *Definition
+	prog     *program
+	bindings Bindings
 }
 
 // Bind compiles a definition and checks it as a whole: its expressions, the
@@ -27,7 +28,7 @@ func Bind(def *Definition, b Bindings) (*Machine, Diagnostics) {
 	if diags.Err() != nil {
 		return nil, diags
 	}
-	return &Machine{def: def, prog: c.prog}, diags
+	return &Machine{def: def, prog: c.prog, bindings: b}, diags
 }
 
 // bind checks the names that a file may use only in some places: results of the

@@ -20,6 +20,9 @@ func (m *Machine) Finalizer() string { return m.def.Spec.Finalizer }
 // Definition is the file behind the machine.
 func (m *Machine) Definition() *Definition { return m.def }
 
+// Bindings are what the machine was bound to: the program that it can call.
+func (m *Machine) Bindings() Bindings { return m.bindings }
+
 // Records lists the annotations that show which requests were acted on last, and
 // what they should say for a stored status.
 func (m *Machine) Records(st *v1alpha1.MachineStatus) map[string]string {
