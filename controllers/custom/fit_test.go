@@ -92,6 +92,26 @@ func TestFit(t *testing.T) {
 	}
 }
 
+// The CRD that the documentation asks for must be one that fits.
+func TestDocumentedCRD(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "machine-format.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(page), "```yaml\nsubresources:")
+	if !found {
+		t.Fatal("docs/machine-format.md shows no CRD any more")
+	}
+	text, _, _ := strings.Cut(rest, "```")
+	version := &apiextensionsv1.CustomResourceDefinitionVersion{}
+	if err := yaml.UnmarshalStrict([]byte("subresources:"+text), version); err != nil {
+		t.Fatal(err)
+	}
+	if err := keeps(&apiextensionsv1.CustomResourceDefinition{}, version); err != nil {
+		t.Error(err)
+	}
+}
+
 // What everyField leaves out would not be missed in a CRD.
 func TestEveryField(t *testing.T) {
 	object, err := everyField()

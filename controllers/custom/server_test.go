@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr/testr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -49,6 +50,7 @@ type bench struct {
 
 func newBench(t *testing.T, cluster *harness.Cluster) *bench {
 	t.Helper()
+	before := goleak.IgnoreCurrent()
 	b := &bench{t: t, c: cluster.Client, dir: t.TempDir()}
 	logger := testr.New(t)
 	ctx, cancel := context.WithCancel(log.IntoContext(context.Background(), logger))
@@ -68,6 +70,7 @@ func newBench(t *testing.T, cluster *harness.Cluster) *bench {
 		if err := errors.Join(<-ended, <-ended); err != nil {
 			t.Error(err)
 		}
+		goleak.VerifyNone(t, before)
 	})
 	return b
 }
@@ -201,6 +204,10 @@ func asItIs(*apiextensionsv1.CustomResourceDefinition) {}
 
 func TestFleet(t *testing.T) {
 	cluster := harness.ForTest(t, harness.Options{Own: true, Without: []string{"fakenodes", "scheduler", "controller-manager"}})
+	// One request, so that the connection that all share is there from the start.
+	if err := cluster.Client.List(t.Context(), &apiextensionsv1.CustomResourceDefinitionList{}); err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]func(*testing.T, *bench){
 		"life": life, "reload": reload, "watches": watches, "forgetful CRD": forgetful,
 	} {
