@@ -1,0 +1,81 @@
+// Package builtin has the actions that every machine may use: apply a manifest,
+// patch, delete, wait for a condition, read an object, run a Job, emit an Event,
+// set a condition, make an HTTP request. One file per action.
+//
+// They are the same for all kinds. What they act on is in the parameters that the
+// machine file gives them; they know no machine, and keep nothing between calls.
+package builtin
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// Options are what the program gives to the actions. The zero value is enough for
+// their specs.
+type Options struct {
+	// Client must not read from a cache. Its scheme knows the kind of the objects
+	// that the machine drives.
+	Client client.Client
+	// HTTP is the leave to make requests; the zero value gives none.
+	HTTP HTTP
+}
+
+type outputs = map[string]any
+
+// action is one entry of the table: what it declares, and its work.
+type action struct {
+	fsm.ActionSpec
+	do func(ctx context.Context, c *call) (outputs, error)
+}
+
+func table() map[string]action {
+	return map[string]action{
+		"Apply":          {applySpec, apply},
+		"Patch":          {patchSpec, patchObject},
+		"Delete":         {deleteSpec, deleteObjects},
+		"AwaitCondition": {awaitConditionSpec, awaitCondition},
+		"ReadObject":     {readObjectSpec, readObject},
+		"RunJob":         {runJobSpec, runJob},
+		"EmitEvent":      {emitEventSpec, emitEvent},
+		"SetCondition":   {setConditionSpec, setCondition},
+		"HTTPRequest":    {httpRequestSpec, httpRequest},
+	}
+}
+
+// Specs are what the actions declare, by name.
+func Specs() map[string]fsm.ActionSpec {
+	specs := map[string]fsm.ActionSpec{}
+	for name, a := range table() {
+		specs[name] = a.ActionSpec
+	}
+	return specs
+}
+
+// Actions are the actions for machines of a kind, by name; they are those of
+// Specs. API errors are returned wrapped, for the runner to classify.
+func Actions[T runner.Object[T]](o Options) map[string]runner.Action[T] {
+	actions := map[string]runner.Action[T]{}
+	for name, a := range table() {
+		actions[name] = runner.Action[T]{ActionSpec: a.ActionSpec, Do: func(ctx context.Context, s *runner.Scope[T]) (map[string]any, error) {
+			kind, err := o.Client.GroupVersionKindFor(s.Object)
+			if err != nil {
+				return nil, fmt.Errorf("find the kind of %s: %w", s.Object.GetName(), err)
+			}
+			return a.do(ctx, &call{
+				Options: o, owner: s.Object, kind: kind, status: s.Object.MachineStatus(),
+				with: s.With, now: s.Clock.Now, warn: s.Warn,
+				report: func(change func(*[]metav1.Condition)) {
+					s.Report(func(obj T) { change(obj.Conditions()) })
+				},
+			})
+		}}
+	}
+	return actions
+}

@@ -1,0 +1,125 @@
+package builtin
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// call is one call of an action, whatever the kind of the object that it is for.
+type call struct {
+	Options
+	// owner is the object that the machine drives, and kind its kind.
+	owner  client.Object
+	kind   schema.GroupVersionKind
+	status *v1alpha1.MachineStatus
+	with   fsm.Params
+	now    func() time.Time
+	warn   func(reason, format string, args ...any)
+	report func(change func(*[]metav1.Condition))
+}
+
+// visitKey names this visit to the phase, and parts of it. It is the same when
+// the action is called again after a crash, and another one on the next visit.
+func (c *call) visitKey(parts ...string) string {
+	since := ""
+	if c.status.Since != nil {
+		since = c.status.Since.UTC().Format(time.RFC3339Nano)
+	}
+	all := append([]string{string(c.owner.GetUID()), c.status.Phase, since}, parts...)
+	sum := sha256.Sum256([]byte(strings.Join(all, "\x00")))
+	return hex.EncodeToString(sum[:16])
+}
+
+// manifest is a parameter that holds a whole object. Its content is decoded anew,
+// so that it may be changed, and numbers are as Kubernetes has them.
+func (c *call) manifest(param string) (*unstructured.Unstructured, error) {
+	data, err := json.Marshal(c.with.Object(param))
+	if err != nil {
+		return nil, fsm.Terminal("InvalidManifest", "%s is not JSON: %w", param, err)
+	}
+	obj := &unstructured.Unstructured{}
+	if err := json.Unmarshal(data, &obj.Object); err != nil {
+		return nil, fsm.Terminal("InvalidManifest", "%s is not JSON: %w", param, err)
+	}
+	return obj, nil
+}
+
+// choice is a parameter with a few values, the first of which is the fall-back.
+func (c *call) choice(param string, values ...string) (string, error) {
+	got := c.with.String(param, values[0])
+	if !slices.Contains(values, got) {
+		return "", fsm.Terminal("BadParameter", "%s is %q: write %s", param, got, strings.Join(values, " or "))
+	}
+	return got, nil
+}
+
+// place gives an object its namespace: none for a kind that has none, and that of
+// the owner where nothing is said.
+func (c *call) place(obj *unstructured.Unstructured) error {
+	namespaced, err := c.Client.IsObjectNamespaced(obj)
+	if err != nil {
+		return fmt.Errorf("find the scope of %s: %w", obj.GroupVersionKind(), err)
+	}
+	switch {
+	case !namespaced:
+		obj.SetNamespace("")
+	case obj.GetNamespace() == "" && c.owner.GetNamespace() == "":
+		return fsm.Terminal("NamespaceMissing", "%s needs a namespace: %s has none that it could be in by default", title(obj), c.kind.Kind)
+	case obj.GetNamespace() == "":
+		obj.SetNamespace(c.owner.GetNamespace())
+	}
+	return nil
+}
+
+// find reads an object by its kind, namespace and name.
+func (c *call) find(ctx context.Context, obj *unstructured.Unstructured, verbs ...string) (found bool, err error) {
+	key := client.ObjectKeyFromObject(obj)
+	if key.Name == "" {
+		return false, fsm.Terminal("NameMissing", "a %s without a name: give it one that stays the same", obj.GetKind())
+	}
+	err = c.Client.Get(ctx, key, obj)
+	if apierrs.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, c.explain(err, "read", obj, verbs...)
+}
+
+// explain says what could not be done, and for a lack of rights which rule the
+// manager needs. It is nil for a nil error.
+func (c *call) explain(err error, doing string, obj *unstructured.Unstructured, verbs ...string) error {
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("%s %s: %w", doing, title(obj), err)
+	// An admission plug-in forbids too, and no rule helps against that.
+	if !apierrs.IsForbidden(err) || !strings.Contains(err.Error(), " cannot ") {
+		return err
+	}
+	gvk := obj.GroupVersionKind()
+	resource := strings.ToLower(gvk.Kind)
+	if mapping, merr := c.Client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version); merr == nil {
+		resource = mapping.Resource.Resource
+	}
+	return fmt.Errorf("%w: add to the manager's role: {apiGroups: [%q], resources: [%s], verbs: [%s]}",
+		err, gvk.Group, resource, strings.Join(verbs, ", "))
+}
+
+// title is how errors and messages name an object.
+func title(obj *unstructured.Unstructured) string {
+	return strings.TrimSpace(obj.GetKind() + " " + strings.TrimPrefix(client.ObjectKeyFromObject(obj).String(), "/"))
+}

@@ -1,0 +1,138 @@
+package builtin
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/fsm"
+)
+
+var deleteSpec = fsm.ActionSpec{
+	Doc:     "Deletes an object, or all of a kind that this object made, and waits until they are gone. It may be the release of an effect: what is not there or not ours is left alone.",
+	Params:  deleteParams(),
+	Outputs: map[string]fsm.Type{"gone": fsm.TypeBool},
+}
+
+func deleteParams() map[string]fsm.Param {
+	params := withTarget(map[string]fsm.Param{
+		"wait": {Type: fsm.TypeBool, Doc: "false: do not wait until it is gone"},
+		"notOurs": {Type: fsm.TypeString, Doc: "what to do with an object that this object did not make: keep it with a warning (the default), " +
+			"refuse: fail, or allow: delete it"},
+	})
+	params["name"] = fsm.Param{Type: fsm.TypeString, Doc: "of the object; left out: all of the kind in the namespace that this object made"}
+	return params
+}
+
+var deleteVerbs = []string{"get", "list", "delete"}
+
+// shownMost is how many objects a message names.
+const shownMost = 3
+
+func deleteObjects(ctx context.Context, c *call) (outputs, error) {
+	notOurs, err := c.choice("notOurs", "keep", "refuse", "allow")
+	if err != nil {
+		return nil, err
+	}
+	objs, err := c.toDelete(ctx)
+	if err != nil {
+		return nil, err
+	}
+	gone, left := true, []string{}
+	for i := range objs {
+		obj := &objs[i]
+		if !c.made(obj) && notOurs != "allow" {
+			if err := c.notOurs(obj, notOurs); err != nil {
+				return nil, err
+			}
+			gone = false
+			continue
+		}
+		still, err := c.remove(ctx, obj)
+		if err != nil {
+			return nil, err
+		}
+		if still != "" {
+			left = append(left, still)
+		}
+	}
+	if len(left) > 0 && c.with.Bool("wait", true) {
+		return nil, fsm.Wait("Waiting until gone: %s", some(left))
+	}
+	return outputs{"gone": gone && len(left) == 0}, nil
+}
+
+// toDelete lists what is there. A kind that the API server does not serve any
+// more has no objects: its CRD may have gone first.
+func (c *call) toDelete(ctx context.Context) ([]unstructured.Unstructured, error) {
+	obj, err := c.target()
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if obj.GetName() != "" {
+		found, err := c.find(ctx, obj, deleteVerbs...)
+		if err != nil || !found {
+			return nil, err
+		}
+		return []unstructured.Unstructured{*obj}, nil
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(obj.GroupVersionKind())
+	err = c.Client.List(ctx, list, client.InNamespace(obj.GetNamespace()), client.MatchingLabels{LabelOwner: string(c.owner.GetUID())})
+	if err != nil {
+		return nil, c.explain(err, "list", obj, deleteVerbs...)
+	}
+	ours := []unstructured.Unstructured{}
+	for _, item := range list.Items {
+		if c.made(&item) { // a copied label does not count
+			ours = append(ours, item)
+		}
+	}
+	return ours, nil
+}
+
+func (c *call) notOurs(obj *unstructured.Unstructured, how string) error {
+	if how == "refuse" {
+		return fsm.Terminal("NotOurs", "%s was not made by %s: delete it by hand, or set notOurs: allow", title(obj), c.owner.GetName())
+	}
+	c.warn("NotOurs", "%s was not made by this object and is left alone", title(obj))
+	return nil
+}
+
+// remove answers what is still there, and why; empty when nothing is.
+func (c *call) remove(ctx context.Context, obj *unstructured.Unstructured) (still string, err error) {
+	if obj.GetUID() == c.owner.GetUID() {
+		return "", fsm.Terminal("OwnObject", "%s is the object that the machine drives: it would wait for itself", title(obj))
+	}
+	if obj.GetDeletionTimestamp() == nil {
+		uid := obj.GetUID()
+		// Jobs would leave their Pods behind by default.
+		err := c.Client.Delete(ctx, obj, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if client.IgnoreNotFound(err) != nil {
+			return "", c.explain(err, "delete", obj, deleteVerbs...)
+		}
+		if found, err := c.find(ctx, obj, deleteVerbs...); err != nil || !found || obj.GetUID() != uid {
+			return "", err
+		}
+	}
+	if finalizers := obj.GetFinalizers(); len(finalizers) > 0 {
+		return fmt.Sprintf("%s (finalizers %s)", title(obj), strings.Join(finalizers, ", ")), nil
+	}
+	return title(obj), nil
+}
+
+// some names a few of many.
+func some(names []string) string {
+	if len(names) > shownMost {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:shownMost], ", "), len(names)-shownMost)
+	}
+	return strings.Join(names, ", ")
+}

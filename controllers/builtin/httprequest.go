@@ -1,0 +1,154 @@
+package builtin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+var httpRequestSpec = fsm.ActionSpec{
+	Doc: "Makes an HTTP request to a host that the manager allows (--allow-http-host; none by default). Any answer is a success: look at result.status. " +
+		"Parameters are readable in the machine file and values cannot come from a Secret yet, so give no passwords. " +
+		"A repeat after a crash has the same Idempotency-Key header.",
+	Params: map[string]fsm.Param{
+		"url":     {Type: fsm.TypeString, Required: true, Doc: "http or https, without user and password"},
+		"method":  {Type: fsm.TypeString, Doc: "default GET"},
+		"headers": {Type: fsm.TypeObject, Doc: "texts by name, at most 32"},
+		"body":    {Type: fsm.TypeAny, Doc: "a text, or content that is sent as JSON; at most 64 KiB"},
+		"timeout": {Type: fsm.TypeDuration, Doc: "for the whole exchange; default 10s, at most 30s"},
+	},
+	Outputs: map[string]fsm.Type{"status": fsm.TypeInt, "body": fsm.TypeString, "truncated": fsm.TypeBool},
+}
+
+const (
+	maxHeaders     = 32
+	maxRequestBody = 64 << 10
+	// maxAnswer is how many bytes of an answer go into the result, as JSON.
+	maxAnswer       = 8 << 10
+	maxRedirects    = 5
+	defaultExchange = 10 * time.Second
+	maxExchange     = 30 * time.Second
+)
+
+func httpRequest(ctx context.Context, c *call) (outputs, error) {
+	timeout := c.with.Duration("timeout", defaultExchange)
+	if timeout <= 0 || timeout > maxExchange {
+		return nil, fsm.Terminal("BadParameter", "timeout is %s: give at most %s", timeout, maxExchange)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	req, err := c.request(ctx)
+	if err != nil {
+		return nil, err
+	}
+	transport := c.HTTP.transport()
+	defer transport.CloseIdleConnections()
+	exchange := &http.Client{Transport: transport, CheckRedirect: sameHost}
+	answer, err := exchange.Do(req)
+	if err != nil {
+		return nil, bare(req, err)
+	}
+	defer answer.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	if err != nil {
+		return nil, bare(req, err)
+	}
+	body, truncated := fit(string(data), maxAnswer)
+	return outputs{"status": int64(answer.StatusCode), "body": body, "truncated": truncated}, nil
+}
+
+// request is checked before anything is sent; what is connected to is checked
+// by the transport.
+func (c *call) request(ctx context.Context) (*http.Request, error) {
+	target, err := url.Parse(c.with.String("url", ""))
+	if err != nil { // its text would hold the whole URL
+		return nil, fsm.Terminal("BadParameter", "url is not a URL")
+	}
+	if err := c.HTTP.allows(target); err != nil {
+		return nil, err
+	}
+	method := strings.ToUpper(c.with.String("method", http.MethodGet))
+	body, isJSON, err := c.requestBody()
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target.String(), strings.NewReader(body))
+	if err != nil {
+		return nil, fsm.Terminal("BadParameter", "method %q is none", method)
+	}
+	if isJSON {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	req.Header.Set("User-Agent", reporter)
+	req.Header.Set("Idempotency-Key", c.visitKey(method, target.String()))
+	headers := c.with.Object("headers")
+	if len(headers) > maxHeaders {
+		return nil, fsm.Terminal("BadParameter", "%d headers: give at most %d", len(headers), maxHeaders)
+	}
+	for name, value := range headers {
+		text, ok := value.(string)
+		if !ok || http.CanonicalHeaderKey(name) == "Host" {
+			return nil, fsm.Terminal("BadParameter", "header %q: give a text, and no Host", name)
+		}
+		req.Header.Set(name, text)
+	}
+	return req, nil
+}
+
+func (c *call) requestBody() (text string, isJSON bool, err error) {
+	switch body := c.with["body"].(type) {
+	case nil:
+	case string:
+		text = body
+	default:
+		data, err := json.Marshal(body)
+		if err != nil {
+			return "", false, fsm.Terminal("BadParameter", "body is not JSON: %w", err)
+		}
+		text, isJSON = string(data), true
+	}
+	if len(text) > maxRequestBody {
+		return "", false, fsm.Terminal("BadParameter", "body is %d bytes, more than %d", len(text), maxRequestBody)
+	}
+	return text, isJSON, nil
+}
+
+// sameHost follows redirects within one host only; any other is the answer.
+func sameHost(req *http.Request, via []*http.Request) error {
+	first := via[0].URL
+	if len(via) > maxRedirects || req.URL.Scheme != first.Scheme || req.URL.Host != first.Host {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}
+
+// bare is the cause of a failed exchange without the URL, whose path and query
+// may hold what nobody else should read.
+func bare(req *http.Request, err error) error {
+	var whole *url.Error
+	if errors.As(err, &whole) {
+		err = whole.Err
+	}
+	return fmt.Errorf("%s %s://%s: %w", req.Method, req.URL.Scheme, req.URL.Host, err)
+}
+
+// fit cuts a text until it needs at most limit bytes as JSON.
+func fit(text string, limit int) (short string, truncated bool) {
+	short = strings.ToValidUTF8(text, "�")
+	for {
+		data, err := json.Marshal(short)
+		if err != nil || len(data) <= limit {
+			return short, truncated
+		}
+		short, truncated = runner.Cut(short, len(short)*limit/len(data)), true
+	}
+}

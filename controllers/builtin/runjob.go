@@ -1,0 +1,149 @@
+package builtin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+var runJobSpec = fsm.ActionSpec{
+	Doc: "Runs a Job once in each visit to the phase, and waits until it is done. A failed Job is a terminal error (reason JobFailed). " +
+		"Jobs are deleted with the object that the machine drives, or by Delete.",
+	Params: map[string]fsm.Param{
+		"manifest": {Type: fsm.TypeObject, Required: true, Doc: "a batch/v1 Job; its name gets a suffix that belongs to the visit. " +
+			"Two Jobs of one phase need different names. restartPolicy is Never by default"},
+	},
+	Outputs: map[string]fsm.Type{"name": fsm.TypeString, "succeeded": fsm.TypeInt},
+}
+
+var runJobVerbs = []string{"get", "create"}
+
+const (
+	// maxJobName is how long a name may be that becomes a label of the Pods.
+	maxJobName = 63
+	suffixLen  = 10
+	// podsLooked is among how many Pods the reason of a failure is looked for.
+	podsLooked = 20
+)
+
+func runJob(ctx context.Context, c *call) (outputs, error) {
+	wanted, err := c.job()
+	if err != nil {
+		return nil, err
+	}
+	live := wanted.DeepCopy()
+	found, err := c.find(ctx, live, runJobVerbs...)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		err := c.Client.Create(ctx, wanted, c.fieldManager())
+		if apierrs.IsAlreadyExists(err) { // the answer of an earlier create was lost
+			return nil, fsm.Wait("Job %s was created just now", wanted.GetName())
+		}
+		if err != nil {
+			return nil, c.explain(err, "create", live, runJobVerbs...)
+		}
+		live = wanted
+	}
+	if !c.made(live) {
+		return nil, fsm.Terminal("NotOurs", "%s is there already, and %s did not make it: give the Job another name", title(live), c.owner.GetName())
+	}
+	job := &batchv1.Job{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, job); err != nil {
+		return nil, fmt.Errorf("read %s: %w", title(live), err)
+	}
+	return c.jobOutcome(ctx, live, job)
+}
+
+// job is the Job to create. Its name is the same whenever the action runs in this
+// visit, so that a crash does not run it twice.
+func (c *call) job() (*unstructured.Unstructured, error) {
+	obj, err := c.manifest("manifest")
+	if err != nil {
+		return nil, err
+	}
+	if kind := obj.GetKind(); kind != "" && kind != "Job" {
+		return nil, fsm.Terminal("InvalidManifest", "manifest is a %s: RunJob runs a Job, use Apply for other kinds", kind)
+	}
+	obj.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("Job"))
+	if _, found, _ := unstructured.NestedFieldNoCopy(obj.Object, "spec", "ttlSecondsAfterFinished"); found {
+		return nil, fsm.Terminal("InvalidManifest",
+			"ttlSecondsAfterFinished would take a finished Job away before it was seen, and it would run twice: leave it out")
+	}
+	base := cmp.Or(obj.GetName(), c.owner.GetName())
+	prefix := strings.TrimRight(base[:min(len(base), maxJobName-1-suffixLen)], "-.")
+	obj.SetName(prefix + "-" + c.visitKey(base)[:suffixLen])
+	const field = "restartPolicy"
+	template := []string{"spec", "template", "spec"}
+	if _, found, _ := unstructured.NestedFieldNoCopy(obj.Object, append(template, field)...); !found {
+		if err := unstructured.SetNestedField(obj.Object, string(corev1.RestartPolicyNever), append(template, field)...); err != nil {
+			return nil, fsm.Terminal("InvalidManifest", "spec.template.spec of the Job: %w", err)
+		}
+	}
+	if err := c.place(obj); err != nil {
+		return nil, err
+	}
+	c.mark(obj)
+	return obj, nil
+}
+
+func (c *call) jobOutcome(ctx context.Context, live *unstructured.Unstructured, job *batchv1.Job) (outputs, error) {
+	for _, condition := range job.Status.Conditions {
+		switch {
+		case condition.Status != corev1.ConditionTrue:
+		case condition.Type == batchv1.JobComplete:
+			return outputs{"name": job.Name, "succeeded": int64(job.Status.Succeeded)}, nil
+		case condition.Type == batchv1.JobFailed:
+			return nil, fsm.Terminal("JobFailed", "%s failed: %s: %s%s", title(live), condition.Reason, condition.Message, c.podFailure(ctx, job))
+		}
+	}
+	return nil, fsm.Wait("%s runs: %d active, %d succeeded, %d failed", title(live), job.Status.Active, job.Status.Succeeded, job.Status.Failed)
+}
+
+// podFailure tells why the last Pod of a failed Job failed. It is a help for
+// people: where Pods cannot be read, the Job's own word has to do.
+func (c *call) podFailure(ctx context.Context, job *batchv1.Job) string {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	err := c.Client.List(ctx, list, client.InNamespace(job.Namespace),
+		client.MatchingLabels{batchv1.JobNameLabel: job.Name}, client.Limit(podsLooked))
+	if err != nil {
+		return fmt.Sprintf(" (why its Pods failed is not known: the manager cannot list pods: %s)", apierrs.ReasonForError(err))
+	}
+	pods := &corev1.PodList{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.UnstructuredContent(), pods); err != nil {
+		return ""
+	}
+	var last *corev1.Pod
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if pod.Status.Phase == corev1.PodFailed && (last == nil || last.CreationTimestamp.Before(&pod.CreationTimestamp)) {
+			last = pod
+		}
+	}
+	if last == nil {
+		return ""
+	}
+	return runner.Cut(fmt.Sprintf("; Pod %s: %s", last.Name, podReason(last)), maxText/2)
+}
+
+func podReason(pod *corev1.Pod) string {
+	for _, container := range pod.Status.ContainerStatuses {
+		if end := container.State.Terminated; end != nil && end.ExitCode != 0 {
+			return strings.TrimSpace(fmt.Sprintf("container %s: %s (exit code %d) %s", container.Name, end.Reason, end.ExitCode, end.Message))
+		}
+	}
+	return strings.TrimSpace(pod.Status.Reason + " " + pod.Status.Message)
+}

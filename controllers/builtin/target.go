@@ -1,0 +1,31 @@
+package builtin
+
+import (
+	"maps"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// withTarget adds the parameters that name another object.
+func withTarget(own map[string]fsm.Param) map[string]fsm.Param {
+	all := map[string]fsm.Param{
+		"apiVersion": {Type: fsm.TypeString, Required: true, Doc: "of the object, for example apps/v1"},
+		"kind":       {Type: fsm.TypeString, Required: true, Doc: "of the object, for example Deployment"},
+		"name":       {Type: fsm.TypeString, Required: true, Doc: "of the object"},
+		"namespace":  {Type: fsm.TypeString, Doc: "of the object; default: that of the object that the machine drives"},
+	}
+	maps.Copy(all, own)
+	return all
+}
+
+// target is the object that the parameters name, not read yet.
+func (c *call) target() (*unstructured.Unstructured, error) {
+	obj := &unstructured.Unstructured{}
+	obj.SetAPIVersion(c.with.String("apiVersion", ""))
+	obj.SetKind(c.with.String("kind", ""))
+	obj.SetNamespace(c.with.String("namespace", ""))
+	obj.SetName(c.with.String("name", ""))
+	return obj, c.place(obj)
+}
