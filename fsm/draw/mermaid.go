@@ -77,7 +77,7 @@ func mermaidTexts(lists ...[]string) []string {
 // mermaidText is text that means itself between Mermaid's quotes.
 func mermaidText(text string) string {
 	return strings.NewReplacer(
-		"#", "#35;", `"`, "#quot;", "&", "#amp;", "<", "#lt;", ">", "#gt;", "`", "#96;", `\`, "#92;", "\n", " ", "\r", "",
+		"#", "#35;", `"`, "#quot;", "&", "#amp;", "<", "#lt;", ">", "#gt;", "`", "#96;", "%", "#37;", `\`, "#92;", "\n", " ", "\r", "",
 	).Replace(text)
 }
 

@@ -1,0 +1,191 @@
+package draw_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/draw"
+)
+
+var update = flag.Bool("update", false, "write the pictures under testdata anew")
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func bind(t *testing.T, path string, b fsm.Bindings) *fsm.Machine {
+	t.Helper()
+	def, diags := fsm.Load(path, read(t, path))
+	if err := diags.Err(); err != nil {
+		t.Fatal(err)
+	}
+	m, diags := fsm.Bind(def, b)
+	if err := diags.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func odd(t *testing.T) *fsm.Machine {
+	t.Helper()
+	return bind(t, "testdata/odd.yaml", fsm.Bindings{})
+}
+
+func mcpserver(t *testing.T) *fsm.Machine {
+	t.Helper()
+	dir := filepath.Join("..", "testdata", "machines")
+	path := filepath.Join(dir, "mcpserver.bindings.yaml")
+	b, diags := fsm.LoadBindings(path, read(t, path))
+	if err := diags.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return bind(t, filepath.Join(dir, "mcpserver.yaml"), b)
+}
+
+// pending is an MCPServer that waits for its pods.
+func pending(m *fsm.Machine) draw.Marks {
+	since := metav1.NewMicroTime(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
+	return draw.MarkObject(m, "mcp/weather", &v1alpha1.MachineStatus{
+		Phase: "Pending", Since: &since, Held: []string{"thing"},
+		Blocked: []v1alpha1.Blocked{
+			{To: "Ready", Because: "result.readyReplicas >= facts.wanted", Got: "result.readyReplicas = 0, facts.wanted = 1"},
+			{To: "Ready", Because: "an older file said this", Got: "nothing"},
+		},
+	})
+}
+
+func TestPictures(t *testing.T) {
+	server, strange := mcpserver(t), odd(t)
+	cases := map[string]struct {
+		why  string
+		got  string
+		file string
+	}{
+		"MermaidWhole":   {why: "every edge of a machine", got: draw.Mermaid(server, draw.Options{}), file: "mcpserver.mmd"},
+		"ASCIIMarked":    {why: "where an object is, and which exit is closed by what", got: draw.ASCII(server, draw.Options{Marks: pending(server)}), file: "mcpserver.txt"},
+		"DotCounted":     {why: "how many objects are where, and one in a phase that is gone", got: draw.Dot(server, draw.Options{NoDeletion: true, NoErrors: true, Marks: draw.MarkCounts(map[string]int{"Ready": 2, "Bygone": 1})}), file: "mcpserver.dot"},
+		"MermaidStrange": {why: "names and texts that look like Mermaid", got: draw.Mermaid(strange, draw.Options{}), file: "odd.mmd"},
+		"DotStrange":     {why: "names and texts that look like dot", got: draw.Dot(strange, draw.Options{}), file: "odd.dot"},
+		"ASCIIStrange":   {why: "names that are wider than their column", got: draw.ASCII(strange, draw.Options{}), file: "odd.txt"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join("testdata", tc.file)
+			if *update {
+				if err := os.WriteFile(path, []byte(tc.got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if diff := cmp.Diff(string(read(t, path)), tc.got); diff != "" {
+				t.Errorf("%s: %s differs (-want +got; go test -update writes it anew):\n%s", tc.why, path, diff)
+			}
+		})
+	}
+}
+
+// text is what may stand between Mermaid's quotes: our own tags, entities, and
+// nothing that either would be made of.
+const text = `"(?:[^"<>#&%\x60\\\n]|</?b>|<br/>|#(?:quot|lt|gt|amp|[0-9]+);)*"`
+
+var (
+	mermaidNode  = regexp.MustCompile(`^  (phase_[A-Za-z0-9_]+)(?:\[` + text + `\]|\[\[` + text + `\]\]|\(\[` + text + `\]\)|\(\(` + text + `\)\)|\{\{` + text + `\}\}):::([a-z]+)$`)
+	mermaidEdge  = regexp.MustCompile(`^  (phase_[A-Za-z0-9_]+) (?:-->|-\.->)\|` + text + `\| (phase_[A-Za-z0-9_]+)$`)
+	mermaidClass = regexp.MustCompile(`^  classDef ([a-z]+) [a-z-]+:[#a-z0-9 ]+(?:,[a-z-]+:[#a-z0-9 ]+)*$`)
+)
+
+// TestMermaidIsValid holds every line against the few forms that we write; that
+// Mermaid's own parser takes these forms was tried by hand.
+func TestMermaidIsValid(t *testing.T) {
+	server, strange := mcpserver(t), odd(t)
+	for name, picture := range map[string]string{
+		"Server":  draw.Mermaid(server, draw.Options{Marks: pending(server)}),
+		"Strange": draw.Mermaid(strange, draw.Options{Marks: draw.MarkCounts(map[string]int{"x--": 1, "gone-": 3})}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			lines := strings.Split(strings.TrimSuffix(picture, "\n"), "\n")
+			if !strings.HasPrefix(lines[0], "%% ") || lines[1] != "flowchart TD" {
+				t.Errorf("begins with %q", lines[:2])
+			}
+			known, used := map[string]bool{}, map[string]bool{}
+			for _, line := range lines[2:] {
+				if part := mermaidNode.FindStringSubmatch(line); part != nil {
+					if known[part[1]] {
+						t.Errorf("%s is drawn twice", part[1])
+					}
+					known[part[1]], used["class "+part[2]] = true, true
+				} else if part := mermaidEdge.FindStringSubmatch(line); part != nil {
+					used[part[1]], used[part[2]] = true, true
+				} else if part := mermaidClass.FindStringSubmatch(line); part != nil {
+					known["class "+part[1]] = true
+				} else {
+					t.Errorf("not Mermaid: %s", line)
+				}
+			}
+			for name := range used {
+				if !known[name] {
+					t.Errorf("%s is used and not declared", name)
+				}
+			}
+		})
+	}
+}
+
+const quoted = `"(?:[^"\\\n]|\\["\\n])*"`
+
+var dotLine = regexp.MustCompile(`^  (?:` + quoted + `(?: -> ` + quoted + `)? \[.*\]|label=` + quoted + `|labelloc=t|(?:node|edge) \[.*\])$`)
+var dotAttributes = regexp.MustCompile(`\[(?:[a-z]+=(?:` + quoted + `|[a-z0-9]+)(?:, )?)+\]$`)
+
+func TestDotIsValid(t *testing.T) {
+	picture := draw.Dot(odd(t), draw.Options{})
+	lines := strings.Split(strings.TrimSuffix(picture, "\n"), "\n")
+	if lines[0] != `digraph "odd" {` || lines[len(lines)-1] != "}" {
+		t.Errorf("begins with %q, ends with %q", lines[0], lines[len(lines)-1])
+	}
+	for _, line := range lines[1 : len(lines)-1] {
+		if !dotLine.MatchString(line) || strings.HasSuffix(line, "]") && !dotAttributes.MatchString(line) {
+			t.Errorf("not dot: %s", line)
+		}
+	}
+}
+
+func TestASCIIFits(t *testing.T) {
+	server, strange := mcpserver(t), odd(t)
+	for _, picture := range []string{draw.ASCII(server, draw.Options{Marks: pending(server)}), draw.ASCII(strange, draw.Options{})} {
+		for line := range strings.Lines(picture) {
+			if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 100 {
+				t.Errorf("%d columns: %s", n, line)
+			}
+		}
+	}
+}
+
+func TestEveryEdgeIsDrawn(t *testing.T) {
+	m := mcpserver(t)
+	whole := draw.ASCII(m, draw.Options{})
+	for _, e := range m.Edges() {
+		if !strings.Contains(whole, e.Words()+"\n") { // they all fit on one line
+			t.Errorf("%s is not drawn: %s", e.Event, e.Words())
+		}
+	}
+	without := draw.ASCII(m, draw.Options{NoDeletion: true, NoErrors: true})
+	for _, gone := range []string{"deletion\n", "on a Terminal error"} {
+		if !strings.Contains(whole, gone) || strings.Contains(without, gone) {
+			t.Errorf("%q must be in the whole picture only", gone)
+		}
+	}
+}
