@@ -32,12 +32,11 @@ func FuzzLoad(f *testing.F) {
 		if def == nil {
 			return
 		}
-		b := everything(def)
-		m, diags := fsm.Bind(def, b)
+		m, diags := fsm.Bind(def, everything(def))
 		if len(diags) > 0 {
 			return
 		}
-		w := worldOf(t, m, b, nil)
+		w := worldOf(t, m, nil)
 		for range 5 {
 			_, _ = w.Look()
 			w.Tick(time.Second)

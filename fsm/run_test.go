@@ -248,7 +248,7 @@ func TestRunLeavesTheStoredStatusAlone(t *testing.T) {
 	before, _ := json.Marshal(w.Stored)
 	run := w.Machine.Run(w.Stored, w.View())
 	for cmd := run.Next(); cmd.Do == fsm.Act; cmd = run.Next() {
-		run.Done(fsm.Outcome{Outputs: sim.Zero(shippedNames.Actions[cmd.Action])})
+		run.Done(fsm.Outcome{Outputs: sim.Zero(w.Machine.Bindings().Actions[cmd.Action])})
 	}
 	run.Done(fsm.Outcome{Err: errors.New("nobody asked")})
 	if after, _ := json.Marshal(w.Stored); string(after) != string(before) {

@@ -32,7 +32,7 @@ type world struct {
 
 func newWorld(t testing.TB, file string, data []byte, b fsm.Bindings) *world {
 	t.Helper()
-	return worldOf(t, machineOf(t, file, data, b), b, nil)
+	return worldOf(t, machineOf(t, file, data, b), nil)
 }
 
 func machineOf(t testing.TB, file string, data []byte, b fsm.Bindings) *fsm.Machine {
@@ -48,12 +48,12 @@ func machineOf(t testing.TB, file string, data []byte, b fsm.Bindings) *fsm.Mach
 	return m
 }
 
-func worldOf(t testing.TB, m *fsm.Machine, b fsm.Bindings, spec map[string]any) *world {
+func worldOf(t testing.TB, m *fsm.Machine, spec map[string]any) *world {
 	t.Helper()
 	if spec == nil {
 		spec = map[string]any{}
 	}
-	simulated, err := sim.New(m, b, map[string]any{"metadata": map[string]any{"name": "x"}, "spec": spec})
+	simulated, err := sim.New(m, map[string]any{"metadata": map[string]any{"name": "x"}, "spec": spec})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,20 +105,18 @@ func shipped(t testing.TB) *world {
 	t.Helper()
 	shippedOnce.Do(func() {
 		file := readFile(t, "../phases/datastore-migration.yaml")
-		shippedNames = shippedBindings(t, file)
-		shippedMachine = machineOf(t, "datastore-migration.yaml", file, shippedNames)
+		shippedMachine = machineOf(t, "datastore-migration.yaml", file, shippedBindings(t, file))
 	})
 	if shippedMachine == nil {
 		t.Fatal("the shipped machine was refused")
 	}
-	return worldOf(t, shippedMachine, shippedNames, map[string]any{"type": "APIServerToCRDs"})
+	return worldOf(t, shippedMachine, map[string]any{"type": "APIServerToCRDs"})
 }
 
 // The shipped machine is loaded once: it is immutable, and crashed often.
 var (
 	shippedOnce    sync.Once
 	shippedMachine *fsm.Machine
-	shippedNames   fsm.Bindings
 )
 
 // shippedBindings adds the actions that the file names and that need no

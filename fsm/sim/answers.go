@@ -125,7 +125,7 @@ func (w *World) answer(name string, cmd fsm.Command) (a Answer, said map[string]
 		return a, nil
 	}
 	said = a.Outputs
-	a.Outputs = Zero(w.bindings.Actions[cmd.Action])
+	a.Outputs = Zero(w.Machine.Bindings().Actions[cmd.Action])
 	if !known && len(a.Outputs) > 0 {
 		w.note("action "+name, "action %s is not given: it answers %s", name, flow(a.Outputs))
 	}

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -17,19 +18,30 @@ type Difference struct {
 }
 
 // CrashEverywhere tells a story once undisturbed, and once more for each place
-// where the driver can be killed: before and after each command. Begin makes the
-// world anew for each. It answers how many crashes there were, and those that
-// ended otherwise.
+// where the driver can be killed: before and after each command, the first time
+// that it is given in a visit to a phase. Begin makes the world anew for each. It
+// answers how many crashes there were, and those that ended otherwise.
 func CrashEverywhere(begin func() *World, story func(*World)) (crashes int, changed []Difference) {
-	calm := begin()
-	calm.Interrupt = func(fsm.Command, bool) bool { crashes++; return false }
+	calm, n, places := begin(), 0, []int{}
+	seen := map[string]bool{}
+	calm.Interrupt = func(cmd fsm.Command, done bool) bool {
+		n++
+		st := calm.Stored
+		place := fmt.Sprint(st.Phase, len(st.History), st.Cursor, st.Held, cmd.Do, cmd.Action, cmd.Step, cmd.Effect, done)
+		if !seen[place] {
+			seen[place] = true
+			places = append(places, n)
+		}
+		return false
+	}
 	story(calm)
 	want := calm.Ending()
-	for at := range crashes {
-		w, n, where := begin(), -1, "nowhere"
+	for _, at := range places {
+		w, n, where := begin(), 0, ""
 		w.Interrupt = func(cmd fsm.Command, done bool) bool {
 			if n++; n == at {
-				where = fmt.Sprintf("%s %s%s, command %d of %d", map[bool]string{false: "before", true: "after"}[done], cmd.Do, spaced(cmd.Action), at+1, crashes)
+				where = fmt.Sprintf("%s %s in phase %s", map[bool]string{false: "before", true: "after"}[done],
+					strings.TrimSpace(fmt.Sprint(cmd.Do, " ", cmd.Action)), w.Stored.Phase)
 			}
 			return n == at
 		}
@@ -38,12 +50,5 @@ func CrashEverywhere(begin func() *World, story func(*World)) (crashes int, chan
 			changed = append(changed, Difference{Where: where, Calm: want, Crashed: got, Defects: w.Defects})
 		}
 	}
-	return crashes, changed
-}
-
-func spaced(s string) string {
-	if s == "" {
-		return ""
-	}
-	return " " + s
+	return len(places), changed
 }

@@ -11,9 +11,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-
-	"github.com/phasegate/phasegate/fsm"
 )
 
 const maxText = 1000
@@ -102,14 +101,20 @@ func (w *World) Describe() string {
 
 func list(names []string) string { return "[" + strings.Join(names, " ") + "]" }
 
-// condition answers whether a condition is true, and its reason.
-func (w *World) condition(name string) (bool, string) {
-	for _, c := range w.Shown.Conditions {
-		if c.Type == name {
-			return c.Status == "True", c.Reason
-		}
-	}
-	return false, ""
+// raised tells whether a condition is true.
+func (w *World) raised(name string) bool {
+	return slices.ContainsFunc(w.Shown.Conditions, func(c metav1.Condition) bool {
+		return c.Type == name && c.Status == metav1.ConditionTrue
+	})
 }
 
-var conditionNames = []string{fsm.ConditionReady, fsm.ConditionReconciling, fsm.ConditionStalled}
+// reasons of the conditions, each once.
+func (w *World) reasons() []string {
+	var out []string
+	for _, c := range w.Shown.Conditions {
+		if !slices.Contains(out, c.Reason) {
+			out = append(out, c.Reason)
+		}
+	}
+	return out
+}

@@ -64,9 +64,8 @@ type World struct {
 	// is a defect of the engine or of whoever changed Stored.
 	Defects []string
 
-	bindings fsm.Bindings
-	now      time.Time
-	looks    int
+	now   time.Time
+	looks int
 
 	// What else the API server stores: everything but status and finalizers.
 	content              map[string]any
@@ -111,9 +110,9 @@ const (
 // New makes a world with an object that was just created. The object may be nil;
 // name, kind and what else the API server fills in may be left out. A
 // status.machine in it is where the run goes on. The error says what is wrong
-// with the object. The machine must have been bound to these bindings.
-func New(m *fsm.Machine, b fsm.Bindings, object map[string]any) (*World, error) {
-	w := &World{Machine: m, bindings: b, now: Epoch, version: 1, generation: 1, dirty: true,
+// with the object.
+func New(m *fsm.Machine, object map[string]any) (*World, error) {
+	w := &World{Machine: m, now: Epoch, version: 1, generation: 1, dirty: true,
 		given: given{actions: map[string]queue[Answer]{}, guards: map[string]queue[GuardAnswer]{}}, noted: map[string]bool{},
 		inPlace: map[string]bool{}, released: map[string]bool{}, kept: map[string]bool{}}
 	if err := w.create(object); err != nil {
