@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/crdgate"
 	"github.com/phasegate/phasegate/controllers/machines"
 	"github.com/phasegate/phasegate/controllers/runner"
@@ -22,15 +23,15 @@ import (
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 
 // Program binds the names of a machine file to the built-in actions.
-func Program(client.Client) *runner.Program[*Object] {
+func Program(o builtin.Options) *runner.Program[*Object] {
 	return &runner.Program[*Object]{
 		New:     func() *Object { return &Object{} },
-		Actions: map[string]runner.Action[*Object]{},
+		Actions: builtin.Actions[*Object](o),
 	}
 }
 
 // Bindings are the names that the machine of any kind may use.
-func Bindings() fsm.Bindings { return Program(nil).Bindings() }
+func Bindings() fsm.Bindings { return Program(builtin.Options{}).Bindings() }
 
 // Fleet runs a controller for each machine that no Go code is made for, also for
 // those whose file comes later. Add it to a manager; it runs on the leader only.
@@ -39,7 +40,9 @@ type Fleet struct {
 	Store  *machines.Store
 	// Compiled tells which machines have a controller of their own.
 	Compiled func(name string) bool
-	Metrics  *runner.Metrics
+	// HTTP is where HTTPRequest may go.
+	HTTP    builtin.HTTP
+	Metrics *runner.Metrics
 }
 
 // NeedLeaderElection makes the manager start the fleet on the leader only.
@@ -80,7 +83,10 @@ func (f *Fleet) gate(name string) *crdgate.Gate {
 			return fmt.Errorf("make a client for CRDs: %w", err)
 		}
 		c := &runner.Controller[*Object]{
-			Name: "phasegate-" + name, Config: f.Config, Scheme: scheme, Machine: machine, Program: Program,
+			Name: "phasegate-" + name, Config: f.Config, Scheme: scheme, Machine: machine,
+			Program: func(c client.Client) *runner.Program[*Object] {
+				return Program(builtin.Options{Client: c, HTTP: f.HTTP})
+			},
 			Metrics: f.Metrics, Fit: (&fit{crds: crds, kind: kind}).check,
 		}
 		return c.Run(ctx)

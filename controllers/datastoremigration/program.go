@@ -6,10 +6,12 @@ package datastoremigration
 
 import (
 	"fmt"
+	"maps"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
@@ -29,6 +31,8 @@ type Settings struct {
 	// CalicoNamespace is where calico-node, calico-typha and
 	// calico-kube-controllers run.
 	CalicoNamespace string
+	// HTTP is where the built-in HTTPRequest may go.
+	HTTP builtin.HTTP
 }
 
 // steps is the receiver of every action and guard. It keeps nothing between
@@ -40,13 +44,15 @@ type steps struct {
 	client client.Client
 }
 
-// Program binds the names of the machine file to the work. The client must not
-// read from a cache.
+// Program binds the names of the machine file to the work; the built-in actions
+// are there for edited files. The client must not read from a cache.
 func Program(c client.Client, settings Settings) *runner.Program[*migration] {
 	s := &steps{Settings: settings, client: c}
+	actions := builtin.Actions[*migration](builtin.Options{Client: c, HTTP: settings.HTTP})
+	maps.Copy(actions, s.actions())
 	return &runner.Program[*migration]{
 		New:      func() *migration { return &migration{} },
-		Actions:  s.actions(),
+		Actions:  actions,
 		Guards:   s.guards(),
 		Decorate: decorate,
 	}
