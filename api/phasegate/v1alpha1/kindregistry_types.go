@@ -3,10 +3,14 @@ package v1alpha1
 // KindRegistry is a registry file: the kinds that a datastore migration carries from one API group to
 // the other. A further kind is a further entry; nothing else in the program lists kinds.
 type KindRegistry struct {
-	APIVersion string           `json:"apiVersion"`
-	Kind       string           `json:"kind"`
-	Metadata   FileMeta         `json:"metadata"`
-	Spec       KindRegistrySpec `json:"spec"`
+	// APIVersion is phasegate.dev/v1alpha1.
+	APIVersion string `json:"apiVersion"`
+	// Kind is KindRegistry.
+	Kind string `json:"kind"`
+	// Metadata names the registry.
+	Metadata FileMeta `json:"metadata"`
+	// Spec lists the kinds.
+	Spec KindRegistrySpec `json:"spec"`
 }
 
 // KindRegistrySpec lists the kinds.
@@ -18,8 +22,9 @@ type KindRegistrySpec struct {
 // RegistryKind describes one kind: what it is called on both sides, what it depends on, and how it is
 // read, converted and compared.
 type RegistryKind struct {
-	// Kind and Plural are the v3 names.
-	Kind   string `json:"kind"`
+	// Kind is the v3 kind, such as IPPool.
+	Kind string `json:"kind"`
+	// Plural is the v3 resource, such as ippools.
 	Plural string `json:"plural"`
 	// Scope is Cluster or Namespaced.
 	Scope string `json:"scope"`
@@ -43,7 +48,9 @@ type RegistryKind struct {
 
 // RegistryV1Names are the names of a kind in the v1 group.
 type RegistryV1Names struct {
-	Kind   string `json:"kind,omitempty"`
+	// Kind in the v1 group; else the v3 kind.
+	Kind string `json:"kind,omitempty"`
+	// Plural in the v1 group; else the v3 one.
 	Plural string `json:"plural,omitempty"`
 }
 

@@ -3,16 +3,23 @@ package v1alpha1
 // Machine is a machine file: the phases of one kind of object, the steps of
 // each phase, the guards of each transition. Field by field: docs/machine-format.md.
 type Machine struct {
-	APIVersion string      `json:"apiVersion"`
-	Kind       string      `json:"kind"`
-	Metadata   FileMeta    `json:"metadata"`
-	Spec       MachineSpec `json:"spec"`
+	// APIVersion is phasegate.dev/v1alpha1.
+	APIVersion string `json:"apiVersion"`
+	// Kind is Machine.
+	Kind string `json:"kind"`
+	// Metadata names the machine; objects remember the name.
+	Metadata FileMeta `json:"metadata"`
+	// Spec is the whole machine.
+	Spec MachineSpec `json:"spec"`
 }
 
 // FileMeta names a file object.
 type FileMeta struct {
-	Name        string            `json:"name"`
-	Labels      map[string]string `json:"labels,omitempty"`
+	// Name is unique among the files of its kind.
+	Name string `json:"name"`
+	// Labels are for people and tools; the program does not read them.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Annotations are for people and tools; the program does not read them.
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
@@ -48,86 +55,120 @@ type MachineSpec struct {
 
 // ObjectKind names an API kind.
 type ObjectKind struct {
+	// APIVersion is a group and version such as apps/v1; of the core group v1.
 	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
+	// Kind is the singular in CamelCase, such as Deployment.
+	Kind string `json:"kind"`
 }
 
 // Defaults of phases.
 type Defaults struct {
-	// Poll is a Go duration such as 60s.
-	Poll  string `json:"poll,omitempty"`
+	// Poll is how soon a look that found every exit closed is repeated: a Go duration such as 60s.
+	Poll string `json:"poll,omitempty"`
+	// Retry is the backoff after an error.
 	Retry *Retry `json:"retry,omitempty"`
 }
 
 // Watch is an object, or all owned objects of a kind, whose changes wake the owner.
 type Watch struct {
+	// APIVersion of the other objects.
 	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Name       string `json:"name,omitempty"`
-	Owned      bool   `json:"owned,omitempty"`
+	// Kind of the other objects.
+	Kind string `json:"kind"`
+	// Name of the one object to watch.
+	Name string `json:"name,omitempty"`
+	// Owned is true to watch those that have the driven object as an owner.
+	Owned bool `json:"owned,omitempty"`
 }
 
 // Named is a named CEL expression.
 type Named struct {
+	// Name of the expression: letters, digits and _, a letter first.
 	Name string `json:"name"`
+	// Expr is the CEL expression.
 	Expr string `json:"expr"`
 }
 
 // NamedAction is an action of the program with parameters.
 type NamedAction struct {
+	// Name for steps and effects of this machine.
 	Name string `json:"name"`
 	// Use is the name of the program's action.
-	Use  string         `json:"use"`
+	Use string `json:"use"`
+	// With are the parameters of the action. A text may hold ${CEL}, but not read result.
 	With map[string]any `json:"with,omitempty"`
 }
 
 // Effect is a thing that must never leak, with the action that takes it and
 // the action that gives it back.
 type Effect struct {
-	Name    string `json:"name"`
+	// Name is what status.machine.held shows while it is taken.
+	Name string `json:"name"`
+	// Acquire is the action that takes it.
 	Acquire string `json:"acquire"`
+	// Release is the action that gives it back; it must do nothing when nothing was taken.
 	Release string `json:"release"`
 }
 
 // Request is a one-shot command: it is pending while its token is not empty
 // and differs from the one acted on last.
 type Request struct {
-	Name   string            `json:"name"`
-	Token  string            `json:"token"`
-	Valid  string            `json:"valid,omitempty"`
+	// Name is read as request.NAME.pending in expressions.
+	Name string `json:"name"`
+	// Token is a CEL text: another value is another request.
+	Token string `json:"token"`
+	// Valid is a CEL condition on the token; false makes it no request.
+	Valid string `json:"valid,omitempty"`
+	// Params are CEL expressions, read as request.NAME.params.KEY.
 	Params map[string]string `json:"params,omitempty"`
-	Record *Record           `json:"record,omitempty"`
+	// Record is where the last token acted on is shown.
+	Record *Record `json:"record,omitempty"`
 }
 
 // Record names an annotation that shows the last token acted on.
 type Record struct {
+	// Annotation of the object.
 	Annotation string `json:"annotation"`
 }
 
 // Phase is one state of the machine.
 type Phase struct {
-	Name        string `json:"name"`
+	// Name is unique in the machine.
+	Name string `json:"name"`
+	// Description is shown as the message where there is no other.
 	Description string `json:"description,omitempty"`
 	// ShowAs is what status.phase shows instead of the name.
 	ShowAs string `json:"showAs,omitempty"`
-	// Kind is progressing (the default), waiting or steady.
+	// Kind is progressing (the default), waiting (on a person: an error never backs
+	// off) or steady (the object is Ready).
 	Kind string `json:"kind,omitempty"`
-	// Terminal is success or failure.
+	// Terminal is success or failure. Such a phase is left by a request only.
 	Terminal string `json:"terminal,omitempty"`
-	Deletion bool   `json:"deletion,omitempty"`
-	End      bool   `json:"end,omitempty"`
+	// Deletion says that the phase is part of what a deletion does.
+	Deletion bool `json:"deletion,omitempty"`
+	// End says that the finalizer is removed here.
+	End bool `json:"end,omitempty"`
 
+	// Require are preconditions, asked before the finalizer is added and anything is taken.
 	Require []Require `json:"require,omitempty"`
-	Steps   []Step    `json:"steps,omitempty"`
-	Next    []Exit    `json:"next,omitempty"`
-	Timeout *Timeout  `json:"timeout,omitempty"`
-	Retry   *Retry    `json:"retry,omitempty"`
+	// Steps are done in order; which one is current is stored.
+	Steps []Step `json:"steps,omitempty"`
+	// Next are the exits: once all steps are done, the first that is open is taken.
+	Next []Exit `json:"next,omitempty"`
+	// Timeout is a deadline counted from the entry into the phase.
+	Timeout *Timeout `json:"timeout,omitempty"`
+	// Retry is the backoff after an error, instead of spec.defaults.retry.
+	Retry *Retry `json:"retry,omitempty"`
+	// OnError says where a class of error leads; the first that fits.
 	OnError []OnError `json:"onError,omitempty"`
-	// Poll is a Go duration such as 10s.
-	Poll    string  `json:"poll,omitempty"`
-	Watch   []Watch `json:"watch,omitempty"`
-	Message string  `json:"message,omitempty"`
+	// Poll is how soon a look that found every exit closed is repeated: a Go duration such as 10s.
+	Poll string `json:"poll,omitempty"`
+	// Watch lists other objects whose changes wake the owner in this phase.
+	Watch []Watch `json:"watch,omitempty"`
+	// Message is a template with ${CEL}, shown while every exit is closed.
+	Message string `json:"message,omitempty"`
 
+	// OnDelete is what a deletion does here; required unless deletion is true.
 	OnDelete *OnDelete `json:"onDelete,omitempty"`
 	// Keeps names effects that stay in place for good from the entry into this
 	// phase on: they leave the ledger, and nobody gives them back.
@@ -138,8 +179,11 @@ type Phase struct {
 
 // Require is a precondition of the first visit, checked before the finalizer.
 type Require struct {
-	When   string `json:"when"`
-	Else   string `json:"else"`
+	// When is a CEL condition.
+	When string `json:"when"`
+	// Else is the phase that it leads to when it does not hold.
+	Else string `json:"else"`
+	// Reason of that transition, one CamelCase word.
 	Reason string `json:"reason,omitempty"`
 	// Message is a template shown when the precondition does not hold.
 	Message string `json:"message,omitempty"`
@@ -147,66 +191,96 @@ type Require struct {
 
 // Step is one thing to do: an action, `undo: held`, or `wait: 10s`.
 type Step struct {
+	// Action is the name of an action of the program or of spec.actions.
 	Action string `json:"action,omitempty"`
-	Undo   string `json:"undo,omitempty"`
-	Wait   string `json:"wait,omitempty"`
+	// Undo is held: all effects are given back, newest first.
+	Undo string `json:"undo,omitempty"`
+	// Wait is a Go duration, counted from the moment the step became the current one.
+	Wait string `json:"wait,omitempty"`
 
 	// Name of the step where the action's is not telling or not unique.
 	Name string `json:"name,omitempty"`
 	// With are the parameters of the action, laid over those of a named action.
 	// A text may hold ${CEL}; a text that is one ${CEL} keeps its type.
 	With map[string]any `json:"with,omitempty"`
-	If   string         `json:"if,omitempty"`
+	// If is a CEL condition; the step is left out when it is false.
+	If string `json:"if,omitempty"`
 	// Until must become true before the next step; checked every Poll.
-	Until   string `json:"until,omitempty"`
-	Poll    string `json:"poll,omitempty"`
-	Retry   *Retry `json:"retry,omitempty"`
+	Until string `json:"until,omitempty"`
+	// Poll is how soon the step is repeated while it waits: a Go duration.
+	Poll string `json:"poll,omitempty"`
+	// Retry is the backoff after an error, instead of the phase's.
+	Retry *Retry `json:"retry,omitempty"`
+	// Message is a template with ${CEL}, shown while the step waits.
 	Message string `json:"message,omitempty"`
 }
 
 // Exit is a way to another phase; the first whose When is true is taken.
 type Exit struct {
-	To      string `json:"to"`
-	When    string `json:"when,omitempty"`
-	Reason  string `json:"reason,omitempty"`
+	// To is the phase that it leads to.
+	To string `json:"to"`
+	// When is a CEL condition; without it the exit is always open. Only the last may lack it.
+	When string `json:"when,omitempty"`
+	// Reason of the transition, one CamelCase word; else the name of the target.
+	Reason string `json:"reason,omitempty"`
+	// Message is a template that tells of the transition.
 	Message string `json:"message,omitempty"`
 }
 
-// Timeout is a deadline counted from the entry into the phase.
+// Timeout is a deadline counted from the entry into the phase. It has exactly one
+// of To and Stalled.
 type Timeout struct {
+	// After is a Go duration such as 2h.
 	After string `json:"after"`
-	To    string `json:"to,omitempty"`
+	// To is the phase that it leads to.
+	To string `json:"to,omitempty"`
 	// Stalled is a reason: raise the condition and stay.
 	Stalled string `json:"stalled,omitempty"`
-	Reason  string `json:"reason,omitempty"`
+	// Reason of the transition, one CamelCase word.
+	Reason string `json:"reason,omitempty"`
 }
 
 // Retry is a backoff. Attempts 0 means: never give up.
 type Retry struct {
-	Base     string   `json:"base,omitempty"`
-	Factor   float64  `json:"factor,omitempty"`
-	Max      string   `json:"max,omitempty"`
-	Jitter   *float64 `json:"jitter,omitempty"`
-	Attempts int32    `json:"attempts,omitempty"`
-	To       string   `json:"to,omitempty"`
+	// Base is the first pause: a Go duration such as 1s.
+	Base string `json:"base,omitempty"`
+	// Factor by which each pause is longer than the one before; at least 1.
+	Factor float64 `json:"factor,omitempty"`
+	// Max is the longest pause: a Go duration such as 5m.
+	Max string `json:"max,omitempty"`
+	// Jitter is the part of a pause that is left to chance, from 0 to 1.
+	Jitter *float64 `json:"jitter,omitempty"`
+	// Attempts is how many errors in a row end the retries; 0 means never.
+	Attempts int32 `json:"attempts,omitempty"`
+	// To is the phase that they lead to then; it needs attempts.
+	To string `json:"to,omitempty"`
 }
 
 // OnError is where a class of error leads once it is not retried any more.
 type OnError struct {
-	Is     string `json:"is"`
-	To     string `json:"to"`
+	// Is the class: Terminal, Conflict, Forbidden, NotFound, Invalid, Timeout,
+	// Throttled, Unavailable, or * for any.
+	Is string `json:"is"`
+	// To is the phase that it leads to.
+	To string `json:"to"`
+	// Reason of the transition, one CamelCase word.
 	Reason string `json:"reason,omitempty"`
 }
 
 // OnDelete is what a deletion does in a phase: exactly one field is set.
 type OnDelete struct {
-	To   string `json:"to,omitempty"`
+	// To is the phase that a deletion leads to.
+	To string `json:"to,omitempty"`
+	// Hold goes on as before; the text says why.
 	Hold string `json:"hold,omitempty"`
-	None bool   `json:"none,omitempty"`
+	// None lets the object go at once.
+	None bool `json:"none,omitempty"`
 }
 
 // Upgrade maps phases of older revisions.
 type Upgrade struct {
-	From     string            `json:"from,omitempty"`
+	// From is the older revision.
+	From string `json:"from,omitempty"`
+	// PhaseMap says where an object in a phase that is gone goes on: OLD: NEW.
 	PhaseMap map[string]string `json:"phaseMap,omitempty"`
 }
