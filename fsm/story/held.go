@@ -153,6 +153,9 @@ func (t *Teller) deletion(p *v1alpha1.Phase) Deletion {
 		d.Words = "At once, whatever the phase waits for:"
 	}
 	held := t.effects.here[p.Name]
+	if p.Deletion || p.OnDelete.To == "" {
+		held = t.afterSteps(p, held) // not interrupted
+	}
 	for _, name := range t.wayOut(p.Name) {
 		held = without(held, t.phases[name].Keeps)
 		d.Path = append(d.Path, Hop{Phase: name, Does: t.does(t.phases[name], held)})

@@ -79,7 +79,9 @@ func (t *Teller) requestTable(b *strings.Builder) {
 	b.WriteString("## Requests\n\n")
 	for _, q := range t.requests {
 		fmt.Fprintf(b, "`%s`, in %s:\n\n", q.Name, strings.Join(q.Phases, ", "))
-		if commands := t.commands(q); len(commands) > 0 {
+		if commands := t.commands(q); len(commands) == 0 {
+			b.WriteString(byHand + ".\n\n")
+		} else {
 			fmt.Fprintf(b, "```sh\n%s\n```\n\n", strings.Join(commands, "\n# or, for example from a pipeline:\n"))
 		}
 	}

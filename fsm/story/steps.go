@@ -37,7 +37,7 @@ func (t *Teller) step(p *v1alpha1.Phase, s *v1alpha1.Step, usual, pace fsm.Pace)
 	note(s.Until != "" && pace.Poll == 0, "repeated at each change until %s", s.Until)
 	note(s.Action != "" && s.Until == "" && s.Poll != "", "looked at again every %s while it is not done", short(pace.Poll))
 	note(s.Message != "", "the message meanwhile is: %s", s.Message)
-	own, others := afterError(pace), afterError(usual)
+	own, others := afterError(p, usual.Poll, pace), afterError(p, usual.Poll, usual)
 	note(own != others, "%s", own)
 	return out
 }
@@ -74,9 +74,14 @@ func inline(with map[string]any) string {
 	return strings.Join(parts, ", ")
 }
 
-func afterError(pace fsm.Pace) string {
+// afterError tells what an error leads to; who waits for a person looks again at
+// the pace of the phase, whatever happens.
+func afterError(p *v1alpha1.Phase, poll time.Duration, pace fsm.Pace) string {
 	text := fmt.Sprintf("after an error: again in %s", short(pace.Base))
-	if pace.Max > pace.Base && pace.Factor > 1 {
+	switch {
+	case p.Kind == "waiting" && poll > 0:
+		text = fmt.Sprintf("after an error: again in %s", short(poll))
+	case pace.Max > pace.Base && pace.Factor > 1:
 		text += fmt.Sprintf(", then %s times as long, at most %s", strconv.FormatFloat(pace.Factor, 'g', -1, 64), short(pace.Max))
 	}
 	switch {

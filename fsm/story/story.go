@@ -123,7 +123,7 @@ func (t *Teller) Phase(name string) (*Phase, error) {
 		s.Steps = append(s.Steps, t.step(p, &p.Steps[i], pace, paces[i]))
 	}
 	if len(p.Steps) > 0 {
-		s.AfterError = afterError(pace)
+		s.AfterError = afterError(p, pace.Poll, pace)
 	}
 	for _, e := range t.edges[name] {
 		if e.Kind != fsm.EdgeDelete {

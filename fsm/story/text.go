@@ -168,6 +168,8 @@ func (s *Phase) lasts() section {
 	return c
 }
 
+const byHand = "its token does not come from an annotation: set what it reads by hand"
+
 func (s *Phase) out() section {
 	c := section{title: "How a person gets it out"}
 	for _, q := range s.Requests {
@@ -176,7 +178,7 @@ func (s *Phase) out() section {
 			c.add(1, "%s", command)
 		}
 		if len(q.Commands) == 0 {
-			c.add(1, "its token does not come from an annotation: set what it reads by hand")
+			c.add(1, "%s", byHand)
 		}
 	}
 	return c
