@@ -1,0 +1,28 @@
+package runner
+
+import (
+	"context"
+
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// Once calls an action for an object as it was read, as a pass would, and after a
+// success writes what the action reported: one status write at most. It is for
+// tests of actions; package runnertest shows how. Progress is not published
+// meanwhile. Once changes obj to what the API server has afterwards.
+//
+// The error is the action's own, or that of the status write.
+func Once[T Object[T]](ctx context.Context, c client.Client, obj T, action Action[T], with fsm.Params, clock clock.WithTicker) (map[string]any, error) {
+	p := &pass[T]{client: c, clock: clock, stored: obj, work: deepCopy(obj)}
+	outputs, err := action.Do(ctx, &Scope[T]{Object: deepCopy(obj), With: with, Clock: clock, pass: p, recorder: &events.FakeRecorder{}})
+	if err != nil {
+		return nil, err
+	}
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	return outputs, p.send(ctx)
+}
