@@ -20,13 +20,20 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/yaml"
 
+	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/custom"
 	"github.com/phasegate/phasegate/controllers/machines"
 	"github.com/phasegate/phasegate/controllers/runner"
@@ -43,15 +50,16 @@ var restoreKind = schema.GroupVersionKind{Group: "db.example.org", Version: "v1"
 
 // bench is a fleet with a directory of machine files, on a real API server.
 type bench struct {
-	t   *testing.T
-	c   client.Client
-	dir string
+	t      *testing.T
+	c      client.Client
+	config *rest.Config
+	dir    string
 }
 
 func newBench(t *testing.T, cluster *harness.Cluster) *bench {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
-	b := &bench{t: t, c: cluster.Client, dir: t.TempDir()}
+	b := &bench{t: t, c: cluster.Client, config: cluster.Config, dir: t.TempDir()}
 	logger := testr.New(t)
 	ctx, cancel := context.WithCancel(log.IntoContext(context.Background(), logger))
 	store, err := machines.Load(machines.Options{Shipped: fstest.MapFS{}, Dir: b.dir, Log: logger,
@@ -200,6 +208,11 @@ func (b *bench) remove(name string) {
 	})
 }
 
+// forgetting is a change of the CRD that makes it drop what a machine remembers.
+func forgetting(crd *apiextensionsv1.CustomResourceDefinition) {
+	delete(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties, "machine")
+}
+
 func asItIs(*apiextensionsv1.CustomResourceDefinition) {}
 
 func TestFleet(t *testing.T) {
@@ -209,7 +222,7 @@ func TestFleet(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]func(*testing.T, *bench){
-		"life": life, "reload": reload, "watches": watches, "forgetful CRD": forgetful,
+		"life": life, "reload": reload, "watches": watches, "forgetful CRD": forgetful, "dropped": dropped,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, newBench(t, cluster)) })
 	}
@@ -330,9 +343,7 @@ func (b *bench) message(name string) string {
 // A CRD that would drop the machine's memory is named to whoever made an object,
 // and nothing is done until it is repaired.
 func forgetful(t *testing.T, b *bench) {
-	crd := b.crd(func(crd *apiextensionsv1.CustomResourceDefinition) {
-		delete(crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties, "machine")
-	})
+	crd := b.crd(forgetting)
 	b.put(file(t))
 	b.create("f", map[string]any{"backup": "monday"})
 	if note := b.told("f", "NotDriven"); !strings.Contains(note, "databaserestores.db.example.org would drop status.machine") {
@@ -348,4 +359,35 @@ func forgetful(t *testing.T, b *bench) {
 	}
 	b.shows("f", map[string]string{"phase": "Restoring"})
 	b.remove("f")
+}
+
+// A CRD that begins to drop things later is noticed at the first write, before
+// anything is done in its name.
+func dropped(t *testing.T, b *bench) {
+	b.crd(forgetting)
+	b.create("d", map[string]any{"backup": "monday"})
+	def, diags := fsm.Load("restore.yaml", []byte(file(t)))
+	if err := diags.Err(); err != nil {
+		t.Fatal(err)
+	}
+	machine, diags := fsm.Bind(def, custom.Bindings())
+	if err := diags.Err(); err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypeWithName(restoreKind, &custom.Object{})
+	metav1.AddToGroupVersion(scheme, restoreKind.GroupVersion())
+	typed, err := client.New(b.config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &runner.Reconciler[*custom.Object]{
+		Client: typed, Machine: func() *fsm.Machine { return machine }, Program: custom.Program(builtin.Options{Client: typed}),
+		Clock: clock.RealClock{}, Recorder: events.NewFakeRecorder(10), Metrics: runner.NewMetrics(prometheus.NewRegistry()),
+	}
+	_, err = r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: "d"}})
+	if err == nil || !strings.Contains(err.Error(), "does not keep status.machine of DatabaseRestore d") {
+		t.Errorf("got %v, want what the API server dropped", err)
+	}
+	b.remove("d")
 }
