@@ -112,4 +112,3 @@ func (t *Teller) chapter(b *strings.Builder, name string) {
 		b.WriteString("```\n")
 	}
 }
-

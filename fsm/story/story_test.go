@@ -124,7 +124,7 @@ func TestHeld(t *testing.T) {
 		"Taking":  {why: "both are taken here", phase: "Away", want: story.Held{Here: both}},
 		"Undoing": {why: "an error may come after any step", phase: "Home", want: story.Held{Entry: both, Here: both}},
 		"Kept":    {why: "what is kept has left the ledger on entry", phase: "Done", want: story.Held{Entry: []string{"key"}, Here: []string{"key"}, Keeps: []string{"bill"}}},
-		"Failed":  {why: "a deadline passes while things are given back", phase: "Refused", want: story.Held{Entry: both, Here: both}},
+		"Failed":  {why: "a deadline passes while things are given back: the rest stays for good", phase: "Refused", want: story.Held{Keeps: both}},
 		"Gone":    {why: "all was given back", phase: "End"},
 	}
 	for name, tc := range cases {
