@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes everything that is generated: deepcopy methods and CRDs from api/, RBAC
-# from the +kubebuilder:rbac markers in controllers/, a page for each machine.
+# Writes everything that is generated: deepcopy methods, CRDs and JSON Schemas from
+# api/, RBAC from the +kubebuilder:rbac markers in controllers/, a page for each machine.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,6 +13,7 @@ trap 'rm -rf "$fresh"' EXIT
 mkdir -p "$fresh/crds" "$fresh/rbac" "$fresh/machines" $files
 
 $gen object paths=./api/...
+${GO:-go} run ./hack/schema
 $gen crd paths=./api/... output:crd:dir="$fresh/crds"
 $gen rbac:roleName=phasegate-manager,fileName=manager.yaml paths=./controllers/... output:rbac:dir="$fresh/rbac"
 

@@ -71,6 +71,7 @@ Exit codes: 0 all is well, 1 findings, 2 the command could not be carried out.`,
 		diffCommand(s),
 		approveCommand(s),
 		retryCommand(s),
+		schemaCommand(s),
 	)
 	return cmd
 }

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"encoding/json"
+
+	"github.com/invopop/jsonschema"
+)
+
+// What a schema refuses, the program refuses too (but for an empty text where
+// there need not be one); the program refuses more. The tests compare them.
+const (
+	duration   = `^\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$`
+	identifier = `^[A-Za-z][A-Za-z0-9_]{0,62}$`
+	phaseName  = `^[A-Za-z][A-Za-z0-9_-]{0,62}$`
+	reason     = `^[A-Za-z]([A-Za-z0-9_]{0,126}[A-Za-z0-9])?$`
+	kindName   = `^[A-Z][A-Za-z0-9]*$`
+	pluralName = `^[a-z][a-z0-9]*$`
+)
+
+type detail func(*jsonschema.Schema)
+
+// details are by type, or type and field.
+var details = map[string]detail{
+	"Machine.apiVersion": constant("phasegate.dev/v1alpha1"),
+	"Machine.kind":       constant("Machine"),
+
+	"MachineSpec.initial":  pattern(phaseName),
+	"MachineSpec.effects":  atMost(32),
+	"MachineSpec.requests": atMost(16),
+	"Defaults.poll":        pattern(duration),
+	"Named.name":           pattern(identifier),
+	"Effect.name":          pattern(identifier),
+	"Request.name":         pattern(identifier),
+
+	"Phase":          onDeleteOrDeletion,
+	"Phase.name":     pattern(phaseName),
+	"Phase.showAs":   pattern(phaseName),
+	"Phase.kind":     oneOf("progressing", "waiting", "steady"),
+	"Phase.terminal": oneOf("success", "failure"),
+	"Phase.poll":     pattern(duration),
+
+	"Require.else":     pattern(phaseName),
+	"Require.reason":   pattern(reason),
+	"Exit.to":          pattern(phaseName),
+	"Exit.reason":      pattern(reason),
+	"Step":             exactlyOne("action", "undo", "wait"),
+	"Step.undo":        oneOf("held"),
+	"Step.wait":        pattern(duration),
+	"Step.poll":        pattern(duration),
+	"Timeout":          exactlyOne("to", "stalled"),
+	"Timeout.after":    pattern(duration),
+	"Timeout.to":       pattern(phaseName),
+	"Timeout.stalled":  pattern(reason),
+	"Timeout.reason":   pattern(reason),
+	"OnDelete":         exactlyOne("to", "hold", "none"),
+	"OnDelete.to":      pattern(phaseName),
+	"OnDelete.none":    constant(true),
+	"Retry":            func(s *jsonschema.Schema) { s.DependentRequired = map[string][]string{"to": {"attempts"}} },
+	"Retry.base":       pattern(duration),
+	"Retry.max":        pattern(duration),
+	"Retry.factor":     between("1", ""),
+	"Retry.jitter":     between("0", "1"),
+	"Retry.attempts":   between("0", "2147483647"),
+	"Retry.to":         pattern(phaseName),
+	"OnError.is":       oneOf("Terminal", "Conflict", "Forbidden", "NotFound", "Invalid", "Timeout", "Throttled", "Unavailable", "*"),
+	"OnError.to":       pattern(phaseName),
+	"OnError.reason":   pattern(reason),
+	"Upgrade.phaseMap": func(s *jsonschema.Schema) { pattern(phaseName)(s.AdditionalProperties) },
+
+	"KindRegistry.apiVersion":           constant("phasegate.dev/v1alpha1"),
+	"KindRegistry.kind":                 constant("KindRegistry"),
+	"RegistryKind.kind":                 pattern(kindName),
+	"RegistryKind.plural":               pattern(pluralName),
+	"RegistryKind.scope":                oneOf("Cluster", "Namespaced"),
+	"RegistryKind.after":                items(pattern(kindName)),
+	"RegistryKind.converters":           items(oneOf("blockAffinityDeleted", "dropEmptyEnums", "policyName", "tierDefaults")),
+	"RegistryV1Names.kind":              pattern(kindName),
+	"RegistryV1Names.plural":            pattern(pluralName),
+	"RegistryList.pageSize":             between("0", ""),
+	"RegistryCompare.admissionDefaults": items(oneOf("kubePolicyTypes", "policyTypes", "tierLabel")),
+}
+
+func constant(v any) detail { return func(s *jsonschema.Schema) { s.Const, s.MinLength = v, nil } }
+
+func pattern(p string) detail { return func(s *jsonschema.Schema) { s.Pattern, s.MinLength = p, nil } }
+
+func oneOf(values ...any) detail {
+	return func(s *jsonschema.Schema) { s.Enum, s.MinLength = values, nil }
+}
+
+func atMost(n uint64) detail { return func(s *jsonschema.Schema) { s.MaxItems = &n } }
+
+func items(d detail) detail { return func(s *jsonschema.Schema) { d(s.Items) } }
+
+func between(least, most json.Number) detail {
+	return func(s *jsonschema.Schema) { s.Minimum, s.Maximum = least, most }
+}
+
+// exactlyOne of the fields must be there.
+func exactlyOne(fields ...string) detail {
+	return func(s *jsonschema.Schema) {
+		for _, field := range fields {
+			s.OneOf = append(s.OneOf, &jsonschema.Schema{Title: field, Required: []string{field}})
+		}
+	}
+}
+
+func onDeleteOrDeletion(s *jsonschema.Schema) {
+	deletion := jsonschema.NewProperties()
+	deletion.Set("deletion", &jsonschema.Schema{Const: true})
+	s.AnyOf = []*jsonschema.Schema{
+		{Title: "onDelete", Required: []string{"onDelete"}},
+		{Title: "deletion: true", Required: []string{"deletion"}, Properties: deletion},
+	}
+}
