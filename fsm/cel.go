@@ -1,123 +1,185 @@
 package fsm
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
+	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common"
 	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/common/types/ref"
-	"github.com/google/cel-go/common/types/traits"
-	"github.com/google/cel-go/interpreter"
-	"k8s.io/apimachinery/pkg/util/version"
 	apiservercel "k8s.io/apiserver/pkg/apis/cel"
-	"k8s.io/apiserver/pkg/cel/environment"
 )
-
-// The Kubernetes release whose CEL libraries expressions may use.
-const celRelease = "1.36"
-
-// Roots of what an expression can see; the names are the contract with users.
-const (
-	varSelf    = "self"
-	varResult  = "result"
-	varGuards  = "guards"
-	varFacts   = "facts"
-	varRequest = "request"
-	varPhase   = "phase"
-	varHeld    = "held"
-	varChanged = "generationChanged"
-	varNow     = "now"
-	varToken   = "token"
-)
-
-var roots = []string{varSelf, varResult, varGuards, varFacts, varRequest, varPhase, varHeld, varChanged, varNow, varToken}
-
-var celEnv = sync.OnceValues(func() (*cel.Env, error) {
-	dynMap := cel.MapType(cel.StringType, cel.DynType)
-	release := version.MustParseGeneric(celRelease)
-	set, err := environment.MustBaseEnvSet(release).Extend(environment.VersionedOptions{
-		IntroducedVersion: release,
-		EnvOptions: []cel.EnvOption{
-			cel.Variable(varSelf, cel.DynType),
-			cel.Variable(varResult, dynMap),
-			cel.Variable(varGuards, cel.MapType(cel.StringType, cel.BoolType)),
-			cel.Variable(varFacts, dynMap),
-			cel.Variable(varRequest, dynMap),
-			cel.Variable(varPhase, dynMap),
-			cel.Variable(varHeld, cel.ListType(cel.StringType)),
-			cel.Variable(varChanged, cel.BoolType),
-			cel.Variable(varNow, cel.TimestampType),
-			cel.Variable(varToken, cel.StringType),
-		},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return set.Env(environment.NewExpressions)
-})
 
 // expr is a compiled expression; it is safe for concurrent use.
 type expr struct {
 	text string
 	prog cel.Program
-	// refs are the maximal selections that begin at one of our variables: result.conflicts.
-	refs []exprRef
 	out  *cel.Type
+	// refs are the maximal selections that begin at one of our roots: result.conflicts.
+	refs []exprRef
+	// cause finds the part that made it true or false.
+	cause *cause
 }
 
+// exprRef is a selection such as result.conflicts.
 type exprRef struct {
-	root, field, text string
-	id                int64
+	root, field string
+	// names are the root and what is selected of it; offsets is where each begins.
+	names   []string
+	offsets []int
+	// text is how it is told to people.
+	text string
+	id   int64
+	// chain are the ids of the selections in it.
+	chain []int64
 }
 
-// compileError is a finding inside an expression; Column counts from 0.
+// nameless references are refused: only a name written out can be checked, called
+// lazily and recorded.
+func (r exprRef) nameless() bool {
+	return r.field == "" && slices.Contains([]string{varFacts, varRequest, varGuards}, r.root)
+}
+
+// compileError is a finding inside an expression.
 type compileError struct {
-	message string
-	column  int
+	code, message, fix string
+	severity           Severity
+	// offset counts characters from 0.
+	offset int
+	id     int64
 }
 
-func compile(text string) (*expr, *compileError) {
-	env, err := celEnv()
-	if err != nil {
-		return nil, &compileError{message: "CEL environment: " + err.Error()}
+// compile answers an expression, or findings; with warnings both.
+func (s *scope) compile(text string) (*expr, []compileError) {
+	ast, issues := s.env.Parse(text)
+	if issues.Err() != nil {
+		return nil, found(text, issues)
 	}
-	ast, issues := env.Compile(text)
-	if err := issues.Err(); err != nil {
-		first := issues.Errors()[0]
-		return nil, &compileError{message: first.Message, column: first.Location.Column()}
+	selectByName(ast.NativeRep())
+	refs := references(text, ast.NativeRep(), ast.NativeRep().Expr(), isRoot)
+	errs, told := s.checkAll(refs)
+	checked, issues := s.env.Check(ast)
+	for _, e := range found(text, issues) {
+		if !told[e.id] && !whole(refs, e.message) {
+			errs = append(errs, e)
+		}
 	}
-	prog, err := env.Program(ast,
-		cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost, cel.OptTrackState),
+	if len(errs) > 0 {
+		return nil, sortErrors(errs)
+	}
+	prog, err := s.env.Program(checked,
+		cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost, cel.OptTrackState, cel.OptPartialEval),
 		cel.CostLimit(apiservercel.PerCallLimit),
 		cel.InterruptCheckFrequency(apiservercel.CheckFrequency))
 	if err != nil {
-		return nil, &compileError{message: err.Error()}
+		return nil, []compileError{{code: "PG006", message: err.Error(), fix: fixCEL}}
 	}
-	return &expr{text: text, prog: prog, refs: references(ast.NativeRep()), out: ast.OutputType()}, nil
+	e := &expr{text: text, prog: prog, out: checked.OutputType(), refs: refs}
+	e.cause = causeOf(text, checked.NativeRep(), checked.NativeRep().Expr())
+	return e, s.costs(checked)
+}
+
+// checkAll checks what is read of our roots. The ids are those that the type
+// checker must not complain of a second time.
+func (s *scope) checkAll(refs []exprRef) (errs []compileError, told map[int64]bool) {
+	told = map[int64]bool{}
+	for _, r := range refs {
+		e := s.check(r)
+		if e == nil {
+			continue
+		}
+		for _, id := range r.chain {
+			told[id] = true
+		}
+		errs = append(errs, *e)
+	}
+	return errs, told
+}
+
+// whole tells whether a complaint is of a root that must have a name after it:
+// that is said already.
+func whole(refs []exprRef, message string) bool {
+	return slices.ContainsFunc(refs, func(r exprRef) bool { return r.nameless() && strings.Contains(message, objectType(r.root).TypeName()) })
+}
+
+const fixCEL = "correct the CEL expression"
+
+// found turns the library's issues into findings.
+func found(text string, issues *cel.Issues) []compileError {
+	if issues == nil {
+		return nil
+	}
+	var errs []compileError
+	for _, e := range issues.Errors() {
+		errs = append(errs, compileError{code: "PG006", message: e.Message, fix: fixCEL, offset: offsetOf(text, e.Location), id: e.ExprID})
+	}
+	return sortErrors(errs)
+}
+
+// sortErrors puts them in the order of the text, each once.
+func sortErrors(errs []compileError) []compileError {
+	slices.SortStableFunc(errs, func(a, b compileError) int {
+		return cmp.Or(cmp.Compare(a.offset, b.offset), cmp.Compare(a.message, b.message))
+	})
+	return slices.CompactFunc(errs, func(a, b compileError) bool { return a.offset == b.offset && a.message == b.message })
+}
+
+// offsetOf counts the characters before a location. What has no place is said of
+// the beginning.
+func offsetOf(text string, at common.Location) int {
+	lines := strings.SplitAfter(text, "\n")
+	if at.Line() < 1 || at.Line() > len(lines) {
+		return 0
+	}
+	offset := max(at.Column(), 0)
+	for _, line := range lines[:at.Line()-1] {
+		offset += len([]rune(line))
+	}
+	return min(offset, len([]rune(text)))
 }
 
 func (e *expr) isBool() bool {
-	return e.out == cel.BoolType || e.out == cel.DynType
+	return slices.Contains([]types.Kind{types.BoolKind, types.DynKind, types.AnyKind}, e.out.Kind())
 }
 
-// references lists what an expression reads of our variables, in order, each once.
-func references(a *celast.AST) []exprRef {
+// isRoot tells whether a name is one of those that an expression can see.
+func isRoot(name string) bool { return name == varSelf || rootTypes[name] != nil }
+
+// selectByName rewrites result["n"] into result.n, so that the type checker knows
+// what it is. self has names that only an index can say.
+func selectByName(a *celast.AST) {
+	build := celast.NewExprFactory()
+	celast.PreOrderVisit(a.Expr(), celast.NewExprVisitor(func(e celast.Expr) {
+		if e.Kind() != celast.CallKind || e.AsCall().FunctionName() != operators.Index {
+			return
+		}
+		links := chainOf(e)
+		if len(links) == 0 || links[0].name == varSelf || !isRoot(links[0].name) {
+			return
+		}
+		e.SetKindCase(build.NewSelect(e.ID(), e.AsCall().Args()[0], links[len(links)-1].name))
+	}))
+}
+
+// references lists what a part of an expression reads that begins with a wanted
+// name, in order, each once.
+func references(text string, a *celast.AST, in celast.Expr, wanted func(string) bool) []exprRef {
 	var refs []exprRef
 	inner := map[int64]bool{}
-	celast.PreOrderVisit(a.Expr(), celast.NewExprVisitor(func(e celast.Expr) {
+	celast.PreOrderVisit(in, celast.NewExprVisitor(func(e celast.Expr) {
 		if inner[e.ID()] {
 			return
 		}
-		r, chain := selection(e)
-		if !slices.Contains(roots, r.root) {
+		links := chainOf(e)
+		if len(links) == 0 || !wanted(links[0].name) {
 			return
 		}
-		for _, id := range chain {
+		r := refOf(text, a.SourceInfo(), links)
+		for _, id := range r.chain {
 			inner[id] = true
 		}
 		if !slices.ContainsFunc(refs, func(x exprRef) bool { return x.text == r.text }) {
@@ -127,45 +189,74 @@ func references(a *celast.AST) []exprRef {
 	return refs
 }
 
-// selection reads a chain such as result.conflicts.size from the outside in;
-// result["conflicts"] is the same chain.
-func selection(e celast.Expr) (exprRef, []int64) {
-	var names []string
-	var chain []int64
-	for cur := e; ; {
-		chain = append(chain, cur.ID())
-		switch cur.Kind() {
-		case celast.SelectKind:
-			names = append(names, cur.AsSelect().FieldName())
-			cur = cur.AsSelect().Operand()
-		case celast.CallKind:
-			operand, name, ok := indexed(cur.AsCall())
-			if !ok {
-				return exprRef{}, nil
-			}
-			names = append(names, name)
-			cur = operand
-		case celast.IdentKind:
-			names = append(names, cur.AsIdent())
-			slices.Reverse(names)
-			r := exprRef{root: names[0], text: strings.Join(names, "."), id: e.ID()}
-			if len(names) > 1 {
-				r.field = names[1]
-			}
-			return r, chain
-		default:
-			return exprRef{}, nil
-		}
-	}
+// link is one name of a selection.
+type link struct {
+	name string
+	id   int64
+	// test: it is asked whether the name is there, as has() does.
+	test bool
 }
 
-// indexed takes map["name"] apart.
-func indexed(call celast.CallExpr) (operand celast.Expr, name string, ok bool) {
-	if call.FunctionName() != operators.Index || call.Args()[1].Kind() != celast.LiteralKind {
-		return nil, "", false
+// chainOf reads a selection such as result.a.?b["c"] from its root on; nil of any
+// other expression.
+func chainOf(e celast.Expr) []link {
+	var operand celast.Expr
+	last := link{id: e.ID()}
+	switch e.Kind() {
+	case celast.IdentKind:
+		last.name = e.AsIdent()
+		return []link{last}
+	case celast.SelectKind:
+		s := e.AsSelect()
+		operand, last.name, last.test = s.Operand(), s.FieldName(), s.IsTestOnly()
+	case celast.CallKind:
+		c := e.AsCall()
+		if !slices.Contains([]string{operators.Index, operators.OptIndex, operators.OptSelect}, c.FunctionName()) || c.Args()[1].Kind() != celast.LiteralKind {
+			return nil
+		}
+		name, isText := c.Args()[1].AsLiteral().Value().(string)
+		if !isText {
+			return nil
+		}
+		operand, last.name = c.Args()[0], name
+	default:
+		return nil
 	}
-	name, ok = call.Args()[1].AsLiteral().Value().(string)
-	return call.Args()[0], name, ok
+	if before := chainOf(operand); before != nil {
+		return append(before, last)
+	}
+	return nil
+}
+
+func refOf(text string, info *celast.SourceInfo, links []link) exprRef {
+	end := links[len(links)-1]
+	r := exprRef{root: links[0].name, text: links[0].name, id: end.id}
+	runes := []rune(text)
+	for i, l := range links {
+		at := offsetOf(text, info.GetStartLocation(l.id))
+		if i > 0 {
+			// The place of a selection is its dot.
+			for at < len(runes) && strings.ContainsRune(".[? \n", runes[at]) {
+				at++
+			}
+			r.text += selector(l.name)
+		}
+		r.names, r.offsets, r.chain = append(r.names, l.name), append(r.offsets, at), append(r.chain, l.id)
+	}
+	if len(links) > 1 {
+		r.field = links[1].name
+	}
+	if end.test {
+		r.text = "has(" + r.text + ")"
+	}
+	return r
+}
+
+func selector(name string) string {
+	if identifier.MatchString(name) {
+		return "." + name
+	}
+	return "[" + strconv.Quote(name) + "]"
 }
 
 // reads lists the names after a root: reads("guards") of `guards.a && guards.b` is a, b.
@@ -180,89 +271,4 @@ func (e *expr) reads(root string) []string {
 		}
 	}
 	return names
-}
-
-// readsWhole tells whether a root is read without a name after it.
-func (e *expr) readsWhole(root string) bool {
-	return slices.ContainsFunc(e.refs, func(r exprRef) bool { return r.root == root && r.field == "" })
-}
-
-// seen tells the values that the expression read, for `blocked`. A text of told
-// stands for the value of its reference. What changes by itself is left out:
-// each look would be a status write.
-func (e *expr) seen(details *cel.EvalDetails, told func(exprRef) string) string {
-	var parts []string
-	for _, r := range e.refs {
-		if r.root == varNow || r.text == varPhase || r.text == varPhase+".age" {
-			continue
-		}
-		if text := told(r); text != "" {
-			parts = append(parts, text)
-		} else if v, ok := valueAt(details.State(), r.id); ok {
-			parts = append(parts, r.text+" = "+clip(v, 120))
-		}
-	}
-	return clip(strings.Join(parts, ", "), maxText)
-}
-
-func valueAt(state interpreter.EvalState, id int64) (string, bool) {
-	v, ok := state.Value(id)
-	if !ok || types.IsUnknownOrError(v) {
-		return "", false
-	}
-	return show(v), true
-}
-
-func show(v ref.Val) string {
-	switch x := v.(type) {
-	case traits.Lister:
-		native, err := x.ConvertToNative(listType)
-		if err == nil {
-			return fmt.Sprint(native)
-		}
-	case types.String:
-		return fmt.Sprintf("%q", string(x))
-	}
-	return fmt.Sprint(v.Value())
-}
-
-// lazyMap is a CEL map whose values are found when they are asked for, so that
-// a named guard behind a false && is never called.
-type lazyMap struct {
-	traits.Mapper
-	find func(string) ref.Val
-}
-
-func newLazyMap(find func(string) ref.Val) lazyMap {
-	empty := types.NewStringStringMap(types.DefaultTypeAdapter, nil)
-	return lazyMap{Mapper: empty, find: find}
-}
-
-func (m lazyMap) Find(key ref.Val) (ref.Val, bool) {
-	v := m.find(fmt.Sprint(key.Value()))
-	return v, v != nil
-}
-
-func (m lazyMap) Get(key ref.Val) ref.Val {
-	if v, ok := m.Find(key); ok {
-		return v
-	}
-	return types.NewErr("no such name: %v", key.Value())
-}
-
-func (m lazyMap) Contains(key ref.Val) ref.Val {
-	_, ok := m.Find(key)
-	return types.Bool(ok)
-}
-
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	const ellipsis = "…"
-	cut := n - len(ellipsis)
-	for cut > 0 && s[cut]&0xC0 == 0x80 { // do not cut inside a rune
-		cut--
-	}
-	return s[:cut] + ellipsis
 }

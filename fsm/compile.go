@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/google/cel-go/cel"
-	yamlv3 "go.yaml.in/yaml/v3"
+	"github.com/google/cel-go/common/types"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
@@ -23,6 +23,7 @@ type program struct {
 	actions  map[string]*action
 	effects  map[string]effect
 	table    *table
+	self     *Schema
 }
 
 type phase struct {
@@ -35,6 +36,8 @@ type phase struct {
 	poll    time.Duration
 	retry   retry
 	message *template
+	// converts are the outputs that JSON does not bring back in their type.
+	converts map[string]Type
 }
 
 type require struct {
@@ -86,6 +89,7 @@ var defaultRetry = retry{base: time.Second, max: 5 * time.Minute, factor: 2, jit
 type compiler struct {
 	def   *Definition
 	b     Bindings
+	scope *scope
 	prog  *program
 	diags Diagnostics
 }
@@ -97,16 +101,8 @@ func (c *compiler) find(path, code, message, fix string) {
 func (c *compiler) run() {
 	spec := &c.def.Spec
 	c.prog = &program{phases: map[string]*phase{}, facts: map[string]*expr{}, requests: map[string]*request{},
-		actions: map[string]*action{}, effects: map[string]effect{}}
-	for i, f := range spec.Facts {
-		path := fmt.Sprintf("spec.facts[%d]", i)
-		c.unique(c.prog.facts[f.Name] == nil, path, "fact", f.Name)
-		c.selectable(path, "a fact", f.Name)
-		// Registered after it compiled: a fact sees only the facts before it.
-		if e := c.expr(path+".expr", f.Expr, false); e != nil {
-			c.prog.facts[f.Name] = e
-		}
-	}
+		actions: map[string]*action{}, effects: map[string]effect{}, self: c.b.Self}
+	c.facts(spec.Facts)
 	c.compileRequests(spec.Requests)
 	c.actions(spec.Actions)
 	c.effects(spec.Effects)
@@ -122,6 +118,21 @@ func (c *compiler) run() {
 			c.prog.order = append(c.prog.order, p)
 		}
 	}
+}
+
+// facts are read in phases and elsewhere; which results there are depends on where.
+func (c *compiler) facts(facts []v1alpha1.Named) {
+	c.scope.anyResult = true
+	for i, f := range facts {
+		path := fmt.Sprintf("spec.facts[%d]", i)
+		c.unique(c.prog.facts[f.Name] == nil, path, "fact", f.Name)
+		c.selectable(path, "a fact", f.Name)
+		e := c.expr(path+".expr", f.Expr, false)
+		// Known after it compiled: a fact sees only the facts before it.
+		c.prog.facts[f.Name] = e
+		c.scope.fields(varFacts)[f.Name] = typeOf(e)
+	}
+	c.scope.noResults()
 }
 
 func (c *compiler) actions(actions []v1alpha1.NamedAction) {
@@ -203,16 +214,21 @@ func (c *compiler) compileRequests(requests []v1alpha1.Request) {
 		c.selectable(path, "a request", r.Name)
 		compiled := &request{Request: r, params: map[string]*expr{}}
 		compiled.token = c.expr(path+".token", r.Token, false)
-		if t := compiled.token; t != nil && t.out != cel.StringType && t.out != cel.DynType {
+		if t := compiled.token; t != nil && t.out.Kind() != types.StringKind && t.out.Kind() != types.DynKind {
 			c.find(path+".token", "PG006", fmt.Sprintf("the token is %s, not a string", t.out), "write string(…), or orValue(\"\") for an optional")
 		}
 		if r.Valid != "" {
 			compiled.valid = c.expr(path+".valid", r.Valid, true)
 		}
-		for name, text := range r.Params {
-			compiled.params[name] = c.expr(path+".params."+name, text, false)
+		params := map[string]*cel.Type{}
+		for _, name := range slices.Sorted(maps.Keys(r.Params)) {
+			compiled.params[name] = c.expr(path+".params."+name, r.Params[name], false)
+			params[name] = typeOf(compiled.params[name])
 		}
 		c.prog.requests[r.Name] = compiled
+		this := varRequest + "." + r.Name
+		c.scope.fields(varRequest)[r.Name] = c.scope.define(this, map[string]*cel.Type{
+			"pending": cel.BoolType, "token": cel.StringType, "params": c.scope.define(this+".params", params)})
 	}
 }
 
@@ -225,7 +241,7 @@ func (c *compiler) phase(path string, src *v1alpha1.Phase, defPoll time.Duration
 	if src.Timeout != nil {
 		p.timeout = c.duration(path+".timeout.after", src.Timeout.After)
 	}
-	p.message = c.template(path+".message", src.Message)
+	c.scope.noResults()
 	for i, r := range src.Require {
 		at := fmt.Sprintf("%s.require[%d]", path, i)
 		p.require = append(p.require, require{r, c.expr(at+".when", r.When, true), c.template(at+".message", r.Message)})
@@ -241,6 +257,7 @@ func (c *compiler) phase(path string, src *v1alpha1.Phase, defPoll time.Duration
 		}
 		p.next = append(p.next, e)
 	}
+	p.message = c.template(path+".message", src.Message)
 	c.phaseValues(p)
 	c.phaseWords(p)
 	return p
@@ -304,14 +321,30 @@ func (c *compiler) step(path string, src v1alpha1.Step, p *phase) step {
 	if src.If != "" {
 		s.cond = c.expr(path+".if", src.If, true)
 	}
+	s.acquires, s.releases = effectsOf(src.Action, c.def.Spec.Effects)
+	found := c.action(src.Action)
+	s.action = &action{use: found.use, spec: found.spec, with: c.with(path, src.With, found.with)}
+	c.outputs(s, p)
 	if src.Until != "" {
 		s.until = c.expr(path+".until", src.Until, true)
 	}
 	s.message = c.template(path+".message", src.Message)
-	s.acquires, s.releases = effectsOf(src.Action, c.def.Spec.Effects)
-	found := c.action(src.Action)
-	s.action = &action{use: found.use, spec: found.spec, with: c.with(path, src.With, found.with)}
 	return s
+}
+
+// outputs are results from here on. Those of an action that is not known could be
+// any: that it is not known is finding enough.
+func (c *compiler) outputs(s step, p *phase) {
+	c.scope.anyResult = c.scope.anyResult || s.Action != "" && s.action.use == ""
+	c.scope.addResults(s.action.spec.Outputs)
+	for name, t := range s.action.spec.Outputs {
+		if t == TypeNumber || t == TypeDuration {
+			if p.converts == nil {
+				p.converts = map[string]Type{}
+			}
+			p.converts[name] = t
+		}
+	}
 }
 
 func stepName(s v1alpha1.Step) string {
@@ -342,74 +375,4 @@ func firstOf(texts ...string) string {
 		}
 	}
 	return ""
-}
-
-func (c *compiler) expr(path, text string, wantBool bool) *expr {
-	e, cerr := compile(text)
-	if cerr != nil {
-		c.findExpr(path, text, cerr)
-		return nil
-	}
-	if wantBool && !e.isBool() {
-		c.find(path, "PG007", fmt.Sprintf("guard %q is %s, not a boolean", text, e.out), "compare it with something")
-	}
-	c.names(path, e)
-	return e
-}
-
-// names refuses facts and requests that nobody declared; results and Go guards
-// are checked when the machine is bound.
-func (c *compiler) names(path string, e *expr) {
-	for _, root := range []string{varFacts, varRequest, varGuards} {
-		if e.readsWhole(root) {
-			// Only a name written out can be checked, called lazily and recorded.
-			c.find(path, "PG006", root+" is read without a name", fmt.Sprintf("write %s.NAME", root))
-		}
-	}
-	for _, name := range e.reads(varFacts) {
-		if c.prog.facts[name] == nil {
-			c.find(path, "PG006", fmt.Sprintf("facts.%s is not declared before this place", name), "declare it under spec.facts, in order")
-		}
-	}
-	for _, name := range e.reads(varRequest) {
-		if c.prog.requests[name] == nil {
-			c.find(path, "PG006", fmt.Sprintf("request.%s is not declared", name), "declare it under spec.requests")
-		}
-	}
-}
-
-func (c *compiler) template(path, text string) *template {
-	if text == "" {
-		return nil
-	}
-	t, cerr := parseTemplate(text)
-	if cerr != nil {
-		c.findExpr(path, text, cerr)
-		return nil
-	}
-	for _, p := range t.parts {
-		if p.expr != nil {
-			c.names(path, p.expr)
-		}
-	}
-	return t
-}
-
-// findExpr points inside the expression, as far as the way it is quoted allows:
-// exactly for one line that is plain or in single quotes.
-func (c *compiler) findExpr(path, text string, e *compileError) {
-	x := c.def.Finding(path, "PG006", e.message, "correct the CEL expression")
-	runes := []rune(text)
-	before := string(runes[:min(e.column, len(runes))])
-	switch at := c.def.at[path]; {
-	case strings.Contains(text, "\n"), at.style&(yamlv3.LiteralStyle|yamlv3.FoldedStyle) != 0:
-		// The text does not begin where its value does.
-	case at.style&yamlv3.SingleQuotedStyle != 0:
-		x.Column += 1 + e.column + strings.Count(before, "'") // each is written twice
-	case at.style&yamlv3.DoubleQuotedStyle != 0:
-		x.Column += 1 + e.column + strings.Count(before, `"`) + strings.Count(before, `\`)
-	default:
-		x.Column += e.column
-	}
-	c.diags = append(c.diags, x)
 }

@@ -1,10 +1,10 @@
 package fsm
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
+	"github.com/google/cel-go/cel"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -42,8 +42,8 @@ func TestExpressionsAreCheckedAtLoad(t *testing.T) {
 			bad: guarded(`"self.spec.x == \"a\" && ⟦&& true"`), good: guarded(`"self.spec.x == \"a\" && true"`), contains: []string{"Syntax error"},
 		},
 		"PG006 syntax in a block": {
-			why: "where a block's text begins is not known; the block is", code: "PG006",
-			bad: guarded("⟦|-\n        self.spec.x ==\n        == 3"), good: guarded("|-\n        self.spec.x ==\n        3"), contains: []string{"Syntax error"},
+			why: "each line of a block is one of the text", code: "PG006",
+			bad: guarded("|-\n        self.spec.x ==\n        ⟦== 3"), good: guarded("|-\n        self.spec.x ==\n        3"), contains: []string{"Syntax error"},
 		},
 		"PG006 type": {
 			why: "a number is not a text", code: "PG006",
@@ -63,29 +63,29 @@ func TestExpressionsAreCheckedAtLoad(t *testing.T) {
 		},
 		"PG006 result": {
 			why: "no step before it has that output", code: "PG006",
-			bad: guarded(`⟦'result.m > 3'`), good: guarded(`'result.n > 3'`), contains: []string{"result.m is an output of no step"},
+			bad: guarded(`'result.⟦m > 3'`), good: guarded(`'result.n > 3'`), contains: []string{"result.m is an output of no step"},
 		},
 		"PG006 result by index": {
 			why: "an index is a selection by another name", code: "PG006",
-			bad: guarded(`⟦'result["m"] > 3'`), good: guarded(`'result["n"] > 3'`), contains: []string{"result.m is an output of no step"},
+			bad: guarded(`'result[⟦"m"] > 3'`), good: guarded(`'result["n"] > 3'`), contains: []string{"result.m is an output of no step"},
 		},
 		"PG006 result of a later step": {
 			why: "steps run in order", code: "PG006",
-			bad:      one("    steps:\n    - {action: Work, if: ⟦'result.n > 0'}\n    - {action: Look}\n" + toDone),
+			bad:      one("    steps:\n    - {action: Work, if: 'result.⟦n > 0'}\n    - {action: Look}\n" + toDone),
 			good:     one("    steps:\n    - {action: Look}\n    - {action: Work, if: 'result.n > 0'}\n" + toDone),
 			contains: []string{"result.n is an output of no step before"},
 		},
 		"PG006 request": {
 			why: "only declared requests have a token", code: "PG006",
-			bad: guarded(`⟦'request.stop.pending'`), good: guarded(`'request.go.pending'`), contains: []string{"request.stop is not declared"},
+			bad: guarded(`'request.⟦stop.pending'`), good: guarded(`'request.go.pending'`), contains: []string{"request.stop is not declared"},
 		},
 		"PG006 request by a computed name": {
 			why: "it could not be recorded, and would be acted on for ever", code: "PG006",
-			bad: guarded(`⟦'request[self.spec.name].pending'`), good: guarded(`'request["go"].pending'`), contains: []string{"request is read without a name"},
+			bad: guarded(`'⟦request[self.spec.name].pending'`), good: guarded(`'request["go"].pending'`), contains: []string{"request is read without a name"},
 		},
 		"PG006 all guards": {
 			why: "guards are asked one by one", code: "PG006",
-			bad: guarded(`⟦'guards.all(g, guards.a)'`), good: guarded(`'guards.a'`), contains: []string{"guards is read without a name"},
+			bad: guarded(`'⟦guards.all(g, guards.a)'`), good: guarded(`'guards.a'`), contains: []string{"guards is read without a name"},
 		},
 		"PG006 token": {
 			why: "an optional is not a text", code: "PG006",
@@ -95,7 +95,7 @@ func TestExpressionsAreCheckedAtLoad(t *testing.T) {
 		},
 		"PG006 fact before it is declared": {
 			why: "a fact sees the facts before it, so none sees itself", code: "PG006",
-			bad:      spec("  facts: [{name: a, expr: ⟦'facts.b'}, {name: b, expr: 'true'}]\n" + onePhase),
+			bad:      spec("  facts: [{name: a, expr: 'facts.⟦b'}, {name: b, expr: 'true'}]\n" + onePhase),
 			good:     spec("  facts: [{name: b, expr: 'true'}, {name: a, expr: 'facts.b'}]\n" + onePhase),
 			contains: []string{"facts.b is not declared before"},
 		},
@@ -115,17 +115,17 @@ func TestExpressionsAreCheckedAtLoad(t *testing.T) {
 		},
 		"PG005 guard": {
 			why: "an unknown guard would never open", code: "PG005",
-			bad: guarded(`⟦'guards.c'`), good: guarded(`'guards.b'`), contains: []string{`guard "c" is not known`},
+			bad: guarded(`'guards.⟦c'`), good: guarded(`'guards.b'`), contains: []string{`guard "c" is not known`},
 		},
 		"PG005 guard in a request": {
 			why: "every expression is checked, not only exits", code: "PG005",
-			bad:      spec("  requests: [{name: go, token: 'self.x', valid: ⟦'guards.c', params: {p: ⟦'guards.d'}}]\n" + onePhase),
+			bad:      spec("  requests: [{name: go, token: 'self.x', valid: 'guards.⟦c', params: {p: 'guards.⟦d'}}]\n" + onePhase),
 			good:     spec("  requests: [{name: go, token: 'self.x', valid: 'guards.a', params: {p: 'guards.b'}}]\n" + onePhase),
 			contains: []string{`guard "c" is not known`, `guard "d" is not known`},
 		},
 		"PG005 guards in facts": {
 			why: "each is found where it stands", code: "PG005",
-			bad:      spec("  facts:\n  - {name: x, expr: ⟦'guards.c'}\n  - {name: y, expr: ⟦'guards.d'}\n" + onePhase),
+			bad:      spec("  facts:\n  - {name: x, expr: 'guards.⟦c'}\n  - {name: y, expr: 'guards.⟦d'}\n" + onePhase),
 			good:     spec("  facts:\n  - {name: x, expr: 'guards.a'}\n  - {name: y, expr: 'guards.b'}\n" + onePhase),
 			contains: []string{`guard "c" is not known`, `guard "d" is not known`},
 		},
@@ -176,68 +176,24 @@ func runOf(t *testing.T, guard func(string) (bool, string, error)) *Run {
 	}
 	now := func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 	r := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: m.Revision()}, View{Self: map[string]any{"spec": map[string]any{}}, Guard: guard, Now: now})
-	if err := r.merge(map[string]any{"n": 7, "ratio": 2.0, "list": []string{"x", "y"}, "deep": map[string]any{"b": 1, "a": []int{2}}, "name": "n"}); err != nil {
+	if err := r.merge(map[string]any{"n": 7, "ratio": 2.0, "list": []string{"x", "y"}, "deep": map[string]any{"b": 1, "a": []int{2}}, "name": "n", "no": false}); err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-func TestWhatAGuardSaw(t *testing.T) {
-	type answer struct {
-		Open  bool
-		Seen  string
-		Asked []string
+// anything sees what runOf has, whatever the results are.
+func anything(t *testing.T) *scope {
+	t.Helper()
+	b := testBindings
+	b.Guards = map[string]string{"open": "", "shut": "", "fails": ""}
+	s, err := newScope(b)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for name, c := range map[string]struct {
-		why, when string
-		want      answer
-	}{
-		"value":            {"the value that decided", `result.n > 10`, answer{false, "result.n = 7", nil}},
-		"each once":        {"a name that is read twice is shown once", `result.n > 10 || result.n == 1`, answer{false, "result.n = 7", nil}},
-		"list":             {"lists are shown whole", `result.list.size() == 0`, answer{false, "result.list = [x y]", nil}},
-		"text":             {"a text is quoted, so that an empty one is seen", `result.name == ""`, answer{false, `result.name = "n"`, nil}},
-		"short cut":        {"what was not looked at is not shown", `result.n == 1 && result.list.size() > 0`, answer{false, "result.n = 7", nil}},
-		"loop variable":    {"names of the expression's own are noise", `result.list.exists(i, i == "z")`, answer{false, "result.list = [x y]", nil}},
-		"fact":             {"a fact is a value", `!facts.big`, answer{false, "facts.big = true", nil}},
-		"clock":            {"what changes by itself would be a status write on each look", `phase.age > duration("1h") && result.n == 7 || now < timestamp("2000-01-01T00:00:00Z")`, answer{false, "", nil}},
-		"missing":          {"an error is not taken", `result.none > 1`, answer{false, "error: no such key: none", nil}},
-		"not a boolean":    {"dyn passes the type check; a number is still not true", `result.n`, answer{false, "error: result.n is 7, not a boolean", nil}},
-		"bad fact":         {"the error of a fact is the guard's", `facts.bad`, answer{false, "error: no such key: none", nil}},
-		"guard":            {"a guard explains itself", `guards.shut`, answer{false, "the door is shut", []string{"shut"}}},
-		"guard and value":  {"neither hides the other", `!guards.shut && result.n == 1`, answer{false, "the door is shut, result.n = 7", []string{"shut"}}},
-		"silent guard":     {"its value, where it says nothing", `!guards.open`, answer{false, "guards.open = true", []string{"open"}}},
-		"lazy":             {"a guard behind false && is not asked", `false && guards.open`, answer{false, "", nil}},
-		"lazy by a value":  {"nor behind one that turns out false", `result.n == 1 && guards.open`, answer{false, "result.n = 7", nil}},
-		"asked once":       {"three mentions, one question", `guards.open && guards.open && guards["open"]`, answer{true, "guards.open = true", []string{"open"}}},
-		"guard that fails": {"not taken, and said why", `guards.fails`, answer{false, "error: connection refused", []string{"fails"}}},
-		"saved by or":      {"an error is overruled by what is true", `guards.fails || result.n == 7`, answer{true, "result.n = 7", []string{"fails"}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var asked []string
-			r := runOf(t, func(name string) (bool, string, error) {
-				asked = append(asked, name)
-				switch name {
-				case "shut":
-					return false, "the door is shut", nil
-				case "fails":
-					return false, "", fmt.Errorf("connection refused")
-				}
-				return true, "", nil
-			})
-			e, cerr := compile(c.when)
-			if cerr != nil {
-				t.Fatal(cerr.message)
-			}
-			open, seen, err := r.truth(e)
-			if open && err != nil {
-				t.Errorf("%s: open in spite of %v", c.why, err)
-			}
-			if d := cmp.Diff(c.want, answer{open, seen, asked}); d != "" {
-				t.Errorf("%s (-want +got):\n%s", c.why, d)
-			}
-		})
-	}
+	s.anyResult = true
+	s.define(varFacts, map[string]*cel.Type{"big": cel.BoolType, "bad": cel.DynType})
+	return s
 }
 
 func TestMessagesNeverFail(t *testing.T) {
@@ -252,12 +208,12 @@ func TestMessagesNeverFail(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tmpl, cerr := parseTemplate(c.text)
-			if cerr != nil {
-				t.Fatal(cerr.message)
-			}
 			r := runOf(t, nil)
-			if got := tmpl.render(r.vars()); got != c.want {
+			tmpl, errs := parseTemplate(c.text, anything(t).compile)
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			if got := tmpl.render(r.value); got != c.want {
 				t.Errorf("%s: got %q, want %q", c.why, got, c.want)
 			}
 		})

@@ -14,19 +14,19 @@ import (
 func (r *Run) exits(p *phase) Command {
 	r.st.Blocked = nil
 	for i, x := range p.next {
-		ok, seen, err := true, "", error(nil)
+		asked := decision{open: true}
 		if x.when != nil {
-			ok, seen, err = r.truth(x.when)
+			asked = r.truth(x.when)
 		}
-		if err == nil && ok {
-			return *r.take(p, nextEvent(i), firstOf(x.Reason, x.To), x.message.render(r.vars()), x.when)
+		if asked.open {
+			return *r.take(p, nextEvent(i), firstOf(x.Reason, x.To), x.message.render(r.value), x.when)
 		}
 		if len(r.st.Blocked) == maxBlocked {
 			continue
 		}
-		r.st.Blocked = append(r.st.Blocked, v1alpha1.Blocked{To: x.To, Because: clip(x.When, maxText), Got: seen})
+		r.st.Blocked = append(r.st.Blocked, v1alpha1.Blocked{To: x.To, Because: asked.because, Got: asked.got})
 	}
-	r.message = p.message.render(r.vars())
+	r.message = p.message.render(r.value)
 	r.restart()
 	if p.Terminal != "" && p.Poll == "" {
 		return r.sleep(0)
@@ -40,8 +40,8 @@ func (r *Run) take(p *phase, event, reason, message string, guard *expr) *Comman
 		if guard == nil {
 			return nil
 		}
-		if ok, seen, err := r.truth(guard); err != nil || !ok {
-			return fmt.Errorf("guard %s: %s", guard.text, seen)
+		if asked := r.truth(guard); !asked.open {
+			return fmt.Errorf("guard %s: %s", guard.text, asked.got)
 		}
 		return nil
 	})

@@ -11,7 +11,8 @@ import (
 
 // View is what the driver observed of the object before a run.
 type View struct {
-	// Self is the object as unstructured data.
+	// Self is the object as unstructured data, with whole numbers as int64: as the
+	// API machinery decodes it.
 	Self map[string]any
 	// Deleting is true once the object has a deletion timestamp.
 	Deleting bool
@@ -68,6 +69,13 @@ type Run struct {
 	st     v1alpha1.MachineStatus
 	result map[string]any
 	guards map[string]guardAnswer
+	// self is View.Self as expressions see it; spent is what they cost so far.
+	self  any
+	spent uint64
+
+	// oracle answers guards while a machine is proved: there is no object then. Nil
+	// in every other run.
+	oracle func(*expr) decision
 
 	// acting is what Done will hear about; began is when it was asked for.
 	acting *Command
@@ -250,13 +258,13 @@ func (r *Run) require(p *phase) *Command {
 		return nil
 	}
 	for i, q := range p.require {
-		ok, seen, err := r.truth(q.when)
-		if err != nil {
-			r.fail(Outcome{Err: fmt.Errorf("checking whether %s: %w", q.When, err), Class: ClassUnavailable}, p.retry, p)
+		asked := r.truth(q.when)
+		if asked.err != nil {
+			r.fail(Outcome{Err: fmt.Errorf("checking whether %s: %w", q.When, asked.err), Class: ClassUnavailable}, p.retry, p)
 			return r.next
 		}
-		if !ok {
-			return r.take(p, requireEvent(i), firstOf(q.Reason, "RequirementNotMet"), firstOf(q.message.render(r.vars()), seen), nil)
+		if !asked.open {
+			return r.take(p, requireEvent(i), firstOf(q.Reason, "RequirementNotMet"), firstOf(q.message.render(r.value), asked.got), nil)
 		}
 	}
 	r.st.Attempts, r.st.Blocked = 0, nil

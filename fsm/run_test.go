@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -151,8 +152,12 @@ func TestStatusEditedByHandDoesNotPanic(t *testing.T) {
 func TestResultHasTheSameTypesAfterARestart(t *testing.T) {
 	for name, between := range map[string]string{"same run": "", "restart in between": ", {wait: 1m}"} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, "test.yaml", []byte(one("    poll: 5s\n    steps: [{action: Look}"+between+"]\n    next: [{to: Done, when: 'type(result.n) == int && result.n == 3 && result.list == [1, 2]'}]\n")), testBindings)
-			w.Give("Look", sim.Answer{Outcome: fsm.Outcome{Outputs: map[string]any{"n": int32(3), "list": []int{1, 2}}}})
+			b := fsm.Bindings{Guards: testBindings.Guards, Actions: maps.Clone(testBindings.Actions)}
+			b.Actions["Look"] = fsm.ActionSpec{Outputs: map[string]fsm.Type{
+				"n": fsm.TypeInt, "list": fsm.TypeStrings, "ratio": fsm.TypeNumber, "took": fsm.TypeDuration}}
+			w := newWorld(t, "test.yaml", []byte(one("    poll: 5s\n    steps: [{action: Look}"+between+"]\n    next:\n    - to: Done\n"+
+				"      when: 'type(result.n) == int && result.n == 3 && result.list == [\"a\"] && result.ratio * 1.5 == 3.0 && result.took + duration(\"1m\") == duration(\"150s\")'\n")), b)
+			w.Give("Look", sim.Answer{Outcome: fsm.Outcome{Outputs: map[string]any{"n": int32(3), "list": []string{"a"}, "ratio": 2.0, "took": "90s"}}})
 			w.settle()
 			w.Tick(time.Minute)
 			w.settle()

@@ -26,7 +26,8 @@ type Source struct {
 	// File is the name used in diagnostics.
 	File string
 
-	at map[string]place
+	at    map[string]place
+	lines []string
 }
 
 // place is where a value stands, and how it is written there.
@@ -43,7 +44,7 @@ func (s *Source) Pos(path string) Pos { return s.Finding(path, "", "", "").Pos }
 // field of the type, of its type, and there once. Fields without omitempty are
 // required. It reads nothing but data; the source is nil when there is a finding.
 func Decode(file string, data []byte, into any) (*Source, Diagnostics) {
-	s := &Source{File: file, at: map[string]place{}}
+	s := &Source{File: file, at: map[string]place{}, lines: strings.Split(string(data), "\n")}
 	if diags := s.decode(data, into); len(diags) > 0 {
 		return nil, diags.sorted()
 	}

@@ -18,12 +18,12 @@ func (r *Run) steps(p *phase) *Command {
 			r.st.StepSince = &now
 		}
 		if s.cond != nil {
-			ok, _, err := r.truth(s.cond)
-			if err != nil {
-				r.fail(Outcome{Err: fmt.Errorf("if %s: %w", s.If, err), Class: ClassUnavailable}, s.retry, p)
+			asked := r.truth(s.cond)
+			if asked.err != nil {
+				r.fail(Outcome{Err: fmt.Errorf("if %s: %w", s.If, asked.err), Class: ClassUnavailable}, s.retry, p)
 				return r.next
 			}
-			if !ok {
+			if !asked.open {
 				r.advance()
 				continue
 			}
@@ -39,7 +39,7 @@ func (r *Run) oneStep(s *step, p *phase) *Command {
 	switch {
 	case s.wait > 0:
 		if left := s.wait - r.view.Now().Sub(r.st.StepSince.Time); left > 0 {
-			r.message = firstOf(s.message.render(r.vars()), "Waiting "+s.Wait)
+			r.message = firstOf(s.message.render(r.value), "Waiting "+s.Wait)
 			cmd := r.sleep(left)
 			return &cmd
 		}
@@ -74,7 +74,7 @@ func (r *Run) undo(s *step, p *phase) *Command {
 
 // call asks for an action; effect is set when it gives one back.
 func (r *Run) call(a *action, effect string, s *step, p *phase) *Command {
-	with, err := a.params(r.vars())
+	with, err := a.params(r.value)
 	if err != nil {
 		r.fail(Outcome{Err: err, Class: ClassInvalid}, s.retry, p)
 		return r.next
@@ -130,7 +130,7 @@ func (r *Run) Done(o Outcome) {
 
 func (r *Run) wait(s *step, w *WaitError) {
 	r.st.Attempts = 0
-	r.message = firstOf(s.message.render(r.vars()), w.Message)
+	r.message = firstOf(s.message.render(r.value), w.Message)
 	r.st.Blocked = []v1alpha1.Blocked{{Step: s.name, Because: "the step is not done", Got: clip(w.Message, maxText)}}
 	after := cmp.Or(max(w.After, 0), s.poll, defaultPoll)
 	cmd := r.sleep(after)
@@ -142,13 +142,13 @@ func (r *Run) reached(s *step) bool {
 	if s.until == nil {
 		return true
 	}
-	ok, seen, err := r.truth(s.until)
-	if err == nil && ok {
+	asked := r.truth(s.until)
+	if asked.open {
 		r.recordRequests(s.until)
 		return true
 	}
-	r.st.Blocked = []v1alpha1.Blocked{{Step: s.name, Because: clip(s.Until, maxText), Got: seen}}
-	r.message = firstOf(s.message.render(r.vars()), fmt.Sprintf("Waiting in step %s until %s", s.name, s.Until))
+	r.st.Blocked = []v1alpha1.Blocked{{Step: s.name, Because: asked.because, Got: asked.got}}
+	r.message = firstOf(s.message.render(r.value), fmt.Sprintf("Waiting in step %s until %s", s.name, s.Until))
 	cmd := r.sleep(s.poll)
 	r.next = &cmd
 	return false

@@ -2,14 +2,12 @@ package fsm
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 )
-
-var listType = reflect.TypeFor[[]any]()
 
 // template is a text with ${CEL} parts; $${ is a ${ that means itself.
 type template struct {
@@ -22,40 +20,39 @@ type templatePart struct {
 }
 
 // parseTemplate compiles the expressions of a text; an expression ends at the
-// brace that closes it, quotes respected.
-func parseTemplate(text string) (*template, *compileError) {
+// brace that closes it, quotes respected. The findings are those of all of them.
+func parseTemplate(text string, compile func(string) (*expr, []compileError)) (*template, []compileError) {
 	t := &template{}
-	for rest, at := text, 0; rest != ""; {
+	var errs []compileError
+	for rest := text; rest != ""; {
+		at := utf8.RuneCountInString(text[:len(text)-len(rest)])
 		before, after, found := strings.Cut(rest, "${")
-		escaped := found && strings.HasSuffix(before, "$")
-		if escaped {
-			before += "{"
+		if found && strings.HasSuffix(before, "$") {
+			t.parts = append(t.parts, templatePart{text: before + "{"})
+			rest = after
+			continue
 		}
 		if before != "" {
 			t.parts = append(t.parts, templatePart{text: before})
 		}
 		if !found {
-			return t, nil
+			break
 		}
-		if escaped {
-			at += len(before) + 1
-			rest = after
-			continue
-		}
-		at += len(before) + 2
+		at += utf8.RuneCountInString(before)
 		end := closingBrace(after)
 		if end < 0 {
-			return nil, &compileError{message: "${ without a closing }", column: utf8.RuneCountInString(text[:at-2])}
+			errs = append(errs, compileError{code: "PG006", message: "${ without a closing }", fix: "add the }, or write $${ for a ${ that means itself", offset: at})
+			break
 		}
-		e, cerr := compile(after[:end])
-		if cerr != nil {
-			return nil, &compileError{message: cerr.message, column: utf8.RuneCountInString(text[:at]) + cerr.column}
+		e, more := compile(after[:end])
+		for _, x := range more {
+			x.offset += at + len("${")
+			errs = append(errs, x)
 		}
 		t.parts = append(t.parts, templatePart{expr: e})
 		rest = after[end+1:]
-		at += end + 1
 	}
-	return t, nil
+	return t, errs
 }
 
 func closingBrace(s string) int {
@@ -82,29 +79,41 @@ func closingBrace(s string) int {
 	return -1
 }
 
+// alone answers the expression of a template that is nothing else, else nil.
+func (t *template) alone() *expr {
+	if len(t.parts) == 1 {
+		return t.parts[0].expr
+	}
+	return nil
+}
+
+// evaluator answers the value of an expression.
+type evaluator func(*expr) (ref.Val, error)
+
 // render never fails: a part that cannot be evaluated shows as "?", because a
 // message must not stop a machine.
-func (t *template) render(vars map[string]any) string {
-	text, _ := t.fill(vars, func(error) error { return nil })
+func (t *template) render(eval evaluator) string {
+	text, _ := t.fill(eval, func(error) error { return nil })
 	return text
 }
 
 // value is what a parameter comes to: what the expression is where the template
 // is nothing else, and a text where it is more.
-func (t *template) value(vars map[string]any) (any, error) {
-	if len(t.parts) == 1 && t.parts[0].expr != nil {
-		v, _, err := t.parts[0].expr.prog.Eval(vars)
-		if err != nil {
-			return nil, fmt.Errorf("${%s}: %w", t.parts[0].expr.text, err)
-		}
-		return native(v)
+func (t *template) value(eval evaluator) (any, error) {
+	e := t.alone()
+	if e == nil {
+		return t.fill(eval, func(err error) error { return err })
 	}
-	return t.fill(vars, func(err error) error { return err })
+	v, err := eval(e)
+	if err != nil {
+		return nil, fmt.Errorf("${%s}: %w", e.text, err)
+	}
+	return native(v)
 }
 
 // fill puts the values into the text. An error that failed answers ends it; one
 // that it swallows shows as "?".
-func (t *template) fill(vars map[string]any, failed func(error) error) (string, error) {
+func (t *template) fill(eval evaluator, failed func(error) error) (string, error) {
 	if t == nil {
 		return "", nil
 	}
@@ -114,7 +123,7 @@ func (t *template) fill(vars map[string]any, failed func(error) error) (string, 
 			b.WriteString(p.text)
 			continue
 		}
-		v, _, err := p.expr.prog.Eval(vars)
+		v, err := eval(p.expr)
 		switch text, isText := v.(types.String); {
 		case err != nil:
 			if err := failed(fmt.Errorf("${%s}: %w", p.expr.text, err)); err != nil {

@@ -1,64 +1,132 @@
 package fsm
 
 import (
-	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
+	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"github.com/google/cel-go/interpreter"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
-// vars is what an expression sees at this moment.
-func (r *Run) vars() map[string]any {
-	result := r.result
-	if result == nil {
-		result = map[string]any{}
+// sight is what an expression sees: asked by name, so that what it does not read
+// is not made.
+type sight struct {
+	*Run
+	token string
+}
+
+// ResolveName answers the value of a root.
+func (s sight) ResolveName(name string) (any, bool) {
+	switch name {
+	case varSelf:
+		return s.selfValue(), true
+	case varResult:
+		return s.results(), true
+	case varGuards:
+		return newLazyMap(s.guardValue), true
+	case varFacts:
+		return newLazyMap(s.factValue), true
+	case varRequest:
+		return newLazyMap(s.requestValue), true
+	case varPhase:
+		return s.phaseValue(), true
+	case varHeld:
+		return append([]string{}, s.st.Held...), true
+	case varChanged:
+		return s.view.GenerationChanged, true
+	case varNow:
+		return s.view.Now(), true
+	case varToken:
+		return s.token, true
 	}
-	self := r.view.Self
-	if self == nil {
-		self = map[string]any{}
+	return nil, false
+}
+
+// Parent is nil: there is nothing else to see.
+func (s sight) Parent() interpreter.Activation { return nil }
+
+// selfValue is the object by the types of its schema, made once.
+func (r *Run) selfValue() any {
+	if r.self == nil {
+		self := r.view.Self
+		if self == nil {
+			self = map[string]any{}
+		}
+		r.self = self
+		if schema := r.m.prog.self; schema != nil {
+			r.self = schema.value(self)
+		}
 	}
+	return r.self
+}
+
+func (r *Run) phaseValue() map[string]any {
 	age := time.Duration(0)
 	if r.st.Since != nil {
 		age = r.view.Now().Sub(r.st.Since.Time)
 	}
-	held := slices.Clone(r.st.Held)
-	if held == nil {
-		held = []string{}
-	}
-	return map[string]any{
-		varSelf:    self,
-		varResult:  result,
-		varHeld:    held,
-		varPhase:   map[string]any{"name": r.st.Phase, "age": age, "attempts": int64(r.st.Attempts)},
-		varChanged: r.view.GenerationChanged,
-		varNow:     r.view.Now(),
-		varToken:   "",
-		varGuards:  newLazyMap(r.guardValue),
-		varFacts:   newLazyMap(r.factValue),
-		varRequest: newLazyMap(r.requestValue),
-	}
+	return map[string]any{"name": r.st.Phase, "age": age, "attempts": int64(r.st.Attempts)}
 }
 
-// truth evaluates a guard. An error means: not taken, and said why.
-func (r *Run) truth(e *expr) (bool, string, error) {
-	v, details, err := e.prog.Eval(r.vars())
+// errBudget says that a reconcile costs too much. What is asked after it cannot be
+// evaluated either, so nothing moves on half an answer.
+var errBudget = fmt.Errorf("the expressions of this reconcile cost more than %d together: read less, or let an action compute it", maxRunCost)
+
+// eval is the one place where expressions are evaluated, and what they cost adds up.
+func (r *Run) eval(e *expr, s sight) (ref.Val, *cel.EvalDetails, error) {
+	if r.spent > maxRunCost {
+		return nil, nil, errBudget
+	}
+	v, details, err := e.prog.Eval(s)
+	if cost := details.ActualCost(); cost != nil {
+		r.spent += *cost
+	}
+	return v, details, err
+}
+
+// value evaluates an expression as it stands in most places.
+func (r *Run) value(e *expr) (ref.Val, error) {
+	v, _, err := r.eval(e, sight{Run: r})
+	return v, err
+}
+
+// decision is what a guard came to.
+type decision struct {
+	open bool
+	// because is the part of the guard that decided, got the values seen in it.
+	because, got string
+	// err means: not open, and why.
+	err error
+}
+
+// truth decides a guard; it is the only place that does.
+func (r *Run) truth(e *expr) decision {
+	if r.oracle != nil {
+		return r.oracle(e)
+	}
+	v, details, err := r.eval(e, sight{Run: r})
+	if details == nil {
+		return undecided(e.text, err)
+	}
 	if err != nil {
-		return false, clip("error: "+err.Error(), maxText), err
+		return undecided(e.cause.failed(details.State()), err)
 	}
 	ok, isBool := v.Value().(bool)
 	if !isBool {
-		err := fmt.Errorf("%s is %s, not a boolean", e.text, clip(show(v), 120))
-		return false, clip("error: "+err.Error(), maxText), err
+		return undecided(e.text, fmt.Errorf("%s is %s, not a boolean", e.text, clip(show(v), 120)))
 	}
-	return ok, e.seen(details, r.told), nil
+	because, got := e.explain(ok, details.State(), r.told)
+	return decision{open: ok, because: because, got: got}
+}
+
+func undecided(because string, err error) decision {
+	return decision{because: clip(because, maxText), got: clip("error: "+err.Error(), maxText), err: err}
 }
 
 // told is what a Go guard says of itself: it explains more than its value does.
@@ -86,11 +154,11 @@ func (r *Run) factValue(name string) ref.Val {
 	if e == nil {
 		return nil
 	}
-	return r.value(e)
+	return r.valueOrError(e)
 }
 
-func (r *Run) value(e *expr) ref.Val {
-	v, _, err := e.prog.Eval(r.vars())
+func (r *Run) valueOrError(e *expr) ref.Val {
+	v, err := r.value(e)
 	if err != nil {
 		return types.WrapErr(err)
 	}
@@ -109,7 +177,7 @@ func (r *Run) requestValue(name string) ref.Val {
 	}
 	params := map[string]any{}
 	for p, e := range q.params {
-		params[p] = r.value(e)
+		params[p] = r.valueOrError(e)
 	}
 	return types.DefaultTypeAdapter.NativeToValue(map[string]any{"pending": r.isNew(q, token), "token": token, "params": params})
 }
@@ -122,16 +190,14 @@ func (r *Run) isNew(q *request, token string) bool {
 	if q.valid == nil {
 		return true
 	}
-	vars := r.vars()
-	vars[varToken] = token
-	v, _, err := q.valid.prog.Eval(vars)
+	v, _, err := r.eval(q.valid, sight{Run: r, token: token})
 	return err == nil && v == types.True
 }
 
 // token is the text that tells one request from the next, as far as the status
 // can hold it; null is no request.
 func (r *Run) token(q *request) (string, error) {
-	switch v := r.value(q.token).(type) {
+	switch v := r.valueOrError(q.token).(type) {
 	case types.String:
 		return clip(string(v), maxToken), nil
 	case types.Null:
@@ -171,52 +237,4 @@ func (r *Run) recordRequests(guard *expr) {
 func (r *Run) pending(name string) bool {
 	m, ok := r.requestValue(name).(traits.Mapper)
 	return ok && m.Get(types.String("pending")) == types.True
-}
-
-// merge adds outputs to the result, in the types that a later run will read back.
-func (r *Run) merge(outputs map[string]any) error {
-	if len(outputs) == 0 {
-		return nil
-	}
-	all := maps.Clone(r.result)
-	if all == nil {
-		all = map[string]any{}
-	}
-	maps.Copy(all, outputs)
-	text, err := encodeResult(all)
-	if err != nil {
-		return err
-	}
-	r.st.Result, r.result = text, decodeResult(text)
-	return nil
-}
-
-// maxResult is how much of outputs a status holds; the CRDs say the same.
-const maxResult = 16 << 10
-
-// encodeResult is the JSON text of the outputs. The error says that they do not
-// fit into a status, or are no plain values: a defect of an action.
-func encodeResult(result map[string]any) (string, error) {
-	if len(result) == 0 {
-		return "", nil
-	}
-	raw, err := json.Marshal(result)
-	if err != nil {
-		return "", fmt.Errorf("outputs are no plain values: %w", err)
-	}
-	if len(raw) > maxResult {
-		return "", fmt.Errorf("outputs have %d bytes, more than the %d that a status may hold: shorten them in the action", len(raw), maxResult)
-	}
-	return string(raw), nil
-}
-
-func decodeResult(stored string) map[string]any {
-	if stored == "" {
-		return nil
-	}
-	var result map[string]any
-	if err := utiljson.Unmarshal([]byte(stored), &result); err != nil {
-		return nil // an unreadable result only repeats the steps that made it
-	}
-	return result
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
@@ -43,33 +44,27 @@ func (v *value) plainly() any {
 	return plain
 }
 
-// exprs lists the expressions in it.
-func (v *value) exprs() []*expr {
-	var all []*expr
-	if v.text != nil {
-		for _, p := range v.text.parts {
-			if p.expr != nil {
-				all = append(all, p.expr)
-			}
-		}
+// cel is the type of a value that varies.
+func (v *value) cel() *cel.Type {
+	switch {
+	case v.fields != nil:
+		return cel.MapType(cel.StringType, cel.DynType)
+	case v.items != nil:
+		return cel.ListType(cel.DynType)
+	case v.text != nil && v.text.alone() != nil:
+		return v.text.alone().out
 	}
-	for _, key := range slices.Sorted(maps.Keys(v.fields)) {
-		all = append(all, v.fields[key].exprs()...)
-	}
-	for _, item := range v.items {
-		all = append(all, item.exprs()...)
-	}
-	return all
+	return cel.StringType
 }
 
-func (v *value) eval(vars map[string]any) (any, error) {
+func (v *value) eval(find evaluator) (any, error) {
 	switch {
 	case v.text != nil:
-		return v.text.value(vars)
+		return v.text.value(find)
 	case v.fields != nil:
 		out := make(map[string]any, len(v.fields))
 		for key, field := range v.fields {
-			got, err := field.eval(vars)
+			got, err := field.eval(find)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", key, err)
 			}
@@ -79,7 +74,7 @@ func (v *value) eval(vars map[string]any) (any, error) {
 	case v.items != nil:
 		out := make([]any, len(v.items))
 		for i, item := range v.items {
-			got, err := item.eval(vars)
+			got, err := item.eval(find)
 			if err != nil {
 				return nil, fmt.Errorf("[%d]: %w", i, err)
 			}
@@ -92,10 +87,10 @@ func (v *value) eval(vars map[string]any) (any, error) {
 
 // params evaluates all parameters; the types of what was found are checked as
 // those of plain values were at load.
-func (a *action) params(vars map[string]any) (Params, error) {
+func (a *action) params(find evaluator) (Params, error) {
 	out := Params{}
 	for name, v := range a.with {
-		got, err := v.eval(vars)
+		got, err := v.eval(find)
 		if err != nil {
 			return nil, fmt.Errorf("with.%s of %s: %w", name, a.use, err)
 		}

@@ -1,0 +1,246 @@
+package fsm
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apiserver/pkg/cel/environment"
+)
+
+// The Kubernetes release whose CEL libraries expressions may use.
+const celRelease = "1.36"
+
+// Bounds of one expression; a larger one is refused before it costs anything.
+const (
+	maxExprSize  = 8 << 10 // characters
+	maxExprDepth = 64      // parentheses and the like
+	maxExprLoops = 3       // a loop in a loop in a loop
+)
+
+// Roots of what an expression can see; the names are the contract with users.
+const (
+	varSelf    = "self"
+	varResult  = "result"
+	varGuards  = "guards"
+	varFacts   = "facts"
+	varRequest = "request"
+	varPhase   = "phase"
+	varHeld    = "held"
+	varChanged = "generationChanged"
+	varNow     = "now"
+	varToken   = "token"
+)
+
+// rootTypes are the roots that look the same in every machine; `self` is added.
+var rootTypes = map[string]*cel.Type{
+	varResult:  objectType(varResult),
+	varGuards:  objectType(varGuards),
+	varFacts:   objectType(varFacts),
+	varRequest: objectType(varRequest),
+	varPhase:   objectType(varPhase),
+	varHeld:    cel.ListType(cel.StringType),
+	varChanged: cel.BoolType,
+	varNow:     cel.TimestampType,
+	varToken:   cel.StringType,
+}
+
+// objectType names the type of a root or of a part of it. With a blank in it, no
+// expression can mean the type when it means the value.
+func objectType(path string) *cel.Type { return cel.ObjectType("object " + path) }
+
+// baseEnv costs milliseconds, and is the same for all machines.
+var baseEnv = sync.OnceValues(func() (*cel.Env, error) {
+	env, err := environment.MustBaseEnvSet(version.MustParseGeneric(celRelease)).Env(environment.NewExpressions)
+	if err != nil {
+		return nil, err
+	}
+	opts := []cel.EnvOption{
+		cel.ParserExpressionSizeLimit(maxExprSize),
+		cel.ParserRecursionLimit(maxExprDepth),
+		cel.EnableMacroCallTracking(), // explain shows all() as it was written
+		cel.ASTValidators(cel.ValidateComprehensionNestingLimit(maxExprLoops)),
+	}
+	for name, t := range rootTypes {
+		opts = append(opts, cel.Variable(name, t))
+	}
+	return env.Extend(opts...)
+})
+
+// scope is what the expressions at one place of a file can see, and of which type
+// it is. Compiling a file goes from place to place and changes it on the way; once
+// the file is compiled, nothing does.
+type scope struct {
+	// Provider knows the types of the libraries and of self.
+	types.Provider
+	env  *cel.Env
+	self *Schema
+	// objects are the fields of the types that objectType names.
+	objects map[string]map[string]*cel.Type
+	// anyResult: which results there are is not known here.
+	anyResult bool
+}
+
+func newScope(b Bindings) (*scope, error) {
+	base, err := baseEnv()
+	if err != nil {
+		return nil, err
+	}
+	s := &scope{self: b.Self, objects: map[string]map[string]*cel.Type{}}
+	s.Provider = base.CELTypeProvider()
+	if b.Self != nil {
+		if s.Provider, err = b.Self.types.WithTypeProvider(s.Provider); err != nil {
+			return nil, err
+		}
+	}
+	s.define(varResult, nil)
+	s.define(varFacts, nil)
+	s.define(varRequest, nil)
+	s.define(varPhase, map[string]*cel.Type{"name": cel.StringType, "age": cel.DurationType, "attempts": cel.IntType})
+	guards := map[string]*cel.Type{}
+	for name := range b.Guards {
+		guards[name] = cel.BoolType
+	}
+	s.define(varGuards, guards)
+	s.env, err = base.Extend(cel.Variable(varSelf, s.root(varSelf)), cel.CustomTypeProvider(s))
+	return s, err
+}
+
+// define says which fields the type of a path has.
+func (s *scope) define(path string, fields map[string]*cel.Type) *cel.Type {
+	t := objectType(path)
+	if fields == nil {
+		fields = map[string]*cel.Type{}
+	}
+	s.objects[t.TypeName()] = fields
+	return t
+}
+
+// fields of the type of a path; to be read, or added to.
+func (s *scope) fields(path string) map[string]*cel.Type {
+	return s.objects[objectType(path).TypeName()]
+}
+
+// root is the type of a root; nil when there is no such root.
+func (s *scope) root(name string) *cel.Type {
+	switch {
+	case name != varSelf:
+		return rootTypes[name]
+	case s.self != nil:
+		return s.self.decl.CelType()
+	}
+	return cel.DynType
+}
+
+// noResults forgets the outputs of the steps.
+func (s *scope) noResults() {
+	s.define(varResult, nil)
+	s.anyResult = false
+}
+
+// addResults makes outputs known. An output that two steps have with different
+// types is either, since the second step may be left out.
+func (s *scope) addResults(outputs map[string]Type) {
+	known := s.fields(varResult)
+	for name, t := range outputs {
+		if old, twice := known[name]; twice && !old.IsExactType(t.cel()) {
+			known[name] = cel.DynType
+		} else {
+			known[name] = t.cel()
+		}
+	}
+}
+
+// FindStructType is the checker's question for a type.
+func (s *scope) FindStructType(name string) (*types.Type, bool) {
+	if _, ours := s.objects[name]; ours {
+		return types.NewTypeTypeWithParam(cel.ObjectType(name)), true
+	}
+	return s.Provider.FindStructType(name)
+}
+
+// FindStructFieldNames is the checker's question for the fields of a type.
+func (s *scope) FindStructFieldNames(name string) ([]string, bool) {
+	if fields, ours := s.objects[name]; ours {
+		return slices.Sorted(maps.Keys(fields)), true
+	}
+	if s.self != nil {
+		if t, known := s.self.types.FindDeclType(name); known {
+			return slices.Sorted(maps.Keys(t.Fields)), true
+		}
+	}
+	return s.Provider.FindStructFieldNames(name)
+}
+
+// FindStructFieldType is the checker's question for a field.
+func (s *scope) FindStructFieldType(name, field string) (*types.FieldType, bool) {
+	fields, ours := s.objects[name]
+	if !ours {
+		return s.Provider.FindStructFieldType(name, field)
+	}
+	t, known := fields[field]
+	if !known && s.anyResult && name == rootTypes[varResult].TypeName() {
+		t, known = cel.DynType, true
+	}
+	return &types.FieldType{Type: t}, known
+}
+
+// field is the type behind a name; known is false when the type has no such field,
+// and the type is nil when that cannot be told.
+func (s *scope) field(t *cel.Type, name string) (ft *cel.Type, known bool) {
+	switch t.Kind() {
+	case types.StructKind:
+		if f, ok := s.FindStructFieldType(t.TypeName(), name); ok {
+			return f.Type, true
+		}
+		return nil, false
+	case types.MapKind:
+		return t.Parameters()[1], true
+	}
+	return nil, true
+}
+
+// check refuses names that are not there, with what there is instead; the type
+// checker would only say that a field is undefined.
+func (s *scope) check(r exprRef) *compileError {
+	if r.nameless() {
+		return &compileError{code: "PG006", message: r.root + " is read without a name", fix: fmt.Sprintf("write %s.NAME", r.root), offset: r.offsets[0]}
+	}
+	t := s.root(r.root)
+	for i, name := range r.names[1:] {
+		next, known := s.field(t, name)
+		if !known {
+			e := s.unknown(r, i+1, t)
+			e.offset = r.offsets[i+1]
+			return e
+		}
+		if next == nil {
+			return nil
+		}
+		t = next
+	}
+	return nil
+}
+
+// unknown says that the i-th name of a reference is not there.
+func (s *scope) unknown(r exprRef, i int, in *cel.Type) *compileError {
+	fields, _ := s.FindStructFieldNames(in.TypeName())
+	list := strings.Join(fields[:min(len(fields), 30)], ", ")
+	name, path := r.names[i], strings.Join(r.names[:i+1], ".")
+	switch {
+	case i == 1 && r.root == varResult:
+		return &compileError{code: "PG006", message: path + " is an output of no step before this place", fix: "outputs here: " + list}
+	case i == 1 && r.root == varGuards:
+		return &compileError{code: "PG005", message: fmt.Sprintf("guard %q is not known to this program", name), fix: "known guards: " + list}
+	case i == 1 && r.root == varFacts:
+		return &compileError{code: "PG006", message: path + " is not declared before this place", fix: "declare it under spec.facts, in order"}
+	case i == 1 && r.root == varRequest:
+		return &compileError{code: "PG006", message: path + " is not declared", fix: "declare it under spec.requests"}
+	}
+	return &compileError{code: "PG006", message: fmt.Sprintf("%s has no field %q", strings.Join(r.names[:i], "."), name), fix: "fields: " + list}
+}

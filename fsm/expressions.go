@@ -1,0 +1,47 @@
+package fsm
+
+import (
+	"fmt"
+
+	"github.com/google/cel-go/cel"
+)
+
+// expr compiles an expression; what it may see is what the scope says now.
+func (c *compiler) expr(path, text string, wantBool bool) *expr {
+	e, errs := c.scope.compile(text)
+	c.findIn(path, text, errs)
+	if e != nil && wantBool && !e.isBool() {
+		c.find(path, "PG007", fmt.Sprintf("guard %q is %s, not a boolean", text, e.out), "compare it with something")
+	}
+	return e
+}
+
+func (c *compiler) template(path, text string) *template {
+	if text == "" {
+		return nil
+	}
+	t, errs := parseTemplate(text, c.scope.compile)
+	c.findIn(path, text, errs)
+	return t
+}
+
+// findIn points into the text that stands at a path.
+func (c *compiler) findIn(path, text string, errs []compileError) {
+	for _, e := range errs {
+		x := c.def.Finding(path, e.code, e.message, e.fix)
+		x.Pos = c.def.inside(path, text, e.offset)
+		if e.severity != "" {
+			x.Severity = e.severity
+		}
+		c.diags = append(c.diags, x)
+	}
+}
+
+// typeOf is the type of a compiled expression; of one with a finding any, so that
+// one mistake is one finding.
+func typeOf(e *expr) *cel.Type {
+	if e == nil {
+		return cel.DynType
+	}
+	return e.out
+}

@@ -1,0 +1,89 @@
+package fsm
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"time"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+// results are the outputs of this visit in the types that their actions declare:
+// JSON has neither durations nor numbers that are whole and yet no integers.
+func (r *Run) results() map[string]any {
+	p := r.phase()
+	if p == nil || r.result == nil {
+		return map[string]any{}
+	}
+	if len(p.converts) == 0 {
+		return r.result
+	}
+	typed := maps.Clone(r.result)
+	for name, t := range p.converts {
+		if v, ok := convert(t, typed[name]); ok {
+			typed[name] = v
+		}
+	}
+	return typed
+}
+
+// convert makes a value that came out of JSON one of the type, if it can be.
+func convert(t Type, v any) (any, bool) {
+	switch x := v.(type) {
+	case int64:
+		return float64(x), t == TypeNumber
+	case string:
+		d, err := time.ParseDuration(x)
+		return d, t == TypeDuration && err == nil
+	}
+	return nil, false
+}
+
+// merge adds outputs to the result, in the types that a later run will read back.
+func (r *Run) merge(outputs map[string]any) error {
+	if len(outputs) == 0 {
+		return nil
+	}
+	all := maps.Clone(r.result)
+	if all == nil {
+		all = map[string]any{}
+	}
+	maps.Copy(all, outputs)
+	text, err := encodeResult(all)
+	if err != nil {
+		return err
+	}
+	r.st.Result, r.result = text, decodeResult(text)
+	return nil
+}
+
+// maxResult is how much of outputs a status holds; the CRDs say the same.
+const maxResult = 16 << 10
+
+// encodeResult is the JSON text of the outputs. The error says that they do not
+// fit into a status, or are no plain values: a defect of an action.
+func encodeResult(result map[string]any) (string, error) {
+	if len(result) == 0 {
+		return "", nil
+	}
+	raw, err := json.Marshal(result)
+	if err != nil {
+		return "", fmt.Errorf("outputs are no plain values: %w", err)
+	}
+	if len(raw) > maxResult {
+		return "", fmt.Errorf("outputs have %d bytes, more than the %d that a status may hold: shorten them in the action", len(raw), maxResult)
+	}
+	return string(raw), nil
+}
+
+func decodeResult(stored string) map[string]any {
+	if stored == "" {
+		return nil
+	}
+	var result map[string]any
+	if err := utiljson.Unmarshal([]byte(stored), &result); err != nil {
+		return nil // an unreadable result only repeats the steps that made it
+	}
+	return result
+}
