@@ -123,7 +123,7 @@ var bindings = fsm.Bindings{Actions: map[string]fsm.ActionSpec{"Work": {}}}
 func TestMachineSchemaRefuses(t *testing.T) {
 	s := compiled(t, schema.Machine)
 	cases := map[string]struct{ why, file string }{
-		"unknown field":        {"a typo is shown while it is typed", edited("initial:", "intial: One\n  initial:")},
+		"unknown field":        {"a typo is shown while it is typed", edited("initial:", "frist: One\n  initial:")},
 		"other letter case":    {"Go's decoder would take it", edited("initial: One", "Initial: One")},
 		"other kind":           {"a registry is not a machine", edited("kind: Machine", "kind: Machines")},
 		"other version":        {"its fields mean something else", edited("v1alpha1", "v1")},
