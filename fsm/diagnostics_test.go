@@ -29,6 +29,12 @@ const toDone = "    next: [{to: Done}]\n"
 
 func TestEachCodeHasABadAndAGoodFile(t *testing.T) {
 	for name, c := range map[string]badFile{
+		"PG000 name of the machine": {
+			why: "Events name it as their controller, and would be refused", code: "PG000",
+			bad:      strings.Replace(one(toDone), "{name: test}", "{name: ⟦My machine}", 1),
+			good:     strings.Replace(one(toDone), "{name: test}", "{name: my-machine}", 1),
+			contains: []string{`"My machine" is not a name for a machine`},
+		},
 		"PG000 duration": {
 			why: "a bare number has no unit", code: "PG000",
 			bad: one("    poll: ⟦'10'\n" + toDone), good: one("    poll: 10s\n" + toDone),

@@ -6,10 +6,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // graph checks the phases and the ways between them.
 func (c *compiler) graph() {
+	c.checkMachineName()
 	c.checkTargets()
 	c.checkReachable()
 	c.checkFinalizer()
@@ -122,6 +125,14 @@ func (c *compiler) checkFinalizer() {
 	}
 	if needs {
 		c.find("spec", "PG017", "the machine has effects or deletion phases but no finalizer: a deletion would skip them", "add finalizer: DOMAIN/NAME")
+	}
+}
+
+// checkMachineName: the name is a label of metrics and the controller that Events
+// report.
+func (c *compiler) checkMachineName() {
+	if flaws := validation.IsDNS1123Subdomain(c.def.Metadata.Name); len(flaws) > 0 {
+		c.find("metadata.name", "PG000", fmt.Sprintf("%q is not a name for a machine", c.def.Metadata.Name), flaws[0])
 	}
 }
 
