@@ -3,20 +3,15 @@ package fsm_test
 import (
 	"encoding/json"
 	"errors"
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/fsmtest"
 	"github.com/phasegate/phasegate/fsm/sim"
 )
-
-var update = flag.Bool("update", false, "rewrite the transcripts under testdata with what happens now")
 
 // TestTranscripts plays every file of testdata. A block is comments (#), one
 // command (>) with its text (|), and what happens, up to an empty line:
@@ -42,17 +37,7 @@ func TestTranscripts(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			t.Parallel()
-			want := string(readFile(t, file))
-			got := play(t, want)
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if d := cmp.Diff(strings.Split(want, "\n"), strings.Split(got, "\n")); d != "" {
-				t.Errorf("%s (-want +got); go test ./fsm -run Transcripts -update rewrites it:\n%s", file, d)
-			}
+			fsmtest.Golden(t, file, play(t, string(readFile(t, file))))
 		})
 	}
 }

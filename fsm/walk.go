@@ -125,7 +125,7 @@ func cmpPath(path string) string {
 type field struct {
 	name string
 	elem reflect.Type
-	// required: the JSON tag does not say omitempty.
+	// required: the JSON tag does not say that it may be left out.
 	required bool
 }
 
@@ -137,7 +137,7 @@ func fieldsOf(t reflect.Type) []field {
 	var fields []field
 	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		fields = append(fields, field{name: name, elem: f.Type, required: options != "omitempty"})
+		fields = append(fields, field{name: name, elem: f.Type, required: options == ""})
 	}
 	return fields
 }

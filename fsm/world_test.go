@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/fsmtest"
 	"github.com/phasegate/phasegate/fsm/sim"
 )
 
@@ -53,17 +54,9 @@ func worldOf(t testing.TB, m *fsm.Machine, spec map[string]any) *world {
 	if spec == nil {
 		spec = map[string]any{}
 	}
-	simulated, err := sim.New(m, map[string]any{"metadata": map[string]any{"name": "x"}, "spec": spec})
-	if err != nil {
-		t.Fatal(err)
-	}
+	simulated := fsmtest.World(t, m, map[string]any{"metadata": map[string]any{"name": "x"}, "spec": spec})
 	w := &world{World: simulated, t: t}
 	w.Respond = w.seesConflict
-	t.Cleanup(func() {
-		for _, d := range w.Defects {
-			t.Error(d)
-		}
-	})
 	return w
 }
 

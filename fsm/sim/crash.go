@@ -17,6 +17,14 @@ type Difference struct {
 	Defects []string
 }
 
+func (d Difference) String() string {
+	text := fmt.Sprintf("a crash %s changes the end: without it %+v, with it %+v", d.Where, d.Calm, d.Crashed)
+	if len(d.Defects) > 0 {
+		text = fmt.Sprintf("a crash %s: %s", d.Where, strings.Join(d.Defects, "; "))
+	}
+	return text
+}
+
 // CrashEverywhere tells a story once undisturbed, and once more for each place
 // where the driver can be killed: before and after each command, the first time
 // that it is given in a visit to a phase. Begin makes the world anew for each. It
@@ -40,7 +48,7 @@ func CrashEverywhere(begin func() *World, story func(*World)) (crashes int, chan
 		w, n, where := begin(), 0, ""
 		w.Interrupt = func(cmd fsm.Command, done bool) bool {
 			if n++; n == at {
-				where = fmt.Sprintf("%s %s in phase %s", map[bool]string{false: "before", true: "after"}[done],
+				where = fmt.Sprintf("%s %s in phase %s", beforeOrAfter(done),
 					strings.TrimSpace(fmt.Sprint(cmd.Do, " ", cmd.Action)), w.Stored.Phase)
 			}
 			return n == at

@@ -18,6 +18,15 @@ type crashPoint struct {
 	down time.Duration
 }
 
+func (c crashPoint) String() string { return beforeOrAfter(c.done) + " " + c.at }
+
+func beforeOrAfter(done bool) string {
+	if done {
+		return "after"
+	}
+	return "before"
+}
+
 // Crash kills the driver once, the next time before or (done) after an action or
 // a verb such as Commit; it is down for a while then.
 func (w *World) Crash(at string, done bool, down time.Duration) {
@@ -72,19 +81,21 @@ func (w *World) step(run *fsm.Run, cmd fsm.Command, base int) (durable bool, err
 }
 
 func (w *World) killed(name string, cmd fsm.Command, done bool) bool {
-	when := map[bool]string{false: "before", true: "after"}[done]
-	if c := w.crash; c != nil && c.at == name && c.done == done {
-		w.crash = nil
-		w.tell("crash %s %s%s", when, name, map[bool]string{true: fmt.Sprintf(", down for %s", c.down)}[c.down > 0])
-		w.now, w.dirty = w.now.Add(c.down), true
-		return true
+	here := crashPoint{at: name, done: done}
+	switch c := w.crash; {
+	case c != nil && c.at == name && c.done == done:
+		here, w.crash = *c, nil
+	case w.Interrupt == nil || !w.Interrupt(cmd, done):
+		return false
 	}
-	if w.Interrupt != nil && w.Interrupt(cmd, done) {
-		w.tell("crash %s %s", when, name)
-		w.dirty = true
-		return true
+	w.dirty = true
+	if here.down > 0 {
+		w.tell("crash %s, down for %s", here, here.down)
+	} else {
+		w.tell("crash %s", here)
 	}
-	return false
+	w.now = w.now.Add(here.down)
+	return true
 }
 
 // write carries out a command other than Act.

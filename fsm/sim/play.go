@@ -49,18 +49,19 @@ func (s *Scenario) Play(m *fsm.Machine) (*Result, fsm.Diagnostics) {
 		Transcript: p.r.merged(), End: p.w.Describe(), Failures: p.failures}, nil
 }
 
-// CrashEverywhere plays a scenario once undisturbed, and once more for each place
-// where the driver can be killed. It answers what the function of this name does.
-// The findings are those of Play.
-func (s *Scenario) CrashEverywhere(m *fsm.Machine) (crashes int, changed []Difference, diags fsm.Diagnostics) {
-	if diags := s.Check(m); len(diags) > 0 {
-		return 0, nil, diags
-	}
-	crashes, changed = CrashEverywhere(func() *World { return s.world(m) }, func(w *World) {
+// Crashed plays a scenario that fits the machine once undisturbed, and once more
+// for each place where the driver can be killed. Each crash that changes the end,
+// or brings about a defect, is a failure.
+func (s *Scenario) Crashed(m *fsm.Machine) []Failure {
+	_, changed := CrashEverywhere(func() *World { return s.world(m) }, func(w *World) {
 		p := &player{s: s, w: w}
 		p.play()
 	})
-	return crashes, changed, nil
+	failures := make([]Failure, len(changed))
+	for i, d := range changed {
+		failures[i] = Failure{File: s.File, Pos: fsm.Pos{Line: 1, Column: 1}, Text: d.String()}
+	}
+	return failures
 }
 
 // world is the one that a scenario begins with; Check found that it can be made.
@@ -136,9 +137,18 @@ func (p *player) play() {
 			return
 		}
 	}
+	end := fmt.Sprintf("script[%d]", len(p.s.Script)-1)
 	if p.news {
 		p.r.step("the end of the script")
-		p.run(fmt.Sprintf("script[%d]", len(p.s.Script)-1), 0, nil)
+		p.run(end, 0, nil)
+	}
+	p.noCrash(end)
+}
+
+// noCrash finds a crash that was asked for and never came.
+func (p *player) noCrash(path string) {
+	if c := p.w.crash; c != nil {
+		p.fail(path, "the crash %s before this step never came", c)
 	}
 }
 
@@ -153,6 +163,7 @@ func (p *player) do(path string, s Step) {
 	case s.Given != nil:
 		p.w.give(s.Given)
 	case s.Crash != nil:
+		p.noCrash(path)
 		p.w.Crash(s.Crash.Before+s.Crash.After, s.Crash.After != "", duration(s.Crash.Down))
 	case s.Conflict:
 		p.w.Rival = true
@@ -254,7 +265,7 @@ func words(s Step) string {
 
 // Write prints a result for people: the transcript, the end, and what failed.
 func (r *Result) Write(out io.Writer) {
-	fmt.Fprintf(out, "%s: machine %s %s\n\n", r.Scenario, r.Machine, r.Revision)
+	fmt.Fprintf(out, "%s: machine %s\n\n", r.Scenario, r.Machine)
 	r.Transcript.Write(out)
 	fmt.Fprintf(out, "\nin the end: %s\n", r.End)
 	for _, f := range r.Failures {

@@ -103,10 +103,10 @@ type Expect struct {
 	// Conditions are Ready, Reconciling and Stalled.
 	Conditions map[string]bool `json:"conditions,omitempty"`
 	// Held is the ledger, InPlace what was really taken and not given back.
-	Held    []string `json:"held,omitempty"`
-	InPlace []string `json:"inPlace,omitempty"`
+	Held    []string `json:"held,omitzero"`
+	InPlace []string `json:"inPlace,omitzero"`
 	// Path lists the phases that were entered, the last 20.
-	Path []string `json:"path,omitempty"`
+	Path []string `json:"path,omitzero"`
 	Gone *bool    `json:"gone,omitempty"`
 	// Within is for until: how much time may pass.
 	Within string `json:"within,omitempty"`

@@ -72,7 +72,7 @@ func flowValue(v any) string {
 // relative to now.
 func (w *World) Describe() string {
 	if w.gone {
-		return "gone, in place " + list(w.InPlace())
+		return "gone, left in place " + list(w.InPlace())
 	}
 	b, st := &strings.Builder{}, w.Stored
 	fmt.Fprintf(b, "%s: %s\n", w.Shown.Phase, w.Shown.Message)

@@ -36,6 +36,13 @@ type Span time.Duration
 // MarshalText writes a duration as Go does.
 func (s Span) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
+// UnmarshalText reads what MarshalText wrote.
+func (s *Span) UnmarshalText(text []byte) error {
+	d, err := time.ParseDuration(string(text))
+	*s = Span(d)
+	return err
+}
+
 func (s Span) String() string { return time.Duration(s).String() }
 
 // maxLines bounds a transcript; what happens later is not told.
@@ -106,7 +113,11 @@ func (t Transcript) Write(out io.Writer) {
 			}
 			fmt.Fprintf(out, "%12s  %s\n", at, l.Text)
 		}
-		if b.Again > 0 {
+		switch b.Again {
+		case 0:
+		case 1:
+			fmt.Fprintf(out, "%12s  (the same once more, at %s)\n", "", b.Until)
+		default:
 			fmt.Fprintf(out, "%12s  (the same %d more times, the last at %s)\n", "", b.Again, b.Until)
 		}
 	}

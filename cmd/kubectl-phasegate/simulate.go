@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/sim"
+)
+
+func simulateCommand(s streams) *cobra.Command {
+	var output, machine string
+	var crash bool
+	cmd := &cobra.Command{
+		Use:   "simulate SCENARIO...",
+		Short: "Play what could happen to an object, without a cluster, and check what is expected",
+		Long: `Play scenario files: the machine is the real one, what its actions and guards
+answer is made up, and time passes as fast as the machine waits. Printed is what
+happened; an expectation that does not hold is an error.
+
+--crash plays each scenario once more for every place where the manager can be
+killed, and fails when one of them ends otherwise.
+
+How to write a scenario: docs/simulate.md.`,
+		Example: `  kubectl phasegate simulate docs/examples/scenarios/happy-path.yaml
+  kubectl phasegate simulate my/*.yaml --machine phases/datastore-migration.yaml --crash`,
+		Args: cobra.MinimumNArgs(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return []string{"yaml"}, cobra.ShellCompDirectiveFilterFileExt
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	cmd.Flags().StringVar(&machine, "machine", "", "another machine than the scenario says: a file or the name of a compiled-in one")
+	cmd.Flags().BoolVar(&crash, "crash", false, "also crash the manager everywhere")
+	completeOutput(cmd, "text", "json")
+	_ = cmd.RegisterFlagCompletionFunc("machine", completeMachines) // the flag exists
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		if output != "text" && output != "json" {
+			return fmt.Errorf("-o %q: write text or json", output)
+		}
+		var results []*sim.Result
+		for _, file := range args {
+			result, err := simulate(s, file, machine, crash)
+			if err != nil {
+				return err
+			}
+			results = append(results, result)
+		}
+		return report(s, output, results)
+	}
+	return cmd
+}
+
+// simulate plays one file; findings are printed.
+func simulate(s streams, file, machine string, crash bool) (*sim.Result, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	scenario, diags := sim.Load(file, data)
+	if scenario == nil {
+		return nil, findings(s, diags)
+	}
+	if machine == "" {
+		machine = scenario.Machine
+		if isPath(machine) && !filepath.IsAbs(machine) {
+			machine = filepath.Join(filepath.Dir(file), machine)
+		}
+	}
+	m, err := chooseMachine(s, machine, anyMachine)
+	if err != nil {
+		return nil, err
+	}
+	result, diags := scenario.Play(m)
+	if result == nil {
+		return nil, findings(s, diags)
+	}
+	if crash {
+		result.Failures = append(result.Failures, scenario.Crashed(m)...)
+	}
+	return result, nil
+}
+
+func findings(s streams, diags fsm.Diagnostics) error {
+	for _, d := range diags {
+		fmt.Fprintln(s.err, d)
+	}
+	return errFindings
+}
+
+func report(s streams, output string, results []*sim.Result) error {
+	failed := false
+	for i, r := range results {
+		failed = failed || len(r.Failures) > 0
+		if output == "text" {
+			if i > 0 {
+				fmt.Fprintln(s.out)
+			}
+			r.Write(s.out)
+		}
+	}
+	if output == "json" {
+		enc := json.NewEncoder(s.out)
+		enc.SetIndent("", "  ")
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(results); err != nil {
+			return err
+		}
+	}
+	if failed {
+		return errFindings
+	}
+	return nil
+}
