@@ -199,11 +199,11 @@ func (t *Teller) commands(q fsm.Request) []string {
 	if q.Annotation == "" {
 		return nil
 	}
-	ask := "kubectl phasegate approve NAME --request " + q.Name
-	if q.Name == "approve" || q.Name == "retry" {
-		ask = "kubectl phasegate " + q.Name + " NAME"
-	}
 	kind := strings.ToLower(t.m.For().Kind)
+	ask := fmt.Sprintf("kubectl phasegate approve %s/NAME --request %s", kind, q.Name)
+	if q.Name == "approve" || q.Name == "retry" {
+		ask = fmt.Sprintf("kubectl phasegate %s %s/NAME", q.Name, kind)
+	}
 	annotate := fmt.Sprintf("kubectl annotate %s NAME %s=\"$(date -Is)\" --overwrite", kind, q.Annotation)
 	for _, name := range sortedKeys(q.Params) {
 		ask += fmt.Sprintf(" [--param %s=VALUE]", name)

@@ -179,14 +179,14 @@ func TestJSON(t *testing.T) {
 	delete(got, "revision")
 	want := map[string]any{
 		"machine": "errand", "phase": "Out", "traits": []any{"deletion"},
-		"steps":      []any{map[string]any{"name": "undo", "does": "Gives back what is held, newest first: bill, key."}},
+		"steps":      []any{map[string]any{"name": "undo", "does": "Gives back what is held, newest first: key."}},
 		"afterError": "after an error: again in 1s, then 2 times as long, at most 5m, without end",
 		"exits": []any{
 			map[string]any{"to": "End", "kind": "next", "words": "always"},
 		},
 		"deletion": map[string]any{"words": "It is one already; the phases below follow.",
 			"path": []any{map[string]any{"phase": "End", "does": []any{"the object is gone"}}}},
-		"held":  map[string]any{"entry": []any{"key", "bill"}, "here": []any{"key", "bill"}},
+		"held":  map[string]any{"entry": []any{"key"}, "here": []any{"key"}},
 		"worst": map[string]any{"unbounded": []any{"Out has no timeout"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// outcome is what a user sees of a command.
+type outcome struct {
+	out, err string
+	code     int
+}
+
+func perform(t *testing.T, args ...string) outcome {
+	t.Helper()
+	var out, errs bytes.Buffer
+	s := streams{in: strings.NewReader(""), out: &out, err: &errs}
+	cmd := command(s)
+	cmd.SetArgs(args)
+	code := 0
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		code = exitCode(s, err)
+	}
+	return outcome{out: out.String(), err: errs.String(), code: code}
+}
+
+// write makes a file for a test.
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// changed is the shipped machine after replacements, old and new by turns.
+func changed(t *testing.T, replace ...string) string {
+	t.Helper()
+	data, err := os.ReadFile("../../phases/datastore-migration.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.NewReplacer(replace...).Replace(string(data))
+	if text == string(data) {
+		t.Fatal("nothing was replaced")
+	}
+	return write(t, "changed.yaml", text)
+}
+
+const (
+	shipped = "datastore-migration"
+	gates   = "../../controllers/live/testdata/gate.yaml"
+)
+
+func TestMachineCommands(t *testing.T) {
+	broken := write(t, "broken.yaml", "kind: Machine\n")
+	slower := changed(t, "24h", "25h")
+	cut := changed(t, "RollingBack", "Undoing")
+	cases := map[string]struct {
+		why      string
+		args     []string
+		code     int
+		out, err string
+	}{
+		"Graph":           {why: "one compiled-in machine of the name", args: []string{"graph", shipped}, out: "datastore-migration drives DatastoreMigration"},
+		"GraphFile":       {why: "any file", args: []string{"graph", gates, "-o", "mermaid"}, out: "flowchart TD"},
+		"GraphDot":        {why: "for Graphviz", args: []string{"graph", gates, "-o", "dot"}, out: `digraph "gate" {`},
+		"GraphFormat":     {why: "a mistyped format", args: []string{"graph", gates, "-o", "png"}, code: exitUsage, err: `-o "png": write one of [ascii dot mermaid]`},
+		"GraphUnknown":    {why: "neither a file nor a machine", args: []string{"graph", "nosuch"}, code: exitUsage, err: `"nosuch" is neither a file nor a compiled-in machine`},
+		"GraphMissing":    {why: "a path is never taken for a name", args: []string{"graph", "no/such.yaml"}, code: exitUsage, err: "no such file"},
+		"GraphTwo":        {why: "one machine is drawn", args: []string{"graph", gates, shipped}, code: exitUsage, err: "one argument too many"},
+		"GraphBroken":     {why: "a file that is refused has findings", args: []string{"graph", broken}, code: exitFindings, err: "broken.yaml:1:1: PG000"},
+		"Explain":         {why: "a phase tells its machine", args: []string{"explain", "Migrating"}, out: "gives back v3Copies, v3Lock, apiService, v1Lock"},
+		"ExplainFile":     {why: "of any file, for programs", args: []string{"explain", "Broken", gates, "-o", "json"}, out: `"kubectl phasegate retry gate/NAME"`},
+		"ExplainNothing":  {why: "which phase?", args: []string{"explain"}, code: exitUsage, err: "which phase?"},
+		"ExplainUnknown":  {why: "a mistyped phase of no machine", args: []string{"explain", "Migratin"}, code: exitUsage, err: "no machine fits"},
+		"ExplainNotThere": {why: "a mistyped phase of a machine", args: []string{"explain", "Migratin", shipped}, code: exitUsage, err: `has no phase "Migratin"; it has: Pending,`},
+		"ExplainFormat":   {why: "a mistyped format", args: []string{"explain", "Migrating", "-o", "yaml"}, code: exitUsage, err: `-o "yaml": write text or json`},
+		"ExplainLive":     {why: "an object tells its phase", args: []string{"explain", "Migrating", shipped, "--live", "x"}, code: exitUsage, err: "the phase is that of the object"},
+		"DiffSame":        {why: "nothing changed", args: []string{"diff", shipped, shipped}, out: "nothing that matters changed"},
+		"DiffHarmless":    {why: "a change that strands nobody", args: []string{"diff", shipped, slower}, out: "timeout.after: 24h → 25h"},
+		"DiffStranding":   {why: "scripts must notice", args: []string{"diff", shipped, cut}, code: exitFindings, out: "phase RollingBack is gone"},
+		"DiffJSON":        {why: "programs read it", args: []string{"diff", shipped, slower, "-o", "json"}, out: `"timeout.after: 24h → 25h"`},
+		"DiffOne":         {why: "it takes two", args: []string{"diff", shipped}, code: exitUsage, err: "accepts 2 arg(s)"},
+		"ApproveNothing":  {why: "an object is needed", args: []string{"approve"}, code: exitUsage, err: "accepts 1 arg(s)"},
+		"Completion":      {why: "shells ask for arguments", args: []string{"__complete", "explain", ""}, out: "RollingBack\n"},
+		"CompletionFile":  {why: "a machine or a file follows", args: []string{"__complete", "explain", "Pending", ""}, out: shipped},
+		"CompletionFlag":  {why: "values of flags too", args: []string{"__complete", "graph", "-o", ""}, out: "mermaid\n"},
+		"CompletionAsk":   {why: "requests of the machines", args: []string{"__complete", "approve", "--request", ""}, out: "retry\n"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := perform(t, tc.args...)
+			if got.code != tc.code || !strings.Contains(got.out, tc.out) || !strings.Contains(got.err, tc.err) {
+				t.Errorf("%s: exit code %d, want %d; out must hold %q:\n%s\nerr must hold %q:\n%s", tc.why, got.code, tc.code, tc.out, got.out, tc.err, got.err)
+			}
+		})
+	}
+}
+
+func TestMachineAndObject(t *testing.T) {
+	cases := map[string]struct {
+		why   string
+		args  []string
+		where string
+		want  string
+	}{
+		"Count":     {why: "--live alone", where: everywhere, want: everywhere},
+		"After":     {why: "--live NAME", args: []string{"mine"}, where: everywhere, want: "mine"},
+		"Equals":    {why: "--live=NAME, even if it is called like a machine", args: []string{shipped}, where: shipped, want: shipped},
+		"Machine":   {why: "MACHINE --live", args: []string{shipped}, where: everywhere, want: everywhere},
+		"Both":      {why: "MACHINE --live NAME", args: []string{shipped, "mine"}, where: everywhere, want: "mine"},
+		"Namesakes": {why: "the second is the object", args: []string{shipped, shipped}, where: everywhere, want: shipped},
+		"None":      {why: "no --live", args: []string{shipped}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			m, got, err := machineAndObject(streams{}, tc.args, tc.where)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{shipped, tc.want}, []string{m.Name(), got}); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.why, diff)
+			}
+		})
+	}
+}
