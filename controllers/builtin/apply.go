@@ -26,10 +26,6 @@ var applyVerbs = []string{"get", "create", "patch"}
 const maxManager = 128
 
 func apply(ctx context.Context, c *call) (outputs, error) {
-	notOurs, err := c.choice("notOurs", "refuse", "allow")
-	if err != nil {
-		return nil, err
-	}
 	obj, err := c.manifest("manifest")
 	if err != nil {
 		return nil, err
@@ -42,17 +38,12 @@ func apply(ctx context.Context, c *call) (outputs, error) {
 	live.SetNamespace(obj.GetNamespace())
 	live.SetName(obj.GetName())
 	found, err := c.find(ctx, live, applyVerbs...)
-	ours := !found || c.made(live)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case found && live.GetUID() == c.owner.GetUID():
-		return nil, fsm.Terminal("OwnObject", "%s is the object that the machine drives: it cannot own itself, use Patch", title(live))
-	case !ours && notOurs == "refuse":
-		return nil, fsm.Terminal("NotOurs", "%s is there already, and %s did not make it: choose another name, delete it, or set notOurs: allow",
-			title(live), c.owner.GetName())
-	case found && live.GetDeletionTimestamp() != nil:
-		return nil, fsm.Wait("%s is being deleted, and made again afterwards", title(live))
+	}
+	ours := !found || c.made(live)
+	if err := c.mayApply(live, found, ours); err != nil {
+		return nil, err
 	}
 	if ours {
 		c.mark(obj)
@@ -66,6 +57,23 @@ func apply(ctx context.Context, c *call) (outputs, error) {
 	}
 	err = c.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), how...)
 	return nil, c.explain(err, "apply", live, applyVerbs...)
+}
+
+// mayApply is an error where the object must be left alone, for now or for good.
+func (c *call) mayApply(live *unstructured.Unstructured, found, ours bool) error {
+	notOurs, err := c.choice("notOurs", "refuse", "allow")
+	switch {
+	case err != nil || !found:
+		return err
+	case live.GetUID() == c.owner.GetUID():
+		return fsm.Terminal("OwnObject", "%s is the object that the machine drives: it cannot own itself, use Patch", title(live))
+	case !ours && notOurs == "refuse":
+		return fsm.Terminal("NotOurs", "%s is there already, and %s did not make it: choose another name, delete it, or set notOurs: allow",
+			title(live), c.owner.GetName())
+	case live.GetDeletionTimestamp() != nil:
+		return fsm.Wait("%s is being deleted, and made again afterwards", title(live))
+	}
+	return nil
 }
 
 // fieldManager is the same for all objects of a kind, so that what one revision

@@ -58,10 +58,9 @@ func Idempotent[T runner.Object[T]](t testing.TB, c Case[T]) Covered {
 	}
 	calm := c.start(t, crash{})
 	calm.finish()
-	want := calm.state()
+	want, writes := calm.state(), calm.recorder.writes()
 	calm.again()
 
-	writes := calm.recorder.writes()
 	for n := range writes {
 		for _, lost := range []bool{false, true} {
 			point := crash{at: n + 1, lost: lost}

@@ -167,7 +167,7 @@ func (r *recorder) wrap() client.Client {
 		DeleteAllOf: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteAllOfOption) error {
 			return r.write("deleteAllOf", obj, func() error { return c.DeleteAllOf(ctx, obj, opts...) })
 		},
-		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error { //nolint:forbidigo // passes on what the action does, whatever it is
 			return r.write("update", obj, func() error { return c.Update(ctx, obj, opts...) }) //nolint:forbidigo // passes on what the action does, whatever it is
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
