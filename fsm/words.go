@@ -8,31 +8,43 @@ import (
 
 // Words say in one line what opens the edge, its reason in parentheses.
 func (e Edge) Words() string {
-	words := "otherwise"
+	if e.Reason == "" {
+		return e.opens()
+	}
+	return e.opens() + " (" + e.Reason + ")"
+}
+
+func (e Edge) opens() string {
+	switch e.Kind {
+	case EdgeRequire:
+		return "unless " + strings.TrimSuffix(strings.TrimPrefix(e.Guard, "!("), ")")
+	case EdgeNext:
+		return e.when()
+	case EdgeTimeout:
+		return "after " + e.Guard
+	case EdgeRetry:
+		return "after " + e.Guard + " that fail"
+	case EdgeError:
+		if e.Guard == string(ClassAny) {
+			return "on any error"
+		}
+		return "on a " + e.Guard + " error"
+	case EdgeDelete:
+		return "deletion"
+	}
+	return "from an older revision"
+}
+
+// when tells an exit that is the only one from one that is left when the others
+// are closed.
+func (e Edge) when() string {
 	switch {
-	case e.Kind == EdgeNext && e.Guard == "" && strings.HasSuffix(e.Event, "."+nextEvent(0)):
-		words = "always"
-	case e.Kind == EdgeRequire:
-		words = "unless " + strings.TrimSuffix(strings.TrimPrefix(e.Guard, "!("), ")")
-	case e.Kind == EdgeNext && e.Guard != "":
-		words = "when " + e.Guard
-	case e.Kind == EdgeTimeout:
-		words = "after " + e.Guard
-	case e.Kind == EdgeRetry:
-		words = "after " + e.Guard + " that fail"
-	case e.Kind == EdgeError && e.Guard == string(ClassAny):
-		words = "on any error"
-	case e.Kind == EdgeError:
-		words = "on a " + e.Guard + " error"
-	case e.Kind == EdgeDelete:
-		words = "deletion"
-	case e.Kind == EdgeUpgrade:
-		words = "from an older revision"
+	case e.Guard != "":
+		return "when " + e.Guard
+	case strings.HasSuffix(e.Event, "."+nextEvent(0)):
+		return "always"
 	}
-	if e.Reason != "" {
-		words += " (" + e.Reason + ")"
-	}
-	return words
+	return "otherwise"
 }
 
 // Traits are what is special about a phase of the machine, in a few words each.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,7 +16,7 @@ import (
 func chooseMachine(s streams, what string, fits func(*fsm.Machine) bool) (*fsm.Machine, error) {
 	var args []string
 	if isPath(what) {
-		args = []string{what}
+		args, what = []string{what}, ""
 	}
 	files, err := readMachines(args)
 	if err != nil {
@@ -26,19 +27,16 @@ func chooseMachine(s streams, what string, fits func(*fsm.Machine) bool) (*fsm.M
 		return nil, err
 	}
 	var names []string
-	var found []*fsm.Machine
 	for _, m := range machines {
 		names = append(names, m.Name())
-		if (what == "" || args != nil || m.Name() == what) && fits(m) {
-			found = append(found, m)
-		}
 	}
+	found := slices.DeleteFunc(machines, func(m *fsm.Machine) bool { return what != "" && m.Name() != what || !fits(m) })
 	switch {
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
 		return nil, fmt.Errorf("which machine? give a file or one of: %s", strings.Join(names, ", "))
-	case what == "" || args != nil:
+	case what == "":
 		return nil, fmt.Errorf("no machine fits; there are: %s", strings.Join(names, ", "))
 	}
 	return nil, fmt.Errorf("%q is neither a file nor a compiled-in machine (%s)", what, strings.Join(names, ", "))
