@@ -1,0 +1,183 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+)
+
+// ProveOptions bound a proof.
+type ProveOptions struct {
+	// MaxStates is how many states are looked at before the proof is given up; 0
+	// means 200,000, which takes some seconds.
+	MaxStates int
+}
+
+const defaultMaxStates = 200_000
+
+// Report tells what a proof has looked at.
+type Report struct {
+	// States that an object can be in, and the ways between two of them.
+	States      int `json:"states"`
+	Transitions int `json:"transitions"`
+	// Invariants that were looked at in every state: the built-in ones, then those
+	// of the file.
+	Invariants []string `json:"invariants"`
+}
+
+// Prove looks at everything that can happen to one object of a machine: every
+// action succeeds, waits, fails for now or for good, having done its work or not;
+// every guard that depends on the object or on the cluster is open or closed; the
+// program dies before and after each deed; deadlines pass; and a deletion comes at
+// any moment. Each finding is an invariant that does not hold somewhere (PG201),
+// with the shortest way there. It drives the engine itself, touches nothing, and
+// may be called any number of times.
+//
+// Losing a commit to somebody else's write is a crash after the deed, and a request
+// is a guard: neither is told apart. Nobody takes the finalizer away by hand.
+func Prove(m *Machine, o ProveOptions) (Report, Diagnostics) {
+	if o.MaxStates == 0 {
+		o.MaxStates = defaultMaxStates
+	}
+	p := newProver(m)
+	complete := p.explore(o.MaxStates)
+	if complete {
+		p.checkDeletable()
+	}
+	report := Report{States: len(p.nodes), Transitions: p.transitions, Invariants: p.invariants()}
+	diags := p.findings()
+	if !complete {
+		diags = append(diags, m.def.Finding("spec.phases", "PG201",
+			fmt.Sprintf("not proved: there are more than %d states", o.MaxStates),
+			"use fewer effects at a time, fewer steps in a phase, or prove with a higher bound"))
+	}
+	return report, diags.sorted()
+}
+
+// Provable is a machine to be proved, and only that: also where Bind refuses the file
+// because of what a run could come to (PG011 to PG014), so that the proof can show
+// how. It is nil where the file says nothing that could be run. It may be called any
+// number of times.
+func Provable(def *Definition, b Bindings) *Machine {
+	c := checked(def, b)
+	if c.diags.Err() != nil {
+		return nil
+	}
+	return &Machine{def: def, prog: c.prog, bindings: b}
+}
+
+// node is a state, and how it was first reached: by one event more than its parent.
+type node struct {
+	state
+	parent int32
+	events []event
+	// before are the nodes that lead here while actions succeed.
+	before []int32
+}
+
+// explore goes breadth first, so that the first way to a state is a shortest one.
+// It answers false when there are more states than the bound.
+func (p *prover) explore(bound int) bool {
+	at := int32(0)
+	drain := func() bool {
+		for ; int(at) < len(p.nodes) && len(p.nodes) <= bound; at++ {
+			p.expand(at)
+		}
+		return len(p.nodes) <= bound
+	}
+	p.visit(-1, state{phase: noPhase}, nil, true)
+	if p.m.Finalizer() == "" || !drain() {
+		return drain()
+	}
+	// Only what no other object could come to begins with such a manifest.
+	p.visit(-1, state{phase: noPhase, finalizer: true}, []event{{kind: eventManifest}}, true)
+	return drain()
+}
+
+// expand visits all that can come next.
+func (p *prover) expand(at int32) {
+	from := p.nodes[at].state
+	if from.gone {
+		return
+	}
+	p.reached = p.reached[:0]
+	if !from.deleting {
+		to := from
+		to.deleting, to.gone = true, !from.finalizer
+		p.visit(at, to, []event{{kind: eventDelete}}, true)
+	}
+	w := &way{prover: p, at: at, from: from}
+	for more := true; more; more = w.another() {
+		w.walk()
+		if w.to != from {
+			p.visit(at, w.to, w.events, w.good)
+		}
+	}
+}
+
+// visit notes a state, and checks it when it is new.
+func (p *prover) visit(from int32, to state, events []event, good bool) {
+	i, known := p.seen[to]
+	if !known {
+		i = int32(len(p.nodes)) //nolint:gosec // bounded
+		p.seen[to] = i
+		p.nodes = append(p.nodes, node{state: to, parent: from, events: slices.Clone(events)})
+		p.check(i)
+	}
+	if from < 0 {
+		return
+	}
+	if good && !slices.Contains(p.nodes[i].before, from) {
+		p.nodes[i].before = append(p.nodes[i].before, from)
+	}
+	if !slices.Contains(p.reached, i) {
+		p.reached = append(p.reached, i)
+		p.transitions++
+	}
+}
+
+// checkDeletable goes back from the states in which the object is gone.
+func (p *prover) checkDeletable() {
+	leads := make([]bool, len(p.nodes))
+	var todo []int32
+	for i, n := range p.nodes {
+		if n.gone {
+			leads[i] = true
+			todo = append(todo, int32(i)) //nolint:gosec // bounded
+		}
+	}
+	for len(todo) > 0 {
+		last := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		for _, i := range p.nodes[last].before {
+			if !leads[i] {
+				leads[i] = true
+				todo = append(todo, i)
+			}
+		}
+	}
+	p.violateDeletable(leads)
+}
+
+// violateDeletable finds the first state from which no end is reached; one where
+// the deletion has begun tells more than the phase before it.
+func (p *prover) violateDeletable(leads []bool) {
+	stuck := -1
+	for i, n := range p.nodes {
+		if !n.deleting || leads[i] {
+			continue
+		}
+		begun := p.phaseOf(n.state) != nil && p.phaseOf(n.state).Deletion
+		if stuck < 0 || begun {
+			stuck = i
+		}
+		if begun {
+			break
+		}
+	}
+	if stuck < 0 {
+		return
+	}
+	p.violate(violation{invariant: invariantDeletable, path: p.place(p.nodes[stuck].state), at: int32(stuck), effects: allEffects, //nolint:gosec // bounded
+		message: "a deletion never ends from here, even if every action succeeds",
+		fix:     "let every phase of the deletion lead to one with end: true, whatever is held"})
+}

@@ -1,0 +1,124 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/google/cel-go/common/types"
+)
+
+// The invariants of every machine.
+const (
+	invariantLedger    = "ledger"
+	invariantNoLeak    = "noLeak"
+	invariantDeletable = "deletable"
+	invariantReleased  = "released"
+	invariantNoReturn  = "noReturn"
+	invariantLegal     = "legal"
+)
+
+var builtIn = []string{invariantLedger, invariantNoLeak, invariantDeletable, invariantReleased, invariantNoReturn, invariantLegal}
+
+// invariants are the names of all that is proved.
+func (p *prover) invariants() []string {
+	names := slices.Clone(builtIn)
+	for _, inv := range p.m.prog.invariants {
+		names = append(names, inv.name)
+	}
+	return names
+}
+
+// check looks at a state that is new.
+func (p *prover) check(at int32) {
+	s := p.nodes[at].state
+	found := func(invariant, message, fix string, effects effectBits) {
+		p.violate(violation{invariant: invariant, path: p.place(s), message: message, fix: fix, at: at, effects: effects})
+	}
+	if lost := s.inPlace &^ (s.heldSet() | s.kept); lost != 0 && !s.gone {
+		found(invariantLedger, p.list(lost)+" is in place, but neither held nor kept: nobody would give it back",
+			"this is a defect of the engine: report it", lost)
+	}
+	if left := s.inPlace &^ s.kept; left != 0 && s.gone {
+		p.violate(violation{invariant: invariantNoLeak, path: p.place(p.beforeEnd(at)), at: at, effects: left,
+			message: "the object is gone, and " + p.list(left) + " is still in place",
+			fix:     "give it back on this way with a step {undo: held}, or name it in keeps"})
+	}
+	if ph := p.phaseOf(s); ph != nil && ph.Terminal != "" && s.held != "" {
+		found(invariantReleased, fmt.Sprintf("%s is terminal, and %s is held", ph.Name, p.list(s.heldSet())),
+			"give it back in a phase before this one, or name it in keeps", s.heldSet())
+	}
+	for i := range p.m.prog.invariants {
+		if inv := &p.m.prog.invariants[i]; !p.holds(inv, s) {
+			p.violate(violation{invariant: inv.name, path: inv.path, at: at, effects: p.matter(inv),
+				message: fmt.Sprintf("not true with %s: %s", p.describe(s), inv.text),
+				fix:     "change the order of the steps on this way, or correct the invariant"})
+		}
+	}
+}
+
+// beforeEnd is the last state in a phase that could have done something about it.
+func (p *prover) beforeEnd(at int32) state {
+	for n := p.nodes[at]; ; n = p.nodes[n.parent] {
+		if ph := p.phaseOf(n.state); ph == nil || !ph.End {
+			return n.state
+		}
+	}
+}
+
+// checkReturn finds an undo of what was held at the point of no return.
+func (w *way) checkReturn(gives effectBits, s *step) {
+	if back := gives & w.to.final; back != 0 {
+		w.violate(violation{invariant: invariantNoReturn, path: s.path, at: w.at, more: w.events, effects: back,
+			message: w.list(back) + " was held at the point of no return, and is given back by an undo",
+			fix:     "name it in keeps of the point of no return, give it back there in a step, or do not lead here"})
+	}
+}
+
+// checkLegal finds an engine that stands still because it knows no legal way on.
+func (w *way) checkLegal() {
+	if stall := w.run.stall; stall != nil && slices.Contains([]string{"IllegalTransition", "UnknownPhase", "EffectsHeld"}, stall.reason) {
+		w.violate(violation{invariant: invariantLegal, path: w.place(w.from), at: w.at, more: w.events, effects: allEffects,
+			message: "the machine gets stuck (" + stall.reason + "): " + stall.message,
+			fix:     "lead the deletion to a phase with a step {undo: held}"})
+	}
+}
+
+type heldKey struct {
+	inv            *invariant
+	phase          int16
+	held           string
+	inPlace        effectBits
+	deleting, gone bool
+}
+
+// holds evaluates an invariant of the file. One that cannot be evaluated does not
+// hold.
+func (p *prover) holds(inv *invariant, s state) bool {
+	key := heldKey{inv, s.phase, s.held, s.inPlace, s.deleting, s.gone}
+	ok, known := p.asked[key]
+	if !known {
+		v, _, err := inv.prog.Eval(p.invariantVars(s))
+		ok = err == nil && v == types.True
+		p.asked[key] = ok
+	}
+	return ok
+}
+
+func (p *prover) describe(s state) string {
+	text := fmt.Sprintf("held [%s], in place [%s]", p.list(s.heldSet()), p.list(s.inPlace))
+	if ph := p.phaseOf(s); ph != nil {
+		text = "phase " + ph.Name + ", " + text
+	}
+	if s.gone {
+		text += ", gone"
+	}
+	return text
+}
+
+// matter are the effects that an invariant names; all when it names none.
+func (p *prover) matter(inv *invariant) effectBits {
+	if len(inv.effects) == 0 {
+		return allEffects
+	}
+	return p.effectsOf(inv.effects)
+}

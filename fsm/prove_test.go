@@ -1,0 +1,259 @@
+package fsm_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// proved are the machines that must hold.
+func proved(t testing.TB) map[string]*fsm.Machine {
+	t.Helper()
+	b, diags := fsm.LoadBindings("mcpserver.bindings.yaml", readFile(t, "testdata/machines/mcpserver.bindings.yaml"))
+	if len(diags) > 0 {
+		t.Fatal(diags)
+	}
+	return map[string]*fsm.Machine{
+		"datastore-migration": shipped(t).Machine,
+		"mcpserver":           machineOf(t, "mcpserver.yaml", readFile(t, "testdata/machines/mcpserver.yaml"), b),
+	}
+}
+
+func TestMachinesAreProved(t *testing.T) {
+	for name, m := range proved(t) {
+		t.Run(name, func(t *testing.T) {
+			report, diags := fsm.Prove(m, fsm.ProveOptions{})
+			for _, d := range diags {
+				t.Errorf("%s\n\t%s", d, strings.Join(d.Trace, "\n\t"))
+			}
+			if n := len(m.Definition().Spec.Invariants); n == 0 || len(report.Invariants) != 6+n {
+				t.Errorf("%d invariants in the file, proved are %v", n, report.Invariants)
+			}
+			// Far less would mean that something is not explored any more.
+			if report.States < 40 || report.Transitions < 2*report.States {
+				t.Errorf("only %d states and %d transitions", report.States, report.Transitions)
+			}
+		})
+	}
+}
+
+func BenchmarkProve(b *testing.B) {
+	for name, m := range proved(b) {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			var report fsm.Report
+			for b.Loop() {
+				report, _ = fsm.Prove(m, fsm.ProveOptions{})
+			}
+			b.ReportMetric(float64(report.States), "states")
+		})
+	}
+}
+
+// prove answers what a proof finds, each finding with its trace as lines below.
+func prove(t *testing.T, file string, data string) []string {
+	t.Helper()
+	def, diags := fsm.Load(file, []byte(data))
+	if len(diags) > 0 {
+		t.Fatal(diags)
+	}
+	b := everything(def)
+	m := fsm.Provable(def, b)
+	if m == nil {
+		_, diags := fsm.Bind(def, b)
+		t.Fatal(diags)
+	}
+	_, diags = fsm.Prove(m, fsm.ProveOptions{})
+	var lines []string
+	for _, d := range diags {
+		lines = append(lines, d.String())
+		for _, line := range d.Trace {
+			lines = append(lines, "  "+line)
+		}
+	}
+	return lines
+}
+
+func TestMistakesOfOrderAreFound(t *testing.T) {
+	cases := map[string]struct {
+		why  string
+		want []string
+		// right are pairs of what is wrong and what would be right.
+		right []string
+	}{
+		"abort-skips-unlock": {
+			why: "a lock is taken where a deletion does not give it back yet",
+			want: []string{
+				"abort-skips-unlock.yaml:34:11: PG201: invariant noLeak: the object is gone, and oldLock is still in place: give it back on this way with a step {undo: held}, or name it in keeps",
+				"  Pending: LockOld done",
+				"  kubectl delete",
+				"  → Leaving",
+				"  → Gone",
+				"  the finalizer is removed",
+			},
+			right: []string{"timeout: {after: 1h, to: Aborting}\n    onDelete: {to: Leaving}", "timeout: {after: 1h, to: Aborting}\n    onDelete: {to: Aborting}"},
+		},
+		"unlock-before-stored": {
+			why: "the new side is opened before the phase that says so is stored",
+			want: []string{
+				`unlock-before-stored.yaml:16:35: PG201: invariant copiesAreClosed: not true with phase Moving, held [oldLock, copies], in place [oldLock, copies]: !("copies" in held) || "newLock" in inPlace: change the order of the steps on this way, or correct the invariant`,
+				"  → Moving (Started)",
+				"  Moving: LockNew done",
+				"  Moving: Copy done",
+				"  Moving: UnlockNew done",
+			},
+			right: []string{
+				"    - {action: UnlockNew}\n", "",
+				"{to: Moved,", "{to: Opened,",
+				"  - {name: Moved, terminal: success, keeps: [oldLock, copies], onDelete: {to: Leaving}}", opened,
+			},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			file := string(readFile(t, "testdata/machines/"+name+".yaml"))
+			got := prove(t, name+".yaml", file)
+			if d := cmp.Diff(c.want, got); d != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, d)
+			}
+			if len(got) > 1+6 {
+				t.Errorf("the trace is longer than 6 events")
+			}
+			if got := prove(t, name+".yaml", replaced(t, file, c.right...)); got != nil {
+				t.Errorf("put right, and still:\n%s", strings.Join(got, "\n"))
+			}
+		})
+	}
+}
+
+// opened is where a point of no return belongs: in a phase of its own, stored first.
+const opened = `  - name: Opened
+    pointOfNoReturn: true
+    keeps: [oldLock, copies]
+    steps: [{action: UnlockNew}]
+    next: [{to: Moved}]
+    timeout: {after: 1h, stalled: StillClosed}
+    onDelete: {hold: goes on}
+  - {name: Moved, terminal: success, onDelete: {to: Leaving}}`
+
+// replaced fails when there is nothing to replace.
+func replaced(t *testing.T, text string, pairs ...string) string {
+	t.Helper()
+	for i := 0; i < len(pairs); i += 2 {
+		if !strings.Contains(text, pairs[i]) {
+			t.Fatalf("nothing to replace: %q", pairs[i])
+		}
+		text = strings.Replace(text, pairs[i], pairs[i+1], 1)
+	}
+	return text
+}
+
+// soundMachine breaks no invariant.
+const soundMachine = `apiVersion: phasegate.dev/v1alpha1
+kind: Machine
+metadata: {name: sound}
+spec:
+  for: {apiVersion: example.org/v1, kind: Sound}
+  initial: Work
+  finalizer: example.org/sound
+  effects:
+  - {name: lock, acquire: Lock, release: Unlock}
+  phases:
+  - name: Work
+    steps: [{action: Lock}]
+    next: [{to: Back}]
+    onDelete: {to: Aborting}
+  - name: Back
+    steps: [{undo: held}]
+    next: [{to: Done}]
+    onDelete: {to: Aborting}
+  - {name: Done, terminal: success, onDelete: {to: Aborting}}
+  - name: Aborting
+    deletion: true
+    steps: [{undo: held}]
+    next: [{to: Gone}]
+  - {name: Gone, deletion: true, end: true}
+`
+
+func TestInvariants(t *testing.T) {
+	cases := map[string]struct {
+		why string
+		// change makes the sound machine break something, twin would be right.
+		change, twin []string
+		want         []string
+	}{
+		"noLeak": {
+			why:    "a deletion that gives nothing back",
+			change: []string{"deletion: true\n    steps: [{undo: held}]", "deletion: true\n    steps: [{action: Say}]"},
+			twin:   []string{"deletion: true\n    steps: [{undo: held}]", "deletion: true\n    steps: [{action: Say}, {undo: held}]"},
+			want: []string{
+				"sound.yaml:20:11: PG201: invariant noLeak: the object is gone, and lock is still in place: give it back on this way with a step {undo: held}, or name it in keeps",
+				"  Work: Lock done", "  kubectl delete", "  → Aborting", "  → Gone", "  the finalizer is removed",
+			},
+		},
+		"released": {
+			why:    "an end of the work that holds something",
+			change: []string{"next: [{to: Back}]", "next: [{to: Back, when: 'result.n > 0'}, {to: Done, reason: Short}]"},
+			twin:   []string{"{name: Done,", "{name: Done, keeps: [lock],", "next: [{to: Back}]", "next: [{to: Back, when: 'result.n > 0'}, {to: Done, reason: Short}]"},
+			want: []string{
+				"sound.yaml:19:12: PG201: invariant released: Done is terminal, and lock is held: give it back in a phase before this one, or name it in keeps",
+				"  Work: Lock done", "  → Done (Short)",
+			},
+		},
+		"deletable": {
+			why:    "a deletion that goes on only while something is held, after giving it back",
+			change: []string{"next: [{to: Gone}]", "next: [{to: Gone, when: '\"lock\" in held'}]\n    poll: 1m"},
+			twin:   []string{"next: [{to: Gone}]", "next: [{to: Gone, when: '!(\"lock\" in held)'}]\n    poll: 1m"},
+			want: []string{
+				"sound.yaml:20:11: PG201: invariant deletable: a deletion never ends from here, even if every action succeeds: let every phase of the deletion lead to one with end: true, whatever is held",
+				"  kubectl delete", "  → Aborting",
+			},
+		},
+		"noReturn": {
+			why:    "an undo of what was held when the point of no return was passed",
+			change: []string{"- name: Back\n", "- name: Back\n    pointOfNoReturn: true\n"},
+			twin:   []string{"- name: Back\n", "- name: Back\n    pointOfNoReturn: true\n    keeps: [lock]\n"},
+			want: []string{
+				"sound.yaml:17:13: PG201: invariant noReturn: lock was held at the point of no return, and is given back by an undo: name it in keeps of the point of no return, give it back there in a step, or do not lead here",
+				"  Work: Lock done", "  → Back",
+			},
+		},
+		"legal": {
+			why:    "an object that is let go at once while it holds something",
+			change: []string{"next: [{to: Back}]\n    onDelete: {to: Aborting}", "next: [{to: Back}]\n    onDelete: {none: true}"},
+			twin:   []string{"{name: Done, terminal: success, onDelete: {to: Aborting}}", "{name: Done, terminal: success, onDelete: {none: true}}"},
+			want: []string{
+				"sound.yaml:11:11: PG201: invariant deletable: a deletion never ends from here, even if every action succeeds: let every phase of the deletion lead to one with end: true, whatever is held",
+				"  kubectl delete",
+				"sound.yaml:11:11: PG201: invariant legal: the machine gets stuck (EffectsHeld): held: [lock]; a machine that holds effects here has a defect: lead the deletion to a phase with a step {undo: held}",
+				"  kubectl delete",
+			},
+		},
+		"ofTheFile": {
+			why:    "an order that only its author can know",
+			change: []string{"  phases:", "  invariants:\n  - {name: lockedAtWork, expr: 'phase.name != \"Back\" || \"lock\" in inPlace'}\n  phases:"},
+			twin:   []string{"  phases:", "  invariants:\n  - {name: lockedAtWork, expr: 'phase.name == \"Back\" || phase.kind == \"progressing\" && (!phase.end || held.size() == 0)'}\n  phases:"},
+			want: []string{
+				"sound.yaml:11:32: PG201: invariant lockedAtWork: not true with phase Back, held [], in place []: phase.name != \"Back\" || \"lock\" in inPlace: change the order of the steps on this way, or correct the invariant",
+				"  Work: Lock done", "  → Back", "  Back: Unlock done",
+			},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := prove(t, "sound.yaml", soundMachine); got != nil {
+				t.Fatalf("the sound machine:\n%s", strings.Join(got, "\n"))
+			}
+			got := prove(t, "sound.yaml", replaced(t, soundMachine, c.change...))
+			if d := cmp.Diff(c.want, got); d != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, d)
+			}
+			if got := prove(t, "sound.yaml", replaced(t, soundMachine, c.twin...)); got != nil {
+				t.Errorf("the twin:\n%s", strings.Join(got, "\n"))
+			}
+		})
+	}
+}

@@ -1,0 +1,167 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// event is something that an operator would understand; it becomes a line of a
+// trace. What the engine does in between is none.
+type event struct {
+	kind    eventKind
+	phase   int16
+	step    *step
+	effects effectBits
+	// did: the action has changed the world.
+	did     bool
+	failure failure
+	reason  string
+}
+
+type eventKind int8
+
+const (
+	eventManifest eventKind = iota
+	eventDelete
+	eventDone
+	eventWait
+	eventFails
+	eventUnclear
+	eventCrash
+	eventTimeout
+	eventChanged
+	eventTook
+	eventRemoved
+)
+
+// violation is an invariant that does not hold in a state, or in what comes next.
+type violation struct {
+	invariant, path, message, fix string
+	at                            int32
+	// more happened after the state was stored.
+	more []event
+	// effects that matter; deeds about others are left out of the trace.
+	effects effectBits
+}
+
+// violate notes the first violation of each invariant: the one with the shortest
+// way to it.
+func (p *prover) violate(v violation) {
+	if _, known := p.violations[v.invariant]; !known {
+		v.more = slices.Clone(v.more)
+		p.violations[v.invariant] = v
+	}
+}
+
+func (p *prover) findings() Diagnostics {
+	var diags Diagnostics
+	for _, name := range p.invariants() {
+		v, found := p.violations[name]
+		if !found {
+			continue
+		}
+		d := p.m.def.Finding(v.path, "PG201", fmt.Sprintf("invariant %s: %s", v.invariant, v.message), v.fix)
+		d.Trace = p.trace(v)
+		diags = append(diags, d)
+	}
+	return diags
+}
+
+// trace tells how a violation comes about.
+func (p *prover) trace(v violation) []string {
+	var passes [][]event
+	for at := v.at; at >= 0; at = p.nodes[at].parent {
+		passes = append(passes, p.nodes[at].events)
+	}
+	slices.Reverse(passes)
+	var lines []string
+	for _, events := range append(passes, v.more) {
+		led := slices.ContainsFunc(events, func(e event) bool { return e.kind == eventTook })
+		for _, e := range events {
+			if line := p.line(e, led, v.effects); line != "" {
+				lines = append(lines, line)
+			}
+		}
+	}
+	return lines
+}
+
+// line is empty for what does not matter. Led: the object changed its phase.
+func (p *prover) line(e event, led bool, matter effectBits) string {
+	where := ""
+	if e.phase != noPhase {
+		where = p.m.prog.order[e.phase].Name
+	}
+	matters := e.did && e.effects&matter != 0
+	switch e.kind {
+	case eventManifest:
+		return "created with the finalizer in its manifest"
+	case eventDelete:
+		return "kubectl delete"
+	case eventDone:
+		if matters {
+			return fmt.Sprintf("%s: %s done", where, p.deed(e))
+		}
+	case eventWait:
+		if matters {
+			return fmt.Sprintf("%s: %s done, but waits", where, p.deed(e))
+		}
+	case eventFails:
+		switch {
+		case matters:
+			return fmt.Sprintf("%s: %s done, but fails%s", where, p.deed(e), howFails(e.failure))
+		case led:
+			return fmt.Sprintf("%s: %s fails%s", where, p.deed(e), howFails(e.failure))
+		}
+	case eventUnclear:
+		if led {
+			return fmt.Sprintf("%s: a guard cannot be evaluated", where)
+		}
+	case eventCrash:
+		return "crash before the status was stored"
+	case eventTimeout:
+		return fmt.Sprintf("%s: the timeout passes", where)
+	case eventChanged:
+		return "another revision of the file begins the phase again"
+	case eventTook:
+		switch e.reason {
+		case "Created":
+			return ""
+		case where, "DeletionRequested":
+			return "→ " + where
+		}
+		return fmt.Sprintf("→ %s (%s)", where, e.reason)
+	case eventRemoved:
+		return "the finalizer is removed"
+	}
+	return ""
+}
+
+// deed is the action as the file calls it.
+func (p *prover) deed(e event) string {
+	if e.step.Undo == "" {
+		return e.step.Action
+	}
+	for _, x := range p.m.def.Spec.Effects {
+		if p.effect(x.Name) == e.effects {
+			return x.Release
+		}
+	}
+	return e.step.name
+}
+
+func howFails(f failure) string {
+	switch {
+	case f.terminal() != nil:
+		return " for good"
+	case f.last:
+		return " too often"
+	case f.Class != ClassUnavailable:
+		return " (" + string(f.Class) + ")"
+	}
+	return ""
+}
+
+// list names effects in a sentence.
+func (p *prover) list(set effectBits) string { return strings.Join(p.names(set), ", ") }

@@ -1,0 +1,199 @@
+package fsm
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// way is one reconcile from a state, under one series of choices: what the guards
+// and actions answer, and whether the program dies.
+type way struct {
+	*prover
+	choices
+	at       int32
+	from, to state
+	run      *Run
+	now      time.Time
+	answers  []answered
+	events   []event
+	// good: no error and no crash on the way.
+	good bool
+}
+
+// choices is a series of choices, and the means to try all of them.
+type choices struct {
+	picks, among []int
+	made         int
+}
+
+// pick chooses one of n.
+func (c *choices) pick(n int) int {
+	if c.made == len(c.picks) {
+		c.picks, c.among = append(c.picks, 0), append(c.among, n)
+	}
+	c.made++
+	return c.picks[c.made-1]
+}
+
+// another prepares the next series; false when all were tried.
+func (c *choices) another() bool {
+	c.made = 0
+	for last := len(c.picks) - 1; last >= 0; last-- {
+		if c.picks[last]++; c.picks[last] < c.among[last] {
+			return true
+		}
+		c.picks, c.among = c.picks[:last], c.among[:last]
+	}
+	return false
+}
+
+func microTime(t time.Time) *metav1.MicroTime {
+	m := metav1.NewMicroTime(t)
+	return &m
+}
+
+// walk drives the engine up to its next write, or to a crash before it.
+func (w *way) walk() {
+	w.to, w.now, w.good = w.from, provedNow, true
+	w.answers, w.events = w.answers[:0], w.events[:0]
+	late := w.canBeLate() && w.pick(2) == 1
+	if late {
+		w.note(event{kind: eventTimeout, phase: w.from.phase})
+	}
+	changed := (w.from.cursor > 0 || w.from.begun) && w.pick(2) == 1
+	if changed {
+		w.note(event{kind: eventChanged})
+	}
+	w.run = w.m.Run(w.status(w.from, late, changed), View{Deleting: w.from.deleting, Finalizer: w.from.finalizer,
+		Now: func() time.Time { return w.now }, Guard: noGuard})
+	w.run.oracle = w.truth
+	for {
+		cmd := w.run.Next()
+		if cmd.Do != Act {
+			w.checkLegal()
+			w.write(cmd)
+			return
+		}
+		if !w.act(cmd) {
+			return
+		}
+	}
+}
+
+// noGuard is asked only for the token of a request, which nobody reads here.
+func noGuard(string) (bool, string, error) { return false, "", errForNow }
+
+func (w *way) note(e event) { w.events = append(w.events, e) }
+
+// canBeLate: a deadline leads on, and nothing comes before it.
+func (w *way) canBeLate() bool {
+	ph := w.phaseOf(w.from)
+	if ph == nil || ph.Timeout == nil || ph.Timeout.To == "" {
+		return false
+	}
+	return !w.from.deleting || ph.Deletion || ph.OnDelete.Hold != ""
+}
+
+// What an action can come to, besides its failures.
+const (
+	slowly  = iota // done, which is made durable at once
+	quickly        // done, and it goes on without a write
+	notYet
+	crashed
+	failing
+)
+
+// act answers an action. It is false when the program dies.
+func (w *way) act(cmd Command) bool {
+	s := &w.run.phase().steps[w.run.st.Cursor]
+	model := w.steps[s]
+	takes, gives := model.takes, model.gives
+	if cmd.Effect != "" {
+		gives = w.effect(cmd.Effect)
+		w.checkReturn(gives, s)
+	}
+	how := w.pick(failing + len(model.failures))
+	changes := takes&^w.to.inPlace != 0 || gives&w.to.inPlace != 0
+	did := changes && (how == quickly || how == slowly || how == crashed || w.pick(2) == 1)
+	if did {
+		w.to.inPlace = w.to.inPlace&^gives | takes
+		w.to.kept &^= takes
+	}
+	e := event{kind: eventDone, phase: w.from.phase, step: s, effects: takes | gives, did: did}
+	switch how {
+	case quickly, slowly:
+		w.done(e, how == slowly)
+	case notYet:
+		e.kind = eventWait
+		w.note(e)
+		w.run.Done(Outcome{Err: errNotYet})
+	case crashed:
+		w.good = false
+		w.note(e)
+		w.note(event{kind: eventCrash})
+		w.to.kept &= w.to.inPlace
+		return false
+	default:
+		w.fails(e, model.failures[how-failing])
+	}
+	return true
+}
+
+func (w *way) done(e event, slow bool) {
+	w.note(e)
+	if slow {
+		w.now = w.now.Add(longStep)
+	}
+	w.answers = slices.DeleteFunc(w.answers, func(a answered) bool { return a.e.readsResults() })
+	w.run.Done(Outcome{})
+}
+
+func (w *way) fails(e event, f failure) {
+	w.good = false
+	e.kind, e.failure = eventFails, f
+	w.note(e)
+	if f.last {
+		w.run.st.Attempts = e.step.retry.attempts - 1
+	}
+	w.run.Done(f.Outcome)
+}
+
+// write carries out what ends a reconcile.
+func (w *way) write(cmd Command) {
+	switch cmd.Do {
+	case AddFinalizer:
+		w.to.finalizer = true
+	case RemoveFinalizer:
+		w.to.finalizer, w.to.gone = false, w.to.deleting
+		w.note(event{kind: eventRemoved})
+	default:
+		w.store()
+	}
+	if cmd.Took != nil {
+		to := w.m.prog.phases[cmd.Took.To]
+		w.to.kept |= w.effectsOf(to.Keeps) & w.from.heldSet()
+		if to.PointOfNoReturn {
+			w.to.final |= w.to.heldSet()
+		}
+		w.note(event{kind: eventTook, phase: w.to.phase, reason: cmd.Took.Reason})
+	}
+	w.to.kept &= w.to.inPlace
+	w.to.final &= w.to.heldSet()
+}
+
+// store keeps of the status what a state has.
+func (w *way) store() {
+	st := &w.run.st
+	w.to.phase, w.to.cursor = w.index[st.Phase], int16(st.Cursor) //nolint:gosec // a file has at most 20,000 values
+	w.to.begun, w.to.waited = st.Cursor == 0 && st.Step != "", st.StepSince != nil
+	if slices.Equal(st.Held, w.ledger(w.from.held)) {
+		return
+	}
+	held := make([]byte, len(st.Held))
+	for i, name := range st.Held {
+		held[i] = byte(slices.Index(w.effects, name)) //nolint:gosec // at most 32 effects
+	}
+	w.to.held = string(held)
+}
