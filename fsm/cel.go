@@ -17,8 +17,10 @@ import (
 // expr is a compiled expression; it is safe for concurrent use.
 type expr struct {
 	text string
-	prog cel.Program
-	out  *cel.Type
+	// prog counts what it costs, watch remembers what each part came to: the library
+	// observes one of the two only.
+	prog, watch cel.Program
+	out         *cel.Type
 	// refs are the maximal selections that begin at one of our roots: result.conflicts.
 	refs []exprRef
 	// cause finds the part that made it true or false.
@@ -71,16 +73,26 @@ func (s *scope) compile(text string) (*expr, []compileError) {
 	if len(errs) > 0 {
 		return nil, sortErrors(errs)
 	}
-	prog, err := s.env.Program(checked,
-		cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost, cel.OptTrackState, cel.OptPartialEval),
+	e := &expr{text: text, out: checked.OutputType(), refs: refs}
+	if err := s.plan(e, checked); err != nil {
+		return nil, []compileError{{code: "PG006", message: err.Error(), fix: fixCEL}}
+	}
+	e.cause = causeOf(text, checked.NativeRep(), checked.NativeRep().Expr())
+	return e, s.costs(checked)
+}
+
+func (s *scope) plan(e *expr, checked *cel.Ast) (err error) {
+	e.prog, err = s.env.Program(checked,
+		cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost),
 		cel.CostLimit(apiservercel.PerCallLimit),
 		cel.InterruptCheckFrequency(apiservercel.CheckFrequency))
 	if err != nil {
-		return nil, []compileError{{code: "PG006", message: err.Error(), fix: fixCEL}}
+		return err
 	}
-	e := &expr{text: text, prog: prog, out: checked.OutputType(), refs: refs}
-	e.cause = causeOf(text, checked.NativeRep(), checked.NativeRep().Expr())
-	return e, s.costs(checked)
+	e.watch, err = s.env.Program(checked,
+		cel.EvalOptions(cel.OptOptimize, cel.OptTrackState),
+		cel.InterruptCheckFrequency(apiservercel.CheckFrequency))
+	return err
 }
 
 // checkAll checks what is read of our roots. The ids are those that the type

@@ -24,8 +24,6 @@ type program struct {
 	effects  map[string]effect
 	table    *table
 	self     *Schema
-	// invariants are proved, never asked by a run.
-	invariants []invariant
 }
 
 type phase struct {
@@ -120,7 +118,6 @@ func (c *compiler) run() {
 			c.prog.order = append(c.prog.order, p)
 		}
 	}
-	c.invariants(spec.Invariants)
 }
 
 // facts are read in phases and elsewhere; which results there are depends on where.
@@ -292,7 +289,8 @@ func (c *compiler) phaseSense(p *phase) {
 		c.find(p.path+".require", "PG000", "require is never checked in a terminal or a deletion phase", "remove it")
 	}
 	for i, x := range p.next {
-		if p.Terminal != "" && (x.when == nil || len(x.when.reads(varRequest)) == 0) {
+		broken := x.When != "" && x.when == nil // finding enough
+		if p.Terminal != "" && !broken && len(x.when.reads(varRequest)) == 0 {
 			c.find(fmt.Sprintf("%s.next[%d]", p.path, i), "PG000", "an exit of a terminal phase that no request opens",
 				"write when: 'request.NAME.pending', or make the phase kind: steady")
 		}

@@ -41,7 +41,9 @@ func (m *Machine) Explain(st v1alpha1.MachineStatus, v View) []Explained {
 		if e == nil {
 			return
 		}
-		x := r.truth(e)
+		s := r.sight()
+		x := r.decide(e, s)
+		r.tell(e, s, &x)
 		all = append(all, Explained{Path: p.path + path, Guard: e.text, Open: x.open, Because: x.because, Got: x.got, Err: x.err})
 	}
 	for i, q := range p.require {

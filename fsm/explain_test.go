@@ -78,7 +78,9 @@ func TestWhatDecidedAGuard(t *testing.T) {
 			if len(errs) > 0 {
 				t.Fatal(errs)
 			}
-			v := r.truth(e)
+			s := r.sight()
+			v := r.decide(e, s)
+			r.tell(e, s, &v)
 			if v.open && v.err != nil {
 				t.Errorf("%s: open in spite of %v", c.why, v.err)
 			}

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -14,6 +15,8 @@ type View struct {
 	// Self is the object as unstructured data, with whole numbers as int64: as the
 	// API machinery decodes it.
 	Self map[string]any
+	// Context ends evaluations early; nil never does.
+	Context context.Context
 	// Deleting is true once the object has a deletion timestamp.
 	Deleting bool
 	// Finalizer is true when the object bears the machine's finalizer.

@@ -1,11 +1,12 @@
 package fsm
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
@@ -18,8 +19,11 @@ import (
 // is not made.
 type sight struct {
 	*Run
+	now   time.Time
 	token string
 }
+
+func (r *Run) sight() sight { return sight{Run: r, now: r.view.Now()} }
 
 // ResolveName answers the value of a root.
 func (s sight) ResolveName(name string) (any, bool) {
@@ -35,13 +39,13 @@ func (s sight) ResolveName(name string) (any, bool) {
 	case varRequest:
 		return newLazyMap(s.requestValue), true
 	case varPhase:
-		return s.phaseValue(), true
+		return s.phaseValue(s.now), true
 	case varHeld:
 		return append([]string{}, s.st.Held...), true
 	case varChanged:
 		return s.view.GenerationChanged, true
 	case varNow:
-		return s.view.Now(), true
+		return s.now, true
 	case varToken:
 		return s.token, true
 	}
@@ -66,10 +70,10 @@ func (r *Run) selfValue() any {
 	return r.self
 }
 
-func (r *Run) phaseValue() map[string]any {
+func (r *Run) phaseValue(now time.Time) map[string]any {
 	age := time.Duration(0)
 	if r.st.Since != nil {
-		age = r.view.Now().Sub(r.st.Since.Time)
+		age = now.Sub(r.st.Since.Time)
 	}
 	return map[string]any{"name": r.st.Phase, "age": age, "attempts": int64(r.st.Attempts)}
 }
@@ -79,22 +83,38 @@ func (r *Run) phaseValue() map[string]any {
 var errBudget = fmt.Errorf("the expressions of this reconcile cost more than %d together: read less, or let an action compute it", maxRunCost)
 
 // eval is the one place where expressions are evaluated, and what they cost adds up.
-func (r *Run) eval(e *expr, s sight) (ref.Val, *cel.EvalDetails, error) {
+func (r *Run) eval(e *expr, s sight) (ref.Val, error) {
 	if r.spent > maxRunCost {
-		return nil, nil, errBudget
+		return nil, errBudget
 	}
-	v, details, err := e.prog.Eval(s)
+	v, details, err := e.prog.ContextEval(r.context(), s)
 	if cost := details.ActualCost(); cost != nil {
 		r.spent += *cost
 	}
-	return v, details, err
+	return v, err
+}
+
+// watch evaluates an expression once more, for what came out in each of its parts.
+// It has no limit of its own: what cost too much the first time is not watched.
+func (r *Run) watch(e *expr, s sight) interpreter.EvalState {
+	_, details, _ := e.watch.ContextEval(r.context(), s)
+	return details.State()
+}
+
+func (r *Run) context() context.Context {
+	if r.view.Context == nil {
+		return context.Background()
+	}
+	return r.view.Context
+}
+
+// unbounded errors say that there was no end to an evaluation.
+func (r *Run) unbounded(err error) bool {
+	return errors.Is(err, errBudget) || errors.As(err, new(interpreter.EvalCancelledError)) || r.context().Err() != nil
 }
 
 // value evaluates an expression as it stands in most places.
-func (r *Run) value(e *expr) (ref.Val, error) {
-	v, _, err := r.eval(e, sight{Run: r})
-	return v, err
-}
+func (r *Run) value(e *expr) (ref.Val, error) { return r.eval(e, r.sight()) }
 
 // decision is what a guard came to.
 type decision struct {
@@ -110,23 +130,36 @@ func (r *Run) truth(e *expr) decision {
 	if r.oracle != nil {
 		return r.oracle(e)
 	}
-	v, details, err := r.eval(e, sight{Run: r})
-	if details == nil {
-		return undecided(e.text, err)
+	s := r.sight()
+	d := r.decide(e, s)
+	if !d.open {
+		r.tell(e, s, &d)
 	}
-	if err != nil {
-		return undecided(e.cause.failed(details.State()), err)
-	}
-	ok, isBool := v.Value().(bool)
-	if !isBool {
-		return undecided(e.text, fmt.Errorf("%s is %s, not a boolean", e.text, clip(show(v), 120)))
-	}
-	because, got := e.explain(ok, details.State(), r.told)
-	return decision{open: ok, because: because, got: got}
+	return d
 }
 
-func undecided(because string, err error) decision {
-	return decision{because: clip(because, maxText), got: clip("error: "+err.Error(), maxText), err: err}
+func (r *Run) decide(e *expr, s sight) decision {
+	v, err := r.eval(e, s)
+	if err != nil {
+		return decision{err: err}
+	}
+	open, isBool := v.Value().(bool)
+	if !isBool {
+		err = fmt.Errorf("%s is %s, not a boolean", e.text, clip(show(v), 120))
+	}
+	return decision{open: open, err: err}
+}
+
+// tell adds why.
+func (r *Run) tell(e *expr, s sight, d *decision) {
+	switch {
+	case d.err == nil:
+		d.because, d.got = e.explain(d.open, r.watch(e, s), r.told)
+	case r.unbounded(d.err):
+		d.because, d.got = clip(e.text, maxText), clip("error: "+d.err.Error(), maxText)
+	default:
+		d.because, d.got = clip(e.cause.failed(r.watch(e, s)), maxText), clip("error: "+d.err.Error(), maxText)
+	}
 }
 
 // told is what a Go guard says of itself: it explains more than its value does.
@@ -190,7 +223,9 @@ func (r *Run) isNew(q *request, token string) bool {
 	if q.valid == nil {
 		return true
 	}
-	v, _, err := r.eval(q.valid, sight{Run: r, token: token})
+	s := r.sight()
+	s.token = token
+	v, err := r.eval(q.valid, s)
 	return err == nil && v == types.True
 }
 
