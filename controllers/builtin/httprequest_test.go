@@ -1,0 +1,206 @@
+package builtin_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/controllers/builtin"
+)
+
+// asked is what a server saw of a request.
+type asked struct{ Method, Path, Body, ContentType, Extra, Key string }
+
+// listen answers by path, and notes what it was asked.
+func listen(t *testing.T) (at *url.URL, seen *[]asked) {
+	t.Helper()
+	seen = &[]asked{}
+	elsewhere := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(elsewhere.Close)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		*seen = append(*seen, asked{r.Method, r.URL.Path, string(body), r.Header.Get("Content-Type"), r.Header.Get("X-Extra"), r.Header.Get("Idempotency-Key")})
+		switch r.URL.Path {
+		case "/within":
+			http.Redirect(w, r, "/ok", http.StatusTemporaryRedirect)
+		case "/circle":
+			http.Redirect(w, r, "/circle", http.StatusFound)
+		case "/away":
+			http.Redirect(w, r, elsewhere.URL+"/secret", http.StatusFound)
+		case "/busy":
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case "/long":
+			fmt.Fprint(w, strings.Repeat("<\x01ä\xff", 8000))
+		case "/slow":
+			<-r.Context().Done()
+		default:
+			fmt.Fprint(w, "fine")
+		}
+	}))
+	t.Cleanup(s.Close)
+	at, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at, seen
+}
+
+func TestHTTPRequest(t *testing.T) {
+	world, p := plansFor(t)
+	at, seen := listen(t)
+	answer := func(status int64, body string) map[string]any {
+		return map[string]any{"status": status, "body": body, "truncated": false}
+	}
+	cases := map[string]struct {
+		why  string
+		path string
+		with params
+		want map[string]any
+		// says is the reason of the error, or what its text ends with; times is how often the server was asked.
+		says  string
+		times int
+		first asked
+	}{
+		"get": {why: "the least that can be said", path: "/ok", want: answer(200, "fine"), times: 1, first: asked{Method: "GET", Path: "/ok"}},
+		"post": {why: "content is sent as JSON", path: "/ok", want: answer(200, "fine"), times: 1,
+			with:  params{"method": "post", "body": map[string]any{"a": 1.0}, "headers": map[string]any{"x-extra": "b"}},
+			first: asked{Method: "POST", Path: "/ok", Body: `{"a":1}`, ContentType: "application/json", Extra: "b"}},
+		"text":           {why: "a text is sent as it is", path: "/ok", with: params{"method": "PUT", "body": "plain"}, want: answer(200, "fine"), times: 1, first: asked{Method: "PUT", Path: "/ok", Body: "plain"}},
+		"busy":           {why: "what an answer means is for the machine to say", path: "/busy", want: answer(503, ""), times: 1, first: asked{Method: "GET", Path: "/busy"}},
+		"redirect":       {why: "within the host that was allowed", path: "/within", with: params{"method": "POST", "body": "b"}, want: answer(200, "fine"), times: 2, first: asked{Method: "POST", Path: "/within", Body: "b"}},
+		"redirect away":  {why: "nobody allowed the other host", path: "/away", want: answer(302, "<a href=\"ELSEWHERE/secret\">Found</a>.\n\n"), times: 1, first: asked{Method: "GET", Path: "/away"}},
+		"circle":         {why: "it must end", path: "/circle", want: answer(302, "<a href=\"/circle\">Found</a>.\n\n"), times: 6, first: asked{Method: "GET", Path: "/circle"}},
+		"slow":           {why: "a worker must not be held up", path: "/slow?token=secret", with: params{"timeout": "50ms"}, says: "GET http://HOST: context deadline exceeded", times: 1, first: asked{Method: "GET", Path: "/slow"}},
+		"too patient":    {why: "the same", path: "/ok", with: params{"timeout": "10m"}, says: "BadParameter"},
+		"a Host header":  {why: "it would name a host that nobody allowed", path: "/ok", with: params{"headers": map[string]any{"host": "evil.com"}}, says: "BadParameter"},
+		"header, number": {why: "headers are texts", path: "/ok", with: params{"headers": map[string]any{"a": 1.0}}, says: "BadParameter"},
+		"large body":     {why: "memory is bounded", path: "/ok", with: params{"body": strings.Repeat("x", 70000)}, says: "BadParameter"},
+		"bad method":     {why: "it is no method", path: "/ok", with: params{"method": "GET IT"}, says: "BadParameter"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			*seen = nil
+			with := params{"url": at.String() + c.path}
+			for key, value := range c.with {
+				with[key] = value
+			}
+			out, err := actWith(t, builtin.Options{Client: world, HTTP: local(at.Host)}, "HTTPRequest", p, with)
+			if c.says != "" {
+				if says := strings.ReplaceAll(c.says, "HOST", at.Host); err == nil || !strings.HasSuffix(reasonOf(err), says) {
+					t.Errorf("%s: got %v, want %s", c.why, err, says)
+				}
+				if strings.Contains(fmt.Sprint(err), "secret") {
+					t.Errorf("the error tells a part of the URL that may be secret: %v", err)
+				}
+			} else if body, _ := out["body"].(string); body != "" {
+				out["body"] = hidePort(body)
+			}
+			if diff := cmp.Diff(c.want, out); diff != "" {
+				t.Errorf("%s: %v (-want +got):\n%s", c.why, err, diff)
+			}
+			if len(*seen) != c.times {
+				t.Fatalf("asked %d times, want %d", len(*seen), c.times)
+			}
+			if c.times == 0 {
+				return
+			}
+			for _, a := range *seen {
+				if a.Key == "" || a.Key != (*seen)[0].Key {
+					t.Errorf("Idempotency-Key %q, and %q at first", a.Key, (*seen)[0].Key)
+				}
+			}
+			first := (*seen)[0]
+			first.Key = ""
+			if diff := cmp.Diff(c.first, first); diff != "" {
+				t.Errorf("request (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// hidePort makes bodies comparable that name a test server.
+func hidePort(body string) string {
+	before, after, found := strings.Cut(body, "http://127.0.0.1:")
+	if !found {
+		return body
+	}
+	return before + "ELSEWHERE" + after[strings.Index(after, "/"):]
+}
+
+// A name may lead anywhere, and elsewhere a moment later: the address that is
+// connected to decides.
+func TestHTTPRequestToAPrivateAddress(t *testing.T) {
+	world, p := plansFor(t)
+	at, seen := listen(t)
+	for name, target := range map[string]string{
+		"by name":    "http://localhost:" + at.Port() + "/ok",
+		"by address": at.String() + "/ok",
+	} {
+		t.Run(name, func(t *testing.T) {
+			host, _ := url.Parse(target)
+			o := builtin.Options{Client: world, HTTP: builtin.HTTP{AllowHosts: []string{host.Host}}}
+			if _, err := actWith(t, o, "HTTPRequest", p, params{"url": target}); reasonOf(err) != "AddressRefused" {
+				t.Errorf("got %v: an allowed host reached a private address", err)
+			}
+			o.HTTP = local(host.Host)
+			if _, err := actWith(t, o, "HTTPRequest", p, params{"url": target}); err != nil {
+				t.Errorf("with leave: %v", err)
+			}
+		})
+	}
+	if len(*seen) != 2 {
+		t.Errorf("asked %d times, want 2: a refused address was connected to", len(*seen))
+	}
+	for _, hosts := range [][]string{nil, {"example.org"}} {
+		_, err := actWith(t, builtin.Options{Client: world, HTTP: local(hosts...)}, "HTTPRequest", p, params{"url": at.String()})
+		if err == nil || !strings.Contains(err.Error(), "--allow-http-host="+strings.Split(at.Host, ":")[0]) {
+			t.Errorf("hosts %v: got %v, want the flag that is missing", hosts, err)
+		}
+	}
+}
+
+// What goes into the status is bounded as JSON, where one byte may become six.
+func TestHTTPRequestBoundsTheAnswer(t *testing.T) {
+	world, p := plansFor(t)
+	at, _ := listen(t)
+	out, err := actWith(t, builtin.Options{Client: world, HTTP: local(at.Host)}, "HTTPRequest", p, params{"url": at.String() + "/long"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(out["body"])
+	if err != nil || len(data) > 8<<10 || len(data) < 4<<10 || out["truncated"] != true {
+		t.Errorf("%d bytes of JSON, truncated %v, %v; want at most 8 KiB, and not much less", len(data), out["truncated"], err)
+	}
+}
+
+// The key of a repeat is the same, that of the next visit is not.
+func TestIdempotencyKey(t *testing.T) {
+	world, p := plansFor(t)
+	at, seen := listen(t)
+	ask := func() {
+		t.Helper()
+		if _, err := actWith(t, builtin.Options{Client: world, HTTP: local(at.Host)}, "HTTPRequest", p, params{"url": at.String() + "/ok", "method": "POST"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask()
+	ask()
+	if err := world.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+		t.Fatal(err)
+	}
+	if err := visit(t.Context(), world, p, "Telling", noon); err != nil {
+		t.Fatal(err)
+	}
+	ask()
+	if k := *seen; k[0].Key != k[1].Key || k[1].Key == k[2].Key {
+		t.Errorf("keys %q, %q and, on the next visit, %q", k[0].Key, k[1].Key, k[2].Key)
+	}
+}
