@@ -149,6 +149,7 @@ func (r *Reconciler[T]) view(ctx context.Context, machine *fsm.Machine, obj T) (
 		return fsm.View{}, fmt.Errorf("read %s as data: %w", obj.GetName(), err)
 	}
 	return fsm.View{
+		Context:           ctx,
 		Self:              self,
 		Deleting:          !obj.GetDeletionTimestamp().IsZero(),
 		Finalizer:         controllerutil.ContainsFinalizer(obj, machine.Finalizer()),
