@@ -42,7 +42,7 @@ func (s *Scenario) Check(m *fsm.Machine) fsm.Diagnostics {
 	if _, err := New(m, s.Object); err != nil {
 		c.find("object", "PG000", "correct the object", "%s", err)
 	}
-	return c.diags
+	return c.found()
 }
 
 // calls are the actions that a machine calls, by the name that it calls them.

@@ -129,7 +129,7 @@ func Load(file string, data []byte) (*Scenario, fsm.Diagnostics) {
 	}
 	c.file()
 	if len(c.diags) > 0 {
-		return nil, c.diags
+		return nil, c.found()
 	}
 	return s, nil
 }

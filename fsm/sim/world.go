@@ -64,8 +64,8 @@ type World struct {
 	// is a defect of the engine or of whoever changed Stored.
 	Defects []string
 
-	now   time.Time
-	looks int
+	now          time.Time
+	looks, limit int
 
 	// What else the API server stores: everything but status and finalizers.
 	content              map[string]any
@@ -112,7 +112,7 @@ const (
 // status.machine in it is where the run goes on. The error says what is wrong
 // with the object.
 func New(m *fsm.Machine, object map[string]any) (*World, error) {
-	w := &World{Machine: m, now: Epoch, version: 1, generation: 1, dirty: true,
+	w := &World{Machine: m, now: Epoch, limit: MaxLooks, version: 1, generation: 1, dirty: true,
 		given: given{actions: map[string]queue[Answer]{}, guards: map[string]queue[GuardAnswer]{}}, noted: map[string]bool{},
 		inPlace: map[string]bool{}, released: map[string]bool{}, kept: map[string]bool{}}
 	if err := w.create(object); err != nil {
@@ -168,7 +168,7 @@ func (w *World) Run(d time.Duration, stop func() bool) error {
 		if restless++; restless > maxRestless {
 			return ErrRestless
 		}
-		if w.looks == MaxLooks {
+		if w.looks >= w.limit {
 			return ErrTooLong
 		}
 		_, _ = w.Look() // what happened was told; a look that failed is repeated
