@@ -21,7 +21,8 @@ type Machine struct {
 // any number of times.
 func Bind(def *Definition, b Bindings) (*Machine, Diagnostics) {
 	c := checked(def, b)
-	diags := c.diags.sorted()
+	c.lint()
+	diags := c.findings()
 	if diags.Err() != nil {
 		return nil, diags
 	}

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +48,7 @@ func TestUnboundedListsAreAWarning(t *testing.T) {
 		t.Fatal(diags.Err())
 	}
 	m, diags := Bind(def, jobBindings(t))
+	diags = slices.DeleteFunc(diags, func(d Diagnostic) bool { return d.Code == "PG101" })
 	if m == nil || len(diags) != 1 || diags[0].Code != "PG016" || diags[0].Severity != SeverityWarning {
 		t.Fatalf("an object of ordinary size passes: got %v, %v", m != nil, diags)
 	}

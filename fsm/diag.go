@@ -8,9 +8,12 @@ import (
 )
 
 // Pos is a place in a machine file; line and column count from 1.
-type Pos struct{ Line, Column int }
+type Pos struct {
+	Line   int `json:"line"`
+	Column int `json:"column"`
+}
 
-// Diagnostic is one defect of a machine file. Code is stable; see docs/machine-format.md.
+// Diagnostic is one defect of a machine file. Code is stable; see Codes.
 type Diagnostic struct {
 	Code string `json:"code"`
 	File string `json:"file"`

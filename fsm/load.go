@@ -15,13 +15,15 @@ type Definition struct {
 
 	// Revision is "sha256:" and the hash of the file's bytes.
 	Revision string
+
+	text []byte
 }
 
 // Load decodes a machine file strictly; what it says is checked by Bind. It reads
 // nothing but data, and may be called any number of times. The definition is nil
 // when there is a finding.
 func Load(file string, data []byte) (*Definition, Diagnostics) {
-	d := &Definition{}
+	d := &Definition{text: data}
 	var diags Diagnostics
 	if d.Source, diags = Decode(file, data, &d.Machine); len(diags) > 0 {
 		return nil, diags

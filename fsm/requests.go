@@ -4,10 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/cel-go/common"
 	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
-	"github.com/google/cel-go/parser"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
@@ -63,12 +61,8 @@ func (m *Machine) Accepts(request, token string, st v1alpha1.MachineStatus, self
 
 // annotationOf finds the annotation of the object that an expression reads first.
 func annotationOf(text string) string {
-	p, err := parser.NewParser(parser.EnableOptionalSyntax(true), parser.Macros(parser.AllMacros...))
-	if err != nil {
-		return ""
-	}
-	tree, errs := p.Parse(common.NewTextSource(text))
-	if len(errs.GetErrors()) > 0 {
+	tree := syntax(text)
+	if tree == nil {
 		return ""
 	}
 	found := ""

@@ -171,9 +171,9 @@ func TestResultHasTheSameTypesAfterARestart(t *testing.T) {
 func TestHistoryAndBlockedAreBounded(t *testing.T) {
 	var exits strings.Builder
 	for i := range 20 {
-		fmt.Fprintf(&exits, "    - {to: Two, when: 'guards.a && size(held) == %d || guards.b'}\n", i)
+		fmt.Fprintf(&exits, "    - {to: Two, when: 'guards.a && guards.b && size(held) == %d'}\n", i)
 	}
-	w := newWorld(t, "test.yaml", []byte(spec("  phases:\n  - {name: One, poll: 1s, next: [{to: Two}], onDelete: {none: true}}\n  - name: Two\n    poll: 1s\n    onDelete: {none: true}\n    next:\n    - {to: One, when: 'guards.a'}\n"+exits.String())), testBindings)
+	w := newWorld(t, "test.yaml", []byte(spec("  phases:\n  - {name: One, poll: 1s, next: [{to: Two}], onDelete: {none: true}}\n  - name: Two\n    poll: 1s\n    onDelete: {none: true}\n    next:\n"+exits.String()+"    - {to: One, when: 'guards.a'}\n")), testBindings)
 	for range 60 {
 		if _, err := w.Look(); err != nil {
 			t.Fatal(err)

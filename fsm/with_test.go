@@ -44,8 +44,8 @@ func TestNamedActions(t *testing.T) {
 		"name of the program's": {why: "which of the two would a step mean?", code: "PG000",
 			bad: file("  - {name: ⟦Nod, use: Say}\n"), good: file("  - {name: Nod2, use: Say}\n"), contains: []string{"Nod is an action of the program"}},
 		"required": {why: "an effect can give no parameter", code: "PG005",
-			bad:      strings.Replace(file("  - {name: A, use: Say}\n"), "  phases:", "  finalizer: a/b\n  effects: [{name: e, acquire: ⟦A, release: Look}]\n  phases:", 1),
-			good:     strings.Replace(file("  - {name: A, use: Say, with: {text: a}}\n"), "  phases:", "  finalizer: a/b\n  effects: [{name: e, acquire: A, release: Look}]\n  phases:", 1),
+			bad:      strings.Replace(file("  - {name: A, use: Say}\n"), "  phases:", "  finalizer: a/b\n  effects: [{name: e, acquire: ⟦A, release: Nod}]\n  phases:", 1),
+			good:     strings.Replace(file("  - {name: A, use: Say, with: {text: a}}\n"), "  phases:", "  finalizer: a/b\n  effects: [{name: e, acquire: A, release: Nod}]\n  phases:", 1),
 			contains: []string{`action Say needs parameter "text"`}},
 	} {
 		t.Run(name, func(t *testing.T) {

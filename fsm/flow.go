@@ -1,0 +1,190 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// effectSet holds one bit for each effect, in the order of the file, and one that
+// says whether a run gets there at all.
+type effectSet uint64
+
+const arrives effectSet = 1 << 63
+
+func bit(i int) effectSet { return 1 << i }
+
+// flow is which effects may be held where: a bit that is not set is surely not
+// held. It overlooks what guards say of anything but `held`.
+type flow struct {
+	c     *compiler
+	bits  map[string]effectSet
+	names []string
+	// at is what may be held in a phase before one of its steps.
+	at map[string]effectSet
+	// via is the edge that first brought a bit into a phase.
+	via map[carried]Edge
+	// takes: acquiring steps count. Without it, only what was there at the start is followed.
+	takes bool
+	// stop says what of an edge's load does not travel on.
+	stop func(e Edge, load effectSet) effectSet
+}
+
+type carried struct {
+	phase string
+	bit   effectSet
+}
+
+func (c *compiler) newFlow(takes bool) *flow {
+	f := &flow{c: c, bits: map[string]effectSet{}, at: map[string]effectSet{}, via: map[carried]Edge{}, takes: takes}
+	for i, e := range c.def.Spec.Effects {
+		f.bits[e.Name] = bit(i)
+		f.names = append(f.names, e.Name)
+	}
+	return f
+}
+
+// spread follows a load from a phase along every way.
+func (f *flow) spread(start string, load effectSet) {
+	f.at[start] = load
+	for queue := []string{start}; len(queue) > 0; queue = queue[1:] {
+		p := f.c.prog.phases[queue[0]]
+		for _, e := range p.edges() {
+			to := f.c.prog.phases[e.To]
+			load := f.load(p, e) &^ f.kept(to)
+			if f.stop != nil {
+				load &^= f.stop(e, load)
+			}
+			fresh := load &^ f.at[e.To]
+			if fresh == 0 {
+				continue
+			}
+			for i := range 64 {
+				if fresh&bit(i) != 0 {
+					f.via[carried{e.To, bit(i)}] = e
+				}
+			}
+			f.at[e.To] |= fresh
+			queue = append(queue, e.To)
+		}
+	}
+}
+
+// load is what may be held when an edge is taken. Exits are looked at after the
+// steps; an error, a deadline or a deletion may come between any two of them.
+func (f *flow) load(p *phase, e Edge) effectSet {
+	switch e.Kind {
+	case EdgeRequire: // asked only while nothing is held
+		return arrives & f.at[p.Name]
+	case EdgeNext:
+		return f.passing(p, e, f.through(p, func(*step, effectSet) {}))
+	}
+	all := f.at[p.Name]
+	f.through(p, func(s *step, before effectSet) { all |= before | f.acquired(s) })
+	return all
+}
+
+// passing leaves out what closes the exit while it is held.
+func (f *flow) passing(p *phase, e Edge, held effectSet) effectSet {
+	for i, x := range p.next {
+		if e.Event != p.Name+"."+nextEvent(i) {
+			continue
+		}
+		for name, b := range f.bits {
+			if held&b != 0 && f.c.whileHeld(x.when, name) == never {
+				held &^= b
+			}
+		}
+	}
+	return held
+}
+
+// through walks the steps and tells what may be held before each; the answer is
+// what may be held after the last.
+func (f *flow) through(p *phase, before func(*step, effectSet)) effectSet {
+	held := f.at[p.Name]
+	// With its exits closed a phase begins again, with what it holds by then.
+	for range 2 {
+		for i := range p.steps {
+			s := &p.steps[i]
+			before(s, held)
+			held = held&^f.released(s, held) | f.acquired(s)
+		}
+	}
+	return held
+}
+
+func (f *flow) acquired(s *step) effectSet {
+	if !f.takes {
+		return 0
+	}
+	return f.bits[s.acquires]
+}
+
+// released is what a step gives back for certain.
+func (f *flow) released(s *step, held effectSet) effectSet {
+	may := f.gives(s) & held
+	for name, b := range f.bits {
+		if may&b != 0 && f.c.whileHeld(s.cond, name) != always {
+			may &^= b
+		}
+	}
+	return may
+}
+
+// gives is what a step may give back.
+func (f *flow) gives(s *step) effectSet {
+	if s.Undo != "" {
+		return ^arrives
+	}
+	return f.bits[s.releases]
+}
+
+func (f *flow) kept(p *phase) effectSet {
+	var set effectSet
+	for _, name := range p.Keeps {
+		set |= f.bits[name]
+	}
+	return set
+}
+
+// list names the effects of a set.
+func (f *flow) list(set effectSet) string {
+	var names []string
+	for _, name := range f.names {
+		if set&f.bits[name] != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// trace is the way on which a bit came to the end of an edge.
+func (f *flow) trace(last Edge, b effectSet) []string {
+	way := []string{arrow(last)}
+	for phase := f.c.prog.phases[last.From]; ; {
+		if s := f.takenIn(phase, b); s != nil {
+			way = append(way, fmt.Sprintf("%s: step %s takes %s", phase.Name, s.name, s.acquires))
+			break
+		}
+		e, ok := f.via[carried{phase.Name, b}]
+		if !ok {
+			break
+		}
+		way = append(way, arrow(e))
+		phase = f.c.prog.phases[e.From]
+	}
+	slices.Reverse(way)
+	return way
+}
+
+func (f *flow) takenIn(p *phase, b effectSet) *step {
+	for i := range p.steps {
+		if f.acquired(&p.steps[i])&b != 0 {
+			return &p.steps[i]
+		}
+	}
+	return nil
+}
+
+func arrow(e Edge) string { return fmt.Sprintf("%s → %s (%s)", e.From, e.To, e.Kind) }

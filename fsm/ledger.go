@@ -1,0 +1,170 @@
+package fsm
+
+import (
+	"fmt"
+)
+
+// ledger checks that whatever is taken is given back or kept, on every way, and
+// that no way leads back from a point of no return.
+func (c *compiler) ledger() {
+	f := c.newFlow(true)
+	gives := f.givers()
+	f.stop = func(e Edge, load effectSet) effectSet { return f.leaks(e, load, gives) }
+	f.spread(c.def.Spec.Initial, arrives)
+	for _, p := range c.prog.order {
+		if f.at[p.Name] == 0 {
+			continue
+		}
+		f.checkEdges(p, gives)
+		f.checkLetGo(p)
+		f.checkReleases(p)
+		if p.PointOfNoReturn {
+			c.checkNoReturn(p, f.at[p.Name])
+		}
+	}
+}
+
+// givers tells for each phase what is given back or kept there or further on,
+// without a deletion.
+func (f *flow) givers() map[string]effectSet {
+	all := map[string]effectSet{}
+	for changed := true; changed; {
+		changed = false
+		for _, p := range f.c.prog.order {
+			own := all[p.Name] | f.kept(p)
+			for i := range p.steps {
+				own |= f.gives(&p.steps[i])
+			}
+			for _, e := range p.edges() {
+				if e.Kind != EdgeDelete {
+					own |= all[e.To]
+				}
+			}
+			changed = changed || own != all[p.Name]
+			all[p.Name] = own
+		}
+	}
+	return all
+}
+
+// leaks is what nobody gives back any more once the edge was taken.
+func (f *flow) leaks(e Edge, load effectSet, gives map[string]effectSet) effectSet {
+	to := f.c.prog.phases[e.To]
+	switch {
+	case to.End || to.Terminal == "failure":
+		return load &^ arrives
+	case givesUp(e):
+		return load &^ arrives &^ gives[e.To]
+	}
+	return 0
+}
+
+func givesUp(e Edge) bool {
+	return e.Kind == EdgeRetry || e.Kind == EdgeError || e.Kind == EdgeTimeout
+}
+
+func (f *flow) checkEdges(p *phase, gives map[string]effectSet) {
+	for _, e := range p.edges() {
+		to := f.c.prog.phases[e.To]
+		leaks := f.leaks(e, f.load(p, e)&^f.kept(to), gives)
+		if leaks == 0 {
+			continue
+		}
+		code, fix := "PG011", fmt.Sprintf("lead through a phase with undo: held, or list it under keeps: of %s", e.To)
+		message := fmt.Sprintf("%s is entered while %s may be held, and gives nothing back", e.To, f.list(leaks))
+		if givesUp(e) {
+			code, fix = "PG013", "lead to a phase that gives it back and never gives up"
+			message = fmt.Sprintf("%s gives up here while %s may be held, and from %s on nothing is given back", p.Name, f.list(leaks), e.To)
+		}
+		f.c.findOnWay(e.Path, code, message, fix, f.trace(e, leaks&-leaks))
+	}
+}
+
+func (c *compiler) findOnWay(path, code, message, fix string, trace []string) {
+	x := c.def.Finding(path, code, message, fix)
+	x.Trace = trace
+	c.diags = append(c.diags, x)
+}
+
+// checkLetGo: an object that a deletion lets go at once must not hold anything.
+func (f *flow) checkLetGo(p *phase) {
+	if p.OnDelete == nil || !p.OnDelete.None {
+		return
+	}
+	held := f.load(p, Edge{Kind: EdgeDelete}) &^ arrives
+	if held != 0 {
+		f.c.find(p.path+".onDelete", "PG011", fmt.Sprintf("a deletion lets the object go while %s may be held", f.list(held)),
+			"write onDelete: {to: P} and give back in P")
+	}
+}
+
+// taken are the effects that some step takes.
+func (f *flow) taken() effectSet {
+	var all effectSet
+	for _, p := range f.c.prog.order {
+		for i := range p.steps {
+			all |= f.acquired(&p.steps[i])
+		}
+	}
+	return all
+}
+
+// checkReleases finds steps that never have anything to give back. What an earlier
+// phase keeps is not held any more, and still there: checkNoReturn looks at that.
+func (f *flow) checkReleases(p *phase) {
+	var kept effectSet
+	for _, q := range f.c.prog.order {
+		kept |= f.kept(q)
+	}
+	useful := map[*step]bool{}
+	f.through(p, func(s *step, before effectSet) {
+		useful[s] = useful[s] || before&f.bits[s.releases] != 0
+	})
+	for i := range p.steps {
+		s := &p.steps[i]
+		if b := f.bits[s.releases]; b != 0 && !useful[s] && b&kept&f.taken() == 0 {
+			f.c.find(s.path, "PG011", fmt.Sprintf("%s gives back %s, which is not held here on any way", s.Action, s.releases),
+				"move the step behind the one that takes it, or exchange acquire and release of the effect")
+		}
+	}
+}
+
+// checkNoReturn follows what was taken before a point of no return: an undo must
+// not meet it, nor a phase give it back that is also a way back from before.
+func (c *compiler) checkNoReturn(from *phase, held effectSet) {
+	f := c.newFlow(false)
+	f.spread(from.Name, held|arrives)
+	before := c.beforeNoReturn()
+	for _, p := range c.prog.order {
+		if f.at[p.Name] == 0 {
+			continue
+		}
+		reported := false
+		f.through(p, func(s *step, now effectSet) {
+			back := f.bits[s.releases] & f.kept(from)
+			if s.Undo != "" || before[p.Name] {
+				back |= f.gives(s) & now &^ arrives
+			}
+			if back != 0 && !reported {
+				reported = true
+				c.findReturn(f, from, p, s, back)
+			}
+		})
+	}
+}
+
+func (c *compiler) findReturn(f *flow, from, p *phase, s *step, back effectSet) {
+	path, trace := s.path, []string(nil)
+	if e, ok := f.via[carried{p.Name, arrives}]; ok && p != from {
+		path, trace = e.Path, f.trace(e, arrives)
+	}
+	c.findOnWay(path, "PG012", fmt.Sprintf("%s is a point of no return, yet step %s of %s gives back %s, which was taken before", from.Name, s.name, p.Name, f.list(back)),
+		fmt.Sprintf("lead to a phase that goes on, write onDelete: {hold: TEXT} where a deletion leads back, or list under keeps: of %s what stays", from.Name), trace)
+}
+
+// beforeNoReturn are the phases that are reached without passing a point of no return.
+func (c *compiler) beforeNoReturn() map[string]bool {
+	return c.closure(map[string]bool{c.def.Spec.Initial: true}, func(p *phase, in map[string]bool) bool {
+		return !p.PointOfNoReturn && c.entered(p, in)
+	})
+}

@@ -1,0 +1,150 @@
+package fsm
+
+import (
+	"fmt"
+	"slices"
+)
+
+// lint looks for what a run could come to, once the names in the file are right.
+func (c *compiler) lint() {
+	if c.unclear() {
+		return
+	}
+	c.ledger()
+	c.hotLoops()
+	for _, p := range c.prog.order {
+		c.checkTimeout(p)
+		c.checkGuards(p)
+		if p.Deletion {
+			c.checkDecisions(p)
+		}
+	}
+}
+
+// unclear: with such a finding the ways are not those that the author has in mind.
+func (c *compiler) unclear() bool {
+	return len(c.def.Spec.Effects) > maxEffects || slices.ContainsFunc(c.diags, func(d Diagnostic) bool {
+		return slices.Contains([]string{"PG000", "PG001", "PG002", "PG005"}, d.Code)
+	})
+}
+
+// checkTimeout finds phases that nobody would notice are stuck.
+func (c *compiler) checkTimeout(p *phase) {
+	passes := len(p.steps) == 0 && p.leaves()
+	if p.Kind != "" && p.Kind != "progressing" || p.Terminal != "" || p.End || p.Timeout != nil || passes {
+		return
+	}
+	c.find(p.path+".name", "PG101", fmt.Sprintf("phase %s is progressing and has no timeout: when it is stuck, nothing says so", p.Name),
+		"add timeout: {after: 1h, to: PHASE} or {after: 1h, stalled: REASON}, or kind: waiting where it waits for a person")
+}
+
+// leaves tells whether an exit without a guard is there.
+func (p *phase) leaves() bool {
+	return slices.ContainsFunc(p.next, func(x exit) bool { return x.When == "" })
+}
+
+// checkDecisions: in a deletion phase nothing of another object may decide. It is
+// content that nobody declared, so the expression may fail for ever.
+func (c *compiler) checkDecisions(p *phase) {
+	objects := map[string]bool{}
+	for i := range p.steps {
+		s := &p.steps[i]
+		c.checkDecision(s.path+".if", s.cond, objects)
+		for name, t := range s.action.spec.Outputs {
+			objects[name] = t == TypeObject
+		}
+		c.checkDecision(s.path+".until", s.until, objects)
+	}
+	for i, x := range p.next {
+		c.checkDecision(fmt.Sprintf("%s.next[%d].when", p.path, i), x.when, objects)
+	}
+}
+
+func (c *compiler) checkDecision(path string, e *expr, objects map[string]bool) {
+	for _, name := range c.resultsOf(e) {
+		if objects[name] {
+			c.find(path, "PG014", fmt.Sprintf("result.%s is the content of another object: while it is not what the expression expects, the deletion hangs", name),
+				"ask an output that the action declares, or use a step that waits by itself")
+		}
+	}
+}
+
+// resultsOf are the outputs that an expression reads, be it through facts.
+func (c *compiler) resultsOf(e *expr) []string {
+	if e == nil {
+		return nil
+	}
+	names := e.reads(varResult)
+	for _, f := range e.reads(varFacts) {
+		names = append(names, c.resultsOf(c.prog.facts[f])...)
+	}
+	return names
+}
+
+// hotLoops finds cycles of phases that a run goes round without ever waiting.
+func (c *compiler) hotLoops() {
+	hot := map[string][]Edge{}
+	for _, p := range c.prog.order {
+		if !p.pauses() {
+			hot[p.Name] = p.rushes()
+		}
+	}
+	seen := map[string]bool{} // phases of cycles that are reported
+	for _, p := range c.prog.order {
+		way := cycle(hot, p.Name)
+		if way == nil || seen[p.Name] {
+			continue
+		}
+		var trace []string
+		for _, e := range way {
+			seen[e.From] = true
+			trace = append(trace, arrow(e))
+		}
+		c.findOnWay(way[0].Path, "PG103", fmt.Sprintf("phase %s leads back to itself without ever waiting", p.Name),
+			"add a guard with poll:, a step with until: and poll:, or {wait: 10s}", trace)
+	}
+}
+
+// pauses: the author says that something in the phase takes its time.
+func (p *phase) pauses() bool {
+	return p.Poll != "" || p.Terminal != "" || p.End || slices.ContainsFunc(p.steps, func(s step) bool {
+		return s.wait > 0 || s.until != nil || s.Poll != ""
+	})
+}
+
+// rushes are the ways out that are always open, and those that an error opens at once.
+func (p *phase) rushes() []Edge {
+	var out []Edge
+	for _, e := range p.edges() {
+		switch e.Kind {
+		case EdgeNext:
+			if e.Guard == "" || e.Guard == "true" {
+				out = append(out, e)
+			}
+		case EdgeError:
+			// A terminal error is caught at once, any other where retries do not end.
+			if caught := Class(e.Guard); len(p.steps) > 0 && (caught == ClassTerminal || caught == ClassAny || p.retry.attempts == 0) {
+				out = append(out, e)
+			}
+		}
+	}
+	return out
+}
+
+// cycle is the shortest way from a phase back to itself; nil when there is none.
+func cycle(edges map[string][]Edge, start string) []Edge {
+	ways := map[string][]Edge{start: nil}
+	for queue := []string{start}; len(queue) > 0; queue = queue[1:] {
+		for _, e := range edges[queue[0]] {
+			way := append(slices.Clone(ways[queue[0]]), e)
+			if e.To == start {
+				return way
+			}
+			if _, known := ways[e.To]; !known {
+				ways[e.To] = way
+				queue = append(queue, e.To)
+			}
+		}
+	}
+	return nil
+}
