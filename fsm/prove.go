@@ -68,18 +68,18 @@ func Provable(def *Definition, b Bindings) *Machine {
 // node is a state, and how it was first reached: by one event more than its parent.
 type node struct {
 	state
-	parent int32
+	parent int
 	events []event
 	// before are the nodes that lead here while actions succeed.
-	before []int32
+	before []int
 }
 
 // explore goes breadth first, so that the first way to a state is a shortest one.
 // It answers false when there are more states than the bound.
 func (p *prover) explore(bound int) bool {
-	at := int32(0)
+	at := 0
 	drain := func() bool {
-		for ; int(at) < len(p.nodes) && len(p.nodes) <= bound; at++ {
+		for ; at < len(p.nodes) && len(p.nodes) <= bound; at++ {
 			p.expand(at)
 		}
 		return len(p.nodes) <= bound
@@ -94,7 +94,7 @@ func (p *prover) explore(bound int) bool {
 }
 
 // expand visits all that can come next.
-func (p *prover) expand(at int32) {
+func (p *prover) expand(at int) {
 	from := p.nodes[at].state
 	if from.gone {
 		return
@@ -115,10 +115,10 @@ func (p *prover) expand(at int32) {
 }
 
 // visit notes a state, and checks it when it is new.
-func (p *prover) visit(from int32, to state, events []event, good bool) {
+func (p *prover) visit(from int, to state, events []event, good bool) {
 	i, known := p.seen[to]
 	if !known {
-		i = int32(len(p.nodes)) //nolint:gosec // bounded
+		i = len(p.nodes)
 		p.seen[to] = i
 		p.nodes = append(p.nodes, node{state: to, parent: from, events: slices.Clone(events)})
 		p.check(i)
@@ -138,11 +138,11 @@ func (p *prover) visit(from int32, to state, events []event, good bool) {
 // checkDeletable goes back from the states in which the object is gone.
 func (p *prover) checkDeletable() {
 	leads := make([]bool, len(p.nodes))
-	var todo []int32
+	var todo []int
 	for i, n := range p.nodes {
 		if n.gone {
 			leads[i] = true
-			todo = append(todo, int32(i)) //nolint:gosec // bounded
+			todo = append(todo, i)
 		}
 	}
 	for len(todo) > 0 {
@@ -177,7 +177,7 @@ func (p *prover) violateDeletable(leads []bool) {
 	if stuck < 0 {
 		return
 	}
-	p.violate(violation{invariant: invariantDeletable, path: p.place(p.nodes[stuck].state), at: int32(stuck), effects: allEffects, //nolint:gosec // bounded
+	p.violate(violation{invariant: invariantDeletable, path: p.place(p.nodes[stuck].state), at: stuck, effects: allEffects,
 		message: "a deletion never ends from here, even if every action succeeds",
 		fix:     "let every phase of the deletion lead to one with end: true, whatever is held"})
 }

@@ -29,7 +29,7 @@ func (p *prover) invariants() []string {
 }
 
 // check looks at a state that is new.
-func (p *prover) check(at int32) {
+func (p *prover) check(at int) {
 	s := p.nodes[at].state
 	found := func(invariant, message, fix string, effects effectBits) {
 		p.violate(violation{invariant: invariant, path: p.place(s), message: message, fix: fix, at: at, effects: effects})
@@ -57,7 +57,7 @@ func (p *prover) check(at int32) {
 }
 
 // beforeEnd is the last state in a phase that could have done something about it.
-func (p *prover) beforeEnd(at int32) state {
+func (p *prover) beforeEnd(at int) state {
 	for n := p.nodes[at]; ; n = p.nodes[n.parent] {
 		if ph := p.phaseOf(n.state); ph == nil || !ph.End {
 			return n.state

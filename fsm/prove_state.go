@@ -53,9 +53,9 @@ type prover struct {
 	ledgers  map[string][]string
 
 	nodes []node
-	seen  map[state]int32
+	seen  map[state]int
 	// reached are the nodes after the one that is expanded.
-	reached     []int32
+	reached     []int
 	transitions int
 	violations  map[string]violation
 }
@@ -76,13 +76,13 @@ type failure struct {
 func newProver(m *Machine) *prover {
 	p := &prover{index: map[string]int16{}, steps: map[*step]*stepModel{}, fallible: map[*expr]int32{},
 		values: map[knownKey]known{}, asked: map[heldKey]bool{}, ledgers: map[string][]string{},
-		seen: map[state]int32{}, violations: map[string]violation{}}
+		seen: map[state]int{}, violations: map[string]violation{}}
 	for _, e := range m.def.Spec.Effects {
 		p.effects = append(p.effects, e.Name)
 	}
 	p.m = p.bare(m)
 	for i, ph := range p.m.prog.order {
-		p.index[ph.Name] = int16(i) //nolint:gosec // a file has at most 20,000 values
+		p.index[ph.Name] = int16(i)
 		for _, q := range ph.require {
 			p.fallible[q.when] = ph.retry.attempts
 		}

@@ -38,7 +38,7 @@ const (
 // violation is an invariant that does not hold in a state, or in what comes next.
 type violation struct {
 	invariant, path, message, fix string
-	at                            int32
+	at                            int
 	// more happened after the state was stored.
 	more []event
 	// effects that matter; deeds about others are left out of the trace.
@@ -89,53 +89,64 @@ func (p *prover) trace(v violation) []string {
 
 // line is empty for what does not matter. Led: the object changed its phase.
 func (p *prover) line(e event, led bool, matter effectBits) string {
-	where := ""
-	if e.phase != noPhase {
-		where = p.m.prog.order[e.phase].Name
-	}
-	matters := e.did && e.effects&matter != 0
 	switch e.kind {
-	case eventManifest:
-		return "created with the finalizer in its manifest"
-	case eventDelete:
-		return "kubectl delete"
-	case eventDone:
-		if matters {
-			return fmt.Sprintf("%s: %s done", where, p.deed(e))
-		}
-	case eventWait:
-		if matters {
-			return fmt.Sprintf("%s: %s done, but waits", where, p.deed(e))
-		}
-	case eventFails:
-		switch {
-		case matters:
-			return fmt.Sprintf("%s: %s done, but fails%s", where, p.deed(e), howFails(e.failure))
-		case led:
-			return fmt.Sprintf("%s: %s fails%s", where, p.deed(e), howFails(e.failure))
-		}
+	case eventDone, eventWait, eventFails:
+		return p.deedLine(e, led, matter)
+	case eventTook:
+		return p.tookLine(e)
 	case eventUnclear:
 		if led {
-			return fmt.Sprintf("%s: a guard cannot be evaluated", where)
+			return p.where(e) + ": a guard cannot be evaluated"
 		}
-	case eventCrash:
-		return "crash before the status was stored"
+		return ""
 	case eventTimeout:
-		return fmt.Sprintf("%s: the timeout passes", where)
-	case eventChanged:
-		return "another revision of the file begins the phase again"
-	case eventTook:
-		switch e.reason {
-		case "Created":
-			return ""
-		case where, "DeletionRequested":
-			return "→ " + where
-		}
-		return fmt.Sprintf("→ %s (%s)", where, e.reason)
-	case eventRemoved:
-		return "the finalizer is removed"
+		return p.where(e) + ": the timeout passes"
 	}
-	return ""
+	return map[eventKind]string{
+		eventManifest: "created with the finalizer in its manifest",
+		eventDelete:   "kubectl delete",
+		eventCrash:    "crash before the status was stored",
+		eventChanged:  "another revision of the file begins the phase again",
+		eventRemoved:  "the finalizer is removed",
+	}[e.kind]
+}
+
+func (p *prover) where(e event) string {
+	if e.phase == noPhase {
+		return ""
+	}
+	return p.m.prog.order[e.phase].Name
+}
+
+func (p *prover) tookLine(e event) string {
+	switch where := p.where(e); e.reason {
+	case "Created":
+		return ""
+	case where, "DeletionRequested":
+		return "→ " + where
+	default:
+		return fmt.Sprintf("→ %s (%s)", where, e.reason)
+	}
+}
+
+// deedLine tells of an action what it did, if that matters, and how it failed, if
+// that led on.
+func (p *prover) deedLine(e event, led bool, matter effectBits) string {
+	matters := e.did && e.effects&matter != 0
+	fails := e.kind == eventFails
+	if !matters && !(fails && led) {
+		return ""
+	}
+	text := p.where(e) + ": " + p.deed(e)
+	switch {
+	case !fails && e.kind == eventDone:
+		return text + " done"
+	case !fails:
+		return text + " done, but waits"
+	case matters:
+		text += " done, but"
+	}
+	return text + " fails" + howFails(e.failure)
 }
 
 // deed is the action as the file calls it.

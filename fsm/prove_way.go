@@ -12,7 +12,7 @@ import (
 type way struct {
 	*prover
 	choices
-	at       int32
+	at       int
 	from, to state
 	run      *Run
 	now      time.Time
@@ -186,14 +186,14 @@ func (w *way) write(cmd Command) {
 // store keeps of the status what a state has.
 func (w *way) store() {
 	st := &w.run.st
-	w.to.phase, w.to.cursor = w.index[st.Phase], int16(st.Cursor) //nolint:gosec // a file has at most 20,000 values
+	w.to.phase, w.to.cursor = w.index[st.Phase], int16(st.Cursor)
 	w.to.begun, w.to.waited = st.Cursor == 0 && st.Step != "", st.StepSince != nil
 	if slices.Equal(st.Held, w.ledger(w.from.held)) {
 		return
 	}
 	held := make([]byte, len(st.Held))
 	for i, name := range st.Held {
-		held[i] = byte(slices.Index(w.effects, name)) //nolint:gosec // at most 32 effects
+		held[i] = byte(slices.Index(w.effects, name))
 	}
 	w.to.held = string(held)
 }
