@@ -1,0 +1,120 @@
+package fsm
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	apiservercel "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+// fuzzRun is a run that has something of everything to read.
+func fuzzRun(f *testing.F) (*scope, *Run) {
+	f.Helper()
+	def, diags := Load("fuzz.yaml", []byte(spec(`  facts:
+  - {name: big, expr: 'result.n > 3'}
+  requests: [{name: go, token: 'self.metadata.name', params: {n: 'self.spec.size'}}]
+  phases:
+  - {name: One, kind: steady, poll: 5s, steps: [{action: Look}], onDelete: {none: true}}
+`)))
+	if len(diags) > 0 {
+		f.Fatal(diags.Err())
+	}
+	c := &compiler{def: def, b: jobBindings(f)}
+	var err error
+	if c.scope, err = newScope(c.b); err != nil {
+		f.Fatal(err)
+	}
+	c.run()
+	if err := c.diags.Err(); err != nil {
+		f.Fatal(err)
+	}
+	self := map[string]any{
+		"metadata": map[string]any{"name": "a", "labels": map[string]any{"x/y": "z"}},
+		"spec":     map[string]any{"size": int64(3), "parts": []any{map[string]any{"name": "a", "ready": true}}, "free": []any{"b"}},
+	}
+	r := (&Machine{def: def, prog: c.prog}).Run(v1alpha1.MachineStatus{Phase: "One", Held: []string{"lock"}, Result: `{"n": 7, "list": ["x", "y"]}`},
+		View{Self: self, Now: func() time.Time { return time.Unix(1e9, 0) }, Guard: func(name string) (bool, string, error) { return name == "a", name, nil }})
+	return c.scope, r
+}
+
+// again makes a run of the same status that has spent nothing.
+func again(r *Run) *Run { return r.m.Run(r.st, r.view) }
+
+func checkOffsets(t *testing.T, text string, errs []compileError) {
+	t.Helper()
+	for _, e := range errs {
+		if e.code == "" || e.message == "" || e.fix == "" || e.offset < 0 || e.offset > utf8.RuneCountInString(text) {
+			t.Errorf("a finding that points nowhere in %d characters: %+v", utf8.RuneCountInString(text), e)
+		}
+	}
+}
+
+// FuzzExpression looks for a text that panics, costs more than it may, or is
+// refused without a place in it. What is refused must never be evaluated.
+func FuzzExpression(f *testing.F) {
+	scope, r := fuzzRun(f)
+	for _, text := range []string{
+		`result.n == 7 && "lock" in held`, `!(guards.a || facts.big) ? request.go.pending : phase.attempts > 3`,
+		`self.spec.parts.all(p, p.ready && p.name != "")`, `self.metadata.?labels[?"x/y"].orValue("") == 'z'`,
+		`result.list.map(a, result.list.map(b, a + b)).size() > 2`, `result["n"] == request["go"].params.n`, `has(self.spec.name) && self.spec.name.matches("^(a+)+$")`,
+		`self.spec.parts.exists(result, result.ready)`, "result.n ==\n  ä", `facts`, `type(self) == type(result)`, `duration("1h") < phase.age && now > timestamp("2020-01-01T00:00:00Z")`,
+		`result{n: 1}`, `[1, 2].transformList(i, v, i * v)`, `cel.bind(x, result.n, x > 1)`, `"%s".format([self])`, "true // äö\n|| fales",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		e, errs := scope.compile(text)
+		checkOffsets(t, text, errs)
+		if e == nil {
+			if len(errs) == 0 {
+				t.Fatal("refused without a finding")
+			}
+			return
+		}
+		r := again(r)
+		s := r.sight()
+		d := r.decide(e, s)
+		r.tell(e, s, &d)
+		if d.open && d.err != nil || !d.open && d.because == "" {
+			t.Errorf("neither open nor closed for a reason: %+v", d)
+		}
+		if len(d.because) > maxText || len(d.got) > maxText || r.spent > maxRunCost+apiservercel.PerCallLimit {
+			t.Errorf("without bounds: %d and %d bytes, %d spent", len(d.because), len(d.got), r.spent)
+		}
+	})
+}
+
+// FuzzTemplate looks for a text that panics, or that loses what is not an
+// expression of it.
+func FuzzTemplate(f *testing.F) {
+	scope, r := fuzzRun(f)
+	for _, text := range []string{
+		"n is ${result.n}!", "$${HOME} ${self.metadata.name}", "${", "$", "$$", "$$${result.n}", "${{'a': {'b': '}'}}['a']['b']}", "${result.none} ${facts.big}",
+		"ä${\"}\"}ö${ressult.n}", "${}", "a $${ b } c", "${result.list}", "${r'\\'}",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		tmpl, errs := parseTemplate(text, scope.compile)
+		checkOffsets(t, text, errs)
+		if strings.Count(text, "${") == strings.Count(text, "$${") {
+			got := tmpl.render(nil) // nothing in it is evaluated
+			if want := strings.ReplaceAll(text, "$${", "${"); len(errs) > 0 || got != want {
+				t.Errorf("a text without an expression: got %q, want %q, findings %+v", got, want, errs)
+			}
+			return
+		}
+		if len(errs) > 0 {
+			return
+		}
+		r := again(r)
+		_ = tmpl.render(r.value)
+		if _, err := tmpl.value(r.value); err == nil && r.spent > maxRunCost+apiservercel.PerCallLimit {
+			t.Errorf("without bounds: %d spent", r.spent)
+		}
+	})
+}
