@@ -18,21 +18,18 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte(one("    poll: 5s\n    steps: [{action: Work, with: {count: 1}}, {wait: 1s}]\n    timeout: {after: 1h, stalled: Late}\n" + toDone)))
 	f.Add([]byte("a: &a [*a, *a]"))
 	f.Add([]byte("---\n"))
+	f.Add([]byte(one("    poll: 5s\n    next:\n    - to: Done\n      when: >-\n        self.a ==\n\n        = 3\n    message: \"\\u00e4 ${self.a\\\n      == = 1}\"\n")))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		def, diags := fsm.Load("fuzz.yaml", data)
 		if (def == nil) == (len(diags) == 0) {
 			t.Fatalf("a definition or findings, not both and not neither: %v", diags)
 		}
-		lines := 2 + strings.Count(string(data), "\n") + strings.Count(string(data), "\r")
-		for _, d := range diags {
-			if d.Code == "" || d.Message == "" || d.Line < 1 || d.Column < 1 || d.Line > lines {
-				t.Errorf("a finding that points nowhere: %+v", d)
-			}
-		}
+		pointSomewhere(t, data, diags)
 		if def == nil {
 			return
 		}
 		m, diags := fsm.Bind(def, everything(def))
+		pointSomewhere(t, data, diags)
 		if len(diags) > 0 {
 			return
 		}
@@ -42,6 +39,16 @@ func FuzzLoad(f *testing.F) {
 			w.Tick(time.Second)
 		}
 	})
+}
+
+func pointSomewhere(t *testing.T, data []byte, diags fsm.Diagnostics) {
+	t.Helper()
+	lines := 2 + strings.Count(string(data), "\n") + strings.Count(string(data), "\r")
+	for _, d := range diags {
+		if d.Code == "" || d.Message == "" || d.Line < 1 || d.Column < 1 || d.Line > lines {
+			t.Errorf("a finding that points nowhere: %+v", d)
+		}
+	}
 }
 
 // everything binds whatever a file names.
