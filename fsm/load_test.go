@@ -198,6 +198,12 @@ func TestLoadReadsStrictly(t *testing.T) {
 			good:     spec("  defaults: {retry: {factor: 3}}\n" + onePhase),
 			contains: []string{"factor must be a number"},
 		},
+		"empty value in free data": {
+			why: "it was forgotten; a null that is written out removes a field in a merge patch", code: "PG000",
+			bad:      spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {any: {a: ⟦}}}], onDelete: {none: true}}\n"),
+			good:     spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {any: {a: null}}}], onDelete: {none: true}}\n"),
+			contains: []string{"with.any.a must be a text"},
+		},
 		"date in free data": {
 			why: "it would reach the action as another text", code: "PG000",
 			bad:      spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {text: ⟦2026-01-01}}], onDelete: {none: true}}\n"),
@@ -287,7 +293,7 @@ var testBindings = Bindings{
 	Guards: map[string]string{"a": "", "b": ""},
 	Actions: map[string]ActionSpec{
 		"Look":  {Outputs: map[string]Type{"n": TypeInt, "list": TypeStrings}},
-		"Work":  {Params: map[string]Param{"count": {Type: TypeInt}, "text": {Type: TypeString}, "after": {Type: TypeDuration}}},
+		"Work":  {Params: map[string]Param{"count": {Type: TypeInt}, "text": {Type: TypeString}, "after": {Type: TypeDuration}, "any": {Type: TypeAny}}},
 		"Take":  {},
 		"Give":  {},
 		"Take2": {},

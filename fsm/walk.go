@@ -75,8 +75,10 @@ func (w *walker) walkAny(n *yamlv3.Node, t reflect.Type, path string, depth int)
 	case yamlv3.SequenceNode:
 		w.walkList(n, reflect.SliceOf(t), path, depth)
 	default:
-		if !slices.Contains(anyTags, n.ShortTag()) {
-			w.find(n, path, path+" must be a text, a number, true or false", "quote it")
+		// A null that is written out means something: a merge patch removes a field
+		// by it. One that is not is a forgotten value.
+		if null := n.ShortTag() == "!!null" && n.Value != ""; !null && !slices.Contains(anyTags, n.ShortTag()) {
+			w.find(n, path, path+" must be a text, a number, true, false or null", "quote it")
 		}
 	}
 }
