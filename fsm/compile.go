@@ -24,6 +24,8 @@ type program struct {
 	effects  map[string]effect
 	table    *table
 	self     *Schema
+	// invariants are proved, never asked by a run.
+	invariants []invariant
 }
 
 type phase struct {
@@ -118,6 +120,7 @@ func (c *compiler) run() {
 			c.prog.order = append(c.prog.order, p)
 		}
 	}
+	c.invariants(spec.Invariants)
 }
 
 // facts are read in phases and elsewhere; which results there are depends on where.
