@@ -70,7 +70,7 @@ func TestExpressionsAreTyped(t *testing.T) {
 		},
 		"phase": {
 			why: "a phase has a name, an age and attempts", code: "PG006",
-			bad: guarded(`'phase.⟦nmae == "One"'`), good: guarded(`'phase.name == "One" && phase.attempts < 3 && phase.age > duration("1s")'`), contains: []string{`phase has no field "nmae"`},
+			bad: guarded(`'phase.⟦nmea == "One"'`), good: guarded(`'phase.name == "One" && phase.attempts < 3 && phase.age > duration("1s")'`), contains: []string{`phase has no field "nmea"`},
 		},
 		"request": {
 			why: "a request has three parts", code: "PG006",

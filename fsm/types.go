@@ -26,10 +26,16 @@ func (t Type) cel() *cel.Type {
 	return cel.DynType
 }
 
-// texts are the kinds that a parameter gets as a text.
-var texts = []types.Kind{types.StringKind, types.BytesKind, types.TimestampKind, types.DurationKind}
-
-var numbers = []types.Kind{types.IntKind, types.UintKind, types.DoubleKind}
+// kinds are those of expressions that an action can get as a type. 3.0 is whole.
+var kinds = map[Type][]types.Kind{
+	TypeString:   {types.StringKind, types.BytesKind, types.TimestampKind, types.DurationKind},
+	TypeInt:      {types.IntKind, types.UintKind, types.DoubleKind},
+	TypeNumber:   {types.IntKind, types.UintKind, types.DoubleKind},
+	TypeBool:     {types.BoolKind},
+	TypeDuration: {types.DurationKind, types.StringKind},
+	TypeStrings:  {types.ListKind},
+	TypeObject:   {types.MapKind, types.StructKind},
+}
 
 // fits tells whether a value of a type of expressions can be of the type, seen as
 // the action gets it. What cannot be told before it is evaluated fits.
@@ -40,20 +46,11 @@ func (t Type) fits(of *cel.Type) bool {
 		return true
 	case types.OpaqueKind: // an optional
 		return len(of.Parameters()) != 1 || t.fits(of.Parameters()[0])
+	case types.ListKind:
+		if t == TypeStrings {
+			return TypeString.fits(of.Parameters()[0])
+		}
 	}
-	switch t {
-	case TypeString:
-		return slices.Contains(texts, kind)
-	case TypeInt, TypeNumber: // 3.0 is whole
-		return slices.Contains(numbers, kind)
-	case TypeBool:
-		return kind == types.BoolKind
-	case TypeDuration:
-		return kind == types.DurationKind || kind == types.StringKind
-	case TypeStrings:
-		return kind == types.ListKind && TypeString.fits(of.Parameters()[0])
-	case TypeObject:
-		return kind == types.MapKind || kind == types.StructKind
-	}
-	return true
+	fit, typed := kinds[t]
+	return !typed || slices.Contains(fit, kind)
 }

@@ -105,24 +105,6 @@ func (a *action) params(find evaluator) (Params, error) {
 // native turns a CEL value into what JSON could hold.
 func native(v ref.Val) (any, error) {
 	switch x := v.(type) {
-	case types.Null:
-		return nil, nil
-	case types.Bool:
-		return bool(x), nil
-	case types.Int:
-		return int64(x), nil
-	case types.Uint:
-		return int64(x), nil //nolint:gosec // beyond what JSON's readers keep anyway
-	case types.Double:
-		return float64(x), nil
-	case types.String:
-		return string(x), nil
-	case types.Bytes:
-		return base64.StdEncoding.EncodeToString(x), nil
-	case types.Timestamp:
-		return x.UTC().Format(time.RFC3339Nano), nil
-	case types.Duration:
-		return x.Duration.String(), nil
 	case *types.Optional:
 		if !x.HasValue() {
 			return nil, nil
@@ -140,6 +122,24 @@ func native(v ref.Val) (any, error) {
 			out = append(out, item)
 		}
 		return out, nil
+	}
+	return nativeScalar(v)
+}
+
+func nativeScalar(v ref.Val) (any, error) {
+	switch x := v.(type) {
+	case types.Null:
+		return nil, nil
+	case types.Bool, types.Int, types.Double, types.String:
+		return v.Value(), nil
+	case types.Uint:
+		return int64(x), nil // beyond what JSON's readers keep anyway
+	case types.Bytes:
+		return base64.StdEncoding.EncodeToString(x), nil
+	case types.Timestamp:
+		return x.UTC().Format(time.RFC3339Nano), nil
+	case types.Duration:
+		return x.Duration.String(), nil
 	}
 	return nil, fmt.Errorf("a %s cannot be a parameter: convert it, for example with string(…)", v.Type().TypeName())
 }
