@@ -175,6 +175,7 @@ var (
 		reflect.String:  {[]string{"!!str"}, "a text; quote it"},
 		reflect.Bool:    {[]string{"!!bool"}, "true or false"},
 		reflect.Int32:   {[]string{"!!int"}, "a whole number below 2147483648"},
+		reflect.Int64:   {[]string{"!!int"}, "a whole number"},
 		reflect.Float64: {[]string{"!!int", "!!float"}, "a number"},
 	}
 )

@@ -56,9 +56,20 @@ func decodeRegistry(file string, data []byte) ([]v1alpha1.RegistryKind, error) {
 	return entries, errors.Join(errs...)
 }
 
-// checkEntries names every mistake, not only the first.
-func checkEntries(file string, entries []v1alpha1.RegistryKind) error {
-	c := entryChecker{file: file, seen: map[string]int{}, names: map[string]bool{}}
+// Mistake is something wrong with the entries of a registry file.
+type Mistake struct {
+	// Path is the field that is wrong, such as spec.kinds[3].after.
+	Path    string
+	Message string
+	place   string
+}
+
+// Error names the entry by its kind too, for those who see no file.
+func (m Mistake) Error() string { return m.place + ": " + m.Message }
+
+// Mistakes lists every mistake, not only the first; none when the entries can be used.
+func Mistakes(entries []v1alpha1.RegistryKind) []Mistake {
+	c := entryChecker{seen: map[string]int{}, names: map[string]bool{}}
 	locks := 0
 	for _, e := range entries {
 		c.names[e.Kind] = true
@@ -70,19 +81,31 @@ func checkEntries(file string, entries []v1alpha1.RegistryKind) error {
 		c.check(i, entries[i])
 	}
 	if locks != 1 {
-		c.errs = append(c.errs, fmt.Errorf("%s: spec.kinds: %d entries say lock: true, exactly one must", file, locks))
+		c.list("%d entries say lock: true, exactly one must", locks)
 	}
 	if cycle := findCycle(entries); cycle != nil {
-		c.errs = append(c.errs, fmt.Errorf("%s: spec.kinds: after: is cyclic: %s", file, strings.Join(cycle, " -> ")))
+		c.list("after: is cyclic: %s", strings.Join(cycle, " -> "))
 	}
-	return errors.Join(c.errs...)
+	return c.found
+}
+
+func checkEntries(file string, entries []v1alpha1.RegistryKind) error {
+	var errs []error
+	for _, p := range Mistakes(entries) {
+		errs = append(errs, fmt.Errorf("%s: %w", file, p))
+	}
+	return errors.Join(errs...)
 }
 
 type entryChecker struct {
-	file  string
 	seen  map[string]int
 	names map[string]bool
-	errs  []error
+	found []Mistake
+}
+
+// list is about no single entry.
+func (c *entryChecker) list(format string, args ...any) {
+	c.found = append(c.found, Mistake{Path: "spec.kinds", Message: fmt.Sprintf(format, args...), place: "spec.kinds"})
 }
 
 var (
@@ -93,7 +116,8 @@ var (
 
 func (c *entryChecker) check(i int, e v1alpha1.RegistryKind) {
 	fail := func(field, format string, args ...any) {
-		c.errs = append(c.errs, fmt.Errorf("%s: spec.kinds[%d] (%s): %s: %s", c.file, i, e.Kind, field, fmt.Sprintf(format, args...)))
+		c.found = append(c.found, Mistake{Path: fmt.Sprintf("spec.kinds[%d].%s", i, field), Message: fmt.Sprintf(format, args...),
+			place: fmt.Sprintf("spec.kinds[%d] (%s): %s", i, e.Kind, field)})
 	}
 	c.checkNames(i, e, fail)
 	if e.Scope != scopeCluster && e.Scope != scopeNamespaced {
