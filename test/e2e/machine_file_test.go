@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -10,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/phases"
+	"github.com/phasegate/phasegate/test/harness"
 )
 
 const machineFile = "datastore-migration.yaml"
@@ -21,18 +22,13 @@ type edit func(t *testing.T, spec *v1alpha1.MachineSpec)
 // machine writes a changed copy of the machine and returns its directory, for --phases-dir.
 func machine(t *testing.T, edits ...edit) string {
 	t.Helper()
-	data, err := phases.Files.ReadFile(machineFile)
-	if err != nil {
-		t.Fatal(err)
-	}
 	m := &v1alpha1.Machine{}
-	if err := yaml.UnmarshalStrict(data, m); err != nil {
-		t.Fatal(err)
-	}
+	readYAML(t, filepath.Join(root(t), "phases", machineFile), m)
 	for _, change := range edits {
 		change(t, &m.Spec)
 	}
-	if data, err = yaml.Marshal(m); err != nil {
+	data, err := yaml.Marshal(m)
+	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
@@ -40,6 +36,63 @@ func machine(t *testing.T, edits ...edit) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// with is the machine with an example of docs/extend applied to it; the first of the edits.
+func with(diff string) edit {
+	return func(t *testing.T, spec *v1alpha1.MachineSpec) {
+		t.Helper()
+		m := &v1alpha1.Machine{}
+		readYAML(t, filepath.Join(patched(t, filepath.Join("phases", machineFile), diff), machineFile), m)
+		*spec = m.Spec
+	}
+}
+
+// patched copies a shipped file and applies examples of docs/extend to it, as the page says. It returns the
+// directory of the copy.
+func patched(t *testing.T, file string, diffs ...string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(root(t), file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	result := filepath.Join(dir, filepath.Base(file))
+	if err := os.WriteFile(result, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, diff := range diffs {
+		if said, err := exec.Command("patch", result, example(t, diff)).CombinedOutput(); err != nil {
+			t.Fatalf("patch %s %s: %v\n%s", file, diff, err, said)
+		}
+	}
+	return dir
+}
+
+// example is the path of a file that docs/extend shows.
+func example(t *testing.T, file string) string {
+	t.Helper()
+	return filepath.Join(root(t), "docs", "extend", "examples", filepath.FromSlash(file))
+}
+
+func root(t *testing.T) string {
+	t.Helper()
+	dir, err := harness.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func readYAML(t *testing.T, file string, into any) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.UnmarshalStrict(data, into); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
 }
 
 // inPhase changes one phase. A name that the machine does not have ends the test: an edit that missed

@@ -14,35 +14,26 @@ import (
 	"github.com/phasegate/phasegate/test/scene"
 )
 
-// A phase that is inserted into a copy of the machine works without a rebuild.
-func TestInsertedPhase(t *testing.T) {
-	approval := v1alpha1.Phase{
-		Name: "AwaitingApproval", Kind: "waiting", Description: "Somebody must approve the cutover.",
-		Next: []v1alpha1.Exit{{To: "Migrating", Reason: "Approved",
-			When: `self.metadata.?annotations[?"example.com/approved-by"].orValue("") != ""`}},
-		Poll: "10s", Message: "annotate me with example.com/approved-by to go on",
-		Timeout:  &v1alpha1.Timeout{After: "24h", To: "RollingBack", Reason: "NotApproved"},
-		OnDelete: &v1alpha1.OnDelete{To: "Aborting"},
-	}
-	insert := func(t *testing.T, spec *v1alpha1.MachineSpec) {
-		t.Helper()
-		inPhase("Pending", func(_ *testing.T, p *v1alpha1.Phase) {
-			p.Next[len(p.Next)-1] = v1alpha1.Exit{To: approval.Name, Reason: "ApprovalNeeded"}
-		})(t, spec)
-		spec.Phases = append(spec.Phases, approval)
-	}
+// docs/extend/approval-gate.md, with the annotation that a tool for GitOps would write.
+func TestApprovalGate(t *testing.T) {
 	w := pristine(t)
-	w.manager(t, "--phases-dir", gated(t, insert))
+	w.manager(t, "--phases-dir", gated(t, with("approval-gate/gate.diff")))
 	w.start(t, scene.MigrationName, "locked")
-	dm := w.awaitMessage(t, scene.MigrationName, "annotate me with example.com/approved-by")
+	dm := w.awaitMessage(t, scene.MigrationName, "kubectl phasegate approve "+scene.MigrationName)
 	assertAtRest(t, dm, "Reconciling")
 	if dm.Status.Phase != "AwaitingApproval" || len(dm.Status.Machine.Blocked) != 1 || dm.Status.Machine.Blocked[0].To != "Migrating" {
 		t.Errorf("phase %s, blocked %+v: the closed exit is named", dm.Status.Phase, dm.Status.Machine.Blocked)
 	}
-	w.annotate(t, scene.MigrationName, map[string]string{"example.com/approved-by": "alice"})
+	if held := dm.Status.Machine.Held; len(held) > 0 {
+		t.Errorf("%v is held: nothing is locked before the approval", held)
+	}
+	w.annotate(t, scene.MigrationName, map[string]string{"phasegate.dev/approve": "change-4711"})
 	dm = w.awaitGate(t, scene.MigrationName, "locked")
 	if diff := cmp.Diff([]string{"Pending", "AwaitingApproval", "Migrating"}, path(dm)); diff != "" {
 		t.Errorf("the way it came (-want +got):\n%s", diff)
+	}
+	if got := dm.Annotations["phasegate.dev/approved"]; got != "change-4711" {
+		t.Errorf("phasegate.dev/approved is %q: it shows which approval was acted on", got)
 	}
 	w.remove(t, scene.MigrationName)
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -18,8 +19,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
-
-	"github.com/phasegate/phasegate/test/harness"
 )
 
 // managerAccount has what the chart grants, and nothing else: every test runs with it, so that a
@@ -29,18 +28,8 @@ const managerAccount = "phasegate-manager"
 // managerRules are those of the chart.
 func managerRules(t *testing.T) []rbacv1.PolicyRule {
 	t.Helper()
-	root, err := harness.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(filepath.Join(root, "charts", "phasegate", "files", "rbac", "manager.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	role := &rbacv1.ClusterRole{}
-	if err := yaml.Unmarshal(data, role); err != nil {
-		t.Fatal(err)
-	}
+	readYAML(t, filepath.Join(root(t), "charts", "phasegate", "files", "rbac", "manager.yaml"), role)
 	return role.Rules
 }
 
@@ -72,6 +61,31 @@ func (w *world) grant(account string, rules []rbacv1.PolicyRule) error {
 		}
 	}
 	return w.writeKubeconfig(ctx, account)
+}
+
+// alsoGrant gives the manager the rules of a file of docs/extend besides, until the test ends.
+func (w *world) alsoGrant(t *testing.T, file string) {
+	t.Helper()
+	data, err := os.ReadFile(example(t, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := managerRules(t)
+	for _, doc := range strings.Split(string(data), "\n---\n") {
+		role := &rbacv1.ClusterRole{}
+		if err := yaml.Unmarshal([]byte(doc), role); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		rules = append(rules, role.Rules...)
+	}
+	if err := w.grant(managerAccount, rules); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.grant(managerAccount, managerRules(t)); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func (w *world) kubeconfigOf(account string) string {

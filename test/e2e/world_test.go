@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -164,16 +165,25 @@ func (w *world) awaitGone(t *testing.T, name string) {
 // kubectl runs the real one and returns what it printed.
 func (w *world) kubectl(t *testing.T, args ...string) string {
 	t.Helper()
-	root, err := harness.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
+	return w.run(t, filepath.Join("tools", "kubectl"), args...)
+}
+
+// phasegate runs our own command line and returns what it printed.
+func (w *world) phasegate(t *testing.T, args ...string) string {
+	t.Helper()
+	return w.run(t, "kubectl-phasegate", args...)
+}
+
+// run runs a program of bin against the cluster.
+func (w *world) run(t *testing.T, program string, args ...string) string {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, filepath.Join(root, "bin", "tools", "kubectl"),
-		append([]string{"--kubeconfig", w.Kubeconfig}, args...)...).CombinedOutput()
+	cmd := exec.CommandContext(ctx, filepath.Join(root(t), "bin", program), args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.Kubeconfig)
+	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("kubectl %v: %v\n%s", args, err, out)
+		t.Fatalf("%s %v: %v\n%s", program, args, err, out)
 	}
 	return string(out)
 }
