@@ -3,7 +3,6 @@ package fsm
 import (
 	"slices"
 
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 )
@@ -83,32 +82,26 @@ func (p *prover) known(e *expr, phase string, held []string) known {
 	return k
 }
 
-// notKnown are the roots that depend on the object, the cluster and the time.
-var notKnown = []string{varSelf, varResult, varGuards, varRequest, varChanged, varNow, varToken}
-
+// partly evaluates an expression without the object, the cluster and the time. What
+// is not there is an error, and CEL lets && and || be decided in spite of one: a value
+// is what the expression comes to whatever is not known.
 func (p *prover) partly(e *expr, phase string, held []string) ref.Val {
-	patterns := []*cel.AttributePatternType{
-		cel.AttributePattern(varPhase).QualString("age"),
-		cel.AttributePattern(varPhase).QualString("attempts"),
-	}
-	for _, root := range notKnown {
-		patterns = append(patterns, cel.AttributePattern(root))
-	}
-	facts := map[string]any{}
-	for _, name := range e.reads(varFacts) {
-		if k := p.known(p.m.prog.facts[name], phase, held); k.value != nil {
-			facts[name] = k.value
-		} else {
-			patterns = append(patterns, cel.AttributePattern(varFacts).QualString(name))
-		}
-	}
-	vars, err := cel.PartialVars(map[string]any{
-		varPhase: map[string]any{"name": phase}, varHeld: append([]string{}, held...), varFacts: facts}, patterns...)
+	v, _, err := e.prog.Eval(map[string]any{
+		varHeld: append([]string{}, held...),
+		varPhase: newLazyMap(func(name string) ref.Val {
+			if name == "name" {
+				return types.String(phase)
+			}
+			return types.WrapErr(errForNow)
+		}),
+		varFacts: newLazyMap(func(name string) ref.Val {
+			if k := p.known(p.m.prog.facts[name], phase, held); k.value != nil {
+				return k.value
+			}
+			return types.WrapErr(errForNow)
+		}),
+	})
 	if err != nil {
-		return nil
-	}
-	v, _, err := e.prog.Eval(vars)
-	if err != nil || types.IsUnknown(v) {
 		return nil
 	}
 	return v

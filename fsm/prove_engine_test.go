@@ -1,0 +1,188 @@
+package fsm
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/go-cmp/cmp"
+)
+
+// lockMachine takes a lock, gives it back, and says so.
+const lockMachine = `apiVersion: phasegate.dev/v1alpha1
+kind: Machine
+metadata: {name: lock}
+spec:
+  for: {apiVersion: example.org/v1, kind: Lock}
+  initial: Work
+  finalizer: example.org/lock
+  effects:
+  - {name: lock, acquire: Lock, release: Unlock}
+  facts:
+  - {name: locked, expr: '"lock" in held'}
+  - {name: big, expr: 'self.spec.size > 3'}
+  requests:
+  - {name: go, token: 'self.spec.go'}
+  phases:
+  - name: Work
+    steps: [{action: Lock}]
+    next: [{to: Done}]
+    timeout: {after: 1h, stalled: Slow}
+    onDelete: {to: Out}
+  - {name: Done, terminal: success, keeps: [lock], onDelete: {to: Out}}
+  - name: Out
+    deletion: true
+    steps: [{undo: held}]
+    next: [{to: Gone}]
+    timeout: {after: 1h, stalled: Slow}
+  - {name: Gone, deletion: true, end: true}
+`
+
+func lockBindings() Bindings {
+	return Bindings{Actions: map[string]ActionSpec{"Lock": {}, "Unlock": {}}, Guards: map[string]string{"ready": ""}}
+}
+
+// lockProgram is compiled afresh each time, so that a test may damage it.
+func lockProgram(t *testing.T) *Machine {
+	t.Helper()
+	def, diags := Load("lock.yaml", []byte(lockMachine))
+	if len(diags) > 0 {
+		t.Fatal(diags)
+	}
+	m := Provable(def, lockBindings())
+	if m == nil {
+		t.Fatal("the machine is refused")
+	}
+	return m
+}
+
+// A defect of the engine cannot be written into a file: the program is damaged.
+func TestDefectsOfTheEngineAreFound(t *testing.T) {
+	cases := map[string]struct {
+		why    string
+		damage func(*program)
+		want   map[string][]string
+	}{
+		"none": {
+			why:    "the twin of all the others",
+			damage: func(*program) {},
+			want:   map[string][]string{},
+		},
+		"ledger": {
+			why:    "a deed before the ledger is written is lost in a crash",
+			damage: func(p *program) { p.phases["Work"].steps[0].acquires = "" },
+			want: map[string][]string{
+				"invariant ledger: lock is in place, but neither held nor kept: nobody would give it back": {"Work: Lock done"},
+				"invariant noLeak: the object is gone, and lock is still in place":                         {"Work: Lock done", "kubectl delete", "→ Out", "→ Gone", "the finalizer is removed"},
+			},
+		},
+		"legal": {
+			why:    "an edge that the table does not know leads nowhere",
+			damage: func(p *program) { delete(p.table.edges, edgeKey{"Work." + deleteEvent, "Work"}) },
+			want: map[string][]string{
+				"invariant legal: the machine gets stuck (IllegalTransition): illegal transition: Work.onDelete from Work": {"kubectl delete"},
+				"invariant deletable: a deletion never ends from here, even if every action succeeds":                      {"kubectl delete"},
+			},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := lockProgram(t)
+			c.damage(m.prog)
+			_, diags := Prove(m, ProveOptions{})
+			got := map[string][]string{}
+			for _, d := range diags {
+				got[d.Message] = d.Trace
+			}
+			if d := cmp.Diff(c.want, got); d != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, d)
+			}
+		})
+	}
+}
+
+func TestProofIsGivenUpAtItsBound(t *testing.T) {
+	m := lockProgram(t)
+	report, diags := Prove(m, ProveOptions{})
+	if len(diags) > 0 {
+		t.Fatal(diags)
+	}
+	if _, diags = Prove(m, ProveOptions{MaxStates: report.States}); len(diags) > 0 {
+		t.Errorf("as many states as allowed: %v", diags)
+	}
+	_, diags = Prove(m, ProveOptions{MaxStates: report.States - 1})
+	if len(diags) != 1 || diags[0].Code != "PG201" || diags[0].Line == 0 {
+		t.Errorf("one state more than allowed: %v", diags)
+	}
+}
+
+// What the phase and the ledger decide is not tried the other way; all else is.
+func TestWhatIsKnownOfAGuard(t *testing.T) {
+	cases := map[string]struct {
+		why  string
+		held []string
+		want any // nil: nothing is known
+	}{
+		`"lock" in held`:                                {"the ledger is known", []string{"lock"}, true},
+		`"lock" in held || self.spec.open`:              {"true whatever self is", []string{"lock"}, true},
+		`self.spec.open && !("lock" in held)`:           {"false whatever self is", []string{"lock"}, false},
+		`self.spec.open && "lock" in held`:              {"it depends on self", []string{"lock"}, nil},
+		`held.size() == 0 && guards.ready`:              {"it depends on a guard", nil, nil},
+		`phase.name == "Work" && held.size() == 0`:      {"the phase is known", nil, true},
+		`phase.attempts > 3 && held.size() == 0`:        {"attempts are not", nil, nil},
+		`phase.age > duration("1h")`:                    {"nor is the time", nil, nil},
+		`now > timestamp("2020-01-01T00:00:00Z")`:       {"nor is the time of day", nil, nil},
+		`facts.locked`:                                  {"a fact is as known as what it reads", []string{"lock"}, true},
+		`facts.locked && facts.big`:                     {"one fact is known, the other not", []string{"lock"}, nil},
+		`facts.locked || facts.big`:                     {"one fact is enough", []string{"lock"}, true},
+		`request.go.pending`:                            {"a request may come at any time", nil, nil},
+		`generationChanged ? held.size() > 0 : false`:   {"it depends on the generation", nil, nil},
+		`self.spec.?x.orValue("") == "y"`:               {"an optional of what is not known is not absent", nil, nil},
+		`has(self.spec.x)`:                              {"nor is has", nil, nil},
+		`["lock"].exists(e, e in held && self.spec.ok)`: {"loops too", []string{"lock"}, nil},
+		`["lock"].exists(e, e in held || self.spec.ok)`: {"loops too", []string{"lock"}, true},
+	}
+	m := lockProgram(t)
+	p := newProver(m)
+	c := checked(m.def, lockBindings())
+	for text, tc := range cases {
+		t.Run(text, func(t *testing.T) {
+			e, errs := c.scope.compile(text)
+			if e == nil {
+				t.Fatal(errs)
+			}
+			var got any
+			if v := p.known(e, "Work", tc.held).value; v != nil {
+				got = v == types.True
+			}
+			if got != tc.want {
+				t.Errorf("%s: known is %v, want %v", tc.why, got, tc.want)
+			}
+		})
+	}
+}
+
+// EdgesNotTaken are those that a proof never goes. One that does not go every way
+// proves nothing.
+func EdgesNotTaken(m *Machine) []string {
+	p := newProver(m)
+	p.explore(defaultMaxStates)
+	type pair struct{ from, to string }
+	taken := map[pair]bool{}
+	for i, n := range p.nodes {
+		w := &way{prover: p, at: i, from: n.state}
+		for more := !n.gone && n.phase != noPhase; more; more = w.another() {
+			w.walk()
+			if slices.ContainsFunc(w.events, func(e event) bool { return e.kind == eventTook }) {
+				taken[pair{p.phaseOf(n.state).Name, p.phaseOf(w.to).Name}] = true
+			}
+		}
+	}
+	var missing []string
+	for _, e := range m.Edges() {
+		if !taken[pair{e.From, e.To}] && e.Kind != EdgeUpgrade {
+			missing = append(missing, e.Event)
+		}
+	}
+	return missing
+}
