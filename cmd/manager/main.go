@@ -55,6 +55,8 @@ objects tell.`,
 	f.StringVar(&o.kindsFile, "kinds-file", "", "kind registry file that replaces the compiled-in one")
 	f.StringSliceVar(&o.controllers, "controllers", []string{controllerDatastoreMigration}, "controllers to run")
 	f.StringVar(&o.calicoNamespace, "calico-namespace", "calico-system", "namespace of calico-node, calico-typha and calico-kube-controllers")
+	f.StringArrayVar(&o.httpHosts, "allow-http-host", nil, "HOST or HOST:PORT that the action HTTPRequest may ask; may be repeated; none: it asks nobody")
+	f.StringArrayVar(&o.httpPrivate, "allow-private-http", nil, "private network, such as 10.1.0.0/16, in which an allowed host may be; may be repeated")
 	f.BoolVar(&o.leaderElect, "leader-elect", false, "run only while holding the leader election lease")
 	f.StringVar(&o.leaderNamespace, "leader-elect-namespace", "", "namespace of the lease; empty: the pod's own")
 	f.StringVar(&o.metricsAddress, "metrics-bind-address", "0", `address of /metrics, such as :8080; "0" serves none`)

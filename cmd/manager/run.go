@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"k8s.io/client-go/rest"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/custom"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
@@ -30,6 +32,8 @@ type options struct {
 	kindsFile       string
 	controllers     []string
 	calicoNamespace string
+	httpHosts       []string
+	httpPrivate     []string
 	leaderElect     bool
 	leaderNamespace string
 	metricsAddress  string
@@ -48,6 +52,10 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
+	http, err := o.http()
+	if err != nil {
+		return err
+	}
 	store, err := loadMachines(o.phasesDir, ctrl.Log)
 	if err != nil {
 		return err
@@ -56,6 +64,27 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
+	mgr, err := newManager(cfg, o)
+	if err != nil {
+		return err
+	}
+	store.Register(metrics.Registry)
+	measured := runner.NewMetrics(metrics.Registry)
+	parts := []manager.Runnable{store, &custom.Fleet{Config: cfg, Store: store, Compiled: catalog.Compiled, Metrics: measured, HTTP: http}}
+	if slices.Contains(o.controllers, controllerDatastoreMigration) {
+		parts = append(parts, datastoremigration.Gate(cfg, store.Of(datastoremigration.MachineName), datastoremigration.Settings{
+			Registry: registry, CalicoNamespace: o.calicoNamespace, HTTP: http,
+		}, measured))
+	}
+	for _, part := range parts {
+		if err := mgr.Add(part); err != nil {
+			return fmt.Errorf("add %T to the manager: %w", part, err)
+		}
+	}
+	return mgr.Start(ctx)
+}
+
+func newManager(cfg *rest.Config, o *options) (manager.Manager, error) {
 	mgr, err := ctrl.NewManager(cfg, manager.Options{
 		Scheme:                  datastoremigration.NewScheme(),
 		Metrics:                 metricsserver.Options{BindAddress: o.metricsAddress},
@@ -65,28 +94,25 @@ func run(ctx context.Context, o *options) error {
 		LeaderElectionNamespace: o.leaderNamespace,
 	})
 	if err != nil {
-		return fmt.Errorf("make the manager: %w", err)
+		return nil, fmt.Errorf("make the manager: %w", err)
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
-		return err
+		return nil, err
 	}
-	if err := mgr.AddReadyzCheck("ping", healthz.Ping); err != nil {
-		return err
-	}
-	store.Register(metrics.Registry)
-	measured := runner.NewMetrics(metrics.Registry)
-	parts := []manager.Runnable{store, &custom.Fleet{Config: cfg, Store: store, Compiled: catalog.Compiled, Metrics: measured}}
-	if slices.Contains(o.controllers, controllerDatastoreMigration) {
-		parts = append(parts, datastoremigration.Gate(cfg, store.Of(datastoremigration.MachineName), datastoremigration.Settings{
-			Registry: registry, CalicoNamespace: o.calicoNamespace,
-		}, measured))
-	}
-	for _, part := range parts {
-		if err := mgr.Add(part); err != nil {
-			return fmt.Errorf("add %T to the manager: %w", part, err)
+	return mgr, mgr.AddReadyzCheck("ping", healthz.Ping)
+}
+
+// http is where machines may send requests.
+func (o *options) http() (builtin.HTTP, error) {
+	leave := builtin.HTTP{AllowHosts: o.httpHosts}
+	for _, network := range o.httpPrivate {
+		prefix, err := netip.ParsePrefix(network)
+		if err != nil {
+			return builtin.HTTP{}, fmt.Errorf("--allow-private-http: %w: write a network such as 10.1.0.0/16", err)
 		}
+		leave.AllowPrivate = append(leave.AllowPrivate, prefix)
 	}
-	return mgr.Start(ctx)
+	return leave, nil
 }
 
 // restConfig has no client-side rate limit: the API server's own priority and
