@@ -57,7 +57,7 @@ func (p *prover) invariantVars(s state) map[string]any {
 	return map[string]any{
 		varPhaseName: ph.Name, varPhaseKind: firstOf(ph.Kind, "progressing"), varPhaseTerminal: ph.Terminal,
 		varPhaseDeletion: ph.Deletion, varPhaseEnd: ph.End,
-		varHeld: append([]string{}, p.ledger(s.held)...), varInPlace: p.names(s.inPlace),
+		varHeld: append([]string{}, p.ledger(s.stored.held)...), varInPlace: p.names(s.inPlace),
 		varDeleting: s.deleting, varGone: s.gone,
 	}
 }

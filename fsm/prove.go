@@ -100,7 +100,7 @@ func (p *prover) expand(at int) {
 		return
 	}
 	p.reached = p.reached[:0]
-	if !from.deleting {
+	if !from.deleting && !from.running {
 		to := from
 		to.deleting, to.gone = true, !from.finalizer
 		p.visit(at, to, []event{{kind: eventDelete}}, true)

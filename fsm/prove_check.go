@@ -34,7 +34,7 @@ func (p *prover) check(at int) {
 	found := func(invariant, message, fix string, effects effectBits) {
 		p.violate(violation{invariant: invariant, path: p.place(s), message: message, fix: fix, at: at, effects: effects})
 	}
-	if lost := s.inPlace &^ (s.heldSet() | s.kept); lost != 0 && !s.gone {
+	if lost := s.inPlace &^ (s.stored.heldSet() | s.kept); lost != 0 && !s.gone {
 		found(invariantLedger, p.list(lost)+" is in place, but neither held nor kept: nobody would give it back",
 			"this is a defect of the engine: report it", lost)
 	}
@@ -43,9 +43,9 @@ func (p *prover) check(at int) {
 			message: "the object is gone, and " + p.list(left) + " is still in place",
 			fix:     "give it back on this way with a step {undo: held}, or name it in keeps"})
 	}
-	if ph := p.phaseOf(s); ph != nil && ph.Terminal != "" && s.held != "" {
-		found(invariantReleased, fmt.Sprintf("%s is terminal, and %s is held", ph.Name, p.list(s.heldSet())),
-			"give it back in a phase before this one, or name it in keeps", s.heldSet())
+	if ph := p.phaseOf(s); ph != nil && ph.Terminal != "" && s.stored.held != "" {
+		found(invariantReleased, fmt.Sprintf("%s is terminal, and %s is held", ph.Name, p.list(s.stored.heldSet())),
+			"give it back in a phase before this one, or name it in keeps", s.stored.heldSet())
 	}
 	for i := range p.m.prog.invariants {
 		if inv := &p.m.prog.invariants[i]; !p.holds(inv, s) {
@@ -94,7 +94,7 @@ type heldKey struct {
 // holds evaluates an invariant of the file. One that cannot be evaluated does not
 // hold.
 func (p *prover) holds(inv *invariant, s state) bool {
-	key := heldKey{inv, s.phase, s.held, s.inPlace, s.deleting, s.gone}
+	key := heldKey{inv, s.phase, s.stored.held, s.inPlace, s.deleting, s.gone}
 	ok, known := p.asked[key]
 	if !known {
 		v, _, err := inv.prog.Eval(p.invariantVars(s))
@@ -105,7 +105,7 @@ func (p *prover) holds(inv *invariant, s state) bool {
 }
 
 func (p *prover) describe(s state) string {
-	text := fmt.Sprintf("held [%s], in place [%s]", p.list(s.heldSet()), p.list(s.inPlace))
+	text := fmt.Sprintf("held [%s], in place [%s]", p.list(s.stored.heldSet()), p.list(s.inPlace))
 	if ph := p.phaseOf(s); ph != nil {
 		text = "phase " + ph.Name + ", " + text
 	}

@@ -1,8 +1,6 @@
 package fsm
 
 import (
-	"slices"
-
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 )
@@ -14,8 +12,7 @@ type answered struct {
 }
 
 // truth is the oracle of a run: what the state determines is so, all else is tried
-// both ways; within one reconcile, the same text answers the same until an action
-// adds to the results.
+// both ways. Between two actions, the same text answers the same.
 func (w *way) truth(e *expr) decision {
 	for _, a := range w.answers {
 		if a.e.text == e.text {
@@ -53,11 +50,6 @@ func (w *way) decide(e *expr) decision {
 	w.good = false
 	w.note(event{kind: eventUnclear, phase: w.from.phase})
 	return decision{err: errForNow}
-}
-
-// readsResults tells whether an action may change what an expression comes to.
-func (e *expr) readsResults() bool {
-	return slices.ContainsFunc(e.refs, func(r exprRef) bool { return r.root == varResult || r.root == varFacts })
 }
 
 type knownKey struct {

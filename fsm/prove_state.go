@@ -9,19 +9,37 @@ import (
 )
 
 // state is all that decides what can happen next: what the API server stores of an
-// object, without times, history and results, and which effects are really in place.
+// object, without times, history and results, which effects are really in place, and
+// what a reconcile that goes on has not written yet.
 type state struct {
-	phase, cursor int16
-	// begun: the first step was looked at before. waited: a wait is over.
-	begun, waited bool
-	// held is the ledger, one byte for each effect, in its order.
-	held string
+	phase  int16
+	stored progress
+	// running: actions succeeded since the last write, and memory knows.
+	running bool
+	memory  progress
 	// inPlace is the truth about the effects. kept are those in place that the
 	// machine leaves there for good; final are those that were held at the point of
 	// no return and are still held.
 	inPlace, kept, final effectBits
 
 	finalizer, deleting, gone bool
+}
+
+// progress is how far a visit to a phase has come.
+type progress struct {
+	cursor int16
+	// begun: the first step was looked at before. waited: a wait is over.
+	begun, waited bool
+	// held is the ledger, one byte for each effect, in its order.
+	held string
+}
+
+// now is what a reconcile goes on from.
+func (s state) now() progress {
+	if s.running {
+		return s.memory
+	}
+	return s.stored
 }
 
 const noPhase = -1
@@ -31,7 +49,7 @@ type effectBits uint32
 
 const allEffects = ^effectBits(0)
 
-func (s state) heldSet() effectBits {
+func (s progress) heldSet() effectBits {
 	var set effectBits
 	for _, i := range []byte(s.held) {
 		set |= 1 << i
@@ -225,13 +243,14 @@ func (p *prover) status(s state, late, changed bool) v1alpha1.MachineStatus {
 	if late {
 		since = microTime(provedNow.Add(-ph.timeout))
 	}
-	st.Phase, st.Cursor, st.Held, st.Since = ph.Name, int32(s.cursor), p.ledger(s.held), since
-	if int(s.cursor) < len(ph.steps) {
-		if s.begun {
-			st.Step = ph.steps[s.cursor].name
+	now := s.now()
+	st.Phase, st.Cursor, st.Held, st.Since = ph.Name, int32(now.cursor), p.ledger(now.held), since
+	if int(now.cursor) < len(ph.steps) {
+		if now.begun {
+			st.Step = ph.steps[now.cursor].name
 		}
-		if s.waited {
-			st.StepSince = microTime(provedNow.Add(-ph.steps[s.cursor].wait))
+		if now.waited {
+			st.StepSince = microTime(provedNow.Add(-ph.steps[now.cursor].wait))
 		}
 	}
 	return st

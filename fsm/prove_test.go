@@ -1,6 +1,7 @@
 package fsm_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -258,4 +259,54 @@ func TestInvariants(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestWaysThroughManyGuardsDoNotMultiply(t *testing.T) {
+	var steps strings.Builder
+	const n = 20
+	for i := range n {
+		fmt.Fprintf(&steps, "\n    - {action: A%d, if: 'self.spec.x > %d'}", i, i)
+	}
+	file := replaced(t, soundMachine, " [{action: Lock}]", steps.String())
+	def, diags := fsm.Load("sound.yaml", []byte(file))
+	if len(diags) > 0 {
+		t.Fatal(diags)
+	}
+	report, diags := fsm.Prove(fsm.Provable(def, everything(def)), fsm.ProveOptions{})
+	if len(diags) > 0 {
+		t.Fatal(diags)
+	}
+	if report.States > 4*n*n {
+		t.Errorf("%d steps have %d states", n, report.States)
+	}
+}
+
+// Whatever a file says, a proof ends, and tells the same each time.
+func FuzzProve(f *testing.F) {
+	f.Add(soundMachine)
+	for _, name := range []string{"mcpserver", "abort-skips-unlock", "unlock-before-stored"} {
+		f.Add(string(readFile(f, "testdata/machines/"+name+".yaml")))
+	}
+	f.Add(string(readFile(f, "../phases/datastore-migration.yaml")))
+	f.Fuzz(func(t *testing.T, file string) {
+		def, diags := fsm.Load("fuzz.yaml", []byte(file))
+		if len(diags) > 0 {
+			return
+		}
+		m := fsm.Provable(def, everything(def))
+		if m == nil {
+			return
+		}
+		o := fsm.ProveOptions{MaxStates: 500}
+		report, diags := fsm.Prove(m, o)
+		again, same := fsm.Prove(m, o)
+		if d := cmp.Diff(report, again) + cmp.Diff(diags, same); d != "" {
+			t.Error(d)
+		}
+		for _, d := range diags {
+			if d.Code != "PG201" || d.Line == 0 || d.Fix == "" {
+				t.Errorf("a finding without a place or a fix: %+v", d)
+			}
+		}
+	})
 }

@@ -7,15 +7,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// way is one reconcile from a state, under one series of choices: what the guards
-// and actions answer, and whether the program dies.
+// way is what one reconcile does until the next action has ended, under one series
+// of choices: what the guards and the action answer, and whether the program dies.
 type way struct {
 	*prover
 	choices
 	at       int
 	from, to state
 	run      *Run
-	now      time.Time
+	clock    time.Time
 	answers  []answered
 	events   []event
 	// good: no error and no crash on the way.
@@ -54,32 +54,37 @@ func microTime(t time.Time) *metav1.MicroTime {
 	return &m
 }
 
-// walk drives the engine up to its next write, or to a crash before it.
+// walk drives the engine up to its next write, a crash, or the end of an action that
+// it goes on from: one action at a time, since the ways through several multiply.
 func (w *way) walk() {
-	w.to, w.now, w.good = w.from, provedNow, true
+	w.to, w.clock, w.good = w.from, provedNow, true
 	w.answers, w.events = w.answers[:0], w.events[:0]
 	late := w.canBeLate() && w.pick(2) == 1
 	if late {
 		w.note(event{kind: eventTimeout, phase: w.from.phase})
 	}
-	changed := (w.from.cursor > 0 || w.from.begun) && w.pick(2) == 1
+	now := w.from.stored
+	changed := !w.from.running && (now.cursor > 0 || now.begun) && w.pick(2) == 1
 	if changed {
 		w.note(event{kind: eventChanged})
 	}
 	w.run = w.m.Run(w.status(w.from, late, changed), View{Deleting: w.from.deleting, Finalizer: w.from.finalizer,
-		Now: func() time.Time { return w.now }, Guard: noGuard})
+		Now: func() time.Time { return w.clock }, Guard: noGuard})
 	w.run.oracle = w.truth
-	for {
-		cmd := w.run.Next()
-		if cmd.Do != Act {
-			w.checkLegal()
-			w.write(cmd)
-			return
-		}
+	cmd := w.run.Next()
+	if cmd.Do == Act {
 		if !w.act(cmd) {
 			return
 		}
+		if w.run.next == nil {
+			w.to.running, w.to.memory = true, w.progress()
+			return
+		}
+		cmd = w.run.Next()
 	}
+	w.checkLegal()
+	w.to.running, w.to.memory = false, progress{}
+	w.write(cmd)
 }
 
 // noGuard is asked only for the token of a request, which nobody reads here.
@@ -133,6 +138,7 @@ func (w *way) act(cmd Command) bool {
 		w.good = false
 		w.note(e)
 		w.note(event{kind: eventCrash})
+		w.to.running, w.to.memory = false, progress{}
 		w.to.kept &= w.to.inPlace
 		return false
 	default:
@@ -144,9 +150,9 @@ func (w *way) act(cmd Command) bool {
 func (w *way) done(e event, slow bool) {
 	w.note(e)
 	if slow {
-		w.now = w.now.Add(longStep)
+		w.clock = w.clock.Add(longStep)
 	}
-	w.answers = slices.DeleteFunc(w.answers, func(a answered) bool { return a.e.readsResults() })
+	w.answers = w.answers[:0] // the results are others now
 	w.run.Done(Outcome{})
 }
 
@@ -173,27 +179,32 @@ func (w *way) write(cmd Command) {
 	}
 	if cmd.Took != nil {
 		to := w.m.prog.phases[cmd.Took.To]
-		w.to.kept |= w.effectsOf(to.Keeps) & w.from.heldSet()
+		w.to.kept |= w.effectsOf(to.Keeps) & w.from.now().heldSet()
 		if to.PointOfNoReturn {
-			w.to.final |= w.to.heldSet()
+			w.to.final |= w.to.stored.heldSet()
 		}
 		w.note(event{kind: eventTook, phase: w.to.phase, reason: cmd.Took.Reason})
 	}
 	w.to.kept &= w.to.inPlace
-	w.to.final &= w.to.heldSet()
+	w.to.final &= w.to.stored.heldSet()
 }
 
 // store keeps of the status what a state has.
 func (w *way) store() {
+	w.to.phase, w.to.stored = w.index[w.run.st.Phase], w.progress()
+}
+
+func (w *way) progress() progress {
 	st := &w.run.st
-	w.to.phase, w.to.cursor = w.index[st.Phase], int16(st.Cursor)
-	w.to.begun, w.to.waited = st.Cursor == 0 && st.Step != "", st.StepSince != nil
-	if slices.Equal(st.Held, w.ledger(w.from.held)) {
-		return
+	now := progress{cursor: int16(st.Cursor), begun: st.Cursor == 0 && st.Step != "", waited: st.StepSince != nil,
+		held: w.from.now().held}
+	if slices.Equal(st.Held, w.ledger(now.held)) {
+		return now
 	}
 	held := make([]byte, len(st.Held))
 	for i, name := range st.Held {
 		held[i] = byte(slices.Index(w.effects, name))
 	}
-	w.to.held = string(held)
+	now.held = string(held)
+	return now
 }
