@@ -63,20 +63,22 @@ func (w *world) grant(account string, rules []rbacv1.PolicyRule) error {
 	return w.writeKubeconfig(ctx, account)
 }
 
-// alsoGrant gives the manager the rules of a file of docs/extend besides, until the test ends.
-func (w *world) alsoGrant(t *testing.T, file string) {
+// alsoGrant gives the manager the rules of files of docs/extend besides, until the test ends.
+func (w *world) alsoGrant(t *testing.T, files ...string) {
 	t.Helper()
-	data, err := os.ReadFile(example(t, file))
-	if err != nil {
-		t.Fatal(err)
-	}
 	rules := managerRules(t)
-	for _, doc := range strings.Split(string(data), "\n---\n") {
-		role := &rbacv1.ClusterRole{}
-		if err := yaml.Unmarshal([]byte(doc), role); err != nil {
-			t.Fatalf("%s: %v", file, err)
+	for _, file := range files {
+		data, err := os.ReadFile(example(t, file))
+		if err != nil {
+			t.Fatal(err)
 		}
-		rules = append(rules, role.Rules...)
+		for _, doc := range strings.Split(string(data), "\n---\n") {
+			role := &rbacv1.ClusterRole{}
+			if err := yaml.Unmarshal([]byte(doc), role); err != nil {
+				t.Fatalf("%s: %v", file, err)
+			}
+			rules = append(rules, role.Rules...)
+		}
 	}
 	if err := w.grant(managerAccount, rules); err != nil {
 		t.Fatal(err)

@@ -177,7 +177,7 @@ func (w *world) phasegate(t *testing.T, args ...string) string {
 // run runs a program of bin against the cluster.
 func (w *world) run(t *testing.T, program string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), soon) // also when the test cleans up
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(root(t), "bin", program), args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.Kubeconfig)
