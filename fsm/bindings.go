@@ -3,6 +3,8 @@ package fsm
 import (
 	"maps"
 	"slices"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
 // ActionSpec declares an action that a machine may name.
@@ -47,6 +49,8 @@ type Bindings struct {
 	Actions map[string]ActionSpec
 	// Guards maps the name of a guard to one sentence for people.
 	Guards map[string]string
+	// For is the kind that the actions are made for; none when they are for any.
+	For v1alpha1.ObjectKind
 	// Self is the type of `self`; nil leaves it unchecked until it is evaluated.
 	Self *Schema
 }

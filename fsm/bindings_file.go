@@ -11,7 +11,8 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
-const kindBindings = "Bindings"
+// KindBindings is the kind of a bindings file.
+const KindBindings = "Bindings"
 
 // bindingsFile is the file form of Bindings: what a program has, for those who
 // check its machines without it.
@@ -33,9 +34,9 @@ func LoadBindings(file string, data []byte) (Bindings, Diagnostics) {
 	if len(diags) > 0 {
 		return Bindings{}, diags
 	}
-	if f.APIVersion != v1alpha1.APIVersion || f.Kind != kindBindings {
+	if f.APIVersion != v1alpha1.APIVersion || f.Kind != KindBindings {
 		return Bindings{}, Diagnostics{src.Finding("apiVersion", "PG000", fmt.Sprintf("apiVersion %q, kind %q", f.APIVersion, f.Kind),
-			fmt.Sprintf("write apiVersion: %s and kind: %s", v1alpha1.APIVersion, kindBindings))}
+			fmt.Sprintf("write apiVersion: %s and kind: %s", v1alpha1.APIVersion, KindBindings))}
 	}
 	check := func(path string, t Type) {
 		if !slices.Contains(knownTypes, t) {
@@ -56,7 +57,7 @@ func LoadBindings(file string, data []byte) (Bindings, Diagnostics) {
 // File renders bindings as LoadBindings reads them; name says whose they are.
 func (b Bindings) File(name string) ([]byte, error) {
 	return yaml.Marshal(bindingsFile{
-		APIVersion: v1alpha1.APIVersion, Kind: kindBindings, Metadata: v1alpha1.FileMeta{Name: name},
+		APIVersion: v1alpha1.APIVersion, Kind: KindBindings, Metadata: v1alpha1.FileMeta{Name: name},
 		Actions: b.Actions, Guards: b.Guards,
 	})
 }

@@ -255,21 +255,28 @@ func (c *compiler) checkOverlap(path string, j int, this *cases, earlier map[int
 		if len(this.constants) != 1 || len(other.constants) != 1 || !other.readsOnly(this) {
 			continue
 		}
-		var both, onlyThis, onlyOther values
-		for _, v := range combinations(true, this, other) {
-			switch a, b := this.holds(v), other.holds(v); {
-			case a && b:
-				both = v
-			case a:
-				onlyThis = v
-			case b:
-				onlyOther = v
-			}
-		}
-		if both != nil && onlyThis != nil && onlyOther != nil {
+		if both := this.overlap(other); both != nil {
 			c.find(path, "PG102", fmt.Sprintf("the guards of next[%d] and next[%d] are both true where %s: the first is taken", i, j, both), "say in one of them what the other excludes")
 		}
 	}
+}
+
+// overlap is a case in which both are true, if there are also cases for each alone.
+func (c *cases) overlap(other *cases) values {
+	var both values
+	alone := map[bool]bool{}
+	for _, v := range combinations(true, c, other) {
+		switch a, b := c.holds(v), other.holds(v); {
+		case a && b:
+			both = v
+		case a || b:
+			alone[a] = true
+		}
+	}
+	if len(alone) < 2 {
+		return nil
+	}
+	return both
 }
 
 // String is what the values are, for people.

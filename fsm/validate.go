@@ -12,6 +12,7 @@ import (
 
 // graph checks the phases and the ways between them.
 func (c *compiler) graph() {
+	c.checkKind()
 	c.checkMachineName()
 	c.checkTargets()
 	c.checkReachable()
@@ -22,6 +23,14 @@ func (c *compiler) graph() {
 		c.checkShadowed(p)
 		c.checkOnDelete(p)
 		c.checkLiveness(p)
+	}
+}
+
+// checkKind: the actions of a program of its own read and write objects of one kind.
+func (c *compiler) checkKind() {
+	if want, got := c.b.For, c.def.Spec.For; want.Kind != "" && got != want {
+		c.find("spec.for", "PG000", fmt.Sprintf("machine %s drives %s %s in this program, not %s %s", c.def.Metadata.Name, want.APIVersion, want.Kind, got.APIVersion, got.Kind),
+			fmt.Sprintf("write {apiVersion: %s, kind: %s}, or give the machine another name", want.APIVersion, want.Kind))
 	}
 }
 

@@ -13,8 +13,10 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
+// KindRegistry is the kind of a registry file.
+const KindRegistry = "KindRegistry"
+
 const (
-	registryKind    = "KindRegistry"
 	scopeCluster    = "Cluster"
 	scopeNamespaced = "Namespaced"
 )
@@ -35,9 +37,9 @@ func decodeRegistry(file string, data []byte) ([]v1alpha1.RegistryKind, error) {
 	if err := yaml.UnmarshalStrict(data, &raw); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	if raw.APIVersion != v1alpha1.APIVersion || raw.Kind != registryKind {
+	if raw.APIVersion != v1alpha1.APIVersion || raw.Kind != KindRegistry {
 		return nil, fmt.Errorf("%s: apiVersion and kind are %q and %q, must be %q and %q",
-			file, raw.APIVersion, raw.Kind, v1alpha1.APIVersion, registryKind)
+			file, raw.APIVersion, raw.Kind, v1alpha1.APIVersion, KindRegistry)
 	}
 	var entries []v1alpha1.RegistryKind
 	var errs []error

@@ -2,12 +2,14 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/phasegate/phasegate/controllers/catalog"
+	"github.com/phasegate/phasegate/controllers/lint"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/phases"
 )
@@ -20,55 +22,72 @@ type machineFile struct {
 	diags   fsm.Diagnostics
 }
 
+// stdin is the name of the input in findings.
+const stdin = "stdin"
+
 // readMachines reads files and directories (of *.yaml); without any, the machines
 // that are compiled in. An error is about what cannot be read; what is wrong with
 // a machine is a finding of its file.
 func readMachines(args []string) ([]machineFile, error) {
-	if len(args) == 0 {
-		return readDir(phases.Files, "phases")
+	files, err := readFiles(nil, args)
+	if err != nil {
+		return nil, err
 	}
-	var all []machineFile
-	for _, arg := range args {
-		info, err := os.Stat(arg)
-		if err != nil {
-			return nil, fmt.Errorf("%w: give a machine file or a directory of them", err)
-		}
-		if info.IsDir() {
-			files, err := readDir(os.DirFS(arg), arg)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, files...)
-			continue
-		}
-		data, err := os.ReadFile(arg)
-		if err != nil {
+	all := make([]machineFile, len(files))
+	for i, f := range files {
+		if all[i], err = checkMachine(f.Name, f.Data); err != nil {
 			return nil, err
 		}
-		file, err := checkMachine(arg, data)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, file)
 	}
 	return all, nil
 }
 
-func readDir(files fs.FS, dir string) ([]machineFile, error) {
+// readFiles reads what arguments name: files, directories (their *.yaml), and - for
+// the input; without any, the machines that are compiled in.
+func readFiles(in io.Reader, args []string) ([]lint.File, error) {
+	if len(args) == 0 {
+		return readDir(phases.Files, "phases")
+	}
+	var all []lint.File
+	for _, arg := range args {
+		files, err := readArg(in, arg)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, files...)
+	}
+	return all, nil
+}
+
+func readArg(in io.Reader, arg string) ([]lint.File, error) {
+	if arg == "-" && in != nil {
+		data, err := io.ReadAll(io.LimitReader(in, fsm.MaxFileSize+1)) // one byte more is a finding
+		return []lint.File{{Name: stdin, Data: data}}, err
+	}
+	info, err := os.Stat(arg)
+	if err != nil {
+		return nil, fmt.Errorf("%w: give a file or a directory of them", err)
+	}
+	if info.IsDir() {
+		return readDir(os.DirFS(arg), arg)
+	}
+	data, err := os.ReadFile(arg)
+	return []lint.File{{Name: arg, Data: data}}, err
+}
+
+func readDir(files fs.FS, dir string) ([]lint.File, error) {
 	names, err := fs.Glob(files, "*.yaml")
 	if err != nil || len(names) == 0 {
-		return nil, fmt.Errorf("there is no machine file (*.yaml) in %s", dir)
+		return nil, fmt.Errorf("there is no file *.yaml in %s", dir)
 	}
 	slices.Sort(names)
-	all := make([]machineFile, len(names))
+	all := make([]lint.File, len(names))
 	for i, name := range names {
 		data, err := fs.ReadFile(files, name)
 		if err != nil {
 			return nil, err
 		}
-		if all[i], err = checkMachine(filepath.Join(dir, name), data); err != nil {
-			return nil, err
-		}
+		all[i] = lint.File{Name: filepath.Join(dir, name), Data: data}
 	}
 	return all, nil
 }

@@ -73,6 +73,8 @@ Exit codes: 0 all is well, 1 findings, 2 the command could not be carried out.`,
 		approveCommand(s),
 		retryCommand(s),
 		schemaCommand(s),
+		lintCommand(s),
+		actionsCommand(s),
 	)
 	return cmd
 }

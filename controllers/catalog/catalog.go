@@ -6,11 +6,14 @@ package catalog
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/charts"
 	"github.com/phasegate/phasegate/controllers/custom"
@@ -19,25 +22,43 @@ import (
 )
 
 // compiled are the machines with a program of their own, by metadata.name.
-var compiled = map[string]func() fsm.Bindings{
-	datastoremigration.MachineName: datastoremigration.Bindings,
+var compiled = map[string]program{
+	datastoremigration.MachineName: {
+		bindings: datastoremigration.Bindings,
+		kind:     v1alpha1.ObjectKind{APIVersion: migrationv1.GroupVersion.String(), Kind: "DatastoreMigration"},
+	},
 }
+
+type program struct {
+	bindings func() fsm.Bindings
+	kind     v1alpha1.ObjectKind
+}
+
+// Names lists the machines with a program of their own.
+func Names() []string { return slices.Sorted(maps.Keys(compiled)) }
 
 // Compiled tells whether this program has a controller of its own for machines of
 // a name; any other machine is made of the built-in actions alone.
-func Compiled(name string) bool { return compiled[name] != nil }
+func Compiled(name string) bool { return compiled[name].bindings != nil }
 
 // Bindings answers what the machine of a file may name. It may be called any
 // number of times.
 func Bindings(def *fsm.Definition) (fsm.Bindings, error) {
-	bindings := compiled[def.Metadata.Name]
-	if bindings == nil {
-		bindings = custom.Bindings
-	}
-	b := bindings()
+	b := BindingsOf(def.Metadata.Name)
 	var err error
 	b.Self, err = Schema(def.Spec.For)
 	return b, err
+}
+
+// BindingsOf answers what a machine of a name may name, whatever its kind.
+func BindingsOf(name string) fsm.Bindings {
+	own, ok := compiled[name]
+	if !ok {
+		return custom.Bindings()
+	}
+	b := own.bindings()
+	b.For = own.kind
+	return b
 }
 
 // Schema is the type of a kind whose CRD is in the chart; nil of any other kind.

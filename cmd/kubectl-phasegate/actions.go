@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/phasegate/phasegate/controllers/catalog"
+)
+
+func actionsCommand(s streams) *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "actions [MACHINE]",
+		Short: "List the actions and guards that a machine file may name",
+		Long: `List the actions and guards that a machine file may name: what each is for, the
+parameters that with: may give it, and what it adds to result.
+
+MACHINE is a machine that is compiled in, with actions of its own; without it, those
+that every machine has are listed. -o yaml is what lint --bindings reads, also
+where this program is not at hand.`,
+		Example: `  kubectl phasegate actions
+  kubectl phasegate actions datastore-migration
+  kubectl phasegate actions -o yaml > bindings.yaml`,
+		Args: cobra.MaximumNArgs(1),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return catalog.Names(), cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text, json or yaml")
+	completeOutput(cmd, "text", "json", "yaml")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		name := "built-in"
+		if len(args) == 1 {
+			if name = args[0]; !catalog.Compiled(name) {
+				return fmt.Errorf("machine %s has no actions of its own: name one of %s, or none", name, strings.Join(catalog.Names(), ", "))
+			}
+		}
+		text, err := listActions(name, output)
+		fmt.Fprint(s.out, text)
+		return err
+	}
+	return cmd
+}
+
+func listActions(name, output string) (string, error) {
+	b := catalog.BindingsOf(name)
+	if output == "text" {
+		return b.String(), nil
+	}
+	if !slices.Contains([]string{"json", "yaml"}, output) {
+		return "", fmt.Errorf("-o %q: write text, json or yaml", output)
+	}
+	text, err := b.File(name)
+	if err == nil && output == "json" {
+		text, err = yaml.YAMLToJSON(text)
+		text = append(text, '\n')
+	}
+	return string(text), err
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/spf13/cobra"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/lint"
+	pages "github.com/phasegate/phasegate/docs/lint"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// lintOptions are what the flags say.
+type lintOptions struct {
+	at                                 *cluster
+	output, against, bindings, explain string
+	crds                               []string
+	live, prove, strict                bool
+}
+
+func lintCommand(s streams) *cobra.Command {
+	var o lintOptions
+	cmd := &cobra.Command{
+		Use:   "lint [FILE|DIR|-]...",
+		Short: "Find out what is wrong with machine files, before anything runs",
+		Long: `Check machines, kind registries, bindings and scenarios: what is misspelt, and
+what could hang, leak or never be deleted. Without arguments, the machines that are
+compiled in are checked. It needs no cluster and changes nothing.
+
+Each finding has a code; --explain CODE tells what it means, with an example.
+A warning that is right here is answered by a comment on its line, or above it:
+
+  # phasegate:ignore PG101 somebody has to decide, however long it takes
+
+Exit codes: 0 no finding or only warnings, 1 findings, 2 the check was not made.`,
+		Example: `  kubectl phasegate lint phases/
+  kubectl phasegate lint --prove my-machine.yaml
+  kubectl phasegate lint --against main/my-machine.yaml my-machine.yaml
+  kubectl phasegate lint --crd crds/ --bindings my-operator.bindings.yaml my-machine.yaml
+  kubectl phasegate lint -o sarif phases/ > lint.sarif
+  kubectl phasegate lint --explain PG011`,
+	}
+	o.at = clusterFlags(cmd)
+	flags := cmd.Flags()
+	flags.StringVarP(&o.output, "output", "o", "text", "text, json or sarif")
+	flags.BoolVar(&o.prove, "prove", false, "look at everything that can happen to an object, crashes and deletions included")
+	flags.StringVar(&o.against, "against", "", "older revision, a file or a directory: phases that are gone need a successor")
+	flags.StringVar(&o.bindings, "bindings", "", "actions and guards of another program, as its `FILE` of kind Bindings says (see: actions -o yaml)")
+	flags.StringArrayVar(&o.crds, "crd", nil, "CRDs of the kinds that the machines drive, a `FILE|DIR`; may be repeated")
+	flags.BoolVar(&o.live, "live", false, "take the CRDs from the cluster")
+	flags.BoolVar(&o.strict, "strict", false, "exit with 1 also when there are only warnings")
+	flags.StringVar(&o.explain, "explain", "", "print the page of a `CODE`, and check nothing")
+	completeOutput(cmd, slices.Sorted(maps.Keys(lintFormats))...)
+	// The flag exists, and one function is registered: there is nothing to fail.
+	_ = cmd.RegisterFlagCompletionFunc("explain", cobra.FixedCompletions(slices.Sorted(maps.Keys(fsm.Codes)), cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), s, args) }
+	return cmd
+}
+
+func (o *lintOptions) run(ctx context.Context, s streams, args []string) error {
+	if o.explain != "" {
+		page, err := pages.Page(o.explain)
+		fmt.Fprint(s.out, page)
+		return err
+	}
+	show, ok := lintFormats[o.output]
+	if !ok {
+		return fmt.Errorf("-o %q: write one of %q", o.output, slices.Sorted(maps.Keys(lintFormats)))
+	}
+	files, err := lintFiles(s.in, args)
+	if err != nil {
+		return err
+	}
+	known, err := o.known(ctx)
+	if err != nil {
+		return err
+	}
+	older, err := o.older()
+	if err != nil {
+		return err
+	}
+	report, err := lint.Check(files, lint.Options{Bindings: known.Bindings, Against: older, Prove: o.prove})
+	if err != nil {
+		return err
+	}
+	if err := show(s.out, report); err != nil {
+		return err
+	}
+	if report.Errors > 0 || o.strict && report.Warnings > 0 {
+		return errFindings
+	}
+	return nil
+}
+
+// lintFiles passes over what is of another kind in a directory; what is named is
+// meant.
+func lintFiles(in io.Reader, args []string) ([]lint.File, error) {
+	files, err := readFiles(in, args)
+	if err != nil {
+		return nil, err
+	}
+	named := append(slices.Clone(args), stdin)
+	files = slices.DeleteFunc(files, func(f lint.File) bool { return !slices.Contains(named, f.Name) && !lint.Ours(f.Data) })
+	if len(files) == 0 {
+		return nil, fmt.Errorf("nothing to check in %v: no file is of apiVersion %s", args, v1alpha1.APIVersion)
+	}
+	return files, nil
+}
+
+// older reads the revisions to compare with; they need not be free of findings.
+func (o *lintOptions) older() (map[string]*fsm.Definition, error) {
+	if o.against == "" {
+		return nil, nil
+	}
+	files, err := readFiles(nil, []string{o.against})
+	if err != nil {
+		return nil, fmt.Errorf("--against: %w", err)
+	}
+	all := map[string]*fsm.Definition{}
+	for _, f := range files {
+		if def, _ := fsm.Load(f.Name, f.Data); def != nil {
+			all[def.Metadata.Name] = def
+		}
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("--against: no machine can be read from %s", o.against)
+	}
+	return all, nil
+}
+
+func (o *lintOptions) known(ctx context.Context) (lint.Known, error) {
+	var known lint.Known
+	if o.bindings != "" {
+		files, err := readFiles(nil, []string{o.bindings})
+		if err != nil {
+			return known, fmt.Errorf("--bindings: %w", err)
+		}
+		program, diags := fsm.LoadBindings(files[0].Name, files[0].Data)
+		if err := diags.Err(); err != nil {
+			return known, fmt.Errorf("--bindings: %w", err)
+		}
+		known.Program = &program
+	}
+	if len(o.crds) > 0 {
+		files, err := readFiles(nil, o.crds)
+		if err != nil {
+			return known, fmt.Errorf("--crd: %w", err)
+		}
+		for _, f := range files {
+			crds, err := lint.LoadCRDs(f)
+			if err != nil {
+				return known, fmt.Errorf("--crd: %w", err)
+			}
+			known.CRDs = append(known.CRDs, crds...)
+		}
+	}
+	if o.live {
+		crds, err := o.liveCRDs(ctx)
+		if err != nil {
+			return known, fmt.Errorf("--live: %w", err)
+		}
+		known.CRDs = append(known.CRDs, crds...)
+	}
+	return known, nil
+}
+
+func (o *lintOptions) liveCRDs(ctx context.Context) ([]apiextensionsv1.CustomResourceDefinition, error) {
+	c, _, err := o.at.connect()
+	if err != nil {
+		return nil, err
+	}
+	var list unstructured.UnstructuredList
+	list.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinitionList"))
+	if err := c.List(ctx, &list); err != nil {
+		return nil, err
+	}
+	crds := make([]apiextensionsv1.CustomResourceDefinition, len(list.Items))
+	for i := range list.Items {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &crds[i]); err != nil {
+			return nil, err
+		}
+	}
+	return crds, nil
+}

@@ -1,0 +1,126 @@
+package pages_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	pages "github.com/phasegate/phasegate/docs/lint"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// finding is what a page says that its bad example gets.
+type finding struct {
+	Code string
+	Line int
+}
+
+// example is the block of YAML under a heading of a page; empty when there is none.
+func example(page, heading string) string {
+	_, rest, _ := strings.Cut(page, "\n## "+heading+"\n")
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	_, rest, _ = strings.Cut(rest, "```yaml\n")
+	text, _, _ := strings.Cut(rest, "```")
+	return text
+}
+
+// lint checks an example as its page tells people to.
+func lint(t *testing.T, name, text, older string) []finding {
+	t.Helper()
+	data, err := os.ReadFile("bindings.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bindings, diags := fsm.LoadBindings("bindings.yaml", data)
+	if len(diags) > 0 {
+		t.Fatal(diags)
+	}
+	def, diags := fsm.Load(name, []byte(text))
+	if def != nil {
+		var m *fsm.Machine
+		m, diags = fsm.Bind(def, bindings)
+		if old, _ := fsm.Load("older.yaml", []byte(older)); old != nil {
+			diags = append(diags, def.Against(old)...)
+		}
+		if m != nil {
+			_, more := fsm.Prove(m, fsm.ProveOptions{})
+			diags = append(diags, more...)
+		}
+	}
+	var found []finding
+	for _, d := range diags {
+		t.Log(d)
+		found = append(found, finding{d.Code, d.Line})
+	}
+	return found
+}
+
+func TestExamplesGetWhatTheirPageSays(t *testing.T) {
+	for code := range fsm.Codes {
+		t.Run(code, func(t *testing.T) {
+			page, err := pages.Page(code)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := "# " + code + ": " + fsm.Codes[code].Title + "\n"; !strings.HasPrefix(page, want) {
+				t.Errorf("the page does not begin with %q", want)
+			}
+			bad, good, old := example(page, "Bad"), example(page, "Good"), example(page, "Old")
+			var want []finding
+			for i, line := range strings.Split(bad, "\n") {
+				if strings.Contains(line, "# here") {
+					want = append(want, finding{code, i + 1})
+				}
+			}
+			if len(want) != 1 {
+				t.Fatalf("the bad example has %d lines with # here", len(want))
+			}
+			if d := cmp.Diff(want, lint(t, "bad.yaml", bad, old)); d != "" {
+				t.Errorf("the bad example (-want +got):\n%s", d)
+			}
+			if d := cmp.Diff([]finding(nil), lint(t, "good.yaml", good, old)); d != "" || good == "" {
+				t.Errorf("the good example (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// The index and the pages are those of the codes, no more and no fewer.
+func TestIndex(t *testing.T) {
+	index, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("PG*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, names []string
+	for code, c := range fsm.Codes {
+		severity := ""
+		if c.Severity == fsm.SeverityWarning {
+			severity = "warning: "
+		}
+		want = append(want, fmt.Sprintf("| [%s](%s.md) | %s%s |", code, code, severity, c.Title))
+		names = append(names, code+".md")
+	}
+	slices.Sort(want)
+	slices.Sort(names)
+	var got []string
+	for line := range strings.Lines(string(index)) {
+		if strings.HasPrefix(line, "| [") {
+			got = append(got, strings.TrimSpace(line))
+		}
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("docs/lint/README.md (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(names, files); d != "" {
+		t.Errorf("pages (-want +got):\n%s", d)
+	}
+}
