@@ -261,6 +261,69 @@ func TestInvariants(t *testing.T) {
 	}
 }
 
+// Each invariant of the shipped machine forbids something that could be written.
+func TestInvariantsOfTheShippedMachineBite(t *testing.T) {
+	file := string(readFile(t, "../phases/datastore-migration.yaml"))
+	cases := map[string]struct {
+		why    string
+		change []string
+		want   []string
+	}{
+		"copiesAreClosed": {
+			why:    "v3 is open while it is filled, so an abort could take away what others wrote",
+			change: []string{"    - {action: LockV3}\n", "", "    - {action: CopyResources}\n", "    - {action: CopyResources}\n    - {action: LockV3}\n"},
+			want:   []string{"→ Migrating (ReadyToCutOver)", "Migrating: CopyResources is about to begin"},
+		},
+		"parkedOnlyLocked": {
+			why:    "the API server of Calico is taken away while v1 is written",
+			change: []string{"    - {action: LockV1}\n", "    - {action: ParkAPIService}\n", "    - {action: ParkAPIService}\n    - action: AwaitV3Served", "    - {action: LockV1}\n    - action: AwaitV3Served"},
+			want:   []string{"→ Migrating (ReadyToCutOver)", "Migrating: ParkAPIService done"},
+		},
+		"failureLeavesNothing": {
+			why:    "a rollback that gives nothing back",
+			change: []string{"    - {undo: held}\n    next:\n    - {to: Failed,", "    - {wait: 1s}\n    next:\n    - {to: Failed,"},
+			want:   []string{"→ Migrating (ReadyToCutOver)", "Migrating: LockV1 fails for good", "→ RollingBack (MigrationError)", "→ Failed (RolledBack)"},
+		},
+		"pendingIsFree": {
+			why:    "a lock that is taken before all is known",
+			change: []string{"    - action: Plan\n", "    - {action: LockV1}\n    - action: Plan\n"},
+			want:   []string{"Pending: LockV1 is about to begin"},
+		},
+		"abortIsComplete": {
+			why:    "an abort after the point of no return",
+			change: []string{"onDelete: {hold: 'Converged cannot be rolled back; deletion goes on after Complete'}", "onDelete: {to: Aborting}"},
+			want: []string{
+				"→ Migrating (ReadyToCutOver)",
+				"Migrating: LockV1 done",
+				"Migrating: ParkAPIService done",
+				"Migrating: LockV3 done",
+				"Migrating: CopyResources done",
+				"→ Converged (AllVerified)",
+				"kubectl delete",
+				"→ Aborting",
+			},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			def, diags := fsm.Load("changed.yaml", []byte(replaced(t, file, c.change...)))
+			if len(diags) > 0 {
+				t.Fatal(diags)
+			}
+			_, diags = fsm.Prove(fsm.Provable(def, shippedBindings(t, []byte(file))), fsm.ProveOptions{})
+			for _, d := range diags {
+				if strings.HasPrefix(d.Message, "invariant "+name+":") {
+					if d := cmp.Diff(c.want, d.Trace); d != "" {
+						t.Errorf("%s (-want +got):\n%s", c.why, d)
+					}
+					return
+				}
+			}
+			t.Errorf("%s, and %s holds: %v", c.why, name, diags)
+		})
+	}
+}
+
 func TestWaysThroughManyGuardsDoNotMultiply(t *testing.T) {
 	var steps strings.Builder
 	const n = 20

@@ -24,6 +24,7 @@ type eventKind int8
 const (
 	eventManifest eventKind = iota
 	eventDelete
+	eventBegins
 	eventDone
 	eventWait
 	eventFails
@@ -75,14 +76,20 @@ func (p *prover) trace(v violation) []string {
 		passes = append(passes, p.nodes[at].events)
 	}
 	slices.Reverse(passes)
-	var lines []string
-	for _, events := range append(passes, v.more) {
+	passes = append(passes, v.more)
+	lines := []string{}
+	var last event
+	for _, events := range passes {
 		led := slices.ContainsFunc(events, func(e event) bool { return e.kind == eventTook })
 		for _, e := range events {
 			if line := p.line(e, led, v.effects); line != "" {
 				lines = append(lines, line)
 			}
+			last = e
 		}
+	}
+	if last.kind == eventBegins { // elsewhere its end is told
+		lines = append(lines, p.where(last)+": "+p.deed(last)+" is about to begin")
 	}
 	return lines
 }

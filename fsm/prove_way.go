@@ -176,6 +176,9 @@ func (w *way) write(cmd Command) {
 		w.note(event{kind: eventRemoved})
 	default:
 		w.store()
+		if len(w.to.stored.held) > len(w.from.now().held) {
+			w.note(event{kind: eventBegins, phase: w.to.phase, step: &w.run.phase().steps[w.to.stored.cursor]})
+		}
 	}
 	if cmd.Took != nil {
 		to := w.m.prog.phases[cmd.Took.To]
