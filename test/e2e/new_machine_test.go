@@ -1,0 +1,249 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/test/harness"
+)
+
+// docs/extend/new-machine.md and builtin-actions.md: kinds that the program has never heard of, driven by
+// files alone. Between them the two machines use every built-in action.
+func TestNewMachine(t *testing.T) {
+	w := pristine(t)
+	site := &site{}
+	server := httptest.NewServer(site)
+	t.Cleanup(server.Close)
+	w.apply(t, "database-restore/crd.yaml")
+	w.apply(t, "site-check/crd.yaml")
+	w.alsoGrant(t, "database-restore/rbac.yaml", "site-check/rbac.yaml")
+	w.openBookshop(t)
+	t.Cleanup(func() {
+		w.kubectl(t, "delete", "--wait=false", "namespace/bookshop", "crd/databaserestores.example.com", "crd/sitechecks.example.com")
+	})
+	phases := directory(t, "database-restore/database-restore.yaml", "site-check/site-check.yaml")
+	args := []string{
+		"--phases-dir", phases, "--allow-http-host", strings.TrimPrefix(server.URL, "http://"), "--allow-private-http", "127.0.0.0/8",
+	}
+	manager := w.manager(t, args...)
+
+	inTurn(t, "failed, then restored", func(t *testing.T) {
+		w.apply(t, "database-restore/sample.yaml")
+		w.awaitStopped(t)
+		w.endPod(t, corev1.PodFailed)
+		w.assertFailed(t)
+		w.phasegate(t, "retry", "databaserestore/monday", "-n", "bookshop", "--file", phases, "--wait")
+		w.endPod(t, corev1.PodSucceeded)
+		w.assertRestored(t)
+	})
+	inTurn(t, "asked over HTTP", func(t *testing.T) {
+		w.assertSiteChecked(t, server.URL, site)
+	})
+	inTurn(t, "deleted in the middle", func(t *testing.T) {
+		w.apply(t, "database-restore/sample.yaml")
+		w.awaitStopped(t)
+		manager.Kill() // whatever it was about to do
+		w.kubectl(t, "delete", "--wait=false", "-n", "bookshop", "databaserestore/monday")
+		w.manager(t, args...)
+		w.kubectl(t, "wait", "--for=delete", "--timeout=40s", "-n", "bookshop", "databaserestore/monday")
+		if jobs := w.kubectl(t, "get", "jobs", "-n", "bookshop", "-o", "name"); jobs != "" {
+			t.Errorf("the Job goes on with a database that is in use: %s", jobs)
+		}
+		w.assertOpen(t)
+	})
+}
+
+// directory holds copies of examples, for --phases-dir.
+func directory(t *testing.T, examples ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, file := range examples {
+		data, err := os.ReadFile(example(t, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(file)), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// openBookshop makes the application of database-restore/sample.yaml.
+func (w *world) openBookshop(t *testing.T) {
+	t.Helper()
+	w.kubectl(t, "create", "namespace", "bookshop")
+	w.kubectl(t, "create", "deployment", "bookshop", "-n", "bookshop", "--image=bookshop", "--replicas=3")
+	w.kubectl(t, "wait", "--for=condition=Available", "--timeout=40s", "-n", "bookshop", "deployment/bookshop")
+}
+
+// assertOpen checks that a restore has given everything back.
+func (w *world) assertOpen(t *testing.T) {
+	t.Helper()
+	w.kubectl(t, "wait", "--for=condition=Available", "--timeout=40s", "-n", "bookshop", "deployment/bookshop")
+	shop := w.inBookshop(t, "apps/v1", "Deployment", "bookshop")
+	replicas, _, _ := unstructured.NestedInt64(shop.Object, "spec", "replicas")
+	if by, marked := shop.GetAnnotations()["example.com/stopped-by"]; marked || replicas != 3 {
+		t.Errorf("%d replicas, stopped by %q: it must be as it was", replicas, by)
+	}
+	if left := w.kubectl(t, "get", "configmap", "-n", "bookshop", "--ignore-not-found", "bookshop-maintenance"); left != "" {
+		t.Errorf("the notice stays:\n%s", left)
+	}
+}
+
+func (w *world) inBookshop(t *testing.T, apiVersion, kind, name string) *unstructured.Unstructured {
+	t.Helper()
+	obj := &unstructured.Unstructured{}
+	obj.SetAPIVersion(apiVersion)
+	obj.SetKind(kind)
+	if err := w.Client.Get(t.Context(), types.NamespacedName{Namespace: "bookshop", Name: name}, obj); err != nil {
+		t.Fatal(err)
+	}
+	return obj
+}
+
+// awaitStopped waits until a restore stands where the application is stopped and the Job runs.
+func (w *world) awaitStopped(t *testing.T) {
+	t.Helper()
+	harness.Eventually(t, "the Job to be waited for", soon, func() error {
+		restore := w.inBookshop(t, "example.com/v1", "DatabaseRestore", "monday")
+		message, _, _ := unstructured.NestedString(restore.Object, "status", "message")
+		held := machineStatus(t, restore).Held
+		return nilUnless(strings.Contains(message, "runs: 1 active") && cmp.Equal(held, []string{"notice", "stopped"}), message)
+	})
+	shop := w.inBookshop(t, "apps/v1", "Deployment", "bookshop")
+	if replicas, _, _ := unstructured.NestedInt64(shop.Object, "spec", "replicas"); replicas != 0 {
+		t.Errorf("%d replicas: the application must not run during a restore", replicas)
+	}
+	w.inBookshop(t, "v1", "ConfigMap", "bookshop-maintenance")
+}
+
+// endPod is the kubelet once the container of the Job that runs has ended: a simulated node runs it for ever.
+func (w *world) endPod(t *testing.T, phase corev1.PodPhase) {
+	t.Helper()
+	harness.Eventually(t, "the Pod of the Job to run", soon, func() error {
+		pods := &corev1.PodList{}
+		if err := w.Client.List(t.Context(), pods, client.InNamespace("bookshop"), client.HasLabels{batchv1.JobNameLabel}); err != nil {
+			return err
+		}
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			if pod.Status.Phase != corev1.PodRunning || pod.DeletionTimestamp != nil {
+				continue
+			}
+			before := pod.DeepCopy()
+			pod.Status.Phase = phase
+			return w.Client.Status().Patch(t.Context(), pod, client.MergeFrom(before))
+		}
+		return errors.New("there is none")
+	})
+}
+
+// assertFailed checks that a failed restore holds nothing, and says why it failed.
+func (w *world) assertFailed(t *testing.T) {
+	t.Helper()
+	w.kubectl(t, "wait", "--for=jsonpath={.status.phase}=Failed", "--timeout=40s", "-n", "bookshop", "databaserestore/monday")
+	w.assertOpen(t)
+	restore := w.inBookshop(t, "example.com/v1", "DatabaseRestore", "monday")
+	if diff := cmp.Diff([]string{"Pending", "Restoring", "RollingBack", "Failed"}, way(t, restore)); diff != "" {
+		t.Errorf("the way it came (-want +got):\n%s", diff)
+	}
+	if why := w.kubectl(t, "get", "-n", "bookshop", "databaserestore/monday", "-o", `jsonpath={.status.conditions[?(@.type=="Stalled")].message}`); !strings.Contains(why, "Job bookshop/monday-") {
+		t.Errorf("condition Stalled says %q: it must name the Job", why)
+	}
+}
+
+// assertRestored follows a restore that was tried twice to its end, and deletes it.
+func (w *world) assertRestored(t *testing.T) {
+	t.Helper()
+	w.kubectl(t, "wait", "--for=condition=Ready", "--timeout=40s", "-n", "bookshop", "databaserestore/monday")
+	w.assertOpen(t)
+	restore := w.inBookshop(t, "example.com/v1", "DatabaseRestore", "monday")
+	if diff := cmp.Diff([]string{"Pending", "Restoring", "Resuming", "Complete"}, way(t, restore)[4:]); diff != "" {
+		t.Errorf("the way it came (-want +got):\n%s", diff)
+	}
+	if got := w.kubectl(t, "get", "-n", "bookshop", "databaserestore/monday", "-o", `jsonpath={.status.conditions[?(@.type=="Restored")].message}`); got != "Restored from s3://backups/bookshop/monday" {
+		t.Errorf("condition Restored says %q", got)
+	}
+	harness.Eventually(t, "Event DatabaseRestored", soon, func() error {
+		got := w.kubectl(t, "get", "events", "-n", "bookshop", "--field-selector=reason=DatabaseRestored", "-o", "jsonpath={.items[*].message}")
+		return nilUnless(strings.Contains(got, "Deployment bookshop is available again"), got)
+	})
+	w.kubectl(t, "delete", "--timeout=40s", "-n", "bookshop", "databaserestore/monday")
+	w.kubectl(t, "wait", "--for=delete", "--timeout=40s", "-n", "bookshop", "jobs", "--all") // with their owner
+	w.assertOpen(t)
+}
+
+// way lists the phases that an object has gone through.
+func way(t *testing.T, obj *unstructured.Unstructured) []string {
+	t.Helper()
+	var phases []string
+	for _, h := range machineStatus(t, obj).History {
+		phases = append(phases, h.To)
+	}
+	return phases
+}
+
+func machineStatus(t *testing.T, obj *unstructured.Unstructured) v1alpha1.MachineStatus {
+	t.Helper()
+	var shown struct {
+		Status struct{ Machine v1alpha1.MachineStatus }
+	}
+	if err := json.Unmarshal([]byte(asJSON(t, obj.Object)), &shown); err != nil {
+		t.Fatal(err)
+	}
+	return shown.Status.Machine
+}
+
+// site answers 503 until it is up.
+type site struct{ up atomic.Bool }
+
+func (s *site) ServeHTTP(answer http.ResponseWriter, _ *http.Request) {
+	if !s.up.Load() {
+		answer.WriteHeader(http.StatusServiceUnavailable)
+	}
+}
+
+// assertSiteChecked asks a host that is not allowed, then one that is down, then up.
+func (w *world) assertSiteChecked(t *testing.T, url string, site *site) {
+	says := func(part string) {
+		t.Helper()
+		harness.Eventually(t, "the check to say "+part, soon, func() error {
+			check := w.get(t, "example.com/v1", "SiteCheck", "homepage")
+			message, _, _ := unstructured.NestedString(check.Object, "status", "message")
+			return nilUnless(strings.Contains(message, part), message)
+		})
+	}
+	w.apply(t, "site-check/sample.yaml")
+	says("start the manager with --allow-http-host=www.example.com:80")
+	w.kubectl(t, "patch", "sitecheck/homepage", "--type=merge", "-p", fmt.Sprintf(`{"spec":{"url":%q}}`, url+"/health"))
+	says(url + "/health answers 503")
+	site.up.Store(true)
+	w.kubectl(t, "wait", "--for=condition=Ready", "--timeout=40s", "sitecheck/homepage")
+	w.kubectl(t, "delete", "--timeout=40s", "sitecheck/homepage")
+}
+
+// nilUnless is an error with what was seen.
+func nilUnless(met bool, seen string) error {
+	if met {
+		return nil
+	}
+	return fmt.Errorf("seen at %s: %s", time.Now().Format(time.TimeOnly), seen)
+}
