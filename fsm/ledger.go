@@ -135,27 +135,46 @@ func (c *compiler) checkNoReturn(from *phase, held effectSet) {
 	f := c.newFlow(false)
 	f.spread(from.Name, held|arrives)
 	before := c.beforeNoReturn()
+	found := map[string]func(){}
 	for _, p := range c.prog.order {
 		if f.at[p.Name] == 0 {
 			continue
 		}
-		reported := false
 		f.through(p, func(s *step, now effectSet) {
 			back := f.bits[s.releases] & f.kept(from)
 			if s.Undo != "" || before[p.Name] {
 				back |= f.gives(s) & now &^ arrives
 			}
-			if back != 0 && !reported {
-				reported = true
-				c.findReturn(f, from, p, s, back)
+			if back != 0 && found[p.Name] == nil {
+				found[p.Name] = func() { c.findReturn(f, from, p, s, back) }
 			}
 		})
+	}
+	for _, p := range c.prog.order {
+		if report := found[p.Name]; report != nil && !f.behind(p, found) {
+			report()
+		}
+	}
+}
+
+// behind tells whether the way to a phase leads through one of others: what is
+// wrong there is enough to know.
+func (f *flow) behind(p *phase, others map[string]func()) bool {
+	for {
+		e, ok := f.via[carried{p.Name, arrives}]
+		if !ok {
+			return false
+		}
+		if others[e.From] != nil {
+			return true
+		}
+		p = f.c.prog.phases[e.From]
 	}
 }
 
 func (c *compiler) findReturn(f *flow, from, p *phase, s *step, back effectSet) {
 	path, trace := s.path, []string(nil)
-	if e, ok := f.via[carried{p.Name, arrives}]; ok && p != from {
+	if e, ok := f.via[carried{p.Name, arrives}]; ok {
 		path, trace = e.Path, f.trace(e, arrives)
 	}
 	c.findOnWay(path, "PG012", fmt.Sprintf("%s is a point of no return, yet step %s of %s gives back %s, which was taken before", from.Name, s.name, p.Name, f.list(back)),

@@ -30,7 +30,7 @@ func (c *compiler) unclear() bool {
 
 // checkTimeout finds phases that nobody would notice are stuck.
 func (c *compiler) checkTimeout(p *phase) {
-	passes := len(p.steps) == 0 && p.leaves()
+	passes := len(p.steps) == 0 && p.leaves() || len(p.edges()) == 0
 	if p.Kind != "" && p.Kind != "progressing" || p.Terminal != "" || p.End || p.Timeout != nil || passes {
 		return
 	}

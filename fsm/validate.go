@@ -94,19 +94,42 @@ func (c *compiler) closure(start map[string]bool, grow func(p *phase, in map[str
 	return start
 }
 
+// checkReachable follows the ways from the initial phase, and those to an end. With
+// a target that does not exist the ways are not those that the author has in mind.
 func (c *compiler) checkReachable() {
-	known := c.prog.phases[c.def.Spec.Initial] != nil // else that is finding enough
+	if slices.ContainsFunc(c.diags, func(d Diagnostic) bool { return d.Code == "PG001" }) {
+		return
+	}
 	seen := c.closure(map[string]bool{c.def.Spec.Initial: true}, c.entered)
 	ends := c.closure(map[string]bool{}, leads)
 	for _, p := range c.prog.order {
-		if known && !seen[p.Name] {
+		if !seen[p.Name] {
 			c.find(p.path+".name", "PG002", fmt.Sprintf("phase %s is unreachable", p.Name), "add an exit that leads to it, or remove it")
 		}
-		if !ends[p.Name] {
-			c.find(p.path+".name", "PG009", fmt.Sprintf("no end phase is reachable from %s: its object could never be deleted", p.Name),
-				"add onDelete: {to: P} and lead P to a phase with end: true")
+	}
+	for _, p := range c.endless(ends) {
+		c.find(p.path+".name", "PG009", fmt.Sprintf("no end phase is reachable from %s: its object could never be deleted", p.Name),
+			"add onDelete: {to: P} and lead P to a phase with end: true")
+	}
+}
+
+// endless are the phases from which no end is reachable; without those that only
+// lead to others of them, unless they go round in a circle.
+func (c *compiler) endless(ends map[string]bool) []*phase {
+	var all, last []*phase
+	for _, p := range c.prog.order {
+		if ends[p.Name] {
+			continue
+		}
+		all = append(all, p)
+		if !slices.ContainsFunc(p.edges(), func(e Edge) bool { return e.To != p.Name }) {
+			last = append(last, p)
 		}
 	}
+	if len(last) == 0 {
+		return all
+	}
+	return last
 }
 
 // entered tells whether an edge leads from the set to the phase.

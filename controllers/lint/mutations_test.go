@@ -1,0 +1,188 @@
+package lint_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/controllers/lint"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+const (
+	migration = "../../phases/datastore-migration.yaml"
+	mcpserver = "../../fsm/testdata/machines/mcpserver.yaml"
+)
+
+// mutation is one mistake in a machine that has none.
+type mutation struct {
+	why, file string
+	// old is replaced by new, once; also are more such pairs.
+	old, new string
+	also     []string
+	// code is found in the line with this text; more are findings that follow.
+	code, at string
+	more     []string
+}
+
+var mutations = map[string]mutation{
+	// Names and fields.
+	"typo in a field": {why: "a timeout that is not read protects nobody", file: migration,
+		old: "timeout: {after: 24h,", new: "timeuot: {after: 24h,", code: "PG000", at: "timeuot:"},
+	"duration without unit": {why: "60 what?", file: migration,
+		old: "poll: 60s", new: "poll: '60'", code: "PG000", at: "poll: '60'"},
+	"phase twice": {why: "the second would replace the first", file: mcpserver,
+		old: "- name: Stopped\n", new: "- name: Ready\n", code: "PG000", at: "- name: Ready\n    kind: steady\n    steps:\n    - {action: EnsureWorkload}\n    next:\n    - {to: Pending, when: 'facts.wanted > 0'", more: []string{"PG001", "PG001", "PG001"}},
+	"reason of two words": {why: "the API server refuses the condition", file: migration,
+		old: "reason: RolledOut", new: "reason: rolled out", code: "PG000", at: "reason: rolled out"},
+	"terminal phase that leaves": {why: "an end that is left by itself is none", file: migration,
+		old: "when: 'request.retry.pending'", new: "when: 'generationChanged'", code: "PG000", at: "when: 'generationChanged'"},
+	"typo in a target": {why: "an exit to nowhere", file: migration,
+		old: "{to: Converged, when", new: "{to: Convreged, when", code: "PG001", at: "Convreged"},
+	"typo in onDelete": {why: "a deletion to nowhere", file: mcpserver,
+		old: "onDelete: {to: Terminating}", new: "onDelete: {to: Terminatin}", code: "PG001", at: "Terminatin}"},
+	"typo in an action": {why: "the program has no such action", file: migration,
+		old: "{action: LockV3}", new: "{action: LokcV3}", code: "PG005", at: "LokcV3"},
+	"typo in a Go guard": {why: "the program has no such guard", file: migration,
+		old: "guards.onlyMigration", new: "guards.onlyMigrations", code: "PG005", at: "guards.onlyMigrations"},
+	"typo in a parameter": {why: "the action would use its default", file: migration,
+		old: "with: {quiet: 500ms", new: "with: {quite: 500ms", code: "PG005", at: "quite:"},
+	"parameter of the wrong type": {why: "yes is no duration", file: migration,
+		old: "quiet: 500ms", new: "quiet: yes", code: "PG005", at: "quiet: yes"},
+	"effect kept that is not there": {why: "it would be given back after all", file: migration,
+		old: "keeps: [v1Lock, apiService,", new: "keeps: [v1Lock, apiservice,", code: "PG005", at: "apiservice,"},
+	"typo in an output": {why: "the exit would stay closed for ever", file: mcpserver,
+		old: "until: 'result.rolledOut'", new: "until: 'result.rolledout'", code: "PG006", at: "result.rolledout"},
+	"typo in a field of self": {why: "the schema of the CRD knows it", file: migration,
+		old: "self.spec.type ==", new: "self.spec.typ ==", code: "PG006", at: "self.spec.typ =="},
+	"syntax": {why: "a parenthesis too few", file: migration,
+		old: `!("v1Lock" in held)'`, new: `!("v1Lock" in held'`, code: "PG006", at: `!("v1Lock" in held'`},
+	"guard of the wrong type": {why: "a number is not true", file: migration,
+		old: "when: 'result.different == 0'", new: "when: 'result.different'", code: "PG007", at: "when: 'result.different'"},
+
+	// The graph.
+	"all ways to a phase removed": {why: "code that never runs", file: migration,
+		old: "    - {to: Complete, reason: RolledOut}", new: "    - {to: Failed, reason: RolledOut}", code: "PG002", at: "- name: Complete", more: []string{"PG002"}},
+	"exit removed": {why: "nothing would ever happen again", file: migration,
+		old: "    - {undo: held}\n    next:\n    - {to: Failed, reason: RolledBack}\n", new: "    - {undo: held}\n", code: "PG003", at: "- name: RollingBack", more: []string{"PG002"}},
+	"exit without guard first": {why: "the first match wins", file: migration,
+		old:  "    - {to: WaitingForConflictResolution, when: 'result.conflicts > 0', reason: ConflictsFound}\n    - {to: Migrating, reason: ReadyToCutOver}\n",
+		new:  "    - {to: Migrating, reason: ReadyToCutOver}\n    - {to: WaitingForConflictResolution, when: 'result.conflicts > 0', reason: ConflictsFound}\n",
+		code: "PG004", at: "{to: WaitingForConflictResolution, when: 'result.conflicts > 0', reason: ConflictsFound}\n    timeout: {after: 24h"},
+	"guard that another covers": {why: "conflicts are never negative, but the author meant something", file: migration,
+		old: "{to: Migrating, when: 'result.conflicts == 0 &&", new: "{to: Pending, when: 'result.conflicts == 0'}\n    - {to: Migrating, when: 'result.conflicts == 0 &&",
+		code: "PG004", at: "{to: Migrating, when: 'result.conflicts == 0 &&", more: []string{"PG004"}},
+	"onDelete removed": {why: "a deletion must have an answer everywhere", file: migration,
+		old: "timeout: {after: 168h, to: RollingBack, reason: ConflictsUnresolved}\n    onDelete: {to: Aborting}\n", new: "timeout: {after: 168h, to: RollingBack, reason: ConflictsUnresolved}\n",
+		code: "PG008", at: "- name: WaitingForConflictResolution"},
+	"end removed": {why: "the finalizer would never go", file: mcpserver,
+		old: "deletion: true, end: true}", new: "deletion: true}", code: "PG003", at: "{name: Gone,",
+		more: []string{"PG009"}},
+	"waiting phase without poll": {why: "a person's edit of another object wakes nobody", file: migration,
+		old: "    poll: 5s # the lock may be held\n", new: "", also: []string{"    poll: 60s\n", "", "timeout: {after: 168h, to: RollingBack, reason: ConflictsUnresolved}", "timeout: {after: 168h, stalled: ConflictsUnresolved}"},
+		code: "PG010", at: "- name: WaitingForConflictResolution"},
+	"guard that contradicts itself": {why: "no number is both", file: mcpserver,
+		old: "    kind: steady\n    steps:\n    - {action: EnsureWorkload}\n    next:\n    - {to: Pending, when: 'facts.wanted > 0'", new: "    kind: steady\n    steps:\n    - {action: EnsureWorkload}\n    next:\n    - {to: Pending, when: 'facts.wanted >= 1 && facts.wanted < 1'",
+		code: "PG004", at: "facts.wanted < 1"},
+	"reserved name": {why: "libraries call it", file: mcpserver,
+		old: "  - {name: Gone, deletion", new: "  - {name: after_all, deletion", code: "PG015", at: "name: after_all", more: []string{"PG001"}},
+	"finalizer removed": {why: "the object would be gone before its lock", file: migration,
+		old: "  finalizer: migration.projectcalico.org/v1-crd-cleanup\n", new: "", code: "PG017", at: "  for: {apiVersion: migration"},
+
+	// What is held.
+	"lock and unlock exchanged": {why: "the ledger would note the unlock as taken", file: migration,
+		old: "{name: v1Lock, acquire: LockV1, release: UnlockV1}", new: "{name: v1Lock, acquire: UnlockV1, release: LockV1}", code: "PG011", at: "- {action: LockV1}"},
+	"unlock before lock": {why: "steps in the wrong order", file: migration,
+		old: "    - {action: LockV3}\n", new: "    - {action: UnlockV3}\n", code: "PG011", at: "- {action: UnlockV3}\n    - {action: CopyResources}", more: []string{"PG011"}},
+	"effect never released": {why: "the deletion skips the way back: the peer's mistake", file: migration,
+		old: "    deletion: true\n    steps:\n    - {undo: held}\n    next:\n    - {to: Gone, reason: Aborted}", new: "    deletion: true\n    steps:\n    - {action: RestoreAPIService}\n    next:\n    - {to: Gone, reason: Aborted}",
+		code: "PG011", at: "{to: Gone, reason: Aborted}"},
+	"rollback that gives nothing back": {why: "a failed migration would hold the lock", file: migration,
+		old: "  - name: RollingBack # a failure never leaves a lock behind\n    steps:\n    - {undo: held}\n", new: "  - name: RollingBack\n", code: "PG011", at: "{to: Failed, reason: RolledBack}"},
+	"kept no more": {why: "then the way back would be open after the point of no return", file: migration,
+		old: "keeps: [v1Lock, apiService, v3Copies]", new: "keeps: [v1Lock, apiService]", code: "PG011", at: "{to: Gone, reason: CleanedUp}"},
+	"point of no return with a way back": {why: "v3 is open for business: nothing may restore v1", file: migration,
+		old: "onDelete: {hold: 'Converged cannot be rolled back; deletion goes on after Complete'}", new: "onDelete: {to: Aborting}", code: "PG012", at: "    onDelete: {to: Aborting}\n\n  - name: Complete"},
+	"timeout past the point of no return": {why: "late is no reason to tear v3 down", file: migration,
+		old: "timeout: {after: 4h, stalled: RolloutStalled}", new: "timeout: {after: 4h, to: RollingBack}", code: "PG012", at: "{after: 4h, to: RollingBack}"},
+	"retry that gives up": {why: "Failed would hold the lock", file: migration,
+		old: "attempts: 30, to: RollingBack}", new: "attempts: 30, to: Failed}", code: "PG013", at: "attempts: 30, to: Failed}"},
+	"rollback that gives up": {why: "somebody would find the lock one day", file: migration,
+		old: "timeout: {after: 1h, stalled: RollbackStalled}", new: "timeout: {after: 1h, to: Failed}", code: "PG013", at: "timeout: {after: 1h, to: Failed}"},
+	"error that is not undone": {why: "an error in the locked window", file: migration,
+		old: "    timeout: {after: 2h, to: RollingBack, reason: MigrationTimeout}\n    onError:\n    - {is: Terminal, to: RollingBack", new: "    timeout: {after: 2h, to: RollingBack, reason: MigrationTimeout}\n    onError:\n    - {is: Terminal, to: Failed",
+		code: "PG013", at: "{is: Terminal, to: Failed"},
+
+	// What only looks wrong.
+	"timeout removed": {why: "nobody would notice", file: mcpserver,
+		old: "    timeout: {after: 5m, stalled: ChildrenStuck}\n", new: "", code: "PG101", at: "- name: Terminating"},
+	"boundary twice": {why: "exactly 0 is both", file: mcpserver,
+		old: "{to: Pending, when: 'facts.wanted > 0', reason: ScaledUp}", new: "{to: Pending, when: 'facts.wanted >= 2', reason: ScaledUp}\n    - {to: Failed, when: 'facts.wanted <= 2'}", code: "PG102", at: "facts.wanted <= 2"},
+	"hot loop": {why: "as fast as it can, until the timeout", file: mcpserver,
+		old: "    - action: ObserveWorkload\n      until: 'result.rolledOut'\n      poll: 5s\n    next:\n    - {to: Ready, reason: Restarted}", new: "    next:\n    - {to: Restarting, reason: Restarted}",
+		code: "PG103", at: "- {to: Restarting, reason: Restarted}"},
+}
+
+func TestMutationsOfTheMachines(t *testing.T) {
+	for name, m := range mutations {
+		t.Run(name, func(t *testing.T) {
+			data, err := os.ReadFile(m.file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := string(data)
+			for pair := range slices.Chunk(append([]string{m.old, m.new}, m.also...), 2) {
+				if !strings.Contains(text, pair[0]) {
+					t.Fatalf("%s does not say %q any more", m.file, pair[0])
+				}
+				text = strings.Replace(text, pair[0], pair[1], 1)
+			}
+			var got []string
+			at := false
+			for _, d := range check(t, lint.File{Name: m.file, Data: []byte(text)}).Findings {
+				t.Log(d)
+				got = append(got, d.Code)
+				at = at || d.Code == m.code && d.Line == lineOf(text, m.at)
+			}
+			if !at {
+				t.Errorf("%s: no %s in line %d", m.why, m.code, lineOf(text, m.at))
+			}
+			want := append([]string{m.code}, m.more...)
+			slices.Sort(want)
+			slices.Sort(got)
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("%s: all findings (-want +got):\n%s", m.why, d)
+			}
+		})
+	}
+	if len(mutations) < 25 {
+		t.Errorf("only %d mutations", len(mutations))
+	}
+}
+
+func lineOf(text, part string) int {
+	before, _, _ := strings.Cut(text, part)
+	return strings.Count(before, "\n") + 1
+}
+
+// check is what the command does, with the bindings of the second machine.
+func check(t *testing.T, files ...lint.File) *lint.Report {
+	t.Helper()
+	data, err := os.ReadFile("../../fsm/testdata/machines/mcpserver.bindings.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, diags := fsm.LoadBindings("mcpserver.bindings.yaml", data)
+	if len(diags) > 0 {
+		t.Fatal(diags)
+	}
+	known := lint.Known{Program: &program}
+	report, err := lint.Check(files, lint.Options{Bindings: known.Bindings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
