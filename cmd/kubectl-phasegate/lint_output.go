@@ -28,7 +28,7 @@ func lintText(to io.Writer, r *lint.Report) error {
 		}
 	}
 	for _, p := range r.Proofs {
-		fmt.Fprintf(to, "%s: looked at %d states and %d ways between them; invariants %v\n", p.File, p.States, p.Transitions, p.Invariants)
+		fmt.Fprintf(to, "%s: looked at %d states and %d ways between them, for %s\n", p.File, p.States, p.Transitions, count(len(p.Invariants), "invariant"))
 	}
 	_, err := fmt.Fprintf(to, "%s, %s, %s\n", count(r.Files, "file"), count(r.Errors, "error"), count(r.Warnings, "warning"))
 	return err
