@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Writes everything that is generated: deepcopy methods, CRDs and JSON Schemas from
-# api/, RBAC from the +kubebuilder:rbac markers in controllers/, a page for each machine.
+# api/, RBAC from the +kubebuilder:rbac markers in controllers/, a page
+# for each machine and one for the built-in actions.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,3 +25,4 @@ cp -r "$fresh/crds" "$fresh/rbac" $files/
 ${GO:-go} run ./hack/machinedocs "$fresh/machines"
 rm -rf docs/machines
 cp -r "$fresh/machines" docs/
+${GO:-go} run ./hack/actiondocs docs/extend/builtin-actions.md
