@@ -247,7 +247,7 @@ func TestIgnoreComments(t *testing.T) {
 		"another code":   {why: "only what is named", phase: "  - name: One # phasegate:ignore PG102 it takes as long as it takes\n" + body, want: []string{"8 PG101", "8 PG000"}},
 		"no reason":      {why: "who comes later wants to know why", phase: "  - name: One # phasegate:ignore PG101\n" + body, want: []string{"8 PG101", "8 PG000"}},
 		"no such code":   {why: "a typo would ignore nothing", phase: "  - name: One # phasegate:ignore PG110 it takes as long as it takes\n" + body, want: []string{"8 PG101", "8 PG000"}},
-		"an error":       {why: "what refuses a file cannot be ignored", phase: "  - name: One\n    steps: [{action: Wrok}] # phasegate:ignore PG005 not yet\n    timeout: {after: 1h, to: Done}\n    next: [{to: Done}]\n    onDelete: {none: true}\n" + end, want: []string{"9 PG005"}},
+		"an error":       {why: "what refuses a file cannot be ignored", phase: "  - name: One\n    steps: [{action: Wirk}] # phasegate:ignore PG005 not yet\n    timeout: {after: 1h, to: Done}\n    next: [{to: Done}]\n    onDelete: {none: true}\n" + end, want: []string{"9 PG005"}},
 		"nothing left":   {why: "a comment that outlives its reason misleads", phase: "  - name: One # phasegate:ignore PG101 slow\n    timeout: {after: 1h, to: Done}\n" + body, want: []string{"8 PG000"}},
 		"text with hash": {why: "a value is no comment", phase: "  - name: One\n    timeout: {after: 1h, to: Done}\n    message: 'see#phasegate:ignore PG101'\n" + body},
 	} {

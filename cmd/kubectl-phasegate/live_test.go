@@ -43,6 +43,8 @@ func TestLive(t *testing.T) {
 	gate(t, c.Client, "north", `{"name":"gate","phase":"Closed","blocked":[{"to":"Open","because":"request.approve.pending || request.never.pending","got":"request.approve.pending = false"}]}`)
 	gate(t, c.Client, "south", `{"name":"gate","phase":"Broken","held":["key"]}`)
 	bare := changedGate(t)
+	typo := changedGate(t, "self.spec.go", "self.spec.og")
+	foreign := changedGate(t, "kind: Gate}", "kind: Door}")
 
 	cases := []struct {
 		why      string
@@ -65,6 +67,9 @@ func TestLive(t *testing.T) {
 		{why: "nobody acts on it here", args: []string{"approve", "gates.live.phasegate.dev/north", "-f", gates, "--wait", "--timeout", "1s"}, code: exitFindings, err: "request approve was not acted on"},
 		{why: "another request has a command of its own", args: []string{"retry", "gate/south", "-f", gates}, out: "gate/south: request retry is "},
 		{why: "no machine of ours drives it", args: []string{"approve", "pod/x"}, code: exitUsage, err: "no machine drives Pod: give its file with -f"},
+		{why: "the cluster's CRD says what an object looks like", args: []string{"lint", typo, "--live"}, code: exitFindings, out: `PG006: self.spec has no field "og"`},
+		{why: "and what is right", args: []string{"lint", bare, "--live"}, out: "1 file, 0 errors"},
+		{why: "a kind that no CRD describes would go unchecked", args: []string{"lint", foreign, "--live"}, code: exitUsage, err: "no CRD describes live.phasegate.dev/v1 Door"},
 		{why: "the cluster does not know it", args: []string{"approve", "thing/x"}, code: exitUsage, err: `the cluster has no kind "thing"`},
 	}
 	for _, tc := range cases {
@@ -77,10 +82,10 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// changedGate is the machine gates without the phase Broken.
-func changedGate(t *testing.T) string {
+// changedGate is the machine gates without the phase Broken, after replacements.
+func changedGate(t *testing.T, replace ...string) string {
 	t.Helper()
-	return write(t, "bare.yaml", `apiVersion: phasegate.dev/v1alpha1
+	return write(t, "bare.yaml", strings.NewReplacer(replace...).Replace(`apiVersion: phasegate.dev/v1alpha1
 kind: Machine
 metadata: {name: gate}
 spec:
@@ -89,5 +94,5 @@ spec:
   phases:
   - {name: Closed, poll: 10s, next: [{to: Open, when: 'self.spec.go'}], onDelete: {none: true}}
   - {name: Open, terminal: success, onDelete: {none: true}}
-`)
+`))
 }
