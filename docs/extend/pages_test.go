@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources"
 )
 
 // quoted is a block of a page that is a file, whose name stands above it.
@@ -57,9 +59,19 @@ func TestPagesQuoteTheirFiles(t *testing.T) {
 
 // The machines of the pages are clean and proved, with the types of their CRDs.
 func TestMachinesAreSound(t *testing.T) {
-	for dir, name := range map[string]string{"database-restore": "database-restore.yaml", "site-check": "site-check.yaml"} {
-		t.Run(dir, func(t *testing.T) {
-			def, diags := fsm.Load(name, []byte(read(t, filepath.Join("examples", dir, name))))
+	cases := map[string]struct {
+		why, file, crd string
+		diffs          []string
+	}{
+		"database restore": {why: "a kind of one's own", file: "examples/database-restore/database-restore.yaml", crd: "examples/database-restore/crd.yaml"},
+		"site check":       {why: "a kind of one's own", file: "examples/site-check/site-check.yaml", crd: "examples/site-check/crd.yaml"},
+		"approval gate":    {why: "the edit must fit the shipped file", file: shipped, diffs: []string{"approval-gate/gate.diff"}},
+		"health check":     {why: "the edit must fit the shipped file", file: shipped, diffs: []string{"health-check/smoke-test.diff"}},
+		"both edits":       {why: "they are of different places", file: shipped, diffs: []string{"approval-gate/gate.diff", "health-check/smoke-test.diff"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			def, diags := fsm.Load(c.file, patched(t, c.file, c.diffs...))
 			if def == nil {
 				t.Fatal(diags.Err())
 			}
@@ -67,22 +79,59 @@ func TestMachinesAreSound(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			crd := &apiextensionsv1.CustomResourceDefinition{}
-			if err := yaml.UnmarshalStrict([]byte(read(t, filepath.Join("examples", dir, "crd.yaml"))), crd); err != nil {
-				t.Fatal(err)
-			}
-			schema := catalog.SchemaOf(crd, def.Spec.For)
-			if bindings.Self, err = fsm.NewSchema(schema); err != nil {
-				t.Fatalf("the CRD is not that of the machine: %v", err)
+			if c.crd != "" {
+				bindings.Self = typed(t, c.crd, def)
 			}
 			m, diags := fsm.Bind(def, bindings)
 			if len(diags) > 0 {
-				t.Fatal(diags)
+				t.Fatalf("%s: %v", c.why, diags)
 			}
 			if _, diags := fsm.Prove(m, fsm.ProveOptions{}); len(diags) > 0 {
-				t.Error(diags)
+				t.Errorf("%s: %v", c.why, diags)
 			}
 		})
+	}
+}
+
+const shipped = "../../phases/datastore-migration.yaml"
+
+// patched is a file with edits, as `patch` makes it. Lines around an edit that have changed since are an error
+// here, before anybody is asked to live with a guess of patch.
+func patched(t *testing.T, file string, diffs ...string) []byte {
+	t.Helper()
+	text := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(text, []byte(read(t, file)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, diff := range diffs {
+		if said, err := exec.Command("patch", "-F0", text, filepath.Join("examples", diff)).CombinedOutput(); err != nil {
+			t.Fatalf("%s does not fit %s any more: %v\n%s", diff, file, err, said)
+		}
+	}
+	return []byte(read(t, text))
+}
+
+// typed is the type that a CRD gives to `self`.
+func typed(t *testing.T, file string, def *fsm.Definition) *fsm.Schema {
+	t.Helper()
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict([]byte(read(t, file)), crd); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := fsm.NewSchema(catalog.SchemaOf(crd, def.Spec.For))
+	if err != nil {
+		t.Fatalf("the CRD is not that of the machine: %v", err)
+	}
+	return schema
+}
+
+func TestRegistryEditFits(t *testing.T) {
+	registry, err := resources.LoadRegistry("kinds.yaml", patched(t, "../../resources/kinds.yaml", "a-22nd-kind/kinds.diff"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := len(registry.Kinds()), 1+len(resources.Default().Kinds()); got != want {
+		t.Errorf("%d kinds, want %d: one more", got, want)
 	}
 }
 
