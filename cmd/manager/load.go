@@ -7,6 +7,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/phasegate/phasegate/controllers/catalog"
+	"github.com/phasegate/phasegate/controllers/lint"
 	"github.com/phasegate/phasegate/controllers/machines"
 	"github.com/phasegate/phasegate/phases"
 	"github.com/phasegate/phasegate/resources"
@@ -29,6 +30,10 @@ func loadRegistry(file string) (*resources.Registry, error) {
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
+		return nil, fmt.Errorf("--kinds-file: %w", err)
+	}
+	// The same check as the command line's: its findings have a line and a column.
+	if err := lint.Registry(file, data).Err(); err != nil {
 		return nil, fmt.Errorf("--kinds-file: %w", err)
 	}
 	return resources.LoadRegistry(file, data)

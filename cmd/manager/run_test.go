@@ -29,7 +29,7 @@ func TestRunRefuses(t *testing.T) {
 	}{
 		"unknown controller":  {why: "a misspelt one would never run", args: []string{"--controllers=datastoremigration,mcpservers"}, want: []string{"--controllers", `"mcpservers"`, "[datastoremigration]"}},
 		"no kinds file":       {why: "the compiled-in list is not what was asked for", args: []string{"--kinds-file", at("none.yaml")}, want: []string{"--kinds-file", "none.yaml"}},
-		"broken kinds file":   {why: "an unknown field may be a misspelt one", args: []string{"--kinds-file", at("kinds.yaml")}, want: []string{"kinds.yaml", "colour"}},
+		"broken kinds file":   {why: "an unknown field may be a misspelt one", args: []string{"--kinds-file", at("kinds.yaml")}, want: []string{"kinds.yaml:4:29: PG000", "colour"}},
 		"no network":          {why: "a typo must not open or close what nobody meant", args: []string{"--allow-private-http=10.1.0.0"}, want: []string{"--allow-private-http", "10.1.0.0/16"}},
 		"no phases directory": {why: "the compiled-in machine is not what was asked for", args: []string{"--phases-dir", at("none")}, want: []string{"--phases-dir", "none"}},
 		"no kubeconfig":       {why: "only after the files are known to be sound", args: []string{"--phases-dir", at("phases"), "--kubeconfig", at("kubeconfig")}, want: []string{"find a cluster", "--kubeconfig"}},
