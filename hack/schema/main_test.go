@@ -86,6 +86,46 @@ func TestShippedFilesAreValidAndNameTheirSchema(t *testing.T) {
 	}
 }
 
+// What the program takes, the schema takes: an editor that marks a good file red is worse than none.
+func TestGoodMachinesAreValid(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join(root, "docs/lint/PG*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := []string{}
+	for _, glob := range []string{"fsm/testdata/machines/*.yaml", "fsm/*/testdata/*.yaml", "controllers/*/testdata/*.yaml"} {
+		names, err := filepath.Glob(filepath.Join(root, glob))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, names...)
+	}
+	machines := 0
+	s := compiled(t, schema.Machine)
+	for _, name := range append(pages, files...) {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(data)
+		if strings.HasSuffix(name, ".md") {
+			_, text, _ = strings.Cut(text, "\n## Good\n")
+			_, text, _ = strings.Cut(text, "```yaml\n")
+			text, _, _ = strings.Cut(text, "```")
+		}
+		if def, _ := fsm.Load(name, []byte(text)); def == nil {
+			continue // another kind of file
+		}
+		machines++
+		if err := judge(t, s, text); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if machines < len(pages) {
+		t.Errorf("%d machines in %d pages: the test misses some", machines, len(pages))
+	}
+}
+
 // schemaOf is nil for a file that is of neither kind.
 func schemaOf(t *testing.T, data []byte) *validator.Schema {
 	t.Helper()
