@@ -102,3 +102,39 @@ func TestSimulateAsJSON(t *testing.T) {
 		t.Errorf("a tool could not tell what was played: %+v", r)
 	}
 }
+
+// What docs/simulate.md lets a newcomer do comes out as it says.
+func TestFirstScenarioOfTheDocumentation(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/simulate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []string
+	for i, part := range strings.Split(string(doc), "```") {
+		if text, isYAML := strings.CutPrefix(part, "yaml\n"); isYAML && i%2 == 1 {
+			blocks = append(blocks, text)
+		}
+	}
+	t.Chdir(t.TempDir())
+	run := func(content string) (string, int) {
+		if err := os.WriteFile("my.yaml", []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, errs, code := simulated(t, "my.yaml")
+		return out + errs, code
+	}
+	if out, code := run(blocks[0]); code != 0 || !strings.Contains(out, "in the end: Complete") {
+		t.Errorf("the first one: exit %d, %s", code, out)
+	}
+	head, _, _ := strings.Cut(blocks[0], "script:")
+	out, code := run(head + blocks[1])
+	failed := strings.Index(out, "FAILED")
+	if code != 1 || failed < 0 || !strings.Contains(string(doc), strings.TrimSpace(out[failed:])) {
+		t.Errorf("the one that fails: exit %d, %s", code, out)
+	}
+	given, _, _ := strings.Cut(blocks[1], "    - {outputs")
+	_, last, _ := strings.Cut(blocks[1], "resolve 2 conflicts}\n")
+	if out, code := run(head + given + blocks[2] + last); code != 0 {
+		t.Errorf("the corrected one: exit %d, %s", code, out)
+	}
+}
