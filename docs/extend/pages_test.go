@@ -95,16 +95,22 @@ func TestMachinesAreSound(t *testing.T) {
 
 const shipped = "../../phases/datastore-migration.yaml"
 
-// patched is a file with edits, as `patch` makes it. Lines around an edit that have changed since are an error
-// here, before anybody is asked to live with a guess of patch.
+// patched is a file with edits, as `patch` makes it; by git, which tests may take for granted. Lines around an
+// edit that have changed since are an error here, before anybody is asked to live with a guess of patch.
 func patched(t *testing.T, file string, diffs ...string) []byte {
 	t.Helper()
-	text := filepath.Join(t.TempDir(), "file")
+	text := filepath.Join(t.TempDir(), filepath.Base(file))
 	if err := os.WriteFile(text, []byte(read(t, file)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, diff := range diffs {
-		if said, err := exec.Command("patch", "-F0", text, filepath.Join("examples", diff)).CombinedOutput(); err != nil {
+		path, err := filepath.Abs(filepath.Join("examples", diff))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("git", "apply", "-p0", path)
+		cmd.Dir = filepath.Dir(text)
+		if said, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s does not fit %s any more: %v\n%s", diff, file, err, said)
 		}
 	}

@@ -62,8 +62,10 @@ func patched(t *testing.T, file string, diffs ...string) string {
 		t.Fatal(err)
 	}
 	for _, diff := range diffs {
-		if said, err := exec.Command("patch", result, example(t, diff)).CombinedOutput(); err != nil {
-			t.Fatalf("patch %s %s: %v\n%s", file, diff, err, said)
+		cmd := exec.Command("git", "apply", "-p0", example(t, diff)) // not every machine has patch
+		cmd.Dir = dir
+		if said, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("apply %s to %s: %v\n%s", diff, file, err, said)
 		}
 	}
 	return dir
