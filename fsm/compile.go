@@ -38,6 +38,7 @@ type phase struct {
 	poll    time.Duration
 	retry   retry
 	message *template
+	ways    []Edge
 	// converts are the outputs that JSON does not bring back in their type.
 	converts map[string]Type
 }
@@ -94,6 +95,8 @@ type compiler struct {
 	scope *scope
 	prog  *program
 	diags Diagnostics
+	// whileHolding is what whileHeld has found, by expression and effect.
+	whileHolding map[[2]string]verdict
 }
 
 func (c *compiler) find(path, code, message, fix string) {
@@ -263,6 +266,7 @@ func (c *compiler) phase(path string, src *v1alpha1.Phase, defPoll time.Duration
 	p.message = c.template(path+".message", src.Message)
 	c.phaseValues(p)
 	c.phaseWords(p)
+	p.ways = p.listEdges()
 	return p
 }
 

@@ -52,7 +52,10 @@ func (m *Machine) Edges() []Edge {
 	return all
 }
 
-func (p *phase) edges() []Edge {
+// edges are those of the compiled phase; who reads them must not change them.
+func (p *phase) edges() []Edge { return p.ways }
+
+func (p *phase) listEdges() []Edge {
 	var out []Edge
 	add := func(to, path, name string, kind EdgeKind, guard, reason string) {
 		if to != "" {

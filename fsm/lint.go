@@ -10,6 +10,7 @@ func (c *compiler) lint() {
 	if c.unclear() {
 		return
 	}
+	c.whileHolding = map[[2]string]verdict{}
 	c.ledger()
 	c.hotLoops()
 	for _, p := range c.prog.order {
@@ -133,18 +134,26 @@ func (p *phase) rushes() []Edge {
 
 // cycle is the shortest way from a phase back to itself; nil when there is none.
 func cycle(edges map[string][]Edge, start string) []Edge {
-	ways := map[string][]Edge{start: nil}
+	into := map[string]Edge{}
 	for queue := []string{start}; len(queue) > 0; queue = queue[1:] {
 		for _, e := range edges[queue[0]] {
-			way := append(slices.Clone(ways[queue[0]]), e)
-			if e.To == start {
-				return way
+			if _, known := into[e.To]; known {
+				continue
 			}
-			if _, known := ways[e.To]; !known {
-				ways[e.To] = way
-				queue = append(queue, e.To)
-			}
+			into[e.To] = e
+			queue = append(queue, e.To)
 		}
 	}
-	return nil
+	var way []Edge
+	for at := start; ; {
+		e, ok := into[at]
+		if !ok {
+			return nil
+		}
+		way = append(way, e)
+		if at = e.From; at == start {
+			slices.Reverse(way)
+			return way
+		}
+	}
 }

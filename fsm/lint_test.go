@@ -1,6 +1,10 @@
 package fsm
 
 import (
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -295,5 +299,26 @@ func TestAgainstAnOlderRevision(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", c.why, d)
 			}
 		})
+	}
+}
+
+// A code that is not listed would have no page and no severity; one that nothing
+// gives would promise a check that there is not.
+func TestCodesAreThoseThatAreGiven(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := map[string]bool{}
+	for _, file := range files {
+		if file == "codes.go" || strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		for _, code := range regexp.MustCompile(`"(PG\d{3})"`).FindAllStringSubmatch(string(ReadFile(t, file)), -1) {
+			given[code[1]] = true
+		}
+	}
+	if d := cmp.Diff(slices.Sorted(maps.Keys(Codes)), slices.Sorted(maps.Keys(given))); d != "" {
+		t.Errorf("codes (-listed +given):\n%s", d)
 	}
 }

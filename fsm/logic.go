@@ -102,6 +102,16 @@ func (c *compiler) whileHeld(e *expr, effect string) verdict {
 	if e == nil {
 		return always
 	}
+	key := [2]string{e.text, effect}
+	if known, ok := c.whileHolding[key]; ok {
+		return known
+	}
+	found := c.decideHeld(e, effect)
+	c.whileHolding[key] = found
+	return found
+}
+
+func (c *compiler) decideHeld(e *expr, effect string) verdict {
 	tree := syntax(e.text)
 	if tree == nil {
 		return perhaps

@@ -12,8 +12,11 @@ import (
 	"github.com/google/cel-go/parser"
 )
 
-// maxCases bounds how many combinations of values two guards are compared over.
-const maxCases = 4096
+// Bounds of the comparison of guards: combinations of values, and exits of a phase.
+const (
+	maxCases    = 4096
+	maxCompared = 64
+)
 
 // cases is an expression over terms that are compared with constants: how each
 // combination of values decides it can be told without knowing what the terms are.
@@ -193,6 +196,9 @@ func combinations(likely bool, all ...*cases) []values {
 
 // checkGuards compares the guards of a phase with each other.
 func (c *compiler) checkGuards(p *phase) {
+	if len(p.next) > maxCompared {
+		return
+	}
 	earlier := map[int]*cases{}
 	for j, x := range p.next {
 		this := newCases(x.When)
