@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -220,7 +221,7 @@ func (p *player) compare(path string, e *Expect, within string) {
 func (p *player) run(path string, d time.Duration, stop func() bool) {
 	p.news = false
 	if err := p.w.Run(d, stop); err != nil {
-		p.fail(path, "%s: it is in phase %s", err, p.w.Stored.Phase)
+		p.fail(path, "%s: it is in phase %s", err, cmp.Or(p.w.Stored.Phase, "·"))
 	}
 	for _, defect := range p.w.Defects {
 		p.fail(path, "defect: %s", defect)

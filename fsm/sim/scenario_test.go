@@ -101,7 +101,7 @@ func TestStepsThatFail(t *testing.T) {
 		"after the end":  {"there is no object any more", "- delete: true\n- until: {gone: true}\n- annotate: {a: b}\n", "7:3: the object is gone"},
 		"no such crash":  {"a crash that never comes tests nothing", "- until: {phase: One}\n- crash: {after: RemoveJob}\n- advance: 1m\n", "7:3: the crash after RemoveJob before this step never came"},
 		"stops there":    {"what follows makes no sense", "- expect: {phase: Two}\n- expect: {phase: Out}\n", "5:11: expected: phase Two, got One"},
-		"never at rest":  {"a poll that is too short", "- advance: 8760h\n", "5:3: the run is longer than 20000 looks or 10 years: it is in phase One"},
+		"never at rest":  {"a run has an end", "- until: {phase: One}\n- advance: 100000h\n", "6:3: the run is longer than 20000 looks or 10 years: it is in phase One"},
 		"set after gone": {"nor this", "- delete: true\n- until: {gone: true}\n- delete: true\n", "7:3: the object is gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
