@@ -28,6 +28,9 @@ type Case[T runner.Object[T]] struct {
 	// Meanwhile plays everybody else whenever the action waits: the controller of a
 	// Job, for example. Nil: the action must not wait.
 	Meanwhile func(ctx context.Context, c client.Client, obj T) error
+	// Progress are fields of the object, as dotted paths, that show how far the action
+	// has come, and may tell another story after a crash: status.message, for example.
+	Progress []string
 	// Clock is the action's; nil stands still at the same time in every run, so that
 	// times that are stored can be compared.
 	Clock clock.WithTicker

@@ -65,6 +65,11 @@ func (r *run[T]) state() state {
 			s.Objects[key] = nil
 			continue
 		}
+		if key == label(0, r.recorder.written()[0]) {
+			for _, field := range r.Progress {
+				unstructured.RemoveNestedField(obj, strings.Split(field, ".")...)
+			}
+		}
 		for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "managedFields"} {
 			unstructured.RemoveNestedField(obj, "metadata", field)
 		}

@@ -1,0 +1,136 @@
+package datastoremigration
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/controllers/runner/runnertest"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources"
+)
+
+// before says what earlier steps have left for the one that is tried.
+type before struct {
+	v1, v3 *bool
+	// parked: the APIService is saved on the migration and serves from CRDs; else it
+	// is the aggregated one.
+	parked bool
+	crds   []string
+}
+
+// build makes the whole world anew: its objects have names that Calico chose.
+func (b before) build(ctx context.Context, c client.Client, n int) (*migration, error) {
+	registry := resources.Default()
+	dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("migration-%d", n), UID: types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", n))}}
+	svc := &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: apiServiceName, Labels: map[string]string{"a": "b"}},
+		Spec: apiregistrationv1.APIServiceSpec{Group: resources.V3Group, Version: "v3", GroupPriorityMinimum: 1500, VersionPriority: 200,
+			Service: &apiregistrationv1.ServiceReference{Namespace: "calico-apiserver", Name: "calico-api"}},
+	}
+	if b.parked {
+		saved, err := saveAPIService(svc)
+		if err != nil {
+			return nil, err
+		}
+		dm.Annotations = map[string]string{migrationv1.AnnotationSavedAPIService: saved}
+		svc.Spec.Service = nil
+	}
+	objs := []client.Object{dm, svc}
+	for gvk, ready := range map[schema.GroupVersionKind]*bool{registry.Lock().V1GVK(): b.v1, registry.Lock().V3GVK(): b.v3} {
+		info := &unstructured.Unstructured{Object: map[string]any{}}
+		info.SetGroupVersionKind(gvk)
+		info.SetName(clusterInformationName)
+		if err := client.IgnoreNotFound(c.Delete(ctx, info)); err != nil {
+			return nil, err
+		}
+		if ready == nil {
+			continue
+		}
+		if !*ready {
+			info.SetAnnotations(map[string]string{migrationv1.AnnotationLockedBy: string(dm.UID), migrationv1.AnnotationMigratedBy: string(dm.UID)})
+		}
+		info.Object["spec"] = map[string]any{"clusterGUID": "g", "datastoreReady": *ready}
+		objs = append(objs, info)
+	}
+	for _, name := range b.crds {
+		objs = append(objs, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	for _, obj := range objs {
+		if err := client.IgnoreNotFound(c.Delete(ctx, obj)); err != nil {
+			return nil, err
+		}
+		obj.SetResourceVersion("")
+		if err := c.Create(ctx, obj); err != nil {
+			return nil, err
+		}
+	}
+	return dm, nil
+}
+
+// The steps that lock, park and clean up, twice, and with a crash before and after
+// each of their writes.
+func TestStepsAreIdempotent(t *testing.T) {
+	open, closed := true, false
+	cases := map[string]struct {
+		action string
+		before before
+		with   fsm.Params
+		writes []string
+	}{
+		"lock v1":             {action: "LockV1", before: before{v1: &open}, writes: []string{"patch ClusterInformation", "patch status of DatastoreMigration"}},
+		"unlock v1":           {action: "UnlockV1", before: before{v1: &closed}, writes: []string{"patch ClusterInformation"}},
+		"lock v3, created":    {action: "LockV3", before: before{v1: &closed}, writes: []string{"create ClusterInformation"}},
+		"lock v3, there":      {action: "LockV3", before: before{v1: &closed, v3: &open}, writes: []string{"patch ClusterInformation"}},
+		"unlock v3, deleted":  {action: "UnlockV3", before: before{v3: &closed}, writes: []string{"delete ClusterInformation"}},
+		"unlock v3, kept":     {action: "UnlockV3", before: before{v3: &closed}, with: fsm.Params{"created": "keep"}, writes: []string{"patch ClusterInformation"}},
+		"park the APIService": {action: "ParkAPIService", writes: []string{"patch DatastoreMigration", "patch APIService"}},
+		"restore it":          {action: "RestoreAPIService", before: before{parked: true}, writes: []string{"patch APIService", "patch DatastoreMigration"}},
+		"forget it":           {action: "ForgetAPIService", before: before{parked: true}, writes: []string{"patch DatastoreMigration"}},
+		"delete CRDs of v1": {action: "DeleteV1CRDs", before: before{crds: []string{"ippools.crd.projectcalico.org", "tiers.crd.projectcalico.org"}},
+			writes: []string{"delete CustomResourceDefinition", "delete CustomResourceDefinition", "patch status of DatastoreMigration"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			n := 0
+			covered := runnertest.Idempotent(t, runnertest.Case[*migration]{
+				Client: fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(&migration{}).Build(),
+				Setup: func(ctx context.Context, cl client.Client) (*migration, error) {
+					n++
+					return c.before.build(ctx, cl, n)
+				},
+				Action: func(cl client.Client) runner.Action[*migration] {
+					return Program(cl, Settings{Registry: resources.Default()}).Actions[c.action]
+				},
+				With:     func(*migration) fsm.Params { return c.with },
+				Progress: []string{"status.message"},
+				Clock:    clockOf(c.action),
+			})
+			if diff := cmp.Diff(c.writes, covered.Writes); diff != "" {
+				t.Errorf("writes of the undisturbed run (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// clockOf is the real one for the step that waits by itself, between deletions;
+// the kit's own stands still.
+func clockOf(action string) clock.WithTicker {
+	if action == "DeleteV1CRDs" {
+		return clock.RealClock{}
+	}
+	return nil
+}
