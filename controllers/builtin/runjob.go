@@ -136,7 +136,8 @@ func (c *call) podFailure(ctx context.Context, job *batchv1.Job) string {
 	if last == nil {
 		return ""
 	}
-	return runner.Cut(fmt.Sprintf("; Pod %s: %s", last.Name, podReason(last)), maxText/2)
+	reason := cmp.Or(podReason(last), "no container says why")
+	return runner.Cut(fmt.Sprintf("; Pod %s: %s", last.Name, reason), maxText/2)
 }
 
 func podReason(pod *corev1.Pod) string {
