@@ -30,8 +30,11 @@ type (
 // heard is a testing.TB that keeps what it is told instead of failing.
 type heard struct {
 	testing.TB
+	ctx  context.Context
 	said []string
 }
+
+func (h *heard) Context() context.Context { return h.ctx }
 
 func (h *heard) Helper()                   {}
 func (h *heard) Logf(string, ...any)       {}
@@ -141,7 +144,7 @@ func TestIdempotentFindsDefects(t *testing.T) {
 			world := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&errand{}).Build()
 			n := 0
 			var covered runnertest.Covered
-			said := (&heard{TB: t}).run(func(t testing.TB) {
+			said := (&heard{ctx: t.Context()}).run(func(t testing.TB) {
 				covered = runnertest.Idempotent(t, runnertest.Case[*errand]{
 					Client: world,
 					Setup: func(ctx context.Context, c client.Client) (*errand, error) {
@@ -185,7 +188,7 @@ func TestIdempotentKnowsWhatAMachineFileCouldGive(t *testing.T) {
 			if err := migrationv1.AddToScheme(scheme); err != nil {
 				t.Fatal(err)
 			}
-			said := (&heard{TB: t}).run(func(t testing.TB) {
+			said := (&heard{ctx: t.Context()}).run(func(t testing.TB) {
 				runnertest.Idempotent(t, runnertest.Case[*errand]{
 					Client: fake.NewClientBuilder().WithScheme(scheme).Build(),
 					Setup: func(ctx context.Context, c client.Client) (*errand, error) {
