@@ -106,7 +106,7 @@ func fixed(with params) func(*plan) params { return func(*plan) params { return 
 
 // Each action twice, and with a crash before and after each of its writes.
 func TestActionsAreIdempotent(t *testing.T) {
-	world := server(t).Client
+	world := shared.Cluster(t).Client
 	asked := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusCreated) }))
 	defer asked.Close()
 	host, err := url.Parse(asked.URL)

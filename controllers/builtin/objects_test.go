@@ -196,9 +196,9 @@ func TestApplyConflict(t *testing.T) {
 // A manager without a right says which rule it needs.
 func TestForbiddenNamesTheRule(t *testing.T) {
 	_, p := plansFor(t)
-	config := rest.CopyConfig(server(t).Config)
+	config := rest.CopyConfig(shared.Cluster(t).Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "nobody"}
-	nobody, err := client.New(config, client.Options{Scheme: server(t).Client.Scheme(), Mapper: server(t).Client.RESTMapper()})
+	nobody, err := client.New(config, client.Options{Scheme: shared.Cluster(t).Client.Scheme(), Mapper: shared.Cluster(t).Client.RESTMapper()})
 	if err != nil {
 		t.Fatal(err)
 	}

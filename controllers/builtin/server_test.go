@@ -3,11 +3,8 @@ package builtin_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
-	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -39,34 +36,12 @@ var (
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
 // shared is the API server of all tests here: each test has a namespace of its own.
-var shared struct {
-	once    sync.Once
-	cluster *harness.Cluster
-	err     error
-}
+var shared = harness.Shared{Start: startServer}
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if shared.cluster != nil {
-		if err := shared.cluster.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the cluster:", err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-func server(t *testing.T) *harness.Cluster {
-	t.Helper()
-	shared.once.Do(func() { shared.cluster, shared.err = startServer(t) })
-	if shared.err != nil {
-		t.Fatal(shared.err)
-	}
-	return shared.cluster
-}
+func TestMain(m *testing.M) { shared.Main(m) }
 
 // startServer has no controllers: the tests play them.
-func startServer(t *testing.T) (*harness.Cluster, error) {
+func startServer() (*harness.Cluster, error) {
 	ctx := context.Background()
 	c, err := harness.Start(ctx, harness.Options{
 		Own:     true,
@@ -86,11 +61,14 @@ func startServer(t *testing.T) (*harness.Cluster, error) {
 		if err := c.Client.Create(ctx, crd(kind, scope)); err != nil {
 			return nil, errors.Join(err, c.Stop())
 		}
-		harness.Eventually(t, kind.Kind+"s to be served", time.Minute, func() error {
+		err := harness.Await(ctx, kind.Kind+"s to be served", time.Minute, func(ctx context.Context) error {
 			list := &unstructured.UnstructuredList{}
 			list.SetGroupVersionKind(kind)
 			return c.Client.List(ctx, list)
 		})
+		if err != nil {
+			return nil, errors.Join(err, c.Stop())
+		}
 	}
 	return c, nil
 }
@@ -137,7 +115,7 @@ func visit(ctx context.Context, c client.Client, obj *plan, phase string, since 
 
 func plansFor(t *testing.T) (client.WithWatch, *plan) {
 	t.Helper()
-	c := server(t).Client
+	c := shared.Cluster(t).Client
 	obj, err := newPlan(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +137,7 @@ func act(t *testing.T, c client.Client, name string, of *plan, with fsm.Params) 
 func actWith(t *testing.T, o builtin.Options, name string, of *plan, with fsm.Params) (map[string]any, error) {
 	t.Helper()
 	obj := &plan{}
-	if err := server(t).Client.Get(t.Context(), client.ObjectKeyFromObject(of), obj); err != nil {
+	if err := shared.Cluster(t).Client.Get(t.Context(), client.ObjectKeyFromObject(of), obj); err != nil {
 		t.Fatal(err)
 	}
 	return runner.Once(t.Context(), o.Client, obj, builtin.Actions[*plan](o)[name], with, clocktesting.NewFakeClock(noon))
@@ -184,7 +162,7 @@ func stored(t *testing.T, namespace, apiVersion, kind, name string) (*unstructur
 	obj := &unstructured.Unstructured{}
 	obj.SetAPIVersion(apiVersion)
 	obj.SetKind(kind)
-	return obj, server(t).Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, obj)
+	return obj, shared.Cluster(t).Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, obj)
 }
 
 // somebodys is an object of another owner.

@@ -45,22 +45,9 @@ const (
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
 // shared is the API server of all tests here: each test has an object of its own.
-var shared struct {
-	once    sync.Once
-	cluster *harness.Cluster
-	err     error
-}
+var shared = harness.Shared{Start: startServer}
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if shared.cluster != nil {
-		if err := shared.cluster.Stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "stop the cluster:", err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { shared.Main(m) }
 
 func startServer() (*harness.Cluster, error) {
 	ctx := context.Background()
@@ -107,13 +94,9 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	shared.once.Do(func() { shared.cluster, shared.err = startServer() })
-	if shared.err != nil {
-		t.Fatal(shared.err)
-	}
 	nothing := func(context.Context, *scope) (map[string]any, error) { return nil, nil }
 	b := &bench{
-		t: t, outside: shared.cluster.Client,
+		t: t, outside: shared.Cluster(t).Client,
 		clock: &handClock{clocktesting.NewFakeClock(noon), make(chan time.Time)}, events: events.NewFakeRecorder(100),
 		take: nothing, give: nothing, work: answer(map[string]any{"done": true}, nil), welcome: true,
 	}
