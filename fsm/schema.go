@@ -38,9 +38,25 @@ func NewSchema(openAPIV3Schema []byte) (*Schema, error) {
 	if s.decl = common.SchemaDeclType(s.root, false); s.decl == nil {
 		return nil, fmt.Errorf("read the schema of a CRD: it describes no object")
 	}
+	plain(s.decl)
 	s.decl = s.decl.MaybeAssignTypeName(objectType(varSelf).TypeName())
 	s.types = apiservercel.NewDeclTypeProvider(s.decl)
 	return s, nil
+}
+
+// plain names fields such as `namespace` as they are: what is a word of CEL can
+// stand behind a dot, and an object without a schema has no other name for it.
+func plain(d *apiservercel.DeclType) {
+	if d.ElemType != nil {
+		plain(d.ElemType)
+	}
+	for name, field := range d.Fields {
+		if raw, _ := apiservercel.Unescape(name); name == "__"+raw+"__" {
+			delete(d.Fields, name)
+			d.Fields[raw] = field
+		}
+		plain(field.Type)
+	}
 }
 
 // value makes the fields of an object readable by their types: dates are times,

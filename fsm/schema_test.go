@@ -119,7 +119,7 @@ func TestExpressionsAreTyped(t *testing.T) {
 
 func TestValuesOfSelf(t *testing.T) {
 	self := map[string]any{
-		"metadata": map[string]any{"name": "a", "creationTimestamp": "2026-01-01T00:00:00Z", "annotations": map[string]any{"x/y": "1"}},
+		"metadata": map[string]any{"name": "a", "namespace": "a", "creationTimestamp": "2026-01-01T00:00:00Z", "annotations": map[string]any{"x/y": "1"}},
 		"spec": map[string]any{
 			"size": int64(3), "share": int64(2), "after": "2026-01-02T00:00:00Z", "port": "http", "max-age": "90s",
 			"parts": []any{map[string]any{"name": "a", "ready": true}, map[string]any{"name": "b", "ready": false}},
@@ -131,6 +131,7 @@ func TestValuesOfSelf(t *testing.T) {
 	}{
 		"date":          {"a date is a time", `self.spec.after - self.metadata.creationTimestamp == duration("24h")`, Explained{Open: true}},
 		"duration":      {"a duration too, and names that CEL cannot write are escaped", `self.spec.max__dash__age > duration("1m")`, Explained{Open: true}},
+		"word of CEL":   {"as it is written without a schema", `self.metadata.namespace == "b"`, Explained{Because: `self.metadata.namespace == "b"`, Got: `self.metadata.namespace = "a"`}},
 		"number":        {"2 is a number where the schema says so", `self.spec.share * 1.5 == 3.0`, Explained{Open: true}},
 		"int or string": {"it is what it is", `self.spec.port == "http"`, Explained{Open: true}},
 		"keyed list":    {"its order does not matter", `self.spec.parts == self.spec.parts.map(p, p)`, Explained{Open: true}},
