@@ -36,11 +36,12 @@ func TestReload(t *testing.T) {
 	w.annotate(t, scene.MigrationName, map[string]string{openGates: gatesBefore("locked")})
 	before := w.awaitGate(t, scene.MigrationName, "locked") // with the last good machine
 
-	const promised = 5 * time.Second
+	began := time.Now()
 	mount.set(t, edited(t, file, gateMessage("locked"), "at an edited gate"))
-	harness.Eventually(t, "the edit to take effect", promised, func() error {
+	harness.Eventually(t, "the edit to take effect", soon, func() error {
 		return nilIf(w.read(t, scene.MigrationName).Status.Message == "at an edited gate")
 	})
+	t.Logf("an edit took effect after %s", time.Since(began)) // two looks, a second apart; 5 s are promised
 	if err := manager.Alive(); err != nil {
 		t.Error(err)
 	}
