@@ -25,16 +25,7 @@ func (m *DatastoreMigration) SetObservedGeneration(generation int64) {
 // the API server refuse the whole write, the transition included.
 func (m *DatastoreMigration) SetDisplay(phase, message string) {
 	m.Status.Phase = phase
-	m.Status.Message = cut(message, MaxMessageLength)
-}
-
-// cut shortens s to at most limit characters; an ellipsis shows that it did.
-func cut(s string, limit int) string {
-	runes := []rune(s)
-	if len(runes) <= limit {
-		return s
-	}
-	return string(runes[:limit-1]) + "…"
+	m.Status.Message = v1alpha1.Shorten(message, MaxMessageLength)
 }
 
 // GetObservedGeneration returns the generation that the status is about.

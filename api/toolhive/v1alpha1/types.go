@@ -1,0 +1,40 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+)
+
+// MCPServer asks for a server of the Model Context Protocol: a backend that runs
+// an image, and a proxy in front of it that clients in the cluster talk to.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=mcpservers,shortName=mcpserver;mcpservers,categories=toolhive
+// +kubebuilder:subresource:status
+// +kubebuilder:deprecatedversion:warning="toolhive.stacklok.dev/v1alpha1 MCPServer is deprecated: use v1beta1, which has the same fields"
+// +kubebuilder:printcolumn:name=Status,type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=='Ready')].status`
+// +kubebuilder:printcolumn:name=Replicas,type=integer,JSONPath=`.status.readyReplicas`
+// +kubebuilder:printcolumn:name=URL,type=string,JSONPath=`.status.url`
+// +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
+type MCPServer struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what is wanted.
+	Spec v1beta1.MCPServerSpec `json:"spec"`
+	// Status is what was observed; written by the controller only.
+	// +optional
+	Status v1beta1.MCPServerStatus `json:"status,omitempty"`
+}
+
+// MCPServerList is a list of servers.
+//
+// +kubebuilder:object:root=true
+type MCPServerList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []MCPServer `json:"items"`
+}

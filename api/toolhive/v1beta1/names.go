@@ -1,0 +1,150 @@
+package v1beta1
+
+// CRDName is the name of the CustomResourceDefinition of MCPServer.
+const CRDName = "mcpservers.toolhive.stacklok.dev"
+
+// MCPServerFinalizer keeps an MCPServer until everything that was made for it is
+// gone. The peer uses the same name, so either controller can finish what the
+// other one left.
+const MCPServerFinalizer = "mcpserver.toolhive.stacklok.dev/finalizer"
+
+// Annotations of an MCPServer by which a person asks for a restart, and reads
+// which request was acted on last.
+const (
+	// AnnotationRestartedAt is the request: a time in RFC 3339.
+	AnnotationRestartedAt = "mcpserver.toolhive.stacklok.dev/restarted-at"
+	// AnnotationRestartStrategy is StrategyRolling, the default, or StrategyImmediate.
+	AnnotationRestartStrategy = "mcpserver.toolhive.stacklok.dev/restart-strategy"
+	// AnnotationLastProcessedRestart repeats the request that was acted on last.
+	AnnotationLastProcessedRestart = "mcpserver.toolhive.stacklok.dev/last-processed-restart"
+)
+
+// The values of AnnotationRestartStrategy.
+const (
+	StrategyRolling   = "rolling"
+	StrategyImmediate = "immediate"
+)
+
+// The transports, and those among them that a proxy may speak to clients.
+const (
+	TransportStdio          = "stdio"
+	TransportStreamableHTTP = "streamable-http"
+	TransportSSE            = "sse"
+)
+
+// What the operator and the proxy agree on.
+const (
+	// AnnotationGeneration is on the pods of the proxy, and on the StatefulSet and
+	// its pods: the metadata.generation of the MCPServer at which their content
+	// changed last. A proxy never applies over a StatefulSet of a newer one.
+	AnnotationGeneration = "toolhive.stacklok.dev/mcpserver-generation"
+	// EnvGeneration gives a proxy the annotation of its own pod: the file of the
+	// run configuration changes under a running pod, its annotation does not.
+	EnvGeneration = "THV_MCPSERVER_GENERATION"
+	// AnnotationRunConfigChecksum is on the pods of the proxy, so that a change of
+	// the file replaces them.
+	AnnotationRunConfigChecksum = "toolhive.stacklok.dev/runconfig-checksum"
+	// AnnotationContentChecksum is on the ConfigMap.
+	AnnotationContentChecksum = "toolhive.stacklok.dev/content-checksum"
+	// RunConfigFile is the key of the ConfigMap, and the name of the file.
+	RunConfigFile = "runconfig.json"
+	// ProxyContainer and BackendContainer are the names of the two containers.
+	ProxyContainer   = "toolhive"
+	BackendContainer = "mcp"
+	// BackendFieldManager is the field manager with which a proxy applies.
+	BackendFieldManager = "toolhive-container-manager"
+	// HealthPath answers whether a proxy is up.
+	HealthPath = "/health"
+	// DefaultMCPPort is that of spec.mcpPort.
+	DefaultMCPPort = 8080
+)
+
+// LabelName is on everything that belongs to a server; its value is the
+// server's name.
+const LabelName = "toolhive-name"
+
+// ProxyLabels are those of the proxy's objects, and select its pods.
+func ProxyLabels(server string) map[string]string {
+	return map[string]string{
+		"app":                        "mcpserver",
+		"app.kubernetes.io/name":     "mcpserver",
+		"app.kubernetes.io/instance": server,
+		"toolhive":                   "true",
+		LabelName:                    server,
+	}
+}
+
+// BackendSelector selects the pods of the backend. They never bear ProxyLabels,
+// because no server is called mcpserver.
+func BackendSelector(server string) map[string]string { return map[string]string{"app": server} }
+
+// Names of what is made for a server. The Deployment of the proxy and the
+// StatefulSet of the backend bear the server's own.
+
+// ProxyServiceName is the Service that clients use.
+func ProxyServiceName(server string) string { return "mcp-" + server + "-proxy" }
+
+// BackendServiceName is the Service that the proxy uses.
+func BackendServiceName(server string) string { return "mcp-" + server }
+
+// HeadlessServiceName is the Service that gives backend pods names.
+func HeadlessServiceName(server string) string { return "mcp-" + server + "-headless" }
+
+// RunConfigName is the ConfigMap that the proxy reads.
+func RunConfigName(server string) string { return server + "-runconfig" }
+
+// ProxyRBACName is the ServiceAccount, Role and RoleBinding of the proxy.
+func ProxyRBACName(server string) string { return server + "-proxy-runner" }
+
+// BackendServiceAccountName is the ServiceAccount of a backend that names none.
+func BackendServiceAccountName(server string) string { return server + "-sa" }
+
+// Domain conditions. Ready, Reconciling and Stalled are the runner's. A condition
+// that does not apply is absent.
+const (
+	// ConditionPodTemplateValid tells whether spec.podTemplateSpec can be used.
+	ConditionPodTemplateValid = "PodTemplateValid"
+	// ConditionStdioReplicaCapped tells whether a stdio server asks for more proxies
+	// than the one that can be attached to it.
+	ConditionStdioReplicaCapped = "StdioReplicaCapped"
+	// ConditionSessionStorageWarning tells whether sessions would be lost between
+	// several proxies.
+	ConditionSessionStorageWarning = "SessionStorageWarning"
+	// ConditionRestartRequestValid is False while the annotations ask for a restart
+	// that cannot be understood.
+	ConditionRestartRequestValid = "RestartRequestValid"
+	// ConditionSpecEnforced is False while the spec asks for what the proxy does not do.
+	ConditionSpecEnforced = "SpecEnforced"
+	// ConditionToolConfigRefValidated and ConditionExternalAuthConfigValidated tell
+	// whether the object that the spec names is there.
+	ConditionToolConfigRefValidated      = "ToolConfigRefValidated"
+	ConditionExternalAuthConfigValidated = "ExternalAuthConfigValidated"
+)
+
+// Reasons of conditions. Ready has these two, whatever phase the machine is in.
+const (
+	ReasonReady    = "Ready"
+	ReasonNotReady = "NotReady"
+
+	ReasonValidPodTemplateSpec   = "ValidPodTemplateSpec"
+	ReasonInvalidPodTemplateSpec = "InvalidPodTemplateSpec"
+
+	ReasonStdioTransportCapAt1     = "StdioTransportCapAt1"
+	ReasonStdioReplicaCapNotActive = "StdioReplicaCapNotActive"
+
+	ReasonSessionStorageMissingForReplicas = "SessionStorageMissingForReplicas"
+	ReasonSessionStorageConfigured         = "SessionStorageConfigured"
+
+	ReasonInvalidRestartTimestamp = "InvalidRestartTimestamp"
+	ReasonInvalidRestartStrategy  = "InvalidRestartStrategy"
+
+	ReasonNotEnforced = "NotEnforced"
+
+	ReasonToolConfigRefValid       = "ToolConfigRefValid"
+	ReasonToolConfigRefNotFound    = "ToolConfigRefNotFound"
+	ReasonExternalAuthConfigValid  = "ExternalAuthConfigRefValid"
+	ReasonExternalAuthConfigAbsent = "ExternalAuthConfigRefNotFound"
+)
+
+// MaxMessageLength bounds status.message, in characters.
+const MaxMessageLength = 1024

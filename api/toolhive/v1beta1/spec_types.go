@@ -1,0 +1,259 @@
+package v1beta1
+
+import (
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// MCPServerSpec is what a user asks for. Fields that are not named here are kept
+// as they are: they belong to other controllers.
+//
+// +kubebuilder:pruning:PreserveUnknownFields
+type MCPServerSpec struct {
+	// Image of the MCP server.
+	// +kubebuilder:validation:MinLength=1
+	Image string `json:"image"`
+	// Transport that the MCP server speaks.
+	// +kubebuilder:validation:Enum=stdio;streamable-http;sse
+	// +kubebuilder:default=stdio
+	// +optional
+	Transport string `json:"transport,omitempty"`
+	// ProxyMode is what clients speak to the proxy of a stdio server; with another
+	// transport, the proxy speaks what the server does.
+	// +kubebuilder:validation:Enum=sse;streamable-http
+	// +kubebuilder:default=streamable-http
+	// +optional
+	ProxyMode string `json:"proxyMode,omitempty"`
+	// ProxyPort is where the proxy listens.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +kubebuilder:default=8080
+	// +optional
+	ProxyPort int32 `json:"proxyPort,omitempty"`
+	// MCPPort is where a server with an HTTP transport listens; 8080 if unset.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
+	MCPPort int32 `json:"mcpPort,omitempty"`
+	// Args of the MCP server.
+	// +listType=atomic
+	// +optional
+	Args []string `json:"args,omitempty"`
+	// Env of the MCP server.
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Env []EnvVar `json:"env,omitempty"`
+	// Volumes of the MCP server: directories of the node.
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Volumes []Volume `json:"volumes,omitempty"`
+	// Resources of the MCP server.
+	// +optional
+	Resources ResourceRequirements `json:"resources,omitempty"`
+	// Secrets that become environment variables of the MCP server.
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Secrets []SecretRef `json:"secrets,omitempty"`
+	// ServiceAccount of the MCP server's pods; NAME-sa, which is created, if unset.
+	// +optional
+	ServiceAccount *string `json:"serviceAccount,omitempty"`
+	// PermissionProfile is accepted for compatibility; on Kubernetes it has no effect.
+	// +optional
+	PermissionProfile *PermissionProfileRef `json:"permissionProfile,omitempty"`
+	// PodTemplateSpec is laid under the pods of the MCP server, a PodTemplateSpec
+	// whose container named mcp is the server.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	// +optional
+	PodTemplateSpec *runtime.RawExtension `json:"podTemplateSpec,omitempty"`
+	// ResourceOverrides change what the proxy's objects bear.
+	// +optional
+	ResourceOverrides *ResourceOverrides `json:"resourceOverrides,omitempty"`
+	// Replicas of the proxy. Unset: an autoscaler decides, 1 at first. 0 stops the server.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+	// BackendReplicas of the MCP server. Unset: an autoscaler decides, 1 at first.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	BackendReplicas *int32 `json:"backendReplicas,omitempty"`
+	// SessionAffinity of the Service in front of the proxy.
+	// +kubebuilder:validation:Enum=ClientIP;None
+	// +kubebuilder:default=ClientIP
+	// +optional
+	SessionAffinity string `json:"sessionAffinity,omitempty"`
+	// TrustProxyHeaders makes the proxy believe X-Forwarded-* headers.
+	// +kubebuilder:default=false
+	// +optional
+	TrustProxyHeaders bool `json:"trustProxyHeaders,omitempty"`
+	// EndpointPrefix is put before the path that an sse endpoint event names.
+	// +optional
+	EndpointPrefix string `json:"endpointPrefix,omitempty"`
+	// SessionStorage says where sessions would be kept.
+	// +optional
+	SessionStorage *SessionStorage `json:"sessionStorage,omitempty"`
+	// ToolConfigRef names an MCPToolConfig of the same namespace.
+	// +optional
+	ToolConfigRef *LocalRef `json:"toolConfigRef,omitempty"`
+	// ExternalAuthConfigRef names an MCPExternalAuthConfig of the same namespace.
+	// +optional
+	ExternalAuthConfigRef *LocalRef `json:"externalAuthConfigRef,omitempty"`
+
+	Unenforced `json:",inline"`
+}
+
+// Unenforced are the fields that ask for something that the proxy of this
+// project does not do. They are kept as they are, and each that is set is told.
+type Unenforced struct {
+	// OIDCConfigRef asks for authentication of clients.
+	// +optional
+	OIDCConfigRef *apiextensionsv1.JSON `json:"oidcConfigRef,omitempty"`
+	// AuthServerRef asks for an authorization server.
+	// +optional
+	AuthServerRef *apiextensionsv1.JSON `json:"authServerRef,omitempty"`
+	// AuthzConfig asks for authorization; another controller owns it.
+	// +optional
+	AuthzConfig *apiextensionsv1.JSON `json:"authzConfig,omitempty"`
+	// AuthzConfigRef asks for authorization.
+	// +optional
+	AuthzConfigRef *apiextensionsv1.JSON `json:"authzConfigRef,omitempty"`
+	// RateLimiting asks for limits on calls.
+	// +optional
+	RateLimiting *apiextensionsv1.JSON `json:"rateLimiting,omitempty"`
+	// WebhookConfigRef asks for webhooks to be called.
+	// +optional
+	WebhookConfigRef *apiextensionsv1.JSON `json:"webhookConfigRef,omitempty"`
+	// TelemetryConfigRef asks for traces and metrics.
+	// +optional
+	TelemetryConfigRef *apiextensionsv1.JSON `json:"telemetryConfigRef,omitempty"`
+	// Audit asks for an audit log.
+	// +optional
+	Audit *apiextensionsv1.JSON `json:"audit,omitempty"`
+	// GroupRef names a group, for other controllers.
+	// +optional
+	GroupRef *apiextensionsv1.JSON `json:"groupRef,omitempty"`
+}
+
+// EnvVar is an environment variable.
+type EnvVar struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Volume is a directory of the node.
+type Volume struct {
+	Name      string `json:"name"`
+	HostPath  string `json:"hostPath"`
+	MountPath string `json:"mountPath"`
+	// +kubebuilder:default=false
+	// +optional
+	ReadOnly bool `json:"readOnly,omitempty"`
+}
+
+// ResourceRequirements are limits and requests, as quantities.
+type ResourceRequirements struct {
+	// +optional
+	Limits ResourceList `json:"limits,omitempty"`
+	// +optional
+	Requests ResourceList `json:"requests,omitempty"`
+}
+
+// ResourceList holds quantities such as 500m and 64Mi.
+type ResourceList struct {
+	// +optional
+	CPU string `json:"cpu,omitempty"`
+	// +optional
+	Memory string `json:"memory,omitempty"`
+}
+
+// SecretRef is a key of a Secret that becomes an environment variable.
+type SecretRef struct {
+	Name string `json:"name"`
+	Key  string `json:"key"`
+	// TargetEnvName is the name of the variable; the key if unset.
+	// +optional
+	TargetEnvName string `json:"targetEnvName,omitempty"`
+}
+
+// PermissionProfileRef names a profile.
+type PermissionProfileRef struct {
+	// +kubebuilder:validation:Enum=builtin;configmap
+	// +kubebuilder:default=builtin
+	Type string `json:"type"`
+	Name string `json:"name"`
+	// +optional
+	Key string `json:"key,omitempty"`
+}
+
+// ResourceOverrides change what the proxy's objects bear.
+type ResourceOverrides struct {
+	// +optional
+	ProxyDeployment *ProxyDeploymentOverrides `json:"proxyDeployment,omitempty"`
+	// +optional
+	ProxyService *MetadataOverrides `json:"proxyService,omitempty"`
+}
+
+// ProxyDeploymentOverrides change the Deployment of the proxy.
+type ProxyDeploymentOverrides struct {
+	MetadataOverrides `json:",inline"`
+	// +optional
+	PodTemplateMetadataOverrides *MetadataOverrides `json:"podTemplateMetadataOverrides,omitempty"`
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Env []EnvVar `json:"env,omitempty"`
+	// +listType=atomic
+	// +optional
+	ImagePullSecrets []LocalObjectReference `json:"imagePullSecrets,omitempty"`
+}
+
+// MetadataOverrides are labels and annotations that are added; those that the
+// controller sets win.
+type MetadataOverrides struct {
+	// +optional
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// +optional
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// LocalObjectReference names an object of the same namespace.
+//
+// +structType=atomic
+type LocalObjectReference struct {
+	// +kubebuilder:default=""
+	// +optional
+	Name string `json:"name,omitempty"`
+}
+
+// LocalRef names an object of the same namespace.
+type LocalRef struct {
+	Name string `json:"name"`
+}
+
+// SessionStorage says where sessions are kept.
+//
+// +kubebuilder:validation:XValidation:rule="self.provider != 'redis' || has(self.address)",message="spec.sessionStorage.address is required for redis"
+type SessionStorage struct {
+	// +kubebuilder:validation:Enum=memory;redis
+	Provider string `json:"provider"`
+	// +kubebuilder:validation:MinLength=1
+	// +optional
+	Address string `json:"address,omitempty"`
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:default=0
+	// +optional
+	DB int32 `json:"db,omitempty"`
+	// +optional
+	KeyPrefix string `json:"keyPrefix,omitempty"`
+	// +optional
+	PasswordRef *SecretKeyRef `json:"passwordRef,omitempty"`
+}
+
+// SecretKeyRef is a key of a Secret.
+type SecretKeyRef struct {
+	Name string `json:"name"`
+	Key  string `json:"key"`
+}

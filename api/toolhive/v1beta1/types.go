@@ -1,0 +1,90 @@
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+// MCPServer asks for a server of the Model Context Protocol: a backend that runs
+// an image, and a proxy in front of it that clients in the cluster talk to.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:path=mcpservers,shortName=mcpserver;mcpservers,categories=toolhive
+// +kubebuilder:subresource:status
+// +kubebuilder:storageversion
+// +kubebuilder:printcolumn:name=Status,type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=='Ready')].status`
+// +kubebuilder:printcolumn:name=Replicas,type=integer,JSONPath=`.status.readyReplicas`
+// +kubebuilder:printcolumn:name=URL,type=string,JSONPath=`.status.url`
+// +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
+type MCPServer struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what is wanted.
+	Spec MCPServerSpec `json:"spec"`
+	// Status is what was observed; written by the controller only.
+	// +optional
+	Status MCPServerStatus `json:"status,omitempty"`
+}
+
+// MCPServerList is a list of servers.
+//
+// +kubebuilder:object:root=true
+type MCPServerList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []MCPServer `json:"items"`
+}
+
+// MCPServerStatus is bounded in every part, so that an object never outgrows
+// what the API server accepts.
+type MCPServerStatus struct {
+	// Phase for display: Pending, Ready, Failed, Terminating or Stopped. It has a
+	// pattern instead of a list of values, since phases can be added by editing the
+	// machine.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z][A-Za-z0-9_-]*$`
+	// +optional
+	Phase string `json:"phase,omitempty"`
+	// Message says in a sentence what is being done or waited for.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Message string `json:"message,omitempty"`
+	// ObservedGeneration is the metadata.generation that this status is about.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// URL at which clients in the cluster reach the proxy.
+	// +kubebuilder:validation:MaxLength=2048
+	// +optional
+	URL string `json:"url,omitempty"`
+	// ReadyReplicas counts the proxy pods that are ready.
+	// +optional
+	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
+
+	// ToolConfigHash is the hash of the MCPToolConfig that spec.toolConfigRef names.
+	// +kubebuilder:validation:MaxLength=80
+	// +optional
+	ToolConfigHash string `json:"toolConfigHash,omitempty"`
+	// ExternalAuthConfigHash is the hash of the MCPExternalAuthConfig that
+	// spec.externalAuthConfigRef names.
+	// +kubebuilder:validation:MaxLength=80
+	// +optional
+	ExternalAuthConfigHash string `json:"externalAuthConfigHash,omitempty"`
+
+	// Conditions, each type once: Ready, Reconciling and Stalled (kstatus), and
+	// those of names.go.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// Machine is where the state machine stands, why it stands there, and how it
+	// came there.
+	// +optional
+	Machine v1alpha1.MachineStatus `json:"machine,omitempty"`
+}
