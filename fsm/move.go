@@ -64,7 +64,7 @@ func (r *Run) enter(to, from, reason, message string) {
 	}
 	history := append(r.st.History, t)
 	r.st.History = history[max(0, len(history)-v1alpha1.HistoryLimit):]
-	r.st.Phase, r.st.Since = to, &now
+	r.st.Phase, r.st.Since, r.st.Generation = to, &now, r.view.Generation
 	for _, name := range r.m.prog.phases[to].Keeps {
 		r.drop(name)
 	}

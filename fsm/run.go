@@ -21,8 +21,8 @@ type View struct {
 	Deleting bool
 	// Finalizer is true when the object bears the machine's finalizer.
 	Finalizer bool
-	// GenerationChanged is true when the spec changed since the last status write.
-	GenerationChanged bool
+	// Generation is the object's metadata.generation.
+	Generation int64
 	// Guard answers a named Go guard: whether it is open, what was seen, or an
 	// error. It is called at most once per name and run, only when needed.
 	Guard func(name string) (open bool, seen string, err error)
@@ -111,6 +111,9 @@ const longStep = time.Second
 func (m *Machine) Run(status v1alpha1.MachineStatus, v View) *Run {
 	r := &Run{m: m, view: v, st: *status.DeepCopy(), guards: map[string]guardAnswer{}}
 	r.result = decodeResult(r.st.Result)
+	if r.st.Generation == 0 { // stored before there was this field
+		r.st.Generation = v.Generation
+	}
 	if r.st.Revision != m.def.Revision || r.st.Cursor < 0 {
 		// The cursor counts the steps of another file, or was written by hand. Steps
 		// are idempotent: begin with the first, so that none is left out.

@@ -357,3 +357,30 @@ func TestGuardThatClosesAtTheLastMoment(t *testing.T) {
 		t.Error("no look found the guard open before and shut at the moment of firing")
 	}
 }
+
+// A spec that changed while steps were being made durable one by one is news all
+// the same when the exits are looked at; it was lost once, because each status
+// write said that the new generation had been observed.
+func TestGenerationChangedOutlivesCommits(t *testing.T) {
+	machine := machineOf(t, "test.yaml", []byte(phases(`  - name: One
+    steps: [{action: Take}, {undo: held}]
+    next: [{to: Done, when: 'generationChanged'}]
+    poll: 1m
+    timeout: {after: 1h, stalled: Late}
+    onDelete: {to: Out}
+`+rest)), testBindings)
+	status := v1alpha1.MachineStatus{}
+	for generation := int64(1); status.Phase != "Done"; generation = 2 {
+		run := machine.Run(status, fsm.View{Finalizer: true, Generation: generation, Now: func() time.Time { return sim.Epoch }})
+		for cmd := run.Next(); cmd.Do == fsm.Act; cmd = run.Next() {
+			run.Done(fsm.Outcome{})
+		}
+		if cmd := run.Next(); cmd.Do == fsm.Sleep {
+			t.Fatalf("the machine sleeps in %s, blocked by %v", run.Status().Phase, run.Status().Blocked)
+		}
+		status = run.Status()
+	}
+	if status.Generation != 2 {
+		t.Errorf("Done was entered at generation %d, want 2", status.Generation)
+	}
+}

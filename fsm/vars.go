@@ -43,7 +43,7 @@ func (s sight) ResolveName(name string) (any, bool) {
 	case varHeld:
 		return append([]string{}, s.st.Held...), true
 	case varChanged:
-		return s.view.GenerationChanged, true
+		return s.view.Generation != s.st.Generation, true
 	case varNow:
 		return s.now, true
 	case varToken:

@@ -18,10 +18,17 @@ import (
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/custom"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/controllers/mcpserver"
 	"github.com/phasegate/phasegate/controllers/runner"
 )
 
-const controllerDatastoreMigration = "datastoremigration"
+// The values of --controllers.
+const (
+	controllerDatastoreMigration = "datastoremigration"
+	controllerMCPServer          = "mcpserver"
+)
+
+var allControllers = []string{controllerDatastoreMigration, controllerMCPServer}
 
 // leaseName is the same for all controllers: one manager leads.
 const leaseName = "phasegate-manager"
@@ -32,6 +39,7 @@ type options struct {
 	kindsFile       string
 	controllers     []string
 	calicoNamespace string
+	proxyImage      string
 	httpHosts       []string
 	httpPrivate     []string
 	leaderElect     bool
@@ -42,10 +50,9 @@ type options struct {
 
 // run checks every file before it talks to a cluster.
 func run(ctx context.Context, o *options) error {
-	known := []string{controllerDatastoreMigration}
 	for _, name := range o.controllers {
-		if !slices.Contains(known, name) {
-			return fmt.Errorf("--controllers: %q is not known; known controllers: %v", name, known)
+		if !slices.Contains(allControllers, name) {
+			return fmt.Errorf("--controllers: %q is not known; known controllers: %v", name, allControllers)
 		}
 	}
 	registry, err := loadRegistry(o.kindsFile)
@@ -75,6 +82,9 @@ func run(ctx context.Context, o *options) error {
 		parts = append(parts, datastoremigration.Gate(cfg, store.Of(datastoremigration.MachineName), datastoremigration.Settings{
 			Registry: registry, CalicoNamespace: o.calicoNamespace, HTTP: http,
 		}, measured))
+	}
+	if slices.Contains(o.controllers, controllerMCPServer) {
+		parts = append(parts, mcpserver.Gate(cfg, store.Of(mcpserver.MachineName), mcpserver.Settings{ProxyImage: o.proxyImage, HTTP: http}, measured))
 	}
 	for _, part := range parts {
 		if err := mgr.Add(part); err != nil {

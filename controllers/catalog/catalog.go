@@ -15,9 +15,11 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	toolhivev1beta1 "github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/charts"
 	"github.com/phasegate/phasegate/controllers/custom"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/controllers/mcpserver"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -26,6 +28,10 @@ var compiled = map[string]program{
 	datastoremigration.MachineName: {
 		bindings: datastoremigration.Bindings,
 		kind:     v1alpha1.ObjectKind{APIVersion: migrationv1.GroupVersion.String(), Kind: "DatastoreMigration"},
+	},
+	mcpserver.MachineName: {
+		bindings: mcpserver.Bindings,
+		kind:     v1alpha1.ObjectKind{APIVersion: toolhivev1beta1.GroupVersion.String(), Kind: "MCPServer"},
 	},
 }
 

@@ -55,9 +55,6 @@ func (o *Object) SetDisplay(phase, message string) {
 	o.Status.Phase, o.Status.Message = phase, runner.Cut(message, maxMessage)
 }
 
-// GetObservedGeneration returns the generation that the status is about.
-func (o *Object) GetObservedGeneration() int64 { return o.Status.ObservedGeneration }
-
 // SetObservedGeneration notes the generation that the status is about.
 func (o *Object) SetObservedGeneration(generation int64) { o.Status.ObservedGeneration = generation }
 

@@ -30,7 +30,6 @@ type Object[T any] interface {
 type Shown interface {
 	// SetDisplay sets what `kubectl get` shows.
 	SetDisplay(phase, message string)
-	GetObservedGeneration() int64
 	SetObservedGeneration(int64)
 }
 

@@ -149,13 +149,13 @@ func (r *Reconciler[T]) view(ctx context.Context, machine *fsm.Machine, obj T) (
 		return fsm.View{}, fmt.Errorf("read %s as data: %w", obj.GetName(), err)
 	}
 	return fsm.View{
-		Context:           ctx,
-		Self:              self,
-		Deleting:          !obj.GetDeletionTimestamp().IsZero(),
-		Finalizer:         controllerutil.ContainsFinalizer(obj, machine.Finalizer()),
-		GenerationChanged: obj.GetGeneration() != obj.GetObservedGeneration(),
-		Now:               r.Clock.Now,
-		Random:            r.Random,
+		Context:    ctx,
+		Self:       self,
+		Deleting:   !obj.GetDeletionTimestamp().IsZero(),
+		Finalizer:  controllerutil.ContainsFinalizer(obj, machine.Finalizer()),
+		Generation: obj.GetGeneration(),
+		Now:        r.Clock.Now,
+		Random:     r.Random,
 		Guard: func(name string) (bool, string, error) {
 			return r.Program.Guards[name].Open(ctx, obj)
 		},

@@ -186,11 +186,11 @@ func (w *World) store(run *fsm.Run, cmd fsm.Command, base int) error {
 func (w *World) View() fsm.View {
 	asked := map[string]bool{}
 	return fsm.View{
-		Self:              w.Self(),
-		Deleting:          w.deleting,
-		Finalizer:         slices.Contains(w.Finalizers, w.Machine.Finalizer()),
-		GenerationChanged: w.generation != w.observed,
-		Now:               w.Now,
+		Self:       w.Self(),
+		Deleting:   w.deleting,
+		Finalizer:  slices.Contains(w.Finalizers, w.Machine.Finalizer()),
+		Generation: w.generation,
+		Now:        w.Now,
 		Guard: func(name string) (bool, string, error) {
 			if asked[name] {
 				w.defect("guard %s is asked twice in one look", name)

@@ -28,9 +28,6 @@ func (m *DatastoreMigration) SetDisplay(phase, message string) {
 	m.Status.Message = v1alpha1.Shorten(message, MaxMessageLength)
 }
 
-// GetObservedGeneration returns the generation that the status is about.
-func (m *DatastoreMigration) GetObservedGeneration() int64 { return m.Status.ObservedGeneration }
-
 // CopyStatusFrom makes the status a deep copy of another migration's.
 func (m *DatastoreMigration) CopyStatusFrom(other *DatastoreMigration) {
 	other.Status.DeepCopyInto(&m.Status)

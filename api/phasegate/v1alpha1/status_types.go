@@ -36,6 +36,10 @@ type MachineStatus struct {
 	// Since is when the phase was entered.
 	// +optional
 	Since *metav1.MicroTime `json:"since,omitempty"`
+	// Generation is the metadata.generation at which the phase was entered.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Generation int64 `json:"generation,omitempty"`
 	// Deadline is when the phase's timeout fires; unset when it has none.
 	// +optional
 	Deadline *metav1.MicroTime `json:"deadline,omitempty"`

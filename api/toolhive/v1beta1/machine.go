@@ -21,9 +21,6 @@ func (s *MCPServer) SetDisplay(phase, message string) {
 	s.Status.Phase, s.Status.Message = phase, v1alpha1.Shorten(message, MaxMessageLength)
 }
 
-// GetObservedGeneration tells which metadata.generation the status is about.
-func (s *MCPServer) GetObservedGeneration() int64 { return s.Status.ObservedGeneration }
-
 // SetObservedGeneration records it.
 func (s *MCPServer) SetObservedGeneration(generation int64) { s.Status.ObservedGeneration = generation }
 

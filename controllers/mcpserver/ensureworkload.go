@@ -1,0 +1,10 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+)
+
+func (s *steps) ensureWorkload(ctx context.Context, sc *scope) (outputs, error) {
+	return nil, errors.New("being built")
+}

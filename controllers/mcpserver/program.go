@@ -1,0 +1,71 @@
+// Package mcpserver is the work behind the MCPServer machine: one file per step.
+// What comes after what is written in phases/mcpserver.yaml, not here; how the
+// status is stored is the runner's business, how the backend is applied that of
+// package backend, which runs in the proxy.
+package mcpserver
+
+import (
+	"maps"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/controllers/builtin"
+	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+type (
+	server  = v1beta1.MCPServer
+	scope   = runner.Scope[*server]
+	outputs = map[string]any
+)
+
+// Settings are what the steps need to know besides the object.
+type Settings struct {
+	// ProxyImage is the image of the proxy's pods.
+	ProxyImage string
+	// HTTP is where the built-in HTTPRequest may go.
+	HTTP builtin.HTTP
+}
+
+// steps is the receiver of every action. It keeps nothing between calls: all
+// state is in the cluster.
+type steps struct {
+	Settings
+	// client reads from and writes to the API server, without a cache.
+	client client.Client
+}
+
+// Program binds the names of the machine file to the work; the built-in actions
+// are there for edited files. The client must not read from a cache.
+func Program(c client.Client, settings Settings) *runner.Program[*server] {
+	s := &steps{Settings: settings, client: c}
+	actions := builtin.Actions[*server](builtin.Options{Client: c, HTTP: settings.HTTP})
+	maps.Copy(actions, s.actions())
+	return &runner.Program[*server]{
+		New:      func() *server { return &server{} },
+		Actions:  actions,
+		Decorate: decorate,
+	}
+}
+
+func (s *steps) actions() map[string]runner.Action[*server] {
+	return map[string]runner.Action[*server]{
+		"CheckSpec": {ActionSpec: fsm.ActionSpec{Doc: "Tells what in the spec cannot be used, is not enforced or is not understood; changes nothing."}, Do: s.checkSpec},
+		"ResolveRefs": {ActionSpec: fsm.ActionSpec{Doc: "Records the hashes of the configurations that the spec names; changes nothing."},
+			Do: s.resolveRefs},
+		"EnsureWorkload": {ActionSpec: fsm.ActionSpec{Doc: "Brings the proxy's objects to what the spec says, and scales the backend of a stopped server to zero. Writes only what differs."},
+			Do: s.ensureWorkload},
+		"ObserveWorkload": {ActionSpec: fsm.ActionSpec{Doc: "Looks how far the pods of the proxy and the backend are; changes nothing.",
+			Outputs: map[string]fsm.Type{
+				"wanted": fsm.TypeInt, "readyReplicas": fsm.TypeInt,
+				"current": fsm.TypeBool, "ready": fsm.TypeBool, "failing": fsm.TypeBool, "waitingFor": fsm.TypeString}}, Do: s.observeWorkload},
+		"StampPodTemplates": {ActionSpec: fsm.ActionSpec{Doc: "Writes the token of the restart into the pod templates of proxy and backend, which replaces their pods."},
+			Do: s.stampPodTemplates},
+		"DeletePods": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the pods of proxy and backend that do not bear the token of the restart."}, Do: s.deletePods},
+		"DeleteChildren": {ActionSpec: fsm.ActionSpec{Doc: "Deletes what was made for the server, and lists what is still there.",
+			Params:  map[string]fsm.Param{"part": {Type: fsm.TypeString, Required: true, Doc: "proxy, backend or rest"}},
+			Outputs: map[string]fsm.Type{"remaining": fsm.TypeStrings}}, Do: s.deleteChildren},
+	}
+}

@@ -1,0 +1,43 @@
+package mcpserver
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/controllers/crdgate"
+	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// MachineName is the name of the machine file that this controller runs.
+const MachineName = "mcpserver"
+
+// controllerName is also the reporting controller of Events.
+const controllerName = "phasegate-mcpserver"
+
+// NewScheme knows the types that the steps read and write.
+func NewScheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1beta1.AddToScheme(scheme))
+	return scheme
+}
+
+// Bindings are the names that a machine file for MCPServer may use.
+func Bindings() fsm.Bindings { return Program(nil, Settings{}).Bindings() }
+
+// Gate makes the controller, to be added to a manager: it runs while the CRD of
+// MCPServer is established.
+func Gate(cfg *rest.Config, machine *machines.Handle, settings Settings, metrics *runner.Metrics) *crdgate.Gate {
+	c := &runner.Controller[*server]{
+		Name: controllerName, Config: cfg, Scheme: NewScheme(), Machine: machine,
+		Program: func(c client.Client) *runner.Program[*server] { return Program(c, settings) },
+		Metrics: metrics,
+	}
+	return &crdgate.Gate{CRDName: v1beta1.CRDName, Config: cfg, Run: c.Run}
+}
