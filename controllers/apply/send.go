@@ -1,0 +1,85 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// send applies want and answers what the object is now.
+func send[T client.Object](ctx context.Context, a Applier, want T, options ...client.ApplyOption) (now T, err error) {
+	body, err := bodyOf(a.Client, want)
+	if err != nil {
+		return now, err
+	}
+	options = append(options, client.FieldOwner(a.Manager))
+	if err := a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), options...); err != nil {
+		return now, fmt.Errorf("apply %s: %w", describe(a.Client, want), err)
+	}
+	return typed[T](body.Object)
+}
+
+// letGo takes back all that the manager applied to an object.
+func (a Applier) letGo(ctx context.Context, obj client.Object) error {
+	gvk, err := a.Client.GroupVersionKindFor(obj)
+	if err != nil {
+		return err
+	}
+	body := &unstructured.Unstructured{}
+	body.SetGroupVersionKind(gvk)
+	body.SetNamespace(obj.GetNamespace())
+	body.SetName(obj.GetName())
+	body.SetUID(obj.GetUID())
+	err = a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), client.FieldOwner(a.Manager), client.ForceOwnership)
+	if err != nil {
+		return fmt.Errorf("take back what was applied to %s, which somebody else created at the same time: %w", describe(a.Client, obj), err)
+	}
+	return nil
+}
+
+// bodyOf is obj as it is sent: what a Go type cannot leave out is left out.
+func bodyOf(c client.Client, obj client.Object) (*unstructured.Unstructured, error) {
+	gvk, err := c.GroupVersionKindFor(obj)
+	if err != nil {
+		return nil, err
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", describe(c, obj), err)
+	}
+	delete(fields, "status")
+	dropNulls(fields)
+	body := &unstructured.Unstructured{Object: fields}
+	body.SetGroupVersionKind(gvk)
+	return body, nil
+}
+
+// dropNulls removes null fields: an apply would own them.
+func dropNulls(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, inner := range v {
+			if inner == nil {
+				delete(v, key)
+			}
+			dropNulls(inner)
+		}
+	case []any:
+		for _, inner := range v {
+			dropNulls(inner)
+		}
+	}
+}
+
+// typed decodes fields into a new object of type T.
+func typed[T client.Object](fields map[string]any) (T, error) {
+	obj := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, obj); err != nil {
+		return obj, fmt.Errorf("decode %T: %w", obj, err)
+	}
+	return obj, nil
+}
