@@ -9,10 +9,10 @@
 //
 //   - Everything to be written is changed inside mutate. An edit made before the
 //     call is on both sides of the diff and is not sent.
-//   - mutate works on obj itself. If it changed nothing, no request is made.
+//   - mutate works on obj itself.
 //   - On an error obj is what it was before the call, and the error is the
 //     client's own, unwrapped, so that apierrors.IsConflict and the like work.
-//   - They may be called again: a second call with the same outcome sends nothing.
+//   - They may be called again: a second call changes nothing more.
 package patch
 
 import (
@@ -26,13 +26,15 @@ import (
 // MutateAndPatchSpec applies mutate to obj and sends the difference in spec and
 // metadata (finalizers, annotations, labels) as a merge patch that carries
 // obj's resourceVersion: a write of somebody else since obj was read is a
-// conflict, and the caller must read again.
+// conflict, and the caller must read again. A mutate that changes nothing is sent
+// too: the answer then says whether obj is still what is stored. A caller that
+// wants no request in a steady state looks first.
 //
 // Afterwards obj is the server's reply (metadata with the new resourceVersion,
 // spec and all the rest), except for its status: that stays as it is in memory,
 // because the caller may hold a status that it has not written yet.
 func MutateAndPatchSpec[T client.Object](ctx context.Context, c client.Client, obj T, mutate func(T)) error {
-	return mutateAndSend("MutateAndPatchSpec", obj, mutate, locked, func(reply T, body client.Patch) error {
+	return mutateAndSend("MutateAndPatchSpec", obj, mutate, lockedAlways, func(reply T, body client.Patch) error {
 		if err := c.Patch(ctx, reply, body); err != nil {
 			return err
 		}
@@ -43,7 +45,8 @@ func MutateAndPatchSpec[T client.Object](ctx context.Context, c client.Client, o
 
 // MutateAndPatchStatus applies mutate to obj and sends the difference to the
 // status subresource as a plain merge patch. It carries no resourceVersion, so
-// that writers of disjoint status fields can live side by side.
+// that writers of disjoint status fields can live side by side. If mutate changed
+// nothing, no request is made.
 //
 // Arrays are replaced whole by a merge patch: be the only writer of all
 // conditions, and call with an object that was just read.
@@ -99,21 +102,24 @@ func mutateAndSend[T client.Object](
 	return nil
 }
 
-// locking says whether a patch carries the resourceVersion it was made from.
-type locking bool
+// locking says whether a patch carries the resourceVersion it was made from, and
+// whether it is sent for the sake of that alone.
+type locking int
 
 const (
-	plain  locking = false
-	locked locking = true
+	plain locking = iota
+	locked
+	lockedAlways
 )
 
-// diff is the merge patch that leads from before to after, nil if they are equal.
+// diff is the merge patch that leads from before to after, nil if there is
+// nothing to send.
 func diff(before, after client.Object, lock locking) (client.Patch, error) {
 	data, err := client.MergeFrom(before).Data(after)
-	if err != nil || string(data) == "{}" {
+	if err != nil || string(data) == "{}" && lock != lockedAlways {
 		return nil, err
 	}
-	if lock == locked {
+	if lock != plain {
 		data, err = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}).Data(after)
 		if err != nil {
 			return nil, err

@@ -70,8 +70,11 @@ func (w *wire) client(objs ...client.Object) client.Client {
 func pod() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", Annotations: map[string]string{"theirs": "1"}},
-		Spec:       corev1.PodSpec{NodeName: "n1"},
-		Status:     corev1.PodStatus{Phase: corev1.PodPending, Message: "theirs"},
+		Spec:       corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "c", Image: "old"}}},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodPending, Message: "theirs",
+			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}},
+		},
 	}
 }
 
@@ -93,10 +96,11 @@ func TestBodyOnTheWire(t *testing.T) {
 	cases := map[string]struct {
 		why    string
 		patch  string
+		before func(*corev1.Pod) // what the caller does to the object before the call
 		mutate func(*corev1.Pod)
 		want   []map[string]any
 	}{
-		"finalizer": {
+		"MutateAndPatchSpec_AppliesMutationWithOptimisticLock/add finalizer": {
 			why:    "a list is sent whole, so the resourceVersion must protect it",
 			patch:  "MutateAndPatchSpec",
 			mutate: addFinalizer,
@@ -104,7 +108,7 @@ func TestBodyOnTheWire(t *testing.T) {
 				"finalizers": []any{"phasegate.dev/f"}, "resourceVersion": "999",
 			}}},
 		},
-		"annotation": {
+		"MutateAndPatchSpec_AppliesMutationWithOptimisticLock/stamp annotation": {
 			why:    "other annotations are not in the body and so survive",
 			patch:  "MutateAndPatchSpec",
 			mutate: func(p *corev1.Pod) { p.Annotations["ours"] = "2" },
@@ -112,7 +116,7 @@ func TestBodyOnTheWire(t *testing.T) {
 				"annotations": map[string]any{"ours": "2"}, "resourceVersion": "999",
 			}}},
 		},
-		"removed annotation": {
+		"MutateAndPatchSpec_AppliesMutationWithOptimisticLock/remove annotation": {
 			why:    "a merge patch removes with null",
 			patch:  "MutateAndPatchSpec",
 			mutate: func(p *corev1.Pod) { delete(p.Annotations, "theirs") },
@@ -120,23 +124,48 @@ func TestBodyOnTheWire(t *testing.T) {
 				"annotations": nil, "resourceVersion": "999",
 			}}},
 		},
-		"spec without a change": {
-			why:    "a steady state makes no writes",
+		"MutateAndPatchSpec_NoOpMutateStillPatches": {
+			why:    "the caller learns whether what it read is still what is stored",
 			patch:  "MutateAndPatchSpec",
 			mutate: nothing,
+			want:   []map[string]any{{"metadata": map[string]any{"resourceVersion": "999"}}},
 		},
-		"plain status": {
+		"MutateAndPatchSpec_DeepCopyIsolatesOriginal": {
+			why:    "a snapshot that shared memory with obj would change along, and the diff be empty",
+			patch:  "MutateAndPatchSpec",
+			mutate: func(p *corev1.Pod) { p.Annotations["theirs"] = "2"; p.Spec.Containers[0].Image = "new" },
+			want: []map[string]any{{
+				"metadata": map[string]any{"annotations": map[string]any{"theirs": "2"}, "resourceVersion": "999"},
+				"spec":     map[string]any{"containers": []any{map[string]any{"name": "c", "image": "new", "resources": map[string]any{}}}},
+			}},
+		},
+		"MutateAndPatchStatus_DeepCopyIsolatesOriginal": {
+			why:    "the same: a condition that is edited where it lies",
+			patch:  "MutateAndPatchStatus",
+			mutate: func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionTrue },
+			want: []map[string]any{{"status": map[string]any{"conditions": []any{
+				map[string]any{"type": "Ready", "status": "True", "lastProbeTime": nil, "lastTransitionTime": nil},
+			}}}},
+		},
+		"MutateAndPatchStatus_EditBeforeTheCallIsNotSent": {
+			why:    "it is on both sides of the diff: all mutation belongs into the closure",
+			patch:  "MutateAndPatchStatus",
+			before: running,
+			mutate: func(p *corev1.Pod) { p.Status.Reason = "r" },
+			want:   []map[string]any{{"status": map[string]any{"reason": "r"}}},
+		},
+		"MutateAndPatchStatus_AppliesMutation": {
 			why:    "no resourceVersion: writers of other status fields must not conflict",
 			patch:  "MutateAndPatchStatus",
 			mutate: running,
 			want:   []map[string]any{{"status": map[string]any{"phase": "Running"}}},
 		},
-		"plain status without a change": {
+		"MutateAndPatchStatus_NoOpMutateSkipsWireCall": {
 			why:    "a steady state makes no writes",
 			patch:  "MutateAndPatchStatus",
 			mutate: nothing,
 		},
-		"swapped status": {
+		"MutateAndSwapStatus_AppliesMutationWithOptimisticLock": {
 			why:    "a phase decided from an old object must conflict",
 			patch:  "MutateAndSwapStatus",
 			mutate: running,
@@ -145,7 +174,7 @@ func TestBodyOnTheWire(t *testing.T) {
 				"status":   map[string]any{"phase": "Running"},
 			}},
 		},
-		"swapped status without a change": {
+		"MutateAndSwapStatus_NoOpMutateSkipsWireCall": {
 			why:    "a steady state makes no writes",
 			patch:  "MutateAndSwapStatus",
 			mutate: nothing,
@@ -155,7 +184,11 @@ func TestBodyOnTheWire(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := &wire{}
 			c := w.client(pod())
-			if err := patchers[tc.patch](t.Context(), c, read(t, c), tc.mutate); err != nil {
+			obj := read(t, c)
+			if tc.before != nil {
+				tc.before(obj)
+			}
+			if err := patchers[tc.patch](t.Context(), c, obj, tc.mutate); err != nil {
 				t.Fatal(err)
 			}
 			if d := cmp.Diff(tc.want, w.bodies); d != "" {
@@ -226,11 +259,13 @@ func TestObjectAfterTheCall(t *testing.T) {
 	}
 }
 
-func TestErrorIsUnwrappedAndObjectAsBefore(t *testing.T) {
-	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, "p", errors.New("changed"))
+// A caller decides by the error: it must be the client's own, and the object as
+// it was, to be shown or tried again with.
+func TestPropagatesPatchError(t *testing.T) {
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", errors.New("not yours"))
 	for name, call := range patchers {
 		t.Run(name, func(t *testing.T) {
-			c := (&wire{err: conflict}).client(pod())
+			c := (&wire{err: refused}).client(pod())
 			got := read(t, c)
 			got.Status.Message = "not written yet"
 			want := got.DeepCopy()
@@ -239,7 +274,7 @@ func TestErrorIsUnwrappedAndObjectAsBefore(t *testing.T) {
 				p.Annotations["ours"] = "2"
 				running(p)
 			})
-			if any(err) != any(conflict) { // identity: errors.Is would let a wrapped one pass
+			if any(err) != any(refused) { // identity: errors.Is would let a wrapped one pass
 				t.Errorf("error = %#v, want the client's own", err)
 			}
 			if d := cmp.Diff(want, got); d != "" {
@@ -265,7 +300,7 @@ func TestLockWithoutResourceVersionIsRefused(t *testing.T) {
 	}
 }
 
-func TestNilIsRefused(t *testing.T) {
+func TestRejectsNilObj(t *testing.T) {
 	for name, call := range patchers {
 		t.Run(name, func(t *testing.T) {
 			w := &wire{}

@@ -117,6 +117,12 @@ func stored(ours, theirs, phase, url string) map[string]any {
 	}
 }
 
+func storedStatus(status map[string]any) map[string]any {
+	want := stored("0", "0", "", "")
+	want["status"] = status
+	return want
+}
+
 type twoWriters struct {
 	why        string
 	theirs     write
@@ -124,39 +130,64 @@ type twoWriters struct {
 	ours       write
 	edit       func(*thing)
 	conflict   bool
+	unsent     bool // nothing to send, so nothing is learned of their write
 	wantStored map[string]any
 }
 
 var twoWritersCases = map[string]twoWriters{
-	"spec, nobody else wrote": {
+	"MutateAndPatchSpec_PreservesDisjointSpecFields": {
 		why:    "the fields that we did not touch survive",
 		theirs: noWrite, ours: specWrite, edit: set("1", "spec", "ours"),
 		wantStored: stored("1", "0", "0", "0"),
 	},
-	"spec, their spec write": {
+	"MutateAndPatchSpec_Propagates409Conflict": {
 		why:    "what we decided on is not true any more",
 		theirs: specWrite, theirEdit: set("1", "spec", "theirs"),
 		ours: specWrite, edit: set("1", "spec", "ours"), conflict: true,
 		wantStored: stored("0", "1", "0", "0"),
 	},
-	"status, their spec write": {
+	"MutateAndPatchStatus_IgnoresTheirSpecWrite": {
 		why:    "a plain status patch does not care",
 		theirs: specWrite, theirEdit: set("1", "spec", "theirs"),
 		ours: statusWrite, edit: set("1", "status", "phase"),
 		wantStored: stored("0", "1", "1", "0"),
 	},
-	"status, their write of another field": {
+	"MutateAndPatchStatus_PreservesDisjointStatusFields": {
 		why:    "disjoint fields coexist",
 		theirs: statusWrite, theirEdit: set("1", "status", "url"),
 		ours: statusWrite, edit: set("1", "status", "phase"),
 		wantStored: stored("0", "0", "1", "1"),
 	},
-	"swap, nobody else wrote": {
+	"MutateAndPatchSpec_NoOpMutateStillPatches": {
+		why:    "an empty patch is a question: is it still as I read it?",
+		theirs: statusWrite, theirEdit: set("1", "status", "url"),
+		ours: specWrite, edit: func(*thing) {}, conflict: true,
+		wantStored: stored("0", "0", "0", "1"),
+	},
+	"MutateAndPatchStatus_StaleScalarComputationClobbersConcurrentWrite/reassigning_read_value_is_noop": {
+		why:    "the value that was read is on both sides of the diff, so theirs stays",
+		theirs: statusWrite, theirEdit: set("theirs", "status", "phase"),
+		ours: statusWrite, edit: set("0", "status", "phase"), unsent: true,
+		wantStored: stored("0", "0", "theirs", "0"),
+	},
+	"MutateAndPatchStatus_StaleScalarComputationClobbersConcurrentWrite/stale_computation_clobbers_concurrent_write": {
+		why:    "two writers of one field: known, and why a phase is written by MutateAndSwapStatus",
+		theirs: statusWrite, theirEdit: set("theirs", "status", "phase"),
+		ours: statusWrite, edit: set("computed from what was read", "status", "phase"),
+		wantStored: stored("0", "0", "computed from what was read", "0"),
+	},
+	"MutateAndPatchStatus_StaleSnapshotClobbersConditionsFromAnotherWriter": {
+		why:    "a merge patch replaces arrays: known, and why one writer has all conditions",
+		theirs: statusWrite, theirEdit: set([]any{"theirs"}, "status", "conditions"),
+		ours: statusWrite, edit: set([]any{"ours"}, "status", "conditions"),
+		wantStored: storedStatus(map[string]any{"phase": "0", "url": "0", "conditions": []any{"ours"}}),
+	},
+	"MutateAndSwapStatus_AppliesMutation": {
 		why:    "the ordinary transition",
 		theirs: noWrite, ours: statusSwap, edit: set("1", "status", "phase"),
 		wantStored: stored("0", "0", "1", "0"),
 	},
-	"swap, their status write": {
+	"MutateAndSwapStatus_Propagates409Conflict": {
 		why:    "two leaders must not both take a transition",
 		theirs: statusWrite, theirEdit: set("1", "status", "phase"),
 		ours: statusSwap, edit: set("2", "status", "phase"), conflict: true,
@@ -184,7 +215,7 @@ func (tc twoWriters) run(t *testing.T, c client.Client) {
 		t.Errorf("%s: stored (-want +got):\n%s", tc.why, d)
 	}
 	wantInMemory := now
-	if tc.conflict {
+	if tc.conflict || tc.unsent {
 		wantInMemory = before
 	}
 	if d := cmp.Diff(wantInMemory, obj); d != "" {

@@ -115,6 +115,7 @@ func (r *Reconciler[T]) advance(ctx context.Context, machine *fsm.Machine, obj T
 // crash in between leaves nothing out.
 func (r *Reconciler[T]) record(ctx context.Context, machine *fsm.Machine, obj T) error {
 	records := machine.Records(obj.MachineStatus())
+	maps.DeleteFunc(records, func(name, token string) bool { return obj.GetAnnotations()[name] == token })
 	if len(records) == 0 {
 		return nil
 	}

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
@@ -41,7 +42,15 @@ func (s *Scope[T]) Report(change func(T)) {
 func (s *Scope[T]) PatchMetadata(ctx context.Context, change func(T)) error {
 	s.pass.sending.Lock()
 	defer s.pass.sending.Unlock()
-	err := patch.MutateAndPatchSpec(ctx, s.pass.client, s.pass.stored, change)
+	wanted := deepCopy(s.pass.stored)
+	change(wanted)
+	if maps.Equal(wanted.GetAnnotations(), s.pass.stored.GetAnnotations()) && maps.Equal(wanted.GetLabels(), s.pass.stored.GetLabels()) {
+		return nil
+	}
+	err := patch.MutateAndPatchSpec(ctx, s.pass.client, s.pass.stored, func(obj T) {
+		obj.SetAnnotations(wanted.GetAnnotations())
+		obj.SetLabels(wanted.GetLabels())
+	})
 	if apierrs.IsConflict(err) || apierrs.IsNotFound(err) {
 		return fmt.Errorf("%w: %w", errMoved, err)
 	}
