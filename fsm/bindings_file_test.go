@@ -72,21 +72,21 @@ func TestBindingsFile(t *testing.T) {
 	}
 }
 
-// mcpserver is the tests' second machine.
+// mcpserver is the shipped machine, with what its program has.
 func mcpserver(t *testing.T) (*Definition, Bindings) {
 	t.Helper()
 	read := func(name string) []byte {
-		data, err := os.ReadFile("testdata/machines/" + name)
+		data, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return data
 	}
-	b, diags := LoadBindings("mcpserver.bindings.yaml", read("mcpserver.bindings.yaml"))
+	b, diags := LoadBindings("mcpserver.bindings.yaml", read("testdata/machines/mcpserver.bindings.yaml"))
 	if len(diags) > 0 {
 		t.Fatal(diags)
 	}
-	def, diags := Load("mcpserver.yaml", read("mcpserver.yaml"))
+	def, diags := Load("mcpserver.yaml", read("../phases/mcpserver.yaml"))
 	if len(diags) > 0 {
 		t.Fatal(diags)
 	}

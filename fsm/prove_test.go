@@ -19,7 +19,7 @@ func proved(t testing.TB) map[string]*fsm.Machine {
 	}
 	return map[string]*fsm.Machine{
 		"datastore-migration": shipped(t).Machine,
-		"mcpserver":           machineOf(t, "mcpserver.yaml", readFile(t, "testdata/machines/mcpserver.yaml"), b),
+		"mcpserver":           machineOf(t, "mcpserver.yaml", readFile(t, "../phases/mcpserver.yaml"), b),
 	}
 }
 
@@ -347,10 +347,12 @@ func TestWaysThroughManyGuardsDoNotMultiply(t *testing.T) {
 // Whatever a file says, a proof ends, and tells the same each time.
 func FuzzProve(f *testing.F) {
 	f.Add(soundMachine)
-	for _, name := range []string{"mcpserver", "abort-skips-unlock", "unlock-before-stored"} {
+	for _, name := range []string{"abort-skips-unlock", "unlock-before-stored"} {
 		f.Add(string(readFile(f, "testdata/machines/"+name+".yaml")))
 	}
-	f.Add(string(readFile(f, "../phases/datastore-migration.yaml")))
+	for _, name := range []string{"datastore-migration", "mcpserver"} {
+		f.Add(string(readFile(f, "../phases/"+name+".yaml")))
+	}
 	f.Fuzz(func(t *testing.T, file string) {
 		def, diags := fsm.Load("fuzz.yaml", []byte(file))
 		if len(diags) > 0 {

@@ -28,7 +28,7 @@ object out of it.
 --live NAME tells of the phase that this object is in, and what it waits for now.`,
 		Example: `  kubectl phasegate explain Migrating
   kubectl phasegate explain Ready my/mcpserver.yaml -o json
-  kubectl phasegate explain --live migration`,
+  kubectl phasegate explain datastore-migration --live migration`,
 		Args:              cobra.MaximumNArgs(2),
 		ValidArgsFunction: completePhases,
 	}

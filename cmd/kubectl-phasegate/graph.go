@@ -36,7 +36,7 @@ closed. --live alone counts the objects in each phase: in all namespaces, or in
 that of -n. Write --live=NAME for an object that is called like a machine.`,
 		Example: `  kubectl phasegate graph
   kubectl phasegate graph phases/datastore-migration.yaml -o dot --no-deletion | dot -Tsvg > machine.svg
-  kubectl phasegate graph --live migration`,
+  kubectl phasegate graph datastore-migration --live migration`,
 		Args:              cobra.MaximumNArgs(2),
 		ValidArgsFunction: completeMachines,
 	}

@@ -87,6 +87,7 @@ func TestMachineCommands(t *testing.T) {
 		"DiffHarmless":    {why: "a change that strands nobody", args: []string{"diff", shipped, slower}, out: "timeout.after: 24h → 25h"},
 		"DiffStranding":   {why: "scripts must notice", args: []string{"diff", shipped, cut}, code: exitFindings, out: "phase RollingBack is gone"},
 		"DiffJSON":        {why: "programs read it", args: []string{"diff", shipped, slower, "-o", "json"}, out: `"timeout.after: 24h → 25h"`},
+		"GraphWhich":      {why: "there are two, and --live is no machine", args: []string{"graph", "--live", "mine"}, code: exitUsage, err: "which machine? give a file or one of: datastore-migration, mcpserver"},
 		"DiffOne":         {why: "it takes two", args: []string{"diff", shipped}, code: exitUsage, err: "accepts 2 arg(s)"},
 		"ApproveNothing":  {why: "an object is needed", args: []string{"approve"}, code: exitUsage, err: "accepts 1 arg(s)"},
 		"Completion":      {why: "shells ask for arguments", args: []string{"__complete", "explain", ""}, out: "RollingBack\n"},
@@ -111,8 +112,6 @@ func TestMachineAndObject(t *testing.T) {
 		where string
 		want  string
 	}{
-		"Count":     {why: "--live alone", where: everywhere, want: everywhere},
-		"After":     {why: "--live NAME", args: []string{"mine"}, where: everywhere, want: "mine"},
 		"Equals":    {why: "--live=NAME, even if it is called like a machine", args: []string{shipped}, where: shipped, want: shipped},
 		"Machine":   {why: "MACHINE --live", args: []string{shipped}, where: everywhere, want: everywhere},
 		"Both":      {why: "MACHINE --live NAME", args: []string{shipped, "mine"}, where: everywhere, want: "mine"},

@@ -19,12 +19,16 @@ import (
 
 func approveCommand(s streams) *cobra.Command {
 	return requestCommand(s, "approve", "Make a request of an object that waits for it: approve, or another of its machine", `  kubectl phasegate approve migration --wait
-  kubectl phasegate approve databaserestore/nightly -n shop -f restore.yaml
-  kubectl phasegate approve weather -n mcp --request restart --param strategy=immediate`)
+  kubectl phasegate approve databaserestore/nightly -n shop -f restore.yaml`)
 }
 
 func retryCommand(s streams) *cobra.Command {
 	return requestCommand(s, "retry", "Let an object that failed try again", `  kubectl phasegate retry migration --wait`)
+}
+
+func restartCommand(s streams) *cobra.Command {
+	return requestCommand(s, "restart", "Restart an MCP server", `  kubectl phasegate restart weather -n mcp --wait
+  kubectl phasegate restart weather -n mcp --param strategy=immediate`)
 }
 
 // ask is what the flags of a request say.

@@ -9,12 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/controllers/lint"
-	"github.com/phasegate/phasegate/fsm"
 )
 
 const (
 	migration = "../../phases/datastore-migration.yaml"
-	mcpserver = "../../fsm/testdata/machines/mcpserver.yaml"
+	mcpserver = "../../phases/mcpserver.yaml"
 )
 
 // mutation is one mistake in a machine that has none.
@@ -35,7 +34,7 @@ var mutations = map[string]mutation{
 	"duration without unit": {why: "60 what?", file: migration,
 		old: "poll: 60s", new: "poll: '60'", code: "PG000", at: "poll: '60'"},
 	"phase twice": {why: "the second would replace the first", file: mcpserver,
-		old: "- name: Stopped\n", new: "- name: Ready\n", code: "PG000", at: "- name: Ready\n    kind: steady\n    steps:\n    - {action: EnsureWorkload}\n    next:\n    - {to: Pending, when: 'facts.wanted > 0'", more: []string{"PG001", "PG001", "PG001"}},
+		old: "- name: Stopped\n", new: "- name: Ready\n", code: "PG000", at: "- name: Ready\n    kind: steady\n    description: Scaled", more: []string{"PG001", "PG001", "PG001", "PG001", "PG001"}},
 	"reason of two words": {why: "the API server refuses the condition", file: migration,
 		old: "reason: RolledOut", new: "reason: rolled out", code: "PG000", at: "reason: rolled out"},
 	"terminal phase that leaves": {why: "an end that is left by itself is none", file: migration,
@@ -55,7 +54,7 @@ var mutations = map[string]mutation{
 	"effect kept that is not there": {why: "it would be given back after all", file: migration,
 		old: "keeps: [v1Lock, apiService,", new: "keeps: [v1Lock, apiservice,", code: "PG005", at: "apiservice,"},
 	"typo in an output": {why: "the exit would stay closed for ever", file: mcpserver,
-		old: "until: 'result.rolledOut'", new: "until: 'result.rolledout'", code: "PG006", at: "result.rolledout"},
+		old: "until: 'result.ready ||", new: "until: 'result.raedy ||", code: "PG006", at: "result.raedy"},
 	"typo in a field of self": {why: "the schema of the CRD knows it", file: migration,
 		old: "self.spec.type ==", new: "self.spec.typ ==", code: "PG006", at: "self.spec.typ =="},
 	"syntax": {why: "a parenthesis too few", file: migration,
@@ -85,10 +84,10 @@ var mutations = map[string]mutation{
 		old: "    poll: 5s # the lock may be held\n", new: "", also: []string{"    poll: 60s\n", "", "timeout: {after: 168h, to: RollingBack, reason: ConflictsUnresolved}", "timeout: {after: 168h, stalled: ConflictsUnresolved}"},
 		code: "PG010", at: "- name: WaitingForConflictResolution"},
 	"guard that contradicts itself": {why: "no number is both", file: mcpserver,
-		old: "    kind: steady\n    steps:\n    - {action: EnsureWorkload}\n    next:\n    - {to: Pending, when: 'facts.wanted > 0'", new: "    kind: steady\n    steps:\n    - {action: EnsureWorkload}\n    next:\n    - {to: Pending, when: 'facts.wanted >= 1 && facts.wanted < 1'",
-		code: "PG004", at: "facts.wanted < 1"},
+		old: "when: 'result.wanted > 0'", new: "when: 'result.wanted >= 1 && result.wanted < 1'",
+		code: "PG004", at: "result.wanted < 1"},
 	"reserved name": {why: "libraries call it", file: mcpserver,
-		old: "  - {name: Gone, deletion", new: "  - {name: after_all, deletion", code: "PG015", at: "name: after_all", more: []string{"PG001"}},
+		old: "  - {name: Gone, showAs", new: "  - {name: after_all, showAs", code: "PG015", at: "name: after_all", more: []string{"PG001"}},
 	"finalizer removed": {why: "the object would be gone before its lock", file: migration,
 		old: "  finalizer: migration.projectcalico.org/v1-crd-cleanup\n", new: "", code: "PG017", at: "  for: {apiVersion: migration"},
 
@@ -120,9 +119,11 @@ var mutations = map[string]mutation{
 	"timeout removed": {why: "nobody would notice", file: mcpserver,
 		old: "    timeout: {after: 5m, stalled: ChildrenStuck}\n", new: "", code: "PG101", at: "- name: Terminating"},
 	"boundary twice": {why: "exactly 0 is both", file: mcpserver,
-		old: "{to: Pending, when: 'facts.wanted > 0', reason: ScaledUp}", new: "{to: Pending, when: 'facts.wanted >= 2', reason: ScaledUp}\n    - {to: Failed, when: 'facts.wanted <= 2'}", code: "PG102", at: "facts.wanted <= 2"},
+		old: "{to: Pending, when: 'result.wanted > 0', reason: ScaledUp}", new: "{to: Pending, when: 'result.wanted >= 2', reason: ScaledUp}\n    - {to: Failed, when: 'result.wanted <= 2'}", code: "PG102", at: "result.wanted <= 2"},
 	"hot loop": {why: "as fast as it can, until the timeout", file: mcpserver,
-		old: "    - action: ObserveWorkload\n      until: 'result.rolledOut'\n      poll: 5s\n    next:\n    - {to: Ready, reason: Restarted}", new: "    next:\n    - {to: Restarting, reason: Restarted}",
+		old: "    - {action: StampPodTemplates}\n", new: "", also: []string{"    - {action: DeletePods, if: 'request.restart.params.strategy == \"immediate\"'}\n", "",
+			"    - action: ObserveWorkload\n      until: 'result.ready || result.wanted == 0 || generationChanged'\n      poll: 5s\n      message: 'Restarting: waiting for ${result.waitingFor}'\n", "",
+			"    steps:\n    next:\n    - {to: Stopped, when: 'result.wanted == 0', reason: ScaledToZero}\n    - {to: Ready, when: 'result.ready', reason: Restarted}\n    - {to: Pending, reason: SpecChanged}", "    next:\n    - {to: Restarting, reason: Restarted}"},
 		code: "PG103", at: "- {to: Restarting, reason: Restarted}"},
 }
 
@@ -168,19 +169,10 @@ func lineOf(text, part string) int {
 	return strings.Count(before, "\n") + 1
 }
 
-// check is what the command does, with the bindings of the second machine.
+// check is what the command does.
 func check(t *testing.T, files ...lint.File) *lint.Report {
 	t.Helper()
-	data, err := os.ReadFile("../../fsm/testdata/machines/mcpserver.bindings.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	program, diags := fsm.LoadBindings("mcpserver.bindings.yaml", data)
-	if len(diags) > 0 {
-		t.Fatal(diags)
-	}
-	known := lint.Known{Program: &program}
-	report, err := lint.Check(files, lint.Options{Bindings: known.Bindings})
+	report, err := lint.Check(files, lint.Options{Bindings: lint.Known{}.Bindings})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,13 +48,12 @@ func odd(t *testing.T) *fsm.Machine {
 
 func mcpserver(t *testing.T) *fsm.Machine {
 	t.Helper()
-	dir := filepath.Join("..", "testdata", "machines")
-	path := filepath.Join(dir, "mcpserver.bindings.yaml")
+	path := "../testdata/machines/mcpserver.bindings.yaml"
 	b, diags := fsm.LoadBindings(path, read(t, path))
 	if err := diags.Err(); err != nil {
 		t.Fatal(err)
 	}
-	return bind(t, filepath.Join(dir, "mcpserver.yaml"), b)
+	return bind(t, "../../phases/mcpserver.yaml", b)
 }
 
 // waiting is an object that found an exit closed, and one that an older file said.

@@ -15,7 +15,7 @@ import (
 func FuzzSimulate(f *testing.F) {
 	machines := map[string]*fsm.Machine{
 		"door":      fuzzed(f, "../fsmtest/testdata/door.yaml", doorBindings),
-		"mcpserver": fuzzed(f, "../testdata/machines/mcpserver.yaml", mcpserverBindings(f)),
+		"mcpserver": fuzzed(f, "../../phases/mcpserver.yaml", mcpserverBindings(f)),
 	}
 	for _, pattern := range []string{"../fsmtest/testdata/*/*.yaml", "testdata/*/*.yaml"} {
 		files, err := filepath.Glob(pattern)

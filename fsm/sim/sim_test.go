@@ -55,7 +55,7 @@ const named = `  finalizer: example.org/m
   - {name: End, deletion: true, end: true}
 `
 
-func TestTheSecondMachine(t *testing.T) {
+func TestTheMachineOfMCPServer(t *testing.T) {
 	data, err := os.ReadFile("../testdata/machines/mcpserver.bindings.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestTheSecondMachine(t *testing.T) {
 	if len(diags) > 0 {
 		t.Fatal(diags.Err())
 	}
-	fsmtest.Scenarios(t, fsmtest.Machine(t, "../testdata/machines/mcpserver.yaml", b), "testdata/mcpserver/*.yaml")
+	fsmtest.Scenarios(t, fsmtest.Machine(t, "../../phases/mcpserver.yaml", b), "testdata/mcpserver/*.yaml")
 }
 
 func TestNamedActionsAreGivenByTheirNames(t *testing.T) {

@@ -1,0 +1,81 @@
+package mcpserver
+
+import (
+	"io/fs"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/controllers/builtin"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/phases"
+)
+
+// ownBindings leaves the built-in actions out, which are there for edited files,
+// and the texts for people.
+func ownBindings() fsm.Bindings {
+	b := Bindings()
+	for name := range builtin.Specs() {
+		delete(b.Actions, name)
+	}
+	for name, a := range b.Actions {
+		a.Doc = ""
+		for param, p := range a.Params {
+			p.Doc = ""
+			a.Params[param] = p
+		}
+		b.Actions[name] = a
+	}
+	return b
+}
+
+func TestShippedMachineFitsTheProgram(t *testing.T) {
+	data, err := fs.ReadFile(phases.Files, MachineName+".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	def, diags := fsm.Load(MachineName+".yaml", data)
+	if err := diags.Err(); err != nil {
+		t.Fatal(err)
+	}
+	machine, diags := fsm.Bind(def, Bindings())
+	if err := diags.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if machine.Name() != MachineName {
+		t.Errorf("the file names machine %q, the program looks for %q", machine.Name(), MachineName)
+	}
+	if unused := ownBindings().Unused(def); len(unused) > 0 {
+		t.Errorf("actions that the shipped machine does not use: %v", unused)
+	}
+	for _, q := range machine.Requests() {
+		if q.Name != "restart" {
+			t.Errorf("the steps know a request restart, the machine has %q", q.Name)
+		}
+	}
+	if !slices.Contains(machine.Phases(), "Stopped") {
+		t.Error("decorate knows a phase Stopped, the machine does not")
+	}
+}
+
+// The tests of the engine play this machine without its program.
+func TestTheEnginesTestsKnowTheProgram(t *testing.T) {
+	const file = "../../fsm/testdata/machines/mcpserver.bindings.yaml"
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, diags := fsm.LoadBindings(file, data)
+	if err := diags.Err(); err != nil {
+		t.Fatal(err)
+	}
+	for name, a := range told.Actions {
+		a.Doc = ""
+		told.Actions[name] = a
+	}
+	if d := cmp.Diff(ownBindings().Actions, told.Actions); d != "" {
+		t.Errorf("%s (-program +file):\n%s", file, d)
+	}
+}
