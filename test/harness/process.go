@@ -25,6 +25,8 @@ type Program struct {
 	Args []string
 	// Env is added to the environment of this program.
 	Env []string
+	// Dir is its working directory; that of this program if empty.
+	Dir string
 	// LogDir is where its output goes, usually Cluster.LogDir. A program that is
 	// started again under the same name continues its log.
 	LogDir string
@@ -51,7 +53,7 @@ func StartProcess(p Program) (*Process, error) {
 		return nil, fmt.Errorf("start %s: %w", p.Name, err)
 	}
 	cmd := exec.Command(p.Path, p.Args...)
-	cmd.Env = append(os.Environ(), p.Env...)
+	cmd.Env, cmd.Dir = append(os.Environ(), p.Env...), p.Dir
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 
