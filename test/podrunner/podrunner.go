@@ -236,13 +236,13 @@ func (r *Runner) handle(ctx context.Context, name types.NamespacedName) error {
 	if err != nil && !apierrs.IsNotFound(err) {
 		return err
 	}
+	wanted := err == nil && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning
 	p := r.of(name)
-	alive := err == nil && pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning
-	if p != nil && (!alive || p.uid != pod.UID) {
+	if p != nil && (!wanted || p.uid != pod.UID) {
 		r.stop(name)
 		p = nil
 	}
-	if !alive {
+	if !wanted {
 		return nil
 	}
 	if p == nil {
@@ -250,6 +250,11 @@ func (r *Runner) handle(ctx context.Context, name types.NamespacedName) error {
 			return err
 		}
 	}
+	return r.run(pod, p)
+}
+
+// run gives a pod's process its files, and starts one if there is none.
+func (r *Runner) run(pod *corev1.Pod, p *running) error {
 	if err := r.mount(pod, p); err != nil {
 		return err
 	}
