@@ -214,7 +214,7 @@ func TestMissingRights(t *testing.T) {
 	for name, tc := range cases {
 		inTurn(t, name, func(t *testing.T) {
 			account := "poor-" + strings.ReplaceAll(name, " ", "-")
-			if err := w.grant(account, without(t, managerRules(t), tc.group, tc.resource, tc.verbs...)); err != nil {
+			if err := w.Grant(t.Context(), account, without(t, managerRules(t), tc.group, tc.resource, tc.verbs...)); err != nil {
 				t.Fatal(err)
 			}
 			w.managerAs(t, account, "--phases-dir", dir)
@@ -223,7 +223,7 @@ func TestMissingRights(t *testing.T) {
 			if dm.Status.Phase != "Pending" || len(dm.Status.Machine.Held) > 0 || !strings.Contains(dm.Status.Message, "grant it") {
 				t.Errorf("phase %s, held %v, %q: %s", dm.Status.Phase, dm.Status.Machine.Held, dm.Status.Message, tc.why)
 			}
-			if err := w.grant(account, managerRules(t)); err != nil {
+			if err := w.Grant(t.Context(), account, managerRules(t)); err != nil {
 				t.Fatal(err)
 			}
 			harness.Eventually(t, "the machine to go on", soon, func() error {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -193,14 +194,14 @@ func TestErrorsInTheMiddle(t *testing.T) {
 // revoke takes a right of the manager away, until restoreRights.
 func (w *world) revoke(t *testing.T, group, resource string, verbs ...string) {
 	t.Helper()
-	if err := w.grant(managerAccount, without(t, managerRules(t), group, resource, verbs...)); err != nil {
+	if err := w.Grant(t.Context(), managerAccount, without(t, managerRules(t), group, resource, verbs...)); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func (w *world) restoreRights(t *testing.T) {
 	t.Helper()
-	if err := w.grant(managerAccount, managerRules(t)); err != nil {
+	if err := w.Grant(context.WithoutCancel(t.Context()), managerAccount, managerRules(t)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -97,7 +97,7 @@ func newWorld(t *testing.T, o scene.Options) *world {
 		t.Fatal(err)
 	}
 	w := &world{Scene: s}
-	if err := w.grant(managerAccount, managerRules(t)); err != nil {
+	if err := w.Grant(t.Context(), managerAccount, managerRules(t)); err != nil {
 		t.Fatal(err)
 	}
 	return w

@@ -54,7 +54,6 @@ type Options struct {
 // Runner runs the programs of pods until Stop.
 type Runner struct {
 	Options
-	core       kubernetes.Interface
 	dir        string
 	queue      workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	pods       listers.PodLister
@@ -89,7 +88,7 @@ func Start(o Options) (*Runner, error) {
 	factory := informers.NewSharedInformerFactory(core, 0)
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Runner{
-		Options: o, core: core, dir: filepath.Join(o.Cluster.LogDir, "pods"),
+		Options: o, dir: filepath.Join(o.Cluster.LogDir, "pods"),
 		queue:      workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]()),
 		pods:       factory.Core().V1().Pods().Lister(),
 		configMaps: factory.Core().V1().ConfigMaps().Lister(),

@@ -12,9 +12,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/test/harness"
 )
@@ -91,21 +89,9 @@ func field(pod *corev1.Pod, path string) (string, error) {
 // credentials writes a kubeconfig with a token as the kubelet mounts one: of the
 // pod's ServiceAccount, and worth nothing once the pod is gone.
 func (r *Runner) credentials(ctx context.Context, pod *corev1.Pod, dir string) error {
-	token, err := r.core.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, pod.Spec.ServiceAccountName,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-			BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID},
-		}}, metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("get a token of service account %s/%s: %w", pod.Namespace, pod.Spec.ServiceAccountName, err)
-	}
-	config, err := clientcmd.LoadFromFile(r.Cluster.Kubeconfig)
-	if err != nil {
-		return err
-	}
-	config.AuthInfos = map[string]*clientcmdapi.AuthInfo{"pod": {Token: token.Status.Token}}
-	current := config.Contexts[config.CurrentContext]
-	current.AuthInfo, current.Namespace = "pod", pod.Namespace
-	return clientcmd.WriteToFile(*config, filepath.Join(dir, kubeconfigFile))
+	account := client.ObjectKey{Namespace: pod.Namespace, Name: pod.Spec.ServiceAccountName}
+	return r.Cluster.WriteKubeconfig(ctx, filepath.Join(dir, kubeconfigFile), account,
+		&authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID})
 }
 
 // mount brings the files of the ConfigMaps that a pod mounts up to date.
