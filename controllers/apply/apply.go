@@ -112,7 +112,7 @@ func create[T client.Object](ctx context.Context, a Applier, want T) (T, error) 
 		return none, err
 	}
 	for _, fields := range now.GetManagedFields() {
-		if fields.Manager == a.Manager {
+		if fields.Manager == a.Manager || fields.Subresource != "" {
 			continue
 		}
 		if err := a.letGo(ctx, now); err != nil {

@@ -27,7 +27,7 @@ func Owned[T client.Object](live T, manager string) (T, error) {
 	if err != nil {
 		return none, fmt.Errorf("encode what %s applied to %T %s: %w", manager, live, client.ObjectKeyFromObject(live), err)
 	}
-	return typed[T](fields)
+	return typedLike(live, fields)
 }
 
 func extract(live client.Object, manager string) (any, error) {

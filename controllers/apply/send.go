@@ -20,7 +20,7 @@ func send[T client.Object](ctx context.Context, a Applier, want T, options ...cl
 	if err := a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), options...); err != nil {
 		return now, fmt.Errorf("apply %s: %w", describe(a.Client, want), err)
 	}
-	return typed[T](body.Object)
+	return typedLike(want, body.Object)
 }
 
 // letGo takes back all that the manager applied to an object.
@@ -75,9 +75,9 @@ func dropNulls(value any) {
 	}
 }
 
-// typed decodes fields into a new object of type T.
-func typed[T client.Object](fields map[string]any) (T, error) {
-	obj := reflect.New(reflect.TypeFor[T]().Elem()).Interface().(T)
+// typedLike decodes fields into a new object of the type that sample has.
+func typedLike[T client.Object](sample T, fields map[string]any) (T, error) {
+	obj := reflect.New(reflect.TypeOf(sample).Elem()).Interface().(T)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, obj); err != nil {
 		return obj, fmt.Errorf("decode %T: %w", obj, err)
 	}
