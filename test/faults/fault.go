@@ -18,6 +18,12 @@ import (
 // RoundTripper it closes the body of the request.
 type Fault func(t *Transport, req *http.Request, next http.RoundTripper) (*http.Response, error)
 
+// Pass passes the request on: a rule with it only counts, and Transport.Met lists
+// what it counted.
+var Pass Fault = func(_ *Transport, req *http.Request, next http.RoundTripper) (*http.Response, error) {
+	return next.RoundTrip(req)
+}
+
 // Refuse does not send the request: the connection is refused.
 var Refuse Fault = refuse
 

@@ -51,6 +51,13 @@ func TestRulesAndFaults(t *testing.T) {
 			send: []string{"GET " + pods},
 			want: []seen{{"GET " + pods, 200, true}},
 		},
+		"only listed": {
+			why:   "a test that asks what is written, not what happens then",
+			rules: []*faults.Rule{{When: faults.Write, Times: faults.Always, Do: faults.Pass}},
+			send:  []string{"GET " + pod, "PATCH " + pod, "DELETE " + pod},
+			want:  []seen{{"GET " + pod, 200, true}, {"PATCH " + pod, 200, true}, {"DELETE " + pod, 200, true}},
+			met:   []string{"patch pods p", "delete pods p"},
+		},
 		"the second write, refused": {
 			why:   "reads and events do not count, and it is one request only",
 			rules: []*faults.Rule{{When: faults.Write, Nth: 2, Do: faults.Refuse}},
