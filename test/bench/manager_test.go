@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"regexp"
@@ -106,13 +105,4 @@ func peakMemory(pid int) (int64, error) {
 	}
 	kib, err := strconv.ParseInt(string(found[1]), 10, 64)
 	return kib << 10, err
-}
-
-// freeAddress is one that nobody listens on at this moment.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	return l.Addr().String(), l.Close()
 }

@@ -147,7 +147,7 @@ func measure(ctx context.Context, n int) (r round, err error) {
 
 // migrate runs a migration until v3 is open, and ends the manager.
 func migrate(ctx context.Context, s *scene.Scene, r *round) error {
-	metrics, err := freeAddress()
+	metrics, err := harness.FreeAddress()
 	if err != nil {
 		return err
 	}

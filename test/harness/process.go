@@ -3,6 +3,7 @@ package harness
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -159,4 +160,13 @@ func (p *Process) Tail(lines int) string {
 	}
 	all := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// FreeAddress is one of this machine that nobody listens on at this moment.
+func FreeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	return l.Addr().String(), l.Close()
 }
