@@ -8,6 +8,11 @@ import (
 // MCPServerSpec is what a user asks for. Fields that are not named here are kept
 // as they are: they belong to other controllers.
 //
+// Lists and texts that rules read are bounded, far above what manifests have, so
+// that the API server knows what the rules cost.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.authzConfig) || !has(self.authzConfigRef)",message="spec.authzConfig and spec.authzConfigRef exclude each other: keep one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.rateLimiting) || has(self.sessionStorage) && self.sessionStorage.provider == 'redis'",message="spec.rateLimiting needs spec.sessionStorage with provider redis: set it, or remove rateLimiting"
 // +kubebuilder:pruning:PreserveUnknownFields
 type MCPServerSpec struct {
 	// Image of the MCP server.
@@ -40,11 +45,15 @@ type MCPServerSpec struct {
 	// +optional
 	Args []string `json:"args,omitempty"`
 	// Env of the MCP server.
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !e.value.contains('\\n'))",message="a value of spec.env must be one line: hand longer texts over with spec.secrets"
+	// +kubebuilder:validation:XValidation:rule="self.all(e, !e.value.contains('\\r'))",message="a value of spec.env must be one line: hand longer texts over with spec.secrets"
 	// +listType=map
 	// +listMapKey=name
 	// +optional
 	Env []EnvVar `json:"env,omitempty"`
 	// Volumes of the MCP server: directories of the node.
+	// +kubebuilder:validation:MaxItems=128
 	// +listType=map
 	// +listMapKey=name
 	// +optional
@@ -53,6 +62,7 @@ type MCPServerSpec struct {
 	// +optional
 	Resources ResourceRequirements `json:"resources,omitempty"`
 	// Secrets that become environment variables of the MCP server.
+	// +kubebuilder:validation:MaxItems=256
 	// +listType=map
 	// +listMapKey=name
 	// +optional
@@ -109,44 +119,62 @@ type MCPServerSpec struct {
 // project does not do. They are kept as they are, and each that is set is told.
 type Unenforced struct {
 	// OIDCConfigRef asks for authentication of clients.
+	// +kubebuilder:validation:Type=object
 	// +optional
 	OIDCConfigRef *apiextensionsv1.JSON `json:"oidcConfigRef,omitempty"`
 	// AuthServerRef asks for an authorization server.
+	// +kubebuilder:validation:Type=object
 	// +optional
 	AuthServerRef *apiextensionsv1.JSON `json:"authServerRef,omitempty"`
 	// AuthzConfig asks for authorization; another controller owns it.
+	// +kubebuilder:validation:Type=object
 	// +optional
 	AuthzConfig *apiextensionsv1.JSON `json:"authzConfig,omitempty"`
 	// AuthzConfigRef asks for authorization.
+	// +kubebuilder:validation:Type=object
 	// +optional
 	AuthzConfigRef *apiextensionsv1.JSON `json:"authzConfigRef,omitempty"`
 	// RateLimiting asks for limits on calls.
+	// +kubebuilder:validation:Type=object
 	// +optional
 	RateLimiting *apiextensionsv1.JSON `json:"rateLimiting,omitempty"`
 	// WebhookConfigRef asks for webhooks to be called.
+	// +kubebuilder:validation:Type=object
 	// +optional
 	WebhookConfigRef *apiextensionsv1.JSON `json:"webhookConfigRef,omitempty"`
 	// TelemetryConfigRef asks for traces and metrics.
+	// +kubebuilder:validation:Type=object
 	// +optional
 	TelemetryConfigRef *apiextensionsv1.JSON `json:"telemetryConfigRef,omitempty"`
 	// Audit asks for an audit log.
+	// +kubebuilder:validation:Type=object
 	// +optional
 	Audit *apiextensionsv1.JSON `json:"audit,omitempty"`
 	// GroupRef names a group, for other controllers.
+	// +kubebuilder:validation:Type=object
 	// +optional
 	GroupRef *apiextensionsv1.JSON `json:"groupRef,omitempty"`
 }
 
 // EnvVar is an environment variable.
 type EnvVar struct {
-	Name  string `json:"name"`
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self != '' && !self.matches('[=\\r\\n]')",message="the name of an environment variable must have a character, and neither '=' nor a line break"
+	Name string `json:"name"`
+	// +kubebuilder:validation:MaxLength=65536
 	Value string `json:"value"`
 }
 
 // Volume is a directory of the node.
 type Volume struct {
-	Name      string `json:"name"`
-	HostPath  string `json:"hostPath"`
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="the name of a volume must be lower case letters, digits and '-', such as data-1"
+	Name string `json:"name"`
+	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('/') && !self.contains(':')",message="hostPath must be an absolute path without ':', such as /srv/data"
+	HostPath string `json:"hostPath"`
+	// +kubebuilder:validation:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('/') && !self.contains(':')",message="mountPath must be an absolute path without ':', such as /data"
 	MountPath string `json:"mountPath"`
 	// +kubebuilder:default=false
 	// +optional
@@ -154,6 +182,9 @@ type Volume struct {
 }
 
 // ResourceRequirements are limits and requests, as quantities.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.requests.cpu) || !has(self.limits) || !has(self.limits.cpu) || !isQuantity(self.requests.cpu) || !isQuantity(self.limits.cpu) || !quantity(self.requests.cpu).isGreaterThan(quantity(self.limits.cpu))",message="requests.cpu must not exceed limits.cpu"
+// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.requests.memory) || !has(self.limits) || !has(self.limits.memory) || !isQuantity(self.requests.memory) || !isQuantity(self.limits.memory) || !quantity(self.requests.memory).isGreaterThan(quantity(self.limits.memory))",message="requests.memory must not exceed limits.memory"
 type ResourceRequirements struct {
 	// +optional
 	Limits ResourceList `json:"limits,omitempty"`
@@ -163,17 +194,25 @@ type ResourceRequirements struct {
 
 // ResourceList holds quantities such as 500m and 64Mi.
 type ResourceList struct {
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self == '' || isQuantity(self) && !quantity(self).isLessThan(quantity('0'))",message="cpu must be a quantity such as 500m or 2"
 	// +optional
 	CPU string `json:"cpu,omitempty"`
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self == '' || isQuantity(self) && !quantity(self).isLessThan(quantity('0'))",message="memory must be a quantity such as 64Mi or 1Gi"
 	// +optional
 	Memory string `json:"memory,omitempty"`
 }
 
 // SecretRef is a key of a Secret that becomes an environment variable.
 type SecretRef struct {
+	// +kubebuilder:validation:MinLength=1
 	Name string `json:"name"`
-	Key  string `json:"key"`
+	// +kubebuilder:validation:MinLength=1
+	Key string `json:"key"`
 	// TargetEnvName is the name of the variable; the key if unset.
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="!self.matches('[=\\r\\n]')",message="targetEnvName is the name of an environment variable: neither '=' nor a line break"
 	// +optional
 	TargetEnvName string `json:"targetEnvName,omitempty"`
 }
@@ -201,6 +240,7 @@ type ProxyDeploymentOverrides struct {
 	MetadataOverrides `json:",inline"`
 	// +optional
 	PodTemplateMetadataOverrides *MetadataOverrides `json:"podTemplateMetadataOverrides,omitempty"`
+	// +kubebuilder:validation:MaxItems=256
 	// +listType=map
 	// +listMapKey=name
 	// +optional
@@ -235,7 +275,7 @@ type LocalRef struct {
 
 // SessionStorage says where sessions are kept.
 //
-// +kubebuilder:validation:XValidation:rule="self.provider != 'redis' || has(self.address)",message="spec.sessionStorage.address is required for redis"
+// +kubebuilder:validation:XValidation:rule="self.provider != 'redis' || has(self.address)",message="spec.sessionStorage.address is required with provider redis: name its host:port"
 type SessionStorage struct {
 	// +kubebuilder:validation:Enum=memory;redis
 	Provider string `json:"provider"`
