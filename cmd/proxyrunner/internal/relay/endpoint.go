@@ -1,0 +1,111 @@
+package relay
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// maxLine is the longest line of an event that is looked at; an endpoint is short.
+const maxLine = 16 << 10
+
+// rewriteEndpoint corrects the endpoint event, the first one of a stream, with
+// which an sse server says where messages go: it knows neither the address by
+// which its client reaches the proxy nor the path before it.
+func rewriteEndpoint(r *http.Response, o Options) {
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || media != "text/event-stream" || r.Request.Method != http.MethodGet {
+		return
+	}
+	path := prefix(r.Request.Header, o)
+	r.Body = &firstEvent{
+		source: bufio.NewReaderSize(r.Body, maxLine), body: r.Body,
+		correct: func(endpoint string) string { return correct(endpoint, o.Target.Host, path) },
+	}
+}
+
+// prefix is the path under which the client reaches the proxy, or nothing.
+func prefix(h http.Header, o Options) string {
+	p := o.EndpointPrefix
+	if p == "" && o.TrustProxyHeaders {
+		p = h.Get("X-Forwarded-Prefix")
+	}
+	if p = strings.Trim(p, "/"); p == "" {
+		return ""
+	}
+	return "/" + p
+}
+
+// correct makes an endpoint that the client can use. A client resolves it against
+// the address that it used itself, so a path is all that it needs to be told. An
+// address of some third host is meant as it is.
+func correct(endpoint, target, prefix string) string {
+	u, err := url.Parse(endpoint)
+	if err != nil || (u.Host != "" && u.Host != target) {
+		return endpoint
+	}
+	u.Scheme, u.Host, u.User = "", "", nil
+	if strings.HasPrefix(u.Path, "/") && !strings.HasPrefix(u.Path, prefix+"/") {
+		u.Path, u.RawPath = prefix+u.Path, ""
+	}
+	return u.String()
+}
+
+// firstEvent reads an event stream, and corrects the first event if it is an
+// endpoint. What comes after that passes as it is.
+type firstEvent struct {
+	source  *bufio.Reader
+	body    io.Closer
+	correct func(endpoint string) string
+
+	ready      []byte // corrected, to be read next
+	isEndpoint bool
+	begun      bool
+	over       bool
+}
+
+func (f *firstEvent) Close() error { return f.body.Close() }
+
+func (f *firstEvent) Read(p []byte) (int, error) {
+	if len(f.ready) == 0 {
+		if f.over {
+			return f.source.Read(p)
+		}
+		line, err := f.source.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			f.over, err = true, nil
+		}
+		f.ready = []byte(f.line(string(line)))
+		if len(f.ready) == 0 {
+			return 0, err
+		}
+	}
+	n := copy(p, f.ready)
+	f.ready = f.ready[n:]
+	return n, nil
+}
+
+// line looks at one line, with its end, and answers what to hand on instead.
+func (f *firstEvent) line(line string) string {
+	text := strings.TrimRight(line, "\r\n")
+	end := line[len(text):]
+	name, value, _ := strings.Cut(text, ":")
+	value = strings.TrimPrefix(value, " ")
+	switch {
+	case text == "":
+		f.over = f.over || f.begun
+	case name == "event":
+		f.begun, f.isEndpoint = true, value == "endpoint"
+	case name == "data":
+		f.begun = true
+		if f.isEndpoint {
+			f.over = true
+			return "data: " + f.correct(value) + end
+		}
+	}
+	return line
+}

@@ -1,0 +1,138 @@
+// Package relay passes HTTP requests on to an MCP server that speaks HTTP itself,
+// streamable-http or sse, and its answers back, as they come.
+//
+// It keeps nothing between requests: a session lives in the server and in the
+// client. It knows no Kubernetes.
+package relay
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"time"
+
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/rpcerror"
+)
+
+// MaxBody is the greatest request that is passed on, in bytes.
+const MaxBody = 8 << 20
+
+const (
+	dialTimeout = 5 * time.Second
+	retryAfter  = 2 * time.Second
+	// idle is shorter than the 5 s after which uvicorn and Node close a connection
+	// that nobody uses: a call is not to meet one that is just being closed.
+	idle = 4 * time.Second
+	// pool is how many connections are kept for the next call.
+	pool = 256
+)
+
+// Options say where to and how.
+type Options struct {
+	// Target is the server: scheme and host.
+	Target *url.URL
+	// EndpointPrefix is put before the path that an endpoint event of sse names:
+	// the path under which clients reach the proxy.
+	EndpointPrefix string
+	// TrustProxyHeaders believes the X-Forwarded-* headers of clients and hands
+	// them on. Otherwise they are taken off.
+	TrustProxyHeaders bool
+	// Log receives what goes wrong, without the content of messages.
+	Log *slog.Logger
+}
+
+// New makes the handler.
+func New(o Options) http.Handler {
+	proxy := &httputil.ReverseProxy{
+		Rewrite:        func(r *httputil.ProxyRequest) { rewrite(r, o) },
+		ModifyResponse: func(r *http.Response) error { rewriteEndpoint(r, o); return nil },
+		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { failed(w, r, err, o) },
+		// An event is of use when it comes, not when a buffer is full.
+		FlushInterval: -1,
+		Transport: &http.Transport{
+			DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+			MaxIdleConns:        pool,
+			MaxIdleConnsPerHost: pool,
+			IdleConnTimeout:     idle,
+			DisableCompression:  true,
+		},
+		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r, ok := whole(w, r); ok {
+			proxy.ServeHTTP(w, r)
+		}
+	})
+}
+
+// rewrite makes the request of the server out of that of the client.
+func rewrite(r *httputil.ProxyRequest, o Options) {
+	r.SetURL(o.Target)
+	if o.TrustProxyHeaders {
+		for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Prefix"} {
+			if values := r.In.Header.Values(name); len(values) > 0 {
+				r.Out.Header[name] = values
+			}
+		}
+	}
+	r.SetXForwarded()
+	if o.TrustProxyHeaders {
+		for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-Proto"} {
+			if value := r.In.Header.Get(name); value != "" {
+				r.Out.Header.Set(name, value)
+			}
+		}
+	}
+	if r.In.Method == http.MethodGet {
+		r.Out.Header.Del("Accept-Encoding") // a compressed endpoint could not be corrected
+	}
+}
+
+type callID struct{}
+
+// whole reads the request's body: a call is small, and with it at hand an error
+// can name the call, and a call of which nothing was sent yet can be sent on
+// another connection. What may have been heard is never sent twice: a tool need
+// not bear that. ok is false if the request was answered already.
+func whole(w http.ResponseWriter, r *http.Request) (read *http.Request, ok bool) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return r, true
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		rpcerror.Write(w, http.StatusRequestEntityTooLarge, nil,
+			fmt.Sprintf("the request is larger than %d bytes, which is all that the proxy passes on", MaxBody))
+		return nil, false
+	case err != nil:
+		rpcerror.Write(w, http.StatusBadRequest, nil, fmt.Sprintf("read the request: %v", err))
+		return nil, false
+	}
+	r = r.WithContext(context.WithValue(r.Context(), callID{}, rpcerror.ID(body)))
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	r.Body, _ = r.GetBody()
+	r.ContentLength, r.TransferEncoding = int64(len(body)), nil
+	return r, true
+}
+
+// failed answers for a server that gave no answer.
+func failed(w http.ResponseWriter, r *http.Request, err error, o Options) {
+	if r.Context().Err() != nil {
+		// The client is gone, or we are to end. Nobody reads this.
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	o.Log.Warn("the MCP server gave no answer", "method", r.Method, "path", r.URL.Path, "error", err)
+	id, _ := r.Context().Value(callID{}).(json.RawMessage)
+	rpcerror.WriteRetry(w, http.StatusBadGateway, id,
+		fmt.Sprintf("the MCP server at %s is away (%v): try again", o.Target.Host, err), retryAfter)
+}

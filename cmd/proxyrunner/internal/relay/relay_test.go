@@ -1,0 +1,173 @@
+package relay_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/relay"
+)
+
+// front starts a relay to the server at target.
+func front(t *testing.T, target string, o relay.Options) *httptest.Server {
+	t.Helper()
+	u, err := url.Parse(target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Target, o.Log = u, slog.New(slog.DiscardHandler)
+	s := httptest.NewServer(relay.New(o))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func send(t *testing.T, method, address, body string, header http.Header) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, values := range header {
+		r.Header[name] = values
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer, string(text)
+}
+
+func TestRequestIsPassedOn(t *testing.T) {
+	type request struct {
+		Line, Body, Session, ForwardedFor, ForwardedHost, ForwardedProto, Hop string
+	}
+	var got request
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got = request{
+			Line: r.Method + " " + r.Host + r.RequestURI, Body: string(body), Session: r.Header.Get("Mcp-Session-Id"),
+			ForwardedFor: r.Header.Get("X-Forwarded-For"), ForwardedHost: r.Header.Get("X-Forwarded-Host"),
+			ForwardedProto: r.Header.Get("X-Forwarded-Proto"), Hop: r.Header.Get("X-Hop"),
+		}
+		w.Header().Set("Mcp-Session-Id", "s2")
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	defer backend.Close()
+	host := strings.TrimPrefix(backend.URL, "http://")
+	sent := http.Header{
+		"Mcp-Session-Id": {"s1"}, "X-Forwarded-For": {"203.0.113.9"}, "X-Forwarded-Host": {"mcp.example.org"}, "X-Forwarded-Proto": {"https"},
+		"Connection": {"X-Hop"}, "X-Hop": {"1"},
+	}
+	for name, test := range map[string]struct {
+		why     string
+		trusted bool
+		want    request
+	}{
+		"not trusted": {"a client cannot say who it is", false,
+			request{ForwardedFor: "127.0.0.1", ForwardedHost: "FRONT", ForwardedProto: "http"}},
+		"trusted": {"the one before the proxy knows it", true,
+			request{ForwardedFor: "203.0.113.9, 127.0.0.1", ForwardedHost: "mcp.example.org", ForwardedProto: "https"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := front(t, backend.URL, relay.Options{TrustProxyHeaders: test.trusted})
+			answer, _ := send(t, http.MethodPost, s.URL+"/mcp?a=b%20c", `{"id":1}`, sent)
+			if answer.StatusCode != http.StatusAccepted || answer.Header.Get("Mcp-Session-Id") != "s2" {
+				t.Errorf("answer = %s, session %q; want 202 and s2", answer.Status, answer.Header.Get("Mcp-Session-Id"))
+			}
+			test.want.Line, test.want.Body, test.want.Session = "POST "+host+"/mcp?a=b%20c", `{"id":1}`, "s1"
+			if test.want.ForwardedHost == "FRONT" {
+				test.want.ForwardedHost = strings.TrimPrefix(s.URL, "http://")
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", test.why, diff)
+			}
+		})
+	}
+}
+
+func TestWhatCannotBePassedOnIsToldInJSONRPC(t *testing.T) {
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	host := strings.TrimPrefix(gone.URL, "http://")
+	type answer struct {
+		Status, RetryAfter, Body string
+	}
+	for name, test := range map[string]struct {
+		why, body string
+		want      answer
+	}{
+		"a call, backend away": {"the error names the call, so that it fails instead of hanging", `{"jsonrpc":"2.0","id":"a","method":"x"}`,
+			answer{"502 Bad Gateway", "2", `{"error":{"code":-32000,"message":"the MCP server at ` + host + ` is away (dial tcp ` + host + `: connect: connection refused): try again"},"id":"a","jsonrpc":"2.0"}`}},
+		"a notification, backend away": {"there is no id to name", `{"jsonrpc":"2.0","method":"x"}`,
+			answer{"502 Bad Gateway", "2", `{"error":{"code":-32000,"message":"the MCP server at ` + host + ` is away (dial tcp ` + host + `: connect: connection refused): try again"},"id":null,"jsonrpc":"2.0"}`}},
+		"too large": {"one client must not fill the memory", strings.Repeat(" ", relay.MaxBody+1),
+			answer{"413 Request Entity Too Large", "", `{"error":{"code":-32000,"message":"the request is larger than 8388608 bytes, which is all that the proxy passes on"},"id":null,"jsonrpc":"2.0"}`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, body := send(t, http.MethodPost, front(t, gone.URL, relay.Options{}).URL+"/mcp", test.body, nil)
+			if diff := cmp.Diff(test.want, answer{r.Status, r.Header.Get("Retry-After"), body}); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", test.why, diff)
+			}
+		})
+	}
+}
+
+func TestGreatestRequestIsPassedOn(t *testing.T) {
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		_, _ = fmt.Fprint(w, n)
+	}))
+	defer backend.Close()
+	s := front(t, backend.URL, relay.Options{})
+	if _, got := send(t, http.MethodPost, s.URL, strings.Repeat(" ", relay.MaxBody), nil); got != fmt.Sprint(relay.MaxBody) {
+		t.Errorf("the server read %s bytes, want %d", got, relay.MaxBody)
+	}
+}
+
+// Each event is read before the server is allowed to write the next one.
+func TestEventsPassAsTheyCome(t *testing.T) {
+	next := make(chan struct{})
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for n := range 3 {
+			_, _ = fmt.Fprintf(w, "data: %d\n\n", n)
+			w.(http.Flusher).Flush()
+			<-next
+		}
+	}))
+	defer backend.Close()
+	s := front(t, backend.URL, relay.Options{EndpointPrefix: "/x"})
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		t.Run(method, func(t *testing.T) {
+			r, err := http.NewRequestWithContext(t.Context(), method, s.URL, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer answer.Body.Close()
+			lines := bufio.NewScanner(answer.Body)
+			for n := range 3 {
+				if !lines.Scan() || lines.Text() != fmt.Sprintf("data: %d", n) || !lines.Scan() {
+					t.Fatalf("line = %q (%v), want event %d", lines.Text(), lines.Err(), n)
+				}
+				next <- struct{}{}
+			}
+		})
+	}
+}
