@@ -1,0 +1,128 @@
+package mcpserver
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+)
+
+// problem is what stands against a spec or a request, as a condition tells it.
+type problem struct{ Reason, Message string }
+
+// newProblem bounds the message, so that a condition, an Event and status.message
+// tell the same.
+func newProblem(reason, format string, args ...any) *problem {
+	return &problem{Reason: reason, Message: v1alpha1.Shorten(fmt.Sprintf(format, args...), v1beta1.MaxMessageLength)}
+}
+
+// problemsByCondition are the problems that have a condition of their own, by its
+// type; nil for a condition that is not False. It is pure.
+func problemsByCondition(srv *server) map[string]*problem {
+	return map[string]*problem{
+		v1beta1.ConditionPodTemplateValid:    podTemplateProblem(srv),
+		v1beta1.ConditionRestartRequestValid: restartProblem(srv),
+		v1beta1.ConditionSpecEnforced:        enforcementProblem(srv),
+	}
+}
+
+// told tells whether a stored condition says the problem already.
+func told(srv *server, condition string, p *problem) bool {
+	stored := meta.FindStatusCondition(srv.Status.Conditions, condition)
+	return stored != nil && stored.Status == metav1.ConditionFalse && stored.Reason == p.Reason && stored.Message == p.Message
+}
+
+// podTemplateProblem is what is wrong with spec.podTemplateSpec, if anything.
+func podTemplateProblem(srv *server) *problem {
+	if _, err := podTemplate(srv.Spec.PodTemplateSpec); err != nil {
+		return newProblem(v1beta1.ReasonInvalidPodTemplateSpec, "%v", err)
+	}
+	return nil
+}
+
+// restartProblem is why the annotations' request for a restart cannot be
+// understood, if there is one.
+func restartProblem(srv *server) *problem {
+	at := srv.Annotations[v1beta1.AnnotationRestartedAt]
+	if at == "" || at == srv.Annotations[v1beta1.AnnotationLastProcessedRestart] {
+		return nil
+	}
+	if _, err := time.Parse(time.RFC3339, at); err != nil {
+		return newProblem(v1beta1.ReasonInvalidRestartTimestamp,
+			"annotation %s is %q, which is not a time such as 2006-01-02T15:04:05Z: nothing is restarted", v1beta1.AnnotationRestartedAt, at)
+	}
+	strategy := srv.Annotations[v1beta1.AnnotationRestartStrategy]
+	if !slices.Contains([]string{"", v1beta1.StrategyRolling, v1beta1.StrategyImmediate}, strategy) {
+		return newProblem(v1beta1.ReasonInvalidRestartStrategy,
+			"annotation %s is %q, neither %s nor %s: nothing is restarted",
+			v1beta1.AnnotationRestartStrategy, strategy, v1beta1.StrategyRolling, v1beta1.StrategyImmediate)
+	}
+	return nil
+}
+
+// enforcementProblem names what the spec asks for and the proxy does not do.
+func enforcementProblem(srv *server) *problem {
+	refused, kept := unprotected(srv), ignored(srv)
+	switch {
+	case len(refused) > 0:
+		return newProblem(v1beta1.ReasonNotEnforced,
+			"this proxy does not protect a server as %s asks: remove it, or run this server with ToolHive's operator", list(refused))
+	case len(kept) > 0:
+		return newProblem(v1beta1.ReasonNotEnforced, "kept for other controllers, but without effect on this proxy: %s", list(kept))
+	}
+	return nil
+}
+
+// unprotected are the fields that ask for protection which nobody would give. A
+// server that has one of them is not run.
+func unprotected(srv *server) []string {
+	s := &srv.Spec
+	return named(
+		field{"oidcConfigRef", s.OIDCConfigRef != nil},
+		field{"authServerRef", s.AuthServerRef != nil},
+		field{"authzConfigRef", s.AuthzConfigRef != nil},
+		field{"webhookConfigRef", s.WebhookConfigRef != nil},
+		field{"rateLimiting", s.RateLimiting != nil},
+	)
+}
+
+// ignored are the fields without which a server can be run.
+func ignored(srv *server) []string {
+	s := &srv.Spec
+	var audit struct{ Enabled bool }
+	if s.Audit != nil && json.Unmarshal(s.Audit.Raw, &audit) != nil {
+		audit.Enabled = true // it asks for something that is not understood
+	}
+	return named(
+		field{"authzConfig", s.AuthzConfig != nil},
+		field{"audit", audit.Enabled},
+		field{"telemetryConfigRef", s.TelemetryConfigRef != nil},
+		field{"toolConfigRef", s.ToolConfigRef != nil},
+		field{"externalAuthConfigRef", s.ExternalAuthConfigRef != nil},
+		field{"sessionStorage", s.SessionStorage != nil && s.SessionStorage.Provider == "redis"},
+	)
+}
+
+type field struct {
+	name string
+	set  bool
+}
+
+// named are the paths of the fields that are set.
+func named(fields ...field) (paths []string) {
+	for _, f := range fields {
+		if f.set {
+			paths = append(paths, "spec."+f.name)
+		}
+	}
+	return paths
+}
+
+func list(items []string) string { return strings.Join(items, ", ") }
