@@ -13,6 +13,11 @@ ifneq ($(CALICO_CRDS),)
 override CALICO_CRDS := $(abspath $(CALICO_CRDS))
 export CALICO_CRDS
 endif
+# The same of ToolHive's.
+ifneq ($(TOOLHIVE_CRDS),)
+override TOOLHIVE_CRDS := $(abspath $(TOOLHIVE_CRDS))
+export TOOLHIVE_CRDS
+endif
 
 GO ?= go
 FUZZTIME ?= 10s

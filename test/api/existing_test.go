@@ -33,7 +33,9 @@ func TestExistingObjectsCanBeChanged(t *testing.T) {
 				do   func() error
 			}{
 				{"take a finalizer", func() error { return patchSpec(t.Context(), c, obj, setFinalizers(v1beta1.MCPServerFinalizer)) }},
-				{"change another field", func() error { return patchSpec(t.Context(), c, obj, func(s *v1beta1.MCPServer) { s.Spec.Image = "new" }) }},
+				{"change another field", func() error {
+					return patchSpec(t.Context(), c, obj, func(s *v1beta1.MCPServer) { s.Spec.Image = "new" })
+				}},
 				{"write the status", func() error {
 					return patch.MutateAndSwapStatus(t.Context(), c, obj, func(s *v1beta1.MCPServer) { s.SetDisplay("Ready", "") })
 				}},
