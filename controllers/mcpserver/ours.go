@@ -1,0 +1,40 @@
+package mcpserver
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+)
+
+// ours tells whether obj was made for srv. A name proves nothing: it may be taken
+// by somebody else, or by a server that is gone.
+//
+// The peer's proxy makes a StatefulSet without an owner, and Services that the
+// StatefulSet owns; they bear the server's labels.
+func ours(srv *server, obj metav1.Object) bool {
+	if metav1.IsControlledBy(obj, srv) {
+		return true
+	}
+	controller := metav1.GetControllerOf(obj)
+	free := controller == nil || controller.Kind == "StatefulSet" && controller.Name == srv.Name
+	labels := obj.GetLabels()
+	return free && labels[v1beta1.LabelName] == srv.Name && labels["app"] == srv.Name
+}
+
+// proxyPod tells whether the pod belongs to the server's Deployment, through a
+// ReplicaSet whose name the Deployment chose.
+func proxyPod(srv *server, pod *corev1.Pod) bool {
+	controller := metav1.GetControllerOf(pod)
+	return controller != nil && controller.Kind == "ReplicaSet" &&
+		controller.Name == fmt.Sprintf("%s-%s", srv.Name, pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey])
+}
+
+// backendPod tells whether the pod belongs to the server's StatefulSet.
+func backendPod(srv *server, pod *corev1.Pod) bool {
+	controller := metav1.GetControllerOf(pod)
+	return controller != nil && controller.Kind == "StatefulSet" && controller.Name == srv.Name
+}
