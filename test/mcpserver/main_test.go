@@ -1,0 +1,173 @@
+// Package mcpserver runs bin/manager and bin/proxyrunner on a real control plane
+// and looks at MCPServers as their users do: through kubectl, Events and status.
+// Nodes pretend to run pods; the proxies among them run as real processes, with
+// the rights of their pods (test/podrunner). Nothing here knows how either works
+// inside.
+//
+// All tests share one cluster and one manager, each in a namespace of its own.
+package mcpserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/yaml"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/test/crds"
+	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/podrunner"
+)
+
+// soon bounds every wait for something that takes seconds, on a busy machine.
+const soon = 45 * time.Second
+
+// managerAccount has the rights that the chart grants, and no others.
+const managerAccount = "phasegate-manager"
+
+// setUp starts everything once, when the first test asks for it.
+var (
+	setUp  = sync.OnceValues(newWorld)
+	inUse  *world
+	chart  = filepath.Join("charts", "phasegate", "files")
+	denied = regexp.MustCompile(`(?i)^.*(forbidden|unauthorized).*$`)
+)
+
+func TestMain(m *testing.M) {
+	log.SetLogger(klog.Background())
+	code := m.Run()
+	if inUse != nil {
+		if err := inUse.close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}
+	os.Exit(code)
+}
+
+// world is the cluster with what runs on it.
+type world struct {
+	*harness.Cluster
+	pods    *podrunner.Runner
+	manager *harness.Process
+	// metrics is the address of the manager's.
+	metrics string
+
+	mu sync.Mutex
+	// edits change what is started for pods of a namespace; see space.editProxies.
+	edits map[string]proxyEdit
+}
+
+func newWorld() (*world, error) {
+	ctx := context.Background()
+	cluster, err := harness.Start(ctx, harness.Options{Own: true, Types: apiTypes})
+	if err != nil {
+		return nil, err
+	}
+	w := &world{Cluster: cluster, edits: map[string]proxyEdit{}}
+	inUse = w
+	root, err := harness.Root()
+	if err != nil {
+		return nil, err
+	}
+	ours, err := crds.ReadDir(filepath.Join(root, chart, "crds"))
+	if err != nil {
+		return nil, err
+	}
+	if err := crds.Install(ctx, cluster.Config, crds.Set{CRDs: ours}); err != nil {
+		return nil, err
+	}
+	rules, err := chartRules(root)
+	if err != nil {
+		return nil, err
+	}
+	if err := cluster.Grant(ctx, managerAccount, rules); err != nil {
+		return nil, err
+	}
+	if w.metrics, err = harness.FreeAddress(); err != nil {
+		return nil, err
+	}
+	binary, err := harness.Binary("proxyrunner")
+	if err != nil {
+		return nil, err
+	}
+	w.pods, err = podrunner.Start(podrunner.Options{
+		Cluster: cluster, Container: v1beta1.ProxyContainer, Binary: binary, Edit: w.editProxy,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return w, w.startManager()
+}
+
+// chartRules are the manager's.
+func chartRules(root string) ([]rbacv1.PolicyRule, error) {
+	data, err := os.ReadFile(filepath.Join(root, chart, "rbac", "manager.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	role := &rbacv1.ClusterRole{}
+	err = yaml.UnmarshalStrict(data, role)
+	return role.Rules, err
+}
+
+// startManager runs bin/manager with the rights of the chart.
+func (w *world) startManager() error {
+	path, err := harness.Binary("manager")
+	if err != nil {
+		return err
+	}
+	w.manager, err = harness.StartProcess(harness.Program{
+		Name: "manager", Path: path, LogDir: w.LogDir, Args: []string{
+			"--kubeconfig", w.KubeconfigOf(managerAccount), "--controllers", "mcpserver",
+			"--proxy-image", proxyImage, "--metrics-bind-address", w.metrics,
+		},
+	})
+	return err
+}
+
+// close ends everything, and then looks whether anything was ever denied: all
+// tests together prove that the rights of the manager and of proxies suffice.
+func (w *world) close() error {
+	var errs []error
+	if w.manager != nil {
+		errs = append(errs, w.manager.Stop(20*time.Second))
+	}
+	if w.pods != nil {
+		w.pods.Stop()
+	}
+	errs = append(errs, w.denials(), w.Stop())
+	return errors.Join(errs...)
+}
+
+func (w *world) denials() error {
+	logs, err := filepath.Glob(filepath.Join(w.LogDir, "*.log"))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, path := range logs {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(string(text)) {
+			if denied.MatchString(strings.TrimSpace(line)) {
+				errs = append(errs, fmt.Errorf("%s: something was denied, so a right is missing: %s", filepath.Base(path), line))
+				break
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
