@@ -2,9 +2,28 @@ package mcpserver
 
 import (
 	"context"
-	"errors"
+	"maps"
+	"slices"
+
+	"github.com/phasegate/phasegate/fsm"
 )
 
-func (s *steps) checkSpec(ctx context.Context, sc *scope) (outputs, error) {
-	return nil, errors.New("being built")
+// checkSpec tells what cannot be used as it is; what stops the server is Terminal.
+// An Event is emitted only as long as no stored condition tells the same.
+func (s *steps) checkSpec(_ context.Context, sc *scope) (outputs, error) {
+	byCondition := problemsByCondition(sc.Object)
+	for _, condition := range slices.Sorted(maps.Keys(byCondition)) {
+		if p := byCondition[condition]; p != nil && !told(sc.Object, condition, p) {
+			sc.Warn(p.Reason, "%s", p.Message)
+		}
+	}
+	problems := specProblems(sc.Object)
+	if len(problems) == 0 {
+		return nil, nil
+	}
+	messages := make([]string, len(problems))
+	for i, p := range problems {
+		messages[i] = p.Message
+	}
+	return nil, fsm.Terminal(problems[0].Reason, "%s", list(messages))
 }

@@ -3,8 +3,137 @@ package mcpserver
 import (
 	"context"
 	"errors"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/controllers/apply"
+	"github.com/phasegate/phasegate/controllers/mcpserver/freeze"
+	"github.com/phasegate/phasegate/fsm"
 )
 
+// +kubebuilder:rbac:groups="",resources=serviceaccounts;services;configmaps,verbs=get;create;patch
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;create;patch
+// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;create;patch
+
+// Nobody can grant what he does not have: these are the rights of a proxy.
+// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=pods/attach,verbs=create
+
+// fieldManager is that of everything which EnsureWorkload makes.
+const fieldManager = "phasegate-mcpserver"
+
+// ensureWorkload makes what the Deployment needs before the Deployment. Each
+// object is one write, and any prefix of them is a state that the next look goes
+// on from.
 func (s *steps) ensureWorkload(ctx context.Context, sc *scope) (outputs, error) {
-	return nil, errors.New("being built")
+	srv := sc.Object
+	a := apply.Applier{Client: s.client, Manager: fieldManager, Owner: ownerReference(srv)}
+	proxy, err := s.ensureProxy(ctx, a, srv)
+	if err != nil {
+		return nil, verdict(err)
+	}
+	return nil, verdict(s.scaleBackend(ctx, srv, proxy))
+}
+
+func (s *steps) ensureProxy(ctx context.Context, a apply.Applier, srv *server) (*appsv1.Deployment, error) {
+	accounts := []*corev1.ServiceAccount{proxyAccount(srv)}
+	if srv.Spec.ServiceAccount == nil {
+		accounts = append(accounts, backendAccount(srv))
+	}
+	for _, account := range accounts {
+		if _, err := ensure(ctx, a, account); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := ensure(ctx, a, role(srv)); err != nil {
+		return nil, err
+	}
+	if _, err := ensure(ctx, a, roleBinding(srv)); err != nil {
+		return nil, err
+	}
+	if _, err := ensure(ctx, a, service(srv)); err != nil {
+		return nil, err
+	}
+	live, found, err := apply.Read(ctx, a.Client, &appsv1.Deployment{ObjectMeta: objectMeta(srv, srv.Name)})
+	if err != nil {
+		return nil, err
+	}
+	desired, file, err := s.proxyOf(srv, live)
+	if err != nil {
+		return nil, err
+	}
+	// The file first: pods of a newer template must not read an older one.
+	if _, err := ensure(ctx, a, file); err != nil {
+		return nil, err
+	}
+	now, _, err := apply.Put(ctx, a, live, found, desired)
+	return now, err
+}
+
+// proxyOf is the Deployment and the file of its pods, given what is there (nil for
+// nothing). It is pure.
+func (s *steps) proxyOf(srv *server, live *appsv1.Deployment) (*appsv1.Deployment, *corev1.ConfigMap, error) {
+	patch, err := podPatch(srv)
+	if err != nil {
+		return nil, nil, fsm.Terminal("InvalidSpec", "%w", err)
+	}
+	rc := runConfig(srv)
+	checksum, err := checksumOf(rc)
+	if err != nil {
+		return nil, nil, err
+	}
+	var replicas *int32
+	var applied *corev1.PodTemplateSpec
+	if live != nil {
+		owned, err := apply.Owned(live, fieldManager)
+		if err != nil {
+			return nil, nil, err
+		}
+		replicas, applied = live.Spec.Replicas, &owned.Spec.Template
+	}
+	d := deployment(srv, replicas)
+	d.Spec.Template = proxyPods(srv, s.ProxyImage, patch, checksum)
+	rc.MCPServerGeneration = freeze.Stamp(&d.Spec.Template, applied, srv.Generation)
+	d.Spec.Template.Annotations[v1beta1.AnnotationGeneration] = strconv.FormatInt(rc.MCPServerGeneration, 10)
+	file, err := configMap(srv, rc, checksum)
+	return d, file, err
+}
+
+func ensure[T client.Object](ctx context.Context, a apply.Applier, desired T) (T, error) {
+	live, found, err := apply.Read(ctx, a.Client, desired)
+	if err != nil {
+		return live, err
+	}
+	now, _, err := apply.Put(ctx, a, live, found, desired)
+	return now, err
+}
+
+func ownerReference(srv *server) metav1.OwnerReference {
+	return metav1.OwnerReference{
+		APIVersion: v1beta1.GroupVersion.String(), Kind: "MCPServer", Name: srv.Name, UID: srv.UID, Controller: new(true),
+	}
+}
+
+// verdict tells the machine what an error is about: a taken name and a refused
+// object need a person, an object on its way out needs time.
+func verdict(err error) error {
+	var taken *apply.NotOursError
+	var going *apply.DeletingError
+	switch {
+	case errors.As(err, &taken):
+		return fsm.Terminal("NameTaken", "%w", err)
+	case errors.As(err, &going):
+		return fsm.Wait("%v", err)
+	case apierrs.IsInvalid(err):
+		return fsm.Terminal("InvalidSpec", "the API server refuses what the spec leads to: %w", err)
+	}
+	return err
 }

@@ -95,39 +95,43 @@ func addVolumes(pod *corev1.PodSpec, container *corev1.Container, volumes []v1be
 	}
 }
 
-// setResources sets those that the spec names.
+// setResources sets those that the spec names. The error tells all that is wrong.
 func setResources(container *corev1.Container, wanted v1beta1.ResourceRequirements) error {
-	limits, err := quantities(container.Resources.Limits, "spec.resources.limits", wanted.Limits)
-	if err != nil {
+	r := &container.Resources
+	if err := errors.Join(
+		setQuantities(&r.Limits, "spec.resources.limits", wanted.Limits),
+		setQuantities(&r.Requests, "spec.resources.requests", wanted.Requests),
+	); err != nil {
 		return err
 	}
-	requests, err := quantities(container.Resources.Requests, "spec.resources.requests", wanted.Requests)
-	if err != nil {
-		return err
-	}
-	container.Resources.Limits, container.Resources.Requests = limits, requests
-	for name, request := range requests {
-		if limit, bounded := limits[name]; bounded && request.Cmp(limit) > 0 {
-			return fmt.Errorf("spec.resources.requests.%s is %s, more than the limit of %s: lower it", name, request.String(), limit.String())
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		request, limit := r.Requests[name], r.Limits[name]
+		if !limit.IsZero() && request.Cmp(limit) > 0 {
+			return fmt.Errorf("spec.resources.requests.%s is %s, more than the limit of %s: lower it", name, &request, &limit)
 		}
 	}
 	return nil
 }
 
-// quantities are those of the pod template with those of the spec over them.
-func quantities(base corev1.ResourceList, path string, wanted v1beta1.ResourceList) (corev1.ResourceList, error) {
-	for name, text := range map[corev1.ResourceName]string{corev1.ResourceCPU: wanted.CPU, corev1.ResourceMemory: wanted.Memory} {
-		if text == "" {
+// setQuantities lays the quantities of the spec over those of the pod template.
+func setQuantities(on *corev1.ResourceList, path string, wanted v1beta1.ResourceList) error {
+	var errs []error
+	for _, r := range []struct {
+		name corev1.ResourceName
+		text string
+	}{{corev1.ResourceCPU, wanted.CPU}, {corev1.ResourceMemory, wanted.Memory}} {
+		if r.text == "" {
 			continue
 		}
-		q, err := resource.ParseQuantity(text)
+		q, err := resource.ParseQuantity(r.text)
 		if err != nil || q.Sign() < 0 {
-			return nil, fmt.Errorf("%s.%s is %q, which is not a quantity: write one such as 500m or 64Mi", path, name, text)
+			errs = append(errs, fmt.Errorf("%s.%s is %q, which is not a quantity: write one such as 500m or 64Mi", path, r.name, r.text))
+			continue
 		}
-		if base == nil {
-			base = corev1.ResourceList{}
+		if *on == nil {
+			*on = corev1.ResourceList{}
 		}
-		base[name] = q
+		(*on)[r.name] = q
 	}
-	return base, nil
+	return errors.Join(errs...)
 }

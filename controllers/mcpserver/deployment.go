@@ -1,0 +1,159 @@
+package mcpserver
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+)
+
+// proxyUser is the uid and gid of the proxy.
+const proxyUser = 1000
+
+// startSeconds is how long a proxy may take to answer at all; it does so before
+// it waits for its backend.
+const startSeconds = 150
+
+// deployment is the proxy without its pods. replicas are the ones there are now,
+// nil if it is not there.
+func deployment(srv *server, replicas *int32) *appsv1.Deployment {
+	overrides := proxyOverrides(&srv.Spec)
+	d := &appsv1.Deployment{ObjectMeta: objectMeta(srv, srv.Name)}
+	d.Labels = over(overrides.Labels, d.Labels)
+	d.Annotations = overrides.Annotations
+	d.Spec = appsv1.DeploymentSpec{
+		Replicas: wantedReplicas(&srv.Spec, replicas),
+		Selector: &metav1.LabelSelector{MatchLabels: v1beta1.ProxyLabels(srv.Name)},
+		Strategy: strategy(&srv.Spec),
+	}
+	return d
+}
+
+// wantedReplicas is nil where the number is another's to choose. Only one proxy
+// can be attached to a stdio server.
+func wantedReplicas(s *v1beta1.MCPServerSpec, live *int32) *int32 {
+	if transport(s) != v1beta1.TransportStdio {
+		return s.Replicas
+	}
+	if n := cmp.Or(s.Replicas, live); n != nil && *n > 1 {
+		return new(int32(1))
+	}
+	return s.Replicas
+}
+
+// strategy never has two proxies attached to one stdio server. All is said, so
+// that what does not fit the other type goes with it.
+func strategy(s *v1beta1.MCPServerSpec) appsv1.DeploymentStrategy {
+	if transport(s) == v1beta1.TransportStdio {
+		return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}
+	}
+	quarter := intstr.FromString("25%")
+	return appsv1.DeploymentStrategy{
+		Type:          appsv1.RollingUpdateDeploymentStrategyType,
+		RollingUpdate: &appsv1.RollingUpdateDeployment{MaxSurge: &quarter, MaxUnavailable: &quarter},
+	}
+}
+
+// proxyPods are the proxy's pods, without the generation.
+func proxyPods(srv *server, image, podPatch, checksum string) corev1.PodTemplateSpec {
+	overrides := proxyOverrides(&srv.Spec)
+	metadata := v1beta1.MetadataOverrides{}
+	if overrides.PodTemplateMetadataOverrides != nil {
+		metadata = *overrides.PodTemplateMetadataOverrides
+	}
+	pod := corev1.PodSpec{
+		ServiceAccountName:            v1beta1.ProxyRBACName(srv.Name),
+		AutomountServiceAccountToken:  new(true),
+		TerminationGracePeriodSeconds: new(int64(30)),
+		SecurityContext: &corev1.PodSecurityContext{
+			RunAsNonRoot: new(true), RunAsUser: new(int64(proxyUser)), RunAsGroup: new(int64(proxyUser)), FSGroup: new(int64(proxyUser)),
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		Containers: []corev1.Container{proxyContainer(srv, image, podPatch)},
+		Volumes: []corev1.Volume{{Name: "runconfig", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: v1beta1.RunConfigName(srv.Name)}}}}},
+	}
+	for _, secret := range overrides.ImagePullSecrets {
+		pod.ImagePullSecrets = append(pod.ImagePullSecrets, corev1.LocalObjectReference{Name: secret.Name})
+	}
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{
+			Labels:      over(metadata.Labels, v1beta1.ProxyLabels(srv.Name)),
+			Annotations: over(metadata.Annotations, map[string]string{v1beta1.AnnotationRunConfigChecksum: checksum}),
+		},
+		Spec: pod,
+	}
+}
+
+func proxyContainer(srv *server, image, podPatch string) corev1.Container {
+	return corev1.Container{
+		Name: v1beta1.ProxyContainer, Image: image,
+		Args:         []string{"run", "--k8s-pod-patch=" + podPatch, srv.Spec.Image},
+		Env:          proxyEnv(&srv.Spec),
+		Ports:        []corev1.ContainerPort{{Name: "http", ContainerPort: proxyPort(&srv.Spec), Protocol: corev1.ProtocolTCP}},
+		VolumeMounts: []corev1.VolumeMount{{Name: "runconfig", MountPath: "/etc/runconfig", ReadOnly: true}},
+		SecurityContext: &corev1.SecurityContext{
+			Privileged: new(false), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+			RunAsNonRoot: new(true), RunAsUser: new(int64(proxyUser)), RunAsGroup: new(int64(proxyUser)),
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		},
+		StartupProbe:   health(corev1.Probe{PeriodSeconds: 5, TimeoutSeconds: 3, FailureThreshold: startSeconds / 5}),
+		LivenessProbe:  health(corev1.Probe{PeriodSeconds: 10, TimeoutSeconds: 5, FailureThreshold: 3}),
+		ReadinessProbe: health(corev1.Probe{PeriodSeconds: 5, TimeoutSeconds: 3, FailureThreshold: 3}),
+	}
+}
+
+func health(p corev1.Probe) *corev1.Probe {
+	p.HTTPGet = &corev1.HTTPGetAction{Path: v1beta1.HealthPath, Port: intstr.FromString("http")}
+	return &p
+}
+
+// proxyEnv is sorted by name. What the user sets wins over a default, and nothing
+// over the generation.
+func proxyEnv(s *v1beta1.MCPServerSpec) []corev1.EnvVar {
+	values := map[string]string{
+		"XDG_CONFIG_HOME": "/tmp", "HOME": "/tmp", "TOOLHIVE_RUNTIME": "kubernetes", "UNSTRUCTURED_LOGS": "false",
+	}
+	for _, e := range proxyOverrides(s).Env {
+		values[e.Name] = e.Value
+	}
+	delete(values, v1beta1.EnvGeneration)
+	env := []corev1.EnvVar{{Name: v1beta1.EnvGeneration, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
+		APIVersion: "v1", FieldPath: "metadata.annotations['" + v1beta1.AnnotationGeneration + "']"}}}}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		env = append(env, corev1.EnvVar{Name: name, Value: values[name]})
+	}
+	slices.SortFunc(env, func(a, b corev1.EnvVar) int { return cmp.Compare(a.Name, b.Name) })
+	return env
+}
+
+// proxyOverrides are what the spec adds to the Deployment, empty if nothing.
+func proxyOverrides(s *v1beta1.MCPServerSpec) v1beta1.ProxyDeploymentOverrides {
+	if s.ResourceOverrides == nil || s.ResourceOverrides.ProxyDeployment == nil {
+		return v1beta1.ProxyDeploymentOverrides{}
+	}
+	return *s.ResourceOverrides.ProxyDeployment
+}
+
+// over lays what must be over what the user adds.
+func over(users, must map[string]string) map[string]string {
+	merged := maps.Clone(must)
+	for key, value := range users {
+		if _, taken := must[key]; !taken {
+			merged[key] = value
+		}
+	}
+	return merged
+}
+
+// objectMeta is the metadata of what is made for a server; its owner reference is
+// set where it is applied.
+func objectMeta(srv *server, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: srv.Namespace, Labels: v1beta1.ProxyLabels(srv.Name)}
+}

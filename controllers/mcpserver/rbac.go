@@ -1,0 +1,43 @@
+package mcpserver
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+)
+
+// proxyAccount is whom the proxy acts as. Its pods ask for the token themselves.
+func proxyAccount(srv *server) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: objectMeta(srv, v1beta1.ProxyRBACName(srv.Name)), AutomountServiceAccountToken: new(false)}
+}
+
+// backendAccount is that of a backend that names none. It may do nothing, so its
+// pods get no token, unless spec.podTemplateSpec says so.
+func backendAccount(srv *server) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: objectMeta(srv, v1beta1.BackendServiceAccountName(srv.Name)), AutomountServiceAccountToken: new(false)}
+}
+
+// role lets the proxy apply its own backend and Services, see the backend's pods,
+// and attach to one. Which object a create, a list or a watch is about cannot be
+// said by name.
+func role(srv *server) *rbacv1.Role {
+	services := []string{v1beta1.BackendServiceName(srv.Name), v1beta1.HeadlessServiceName(srv.Name)}
+	return &rbacv1.Role{ObjectMeta: objectMeta(srv, v1beta1.ProxyRBACName(srv.Name)), Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, ResourceNames: []string{srv.Name}, Verbs: []string{"get", "patch"}},
+		{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, Verbs: []string{"create", "list", "watch"}},
+		{APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: services, Verbs: []string{"get", "patch"}},
+		{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"create"}},
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{""}, Resources: []string{"pods/attach"}, Verbs: []string{"create"}},
+	}}
+}
+
+func roleBinding(srv *server) *rbacv1.RoleBinding {
+	name := v1beta1.ProxyRBACName(srv.Name)
+	return &rbacv1.RoleBinding{
+		ObjectMeta: objectMeta(srv, name),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: srv.Namespace}},
+	}
+}

@@ -1,0 +1,123 @@
+package mcpserver
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+)
+
+// specProblems are all reasons for which a server cannot be run as its spec says,
+// the weightiest first. Much of it the CRD refuses already; but the CRD may be
+// older or another's. It is pure.
+func specProblems(srv *server) (problems []*problem) {
+	if len(unprotected(srv)) > 0 {
+		problems = append(problems, enforcementProblem(srv))
+	}
+	if p := podTemplateProblem(srv); p != nil {
+		problems = append(problems, p)
+	}
+	if text := texts(errors.Join(fieldErrors(&srv.Spec)...)); text != "" {
+		problems = append(problems, newProblem("InvalidSpec", "%s", text))
+	}
+	return problems
+}
+
+// texts puts the lines of joined errors into one.
+func texts(err error) string {
+	if err == nil {
+		return ""
+	}
+	return strings.ReplaceAll(err.Error(), "\n", "; ")
+}
+
+// fieldErrors are what is wrong with single fields.
+func fieldErrors(s *v1beta1.MCPServerSpec) []error {
+	errs := []error{imageError(s.Image), portError("proxyPort", s.ProxyPort), portError("mcpPort", s.MCPPort), accountError(s.ServiceAccount)}
+	errs = append(errs, envErrors(s)...)
+	errs = append(errs, volumeErrors(s.Volumes)...)
+	return append(errs, setResources(&corev1.Container{}, s.Resources))
+}
+
+func imageError(image string) error {
+	if image == "" || strings.HasPrefix(image, "-") || strings.ContainsFunc(image, isSpace) {
+		return fmt.Errorf("spec.image is %q: write the name of an image", image)
+	}
+	return nil
+}
+
+func isSpace(r rune) bool { return strings.ContainsRune(" \t\r\n", r) }
+
+// portError takes 0 for the default.
+func portError(name string, port int32) error {
+	if port < 0 || port > 65535 {
+		return fmt.Errorf("spec.%s is %d: write a port from 1 to 65535", name, port)
+	}
+	return nil
+}
+
+func accountError(name *string) error {
+	if name == nil {
+		return nil
+	}
+	if wrong := validation.IsDNS1123Subdomain(*name); len(wrong) > 0 {
+		return fmt.Errorf("spec.serviceAccount is %q, which no ServiceAccount is called: %s", *name, list(wrong))
+	}
+	return nil
+}
+
+// envErrors is about the variables of server and proxy: a name that comes twice
+// would make the API server refuse the pods, a line break splits a value in tools
+// that read runconfig.json.
+func envErrors(s *v1beta1.MCPServerSpec) (errs []error) {
+	seen := map[string]bool{}
+	name := func(path, name string) {
+		if wrong := validation.IsRelaxedEnvVarName(name); len(wrong) > 0 {
+			errs = append(errs, fmt.Errorf("%s %q is not the name of a variable: %s", path, name, list(wrong)))
+		}
+		if seen[name] {
+			errs = append(errs, fmt.Errorf("%s %q is there twice: the variables of spec.env and spec.secrets are those of one container", path, name))
+		}
+		seen[name] = true
+	}
+	value := func(path string, e v1beta1.EnvVar) {
+		if strings.ContainsAny(e.Value, "\r\n") {
+			errs = append(errs, fmt.Errorf("%s %s has a line break in its value: take it from a Secret (spec.secrets)", path, e.Name))
+		}
+	}
+	for _, e := range s.Env {
+		name("spec.env", e.Name)
+		value("spec.env", e)
+	}
+	for _, secret := range s.Secrets {
+		name("spec.secrets", secretEnvName(secret))
+	}
+	clear(seen)
+	for _, e := range proxyOverrides(s).Env {
+		name("spec.resourceOverrides.proxyDeployment.env", e.Name)
+	}
+	return errs
+}
+
+func volumeErrors(volumes []v1beta1.Volume) (errs []error) {
+	mounted := map[string]bool{}
+	for _, v := range volumes {
+		if wrong := validation.IsDNS1123Label(v.Name); len(wrong) > 0 {
+			errs = append(errs, fmt.Errorf("spec.volumes %q cannot be the name of a volume: %s", v.Name, list(wrong)))
+		}
+		if !path.IsAbs(v.HostPath) || slices.Contains(strings.Split(v.HostPath, "/"), "..") {
+			errs = append(errs, fmt.Errorf("spec.volumes %s: hostPath is %q: write an absolute path without ..", v.Name, v.HostPath))
+		}
+		if !path.IsAbs(v.MountPath) || strings.Contains(v.MountPath, ":") || mounted[v.MountPath] {
+			errs = append(errs, fmt.Errorf("spec.volumes %s: mountPath is %q: write an absolute path without a colon, each once", v.Name, v.MountPath))
+		}
+		mounted[v.MountPath] = true
+	}
+	return errs
+}
