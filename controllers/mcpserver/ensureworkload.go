@@ -38,9 +38,9 @@ func (s *steps) ensureWorkload(ctx context.Context, sc *scope) (outputs, error) 
 	a := apply.Applier{Client: s.client, Manager: fieldManager, Owner: ownerReference(srv)}
 	proxy, err := s.ensureProxy(ctx, a, srv)
 	if err != nil {
-		return nil, verdict(err)
+		return nil, classified(err)
 	}
-	return nil, verdict(s.scaleBackend(ctx, srv, proxy))
+	return nil, classified(s.scaleBackend(ctx, srv, proxy))
 }
 
 func (s *steps) ensureProxy(ctx context.Context, a apply.Applier, srv *server) (*appsv1.Deployment, error) {
@@ -122,9 +122,9 @@ func ownerReference(srv *server) metav1.OwnerReference {
 	}
 }
 
-// verdict tells the machine what an error is about: a taken name and a refused
+// classified tells the machine what an error is about: a taken name and a refused
 // object need a person, an object on its way out needs time.
-func verdict(err error) error {
+func classified(err error) error {
 	var taken *apply.NotOursError
 	var going *apply.DeletingError
 	switch {
