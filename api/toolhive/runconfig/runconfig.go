@@ -38,7 +38,7 @@ type RunConfig struct {
 	SessionTTL    string         `json:"session_ttl,omitempty"`
 	ScalingConfig *ScalingConfig `json:"scaling_config,omitempty"`
 	// Owner is the MCPServer, which is to own what the proxy makes. It is not in
-	// the peer's file; without it nothing is owned.
+	// the peer's file; without it nothing is made.
 	Owner *Owner `json:"owner,omitempty"`
 }
 
