@@ -53,7 +53,7 @@ func (s *steps) lookAt(ctx context.Context, srv *server) (workload, error) {
 	if err != nil {
 		return w, err
 	}
-	if found && ours(srv, deployment) {
+	if found && controlled(srv, deployment) {
 		w.deployment = deployment
 	}
 	statefulSet, found, err := apply.Read(ctx, s.client, &appsv1.StatefulSet{ObjectMeta: name})

@@ -10,13 +10,15 @@ import (
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 )
 
-// ours tells whether obj was made for srv. A name proves nothing: it may be taken
-// by somebody else, or by a server that is gone.
-//
-// The peer's proxy makes a StatefulSet without an owner, and Services that the
-// StatefulSet owns; they bear the server's labels.
+// controlled tells whether obj was made for srv. A name proves nothing: it may be
+// taken by somebody else, or by a server that is gone.
+func controlled(srv *server, obj metav1.Object) bool { return metav1.IsControlledBy(obj, srv) }
+
+// ours is controlled for the objects of the backend, some of which the
+// peer's proxy has made: a StatefulSet without an owner, and Services that the
+// StatefulSet owns. They bear the server's labels.
 func ours(srv *server, obj metav1.Object) bool {
-	if metav1.IsControlledBy(obj, srv) {
+	if controlled(srv, obj) {
 		return true
 	}
 	controller := metav1.GetControllerOf(obj)

@@ -1,5 +1,112 @@
 package mcpserver
 
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// phaseStopped is the phase of a server that is scaled to zero: it is where it
+// should be, which the machine calls steady, and yet nobody can use it.
+const phaseStopped = "Stopped"
+
 // decorate derives the server's own fields and conditions from its spec, its
-// annotations and the machine's state. It is a pure function of the object.
-func decorate(srv *server) {}
+// annotations and the machine's state. It is a function of the object alone, but
+// for the moment at which a condition changes.
+func decorate(srv *server) {
+	srv.Status.URL = urlOf(srv)
+	decorateReady(srv)
+	problems := problemsByCondition(srv)
+	setCondition(srv, v1beta1.ConditionPodTemplateValid, podTemplateCondition(srv, problems[v1beta1.ConditionPodTemplateValid]))
+	setCondition(srv, v1beta1.ConditionStdioReplicaCapped, stdioCondition(srv))
+	setCondition(srv, v1beta1.ConditionSessionStorageWarning, sessionCondition(srv))
+	for _, kind := range []string{v1beta1.ConditionRestartRequestValid, v1beta1.ConditionSpecEnforced} {
+		setCondition(srv, kind, whileFalse(problems[kind]))
+	}
+	for _, ref := range refs {
+		if ref.of(srv) == nil {
+			ref.forget(srv)
+		}
+	}
+}
+
+// urlOf is where clients in the cluster reach the proxy.
+func urlOf(srv *server) string {
+	url := fmt.Sprintf("http://%s.%s.svc.cluster.local:%d", v1beta1.ProxyServiceName(srv.Name), srv.Namespace, srv.Spec.ProxyPort)
+	if proxyMode(&srv.Spec) == v1beta1.TransportSSE {
+		return url + "/sse#" + srv.Name
+	}
+	return url + "/mcp"
+}
+
+// decorateReady gives Ready the two reasons that clients of the peer know; the
+// machine's own is in Reconciling, Stalled and the history.
+func decorateReady(srv *server) {
+	ready := meta.FindStatusCondition(srv.Status.Conditions, fsm.ConditionReady)
+	if ready == nil {
+		return
+	}
+	if since := srv.Status.Machine.Since; srv.Status.Machine.Phase == phaseStopped && since != nil {
+		// A time of its own would make each look write.
+		ready.Status, ready.LastTransitionTime = metav1.ConditionFalse, metav1.NewTime(since.Time)
+	}
+	ready.Reason = v1beta1.ReasonNotReady
+	if ready.Status == metav1.ConditionTrue {
+		ready.Reason = v1beta1.ReasonReady
+	}
+}
+
+// setCondition removes a condition that does not apply.
+func setCondition(srv *server, kind string, c *metav1.Condition) {
+	if c == nil {
+		meta.RemoveStatusCondition(&srv.Status.Conditions, kind)
+		return
+	}
+	c.Type, c.ObservedGeneration = kind, srv.Generation
+	meta.SetStatusCondition(&srv.Status.Conditions, *c)
+}
+
+// whileFalse is a condition that is there for a problem only.
+func whileFalse(p *problem) *metav1.Condition {
+	if p == nil {
+		return nil
+	}
+	return &metav1.Condition{Status: metav1.ConditionFalse, Reason: p.Reason, Message: p.Message}
+}
+
+func podTemplateCondition(srv *server, p *problem) *metav1.Condition {
+	if srv.Spec.PodTemplateSpec == nil || p != nil {
+		return whileFalse(p)
+	}
+	return &metav1.Condition{Status: metav1.ConditionTrue, Reason: v1beta1.ReasonValidPodTemplateSpec,
+		Message: "spec.podTemplateSpec is laid under the pods of the server"}
+}
+
+func stdioCondition(srv *server) *metav1.Condition {
+	if srv.Spec.Transport != v1beta1.TransportStdio {
+		return nil
+	}
+	if asked := ptr.Deref(srv.Spec.Replicas, 1); asked > 1 {
+		return &metav1.Condition{Status: metav1.ConditionTrue, Reason: v1beta1.ReasonStdioTransportCapAt1,
+			Message: fmt.Sprintf("spec.replicas is %d, and 1 proxy runs: no more than one can be attached to a stdio server", asked)}
+	}
+	return &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1beta1.ReasonStdioReplicaCapNotActive,
+		Message: "no more than one proxy is asked for"}
+}
+
+func sessionCondition(srv *server) *metav1.Condition {
+	if ptr.Deref(srv.Spec.Replicas, 1) <= 1 || srv.Spec.Transport == v1beta1.TransportStdio {
+		return nil
+	}
+	if storage := srv.Spec.SessionStorage; storage != nil && storage.Provider == "redis" {
+		return &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1beta1.ReasonSessionStorageConfigured,
+			Message: "spec.sessionStorage names a store that proxies share"}
+	}
+	return &metav1.Condition{Status: metav1.ConditionTrue, Reason: v1beta1.ReasonSessionStorageMissingForReplicas,
+		Message: fmt.Sprintf("%d proxies share no sessions: a client that comes to another one begins anew, unless spec.sessionAffinity is ClientIP", *srv.Spec.Replicas)}
+}
