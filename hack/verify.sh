@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Checks what a compiler cannot: that generated files are those of the sources,
-# that each go.mod is tidy, that imports go one way, and that the documents name
-# only make targets that exist. It compares with a copy, not with git, so that a
+# that each go.mod is tidy, that imports go one way, that the linter refuses the
+# writes that it is there to refuse, and that the documents name only make targets
+# that exist. It compares with a copy, not with git, so that a
 # tree with uncommitted work can be verified; what it regenerates stays.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -36,6 +37,15 @@ check_imports() {
 	bin/tools/golangci-lint run --enable-only depguard ./... || complain "imports go the wrong way: see docs/architecture.md"
 }
 
+# check_forbidden compares what the linter says of a file full of mistakes with the
+# lines that are marked in it: a rule that does not match any more is silent.
+check_forbidden() {
+	local dir=controllers/testdata/forbidden
+	diff <(grep -n '// forbidden$' $dir/forbidden.go | cut -d: -f1) \
+		<(bin/tools/golangci-lint run --enable-only forbidigo ./$dir | sed -nE "s#^$dir/forbidden.go:([0-9]+):.*#\1#p" | sort -nu) ||
+		complain "the linter and the marks in $dir/forbidden.go disagree about these lines (< marked, > found): see forbidigo in .golangci.yml"
+}
+
 # check_targets compares `make x` in the documents with what make knows.
 check_targets() {
 	local known name
@@ -52,5 +62,6 @@ check_targets() {
 check_generated
 check_tidy
 check_imports
+check_forbidden
 check_targets
 exit $failed

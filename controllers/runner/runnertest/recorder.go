@@ -164,7 +164,7 @@ func (r *recorder) wrap() client.Client {
 		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
 			return r.write("delete", obj, func() error { return c.Delete(ctx, obj, opts...) })
 		},
-		DeleteAllOf: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteAllOfOption) error {
+		DeleteAllOf: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteAllOfOption) error { //nolint:forbidigo // passes on what the action does, whatever it is
 			return r.write("deleteAllOf", obj, func() error { return c.DeleteAllOf(ctx, obj, opts...) })
 		},
 		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error { //nolint:forbidigo // passes on what the action does, whatever it is
