@@ -85,7 +85,7 @@ func newWorld() (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := crds.Install(ctx, cluster.Config, crds.Set{CRDs: ours}); err != nil {
+	if err := crds.Install(ctx, cluster.Config, crds.Set{CRDs: append(ours, toolConfigCRD)}); err != nil {
 		return nil, err
 	}
 	rules, err := chartRules(root)
