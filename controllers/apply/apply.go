@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -100,26 +99,12 @@ func same(owned, want client.Object) bool {
 	return equality.Semantic.DeepEqual(owned, want)
 }
 
-// create applies an object that was not there. Nothing can make the API server
-// refuse an apply because the object exists by now, so this one is not forced: a
-// field that another writer set otherwise is a conflict. If none was, the answer
-// shows the other writer; what was added to the object is then taken back, which
-// is all that was changed.
+// noVersion is a resourceVersion that no object has. An apply that bears it makes
+// an object, and is a conflict with one that is there.
+const noVersion = "1"
+
+// create applies an object that was not there, and must not be there now.
 func create[T client.Object](ctx context.Context, a Applier, want T) (T, error) {
-	var none T
-	now, err := send(ctx, a, want)
-	if err != nil {
-		return none, err
-	}
-	for _, fields := range now.GetManagedFields() {
-		if fields.Manager == a.Manager || fields.Subresource != "" {
-			continue
-		}
-		if err := a.letGo(ctx, now); err != nil {
-			return none, err
-		}
-		return none, apierrors.NewConflict(schema.GroupResource{}, now.GetName(),
-			fmt.Errorf("%s was created by %s at the same time", describe(a.Client, now), fields.Manager))
-	}
-	return now, nil
+	want.SetResourceVersion(noVersion)
+	return send(ctx, a, want, client.ForceOwnership)
 }

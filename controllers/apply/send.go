@@ -23,24 +23,6 @@ func send[T client.Object](ctx context.Context, a Applier, want T, options ...cl
 	return typedLike(want, body.Object)
 }
 
-// letGo takes back all that the manager applied to an object.
-func (a Applier) letGo(ctx context.Context, obj client.Object) error {
-	gvk, err := a.Client.GroupVersionKindFor(obj)
-	if err != nil {
-		return err
-	}
-	body := &unstructured.Unstructured{}
-	body.SetGroupVersionKind(gvk)
-	body.SetNamespace(obj.GetNamespace())
-	body.SetName(obj.GetName())
-	body.SetUID(obj.GetUID())
-	err = a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), client.FieldOwner(a.Manager), client.ForceOwnership)
-	if err != nil {
-		return fmt.Errorf("take back what was applied to %s, which somebody else created at the same time: %w", describe(a.Client, obj), err)
-	}
-	return nil
-}
-
 // bodyOf is obj as it is sent: what a Go type cannot leave out is left out.
 func bodyOf(c client.Client, obj client.Object) (*unstructured.Unstructured, error) {
 	gvk, err := c.GroupVersionKindFor(obj)
