@@ -72,6 +72,9 @@ type informers struct {
 	*waker
 	queue queue
 	stop  map[watched]context.CancelFunc
+	// told is why each that does not run does not, as the log has it: a kind may
+	// never be installed.
+	told map[watched]string
 	// owners is the machine's own kind; nil until it is served. Nothing else is
 	// watched before.
 	owners *owners
@@ -85,7 +88,7 @@ type owners struct {
 }
 
 func (w *waker) serve(ctx context.Context, q queue) {
-	all := &informers{waker: w, queue: q, stop: map[watched]context.CancelFunc{}}
+	all := &informers{waker: w, queue: q, stop: map[watched]context.CancelFunc{}, told: map[watched]string{}}
 	revision, note := w.machine.InForce().Revision(), ""
 	for {
 		changed, machine := w.machine.Changed(), w.machine.InForce()
@@ -143,9 +146,13 @@ func (i *informers) follow(ctx context.Context, machine *fsm.Machine) (again tim
 			continue
 		}
 		if err := i.start(ctx, w); err != nil {
-			logger.Info("cannot be watched yet, the poll does without", "kind", w.Kind, "apiVersion", w.APIVersion, "error", err.Error())
-			again = otherAgain
+			if i.told[w] != err.Error() {
+				logger.Info("cannot be watched yet, the poll does without", "kind", w.Kind, "apiVersion", w.APIVersion, "error", err.Error())
+			}
+			i.told[w], again = err.Error(), otherAgain
+			continue
 		}
+		delete(i.told, w)
 	}
 	return again
 }

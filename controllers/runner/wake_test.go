@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
@@ -128,6 +130,22 @@ func TestWokenBy(t *testing.T) {
 	}
 }
 
+// doors is a machine that watches.
+func doors(t *testing.T, watch string) *fsm.Machine {
+	t.Helper()
+	def, diags := fsm.Load("door.yaml", []byte("apiVersion: phasegate.dev/v1alpha1\nkind: Machine\nmetadata: {name: door}\nspec:\n"+
+		"  for: {apiVersion: example.org/v1, kind: Door}\n  initial: Open\n  watch: ["+watch+"]\n"+
+		"  phases:\n  - {name: Open, terminal: success, onDelete: {none: true}}\n"))
+	if err := diags.Err(); err != nil {
+		t.Fatal(err)
+	}
+	m, diags := fsm.Bind(def, fsm.Bindings{})
+	if err := diags.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 // A reload starts and stops informers of other objects, and leaves that of the
 // machine's own kind alone. None holds more than is asked for.
 func TestFollow(t *testing.T) {
@@ -143,23 +161,9 @@ func TestFollow(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	w := &waker{client: client, mapper: mapper, namespace: "calico"}
-	i := &informers{waker: w, stop: map[watched]context.CancelFunc{}}
+	i := &informers{waker: w, stop: map[watched]context.CancelFunc{}, told: map[watched]string{}}
 	defer w.wait()
 	defer cancel()
-	machine := func(watch string) *fsm.Machine {
-		t.Helper()
-		def, diags := fsm.Load("door.yaml", []byte("apiVersion: phasegate.dev/v1alpha1\nkind: Machine\nmetadata: {name: door}\nspec:\n"+
-			"  for: {apiVersion: example.org/v1, kind: Door}\n  initial: Open\n  watch: ["+watch+"]\n"+
-			"  phases:\n  - {name: Open, terminal: success, onDelete: {none: true}}\n"))
-		if err := diags.Err(); err != nil {
-			t.Fatal(err)
-		}
-		m, diags := fsm.Bind(def, fsm.Bindings{})
-		if err := diags.Err(); err != nil {
-			t.Fatal(err)
-		}
-		return m
-	}
 	const (
 		configMap = "{apiVersion: v1, kind: ConfigMap, name: settings}"
 		jobs      = "{apiVersion: batch/v1, kind: Job, owned: true}"
@@ -175,7 +179,7 @@ func TestFollow(t *testing.T) {
 		{"one goes", jobs, 0, []string{"Door ", "Job "}},
 		{"one that is not served does not hold up the others", unserved + ", " + configMap, otherAgain, []string{"ConfigMap settings", "Door "}},
 	} {
-		if again := i.follow(ctx, machine(step.watch)); again != step.again {
+		if again := i.follow(ctx, doors(t, step.watch)); again != step.again {
 			t.Errorf("%s: again after %s, want %s", step.why, again, step.again)
 		}
 		var got []string
@@ -200,4 +204,46 @@ func TestFollow(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A kind that is simply not installed is looked for again for ever, and must not
+// fill the log.
+func TestFollowTellsOnceWhatCannotBeWatched(t *testing.T) {
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	door := schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Door"}
+	bell := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Bell"}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(door, meta.RESTScopeRoot)
+	var said []string
+	logger := funcr.New(func(_, line string) { said = append(said, line) }, funcr.Options{})
+	ctx, cancel := context.WithCancel(log.IntoContext(t.Context(), logger))
+	w := &waker{client: metadatafake.NewSimpleMetadataClient(scheme), mapper: mapper}
+	i := &informers{waker: w, stop: map[watched]context.CancelFunc{}, told: map[watched]string{}}
+	defer w.wait()
+	defer cancel()
+	watch := v1alpha1.Watch{APIVersion: "example.com/v1", Kind: "Bell", Name: "x"}
+	machine := doors(t, "{apiVersion: example.com/v1, kind: Bell, name: x}")
+	for _, step := range []struct {
+		why    string
+		before func()
+		want   int
+	}{
+		{"it is news", func() {}, 1},
+		{"nothing has changed", func() {}, 0},
+		{"another reason is news", func() { i.told[watched{Watch: watch}] = "the API server does not answer" }, 1},
+		{"it is watched now", func() { mapper.Add(bell, meta.RESTScopeRoot) }, 0},
+	} {
+		said = nil
+		step.before()
+		i.follow(ctx, machine)
+		if len(said) != step.want {
+			t.Errorf("%s: it said %q, want %d lines", step.why, said, step.want)
+		}
+	}
+	if len(i.told) > 0 {
+		t.Errorf("what is watched is still remembered as missing: %v", i.told)
+	}
 }
