@@ -1,0 +1,253 @@
+package mcpserver_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/controllers/catalog"
+	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/mcpserver"
+	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/phases"
+	"github.com/phasegate/phasegate/test/crds"
+	"github.com/phasegate/phasegate/test/faults"
+	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/proxies"
+)
+
+type server = v1beta1.MCPServer
+
+const (
+	// soon is many times what anything here takes, for machines under load.
+	soon = time.Minute
+	// busy is what a pass asks for that wants to go on at once.
+	busy = time.Millisecond
+	// retryAfter is the pause after a pass that failed.
+	retryAfter = 100 * time.Millisecond
+)
+
+// shared is the cluster of all tests here: each has a namespace of its own.
+var shared = harness.Shared{Start: startCluster}
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard()) // a crash is no news here
+	// More at once than there are processors: it is mostly waiting for pods.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "12"); err != nil {
+		panic(err)
+	}
+	shared.Main(m)
+}
+
+func startCluster() (*harness.Cluster, error) {
+	ctx := context.Background() // it outlives the test that asks first
+	c, err := harness.Start(ctx, harness.Options{
+		Own: true, Nodes: 6, Types: []func(*runtime.Scheme) error{v1beta1.AddToScheme},
+	})
+	if err != nil {
+		return nil, err
+	}
+	ours, err := crds.ReadDir(filepath.Join("..", "..", "..", "charts", "phasegate", "files", "crds"))
+	if err == nil {
+		err = crds.Install(ctx, c.Config, crds.Set{CRDs: ours})
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+// world is one MCPServer, and the life of the controller that drives it.
+type world struct {
+	*harness.Cluster
+	t         *testing.T
+	namespace string
+	store     *machines.Store
+	// changed has a token when a workload or a Service has changed.
+	changed chan struct{}
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{Cluster: shared.Cluster(t), t: t, changed: make(chan struct{}, 1)}
+	namespace := &corev1.Namespace{}
+	namespace.GenerateName = "faults-"
+	if err := w.Client.Create(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	w.namespace = namespace.Name
+	var err error
+	if w.store, err = shipped(); err != nil {
+		t.Fatal(err)
+	}
+	w.watch(&appsv1.DeploymentList{}, &appsv1.StatefulSetList{}, &corev1.ServiceList{})
+	return w
+}
+
+// watch makes changes of these kinds known, until the end of the test.
+func (w *world) watch(lists ...client.ObjectList) {
+	w.t.Helper()
+	for _, list := range lists {
+		there, err := w.Client.Watch(w.t.Context(), list, client.InNamespace(w.namespace))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		go func() {
+			for range there.ResultChan() {
+				select {
+				case w.changed <- struct{}{}:
+				default:
+				}
+			}
+		}()
+	}
+}
+
+// shipped are the machines of a manager without files of its own.
+var shipped = sync.OnceValues(func() (*machines.Store, error) {
+	return machines.Load(machines.Options{Shipped: phases.Files, Bindings: catalog.Bindings, Log: logr.Discard()})
+})
+
+// process is what a new process of the manager has: nothing but the API server,
+// behind faults.
+func (w *world) process(faulty *faults.Transport) *runner.Reconciler[*server] {
+	w.t.Helper()
+	config := rest.CopyConfig(w.Config)
+	config.Wrap(faulty.Wrap)
+	c, err := client.New(config, client.Options{Scheme: mcpserver.NewScheme()})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return &runner.Reconciler[*server]{
+		Client: c, Machine: w.store.Of(mcpserver.MachineName).InForce,
+		Program: mcpserver.Program(c, mcpserver.Settings{ProxyImage: "proxy:test"}),
+		Clock:   clock.RealClock{}, Recorder: &events.FakeRecorder{}, Metrics: runner.NewMetrics(prometheus.NewRegistry()),
+	}
+}
+
+// drive lets a process work on the server until it is at rest where it should be,
+// or until the process has crashed. A pass follows when something changed that the
+// machine watches, or when the last one asked for it. Before, a proxy that runs does
+// its part.
+func (w *world) drive(faulty *faults.Transport, name string, where func(*server) error) {
+	w.t.Helper()
+	p := w.process(faulty)
+	req := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: w.namespace, Name: name}}
+	late := time.After(soon)
+	for {
+		result, err := p.Reconcile(w.t.Context(), req)
+		switch {
+		case faulty.Crashed():
+			return
+		case err == nil && result.RequeueAfter > 0 && result.RequeueAfter <= busy:
+			continue
+		}
+		again := result.RequeueAfter
+		if err = errors.Join(err, w.playProxy(name)); err != nil {
+			again = retryAfter
+		} else if err = where(w.get(name)); err == nil {
+			return
+		}
+		var next <-chan time.Time
+		if again > 0 {
+			next = time.After(again)
+		}
+		select {
+		case <-w.changed:
+		case <-next:
+		case <-late:
+			w.t.Fatalf("MCPServer %s: not within %s: %v", name, soon, err)
+		}
+	}
+}
+
+// survive drives the server with a fault, and on with the next process if the fault
+// was a crash. It tells whether the fault came.
+func (w *world) survive(faulty *faults.Transport, name string, where func(*server) error) bool {
+	w.t.Helper()
+	w.drive(faulty, name, where)
+	if faulty.Crashed() {
+		w.drive(faults.New(), name, where)
+	}
+	return len(faulty.Met()) > 0
+}
+
+func (w *world) playProxy(name string) error {
+	proxy := &appsv1.Deployment{}
+	err := w.Client.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, proxy)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	return proxies.Start(w.t.Context(), w.Client, proxy)
+}
+
+// get is nil when the server is gone.
+func (w *world) get(name string) *server {
+	w.t.Helper()
+	srv := &server{}
+	err := w.Client.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, srv)
+	switch {
+	case apierrs.IsNotFound(err):
+		return nil
+	case err != nil:
+		w.t.Fatal(err)
+	}
+	return srv
+}
+
+func (w *world) create(name string) {
+	w.t.Helper()
+	srv := &server{}
+	srv.Namespace, srv.Name = w.namespace, name
+	srv.Spec.Image, srv.Spec.Transport = "server:test", v1beta1.TransportStreamableHTTP
+	if err := w.Client.Create(w.t.Context(), srv); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func ready(srv *server) error {
+	if srv == nil {
+		return harness.Permanent(errors.New("it is gone"))
+	}
+	if srv.Status.Phase != "Ready" || srv.Status.Machine.Phase != "Ready" {
+		return fmt.Errorf("it is in phase %s: %s", srv.Status.Machine.Phase, srv.Status.Message)
+	}
+	return nil
+}
+
+func gone(srv *server) error {
+	if srv == nil {
+		return nil
+	}
+	return fmt.Errorf("it is in phase %s: %s", srv.Status.Machine.Phase, srv.Status.Message)
+}
+
+// quiet checks that another process, which looks at everything anew, writes nothing.
+func (w *world) quiet(name string) {
+	w.t.Helper()
+	listening := faults.New(&faults.Rule{When: faults.Write, Times: faults.Always, Do: faults.Pass})
+	w.drive(listening, name, ready)
+	if written := listening.Met(); len(written) > 0 {
+		w.t.Errorf("a resync of a server at rest writes %q, want nothing", written)
+	}
+}
