@@ -3,8 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"regexp"
 	"strconv"
@@ -31,29 +29,19 @@ func stepTimes(ctx context.Context, address string) ([]stepTime, error) {
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
+	shown, err := scrape(ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("read the manager's metrics: %w", err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return nil, fmt.Errorf("read the manager's metrics: %w", err)
-	}
 	var out []stepTime
 	for _, action := range actions {
-		times := sample(text, "phasegate_step_duration_seconds_count", action)
-		if times > 0 {
-			seconds := sample(text, "phasegate_step_duration_seconds_sum", action)
+		for _, m := range shown.with("phasegate_step_duration_seconds", "action", action) {
+			seconds, times := m.GetHistogram().GetSampleSum(), m.GetHistogram().GetSampleCount()
 			out = append(out, stepTime{action, time.Duration(seconds * float64(time.Second)), int(times)})
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("the manager's metrics have none of the steps %v:\n%s", actions, text)
+		return nil, fmt.Errorf("the manager's metrics have none of the steps %v", actions)
 	}
 	return out, nil
 }
@@ -77,20 +65,6 @@ func migratingActions() ([]string, error) {
 		}
 	}
 	return actions, nil
-}
-
-// sample finds the value of one line of the exposition format; 0 if it is not there.
-func sample(text []byte, name, action string) float64 {
-	line := regexp.MustCompile(`(?m)^` + name + `\{action="` + action + `",[^}]*\} (\S+)$`)
-	found := line.FindSubmatch(text)
-	if found == nil {
-		return 0
-	}
-	value, err := strconv.ParseFloat(string(found[1]), 64)
-	if err != nil {
-		return 0
-	}
-	return value
 }
 
 // peakMemory is the most resident memory that a process ever had, in bytes.

@@ -1,9 +1,11 @@
 // Package bench measures what a migration costs: the locked window against raw
 // creates of the same objects on the same API server, and the pure functions
-// that every object passes. It knows how to measure, not what is right: that is
-// for the tests of the rooms and test/e2e.
+// that every object passes; and what many MCP servers cost one manager. It knows
+// how to measure, not what is right: that is for the tests of the rooms, test/e2e
+// and test/mcpserver.
 //
 //	BENCH_OBJECTS=5000 go test -run '^$' -bench Migration -benchtime 3x -v ./test/bench
+//	BENCH_SERVERS=500 go test -run '^$' -bench MCPServers -benchtime 1x -v ./test/bench
 //
 // Each loop is one round on a cluster of its own. CALICO_CRDS takes the real CRDs.
 package bench
@@ -46,7 +48,7 @@ const (
 // is warm. etcd does not sync to disk: a slow disk slows the raw creates most and
 // would flatter the ratio.
 func BenchmarkMigration(b *testing.B) {
-	n := objects(b)
+	n := number(b, objectsEnv, defaultObjects)
 	log.SetLogger(logr.Discard()) // else controller-runtime complains in the middle
 	var rounds []round
 	for b.Loop() {
@@ -84,14 +86,15 @@ func least(rounds []round, of func(round) time.Duration) time.Duration {
 	return shortest
 }
 
-func objects(b *testing.B) int {
-	text := os.Getenv(objectsEnv)
+// number reads how many objects an environment variable asks for.
+func number(b *testing.B, env string, otherwise int) int {
+	text := os.Getenv(env)
 	if text == "" {
-		return defaultObjects
+		return otherwise
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		b.Fatalf("%s=%q: give a positive number of objects", objectsEnv, text)
+		b.Fatalf("%s=%q: give a positive number", env, text)
 	}
 	return n
 }

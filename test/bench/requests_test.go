@@ -1,0 +1,72 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/phasegate/phasegate/test/harness"
+)
+
+// controllerOfServers is the name of the controller in the manager's metrics.
+const controllerOfServers = "phasegate-mcpserver"
+
+// requests counts what a process has asked the API server, by method.
+type requests map[string]float64
+
+func requestsOf(shown families) requests {
+	all := requests{}
+	for _, m := range shown["rest_client_requests_total"].GetMetric() {
+		for _, label := range m.GetLabel() {
+			if label.GetName() == "method" {
+				all[label.GetValue()] += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return all
+}
+
+// writes are those that change something. Events, which are POST, are among them.
+func (r requests) writes() float64 { return r["POST"] + r["PUT"] + r["PATCH"] + r["DELETE"] }
+
+// fleetManager is bin/manager at work on servers only.
+type fleetManager struct {
+	*harness.Process
+	// metrics is the address of its metrics.
+	metrics string
+}
+
+func (f *fleet) manager(name string) (*fleetManager, error) {
+	path, err := harness.Binary("manager")
+	if err != nil {
+		return nil, err
+	}
+	address, err := harness.FreeAddress()
+	if err != nil {
+		return nil, err
+	}
+	p, err := harness.StartProcess(harness.Program{Name: name, Path: path, LogDir: f.cluster.LogDir, Args: []string{
+		"--kubeconfig", f.cluster.Kubeconfig, "--controllers", "mcpserver", "--metrics-bind-address", address,
+	}})
+	return &fleetManager{Process: p, metrics: address}, err
+}
+
+// settled waits until the manager has looked at n servers and has nothing more to
+// do, and answers its metrics.
+func (m *fleetManager) settled(ctx context.Context, n int) (shown families, err error) {
+	err = harness.Await(ctx, "the manager to have nothing to do", patience, func(ctx context.Context) error {
+		if err := m.Alive(); err != nil {
+			return err
+		}
+		if shown, err = scrape(ctx, m.metrics); err != nil {
+			return err
+		}
+		passes := shown.sum("controller_runtime_reconcile_total", "controller", controllerOfServers)
+		open := shown.sum("workqueue_depth", "name", controllerOfServers) +
+			shown.sum("controller_runtime_active_workers", "controller", controllerOfServers)
+		if passes < float64(n) || open > 0 {
+			return fmt.Errorf("%v passes were made for %d servers, %v are waiting or at work", passes, n, open)
+		}
+		return nil
+	})
+	return shown, err
+}
