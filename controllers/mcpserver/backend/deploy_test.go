@@ -119,39 +119,49 @@ func TestPodsAreTheUsersOverSafeDefaults(t *testing.T) {
 }
 
 func TestDeployWorkloadCreatesBackendServices(t *testing.T) {
-	for transport, made := range map[string]bool{
-		v1beta1.TransportStdio: false, v1beta1.TransportSSE: true, v1beta1.TransportStreamableHTTP: true,
+	type service struct {
+		Owner, ClusterIP string
+		Spec             corev1.ServiceSpec
+	}
+	of := func(s *corev1.Service) *service {
+		if s == nil {
+			return nil
+		}
+		got := &service{Spec: corev1.ServiceSpec{
+			Type: s.Spec.Type, Selector: s.Spec.Selector, Ports: s.Spec.Ports, SessionAffinity: s.Spec.SessionAffinity,
+		}}
+		if o := metav1.GetControllerOf(s); o != nil {
+			got.Owner = o.Kind + " " + string(o.UID)
+		}
+		got.ClusterIP = map[bool]string{true: "None", false: "some"}[s.Spec.ClusterIP == corev1.ClusterIPNone]
+		return got
+	}
+	want := func(clusterIP string, affinity corev1.ServiceAffinity) *service {
+		return &service{"MCPServer 11111111-1111-1111-1111-111111111111", clusterIP, corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, Selector: map[string]string{"app": "fetch"}, SessionAffinity: affinity,
+			// A port in the range of node ports is a port like others.
+			Ports: []corev1.ServicePort{{Name: "port-30080", Port: 30080, TargetPort: intstr.FromInt32(30080), Protocol: corev1.ProtocolTCP}},
+		}}
+	}
+	call, names := want("some", corev1.ServiceAffinityClientIP), want("None", corev1.ServiceAffinityNone)
+	for transport, test := range map[string]struct {
+		why         string
+		stdin       bool
+		call, names *service
+	}{
+		v1beta1.TransportStdio:          {"there is nothing to call", true, nil, nil},
+		v1beta1.TransportSSE:            {"a session is in one pod: clients stick to it", false, call, names},
+		v1beta1.TransportStreamableHTTP: {"a session is in one pod: clients stick to it", false, call, names},
 	} {
 		t.Run(transport, func(t *testing.T) {
 			w := newWorld(t)
 			w.deploy(w.with(func(cfg *backend.Config) { cfg.Run.Transport = transport }))
-			if stdin := w.live().Spec.Template.Spec.Containers[0].Stdin; stdin == made {
-				t.Errorf("stdin %v, want %v", stdin, !made)
+			if got := w.live().Spec.Template.Spec.Containers[0].Stdin; got != test.stdin {
+				t.Errorf("stdin %v, want %v", got, test.stdin)
 			}
-			call, names := w.service("mcp-fetch"), w.service("mcp-fetch-headless")
-			if !made {
-				if call != nil || names != nil {
-					t.Error("there are Services of a server that cannot be called")
-				}
-				return
-			}
-			ports := []corev1.ServicePort{{Name: "port-30080", Port: 30080, TargetPort: intstr.FromInt32(30080), Protocol: corev1.ProtocolTCP}}
-			for _, s := range []*corev1.Service{call, names} {
-				if diff := cmp.Diff(ports, s.Spec.Ports); diff != "" {
-					t.Errorf("%s: a port in the range of node ports is a port like others (-want +got):\n%s", s.Name, diff)
-				}
-				if s.Spec.Type != corev1.ServiceTypeClusterIP || !cmp.Equal(s.Spec.Selector, map[string]string{"app": "fetch"}) {
-					t.Errorf("%s: type %s, selector %v", s.Name, s.Spec.Type, s.Spec.Selector)
-				}
-				if o := metav1.GetControllerOf(s); o == nil || o.Kind != "MCPServer" || string(o.UID) != w.config.Run.Owner.UID {
-					t.Errorf("%s: controller %v, want the MCPServer", s.Name, o)
-				}
-			}
-			if names.Spec.ClusterIP != corev1.ClusterIPNone || call.Spec.ClusterIP == corev1.ClusterIPNone {
-				t.Errorf("clusterIP %s and %s, want only the second to be None", call.Spec.ClusterIP, names.Spec.ClusterIP)
-			}
-			if call.Spec.SessionAffinity != corev1.ServiceAffinityClientIP {
-				t.Error("a session could be led to a pod that does not know it")
+			got := []*service{of(w.service("mcp-fetch")), of(w.service("mcp-fetch-headless"))}
+			if diff := cmp.Diff([]*service{test.call, test.names}, got); diff != "" {
+				t.Errorf("Services (-want +got): %s\n%s", test.why, diff)
 			}
 		})
 	}

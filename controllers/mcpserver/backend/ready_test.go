@@ -1,0 +1,56 @@
+package backend
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestPending(t *testing.T) {
+	// status is generation seen, pods, of the newest template, ready.
+	status := func(seen int64, pods, updated, ready int32) appsv1.StatefulSetStatus {
+		return appsv1.StatefulSetStatus{ObservedGeneration: seen, Replicas: pods, UpdatedReplicas: updated, ReadyReplicas: ready, AvailableReplicas: ready}
+	}
+	const (
+		unseen  = "StatefulSet fetch has not been looked at yet by its controller"
+		updated = "StatefulSet fetch: 0 of 1 pods are of the newest template"
+	)
+	for name, test := range map[string]struct {
+		why      string
+		replicas *int32
+		deleted  bool
+		status   appsv1.StatefulSetStatus
+		want     string
+	}{
+		"just created":                       {"an empty status is no news", new(int32(1)), false, status(0, 0, 0, 0), unseen},
+		"created, no count":                  {"the API server's default is 1", nil, false, status(3, 0, 0, 0), updated},
+		"no pod yet":                         {"seen, nothing made", new(int32(1)), false, status(3, 0, 0, 0), updated},
+		"pod starts":                         {"there, not ready", new(int32(1)), false, status(3, 1, 1, 0), "StatefulSet fetch: 0 of 1 pods are ready"},
+		"ready":                              {"all there is to want", new(int32(1)), false, status(3, 1, 1, 1), ""},
+		"ready, no count":                    {"as with 1", nil, false, status(3, 1, 1, 1), ""},
+		"ready, status of before":            {"the ready pods are those of the old template", new(int32(1)), false, status(2, 1, 1, 1), unseen},
+		"ready, status of later":             {"somebody changed it again: it was seen", new(int32(1)), false, status(4, 1, 1, 1), ""},
+		"old pod ready":                      {"it is about to be replaced", new(int32(1)), false, status(3, 1, 0, 1), updated},
+		"half replaced":                      {"the rest is still old", new(int32(2)), false, status(3, 2, 1, 2), "StatefulSet fetch: 1 of 2 pods are of the newest template"},
+		"replaced, one not ready":            {"a session may be led to it", new(int32(2)), false, status(3, 2, 2, 1), "StatefulSet fetch: 1 of 2 pods are ready"},
+		"scaling up":                         {"the third is not there", new(int32(3)), false, status(3, 2, 2, 2), "StatefulSet fetch: 2 of 3 pods are of the newest template"},
+		"scaling down":                       {"a pod that goes still takes calls", new(int32(1)), false, status(3, 2, 2, 2), "StatefulSet fetch has 2 pods, wanted are 1"},
+		"none wanted":                        {"there is nothing to wait for", new(int32(0)), false, status(3, 0, 0, 0), ""},
+		"none wanted, unseen":                {"the old pods are not gone", new(int32(0)), false, status(2, 1, 1, 1), unseen},
+		"none wanted, one goes":              {"it is not gone yet", new(int32(0)), false, status(3, 1, 1, 0), "StatefulSet fetch has 1 pods, wanted are 0"},
+		"more ready than of newest template": {"the surplus is old", new(int32(2)), false, status(3, 3, 1, 3), "StatefulSet fetch: 1 of 2 pods are of the newest template"},
+		"being deleted":                      {"its pods end, ready or not", new(int32(1)), true, status(3, 1, 1, 1), "StatefulSet fetch is being deleted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "fetch", Generation: 3}, Status: test.status}
+			s.Spec.Replicas = test.replicas
+			if test.deleted {
+				s.DeletionTimestamp = &metav1.Time{}
+			}
+			if got := pending(s); got != test.want {
+				t.Errorf("pending = %q, want %q: %s", got, test.want, test.why)
+			}
+		})
+	}
+}
