@@ -65,11 +65,12 @@ func proxyMode(s *v1beta1.MCPServerSpec) string {
 func proxyPort(s *v1beta1.MCPServerSpec) int32 { return cmp.Or(s.ProxyPort, 8080) }
 
 // checksumOf changes with all that a proxy must be started anew for: not with the
-// generation, which moves with any field of the spec, and not with the number of
-// backend pods, which scaleBackend sees to.
+// generation, which moves with any field of the spec, not with the number of
+// backend pods, which scaleBackend sees to, and not with the owner, which never
+// changes.
 func checksumOf(rc *runconfig.RunConfig) (string, error) {
 	content := *rc
-	content.MCPServerGeneration, content.ScalingConfig = 0, nil
+	content.MCPServerGeneration, content.ScalingConfig, content.Owner = 0, nil, nil
 	data, err := json.Marshal(content)
 	if err != nil {
 		return "", fmt.Errorf("encode %s: %w", v1beta1.RunConfigFile, err)

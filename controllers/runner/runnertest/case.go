@@ -52,8 +52,8 @@ var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 //     to the same objects and outputs as the undisturbed run.
 //
 // What differs is an error of the test. Objects are compared without what the
-// server makes up: names and UIDs of what was created, resourceVersions, times of
-// creation, managed fields. It answers what it has tried, and logs it.
+// server makes up: names, UIDs and addresses of what was created, resourceVersions,
+// times of creation, managed fields. It answers what it has tried, and logs it.
 func Idempotent[T runner.Object[T]](t testing.TB, c Case[T]) Covered {
 	t.Helper()
 	if c.Clock == nil {

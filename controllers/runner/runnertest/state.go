@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -52,6 +53,9 @@ func (r *run[T]) state() state {
 		common := label(i, written)
 		if uid, found, _ := unstructured.NestedString(objects[common], "metadata", "uid"); found {
 			name(uid, "UID of "+common)
+		}
+		if ip, _, _ := unstructured.NestedString(objects[common], "spec", "clusterIP"); ip != corev1.ClusterIPNone {
+			name(ip, "address of "+common)
 		}
 		name(written.Name, "name of "+common)
 	}

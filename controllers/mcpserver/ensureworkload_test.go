@@ -1,0 +1,325 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/phasegate/phasegate/api/toolhive/runconfig"
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/controllers/runner/runnertest"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// httpServer is a spec that says as little as it can.
+var httpServer = v1beta1.MCPServerSpec{Image: "example.org/fetch:1", Transport: v1beta1.TransportStreamableHTTP}
+
+// world is a server and the objects that were made for it.
+type world struct {
+	*testing.T
+	client client.WithWatch
+	srv    *server
+	writes int
+}
+
+func newWorld(t *testing.T, spec v1beta1.MCPServerSpec) *world {
+	t.Helper()
+	admin := shared.Cluster(t).Client
+	srv, err := newServer(t.Context(), admin, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{T: t, srv: srv}
+	w.client = interceptor.NewClient(admin, interceptor.Funcs{
+		Apply: func(ctx context.Context, c client.WithWatch, body runtime.ApplyConfiguration, o ...client.ApplyOption) error {
+			w.writes++
+			return c.Apply(ctx, body, o...)
+		}})
+	return w
+}
+
+// ensure calls EnsureWorkload and answers how many writes it took.
+func (w *world) ensure() int {
+	w.Helper()
+	w.writes = 0
+	if _, err := do(w.Context(), w.client, w.srv, "EnsureWorkload"); err != nil {
+		w.Fatal(err)
+	}
+	return w.writes
+}
+
+// edit is what somebody does with kubectl.
+func (w *world) edit(obj client.Object, patch string) {
+	w.Helper()
+	kind := types.StrategicMergePatchType
+	if _, custom := obj.(*server); custom {
+		kind = types.MergePatchType
+	}
+	if err := w.client.Patch(w.Context(), obj, client.RawPatch(kind, []byte(patch)), client.FieldOwner("kubectl-edit")); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func get[T client.Object](w *world, obj T, name string) T {
+	w.Helper()
+	if err := w.client.Get(w.Context(), client.ObjectKey{Namespace: w.srv.Namespace, Name: name}, obj); err != nil {
+		w.Fatal(err)
+	}
+	return obj
+}
+
+func (w *world) deployment() *appsv1.Deployment { return get(w, &appsv1.Deployment{}, "fetch") }
+
+// file is the run configuration that pods of the proxy read now.
+func (w *world) file() runconfig.RunConfig {
+	w.Helper()
+	var rc runconfig.RunConfig
+	if err := json.Unmarshal([]byte(get(w, &corev1.ConfigMap{}, "fetch-runconfig").Data[v1beta1.RunConfigFile]), &rc); err != nil {
+		w.Fatal(err)
+	}
+	return rc
+}
+
+func TestEnsureWorkloadIsIdempotent(t *testing.T) {
+	covered := runnertest.Idempotent(t, runnertest.Case[*server]{
+		Client: shared.Cluster(t).Client,
+		Setup: func(ctx context.Context, c client.Client) (*server, error) {
+			return newServer(ctx, c, httpServer)
+		},
+		Action: func(c client.Client) runner.Action[*server] {
+			return (&steps{Settings: Settings{ProxyImage: "example.org/proxy:1"}, client: c}).actions()["EnsureWorkload"]
+		},
+	})
+	want := []string{"apply ServiceAccount", "apply ServiceAccount", "apply Role", "apply RoleBinding", "apply Service", "apply ConfigMap", "apply Deployment"}
+	if diff := cmp.Diff(want, covered.Writes); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+}
+
+func TestSecondEnsureSendsNothing(t *testing.T) {
+	for name, spec := range map[string]v1beta1.MCPServerSpec{
+		"the least": httpServer,
+		"much": {
+			Image: "example.org/fetch:1", Args: []string{"--verbose", ""}, Replicas: new(int32(3)),
+			Env: []v1beta1.EnvVar{{Name: "B", Value: "2"}, {Name: "A", Value: ""}}, Resources: v1beta1.ResourceRequirements{Limits: v1beta1.ResourceList{CPU: "1000m"}},
+			Secrets: []v1beta1.SecretRef{{Name: "token", Key: "TOKEN"}}, SessionAffinity: "None", ServiceAccount: new("own"),
+			PodTemplateSpec: &runtime.RawExtension{Raw: []byte(`{"spec":{"nodeSelector":{"disk":"ssd"}}}`)},
+			ResourceOverrides: &v1beta1.ResourceOverrides{
+				ProxyDeployment: &v1beta1.ProxyDeploymentOverrides{
+					MetadataOverrides: v1beta1.MetadataOverrides{Labels: map[string]string{"team": "a"}, Annotations: map[string]string{"note": ""}},
+					Env:               []v1beta1.EnvVar{{Name: "TOOLHIVE_DEBUG", Value: "true"}}, ImagePullSecrets: []v1beta1.LocalObjectReference{{Name: "pull"}}},
+				ProxyService: &v1beta1.MetadataOverrides{Labels: map[string]string{"team": "a"}}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, spec)
+			w.ensure()
+			if again := w.ensure(); again != 0 {
+				t.Errorf("%d writes, want 0", again)
+			}
+		})
+	}
+}
+
+// TestWhatRestartsProxies changes the spec of a running server. Whatever the pods
+// of the proxy do not depend on leaves their template as it is, the stamp included.
+func TestWhatRestartsProxies(t *testing.T) {
+	cases := map[string]struct {
+		why, change string
+		restarts    bool
+		writes      int
+	}{
+		"replicas":            {"one more proxy needs no other one to go", `{"replicas":3}`, false, 1},
+		"backend replicas":    {"the number of backend pods is the operator's to change", `{"backendReplicas":2}`, false, 1},
+		"session affinity":    {"a matter of the Service", `{"sessionAffinity":"None"}`, false, 1},
+		"label of the proxy":  {"a matter of the Deployment's metadata", `{"resourceOverrides":{"proxyDeployment":{"labels":{"team":"a"}}}}`, false, 1},
+		"label of a Service":  {"a matter of the Service's metadata", `{"resourceOverrides":{"proxyService":{"labels":{"team":"a"}}}}`, false, 1},
+		"another's field":     {"nothing of ours reads it", `{"authzConfig":{"type":"inline"}}`, false, 0},
+		"quantity, same":      {"there is none before and none after", `{"resources":{"limits":{"cpu":""}}}`, false, 0},
+		"image":               {"the proxy's argument", `{"image":"example.org/fetch:2"}`, true, 2},
+		"arguments":           {"proxies read the file when they start", `{"args":["--all"]}`, true, 2},
+		"label of proxy pods": {"a label of the pods", `{"resourceOverrides":{"proxyDeployment":{"podTemplateMetadataOverrides":{"labels":{"team":"a"}}}}}`, true, 2},
+		"resources":           {"they are in the pod patch, the proxy's argument", `{"resources":{"limits":{"cpu":"1"}}}`, true, 2},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, httpServer)
+			w.ensure()
+			before := w.deployment()
+			w.edit(w.srv, `{"spec":`+test.change+`}`)
+			if writes := w.ensure(); writes != test.writes {
+				t.Errorf("%d writes, want %d", writes, test.writes)
+			}
+			after, stamp := w.deployment(), int64(1)
+			if test.restarts {
+				stamp = w.srv.Generation
+			}
+			if changed := !cmp.Equal(before.Spec.Template, after.Spec.Template); changed != test.restarts {
+				t.Errorf("%s: changed = %v (-before +after):\n%s", test.why, changed, cmp.Diff(before.Spec.Template, after.Spec.Template))
+			}
+			if got := w.file().MCPServerGeneration; got != stamp {
+				t.Errorf("the file is of generation %d, want %d, as the pods are", got, stamp)
+			}
+			if again := w.ensure(); again != 0 {
+				t.Errorf("%d writes at the next look, want 0", again)
+			}
+		})
+	}
+}
+
+// TestSwitches changes what the API server fills in for, which must go with it.
+func TestSwitches(t *testing.T) {
+	w := newWorld(t, httpServer)
+	w.ensure()
+	type seen struct {
+		Strategy appsv1.DeploymentStrategyType
+		Affinity corev1.ServiceAffinity
+	}
+	look := func() seen {
+		return seen{w.deployment().Spec.Strategy.Type, get(w, &corev1.Service{}, "mcp-fetch-proxy").Spec.SessionAffinity}
+	}
+	for _, step := range []struct {
+		patch string
+		want  seen
+	}{
+		{`{"spec":{"transport":"stdio","sessionAffinity":"None"}}`, seen{"Recreate", "None"}},
+		{`{"spec":{"transport":"sse","sessionAffinity":"ClientIP"}}`, seen{"RollingUpdate", "ClientIP"}},
+		{`{"spec":{"transport":"stdio","sessionAffinity":"None"}}`, seen{"Recreate", "None"}},
+	} {
+		w.edit(w.srv, step.patch)
+		w.ensure()
+		if diff := cmp.Diff(step.want, look()); diff != "" {
+			t.Errorf("after %s (-want +got):\n%s", step.patch, diff)
+		}
+		if again := w.ensure(); again != 0 {
+			t.Errorf("after %s: %d writes at the next look, want 0", step.patch, again)
+		}
+	}
+}
+
+func TestReplicasOfProxies(t *testing.T) {
+	cases := map[string]struct {
+		why, transport string
+		spec           *int32
+		scaled         string
+		want           int32
+	}{
+		"unset":               {"an autoscaler's to choose", v1beta1.TransportSSE, nil, "5", 5},
+		"set":                 {"the spec's", v1beta1.TransportSSE, new(int32(2)), "5", 2},
+		"stdio, set":          {"one proxy can be attached", v1beta1.TransportStdio, new(int32(3)), "", 1},
+		"stdio, unset":        {"one proxy can be attached, whoever scales", v1beta1.TransportStdio, nil, "5", 1},
+		"stdio, stopped":      {"scaled to zero by hand", v1beta1.TransportStdio, nil, "0", 0},
+		"unset, stopped":      {"scaled to zero by hand", v1beta1.TransportSSE, nil, "0", 0},
+		"stopped by the spec": {"scaled up by hand against the spec", v1beta1.TransportSSE, new(int32(0)), "2", 0},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, v1beta1.MCPServerSpec{Image: "example.org/fetch:1", Transport: test.transport, Replicas: test.spec})
+			w.ensure()
+			if test.scaled != "" {
+				w.edit(w.deployment(), `{"spec":{"replicas":`+test.scaled+`}}`)
+			}
+			for range 3 { // it stays there
+				w.ensure()
+				if got := *w.deployment().Spec.Replicas; got != test.want {
+					t.Errorf("%d replicas, want %d: %s", got, test.want, test.why)
+				}
+			}
+			if again := w.ensure(); again != 0 {
+				t.Errorf("%d writes at the next look, want 0", again)
+			}
+		})
+	}
+}
+
+func TestOthersEditsOfTheDeployment(t *testing.T) {
+	w := newWorld(t, httpServer)
+	w.ensure()
+	w.edit(w.deployment(), `{"metadata":{"labels":{"policy":"seen"}},"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":"noon"}}}}}`)
+	if writes := w.ensure(); writes != 0 {
+		t.Errorf("%d writes after kubectl rollout restart and a policy engine's label, want 0", writes)
+	}
+	w.edit(w.deployment(), `{"spec":{"template":{"spec":{"containers":[{"name":"toolhive","image":"example.org/other"}]}}}}`)
+	if writes := w.ensure(); writes != 1 {
+		t.Errorf("%d writes after the image was changed by hand, want 1", writes)
+	}
+	d := w.deployment()
+	got := []string{d.Spec.Template.Spec.Containers[0].Image, d.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"], d.Labels["policy"]}
+	if diff := cmp.Diff([]string{"example.org/proxy:1", "noon", "seen"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestTakenNames(t *testing.T) {
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+	pods := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "b"}}}}
+	for _, theirs := range []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: meta("fetch-proxy-runner")},
+		&corev1.ServiceAccount{ObjectMeta: meta("fetch-sa")},
+		&rbacv1.Role{ObjectMeta: meta("fetch-proxy-runner")},
+		&rbacv1.RoleBinding{ObjectMeta: meta("fetch-proxy-runner"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "view"}},
+		&corev1.ConfigMap{ObjectMeta: meta("fetch-runconfig")},
+		&corev1.Service{ObjectMeta: meta("mcp-fetch-proxy"), Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}},
+		&appsv1.Deployment{ObjectMeta: meta("fetch"), Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}, Template: pods}},
+	} {
+		w := newWorld(t, httpServer)
+		theirs.SetNamespace(w.srv.Namespace)
+		if err := w.client.Create(t.Context(), theirs); err != nil {
+			t.Fatal(err)
+		}
+		_, err := do(t.Context(), w.client, w.srv, "EnsureWorkload")
+		var terminal *fsm.TerminalError
+		if !errors.As(err, &terminal) || terminal.Reason != "NameTaken" ||
+			!strings.Contains(err.Error(), theirs.GetName()+" belongs to nobody") || !strings.Contains(err.Error(), "choose another name") {
+			t.Errorf("%T %s: error = %v, want a terminal one that names it and the remedy", theirs, theirs.GetName(), err)
+		}
+		if now := get(w, theirs.DeepCopyObject().(client.Object), theirs.GetName()); now.GetResourceVersion() != theirs.GetResourceVersion() {
+			t.Errorf("%T %s was written", theirs, theirs.GetName())
+		}
+	}
+}
+
+func TestObjectOnItsWayOutIsWaitedFor(t *testing.T) {
+	w := newWorld(t, httpServer)
+	w.ensure()
+	going := get(w, &corev1.Service{}, "mcp-fetch-proxy")
+	w.edit(going, `{"metadata":{"finalizers":["test.phasegate.dev/hold"]}}`)
+	if err := w.client.Delete(t.Context(), going); err != nil {
+		t.Fatal(err)
+	}
+	_, err := do(t.Context(), w.client, w.srv, "EnsureWorkload")
+	var wait *fsm.WaitError
+	if !errors.As(err, &wait) || !strings.Contains(err.Error(), "mcp-fetch-proxy is being deleted") {
+		t.Errorf("error = %v, want a wait that names the Service", err)
+	}
+	w.edit(going, `{"metadata":{"finalizers":null}}`)
+	if writes := w.ensure(); writes == 0 {
+		t.Error("the Service was not made again")
+	}
+}
+
+func TestWhatTheServerRefusesIsTerminal(t *testing.T) {
+	spec := httpServer
+	spec.ResourceOverrides = &v1beta1.ResourceOverrides{ProxyService: &v1beta1.MetadataOverrides{Labels: map[string]string{"a label": "with a space"}}}
+	w := newWorld(t, spec)
+	_, err := do(t.Context(), w.client, w.srv, "EnsureWorkload")
+	var terminal *fsm.TerminalError
+	if !errors.As(err, &terminal) || terminal.Reason != "InvalidSpec" || !strings.Contains(err.Error(), "a label") {
+		t.Errorf("error = %v, want a terminal one that names the label", err)
+	}
+}
