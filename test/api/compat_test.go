@@ -68,8 +68,8 @@ var narrower = []struct {
 	why  string
 	what []string
 }{
-	{"a server of such a name cannot work: see the messages", []string{": 4 rules"}},
-	{"the same, of a server without a spec or an image", []string{": spec is required", ".spec.image: minLength 1"}},
+	{"a server without a spec, or of such a name, cannot work: see the messages", []string{": 5 rules"}},
+	{"the same, of a server without an image", []string{".spec.image: minLength 1"}},
 	{"the peer's rules in other words", []string{".spec: 2 rules", ".spec.sessionStorage: 1 rules"}},
 	{"the peer refuses it later, in its operator", []string{
 		".spec.env: 2 rules", ".spec.env[].name: 1 rules", ".spec.resources.limits.cpu: 1 rules", ".spec.resources.limits.memory: 1 rules",

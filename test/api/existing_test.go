@@ -17,12 +17,11 @@ import (
 	"github.com/phasegate/phasegate/controllers/patch"
 )
 
-// What was made under the peer's CRD, with a name and a quantity that ours
-// refuses, must still be driven, changed and let go: otherwise nobody could even
+// What was made under the peer's CRD, as ours would refuse it today, must still be driven, changed and let go: otherwise nobody could even
 // delete it.
 func TestExistingObjectsCanBeChanged(t *testing.T) {
 	c := ruled(t)
-	for _, name := range legacy {
+	for name := range legacy {
 		t.Run(name, func(t *testing.T) {
 			obj := &v1beta1.MCPServer{}
 			if err := c.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: name}, obj); err != nil {
@@ -33,7 +32,7 @@ func TestExistingObjectsCanBeChanged(t *testing.T) {
 				do   func() error
 			}{
 				{"take a finalizer", func() error { return patchSpec(t.Context(), c, obj, setFinalizers(v1beta1.MCPServerFinalizer)) }},
-				{"change another field", func() error {
+				{"change the image", func() error {
 					return patchSpec(t.Context(), c, obj, func(s *v1beta1.MCPServer) { s.Spec.Image = "new" })
 				}},
 				{"write the status", func() error {

@@ -10,10 +10,16 @@ import (
 
 type object = map[string]any
 
-var badCPU = object{"limits": object{"cpu": "lots"}}
-
-// legacy are names that the peer's CRD took and that ours refuses to new objects.
-var legacy = []string{"mcpserver", "old-proxy", "old.dotted", "old-" + strings.Repeat("x", 50)}
+// legacy are objects that the peer's CRD took and that ours refuses to be new, by name.
+var legacy = map[string]object{
+	"mcpserver":                      {"image": "i"},
+	"old-proxy":                      {"image": "i"},
+	"old.dotted":                     {"image": "i"},
+	"old-" + strings.Repeat("x", 50): {"image": "i"},
+	"no-quantity":                    {"image": "i", "resources": object{"limits": object{"cpu": "lots"}}},
+	"no-image":                       {"image": ""},
+	"no-spec":                        nil,
+}
 
 var served = []string{"v1alpha1", "v1beta1"}
 
@@ -59,6 +65,7 @@ func TestSpecRules(t *testing.T) {
 		want string // of the message; empty: accepted
 	}{
 		"Minimal":            {why: "an image is enough", spec: object{"image": "i"}},
+		"NoSpec":             {why: "nothing is asked for", spec: nil, want: "spec is required: name an image"},
 		"NoImage":            {why: "nothing to run", spec: object{}, want: "spec.image: Required value"},
 		"EmptyImage":         {why: "the same", spec: object{"image": ""}, want: "spec.image"},
 		"UnknownTransport":   {why: "nobody speaks it", spec: with("transport", "carrier-pigeon"), want: "spec.transport: Unsupported value"},

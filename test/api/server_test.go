@@ -52,39 +52,43 @@ func install(ctx context.Context, c *harness.Cluster) error {
 	for _, crd := range ours {
 		if crd.GetName() == v1beta1.CRDName {
 			crd = crd.DeepCopy()
-			dropRules(crd.Object)
+			relax(crd.Object)
 			lax = append(lax, crd)
 		}
 	}
 	if err := crds.Install(ctx, c.Config, crds.Set{CRDs: lax}); err != nil {
 		return err
 	}
-	for _, name := range legacy {
-		if err := c.Client.Create(ctx, server("v1beta1", name, map[string]any{"image": "i", "resources": badCPU})); err != nil {
+	for name, spec := range legacy {
+		if err := c.Client.Create(ctx, server("v1beta1", name, spec)); err != nil {
 			return err
 		}
 	}
 	return crds.Install(ctx, c.Config, crds.Set{CRDs: ours})
 }
 
-// dropRules takes every CEL rule out of a CRD.
-func dropRules(value any) {
+// relax takes every rule that is not the peer's out of a CRD.
+func relax(value any) {
 	switch v := value.(type) {
 	case map[string]any:
 		delete(v, "x-kubernetes-validations")
+		delete(v, "minLength")
 		for _, child := range v {
-			dropRules(child)
+			relax(child)
 		}
 	case []any:
 		for _, child := range v {
-			dropRules(child)
+			relax(child)
 		}
 	}
 }
 
 // server is an MCPServer as a user writes it.
 func server(version, name string, spec map[string]any) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{Object: map[string]any{"spec": runtime.DeepCopyJSON(spec)}}
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	if spec != nil {
+		u.Object["spec"] = runtime.DeepCopyJSON(spec)
+	}
 	u.SetGroupVersionKind(schema.GroupVersionKind{Group: v1beta1.GroupVersion.Group, Version: version, Kind: "MCPServer"})
 	u.SetNamespace("default")
 	u.SetName(name)

@@ -13,6 +13,7 @@ import (
 // +kubebuilder:resource:path=mcpservers,shortName=mcpserver;mcpservers,categories=toolhive
 // +kubebuilder:subresource:status
 // +kubebuilder:deprecatedversion:warning="toolhive.stacklok.dev/v1alpha1 MCPServer is deprecated: use v1beta1, which has the same fields"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || has(self.spec)",optionalOldSelf=true,message="spec is required: name an image in spec.image"
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 50",optionalOldSelf=true,message="metadata.name must have at most 50 characters: Services called mcp-NAME-headless and mcp-NAME-proxy are made for it"
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.matches('^[-a-z0-9]*$')",optionalOldSelf=true,message="metadata.name must be lower case letters, digits and '-', without '.': it becomes a part of the names of Services"
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !self.metadata.name.endsWith('-proxy') && !self.metadata.name.endsWith('-headless')",optionalOldSelf=true,message="metadata.name must not end in -proxy or -headless: its Services could be those of another server"
@@ -26,8 +27,9 @@ type MCPServer struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is wanted.
-	Spec v1beta1.MCPServerSpec `json:"spec"`
+	// Spec is what is wanted. It is required of new servers.
+	// +optional
+	Spec v1beta1.MCPServerSpec `json:"spec,omitempty"`
 	// Status is what was observed; written by the controller only.
 	// +optional
 	Status v1beta1.MCPServerStatus `json:"status,omitempty"`
