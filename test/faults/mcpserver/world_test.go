@@ -248,6 +248,6 @@ func (w *world) quiet(name string) {
 	listening := faults.New(&faults.Rule{When: faults.Write, Times: faults.Always, Do: faults.Pass})
 	w.drive(listening, name, ready)
 	if written := listening.Met(); len(written) > 0 {
-		w.t.Errorf("a resync of a server at rest writes %q, want nothing", written)
+		w.t.Errorf("a resync of a server at rest writes %q, want nothing; where it was: %v", written, w.get(name).Status.Machine.History)
 	}
 }
