@@ -140,8 +140,8 @@ func TestOldProxyDoesNotPutTheOldImageBack(t *testing.T) {
 			s.awaitPhase("fetch", "Ready")
 			old := s.proxies("fetch")[0]
 			s.awaitHealthy(old.Name)
-			// From now on a new pod counts as available after an hour only: the old one stays.
-			s.kubectl("patch", "deployment", "fetch", "--type=merge", "-p", `{"spec":{"minReadySeconds":3600}}`)
+			// From now on a new pod counts as available after eight minutes only: the old one stays.
+			s.kubectl("patch", "deployment", "fetch", "--type=merge", "-p", `{"spec":{"minReadySeconds":500}}`)
 
 			s.edit("fetch", func(srv *v1beta1.MCPServer) { srv.Spec.Image = secondImage })
 			harness.Eventually(t, "a new proxy to apply the new image", soon, func() error {

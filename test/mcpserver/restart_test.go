@@ -32,7 +32,7 @@ func TestRestart(t *testing.T) {
 			})
 			s.awaitRestarted("fetch", request)
 			s.assertReplaced("fetch", before)
-			s.describes("fetch", "RestartRequested", "Restarted", "Last - Processed - Restart")
+			s.describes("fetch", "RestartRequested", "Restarted", v1beta1.AnnotationLastProcessedRestart+": "+request)
 			after := s.workload("fetch")
 			want := before
 			want.ReplicaSets, want.Revisions, want.Restart = before.ReplicaSets+1, before.Revisions+1, request+" "+request
