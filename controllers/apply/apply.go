@@ -19,6 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// noVersion is a resourceVersion that no object has. An apply that bears it makes
+// an object, and is a conflict with one that is there.
+const noVersion = "1"
+
 // Applier says for whom objects are applied.
 type Applier struct {
 	// Client must not read from a cache.
@@ -55,23 +59,23 @@ func Read[T client.Object](ctx context.Context, c client.Client, named T) (live 
 func Put[T client.Object](ctx context.Context, a Applier, live T, found bool, desired T) (now T, wrote bool, err error) {
 	want := desired.DeepCopyObject().(T)
 	want.SetOwnerReferences([]metav1.OwnerReference{a.Owner})
-	if !found {
-		now, err = create(ctx, a, want)
-		return now, err == nil, err
+	version := noVersion
+	if found {
+		if err := a.mayWrite(live); err != nil {
+			return live, false, err
+		}
+		owned, err := Owned(live, a.Manager)
+		if err != nil {
+			return live, false, err
+		}
+		if same(owned, want) {
+			return live, false, nil
+		}
+		want.SetUID(live.GetUID())
+		version = live.GetResourceVersion()
 	}
-	if err := a.mayWrite(live); err != nil {
-		return live, false, err
-	}
-	owned, err := Owned(live, a.Manager)
-	if err != nil {
-		return live, false, err
-	}
-	if same(owned, want) {
-		return live, false, nil
-	}
-	want.SetUID(live.GetUID())
-	want.SetResourceVersion(live.GetResourceVersion())
-	now, err = send(ctx, a, want, client.ForceOwnership)
+	want.SetResourceVersion(version)
+	now, err = send(ctx, a, want)
 	return now, err == nil, err
 }
 
@@ -97,14 +101,4 @@ func same(owned, want client.Object) bool {
 	want = want.DeepCopyObject().(client.Object)
 	want.GetObjectKind().SetGroupVersionKind(owned.GetObjectKind().GroupVersionKind())
 	return equality.Semantic.DeepEqual(owned, want)
-}
-
-// noVersion is a resourceVersion that no object has. An apply that bears it makes
-// an object, and is a conflict with one that is there.
-const noVersion = "1"
-
-// create applies an object that was not there, and must not be there now.
-func create[T client.Object](ctx context.Context, a Applier, want T) (T, error) {
-	want.SetResourceVersion(noVersion)
-	return send(ctx, a, want, client.ForceOwnership)
 }

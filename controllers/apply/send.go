@@ -10,14 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// send applies want and answers what the object is now.
-func send[T client.Object](ctx context.Context, a Applier, want T, options ...client.ApplyOption) (now T, err error) {
+// send applies want, by force, and answers what the object is now.
+func send[T client.Object](ctx context.Context, a Applier, want T) (now T, err error) {
 	body, err := bodyOf(a.Client, want)
 	if err != nil {
 		return now, err
 	}
-	options = append(options, client.FieldOwner(a.Manager))
-	if err := a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), options...); err != nil {
+	err = a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), client.FieldOwner(a.Manager), client.ForceOwnership)
+	if err != nil {
 		return now, fmt.Errorf("apply %s: %w", describe(a.Client, want), err)
 	}
 	return typedLike(want, body.Object)

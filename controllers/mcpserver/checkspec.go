@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -25,5 +26,5 @@ func (s *steps) checkSpec(_ context.Context, sc *scope) (outputs, error) {
 	for i, p := range problems {
 		messages[i] = p.Message
 	}
-	return nil, fsm.Terminal(problems[0].Reason, "%s", list(messages))
+	return nil, fsm.Terminal(problems[0].Reason, "%s", strings.Join(messages, "; "))
 }

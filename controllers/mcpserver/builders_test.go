@@ -1,0 +1,228 @@
+package mcpserver
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/phasegate/phasegate/api/toolhive/runconfig"
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+)
+
+func fetch(change func(*v1beta1.MCPServerSpec)) *server {
+	srv := &server{ObjectMeta: metav1.ObjectMeta{Name: "fetch", Namespace: "demo", UID: "u-1", Generation: 7}, Spec: httpServer}
+	if change != nil {
+		change(&srv.Spec)
+	}
+	return srv
+}
+
+func TestRunConfig(t *testing.T) {
+	labels := func(transport string) map[string]string {
+		return map[string]string{"toolhive": "true", "toolhive-name": "fetch", "toolhive-basename": "fetch", "toolhive-transport": transport}
+	}
+	base := func(transport, mode string, change func(*runconfig.RunConfig)) *runconfig.RunConfig {
+		rc := &runconfig.RunConfig{
+			SchemaVersion: "v0.1.0", Name: "fetch", ContainerName: "fetch", BaseName: "fetch", Image: "example.org/fetch:1",
+			Transport: transport, ProxyMode: mode, Host: "0.0.0.0", Port: 8080, ContainerLabels: labels(transport),
+			EnvVars: map[string]string{"MCP_TRANSPORT": transport},
+			Owner:   &runconfig.Owner{APIVersion: "toolhive.stacklok.dev/v1beta1", Kind: "MCPServer", Name: "fetch", UID: "u-1"},
+		}
+		change(rc)
+		return rc
+	}
+	for name, test := range map[string]struct {
+		why    string
+		change func(*v1beta1.MCPServerSpec)
+		want   *runconfig.RunConfig
+	}{
+		"stdio is the default": {"so says the CRD, and an older one may not fill it in",
+			func(s *v1beta1.MCPServerSpec) { s.Transport = "" },
+			base("stdio", "streamable-http", func(*runconfig.RunConfig) {})},
+		"stdio, sse to clients": {"the mode is the user's where the proxy translates",
+			func(s *v1beta1.MCPServerSpec) { s.Transport, s.ProxyMode, s.MCPPort = "stdio", "sse", 9000 },
+			base("stdio", "sse", func(*runconfig.RunConfig) {})},
+		"http": {"the mode follows the transport where the proxy does not translate",
+			func(s *v1beta1.MCPServerSpec) { s.ProxyMode = "sse" },
+			base("streamable-http", "streamable-http", func(rc *runconfig.RunConfig) {
+				rc.TargetPort = 8080
+				rc.EnvVars = map[string]string{"MCP_TRANSPORT": "streamable-http", "MCP_PORT": "8080", "FASTMCP_PORT": "8080"}
+			})},
+		"all": {"what the user says of a variable wins",
+			func(s *v1beta1.MCPServerSpec) {
+				s.Transport, s.ProxyPort, s.MCPPort, s.Args, s.BackendReplicas = "sse", 8081, 9000, []string{"-v"}, new(int32(0))
+				s.Env = []v1beta1.EnvVar{{Name: "MCP_PORT", Value: "1"}, {Name: "EMPTY"}}
+				s.TrustProxyHeaders, s.EndpointPrefix = true, "/a"
+			},
+			base("sse", "sse", func(rc *runconfig.RunConfig) {
+				rc.Port, rc.TargetPort, rc.CmdArgs, rc.TrustProxyHeaders, rc.EndpointPrefix = 8081, 9000, []string{"-v"}, true, "/a"
+				rc.EnvVars = map[string]string{"MCP_TRANSPORT": "sse", "MCP_PORT": "1", "FASTMCP_PORT": "9000", "EMPTY": ""}
+				rc.ScalingConfig = &runconfig.ScalingConfig{BackendReplicas: new(int32(0))}
+			})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, runConfig(fetch(test.change))); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", test.why, diff)
+			}
+		})
+	}
+}
+
+func TestPodPatch(t *testing.T) {
+	template := func(text string) func(*v1beta1.MCPServerSpec) {
+		return func(s *v1beta1.MCPServerSpec) { s.PodTemplateSpec = &runtime.RawExtension{Raw: []byte(text)} }
+	}
+	pod := func(c corev1.Container, change func(*corev1.PodTemplateSpec)) *corev1.PodTemplateSpec {
+		c.Name = "mcp"
+		p := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{ServiceAccountName: "fetch-sa", Containers: []corev1.Container{c}}}
+		if change != nil {
+			change(p)
+		}
+		return p
+	}
+	secret := func(name, key string) *corev1.EnvVarSource {
+		return &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key}}
+	}
+	hostPath := func(path string) corev1.VolumeSource {
+		return corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}}
+	}
+	for name, test := range map[string]struct {
+		why    string
+		change func(*v1beta1.MCPServerSpec)
+		want   *corev1.PodTemplateSpec
+	}{
+		"nothing is said": {"the pods need an account at least", nil, pod(corev1.Container{}, nil)},
+		"own account": {"a user's account has the rights that its server needs",
+			func(s *v1beta1.MCPServerSpec) { s.ServiceAccount = new("own") },
+			pod(corev1.Container{}, func(p *corev1.PodTemplateSpec) { p.Spec.ServiceAccountName = "own" })},
+		"account of the template": {"the account that is made for the server wins over one that is hidden in the template",
+			template(`{"spec":{"serviceAccountName":"other"}}`), pod(corev1.Container{}, nil)},
+		"sidecar": {"other containers stay as they are",
+			template(`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"side","image":"s"}]}}`),
+			pod(corev1.Container{}, func(p *corev1.PodTemplateSpec) {
+				p.Labels = map[string]string{"a": "b"}
+				p.Spec.Containers = []corev1.Container{{Name: "side", Image: "s"}, {Name: "mcp"}}
+			})},
+		"secrets": {"they win over the variable of the template that they replace; the key names the variable if nothing else does",
+			func(s *v1beta1.MCPServerSpec) {
+				template(`{"spec":{"containers":[{"name":"mcp","env":[{"name":"TOKEN","value":"old"},{"name":"KEPT","value":"1"}]}]}}`)(s)
+				s.Secrets = []v1beta1.SecretRef{{Name: "a", Key: "token", TargetEnvName: "TOKEN"}, {Name: "b", Key: "OTHER"}}
+			},
+			pod(corev1.Container{Env: []corev1.EnvVar{{Name: "KEPT", Value: "1"},
+				{Name: "TOKEN", ValueFrom: secret("a", "token")}, {Name: "OTHER", ValueFrom: secret("b", "OTHER")}}}, nil)},
+		"volumes": {"they are the server's, not the proxy's; those of the template stay",
+			func(s *v1beta1.MCPServerSpec) {
+				template(`{"spec":{"volumes":[{"name":"tmp","emptyDir":{}},{"name":"data","emptyDir":{}}],"containers":[{"name":"mcp","volumeMounts":[{"name":"tmp","mountPath":"/tmp"},{"name":"data","mountPath":"/data"}]}]}}`)(s)
+				s.Volumes = []v1beta1.Volume{{Name: "data", HostPath: "/srv", MountPath: "/data", ReadOnly: true}}
+			},
+			pod(corev1.Container{VolumeMounts: []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}, {Name: "data", MountPath: "/data", ReadOnly: true}}},
+				func(p *corev1.PodTemplateSpec) {
+					p.Spec.Volumes = []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+						{Name: "data", VolumeSource: hostPath("/srv")}}
+				})},
+		"resources": {"they are the server's, not the proxy's; what the spec does not name is the template's",
+			func(s *v1beta1.MCPServerSpec) {
+				template(`{"spec":{"containers":[{"name":"mcp","resources":{"limits":{"cpu":"2","nvidia.com/gpu":"1"}}}]}}`)(s)
+				s.Resources = v1beta1.ResourceRequirements{Limits: v1beta1.ResourceList{CPU: "1000m"}, Requests: v1beta1.ResourceList{CPU: "1", Memory: "64Mi"}}
+			},
+			pod(corev1.Container{Resources: corev1.ResourceRequirements{
+				Limits:   corev1.ResourceList{"cpu": resource.MustParse("1"), "nvidia.com/gpu": resource.MustParse("1")},
+				Requests: corev1.ResourceList{"cpu": resource.MustParse("1"), "memory": resource.MustParse("64Mi")}}}, nil)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text, err := podPatch(fetch(test.change))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := &corev1.PodTemplateSpec{}
+			if err := json.Unmarshal([]byte(text), got); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", test.why, diff)
+			}
+		})
+	}
+}
+
+// TestProxyPods holds the whole of what a proxy's pod is made of.
+func TestProxyPods(t *testing.T) {
+	srv := fetch(func(s *v1beta1.MCPServerSpec) {
+		s.ProxyPort = 9090
+		s.ResourceOverrides = &v1beta1.ResourceOverrides{ProxyDeployment: &v1beta1.ProxyDeploymentOverrides{
+			PodTemplateMetadataOverrides: &v1beta1.MetadataOverrides{
+				Labels:      map[string]string{"team": "a", "app": "stolen"},
+				Annotations: map[string]string{"note": "n", v1beta1.AnnotationRunConfigChecksum: "stolen"}},
+			Env: []v1beta1.EnvVar{{Name: "HOME", Value: "/home"}, {Name: "A", Value: "1"}, {Name: v1beta1.EnvGeneration, Value: "stolen"}},
+		}}
+	})
+	got := proxyPods(srv, "example.org/proxy:1", `{"spec":{}}`, "sum")
+	type summary struct {
+		Labels, Annotations map[string]string
+		Account             string
+		Args                []string
+		Env                 []corev1.EnvVar
+		Ports               []corev1.ContainerPort
+		NonRoot, ReadOnly   bool
+		StartSeconds        int32
+		Grace               int64
+	}
+	c := got.Spec.Containers[0]
+	generation := corev1.EnvVar{Name: "THV_MCPSERVER_GENERATION", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
+		APIVersion: "v1", FieldPath: "metadata.annotations['toolhive.stacklok.dev/mcpserver-generation']"}}}
+	labels := v1beta1.ProxyLabels("fetch")
+	labels["team"] = "a"
+	want := summary{
+		Labels:      labels,
+		Annotations: map[string]string{"note": "n", v1beta1.AnnotationRunConfigChecksum: "sum"},
+		Account:     "fetch-proxy-runner",
+		Args:        []string{"run", `--k8s-pod-patch={"spec":{}}`, "example.org/fetch:1"},
+		Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "HOME", Value: "/home"}, generation,
+			{Name: "TOOLHIVE_RUNTIME", Value: "kubernetes"}, {Name: "UNSTRUCTURED_LOGS", Value: "false"}, {Name: "XDG_CONFIG_HOME", Value: "/tmp"}},
+		Ports:   []corev1.ContainerPort{{Name: "http", ContainerPort: 9090, Protocol: "TCP"}},
+		NonRoot: true, ReadOnly: true, StartSeconds: 150, Grace: 30,
+	}
+	if diff := cmp.Diff(want, summary{
+		Labels: got.Labels, Annotations: got.Annotations, Account: got.Spec.ServiceAccountName, Args: c.Args, Env: c.Env, Ports: c.Ports,
+		NonRoot: *got.Spec.SecurityContext.RunAsNonRoot, ReadOnly: *c.SecurityContext.ReadOnlyRootFilesystem,
+		StartSeconds: c.StartupProbe.PeriodSeconds * c.StartupProbe.FailureThreshold, Grace: *got.Spec.TerminationGracePeriodSeconds,
+	}); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestChecksum(t *testing.T) {
+	sum := func(change func(*runconfig.RunConfig)) string {
+		rc := runConfig(fetch(nil))
+		change(rc)
+		text, err := checksumOf(rc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	before := sum(func(*runconfig.RunConfig) {})
+	if len(before) != 64 || strings.Trim(before, "0123456789abcdef") != "" {
+		t.Errorf("checksum = %q, want a SHA-256 in hex", before)
+	}
+	for name, test := range map[string]struct {
+		change func(*runconfig.RunConfig)
+		same   bool
+	}{
+		"generation": {func(rc *runconfig.RunConfig) { rc.MCPServerGeneration = 9 }, true},
+		"backend replicas": {func(rc *runconfig.RunConfig) {
+			rc.ScalingConfig = &runconfig.ScalingConfig{BackendReplicas: new(int32(2))}
+		}, true},
+		"a variable": {func(rc *runconfig.RunConfig) { rc.EnvVars["MORE"] = "1" }, false},
+	} {
+		if same := sum(test.change) == before; same != test.same {
+			t.Errorf("%s: the same checksum = %v, want %v", name, same, test.same)
+		}
+	}
+}

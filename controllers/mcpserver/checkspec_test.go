@@ -1,0 +1,49 @@
+package mcpserver
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// TestCheckSpec goes through the API server, which stores what the checks look at.
+func TestCheckSpec(t *testing.T) {
+	type seen struct{ Reason, Message string }
+	for name, test := range map[string]struct {
+		why    string
+		change func(*v1beta1.MCPServerSpec)
+		want   *seen
+	}{
+		"nothing wrong": {"the server goes on", func(*v1beta1.MCPServerSpec) {}, nil},
+		"without effect": {"it is told, and the server goes on",
+			func(s *v1beta1.MCPServerSpec) { s.ToolConfigRef = &v1beta1.LocalRef{Name: "tools"} }, nil},
+		"two things": {"all is told at once, under the reason of the first", func(s *v1beta1.MCPServerSpec) {
+			s.OIDCConfigRef = &apiextensionsv1.JSON{Raw: []byte(`{"name":"a","audience":"b"}`)}
+			s.PodTemplateSpec = &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":"x"}}`)}
+		}, &seen{"NotEnforced", "this proxy does not protect a server as spec.oidcConfigRef asks: remove it, or run this server with ToolHive's operator; " +
+			"spec.podTemplateSpec is not a pod template: json: cannot unmarshal string into Go struct field PodSpec.spec.containers of type []v1.Container"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := httpServer
+			test.change(&spec)
+			w := newWorld(t, spec)
+			_, err := do(t.Context(), w.client, w.srv, "CheckSpec")
+			var terminal *fsm.TerminalError
+			var got *seen
+			if errors.As(err, &terminal) {
+				got = &seen{terminal.Reason, err.Error()}
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", test.why, diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,116 @@
+package mcpserver
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+)
+
+func TestSpecProblems(t *testing.T) {
+	type spec = v1beta1.MCPServerSpec
+	template := func(text string) func(*spec) {
+		return func(s *spec) { s.PodTemplateSpec = &runtime.RawExtension{Raw: []byte(text)} }
+	}
+	invalid := func(text string) []*problem { return []*problem{{"InvalidSpec", text}} }
+	badTemplate := func(text string) []*problem {
+		return []*problem{{"InvalidPodTemplateSpec", "spec.podTemplateSpec is not a pod template: " + text}}
+	}
+	for name, test := range map[string]struct {
+		why    string
+		change func(*spec)
+		want   []*problem
+	}{
+		"none":           {"the least spec can be run", nil, nil},
+		"quantity":       {"it must not be a panic", func(s *spec) { s.Resources.Limits.CPU = "abc" }, invalid(`spec.resources.limits.cpu is "abc", which is not a quantity: write one such as 500m or 64Mi`)},
+		"negative":       {"no pod has less than nothing", func(s *spec) { s.Resources.Requests.Memory = "-1" }, invalid(`spec.resources.requests.memory is "-1", which is not a quantity: write one such as 500m or 64Mi`)},
+		"request, limit": {"the API server would refuse the backend's pods", func(s *spec) { s.Resources.Limits.CPU, s.Resources.Requests.CPU = "1", "1500m" }, invalid("spec.resources.requests.cpu is 1500m, more than the limit of 1: lower it")},
+		"no image":       {"an older CRD lets it pass", func(s *spec) { s.Image = "" }, invalid(`spec.image is "": write the name of an image`)},
+		"image, flag":    {"the proxy would read it as a flag of its own", func(s *spec) { s.Image = "--debug" }, invalid(`spec.image is "--debug": write the name of an image`)},
+		"variable":       {"it would be two variables in runconfig.json's readers", func(s *spec) { s.Env = []v1beta1.EnvVar{{Name: "A", Value: "1\nB=2"}} }, invalid("spec.env A has a line break in its value: take it from a Secret (spec.secrets)")},
+		"variable twice": {"the API server would refuse the backend's pods",
+			func(s *spec) {
+				s.Env = []v1beta1.EnvVar{{Name: "A"}}
+				s.Secrets = []v1beta1.SecretRef{{Name: "s", Key: "A"}}
+			},
+			invalid(`spec.secrets "A" is there twice: the variables of spec.env and spec.secrets are those of one container`)},
+		"host path": {"it would leave what an administrator allows", func(s *spec) {
+			s.Volumes = []v1beta1.Volume{{Name: "v", HostPath: "/srv/../etc", MountPath: "/a"}}
+		}, invalid("spec.volumes v: hostPath is \"/srv/../etc\": write an absolute path without .."),
+		},
+		"template, field": {"it would be lost without a word", template(`{"spec":{"containrs":[]}}`), badTemplate(`unknown field "spec.containrs"`)},
+		"template, case":  {"the API server tells cases apart", template(`{"spec":{"NodeSelector":{}}}`), badTemplate(`unknown field "spec.NodeSelector"`)},
+		"template, type":  {"a text is no list", template(`{"spec":{"containers":"mcp"}}`), badTemplate("json: cannot unmarshal string into Go struct field PodSpec.spec.containers of type []v1.Container")},
+		"template, name":  {"a container without a name is nobody's", template(`{"spec":{"containers":[{"image":"a"}]}}`), badTemplate(`container 1 needs a name of its own; "mcp" is the MCP server's`)},
+		"protection": {"nobody would give it", func(s *spec) {
+			s.OIDCConfigRef, s.RateLimiting, s.Audit = &apiextensionsv1.JSON{Raw: []byte(`{}`)}, &apiextensionsv1.JSON{Raw: []byte(`{}`)}, &apiextensionsv1.JSON{Raw: []byte(`{"enabled":true}`)}
+		}, []*problem{{"NotEnforced", "this proxy does not protect a server as spec.oidcConfigRef, spec.rateLimiting asks: remove it, or run this server with ToolHive's operator"}}},
+		"all at once": {"a person corrects all in one edit", func(s *spec) {
+			template(`{"a":1}`)(s)
+			s.AuthServerRef, s.Image, s.ServiceAccount = &apiextensionsv1.JSON{Raw: []byte(`{}`)}, "a b", new("A")
+		}, []*problem{
+			{"NotEnforced", "this proxy does not protect a server as spec.authServerRef asks: remove it, or run this server with ToolHive's operator"},
+			{"InvalidPodTemplateSpec", `spec.podTemplateSpec is not a pod template: unknown field "a"`},
+			{"InvalidSpec", `spec.image is "a b": write the name of an image; spec.serviceAccount is "A", which no ServiceAccount is called: ` +
+				`a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character ` +
+				`(e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, specProblems(fetch(test.change))); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", test.why, diff)
+			}
+		})
+	}
+}
+
+func TestProblemsByCondition(t *testing.T) {
+	const at, strategy, last = v1beta1.AnnotationRestartedAt, v1beta1.AnnotationRestartStrategy, v1beta1.AnnotationLastProcessedRestart
+	for name, test := range map[string]struct {
+		why         string
+		annotations map[string]string
+		change      func(*v1beta1.MCPServerSpec)
+		want        map[string]*problem
+	}{
+		"none":        {why: "there is no condition without a cause", annotations: map[string]string{strategy: "unknown"}},
+		"a request":   {why: "fractions are RFC 3339, too", annotations: map[string]string{at: "2026-03-04T12:00:00.5+01:00", strategy: "immediate"}},
+		"processed":   {why: "what was acted on was understood", annotations: map[string]string{at: "2026-03-04T12:00:00Z", strategy: "unknown", last: "2026-03-04T12:00:00Z"}},
+		"no time":     {why: "the peer only logs it", annotations: map[string]string{at: "now"}, want: map[string]*problem{"RestartRequestValid": {"InvalidRestartTimestamp", `annotation mcpserver.toolhive.stacklok.dev/restarted-at is "now", which is not a time such as 2006-01-02T15:04:05Z: nothing is restarted`}}},
+		"no strategy": {why: "the peer takes it for rolling", annotations: map[string]string{at: "2026-03-04T12:00:00Z", strategy: "Rolling"}, want: map[string]*problem{"RestartRequestValid": {"InvalidRestartStrategy", `annotation mcpserver.toolhive.stacklok.dev/restart-strategy is "Rolling", neither rolling nor immediate: nothing is restarted`}}},
+		"without effect": {why: "the server runs, and it is told", change: func(s *v1beta1.MCPServerSpec) {
+			s.ToolConfigRef = &v1beta1.LocalRef{Name: "a"}
+			s.AuthzConfig = &apiextensionsv1.JSON{Raw: []byte(`{}`)}
+		}, want: map[string]*problem{"SpecEnforced": {"NotEnforced", "kept for other controllers, but without effect on this proxy: spec.authzConfig, spec.toolConfigRef"}}},
+		"audit, disabled": {why: "it asks for nothing", change: func(s *v1beta1.MCPServerSpec) { s.Audit = &apiextensionsv1.JSON{Raw: []byte(`{"enabled":false}`)} }},
+		"group":           {why: "a group asks nothing of the proxy", change: func(s *v1beta1.MCPServerSpec) { s.GroupRef = &apiextensionsv1.JSON{Raw: []byte(`{}`)} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := fetch(test.change)
+			srv.Annotations = test.annotations
+			got := map[string]*problem{}
+			for condition, p := range problemsByCondition(srv) {
+				if p == nil {
+					continue
+				}
+				got[condition] = p
+				if told(srv, condition, p) {
+					t.Errorf("%s is told by a status that has no conditions", condition)
+				}
+				srv.Status.Conditions = []metav1.Condition{{Type: condition, Status: metav1.ConditionFalse, Reason: p.Reason, Message: p.Message}}
+				if !told(srv, condition, p) {
+					t.Errorf("%s is not told by its own condition: there would be an Event at each look", condition)
+				}
+			}
+			if test.want == nil {
+				test.want = map[string]*problem{}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", test.why, diff)
+			}
+		})
+	}
+}
