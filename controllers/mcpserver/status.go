@@ -108,5 +108,5 @@ func sessionCondition(srv *server) *metav1.Condition {
 			Message: "spec.sessionStorage names a store that proxies share"}
 	}
 	return &metav1.Condition{Status: metav1.ConditionTrue, Reason: v1beta1.ReasonSessionStorageMissingForReplicas,
-		Message: fmt.Sprintf("%d proxies share no sessions: a client that comes to another one begins anew, unless spec.sessionAffinity is ClientIP", *srv.Spec.Replicas)}
+		Message: fmt.Sprintf("%d proxies share no sessions: a client keeps its session while it comes to the same one, for which spec.sessionAffinity is ClientIP", *srv.Spec.Replicas)}
 }

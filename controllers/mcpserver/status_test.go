@@ -1,0 +1,172 @@
+package mcpserver
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+)
+
+// described is a server of streamable-http as the API server defaults it, in a
+// phase, with the Ready that the runner gives it there.
+func described(phase string, ready metav1.ConditionStatus, change ...func(*server)) *server {
+	srv := &server{
+		ObjectMeta: metav1.ObjectMeta{Name: "fetch", Namespace: "tools", Generation: 4},
+		Spec: v1beta1.MCPServerSpec{Image: "fetch:1", Transport: v1beta1.TransportStreamableHTTP, ProxyMode: v1beta1.TransportStreamableHTTP,
+			ProxyPort: 8080, SessionAffinity: "ClientIP"},
+	}
+	srv.Status.Machine.Phase = phase
+	srv.Status.Machine.Since = &metav1.MicroTime{Time: time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)}
+	srv.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: ready, Reason: "WhateverLedHere", Message: "the cause", ObservedGeneration: 4,
+		LastTransitionTime: metav1.Date(2026, 3, 4, 13, 0, 0, 0, time.UTC)}}
+	for _, c := range change {
+		c(srv)
+	}
+	return srv
+}
+
+// seen is a condition without its times.
+type seen struct{ Type, Status, Reason, Message string }
+
+func seenOf(srv *server) []seen {
+	var all []seen
+	for _, c := range srv.Status.Conditions {
+		all = append(all, seen{c.Type, string(c.Status), c.Reason, c.Message})
+	}
+	return all
+}
+
+func TestDecorateURL(t *testing.T) {
+	cases := map[string]struct {
+		why    string
+		change func(*v1beta1.MCPServerSpec)
+		want   string
+	}{
+		"streamable-http": {"the least", func(*v1beta1.MCPServerSpec) {}, "http://mcp-fetch-proxy.tools.svc.cluster.local:8080/mcp"},
+		"sse":             {"the proxy speaks what the server does", func(s *v1beta1.MCPServerSpec) { s.Transport = v1beta1.TransportSSE }, "http://mcp-fetch-proxy.tools.svc.cluster.local:8080/sse#fetch"},
+		"stdio":           {"proxyMode decides", func(s *v1beta1.MCPServerSpec) { s.Transport = v1beta1.TransportStdio }, "http://mcp-fetch-proxy.tools.svc.cluster.local:8080/mcp"},
+		"stdio, no proxyMode": {"an object from before the default", func(s *v1beta1.MCPServerSpec) { s.Transport, s.ProxyMode = v1beta1.TransportStdio, "" },
+			"http://mcp-fetch-proxy.tools.svc.cluster.local:8080/mcp"},
+		"stdio by sse": {"proxyMode decides", func(s *v1beta1.MCPServerSpec) { s.Transport, s.ProxyMode = v1beta1.TransportStdio, v1beta1.TransportSSE },
+			"http://mcp-fetch-proxy.tools.svc.cluster.local:8080/sse#fetch"},
+		"sse server, another proxyMode": {"proxyMode is for stdio only", func(s *v1beta1.MCPServerSpec) { s.Transport, s.ProxyMode = v1beta1.TransportSSE, v1beta1.TransportStreamableHTTP },
+			"http://mcp-fetch-proxy.tools.svc.cluster.local:8080/sse#fetch"},
+		"another port": {"an edit is followed: it is not what was first", func(s *v1beta1.MCPServerSpec) { s.ProxyPort = 9090 }, "http://mcp-fetch-proxy.tools.svc.cluster.local:9090/mcp"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			srv := described("Ready", metav1.ConditionTrue, func(s *server) { s.Status.URL = "http://what.it.was:1/mcp"; c.change(&s.Spec) })
+			decorate(srv)
+			if srv.Status.URL != c.want {
+				t.Errorf("%s: url is %q, want %q", c.why, srv.Status.URL, c.want)
+			}
+		})
+	}
+}
+
+func TestDecorateConditions(t *testing.T) {
+	ready := seen{"Ready", "True", "Ready", "the cause"}
+	notReady := seen{"Ready", "False", "NotReady", "the cause"}
+	stdio := func(s *server) { s.Spec.Transport = v1beta1.TransportStdio }
+	three := func(s *server) { s.Spec.Replicas = new(int32(3)) }
+	redis := func(s *server) { s.Spec.SessionStorage = &v1beta1.SessionStorage{Provider: "redis", Address: "r:6379"} }
+	template := func(text string) func(*server) {
+		return func(s *server) { s.Spec.PodTemplateSpec = &runtime.RawExtension{Raw: []byte(text)} }
+	}
+	annotated := func(name, value string) func(*server) {
+		return func(s *server) { metav1.SetMetaDataAnnotation(&s.ObjectMeta, name, value) }
+	}
+	left := func(kind string) func(*server) {
+		return func(s *server) {
+			s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "Old"})
+		}
+	}
+	cases := map[string]struct {
+		why  string
+		srv  *server
+		want []seen
+	}{
+		"Ready":       {"clients know two reasons", described("Ready", metav1.ConditionTrue), []seen{ready}},
+		"Pending":     {"whatever phase, the message keeps the cause", described("Pending", metav1.ConditionFalse), []seen{notReady}},
+		"Failed":      {"no reason of a failure in Ready", described("Failed", metav1.ConditionFalse), []seen{notReady}},
+		"Stopped":     {"steady for the machine, and of no use to clients", described("Stopped", metav1.ConditionTrue), []seen{notReady}},
+		"Terminating": {"as any other", described("Terminating", metav1.ConditionFalse), []seen{notReady}},
+
+		"template": {"it was understood", described("Ready", metav1.ConditionTrue, template(`{"spec":{"nodeSelector":{"a":"b"}}}`)),
+			[]seen{ready, {"PodTemplateValid", "True", "ValidPodTemplateSpec", "spec.podTemplateSpec is laid under the pods of the server"}}},
+		"template removed": {"what does not apply any more goes", described("Ready", metav1.ConditionTrue, left("PodTemplateValid")), []seen{ready}},
+
+		"stdio": {"the cap is told for stdio, active or not", described("Ready", metav1.ConditionTrue, stdio),
+			[]seen{ready, {"StdioReplicaCapped", "False", "StdioReplicaCapNotActive", "no more than one proxy is asked for"}}},
+		"stdio, three": {"sessions of one proxy are not lost between several", described("Ready", metav1.ConditionTrue, stdio, three),
+			[]seen{ready, {"StdioReplicaCapped", "True", "StdioTransportCapAt1", "spec.replicas is 3, and 1 proxy runs: no more than one can be attached to a stdio server"}}},
+		"stdio no more": {"what does not apply any more goes", described("Ready", metav1.ConditionTrue, left("StdioReplicaCapped")), []seen{ready}},
+
+		"three": {"a warning: nothing fails", described("Ready", metav1.ConditionTrue, three),
+			[]seen{ready, {"SessionStorageWarning", "True", "SessionStorageMissingForReplicas",
+				"3 proxies share no sessions: a client keeps its session while it comes to the same one, for which spec.sessionAffinity is ClientIP"}}},
+		"one again": {"what does not apply any more goes", described("Ready", metav1.ConditionTrue, left("SessionStorageWarning")), []seen{ready}},
+		"three, redis": {"what the spec has is told, and that the proxy does not use it", described("Ready", metav1.ConditionTrue, three, redis),
+			[]seen{ready, {"SessionStorageWarning", "False", "SessionStorageConfigured", "spec.sessionStorage names a store that proxies share"},
+				{"SpecEnforced", "False", "NotEnforced", "kept for other controllers, but without effect on this proxy: spec.sessionStorage"}}},
+
+		"restart understood": {"no problem, no condition", described("Ready", metav1.ConditionTrue,
+			annotated(v1beta1.AnnotationRestartedAt, "2026-03-04T12:00:00Z"), left("RestartRequestValid")), []seen{ready}},
+		"restart not understood": {"otherwise nothing would tell why nothing restarts", described("Ready", metav1.ConditionTrue, annotated(v1beta1.AnnotationRestartedAt, "now")),
+			[]seen{ready, {"RestartRequestValid", "False", "InvalidRestartTimestamp",
+				`annotation mcpserver.toolhive.stacklok.dev/restarted-at is "now", which is not a time such as 2006-01-02T15:04:05Z: nothing is restarted`}}},
+
+		"all enforced": {"what does not apply any more goes", described("Ready", metav1.ConditionTrue, left("SpecEnforced")), []seen{ready}},
+		"kept":         {"named", described("Ready", metav1.ConditionTrue, func(s *server) { s.Spec.AuthzConfig = &apiextensionsv1.JSON{Raw: []byte(`{}`)} }), []seen{ready, {"SpecEnforced", "False", "NotEnforced", "kept for other controllers, but without effect on this proxy: spec.authzConfig"}}},
+
+		"reference removed": {"its hash goes, too: see below", described("Ready", metav1.ConditionTrue, left("ToolConfigRefValidated"),
+			func(s *server) { s.Status.ToolConfigHash = "abc" }), []seen{ready}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			decorate(c.srv)
+			if diff := cmp.Diff(c.want, seenOf(c.srv)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, diff)
+			}
+			for _, condition := range c.srv.Status.Conditions {
+				if condition.ObservedGeneration != 4 {
+					t.Errorf("%s is of generation %d, want 4", condition.Type, condition.ObservedGeneration)
+				}
+			}
+			if c.srv.Status.ToolConfigHash != "" {
+				t.Errorf("toolConfigHash is %q without a reference", c.srv.Status.ToolConfigHash)
+			}
+		})
+	}
+}
+
+// A pass that changes nothing must write nothing, so a second look tells the same,
+// also after the runner has called a stopped server Ready once more.
+func TestDecorateTwiceChangesNothing(t *testing.T) {
+	for _, phase := range []string{"Ready", "Stopped", "Failed"} {
+		status := metav1.ConditionTrue
+		if phase == "Failed" {
+			status = metav1.ConditionFalse
+		}
+		srv := described(phase, status, func(s *server) {
+			s.Spec.Transport, s.Spec.Replicas = v1beta1.TransportStdio, new(int32(3))
+			s.Spec.AuthzConfig = &apiextensionsv1.JSON{Raw: []byte(`{}`)}
+		})
+		decorate(srv)
+		before := srv.DeepCopy()
+		now := metav1.Date(2026, 3, 4, 14, 0, 0, 0, time.UTC)
+		meta.SetStatusCondition(&srv.Status.Conditions, metav1.Condition{Type: "Ready", Status: status, Reason: "WhateverLedHere", Message: "the cause",
+			ObservedGeneration: 4, LastTransitionTime: now})
+		decorate(srv)
+		if diff := cmp.Diff(before.Status, srv.Status, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: a second look writes (-first +second):\n%s", phase, diff)
+		}
+	}
+}
