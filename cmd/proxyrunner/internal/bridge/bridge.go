@@ -1,0 +1,170 @@
+// Package bridge lets many clients that speak HTTP use one MCP server that speaks
+// over its standard input and output, one JSON-RPC message a line.
+//
+// The server believes that it has one client. What a client may choose itself, the
+// ids of its requests and its progress tokens, is therefore replaced by numbers of
+// the bridge on the way in and put back on the way out, and the server is
+// initialised once, for all.
+//
+// It knows no Kubernetes: where the two streams come from is Options.Open's concern.
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The two ways in which clients are served.
+const (
+	ModeStreamableHTTP = "streamable-http"
+	ModeSSE            = "sse"
+)
+
+// What one client, or the server, can make the bridge hold.
+const (
+	// MaxLine is the longest message of the server, in bytes. A longer one fails the
+	// call that it answers.
+	MaxLine = 10 << 20
+	// MaxBody is the longest message of a client, in bytes.
+	MaxBody = 8 << 20
+	// maxSessions is how many sessions there may be at a time.
+	maxSessions = 10_000
+	// queueLength is how many messages wait for a reader.
+	queueLength = 64
+	// maxQuestions is how many requests of the server may wait for a client's answer.
+	maxQuestions = 256
+)
+
+const (
+	defaultSessionTTL     = 2 * time.Hour
+	defaultRequestTimeout = time.Minute
+	// firstPause and longestPause are between two attempts to reach the server.
+	firstPause, longestPause = time.Second, 15 * time.Second
+)
+
+// Options say which server, and how clients are served.
+type Options struct {
+	// Open reaches the server: what is written is its input, what is read its
+	// output. It is called again whenever the stream has ended, cleanly or not. The
+	// stream ends with ctx; Close ends it too, and with it a Read or Write under way.
+	Open func(ctx context.Context) (io.ReadWriteCloser, error)
+	// Mode is ModeStreamableHTTP, also if empty, or ModeSSE.
+	Mode string
+	// EndpointPrefix is put before the path that an endpoint event of sse names:
+	// the path under which clients reach the proxy.
+	EndpointPrefix string
+	// TrustProxyHeaders believes X-Forwarded-Prefix where EndpointPrefix is empty.
+	TrustProxyHeaders bool
+	// SessionTTL is how long an idle session is kept; 0 means two hours.
+	SessionTTL time.Duration
+	// RequestTimeout is how long the server may take for an answer, or from one
+	// report of progress to the next; 0 means a minute.
+	RequestTimeout time.Duration
+	// Log receives what goes wrong, without the content of messages.
+	Log *slog.Logger
+}
+
+// Bridge is an http.Handler for /mcp, or for /sse and /messages. It answers that
+// the server is away while Run is not running.
+type Bridge struct {
+	o      Options
+	mux    *http.ServeMux
+	lastID atomic.Int64
+
+	// mu guards what follows, and the fields of sessions, links and calls that say
+	// so. Nothing waits while it is held.
+	mu       sync.Mutex
+	link     *link // nil while the server is away
+	away     string
+	over     bool
+	sessions map[string]*session
+	greeting greeting
+}
+
+// New makes a bridge. It does nothing before Run.
+func New(o Options) *Bridge {
+	if o.SessionTTL <= 0 {
+		o.SessionTTL = defaultSessionTTL
+	}
+	if o.RequestTimeout <= 0 {
+		o.RequestTimeout = defaultRequestTimeout
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	b := &Bridge{o: o, mux: http.NewServeMux(), sessions: map[string]*session{}, away: "not attached yet"}
+	// A server that outlives its proxy may still answer the calls of the one before:
+	// no number is used twice. Numbers stay below 2^53, which all languages can read.
+	b.lastID.Store(rand.Int64N(1<<31) << 20)
+	if o.Mode == ModeSSE {
+		b.mux.HandleFunc("/sse", b.serveSSE)
+		b.mux.HandleFunc("/messages", b.serveMessages)
+	} else {
+		b.mux.HandleFunc("/mcp", b.serveMCP)
+	}
+	return b
+}
+
+// ServeHTTP serves clients.
+func (b *Bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) { b.mux.ServeHTTP(w, r) }
+
+// Health tells whether the server is attached and initialised if it was before, and
+// a sentence for people.
+func (b *Bridge) Health() (ok bool, message string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.link == nil {
+		return false, b.away
+	}
+	return true, "attached"
+}
+
+// Run keeps the server attached until ctx ends, and then ends all sessions. It may
+// be called once. The error is always nil.
+func (b *Bridge) Run(ctx context.Context) error {
+	sweep := time.NewTicker(max(time.Second, b.o.SessionTTL/10))
+	defer sweep.Stop()
+	go func() {
+		for {
+			select {
+			case now := <-sweep.C:
+				b.expire(now)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		began := time.Now()
+		err := b.attach(ctx)
+		if ctx.Err() != nil {
+			break
+		}
+		if time.Since(began) > longestPause {
+			pause = firstPause
+		}
+		b.tell(fmt.Sprintf("the MCP server is away: %v: next attempt in %s", err, pause))
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+	b.tell("the proxy is ending")
+	b.endAll()
+	return nil
+}
+
+// tell records why the server is away.
+func (b *Bridge) tell(away string) {
+	b.o.Log.Warn(away)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.away = away
+}

@@ -1,0 +1,181 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// call is a request of a client that the server has not answered.
+type call struct {
+	number  int64 // what the server knows it by, and its progress
+	session *session
+	id      jsonrpc.ID      // what the client knows it by
+	token   json.RawMessage // the client's progress token; nil if it wants none
+	// out takes the answer, for which there is always room, and, if streams, reports
+	// of progress. If it is the queue of the session's stream, there may be no room.
+	out     chan item
+	streams bool
+
+	// What follows is guarded by Bridge.mu.
+	link  *link
+	timer *time.Timer
+}
+
+// ask gives a request to the server. The answer, whatever it is, goes to out.
+func (b *Bridge) ask(ctx context.Context, s *session, req *jsonrpc.Request, out chan item, streams bool) {
+	c := &call{number: b.lastID.Add(1), session: s, id: req.ID, out: out, streams: streams}
+	if v := version(req); v != "" {
+		b.fail(c, unsupported(v))
+		return
+	}
+	l, why := b.attached()
+	if why != nil {
+		b.fail(c, why)
+		return
+	}
+	if req.Method == "initialize" {
+		result, why := b.greet(ctx, l, req.Params)
+		if why != nil {
+			b.fail(c, why)
+			return
+		}
+		b.reply(c, &jsonrpc.Response{Result: result}, nil)
+		return
+	}
+	if _, why := b.greet(ctx, l, nil); why != nil {
+		b.fail(c, why)
+		return
+	}
+	b.forward(ctx, l, c, req)
+}
+
+// version is the protocol version that a request names for itself, as those
+// without sessions do; empty for all that the bridge can carry.
+func version(req *jsonrpc.Request) string {
+	var v string
+	if json.Unmarshal(at(req.Params, "_meta", "io.modelcontextprotocol/protocolVersion"), &v) != nil {
+		return ""
+	}
+	return v
+}
+
+// forward sends the request under the call's number.
+func (b *Bridge) forward(ctx context.Context, l *link, c *call, req *jsonrpc.Request) {
+	params, token := swap(req.Params, c.number, "_meta", "progressToken")
+	c.token = token
+	if why := b.begin(l, c); why != nil {
+		b.fail(c, why)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.o.RequestTimeout) // for a server that does not read
+	defer cancel()
+	if err := l.send(ctx, &jsonrpc.Request{ID: number(c.number), Method: req.Method, Params: params}); err != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.failLocked(c, unavailable(err.Error()))
+	}
+}
+
+// begin notes the call, so that its answer is known.
+func (b *Bridge) begin(l *link, c *call) *failure {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l.over {
+		return unavailable(b.away)
+	}
+	if c.session.over {
+		return sessionEnded()
+	}
+	if _, twice := c.session.calls[c.id]; twice {
+		return &failure{status: http.StatusBadRequest, code: jsonrpc.CodeInvalidRequest,
+			message: fmt.Sprintf("the id %v is that of a request that is still under way: use another one", c.id.Raw())}
+	}
+	c.link = l
+	l.calls[c.number] = c
+	c.session.calls[c.id] = c
+	c.timer = time.AfterFunc(b.o.RequestTimeout, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.giveUpLocked(c, "the proxy waited too long", timedOut())
+	})
+	return nil
+}
+
+// giveUpLocked answers for the server, and tells it that nobody waits any more.
+func (b *Bridge) giveUpLocked(c *call, reason string, why *failure) {
+	if b.failLocked(c, why) {
+		params, _ := json.Marshal(map[string]any{"requestId": c.number, "reason": reason}) // a number and a text
+		c.link.offer(&jsonrpc.Request{Method: "notifications/cancelled", Params: params})
+	}
+}
+
+// failLocked answers a call that was begun, if it still waits for an answer.
+func (b *Bridge) failLocked(c *call, why *failure) bool {
+	return b.finishLocked(c, why.response(c.id), why)
+}
+
+// finishLocked is the one place where a call that was begun ends. why is nil if
+// the answer is the server's.
+func (b *Bridge) finishLocked(c *call, resp *jsonrpc.Response, why *failure) bool {
+	if c.link.calls[c.number] != c {
+		return false
+	}
+	c.timer.Stop()
+	delete(c.link.calls, c.number)
+	delete(c.session.calls, c.id)
+	c.session.used = time.Now()
+	b.replyLocked(c, resp, why)
+	return true
+}
+
+// fail answers a call that was not begun.
+func (b *Bridge) fail(c *call, why *failure) { b.reply(c, why.response(c.id), why) }
+
+func (b *Bridge) reply(c *call, resp *jsonrpc.Response, why *failure) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.replyLocked(c, resp, why)
+}
+
+func (b *Bridge) replyLocked(c *call, resp *jsonrpc.Response, why *failure) {
+	resp.ID = c.id
+	data, err := jsonrpc.EncodeMessage(resp)
+	if err != nil {
+		b.o.Log.Warn("an answer cannot be written as JSON", "error", err)
+		data, _ = jsonrpc.EncodeMessage((&failure{code: jsonrpc.CodeInternalError, message: "the answer cannot be written as JSON"}).response(c.id))
+	}
+	i := item{data: data, answer: true, why: why}
+	if c.out == c.session.out {
+		b.pushLocked(c.session, i)
+		return
+	}
+	c.out <- i
+}
+
+// progressLocked hands a report of progress to the client that asked for it.
+func (b *Bridge) progressLocked(c *call, params json.RawMessage) {
+	if c.token == nil {
+		return
+	}
+	c.timer.Reset(b.o.RequestTimeout)
+	params, _ = swap(params, c.token, "progressToken")
+	data, err := jsonrpc.EncodeMessage(&jsonrpc.Request{Method: "notifications/progress", Params: params})
+	switch {
+	case err != nil:
+	case !c.streams || c.out == c.session.out:
+		b.pushLocked(c.session, item{data: data})
+	case len(c.out) < cap(c.out)-1: // the last place is the answer's
+		c.out <- item{data: data}
+	}
+}
+
+// number is the id by which the server knows a request.
+func number(n int64) jsonrpc.ID {
+	id, _ := jsonrpc.MakeID(float64(n)) // below 2^53; a float64 is always an id
+	return id
+}

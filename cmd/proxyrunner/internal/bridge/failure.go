@@ -1,0 +1,73 @@
+package bridge
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// Codes of errors made here, as the SDKs use them.
+const (
+	codeConnectionClosed   = -32000
+	codeRequestTimeout     = -32001
+	codeUnsupportedVersion = -32022
+)
+
+// failure is an error that a client is to see: in JSON-RPC's words, and as the
+// HTTP status where nothing has been written yet.
+type failure struct {
+	status  int
+	code    int64
+	message string
+	data    any
+}
+
+// restarted has status 200: the call may have been done, and a client must not
+// believe that sending it again is safe because a gateway was in a bad state.
+func restarted() *failure {
+	return &failure{status: http.StatusOK, code: codeConnectionClosed,
+		message: "the MCP server restarted while this request was under way: it may or may not have been done; try again"}
+}
+
+func unavailable(why string) *failure {
+	return &failure{status: http.StatusServiceUnavailable, code: codeConnectionClosed, message: why + ": try again"}
+}
+
+func sessionEnded() *failure {
+	return &failure{status: http.StatusNotFound, code: codeConnectionClosed, message: "the session has ended: initialize again"}
+}
+
+func timedOut() *failure {
+	return &failure{status: http.StatusGatewayTimeout, code: codeRequestTimeout,
+		message: "the MCP server did not answer in time: try again, or raise TOOLHIVE_PROXY_REQUEST_TIMEOUT"}
+}
+
+// legacy are the versions of the protocol that know sessions, newest first.
+var legacy = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
+
+func unsupported(version string) *failure {
+	return &failure{status: http.StatusBadRequest, code: codeUnsupportedVersion,
+		message: "protocol version " + version + " is not supported in front of a stdio server: initialize with an older one",
+		data:    map[string]any{"supported": legacy, "requested": version}}
+}
+
+// response is the failure as the answer to the call id.
+func (f *failure) response(id jsonrpc.ID) *jsonrpc.Response {
+	e := &jsonrpc.Error{Code: f.code, Message: f.message}
+	if f.data != nil {
+		e.Data, _ = json.Marshal(f.data) // strings and lists of them
+	}
+	return &jsonrpc.Response{ID: id, Error: e}
+}
+
+var errNotJSON = errors.New("not JSON")
+
+// decode reads exactly one message.
+func decode(data []byte) (jsonrpc.Message, error) {
+	if !json.Valid(data) { // the SDK passes over what follows the first value
+		return nil, errNotJSON
+	}
+	return jsonrpc.DecodeMessage(data)
+}

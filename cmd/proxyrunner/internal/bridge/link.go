@@ -1,0 +1,157 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// linkQueue is how many messages wait for the server to read them.
+const linkQueue = 1024
+
+// link is one stream to the server, from its opening to its end.
+type link struct {
+	stream io.ReadWriteCloser
+	out    chan []byte
+	gone   chan struct{} // closed when over
+
+	// What follows is guarded by Bridge.mu.
+	over      bool
+	calls     map[int64]*call
+	questions map[int64]question
+	hello     *hello // nil before the server has been initialised
+}
+
+// attach opens a stream, serves it until it ends, and says why it ended.
+func (b *Bridge) attach(ctx context.Context) error {
+	stream, err := b.o.Open(ctx)
+	if err != nil {
+		return err
+	}
+	l := &link{stream: stream, out: make(chan []byte, linkQueue), gone: make(chan struct{}),
+		calls: map[int64]*call{}, questions: map[int64]question{}}
+	ended := make(chan error, 3)
+	var work sync.WaitGroup
+	work.Go(func() { ended <- l.write() })
+	work.Go(func() { ended <- b.read(l) })
+	work.Go(func() {
+		if err := b.greetAgain(ctx, l); err != nil {
+			ended <- err
+			return
+		}
+		b.up(l)
+	})
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	b.down(l)
+	_ = stream.Close() // it has ended, or is to
+	work.Wait()
+	return err
+}
+
+// up lets clients use the link.
+func (b *Bridge) up(l *link) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !l.over {
+		b.link = l
+		b.o.Log.Info("attached to the MCP server")
+	}
+}
+
+// down takes the link away, and answers every call that was under way.
+func (b *Bridge) down(l *link) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.link == l {
+		b.link = nil
+	}
+	b.away = "the MCP server is away: its stream has just ended"
+	l.over = true
+	close(l.gone)
+	for _, c := range l.calls {
+		b.failLocked(c, restarted())
+	}
+}
+
+// attached returns the link, or says why there is none.
+func (b *Bridge) attached() (*link, *failure) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.link == nil {
+		return nil, unavailable(b.away)
+	}
+	return b.link, nil
+}
+
+// send queues a message, and waits while the queue is full.
+func (l *link) send(ctx context.Context, m jsonrpc.Message) error {
+	line, err := jsonrpc.EncodeMessage(m)
+	if err != nil {
+		return fmt.Errorf("the message cannot be written as JSON: %w", err)
+	}
+	select {
+	case l.out <- line:
+		return nil
+	case <-l.gone:
+		return errors.New("the MCP server has just gone away")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// offer queues a message if there is room. A server that reads nothing has no use
+// for more.
+func (l *link) offer(m jsonrpc.Message) {
+	if line, err := jsonrpc.EncodeMessage(m); err == nil {
+		select {
+		case l.out <- line:
+		default:
+		}
+	}
+}
+
+func (l *link) write() error {
+	for {
+		select {
+		case line := <-l.out:
+			if _, err := l.stream.Write(append(line, '\n')); err != nil {
+				return fmt.Errorf("write to the MCP server: %w", err)
+			}
+		case <-l.gone:
+			return nil
+		}
+	}
+}
+
+// read takes what the server prints, until it prints no more.
+func (b *Bridge) read(l *link) error {
+	in := newLines(l.stream, MaxLine)
+	for {
+		line, whole, err := in.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return errors.New("the stream of its output has ended")
+		case err != nil:
+			return err
+		case !whole:
+			b.tooLong(l, line)
+			continue
+		case len(line) == 0:
+			continue
+		}
+		m, err := decode(line)
+		if err != nil {
+			b.o.Log.Debug("the MCP server printed a line that is no message", "bytes", len(line), "error", err)
+			continue
+		}
+		b.route(l, m)
+	}
+}

@@ -1,0 +1,188 @@
+package bridge
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// question is a request of the server that a client is to answer.
+type question struct {
+	session *session
+	id      jsonrpc.ID // what the server knows it by
+}
+
+// route hands a message of the server to whom it concerns.
+func (b *Bridge) route(l *link, m jsonrpc.Message) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch m := m.(type) {
+	case *jsonrpc.Response:
+		if c := l.callLocked(m.ID); c != nil {
+			b.finishLocked(c, m, nil)
+		}
+	case *jsonrpc.Request:
+		switch {
+		case m.IsCall():
+			b.questionLocked(l, m)
+		case m.Method == "notifications/progress":
+			b.routeProgressLocked(l, m)
+		case m.Method == "notifications/cancelled":
+			b.withdrawLocked(l, m)
+		default:
+			b.broadcastLocked(m)
+		}
+	}
+}
+
+// callLocked finds a call by the number that the server knows.
+func (l *link) callLocked(id jsonrpc.ID) *call {
+	n, ok := id.Raw().(int64)
+	if !ok {
+		return nil
+	}
+	return l.calls[n]
+}
+
+func (b *Bridge) routeProgressLocked(l *link, m *jsonrpc.Request) {
+	var n int64
+	if json.Unmarshal(at(m.Params, "progressToken"), &n) != nil {
+		return
+	}
+	if c := l.calls[n]; c != nil {
+		b.progressLocked(c, m.Params)
+	}
+}
+
+func (b *Bridge) broadcastLocked(m *jsonrpc.Request) {
+	data, err := jsonrpc.EncodeMessage(m)
+	if err != nil {
+		return
+	}
+	for _, s := range b.sessions {
+		b.pushLocked(s, item{data: data})
+	}
+}
+
+// questionLocked hands a request to the only client there is. With several,
+// nobody can say whom the server means.
+func (b *Bridge) questionLocked(l *link, m *jsonrpc.Request) {
+	if m.Method == "ping" {
+		l.offer(&jsonrpc.Response{ID: m.ID, Result: json.RawMessage("{}")})
+		return
+	}
+	refuse := func(why string) {
+		l.offer((&failure{code: jsonrpc.CodeInvalidRequest, message: why}).response(m.ID))
+	}
+	if len(b.sessions) != 1 || len(l.questions) >= maxQuestions {
+		refuse(fmt.Sprintf("%s needs exactly one client that is free to answer; there are %d", m.Method, len(b.sessions)))
+		return
+	}
+	n := b.lastID.Add(1)
+	data, err := jsonrpc.EncodeMessage(&jsonrpc.Request{ID: number(n), Method: m.Method, Params: m.Params})
+	if err != nil {
+		refuse("the request cannot be written as JSON")
+		return
+	}
+	for _, s := range b.sessions {
+		if !b.pushLocked(s, item{data: data}) {
+			refuse("the client does not read its messages")
+			return
+		}
+		l.questions[n] = question{session: s, id: m.ID}
+	}
+}
+
+// withdrawLocked tells the client that the server no longer waits for its answer.
+func (b *Bridge) withdrawLocked(l *link, m *jsonrpc.Request) {
+	var raw any
+	if json.Unmarshal(at(m.Params, "requestId"), &raw) != nil {
+		return
+	}
+	id, err := jsonrpc.MakeID(raw)
+	if err != nil {
+		return
+	}
+	for n, q := range l.questions {
+		if q.id != id {
+			continue
+		}
+		delete(l.questions, n)
+		params, _ := swap(m.Params, n, "requestId")
+		if data, err := jsonrpc.EncodeMessage(&jsonrpc.Request{Method: m.Method, Params: params}); err == nil {
+			b.pushLocked(q.session, item{data: data})
+		}
+		return
+	}
+}
+
+// disappointLocked answers the questions that a session will not answer any more.
+func (l *link) disappointLocked(s *session) {
+	for n, q := range l.questions {
+		if q.session == s {
+			delete(l.questions, n)
+			l.offer((&failure{code: codeConnectionClosed, message: "the client is gone"}).response(q.id))
+		}
+	}
+}
+
+// answered takes a client's response to the question that it answers. A response
+// that nobody waits for is passed over.
+func (b *Bridge) answered(s *session, m *jsonrpc.Response) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n, ok := m.ID.Raw().(int64)
+	if !ok || b.link == nil {
+		return
+	}
+	q, ok := b.link.questions[n]
+	if !ok || q.session != s {
+		return
+	}
+	delete(b.link.questions, n)
+	b.link.offer(&jsonrpc.Response{ID: q.id, Result: m.Result, Error: m.Error})
+}
+
+// notified passes a client's notification on, if it says something that the
+// server has to know.
+func (b *Bridge) notified(s *session, m *jsonrpc.Request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.link == nil || b.link.hello == nil || m.Method == "notifications/initialized" {
+		return
+	}
+	if m.Method != "notifications/cancelled" {
+		b.link.offer(&jsonrpc.Request{Method: m.Method, Params: m.Params})
+		return
+	}
+	var raw any
+	if json.Unmarshal(at(m.Params, "requestId"), &raw) != nil {
+		return
+	}
+	id, err := jsonrpc.MakeID(raw)
+	if err != nil {
+		return
+	}
+	if c := s.calls[id]; c != nil {
+		params, _ := swap(m.Params, c.number, "requestId")
+		b.link.offer(&jsonrpc.Request{Method: m.Method, Params: params})
+	}
+}
+
+// tooLong fails the call whose answer is too long to be passed on.
+func (b *Bridge) tooLong(l *link, start []byte) {
+	b.o.Log.Warn("the MCP server printed a line that is too long", "limit", MaxLine)
+	raw, ok := idAtStart(start)
+	var n int64
+	if !ok || json.Unmarshal(raw, &n) != nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c := l.calls[n]; c != nil {
+		b.failLocked(c, &failure{status: http.StatusBadGateway, code: jsonrpc.CodeInternalError,
+			message: fmt.Sprintf("the answer of the MCP server is longer than %d bytes, which is all that the proxy passes on", MaxLine)})
+	}
+}

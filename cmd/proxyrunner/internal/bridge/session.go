@@ -1,0 +1,155 @@
+package bridge
+
+import (
+	"crypto/rand"
+	"net/http"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// item is one message on its way to a client.
+type item struct {
+	data []byte
+	// answer says that nothing follows in the response to a call.
+	answer bool
+	// why is set if the bridge answers in place of the server.
+	why *failure
+}
+
+// session is one client. A request without a session has one that nobody else
+// knows. All but id and out are guarded by Bridge.mu.
+type session struct {
+	id  string
+	out chan item // for its stream
+	// calls are those under way, by the client's id.
+	calls map[jsonrpc.ID]*call
+	// cut ends the stream that is open; nil if none is.
+	cut  chan struct{}
+	used time.Time
+	over bool
+}
+
+func newSession() *session {
+	return &session{id: rand.Text(), out: make(chan item, queueLength), calls: map[jsonrpc.ID]*call{}, used: time.Now()}
+}
+
+// open makes a session that others know, or says why not.
+func (b *Bridge) open() (*session, *failure) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over {
+		return nil, unavailable(b.away)
+	}
+	if len(b.sessions) >= maxSessions {
+		return nil, &failure{status: http.StatusServiceUnavailable, code: codeConnectionClosed,
+			message: "there are too many sessions: end some, or try again later"}
+	}
+	s := newSession()
+	b.sessions[s.id] = s
+	return s, nil
+}
+
+// find returns a session that is not over, and notes that it is in use.
+func (b *Bridge) find(id string) (*session, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s, ok := b.sessions[id]
+	if ok {
+		s.used = time.Now()
+	}
+	return s, ok
+}
+
+// claim gives the session's stream to the caller, who ends when cut is closed and
+// then calls release. ok is false if somebody else has it.
+func (b *Bridge) claim(s *session) (cut <-chan struct{}, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s.cut != nil || s.over {
+		return nil, false
+	}
+	s.cut = make(chan struct{})
+	return s.cut, true
+}
+
+func (b *Bridge) release(s *session) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.cut, s.used = nil, time.Now()
+}
+
+// end forgets a session, and tells the server to forget its calls. It may be
+// called twice.
+func (b *Bridge) end(s *session) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.endLocked(s)
+}
+
+func (b *Bridge) endLocked(s *session) {
+	if s.over {
+		return
+	}
+	s.over = true
+	delete(b.sessions, s.id)
+	for _, c := range s.calls {
+		b.giveUpLocked(c, "the session has ended", sessionEnded())
+	}
+	if b.link != nil {
+		b.link.disappointLocked(s)
+	}
+	s.cutLocked()
+}
+
+// cutLocked ends the session's stream, if one is open.
+func (s *session) cutLocked() {
+	if s.cut == nil {
+		return
+	}
+	select {
+	case <-s.cut:
+	default:
+		close(s.cut)
+	}
+}
+
+// pushLocked queues a message for the session's stream. With a full queue, a
+// reader that is there is too slow and loses its stream; where none is there, the
+// message is lost.
+func (b *Bridge) pushLocked(s *session, i item) bool {
+	select {
+	case s.out <- i:
+		return true
+	default:
+	}
+	if s.cut == nil || s.over {
+		return false
+	}
+	b.o.Log.Warn("a client reads its stream too slowly: the stream is ended", "waiting", queueLength)
+	if b.o.Mode == ModeSSE { // the stream is the session
+		b.endLocked(s)
+	}
+	s.cutLocked()
+	return false
+}
+
+// expire ends sessions that nobody has used for the TTL.
+func (b *Bridge) expire(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.sessions {
+		if s.cut == nil && len(s.calls) == 0 && now.Sub(s.used) > b.o.SessionTTL {
+			b.endLocked(s)
+		}
+	}
+}
+
+func (b *Bridge) endAll() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.over = true
+	for _, s := range b.sessions {
+		b.endLocked(s)
+	}
+}

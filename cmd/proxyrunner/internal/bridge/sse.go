@@ -1,0 +1,81 @@
+package bridge
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/rpcerror"
+)
+
+// serveSSE is a session of sse: it lasts as long as its stream, on which all
+// answers come, and which says first where to send messages.
+func (b *Bridge) serveSSE(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet {
+		w.Header().Set("Allow", http.MethodGet)
+		rpcerror.Write(w, http.StatusMethodNotAllowed, nil, r.Method+" is not allowed on /sse: use GET")
+		return
+	}
+	s, why := b.open()
+	if why != nil {
+		writeJSON(w, item{data: encode(why.response(jsonrpc.ID{})), why: why})
+		return
+	}
+	defer b.end(s)
+	cut, ok := b.claim(s)
+	if !ok { // the proxy is ending
+		rpcerror.Write(w, http.StatusServiceUnavailable, nil, sessionEnded().message)
+		return
+	}
+	out := stream(w)
+	defer out.end()
+	// A client resolves it against the address that it used itself, so a path is all
+	// that it needs to be told.
+	endpoint := b.prefix(r.Header) + "/messages?session_id=" + url.QueryEscape(s.id)
+	if out.event("endpoint", []byte(endpoint)) == nil {
+		_ = out.follow(r, s, cut) // the end of the stream says it
+	}
+}
+
+// prefix is the path under which the client reaches the proxy, or nothing.
+func (b *Bridge) prefix(h http.Header) string {
+	p := b.o.EndpointPrefix
+	if p == "" && b.o.TrustProxyHeaders {
+		p = h.Get("X-Forwarded-Prefix")
+	}
+	if p = strings.Trim(p, "/"); p == "" {
+		return ""
+	}
+	return (&url.URL{Path: "/" + p}).EscapedPath()
+}
+
+// serveMessages takes the messages of sessions of sse.
+func (b *Bridge) serveMessages(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		rpcerror.Write(w, http.StatusMethodNotAllowed, nil, r.Method+" is not allowed on /messages: use POST")
+		return
+	}
+	id := r.URL.Query().Get("session_id")
+	if id == "" {
+		rpcerror.Write(w, http.StatusBadRequest, nil, "session_id is missing: post to the address that the stream of /sse named")
+		return
+	}
+	s, ok := b.find(id)
+	if !ok {
+		rpcerror.Write(w, http.StatusNotFound, nil, "the session has ended: open /sse again")
+		return
+	}
+	m, ok := b.message(w, r)
+	if !ok {
+		return
+	}
+	if req, isRequest := m.(*jsonrpc.Request); isRequest && req.IsCall() {
+		b.ask(r.Context(), s, req, s.out, true)
+	} else {
+		b.accept(s, m)
+	}
+	w.WriteHeader(http.StatusAccepted)
+}

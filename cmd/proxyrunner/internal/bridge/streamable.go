@@ -1,0 +1,222 @@
+package bridge
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/rpcerror"
+)
+
+const (
+	sessionHeader = "Mcp-Session-Id"
+	versionHeader = "Mcp-Protocol-Version"
+	retryAfter    = 2 * time.Second
+)
+
+// serveMCP is the endpoint of streamable-http.
+func (b *Bridge) serveMCP(w http.ResponseWriter, r *http.Request) {
+	if v := r.Header.Get(versionHeader); v != "" && !slices.Contains(legacy, v) && r.Method != http.MethodPost {
+		rpcerror.Write(w, http.StatusBadRequest, nil, unsupported(v).message)
+		return
+	}
+	switch r.Method {
+	case http.MethodPost:
+		b.post(w, r)
+	case http.MethodGet:
+		b.listen(w, r)
+	case http.MethodDelete:
+		if s, ok := b.known(w, r); ok {
+			b.end(s)
+			w.WriteHeader(http.StatusNoContent)
+		}
+	default:
+		w.Header().Set("Allow", "GET, POST, DELETE")
+		rpcerror.Write(w, http.StatusMethodNotAllowed, nil, r.Method+" is not allowed on /mcp: use POST, GET or DELETE")
+	}
+}
+
+// known finds the session that a request names, or answers the request.
+func (b *Bridge) known(w http.ResponseWriter, r *http.Request) (*session, bool) {
+	id := r.Header.Get(sessionHeader)
+	if id == "" {
+		rpcerror.Write(w, http.StatusBadRequest, nil, sessionHeader+" is missing: send the one that the answer to initialize had")
+		return nil, false
+	}
+	s, ok := b.find(id)
+	if !ok {
+		rpcerror.Write(w, http.StatusNotFound, nil, sessionEnded().message)
+	}
+	return s, ok
+}
+
+// listen is the stream of what the server says of its own accord.
+func (b *Bridge) listen(w http.ResponseWriter, r *http.Request) {
+	s, ok := b.known(w, r)
+	if !ok {
+		return
+	}
+	if j, e := accepts(r.Header); !e && !j {
+		rpcerror.Write(w, http.StatusNotAcceptable, nil, "there is nothing but an event stream: accept text/event-stream")
+		return
+	}
+	cut, ok := b.claim(s)
+	if !ok {
+		rpcerror.Write(w, http.StatusConflict, nil, "the session has a stream already: end that one")
+		return
+	}
+	defer b.release(s)
+	out := stream(w)
+	defer out.end()
+	if out.begin() == nil {
+		_ = out.follow(r, s, cut) // a client that is gone opens another one
+	}
+}
+
+// post takes one message of a client.
+func (b *Bridge) post(w http.ResponseWriter, r *http.Request) {
+	m, ok := b.message(w, r)
+	if !ok {
+		return
+	}
+	s, ok := b.sessionOf(w, r, m)
+	if !ok {
+		return
+	}
+	req, isRequest := m.(*jsonrpc.Request)
+	if !isRequest || !req.IsCall() {
+		b.accept(s, m)
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	_, streams := accepts(r.Header)
+	out := make(chan item, queueLength)
+	b.ask(r.Context(), s, req, out, streams)
+	b.respond(w, r, s, out, streams)
+	if _, found := b.find(s.id); !found {
+		b.end(s) // a session that nobody else knows
+	}
+}
+
+// message reads the body of a request, or answers the request.
+func (b *Bridge) message(w http.ResponseWriter, r *http.Request) (jsonrpc.Message, bool) {
+	if media(r.Header.Get("Content-Type")) != "application/json" {
+		rpcerror.Write(w, http.StatusUnsupportedMediaType, nil, "the Content-Type must be application/json")
+		return nil, false
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		rpcerror.Write(w, http.StatusRequestEntityTooLarge, nil,
+			fmt.Sprintf("the request is larger than %d bytes, which is all that the proxy passes on", MaxBody))
+		return nil, false
+	case err != nil:
+		rpcerror.Write(w, http.StatusBadRequest, nil, fmt.Sprintf("read the request: %v", err))
+		return nil, false
+	}
+	m, err := decode(body)
+	if err != nil {
+		rpcerror.Write(w, http.StatusBadRequest, nil, fmt.Sprintf("the request is not one JSON-RPC message (a batch is none): %v", err))
+		return nil, false
+	}
+	if v := r.Header.Get(versionHeader); v != "" && !slices.Contains(legacy, v) {
+		why := unsupported(v)
+		writeJSON(w, item{data: encode(why.response(idOf(m))), why: why})
+		return nil, false
+	}
+	return m, true
+}
+
+// sessionOf is the session that a message belongs to. initialize opens one; what
+// names none is alone.
+func (b *Bridge) sessionOf(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) (*session, bool) {
+	if r.Header.Get(sessionHeader) != "" {
+		return b.known(w, r)
+	}
+	if req, ok := m.(*jsonrpc.Request); !ok || req.Method != "initialize" || !req.IsCall() {
+		return newSession(), true
+	}
+	s, why := b.open()
+	if why != nil {
+		writeJSON(w, item{data: encode(why.response(idOf(m))), why: why})
+		return nil, false
+	}
+	w.Header().Set(sessionHeader, s.id)
+	return s, true
+}
+
+// accept takes what needs no answer.
+func (b *Bridge) accept(s *session, m jsonrpc.Message) {
+	switch m := m.(type) {
+	case *jsonrpc.Response:
+		b.answered(s, m)
+	case *jsonrpc.Request:
+		b.notified(s, m)
+	}
+}
+
+// respond writes what comes out of a call: one JSON object, or a stream that ends
+// with it. An answer that is all there is has a status of its own.
+func (b *Bridge) respond(w http.ResponseWriter, r *http.Request, s *session, out <-chan item, streams bool) {
+	e := stream(w)
+	defer e.end()
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case i := <-out:
+			if w.Header().Get(sessionHeader) != "" && isError(i) {
+				w.Header().Del(sessionHeader) // the session was opened for nothing
+				b.end(s)
+			}
+			if !streams || (i.why != nil && i.why.status != http.StatusOK && !e.begun) {
+				writeJSON(w, i)
+				return
+			}
+			if e.event("message", i.data) != nil || i.answer {
+				return
+			}
+		}
+	}
+}
+
+// isError tells whether a message is an answer that says no.
+func isError(i item) bool {
+	m, err := decode(i.data)
+	resp, ok := m.(*jsonrpc.Response)
+	return err != nil || (ok && resp.Error != nil)
+}
+
+func writeJSON(w http.ResponseWriter, i item) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	status := http.StatusOK
+	if i.why != nil {
+		status = i.why.status
+	}
+	if status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", fmt.Sprint(int(retryAfter.Seconds())))
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(i.data) // a client that is gone needs no answer
+}
+
+func idOf(m jsonrpc.Message) (id jsonrpc.ID) {
+	if req, ok := m.(*jsonrpc.Request); ok {
+		id = req.ID
+	}
+	return id
+}
+
+// encode writes an error of our own, which is always JSON.
+func encode(resp *jsonrpc.Response) json.RawMessage {
+	data, _ := jsonrpc.EncodeMessage(resp)
+	return data
+}
