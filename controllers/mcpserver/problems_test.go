@@ -40,7 +40,7 @@ func TestSpecProblems(t *testing.T) {
 			invalid(`spec.secrets "A" is there twice: the variables of spec.env and spec.secrets are those of one container`)},
 		"host path": {"it would leave what an administrator allows", func(s *spec) {
 			s.Volumes = []v1beta1.Volume{{Name: "v", HostPath: "/srv/../etc", MountPath: "/a"}}
-		}, invalid("spec.volumes v: hostPath is \"/srv/../etc\": write an absolute path without .."),
+		}, invalid("spec.volumes v: hostPath is \"/srv/../etc\": write an absolute path that does not go up"),
 		},
 		"template, field": {"it would be lost without a word", template(`{"spec":{"containrs":[]}}`), badTemplate(`unknown field "spec.containrs"`)},
 		"template, case":  {"the API server tells cases apart", template(`{"spec":{"NodeSelector":{}}}`), badTemplate(`unknown field "spec.NodeSelector"`)},

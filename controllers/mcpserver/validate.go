@@ -112,7 +112,7 @@ func volumeErrors(volumes []v1beta1.Volume) (errs []error) {
 			errs = append(errs, fmt.Errorf("spec.volumes %q cannot be the name of a volume: %s", v.Name, list(wrong)))
 		}
 		if !path.IsAbs(v.HostPath) || slices.Contains(strings.Split(v.HostPath, "/"), "..") {
-			errs = append(errs, fmt.Errorf("spec.volumes %s: hostPath is %q: write an absolute path without ..", v.Name, v.HostPath))
+			errs = append(errs, fmt.Errorf("spec.volumes %s: hostPath is %q: write an absolute path that does not go up", v.Name, v.HostPath))
 		}
 		if !path.IsAbs(v.MountPath) || strings.Contains(v.MountPath, ":") || mounted[v.MountPath] {
 			errs = append(errs, fmt.Errorf("spec.volumes %s: mountPath is %q: write an absolute path without a colon, each once", v.Name, v.MountPath))
