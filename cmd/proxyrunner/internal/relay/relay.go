@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/rpcerror"
@@ -49,8 +50,21 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// New makes the handler.
-func New(o Options) http.Handler {
+// Relay is an http.Handler.
+type Relay struct {
+	target *url.URL
+	proxy  *httputil.ReverseProxy
+
+	// mu guards what the last ping came to.
+	mu   sync.Mutex
+	ok   bool
+	said string
+	at   time.Time
+	took time.Duration
+}
+
+// New makes a relay, which works at once; its Health is known by Run.
+func New(o Options) *Relay {
 	proxy := &httputil.ReverseProxy{
 		Rewrite:        func(r *httputil.ProxyRequest) { rewrite(r, o) },
 		ModifyResponse: func(r *http.Response) error { rewriteEndpoint(r, o); return nil },
@@ -66,11 +80,14 @@ func New(o Options) http.Handler {
 		},
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r, ok := whole(w, r); ok {
-			proxy.ServeHTTP(w, r)
-		}
-	})
+	return &Relay{target: o.Target, proxy: proxy, said: "not asked yet", at: time.Now()}
+}
+
+// ServeHTTP passes a request on.
+func (p *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r, ok := whole(w, r); ok {
+		p.proxy.ServeHTTP(w, r)
+	}
 }
 
 // rewrite makes the request of the server out of that of the client.

@@ -1,0 +1,142 @@
+// Package config reads the file that tells a proxy what to run.
+//
+// Its errors name the file, the field and what to do. It knows no cluster and no
+// command line.
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/phasegate/phasegate/api/toolhive/runconfig"
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/controllers/mcpserver/freeze"
+)
+
+// Paths are where the file is looked for; the first that exists is taken.
+func Paths() []string {
+	return []string{"/etc/runconfig/" + v1beta1.RunConfigFile, "/etc/toolhive/" + v1beta1.RunConfigFile, "./" + v1beta1.RunConfigFile}
+}
+
+// Loaded is a file that was read and understood.
+type Loaded struct {
+	// Run has all defaults, and the generation of the proxy's own pod.
+	Run *runconfig.RunConfig
+	// Path is where it was found.
+	Path string
+	// SessionTTL is the duration in Run, 0 if it has none.
+	SessionTTL time.Duration
+	// Stale says that the file is newer than the proxy's pod.
+	Stale bool
+	// Warning is what was passed over; empty for nothing.
+	Warning string
+}
+
+// Load reads the first of paths that exists. generation is the value of the
+// variable v1beta1.EnvGeneration. It may be called again, to see the file as it is
+// by then.
+func Load(paths []string, generation string) (*Loaded, error) {
+	data, path, err := find(paths)
+	if err != nil {
+		return nil, err
+	}
+	l := &Loaded{Run: &runconfig.RunConfig{}, Path: path}
+	if err := json.Unmarshal(data, l.Run); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, explain(data, err))
+	}
+	fillIn(l.Run)
+	if l.SessionTTL, err = check(path, l.Run); err != nil {
+		return nil, err
+	}
+	inFile := l.Run.MCPServerGeneration
+	l.Run.MCPServerGeneration, l.Warning = freeze.Override(inFile, generation)
+	l.Stale = inFile > l.Run.MCPServerGeneration
+	return l, nil
+}
+
+func find(paths []string) (data []byte, path string, err error) {
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, path, fmt.Errorf("read the run configuration: %w", err)
+		}
+		return data, path, nil
+	}
+	return nil, "", fmt.Errorf("no run configuration: looked for %s: mount the ConfigMap NAME-runconfig of the MCPServer at %s",
+		strings.Join(paths, ", "), strings.TrimSuffix(paths[0], "/"+v1beta1.RunConfigFile))
+}
+
+// explain says where in data a decoding error is.
+func explain(data []byte, err error) error {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		before := data[:min(int(syntax.Offset), len(data))]
+		return fmt.Errorf("line %d: not JSON: %w", 1+bytes.Count(before, []byte("\n")), err)
+	case errors.As(err, &kind):
+		return fmt.Errorf("%s: is a JSON %s, must fit %s: correct it where the file is made", cmp.Or(kind.Field, "the whole file"), kind.Value, kind.Type)
+	}
+	return err
+}
+
+func fillIn(r *runconfig.RunConfig) {
+	if r.Port == 0 {
+		r.Port = 8080
+	}
+	switch {
+	case r.Transport != v1beta1.TransportStdio:
+		r.ProxyMode = r.Transport // the proxy speaks what the server does
+		if r.TargetPort == 0 {
+			r.TargetPort = v1beta1.DefaultMCPPort
+		}
+	case r.ProxyMode == "":
+		r.ProxyMode = v1beta1.TransportStreamableHTTP
+	}
+}
+
+// check tells what in the file at path cannot be run.
+func check(path string, r *runconfig.RunConfig) (ttl time.Duration, err error) {
+	var errs []error
+	bad := func(field string, value any, want string) {
+		errs = append(errs, fmt.Errorf("%s: %s: is %#v, must be %s: correct it where the file is made", path, field, value, want))
+	}
+	if r.Name == "" {
+		bad("name", r.Name, "the name of the MCPServer")
+	}
+	switch r.Transport {
+	case v1beta1.TransportStdio, v1beta1.TransportSSE, v1beta1.TransportStreamableHTTP:
+	default:
+		bad("transport", r.Transport, "stdio, sse or streamable-http")
+	}
+	if r.Transport == v1beta1.TransportStdio && r.ProxyMode != v1beta1.TransportSSE && r.ProxyMode != v1beta1.TransportStreamableHTTP {
+		bad("proxy_mode", r.ProxyMode, "sse or streamable-http")
+	}
+	for _, p := range []struct {
+		field string
+		port  int32
+	}{{"port", r.Port}, {"target_port", r.TargetPort}} {
+		if p.port < 0 || p.port > 65535 {
+			bad(p.field, p.port, "a port, 1 to 65535")
+		}
+	}
+	if r.SessionTTL != "" {
+		if ttl, err = time.ParseDuration(r.SessionTTL); err != nil || ttl <= 0 {
+			bad("session_ttl", r.SessionTTL, "a duration such as 2h")
+		}
+	}
+	if r.Owner == nil || r.Owner.UID == "" || r.Owner.Name == "" || r.Owner.Kind == "" || r.Owner.APIVersion == "" {
+		errs = append(errs, fmt.Errorf("%s: owner: must have apiVersion, kind, name and uid: the operator of this project writes them", path))
+	}
+	return ttl, errors.Join(errs...)
+}
