@@ -115,6 +115,8 @@ func ensure[T client.Object](ctx context.Context, a apply.Applier, desired T) (T
 	return now, err
 }
 
+// ownerReference does not block the server's deletion, which would take a right on
+// its finalizers; the machine deletes what was made in an order of its own.
 func ownerReference(srv *server) metav1.OwnerReference {
 	return metav1.OwnerReference{
 		APIVersion: v1beta1.GroupVersion.String(), Kind: "MCPServer", Name: srv.Name, UID: srv.UID, Controller: new(true),

@@ -135,10 +135,12 @@ func (cfg Config) adopt(live client.Object) bool {
 	return false
 }
 
+// owner does not block the owner's deletion: where the admission plugin
+// OwnerReferencesPermissionEnforcement runs, that takes a right on MCPServers which
+// a proxy does not have.
 func (cfg Config) owner() metav1.OwnerReference {
 	o := cfg.Run.Owner
 	return metav1.OwnerReference{
-		APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, UID: types.UID(o.UID),
-		Controller: new(true), BlockOwnerDeletion: new(true),
+		APIVersion: o.APIVersion, Kind: o.Kind, Name: o.Name, UID: types.UID(o.UID), Controller: new(true),
 	}
 }
