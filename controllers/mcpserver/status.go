@@ -37,7 +37,7 @@ func decorate(srv *server) {
 
 // urlOf is where clients in the cluster reach the proxy.
 func urlOf(srv *server) string {
-	url := fmt.Sprintf("http://%s.%s.svc.cluster.local:%d", v1beta1.ProxyServiceName(srv.Name), srv.Namespace, srv.Spec.ProxyPort)
+	url := fmt.Sprintf("http://%s.%s.svc.cluster.local:%d", v1beta1.ProxyServiceName(srv.Name), srv.Namespace, proxyPort(&srv.Spec))
 	if proxyMode(&srv.Spec) == v1beta1.TransportSSE {
 		return url + "/sse#" + srv.Name
 	}
@@ -88,7 +88,7 @@ func podTemplateCondition(srv *server, p *problem) *metav1.Condition {
 }
 
 func stdioCondition(srv *server) *metav1.Condition {
-	if srv.Spec.Transport != v1beta1.TransportStdio {
+	if transport(&srv.Spec) != v1beta1.TransportStdio {
 		return nil
 	}
 	if asked := ptr.Deref(srv.Spec.Replicas, 1); asked > 1 {
@@ -100,7 +100,7 @@ func stdioCondition(srv *server) *metav1.Condition {
 }
 
 func sessionCondition(srv *server) *metav1.Condition {
-	if ptr.Deref(srv.Spec.Replicas, 1) <= 1 || srv.Spec.Transport == v1beta1.TransportStdio {
+	if ptr.Deref(srv.Spec.Replicas, 1) <= 1 || transport(&srv.Spec) == v1beta1.TransportStdio {
 		return nil
 	}
 	if storage := srv.Spec.SessionStorage; storage != nil && storage.Provider == "redis" {

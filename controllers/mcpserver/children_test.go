@@ -1,0 +1,400 @@
+package mcpserver
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/controllers/mcpserver/backend"
+	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/controllers/runner/runnertest"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// token is that of the restart that is being carried out.
+const token = "2026-05-02T10:00:00Z"
+
+// newWorkload is a server in the middle of a restart, with all that the operator
+// and a proxy make.
+func newWorkload(ctx context.Context, c client.Client) (*server, error) {
+	srv, err := newServer(ctx, c, httpServer)
+	if err != nil {
+		return nil, err
+	}
+	before := srv.DeepCopy()
+	srv.Status.Machine = v1alpha1.MachineStatus{Phase: "Restarting", Requests: []v1alpha1.RequestStatus{{Name: restartRequest, Token: token}}}
+	if err := c.Status().Patch(ctx, srv, client.MergeFrom(before)); err != nil {
+		return nil, err
+	}
+	if _, err := do(ctx, c, srv, "EnsureWorkload"); err != nil {
+		return nil, err
+	}
+	return srv, deploy(ctx, c, srv, 1)
+}
+
+// deploy is what a proxy of a generation does when it starts.
+func deploy(ctx context.Context, c client.Client, srv *server, generation int64) error {
+	rc := runConfig(srv)
+	rc.MCPServerGeneration = generation
+	_, err := backend.Deploy(ctx, c, backend.Config{Namespace: srv.Namespace, Run: rc, Image: srv.Spec.Image})
+	return err
+}
+
+// observed plays the controllers, which see what was written to them.
+func observed(ctx context.Context, c client.Client, srv *server) error {
+	key := client.ObjectKeyFromObject(srv)
+	deployment, set := &appsv1.Deployment{}, &appsv1.StatefulSet{}
+	if err := c.Get(ctx, key, deployment); err != nil {
+		return err
+	}
+	if err := c.Get(ctx, key, set); err != nil {
+		return err
+	}
+	deployment.Status.ObservedGeneration, set.Status.ObservedGeneration = deployment.Generation, set.Generation
+	if err := c.Status().Update(ctx, deployment); err != nil {
+		return err
+	}
+	return c.Status().Update(ctx, set)
+}
+
+// newPods makes pods of the server and of others, as controllers would.
+func newPods(ctx context.Context, c client.Client, srv *server) error {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: srv.Namespace, Name: "default"}}
+	if err := client.IgnoreAlreadyExists(c.Create(ctx, account)); err != nil {
+		return err
+	}
+	proxy, server := v1beta1.ProxyLabels(srv.Name), v1beta1.BackendSelector(srv.Name)
+	proxy[appsv1.DefaultDeploymentUniqueLabelKey] = "abc"
+	for _, p := range []struct {
+		name             string
+		labels           map[string]string
+		kind, controller string
+		stamp            string
+	}{
+		{"fetch-abc-old", proxy, "ReplicaSet", "fetch-abc", "2026-05-01T10:00:00Z"},
+		{"fetch-abc-new", proxy, "ReplicaSet", "fetch-abc", token},
+		{"fetch-0", server, "StatefulSet", "fetch", ""},
+		{"fetch-1", server, "StatefulSet", "fetch", token},
+		{"job-of-somebody", proxy, "Job", "import", ""},
+		{"set-of-somebody", server, "StatefulSet", "fetcher", ""},
+		{"by-hand", server, "", "", ""},
+	} {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: srv.Namespace, Name: p.name, Labels: p.labels},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		}
+		if p.stamp != "" {
+			pod.Annotations = map[string]string{v1beta1.AnnotationRestartedAt: p.stamp}
+		}
+		if p.kind != "" {
+			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: p.kind, Name: p.controller, UID: types.UID(p.controller), Controller: new(true)}}
+		}
+		if err := c.Create(ctx, pod); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stampsOf are what the templates of Deployment and StatefulSet bear.
+func stampsOf(t *testing.T, c client.Client, srv *server) []string {
+	t.Helper()
+	deployment, set := &appsv1.Deployment{}, &appsv1.StatefulSet{}
+	for _, obj := range []client.Object{deployment, set} {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(srv), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return []string{deployment.Spec.Template.Annotations[v1beta1.AnnotationRestartedAt], set.Spec.Template.Annotations[v1beta1.AnnotationRestartedAt]}
+}
+
+func actionOf(name string) func(client.Client) runner.Action[*server] {
+	return func(c client.Client) runner.Action[*server] {
+		return (&steps{Settings: Settings{ProxyImage: "example.org/proxy:1"}, client: c}).actions()[name]
+	}
+}
+
+func TestChildrenAreHandledIdempotently(t *testing.T) {
+	withPods := func(ctx context.Context, c client.Client) (*server, error) {
+		srv, err := newWorkload(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		return srv, newPods(ctx, c, srv)
+	}
+	cases := map[string]struct {
+		action string
+		with   fsm.Params
+		setup  func(context.Context, client.Client) (*server, error)
+		want   []string
+	}{
+		"stamp": {"StampPodTemplates", nil, newWorkload, []string{"apply Deployment", "apply StatefulSet"}},
+		// The action waits first, until the controllers have seen the workload.
+		"delete pods":        {"DeletePods", nil, withPods, []string{"delete Pod", "delete Pod"}},
+		"delete the proxy":   {"DeleteChildren", fsm.Params{"part": "proxy"}, newWorkload, []string{"delete Deployment"}},
+		"delete the backend": {"DeleteChildren", fsm.Params{"part": "backend"}, newWorkload, []string{"delete StatefulSet", "delete Service", "delete Service"}},
+		"delete the rest":    {"DeleteChildren", fsm.Params{"part": "rest"}, newWorkload, []string{"delete Service", "delete ConfigMap", "delete RoleBinding", "delete Role", "delete ServiceAccount", "delete ServiceAccount"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			covered := runnertest.Idempotent(t, runnertest.Case[*server]{
+				Client: shared.Cluster(t).Client, Setup: c.setup, Action: actionOf(c.action), Meanwhile: observed,
+				With: func(*server) fsm.Params { return c.with },
+			})
+			if diff := cmp.Diff(c.want, covered.Writes); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func podNames(t *testing.T, c client.Client, namespace string) []string {
+	t.Helper()
+	list := &corev1.PodList{}
+	if err := c.List(t.Context(), list, client.InNamespace(namespace)); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, pod := range list.Items {
+		names = append(names, pod.Name)
+	}
+	return names
+}
+
+func TestDeletePodsTakesOursWithoutTheToken(t *testing.T) {
+	c := shared.Cluster(t).Client
+	srv, err := newWorkload(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, prepare := range []func(context.Context, client.Client, *server) error{newPods, observed} {
+		if err := prepare(t.Context(), c, srv); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := do(t.Context(), c, srv, "DeletePods"); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"by-hand", "fetch-1", "fetch-abc-new", "job-of-somebody", "set-of-somebody"}
+	if diff := cmp.Diff(want, podNames(t, c, srv.Namespace)); diff != "" {
+		t.Errorf("pods that are left (-want +got):\n%s", diff)
+	}
+}
+
+// The stamp is nobody else's: neither what the operator applies nor what a proxy
+// does takes it away, whatever changed in the spec since.
+func TestStampSurvivesOthersApplies(t *testing.T) {
+	c := shared.Cluster(t).Client
+	ctx := t.Context()
+	srv, err := newWorkload(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := do(ctx, c, srv, "StampPodTemplates"); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{token, token}
+	if diff := cmp.Diff(want, stampsOf(t, c, srv)); diff != "" {
+		t.Fatalf("stamps (-want +got):\n%s", diff)
+	}
+	before := srv.DeepCopy()
+	srv.Spec.Image = "example.org/fetch:2"
+	if err := c.Patch(ctx, srv, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := do(ctx, c, srv, "EnsureWorkload"); err != nil {
+		t.Fatal(err)
+	}
+	if err := deploy(ctx, c, srv, srv.Generation); err != nil {
+		t.Fatal(err)
+	}
+	set := &appsv1.StatefulSet{}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(srv), set); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(set.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return c.Image == srv.Spec.Image }) {
+		t.Fatal("the proxy has not applied the new image: this test proves nothing")
+	}
+	if diff := cmp.Diff(want, stampsOf(t, c, srv)); diff != "" {
+		t.Errorf("stamps after others' applies (-want +got):\n%s", diff)
+	}
+}
+
+// meddler lets somebody else act right before the first write.
+type meddler struct {
+	client.Client
+	before func()
+}
+
+func (m *meddler) meddle() {
+	if m.before != nil {
+		m.before()
+		m.before = nil
+	}
+}
+
+func (m *meddler) Delete(ctx context.Context, obj client.Object, o ...client.DeleteOption) error {
+	m.meddle()
+	return m.Client.Delete(ctx, obj, o...)
+}
+
+func (m *meddler) Apply(ctx context.Context, body runtime.ApplyConfiguration, o ...client.ApplyOption) error {
+	m.meddle()
+	return m.Client.Apply(ctx, body, o...)
+}
+
+// What has our name by now is not what was read: it is neither stamped nor deleted.
+func TestRecreatedByAnotherBetweenReadAndWrite(t *testing.T) {
+	cases := map[string]struct {
+		why    string
+		action string
+		with   fsm.Params
+		want   outputs
+	}{
+		"stamp":  {"refused, and tried again: the next look finds that it is somebody else's", "StampPodTemplates", nil, nil},
+		"delete": {"what somebody else made is not waited for", "DeleteChildren", fsm.Params{"part": "proxy"}, outputs{"remaining": []string{}}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			admin := shared.Cluster(t).Client
+			srv, err := newWorkload(t.Context(), admin)
+			if err != nil {
+				t.Fatal(err)
+			}
+			key := client.ObjectKeyFromObject(srv)
+			another := func() {
+				live := &appsv1.Deployment{}
+				if err := admin.Get(t.Context(), key, live); err != nil {
+					t.Error(err)
+				}
+				if err := admin.Delete(t.Context(), live); err != nil {
+					t.Error(err)
+				}
+				live.ResourceVersion, live.UID, live.OwnerReferences, live.ManagedFields = "", "", nil, nil
+				if err := admin.Create(t.Context(), live); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := admin.Get(t.Context(), key, srv); err != nil {
+				t.Fatal(err)
+			}
+			m := &meddler{Client: admin, before: another}
+			got, err := runner.Once(t.Context(), m, srv, actionOf(c.action)(m), c.with, nil)
+			if refused := apierrs.IsInvalid(err); refused != (c.want == nil) || err != nil && !refused {
+				t.Fatalf("%s: error = %v", c.why, err)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, diff)
+			}
+			now := &appsv1.Deployment{}
+			if err := admin.Get(t.Context(), key, now); err != nil {
+				t.Fatalf("somebody else's Deployment: %v", err)
+			}
+			if now.DeletionTimestamp != nil || now.Spec.Template.Annotations[v1beta1.AnnotationRestartedAt] != "" {
+				t.Errorf("somebody else's Deployment was changed: %+v", now.ObjectMeta)
+			}
+		})
+	}
+}
+
+func TestDeleteChildrenLeavesWhatIsNotOurs(t *testing.T) {
+	c := shared.Cluster(t).Client
+	ctx := t.Context()
+	namespace, err := newNamespace(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := &server{ObjectMeta: metav1.ObjectMeta{Name: "fetch", Namespace: namespace}, Spec: httpServer}
+	if err := c.Create(ctx, srv); err != nil {
+		t.Fatal(err)
+	}
+	service := func(name string, labels map[string]string, owners ...metav1.OwnerReference) *corev1.Service {
+		return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels, OwnerReferences: owners},
+			Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	}
+	controller := func(kind, name string, uid types.UID) metav1.OwnerReference {
+		return metav1.OwnerReference{APIVersion: "v1", Kind: kind, Name: name, UID: uid, Controller: new(true)}
+	}
+	peers := map[string]string{v1beta1.LabelName: "fetch", "app": "fetch"}
+	cases := map[string]struct {
+		why  string
+		obj  *corev1.Service
+		part string
+		gone bool
+	}{
+		"ours":                     {"made for this very server", service("mcp-fetch", nil, controller("MCPServer", "fetch", srv.UID)), partBackend, true},
+		"of an earlier server":     {"the same name, another object", service("mcp-fetch", nil, controller("MCPServer", "fetch", "earlier")), partBackend, false},
+		"by hand":                  {"nothing says that it is ours", service("mcp-fetch", nil), partBackend, false},
+		"of the peer":              {"its proxy gives no owner, and nobody else would remove it", service("mcp-fetch", peers), partBackend, true},
+		"of the peer's set":        {"its proxy lets the StatefulSet own Services", service("mcp-fetch-headless", peers, controller("StatefulSet", "fetch", "set")), partBackend, true},
+		"with copied labels":       {"labels do not make up for another controller", service("mcp-fetch", peers, controller("MCPServer", "other", "other")), partBackend, false},
+		"labels, part rest":        {"the peer's operator gives owners, so labels prove nothing there", service("mcp-fetch-proxy", peers), partRest, false},
+		"ours, but another's part": {"the parts go one after the other", service("mcp-fetch-proxy", nil, controller("MCPServer", "fetch", srv.UID)), partBackend, false},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			if err := c.Create(ctx, test.obj); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Delete(context.WithoutCancel(ctx), test.obj) })
+			got, err := runner.Once(ctx, c, srv.DeepCopy(), actionOf("DeleteChildren")(c), fsm.Params{"part": test.part}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(outputs{"remaining": []string{}}, got); diff != "" {
+				t.Errorf("waited for (-want +got):\n%s", diff)
+			}
+			if gone := apierrs.IsNotFound(c.Get(ctx, client.ObjectKeyFromObject(test.obj), &corev1.Service{})); gone != test.gone {
+				t.Errorf("gone is %t: %s", gone, test.why)
+			}
+		})
+	}
+}
+
+func TestRemainingSaysWhatBlocks(t *testing.T) {
+	c := shared.Cluster(t).Client
+	ctx := t.Context()
+	srv, err := newWorkload(ctx, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := newPods(ctx, c, srv); err != nil {
+		t.Fatal(err)
+	}
+	for _, patch := range []struct {
+		obj  client.Object
+		body string
+	}{
+		{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "fetch-0"}}, `{"metadata":{"finalizers":["example.org/stuck"]}}`},
+		{&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "mcp-fetch"}}, `{"metadata":{"finalizers":["example.org/a","example.org/b"]}}`},
+	} {
+		patch.obj.SetNamespace(srv.Namespace)
+		if err := c.Patch(ctx, patch.obj, client.RawPatch(types.MergePatchType, []byte(patch.body))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := runner.Once(ctx, c, srv.DeepCopy(), actionOf("DeleteChildren")(c), fsm.Params{"part": partBackend}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Without a garbage collector, the StatefulSet waits for its pods for ever.
+	want := outputs{"remaining": []string{"StatefulSet/fetch", "Service/mcp-fetch (finalizers example.org/a example.org/b)", "Pod/fetch-0 (finalizers example.org/stuck) and fetch-1"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("remaining (-want +got):\n%s", diff)
+	}
+	if missing := sets.New("fetch-0", "fetch-1").Difference(sets.New(podNames(t, c, srv.Namespace)...)); len(missing) > 0 {
+		t.Errorf("pods %v were deleted: that is the garbage collector's, after their owner was", missing)
+	}
+}
