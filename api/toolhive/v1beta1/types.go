@@ -14,11 +14,11 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:storageversion
 // +kubebuilder:metadata:labels="toolhive.stacklok.dev/auto-migrate-storage-version=true"
-// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || has(self.spec)",optionalOldSelf=true,message="spec is required: name an image in spec.image"
-// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 50",optionalOldSelf=true,message="metadata.name must have at most 50 characters: Services called mcp-NAME-headless and mcp-NAME-proxy are made for it"
-// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.matches('^[-a-z0-9]*$')",optionalOldSelf=true,message="metadata.name must be lower case letters, digits and '-', without '.': it becomes a part of the names of Services"
-// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !self.metadata.name.endsWith('-proxy') && !self.metadata.name.endsWith('-headless')",optionalOldSelf=true,message="metadata.name must not end in -proxy or -headless: its Services could be those of another server"
-// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name != 'mcpserver'",optionalOldSelf=true,message="metadata.name must not be mcpserver: the label app=mcpserver selects the proxies of all servers"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || has(self.spec)",optionalOldSelf=true,fieldPath=".spec",message="spec is required: name an image in spec.image"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.size() <= 50",optionalOldSelf=true,fieldPath=".metadata",message="metadata.name must have at most 50 characters: Services called mcp-NAME-headless and mcp-NAME-proxy are made for it"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name.matches('^[-a-z0-9]*$')",optionalOldSelf=true,fieldPath=".metadata",message="metadata.name must be lower case letters, digits and '-', without '.': it becomes a part of the names of Services"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !self.metadata.name.endsWith('-proxy') && !self.metadata.name.endsWith('-headless')",optionalOldSelf=true,fieldPath=".metadata",message="metadata.name must not end in -proxy or -headless: its Services could be those of another server"
+// +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || self.metadata.name != 'mcpserver'",optionalOldSelf=true,fieldPath=".metadata",message="metadata.name must not be mcpserver: the label app=mcpserver selects the proxies of all servers"
 // +kubebuilder:printcolumn:name=Status,type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=='Ready')].status`
 // +kubebuilder:printcolumn:name=Replicas,type=integer,JSONPath=`.status.readyReplicas`
