@@ -30,7 +30,7 @@ func TestRunConfig(t *testing.T) {
 	base := func(transport, mode string, change func(*runconfig.RunConfig)) *runconfig.RunConfig {
 		rc := &runconfig.RunConfig{
 			SchemaVersion: "v0.1.0", Name: "fetch", ContainerName: "fetch", BaseName: "fetch", Image: "example.org/fetch:1",
-			Transport: transport, ProxyMode: mode, Host: "0.0.0.0", Port: 8080, ContainerLabels: labels(transport),
+			Transport: transport, ProxyMode: mode, Port: 8080, ContainerLabels: labels(transport),
 			EnvVars: map[string]string{"MCP_TRANSPORT": transport},
 			Owner:   &runconfig.Owner{APIVersion: "toolhive.stacklok.dev/v1beta1", Kind: "MCPServer", Name: "fetch", UID: "u-1"},
 		}

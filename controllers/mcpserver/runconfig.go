@@ -14,7 +14,8 @@ import (
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 )
 
-// runConfig is what the proxy is told of a server, without the generation.
+// runConfig is what the proxy is told of a server, without the generation. It names
+// no host, so that the proxy listens wherever its pod has an address, IPv4 or IPv6.
 func runConfig(srv *server) *runconfig.RunConfig {
 	s := &srv.Spec
 	rc := &runconfig.RunConfig{
@@ -24,7 +25,6 @@ func runConfig(srv *server) *runconfig.RunConfig {
 		CmdArgs:   s.Args,
 		Transport: transport(s),
 		ProxyMode: proxyMode(s),
-		Host:      "0.0.0.0",
 		Port:      proxyPort(s),
 		EnvVars:   map[string]string{"MCP_TRANSPORT": transport(s)},
 		ContainerLabels: map[string]string{
