@@ -68,7 +68,7 @@ func restartToken(srv *server) (string, error) {
 
 // stamp applies one annotation to the pod template of live, of which mine is the
 // part that was applied before. The UID keeps it from a new object of the name: the
-API server refuses it as invalid, and the next look finds the new one.
+// API server refuses that as invalid, and the next look finds the new one.
 func (s *steps) stamp(ctx context.Context, live client.Object, mine *corev1.PodTemplateSpec, token string) error {
 	if mine.Annotations[v1beta1.AnnotationRestartedAt] == token || live.GetDeletionTimestamp() != nil {
 		return nil
