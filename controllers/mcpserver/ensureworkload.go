@@ -24,7 +24,7 @@ import (
 // Nobody can grant what he does not have: these are the rights of a proxy.
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=pods/attach,verbs=create
+// +kubebuilder:rbac:groups="",resources=pods/attach,verbs=create;get
 
 // fieldManager is that of everything which EnsureWorkload makes.
 const fieldManager = "phasegate-mcpserver"

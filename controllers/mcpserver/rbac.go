@@ -19,7 +19,8 @@ func backendAccount(srv *server) *corev1.ServiceAccount {
 }
 
 // role lets the proxy apply its own backend and Services, see the backend's pods,
-// and attach to one. Which object a create, a list or a watch is about cannot be
+// and attach to one: by SPDY (a create) or WebSocket (a get and, in newer API
+// servers, a create). Which object a create, a list or a watch is about cannot be
 // said by name.
 func role(srv *server) *rbacv1.Role {
 	services := []string{v1beta1.BackendServiceName(srv.Name), v1beta1.HeadlessServiceName(srv.Name)}
@@ -29,7 +30,7 @@ func role(srv *server) *rbacv1.Role {
 		{APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: services, Verbs: []string{"get", "patch"}},
 		{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"create"}},
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}},
-		{APIGroups: []string{""}, Resources: []string{"pods/attach"}, Verbs: []string{"create"}},
+		{APIGroups: []string{""}, Resources: []string{"pods/attach"}, Verbs: []string{"create", "get"}},
 	}}
 }
 
