@@ -158,24 +158,30 @@ type Unenforced struct {
 
 // EnvVar is an environment variable.
 type EnvVar struct {
+	// Name of the variable.
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self != '' && !self.matches('[=\\r\\n]')",message="the name of an environment variable must have a character, and neither '=' nor a line break"
 	Name string `json:"name"`
+	// Value of the variable.
 	// +kubebuilder:validation:MaxLength=65536
 	Value string `json:"value"`
 }
 
 // Volume is a directory of the node.
 type Volume struct {
+	// Name of the volume in the pod.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="the name of a volume must be lower case letters, digits and '-', such as data-1"
 	Name string `json:"name"`
+	// HostPath is the directory of the node.
 	// +kubebuilder:validation:MaxLength=4096
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('/') && !self.contains(':')",message="hostPath must be an absolute path without ':', such as /srv/data"
 	HostPath string `json:"hostPath"`
+	// MountPath is where the server finds it.
 	// +kubebuilder:validation:MaxLength=4096
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('/') && !self.contains(':')",message="mountPath must be an absolute path without ':', such as /data"
 	MountPath string `json:"mountPath"`
+	// ReadOnly keeps the server from writing to it.
 	// +kubebuilder:default=false
 	// +optional
 	ReadOnly bool `json:"readOnly,omitempty"`
@@ -186,18 +192,22 @@ type Volume struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.requests.cpu) || !has(self.limits) || !has(self.limits.cpu) || !isQuantity(self.requests.cpu) || !isQuantity(self.limits.cpu) || !quantity(self.requests.cpu).isGreaterThan(quantity(self.limits.cpu))",message="requests.cpu must not exceed limits.cpu"
 // +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.requests.memory) || !has(self.limits) || !has(self.limits.memory) || !isQuantity(self.requests.memory) || !isQuantity(self.limits.memory) || !quantity(self.requests.memory).isGreaterThan(quantity(self.limits.memory))",message="requests.memory must not exceed limits.memory"
 type ResourceRequirements struct {
+	// Limits are what the server gets at most.
 	// +optional
 	Limits ResourceList `json:"limits,omitempty"`
+	// Requests are what is set aside for the server.
 	// +optional
 	Requests ResourceList `json:"requests,omitempty"`
 }
 
 // ResourceList holds quantities such as 500m and 64Mi.
 type ResourceList struct {
+	// CPU in cores, such as 500m or 2.
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self == '' || isQuantity(self) && !quantity(self).isLessThan(quantity('0'))",message="cpu must be a quantity such as 500m or 2"
 	// +optional
 	CPU string `json:"cpu,omitempty"`
+	// Memory in bytes, such as 64Mi or 1Gi.
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self == '' || isQuantity(self) && !quantity(self).isLessThan(quantity('0'))",message="memory must be a quantity such as 64Mi or 1Gi"
 	// +optional
@@ -206,8 +216,10 @@ type ResourceList struct {
 
 // SecretRef is a key of a Secret that becomes an environment variable.
 type SecretRef struct {
+	// Name of the Secret.
 	// +kubebuilder:validation:MinLength=1
 	Name string `json:"name"`
+	// Key in the Secret.
 	// +kubebuilder:validation:MinLength=1
 	Key string `json:"key"`
 	// TargetEnvName is the name of the variable; the key if unset.
@@ -219,18 +231,23 @@ type SecretRef struct {
 
 // PermissionProfileRef names a profile.
 type PermissionProfileRef struct {
+	// Type is builtin, or configmap for a key of a ConfigMap.
 	// +kubebuilder:validation:Enum=builtin;configmap
 	// +kubebuilder:default=builtin
 	Type string `json:"type"`
+	// Name of the profile or of the ConfigMap.
 	Name string `json:"name"`
+	// Key in the ConfigMap.
 	// +optional
 	Key string `json:"key,omitempty"`
 }
 
 // ResourceOverrides change what the proxy's objects bear.
 type ResourceOverrides struct {
+	// ProxyDeployment is about the Deployment of the proxy.
 	// +optional
 	ProxyDeployment *ProxyDeploymentOverrides `json:"proxyDeployment,omitempty"`
+	// ProxyService is about the Service that clients use.
 	// +optional
 	ProxyService *MetadataOverrides `json:"proxyService,omitempty"`
 }
@@ -238,13 +255,16 @@ type ResourceOverrides struct {
 // ProxyDeploymentOverrides change the Deployment of the proxy.
 type ProxyDeploymentOverrides struct {
 	MetadataOverrides `json:",inline"`
+	// PodTemplateMetadataOverrides are put on the proxy's pods.
 	// +optional
 	PodTemplateMetadataOverrides *MetadataOverrides `json:"podTemplateMetadataOverrides,omitempty"`
+	// Env of the proxy.
 	// +kubebuilder:validation:MaxItems=256
 	// +listType=map
 	// +listMapKey=name
 	// +optional
 	Env []EnvVar `json:"env,omitempty"`
+	// ImagePullSecrets with which the proxy's image is pulled.
 	// +listType=atomic
 	// +optional
 	ImagePullSecrets []LocalObjectReference `json:"imagePullSecrets,omitempty"`
@@ -253,8 +273,10 @@ type ProxyDeploymentOverrides struct {
 // MetadataOverrides are labels and annotations that are added; those that the
 // controller sets win.
 type MetadataOverrides struct {
+	// Annotations that are added.
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
+	// Labels that are added.
 	// +optional
 	Labels map[string]string `json:"labels,omitempty"`
 }
@@ -263,6 +285,7 @@ type MetadataOverrides struct {
 //
 // +structType=atomic
 type LocalObjectReference struct {
+	// Name of the object.
 	// +kubebuilder:default=""
 	// +optional
 	Name string `json:"name,omitempty"`
@@ -270,6 +293,7 @@ type LocalObjectReference struct {
 
 // LocalRef names an object of the same namespace.
 type LocalRef struct {
+	// Name of the object.
 	Name string `json:"name"`
 }
 
@@ -277,23 +301,30 @@ type LocalRef struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.provider != 'redis' || has(self.address)",message="spec.sessionStorage.address is required with provider redis: name its host:port"
 type SessionStorage struct {
+	// Provider is memory, or redis for a store that proxies share.
 	// +kubebuilder:validation:Enum=memory;redis
 	Provider string `json:"provider"`
+	// Address of the store, host:port.
 	// +kubebuilder:validation:MinLength=1
 	// +optional
 	Address string `json:"address,omitempty"`
+	// DB is the number of the database in the store.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:default=0
 	// +optional
 	DB int32 `json:"db,omitempty"`
+	// KeyPrefix of all keys in the store.
 	// +optional
 	KeyPrefix string `json:"keyPrefix,omitempty"`
+	// PasswordRef is the password of the store.
 	// +optional
 	PasswordRef *SecretKeyRef `json:"passwordRef,omitempty"`
 }
 
 // SecretKeyRef is a key of a Secret.
 type SecretKeyRef struct {
+	// Name of the Secret.
 	Name string `json:"name"`
-	Key  string `json:"key"`
+	// Key in the Secret.
+	Key string `json:"key"`
 }
