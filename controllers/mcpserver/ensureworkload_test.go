@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -14,14 +16,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/yaml"
 
 	"github.com/phasegate/phasegate/api/toolhive/runconfig"
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/controllers/runner/runnertest"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/test/harness"
 )
 
 // httpServer is a spec that says as little as it can.
@@ -106,6 +111,47 @@ func TestEnsureWorkloadIsIdempotent(t *testing.T) {
 	want := []string{"apply ServiceAccount", "apply ServiceAccount", "apply Role", "apply RoleBinding", "apply Service", "apply ConfigMap", "apply Deployment"}
 	if diff := cmp.Diff(want, covered.Writes); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+}
+
+// TestRightsOfTheChartSuffice grants to a proxy what the manager must hold itself.
+func TestRightsOfTheChartSuffice(t *testing.T) {
+	root, err := harness.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(root, "charts", "phasegate", "files", "rbac", "manager.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	chart := &rbacv1.ClusterRole{}
+	if err := yaml.UnmarshalStrict(data, chart); err != nil {
+		t.Fatal(err)
+	}
+	cluster := shared.Cluster(t)
+	if err := cluster.Grant(t.Context(), "manager", chart.Rules); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", cluster.KubeconfigOf("manager"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	manager, err := client.New(cfg, client.Options{Scheme: NewScheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, httpServer)
+	if _, err := backendOf(t.Context(), w.client, w.srv, new(int32(2))); err != nil {
+		t.Fatal(err)
+	}
+	for _, replicas := range []string{"1", "0"} {
+		w.edit(w.srv, `{"spec":{"replicas":`+replicas+`}}`)
+		if _, err := do(t.Context(), manager, w.srv, "EnsureWorkload"); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := scaleOf(get(w, &appsv1.StatefulSet{}, "fetch")); got != (scale{before: "2"}) {
+		t.Errorf("scale = %+v, want that the backend was stopped", got)
 	}
 }
 

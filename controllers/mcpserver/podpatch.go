@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -49,7 +48,7 @@ func podTemplate(raw *runtime.RawExtension) (*corev1.PodTemplateSpec, error) {
 	}
 	strict, err := kjson.UnmarshalStrict(raw.Raw, pod)
 	if err := errors.Join(append(strict, err)...); err != nil {
-		return nil, fmt.Errorf("spec.podTemplateSpec is not a pod template: %s", strings.ReplaceAll(err.Error(), "\n", "; "))
+		return nil, fmt.Errorf("spec.podTemplateSpec is not a pod template: %s", texts(err))
 	}
 	seen := map[string]bool{}
 	for i, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
