@@ -255,6 +255,22 @@ func (m *meddler) Apply(ctx context.Context, body runtime.ApplyConfiguration, o 
 	return m.Client.Apply(ctx, body, o...)
 }
 
+// replaceDeployment puts another one in the place of ours.
+func replaceDeployment(t *testing.T, c client.Client, key client.ObjectKey) {
+	t.Helper()
+	live := &appsv1.Deployment{}
+	if err := c.Get(t.Context(), key, live); err != nil {
+		t.Error(err)
+	}
+	if err := c.Delete(t.Context(), live); err != nil {
+		t.Error(err)
+	}
+	live.ResourceVersion, live.UID, live.OwnerReferences, live.ManagedFields = "", "", nil, nil
+	if err := c.Create(t.Context(), live); err != nil {
+		t.Error(err)
+	}
+}
+
 // What has our name by now is not what was read: it is neither stamped nor deleted.
 func TestRecreatedByAnotherBetweenReadAndWrite(t *testing.T) {
 	cases := map[string]struct {
@@ -274,23 +290,10 @@ func TestRecreatedByAnotherBetweenReadAndWrite(t *testing.T) {
 				t.Fatal(err)
 			}
 			key := client.ObjectKeyFromObject(srv)
-			another := func() {
-				live := &appsv1.Deployment{}
-				if err := admin.Get(t.Context(), key, live); err != nil {
-					t.Error(err)
-				}
-				if err := admin.Delete(t.Context(), live); err != nil {
-					t.Error(err)
-				}
-				live.ResourceVersion, live.UID, live.OwnerReferences, live.ManagedFields = "", "", nil, nil
-				if err := admin.Create(t.Context(), live); err != nil {
-					t.Error(err)
-				}
-			}
 			if err := admin.Get(t.Context(), key, srv); err != nil {
 				t.Fatal(err)
 			}
-			m := &meddler{Client: admin, before: another}
+			m := &meddler{Client: admin, before: func() { replaceDeployment(t, admin, key) }}
 			got, err := runner.Once(t.Context(), m, srv, actionOf(c.action)(m), c.with, nil)
 			if refused := apierrs.IsInvalid(err); refused != (c.want == nil) || err != nil && !refused {
 				t.Fatalf("%s: error = %v", c.why, err)

@@ -118,7 +118,7 @@ func backendPart(w workload) part {
 	set := w.statefulSet
 	p := part{title: "StatefulSet " + w.server.Name}
 	if set == nil {
-		p.behind = "it is not there, which a proxy that starts makes"
+		p.behind = "it is not there; a proxy makes it"
 		return p
 	}
 	counts := counts{

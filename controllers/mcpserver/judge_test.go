@@ -91,7 +91,7 @@ func TestJudge(t *testing.T) {
 		"more ready than wanted": {"a surge is not shown as more than all", func(w *workload) { w.deployment.Status.ReadyReplicas = 3 }, well},
 
 		"no StatefulSet": {"ready proxies without a backend serve nothing", func(w *workload) { w.statefulSet = nil },
-			verdict{wanted: 2, readyReplicas: 2, waitingFor: "StatefulSet fetch: it is not there, which a proxy that starts makes"}},
+			verdict{wanted: 2, readyReplicas: 2, waitingFor: "StatefulSet fetch: it is not there; a proxy makes it"}},
 		"StatefulSet not observed": {"as for the Deployment", func(w *workload) { w.statefulSet.Generation = 4 },
 			verdict{wanted: 2, readyReplicas: 2, waitingFor: "StatefulSet fetch: its controller has not seen the newest template yet"}},
 		"backend not ready": {"readiness includes the backend", noBackend,

@@ -54,9 +54,13 @@ func TestDecorateURL(t *testing.T) {
 		"stdio":           {"proxyMode decides", func(s *v1beta1.MCPServerSpec) { s.Transport = v1beta1.TransportStdio }, "http://mcp-fetch-proxy.tools.svc.cluster.local:8080/mcp"},
 		"stdio, no proxyMode": {"an object from before the default", func(s *v1beta1.MCPServerSpec) { s.Transport, s.ProxyMode = v1beta1.TransportStdio, "" },
 			"http://mcp-fetch-proxy.tools.svc.cluster.local:8080/mcp"},
-		"stdio by sse": {"proxyMode decides", func(s *v1beta1.MCPServerSpec) { s.Transport, s.ProxyMode = v1beta1.TransportStdio, v1beta1.TransportSSE },
+		"stdio by sse": {"proxyMode decides", func(s *v1beta1.MCPServerSpec) {
+			s.Transport, s.ProxyMode = v1beta1.TransportStdio, v1beta1.TransportSSE
+		},
 			"http://mcp-fetch-proxy.tools.svc.cluster.local:8080/sse#fetch"},
-		"sse server, another proxyMode": {"proxyMode is for stdio only", func(s *v1beta1.MCPServerSpec) { s.Transport, s.ProxyMode = v1beta1.TransportSSE, v1beta1.TransportStreamableHTTP },
+		"sse server, another proxyMode": {"proxyMode is for stdio only", func(s *v1beta1.MCPServerSpec) {
+			s.Transport, s.ProxyMode = v1beta1.TransportSSE, v1beta1.TransportStreamableHTTP
+		},
 			"http://mcp-fetch-proxy.tools.svc.cluster.local:8080/sse#fetch"},
 		"another port": {"an edit is followed: it is not what was first", func(s *v1beta1.MCPServerSpec) { s.ProxyPort = 9090 }, "http://mcp-fetch-proxy.tools.svc.cluster.local:9090/mcp"},
 	}

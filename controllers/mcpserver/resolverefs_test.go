@@ -1,0 +1,136 @@
+package mcpserver
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+)
+
+// refServer names a configuration of each kind.
+func refServer(change ...func(*server)) *server {
+	return described("Ready", metav1.ConditionTrue, append([]func(*server){func(s *server) {
+		s.Spec.ToolConfigRef, s.Spec.ExternalAuthConfigRef = &v1beta1.LocalRef{Name: "tools"}, &v1beta1.LocalRef{Name: "auth"}
+		s.Status.Conditions = nil
+	}}, change...)...)
+}
+
+func config(kind, name string, spec map[string]any) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	obj.SetAPIVersion("toolhive.stacklok.dev/v1beta1")
+	obj.SetKind(kind)
+	obj.SetNamespace("tools")
+	obj.SetName(name)
+	return obj
+}
+
+func TestResolveRefs(t *testing.T) {
+	const hash = "9e8a4b7c2d6f0e13"
+	absentTool := seen{"ToolConfigRefValidated", "False", "ToolConfigRefNotFound", "MCPToolConfig tools is not in namespace tools: create it, or remove the reference"}
+	absentAuth := seen{"ExternalAuthConfigValidated", "False", "ExternalAuthConfigRefNotFound", "MCPExternalAuthConfig auth is not in namespace tools: create it, or remove the reference"}
+	known := func(s *server) {
+		s.Status.ToolConfigHash = hash
+		s.Status.Conditions = []metav1.Condition{{Type: "ToolConfigRefValidated", Status: metav1.ConditionTrue, Reason: "ToolConfigRefValid", Message: "as before"}}
+	}
+	kind := schema.GroupKind{Group: "toolhive.stacklok.dev", Kind: "MCPToolConfig"}
+	cases := map[string]struct {
+		why     string
+		srv     *server
+		configs []client.Object
+		// fails is what each read fails with.
+		fails error
+		// says is the class of the error that comes out; then nothing is reported.
+		says error
+
+		tool, auth string
+		conditions []seen
+	}{
+		"both there": {why: "the hash is of the spec alone", srv: refServer(),
+			configs: []client.Object{config("MCPToolConfig", "tools", map[string]any{"b": int64(1), "a": "x"}), config("MCPExternalAuthConfig", "auth", nil)},
+			tool:    "cdab067e9f3beb32", auth: "74234e98afe7498f",
+			conditions: []seen{
+				{"ToolConfigRefValidated", "True", "ToolConfigRefValid", "MCPToolConfig tools has hash cdab067e9f3beb32"},
+				{"ExternalAuthConfigValidated", "True", "ExternalAuthConfigRefValid", "MCPExternalAuthConfig auth has hash 74234e98afe7498f"}}},
+		"not there": {why: "told, and nobody is kept from running", srv: refServer(), conditions: []seen{absentTool, absentAuth}},
+		"gone":      {why: "an old hash would tell that it is still there", srv: refServer(known), conditions: []seen{absentTool, absentAuth}},
+		"kind not installed": {why: "as if it was not there", srv: refServer(known), conditions: []seen{absentTool, absentAuth},
+			fails: &meta.NoKindMatchError{GroupKind: kind, SearchedVersions: []string{"v1beta1"}}},
+		"kind missing in discovery": {why: "one group that is not served must not fail the pass", srv: refServer(), conditions: []seen{absentTool, absentAuth},
+			fails: new(apiutil.ErrResourceDiscoveryFailed{kind.WithVersion("v1beta1").GroupVersion(): apierrs.NewNotFound(schema.GroupResource{}, "v1beta1")})},
+		"no references any more": {why: "what does not apply goes", srv: refServer(known, func(s *server) { s.Spec.ToolConfigRef, s.Spec.ExternalAuthConfigRef = nil, nil })},
+
+		"server busy": {why: "nobody knows whether it is there: what is known stays", srv: refServer(known), fails: errBusy, says: errBusy},
+		"forbidden":   {why: "a missing right is not a missing object", srv: refServer(known), fails: errDenied, says: errDenied},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			srv := c.srv
+			world := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(append(c.configs, srv)...).WithStatusSubresource(srv).
+				WithInterceptorFuncs(interceptor.Funcs{Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, obj client.Object, o ...client.GetOption) error {
+					if _, custom := obj.(*unstructured.Unstructured); custom && c.fails != nil {
+						return c.fails
+					}
+					return w.Get(ctx, key, obj, o...)
+				}}).Build()
+			before := srv.DeepCopy()
+			_, err := do(t.Context(), world, srv, "ResolveRefs")
+			if !errors.Is(err, c.says) {
+				t.Fatalf("%s: error = %v, want %v", c.why, err, c.says)
+			}
+			now := &server{}
+			if err := world.Get(t.Context(), client.ObjectKeyFromObject(srv), now); err != nil {
+				t.Fatal(err)
+			}
+			if c.says != nil {
+				if diff := cmp.Diff(before.Status, now.Status); diff != "" {
+					t.Errorf("%s (-before +after):\n%s", c.why, diff)
+				}
+				return
+			}
+			if diff := cmp.Diff([]string{c.tool, c.auth}, []string{now.Status.ToolConfigHash, now.Status.ExternalAuthConfigHash}); diff != "" {
+				t.Errorf("%s: hashes (-want +got):\n%s", c.why, diff)
+			}
+			if diff := cmp.Diff(c.conditions, seenOf(now)); diff != "" {
+				t.Errorf("%s: conditions (-want +got):\n%s", c.why, diff)
+			}
+		})
+	}
+}
+
+var (
+	errBusy   = apierrs.NewTooManyRequests("later", 1)
+	errDenied = apierrs.NewForbidden(schema.GroupResource{}, "tools", nil)
+)
+
+// A hash that depends on the order of fields, or on who wrote the object, would
+// tell of changes that are none.
+func TestHashOfIsTheSpecs(t *testing.T) {
+	a := config("MCPToolConfig", "tools", map[string]any{"a": "x", "b": []any{int64(1), 2.5}})
+	b := a.DeepCopy()
+	b.SetLabels(map[string]string{"new": "label"})
+	b.Object["status"] = map[string]any{"seen": true}
+	c := config("MCPToolConfig", "tools", map[string]any{"a": "x", "b": []any{2.5, int64(1)}})
+	var hashes []string
+	for _, obj := range []*unstructured.Unstructured{a, b, c} {
+		hash, err := hashOf(obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hashes = append(hashes, hash)
+	}
+	if hashes[0] != hashes[1] || hashes[0] == hashes[2] || len(hashes[0]) != 2*hashBytes {
+		t.Errorf("hashes of one spec, the same, another: %v", hashes)
+	}
+}
