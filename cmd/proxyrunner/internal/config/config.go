@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -107,36 +108,34 @@ func fillIn(r *runconfig.RunConfig) {
 
 // check tells what in the file at path cannot be run.
 func check(path string, r *runconfig.RunConfig) (ttl time.Duration, err error) {
-	var errs []error
-	bad := func(field string, value any, want string) {
-		errs = append(errs, fmt.Errorf("%s: %s: is %#v, must be %s: correct it where the file is made", path, field, value, want))
-	}
-	if r.Name == "" {
-		bad("name", r.Name, "the name of the MCPServer")
-	}
-	switch r.Transport {
-	case v1beta1.TransportStdio, v1beta1.TransportSSE, v1beta1.TransportStreamableHTTP:
-	default:
-		bad("transport", r.Transport, "stdio, sse or streamable-http")
-	}
-	if r.Transport == v1beta1.TransportStdio && r.ProxyMode != v1beta1.TransportSSE && r.ProxyMode != v1beta1.TransportStreamableHTTP {
-		bad("proxy_mode", r.ProxyMode, "sse or streamable-http")
-	}
-	for _, p := range []struct {
-		field string
-		port  int32
-	}{{"port", r.Port}, {"target_port", r.TargetPort}} {
-		if p.port < 0 || p.port > 65535 {
-			bad(p.field, p.port, "a port, 1 to 65535")
-		}
-	}
+	var ttlErr error
 	if r.SessionTTL != "" {
-		if ttl, err = time.ParseDuration(r.SessionTTL); err != nil || ttl <= 0 {
-			bad("session_ttl", r.SessionTTL, "a duration such as 2h")
+		ttl, ttlErr = time.ParseDuration(r.SessionTTL)
+	}
+	transports := []string{v1beta1.TransportStdio, v1beta1.TransportSSE, v1beta1.TransportStreamableHTTP}
+	var errs []error
+	for _, field := range []struct {
+		name  string
+		value any
+		ok    bool
+		want  string
+	}{
+		{"name", r.Name, r.Name != "", "the name of the MCPServer"},
+		{"transport", r.Transport, slices.Contains(transports, r.Transport), "stdio, sse or streamable-http"},
+		// That of another transport is the transport.
+		{"proxy_mode", r.ProxyMode, r.Transport != v1beta1.TransportStdio || slices.Contains(transports[1:], r.ProxyMode), "sse or streamable-http"},
+		{"port", r.Port, isPort(r.Port), "a port, 1 to 65535"},
+		{"target_port", r.TargetPort, r.TargetPort == 0 || isPort(r.TargetPort), "a port, 1 to 65535"},
+		{"session_ttl", r.SessionTTL, ttlErr == nil && ttl >= 0, "a duration such as 2h"},
+	} {
+		if !field.ok {
+			errs = append(errs, fmt.Errorf("%s: %s: is %#v, must be %s: correct it where the file is made", path, field.name, field.value, field.want))
 		}
 	}
-	if r.Owner == nil || r.Owner.UID == "" || r.Owner.Name == "" || r.Owner.Kind == "" || r.Owner.APIVersion == "" {
+	if o := r.Owner; o == nil || slices.Contains([]string{o.APIVersion, o.Kind, o.Name, o.UID}, "") {
 		errs = append(errs, fmt.Errorf("%s: owner: must have apiVersion, kind, name and uid: the operator of this project writes them", path))
 	}
 	return ttl, errors.Join(errs...)
 }
+
+func isPort(n int32) bool { return n >= 1 && n <= 65535 }

@@ -14,17 +14,18 @@ const (
 	pingTimeout = 3 * time.Second
 )
 
-// Run asks the server now and then whether it is there, until ctx is done. The
-// error is always nil.
+// Run asks the server now and then whether it is there, and when a call came to
+// nothing, until ctx is done. The error is always nil.
 func (p *Relay) Run(ctx context.Context) error {
 	for {
-		pause := pingAgain
+		pause, wake := pingAgain, (chan struct{})(nil)
 		if p.ping(ctx) {
-			pause = pingEvery
+			pause, wake = pingEvery, p.wake
 		}
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-wake:
 		case <-time.After(pause):
 		}
 	}

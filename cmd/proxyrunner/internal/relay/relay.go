@@ -54,6 +54,8 @@ type Options struct {
 type Relay struct {
 	target *url.URL
 	proxy  *httputil.ReverseProxy
+	// wake says that a call came to nothing, so that Run looks.
+	wake chan struct{}
 
 	// mu guards what the last ping came to.
 	mu   sync.Mutex
@@ -65,10 +67,11 @@ type Relay struct {
 
 // New makes a relay, which works at once; its Health is known by Run.
 func New(o Options) *Relay {
-	proxy := &httputil.ReverseProxy{
+	p := &Relay{target: o.Target, wake: make(chan struct{}, 1), said: "not asked yet", at: time.Now()}
+	p.proxy = &httputil.ReverseProxy{
 		Rewrite:        func(r *httputil.ProxyRequest) { rewrite(r, o) },
 		ModifyResponse: func(r *http.Response) error { rewriteEndpoint(r, o); return nil },
-		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { failed(w, r, err, o) },
+		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { p.failed(w, r, err, o.Log) },
 		// An event is of use when it comes, not when a buffer is full.
 		FlushInterval: -1,
 		Transport: &http.Transport{
@@ -80,7 +83,7 @@ func New(o Options) *Relay {
 		},
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
-	return &Relay{target: o.Target, proxy: proxy, said: "not asked yet", at: time.Now()}
+	return p
 }
 
 // ServeHTTP passes a request on.
@@ -142,14 +145,18 @@ func whole(w http.ResponseWriter, r *http.Request) (read *http.Request, ok bool)
 }
 
 // failed answers for a server that gave no answer.
-func failed(w http.ResponseWriter, r *http.Request, err error, o Options) {
+func (p *Relay) failed(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger) {
 	if r.Context().Err() != nil {
 		// The client is gone, or we are to end. Nobody reads this.
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
-	o.Log.Warn("the MCP server gave no answer", "method", r.Method, "path", r.URL.Path, "error", err)
+	select {
+	case p.wake <- struct{}{}:
+	default: // Run knows
+	}
+	log.Warn("the MCP server gave no answer", "method", r.Method, "path", r.URL.Path, "error", err)
 	id, _ := r.Context().Value(callID{}).(json.RawMessage)
 	rpcerror.WriteRetry(w, http.StatusBadGateway, id,
-		fmt.Sprintf("the MCP server at %s is away (%v): try again", o.Target.Host, err), retryAfter)
+		fmt.Sprintf("the MCP server at %s is away (%v): try again", p.target.Host, err), retryAfter)
 }
