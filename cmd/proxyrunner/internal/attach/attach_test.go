@@ -1,0 +1,138 @@
+package attach_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/attach"
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/bridge"
+	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/mcp/container"
+	"github.com/phasegate/phasegate/test/mcp/kubelet"
+)
+
+const server, node = "fetch", "node-of-fetch"
+
+// pod makes a pod that runs and is ready, as the StatefulSet's controller and a
+// kubelet would.
+func pod(t *testing.T, c client.Client, name string) {
+	t.Helper()
+	yes := true
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, Labels: map[string]string{"app": server},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "StatefulSet", Name: server, UID: types.UID("0"), Controller: &yes,
+			}},
+		},
+		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "mcp", Image: "example.org/echo:1", Stdin: true}}},
+	}
+	if err := c.Create(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	p.Status.Phase = corev1.PodRunning
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	if err := c.Status().Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ask sends one request over a stream, and returns the answer.
+func ask(s io.ReadWriter) (string, error) {
+	request := map[string]any{"jsonrpc": "2.0", "id": 7, "method": "ping"}
+	line, err := json.Marshal(request)
+	if err != nil {
+		return "", err
+	}
+	if _, err := s.Write(append(line, '\n')); err != nil {
+		return "", err
+	}
+	return bufio.NewReader(s).ReadString('\n')
+}
+
+func TestAttach(t *testing.T) {
+	cluster := harness.ForTest(t, harness.Options{Own: true, Without: []string{"fakenodes", "scheduler", "controller-manager"}})
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}
+	if err := client.IgnoreAlreadyExists(cluster.Client.Create(t.Context(), account)); err != nil {
+		t.Fatal(err)
+	}
+	running := container.Run(t, container.Echo(t))
+	kubelet.Serve(t, cluster.Client, node, map[string]*container.Container{"default/fetch-0/mcp": running})
+	open := attach.Opener(cluster.Config, "default", server)
+
+	if _, err := open(t.Context()); err == nil || !strings.Contains(err.Error(), "no pod yet") {
+		t.Errorf("without a pod: %v, want an error that says so", err)
+	}
+	pod(t, cluster.Client, "fetch-0")
+
+	t.Run("a message there and back", func(t *testing.T) {
+		s, err := open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if got, err := ask(s); err != nil || !strings.Contains(got, `"id":7`) {
+			t.Errorf("answered %q, %v", got, err)
+		}
+	})
+	t.Run("the stream ends with its context", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s, err := open(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if _, err := s.Read(make([]byte, 1)); err == nil {
+			t.Error("a stream without an end")
+		}
+	})
+	t.Run("the stream ends with the process, and a bridge attaches again", func(t *testing.T) {
+		b := bridge.New(bridge.Options{Open: open})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); _ = b.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+		healthy := func() error {
+			if ok, message := b.Health(); !ok {
+				return fmt.Errorf("%s", message)
+			}
+			return nil
+		}
+		harness.Eventually(t, "the bridge to be attached", 20*time.Second, healthy)
+		running.Kill()
+		harness.Eventually(t, "the bridge to notice", 20*time.Second, func() error {
+			if healthy() == nil {
+				return fmt.Errorf("still attached")
+			}
+			return nil
+		})
+		harness.Eventually(t, "the bridge to be attached again", 20*time.Second, healthy)
+	})
+	t.Run("an attach that is refused", func(t *testing.T) {
+		pod(t, cluster.Client, "fetch-00") // sorts behind fetch-0; no container of it runs
+		if err := cluster.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "fetch-0"}},
+			client.GracePeriodSeconds(0)); err != nil {
+			t.Fatal(err)
+		}
+		s, err := open(t.Context())
+		if err == nil { // the API server has not reached the kubelet yet
+			_, err = s.Read(make([]byte, 1))
+			_ = s.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), "fetch-00") || !strings.Contains(err.Error(), "404") {
+			t.Errorf("answered %v, want an error that names the pod and the kubelet's answer", err)
+		}
+	})
+}

@@ -1,0 +1,241 @@
+package bridge_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/bridge"
+)
+
+// message is one JSON-RPC message, as a test looks at it.
+type message struct {
+	ID     any             `json:"id,omitempty"`
+	Method string          `json:"method,omitempty"`
+	Params map[string]any  `json:"params,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  *struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	} `json:"error,omitempty"`
+}
+
+// script is an MCP server that a test writes line by line: it answers initialize
+// itself, and hands everything else to the test.
+type script struct {
+	t      *testing.T
+	opened chan net.Conn
+	conn   net.Conn
+	heard  chan message
+	greets chan struct{}
+}
+
+func scripted(t *testing.T) *script {
+	return &script{t: t, opened: make(chan net.Conn, 1), heard: make(chan message, 1000), greets: make(chan struct{}, 1000)}
+}
+
+// open is bridge.Options.Open.
+func (s *script) open(ctx context.Context) (io.ReadWriteCloser, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	ours, theirs := net.Pipe()
+	select {
+	case s.opened <- theirs:
+	default:
+		return nil, errors.New("it is open already")
+	}
+	go s.serve(theirs)
+	return ours, nil
+}
+
+func (s *script) serve(conn net.Conn) {
+	in := bufio.NewScanner(conn)
+	in.Buffer(nil, 1<<24)
+	for in.Scan() {
+		var m message
+		if err := json.Unmarshal(in.Bytes(), &m); err != nil {
+			s.t.Errorf("the bridge wrote %q: %v", in.Text(), err)
+			return
+		}
+		if m.Method != "initialize" {
+			s.heard <- m
+			continue
+		}
+		s.greets <- struct{}{}
+		s.print(conn, map[string]any{"id": m.ID, "result": map[string]any{
+			"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "serverInfo": map[string]any{"name": "script", "version": "1"}}})
+	}
+}
+
+// connected waits until the bridge has opened a stream.
+func (s *script) connected() *script {
+	s.conn = <-s.opened
+	return s
+}
+
+func (s *script) print(to io.Writer, m map[string]any) {
+	m["jsonrpc"] = "2.0"
+	line, err := json.Marshal(m)
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	_, _ = to.Write(append(line, '\n')) // the bridge may have closed
+}
+
+// say prints a message.
+func (s *script) say(m map[string]any) { s.print(s.conn, m) }
+
+// hear returns the next message of that method, and fails if others come first.
+func (s *script) hear(method string) message {
+	s.t.Helper()
+	select {
+	case m := <-s.heard:
+		if m.Method != method {
+			s.t.Fatalf("the server heard %+v, want %s", m, method)
+		}
+		return m
+	case <-s.t.Context().Done():
+		s.t.Fatal("the server heard nothing")
+		return message{}
+	}
+}
+
+// begin serves a bridge in front of a script.
+func begin(t *testing.T, o bridge.Options) (*script, string) {
+	t.Helper()
+	s := scripted(t)
+	o.Open = s.open
+	_, url := start(t, o)
+	return s.connected(), url
+}
+
+// request is an HTTP request of a client.
+type request struct {
+	method, path, body string
+	header             map[string]string
+}
+
+func (r request) do(t *testing.T, url string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), r.method, url+r.path, strings.NewReader(r.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for name, value := range r.header {
+		req.Header.Set(name, value)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+func post(body string, header map[string]string) request {
+	return request{method: http.MethodPost, path: "/mcp", body: body, header: header}
+}
+
+const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+
+// join initialises a client, and returns the header that names its session.
+func join(t *testing.T, url string) map[string]string {
+	t.Helper()
+	resp := post(initialize, nil).do(t, url)
+	id := resp.Header.Get("Mcp-Session-Id")
+	if resp.StatusCode != http.StatusOK || id == "" {
+		t.Fatalf("initialize: %s, session %q", resp.Status, id)
+	}
+	return map[string]string{"Mcp-Session-Id": id}
+}
+
+// with adds a header.
+func with(h map[string]string, name, value string) map[string]string {
+	all := map[string]string{name: value}
+	for n, v := range h {
+		all[n] = v
+	}
+	return all
+}
+
+// read takes one message out of a JSON body.
+func read(t *testing.T, resp *http.Response) message {
+	t.Helper()
+	var m message
+	if err := json.NewDecoder(resp.Body).Decode(&m); err != nil {
+		t.Fatalf("%s: %v", resp.Status, err)
+	}
+	return m
+}
+
+// feed reads an event stream.
+type feed struct {
+	t  *testing.T
+	in *bufio.Reader
+}
+
+func events(t *testing.T, resp *http.Response) feed {
+	return feed{t: t, in: bufio.NewReader(resp.Body)}
+}
+
+// data is that of the next event; the error is that of the stream's end.
+func (f feed) data() (string, error) {
+	for {
+		line, err := f.in.ReadString('\n')
+		if err != nil {
+			return "", err
+		}
+		if data, ok := strings.CutPrefix(line, "data: "); ok {
+			return strings.TrimSpace(data), nil
+		}
+	}
+}
+
+func (f feed) next() message {
+	f.t.Helper()
+	data, err := f.data()
+	if err != nil {
+		f.t.Fatalf("the stream ended: %v", err)
+	}
+	var m message
+	if err := json.Unmarshal([]byte(data), &m); err != nil {
+		f.t.Fatal(err)
+	}
+	return m
+}
+
+// inBackground makes a request whose answer takes the test's doing.
+func inBackground(t *testing.T, url string, r request) <-chan message {
+	out := make(chan message, 1)
+	go func() {
+		req, _ := http.NewRequestWithContext(t.Context(), r.method, url+r.path, strings.NewReader(r.body))
+		req.Header.Set("Content-Type", "application/json")
+		for name, value := range r.header {
+			req.Header.Set(name, value)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Errorf("%s: %v", r.body, err)
+			close(out)
+			return
+		}
+		defer resp.Body.Close()
+		var m message
+		if err := json.NewDecoder(resp.Body).Decode(&m); err != nil {
+			t.Errorf("%s: %s: %v", r.body, resp.Status, err)
+		}
+		out <- m
+	}()
+	return out
+}
