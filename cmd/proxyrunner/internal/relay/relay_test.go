@@ -5,15 +5,18 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/relay"
+	"github.com/phasegate/phasegate/test/harness"
 )
 
 // front starts a relay to the server at target.
@@ -170,4 +173,84 @@ func TestEventsPassAsTheyCome(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestUpgradeIsPassedOn(t *testing.T) {
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") != "echo" || r.Header.Get("Connection") != "Upgrade" {
+			t.Errorf("Upgrade %q, Connection %q", r.Header.Get("Upgrade"), r.Header.Get("Connection"))
+		}
+		c, buffered, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer func() { _ = c.Close() }() // it is the end of the test
+		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		line, _ := buffered.ReadString('\n')
+		_, _ = io.WriteString(c, "you said "+line)
+	}))
+	defer backend.Close()
+	s := front(t, backend.URL, relay.Options{})
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }() // it is the end of the test
+	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	read := bufio.NewReader(c)
+	answer, err := http.ReadResponse(read, nil)
+	if err != nil || answer.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("answer %v, %v; want 101", answer, err)
+	}
+	if _, err := io.WriteString(c, "hello\n"); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := read.ReadString('\n'); line != "you said hello\n" {
+		t.Errorf("%q (%v) after the upgrade", line, err)
+	}
+}
+
+func TestHealthIsWhatThePingFound(t *testing.T) {
+	status := make(chan int)
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet { // the ping
+			w.WriteHeader(<-status)
+			return
+		}
+		c, _, err := w.(http.Hijacker).Hijack() // a call that comes to nothing
+		if err == nil {
+			_ = c.Close()
+		}
+	}))
+	defer backend.Close()
+	u, err := url.Parse(backend.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := relay.New(relay.Options{Target: u, Log: slog.New(slog.DiscardHandler)})
+	if ok, said := p.Health(); ok || said != "not asked yet" {
+		t.Errorf("health %v, %q before the first ping", ok, said)
+	}
+	go func() { _ = p.Run(t.Context()) }()
+	status <- http.StatusNotFound
+	harness.Eventually(t, "good health: there need not be anything at /", soon, func() error { return want(p, true, "") })
+	p.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader("{}")))
+	status <- http.StatusInternalServerError // asked at once, because the call failed
+	harness.Eventually(t, "bad health", soon, func() error { return want(p, false, "GET / was answered with 500 Internal Server Error") })
+	status <- http.StatusOK
+	harness.Eventually(t, "good health", soon, func() error { return want(p, true, "") })
+}
+
+// soon is long against what is waited for, and shorter than the pause between two
+// pings that find all well.
+const soon = 8 * time.Second
+
+func want(p *relay.Relay, ok bool, message string) error {
+	if gotOK, got := p.Health(); gotOK != ok || got != message {
+		return fmt.Errorf("health %v, %q; want %v, %q", gotOK, got, ok, message)
+	}
+	return nil
 }
