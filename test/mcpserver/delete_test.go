@@ -5,10 +5,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
@@ -26,7 +29,13 @@ func TestDeleteLeavesNothing(t *testing.T) {
 	s.kubectl("delete", "mcpserver", "fetch", "--timeout=45s")
 	// The finalizer went last: all that was made is gone by now, without the garbage collector.
 	s.assertNothingOf("Deployment", "StatefulSet", "Pod", "Service", "ConfigMap", "ServiceAccount", "Role", "RoleBinding")
-	harness.Eventually(t, "the garbage collector to take the rest", soon, func() error {
+	s.awaitNothing()
+}
+
+// awaitNothing waits until the garbage collector has taken the rest.
+func (s *space) awaitNothing() {
+	s.t.Helper()
+	harness.Eventually(s.t, "the garbage collector", soon, func() error {
 		if left := s.everything(); len(left) > 0 {
 			return fmt.Errorf("left: %v", left)
 		}
@@ -126,4 +135,37 @@ func (s *space) setFinalizers(obj client.Object, finalizers ...string) {
 	if err := s.Client.Patch(s.t.Context(), obj, body); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// A process may go on for a moment after its pod is gone, for example on a node
+// that cannot be reached.
+func TestProxyThatOutlivesItsServerLeavesNothing(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	var zombie harness.Program
+	s.editProxies(func(_ *corev1.Pod, p *harness.Program) { zombie = *p })
+	s.create("fetch")
+	s.awaitPhase("fetch", "Ready")
+	s.kubectl("delete", "mcpserver", "fetch", "--timeout=45s")
+	s.assertNothingOf("StatefulSet")
+	made, err := s.Client.Watch(t.Context(), &appsv1.StatefulSetList{}, client.InNamespace(s.ns))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer made.Stop()
+
+	// It has all rights, so that nothing but the owner that is no more is left to help.
+	zombie.Name += "-zombie"
+	zombie.Env = append(zombie.Env, "KUBECONFIG="+s.Kubeconfig)
+	process := harness.ProcessForTest(t, zombie)
+	select {
+	case event := <-made.ResultChan():
+		if event.Type != watch.Added {
+			t.Fatalf("got %s, want that the proxy makes the StatefulSet: the test would show nothing", event.Type)
+		}
+	case <-time.After(soon):
+		t.Fatalf("the proxy does nothing; it says:\n%s", process.Tail(20))
+	}
+	process.Kill()
+	s.awaitNothing()
 }

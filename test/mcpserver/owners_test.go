@@ -50,6 +50,7 @@ func TestFieldsOfAnotherOwnerDoNotSurviveAnUpdate(t *testing.T) {
 		t.Fatalf("got %v, want that fields were lost: the other test could not fail", err)
 	}
 	t.Log(err)
+	s.awaitPhase("fetch", "Ready") // what is lost is not ours to miss
 }
 
 // lostError tells which write took fields of another owner away.

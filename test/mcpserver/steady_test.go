@@ -60,6 +60,7 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 	s.awaitIdle()
 	if sent := s.count(writes); sent != 0 {
 		t.Errorf("a manager that starts sent %d writes", sent)
+		t.Log(s.kubectl("get", "mcpserver", "--all-namespaces", "-o", "yaml"))
 	}
 	if diff := cmp.Diff(pods, s.workload("fetch")); diff != "" {
 		t.Errorf("a manager that starts restarts what was restarted (-before +after):\n%s", diff)

@@ -5,8 +5,9 @@
 // A process that ends is started again; one whose pod goes is stopped.
 //
 // It knows nothing of what the program does, but that it listens where `host` of
-// its runconfig.json says: that becomes an address of the pod's own, so that pods
-// may use the same port. Other containers are left to the nodes.
+// its runconfig.json says, and asks who is at `target_host`: these become addresses
+// of the pod's own, so that pods may use the same port. Other containers are left to
+// the nodes, so nobody is at the second.
 package podrunner
 
 import (
@@ -15,6 +16,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -64,18 +66,23 @@ type Runner struct {
 	// running holds the processes that were started, by the names of their pods.
 	running map[types.NamespacedName]*running
 	// failed holds why the process of a pod could not be started the last time.
-	failed map[types.NamespacedName]error
-	hosts  int
+	failed  map[types.NamespacedName]error
+	crashed []types.NamespacedName
+	// addresses counts those that were given away.
+	addresses int
 }
 
 // running is a process and what it was started for.
 type running struct {
 	*harness.Process
-	uid  types.UID
-	host string
-	dir  string
+	uid types.UID
+	// host is where it listens, target where it looks for others.
+	host, target string
+	dir          string
 	// starts counts the processes that this pod has had.
 	starts int
+	// killed says that Restart has ended it.
+	killed bool
 }
 
 // Start runs the programs of all pods of the cluster, and of those that come. The
@@ -141,6 +148,14 @@ func (r *Runner) Host(pod types.NamespacedName) string {
 	return ""
 }
 
+// Crashed are the pods whose processes have ended although nobody ended them, each
+// as often as that happened.
+func (r *Runner) Crashed() []types.NamespacedName {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.crashed)
+}
+
 // Restart ends the process of a pod with SIGKILL, as if it had crashed, and waits
 // until there is another.
 func (r *Runner) Restart(ctx context.Context, pod types.NamespacedName) error {
@@ -148,6 +163,9 @@ func (r *Runner) Restart(ctx context.Context, pod types.NamespacedName) error {
 	if p == nil {
 		return fmt.Errorf("restart the process of pod %s: there is none", pod)
 	}
+	r.mu.Lock()
+	p.killed = true
+	r.mu.Unlock()
 	p.Kill()
 	return harness.Await(ctx, "another process of pod "+pod.String(), startLimit, func(context.Context) error {
 		if now := r.of(pod); now == nil || now.starts == p.starts {
@@ -266,11 +284,12 @@ func (r *Runner) run(pod *corev1.Pod, p *running) error {
 // prepare makes the surroundings of a pod's processes.
 func (r *Runner) prepare(ctx context.Context, pod *corev1.Pod) (*running, error) {
 	r.mu.Lock()
-	r.hosts++
-	n := r.hosts
+	n := r.addresses
+	r.addresses++
 	r.mu.Unlock()
+	own := fmt.Sprintf("%d.%d", n/250, n%250+1)
 	p := &running{
-		uid: pod.UID, host: fmt.Sprintf("127.1.%d.%d", n/250, n%250+1),
+		uid: pod.UID, host: "127.1." + own, target: "127.2." + own,
 		dir: filepath.Join(r.dir, pod.Namespace, pod.Name+"-"+string(pod.UID)),
 	}
 	if err := os.MkdirAll(p.dir, 0o755); err != nil {
@@ -294,12 +313,17 @@ func (r *Runner) start(pod *corev1.Pod, last *running) error {
 		return err
 	}
 	next := *last
-	next.Process, next.starts = process, last.starts+1
+	next.Process, next.starts, next.killed = process, last.starts+1, false
 	r.mu.Lock()
 	r.running[name] = &next
 	r.mu.Unlock()
 	go func() {
 		<-process.Ended()
+		r.mu.Lock()
+		if r.running[name] == &next && !next.killed {
+			r.crashed = append(r.crashed, name)
+		}
+		r.mu.Unlock()
 		r.queue.AddAfter(name, again)
 	}()
 	return nil

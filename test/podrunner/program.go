@@ -19,7 +19,7 @@ import (
 
 const (
 	kubeconfigFile = "kubeconfig"
-	// configFile is the mounted file that says where to listen.
+	// configFile is the mounted file that says where to listen and whom to ask.
 	configFile = "runconfig.json"
 )
 
@@ -105,7 +105,7 @@ func (r *Runner) mount(pod *corev1.Pod, p *running) error {
 			return fmt.Errorf("mount %s in pod %s/%s: %w", volume.Name, pod.Namespace, pod.Name, err)
 		}
 		for name, text := range cm.Data {
-			if err := writeFile(filepath.Join(p.dir, name), text, p.host); err != nil {
+			if err := writeFile(filepath.Join(p.dir, name), text, p); err != nil {
 				return fmt.Errorf("mount %s in pod %s/%s: %w", volume.Name, pod.Namespace, pod.Name, err)
 			}
 		}
@@ -114,11 +114,11 @@ func (r *Runner) mount(pod *corev1.Pod, p *running) error {
 }
 
 // writeFile replaces a file as a whole, if it is not the same already.
-func writeFile(path, text, host string) error {
+func writeFile(path, text string, p *running) error {
 	data := []byte(text)
 	if filepath.Base(path) == configFile {
 		var err error
-		if data, err = listenAt(data, host); err != nil {
+		if data, err = inPlace(data, p.host, p.target); err != nil {
 			return err
 		}
 	}
@@ -131,16 +131,14 @@ func writeFile(path, text, host string) error {
 	return os.Rename(path+".new", path)
 }
 
-// listenAt is the file with another host; the rest stays, whatever it is.
-func listenAt(file []byte, host string) ([]byte, error) {
-	config := map[string]json.RawMessage{}
-	if err := json.Unmarshal(file, &config); err != nil {
+// inPlace is the file with other addresses; the rest stays, whatever it is.
+func inPlace(file []byte, host, target string) ([]byte, error) {
+	config := map[string]any{}
+	decoder := json.NewDecoder(bytes.NewReader(file))
+	decoder.UseNumber()
+	if err := decoder.Decode(&config); err != nil {
 		return nil, err
 	}
-	address, err := json.Marshal(host)
-	if err != nil {
-		return nil, err
-	}
-	config["host"] = address
+	config["host"], config["target_host"] = host, target
 	return json.Marshal(config)
 }

@@ -67,15 +67,16 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-func TestListenAt(t *testing.T) {
-	got, err := listenAt([]byte(`{"port":8080,"host":"0.0.0.0","unknown":{"a":[1]}}`), "127.1.0.2")
+func TestInPlace(t *testing.T) {
+	got, err := inPlace([]byte(`{"port":8080,"host":"0.0.0.0","unknown":{"a":[9007199254740993]}}`), "127.1.0.2", "127.2.0.2")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `{"host":"127.1.0.2","port":8080,"unknown":{"a":[1]}}`; string(got) != want {
+	want := `{"host":"127.1.0.2","port":8080,"target_host":"127.2.0.2","unknown":{"a":[9007199254740993]}}`
+	if string(got) != want {
 		t.Errorf("got %s, want %s: the rest of the file is not the runner's", got, want)
 	}
-	if _, err := listenAt([]byte("{"), "127.1.0.2"); err == nil {
+	if _, err := inPlace([]byte("{"), "127.1.0.2", "127.2.0.2"); err == nil {
 		t.Error("a broken file is taken for one")
 	}
 }
