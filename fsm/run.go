@@ -104,7 +104,7 @@ type stall struct{ reason, message string }
 const defaultPoll = 10 * time.Second
 
 // longStep is how long a step may take before its end is made durable at once,
-// so that a crash does not repeat it.
+// so that a crash does not repeat it. Steps of a steady phase are repeated anyway.
 const longStep = time.Second
 
 // Run starts a pass from a stored status, which is not changed.

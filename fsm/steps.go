@@ -123,7 +123,7 @@ func (r *Run) Done(o Outcome) {
 	if r.reached(s) {
 		r.advance()
 	}
-	if r.next == nil && r.view.Now().Sub(r.began) >= longStep {
+	if r.next == nil && p.Kind != "steady" && r.view.Now().Sub(r.began) >= longStep {
 		r.commit(nil)
 	}
 }
