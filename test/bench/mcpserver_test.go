@@ -56,7 +56,7 @@ func BenchmarkMCPServers(b *testing.B) {
 		b.ReportMetric(f.resynced.wall.Seconds(), "resync-s")
 		b.ReportMetric(float64(f.peak)/(1<<20), "manager-peak-MiB")
 		if writes := f.resync.writes(); writes > 0 {
-			b.Fatalf("a resync of %d servers at rest wrote %v times, want 0: %v", n, writes, f.resync)
+			b.Fatalf("a resync of %d servers at rest wrote %v times, want 0: %v; the end of the manager's log:\n%s", n, writes, f.resync, f.said)
 		}
 	}
 }
@@ -72,6 +72,8 @@ type fleet struct {
 	untilReady, resync requests
 	managerCPU         time.Duration
 	peak               int64 // resident memory of the manager, bytes
+	// said is the end of the log of the manager that was to write nothing.
+	said string
 }
 
 func (f *fleet) each(sum float64) float64 { return sum / float64(f.n) }
@@ -163,7 +165,7 @@ func (f *fleet) lookAgain(ctx context.Context) error {
 		return fmt.Errorf("%w\n%s", err, m.Tail(20))
 	}
 	f.resynced = phaseTime{wall: time.Since(began), cpu: cpuTime(filepath.Dir(f.cluster.Kubeconfig)) - cpu}
-	f.resync = requestsOf(shown)
+	f.resync, f.said = requestsOf(shown), m.Tail(40)
 	return m.Stop(patience)
 }
 
