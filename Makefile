@@ -56,10 +56,12 @@ run: build ## Run the manager against that cluster, in the foreground (MANAGER_A
 ##@ Build
 
 .PHONY: build
-build: ## Build bin/manager, bin/kubectl-phasegate, and the stand-in for Calico's API server that tests use
+build: ## Build bin/manager, bin/kubectl-phasegate, bin/proxyrunner, and the servers that tests use
 	$(GO) build -o bin/manager ./cmd/manager
 	$(GO) build -o bin/kubectl-phasegate ./cmd/kubectl-phasegate
+	$(GO) build -o bin/proxyrunner ./cmd/proxyrunner
 	$(GO) build -o bin/standin ./test/standin/cmd/standin
+	$(GO) build -o bin/echoserver ./test/mcp/echoserver
 
 .PHONY: generate
 generate: bin/tools/controller-gen ## Write deepcopy, CRDs and RBAC from the sources

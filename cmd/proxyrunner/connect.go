@@ -1,0 +1,38 @@
+package main
+
+import (
+	"cmp"
+	"net"
+	"net/url"
+	"strconv"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/attach"
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/bridge"
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/config"
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/kube"
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/relay"
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/supervise"
+)
+
+// connector makes what reaches the server: a bridge to its standard input and
+// output, or a relay to where it listens.
+func (o options) connector(l *config.Loaded, access *kube.Access) func(host string) supervise.Connection {
+	run := l.Run
+	if run.Transport == v1beta1.TransportStdio {
+		return func(string) supervise.Connection {
+			return bridge.New(bridge.Options{
+				Open: attach.Opener(access.Config, access.Namespace, run.Name),
+				Mode: run.ProxyMode, EndpointPrefix: run.EndpointPrefix, TrustProxyHeaders: run.TrustProxyHeaders,
+				SessionTTL: l.SessionTTL, RequestTimeout: o.timeout, Log: o.log,
+			})
+		}
+	}
+	return func(host string) supervise.Connection {
+		address := net.JoinHostPort(cmp.Or(run.TargetHost, host), strconv.Itoa(int(run.TargetPort)))
+		return relay.New(relay.Options{
+			Target:         &url.URL{Scheme: "http", Host: address},
+			EndpointPrefix: run.EndpointPrefix, TrustProxyHeaders: run.TrustProxyHeaders, Log: o.log,
+		})
+	}
+}

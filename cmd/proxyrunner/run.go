@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/config"
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/front"
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/kube"
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/supervise"
+	"github.com/phasegate/phasegate/controllers/mcpserver/backend"
+)
+
+// timeoutEnv is how long a stdio server may take for an answer, e.g. 90s.
+const timeoutEnv = "TOOLHIVE_PROXY_REQUEST_TIMEOUT"
+
+// options are what the command line and the environment say.
+type options struct {
+	image    string
+	args     []string // nil leaves those of the file
+	podPatch string
+	// generation is that of the pod, as text.
+	generation string
+	timeout    time.Duration
+	log        *slog.Logger
+}
+
+func runCommand(debug *bool) *cobra.Command {
+	o := options{generation: os.Getenv(v1beta1.EnvGeneration)}
+	cmd := &cobra.Command{
+		Use:   "run [flags] IMAGE [-- ARG...]",
+		Short: "Make the MCP server IMAGE in this namespace, and serve its clients",
+		Long: `Makes a StatefulSet, and Services if the server speaks HTTP, and then serves
+clients. It listens at once: GET /health tells how far it is, and a client that
+comes too early is answered 503 with what is awaited.
+
+What to run is read from the first of these files that exists:
+  ` + strings.Join(config.Paths(), "\n  ") + `
+
+Environment:
+  ` + v1beta1.EnvGeneration + `        generation of this pod; over that of the file
+  ` + timeoutEnv + `  how long a stdio server may take for an answer (default 60s)
+  POD_NAMESPACE                   namespace, where no ServiceAccount tells it
+  KUBECONFIG                      API server, outside of a pod
+  TOOLHIVE_DEBUG                  as --debug
+
+Flags that it does not know are passed over.`,
+		Example: `  proxyrunner run example.org/fetch:1
+  proxyrunner run --k8s-pod-patch='{"spec":{"serviceAccountName":"fetch"}}' example.org/fetch:1 -- --verbose`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 || args[0] == "" {
+				return fmt.Errorf("run: no IMAGE: proxyrunner run [flags] IMAGE [-- ARG...]")
+			}
+			return nil
+		},
+		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.log = newLog(*debug)
+			o.image = args[0]
+			if len(args) > 1 {
+				o.args = args[1:]
+			}
+			var err error
+			if o.timeout, err = timeout(os.Getenv(timeoutEnv)); err != nil {
+				return err
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().StringVar(&o.podPatch, "k8s-pod-patch", "", "pod template of the MCP server, as `JSON`: laid over the defaults; its container mcp is the server")
+	return cmd
+}
+
+// timeout is 0 if nothing is said.
+func timeout(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%s=%q is not a duration: write one such as 90s, or leave it out", timeoutEnv, text)
+	}
+	return d, nil
+}
+
+// run serves until ctx is done, and then until what is under way has ended.
+func run(ctx context.Context, o options) error {
+	first, err := o.load()
+	if err != nil {
+		return err
+	}
+	if first.Warning != "" {
+		o.log.Warn(first.Warning)
+	}
+	access, err := kube.Find()
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(first.Run.Host, strconv.Itoa(int(first.Run.Port))))
+	if err != nil {
+		return fmt.Errorf("listen where host and port of %s say: %w", first.Path, err)
+	}
+	o.log.Info("listening", "address", listener.Addr().String(), "server", first.Run.Name, "namespace", access.Namespace,
+		"transport", first.Run.Transport, "generation", first.Run.MCPServerGeneration, "file", first.Path)
+
+	f := front.New(first.Run.Transport)
+	s := &supervise.Supervisor{
+		Deploy: func(ctx context.Context) (backend.Result, error) { return o.deploy(ctx, access) },
+		Await: func(ctx context.Context) error {
+			return backend.Await(ctx, access.Client, access.Namespace, first.Run.Name)
+		},
+		Connect:   o.connector(first, access),
+		Exclusive: first.Run.Transport == v1beta1.TransportStdio,
+		Front:     f, Pace: supervise.Usual, Log: o.log,
+	}
+	serving, served := context.WithCancel(context.WithoutCancel(ctx))
+	supervised := make(chan struct{})
+	go func() { defer close(supervised); s.Run(ctx, serving) }()
+	err = front.Serve(ctx, listener, f, first.Run.ProxyMode == v1beta1.TransportStreamableHTTP, front.Drain)
+	served()
+	if ctx.Err() != nil {
+		<-supervised
+		o.log.Info("ended")
+	}
+	return err
+}
+
+// load reads the file as it is now.
+func (o options) load() (*config.Loaded, error) {
+	l, err := config.Load(config.Paths(), o.generation)
+	if err == nil && o.args != nil {
+		l.Run.CmdArgs = o.args
+	}
+	return l, err
+}
+
+// deploy applies what the file says now: to put back what it said when the proxy
+// started would undo what was changed since.
+func (o options) deploy(ctx context.Context, access *kube.Access) (backend.Result, error) {
+	l, err := o.load()
+	if err != nil {
+		return backend.Result{}, err
+	}
+	return backend.Deploy(ctx, access.Client, backend.Config{
+		Namespace: access.Namespace, Run: l.Run, Image: o.image, PodPatch: []byte(o.podPatch), Stale: l.Stale,
+	})
+}
