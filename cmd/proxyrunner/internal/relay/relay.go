@@ -157,6 +157,14 @@ func (p *Relay) failed(w http.ResponseWriter, r *http.Request, err error, log *s
 	}
 	log.Warn("the MCP server gave no answer", "method", r.Method, "path", r.URL.Path, "error", err)
 	id, _ := r.Context().Value(callID{}).(json.RawMessage)
-	rpcerror.WriteRetry(w, http.StatusBadGateway, id,
-		fmt.Sprintf("the MCP server at %s is away (%v): try again", p.target.Host, err), retryAfter)
+	rpcerror.WriteRetry(w, http.StatusBadGateway, id, lost(p.target.Host, err), retryAfter)
+}
+
+// lost tells a client whether its call can have been heard.
+func lost(host string, err error) string {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" {
+		return fmt.Sprintf("the MCP server at %s is away (%v): try again", host, err)
+	}
+	return fmt.Sprintf("the MCP server at %s was lost while the call was under way (%v): it may or may not have been done", host, err)
 }

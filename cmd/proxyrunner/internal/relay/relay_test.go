@@ -105,6 +105,8 @@ func TestWhatCannotBePassedOnIsToldInJSONRPC(t *testing.T) {
 	gone := httptest.NewServer(nil)
 	gone.Close()
 	host := strings.TrimPrefix(gone.URL, "http://")
+	hangsUp := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	defer hangsUp.Close()
 	type answer struct {
 		Status, RetryAfter, Body string
 	}
@@ -112,6 +114,8 @@ func TestWhatCannotBePassedOnIsToldInJSONRPC(t *testing.T) {
 		why, body string
 		want      answer
 	}{
+		"a call, backend ends under way": {"it must not be sent again blindly", `{"jsonrpc":"2.0","id":7,"method":"dies"}`,
+			answer{"502 Bad Gateway", "2", `{"error":{"code":-32000,"message":"the MCP server at ` + strings.TrimPrefix(hangsUp.URL, "http://") + ` was lost while the call was under way (EOF): it may or may not have been done"},"id":7,"jsonrpc":"2.0"}`}},
 		"a call, backend away": {"the error names the call, so that it fails instead of hanging", `{"jsonrpc":"2.0","id":"a","method":"x"}`,
 			answer{"502 Bad Gateway", "2", `{"error":{"code":-32000,"message":"the MCP server at ` + host + ` is away (dial tcp ` + host + `: connect: connection refused): try again"},"id":"a","jsonrpc":"2.0"}`}},
 		"a notification, backend away": {"there is no id to name", `{"jsonrpc":"2.0","method":"x"}`,
@@ -120,7 +124,11 @@ func TestWhatCannotBePassedOnIsToldInJSONRPC(t *testing.T) {
 			answer{"413 Request Entity Too Large", "", `{"error":{"code":-32000,"message":"the request is larger than 8388608 bytes, which is all that the proxy passes on"},"id":null,"jsonrpc":"2.0"}`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, body := send(t, http.MethodPost, front(t, gone.URL, relay.Options{}).URL+"/mcp", test.body, nil)
+			target := gone.URL
+			if strings.Contains(test.body, "dies") {
+				target = hangsUp.URL
+			}
+			r, body := send(t, http.MethodPost, front(t, target, relay.Options{}).URL+"/mcp", test.body, nil)
 			if diff := cmp.Diff(test.want, answer{r.Status, r.Header.Get("Retry-After"), body}); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", test.why, diff)
 			}
