@@ -20,31 +20,33 @@ const proxyUser = 1000
 // it waits for its backend.
 const startSeconds = 150
 
-// deployment is the proxy without its pods. replicas are the ones there are now,
-// nil if it is not there.
-func deployment(srv *server, replicas *int32) *appsv1.Deployment {
+// deployment is the proxy without its pods. live and applied are the number of
+// proxies that there is now, and the one that we have set; nil for none.
+func deployment(srv *server, live, applied *int32) *appsv1.Deployment {
 	overrides := proxyOverrides(&srv.Spec)
 	d := &appsv1.Deployment{ObjectMeta: objectMeta(srv, srv.Name)}
 	d.Labels = over(overrides.Labels, d.Labels)
 	d.Annotations = overrides.Annotations
 	d.Spec = appsv1.DeploymentSpec{
-		Replicas: wantedReplicas(&srv.Spec, replicas),
+		Replicas: wantedReplicas(&srv.Spec, live, applied),
 		Selector: &metav1.LabelSelector{MatchLabels: v1beta1.ProxyLabels(srv.Name)},
 		Strategy: strategy(&srv.Spec),
 	}
 	return d
 }
 
-// wantedReplicas is nil where the number is another's to choose. Only one proxy
-// can be attached to a stdio server.
-func wantedReplicas(s *v1beta1.MCPServerSpec, live *int32) *int32 {
-	if transport(s) != v1beta1.TransportStdio {
-		return s.Replicas
+// wantedReplicas is nil where the number is another's to choose. One that was ours
+// stays until another has chosen: without it, the API server would make it 1. Only
+// one proxy can be attached to a stdio server.
+func wantedReplicas(s *v1beta1.MCPServerSpec, live, applied *int32) *int32 {
+	want := s.Replicas
+	if want == nil && applied != nil && *applied > 0 {
+		want = applied
 	}
-	if n := cmp.Or(s.Replicas, live); n != nil && *n > 1 {
+	if n := cmp.Or(want, live); transport(s) == v1beta1.TransportStdio && n != nil && *n > 1 {
 		return new(int32(1))
 	}
-	return s.Replicas
+	return want
 }
 
 // strategy never has two proxies attached to one stdio server. All is said, so

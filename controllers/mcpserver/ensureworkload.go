@@ -89,18 +89,16 @@ func (s *steps) proxyOf(srv *server, live *appsv1.Deployment) (*appsv1.Deploymen
 	if err != nil {
 		return nil, nil, err
 	}
-	var replicas *int32
-	var applied *corev1.PodTemplateSpec
+	now, applied := &appsv1.Deployment{}, &appsv1.Deployment{}
 	if live != nil {
-		owned, err := apply.Owned(live, fieldManager)
-		if err != nil {
+		now = live
+		if applied, err = apply.Owned(live, fieldManager); err != nil {
 			return nil, nil, err
 		}
-		replicas, applied = live.Spec.Replicas, &owned.Spec.Template
 	}
-	d := deployment(srv, replicas)
+	d := deployment(srv, now.Spec.Replicas, applied.Spec.Replicas)
 	d.Spec.Template = proxyPods(srv, s.ProxyImage, patch, checksum)
-	rc.MCPServerGeneration = freeze.Stamp(&d.Spec.Template, applied, srv.Generation)
+	rc.MCPServerGeneration = freeze.Stamp(&d.Spec.Template, &applied.Spec.Template, srv.Generation)
 	d.Spec.Template.Annotations[v1beta1.AnnotationGeneration] = strconv.FormatInt(rc.MCPServerGeneration, 10)
 	file, err := configMap(srv, rc, checksum)
 	return d, file, err

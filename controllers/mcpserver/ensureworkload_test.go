@@ -291,6 +291,33 @@ func TestReplicasOfProxies(t *testing.T) {
 	}
 }
 
+// TestReplicasAreHandedOver takes the number out of the spec.
+func TestReplicasAreHandedOver(t *testing.T) {
+	for name, test := range map[string]struct {
+		why          string
+		before, want int32
+	}{
+		"running": {"an autoscaler takes over what it finds", 3, 3},
+		"stopped": {"nothing else would start it again", 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := httpServer
+			spec.Replicas = &test.before
+			w := newWorld(t, spec)
+			w.ensure()
+			w.edit(w.srv, `{"spec":{"replicas":null}}`)
+			w.ensure()
+			if got := *w.deployment().Spec.Replicas; got != test.want {
+				t.Errorf("%d replicas, want %d: %s", got, test.want, test.why)
+			}
+			w.edit(w.deployment(), `{"spec":{"replicas":5}}`)
+			if writes := w.ensure(); writes != 0 || *w.deployment().Spec.Replicas != 5 {
+				t.Errorf("%d writes, %d replicas: want that the autoscaler's 5 stay", writes, *w.deployment().Spec.Replicas)
+			}
+		})
+	}
+}
+
 func TestOthersEditsOfTheDeployment(t *testing.T) {
 	w := newWorld(t, httpServer)
 	w.ensure()
