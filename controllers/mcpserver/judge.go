@@ -23,6 +23,8 @@ type verdict struct {
 	wanted, readyReplicas int32
 	current, ready        bool
 	failing               bool
+	// missing: there is no Deployment.
+	missing bool
 	// waitingFor names an object and what it lacks; empty when nothing is missing.
 	waitingFor string
 }
@@ -34,7 +36,7 @@ func judge(w workload) verdict {
 	if w.deployment != nil {
 		wanted = ptr.Deref(w.deployment.Spec.Replicas, 1)
 	}
-	v := verdict{wanted: wanted}
+	v := verdict{wanted: wanted, missing: w.deployment == nil}
 	if w.deployment != nil {
 		v.readyReplicas = min(w.deployment.Status.ReadyReplicas, wanted)
 	}

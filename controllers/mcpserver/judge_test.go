@@ -66,9 +66,9 @@ func TestJudge(t *testing.T) {
 
 		"no Deployment": {"somebody deleted it: nothing is known of proxies",
 			func(w *workload) { w.deployment = nil },
-			verdict{wanted: 1, waitingFor: "Deployment fetch: it is not there"}},
+			verdict{wanted: 1, missing: true, waitingFor: "Deployment fetch: it is not there"}},
 		"no Deployment, none wanted": {"a stopped server stays stopped",
-			func(w *workload) { w.deployment = nil; w.server.Spec.Replicas = ptr.To[int32](0) }, verdict{}},
+			func(w *workload) { w.deployment = nil; w.server.Spec.Replicas = ptr.To[int32](0) }, verdict{missing: true}},
 		"scaled to zero": {"the live number counts, also an autoscaler's; a proxy that still runs does not",
 			func(w *workload) { w.deployment.Spec.Replicas = ptr.To[int32](0) }, verdict{}},
 		"another number than the spec's": {"an autoscaler decides where the spec says nothing", func(w *workload) {

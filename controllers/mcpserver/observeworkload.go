@@ -32,7 +32,7 @@ func (s *steps) observeWorkload(ctx context.Context, sc *scope) (outputs, error)
 	sc.Report(func(srv *server) { srv.Status.ReadyReplicas = seen.readyReplicas })
 	return outputs{
 		"wanted": int64(seen.wanted), "readyReplicas": int64(seen.readyReplicas),
-		"current": seen.current, "ready": seen.ready, "failing": seen.failing, "waitingFor": seen.waitingFor,
+		"current": seen.current, "ready": seen.ready, "failing": seen.failing, "missing": seen.missing, "waitingFor": seen.waitingFor,
 	}, nil
 }
 

@@ -60,7 +60,7 @@ func (s *steps) actions() map[string]runner.Action[*server] {
 		"ObserveWorkload": {ActionSpec: fsm.ActionSpec{Doc: "Looks how far the pods of the proxy and the backend are; changes nothing.",
 			Outputs: map[string]fsm.Type{
 				"wanted": fsm.TypeInt, "readyReplicas": fsm.TypeInt,
-				"current": fsm.TypeBool, "ready": fsm.TypeBool, "failing": fsm.TypeBool, "waitingFor": fsm.TypeString}}, Do: s.observeWorkload},
+				"current": fsm.TypeBool, "ready": fsm.TypeBool, "failing": fsm.TypeBool, "missing": fsm.TypeBool, "waitingFor": fsm.TypeString}}, Do: s.observeWorkload},
 		"StampPodTemplates": {ActionSpec: fsm.ActionSpec{Doc: "Writes the token of the restart into the pod templates of proxy and backend, which replaces their pods."},
 			Do: s.stampPodTemplates},
 		"DeletePods": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the pods of proxy and backend that do not bear the token of the restart."}, Do: s.deletePods},
