@@ -167,6 +167,20 @@ func TestDeployWorkloadCreatesBackendServices(t *testing.T) {
 	}
 }
 
+// TestNumberIsHandedOver is about a number that the file does not name any more:
+// left out of an apply, it would become 1.
+func TestNumberIsHandedOver(t *testing.T) {
+	w := newWorld(t)
+	w.deploy(w.with(func(cfg *backend.Config) { cfg.Run.ScalingConfig = scale(3) }))
+	if w.deploy(w.config); *w.live().Spec.Replicas != 3 {
+		t.Errorf("%d replicas, want that the 3 stay", *w.live().Spec.Replicas)
+	}
+	w.edit("autoscaler", map[string]any{"spec": map[string]any{"replicas": 4}})
+	if w.deploy(w.config); *w.live().Spec.Replicas != 4 {
+		t.Errorf("%d replicas, want the autoscaler's 4", *w.live().Spec.Replicas)
+	}
+}
+
 func TestDeployWorkloadBackendReplicas(t *testing.T) {
 	for name, test := range map[string]struct {
 		why        string

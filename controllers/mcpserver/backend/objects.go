@@ -47,14 +47,24 @@ func statefulSet(cfg Config, live, owned *appsv1.StatefulSet) (*appsv1.StatefulS
 			Template:            *template,
 		},
 	}
-	if cfg.Run.ScalingConfig != nil {
-		s.Spec.Replicas = cfg.Run.ScalingConfig.BackendReplicas
-	}
+	s.Spec.Replicas = replicas(cfg.Run, owned)
 	if live != nil {
 		s.Spec.Selector, s.Spec.PodManagementPolicy, s.Spec.ServiceName = live.Spec.Selector, live.Spec.PodManagementPolicy, live.Spec.ServiceName
 	}
 	stamp(s, owned, cfg.Run.MCPServerGeneration)
 	return s, nil
+}
+
+// replicas are those of the file. Where it names none, a number that we set before
+// stays until an autoscaler has chosen: without it, the API server would make it 1.
+func replicas(run *runconfig.RunConfig, owned *appsv1.StatefulSet) *int32 {
+	if run.ScalingConfig != nil && run.ScalingConfig.BackendReplicas != nil {
+		return run.ScalingConfig.BackendReplicas
+	}
+	if owned != nil {
+		return owned.Spec.Replicas
+	}
+	return nil
 }
 
 // stamp writes the generations: of this apply on the object, of the last change of
