@@ -148,7 +148,7 @@ func TestOldProxyDoesNotPutTheOldImageBack(t *testing.T) {
 				return same(secondImage, s.imageOf("fetch"))
 			})
 			s.editProxies(c.edit)
-			name := types.NamespacedName{Namespace: s.ns, Name: old.Name}
+			name := s.key(old.Name)
 			before := s.logOf(name)
 			if err := s.pods.Restart(t.Context(), name); err != nil {
 				t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,7 +52,7 @@ func TestCreate(t *testing.T) {
 // awaitHealthy waits until the process of a proxy pod answers its probes.
 func (s *space) awaitHealthy(pod string) {
 	s.t.Helper()
-	name := types.NamespacedName{Namespace: s.ns, Name: pod}
+	name := s.key(pod)
 	harness.Eventually(s.t, "proxy "+pod+" to answer", soon, func() error {
 		if _, err := s.pods.Process(name); err != nil {
 			return err

@@ -35,6 +35,9 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 	s.awaitRestarted("fetch", request)
 	s.awaitIdle()
 	status, versions, pods, begun := s.get("fetch").Status, s.versions(), s.workload("fetch"), s.count(writes)
+	if begun == 0 {
+		t.Fatal("a server became Ready without a write: the manager's metrics have other names")
+	}
 
 	for i := range 20 {
 		s.touch("fetch", i)

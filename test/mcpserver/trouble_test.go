@@ -9,7 +9,6 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
@@ -27,7 +26,7 @@ func TestInvalidPodTemplateSpecAndItsRepair(t *testing.T) {
 	s.awaitCondition("fetch", v1beta1.ConditionPodTemplateValid, metav1.ConditionFalse, v1beta1.ReasonInvalidPodTemplateSpec)
 	s.awaitCondition("fetch", "Ready", metav1.ConditionFalse, v1beta1.ReasonNotReady)
 	s.describes("fetch", "Phase: Failed", "Warning "+v1beta1.ReasonInvalidPodTemplateSpec, "podTemplateSpec")
-	if err := s.Client.Get(t.Context(), types.NamespacedName{Namespace: s.ns, Name: "fetch"}, &appsv1.Deployment{}); !apierrs.IsNotFound(err) {
+	if err := s.Client.Get(t.Context(), s.key("fetch"), &appsv1.Deployment{}); !apierrs.IsNotFound(err) {
 		t.Errorf("a proxy was made for a server that cannot be: %v", err)
 	}
 

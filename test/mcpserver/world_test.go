@@ -98,10 +98,14 @@ func (s *space) get(name string) *v1beta1.MCPServer {
 	return srv
 }
 
+func (s *space) key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.ns, Name: name}
+}
+
 // read reads an object of the namespace.
 func (s *space) read(name string, obj client.Object) {
 	s.t.Helper()
-	if err := s.Client.Get(s.t.Context(), types.NamespacedName{Namespace: s.ns, Name: name}, obj); err != nil {
+	if err := s.Client.Get(s.t.Context(), s.key(name), obj); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -136,7 +140,7 @@ func (s *space) until(name, what string, met func(*v1beta1.MCPServer) error) *v1
 		if err := s.manager.Alive(); err != nil {
 			return err
 		}
-		if err := s.Client.Get(s.t.Context(), types.NamespacedName{Namespace: s.ns, Name: name}, srv); err != nil {
+		if err := s.Client.Get(s.t.Context(), s.key(name), srv); err != nil {
 			return err
 		}
 		if err := met(srv); err != nil {
@@ -188,7 +192,7 @@ func (s *space) awaitNoCondition(name, kind string) {
 func (s *space) awaitGone(obj client.Object, name string) {
 	s.t.Helper()
 	harness.Eventually(s.t, fmt.Sprintf("%T %s to be gone", obj, name), soon, func() error {
-		err := s.Client.Get(s.t.Context(), types.NamespacedName{Namespace: s.ns, Name: name}, obj)
+		err := s.Client.Get(s.t.Context(), s.key(name), obj)
 		if apierrs.IsNotFound(err) {
 			return nil
 		}
