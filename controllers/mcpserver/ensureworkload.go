@@ -73,6 +73,9 @@ func (s *steps) ensureProxy(ctx context.Context, a apply.Applier, srv *server) (
 	if _, err := ensure(ctx, a, file); err != nil {
 		return nil, err
 	}
+	if err := s.makeRoom(ctx, srv, live, desired); err != nil {
+		return nil, err
+	}
 	now, _, err := apply.Put(ctx, a, live, found, desired)
 	return now, err
 }
