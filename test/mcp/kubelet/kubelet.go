@@ -6,6 +6,7 @@ package kubelet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -33,9 +34,13 @@ func Serve(t testing.TB, c client.Client, node string, containers map[string]*co
 	mux.HandleFunc("/attach/{namespace}/{pod}/{container}", func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("namespace") + "/" + r.PathValue("pod") + "/" + r.PathValue("container")
 		running, ok := containers[name]
+		if !ok {
+			http.Error(w, "no container "+name, http.StatusNotFound)
+			return
+		}
 		options, err := remotecommand.NewOptions(r)
-		if !ok || err != nil {
-			http.Error(w, fmt.Sprintf("no container %s, or %v", name, err), http.StatusNotFound)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
 		remotecommand.ServeAttach(w, r, attacher{running}, r.PathValue("pod"), "", r.PathValue("container"),
@@ -78,7 +83,7 @@ func (a attacher) AttachContainer(ctx context.Context, _, _, _ string, in io.Rea
 		}()
 	}
 	_, err = io.Copy(out, stream)
-	if err != nil && ctx.Err() == nil {
+	if err != nil && !errors.Is(err, io.ErrClosedPipe) {
 		return fmt.Errorf("copy the output: %w", err)
 	}
 	return nil

@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"io"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,15 +78,16 @@ func TestAttach(t *testing.T) {
 		t.Errorf("without a pod: %v, want an error that says so", err)
 	}
 	pod(t, cluster.Client, "fetch-0")
-
 	t.Run("a message there and back", func(t *testing.T) {
 		s, err := open(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer s.Close()
 		if got, err := ask(s); err != nil || !strings.Contains(got, `"id":7`) {
 			t.Errorf("answered %q, %v", got, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
 		}
 	})
 	t.Run("the stream ends with its context", func(t *testing.T) {
@@ -98,41 +101,61 @@ func TestAttach(t *testing.T) {
 			t.Error("a stream without an end")
 		}
 	})
-	t.Run("the stream ends with the process, and a bridge attaches again", func(t *testing.T) {
-		b := bridge.New(bridge.Options{Open: open})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); _ = b.Run(ctx) }()
-		defer func() { cancel(); <-done }()
-		healthy := func() error {
-			if ok, message := b.Health(); !ok {
-				return fmt.Errorf("%s", message)
-			}
-			return nil
+	t.Run("a session outlives the process", func(t *testing.T) { outlives(t, open, running) })
+	t.Run("an attach that is refused", func(t *testing.T) { refused(t, open, cluster.Client) })
+}
+
+// refused attaches to a pod that seems to run, and whose kubelet knows nothing of it.
+func refused(t *testing.T, open func(context.Context) (io.ReadWriteCloser, error), c client.Client) {
+	pod(t, c, "fetch-00") // sorts behind fetch-0
+	old := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "fetch-0"}}
+	if err := c.Delete(t.Context(), old, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := open(t.Context())
+	if err == nil { // the API server has not reached the kubelet yet
+		_, err = s.Read(make([]byte, 1))
+	}
+	if err == nil || !strings.Contains(err.Error(), "pod default/fetch-00: ") || !strings.Contains(err.Error(), "no container") {
+		t.Errorf("answered %v, want an error that names the pod, and why", err)
+	}
+}
+
+// outlives kills the process under a session, which goes on with the next one.
+func outlives(t *testing.T, open func(context.Context) (io.ReadWriteCloser, error), running *container.Container) {
+	b := bridge.New(bridge.Options{Open: open})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = b.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	harness.Eventually(t, "the bridge to be attached", 20*time.Second, func() error {
+		if ok, message := b.Health(); !ok {
+			return errors.New(message)
 		}
-		harness.Eventually(t, "the bridge to be attached", 20*time.Second, healthy)
-		running.Kill()
-		harness.Eventually(t, "the bridge to notice", 20*time.Second, func() error {
-			if healthy() == nil {
-				return fmt.Errorf("still attached")
-			}
-			return nil
-		})
-		harness.Eventually(t, "the bridge to be attached again", 20*time.Second, healthy)
+		return nil
 	})
-	t.Run("an attach that is refused", func(t *testing.T) {
-		pod(t, cluster.Client, "fetch-00") // sorts behind fetch-0; no container of it runs
-		if err := cluster.Client.Delete(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "fetch-0"}},
-			client.GracePeriodSeconds(0)); err != nil {
-			t.Fatal(err)
+	front := httptest.NewServer(b)
+	t.Cleanup(front.Close)
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).
+		Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: front.URL + "/mcp"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func() error {
+		_, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"text": "x"}})
+		return err
+	}
+	if err := call(); err != nil {
+		t.Errorf("a call of the process in the pod: %v", err)
+	}
+	running.Kill()
+	harness.Eventually(t, "a call of the process that follows", 20*time.Second, func() error {
+		if running.Starts() == 1 {
+			return errors.New("the process is still the first one")
 		}
-		s, err := open(t.Context())
-		if err == nil { // the API server has not reached the kubelet yet
-			_, err = s.Read(make([]byte, 1))
-			_ = s.Close()
-		}
-		if err == nil || !strings.Contains(err.Error(), "fetch-00") || !strings.Contains(err.Error(), "404") {
-			t.Errorf("answered %v, want an error that names the pod and the kubelet's answer", err)
-		}
+		return call()
 	})
+	if err := session.Close(); err != nil {
+		t.Error(err)
+	}
 }

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -101,8 +100,8 @@ func New(o Options) *Bridge {
 	}
 	b := &Bridge{o: o, mux: http.NewServeMux(), sessions: map[string]*session{}, away: "not attached yet"}
 	// A server that outlives its proxy may still answer the calls of the one before:
-	// no number is used twice. Numbers stay below 2^53, which all languages can read.
-	b.lastID.Store(rand.Int64N(1<<31) << 20)
+	// numbers begin with the second, and stay below 2^53, which all languages can read.
+	b.lastID.Store(time.Now().Unix() << 20)
 	if o.Mode == ModeSSE {
 		b.mux.HandleFunc("/sse", b.serveSSE)
 		b.mux.HandleFunc("/messages", b.serveMessages)

@@ -112,22 +112,27 @@ func FuzzLines(f *testing.F) {
 			_, _ = decode(line)
 		}
 		for _, path := range [][]string{{"_meta", "progressToken"}, {"requestId"}} {
-			out, old := swap(data, 42, path...)
-			if old == nil {
-				if !bytes.Equal(out, data) {
-					t.Fatalf("%q became %q, with nothing at %v", data, out, path)
-				}
-				continue
-			}
-			if now := at(out, path...); string(now) != "42" {
-				t.Fatalf("%q has %q at %v", out, now, path)
-			}
-			back, _ := swap(out, old, path...)
-			if !same(t, back, data) {
-				t.Fatalf("%q came back as %q", data, back)
-			}
+			swapBack(t, data, path)
 		}
 	})
+}
+
+// swapBack puts a number into a message, and back what was there.
+func swapBack(t *testing.T, data []byte, path []string) {
+	t.Helper()
+	out, old := swap(data, 42, path...)
+	if old == nil {
+		if !bytes.Equal(out, data) {
+			t.Fatalf("%q became %q, with nothing at %v", data, out, path)
+		}
+		return
+	}
+	if now := at(out, path...); string(now) != "42" {
+		t.Fatalf("%q has %q at %v", out, now, path)
+	}
+	if back, _ := swap(out, old, path...); !same(t, back, data) {
+		t.Fatalf("%q came back as %q", data, back)
+	}
 }
 
 func same(t *testing.T, a, b []byte) bool {

@@ -6,11 +6,10 @@ import "encoding/json"
 // path leads nowhere, doc comes back as it was, and old is nil.
 func swap(doc json.RawMessage, value any, path ...string) (out, old json.RawMessage) {
 	if len(path) == 0 {
-		new, err := json.Marshal(value)
-		if err != nil {
-			return doc, nil
+		if out, err := json.Marshal(value); err == nil {
+			return out, doc
 		}
-		return new, doc
+		return doc, nil
 	}
 	var fields map[string]json.RawMessage
 	if len(doc) == 0 || json.Unmarshal(doc, &fields) != nil {

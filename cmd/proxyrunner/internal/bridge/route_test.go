@@ -180,8 +180,8 @@ func TestSlowReaderLosesItsStream(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			const count = 1000 // of 64 KiB: more than sockets and queue hold
-			text := strings.Repeat("x", 64<<10)
+			const count = 160 // of 256 KiB: more than sockets and queue hold
+			text := strings.Repeat("x", 256<<10)
 			for i := range count {
 				s.say(map[string]any{"method": "notifications/message", "params": map[string]any{"n": i, "data": text}})
 				if got := fast.next(); got.Params["n"] != float64(i) {
