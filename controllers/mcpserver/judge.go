@@ -119,6 +119,10 @@ func proxyPart(w workload) part {
 func backendPart(w workload) part {
 	set := w.statefulSet
 	p := part{title: "StatefulSet " + w.server.Name}
+	if w.taken {
+		p.behind, p.cause.failing = "it belongs to somebody else: delete or rename it, or choose another name", true
+		return p
+	}
 	if set == nil {
 		p.behind = "it is not there; a proxy makes it"
 		return p

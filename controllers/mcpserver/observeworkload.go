@@ -41,6 +41,8 @@ type workload struct {
 	server      *server
 	deployment  *appsv1.Deployment
 	statefulSet *appsv1.StatefulSet
+	// taken: a StatefulSet of somebody else has the name.
+	taken bool
 	// proxies and backends are their pods, those included that are on their way out.
 	proxies, backends []corev1.Pod
 }
@@ -57,7 +59,7 @@ func (s *steps) lookAt(ctx context.Context, srv *server) (workload, error) {
 		w.deployment = deployment
 	}
 	statefulSet, found, err := apply.Read(ctx, s.client, &appsv1.StatefulSet{ObjectMeta: name})
-	if found && ours(srv, statefulSet) {
+	if w.taken = found && !ours(srv, statefulSet); found && !w.taken {
 		w.statefulSet = statefulSet
 	}
 	return w, err
