@@ -129,8 +129,8 @@ func TestShutdownWritesNothing(t *testing.T) {
 	}
 	before := b.stored()
 	_, err := b.Reconcile(ctx, reconcile.Request{NamespacedName: types.NamespacedName{Name: b.name}})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want the end of the context", err)
+	if err != nil {
+		t.Errorf("got %v, which would be logged as an error at each shutdown", err)
 	}
 	if diff := cmp.Diff(before, b.stored()); diff != "" {
 		t.Errorf("the object was written (-before +after):\n%s", diff)

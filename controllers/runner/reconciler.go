@@ -52,8 +52,17 @@ type Reconciler[T Object[T]] struct {
 }
 
 // Reconcile makes one pass: at most one status write. A conflict is not an
-// error but news: everything is dropped and the pass starts again.
+// error but news: everything is dropped and the pass starts again. Nor is the end
+// of ctx: a program that ends leaves the rest to the next one.
 func (r *Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	result, err := r.pass(ctx, req)
+	if err != nil && ctx.Err() != nil {
+		return reconcile.Result{}, nil
+	}
+	return result, err
+}
+
+func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	obj, machine := r.Program.New(), r.Machine()
 	if err := r.Client.Get(ctx, req.NamespacedName, obj); err != nil {
 		if apierrs.IsNotFound(err) {
