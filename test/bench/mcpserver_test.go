@@ -72,6 +72,11 @@ type fleet struct {
 	untilReady, resync requests
 	managerCPU         time.Duration
 	peak               int64 // resident memory of the manager, bytes
+	// waited is how long a pass waited for a worker of the manager, worked how long
+	// it took then; on average.
+	waited, worked time.Duration
+	// asked is what the API server was asked most often, by anybody.
+	asked string
 	// said is the end of the log of the manager that was to write nothing.
 	said string
 }
@@ -80,9 +85,11 @@ func (f *fleet) each(sum float64) float64 { return sum / float64(f.n) }
 
 func (f *fleet) String() string {
 	return fmt.Sprintf("%d servers: all Ready after %s, of which the manager's CPU %.2f s; requests of the manager %v, %.1f writes and %.1f reads for each server\n"+
-		"  full resync (another manager) %s, requests %v; manager's peak %d MiB",
+		"  full resync (another manager) %s, requests %v; manager's peak %d MiB\n"+
+		"  a pass waited %s for a worker and took %s, on average\n  asked of the API server until then: %s",
 		f.n, f.ready, f.managerCPU.Seconds(), f.untilReady, f.each(f.untilReady.writes()), f.each(f.untilReady["GET"]),
-		f.resynced, f.resync, f.peak>>20)
+		f.resynced, f.resync, f.peak>>20,
+		f.waited.Round(time.Millisecond), f.worked.Round(time.Millisecond), f.asked)
 }
 
 func newFleet(ctx context.Context, n int) (*fleet, error) {
@@ -146,7 +153,12 @@ func (f *fleet) start(ctx context.Context) error {
 		return err
 	}
 	f.untilReady, f.managerCPU = requestsOf(shown), time.Duration(shown.sum("process_cpu_seconds_total")*float64(time.Second))
+	f.waited = shown.mean("workqueue_queue_duration_seconds", "name", controllerOfServers)
+	f.worked = shown.mean("workqueue_work_duration_seconds", "name", controllerOfServers)
 	if f.peak, err = peakMemory(m.PID()); err != nil {
+		return err
+	}
+	if f.asked, err = busiest(ctx, f.cluster.Config, 20); err != nil {
 		return err
 	}
 	return m.Stop(patience)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -14,21 +15,26 @@ import (
 // families are the metrics of a process, by name.
 type families map[string]*dto.MetricFamily
 
-// scrape reads the metrics that a process serves at an address.
+// scrape reads the metrics that the manager serves at an address.
 func scrape(ctx context.Context, address string) (families, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
+	return scrapeWith(ctx, http.DefaultClient, "http://"+address)
+}
+
+// scrapeWith reads the metrics of a server.
+func scrapeWith(ctx context.Context, client *http.Client, server string) (families, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server+"/metrics", nil)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := http.DefaultClient.Do(req)
+	answer, err := client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("read the manager's metrics: %w", err)
+		return nil, fmt.Errorf("read metrics: %w", err)
 	}
 	defer answer.Body.Close()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	all, err := parser.TextToMetricFamilies(answer.Body)
 	if err != nil {
-		return nil, fmt.Errorf("read the manager's metrics: %w", err)
+		return nil, fmt.Errorf("read the metrics of %s: %w", server, err)
 	}
 	return all, nil
 }
@@ -61,4 +67,17 @@ func (f families) sum(name string, labels ...string) float64 {
 		total += metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
 	}
 	return total
+}
+
+// mean is the mean of a histogram of durations in seconds.
+func (f families) mean(name string, labels ...string) time.Duration {
+	sum, count := 0.0, 0.0
+	for _, metric := range f.with(name, labels...) {
+		sum += metric.GetHistogram().GetSampleSum()
+		count += float64(metric.GetHistogram().GetSampleCount())
+	}
+	if count == 0 {
+		return 0
+	}
+	return time.Duration(sum / count * float64(time.Second))
 }

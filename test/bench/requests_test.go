@@ -1,8 +1,14 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/phasegate/phasegate/test/harness"
 )
@@ -27,6 +33,33 @@ func requestsOf(shown families) requests {
 
 // writes are those that change something. Events, which are POST, are among them.
 func (r requests) writes() float64 { return r["POST"] + r["PUT"] + r["PATCH"] + r["DELETE"] }
+
+// busiest lists what the API server was asked most often, by all its clients.
+func busiest(ctx context.Context, config *rest.Config, top int) (string, error) {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return "", err
+	}
+	shown, err := scrapeWith(ctx, client, config.Host)
+	if err != nil {
+		return "", err
+	}
+	counts := map[string]float64{}
+	for _, m := range shown["apiserver_request_total"].GetMetric() {
+		labels := map[string]string{}
+		for _, label := range m.GetLabel() {
+			labels[label.GetName()] = label.GetValue()
+		}
+		what := strings.TrimSuffix(labels["verb"]+" "+labels["resource"]+"/"+labels["subresource"], "/")
+		counts[what] += m.GetCounter().GetValue()
+	}
+	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Compare(counts[b], counts[a]) })
+	var lines []string
+	for _, name := range names[:min(top, len(names))] {
+		lines = append(lines, fmt.Sprintf("%s %.0f", name, counts[name]))
+	}
+	return strings.Join(lines, ", "), nil
+}
 
 // fleetManager is bin/manager at work on servers only.
 type fleetManager struct {
