@@ -33,6 +33,9 @@ func decorate(srv *server) {
 			ref.forget(srv)
 		}
 	}
+	for _, kind := range peersConditions {
+		setCondition(srv, kind, nil)
+	}
 }
 
 // urlOf is where clients in the cluster reach the proxy.

@@ -8,6 +8,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// peersConditions are about what this proxy does not do. After a change from the
+// peer's operator nobody else would take away what they said last.
+var peersConditions = []string{
+	"RateLimitConfigValid", "GroupRefValidated", "CABundleRefValidated", "OIDCConfigRefValidated", "AuthzConfigRefValidated",
+	"AuthServerRefValidated", "TelemetryConfigRefValidated", "WebhookConfigValidated", "AuthzPrimaryUpstreamProviderIgnored",
+}
+
 // makeRoom takes spec.strategy.rollingUpdate away where it does not fit what is
 // wanted. An apply cannot: the API server filled it in for the peer, whose field
 // it stays, and refuses it beside Recreate. Nothing is written otherwise.

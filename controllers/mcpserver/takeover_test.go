@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,5 +44,18 @@ func TestTakesOverThePeersDeployment(t *testing.T) {
 				t.Errorf("%d writes at the next look, want 0", again)
 			}
 		})
+	}
+}
+
+func TestForgetsThePeersConditions(t *testing.T) {
+	srv := &server{Spec: v1beta1.MCPServerSpec{Image: "i", Transport: v1beta1.TransportSSE}}
+	srv.Status.Conditions = []metav1.Condition{
+		{Type: "OIDCConfigRefValidated", Status: metav1.ConditionTrue, Reason: "OIDCConfigRefValid"},
+		{Type: "SomebodyElses", Status: metav1.ConditionTrue, Reason: "Theirs"},
+	}
+	decorate(srv)
+	want := []metav1.Condition{{Type: "SomebodyElses", Status: metav1.ConditionTrue, Reason: "Theirs"}}
+	if diff := cmp.Diff(want, srv.Status.Conditions); diff != "" {
+		t.Errorf("conditions (-want +got):\n%s", diff)
 	}
 }
