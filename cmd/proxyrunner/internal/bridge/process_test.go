@@ -111,7 +111,7 @@ func TestManySessionsAtOnce(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			_, url := start(t, bridge.Options{Open: container.Run(t, path).Open, Mode: mode})
-			const sessions, calls = 200, 5
+			const sessions, calls = 200, 2
 			var all sync.WaitGroup
 			for i := range sessions {
 				all.Go(func() {
