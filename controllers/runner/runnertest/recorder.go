@@ -165,7 +165,7 @@ func (r *recorder) wrap() client.Client {
 			return r.write("delete", obj, func() error { return c.Delete(ctx, obj, opts...) })
 		},
 		DeleteAllOf: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteAllOfOption) error { //nolint:forbidigo // passes on what the action does, whatever it is
-			return r.write("deleteAllOf", obj, func() error { return c.DeleteAllOf(ctx, obj, opts...) })
+			return r.write("deleteAllOf", obj, func() error { return c.DeleteAllOf(ctx, obj, opts...) }) //nolint:forbidigo // passes on what the action does, whatever it is
 		},
 		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error { //nolint:forbidigo // passes on what the action does, whatever it is
 			return r.write("update", obj, func() error { return c.Update(ctx, obj, opts...) }) //nolint:forbidigo // passes on what the action does, whatever it is
