@@ -64,6 +64,8 @@ type world struct {
 	echo    *harness.Process
 	address string
 	logs    string
+	// namespace is where the proxy is.
+	namespace string
 }
 
 // newWorld makes the configuration of a proxy in a namespace of its own. What its
@@ -80,7 +82,7 @@ func newWorld(t testing.TB, cluster *harness.Cluster, transport string) *world {
 	}
 	t.Setenv("KUBECONFIG", cluster.Kubeconfig)
 	t.Setenv("POD_NAMESPACE", namespace.Name)
-	w := &world{TB: t, logs: t.TempDir(), config: runconfig.RunConfig{
+	w := &world{TB: t, logs: t.TempDir(), namespace: namespace.Name, config: runconfig.RunConfig{
 		Name: "echo", Transport: transport, Host: "127.0.0.1", Port: freePort(t), TargetHost: "127.0.0.1", TargetPort: freePort(t),
 		Owner: &runconfig.Owner{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: string(owner.UID)},
 	}}
@@ -106,7 +108,8 @@ func (w *world) startProxy() {
 	dir := w.TempDir()
 	writeFile(w, filepath.Join(dir, "runconfig.json"), string(text))
 	w.proxy = harness.ProcessForTest(w, harness.Program{Name: "proxyrunner", Path: program(w, "proxyrunner"), Dir: dir, LogDir: w.logs,
-		Args: []string{"run", "--some-flag-of-the-peer=1", "example.org/echo:1"}})
+		Args: []string{"run", "--some-flag-of-the-peer=1",
+			`--k8s-pod-patch={"spec":{"hostname":"echo"}}`, "example.org/echo:1", "--", "--verbose", "x"}})
 }
 
 // health is what a probe is told.

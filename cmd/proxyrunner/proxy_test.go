@@ -15,6 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/test/harness"
 )
@@ -153,6 +156,24 @@ func post(t *testing.T, address, body string) (code int, answer string) {
 	return r.StatusCode, string(text)
 }
 
+func TestCommandLineIsTheServers(t *testing.T) {
+	cluster := shared.Cluster(t)
+	w := newWorld(t, cluster, "streamable-http")
+	w.config.CmdArgs = []string{"of", "the", "file"}
+	w.startEcho()
+	w.startProxy()
+	w.await("healthy")
+	var set appsv1.StatefulSet
+	if err := cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "echo"}, &set); err != nil {
+		t.Fatal(err)
+	}
+	pod := set.Spec.Template.Spec
+	got := [][]string{{pod.Hostname, pod.Containers[0].Image}, pod.Containers[0].Args}
+	if diff := cmp.Diff([][]string{{"echo", "example.org/echo:1"}, {"--verbose", "x"}}, got); diff != "" {
+		t.Errorf("the server (-want +got):\n%s", diff)
+	}
+}
+
 // The proxy may do nothing where it is: it says so, and does not end.
 func TestWhatIsAwaitedIsTold(t *testing.T) {
 	w := newWorld(t, shared.Cluster(t), "streamable-http")
@@ -226,4 +247,35 @@ func TestMistakesAreErrors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A right that is missing is named, and once it is granted nobody has to restart
+// anything.
+func TestMissingRightIsNamed(t *testing.T) {
+	const account = "proxy-with-few-rights"
+	cluster := shared.Cluster(t)
+	can := func(verbs ...string) []rbacv1.PolicyRule {
+		return []rbacv1.PolicyRule{
+			{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, Verbs: verbs},
+			{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: verbs},
+		}
+	}
+	if err := cluster.Grant(t.Context(), account, can("get")); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, cluster, "streamable-http")
+	t.Setenv("KUBECONFIG", cluster.KubeconfigOf(account))
+	w.startEcho()
+	w.startProxy()
+	harness.Eventually(t, "the missing right", soon, func() error {
+		h, err := w.health()
+		if err == nil && !strings.Contains(h.MCP.Error, `cannot patch resource "statefulsets" in API group "apps"`) {
+			err = fmt.Errorf("%+v", h)
+		}
+		return err
+	})
+	if err := cluster.Grant(t.Context(), account, can("get", "create", "patch")); err != nil {
+		t.Fatal(err)
+	}
+	w.await("healthy")
 }

@@ -11,6 +11,8 @@ import (
 const (
 	// readHeader is how long a client may take to say what it wants.
 	readHeader = 10 * time.Second
+	// idle is how long a connection is kept that nobody uses.
+	idle = 2 * time.Minute
 	// Drain is how long calls under way are waited for at the end. A pod has 30 s.
 	Drain = 20 * time.Second
 )
@@ -22,7 +24,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, cut
 	if cutStreams {
 		handler = endStreams(ctx, handler)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: readHeader}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: readHeader, IdleTimeout: idle}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	select {
