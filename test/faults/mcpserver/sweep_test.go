@@ -44,10 +44,14 @@ var sweeps = map[string]sweep{
 const strands = 4
 
 // each tries the fault at the first, second, … write until one says that it did not
-// come any more. It makes a world for each strand.
-func (s sweep) each(t *testing.T, begin func(*world) attempt) {
+// come any more. It makes a world for each strand; of those, every step-th is left
+// in when there is little time.
+func (s sweep) each(t *testing.T, step int, begin func(*world) attempt) {
 	t.Helper()
 	for strand := range strands {
+		if !everything && strand%step != 0 {
+			continue
+		}
 		t.Run(fmt.Sprintf("%d of %d", strand+1, strands), func(t *testing.T) {
 			t.Parallel()
 			try := begin(newWorld(t))
@@ -81,7 +85,7 @@ func TestRestartIsActedOnOnce(t *testing.T) {
 				continue
 			}
 			t.Run(name+", "+strategy, func(t *testing.T) {
-				s.each(t, func(w *world) attempt { return w.restarts("srv", strategy) })
+				s.each(t, 1, func(w *world) attempt { return w.restarts("srv", strategy) })
 			})
 		}
 	}
@@ -137,7 +141,7 @@ func TestComesAndGoesWhole(t *testing.T) {
 	t.Parallel()
 	for name, s := range sweeps {
 		if everything || s.short {
-			t.Run(name, func(t *testing.T) { s.each(t, (*world).lives) })
+			t.Run(name, func(t *testing.T) { s.each(t, 2, (*world).lives) })
 		}
 	}
 }
