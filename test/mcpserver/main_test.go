@@ -10,6 +10,7 @@ package mcpserver
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -48,6 +49,11 @@ var (
 
 func TestMain(m *testing.M) {
 	log.SetLogger(klog.Background())
+	// Tests wait most of the time, so the number of cores is no measure. A flag on
+	// the command line still wins.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
 	code := m.Run()
 	if inUse != nil {
 		if err := inUse.close(); err != nil {

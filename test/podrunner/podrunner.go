@@ -67,8 +67,10 @@ type Runner struct {
 	running map[types.NamespacedName]*running
 	// failed holds why the process of a pod could not be started the last time.
 	failed  map[types.NamespacedName]error
-	crashed []types.NamespacedName
-	// addresses counts those that were given away.
+	crashed []string
+	// network is what no other Runner of this machine has; addresses counts those of
+	// it that were given away.
+	network   network
 	addresses int
 }
 
@@ -93,9 +95,13 @@ func Start(o Options) (*Runner, error) {
 		return nil, fmt.Errorf("run pods: %w", err)
 	}
 	factory := informers.NewSharedInformerFactory(core, 0)
+	own, err := reserve()
+	if err != nil {
+		return nil, fmt.Errorf("run pods: %w", err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Runner{
-		Options: o, dir: filepath.Join(o.Cluster.LogDir, "pods"),
+		Options: o, network: own, dir: filepath.Join(o.Cluster.LogDir, "pods"),
 		queue:      workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]()),
 		pods:       factory.Core().V1().Pods().Lister(),
 		configMaps: factory.Core().V1().ConfigMaps().Lister(),
@@ -106,6 +112,7 @@ func Start(o Options) (*Runner, error) {
 		r.listen(factory.Core().V1().ConfigMaps().Informer(), r.configMapChanged),
 	); err != nil {
 		cancel()
+		own.release()
 		return nil, fmt.Errorf("run pods: %w", err)
 	}
 	factory.Start(ctx.Done())
@@ -122,6 +129,7 @@ func Start(o Options) (*Runner, error) {
 		for _, name := range r.names() {
 			r.stop(name)
 		}
+		r.network.release()
 	})
 	return r, nil
 }
@@ -148,9 +156,9 @@ func (r *Runner) Host(pod types.NamespacedName) string {
 	return ""
 }
 
-// Crashed are the pods whose processes have ended although nobody ended them, each
-// as often as that happened.
-func (r *Runner) Crashed() []types.NamespacedName {
+// Crashed tells of each process that has ended although nobody ended it: its pod,
+// and what it said last.
+func (r *Runner) Crashed() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.crashed)
@@ -287,9 +295,9 @@ func (r *Runner) prepare(ctx context.Context, pod *corev1.Pod) (*running, error)
 	n := r.addresses
 	r.addresses++
 	r.mu.Unlock()
-	own := fmt.Sprintf("%d.%d", n/250, n%250+1)
+	host, target := r.network.address(n)
 	p := &running{
-		uid: pod.UID, host: "127.1." + own, target: "127.2." + own,
+		uid: pod.UID, host: host, target: target,
 		dir: filepath.Join(r.dir, pod.Namespace, pod.Name+"-"+string(pod.UID)),
 	}
 	if err := os.MkdirAll(p.dir, 0o755); err != nil {
@@ -321,7 +329,7 @@ func (r *Runner) start(pod *corev1.Pod, last *running) error {
 		<-process.Ended()
 		r.mu.Lock()
 		if r.running[name] == &next && !next.killed {
-			r.crashed = append(r.crashed, name)
+			r.crashed = append(r.crashed, name.String()+": "+process.Tail(1))
 		}
 		r.mu.Unlock()
 		r.queue.AddAfter(name, again)
