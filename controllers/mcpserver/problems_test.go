@@ -66,6 +66,12 @@ func TestSpecProblems(t *testing.T) {
 			}
 		})
 	}
+	named := fetch(nil)
+	named.Name = "mcpserver"
+	want := invalid(`metadata.name is "mcpserver", which is the label of every proxy: make a server of another name, and delete this one`)
+	if diff := cmp.Diff(want, specProblems(named)); diff != "" {
+		t.Errorf("its backend would select all proxies (-want +got):\n%s", diff)
+	}
 }
 
 func TestProblemsByCondition(t *testing.T) {

@@ -55,8 +55,10 @@ func TestShippedMachineFitsTheProgram(t *testing.T) {
 			t.Errorf("the steps know a request restart, the machine has %q", q.Name)
 		}
 	}
-	if !slices.Contains(machine.Phases(), "Stopped") {
-		t.Error("decorate knows a phase Stopped, the machine does not")
+	for _, phase := range []string{phaseStopped, phaseTerminating} {
+		if !slices.Contains(machine.Phases(), phase) {
+			t.Errorf("decorate knows a phase %s, the machine does not", phase)
+		}
 	}
 }
 

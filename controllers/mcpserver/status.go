@@ -15,12 +15,18 @@ import (
 // should be, which the machine calls steady, and yet nobody can use it.
 const phaseStopped = "Stopped"
 
+// phaseTerminating is where what was made for the server is deleted.
+const phaseTerminating = "Terminating"
+
 // decorate derives the server's own fields and conditions from its spec, its
 // annotations and the machine's state. It is a function of the object alone, but
 // for the moment at which a condition changes.
 func decorate(srv *server) {
 	srv.Status.URL = urlOf(srv)
 	decorateReady(srv)
+	if srv.Status.Machine.Phase == phaseTerminating {
+		srv.Status.ReadyReplicas = 0 // nobody counts them any more, and they are asked to go
+	}
 	problems := problemsByCondition(srv)
 	setCondition(srv, v1beta1.ConditionPodTemplateValid, podTemplateCondition(srv, problems[v1beta1.ConditionPodTemplateValid]))
 	setCondition(srv, v1beta1.ConditionStdioReplicaCapped, stdioCondition(srv))
@@ -108,7 +114,7 @@ func sessionCondition(srv *server) *metav1.Condition {
 	}
 	if storage := srv.Spec.SessionStorage; storage != nil && storage.Provider == "redis" {
 		return &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1beta1.ReasonSessionStorageConfigured,
-			Message: "spec.sessionStorage names a store that proxies share"}
+			Message: "spec.sessionStorage names a store, which this proxy does not use"}
 	}
 	return &metav1.Condition{Status: metav1.ConditionTrue, Reason: v1beta1.ReasonSessionStorageMissingForReplicas,
 		Message: fmt.Sprintf("%d proxies share no sessions: a client keeps its session while it comes to the same one, for which spec.sessionAffinity is ClientIP", *srv.Spec.Replicas)}

@@ -118,7 +118,7 @@ func TestDecorateConditions(t *testing.T) {
 				"3 proxies share no sessions: a client keeps its session while it comes to the same one, for which spec.sessionAffinity is ClientIP"}}},
 		"one again": {"what does not apply any more goes", described("Ready", metav1.ConditionTrue, left("SessionStorageWarning")), []seen{ready}},
 		"three, redis": {"what the spec has is told, and that the proxy does not use it", described("Ready", metav1.ConditionTrue, three, redis),
-			[]seen{ready, {"SessionStorageWarning", "False", "SessionStorageConfigured", "spec.sessionStorage names a store that proxies share"},
+			[]seen{ready, {"SessionStorageWarning", "False", "SessionStorageConfigured", "spec.sessionStorage names a store, which this proxy does not use"},
 				{"SpecEnforced", "False", "NotEnforced", "kept for other controllers, but without effect on this proxy: spec.sessionStorage"}}},
 
 		"restart understood": {"no problem, no condition", described("Ready", metav1.ConditionTrue,
@@ -148,6 +148,15 @@ func TestDecorateConditions(t *testing.T) {
 				t.Errorf("toolConfigHash is %q without a reference", c.srv.Status.ToolConfigHash)
 			}
 		})
+	}
+}
+
+// The Deployment is deleted, and nobody counts its pods any more.
+func TestNoProxyIsReadyOfAServerThatGoes(t *testing.T) {
+	srv := described("Terminating", metav1.ConditionFalse, func(s *server) { s.Status.ReadyReplicas = 2 })
+	decorate(srv)
+	if srv.Status.ReadyReplicas != 0 {
+		t.Errorf("readyReplicas is %d", srv.Status.ReadyReplicas)
 	}
 }
 

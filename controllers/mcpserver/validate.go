@@ -23,10 +23,19 @@ func specProblems(srv *server) (problems []*problem) {
 	if p := podTemplateProblem(srv); p != nil {
 		problems = append(problems, p)
 	}
-	if text := texts(errors.Join(fieldErrors(&srv.Spec)...)); text != "" {
+	if text := texts(errors.Join(append(fieldErrors(&srv.Spec), nameError(srv.Name))...)); text != "" {
 		problems = append(problems, newProblem("InvalidSpec", "%s", text))
 	}
 	return problems
+}
+
+// nameError is about servers that are older than the rule of the CRD: the backend
+// would select the pods of all proxies of the namespace.
+func nameError(name string) error {
+	if name == v1beta1.ProxyLabels(name)["app"] {
+		return fmt.Errorf("metadata.name is %q, which is the label of every proxy: make a server of another name, and delete this one", name)
+	}
+	return nil
 }
 
 // texts puts the lines of joined errors into one.

@@ -50,7 +50,7 @@ func TestOutcomeOfAnAction(t *testing.T) {
 		"terminal": {
 			why: "the action knows that no try can help; the file says where to go", err: fsm.Terminal("Broken", "it is broken"),
 			want: answered{Phase: "Leaving", After: time.Nanosecond,
-				Events: []string{"Warning StepFailed Work: it is broken", "Warning Broken Working → Leaving: it is broken"},
+				Events: []string{"Warning Broken Working → Leaving: it is broken"},
 				Errors: map[string]float64{"Work Terminal": 1}},
 		},
 		"refusal of the server": {

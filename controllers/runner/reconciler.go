@@ -106,7 +106,11 @@ func (r *Reconciler[T]) advance(ctx context.Context, machine *fsm.Machine, obj T
 			if err != nil {
 				return reconcile.Result{}, err
 			}
+			first := run.Status().Attempts == 0
 			run.Done(outcome)
+			if first {
+				r.complain(obj, cmd, run.Next(), outcome)
+			}
 		case fsm.Commit:
 			return reconcile.Result{RequeueAfter: again}, r.conclude(ctx, p, run, cmd.Took)
 		case fsm.Sleep:
@@ -201,11 +205,16 @@ func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], run *fsm.Run, cmd f
 	r.Metrics.step(p.machine, cmd.Action, took, outcome)
 	if outcome.Err != nil && outcome.Class != "" {
 		logger.Info("step failed", "class", outcome.Class, "error", outcome.Err.Error(), "took", took)
-		if run.Status().Attempts == 0 {
-			scope.Warn("StepFailed", "%s: %v", cmd.Action, outcome.Err)
-		}
 	}
 	return outcome, nil
+}
+
+// complain tells a person of an error, unless it leads to another phase: that
+// transition tells it.
+func (r *Reconciler[T]) complain(obj T, cmd, next fsm.Command, outcome fsm.Outcome) {
+	if outcome.Err != nil && outcome.Class != "" && next.Took == nil {
+		tell(r.Recorder, obj, corev1.EventTypeWarning, "StepFailed", "StepFailed", fmt.Sprintf("%s: %v", cmd.Action, outcome.Err))
+	}
 }
 
 // outcomeOf classifies the error of an action. Only an action itself can call
