@@ -102,14 +102,8 @@ func (r *Reconciler[T]) advance(ctx context.Context, machine *fsm.Machine, obj T
 		cmd := run.Next()
 		switch cmd.Do {
 		case fsm.Act:
-			outcome, err := r.act(ctx, p, run, cmd)
-			if err != nil {
+			if err := r.step(ctx, p, run, cmd); err != nil {
 				return reconcile.Result{}, err
-			}
-			first := run.Status().Attempts == 0
-			run.Done(outcome)
-			if first {
-				r.complain(obj, cmd, run.Next(), outcome)
 			}
 		case fsm.Commit:
 			return reconcile.Result{RequeueAfter: again}, r.conclude(ctx, p, run, cmd.Took)
@@ -176,6 +170,22 @@ func (r *Reconciler[T]) view(ctx context.Context, machine *fsm.Machine, obj T) (
 	}, nil
 }
 
+// step runs one action and hands its outcome to the engine. The first of several
+// errors in a row is told, unless it leads to another phase: that transition
+// tells it.
+func (r *Reconciler[T]) step(ctx context.Context, p *pass[T], run *fsm.Run, cmd fsm.Command) error {
+	outcome, err := r.act(ctx, p, run, cmd)
+	if err != nil {
+		return err
+	}
+	first := run.Status().Attempts == 0
+	run.Done(outcome)
+	if first && outcome.Err != nil && outcome.Class != "" && run.Next().Took == nil {
+		tell(r.Recorder, p.stored, corev1.EventTypeWarning, "StepFailed", "StepFailed", fmt.Sprintf("%s: %v", cmd.Action, outcome.Err))
+	}
+	return nil
+}
+
 // act runs one action. Its context ends early when the object is changed by
 // somebody else, a deletion above all; errMoved is returned then.
 func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], run *fsm.Run, cmd fsm.Command) (fsm.Outcome, error) {
@@ -207,14 +217,6 @@ func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], run *fsm.Run, cmd f
 		logger.Info("step failed", "class", outcome.Class, "error", outcome.Err.Error(), "took", took)
 	}
 	return outcome, nil
-}
-
-// complain tells a person of an error, unless it leads to another phase: that
-// transition tells it.
-func (r *Reconciler[T]) complain(obj T, cmd, next fsm.Command, outcome fsm.Outcome) {
-	if outcome.Err != nil && outcome.Class != "" && next.Took == nil {
-		tell(r.Recorder, obj, corev1.EventTypeWarning, "StepFailed", "StepFailed", fmt.Sprintf("%s: %v", cmd.Action, outcome.Err))
-	}
 }
 
 // outcomeOf classifies the error of an action. Only an action itself can call
