@@ -132,8 +132,8 @@ func checkError(t *testing.T, err error, dir string, parts []string) {
 
 func TestLoadMachinesWithoutDirectory(t *testing.T) {
 	store, err := loadMachines("", logr.Discard())
-	if err != nil || len(store.Names()) != 1 {
-		t.Errorf("got %v, %v, want the compiled-in machine", store, err)
+	if err != nil || len(store.Names()) != 2 {
+		t.Errorf("got %v, %v, want the compiled-in machines", store, err)
 	}
 	file := filepath.Join(directory(t, map[string]string{"file": "x"}), "file")
 	for why, dir := range map[string]string{

@@ -27,7 +27,7 @@ func TestRunRefuses(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"unknown controller":  {why: "a misspelt one would never run", args: []string{"--controllers=datastoremigration,mcpservers"}, want: []string{"--controllers", `"mcpservers"`, "[datastoremigration]"}},
+		"unknown controller":  {why: "a misspelt one would never run", args: []string{"--controllers=datastoremigration,mcpservers"}, want: []string{"--controllers", `"mcpservers"`, "[datastoremigration mcpserver]"}},
 		"no kinds file":       {why: "the compiled-in list is not what was asked for", args: []string{"--kinds-file", at("none.yaml")}, want: []string{"--kinds-file", "none.yaml"}},
 		"broken kinds file":   {why: "an unknown field may be a misspelt one", args: []string{"--kinds-file", at("kinds.yaml")}, want: []string{"kinds.yaml:4:29: PG000", "colour"}},
 		"no network":          {why: "a typo must not open or close what nobody meant", args: []string{"--allow-private-http=10.1.0.0"}, want: []string{"--allow-private-http", "10.1.0.0/16"}},
