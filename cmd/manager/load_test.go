@@ -59,11 +59,11 @@ func TestLoadMachines(t *testing.T) {
 		// errs are in the error, in this order; none: no error.
 		errs []string
 	}{
-		"no file": {why: "the compiled-in machines stay", names: []string{datastoremigration.MachineName}},
+		"no file": {why: "the compiled-in machines stay", names: []string{datastoremigration.MachineName, "mcpserver"}},
 		"an edited copy": {
 			why:   "a poll interval is changed without a rebuild",
 			files: map[string]string{"mine.yaml": shipped(t, "poll: 60s", "poll: 30s")},
-			names: []string{datastoremigration.MachineName}, from: "mine.yaml",
+			names: []string{datastoremigration.MachineName, "mcpserver"}, from: "mine.yaml",
 		},
 		"a machine for another kind": {
 			why: "it needs no Go code",
