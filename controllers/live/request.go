@@ -117,10 +117,12 @@ func (a Ask) write(ctx context.Context, q fsm.Request, u *unstructured.Unstructu
 }
 
 // token tells this request from any other: the time, and a suffix for two in the
-// same second. Some machines take nothing but a time.
+// same second. Some machines take nothing but a time, and only a later one: then
+// it is a fraction of the second that tells two apart.
 func (a Ask) token(q fsm.Request, st v1alpha1.MachineStatus, u *unstructured.Unstructured) (string, error) {
-	now := a.Now().UTC().Format(time.RFC3339)
-	for _, token := range []string{now + "-" + rand.String(5), now} {
+	at := a.Now().UTC()
+	now := at.Format(time.RFC3339)
+	for _, token := range []string{now + "-" + rand.String(5), now, at.Format(time.RFC3339Nano)} {
 		if a.Machine.Accepts(q.Name, token, st, u.Object) {
 			return token, nil
 		}
