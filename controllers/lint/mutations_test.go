@@ -122,8 +122,8 @@ var mutations = map[string]mutation{
 		old: "{to: Pending, when: 'result.wanted > 0', reason: ScaledUp}", new: "{to: Pending, when: 'result.wanted >= 2', reason: ScaledUp}\n    - {to: Failed, when: 'result.wanted <= 2'}", code: "PG102", at: "result.wanted <= 2"},
 	"hot loop": {why: "as fast as it can, until the timeout", file: mcpserver,
 		old: "    - {action: StampPodTemplates}\n", new: "", also: []string{"    - {action: DeletePods, if: 'request.restart.params.strategy == \"immediate\"'}\n", "",
-			"    - action: ObserveWorkload\n      until: 'result.ready || result.wanted == 0 || generationChanged'\n      poll: 5s\n      message: 'Restarting: waiting for ${result.waitingFor}'\n", "",
-			"    steps:\n    next:\n    - {to: Stopped, when: 'result.wanted == 0', reason: ScaledToZero}\n    - {to: Ready, when: 'result.ready', reason: Restarted}\n    - {to: Pending, reason: SpecChanged}", "    next:\n    - {to: Restarting, reason: Restarted}"},
+			"    - action: ObserveWorkload\n      until: 'result.ready || result.wanted == 0 || result.missing || generationChanged'\n      poll: 5s\n      message: 'Restarting: waiting for ${result.waitingFor}'\n", "",
+			"    steps:\n    next:\n    - {to: Stopped, when: 'result.wanted == 0', reason: ScaledToZero}\n    - {to: Ready, when: 'result.ready', reason: Restarted}\n    - {to: Pending, when: 'result.missing', reason: ProxyMissing} # which makes it again\n    - {to: Pending, reason: SpecChanged}", "    next:\n    - {to: Restarting, reason: Restarted}"},
 		code: "PG103", at: "- {to: Restarting, reason: Restarted}"},
 }
 
