@@ -25,37 +25,6 @@ func readCRD(t *testing.T) apiextensionsv1.CustomResourceDefinition {
 	return crd
 }
 
-func TestVersions(t *testing.T) {
-	crd := readCRD(t)
-	if crd.Name != v1.CRDName {
-		t.Errorf("the CRD is called %q, the constant says %q", crd.Name, v1.CRDName)
-	}
-
-	type version struct {
-		Name                        string
-		Served, Storage, Deprecated bool
-	}
-	want := []version{
-		{Name: "v1", Served: true, Storage: true},
-		{Name: "v1beta1", Served: true, Deprecated: true},
-	}
-	var got []version
-	for _, v := range crd.Spec.Versions {
-		got = append(got, version{v.Name, v.Served, v.Storage, v.Deprecated})
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Fatalf("versions (-want +got):\n%s", diff)
-	}
-
-	stored, old := crd.Spec.Versions[0], crd.Spec.Versions[1]
-	if diff := cmp.Diff(stored.Schema, old.Schema); diff != "" {
-		t.Errorf("v1beta1 is not the same on the wire as v1; there is no conversion (-v1 +v1beta1):\n%s", diff)
-	}
-	if diff := cmp.Diff(stored.AdditionalPrinterColumns, old.AdditionalPrinterColumns); diff != "" {
-		t.Errorf("kubectl shows the versions differently (-v1 +v1beta1):\n%s", diff)
-	}
-}
-
 // The constants are what the code cuts to; the CRD is what the API server holds
 // it to. A write that is too long is refused as a whole.
 func TestBoundsAgreeWithConstants(t *testing.T) {
