@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,20 +35,14 @@ func (s *steps) stampPodTemplates(ctx context.Context, sc *scope) (outputs, erro
 		return nil, err
 	}
 	if w.deployment != nil {
-		mine, err := apply.Owned(w.deployment, restartManager)
+		err := stampOne(ctx, s.client, w.deployment, token, func(d *appsv1.Deployment) *corev1.PodTemplateSpec { return &d.Spec.Template })
 		if err != nil {
-			return nil, err
-		}
-		if err := s.stamp(ctx, w.deployment, &mine.Spec.Template, token); err != nil {
 			return nil, err
 		}
 	}
 	if w.statefulSet != nil {
-		mine, err := apply.Owned(w.statefulSet, restartManager)
+		err := stampOne(ctx, s.client, w.statefulSet, token, func(s *appsv1.StatefulSet) *corev1.PodTemplateSpec { return &s.Spec.Template })
 		if err != nil {
-			return nil, err
-		}
-		if err := s.stamp(ctx, w.statefulSet, &mine.Spec.Template, token); err != nil {
 			return nil, err
 		}
 	}
@@ -66,14 +61,17 @@ func restartToken(srv *server) (string, error) {
 		restartRequest, restartRequest)
 }
 
-// stamp applies one annotation to the pod template of live, of which mine is the
-// part that was applied before. The UID keeps it from a new object of the name: the
-// API server refuses that as invalid, and the next look finds the new one.
-func (s *steps) stamp(ctx context.Context, live client.Object, mine *corev1.PodTemplateSpec, token string) error {
-	if mine.Annotations[v1beta1.AnnotationRestartedAt] == token || live.GetDeletionTimestamp() != nil {
+// stampOne applies one annotation to the pod template of live, unless it was
+// applied before. The UID keeps it from a new object of the name.
+func stampOne[T client.Object](ctx context.Context, c client.Client, live T, token string, template func(T) *corev1.PodTemplateSpec) error {
+	mine, err := apply.Owned(live, restartManager)
+	if err != nil {
+		return err
+	}
+	if template(mine).Annotations[v1beta1.AnnotationRestartedAt] == token || live.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	gvk, err := s.client.GroupVersionKindFor(live)
+	gvk, err := c.GroupVersionKindFor(live)
 	if err != nil {
 		return err
 	}
@@ -85,7 +83,7 @@ func (s *steps) stamp(ctx context.Context, live client.Object, mine *corev1.PodT
 	body.SetNamespace(live.GetNamespace())
 	body.SetName(live.GetName())
 	body.SetUID(live.GetUID())
-	err = s.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), client.FieldOwner(restartManager), client.ForceOwnership)
+	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), client.FieldOwner(restartManager), client.ForceOwnership)
 	if err != nil {
 		return fmt.Errorf("stamp the pod template of %s %s/%s: %w", gvk.Kind, live.GetNamespace(), live.GetName(), err)
 	}

@@ -23,9 +23,7 @@ const stuck = "example.org/stuck"
 
 func TestDeleteLeavesNothing(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t)
-	s.create("fetch")
-	s.awaitPhase("fetch", "Ready")
+	s := readySpace(t)
 	s.kubectl("delete", "mcpserver", "fetch", "--timeout=45s")
 	// The finalizer went last: all that was made is gone by now, without the garbage collector.
 	s.assertNothingOf("Deployment", "StatefulSet", "Pod", "Service", "ConfigMap", "ServiceAccount", "Role", "RoleBinding")
@@ -94,9 +92,7 @@ func TestDeletionHeldUp(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSpace(t)
-			s.create("fetch")
-			s.awaitPhase("fetch", "Ready")
+			s := readySpace(t)
 			child := c.child(s)
 			s.setFinalizers(child, stuck)
 

@@ -86,9 +86,7 @@ func TestChangesThatReplaceNoPod(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSpace(t)
-			s.create("fetch")
-			s.awaitPhase("fetch", "Ready")
+			s := readySpace(t)
 			before := s.workload("fetch")
 			s.edit("fetch", c.edit)
 			harness.Eventually(t, "the change to arrive", soon, func() error { return c.seen(s) })
@@ -135,9 +133,7 @@ func TestOldProxyDoesNotPutTheOldImageBack(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSpace(t)
-			s.create("fetch")
-			s.awaitPhase("fetch", "Ready")
+			s := readySpace(t)
 			old := s.proxies("fetch")[0]
 			s.awaitHealthy(old.Name)
 			// From now on a new pod counts as available after eight minutes only: the old one stays.

@@ -125,9 +125,7 @@ func (s *space) versions() map[string]string {
 
 func TestImageChangeRollsOnce(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t)
-	s.create("fetch")
-	s.awaitPhase("fetch", "Ready")
+	s := readySpace(t)
 	before := s.workload("fetch")
 
 	s.edit("fetch", func(srv *v1beta1.MCPServer) { srv.Spec.Image = secondImage })

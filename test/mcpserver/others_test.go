@@ -44,9 +44,7 @@ func TestWhatOthersDoStays(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSpace(t)
-			s.create("fetch")
-			s.awaitPhase("fetch", "Ready")
+			s := readySpace(t)
 			before := s.workload("fetch")
 			s.kubectl(c.command...)
 			harness.Eventually(t, "it to happen", soon, func() error { return c.done(s, before) })
@@ -116,9 +114,7 @@ func TestWhatOthersBreakIsMended(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSpace(t)
-			s.create("fetch")
-			s.awaitPhase("fetch", "Ready")
+			s := readySpace(t)
 			s.awaitHealthy(s.proxies("fetch")[0].Name)
 			s.kubectl(c.command...)
 			harness.Eventually(t, "it to be mended: "+c.why, soon, func() error { return c.mended(s) })

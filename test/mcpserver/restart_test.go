@@ -22,9 +22,7 @@ func TestRestart(t *testing.T) {
 	for _, strategy := range []string{v1beta1.StrategyRolling, v1beta1.StrategyImmediate} {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
-			s := newSpace(t)
-			s.create("fetch")
-			s.awaitPhase("fetch", "Ready")
+			s := readySpace(t)
 			before := s.workload("fetch")
 
 			s.annotate("fetch", map[string]string{
@@ -113,9 +111,7 @@ func TestRestartRequestThatIsNotUnderstood(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSpace(t)
-			s.create("fetch")
-			s.awaitPhase("fetch", "Ready")
+			s := readySpace(t)
 			before := s.workload("fetch")
 
 			s.annotate("fetch", c.set)

@@ -28,9 +28,7 @@ var (
 )
 
 func TestSteadyStateWritesNothing(t *testing.T) {
-	s := newSpace(t)
-	s.create("fetch")
-	s.awaitPhase("fetch", "Ready")
+	s := readySpace(t)
 	s.annotate("fetch", map[string]string{v1beta1.AnnotationRestartedAt: request})
 	s.awaitRestarted("fetch", request)
 	s.awaitIdle()

@@ -73,9 +73,7 @@ func TestPodsThatDoNotRun(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSpace(t)
-			s.create("fetch")
-			s.awaitPhase("fetch", "Ready")
+			s := readySpace(t)
 			pod := s.proxies("fetch")[0]
 			if c.backend {
 				pod = s.backends("fetch")[0]

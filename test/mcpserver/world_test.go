@@ -61,6 +61,15 @@ func newSpace(t *testing.T) *space {
 	return s
 }
 
+// readySpace is a namespace with a server called fetch that is Ready.
+func readySpace(t *testing.T) *space {
+	t.Helper()
+	s := newSpace(t)
+	s.create("fetch")
+	s.awaitPhase("fetch", "Ready")
+	return s
+}
+
 // show logs what a person would look at.
 func (s *space) show() {
 	s.t.Helper()

@@ -31,8 +31,6 @@ const (
 	// MaxLine is the longest message of the server, in bytes. A longer one fails the
 	// call that it answers.
 	MaxLine = 10 << 20
-	// MaxBody is the longest message of a client, in bytes.
-	MaxBody = 8 << 20
 	// maxSessions is how many sessions there may be at a time.
 	maxSessions = 10_000
 	// queueLength is how many messages wait for a reader.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/bridge"
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/rpcerror"
 )
 
 const tools = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
@@ -47,7 +48,7 @@ func TestStatusOfStreamableHTTP(t *testing.T) {
 		"empty":                 {request{method: "POST", path: "/mcp", header: with(one, "Content-Type", object)}, 400, object, "there is no message"},
 		"not JSON-RPC":          {post(`{"id":1,"method":"x"}`, one), 400, object, "it has no version"},
 		"other content":         {post(tools, with(one, "Content-Type", "text/plain")), 415, object, "a form of a web page can send that"},
-		"too large":             {post(`{"jsonrpc":"2.0","id":1,"method":"`+strings.Repeat("x", bridge.MaxBody)+`"}`, one), 413, object, "memory is bounded"},
+		"too large":             {post(`{"jsonrpc":"2.0","id":1,"method":"`+strings.Repeat("x", rpcerror.MaxBody)+`"}`, one), 413, object, "memory is bounded"},
 		"future version":        {post(tools, with(one, "Mcp-Protocol-Version", "2999-01-01")), 400, object, "the specification asks for it"},
 		"known version":         {post(tools, with(one, "Mcp-Protocol-Version", "2025-06-18")), 200, object, "the bridge carries it"},
 		"sessionless protocol": {post(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, nil), 400, object,

@@ -2,9 +2,7 @@ package bridge
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"time"
@@ -110,15 +108,8 @@ func (b *Bridge) message(w http.ResponseWriter, r *http.Request) (jsonrpc.Messag
 		rpcerror.Write(w, http.StatusUnsupportedMediaType, nil, "the Content-Type must be application/json")
 		return nil, false
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		rpcerror.Write(w, http.StatusRequestEntityTooLarge, nil,
-			fmt.Sprintf("the request is larger than %d bytes, which is all that the proxy passes on", MaxBody))
-		return nil, false
-	case err != nil:
-		rpcerror.Write(w, http.StatusBadRequest, nil, fmt.Sprintf("read the request: %v", err))
+	body, ok := rpcerror.Body(w, r)
+	if !ok {
 		return nil, false
 	}
 	m, err := decode(body)

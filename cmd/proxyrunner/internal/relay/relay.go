@@ -23,9 +23,6 @@ import (
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/rpcerror"
 )
 
-// MaxBody is the greatest request that is passed on, in bytes.
-const MaxBody = 8 << 20
-
 const (
 	dialTimeout = 5 * time.Second
 	retryAfter  = 2 * time.Second
@@ -126,15 +123,8 @@ func whole(w http.ResponseWriter, r *http.Request) (read *http.Request, ok bool)
 	if r.Body == nil || r.Body == http.NoBody {
 		return r, true
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		rpcerror.Write(w, http.StatusRequestEntityTooLarge, nil,
-			fmt.Sprintf("the request is larger than %d bytes, which is all that the proxy passes on", MaxBody))
-		return nil, false
-	case err != nil:
-		rpcerror.Write(w, http.StatusBadRequest, nil, fmt.Sprintf("read the request: %v", err))
+	body, ok := rpcerror.Body(w, r)
+	if !ok {
 		return nil, false
 	}
 	r = r.WithContext(context.WithValue(r.Context(), callID{}, rpcerror.ID(body)))

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/relay"
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/rpcerror"
 	"github.com/phasegate/phasegate/test/harness"
 )
 
@@ -120,7 +121,7 @@ func TestWhatCannotBePassedOnIsToldInJSONRPC(t *testing.T) {
 			answer{"502 Bad Gateway", "2", `{"error":{"code":-32000,"message":"the MCP server at ` + host + ` is away (dial tcp ` + host + `: connect: connection refused): try again"},"id":"a","jsonrpc":"2.0"}`}},
 		"a notification, backend away": {"there is no id to name", `{"jsonrpc":"2.0","method":"x"}`,
 			answer{"502 Bad Gateway", "2", `{"error":{"code":-32000,"message":"the MCP server at ` + host + ` is away (dial tcp ` + host + `: connect: connection refused): try again"},"id":null,"jsonrpc":"2.0"}`}},
-		"too large": {"one client must not fill the memory", strings.Repeat(" ", relay.MaxBody+1),
+		"too large": {"one client must not fill the memory", strings.Repeat(" ", rpcerror.MaxBody+1),
 			answer{"413 Request Entity Too Large", "", `{"error":{"code":-32000,"message":"the request is larger than 8388608 bytes, which is all that the proxy passes on"},"id":null,"jsonrpc":"2.0"}`}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,8 +144,8 @@ func TestGreatestRequestIsPassedOn(t *testing.T) {
 	}))
 	defer backend.Close()
 	s := front(t, backend.URL, relay.Options{})
-	if _, got := send(t, http.MethodPost, s.URL, strings.Repeat(" ", relay.MaxBody), nil); got != fmt.Sprint(relay.MaxBody) {
-		t.Errorf("the server read %s bytes, want %d", got, relay.MaxBody)
+	if _, got := send(t, http.MethodPost, s.URL, strings.Repeat(" ", rpcerror.MaxBody), nil); got != fmt.Sprint(rpcerror.MaxBody) {
+		t.Errorf("the server read %s bytes, want %d", got, rpcerror.MaxBody)
 	}
 }
 
