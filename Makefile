@@ -75,7 +75,7 @@ clean: ## Remove what was built (not the cache of tools, not a running cluster)
 ##@ Check
 
 .PHONY: test
-test: build cluster-tools ## Run all tests: unit, then those on a real control plane
+test: build tools ## Run all tests: unit, then those on a real control plane
 	$(GO) test $(RACE) -timeout 15m $(UNIT)
 	cd test/cluster && $(GO) test -timeout 10m ./...
 	$(GO) test -timeout 30m -p 1 $(CLUSTERED)

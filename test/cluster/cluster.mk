@@ -38,7 +38,7 @@ cluster-launcher:
 tools: cluster-launcher ## Build the servers of the test cluster, kubectl and helm into bin/tools
 	@$(CLUSTER) tools --source test/cluster --out $(CLUSTER_TOOLS) $(CLUSTER_ASSETS)
 
-# What a cluster needs, which is all but helm.
+# What a cluster needs, which is all but helm: the demo does without, and is ready sooner.
 cluster-tools: cluster-launcher
 	@$(CLUSTER) tools --source test/cluster --out $(CLUSTER_TOOLS) --skip helm $(CLUSTER_ASSETS)
 

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -49,6 +50,10 @@ type Options struct {
 	Nodes int
 	// Fsync makes etcd as slow and as safe as in production.
 	Fsync bool
+	// APIServerArgs are flags for kube-apiserver besides, for a cluster that differs.
+	APIServerArgs []string
+	// Audit makes kube-apiserver write down every request: Cluster.AuditLog.
+	Audit bool
 	// Keep leaves the cluster running at the end, for somebody to look at.
 	Keep bool
 	// Types adds API types to the scheme of Client, which has those of client-go,
@@ -68,6 +73,9 @@ type Cluster struct {
 	Kubeconfig string
 	// LogDir is where programs started for this cluster write their output.
 	LogDir string
+	// AuditLog is a file with an audit.k8s.io/v1 Event, as JSON, in each line; empty
+	// unless Options.Audit asked for it.
+	AuditLog string
 
 	// stop ends what Start started. It does it once.
 	stop func() error
@@ -90,6 +98,11 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, fmt.Errorf("make a directory for logs: %w", err)
 	}
 	if o.Own || c.Kubeconfig == "" {
+		if o.Audit {
+			if err := c.audit(&o); err != nil {
+				return nil, errors.Join(err, os.RemoveAll(base))
+			}
+		}
 		if err := c.launch(ctx, base, o); err != nil {
 			return nil, errors.Join(err, os.RemoveAll(base))
 		}
@@ -146,6 +159,21 @@ func (c *Cluster) launch(ctx context.Context, base string, o Options) error {
 	return nil
 }
 
+// auditPolicy records who asked for what, and nothing of what was sent; a line for
+// each request, when its answer is complete.
+const auditPolicy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived, ResponseStarted]\nrules: [{level: Metadata}]\n"
+
+// audit adds the flags that make kube-apiserver write AuditLog.
+func (c *Cluster) audit(o *Options) error {
+	policy := filepath.Join(c.LogDir, "audit-policy.yaml")
+	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+		return fmt.Errorf("write the audit policy: %w", err)
+	}
+	c.AuditLog = filepath.Join(c.LogDir, "audit.log")
+	o.APIServerArgs = append(slices.Clone(o.APIServerArgs), "--audit-policy-file="+policy, "--audit-log-path="+c.AuditLog)
+	return nil
+}
+
 func up(ctx context.Context, launcher, home string, o Options) error {
 	args := []string{"up", "--dir", home, "--tools", filepath.Dir(launcher)}
 	if !o.Fsync {
@@ -153,6 +181,9 @@ func up(ctx context.Context, launcher, home string, o Options) error {
 	}
 	if o.Nodes > 0 {
 		args = append(args, fmt.Sprintf("--nodes=%d", o.Nodes))
+	}
+	for _, arg := range o.APIServerArgs {
+		args = append(args, "--api-server-arg="+arg)
 	}
 	if len(o.Without) > 0 {
 		args = append(args, "--without="+strings.Join(o.Without, ","))

@@ -126,3 +126,24 @@ func childMain(t *testing.T) {
 	fmt.Println(childMode, c.LogDir)
 	select {}
 }
+
+// What a cluster is asked is in its audit log, which tests of rights read.
+func TestAuditLog(t *testing.T) {
+	o := small
+	o.Audit = true
+	c := harness.ForTest(t, o)
+	var namespaces corev1.NamespaceList
+	if err := c.Client.List(t.Context(), &namespaces); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "the request in the audit log", 10*time.Second, func() error {
+		log, err := os.ReadFile(c.AuditLog)
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(string(log), `"requestURI":"/api/v1/namespaces"`) {
+			return fmt.Errorf("%d bytes, none of which is it", len(log))
+		}
+		return nil
+	})
+}

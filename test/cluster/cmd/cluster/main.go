@@ -21,6 +21,7 @@ import (
 
 const usage = `usage:
   cluster up    --dir DIR [--tools bin/tools] [--nodes 3] [--no-fsync] [--without=fakenodes,scheduler] [--skip-missing]
+                [--api-server-arg=--FLAG=VALUE]...
   cluster up    --dir DIR --kubeconfig FILE
   cluster down  --dir DIR
   cluster run   --dir DIR --name NAME -- PROGRAM [ARGUMENT...]
@@ -75,6 +76,10 @@ func up(ctx context.Context, args []string, out io.Writer) error {
 	flags.BoolVar(&options.NoFsync, "no-fsync", false, "")
 	flags.BoolVar(&options.SkipMissing, "skip-missing", false, "")
 	flags.StringVar(&options.Kubeconfig, "kubeconfig", "", "")
+	flags.Func("api-server-arg", "", func(arg string) error {
+		options.APIServerArgs = append(options.APIServerArgs, arg)
+		return nil
+	})
 	without := flags.String("without", "", "")
 	if err := parse(flags, args, &options.Dir, 0); err != nil {
 		return err

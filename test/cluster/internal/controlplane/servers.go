@@ -32,7 +32,7 @@ type server struct {
 func servers(l layout, p ports, o Options) []server {
 	all := []server{
 		{etcd, etcdArgs(l, p, o)},
-		{apiServer, apiServerArgs(l, p)},
+		{apiServer, append(apiServerArgs(l, p), o.APIServerArgs...)},
 		{controllerManager, controllerManagerArgs(l)},
 		{scheduler, schedulerArgs(l)},
 		{fakeNodes, []string{"--kubeconfig=" + l.kubeconfig(), fmt.Sprintf("--nodes=%d", o.Nodes)}},

@@ -27,6 +27,8 @@ type Options struct {
 	NoFsync bool
 	// Without names servers to leave out, with or without "kube-".
 	Without []string
+	// APIServerArgs are flags for kube-apiserver besides, and win over our own.
+	APIServerArgs []string
 	// SkipMissing leaves out the servers whose binary is not there, instead of
 	// refusing to start.
 	SkipMissing bool

@@ -60,14 +60,15 @@ func Select(skip []string) ([]string, error) {
 }
 
 // flags are the same for all programs of a module, so that they share what is
-// compiled; -trimpath makes that true of clones in different directories too.
+// compiled; -trimpath makes that true of clones in different directories too. The
+// libraries of the others are the product's, and are shared with its build.
 func flags(module string) []string {
+	if module != "." {
+		return []string{"-buildvcs=false"}
+	}
 	minor := strings.Split(version, ".")[1]
 	ldflags := []string{"-s", "-w"}
 	stamped := []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"}
-	if module != "." {
-		stamped = nil // its Kubernetes libraries are of another version
-	}
 	for _, pkg := range stamped {
 		for _, set := range []string{"gitVersion=" + version, "gitMajor=1", "gitMinor=" + minor, "gitTreeState=clean"} {
 			ldflags = append(ldflags, "-X", pkg+"."+set)
