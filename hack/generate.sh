@@ -21,6 +21,12 @@ $gen rbac:roleName=phasegate-manager,fileName=manager.yaml paths=./controllers/.
 rm -rf $files/crds $files/rbac
 cp -r "$fresh/crds" "$fresh/rbac" $files/
 
+# What the chart mounts into the managers is what is compiled into them.
+rm -rf $files/machines
+mkdir -p $files/machines
+cp phases/*.yaml $files/machines/
+cp resources/kinds.yaml $files/
+
 # After the CRDs, whose schemas type the machines.
 ${GO:-go} run ./hack/machinedocs "$fresh/machines"
 rm -rf docs/machines

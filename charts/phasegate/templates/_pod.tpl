@@ -1,0 +1,96 @@
+{{/*
+Ports of a controller. On the host network all pods of a node share one set of
+ports, so each controller has its own. Takes (list $ controller), returns JSON.
+*/}}
+{{- define "phasegate.ports" -}}
+{{- $root := index . 0 }}
+{{- $offset := 0 }}
+{{- if $root.Values.hostNetwork }}
+{{- $offset = get (dict "datastoremigration" 0 "mcpserver" 2 "custom" 4) (index . 1) }}
+{{- end }}
+{{- toJson (dict "metrics" (add $root.Values.metrics.port $offset) "health" (add 8081 $offset)) }}
+{{- end }}
+
+{{/* Flags that say what a controller works with: those of the manager and of its checks. Takes (list $ controller). */}}
+{{- define "phasegate.workArgs" -}}
+{{- $root := index . 0 }}
+{{- $controller := index . 1 -}}
+- --controllers={{ $controller }}
+- --phases-dir=/etc/phasegate/machines
+{{- if eq $controller "datastoremigration" }}
+- --kinds-file=/etc/phasegate/kinds/kinds.yaml
+- --calico-namespace={{ $root.Values.controllers.datastoremigration.calicoNamespace }}
+{{- else if eq $controller "mcpserver" }}
+- --proxy-image={{ include "phasegate.image" (list $root $root.Values.proxyImage) }}
+{{- end }}
+- --log-format={{ $root.Values.logging.format }}
+- --log-level={{ $root.Values.logging.level }}
+{{- end }}
+
+{{- define "phasegate.workMounts" -}}
+{{- $root := index . 0 -}}
+- name: machines
+  mountPath: /etc/phasegate/machines
+  readOnly: true
+{{- if eq (index . 1) "datastoremigration" }}
+- name: kinds
+  mountPath: /etc/phasegate/kinds
+  readOnly: true
+{{- end }}
+{{- end }}
+
+{{- define "phasegate.workVolumes" -}}
+{{- $fullname := include "phasegate.fullname" (index . 0) -}}
+- name: machines
+  configMap:
+    name: {{ $fullname }}-machines
+{{- if eq (index . 1) "datastoremigration" }}
+- name: kinds
+  configMap:
+    name: {{ $fullname }}-kinds
+{{- end }}
+{{- end }}
+
+{{/* What any pod of the chart says about itself. Takes (list $ controller). */}}
+{{- define "phasegate.podSettings" -}}
+{{- $root := index . 0 -}}
+serviceAccountName: {{ include "phasegate.serviceAccountName" . }}
+automountServiceAccountToken: true
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  seccompProfile:
+    type: RuntimeDefault
+{{- with $root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $root.Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- if $root.Values.hostNetwork }}
+hostNetwork: true
+dnsPolicy: ClusterFirstWithHostNet
+{{- end }}
+{{- with $root.Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $root.Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $root.Values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "phasegate.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}
