@@ -113,7 +113,7 @@ func newWorld() (*world, error) {
 		return nil, err
 	}
 	w.pods, err = podrunner.Start(podrunner.Options{
-		Cluster: cluster, Container: v1beta1.ProxyContainer, Binary: binary, Edit: w.editProxy,
+		Cluster: cluster, Programs: map[string]string{v1beta1.ProxyContainer: binary}, Edit: w.editProxy,
 	})
 	if err != nil {
 		return nil, err

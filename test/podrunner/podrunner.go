@@ -2,12 +2,14 @@
 // pretend to: for each pod that runs and has a container of a given name, a real
 // process with the container's arguments and environment, the ConfigMaps that it
 // mounts as files, kept up to date, and the rights of the pod's own ServiceAccount.
-// A process that ends is started again; one whose pod goes is stopped.
+// A process that ends is started again, unless its pod says that it never is: then
+// the pod has succeeded or failed. One whose pod goes is stopped.
 //
-// It knows nothing of what the program does, but that it listens where `host` of
-// its runconfig.json says, and asks who is at `target_host`: these become addresses
-// of the pod's own, so that pods may use the same port. Other containers are left to
-// the nodes, so nobody is at the second.
+// It knows nothing of what the program does, but how it is told where to listen: an
+// argument that is a port of all addresses (":8080"), or `host` of its
+// runconfig.json, becomes an address of the pod's own, so that pods may use the same
+// port; `target_host` there becomes one at which nobody is, since other containers
+// are left to the nodes.
 package podrunner
 
 import (
@@ -40,15 +42,16 @@ const (
 	grace = 5 * time.Second
 	// again is how soon a process that has ended is started again.
 	again = 300 * time.Millisecond
+	// tailLines is how much of what a process said becomes the message of its end.
+	tailLines = 20
 )
 
 // Options say which pods are run, and how.
 type Options struct {
 	Cluster *harness.Cluster
-	// Container is the name of the container whose program is run.
-	Container string
-	// Binary is the program: it stands for the container's image.
-	Binary string
+	// Programs are the binaries that stand for the images of containers, by the names
+	// of the containers. Of a pod, the first that has one is run.
+	Programs map[string]string
 	// Edit has the last word on what is started for a pod; nil for nothing.
 	Edit func(*corev1.Pod, *harness.Program)
 }
@@ -56,6 +59,7 @@ type Options struct {
 // Runner runs the programs of pods until Stop.
 type Runner struct {
 	Options
+	core       kubernetes.Interface
 	dir        string
 	queue      workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	pods       listers.PodLister
@@ -101,7 +105,7 @@ func Start(o Options) (*Runner, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Runner{
-		Options: o, network: own, dir: filepath.Join(o.Cluster.LogDir, "pods"),
+		Options: o, core: core, network: own, dir: filepath.Join(o.Cluster.LogDir, "pods"),
 		queue:      workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]()),
 		pods:       factory.Core().V1().Pods().Lister(),
 		configMaps: factory.Core().V1().ConfigMaps().Lister(),
@@ -217,7 +221,7 @@ func (r *Runner) listen(informer cache.SharedIndexInformer, changed func(any)) e
 }
 
 func (r *Runner) podChanged(object any) {
-	if pod, ok := object.(*corev1.Pod); ok && containerOf(pod, r.Container) != nil {
+	if pod, ok := object.(*corev1.Pod); ok && r.containerOf(pod) != nil {
 		r.queue.Add(types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name})
 	}
 }
@@ -275,16 +279,21 @@ func (r *Runner) handle(ctx context.Context, name types.NamespacedName) error {
 			return err
 		}
 	}
-	return r.run(pod, p)
+	return r.run(ctx, pod, p)
 }
 
 // run gives a pod's process its files, and starts one if there is none.
-func (r *Runner) run(pod *corev1.Pod, p *running) error {
+func (r *Runner) run(ctx context.Context, pod *corev1.Pod, p *running) error {
 	if err := r.mount(pod, p); err != nil {
 		return err
 	}
-	if p.Process != nil && p.Alive() == nil {
+	switch {
+	case p.Process == nil:
+		return r.start(pod, p)
+	case p.Alive() == nil:
 		return nil
+	case mayEnd(pod):
+		return r.report(ctx, pod, p.Process)
 	}
 	return r.start(pod, p)
 }
@@ -309,7 +318,7 @@ func (r *Runner) prepare(ctx context.Context, pod *corev1.Pod) (*running, error)
 // start starts a process of a pod, and sees to it that another follows.
 func (r *Runner) start(pod *corev1.Pod, last *running) error {
 	name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-	program, err := r.program(pod, last.dir)
+	program, err := r.program(pod, last)
 	if err != nil {
 		return err
 	}
@@ -327,6 +336,10 @@ func (r *Runner) start(pod *corev1.Pod, last *running) error {
 	r.mu.Unlock()
 	go func() {
 		<-process.Ended()
+		if mayEnd(pod) {
+			r.queue.Add(name)
+			return
+		}
 		r.mu.Lock()
 		if r.running[name] == &next && !next.killed {
 			r.crashed = append(r.crashed, name.String()+": "+process.Tail(1))

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -23,45 +25,138 @@ const (
 	configFile = "runconfig.json"
 )
 
-func containerOf(pod *corev1.Pod, name string) *corev1.Container {
-	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
+// containerOf is the container of a pod that is run: the first that has a program.
+func (r *Runner) containerOf(pod *corev1.Pod) *corev1.Container {
+	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return r.Programs[c.Name] != "" })
 	if i < 0 {
 		return nil
 	}
 	return &pod.Spec.Containers[i]
 }
 
-// program is what the kubelet would run for the container.
-func (r *Runner) program(pod *corev1.Pod, dir string) (harness.Program, error) {
-	container := containerOf(pod, r.Container)
-	env, err := environment(pod, container)
+// program is what the kubelet would run for the container. It works where its files
+// are, since it looks there for one that it does not find at the place in its image.
+func (r *Runner) program(pod *corev1.Pod, p *running) (harness.Program, error) {
+	container := r.containerOf(pod)
+	vars, err := environment(pod, container)
 	if err != nil {
 		return harness.Program{}, fmt.Errorf("run pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	return harness.Program{
-		Name: pod.Namespace + "-" + pod.Name, Path: r.Binary, Args: container.Args, Dir: dir, LogDir: r.Cluster.LogDir,
-		Env: append(env, "KUBECONFIG="+filepath.Join(dir, kubeconfigFile)),
-	}, nil
+	mounts, err := mountsOf(pod, container, p.dir)
+	if err != nil {
+		return harness.Program{}, fmt.Errorf("run pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	program := harness.Program{
+		Name: pod.Namespace + "-" + pod.Name, Path: r.Programs[container.Name], Dir: p.dir, LogDir: r.Cluster.LogDir,
+		Env: []string{"KUBECONFIG=" + filepath.Join(p.dir, kubeconfigFile)},
+	}
+	if len(mounts) > 0 {
+		program.Dir = mounts[0].dir
+	}
+	for _, v := range vars {
+		program.Env = append(program.Env, v.Name+"="+v.Value)
+	}
+	for _, arg := range container.Args {
+		program.Args = append(program.Args, argument(expand(arg, vars), p.host, mounts))
+	}
+	return program, nil
 }
 
-// environment resolves the variables of a container; Kubernetes would tell a
-// process its namespace in a file that is not here.
-func environment(pod *corev1.Pod, container *corev1.Container) ([]string, error) {
-	env := []string{"POD_NAMESPACE=" + pod.Namespace}
-	for _, v := range container.Env {
-		value := v.Value
-		if from := v.ValueFrom; from != nil {
-			if from.FieldRef == nil {
-				return nil, fmt.Errorf("env %s: only values and fieldRef are understood", v.Name)
-			}
-			var err error
-			if value, err = field(pod, from.FieldRef.FieldPath); err != nil {
-				return nil, fmt.Errorf("env %s: %w", v.Name, err)
+// mounted is a directory of a container, and the one of this machine that it is.
+type mounted struct{ path, dir string }
+
+// mountsOf are the ConfigMaps that a container mounts; other volumes are left out.
+func mountsOf(pod *corev1.Pod, container *corev1.Container, dir string) ([]mounted, error) {
+	var mounts []mounted
+	for _, m := range container.VolumeMounts {
+		if m.SubPath != "" || m.SubPathExpr != "" {
+			return nil, fmt.Errorf("mount %s: subPath is not understood: teach test/podrunner", m.Name)
+		}
+		isFiles := func(v corev1.Volume) bool { return v.Name == m.Name && v.ConfigMap != nil }
+		if slices.ContainsFunc(pod.Spec.Volumes, isFiles) {
+			mounts = append(mounts, mounted{path: m.MountPath, dir: volumeDir(dir, m.Name)})
+		}
+	}
+	return mounts, nil
+}
+
+// everywhere is an address of all interfaces, as the value of a flag.
+var everywhere = regexp.MustCompile(`^(0\.0\.0\.0|\[::\])?:([0-9]+)$`)
+
+// argument is what an argument of a container means on this machine, where pods
+// share one file system and one network: directories and addresses are its own.
+func argument(arg, host string, mounts []mounted) string {
+	flag, value, found := strings.Cut(arg, "=")
+	if !found {
+		flag, value = "", arg
+	}
+	for _, m := range mounts {
+		if rest, in := strings.CutPrefix(value, m.path); in && (rest == "" || rest[0] == '/') {
+			value = m.dir + rest
+			break
+		}
+	}
+	value = everywhere.ReplaceAllString(value, host+":$2")
+	if !found {
+		return value
+	}
+	return flag + "=" + value
+}
+
+// reference is one to a variable in an argument; `$$` is a dollar sign.
+var reference = regexp.MustCompile(`\$\$|\$\([A-Za-z_][-A-Za-z0-9_.]*\)`)
+
+// expand puts variables into an argument, as the kubelet does: what is not a
+// variable stays as it is.
+func expand(arg string, vars []corev1.EnvVar) string {
+	return reference.ReplaceAllStringFunc(arg, func(found string) string {
+		if found == "$$" {
+			return "$"
+		}
+		for _, v := range vars {
+			if found == "$("+v.Name+")" {
+				return v.Value
 			}
 		}
-		env = append(env, v.Name+"="+value)
+		return found
+	})
+}
+
+// environment resolves the variables of a container, none of which has a source
+// then; Kubernetes would tell a process its namespace in a file that is not here.
+func environment(pod *corev1.Pod, container *corev1.Container) ([]corev1.EnvVar, error) {
+	env := []corev1.EnvVar{{Name: "POD_NAMESPACE", Value: pod.Namespace}}
+	for _, v := range container.Env {
+		value, err := valueOf(pod, container, v)
+		if err != nil {
+			return nil, fmt.Errorf("env %s: %w", v.Name, err)
+		}
+		env = append(env, corev1.EnvVar{Name: v.Name, Value: value})
 	}
 	return env, nil
+}
+
+func valueOf(pod *corev1.Pod, container *corev1.Container, v corev1.EnvVar) (string, error) {
+	switch from := v.ValueFrom; {
+	case from == nil:
+		return v.Value, nil
+	case from.FieldRef != nil:
+		return field(pod, from.FieldRef.FieldPath)
+	case from.ResourceFieldRef != nil:
+		return limit(container, from.ResourceFieldRef)
+	}
+	return "", errors.New("only values, fieldRef and resourceFieldRef are understood")
+}
+
+// limit is what the downward API answers for a limit of a container.
+func limit(container *corev1.Container, from *corev1.ResourceFieldSelector) (string, error) {
+	name, found := strings.CutPrefix(from.Resource, "limits.")
+	quantity, limited := container.Resources.Limits[corev1.ResourceName(name)]
+	if !found || !limited {
+		return "", fmt.Errorf("resource %q is not limited: teach test/podrunner", from.Resource)
+	}
+	divisor := max(1, from.Divisor.Value())
+	return strconv.FormatInt((quantity.Value()+divisor-1)/divisor, 10), nil
 }
 
 // field is what the downward API answers for a path.
@@ -92,43 +187,6 @@ func (r *Runner) credentials(ctx context.Context, pod *corev1.Pod, dir string) e
 	account := client.ObjectKey{Namespace: pod.Namespace, Name: pod.Spec.ServiceAccountName}
 	return r.Cluster.WriteKubeconfig(ctx, filepath.Join(dir, kubeconfigFile), account,
 		&authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID})
-}
-
-// mount brings the files of the ConfigMaps that a pod mounts up to date.
-func (r *Runner) mount(pod *corev1.Pod, p *running) error {
-	for _, volume := range pod.Spec.Volumes {
-		if volume.ConfigMap == nil {
-			continue
-		}
-		cm, err := r.configMaps.ConfigMaps(pod.Namespace).Get(volume.ConfigMap.Name)
-		if err != nil {
-			return fmt.Errorf("mount %s in pod %s/%s: %w", volume.Name, pod.Namespace, pod.Name, err)
-		}
-		for name, text := range cm.Data {
-			if err := writeFile(filepath.Join(p.dir, name), text, p); err != nil {
-				return fmt.Errorf("mount %s in pod %s/%s: %w", volume.Name, pod.Namespace, pod.Name, err)
-			}
-		}
-	}
-	return nil
-}
-
-// writeFile replaces a file as a whole, if it is not the same already.
-func writeFile(path, text string, p *running) error {
-	data := []byte(text)
-	if filepath.Base(path) == configFile {
-		var err error
-		if data, err = inPlace(data, p.host, p.target); err != nil {
-			return err
-		}
-	}
-	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
-		return nil
-	}
-	if err := os.WriteFile(path+".new", data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
 }
 
 // inPlace is the file with other addresses; the rest stays, whatever it is.

@@ -1,0 +1,78 @@
+package podrunner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/phasegate/phasegate/test/harness"
+)
+
+// mayEnd says that the end of a pod's process is the end of the pod.
+func mayEnd(pod *corev1.Pod) bool { return pod.Spec.RestartPolicy == corev1.RestartPolicyNever }
+
+// report tells the API server how a pod has ended, which the simulated nodes cannot know.
+func (r *Runner) report(ctx context.Context, pod *corev1.Pod, process *harness.Process) error {
+	pod = pod.DeepCopy()
+	terminated := &corev1.ContainerStateTerminated{Reason: "Completed", FinishedAt: metav1.Now(), Message: process.Tail(tailLines)}
+	pod.Status.Phase = corev1.PodSucceeded
+	var exit *exec.ExitError
+	if err := process.Stop(0); errors.As(err, &exit) { // it has ended: this only asks how
+		pod.Status.Phase, terminated.Reason, terminated.ExitCode = corev1.PodFailed, "Error", int32(exit.ExitCode())
+	}
+	name := r.containerOf(pod).Name
+	for i := range pod.Status.ContainerStatuses {
+		if status := &pod.Status.ContainerStatuses[i]; status.Name == name {
+			status.Ready, status.State = false, corev1.ContainerState{Terminated: terminated}
+		}
+	}
+	_, err := r.core.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+	if apierrs.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// Ready asks the readiness probe of a pod's container, as the kubelet would; nil
+// means yes. Only httpGet is understood.
+func (r *Runner) Ready(ctx context.Context, name types.NamespacedName) error {
+	pod, err := r.pods.Pods(name.Namespace).Get(name.Name)
+	if err != nil {
+		return err
+	}
+	container := r.containerOf(pod)
+	if container == nil || container.ReadinessProbe == nil || container.ReadinessProbe.HTTPGet == nil {
+		return harness.Permanent(fmt.Errorf("pod %s has no readiness probe by httpGet", name))
+	}
+	probe := container.ReadinessProbe.HTTPGet
+	port := probe.Port.String()
+	for _, p := range container.Ports {
+		if p.Name == port {
+			port = fmt.Sprint(p.ContainerPort)
+		}
+	}
+	url := "http://" + net.JoinHostPort(r.Host(name), port) + probe.Path
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	text, err := io.ReadAll(answer.Body)
+	_ = answer.Body.Close() // read to its end
+	if err != nil || answer.StatusCode != http.StatusOK {
+		return errors.Join(fmt.Errorf("%s answers %s: %s", url, answer.Status, text), err)
+	}
+	return nil
+}
