@@ -1,0 +1,246 @@
+package operate_test
+
+import (
+	"go/ast"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+var (
+	// block is a fenced block with its language.
+	block = regexp.MustCompile("(?ms)^ *```([a-z]*)[^\n]*\n(.*?)^ *```$")
+	// set is an argument that sets a value of the chart.
+	set = regexp.MustCompile(`--set(?:-string|-json|-file)?[ =]'?"?([A-Za-z0-9_.\[\]-]+)=`)
+	// dotted is a code span that could be the path of a value, with what it is set to.
+	dotted = regexp.MustCompile("`([a-z][A-Za-z]*(?:\\.[A-Za-z<>*-]+)*)(?:=[^`]*)?`")
+	flag   = regexp.MustCompile(`(?:^|[\s` + "`" + `(])--([a-z][a-z0-9-]+)`)
+	path   = regexp.MustCompile(`^(?:charts|docs|phases|hack|resources|test|api|cmd)/[A-Za-z0-9_./-]+$`)
+)
+
+// here are the pages of this directory, by name.
+func here(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("*.md")
+	if err != nil || len(files) < 5 {
+		t.Fatal(files, err)
+	}
+	texts := map[string]string{}
+	for _, file := range files {
+		texts[file] = read(t, file)
+	}
+	return texts
+}
+
+// A value that is misspelt in a page would be set by nobody's chart.
+func TestValuesExist(t *testing.T) {
+	values := map[string]any{}
+	if err := yaml.Unmarshal([]byte(read(t, root+"/charts/phasegate/values.yaml")), &values); err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for name, page := range here(t) {
+		check := func(path []string) {
+			count++
+			if !has(values, path) {
+				t.Errorf("%s: values.yaml has no %s", name, strings.Join(path, "."))
+			}
+		}
+		for _, m := range set.FindAllStringSubmatch(page, -1) {
+			check(split(m[1]))
+		}
+		for _, m := range dotted.FindAllStringSubmatch(fenced.ReplaceAllString(page, ""), -1) {
+			if path := split(m[1]); len(path) > 1 && values[path[0]] != nil {
+				check(path)
+			}
+		}
+		for _, m := range block.FindAllStringSubmatch(page, -1) {
+			if m[1] != "yaml" || !strings.HasPrefix(m[2], "# values") {
+				continue
+			}
+			given := map[string]any{}
+			if err := yaml.UnmarshalStrict([]byte(m[2]), &given); err != nil {
+				t.Errorf("%s: %v in\n%s", name, err, m[2])
+			}
+			for _, path := range leaves(values, given, nil) {
+				check(path)
+			}
+		}
+	}
+	if count < 20 {
+		t.Errorf("only %d values were found in the pages: are the patterns still right?", count)
+	}
+}
+
+func split(path string) []string { return strings.Split(strings.TrimRight(path, "."), ".") }
+
+// has tells whether a path leads to a value; below one that is empty by default,
+// everything may be. A part such as <controller> or * stands for any.
+func has(values any, path []string) bool {
+	if len(path) == 0 {
+		return true
+	}
+	switch values := values.(type) {
+	case map[string]any:
+		if len(values) == 0 {
+			return true
+		}
+		if wild := path[0] == "*" || strings.HasPrefix(path[0], "<"); wild {
+			for _, v := range values {
+				if has(v, path[1:]) {
+					return true
+				}
+			}
+			return false
+		}
+		v, ok := values[path[0]]
+		return ok && has(v, path[1:])
+	case []any:
+		return true
+	}
+	return false
+}
+
+// leaves are the paths of what an example gives, down to where the chart's defaults end.
+func leaves(values any, given any, at []string) (paths [][]string) {
+	fields, ok := given.(map[string]any)
+	if known, is := values.(map[string]any); !ok || is && len(known) == 0 {
+		return [][]string{at}
+	}
+	for name, v := range fields {
+		var below any
+		if known, is := values.(map[string]any); is {
+			below = known[name]
+		}
+		paths = append(paths, leaves(below, v, append(slices.Clone(at), name))...)
+	}
+	return paths
+}
+
+func TestHas(t *testing.T) {
+	values := map[string]any{"a": map[string]any{"b": 1.0, "c": map[string]any{}, "d": []any{}}}
+	cases := map[string]struct {
+		why  string
+		want bool
+	}{
+		"a.b":     {why: "a leaf", want: true},
+		"a.b.c":   {why: "nothing is below a leaf", want: false},
+		"a.c.x.y": {why: "an empty map takes anything", want: true},
+		"a.d":     {why: "a list", want: true},
+		"a.<x>":   {why: "any of them", want: true},
+		"<x>.e":   {why: "none has it", want: false},
+		"e":       {why: "misspelt", want: false},
+	}
+	for path, c := range cases {
+		if got := has(values, split(path)); got != c.want {
+			t.Errorf("%s: got %t, want %t: %s", path, got, c.want, c.why)
+		}
+	}
+}
+
+// Flags belong to the program of their line; in prose, to any of ours.
+func TestFlagsAndCommandsExist(t *testing.T) {
+	manager, plugin, verbs := flags(t, "cmd/manager"), flags(t, "cmd/kubectl-phasegate"), verbs(t)
+	for name, page := range here(t) {
+		for _, line := range commands(page) {
+			words := strings.Fields(line)
+			known := manager
+			switch {
+			case strings.Contains(line, "kubectl phasegate "):
+				known = plugin
+				_, rest, _ := strings.Cut(line, "kubectl phasegate ")
+				if verb := strings.Fields(rest)[0]; !verbs[verb] {
+					t.Errorf("%s: kubectl phasegate has no command %s: %s", name, verb, line)
+				}
+			case !strings.HasSuffix(words[0], "manager"):
+				known = nil // kubectl's, helm's and make's are theirs
+			}
+			for _, m := range flag.FindAllStringSubmatch(line, -1) {
+				if known != nil && !known[m[1]] {
+					t.Errorf("%s: --%s is no flag of the program: %s", name, m[1], line)
+				}
+			}
+			for _, word := range words {
+				if word = strings.Trim(word, `'"`); path.MatchString(word) {
+					if _, err := os.Stat(filepath.Join(root, word)); err != nil {
+						t.Errorf("%s: %v: %s", name, err, line)
+					}
+				}
+			}
+		}
+		for _, span := range spans.FindAllString(fenced.ReplaceAllString(page, ""), -1) {
+			if m := flag.FindStringSubmatch(span); m != nil && strings.HasPrefix(span, "`--") && !manager[m[1]] && !plugin[m[1]] {
+				t.Errorf("%s: no program of ours has %s", name, span)
+			}
+		}
+	}
+}
+
+// commands are the lines of a page that a reader types: those of shell blocks, those
+// after a prompt, and code spans that begin with a program.
+func commands(page string) (lines []string) {
+	for _, m := range block.FindAllStringSubmatch(page, -1) {
+		text := strings.ReplaceAll(m[2], "\\\n", " ")
+		for line := range strings.Lines(text) {
+			typed, prompted := strings.CutPrefix(strings.TrimSpace(line), "$ ")
+			if m[1] != "sh" && (m[1] != "console" || !prompted) {
+				continue
+			}
+			if typed, _, _ = strings.Cut(typed, " # "); typed != "" && typed[0] != '#' {
+				lines = append(lines, typed)
+			}
+		}
+	}
+	for _, span := range spans.FindAllString(fenced.ReplaceAllString(page, ""), -1) {
+		if span = strings.Trim(span, "`"); strings.HasPrefix(span, "kubectl phasegate ") || strings.HasPrefix(span, "manager ") {
+			lines = append(lines, span)
+		}
+	}
+	return lines
+}
+
+// flags are those that a program declares, and those that cobra gives it.
+func flags(t *testing.T, dir string) map[string]bool {
+	found := map[string]bool{"help": true, "version": true}
+	declares := regexp.MustCompile(`Var(P)?$`)
+	walkGo(t, []string{dir}, func(n ast.Node) {
+		if call, ok := n.(*ast.CallExpr); ok && len(call.Args) > 3 && declares.MatchString(called(call)) {
+			for _, name := range texts(call.Args[1]) {
+				found[name] = true
+			}
+		}
+	})
+	if len(found) < 10 {
+		t.Fatalf("only %d flags of %s were found: is the collector still right?", len(found), dir)
+	}
+	return found
+}
+
+// verbs are the commands of kubectl phasegate.
+func verbs(t *testing.T) map[string]bool {
+	found := map[string]bool{"completion": true, "help": true}
+	walkGo(t, []string{"cmd/kubectl-phasegate"}, func(n ast.Node) {
+		switch n := n.(type) {
+		case *ast.KeyValueExpr:
+			if key, ok := n.Key.(*ast.Ident); ok && key.Name == "Use" {
+				for _, text := range texts(n.Value) {
+					found[strings.Fields(text)[0]] = true
+				}
+			}
+		case *ast.CallExpr: // approve and retry are one command under two names
+			if strings.HasSuffix(strings.ToLower(called(n)), "request") {
+				for _, arg := range n.Args {
+					for _, text := range texts(arg) {
+						found[text] = true
+					}
+				}
+			}
+		}
+	})
+	return found
+}

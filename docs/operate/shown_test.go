@@ -1,0 +1,196 @@
+package operate_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/phasegate/phasegate/fsm"
+)
+
+var (
+	camelCase = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*$`)
+	kebabCase = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)+$|^[a-z]{4,}$`)
+)
+
+// What does not run in a cluster shows nothing there.
+var offline = regexp.MustCompile(`_test\.go$|/zz_generated|/runnertest/|/fsmtest/|fsm/(sim|story|draw|compare)/|fsm/prove|/lint/`)
+
+// reasonOf says which argument of a call becomes the reason of a condition, of a
+// transition or of an Event.
+var reasonOf = map[string]int{
+	"Terminal":   0, // fsm: an error for good
+	"take":       2, // fsm: a transition
+	"enter":      2,
+	"conditions": 0,
+	"Warn":       0, // runner: an Event
+	"tell":       3,
+	"Eventf":     3,
+	"newProblem": 0, // mcpserver: a condition, an Event and an error
+}
+
+// reasons are all that an object of ours can show: those that the shipped machines
+// give, and those in Go code.
+func reasons(t *testing.T) []string {
+	found := machineReasons(t)
+	add := func(e ast.Expr) {
+		for _, text := range texts(e) {
+			if camelCase.MatchString(text) {
+				found[text] = true
+			}
+		}
+	}
+	walkGo(t, []string{"controllers", "fsm", "api", "cmd/manager"}, func(n ast.Node) {
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			if i, ok := reasonOf[called(n)]; ok && i < len(n.Args) {
+				add(n.Args[i])
+			}
+		case *ast.CompositeLit:
+			if named(n.Type) == "stall" && len(n.Elts) > 0 {
+				add(n.Elts[0])
+			}
+		case *ast.KeyValueExpr:
+			if key, ok := n.Key.(*ast.Ident); ok && strings.EqualFold(key.Name, "reason") {
+				add(n.Value)
+			}
+		case *ast.AssignStmt:
+			if to, ok := n.Lhs[0].(*ast.SelectorExpr); ok && to.Sel.Name == "Reason" {
+				add(n.Rhs[0])
+			}
+		case *ast.ValueSpec: // constants that are used in the places above
+			for i, name := range n.Names {
+				if strings.HasPrefix(name.Name, "Reason") && i < len(n.Values) {
+					add(n.Values[i])
+				}
+			}
+		}
+	})
+	return slices.Sorted(maps.Keys(found))
+}
+
+// machineReasons are those of the shipped machine files, with what the engine takes
+// where a file gives none.
+func machineReasons(t *testing.T) map[string]bool {
+	found := map[string]bool{}
+	files, err := filepath.Glob(root + "/phases/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		def, diags := fsm.Load(file, []byte(read(t, file)))
+		if def == nil {
+			t.Fatal(diags.Err())
+		}
+		for _, p := range def.Spec.Phases {
+			if p.Kind == "progressing" || p.Kind == "" && p.Terminal == "" {
+				found[p.Name] = true // of Ready and Reconciling
+			}
+			for _, x := range p.Require {
+				found[first(x.Reason, "RequirementNotMet")] = true
+			}
+			for _, x := range p.Next {
+				found[first(x.Reason, x.To)] = true
+			}
+			for _, x := range p.OnError {
+				if x.Is != string(fsm.ClassTerminal) { // which brings its own
+					found[first(x.Reason, x.Is+"Error")] = true
+				}
+				found[x.Reason] = true
+			}
+			if p.Timeout != nil {
+				found[first(p.Timeout.Reason, p.Timeout.Stalled, "Timeout")] = true
+			}
+		}
+	}
+	delete(found, "")
+	return found
+}
+
+func first(texts ...string) string {
+	for _, text := range texts {
+		if text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// checkIDs are the IDs of all checks, wherever package check is used.
+func checkIDs(t *testing.T) []string {
+	found := map[string]bool{}
+	walkGo(t, []string{"controllers", "cmd"}, func(n ast.Node) {
+		if kv, ok := n.(*ast.KeyValueExpr); ok {
+			if key, ok := kv.Key.(*ast.Ident); ok && key.Name == "ID" {
+				for _, text := range texts(kv.Value) {
+					if kebabCase.MatchString(text) {
+						found[text] = true
+					}
+				}
+			}
+		}
+	})
+	return slices.Sorted(maps.Keys(found))
+}
+
+// walkGo visits every node of the program's sources below directories of the repository.
+func walkGo(t *testing.T, dirs []string, visit func(ast.Node)) {
+	t.Helper()
+	for _, dir := range dirs {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || filepath.Ext(path) != ".go" || offline.MatchString(filepath.ToSlash(path)) {
+				return err
+			}
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				visit(n)
+				return true
+			})
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// called is the name of a function or method, without what it belongs to.
+func called(call *ast.CallExpr) string { return named(call.Fun) }
+
+func named(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	}
+	return ""
+}
+
+// texts are the string literals in an expression; what is put together of several
+// is left out.
+func texts(e ast.Expr) (found []string) {
+	ast.Inspect(e, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BinaryExpr:
+			return false
+		case *ast.BasicLit:
+			if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING {
+				found = append(found, text)
+			}
+		}
+		return true
+	})
+	return found
+}
