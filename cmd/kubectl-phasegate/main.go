@@ -11,10 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/phasegate/phasegate/cmd/internal/release"
 )
 
-// version is stamped by the Makefile.
-var version = "dev"
+var version = release.Current().Version
 
 // The exit codes, so that scripts can tell a finding from a mistyped command.
 const (

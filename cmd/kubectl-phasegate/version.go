@@ -1,19 +1,24 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
+
+	"github.com/phasegate/phasegate/cmd/internal/release"
 )
 
 func versionCommand(s streams) *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version of this program",
-		Args:  cobra.NoArgs,
+	var output string
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of this program",
+		Long:    "Print the version of this program; -o json also the commit, the Go version and the\nplatform, which belong into a bug report.",
+		Example: "  kubectl phasegate version -o json",
+		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(s.out, version)
-			return err
+			return printAs(s.out, output, release.Current(), func() string { return version + "\n" })
 		},
 	}
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	completeOutput(cmd, "text", "json")
+	return cmd
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/phasegate/phasegate/cmd/internal/release"
 )
 
 func main() {
@@ -32,6 +34,7 @@ func command() *cobra.Command {
 		Use:           "proxyrunner",
 		Short:         "The proxy in front of an MCP server on Kubernetes",
 		Long:          "The proxy in front of an MCP server on Kubernetes. The operator starts it: see `proxyrunner run --help` for what it is given.",
+		Version:       release.Current().Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
