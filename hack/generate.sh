@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Writes everything that is generated: deepcopy methods, CRDs and JSON Schemas from
-# api/, RBAC from the +kubebuilder:rbac markers in controllers/, a page
-# for each machine and one for the built-in actions.
+# api/, the chart's roles from what the controllers say that they need, a page for
+# each machine and one for the built-in actions.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,7 +16,7 @@ mkdir -p "$fresh/crds" "$fresh/rbac" "$fresh/machines" $files
 $gen object paths=./api/...
 ${GO:-go} run ./hack/schema
 $gen crd paths=./api/... output:crd:dir="$fresh/crds"
-$gen rbac:roleName=phasegate-manager,fileName=manager.yaml paths=./controllers/... output:rbac:dir="$fresh/rbac"
+${GO:-go} run ./hack/rbac "$fresh/rbac"
 
 rm -rf $files/crds $files/rbac
 cp -r "$fresh/crds" "$fresh/rbac" $files/

@@ -2,9 +2,15 @@ package custom
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,13 +26,13 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
-
 // Program binds the names of a machine file to the built-in actions.
 func Program(o builtin.Options) *runner.Program[*Object] {
 	return &runner.Program[*Object]{
 		New:     func() *Object { return &Object{} },
 		Actions: builtin.Actions[*Object](o),
+		// All of them, as the plural is not known: for the gate, and for fit.
+		Rights: []rbacv1.PolicyRule{crdgate.Rights("")},
 	}
 }
 
@@ -43,6 +49,10 @@ type Fleet struct {
 	// HTTP is where HTTPRequest may go.
 	HTTP    builtin.HTTP
 	Metrics *runner.Metrics
+
+	mu sync.Mutex
+	// gates are those of the machines that run, by machine.
+	gates map[string]*crdgate.Gate
 }
 
 // NeedLeaderElection makes the manager start the fleet on the leader only.
@@ -51,14 +61,10 @@ func (f *Fleet) NeedLeaderElection() bool { return true }
 // Start runs until ctx is done and all controllers have ended.
 func (f *Fleet) Start(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	running := map[string]bool{}
 	for {
 		changed := f.Store.Changed()
-		for _, name := range f.Store.Names() {
-			if !running[name] && !f.Compiled(name) {
-				running[name] = true
-				group.Go(func() error { return f.gate(name).Start(ctx) })
-			}
+		for _, gate := range f.added() {
+			group.Go(func() error { return gate.Start(ctx) })
 		}
 		select {
 		case <-ctx.Done():
@@ -66,6 +72,40 @@ func (f *Fleet) Start(ctx context.Context) error {
 		case <-changed:
 		}
 	}
+}
+
+// added makes the gates of the machines that are new.
+func (f *Fleet) added() []*crdgate.Gate {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.gates == nil {
+		f.gates = map[string]*crdgate.Gate{}
+	}
+	var added []*crdgate.Gate
+	for _, name := range f.Store.Names() {
+		if f.gates[name] == nil && !f.Compiled(name) {
+			f.gates[name] = f.gate(name)
+			added = append(added, f.gates[name])
+		}
+	}
+	return added
+}
+
+// Ready says for a probe what the controllers do, and is an error while one that
+// should run does not. It may be called at any time.
+func (f *Fleet) Ready(ctx context.Context) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var notes []string
+	var faults []error
+	for _, name := range slices.Sorted(maps.Keys(f.gates)) {
+		note, err := f.gates[name].Ready(ctx)
+		notes, faults = append(notes, name+" "+note), append(faults, err)
+	}
+	if len(notes) == 0 {
+		return "no machine is driven from its file alone", nil
+	}
+	return strings.Join(notes, "; "), errors.Join(faults...)
 }
 
 // gate is the controller of one machine, which runs while its CRD is there.

@@ -16,9 +16,6 @@ import (
 	"github.com/phasegate/phasegate/resources"
 )
 
-// +kubebuilder:rbac:groups=apiregistration.k8s.io,resources=apiservices,verbs=create
-// +kubebuilder:rbac:groups=apiregistration.k8s.io,resources=apiservices,resourceNames=v3.projectcalico.org,verbs=get;patch
-
 const (
 	apiServiceName = "v3.projectcalico.org"
 	// automanagedLabel marks an APIService that kube-apiserver keeps for a CRD.

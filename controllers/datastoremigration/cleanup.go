@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch;delete
+// CleanUpAction is the name of the one action whose rights may be granted later.
+const CleanUpAction = "DeleteV1CRDs"
 
 // crdGonePoll is how often a CRD that is being deleted is looked at.
 const crdGonePoll = 100 * time.Millisecond

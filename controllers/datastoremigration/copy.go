@@ -13,10 +13,6 @@ import (
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
-// What the copier may do; kinds are those of the registry.
-// +kubebuilder:rbac:groups=crd.projectcalico.org,resources=*,verbs=get;list
-// +kubebuilder:rbac:groups=projectcalico.org,resources=*,verbs=get;list;create;patch;delete
-
 func (s *steps) plan(ctx context.Context, sc *scope) (outputs, error) {
 	plan, err := s.copier(sc.Object).Plan(ctx, nil)
 	if err != nil {

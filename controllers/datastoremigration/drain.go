@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,11 @@ import (
 
 	"github.com/phasegate/phasegate/resources"
 )
+
+// drainRights: the lock is v1's too.
+func (s *steps) drainRights() []rbacv1.PolicyRule {
+	return allOf("list", resources.V1Group, s.Registry.All(), (*resources.Kind).V1Plural)
+}
 
 // drain waits until two lists of v1, `quiet` apart, are equal: what was in
 // flight when the lock was taken has landed. The lock is only a request until

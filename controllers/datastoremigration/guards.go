@@ -11,9 +11,6 @@ import (
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 )
 
-// +kubebuilder:rbac:groups=migration.projectcalico.org,resources=datastoremigrations,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=migration.projectcalico.org,resources=datastoremigrations/status,verbs=get;patch
-
 func (s *steps) v1CRDsInstalled(ctx context.Context, _ *migration) (bool, string, error) {
 	for _, kind := range s.Registry.All() {
 		crd := &apiextensionsv1.CustomResourceDefinition{}

@@ -16,9 +16,6 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// +kubebuilder:rbac:groups=crd.projectcalico.org;projectcalico.org,resources=clusterinformations,verbs=get;list;patch
-// +kubebuilder:rbac:groups=projectcalico.org,resources=clusterinformations,verbs=create;delete
-
 // clusterInformationName is the singleton that holds Calico's lock.
 const clusterInformationName = "default"
 

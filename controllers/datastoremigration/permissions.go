@@ -12,8 +12,6 @@ import (
 	"github.com/phasegate/phasegate/resources"
 )
 
-// +kubebuilder:rbac:groups=authorization.k8s.io,resources=selfsubjectaccessreviews,verbs=create
-
 // permission is one thing that this program must be allowed to do.
 type permission struct {
 	group, resource, name, namespace string

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,8 +14,21 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/phasegate/phasegate/controllers/rights"
 	"github.com/phasegate/phasegate/resources"
 )
+
+func (s *steps) preflightRights() []rbacv1.PolicyRule {
+	all := grants([]rbacv1.PolicyRule{rights.Asking}, s.onV3CRDs("get"), s.onV1Lock("get patch"))
+	if tier, ok := s.Registry.Kind(tierKind); ok {
+		names := make([]string, len(builtInTiers))
+		for i, tier := range builtInTiers {
+			names[i] = tier.name
+		}
+		all = append(all, rights.Rule("get", resources.V1Group, tier.V1Plural(), names...))
+	}
+	return all
+}
 
 // preflight names every reason not to start. It runs before the finalizer has
 // any consequence and before anything is locked, and it changes nothing.
@@ -81,6 +95,8 @@ func unusable(crd *apiextensionsv1.CustomResourceDefinition, kind *resources.Kin
 	return ""
 }
 
+const tierKind = "Tier"
+
 // builtInTiers are the fields that v3 demands of Calico's own tiers. A tier
 // that says nothing about a field of `default` gets the right value by itself.
 var builtInTiers = []struct {
@@ -96,7 +112,7 @@ var builtInTiers = []struct {
 
 // driftedTiers are built-in tiers that the v3 CRD would refuse.
 func (s *steps) driftedTiers(ctx context.Context, _ *migration) ([]string, error) {
-	kind, ok := s.Registry.Kind("Tier")
+	kind, ok := s.Registry.Kind(tierKind)
 	if !ok {
 		return nil, nil
 	}

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"maps"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/builtin"
+	"github.com/phasegate/phasegate/controllers/crdgate"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
@@ -54,52 +56,77 @@ func Program(c client.Client, settings Settings) *runner.Program[*migration] {
 		New:      func() *migration { return &migration{} },
 		Actions:  actions,
 		Guards:   s.guards(),
+		Rights:   []rbacv1.PolicyRule{crdgate.Rights(migrationv1.CRDName)},
 		Decorate: decorate,
 	}
 }
 
 func (s *steps) actions() map[string]runner.Action[*migration] {
+	all := s.looking()
+	maps.Copy(all, s.acting())
+	return all
+}
+
+// looking are the actions that change nothing.
+func (s *steps) looking() map[string]runner.Action[*migration] {
 	return map[string]runner.Action[*migration]{
 		"Preflight": {ActionSpec: fsm.ActionSpec{Doc: "Names every reason not to start; changes nothing.",
-			Outputs: map[string]fsm.Type{"blockers": fsm.TypeStrings}}, Do: s.preflight},
+			Outputs: map[string]fsm.Type{"blockers": fsm.TypeStrings}}, Do: s.preflight, Rights: s.preflightRights()},
 		"Plan": {ActionSpec: fsm.ActionSpec{Doc: "Counts, converts and validates every object; changes nothing.",
-			Outputs: map[string]fsm.Type{"problems": fsm.TypeStrings, "objects": fsm.TypeInt}}, Do: s.plan},
+			Outputs: map[string]fsm.Type{"problems": fsm.TypeStrings, "objects": fsm.TypeInt}}, Do: s.plan,
+			Rights: grants(s.onV1("list"), s.onV1CRDs("get"), s.onV3CRDs("get"))},
 		"DetectConflicts": {ActionSpec: fsm.ActionSpec{Doc: "Compares both sides; changes nothing. Sees nothing while the aggregated API server owns v3.",
-			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings}}, Do: s.detectConflicts},
-		"LockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to false."}, Do: s.lockV1},
-		"UnlockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to true, if this migration locked it."},
-			Do: s.unlockV1},
+			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings}}, Do: s.detectConflicts,
+			Rights: grants(onAPIService("get"), s.lists())},
 		"Drain": {ActionSpec: fsm.ActionSpec{Doc: "Waits until nobody writes v1 any more.",
 			Params: map[string]fsm.Param{
 				"quiet":  {Type: fsm.TypeDuration, Doc: "how long nobody may have written"},
 				"atMost": {Type: fsm.TypeDuration, Doc: "when to go on all the same"}},
-			Outputs: map[string]fsm.Type{"quiet": fsm.TypeBool}}, Do: s.drain},
+			Outputs: map[string]fsm.Type{"quiet": fsm.TypeBool}}, Do: s.drain, Rights: s.drainRights()},
+		"AwaitV3Served": {ActionSpec: fsm.ActionSpec{Doc: "Waits until every v3 kind is served from its CRD."}, Do: s.awaitV3Served, Rights: s.awaitV3ServedRights()},
+		"Verify": {ActionSpec: fsm.ActionSpec{Doc: "Reads both sides again and compares every object.",
+			Outputs: map[string]fsm.Type{"different": fsm.TypeInt, "examples": fsm.TypeStrings, "verified": fsm.TypeInt}}, Do: s.verify, Rights: s.lists()},
+		"ObserveRollout": {ActionSpec: fsm.ActionSpec{Doc: "Looks which components do not run with projectcalico.org/v3 yet.",
+			Outputs: map[string]fsm.Type{"pending": fsm.TypeStrings}}, Do: s.observeRollout, Rights: observeRolloutRights()},
+	}
+}
+
+// acting are the actions that write.
+func (s *steps) acting() map[string]runner.Action[*migration] {
+	return map[string]runner.Action[*migration]{
+		"LockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to false."}, Do: s.lockV1, Rights: s.onV1Lock("get patch")},
+		"UnlockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to true, if this migration locked it."},
+			Do: s.unlockV1, Rights: s.onV1Lock("get patch")},
 		"ParkAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Saves the aggregated APIService on this object and lets the CRDs serve v3."},
-			Do: s.parkAPIService},
-		"RestoreAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Puts the saved APIService back."}, Do: s.restoreAPIService},
+			Do: s.parkAPIService, Rights: onAPIService("get patch")},
+		"RestoreAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Puts the saved APIService back."}, Do: s.restoreAPIService,
+			// Where somebody has deleted it; a create cannot be bound to a name.
+			Rights: grants(onAPIService("get patch"), rule("create", apiServiceGroup, "apiservices"))},
 		"ForgetAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Drops the saved APIService: nothing restores it past the point of no return."},
 			Do: s.forgetAPIService},
-		"AwaitV3Served": {ActionSpec: fsm.ActionSpec{Doc: "Waits until every v3 kind is served from its CRD."}, Do: s.awaitV3Served},
-		"LockV3":        {ActionSpec: fsm.ActionSpec{Doc: "Creates or sets the v3 ClusterInformation with datastoreReady false."}, Do: s.lockV3},
+		"LockV3": {ActionSpec: fsm.ActionSpec{Doc: "Creates or sets the v3 ClusterInformation with datastoreReady false."}, Do: s.lockV3,
+			Rights: grants(s.onV1Lock("get"), s.onV3Lock("get patch"), rule("create", resources.V3Group, s.Registry.Lock().V3Plural()))},
 		"UnlockV3": {ActionSpec: fsm.ActionSpec{Doc: "Gives the v3 lock back. created: keep opens the ClusterInformation that LockV3 created instead of deleting it.",
-			Params: map[string]fsm.Param{"created": {Type: fsm.TypeString, Doc: "keep, or delete: the default"}}}, Do: s.unlockV3},
+			Params: map[string]fsm.Param{"created": {Type: fsm.TypeString, Doc: "keep, or delete: the default"}}}, Do: s.unlockV3,
+			Rights: s.onV3Lock("get patch delete")},
 		"CopyResources": {ActionSpec: fsm.ActionSpec{Doc: "Copies every object to v3; what is there already is compared.",
-			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings, "objects": fsm.TypeInt, "ownersWithheld": fsm.TypeInt}}, Do: s.copyResources},
-		"DeleteCopies": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v3 objects that this migration created."}, Do: s.deleteCopies},
+			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings, "objects": fsm.TypeInt, "ownersWithheld": fsm.TypeInt}}, Do: s.copyResources,
+			Rights: grants(s.lists(), s.onV3("get create patch"))},
+		"DeleteCopies": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v3 objects that this migration created."}, Do: s.deleteCopies,
+			Rights: grants(s.onV3("list get patch delete"), s.onV3CRDs("get"), onAPIService("get patch"))},
 		"RemapOwners": {ActionSpec: fsm.ActionSpec{Doc: "Adds the owner references that were withheld while the owner was not copied yet.",
-			Outputs: map[string]fsm.Type{"ownersMissing": fsm.TypeInt}}, Do: s.remapOwners},
-		"Verify": {ActionSpec: fsm.ActionSpec{Doc: "Reads both sides again and compares every object.",
-			Outputs: map[string]fsm.Type{"different": fsm.TypeInt, "examples": fsm.TypeStrings, "verified": fsm.TypeInt}}, Do: s.verify},
-		"ObserveRollout": {ActionSpec: fsm.ActionSpec{Doc: "Looks which components do not run with projectcalico.org/v3 yet.",
-			Outputs: map[string]fsm.Type{"pending": fsm.TypeStrings}}, Do: s.observeRollout},
-		"DeleteV1CRDs": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v1 CRDs of the migrated kinds, one at a time."}, Do: s.deleteV1CRDs},
+			Outputs: map[string]fsm.Type{"ownersMissing": fsm.TypeInt}}, Do: s.remapOwners,
+			Rights: grants(s.lists(), s.onV3("get patch"))},
+		CleanUpAction: {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v1 CRDs of the migrated kinds, one at a time."}, Do: s.deleteV1CRDs,
+			Rights: s.onV1CRDs("get delete")},
 	}
 }
 
 func (s *steps) guards() map[string]runner.Guard[*migration] {
 	return map[string]runner.Guard[*migration]{
-		"v1CRDsInstalled": {Doc: "At least one CRD of crd.projectcalico.org is there.", Open: s.v1CRDsInstalled},
-		"onlyMigration":   {Doc: "No other DatastoreMigration is active.", Open: s.onlyMigration},
+		"v1CRDsInstalled": {Doc: "At least one CRD of crd.projectcalico.org is there.", Open: s.v1CRDsInstalled, Rights: s.onV1CRDs("get")},
+		"onlyMigration": {Doc: "No other DatastoreMigration is active.", Open: s.onlyMigration,
+			Rights: rule("list", migrationv1.GroupVersion.Group, "datastoremigrations")},
 	}
 }
 

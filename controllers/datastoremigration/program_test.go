@@ -3,19 +3,14 @@ package datastoremigration
 import (
 	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	rbacv1 "k8s.io/api/rbac/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/phases"
-	"github.com/phasegate/phasegate/resources"
 )
 
 func shipped(t *testing.T) *fsm.Definition {
@@ -87,39 +82,5 @@ func TestOutputsOfTheActions(t *testing.T) {
 	}
 	if diff := cmp.Diff(wantRecorded, recorded); diff != "" {
 		t.Errorf("on record only (-want +got):\n%s", diff)
-	}
-}
-
-func managerRole(t *testing.T) []rbacv1.PolicyRule {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "charts", "phasegate", "files", "rbac", "manager.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	role := &rbacv1.ClusterRole{}
-	if err := yaml.UnmarshalStrict(data, role); err != nil {
-		t.Fatal(err)
-	}
-	return role.Rules
-}
-
-// grants decides as the API server's authorizer does.
-func grants(r rbacv1.PolicyRule, p permission, verb string) bool {
-	return slices.Contains(r.APIGroups, p.group) && slices.Contains(r.Verbs, verb) &&
-		(slices.Contains(r.Resources, p.resource) || slices.Contains(r.Resources, "*")) &&
-		(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, p.name))
-}
-
-// What preflight asks for and the chart does not grant would stop every migration
-// in Pending.
-func TestRoleGrantsWhatPreflightAsksFor(t *testing.T) {
-	rules := managerRole(t)
-	s := &steps{Settings: Settings{Registry: resources.Default(), CalicoNamespace: "calico-system"}}
-	for _, p := range s.permissions() {
-		for _, verb := range p.verbs {
-			if !slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return grants(r, p, verb) }) {
-				t.Errorf("%s is asked for and not granted", p.String([]string{verb}))
-			}
-		}
 	}
 }

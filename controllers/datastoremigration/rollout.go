@@ -8,12 +8,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
-
-// +kubebuilder:rbac:groups=apps,resources=daemonsets;deployments,verbs=get;list;watch
 
 const (
 	apiGroupEnv   = "CALICO_API_GROUP"
@@ -26,6 +25,10 @@ const (
 	calicoTypha           = "calico-typha"
 	calicoKubeControllers = "calico-kube-controllers"
 )
+
+func observeRolloutRights() []rbacv1.PolicyRule {
+	return grants(rule("get", appsv1.GroupName, "daemonsets", calicoNode), rule("get", appsv1.GroupName, "deployments", calicoTypha, calicoKubeControllers))
+}
 
 // observeRollout lists the components that do not run with v3 yet. calico-node
 // must be there; the others only count where they are installed.

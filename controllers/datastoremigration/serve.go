@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"golang.org/x/sync/errgroup"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,11 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 )
+
+func (s *steps) awaitV3ServedRights() []rbacv1.PolicyRule {
+	return grants(onAPIService("get"), s.onV1Lock("get"), s.onV3Lock("get"),
+		allOf("list", resources.V3Group, s.Registry.All(), (*resources.Kind).V3Plural))
+}
 
 // awaitV3Served waits until every v3 kind is answered, and answered from its
 // CRD: an aggregated server that still answers would make every copy look as if

@@ -15,6 +15,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/machines"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources"
 )
 
 // MachineName is the name of the machine file that this controller runs.
@@ -34,7 +35,7 @@ func NewScheme() *runtime.Scheme {
 }
 
 // Bindings are the names that a machine file for DatastoreMigration may use.
-func Bindings() fsm.Bindings { return Program(nil, Settings{}).Bindings() }
+func Bindings() fsm.Bindings { return Program(nil, Settings{Registry: resources.Default()}).Bindings() }
 
 // Gate makes the controller, to be added to a manager: it runs while the CRD of
 // DatastoreMigration is established.

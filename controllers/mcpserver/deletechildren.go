@@ -18,10 +18,14 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get;delete
-// +kubebuilder:rbac:groups="",resources=services;configmaps;serviceaccounts,verbs=get;delete
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;delete
-// +kubebuilder:rbac:groups="",resources=pods,verbs=list
+func deleteChildrenRights() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		on("get delete", appsv1.GroupName, "deployments", "statefulsets"),
+		on("get delete", corev1.GroupName, "services", "configmaps", "serviceaccounts"),
+		on("get delete", rbacv1.GroupName, "roles", "rolebindings"),
+		on("list", corev1.GroupName, "pods"),
+	}
+}
 
 // The values of the parameter part.
 const (

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -14,8 +15,9 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get
-// +kubebuilder:rbac:groups="",resources=pods,verbs=list;delete
+func deletePodsRights() []rbacv1.PolicyRule {
+	return append(lookRights(), on("delete", corev1.GroupName, "pods"))
+}
 
 // observedAgain is how soon it is asked again whether controllers have seen a stamp.
 const observedAgain = time.Second

@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,14 +18,21 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// +kubebuilder:rbac:groups="",resources=serviceaccounts;services;configmaps,verbs=get;create;patch
-// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;create;patch
-// +kubebuilder:rbac:groups=rbac.authorization.k8s.io,resources=roles;rolebindings,verbs=get;create;patch
-
-// Nobody can grant what he does not have: these are the rights of a proxy.
-// +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=pods/attach,verbs=create;get
+// ensureWorkloadRights include those of a proxy: nobody can grant what he does not
+// have.
+func ensureWorkloadRights() []rbacv1.PolicyRule {
+	rules := []rbacv1.PolicyRule{
+		on("get create patch", corev1.GroupName, "serviceaccounts", "services", "configmaps"),
+		on("get create patch", appsv1.GroupName, "deployments"),
+		on("get create patch", rbacv1.GroupName, "roles", "rolebindings"),
+		on("get patch", appsv1.GroupName, "statefulsets"),
+	}
+	for _, rule := range role(&server{}).Rules {
+		rule.ResourceNames = nil // those of any server
+		rules = append(rules, rule)
+	}
+	return rules
+}
 
 // fieldManager is that of everything which EnsureWorkload makes.
 const fieldManager = "phasegate-mcpserver"

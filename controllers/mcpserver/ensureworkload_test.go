@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -116,20 +115,12 @@ func TestEnsureWorkloadIsIdempotent(t *testing.T) {
 
 // TestRightsOfTheChartSuffice grants to a proxy what the manager must hold itself.
 func TestRightsOfTheChartSuffice(t *testing.T) {
-	root, err := harness.Root()
+	rules, err := harness.ChartRules("mcpserver")
 	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := os.ReadFile(filepath.Join(root, "charts", "phasegate", "files", "rbac", "manager.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	chart := &rbacv1.ClusterRole{}
-	if err := yaml.UnmarshalStrict(data, chart); err != nil {
 		t.Fatal(err)
 	}
 	cluster := shared.Cluster(t)
-	if err := cluster.Grant(t.Context(), "manager", chart.Rules); err != nil {
+	if err := cluster.Grant(t.Context(), "manager", rules); err != nil {
 		t.Fatal(err)
 	}
 	cfg, err := clientcmd.BuildConfigFromFlags("", cluster.KubeconfigOf("manager"))

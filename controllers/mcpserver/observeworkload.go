@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -13,8 +14,10 @@ import (
 	"github.com/phasegate/phasegate/controllers/apply"
 )
 
-// +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get
-// +kubebuilder:rbac:groups="",resources=pods,verbs=list
+// lookRights are those of lookAt and lookAtPods.
+func lookRights() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{on("get", appsv1.GroupName, "deployments", "statefulsets"), on("list", corev1.GroupName, "pods")}
+}
 
 // observeWorkload reads pods only where something is missing: they say why.
 func (s *steps) observeWorkload(ctx context.Context, sc *scope) (outputs, error) {

@@ -6,11 +6,14 @@ package mcpserver
 
 import (
 	"maps"
+	"strings"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/controllers/builtin"
+	"github.com/phasegate/phasegate/controllers/crdgate"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -47,25 +50,31 @@ func Program(c client.Client, settings Settings) *runner.Program[*server] {
 		New:      func() *server { return &server{} },
 		Actions:  actions,
 		Decorate: decorate,
+		Rights:   []rbacv1.PolicyRule{crdgate.Rights(v1beta1.CRDName)},
 	}
+}
+
+// on is a rule for resources of one group.
+func on(verbs, group string, resources ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: strings.Fields(verbs)}
 }
 
 func (s *steps) actions() map[string]runner.Action[*server] {
 	return map[string]runner.Action[*server]{
 		"CheckSpec": {ActionSpec: fsm.ActionSpec{Doc: "Tells what in the spec cannot be used, is not enforced or is not understood; changes nothing."}, Do: s.checkSpec},
 		"ResolveRefs": {ActionSpec: fsm.ActionSpec{Doc: "Records the hashes of the configurations that the spec names; changes nothing."},
-			Do: s.resolveRefs},
+			Do: s.resolveRefs, Rights: resolveRefsRights()},
 		"EnsureWorkload": {ActionSpec: fsm.ActionSpec{Doc: "Brings the proxy's objects to what the spec says, and scales the backend of a stopped server to zero. Writes only what differs."},
-			Do: s.ensureWorkload},
+			Do: s.ensureWorkload, Rights: ensureWorkloadRights()},
 		"ObserveWorkload": {ActionSpec: fsm.ActionSpec{Doc: "Looks how far the pods of the proxy and the backend are; changes nothing.",
 			Outputs: map[string]fsm.Type{
 				"wanted": fsm.TypeInt, "readyReplicas": fsm.TypeInt,
-				"current": fsm.TypeBool, "ready": fsm.TypeBool, "failing": fsm.TypeBool, "missing": fsm.TypeBool, "waitingFor": fsm.TypeString}}, Do: s.observeWorkload},
+				"current": fsm.TypeBool, "ready": fsm.TypeBool, "failing": fsm.TypeBool, "missing": fsm.TypeBool, "waitingFor": fsm.TypeString}}, Do: s.observeWorkload, Rights: lookRights()},
 		"StampPodTemplates": {ActionSpec: fsm.ActionSpec{Doc: "Writes the token of the restart into the pod templates of proxy and backend, which replaces their pods."},
-			Do: s.stampPodTemplates},
-		"DeletePods": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the pods of proxy and backend that do not bear the token of the restart."}, Do: s.deletePods},
+			Do: s.stampPodTemplates, Rights: stampPodTemplatesRights()},
+		"DeletePods": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the pods of proxy and backend that do not bear the token of the restart."}, Do: s.deletePods, Rights: deletePodsRights()},
 		"DeleteChildren": {ActionSpec: fsm.ActionSpec{Doc: "Deletes what was made for the server, and lists what is still there.",
 			Params:  map[string]fsm.Param{"part": {Type: fsm.TypeString, Required: true, Doc: "proxy, backend or rest"}},
-			Outputs: map[string]fsm.Type{"remaining": fsm.TypeStrings}}, Do: s.deleteChildren},
+			Outputs: map[string]fsm.Type{"remaining": fsm.TypeStrings}}, Do: s.deleteChildren, Rights: deleteChildrenRights()},
 	}
 }

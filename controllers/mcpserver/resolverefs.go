@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,9 +17,9 @@ import (
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 )
 
-// The machine watches them.
-//
-// +kubebuilder:rbac:groups=toolhive.stacklok.dev,resources=mcptoolconfigs;mcpexternalauthconfigs,verbs=get;list;watch
+func resolveRefsRights() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{on("get", v1beta1.GroupVersion.Group, "mcptoolconfigs", "mcpexternalauthconfigs")}
+}
 
 // hashBytes of a hash are shown: enough to tell one content from another.
 const hashBytes = 8

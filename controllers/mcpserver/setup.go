@@ -14,13 +14,6 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// The machine drives the first and watches the others.
-//
-// +kubebuilder:rbac:groups=toolhive.stacklok.dev,resources=mcpservers,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups=toolhive.stacklok.dev,resources=mcpservers/status,verbs=get;patch
-// +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=list;watch
-// +kubebuilder:rbac:groups="",resources=services,verbs=list;watch
-
 // MachineName is the name of the machine file that this controller runs.
 const MachineName = "mcpserver"
 

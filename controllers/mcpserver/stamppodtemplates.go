@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -14,7 +15,9 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get;patch
+func stampPodTemplatesRights() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{on("get patch", appsv1.GroupName, "deployments", "statefulsets")}
+}
 
 // restartManager is the field manager of the stamp alone: neither EnsureWorkload
 // nor a proxy, which apply under other names, takes it away again.

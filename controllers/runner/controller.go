@@ -22,9 +22,6 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
-// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
-
 const (
 	// workers: a long step must not keep other objects from being answered.
 	workers = 4
@@ -66,17 +63,24 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 	}
 	wake := &waker{machine: c.Machine, client: onlyMetadata, namespace: c.Namespace}
 	defer wake.wait()
+	var reconciler *Reconciler[T]
+	defer func() {
+		if reconciler != nil {
+			reconciler.forgetAll(c.Machine.InForce().Name())
+		}
+	}()
 	build := func(own cluster.Cluster) (controller.Options, []source.Source, error) {
 		recorder := own.GetEventRecorder(c.Name)
 		wake.mapper = own.GetRESTMapper()
 		wake.refused = func(ctx context.Context, machine *fsm.Machine, note string) {
 			tellRefused(ctx, live, recorder, machine, note)
 		}
+		reconciler = &Reconciler[T]{
+			Client: live, Machine: c.Machine.InForce, Program: c.Program(live), Clock: clock.RealClock{},
+			Random: rand.Float64, Recorder: recorder, Metrics: c.Metrics, Fit: c.Fit,
+		}
 		return controller.Options{
-			Reconciler: &Reconciler[T]{
-				Client: live, Machine: c.Machine.InForce, Program: c.Program(live), Clock: clock.RealClock{},
-				Random: rand.Float64, Recorder: recorder, Metrics: c.Metrics, Fit: c.Fit,
-			},
+			Reconciler:              reconciler,
 			MaxConcurrentReconciles: workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](passRetryBase, passRetryMax),
 		}, []source.Source{wake}, nil

@@ -8,7 +8,9 @@ package runner
 import (
 	"context"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -39,14 +41,19 @@ type Shown interface {
 // fsm.Terminal for "never", anything else is retried.
 type Action[T Object[T]] struct {
 	fsm.ActionSpec
-	Do func(ctx context.Context, s *Scope[T]) (map[string]any, error)
+	// Rights are what Do must be allowed to do. Those that it takes through its
+	// scope, on the object itself, are the runner's.
+	Rights []rbacv1.PolicyRule
+	Do     func(ctx context.Context, s *Scope[T]) (map[string]any, error)
 }
 
 // Guard answers a question about the world. It must change nothing. The text
 // says what was seen, for people who wonder why an exit is closed.
 type Guard[T Object[T]] struct {
-	Doc  string
-	Open func(ctx context.Context, obj T) (open bool, seen string, err error)
+	Doc string
+	// Rights are what Open must be allowed to do.
+	Rights []rbacv1.PolicyRule
+	Open   func(ctx context.Context, obj T) (open bool, seen string, err error)
 }
 
 // Program is all that machines of a kind may name.
@@ -55,9 +62,19 @@ type Program[T Object[T]] struct {
 	New     func() T
 	Actions map[string]Action[T]
 	Guards  map[string]Guard[T]
+	// Rights are what a controller of the kind needs whatever its machine does.
+	// What runner itself does, and the machine's watches, are not among them.
+	Rights []rbacv1.PolicyRule
 	// Decorate derives the kind's own status fields from the machine's, before
 	// each write; nil derives nothing. It must be a pure function of the object.
 	Decorate func(obj T)
+	// Stored is told what the API server has of an object, after each read and each
+	// write of its status, for the kind's own metrics; nil: nobody asks. It may be
+	// called from several goroutines and must not keep the object.
+	Stored func(obj T)
+	// Gone is told that an object does not exist any more, or is not driven any more;
+	// nil: nobody asks. It may be an object of which Stored was never told.
+	Gone func(key types.NamespacedName)
 }
 
 // Bindings are the names of the program, for fsm.Bind.

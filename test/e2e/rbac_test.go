@@ -3,25 +3,28 @@ package e2e
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/phasegate/phasegate/test/harness"
 )
 
 // managerAccount has what the chart grants, and nothing else: every test runs with it, so that a
 // missing rule fails somewhere.
 const managerAccount = "phasegate-manager"
 
-// managerRules are those of the chart.
+// managerRules are those of the chart, for the one manager that runs all controllers here.
 func managerRules(t *testing.T) []rbacv1.PolicyRule {
 	t.Helper()
-	role := &rbacv1.ClusterRole{}
-	readYAML(t, filepath.Join(root(t), "charts", "phasegate", "files", "rbac", "manager.yaml"), role)
-	return role.Rules
+	rules, err := harness.ChartRules("datastoremigration", "datastoremigration-cleanup", "custom")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules
 }
 
 // alsoGrant gives the manager the rules of files of docs/extend besides, until the test ends.
@@ -51,14 +54,14 @@ func (w *world) alsoGrant(t *testing.T, files ...string) {
 	})
 }
 
-// without returns the rules less some verbs on one resource of one group. Verbs that are not granted end the
+// without returns the rules less some verbs on one resource of one group, or on all of them: "*". Verbs that are not granted end the
 // test: taking them away would test nothing.
 func without(t *testing.T, rules []rbacv1.PolicyRule, group, resource string, verbs ...string) []rbacv1.PolicyRule {
 	t.Helper()
 	taken := map[string]bool{}
 	var out []rbacv1.PolicyRule
 	for _, rule := range rules {
-		if slices.Contains(rule.APIGroups, group) && slices.Contains(rule.Resources, resource) {
+		if slices.Contains(rule.APIGroups, group) && (resource == "*" || slices.Contains(rule.Resources, resource)) {
 			rule.Verbs = slices.DeleteFunc(slices.Clone(rule.Verbs), func(verb string) bool {
 				taken[verb] = taken[verb] || slices.Contains(verbs, verb)
 				return slices.Contains(verbs, verb)

@@ -20,7 +20,6 @@ import (
 	"testing"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
@@ -98,7 +97,7 @@ func newWorld() (*world, error) {
 	if err := crds.Install(ctx, cluster.Config, crds.Set{CRDs: append(ours, toolConfigCRD)}); err != nil {
 		return nil, err
 	}
-	rules, err := chartRules(root)
+	rules, err := harness.ChartRules("mcpserver")
 	if err != nil {
 		return nil, err
 	}
@@ -119,17 +118,6 @@ func newWorld() (*world, error) {
 		return nil, err
 	}
 	return w, w.startManager()
-}
-
-// chartRules are the manager's.
-func chartRules(root string) ([]rbacv1.PolicyRule, error) {
-	data, err := os.ReadFile(filepath.Join(root, chart, "rbac", "manager.yaml"))
-	if err != nil {
-		return nil, err
-	}
-	role := &rbacv1.ClusterRole{}
-	err = yaml.UnmarshalStrict(data, role)
-	return role.Rules, err
 }
 
 // startManager runs bin/manager with the rights of the chart.

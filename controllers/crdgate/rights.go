@@ -1,0 +1,17 @@
+package crdgate
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/phasegate/phasegate/controllers/rights"
+)
+
+// Rights are what a Gate needs: to see the CRD of its name, or all of them where it
+// knows the kind only and crdName is empty.
+func Rights(crdName string) rbacv1.PolicyRule {
+	var names []string
+	if crdName != "" {
+		names = []string{crdName}
+	}
+	return rights.Rule("list watch", "apiextensions.k8s.io", "customresourcedefinitions", names...)
+}

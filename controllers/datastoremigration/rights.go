@@ -1,0 +1,90 @@
+package datastoremigration
+
+import (
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources"
+)
+
+// The rights that steps are put together from. By name where RBAC can say a name,
+// by plural otherwise: the only objects of v1 that are ever written are the lock and,
+// in a clean-up, the CRDs of the registry.
+const (
+	crdGroup        = "apiextensions.k8s.io"
+	crdResource     = "customresourcedefinitions"
+	apiServiceGroup = "apiregistration.k8s.io"
+)
+
+// Needs is what the controller of the machine must be allowed to do. What the action
+// CleanUpAction alone needs may be granted later than the rest.
+func Needs(machine *fsm.Machine, settings Settings) []rights.Need {
+	all := Program(nil, settings).Needs(machine)
+	for i := range all {
+		if all[i].Group == appsv1.GroupName { // Calico's components, which are watched there only
+			all[i].Namespace = settings.CalicoNamespace
+		}
+	}
+	return all
+}
+
+// grants concatenates rules.
+func grants(lists ...[]rbacv1.PolicyRule) []rbacv1.PolicyRule { return slices.Concat(lists...) }
+
+func rule(verbs, group, resource string, names ...string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{rights.Rule(verbs, group, resource, names...)}
+}
+
+// allOf names many resources of one group.
+func allOf(verbs, group string, kinds []*resources.Kind, plural func(*resources.Kind) string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: namesOf(kinds, plural), Verbs: strings.Fields(verbs)}}
+}
+
+func namesOf(kinds []*resources.Kind, name func(*resources.Kind) string) []string {
+	names := make([]string, len(kinds))
+	for i, kind := range kinds {
+		names[i] = name(kind)
+	}
+	return names
+}
+
+// onV1 and onV3 are about the kinds that are copied, which the lock is not one of.
+func (s *steps) onV1(verbs string) []rbacv1.PolicyRule {
+	return allOf(verbs, resources.V1Group, s.Registry.Kinds(), (*resources.Kind).V1Plural)
+}
+
+func (s *steps) onV3(verbs string) []rbacv1.PolicyRule {
+	return allOf(verbs, resources.V3Group, s.Registry.Kinds(), (*resources.Kind).V3Plural)
+}
+
+// onV1Lock and onV3Lock are about the one object that holds the lock.
+func (s *steps) onV1Lock(verbs string) []rbacv1.PolicyRule {
+	return rule(verbs, resources.V1Group, s.Registry.Lock().V1Plural(), clusterInformationName)
+}
+
+func (s *steps) onV3Lock(verbs string) []rbacv1.PolicyRule {
+	return rule(verbs, resources.V3Group, s.Registry.Lock().V3Plural(), clusterInformationName)
+}
+
+func (s *steps) onV1CRDs(verbs string) []rbacv1.PolicyRule {
+	return rule(verbs, crdGroup, crdResource, namesOf(s.Registry.All(), (*resources.Kind).V1CRDName)...)
+}
+
+func (s *steps) onV3CRDs(verbs string) []rbacv1.PolicyRule {
+	return rule(verbs, crdGroup, crdResource, namesOf(s.Registry.All(), (*resources.Kind).V3CRDName)...)
+}
+
+// lists is to read both sides. A list that is not found is believed only if its CRD
+// is not there either.
+func (s *steps) lists() []rbacv1.PolicyRule {
+	return grants(s.onV1("list"), s.onV3("list"), s.onV1CRDs("get"), s.onV3CRDs("get"))
+}
+
+func onAPIService(verbs string) []rbacv1.PolicyRule {
+	return rule(verbs, apiServiceGroup, "apiservices", apiServiceName)
+}

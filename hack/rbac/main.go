@@ -1,0 +1,94 @@
+// Command rbac writes the rules of the chart's roles, one file for each: what the
+// controllers say that they need for the shipped machines. It is called by
+// hack/generate.sh with the directory to write to.
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/phasegate/phasegate/controllers/builtin"
+	"github.com/phasegate/phasegate/controllers/catalog"
+	"github.com/phasegate/phasegate/controllers/custom"
+	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/controllers/mcpserver"
+	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/phases"
+	"github.com/phasegate/phasegate/resources"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: rbac DIR")
+		os.Exit(2)
+	}
+	if err := write(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "rbac:", err)
+		os.Exit(1)
+	}
+}
+
+func write(dir string) error {
+	roles, err := roles()
+	if err != nil {
+		return err
+	}
+	for _, r := range roles {
+		text, err := yaml.Marshal(map[string][]rbacv1.PolicyRule{"rules": rights.Merge(r.needs)})
+		if err != nil {
+			return err
+		}
+		text = append([]byte("# Made by hack/rbac from what the controllers say that they need: docs/operate/rights.md.\n"), text...)
+		if err := os.WriteFile(filepath.Join(dir, r.name+".yaml"), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type role struct {
+	name  string
+	needs []rights.Need
+}
+
+func roles() ([]role, error) {
+	migration, err := machine("datastore-migration.yaml")
+	if err != nil {
+		return nil, err
+	}
+	servers, err := machine("mcpserver.yaml")
+	if err != nil {
+		return nil, err
+	}
+	cleanUp, migrate := rights.Only(datastoremigration.CleanUpAction,
+		datastoremigration.Needs(migration, datastoremigration.Settings{Registry: resources.Default()}))
+	return []role{
+		{"datastoremigration", migrate},
+		{"datastoremigration-cleanup", cleanUp},
+		{"mcpserver", mcpserver.Program(nil, mcpserver.Settings{}).Needs(servers)},
+		{"custom", custom.Program(builtin.Options{}).NeedsOfAny()},
+	}, nil
+}
+
+func machine(file string) (*fsm.Machine, error) {
+	data, err := fs.ReadFile(phases.Files, file)
+	if err != nil {
+		return nil, err
+	}
+	def, found := fsm.Load(file, data)
+	if err := found.Err(); err != nil {
+		return nil, err
+	}
+	known, err := catalog.Bindings(def)
+	if err != nil {
+		return nil, err
+	}
+	m, found := fsm.Bind(def, known)
+	return m, found.Err()
+}
