@@ -4,71 +4,63 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// Metrics of all machines. The list of phases comes from the machine, so no
-// phase can be forgotten; the gauge is set from the stored status in every
-// pass, so a restarted manager shows it at once.
+// Metrics of all machines: counters and histograms of what this process did, and
+// gauges of what the statuses say. The gauges come from the stored status, which
+// every pass reads, so that a restarted manager shows them at once.
 type Metrics struct {
-	phases      *prometheus.GaugeVec
 	transitions *prometheus.CounterVec
+	phases      *prometheus.HistogramVec
+	requests    *prometheus.CounterVec
 	steps       *prometheus.HistogramVec
 	retries     *prometheus.CounterVec
 	errors      *prometheus.CounterVec
+	objects     *objects
 }
 
 // NewMetrics makes the metrics and registers them; call it once per registry.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		phases: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "phasegate_phase",
-			Help: "1 for the phase an object is in, 0 for the machine's other phases."}, []string{"machine", "object", "phase"}),
 		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "phasegate_transitions_total",
 			Help: "Transitions that were stored."}, []string{"machine", "from", "to", "reason"}),
+		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "phasegate_phase_duration_seconds",
+			Help: "How long objects stayed in a phase that they left.", Buckets: prometheus.ExponentialBuckets(0.1, 4, 12)}, []string{"machine", "phase"}),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "phasegate_requests_total",
+			Help: "One-shot requests (retry, restart, approve) that were acted on."}, []string{"machine", "request"}),
 		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "phasegate_step_duration_seconds",
 			Help: "How long actions took.", Buckets: prometheus.ExponentialBuckets(0.01, 2.5, 12)}, []string{"machine", "action"}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "phasegate_step_retries_total",
 			Help: "Actions that failed and will be tried again or caught."}, []string{"machine", "action"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "phasegate_step_errors_total",
 			Help: "Errors of actions by class."}, []string{"machine", "action", "class"}),
+		objects: newObjects(),
 	}
-	reg.MustRegister(m.phases, m.transitions, m.steps, m.retries, m.errors)
+	reg.MustRegister(m.transitions, m.phases, m.requests, m.steps, m.retries, m.errors, m.objects)
 	return m
 }
 
-func (m *Metrics) phase(machine *fsm.Machine, obj interface {
-	client.Object
-	MachineStatus() *v1alpha1.MachineStatus
-}) {
-	key := client.ObjectKeyFromObject(obj).String()
-	if obj.MachineStatus().Revision != machine.Revision() {
-		m.forget(machine.Name(), key) // another file may have had other phases
-	}
-	for _, name := range machine.Phases() {
-		value := 0.0
-		if name == obj.MachineStatus().Phase {
-			value = 1
-		}
-		m.phases.WithLabelValues(machine.Name(), key, name).Set(value)
+// Stored takes over what the API server has of an object: call it whenever a
+// status was read or written. The object may change afterwards.
+func (m *Metrics) Stored(machine *fsm.Machine, obj Stateful) {
+	for _, request := range m.objects.put(machine, obj) {
+		m.requests.WithLabelValues(machine.Name(), request).Inc()
 	}
 }
 
-func (m *Metrics) forget(machine, object string) {
-	m.phases.DeletePartialMatch(prometheus.Labels{"machine": machine, "object": object})
-}
-
-func (m *Metrics) transition(machine *fsm.Machine, obj interface {
-	client.Object
-	MachineStatus() *v1alpha1.MachineStatus
-}, t *v1alpha1.Transition) {
+// Took counts a transition; call it once it is stored.
+func (m *Metrics) Took(machine *fsm.Machine, t *v1alpha1.Transition) {
 	m.transitions.WithLabelValues(machine.Name(), t.From, t.To, t.Reason).Inc()
-	m.phase(machine, obj)
+	if t.From != "" {
+		m.phases.WithLabelValues(machine.Name(), t.From).Observe(t.Took.Seconds())
+	}
 }
 
-func (m *Metrics) step(machine *fsm.Machine, action string, took time.Duration, o fsm.Outcome) {
+// Did counts one call of an action.
+func (m *Metrics) Did(machine *fsm.Machine, action string, took time.Duration, o fsm.Outcome) {
 	m.steps.WithLabelValues(machine.Name(), action).Observe(took.Seconds())
 	if o.Err == nil || o.Class == "" {
 		return

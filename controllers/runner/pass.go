@@ -32,7 +32,9 @@ type pass[T Object[T]] struct {
 	client   client.Client
 	clock    clock.WithTicker
 	decorate func(T)
-	machine  *fsm.Machine
+	// written is called after each write of the status; nil: nobody asks.
+	written func(T)
+	machine *fsm.Machine
 
 	// sending guards stored, and is held during requests: progress is written
 	// while an action runs. Take it before mu, never after.
@@ -136,6 +138,9 @@ func (p *pass[T]) send(ctx context.Context) error {
 		return err
 	}
 	p.adoptMetadata()
+	if p.written != nil {
+		p.written(p.stored)
+	}
 	return nil
 }
 

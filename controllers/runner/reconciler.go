@@ -11,6 +11,7 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,7 +67,7 @@ func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconc
 	obj, machine := r.Program.New(), r.Machine()
 	if err := r.Client.Get(ctx, req.NamespacedName, obj); err != nil {
 		if apierrs.IsNotFound(err) {
-			r.Metrics.forget(machine.Name(), req.NamespacedName.String())
+			r.forget(machine.Name(), req.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -88,16 +89,17 @@ func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconc
 }
 
 func (r *Reconciler[T]) advance(ctx context.Context, machine *fsm.Machine, obj T) (reconcile.Result, error) {
+	r.know(machine, obj)
 	if err := r.record(ctx, machine, obj); err != nil {
 		return reconcile.Result{}, err
 	}
-	p := &pass[T]{client: r.Client, clock: r.Clock, decorate: r.Program.Decorate, machine: machine, stored: obj, work: deepCopy(obj)}
+	p := &pass[T]{client: r.Client, clock: r.Clock, decorate: r.Program.Decorate, machine: machine, stored: obj, work: deepCopy(obj),
+		written: func(obj T) { r.know(machine, obj) }}
 	view, err := r.view(ctx, machine, obj)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	run := machine.Run(*obj.MachineStatus(), view)
-	r.Metrics.phase(machine, obj)
 	for {
 		cmd := run.Next()
 		switch cmd.Do {
@@ -114,6 +116,29 @@ func (r *Reconciler[T]) advance(ctx context.Context, machine *fsm.Machine, obj T
 		default:
 			return reconcile.Result{}, fmt.Errorf("the engine asks for %q, which this program does not know", cmd.Do)
 		}
+	}
+}
+
+// know tells those who measure what the API server has of an object.
+func (r *Reconciler[T]) know(machine *fsm.Machine, obj T) {
+	r.Metrics.Stored(machine, obj)
+	if r.Program.Stored != nil {
+		r.Program.Stored(obj)
+	}
+}
+
+// forget tells them that an object is gone, or that nobody looks at it any more.
+func (r *Reconciler[T]) forget(machine string, key types.NamespacedName) {
+	r.Metrics.objects.forget(machine, key)
+	if r.Program.Gone != nil {
+		r.Program.Gone(key)
+	}
+}
+
+// forgetAll is for the end of a controller: whatever it knows gets old from then on.
+func (r *Reconciler[T]) forgetAll(machine string) {
+	for _, key := range r.Metrics.objects.of(machine) {
+		r.forget(machine, key)
 	}
 }
 
@@ -212,7 +237,7 @@ func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], run *fsm.Run, cmd f
 		return fsm.Outcome{}, ctx.Err()
 	}
 	outcome := outcomeOf(outputs, err)
-	r.Metrics.step(p.machine, cmd.Action, took, outcome)
+	r.Metrics.Did(p.machine, cmd.Action, took, outcome)
 	if outcome.Err != nil && outcome.Class != "" {
 		logger.Info("step failed", "class", outcome.Class, "error", outcome.Err.Error(), "took", took)
 	}
@@ -250,7 +275,7 @@ func (r *Reconciler[T]) setFinalizer(ctx context.Context, obj T, do fsm.Verb, fi
 
 // announce tells a transition once it is durable.
 func (r *Reconciler[T]) announce(ctx context.Context, machine *fsm.Machine, obj T, t *v1alpha1.Transition) {
-	r.Metrics.transition(machine, obj, t)
+	r.Metrics.Took(machine, t)
 	kind, note := corev1.EventTypeNormal, fmt.Sprintf("%s → %s", t.From, t.To)
 	if t.From == "" {
 		note = "started in " + t.To

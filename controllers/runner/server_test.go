@@ -280,7 +280,7 @@ func (b *bench) metrics(family string) map[string]float64 {
 		for _, m := range f.GetMetric() {
 			var labels []string
 			for _, l := range m.GetLabel() {
-				if l.GetName() != "machine" && l.GetName() != "object" {
+				if !slices.Contains([]string{"machine", "kind", "object_namespace", "object"}, l.GetName()) {
 					labels = append(labels, l.GetValue())
 				}
 			}
