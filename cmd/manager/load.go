@@ -14,9 +14,10 @@ import (
 )
 
 // loadMachines loads the compiled-in machines, and those of a directory over them.
-func loadMachines(dir string, log logr.Logger) (*machines.Store, error) {
+// looked is called each time the directory has been looked at; nil: nobody asks.
+func loadMachines(dir string, log logr.Logger, looked func()) (*machines.Store, error) {
 	store, err := machines.Load(machines.Options{
-		Shipped: phases.Files, Dir: dir, Bindings: catalog.Bindings, Log: log.WithName("machines"),
+		Shipped: phases.Files, Dir: dir, Bindings: catalog.Bindings, Log: log.WithName("machines"), Looked: looked,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--phases-dir: %w", err)

@@ -93,7 +93,7 @@ func TestLoadMachines(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			dir := directory(t, c.files)
-			store, err := loadMachines(dir, logr.Discard())
+			store, err := loadMachines(dir, logr.Discard(), nil)
 			if len(c.errs) > 0 {
 				checkError(t, err, dir, c.errs)
 				return
@@ -131,7 +131,7 @@ func checkError(t *testing.T, err error, dir string, parts []string) {
 }
 
 func TestLoadMachinesWithoutDirectory(t *testing.T) {
-	store, err := loadMachines("", logr.Discard())
+	store, err := loadMachines("", logr.Discard(), nil)
 	if err != nil || len(store.Names()) != 2 {
 		t.Errorf("got %v, %v, want the compiled-in machines", store, err)
 	}
@@ -140,7 +140,7 @@ func TestLoadMachinesWithoutDirectory(t *testing.T) {
 		"a misspelt directory must not mean: as compiled in": filepath.Join(t.TempDir(), "nowhere"),
 		"a file is not a directory of files":                 file,
 	} {
-		if _, err := loadMachines(dir, logr.Discard()); err == nil || !strings.Contains(err.Error(), "--phases-dir") || !strings.Contains(err.Error(), dir) {
+		if _, err := loadMachines(dir, logr.Discard(), nil); err == nil || !strings.Contains(err.Error(), "--phases-dir") || !strings.Contains(err.Error(), dir) {
 			t.Errorf("got %v, want an error that names the flag and %s: %s", err, dir, why)
 		}
 	}

@@ -2,127 +2,140 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/netip"
-	"slices"
+	"os"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/custom"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/controllers/health"
+	"github.com/phasegate/phasegate/controllers/inflight"
+	"github.com/phasegate/phasegate/controllers/machines"
 	"github.com/phasegate/phasegate/controllers/mcpserver"
 	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/resources"
 )
 
-// The values of --controllers.
-const (
-	controllerDatastoreMigration = "datastoremigration"
-	controllerMCPServer          = "mcpserver"
-)
-
-var allControllers = []string{controllerDatastoreMigration, controllerMCPServer}
-
-// leaseName is the same for all controllers: one manager leads.
-const leaseName = "phasegate-manager"
-
-type options struct {
-	kubeconfig      string
-	phasesDir       string
-	kindsFile       string
-	controllers     []string
-	calicoNamespace string
-	proxyImage      string
-	httpHosts       []string
-	httpPrivate     []string
-	leaderElect     bool
-	leaderNamespace string
-	metricsAddress  string
-	probeAddress    string
-}
-
-// run checks every file before it talks to a cluster.
+// run checks every flag and file before it talks to a cluster. It ends when ctx
+// does, without an error: also when something did not end in time, which the log
+// tells then.
 func run(ctx context.Context, o *options) error {
-	for _, name := range o.controllers {
-		if !slices.Contains(allControllers, name) {
-			return fmt.Errorf("--controllers: %q is not known; known controllers: %v", name, allControllers)
+	if err := o.validate(); err != nil {
+		return err
+	}
+	logger, err := o.log.logger(os.Stderr)
+	if err != nil {
+		return err
+	}
+	ctrl.SetLogger(logger)
+	klog.SetLogger(logger)
+	p := &program{options: o}
+	if p.registry, err = loadRegistry(o.kindsFile); err != nil {
+		return err
+	}
+	if p.http, err = o.http(); err != nil {
+		return err
+	}
+	if p.store, err = loadMachines(o.phasesDir, logger, p.vitals.machines.Beat); err != nil {
+		return err
+	}
+	unlimited, err := restConfig(o.kubeconfig)
+	if err != nil {
+		return err
+	}
+	mgr, err := p.manager(unlimited)
+	if err != nil {
+		return err
+	}
+	endTracing, err := o.tracing.start(ctx, logger.WithName("tracing"))
+	if err != nil {
+		return err
+	}
+	defer endTracing()
+	err = mgr.Start(ctx)
+	if ctx.Err() != nil {
+		if err != nil {
+			logger.Info("not everything has ended in time, the rest is abandoned", "error", err.Error())
 		}
+		return nil
 	}
-	registry, err := loadRegistry(o.kindsFile)
-	if err != nil {
-		return err
-	}
-	http, err := o.http()
-	if err != nil {
-		return err
-	}
-	store, err := loadMachines(o.phasesDir, ctrl.Log)
-	if err != nil {
-		return err
-	}
-	cfg, err := restConfig(o.kubeconfig)
-	if err != nil {
-		return err
-	}
-	mgr, err := newManager(cfg, o)
-	if err != nil {
-		return err
-	}
-	store.Register(metrics.Registry)
-	measured := runner.NewMetrics(metrics.Registry)
-	parts := []manager.Runnable{store, &custom.Fleet{Config: cfg, Store: store, Compiled: catalog.Compiled, Metrics: measured, HTTP: http}}
-	if slices.Contains(o.controllers, controllerDatastoreMigration) {
-		parts = append(parts, datastoremigration.Gate(cfg, store.Of(datastoremigration.MachineName), datastoremigration.Settings{
-			Registry: registry, CalicoNamespace: o.calicoNamespace, HTTP: http,
-		}, measured))
-	}
-	if slices.Contains(o.controllers, controllerMCPServer) {
-		parts = append(parts, mcpserver.Gate(cfg, store.Of(mcpserver.MachineName), mcpserver.Settings{ProxyImage: o.proxyImage, HTTP: http}, measured))
-	}
-	for _, part := range parts {
-		if err := mgr.Add(part); err != nil {
-			return fmt.Errorf("add %T to the manager: %w", part, err)
-		}
-	}
-	return mgr.Start(ctx)
+	return err
 }
 
-func newManager(cfg *rest.Config, o *options) (manager.Manager, error) {
-	mgr, err := ctrl.NewManager(cfg, manager.Options{
+// program is what a manager is made of.
+type program struct {
+	*options
+	registry *resources.Registry
+	http     builtin.HTTP
+	store    *machines.Store
+	vitals   vitals
+}
+
+// controller is one of those that --controllers names.
+type controller interface {
+	manager.Runnable
+	probed
+}
+
+// manager wires it all. All requests but those for the lease and for /readyz go
+// through one limit.
+func (p *program) manager(unlimited *rest.Config) (manager.Manager, error) {
+	cfg := rest.CopyConfig(unlimited)
+	cfg.Wrap(inflight.New(p.maxRequests, metrics.Registry).Wrap)
+	options := manager.Options{
 		Scheme:                  datastoremigration.NewScheme(),
-		Metrics:                 metricsserver.Options{BindAddress: o.metricsAddress},
-		HealthProbeBindAddress:  o.probeAddress,
-		LeaderElection:          o.leaderElect,
-		LeaderElectionID:        leaseName,
-		LeaderElectionNamespace: o.leaderNamespace,
-	})
+		Metrics:                 p.metrics.server(),
+		HealthProbeBindAddress:  none, // serveHealth says more
+		GracefulShutdownTimeout: &p.shutdownTimeout,
+	}
+	p.leader.configure(&options, unlimited, &p.vitals.election)
+	mgr, err := ctrl.NewManager(cfg, options)
 	if err != nil {
 		return nil, fmt.Errorf("make the manager: %w", err)
 	}
-	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
+	p.store.Register(metrics.Registry)
+	ready, err := readyChecks(mgr, unlimited, p.store)
+	if err != nil {
 		return nil, err
 	}
-	return mgr, mgr.AddReadyzCheck("ping", healthz.Ping)
+	parts := []manager.Runnable{p.store}
+	controllers := p.controllersOf(cfg, runner.NewMetrics(metrics.Registry))
+	for _, name := range allControllers {
+		if c := controllers[name]; c != nil {
+			parts, ready = append(parts, c), append(ready, health.Check{Name: name, Ask: c.Ready})
+		}
+	}
+	var faults []error
+	for _, part := range parts {
+		faults = append(faults, mgr.Add(part))
+	}
+	return mgr, errors.Join(append(faults, serveHealth(mgr, p.options, &p.vitals, ready))...)
 }
 
-// http is where machines may send requests.
-func (o *options) http() (builtin.HTTP, error) {
-	leave := builtin.HTTP{AllowHosts: o.httpHosts}
-	for _, network := range o.httpPrivate {
-		prefix, err := netip.ParsePrefix(network)
-		if err != nil {
-			return builtin.HTTP{}, fmt.Errorf("--allow-private-http: %w: write a network such as 10.1.0.0/16", err)
-		}
-		leave.AllowPrivate = append(leave.AllowPrivate, prefix)
+// controllersOf are the controllers that --controllers names.
+func (p *program) controllersOf(cfg *rest.Config, measured *runner.Metrics) map[string]controller {
+	all := map[string]controller{}
+	if p.runs(controllerDatastoreMigration) {
+		all[controllerDatastoreMigration] = datastoremigration.Gate(cfg, p.store.Of(datastoremigration.MachineName), datastoremigration.Settings{
+			Registry: p.registry, CalicoNamespace: p.calicoNamespace, HTTP: p.http,
+		}, measured)
 	}
-	return leave, nil
+	if p.runs(controllerMCPServer) {
+		all[controllerMCPServer] = mcpserver.Gate(cfg, p.store.Of(mcpserver.MachineName), mcpserver.Settings{ProxyImage: p.proxyImage, HTTP: p.http}, measured)
+	}
+	if p.runs(controllerCustom) {
+		all[controllerCustom] = &custom.Fleet{Config: cfg, Store: p.store, Compiled: catalog.Compiled, Metrics: measured, HTTP: p.http}
+	}
+	return all
 }
 
 // restConfig has no client-side rate limit: the API server's own priority and

@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -47,6 +48,9 @@ type Gate struct {
 	// for each life of the CRD, and again, after a pause that grows from 1 s to
 	// 1 min, whenever it returned without having been told to.
 	Run func(context.Context) error
+
+	// seen is nil until Start has looked for the CRD.
+	seen atomic.Pointer[sight]
 }
 
 var (
@@ -99,6 +103,7 @@ func (g *Gate) Start(ctx context.Context) error {
 func (g *Gate) loop(logger logr.Logger, changed <-chan struct{}, want func() types.UID) *loop {
 	return &loop{
 		run:      g.Run,
+		seen:     &g.seen,
 		want:     want,
 		changed:  changed,
 		log:      logger,

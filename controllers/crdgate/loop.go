@@ -2,6 +2,7 @@ package crdgate
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -14,6 +15,8 @@ type loop struct {
 	run     func(context.Context) error
 	want    func() types.UID
 	changed <-chan struct{}
+	// seen is where the loop shows to others what it last saw.
+	seen *atomic.Pointer[sight]
 
 	log      logr.Logger
 	running  prometheus.Gauge
@@ -51,6 +54,7 @@ func (l *loop) serve(ctx context.Context) {
 			now = l.stop(now, "its CRD is gone, replaced or not established")
 		case wait:
 		}
+		l.seen.Store(&sight{wanted: want, running: now.uid})
 
 		select {
 		case <-ctx.Done():

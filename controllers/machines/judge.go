@@ -22,6 +22,15 @@ type refusal struct {
 	findings fsm.Diagnostics
 }
 
+// note is the first finding, for people.
+func (r *refusal) note() string {
+	note := r.findings[0].String()
+	if more := len(r.findings) - 1; more > 0 {
+		note += fmt.Sprintf(" (and %d more)", more)
+	}
+	return note
+}
+
 // verdict is what a reading of the directory comes to.
 type verdict struct {
 	// inForce are the machines that run, by name.

@@ -42,6 +42,8 @@ type Options struct {
 	// Bindings answers what the machine of a file may name.
 	Bindings func(*fsm.Definition) (fsm.Bindings, error)
 	Log      logr.Logger
+	// Looked is called each time that Start has looked at the directory; nil: nobody asks.
+	Looked func()
 }
 
 // Store holds the machines in force. Its methods may be called from any goroutine.
@@ -109,6 +111,9 @@ func (s *Store) Start(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 			s.look()
+			if s.Looked != nil {
+				s.Looked()
+			}
 		}
 	}
 }
@@ -190,20 +195,24 @@ type Handle struct {
 // InForce is the machine of this moment; nil if there never was one of the name.
 func (h *Handle) InForce() *fsm.Machine { return h.verdict().inForce[h.name] }
 
+// Refusals say of each file that is not used what is wrong with it.
+func (s *Store) Refusals() []string {
+	var notes []string
+	for _, r := range s.verdict().refused {
+		notes = append(notes, r.note())
+	}
+	return notes
+}
+
 // Refused says what is wrong with a newer file of the machine, and what goes on
 // instead; empty while nothing is.
 func (h *Handle) Refused() string {
 	now := h.verdict()
 	var notes []string
 	for _, r := range now.refused {
-		if r.machine != h.name {
-			continue
+		if r.machine == h.name {
+			notes = append(notes, r.note())
 		}
-		note := r.findings[0].String()
-		if more := len(r.findings) - 1; more > 0 {
-			note += fmt.Sprintf(" (and %d more)", more)
-		}
-		notes = append(notes, note)
 	}
 	m := now.inForce[h.name]
 	if len(notes) == 0 || m == nil {

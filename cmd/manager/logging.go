@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	uberzap "go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+)
+
+type logOptions struct{ format, level string }
+
+func (o *logOptions) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.format, "log-format", "json", "json, or text for people")
+	f.StringVar(&o.level, "log-level", "info", "error, info, debug, or a number: the higher, the more")
+}
+
+func (o *logOptions) validate() error {
+	_, err := o.logger(io.Discard)
+	return err
+}
+
+// logger writes to w. Kubernetes objects appear in it by name only, at every
+// level: the encoder of controller-runtime sees to that.
+func (o *logOptions) logger(w io.Writer) (logr.Logger, error) {
+	var level zapcore.Level
+	switch o.level {
+	case "error":
+		level = zapcore.ErrorLevel
+	case "info":
+		level = zapcore.InfoLevel
+	case "debug":
+		level = zapcore.DebugLevel
+	default:
+		// A verbosity of logr is a negative level of zap, which has room for 127.
+		verbosity, err := strconv.ParseInt(o.level, 10, 8)
+		if err != nil || verbosity < 0 {
+			return logr.Logger{}, fmt.Errorf("--log-level: %q is not a level: use error, info, debug, or a number from 0 to 127", o.level)
+		}
+		level = zapcore.Level(-verbosity)
+	}
+	encoder := zap.JSONEncoder()
+	switch o.format {
+	case "json":
+	case "text":
+		encoder = zap.ConsoleEncoder()
+	default:
+		return logr.Logger{}, fmt.Errorf("--log-format: %q is not a format: use json or text", o.format)
+	}
+	at := uberzap.NewAtomicLevelAt(level)
+	return zap.New(encoder, zap.Level(at), zap.WriteTo(w)), nil
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/phasegate/phasegate/controllers/builtin"
+)
+
+// The values of --controllers.
+const (
+	controllerDatastoreMigration = "datastoremigration"
+	controllerMCPServer          = "mcpserver"
+	controllerCustom             = "custom"
+)
+
+var allControllers = []string{controllerDatastoreMigration, controllerMCPServer, controllerCustom}
+
+// none is the address of a server that is not wanted.
+const none = "0"
+
+type options struct {
+	kubeconfig      string
+	phasesDir       string
+	kindsFile       string
+	controllers     []string
+	calicoNamespace string
+	proxyImage      string
+	httpHosts       []string
+	httpPrivate     []string
+	leader          leaderOptions
+	metrics         metricsOptions
+	probeAddress    string
+	maxRequests     int
+	log             logOptions
+	tracing         tracingOptions
+	shutdownTimeout time.Duration
+}
+
+// addFlags defines every flag of the program and its subcommands.
+func (o *options) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of a kubeconfig; empty: $KUBECONFIG, in-cluster, or ~/.kube/config")
+	f.StringVar(&o.phasesDir, "phases-dir", "", "directory of machine files (*.yaml) that replace compiled-in ones of the same name or add to them")
+	f.StringVar(&o.kindsFile, "kinds-file", "", "kind registry file that replaces the compiled-in one")
+	f.StringSliceVar(&o.controllers, "controllers", allControllers, "controllers to run; custom drives the machines of kinds that are known from a file alone")
+	f.StringVar(&o.calicoNamespace, "calico-namespace", "calico-system", "namespace of calico-node, calico-typha and calico-kube-controllers")
+	f.StringVar(&o.proxyImage, "proxy-image", "ghcr.io/phasegate/proxyrunner:"+version, "image of the proxies of MCP servers")
+	f.StringArrayVar(&o.httpHosts, "allow-http-host", nil, "HOST or HOST:PORT that the action HTTPRequest may ask; may be repeated; none: it asks nobody")
+	f.StringArrayVar(&o.httpPrivate, "allow-private-http", nil, "private network, such as 10.1.0.0/16, in which an allowed host may be; may be repeated")
+	f.IntVar(&o.maxRequests, "max-requests-in-flight", 90, "how many requests may be on their way to the API server at a time; watches and the lease do not count")
+	f.StringVar(&o.probeAddress, "health-probe-bind-address", none, `address of /healthz and /readyz, such as :8081; "0" serves none`)
+	f.DurationVar(&o.shutdownTimeout, "shutdown-timeout", 20*time.Second, "how long work that was begun may take to end after SIGTERM; make it shorter than the pod's terminationGracePeriodSeconds")
+	o.leader.addFlags(f)
+	o.metrics.addFlags(f)
+	o.log.addFlags(f)
+	o.tracing.addFlags(f)
+}
+
+// validate finds what can be known to be wrong without a file or a cluster.
+func (o *options) validate() error {
+	if len(o.controllers) == 0 {
+		return fmt.Errorf("--controllers: none is left to run: name some of %v", allControllers)
+	}
+	for _, name := range o.controllers {
+		if !slices.Contains(allControllers, name) {
+			return fmt.Errorf("--controllers: %q is not known; known controllers: %v", name, allControllers)
+		}
+	}
+	if _, err := o.http(); err != nil {
+		return err
+	}
+	if o.maxRequests < 1 {
+		return fmt.Errorf("--max-requests-in-flight: %d would let none through: use 1 or more", o.maxRequests)
+	}
+	if o.shutdownTimeout <= 0 {
+		return fmt.Errorf("--shutdown-timeout: %s leaves no time to end in: use 1s or more", o.shutdownTimeout)
+	}
+	if err := address("--health-probe-bind-address", o.probeAddress); err != nil {
+		return err
+	}
+	for _, part := range []interface{ validate() error }{&o.leader, &o.metrics, &o.log, &o.tracing} {
+		if err := part.validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *options) runs(controller string) bool { return slices.Contains(o.controllers, controller) }
+
+// http is where machines may send requests.
+func (o *options) http() (builtin.HTTP, error) {
+	leave := builtin.HTTP{AllowHosts: o.httpHosts}
+	for _, network := range o.httpPrivate {
+		prefix, err := netip.ParsePrefix(network)
+		if err != nil {
+			return builtin.HTTP{}, fmt.Errorf("--allow-private-http: %w: write a network such as 10.1.0.0/16", err)
+		}
+		leave.AllowPrivate = append(leave.AllowPrivate, prefix)
+	}
+	return leave, nil
+}
+
+// address is an error unless a server can be told to listen there.
+func address(flag, value string) error {
+	if value == none {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(value); err != nil {
+		return fmt.Errorf(`%s: %w: write HOST:PORT, :PORT, or "0" for none`, flag, err)
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+// Package inflight bounds how many requests of a process are on their way to the
+// API server. It is no rate limit: when answers come fast, requests may go fast.
+//
+// An HTTP/2 connection has some hundred streams, and all clients of a process
+// share one: more requests would wait in it where nobody sees them.
+package inflight
+
+import (
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Limit is shared by all clients that are made from a rest.Config which wraps it.
+type Limit struct {
+	slots   chan struct{}
+	waiting prometheus.Histogram
+}
+
+// New allows most requests at a time and registers its metrics; call it once for
+// each registry.
+func New(most int, reg prometheus.Registerer) *Limit {
+	l := &Limit{
+		slots: make(chan struct{}, most),
+		waiting: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "phasegate_requests_waiting_seconds",
+			Help:    "How long requests to the API server waited for their turn; see --max-requests-in-flight.",
+			Buckets: []float64{0.001, 0.01, 0.1, 1, 10}}),
+	}
+	reg.MustRegister(l.waiting,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "phasegate_requests_in_flight",
+			Help: "Requests on their way to the API server, watches and the lease not counted."}, func() float64 { return float64(len(l.slots)) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "phasegate_requests_in_flight_limit",
+			Help: "How many requests may be on their way to the API server at a time."}, func() float64 { return float64(cap(l.slots)) }))
+	return l
+}
+
+// Wrap is for rest.Config.Wrap. A request has its turn until its answer is read or
+// closed; a watch, whose answer does not end, needs none.
+func (l *Limit) Wrap(next http.RoundTripper) http.RoundTripper { return &transport{l, next} }
+
+type transport struct {
+	limit *Limit
+	next  http.RoundTripper
+}
+
+// WrappedRoundTripper lets client-go find what is underneath.
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if isWatch(req) {
+		return t.next.RoundTrip(req)
+	}
+	began := time.Now()
+	select {
+	case t.limit.slots <- struct{}{}:
+	case <-req.Context().Done():
+		if req.Body != nil {
+			req.Body.Close() // as every RoundTripper must
+		}
+		return nil, req.Context().Err()
+	}
+	t.limit.waiting.Observe(time.Since(began).Seconds())
+	free := sync.OnceFunc(func() { <-t.limit.slots })
+	resp, err := t.next.RoundTrip(req)
+	if err != nil {
+		free()
+		return nil, err
+	}
+	resp.Body = &body{resp.Body, free}
+	return resp, nil
+}
+
+func isWatch(req *http.Request) bool {
+	watch := req.URL.Query().Get("watch")
+	return watch == "true" || watch == "1"
+}
+
+// body gives the turn back with the answer's end.
+type body struct {
+	io.ReadCloser
+	free func()
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.free()
+	}
+	return n, err
+}
+
+func (b *body) Close() error {
+	defer b.free()
+	return b.ReadCloser.Close()
+}
