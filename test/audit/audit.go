@@ -1,0 +1,133 @@
+// Package audit reads what an API server has written down about requests (see
+// harness.Options.Audit), and finds the rights that nobody has used. It knows what a
+// role can say, and nothing of any controller.
+package audit
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+
+	"github.com/phasegate/phasegate/controllers/rights"
+)
+
+// Requests are what one user has asked for: each right once, sorted.
+type Requests struct{ Allowed, Denied []rights.Need }
+
+// event is what is read of an audit.k8s.io/v1 Event.
+type event struct {
+	Verb string
+	User struct{ Username string }
+	// ObjectRef is missing where the path is not that of a resource.
+	ObjectRef *struct{ Resource, Subresource, Name, Namespace, APIGroup string }
+	// ResponseStatus has the HTTP code.
+	ResponseStatus struct{ Code int }
+	Annotations    map[string]string
+}
+
+// decision is where the API server notes what its authorizers said.
+const decision = "authorization.k8s.io/decision"
+
+// ReadFile reads a log, see Read.
+func ReadFile(path string) (map[string]Requests, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the audit log: %w", err)
+	}
+	requests, err := Read(file)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return nil, fmt.Errorf("read the audit log %s: %w", path, err)
+	}
+	return requests, nil
+}
+
+// Read reads a log with an event in each line, and answers what each user asked for.
+// A line that is cut off, as the last one of a log that grows, is an error.
+func Read(log io.Reader) (map[string]Requests, error) {
+	seen := map[string]*notes{}
+	lines := bufio.NewReader(log)
+	for n := 1; ; n++ {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) && len(line) == 0 {
+			return summed(seen), nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		e := event{}
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		if e.ObjectRef == nil {
+			continue
+		}
+		if seen[e.User.Username] == nil {
+			seen[e.User.Username] = &notes{map[string]rights.Need{}, map[string]rights.Need{}}
+		}
+		seen[e.User.Username].take(e)
+	}
+}
+
+// notes are the rights that a user had and had not, by what they are called.
+type notes struct{ allowed, denied map[string]rights.Need }
+
+func (n *notes) take(e event) {
+	need := rights.Need{
+		Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource, Name: e.ObjectRef.Name,
+		Namespace: e.ObjectRef.Namespace, Verb: e.Verb,
+	}
+	if e.ObjectRef.Subresource != "" {
+		need.Resource += "/" + e.ObjectRef.Subresource
+	}
+	if e.Annotations[decision] == "forbid" {
+		n.denied[need.String()] = need
+		return
+	}
+	n.allowed[need.String()] = need
+	if e.Verb == "patch" && e.ResponseStatus.Code == http.StatusCreated {
+		need.Verb = "create" // an apply that creates is asked for both
+		n.allowed[need.String()] = need
+	}
+}
+
+func summed(seen map[string]*notes) map[string]Requests {
+	requests := map[string]Requests{}
+	for user, n := range seen {
+		requests[user] = Requests{Allowed: sorted(n.allowed), Denied: sorted(n.denied)}
+	}
+	return requests
+}
+
+func sorted(needs map[string]rights.Need) []rights.Need {
+	var all []rights.Need
+	for _, n := range needs {
+		all = append(all, n)
+	}
+	return rights.Union(all)
+}
+
+// Unused are those of the granted rights that none of the requests needed. A request
+// needs the narrowest right that allows it: one to a single object before one to all.
+// The namespaces of both do not count, as in a role of a cluster.
+func Unused(granted, requests []rights.Need) []rights.Need {
+	used := map[string]bool{}
+	for _, r := range requests {
+		r.Namespace = ""
+		if !slices.ContainsFunc(granted, func(g rights.Need) bool { return bare(g) == bare(r) }) {
+			r.Name = ""
+		}
+		used[bare(r)] = true
+	}
+	return slices.DeleteFunc(slices.Clone(granted), func(g rights.Need) bool { return used[bare(g)] })
+}
+
+// bare is a right without a namespace.
+func bare(n rights.Need) string {
+	n.Namespace = ""
+	return n.String()
+}

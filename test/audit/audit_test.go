@@ -1,0 +1,122 @@
+package audit
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/controllers/rights"
+)
+
+const (
+	allowed = `"annotations":{"authorization.k8s.io/decision":"allow"}`
+	denied  = `"annotations":{"authorization.k8s.io/decision":"forbid"}`
+	manager = `"user":{"username":"manager"}`
+)
+
+func TestRead(t *testing.T) {
+	get := rights.Need{Resource: "pods", Name: "p", Namespace: "ns", Verb: "get"}
+	cases := map[string]struct {
+		why   string
+		lines []string
+		want  map[string]Requests
+	}{
+		"twice": {
+			why: "a right is used or not",
+			lines: []string{
+				`{"verb":"get",` + manager + `,"objectRef":{"resource":"pods","name":"p","namespace":"ns"},` + allowed + `}`,
+				`{"verb":"get",` + manager + `,"objectRef":{"resource":"pods","name":"p","namespace":"ns"},` + allowed + `}`,
+			},
+			want: map[string]Requests{"manager": {Allowed: []rights.Need{get}}},
+		},
+		"a path": {
+			why:   "no rule for resources is about it",
+			lines: []string{`{"verb":"get",` + manager + `,"requestURI":"/version",` + allowed + `}`},
+			want:  map[string]Requests{},
+		},
+		"another user": {
+			why:   "each has rights of its own",
+			lines: []string{`{"verb":"get","user":{"username":"x"},"objectRef":{"resource":"pods","name":"p","namespace":"ns"},` + allowed + `}`},
+			want:  map[string]Requests{"x": {Allowed: []rights.Need{get}}},
+		},
+		"a subresource": {
+			why:   "it is a right of its own",
+			lines: []string{`{"verb":"patch",` + manager + `,"objectRef":{"resource":"doors","subresource":"status","apiGroup":"example.org"},` + allowed + `}`},
+			want:  map[string]Requests{"manager": {Allowed: []rights.Need{{Group: "example.org", Resource: "doors/status", Verb: "patch"}}}},
+		},
+		"an apply that creates": {
+			why: "the API server asks for create besides, and writes down patch",
+			lines: []string{
+				`{"verb":"patch",` + manager + `,"objectRef":{"resource":"services","name":"s"},"responseStatus":{"code":201},` + allowed + `}`,
+			},
+			want: map[string]Requests{"manager": {Allowed: []rights.Need{
+				{Resource: "services", Name: "s", Verb: "create"}, {Resource: "services", Name: "s", Verb: "patch"},
+			}}},
+		},
+		"refused": {
+			why:   "a right that is not there is not used",
+			lines: []string{`{"verb":"get",` + manager + `,"objectRef":{"resource":"pods","name":"p","namespace":"ns"},"responseStatus":{"code":403},` + denied + `}`},
+			want:  map[string]Requests{"manager": {Denied: []rights.Need{get}}},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := Read(strings.NewReader(strings.Join(c.lines, "\n") + "\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, diff)
+			}
+		})
+	}
+}
+
+func TestReadSaysWhere(t *testing.T) {
+	cases := map[string]struct{ why, log, want string }{
+		"no event": {"a log of something else proves nothing", "{}\nhello\n", "line 2: invalid character"},
+		"cut off":  {"who reads while it is written misses something", "{}\n{\"verb\":\"get\"}", "line 2: EOF"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := Read(strings.NewReader(c.log))
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want %q: %s", err, c.want, c.why)
+			}
+		})
+	}
+}
+
+func TestUnused(t *testing.T) {
+	all := rights.Need{Resource: "pods", Verb: "get"}
+	one, other := all, all
+	one.Name, other.Name = "p", "q"
+	inNamespace := one
+	inNamespace.Namespace = "ns"
+	cases := map[string]struct {
+		why                     string
+		granted, requests, want []rights.Need
+	}{
+		"used":            {"a right to all is one to each", []rights.Need{all}, []rights.Need{one}, nil},
+		"in a namespace":  {"a role of the cluster is for all", []rights.Need{one}, []rights.Need{inNamespace}, nil},
+		"another object":  {"the right to one is not used by asking for another", []rights.Need{one}, []rights.Need{other}, []rights.Need{one}},
+		"another verb":    {"nobody asked", []rights.Need{all}, []rights.Need{{Resource: "pods", Name: "p", Verb: "list"}}, []rights.Need{all}},
+		"the wide one":    {"the narrow one would do", []rights.Need{all, one}, []rights.Need{one}, []rights.Need{all}},
+		"the narrow one":  {"it was not asked for by name", []rights.Need{all, one}, []rights.Need{other}, []rights.Need{one}},
+		"nothing granted": {"nothing can be too much", nil, []rights.Need{one}, nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, Unused(c.granted, c.requests), cmp.Transformer("sorted", func(n []rights.Need) []string {
+				var texts []string
+				for _, need := range n {
+					texts = append(texts, need.String())
+				}
+				return texts
+			})); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, diff)
+			}
+		})
+	}
+}
