@@ -16,10 +16,10 @@ func TestFind(t *testing.T) {
 		c.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: established}}
 		return c
 	}
-	byKind := Gate{Kind: schema.GroupKind{Group: "example.org", Kind: "Door"}}
+	byKind := &Gate{Kind: schema.GroupKind{Group: "example.org", Kind: "Door"}}
 	cases := map[string]struct {
 		why  string
-		gate Gate
+		gate *Gate
 		all  []any
 		want string
 	}{
@@ -30,7 +30,7 @@ func TestFind(t *testing.T) {
 			all: []any{crd("doors.example.org", "example.org", "Door", "False"), crd("portals.example.org", "example.org", "Door", "True"), crd("gaps.example.org", "example.org", "Door", "False")},
 		},
 		"by name": {
-			why: "the name is enough", gate: Gate{CRDName: "doors.example.org"}, want: "doors.example.org",
+			why: "the name is enough", gate: &Gate{CRDName: "doors.example.org"}, want: "doors.example.org",
 			all: []any{crd("doors.example.org", "example.org", "Door", "True")},
 		},
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -51,6 +52,7 @@ func newRig(slow bool, failing ...error) *rig {
 		},
 		want:     r.wanted,
 		changed:  r.changed,
+		seen:     &atomic.Pointer[sight]{},
 		log:      logr.Discard(),
 		running:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "running"}),
 		restarts: prometheus.NewCounter(prometheus.CounterOpts{Name: "restarts"}),

@@ -154,7 +154,7 @@ func migrate(ctx context.Context, s *scene.Scene, r *round) error {
 	if err != nil {
 		return err
 	}
-	manager, err := s.StartManager("--metrics-bind-address", metrics)
+	manager, err := s.StartManager("--metrics-bind-address", metrics, "--metrics-secure=false")
 	if err != nil {
 		return err
 	}

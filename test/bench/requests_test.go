@@ -78,7 +78,7 @@ func (f *fleet) manager(name string) (*fleetManager, error) {
 		return nil, err
 	}
 	p, err := harness.StartProcess(harness.Program{Name: name, Path: path, LogDir: f.cluster.LogDir, Args: []string{
-		"--kubeconfig", f.cluster.Kubeconfig, "--controllers", "mcpserver", "--metrics-bind-address", address,
+		"--kubeconfig", f.cluster.Kubeconfig, "--controllers", "mcpserver", "--metrics-bind-address", address, "--metrics-secure=false",
 	}})
 	return &fleetManager{Process: p, metrics: address}, err
 }

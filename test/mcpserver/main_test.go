@@ -128,7 +128,7 @@ func (w *world) startManager() error {
 	w.manager, err = harness.StartProcess(harness.Program{
 		Name: "manager", Path: path, LogDir: w.LogDir, Args: []string{
 			"--kubeconfig", w.KubeconfigOf(managerAccount), "--controllers", "mcpserver",
-			"--proxy-image", proxyImage, "--metrics-bind-address", w.metrics,
+			"--proxy-image", proxyImage, "--metrics-bind-address", w.metrics, "--metrics-secure=false",
 		},
 	})
 	return err
