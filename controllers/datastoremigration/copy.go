@@ -30,7 +30,9 @@ func showProblem(p resources.Problem) string { return p.Error() }
 // can solve it; an object that the API server refuses ends the migration,
 // because nothing here can.
 func (s *steps) copyResources(ctx context.Context, sc *scope) (outputs, error) {
+	measure := s.Metrics.copying(sc.Object)
 	result, err := s.copier(sc.Object).Copy(ctx, func(p copier.Progress) {
+		measure(p)
 		sc.Report(func(dm *migration) { showProgress(dm, p) })
 	})
 	if err != nil {
@@ -39,6 +41,7 @@ func (s *steps) copyResources(ctx context.Context, sc *scope) (outputs, error) {
 	sc.Report(func(dm *migration) {
 		showProgress(dm, result.Progress)
 		setConflicts(dm, result.Conflicts)
+		dm.Status.Progress.OwnersWithheld = int32(result.Withheld)
 	})
 	if going := ownConflicts(result.Conflicts); len(going) > 0 {
 		// Nobody but us can resolve these, and time does.
@@ -99,6 +102,11 @@ func (s *steps) remapOwners(ctx context.Context, sc *scope) (outputs, error) {
 	if err != nil {
 		return nil, err
 	}
+	sc.Report(func(dm *migration) {
+		if dm.Status.Progress != nil {
+			dm.Status.Progress.OwnersWithheld = int32(len(result.Missing))
+		}
+	})
 	if len(result.Missing) > 0 {
 		sc.Warn("OwnersMissing", "%d references to Calico owners that do not exist were left out: %v", len(result.Missing),
 			examples(result.Missing, showProblem))

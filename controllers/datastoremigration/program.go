@@ -7,7 +7,9 @@ package datastoremigration
 import (
 	"fmt"
 	"maps"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,6 +37,8 @@ type Settings struct {
 	CalicoNamespace string
 	// HTTP is where the built-in HTTPRequest may go.
 	HTTP builtin.HTTP
+	// Metrics are what is measured; nil: nobody looks.
+	Metrics *Metrics
 }
 
 // steps is the receiver of every action and guard. It keeps nothing between
@@ -49,6 +53,9 @@ type steps struct {
 // Program binds the names of the machine file to the work; the built-in actions
 // are there for edited files. The client must not read from a cache.
 func Program(c client.Client, settings Settings) *runner.Program[*migration] {
+	if settings.Metrics == nil {
+		settings.Metrics = NewMetrics(prometheus.NewRegistry(), time.Now)
+	}
 	s := &steps{Settings: settings, client: c}
 	actions := builtin.Actions[*migration](builtin.Options{Client: c, HTTP: settings.HTTP})
 	maps.Copy(actions, s.actions())
@@ -58,6 +65,8 @@ func Program(c client.Client, settings Settings) *runner.Program[*migration] {
 		Guards:   s.guards(),
 		Rights:   []rbacv1.PolicyRule{crdgate.Rights(migrationv1.CRDName)},
 		Decorate: decorate,
+		Stored:   s.Metrics.Stored,
+		Gone:     s.Metrics.Gone,
 	}
 }
 
@@ -131,7 +140,7 @@ func (s *steps) guards() map[string]runner.Guard[*migration] {
 }
 
 func (s *steps) copier(dm *migration) *copier.Copier {
-	return copier.New(s.Registry, s.client, copier.Owner{Name: dm.Name, UID: dm.UID})
+	return copier.New(s.Registry, s.client, copier.Owner{Name: dm.Name, UID: dm.UID}, copier.WithRetried(s.Metrics.retried))
 }
 
 // What status.machine.result carries of a list: entries, and characters of each.

@@ -11,8 +11,11 @@ import (
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
-// effectV1Lock is the name of the v1 lock in the machine file's ledger.
-const effectV1Lock = "v1Lock"
+// Names of the locks in the machine file's ledger.
+const (
+	effectV1Lock = "v1Lock"
+	effectV3Lock = "v3Lock"
+)
 
 // decorate derives the migration's own fields from the machine's. It is a pure
 // function of the object.
@@ -23,7 +26,7 @@ func decorate(dm *migration) {
 	if !slices.Contains(machine.Held, effectV1Lock) {
 		dm.Status.DatastoreLockedAt = nil
 	}
-	if machine.Phase == "Complete" && dm.Status.CompletedAt == nil && machine.Since != nil {
+	if machine.Phase == phaseComplete && dm.Status.CompletedAt == nil && machine.Since != nil {
 		completed := metav1.NewTime(machine.Since.Time)
 		dm.Status.CompletedAt = &completed
 	}
@@ -109,6 +112,9 @@ func plannedProgress(plan copier.Plan) *migrationv1.Progress {
 func showProgress(dm *migration, p copier.Progress) {
 	next, shown := progressOf(p), dm.Status.Progress
 	verb := "Copying"
+	if shown != nil {
+		next.OwnersWithheld = shown.OwnersWithheld
+	}
 	if shown != nil && shown.Migrated+shown.Skipped > next.Migrated+next.Skipped {
 		next.Migrated, next.Skipped = shown.Migrated, shown.Skipped
 		next.CompletedTypes, next.TypeProgress = shown.CompletedTypes, shown.TypeProgress

@@ -33,6 +33,7 @@ type Copier struct {
 	c       client.Client
 	owner   Owner
 	backoff wait.Backoff
+	retried func(kind, operation string)
 	schemas schemaCache
 }
 
@@ -42,12 +43,19 @@ type Option func(*Copier)
 // WithBackoff sets how often and how late a request that failed on the way is tried again.
 func WithBackoff(b wait.Backoff) Option { return func(c *Copier) { c.backoff = b } }
 
+// WithRetried is told of each get and create that is sent again, with the kind of the object and the
+// operation ("get", "create"). It is called from several goroutines.
+func WithRetried(retried func(kind, operation string)) Option {
+	return func(c *Copier) { c.retried = retried }
+}
+
 // New returns a Copier on a live client, without a cache and without a rate limit. The client must be
 // good for unstructured objects and for metadata; reads of CustomResourceDefinitions go through it too.
 // Every write is validated strictly: the server refuses a field that it would drop.
 func New(reg *resources.Registry, c client.Client, owner Owner, opts ...Option) *Copier {
 	strict := client.WithFieldValidation(client.WithFieldOwner(c, fieldManager), metav1.FieldValidationStrict)
-	copier := &Copier{reg: reg, c: strict, owner: owner, backoff: defaultBackoff}
+	copier := &Copier{reg: reg, c: strict, owner: owner, backoff: defaultBackoff,
+		retried: func(string, string) {}}
 	for _, opt := range opts {
 		opt(copier)
 	}

@@ -249,7 +249,7 @@ func (r *run) write(ctx context.Context, of *kindRun, conv *resources.Converted)
 	want := conv.Object
 	for range maxRaces {
 		made := &creation{Unstructured: *want}
-		err := r.try(ctx, func() error { return r.c.Create(ctx, made) })
+		err := r.try(ctx, r.counted(of.kind.Name(), "create", func() error { return r.c.Create(ctx, made) }))
 		if err == nil {
 			r.tracker.done(of.kind, created)
 			return r.landed(of, conv, made.uid, want.GetOwnerReferences())

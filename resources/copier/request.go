@@ -28,6 +28,18 @@ func (c *Copier) try(ctx context.Context, call func() error) error {
 	}
 }
 
+// counted tells of every time but the first that a call is made.
+func (c *Copier) counted(kind, operation string, call func() error) func() error {
+	again := false
+	return func() error {
+		if again {
+			c.retried(kind, operation)
+		}
+		again = true
+		return call()
+	}
+}
+
 // sleep returns false if the context ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
@@ -44,7 +56,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func (c *Copier) get(ctx context.Context, gvk schema.GroupVersionKind, key client.ObjectKey) (*unstructured.Unstructured, error) {
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(gvk)
-	err := c.try(ctx, func() error { return c.c.Get(ctx, key, obj) })
+	err := c.try(ctx, c.counted(gvk.Kind, "get", func() error { return c.c.Get(ctx, key, obj) }))
 	return obj, err
 }
 
@@ -52,6 +64,6 @@ func (c *Copier) get(ctx context.Context, gvk schema.GroupVersionKind, key clien
 func (c *Copier) getMetadata(ctx context.Context, kind *resources.Kind, key client.ObjectKey) (*metav1.PartialObjectMetadata, error) {
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(kind.V3GVK())
-	err := c.try(ctx, func() error { return c.c.Get(ctx, key, obj) })
+	err := c.try(ctx, c.counted(kind.Name(), "get", func() error { return c.c.Get(ctx, key, obj) }))
 	return obj, err
 }

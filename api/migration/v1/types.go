@@ -139,6 +139,10 @@ type Progress struct {
 	// Conflicts is the number of objects that v3 had already with other content.
 	// +optional
 	Conflicts int32 `json:"conflicts,omitempty"`
+	// OwnersWithheld is the number of copied objects that lack owner references to
+	// Calico objects: the owner is not copied yet, or does not exist.
+	// +optional
+	OwnersWithheld int32 `json:"ownersWithheld,omitempty"`
 	// TypeDetails splits the counts by kind, for the kinds that are in work or
 	// have conflicts.
 	// +kubebuilder:validation:MaxItems=128

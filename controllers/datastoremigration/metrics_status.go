@@ -1,0 +1,134 @@
+package datastoremigration
+
+import (
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Phases of the machine file that metrics and status fields speak of.
+const (
+	phaseConverged = "Converged"
+	phaseComplete  = "Complete"
+)
+
+// calicoPhases are the phases of Calico's own controller, and what of ours is shown
+// as them. In the phases that it does not have, an abort above all, none is shown.
+var calicoPhases = []struct {
+	name  string
+	shown []string
+}{
+	{"pending", []string{"", "Pending"}},
+	{"migrating", []string{"Migrating"}},
+	{"waiting_for_conflict_resolution", []string{"WaitingForConflictResolution"}},
+	{"converged", []string{phaseConverged}},
+	{"complete", []string{phaseComplete, "CleaningUp"}},
+	{"failed", []string{"RollingBack", "Failed"}},
+}
+
+func migrationDesc(name, help string, more ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, append([]string{"object"}, more...), nil)
+}
+
+var (
+	calicoPhaseDesc = prometheus.NewDesc("calico_migration_phase",
+		"1 for the phase that a migration is in, else 0: pending, migrating, waiting_for_conflict_resolution, converged, complete or failed; all 0 during an abort.", []string{"phase"}, nil)
+	lockedDesc = migrationDesc("phasegate_migration_locked",
+		"1 while the migration holds the datastore lock, else 0: Calico changes no pod networking then.")
+	lockedSinceDesc = migrationDesc("phasegate_migration_locked_since_timestamp_seconds",
+		"When the migration took the datastore lock; absent while it does not hold it.")
+	progressDesc = migrationDesc("phasegate_migration_last_progress_timestamp_seconds",
+		"When this process last saw the migration move: an object copied, a step done, another phase.")
+	stateDesc = migrationDesc("phasegate_migration_objects",
+		"Objects by state: remaining, migrated, skipped or conflict.", "state")
+	kindsDesc     = migrationDesc("phasegate_migration_kinds", "Kinds by state: remaining or done.", "state")
+	conflictsDesc = migrationDesc("phasegate_migration_conflicts", "Objects that differ between v1 and v3 and wait for a person.")
+	withheldDesc  = migrationDesc("phasegate_migration_owners_withheld",
+		"Objects in v3 that lack owner references to Calico objects: the owners are not copied yet, or do not exist.")
+)
+
+// state is what is shown of a status; another state is progress. It leaves out
+// what moves while nothing is achieved: attempts, times of checks, messages.
+type state struct {
+	phase, shown, step string
+	cursor             int32
+	entered            time.Time
+
+	locked      bool
+	lockedSince time.Time
+
+	total, migrated, skipped, conflicts, withheld int32
+	kinds, kindsDone                              int32
+}
+
+func stateOf(dm *migration) state {
+	machine := &dm.Status.Machine
+	s := state{phase: machine.Phase, shown: dm.Status.Phase, step: machine.Step, cursor: machine.Cursor}
+	if machine.Since != nil {
+		s.entered = machine.Since.UTC()
+	}
+	if s.locked = slices.Contains(machine.Held, effectV1Lock) || slices.Contains(machine.Held, effectV3Lock); s.locked {
+		s.lockedSince = s.entered
+		if at := dm.Status.DatastoreLockedAt; at != nil {
+			s.lockedSince = at.UTC()
+		}
+	}
+	if p := dm.Status.Progress; p != nil {
+		s.total, s.migrated, s.skipped, s.conflicts, s.withheld = p.Total, p.Migrated, p.Skipped, p.Conflicts, p.OwnersWithheld
+		s.kinds, s.kindsDone = p.TotalTypes, p.CompletedTypes
+	}
+	return s
+}
+
+// Describe is part of prometheus.Collector.
+func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{calicoPhaseDesc, lockedDesc, lockedSinceDesc, progressDesc, stateDesc, kindsDesc, conflictsDesc, withheldDesc} {
+		to <- desc
+	}
+}
+
+// Collect is part of prometheus.Collector.
+func (m *Metrics) Collect(to chan<- prometheus.Metric) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	show := func(desc *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	in := map[string]float64{}
+	for name, known := range m.known {
+		in[known.state.shown] = 1
+		known.show(name, show)
+	}
+	if len(m.known) == 0 {
+		return
+	}
+	for _, phase := range calicoPhases {
+		value := 0.0
+		for _, ours := range phase.shown {
+			value = max(value, in[ours])
+		}
+		show(calicoPhaseDesc, value, phase.name)
+	}
+}
+
+func (k *measured) show(name string, show func(desc *prometheus.Desc, value float64, labels ...string)) {
+	s := &k.state
+	locked := 0.0
+	if s.locked {
+		locked = 1
+		show(lockedSinceDesc, unix(s.lockedSince), name)
+	}
+	show(lockedDesc, locked, name)
+	show(progressDesc, unix(k.moved), name)
+	show(stateDesc, float64(max(0, s.total-s.migrated-s.skipped-s.conflicts)), name, "remaining")
+	show(stateDesc, float64(s.migrated), name, "migrated")
+	show(stateDesc, float64(s.skipped), name, "skipped")
+	show(stateDesc, float64(s.conflicts), name, "conflict")
+	show(kindsDesc, float64(s.kinds-s.kindsDone), name, "remaining")
+	show(kindsDesc, float64(s.kindsDone), name, "done")
+	show(conflictsDesc, float64(s.conflicts), name)
+	show(withheldDesc, float64(s.withheld), name)
+}
+
+func unix(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }

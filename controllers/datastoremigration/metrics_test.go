@@ -1,0 +1,204 @@
+package datastoremigration
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"k8s.io/apimachinery/pkg/types"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/resources/copier"
+)
+
+// gauge is a process that measures, with a clock in the test's hands.
+type gauge struct {
+	*Metrics
+	registry *prometheus.Registry
+	at       time.Time
+}
+
+func newGauge() *gauge {
+	g := &gauge{registry: prometheus.NewRegistry(), at: since}
+	g.Metrics = NewMetrics(g.registry, func() time.Time { return g.at })
+	return g
+}
+
+// shows are the series that are not 0 of families whose names begin so, without
+// the beginning: "family{values of labels}", but for the name of the one object. A
+// histogram shows its sum.
+func (g *gauge) shows(t *testing.T, prefix string) map[string]float64 {
+	t.Helper()
+	families, err := g.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string]float64{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			name, is := strings.CutPrefix(f.GetName(), prefix)
+			if value := valueOf(m); is && value != 0 {
+				shown[name+labelsOf(m)] = value
+			}
+		}
+	}
+	return shown
+}
+
+func labelsOf(m *dto.Metric) string {
+	var values []string
+	for _, l := range m.GetLabel() {
+		if l.GetName() != "object" {
+			values = append(values, l.GetValue())
+		}
+	}
+	if len(values) == 0 {
+		return ""
+	}
+	return "{" + strings.Join(values, ",") + "}"
+}
+
+func valueOf(m *dto.Metric) float64 {
+	return m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetHistogram().GetSampleSum()
+}
+
+func TestGaugesOfAStatus(t *testing.T) {
+	lockedAt := float64(since.Add(-time.Minute).Unix())
+	entered, now := float64(since.Unix()), float64(since.Unix())
+	cases := map[string]struct {
+		why  string
+		in   status
+		want map[string]float64
+	}{
+		"new": {why: "nothing is locked before anything is known",
+			want: map[string]float64{"calico_migration_phase{pending}": 1, "phasegate_migration_last_progress_timestamp_seconds": now}},
+		"copying": {why: "what operating needs, from the status alone",
+			in: status{Phase: "Migrating", DatastoreLockedAt: at(-time.Minute), Machine: machine{Phase: "Migrating", Since: sinceMicro(), Held: []string{"v1Lock", "v3Lock"}},
+				Progress: &migrationv1.Progress{Total: 10, Migrated: 5, Skipped: 2, Conflicts: 1, OwnersWithheld: 3, TotalTypes: 21, CompletedTypes: 4}},
+			want: map[string]float64{"calico_migration_phase{migrating}": 1, "phasegate_migration_last_progress_timestamp_seconds": now,
+				"phasegate_migration_locked": 1, "phasegate_migration_locked_since_timestamp_seconds": lockedAt,
+				"phasegate_migration_objects{remaining}": 2, "phasegate_migration_objects{migrated}": 5, "phasegate_migration_objects{skipped}": 2, "phasegate_migration_objects{conflict}": 1,
+				"phasegate_migration_kinds{remaining}": 17, "phasegate_migration_kinds{done}": 4, "phasegate_migration_conflicts": 1, "phasegate_migration_owners_withheld": 3}},
+		"about to lock": {why: "the ledger says it before the deed, and a crash in between must not hide a lock",
+			in: status{Phase: "Migrating", Machine: machine{Phase: "Migrating", Since: sinceMicro(), Held: []string{"v1Lock"}}},
+			want: map[string]float64{"calico_migration_phase{migrating}": 1, "phasegate_migration_last_progress_timestamp_seconds": now,
+				"phasegate_migration_locked": 1, "phasegate_migration_locked_since_timestamp_seconds": entered}},
+		"past the point of no return": {why: "v1 is locked for good and nobody waits for it, but v3 is not open yet",
+			in: status{Phase: "Converged", Machine: machine{Phase: "Converged", Since: sinceMicro(), Held: []string{"v3Lock"}}},
+			want: map[string]float64{"calico_migration_phase{converged}": 1, "phasegate_migration_last_progress_timestamp_seconds": now,
+				"phasegate_migration_locked": 1, "phasegate_migration_locked_since_timestamp_seconds": entered}},
+		"rejected": {why: "another migration is active: shown as the machine file says",
+			in:   status{Phase: "Failed", Machine: machine{Phase: "Rejected", Since: sinceMicro()}},
+			want: map[string]float64{"calico_migration_phase{failed}": 1, "phasegate_migration_last_progress_timestamp_seconds": now}},
+		"aborting": {why: "Calico's controller has no phase for it",
+			in:   status{Phase: "Aborting", Machine: machine{Phase: "Aborting", Since: sinceMicro()}},
+			want: map[string]float64{"phasegate_migration_last_progress_timestamp_seconds": now}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			g := newGauge()
+			dm := &migration{Status: c.in}
+			dm.Name, dm.UID = "v1-to-v3", "one"
+			g.Stored(dm)
+			if diff := cmp.Diff(c.want, g.shows(t, "")); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, diff)
+			}
+			g.Gone(types.NamespacedName{Name: dm.Name})
+			if diff := cmp.Diff(map[string]float64{}, g.shows(t, "")); diff != "" {
+				t.Errorf("an object that is gone (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A look that finds nothing new, an error and another try are no progress; a
+// copied object is, also while the status does not tell it yet.
+func TestProgressIsNotEveryWrite(t *testing.T) {
+	g := newGauge()
+	dm := &migration{Status: status{Phase: "Migrating", Machine: machine{Phase: "Migrating", Since: sinceMicro()}}}
+	moved := func() time.Duration {
+		return time.Duration(g.shows(t, "phasegate_migration_last_progress_timestamp_seconds")[""]-float64(since.Unix())) * time.Second
+	}
+	var got []time.Duration
+	copied := g.copying(dm)
+	for _, change := range []func(){
+		func() { g.Stored(dm) },
+		func() {
+			dm.Status.Machine.Attempts, dm.Status.Message = 1, "no luck (attempt 1)"
+			g.Stored(dm)
+		},
+		func() { dm.Status.Machine.Cursor = 1; g.Stored(dm) },
+		func() { copied(copier.Progress{Counts: copier.Counts{Total: 9, Done: 3}}) },
+		func() { copied(copier.Progress{Counts: copier.Counts{Total: 9, Done: 3}}) },
+	} {
+		change()
+		got = append(got, moved())
+		g.at = g.at.Add(time.Second)
+	}
+	if diff := cmp.Diff([]time.Duration{0, 0, 2 * time.Second, 3 * time.Second, 3 * time.Second}, got); diff != "" {
+		t.Errorf("last progress after each second (-want +got):\n%s", diff)
+	}
+}
+
+func TestCountersOfCopies(t *testing.T) {
+	tiers := func(c copier.Counts) copier.Progress {
+		return copier.Progress{Counts: c, Kinds: []copier.KindProgress{{Kind: "Tier", Counts: c}}}
+	}
+	idle := tiers(copier.Counts{Total: 6})
+	first := tiers(copier.Counts{Total: 6, Done: 6, Created: 2, Adopted: 1, Terminating: 1, Conflicts: 1, Rejected: 1})
+	again := tiers(copier.Counts{Total: 6, Done: 6, Kept: 2, Adopted: 1, Terminating: 1, Conflicts: 1, Rejected: 1})
+	once := map[string]float64{"resources_total{Tier,migrated}": 2, "resources_total{Tier,skipped}": 2, "resources_total{Tier,conflict}": 1,
+		"resource_errors_total{Tier}": 1, "type_duration_seconds{Tier}": 5, "phase{pending}": 1}
+	cases := map[string]struct {
+		why    string
+		copies [][]copier.Progress
+		want   map[string]float64
+	}{
+		"one copy":   {why: "the plain case", copies: [][]copier.Progress{{idle, first}}, want: once},
+		"told twice": {why: "a report repeats what the one before it told", copies: [][]copier.Progress{{idle, first, first}}, want: once},
+		"copied again": {why: "a conflict leads to another copy, which finds everything again",
+			copies: [][]copier.Progress{{idle, first}, {idle, again}}, want: once},
+		"one more conflict": {why: "only what is new is added", copies: [][]copier.Progress{{idle, first}, {idle, tiers(copier.Counts{Total: 7, Done: 7, Kept: 2, Created: 1, Conflicts: 3})}},
+			want: map[string]float64{"resources_total{Tier,migrated}": 3, "resources_total{Tier,skipped}": 2, "resources_total{Tier,conflict}": 3,
+				"resource_errors_total{Tier}": 1, "type_duration_seconds{Tier}": 5, "phase{pending}": 1}},
+		"after a restart": {why: "what a predecessor copied, it has counted", copies: [][]copier.Progress{{idle, tiers(copier.Counts{Total: 6, Done: 6, Kept: 5, Updated: 1})}},
+			want: map[string]float64{"type_duration_seconds{Tier}": 5, "phase{pending}": 1}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			g, dm := newGauge(), &migration{}
+			for _, progress := range c.copies {
+				report := g.copying(dm)
+				for _, p := range progress {
+					report(p)
+					g.at = g.at.Add(5 * time.Second)
+				}
+			}
+			if diff := cmp.Diff(c.want, g.shows(t, "calico_migration_")); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, diff)
+			}
+		})
+	}
+}
+
+// The time from the lock to Converged is known to whoever saw the transition.
+func TestDurationIsObservedOnce(t *testing.T) {
+	in := func(phase string) *migration {
+		return &migration{Status: status{Phase: phase, StartedAt: at(-90 * time.Second), Machine: machine{Phase: phase, Since: sinceMicro()}}}
+	}
+	g := newGauge()
+	for _, phase := range []string{"Migrating", "Converged", "Converged", "Complete"} {
+		g.Stored(in(phase))
+	}
+	if diff := cmp.Diff(map[string]float64{"": 90}, g.shows(t, "calico_migration_duration_seconds")); diff != "" {
+		t.Errorf("durations (-want +got):\n%s", diff)
+	}
+	g = newGauge()
+	g.Stored(in("Converged"))
+	if diff := cmp.Diff(map[string]float64{}, g.shows(t, "calico_migration_duration_seconds")); diff != "" {
+		t.Errorf("durations in a process that came later (-want +got):\n%s", diff)
+	}
+}
