@@ -13,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/phasegate/phasegate/cmd/internal/release"
+	_ "github.com/phasegate/phasegate/cmd/internal/roots"
 )
 
 var version = release.Current().Version

@@ -8,10 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/phasegate/phasegate/cmd/internal/release"
+	_ "github.com/phasegate/phasegate/cmd/internal/roots"
 )
 
-// version is stamped by the Makefile.
-var version = "dev"
+var version = release.Current().Version
 
 func main() {
 	if err := command().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
