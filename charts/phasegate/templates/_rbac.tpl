@@ -5,7 +5,7 @@ Takes (list $ name); returns YAML.
 */}}
 {{- define "phasegate.rules" -}}
 {{- $root := index . 0 }}
-{{- $rules := ($root.Files.Get (printf "files/rbac/%s.yaml" (index . 1)) | default ($root.Files.Get "files/rbac/manager.yaml") | fromYaml).rules }}
+{{- $rules := ($root.Files.Get (printf "files/rbac/%s.yaml" (index . 1)) | fromYaml).rules }}
 {{- $kinds := $root.Values.kinds.extra }}
 {{- with $root.Values.kinds.file }}{{ $kinds = (fromYaml .).spec.kinds }}{{ end }}
 {{- range $kind := $kinds }}
