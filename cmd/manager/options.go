@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/phasegate/phasegate/cmd/internal/release"
 	"github.com/phasegate/phasegate/controllers/builtin"
 )
 
@@ -49,7 +50,7 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.kindsFile, "kinds-file", "", "kind registry file that replaces the compiled-in one")
 	f.StringSliceVar(&o.controllers, "controllers", allControllers, "controllers to run; custom drives the machines of kinds that are known from a file alone")
 	f.StringVar(&o.calicoNamespace, "calico-namespace", "calico-system", "namespace of calico-node, calico-typha and calico-kube-controllers")
-	f.StringVar(&o.proxyImage, "proxy-image", "ghcr.io/phasegate/proxyrunner:"+version, "image of the proxies of MCP servers")
+	f.StringVar(&o.proxyImage, "proxy-image", release.Current().Image("proxyrunner"), "image of the proxies of MCP servers")
 	f.StringArrayVar(&o.httpHosts, "allow-http-host", nil, "HOST or HOST:PORT that the action HTTPRequest may ask; may be repeated; none: it asks nobody")
 	f.StringArrayVar(&o.httpPrivate, "allow-private-http", nil, "private network, such as 10.1.0.0/16, in which an allowed host may be; may be repeated")
 	f.IntVar(&o.maxRequests, "max-requests-in-flight", 90, "how many requests may be on their way to the API server at a time; watches and the lease do not count")

@@ -53,3 +53,9 @@ func describe(version, commit string, info *debug.BuildInfo) Info {
 	}
 	return Info{Version: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 }
+
+// Image names the image of another program of the same release; its tag is the
+// version as charts write it, without the v.
+func (i Info) Image(program string) string {
+	return "ghcr.io/phasegate/" + program + ":" + strings.TrimPrefix(i.Version, "v")
+}

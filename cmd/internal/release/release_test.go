@@ -47,3 +47,14 @@ func TestDescribe(t *testing.T) {
 		})
 	}
 }
+
+func TestImage(t *testing.T) {
+	for version, want := range map[string]string{
+		"v0.1.0": "ghcr.io/phasegate/proxyrunner:0.1.0", // as the chart has it
+		"dev":    "ghcr.io/phasegate/proxyrunner:dev",
+	} {
+		if got := (Info{Version: version}).Image("proxyrunner"); got != want {
+			t.Errorf("the image of %s is %s, want %s", version, got, want)
+		}
+	}
+}
