@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -127,6 +128,7 @@ func (p *program) controllersOf(cfg *rest.Config, measured *runner.Metrics) map[
 	if p.runs(controllerDatastoreMigration) {
 		all[controllerDatastoreMigration] = datastoremigration.Gate(cfg, p.store.Of(datastoremigration.MachineName), datastoremigration.Settings{
 			Registry: p.registry, CalicoNamespace: p.calicoNamespace, HTTP: p.http,
+			Metrics: datastoremigration.NewMetrics(metrics.Registry, time.Now),
 		}, measured)
 	}
 	if p.runs(controllerMCPServer) {

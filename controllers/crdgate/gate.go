@@ -107,8 +107,8 @@ func (g *Gate) loop(logger logr.Logger, changed <-chan struct{}, want func() typ
 		want:     want,
 		changed:  changed,
 		log:      logger,
-		running:  runningGauge.WithLabelValues(g.name()),
-		restarts: restartsCounter.WithLabelValues(g.name()),
+		running:  shared.Running(g.name()),
+		restarts: shared.Restarts(g.name()),
 	}
 }
 

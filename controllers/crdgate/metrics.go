@@ -5,18 +5,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-var (
-	runningGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "phasegate_crdgate_running",
-		Help: "1 while the controller of this CRD runs (also while it is stopping), else 0.",
-	}, []string{"crd"})
-
-	restartsCounter = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "phasegate_crdgate_restarts_total",
-		Help: "How often the controller of this CRD returned without having been told to and was started again.",
-	}, []string{"crd"})
-)
-
-func init() {
-	metrics.Registry.MustRegister(runningGauge, restartsCounter)
+// Metrics of gates, by the name of the CRD.
+type Metrics struct {
+	running  *prometheus.GaugeVec
+	restarts *prometheus.CounterVec
 }
+
+// shared are the metrics of all gates of a process.
+var shared = NewMetrics(metrics.Registry)
+
+// NewMetrics makes the metrics and registers them; call it once per registry.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "phasegate_crdgate_running",
+			Help: "1 while the controller of this CRD runs (also while it is stopping), else 0; absent where the process does not lead.",
+		}, []string{"crd"}),
+		restarts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "phasegate_crdgate_restarts_total",
+			Help: "How often the controller of this CRD returned without having been told to and was started again.",
+		}, []string{"crd"}),
+	}
+	reg.MustRegister(m.running, m.restarts)
+	return m
+}
+
+// Running is 1 while the controller of a CRD runs.
+func (m *Metrics) Running(crd string) prometheus.Gauge { return m.running.WithLabelValues(crd) }
+
+// Restarts counts the ends that nobody asked for.
+func (m *Metrics) Restarts(crd string) prometheus.Counter { return m.restarts.WithLabelValues(crd) }

@@ -29,7 +29,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "Transitions that were stored."}, []string{"machine", "from", "to", "reason"}),
 		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "phasegate_phase_duration_seconds",
 			Help: "How long objects stayed in a phase that they left.", Buckets: prometheus.ExponentialBuckets(0.1, 4, 12)}, []string{"machine", "phase"}),
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "phasegate_requests_total",
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "phasegate_machine_requests_total",
 			Help: "One-shot requests (retry, restart, approve) that were acted on."}, []string{"machine", "request"}),
 		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "phasegate_step_duration_seconds",
 			Help: "How long actions took.", Buckets: prometheus.ExponentialBuckets(0.01, 2.5, 12)}, []string{"machine", "action"}),

@@ -81,14 +81,14 @@ func TestRequestIsCountedOnce(t *testing.T) {
 	b.passTo("Working")
 	b.passTo("Done")
 	b.see()
-	if diff := cmp.Diff(map[string]float64{"again": 1}, b.metrics("phasegate_requests_total")); diff != "" {
+	if diff := cmp.Diff(map[string]float64{"again": 1}, b.metrics("phasegate_machine_requests_total")); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)
 	}
 	b.restart()
 	b.edit("  phases:\n", requests, "    terminal: success\n", again)
 	b.see()
 	b.see()
-	if diff := cmp.Diff(map[string]float64{}, b.metrics("phasegate_requests_total")); diff != "" {
+	if diff := cmp.Diff(map[string]float64{}, b.metrics("phasegate_machine_requests_total")); diff != "" {
 		t.Errorf("requests after a restart (-want +got):\n%s", diff)
 	}
 }
