@@ -87,8 +87,8 @@ type running struct {
 	dir          string
 	// starts counts the processes that this pod has had.
 	starts int
-	// killed says that Restart has ended it.
-	killed bool
+	// killed says that Restart or Lose has ended it; after Lose, no other follows.
+	killed, lost bool
 }
 
 // Start runs the programs of all pods of the cluster, and of those that come. The
@@ -187,6 +187,20 @@ func (r *Runner) Restart(ctx context.Context, pod types.NamespacedName) error {
 	})
 }
 
+// Lose ends the process of a pod with SIGKILL for good, as if its node were gone and
+// nobody knew it yet: no other follows while there is the pod.
+func (r *Runner) Lose(pod types.NamespacedName) error {
+	p := r.of(pod)
+	if p == nil {
+		return fmt.Errorf("lose the process of pod %s: there is none", pod)
+	}
+	r.mu.Lock()
+	p.killed, p.lost = true, true
+	r.mu.Unlock()
+	p.Kill()
+	return nil
+}
+
 // startLimit is many times what a start takes.
 const startLimit = 20 * time.Second
 
@@ -194,6 +208,12 @@ func (r *Runner) of(pod types.NamespacedName) *running {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.running[pod]
+}
+
+func (r *Runner) isLost(p *running) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return p.lost
 }
 
 func (r *Runner) names() []types.NamespacedName {
@@ -290,7 +310,7 @@ func (r *Runner) run(ctx context.Context, pod *corev1.Pod, p *running) error {
 	switch {
 	case p.Process == nil:
 		return r.start(pod, p)
-	case p.Alive() == nil:
+	case p.Alive() == nil, r.isLost(p):
 		return nil
 	case mayEnd(pod):
 		return r.report(ctx, pod, p.Process)

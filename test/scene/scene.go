@@ -45,6 +45,8 @@ type Options struct {
 	Objects []*unstructured.Unstructured
 	// NoStandIn leaves the aggregated API server away: v3 is served from the CRDs.
 	NoStandIn bool
+	// NoCRD leaves our own CRD away, which comes with the chart.
+	NoCRD bool
 	// BeforeStandIn is called while v3 is still served from its CRDs, so that it
 	// can put objects there that the stand-in will hide; nil for nothing.
 	BeforeStandIn func(context.Context, *Scene) error
@@ -106,8 +108,10 @@ func (s *Scene) furnish(ctx context.Context, o Options) error {
 	if err := crds.Install(ctx, s.Config, set); err != nil {
 		return err
 	}
-	if err := s.installOurs(ctx); err != nil {
-		return err
+	if !o.NoCRD {
+		if err := s.installOurs(ctx); err != nil {
+			return err
+		}
 	}
 	objects := o.Objects
 	if objects == nil {

@@ -1,0 +1,49 @@
+package install
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/test/scene"
+)
+
+// check runs the checks of a controller as its account.
+func (w *world) check(t *testing.T, controller, kubeconfig string) (string, error) {
+	t.Helper()
+	return w.run(t, kubeconfig, filepath.Join(w.root, "bin", "manager"), "check", "--controllers="+controller, "--calico-namespace="+scene.CalicoNamespace, "-o", "json")
+}
+
+// missingIn are the rights that a report of the checks names.
+func missingIn(report string) []string { return nil }
+
+// helmTest: the checks run as a pod with the account of a controller, and their result is that of helm.
+func helmTest(t *testing.T, w *world) {
+	w.helm(t, "test", release, "--timeout", "60s")
+	taken := rights.Need{Group: "apiregistration.k8s.io", Resource: "apiservices", Name: "v3.projectcalico.org", Verb: "patch"}
+	restore := w.without(t, migrating, taken)
+	said, err := w.try(t, filepath.Join("tools", "helm"), "test", release, "--timeout", "60s", "--namespace", system)
+	restore()
+	if err == nil {
+		t.Errorf("helm test succeeds without the right to %s:\n%s", taken, said)
+	}
+	if log := w.logOf(t, account(migrating)+"-test"); !strings.Contains(log, taken.String()) {
+		t.Errorf("the log of the test does not name the right to %s:\n%s", taken, log)
+	}
+}
+
+// logOf is what the process of a pod of the release has said, of which the beginning of the name is known.
+func (w *world) logOf(t *testing.T, pod string) string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(w.LogDir, system+"-"+pod+"*.log"))
+	if err != nil || len(paths) != 1 {
+		t.Fatalf("logs of pods %s*: %v (%v)", pod, paths, err)
+	}
+	text, err := os.ReadFile(paths[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,51 @@
+package install
+
+import (
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/controllers/rights"
+)
+
+// mcpServer: a server comes, is restarted, and goes.
+func mcpServer(t *testing.T, w *world) {
+	wait := func(args ...string) {
+		w.kubectl(t, append([]string{"wait", "-n", "tools", "--timeout=45s"}, args...)...)
+	}
+	w.kubectl(t, "apply", "-f", "testdata/mcpserver.yaml")
+	wait("mcpserver", "fetch", "--for=condition=Ready")
+	w.handedOn[serving] = w.rightsOfProxies(t)
+	for _, restart := range []struct{ strategy, token string }{
+		{v1beta1.StrategyRolling, "2026-05-01T10:00:00Z"}, {v1beta1.StrategyImmediate, "2026-05-02T10:00:00Z"},
+	} {
+		w.kubectl(t, "annotate", "-n", "tools", "mcpserver", "fetch", "--overwrite",
+			v1beta1.AnnotationRestartedAt+"="+restart.token, v1beta1.AnnotationRestartStrategy+"="+restart.strategy)
+		wait("mcpserver", "fetch", "--for=jsonpath={.metadata.annotations."+jsonPathKey(v1beta1.AnnotationLastProcessedRestart)+"}="+restart.token)
+		wait("mcpserver", "fetch", "--for=jsonpath={.status.machine.phase}=Ready")
+	}
+	w.kubectl(t, "delete", "-n", "tools", "mcpserver", "fetch", "--timeout=45s")
+}
+
+// jsonPathKey is a key with dots, as a JSONPath has it.
+func jsonPathKey(key string) string {
+	return strings.ReplaceAll(key, ".", `\.`)
+}
+
+// rightsOfProxies are what the manager has handed on. The API server lets nobody grant what he has not, so
+// that the manager needs them, though it never uses them.
+func (w *world) rightsOfProxies(t *testing.T) []rights.Need {
+	t.Helper()
+	roles := &rbacv1.RoleList{}
+	if err := w.Client.List(t.Context(), roles, client.InNamespace("tools")); err != nil {
+		t.Fatal(err)
+	}
+	var all []rights.Need
+	for _, role := range roles.Items {
+		all = append(all, rights.Flatten("Role "+role.Name, role.Rules...)...)
+	}
+	return all
+}

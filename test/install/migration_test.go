@@ -1,0 +1,187 @@
+package install
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/test/fixture"
+	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/scene"
+)
+
+// inConflict is the phase in which a migration waits for a person; here nothing in it is hurried.
+const inConflict = "WaitingForConflictResolution"
+
+// migrate applies the migration, and waits until it stands before the obstacle, with v1 locked.
+func (w *world) migrate(t *testing.T) *migrationv1.DatastoreMigration {
+	t.Helper()
+	w.kubectl(t, "apply", "-f", "testdata/migration.yaml")
+	return w.awaitMigration(t, "before the obstacle, saying so", func(dm *migrationv1.DatastoreMigration) bool {
+		return dm.Status.Phase == inConflict && strings.Contains(dm.Status.Message, obstacle)
+	})
+}
+
+func (w *world) awaitMigration(t *testing.T, what string, met func(*migrationv1.DatastoreMigration) bool) *migrationv1.DatastoreMigration {
+	t.Helper()
+	var dm *migrationv1.DatastoreMigration
+	harness.Eventually(t, "the migration "+what, soon, func() (err error) {
+		if dm, err = w.Migration(t.Context(), scene.MigrationName); err != nil {
+			return err
+		}
+		if !met(dm) {
+			return fmt.Errorf("phase %q, step %q: %s", dm.Status.Phase, dm.Status.Machine.Step, dm.Status.Message)
+		}
+		return nil
+	})
+	return dm
+}
+
+func (w *world) awaitMessage(t *testing.T, parts ...string) {
+	t.Helper()
+	w.awaitMigration(t, fmt.Sprintf("saying %q", parts), func(dm *migrationv1.DatastoreMigration) bool {
+		return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(dm.Status.Message, part) })
+	})
+}
+
+func (w *world) awaitPhase(t *testing.T, phase string) *migrationv1.DatastoreMigration {
+	t.Helper()
+	return w.awaitMigration(t, "in phase "+phase, func(dm *migrationv1.DatastoreMigration) bool { return dm.Status.Phase == phase })
+}
+
+// looksWithin says that a migration waits, and is looked at again within a time from now.
+func looksWithin(least, most time.Duration) func(*migrationv1.DatastoreMigration) bool {
+	return func(dm *migrationv1.DatastoreMigration) bool {
+		next := dm.Status.Machine.NextCheck
+		if next == nil {
+			return false
+		}
+		left := time.Until(next.Time)
+		return left > least && left <= most
+	}
+}
+
+// pollInterval: a value of the chart reaches the running process, and the object that waits.
+func pollInterval(t *testing.T, w *world) {
+	before := w.migrate(t)
+	if !looksWithin(9*time.Minute, 10*time.Minute)(before) {
+		t.Fatalf("the next look is at %v: the values say in 10m", before.Status.Machine.NextCheck)
+	}
+	process := w.process(t, migrating)
+	w.upgradeTo(t, w.chart(t, firstVersion), "--set", pollOfConflict+"=40s")
+	w.awaitMigration(t, "looked at every 40s", looksWithin(20*time.Second, 40*time.Second))
+	w.upgradeTo(t, w.chart(t, firstVersion), "--set", pollOfConflict+"=20s")
+	after := w.awaitMigration(t, "looked at every 20s", looksWithin(0, 20*time.Second))
+	if after.Status.Machine.Revision == before.Status.Machine.Revision {
+		t.Errorf("status.machine.revision is still %s", before.Status.Machine.Revision)
+	}
+	if now := w.process(t, migrating); now.PID() != process.PID() {
+		t.Errorf("the process was replaced (%d, now %d): an edit of a machine needs no restart", process.PID(), now.PID())
+	}
+}
+
+// abort: the way back, though somebody has taken away what the way there left.
+func abort(t *testing.T, w *world) {
+	w.kubectl(t, "delete", "datastoremigration", scene.MigrationName, "--timeout=45s")
+	if ready := w.kubectl(t, "get", "clusterinformations.v1.crd.projectcalico.org", "default", "-o", "jsonpath={.spec.datastoreReady}"); ready != "true" {
+		t.Errorf("v1 is not given back: datastoreReady is %q", ready)
+	}
+	if service := w.kubectl(t, "get", "apiservice", "v3.projectcalico.org", "-o", "jsonpath={.spec.service.name}"); service == "" {
+		t.Error("v3 is not served by the API server of Calico again")
+	}
+}
+
+// complete: the obstacle goes, and the migration goes on to its end by itself.
+func complete(t *testing.T, w *world) {
+	w.kubectl(t, "delete", "globalnetworksets.v3.projectcalico.org", obstacle)
+	w.awaitPhase(t, "Converged")
+	if err := fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitPhase(t, "Complete")
+	w.kubectl(t, "wait", "--for=condition=Ready", "datastoremigration", scene.MigrationName, "--timeout=10s")
+}
+
+// cleanUp: without the right to delete CRDs a deletion waits and says so; a value of the chart grants it.
+func cleanUp(t *testing.T, w *world) {
+	const enabled = "controllers.datastoremigration.cleanup.enabled"
+	w.upgradeTo(t, w.chart(t, secondVersion), "--set", enabled+"=false")
+	w.kubectl(t, "delete", "datastoremigration", scene.MigrationName, "--wait=false")
+	w.awaitMessage(t, "delete customresourcedefinitions.apiextensions.k8s.io", enabled)
+	w.kubectl(t, "get", "clusterinformations.v1.crd.projectcalico.org", "default") // nothing has been deleted
+	w.upgradeTo(t, w.chart(t, secondVersion), "--set", enabled+"=true")
+	harness.Eventually(t, "the migration and the v1 CRDs to be gone", soon, func() error {
+		dm, err := w.Migration(t.Context(), scene.MigrationName)
+		if err == nil {
+			return fmt.Errorf("phase %q, step %q: %s", dm.Status.Phase, dm.Status.Machine.Step, dm.Status.Message)
+		}
+		if !apierrs.IsNotFound(err) {
+			return err
+		}
+		return w.v1CRDsGone(t)
+	})
+}
+
+func (w *world) v1CRDsGone(t *testing.T) error {
+	crds := &metav1.PartialObjectMetadataList{}
+	crds.SetGroupVersionKind(crdKind)
+	if err := w.Client.List(t.Context(), crds); err != nil {
+		return err
+	}
+	for _, kind := range w.Registry.All() {
+		for _, crd := range crds.Items {
+			if crd.Name == kind.V1Plural()+".crd.projectcalico.org" {
+				return fmt.Errorf("%s is there", crd.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// crd reads one; nil if there is none.
+func (w *world) crd(t *testing.T, name string) *unstructured.Unstructured {
+	t.Helper()
+	crd := &unstructured.Unstructured{}
+	crd.SetGroupVersionKind(crdKind)
+	err := w.Client.Get(t.Context(), types.NamespacedName{Name: name}, crd)
+	if apierrs.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return crd
+}
+
+// changed is a copy of the chart, to be packaged, in which one machine says something else.
+func (w *world) changed(t *testing.T, machine, old, text string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "phasegate")
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(w.root, "charts", "phasegate"))); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "files", "machines", machine+".yaml")
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := strings.Replace(string(before), old, text, 1)
+	if after == string(before) {
+		t.Fatal(errors.New(path + " does not say " + old))
+	}
+	if err := os.WriteFile(path, []byte(after), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}

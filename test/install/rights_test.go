@@ -1,0 +1,242 @@
+package install
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/test/audit"
+	"github.com/phasegate/phasegate/test/harness"
+)
+
+// sample is how many rights of each account are taken away in turn; all of them if RIGHTS=all.
+const sample = 6
+
+func account(controller string) string { return release + "-" + controller }
+
+func userOf(controller string) string {
+	return "system:serviceaccount:" + system + ":" + account(controller)
+}
+
+// accounts: what the API server says that each may do is what was read and agreed to.
+func accounts(t *testing.T, w *world) {
+	for _, controller := range []string{migrating, serving} {
+		said, err := w.run(t, w.tokenOf(t, controller), filepath.Join(w.root, "bin", "tools", "kubectl"), "auth", "can-i", "--list", "--no-headers", "-n", system)
+		if err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+		var lines []string
+		for line := range strings.Lines(said) {
+			lines = append(lines, strings.Join(strings.Fields(line), " "))
+		}
+		slices.Sort(lines)
+		got := strings.Join(lines, "\n") + "\n"
+		golden := filepath.Join("testdata", "can-i-"+controller+".txt")
+		if *update {
+			if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got); diff != "" {
+			t.Errorf("what %s may do has changed; if it is right, run the test with -update (-want +got):\n%s", account(controller), diff)
+		}
+	}
+}
+
+// tokenOf writes a kubeconfig with a token of the account of a controller.
+func (w *world) tokenOf(t *testing.T, controller string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := w.WriteKubeconfig(t.Context(), path, types.NamespacedName{Namespace: system, Name: account(controller)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// role reads a ClusterRole of the release.
+func (w *world) role(t *testing.T, name string) *rbacv1.ClusterRole {
+	t.Helper()
+	role := &rbacv1.ClusterRole{}
+	if err := w.Client.Get(t.Context(), types.NamespacedName{Name: name}, role); err != nil {
+		t.Fatal(err)
+	}
+	return role
+}
+
+// without takes a right away from an account until the function that it returns is called, and
+// waits both times until the API server knows.
+func (w *world) without(t *testing.T, controller string, taken rights.Need) (restore func()) {
+	t.Helper()
+	role := w.role(t, account(controller))
+	before := role.DeepCopy()
+	role.Rules = rights.Merge(slices.DeleteFunc(rights.Flatten("", role.Rules...), func(n rights.Need) bool { return n.String() == taken.String() }))
+	if err := w.Client.Update(t.Context(), role); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitMay(t, controller, taken, false)
+	return func() {
+		t.Helper()
+		role.Rules = before.Rules
+		if err := w.Client.Update(t.Context(), role); err != nil {
+			t.Fatal(err)
+		}
+		w.awaitMay(t, controller, taken, true)
+	}
+}
+
+// awaitMay waits until the API server says that an account may do something, or may not.
+func (w *world) awaitMay(t *testing.T, controller string, n rights.Need, may bool) {
+	t.Helper()
+	resource, subresource, _ := strings.Cut(n.Resource, "/")
+	harness.Eventually(t, fmt.Sprintf("%s may %s: %t", account(controller), n, may), soon, func() error {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: userOf(controller),
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: n.Verb, Group: n.Group, Resource: resource, Subresource: subresource, Name: n.Name,
+			},
+		}}
+		if err := w.Client.Create(t.Context(), review); err != nil {
+			return err
+		}
+		if review.Status.Allowed != may {
+			return errors.New(review.Status.Reason)
+		}
+		return nil
+	})
+}
+
+// missingRights takes rights away in turn: the check of the account names exactly the one that is missing.
+func missingRights(t *testing.T, w *world) {
+	for _, controller := range []string{migrating, serving} {
+		kubeconfig := w.tokenOf(t, controller)
+		if said, err := w.check(t, controller, kubeconfig); err != nil {
+			t.Fatalf("the check of %s fails with all rights: %v\n%s", account(controller), err, said)
+		}
+		granted := rights.Flatten("", w.role(t, account(controller)).Rules...)
+		for _, taken := range some(t, granted) {
+			restore := w.without(t, controller, taken)
+			said, err := w.check(t, controller, kubeconfig)
+			restore()
+			if missing := missingIn(said); err == nil || !slices.Equal(missing, []string{taken.String()}) {
+				t.Errorf("without the right to %s, the check of %s ends with %v and names %q:\n%s", taken, account(controller), err, missing, said)
+			}
+		}
+	}
+}
+
+// some are all of the rights, or a sample of them that may be repeated.
+func some(t *testing.T, all []rights.Need) []rights.Need {
+	t.Helper()
+	if os.Getenv("RIGHTS") == "all" {
+		return all
+	}
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("RIGHTS"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("RIGHTS is neither all nor a seed: %v", err)
+		}
+	}
+	t.Logf("%d of %d rights, the same again with RIGHTS=%d", sample, len(all), seed)
+	order := rand.New(rand.NewPCG(seed, 0)).Perm(len(all))
+	var picked []rights.Need
+	for _, i := range order[:min(sample, len(all))] {
+		picked = append(picked, all[i])
+	}
+	return picked
+}
+
+// missingInPreflight: who is told nothing by helm is told by the migration.
+func missingInPreflight(t *testing.T, w *world) {
+	taken := rights.Need{Group: "apiregistration.k8s.io", Resource: "apiservices", Name: "v3.projectcalico.org", Verb: "patch"}
+	restore := w.without(t, migrating, taken)
+	w.kubectl(t, "apply", "-f", "testdata/migration.yaml")
+	w.awaitMessage(t, taken.String())
+	restore()
+	w.awaitPhase(t, inConflict)
+	w.kubectl(t, "delete", "-f", "testdata/migration.yaml", "--timeout=45s")
+}
+
+// exceptions are rights that nothing in the story needs, and why they are there all the same.
+var exceptions = map[string]string{}
+
+// unusedRights: every single right of the roles was needed somewhere in the story.
+func unusedRights(t *testing.T, w *world) {
+	requests, err := audit.ReadFile(w.AuditLog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, controller := range []string{migrating, serving} {
+		seen := requests[userOf(controller)]
+		used := slices.Concat(seen.Allowed, w.handedOn[controller])
+		granted := w.granted(t, controller)
+		unused := slices.DeleteFunc(audit.Unused(granted, used), func(n rights.Need) bool { return exceptions[n.String()] != "" })
+		if len(unused) > 0 {
+			t.Errorf("%s has never needed the right to\n%s", account(controller), lines(unused))
+		}
+		if len(seen.Denied) > 0 {
+			t.Errorf("%s was refused to\n%s", account(controller), lines(seen.Denied))
+		}
+		t.Logf("%s: %d rights, %d of them unused", account(controller), len(granted), len(unused))
+	}
+}
+
+// lines is one for each right, and who gave it.
+func lines(needs []rights.Need) string {
+	var all []string
+	for _, n := range needs {
+		all = append(all, strings.TrimSuffix(n.String()+", of "+strings.Join(n.For, ", "), ", of "))
+	}
+	return strings.Join(all, "\n")
+}
+
+// granted are the rights that all roles of an account give, for the names of the roles.
+func (w *world) granted(t *testing.T, controller string) []rights.Need {
+	t.Helper()
+	isOurs := func(s rbacv1.Subject) bool {
+		return s.Kind == rbacv1.ServiceAccountKind && s.Namespace == system && s.Name == account(controller)
+	}
+	var all []rights.Need
+	cluster := &rbacv1.ClusterRoleBindingList{}
+	if err := w.Client.List(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range cluster.Items {
+		if slices.ContainsFunc(b.Subjects, isOurs) {
+			all = append(all, rights.Flatten("ClusterRole "+b.RoleRef.Name, w.role(t, b.RoleRef.Name).Rules...)...)
+		}
+	}
+	local := &rbacv1.RoleBindingList{}
+	if err := w.Client.List(t.Context(), local, client.InNamespace(system)); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range local.Items {
+		if slices.ContainsFunc(b.Subjects, isOurs) {
+			role := &rbacv1.Role{}
+			if err := w.Client.Get(t.Context(), types.NamespacedName{Namespace: system, Name: b.RoleRef.Name}, role); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, rights.Flatten("Role "+role.Name, role.Rules...)...)
+		}
+	}
+	return rights.Union(all)
+}

@@ -1,0 +1,79 @@
+package install
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/phasegate/phasegate/test/crds"
+	"github.com/phasegate/phasegate/test/fixture"
+	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/scene"
+)
+
+// objects is how many v1 objects there are: their number is not the point.
+const objects = 150
+
+// obstacle is an object of the fixture that is in v3 already, with other content.
+const obstacle = "blocklist-0"
+
+var networkSets = schema.GroupVersionResource{Group: "projectcalico.org", Version: "v3", Resource: "globalnetworksets"}
+
+// TestStory tells what becomes of an installation, from the first to the last command. Each
+// chapter goes on where the one before it ended.
+func TestStory(t *testing.T) {
+	w := newWorld(t, scene.Options{
+		Cluster: harness.Options{Own: true, Audit: true}, Objects: fixture.Demo(1, objects), NoCRD: true, BeforeStandIn: furnish,
+	})
+	chapters := []struct {
+		title string
+		tell  func(*testing.T, *world)
+	}{
+		{"install the chart", install},
+		{"what each account may do", accounts},
+		{"helm test", helmTest},
+		{"a check names each right that is missing", missingRights},
+		{"a migration names what is missing", missingInPreflight},
+		{"another poll interval", pollInterval},
+		{"abort", abort},
+		{"upgrade with a migration in flight", upgrade},
+		{"the leader goes", leaderGoes},
+		{"uninstall with a migration in flight", uninstall},
+		{"to the end", complete},
+		{"clean up", cleanUp},
+		{"an MCP server", mcpServer},
+		{"metrics", scrape},
+		{"no right is unused", unusedRights},
+		{"uninstall for good", uninstallForGood},
+	}
+	for _, c := range chapters {
+		if !t.Run(c.title, func(t *testing.T) { c.tell(t, w) }) && os.Getenv("GOON") == "" {
+			t.Fatal("the story cannot go on")
+		}
+	}
+}
+
+// furnish puts what others have installed on the cluster: ToolHive's kinds, and an object in the way.
+func furnish(ctx context.Context, s *scene.Scene) error {
+	set := crds.Set{CRDs: []*unstructured.Unstructured{
+		othersCRD("MCPToolConfig", "mcptoolconfig"), othersCRD("MCPExternalAuthConfig", "mcpexternalauthconfig"),
+	}}
+	if err := crds.Install(ctx, s.Config, set); err != nil {
+		return err
+	}
+	c, err := dynamic.NewForConfig(s.Config)
+	if err != nil {
+		return err
+	}
+	obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"nets": []any{"192.0.2.99/32"}}}}
+	obj.SetAPIVersion(networkSets.GroupVersion().String())
+	obj.SetKind("GlobalNetworkSet")
+	obj.SetName(obstacle)
+	_, err = c.Resource(networkSets).Create(ctx, obj, metav1.CreateOptions{})
+	return err
+}

@@ -1,0 +1,199 @@
+package install
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/podrunner"
+	"github.com/phasegate/phasegate/test/scene"
+)
+
+const (
+	// soon bounds every wait for something that takes seconds, on a busy machine.
+	soon = 45 * time.Second
+	// release and system are the names that users give.
+	release = "phasegate"
+	system  = "phasegate-system"
+)
+
+// Controllers of the chart, which are also the values of --controllers.
+const (
+	migrating = "datastoremigration"
+	serving   = "mcpserver"
+)
+
+// world is the cluster, and the words in which the story is told. Each of them ends
+// the test when it fails.
+type world struct {
+	*scene.Scene
+	pods *podrunner.Runner
+	root string
+	// handedOn are rights of controllers that others use: see rightsOfProxies.
+	handedOn map[string][]rights.Need
+	// helmHome is where helm keeps what it keeps.
+	helmHome string
+}
+
+func newWorld(t *testing.T, o scene.Options) *world {
+	t.Helper()
+	w := &world{Scene: scene.ForTest(t, o), helmHome: t.TempDir(), handedOn: map[string][]rights.Need{}}
+	var err error
+	if w.root, err = harness.Root(); err != nil {
+		t.Fatal(err)
+	}
+	programs := map[string]string{}
+	for container, name := range map[string]string{"manager": "manager", "check": "manager", v1beta1.ProxyContainer: "proxyrunner"} {
+		if programs[container], err = harness.Binary(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w.pods, err = podrunner.Start(podrunner.Options{Cluster: w.Cluster, Programs: programs}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		w.pods.Stop()
+		if t.Failed() {
+			w.showLogs(t)
+		}
+	})
+	return w
+}
+
+func (w *world) showLogs(t *testing.T) {
+	t.Helper()
+	for _, path := range w.logs(t) {
+		text, err := os.ReadFile(path)
+		t.Logf("the end of %s (%v):\n%s", filepath.Base(path), err, text[max(0, len(text)-1200):])
+	}
+}
+
+// logs are those of all processes of pods.
+func (w *world) logs(t *testing.T) []string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(w.LogDir, "*.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(path string) bool { return path == w.AuditLog || filepath.Base(path) == "down.log" })
+}
+
+// helm runs the real one as an administrator, in the namespace of the release.
+func (w *world) helm(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := w.try(t, filepath.Join("tools", "helm"), append(args, "--namespace", system)...)
+	if err != nil {
+		t.Fatalf("helm %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// kubectl runs the real one as an administrator.
+func (w *world) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := w.try(t, filepath.Join("tools", "kubectl"), args...)
+	if err != nil {
+		t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// try runs a program of bin as an administrator, and answers what it said.
+func (w *world) try(t *testing.T, program string, args ...string) (string, error) {
+	t.Helper()
+	return w.run(t, w.Kubeconfig, filepath.Join(w.root, "bin", program), args...)
+}
+
+func (w *world) run(t *testing.T, kubeconfig, program string, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*soon) // also when the test cleans up
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HELM_CACHE_HOME="+w.helmHome, "HELM_CONFIG_HOME="+w.helmHome, "HELM_DATA_HOME="+w.helmHome)
+	out := &bytes.Buffer{}
+	cmd.Stdout, cmd.Stderr = out, out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+// podsOf are the pods of a controller that are not on their way out.
+func (w *world) podsOf(t *testing.T, controller string) []types.NamespacedName {
+	t.Helper()
+	list := &corev1.PodList{}
+	err := w.Client.List(t.Context(), list, client.InNamespace(system), client.MatchingLabels{
+		"app.kubernetes.io/instance": release, "app.kubernetes.io/component": controller,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []types.NamespacedName
+	for _, pod := range list.Items {
+		if pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning {
+			names = append(names, client.ObjectKeyFromObject(&pod))
+		}
+	}
+	return names
+}
+
+// awaitReady waits until so many pods of a controller run, and say themselves that they are ready.
+func (w *world) awaitReady(t *testing.T, controller string, want int) []types.NamespacedName {
+	t.Helper()
+	var pods []types.NamespacedName
+	harness.Eventually(t, fmt.Sprintf("%d ready pods of %s", want, controller), soon, func() error {
+		if pods = w.podsOf(t, controller); len(pods) != want {
+			return fmt.Errorf("there are %v", pods)
+		}
+		var errs []error
+		for _, pod := range pods {
+			errs = append(errs, w.pods.Ready(t.Context(), pod))
+		}
+		return errors.Join(errs...)
+	})
+	return pods
+}
+
+// process is that of a pod of which there is one.
+func (w *world) process(t *testing.T, controller string) *harness.Process {
+	t.Helper()
+	p, err := w.pods.Process(w.awaitReady(t, controller, 1)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// complaint is a line of a log that says that a right is missing.
+var complaint = regexp.MustCompile(`(?i:forbidden|unauthorized)`)
+
+// assertNoComplaints looks at all that the processes have said.
+func (w *world) assertNoComplaints(t *testing.T) {
+	t.Helper()
+	for _, path := range w.logs(t) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if complaint.MatchString(line) {
+				t.Errorf("%s complains, first of all: %s", filepath.Base(path), line)
+				break
+			}
+		}
+	}
+}
