@@ -8,7 +8,10 @@ be is said in values.schema.json. Each message: the value, what is wrong, what t
 {{- include "phasegate.validateKinds" . }}
 {{- include "phasegate.validateMetrics" . }}
 {{- $lease := .Values.leaderElection }}
-{{- if not (and (gt (trimSuffix "s" $lease.leaseDuration | int) (trimSuffix "s" $lease.renewDeadline | int)) (gt (trimSuffix "s" $lease.renewDeadline | int) (trimSuffix "s" $lease.retryPeriod | int))) }}
+{{- $lasts := include "phasegate.milliseconds" $lease.leaseDuration | int }}
+{{- $renews := include "phasegate.milliseconds" $lease.renewDeadline | int }}
+{{- $retries := include "phasegate.milliseconds" $lease.retryPeriod | int }}
+{{- if not (and (gt $lasts $renews) (gt $renews $retries)) }}
 {{- fail (printf "leaderElection: leaseDuration (%s) > renewDeadline (%s) > retryPeriod (%s) must hold, else two pods could lead at a time" $lease.leaseDuration $lease.renewDeadline $lease.retryPeriod) }}
 {{- end }}
 {{- $pdb := .Values.podDisruptionBudget }}
@@ -18,6 +21,12 @@ be is said in values.schema.json. Each message: the value, what is wrong, what t
 {{- if and .Values.networkPolicy.enabled .Values.hostNetwork }}
 {{- fail "networkPolicy.enabled: no NetworkPolicy holds for pods on the host network (hostNetwork): switch one of them off" }}
 {{- end }}
+{{- end }}
+
+{{/* Of a duration such as 500ms, 15s or 1m: all that the schema lets through. */}}
+{{- define "phasegate.milliseconds" }}
+{{- $unit := regexFind "[a-z]+$" . }}
+{{- mul (trimSuffix $unit . | int) (get (dict "ms" 1 "s" 1000 "m" 60000) $unit) }}
 {{- end }}
 
 {{- define "phasegate.validateControllers" }}
