@@ -4,22 +4,13 @@ import (
 	"context"
 	"fmt"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
-
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 )
 
 func (s *steps) v1CRDsInstalled(ctx context.Context, _ *migration) (bool, string, error) {
 	for _, kind := range s.Registry.All() {
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		err := s.client.Get(ctx, types.NamespacedName{Name: kind.V1CRDName()}, crd)
-		if err == nil {
-			return true, "", nil
-		}
-		if !apierrs.IsNotFound(err) {
-			return false, "", fmt.Errorf("read CRD %s: %w", kind.V1CRDName(), err)
+		if crd, err := s.v1CRD(ctx, kind.V1CRDName()); crd != nil || err != nil {
+			return err == nil, "", err
 		}
 	}
 	return false, "no CRD of group crd.projectcalico.org is installed: there is nothing to migrate", nil

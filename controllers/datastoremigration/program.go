@@ -11,11 +11,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/crdgate"
+	"github.com/phasegate/phasegate/controllers/rights"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
@@ -35,6 +37,8 @@ type Settings struct {
 	// CalicoNamespace is where calico-node, calico-typha and
 	// calico-kube-controllers run.
 	CalicoNamespace string
+	// Discovery tells what the API server serves, for the checks.
+	Discovery discovery.DiscoveryInterface
 	// HTTP is where the built-in HTTPRequest may go.
 	HTTP builtin.HTTP
 	// Metrics are what is measured; nil: nobody looks.
@@ -127,7 +131,7 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 			Outputs: map[string]fsm.Type{"ownersMissing": fsm.TypeInt}}, Do: s.remapOwners,
 			Rights: grants(s.lists(), s.onV3("get patch"))},
 		CleanUpAction: {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v1 CRDs of the migrated kinds, one at a time."}, Do: s.deleteV1CRDs,
-			Rights: s.onV1CRDs("get delete")},
+			Rights: grants([]rbacv1.PolicyRule{rights.Asking}, s.onV1CRDs("get delete"))},
 	}
 }
 

@@ -1,8 +1,12 @@
 package datastoremigration
 
 import (
+	"context"
+	"fmt"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,11 +44,18 @@ func Bindings() fsm.Bindings { return Program(nil, Settings{Registry: resources.
 // Gate makes the controller, to be added to a manager: it runs while the CRD of
 // DatastoreMigration is established.
 func Gate(cfg *rest.Config, machine *machines.Handle, settings Settings, metrics *runner.Metrics) *crdgate.Gate {
-	c := &runner.Controller[*migration]{
-		Name: controllerName, Config: cfg, Scheme: NewScheme(), Machine: machine,
-		Program:   func(c client.Client) *runner.Program[*migration] { return Program(c, settings) },
-		Namespace: settings.CalicoNamespace,
-		Metrics:   metrics,
-	}
-	return &crdgate.Gate{CRDName: migrationv1.CRDName, Config: cfg, Run: c.Run}
+	return &crdgate.Gate{CRDName: migrationv1.CRDName, Config: cfg, Run: func(ctx context.Context) error {
+		api, err := discovery.NewDiscoveryClientForConfig(cfg)
+		if err != nil {
+			return fmt.Errorf("make the discovery client of %s: %w", controllerName, err)
+		}
+		settings.Discovery = api
+		c := &runner.Controller[*migration]{
+			Name: controllerName, Config: cfg, Scheme: NewScheme(), Machine: machine,
+			Program:   func(c client.Client) *runner.Program[*migration] { return Program(c, settings) },
+			Namespace: settings.CalicoNamespace,
+			Metrics:   metrics,
+		}
+		return c.Run(ctx)
+	}}
 }

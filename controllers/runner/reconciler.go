@@ -7,6 +7,7 @@ import (
 	"maps"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -50,16 +51,21 @@ type Reconciler[T Object[T]] struct {
 	// Fit says why objects of the kind cannot be driven at this moment: they are
 	// told, and left alone. Nil: they always can.
 	Fit func(context.Context) error
+	// Tracing is told of each pass and each step; nil: the provider of the whole
+	// process, which does nothing unless the program has set one.
+	Tracing trace.TracerProvider
 }
 
 // Reconcile makes one pass: at most one status write. A conflict is not an
 // error but news: everything is dropped and the pass starts again. Nor is the end
 // of ctx: a program that ends leaves the rest to the next one.
 func (r *Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	ctx, span := r.startPass(ctx, req)
 	result, err := r.pass(ctx, req)
 	if err != nil && ctx.Err() != nil {
-		return reconcile.Result{}, nil
+		result, err = reconcile.Result{}, nil
 	}
+	endPass(span, err)
 	return result, err
 }
 
@@ -71,6 +77,7 @@ func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconc
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+	ctx = named(ctx, machine, obj.MachineStatus().Phase)
 	// The client leaves it out of typed objects; expressions and actions ask for it.
 	obj.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(machine.For().APIVersion, machine.For().Kind))
 	if r.Fit != nil {
@@ -199,7 +206,7 @@ func (r *Reconciler[T]) view(ctx context.Context, machine *fsm.Machine, obj T) (
 // errors in a row is told, unless it leads to another phase: that transition
 // tells it.
 func (r *Reconciler[T]) step(ctx context.Context, p *pass[T], run *fsm.Run, cmd fsm.Command) error {
-	outcome, err := r.act(ctx, p, run, cmd)
+	outcome, err := r.act(ctx, p, cmd)
 	if err != nil {
 		return err
 	}
@@ -213,11 +220,13 @@ func (r *Reconciler[T]) step(ctx context.Context, p *pass[T], run *fsm.Run, cmd 
 
 // act runs one action. Its context ends early when the object is changed by
 // somebody else, a deletion above all; errMoved is returned then.
-func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], run *fsm.Run, cmd fsm.Command) (fsm.Outcome, error) {
+func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], cmd fsm.Command) (outcome fsm.Outcome, err error) {
+	ctx, span := r.startStep(ctx, cmd)
+	defer func() { endStep(span, outcome, err) }()
 	acting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	logger := log.FromContext(ctx).WithValues("phase", run.Status().Phase, "step", cmd.Step, "action", cmd.Action)
-	scope := &Scope[T]{Object: deepCopy(p.work), With: cmd.With, Clock: r.Clock, pass: p, recorder: r.Recorder}
+	logger := log.FromContext(ctx).WithValues("step", cmd.Step, "action", cmd.Action)
+	scope := &Scope[T]{Object: deepCopy(p.work), Machine: p.machine, With: cmd.With, Clock: r.Clock, pass: p, recorder: r.Recorder}
 	published := make(chan struct{})
 	go func() {
 		defer close(published)
@@ -225,8 +234,8 @@ func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], run *fsm.Run, cmd f
 	}()
 
 	began := r.Clock.Now()
-	outputs, err := r.Program.Actions[cmd.Action].Do(log.IntoContext(acting, logger), scope)
-	moved := errors.Is(context.Cause(acting), errMoved) || errors.Is(err, errMoved)
+	outputs, failure := r.Program.Actions[cmd.Action].Do(log.IntoContext(acting, logger), scope)
+	moved := errors.Is(context.Cause(acting), errMoved) || errors.Is(failure, errMoved)
 	cancel(nil)
 	<-published
 	took := r.Clock.Since(began)
@@ -236,7 +245,7 @@ func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], run *fsm.Run, cmd f
 	if ctx.Err() != nil { // shutting down: nothing that was not written counts
 		return fsm.Outcome{}, ctx.Err()
 	}
-	outcome := outcomeOf(outputs, err)
+	outcome = outcomeOf(outputs, failure)
 	r.Metrics.Did(p.machine, cmd.Action, took, outcome)
 	if outcome.Err != nil && outcome.Class != "" {
 		logger.Info("step failed", "class", outcome.Class, "error", outcome.Err.Error(), "took", took)
@@ -286,6 +295,7 @@ func (r *Reconciler[T]) announce(ctx context.Context, machine *fsm.Machine, obj 
 	if t.Message != "" {
 		kind, note = corev1.EventTypeWarning, note+": "+t.Message
 	}
+	traceTransition(ctx, t)
 	log.FromContext(ctx).Info("transition", "from", t.From, "to", t.To, "reason", t.Reason, "took", t.Took.Duration, "message", t.Message)
 	tell(r.Recorder, obj, kind, t.Reason, "Transition", note)
 }

@@ -19,6 +19,8 @@ type Scope[T Object[T]] struct {
 	// Object as it was when the pass began, for reading. Changes go through
 	// Report and PatchMetadata.
 	Object T
+	// Machine is the one of this pass.
+	Machine *fsm.Machine
 	// With are the step's parameters.
 	With  fsm.Params
 	Clock clock.Clock

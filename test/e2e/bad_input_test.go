@@ -202,12 +202,11 @@ func TestMissingRights(t *testing.T) {
 		verbs                []string
 		says                 string
 	}{
-		"cut over":       {"APIService cannot be parked", "apiregistration.k8s.io", "apiservices", []string{"patch"}, "may not patch apiservices.apiregistration.k8s.io v3.projectcalico.org"},
+		"cut over":       {"APIService cannot be parked", "apiregistration.k8s.io", "apiservices", []string{"patch"}, "rights: this account may not patch apiservices.apiregistration.k8s.io v3.projectcalico.org"},
 		"put back":       {"only an abort needs it", "apiregistration.k8s.io", "apiservices", []string{"create"}, "may not create apiservices.apiregistration.k8s.io"},
-		"clean up":       {"only the end needs it", "apiextensions.k8s.io", "customresourcedefinitions", []string{"delete"}, "may not delete customresourcedefinitions.apiextensions.k8s.io"},
 		"read v1":        {"a kind that cannot be listed is not empty", "crd.projectcalico.org", "*", []string{"list"}, "may not list"},
-		"write v3":       {"the copies", "projectcalico.org", "*", []string{"create", "delete"}, "may not create, delete tiers.projectcalico.org"},
-		"watch rollouts": {"Converged would hang", "apps", "daemonsets", []string{"get"}, "may not get daemonsets.apps in namespace calico-system"},
+		"write v3":       {"the copies", "projectcalico.org", "*", []string{"create", "delete"}, "may not create, delete bgpconfigurations.projectcalico.org"},
+		"watch rollouts": {"Converged would hang", "apps", "daemonsets", []string{"get"}, "may not get daemonsets.apps calico-node in namespace calico-system"},
 	}
 	w := pristine(t)
 	dir := gated(t)

@@ -39,7 +39,7 @@ func (w *world) manager(t *testing.T, args ...string) *harness.Process {
 
 func (w *world) managerAs(t *testing.T, account string, args ...string) *harness.Process {
 	t.Helper()
-	p, err := w.StartManager(append([]string{"--kubeconfig", w.KubeconfigOf(account)}, args...)...)
+	p, err := w.StartManager(append([]string{"--kubeconfig", w.KubeconfigOf(account), "--controllers", "datastoremigration,custom"}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

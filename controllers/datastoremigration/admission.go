@@ -1,0 +1,110 @@
+package datastoremigration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/phasegate/phasegate/controllers/check"
+)
+
+// admissionKind is a kind of admission objects that come with Calico's v3 CRDs, and
+// what becomes of a cluster without them.
+type admissionKind struct {
+	kind, plural string
+	names        []string
+	without      string
+}
+
+// A migration needs none of them: what the mutating ones fill in, the conversion
+// writes itself. What users write to v3 later is another matter.
+var admissionKinds = []admissionKind{
+	{"ValidatingAdmissionPolicy", "validatingadmissionpolicies", []string{"protect-builtin-tiers.projectcalico.org"}, "nothing keeps users from deleting Calico's own tiers"},
+	{"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", []string{"protect-builtin-tiers.projectcalico.org"}, "nothing keeps users from deleting Calico's own tiers"},
+	{"MutatingAdmissionPolicy", "mutatingadmissionpolicies", []string{"policytypes.policy.projectcalico.org", "tierlabel.policy.projectcalico.org"}, "policies that are written later get no types and no tier label"},
+	{"MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", []string{"set-policytypes-binding", "set-tier-label-binding"}, "policies that are written later get no types and no tier label"},
+}
+
+func admissionRights() []rbacv1.PolicyRule {
+	var rules []rbacv1.PolicyRule
+	for _, k := range admissionKinds {
+		rules = append(rules, rule("get", admissionregistrationv1.GroupName, k.plural, k.names...)...)
+	}
+	return rules
+}
+
+// admissionPolicies tells which versions of admission policies are served, and warns
+// where Calico's are not there.
+func (s *steps) admissionPolicies() check.Check {
+	return check.Check{ID: "admission-policies", Title: "Calico's admission policies are there", Run: func(ctx context.Context) ([]check.Finding, error) {
+		served, err := s.admissionVersions()
+		if err != nil {
+			return nil, err
+		}
+		var findings []check.Finding
+		for _, k := range admissionKinds {
+			versions := served[k.plural]
+			if len(versions) == 0 {
+				findings = append(findings, check.Finding{Level: check.Warning, Message: "the API server does not serve " + k.kind + ": " + k.without,
+					Remedy: "see which Kubernetes serves it (docs/operate/supported-versions.md)"})
+				continue
+			}
+			findings = append(findings, check.Finding{Level: check.Info, Message: k.kind + " is served in " + strings.Join(versions, ", ")})
+			for _, name := range k.names {
+				there, err := s.isThere(ctx, schema.GroupVersionKind{Group: admissionregistrationv1.GroupName, Version: versions[0], Kind: k.kind}, name)
+				if err != nil {
+					return nil, err
+				}
+				if !there {
+					findings = append(findings, check.Finding{Level: check.Warning, Message: fmt.Sprintf("%s %s is not there: %s", k.kind, name, k.without),
+						Remedy: "apply the admission policies of Calico's release"})
+				}
+			}
+		}
+		return findings, nil
+	}}
+}
+
+// admissionVersions are the versions in which each resource is served, the best first.
+func (s *steps) admissionVersions() (map[string][]string, error) {
+	groups, err := s.Discovery.ServerGroups()
+	if err != nil {
+		return nil, fmt.Errorf("ask which API groups are served: %w", err)
+	}
+	i := slices.IndexFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == admissionregistrationv1.GroupName })
+	if i < 0 {
+		return nil, nil
+	}
+	served := map[string][]string{}
+	for _, version := range groups.Groups[i].Versions {
+		list, err := s.Discovery.ServerResourcesForGroupVersion(version.GroupVersion)
+		if err != nil {
+			return nil, fmt.Errorf("ask what %s serves: %w", version.GroupVersion, err)
+		}
+		for _, r := range list.APIResources {
+			served[r.Name] = append(served[r.Name], version.Version)
+		}
+	}
+	return served, nil
+}
+
+func (s *steps) isThere(ctx context.Context, gvk schema.GroupVersionKind, name string) (bool, error) {
+	obj := &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(gvk)
+	err := s.client.Get(ctx, types.NamespacedName{Name: name}, obj)
+	if apierrs.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read %s %s: %w", gvk.Kind, name, err)
+	}
+	return true, nil
+}

@@ -1,0 +1,154 @@
+package datastoremigration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/controllers/check"
+	"github.com/phasegate/phasegate/resources"
+)
+
+// v3CRDs finds v3 CRDs that could not take a copy.
+func (s *steps) v3CRDs() check.Check {
+	return check.Check{ID: "v3-crds", Title: "Calico's v3 CRDs can take the copies", Run: func(ctx context.Context) ([]check.Finding, error) {
+		var findings []check.Finding
+		for _, kind := range s.Registry.All() {
+			crd := &apiextensionsv1.CustomResourceDefinition{}
+			err := s.client.Get(ctx, types.NamespacedName{Name: kind.V3CRDName()}, crd)
+			if client.IgnoreNotFound(err) != nil {
+				return nil, fmt.Errorf("read CRD %s: %w", kind.V3CRDName(), err)
+			}
+			why := unusable(crd, kind)
+			if err != nil {
+				why = "is not installed: apply Calico's projectcalico.org/v3 CRDs"
+			}
+			if why != "" {
+				findings = append(findings, check.Finding{Level: check.Failure, Message: fmt.Sprintf("CRD %s %s", kind.V3CRDName(), why)})
+			}
+		}
+		return findings, nil
+	}}
+}
+
+func unusable(crd *apiextensionsv1.CustomResourceDefinition, kind *resources.Kind) string {
+	scope := apiextensionsv1.ClusterScoped
+	if kind.Namespaced() {
+		scope = apiextensionsv1.NamespaceScoped
+	}
+	serves := slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+		return v.Name == kind.V3GVK().Version && v.Served && v.Storage
+	})
+	switch {
+	case crd.DeletionTimestamp.IsZero() && crd.Spec.Scope != scope:
+		return fmt.Sprintf("has scope %s instead of %s: apply Calico's CRD", crd.Spec.Scope, scope)
+	case crd.DeletionTimestamp.IsZero() && !serves:
+		return "does not serve and store v3: apply Calico's CRD"
+	}
+	return check.Unestablished(crd)
+}
+
+const tierKind = "Tier"
+
+// builtInTiers are the fields that v3 demands of Calico's own tiers. A tier
+// that says nothing about a field of `default` gets the right value by itself.
+var builtInTiers = []struct {
+	name    string
+	order   float64
+	action  string
+	lenient bool
+}{
+	{"default", 1_000_000, "Deny", true},
+	{"kube-admin", 1_000, "Pass", false},
+	{"kube-baseline", 10_000_000, "Pass", false},
+}
+
+func (s *steps) builtInTierRights() []rbacv1.PolicyRule {
+	tier, ok := s.Registry.Kind(tierKind)
+	if !ok {
+		return nil
+	}
+	names := make([]string, len(builtInTiers))
+	for i, tier := range builtInTiers {
+		names[i] = tier.name
+	}
+	return rule("get", resources.V1Group, tier.V1Plural(), names...)
+}
+
+// builtInTiers finds built-in tiers that the v3 CRD would refuse.
+func (s *steps) builtInTiers() check.Check {
+	return check.Check{ID: "builtin-tiers", Title: "the built-in tiers are as v3 demands them", Run: func(ctx context.Context) ([]check.Finding, error) {
+		kind, ok := s.Registry.Kind(tierKind)
+		if !ok {
+			return nil, nil
+		}
+		var findings []check.Finding
+		for _, want := range builtInTiers {
+			tier := &unstructured.Unstructured{}
+			tier.SetGroupVersionKind(kind.V1GVK())
+			err := s.client.Get(ctx, types.NamespacedName{Name: want.name}, tier)
+			if apierrs.IsNotFound(err) || meta.IsNoMatchError(err) {
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("read Tier %s: %w", want.name, err)
+			}
+			order, hasOrder := number(tier, "spec", "order")
+			action, hasAction, _ := unstructured.NestedString(tier.Object, "spec", "defaultAction")
+			orderOK := order == want.order || want.lenient && !hasOrder
+			actionOK := action == want.action || want.lenient && !hasAction
+			if !orderOK || !actionOK {
+				findings = append(findings, check.Finding{Level: check.Failure,
+					Message: fmt.Sprintf("Tier %s must have order %.0f and defaultAction %s", want.name, want.order, want.action), Remedy: "correct it"})
+			}
+		}
+		return findings, nil
+	}}
+}
+
+func number(u *unstructured.Unstructured, path ...string) (float64, bool) {
+	value, found, _ := unstructured.NestedFieldNoCopy(u.Object, path...)
+	switch n := value.(type) {
+	case int64:
+		return float64(n), found
+	case float64:
+		return n, found
+	}
+	return 0, false
+}
+
+// lockIsFree finds a lock that somebody else holds, and a cluster that does not let
+// this program write the lock.
+func (s *steps) lockIsFree(holder types.UID) check.Check {
+	return check.Check{ID: "lock", Title: "the datastore is open, and can be locked", Run: func(ctx context.Context) ([]check.Finding, error) {
+		info, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
+		if meta.IsNoMatchError(err) || err == nil && info == nil {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !isReady(info) && (holder == "" || lockedBy(info) != holder) {
+			return []check.Finding{{Level: check.Failure, Message: fmt.Sprintf("v1 ClusterInformation has datastoreReady=false, locked by %q", lockedBy(info)),
+				Remedy: "find out who locked the datastore and open it"}}, nil
+		}
+		body := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"datastoreReady":false}}`))
+		err = s.client.Patch(ctx, info.DeepCopy(), body, client.DryRunAll)
+		if apierrs.IsForbidden(err) || apierrs.IsInvalid(err) || apierrs.IsBadRequest(err) {
+			return []check.Finding{{Level: check.Failure, Message: fmt.Sprintf("the lock cannot be written, a dry run was refused (%v)", err),
+				Remedy: "let this service account write ClusterInformation"}}, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("try to write the lock: %w", err)
+		}
+		return nil, nil
+	}}
+}
