@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -73,7 +74,9 @@ func (p *pass[T]) write(ctx context.Context, run *fsm.Run) error {
 }
 
 // kept is an error when the API server has dropped a part of what was sent. The
-// next pass would not know of it; so nothing may be done in its name.
+// next pass would not know of it; so nothing may be done in its name. It names the
+// fields and not their values, as results of actions are among them and errors are
+// logged.
 func (p *pass[T]) kept() error {
 	sent, err := json.Marshal(p.work.MachineStatus())
 	if err != nil {
@@ -84,10 +87,29 @@ func (p *pass[T]) kept() error {
 		return fmt.Errorf("show the status of %s: %w", p.stored.GetName(), err)
 	}
 	if !bytes.Equal(sent, stored) {
-		return fmt.Errorf("the API server does not keep status.machine of %s %s as it was sent: its CRD needs the whole block or x-kubernetes-preserve-unknown-fields there; sent %s, stored %s",
-			p.machine.For().Kind, p.stored.GetName(), sent, stored)
+		return fmt.Errorf("the API server does not keep status.machine of %s %s as it was sent: its CRD needs the whole block or x-kubernetes-preserve-unknown-fields there; it changed %s",
+			p.machine.For().Kind, p.stored.GetName(), strings.Join(differ(sent, stored), ", "))
 	}
 	return nil
+}
+
+// differ are the names of the fields in which two objects, as JSON, differ.
+func differ(a, b []byte) []string {
+	var left, right map[string]json.RawMessage
+	_, _ = json.Unmarshal(a, &left), json.Unmarshal(b, &right) // what is no object has no fields
+	var names []string
+	for name, value := range left {
+		if !bytes.Equal(value, right[name]) {
+			names = append(names, name)
+		}
+	}
+	for name := range right {
+		if left[name] == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // settle brings work to what the run says. It needs sending.
