@@ -209,7 +209,7 @@ func flags(t *testing.T, dir string) map[string]bool {
 	found := map[string]bool{"help": true, "version": true}
 	declares := regexp.MustCompile(`Var(P)?$`)
 	walkGo(t, []string{dir}, func(n ast.Node) {
-		if call, ok := n.(*ast.CallExpr); ok && len(call.Args) > 3 && declares.MatchString(called(call)) {
+		if call, ok := n.(*ast.CallExpr); ok && len(call.Args) > 2 && declares.MatchString(called(call)) {
 			for _, name := range texts(call.Args[1]) {
 				found[name] = true
 			}
