@@ -68,9 +68,19 @@ build: ## Build bin/manager, bin/kubectl-phasegate, bin/proxyrunner, and the ser
 generate: bin/tools/controller-gen ## Write deepcopy, CRDs and RBAC from the sources
 	hack/generate.sh
 
+.PHONY: release images
+release: bin/tools/helm ## Leave in dist/ what is published (VERSION=v0.1.0; DIRTY=1 with uncommitted changes)
+	hack/release.sh
+images: ## Leave only the images in dist/images, as OCI layouts
+	hack/release.sh images
+
+.PHONY: reproducible
+reproducible: bin/tools/helm ## Build programs and chart twice, once from nothing, and compare the bytes
+	cd hack/release && $(GO) test -count=1 -run Reproducible -v -timeout 30m . -full
+
 .PHONY: clean
 clean: ## Remove what was built (not the cache of tools, not a running cluster)
-	rm -rf bin coverage*
+	rm -rf bin dist coverage*
 
 ##@ Check
 
@@ -112,3 +122,5 @@ bin/tools/controller-gen bin/tools/golangci-lint:
 
 bin/tools/kubectl:
 	$(MAKE) cluster-tools
+bin/tools/helm:
+	$(MAKE) tools
