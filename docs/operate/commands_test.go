@@ -48,36 +48,46 @@ func TestValuesExist(t *testing.T) {
 	}
 	count := 0
 	for name, page := range here(t) {
-		check := func(path []string) {
+		for _, path := range append(spoken(values, page), given(t, values, page)...) {
 			count++
 			if !has(values, path) {
 				t.Errorf("%s: values.yaml has no %s", name, strings.Join(path, "."))
-			}
-		}
-		for _, m := range set.FindAllStringSubmatch(page, -1) {
-			check(split(m[1]))
-		}
-		for _, m := range dotted.FindAllStringSubmatch(fenced.ReplaceAllString(page, ""), -1) {
-			if path := split(m[1]); len(path) > 1 && values[path[0]] != nil {
-				check(path)
-			}
-		}
-		for _, m := range block.FindAllStringSubmatch(page, -1) {
-			if m[1] != "yaml" || !strings.HasPrefix(m[2], "# values") {
-				continue
-			}
-			given := map[string]any{}
-			if err := yaml.UnmarshalStrict([]byte(m[2]), &given); err != nil {
-				t.Errorf("%s: %v in\n%s", name, err, m[2])
-			}
-			for _, path := range leaves(values, given, nil) {
-				check(path)
 			}
 		}
 	}
 	if count < 20 {
 		t.Errorf("only %d values were found in the pages: are the patterns still right?", count)
 	}
+}
+
+// spoken are the values that a page sets on a command line, or names in a code span.
+func spoken(values map[string]any, page string) (paths [][]string) {
+	for _, m := range set.FindAllStringSubmatch(page, -1) {
+		paths = append(paths, split(m[1]))
+	}
+	for _, m := range dotted.FindAllStringSubmatch(fenced.ReplaceAllString(page, ""), -1) {
+		if path := split(m[1]); len(path) > 1 && values[path[0]] != nil {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// given are the values in the page's examples of a values file, whose first line is
+// a comment with its name.
+func given(t *testing.T, values map[string]any, page string) (paths [][]string) {
+	t.Helper()
+	for _, m := range block.FindAllStringSubmatch(page, -1) {
+		if m[1] != "yaml" || !strings.HasPrefix(m[2], "# values") {
+			continue
+		}
+		example := map[string]any{}
+		if err := yaml.UnmarshalStrict([]byte(m[2]), &example); err != nil {
+			t.Fatalf("%v in\n%s", err, m[2])
+		}
+		paths = append(paths, leaves(values, example, nil)...)
+	}
+	return paths
 }
 
 func split(path string) []string { return strings.Split(strings.TrimRight(path, "."), ".") }
@@ -148,38 +158,71 @@ func TestHas(t *testing.T) {
 
 // Flags belong to the program of their line; in prose, to any of ours.
 func TestFlagsAndCommandsExist(t *testing.T) {
-	manager, plugin, verbs := flags(t, "cmd/manager"), flags(t, "cmd/kubectl-phasegate"), verbs(t)
+	p := programs{manager: flags(t, "cmd/manager"), plugin: flags(t, "cmd/kubectl-phasegate"), verbs: verbs(t)}
 	for name, page := range here(t) {
-		for _, line := range commands(page) {
-			words := strings.Fields(line)
-			known := manager
-			switch {
-			case strings.Contains(line, "kubectl phasegate "):
-				known = plugin
-				_, rest, _ := strings.Cut(line, "kubectl phasegate ")
-				if verb := strings.Fields(rest)[0]; !verbs[verb] {
-					t.Errorf("%s: kubectl phasegate has no command %s: %s", name, verb, line)
-				}
-			case !strings.HasSuffix(words[0], "manager"):
-				known = nil // kubectl's, helm's and make's are theirs
-			}
-			for _, m := range flag.FindAllStringSubmatch(line, -1) {
-				if known != nil && !known[m[1]] {
-					t.Errorf("%s: --%s is no flag of the program: %s", name, m[1], line)
-				}
-			}
-			for _, word := range words {
-				if word = strings.Trim(word, `'"`); path.MatchString(word) {
-					if _, err := os.Stat(filepath.Join(root, word)); err != nil {
-						t.Errorf("%s: %v: %s", name, err, line)
-					}
-				}
+		lines := commands(page)
+		for _, line := range lines {
+			for _, problem := range p.problems(line) {
+				t.Errorf("%s: %s: %s", name, problem, line)
 			}
 		}
 		for _, span := range spans.FindAllString(fenced.ReplaceAllString(page, ""), -1) {
-			if m := flag.FindStringSubmatch(span); m != nil && strings.HasPrefix(span, "`--") && !manager[m[1]] && !plugin[m[1]] && !slices.Contains(theirs, m[1]) {
+			m := flag.FindStringSubmatch(span)
+			if strings.HasPrefix(span, "`--") && m != nil && !p.manager[m[1]] && !p.plugin[m[1]] && !slices.Contains(theirs, m[1]) {
 				t.Errorf("%s: no program of ours has %s", name, span)
 			}
+		}
+	}
+}
+
+// programs are the flags of ours, and the commands of the plugin.
+type programs struct{ manager, plugin, verbs map[string]bool }
+
+// problems are what is wrong with a command line: of our programs the flags and
+// commands, of all the files of this repository.
+func (p programs) problems(line string) (problems []string) {
+	var known map[string]bool // nil: kubectl's, helm's and make's are theirs
+	words := strings.Fields(line)
+	if _, rest, ours := strings.Cut(line, "kubectl phasegate "); ours {
+		known = p.plugin
+		if verb := strings.Fields(rest)[0]; !p.verbs[verb] {
+			problems = append(problems, "kubectl phasegate has no command "+verb)
+		}
+	} else if strings.HasSuffix(words[0], "manager") {
+		known = p.manager
+	}
+	for _, m := range flag.FindAllStringSubmatch(line, -1) {
+		if known != nil && !known[m[1]] {
+			problems = append(problems, "--"+m[1]+" is no flag of the program")
+		}
+	}
+	for _, word := range words {
+		if word = strings.Trim(word, `'"`); path.MatchString(word) {
+			if _, err := os.Stat(filepath.Join(root, word)); err != nil {
+				problems = append(problems, err.Error())
+			}
+		}
+	}
+	return problems
+}
+
+// Each kind of mistake is found, and a line without one is let through.
+func TestProblems(t *testing.T) {
+	p := programs{manager: map[string]bool{"good": true}, plugin: map[string]bool{"wait": true}, verbs: map[string]bool{"retry": true}}
+	cases := map[string]struct {
+		why  string
+		want int
+	}{
+		"bin/manager --good":               {why: "a flag that there is", want: 0},
+		"bin/manager --godo":               {why: "a misspelt flag", want: 1},
+		"kubectl phasegate retry x --wait": {why: "a flag of the plugin", want: 0},
+		"kubectl phasegate rerty --wiat":   {why: "the command and its flag", want: 2},
+		"helm upgrade --anything":          {why: "helm's flags are helm's", want: 0},
+		"helm lint charts/nosuch":          {why: "a file that there is not", want: 1},
+	}
+	for line, c := range cases {
+		if got := p.problems(line); len(got) != c.want {
+			t.Errorf("%s: got %v, want %d: %s", line, got, c.want, c.why)
 		}
 	}
 }
@@ -224,24 +267,26 @@ func flags(t *testing.T, dir string) map[string]bool {
 	return found
 }
 
-// verbs are the commands of kubectl phasegate.
+// verbs are the commands of kubectl phasegate. Those that make a request are one
+// command under several names, which are arguments of the function that makes it.
 func verbs(t *testing.T) map[string]bool {
 	found := map[string]bool{"completion": true, "help": true}
 	walkGo(t, []string{"cmd/kubectl-phasegate"}, func(n ast.Node) {
+		var names []ast.Expr
 		switch n := n.(type) {
 		case *ast.KeyValueExpr:
-			if key, ok := n.Key.(*ast.Ident); ok && key.Name == "Use" {
-				for _, text := range texts(n.Value) {
-					found[strings.Fields(text)[0]] = true
-				}
+			if named(n.Key) == "Use" {
+				names = []ast.Expr{n.Value}
 			}
-		case *ast.CallExpr: // approve and retry are one command under two names
+		case *ast.CallExpr:
 			if strings.Contains(called(n), "request") {
-				for _, arg := range n.Args {
-					for _, text := range texts(arg) {
-						found[text] = true
-					}
-				}
+				names = n.Args
+			}
+		}
+		for _, e := range names {
+			for _, text := range texts(e) {
+				verb, _, _ := strings.Cut(text, " ")
+				found[verb] = true
 			}
 		}
 	})

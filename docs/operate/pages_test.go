@@ -129,7 +129,9 @@ var (
 )
 
 // prose is a page without its code.
-func prose(page string) string { return spans.ReplaceAllString(fenced.ReplaceAllString(page, ""), "code") }
+func prose(page string) string {
+	return spans.ReplaceAllString(fenced.ReplaceAllString(page, ""), "code")
+}
 
 // anchors are the fragments that lead into a page: those that GitHub makes of
 // headings, and those that are written out.

@@ -1,6 +1,7 @@
 package operate_test
 
 import (
+	"cmp"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -41,35 +43,11 @@ var reasonOf = map[string]int{
 // give, and those in Go code.
 func reasons(t *testing.T) []string {
 	found := machineReasons(t)
-	add := func(e ast.Expr) {
-		for _, text := range texts(e) {
-			if camelCase.MatchString(text) {
-				found[text] = true
-			}
-		}
-	}
 	walkGo(t, []string{"controllers", "fsm", "api", "cmd/manager"}, func(n ast.Node) {
-		switch n := n.(type) {
-		case *ast.CallExpr:
-			if i, ok := reasonOf[called(n)]; ok && i < len(n.Args) {
-				add(n.Args[i])
-			}
-		case *ast.CompositeLit:
-			if named(n.Type) == "stall" && len(n.Elts) > 0 {
-				add(n.Elts[0])
-			}
-		case *ast.KeyValueExpr:
-			if key, ok := n.Key.(*ast.Ident); ok && strings.EqualFold(key.Name, "reason") {
-				add(n.Value)
-			}
-		case *ast.AssignStmt:
-			if to, ok := n.Lhs[0].(*ast.SelectorExpr); ok && to.Sel.Name == "Reason" {
-				add(n.Rhs[0])
-			}
-		case *ast.ValueSpec: // constants that are used in the places above
-			for i, name := range n.Names {
-				if strings.HasPrefix(name.Name, "Reason") && i < len(n.Values) {
-					add(n.Values[i])
+		for _, e := range reasonsIn(n) {
+			for _, text := range texts(e) {
+				if camelCase.MatchString(text) {
+					found[text] = true
 				}
 			}
 		}
@@ -77,8 +55,34 @@ func reasons(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// machineReasons are those of the shipped machine files, with what the engine takes
-// where a file gives none.
+// reasonsIn are the expressions of a node whose value becomes a reason.
+func reasonsIn(n ast.Node) []ast.Expr {
+	switch n := n.(type) {
+	case *ast.CallExpr:
+		if i, ok := reasonOf[called(n)]; ok {
+			return n.Args[min(i, len(n.Args)):min(i+1, len(n.Args))]
+		}
+	case *ast.CompositeLit:
+		if named(n.Type) == "stall" {
+			return n.Elts[:min(1, len(n.Elts))]
+		}
+	case *ast.KeyValueExpr:
+		if strings.EqualFold(named(n.Key), "reason") {
+			return []ast.Expr{n.Value}
+		}
+	case *ast.AssignStmt:
+		if named(n.Lhs[0]) == "Reason" {
+			return n.Rhs[:1]
+		}
+	case *ast.ValueSpec: // constants that are used in the places above
+		if strings.HasPrefix(n.Names[0].Name, "Reason") {
+			return n.Values
+		}
+	}
+	return nil
+}
+
+// machineReasons are those of the shipped machine files.
 func machineReasons(t *testing.T) map[string]bool {
 	found := map[string]bool{}
 	files, err := filepath.Glob(root + "/phases/*.yaml")
@@ -91,50 +95,48 @@ func machineReasons(t *testing.T) map[string]bool {
 			t.Fatal(diags.Err())
 		}
 		for _, p := range def.Spec.Phases {
-			if p.Kind == "progressing" || p.Kind == "" && p.Terminal == "" {
-				found[p.Name] = true // of Ready and Reconciling
-			}
-			for _, x := range p.Require {
-				found[first(x.Reason, "RequirementNotMet")] = true
-			}
-			for _, x := range p.Next {
-				found[first(x.Reason, x.To)] = true
-			}
-			for _, x := range p.OnError {
-				if x.Is != string(fsm.ClassTerminal) { // which brings its own
-					found[first(x.Reason, x.Is+"Error")] = true
-				}
-				found[x.Reason] = true
-			}
-			if p.Timeout != nil {
-				found[first(p.Timeout.Reason, p.Timeout.Stalled, "Timeout")] = true
+			for _, reason := range phaseReasons(p) {
+				found[reason] = true
 			}
 		}
 	}
-	delete(found, "")
 	return found
 }
 
-func first(texts ...string) string {
-	for _, text := range texts {
-		if text != "" {
-			return text
+// phaseReasons are those of one phase, with what the engine takes where the file
+// gives none.
+func phaseReasons(p v1alpha1.Phase) (all []string) {
+	if p.Kind == "progressing" || p.Kind == "" && p.Terminal == "" {
+		all = append(all, p.Name) // of Ready and Reconciling
+	}
+	for _, x := range p.Require {
+		all = append(all, cmp.Or(x.Reason, "RequirementNotMet"))
+	}
+	for _, x := range p.Next {
+		all = append(all, cmp.Or(x.Reason, x.To))
+	}
+	for _, x := range p.OnError {
+		if x.Reason != "" || x.Is != string(fsm.ClassTerminal) { // which brings its own
+			all = append(all, cmp.Or(x.Reason, x.Is+"Error"))
 		}
 	}
-	return ""
+	if p.Timeout != nil {
+		all = append(all, cmp.Or(p.Timeout.Reason, p.Timeout.Stalled, "Timeout"))
+	}
+	return all
 }
 
 // checkIDs are the IDs of all checks, wherever package check is used.
 func checkIDs(t *testing.T) []string {
 	found := map[string]bool{}
 	walkGo(t, []string{"controllers", "cmd"}, func(n ast.Node) {
-		if kv, ok := n.(*ast.KeyValueExpr); ok {
-			if key, ok := kv.Key.(*ast.Ident); ok && key.Name == "ID" {
-				for _, text := range texts(kv.Value) {
-					if kebabCase.MatchString(text) {
-						found[text] = true
-					}
-				}
+		kv, ok := n.(*ast.KeyValueExpr)
+		if !ok || named(kv.Key) != "ID" {
+			return
+		}
+		for _, text := range texts(kv.Value) {
+			if kebabCase.MatchString(text) {
+				found[text] = true
 			}
 		}
 	})
