@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,11 +30,10 @@ func clusterFlags(cmd *cobra.Command) *cluster {
 
 // connect answers a client, and a mapper that knows short names as kubectl does.
 func (c *cluster) connect() (client.Client, meta.RESTMapper, error) {
-	cfg, err := c.config().ClientConfig()
+	cfg, err := c.rest()
 	if err != nil {
-		return nil, nil, fmt.Errorf("find a cluster: %w: give --kubeconfig", err)
+		return nil, nil, err
 	}
-	cfg.UserAgent = "kubectl-phasegate/" + version
 	found, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
 		return nil, nil, err
@@ -42,6 +42,16 @@ func (c *cluster) connect() (client.Client, meta.RESTMapper, error) {
 	mapper := restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(cached), cached, nil)
 	objects, err := client.New(cfg, client.Options{Mapper: mapper})
 	return objects, mapper, err
+}
+
+// rest reaches the cluster as the flags say.
+func (c *cluster) rest() (*rest.Config, error) {
+	cfg, err := c.config().ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find a cluster: %w: give --kubeconfig", err)
+	}
+	cfg.UserAgent = "kubectl-phasegate/" + version
+	return cfg, nil
 }
 
 // namespace is that of the flag, else of the context.

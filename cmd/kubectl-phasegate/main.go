@@ -67,6 +67,7 @@ Exit codes: 0 all is well, 1 findings, 2 the command could not be carried out.`,
 	cmd.SetOut(s.out)
 	cmd.SetErr(s.err)
 	cmd.AddCommand(
+		checkCommand(s),
 		simulateCommand(s),
 		versionCommand(s),
 		graphCommand(s),

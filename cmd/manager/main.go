@@ -3,7 +3,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -17,8 +16,7 @@ var version = release.Current().Version
 
 func main() {
 	if err := command().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "manager:", err)
-		os.Exit(1)
+		os.Exit(exitCode(err))
 	}
 }
 
@@ -50,5 +48,7 @@ up, and the exit code is 0. A second signal ends it at once.`,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
 	}
 	o.addFlags(cmd.PersistentFlags())
+	cmd.AddCommand(checkCommand(o))
+	cmd.CompletionOptions.DisableDefaultCmd = true
 	return cmd
 }

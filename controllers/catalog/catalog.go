@@ -17,9 +17,11 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	toolhivev1beta1 "github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/charts"
+	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/custom"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/controllers/mcpserver"
+	"github.com/phasegate/phasegate/controllers/rights"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -27,16 +29,21 @@ import (
 var compiled = map[string]program{
 	datastoremigration.MachineName: {
 		bindings: datastoremigration.Bindings,
+		needs:    datastoremigration.Needs,
 		kind:     v1alpha1.ObjectKind{APIVersion: migrationv1.GroupVersion.String(), Kind: "DatastoreMigration"},
 	},
 	mcpserver.MachineName: {
 		bindings: mcpserver.Bindings,
-		kind:     v1alpha1.ObjectKind{APIVersion: toolhivev1beta1.GroupVersion.String(), Kind: "MCPServer"},
+		needs: func(m *fsm.Machine, _ datastoremigration.Settings) []rights.Need {
+			return mcpserver.Program(nil, mcpserver.Settings{}).Needs(m)
+		},
+		kind: v1alpha1.ObjectKind{APIVersion: toolhivev1beta1.GroupVersion.String(), Kind: "MCPServer"},
 	},
 }
 
 type program struct {
 	bindings func() fsm.Bindings
+	needs    func(*fsm.Machine, datastoremigration.Settings) []rights.Need
 	kind     v1alpha1.ObjectKind
 }
 
@@ -65,6 +72,16 @@ func BindingsOf(name string) fsm.Bindings {
 	b := own.bindings()
 	b.For = own.kind
 	return b
+}
+
+// Needs is what the controller of a machine must be allowed to do. The settings
+// matter for a migration only: which kinds, and where Calico's components run.
+func Needs(machine *fsm.Machine, migration datastoremigration.Settings) []rights.Need {
+	own, ok := compiled[machine.Name()]
+	if !ok {
+		return custom.Program(builtin.Options{}).Needs(machine)
+	}
+	return own.needs(machine, migration)
 }
 
 // Schema is the type of a kind whose CRD is in the chart; nil of any other kind.

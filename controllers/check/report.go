@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -71,8 +72,41 @@ func (r Report) Count(level Level) int {
 	return n
 }
 
-// WriteJSON is for programs: {"results": [...]}.
-func (r Report) WriteJSON(w io.Writer) error {
+// ErrFailed says that a check failed: the report, which was written, tells which.
+var ErrFailed = errors.New("a check failed")
+
+// The formats of a report.
+const (
+	Table = "table"
+	JSON  = "json"
+)
+
+// KnownFormat is an error for a format that Write does not know.
+func KnownFormat(format string) error {
+	if format == Table || format == JSON {
+		return nil
+	}
+	return fmt.Errorf("--output: %q is not known: use %s or %s", format, Table, JSON)
+}
+
+// Write shows the report, and answers ErrFailed when a check failed; warnings alone
+// are none.
+func (r Report) Write(w io.Writer, format string) error {
+	write := r.writeTable
+	if format == JSON {
+		write = r.writeJSON
+	}
+	if err := write(w); err != nil {
+		return err
+	}
+	if r.Count(Failure) > 0 {
+		return ErrFailed
+	}
+	return nil
+}
+
+// writeJSON is for programs: {"results": [...]}.
+func (r Report) writeJSON(w io.Writer) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(map[string]any{"results": r})
@@ -80,8 +114,8 @@ func (r Report) WriteJSON(w io.Writer) error {
 
 var marks = map[Level]string{Failure: "×", Warning: "‼", Info: "✓"}
 
-// WriteTable is for people: a line for each check, and what was found under it.
-func (r Report) WriteTable(w io.Writer) error {
+// writeTable is for people: a line for each check, and what was found under it.
+func (r Report) writeTable(w io.Writer) error {
 	var out strings.Builder
 	for i, result := range r {
 		if i == 0 || r[i-1].Group != result.Group {

@@ -11,6 +11,9 @@ import (
 	"github.com/phasegate/phasegate/controllers/rights"
 )
 
+// GrantRights is the remedy for a controller that may not do what its machine needs.
+const GrantRights = "grant it with the manager's ClusterRole (Helm: rbac.create, and controllers.<name>.extraRules for what a machine of your own does)"
+
 // Rights asks whether the client's account may do all that is needed; remedy says how
 // it is granted.
 func Rights(c client.Client, needs []rights.Need, remedy string) Check {

@@ -2,7 +2,6 @@ package datastoremigration
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -22,7 +21,7 @@ func (s *steps) preflightRights() []rbacv1.PolicyRule {
 // any consequence and before anything is locked, and it changes nothing. What is
 // worth knowing is told once, when nothing stands in the way.
 func (s *steps) preflight(ctx context.Context, sc *scope) (outputs, error) {
-	blockers, warnings, err := check.Split(check.Ask(ctx, s.checks(sc.Machine, sc.Object.UID)))
+	blockers, warnings, err := check.Split(check.Ask(ctx, append(s.checks(sc.Machine, sc.Object.UID), check.KubernetesVersion(s.Discovery))))
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +33,7 @@ func (s *steps) preflight(ctx context.Context, sc *scope) (outputs, error) {
 
 // Checks are what Preflight asks, for people who ask before there is a migration:
 // `manager check` and `kubectl phasegate check`. They are asked as the client's
-// account.
+// account. What is asked about any cluster, its version, is not among them.
 func Checks(c client.Client, settings Settings, machine *fsm.Machine) []check.Check {
 	return (&steps{Settings: settings, client: c}).checks(machine, "")
 }
@@ -44,9 +43,5 @@ func Checks(c client.Client, settings Settings, machine *fsm.Machine) []check.Ch
 func (s *steps) checks(machine *fsm.Machine, migration types.UID) []check.Check {
 	// The right to clean up may be granted later: the action asks for it itself.
 	_, needs := rights.Only(CleanUpAction, Needs(machine, s.Settings))
-	return slices.Concat(
-		[]check.Check{check.KubernetesVersion(s.Discovery), check.Rights(s.client, needs, grantRights)},
-		[]check.Check{s.v3CRDs(), s.admissionPolicies(), s.builtInTiers(), s.lockIsFree(migration)})
+	return []check.Check{check.Rights(s.client, needs, check.GrantRights), s.v3CRDs(), s.builtInTiers(), s.lockIsFree(migration), s.admissionPolicies()}
 }
-
-const grantRights = "add it to the manager's ClusterRole (Helm: rbac.create, and controllers.datastoremigration.extraRules for what a machine of your own does)"

@@ -7,6 +7,7 @@ package lint
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -151,4 +152,20 @@ func Registry(file string, data []byte) fsm.Diagnostics {
 		diags = append(diags, src.Finding(m.Path, "PG000", m.Error(), "see resources/kinds.yaml for an example of each field"))
 	}
 	return diags
+}
+
+// LoadRegistry reads a kind registry file; that which is compiled in where no file is
+// named. An error is a list of findings, or about the file itself.
+func LoadRegistry(file string) (*resources.Registry, error) {
+	if file == "" {
+		return resources.Default(), nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := Registry(file, data).Err(); err != nil {
+		return nil, err
+	}
+	return resources.LoadRegistry(file, data)
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/custom"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
-	"github.com/phasegate/phasegate/controllers/mcpserver"
 	"github.com/phasegate/phasegate/controllers/rights"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/phases"
@@ -66,12 +65,13 @@ func roles() ([]role, error) {
 	if err != nil {
 		return nil, err
 	}
+	kinds := datastoremigration.Settings{Registry: resources.Default()}
 	cleanUp, migrate := rights.Only(datastoremigration.CleanUpAction,
-		datastoremigration.Needs(migration, datastoremigration.Settings{Registry: resources.Default()}))
+		catalog.Needs(migration, kinds))
 	return []role{
 		{"datastoremigration", migrate},
 		{"datastoremigration-cleanup", cleanUp},
-		{"mcpserver", mcpserver.Program(nil, mcpserver.Settings{}).Needs(servers)},
+		{"mcpserver", catalog.Needs(servers, kinds)},
 		{"custom", custom.Program(builtin.Options{}).NeedsOfAny()},
 	}, nil
 }

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/phasegate/phasegate/controllers/check"
+	"github.com/phasegate/phasegate/controllers/checkup"
+)
+
+func checkCommand(s streams) *cobra.Command {
+	o := checkup.Options{Controllers: []string{checkup.DatastoreMigration, checkup.MCPServer}}
+	format, phasesDir, kindsFile := check.Table, "", ""
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Ask whether a cluster is fit",
+		Long: `Ask whether a cluster is fit for what is to run on it: its version, CRDs, machine
+files, rights, and what a migration demands before it locks anything. Nothing is
+changed. A migration asks the same in its first step.
+
+It is asked as you. With --as it is asked as the manager's account, which is what
+counts for rights. With --pre it is asked before anything is installed: whether
+you may install the chart, and have the rights that it is to grant.
+
+Each check has an id and a page with what to do.
+Exit codes: 0 all is well or there are warnings (‼), 1 a check failed (×), 2 usage.`,
+		Example: `  kubectl phasegate check --pre
+  kubectl phasegate check --controllers datastoremigration \
+    --as system:serviceaccount:phasegate-system:phasegate-datastoremigration`,
+		Args: cobra.NoArgs,
+	}
+	where := clusterFlags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&where.overrides.AuthInfo.Impersonate, "as", "", "account to ask as, such as system:serviceaccount:NAMESPACE:NAME")
+	f.BoolVar(&o.Installing, "pre", false, "before the installation")
+	f.StringSliceVar(&o.Controllers, "controllers", o.Controllers, "controllers that are to run")
+	f.StringVar(&o.CalicoNamespace, "calico-namespace", "calico-system", "namespace of calico-node, calico-typha and calico-kube-controllers")
+	f.StringVar(&phasesDir, "phases-dir", "", "directory of machine files, as for the manager")
+	f.StringVar(&kindsFile, "kinds-file", "", "kind registry file, as for the manager")
+	f.StringVarP(&format, "output", "o", format, "table or json")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) (err error) {
+		if err := check.KnownFormat(format); err != nil {
+			return err
+		}
+		for _, name := range o.Controllers {
+			if !slices.Contains(checkup.Controllers, name) {
+				return fmt.Errorf("--controllers: %q is not known; known controllers: %v", name, checkup.Controllers)
+			}
+		}
+		if o.Config, err = where.rest(); err != nil {
+			return err
+		}
+		o.Namespace = where.overrides.Context.Namespace
+		if o.Files, err = checkup.Load(phasesDir, kindsFile); err != nil {
+			return err
+		}
+		report, err := checkup.Run(cmd.Context(), o)
+		if err != nil {
+			return err
+		}
+		if err := report.Write(s.out, format); !errors.Is(err, check.ErrFailed) {
+			return err
+		}
+		return errFindings
+	}
+	return cmd
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/phasegate/phasegate/controllers/check"
+	"github.com/phasegate/phasegate/controllers/checkup"
+)
+
+// The exit codes.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// usageError is about the command line, not about the cluster.
+type usageError struct{ error }
+
+// exitCode tells why the program ends. A report of checks has said it already.
+func exitCode(err error) int {
+	if !errors.Is(err, check.ErrFailed) {
+		fmt.Fprintln(os.Stderr, "manager:", err)
+	}
+	if errors.As(err, &usageError{}) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func checkCommand(o *options) *cobra.Command {
+	format := check.Table
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Ask whether the controllers could do their work",
+		Long: `Ask whether the controllers could do their work: the cluster's version, CRDs,
+machine files, rights of this account, and what a migration demands before it
+locks anything. Give the flags that the manager runs with. Nothing is changed.
+
+Each check has an id and a page with what to do.
+Exit codes: 0 all is well or there are warnings (‼), 1 a check failed (×), 2 usage.`,
+		Example: `  kubectl -n phasegate-system exec deploy/phasegate-datastoremigration -- /manager check --controllers datastoremigration
+  manager check --kubeconfig .cluster/kubeconfig -o json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.NoArgs(cmd, args); err != nil {
+				return usageError{err}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, err := range []error{check.KnownFormat(format), o.validate()} {
+				if err != nil {
+					return usageError{err}
+				}
+			}
+			cfg, err := restConfig(o.kubeconfig)
+			if err != nil {
+				return usageError{err}
+			}
+			files, err := checkup.Load(o.phasesDir, o.kindsFile)
+			if err != nil {
+				return err
+			}
+			report, err := checkup.Run(cmd.Context(), checkup.Options{
+				Config: cfg, Controllers: o.controllers, CalicoNamespace: o.calicoNamespace, Files: files,
+			})
+			if err != nil {
+				return err
+			}
+			return report.Write(cmd.OutOrStdout(), format)
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	cmd.Flags().StringVarP(&format, "output", "o", format, "table or json")
+	return cmd
+}

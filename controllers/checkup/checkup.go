@@ -1,0 +1,160 @@
+// Package checkup is all that can be asked of a cluster before there is anything to
+// run on it, or when something does not: the checks of the controllers that are to
+// run, in groups. It wires; what is asked is next to those who need it.
+package checkup
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	toolhivev1beta1 "github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/charts"
+	"github.com/phasegate/phasegate/controllers/builtin"
+	"github.com/phasegate/phasegate/controllers/catalog"
+	"github.com/phasegate/phasegate/controllers/check"
+	"github.com/phasegate/phasegate/controllers/custom"
+	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/controllers/mcpserver"
+	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// The controllers that there are, as --controllers names them.
+const (
+	DatastoreMigration = "datastoremigration"
+	MCPServer          = "mcpserver"
+	Custom             = "custom"
+)
+
+// Controllers are all of them.
+var Controllers = []string{DatastoreMigration, MCPServer, Custom}
+
+// Options say what is asked about.
+type Options struct {
+	// Config reaches the cluster, as the account that is asked about.
+	Config *rest.Config
+	// Controllers are those that are to run.
+	Controllers []string
+	// CalicoNamespace is where Calico's components run.
+	CalicoNamespace string
+	Files           Files
+	// Installing asks whether the chart can be installed: there are no CRDs yet, and
+	// the account must have the rights that it is to grant.
+	Installing bool
+	// Namespace of the release; it matters for Installing only.
+	Namespace string
+}
+
+// Run asks everything. The error is about a cluster that cannot be reached at all.
+func Run(ctx context.Context, o Options) (check.Report, error) {
+	cfg := rest.CopyConfig(o.Config)
+	cfg.QPS = -1 // hundreds of small questions; the API server has its own limits
+	api, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make the discovery client: %w", err)
+	}
+	c, err := client.New(cfg, client.Options{Scheme: datastoremigration.NewScheme()})
+	if err != nil {
+		return nil, fmt.Errorf("make the client: %w", err)
+	}
+	groups, err := o.groups(c, api)
+	if err != nil {
+		return nil, err
+	}
+	return check.Make(ctx, groups), nil
+}
+
+func (o *Options) groups(c client.Client, api discovery.DiscoveryInterface) ([]check.Group, error) {
+	cluster := []check.Check{check.KubernetesVersion(api), o.Files.check()}
+	if !o.Installing {
+		crds, err := o.crds()
+		if err != nil {
+			return nil, err
+		}
+		cluster = append(cluster, check.CRDs(c, crds, "helm upgrade with crds.enabled=true, or apply charts/phasegate/files/crds"))
+	}
+	groups := []check.Group{{Title: "cluster", Checks: cluster}}
+	settings := datastoremigration.Settings{Registry: o.Files.Registry, CalicoNamespace: o.CalicoNamespace, Discovery: api}
+	if o.Installing {
+		groups = append(groups, check.Group{Title: "installation", Checks: []check.Check{check.Rights(c, installing(o.Namespace), "ask your administrator to install the chart")}})
+	}
+	for _, name := range o.Controllers {
+		groups = append(groups, check.Group{Title: name, Checks: o.checksOf(name, c, settings)})
+	}
+	return groups, nil
+}
+
+func (o *Options) checksOf(controller string, c client.Client, settings datastoremigration.Settings) []check.Check {
+	machines := o.machinesOf(controller)
+	if controller == DatastoreMigration {
+		return datastoremigration.Checks(c, settings, machines[0])
+	}
+	needs := custom.Program(builtin.Options{}).NeedsOfAny()
+	if controller == MCPServer {
+		needs = nil
+	}
+	for _, m := range machines {
+		needs = rights.Union(needs, catalog.Needs(m, settings))
+	}
+	return []check.Check{check.Rights(c, needs, check.GrantRights)}
+}
+
+// machinesOf are those that a controller runs: one, but for Custom.
+func (o *Options) machinesOf(controller string) []*fsm.Machine {
+	name := map[string]string{DatastoreMigration: datastoremigration.MachineName, MCPServer: mcpserver.MachineName}[controller]
+	return slices.DeleteFunc(slices.Clone(o.Files.Machines), func(m *fsm.Machine) bool {
+		return name == "" && catalog.Compiled(m.Name()) || name != "" && m.Name() != name
+	})
+}
+
+// crds are those of the chart that the controllers need.
+func (o *Options) crds() ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	var needed []*apiextensionsv1.CustomResourceDefinition
+	files, err := fs.Glob(charts.CRDs, "phasegate/files/crds/*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		data, err := charts.CRDs.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal(data, crd); err != nil {
+			return nil, fmt.Errorf("read %s: %w", path.Base(file), err)
+		}
+		controller := map[string]string{migrationv1.CRDName: DatastoreMigration, toolhivev1beta1.CRDName: MCPServer}[crd.Name]
+		if slices.Contains(o.Controllers, controller) {
+			needed = append(needed, crd)
+		}
+	}
+	return needed, nil
+}
+
+// installing is what helm install itself does. That nobody can grant what he does
+// not have is what the checks of the controllers are for.
+func installing(namespace string) []rights.Need {
+	const verbs = "get create patch delete"
+	inCluster := rights.Flatten("helm install",
+		rights.Rule(verbs, "apiextensions.k8s.io", "customresourcedefinitions"),
+		rights.Rule(verbs, "rbac.authorization.k8s.io", "clusterroles"), rights.Rule(verbs, "rbac.authorization.k8s.io", "clusterrolebindings"))
+	inNamespace := rights.Flatten("helm install",
+		rights.Rule(verbs, "apps", "deployments"), rights.Rule(verbs, "", "serviceaccounts"), rights.Rule(verbs, "", "configmaps"),
+		rights.Rule(verbs, "", "services"), rights.Rule(verbs, "", "secrets"),
+		rights.Rule(verbs, "rbac.authorization.k8s.io", "roles"), rights.Rule(verbs, "rbac.authorization.k8s.io", "rolebindings"))
+	for i := range inNamespace {
+		inNamespace[i].Namespace = cmp.Or(namespace, "phasegate-system")
+	}
+	return append(inCluster, inNamespace...)
+}
