@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Writes everything that is generated: deepcopy methods, CRDs and JSON Schemas from
 # api/, the chart's roles from what the controllers say that they need, a page for
-# each machine and one for the built-in actions.
+# each machine, one for the built-in actions and one for the metrics.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,3 +32,8 @@ ${GO:-go} run ./hack/machinedocs "$fresh/machines"
 rm -rf docs/machines
 cp -r "$fresh/machines" docs/
 ${GO:-go} run ./hack/actiondocs docs/extend/builtin-actions.md
+
+# The list of metrics, and what the tests of the alerts know of them.
+rm -rf test/alerts/plays
+mkdir -p test/alerts/plays
+${GO:-go} run ./hack/metricsdocs docs/operate/metrics.md $files/monitoring/rules.yaml test/alerts/plays

@@ -66,7 +66,7 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 	var reconciler *Reconciler[T]
 	defer func() {
 		if reconciler != nil {
-			reconciler.forgetAll(c.Machine.InForce().Name())
+			reconciler.forgetAll(c.Machine.InForce())
 		}
 	}()
 	build := func(own cluster.Cluster) (controller.Options, []source.Source, error) {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
@@ -49,6 +50,12 @@ func (m *Metrics) Stored(machine *fsm.Machine, obj Stateful) {
 	for _, request := range m.objects.put(machine, obj) {
 		m.requests.WithLabelValues(machine.Name(), request).Inc()
 	}
+}
+
+// Gone drops the gauges of an object that does not exist any more, or is not driven
+// any more. It may be one that was never seen.
+func (m *Metrics) Gone(machine *fsm.Machine, key types.NamespacedName) {
+	m.objects.forget(machine.Name(), key)
 }
 
 // Took counts a transition; call it once it is stored.

@@ -73,7 +73,7 @@ func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconc
 	obj, machine := r.Program.New(), r.Machine()
 	if err := r.Client.Get(ctx, req.NamespacedName, obj); err != nil {
 		if apierrs.IsNotFound(err) {
-			r.forget(machine.Name(), req.NamespacedName)
+			r.forget(machine, req.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -135,16 +135,16 @@ func (r *Reconciler[T]) know(machine *fsm.Machine, obj T) {
 }
 
 // forget tells them that an object is gone, or that nobody looks at it any more.
-func (r *Reconciler[T]) forget(machine string, key types.NamespacedName) {
-	r.Metrics.objects.forget(machine, key)
+func (r *Reconciler[T]) forget(machine *fsm.Machine, key types.NamespacedName) {
+	r.Metrics.Gone(machine, key)
 	if r.Program.Gone != nil {
 		r.Program.Gone(key)
 	}
 }
 
 // forgetAll is for the end of a controller: whatever it knows gets old from then on.
-func (r *Reconciler[T]) forgetAll(machine string) {
-	for _, key := range r.Metrics.objects.of(machine) {
+func (r *Reconciler[T]) forgetAll(machine *fsm.Machine) {
+	for _, key := range r.Metrics.objects.of(machine.Name()) {
 		r.forget(machine, key)
 	}
 }
