@@ -16,7 +16,7 @@ mkdir -p "$fresh/crds" "$fresh/rbac" "$fresh/machines" $files
 $gen object paths=./api/...
 ${GO:-go} run ./hack/schema
 $gen crd paths=./api/... output:crd:dir="$fresh/crds"
-${GO:-go} run ./hack/rbac "$fresh/rbac"
+${GO:-go} run ./hack/rbac "$fresh/rbac" docs/operate/rights.md
 
 rm -rf $files/crds $files/rbac
 cp -r "$fresh/crds" "$fresh/rbac" $files/

@@ -1,6 +1,6 @@
-// Command rbac writes the rules of the chart's roles, one file for each: what the
-// controllers say that they need for the shipped machines. It is called by
-// hack/generate.sh with the directory to write to.
+// Command rbac writes the rules of the chart's roles, one file for each, and a page
+// about them: what the controllers say that they need for the shipped machines. It
+// is called by hack/generate.sh.
 package main
 
 import (
@@ -23,17 +23,17 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: rbac DIR")
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: rbac DIR PAGE")
 		os.Exit(2)
 	}
-	if err := write(os.Args[1]); err != nil {
+	if err := write(os.Args[1], os.Args[2]); err != nil {
 		fmt.Fprintln(os.Stderr, "rbac:", err)
 		os.Exit(1)
 	}
 }
 
-func write(dir string) error {
+func write(dir, file string) error {
 	roles, err := roles()
 	if err != nil {
 		return err
@@ -48,12 +48,12 @@ func write(dir string) error {
 			return err
 		}
 	}
-	return nil
+	return os.WriteFile(file, []byte(page(roles)), 0o644)
 }
 
 type role struct {
-	name  string
-	needs []rights.Need
+	name, doc string
+	needs     []rights.Need
 }
 
 func roles() ([]role, error) {
@@ -69,10 +69,10 @@ func roles() ([]role, error) {
 	cleanUp, migrate := rights.Only(datastoremigration.CleanUpAction,
 		catalog.Needs(migration, kinds))
 	return []role{
-		{"datastoremigration", migrate},
-		{"datastoremigration-cleanup", cleanUp},
-		{"mcpserver", catalog.Needs(servers, kinds)},
-		{"custom", custom.Program(builtin.Options{}).NeedsOfAny()},
+		{"datastoremigration", "The account of the migration.", migrate},
+		{"datastoremigration-cleanup", "The same account, for the removal of the v1 CRDs at the end: `controllers.datastoremigration.cleanup.enabled`. It may be granted as late as that.", cleanUp},
+		{"mcpserver", "The account of MCP servers. It holds the rights of a proxy too, since nobody can grant what he does not have.", catalog.Needs(servers, kinds)},
+		{"custom", "The account of machines that no controller is compiled in for. What such a machine works on is yours to grant.", custom.Program(builtin.Options{}).NeedsOfAny()},
 	}, nil
 }
 

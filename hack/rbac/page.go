@@ -1,0 +1,78 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/phasegate/phasegate/controllers/rights"
+)
+
+// listed is how many names of a list are shown: the rest is in the chart's files.
+const listed = 5
+
+const intro = "# Rights\n\n" +
+	"<!-- Made by hack/rbac (make generate). -->\n\n" +
+	"What each account of the chart may do, and who needs it: a step, a guard, a watch of the machine, or the controller itself. Nothing else is granted. The rules are in `charts/phasegate/files/rbac`.\n\n" +
+	"Ask whether an account has them:\n\n" +
+	"```sh\n" +
+	"kubectl phasegate check --as system:serviceaccount:phasegate-system:phasegate-datastoremigration --controllers datastoremigration\n" +
+	"```\n\n" +
+	"A line for each right that is missing says who needs it. A machine of your own may need more: add the rule under `controllers.<name>.extraRules`.\n" +
+	"Rights to the lease and to metrics are in the chart's templates, not here.\n"
+
+// page tells each right and who needs it.
+func page(roles []role) string {
+	var out strings.Builder
+	out.WriteString(intro)
+	for _, r := range roles {
+		fmt.Fprintf(&out, "\n## %s\n\n%s\n\n| may | of | named | needed by |\n|---|---|---|---|\n", r.name, r.doc)
+		for _, l := range lines(r.needs) {
+			fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", strings.Join(l.Verbs, ", "), show(l.Resources, l.APIGroups[0]), show(l.ResourceNames, ""), l.who)
+		}
+	}
+	return out.String()
+}
+
+// line is a rule for what the same ones need.
+type line struct {
+	rbacv1.PolicyRule
+	who string
+}
+
+func lines(needs []rights.Need) []line {
+	of := map[string][]rights.Need{}
+	for _, n := range needs {
+		who := strings.Join(n.For, ", ")
+		of[who] = append(of[who], n)
+	}
+	var all []line
+	for who, theirs := range of {
+		for _, rule := range rights.Merge(theirs) {
+			all = append(all, line{rule, who})
+		}
+	}
+	slices.SortFunc(all, func(a, b line) int {
+		return cmp.Or(cmp.Compare(a.APIGroups[0], b.APIGroups[0]), slices.Compare(a.Resources, b.Resources),
+			slices.Compare(a.ResourceNames, b.ResourceNames), slices.Compare(a.Verbs, b.Verbs), cmp.Compare(a.who, b.who))
+	})
+	return all
+}
+
+// show is a list of names in a group, a long one shortened.
+func show(names []string, group string) string {
+	if len(names) == 0 {
+		return "any"
+	}
+	text := "`" + strings.Join(names, "`, `") + "`"
+	if n := len(names); n > listed {
+		text = fmt.Sprintf("`%s` … `%s`, %d in all", names[0], names[n-1], n)
+	}
+	if group != "" {
+		text += " of " + group
+	}
+	return text
+}
