@@ -32,7 +32,7 @@ of the keys that it has. Takes (list objects over keys where).
 {{- $found = true }}
 {{- $steps := get $over "steps" }}
 {{- if kindIs "map" $steps }}
-{{- include "phasegate.layByName" (list (get $object "steps") $steps (list "name" "action") (printf "%s.%s.steps" $where $name)) }}
+{{- include "phasegate.layByName" (list (get $object "steps" | default list) $steps (list "name" "action") (printf "%s.%s.steps" $where $name)) }}
 {{- include "phasegate.lay" (list $object (omit $over "steps")) }}
 {{- else }}
 {{- include "phasegate.lay" (list $object $over) }}

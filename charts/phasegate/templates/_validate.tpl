@@ -57,6 +57,9 @@ be is said in values.schema.json. Each message: the value, what is wrong, what t
 {{- $files := dict }}
 {{- $others := list }}
 {{- range $file, $text := .Values.machines.files }}
+{{- if not (regexMatch "^[A-Za-z0-9_-][A-Za-z0-9_.-]*\\.yaml$" $file) }}
+{{- fail (printf "machines.files.%s: managers read only files whose name ends in .yaml and does not begin with a dot" $file) }}
+{{- end }}
 {{- $machine := fromYaml $text }}
 {{- with $machine.Error }}
 {{- fail (printf "machines.files.%s: %s" $file .) }}

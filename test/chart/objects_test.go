@@ -1,0 +1,136 @@
+package chart_test
+
+import (
+	"slices"
+	"testing"
+
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/pod-security-admission/api"
+	"k8s.io/pod-security-admission/policy"
+	"sigs.k8s.io/yaml"
+)
+
+// types are what the chart may make.
+var types = map[string]func() any{
+	"v1 ConfigMap":                                                     func() any { return &corev1.ConfigMap{} },
+	"v1 Pod":                                                           func() any { return &corev1.Pod{} },
+	"v1 Service":                                                       func() any { return &corev1.Service{} },
+	"v1 ServiceAccount":                                                func() any { return &corev1.ServiceAccount{} },
+	"apps/v1 Deployment":                                               func() any { return &appsv1.Deployment{} },
+	"policy/v1 PodDisruptionBudget":                                    func() any { return &policyv1.PodDisruptionBudget{} },
+	"networking.k8s.io/v1 NetworkPolicy":                               func() any { return &networkingv1.NetworkPolicy{} },
+	"rbac.authorization.k8s.io/v1 ClusterRole":                         func() any { return &rbacv1.ClusterRole{} },
+	"rbac.authorization.k8s.io/v1 ClusterRoleBinding":                  func() any { return &rbacv1.ClusterRoleBinding{} },
+	"rbac.authorization.k8s.io/v1 Role":                                func() any { return &rbacv1.Role{} },
+	"rbac.authorization.k8s.io/v1 RoleBinding":                         func() any { return &rbacv1.RoleBinding{} },
+	"apiextensions.k8s.io/v1 CustomResourceDefinition":                 func() any { return &apiextensionsv1.CustomResourceDefinition{} },
+	"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy":        func() any { return &admissionv1.ValidatingAdmissionPolicy{} },
+	"admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding": func() any { return &admissionv1.ValidatingAdmissionPolicyBinding{} },
+	monitoring + " ServiceMonitor":                                     func() any { return &monitoringv1.ServiceMonitor{} },
+	monitoring + " PrometheusRule":                                     func() any { return &monitoringv1.PrometheusRule{} },
+}
+
+// clusterScoped kinds have no namespace; all others are in the release's.
+var clusterScoped = map[string]bool{
+	"ClusterRole": true, "ClusterRoleBinding": true, "CustomResourceDefinition": true,
+	"ValidatingAdmissionPolicy": true, "ValidatingAdmissionPolicyBinding": true,
+}
+
+// A misspelt field is dropped by Helm 3 and by old API servers in silence.
+func TestObjectsAreOfTheirTypes(t *testing.T) {
+	made := map[string]bool{}
+	for name, given := range scenes(t) {
+		t.Run(name, func(t *testing.T) {
+			seen := map[string]bool{}
+			for _, o := range mustRender(t, given).objects(t) {
+				kind := o.APIVersion + " " + o.Kind
+				made[kind] = true
+				if key := kind + " " + o.Name; seen[key] {
+					t.Errorf("%s is made twice", o)
+				} else {
+					seen[key] = true
+				}
+				make, ok := types[kind]
+				if !ok {
+					t.Errorf("%s: %s is none of the types of this test: add it", o, kind)
+					continue
+				}
+				if err := yaml.UnmarshalStrict(o.text, make()); err != nil {
+					t.Errorf("%s: %v", o, err)
+				}
+				want := namespace
+				if clusterScoped[o.Kind] {
+					want = ""
+				}
+				if o.Namespace != want {
+					t.Errorf("%s is in namespace %q, want %q", o, o.Namespace, want)
+				}
+				if o.Labels["app.kubernetes.io/instance"] != release || o.Labels["helm.sh/chart"] == "" {
+					t.Errorf("%s cannot be found by its labels: %v", o, o.Labels)
+				}
+			}
+		})
+	}
+	for kind := range types {
+		if !made[kind] {
+			t.Errorf("no values of charts/phasegate/ci make a %s, so nobody tests it", kind)
+		}
+	}
+}
+
+// pods of a render: what runs in the namespace.
+func pods(t *testing.T, out rendered) map[string]*corev1.PodTemplateSpec {
+	t.Helper()
+	found := map[string]*corev1.PodTemplateSpec{}
+	for _, o := range out.objects(t) {
+		switch o.Kind {
+		case "Deployment":
+			d := &appsv1.Deployment{}
+			out.find(t, o.Kind, o.Name, d)
+			found[o.Name] = &d.Spec.Template
+		case "Pod":
+			p := &corev1.Pod{}
+			out.find(t, o.Kind, o.Name, p)
+			found[o.Name] = &corev1.PodTemplateSpec{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
+		}
+	}
+	if len(found) == 0 {
+		t.Fatal("no pod is made")
+	}
+	return found
+}
+
+// Pod security's own checks, at the level of the name.
+func TestPodSecurity(t *testing.T) {
+	strict := api.LevelVersion{Level: api.LevelRestricted, Version: api.MajorMinorVersion(1, 37)}
+	evaluator, err := policy.NewEvaluator(policy.DefaultChecks(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, given := range scenes(t) {
+		t.Run(name, func(t *testing.T) {
+			var want []string
+			if on, _ := given["hostNetwork"].(bool); on {
+				want = []string{"host namespaces", "hostPort"} // as the notes say
+			}
+			for pod, template := range pods(t, mustRender(t, given)) {
+				got := policy.AggregateCheckResults(evaluator.EvaluatePod(strict, &template.ObjectMeta, &template.Spec))
+				for _, reason := range got.ForbiddenReasons {
+					if !slices.Contains(want, reason) {
+						t.Errorf("%s is not restricted: %s: %v", pod, reason, got.ForbiddenDetails)
+					}
+				}
+				if want != nil && got.Allowed {
+					t.Errorf("%s does not use the host network: %v", pod, template.Spec)
+				}
+			}
+		})
+	}
+}
