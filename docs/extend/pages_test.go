@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -138,22 +137,6 @@ func TestRegistryEditFits(t *testing.T) {
 	}
 	if got, want := len(registry.Kinds()), 1+len(resources.Default().Kinds()); got != want {
 		t.Errorf("%d kinds, want %d: one more", got, want)
-	}
-}
-
-var link = regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
-
-func TestLinksLeadSomewhere(t *testing.T) {
-	pages, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, page := range pages {
-		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
-			if _, err := os.Stat(m[1]); err != nil && !strings.HasPrefix(m[1], "https://") {
-				t.Errorf("%s: %v", page, err)
-			}
-		}
 	}
 }
 
