@@ -24,7 +24,7 @@ var (
 )
 
 // theirs are the flags of helm and kubectl that pages speak of.
-var theirs = []string{"as", "force-conflicts", "reset-then-reuse-values", "reuse-values", "take-ownership", "validate"}
+var theirs = []string{"force-conflicts", "reset-then-reuse-values", "reuse-values", "take-ownership", "validate"}
 
 // here are the pages of this directory, by name.
 func here(t *testing.T) map[string]string {
