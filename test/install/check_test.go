@@ -1,11 +1,13 @@
 package install
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/controllers/rights"
 	"github.com/phasegate/phasegate/test/scene"
 )
@@ -17,7 +19,21 @@ func (w *world) check(t *testing.T, controller, kubeconfig string) (string, erro
 }
 
 // missingIn are the rights that a report of the checks names.
-func missingIn(report string) []string { return nil }
+func missingIn(report string) []string {
+	var all struct{ Results check.Report }
+	if err := json.Unmarshal([]byte(report), &all); err != nil {
+		return []string{"this is no report: " + err.Error()}
+	}
+	var missing []string
+	for _, r := range all.Results {
+		for _, f := range r.Findings {
+			if named, _, is := strings.Cut(strings.TrimPrefix(f.Message, "this account may not "), " (needed by "); is {
+				missing = append(missing, named)
+			}
+		}
+	}
+	return missing
+}
 
 // helmTest: the checks run as a pod with the account of a controller, and their result is that of helm.
 func helmTest(t *testing.T, w *world) {
@@ -29,7 +45,7 @@ func helmTest(t *testing.T, w *world) {
 	if err == nil {
 		t.Errorf("helm test succeeds without the right to %s:\n%s", taken, said)
 	}
-	if log := w.logOf(t, account(migrating)+"-test"); !strings.Contains(log, taken.String()) {
+	if log := w.logOf(t, account(migrating)+"-check"); !strings.Contains(log, taken.String()) {
 		t.Errorf("the log of the test does not name the right to %s:\n%s", taken, log)
 	}
 }

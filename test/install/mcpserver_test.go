@@ -17,17 +17,17 @@ func mcpServer(t *testing.T, w *world) {
 		w.kubectl(t, append([]string{"wait", "-n", "tools", "--timeout=45s"}, args...)...)
 	}
 	w.kubectl(t, "apply", "-f", "testdata/mcpserver.yaml")
-	wait("mcpserver", "fetch", "--for=condition=Ready")
+	wait("mcpserver", "fetch", "search", "--for=condition=Ready")
 	w.handedOn[serving] = w.rightsOfProxies(t)
 	for _, restart := range []struct{ strategy, token string }{
 		{v1beta1.StrategyRolling, "2026-05-01T10:00:00Z"}, {v1beta1.StrategyImmediate, "2026-05-02T10:00:00Z"},
 	} {
-		w.kubectl(t, "annotate", "-n", "tools", "mcpserver", "fetch", "--overwrite",
+		w.kubectl(t, "annotate", "-n", "tools", "mcpserver", "fetch", "search", "--overwrite",
 			v1beta1.AnnotationRestartedAt+"="+restart.token, v1beta1.AnnotationRestartStrategy+"="+restart.strategy)
-		wait("mcpserver", "fetch", "--for=jsonpath={.metadata.annotations."+jsonPathKey(v1beta1.AnnotationLastProcessedRestart)+"}="+restart.token)
-		wait("mcpserver", "fetch", "--for=jsonpath={.status.machine.phase}=Ready")
+		wait("mcpserver", "fetch", "search", "--for=jsonpath={.metadata.annotations."+jsonPathKey(v1beta1.AnnotationLastProcessedRestart)+"}="+restart.token)
+		wait("mcpserver", "fetch", "search", "--for=jsonpath={.status.machine.phase}=Ready")
 	}
-	w.kubectl(t, "delete", "-n", "tools", "mcpserver", "fetch", "--timeout=45s")
+	w.kubectl(t, "delete", "-n", "tools", "mcpserver", "--all", "--timeout=45s")
 }
 
 // jsonPathKey is a key with dots, as a JSONPath has it.

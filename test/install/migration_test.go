@@ -14,8 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/scene"
@@ -68,13 +70,51 @@ func looksWithin(least, most time.Duration) func(*migrationv1.DatastoreMigration
 			return false
 		}
 		left := time.Until(next.Time)
-		return left > least && left <= most
+		return left > least && left <= most+time.Second // the status has whole seconds
 	}
+}
+
+// mistakes: a value that is wrong changes nothing, and the objects on their way say why, as often as it comes.
+func mistakes(t *testing.T, w *world) {
+	before := w.migrate(t)
+	w.kubectl(t, "apply", "-f", "testdata/lost.yaml")
+	w.kubectl(t, "wait", "-n", "tools", "mcpserver", "lost", "--for=jsonpath={.status.phase}=Failed", "--timeout=45s")
+	for _, said := range []string{"MachineRefused", "(x2 over"} {
+		w.pollEvery(t, "sometimes")
+		for _, object := range [][]string{{"datastoremigration/" + scene.MigrationName}, {"mcpserver/lost", "-n", "tools"}} {
+			harness.Eventually(t, "an Event of "+object[0], soon, func() error {
+				events := w.kubectl(t, append([]string{"events", "--types=Warning", "--for"}, object...)...)
+				if strings.Contains(events, `"sometimes" is not a positive duration`) && strings.Contains(events, said) {
+					return nil
+				}
+				return errors.New(events)
+			})
+		}
+		w.pollEvery(t, "10m")
+		for _, controller := range []string{migrating, serving} {
+			pod := w.awaitReady(t, controller, 1)[0]
+			harness.Eventually(t, "no file to be refused by "+controller, soon, func() error {
+				if _, text, err := w.metrics(t, pod, w.scraper(t, "prometheus")); err != nil || strings.Contains(text, "phasegate_machine_refused{") {
+					return fmt.Errorf("phasegate_machine_refused is there, or: %w", err)
+				}
+				return nil
+			})
+		}
+	}
+	if now := w.awaitPhase(t, inConflict); now.Status.Machine.Revision != before.Status.Machine.Revision {
+		t.Errorf("revision %s, was %s: a wrong machine has been in force", now.Status.Machine.Revision, before.Status.Machine.Revision)
+	}
+}
+
+// pollEvery gives a phase of each machine another poll interval.
+func (w *world) pollEvery(t *testing.T, interval string) {
+	t.Helper()
+	w.upgradeTo(t, w.chart(t, firstVersion), "--set", pollOfConflict+"="+interval, "--set", "machines.override.mcpserver.phases.Failed.poll="+interval)
 }
 
 // pollInterval: a value of the chart reaches the running process, and the object that waits.
 func pollInterval(t *testing.T, w *world) {
-	before := w.migrate(t)
+	before := w.awaitPhase(t, inConflict)
 	if !looksWithin(9*time.Minute, 10*time.Minute)(before) {
 		t.Fatalf("the next look is at %v: the values say in 10m", before.Status.Machine.NextCheck)
 	}
@@ -102,8 +142,10 @@ func abort(t *testing.T, w *world) {
 	}
 }
 
-// complete: the obstacle goes, and the migration goes on to its end by itself.
+// complete: the obstacle goes, and the migration goes on to its end by itself. What
+// somebody has done to its copies meanwhile is put right.
 func complete(t *testing.T, w *world) {
+	w.meddle(t)
 	w.kubectl(t, "delete", "globalnetworksets.v3.projectcalico.org", obstacle)
 	w.awaitPhase(t, "Converged")
 	if err := fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace); err != nil {
@@ -111,6 +153,30 @@ func complete(t *testing.T, w *world) {
 	}
 	w.awaitPhase(t, "Complete")
 	w.kubectl(t, "wait", "--for=condition=Ready", "datastoremigration", scene.MigrationName, "--timeout=10s")
+}
+
+// meddle changes one of the copies of each kind.
+func (w *world) meddle(t *testing.T) {
+	t.Helper()
+	for _, kind := range w.Registry.Kinds() {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.V3GVK())
+		if err := w.Client.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(list.Items, func(u unstructured.Unstructured) bool {
+			return u.GetAnnotations()[resources.MigratedByAnnotation] != ""
+		})
+		if i < 0 {
+			t.Fatalf("no %s has been copied", kind.Name())
+		}
+		copied := &list.Items[i]
+		before := copied.DeepCopy()
+		copied.SetLabels(map[string]string{"meddled": "with"})
+		if err := w.Client.Patch(t.Context(), copied, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // cleanUp: without the right to delete CRDs a deletion waits and says so; a value of the chart grants it.

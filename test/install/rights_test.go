@@ -193,12 +193,15 @@ func unusedRights(t *testing.T, w *world) {
 		if len(unused) > 0 {
 			t.Errorf("%s has never needed the right to\n%s", account(controller), lines(unused))
 		}
-		if len(seen.Denied) > 0 {
-			t.Errorf("%s was refused to\n%s", account(controller), lines(seen.Denied))
+		if refused := slices.DeleteFunc(seen.Denied, atTheEnd); len(refused) > 0 {
+			t.Errorf("%s was refused to\n%s", account(controller), lines(refused))
 		}
 		t.Logf("%s: %d rights, %d of them unused", account(controller), len(granted), len(unused))
 	}
 }
+
+// atTheEnd: when helm uninstalls, the rights of a manager go before it does, and it cannot give its lease back.
+func atTheEnd(n rights.Need) bool { return n.Resource == "leases" }
 
 // lines is one for each right, and who gave it.
 func lines(needs []rights.Need) string {

@@ -39,6 +39,7 @@ func TestStory(t *testing.T) {
 		{"helm test", helmTest},
 		{"a check names each right that is missing", missingRights},
 		{"a migration names what is missing", missingInPreflight},
+		{"a mistake in the values", mistakes},
 		{"another poll interval", pollInterval},
 		{"abort", abort},
 		{"upgrade with a migration in flight", upgrade},
