@@ -1,12 +1,28 @@
 package resources
 
 // admissionDefaults are what Calico's mutating admission policies add to an object on a write. They
-// apply to both sides of a comparison, so that it does not matter whether the policies are installed,
-// and never to what is written.
+// apply to what is converted, since a cluster may not have the policies, nor even serve their kind; and
+// to both sides of a comparison, since what is in v3 already may have been written without them.
 var admissionDefaults = map[string]func(obj, spec map[string]any){
 	"policyTypes":     policyTypes,
 	"kubePolicyTypes": kubePolicyTypes,
 	"tierLabel":       tierLabel,
+}
+
+// admission fills in what a policy would.
+func (c *conversion) admission() error {
+	names := c.kind.entry.Compare.AdmissionDefaults
+	if len(names) == 0 {
+		return nil
+	}
+	spec, err := c.ownSpec()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		admissionDefaults[name](c.out, spec)
+	}
+	return nil
 }
 
 const tierLabelKey = "projectcalico.org/tier"

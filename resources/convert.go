@@ -37,6 +37,9 @@ func Convert(kind *Kind, v1 *unstructured.Unstructured, schema *Schema) (*Conver
 			return nil, err
 		}
 	}
+	if err := c.admission(); err != nil {
+		return nil, err
+	}
 	return c.result(), nil
 }
 

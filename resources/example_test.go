@@ -37,6 +37,6 @@ func Example() {
 		fmt.Println(diff)
 	}
 	// Output:
-	// projectcalico.org/v3 allow-dns map[team:net]
+	// projectcalico.org/v3 allow-dns map[projectcalico.org/tier:default team:net]
 	// spec.selector: "all()" in v1, "has(dns)" in v3
 }

@@ -2,6 +2,7 @@ package resources
 
 import (
 	"maps"
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -45,6 +46,9 @@ func FuzzConvert(f *testing.F) {
 		want := v1.GetLabels()
 		if hidden != nil {
 			want = merged(want, hidden.Labels)
+		}
+		if slices.Contains(kind.entry.Compare.AdmissionDefaults, "tierLabel") {
+			want = merged(want, map[string]string{tierLabelKey: got.Object.GetLabels()[tierLabelKey]})
 		}
 		if !maps.Equal(want, got.Object.GetLabels()) {
 			t.Errorf("labels %v, want %v", got.Object.GetLabels(), want)

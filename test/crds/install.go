@@ -175,7 +175,8 @@ func isAggregated(ctx context.Context, client dynamic.Interface, groupVersion st
 }
 
 // installAdmission applies the policies in the newest version of their API that the server has: the
-// files name one that servers drop or add from release to release.
+// files name one that servers drop or add from release to release. A kind that it does not serve at all
+// is left out.
 func installAdmission(ctx context.Context, client dynamic.Interface, disco discovery.DiscoveryInterface, objs []*unstructured.Unstructured) error {
 	plurals := map[string]schema.GroupVersionResource{}
 	for _, version := range []string{"v1alpha1", "v1beta1", "v1"} {
@@ -196,8 +197,7 @@ func installAdmission(ctx context.Context, client dynamic.Interface, disco disco
 	return applyAll(ctx, objs, func(ctx context.Context, obj *unstructured.Unstructured) error {
 		gvr, ok := plurals[obj.GetKind()]
 		if !ok {
-			return fmt.Errorf("apply %s %s: this API server does not serve the kind; it needs Kubernetes 1.34 or later with the feature on",
-				obj.GetKind(), obj.GetName())
+			return nil // an older or barer API server: Calico's users have nothing in its place either
 		}
 		obj = obj.DeepCopy()
 		obj.SetAPIVersion(gvr.GroupVersion().String())

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
@@ -36,6 +37,7 @@ func (w *world) content(t *testing.T) map[string]any {
 // essence leaves out what the server manages, the status and our own mark. An owner keeps its name; its
 // uid is another one in v3, and one that was written by kubectl shows its old group before.
 func essence(obj *unstructured.Unstructured) map[string]any {
+	obj = admitted(obj)
 	annotations := obj.GetAnnotations()
 	delete(annotations, migrationv1.AnnotationMigratedBy)
 	owners := map[string]any{}
@@ -52,6 +54,60 @@ func essence(obj *unstructured.Unstructured) map[string]any {
 		}
 	}
 	return out
+}
+
+// admitted has what Calico fills in on a write, by its API server or by admission policies: v1 may have
+// been written before Calico did, and every copy has it.
+func admitted(obj *unstructured.Unstructured) *unstructured.Unstructured {
+	if !strings.HasSuffix(obj.GetKind(), "NetworkPolicy") {
+		return obj
+	}
+	obj = obj.DeepCopy()
+	spec := obj.Object["spec"].(map[string]any)
+	field, both := "types", spec["ingress"] != nil
+	if obj.GetKind() == "StagedKubernetesNetworkPolicy" {
+		field, both = "policyTypes", true
+	} else {
+		labels := obj.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[tierLabel] = spec["tier"].(string)
+		obj.SetLabels(labels)
+	}
+	if spec[field] != nil {
+		return obj
+	}
+	switch {
+	case spec["egress"] == nil:
+		spec[field] = []any{"Ingress"}
+	case both:
+		spec[field] = []any{"Ingress", "Egress"}
+	default:
+		spec[field] = []any{"Egress"}
+	}
+	return obj
+}
+
+const tierLabel = "projectcalico.org/tier"
+
+// assertAdmitted looks for what essence overlooks.
+func (w *world) assertAdmitted(t *testing.T) {
+	t.Helper()
+	policies := 0
+	for _, kind := range w.Registry.Kinds() {
+		for _, obj := range w.list(t, kind.V3GVK()) {
+			if want := admitted(obj); !cmp.Equal(want.Object, obj.Object) {
+				t.Errorf("a copy lacks what Calico fills in (-want +got):\n%s", cmp.Diff(want.Object, obj.Object))
+			}
+			if strings.HasSuffix(obj.GetKind(), "NetworkPolicy") {
+				policies++
+			}
+		}
+	}
+	if policies == 0 {
+		t.Error("there is no policy to look at")
+	}
 }
 
 func anyMap(in map[string]string) map[string]any {

@@ -26,9 +26,13 @@ import (
 )
 
 // A whole migration as in the documents, from the first check to the removal of the v1 CRDs, with the
-// rights of the chart. The parts build on each other.
+// rights of the chart, and without MutatingAdmissionPolicy, which Kubernetes before 1.36 does not serve.
+// The parts build on each other.
 func TestLifecycle(t *testing.T) {
-	w := own(t, scene.Options{Objects: fixture.Demo(2, 1000)})
+	w := own(t, scene.Options{Objects: fixture.Demo(2, 1000), Cluster: harness.Options{APIServerArgs: []string{
+		"--disable-admission-plugins=MutatingAdmissionPolicy",
+		"--runtime-config=admissionregistration.k8s.io/v1/mutatingadmissionpolicies=false," +
+			"admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings=false"}}})
 	foreign := w.installForeignCRD(t)
 	before := w.content(t)
 	w.manager(t)
@@ -42,6 +46,12 @@ func TestLifecycle(t *testing.T) {
 
 	t.Run("converged", w.assertConverged)
 	t.Run("content", func(t *testing.T) { assertSameContent(t, before, w.content(t)) })
+	t.Run("admission", w.assertAdmitted)
+	t.Run("warnings", func(t *testing.T) {
+		if text := w.awaitEvent(t, "ChecksWarn"); !strings.Contains(text, "admission-policies: the API server does not serve MutatingAdmissionPolicy: ") {
+			t.Errorf("what is worth knowing is told as %q", text)
+		}
+	})
 	t.Run("awkward objects", w.assertAwkwardIPAM)
 	t.Run("owners", w.assertOwners)
 

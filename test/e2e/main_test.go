@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/scene"
 )
 
@@ -91,7 +90,7 @@ func own(t *testing.T, o scene.Options) *world {
 
 func newWorld(t *testing.T, o scene.Options) *world {
 	t.Helper()
-	o.Cluster = harness.Options{Own: true}
+	o.Cluster.Own = true
 	s, err := scene.New(context.Background(), o) // it may outlive this test
 	if err != nil {
 		t.Fatal(err)
