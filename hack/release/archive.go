@@ -31,7 +31,10 @@ func packFiles(files []entry, at time.Time) ([]byte, error) {
 			return nil, fmt.Errorf("archive %s: %w", f.name, err)
 		}
 	}
-	return out.Bytes(), w.Close()
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
 }
 
 // compressed is the gzip form, without the name and time that gzip would note.
@@ -41,7 +44,10 @@ func compressed(data []byte) ([]byte, error) {
 	if _, err := w.Write(data); err != nil {
 		return nil, err
 	}
-	return out.Bytes(), w.Close()
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
 }
 
 // unpack returns the files of a tar.gz by name.

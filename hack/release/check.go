@@ -10,6 +10,8 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -57,10 +59,20 @@ func (d distribution) checkChecksums() error {
 		return err
 	}
 	found, err := d.checksums()
-	if err == nil && string(said) != found {
-		err = fmt.Errorf("%s does not fit the files: it says\n%s, they have\n%s", checksumsFile, said, found)
+	if err != nil {
+		return err
 	}
-	return err
+	of := slices.Collect(strings.Lines(found))
+	var wrong []error
+	for line := range strings.Lines(string(said)) {
+		if !slices.Contains(of, line) {
+			wrong = append(wrong, fmt.Errorf("%s does not fit the files: %s", checksumsFile, strings.TrimSpace(line)))
+		}
+	}
+	if len(wrong) == 0 && string(said) != found {
+		wrong = append(wrong, fmt.Errorf("%s does not list all files", checksumsFile))
+	}
+	return errors.Join(wrong...)
 }
 
 // checkProgram finds out whether the file can be run, on the platform that is promised.

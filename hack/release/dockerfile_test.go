@@ -107,7 +107,7 @@ func TestDockerfileMakesTheSameImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	wanted := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(goMod)[1]
-	if !regexp.MustCompile(`golang:`+regexp.QuoteMeta(string(wanted))+`\.\d+$`).MatchString(args["GO_IMAGE"]) {
+	if !regexp.MustCompile(`golang:` + regexp.QuoteMeta(string(wanted)) + `\.\d+$`).MatchString(args["GO_IMAGE"]) {
 		t.Errorf("GO_IMAGE is %q: name a patch release of Go %s, which go.mod asks for", args["GO_IMAGE"], wanted)
 	}
 }

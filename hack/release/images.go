@@ -43,7 +43,7 @@ func (d distribution) images(dir string) error {
 		if err != nil {
 			return err
 		}
-		tag := map[string]string{"org.opencontainers.image.ref.name": d.version}
+		tag := map[string]string{"org.opencontainers.image.ref.name": strings.TrimPrefix(d.version, "v")}
 		if err := path.AppendIndex(index, layout.WithAnnotations(tag)); err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func (d distribution) images(dir string) error {
 		if err != nil {
 			return err
 		}
-		digests = append(digests, fmt.Sprintf("%s/%s:%s@%s\n", registry, program, d.version, digest))
+		digests = append(digests, fmt.Sprintf("%s/%s:%s@%s\n", registry, program, strings.TrimPrefix(d.version, "v"), digest))
 	}
 	slices.Sort(digests)
 	return d.write("images.txt", []byte(strings.Join(digests, "")))
