@@ -8,6 +8,8 @@
 # version of the release. Both images below may be given by digest.
 ARG GO_IMAGE=docker.io/library/golang:1.26.8
 ARG BASE_IMAGE=scratch
+ARG VERSION=dev
+ARG COMMIT=unknown
 
 # Cross-compiled: no emulator runs.
 FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build
