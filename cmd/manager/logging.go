@@ -43,11 +43,12 @@ func (o *logOptions) logger(w io.Writer) (logr.Logger, error) {
 		}
 		level = zapcore.Level(-verbosity)
 	}
-	encoder := zap.JSONEncoder()
+	times := func(c *zapcore.EncoderConfig) { c.EncodeTime = zapcore.ISO8601TimeEncoder }
+	encoder := zap.JSONEncoder(times)
 	switch o.format {
 	case "json":
 	case "text":
-		encoder = zap.ConsoleEncoder()
+		encoder = zap.ConsoleEncoder(times)
 	default:
 		return logr.Logger{}, fmt.Errorf("--log-format: %q is not a format: use json or text", o.format)
 	}

@@ -119,7 +119,8 @@ func (p *program) manager(unlimited *rest.Config) (manager.Manager, error) {
 	for _, part := range parts {
 		faults = append(faults, mgr.Add(part))
 	}
-	return mgr, errors.Join(append(faults, serveHealth(mgr, p.options, &p.vitals, ready))...)
+	faults = append(faults, serveHealth(mgr, p.options, &p.vitals, ready), tellOwnPod(mgr, unlimited, p.store))
+	return mgr, errors.Join(faults...)
 }
 
 // controllersOf are the controllers that --controllers names.

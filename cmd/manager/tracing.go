@@ -37,11 +37,20 @@ func (o *tracingOptions) validate() error {
 	if o.endpoint == "" {
 		return nil
 	}
+	_, err := o.url()
+	return err
+}
+
+// url is where spans are posted: the endpoint, with the usual path if it has none.
+func (o *tracingOptions) url() (*url.URL, error) {
 	to, err := url.Parse(o.endpoint)
 	if err != nil || to.Host == "" || to.Scheme != "http" && to.Scheme != "https" {
-		return fmt.Errorf("--tracing-endpoint: %q is not a URL: write http://HOST:4318 or https://…", o.endpoint)
+		return nil, fmt.Errorf("--tracing-endpoint: %q is not a URL: write http://HOST:4318 or https://…", o.endpoint)
 	}
-	return nil
+	if to.Path == "" || to.Path == "/" {
+		to.Path = "/v1/traces"
+	}
+	return to, nil
 }
 
 // start makes spans go to the collector, from all of the process, until end. A
@@ -50,7 +59,11 @@ func (o *tracingOptions) start(ctx context.Context, log logr.Logger) (end func()
 	if o.endpoint == "" {
 		return func() {}, nil
 	}
-	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(o.endpoint))
+	to, err := o.url()
+	if err != nil {
+		return nil, err
+	}
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(to.String()))
 	if err != nil {
 		return nil, fmt.Errorf("--tracing-endpoint: %w", err)
 	}

@@ -2,6 +2,8 @@ package runner
 
 import (
 	"context"
+	"fmt"
+	"hash/fnv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -36,7 +38,7 @@ func tellRefused(ctx context.Context, c client.Client, recorder events.EventReco
 			if phase, _, _ := unstructured.NestedString(list.Items[i].Object, "status", "machine", "phase"); !inFlight(machine, phase) {
 				continue
 			}
-			tell(recorder, &list.Items[i], corev1.EventTypeWarning, "MachineRefused", "Reload", note)
+			tell(recorder, &list.Items[i], corev1.EventTypeWarning, "MachineRefused", reloading(note), note)
 			if told++; told == toldMost {
 				return
 			}
@@ -45,6 +47,15 @@ func tellRefused(ctx context.Context, c client.Client, recorder events.EventReco
 			return
 		}
 	}
+}
+
+// reloading is the action of an Event about a refused file. A recorder takes Events
+// of one reason and action for one, and keeps the note of the first: somebody who
+// corrects a file would go on reading of the mistake before.
+func reloading(note string) string {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(note)) // it never fails
+	return fmt.Sprintf("Reload-%08x", hash.Sum32())
 }
 
 // inFlight is false for objects that have arrived, and true for those in a phase

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/runner"
+)
+
+// What the downward API tells, where the chart asks it to.
+const (
+	podNameVariable      = "POD_NAME"
+	podNamespaceVariable = "POD_NAMESPACE"
+)
+
+// What the API server knows of a token that is bound to a pod.
+const (
+	tokenPodName = "authentication.kubernetes.io/pod-name"
+	tokenPodUID  = "authentication.kubernetes.io/pod-uid"
+)
+
+// tellOwnPod adds the teller of refused machine files, if the process is in a pod
+// that knows its name.
+func tellOwnPod(mgr manager.Manager, cfg *rest.Config, store *machines.Store) error {
+	pod := corev1.Pod{}
+	pod.Name, pod.Namespace = os.Getenv(podNameVariable), os.Getenv(podNamespaceVariable)
+	if pod.Name == "" || pod.Namespace == "" {
+		return nil
+	}
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	return mgr.Add(&runner.PodTeller{Store: store, Recorder: mgr.GetEventRecorder("phasegate-manager"),
+		Pod: func(ctx context.Context) *corev1.Pod {
+			found := pod
+			found.UID = ownUID(ctx, client, pod.Name)
+			return &found
+		}})
+}
+
+// ownUID is asked of the API server, which everybody may: `kubectl describe pod`
+// shows only Events that bear it, and reading the pod would take a right.
+func ownUID(ctx context.Context, client kubernetes.Interface, name string) (uid types.UID) {
+	me, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		log.FromContext(ctx).Info("kubectl describe pod does not show this pod's Events", "error", err.Error())
+		return ""
+	}
+	extra := me.Status.UserInfo.Extra
+	if names, uids := extra[tokenPodName], extra[tokenPodUID]; len(names) == 1 && names[0] == name && len(uids) == 1 {
+		uid = types.UID(uids[0])
+	}
+	return uid
+}

@@ -1,0 +1,44 @@
+package runner
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/phasegate/phasegate/controllers/machines"
+)
+
+// PodTeller puts a Warning on the process's own Pod when a machine file is refused,
+// so that `kubectl describe pod` shows it: also on a standby, and when there is no
+// object to tell. Add it to a manager.
+type PodTeller struct {
+	Store    *machines.Store
+	Recorder events.EventRecorder
+	// Pod answers the process's own Pod: name, namespace and UID are enough. It is
+	// asked when there is something to tell.
+	Pod func(context.Context) *corev1.Pod
+}
+
+// NeedLeaderElection is false: each process reads its own copy of the files.
+func (t *PodTeller) NeedLeaderElection() bool { return false }
+
+// Start tells of each finding once, until ctx is done.
+func (t *PodTeller) Start(ctx context.Context) error {
+	var told []string
+	for {
+		changed, refusals := t.Store.Changed(), t.Store.Refusals()
+		for _, note := range refusals {
+			if !slices.Contains(told, note) {
+				tell(t.Recorder, t.Pod(ctx), corev1.EventTypeWarning, "MachineRefused", reloading(note), note)
+			}
+		}
+		told = refusals
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		}
+	}
+}
