@@ -66,7 +66,7 @@ func spoken(values map[string]any, page string) (paths [][]string) {
 		paths = append(paths, split(m[1]))
 	}
 	for _, m := range dotted.FindAllStringSubmatch(fenced.ReplaceAllString(page, ""), -1) {
-		if path := split(m[1]); len(path) > 1 && values[path[0]] != nil {
+		if path := split(m[1]); len(path) > 1 && values[path[0]] != nil && filepath.Ext(m[1]) != ".yaml" {
 			paths = append(paths, path)
 		}
 	}
