@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"regexp"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/phases"
+	"github.com/phasegate/phasegate/test/harness"
 )
 
 // machineFile is the machine whose steps are measured.
@@ -29,13 +31,13 @@ func stepTimes(ctx context.Context, address string) ([]stepTime, error) {
 	if err != nil {
 		return nil, err
 	}
-	shown, err := scrape(ctx, address)
+	shown, err := harness.Scrape(ctx, http.DefaultClient, "http://"+address)
 	if err != nil {
 		return nil, err
 	}
 	var out []stepTime
 	for _, action := range actions {
-		for _, m := range shown.with("phasegate_step_duration_seconds", "action", action) {
+		for _, m := range shown.With("phasegate_step_duration_seconds", "action", action) {
 			seconds, times := m.GetHistogram().GetSampleSum(), m.GetHistogram().GetSampleCount()
 			out = append(out, stepTime{action, time.Duration(seconds * float64(time.Second)), int(times)})
 		}

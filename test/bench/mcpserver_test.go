@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"testing"
 	"time"
@@ -135,7 +136,7 @@ func (f *fleet) start(ctx context.Context) error {
 	defer m.Kill()
 	// It is up once it has looked for what there is: nothing.
 	if err := harness.Await(ctx, "the manager", patience, func(ctx context.Context) error {
-		_, err := scrape(ctx, m.metrics)
+		_, err := harness.Scrape(ctx, http.DefaultClient, "http://"+m.metrics)
 		return err
 	}); err != nil {
 		return err
@@ -152,9 +153,9 @@ func (f *fleet) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.untilReady, f.managerCPU = requestsOf(shown), time.Duration(shown.sum("process_cpu_seconds_total")*float64(time.Second))
-	f.waited = shown.mean("workqueue_queue_duration_seconds", "name", controllerOfServers)
-	f.worked = shown.mean("workqueue_work_duration_seconds", "name", controllerOfServers)
+	f.untilReady, f.managerCPU = requestsOf(shown), time.Duration(shown.Sum("process_cpu_seconds_total")*float64(time.Second))
+	f.waited = shown.Mean("workqueue_queue_duration_seconds", "name", controllerOfServers)
+	f.worked = shown.Mean("workqueue_work_duration_seconds", "name", controllerOfServers)
 	if f.peak, err = peakMemory(m.PID()); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -19,7 +20,7 @@ const controllerOfServers = "phasegate-mcpserver"
 // requests counts what a process has asked the API server, by method.
 type requests map[string]float64
 
-func requestsOf(shown families) requests {
+func requestsOf(shown harness.Families) requests {
 	all := requests{}
 	for _, m := range shown["rest_client_requests_total"].GetMetric() {
 		for _, label := range m.GetLabel() {
@@ -40,7 +41,7 @@ func busiest(ctx context.Context, config *rest.Config, top int) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	shown, err := scrapeWith(ctx, client, config.Host)
+	shown, err := harness.Scrape(ctx, client, config.Host)
 	if err != nil {
 		return "", err
 	}
@@ -85,17 +86,17 @@ func (f *fleet) manager(name string) (*fleetManager, error) {
 
 // settled waits until the manager has looked at n servers and has nothing more to
 // do, and answers its metrics.
-func (m *fleetManager) settled(ctx context.Context, n int) (shown families, err error) {
+func (m *fleetManager) settled(ctx context.Context, n int) (shown harness.Families, err error) {
 	err = harness.Await(ctx, "the manager to have nothing to do", patience, func(ctx context.Context) error {
 		if err := m.Alive(); err != nil {
 			return err
 		}
-		if shown, err = scrape(ctx, m.metrics); err != nil {
+		if shown, err = harness.Scrape(ctx, http.DefaultClient, "http://"+m.metrics); err != nil {
 			return err
 		}
-		passes := shown.sum("controller_runtime_reconcile_total", "controller", controllerOfServers)
-		open := shown.sum("workqueue_depth", "name", controllerOfServers) +
-			shown.sum("controller_runtime_active_workers", "controller", controllerOfServers)
+		passes := shown.Sum("controller_runtime_reconcile_total", "controller", controllerOfServers)
+		open := shown.Sum("workqueue_depth", "name", controllerOfServers) +
+			shown.Sum("controller_runtime_active_workers", "controller", controllerOfServers)
 		if passes < float64(n) || open > 0 {
 			return fmt.Errorf("%v passes were made for %d servers, %v are waiting or at work", passes, n, open)
 		}

@@ -77,15 +77,16 @@ func TestConflictUnderTheLock(t *testing.T) {
 			resolve: editV3, left: []string{"globalnetworksets/blocklist-0"}},
 	}
 	w := pristine(t)
-	w.manager(t, "--phases-dir", gated(t, fastConflicts))
+	manager := w.managerMeasured(t, "--phases-dir", gated(t, fastConflicts))
 	for name, tc := range cases {
 		inTurn(t, name, func(t *testing.T) {
 			w.obstruct(t)
-			before := w.content(t)
+			before, counted := w.content(t), manager.scrape(t)
 			w.start(t, scene.MigrationName, "verified")
 			dm := w.await(t, scene.MigrationName, waiting)
 			dm = w.awaitMessage(t, dm.Name, "Datastore is locked: ")
 			assertNamesConflict(t, w, dm)
+			assertShowsConflict(t, manager.scrape(t), dm)
 			tc.resolve(t, w)
 			dm = w.awaitGate(t, scene.MigrationName, "verified")
 			if diff := cmp.Diff([]string{"Pending", "Migrating", waiting, "Migrating"}, path(dm)); diff != "" {
@@ -94,6 +95,7 @@ func TestConflictUnderTheLock(t *testing.T) {
 			if len(dm.Status.Conflicts) != 0 {
 				t.Errorf("resolved conflicts are still in status: %+v", dm.Status.Conflicts)
 			}
+			assertCounted(t, counted, manager.scrape(t), dm)
 			assertSameContent(t, before, w.content(t))
 			w.remove(t, scene.MigrationName)
 			left := w.stored(t)

@@ -1,4 +1,4 @@
-package bench
+package harness
 
 import (
 	"context"
@@ -12,16 +12,11 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// families are the metrics of a process, by name.
-type families map[string]*dto.MetricFamily
+// Families are the metrics of a process, by name.
+type Families map[string]*dto.MetricFamily
 
-// scrape reads the metrics that the manager serves at an address.
-func scrape(ctx context.Context, address string) (families, error) {
-	return scrapeWith(ctx, http.DefaultClient, "http://"+address)
-}
-
-// scrapeWith reads the metrics of a server.
-func scrapeWith(ctx context.Context, client *http.Client, server string) (families, error) {
+// Scrape reads the metrics of a server, such as http://127.0.0.1:8080.
+func Scrape(ctx context.Context, client *http.Client, server string) (Families, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, server+"/metrics", nil)
 	if err != nil {
 		return nil, err
@@ -39,8 +34,8 @@ func scrapeWith(ctx context.Context, client *http.Client, server string) (famili
 	return all, nil
 }
 
-// with lists the metrics of a name that have all these labels: name, value, name, value.
-func (f families) with(name string, labels ...string) []*dto.Metric {
+// With lists the metrics of a name that have all these labels: name, value, name, value.
+func (f Families) With(name string, labels ...string) []*dto.Metric {
 	want := map[string]string{}
 	for i := 0; i < len(labels); i += 2 {
 		want[labels[i]] = labels[i+1]
@@ -60,19 +55,19 @@ func (f families) with(name string, labels ...string) []*dto.Metric {
 	return found
 }
 
-// sum adds up counters and gauges.
-func (f families) sum(name string, labels ...string) float64 {
+// Sum adds up counters and gauges.
+func (f Families) Sum(name string, labels ...string) float64 {
 	total := 0.0
-	for _, metric := range f.with(name, labels...) {
+	for _, metric := range f.With(name, labels...) {
 		total += metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
 	}
 	return total
 }
 
-// mean is the mean of a histogram of durations in seconds.
-func (f families) mean(name string, labels ...string) time.Duration {
+// Mean is the mean of a histogram of durations in seconds.
+func (f Families) Mean(name string, labels ...string) time.Duration {
 	sum, count := 0.0, 0.0
-	for _, metric := range f.with(name, labels...) {
+	for _, metric := range f.With(name, labels...) {
 		sum += metric.GetHistogram().GetSampleSum()
 		count += float64(metric.GetHistogram().GetSampleCount())
 	}
