@@ -1,0 +1,117 @@
+package runner_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// gaugesOf are the values other than 0 of an object's gauges.
+func gaugesOf(b *bench) map[string]float64 {
+	shown := map[string]float64{}
+	for _, family := range []string{"phase", "object_info", "ready", "stalled", "blocked_exits", "held_effects", "step_attempts",
+		"phase_entered_timestamp_seconds", "phase_deadline_timestamp_seconds"} {
+		for labels, value := range b.metrics("phasegate_" + family) {
+			if value != 0 {
+				shown[strings.TrimSpace(family+" "+labels)] = value
+			}
+		}
+	}
+	return shown
+}
+
+func TestGaugesOfAStatus(t *testing.T) {
+	micro := func(d time.Duration) *metav1.MicroTime { m := metav1.NewMicroTime(noon.Add(d)); return &m }
+	is := func(kind string) metav1.Condition { return metav1.Condition{Type: kind, Status: metav1.ConditionTrue} }
+	cases := map[string]struct {
+		why        string
+		machine    v1alpha1.MachineStatus
+		conditions []metav1.Condition
+		want       map[string]float64
+	}{
+		"new": {why: "an object that nobody has driven yet", want: map[string]float64{"object_info": 1}},
+		"at work": {why: "all that a status tells of a phase", machine: v1alpha1.MachineStatus{Revision: "sha256:1", Phase: "Working", Since: micro(0), Deadline: micro(time.Hour),
+			Attempts: 3, Held: []string{"thing"}, Blocked: []v1alpha1.Blocked{{To: "Done"}, {To: "Refused"}}},
+			want: map[string]float64{"object_info sha256:1": 1, "phase Working": 1, "phase_entered_timestamp_seconds": float64(noon.Unix()),
+				"phase_deadline_timestamp_seconds": float64(noon.Add(time.Hour).Unix()), "step_attempts": 3, "held_effects": 1, "blocked_exits": 2}},
+		"at rest": {why: "Ready is what users wait for", machine: v1alpha1.MachineStatus{Phase: "Done"}, conditions: []metav1.Condition{is(fsm.ConditionReady)},
+			want: map[string]float64{"object_info": 1, "phase Done": 1, "ready": 1}},
+		"in a phase of another file": {why: "it stands there, whatever the machine in force has", machine: v1alpha1.MachineStatus{Phase: "Elsewhere"},
+			conditions: []metav1.Condition{is(fsm.ConditionStalled)}, want: map[string]float64{"object_info": 1, "phase Elsewhere": 1, "stalled": 1}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := &bench{t: t, registry: prometheus.NewRegistry()}
+			b.edit()
+			metrics := runner.NewMetrics(b.registry)
+			obj := &errand{}
+			obj.Name, obj.Status.Machine, obj.Status.Conditions = "some", c.machine, c.conditions
+			metrics.Stored(b.machine, obj)
+			if diff := cmp.Diff(c.want, gaugesOf(b)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, diff)
+			}
+			metrics.Gone(b.machine, client.ObjectKeyFromObject(obj))
+			if diff := cmp.Diff(map[string]float64{}, gaugesOf(b)); diff != "" {
+				t.Errorf("an object that is gone (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A controller ends with its CRD, and so with all its objects: nobody looks at them
+// any more to see that they are gone.
+func TestGaugesEndWithTheController(t *testing.T) {
+	b := newBench(t)
+	file, err := os.ReadFile("testdata/errand.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := machines.Load(machines.Options{
+		Shipped: fstest.MapFS{"errand.yaml": {Data: file}}, Log: logr.Discard(),
+		Bindings: func(*fsm.Definition) (fsm.Bindings, error) { return b.program().Bindings(), nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	var gone atomic.Bool
+	c := &runner.Controller[*errand]{
+		Name: "errands", Config: shared.Cluster(t).Config, Scheme: b.outside.Scheme(), Machine: store.Of("errand"), Metrics: b.Metrics,
+		Program: func(client.Client) *runner.Program[*errand] {
+			p := b.program()
+			p.Stored = func(obj *errand) {
+				if obj.Name == b.name && obj.Status.Machine.Phase == "Done" {
+					cancel()
+				}
+			}
+			p.Gone = func(key types.NamespacedName) { gone.Store(gone.Load() || key.Name == b.name) }
+			return p
+		},
+	}
+	if err := c.Run(ctx); err != nil || ctx.Err() != context.Canceled {
+		t.Fatalf("the controller ended with %v, %v; want it to end when the object is done", err, ctx.Err())
+	}
+	if diff := cmp.Diff(map[string]float64{}, gaugesOf(b)); diff != "" {
+		t.Errorf("gauges after the end (-want +got):\n%s", diff)
+	}
+	if !gone.Load() {
+		t.Errorf("the program was not told that nobody looks at %s any more", b.name)
+	}
+}
