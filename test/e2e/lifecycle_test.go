@@ -35,6 +35,7 @@ func TestLifecycle(t *testing.T) {
 			"admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings=false"}}})
 	foreign := w.installForeignCRD(t)
 	before := w.content(t)
+	w.revoke(t, "apiextensions.k8s.io", "customresourcedefinitions", "delete") // the right to clean up may come at the end
 	w.manager(t)
 	watched := w.watch(t, scene.MigrationName)
 
@@ -63,7 +64,13 @@ func TestLifecycle(t *testing.T) {
 		w.assertComplete(t, len(before))
 	})
 	t.Run("clean up", func(t *testing.T) {
-		w.remove(t, scene.MigrationName)
+		w.askRemoval(t, scene.MigrationName)
+		w.awaitMessage(t, scene.MigrationName, fmt.Sprintf("%[1]d of %[1]d v1 CRDs may not be deleted by this account, so none is", len(w.Registry.All())))
+		if left := w.v1CRDs(t); len(left) != len(w.Registry.All())+1 {
+			t.Errorf("without the right to all, some are deleted; left are %q", left)
+		}
+		w.restoreRights(t)
+		w.awaitGone(t, scene.MigrationName)
 		w.assertV1Gone(t, foreign)
 		assertSameContent(t, before, w.content(t))
 	})
@@ -219,19 +226,23 @@ func (w *world) assertToldAll(t *testing.T, dm *migrationv1.DatastoreMigration) 
 // assertV1Gone checks that the v1 CRDs of the registry are gone, and no other.
 func (w *world) assertV1Gone(t *testing.T, foreign string) {
 	t.Helper()
+	if diff := cmp.Diff([]string{foreign}, w.v1CRDs(t)); diff != "" {
+		t.Errorf("CRDs of %s (-want +got): only those that were migrated go\n%s", resources.V1Group, diff)
+	}
+}
+
+func (w *world) v1CRDs(t *testing.T) (names []string) {
+	t.Helper()
 	list := &apiextensionsv1.CustomResourceDefinitionList{}
 	if err := w.Client.List(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
-	var left []string
 	for _, crd := range list.Items {
 		if crd.Spec.Group == resources.V1Group {
-			left = append(left, crd.Name)
+			names = append(names, crd.Name)
 		}
 	}
-	if diff := cmp.Diff([]string{foreign}, left); diff != "" {
-		t.Errorf("CRDs of %s (-want +got): only those that were migrated go\n%s", resources.V1Group, diff)
-	}
+	return names
 }
 
 // watch collects what is wrong with any version of a migration that a watcher sees, until called.
