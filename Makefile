@@ -27,6 +27,8 @@ FAULTS_ARGS ?=
 # Tests that start a cluster go without it: with the servers, two cores bear no more.
 RACE = $(if $(shell command -v $$($(GO) env CC)),-race)
 
+# What has a go.mod of its own, so that none of it reaches the product's dependencies.
+MODULES := test/cluster test/chart test/alerts hack/release
 # Packages with Go tests that need no cluster, and those that start one.
 UNIT = $$($(GO) list ./... | grep -v /phasegate/test/)
 CLUSTERED = $$($(GO) list ./test/... | grep -v /test/bench)
@@ -87,7 +89,7 @@ clean: ## Remove what was built (not the cache of tools, not a running cluster)
 .PHONY: test
 test: build tools ## Run all tests: unit, then those on a real control plane
 	$(GO) test $(RACE) -timeout 15m $(UNIT)
-	cd test/cluster && $(GO) test -timeout 10m ./...
+	for module in $(MODULES); do (cd $$module && $(GO) test -timeout 10m ./...); done
 	$(GO) test -timeout 30m -p 1 $(CLUSTERED)
 
 .PHONY: e2e
@@ -97,7 +99,7 @@ e2e: build cluster-tools ## Run only the end-to-end tests, with their output
 .PHONY: lint
 lint: bin/tools/golangci-lint ## Check style, budgets and import directions
 	bin/tools/golangci-lint run ./...
-	cd test/cluster && ../../bin/tools/golangci-lint run --config ../../.golangci.yml ./...
+	for module in $(MODULES); do (cd $$module && ../../bin/tools/golangci-lint run --config ../../.golangci.yml ./...); done
 
 .PHONY: verify
 verify: bin/tools/controller-gen bin/tools/golangci-lint ## Check that generated files, go.mod files and documents agree with the sources
