@@ -181,12 +181,19 @@ func (d distribution) checkImages(packed map[string]map[string]entry) error {
 		return nil
 	}
 	for program := range programs {
-		layers, err := imagePrograms(filepath.Join(d.dir, "images", program))
+		images, _, err := readImages(filepath.Join(d.dir, "images", program))
 		if err != nil {
 			return fmt.Errorf("image of %s: %w", program, err)
 		}
 		for _, p := range imagePlatforms {
-			if !bytes.Equal(layers[p][program].data, packed[p.archive(program, d.edition)][program].data) {
+			if images[p] == nil {
+				return fmt.Errorf("image of %s: there is none for %s", program, p)
+			}
+			files, err := contents(images[p])
+			if err != nil {
+				return fmt.Errorf("image of %s for %s: %w", program, p, err)
+			}
+			if !bytes.Equal(files[program].data, packed[p.archive(program, d.edition)][program].data) {
 				return fmt.Errorf("image of %s for %s: it holds another program than the archive", program, p)
 			}
 		}
@@ -194,46 +201,44 @@ func (d distribution) checkImages(packed map[string]map[string]entry) error {
 	return nil
 }
 
-// imagePrograms are the files of the images of a layout, by platform.
-func imagePrograms(dir string) (map[platform]map[string]entry, error) {
+// readImages reads a layout back: the images in it by platform, and the digest under
+// which all of them are pulled.
+func readImages(dir string) (map[platform]v1.Image, v1.Hash, error) {
 	root, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
-		return nil, err
+		return nil, v1.Hash{}, err
 	}
 	top, err := root.IndexManifest()
 	if err != nil {
-		return nil, err
+		return nil, v1.Hash{}, err
 	}
 	if len(top.Manifests) != 1 {
-		return nil, fmt.Errorf("the layout holds %d images, not 1", len(top.Manifests))
+		return nil, v1.Hash{}, fmt.Errorf("the layout holds %d images, not 1", len(top.Manifests))
 	}
-	index, err := root.ImageIndex(top.Manifests[0].Digest)
+	digest := top.Manifests[0].Digest
+	index, err := root.ImageIndex(digest)
 	if err != nil {
-		return nil, err
+		return nil, digest, err
 	}
 	if err := validate.Index(index); err != nil {
-		return nil, err
+		return nil, digest, err
 	}
 	manifest, err := index.IndexManifest()
 	if err != nil {
-		return nil, err
+		return nil, digest, err
 	}
-	files := map[platform]map[string]entry{}
+	read := map[platform]v1.Image{}
 	for _, m := range manifest.Manifests {
-		img, err := index.Image(m.Digest)
-		if err != nil {
-			return nil, err
-		}
-		if files[platform{m.Platform.OS, m.Platform.Architecture}], err = contents(img); err != nil {
-			return nil, err
+		if read[platform{m.Platform.OS, m.Platform.Architecture}], err = index.Image(m.Digest); err != nil {
+			return nil, digest, err
 		}
 	}
-	return files, nil
+	return read, digest, nil
 }
 
 // contents are the files of an image, as a container would see them.
 func contents(img v1.Image) (map[string]entry, error) {
 	flat := mutate.Extract(img)
-	defer flat.Close() //nolint:errcheck // only read
+	defer flat.Close()
 	return untar(flat)
 }
