@@ -202,3 +202,27 @@ func TestDurationIsObservedOnce(t *testing.T) {
 		t.Errorf("durations in a process that came later (-want +got):\n%s", diff)
 	}
 }
+
+// The buckets are the peer's: quantiles of both can be compared.
+func TestBuckets(t *testing.T) {
+	g := newGauge()
+	g.duration.Observe(1)
+	g.typeDuration.WithLabelValues("Tier").Observe(1)
+	families, err := g.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]float64{}
+	for _, f := range families {
+		for _, b := range f.GetMetric()[0].GetHistogram().GetBucket() {
+			got[f.GetName()] = append(got[f.GetName()], b.GetUpperBound())
+		}
+	}
+	want := map[string][]float64{
+		"calico_migration_duration_seconds":      {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384},
+		"calico_migration_type_duration_seconds": {0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("buckets (-want +got):\n%s", diff)
+	}
+}
