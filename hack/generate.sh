@@ -37,3 +37,6 @@ ${GO:-go} run ./hack/actiondocs docs/extend/builtin-actions.md
 rm -rf test/alerts/plays
 mkdir -p test/alerts/plays
 ${GO:-go} run ./hack/metricsdocs docs/operate/metrics.md $files/monitoring/rules.yaml test/alerts/plays
+
+# The README of the chart: its values, with their comments.
+(cd test/chart && ${GO:-go} tool helm-docs --chart-search-root ../../charts --sort-values-order file --ignore-non-descriptions --log-level warning)

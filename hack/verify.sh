@@ -11,7 +11,7 @@ failed=0
 complain() { echo "verify: $*" >&2; failed=1; }
 
 # generated_files lists, by NUL, whatever hack/generate.sh may write.
-generated_files() { find api charts/phasegate/files docs/machines docs/extend/builtin-actions.md docs/operate/rights.md -type f \( -name 'zz_generated.*' -o -name '*.schema.json' -o -path 'charts/*' -o -path 'docs/*' \) -print0; }
+generated_files() { find api charts/phasegate/files charts/phasegate/README.md docs/machines docs/extend/builtin-actions.md docs/operate/rights.md -type f \( -name 'zz_generated.*' -o -name '*.schema.json' -o -path 'charts/*' -o -path 'docs/*' \) -print0; }
 
 check_generated() {
 	local before

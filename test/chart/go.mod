@@ -96,3 +96,13 @@ require (
 )
 
 tool github.com/norwoodj/helm-docs/cmd/helm-docs
+
+// The product's versions of what both use, so that it is compiled once for both.
+replace (
+	github.com/fxamacker/cbor/v2 => github.com/fxamacker/cbor/v2 v2.9.1
+	github.com/google/gnostic-models => github.com/google/gnostic-models v0.7.0
+	golang.org/x/net => golang.org/x/net v0.59.0
+	golang.org/x/sys => golang.org/x/sys v0.48.0
+	golang.org/x/term => golang.org/x/term v0.46.0
+	golang.org/x/text => golang.org/x/text v0.42.0
+)

@@ -1,0 +1,177 @@
+package chart_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+// property is what a person reads in the schema.
+type property struct {
+	Ref         string               `json:"$ref"`
+	Description string               `json:"description"`
+	Default     any                  `json:"default"`
+	Closed      any                  `json:"additionalProperties"`
+	Properties  map[string]*property `json:"properties"`
+}
+
+type described struct {
+	Description string
+	Default     any
+}
+
+// TestValuesAreDescribed: values.yaml and values.schema.json have the same values,
+// with the same defaults and sentences; README.md is made from values.yaml.
+func TestValuesAreDescribed(t *testing.T) {
+	schema := &struct {
+		property
+		Definitions map[string]*property `json:"definitions"`
+	}{}
+	if err := json.Unmarshal([]byte(read(t, "charts", "phasegate", "values.schema.json")), schema); err != nil {
+		t.Fatal(err)
+	}
+	inSchema := map[string]described{}
+	var walk func(path string, p *property)
+	walk = func(path string, p *property) {
+		if name, ok := strings.CutPrefix(p.Ref, "#/definitions/"); ok {
+			p = schema.Definitions[name]
+		}
+		if p.Description == "" {
+			t.Errorf("the schema does not describe %s", path)
+		}
+		// An object of which each value is known; what a user may add to is a value itself.
+		if p.Properties != nil && p.Default == nil {
+			if p.Closed != false {
+				t.Errorf("the schema lets a misspelt value of %s through", path)
+			}
+			for name, child := range p.Properties {
+				walk(path+"."+name, child)
+			}
+			return
+		}
+		inSchema[path] = described{p.Description, p.Default}
+	}
+	for name, p := range schema.Properties {
+		if name != "global" {
+			walk(name, p)
+		}
+	}
+	if diff := cmp.Diff(inValues(t, inSchema), inSchema); diff != "" {
+		t.Errorf("-values.yaml +values.schema.json:\n%s", diff)
+	}
+}
+
+// inValues are the values of values.yaml with what README.md says of them, where the schema
+// says that they are values and not groups of some.
+func inValues(t *testing.T, known map[string]described) map[string]described {
+	t.Helper()
+	said := map[string]string{}
+	for _, row := range readmeRow.FindAllStringSubmatch(read(t, "charts", "phasegate", "README.md"), -1) {
+		said[row[1]] = row[2]
+	}
+	var all any
+	if err := yaml.Unmarshal([]byte(read(t, "charts", "phasegate", "values.yaml")), &all); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]described{}
+	var walk func(path string, value any)
+	walk = func(path string, value any) {
+		_, leaf := known[path]
+		if group, ok := value.(map[string]any); ok && !leaf {
+			for name, child := range group {
+				walk(strings.TrimPrefix(path+"."+name, "."), child)
+			}
+			return
+		}
+		found[path] = described{sentence(said, path), value}
+	}
+	walk("", all)
+	return found
+}
+
+// readmeRow is one row of the tables in README.md: a value and its comment in values.yaml.
+var readmeRow = regexp.MustCompile("(?m)^\\| `([A-Za-z.]+)` \\| (.*) \\| `.*` \\|$")
+
+// sentence about a value. What all controllers have is described once, with the first.
+func sentence(said map[string]string, path string) string {
+	if own := said[path]; own != "" {
+		return own
+	}
+	parts := strings.Split(path, ".")
+	if len(parts) < 3 || parts[0] != "controllers" {
+		return ""
+	}
+	parts[1] = "datastoremigration"
+	return said[strings.Join(parts, ".")]
+}
+
+// Where the controllers differ is where they say so.
+func TestControllersHaveTheSameValues(t *testing.T) {
+	all := struct {
+		Controllers map[string]map[string]any `json:"controllers"`
+	}{}
+	if err := yaml.Unmarshal([]byte(read(t, "charts", "phasegate", "values.yaml")), &all); err != nil {
+		t.Fatal(err)
+	}
+	want := all.Controllers["datastoremigration"]
+	delete(want, "calicoNamespace")
+	delete(want, "cleanup")
+	for name, got := range all.Controllers {
+		want["enabled"] = got["enabled"]
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("controllers.%s (-datastoremigration +%s):\n%s", name, name, diff)
+		}
+	}
+}
+
+// What Artifact Hub shows is what the chart holds.
+func TestAnnotations(t *testing.T) {
+	chart := chartV4(t)
+	about := chart.Metadata.Annotations
+	if chart.Metadata.Version != chart.AppVersion() {
+		t.Errorf("chart %s installs %s: they are released together", chart.Metadata.Version, chart.AppVersion())
+	}
+	for _, image := range []string{"manager", "proxyrunner"} {
+		if want := fmt.Sprintf("image: ghcr.io/phasegate/%s:%s\n", image, chart.AppVersion()); !strings.Contains(about["artifacthub.io/images"], want) {
+			t.Errorf("artifacthub.io/images does not have %q but:\n%s", want, about["artifacthub.io/images"])
+		}
+	}
+	type entry struct{ Kind, Name, Version, APIVersion string }
+	var crds, examples []entry
+	for key, into := range map[string]*[]entry{"artifacthub.io/crds": &crds, "artifacthub.io/crdsExamples": &examples} {
+		if err := yaml.Unmarshal([]byte(about[key]), into); err != nil {
+			t.Fatalf("%s: %v", key, err)
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(chartDir, "files", "crds", "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(crds) != len(files) || len(examples) != len(files) {
+		t.Errorf("%d CRDs, %d are told of, with %d examples", len(files), len(crds), len(examples))
+	}
+	var names []string
+	for _, o := range mustRender(t, nil).objects(t) {
+		if o.Kind == "CustomResourceDefinition" {
+			names = append(names, o.Name)
+		}
+	}
+	for i, crd := range crds {
+		_, group, _ := strings.Cut(crd.Name, ".")
+		if !slices.Contains(names, crd.Name) || examples[i].Kind != crd.Kind || examples[i].APIVersion != group+"/"+crd.Version {
+			t.Errorf("%v is told of, with the example %v; the chart has %v", crd, examples[i], names)
+		}
+	}
+	for _, change := range strings.Split(strings.TrimSpace(about["artifacthub.io/changes"]), "- kind: ")[1:] {
+		if kind, _, _ := strings.Cut(change, "\n"); !slices.Contains([]string{"added", "changed", "deprecated", "removed", "fixed", "security"}, kind) {
+			t.Errorf("artifacthub.io/changes: %q is no kind of change", kind)
+		}
+	}
+}
