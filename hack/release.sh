@@ -14,14 +14,22 @@ if [ -n "$changes" ] && [ "${DIRTY:-}" != 1 ]; then
 	die "the checkout has changes that are not committed (DIRTY=1 releases them all the same):"$'\n'"$changes"
 fi
 stamps=$(hack/version.sh)
-eval "export $(echo $stamps)"
+# shellcheck disable=SC2086 # three assignments
+export $stamps
 echo "Phasegate $VERSION, commit $COMMIT, $(${GO:-go} env GOVERSION)"
 
-dist=${DIST:-dist}
+# A version that a person gave is in the sources as well, or users of the
+# repository and of the archive would have different images.
+if ! [[ $VERSION =~ [.-][0-9]{14}-[0-9a-f]{12}|-dirty$ ]]; then
+	for key in version appVersion; do
+		grep -qx "$key: ${VERSION#v}" charts/phasegate/Chart.yaml || die "charts/phasegate/Chart.yaml has another $key than ${VERSION#v}: change it, commit, tag again"
+	done
+fi
+
+dist=$PWD/dist
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$dist"
-dist=$(cd "$dist" && pwd)
 
 programs=(manager kubectl-phasegate proxyrunner)
 build() {
@@ -39,16 +47,9 @@ if [ "${1:-}" = images ]; then
 	exit
 fi
 
-# A version that a person gave is in the sources as well, or users of the
-# repository and of the archive would have different images.
-if ! [[ $VERSION =~ [.-][0-9]{14}-[0-9a-f]{12} ]]; then
-	for key in version appVersion; do
-		grep -qx "$key: ${VERSION#v}" charts/phasegate/Chart.yaml || die "charts/phasegate/Chart.yaml has another $key than ${VERSION#v}: change it, commit, tag again"
-	done
-fi
 build darwin amd64
 build darwin arm64
-rm -rf "${dist:?}"/*
+rm -rf "$dist"
 hack/chart.sh "$dist"
 publish images
 publish pack
