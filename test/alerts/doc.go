@@ -3,4 +3,7 @@
 // becomes a dependency of the product, and does not link the product: what the
 // manager exports comes from plays/ and docs/operate/metrics.md, which
 // hack/metricsdocs writes with the manager's real collectors.
+//
+// Run it with -count=1: what it reads lies outside of its module, and go test takes
+// an older result for a new one.
 package alerts
