@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/controllers/rights"
 )
 
@@ -72,35 +73,56 @@ func TestRightsAreThoseAgreedOn(t *testing.T) {
 
 // What no role may ever say, whoever thinks that an action needs it.
 func TestNoRoleGrantsMoreThanItCanName(t *testing.T) {
-	named := map[string]string{ // what is written by name only, and the name
-		"patch clusterinformations.crd.projectcalico.org":       "default",
-		"patch apiservices.apiregistration.k8s.io":              "v3.projectcalico.org",
-		"get apiservices.apiregistration.k8s.io":                "v3.projectcalico.org",
-		"patch clusterinformations.projectcalico.org":           "default",
-		"delete clusterinformations.projectcalico.org":          "default",
-		"get customresourcedefinitions.apiextensions.k8s.io":    "",
-		"delete customresourcedefinitions.apiextensions.k8s.io": "",
-	}
 	for role, rules := range roles(t) {
 		for _, need := range rights.Flatten(role, rules...) {
-			if need.Verb == "*" || need.Resource == "*" || need.Group == "*" {
-				t.Errorf("%s: %s: say which", role, need)
-			}
-			if slices.Contains([]string{"escalate", "bind", "impersonate", "deletecollection", "update"}, need.Verb) {
-				t.Errorf("%s: %s: nothing here does that", role, need)
-			}
-			whole := need
-			whole.Name = ""
-			if name, ok := named[whole.String()]; ok && (need.Name == "" || name != "" && need.Name != name) {
-				t.Errorf("%s: %s: by name only", role, need)
-			}
-			writes := !slices.Contains([]string{"get", "list", "watch"}, need.Verb)
-			if writes && need.Group == "crd.projectcalico.org" && need.Resource != "clusterinformations" {
-				t.Errorf("%s: %s: of v1, only the lock is written", role, need)
-			}
-			if need.Verb == "delete" && need.Resource == "customresourcedefinitions" && (role != "datastoremigration-cleanup" || !strings.HasSuffix(need.Name, ".crd.projectcalico.org")) {
-				t.Errorf("%s: %s: only a clean-up deletes CRDs, and those of v1 only", role, need)
+			for _, rule := range taboos {
+				if rule.broken(need) {
+					t.Errorf("%s: %s: %s", role, need, rule.why)
+				}
 			}
 		}
+	}
+}
+
+var taboos = []struct {
+	why    string
+	broken func(rights.Need) bool
+}{
+	{"say which", func(n rights.Need) bool { return n.Verb == "*" || n.Resource == "*" || n.Group == "*" }},
+	{"nothing here does that", func(n rights.Need) bool {
+		return slices.Contains([]string{"escalate", "bind", "impersonate", "deletecollection", "update"}, n.Verb)
+	}},
+	{"of v1, only the lock is written", func(n rights.Need) bool {
+		return n.Group == "crd.projectcalico.org" && writes(n) && (n.Resource != "clusterinformations" || n.Name != "default")
+	}},
+	{"of v3, there is one lock", func(n rights.Need) bool {
+		return n.Resource == "clusterinformations" && writes(n) && n.Verb != "create" && n.Name != "default"
+	}},
+	{"only Calico's APIService is looked at and changed; a create cannot be named", func(n rights.Need) bool {
+		return n.Resource == "apiservices" && n.Verb != "create" && n.Name != "v3.projectcalico.org"
+	}},
+	{"only a clean-up deletes CRDs, and those of v1 only", func(n rights.Need) bool {
+		return n.Resource == "customresourcedefinitions" && writes(n) &&
+			(n.Verb != "delete" || n.For[0] != "datastoremigration-cleanup" || !strings.HasSuffix(n.Name, ".crd.projectcalico.org"))
+	}},
+	{"admission objects are looked at by name", func(n rights.Need) bool {
+		return n.Group == "admissionregistration.k8s.io" && (writes(n) || n.Name == "")
+	}},
+}
+
+func writes(n rights.Need) bool { return !slices.Contains([]string{"get", "list", "watch"}, n.Verb) }
+
+// Helm refuses an older cluster, and so does the check.
+func TestOldestKubernetes(t *testing.T) {
+	data, err := os.ReadFile("phasegate/Chart.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var chart struct{ KubeVersion string }
+	if err := yaml.Unmarshal(data, &chart); err != nil {
+		t.Fatal(err)
+	}
+	if want := ">=" + check.OldestKubernetes + "-0"; chart.KubeVersion != want {
+		t.Errorf("kubeVersion of the chart is %q, want %q as the check kubernetes-version has it", chart.KubeVersion, want)
 	}
 }

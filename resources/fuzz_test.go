@@ -43,14 +43,7 @@ func FuzzConvert(f *testing.F) {
 		if err != nil {
 			t.Fatalf("accepted although: %v", err)
 		}
-		want := v1.GetLabels()
-		if hidden != nil {
-			want = merged(want, hidden.Labels)
-		}
-		if slices.Contains(kind.entry.Compare.AdmissionDefaults, "tierLabel") {
-			want = merged(want, map[string]string{tierLabelKey: got.Object.GetLabels()[tierLabelKey]})
-		}
-		if !maps.Equal(want, got.Object.GetLabels()) {
+		if want := labelsOf(kind, v1, hidden, got); !maps.Equal(want, got.Object.GetLabels()) {
 			t.Errorf("labels %v, want %v", got.Object.GetLabels(), want)
 		}
 		tiered := kind.entry.After != nil
@@ -61,4 +54,16 @@ func FuzzConvert(f *testing.F) {
 			t.Errorf("%s differs from itself", encoded(got.Object.Object))
 		}
 	})
+}
+
+// labelsOf are those of v1, and that of the tier, which the spec knows best.
+func labelsOf(kind *Kind, v1 *unstructured.Unstructured, hidden *hiddenMetadata, got *Converted) map[string]string {
+	want := merged(v1.GetLabels(), nil)
+	if hidden != nil {
+		want = merged(want, hidden.Labels)
+	}
+	if slices.Contains(kind.entry.Compare.AdmissionDefaults, "tierLabel") {
+		want[tierLabelKey], _, _ = unstructured.NestedString(got.Object.Object, "spec", "tier")
+	}
+	return want
 }
