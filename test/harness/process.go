@@ -130,6 +130,9 @@ func (p *Process) Kill() {
 // Stop asks the process to end (SIGTERM), kills it if it has not after grace, and
 // returns how it ended: nil for exit code 0. It may be called twice.
 func (p *Process) Stop(grace time.Duration) error {
+	if p.Alive() != nil {
+		return p.err
+	}
 	p.signal(syscall.SIGTERM)
 	timer := time.NewTimer(grace)
 	defer timer.Stop()

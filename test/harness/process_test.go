@@ -112,3 +112,14 @@ func TestStartOfAMissingProgramFails(t *testing.T) {
 		t.Errorf("error = %v, want that the program does not exist", err)
 	}
 }
+
+// One that has ended has not been killed, however little time it is given.
+func TestStopAfterTheEndTellsHowItEnded(t *testing.T) {
+	p := shell(t, "exit 3")
+	<-p.Ended()
+	for range 50 {
+		if err := p.Stop(0); err == nil || err.Error() != "exit status 3" {
+			t.Fatalf("got %v, want exit status 3", err)
+		}
+	}
+}

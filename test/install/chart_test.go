@@ -12,6 +12,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/scene"
 )
 
 // Versions of the chart. There is no published one yet: the first is the chart of this checkout under
@@ -46,7 +47,7 @@ func (w *world) chart(t *testing.T, version string) string {
 // upgradeTo changes the release, and keeps the values that it has.
 func (w *world) upgradeTo(t *testing.T, chart string, args ...string) {
 	t.Helper()
-	w.helm(t, append([]string{"upgrade", release, chart, "--reuse-values", "--wait", "--timeout", "60s"}, args...)...)
+	w.helm(t, append([]string{"upgrade", release, chart, "--reuse-values"}, args...)...)
 }
 
 // install: one command, and what it says next.
@@ -64,7 +65,7 @@ func install(t *testing.T, w *world) {
 func upgrade(t *testing.T, w *world) {
 	before := w.migrate(t)
 	process := w.process(t, migrating)
-	w.upgradeTo(t, w.chart(t, secondVersion), "--set", "controllers.datastoremigration.replicas=2")
+	w.upgradeTo(t, w.chart(t, secondVersion), "--set", "controllers.datastoremigration.replicas=2", "--wait")
 	w.awaitReady(t, migrating, 2)
 	if process.Alive() == nil {
 		t.Errorf("the process of the old version still runs")
@@ -97,6 +98,9 @@ func uninstall(t *testing.T, w *world) {
 	}
 	if w.crd(t, migrationCRD) == nil {
 		t.Fatal("the CRD is gone, and with it the migration")
+	}
+	if said, err := w.try(t, filepath.Join("tools", "kubectl"), "delete", "crd", migrationCRD, "--wait=false"); err == nil || !strings.Contains(said, scene.MigrationName+" exists and would be deleted with its CRD") {
+		t.Fatalf("the CRD can be deleted, and the migration with it (%v): %s", err, said)
 	}
 	if now := w.awaitPhase(t, inConflict); now.UID != before.UID || now.DeletionTimestamp != nil {
 		t.Fatalf("the migration is not the same (uid %s, was %s; deleted at %v)", now.UID, before.UID, now.DeletionTimestamp)

@@ -131,7 +131,7 @@ func pollInterval(t *testing.T, w *world) {
 	}
 }
 
-// abort: the way back, though somebody has taken away what the way there left.
+// abort: the way back.
 func abort(t *testing.T, w *world) {
 	w.kubectl(t, "delete", "datastoremigration", scene.MigrationName, "--timeout=45s")
 	if ready := w.kubectl(t, "get", "clusterinformations.v1.crd.projectcalico.org", "default", "-o", "jsonpath={.spec.datastoreReady}"); ready != "true" {
@@ -200,13 +200,13 @@ func cleanUp(t *testing.T, w *world) {
 }
 
 func (w *world) v1CRDsGone(t *testing.T) error {
-	crds := &metav1.PartialObjectMetadataList{}
-	crds.SetGroupVersionKind(crdKind)
-	if err := w.Client.List(t.Context(), crds); err != nil {
+	there := &metav1.PartialObjectMetadataList{}
+	there.SetGroupVersionKind(crdKind)
+	if err := w.Client.List(t.Context(), there); err != nil {
 		return err
 	}
 	for _, kind := range w.Registry.All() {
-		for _, crd := range crds.Items {
+		for _, crd := range there.Items {
 			if crd.Name == kind.V1Plural()+".crd.projectcalico.org" {
 				return fmt.Errorf("%s is there", crd.Name)
 			}

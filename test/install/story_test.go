@@ -5,10 +5,8 @@ import (
 	"os"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/test/crds"
 	"github.com/phasegate/phasegate/test/fixture"
@@ -21,8 +19,6 @@ const objects = 150
 
 // obstacle is an object of the fixture that is in v3 already, with other content.
 const obstacle = "blocklist-0"
-
-var networkSets = schema.GroupVersionResource{Group: "projectcalico.org", Version: "v3", Resource: "globalnetworksets"}
 
 // TestStory tells what becomes of an installation, from the first to the last command. Each
 // chapter goes on where the one before it ended.
@@ -67,14 +63,14 @@ func furnish(ctx context.Context, s *scene.Scene) error {
 	if err := crds.Install(ctx, s.Config, set); err != nil {
 		return err
 	}
-	c, err := dynamic.NewForConfig(s.Config)
-	if err != nil {
-		return err
-	}
+	return obstruct(ctx, s.Client)
+}
+
+// obstruct puts an object of the fixture into v3, with other content.
+func obstruct(ctx context.Context, c client.Client) error {
 	obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"nets": []any{"192.0.2.99/32"}}}}
-	obj.SetAPIVersion(networkSets.GroupVersion().String())
+	obj.SetAPIVersion("projectcalico.org/v3")
 	obj.SetKind("GlobalNetworkSet")
 	obj.SetName(obstacle)
-	_, err = c.Resource(networkSets).Create(ctx, obj, metav1.CreateOptions{})
-	return err
+	return c.Create(ctx, obj)
 }

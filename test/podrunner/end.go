@@ -25,9 +25,8 @@ func (r *Runner) report(ctx context.Context, pod *corev1.Pod, process *harness.P
 	pod = pod.DeepCopy()
 	terminated := &corev1.ContainerStateTerminated{Reason: "Completed", FinishedAt: metav1.Now(), Message: process.Tail(tailLines)}
 	pod.Status.Phase = corev1.PodSucceeded
-	var exit *exec.ExitError
-	if err := process.Stop(0); errors.As(err, &exit) { // it has ended: this only asks how
-		pod.Status.Phase, terminated.Reason, terminated.ExitCode = corev1.PodFailed, "Error", int32(exit.ExitCode())
+	if err := process.Stop(0); err != nil { // it has ended: this only asks how
+		pod.Status.Phase, terminated.Reason, terminated.ExitCode = corev1.PodFailed, "Error", exitCode(err)
 	}
 	name := r.containerOf(pod).Name
 	for i := range pod.Status.ContainerStatuses {
@@ -40,6 +39,15 @@ func (r *Runner) report(ctx context.Context, pod *corev1.Pod, process *harness.P
 		return nil
 	}
 	return err
+}
+
+// exitCode is that of a process which ended with an error; -1 if a signal ended it.
+func exitCode(err error) int32 {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return -1
+	}
+	return int32(exit.ExitCode())
 }
 
 // Ready asks the readiness probe of a pod's container, as the kubelet would; nil
