@@ -53,5 +53,7 @@ func (o *logOptions) logger(w io.Writer) (logr.Logger, error) {
 		return logr.Logger{}, fmt.Errorf("--log-format: %q is not a format: use json or text", o.format)
 	}
 	at := uberzap.NewAtomicLevelAt(level)
-	return zap.New(encoder, zap.Level(at), zap.WriteTo(w)), nil
+	// Errors are values here: their text tells where they come from, while the stack
+	// of the line that logs them is that of controller-runtime, always the same.
+	return zap.New(encoder, zap.Level(at), zap.StacktraceLevel(zapcore.PanicLevel), zap.WriteTo(w)), nil
 }
