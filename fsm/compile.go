@@ -24,6 +24,8 @@ type program struct {
 	effects  map[string]effect
 	table    *table
 	self     *Schema
+	// guards of the program that the file asks.
+	guards []string
 	// invariants are proved, never asked by a run.
 	invariants []invariant
 }

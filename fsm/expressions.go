@@ -2,13 +2,25 @@ package fsm
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/google/cel-go/cel"
 )
 
+// compile also notes which guards of the program the file asks.
+func (c *compiler) compile(text string) (*expr, []compileError) {
+	e, errs := c.scope.compile(text)
+	for _, name := range e.reads(varGuards) {
+		if !slices.Contains(c.prog.guards, name) {
+			c.prog.guards = append(c.prog.guards, name)
+		}
+	}
+	return e, errs
+}
+
 // expr compiles an expression; what it may see is what the scope says now.
 func (c *compiler) expr(path, text string, wantBool bool) *expr {
-	e, errs := c.scope.compile(text)
+	e, errs := c.compile(text)
 	c.findIn(path, text, errs)
 	if e != nil && wantBool && !e.isBool() {
 		c.find(path, "PG007", fmt.Sprintf("guard %q is %s, not a boolean", text, e.out), "compare it with something")
@@ -20,7 +32,7 @@ func (c *compiler) template(path, text string) *template {
 	if text == "" {
 		return nil
 	}
-	t, errs := parseTemplate(text, c.scope.compile)
+	t, errs := parseTemplate(text, c.compile)
 	c.findIn(path, text, errs)
 	return t
 }

@@ -1,6 +1,10 @@
 package fsm
 
-import "github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+import (
+	"slices"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
 
 // Name of the machine, from its file.
 func (m *Machine) Name() string { return m.def.Metadata.Name }
@@ -22,6 +26,9 @@ func (m *Machine) Definition() *Definition { return m.def }
 
 // Bindings are what the machine was bound to: the program that it can call.
 func (m *Machine) Bindings() Bindings { return m.bindings }
+
+// Guards lists the guards of the program that the file asks, each once.
+func (m *Machine) Guards() []string { return slices.Clone(m.prog.guards) }
 
 // Records lists the annotations that show which requests were acted on last, and
 // what they should say for a stored status.

@@ -41,8 +41,8 @@ func (p *Program[T]) Needs(machine *fsm.Machine) []rights.Need {
 			lists = append(lists, rights.Flatten(name, action.Rights...))
 		}
 	}
-	for name, guard := range p.Guards {
-		lists = append(lists, rights.Flatten("guard "+name, guard.Rights...))
+	for _, name := range machine.Guards() {
+		lists = append(lists, rights.Flatten("guard "+name, p.Guards[name].Rights...))
 	}
 	return rights.Union(lists...)
 }

@@ -1,0 +1,88 @@
+package runner
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+const needyMachine = `apiVersion: phasegate.dev/v1alpha1
+kind: Machine
+metadata: {name: needy}
+spec:
+  for: {apiVersion: migration.projectcalico.org/v1, kind: DatastoreMigration}
+  initial: A
+  finalizer: example.org/needy
+  actions:
+  - {name: Renamed, use: Write}
+  effects:
+  - {name: taken, acquire: Renamed, release: Undo}
+  phases:
+  - name: A
+    steps: [{action: Renamed}]
+    watch:
+    - {apiVersion: apps/v1, kind: DaemonSet, name: node}
+    - {apiVersion: v1, kind: Service, owned: true}
+    next:
+    - {to: B, when: guards.open}
+    onDelete: {to: Gone}
+    poll: 1s
+    timeout: {after: 1h, stalled: TooLong}
+  - name: B
+    terminal: success
+    onDelete: {to: Gone}
+  - {name: Gone, deletion: true, steps: [{undo: held}], next: [{to: End}], timeout: {after: 1h, stalled: TooLong}}
+  - {name: End, deletion: true, end: true}
+`
+
+// Needs are those of the machine that runs: what its file does not name needs no right.
+func TestNeedsAreThoseOfTheMachine(t *testing.T) {
+	may := func(verb, resource string) []rbacv1.PolicyRule { return []rbacv1.PolicyRule{rights.Rule(verb, "g", resource)} }
+	type dm = *migrationv1.DatastoreMigration
+	p := &Program[dm]{
+		Rights: may("list", "always"),
+		Actions: map[string]Action[dm]{
+			"Write": {Rights: may("patch", "written")}, "Undo": {Rights: may("patch", "written")}, "Idle": {Rights: may("patch", "idle")},
+		},
+		Guards: map[string]Guard[dm]{"open": {Rights: may("get", "asked")}, "idle": {Rights: may("get", "idle")}},
+	}
+	def, found := fsm.Load("needy.yaml", []byte(needyMachine))
+	if err := found.Err(); err != nil {
+		t.Fatal(err)
+	}
+	machine, found := fsm.Bind(def, p.Bindings())
+	if err := found.Err(); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, n := range p.Needs(machine) {
+		got = append(got, n.String()+": "+strings.Join(n.For, ", "))
+	}
+	slices.Sort(got)
+	want := []string{
+		"create events.events.k8s.io: Events",
+		"get asked.g: guard open",
+		"get datastoremigrations.migration.projectcalico.org: every pass",
+		"list always.g: the controller",
+		"list daemonsets.apps node: watch of DaemonSet node",
+		"list datastoremigrations.migration.projectcalico.org: every pass",
+		"list services: watch of Service",
+		"patch datastoremigrations.migration.projectcalico.org: every pass",
+		"patch datastoremigrations/status.migration.projectcalico.org: every pass",
+		"patch events.events.k8s.io: Events",
+		"patch written.g: Undo, Write",
+		"watch daemonsets.apps node: watch of DaemonSet node",
+		"watch datastoremigrations.migration.projectcalico.org: every pass",
+		"watch services: watch of Service",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
