@@ -57,12 +57,12 @@ func TestObjectsAreOfTheirTypes(t *testing.T) {
 				} else {
 					seen[key] = true
 				}
-				make, ok := types[kind]
+				typed, ok := types[kind]
 				if !ok {
 					t.Errorf("%s: %s is none of the types of this test: add it", o, kind)
 					continue
 				}
-				if err := yaml.UnmarshalStrict(o.text, make()); err != nil {
+				if err := yaml.UnmarshalStrict(o.text, typed()); err != nil {
 					t.Errorf("%s: %v", o, err)
 				}
 				want := namespace

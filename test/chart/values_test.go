@@ -3,13 +3,13 @@ package chart_test
 import (
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -143,35 +143,50 @@ func TestAnnotations(t *testing.T) {
 			t.Errorf("artifacthub.io/images does not have %q but:\n%s", want, about["artifacthub.io/images"])
 		}
 	}
-	type entry struct{ Kind, Name, Version, APIVersion string }
-	var crds, examples []entry
-	for key, into := range map[string]*[]entry{"artifacthub.io/crds": &crds, "artifacthub.io/crdsExamples": &examples} {
+	kinds := []string{"added", "changed", "deprecated", "removed", "fixed", "security"}
+	var changes []struct{ Kind, Description string }
+	if err := yaml.Unmarshal([]byte(about["artifacthub.io/changes"]), &changes); err != nil || len(changes) == 0 {
+		t.Fatalf("artifacthub.io/changes: %v: %v", changes, err)
+	}
+	for _, change := range changes {
+		if !slices.Contains(kinds, change.Kind) || change.Description == "" {
+			t.Errorf("artifacthub.io/changes: %v: its kind is not among %v, or nothing is said", change, kinds)
+		}
+	}
+}
+
+// crdEntry is a CRD by its kind and the version that people should write.
+type crdEntry struct{ Name, Kind, APIVersion string }
+
+func TestAnnotationsOfCRDs(t *testing.T) {
+	about := chartV4(t).Metadata.Annotations
+	var told []struct{ Name, Kind, Version string }
+	var examples []struct{ Kind, APIVersion string }
+	for key, into := range map[string]any{"artifacthub.io/crds": &told, "artifacthub.io/crdsExamples": &examples} {
 		if err := yaml.Unmarshal([]byte(about[key]), into); err != nil {
 			t.Fatalf("%s: %v", key, err)
 		}
 	}
-	files, err := filepath.Glob(filepath.Join(chartDir, "files", "crds", "*.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(crds) != len(files) || len(examples) != len(files) {
-		t.Errorf("%d CRDs, %d are told of, with %d examples", len(files), len(crds), len(examples))
-	}
-	var names []string
-	for _, o := range mustRender(t, nil).objects(t) {
-		if o.Kind == "CustomResourceDefinition" {
-			names = append(names, o.Name)
-		}
-	}
-	for i, crd := range crds {
+	var want, got, shown []crdEntry
+	for i, crd := range told {
 		_, group, _ := strings.Cut(crd.Name, ".")
-		if !slices.Contains(names, crd.Name) || examples[i].Kind != crd.Kind || examples[i].APIVersion != group+"/"+crd.Version {
-			t.Errorf("%v is told of, with the example %v; the chart has %v", crd, examples[i], names)
-		}
+		got = append(got, crdEntry{crd.Name, crd.Kind, group + "/" + crd.Version})
+		shown = append(shown, crdEntry{crd.Name, examples[i].Kind, examples[i].APIVersion})
 	}
-	for _, change := range strings.Split(strings.TrimSpace(about["artifacthub.io/changes"]), "- kind: ")[1:] {
-		if kind, _, _ := strings.Cut(change, "\n"); !slices.Contains([]string{"added", "changed", "deprecated", "removed", "fixed", "security"}, kind) {
-			t.Errorf("artifacthub.io/changes: %q is no kind of change", kind)
+	out := mustRender(t, nil)
+	for _, o := range out.objects(t) {
+		if o.Kind != "CustomResourceDefinition" {
+			continue
 		}
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		out.find(t, o.Kind, o.Name, crd)
+		stored := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage })
+		want = append(want, crdEntry{o.Name, crd.Spec.Names.Kind, crd.Spec.Group + "/" + crd.Spec.Versions[stored].Name})
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("artifacthub.io/crds (-CRDs +told):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, shown); diff != "" {
+		t.Errorf("artifacthub.io/crdsExamples (-CRDs +examples):\n%s", diff)
 	}
 }
