@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -110,6 +112,19 @@ func TestBothHelmsRenderTheSame(t *testing.T) {
 			}
 			if diff := cmp.Diff(four, three); diff != "" {
 				t.Errorf("Helm 3 renders otherwise (-v4 +v3):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What `helm lint --strict` says, with each file of values.
+func TestLint(t *testing.T) {
+	for name, given := range scenes(t) {
+		t.Run(name, func(t *testing.T) {
+			for _, message := range lint.RunAll(chartDir, given, namespace, lint.WithKubeVersion(&common.KubeVersion{Version: kubeVersion, Major: "1", Minor: "30"})).Messages {
+				if message.Severity >= support.WarningSev {
+					t.Errorf("%v", message)
+				}
 			}
 		})
 	}
