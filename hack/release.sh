@@ -24,6 +24,7 @@ if ! [[ $VERSION =~ [.-][0-9]{14}-[0-9a-f]{12}|-dirty$ ]]; then
 	for key in version appVersion; do
 		grep -qx "$key: ${VERSION#v}" charts/phasegate/Chart.yaml || die "charts/phasegate/Chart.yaml has another $key than ${VERSION#v}: change it, commit, tag again"
 	done
+	stale=$(grep 'image: ghcr.io/phasegate/' charts/phasegate/Chart.yaml | grep -v ":${VERSION#v}$") && die "charts/phasegate/Chart.yaml names images of another release than ${VERSION#v}:"$'\n'"$stale"
 fi
 
 dist=$PWD/dist

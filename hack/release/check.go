@@ -185,7 +185,7 @@ func (d distribution) checkImages(packed map[string]map[string]entry) error {
 		if err != nil {
 			return fmt.Errorf("image of %s: %w", program, err)
 		}
-		for _, p := range imagePlatforms {
+		for _, p := range d.containers() {
 			if images[p] == nil {
 				return fmt.Errorf("image of %s: there is none for %s", program, p)
 			}

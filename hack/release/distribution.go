@@ -42,12 +42,13 @@ func (p platform) stem(program string, e edition) string {
 // distribution is a directory of what is published of an edition.
 type distribution struct {
 	edition
+	platforms        []platform
 	root, built, dir string
 }
 
 // each calls do for each program on each platform, with the path of the program.
 func (d distribution) each(do func(p platform, program, path string) error) error {
-	for _, p := range platforms {
+	for _, p := range d.platforms {
 		for program := range programs {
 			if err := do(p, program, filepath.Join(d.built, p.String(), program)); err != nil {
 				return err
@@ -103,7 +104,7 @@ func (d distribution) pack() error {
 
 // describe writes what tells of the archives.
 func (d distribution) describe(sums map[string]string) error {
-	manifest, err := krew(d.edition, sums)
+	manifest, err := krew(d.edition, d.platforms, sums)
 	if err != nil {
 		return err
 	}

@@ -24,8 +24,10 @@ const (
 	user = "65532:65532"
 )
 
-// imagePlatforms are those that a container can have.
-var imagePlatforms = slices.DeleteFunc(slices.Clone(platforms), func(p platform) bool { return p.os != "linux" })
+// containers are the platforms that an image can be for.
+func (d distribution) containers() []platform {
+	return slices.DeleteFunc(slices.Clone(d.platforms), func(p platform) bool { return p.os != "linux" })
+}
 
 // images writes an image of each program for all platforms as an OCI layout, and
 // the digests by which they can be pulled. No container engine takes part.
@@ -60,7 +62,7 @@ func (d distribution) images(dir string) error {
 // index is the image of a program for all platforms.
 func (d distribution) index(program string) (v1.ImageIndex, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, p := range imagePlatforms {
+	for _, p := range d.containers() {
 		data, err := os.ReadFile(filepath.Join(d.built, p.String(), program))
 		if err != nil {
 			return nil, err

@@ -49,7 +49,7 @@ type (
 
 // krew writes the manifest with which `kubectl krew install --manifest=phasegate.yaml`
 // installs the plugin; sums has the SHA-256 of each archive by its name.
-func krew(e edition, sums map[string]string) ([]byte, error) {
+func krew(e edition, platforms []platform, sums map[string]string) ([]byte, error) {
 	m := krewManifest{
 		APIVersion: "krew.googlecontainertools.github.com/v1alpha2",
 		Kind:       "Plugin",

@@ -63,7 +63,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	d := distribution{edition: e, root: *root, built: *built, dir: *dist}
+	d := distribution{edition: e, platforms: platforms, root: *root, built: *built, dir: *dist}
 	switch flags.Arg(0) {
 	case "pack":
 		return d.pack()

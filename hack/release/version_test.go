@@ -21,7 +21,7 @@ func newCheckout(t *testing.T) checkout {
 	c := checkout{t, copied(t, func(path string) bool {
 		return path == "hack/version.sh" || path == "hack/release.sh"
 	})}
-	c.write("charts/phasegate/Chart.yaml", "version: 0.1.0\nappVersion: 0.1.0\n")
+	c.write("charts/phasegate/Chart.yaml", "version: 0.1.0\nappVersion: 0.1.0\nimage: ghcr.io/phasegate/manager:0.1.0\n")
 	c.git("init", "--quiet", "--initial-branch=main")
 	c.commit()
 	return c
@@ -123,6 +123,15 @@ func TestReleaseRefuses(t *testing.T) {
 			prepare: func(c checkout) { c.git("tag", "v0.2.0") },
 			want:    "hack/release.sh: charts/phasegate/Chart.yaml has another version than 0.2.0: change it, commit, tag again\n",
 			why:     "a chart from the repository would pull the images of another release",
+		},
+		"images": {
+			prepare: func(c checkout) {
+				c.write("charts/phasegate/Chart.yaml", "version: 0.2.0\nappVersion: 0.2.0\nimage: ghcr.io/phasegate/manager:0.1.0\n")
+				c.commit()
+				c.git("tag", "v0.2.0")
+			},
+			want: "hack/release.sh: charts/phasegate/Chart.yaml names images of another release than 0.2.0:\nimage: ghcr.io/phasegate/manager:0.1.0\n",
+			why:  "Artifact Hub scans the images that are named there",
 		},
 		"chart of a candidate": {
 			given: "v0.1.0-rc.1",
