@@ -52,6 +52,14 @@ func TestLive(t *testing.T) {
 		code     int
 		out, err string
 	}{
+		{why: "what is missing, and where to read on", args: []string{"check"}, code: exitFindings, out: "docs/operate/troubleshooting.md#check-crds-installed"},
+		{why: "who may install, before there is anything", args: []string{"check", "--pre", "--controllers=mcpserver"}, out: "4 checks: 0 failed, 0 with warnings"},
+		{why: "for programs", args: []string{"check", "--pre", "--controllers=mcpserver", "-o=json"}, out: `"group": "installation"`},
+		{why: "asked as somebody else", args: []string{"check", "--pre", "--controllers=mcpserver", "--as=nobody"}, code: exitFindings,
+			out: "this account may not create, delete, get, patch configmaps (needed by "},
+		{why: "in the namespace of the release", args: []string{"check", "--pre", "--controllers=mcpserver", "--as=nobody", "-n=there"}, code: exitFindings, out: "secrets in namespace there"},
+		{why: "a misspelt controller would not be asked about", args: []string{"check", "--controllers=mcp"}, code: exitUsage, err: "known controllers"},
+		{why: "a format", args: []string{"check", "-o=wide"}, code: exitUsage, err: "table or json"},
 		{why: "where one object is, and why it is not moving", args: []string{"graph", gates, "--live", "north"}, out: "* Closed  [initial]\n  |  default/north is here"},
 		{why: "what was seen of the closed exit", args: []string{"graph", gates, "--live=north"}, out: "[closed:"},
 		{why: "how many are where", args: []string{"graph", gates, "--live"}, out: "  |  1 object here"},
