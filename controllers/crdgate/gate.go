@@ -75,7 +75,6 @@ func (g *Gate) Start(ctx context.Context) error {
 	}
 
 	logger := log.FromContext(ctx).WithName("crdgate").WithValues("crd", g.name())
-	ctx = log.IntoContext(ctx, logger)
 	only := fields.Everything()
 	if g.CRDName != "" {
 		only = fields.OneTermEqualSelector(metav1.ObjectNameField, g.CRDName)

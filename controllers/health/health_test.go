@@ -32,7 +32,7 @@ func TestHandler(t *testing.T) {
 		"all is well":       {why: "the kubelet reads the code only", path: "/", checks: []health.Check{good, noted}, code: http.StatusOK, body: "ok"},
 		"nothing to check":  {why: "it answers, that is all that is asked", path: "/", code: http.StatusOK, body: "ok"},
 		"verbose":           {why: "people want to know who leads", path: "/?verbose", checks: []health.Check{good, noted}, code: http.StatusOK, body: "[+]good ok\n[+]noted ok: standby\n"},
-		"one fails":         {why: "the kubelet's Event quotes the body", path: "/", checks: []health.Check{good, bad}, code: http.StatusServiceUnavailable, body: "[+]good ok\n[-]bad failed: no answer\n"},
+		"one fails":         {why: "whoever asks wants to know why", path: "/", checks: []health.Check{good, bad}, code: http.StatusServiceUnavailable, body: "[+]good ok\n[-]bad failed: no answer\n"},
 		"the others follow": {why: "one fault must not hide the next", path: "/?verbose", checks: []health.Check{bad, noted}, code: http.StatusServiceUnavailable, body: "[-]bad failed: no answer\n[+]noted ok: standby\n"},
 	}
 	for name, c := range cases {
