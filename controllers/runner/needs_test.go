@@ -44,7 +44,9 @@ spec:
 
 // Needs are those of the machine that runs: what its file does not name needs no right.
 func TestNeedsAreThoseOfTheMachine(t *testing.T) {
-	may := func(verb, resource string) []rbacv1.PolicyRule { return []rbacv1.PolicyRule{rights.Rule(verb, "g", resource)} }
+	may := func(verb, resource string) []rbacv1.PolicyRule {
+		return []rbacv1.PolicyRule{rights.Rule(verb, "g", resource)}
+	}
 	type dm = *migrationv1.DatastoreMigration
 	p := &Program[dm]{
 		Rights: may("list", "always"),
