@@ -1,6 +1,8 @@
 package chart_test
 
 import (
+	"fmt"
+	"math/bits"
 	"slices"
 	"testing"
 
@@ -48,33 +50,8 @@ func TestObjectsAreOfTheirTypes(t *testing.T) {
 	made := map[string]bool{}
 	for name, given := range scenes(t) {
 		t.Run(name, func(t *testing.T) {
-			seen := map[string]bool{}
-			for _, o := range mustRender(t, given).objects(t) {
-				kind := o.APIVersion + " " + o.Kind
+			for kind := range checkObjects(t, mustRender(t, given)) {
 				made[kind] = true
-				if key := kind + " " + o.Name; seen[key] {
-					t.Errorf("%s is made twice", o)
-				} else {
-					seen[key] = true
-				}
-				typed, ok := types[kind]
-				if !ok {
-					t.Errorf("%s: %s is none of the types of this test: add it", o, kind)
-					continue
-				}
-				if err := yaml.UnmarshalStrict(o.text, typed()); err != nil {
-					t.Errorf("%s: %v", o, err)
-				}
-				want := namespace
-				if clusterScoped[o.Kind] {
-					want = ""
-				}
-				if o.Namespace != want {
-					t.Errorf("%s is in namespace %q, want %q", o, o.Namespace, want)
-				}
-				if o.Labels["app.kubernetes.io/instance"] != release || o.Labels["helm.sh/chart"] == "" {
-					t.Errorf("%s cannot be found by its labels: %v", o, o.Labels)
-				}
 			}
 		})
 	}
@@ -83,6 +60,62 @@ func TestObjectsAreOfTheirTypes(t *testing.T) {
 			t.Errorf("no values of charts/phasegate/ci make a %s, so nobody tests it", kind)
 		}
 	}
+}
+
+// Each controller can be switched off, whichever of the others are on.
+func TestEachSetOfControllers(t *testing.T) {
+	const machine = "{door.yaml: \"kind: Machine\\nmetadata: {name: door}\\n\"}"
+	for set := range 8 {
+		migration, mcpserver, custom := set&1 > 0, set&2 > 0, set&4 > 0
+		files := "{}"
+		if custom {
+			files = machine
+		}
+		given := fmt.Sprintf("{controllers: {datastoremigration: {enabled: %t}, mcpserver: {enabled: %t}, custom: {enabled: %t}}, machines: {files: %s}}", migration, mcpserver, custom, files)
+		t.Run(given, func(t *testing.T) {
+			made := checkObjects(t, mustRender(t, values(t, given)))
+			if want := bits.OnesCount(uint(set)); made["apps/v1 Deployment"] != want {
+				t.Errorf("%d Deployments, want %d", made["apps/v1 Deployment"], want)
+			}
+			if want := bits.OnesCount(uint(set & 3)); made["apiextensions.k8s.io/v1 CustomResourceDefinition"] != want {
+				t.Errorf("%d CRDs, want %d", made["apiextensions.k8s.io/v1 CustomResourceDefinition"], want)
+			}
+		})
+	}
+}
+
+// checkObjects decodes each object strictly, and counts them by type.
+func checkObjects(t *testing.T, out rendered) map[string]int {
+	t.Helper()
+	made, seen := map[string]int{}, map[string]bool{}
+	for _, o := range out.objects(t) {
+		kind := o.APIVersion + " " + o.Kind
+		made[kind]++
+		if key := kind + " " + o.Name; seen[key] {
+			t.Errorf("%s is made twice", o)
+		} else {
+			seen[key] = true
+		}
+		typed, ok := types[kind]
+		if !ok {
+			t.Errorf("%s: %s is none of the types of this test: add it", o, kind)
+			continue
+		}
+		if err := yaml.UnmarshalStrict(o.text, typed()); err != nil {
+			t.Errorf("%s: %v", o, err)
+		}
+		want := namespace
+		if clusterScoped[o.Kind] {
+			want = ""
+		}
+		if o.Namespace != want {
+			t.Errorf("%s is in namespace %q, want %q", o, o.Namespace, want)
+		}
+		if o.Labels["app.kubernetes.io/instance"] != release || o.Labels["helm.sh/chart"] == "" {
+			t.Errorf("%s cannot be found by its labels: %v", o, o.Labels)
+		}
+	}
+	return made
 }
 
 // pods of a render: what runs in the namespace.
