@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -37,7 +37,7 @@ func tellOwnPod(mgr manager.Manager, cfg *rest.Config, store *machines.Store) er
 	if pod.Name == "" || pod.Namespace == "" {
 		return nil
 	}
-	client, err := kubernetes.NewForConfig(cfg)
+	client, err := authenticationclient.NewForConfig(cfg)
 	if err != nil {
 		return err
 	}
@@ -51,8 +51,8 @@ func tellOwnPod(mgr manager.Manager, cfg *rest.Config, store *machines.Store) er
 
 // ownUID is asked of the API server, which everybody may: `kubectl describe pod`
 // shows only Events that bear it, and reading the pod would take a right.
-func ownUID(ctx context.Context, client kubernetes.Interface, name string) (uid types.UID) {
-	me, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+func ownUID(ctx context.Context, client authenticationclient.SelfSubjectReviewsGetter, name string) (uid types.UID) {
+	me, err := client.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		log.FromContext(ctx).Info("kubectl describe pod does not show this pod's Events", "error", err.Error())
 		return ""
