@@ -22,7 +22,7 @@ func (s *steps) preflightRights() []rbacv1.PolicyRule {
 // worth knowing is told once, when nothing stands in the way.
 func (s *steps) preflight(ctx context.Context, sc *scope) (outputs, error) {
 	blockers, warnings, err := check.Split(check.Ask(ctx, append(s.checks(sc.Machine, sc.Object.UID), check.KubernetesVersion(s.Discovery))))
-	if err != nil {
+	if err != nil && len(blockers) == 0 { // else it may be for a right that is named in them
 		return nil, err
 	}
 	if len(blockers) == 0 && len(warnings) > 0 {

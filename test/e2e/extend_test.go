@@ -25,6 +25,7 @@ func TestExtendedMigration(t *testing.T) {
 	before := w.content(t)
 	w.apply(t, "a-22nd-kind/crds.yaml")
 	w.apply(t, "a-22nd-kind/sample.yaml")
+	w.alsoGrant(t, "a-22nd-kind/rbac.yaml")
 	const file = "phases/" + machineFile
 	phases := patched(t, file, "approval-gate/gate.diff", "health-check/smoke-test.diff")
 	kinds := patched(t, "resources/kinds.yaml", "a-22nd-kind/kinds.diff")
@@ -90,7 +91,7 @@ func (w *world) passSmokeTest(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.awaitMessage(t, scene.MigrationName, `add to the manager's role: {apiGroups: ["batch"], resources: [cronjobs], verbs: [get]}`)
-	w.alsoGrant(t, "health-check/rbac.yaml")
+	w.alsoGrant(t, "a-22nd-kind/rbac.yaml", "health-check/rbac.yaml")
 	dm := w.awaitMessage(t, scene.MigrationName, "Waiting until CronJob network-tests/smoke-test succeeds; it did so last 20")
 	assertAtRest(t, dm, "Reconciling")
 	w.passed(t, cron, time.Now().Add(time.Second))
