@@ -16,7 +16,7 @@ import (
 )
 
 // supplied are the settings of a build that its bill of materials names.
-var supplied = []string{"GOOS", "GOARCH", "CGO_ENABLED", "-trimpath"}
+var supplied = []string{"GOOS", "GOARCH", "CGO_ENABLED", "-trimpath", "-tags"}
 
 // bill writes the software bill of materials of a program, in CycloneDX, from what
 // the linker noted in it: it cannot list anything that is not in the program.
