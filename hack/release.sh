@@ -39,7 +39,8 @@ build() {
 }
 publish() { "$work/release" --root "$PWD" --built "$work/built" --dist "$dist" "$1"; }
 
-(cd hack/release && GOFLAGS='' GOWORK=off ${GO:-go} build -o "$work/release" .)
+(cd hack/release && GOFLAGS='' GOWORK=off ${GO:-go} build -buildvcs=false -o "$work/release" .)
+[ "${1:-}" = images ] || publish notes >/dev/null
 build linux amd64
 build linux arm64
 if [ "${1:-}" = images ]; then

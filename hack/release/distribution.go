@@ -111,11 +111,7 @@ func (d distribution) describe(sums map[string]string) error {
 	if err := d.write("phasegate.yaml", manifest); err != nil {
 		return err
 	}
-	changelog, err := os.ReadFile(filepath.Join(d.root, "CHANGELOG.md"))
-	if err != nil {
-		return err
-	}
-	text, err := notes(string(changelog), d.edition)
+	text, err := d.notes()
 	if err != nil {
 		return err
 	}
@@ -127,6 +123,14 @@ func (d distribution) describe(sums map[string]string) error {
 		return err
 	}
 	return d.write("crds.yaml", crds)
+}
+
+func (d distribution) notes() (string, error) {
+	changelog, err := os.ReadFile(filepath.Join(d.root, "CHANGELOG.md"))
+	if err != nil {
+		return "", err
+	}
+	return notes(string(changelog), d.edition)
 }
 
 // definitions are the CRDs of the chart in one file, for `kubectl apply -f`.

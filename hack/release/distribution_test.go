@@ -342,20 +342,20 @@ func (d distribution) testImage(t *testing.T) {
 }
 
 func TestNotes(t *testing.T) {
-	const changelog = "# Changelog\n\nText.\n\n## [Unreleased]\n\n- New.\n\n## [1.2.3] - 2026-11-21\n\n### Added\n\n- All.\n\n## [1.2.2] - 2026-11-20\n\n- Old.\n\n[1.2.3]: https://example.org\n"
+	const changelog = "# Changelog\n\nText.\n\n## [Unreleased]\n\n- New.\n\n## [1.2.3] - 2026-11-21\n\n### Added\n\n- All.\n\n## [1.2.2] - 2026-11-20\n\n- Old: [a](docs/a.md), [b](https://example.org/b).\n\n[1.2.3]: https://example.org\n"
 	for name, c := range map[string]struct {
 		version, want, err string
 		why                string
 	}{
 		"released":          {version: "v1.2.3", want: "### Added\n\n- All.\n", why: "its own section, without links"},
-		"last":              {version: "v1.2.2", want: "- Old.\n", why: "links at the end belong to no section"},
+		"last":              {version: "v1.2.2", want: "- Old: [a](https://github.com/phasegate/phasegate/blob/0123/docs/a.md), [b](https://example.org/b).\n", why: "links at the end belong to no section, and no page of a release is beside docs"},
 		"pseudo":            {version: "v1.2.4-0.20261121104217-0123456789ab", want: "- New.\n", why: "nobody named that version"},
 		"pseudo of nothing": {version: "v0.0.0-20261121104217-0123456789ab-dirty", want: "- New.\n", why: "the first commits have no tag"},
 		"forgotten":         {version: "v1.3.0", err: "CHANGELOG.md tells nothing under ## [1.3.0]: move there what is under [Unreleased]", why: "a release says what it brings"},
 		"prefix":            {version: "v1.2.3-rc.1", err: "CHANGELOG.md tells nothing under ## [1.2.3-rc.1]: move there what is under [Unreleased]", why: "1.2.3 is another version"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := notes(changelog, edition{version: c.version})
+			got, err := notes(changelog, edition{version: c.version, commit: "0123"})
 			if got != c.want && err == nil || fmt.Sprint(err) != c.err && err != nil || (err == nil) != (c.err == "") {
 				t.Errorf("%s: got %q, %v; want %q, %s", c.why, got, err, c.want, c.err)
 			}

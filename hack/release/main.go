@@ -57,7 +57,7 @@ func run(args []string) error {
 		return err
 	}
 	if *built == "" || *dist == "" || flags.NArg() != 1 {
-		return errors.New("usage: release --built DIR --dist DIR pack|images|check")
+		return errors.New("usage: release --built DIR --dist DIR notes|pack|images|check")
 	}
 	e, err := fromEnvironment(os.Getenv)
 	if err != nil {
@@ -65,6 +65,10 @@ func run(args []string) error {
 	}
 	d := distribution{edition: e, platforms: platforms, root: *root, built: *built, dir: *dist}
 	switch flags.Arg(0) {
+	case "notes":
+		text, err := d.notes()
+		fmt.Print(text)
+		return err
 	case "pack":
 		return d.pack()
 	case "images":
@@ -72,5 +76,5 @@ func run(args []string) error {
 	case "check":
 		return d.check()
 	}
-	return fmt.Errorf("%q is not known: it is pack, images or check", flags.Arg(0))
+	return fmt.Errorf("%q is not known: it is notes, pack, images or check", flags.Arg(0))
 }

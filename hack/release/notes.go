@@ -2,8 +2,12 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 )
+
+// relative is a link that leads nowhere outside the repository.
+var relative = regexp.MustCompile(`\]\(([a-z]+[/.][^):]*)`)
 
 // notes are the changes of a version, as CHANGELOG.md tells them. A version that
 // nobody gave is what is not released yet.
@@ -26,5 +30,5 @@ func notes(changelog string, e edition) (string, error) {
 	if text == "" && e.final() {
 		return "", fmt.Errorf("CHANGELOG.md tells nothing under ## %s: move there what is under [Unreleased]", heading)
 	}
-	return text + "\n", nil
+	return relative.ReplaceAllString(text, "](https://github.com/phasegate/phasegate/blob/"+e.commit+"/$1") + "\n", nil
 }
