@@ -14,6 +14,7 @@ import (
 const (
 	forRunner     = "every pass"
 	forEvents     = "Events"
+	forChecks     = "checks"
 	forController = "the controller"
 )
 
@@ -51,6 +52,7 @@ func (p *Program[T]) Needs(machine *fsm.Machine) []rights.Need {
 func (p *Program[T]) NeedsOfAny() []rights.Need {
 	return rights.Union(
 		rights.Flatten(forEvents, rights.Rule("create patch", "events.k8s.io", "events")),
+		rights.Flatten(forChecks, rights.Asking), // what they ask for includes the rights of any machine
 		rights.Flatten(forController, p.Rights...))
 }
 

@@ -70,6 +70,7 @@ func TestNeedsAreThoseOfTheMachine(t *testing.T) {
 	slices.Sort(got)
 	want := []string{
 		"create events.events.k8s.io: Events",
+		"create selfsubjectaccessreviews.authorization.k8s.io: checks",
 		"get asked.g: guard open",
 		"get datastoremigrations.migration.projectcalico.org: every pass",
 		"list always.g: the controller",
