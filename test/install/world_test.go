@@ -122,16 +122,17 @@ func (w *world) try(t *testing.T, program string, args ...string) (string, error
 	return w.run(t, w.Kubeconfig, filepath.Join(w.root, "bin", program), args...)
 }
 
+// run runs a program, and answers what it said: its output, then its complaints.
 func (w *world) run(t *testing.T, kubeconfig, program string, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*soon) // also when the test cleans up
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HELM_CACHE_HOME="+w.helmHome, "HELM_CONFIG_HOME="+w.helmHome, "HELM_DATA_HOME="+w.helmHome)
-	out := &bytes.Buffer{}
-	cmd.Stdout, cmd.Stderr = out, out
+	out, complaints := &bytes.Buffer{}, &bytes.Buffer{}
+	cmd.Stdout, cmd.Stderr = out, complaints
 	err := cmd.Run()
-	return out.String(), err
+	return out.String() + complaints.String(), err
 }
 
 // podsOf are the pods of a controller that are not on their way out.
