@@ -91,7 +91,7 @@ func (w *world) passSmokeTest(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.awaitMessage(t, scene.MigrationName, `add to the manager's role: {apiGroups: ["batch"], resources: [cronjobs], verbs: [get]}`)
-	w.alsoGrant(t, "a-22nd-kind/rbac.yaml", "health-check/rbac.yaml")
+	w.alsoGrant(t, "health-check/rbac.yaml")
 	dm := w.awaitMessage(t, scene.MigrationName, "Waiting until CronJob network-tests/smoke-test succeeds; it did so last 20")
 	assertAtRest(t, dm, "Reconciling")
 	w.passed(t, cron, time.Now().Add(time.Second))

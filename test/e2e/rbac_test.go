@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/phasegate/phasegate/test/harness"
@@ -30,7 +31,11 @@ func managerRules(t *testing.T) []rbacv1.PolicyRule {
 // alsoGrant gives the manager the rules of files of docs/extend besides, until the test ends.
 func (w *world) alsoGrant(t *testing.T, files ...string) {
 	t.Helper()
-	rules := managerRules(t)
+	before := &rbacv1.ClusterRole{}
+	if err := w.Client.Get(t.Context(), client.ObjectKey{Name: managerAccount}, before); err != nil {
+		t.Fatal(err)
+	}
+	rules := slices.Clone(before.Rules)
 	for _, file := range files {
 		data, err := os.ReadFile(example(t, file))
 		if err != nil {
@@ -48,7 +53,7 @@ func (w *world) alsoGrant(t *testing.T, files ...string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := w.Grant(context.Background(), managerAccount, managerRules(t)); err != nil {
+		if err := w.Grant(context.Background(), managerAccount, before.Rules); err != nil {
 			t.Error(err)
 		}
 	})
