@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/resources"
 )
@@ -125,9 +126,9 @@ func number(u *unstructured.Unstructured, path ...string) (float64, bool) {
 	return 0, false
 }
 
-// lockIsFree finds a lock that somebody else holds, and a cluster that does not let
-// this program write the lock.
-func (s *steps) lockIsFree(holder types.UID) check.Check {
+// lockIsFree finds a lock that somebody else holds than the migration that asks, and
+// a cluster that does not let this program write the lock.
+func (s *steps) lockIsFree(asking types.UID) check.Check {
 	return check.Check{ID: "lock", Title: "the datastore is open, and can be locked", Run: func(ctx context.Context) ([]check.Finding, error) {
 		info, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
 		if meta.IsNoMatchError(err) || err == nil && info == nil {
@@ -136,9 +137,8 @@ func (s *steps) lockIsFree(holder types.UID) check.Check {
 		if err != nil {
 			return nil, err
 		}
-		if !isReady(info) && (holder == "" || lockedBy(info) != holder) {
-			return []check.Finding{{Level: check.Failure, Message: fmt.Sprintf("v1 ClusterInformation has datastoreReady=false, locked by %q", lockedBy(info)),
-				Remedy: "find out who locked the datastore and open it"}}, nil
+		if !isReady(info) && (asking == "" || lockedBy(info) != asking) {
+			return s.whoLocked(ctx, lockedBy(info), asking)
 		}
 		body := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"datastoreReady":false}}`))
 		err = s.client.Patch(ctx, info.DeepCopy(), body, client.DryRunAll)
@@ -151,4 +151,20 @@ func (s *steps) lockIsFree(holder types.UID) check.Check {
 		}
 		return nil, nil
 	}}
+}
+
+// whoLocked is no failure where no migration asks and one holds the lock: it does so
+// from the cut-over until v1 is gone.
+func (s *steps) whoLocked(ctx context.Context, holder, asking types.UID) ([]check.Finding, error) {
+	list := &migrationv1.DatastoreMigrationList{}
+	if err := s.client.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrs.IsNotFound(err) {
+		return nil, fmt.Errorf("list DatastoreMigrations: %w", err)
+	}
+	for i := range list.Items {
+		if list.Items[i].UID == holder && asking == "" {
+			return []check.Finding{{Level: check.Info, Message: "v1 is locked by DatastoreMigration " + list.Items[i].Name}}, nil
+		}
+	}
+	return []check.Finding{{Level: check.Failure, Message: fmt.Sprintf("v1 ClusterInformation has datastoreReady=false, locked by %q", holder),
+		Remedy: "find out who locked the datastore and open it"}}, nil
 }

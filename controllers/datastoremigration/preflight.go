@@ -8,13 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/controllers/rights"
 	"github.com/phasegate/phasegate/fsm"
 )
 
 func (s *steps) preflightRights() []rbacv1.PolicyRule {
-	return grants([]rbacv1.PolicyRule{rights.Asking}, s.onV3CRDs("get"), s.onV1Lock("get patch"), s.builtInTierRights(), admissionRights())
+	return grants([]rbacv1.PolicyRule{rights.Asking}, s.onV3CRDs("get"), s.onV1Lock("get patch"), s.builtInTierRights(), admissionRights(), rule("list", migrationv1.GroupVersion.Group, "datastoremigrations"))
 }
 
 // preflight names every reason not to start. It runs before the finalizer has
