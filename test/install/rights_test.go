@@ -135,9 +135,21 @@ func (w *world) awaitMay(t *testing.T, controller string, n rights.Need, may boo
 }
 
 // missingRights takes rights away in turn: the check of the account names exactly the one that is missing.
-// From here on the cluster is one where nobody has a right for being somebody.
+// Meanwhile the cluster is one where nobody has a right for being somebody.
 func missingRights(t *testing.T, w *world) {
-	w.kubectl(t, "delete", "clusterrolebinding", "system:basic-user")
+	basic := &rbacv1.ClusterRoleBinding{}
+	if err := w.Client.Get(t.Context(), types.NamespacedName{Name: "system:basic-user"}, basic); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Client.Delete(t.Context(), basic); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		basic.ResourceVersion, basic.UID = "", ""
+		if err := w.Client.Create(t.Context(), basic); err != nil {
+			t.Error(err)
+		}
+	}()
 	for _, controller := range []string{migrating, serving} {
 		kubeconfig := w.tokenOf(t, controller)
 		if said, err := w.check(t, controller, kubeconfig); err != nil {
