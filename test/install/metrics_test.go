@@ -33,16 +33,17 @@ func scrape(t *testing.T, w *world) {
 	}
 }
 
-// scraper is a token of an account of the namespace, and prometheus one that may read metrics.
+// scraper is a token of an account of the namespace, of which prometheus may read metrics.
 func (w *world) scraper(t *testing.T, account string) string {
 	t.Helper()
 	if account == "" {
 		return ""
 	}
-	if account == "prometheus" {
+	if w.tokens[account] == "" {
 		w.kubectl(t, "apply", "-f", "testdata/prometheus.yaml")
+		w.tokens[account] = strings.TrimSpace(w.kubectl(t, "create", "token", account, "-n", system))
 	}
-	return strings.TrimSpace(w.kubectl(t, "create", "token", account, "-n", system))
+	return w.tokens[account]
 }
 
 func (w *world) metrics(t *testing.T, pod types.NamespacedName, token string) (int, string, error) {
