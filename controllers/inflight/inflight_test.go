@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,10 +18,10 @@ import (
 )
 
 // server answers at once, with a body that its reader holds open.
-type server struct{ sent int }
+type server struct{ sent atomic.Int32 }
 
 func (s *server) RoundTrip(req *http.Request) (*http.Response, error) {
-	s.sent++
+	s.sent.Add(1)
 	if req.URL.Path == "/broken" {
 		return nil, errors.New("broken")
 	}
@@ -68,7 +69,7 @@ func TestTurns(t *testing.T) {
 				defer cancel()
 				next, err := ask(ctx, t, via, "/next")
 				if got := err == nil; got != c.free {
-					t.Fatalf("the next request: %v, sent %v: %s", err, s.sent, c.why)
+					t.Fatalf("the next request: %v, sent %v: %s", err, s.sent.Load(), c.why)
 				}
 				if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("got %v, want the error of its context", err)
@@ -102,7 +103,7 @@ func TestMany(t *testing.T) {
 		var sent []int
 		for range 3 {
 			synctest.Wait()
-			sent = append(sent, s.sent)
+			sent = append(sent, int(s.sent.Load()))
 			time.Sleep(time.Second)
 			for range len(answers) {
 				(<-answers).Body.Close()
