@@ -84,21 +84,33 @@ func Needs(machine *fsm.Machine, migration datastoremigration.Settings) []rights
 	return own.needs(machine, migration)
 }
 
-// Schema is the type of a kind whose CRD is in the chart; nil of any other kind.
-func Schema(kind v1alpha1.ObjectKind) (*fsm.Schema, error) {
+// CRDs are those of the chart. It may be called any number of times.
+func CRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	files, err := fs.Glob(charts.CRDs, "phasegate/files/crds/*.yaml")
 	if err != nil {
 		return nil, err
 	}
-	for _, file := range files {
+	crds := make([]*apiextensionsv1.CustomResourceDefinition, len(files))
+	for i, file := range files {
 		data, err := charts.CRDs.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		if err := yaml.Unmarshal(data, crd); err != nil {
+		crds[i] = &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal(data, crds[i]); err != nil {
 			return nil, fmt.Errorf("read %s: %w", path.Base(file), err)
 		}
+	}
+	return crds, nil
+}
+
+// Schema is the type of a kind whose CRD is in the chart; nil of any other kind.
+func Schema(kind v1alpha1.ObjectKind) (*fsm.Schema, error) {
+	crds, err := CRDs()
+	if err != nil {
+		return nil, err
+	}
+	for _, crd := range crds {
 		if schema := SchemaOf(crd, kind); schema != nil {
 			return fsm.NewSchema(schema)
 		}

@@ -7,19 +7,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io/fs"
-	"path"
 	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	toolhivev1beta1 "github.com/phasegate/phasegate/api/toolhive/v1beta1"
-	"github.com/phasegate/phasegate/charts"
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/check"
@@ -120,26 +116,14 @@ func (o *Options) machinesOf(controller string) []*fsm.Machine {
 
 // crds are those of the chart that the controllers need.
 func (o *Options) crds() ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	var needed []*apiextensionsv1.CustomResourceDefinition
-	files, err := fs.Glob(charts.CRDs, "phasegate/files/crds/*.yaml")
+	all, err := catalog.CRDs()
 	if err != nil {
 		return nil, err
 	}
-	for _, file := range files {
-		data, err := charts.CRDs.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		if err := yaml.Unmarshal(data, crd); err != nil {
-			return nil, fmt.Errorf("read %s: %w", path.Base(file), err)
-		}
-		controller := map[string]string{migrationv1.CRDName: DatastoreMigration, toolhivev1beta1.CRDName: MCPServer}[crd.Name]
-		if slices.Contains(o.Controllers, controller) {
-			needed = append(needed, crd)
-		}
-	}
-	return needed, nil
+	of := map[string]string{migrationv1.CRDName: DatastoreMigration, toolhivev1beta1.CRDName: MCPServer}
+	return slices.DeleteFunc(all, func(crd *apiextensionsv1.CustomResourceDefinition) bool {
+		return !slices.Contains(o.Controllers, of[crd.Name])
+	}), nil
 }
 
 // installing is what helm install itself does. That nobody can grant what he does
