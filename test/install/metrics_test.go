@@ -2,6 +2,7 @@ package install
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +11,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/phasegate/phasegate/test/harness"
 )
 
 // scrape: who has a token and the right reads the metrics, nobody else does.
@@ -81,14 +84,21 @@ func (w *world) leads(t *testing.T, pod types.NamespacedName) error {
 	return nil
 }
 
-// leaderOf is the one that works.
+// leaderOf is the one that works, once there is one: after the lease was given up, the next try to get it
+// may take a retry period.
 func (w *world) leaderOf(t *testing.T, pods []types.NamespacedName) types.NamespacedName {
 	t.Helper()
-	for _, pod := range pods {
-		if w.leads(t, pod) == nil {
-			return pod
+	var leader types.NamespacedName
+	harness.Eventually(t, fmt.Sprintf("one of %v to lead", pods), soon, func() error {
+		var errs []error
+		for _, leader = range pods {
+			err := w.leads(t, leader)
+			if err == nil {
+				return nil
+			}
+			errs = append(errs, err)
 		}
-	}
-	t.Fatalf("none of %v leads", pods)
-	return types.NamespacedName{}
+		return errors.Join(errs...)
+	})
+	return leader
 }
