@@ -38,7 +38,8 @@ func checkCommand(o *options) *cobra.Command {
 		Short: "Ask whether the controllers could do their work",
 		Long: `Ask whether the controllers could do their work: the cluster's version, CRDs,
 machine files, rights of this account, and what a migration demands before it
-locks anything. Give the flags that the manager runs with. Nothing is changed.
+locks anything; with --leader-elect and --metrics-bind-address also what these need.
+Give the flags that the manager runs with. Nothing is changed.
 
 Each check has an id and a page with what to do.
 Exit codes: 0 all is well or there are warnings (‼), 1 a check failed (×), 2 usage.`,
@@ -66,6 +67,7 @@ Exit codes: 0 all is well or there are warnings (‼), 1 a check failed (×), 2 
 			}
 			report, err := checkup.Run(cmd.Context(), checkup.Options{
 				Config: cfg, Controllers: o.controllers, CalicoNamespace: o.calicoNamespace, Files: files,
+				Process: append(o.leader.needs(), o.metrics.needs()...),
 			})
 			if err != nil {
 				return err

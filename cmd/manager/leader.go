@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/phasegate/phasegate/controllers/health"
+	"github.com/phasegate/phasegate/controllers/rights"
 )
 
 // podNamespaceFile is there in every pod that has a token.
@@ -51,6 +53,20 @@ func (o *leaderOptions) validate() error {
 		return errors.New("--leader-elect-namespace: outside of a pod there is no namespace to default to: name that of the lease")
 	}
 	return nil
+}
+
+// needs is what the election must be allowed to do.
+func (o *leaderOptions) needs() []rights.Need {
+	if !o.elect {
+		return nil
+	}
+	needs := rights.Flatten("leader election",
+		rights.Rule("create", coordinationv1.GroupName, "leases"), rights.Rule("get update", coordinationv1.GroupName, "leases", o.name),
+		rights.Rule("create", "", "events"))
+	for i := range needs {
+		needs[i].Namespace = o.namespace
+	}
+	return needs
 }
 
 // configure asks for the lease over connections of its own, since a renewal must

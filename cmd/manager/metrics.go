@@ -7,8 +7,12 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/pflag"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/phasegate/phasegate/controllers/rights"
 )
 
 // The names that a Secret of type kubernetes.io/tls has when it is mounted.
@@ -44,6 +48,15 @@ func (o *metricsOptions) validate() error {
 		return fmt.Errorf("--metrics-cert-dir: %w: put %s and %s there", err, certFile, keyFile)
 	}
 	return nil
+}
+
+// needs is what asking about a scraper must be allowed.
+func (o *metricsOptions) needs() []rights.Need {
+	if o.address == none || !o.secure {
+		return nil
+	}
+	return rights.Flatten("metrics over HTTPS",
+		rights.Rule("create", authenticationv1.GroupName, "tokenreviews"), rights.Rule("create", authorizationv1.GroupName, "subjectaccessreviews"))
 }
 
 // server asks the cluster who a client is (TokenReview) and whether it may get

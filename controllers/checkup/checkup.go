@@ -45,6 +45,8 @@ type Options struct {
 	// CalicoNamespace is where Calico's components run.
 	CalicoNamespace string
 	Files           Files
+	// Process is what the manager itself needs, whichever controllers it runs.
+	Process []rights.Need
 	// Installing asks whether the chart can be installed: there are no CRDs yet, and
 	// the account must have the rights that it is to grant.
 	Installing bool
@@ -84,6 +86,10 @@ func (o *Options) groups(c client.Client, api discovery.DiscoveryInterface) ([]c
 	settings := datastoremigration.Settings{Registry: o.Files.Registry, CalicoNamespace: o.CalicoNamespace, Discovery: api}
 	if o.Installing {
 		groups = append(groups, check.Group{Title: "installation", Checks: []check.Check{check.Rights(c, installing(o.Namespace), "ask your administrator to install the chart")}})
+	}
+	if len(o.Process) > 0 {
+		groups = append(groups, check.Group{Title: "manager", Checks: []check.Check{
+			check.Rights(c, o.Process, "grant it (Helm: rbac.create; it is in the Role of leader election or in the ClusterRole metrics-auth)")}})
 	}
 	for _, name := range o.Controllers {
 		groups = append(groups, check.Group{Title: name, Checks: o.checksOf(name, c, settings)})

@@ -122,9 +122,9 @@ func TestCheckUp(t *testing.T) {
 
 	t.Run("fit", func(t *testing.T) {
 		for controller, want := range map[string]map[string]check.Level{
-			DatastoreMigration: {policies: check.Warning}, MCPServer: {}, Custom: {},
+			DatastoreMigration: {policies: check.Warning, "datastoremigration/cleanup-rights": check.Warning}, MCPServer: {}, Custom: {},
 		} {
-			cfg := accountOf(t, controller, chartRules(t, controller))
+			cfg := accountOf(t, controller, chartRules(t, controller))                                           // the right to clean up is a role of its own
 			harness.Eventually(t, "the chart's rules to suffice for "+controller, 10*time.Second, func() error { // the authorizer learns of roles by a watch
 				got, report := ask(t, Options{Config: cfg, Controllers: []string{controller}})
 				if !cmp.Equal(want, got) {

@@ -2,6 +2,7 @@ package datastoremigration
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -36,7 +37,22 @@ func (s *steps) preflight(ctx context.Context, sc *scope) (outputs, error) {
 // `manager check` and `kubectl phasegate check`. They are asked as the client's
 // account. What is asked about any cluster, its version, is not among them.
 func Checks(c client.Client, settings Settings, machine *fsm.Machine) []check.Check {
-	return (&steps{Settings: settings, client: c}).checks(machine, "")
+	s := &steps{Settings: settings, client: c}
+	return append(s.checks(machine, ""), s.cleanUpRights(machine))
+}
+
+// cleanUpRights tells early what a clean-up would wait for.
+func (s *steps) cleanUpRights(machine *fsm.Machine) check.Check {
+	return check.Check{ID: "cleanup-rights", Title: "the account may clean up after a completed migration", Run: func(ctx context.Context) ([]check.Finding, error) {
+		needs, _ := rights.Only(CleanUpAction, Needs(machine, s.Settings))
+		missing, err := rights.Missing(ctx, s.client, needs)
+		if err != nil || len(missing) == 0 {
+			return nil, err
+		}
+		return []check.Finding{{Level: check.Warning,
+			Message: fmt.Sprintf("this account may not %s (needed by %s; %d of %d such rights are missing)", missing[0], CleanUpAction, len(missing), len(needs)),
+			Remedy:  "grant it before you delete a completed migration (Helm: controllers.datastoremigration.cleanup.enabled=true)"}}, nil
+	}}
 }
 
 // checks are those of one migration, which may hold the lock already; its UID is

@@ -15,7 +15,8 @@ import (
 // check runs the checks of a controller as its account.
 func (w *world) check(t *testing.T, controller, kubeconfig string) (string, error) {
 	t.Helper()
-	return w.run(t, kubeconfig, filepath.Join(w.root, "bin", "manager"), "check", "--controllers="+controller, "--calico-namespace="+scene.CalicoNamespace, "-o", "json")
+	return w.run(t, kubeconfig, filepath.Join(w.root, "bin", "manager"), "check", "--controllers="+controller, "--calico-namespace="+scene.CalicoNamespace,
+		"--leader-elect", "--leader-elect-namespace="+system, "--leader-elect-lease-name="+account(controller), "--metrics-bind-address=:8443", "-o", "json")
 }
 
 // mayNotAsk is how the API server says that an account cannot even ask what it may.
@@ -47,7 +48,7 @@ func missingIn(report string) []string {
 func helmTest(t *testing.T, w *world) {
 	w.helm(t, "test", release, "--timeout", "60s")
 	taken := rights.Need{Group: "apiregistration.k8s.io", Resource: "apiservices", Name: "v3.projectcalico.org", Verb: "patch"}
-	restore := w.without(t, migrating, taken)
+	restore := w.without(t, migrating, grantOf(w.role(t, account(migrating))), taken)
 	said, err := w.try(t, filepath.Join("tools", "helm"), "test", release, "--timeout", "60s", "--namespace", system)
 	restore()
 	if err == nil {

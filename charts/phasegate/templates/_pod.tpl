@@ -27,6 +27,24 @@ ports, so each controller has its own. Takes (list $ controller), returns JSON.
 - --log-level={{ $root.Values.logging.level }}
 {{- end }}
 
+{{/* Flags of the process, whatever it works on, for which its account needs rights. Takes (list $ controller). */}}
+{{- define "phasegate.processArgs" -}}
+{{- $root := index . 0 }}
+{{- $controller := index . 1 -}}
+- --leader-elect
+- --leader-elect-namespace={{ $root.Release.Namespace }}
+- --leader-elect-lease-name={{ include "phasegate.fullname" $root }}-{{ $controller }}
+- --leader-elect-lease-duration={{ $root.Values.leaderElection.leaseDuration }}
+- --leader-elect-renew-deadline={{ $root.Values.leaderElection.renewDeadline }}
+- --leader-elect-retry-period={{ $root.Values.leaderElection.retryPeriod }}
+{{- if $root.Values.metrics.enabled }}
+- --metrics-bind-address=:{{ (include "phasegate.ports" . | fromJson).metrics }}
+- --metrics-secure={{ $root.Values.metrics.secure }}
+{{- else }}
+- --metrics-bind-address=0
+{{- end }}
+{{- end }}
+
 {{- define "phasegate.workMounts" -}}
 {{- $root := index . 0 -}}
 - name: machines
