@@ -11,16 +11,8 @@ import (
 
 	"github.com/phasegate/phasegate/cmd/internal/release"
 	"github.com/phasegate/phasegate/controllers/builtin"
+	"github.com/phasegate/phasegate/controllers/checkup"
 )
-
-// The values of --controllers.
-const (
-	controllerDatastoreMigration = "datastoremigration"
-	controllerMCPServer          = "mcpserver"
-	controllerCustom             = "custom"
-)
-
-var allControllers = []string{controllerDatastoreMigration, controllerMCPServer, controllerCustom}
 
 // none is the address of a server that is not wanted.
 const none = "0"
@@ -48,7 +40,7 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "path of a kubeconfig; empty: $KUBECONFIG, in-cluster, or ~/.kube/config")
 	f.StringVar(&o.phasesDir, "phases-dir", "", "directory of machine files (*.yaml) that replace compiled-in ones of the same name or add to them")
 	f.StringVar(&o.kindsFile, "kinds-file", "", "kind registry file that replaces the compiled-in one")
-	f.StringSliceVar(&o.controllers, "controllers", allControllers, "controllers to run; custom drives the machines of kinds that are known from a file alone")
+	f.StringSliceVar(&o.controllers, "controllers", checkup.Controllers, "controllers to run; custom drives the machines of kinds that are known from a file alone")
 	f.StringVar(&o.calicoNamespace, "calico-namespace", "calico-system", "namespace of calico-node, calico-typha and calico-kube-controllers")
 	f.StringVar(&o.proxyImage, "proxy-image", release.Current().Image("proxyrunner"), "image of the proxies of MCP servers")
 	f.StringArrayVar(&o.httpHosts, "allow-http-host", nil, "HOST or HOST:PORT that the action HTTPRequest may ask; may be repeated; none: it asks nobody")
@@ -65,11 +57,11 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 // validate finds what can be known to be wrong without a file or a cluster.
 func (o *options) validate() error {
 	if len(o.controllers) == 0 {
-		return fmt.Errorf("--controllers: none is left to run: name some of %v", allControllers)
+		return fmt.Errorf("--controllers: none is left to run: name some of %v", checkup.Controllers)
 	}
 	for _, name := range o.controllers {
-		if !slices.Contains(allControllers, name) {
-			return fmt.Errorf("--controllers: %q is not known; known controllers: %v", name, allControllers)
+		if !slices.Contains(checkup.Controllers, name) {
+			return fmt.Errorf("--controllers: %q is not known; known controllers: %v", name, checkup.Controllers)
 		}
 	}
 	if _, err := o.http(); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/catalog"
+	"github.com/phasegate/phasegate/controllers/checkup"
 	"github.com/phasegate/phasegate/controllers/custom"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/controllers/health"
@@ -110,7 +111,7 @@ func (p *program) manager(unlimited *rest.Config) (manager.Manager, error) {
 	}
 	parts := []manager.Runnable{p.store}
 	controllers := p.controllersOf(cfg, runner.NewMetrics(metrics.Registry))
-	for _, name := range allControllers {
+	for _, name := range checkup.Controllers {
 		if c := controllers[name]; c != nil {
 			parts, ready = append(parts, c), append(ready, health.Check{Name: name, Ask: c.Ready})
 		}
@@ -126,17 +127,17 @@ func (p *program) manager(unlimited *rest.Config) (manager.Manager, error) {
 // controllersOf are the controllers that --controllers names.
 func (p *program) controllersOf(cfg *rest.Config, measured *runner.Metrics) map[string]controller {
 	all := map[string]controller{}
-	if p.runs(controllerDatastoreMigration) {
-		all[controllerDatastoreMigration] = datastoremigration.Gate(cfg, p.store.Of(datastoremigration.MachineName), datastoremigration.Settings{
+	if p.runs(checkup.DatastoreMigration) {
+		all[checkup.DatastoreMigration] = datastoremigration.Gate(cfg, p.store.Of(datastoremigration.MachineName), datastoremigration.Settings{
 			Registry: p.registry, CalicoNamespace: p.calicoNamespace, HTTP: p.http,
 			Metrics: datastoremigration.NewMetrics(metrics.Registry, time.Now),
 		}, measured)
 	}
-	if p.runs(controllerMCPServer) {
-		all[controllerMCPServer] = mcpserver.Gate(cfg, p.store.Of(mcpserver.MachineName), mcpserver.Settings{ProxyImage: p.proxyImage, HTTP: p.http}, measured)
+	if p.runs(checkup.MCPServer) {
+		all[checkup.MCPServer] = mcpserver.Gate(cfg, p.store.Of(mcpserver.MachineName), mcpserver.Settings{ProxyImage: p.proxyImage, HTTP: p.http}, measured)
 	}
-	if p.runs(controllerCustom) {
-		all[controllerCustom] = &custom.Fleet{Config: cfg, Store: p.store, Compiled: catalog.Compiled, Metrics: measured, HTTP: p.http}
+	if p.runs(checkup.Custom) {
+		all[checkup.Custom] = &custom.Fleet{Config: cfg, Store: p.store, Compiled: catalog.Compiled, Metrics: measured, HTTP: p.http}
 	}
 	return all
 }
