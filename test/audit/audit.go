@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/phasegate/phasegate/controllers/rights"
 )
@@ -26,20 +27,23 @@ type event struct {
 	// ObjectRef is missing where the path is not that of a resource.
 	ObjectRef *struct{ Resource, Subresource, Name, Namespace, APIGroup string }
 	// ResponseStatus has the HTTP code.
-	ResponseStatus struct{ Code int }
-	Annotations    map[string]string
+	ResponseStatus           struct{ Code int }
+	Annotations              map[string]string
+	RequestReceivedTimestamp time.Time
 }
+
+func (e event) denied() bool { return e.Annotations[decision] == "forbid" }
 
 // decision is where the API server notes what its authorizers said.
 const decision = "authorization.k8s.io/decision"
 
 // ReadFile reads a log, see Read.
-func ReadFile(path string) (map[string]Requests, error) {
+func ReadFile(path string, excused func(time.Time) bool) (map[string]Requests, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the audit log: %w", err)
 	}
-	requests, err := Read(file)
+	requests, err := Read(file, excused)
 	if err := errors.Join(err, file.Close()); err != nil {
 		return nil, fmt.Errorf("read the audit log %s: %w", path, err)
 	}
@@ -47,8 +51,9 @@ func ReadFile(path string) (map[string]Requests, error) {
 }
 
 // Read reads a log with an event in each line, and answers what each user asked for.
-// A line that is cut off, as the last one of a log that grows, is an error.
-func Read(log io.Reader) (map[string]Requests, error) {
+// What was denied at a time that is excused does not count; nil excuses none. A line
+// that is cut off, as the last one of a log that grows, is an error.
+func Read(log io.Reader, excused func(time.Time) bool) (map[string]Requests, error) {
 	seen := map[string]*notes{}
 	lines := bufio.NewReader(log)
 	for n := 1; ; n++ {
@@ -63,7 +68,7 @@ func Read(log io.Reader) (map[string]Requests, error) {
 		if err := json.Unmarshal(line, &e); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		if e.ObjectRef == nil {
+		if e.ObjectRef == nil || e.denied() && excused != nil && excused(e.RequestReceivedTimestamp) {
 			continue
 		}
 		if seen[e.User.Username] == nil {
@@ -84,7 +89,7 @@ func (n *notes) take(e event) {
 	if e.ObjectRef.Subresource != "" {
 		need.Resource += "/" + e.ObjectRef.Subresource
 	}
-	if e.Annotations[decision] == "forbid" {
+	if e.denied() {
 		n.denied[need.String()] = need
 		return
 	}

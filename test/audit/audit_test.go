@@ -3,6 +3,7 @@ package audit
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -62,7 +63,7 @@ func TestRead(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := Read(strings.NewReader(strings.Join(c.lines, "\n") + "\n"))
+			got, err := Read(strings.NewReader(strings.Join(c.lines, "\n")+"\n"), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,7 +81,7 @@ func TestReadSaysWhere(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := Read(strings.NewReader(c.log))
+			_, err := Read(strings.NewReader(c.log), nil)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %q: %s", err, c.want, c.why)
 			}
@@ -118,5 +119,21 @@ func TestUnused(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", c.why, diff)
 			}
 		})
+	}
+}
+
+// While roles go before the programs that use them, a denial says nothing; what was allowed counts all the same.
+func TestReadExcuses(t *testing.T) {
+	line := func(second, verb, decision string) string {
+		return `{"verb":"` + verb + `",` + manager + `,"requestReceivedTimestamp":"2026-01-01T00:00:` + second + `.000000Z","objectRef":{"resource":"pods"},` + decision + "}\n"
+	}
+	log := line("01", "list", denied) + line("02", "get", denied) + line("02", "watch", allowed)
+	got, err := Read(strings.NewReader(log), func(at time.Time) bool { return at.Second() == 2 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]Requests{"manager": {Allowed: []rights.Need{{Resource: "pods", Verb: "watch"}}, Denied: []rights.Need{{Resource: "pods", Verb: "list"}}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -92,7 +92,7 @@ func leaderGoes(t *testing.T, w *world) {
 // uninstall: the program goes; what users have made, and the locks that are held for it, stay.
 func uninstall(t *testing.T, w *world) {
 	before := w.awaitPhase(t, inConflict)
-	said := w.helm(t, "uninstall", release, "--wait", "--timeout", "60s")
+	said := w.uninstall(t)
 	if !strings.Contains(said, "kept due to the resource policy") || !strings.Contains(said, migrationCRD) {
 		t.Errorf("helm does not say that the CRDs stay:\n%s", said)
 	}
@@ -111,7 +111,7 @@ func uninstall(t *testing.T, w *world) {
 
 // uninstallForGood: nothing complains, and nothing is left but the CRDs.
 func uninstallForGood(t *testing.T, w *world) {
-	w.helm(t, "uninstall", release, "--wait", "--timeout", "60s")
+	w.uninstall(t)
 	kinds := "clusterroles,clusterrolebindings" // the guard of the CRD stays with it
 	if left := w.kubectl(t, "get", kinds, "-o", "name", "-l", "app.kubernetes.io/instance="+release); left != "" {
 		t.Errorf("these are left in the cluster:\n%s", left)

@@ -237,7 +237,7 @@ var exceptions = map[string]string{
 
 // unusedRights: every single right of the roles was needed somewhere in the story.
 func unusedRights(t *testing.T, w *world) {
-	requests, err := audit.ReadFile(w.AuditLog)
+	requests, err := audit.ReadFile(w.AuditLog, w.isLeaving)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,12 +256,8 @@ func unusedRights(t *testing.T, w *world) {
 	}
 }
 
-// withReason says that a right was taken away, or is one of the role in the namespace of the release: when helm
-// uninstalls, that goes before the manager does, which cannot give its lease back nor tell of it.
+// withReason says that a right was taken away.
 func (w *world) withReason(n rights.Need) bool {
-	if n.Namespace == system && (n.Resource == "leases" || n.Resource == "events") {
-		return true
-	}
 	return slices.ContainsFunc(w.taken, func(taken rights.Need) bool {
 		n.Namespace = ""
 		return n.String() == taken.String()
