@@ -195,15 +195,16 @@ func (w *world) uninstall(t *testing.T) (said string) {
 	t.Helper()
 	from := time.Now()
 	said = w.helm(t, "uninstall", release, "--wait", "--timeout", "60s")
-	harness.Eventually(t, "the pods of the release to be gone", soon, func() error {
+	harness.Eventually(t, "the programs of the release to be gone", soon, func() error {
 		left := &corev1.PodList{}
 		if err := w.Client.List(t.Context(), left, client.InNamespace(system)); err != nil {
 			return err
 		}
-		if n := len(left.Items); n > 0 {
-			return fmt.Errorf("there are %d, the first is %s", n, left.Items[0].Name)
+		running := slices.IndexFunc(left.Items, func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodRunning })
+		if running < 0 {
+			return nil // those of helm test have ended, and stay
 		}
-		return nil
+		return fmt.Errorf("%s is there", left.Items[running].Name)
 	})
 	w.leaving = append(w.leaving, span{from, time.Now().Add(time.Second)}) // a process may end after its pod
 	return said
