@@ -16,10 +16,11 @@ mkdir -p "$fresh/crds" "$fresh/rbac" "$fresh/machines" $files
 $gen object paths=./api/...
 ${GO:-go} run ./hack/schema
 $gen crd paths=./api/... output:crd:dir="$fresh/crds"
+rm -rf $files/crds
+cp -r "$fresh/crds" $files/ # their schemas type the machines, of which the roles are made
 ${GO:-go} run ./hack/rbac "$fresh/rbac" docs/operate/rights.md
-
-rm -rf $files/crds $files/rbac
-cp -r "$fresh/crds" "$fresh/rbac" $files/
+rm -rf $files/rbac
+cp -r "$fresh/rbac" $files/
 
 # What the chart mounts into the managers is what is compiled into them.
 rm -rf $files/machines

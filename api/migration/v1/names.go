@@ -16,6 +16,12 @@ const (
 	AnnotationMigratedBy = "migration.projectcalico.org/migrated-by"
 	// AnnotationLockedBy on a ClusterInformation holds the UID of the migration that locked it.
 	AnnotationLockedBy = "migration.projectcalico.org/locked-by"
+	// AnnotationDetachedOwners on an object that a Calico object owns holds the owner
+	// references that were taken off while v1 and v3 change places, as JSON.
+	AnnotationDetachedOwners = "migration.projectcalico.org/detached-owners"
+	// AnnotationWaive on the migration lists ids of checks, separated by commas, that
+	// must not keep it from starting.
+	AnnotationWaive = "migration.projectcalico.org/waive"
 )
 
 // Domain conditions. Ready, Reconciling and Stalled are the runner's. Each type

@@ -88,9 +88,18 @@ type DatastoreMigrationStatus struct {
 	// +optional
 	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
 
+	// Lock says how v1 is kept from being written, while it is locked and can still
+	// be opened again.
+	// +optional
+	Lock *Lock `json:"lock,omitempty"`
+
 	// Progress counts kinds and objects.
 	// +optional
 	Progress *Progress `json:"progress,omitempty"`
+	// Verified is what the last verification has proved that both sides hold.
+	// Without it nothing is opened, completed or cleaned up.
+	// +optional
+	Verified *Verified `json:"verified,omitempty"`
 	// Conflicts lists the v3 objects that are in the way; Progress.Conflicts
 	// counts all of them, also those that do not fit here.
 	// +kubebuilder:validation:MaxItems=32
@@ -109,6 +118,43 @@ type DatastoreMigrationStatus struct {
 	// came there.
 	// +optional
 	Machine v1alpha1.MachineStatus `json:"machine,omitempty"`
+}
+
+// LockMode says what the lock of v1 rests on.
+// +kubebuilder:validation:Enum=Enforced;Cooperative
+type LockMode string
+
+const (
+	// LockEnforced: the API server refuses writes of v1.
+	LockEnforced LockMode = "Enforced"
+	// LockCooperative: the API server serves no ValidatingAdmissionPolicy, so that
+	// only Calico's own components heed datastoreReady.
+	LockCooperative LockMode = "Cooperative"
+)
+
+// Lock is the lock of v1.
+type Lock struct {
+	// Mode says whether writes of others are refused, or only asked not to come.
+	// +optional
+	Mode LockMode `json:"mode,omitempty"`
+	// Deadline is when the migration gives up, and the lock back, if it has not
+	// passed the point of no return.
+	// +optional
+	Deadline *metav1.Time `json:"deadline,omitempty"`
+}
+
+// Verified is the result of a comparison of every object on both sides.
+type Verified struct {
+	// At is when both sides were found equal.
+	At metav1.Time `json:"at"`
+	// Objects is how many there are on each side.
+	Objects int64 `json:"objects"`
+	// Digests holds, for each kind that has objects, their number and a digest of
+	// their canonical content, which is the same on both sides: "Tier=3:9f86d081884c7d65
+	// IPPool=1:60303ae22b998861", sorted by kind. See VerifiedKinds.
+	// +kubebuilder:validation:MaxLength=8192
+	// +optional
+	Digests string `json:"digests,omitempty"`
 }
 
 // Progress counts what was planned and what is done.
