@@ -48,7 +48,9 @@ type Check struct {
 	ID string
 	// Title says what is true when nothing is found.
 	Title string
-	Run   func(context.Context) ([]Finding, error)
+	// Waivable says that a person may decide to go on although it fails.
+	Waivable bool
+	Run      func(context.Context) ([]Finding, error)
 }
 
 // Answer is what came of one check.

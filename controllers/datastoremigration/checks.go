@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/resources"
 )
@@ -128,7 +127,8 @@ func number(u *unstructured.Unstructured, path ...string) (float64, bool) {
 
 // lockIsFree finds a lock that somebody else holds than the migration that asks, and
 // a cluster that does not let this program write the lock.
-func (s *steps) lockIsFree(asking types.UID) check.Check {
+func (s *steps) lockIsFree(dm *migration) check.Check {
+	asking := uidOf(dm)
 	return check.Check{ID: "lock", Title: "the datastore is open, and can be locked", Run: func(ctx context.Context) ([]check.Finding, error) {
 		info, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
 		if meta.IsNoMatchError(err) || err == nil && info == nil {
@@ -153,16 +153,24 @@ func (s *steps) lockIsFree(asking types.UID) check.Check {
 	}}
 }
 
+// uidOf is empty where there is no migration.
+func uidOf(dm *migration) types.UID {
+	if dm == nil {
+		return ""
+	}
+	return dm.UID
+}
+
 // whoLocked is no failure where no migration asks and one holds the lock: it does so
 // from the cut-over until v1 is gone.
 func (s *steps) whoLocked(ctx context.Context, holder, asking types.UID) ([]check.Finding, error) {
-	list := &migrationv1.DatastoreMigrationList{}
-	if err := s.client.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrs.IsNotFound(err) {
-		return nil, fmt.Errorf("list DatastoreMigrations: %w", err)
+	all, err := s.migrations(ctx)
+	if err != nil {
+		return nil, err
 	}
-	for i := range list.Items {
-		if list.Items[i].UID == holder && asking == "" {
-			return []check.Finding{{Level: check.Info, Message: "v1 is locked by DatastoreMigration " + list.Items[i].Name}}, nil
+	for i := range all {
+		if all[i].UID == holder && asking == "" {
+			return []check.Finding{{Level: check.Info, Message: "v1 is locked by DatastoreMigration " + all[i].Name}}, nil
 		}
 	}
 	return []check.Finding{{Level: check.Failure, Message: fmt.Sprintf("v1 ClusterInformation has datastoreReady=false, locked by %q", holder),

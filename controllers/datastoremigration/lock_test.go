@@ -39,7 +39,11 @@ func TestLockIsFree(t *testing.T) {
 			}
 			objects := []client.Object{info, &migration{ObjectMeta: metav1.ObjectMeta{Name: "v1-to-v3", UID: "known"}}}
 			s := &steps{Settings: Settings{Registry: registry}, client: fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(objects...).Build()}
-			findings, err := s.lockIsFree(c.asking).Run(t.Context())
+			var asking *migration
+			if c.asking != "" {
+				asking = &migration{ObjectMeta: metav1.ObjectMeta{UID: c.asking}}
+			}
+			findings, err := s.lockIsFree(asking).Run(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

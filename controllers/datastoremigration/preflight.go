@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
@@ -23,7 +22,7 @@ func (s *steps) preflightRights() []rbacv1.PolicyRule {
 // any consequence and before anything is locked, and it changes nothing. What is
 // worth knowing is told once, when nothing stands in the way.
 func (s *steps) preflight(ctx context.Context, sc *scope) (outputs, error) {
-	blockers, warnings, err := check.Split(check.Ask(ctx, append(s.checks(sc.Machine, sc.Object.UID), check.KubernetesVersion(s.Discovery))))
+	blockers, warnings, err := check.Split(check.Ask(ctx, append(s.checks(sc.Machine, sc.Object), check.KubernetesVersion(s.Discovery))))
 	if err != nil && len(blockers) == 0 { // else it may be for a right that is named in them
 		return nil, err
 	}
@@ -38,7 +37,7 @@ func (s *steps) preflight(ctx context.Context, sc *scope) (outputs, error) {
 // account. What is asked about any cluster, its version, is not among them.
 func Checks(c client.Client, settings Settings, machine *fsm.Machine) []check.Check {
 	s := &steps{Settings: settings, client: c}
-	return append(s.checks(machine, ""), s.cleanUpRights(machine))
+	return append(s.checks(machine, nil), s.cleanUpRights(machine))
 }
 
 // cleanUpRights tells early what a clean-up would wait for.
@@ -55,10 +54,12 @@ func (s *steps) cleanUpRights(machine *fsm.Machine) check.Check {
 	}}
 }
 
-// checks are those of one migration, which may hold the lock already; its UID is
-// empty where there is none yet.
-func (s *steps) checks(machine *fsm.Machine, migration types.UID) []check.Check {
+// checks are those of one migration, which may hold the lock already; nil where there
+// is none yet.
+func (s *steps) checks(machine *fsm.Machine, dm *migration) []check.Check {
 	// The right to clean up may be granted later: the action asks for it itself.
 	_, needs := rights.Only(CleanUpAction, Needs(machine, s.Settings))
-	return []check.Check{check.Rights(s.client, needs, check.GrantRights), s.v3CRDs(), s.builtInTiers(), s.lockIsFree(migration), s.admissionPolicies()}
+	return s.heedWaivers(dm, []check.Check{
+		check.Rights(s.client, needs, check.GrantRights), s.v3CRDs(), s.builtInTiers(), s.lockIsFree(dm), s.admissionPolicies(),
+	})
 }

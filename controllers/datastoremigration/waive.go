@@ -1,0 +1,95 @@
+package datastoremigration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/check"
+)
+
+// waivedBy are the ids that the annotation of a migration lists.
+func waivedBy(dm *migration) []string {
+	return strings.FieldsFunc(dm.Annotations[migrationv1.AnnotationWaive], func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// heedWaivers lets the checks that a person has waived warn where they would fail,
+// and adds one that each waiver is about a check that may be waived. Without a
+// migration, the waivers of all that there are count.
+func (s *steps) heedWaivers(dm *migration, checks []check.Check) []check.Check {
+	var known []string
+	for i, c := range checks {
+		if !c.Waivable {
+			continue
+		}
+		known = append(known, c.ID)
+		checks[i].Run = func(ctx context.Context) ([]check.Finding, error) {
+			findings, err := c.Run(ctx)
+			if err != nil || !slices.ContainsFunc(findings, isFailure) {
+				return findings, err
+			}
+			waiving, err := s.waiving(ctx, dm)
+			return waive(c.ID, waiving, findings), err
+		}
+	}
+	slices.Sort(known)
+	return append(checks, check.Check{ID: "waivers", Title: "what is waived may be waived", Run: func(ctx context.Context) ([]check.Finding, error) {
+		waiving, err := s.waiving(ctx, dm)
+		return unknownWaivers(waiving, known), err
+	}})
+}
+
+func isFailure(f check.Finding) bool { return f.Level == check.Failure }
+
+// waiving are the migrations whose waivers count.
+func (s *steps) waiving(ctx context.Context, dm *migration) ([]migration, error) {
+	if dm != nil {
+		return []migration{*dm}, nil
+	}
+	return s.migrations(ctx)
+}
+
+// migrations are all that there are; none where their CRD is not installed yet.
+func (s *steps) migrations(ctx context.Context) ([]migration, error) {
+	list := &migrationv1.DatastoreMigrationList{}
+	if err := s.client.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrs.IsNotFound(err) {
+		return nil, fmt.Errorf("list DatastoreMigrations: %w", err)
+	}
+	return list.Items, nil
+}
+
+// waive makes warnings of failures, or says how a person does.
+func waive(id string, waiving []migration, findings []check.Finding) []check.Finding {
+	waived := slices.ContainsFunc(waiving, func(dm migration) bool { return slices.Contains(waivedBy(&dm), id) })
+	findings = slices.Clone(findings)
+	for i := range findings {
+		f := &findings[i]
+		switch {
+		case !isFailure(*f):
+		case waived:
+			f.Level, f.Message = check.Warning, "waived: "+f.Message
+		default:
+			f.Remedy = strings.TrimPrefix(fmt.Sprintf("%s, or waive it with the annotation %s=%s on the migration", f.Remedy, migrationv1.AnnotationWaive, id), ", or ")
+		}
+	}
+	return findings
+}
+
+func unknownWaivers(waiving []migration, known []string) []check.Finding {
+	var findings []check.Finding
+	for i := range waiving {
+		for _, id := range waivedBy(&waiving[i]) {
+			if !slices.Contains(known, id) {
+				findings = append(findings, check.Finding{Level: check.Failure,
+					Message: fmt.Sprintf("DatastoreMigration %s waives %q, which is no check that may be waived", waiving[i].Name, id),
+					Remedy:  fmt.Sprintf("correct the annotation %s: it may list %s", migrationv1.AnnotationWaive, strings.Join(known, ", "))})
+			}
+		}
+	}
+	return findings
+}
