@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/test/sides"
 )
 
 const (
@@ -17,10 +18,10 @@ const (
 )
 
 // printCounts shows how many objects of each kind are on both sides.
-func printCounts(out *terminal, kinds []*resources.Kind, v1, v3 side) {
+func printCounts(out *terminal, kinds []*resources.Kind, v1, v3 sides.Side) {
 	var cells []string
 	for _, kind := range kinds {
-		cells = append(cells, fmt.Sprintf("%-30s%4d %4d", kind.Name(), v1.count(kind.Name()), v3.count(kind.Name())))
+		cells = append(cells, fmt.Sprintf("%-30s%4d %4d", kind.Name(), v1.Count(kind.Name()), v3.Count(kind.Name())))
 	}
 	head := fmt.Sprintf("%-30s%4s %4s", "", "v1", "v3")
 	out.line("%s", head+"    "+head)
@@ -30,11 +31,11 @@ func printCounts(out *terminal, kinds []*resources.Kind, v1, v3 side) {
 }
 
 // printComparison shows what differs, and what is no difference but a default.
-func printComparison(out *terminal, c comparison) {
+func printComparison(out *terminal, c sides.Comparison) {
 	for _, found := range []struct {
 		what string
 		list []string
-	}{{"missing in v3", c.missing}, {"only in v3", c.extra}, {"different", c.different}} {
+	}{{"missing in v3", c.Missing}, {"only in v3", c.Extra}, {"different", c.Different}} {
 		for i, text := range found.list {
 			if i == shownDifferences {
 				out.line("%s: %d more", found.what, len(found.list)-i)
@@ -43,14 +44,14 @@ func printComparison(out *terminal, c comparison) {
 			out.line("%s: %s", found.what, text)
 		}
 	}
-	if c.equal() {
+	if c.Equal() {
 		out.line("every field of every v1 object is in v3 with the same value")
 	}
-	if c.noStatus > 0 {
-		out.line("the status of %d objects is not carried over; Calico's components report it anew", c.noStatus)
+	if len(c.NoStatus) > 0 {
+		out.line("the status of %d objects is not carried over; Calico's components report it anew", len(c.NoStatus))
 	}
-	for _, path := range slices.Sorted(maps.Keys(c.added)) {
-		out.line("added by v3, as a default: %s in %d objects", strings.TrimPrefix(path, "."), c.added[path])
+	for _, path := range slices.Sorted(maps.Keys(c.Added)) {
+		out.line("added by v3, as a default: %s in %d objects", strings.TrimPrefix(path, "."), c.Added[path])
 	}
 }
 

@@ -10,11 +10,12 @@ import (
 
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/fixture"
+	"github.com/phasegate/phasegate/test/sides"
 )
 
 // checkSpecial looks at the objects that migrations are known to damage. It says
 // what it found, and returns an error that names every failure.
-func checkSpecial(v3 side) (found []string, err error) {
+func checkSpecial(v3 sides.Side) (found []string, err error) {
 	owned, err := checkOwners(v3)
 	found = append(found, fmt.Sprintf("%d policies owned by a Tier carry its new uid", owned))
 	errs := []error{err}
@@ -27,7 +28,7 @@ func checkSpecial(v3 side) (found []string, err error) {
 		{"an IPAMBlock keeps releasedAt and strictAffinity", coolingBlock, "IPAMBlock"},
 		{"an IPAMConfiguration keeps strictAffinity and autoAllocateBlocks", strictIPAM, "IPAMConfiguration"},
 	} {
-		if v3.any(special.kind, special.in) {
+		if anyOf(v3, special.kind, special.in) {
 			found = append(found, special.what)
 		} else {
 			errs = append(errs, fmt.Errorf("no longer so in v3: %s", special.what))
@@ -36,9 +37,9 @@ func checkSpecial(v3 side) (found []string, err error) {
 	return found, errors.Join(errs...)
 }
 
-func (s side) any(kind string, is func(*unstructured.Unstructured) bool) bool {
+func anyOf(s sides.Side, kind string, is func(*unstructured.Unstructured) bool) bool {
 	for k, obj := range s {
-		if k.kind == kind && is(obj) {
+		if k.Kind == kind && is(obj) {
 			return true
 		}
 	}
@@ -47,7 +48,7 @@ func (s side) any(kind string, is func(*unstructured.Unstructured) bool) bool {
 
 // checkOwners makes sure that every reference to a Calico owner is one that the
 // garbage collector accepts, and that nothing owned by a Tier was collected.
-func checkOwners(v3 side) (owned int, err error) {
+func checkOwners(v3 sides.Side) (owned int, err error) {
 	var errs []error
 	for k, obj := range v3 {
 		for _, ref := range obj.GetOwnerReferences() {
@@ -56,7 +57,7 @@ func checkOwners(v3 side) (owned int, err error) {
 			}
 			if err := checkOwner(v3, ref); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", k, err))
-			} else if k.kind == "GlobalNetworkPolicy" && ref.Kind == "Tier" && ref.Name == fixture.OwnerTier {
+			} else if k.Kind == "GlobalNetworkPolicy" && ref.Kind == "Tier" && ref.Name == fixture.OwnerTier {
 				owned++
 			}
 		}
@@ -67,8 +68,8 @@ func checkOwners(v3 side) (owned int, err error) {
 	return owned, errors.Join(errs...)
 }
 
-func checkOwner(v3 side, ref metav1.OwnerReference) error {
-	owner, found := v3[key{kind: ref.Kind, name: ref.Name}]
+func checkOwner(v3 sides.Side, ref metav1.OwnerReference) error {
+	owner, found := v3[sides.Key{Kind: ref.Kind, Name: ref.Name}]
 	switch {
 	case !found:
 		return fmt.Errorf("its owner %s %s is not in v3", ref.Kind, ref.Name)

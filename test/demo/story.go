@@ -16,6 +16,7 @@ import (
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/sides"
 )
 
 // What must not be exceeded.
@@ -46,7 +47,7 @@ type story struct {
 	prober  *prober
 	shown   int // transitions printed so far
 
-	inV3    side // what v3 holds after the migration
+	inV3    sides.Side // what v3 holds after the migration
 	summary summary
 }
 
@@ -175,34 +176,34 @@ func (s *story) compare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	inV1, err := reader.v1(ctx)
+	inV1, err := reader.V1(ctx)
 	if err != nil {
 		return err
 	}
-	if s.inV3, err = reader.v3(ctx); err != nil {
+	if s.inV3, err = reader.V3(ctx); err != nil {
 		return err
 	}
-	printCounts(s.out, reader.registry.Kinds(), inV1, s.inV3)
-	c := compare(inV1, s.inV3)
+	printCounts(s.out, reader.Registry.Kinds(), inV1, s.inV3)
+	c := sides.Compare(inV1, s.inV3)
 	printComparison(s.out, c)
-	if !c.equal() {
+	if !c.Equal() {
 		return fmt.Errorf("the sides differ: %d objects missing in v3, %d too many, %d fields different",
-			len(c.missing), len(c.extra), len(c.different))
+			len(c.Missing), len(c.Extra), len(c.Different))
 	}
 	found, err := checkSpecial(s.inV3)
 	for _, line := range found {
 		s.out.line("%s", line)
 	}
-	s.summary.kinds = len(reader.registry.Kinds())
+	s.summary.kinds = len(reader.Registry.Kinds())
 	return err
 }
 
-func (s *story) reader() (reader, error) {
+func (s *story) reader() (sides.Reader, error) {
 	client, err := dynamic.NewForConfig(s.scene.Config)
 	if err != nil {
-		return reader{}, fmt.Errorf("make a client for comparing: %w", err)
+		return sides.Reader{}, fmt.Errorf("make a client for comparing: %w", err)
 	}
-	return reader{client: client, registry: s.scene.Registry}, nil
+	return sides.Reader{Client: client, Registry: s.scene.Registry}, nil
 }
 
 // rollOut also ends the reading of v3, which has been served by its CRDs alone
@@ -263,11 +264,11 @@ func (s *story) cleanUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	now, err := reader.v3(ctx)
+	now, err := reader.V3(ctx)
 	if err != nil {
 		return err
 	}
-	if c := compare(s.inV3, now); !c.equal() {
+	if c := sides.Compare(s.inV3, now); !c.Equal() {
 		printComparison(s.out, c)
 		return errors.New("v3 is not what it was before the clean-up")
 	}

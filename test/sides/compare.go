@@ -1,4 +1,8 @@
-package main
+// Package sides reads what v1 and v3 hold and compares them, value by value. It
+// shares nothing with the product's Verify: whatever v1 says must be found in v3;
+// what v3 says besides is listed, so that a reader can see that it is nothing but
+// defaults.
+package sides
 
 import (
 	"encoding/json"
@@ -16,76 +20,78 @@ import (
 // shownValue is the length to which a value is cut.
 const shownValue = 60
 
+// notePrefix is that of the migration's own notes.
+const notePrefix = "migration.projectcalico.org/"
+
 // tierLabel is set by Calico's admission policies on objects that lack it.
 const tierLabel = "projectcalico.org/tier"
 
-// The comparison is the demo's own and shares nothing with the product's Verify:
-// whatever v1 says must be found in v3, value by value; what v3 says besides is
-// listed, so that a reader can see that it is nothing but defaults.
+// Key names an object in v3 terms.
+type Key struct{ Kind, Namespace, Name string }
 
-// key names an object in v3 terms.
-type key struct{ kind, namespace, name string }
-
-func (k key) String() string {
-	if k.namespace != "" {
-		return k.kind + " " + k.namespace + "/" + k.name
+func (k Key) String() string {
+	if k.Namespace != "" {
+		return k.Kind + " " + k.Namespace + "/" + k.Name
 	}
-	return k.kind + " " + k.name
+	return k.Kind + " " + k.Name
 }
 
-// side is everything that one side holds, in v3 terms.
-type side map[key]*unstructured.Unstructured
+// Side is everything that one side holds, in v3 terms.
+type Side map[Key]*unstructured.Unstructured
 
-func (s side) count(kind string) int {
+// Count is how many objects of a kind there are.
+func (s Side) Count(kind string) int {
 	n := 0
 	for k := range s {
-		if k.kind == kind {
+		if k.Kind == kind {
 			n++
 		}
 	}
 	return n
 }
 
-// comparison is what was found, every list sorted.
-type comparison struct {
-	missing, extra []string
-	different      []string
-	// noStatus counts objects whose status is not in v3. It is no difference:
-	// whoever reports the status does so again.
-	noStatus int
-	// added counts the fields that only v3 has, by path.
-	added map[string]int
+// Comparison is what was found, every list sorted.
+type Comparison struct {
+	Missing, Extra []string
+	Different      []string
+	// NoStatus are the objects whose status is not in v3. It is no difference for
+	// everybody: whoever reports the status does so again.
+	NoStatus []string
+	// Added counts the fields that only v3 has, by path.
+	Added map[string]int
 }
 
-func (c comparison) equal() bool { return len(c.missing)+len(c.extra)+len(c.different) == 0 }
+// Equal tells that nothing is missing, too much or different.
+func (c Comparison) Equal() bool { return len(c.Missing)+len(c.Extra)+len(c.Different) == 0 }
 
-func compare(v1, v3 side) comparison {
-	c := comparison{added: map[string]int{}}
+// Compare looks for everything of v1 in v3.
+func Compare(v1, v3 Side) Comparison {
+	c := Comparison{Added: map[string]int{}}
 	for k, want := range v1 {
 		have, found := v3[k]
 		if !found {
-			c.missing = append(c.missing, k.String())
+			c.Missing = append(c.Missing, k.String())
 			continue
 		}
 		wanted, had := essence(want), essence(have)
 		if wanted["status"] != nil && had["status"] == nil {
 			delete(wanted, "status")
-			c.noStatus++
+			c.NoStatus = append(c.NoStatus, k.String())
 		}
-		d := differ{added: c.added}
+		d := differ{added: c.Added}
 		d.values("", wanted, had)
 		for _, field := range d.found {
-			c.different = append(c.different, k.String()+": "+field)
+			c.Different = append(c.Different, k.String()+": "+field)
 		}
 	}
 	for k := range v3 {
 		if _, found := v1[k]; !found {
-			c.extra = append(c.extra, k.String())
+			c.Extra = append(c.Extra, k.String())
 		}
 	}
-	slices.Sort(c.missing)
-	slices.Sort(c.extra)
-	slices.Sort(c.different)
+	for _, list := range [][]string{c.Missing, c.Extra, c.Different, c.NoStatus} {
+		slices.Sort(list)
+	}
 	return c
 }
 
@@ -100,7 +106,7 @@ func essence(obj *unstructured.Unstructured) map[string]any {
 		labels[name] = value
 	}
 	for name, value := range obj.GetAnnotations() {
-		if name != resources.MigratedByAnnotation {
+		if !strings.HasPrefix(name, notePrefix) {
 			annotations[name] = value
 		}
 	}
@@ -108,7 +114,7 @@ func essence(obj *unstructured.Unstructured) map[string]any {
 		finalizers[name] = true
 	}
 	for _, ref := range obj.GetOwnerReferences() {
-		// A Calico owner has one group on each side.
+		// A Calico owner has one group on each Side.
 		group, _, _ := strings.Cut(ref.APIVersion, "/")
 		if group == resources.V1Group {
 			group = resources.V3Group
@@ -224,7 +230,10 @@ func withoutIndexes(path string) string {
 func short(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
-		return cut(fmt.Sprint(v), shownValue)
+		text = []byte(fmt.Sprint(v))
 	}
-	return cut(string(text), shownValue)
+	if runes := []rune(string(text)); len(runes) > shownValue {
+		return string(runes[:shownValue-1]) + "…"
+	}
+	return string(text)
 }

@@ -1,4 +1,4 @@
-package main
+package sides
 
 import (
 	"context"
@@ -15,16 +15,16 @@ import (
 
 const pageSize = 500
 
-// reader lists both sides, without the product's client code.
-type reader struct {
-	client   dynamic.Interface
-	registry *resources.Registry
+// Reader lists both sides, without the product's client code.
+type Reader struct {
+	Client   dynamic.Interface
+	Registry *resources.Registry
 }
 
-// v1 reads every v1 object and shows it as Calico's aggregated API server did.
-func (r reader) v1(ctx context.Context) (side, error) {
-	out := side{}
-	for _, kind := range r.registry.Kinds() {
+// V1 reads every v1 object and shows it as Calico's aggregated API server did.
+func (r Reader) V1(ctx context.Context) (Side, error) {
+	out := Side{}
+	for _, kind := range r.Registry.Kinds() {
 		items, err := r.list(ctx, kind.V1GVR())
 		if err != nil {
 			return nil, err
@@ -40,10 +40,10 @@ func (r reader) v1(ctx context.Context) (side, error) {
 	return out, nil
 }
 
-// v3 reads what clients get now.
-func (r reader) v3(ctx context.Context) (side, error) {
-	out := side{}
-	for _, kind := range r.registry.Kinds() {
+// V3 reads what clients get now.
+func (r Reader) V3(ctx context.Context) (Side, error) {
+	out := Side{}
+	for _, kind := range r.Registry.Kinds() {
 		items, err := r.list(ctx, kind.V3GVR())
 		if err != nil {
 			return nil, err
@@ -55,14 +55,14 @@ func (r reader) v3(ctx context.Context) (side, error) {
 	return out, nil
 }
 
-func keyOf(kind *resources.Kind, obj *unstructured.Unstructured) key {
-	return key{kind: kind.Name(), namespace: obj.GetNamespace(), name: obj.GetName()}
+func keyOf(kind *resources.Kind, obj *unstructured.Unstructured) Key {
+	return Key{Kind: kind.Name(), Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
-func (r reader) list(ctx context.Context, gvr schema.GroupVersionResource) ([]unstructured.Unstructured, error) {
+func (r Reader) list(ctx context.Context, gvr schema.GroupVersionResource) ([]unstructured.Unstructured, error) {
 	var items []unstructured.Unstructured
 	for next := ""; ; {
-		page, err := r.client.Resource(gvr).List(ctx, metav1.ListOptions{Limit: pageSize, Continue: next})
+		page, err := r.Client.Resource(gvr).List(ctx, metav1.ListOptions{Limit: pageSize, Continue: next})
 		if err != nil {
 			return nil, fmt.Errorf("list %s: %w", gvr.GroupResource(), err)
 		}

@@ -1,4 +1,4 @@
-package main
+package sides_test
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/phasegate/phasegate/test/fixture"
+	"github.com/phasegate/phasegate/test/sides"
 )
 
 func parse(t *testing.T, text string) *unstructured.Unstructured {
@@ -30,7 +30,7 @@ func TestCompareContent(t *testing.T) {
 		why, v1, v3 string
 		different   []string
 		added       map[string]int
-		noStatus    int
+		noStatus    []string
 	}{
 		"Equal": {
 			why: "what the API server and the migration write is no content",
@@ -81,7 +81,7 @@ func TestCompareContent(t *testing.T) {
 			different: []string{"Thing a: .metadata.annotations.projectcalico.org/metadata is missing in v1 and \"x\" in v3"},
 		},
 		"Status": {
-			why: "a status that is not carried over is counted", v1: "metadata: {name: a}\nspec: {}\nstatus: {a: 1}", v3: "metadata: {name: a}\nspec: {}", noStatus: 1,
+			why: "a status that is not carried over is counted", v1: "metadata: {name: a}\nspec: {}\nstatus: {a: 1}", v3: "metadata: {name: a}\nspec: {}", noStatus: []string{"Thing a"},
 		},
 		"WrongStatus": {
 			why: "a status that is carried over must be right", v1: "metadata: {name: a}\nspec: {}\nstatus: {a: 1}",
@@ -90,13 +90,13 @@ func TestCompareContent(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			k := key{kind: "Thing", name: "a"}
-			got := compare(side{k: parse(t, head+tc.v1)}, side{k: parse(t, head+tc.v3)})
-			want := comparison{different: tc.different, added: tc.added, noStatus: tc.noStatus}
-			if want.added == nil {
-				want.added = map[string]int{}
+			k := sides.Key{Kind: "Thing", Name: "a"}
+			got := sides.Compare(sides.Side{k: parse(t, head+tc.v1)}, sides.Side{k: parse(t, head+tc.v3)})
+			want := sides.Comparison{Different: tc.different, Added: tc.added, NoStatus: tc.noStatus}
+			if want.Added == nil {
+				want.Added = map[string]int{}
 			}
-			if diff := cmp.Diff(want, got, cmp.AllowUnexported(comparison{})); diff != "" {
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.why, diff)
 			}
 		})
@@ -105,52 +105,14 @@ func TestCompareContent(t *testing.T) {
 
 func TestCompareNames(t *testing.T) {
 	thing := parse(t, head+"metadata: {name: a}\nspec: {}")
-	v1 := side{{"Thing", "", "both"}: thing, {"Thing", "ns", "lost"}: thing}
-	v3 := side{{"Thing", "", "both"}: thing, {"Thing", "", "lost"}: thing}
-	got := compare(v1, v3)
-	want := comparison{missing: []string{"Thing ns/lost"}, extra: []string{"Thing lost"}, added: map[string]int{}}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(comparison{})); diff != "" {
+	v1 := sides.Side{{"Thing", "", "both"}: thing, {"Thing", "ns", "lost"}: thing}
+	v3 := sides.Side{{"Thing", "", "both"}: thing, {"Thing", "", "lost"}: thing}
+	got := sides.Compare(v1, v3)
+	want := sides.Comparison{Missing: []string{"Thing ns/lost"}, Extra: []string{"Thing lost"}, Added: map[string]int{}}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the same name in another namespace is another object (-want +got):\n%s", diff)
 	}
-	if got.equal() || !compare(v1, v1).equal() {
+	if got.Equal() || !sides.Compare(v1, v1).Equal() {
 		t.Error("equal does not tell these from those")
-	}
-}
-
-func TestCheckOwners(t *testing.T) {
-	tier := parse(t, "apiVersion: projectcalico.org/v3\nkind: Tier\nmetadata: {name: "+fixture.OwnerTier+", uid: new}")
-	build := func(change func(i int, uid *string) bool) side {
-		v3 := side{{"Tier", "", fixture.OwnerTier}: tier}
-		for i := range fixture.OwnedPolicies {
-			uid := "new"
-			if !change(i, &uid) {
-				continue
-			}
-			name := string(rune('a' + i))
-			v3[key{"GlobalNetworkPolicy", "", name}] = parse(t, "apiVersion: projectcalico.org/v3\nkind: GlobalNetworkPolicy\nmetadata: {name: "+name+
-				", ownerReferences: [{apiVersion: projectcalico.org/v3, kind: Tier, name: "+fixture.OwnerTier+", uid: "+uid+"}]}")
-		}
-		return v3
-	}
-	cases := map[string]struct {
-		why    string
-		change func(i int, uid *string) bool
-		fails  bool
-	}{
-		"Whole":     {why: "all are there with the live uid", change: func(int, *string) bool { return true }},
-		"Collected": {why: "one is gone", change: func(i int, _ *string) bool { return i != 3 }, fails: true},
-		"OldUID": {why: "the garbage collector would delete it", change: func(i int, uid *string) bool {
-			if i == 3 {
-				*uid = "old"
-			}
-			return true
-		}, fails: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if _, err := checkOwners(build(tc.change)); (err != nil) != tc.fails {
-				t.Errorf("%s: got %v", tc.why, err)
-			}
-		})
 	}
 }
