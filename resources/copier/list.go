@@ -16,11 +16,15 @@ import (
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
-// eachV1 streams the v1 objects of a kind, page by page.
+// eachV1 streams the v1 objects that are migrated of a kind, page by page.
 func (c *Copier) eachV1(ctx context.Context, kind *resources.Kind, do func(*unstructured.Unstructured) error) error {
+	return c.eachV1Of(ctx, kind, kind.Selector(), do)
+}
+
+func (c *Copier) eachV1Of(ctx context.Context, kind *resources.Kind, selector labels.Selector, do func(*unstructured.Unstructured) error) error {
 	list := &contentList{}
 	list.SetGroupVersionKind(listKind(kind.V1GVK()))
-	return c.pages(ctx, list, kind.V1CRDName(), kind.PageSize(), kind.Selector(), func() error {
+	return c.pages(ctx, list, kind.V1CRDName(), kind.PageSize(), selector, func() error {
 		return eachOf(list.Items, do)
 	})
 }

@@ -1,0 +1,92 @@
+package copier
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/resources"
+)
+
+// V1Kind is what v1 holds of one kind.
+type V1Kind struct {
+	// VerifiedKind is equal to that of a Verification exactly if v1 holds what it held then.
+	migrationv1.VerifiedKind
+	// Excluded is how many objects the selector of the kind leaves out: they were never migrated.
+	Excluded int64
+}
+
+// V1Digests counts and digests what v1 holds now, by the v3 kind; a kind without objects, or without a
+// CRD, is there with none. Objects that are being deleted count for nothing, as in a copy. It changes
+// nothing, and needs nothing of v3.
+func (c *Copier) V1Digests(ctx context.Context) (map[string]V1Kind, error) {
+	var mu sync.Mutex
+	out := map[string]V1Kind{}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(maxListers)
+	for _, kind := range c.reg.Kinds() {
+		g.Go(func() error {
+			of, err := c.v1Kind(ctx, kind)
+			mu.Lock()
+			defer mu.Unlock()
+			out[kind.Name()] = of
+			return err
+		})
+	}
+	return out, g.Wait()
+}
+
+func (c *Copier) v1Kind(ctx context.Context, kind *resources.Kind) (V1Kind, error) {
+	var of V1Kind
+	var sum kindDigest
+	err := c.eachV1Of(ctx, kind, labels.Everything(), func(v1 *unstructured.Unstructured) error {
+		if !kind.Selector().Matches(labels.Set(v1.GetLabels())) {
+			of.Excluded++
+			return nil
+		}
+		conv, err := resources.Convert(kind, v1, nil)
+		if err != nil {
+			return err
+		}
+		if !conv.Terminating {
+			sum.add(v1Digest(kind, v1, conv))
+		}
+		return nil
+	})
+	of.VerifiedKind = sum.of(kind)
+	return of, err
+}
+
+// v1Digest is that of one v1 object. No schema has a say in it: it stays what it is when somebody
+// installs newer CRDs between the verification and the clean-up.
+func v1Digest(kind *resources.Kind, v1 *unstructured.Unstructured, conv *resources.Converted) [sha256.Size]byte {
+	content := resources.Digest(kind, nil, withCalicoOwners(conv.Object, conv.Owners))
+	return sha256.Sum256(fmt.Appendf(nil, "%s/%s %x", v1.GetNamespace(), v1.GetName(), content))
+}
+
+// kindDigest is the same in whatever order objects are added to it.
+type kindDigest struct {
+	objects int64
+	xor     [sha256.Size]byte
+}
+
+func (d *kindDigest) add(object [sha256.Size]byte) {
+	d.objects++
+	for i := range d.xor {
+		d.xor[i] ^= object[i]
+	}
+}
+
+// digestLength bounds a digest in the status, in bytes.
+const digestLength = 16
+
+func (d *kindDigest) of(kind *resources.Kind) migrationv1.VerifiedKind {
+	return migrationv1.VerifiedKind{Kind: kind.Name(), Objects: d.objects, Digest: hex.EncodeToString(d.xor[:digestLength])}
+}
