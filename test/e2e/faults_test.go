@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -47,16 +46,14 @@ func (w *world) restoreCRDs(t *testing.T) {
 	}
 }
 
-// freezeAPIServer stops the process of this cluster's API server for a while, as a virtual machine that is
-// moved does.
+// freezeAPIServer stops the process of this cluster's API server for a while.
 func (w *world) freezeAPIServer(t *testing.T, d time.Duration) {
 	t.Helper()
-	pid := w.apiServerPID(t)
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
+	server, err := w.Server(harness.APIServer)
+	if err == nil {
+		err = server.Freeze(d)
 	}
-	pause(d)
-	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
 }

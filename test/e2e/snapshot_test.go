@@ -1,16 +1,9 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -21,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/crds"
 	"github.com/phasegate/phasegate/test/standin"
 )
 
@@ -115,62 +106,11 @@ func (w *world) dressAPIService(t *testing.T) {
 	}
 }
 
-// stored asks etcd, behind the back of the API server, which objects the v3 CRDs store. The tiers that the
-// admission policy of the real CRDs protects from deletion are left out: an abort cannot take them back.
 func (w *world) stored(t *testing.T) []string {
 	t.Helper()
-	const prefix = "/registry/" + resources.V3Group + "/"
-	end := prefix[:len(prefix)-1] + "0" // the character after the slash
-	body := fmt.Sprintf(`{"key":%q,"range_end":%q,"keys_only":true}`,
-		base64.StdEncoding.EncodeToString([]byte(prefix)), base64.StdEncoding.EncodeToString([]byte(end)))
-	response, err := http.Post(w.etcdURL(t)+"/v3/kv/range", "application/json", strings.NewReader(body))
+	keys, err := w.Stored(context.Background())
 	if err != nil {
 		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	var answer struct {
-		KVs []struct {
-			Key []byte `json:"key"`
-		} `json:"kvs"`
-	}
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || response.StatusCode != http.StatusOK {
-		t.Fatalf("ask etcd: status %s, error %v", response.Status, err)
-	}
-	keys := []string{}
-	for _, kv := range answer.KVs {
-		name := strings.TrimPrefix(string(kv.Key), prefix)
-		if !slices.Contains([]string{"tiers/default", "tiers/kube-admin", "tiers/kube-baseline"}, name) || os.Getenv(crds.EnvDir) == "" {
-			keys = append(keys, name)
-		}
 	}
 	return keys
-}
-
-func (w *world) etcdURL(t *testing.T) string {
-	t.Helper()
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", w.apiServerPID(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, arg := range bytes.Split(line, []byte{0}) {
-		if url, found := strings.CutPrefix(string(arg), "--etcd-servers="); found {
-			return url
-		}
-	}
-	t.Fatal("the API server was started without --etcd-servers")
-	return ""
-}
-
-// apiServerPID is recorded by the launcher that started this test's cluster.
-func (w *world) apiServerPID(t *testing.T) int {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(filepath.Dir(w.Kubeconfig), "pids", "kube-apiserver.pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pid
 }
