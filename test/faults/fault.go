@@ -34,15 +34,28 @@ var Lose Fault = lose
 // CrashBefore cuts the process off before the request is sent: this one and all
 // that follow are refused. What was sent before goes on, as after a real crash.
 var CrashBefore Fault = func(t *Transport, req *http.Request, next http.RoundTripper) (*http.Response, error) {
-	t.crash()
-	return refuse(t, req, next)
+	return crash(t, req, next, refuse)
 }
 
 // CrashAfter is CrashBefore once the server has done the work: nobody ever reads
 // the answer.
 var CrashAfter Fault = func(t *Transport, req *http.Request, next http.RoundTripper) (*http.Response, error) {
-	t.crash()
-	return lose(t, req, next)
+	return crash(t, req, next, lose)
+}
+
+func crash(t *Transport, req *http.Request, next http.RoundTripper, last Fault) (*http.Response, error) {
+	if t.crash() {
+		defer close(t.down)
+	}
+	return last(t, req, next)
+}
+
+// Before does something else first, and passes the request on then.
+func Before(do func()) Fault {
+	return func(_ *Transport, req *http.Request, next http.RoundTripper) (*http.Response, error) {
+		do()
+		return next.RoundTrip(req)
+	}
 }
 
 func refuse(_ *Transport, req *http.Request, _ http.RoundTripper) (*http.Response, error) {

@@ -11,8 +11,10 @@ package faults
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -31,6 +33,8 @@ type Rule struct {
 	Nth int
 	// Times is how many in a row meet it: 0 means one, Always all from the Nth on.
 	Times int
+	// Share is the part of those that meet it, by chance: 0 means all.
+	Share float64
 	// Do is the fault.
 	Do Fault
 
@@ -43,15 +47,24 @@ type Rule struct {
 type Transport struct {
 	mu    sync.Mutex
 	rules []*Rule
-	// cut is true from a crash on.
-	cut bool
+	// cut is true from a crash on, and down is closed once the request of the crash is over.
+	cut  bool
+	down chan struct{}
+	// chance is asked for rules with a Share.
+	chance func() float64
 	// met are the requests that met a fault, in order.
 	met []string
 }
 
 // New makes a Transport. For a request that several rules are about, each counts,
 // and the first that is due acts.
-func New(rules ...*Rule) *Transport { return &Transport{rules: rules} }
+func New(rules ...*Rule) *Transport { return Seeded(0, rules...) }
+
+// Seeded is New with the seed of what is left to chance.
+func Seeded(seed uint64, rules ...*Rule) *Transport {
+	random := rand.New(rand.NewPCG(seed, 0))
+	return &Transport{rules: rules, down: make(chan struct{}), chance: random.Float64}
+}
 
 // Wrap is for rest.Config.Wrap. It may be called for several clients.
 func (t *Transport) Wrap(next http.RoundTripper) http.RoundTripper {
@@ -75,6 +88,10 @@ func (t *Transport) Crashed() bool {
 	return t.cut
 }
 
+// Down is closed once a rule has cut the process off, and the request of the crash
+// is over: what the process still does then, it may as well leave.
+func (t *Transport) Down() <-chan struct{} { return t.down }
+
 // Met lists the requests that met a fault, as "verb resource/subresource name".
 func (t *Transport) Met() []string {
 	t.mu.Lock()
@@ -95,7 +112,7 @@ func (t *Transport) judge(req *http.Request) (Fault, error) {
 	}
 	var due *Rule
 	for _, rule := range t.rules {
-		if (rule.When == nil || rule.When(info)) && rule.count() && due == nil {
+		if (rule.When == nil || rule.When(info)) && rule.count(t.chance) && due == nil {
 			due = rule
 		}
 	}
@@ -107,16 +124,21 @@ func (t *Transport) judge(req *http.Request) (Fault, error) {
 }
 
 // count tells whether the rule is due at the request that it counts.
-func (r *Rule) count() bool {
+func (r *Rule) count(chance func() float64) bool {
 	r.counted++
 	first := max(r.Nth, 1)
-	return r.counted >= first && (r.Times == Always || r.counted < first+max(r.Times, 1))
+	due := r.counted >= first && (r.Times == Always || r.counted < first+max(r.Times, 1))
+	return due && (r.Share == 0 || chance() < r.Share)
 }
 
-func (t *Transport) crash() {
+// crash cuts the process off, and tells whether it did: two requests at a time may
+// both be the last.
+func (t *Transport) crash() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	first := !t.cut
 	t.cut = true
+	return first
 }
 
 var infos = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
@@ -137,9 +159,10 @@ func describe(info *request.RequestInfo) string {
 }
 
 // Write is true of a request that changes something. Events are left out: they are
-// sent aside, at any time, and nothing depends on them.
+// sent aside, at any time, and nothing depends on them; and so are questions that are
+// asked by a create, such as SelfSubjectAccessReviews.
 func Write(info *request.RequestInfo) bool {
-	return info.IsResourceRequest && info.Resource != "events" &&
+	return info.IsResourceRequest && info.Resource != "events" && !strings.HasSuffix(info.Resource, "reviews") &&
 		slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, info.Verb)
 }
 

@@ -24,6 +24,7 @@ const (
 	pods   = "/api/v1/namespaces/a/pods"
 	pod    = pods + "/p"
 	events = "/apis/events.k8s.io/v1/namespaces/a/events"
+	review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 	server = "/apis/toolhive.stacklok.dev/v1beta1/namespaces/a/mcpservers/s"
 )
 
@@ -59,10 +60,10 @@ func TestRulesAndFaults(t *testing.T) {
 			met:   []string{"patch pods p", "delete pods p"},
 		},
 		"the second write, refused": {
-			why:   "reads and events do not count, and it is one request only",
+			why:   "reads, events and reviews do not count, and it is one request only",
 			rules: []*faults.Rule{{When: faults.Write, Nth: 2, Do: faults.Refuse}},
-			send:  []string{"GET " + pod, "POST " + pods, "POST " + events, "PATCH " + pod, "DELETE " + pod},
-			want: []seen{{"GET " + pod, 200, true}, {"POST " + pods, 200, true}, {"POST " + events, 200, true},
+			send:  []string{"GET " + pod, "POST " + pods, "POST " + events, "POST " + review, "PATCH " + pod, "DELETE " + pod},
+			want: []seen{{"GET " + pod, 200, true}, {"POST " + pods, 200, true}, {"POST " + events, 200, true}, {"POST " + review, 200, true},
 				{"PATCH " + pod, syscall.ECONNREFUSED, false}, {"DELETE " + pod, 200, true}},
 			met: []string{"patch pods p"},
 		},
@@ -157,6 +158,47 @@ func newWire(t *testing.T, faulty *faults.Transport) *wire {
 	w.host = s.URL
 	w.client = &http.Client{Transport: faulty.Wrap(s.Client().Transport)}
 	return w
+}
+
+// What is left to chance is the same again with the same seed.
+func TestShare(t *testing.T) {
+	tries := func(seed uint64) (met []int) {
+		faulty := faults.Seeded(seed, &faults.Rule{When: faults.Write, Times: faults.Always, Share: 0.3, Do: faults.Refuse})
+		w := newWire(t, faulty)
+		for i := range 200 {
+			if w.send("POST "+pods).Got != 200 {
+				met = append(met, i)
+			}
+		}
+		return met
+	}
+	first := tries(1)
+	if n := len(first); n < 40 || n > 80 {
+		t.Errorf("%d of 200 requests met a fault that is for 30 of 100", n)
+	}
+	if diff := cmp.Diff(first, tries(1)); diff != "" {
+		t.Errorf("another time, with the same seed (-first +second):\n%s", diff)
+	}
+	if cmp.Equal(first, tries(2)) {
+		t.Error("another seed changes nothing")
+	}
+}
+
+// A process that crashes is down when the request of the crash is over, not before.
+func TestDown(t *testing.T) {
+	faulty := faults.New(&faults.Rule{When: faults.Write, Do: faults.CrashAfter})
+	w := newWire(t, faulty)
+	w.send("GET " + pod)
+	select {
+	case <-faulty.Down():
+		t.Fatal("down before the crash")
+	default:
+	}
+	w.send("POST " + pods)
+	<-faulty.Down()
+	if w.count() != 2 {
+		t.Errorf("the server has seen %d requests, want 2", w.count())
+	}
 }
 
 func (w *wire) send(line string) seen {

@@ -1,0 +1,171 @@
+package invariants
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/resources"
+)
+
+// Record is what was seen of a migration while it ran, in the order in which it was
+// stored.
+type Record struct {
+	// Statuses are all that the migration had.
+	Statuses []*migrationv1.DatastoreMigration
+	// Gone is true when it was deleted in the end.
+	Gone bool
+	// V1Ready are all values of v1's datastoreReady, with the one at the beginning.
+	V1Ready []bool
+}
+
+// Recorder watches a migration and the lock of v1, until Stop. It outlives API servers
+// that restart.
+type Recorder struct {
+	migration, lock *tape
+}
+
+// StartRecorder begins to record the migration of this name, which need not exist yet.
+func StartRecorder(ctx context.Context, client dynamic.Interface, name string) (*Recorder, error) {
+	lockKind := resources.Default().Lock().V1GVR()
+	migration, err := newTape(ctx, client, migrationv1.GroupVersion.WithResource("datastoremigrations"), name)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := newTape(ctx, client, lockKind, "default")
+	if err != nil {
+		migration.end()
+		return nil, err
+	}
+	return &Recorder{migration: migration, lock: lock}, nil
+}
+
+// Stop ends the recording once everything that is stored now is on it. It is called once.
+func (r *Recorder) Stop(ctx context.Context) (Record, error) {
+	defer r.migration.end()
+	defer r.lock.end()
+	var out Record
+	for _, tape := range []*tape{r.migration, r.lock} {
+		if err := tape.catchUp(ctx); err != nil {
+			return out, err
+		}
+	}
+	versions, gone := r.migration.played()
+	out.Gone = gone
+	for _, version := range versions {
+		dm := &migrationv1.DatastoreMigration{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(version.Object, dm); err != nil {
+			return out, fmt.Errorf("read a recorded migration: %w", err)
+		}
+		out.Statuses = append(out.Statuses, dm)
+	}
+	versions, _ = r.lock.played()
+	for _, version := range versions {
+		ready, found, _ := unstructured.NestedBool(version.Object, "spec", "datastoreReady")
+		out.V1Ready = append(out.V1Ready, ready || !found)
+	}
+	return out, nil
+}
+
+// tape records the versions of one object.
+type tape struct {
+	client dynamic.ResourceInterface
+	name   string
+	end    context.CancelFunc
+	wrote  chan struct{}
+
+	mu       sync.Mutex
+	versions []*unstructured.Unstructured
+	gone     bool
+	failed   error
+}
+
+func newTape(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersionResource, name string) (*tape, error) {
+	t := &tape{client: client.Resource(gvr), name: name, wrote: make(chan struct{}, 1)}
+	ctx, t.end = context.WithCancel(ctx)
+	only := "metadata.name=" + name
+	now, err := t.client.List(ctx, metav1.ListOptions{FieldSelector: only})
+	if err != nil {
+		t.end()
+		return nil, fmt.Errorf("record %s %s: %w", gvr.Resource, name, err)
+	}
+	for i := range now.Items {
+		t.versions = append(t.versions, &now.Items[i])
+	}
+	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, now.GetResourceVersion(), &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = only
+			return t.client.Watch(ctx, o)
+		}})
+	if err != nil {
+		t.end()
+		return nil, fmt.Errorf("record %s %s: %w", gvr.Resource, name, err)
+	}
+	go func() {
+		for event := range watcher.ResultChan() {
+			t.write(event)
+		}
+	}()
+	return t, nil
+}
+
+func (t *tape) write(event watch.Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	obj, isObject := event.Object.(*unstructured.Unstructured)
+	switch {
+	case event.Type == watch.Error || !isObject:
+		t.failed = fmt.Errorf("record %s: the recording has a gap: %v", t.name, event.Object)
+	case event.Type == watch.Deleted:
+		t.gone = true
+	case event.Type != watch.Bookmark:
+		t.gone = false
+		t.versions = append(t.versions, obj)
+	}
+	select {
+	case t.wrote <- struct{}{}:
+	default:
+	}
+}
+
+// catchUp waits until the version that is stored now is on the tape.
+func (t *tape) catchUp(ctx context.Context) error {
+	now, err := t.client.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + t.name})
+	there := err == nil && len(now.Items) > 0 // an error: not even its CRD is there
+	for {
+		t.mu.Lock()
+		failed := t.failed
+		done := t.gone || len(t.versions) == 0
+		if there {
+			version := now.Items[0].GetResourceVersion()
+			done = slices.ContainsFunc(t.versions, func(v *unstructured.Unstructured) bool { return v.GetResourceVersion() == version })
+		}
+		t.mu.Unlock()
+		if failed != nil || done {
+			return failed
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("record %s: the watch does not tell what is stored: %w", t.name, ctx.Err())
+		case <-t.wrote:
+		}
+	}
+}
+
+func (t *tape) played() (versions []*unstructured.Unstructured, gone bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.versions), t.gone
+}
