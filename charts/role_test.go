@@ -92,8 +92,8 @@ var taboos = []struct {
 	{"nothing here does that", func(n rights.Need) bool {
 		return slices.Contains([]string{"escalate", "bind", "impersonate", "deletecollection", "update"}, n.Verb)
 	}},
-	{"of v1, only the lock is written", func(n rights.Need) bool {
-		return n.Group == "crd.projectcalico.org" && writes(n) && (n.Resource != "clusterinformations" || n.Name != "default")
+	{"of v1, notes about owners and the one lock are patched; nothing is created or deleted", func(n rights.Need) bool {
+		return n.Group == "crd.projectcalico.org" && writes(n) && (n.Verb != "patch" || n.Resource == "clusterinformations" && n.Name != "default")
 	}},
 	{"of v3, there is one lock", func(n rights.Need) bool {
 		return n.Resource == "clusterinformations" && writes(n) && n.Verb != "create" && n.Name != "default"

@@ -152,7 +152,7 @@ var reach = map[string]func(w *world){
 
 func TestDeletionFromEveryPhase(t *testing.T) {
 	// What the machine keeps from the point of no return on; nothing else may be left.
-	kept := []string{"apiService", "v1Lock", "v3Copies"}
+	kept := []string{"apiService", "v1Fence", "v1Lock", "v1Owners", "v3Copies"}
 	cases := map[string]struct {
 		why  string
 		left []string

@@ -78,7 +78,7 @@ func anyOf(with map[string]any) map[string]fsm.Param {
 
 func BenchmarkLoadAndBind(b *testing.B) {
 	data := readFile(b, "../phases/datastore-migration.yaml")
-	bindings := shippedBindings(b, data)
+	bindings := shippedBindings(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		def, diags := fsm.Load("datastore-migration.yaml", data)
@@ -94,7 +94,7 @@ func BenchmarkLoadAndBind(b *testing.B) {
 // BenchmarkPass is one look at a conflict that nobody has resolved.
 func BenchmarkPass(b *testing.B) {
 	data := readFile(b, "../phases/datastore-migration.yaml")
-	bindings := shippedBindings(b, data)
+	bindings := shippedBindings(b)
 	def, _ := fsm.Load("datastore-migration.yaml", data)
 	m, diags := fsm.Bind(def, bindings)
 	if len(diags) > 0 {

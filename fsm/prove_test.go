@@ -13,7 +13,7 @@ import (
 // proved are the machines that must hold.
 func proved(t testing.TB) map[string]*fsm.Machine {
 	t.Helper()
-	b, diags := fsm.LoadBindings("mcpserver.bindings.yaml", readFile(t, "testdata/machines/mcpserver.bindings.yaml"))
+	b, diags := fsm.LoadBindings("mcpserver.bindings.yaml", readFile(t, "../docs/machines/mcpserver.bindings.yaml"))
 	if len(diags) > 0 {
 		t.Fatal(diags)
 	}
@@ -274,15 +274,27 @@ func TestInvariantsOfTheShippedMachineBite(t *testing.T) {
 			change: []string{"    - {action: LockV3}\n", "", "    - {action: CopyResources}\n", "    - {action: CopyResources}\n    - {action: LockV3}\n"},
 			want:   []string{"→ Migrating (ReadyToCutOver)", "Migrating: CopyResources is about to begin"},
 		},
+		"lockedBehindFence": {
+			why: "v1 is only asked not to write, where it could be kept from it",
+			change: []string{"    - {action: FenceV1} # inert until the lock falls\n", "",
+				"    - {action: DetachV1Owners}\n", "    - {action: FenceV1}\n    - {action: DetachV1Owners}\n"},
+			want: []string{"→ Migrating (ReadyToCutOver)", "Migrating: LockV1 done"},
+		},
+		"parkedOnlyDetached": {
+			why:    "the garbage collector finds objects outside Calico whose owner is not there",
+			change: []string{"    - {action: DetachDependents}\n", "", "    - {action: LockV3}\n", "    - {action: DetachDependents}\n    - {action: LockV3}\n"},
+			want:   []string{"→ Migrating (ReadyToCutOver)", "Migrating: DetachV1Owners done", "Migrating: ParkAPIService done"},
+		},
 		"parkedOnlyLocked": {
-			why:    "the API server of Calico is taken away while v1 is written",
-			change: []string{"    - {action: LockV1}\n", "    - {action: ParkAPIService}\n", "    - {action: ParkAPIService}\n    - action: AwaitV3Served", "    - {action: LockV1}\n    - action: AwaitV3Served"},
-			want:   []string{"→ Migrating (ReadyToCutOver)", "Migrating: ParkAPIService done"},
+			why: "the API server of Calico is taken away while v1 is written",
+			change: []string{"    - action: LockV1\n      with: {deadline: 30m} # then everything is given back\n", "",
+				"    - {action: ParkAPIService}\n", "    - {action: ParkAPIService}\n    - {action: LockV1}\n"},
+			want: []string{"→ Migrating (ReadyToCutOver)", "Migrating: ParkAPIService done"},
 		},
 		"failureLeavesNothing": {
 			why:    "a rollback that gives nothing back",
 			change: []string{"    - {undo: held}\n    next:\n    - {to: Failed,", "    - {wait: 1s}\n    next:\n    - {to: Failed,"},
-			want:   []string{"→ Migrating (ReadyToCutOver)", "Migrating: LockV1 fails for good", "→ RollingBack (MigrationError)", "→ Failed (RolledBack)"},
+			want:   []string{"→ Migrating (ReadyToCutOver)", "Migrating: FenceV1 fails for good", "→ RollingBack (MigrationError)", "→ Failed (RolledBack)"},
 		},
 		"pendingIsFree": {
 			why:    "a lock that is taken before all is known",
@@ -294,7 +306,10 @@ func TestInvariantsOfTheShippedMachineBite(t *testing.T) {
 			change: []string{"onDelete: {hold: 'Converged cannot be rolled back; deletion goes on after Complete'}", "onDelete: {to: Aborting}"},
 			want: []string{
 				"→ Migrating (ReadyToCutOver)",
+				"Migrating: FenceV1 done",
+				"Migrating: DetachDependents done",
 				"Migrating: LockV1 done",
+				"Migrating: DetachV1Owners done",
 				"Migrating: ParkAPIService done",
 				"Migrating: LockV3 done",
 				"Migrating: CopyResources done",
@@ -310,7 +325,7 @@ func TestInvariantsOfTheShippedMachineBite(t *testing.T) {
 			if len(diags) > 0 {
 				t.Fatal(diags)
 			}
-			_, diags = fsm.Prove(fsm.Provable(def, shippedBindings(t, []byte(file))), fsm.ProveOptions{})
+			_, diags = fsm.Prove(fsm.Provable(def, shippedBindings(t)), fsm.ProveOptions{})
 			for _, d := range diags {
 				if strings.HasPrefix(d.Message, "invariant "+name+":") {
 					if d := cmp.Diff(c.want, d.Trace); d != "" {

@@ -48,11 +48,11 @@ var mutations = map[string]mutation{
 	"typo in a Go guard": {why: "the program has no such guard", file: migration,
 		old: "guards.onlyMigration", new: "guards.onlyMigrations", code: "PG005", at: "guards.onlyMigrations"},
 	"typo in a parameter": {why: "the action would use its default", file: migration,
-		old: "with: {quiet: 500ms", new: "with: {quite: 500ms", code: "PG005", at: "quite:"},
+		old: "with: {quiet: 200ms", new: "with: {quite: 200ms", code: "PG005", at: "quite:"},
 	"parameter of the wrong type": {why: "yes is no duration", file: migration,
-		old: "quiet: 500ms", new: "quiet: yes", code: "PG005", at: "quiet: yes"},
+		old: "quiet: 200ms", new: "quiet: yes", code: "PG005", at: "quiet: yes"},
 	"effect kept that is not there": {why: "it would be given back after all", file: migration,
-		old: "keeps: [v1Lock, apiService,", new: "keeps: [v1Lock, apiservice,", code: "PG005", at: "apiservice,"},
+		old: "v1Owners, apiService, v3Copies] #", new: "v1Owners, apiservice, v3Copies] #", code: "PG005", at: "apiservice,"},
 	"typo in an output": {why: "the exit would stay closed for ever", file: mcpserver,
 		old: "until: 'result.ready ||", new: "until: 'result.raedy ||", code: "PG006", at: "result.raedy"},
 	"typo in a field of self": {why: "the schema of the CRD knows it", file: migration,
@@ -93,7 +93,7 @@ var mutations = map[string]mutation{
 
 	// What is held.
 	"lock and unlock exchanged": {why: "the ledger would note the unlock as taken", file: migration,
-		old: "{name: v1Lock, acquire: LockV1, release: UnlockV1}", new: "{name: v1Lock, acquire: UnlockV1, release: LockV1}", code: "PG011", at: "- {action: LockV1}"},
+		old: "{name: v1Lock, acquire: LockV1, release: UnlockV1}", new: "{name: v1Lock, acquire: UnlockV1, release: LockV1}", code: "PG011", at: "- action: LockV1\n"},
 	"unlock before lock": {why: "steps in the wrong order", file: migration,
 		old: "    - {action: LockV3}\n", new: "    - {action: UnlockV3}\n", code: "PG011", at: "- {action: UnlockV3}\n    - {action: CopyResources}", more: []string{"PG011"}},
 	"effect never released": {why: "the deletion skips the way back: the peer's mistake", file: migration,
@@ -102,7 +102,7 @@ var mutations = map[string]mutation{
 	"rollback that gives nothing back": {why: "a failed migration would hold the lock", file: migration,
 		old: "  - name: RollingBack # a failure never leaves a lock behind\n    steps:\n    - {undo: held}\n", new: "  - name: RollingBack\n", code: "PG011", at: "{to: Failed, reason: RolledBack}"},
 	"kept no more": {why: "then the way back would be open after the point of no return", file: migration,
-		old: "keeps: [v1Lock, apiService, v3Copies]", new: "keeps: [v1Lock, apiService]", code: "PG011", at: "{to: Gone, reason: CleanedUp}"},
+		old: "keeps: [v1Fence, v1Lock, v1Owners, apiService, v3Copies]", new: "keeps: [v1Fence, v1Lock, v1Owners, apiService]", code: "PG011", at: "{to: Gone, reason: CleanedUp}"},
 	"point of no return with a way back": {why: "v3 is open for business: nothing may restore v1", file: migration,
 		old: "onDelete: {hold: 'Converged cannot be rolled back; deletion goes on after Complete'}", new: "onDelete: {to: Aborting}", code: "PG012", at: "    onDelete: {to: Aborting}\n\n  - name: Complete"},
 	"timeout past the point of no return": {why: "late is no reason to tear v3 down", file: migration,
@@ -112,7 +112,7 @@ var mutations = map[string]mutation{
 	"rollback that gives up": {why: "somebody would find the lock one day", file: migration,
 		old: "timeout: {after: 1h, stalled: RollbackStalled}", new: "timeout: {after: 1h, to: Failed}", code: "PG013", at: "timeout: {after: 1h, to: Failed}"},
 	"error that is not undone": {why: "an error in the locked window", file: migration,
-		old: "    timeout: {after: 2h, to: RollingBack, reason: MigrationTimeout}\n    onError:\n    - {is: Terminal, to: RollingBack", new: "    timeout: {after: 2h, to: RollingBack, reason: MigrationTimeout}\n    onError:\n    - {is: Terminal, to: Failed",
+		old: "    timeout: {after: 30m, to: RollingBack, reason: MigrationTimeout}\n    onError:\n    - {is: Terminal, to: RollingBack", new: "    timeout: {after: 30m, to: RollingBack, reason: MigrationTimeout}\n    onError:\n    - {is: Terminal, to: Failed",
 		code: "PG013", at: "{is: Terminal, to: Failed"},
 
 	// What only looks wrong.

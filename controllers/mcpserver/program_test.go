@@ -2,7 +2,6 @@ package mcpserver
 
 import (
 	"io/fs"
-	"os"
 	"slices"
 	"testing"
 
@@ -59,25 +58,5 @@ func TestShippedMachineFitsTheProgram(t *testing.T) {
 		if !slices.Contains(machine.Phases(), phase) {
 			t.Errorf("decorate knows a phase %s, the machine does not", phase)
 		}
-	}
-}
-
-// The tests of the engine play this machine without its program.
-func TestTheEnginesTestsKnowTheProgram(t *testing.T) {
-	const file = "../../fsm/testdata/machines/mcpserver.bindings.yaml"
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	told, diags := fsm.LoadBindings(file, data)
-	if err := diags.Err(); err != nil {
-		t.Fatal(err)
-	}
-	for name, a := range told.Actions {
-		a.Doc = ""
-		told.Actions[name] = a
-	}
-	if d := cmp.Diff(ownBindings().Actions, told.Actions); d != "" {
-		t.Errorf("%s (-program +file):\n%s", file, d)
 	}
 }

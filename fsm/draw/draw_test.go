@@ -48,7 +48,7 @@ func odd(t *testing.T) *fsm.Machine {
 
 func mcpserver(t *testing.T) *fsm.Machine {
 	t.Helper()
-	path := "../testdata/machines/mcpserver.bindings.yaml"
+	path := "../../docs/machines/mcpserver.bindings.yaml"
 	b, diags := fsm.LoadBindings(path, read(t, path))
 	if err := diags.Err(); err != nil {
 		t.Fatal(err)

@@ -73,7 +73,7 @@ var doorBindings = fsm.Bindings{Actions: map[string]fsm.ActionSpec{
 
 func mcpserverBindings(f *testing.F) fsm.Bindings {
 	f.Helper()
-	b, diags := fsm.LoadBindings("mcpserver.bindings.yaml", readFuzz(f, "../testdata/machines/mcpserver.bindings.yaml"))
+	b, diags := fsm.LoadBindings("mcpserver.bindings.yaml", readFuzz(f, "../../docs/machines/mcpserver.bindings.yaml"))
 	if len(diags) > 0 {
 		f.Fatal(diags.Err())
 	}

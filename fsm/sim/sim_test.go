@@ -56,7 +56,7 @@ const named = `  finalizer: example.org/m
 `
 
 func TestTheMachineOfMCPServer(t *testing.T) {
-	data, err := os.ReadFile("../testdata/machines/mcpserver.bindings.yaml")
+	data, err := os.ReadFile("../../docs/machines/mcpserver.bindings.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

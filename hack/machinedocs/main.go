@@ -1,5 +1,7 @@
-// Command machinedocs writes docs/machines/NAME.md for each machine in phases/.
-// It is called by hack/generate.sh, with the directory to write to.
+// Command machinedocs writes docs/machines/NAME.md for each machine in phases/, and
+// beside it NAME.bindings.yaml: what its program has, for those who check, prove or
+// simulate a machine without the program, as the tests of the engine do. It is
+// called by hack/generate.sh, with the directory to write to.
 package main
 
 import (
@@ -31,33 +33,38 @@ func write(dir string) error {
 		return err
 	}
 	for _, name := range names {
-		page, machine, err := pageOf(name)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, machine+".md"), []byte(page), 0o644); err != nil {
+		if err := writeMachine(dir, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func pageOf(name string) (page, machine string, err error) {
+func writeMachine(dir, name string) error {
 	data, err := fs.ReadFile(phases.Files, name)
 	if err != nil {
-		return "", "", err
+		return err
 	}
 	def, diags := fsm.Load("phases/"+name, data)
 	if err := diags.Err(); err != nil {
-		return "", "", err
+		return err
 	}
 	known, err := catalog.Bindings(def)
 	if err != nil {
-		return "", "", err
+		return err
 	}
 	m, diags := fsm.Bind(def, known)
 	if err := diags.Err(); err != nil {
-		return "", "", err
+		return err
 	}
-	return story.New(m, known).Page(), m.Name(), nil
+	bindings, err := known.File(m.Name())
+	if err != nil {
+		return err
+	}
+	for ending, content := range map[string]string{".md": story.New(m, known).Page(), ".bindings.yaml": string(bindings)} {
+		if err := os.WriteFile(filepath.Join(dir, m.Name()+ending), []byte(content), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
