@@ -5,27 +5,16 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/phases"
 )
 
-// ownBindings leaves the built-in actions out, which are there for edited files,
-// and the texts for people.
+// ownBindings leaves the built-in actions out, which are there for edited files.
 func ownBindings() fsm.Bindings {
 	b := Bindings()
 	for name := range builtin.Specs() {
 		delete(b.Actions, name)
-	}
-	for name, a := range b.Actions {
-		a.Doc = ""
-		for param, p := range a.Params {
-			p.Doc = ""
-			a.Params[param] = p
-		}
-		b.Actions[name] = a
 	}
 	return b
 }

@@ -153,6 +153,7 @@ func TestExtraKind(t *testing.T) {
 			out := mustRender(t, values(t, given))
 			for _, need := range [][]string{
 				{"datastoremigration", "list", v1, "oldgateways", ""},
+				{"datastoremigration", "patch", v1, "oldgateways", ""}, // its owners are detached
 				{"datastoremigration", "create", v3, "gateways", ""},
 				{"datastoremigration", "delete", v3, "gateways", ""},
 				{"datastoremigration", "get", crds, "customresourcedefinitions", "gateways.projectcalico.org"},
@@ -167,7 +168,7 @@ func TestExtraKind(t *testing.T) {
 			}
 			for _, never := range [][]string{
 				{"datastoremigration", "create", v1, "oldgateways", ""},
-				{"datastoremigration", "patch", v1, "oldgateways", ""},
+				{"datastoremigration", "delete", v1, "oldgateways", ""},
 				{"datastoremigration", "delete", crds, "customresourcedefinitions", "oldgateways.crd.projectcalico.org"},
 				{"datastoremigration-cleanup", "delete", crds, "customresourcedefinitions", "gateways.projectcalico.org"},
 			} {
