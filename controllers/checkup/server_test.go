@@ -85,13 +85,12 @@ func TestCheckUp(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", why, diff)
 		}
 	}
-	// A control plane of its own has no Calico, so that its policies are never there.
 	const policies = "datastoremigration/admission-policies"
 
 	t.Run("before", func(t *testing.T) {
 		got, _ := ask(t, Options{Config: cluster.Config, Controllers: Controllers, Installing: true})
 		same(t, "an administrator may install, but Calico's CRDs are not there yet",
-			map[string]check.Level{"datastoremigration/v3-crds": check.Failure, policies: check.Warning}, got)
+			map[string]check.Level{"datastoremigration/v3-crds": check.Failure, policies: check.Failure}, got)
 		got, _ = ask(t, Options{Config: accountOf(t, "nobody", nil), Controllers: []string{MCPServer}, Installing: true})
 		same(t, "nobody may install, nor grant what he does not have",
 			map[string]check.Level{"installation/rights": check.Failure, "mcpserver/rights": check.Failure}, got)
@@ -100,7 +99,7 @@ func TestCheckUp(t *testing.T) {
 	t.Run("forgotten", func(t *testing.T) {
 		got, report := ask(t, Options{Config: cluster.Config, Controllers: Controllers})
 		same(t, "without our CRDs nothing runs",
-			map[string]check.Level{"cluster/crds-installed": check.Failure, "datastoremigration/v3-crds": check.Failure, policies: check.Warning}, got)
+			map[string]check.Level{"cluster/crds-installed": check.Failure, "datastoremigration/v3-crds": check.Failure, policies: check.Failure}, got)
 		if text := textOf(report); !strings.Contains(text, "CRD datastoremigrations.migration.projectcalico.org is not installed: helm upgrade with crds.enabled=true") {
 			t.Errorf("the report does not say what to do:\n%s", text)
 		}
@@ -122,7 +121,7 @@ func TestCheckUp(t *testing.T) {
 
 	t.Run("fit", func(t *testing.T) {
 		for controller, want := range map[string]map[string]check.Level{
-			DatastoreMigration: {policies: check.Warning, "datastoremigration/cleanup-rights": check.Warning}, MCPServer: {}, Custom: {},
+			DatastoreMigration: {"datastoremigration/cleanup-rights": check.Warning}, MCPServer: {}, Custom: {},
 		} {
 			cfg := accountOf(t, controller, chartRules(t, controller))                                           // the right to clean up is a role of its own
 			harness.Eventually(t, "the chart's rules to suffice for "+controller, 10*time.Second, func() error { // the authorizer learns of roles by a watch

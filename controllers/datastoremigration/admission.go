@@ -3,7 +3,6 @@ package datastoremigration
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -22,15 +21,17 @@ type admissionKind struct {
 	kind, plural string
 	names        []string
 	without      string
+	// missing is how bad it is that one is not there though the API server has the kind.
+	missing check.Level
 }
 
 // A migration needs none of them: what the mutating ones fill in, the conversion
 // writes itself. What users write to v3 later is another matter.
 var admissionKinds = []admissionKind{
-	{"ValidatingAdmissionPolicy", "validatingadmissionpolicies", []string{"protect-builtin-tiers.projectcalico.org"}, "nothing keeps users from deleting Calico's own tiers"},
-	{"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", []string{"protect-builtin-tiers.projectcalico.org"}, "nothing keeps users from deleting Calico's own tiers"},
-	{"MutatingAdmissionPolicy", "mutatingadmissionpolicies", []string{"policytypes.policy.projectcalico.org", "tierlabel.policy.projectcalico.org"}, "policies that are written later get no types and no tier label"},
-	{"MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", []string{"set-policytypes-binding", "set-tier-label-binding"}, "policies that are written later get no types and no tier label"},
+	{"ValidatingAdmissionPolicy", "validatingadmissionpolicies", []string{"protect-builtin-tiers.projectcalico.org"}, "nothing keeps users from deleting Calico's own tiers", check.Warning},
+	{"ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", []string{"protect-builtin-tiers.projectcalico.org"}, "nothing keeps users from deleting Calico's own tiers", check.Warning},
+	{"MutatingAdmissionPolicy", "mutatingadmissionpolicies", []string{"policytypes.policy.projectcalico.org", "tierlabel.policy.projectcalico.org"}, "policies that are written later get no types and no tier label", check.Failure},
+	{"MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", []string{"set-policytypes-binding", "set-tier-label-binding"}, "policies that are written later get no types and no tier label", check.Failure},
 }
 
 func admissionRights() []rbacv1.PolicyRule {
@@ -41,11 +42,11 @@ func admissionRights() []rbacv1.PolicyRule {
 	return rules
 }
 
-// admissionPolicies tells which versions of admission policies are served, and warns
-// where Calico's are not there.
+// admissionPolicies tells which versions of admission policies are served, and where
+// Calico's are not there.
 func (s *steps) admissionPolicies() check.Check {
-	return check.Check{ID: "admission-policies", Title: "Calico's admission policies are there", Run: func(ctx context.Context) ([]check.Finding, error) {
-		served, err := s.admissionVersions()
+	return check.Check{ID: "admission-policies", Title: "Calico's admission policies are there", Waivable: true, Run: func(ctx context.Context) ([]check.Finding, error) {
+		served, err := s.discover(admissionregistrationv1.GroupName)
 		if err != nil {
 			return nil, err
 		}
@@ -57,15 +58,15 @@ func (s *steps) admissionPolicies() check.Check {
 					Remedy: "see which Kubernetes serves it (docs/operate/supported-versions.md)"})
 				continue
 			}
-			findings = append(findings, check.Finding{Level: check.Info, Message: k.kind + " is served in " + strings.Join(versions, ", ")})
+			findings = append(findings, check.Finding{Level: check.Info, Message: k.kind + " is served in " + strings.Join(versionsOf(versions), ", ")})
 			for _, name := range k.names {
-				there, err := s.isThere(ctx, schema.GroupVersionKind{Group: admissionregistrationv1.GroupName, Version: versions[0], Kind: k.kind}, name)
+				there, err := s.isThere(ctx, schema.GroupVersionKind{Group: admissionregistrationv1.GroupName, Version: versions[0].Version, Kind: k.kind}, name)
 				if err != nil {
 					return nil, err
 				}
 				if !there {
-					findings = append(findings, check.Finding{Level: check.Warning, Message: fmt.Sprintf("%s %s is not there: %s", k.kind, name, k.without),
-						Remedy: "apply the admission policies of Calico's release"})
+					findings = append(findings, check.Finding{Level: k.missing, Message: fmt.Sprintf("%s %s is not there: %s", k.kind, name, k.without),
+						Remedy: "apply the admission policies of Calico's release (the copies do without them)"})
 				}
 			}
 		}
@@ -73,27 +74,12 @@ func (s *steps) admissionPolicies() check.Check {
 	}}
 }
 
-// admissionVersions are the versions in which each resource is served, the best first.
-func (s *steps) admissionVersions() (map[string][]string, error) {
-	groups, err := s.Discovery.ServerGroups()
-	if err != nil {
-		return nil, fmt.Errorf("ask which API groups are served: %w", err)
+func versionsOf(served []metav1.APIResource) []string {
+	versions := make([]string, len(served))
+	for i, r := range served {
+		versions[i] = r.Version
 	}
-	i := slices.IndexFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == admissionregistrationv1.GroupName })
-	if i < 0 {
-		return nil, nil
-	}
-	served := map[string][]string{}
-	for _, version := range groups.Groups[i].Versions {
-		list, err := s.Discovery.ServerResourcesForGroupVersion(version.GroupVersion)
-		if err != nil {
-			return nil, fmt.Errorf("ask what %s serves: %w", version.GroupVersion, err)
-		}
-		for _, r := range list.APIResources {
-			served[r.Name] = append(served[r.Name], version.Version)
-		}
-	}
-	return served, nil
+	return versions
 }
 
 func (s *steps) isThere(ctx context.Context, gvk schema.GroupVersionKind, name string) (bool, error) {

@@ -63,7 +63,7 @@ func TestAdmissionPolicies(t *testing.T) {
 			why: "it is served, but nobody has applied Calico's", there: calicos[:3],
 			served: []*metav1.APIResourceList{resourceList("v1", validating, validatingBindings, mutating, mutatingBindings)},
 			want: []string{"info: ValidatingAdmissionPolicy is served in v1", "info: MutatingAdmissionPolicy is served in v1",
-				"warning: MutatingAdmissionPolicy tierlabel.policy.projectcalico.org is not there: policies that are written later get no types and no tier label"},
+				"failure: MutatingAdmissionPolicy tierlabel.policy.projectcalico.org is not there: policies that are written later get no types and no tier label"},
 		},
 	}
 	for name, c := range cases {

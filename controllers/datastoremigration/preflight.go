@@ -15,7 +15,8 @@ import (
 )
 
 func (s *steps) preflightRights() []rbacv1.PolicyRule {
-	return grants([]rbacv1.PolicyRule{rights.Asking}, s.onV3CRDs("get"), s.onV1Lock("get patch"), s.builtInTierRights(), admissionRights(), rule("list", migrationv1.GroupVersion.Group, "datastoremigrations"))
+	return grants([]rbacv1.PolicyRule{rights.Asking}, s.onV3CRDs("get"), s.onV1Lock("get patch"), onAllOfV1("list"), s.builtInTierRights(), admissionRights(),
+		peerRights(), rule("list", migrationv1.GroupVersion.Group, "datastoremigrations"))
 }
 
 // preflight names every reason not to start. It runs before the finalizer has
@@ -61,5 +62,6 @@ func (s *steps) checks(machine *fsm.Machine, dm *migration) []check.Check {
 	_, needs := rights.Only(CleanUpAction, Needs(machine, s.Settings))
 	return s.heedWaivers(dm, []check.Check{
 		check.Rights(s.client, needs, check.GrantRights), s.v3CRDs(), s.builtInTiers(), s.lockIsFree(dm), s.admissionPolicies(),
+		s.v1Kinds(), s.selectors(), s.peerController(dm),
 	})
 }

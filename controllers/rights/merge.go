@@ -10,12 +10,15 @@ import (
 
 // Merge is the shortest list of rules that is easy to read, and grants the needs
 // and nothing else: those of a role for the whole cluster, so that namespaces do not
-// count. A right to all objects of a resource makes one to a single of them needless.
+// count. A right to all objects of a resource makes one to a single of them needless,
+// and one to all resources of a group ("*") those to a single resource.
 func Merge(needs []Need) []rbacv1.PolicyRule {
 	verbs := verbsOf(needs)
 	for t := range verbs {
-		if all := (target{t.group, t.resource, ""}); t != all {
-			verbs[t] = slices.DeleteFunc(verbs[t], func(verb string) bool { return slices.Contains(verbs[all], verb) })
+		for _, all := range []target{{t.group, t.resource, ""}, {t.group, "*", ""}} {
+			if t != all {
+				verbs[t] = slices.DeleteFunc(verbs[t], func(verb string) bool { return slices.Contains(verbs[all], verb) })
+			}
 		}
 	}
 	// Names that one verb list is for; then resources that one list of names is for.

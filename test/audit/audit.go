@@ -117,18 +117,30 @@ func sorted(needs map[string]rights.Need) []rights.Need {
 }
 
 // Unused are those of the granted rights that none of the requests needed. A request
-// needs the narrowest right that allows it: one to a single object before one to all.
-// The namespaces of both do not count, as in a role of a cluster.
+// needs the narrowest right that allows it: one to a single object before one to all,
+// one to a resource before one to a whole group ("*") or to everything. The namespaces
+// of both do not count, as in a role of a cluster.
 func Unused(granted, requests []rights.Need) []rights.Need {
 	used := map[string]bool{}
 	for _, r := range requests {
-		r.Namespace = ""
-		if !slices.ContainsFunc(granted, func(g rights.Need) bool { return bare(g) == bare(r) }) {
-			r.Name = ""
-		}
-		used[bare(r)] = true
+		used[narrowest(granted, r)] = true
 	}
 	return slices.DeleteFunc(slices.Clone(granted), func(g rights.Need) bool { return used[bare(g)] })
+}
+
+func narrowest(granted []rights.Need, request rights.Need) string {
+	all := request
+	all.Name = ""
+	ofGroup := all
+	ofGroup.Resource = "*"
+	everything := ofGroup
+	everything.Group = "*"
+	for _, allows := range []rights.Need{request, all, ofGroup, everything} {
+		if slices.ContainsFunc(granted, func(g rights.Need) bool { return bare(g) == bare(allows) }) {
+			return bare(allows)
+		}
+	}
+	return ""
 }
 
 // bare is a right without a namespace.

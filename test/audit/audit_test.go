@@ -95,6 +95,8 @@ func TestUnused(t *testing.T) {
 	one.Name, other.Name = "p", "q"
 	inNamespace := one
 	inNamespace.Namespace = "ns"
+	ofGroup, everything := all, all
+	ofGroup.Resource, everything.Resource, everything.Group = "*", "*", "*"
 	cases := map[string]struct {
 		why                     string
 		granted, requests, want []rights.Need
@@ -105,6 +107,9 @@ func TestUnused(t *testing.T) {
 		"another verb":    {"nobody asked", []rights.Need{all}, []rights.Need{{Resource: "pods", Name: "p", Verb: "list"}}, []rights.Need{all}},
 		"the wide one":    {"the narrow one would do", []rights.Need{all, one}, []rights.Need{one}, []rights.Need{all}},
 		"the narrow one":  {"it was not asked for by name", []rights.Need{all, one}, []rights.Need{other}, []rights.Need{one}},
+		"a whole group":   {"it is for kinds that nobody knows beforehand", []rights.Need{ofGroup}, []rights.Need{one}, nil},
+		"everything":      {"so is this", []rights.Need{everything}, []rights.Need{one}, nil},
+		"the group's one": {"the narrowest right is used", []rights.Need{everything, ofGroup, all}, []rights.Need{one}, []rights.Need{everything, ofGroup}},
 		"nothing granted": {"nothing can be too much", nil, []rights.Need{one}, nil},
 	}
 	for name, c := range cases {

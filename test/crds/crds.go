@@ -26,7 +26,7 @@ const EnvDir = "CALICO_CRDS"
 type Set struct {
 	// CRDs holds the definitions of both groups.
 	CRDs []*unstructured.Unstructured
-	// Admission holds Calico's admission policies and their bindings; empty for a generated set.
+	// Admission holds Calico's admission policies and their bindings.
 	Admission []*unstructured.Unstructured
 }
 

@@ -10,8 +10,9 @@ import (
 
 // Generate derives a permissive pair of definitions (v1 and v3) from every kind of the registry: any
 // field is accepted and kept, nothing is defaulted. The v3 ones demand a spec, as the real ones do.
+// Calico's admission policies are there by name, and do nothing.
 func Generate(reg *resources.Registry) Set {
-	var set Set
+	set := Set{Admission: inert()}
 	for _, k := range reg.All() {
 		scope := "Cluster"
 		if k.Namespaced() {

@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
@@ -147,6 +149,23 @@ func TestBadInput(t *testing.T) {
 					w.restoreCRDs(t)
 				}
 			}, says: []string{"CRD " + pools, "is not Established", "kubectl describe crd"}},
+		"v3 CRD that stores another version": {why: "v3 would be converted by nobody",
+			spoil: func(t *testing.T, w *world) func() {
+				w.dropCRD(t, pools)
+				w.changeCRD(t, pools, func(spec map[string]any) { spec["versions"].([]any)[0].(map[string]any)["name"] = "v4" })
+				return func() {
+					w.dropCRD(t, pools)
+					w.restoreCRDs(t)
+				}
+			}, says: []string{"CRD " + pools, "does not serve and store v3", "apply Calico's"}},
+		"v3 CRD that is being deleted": {why: "it takes what is copied into it along",
+			spoil: func(t *testing.T, w *world) func() {
+				release := w.holdCRD(t, pools)
+				return func() {
+					release()
+					w.restoreCRDs(t)
+				}
+			}, says: []string{"CRD " + pools, "is being deleted", "apply it again"}},
 		"somebody else's lock": {why: "whoever locked the datastore has a reason",
 			spoil: func(t *testing.T, w *world) func() { return w.lockByHand(t) },
 			says:  []string{"v1 ClusterInformation has datastoreReady=false", "find out who"}},
@@ -173,6 +192,34 @@ func TestBadInput(t *testing.T) {
 			w.awaitGate(t, scene.MigrationName, "begin")
 			w.remove(t, scene.MigrationName)
 			w.assertUntouched(t)
+		})
+	}
+}
+
+// holdCRD deletes a CRD that cannot go before the function is called that it returns.
+func (w *world) holdCRD(t *testing.T, name string) (release func()) {
+	t.Helper()
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	finalizers := func(list string) {
+		t.Helper()
+		if err := w.Client.Patch(context.Background(), crd, client.RawPatch(types.JSONPatchType, []byte(list))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	finalizers(`[{"op":"add","path":"/metadata/finalizers","value":["e2e.phasegate.dev/hold"]}]`)
+	if err := w.Client.Delete(t.Context(), crd); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		harness.Eventually(t, name+" to have lost its objects", soon, func() error { // its other finalizer goes then
+			if err := w.Client.Get(context.Background(), client.ObjectKeyFromObject(crd), crd); err != nil {
+				return err
+			}
+			return nilIf(len(crd.Finalizers) == 1)
+		})
+		finalizers(`[{"op":"remove","path":"/metadata/finalizers"}]`)
+		harness.Eventually(t, name+" to be gone", soon, func() error {
+			return nilIf(apierrs.IsNotFound(w.Client.Get(context.Background(), client.ObjectKeyFromObject(crd), crd)))
 		})
 	}
 }

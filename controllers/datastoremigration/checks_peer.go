@@ -1,0 +1,79 @@
+package datastoremigration
+
+import (
+	"context"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/check"
+)
+
+const (
+	// peerName is the only name that Calico's own controller acts on.
+	peerName = "v1-to-v3"
+	// peerAccount is the service account of Calico's own controller, in Calico's namespace.
+	peerAccount = "calico-kube-controllers"
+)
+
+func peerRights() []rbacv1.PolicyRule {
+	return rule("create", authorizationv1.GroupName, "subjectaccessreviews")
+}
+
+// peerController finds another program that acts on DatastoreMigrations: two that
+// move the same objects would undo each other's work.
+func (s *steps) peerController(dm *migration) check.Check {
+	return check.Check{ID: "peer-controller", Title: "Calico's own controller leaves the migration alone", Waivable: true, Run: func(ctx context.Context) ([]check.Finding, error) {
+		all, err := s.migrations(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var findings []check.Finding
+		for i := range all {
+			if all[i].UID != uidOf(dm) && isPeers(&all[i]) {
+				findings = append(findings, check.Finding{Level: check.Failure,
+					Message: fmt.Sprintf("DatastoreMigration %s is in the hands of another controller, in phase %s", all[i].Name, all[i].Status.Phase),
+					Remedy:  "delete it and wait until it is gone, or let that controller finish"})
+			}
+		}
+		if dm != nil && dm.Name != peerName {
+			return findings, nil
+		}
+		acts, err := s.peerMayAct(ctx)
+		if err != nil || !acts {
+			return findings, err
+		}
+		level := check.Failure
+		if dm == nil { // there is nothing that it could act on
+			level = check.Warning
+		}
+		return append(findings, check.Finding{Level: level,
+			Message: fmt.Sprintf("Calico's own controller (service account %s) runs on this cluster, and acts on a DatastoreMigration with the name %s", s.peerUser(), peerName),
+			Remedy:  "give the migration another name, to-v3 say"}), nil
+	}}
+}
+
+// isPeers: whatever our runner writes has the machine in it.
+func isPeers(dm *migration) bool { return dm.Status.Phase != "" && dm.Status.Machine.Phase == "" }
+
+func (s *steps) peerUser() string {
+	return "system:serviceaccount:" + s.CalicoNamespace + ":" + peerAccount
+}
+
+// peerMayAct asks whether the account of Calico's controller may do what only that
+// controller needs.
+func (s *steps) peerMayAct(ctx context.Context) (bool, error) {
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:   s.peerUser(),
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + s.CalicoNamespace, "system:authenticated"},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "update", Group: migrationv1.GroupVersion.Group, Version: "*", Resource: "datastoremigrations", Subresource: "status", Name: peerName,
+		},
+	}}
+	if err := s.client.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("ask whether %s may update datastoremigrations/status: %w", s.peerUser(), err)
+	}
+	return review.Status.Allowed, nil
+}
