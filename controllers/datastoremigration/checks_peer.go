@@ -3,6 +3,7 @@ package datastoremigration
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -45,9 +46,9 @@ func (s *steps) peerController(dm *migration) check.Check {
 		if err != nil || !acts {
 			return findings, err
 		}
-		level := check.Failure
-		if dm == nil { // there is nothing that it could act on
-			level = check.Warning
+		level := check.Warning // there is nothing that it could act on
+		if slices.ContainsFunc(all, func(dm migration) bool { return dm.Name == peerName }) {
+			level = check.Failure
 		}
 		return append(findings, check.Finding{Level: level,
 			Message: fmt.Sprintf("Calico's own controller (service account %s) runs on this cluster, and acts on a DatastoreMigration with the name %s", s.peerUser(), peerName),
