@@ -1,0 +1,145 @@
+// Package processes breaks processes: bin/manager, kube-apiserver and etcd are killed,
+// stopped and started again while a migration runs, at random instants.
+//
+//	FAULTS=all go test ./test/faults/processes   # in full; else a part in seconds
+//	FAULTS_SEED=7 …                              # again as it was with that seed
+//
+// What is compared are the objects before and after; of how the manager works inside
+// it knows nothing.
+package processes
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/phasegate/phasegate/test/fixture"
+	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/scene"
+)
+
+const (
+	// soon bounds every wait for something that takes seconds, on a busy machine.
+	soon = 60 * time.Second
+	// objects is how many v1 objects a cluster has: all kinds, and each awkward sort.
+	objects = 150
+)
+
+// everything is more than `make test` has time for.
+var everything = os.Getenv("FAULTS") == "all"
+
+// shared is the cluster of the experiments that leave no trace; nil: none yet.
+var shared *world
+
+func TestMain(m *testing.M) {
+	log.SetLogger(klog.Background())
+	code := m.Run()
+	if err := closeShared(); err != nil {
+		fmt.Fprintln(os.Stderr, "end the shared cluster:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+func closeShared() error {
+	if shared == nil {
+		return nil
+	}
+	s := shared.Scene
+	shared = nil
+	return s.Close()
+}
+
+// pristine lends the shared cluster to an experiment, which must leave it as it was. One
+// that fails takes the cluster with it.
+func pristine(t *testing.T) *world {
+	t.Helper()
+	if shared == nil {
+		shared = newWorld(t, harness.Options{Audit: true})
+	}
+	w := *shared
+	t.Cleanup(func() {
+		if t.Failed() {
+			if err := closeShared(); err != nil {
+				t.Log(err)
+			}
+		}
+	})
+	return &w
+}
+
+// own gives an experiment a cluster of its own, to be changed for good.
+func own(t *testing.T, o harness.Options) *world {
+	t.Helper()
+	w := newWorld(t, o)
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Errorf("end the cluster: %v", err)
+		}
+	})
+	return w
+}
+
+func newWorld(t *testing.T, o harness.Options) *world {
+	t.Helper()
+	o.Own = true
+	s, err := scene.New(context.Background(), scene.Options{Objects: fixture.Demo(3, objects), Cluster: o}) // it may outlive this test
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{Scene: s}
+	w.grant(t)
+	w.before = w.snapshot(t)
+	return w
+}
+
+// experiment is what is done many times, each time at another instant.
+type experiment struct {
+	name string
+	// all and some are how often it is run in full, and in `make test`.
+	all, some int
+	// run answers how long it took to recover from the fault.
+	run func(t *testing.T, random *rand.Rand) time.Duration
+}
+
+// repeat runs an experiment and reports it in a line. The first run that fails is the
+// last: the cluster is not fit for another one.
+func repeat(t *testing.T, e experiment) {
+	t.Helper()
+	runs := e.some
+	if everything {
+		runs = e.all
+	}
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("FAULTS_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("FAULTS_SEED: %v", err)
+		}
+	}
+	t.Logf("%s: FAULTS_SEED=%d", e.name, seed)
+	passes, worst := 0, time.Duration(0)
+	for n := range runs {
+		random := rand.New(rand.NewPCG(seed, uint64(n)))
+		if !t.Run(strconv.Itoa(n), func(t *testing.T) { worst = max(worst, e.run(t, random)) }) {
+			break
+		}
+		passes++
+	}
+	t.Logf("experiment %q: %d runs, %d passes, worst recovery %s", e.name, runs, passes, worst.Round(time.Millisecond))
+}
+
+// pause lets some of a migration happen. There is no event to wait for: any moment is right.
+func pause(d time.Duration) { <-time.After(d) }
+
+// upTo is a random duration.
+func upTo(random *rand.Rand, d time.Duration) time.Duration {
+	return time.Duration(random.Int64N(int64(d)))
+}
