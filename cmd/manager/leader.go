@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/phasegate/phasegate/controllers/health"
+	"github.com/phasegate/phasegate/controllers/lease"
 	"github.com/phasegate/phasegate/controllers/rights"
 )
 
@@ -71,6 +72,9 @@ func (o *leaderOptions) needs() []rights.Need {
 
 // configure asks for the lease over connections of its own, since a renewal must
 // not queue behind the requests of a migration. Every try is a beat of the pulse.
+// The connections for all else take no write once the lease was not renewed for a
+// renew deadline: a process that was stopped, and goes on when another one leads, is
+// a leader to itself for as long as that.
 //
 // The lease is given up when the process ends, so that a standby begins at once
 // and not a lease duration later. That is safe: every write of ours is sent with a
@@ -79,8 +83,13 @@ func (o *leaderOptions) needs() []rights.Need {
 // nothing can be sent any more, not even by an action that does not end; what was
 // under way has either arrived or not, which a successor bears as it bears a
 // crash. The program ends right after.
-func (o *leaderOptions) configure(m *manager.Options, cfg *rest.Config, pulse *health.Pulse) {
+func (o *leaderOptions) configure(m *manager.Options, cfg, work *rest.Config, pulse *health.Pulse) {
 	own := rest.CopyConfig(cfg)
+	if o.elect {
+		held := lease.New(o.renew)
+		own.Wrap(held.Renewals)
+		work.Dial = held.Dial
+	}
 	own.Wrap(func(next http.RoundTripper) http.RoundTripper { return beating{next, pulse} })
 	m.LeaderElection, m.LeaderElectionReleaseOnCancel = o.elect, true
 	m.LeaderElectionConfig = own

@@ -99,7 +99,7 @@ func (p *program) manager(unlimited *rest.Config) (manager.Manager, error) {
 		HealthProbeBindAddress:  none, // serveHealth says more
 		GracefulShutdownTimeout: &p.shutdownTimeout,
 	}
-	p.leader.configure(&options, unlimited, &p.vitals.election)
+	p.leader.configure(&options, unlimited, cfg, &p.vitals.election)
 	mgr, err := ctrl.NewManager(cfg, options)
 	if err != nil {
 		return nil, fmt.Errorf("make the manager: %w", err)

@@ -1,7 +1,7 @@
 // Package inflight bounds how many requests of a process are on their way to the
 // API server. It is no rate limit: when answers come fast, requests may go fast.
 //
-// An HTTP/2 connection has some hundred streams, and all clients of a process
+// An HTTP/2 connection has some hundred streams, and clients of a process may
 // share one: more requests would wait in it where nobody sees them.
 package inflight
 

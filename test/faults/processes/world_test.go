@@ -186,4 +186,3 @@ func (w *world) kubeconfig(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 }
-
