@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/controllers/rights"
 )
@@ -107,8 +108,9 @@ var taboos = []struct {
 		return n.Resource == "customresourcedefinitions" && writes(n) &&
 			(n.Verb != "delete" || n.For[0] != "datastoremigration-cleanup" || !strings.HasSuffix(n.Name, ".crd.projectcalico.org"))
 	}},
-	{"admission objects are looked at by name", func(n rights.Need) bool {
-		return n.Group == "admissionregistration.k8s.io" && (writes(n) || n.Name == "")
+	{"admission objects are looked at by name, and only the fence is made and deleted; a create cannot be named", func(n rights.Need) bool {
+		fence := strings.HasPrefix(n.Resource, "validating") && (n.Verb == "create" || n.Verb == "delete" && n.Name == migrationv1.FenceName)
+		return n.Group == "admissionregistration.k8s.io" && (writes(n) && !fence || n.Name == "" && n.Verb != "create")
 	}},
 }
 

@@ -30,6 +30,9 @@ func showProblem(p resources.Problem) string { return p.Error() }
 // can solve it; an object that the API server refuses ends the migration,
 // because nothing here can.
 func (s *steps) copyResources(ctx context.Context, sc *scope) (outputs, error) {
+	if err := s.lockStands(ctx, sc); err != nil {
+		return nil, err
+	}
 	measure := s.Metrics.copying(sc.Object)
 	result, err := s.copier(sc.Object).Copy(ctx, func(p copier.Progress) {
 		measure(p)
@@ -115,6 +118,9 @@ func (s *steps) remapOwners(ctx context.Context, sc *scope) (outputs, error) {
 }
 
 func (s *steps) verify(ctx context.Context, sc *scope) (outputs, error) {
+	if err := s.lockStands(ctx, sc); err != nil {
+		return nil, err
+	}
 	v, err := s.copier(sc.Object).Verify(ctx)
 	if err != nil {
 		return nil, err

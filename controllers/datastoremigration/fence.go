@@ -2,14 +2,230 @@ package datastoremigration
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/check"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources"
 )
 
-func (s *steps) fenceV1(_ context.Context, _ *scope) (outputs, error) { return nil, nil }
+// fenceSettles is how long the fence may be there before it is believed. An API server
+// looks for new policies once a second; the others do so, too, and only one is asked.
+const fenceSettles = 2 * time.Second
 
-func (s *steps) unfenceV1(_ context.Context, _ *scope) (outputs, error) { return nil, nil }
+func (s *steps) fenceRights() []rbacv1.PolicyRule {
+	return grants(onFence("get delete"), rule("create", admissionregistrationv1.GroupName, fencePolicies), rule("create", admissionregistrationv1.GroupName, fenceBindings),
+		whoAmI(), s.onV1Lock("get patch"),
+		// Who makes a policy with parameters must be allowed to read all that could be ones.
+		rule("get", resources.V1Group, s.Registry.Lock().V1Plural()))
+}
 
-func (s *steps) fenceRights() []rbacv1.PolicyRule { return nil }
+func (s *steps) unfenceRights() []rbacv1.PolicyRule { return onFence("get delete") }
 
-func (s *steps) unfenceRights() []rbacv1.PolicyRule { return nil }
+// lockStandsRights are also for what lifts a fence that was made for another account.
+func (s *steps) lockStandsRights() []rbacv1.PolicyRule {
+	return grants(onFence("get"), whoAmI(), s.onV1Lock("get"))
+}
+
+func onFence(verbs string) []rbacv1.PolicyRule {
+	return grants(rule(verbs, admissionregistrationv1.GroupName, fencePolicies, migrationv1.FenceName),
+		rule(verbs, admissionregistrationv1.GroupName, fenceBindings, migrationv1.FenceName))
+}
+
+func whoAmI() []rbacv1.PolicyRule {
+	return rule("create", authenticationv1.GroupName, "selfsubjectreviews")
+}
+
+// fenceV1 installs what refuses writes of v1 from the moment on in which it is locked,
+// and proves that it works while it still lets everybody pass. Under the lock it only
+// looks: a fence that was down for a moment has let somebody in.
+func (s *steps) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
+	if sc.Object.Status.Lock != nil {
+		return nil, s.lockStands(ctx, sc)
+	}
+	possible, err := s.canFence(ctx)
+	if err != nil || !possible {
+		return nil, err
+	}
+	want, err := s.fence(ctx, sc.Object)
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range want {
+		if err := s.install(ctx, part); err != nil {
+			return nil, err
+		}
+	}
+	if err := sleep(ctx, sc.Clock, fenceSettles); err != nil {
+		return nil, err
+	}
+	return nil, s.proveFence(ctx, sc, string(sc.Object.UID), probeMessage(sc.Object))
+}
+
+// canFence tells whether there is anything to make a fence of: an API server that knows
+// ValidatingAdmissionPolicy, and a lock that the policy can look at.
+func (s *steps) canFence(ctx context.Context) (bool, error) {
+	served, err := s.discover(admissionregistrationv1.GroupName)
+	if err != nil || !slices.Contains(versionsOf(served[fencePolicies]), admissionregistrationv1.SchemeGroupVersion.Version) {
+		return false, err
+	}
+	info, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
+	return info != nil, err
+}
+
+// fence is what belongs into the cluster, in the order in which it is made: for this
+// migration, and for the account that runs it.
+func (s *steps) fence(ctx context.Context, dm *migration) ([]client.Object, error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := s.client.Create(ctx, review); err != nil {
+		return nil, fmt.Errorf("ask the API server who we are: %w", err)
+	}
+	return []client.Object{fencePolicy(dm, s.Registry.Lock().V1GVK(), review.Status.UserInfo.Username), fenceBinding(dm)}, nil
+}
+
+// install makes a part of the fence. What is there and differs is of a migration that is
+// gone, or made for another account: it is made anew, so that it settles anew.
+func (s *steps) install(ctx context.Context, want client.Object) error {
+	have, err := s.partOfFence(ctx, want)
+	if err != nil {
+		return err
+	}
+	if have != nil && !samePart(have, want) {
+		if err := s.removePart(ctx, have); err != nil {
+			return err
+		}
+		have = nil
+	}
+	if have != nil {
+		return nil
+	}
+	if err := s.client.Create(ctx, want); err != nil {
+		return fmt.Errorf("create the fence, %s: %w", s.nameOf(want), err)
+	}
+	return nil
+}
+
+// partOfFence reads what has the kind and name of part; nil when there is none, or no
+// such kind.
+func (s *steps) partOfFence(ctx context.Context, part client.Object) (client.Object, error) {
+	have := part.DeepCopyObject().(client.Object)
+	err := s.client.Get(ctx, types.NamespacedName{Name: part.GetName()}, have)
+	if apierrs.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the fence, %s: %w", s.nameOf(part), err)
+	}
+	return have, nil
+}
+
+func (s *steps) removePart(ctx context.Context, part client.Object) error {
+	uid := part.GetUID()
+	err := s.client.Delete(ctx, part, client.Preconditions{UID: &uid})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete the fence, %s: %w", s.nameOf(part), err)
+	}
+	return nil
+}
+
+// unfenceV1 removes what this migration installed: the binding first, without which the
+// policy does nothing.
+func (s *steps) unfenceV1(ctx context.Context, sc *scope) (outputs, error) {
+	for _, part := range []client.Object{fenceBinding(sc.Object), &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(sc.Object)}} {
+		have, err := s.partOfFence(ctx, part)
+		if err != nil {
+			return nil, err
+		}
+		if have == nil || !ofMigration(have, sc.Object) {
+			continue
+		}
+		if err := s.removePart(ctx, have); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// letUsPass lifts a fence of this migration that was made for another account, because
+// the manager runs as another one since: nobody could give v1 back through it. It is for
+// releases only, for which v1 need not be closed any more.
+func (s *steps) letUsPass(ctx context.Context, sc *scope) error {
+	policy, err := s.partOfFence(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(sc.Object)})
+	if err != nil || policy == nil || !ofMigration(policy, sc.Object) {
+		return err
+	}
+	want, err := s.fence(ctx, sc.Object)
+	if err != nil || samePart(policy, want[0]) {
+		return err
+	}
+	if _, err := s.unfenceV1(ctx, sc); err != nil {
+		return err
+	}
+	return &fsm.WaitError{After: fenceSettles, Message: "the fence around v1 was made for another account than this one; it is lifted, to give v1 back"}
+}
+
+// fenceStands is an error, for good, where the fence is not as fenceV1 has left it.
+func (s *steps) fenceStands(ctx context.Context, sc *scope) error {
+	want, err := s.fence(ctx, sc.Object)
+	if err != nil {
+		return err
+	}
+	for _, part := range want {
+		have, err := s.partOfFence(ctx, part)
+		if err != nil {
+			return err
+		}
+		if have == nil || !samePart(have, part) {
+			return lockBroken("somebody else has removed or changed the fence around v1, " + s.nameOf(part) + ",")
+		}
+	}
+	return nil
+}
+
+func (s *steps) nameOf(part client.Object) string {
+	gvk, _ := s.client.GroupVersionKindFor(part) // every scheme that these steps run with knows it
+	return gvk.Kind + " " + part.GetName()
+}
+
+func ofMigration(part client.Object, dm *migration) bool {
+	return part.GetAnnotations()[migrationv1.AnnotationLockedBy] == string(dm.UID)
+}
+
+// samePart compares what decides: whose it is, and what it says.
+func samePart(have, want client.Object) bool {
+	if !have.GetDeletionTimestamp().IsZero() || have.GetAnnotations()[migrationv1.AnnotationLockedBy] != want.GetAnnotations()[migrationv1.AnnotationLockedBy] {
+		return false
+	}
+	switch want := want.(type) {
+	case *admissionregistrationv1.ValidatingAdmissionPolicy:
+		return equality.Semantic.DeepEqual(have.(*admissionregistrationv1.ValidatingAdmissionPolicy).Spec, want.Spec)
+	case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
+		return equality.Semantic.DeepEqual(have.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding).Spec, want.Spec)
+	}
+	return false
+}
+
+// canBeFenced warns where the lock will be a request and nothing else.
+func (s *steps) canBeFenced() check.Check {
+	return check.Check{ID: "fence", Title: "writes of v1 can be refused while it is locked", Run: func(ctx context.Context) ([]check.Finding, error) {
+		possible, err := s.canFence(ctx)
+		if err != nil || possible {
+			return nil, err
+		}
+		return []check.Finding{{Level: check.Warning,
+			Message: "the lock of v1 is cooperative only, nothing refuses writes while the objects are copied: the API server does not serve ValidatingAdmissionPolicy in v1, or there is no v1 ClusterInformation " + clusterInformationName,
+			Remedy:  "serve admissionregistration.k8s.io/v1, or stop everything but Calico that writes crd.projectcalico.org"}}, nil
+	}}
+}

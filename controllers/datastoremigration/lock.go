@@ -3,6 +3,7 @@ package datastoremigration
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,7 +88,14 @@ func (s *steps) lock(ctx context.Context, info *unstructured.Unstructured, owner
 	return s.setReady(ctx, info, false, owner)
 }
 
+// lockV1 closes v1. With a fence, this one write is both the request that Calico's
+// components heed and the parameter by which the API server refuses all others. How
+// long v1 may stay closed is counted from the first time, whatever is tried again.
 func (s *steps) lockV1(ctx context.Context, sc *scope) (outputs, error) {
+	mode, err := s.lockMode(ctx, sc)
+	if err != nil {
+		return nil, err
+	}
 	info, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
 	if err != nil {
 		return nil, err
@@ -105,14 +113,61 @@ func (s *steps) lockV1(ctx context.Context, sc *scope) (outputs, error) {
 		if dm.Status.StartedAt == nil {
 			dm.Status.StartedAt = &now
 		}
+		if dm.Status.Lock == nil {
+			dm.Status.Lock = &migrationv1.Lock{Mode: mode}
+			if limit := sc.With.Duration("deadline", 0); limit > 0 {
+				dm.Status.Lock.Deadline = &metav1.Time{Time: now.Add(limit)}
+			}
+		}
 	})
 	return nil, nil
+}
+
+// lockMode says what the lock will rest on. A machine without the fence has none.
+func (s *steps) lockMode(ctx context.Context, sc *scope) (migrationv1.LockMode, error) {
+	if !slices.Contains(sc.Object.Status.Machine.Held, effectV1Fence) {
+		return migrationv1.LockCooperative, nil
+	}
+	possible, err := s.canFence(ctx)
+	if err != nil || !possible {
+		return migrationv1.LockCooperative, err
+	}
+	return migrationv1.LockEnforced, s.fenceStands(ctx, sc)
+}
+
+// lockStands is an error, for good, where v1 is not closed any more as lockV1 has left
+// it: what was written since may be missing in v3. Without a lock of this migration it
+// asks nothing.
+func (s *steps) lockStands(ctx context.Context, sc *scope) error {
+	lock := sc.Object.Status.Lock
+	if lock == nil {
+		return nil
+	}
+	info, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
+	if err != nil {
+		return err
+	}
+	enforced := lock.Mode == migrationv1.LockEnforced
+	if enforced && info == nil || info != nil && (isReady(info) || lockedBy(info) != "" && lockedBy(info) != sc.Object.UID) {
+		return lockBroken("somebody else has opened v1, " + s.Registry.Lock().V1GVK().GroupKind().String() + " " + clusterInformationName)
+	}
+	if enforced {
+		return s.fenceStands(ctx, sc)
+	}
+	return nil
+}
+
+func lockBroken(how string) error {
+	return fsm.Terminal("LockBroken", "%s while this migration had it locked: what was written since may be missing in v3", how)
 }
 
 // unlockV1 opens v1 if this migration locked it. The note may have been lost
 // (Calico's own components rewrite the object); then our record of having
 // locked it decides.
 func (s *steps) unlockV1(ctx context.Context, sc *scope) (outputs, error) {
+	if err := s.letUsPass(ctx, sc); err != nil {
+		return nil, err
+	}
 	info, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
 	if err != nil || info == nil {
 		return nil, err

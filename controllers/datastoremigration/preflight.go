@@ -61,7 +61,7 @@ func (s *steps) checks(machine *fsm.Machine, dm *migration) []check.Check {
 	// The right to clean up may be granted later: the action asks for it itself.
 	_, needs := rights.Only(CleanUpAction, Needs(machine, s.Settings))
 	return s.heedWaivers(dm, []check.Check{
-		check.Rights(s.client, needs, check.GrantRights), s.v3CRDs(), s.builtInTiers(), s.lockIsFree(dm), s.admissionPolicies(),
+		check.Rights(s.client, needs, check.GrantRights), s.v3CRDs(), s.builtInTiers(), s.lockIsFree(dm), s.canBeFenced(), s.admissionPolicies(),
 		s.v1Kinds(), s.selectors(), s.peerController(dm),
 	})
 }

@@ -94,11 +94,11 @@ func (s *steps) looking() map[string]runner.Action[*migration] {
 		"Drain": {ActionSpec: fsm.ActionSpec{Doc: "Waits until nobody writes v1 any more.",
 			Params: map[string]fsm.Param{
 				"quiet":  {Type: fsm.TypeDuration, Doc: "how long nobody may have written"},
-				"atMost": {Type: fsm.TypeDuration, Doc: "when to go on all the same"}},
+				"atMost": {Type: fsm.TypeDuration, Doc: "when to go on all the same, where the lock is cooperative only"}},
 			Outputs: map[string]fsm.Type{"quiet": fsm.TypeBool}}, Do: s.drain, Rights: s.drainRights()},
 		"AwaitV3Served": {ActionSpec: fsm.ActionSpec{Doc: "Waits until every v3 kind is served from its CRD."}, Do: s.awaitV3Served, Rights: s.awaitV3ServedRights()},
 		"Verify": {ActionSpec: fsm.ActionSpec{Doc: "Reads both sides again and compares every object.",
-			Outputs: map[string]fsm.Type{"different": fsm.TypeInt, "examples": fsm.TypeStrings, "verified": fsm.TypeInt}}, Do: s.verify, Rights: s.lists()},
+			Outputs: map[string]fsm.Type{"different": fsm.TypeInt, "examples": fsm.TypeStrings, "verified": fsm.TypeInt}}, Do: s.verify, Rights: grants(s.lockStandsRights(), s.lists())},
 		"ObserveRollout": {ActionSpec: fsm.ActionSpec{Doc: "Looks which components do not run with projectcalico.org/v3 yet.",
 			Outputs: map[string]fsm.Type{"pending": fsm.TypeStrings}}, Do: s.observeRollout, Rights: observeRolloutRights()},
 	}
@@ -108,7 +108,7 @@ func (s *steps) looking() map[string]runner.Action[*migration] {
 func (s *steps) acting() map[string]runner.Action[*migration] {
 	return map[string]runner.Action[*migration]{
 		"LockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to false.",
-			Params: map[string]fsm.Param{"deadline": {Type: fsm.TypeDuration, Doc: "how long the lock may be held before the point of no return"}}}, Do: s.lockV1, Rights: s.onV1Lock("get patch")},
+			Params: map[string]fsm.Param{"deadline": {Type: fsm.TypeDuration, Doc: "how long the lock may be held before the point of no return"}}}, Do: s.lockV1, Rights: grants(s.lockStandsRights(), s.onV1Lock("patch"))},
 		"FenceV1": {ActionSpec: fsm.ActionSpec{Doc: "Installs what refuses writes of v1 once it is locked, and proves that it works."},
 			Do: s.fenceV1, Rights: s.fenceRights()},
 		"UnfenceV1": {ActionSpec: fsm.ActionSpec{Doc: "Removes what FenceV1 installed, if this migration did."}, Do: s.unfenceV1, Rights: s.unfenceRights()},
@@ -128,7 +128,7 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 		"ForgetCopies": {ActionSpec: fsm.ActionSpec{Doc: "Removes our notes from the v3 objects."}, Do: s.forgetCopies,
 			Rights: grants(s.onV3("list get patch"), s.onV3CRDs("get"), s.onV3Lock("get patch"))},
 		"UnlockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to true, if this migration locked it."},
-			Do: s.unlockV1, Rights: s.onV1Lock("get patch")},
+			Do: s.unlockV1, Rights: grants(s.unfenceRights(), whoAmI(), s.onV1Lock("get patch"))},
 		"ParkAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Saves the aggregated APIService on this object and lets the CRDs serve v3."},
 			Do: s.parkAPIService, Rights: onAPIService("get patch")},
 		"RestoreAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Puts the saved APIService back."}, Do: s.restoreAPIService,
@@ -143,7 +143,7 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 			Rights: s.onV3Lock("get patch delete")},
 		"CopyResources": {ActionSpec: fsm.ActionSpec{Doc: "Copies every object to v3; what is there already is compared.",
 			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings, "objects": fsm.TypeInt, "ownersWithheld": fsm.TypeInt}}, Do: s.copyResources,
-			Rights: grants(s.lists(), s.onV3("get create patch"))},
+			Rights: grants(s.lockStandsRights(), s.lists(), s.onV3("get create patch"))},
 		"DeleteCopies": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v3 objects that this migration created."}, Do: s.deleteCopies,
 			Rights: grants(s.onV3("list get patch delete"), s.onV3CRDs("get"), onAPIService("get patch"))},
 		"RemapOwners": {ActionSpec: fsm.ActionSpec{Doc: "Adds the owner references that were withheld while the owner was not copied yet.",

@@ -11,10 +11,11 @@ import (
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
-// Names of the locks in the machine file's ledger.
+// Names of the fence and the locks in the machine file's ledger.
 const (
-	effectV1Lock = "v1Lock"
-	effectV3Lock = "v3Lock"
+	effectV1Fence = "v1Fence"
+	effectV1Lock  = "v1Lock"
+	effectV3Lock  = "v3Lock"
 )
 
 // decorate derives the migration's own fields from the machine's. It is a pure
@@ -24,7 +25,7 @@ func decorate(dm *migration) {
 	// Past the point of no return v1 stays locked for good and is kept, not held:
 	// nobody waits for it then.
 	if !slices.Contains(machine.Held, effectV1Lock) {
-		dm.Status.DatastoreLockedAt = nil
+		dm.Status.DatastoreLockedAt, dm.Status.Lock = nil, nil
 	}
 	if machine.Phase == phaseComplete && dm.Status.CompletedAt == nil && machine.Since != nil {
 		completed := metav1.NewTime(machine.Since.Time)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,14 +20,14 @@ func TestAbort(t *testing.T) {
 		"pending, before the checks": {why: "nothing was done: only the finalizer goes", gate: "pending"},
 		"pending, planned":           {why: "the plan changes nothing", gate: "planned"},
 		"migrating, nothing taken":   {why: "the phase is stored, its first step has not run", gate: "begin"},
-		"v1 locked":                  {why: "the lock must never outlive the migration", gate: "locked", held: []string{"v1Lock"}},
-		"APIService parked": {why: "the saved APIService comes back, with every label and annotation", gate: "parked",
-			held: []string{"v1Lock", "apiService"}},
-		"v3 served":  {why: "v3 answers from the CRDs, which are empty", gate: "served", held: []string{"v1Lock", "apiService"}},
-		"v3 locked":  {why: "the v3 lock object is ours and goes", gate: "v3locked", held: []string{"v1Lock", "apiService", "v3Lock"}},
-		"copied":     {why: "every copy goes", gate: "copied", held: []string{"v1Lock", "apiService", "v3Lock", "v3Copies"}},
-		"owners set": {why: "owners and owned are both copies: the garbage collector must not get there first", gate: "remapped", held: []string{"v1Lock", "apiService", "v3Lock", "v3Copies"}},
-		"verified":   {why: "the last moment before the point of no return", gate: "verified", held: []string{"v1Lock", "apiService", "v3Lock", "v3Copies"}},
+		"fenced":                     {why: "the fence goes, and nobody had noticed it", gate: "fenced", held: held("v1Fence")},
+		"v1 locked":                  {why: "the lock must never outlive the migration", gate: "locked", held: held("v1Lock")},
+		"APIService parked":          {why: "the saved APIService comes back, with every label and annotation", gate: "parked", held: held("apiService")},
+		"v3 served":                  {why: "v3 answers from the CRDs, which are empty", gate: "served", held: held("apiService")},
+		"v3 locked":                  {why: "the v3 lock object is ours and goes", gate: "v3locked", held: held("v3Lock")},
+		"copied":                     {why: "every copy goes", gate: "copied", held: held("v3Copies")},
+		"owners set":                 {why: "owners and owned are both copies: the garbage collector must not get there first", gate: "remapped", held: held("v3Copies")},
+		"verified":                   {why: "the last moment before the point of no return", gate: "verified", held: held("v3Copies")},
 	}
 	for name, tc := range cases {
 		inTurn(t, name, func(t *testing.T) {
@@ -39,4 +40,10 @@ func TestAbort(t *testing.T) {
 			w.assertUntouched(t)
 		})
 	}
+}
+
+// held is all that is held once the effect is taken, in the order of the machine.
+func held(last string) []string {
+	all := []string{"v1Fence", "dependents", "v1Lock", "v1Owners", "apiService", "v3Lock", "v3Copies"}
+	return all[:slices.Index(all, last)+1]
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/test/standin"
 )
 
@@ -25,13 +27,15 @@ type snapshot struct {
 	Lock string
 	// APIService is v3.projectcalico.org, as JSON, without what every write changes.
 	APIService string
+	// Fences are the admission policies and bindings that refuse writes of v1.
+	Fences []string
 	// Stored are the objects in the storage of the v3 CRDs, whoever serves v3.
 	Stored []string
 }
 
 func (w *world) snapshot(t *testing.T) snapshot {
 	t.Helper()
-	s := snapshot{V1: map[string]string{}, APIService: w.apiService(t), Stored: w.stored(t)}
+	s := snapshot{V1: map[string]string{}, APIService: w.apiService(t), Fences: w.fences(t), Stored: w.stored(t)}
 	for _, kind := range w.Registry.All() {
 		for _, obj := range w.list(t, kind.V1GVK()) {
 			if kind.Name() == w.Registry.Lock().Name() {
@@ -42,6 +46,19 @@ func (w *world) snapshot(t *testing.T) snapshot {
 		}
 	}
 	return s
+}
+
+func (w *world) fences(t *testing.T) []string {
+	t.Helper()
+	found := []string{}
+	for _, kind := range []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
+		for _, obj := range w.list(t, admissionregistrationv1.SchemeGroupVersion.WithKind(kind)) {
+			if obj.GetAnnotations()[migrationv1.AnnotationLockedBy] != "" || obj.GetName() == migrationv1.FenceName {
+				found = append(found, key(obj))
+			}
+		}
+	}
+	return found
 }
 
 // list returns all objects of a kind; none if it is not served.

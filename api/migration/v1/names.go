@@ -8,14 +8,22 @@ const CRDName = "datastoremigrations.migration.projectcalico.org"
 // so either controller can finish what the other one left.
 const Finalizer = "migration.projectcalico.org/v1-crd-cleanup"
 
+// FenceName is the name of the ValidatingAdmissionPolicy, and of its binding, that
+// refuse writes of v1 while a migration has it locked.
+const FenceName = "v1-fence.migration.projectcalico.org"
+
 // Annotations. The values are compatible with the peer's.
 const (
 	// AnnotationSavedAPIService on the migration holds the parked APIService as JSON.
 	AnnotationSavedAPIService = "migration.projectcalico.org/saved-apiservice"
 	// AnnotationMigratedBy on a v3 object holds the UID of the migration that created it.
 	AnnotationMigratedBy = "migration.projectcalico.org/migrated-by"
-	// AnnotationLockedBy on a ClusterInformation holds the UID of the migration that locked it.
+	// AnnotationLockedBy on a ClusterInformation, and on the fence, holds the UID of the
+	// migration that locked it.
 	AnnotationLockedBy = "migration.projectcalico.org/locked-by"
+	// AnnotationFenceProbe marks a dry run that asks whether the fence works. Nothing is
+	// ever stored with it.
+	AnnotationFenceProbe = "migration.projectcalico.org/fence-probe"
 	// AnnotationDetachedOwners on an object that a Calico object owns holds the owner
 	// references that were taken off while v1 and v3 change places, as JSON.
 	AnnotationDetachedOwners = "migration.projectcalico.org/detached-owners"

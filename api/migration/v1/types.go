@@ -125,9 +125,9 @@ type DatastoreMigrationStatus struct {
 type LockMode string
 
 const (
-	// LockEnforced: the API server refuses writes of v1.
+	// LockEnforced says that the API server refuses writes of v1.
 	LockEnforced LockMode = "Enforced"
-	// LockCooperative: the API server serves no ValidatingAdmissionPolicy, so that
+	// LockCooperative says that the API server serves no ValidatingAdmissionPolicy, so that
 	// only Calico's own components heed datastoreReady.
 	LockCooperative LockMode = "Cooperative"
 )
