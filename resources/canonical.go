@@ -11,64 +11,76 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// MigratedByAnnotation marks a v3 object that a migration created; its value is the migration's UID.
-const MigratedByAnnotation = "migration.projectcalico.org/migrated-by"
+const (
+	// MigratedByAnnotation marks a v3 object that a migration created; its value is the migration's UID.
+	MigratedByAnnotation = "migration.projectcalico.org/migrated-by"
+	// CopiedVersionAnnotation on a v3 object that a migration created tells of which resourceVersion of
+	// the v1 object it is a copy. It is how a change of v1 is told from a change of the copy.
+	CopiedVersionAnnotation = "migration.projectcalico.org/copied-version"
+)
 
 // bookkeeping are annotations that say how an object was written, not what it is.
-var bookkeeping = []string{MigratedByAnnotation, "kubectl.kubernetes.io/last-applied-configuration"}
+var bookkeeping = []string{MigratedByAnnotation, CopiedVersionAnnotation, "kubectl.kubernetes.io/last-applied-configuration"}
 
 // canonical is what two v3 objects that mean the same have in common. It is for comparison only:
 // nothing of it is ever written. The argument stays as it is.
 func canonical(kind *Kind, schema *Schema, obj *unstructured.Unstructured) map[string]any {
-	content := obj.DeepCopy().Object
+	content := contentOf(kind, obj)
+	var structural *structuralschema.Structural
 	if schema != nil {
-		defaulting.PruneNonNullableNullsWithoutDefaults(content, schema.structural)
-		defaulting.Default(content, schema.structural)
+		structural = schema.structural
+		defaulting.PruneNonNullableNullsWithoutDefaults(content, structural)
+		defaulting.Default(content, structural)
 	}
+	meta := canonicalMetadata(kind, obj)
+	content["metadata"] = meta // a default may belong into the labels
 	if spec, ok := content["spec"].(map[string]any); ok {
 		for _, name := range kind.entry.Compare.AdmissionDefaults {
 			admissionDefaults[name](content, spec)
 		}
 	}
-	meta := canonicalMetadata(kind, &unstructured.Unstructured{Object: content})
-	for _, field := range []string{"apiVersion", "kind", "metadata"} {
-		delete(content, field)
-	}
+	delete(content, "metadata")
 	if kind.HasStatus() {
-		delete(content, "status")
+		delete(content, "status") // a schema may have a default for it
 	}
 	for _, path := range kind.absentZero {
 		dropZero(content, path)
 	}
-	var structural *structuralschema.Structural
-	if schema != nil {
-		structural = schema.structural
-	}
 	out := canonicalValue(content, structural).(map[string]any)
-	if len(meta) > 0 {
-		out["metadata"] = meta
-	}
+	out["metadata"] = meta
 	return out
 }
 
-// canonicalMetadata keeps the metadata that matters: labels, annotations, finalizers and owners.
+// contentOf is a deep copy of what is neither metadata nor a status with writers of its own.
+func contentOf(kind *Kind, obj *unstructured.Unstructured) map[string]any {
+	content := make(map[string]any, len(obj.Object))
+	for field, value := range obj.Object {
+		if field == "apiVersion" || field == "kind" || field == "metadata" || field == "status" && kind.HasStatus() {
+			continue
+		}
+		content[field] = runtime.DeepCopyJSONValue(value)
+	}
+	return content
+}
+
+// canonicalMetadata keeps the metadata that matters: labels, annotations, finalizers and owners. A map
+// without an entry is there all the same, so that a difference is named by the entry.
 func canonicalMetadata(kind *Kind, obj *unstructured.Unstructured) map[string]any {
-	meta := map[string]any{}
-	setIfAny(meta, "labels", obj.GetLabels())
 	annotations := obj.GetAnnotations()
 	for _, key := range bookkeeping {
 		delete(annotations, key)
 	}
-	setIfAny(meta, "annotations", annotations)
+	meta := map[string]any{
+		"labels": toAnyMap(obj.GetLabels()), "annotations": toAnyMap(annotations),
+		"ownerReferences": canonicalOwners(obj.GetOwnerReferences()),
+	}
 	finalizers := slices.DeleteFunc(obj.GetFinalizers(), kind.ControllerFinalizer)
 	if len(finalizers) > 0 {
 		slices.Sort(finalizers)
 		meta["finalizers"] = toAny(finalizers)
-	}
-	if owners := canonicalOwners(obj.GetOwnerReferences()); len(owners) > 0 {
-		meta["ownerReferences"] = owners
 	}
 	return meta
 }

@@ -19,6 +19,10 @@ type Converted struct {
 	Owners []metav1.OwnerReference
 	// V1UID is the UID of the v1 object; the reversed form is its UID in the aggregated v3 view.
 	V1UID types.UID
+	// V1Version is the resourceVersion of the v1 object.
+	V1Version string
+	// Status is what the v1 object has, for a kind whose status takes a write of its own; else nil.
+	Status map[string]any
 	// Terminating is true for an object that is being deleted, on either level. It is not to be copied.
 	Terminating bool
 }
@@ -84,9 +88,6 @@ func (c *conversion) build() {
 	for field, value := range c.v1.Object {
 		c.out[field] = value
 	}
-	if c.kind.HasStatus() {
-		delete(c.out, "status") // a create drops it; it takes a write of its own
-	}
 	gvk := c.kind.V3GVK()
 	c.out["apiVersion"], c.out["kind"] = gvk.GroupVersion().String(), gvk.Kind
 	if c.out["spec"] == nil {
@@ -100,7 +101,12 @@ func (c *conversion) result() *Converted {
 	res := &Converted{
 		Object:      &unstructured.Unstructured{Object: c.out},
 		V1UID:       c.v1.GetUID(),
+		V1Version:   c.v1.GetResourceVersion(),
 		Terminating: c.v1.GetDeletionTimestamp() != nil || c.hidden != nil && !c.hidden.DeletionTimestamp.IsZero(),
+	}
+	if c.kind.HasStatus() {
+		res.Status, _ = c.out["status"].(map[string]any)
+		delete(c.out, "status") // a create would drop it
 	}
 	calico, foreign := SplitOwners(ownerReferences(c.v1, c.hidden))
 	res.Owners = calico

@@ -88,10 +88,11 @@ func dropEmptyEnums(c *conversion) error {
 	if c.schema == nil {
 		return nil
 	}
-	spec, ok := c.schema.structural.Properties["spec"]
-	if !ok {
-		return nil
+	for _, field := range []string{"spec", "status"} {
+		schema, known := c.schema.structural.Properties[field]
+		if value, there := c.out[field]; there && known {
+			c.out[field], _ = withoutEmpty(value, &schema)
+		}
 	}
-	c.out["spec"], _ = withoutEmpty(c.out["spec"], &spec)
 	return nil
 }

@@ -30,27 +30,49 @@ func (d FieldDiff) String() string {
 // mean something different, sorted by path; nothing means equal. The schema is that of the v3 CRD, or
 // nil. Owner references are compared as they are: map those of want first.
 func Diff(kind *Kind, schema *Schema, want, have *unstructured.Unstructured) []FieldDiff {
+	var out []FieldDiff
+	for _, d := range differences(kind, schema, want, have) {
+		out = append(out, d.shown())
+	}
+	return out
+}
+
+func differences(kind *Kind, schema *Schema, want, have *unstructured.Unstructured) []difference {
 	var d differ
-	d.values("", canonical(kind, schema, want), canonical(kind, schema, have))
+	d.values(nil, canonical(kind, schema, want), canonical(kind, schema, have))
 	return d.found
 }
 
-type differ struct{ found []FieldDiff }
+// difference is one field in which two objects differ.
+type difference struct {
+	steps      []string // down to it; an item of a list is "[i]"
+	want, have any
+}
+
+func (d difference) shown() FieldDiff {
+	path := ""
+	for _, step := range d.steps {
+		path = join(path, step)
+	}
+	return FieldDiff{Path: path, Want: shown(d.want), Have: shown(d.have)}
+}
+
+type differ struct{ found []difference }
 
 // absent stands for a field that is not there; no JSON value equals it.
 type absent struct{}
 
-func (d *differ) values(path string, want, have any) {
+func (d *differ) values(steps []string, want, have any) {
 	if want, ok := want.(map[string]any); ok {
 		if have, ok := have.(map[string]any); ok {
-			d.fields(path, want, have)
+			d.fields(steps, want, have)
 			return
 		}
 	}
 	if want, ok := want.([]any); ok {
 		if have, ok := have.([]any); ok && len(want) == len(have) {
 			for i := range want {
-				d.values(fmt.Sprintf("%s[%d]", path, i), want[i], have[i])
+				d.values(below(steps, fmt.Sprintf("[%d]", i)), want[i], have[i])
 			}
 			return
 		}
@@ -60,16 +82,19 @@ func (d *differ) values(path string, want, have any) {
 	if wantAbsent == haveAbsent && bytes.Equal(encoded(want), encoded(have)) {
 		return
 	}
-	d.found = append(d.found, FieldDiff{Path: path, Want: shown(want), Have: shown(have)})
+	d.found = append(d.found, difference{steps: steps, want: want, have: have})
 }
 
-func (d *differ) fields(path string, want, have map[string]any) {
+func (d *differ) fields(steps []string, want, have map[string]any) {
 	names := maps.Clone(want)
 	maps.Copy(names, have)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		d.values(join(path, name), fieldOf(want, name), fieldOf(have, name))
+		d.values(below(steps, name), fieldOf(want, name), fieldOf(have, name))
 	}
 }
+
+// below never shares the array of steps, which several fields have in common.
+func below(steps []string, step string) []string { return append(slices.Clip(steps), step) }
 
 func fieldOf(m map[string]any, name string) any {
 	if value, ok := m[name]; ok {
@@ -80,6 +105,9 @@ func fieldOf(m map[string]any, name string) any {
 
 // join quotes names that a dotted path could not hold, such as label keys.
 func join(path, name string) string {
+	if isIndex(name) {
+		return path + name
+	}
 	if strings.ContainsAny(name, "./[]") {
 		return fmt.Sprintf("%s[%q]", path, name)
 	}

@@ -34,13 +34,13 @@ func TestDiff(t *testing.T) {
 			kind: "HostEndpoint", a: "metadata: {labels: {a: b, c.d/e: f}}", b: "metadata: {labels: {a: x}}",
 			want: []string{"metadata.labels.a", `metadata.labels["c.d/e"]`}, why: "labels select policy",
 		},
-		"annotations":        {kind: "NetworkSet", a: "metadata: {annotations: {a: b}}", b: "spec: {}", want: []string{"metadata", "spec"}, why: "annotations matter, and an empty spec is not no spec"},
+		"annotations":        {kind: "NetworkSet", a: "metadata: {annotations: {a: b}}", b: "spec: {}", want: []string{"metadata.annotations.a", "spec"}, why: "annotations matter, and an empty spec is not no spec"},
 		"bookkeeping":        {kind: "NetworkSet", a: "metadata: {annotations: {migration.projectcalico.org/migrated-by: u}}", b: "metadata: {annotations: {kubectl.kubernetes.io/last-applied-configuration: '{}'}}", why: "who wrote it is not what it is"},
 		"finalizers":         {kind: "NetworkSet", a: "metadata: {finalizers: [a/a, b/b]}", b: "metadata: {finalizers: [b/b, a/a]}", why: "their order means nothing"},
-		"missing finalizer":  {kind: "NetworkSet", a: "metadata: {finalizers: [a/a]}", b: "metadata: {}", want: []string{"metadata"}, why: "a finalizer is a promise"},
+		"missing finalizer":  {kind: "NetworkSet", a: "metadata: {finalizers: [a/a]}", b: "metadata: {}", want: []string{"metadata.finalizers"}, why: "a finalizer is a promise"},
 		"Calico's finalizer": {kind: "Tier", a: "metadata: {finalizers: [projectcalico.org/tier-controller]}", b: "metadata: {}", why: "its controller adds it when it gets to it"},
 		"Calico's finalizer on another kind": {
-			kind: "NetworkSet", a: "metadata: {finalizers: [projectcalico.org/tier-controller]}", b: "metadata: {}", want: []string{"metadata"},
+			kind: "NetworkSet", a: "metadata: {finalizers: [projectcalico.org/tier-controller]}", b: "metadata: {}", want: []string{"metadata.finalizers"},
 			why: "no controller adds it there",
 		},
 		"owners": {

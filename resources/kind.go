@@ -40,6 +40,9 @@ func (k *Kind) HasStatus() bool { return k.entry.Status }
 // After are the v3 kinds whose objects must be there first.
 func (k *Kind) After() []string { return slices.Clone(k.entry.After) }
 
+// InOrder tells that the order in which objects are created means something: who came first.
+func (k *Kind) InOrder() bool { return k.entry.Order == v1alpha1.OrderCreation }
+
 // PageSize is the number of objects per list page, never 0.
 func (k *Kind) PageSize() int64 {
 	if k.entry.List.PageSize == 0 {

@@ -14,9 +14,10 @@ import (
 const MetadataAnnotation = "projectcalico.org/metadata"
 
 // hiddenMetadata is the part of the annotation that counts. What else old writers left in it (uid,
-// managedFields, creationTimestamp, ...) describes the v1 object or nothing, and is not read.
+// managedFields, ...) describes the v1 object or nothing, and is not read.
 type hiddenMetadata struct {
 	Name              string                  `json:"name"`
+	CreationTimestamp metav1.Time             `json:"creationTimestamp"`
 	Labels            map[string]string       `json:"labels"`
 	Annotations       map[string]string       `json:"annotations"`
 	Finalizers        []string                `json:"finalizers"`
@@ -35,6 +36,15 @@ func readHidden(v1 *unstructured.Unstructured) (*hiddenMetadata, error) {
 		return nil, fmt.Errorf("annotation %s: %w", MetadataAnnotation, err)
 	}
 	return hidden, nil
+}
+
+// Created is when a v1 object was created, as its v3 view shows it.
+func Created(v1 *unstructured.Unstructured) metav1.Time {
+	hidden, err := readHidden(v1)
+	if err != nil || hidden == nil || hidden.CreationTimestamp.IsZero() {
+		return v1.GetCreationTimestamp()
+	}
+	return hidden.CreationTimestamp
 }
 
 // readStringMaps refuses labels and annotations that the accessors of unstructured would silently
@@ -99,12 +109,15 @@ func merged(under, over map[string]string) map[string]string {
 }
 
 func setIfAny(meta map[string]any, field string, values map[string]string) {
-	if len(values) == 0 {
-		return
+	if len(values) > 0 {
+		meta[field] = toAnyMap(values)
 	}
+}
+
+func toAnyMap(values map[string]string) map[string]any {
 	out := make(map[string]any, len(values))
 	for k, v := range values {
 		out[k] = v
 	}
-	meta[field] = out
+	return out
 }

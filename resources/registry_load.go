@@ -125,6 +125,9 @@ func (c *entryChecker) check(i int, e v1alpha1.RegistryKind) {
 	if e.Scope != scopeCluster && e.Scope != scopeNamespaced {
 		fail("scope", "is %q, must be %s or %s", e.Scope, scopeCluster, scopeNamespaced)
 	}
+	if e.Order != "" && e.Order != v1alpha1.OrderCreation {
+		fail("order", "is %q, must be %s or absent", e.Order, v1alpha1.OrderCreation)
+	}
 	for _, dep := range e.After {
 		if !c.names[dep] {
 			fail("after", "%q is no kind of this file", dep)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
 )
 
@@ -98,9 +99,23 @@ type Conflict struct {
 	Kind      string
 	Namespace string
 	Name      string // in v3
-	Ours      bool   // bears our mark: another Copy or RemapOwners repairs it
+	Cause     Cause
 	Fields    []resources.FieldDiff
 }
+
+// Cause says how a v3 object came to differ, and so what ends it.
+type Cause string
+
+// The causes. A person ends the first two, Copy and RemapOwners the third, time the fourth.
+const (
+	CauseForeign Cause = "Foreign" // it is not ours
+	CauseEdited  Cause = "Edited"  // it is our copy, and somebody has changed it since
+	CauseStale   Cause = "Stale"   // it is our copy of what v1 was, or lacks a part
+	CauseLeaving Cause = "Leaving" // it is our copy, and is being deleted
+)
+
+// ForPerson tells that neither another try nor time ends the conflict.
+func (c Conflict) ForPerson() bool { return c.Cause == CauseForeign || c.Cause == CauseEdited }
 
 // Plan is what a copy would have to do.
 type Plan struct {
@@ -127,7 +142,7 @@ type RemapResult struct {
 // Verification is the comparison of both sides.
 type Verification struct {
 	Kinds     []KindVerification
-	Different []Conflict // ours or not: content or owners differ
+	Different []Conflict // content, owners, or a status that is missing
 	Missing   []resources.Problem
 	Extra     []resources.Problem // copies of ours whose v1 object is gone
 }
@@ -138,12 +153,24 @@ type KindVerification struct {
 	V1   int64 // without those that are being deleted
 	V3   int64
 	Same int64
+	// Digest is of what v1 holds; see V1Kind.
+	Digest string
 }
 
 // OK tells that every v1 object is in v3 with the same content, and that nothing of ours is there
 // besides.
 func (v Verification) OK() bool {
 	return len(v.Different) == 0 && len(v.Missing) == 0 && len(v.Extra) == 0
+}
+
+// Verified is what the comparison has proved, by kind, to be kept for V1Digests. Nothing is proved
+// unless OK.
+func (v Verification) Verified() []migrationv1.VerifiedKind {
+	out := make([]migrationv1.VerifiedKind, len(v.Kinds))
+	for i, k := range v.Kinds {
+		out[i] = migrationv1.VerifiedKind{Kind: k.Kind, Objects: k.V1, Digest: k.Digest}
+	}
+	return out
 }
 
 // Deletion is what a DeleteCopies did.

@@ -209,7 +209,7 @@ func (s *scene) wantDifferent(names ...string) {
 	s.Helper()
 	var got []string
 	for _, d := range s.mustVerify().Different {
-		if d.Ours {
+		if d.Cause == copier.CauseStale {
 			got = append(got, d.Name)
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
 const (
@@ -188,10 +187,13 @@ func (r *run) list(ctx context.Context, kind *resources.Kind, listers chan struc
 		return nil, err
 	}
 	of := &kindRun{kind: kind, schema: schema, live: live}
-	err = r.eachV1(ctx, kind, func(v1 *unstructured.Unstructured) error {
+	err = r.inOrder(ctx, kind, func(v1 *unstructured.Unstructured) error {
 		of.jobs.Add(1)
 		select {
 		case queue <- job{of: of, v1: v1}:
+			if kind.InOrder() {
+				of.jobs.Wait() // who is created first is older
+			}
 			return nil
 		case <-ctx.Done():
 			of.jobs.Done()
@@ -234,69 +236,15 @@ func (r *run) copyOne(ctx context.Context, job job) error {
 		r.tracker.done(of.kind, terminating)
 		return nil
 	}
-	if known && !there.terminating && there.digest == contentDigest(of.kind, of.schema, want) {
+	same := known && !there.terminating && there.digest == contentDigest(of.kind, of.schema, want)
+	if same && !(there.ours && there.bare && len(conv.Status) > 0) {
 		r.tracker.done(of.kind, equal(there.ours))
 		return r.landed(of, conv, there.uid, there.owners)
 	}
-	resolved, _ := r.owners.resolve(conv.Owners)
+	resolved, unknown := r.owners.resolve(conv.Owners)
 	setOwners(want, append(want.GetOwnerReferences(), resolved...))
-	r.mark(want)
+	r.mark(want, conv, len(unknown) == 0)
 	return r.write(ctx, of, conv)
-}
-
-// write creates the object, or settles with the one that is there.
-func (r *run) write(ctx context.Context, of *kindRun, conv *resources.Converted) error {
-	want := conv.Object
-	for range maxRaces {
-		made := &creation{Unstructured: *want}
-		err := r.try(ctx, r.counted(of.kind.Name(), "create", func() error { return r.c.Create(ctx, made) }))
-		if err == nil {
-			r.tracker.done(of.kind, created)
-			return r.landed(of, conv, made.uid, want.GetOwnerReferences())
-		}
-		if apierrors.Classify(err) != apierrors.Conflict {
-			return r.refused(ctx, of, want, err)
-		}
-		again, err := r.settle(ctx, of, conv)
-		if !again || err != nil {
-			return err
-		}
-	}
-	return fmt.Errorf("%s %s: changed %d times while it was copied", of.kind.Name(), client.ObjectKeyFromObject(want), maxRaces)
-}
-
-// settle deals with an object that is there already. again tells that it changed or vanished meanwhile.
-func (r *run) settle(ctx context.Context, of *kindRun, conv *resources.Converted) (again bool, err error) {
-	want := conv.Object
-	key := client.ObjectKeyFromObject(want)
-	live, err := r.get(ctx, of.kind.V3GVK(), key)
-	if apierrors.Classify(err) == apierrors.NotFound {
-		return true, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("read %s %s: %w", of.kind.Name(), key, err)
-	}
-	count := equal(r.isOurs(live))
-	todo, diffs := decide(of.kind, of.schema, want, live, r.owner.UID)
-	switch todo {
-	case clash:
-		r.conflict(of, live, diffs)
-		return false, nil
-	case repair:
-		count = updated
-		next := desiredOver(of.kind, want, live)
-		patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
-		err := r.try(ctx, func() error { return r.c.Patch(ctx, next, patch) })
-		switch apierrors.Classify(err) {
-		case apierrors.None:
-		case apierrors.Conflict, apierrors.NotFound:
-			return true, nil
-		default:
-			return false, r.refused(ctx, of, want, err)
-		}
-	}
-	r.tracker.done(of.kind, count)
-	return false, r.landed(of, conv, live.GetUID(), live.GetOwnerReferences())
 }
 
 // landed notes where a v1 object is in v3, and whether it lacks owners in Calico there: one of them is
@@ -315,28 +263,6 @@ func (r *run) landed(of *kindRun, conv *resources.Converted, uid types.UID, owne
 	return nil
 }
 
-// refused notes an object that the server did not take. It returns an error if the reason is not the
-// object's.
-func (r *run) refused(ctx context.Context, of *kindRun, obj *unstructured.Unstructured, err error) error {
-	key := client.ObjectKeyFromObject(obj)
-	class := apierrors.Classify(err)
-	if ctx.Err() != nil || apierrors.Retryable(class) || class == apierrors.NotFound && !namespaceMissing(err) {
-		return fmt.Errorf("write %s %s: %w", of.kind.Name(), key, err)
-	}
-	r.reject(of, resources.Problem{
-		Kind: of.kind.Name(), Namespace: key.Namespace, Name: key.Name, Reason: resources.ReasonRejected,
-		Message: fmt.Sprintf("refused by the API server: %v", err),
-		Remedy:  "change the v1 object, or what refuses it, then try again",
-	})
-	return nil
-}
-
-// namespaceMissing tells a namespace that is gone from a resource that is not served.
-func namespaceMissing(err error) bool {
-	details := apierrors.Details(err)
-	return details != nil && details.Kind == "namespaces"
-}
-
 func (r *run) reject(of *kindRun, problem resources.Problem) {
 	r.mu.Lock()
 	r.rejected = append(r.rejected, problem)
@@ -344,10 +270,10 @@ func (r *run) reject(of *kindRun, problem resources.Problem) {
 	r.tracker.done(of.kind, rejected)
 }
 
-func (r *run) conflict(of *kindRun, live *unstructured.Unstructured, diffs []resources.FieldDiff) {
+func (r *run) conflict(of *kindRun, live *unstructured.Unstructured, cause Cause, diffs []resources.FieldDiff) {
 	r.mu.Lock()
 	r.conflicts = append(r.conflicts, Conflict{
-		Kind: of.kind.Name(), Namespace: live.GetNamespace(), Name: live.GetName(), Ours: r.isOurs(live), Fields: diffs,
+		Kind: of.kind.Name(), Namespace: live.GetNamespace(), Name: live.GetName(), Cause: cause, Fields: diffs,
 	})
 	r.mu.Unlock()
 	r.tracker.done(of.kind, conflicted)

@@ -1,39 +1,79 @@
 package copier
 
 import (
+	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
-// action is what to do about a v3 object that is there already.
-type action string
-
-const (
-	keep   action = "keep"   // it is what we want
-	repair action = "repair" // it is ours and differs
-	clash  action = "clash"  // it is somebody else's and differs
-)
-
-// decide compares an existing v3 object with the wanted one. Owners in Calico are not compared: some of
-// them may not be known yet, and RemapOwners repairs them.
-func decide(kind *resources.Kind, schema *resources.Schema, want, live *unstructured.Unstructured, owner types.UID) (action, []resources.FieldDiff) {
+// decide compares an existing v3 object with the wanted one; no cause means equal. Owners in Calico are
+// not compared: some of them may not be known yet, and RemapOwners repairs them.
+func decide(kind *resources.Kind, schema *resources.Schema, want, live *unstructured.Unstructured, ours bool) (Cause, []resources.FieldDiff) {
+	differs, leaving := CauseForeign, CauseForeign
+	if ours {
+		differs, leaving = CauseStale, CauseLeaving
+	}
 	if at := live.GetDeletionTimestamp(); at != nil {
-		return clash, []resources.FieldDiff{{Path: "metadata.deletionTimestamp", Want: "(absent)", Have: at.UTC().Format(time.RFC3339)}}
+		return leaving, []resources.FieldDiff{{Path: "metadata.deletionTimestamp", Want: "(absent)", Have: at.UTC().Format(time.RFC3339)}}
 	}
-	diffs := resources.Diff(kind, schema, withCalicoOwners(want, nil), withCalicoOwners(live, nil))
-	switch {
-	case len(diffs) == 0:
-		return keep, nil
-	case live.GetAnnotations()[resources.MigratedByAnnotation] == string(owner):
-		return repair, diffs
+	if diffs := resources.Diff(kind, schema, withCalicoOwners(want, nil), withCalicoOwners(live, nil)); len(diffs) > 0 {
+		return differs, diffs
 	}
-	return clash, diffs
+	return "", nil
+}
+
+// judge is decide, and for a copy of ours that differs it finds out why. What admission makes of the
+// wanted object again, as a dry run shows, is no difference. What somebody else has changed since we
+// wrote it is his. The rest is for a Copy to repair. again says that the object changed or vanished
+// meanwhile.
+func (c *Copier) judge(ctx context.Context, kind *resources.Kind, schema *resources.Schema, conv *resources.Converted, live *unstructured.Unstructured) (cause Cause, diffs []resources.FieldDiff, again bool, err error) {
+	cause, diffs = decide(kind, schema, conv.Object, live, c.isOurs(live))
+	if cause != CauseStale {
+		return cause, diffs, false, nil
+	}
+	admitted := desiredOver(kind, conv.Object, live)
+	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
+	err = c.try(ctx, func() error { return c.c.Patch(ctx, admitted, patch, client.DryRunAll) })
+	switch apierrors.Classify(err) {
+	case apierrors.None:
+	case apierrors.Conflict, apierrors.NotFound:
+		return "", nil, true, nil
+	case apierrors.Invalid, apierrors.Forbidden:
+		return cause, diffs, false, nil // Copy will be told the same, and names the object
+	default:
+		return "", nil, false, fmt.Errorf("ask what would become of %s %s: %w", kind.Name(), client.ObjectKeyFromObject(live), err)
+	}
+	want, have := withCalicoOwners(admitted, nil), withCalicoOwners(live, nil)
+	diffs = resources.Diff(kind, schema, want, have)
+	if len(diffs) == 0 {
+		return "", nil, false, nil
+	}
+	if edited := resources.Edited(kind, schema, want, have, fieldManager, copiedVersion(live) == conv.V1Version); len(edited) > 0 {
+		return CauseEdited, edited, false, nil
+	}
+	return CauseStale, diffs, false, nil
+}
+
+// isBare tells that nobody has written a status yet.
+func isBare(obj *unstructured.Unstructured) bool {
+	status, _ := obj.Object["status"].(map[string]any)
+	return len(status) == 0
+}
+
+// withheld ends the CopiedVersionAnnotation of a copy that does not have all its owners yet.
+const withheld = " owners withheld"
+
+func copiedVersion(obj metav1.Object) string {
+	return strings.TrimSuffix(obj.GetAnnotations()[resources.CopiedVersionAnnotation], withheld)
 }
 
 // desiredOver is the live object with the content that we want. What the server manages, the status, the
@@ -69,13 +109,18 @@ func keptField(kind *resources.Kind, field string) bool {
 	return field == "apiVersion" || field == "kind" || field == "metadata" || field == "status" && kind.HasStatus()
 }
 
-// mark stamps an object that we are about to create. Its metadata is its own: see resources.Convert.
-func (c *Copier) mark(obj *unstructured.Unstructured) {
+// mark stamps an object that we are about to write: whose it is, and of what it is a copy. Its metadata
+// is its own: see resources.Convert.
+func (c *Copier) mark(obj *unstructured.Unstructured, conv *resources.Converted, complete bool) {
 	annotations := obj.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
 	annotations[resources.MigratedByAnnotation] = string(c.owner.UID)
+	annotations[resources.CopiedVersionAnnotation] = conv.V1Version
+	if !complete {
+		annotations[resources.CopiedVersionAnnotation] += withheld
+	}
 	obj.SetAnnotations(annotations)
 }
 

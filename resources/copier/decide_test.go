@@ -36,31 +36,33 @@ func TestDecide(t *testing.T) {
 	const mine = "annotations: {migration.projectcalico.org/migrated-by: " + string(me) + "}"
 	for name, tc := range map[string]struct {
 		want, live string
-		action     action
+		cause      Cause
 		paths      []string
 		why        string
 	}{
-		"equal":            {"spec: {a: x}", "spec: {a: x}", keep, nil, "somebody made it already"},
-		"ours and equal":   {"spec: {a: x}", "metadata: {" + mine + "}\nspec: {a: x}", keep, nil, "we made it already"},
-		"ours, different":  {"spec: {a: x}", "metadata: {" + mine + "}\nspec: {a: z}", repair, []string{"spec.a"}, "v1 changed since"},
-		"theirs":           {"spec: {a: x}", "spec: {a: z}", clash, []string{"spec.a"}, "a person must decide"},
-		"another run's":    {"spec: {a: x}", "metadata: {annotations: {migration.projectcalico.org/migrated-by: other}}\nspec: {a: z}", clash, []string{"spec.a"}, "only our own copies are ours"},
-		"labels only":      {"metadata: {labels: {l: a}}", "metadata: {labels: {l: b}}", clash, []string{"metadata.labels.l"}, "labels select policy"},
-		"owners in Calico": {"spec: {a: x}", "metadata: {ownerReferences: [{apiVersion: projectcalico.org/v3, kind: Tier, name: t, uid: u}]}\nspec: {a: x}", keep, nil, "the owner may not be known yet"},
-		"foreign owners":   {"spec: {a: x}", "metadata: {ownerReferences: [{apiVersion: v1, kind: Pod, name: p, uid: u}]}\nspec: {a: x}", clash, []string{"metadata"}, "it is part of the object"},
+		"equal":            {"spec: {a: x}", "spec: {a: x}", "", nil, "somebody made it already"},
+		"ours and equal":   {"spec: {a: x}", "metadata: {" + mine + "}\nspec: {a: x}", "", nil, "we made it already"},
+		"ours, different":  {"spec: {a: x}", "metadata: {" + mine + "}\nspec: {a: z}", CauseStale, []string{"spec.a"}, "v1 changed since"},
+		"theirs":           {"spec: {a: x}", "spec: {a: z}", CauseForeign, []string{"spec.a"}, "a person must decide"},
+		"another run's":    {"spec: {a: x}", "metadata: {annotations: {migration.projectcalico.org/migrated-by: other}}\nspec: {a: z}", CauseForeign, []string{"spec.a"}, "only our own copies are ours"},
+		"labels only":      {"metadata: {labels: {l: a}}", "metadata: {labels: {l: b}}", CauseForeign, []string{"metadata.labels.l"}, "labels select policy"},
+		"owners in Calico": {"spec: {a: x}", "metadata: {ownerReferences: [{apiVersion: projectcalico.org/v3, kind: Tier, name: t, uid: u}]}\nspec: {a: x}", "", nil, "the owner may not be known yet"},
+		"foreign owners":   {"spec: {a: x}", "metadata: {ownerReferences: [{apiVersion: v1, kind: Pod, name: p, uid: u}]}\nspec: {a: x}", CauseForeign, []string{"metadata.ownerReferences.u"}, "it is part of the object"},
 		"going, though equal": {
-			"spec: {a: x}", "metadata: {" + mine + ", deletionTimestamp: '2024-01-01T00:00:00Z'}\nspec: {a: x}", clash,
+			"spec: {a: x}", "metadata: {" + mine + ", deletionTimestamp: '2024-01-01T00:00:00Z'}\nspec: {a: x}", CauseLeaving,
 			[]string{"metadata.deletionTimestamp"}, "it will be gone in a moment",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, diffs := decide(kindOf(t, "NetworkSet"), nil, object(t, tc.want), object(t, tc.live), me)
+			live := object(t, tc.live)
+			copier := &Copier{owner: Owner{UID: me}}
+			got, diffs := decide(kindOf(t, "NetworkSet"), nil, object(t, tc.want), live, copier.isOurs(live))
 			var paths []string
 			for _, d := range diffs {
 				paths = append(paths, d.Path)
 			}
-			if got != tc.action {
-				t.Errorf("%s, want %s: %s", got, tc.action, tc.why)
+			if got != tc.cause {
+				t.Errorf("%q, want %q: %s", got, tc.cause, tc.why)
 			}
 			if diff := cmp.Diff(tc.paths, paths); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.why, diff)

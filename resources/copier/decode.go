@@ -21,21 +21,23 @@ func (l *contentList) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// creation is an object to create. Of the answer it takes the uid only: the content is what was sent,
+// creation is an object to create. Of the answer it takes who it is only: the content is what was sent,
 // and Verify reads it again.
 type creation struct {
 	unstructured.Unstructured
-	uid types.UID
+	uid     types.UID
+	version string
 }
 
 // UnmarshalJSON leaves the content as it was sent.
 func (c *creation) UnmarshalJSON(data []byte) error {
 	var answer struct {
 		Metadata struct {
-			UID types.UID `json:"uid"`
+			UID             types.UID `json:"uid"`
+			ResourceVersion string    `json:"resourceVersion"`
 		} `json:"metadata"`
 	}
 	err := json.Unmarshal(data, &answer)
-	c.uid = answer.Metadata.UID
+	c.uid, c.version = answer.Metadata.UID, answer.Metadata.ResourceVersion
 	return err
 }

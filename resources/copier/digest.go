@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
+	"encoding/json"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -56,7 +56,7 @@ func (c *Copier) v1Kind(ctx context.Context, kind *resources.Kind) (V1Kind, erro
 			return err
 		}
 		if !conv.Terminating {
-			sum.add(v1Digest(kind, v1, conv))
+			sum.add(v1Digest(kind, v1))
 		}
 		return nil
 	})
@@ -64,11 +64,22 @@ func (c *Copier) v1Kind(ctx context.Context, kind *resources.Kind) (V1Kind, erro
 	return of, err
 }
 
-// v1Digest is that of one v1 object. No schema has a say in it: it stays what it is when somebody
-// installs newer CRDs between the verification and the clean-up.
-func v1Digest(kind *resources.Kind, v1 *unstructured.Unstructured, conv *resources.Converted) [sha256.Size]byte {
-	content := resources.Digest(kind, nil, withCalicoOwners(conv.Object, conv.Owners))
-	return sha256.Sum256(fmt.Appendf(nil, "%s/%s %x", v1.GetNamespace(), v1.GetName(), content))
+// v1Digest is of all that anybody but the server has written of a v1 object. It is of the object as it
+// is: neither newer CRDs nor a newer version of this program change it between the verification and the
+// clean-up. A status that takes a write of its own moves on.
+func v1Digest(kind *resources.Kind, v1 *unstructured.Unstructured) [sha256.Size]byte {
+	content := make(map[string]any, len(v1.Object))
+	for field, value := range v1.Object {
+		if field != "metadata" && !(field == "status" && kind.HasStatus()) {
+			content[field] = value
+		}
+	}
+	meta, _ := v1.Object["metadata"].(map[string]any)
+	for _, field := range []string{"namespace", "name", "labels", "annotations", "finalizers", "ownerReferences"} {
+		content["metadata."+field] = meta[field]
+	}
+	data, _ := json.Marshal(content) // it came out of JSON
+	return sha256.Sum256(data)
 }
 
 // kindDigest is the same in whatever order objects are added to it.

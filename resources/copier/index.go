@@ -26,8 +26,10 @@ type entry struct {
 	version     string
 	digest      [sha256.Size]byte // zero in an index of metadata
 	owners      []metav1.OwnerReference
+	copied      string // of which version of v1 it is a copy, see CopiedVersionAnnotation
 	ours        bool
 	terminating bool
+	bare        bool // has no status; false in an index of metadata
 }
 
 // indexContent lists whole objects and digests them.
@@ -36,6 +38,7 @@ func (c *Copier) indexContent(ctx context.Context, kind *resources.Kind, schema 
 	err := c.eachV3(ctx, kind, func(obj *unstructured.Unstructured) error {
 		e := c.entryOf(obj)
 		e.digest = contentDigest(kind, schema, obj)
+		e.bare = isBare(obj)
 		idx.entries[client.ObjectKeyFromObject(obj)] = e
 		return nil
 	})
@@ -55,12 +58,14 @@ func (c *Copier) indexMetadata(ctx context.Context, kind *resources.Kind) (*inde
 func (c *Copier) entryOf(obj metav1.Object) entry {
 	return entry{
 		uid: obj.GetUID(), version: obj.GetResourceVersion(), owners: obj.GetOwnerReferences(),
-		ours: c.isOurs(obj), terminating: obj.GetDeletionTimestamp() != nil,
+		copied: obj.GetAnnotations()[resources.CopiedVersionAnnotation],
+		ours:   c.isOurs(obj), terminating: obj.GetDeletionTimestamp() != nil,
 	}
 }
 
+// isOurs is false for every object where there is no migration.
 func (c *Copier) isOurs(obj metav1.Object) bool {
-	return obj.GetAnnotations()[resources.MigratedByAnnotation] == string(c.owner.UID)
+	return c.owner.UID != "" && obj.GetAnnotations()[resources.MigratedByAnnotation] == string(c.owner.UID)
 }
 
 // take removes and returns an entry: what is left in the end has no v1 object.

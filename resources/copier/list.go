@@ -1,9 +1,11 @@
 package copier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apiserrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +21,30 @@ import (
 // eachV1 streams the v1 objects that are migrated of a kind, page by page.
 func (c *Copier) eachV1(ctx context.Context, kind *resources.Kind, do func(*unstructured.Unstructured) error) error {
 	return c.eachV1Of(ctx, kind, kind.Selector(), do)
+}
+
+// inOrder is eachV1, with the oldest object first where that matters. It keeps all of the kind then.
+func (c *Copier) inOrder(ctx context.Context, kind *resources.Kind, do func(*unstructured.Unstructured) error) error {
+	if !kind.InOrder() {
+		return c.eachV1(ctx, kind, do)
+	}
+	var all []*unstructured.Unstructured
+	err := c.eachV1(ctx, kind, func(v1 *unstructured.Unstructured) error {
+		all = append(all, v1)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(all, func(a, b *unstructured.Unstructured) int {
+		return cmp.Or(resources.Created(a).Compare(resources.Created(b).Time), cmp.Compare(a.GetName(), b.GetName()))
+	})
+	for _, v1 := range all {
+		if err := do(v1); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *Copier) eachV1Of(ctx context.Context, kind *resources.Kind, selector labels.Selector, do func(*unstructured.Unstructured) error) error {

@@ -86,6 +86,9 @@ func (p *planner) check(ctx context.Context, kind *resources.Kind, schema *resou
 		}, nil
 	}
 	from[key] = v1.GetName()
+	if len(conv.Status) > 0 {
+		conv.Object.Object["status"] = conv.Status // written by itself, and validated as strictly
+	}
 	problem, err = resources.Validate(ctx, kind, conv.Object, schema)
 	if problem != nil {
 		problem.Name = v1.GetName() // the object to repair

@@ -3,19 +3,20 @@ package copier
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
 // RemapOwners gives the copies of ours the owners in Calico that their v1 objects have: those that were
 // withheld because the owner was not in v3 yet. It learns everything from the API server, so it works
 // after a crash, and a second call writes nothing. Owners that do not exist are left out and returned
-// in Missing. Foreign objects are not touched; Conflicts names those whose owners differ.
+// in Missing. Foreign objects, and what somebody has changed since, are not touched; Conflicts names
+// those whose owners differ.
 func (c *Copier) RemapOwners(ctx context.Context) (RemapResult, error) {
 	s := c.newSurvey(false)
 	if err := s.run(ctx); err != nil {
@@ -28,7 +29,7 @@ func (c *Copier) RemapOwners(ctx context.Context) (RemapResult, error) {
 	for _, d := range s.dependents {
 		want, unknown := s.owners.resolve(d.want)
 		result.Missing = append(result.Missing, missingOwners(d, unknown)...)
-		if !d.live.ours || len(resources.DiffOwners(want, d.live.owners)) == 0 {
+		if len(resources.DiffOwners(want, d.live.owners)) == 0 || d.cause(want) != CauseStale {
 			continue
 		}
 		g.Go(func() error {
@@ -56,26 +57,17 @@ func missingOwners(d dependent, unknown []metav1.OwnerReference) []resources.Pro
 	return out
 }
 
-// patchOwners replaces the owners in Calico and keeps all others. An object that changes meanwhile is
-// read again; one that vanishes is no longer ours to patch.
+// patchOwners replaces the owners in Calico and keeps all others.
 func (c *Copier) patchOwners(ctx context.Context, d dependent, want []metav1.OwnerReference) (bool, error) {
-	for range maxRaces {
-		obj, err := c.getMetadata(ctx, d.kind, d.key)
-		if err == nil {
-			err = c.patchMetadata(ctx, obj, func() {
-				_, foreign := resources.SplitOwners(obj.OwnerReferences)
-				obj.OwnerReferences = append(foreign, want...)
-			})
+	changed, err := c.amend(ctx, d.kind, d.key, nil, func(obj *metav1.PartialObjectMetadata) {
+		_, foreign := resources.SplitOwners(obj.OwnerReferences)
+		obj.OwnerReferences = append(foreign, want...)
+		if version, ok := obj.Annotations[resources.CopiedVersionAnnotation]; ok {
+			obj.Annotations[resources.CopiedVersionAnnotation] = strings.TrimSuffix(version, withheld)
 		}
-		switch apierrors.Classify(err) {
-		case apierrors.None:
-			return true, nil
-		case apierrors.NotFound:
-			return false, nil
-		case apierrors.Conflict: // look again
-		default:
-			return false, fmt.Errorf("set owners of %s %s: %w", d.kind.Name(), d.key, err)
-		}
+	})
+	if err != nil {
+		return false, fmt.Errorf("set owners of %s %s: %w", d.kind.Name(), d.key, err)
 	}
-	return false, fmt.Errorf("set owners of %s %s: changed %d times meanwhile", d.kind.Name(), d.key, maxRaces)
+	return changed, nil
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,19 +51,9 @@ type deletion struct {
 }
 
 func (d *deletion) kind(ctx context.Context, kind *resources.Kind) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(workers)
-	err := d.eachV3Metadata(ctx, kind, func(obj *metav1.PartialObjectMetadata) error {
-		if d.isOurs(obj) {
-			obj.SetGroupVersionKind(kind.V3GVK()) // an item of a list says that it is metadata only
-			g.Go(func() error { return d.one(ctx, kind, obj) })
-		}
-		return ctx.Err()
+	return d.eachOfOurs(ctx, kind, func(ctx context.Context, obj *metav1.PartialObjectMetadata) error {
+		return d.one(ctx, kind, obj)
 	})
-	if workErr := g.Wait(); workErr != nil {
-		return workErr // the list only stopped because a worker failed
-	}
-	return err
 }
 
 func (d *deletion) one(ctx context.Context, kind *resources.Kind, obj *metav1.PartialObjectMetadata) error {
@@ -144,7 +133,7 @@ func (c *Copier) removeLive(ctx context.Context, kind *resources.Kind, obj *meta
 	if kind.Undeletable(obj.Name) {
 		err := c.deleteExactly(ctx, obj, client.DryRunAll)
 		if class := apierrors.Classify(err); class == apierrors.Forbidden || class == apierrors.Invalid {
-			return kept, c.patchMetadata(ctx, obj, func() { delete(obj.Annotations, resources.MigratedByAnnotation) })
+			return kept, c.patchMetadata(ctx, obj, func() { forget(obj) })
 		}
 		if err != nil {
 			return "", err

@@ -65,7 +65,7 @@ func TestConflictsAreReportedAndOthersGoOn(t *testing.T) {
 	}
 	theirs := s.v3("IPReservation", "metadata: {name: theirs}\nspec: {reservedCIDRs: [11.0.0.0/8]}")
 	equal := s.v3("IPReservation", "metadata: {name: equal}\nspec: {reservedCIDRs: [10.0.0.0/8]}")
-	want := []copier.Conflict{{Kind: "IPReservation", Name: "theirs", Fields: []resources.FieldDiff{
+	want := []copier.Conflict{{Kind: "IPReservation", Name: "theirs", Cause: copier.CauseForeign, Fields: []resources.FieldDiff{
 		{Path: "spec.reservedCIDRs[0]", Want: `"10.0.0.0/8"`, Have: `"11.0.0.0/8"`},
 	}}}
 

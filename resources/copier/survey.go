@@ -9,9 +9,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
 // survey lists both sides of every kind and notes where they differ. It keeps a digest per v3 object
@@ -32,10 +34,11 @@ type survey struct {
 
 // dependent is a v3 object that has owners in Calico, or should have.
 type dependent struct {
-	kind *resources.Kind
-	key  client.ObjectKey
-	want []metav1.OwnerReference // as v1 has them
-	live entry
+	kind    *resources.Kind
+	key     client.ObjectKey
+	version string                  // of the v1 object
+	want    []metav1.OwnerReference // as v1 has them
+	live    entry
 }
 
 func (c *Copier) newSurvey(content bool) *survey {
@@ -64,12 +67,14 @@ type kindSurvey struct {
 	schema *resources.Schema
 	live   *index
 	counts KindVerification
-	// suspects are the converted v1 objects whose digest differs from that of the v3 object.
-	suspects map[client.ObjectKey]*unstructured.Unstructured
+	sum    kindDigest
+	// suspects are the converted v1 objects whose digest differs from that of the v3 object, or whose
+	// status is missing.
+	suspects map[client.ObjectKey]*resources.Converted
 }
 
 func (s *survey) kind(ctx context.Context, kind *resources.Kind) error {
-	of := &kindSurvey{kind: kind, counts: KindVerification{Kind: kind.Name()}, suspects: map[client.ObjectKey]*unstructured.Unstructured{}}
+	of := &kindSurvey{kind: kind, counts: KindVerification{Kind: kind.Name()}, suspects: map[client.ObjectKey]*resources.Converted{}}
 	var err error
 	if of.schema, err = s.schema(ctx, kind); err != nil {
 		return err
@@ -91,6 +96,7 @@ func (s *survey) kind(ctx context.Context, kind *resources.Kind) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	of.counts.Digest = of.sum.of(kind).Digest
 	s.kinds[kind.Name()] = of.counts
 	for _, key := range of.live.strays() {
 		s.extra = append(s.extra, resources.Problem{
@@ -114,6 +120,9 @@ func (s *survey) one(of *kindSurvey, v1 *unstructured.Unstructured) error {
 		return nil
 	}
 	of.counts.V1++
+	if s.content {
+		of.sum.add(v1Digest(of.kind, v1))
+	}
 	if !there {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -130,58 +139,100 @@ func (s *survey) one(of *kindSurvey, v1 *unstructured.Unstructured) error {
 	if len(calico) > 0 || len(conv.Owners) > 0 {
 		live.owners = calico
 		s.mu.Lock()
-		s.dependents = append(s.dependents, dependent{kind: of.kind, key: key, want: conv.Owners, live: live})
+		s.dependents = append(s.dependents, dependent{kind: of.kind, key: key, version: conv.V1Version, want: conv.Owners, live: live})
 		s.mu.Unlock()
 	}
 	switch {
 	case !s.content:
-	case !live.terminating && live.digest == contentDigest(of.kind, of.schema, conv.Object):
-		of.counts.Same++
+	case live.terminating || live.ours && live.bare && len(conv.Status) > 0,
+		live.digest != contentDigest(of.kind, of.schema, conv.Object):
+		of.suspects[key] = conv
 	default:
-		of.suspects[key] = conv.Object
+		of.counts.Same++
 	}
 	return nil
 }
 
-// confirm lists v3 once more if anything differed, and notes the fields. What has become equal, or has
-// vanished, since the first list counts as it is now.
+// confirm lists v3 once more if anything differed, and finds out why each does. What has become equal,
+// or has vanished, since the first list counts as it is now.
 func (s *survey) confirm(ctx context.Context, of *kindSurvey) error {
 	if len(of.suspects) == 0 {
 		return nil
 	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(workers)
 	err := s.eachV3(ctx, of.kind, func(live *unstructured.Unstructured) error {
 		key := client.ObjectKeyFromObject(live)
-		want, ok := of.suspects[key]
+		conv, ok := of.suspects[key]
 		if !ok {
-			return nil
+			return ctx.Err()
 		}
 		delete(of.suspects, key)
-		_, diffs := decide(of.kind, of.schema, want, live, s.owner.UID)
-		if len(diffs) == 0 {
-			of.counts.Same++
-			return nil
-		}
-		s.differ(of.kind, key, s.isOurs(live), diffs)
-		return nil
+		g.Go(func() error { return s.examine(ctx, of, conv, live) })
+		return ctx.Err()
 	})
+	if workErr := g.Wait(); workErr != nil {
+		return workErr // the list only stopped because a worker failed
+	}
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for key := range of.suspects {
-		s.missing = append(s.missing, resources.Problem{
-			Kind: of.kind.Name(), Namespace: key.Namespace, Name: key.Name, Reason: resources.ReasonMissing,
-			Message: "vanished from v3 a moment ago", Remedy: "copying again creates it",
-		})
+		s.vanished(of, key)
 	}
 	return nil
 }
 
-func (s *survey) differ(kind *resources.Kind, key client.ObjectKey, ours bool, diffs []resources.FieldDiff) {
+// examine looks at a v3 object that seemed to differ until it stands still.
+func (s *survey) examine(ctx context.Context, of *kindSurvey, conv *resources.Converted, live *unstructured.Unstructured) error {
+	key := client.ObjectKeyFromObject(live)
+	for range maxRaces {
+		cause, diffs, again, err := s.judge(ctx, of.kind, of.schema, conv, live)
+		if err != nil {
+			return err
+		}
+		if !again {
+			s.note(of, conv, live, cause, diffs)
+			return nil
+		}
+		live, err = s.get(ctx, of.kind.V3GVK(), key)
+		if apierrors.Classify(err) == apierrors.NotFound {
+			s.vanished(of, key)
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read %s %s: %w", of.kind.Name(), key, err)
+		}
+	}
+	return fmt.Errorf("%s %s: changed %d times while it was compared", of.kind.Name(), key, maxRaces)
+}
+
+func (s *survey) note(of *kindSurvey, conv *resources.Converted, live *unstructured.Unstructured, cause Cause, diffs []resources.FieldDiff) {
+	if cause == "" && s.isOurs(live) && isBare(live) && len(conv.Status) > 0 {
+		cause, diffs = CauseStale, []resources.FieldDiff{{Path: "status", Want: "present", Have: "(absent)"}}
+	}
+	if cause != "" {
+		s.differ(of.kind, client.ObjectKeyFromObject(live), cause, diffs)
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.different = append(s.different, Conflict{Kind: kind.Name(), Namespace: key.Namespace, Name: key.Name, Ours: ours, Fields: diffs})
+	of.counts.Same++
+}
+
+func (s *survey) vanished(of *kindSurvey, key client.ObjectKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.missing = append(s.missing, resources.Problem{
+		Kind: of.kind.Name(), Namespace: key.Namespace, Name: key.Name, Reason: resources.ReasonMissing,
+		Message: "vanished from v3 a moment ago", Remedy: "copying again creates it",
+	})
+}
+
+func (s *survey) differ(kind *resources.Kind, key client.ObjectKey, cause Cause, diffs []resources.FieldDiff) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.different = append(s.different, Conflict{Kind: kind.Name(), Namespace: key.Namespace, Name: key.Name, Cause: cause, Fields: diffs})
 }
 
 // compareOwners adds the dependents whose owners differ to what is different. It counts an object at
@@ -200,23 +251,46 @@ func (s *survey) compareOwners() {
 		counts := s.kinds[d.kind.Name()]
 		counts.Same--
 		s.kinds[d.kind.Name()] = counts
-		s.differ(d.kind, d.key, d.live.ours, diffs)
+		s.differ(d.kind, d.key, d.cause(want), diffs)
 	}
 	slices.SortFunc(s.different, compareConflicts)
 }
 
-// Conflicts finds the v3 objects that are not ours and differ from what v1 says, over all kinds. It
-// changes nothing. An object that cannot be read or converted is an error, never "no conflict".
+// cause tells why the owners differ. Our copy had all that v1 has, unless we withheld some; an owner
+// whose UID alone is another one has been replaced since.
+func (d dependent) cause(want []metav1.OwnerReference) Cause {
+	switch {
+	case !d.live.ours:
+		return CauseForeign
+	case d.live.copied == d.version && len(resources.DiffOwners(byName(want), byName(d.live.owners))) > 0:
+		return CauseEdited
+	}
+	return CauseStale
+}
+
+// byName puts the name where the UID is.
+func byName(refs []metav1.OwnerReference) []metav1.OwnerReference {
+	out := slices.Clone(refs)
+	for i := range out {
+		out[i].UID = types.UID(out[i].Kind + "/" + out[i].Name)
+	}
+	return out
+}
+
+// Conflicts finds the v3 objects that differ from what v1 says, and that a person has to look at, over
+// all kinds. It changes nothing. An object that cannot be read or converted is an error, never "no conflict".
 func (c *Copier) Conflicts(ctx context.Context) ([]Conflict, error) {
 	s := c.newSurvey(true)
 	if err := s.run(ctx); err != nil {
 		return nil, err
 	}
 	s.compareOwners()
-	return slices.DeleteFunc(s.different, func(d Conflict) bool { return d.Ours }), nil
+	return slices.DeleteFunc(s.different, func(d Conflict) bool { return !d.ForPerson() }), nil
 }
 
-// Verify compares both sides completely, owners included. It changes nothing.
+// Verify compares both sides completely, owners included. It changes nothing, and may be called at any
+// time, for a migration that is over as well; what it would have to ask the server about copies that
+// admission changed, it asks as dry runs.
 func (c *Copier) Verify(ctx context.Context) (Verification, error) {
 	s := c.newSurvey(true)
 	if err := s.run(ctx); err != nil {

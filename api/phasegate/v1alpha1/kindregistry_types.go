@@ -19,6 +19,9 @@ type KindRegistrySpec struct {
 	Kinds []RegistryKind `json:"kinds"`
 }
 
+// OrderCreation is the one value of RegistryKind.Order besides none.
+const OrderCreation = "creation"
+
 // RegistryKind describes one kind: what it is called on both sides, what it depends on, and how it is
 // read, converted and compared.
 type RegistryKind struct {
@@ -32,6 +35,9 @@ type RegistryKind struct {
 	V1 *RegistryV1Names `json:"v1,omitempty"`
 	// After names the v3 kinds whose objects must be there before an object of this kind is written.
 	After []string `json:"after,omitempty"`
+	// Order is creation where it matters which object is older: the copies are then created one after
+	// the other, in the order in which the v1 objects were. Else the order means nothing.
+	Order string `json:"order,omitempty"`
 	// List says how the v1 objects are listed.
 	List RegistryList `json:"list,omitempty"`
 	// Converters are applied in this order, after the rules that hold for every kind.

@@ -1,0 +1,53 @@
+package copier
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/resources"
+)
+
+// ForgetCopies takes our notes off every v3 object that bears our mark: the migration is over, and they
+// are nobody's copies any more. It returns how many it freed. A second call frees what is left.
+func (c *Copier) ForgetCopies(ctx context.Context) (int64, error) {
+	var freed atomic.Int64
+	for _, kind := range c.reg.Kinds() {
+		err := c.eachOfOurs(ctx, kind, func(ctx context.Context, obj *metav1.PartialObjectMetadata) error {
+			key := client.ObjectKeyFromObject(obj)
+			changed, err := c.amend(ctx, kind, key, obj, forget)
+			if err != nil {
+				return fmt.Errorf("take our notes off %s %s: %w", kind.Name(), key, err)
+			}
+			if changed {
+				freed.Add(1)
+			}
+			return nil
+		})
+		if err != nil {
+			return freed.Load(), err
+		}
+	}
+	return freed.Load(), nil
+}
+
+// eachOfOurs calls do for every copy of ours of a kind, from several goroutines.
+func (c *Copier) eachOfOurs(ctx context.Context, kind *resources.Kind, do func(context.Context, *metav1.PartialObjectMetadata) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(workers)
+	err := c.eachV3Metadata(ctx, kind, func(obj *metav1.PartialObjectMetadata) error {
+		if c.isOurs(obj) {
+			obj.SetGroupVersionKind(kind.V3GVK()) // an item of a list says that it is metadata only
+			g.Go(func() error { return do(ctx, obj) })
+		}
+		return ctx.Err()
+	})
+	if workErr := g.Wait(); workErr != nil {
+		return workErr // the list only stopped because a worker failed
+	}
+	return err
+}
