@@ -3,9 +3,10 @@ package datastoremigration
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/fsm"
@@ -13,9 +14,13 @@ import (
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
+// plan also warns of what no copy can preserve.
 func (s *steps) plan(ctx context.Context, sc *scope) (outputs, error) {
 	plan, err := s.copier(sc.Object).Plan(ctx, nil)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.warnOfOverlaps(ctx, sc); err != nil {
 		return nil, err
 	}
 	sc.Report(func(dm *migration) {
@@ -33,6 +38,7 @@ func (s *steps) copyResources(ctx context.Context, sc *scope) (outputs, error) {
 	if err := s.lockStands(ctx, sc); err != nil {
 		return nil, err
 	}
+	sc.Report(func(dm *migration) { dm.Status.Verified = nil })
 	measure := s.Metrics.copying(sc.Object)
 	result, err := s.copier(sc.Object).Copy(ctx, func(p copier.Progress) {
 		measure(p)
@@ -41,12 +47,13 @@ func (s *steps) copyResources(ctx context.Context, sc *scope) (outputs, error) {
 	if err != nil {
 		return nil, err
 	}
+	people, going := forPeople(result.Conflicts)
 	sc.Report(func(dm *migration) {
 		showProgress(dm, result.Progress)
 		setConflicts(dm, result.Conflicts)
 		dm.Status.Progress.OwnersWithheld = int32(result.Withheld)
 	})
-	if going := ownConflicts(result.Conflicts); len(going) > 0 {
+	if len(going) > 0 {
 		// Nobody but us can resolve these, and time does.
 		return nil, fsm.Wait("%d copies of an earlier try are still being deleted: %s", len(going),
 			strings.Join(examples(going, showConflict), "; "))
@@ -55,11 +62,19 @@ func (s *steps) copyResources(ctx context.Context, sc *scope) (outputs, error) {
 		return nil, fsm.Terminal("ObjectsRejected", "%d objects cannot be copied: %s", len(result.Rejected),
 			strings.Join(examples(result.Rejected, showProblem), "; "))
 	}
-	return conflictOutputs(result.Conflicts, outputs{"objects": result.Total, "ownersWithheld": result.Withheld}), nil
+	return conflictOutputs(people, outputs{"objects": result.Total, "ownersWithheld": result.Withheld}), nil
 }
 
-func ownConflicts(conflicts []copier.Conflict) []copier.Conflict {
-	return slices.DeleteFunc(slices.Clone(conflicts), func(c copier.Conflict) bool { return !c.Ours })
+// forPeople separates what only a person can resolve from what copying again, or time, does.
+func forPeople(conflicts []copier.Conflict) (people, others []copier.Conflict) {
+	for _, c := range conflicts {
+		if c.ForPerson() {
+			people = append(people, c)
+		} else {
+			others = append(others, c)
+		}
+	}
+	return people, others
 }
 
 func conflictOutputs(conflicts []copier.Conflict, more outputs) outputs {
@@ -70,6 +85,9 @@ func conflictOutputs(conflicts []copier.Conflict, more outputs) outputs {
 
 func showConflict(c copier.Conflict) string {
 	text := objectName(c.Kind, c.Namespace, c.Name)
+	if c.Cause == copier.CauseEdited {
+		text += ", changed after it was copied"
+	}
 	if len(c.Fields) > 0 {
 		text += fmt.Sprintf(" (%s)", c.Fields[0])
 	}
@@ -117,6 +135,8 @@ func (s *steps) remapOwners(ctx context.Context, sc *scope) (outputs, error) {
 	return outputs{"ownersMissing": len(result.Missing)}, nil
 }
 
+// verify compares both sides. What it proves is on record as long as it is true: the
+// clean-up deletes nothing else.
 func (s *steps) verify(ctx context.Context, sc *scope) (outputs, error) {
 	if err := s.lockStands(ctx, sc); err != nil {
 		return nil, err
@@ -125,19 +145,31 @@ func (s *steps) verify(ctx context.Context, sc *scope) (outputs, error) {
 	if err != nil {
 		return nil, err
 	}
-	same := int64(0)
-	for _, k := range v.Kinds {
-		same += k.Same
-	}
+	people, _ := forPeople(v.Different)
+	sc.Report(func(dm *migration) {
+		dm.Status.Verified = verified(v, sc.Clock.Now())
+		if len(people) > 0 {
+			setConflicts(dm, people)
+		}
+	})
 	list := examples(v.Different, showConflict)
 	for _, problems := range [][]resources.Problem{v.Missing, v.Extra} {
 		list = append(list, examples(problems, showProblem)...)
 	}
 	return outputs{
+		"conflicts": len(people),
 		"different": len(v.Different) + len(v.Missing) + len(v.Extra),
 		"examples":  list[:min(len(list), exampleLimit)],
-		"verified":  same,
+		"verified":  v.Same(),
 	}, nil
+}
+
+// verified is nil unless everything is equal.
+func verified(v copier.Verification, at time.Time) *migrationv1.Verified {
+	if !v.OK() {
+		return nil
+	}
+	return &migrationv1.Verified{At: metav1.NewTime(at), Objects: v.Same(), Digests: migrationv1.JoinDigests(v.Verified())}
 }
 
 // deleteCopies takes back what this migration created. Objects with finalizers
@@ -166,7 +198,7 @@ func (s *steps) deleteCopies(ctx context.Context, sc *scope) (outputs, error) {
 		return nil, fsm.Wait("%d copies are still being deleted: %v", n, examples(deletion.Remaining, showProblem))
 	}
 	sc.Report(func(dm *migration) {
-		dm.Status.Progress, dm.Status.Conflicts = nil, nil
+		dm.Status.Progress, dm.Status.Conflicts, dm.Status.Verified = nil, nil, nil
 	})
 	return nil, nil
 }

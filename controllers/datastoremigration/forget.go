@@ -1,5 +1,36 @@
 package datastoremigration
 
-import "context"
+import (
+	"context"
+	"fmt"
 
-func (s *steps) forgetCopies(_ context.Context, _ *scope) (outputs, error) { return nil, nil }
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/patch"
+)
+
+// forgetCopies takes the notes of this migration off everything in v3: from here on
+// nothing is anybody's copy.
+func (s *steps) forgetCopies(ctx context.Context, sc *scope) (outputs, error) {
+	if _, err := s.copier(sc.Object).ForgetCopies(ctx); err != nil {
+		return nil, err
+	}
+	info, err := s.clusterInformation(ctx, s.Registry.Lock().V3GVK())
+	if err != nil || info == nil {
+		return nil, err
+	}
+	err = patch.MutateAndPatchSpec(ctx, s.client, info, func(u *unstructured.Unstructured) {
+		annotations := u.GetAnnotations()
+		for _, key := range []string{migrationv1.AnnotationMigratedBy, migrationv1.AnnotationLockedBy} {
+			if annotations[key] == string(sc.Object.UID) {
+				delete(annotations, key)
+			}
+		}
+		u.SetAnnotations(annotations)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("take the notes of this migration off the v3 ClusterInformation: %w", err)
+	}
+	return nil, nil
+}

@@ -90,7 +90,7 @@ func (s *steps) looking() map[string]runner.Action[*migration] {
 			Rights: grants(s.onV1("list"), s.onV1CRDs("get"), s.onV3CRDs("get"))},
 		"DetectConflicts": {ActionSpec: fsm.ActionSpec{Doc: "Compares both sides; changes nothing. Sees nothing while the aggregated API server owns v3.",
 			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings}}, Do: s.detectConflicts,
-			Rights: grants(onAPIService("get"), s.lists())},
+			Rights: grants(onAPIService("get"), s.lists(), s.onV3("get patch"))},
 		"Drain": {ActionSpec: fsm.ActionSpec{Doc: "Waits until nobody writes v1 any more.",
 			Params: map[string]fsm.Param{
 				"quiet":  {Type: fsm.TypeDuration, Doc: "how long nobody may have written"},
@@ -98,7 +98,8 @@ func (s *steps) looking() map[string]runner.Action[*migration] {
 			Outputs: map[string]fsm.Type{"quiet": fsm.TypeBool}}, Do: s.drain, Rights: s.drainRights()},
 		"AwaitV3Served": {ActionSpec: fsm.ActionSpec{Doc: "Waits until every v3 kind is served from its CRD."}, Do: s.awaitV3Served, Rights: s.awaitV3ServedRights()},
 		"Verify": {ActionSpec: fsm.ActionSpec{Doc: "Reads both sides again and compares every object.",
-			Outputs: map[string]fsm.Type{"different": fsm.TypeInt, "examples": fsm.TypeStrings, "verified": fsm.TypeInt}}, Do: s.verify, Rights: grants(s.lockStandsRights(), s.lists())},
+			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "different": fsm.TypeInt, "examples": fsm.TypeStrings, "verified": fsm.TypeInt}}, Do: s.verify,
+			Rights: grants(s.lockStandsRights(), s.lists(), s.onV3("get patch"))}, // a dry run tells what admission makes of a copy
 		"ObserveRollout": {ActionSpec: fsm.ActionSpec{Doc: "Looks which components do not run with projectcalico.org/v3 yet.",
 			Outputs: map[string]fsm.Type{"pending": fsm.TypeStrings}}, Do: s.observeRollout, Rights: observeRolloutRights()},
 	}
@@ -143,7 +144,7 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 			Rights: s.onV3Lock("get patch delete")},
 		"CopyResources": {ActionSpec: fsm.ActionSpec{Doc: "Copies every object to v3; what is there already is compared.",
 			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings, "objects": fsm.TypeInt, "ownersWithheld": fsm.TypeInt}}, Do: s.copyResources,
-			Rights: grants(s.lockStandsRights(), s.lists(), s.onV3("get create patch"))},
+			Rights: grants(s.lockStandsRights(), s.lists(), s.onV3("get create patch"), s.onV3Status("patch"))},
 		"DeleteCopies": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v3 objects that this migration created."}, Do: s.deleteCopies,
 			Rights: grants(s.onV3("list get patch delete"), s.onV3CRDs("get"), onAPIService("get patch"))},
 		"RemapOwners": {ActionSpec: fsm.ActionSpec{Doc: "Adds the owner references that were withheld while the owner was not copied yet.",

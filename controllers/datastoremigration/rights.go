@@ -62,6 +62,20 @@ func (s *steps) onV3(verbs string) []rbacv1.PolicyRule {
 	return allOf(verbs, resources.V3Group, s.Registry.Kinds(), (*resources.Kind).V3Plural)
 }
 
+// onV3Status is about the kinds whose status takes a write of its own.
+func (s *steps) onV3Status(verbs string) []rbacv1.PolicyRule {
+	var kinds []*resources.Kind
+	for _, kind := range s.Registry.Kinds() {
+		if kind.HasStatus() {
+			kinds = append(kinds, kind)
+		}
+	}
+	if len(kinds) == 0 {
+		return nil
+	}
+	return allOf(verbs, resources.V3Group, kinds, func(kind *resources.Kind) string { return kind.V3Plural() + "/status" })
+}
+
 // onV1Lock and onV3Lock are about the one object that holds the lock.
 func (s *steps) onV1Lock(verbs string) []rbacv1.PolicyRule {
 	return rule(verbs, resources.V1Group, s.Registry.Lock().V1Plural(), clusterInformationName)

@@ -228,9 +228,11 @@ func TestProgressNeverGoesBack(t *testing.T) {
 	}
 }
 
-func TestOwnConflictsAreNobodysToResolve(t *testing.T) {
-	all := []copier.Conflict{{Name: "theirs"}, {Name: "ours", Ours: true}}
-	if got := ownConflicts(all); len(got) != 1 || got[0].Name != "ours" || len(all) != 2 || all[0].Name != "theirs" {
-		t.Errorf("a copy that is being deleted passes by itself; got %v of %v", got, all)
+func TestWhoResolvesAConflict(t *testing.T) {
+	all := []copier.Conflict{{Name: "theirs", Cause: copier.CauseForeign}, {Name: "edited", Cause: copier.CauseEdited},
+		{Name: "going", Cause: copier.CauseLeaving}, {Name: "old", Cause: copier.CauseStale}}
+	people, others := forPeople(all)
+	if diff := cmp.Diff([][]copier.Conflict{all[:2], all[2:]}, [][]copier.Conflict{people, others}); diff != "" {
+		t.Errorf("a copy that is being deleted passes by itself, and an old one is copied again (-want +got):\n%s", diff)
 	}
 }

@@ -72,6 +72,7 @@ var details = map[string]detail{
 	"RegistryKind.kind":                 pattern(kindName),
 	"RegistryKind.plural":               pattern(pluralName),
 	"RegistryKind.scope":                oneOf("Cluster", "Namespaced"),
+	"RegistryKind.order":                oneOf("creation"),
 	"RegistryKind.after":                items(pattern(kindName)),
 	"RegistryKind.converters":           items(oneOf("blockAffinityDeleted", "dropEmptyEnums", "policyName", "tierDefaults")),
 	"RegistryV1Names.kind":              pattern(kindName),

@@ -163,6 +163,14 @@ func (v Verification) OK() bool {
 	return len(v.Different) == 0 && len(v.Missing) == 0 && len(v.Extra) == 0
 }
 
+// Same is how many objects both sides have.
+func (v Verification) Same() (same int64) {
+	for _, k := range v.Kinds {
+		same += k.Same
+	}
+	return same
+}
+
 // Verified is what the comparison has proved, by kind, to be kept for V1Digests. Nothing is proved
 // unless OK.
 func (v Verification) Verified() []migrationv1.VerifiedKind {

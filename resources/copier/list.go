@@ -18,18 +18,13 @@ import (
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
-// eachV1 streams the v1 objects that are migrated of a kind, page by page.
-func (c *Copier) eachV1(ctx context.Context, kind *resources.Kind, do func(*unstructured.Unstructured) error) error {
-	return c.eachV1Of(ctx, kind, kind.Selector(), do)
-}
-
-// inOrder is eachV1, with the oldest object first where that matters. It keeps all of the kind then.
+// inOrder is EachV1, with the oldest object first where that matters. It keeps all of the kind then.
 func (c *Copier) inOrder(ctx context.Context, kind *resources.Kind, do func(*unstructured.Unstructured) error) error {
 	if !kind.InOrder() {
-		return c.eachV1(ctx, kind, do)
+		return c.EachV1(ctx, kind, do)
 	}
 	var all []*unstructured.Unstructured
-	err := c.eachV1(ctx, kind, func(v1 *unstructured.Unstructured) error {
+	err := c.EachV1(ctx, kind, func(v1 *unstructured.Unstructured) error {
 		all = append(all, v1)
 		return nil
 	})
@@ -45,6 +40,11 @@ func (c *Copier) inOrder(ctx context.Context, kind *resources.Kind, do func(*uns
 		}
 	}
 	return nil
+}
+
+// EachV1 streams the v1 objects of a kind that are migrated. A kind whose CRD is absent has none.
+func (c *Copier) EachV1(ctx context.Context, kind *resources.Kind, do func(*unstructured.Unstructured) error) error {
+	return c.eachV1Of(ctx, kind, kind.Selector(), do)
 }
 
 func (c *Copier) eachV1Of(ctx context.Context, kind *resources.Kind, selector labels.Selector, do func(*unstructured.Unstructured) error) error {

@@ -50,7 +50,7 @@ func (p *planner) kind(ctx context.Context, kind *resources.Kind) error {
 		return err
 	}
 	from := map[client.ObjectKey]string{} // v3 object -> name of the v1 object it comes from
-	return p.eachV1(ctx, kind, func(v1 *unstructured.Unstructured) error {
+	return p.EachV1(ctx, kind, func(v1 *unstructured.Unstructured) error {
 		count := planned
 		problem, err := p.check(ctx, kind, schema, v1, from)
 		if err != nil {

@@ -88,7 +88,7 @@ func (s *survey) kind(ctx context.Context, kind *resources.Kind) error {
 		return err
 	}
 	of.counts.V3 = int64(len(of.live.entries))
-	if err := s.eachV1(ctx, kind, func(v1 *unstructured.Unstructured) error { return s.one(of, v1) }); err != nil {
+	if err := s.EachV1(ctx, kind, func(v1 *unstructured.Unstructured) error { return s.one(of, v1) }); err != nil {
 		return err
 	}
 	if err := s.confirm(ctx, of); err != nil {

@@ -34,12 +34,13 @@ func (w *world) content(t *testing.T) map[string]any {
 	return all
 }
 
-// essence leaves out what the server manages, the status and our own mark. An owner keeps its name; its
+// essence leaves out what the server manages, the status and our own notes. An owner keeps its name; its
 // uid is another one in v3, and one that was written by kubectl shows its old group before.
 func essence(obj *unstructured.Unstructured) map[string]any {
 	obj = admitted(obj)
 	annotations := obj.GetAnnotations()
 	delete(annotations, migrationv1.AnnotationMigratedBy)
+	delete(annotations, resources.CopiedVersionAnnotation)
 	owners := map[string]any{}
 	for _, ref := range obj.GetOwnerReferences() {
 		owners[strings.Replace(ref.APIVersion, resources.V1Group+"/"+resources.V1Version, v3, 1)+" "+ref.Kind+" "+ref.Name] = true
