@@ -8,6 +8,7 @@ import (
 	"github.com/google/cel-go/cel"
 	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
@@ -49,17 +50,39 @@ var invariantEnv = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-func (p *prover) invariantVars(s state) map[string]any {
+// Situation is what invariants are about.
+type Situation struct {
+	// Phase is empty before the first, and where the machine has none of that name.
+	Phase string
+	// Held is the ledger, InPlace what is really there.
+	Held, InPlace  []string
+	Deleting, Gone bool
+}
+
+// Broken names the invariants of the file that are not true of a situation. One that
+// cannot be evaluated is not true. It may be called any number of times.
+func (m *Machine) Broken(s Situation) []string {
+	var names []string
+	for i := range m.prog.invariants {
+		if inv := &m.prog.invariants[i]; !inv.holds(m, s) {
+			names = append(names, inv.name)
+		}
+	}
+	return names
+}
+
+func (inv *invariant) holds(m *Machine, s Situation) bool {
 	ph := &v1alpha1.Phase{}
-	if at := p.phaseOf(s); at != nil {
+	if at := m.prog.phases[s.Phase]; at != nil {
 		ph = at.Phase
 	}
-	return map[string]any{
+	v, _, err := inv.prog.Eval(map[string]any{
 		varPhaseName: ph.Name, varPhaseKind: firstOf(ph.Kind, "progressing"), varPhaseTerminal: ph.Terminal,
 		varPhaseDeletion: ph.Deletion, varPhaseEnd: ph.End,
-		varHeld: append([]string{}, p.ledger(s.stored.held)...), varInPlace: p.names(s.inPlace),
-		varDeleting: s.deleting, varGone: s.gone,
-	}
+		varHeld: append([]string{}, s.Held...), varInPlace: append([]string{}, s.InPlace...),
+		varDeleting: s.Deleting, varGone: s.Gone,
+	})
+	return err == nil && v == types.True
 }
 
 // invariants are compiled last: they may name every phase and effect.

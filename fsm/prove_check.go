@@ -3,8 +3,6 @@ package fsm
 import (
 	"fmt"
 	"slices"
-
-	"github.com/google/cel-go/common/types"
 )
 
 // The invariants of every machine.
@@ -91,14 +89,16 @@ type heldKey struct {
 	deleting, gone bool
 }
 
-// holds evaluates an invariant of the file. One that cannot be evaluated does not
-// hold.
+// holds asks for an invariant of the file once for each situation.
 func (p *prover) holds(inv *invariant, s state) bool {
 	key := heldKey{inv, s.phase, s.stored.held, s.inPlace, s.deleting, s.gone}
 	ok, known := p.asked[key]
 	if !known {
-		v, _, err := inv.prog.Eval(p.invariantVars(s))
-		ok = err == nil && v == types.True
+		where := Situation{Held: p.ledger(s.stored.held), InPlace: p.names(s.inPlace), Deleting: s.deleting, Gone: s.gone}
+		if ph := p.phaseOf(s); ph != nil {
+			where.Phase = ph.Name
+		}
+		ok = inv.holds(p.m, where)
 		p.asked[key] = ok
 	}
 	return ok

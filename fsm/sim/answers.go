@@ -224,4 +224,5 @@ func (w *World) effect(name string, o fsm.Outcome) {
 			}
 		}
 	}
+	w.checkInvariants()
 }

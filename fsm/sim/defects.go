@@ -1,12 +1,14 @@
 package sim
 
 import (
+	"reflect"
 	"regexp"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm"
 )
 
 var reasonOfCondition = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
@@ -30,6 +32,19 @@ func (w *World) checkStatus() {
 	}
 	w.checkLedger()
 	w.checkConditions()
+	w.checkInvariants()
+}
+
+// checkInvariants asks those of the file, whenever what they are about has changed.
+func (w *World) checkInvariants() {
+	s := fsm.Situation{Phase: w.Stored.Phase, Held: w.Stored.Held, InPlace: w.InPlace(), Deleting: w.deleting, Gone: w.gone}
+	if reflect.DeepEqual(s, w.checked) {
+		return
+	}
+	w.checked = s
+	for _, name := range w.Machine.Broken(s) {
+		w.defect("invariant %s is not true in phase %s with held %v, in place %v", name, s.Phase, s.Held, s.InPlace)
+	}
 }
 
 func (w *World) checkLedger() {

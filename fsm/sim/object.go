@@ -136,8 +136,10 @@ func (w *World) status() map[string]any {
 			shown = append(shown, c)
 		}
 	}
-	status, err := plain(map[string]any{"phase": w.Shown.Phase, "message": w.Shown.Message,
-		"observedGeneration": w.observed, "conditions": shown, "machine": w.Stored})
+	all := map[string]any{"phase": w.Shown.Phase, "message": w.Shown.Message,
+		"observedGeneration": w.observed, "conditions": shown, "machine": w.Stored}
+	maps.Copy(all, w.Own)
+	status, err := plain(all)
 	if err != nil {
 		w.defect("the status cannot be read back: %v", err)
 	}
@@ -221,6 +223,7 @@ func (w *World) leave() {
 	if w.deleting && len(w.Finalizers) == 0 && !w.gone {
 		w.gone = true
 		w.tell("gone")
+		w.checkInvariants()
 	}
 }
 

@@ -46,6 +46,9 @@ type World struct {
 	// them as a person with an editor would.
 	Stored v1alpha1.MachineStatus
 	Shown  fsm.Summary
+	// Own are fields of the status that the machine does not write: those of the kind,
+	// as its actions report them.
+	Own map[string]any
 	// Finalizers of the object, those of others included.
 	Finalizers []string
 	// Rival makes somebody else write the object right before the next status write.
@@ -84,6 +87,8 @@ type World struct {
 	// inPlace are the effects taken and not given back; kept are those that the
 	// machine leaves in place for good.
 	inPlace, released, kept map[string]bool
+	// checked is the situation that the invariants of the file were asked about last.
+	checked fsm.Situation
 }
 
 // Event is one thing that happened.
@@ -130,6 +135,9 @@ func (w *World) Now() time.Time { return w.now }
 // Gone tells whether the object was deleted and nobody keeps it any more.
 func (w *World) Gone() bool { return w.gone }
 
+// Deleting tells whether somebody asked for the deletion of the object.
+func (w *World) Deleting() bool { return w.deleting }
+
 // Version counts the writes to the object.
 func (w *World) Version() int { return w.version }
 
@@ -138,6 +146,15 @@ func (w *World) InPlace() []string { return slices.Sorted(maps.Keys(w.inPlace)) 
 
 // Tick moves the clock while the driver is not running.
 func (w *World) Tick(d time.Duration) { w.now = w.now.Add(d) }
+
+// Step sets the clock forward or back, as somebody with a wrong one would: a sleep
+// lasts as long as it would have.
+func (w *World) Step(d time.Duration) {
+	w.now = w.now.Add(d)
+	if !w.wake.IsZero() {
+		w.wake = w.wake.Add(d)
+	}
+}
 
 // Wake makes the driver look, as the change of a watched object does.
 func (w *World) Wake() { w.dirty = true }

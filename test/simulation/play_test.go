@@ -1,0 +1,344 @@
+package simulation
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/sim"
+)
+
+// enough is the time in which a machine must come to an end once nothing fails any
+// more: the longest pause after an error is 5 minutes.
+const enough = 3 * time.Hour
+
+// play is one schedule being played.
+type play struct {
+	w     *sim.World
+	truth *truth
+	// machines are those that the file may change to; the first is in force at first,
+	// the last in the end, and knows every phase of the others.
+	machines []*fsm.Machine
+	faults   schedule
+	event    int
+	// pending is what an action will go on saying.
+	pending map[string][]sim.Answer
+	// outage is how long every action fails.
+	outage time.Time
+	asked   int
+	// phase and transitions are what the last look found.
+	phase       string
+	transitions int
+	// deedFirst is a defect of the engine: the deed before it is on record.
+	deedFirst bool
+	wrong     string
+}
+
+// run plays a schedule and answers what is wrong, or nothing.
+func run(s schedule, machines []*fsm.Machine, deedFirst bool, tell func(sim.Event)) string {
+	w, err := sim.New(machines[0], map[string]any{"metadata": map[string]any{"name": "to-v3"}, "spec": map[string]any{"type": "APIServerToCRDs"}})
+	if err != nil {
+		return err.Error()
+	}
+	p := &play{w: w, truth: newTruth(machines[0]), machines: machines, faults: slices.Clone(s), pending: map[string][]sim.Answer{}, deedFirst: deedFirst}
+	w.Tell, w.Respond, w.Interrupt = tell, p.respond, p.interrupt
+	p.storm()
+	p.calm()
+	return p.wrong
+}
+
+func (p *play) fail(format string, args ...any) {
+	if p.wrong == "" {
+		p.wrong = fmt.Sprintf(format, args...)
+	}
+}
+
+// next is the first fault of some kinds that is due.
+func (p *play) next(kinds ...kind) (fault, bool) {
+	i := slices.IndexFunc(p.faults, func(f fault) bool { return f.At <= p.event && slices.Contains(kinds, f.Do) })
+	if i < 0 {
+		return fault{}, false
+	}
+	f := p.faults[i]
+	p.faults = slices.Delete(p.faults, i, i+1)
+	if p.w.Tell != nil {
+		p.w.Tell(sim.Event{At: p.w.Now().Sub(sim.Epoch), Kind: sim.EventNote, Text: f.String()})
+	}
+	return f, true
+}
+
+// storm lasts until every fault has come. One that waits for a command comes to
+// nothing where the machine rests for good.
+func (p *play) storm() {
+	for quiet := 0; len(p.faults) > 0 && quiet < 3 && !p.over(); quiet++ {
+		left := len(p.faults)
+		p.look(10 * time.Minute)
+		if len(p.faults) < left {
+			quiet = -1
+		}
+		p.event = max(p.event, p.faults.first())
+	}
+	p.faults = nil
+	if left := p.outage.Sub(p.w.Now()); left > 0 && !p.over() {
+		p.look(left)
+	}
+}
+
+func (s schedule) first() int {
+	if len(s) == 0 {
+		return 0
+	}
+	return s[0].At
+}
+
+func (p *play) over() bool { return p.wrong != "" || p.w.Gone() }
+
+func (p *play) look(d time.Duration) {
+	p.w.Wake()
+	if err := p.w.Run(d, p.between); err != nil {
+		p.fail("%s, in phase %s: %s", err, p.w.Stored.Phase, p.w.Shown.Message)
+	}
+}
+
+// calm is when nothing goes wrong any more: the machine must come to an end, and after
+// a deletion the object must be gone, with nothing left that is not kept.
+func (p *play) calm() {
+	for _, name := range slices.Sorted(maps.Keys(p.w.Machine.Bindings().Guards)) {
+		p.w.GiveGuard(name)
+	}
+	p.pending, p.outage, p.w.Rival, p.w.Machine = map[string][]sim.Answer{}, time.Time{}, false, p.machines[len(p.machines)-1]
+	for _, ends := range []func() bool{p.ended, p.w.Gone} {
+		if p.over() {
+			break
+		}
+		until := func() bool { return p.between() || ends() }
+		p.w.Wake()
+		if err := p.w.Run(enough, until); err != nil {
+			p.fail("%s, in phase %s", err, p.w.Stored.Phase)
+		}
+		if !ends() {
+			p.fail("no end within %s: phase %s, %q, held %v", enough, p.w.Stored.Phase, p.w.Shown.Message, p.w.Stored.Held)
+		}
+		p.w.Delete()
+	}
+	if left := p.truth.left(); p.w.Gone() && len(left) > 0 {
+		p.fail("the object is gone, and %v is in place", left)
+	}
+}
+
+func (p *play) ended() bool {
+	return p.w.Gone() || slices.Contains([]string{"Complete", "Failed", "Rejected"}, p.w.Stored.Phase) && !p.w.Deleting()
+}
+
+// between is called before and after each look: what is stored is checked, and what
+// happens to the object happens.
+func (p *play) between() bool {
+	p.event++
+	p.check()
+	for !p.over() {
+		f, ok := p.next(deletes, asks, wakes, passes, steps, edits, closes, blinds)
+		if !ok {
+			break
+		}
+		p.happen(f)
+	}
+	return p.over()
+}
+
+func (p *play) happen(f fault) {
+	w := p.w
+	switch f.Do {
+	case deletes:
+		w.Delete()
+	case asks:
+		p.asked++
+		w.Annotate(map[string]string{"phasegate.dev/retry": fmt.Sprint(p.asked)})
+	case wakes:
+		w.Wake()
+	case passes:
+		w.Tick([]time.Duration{time.Second, time.Minute, 40 * time.Minute, 5 * time.Hour, 25 * time.Hour, 200 * time.Hour}[f.Pick%6])
+	case steps:
+		w.Step([]time.Duration{time.Hour, -time.Hour}[f.Pick%2])
+	case edits:
+		w.Machine = p.machines[f.Pick%len(p.machines)]
+		w.Wake()
+	case closes, blinds:
+		guards := slices.Sorted(maps.Keys(w.Machine.Bindings().Guards))
+		answer := sim.GuardAnswer{Seen: "closed", Times: 1 + f.Pick%5}
+		if f.Do == blinds {
+			answer.Err = errors.New("the API server does not answer")
+		}
+		w.GiveGuard(guards[f.Pick%len(guards)], answer)
+	}
+}
+
+// interrupt is asked before and after each command.
+func (p *play) interrupt(cmd fsm.Command, done bool) bool {
+	p.event++
+	if !done && cmd.Do != fsm.Act {
+		if _, ok := p.next(conflicts); ok {
+			p.w.Rival = true
+		}
+		if p.deedFirst && cmd.Do == fsm.Commit && cmd.Took == nil {
+			p.tooEarly()
+		}
+	}
+	if done {
+		p.check()
+	}
+	_, killed := p.next(crashes)
+	return killed
+}
+
+// tooEarly does what the step that comes will do, before it is on record.
+func (p *play) tooEarly() {
+	for _, e := range p.w.Machine.Definition().Spec.Effects {
+		if p.w.Stored.Phase == "Migrating" && !slices.Contains(p.w.Stored.Held, e.Name) {
+			p.truth.act(e.Acquire, fsm.Command{}, &p.w.Stored, true)
+			return
+		}
+	}
+}
+
+// respond is an action: its deed, and what it says.
+func (p *play) respond(action string, cmd fsm.Command) (sim.Answer, bool) {
+	if waiting := p.pending[action]; len(waiting) > 0 {
+		p.pending[action] = waiting[1:]
+		return p.did(action, cmd, waiting[0], waiting[0].Err == nil), true
+	}
+	kinds := []kind{fails, outage, gives, waits, lies, drags}
+	if len(p.w.Machine.Bindings().Actions[cmd.Action].Outputs) > 0 {
+		kinds = append(kinds, finds)
+	}
+	f, ok := p.next(kinds...)
+	refused := sim.Answer{Outcome: fsm.Outcome{Err: errors.New("refused"), Class: classes[f.Pick%len(classes)]}}
+	switch {
+	case p.w.Now().Before(p.outage):
+		return p.did(action, cmd, refused, false), true
+	case !ok:
+		return p.did(action, cmd, sim.Answer{}, true), true
+	}
+	switch f.Do {
+	case outage:
+		p.outage = p.w.Now().Add(40 * time.Minute)
+		return p.did(action, cmd, refused, false), true
+	case gives:
+		return p.did(action, cmd, sim.Answer{Outcome: fsm.Outcome{Err: fsm.Terminal("Bad", "for good"), Class: fsm.ClassTerminal}}, f.Pick%2 == 0), true
+	case waits:
+		return p.did(action, cmd, sim.Answer{Outcome: fsm.Outcome{Err: fsm.Wait("not yet")}}, f.Pick%2 == 0), true
+	case lies:
+		return p.did(action, cmd, refused, true), true
+	case finds:
+		found := sim.Answer{Outcome: fsm.Outcome{Outputs: something(p.w.Machine.Bindings().Actions[cmd.Action])}}
+		p.pending[action] = slices.Repeat([]sim.Answer{found}, f.Pick%7)
+		return p.did(action, cmd, found, true), true
+	case drags:
+		return p.did(action, cmd, sim.Answer{Takes: 10 * time.Minute}, true), true
+	}
+	return p.did(action, cmd, refused, f.Pick%2 == 0), true
+}
+
+var classes = []fsm.Class{fsm.ClassConflict, fsm.ClassForbidden, fsm.ClassNotFound, fsm.ClassInvalid, fsm.ClassTimeout, fsm.ClassThrottled, fsm.ClassUnavailable}
+
+func (p *play) did(action string, cmd fsm.Command, said sim.Answer, done bool) sim.Answer {
+	p.allowed(action, cmd)
+	if wrong := p.truth.act(action, cmd, &p.w.Stored, done); wrong != "" {
+		p.fail("%s", wrong)
+	}
+	if action == "LockV1" && said.Err == nil && p.w.Own["lock"] == nil {
+		p.w.Own = map[string]any{"lock": map[string]any{"deadline": p.w.Now().Add(30 * time.Minute).Format(time.RFC3339)}}
+	}
+	return said
+}
+
+// allowed: the phase of a step reached the API server before the step.
+func (p *play) allowed(action string, cmd fsm.Command) {
+	for _, ph := range p.w.Machine.Definition().Spec.Phases {
+		here := func(s v1alpha1.Step) bool { return s.Action == action || s.Undo != "" && cmd.Effect != "" }
+		if ph.Name == p.w.Stored.Phase && !slices.ContainsFunc(ph.Steps, here) {
+			p.fail("%s is called in phase %s, which has no such step", action, ph.Name)
+		}
+	}
+}
+
+// something is what an action answers on a day on which there is something to tell.
+func something(spec fsm.ActionSpec) map[string]any {
+	out := sim.Zero(spec)
+	for name, t := range spec.Outputs {
+		switch t {
+		case fsm.TypeInt:
+			out[name] = int64(2)
+		case fsm.TypeStrings:
+			out[name] = []any{"one", "two"}
+		case fsm.TypeBool:
+			out[name] = true
+		}
+	}
+	return out
+}
+
+// check looks at what is stored.
+func (p *play) check() {
+	for _, d := range p.w.Defects {
+		p.fail("%s", d)
+	}
+	st := &p.w.Stored
+	if st.Phase != p.phase || len(st.History) != p.transitions {
+		p.transition(st)
+	}
+	if wrong := p.truth.ledger(st.Held); wrong != "" {
+		p.fail("%s", wrong)
+	}
+	if !slices.Contains(st.Held, "v1Lock") {
+		p.w.Own = nil
+	}
+	p.expired(st)
+	p.conditions(st.Phase)
+}
+
+// transition follows the history: along the edges of the file, one at a time.
+func (p *play) transition(st *v1alpha1.MachineStatus) {
+	last := st.History[len(st.History)-1]
+	if last.From != p.phase || last.To != st.Phase {
+		p.fail("phase %s became %s, the history says %s → %s", p.phase, st.Phase, last.From, last.To)
+	}
+	edge := func(e fsm.Edge) bool { return e.From == last.From && e.To == last.To }
+	if last.From != "" && !slices.ContainsFunc(p.w.Machine.Edges(), edge) {
+		p.fail("%s → %s is no edge of the file", last.From, last.To)
+	}
+	p.phase, p.transitions = st.Phase, len(st.History)
+	p.truth.enter(st.Phase)
+}
+
+// expired: whoever waits does not wait longer than the lock may last.
+func (p *play) expired(st *v1alpha1.MachineStatus) {
+	lock, locked := p.w.Own["lock"].(map[string]any)
+	if !locked || st.NextCheck == nil || st.Phase != "WaitingForConflictResolution" {
+		return
+	}
+	deadline, err := time.Parse(time.RFC3339, lock["deadline"].(string))
+	if checked := st.NextCheck.Add(-6 * time.Second); err != nil || checked.After(deadline) {
+		p.fail("%s waits with v1 locked, %s after the deadline of the lock", st.Phase, checked.Sub(deadline))
+	}
+}
+
+// conditions tell the phase, as far as it is an end.
+func (p *play) conditions(phase string) {
+	raised := func(name string) bool { return meta.IsStatusConditionTrue(p.w.Shown.Conditions, name) }
+	failed := phase == "Failed" || phase == "Rejected"
+	if phase == "" || raised("Ready") == (phase == "Complete") && (!failed || raised("Stalled")) {
+		return
+	}
+	var all []string
+	for _, c := range p.w.Shown.Conditions {
+		all = append(all, fmt.Sprintf("%s=%s", c.Type, c.Status))
+	}
+	p.fail("conditions of phase %s are %s", phase, strings.Join(all, ", "))
+}
