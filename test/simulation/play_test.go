@@ -32,7 +32,7 @@ type play struct {
 	pending map[string][]sim.Answer
 	// outage is how long every action fails.
 	outage time.Time
-	asked   int
+	asked  int
 	// phase and transitions are what the last look found.
 	phase       string
 	transitions int

@@ -40,22 +40,24 @@ func (w *truth) left() []string {
 func (w *truth) act(name string, cmd fsm.Command, stored *v1alpha1.MachineStatus, done bool) string {
 	for _, e := range w.m.Definition().Spec.Effects {
 		switch {
-		case name == e.Acquire:
-			if done && !w.inPlace(e.Name) {
-				w.taken[e.Name]++
-			}
-		case name == e.Release && slices.Contains(w.kept, e.Name):
-			return fmt.Sprintf("%s is called past the point of no return, which keeps %s", name, e.Name)
-		case name == e.Release && cmd.Effect != "":
-			if wrong := w.undo(e.Name, stored); wrong != "" {
-				return wrong
-			}
-			fallthrough
+		case name == e.Acquire && done && !w.inPlace(e.Name):
+			w.taken[e.Name]++
 		case name == e.Release:
-			if done && w.inPlace(e.Name) {
-				w.given[e.Name]++
-			}
+			return w.release(e, cmd.Effect != "", stored, done)
 		}
+	}
+	return ""
+}
+
+func (w *truth) release(e v1alpha1.Effect, undoing bool, stored *v1alpha1.MachineStatus, done bool) string {
+	if slices.Contains(w.kept, e.Name) {
+		return fmt.Sprintf("%s is called past the point of no return, which keeps %s", e.Release, e.Name)
+	}
+	if done && w.inPlace(e.Name) {
+		w.given[e.Name]++
+	}
+	if undoing {
+		return w.undo(e.Name, stored)
 	}
 	return ""
 }
