@@ -71,6 +71,11 @@ func (c *conversion) readMetadata() error {
 	if err := readStringMaps(c.v1); err != nil {
 		return c.problem(ReasonUnreadableMetadata, remedy, "cannot be read: %v", err)
 	}
+	whole, err := reattached(c.v1)
+	if err != nil {
+		return c.problem(ReasonUnreadableMetadata, remedy, "cannot be read: %v", err)
+	}
+	c.v1 = whole
 	hidden, err := readHidden(c.v1)
 	if err != nil {
 		return c.problem(ReasonUnreadableMetadata, remedy, "cannot be read: %v", err)

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 )
 
 // MetadataAnnotation is where a v1 object hides the metadata that its v3 view has.
@@ -62,6 +64,19 @@ func readStringMaps(v1 *unstructured.Unstructured) error {
 	return nil
 }
 
+// reattached is the object with the owners that a migration has taken off: what belongs to an object does
+// not depend on when it is looked at. It returns v1 itself if there are none.
+func reattached(v1 *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if _, noted := v1.GetAnnotations()[migrationv1.AnnotationDetachedOwners]; !noted {
+		return v1, nil
+	}
+	whole := &unstructured.Unstructured{Object: maps.Clone(v1.Object)}
+	if meta, ok := v1.Object["metadata"].(map[string]any); ok {
+		whole.Object["metadata"] = maps.Clone(meta)
+	}
+	return whole, AttachOwners(whole, nil)
+}
+
 // v3Metadata is what the v3 object starts with: the v1 metadata as Calico's aggregated API would show
 // it, without what the server assigns and without owner references.
 func v3Metadata(v1 *unstructured.Unstructured, hidden *hiddenMetadata) map[string]any {
@@ -76,6 +91,7 @@ func v3Metadata(v1 *unstructured.Unstructured, hidden *hiddenMetadata) map[strin
 		annotations = merged(annotations, hidden.Annotations)
 		// An old writer may have nested the annotation in itself; it must not come back.
 		delete(annotations, MetadataAnnotation)
+		delete(annotations, migrationv1.AnnotationDetachedOwners)
 		finalizers = hidden.Finalizers
 	}
 	setIfAny(meta, "labels", labels)

@@ -2,15 +2,261 @@ package datastoremigration
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
 
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/copier"
 )
 
-// DetachAction is the name of the action whose rights are to read everything.
-const DetachAction = "DetachDependents"
+const (
+	// DetachAction is the name of the action whose rights are to read everything.
+	DetachAction = "DetachDependents"
+	// kindsAtATime bounds the lists of foreign kinds under way.
+	kindsAtATime = 4
+)
 
-func (s *steps) detachDependents(_ context.Context, _ *scope) (outputs, error) { return nil, nil }
+// detachRights is to list everything. To patch what is found, which may be anything, is
+// the chart's to grant. Whoever detaches may attach again.
+func detachRights() []rbacv1.PolicyRule { return []rbacv1.PolicyRule{rights.Rule("list", "*", "*")} }
 
-func (s *steps) attachDependents(_ context.Context, _ *scope) (outputs, error) { return nil, nil }
+// foreignKind is a kind outside Calico whose objects may have owners.
+type foreignKind struct {
+	schema.GroupVersionKind
+	plural string
+}
 
-func (s *steps) dependentsRights() []rbacv1.PolicyRule { return nil }
+// foreignKinds are all that the API server tells of, and the groups that it could
+// not tell of.
+func (s *steps) foreignKinds() (kinds []foreignKind, hidden []string, err error) {
+	lists, err := s.Discovery.ServerPreferredResources()
+	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
+	if err != nil && !partial {
+		return nil, nil, fmt.Errorf("ask which kinds there are: %w", err)
+	}
+	for gv := range failed {
+		if !isCalico(gv.Group) {
+			hidden = append(hidden, gv.String())
+		}
+	}
+	slices.Sort(hidden)
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil || isCalico(gv.Group) {
+			continue
+		}
+		for _, r := range list.APIResources {
+			if mayHaveOwners(gv.Group, r) {
+				kinds = append(kinds, foreignKind{gv.WithKind(r.Kind), r.Name})
+			}
+		}
+	}
+	return kinds, hidden, nil
+}
+
+// mayHaveOwners leaves out what cannot be read or changed, and what belongs to nobody:
+// events, and Endpoints, which belong to a Service by their name.
+func mayHaveOwners(group string, r metav1.APIResource) bool {
+	ownerless := r.Kind == "Event" && group == eventsv1.GroupName || group == corev1.GroupName && (r.Kind == "Event" || r.Kind == "Endpoints")
+	return !ownerless && slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "patch")
+}
+
+func isCalico(group string) bool { return group == resources.V1Group || group == resources.V3Group }
+
+// dependents is what was found, and what could not be looked at.
+type dependents struct {
+	found []*copier.Meta
+	// needs are the rights to patch them, for the objects that each is about.
+	needs []rights.Need
+	// unseen are kinds that may not be listed, and groups that nobody knows the kinds of.
+	unseen []string
+}
+
+// findDependents lists the objects outside Calico that refer to a Calico object.
+func (s *steps) findDependents(ctx context.Context, c *copier.Copier) (dependents, error) {
+	kinds, hidden, err := s.foreignKinds()
+	if err != nil {
+		return dependents{}, err
+	}
+	all := dependents{unseen: hidden}
+	var mu sync.Mutex
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(kindsAtATime)
+	for _, kind := range kinds {
+		group.Go(func() error {
+			found, err := c.Find(ctx, kind.GroupVersionKind, func(obj *copier.Meta) bool {
+				calico, _ := resources.SplitOwners(obj.OwnerReferences)
+				return len(calico) > 0
+			})
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case apierrs.IsForbidden(err):
+				all.unseen = append(all.unseen, schema.GroupResource{Group: kind.Group, Resource: kind.plural}.String())
+			case err != nil && !gone(err):
+				return err
+			}
+			for _, obj := range found {
+				all.needs = append(all.needs, rights.Need{Group: kind.Group, Resource: kind.plural, Namespace: obj.Namespace, Verb: "patch", For: []string{nameOf(obj)}})
+			}
+			all.found = append(all.found, found...)
+			return nil
+		})
+	}
+	err = group.Wait()
+	slices.Sort(all.unseen)
+	all.needs = rights.Union(all.needs)
+	slices.SortFunc(all.found, func(a, b *copier.Meta) int { return strings.Compare(nameOf(a), nameOf(b)) })
+	return all, err
+}
+
+// gone tells that a kind is not served any more, or was never meant to be listed.
+func gone(err error) bool {
+	return apierrs.IsNotFound(err) || apierrs.IsMethodNotSupported(err) || meta.IsNoMatchError(err)
+}
+
+// nameOf is an object in words: "ConfigMap shop/settings".
+func nameOf(obj *copier.Meta) string {
+	return obj.Kind + " " + client.ObjectKeyFromObject(obj).String()
+}
+
+// detachDependents takes references to Calico objects off all other objects: the
+// garbage collector would delete these when Calico's get other UIDs. Which kinds have
+// any is on record before the first is touched, so that they are found again.
+func (s *steps) detachDependents(ctx context.Context, sc *scope) (outputs, error) {
+	c := s.copier(sc.Object)
+	all, err := s.findDependents(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	waived := slices.Contains(waivedBy(sc.Object), dependentsCheck)
+	if len(all.unseen) > 0 && !waived {
+		return nil, fmt.Errorf("objects that depend on Calico's may be hidden in what cannot be listed: %s", clip(strings.Join(all.unseen, ", "), exampleLength))
+	}
+	if len(all.unseen) > 0 {
+		sc.Warn("DependentsHidden", "objects that depend on Calico's are not looked for in what cannot be listed: %s", clip(strings.Join(all.unseen, ", "), exampleLength))
+	}
+	if err := recordKinds(ctx, sc, all.found); err != nil {
+		return nil, err
+	}
+	kept, err := editEach(ctx, c, all.found, detachBy(sc.Object.UID))
+	if err != nil || len(kept) == 0 {
+		return nil, err
+	}
+	if !waived {
+		return nil, errors.Join(kept...)
+	}
+	sc.Warn("DependentsInDanger", "the garbage collector may delete what this account may not detach from its owner: %s", strings.Join(examples(kept, error.Error), "; "))
+	return nil, nil
+}
+
+// editEach returns what may not be changed apart from other errors.
+func editEach(ctx context.Context, c *copier.Copier, objs []*copier.Meta, change func(*copier.Meta) error) (forbidden []error, err error) {
+	var mu sync.Mutex
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(kindsAtATime)
+	for _, obj := range objs {
+		group.Go(func() error {
+			err := c.Edit(ctx, obj, change)
+			if apierrs.IsForbidden(err) {
+				mu.Lock()
+				defer mu.Unlock()
+				forbidden = append(forbidden, err)
+				return nil
+			}
+			return err
+		})
+	}
+	err = group.Wait()
+	return forbidden, err
+}
+
+// recordKinds notes on the migration where notes are about to be left.
+func recordKinds(ctx context.Context, sc *scope, objs []*copier.Meta) error {
+	kinds := recordedKinds(sc.Object)
+	for _, obj := range objs {
+		kinds = append(kinds, obj.APIVersion+"/"+obj.Kind)
+	}
+	if len(kinds) == 0 {
+		return nil
+	}
+	slices.Sort(kinds)
+	return sc.PatchMetadata(ctx, func(dm *migration) {
+		metav1.SetMetaDataAnnotation(&dm.ObjectMeta, migrationv1.AnnotationDetachedKinds, strings.Join(slices.Compact(kinds), ","))
+	})
+}
+
+func recordedKinds(dm *migration) []string {
+	return strings.FieldsFunc(dm.Annotations[migrationv1.AnnotationDetachedKinds], func(r rune) bool { return r == ',' })
+}
+
+// attachDependents puts the references back: to the old owners, or to those that took
+// their places.
+func (s *steps) attachDependents(ctx context.Context, sc *scope) (outputs, error) {
+	c := s.copier(sc.Object)
+	detached, err := s.detachedDependents(ctx, sc, c)
+	if err != nil {
+		return nil, err
+	}
+	if len(detached) > 0 {
+		rewrite, err := s.ownersNow(ctx, sc, c)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.EditAll(ctx, detached, attachTo(sc.Object.UID, rewrite)); err != nil {
+			return nil, err
+		}
+	}
+	return nil, sc.PatchMetadata(ctx, func(dm *migration) { delete(dm.Annotations, migrationv1.AnnotationDetachedKinds) })
+}
+
+func (s *steps) detachedDependents(ctx context.Context, sc *scope, c *copier.Copier) ([]*copier.Meta, error) {
+	var all []*copier.Meta
+	for _, text := range recordedKinds(sc.Object) {
+		i := strings.LastIndex(text, "/")
+		if i < 0 {
+			continue
+		}
+		found, err := c.Find(ctx, schema.FromAPIVersionAndKind(text[:i], text[i+1:]), detachedBy(sc.Object.UID))
+		if err != nil && !gone(err) {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// ownersNow waits until the old owners may be referred to again, or finds the new
+// ones: a reference to one that is not there any more is left off.
+func (s *steps) ownersNow(ctx context.Context, sc *scope, c *copier.Copier) (func([]metav1.OwnerReference) []metav1.OwnerReference, error) {
+	if sc.With.String("owners", "v1") != "v3" {
+		return nil, s.awaitOwners(ctx, sc)
+	}
+	resolve, err := c.Owners(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return func(calico []metav1.OwnerReference) []metav1.OwnerReference {
+		resolved, unknown := resolve(calico)
+		for _, ref := range unknown {
+			sc.Warn("OwnerMissing", "%s %s is not in v3: a reference to it (uid %s) is left off", ref.Kind, ref.Name, ref.UID)
+		}
+		return resolved
+	}, nil
+}

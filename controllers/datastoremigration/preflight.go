@@ -60,8 +60,9 @@ func (s *steps) cleanUpRights(machine *fsm.Machine) check.Check {
 func (s *steps) checks(machine *fsm.Machine, dm *migration) []check.Check {
 	// The right to clean up may be granted later: the action asks for it itself.
 	_, needs := rights.Only(CleanUpAction, Needs(machine, s.Settings))
+	_, needs = rights.Only(DetachAction, needs) // asked by a check that may be waived
 	return s.heedWaivers(dm, []check.Check{
 		check.Rights(s.client, needs, check.GrantRights), s.v3CRDs(), s.builtInTiers(), s.lockIsFree(dm), s.canBeFenced(), s.admissionPolicies(),
-		s.v1Kinds(), s.selectors(), s.peerController(dm),
+		s.v1Kinds(), s.selectors(), s.peerController(dm), s.dependents(),
 	})
 }

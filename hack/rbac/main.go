@@ -66,11 +66,13 @@ func roles() ([]role, error) {
 		return nil, err
 	}
 	kinds := datastoremigration.Settings{Registry: resources.Default()}
-	cleanUp, migrate := rights.Only(datastoremigration.CleanUpAction,
-		catalog.Needs(migration, kinds))
+	cleanUp, migrate := rights.Only(datastoremigration.CleanUpAction, catalog.Needs(migration, kinds))
+	detach, migrate := rights.Only(datastoremigration.DetachAction, migrate)
 	return []role{
 		{"datastoremigration", "The account of the migration.", migrate},
 		{"datastoremigration-cleanup", "The same account, for the removal of the v1 CRDs at the end: `controllers.datastoremigration.cleanup.enabled`. It may be granted as late as that.", cleanUp},
+		{"datastoremigration-dependents", "The same account, to find what belongs to Calico's objects and is no object of Calico: `controllers.datastoremigration.dependents.enabled`. " +
+			"The chart adds the right to patch what `controllers.datastoremigration.dependents.patch` lists: by default ConfigMaps and Secrets, to take references to their owners off while these change places.", detach},
 		{"mcpserver", "The account of MCP servers. It holds the rights of a proxy too, since nobody can grant what he does not have.", catalog.Needs(servers, kinds)},
 		{"custom", "The account of machines that no controller is compiled in for. What such a machine works on is yours to grant.", custom.Program(builtin.Options{}).NeedsOfAny()},
 	}, nil

@@ -86,6 +86,19 @@ func eachOf[T any](items []T, do func(*T) error) error {
 // has no pages; every other error is returned: nothing that went wrong may look like an empty kind.
 func (c *Copier) pages(ctx context.Context, list client.ObjectList, crdName string, size int64, selector labels.Selector, do func() error) error {
 	gvk := list.GetObjectKind().GroupVersionKind()
+	var own error // do's, which may not be taken for that of a list
+	err := c.pagesServed(ctx, list, size, selector, func() error {
+		own = do()
+		return own
+	})
+	if err == nil || own != nil {
+		return own
+	}
+	return c.unlessAbsent(ctx, crdName, fmt.Errorf("list %s in %s: %w", gvk.Kind, gvk.GroupVersion(), err))
+}
+
+// pagesServed is pages for a kind that must be there.
+func (c *Copier) pagesServed(ctx context.Context, list client.ObjectList, size int64, selector labels.Selector, do func() error) error {
 	opts := &client.ListOptions{Limit: size, LabelSelector: selector}
 	for {
 		err := c.try(ctx, func() error { return c.c.List(ctx, list, opts) })
@@ -94,7 +107,7 @@ func (c *Copier) pages(ctx context.Context, list client.ObjectList, crdName stri
 			continue
 		}
 		if err != nil {
-			return c.unlessAbsent(ctx, gvk, crdName, err)
+			return err
 		}
 		if err := do(); err != nil {
 			return err
@@ -116,8 +129,7 @@ func continueAfterExpiry(err error) string {
 }
 
 // unlessAbsent takes a "not found" for emptiness only if the CRD itself is not there.
-func (c *Copier) unlessAbsent(ctx context.Context, gvk schema.GroupVersionKind, crdName string, listErr error) error {
-	listErr = fmt.Errorf("list %s in %s: %w", gvk.Kind, gvk.GroupVersion(), listErr)
+func (c *Copier) unlessAbsent(ctx context.Context, crdName string, listErr error) error {
 	if apierrors.Classify(listErr) != apierrors.NotFound {
 		return listErr
 	}

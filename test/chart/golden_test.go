@@ -24,9 +24,10 @@ var standIns = map[string]string{
 	"files/crds/toolhive.stacklok.dev_mcpservers.yaml":                crd("mcpservers.toolhive.stacklok.dev"),
 	"files/rbac/datastoremigration.yaml": "rules:\n- {apiGroups: [projectcalico.org], resources: [bgpfilters, ippools], verbs: [create]}\n" +
 		"- {apiGroups: [crd.projectcalico.org], resources: [bgpfilters, ippools], verbs: [get]}\n",
-	"files/rbac/datastoremigration-cleanup.yaml": "rules:\n- {apiGroups: [apiextensions.k8s.io], resources: [customresourcedefinitions], resourceNames: [bgpfilters.crd.projectcalico.org], verbs: [delete]}\n",
-	"files/rbac/mcpserver.yaml":                  "rules:\n- {apiGroups: [toolhive.stacklok.dev], resources: [mcpservers], verbs: [get]}\n",
-	"files/rbac/custom.yaml":                     "rules:\n- {apiGroups: [events.k8s.io], resources: [events], verbs: [create]}\n",
+	"files/rbac/datastoremigration-cleanup.yaml":    "rules:\n- {apiGroups: [apiextensions.k8s.io], resources: [customresourcedefinitions], resourceNames: [bgpfilters.crd.projectcalico.org], verbs: [delete]}\n",
+	"files/rbac/datastoremigration-dependents.yaml": "rules:\n- {apiGroups: ['*'], resources: ['*'], verbs: [list]}\n",
+	"files/rbac/mcpserver.yaml":                     "rules:\n- {apiGroups: [toolhive.stacklok.dev], resources: [mcpservers], verbs: [get]}\n",
+	"files/rbac/custom.yaml":                        "rules:\n- {apiGroups: [events.k8s.io], resources: [events], verbs: [create]}\n",
 	"files/machines/datastore-migration.yaml": "# A comment.\nmetadata: {name: datastore-migration}\nspec:\n  phases:\n" +
 		"  - {name: WaitingForConflictResolution, poll: 5s}\n  - {name: Migrating, steps: [{action: Drain, with: {quiet: 1s, atMost: 10s}}]}\n",
 	"files/machines/mcpserver.yaml":   "metadata: {name: mcpserver}\nspec: {phases: []}\n",

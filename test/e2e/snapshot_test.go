@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -16,12 +15,14 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/standin"
 )
 
 // snapshot is all that a migration could have left traces in.
 type snapshot struct {
-	// V1 maps every v1 object but the lock to its uid and resource version: nobody may write one.
+	// V1 maps every v1 object but the lock to what it is, without what every write changes, and to its
+	// resource version if no object of Calico owns it: nobody may write such a one, nor change any.
 	V1 map[string]string
 	// Lock is the v1 ClusterInformation, which is written, without what every write changes.
 	Lock string
@@ -42,7 +43,10 @@ func (w *world) snapshot(t *testing.T) snapshot {
 				s.Lock = asJSON(t, withoutServerFields(obj).Object)
 				continue
 			}
-			s.V1[key(obj)] = fmt.Sprintf("%s at %s", obj.GetUID(), obj.GetResourceVersion())
+			s.V1[key(obj)] = asJSON(t, withoutServerFields(obj).Object)
+			if !resources.HasCalicoOwners(obj) {
+				s.V1[key(obj)] += " at " + obj.GetResourceVersion()
+			}
 		}
 	}
 	return s

@@ -24,19 +24,21 @@ const (
 )
 
 type handler struct {
-	client dynamic.Interface
-	kinds  map[string]*resources.Kind // by v3 plural
+	client  dynamic.Interface
+	kinds   map[string]*resources.Kind // by v3 plural
+	watches watches
+	mux     *http.ServeMux
 }
 
-func newHandler(reg *resources.Registry, client dynamic.Interface) http.Handler {
-	h := &handler{client: client, kinds: map[string]*resources.Kind{}}
+func newHandler(reg *resources.Registry, client dynamic.Interface) *handler {
+	h := &handler{client: client, kinds: map[string]*resources.Kind{}, mux: http.NewServeMux()}
 	for _, k := range reg.All() {
 		h.kinds[k.V3Plural()] = k
 	}
 	static := func(doc any) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, doc) }
 	}
-	mux := http.NewServeMux()
+	mux := h.mux
 	mux.HandleFunc("GET /apis", static(apiGroupList()))
 	mux.HandleFunc("GET /apis/"+resources.V3Group, static(apiGroup()))
 	mux.HandleFunc("GET "+root, static(apiResources(reg)))
@@ -46,7 +48,7 @@ func newHandler(reg *resources.Registry, client dynamic.Interface) http.Handler 
 		mux.HandleFunc(prefix+"/{plural}/{name}", h.serve(h.item))
 		mux.HandleFunc(prefix+"/{plural}/{name}/{sub}", h.serve(h.item))
 	}
-	return mux
+	return h
 }
 
 // result is what a request is answered with.
@@ -70,7 +72,7 @@ func (h *handler) serve(f serveFunc) http.HandlerFunc {
 		case err != nil:
 			writeError(w, err)
 		case res != nil:
-			writeJSON(w, res.code, res.body)
+			writeJSON(w, res.code, shownTo(r, res.body))
 		}
 	}
 }
@@ -81,7 +83,7 @@ func (h *handler) store(r *http.Request) (*store, error) {
 	if !found || sub != "" && (sub != "status" || !kind.HasStatus()) {
 		return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, schema.GroupResource{}, "", "", 0, false)
 	}
-	s := &store{kind: kind, v1: h.client.Resource(kind.V1GVR())}
+	s := &store{kind: kind, v1: h.client.Resource(kind.V1GVR()), watches: &h.watches}
 	if ns := r.PathValue("namespace"); ns != "" {
 		s.v1 = h.client.Resource(kind.V1GVR()).Namespace(ns)
 	}

@@ -77,7 +77,9 @@ func (s *store) listOrWatch(w http.ResponseWriter, r *http.Request) (*result, er
 }
 
 func (s *store) watch(w http.ResponseWriter, r *http.Request, opts metav1.ListOptions, f filter) error {
-	events, err := s.v1.Watch(r.Context(), opts)
+	ctx, cancel := s.watches.begin(r.Context())
+	defer cancel()
+	events, err := s.v1.Watch(ctx, opts)
 	if err != nil {
 		return err
 	}
@@ -90,7 +92,7 @@ func (s *store) watch(w http.ResponseWriter, r *http.Request, opts metav1.ListOp
 	enc := json.NewEncoder(w)
 	for {
 		select {
-		case <-r.Context().Done():
+		case <-ctx.Done():
 			return nil
 		case event, open := <-events.ResultChan():
 			if !open {
@@ -99,6 +101,9 @@ func (s *store) watch(w http.ResponseWriter, r *http.Request, opts metav1.ListOp
 			obj, wanted := s.viewEvent(event, f)
 			if !wanted {
 				continue
+			}
+			if full, ok := obj.(*unstructured.Unstructured); ok && wantsMetadata(r) {
+				obj = metadataOf(full)
 			}
 			if err := enc.Encode(metav1.WatchEvent{Type: string(event.Type), Object: runtime.RawExtension{Object: obj}}); err != nil {
 				return nil // the client went away; headers are out, so there is no one to tell

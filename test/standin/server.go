@@ -28,7 +28,7 @@ const drainWithin = 3 * time.Second
 // Server is one stand-in. Make it with Listen, then call Serve once.
 type Server struct {
 	listener net.Listener
-	handler  http.Handler
+	handler  *handler
 	certs    certificates
 }
 
@@ -60,10 +60,14 @@ func (s *Server) Port() int32 {
 // CABundle is the PEM certificate that the APIService must trust.
 func (s *Server) CABundle() []byte { return s.certs.caPEM }
 
+// EndWatches ends the watches that are open now, as a server does after minutes: the next one of the same
+// client goes where the APIService points to then. It may be called any number of times.
+func (s *Server) EndWatches() { s.handler.watches.end() }
+
 // Serve answers until ctx ends, then ends watches, waits briefly for other requests, and returns nil.
 func (s *Server) Serve(ctx context.Context) error {
 	srv := &http.Server{
-		Handler:           s.handler,
+		Handler:           s.handler.mux,
 		ReadHeaderTimeout: 10 * time.Second,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{s.certs.serving}, MinVersion: tls.VersionTLS12},

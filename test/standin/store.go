@@ -22,6 +22,8 @@ type store struct {
 	kind *resources.Kind
 	v1   dynamic.ResourceInterface
 	sub  []string // the subresource addressed, if any
+
+	watches *watches
 }
 
 func (s *store) resource() schema.GroupResource { return s.kind.V3GVR().GroupResource() }

@@ -27,6 +27,9 @@ const (
 	// AnnotationDetachedOwners on an object that a Calico object owns holds the owner
 	// references that were taken off while v1 and v3 change places, as JSON.
 	AnnotationDetachedOwners = "migration.projectcalico.org/detached-owners"
+	// AnnotationDetachedKinds on the migration lists the kinds, as apiVersion/Kind and
+	// separated by commas, of which objects outside Calico may bear that note.
+	AnnotationDetachedKinds = "migration.projectcalico.org/detached-kinds"
 	// AnnotationWaive on the migration lists ids of checks, separated by commas, that
 	// must not keep it from starting.
 	AnnotationWaive = "migration.projectcalico.org/waive"

@@ -39,7 +39,7 @@ type world struct {
 // grant gives the manager its rights, those of the lease included.
 func (w *world) grant(t *testing.T) {
 	t.Helper()
-	rules, err := harness.ChartRules("datastoremigration", "datastoremigration-cleanup", "custom")
+	rules, err := harness.ChartRules("datastoremigration", "datastoremigration-cleanup", "datastoremigration-dependents", "custom")
 	if err != nil {
 		t.Fatal(err)
 	}
