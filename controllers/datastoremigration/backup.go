@@ -2,10 +2,178 @@ package datastoremigration
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources"
 )
 
-func (s *steps) backUpV1(_ context.Context, _ *scope) (outputs, error) { return nil, nil }
+// BackUpAction keeps v1 before CleanUpAction deletes it.
+const BackUpAction = "BackUpV1"
 
-func (s *steps) backUpRights() []rbacv1.PolicyRule { return nil }
+func (s *steps) backUpRights() []rbacv1.PolicyRule {
+	return grants([]rbacv1.PolicyRule{rights.Asking}, onSecrets(), s.onV1CRDs("get"), onAllOfV1("list"),
+		allOf("list", resources.V1Group, s.Registry.All(), (*resources.Kind).V1Plural))
+}
+
+// onSecrets are in the Calico namespace only, see Needs.
+func onSecrets() []rbacv1.PolicyRule { return rule("get create delete", "", "secrets") }
+
+// backUpV1 writes every v1 object and CRD to Secrets, and reads them back. It may be
+// called again: what is written already and right stays, and a backup that is complete
+// is left alone once the first CRD has gone, since there would be less in a new one.
+func (s *steps) backUpV1(ctx context.Context, sc *scope) (outputs, error) {
+	switch to := sc.With.String("to", "Secrets"); to {
+	case "None":
+		return nil, nil
+	case "Secrets":
+		return nil, s.backUp(ctx, sc)
+	default:
+		return nil, fmt.Errorf("parameter to is %q: use Secrets or None", to)
+	}
+}
+
+// renewBackup brings a backup up to date that may have waited for long; where there is
+// none, none was wanted.
+func (s *steps) renewBackup(ctx context.Context, sc *scope) error {
+	index, err := s.vault(sc.Object).read(ctx)
+	if err != nil || index == nil {
+		return err
+	}
+	return s.backUp(ctx, sc)
+}
+
+func (s *steps) backUp(ctx context.Context, sc *scope) error {
+	if err := s.mayKeep(ctx); err != nil {
+		return err
+	}
+	v := s.vault(sc.Object)
+	done, err := v.read(ctx)
+	if err != nil {
+		return err
+	}
+	if begun, err := s.deletionHasBegun(ctx, done); begun || err != nil {
+		return err
+	}
+	w := newBackupWriter(v)
+	if err := s.eachOfV1(ctx, func(obj *unstructured.Unstructured) error { return w.add(ctx, obj) }); err != nil {
+		return err
+	}
+	if w.index.empty() {
+		return nil
+	}
+	sc.Report(func(dm *migration) { dm.Status.Message = "Writing the backup of v1" })
+	if err := w.finish(ctx); err != nil {
+		return err
+	}
+	written, err := v.read(ctx)
+	if err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(written, &w.index) {
+		return fmt.Errorf("the backup in namespace %s does not hold what was written to it: see who changes Secrets with the label %s=%s", v.namespace, labelBackupOf, v.prefix())
+	}
+	return nil
+}
+
+// mayKeep waits for the rights to Secrets, which may be granted as late as this.
+func (s *steps) mayKeep(ctx context.Context) error {
+	needs := rights.Flatten(BackUpAction, onSecrets()...)
+	for i := range needs {
+		needs[i].Namespace = s.CalicoNamespace
+	}
+	missing, err := rights.Missing(ctx, s.client, needs)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	return fsm.Wait("the backup cannot be written, so no v1 CRD is deleted: this account may not %s. %s, or do without a backup (step %s of the machine, to: None)",
+		missing[0], grantCleanUp, BackUpAction)
+}
+
+// deletionHasBegun tells whether a CRD of a complete backup has gone since.
+func (s *steps) deletionHasBegun(ctx context.Context, done *backupIndex) (bool, error) {
+	if done == nil {
+		return false, nil
+	}
+	for _, name := range done.CRDs {
+		crd, err := s.crd(ctx, name)
+		if err != nil {
+			return false, err
+		}
+		if crd == nil || !crd.DeletionTimestamp.IsZero() {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// eachOfV1 streams the CRDs of the registry's kinds, then all objects of the v1 group,
+// also those that no entry covers or that a selector leaves out.
+func (s *steps) eachOfV1(ctx context.Context, do func(*unstructured.Unstructured) error) error {
+	foreign, err := s.foreignV1()
+	if err != nil {
+		return err
+	}
+	for _, kind := range s.Registry.All() {
+		crd := &unstructured.Unstructured{}
+		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: crdGroup, Version: "v1", Kind: "CustomResourceDefinition"})
+		err := s.client.Get(ctx, types.NamespacedName{Name: kind.V1CRDName()}, crd)
+		if apierrs.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read CRD %s: %w", kind.V1CRDName(), err)
+		}
+		delete(crd.Object, "status")
+		if err := do(crd); err != nil {
+			return err
+		}
+	}
+	for _, kind := range s.Registry.All() {
+		if err := s.eachOf(ctx, kind.V1GVK(), kind.PageSize(), do); err != nil {
+			return err
+		}
+	}
+	for _, plural := range slices.Sorted(maps.Keys(foreign)) {
+		if err := s.eachOf(ctx, foreign[plural], metadataPage, do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachOf streams the objects of a kind; one that is not served has none.
+func (s *steps) eachOf(ctx context.Context, gvk schema.GroupVersionKind, pageSize int64, do func(*unstructured.Unstructured) error) error {
+	opts := &client.ListOptions{Limit: pageSize}
+	for {
+		page := &unstructured.UnstructuredList{}
+		page.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		err := s.client.List(ctx, page, opts)
+		if apierrs.IsNotFound(err) || meta.IsNoMatchError(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("list %s: %w", gvk.GroupKind(), err)
+		}
+		for i := range page.Items {
+			if err := do(&page.Items[i]); err != nil {
+				return err
+			}
+		}
+		if opts.Continue = page.GetContinue(); opts.Continue == "" {
+			return nil
+		}
+	}
+}

@@ -3,64 +3,177 @@ package datastoremigration
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/rights"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/copier"
 )
 
-// CleanUpAction is the name of the one action whose rights may be granted later.
+// CleanUpAction deletes v1. What it and BackUpAction alone need may be granted later
+// than the rest.
 const CleanUpAction = "DeleteV1CRDs"
+
+// waiveV1Changed is what a person waives who has looked himself that v3 has what v1 has.
+const waiveV1Changed = "v1-changed"
 
 // crdGonePoll is how often a CRD that is being deleted is looked at.
 const crdGonePoll = 100 * time.Millisecond
 
-// deleteV1CRDs deletes the v1 CRDs of the registry's kinds, one after the other,
-// and waits until each is gone. CRDs of kinds that were not migrated stay. The
-// lock goes last: while anything of v1 is left, it stays locked.
+func (s *steps) cleanUpRights() []rbacv1.PolicyRule {
+	return grants([]rbacv1.PolicyRule{rights.Asking}, s.onV1CRDs("get delete"), s.onV3CRDs("get"), s.onV1("list"), s.backUpRights())
+}
+
+// v1CRD is the CRD of a kind of the registry.
+type v1CRD struct {
+	kind *resources.Kind
+	*apiextensionsv1.CustomResourceDefinition
+}
+
+// deleteV1CRDs deletes the v1 CRDs of the registry's kinds, one after the other, and
+// waits until each is gone: none before it is sure that v3 has every object of each.
+// CRDs of kinds that were not migrated stay. The lock goes last: while anything of v1
+// is left, it stays locked.
 func (s *steps) deleteV1CRDs(ctx context.Context, sc *scope) (outputs, error) {
-	var left []string
+	left, err := s.v1CRDs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	held, err := s.copier(sc.Object).V1Digests(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.losesNothing(ctx, sc, left, held); err != nil {
+		return nil, err
+	}
+	goes := slices.DeleteFunc(slices.Clone(left), func(crd v1CRD) bool { return held[crd.kind.Name()].Excluded > 0 })
+	if err := s.mayDelete(ctx, goes); err != nil {
+		return nil, err
+	}
+	if err := s.renewBackup(ctx, sc); err != nil {
+		return nil, err
+	}
+	for _, crd := range goes {
+		if err := s.deleteCRD(ctx, sc, crd); err != nil {
+			return nil, err
+		}
+	}
+	return nil, s.tellKept(sc, left, held)
+}
+
+// v1CRDs are those of the registry that are there, the lock's last.
+func (s *steps) v1CRDs(ctx context.Context) ([]v1CRD, error) {
+	var left []v1CRD
 	for _, kind := range s.Registry.All() {
-		crd, err := s.v1CRD(ctx, kind.V1CRDName())
+		crd, err := s.crd(ctx, kind.V1CRDName())
 		if err != nil {
 			return nil, err
 		}
 		if crd != nil {
-			left = append(left, crd.Name)
+			left = append(left, v1CRD{kind, crd})
 		}
 	}
-	if err := s.mayDelete(ctx, left); err != nil {
-		return nil, err
-	}
-	for _, name := range left {
-		if err := s.deleteCRD(ctx, sc, name); err != nil {
-			return nil, err
+	return left, nil
+}
+
+// losesNothing waits where v1 holds something that was not verified to be in v3, or
+// where v3 is not there any more.
+func (s *steps) losesNothing(ctx context.Context, sc *scope, left []v1CRD, held map[string]copier.V1Kind) error {
+	verified, known := sc.Object.Status.Verified, map[string]migrationv1.VerifiedKind{}
+	if verified != nil {
+		var err error
+		if known, err = verified.ByKind(); err != nil {
+			return err
 		}
 	}
-	return nil, nil
+	if changed := unverified(left, held, known); len(changed) > 0 {
+		list := strings.Join(examples(changed, func(text string) string { return text }), "; ")
+		if !slices.Contains(waivedBy(sc.Object), waiveV1Changed) {
+			return fsm.Wait("v1 holds what was not verified to be in v3, so nothing is deleted: %s. Bring what is missing to v3, then set the annotation %s=%s on this object, or delete the v1 CRDs yourself",
+				list, migrationv1.AnnotationWaive, waiveV1Changed)
+		}
+		sc.Warn("ChecksWarn", "%s: waived: %s", waiveV1Changed, list)
+	}
+	for _, crd := range left {
+		if held[crd.kind.Name()].Objects == 0 {
+			continue
+		}
+		why, err := s.lostV3(ctx, crd.kind, verified)
+		if err != nil {
+			return err
+		}
+		if why != "" {
+			return fsm.Wait("the v3 side of %d %s objects is gone, so nothing of v1 is deleted: CRD %s %s. Restore v3 from v1 or from a backup, or delete the v1 CRDs yourself",
+				held[crd.kind.Name()].Objects, crd.kind.Name(), crd.kind.V3CRDName(), why)
+		}
+	}
+	return nil
+}
+
+// unverified tells which kinds hold other objects than were verified. A CRD that is
+// being deleted was judged before its objects began to go.
+func unverified(left []v1CRD, held map[string]copier.V1Kind, verified map[string]migrationv1.VerifiedKind) []string {
+	var changed []string
+	for _, crd := range left {
+		name := crd.kind.Name()
+		now, then := held[name].VerifiedKind, verified[name]
+		switch {
+		case !crd.DeletionTimestamp.IsZero() || now.Objects == 0 || now == then:
+		case now.Objects == then.Objects:
+			changed = append(changed, fmt.Sprintf("%s, %d objects, of which some have changed", name, now.Objects))
+		default:
+			changed = append(changed, fmt.Sprintf("%s, %d objects of which %d were verified", name, now.Objects, then.Objects))
+		}
+	}
+	return changed
+}
+
+// lostV3 says why the copies of a kind cannot be there any more; empty if they can.
+func (s *steps) lostV3(ctx context.Context, kind *resources.Kind, verified *migrationv1.Verified) (string, error) {
+	crd, err := s.crd(ctx, kind.V3CRDName())
+	switch {
+	case err != nil:
+		return "", err
+	case crd == nil:
+		return "is not installed", nil
+	case verified != nil && crd.CreationTimestamp.After(verified.At.Time):
+		return "was created anew after the migration", nil
+	}
+	return unusable(crd, kind), nil
 }
 
 // mayDelete waits for the right to delete CRDs, which may be granted as late as
 // this. Without the right to all of them, none is deleted.
-func (s *steps) mayDelete(ctx context.Context, names []string) error {
-	if len(names) == 0 {
+func (s *steps) mayDelete(ctx context.Context, crds []v1CRD) error {
+	if len(crds) == 0 {
 		return nil
+	}
+	var names []string
+	for _, crd := range crds {
+		names = append(names, crd.Name)
 	}
 	missing, err := rights.Missing(ctx, s.client, rights.Flatten(CleanUpAction, rights.Rule("delete", crdGroup, crdResource, names...)))
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	return fsm.Wait("%d of %d v1 CRDs may not be deleted by this account, so none is: it may not %s. Grant it (Helm: controllers.datastoremigration.cleanup.enabled=true), or delete the CRDs yourself",
-		len(missing), len(names), missing[0])
+	return fsm.Wait("%d of %d v1 CRDs may not be deleted by this account, so none is: it may not %s. %s, or delete the CRDs yourself",
+		len(missing), len(names), missing[0], grantCleanUp)
 }
 
-// v1CRD is nil where there is none.
-func (s *steps) v1CRD(ctx context.Context, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
+const grantCleanUp = "Grant it (Helm: controllers.datastoremigration.cleanup.enabled=true)"
+
+// crd is nil where there is none.
+func (s *steps) crd(ctx context.Context, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	err := s.client.Get(ctx, types.NamespacedName{Name: name}, crd)
 	if apierrs.IsNotFound(err) {
@@ -72,21 +185,48 @@ func (s *steps) v1CRD(ctx context.Context, name string) (*apiextensionsv1.Custom
 	return crd, nil
 }
 
-func (s *steps) deleteCRD(ctx context.Context, sc *scope, name string) error {
-	for {
-		crd, err := s.v1CRD(ctx, name)
-		if crd == nil || err != nil {
-			return err
+// deleteCRD deletes the CRD that was judged. One that somebody creates in its place
+// may have objects, and is judged anew.
+func (s *steps) deleteCRD(ctx context.Context, sc *scope, judged v1CRD) error {
+	if judged.DeletionTimestamp.IsZero() {
+		sc.Report(func(dm *migration) { dm.Status.Message = "Deleting CRD " + judged.Name })
+		err := s.client.Delete(ctx, judged.CustomResourceDefinition, client.Preconditions{UID: &judged.UID})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete CRD %s: %w", judged.Name, err)
 		}
-		if crd.DeletionTimestamp.IsZero() {
-			sc.Report(func(dm *migration) { dm.Status.Message = "Deleting CRD " + name })
-			err := s.client.Delete(ctx, crd, client.Preconditions{UID: &crd.UID})
-			if client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("delete CRD %s: %w", name, err)
-			}
+	}
+	for {
+		crd, err := s.crd(ctx, judged.Name)
+		switch {
+		case err != nil || crd == nil:
+			return err
+		case crd.UID != judged.UID:
+			return fsm.Wait("CRD %s was created anew while it was deleted: stop what applies it", judged.Name)
 		}
 		if err := sleep(ctx, sc.Clock, crdGonePoll); err != nil {
 			return err
 		}
 	}
+}
+
+// tellKept names the CRDs of v1 that stay for good, and why.
+func (s *steps) tellKept(sc *scope, left []v1CRD, held map[string]copier.V1Kind) error {
+	foreign, err := s.foreignV1()
+	if err != nil {
+		return err
+	}
+	var kept []string
+	for plural := range foreign {
+		kept = append(kept, plural+"."+resources.V1Group+" (its kind is not in the registry)")
+	}
+	for _, crd := range left {
+		if n := held[crd.kind.Name()].Excluded; n > 0 {
+			kept = append(kept, fmt.Sprintf("%s (%d objects are left out by the registry's selector)", crd.Name, n))
+		}
+	}
+	if len(kept) > 0 {
+		slices.Sort(kept)
+		sc.Warn("CRDsKept", "%d CRDs of v1 stay, with their objects: %s", len(kept), strings.Join(examples(kept, func(text string) string { return text }), "; "))
+	}
+	return nil
 }

@@ -9,7 +9,7 @@ import (
 
 func (s *steps) v1CRDsInstalled(ctx context.Context, _ *migration) (bool, string, error) {
 	for _, kind := range s.Registry.All() {
-		if crd, err := s.v1CRD(ctx, kind.V1CRDName()); crd != nil || err != nil {
+		if crd, err := s.crd(ctx, kind.V1CRDName()); crd != nil || err != nil {
 			return err == nil, "", err
 		}
 	}

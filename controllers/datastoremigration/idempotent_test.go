@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	discoveryfake "k8s.io/client-go/discovery/fake"
+	clienttesting "k8s.io/client-go/testing"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -115,7 +117,7 @@ func TestStepsAreIdempotent(t *testing.T) {
 					return c.before.build(ctx, cl, n)
 				},
 				Action: func(cl client.Client) runner.Action[*migration] {
-					return Program(cl, Settings{Registry: resources.Default()}).Actions[c.action]
+					return Program(cl, Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: nothingServed()}).Actions[c.action]
 				},
 				With:     func(*migration) fsm.Params { return c.with },
 				Progress: []string{"status.message"},
@@ -126,6 +128,11 @@ func TestStepsAreIdempotent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// nothingServed knows no kind but those of the registry.
+func nothingServed() *discoveryfake.FakeDiscovery {
+	return &discoveryfake.FakeDiscovery{Fake: &clienttesting.Fake{}}
 }
 
 // allMayBeDone answers questions about rights, which the fake client takes for objects.

@@ -38,19 +38,19 @@ func (s *steps) preflight(ctx context.Context, sc *scope) (outputs, error) {
 // account. What is asked about any cluster, its version, is not among them.
 func Checks(c client.Client, settings Settings, machine *fsm.Machine) []check.Check {
 	s := &steps{Settings: settings, client: c}
-	return append(s.checks(machine, nil), s.cleanUpRights(machine))
+	return append(s.checks(machine, nil), s.mayCleanUp(machine))
 }
 
-// cleanUpRights tells early what a clean-up would wait for.
-func (s *steps) cleanUpRights(machine *fsm.Machine) check.Check {
+// mayCleanUp tells early what a clean-up would wait for.
+func (s *steps) mayCleanUp(machine *fsm.Machine) check.Check {
 	return check.Check{ID: "cleanup-rights", Title: "the account may clean up after a completed migration", Run: func(ctx context.Context) ([]check.Finding, error) {
-		needs, _ := rights.Only(CleanUpAction, Needs(machine, s.Settings))
+		needs, _ := rights.Only(Needs(machine, s.Settings), BackUpAction, CleanUpAction)
 		missing, err := rights.Missing(ctx, s.client, needs)
 		if err != nil || len(missing) == 0 {
 			return nil, err
 		}
 		return []check.Finding{{Level: check.Warning,
-			Message: fmt.Sprintf("this account may not %s (needed by %s; %d of %d such rights are missing)", missing[0], CleanUpAction, len(missing), len(needs)),
+			Message: fmt.Sprintf("this account may not %s (needed by %s; %d of %d such rights are missing)", missing[0], strings.Join(missing[0].For, ", "), len(missing), len(needs)),
 			Remedy:  "grant it before you delete a completed migration (Helm: controllers.datastoremigration.cleanup.enabled=true)"}}, nil
 	}}
 }
@@ -59,8 +59,8 @@ func (s *steps) cleanUpRights(machine *fsm.Machine) check.Check {
 // is none yet.
 func (s *steps) checks(machine *fsm.Machine, dm *migration) []check.Check {
 	// The right to clean up may be granted later: the action asks for it itself.
-	_, needs := rights.Only(CleanUpAction, Needs(machine, s.Settings))
-	_, needs = rights.Only(DetachAction, needs) // asked by a check that may be waived
+	_, needs := rights.Only(Needs(machine, s.Settings), BackUpAction, CleanUpAction)
+	_, needs = rights.Only(needs, DetachAction) // asked by a check that may be waived
 	return s.heedWaivers(dm, []check.Check{
 		check.Rights(s.client, needs, check.GrantRights), s.v3CRDs(), s.builtInTiers(), s.lockIsFree(dm), s.canBeFenced(), s.admissionPolicies(),
 		s.v1Kinds(), s.selectors(), s.peerController(dm), s.dependents(),

@@ -17,7 +17,6 @@ import (
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/crdgate"
-	"github.com/phasegate/phasegate/controllers/rights"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
@@ -123,7 +122,7 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 			Do: s.detachV1Owners, Rights: grants(s.onV1("list get patch"), s.onV1CRDs("get"))},
 		"AttachV1Owners": {ActionSpec: fsm.ActionSpec{Doc: "Puts the references back on the v1 objects."},
 			Do: s.attachV1Owners, Rights: grants(s.onV1("list get patch"), s.onV1CRDs("get"), s.awaitOwnersRights())},
-		"BackUpV1": {ActionSpec: fsm.ActionSpec{Doc: "Keeps every v1 object and CRD in Secrets, from which they can be restored.",
+		BackUpAction: {ActionSpec: fsm.ActionSpec{Doc: "Keeps every v1 object and CRD in Secrets, from which they can be restored.",
 			Params: map[string]fsm.Param{"to": {Type: fsm.TypeString, Doc: "Secrets, or None for no backup; Secrets is the default"}}},
 			Do: s.backUpV1, Rights: s.backUpRights()},
 		"ForgetCopies": {ActionSpec: fsm.ActionSpec{Doc: "Removes our notes from the v3 objects."}, Do: s.forgetCopies,
@@ -150,8 +149,8 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 		"RemapOwners": {ActionSpec: fsm.ActionSpec{Doc: "Adds the owner references that were withheld while the owner was not copied yet.",
 			Outputs: map[string]fsm.Type{"ownersMissing": fsm.TypeInt}}, Do: s.remapOwners,
 			Rights: grants(s.lists(), s.onV3("get patch"))},
-		CleanUpAction: {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v1 CRDs of the migrated kinds, one at a time."}, Do: s.deleteV1CRDs,
-			Rights: grants([]rbacv1.PolicyRule{rights.Asking}, s.onV1CRDs("get delete"))},
+		CleanUpAction: {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v1 CRDs of the migrated kinds, one at a time, if v1 still holds what was verified."},
+			Do: s.deleteV1CRDs, Rights: s.cleanUpRights()},
 	}
 }
 

@@ -21,16 +21,24 @@ const (
 	apiServiceGroup = "apiregistration.k8s.io"
 )
 
-// Needs is what the controller of the machine must be allowed to do. What the action
-// CleanUpAction alone needs may be granted later than the rest.
+// Needs is what the controller of the machine must be allowed to do. What the actions
+// BackUpAction and CleanUpAction alone need may be granted later than the rest.
 func Needs(machine *fsm.Machine, settings Settings) []rights.Need {
 	all := Program(nil, settings).Needs(machine)
 	for i := range all {
-		if all[i].Group == appsv1.GroupName { // Calico's components, which are watched there only
+		// Calico's components are watched there only, and the backup is written there.
+		if all[i].Group == appsv1.GroupName || IsBackUp(all[i]) {
 			all[i].Namespace = settings.CalicoNamespace
 		}
 	}
 	return all
+}
+
+// IsBackUp tells whether a right is about the Secrets of a backup: a role of the Calico
+// namespace grants it.
+func IsBackUp(n rights.Need) bool {
+	only, _ := rights.Only([]rights.Need{n}, BackUpAction, CleanUpAction)
+	return len(only) > 0 && n.Group == "" && n.Resource == "secrets"
 }
 
 // grants concatenates rules.

@@ -12,6 +12,9 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/fsm"
 )
 
 const (
@@ -31,8 +34,13 @@ func observeRolloutRights() []rbacv1.PolicyRule {
 }
 
 // observeRollout lists the components that do not run with v3 yet. calico-node
-// must be there; the others only count where they are installed.
-func (s *steps) observeRollout(ctx context.Context, _ *scope) (outputs, error) {
+// must be there; the others only count where they are installed. Nothing is complete
+// that was never verified, by whatever way a machine of the user's has come here.
+func (s *steps) observeRollout(ctx context.Context, sc *scope) (outputs, error) {
+	if sc.Object.Status.Verified == nil && !slices.Contains(waivedBy(sc.Object), waiveV1Changed) {
+		return nil, fsm.Wait("v1 and v3 were never verified to hold the same (there is no status.verified): compare them yourself, then set the annotation %s=%s on this object",
+			migrationv1.AnnotationWaive, waiveV1Changed)
+	}
 	pending := []string{}
 	node := &appsv1.DaemonSet{}
 	found, err := s.component(ctx, calicoNode, node)

@@ -92,12 +92,12 @@ func Union(lists ...[]Need) []Need {
 }
 
 // Only are the needs that nobody but who has, and the others.
-func Only(who string, needs []Need) (only, others []Need) {
+func Only(needs []Need, who ...string) (only, others []Need) {
 	for _, n := range needs {
-		if slices.Equal(n.For, []string{who}) {
-			only = append(only, n)
-		} else {
+		if slices.ContainsFunc(n.For, func(other string) bool { return !slices.Contains(who, other) }) {
 			others = append(others, n)
+		} else {
+			only = append(only, n)
 		}
 	}
 	return only, others

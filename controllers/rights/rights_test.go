@@ -66,7 +66,7 @@ func TestUnionTellsAllWhoNeedARight(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	only, others := Only("B", got)
+	only, others := Only(got, "B")
 	if diff := cmp.Diff([][]Need{want[1:], want[:1]}, [][]Need{only, others}); diff != "" {
 		t.Errorf("only B's, and the others (-want +got):\n%s", diff)
 	}

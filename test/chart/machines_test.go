@@ -152,7 +152,6 @@ func TestExtraKind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			out := mustRender(t, values(t, given))
 			for _, need := range [][]string{
-				{"datastoremigration", "list", v1, "oldgateways", ""},
 				{"datastoremigration", "patch", v1, "oldgateways", ""}, // its owners are detached
 				{"datastoremigration", "create", v3, "gateways", ""},
 				{"datastoremigration", "delete", v3, "gateways", ""},

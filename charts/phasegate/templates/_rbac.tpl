@@ -43,3 +43,16 @@ subjects:
   name: {{ include "phasegate.serviceAccountName" (list $root $controller) }}
   namespace: {{ $root.Release.Namespace }}
 {{- end }}
+
+{{/*
+Whether a controller may write the backup of v1 into Calico's namespace: without a cluster
+to ask, as in `helm template`, the namespace is taken to be there. Takes (list $ controller).
+*/}}
+{{- define "phasegate.grantsBackup" -}}
+{{- $root := index . 0 }}
+{{- $values := get $root.Values.controllers (index . 1) }}
+{{- if and (eq (index . 1) "datastoremigration") $values.cleanup.enabled }}
+{{- $asks := lookup "v1" "Namespace" "" "kube-system" }}
+{{- if or (not $asks) (lookup "v1" "Namespace" "" $values.calicoNamespace) }}true{{ end }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,268 @@
+package datastoremigration
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources"
+)
+
+const poolCRD = "ippools.crd.projectcalico.org"
+
+// backedUp is a v1 datastore with pools that cannot be compressed, so that a few of
+// them are several parts.
+type backedUp struct {
+	client.WithWatch
+	dm *migration
+}
+
+func newBackedUp(t *testing.T, pools int) *backedUp {
+	t.Helper()
+	dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u-1"}}
+	objs := []client.Object{dm, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: poolCRD, UID: "crd"}}}
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range pools {
+		noise := make([]byte, 100<<10)
+		for j := range noise {
+			noise[j] = byte(random.Uint32())
+		}
+		objs = append(objs, pool(fmt.Sprintf("pool-%d", i), base64.StdEncoding.EncodeToString(noise)))
+	}
+	return &backedUp{fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(objs...).Build(), dm}
+}
+
+func v1Pool() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: resources.V1Group, Version: resources.V1Version, Kind: "IPPool"}
+}
+
+func pool(name, noise string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"noise": noise}}}
+	u.SetGroupVersionKind(v1Pool())
+	u.SetName(name)
+	u.SetUID("0e5e3214-5bda-429e-8d53-2f1b77363286")
+	return u
+}
+
+// backUp runs the step on a client, which may go wrong.
+func (b *backedUp) backUp(t *testing.T, c client.WithWatch, with fsm.Params) error {
+	t.Helper()
+	settings := Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: nothingServed()}
+	dm := &migration{}
+	if err := b.Get(t.Context(), client.ObjectKeyFromObject(b.dm), dm); err != nil {
+		t.Fatal(err)
+	}
+	_, err := runner.Once(t.Context(), c, dm, Program(allMayBeDone(c), settings).Actions[BackUpAction], with, clock.RealClock{})
+	return err
+}
+
+func (b *backedUp) secrets(t *testing.T) map[string]map[string]string {
+	t.Helper()
+	list := &corev1.SecretList{}
+	if err := b.List(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]map[string]string{}
+	for _, s := range list.Items {
+		all[s.Name] = map[string]string{}
+		for key, data := range s.Data {
+			all[s.Name][key] = string(data)
+			if len(data) > 1<<20 || s.Immutable == nil || !*s.Immutable {
+				t.Errorf("Secret %s has %d bytes, immutable is %v", s.Name, len(data), s.Immutable)
+			}
+		}
+	}
+	return all
+}
+
+// Whoever dies at any write, or does not get the answer, leaves what the next try makes complete.
+func TestBackUpSurvivesCrashes(t *testing.T) {
+	const pools = 7
+	whole := newBackedUp(t, pools)
+	if err := whole.backUp(t, whole.WithWatch, nil); err != nil {
+		t.Fatal(err)
+	}
+	want := whole.secrets(t)
+	if len(want) < 4 {
+		t.Fatalf("%d Secrets are too few to try crashes between them", len(want))
+	}
+	died := errors.New("died")
+	for k := 1; k <= len(want); k++ {
+		for _, after := range []bool{false, true} {
+			b, n := newBackedUp(t, pools), 0
+			err := b.backUp(t, interceptor.NewClient(b.WithWatch, interceptor.Funcs{
+				Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+					if n++; n != k {
+						return c.Create(ctx, obj, opts...)
+					}
+					if after {
+						return errors.Join(died, c.Create(ctx, obj, opts...))
+					}
+					return died
+				},
+			}), nil)
+			if !errors.Is(err, died) {
+				t.Fatalf("write %d: %v, want it to fail", k, err)
+			}
+			kept := b.secrets(t)
+			if err := b.backUp(t, b.WithWatch, nil); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, b.secrets(t)); diff != "" {
+				t.Errorf("a crash at write %d (after it: %t, %d Secrets were there) leads elsewhere:\n%s", k, after, len(kept), diff)
+			}
+		}
+	}
+}
+
+func TestBackUpHoldsAll(t *testing.T) {
+	b := newBackedUp(t, 12)
+	if err := b.backUp(t, b.WithWatch, nil); err != nil {
+		t.Fatal(err)
+	}
+	secrets := b.secrets(t)
+	var lines []string
+	for n := 1; n < len(secrets); n++ {
+		packed, err := gzip.NewReader(strings.NewReader(secrets[fmt.Sprintf("to-v3-v1-backup-%d", n)][partKey]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range bytes.Lines(text) {
+			obj := &unstructured.Unstructured{}
+			if err := json.Unmarshal(line, &obj.Object); err != nil {
+				t.Fatal(err)
+			}
+			lines = append(lines, obj.GetKind()+" "+obj.GetName())
+		}
+	}
+	want := []string{"CustomResourceDefinition " + poolCRD}
+	for _, i := range []int{0, 1, 10, 11, 2, 3, 4, 5, 6, 7, 8, 9} { // the order of the API server
+		want = append(want, fmt.Sprintf("IPPool pool-%d", i))
+	}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	index := backupIndex{}
+	if err := json.Unmarshal([]byte(secrets[fmt.Sprintf("to-v3-v1-backup-%d", len(secrets))][indexKey]), &index); err != nil {
+		t.Fatal(err)
+	}
+	index.Parts = nil
+	if diff := cmp.Diff(backupIndex{Migration: "to-v3", UID: "u-1", CRDs: []string{poolCRD}, Objects: map[string]int{"IPPool": 12}}, index); diff != "" {
+		t.Errorf("index (-want +got):\n%s", diff)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBackUpAgain(t *testing.T) {
+	secret := func(n int) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "calico-system", Name: fmt.Sprintf("to-v3-v1-backup-%d", n)}}
+	}
+	cases := map[string]struct {
+		why  string
+		with fsm.Params
+		// meanwhile is what happens between the first backup and the second.
+		meanwhile func(t *testing.T, b *backedUp)
+		same      bool // as the first one
+		writes    int
+		err       string
+	}{
+		"nothing happened": {why: "there is nothing to write", same: true, meanwhile: func(*testing.T, *backedUp) {}},
+		"a part is gone": {why: "it is written again, the others stay", same: true, writes: 1,
+			meanwhile: func(t *testing.T, b *backedUp) { must(t, b.Delete(t.Context(), secret(2))) }},
+		"a part is another": {why: "it is replaced", same: true, writes: 1, meanwhile: func(t *testing.T, b *backedUp) {
+			s := secret(1)
+			must(t, b.Get(t.Context(), client.ObjectKeyFromObject(s), s))
+			s.Data[partKey] = []byte("torn")
+			must(t, b.Update(t.Context(), s))
+		}},
+		"v1 has less": {why: "clean-up waited, somebody removed objects: parts and index are new, what is too much goes", writes: 2, meanwhile: func(t *testing.T, b *backedUp) {
+			for i := 2; i < 12; i++ {
+				must(t, b.Delete(t.Context(), pool(fmt.Sprintf("pool-%d", i), "")))
+			}
+		}},
+		"the deletion has begun": {why: "a backup of what is left would replace the one that is whole", same: true, meanwhile: func(t *testing.T, b *backedUp) {
+			must(t, b.Delete(t.Context(), &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: poolCRD}}))
+			for i := range 12 {
+				must(t, b.Delete(t.Context(), pool(fmt.Sprintf("pool-%d", i), "")))
+			}
+		}},
+		"another migration of the same name": {why: "its backup may be all that is left of it", same: true, err: "belongs to another migration",
+			meanwhile: func(t *testing.T, b *backedUp) {
+				must(t, b.Delete(t.Context(), b.dm))
+				b.dm = &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u-2"}}
+				must(t, b.Create(t.Context(), b.dm.DeepCopy()))
+			}},
+		"a typing error": {why: "it is not taken for None", with: fsm.Params{"to": "none"}, same: true, err: "use Secrets or None", meanwhile: func(*testing.T, *backedUp) {}},
+		"not wanted":     {why: "v1 has changed, nobody cares", with: fsm.Params{"to": "None"}, same: true, meanwhile: func(t *testing.T, b *backedUp) { must(t, b.Delete(t.Context(), pool("pool-1", ""))) }},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := newBackedUp(t, 12)
+			must(t, b.backUp(t, b.WithWatch, nil))
+			first := b.secrets(t)
+			c.meanwhile(t, b)
+			writes := 0
+			err := b.backUp(t, interceptor.NewClient(b.WithWatch, interceptor.Funcs{
+				Create: func(ctx context.Context, cl client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+					writes++
+					return cl.Create(ctx, obj, opts...)
+				},
+			}), c.with)
+			if said := fmt.Sprint(err); c.err == "" && err != nil || !strings.Contains(said, c.err) {
+				t.Fatalf("got error %v, want %q: %s", err, c.err, c.why)
+			}
+			if diff := cmp.Diff(first, b.secrets(t)); (diff == "") != c.same || writes != c.writes {
+				t.Errorf("%d writes, want %d; the same: %t, want %t: %s", writes, c.writes, diff == "", c.same, c.why)
+			}
+		})
+	}
+}
+
+// The name of a migration may be longer than that of a label's value.
+func TestBackUpNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"to-v3":                        "to-v3",
+		strings.Repeat("a", 253):       strings.Repeat("a", 63),
+		strings.Repeat("a", 62) + "-b": strings.Repeat("a", 62),
+	} {
+		v := &vault{migration: &migration{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("u")}}}
+		if got := v.prefix(); got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+	if got := (&vault{migration: &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3"}}}).name(7); got != "to-v3-v1-backup-7" {
+		t.Errorf("got %s, other than the documents say", got)
+	}
+}

@@ -1,0 +1,108 @@
+package datastoremigration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/copier"
+)
+
+// v3PoolCRD is as Calico's, of some time.
+func v3PoolCRD(created time.Time) *apiextensionsv1.CustomResourceDefinition {
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "ippools.projectcalico.org", CreationTimestamp: metav1.NewTime(created)},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{Scope: apiextensionsv1.ClusterScoped,
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v3", Served: true, Storage: true}}},
+		Status: apiextensionsv1.CustomResourceDefinitionStatus{Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{
+			{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}}},
+	}
+}
+
+// Nothing is deleted that may be the only one of its kind.
+func TestCleanUpLosesNothing(t *testing.T) {
+	verifiedAt := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	before, after := verifiedAt.Add(-time.Hour), verifiedAt.Add(time.Hour)
+	cases := map[string]struct {
+		why     string
+		written []client.Object // to v1, after the verification
+		waive   string
+		v3      []client.Object
+		digests func(verified string) string // what the status says, of what was verified
+		says    string                       // empty: the CRD goes
+	}{
+		"as verified":      {why: "v3 has it", v3: []client.Object{v3PoolCRD(before)}},
+		"one more":         {why: "v3 does not have it", written: []client.Object{pool("late", "")}, v3: []client.Object{v3PoolCRD(before)}, says: "IPPool, 2 objects of which 1 were verified. Bring what is missing to v3, then set the annotation migration.projectcalico.org/waive=v1-changed"},
+		"waived":           {why: "a person has looked", written: []client.Object{pool("late", "")}, waive: "v1-changed", v3: []client.Object{v3PoolCRD(before)}},
+		"something waived": {why: "that is another matter", written: []client.Object{pool("late", "")}, waive: "v1-kinds", v3: []client.Object{v3PoolCRD(before)}, says: "2 objects of which 1 were verified"},
+		"other content":    {why: "the number says nothing", v3: []client.Object{v3PoolCRD(before)}, digests: func(v string) string { return v[:len(v)-1] + "x" }, says: "IPPool, 1 objects, of which some have changed"},
+		"never verified":   {why: "another controller made this migration", v3: []client.Object{v3PoolCRD(before)}, digests: func(string) string { return "" }, says: "1 objects of which 0 were verified"},
+		"garbled":          {why: "what cannot be read proves nothing", v3: []client.Object{v3PoolCRD(before)}, digests: func(string) string { return "all of it" }, says: `"all" is not KIND=OBJECTS:DIGEST`},
+		"v3 is gone":       {why: "v1 is all that there is", waive: "v1-changed", says: "CRD ippools.projectcalico.org is not installed"},
+		"v3 was made anew": {why: "its objects went with the old one", waive: "v1-changed", v3: []client.Object{v3PoolCRD(after)}, says: "CRD ippools.projectcalico.org was created anew after the migration"},
+		"v3 is not served": {why: "nobody knows what is in it", v3: []client.Object{&apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "ippools.projectcalico.org"}}},
+			says: "CRD ippools.projectcalico.org has scope"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u", Annotations: map[string]string{migrationv1.AnnotationWaive: c.waive}}}
+			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: poolCRD, UID: "crd"}}
+			cl := allMayBeDone(fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(append(c.v3, dm, crd, pool("early", ""))...).Build())
+			held, err := copier.New(resources.Default(), cl, copier.Owner{}).V1Digests(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			digests := migrationv1.JoinDigests([]migrationv1.VerifiedKind{held["IPPool"].VerifiedKind})
+			if c.digests != nil {
+				digests = c.digests(digests)
+			}
+			if digests != "" {
+				dm.Status.Verified = &migrationv1.Verified{At: metav1.NewTime(verifiedAt), Digests: digests}
+			}
+			for _, obj := range c.written {
+				if err := cl.Create(t.Context(), obj); err != nil {
+					t.Fatal(err)
+				}
+			}
+			action := Program(cl, Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: nothingServed()}).Actions[CleanUpAction]
+			_, err = runner.Once(t.Context(), cl, dm, action, nil, clock.RealClock{})
+			gone := apierrs.IsNotFound(cl.Get(t.Context(), client.ObjectKeyFromObject(crd), crd))
+			if said := fmt.Sprint(err); gone != (c.says == "") || c.says != "" && !strings.Contains(said, c.says) {
+				t.Errorf("gone: %t, said %q, want %q: %s", gone, said, c.says, c.why)
+			}
+		})
+	}
+}
+
+// A clean-up that was interrupted goes on: what is going was judged when it was whole.
+func TestUnverifiedIsAboutWhatIsWhole(t *testing.T) {
+	pools, _ := resources.Default().Kind("IPPool")
+	tiers, _ := resources.Default().Kind("Tier")
+	going := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: time.Now()}}}
+	whole := &apiextensionsv1.CustomResourceDefinition{}
+	kind := func(name string, n int64) migrationv1.VerifiedKind {
+		return migrationv1.VerifiedKind{Kind: name, Objects: n, Digest: fmt.Sprint(n)}
+	}
+	held := map[string]copier.V1Kind{"IPPool": {VerifiedKind: kind("IPPool", 1)}, "Tier": {VerifiedKind: kind("Tier", 0)}}
+	verified := map[string]migrationv1.VerifiedKind{"IPPool": kind("IPPool", 2), "Tier": kind("Tier", 2)}
+	got := unverified([]v1CRD{{pools, going}, {tiers, whole}}, held, verified)
+	if diff := cmp.Diff([]string(nil), got); diff != "" {
+		t.Errorf("half deleted, and empty (-want +got):\n%s", diff)
+	}
+	got = unverified([]v1CRD{{pools, whole}}, held, verified)
+	if diff := cmp.Diff([]string{"IPPool, 1 objects of which 2 were verified"}, got); diff != "" {
+		t.Errorf("less than was verified (-want +got):\n%s", diff)
+	}
+}
