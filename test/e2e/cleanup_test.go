@@ -1,0 +1,102 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/test/fixture"
+	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/scene"
+)
+
+// A clean-up deletes nothing that was written since the verification, until a person says so; what it deletes
+// comes back from its backup, with the commands of the documents. The parts build on each other.
+func TestCleanUpAndRestore(t *testing.T) {
+	const name = "to-v3" // as the documents have it
+	w := own(t, scene.Options{Objects: fixture.Demo(3, objects)})
+	w.manager(t)
+	if err := w.Migrate(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	w.await(t, name, "Converged")
+	if err := fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace); err != nil {
+		t.Fatal(err)
+	}
+	w.await(t, name, "Complete")
+	w.kubectl(t, "delete", "validatingadmissionpolicybindings", "v1-fence.migration.projectcalico.org") // by a person who knows better
+	late := v1Set("late", nil)
+	harness.Eventually(t, "v1 to be open to an administrator", soon, func() error { return w.Client.Create(t.Context(), late.DeepCopy()) })
+	before := w.v1Content(t)
+
+	w.askRemoval(t, name)
+	sets := len(w.list(t, late.GroupVersionKind()))
+	dm := w.awaitMessage(t, name, fmt.Sprintf("GlobalNetworkSet, %d objects of which %d were verified", sets, sets-1))
+	if !strings.Contains(dm.Status.Message, migrationv1.AnnotationWaive+"=v1-changed") {
+		t.Errorf("the message does not say what to do: %s", dm.Status.Message)
+	}
+	if left := len(w.v1CRDs(t)); left != len(w.Registry.All()) {
+		t.Fatalf("%d of %d v1 CRDs are left, though one kind has changed", left, len(w.Registry.All()))
+	}
+	w.annotate(t, name, map[string]string{migrationv1.AnnotationWaive: "v1-changed"})
+	w.awaitGone(t, name)
+	if left := w.v1CRDs(t); len(left) > 0 {
+		t.Fatalf("v1 CRDs are left: %q", left)
+	}
+	for _, part := range []string{"> calico-v1.jsonl", "kubectl wait --for=condition=Established"} {
+		w.shell(t, documented(t, part))
+	}
+	if diff := cmp.Diff(before, w.v1Content(t)); diff != "" {
+		t.Errorf("v1 is not what it was (-before +restored):\n%s", diff)
+	}
+}
+
+// v1Content is every v1 object without what a server writes.
+func (w *world) v1Content(t *testing.T) map[string]any {
+	t.Helper()
+	all := map[string]any{}
+	for _, kind := range w.Registry.All() {
+		for _, obj := range w.list(t, kind.V1GVK()) {
+			obj = withoutServerFields(obj)
+			obj.SetUID("")
+			delete(obj.Object, "status")
+			all[key(obj)] = obj.Object
+		}
+	}
+	return all
+}
+
+// documented is the block of commands of the page about backups that has a text in it.
+func documented(t *testing.T, part string) string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(root(t), "docs", "operate", "backup-restore.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "## The backup of a clean-up\n")
+	for _, m := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(section, -1) {
+		if strings.Contains(m[1], part) {
+			return m[1]
+		}
+	}
+	t.Fatalf("no commands with %q are documented", part)
+	return ""
+}
+
+// shell runs commands as a reader does, in one directory.
+func (w *world) shell(t *testing.T, commands string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "bash", "-e", "-c", commands)
+	cmd.Dir = w.LogDir
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.Kubeconfig, "PATH="+filepath.Join(root(t), "bin", "tools")+":"+os.Getenv("PATH"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v:\n%s\n%.4000s", err, commands, out)
+	}
+}
