@@ -84,9 +84,11 @@ type dependents struct {
 	found []*copier.Meta
 	// needs are the rights to patch them, for the objects that each is about.
 	needs []rights.Need
-	// unseen are kinds that may not be listed, and groups that nobody knows the kinds of.
-	unseen []string
+	// unlisted are resources that may not be listed, and hidden groups that nobody knows the kinds of.
+	unlisted, hidden []string
 }
+
+func (d dependents) unseen() []string { return slices.Concat(d.unlisted, d.hidden) }
 
 // findDependents lists the objects outside Calico that refer to a Calico object.
 func (s *steps) findDependents(ctx context.Context, c *copier.Copier) (dependents, error) {
@@ -94,7 +96,7 @@ func (s *steps) findDependents(ctx context.Context, c *copier.Copier) (dependent
 	if err != nil {
 		return dependents{}, err
 	}
-	all := dependents{unseen: hidden}
+	all := dependents{hidden: hidden}
 	var mu sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(kindsAtATime)
@@ -108,7 +110,7 @@ func (s *steps) findDependents(ctx context.Context, c *copier.Copier) (dependent
 			defer mu.Unlock()
 			switch {
 			case apierrs.IsForbidden(err):
-				all.unseen = append(all.unseen, schema.GroupResource{Group: kind.Group, Resource: kind.plural}.String())
+				all.unlisted = append(all.unlisted, schema.GroupResource{Group: kind.Group, Resource: kind.plural}.String())
 			case err != nil && !gone(err):
 				return err
 			}
@@ -120,7 +122,7 @@ func (s *steps) findDependents(ctx context.Context, c *copier.Copier) (dependent
 		})
 	}
 	err = group.Wait()
-	slices.Sort(all.unseen)
+	slices.Sort(all.unlisted)
 	all.needs = rights.Union(all.needs)
 	slices.SortFunc(all.found, func(a, b *copier.Meta) int { return strings.Compare(nameOf(a), nameOf(b)) })
 	return all, err
@@ -146,11 +148,11 @@ func (s *steps) detachDependents(ctx context.Context, sc *scope) (outputs, error
 		return nil, err
 	}
 	waived := slices.Contains(waivedBy(sc.Object), dependentsCheck)
-	if len(all.unseen) > 0 && !waived {
-		return nil, fmt.Errorf("objects that depend on Calico's may be hidden in what cannot be listed: %s", clip(strings.Join(all.unseen, ", "), exampleLength))
-	}
-	if len(all.unseen) > 0 {
-		sc.Warn("DependentsHidden", "objects that depend on Calico's are not looked for in what cannot be listed: %s", clip(strings.Join(all.unseen, ", "), exampleLength))
+	if unseen := clip(strings.Join(all.unseen(), ", "), exampleLength); unseen != "" {
+		if !waived {
+			return nil, fmt.Errorf("objects that depend on Calico's may be hidden in what cannot be listed: %s", unseen)
+		}
+		sc.Warn("DependentsHidden", "objects that depend on Calico's are not looked for in what cannot be listed: %s", unseen)
 	}
 	if err := recordKinds(ctx, sc, all.found); err != nil {
 		return nil, err

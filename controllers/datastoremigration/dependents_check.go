@@ -24,16 +24,22 @@ func (s *steps) dependents() check.Check {
 			return nil, err
 		}
 		var findings []check.Finding
-		if len(all.unseen) > 0 {
+		if len(all.unlisted) > 0 {
 			findings = append(findings, check.Finding{Level: check.Failure,
-				Message: fmt.Sprintf("objects that depend on Calico's may be hidden in what cannot be listed: %s", clip(strings.Join(all.unseen, ", "), exampleLength)),
-				Remedy:  "let this account list everything (Helm: controllers.datastoremigration.dependents.enabled=true), and mend API groups that do not answer"})
+				Message: fmt.Sprintf("this account may not list *.* (needed by %s), so that what depends on Calico's objects may be hidden in: %s",
+					DetachAction, clip(strings.Join(all.unlisted, ", "), exampleLength)),
+				Remedy: "grant it (Helm: controllers.datastoremigration.dependents.enabled=true)"})
+		}
+		for _, group := range all.hidden {
+			findings = append(findings, check.Finding{Level: check.Failure,
+				Message: fmt.Sprintf("the API server cannot tell what is in %s, where something may depend on Calico's objects", group),
+				Remedy:  "mend what serves it, or remove its APIService"})
 		}
 		missing, err := rights.Missing(ctx, s.client, all.needs)
 		for _, need := range missing {
 			findings = append(findings, check.Finding{Level: check.Failure,
-				Message: fmt.Sprintf("this account may not %s, and so not protect what depends on Calico's objects: %s",
-					need, strings.Join(examples(need.For, func(name string) string { return name }), ", ")),
+				Message: fmt.Sprintf("this account may not %s (needed by %s), and so not protect what depends on Calico's objects: %s",
+					need, DetachAction, strings.Join(examples(need.For, func(name string) string { return name }), ", ")),
 				Remedy: fmt.Sprintf("add {apiGroups: [%q], resources: [%s]} to the Helm value %s", need.Group, need.Resource, patchValue)})
 		}
 		return findings, err

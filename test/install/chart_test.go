@@ -7,10 +7,15 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/scene"
 )
@@ -58,6 +63,23 @@ func install(t *testing.T, w *world) {
 	}
 	for _, controller := range []string{migrating, serving} {
 		w.awaitReady(t, controller, 1)
+	}
+	w.createDependents(t)
+}
+
+// createDependents gives an object of Calico what is none of Calico's, as users see the owner before a migration.
+func (w *world) createDependents(t *testing.T) {
+	t.Helper()
+	owner := &unstructured.Unstructured{}
+	owner.SetAPIVersion("projectcalico.org/v3")
+	owner.SetKind("Tier")
+	w.read(t, types.NamespacedName{Name: fixture.OwnerTier}, owner)
+	meta := metav1.ObjectMeta{Name: "owned-by-a-tier", Namespace: metav1.NamespaceDefault, OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID()}}}
+	for _, obj := range []client.Object{&corev1.ConfigMap{ObjectMeta: meta}, &corev1.Secret{ObjectMeta: meta}} {
+		if err := w.Client.Create(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -114,7 +114,7 @@ func (w *world) grants(t *testing.T, controller string) []grant {
 	if controller == migrating {
 		backup := &rbacv1.Role{}
 		w.read(t, types.NamespacedName{Namespace: scene.CalicoNamespace, Name: account(controller) + "-backup"}, backup)
-		all = append(all, grantOf(w.role(t, account(controller)+"-cleanup")), grant{backup, &backup.Rules})
+		all = append(all, grantOf(w.role(t, account(controller)+"-cleanup")), grantOf(w.role(t, account(controller)+"-dependents")), grant{backup, &backup.Rules})
 	}
 	return all
 }
