@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -42,7 +43,7 @@ import (
 
 const (
 	// soon is many times what anything here takes, for machines under load.
-	soon = 90 * time.Second
+	soon = 2 * time.Minute
 	// migrationName is the only migration's.
 	migrationName = scene.MigrationName
 	// collector is the account of the garbage collector.
@@ -157,7 +158,14 @@ func eachStep(gate func(*v1alpha1.Step) bool) edit {
 	}
 }
 
-// run lets a manager work, behind faults, until the test ends.
+// in is the world for a part of the test.
+func (w *world) in(t *testing.T) *world {
+	part := *w
+	part.t = t
+	return &part
+}
+
+// run lets a manager work, behind faults, until the test or its part ends.
 func (w *world) run(machine *machines.Handle, rules ...*faults.Rule) {
 	w.t.Helper()
 	config := rest.CopyConfig(w.Config)
@@ -205,7 +213,7 @@ func ownerOf(obj *unstructured.Unstructured) metav1.OwnerReference {
 
 // nobody is a reference to an object that never was.
 func nobody(kind string) metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: resources.V3Group + "/v3", Kind: kind, Name: "never-was", UID: types.UID("5e1f0f00-0000-4000-8000-000000000001")}
+	return metav1.OwnerReference{APIVersion: resources.V3Group + "/v3", Kind: kind, Name: "never-was", UID: uuid.NewUUID()}
 }
 
 // seenByCollector returns when the garbage collector watches the kinds of these objects: it deletes
@@ -288,8 +296,34 @@ func (w *world) asked(verb, resource string) int {
 func (w *world) settled() {
 	w.t.Helper()
 	last := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "last-", Namespace: metav1.NamespaceDefault,
-		OwnerReferences: []metav1.OwnerReference{nobody("Tier")}}}
-	last.OwnerReferences[0].APIVersion, last.OwnerReferences[0].Kind = "v1", "ConfigMap"
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "never-was", UID: uuid.NewUUID()}}}}
 	w.create(last)
 	harness.Eventually(w.t, "the garbage collector to be done", soon, func() error { return w.gone(last) })
+}
+
+// keepEndingWatches lets no watch of the aggregated API last, until the part of the test ends.
+func (w *world) keepEndingWatches() {
+	ctx := w.t.Context()
+	go func() {
+		ticker := time.NewTicker(3 * time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				w.server.EndWatches()
+			}
+		}
+	}()
+}
+
+func (w *world) eventually(what string, met func() bool) {
+	w.t.Helper()
+	harness.Eventually(w.t, what, soon, func() error {
+		if met() {
+			return nil
+		}
+		return errors.New("not yet")
+	})
 }
