@@ -14,10 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
-	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/scene"
@@ -142,10 +140,8 @@ func abort(t *testing.T, w *world) {
 	}
 }
 
-// complete: the obstacle goes, and the migration goes on to its end by itself. What
-// somebody has done to its copies meanwhile is put right.
+// complete: the obstacle goes, and the migration goes on to its end by itself.
 func complete(t *testing.T, w *world) {
-	w.meddle(t)
 	w.kubectl(t, "delete", "globalnetworksets.v3.projectcalico.org", obstacle)
 	w.awaitPhase(t, "Converged")
 	if err := fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace); err != nil {
@@ -153,30 +149,6 @@ func complete(t *testing.T, w *world) {
 	}
 	w.awaitPhase(t, "Complete")
 	w.kubectl(t, "wait", "--for=condition=Ready", "datastoremigration", scene.MigrationName, "--timeout=10s")
-}
-
-// meddle changes one of the copies of each kind.
-func (w *world) meddle(t *testing.T) {
-	t.Helper()
-	for _, kind := range w.Registry.Kinds() {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(kind.V3GVK())
-		if err := w.Client.List(t.Context(), list); err != nil {
-			t.Fatal(err)
-		}
-		i := slices.IndexFunc(list.Items, func(u unstructured.Unstructured) bool {
-			return u.GetAnnotations()[resources.MigratedByAnnotation] != ""
-		})
-		if i < 0 {
-			t.Fatalf("no %s has been copied", kind.Name())
-		}
-		copied := &list.Items[i]
-		before := copied.DeepCopy()
-		copied.SetLabels(map[string]string{"meddled": "with"})
-		if err := w.Client.Patch(t.Context(), copied, client.MergeFrom(before)); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // cleanUp: without the right to delete CRDs a deletion waits and says so; a value of the chart grants it.
