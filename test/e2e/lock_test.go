@@ -24,7 +24,7 @@ import (
 // breakGlass is what the page says: without the binding nobody is refused.
 func (w *world) breakGlass(t *testing.T) {
 	t.Helper()
-	w.kubectl(t, "delete", "validatingadmissionpolicybinding", migrationv1.FenceName)
+	w.kubectl(t, "delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", migrationv1.FenceName)
 	harness.Eventually(t, "the fence to be gone", soon, func() error {
 		return w.Client.Patch(t.Context(), w.lock(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"e2e":"x"}}}`)), client.DryRunAll)
 	})
@@ -49,7 +49,7 @@ func TestLockBroken(t *testing.T) {
 				w.breakGlass(t)
 				w.kubectl(t, "patch", "clusterinformations.crd.projectcalico.org", "default", "--type=merge", "-p", `{"spec":{"datastoreReady":true}}`)
 			}},
-		"the fence removed before the copy": {why: "the lock alone is only a request", gate: "drained", says: "changed the fence around v1, ValidatingAdmissionPolicyBinding " + migrationv1.FenceName,
+		"the fence removed before the copy": {why: "the lock alone is only a request", gate: "drained", says: "changed the fence around v1, ValidatingAdmissionPolicy " + migrationv1.FenceName,
 			do: func(t *testing.T, w *world) { w.breakGlass(t) }},
 		"the fence changed before the comparison": {why: "it lets others in that way, too", gate: "remapped", says: "changed the fence around v1, ValidatingAdmissionPolicyBinding " + migrationv1.FenceName,
 			do: func(t *testing.T, w *world) {
