@@ -63,6 +63,9 @@ func detachedBy(migration types.UID) func(*copier.Meta) bool {
 
 // attachV1Owners gives v1 objects back what detachV1Owners took.
 func (s *steps) attachV1Owners(ctx context.Context, sc *scope) (outputs, error) {
+	if err := s.letUsPass(ctx, sc); err != nil {
+		return nil, err
+	}
 	c := s.copier(sc.Object)
 	detached, err := c.FindV1(ctx, detachedBy(sc.Object.UID))
 	if err != nil || len(detached) == 0 {

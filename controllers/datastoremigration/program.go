@@ -121,7 +121,7 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 		"DetachV1Owners": {ActionSpec: fsm.ActionSpec{Doc: "Takes references to Calico objects off v1 objects, and notes them there."},
 			Do: s.detachV1Owners, Rights: grants(s.onV1("list get patch"), s.onV1CRDs("get"))},
 		"AttachV1Owners": {ActionSpec: fsm.ActionSpec{Doc: "Puts the references back on the v1 objects."},
-			Do: s.attachV1Owners, Rights: grants(s.onV1("list get patch"), s.onV1CRDs("get"), s.awaitOwnersRights())},
+			Do: s.attachV1Owners, Rights: grants(s.unfenceRights(), whoAmI(), s.onV1("list get patch"), s.onV1CRDs("get"), s.awaitOwnersRights())},
 		BackUpAction: {ActionSpec: fsm.ActionSpec{Doc: "Keeps every v1 object and CRD in Secrets, from which they can be restored.",
 			Params: map[string]fsm.Param{"to": {Type: fsm.TypeString, Doc: "Secrets, or None for no backup; Secrets is the default"}}},
 			Do: s.backUpV1, Rights: s.backUpRights()},
