@@ -68,7 +68,7 @@ func (s *steps) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
 			return nil, err
 		}
 	}
-	if err := sleep(ctx, sc.Clock, fenceSettles); err != nil {
+	if err := sleep(ctx, sc.Clock, sc.With.Duration("settle", fenceSettles)); err != nil {
 		return nil, err
 	}
 	return nil, s.proveFence(ctx, sc, string(sc.Object.UID), probeMessage(sc.Object))

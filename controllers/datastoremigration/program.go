@@ -109,7 +109,8 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 	return map[string]runner.Action[*migration]{
 		"LockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to false.",
 			Params: map[string]fsm.Param{"deadline": {Type: fsm.TypeDuration, Doc: "how long the lock may be held before the point of no return"}}}, Do: s.lockV1, Rights: grants(s.lockStandsRights(), s.onV1Lock("patch"))},
-		"FenceV1": {ActionSpec: fsm.ActionSpec{Doc: "Installs what refuses writes of v1 once it is locked, and proves that it works."},
+		"FenceV1": {ActionSpec: fsm.ActionSpec{Doc: "Installs what refuses writes of v1 once it is locked, and proves that it works.",
+			Params: map[string]fsm.Param{"settle": {Type: fsm.TypeDuration, Doc: "how long it waits for API servers to hear of it; 2s, which is twice as long as they need, is the default"}}},
 			Do: s.fenceV1, Rights: s.fenceRights()},
 		"UnfenceV1": {ActionSpec: fsm.ActionSpec{Doc: "Removes what FenceV1 installed, if this migration did."}, Do: s.unfenceV1, Rights: s.unfenceRights()},
 		"LiftFence": {ActionSpec: fsm.ActionSpec{Doc: "Removes the fence after the point of no return, when v1 is gone."}, Do: s.unfenceV1, Rights: s.unfenceRights()},

@@ -34,20 +34,15 @@ var Lose Fault = lose
 // CrashBefore cuts the process off before the request is sent: this one and all
 // that follow are refused. What was sent before goes on, as after a real crash.
 var CrashBefore Fault = func(t *Transport, req *http.Request, next http.RoundTripper) (*http.Response, error) {
-	return crash(t, req, next, refuse)
+	t.crash()
+	return refuse(t, req, next)
 }
 
 // CrashAfter is CrashBefore once the server has done the work: nobody ever reads
 // the answer.
 var CrashAfter Fault = func(t *Transport, req *http.Request, next http.RoundTripper) (*http.Response, error) {
-	return crash(t, req, next, lose)
-}
-
-func crash(t *Transport, req *http.Request, next http.RoundTripper, last Fault) (*http.Response, error) {
-	if t.crash() {
-		defer close(t.down)
-	}
-	return last(t, req, next)
+	t.crash()
+	return lose(t, req, next)
 }
 
 // Before does something else first, and passes the request on then.
@@ -81,24 +76,36 @@ func lose(_ *Transport, req *http.Request, next http.RoundTripper) (*http.Respon
 // Clients of Kubernetes try again by themselves where retryAfter, in whole seconds,
 // is above 0.
 func Answer(code int, reason metav1.StatusReason, retryAfter time.Duration) Fault {
+	status := metav1.Status{Code: int32(code), Reason: reason}
+	if seconds := int32(retryAfter / time.Second); seconds > 0 {
+		status.Details = &metav1.StatusDetails{RetryAfterSeconds: seconds}
+	}
+	return answer(status)
+}
+
+// Expired answers a list as the API server does when etcd has forgotten the snapshot of
+// the pages before. With the token, one can go on with what is there now; it may be empty.
+func Expired(token string) Fault {
+	return answer(metav1.Status{Code: http.StatusGone, Reason: metav1.StatusReasonExpired, ListMeta: metav1.ListMeta{Continue: token}})
+}
+
+func answer(status metav1.Status) Fault {
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	status.Status = metav1.StatusFailure
 	return func(_ *Transport, req *http.Request, _ http.RoundTripper) (*http.Response, error) {
 		closeBody(req)
-		status := metav1.Status{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-			Status:   metav1.StatusFailure, Code: int32(code), Reason: reason,
-			Message: fmt.Sprintf("a fault of the test: %d for %s %s", code, req.Method, req.URL.Path),
-		}
+		told := status // requests may meet it at the same time
+		told.Message = fmt.Sprintf("a fault of the test: %d for %s %s", told.Code, req.Method, req.URL.Path)
 		header := http.Header{"Content-Type": {"application/json"}}
-		if seconds := int(retryAfter / time.Second); seconds > 0 {
-			header.Set("Retry-After", strconv.Itoa(seconds))
-			status.Details = &metav1.StatusDetails{RetryAfterSeconds: int32(seconds)}
+		if told.Details != nil {
+			header.Set("Retry-After", strconv.Itoa(int(told.Details.RetryAfterSeconds)))
 		}
-		body, err := json.Marshal(status)
+		body, err := json.Marshal(told)
 		if err != nil {
-			return nil, fmt.Errorf("write the answer %d: %w", code, err)
+			return nil, fmt.Errorf("write the answer %d: %w", told.Code, err)
 		}
 		return &http.Response{
-			Status: fmt.Sprintf("%d %s", code, http.StatusText(code)), StatusCode: code,
+			Status: fmt.Sprintf("%d %s", told.Code, http.StatusText(int(told.Code))), StatusCode: int(told.Code),
 			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 			Header: header, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: req,
 		}, nil

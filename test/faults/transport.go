@@ -10,7 +10,9 @@
 package faults
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -47,9 +49,11 @@ type Rule struct {
 type Transport struct {
 	mu    sync.Mutex
 	rules []*Rule
-	// cut is true from a crash on, and down is closed once the request of the crash is over.
-	cut  bool
-	down chan struct{}
+	// cut is true from a crash on; down is closed, and isDown true, once the flying
+	// requests are over, too.
+	cut, isDown bool
+	flying      int
+	down        chan struct{}
 	// chance is asked for rules with a Share.
 	chance func() float64
 	// met are the requests that met a fault, in order.
@@ -70,15 +74,23 @@ func Seeded(seed uint64, rules ...*Rule) *Transport {
 func (t *Transport) Wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		do, err := t.judge(req)
-		switch {
-		case err != nil:
+		if err != nil {
 			closeBody(req)
 			return nil, err
-		case do != nil:
-			return do(t, req, next)
 		}
-		return next.RoundTrip(req)
+		defer t.over()
+		return do(t, req, next)
 	})
+}
+
+// over is called when a request has its answer, or will have none.
+func (t *Transport) over() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.flying--; t.cut && t.flying == 0 && !t.isDown {
+		t.isDown = true
+		close(t.down)
+	}
 }
 
 // Crashed is true once a rule has cut the process off from the API server.
@@ -88,8 +100,8 @@ func (t *Transport) Crashed() bool {
 	return t.cut
 }
 
-// Down is closed once a rule has cut the process off, and the request of the crash
-// is over: what the process still does then, it may as well leave.
+// Down is closed once a rule has cut the process off, and what it had sent before has
+// an answer: whatever the process still does then, it may as well leave.
 func (t *Transport) Down() <-chan struct{} { return t.down }
 
 // Met lists the requests that met a fault, as "verb resource/subresource name".
@@ -99,14 +111,18 @@ func (t *Transport) Met() []string {
 	return slices.Clone(t.met)
 }
 
-// judge counts a request and answers the fault that it meets; nil: none.
+// judge counts a request and answers the fault that it meets, which may be Pass.
 func (t *Transport) judge(req *http.Request) (Fault, error) {
 	info, err := infos.NewRequestInfo(req)
 	if err != nil {
 		return nil, fmt.Errorf("understand the request %s %s: %w", req.Method, req.URL, err)
 	}
+	if isDryRun(req) {
+		info.Verb = "dry-run " + info.Verb // it changes nothing
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.flying++
 	if t.cut {
 		return refuse, nil
 	}
@@ -117,10 +133,24 @@ func (t *Transport) judge(req *http.Request) (Fault, error) {
 		}
 	}
 	if due == nil {
-		return nil, nil
+		return Pass, nil
 	}
 	t.met = append(t.met, describe(info))
 	return due.Do, nil
+}
+
+// isDryRun looks into the body of a deletion, too: its options are there.
+func isDryRun(req *http.Request) bool {
+	if req.Method != http.MethodDelete || req.GetBody == nil {
+		return req.URL.Query().Has("dryRun")
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return false
+	}
+	defer body.Close()
+	options, err := io.ReadAll(body)
+	return err == nil && bytes.Contains(options, []byte(`"dryRun":["All"]`))
 }
 
 // count tells whether the rule is due at the request that it counts.
@@ -131,14 +161,10 @@ func (r *Rule) count(chance func() float64) bool {
 	return due && (r.Share == 0 || chance() < r.Share)
 }
 
-// crash cuts the process off, and tells whether it did: two requests at a time may
-// both be the last.
-func (t *Transport) crash() bool {
+func (t *Transport) crash() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	first := !t.cut
 	t.cut = true
-	return first
 }
 
 var infos = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
@@ -160,7 +186,8 @@ func describe(info *request.RequestInfo) string {
 
 // Write is true of a request that changes something. Events are left out: they are
 // sent aside, at any time, and nothing depends on them; and so are questions that are
-// asked by a create, such as SelfSubjectAccessReviews.
+// asked by a create, such as SelfSubjectAccessReviews. A dry run has a verb of its own,
+// "dry-run patch", and is no write.
 func Write(info *request.RequestInfo) bool {
 	return info.IsResourceRequest && info.Resource != "events" && !strings.HasSuffix(info.Resource, "reviews") &&
 		slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, info.Verb)

@@ -67,6 +67,13 @@ func TestRulesAndFaults(t *testing.T) {
 				{"PATCH " + pod, syscall.ECONNREFUSED, false}, {"DELETE " + pod, 200, true}},
 			met: []string{"patch pods p"},
 		},
+		"a dry run": {
+			why:   "it changes nothing, and a test may mean it all the same",
+			rules: []*faults.Rule{{When: faults.Write, Do: faults.Lose}, {When: faults.Requests("dry-run patch", "pods"), Do: faults.Refuse}},
+			send:  []string{"PATCH " + pod + "?dryRun=All", "PATCH " + pod},
+			want:  []seen{{"PATCH " + pod + "?dryRun=All", syscall.ECONNREFUSED, false}, {"PATCH " + pod, syscall.ECONNRESET, true}},
+			met:   []string{"dry-run patch pods p", "patch pods p"},
+		},
 		"an answer is lost": {
 			why:   "the server has done the work",
 			rules: []*faults.Rule{{When: faults.Write, Do: faults.Lose}},
@@ -198,6 +205,26 @@ func TestDown(t *testing.T) {
 	<-faulty.Down()
 	if w.count() != 2 {
 		t.Errorf("the server has seen %d requests, want 2", w.count())
+	}
+}
+
+// The options of a deletion are in its body.
+func TestDryRunDeletion(t *testing.T) {
+	faulty := faults.New(&faults.Rule{When: faults.Write, Times: faults.Always, Do: faults.Pass})
+	w := newWire(t, faulty)
+	for _, options := range []string{`{"dryRun":["All"]}`, `{}`} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, w.host+pod, strings.NewReader(options))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := w.client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+	}
+	if diff := cmp.Diff([]string{"delete pods p"}, faulty.Met()); diff != "" {
+		t.Errorf("which deletion is a write (-want +got):\n%s", diff)
 	}
 }
 

@@ -157,7 +157,9 @@ func withoutOwners(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	obj = obj.DeepCopy()
 	obj.SetOwnerReferences(nil)
 	annotations := obj.GetAnnotations()
-	delete(annotations, migrationv1.AnnotationDetachedOwners)
+	if delete(annotations, migrationv1.AnnotationDetachedOwners); len(annotations) == 0 {
+		annotations = nil // as if there had never been any
+	}
 	obj.SetAnnotations(annotations)
 	return obj
 }

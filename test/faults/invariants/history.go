@@ -45,24 +45,27 @@ func (r Run) ending() []string {
 		return append(flaws, "no migration was seen")
 	}
 	last := r.Record.Statuses[len(r.Record.Statuses)-1]
-	phase := last.Status.Machine.Phase
-	at := fmt.Sprintf("it ended in %s (deleted: %t): %s", phase, r.Record.Gone, last.Status.Message)
-	well := map[End]bool{
-		AtGate:    !r.Record.Gone && phase == "Migrating",
-		Open:      !r.Record.Gone && slices.Contains([]string{"Converged", "Complete"}, phase),
-		CleanedUp: r.Record.Gone && passed(r.Record.Statuses, "CleaningUp"),
-		GivenBack: (r.Record.Gone && !passed(r.Record.Statuses, "Converged")) || phase == "Failed",
+	if !r.endsWell(last.Status.Machine.Phase) {
+		flaws = append(flaws, fmt.Sprintf("it ended in %s (deleted: %t), not %s: %s", last.Status.Machine.Phase, r.Record.Gone, r.End, last.Status.Message))
 	}
-	if !well[r.End] {
-		flaws = append(flaws, at)
-	}
-	if r.End != GivenBack {
-		return flaws
-	}
-	if held := last.Status.Machine.Held; !r.Record.Gone && len(held) > 0 {
+	if held := last.Status.Machine.Held; r.End == GivenBack && !r.Record.Gone && len(held) > 0 {
 		flaws = append(flaws, fmt.Sprintf("it still holds %v", held))
 	}
 	return flaws
+}
+
+func (r Run) endsWell(phase string) bool {
+	there := !r.Record.Gone
+	switch r.End {
+	case AtGate:
+		return there && phase == "Migrating"
+	case Open:
+		return there && (phase == "Converged" || phase == "Complete")
+	case CleanedUp:
+		return r.Record.Gone && passed(r.Record.Statuses, "CleaningUp")
+	default:
+		return there && phase == "Failed" || r.Record.Gone && !passed(r.Record.Statuses, "Converged")
+	}
 }
 
 func passed(statuses []*migrationv1.DatastoreMigration, phase string) bool {

@@ -52,10 +52,15 @@ func StartRecorder(ctx context.Context, client dynamic.Interface, name string) (
 	return &Recorder{migration: migration, lock: lock}, nil
 }
 
-// Stop ends the recording once everything that is stored now is on it. It is called once.
-func (r *Recorder) Stop(ctx context.Context) (Record, error) {
-	defer r.migration.end()
-	defer r.lock.end()
+// Stop ends the recording. It may be called twice.
+func (r *Recorder) Stop() {
+	r.migration.end()
+	r.lock.end()
+}
+
+// Seen answers what was recorded once everything that is stored now is on it. It may be
+// called again, until Stop.
+func (r *Recorder) Seen(ctx context.Context) (Record, error) {
 	var out Record
 	for _, tape := range []*tape{r.migration, r.lock} {
 		if err := tape.catchUp(ctx); err != nil {

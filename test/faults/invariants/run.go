@@ -14,13 +14,13 @@ import (
 type End string
 
 const (
-	// AtGate: everything is verified, and nothing is open yet.
+	// AtGate is when everything is verified, and nothing is open yet.
 	AtGate End = "AtGate"
-	// Open: Converged or Complete.
+	// Open is Converged or Complete.
 	Open End = "Open"
-	// CleanedUp: deleted after Complete.
+	// CleanedUp is deleted after Complete.
 	CleanedUp End = "CleanedUp"
-	// GivenBack: deleted or failed before the point of no return.
+	// GivenBack is deleted or failed before the point of no return.
 	GivenBack End = "GivenBack"
 )
 

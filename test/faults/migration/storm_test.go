@@ -1,0 +1,128 @@
+package migration_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phasegate/phasegate/test/faults"
+	"github.com/phasegate/phasegate/test/faults/invariants"
+	"github.com/phasegate/phasegate/test/faults/report"
+)
+
+// timeOut is a request of which nothing is heard until its time is over, which is short
+// here.
+var timeOut faults.Fault = func(_ *faults.Transport, req *http.Request, next http.RoundTripper) (*http.Response, error) {
+	if answer, err := next.RoundTrip(req); err == nil {
+		answer.Body.Close()
+	}
+	return nil, context.DeadlineExceeded
+}
+
+// storms are mixes of faults, each for a share of the writes.
+var storms = map[string]struct {
+	rules func() []*faults.Rule
+	// within is how many times the time without faults it may take; 0: no limit.
+	within int
+}{
+	"a storm of errors": {within: 3, rules: func() []*faults.Rule {
+		share := func(of float64, do faults.Fault) *faults.Rule {
+			return &faults.Rule{When: faults.Write, Times: faults.Always, Share: of, Do: do}
+		}
+		return []*faults.Rule{
+			{When: faults.Requests("patch", "datastoremigrations/status"), Times: faults.Always, Share: 0.3, Do: faults.Answer(http.StatusConflict, metav1.StatusReasonConflict, 0)},
+			share(0.10, faults.Answer(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, time.Second)),
+			share(0.025, faults.Answer(http.StatusInternalServerError, metav1.StatusReasonInternalError, 0)),
+			share(0.025, faults.Answer(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, 0)),
+			share(0.05, timeOut),
+			share(0.05, faults.Lose),
+		}
+	}},
+	"answers lost on a tenth of the writes": {rules: func() []*faults.Rule {
+		return []*faults.Rule{{When: faults.Write, Times: faults.Always, Share: 0.1, Do: faults.Lose}}
+	}},
+}
+
+// Whatever an API server answers for a while, a migration comes to its end, and back.
+func TestStorm(t *testing.T) {
+	for name, storm := range storms {
+		if storm.within > 0 && !everything {
+			continue // it waits for seconds, as it is told to
+		}
+		t.Run(name, func(t *testing.T) {
+			w, of := common(t), report.Of(name)
+			w.measure(t)
+			of.Writes(w.clean.writes)
+			limit := w.clean.took * time.Duration(storm.within)
+			for i := range sampleOf(1, 20) {
+				given := seed + uint64(i)
+				t.Run(fmt.Sprintf("seed %d", given), func(t *testing.T) {
+					begun := time.Now()
+					in := func(int) *faults.Transport { return faults.Seeded(given, storm.rules()...) }
+					j := w.begin(t)
+					j.survive(in, atGate)
+					j.check(invariants.AtGate)
+					j.back(in)
+					took := time.Since(begun)
+					if limit > 0 && took > limit {
+						t.Errorf("it took %s, more than %d times what it takes without faults: %s", took, storm.within, limit)
+					}
+					of.Ran(!t.Failed(), took)
+				})
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}
+
+func sampleOf(few, all int) int {
+	if everything {
+		return all
+	}
+	return few
+}
+
+// Two crashes, the second of which meets the process that goes on after the first.
+func TestTwoCrashes(t *testing.T) {
+	const name = "two crashes"
+	w, of := common(t), report.Of(name)
+	w.measure(t)
+	n := w.clean.writes
+	of.Writes(n)
+	dice := random(2)
+	for range sampleOf(1, 200) {
+		first, second, kinds := 1+dice.IntN(n), 1+dice.IntN(n/4), dice.IntN(4)
+		t.Run(fmt.Sprintf("writes %d and %d, %02b", first, second, kinds), func(t *testing.T) {
+			crash := func(after bool, write int) *faults.Transport {
+				do := faults.CrashBefore
+				if after {
+					do = faults.CrashAfter
+				}
+				return faults.New(&faults.Rule{When: faults.Write, Nth: write, Do: do})
+			}
+			both := func(life int) *faults.Transport {
+				switch life {
+				case 0:
+					return crash(kinds&1 == 1, first)
+				case 1:
+					return crash(kinds&2 == 2, second)
+				}
+				return faults.New()
+			}
+			j := w.begin(t)
+			_, there := j.survive(both, atGate)
+			j.check(invariants.AtGate)
+			_, back := j.back(both)
+			of.Ran(!t.Failed(), max(there, back))
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package migration_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/phasegate/phasegate/test/faults"
+	"github.com/phasegate/phasegate/test/faults/invariants"
+	"github.com/phasegate/phasegate/test/faults/report"
+)
+
+// minWrites is what a sweep has to cover at least.
+const minWrites = 200
+
+// measure makes a migration that nothing disturbs, up to the gate and back, once.
+func (w *world) measure(t *testing.T) {
+	t.Helper()
+	if w.clean.writes > 0 {
+		return
+	}
+	begun := time.Now()
+	j := w.begin(t)
+	n := 0
+	j.survive(counted(&n), atGate)
+	j.check(invariants.AtGate)
+	j.back(healthy)
+	if n < minWrites && !t.Failed() {
+		t.Errorf("a migration has %d writes, fewer than %d: the sweep tests too little", n, minWrites)
+	}
+	w.clean.writes, w.clean.took = n, time.Since(begun)
+	t.Logf("without faults: %d writes, %s to the gate and back", n, w.clean.took)
+}
+
+// each runs an experiment for every write, until there is no such write any more; a few
+// of them where there is little time.
+func each(t *testing.T, experiment string, few int, attempt func(t *testing.T, w *world, write int) (came bool, recovery time.Duration)) {
+	t.Helper()
+	w, of := common(t), report.Of(experiment)
+	w.measure(t)
+	n := w.clean.writes
+	of.Writes(n)
+	sample := random(uint64(len(experiment))).Perm(n)[:few]
+	for i := 0; !t.Failed(); i++ {
+		write := i + 1
+		if !everything {
+			if i == few {
+				return
+			}
+			write = sample[i] + 1
+		}
+		came := false
+		passed := t.Run(fmt.Sprintf("write %d", write), func(t *testing.T) {
+			var recovery time.Duration
+			came, recovery = attempt(t, w, write)
+			if came || t.Failed() {
+				of.Ran(!t.Failed(), recovery)
+			}
+		})
+		if passed && !came && everything {
+			if write <= minWrites {
+				t.Errorf("there is no write %d: the sweep tests too little", write)
+			}
+			return
+		}
+	}
+}
+
+// A process that crashes at any write of the way there, and another one at the same write
+// of the way back, leaves nothing undone and nothing done twice.
+func TestCrash(t *testing.T) {
+	for name, fault := range map[string]faults.Fault{"a crash before a write": faults.CrashBefore, "a crash after a write": faults.CrashAfter} {
+		t.Run(name, func(t *testing.T) {
+			each(t, name, 2, func(t *testing.T, w *world, write int) (bool, time.Duration) {
+				j := w.begin(t)
+				came, there := j.survive(once(fault, write), atGate)
+				j.check(invariants.AtGate)
+				_, back := j.back(once(fault, write))
+				return came, max(there, back)
+			})
+		})
+	}
+}
+
+// A migration that is deleted right before any write gives everything back.
+func TestAbort(t *testing.T) {
+	each(t, "deleted before a write", 2, func(t *testing.T, w *world, write int) (bool, time.Duration) {
+		j := w.begin(t)
+		var asked time.Time
+		deleted := faults.Before(func() {
+			asked = time.Now()
+			if err := w.askRemoval(); err != nil {
+				t.Error(err)
+			}
+		})
+		came, _ := j.survive(once(deleted, write), func(dm *migration) bool { return gone(dm) || atGate(dm) })
+		if !came {
+			j.back(healthy)
+			return false, 0
+		}
+		recovery := time.Since(asked)
+		j.check(invariants.GivenBack)
+		return true, recovery
+	})
+}
+
+// Processes none of which lives longer than to its second write come to the end, and back.
+func TestShortLives(t *testing.T) {
+	cases := map[string]struct {
+		fault faults.Fault
+		nth   int
+	}{
+		"one write for each process":        {faults.CrashBefore, 2},
+		"one unseen write for each process": {faults.CrashAfter, 1},
+	}
+	allOnly(t)
+	w := common(t)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var crashes int
+			short := func(int) *faults.Transport {
+				crashes++
+				return faults.New(&faults.Rule{When: faults.Write, Nth: tc.nth, Do: tc.fault})
+			}
+			j := w.begin(t)
+			_, there := j.survive(short, atGate)
+			j.check(invariants.AtGate)
+			_, back := j.back(short)
+			report.Of(name).Writes(crashes)
+			report.Of(name).Ran(!t.Failed(), max(there, back))
+		})
+	}
+}

@@ -1,0 +1,109 @@
+package migration_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/phasegate/phasegate/test/faults"
+	"github.com/phasegate/phasegate/test/faults/invariants"
+	"github.com/phasegate/phasegate/test/scene"
+)
+
+// lives are the transports of one process after the other: what happens to the n-th,
+// from 0 on.
+type lives func(n int) *faults.Transport
+
+// healthy is a process to which nothing happens.
+func healthy(int) *faults.Transport { return faults.New() }
+
+// once is for a fault that comes at one write of the first process.
+func once(fault faults.Fault, write int) lives {
+	return func(n int) *faults.Transport {
+		if n > 0 {
+			return faults.New()
+		}
+		return faults.New(&faults.Rule{When: faults.Write, Nth: write, Do: fault})
+	}
+}
+
+// counted tells how many writes all processes try.
+func counted(writes *int) lives {
+	return func(int) *faults.Transport {
+		return faults.New(&faults.Rule{When: faults.Write, Times: faults.Always, Do: faults.Before(func() { *writes++ })})
+	}
+}
+
+// maxLives is more than there are writes: who needs more does not come forward.
+const maxLives = 600
+
+// survive drives the migration by one process after the other. It tells whether the
+// fault of the first one came, and how long it took from then on.
+func (w *world) survive(all lives, where func(*migration) bool) (came bool, recovery time.Duration) {
+	w.t.Helper()
+	first := all(0)
+	var hit time.Time
+	for n, faulty := 0, first; n < maxLives; n++ {
+		if n > 0 {
+			faulty = all(n)
+		}
+		if w.drive(faulty, where) {
+			if !hit.IsZero() {
+				recovery = time.Since(hit)
+			}
+			return len(first.Met()) > 0, recovery
+		}
+		if hit.IsZero() {
+			hit = time.Now()
+		}
+	}
+	w.t.Fatalf("after %d processes %s", maxLives, describe(w.read()))
+	return false, 0
+}
+
+// journey is one migration that is given up in the end, and what is known of it.
+type journey struct {
+	*world
+	recorder *invariants.Recorder
+}
+
+func (w *world) begin(t *testing.T) *journey {
+	t.Helper()
+	j := &journey{world: w}
+	w.t = t
+	var err error
+	if j.recorder, err = invariants.StartRecorder(t.Context(), w.eye.Client, scene.MigrationName); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(j.recorder.Stop)
+	if err := w.Migrate(t.Context(), scene.MigrationName); err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// check fails the test for each invariant that does not hold.
+func (j *journey) check(end invariants.End) {
+	j.t.Helper()
+	ctx, cancel := context.WithTimeout(j.t.Context(), soon)
+	defer cancel()
+	record, err := j.recorder.Seen(ctx)
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	run := invariants.Run{End: end, Before: j.before, After: j.look(), Record: record, Machine: j.machine}
+	for _, violation := range run.Check() {
+		j.t.Error(violation)
+	}
+}
+
+// back gives the migration up and checks that all is as it was.
+func (j *journey) back(all lives) (came bool, recovery time.Duration) {
+	j.t.Helper()
+	if err := j.askRemoval(); err != nil {
+		j.t.Fatal(err)
+	}
+	came, recovery = j.survive(all, gone)
+	j.check(invariants.GivenBack)
+	return came, recovery
+}
