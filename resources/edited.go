@@ -11,24 +11,18 @@ import (
 
 // Edited is what of Diff others than manager have done to have since manager wrote it: fields that
 // another manager owns now, and, if unchanged says that want is what manager wrote then, what is no
-// longer there. What is left is the work of manager's own write: of v1 as it was, or of the admission
-// that the write went through. Writers of the status are nobody here.
+// longer there. What is left is the work of manager's own write: v1 as it was, or what admission made
+// of it, which nobody owns. Writers of the status are nobody here.
 func Edited(kind *Kind, schema *Schema, want, have *unstructured.Unstructured, manager string, unchanged bool) []FieldDiff {
-	var own, others []map[string]any
+	var others []map[string]any
 	for _, entry := range have.GetManagedFields() {
-		fields := fieldsOf(entry)
-		switch {
-		case entry.Subresource != "", len(fields) == 0:
-		case entry.Manager == manager:
-			own = append(own, fields)
-		default:
+		if fields := fieldsOf(entry); entry.Manager != manager && entry.Subresource == "" && len(fields) > 0 {
 			others = append(others, fields)
 		}
 	}
 	var out []FieldDiff
 	for _, d := range differences(kind, schema, want, have) {
-		written := func(fields map[string]any) bool { return owns(fields, d.steps) }
-		if slices.ContainsFunc(others, written) || unchanged && (d.lost() || !slices.ContainsFunc(own, written)) {
+		if unchanged && d.lost() || slices.ContainsFunc(others, func(fields map[string]any) bool { return owns(fields, d.steps) }) {
 			out = append(out, d.shown())
 		}
 	}
