@@ -32,7 +32,7 @@ func Edited(kind *Kind, schema *Schema, want, have *unstructured.Unstructured, m
 func fieldsOf(entry metav1.ManagedFieldsEntry) map[string]any {
 	fields := map[string]any{}
 	if entry.FieldsV1 != nil {
-		_ = json.Unmarshal(entry.FieldsV1.Raw, &fields) // what the server wrote; nothing of it is nobody's
+		_ = json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) // what the server wrote; nothing of it is nobody's
 	}
 	return fields
 }

@@ -237,7 +237,7 @@ func (r *run) copyOne(ctx context.Context, job job) error {
 		return nil
 	}
 	same := known && !there.terminating && there.digest == contentDigest(of.kind, of.schema, want)
-	if same && !(there.ours && there.bare && len(conv.Status) > 0) {
+	if same && !lacksStatus(conv, there.ours, there.bare) {
 		r.tracker.done(of.kind, equal(there.ours))
 		return r.landed(of, conv, there.uid, there.owners)
 	}

@@ -69,6 +69,12 @@ func isBare(obj *unstructured.Unstructured) bool {
 	return len(status) == 0
 }
 
+// lacksStatus tells that a copy of ours never got the status that v1 has. One that is there may have
+// moved on: controllers write it.
+func lacksStatus(conv *resources.Converted, ours, bare bool) bool {
+	return ours && bare && len(conv.Status) > 0
+}
+
 // withheld ends the CopiedVersionAnnotation of a copy that does not have all its owners yet.
 const withheld = " owners withheld"
 

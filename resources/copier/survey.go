@@ -135,22 +135,30 @@ func (s *survey) one(of *kindSurvey, v1 *unstructured.Unstructured) error {
 	if err := s.owners.record(conv.V1UID, of.kind, key.Name, live.uid); err != nil {
 		return err
 	}
-	calico, _ := resources.SplitOwners(live.owners)
-	if len(calico) > 0 || len(conv.Owners) > 0 {
-		live.owners = calico
-		s.mu.Lock()
-		s.dependents = append(s.dependents, dependent{kind: of.kind, key: key, version: conv.V1Version, want: conv.Owners, live: live})
-		s.mu.Unlock()
+	s.depends(of.kind, key, conv, live)
+	if !s.content {
+		return nil
 	}
-	switch {
-	case !s.content:
-	case live.terminating || live.ours && live.bare && len(conv.Status) > 0,
-		live.digest != contentDigest(of.kind, of.schema, conv.Object):
+	if s.suspicious(of, conv, live) {
 		of.suspects[key] = conv
-	default:
+	} else {
 		of.counts.Same++
 	}
 	return nil
+}
+
+func (s *survey) suspicious(of *kindSurvey, conv *resources.Converted, live entry) bool {
+	return live.terminating || lacksStatus(conv, live.ours, live.bare) || live.digest != contentDigest(of.kind, of.schema, conv.Object)
+}
+
+// depends notes an object for which owners in Calico are to be looked at.
+func (s *survey) depends(kind *resources.Kind, key client.ObjectKey, conv *resources.Converted, live entry) {
+	live.owners, _ = resources.SplitOwners(live.owners)
+	if len(live.owners) > 0 || len(conv.Owners) > 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.dependents = append(s.dependents, dependent{kind: kind, key: key, version: conv.V1Version, want: conv.Owners, live: live})
+	}
 }
 
 // confirm lists v3 once more if anything differed, and finds out why each does. What has become equal,
@@ -208,7 +216,7 @@ func (s *survey) examine(ctx context.Context, of *kindSurvey, conv *resources.Co
 }
 
 func (s *survey) note(of *kindSurvey, conv *resources.Converted, live *unstructured.Unstructured, cause Cause, diffs []resources.FieldDiff) {
-	if cause == "" && s.isOurs(live) && isBare(live) && len(conv.Status) > 0 {
+	if cause == "" && lacksStatus(conv, s.isOurs(live), isBare(live)) {
 		cause, diffs = CauseStale, []resources.FieldDiff{{Path: "status", Want: "present", Have: "(absent)"}}
 	}
 	if cause != "" {

@@ -59,7 +59,7 @@ func (r *run) settle(ctx context.Context, of *kindRun, conv *resources.Converted
 	case cause != "":
 		r.conflict(of, live, cause, diffs)
 		return false, nil
-	case ours && isBare(live):
+	case lacksStatus(conv, ours, isBare(live)):
 		return r.finish(ctx, of, conv, live.GetResourceVersion(), found)
 	}
 	return false, r.done(of, conv, found)

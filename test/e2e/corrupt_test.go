@@ -137,20 +137,10 @@ func (w *world) corruptOne(t *testing.T, draw *rand.Rand, what int, kind *resour
 		place = "annotations " + corruptMap(draw, after.GetAnnotations(), after.SetAnnotations)
 	case 2:
 		place = "finalizers"
-		if f := after.GetFinalizers(); len(f) > 0 && draw.IntN(2) == 0 {
-			after.SetFinalizers(f[1:])
-		} else {
-			after.SetFinalizers(append(f, "test.example.com/foreign"))
-		}
+		corruptFinalizers(draw, after)
 	case 3:
 		place = "ownerReferences"
-		if refs := after.GetOwnerReferences(); len(refs) > 0 && draw.IntN(2) == 0 {
-			after.SetOwnerReferences(refs[1:])
-		} else if len(refs) > 0 {
-			yes := refs[0].BlockOwnerDeletion == nil || !*refs[0].BlockOwnerDeletion
-			refs[0].BlockOwnerDeletion = &yes
-			after.SetOwnerReferences(refs)
-		}
+		corruptOwners(draw, after)
 	default:
 		spec, _ := after.Object["spec"].(map[string]any)
 		place = "spec " + corruptFields(draw, spec)
@@ -162,6 +152,29 @@ func (w *world) corruptOne(t *testing.T, draw *rand.Rand, what int, kind *resour
 		t.Fatalf("corrupt %s of %s %s: %v", place, kind.Name(), obj.GetName(), err)
 	}
 	return place, err == nil && len(resources.Diff(kind, nil, obj, after)) > 0
+}
+
+func corruptFinalizers(draw *rand.Rand, obj *unstructured.Unstructured) {
+	if f := obj.GetFinalizers(); len(f) > 0 && draw.IntN(2) == 0 {
+		obj.SetFinalizers(f[1:])
+	} else {
+		obj.SetFinalizers(append(f, "test.example.com/foreign"))
+	}
+}
+
+// corruptOwners adds none: the garbage collector would have its say.
+func corruptOwners(draw *rand.Rand, obj *unstructured.Unstructured) {
+	refs := obj.GetOwnerReferences()
+	if len(refs) == 0 {
+		return
+	}
+	if draw.IntN(2) == 0 {
+		obj.SetOwnerReferences(refs[1:])
+		return
+	}
+	blocks := refs[0].BlockOwnerDeletion == nil || !*refs[0].BlockOwnerDeletion
+	refs[0].BlockOwnerDeletion = &blocks
+	obj.SetOwnerReferences(refs)
 }
 
 // corruptMap changes or removes an entry, or adds one. Our own notes are no content.
