@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/dynamic"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -57,46 +58,38 @@ func closeShared() error {
 	return s.Close()
 }
 
-// pristine lends the shared cluster to an experiment, which must leave it as it was. One
-// that fails takes the cluster with it.
+// pristine lends the shared cluster to a run, which must leave it as it was, or say that
+// it is spent. A run that fails takes the cluster with it.
 func pristine(t *testing.T) *world {
 	t.Helper()
 	if shared == nil {
-		shared = newWorld(t, harness.Options{Audit: true})
+		shared = newWorld(t)
 	}
-	w := *shared
+	w := shared
 	t.Cleanup(func() {
-		if t.Failed() {
+		if t.Failed() || w.spent {
 			if err := closeShared(); err != nil {
 				t.Log(err)
 			}
 		}
 	})
-	return &w
-}
-
-// own gives an experiment a cluster of its own, to be changed for good.
-func own(t *testing.T, o harness.Options) *world {
-	t.Helper()
-	w := newWorld(t, o)
-	t.Cleanup(func() {
-		if err := w.Close(); err != nil {
-			t.Errorf("end the cluster: %v", err)
-		}
-	})
 	return w
 }
 
-func newWorld(t *testing.T, o harness.Options) *world {
+func newWorld(t *testing.T) *world {
 	t.Helper()
-	o.Own = true
-	s, err := scene.New(context.Background(), scene.Options{Objects: fixture.Demo(3, objects), Cluster: o}) // it may outlive this test
+	s, err := scene.New(context.Background(), scene.Options{Objects: fixture.Demo(3, objects), // it may outlive this test
+		Cluster: harness.Options{Own: true, Audit: true, Fsync: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &world{Scene: s}
+	if w.dynamic, err = dynamic.NewForConfig(s.Config); err != nil {
+		t.Fatal(err)
+	}
 	w.grant(t)
-	w.before = w.snapshot(t)
+	w.addSentinel(t)
+	w.before = w.look(t)
 	return w
 }
 

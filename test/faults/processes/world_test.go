@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
@@ -16,9 +15,9 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/test/faults/invariants"
 	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/scene"
-	"github.com/phasegate/phasegate/test/sides"
 )
 
 type migration = migrationv1.DatastoreMigration
@@ -33,7 +32,11 @@ const leaseName = "processes"
 // ends the test when it fails.
 type world struct {
 	*scene.Scene
-	before snapshot
+	dynamic dynamic.Interface
+	// before is everything before the first migration.
+	before *invariants.State
+	// spent is set by a run after which the cluster is not what it was.
+	spent bool
 }
 
 // grant gives the manager its rights, those of the lease included.
@@ -128,53 +131,6 @@ func (w *world) remove(t *testing.T) {
 	if err := w.Client.Delete(t.Context(), &migration{ObjectMeta: metav1.ObjectMeta{Name: scene.MigrationName}}); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// giveBack removes the migration, and checks that nothing is left of it.
-func (w *world) giveBack(t *testing.T) {
-	t.Helper()
-	w.remove(t)
-	w.until(t, "the migration to be gone", isGone)
-	w.assertUntouched(t)
-}
-
-// assertCopied compares v3 with v1 at the gate before the point of no return, value by
-// value, and looks at the way that the migration came.
-func (w *world) assertCopied(t *testing.T, dm *migration) {
-	t.Helper()
-	if diff := cmp.Diff([]string{"Pending", "Migrating"}, way(dm)); diff != "" {
-		t.Errorf("the way it came (-want +got):\n%s", diff)
-	}
-	w.assertSameSides(t)
-}
-
-func (w *world) assertSameSides(t *testing.T) {
-	t.Helper()
-	dyn, err := dynamic.NewForConfig(w.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reader := sides.Reader{Client: dyn, Registry: w.Registry}
-	v1, err := reader.V1(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	v3, err := reader.V3(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c := sides.Compare(v1, v3); !c.Equal() || len(v1) < objects {
-		t.Errorf("of %d objects in v1 are missing in v3 %v, different %v; too much is %v", len(v1), c.Missing, c.Different, c.Extra)
-	}
-}
-
-// way are the phases that a migration came through.
-func way(dm *migration) []string {
-	var names []string
-	for _, h := range dm.Status.Machine.History {
-		names = append(names, h.To)
-	}
-	return names
 }
 
 // kubeconfig writes another one for the manager's account, with a token of its own: what

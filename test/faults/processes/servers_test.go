@@ -1,0 +1,53 @@
+package processes
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/phasegate/phasegate/test/faults/invariants"
+	"github.com/phasegate/phasegate/test/harness"
+)
+
+const (
+	// stall is how long a migration may stand still after a server is back.
+	stall = 5 * time.Second
+	// paramKindUnknown is how long an API server that was started again refuses whatever a
+	// policy with parameters of a CRD is about: it looks for new kinds every 30 seconds.
+	paramKindUnknown = 30 * time.Second
+)
+
+// What was stored is there when a server is back, what was not is done again; and
+// nobody takes a server that does not answer for one that says no.
+func TestServersKilled(t *testing.T) {
+	dir, m := machine(t)
+	for name, limit := range map[string]time.Duration{harness.APIServer: wholeWay + stall + paramKindUnknown, harness.Etcd: wholeWay + stall} {
+		repeat(t, experiment{name: name + " killed and started again", all: 10, some: 1, run: func(t *testing.T, random *rand.Rand) time.Duration {
+			w := pristine(t)
+			server, err := w.Server(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.manager(t, "--phases-dir", dir)
+			w.start(t, nil)
+			w.underTheLock(t, random)
+			if err := server.Kill(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			pause(upTo(random, 2*time.Second))
+			if err := server.Revive(); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.AwaitReady(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			back := time.Now()
+			p := w.watch(t, m) // a server that was restarted does not tell what was before
+			w.until(t, "the gate", atGate(beforeConverged))
+			recovered := time.Since(back)
+			p.check(t, invariants.AtGate, recovered, limit)
+			w.giveBack(t, m)
+			return recovered
+		}})
+	}
+}
