@@ -2,72 +2,12 @@ package e2e
 
 import (
 	"context"
-	"math/rand/v2"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/scene"
 )
-
-// killRounds is how often a migration is killed at a random moment.
-const killRounds = 10
-
-// pause lets some of a migration happen. There is no event to wait for: any moment is right.
-func pause(d time.Duration) { <-time.After(d) }
-
-// SIGKILL at any moment of the locked window costs repeats and nothing else: the next manager ends where an
-// undisturbed one ends.
-func TestKilledWhileMigrating(t *testing.T) {
-	w := pristine(t)
-	before := w.content(t)
-	dir := gated(t)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
-
-	var want []string
-	for round := range killRounds + 1 {
-		p := w.manager(t, "--phases-dir", dir)
-		w.start(t, scene.MigrationName, "verified")
-		if round > 0 { // the first one is not disturbed
-			w.awaitStatus(t, scene.MigrationName, "migrating", inMachinePhase("Migrating"))
-			for range 1 + random.IntN(2) {
-				pause(time.Duration(random.IntN(1200)) * time.Millisecond)
-				p.Kill()
-				p = w.manager(t, "--phases-dir", dir)
-			}
-		}
-		dm := w.awaitGate(t, scene.MigrationName, "verified")
-		if diff := cmp.Diff([]string{"Pending", "Migrating"}, path(dm)); diff != "" {
-			t.Errorf("round %d: the way it came (-want +got):\n%s", round, diff)
-		}
-		stored := w.stored(t)
-		if round == 0 {
-			want = stored
-		}
-		if diff := cmp.Diff(want, stored); diff != "" {
-			t.Errorf("round %d: what is in v3 (-undisturbed +killed):\n%s", round, diff)
-		}
-		assertSameContent(t, before, w.content(t))
-
-		// The way back is killed at a random moment, too.
-		w.askRemoval(t, scene.MigrationName)
-		pause(time.Duration(random.IntN(600)) * time.Millisecond)
-		p.Kill()
-		p = w.manager(t, "--phases-dir", dir)
-		w.awaitGone(t, scene.MigrationName)
-		w.assertUntouched(t)
-		if err := p.Stop(soon); err != nil {
-			t.Error(err)
-		}
-		if t.Failed() {
-			t.Fatalf("failed in round %d with seed %d", round, seed)
-		}
-	}
-}
 
 // What changes while no manager runs is seen by the next one.
 func TestKilledWhileWaiting(t *testing.T) {

@@ -24,7 +24,7 @@ const (
 // goes on to the end and cleans up.
 func TestDeleted(t *testing.T) {
 	dir, m := machine(t)
-	repeat(t, experiment{name: "deleted at a random instant", all: 50, some: 3, run: func(t *testing.T, random *rand.Rand) time.Duration {
+	repeat(t, experiment{name: "deleted at a random instant", all: 50, some: 2, run: func(t *testing.T, random *rand.Rand) time.Duration {
 		w := pristine(t)
 		// The components run on v3 already, so that Complete comes by itself.
 		if err := fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace); err != nil {

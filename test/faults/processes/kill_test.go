@@ -12,7 +12,7 @@ import (
 // manager ends where an undisturbed one ends. The way back is killed as well.
 func TestKilled(t *testing.T) {
 	dir, m := machine(t)
-	repeat(t, experiment{name: "kill -9 at a random instant", all: 50, some: 2, run: func(t *testing.T, random *rand.Rand) time.Duration {
+	repeat(t, experiment{name: "kill -9 at a random instant", all: 50, some: 1, run: func(t *testing.T, random *rand.Rand) time.Duration {
 		w := pristine(t)
 		manager := w.manager(t, "--phases-dir", dir)
 		p := w.watch(t, m)
