@@ -45,7 +45,8 @@ func isAggregated(svc *apiregistrationv1.APIService) bool {
 // parkAPIService saves the aggregated APIService on the migration first, then
 // turns it in place into what kube-apiserver keeps for CRDs. In place, there is
 // no moment without an APIService, and nothing that a controller could create
-// again before us on the way back.
+// again before us on the way back. It bears what it was itself, too: a migration
+// whose finalizer was removed by hand takes its own note with it.
 func (s *steps) parkAPIService(ctx context.Context, sc *scope) (outputs, error) {
 	svc, err := s.apiService(ctx)
 	if err != nil || !isAggregated(svc) {
@@ -63,7 +64,7 @@ func (s *steps) parkAPIService(ctx context.Context, sc *scope) (outputs, error) 
 	}
 	err = patch.MutateAndPatchSpec(ctx, s.client, svc, func(svc *apiregistrationv1.APIService) {
 		svc.Labels = map[string]string{automanagedLabel: "true"}
-		svc.Annotations = nil
+		svc.Annotations = map[string]string{migrationv1.AnnotationSavedAPIService: saved}
 		svc.Spec = apiregistrationv1.APIServiceSpec{
 			Group: resources.V3Group, Version: "v3",
 			GroupPriorityMinimum: crdGroupPriority, VersionPriority: crdVersionPriority,
@@ -132,6 +133,18 @@ func (s *steps) restoreAPIService(ctx context.Context, sc *scope) (outputs, erro
 
 // forgetAPIService drops what was saved, for good.
 func (s *steps) forgetAPIService(ctx context.Context, sc *scope) (outputs, error) {
+	svc, err := s.apiService(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if svc != nil && svc.Annotations[migrationv1.AnnotationSavedAPIService] != "" {
+		err := patch.MutateAndPatchSpec(ctx, s.client, svc, func(svc *apiregistrationv1.APIService) {
+			delete(svc.Annotations, migrationv1.AnnotationSavedAPIService)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("remove the note from APIService %s: %w", apiServiceName, err)
+		}
+	}
 	return nil, sc.PatchMetadata(ctx, func(dm *migration) {
 		delete(dm.Annotations, migrationv1.AnnotationSavedAPIService)
 	})

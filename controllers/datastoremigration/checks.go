@@ -171,10 +171,16 @@ func (s *steps) whoLocked(ctx context.Context, holder, asking types.UID) ([]chec
 	if err != nil {
 		return nil, err
 	}
+	gone := holder != ""
 	for i := range all {
 		if all[i].UID == holder && asking == "" {
 			return []check.Finding{{Level: check.Info, Message: "v1 is locked by DatastoreMigration " + all[i].Name}}, nil
 		}
+		gone = gone && all[i].UID != holder
+	}
+	if gone {
+		return []check.Finding{{Level: check.Failure, Message: fmt.Sprintf("v1 ClusterInformation has datastoreReady=false, locked by a DatastoreMigration that is gone, UID %s: its finalizer was removed by hand, so nobody gave back what it held", holder),
+			Remedy: "give it back as docs/operate/break-glass.md says under \"A migration that is gone\"; this one goes on then"}}, nil
 	}
 	return []check.Finding{{Level: check.Failure, Message: fmt.Sprintf("v1 ClusterInformation has datastoreReady=false, locked by %q", holder),
 		Remedy: "find out who locked the datastore and open it"}}, nil

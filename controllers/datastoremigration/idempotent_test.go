@@ -51,7 +51,7 @@ func (b before) build(ctx context.Context, c client.Client, n int) (*migration, 
 			return nil, err
 		}
 		dm.Annotations = map[string]string{migrationv1.AnnotationSavedAPIService: saved}
-		svc.Spec.Service = nil
+		svc.Spec.Service, svc.Annotations = nil, dm.Annotations
 	}
 	objs := []client.Object{dm, svc}
 	for gvk, ready := range map[schema.GroupVersionKind]*bool{registry.Lock().V1GVK(): b.v1, registry.Lock().V3GVK(): b.v3} {
@@ -103,7 +103,7 @@ func TestStepsAreIdempotent(t *testing.T) {
 		"unlock v3, kept":     {action: "UnlockV3", before: before{v3: &closed}, with: fsm.Params{"created": "keep"}, writes: []string{"patch ClusterInformation"}},
 		"park the APIService": {action: "ParkAPIService", writes: []string{"patch DatastoreMigration", "patch APIService"}},
 		"restore it":          {action: "RestoreAPIService", before: before{parked: true}, writes: []string{"patch APIService", "patch DatastoreMigration"}},
-		"forget it":           {action: "ForgetAPIService", before: before{parked: true}, writes: []string{"patch DatastoreMigration"}},
+		"forget it":           {action: "ForgetAPIService", before: before{parked: true}, writes: []string{"patch APIService", "patch DatastoreMigration"}},
 		"delete CRDs of v1": {action: "DeleteV1CRDs", before: before{crds: []string{"ippools.crd.projectcalico.org", "tiers.crd.projectcalico.org"}},
 			writes: []string{"delete CustomResourceDefinition", "delete CustomResourceDefinition", "patch status of DatastoreMigration"}},
 	}

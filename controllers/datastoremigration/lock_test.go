@@ -21,12 +21,13 @@ func TestLockIsFree(t *testing.T) {
 		holder, asking types.UID
 		want           []string
 	}{
-		"open":                {why: "nobody is in the way"},
-		"our own":             {why: "a migration comes back to Pending with its lock", locked: true, holder: "known", asking: "known"},
-		"another's":           {why: "two would open it for each other", locked: true, holder: "known", asking: "other", want: []string{`failure: v1 ClusterInformation has datastoreReady=false, locked by "known"`}},
-		"a person asks":       {why: "v1 stays locked for good after a migration: helm test is not to fail for it", locked: true, holder: "known", want: []string{"info: v1 is locked by DatastoreMigration v1-to-v3"}},
-		"of one that is gone": {why: "nobody will open it", locked: true, holder: "gone", want: []string{`failure: v1 ClusterInformation has datastoreReady=false, locked by "gone"`}},
-		"by hand":             {why: "no note says by whom", locked: true, want: []string{`failure: v1 ClusterInformation has datastoreReady=false, locked by ""`}},
+		"open":          {why: "nobody is in the way"},
+		"our own":       {why: "a migration comes back to Pending with its lock", locked: true, holder: "known", asking: "known"},
+		"another's":     {why: "two would open it for each other", locked: true, holder: "known", asking: "other", want: []string{`failure: v1 ClusterInformation has datastoreReady=false, locked by "known"`}},
+		"a person asks": {why: "v1 stays locked for good after a migration: helm test is not to fail for it", locked: true, holder: "known", want: []string{"info: v1 is locked by DatastoreMigration v1-to-v3"}},
+		"of one that is gone": {why: "nobody will open it", locked: true, holder: "gone", want: []string{
+			"failure: v1 ClusterInformation has datastoreReady=false, locked by a DatastoreMigration that is gone, UID gone: its finalizer was removed by hand, so nobody gave back what it held"}},
+		"by hand": {why: "no note says by whom", locked: true, want: []string{`failure: v1 ClusterInformation has datastoreReady=false, locked by ""`}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -136,7 +136,8 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 			// Where somebody has deleted it; a create cannot be bound to a name.
 			Rights: grants(onAPIService("get patch"), rule("create", apiServiceGroup, "apiservices"))},
 		"ForgetAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Drops the saved APIService: nothing restores it past the point of no return."},
-			Do: s.forgetAPIService},
+			Do:     s.forgetAPIService,
+			Rights: onAPIService("get patch")},
 		"LockV3": {ActionSpec: fsm.ActionSpec{Doc: "Creates or sets the v3 ClusterInformation with datastoreReady false."}, Do: s.lockV3,
 			Rights: grants(s.onV1Lock("get"), s.onV3Lock("get patch"), rule("create", resources.V3Group, s.Registry.Lock().V3Plural()))},
 		"UnlockV3": {ActionSpec: fsm.ActionSpec{Doc: "Gives the v3 lock back. created: keep opens the ClusterInformation that LockV3 created instead of deleting it.",

@@ -14,7 +14,8 @@ const FenceName = "v1-fence.migration.projectcalico.org"
 
 // Annotations. The values are compatible with the peer's.
 const (
-	// AnnotationSavedAPIService on the migration holds the parked APIService as JSON.
+	// AnnotationSavedAPIService on the migration, and on the parked APIService itself,
+	// holds what it was as JSON.
 	AnnotationSavedAPIService = "migration.projectcalico.org/saved-apiservice"
 	// AnnotationMigratedBy on a v3 object holds the UID of the migration that created it.
 	AnnotationMigratedBy = "migration.projectcalico.org/migrated-by"

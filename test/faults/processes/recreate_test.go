@@ -2,10 +2,17 @@ package processes
 
 import (
 	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/phasegate/phasegate/test/faults/invariants"
+	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/scene"
 )
 
 // A migration of the same name is another one. It takes over nothing, and ends right,
@@ -34,4 +41,69 @@ func TestRecreatedWhileNobodyLooks(t *testing.T) {
 		w.giveBack(t, m)
 		return time.Since(began)
 	}})
+}
+
+// Who removes a finalizer by hand leaves a lock, a fence, copies and objects without
+// owners behind. The next migration says so, and once the page's commands were run it
+// takes all of that back with what is its own.
+func TestFinalizerRemoved(t *testing.T) {
+	dir, m := machine(t)
+	repeat(t, experiment{name: "finalizer removed by hand under the lock", all: 10, some: 0, run: func(t *testing.T, random *rand.Rand) time.Duration {
+		w := pristine(t)
+		manager := w.manager(t, "--phases-dir", dir)
+		w.start(t, nil)
+		w.until(t, "the lock", func(dm *migration) bool { return dm != nil && slices.Contains(dm.Status.Machine.Held, "v1Owners") })
+		pause(upTo(random, 2*time.Second))
+		manager.Kill()
+		w.remove(t)
+		w.shell(t, `kubectl patch datastoremigration `+scene.MigrationName+` --type=merge -p '{"metadata":{"finalizers":null}}'`)
+		w.until(t, "the first to be gone", isGone)
+
+		w.manager(t, "--phases-dir", dir)
+		w.start(t, nil)
+		w.until(t, "the reason why it waits", func(dm *migration) bool {
+			return dm != nil && strings.Contains(dm.Status.Message, "locked by a DatastoreMigration that is gone, UID ")
+		})
+		began := time.Now()
+		w.shell(t, instructions(t))
+		w.until(t, "the gate", atGate(beforeConverged))
+		recovered := time.Since(began)
+		w.giveBack(t, m)
+		return recovered
+	}})
+}
+
+// instructions are what the page says to run, from its last block.
+func instructions(t *testing.T) string {
+	t.Helper()
+	root, err := harness.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(root, "docs", "operate", "break-glass.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## A migration that is gone\n")
+	blocks := strings.Split(section, "```sh\n")
+	commands, _, found := strings.Cut(blocks[len(blocks)-1], "```")
+	if !found {
+		t.Fatal("the page has no commands for a migration that is gone")
+	}
+	return commands
+}
+
+// shell runs commands as an administrator.
+func (w *world) shell(t *testing.T, commands string) {
+	t.Helper()
+	kubectl, err := harness.Binary(filepath.Join("tools", "kubectl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-ec", commands)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.Kubeconfig, "PATH="+filepath.Dir(kubectl)+":"+os.Getenv("PATH"))
+	if said, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", commands, err, said)
+	}
 }
