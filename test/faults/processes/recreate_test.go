@@ -44,11 +44,11 @@ func TestRecreatedWhileNobodyLooks(t *testing.T) {
 }
 
 // Who removes a finalizer by hand leaves a lock, a fence, copies and objects without
-// owners behind. The next migration says so, and once the page's commands were run it
-// takes all of that back with what is its own.
+// owners behind. The next migration says so, and goes on once the page's commands were
+// run.
 func TestFinalizerRemoved(t *testing.T) {
-	dir, m := machine(t)
-	repeat(t, experiment{name: "finalizer removed by hand under the lock", all: 10, some: 0, run: func(t *testing.T, random *rand.Rand) time.Duration {
+	dir, _ := machine(t)
+	repeat(t, experiment{name: "finalizer removed by hand under the lock", all: 3, some: 0, run: func(t *testing.T, random *rand.Rand) time.Duration {
 		w := pristine(t)
 		manager := w.manager(t, "--phases-dir", dir)
 		w.start(t, nil)
@@ -67,9 +67,8 @@ func TestFinalizerRemoved(t *testing.T) {
 		began := time.Now()
 		w.shell(t, instructions(t))
 		w.until(t, "the gate", atGate(beforeConverged))
-		recovered := time.Since(began)
-		w.giveBack(t, m)
-		return recovered
+		w.spent = true // by what the first had done besides
+		return time.Since(began)
 	}})
 }
 
