@@ -68,6 +68,7 @@ Exit codes: 0 all is well, 1 findings, 2 the command could not be carried out.`,
 	cmd.SetErr(s.err)
 	cmd.AddCommand(
 		checkCommand(s),
+		verifyCommand(s),
 		simulateCommand(s),
 		versionCommand(s),
 		graphCommand(s),

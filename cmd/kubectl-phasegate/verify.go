@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/checkup"
+	"github.com/phasegate/phasegate/resources/copier"
+)
+
+func verifyCommand(s streams) *cobra.Command {
+	output, kindsFile := "table", ""
+	cmd := &cobra.Command{
+		Use:   "verify NAME",
+		Short: "Compare both sides of a migration, object by object",
+		Long: `Compare every object of v1 with its copy in v3, as the migration does before it
+opens v3. It reads as you, and changes nothing.
+
+It means something between the copy and the first write to v3. Before the cut-over,
+v3 shows v1's own objects, and that is refused; later, what was changed in v3 since
+is a difference, too.
+
+Exit codes: 0 both sides are the same, 1 they differ, 2 they could not be compared.`,
+		Example: `  kubectl phasegate verify to-v3
+  kubectl phasegate verify to-v3 -o json`,
+		Args: cobra.ExactArgs(1),
+	}
+	at := clusterFlags(cmd)
+	cmd.Flags().StringVarP(&output, "output", "o", output, "table or json")
+	cmd.Flags().StringVar(&kindsFile, "kinds-file", "", "kind registry file, as for the manager")
+	completeOutput(cmd, "table", "json")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		write := map[string]func(sides, io.Writer) error{"table": sides.table, "json": sides.json}[output]
+		if write == nil {
+			return fmt.Errorf("-o %q: write table or json", output)
+		}
+		fmt.Fprintf(s.err, "Reading v1 and v3 of %s...\n", args[0])
+		found, err := compareSides(cmd.Context(), at, args[0], kindsFile)
+		if err != nil {
+			return err
+		}
+		if err := write(found, s.out); err != nil || found.Same {
+			return err
+		}
+		return errFindings
+	}
+	return cmd
+}
+
+// sides is what both sides came to, as it is shown.
+type sides struct {
+	Migration string      `json:"migration"`
+	Same      bool        `json:"same"`
+	Kinds     []sidesKind `json:"kinds"`
+	// Differences name one object each.
+	Differences []string `json:"differences"`
+}
+
+type sidesKind struct {
+	Kind   string `json:"kind"`
+	V1     int64  `json:"v1"`
+	V3     int64  `json:"v3"`
+	Same   int64  `json:"same"`
+	Digest string `json:"digest,omitempty"`
+}
+
+func compareSides(ctx context.Context, at *cluster, name, kindsFile string) (sides, error) {
+	files, err := checkup.Load("", kindsFile)
+	if err != nil {
+		return sides{}, err
+	}
+	objects, _, err := at.connect()
+	if err != nil {
+		return sides{}, err
+	}
+	dm := &metav1.PartialObjectMetadata{}
+	dm.SetGroupVersionKind(migrationv1.GroupVersion.WithKind("DatastoreMigration"))
+	if err := objects.Get(ctx, types.NamespacedName{Name: name}, dm); err != nil {
+		return sides{}, fmt.Errorf("read DatastoreMigration %s: %w", name, err)
+	}
+	v, err := copier.New(files.Registry, objects, copier.Owner{Name: name, UID: dm.UID}).Verify(ctx)
+	if err != nil {
+		return sides{}, fmt.Errorf("compare v1 and v3: %w", err)
+	}
+	return sidesOf(name, v), nil
+}
+
+func sidesOf(name string, v copier.Verification) sides {
+	out := sides{Migration: name, Same: v.OK(), Kinds: []sidesKind{}, Differences: []string{}}
+	for _, k := range v.Kinds {
+		if k.V1+k.V3 > 0 {
+			out.Kinds = append(out.Kinds, sidesKind{k.Kind, k.V1, k.V3, k.Same, k.Digest})
+		}
+	}
+	for _, c := range v.Different {
+		text := fmt.Sprintf("%s %s: %s", c.Kind, strings.TrimPrefix(c.Namespace+"/"+c.Name, "/"), c.Cause)
+		for _, f := range c.Fields {
+			text += "; " + f.String()
+		}
+		out.Differences = append(out.Differences, text)
+	}
+	for _, p := range append(v.Missing, v.Extra...) {
+		out.Differences = append(out.Differences, p.Error())
+	}
+	return out
+}
+
+func (o sides) table(out io.Writer) error {
+	t := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
+	fmt.Fprintln(t, "KIND\tV1\tV3\tSAME")
+	for _, k := range o.Kinds {
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\n", k.Kind, k.V1, k.V3, k.Same)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, d := range o.Differences {
+		fmt.Fprintf(out, "× %s\n", d)
+	}
+	if o.Same {
+		fmt.Fprintln(out, "Both sides are the same.")
+		return nil
+	}
+	fmt.Fprintf(out, "%d objects differ.\n", len(o.Differences))
+	return nil
+}
+
+func (o sides) json(out io.Writer) error {
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(o)
+}

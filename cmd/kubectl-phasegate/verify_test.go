@@ -1,0 +1,86 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/copier"
+	"github.com/phasegate/phasegate/test/crds"
+	"github.com/phasegate/phasegate/test/harness"
+)
+
+// TestVerify compares one cluster again and again: the later cases see what the earlier
+// ones did.
+func TestVerify(t *testing.T) {
+	c := harness.ForTest(t, harness.Options{Own: true, Without: []string{"fakenodes", "scheduler", "controller-manager"}})
+	calico, err := crds.Load(resources.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := crds.ReadDir("../../charts/phasegate/files/crds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, set := range []crds.Set{calico, {CRDs: ours}} {
+		if err := crds.Install(t.Context(), c.Config, set); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dm := made(t, c.Client, "apiVersion: migration.projectcalico.org/v1\nkind: DatastoreMigration\nmetadata: {name: to-v3}\nspec: {type: APIServerToCRDs}")
+	v1 := "apiVersion: crd.projectcalico.org/v1\nkind: GlobalNetworkSet\n"
+	for _, name := range []string{"a", "b"} {
+		made(t, c.Client, v1+"metadata: {name: "+name+"}\nspec: {nets: [198.51.100.0/24]}")
+	}
+	copyAll := func() {
+		if _, err := copier.New(resources.Default(), c.Client, copier.Owner{Name: "to-v3", UID: dm.GetUID()}).Copy(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	edit := func() {
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "projectcalico.org/v3", "kind": "GlobalNetworkSet", "metadata": map[string]any{"name": "b"}}}
+		if err := c.Client.Patch(t.Context(), u, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"nets":["203.0.113.0/24"]}}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		why      string
+		before   func()
+		args     []string
+		code     int
+		out, err string
+	}{
+		{why: "nothing is copied", args: []string{"to-v3"}, code: exitFindings, out: "2 objects differ."},
+		{why: "all is copied", before: copyAll, args: []string{"to-v3"}, out: "GlobalNetworkSet   2    2    2\nBoth sides are the same.\n", err: "Reading v1 and v3 of to-v3..."},
+		{why: "for programs", args: []string{"to-v3", "-o=json"}, out: `"same": true`},
+		{why: "a copy that somebody changed is named, with what differs", before: edit, args: []string{"to-v3"}, code: exitFindings, out: "GlobalNetworkSet b"},
+		{why: "the same for programs", args: []string{"to-v3", "-o", "json"}, code: exitFindings, out: "203.0.113.0/24"},
+		{why: "no such migration", args: []string{"to-v4"}, code: exitUsage, err: "read DatastoreMigration to-v4"},
+		{why: "a format", args: []string{"to-v3", "-o=wide"}, code: exitUsage, err: "table or json"},
+	} {
+		if tc.before != nil {
+			tc.before()
+		}
+		got := perform(t, append([]string{"verify", "--kubeconfig", c.Kubeconfig}, tc.args...)...)
+		if got.code != tc.code || !strings.Contains(got.out, tc.out) || !strings.Contains(got.err, tc.err) {
+			t.Errorf("%s: exit code %d, want %d; out must hold %q:\n%s\nerr must hold %q:\n%s", tc.why, got.code, tc.code, tc.out, got.out, tc.err, got.err)
+		}
+	}
+}
+
+func made(t *testing.T, c client.Client, text string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
