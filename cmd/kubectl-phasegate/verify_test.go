@@ -18,20 +18,7 @@ import (
 // TestVerify compares one cluster again and again: the later cases see what the earlier
 // ones did.
 func TestVerify(t *testing.T) {
-	c := harness.ForTest(t, harness.Options{Own: true, Without: []string{"fakenodes", "scheduler", "controller-manager"}})
-	calico, err := crds.Load(resources.Default())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ours, err := crds.ReadDir("../../charts/phasegate/files/crds")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, set := range []crds.Set{calico, {CRDs: ours}} {
-		if err := crds.Install(t.Context(), c.Config, set); err != nil {
-			t.Fatal(err)
-		}
-	}
+	c := withCalico(t)
 	dm := made(t, c.Client, "apiVersion: migration.projectcalico.org/v1\nkind: DatastoreMigration\nmetadata: {name: to-v3}\nspec: {type: APIServerToCRDs}")
 	v1 := "apiVersion: crd.projectcalico.org/v1\nkind: GlobalNetworkSet\n"
 	for _, name := range []string{"a", "b"} {
@@ -71,6 +58,26 @@ func TestVerify(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d; out must hold %q:\n%s\nerr must hold %q:\n%s", tc.why, got.code, tc.code, tc.out, got.out, tc.err, got.err)
 		}
 	}
+}
+
+// withCalico is a cluster with the CRDs of both sides and of the migration.
+func withCalico(t *testing.T) *harness.Cluster {
+	t.Helper()
+	c := harness.ForTest(t, harness.Options{Own: true, Without: []string{"fakenodes", "scheduler", "controller-manager"}})
+	calico, err := crds.Load(resources.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := crds.ReadDir("../../charts/phasegate/files/crds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, set := range []crds.Set{calico, {CRDs: ours}} {
+		if err := crds.Install(t.Context(), c.Config, set); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
 }
 
 func made(t *testing.T, c client.Client, text string) *unstructured.Unstructured {
