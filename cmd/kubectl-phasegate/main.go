@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -35,6 +36,7 @@ type streams struct {
 }
 
 func main() {
+	ctrl.SetLogger(logr.Discard()) // libraries have nothing to tell who sits at a terminal
 	s := streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}
 	cmd := command(s)
 	if err := cmd.ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
