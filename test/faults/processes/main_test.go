@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/phasegate/phasegate/test/faults/report"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/scene"
@@ -42,6 +43,10 @@ var shared *world
 func TestMain(m *testing.M) {
 	log.SetLogger(klog.Background())
 	code := m.Run()
+	if err := report.Print(os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
 	if err := closeShared(); err != nil {
 		fmt.Fprintln(os.Stderr, "end the shared cluster:", err)
 		code = max(code, 1)
@@ -121,15 +126,15 @@ func repeat(t *testing.T, e experiment) {
 		}
 	}
 	t.Logf("%s: FAULTS_SEED=%d", e.name, seed)
-	passes, worst := 0, time.Duration(0)
 	for n := range runs {
 		random := rand.New(rand.NewPCG(seed, uint64(n)))
-		if !t.Run(strconv.Itoa(n), func(t *testing.T) { worst = max(worst, e.run(t, random)) }) {
+		var took time.Duration
+		passed := t.Run(strconv.Itoa(n), func(t *testing.T) { took = e.run(t, random) })
+		report.Of(e.name).Ran(passed, took)
+		if !passed {
 			break
 		}
-		passes++
 	}
-	t.Logf("experiment %q: %d runs, %d passes, worst recovery %s", e.name, runs, passes, worst.Round(time.Millisecond))
 }
 
 // pause lets some of a migration happen. There is no event to wait for: any moment is right.

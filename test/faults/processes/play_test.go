@@ -38,6 +38,7 @@ func (w *world) watch(t *testing.T, machine *fsm.Machine) *play {
 	if p.recorder, err = invariants.StartRecorder(ctx, w.dynamic, scene.MigrationName); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(p.recorder.Stop)
 	if p.watcher, err = writer.Watch(ctx, w.Client); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,7 @@ func (p *play) check(t *testing.T, end invariants.End, took, limit time.Duration
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), soon)
 	defer cancel()
-	record, err := p.recorder.Stop(ctx)
+	record, err := p.recorder.Seen(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
