@@ -115,8 +115,8 @@ fuzz: ## Run each fuzz target for FUZZTIME (10s)
 	hack/fuzz.sh $(FUZZTIME)
 
 .PHONY: faults
-faults: build tools ## Put every fault at every write of the MCPServer controller, and take away each right of the chart (a part of both is in make test)
-	FAULTS=all $(GO) test -count=1 -timeout 30m -v ./test/faults/... $(FAULTS_ARGS)
+faults: build tools ## Put every fault at every write of both controllers, kill what can be killed, take away each right of the chart (FAULTS.md; a part is in make test)
+	FAULTS=all $(GO) test -count=1 -timeout 4h -p 1 -v ./test/faults/... $(FAULTS_ARGS)
 	RIGHTS=all $(GO) test -count=1 -timeout 30m -v -run 'TestStory/(install_the|a_check)' ./test/install
 
 # The two pinned developer tools; hack/tools.sh does nothing when they are up to date.

@@ -147,11 +147,11 @@ type Lock struct {
 type Verified struct {
 	// At is when both sides were found equal.
 	At metav1.Time `json:"at"`
-	// Objects is how many there are on each side.
+	// Objects is how many there were on each side.
 	Objects int64 `json:"objects"`
-	// Digests holds, for each kind that has objects, their number and a digest of
-	// their canonical content, which is the same on both sides: "Tier=3:9f86d081884c7d65
-	// IPPool=1:60303ae22b998861", sorted by kind. See VerifiedKinds.
+	// Digests holds, for each kind that has objects, their number and a digest of what
+	// v1 held when v3 was found to hold the same: "IPPool=1:60303ae22b998861
+	// Tier=3:9f86d081884c7d65", sorted by kind. A clean-up deletes only what is still so.
 	// +kubebuilder:validation:MaxLength=8192
 	// +optional
 	Digests string `json:"digests,omitempty"`
