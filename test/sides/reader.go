@@ -2,6 +2,7 @@ package sides
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/standin/v1form"
 )
@@ -21,7 +23,8 @@ type Reader struct {
 	Registry *resources.Registry
 }
 
-// V1 reads every v1 object and shows it as Calico's aggregated API server did.
+// V1 reads every v1 object and shows it as Calico's aggregated API server did before
+// owners were taken off.
 func (r Reader) V1(ctx context.Context) (Side, error) {
 	out := Side{}
 	for _, kind := range r.Registry.Kinds() {
@@ -30,6 +33,9 @@ func (r Reader) V1(ctx context.Context) (Side, error) {
 			return nil, err
 		}
 		for i := range items {
+			if err := reattach(&items[i]); err != nil {
+				return nil, fmt.Errorf("read the owners of %s %s: %w", kind.Name(), items[i].GetName(), err)
+			}
 			shown, err := v1form.ToV3(kind, &items[i])
 			if err != nil {
 				return nil, fmt.Errorf("show %s %s as v3: %w", kind.Name(), items[i].GetName(), err)
@@ -38,6 +44,30 @@ func (r Reader) V1(ctx context.Context) (Side, error) {
 		}
 	}
 	return out, nil
+}
+
+// reattach reads the note of a migration about the owners of an object.
+func reattach(v1 *unstructured.Unstructured) error {
+	annotations := v1.GetAnnotations()
+	text, found := annotations[migrationv1.AnnotationDetachedOwners]
+	if !found {
+		return nil
+	}
+	var note struct {
+		Metadata        string
+		OwnerReferences []metav1.OwnerReference
+	}
+	if err := json.Unmarshal([]byte(text), &note); err != nil {
+		return err
+	}
+	if note.Metadata != "" {
+		annotations[resources.MetadataAnnotation] = note.Metadata
+		v1.SetAnnotations(annotations)
+	}
+	if len(note.OwnerReferences) > 0 {
+		v1.SetOwnerReferences(note.OwnerReferences)
+	}
+	return nil
 }
 
 // V3 reads what clients get now.
