@@ -169,7 +169,7 @@ func verified(v copier.Verification, at time.Time) *migrationv1.Verified {
 	if !v.OK() {
 		return nil
 	}
-	return &migrationv1.Verified{At: metav1.NewTime(at), Objects: v.Same(), Digests: migrationv1.JoinDigests(v.Verified())}
+	return &migrationv1.Verified{At: metav1.NewTime(at), Digests: migrationv1.JoinDigests(v.Verified())}
 }
 
 // deleteCopies takes back what this migration created. Objects with finalizers

@@ -147,8 +147,6 @@ type Lock struct {
 type Verified struct {
 	// At is when both sides were found equal.
 	At metav1.Time `json:"at"`
-	// Objects is how many there were on each side.
-	Objects int64 `json:"objects"`
 	// Digests holds, for each kind that has objects, their number and a digest of what
 	// v1 held when v3 was found to hold the same: "IPPool=1:60303ae22b998861
 	// Tier=3:9f86d081884c7d65", sorted by kind. A clean-up deletes only what is still so.
