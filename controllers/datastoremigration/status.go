@@ -88,8 +88,10 @@ func progressOf(p copier.Progress) *migrationv1.Progress {
 		} else if out.CurrentType == "" {
 			out.CurrentType = k.Kind
 		}
-		// Two lines of describe for each of 21 kinds would bury everything else.
-		if inWork := k.Done > 0 && k.Done < k.Total; inWork || k.Conflicts > 0 {
+		// Two lines of describe for each of 21 kinds would bury everything else. As long as
+		// status.conflicts has all, their kinds can be read there.
+		inWork, inConflict := k.Done > 0 && k.Done < k.Total, k.Conflicts > 0 && p.Conflicts > migrationv1.MaxConflicts
+		if inWork || inConflict {
 			out.TypeDetails = append(out.TypeDetails, migrationv1.TypeProgress{
 				Kind: k.Kind, Migrated: int32(k.Created + k.Updated + k.Kept), Skipped: int32(k.Adopted + k.Terminating), Conflicts: int32(k.Conflicts),
 			})

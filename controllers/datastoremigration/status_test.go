@@ -124,7 +124,7 @@ func TestProgressOf(t *testing.T) {
 	kind := func(name string, c copier.Counts) copier.KindProgress {
 		return copier.KindProgress{Kind: name, Counts: c}
 	}
-	got := progressOf(copier.Progress{
+	progress := copier.Progress{
 		Counts: copier.Counts{Total: 20, Done: 12, Created: 4, Updated: 2, Kept: 1, Adopted: 3, Terminating: 1, Conflicts: 1},
 		Kinds: []copier.KindProgress{
 			kind("Tier", copier.Counts{Total: 4, Done: 4, Created: 3, Kept: 1}),
@@ -133,17 +133,23 @@ func TestProgressOf(t *testing.T) {
 			kind("NetworkSet", copier.Counts{Total: 10, Done: 6, Updated: 1, Kept: 1, Adopted: 3, Terminating: 1}),
 			kind("HostEndpoint", copier.Counts{Total: 4}),
 		},
-	})
+	}
 	want := &migrationv1.Progress{
 		TotalTypes: 5, CompletedTypes: 3, TypeProgress: "3 / 5", CurrentType: "NetworkSet",
 		Total: 20, Migrated: 7, Skipped: 4, Conflicts: 1,
-		TypeDetails: []migrationv1.TypeProgress{ // what is done without a conflict needs no line
-			{Kind: "NetworkPolicy", Migrated: 1, Conflicts: 1},
+		TypeDetails: []migrationv1.TypeProgress{ // what is done needs no line, and the conflict has its own
 			{Kind: "NetworkSet", Migrated: 2, Skipped: 4},
 		},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, progressOf(progress)); diff != "" {
 		t.Errorf("the peer's fields (-want +got):\n%s", diff)
+	}
+
+	progress.Conflicts = migrationv1.MaxConflicts + 1
+	want.Conflicts = migrationv1.MaxConflicts + 1
+	want.TypeDetails = append([]migrationv1.TypeProgress{{Kind: "NetworkPolicy", Migrated: 1, Conflicts: 1}}, want.TypeDetails...)
+	if diff := cmp.Diff(want, progressOf(progress)); diff != "" {
+		t.Errorf("where not every conflict is listed (-want +got):\n%s", diff)
 	}
 }
 

@@ -260,7 +260,7 @@ func TestMissingRights(t *testing.T) {
 	for name, tc := range cases {
 		inTurn(t, name, func(t *testing.T) {
 			account := "poor-" + strings.ReplaceAll(name, " ", "-")
-			if err := w.Grant(t.Context(), account, without(t, managerRules(t), tc.group, tc.resource, tc.verbs...)); err != nil {
+			if err := w.Grant(t.Context(), account, w.without(t, managerRules(t), tc.group, tc.resource, tc.verbs...)); err != nil {
 				t.Fatal(err)
 			}
 			w.managerAs(t, account, "--phases-dir", dir)

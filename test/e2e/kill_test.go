@@ -134,7 +134,7 @@ func TestErrorsInTheMiddle(t *testing.T) {
 // revoke takes a right of the manager away, until restoreRights.
 func (w *world) revoke(t *testing.T, group, resource string, verbs ...string) {
 	t.Helper()
-	if err := w.Grant(t.Context(), managerAccount, without(t, managerRules(t), group, resource, verbs...)); err != nil {
+	if err := w.Grant(t.Context(), managerAccount, w.without(t, managerRules(t), group, resource, verbs...)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -127,10 +127,17 @@ func stepIndex(t *testing.T, p *v1alpha1.Phase, action string) int {
 	return i
 }
 
-// quickly shortens what is long for the sake of real clusters.
-var quickly = inStep("Migrating", "Drain", func(s *v1alpha1.Step) {
-	s.With = map[string]any{"quiet": "100ms", "atMost": "2s"}
-})
+// quickly shortens what is long for the sake of real clusters: they have several API servers, which hear of
+// the fence at different times.
+func quickly(t *testing.T, spec *v1alpha1.MachineSpec) {
+	t.Helper()
+	for action, with := range map[string]map[string]any{
+		"FenceV1": {"settle": "500ms"},
+		"Drain":   {"quiet": "100ms", "atMost": "2s"},
+	} {
+		inStep("Migrating", action, func(s *v1alpha1.Step) { s.With = with })(t, spec)
+	}
+}
 
 // openGates is the annotation that lists the open gates of a gated machine, each between commas.
 const openGates = "e2e.phasegate.dev/open"

@@ -187,8 +187,8 @@ type Progress struct {
 	// Calico objects: the owner is not copied yet, or does not exist.
 	// +optional
 	OwnersWithheld int32 `json:"ownersWithheld,omitempty"`
-	// TypeDetails splits the counts by kind, for the kinds that are in work or
-	// have conflicts.
+	// TypeDetails splits the counts by kind, for the kinds that are in work, and for
+	// those that have conflicts where status.conflicts does not list all.
 	// +kubebuilder:validation:MaxItems=128
 	// +listType=map
 	// +listMapKey=kind
