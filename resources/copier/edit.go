@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -103,11 +104,24 @@ func (c *Copier) Edit(ctx context.Context, obj *Meta, change func(*Meta) error) 
 	return fmt.Errorf("change the metadata of %s %s: changed %d times meanwhile", gvk.Kind, key, maxRaces)
 }
 
+// readMeta reads one object anew, by a list of it alone: who may find objects may list them, and need not be
+// allowed to get them. One that is gone is not found.
 func (c *Copier) readMeta(ctx context.Context, gvk schema.GroupVersionKind, key client.ObjectKey) (*Meta, error) {
-	obj := &Meta{}
-	obj.SetGroupVersionKind(gvk)
-	err := c.try(ctx, func() error { return c.c.Get(ctx, key, obj) })
-	return obj, err
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(listKind(gvk))
+	err := c.try(ctx, func() error {
+		return c.c.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{metav1.ObjectNameField: key.Name})
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if obj := &list.Items[i]; obj.Name == key.Name {
+			obj.SetGroupVersionKind(gvk)
+			return obj, nil
+		}
+	}
+	return nil, apierrs.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
 }
 
 // EditAll is Edit for many at a time. The first error ends it.

@@ -151,12 +151,12 @@ func complete(t *testing.T, w *world) {
 	w.kubectl(t, "wait", "--for=condition=Ready", "datastoremigration", scene.MigrationName, "--timeout=10s")
 }
 
-// cleanUp: without the right to delete CRDs a deletion waits and says so; a value of the chart grants it.
+// cleanUp: without the rights to keep v1 and to delete it a deletion waits and says so; a value of the chart grants them.
 func cleanUp(t *testing.T, w *world) {
 	const enabled = "controllers.datastoremigration.cleanup.enabled"
 	w.upgradeTo(t, w.chart(t, secondVersion), "--set", enabled+"=false")
 	w.kubectl(t, "delete", "datastoremigration", scene.MigrationName, "--wait=false")
-	w.awaitMessage(t, "delete customresourcedefinitions.apiextensions.k8s.io", enabled)
+	w.awaitMessage(t, "no v1 CRD is deleted", "get secrets in namespace "+scene.CalicoNamespace, enabled)
 	w.kubectl(t, "get", "clusterinformations.v1.crd.projectcalico.org", "default") // nothing has been deleted
 	w.upgradeTo(t, w.chart(t, secondVersion), "--set", enabled+"=true")
 	harness.Eventually(t, "the migration and the v1 CRDs to be gone", soon, func() error {
