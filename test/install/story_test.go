@@ -2,11 +2,17 @@ package install
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/crds"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
@@ -54,7 +60,7 @@ func TestStory(t *testing.T) {
 	}
 }
 
-// furnish puts what others have installed on the cluster: ToolHive's kinds, and an object in the way.
+// furnish puts what others have installed on the cluster: ToolHive's kinds, owners, and an object in the way.
 func furnish(ctx context.Context, s *scene.Scene) error {
 	set := crds.Set{CRDs: []*unstructured.Unstructured{
 		othersCRD("MCPToolConfig", "mcptoolconfig"), othersCRD("MCPExternalAuthConfig", "mcpexternalauthconfig"),
@@ -62,7 +68,38 @@ func furnish(ctx context.Context, s *scene.Scene) error {
 	if err := crds.Install(ctx, s.Config, set); err != nil {
 		return err
 	}
+	if err := ownEachKind(ctx, s); err != nil {
+		return err
+	}
 	return obstruct(ctx, s.Client)
+}
+
+// ownEachKind gives one v1 object of each kind an owner in Calico, from which a migration has to detach it.
+func ownEachKind(ctx context.Context, s *scene.Scene) error {
+	tier := &unstructured.Unstructured{}
+	tier.SetGroupVersionKind(schema.GroupVersionKind{Group: resources.V1Group, Version: resources.V1Version, Kind: "Tier"})
+	if err := s.Client.Get(ctx, types.NamespacedName{Name: fixture.OwnerTier}, tier); err != nil {
+		return err
+	}
+	owner := metav1.OwnerReference{APIVersion: tier.GetAPIVersion(), Kind: tier.GetKind(), Name: tier.GetName(), UID: tier.GetUID()}
+	for _, kind := range s.Registry.Kinds() {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind.V1GVK())
+		if err := s.Client.List(ctx, list); err != nil {
+			return err
+		}
+		at := slices.IndexFunc(list.Items, func(obj unstructured.Unstructured) bool { return obj.GetUID() != owner.UID })
+		if at < 0 {
+			return fmt.Errorf("there is no v1 %s to be owned", kind.Name())
+		}
+		owned := &list.Items[at]
+		before := owned.DeepCopy()
+		owned.SetOwnerReferences([]metav1.OwnerReference{owner})
+		if err := s.Client.Patch(ctx, owned, client.MergeFrom(before)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // obstruct puts an object of the fixture into v3, with other content.
