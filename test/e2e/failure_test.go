@@ -146,7 +146,7 @@ func TestSecondMigration(t *testing.T) {
 	}
 	w.remove(t, "the-second")
 	first := w.read(t, "the-first.one")
-	if diff := cmp.Diff([]string{"v1Lock"}, first.Status.Machine.Held); diff != "" {
+	if diff := cmp.Diff(held("v1Lock"), first.Status.Machine.Held); diff != "" {
 		t.Errorf("the first one was disturbed (-want +got):\n%s", diff)
 	}
 	w.remove(t, "the-first.one")
