@@ -17,16 +17,19 @@ import (
 	"github.com/phasegate/phasegate/test/scene"
 )
 
-// A clean-up deletes nothing that was written since the verification, until a person says so; what it deletes
-// comes back from its backup, with the commands of the documents. The parts build on each other.
+// Somebody writes v1 without a pause, until v3 is open. Then a clean-up deletes nothing that was written since
+// the verification, until a person says so; what it deletes comes back from its backup, with the commands of
+// the documents. The parts build on each other.
 func TestCleanUpAndRestore(t *testing.T) {
 	const name = "to-v3" // as the documents have it
 	w := own(t, scene.Options{Objects: fixture.Demo(3, objects)})
+	log, end := w.writing(t)
 	w.manager(t)
 	if err := w.Migrate(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
 	w.await(t, name, "Converged")
+	w.assertKeptOut(t, log, end)
 	if err := fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,6 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/scene"
 	"github.com/phasegate/phasegate/test/writer"
@@ -245,13 +244,10 @@ func TestNobodyWritesBehindTheFence(t *testing.T) {
 	}
 }
 
-// The same until v3 is open: the last write that v1 took is in v3, and it takes no other.
-func TestNobodyWritesUntilConverged(t *testing.T) {
-	w := own(t, scene.Options{Objects: fixture.Demo(1, objects)})
-	log, end := w.writing(t)
-	w.manager(t)
-	w.start(t, scene.MigrationName, nowhere)
-	w.await(t, scene.MigrationName, "Converged")
+// assertKeptOut judges what writing began, once v3 is open: the last write that v1 took is in v3, and it takes
+// no other.
+func (w *world) assertKeptOut(t *testing.T, log func() []writer.Attempt, end func() ([]writer.Attempt, []writer.Window)) {
+	t.Helper()
 	until := len(log()) + 20
 	harness.Eventually(t, "a second of writes to a datastore that was left", soon, func() error {
 		if n := len(log()); n < until {
