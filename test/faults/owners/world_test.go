@@ -81,18 +81,37 @@ func newWorld(t *testing.T) *world {
 	if err := standin.Register(t.Context(), w.Config, server.Port(), server.CABundle()); err != nil {
 		t.Fatal(err)
 	}
-	w.renewV3CRDs()
 	return w
 }
 
+// asAtFirst makes a cluster that has seen a migration like one that has seen none: the garbage
+// collector knows what is served as v3 now, and the API server of the CRDs nothing.
+func (w *world) asAtFirst() {
+	w.t.Helper()
+	w.renewV3CRDs()
+	server, err := w.Server("kube-controller-manager")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := server.Kill(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := server.Revive(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.looksOn()
+}
+
 // renewV3CRDs makes the API server forget what it has read of the v3 CRDs' storage before the stand-in
-// was there. On a real cluster it has read nothing: v3 was always aggregated. So a watch that goes on
-// behind the cut-over is sent back to the start, and its client sees all old objects vanish.
+// was there, and in other parts of the test. On a real cluster it has read nothing: v3 was always
+// aggregated. So a watch that goes on behind the cut-over is sent back to the start, and its client sees
+// all old objects vanish.
 func (w *world) renewV3CRDs() {
 	w.t.Helper()
+	// A name that it did not have: the API server takes no notice of anything else.
+	change := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"names":{"categories":["renewed-%d"]}}}`, time.Now().UnixNano()))
 	for _, kind := range w.Registry.All() {
 		crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kind.V3CRDName()}}
-		change := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"names":{"categories":["calico"]}}}`))
 		if err := w.Client.Patch(w.t.Context(), crd, change); err != nil {
 			w.t.Fatal(err)
 		}
