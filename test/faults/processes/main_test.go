@@ -129,8 +129,14 @@ func repeat(t *testing.T, e experiment) {
 	for n := range runs {
 		random := rand.New(rand.NewPCG(seed, uint64(n)))
 		var took time.Duration
-		passed := t.Run(strconv.Itoa(n), func(t *testing.T) { took = e.run(t, random) })
-		report.Of(e.name).Ran(passed, took)
+		chosen := false // by -run
+		passed := t.Run(strconv.Itoa(n), func(t *testing.T) {
+			chosen = true
+			took = e.run(t, random)
+		})
+		if chosen {
+			report.Of(e.name).Ran(passed, took)
+		}
 		if !passed {
 			break
 		}
