@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/audit"
 	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/scene"
@@ -120,10 +121,11 @@ func (w *world) grants(t *testing.T, controller string) []grant {
 }
 
 // without takes a right away from an account until the function that it returns is called, and
-// waits both times until the API server knows.
+// waits both times until the API server knows. Who has no right to everything is refused many things, none of
+// which has its name: all that is refused meanwhile is for this.
 func (w *world) without(t *testing.T, controller string, from grant, taken rights.Need) (restore func()) {
 	t.Helper()
-	before := *from.rules
+	before, begin := *from.rules, time.Now()
 	*from.rules = rights.Merge(slices.DeleteFunc(rights.Flatten("", before...), func(n rights.Need) bool { return n.String() == taken.String() }))
 	if err := w.Client.Update(t.Context(), from.Object); err != nil {
 		t.Fatal(err)
@@ -137,6 +139,10 @@ func (w *world) without(t *testing.T, controller string, from grant, taken right
 			t.Fatal(err)
 		}
 		w.awaitMay(t, controller, from, taken, true)
+		w.deprived = append(w.deprived, span{begin, time.Now()})
+		if taken.Resource == "*" {
+			w.excused = append(w.excused, span{begin, time.Now()})
+		}
 	}
 }
 
@@ -253,9 +259,15 @@ var exceptions = map[string]string{
 	"delete secrets": "BackUpV1, where a part of an earlier try holds something else: clean-ups of the story are not disturbed",
 }
 
+// reads are exceptions, too: a v3 object is read alone where it is found with other content than v1 has, or came while
+// it was copied. In the story that is the obstacle, which must have been read.
+func reads(n rights.Need) bool {
+	return n.Group == resources.V3Group && n.Verb == "get" && n.Name == "" && n.Resource != "globalnetworksets"
+}
+
 // unusedRights: every single right of the roles was needed somewhere in the story.
 func unusedRights(t *testing.T, w *world) {
-	requests, err := audit.ReadFile(w.AuditLog, w.isLeaving)
+	requests, err := audit.ReadFile(w.AuditLog, w.isExcused)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +275,7 @@ func unusedRights(t *testing.T, w *world) {
 		seen := requests[userOf(controller)]
 		used := slices.Concat(seen.Allowed, w.handedOn[controller])
 		granted := w.granted(t, controller)
-		unused := slices.DeleteFunc(audit.Unused(granted, used), func(n rights.Need) bool { return exceptions[n.String()] != "" })
+		unused := slices.DeleteFunc(audit.Unused(granted, used), func(n rights.Need) bool { return exceptions[n.String()] != "" || reads(n) })
 		if len(unused) > 0 {
 			t.Errorf("%s has never needed the right to\n%s", account(controller), lines(unused))
 		}
