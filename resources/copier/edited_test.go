@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"syscall"
@@ -51,7 +52,7 @@ func TestAnEditedCopyIsAConflict(t *testing.T) {
 		want     string // what Verify says; "" for nothing
 		repaired bool   // a Copy makes both sides equal again
 	}{
-		"spec":               {why: "another writer owns the field", v3: `{"spec":{"nets":["12.0.0.0/8","11.0.0.0/8"]}}`, want: "Edited spec.nets[0]"},
+		"spec":               {why: "another writer owns the field", v3: `{"spec":{"nets":["10.0.0.0/8","12.0.0.0/8"]}}`, want: "Edited spec.nets[1]"},
 		"label added":        {why: "labels select policy", v3: `{"metadata":{"labels":{"new":"label"}}}`, want: "Edited metadata.labels.new"},
 		"label changed":      {why: "labels select policy", v3: `{"metadata":{"labels":{"team":"red"}}}`, want: "Edited metadata.labels.team"},
 		"label removed":      {why: "nobody owns what is gone; v1 had it when it was copied", v3: `{"metadata":{"labels":{"team":null}}}`, want: "Edited metadata.labels.team"},
@@ -125,9 +126,32 @@ func TestEditedOwners(t *testing.T) {
 		"security.p": "Edited metadata.ownerReferences", "early": "Edited metadata.ownerReferences"})
 }
 
-// labelling is an admission policy of somebody who labels, or unlabels, every v3 object.
+// admitted are the labels of a v3 object that is created with one label, as a dry run shows them.
+func admitted(ctx context.Context) (map[string]string, error) {
+	probe := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
+	probe.SetGroupVersionKind(v3("GlobalNetworkSet"))
+	probe.SetName("probe")
+	probe.SetLabels(map[string]string{"team": "blue"})
+	err := live.Client.Create(ctx, probe, client.DryRunAll)
+	return probe.GetLabels(), err
+}
+
+// labelling is an admission policy of somebody who labels, or unlabels, every v3 object, until the test
+// ends: until then it is no more.
 func labelling(t *testing.T, operations, expression string) {
 	t.Helper()
+	t.Cleanup(func() { // after the policy is deleted, which the API server notices within a second
+		ctx := context.WithoutCancel(t.Context())
+		if err := harness.Await(ctx, "the policy to be gone", 30*time.Second, func(ctx context.Context) error {
+			labels, err := admitted(ctx)
+			if err == nil && !maps.Equal(labels, map[string]string{"team": "blue"}) {
+				err = fmt.Errorf("labelled %v", labels)
+			}
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+	})
 	for _, text := range []string{`
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
@@ -162,16 +186,11 @@ func TestWhatAdmissionChangesIsNoConflict(t *testing.T) {
 			s := newScene(t, interceptor.Funcs{})
 			labelling(t, tc.operations, `Object{metadata: Object.metadata{labels: {"audited": "yes"}}}`)
 			harness.Eventually(t, "the policy at work", 30*time.Second, func() error {
-				probe := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
-				probe.SetGroupVersionKind(v3("GlobalNetworkSet"))
-				probe.SetName("probe")
-				if err := live.Client.Create(t.Context(), probe, client.DryRunAll); err != nil {
-					return err
+				labels, err := admitted(t.Context())
+				if err == nil && labels["audited"] != "yes" {
+					err = errors.New("not labelled")
 				}
-				if probe.GetLabels()["audited"] != "yes" {
-					return errors.New("not labelled")
-				}
-				return nil
+				return err
 			})
 			for i := range 5 {
 				s.v1("GlobalNetworkSet", fmt.Sprintf("metadata: {name: set-%d, labels: {team: blue}}\nspec: {nets: [10.0.0.0/8]}", i))
