@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,7 +61,9 @@ func TestWaivers(t *testing.T) {
 				t.Errorf("whoever asks later does not see it:\n%s", said)
 			}
 			w.remove(t, scene.MigrationName)
-			w.kubectl(t, "delete", "events", "--all")
+			if err := w.Client.DeleteAllOf(t.Context(), &corev1.Event{}, client.InNamespace(metav1.NamespaceDefault)); err != nil { // of all tests before
+				t.Fatal(err)
+			}
 			mend()
 		})
 	}
