@@ -294,7 +294,7 @@ func TestInvariantsOfTheShippedMachineBite(t *testing.T) {
 		"failureLeavesNothing": {
 			why:    "a rollback that gives nothing back",
 			change: []string{"    - {undo: held}\n    next:\n    - {to: Failed,", "    - {wait: 1s}\n    next:\n    - {to: Failed,"},
-			want:   []string{"→ Migrating (ReadyToCutOver)", "Migrating: FenceV1 fails for good", "→ RollingBack (MigrationError)", "→ Failed (RolledBack)"},
+			want:   []string{"→ Migrating (ReadyToCutOver)", "Migrating: FenceV1 fails for good", "→ RollingBack (Terminal)", "→ Failed (RolledBack)"},
 		},
 		"pendingIsFree": {
 			why:    "a lock that is taken before all is known",

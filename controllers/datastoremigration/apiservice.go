@@ -1,6 +1,7 @@
 package datastoremigration
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -115,20 +116,48 @@ func (saved *savedAPIService) onto(svc *apiregistrationv1.APIService) {
 // annotation and field it had. An aggregated one that somebody else made in the
 // meantime is left alone.
 func (s *steps) restoreAPIService(ctx context.Context, sc *scope) (outputs, error) {
-	text := sc.Object.Annotations[migrationv1.AnnotationSavedAPIService]
+	svc, err := s.apiService(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !isAggregated(svc) {
+		saved, err := savedOf(sc.Object, svc)
+		if err != nil || saved == nil {
+			return nil, err // nothing was parked
+		}
+		if err := s.putBack(ctx, svc, saved); err != nil {
+			return nil, err
+		}
+	}
+	return s.forgetAPIService(ctx, sc)
+}
+
+// savedOf is what the migration has noted, or else what the parked APIService bears
+// itself: people edit annotations. Nil when neither has anything.
+func savedOf(dm *migration, svc *apiregistrationv1.APIService) (*savedAPIService, error) {
+	noted, err := readSaved(dm)
+	if noted != nil || svc == nil {
+		return noted, err
+	}
+	borne, borneErr := readSaved(svc)
+	if borne != nil {
+		return borne, nil
+	}
+	return nil, cmp.Or(err, borneErr)
+}
+
+func readSaved(obj metav1.Object) (*savedAPIService, error) {
+	text := obj.GetAnnotations()[migrationv1.AnnotationSavedAPIService]
 	if text == "" {
-		return nil, nil // nothing was parked
+		return nil, nil
 	}
 	saved := &savedAPIService{}
 	if err := json.Unmarshal([]byte(text), saved); err != nil {
 		return nil, fsm.Terminal("SavedAPIServiceUnreadable",
-			"annotation %s cannot be read (%w): create APIService %s by hand, then remove the annotation",
-			migrationv1.AnnotationSavedAPIService, err, apiServiceName)
+			"annotation %s of %s cannot be read (%w): create APIService %s by hand, then remove the annotation",
+			migrationv1.AnnotationSavedAPIService, obj.GetName(), err, apiServiceName)
 	}
-	if err := s.putBack(ctx, saved); err != nil {
-		return nil, err
-	}
-	return s.forgetAPIService(ctx, sc)
+	return saved, nil
 }
 
 // forgetAPIService drops what was saved, for good.
@@ -150,18 +179,14 @@ func (s *steps) forgetAPIService(ctx context.Context, sc *scope) (outputs, error
 	})
 }
 
-func (s *steps) putBack(ctx context.Context, saved *savedAPIService) error {
-	svc, err := s.apiService(ctx)
-	switch {
-	case err != nil:
-		return err
-	case svc == nil:
+// putBack writes over the one that is there, or makes it anew.
+func (s *steps) putBack(ctx context.Context, svc *apiregistrationv1.APIService, saved *savedAPIService) error {
+	var err error
+	if svc == nil {
 		svc = &apiregistrationv1.APIService{}
 		saved.onto(svc)
 		err = s.client.Create(ctx, svc)
-	case isAggregated(svc):
-		return nil
-	default:
+	} else {
 		err = patch.MutateAndPatchSpec(ctx, s.client, svc, saved.onto)
 	}
 	if err != nil {

@@ -3,6 +3,7 @@ package datastoremigration
 import (
 	"context"
 	"fmt"
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,7 +34,9 @@ type before struct {
 	// parked: the APIService is saved on the migration and serves from CRDs; else it
 	// is the aggregated one.
 	parked bool
-	crds   []string
+	// notes replace those on the migration.
+	notes map[string]string
+	crds  []string
 }
 
 // build makes the whole world anew: its objects have names that Calico chose.
@@ -51,7 +54,10 @@ func (b before) build(ctx context.Context, c client.Client, n int) (*migration, 
 			return nil, err
 		}
 		dm.Annotations = map[string]string{migrationv1.AnnotationSavedAPIService: saved}
-		svc.Spec.Service, svc.Annotations = nil, dm.Annotations
+		svc.Spec.Service, svc.Annotations = nil, map[string]string{migrationv1.AnnotationSavedAPIService: saved}
+	}
+	if b.notes != nil {
+		dm.Annotations = maps.Clone(b.notes)
 	}
 	objs := []client.Object{dm, svc}
 	for gvk, ready := range map[schema.GroupVersionKind]*bool{registry.Lock().V1GVK(): b.v1, registry.Lock().V3GVK(): b.v3} {
@@ -89,6 +95,7 @@ func (b before) build(ctx context.Context, c client.Client, n int) (*migration, 
 // each of their writes.
 func TestStepsAreIdempotent(t *testing.T) {
 	open, closed := true, false
+	lost, garbled := map[string]string{}, map[string]string{migrationv1.AnnotationSavedAPIService: "{"}
 	cases := map[string]struct {
 		action string
 		before before
@@ -103,7 +110,11 @@ func TestStepsAreIdempotent(t *testing.T) {
 		"unlock v3, kept":     {action: "UnlockV3", before: before{v3: &closed}, with: fsm.Params{"created": "keep"}, writes: []string{"patch ClusterInformation"}},
 		"park the APIService": {action: "ParkAPIService", writes: []string{"patch DatastoreMigration", "patch APIService"}},
 		"restore it":          {action: "RestoreAPIService", before: before{parked: true}, writes: []string{"patch APIService", "patch DatastoreMigration"}},
-		"forget it":           {action: "ForgetAPIService", before: before{parked: true}, writes: []string{"patch APIService", "patch DatastoreMigration"}},
+		"restore it, where somebody has removed our note": {action: "RestoreAPIService", before: before{parked: true, notes: lost},
+			writes: []string{"patch APIService"}},
+		"restore it, where somebody has edited our note": {action: "RestoreAPIService", before: before{parked: true, notes: garbled},
+			writes: []string{"patch APIService", "patch DatastoreMigration"}},
+		"forget it": {action: "ForgetAPIService", before: before{parked: true}, writes: []string{"patch APIService", "patch DatastoreMigration"}},
 		"delete CRDs of v1": {action: "DeleteV1CRDs", before: before{crds: []string{"ippools.crd.projectcalico.org", "tiers.crd.projectcalico.org"}},
 			writes: []string{"delete CustomResourceDefinition", "delete CustomResourceDefinition", "patch status of DatastoreMigration"}},
 	}
