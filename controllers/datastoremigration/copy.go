@@ -35,9 +35,11 @@ func showProblem(p resources.Problem) string { return p.Error() }
 // can solve it; an object that the API server refuses ends the migration,
 // because nothing here can.
 func (s *steps) copyResources(ctx context.Context, sc *scope) (outputs, error) {
-	if err := s.lockStands(ctx, sc); err != nil {
+	ctx, done, err := s.whileLocked(ctx, sc)
+	if err != nil {
 		return nil, err
 	}
+	defer done()
 	sc.Report(func(dm *migration) { dm.Status.Verified = nil })
 	measure := s.Metrics.copying(sc.Object)
 	result, err := s.copier(sc.Object).Copy(ctx, func(p copier.Progress) {
@@ -138,9 +140,11 @@ func (s *steps) remapOwners(ctx context.Context, sc *scope) (outputs, error) {
 // verify compares both sides. What it proves is on record as long as it is true: the
 // clean-up deletes nothing else.
 func (s *steps) verify(ctx context.Context, sc *scope) (outputs, error) {
-	if err := s.lockStands(ctx, sc); err != nil {
+	ctx, done, err := s.whileLocked(ctx, sc)
+	if err != nil {
 		return nil, err
 	}
+	defer done()
 	v, err := s.copier(sc.Object).Verify(ctx)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -155,6 +156,27 @@ func (s *steps) lockStands(ctx context.Context, sc *scope) error {
 		return s.fenceStands(ctx, sc)
 	}
 	return nil
+}
+
+// whileLocked is a context that ends with the lock's deadline, for a step that may take
+// long: v1 is not to stay closed because nobody looks in between. It is an error, for
+// good, where the lock does not stand, or has lasted long enough.
+func (s *steps) whileLocked(ctx context.Context, sc *scope) (context.Context, context.CancelFunc, error) {
+	if err := s.lockStands(ctx, sc); err != nil {
+		return nil, nil, err
+	}
+	lock := sc.Object.Status.Lock
+	if lock == nil || lock.Deadline == nil {
+		return ctx, func() {}, nil
+	}
+	over := fsm.Terminal("LockDeadline", "v1 has been locked until its deadline, %s, and everything is given back: see why copying takes so long, or give LockV1 a later deadline",
+		lock.Deadline.UTC().Format(time.RFC3339))
+	left := lock.Deadline.Sub(sc.Clock.Now())
+	if left <= 0 {
+		return nil, nil, over
+	}
+	within, cancel := context.WithTimeoutCause(ctx, left, over)
+	return within, cancel, nil
 }
 
 func lockBroken(how string) error {

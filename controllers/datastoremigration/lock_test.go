@@ -1,16 +1,20 @@
 package datastoremigration
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 )
 
@@ -54,6 +58,51 @@ func TestLockIsFree(t *testing.T) {
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", c.why, diff)
+			}
+		})
+	}
+}
+
+// A step that takes long ends with the lock, and is not begun behind it.
+func TestWhileLocked(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	cases := map[string]struct {
+		why  string
+		left time.Duration // 0: no deadline
+		want string
+	}{
+		"no deadline": {why: "the machine file gives none", want: "goes on"},
+		"in a moment": {why: "the step is cut off", left: time.Millisecond, want: "is cut off"},
+		"over":        {why: "what is tried again would go on for ever", left: -time.Second, want: "LockDeadline"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			info := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"datastoreReady": false}}}
+			info.SetGroupVersionKind(resources.Default().Lock().V1GVK())
+			info.SetName(clusterInformationName)
+			s := &steps{Settings: Settings{Registry: resources.Default()}, client: fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(info).Build()}
+			lock := &migrationv1.Lock{Mode: migrationv1.LockCooperative}
+			if c.left != 0 {
+				lock.Deadline = &metav1.Time{Time: now.Add(c.left)}
+			}
+			sc := &scope{Object: &migration{Status: migrationv1.DatastoreMigrationStatus{Lock: lock}}, Clock: clocktesting.NewFakeClock(now)}
+			got := "goes on"
+			ctx, done, err := s.whileLocked(t.Context(), sc)
+			var terminal *fsm.TerminalError
+			switch {
+			case errors.As(err, &terminal):
+				got = terminal.Reason
+			case err != nil:
+				t.Fatal(err)
+			default:
+				defer done()
+				if _, ends := ctx.Deadline(); ends {
+					<-ctx.Done()
+					got = "is cut off"
+				}
+			}
+			if got != c.want {
+				t.Errorf("the step %s, want %s: %s", got, c.want, c.why)
 			}
 		})
 	}
