@@ -57,7 +57,7 @@ func (s *steps) copyResources(ctx context.Context, sc *scope) (outputs, error) {
 	})
 	if len(going) > 0 {
 		// Nobody but us can resolve these, and time does.
-		return nil, fsm.Wait("%d copies of an earlier try are still being deleted: %s", len(going),
+		return nil, fsm.Wait("%d objects are still being deleted, with their namespaces or as copies of an earlier try: %s", len(going),
 			strings.Join(examples(going, showConflict), "; "))
 	}
 	if len(result.Rejected) > 0 {

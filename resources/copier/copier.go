@@ -111,7 +111,7 @@ const (
 	CauseForeign Cause = "Foreign" // it is not ours
 	CauseEdited  Cause = "Edited"  // it is our copy, and somebody has changed it since
 	CauseStale   Cause = "Stale"   // it is our copy of what v1 was, or lacks a part
-	CauseLeaving Cause = "Leaving" // it is our copy, and is being deleted
+	CauseLeaving Cause = "Leaving" // it is our copy, and is being deleted; or it cannot come, since its namespace is
 )
 
 // ForPerson tells that neither another try nor time ends the conflict.

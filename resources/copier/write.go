@@ -125,12 +125,16 @@ func (r *run) done(of *kindRun, conv *resources.Converted, found *arrival) error
 }
 
 // refused notes an object that the server did not take. It returns an error if the reason is not the
-// object's.
+// object's. What is in a namespace that is being deleted will be gone from v1 in a moment, too.
 func (r *run) refused(ctx context.Context, of *kindRun, obj *unstructured.Unstructured, err error) error {
 	key := client.ObjectKeyFromObject(obj)
 	class := apierrors.Classify(err)
 	if ctx.Err() != nil || apierrors.Retryable(class) || class == apierrors.NotFound && !namespaceMissing(err) {
 		return fmt.Errorf("write %s %s: %w", of.kind.Name(), key, err)
+	}
+	if apierrors.NamespaceEnds(err) {
+		r.conflict(of, obj, CauseLeaving, nil)
+		return nil
 	}
 	r.reject(of, resources.Problem{
 		Kind: of.kind.Name(), Namespace: key.Namespace, Name: key.Name, Reason: resources.ReasonRejected,

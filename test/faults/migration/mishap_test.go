@@ -176,6 +176,37 @@ func TestDeletedWhileCopied(t *testing.T) {
 	report.Of(name).Ran(!t.Failed(), time.Since(begun))
 }
 
+// What is in a namespace that is deleted in the middle can neither be copied nor is it
+// needed: the migration waits until it has gone from v1, and fails for nothing.
+func TestNamespaceEnds(t *testing.T) {
+	const name = "a namespace ends between list and copy"
+	w := common(t)
+	kind, _ := w.Registry.Kind("NetworkSet")
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "doomed"}}
+	set := w.v1Object(kind.Name(), "doomed")
+	set.SetNamespace(namespace.Name)
+	for _, obj := range []client.Object{namespace, set} {
+		if err := w.Client.Create(t.Context(), obj.DeepCopyObject().(client.Object)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j := w.begin(t)
+	begun := time.Now()
+	came, _ := j.survive(func(int) *faults.Transport {
+		return faults.New(&faults.Rule{When: faults.Requests("create", kind.V3Plural()), Do: faults.Before(func() {
+			if err := w.Client.Delete(t.Context(), namespace); err != nil {
+				t.Error(err)
+			}
+		})})
+	}, atGate)
+	if !came {
+		t.Fatal("nothing was copied")
+	}
+	j.check(invariants.AtGate)
+	j.back(healthy)
+	report.Of(name).Ran(!t.Failed(), time.Since(begun))
+}
+
 // refusals keep an object from being created in v3, for a reason that only the API
 // server knows.
 var refusals = map[string]struct {
