@@ -73,7 +73,7 @@ func newWorld(o scene.Options, machine *fsm.Machine) (*world, error) {
 }
 
 func (w *world) settle(ctx context.Context) error {
-	rules, err := harness.ChartRules("datastoremigration", "datastoremigration-cleanup", "datastoremigration-dependents", "custom")
+	rules, err := harness.ChartRules("datastoremigration", "datastoremigration-cleanup", "datastoremigration-backup", "datastoremigration-dependents", "custom")
 	if err != nil {
 		return err
 	}
