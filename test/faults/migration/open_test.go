@@ -40,7 +40,7 @@ func TestCrashOpen(t *testing.T) {
 			var crashes int
 			short := func(int) *faults.Transport {
 				crashes++
-				return faults.New(&faults.Rule{When: faults.Write, Nth: tc.nth, Do: tc.fault})
+				return faults.New(&faults.Rule{When: deed, Nth: tc.nth, Do: tc.fault})
 			}
 			j := w.begin(t)
 			j.survive(healthy, inPhase("Converged")) // the way there has sweeps of its own

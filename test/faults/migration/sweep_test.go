@@ -120,7 +120,7 @@ func TestShortLives(t *testing.T) {
 			var crashes int
 			short := func(int) *faults.Transport {
 				crashes++
-				return faults.New(&faults.Rule{When: faults.Write, Nth: tc.nth, Do: tc.fault})
+				return faults.New(&faults.Rule{When: deed, Nth: tc.nth, Do: tc.fault})
 			}
 			j := w.begin(t)
 			_, there := j.survive(short, atGate)

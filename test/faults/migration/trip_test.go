@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apiserver/pkg/endpoints/request"
+
 	"github.com/phasegate/phasegate/test/faults"
 	"github.com/phasegate/phasegate/test/faults/invariants"
 	"github.com/phasegate/phasegate/test/scene"
@@ -32,6 +34,12 @@ func counted(writes *int) lives {
 	return func(int) *faults.Transport {
 		return faults.New(&faults.Rule{When: faults.Write, Times: faults.Always, Do: faults.Before(func() { *writes++ })})
 	}
+}
+
+// deed is a write that brings the migration forward. What its status says while it works
+// is written as often as time goes by: who could do nothing else would never come forward.
+func deed(info *request.RequestInfo) bool {
+	return faults.Write(info) && (info.Resource != "datastoremigrations" || info.Subresource != "status")
 }
 
 // maxLives is more than there are writes: who needs more does not come forward.
