@@ -17,13 +17,14 @@ func (s *steps) forgetCopies(ctx context.Context, sc *scope) (outputs, error) {
 		return nil, err
 	}
 	info, err := s.clusterInformation(ctx, s.Registry.Lock().V3GVK())
-	if err != nil || info == nil {
+	uid := sc.Object.UID
+	if err != nil || info == nil || createdBy(info) != uid && lockedBy(info) != uid {
 		return nil, err
 	}
 	err = patch.MutateAndPatchSpec(ctx, s.client, info, func(u *unstructured.Unstructured) {
 		annotations := u.GetAnnotations()
 		for _, key := range []string{migrationv1.AnnotationMigratedBy, migrationv1.AnnotationLockedBy} {
-			if annotations[key] == string(sc.Object.UID) {
+			if annotations[key] == string(uid) {
 				delete(annotations, key)
 			}
 		}

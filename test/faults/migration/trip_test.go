@@ -51,6 +51,7 @@ func (w *world) survive(all lives, where func(*migration) bool) (came bool, reco
 	w.t.Helper()
 	first := all(0)
 	var hit time.Time
+	var deaths []string
 	for n, faulty := 0, first; n < maxLives; n++ {
 		if n > 0 {
 			faulty = all(n)
@@ -64,8 +65,9 @@ func (w *world) survive(all lives, where func(*migration) bool) (came bool, reco
 		if hit.IsZero() {
 			hit = time.Now()
 		}
+		deaths = append(deaths, faulty.Met()...)
 	}
-	w.t.Fatalf("after %d processes %s", maxLives, describe(w.read()))
+	w.t.Fatalf("after %d processes %s; the last ones died at %v", maxLives, describe(w.read()), deaths[max(0, len(deaths)-6):])
 	return false, 0
 }
 
