@@ -58,6 +58,7 @@ var classes = []struct {
 	{Timeout, func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }},
 	{Conflict, apierrors.IsConflict},
 	{Conflict, apierrors.IsAlreadyExists},
+	{Unavailable, isPolicyUnready},
 	{NotFound, apierrors.IsNotFound},
 	{NotFound, meta.IsNoMatchError},
 	{Forbidden, apierrors.IsForbidden},
@@ -116,6 +117,14 @@ func isServerError(err error) bool {
 	}
 	code := status.Status().Code
 	return code >= http.StatusInternalServerError || code == 0 && status.Status().Reason == metav1.StatusReasonInternalError
+}
+
+// isPolicyUnready tells an admission policy that refuses everything because the API server does not know
+// the kind of its parameters: for half a minute after its own start, or after that of the kind's CRD. There
+// is no other sign of it than the text.
+func isPolicyUnready(err error) bool {
+	return (apierrors.IsInvalid(err) || apierrors.IsForbidden(err)) &&
+		strings.Contains(err.Error(), "denied request: failed to configure policy: failed to find resource referenced by paramKind")
 }
 
 func isConnectionLoss(err error) bool {

@@ -47,7 +47,7 @@ func (c *candidate) signal(t *testing.T, s syscall.Signal) {
 // awaitHolder waits until somebody else than before holds the lease, and answers who.
 func (w *world) awaitHolder(t *testing.T, before string) (holder string) {
 	t.Helper()
-	harness.Eventually(t, "a leader", soon, func() error {
+	harness.Eventually(t, "a leader", patience, func() error {
 		l := &coordinationv1.Lease{}
 		if err := w.Client.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: leaseName}, l); err != nil {
 			return err
@@ -123,7 +123,7 @@ func awaitEnd(t *testing.T, old *candidate) {
 	t.Helper()
 	select {
 	case <-old.Ended():
-	case <-time.After(soon):
+	case <-time.After(patience):
 		t.Fatal("a leader that has lost its lease goes on")
 	}
 }

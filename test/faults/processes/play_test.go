@@ -58,7 +58,7 @@ func (w *world) watch(t *testing.T, machine *fsm.Machine) *play {
 // check ends the looking, and looks for violations of the invariants.
 func (p *play) check(t *testing.T, end invariants.End, took, limit time.Duration) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), soon)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	defer cancel()
 	record, err := p.recorder.Seen(ctx)
 	if err != nil {
