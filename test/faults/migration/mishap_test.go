@@ -1,8 +1,10 @@
 package migration_test
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 	"os"
@@ -14,6 +16,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +29,7 @@ import (
 	"github.com/phasegate/phasegate/test/faults"
 	"github.com/phasegate/phasegate/test/faults/invariants"
 	"github.com/phasegate/phasegate/test/faults/report"
+	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/sides"
 )
 
@@ -202,6 +206,13 @@ func TestNamespaceEnds(t *testing.T) {
 	if !came {
 		t.Fatal("nothing was copied")
 	}
+	harness.Eventually(t, "the end of the namespace", soon, func() error {
+		err := w.Client.Get(t.Context(), client.ObjectKeyFromObject(namespace), namespace)
+		if apierrs.IsNotFound(err) {
+			return nil
+		}
+		return cmp.Or(err, errors.New("it is still there"))
+	})
 	j.check(invariants.AtGate)
 	j.back(healthy)
 	report.Of(name).Ran(!t.Failed(), time.Since(begun))

@@ -96,7 +96,7 @@ func TestTwoCrashes(t *testing.T) {
 	n := w.clean.writes
 	of.Writes(n)
 	dice := random(2)
-	for range sampleOf(1, 200) {
+	for range sampleOf(1, 50) {
 		first, second, kinds := 1+dice.IntN(n), 1+dice.IntN(n/4), dice.IntN(4)
 		t.Run(fmt.Sprintf("writes %d and %d, %02b", first, second, kinds), func(t *testing.T) {
 			crash := func(after bool, write int) *faults.Transport {
