@@ -18,6 +18,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
 // call is one call of an action, whatever the kind of the object that it is for.
@@ -107,7 +108,7 @@ func (c *call) explain(err error, doing string, obj *unstructured.Unstructured, 
 	}
 	err = fmt.Errorf("%s %s: %w", doing, title(obj), err)
 	// An admission plug-in forbids too, and no rule helps against that.
-	if !apierrs.IsForbidden(err) || !strings.Contains(err.Error(), " cannot ") {
+	if !apierrors.NotAllowed(err) {
 		return err
 	}
 	gvk := obj.GroupVersionKind()

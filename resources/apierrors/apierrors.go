@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -159,6 +160,15 @@ func Details(err error) *metav1.StatusDetails {
 	}
 	return status.Status().Details
 }
+
+// NotAllowed tells that the caller lacks a right, or that an API server that was started a moment ago does
+// not know yet that it has it. What admission forbids, it forbids for the object's sake. There is no other
+// sign of it than the text.
+func NotAllowed(err error) bool {
+	return apierrors.IsForbidden(err) && notAllowed.MatchString(err.Error())
+}
+
+var notAllowed = regexp.MustCompile(`is forbidden: User "[^"]*" cannot \w+ resource "[^"]*" in API group `)
 
 // NamespaceEnds tells that an object was refused because its namespace is being deleted.
 func NamespaceEnds(err error) bool {

@@ -92,3 +92,25 @@ func TestRetryAfter(t *testing.T) {
 		}
 	}
 }
+
+func TestNotAllowed(t *testing.T) {
+	gr := schema.GroupResource{Group: "projectcalico.org", Resource: "tiers"}
+	for name, tc := range map[string]struct {
+		why  string
+		err  error
+		want bool
+	}{
+		"no right": {why: "another object would fare no better", want: true,
+			err: apierrors.NewForbidden(gr, "", errors.New(`User "system:serviceaccount:a:b" cannot create resource "tiers" in API group "projectcalico.org" at the cluster scope`))},
+		"no right, wrapped": {why: "the copy wraps it", want: true,
+			err: fmt.Errorf("write: %w", apierrors.NewForbidden(gr, "a", errors.New(`User "u" cannot patch resource "tiers" in API group "projectcalico.org" at the cluster scope`)))},
+		"a quota":       {why: "it is about this object", err: apierrors.NewForbidden(gr, "a", errors.New("exceeded quota: none"))},
+		"not an answer": {why: "nobody has refused anything", err: errors.New(`tiers is forbidden: User "u" cannot create resource "tiers" in API group "projectcalico.org"`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := NotAllowed(tc.err); got != tc.want {
+				t.Errorf("%v: %t, want %t: %s", tc.err, got, tc.want, tc.why)
+			}
+		})
+	}
+}

@@ -132,7 +132,7 @@ func (c *Copier) removeLive(ctx context.Context, kind *resources.Kind, obj *meta
 	}
 	if kind.Undeletable(obj.Name) {
 		err := c.deleteExactly(ctx, obj, client.DryRunAll)
-		if class := apierrors.Classify(err); class == apierrors.Forbidden || class == apierrors.Invalid {
+		if class := apierrors.Classify(err); class == apierrors.Forbidden && !apierrors.NotAllowed(err) || class == apierrors.Invalid {
 			return kept, c.patchMetadata(ctx, obj, func() { forget(obj) })
 		}
 		if err != nil {

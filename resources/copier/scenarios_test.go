@@ -2,6 +2,7 @@ package copier_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -256,13 +257,22 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-func TestServerThatStaysAwayIsAnError(t *testing.T) {
-	s := newScene(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
-		return syscall.ECONNREFUSED
-	}})
-	s.v1("IPAMHandle", "metadata: {name: h}\nspec: {handleID: h, block: {10.0.0.0/26: 1}, deleted: false}")
-	if _, err := s.copier.Copy(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "IPAMHandle /h") {
-		t.Errorf("got %v, want an error that names the object", err)
+// What is not the object's fault is an error of the copy, and no object is rejected for it.
+func TestServersFaultIsAnError(t *testing.T) {
+	handles := schema.GroupResource{Group: "projectcalico.org", Resource: "ipamhandles"}
+	for name, fault := range map[string]error{
+		"a server that stays away": syscall.ECONNREFUSED,
+		"a right that is missing, or not known yet to a server that was just started": apierrors.NewForbidden(handles, "",
+			errors.New(`User "u" cannot create resource "ipamhandles" in API group "projectcalico.org" at the cluster scope`)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return fault }})
+			s.v1("IPAMHandle", "metadata: {name: h}\nspec: {handleID: h, block: {10.0.0.0/26: 1}, deleted: false}")
+			result, err := s.copier.Copy(t.Context(), nil)
+			if err == nil || !strings.Contains(err.Error(), "IPAMHandle /h") || len(result.Rejected) > 0 {
+				t.Errorf("rejected %v, error %v, want an error that names the object", result.Rejected, err)
+			}
+		})
 	}
 }
 

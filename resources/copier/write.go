@@ -129,7 +129,7 @@ func (r *run) done(of *kindRun, conv *resources.Converted, found *arrival) error
 func (r *run) refused(ctx context.Context, of *kindRun, obj *unstructured.Unstructured, err error) error {
 	key := client.ObjectKeyFromObject(obj)
 	class := apierrors.Classify(err)
-	if ctx.Err() != nil || apierrors.Retryable(class) || class == apierrors.NotFound && !namespaceMissing(err) {
+	if ctx.Err() != nil || apierrors.Retryable(class) || apierrors.NotAllowed(err) || class == apierrors.NotFound && !namespaceMissing(err) {
 		return fmt.Errorf("write %s %s: %w", of.kind.Name(), key, err)
 	}
 	if apierrors.NamespaceEnds(err) {
