@@ -244,7 +244,7 @@ func (r *run) copyOne(ctx context.Context, job job) error {
 	resolved, unknown := r.owners.resolve(conv.Owners)
 	setOwners(want, append(want.GetOwnerReferences(), resolved...))
 	r.mark(want, conv, len(unknown) == 0)
-	return r.write(ctx, of, conv)
+	return r.write(ctx, of, conv, known)
 }
 
 // landed notes where a v1 object is in v3, and whether it lacks owners in Calico there: one of them is

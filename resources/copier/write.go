@@ -14,26 +14,35 @@ import (
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
-// write creates the object, or settles with the one that is there.
-func (r *run) write(ctx context.Context, of *kindRun, conv *resources.Converted) error {
-	want := conv.Object
-	for range maxRaces {
-		made := &creation{Unstructured: *want}
-		err := r.try(ctx, r.counted(of.kind.Name(), "create", func() error { return r.c.Create(ctx, made) }))
-		var again bool
-		switch apierrors.Classify(err) {
-		case apierrors.None:
-			again, err = r.finish(ctx, of, conv, made.version, &arrival{count: created, uid: made.uid, owners: want.GetOwnerReferences()})
-		case apierrors.Conflict:
-			again, err = r.settle(ctx, of, conv)
-		default:
-			return r.refused(ctx, of, want, err)
+// write creates the object, or settles with the one that is there: at once where it is known, since a create
+// would be one write more in vain.
+func (r *run) write(ctx context.Context, of *kindRun, conv *resources.Converted, there bool) error {
+	for range 2 * maxRaces {
+		attempt := r.create
+		if there {
+			attempt = r.settle
 		}
+		again, err := attempt(ctx, of, conv)
 		if !again || err != nil {
 			return err
 		}
+		there = !there
 	}
-	return fmt.Errorf("%s %s: changed %d times while it was copied", of.kind.Name(), client.ObjectKeyFromObject(want), maxRaces)
+	return fmt.Errorf("%s %s: changed %d times while it was copied", of.kind.Name(), client.ObjectKeyFromObject(conv.Object), maxRaces)
+}
+
+// create tells by again that the object is there already.
+func (r *run) create(ctx context.Context, of *kindRun, conv *resources.Converted) (again bool, err error) {
+	want := conv.Object
+	made := &creation{Unstructured: *want}
+	err = r.try(ctx, r.counted(of.kind.Name(), "create", func() error { return r.c.Create(ctx, made) }))
+	switch apierrors.Classify(err) {
+	case apierrors.None:
+		return r.finish(ctx, of, conv, made.version, &arrival{count: created, uid: made.uid, owners: want.GetOwnerReferences()})
+	case apierrors.Conflict:
+		return true, nil
+	}
+	return false, r.refused(ctx, of, want, err)
 }
 
 // settle deals with an object that is there already. again tells that it changed or vanished meanwhile.

@@ -5,6 +5,7 @@
 //	FAULTS=all go test -timeout 45m -v ./test/faults/migration   # everything
 //	go test -v ./test/faults/migration                           # a sample; the seed is printed
 //	FAULTS_SEED=17 go test -v ./test/faults/migration            # the same sample again
+//	FAULTS=all FAULTS_FROM=246 go test -v -run TestAbort …       # a sweep from one write on
 package migration_test
 
 import (
@@ -31,6 +32,8 @@ var (
 	// everything is set by `make faults`.
 	everything = os.Getenv("FAULTS") == "all"
 	seed       = uint64(time.Now().UnixNano())
+	// from is the first write of the sweeps.
+	from = uint64(1)
 	// shared is the cluster of the runs that end where they began; nil when there is none.
 	shared *world
 )
@@ -42,13 +45,15 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	if text := os.Getenv("FAULTS_SEED"); text != "" {
-		given, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "FAULTS_SEED:", err)
-			return 1
+	for name, number := range map[string]*uint64{"FAULTS_SEED": &seed, "FAULTS_FROM": &from} {
+		if text := os.Getenv(name); text != "" {
+			given, err := strconv.ParseUint(text, 10, 64)
+			if err != nil {
+				fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+				return 1
+			}
+			*number = given
 		}
-		seed = given
 	}
 	fmt.Printf("repeat it with FAULTS_SEED=%d\n", seed)
 	code := m.Run()

@@ -42,7 +42,7 @@ func each(t *testing.T, experiment string, few int, attempt func(t *testing.T, w
 	of.Writes(n)
 	sample := random(uint64(len(experiment))).Perm(n)[:few]
 	for i := 0; !t.Failed(); i++ {
-		write := i + 1
+		write := i + int(from)
 		if !everything {
 			if i == few {
 				return

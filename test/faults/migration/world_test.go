@@ -3,6 +3,8 @@ package migration_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"runtime/pprof"
 	"strings"
 	"testing"
 	"time"
@@ -126,6 +128,9 @@ func (w *world) drive(faulty *faults.Transport, where func(*migration) bool) boo
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), soon)
 	defer cancel()
+	defer time.AfterFunc(soon-retryAfter, func() { // who hangs, and in what?
+		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
+	}).Stop()
 	living := untilDown(ctx, faulty)
 	p := w.process(faulty)
 	req := reconcile.Request{NamespacedName: client.ObjectKey{Name: scene.MigrationName}}
