@@ -9,8 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/apierrors"
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
@@ -46,6 +48,9 @@ func (s *steps) copyResources(ctx context.Context, sc *scope) (outputs, error) {
 		measure(p)
 		sc.Report(func(dm *migration) { showProgress(dm, p) })
 	})
+	if apierrors.NotAllowed(err) { // the copier has waited for the right: the lock does not
+		return nil, fsm.Terminal("RightMissing", "%w: %s, then retry", err, check.GrantRights)
+	}
 	if err != nil {
 		return nil, err
 	}

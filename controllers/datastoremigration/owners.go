@@ -128,10 +128,12 @@ func (s *steps) awaitCollector(ctx context.Context, sc *scope) error {
 		sc.Warn("CollectorNotAsked", "owner references come back without asking the garbage collector whether it has caught up: %v", err)
 		return nil
 	}
+	eaten := false
 	err = within(ctx, sc.Clock, func() bool {
-		return apierrs.IsNotFound(s.client.Get(ctx, client.ObjectKeyFromObject(canary), canary))
+		eaten = apierrs.IsNotFound(s.client.Get(ctx, client.ObjectKeyFromObject(canary), canary))
+		return eaten
 	})
-	if err != nil {
+	if err != nil || eaten {
 		return err
 	}
 	if err := client.IgnoreNotFound(s.client.Delete(ctx, canary)); err != nil {

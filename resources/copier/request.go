@@ -14,12 +14,13 @@ import (
 )
 
 // try calls until it succeeds, fails for good, or has failed often enough. The call must be one that
-// may be repeated after it took effect unseen.
+// may be repeated after it took effect unseen. A right that is missing may come: an API server that was
+// started a moment ago does not know of it yet.
 func (c *Copier) try(ctx context.Context, call func() error) error {
 	backoff := c.backoff
 	for left := backoff.Steps; ; left-- {
 		err := call()
-		if !apierrors.Retryable(apierrors.Classify(err)) || left <= 1 || ctx.Err() != nil {
+		if !apierrors.Retryable(apierrors.Classify(err)) && !apierrors.NotAllowed(err) || left <= 1 || ctx.Err() != nil {
 			return err
 		}
 		if !sleep(ctx, max(backoff.Step(), apierrors.RetryAfter(err))) {
