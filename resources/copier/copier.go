@@ -20,7 +20,10 @@ const (
 
 // defaultBackoff bounds the tries of one request to about half a minute: an API server that restarts is
 // back by then.
-var defaultBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 9}
+var defaultBackoff = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 14}
+
+// longestPause bounds the pause between two tries: whoever waits holds the lock.
+const longestPause = 3 * time.Second
 
 // Owner is the migration that the copies belong to.
 type Owner struct {

@@ -23,7 +23,7 @@ func (c *Copier) try(ctx context.Context, call func() error) error {
 		if !apierrors.Retryable(apierrors.Classify(err)) && !apierrors.NotAllowed(err) || left <= 1 || ctx.Err() != nil {
 			return err
 		}
-		if !sleep(ctx, max(backoff.Step(), apierrors.RetryAfter(err))) {
+		if !sleep(ctx, max(min(backoff.Step(), longestPause), apierrors.RetryAfter(err))) {
 			return err
 		}
 	}
