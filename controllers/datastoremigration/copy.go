@@ -2,6 +2,7 @@ package datastoremigration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -12,7 +13,6 @@ import (
 	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/resources/apierrors"
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
@@ -48,7 +48,8 @@ func (s *steps) copyResources(ctx context.Context, sc *scope) (outputs, error) {
 		measure(p)
 		sc.Report(func(dm *migration) { showProgress(dm, p) })
 	})
-	if apierrors.NotAllowed(err) { // the copier has waited for the right: the lock does not
+	var mayNot *copier.MayNotWriteError
+	if errors.As(err, &mayNot) { // the copier has waited for the right: the lock does not
 		return nil, fsm.Terminal("RightMissing", "%w: %s, then retry", err, check.GrantRights)
 	}
 	if err != nil {

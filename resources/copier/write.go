@@ -133,12 +133,21 @@ func (r *run) done(of *kindRun, conv *resources.Converted, found *arrival) error
 	return r.landed(of, conv, found.uid, found.owners)
 }
 
+// MayNotWriteError ends a Copy: the right to a write was missing for as long as tries go on.
+type MayNotWriteError struct{ Err error }
+
+func (e *MayNotWriteError) Error() string { return e.Err.Error() }
+func (e *MayNotWriteError) Unwrap() error { return e.Err }
+
 // refused notes an object that the server did not take. It returns an error if the reason is not the
 // object's. What is in a namespace that is being deleted will be gone from v1 in a moment, too.
 func (r *run) refused(ctx context.Context, of *kindRun, obj *unstructured.Unstructured, err error) error {
 	key := client.ObjectKeyFromObject(obj)
 	class := apierrors.Classify(err)
-	if ctx.Err() != nil || apierrors.Retryable(class) || apierrors.NotAllowed(err) || class == apierrors.NotFound && !namespaceMissing(err) {
+	if apierrors.NotAllowed(err) {
+		return &MayNotWriteError{fmt.Errorf("write %s %s: %w", of.kind.Name(), key, err)}
+	}
+	if ctx.Err() != nil || apierrors.Retryable(class) || class == apierrors.NotFound && !namespaceMissing(err) {
 		return fmt.Errorf("write %s %s: %w", of.kind.Name(), key, err)
 	}
 	if apierrors.NamespaceEnds(err) {

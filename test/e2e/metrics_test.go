@@ -26,10 +26,11 @@ func (w *world) managerMeasured(t *testing.T, args ...string) measured {
 
 func (m measured) scrape(t *testing.T) harness.Families {
 	t.Helper()
-	all, err := harness.Scrape(t.Context(), http.DefaultClient, "http://"+m.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var all harness.Families
+	harness.Eventually(t, "metrics", soon, func() (err error) { // a manager listens a moment after it has started
+		all, err = harness.Scrape(t.Context(), http.DefaultClient, "http://"+m.address)
+		return err
+	})
 	return all
 }
 
