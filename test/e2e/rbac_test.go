@@ -22,7 +22,7 @@ const managerAccount = "phasegate-manager"
 // managerRules are those of the chart, for the one manager that runs all controllers here.
 func managerRules(t *testing.T) []rbacv1.PolicyRule {
 	t.Helper()
-	rules, err := harness.ChartRules("datastoremigration", "datastoremigration-cleanup", "datastoremigration-backup", "datastoremigration-dependents", "custom")
+	rules, err := harness.MigrationRules()
 	if err != nil {
 		t.Fatal(err)
 	}

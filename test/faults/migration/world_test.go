@@ -75,7 +75,7 @@ func newWorld(o scene.Options, machine *fsm.Machine) (*world, error) {
 }
 
 func (w *world) settle(ctx context.Context) error {
-	rules, err := harness.ChartRules("datastoremigration", "datastoremigration-cleanup", "datastoremigration-backup", "datastoremigration-dependents", "custom")
+	rules, err := harness.MigrationRules()
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (w *world) drive(faulty *faults.Transport, where func(*migration) bool) boo
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), soon)
 	defer cancel()
-	defer time.AfterFunc(soon-retryAfter, func() { // who hangs, and in what?
+	defer time.AfterFunc(soon-time.Second, func() { // who hangs, and in what?
 		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 	}).Stop()
 	living := untilDown(ctx, faulty)

@@ -42,7 +42,7 @@ type world struct {
 // grant gives the manager its rights, those of the lease included.
 func (w *world) grant(t *testing.T) {
 	t.Helper()
-	rules, err := harness.ChartRules("datastoremigration", "datastoremigration-cleanup", "datastoremigration-backup", "datastoremigration-dependents", "custom")
+	rules, err := harness.MigrationRules()
 	if err != nil {
 		t.Fatal(err)
 	}
