@@ -14,13 +14,24 @@ import (
 )
 
 // try calls until it succeeds, fails for good, or has failed often enough. The call must be one that
-// may be repeated after it took effect unseen. A right that is missing may come: an API server that was
-// started a moment ago does not know of it yet.
+// may be repeated after it took effect unseen.
 func (c *Copier) try(ctx context.Context, call func() error) error {
+	return c.tryWhile(ctx, mayPass, call)
+}
+
+// tryWrite is try for writing a copy. It also waits for a right that is missing: an API server that was
+// started a moment ago does not know of it yet, and every object would be taken for one that it refuses.
+func (c *Copier) tryWrite(ctx context.Context, call func() error) error {
+	return c.tryWhile(ctx, func(err error) bool { return mayPass(err) || apierrors.NotAllowed(err) }, call)
+}
+
+func mayPass(err error) bool { return apierrors.Retryable(apierrors.Classify(err)) }
+
+func (c *Copier) tryWhile(ctx context.Context, again func(error) bool, call func() error) error {
 	backoff := c.backoff
 	for left := backoff.Steps; ; left-- {
 		err := call()
-		if !apierrors.Retryable(apierrors.Classify(err)) && !apierrors.NotAllowed(err) || left <= 1 || ctx.Err() != nil {
+		if !again(err) || left <= 1 || ctx.Err() != nil {
 			return err
 		}
 		if !sleep(ctx, max(min(backoff.Step(), longestPause), apierrors.RetryAfter(err))) {

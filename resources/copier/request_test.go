@@ -29,6 +29,8 @@ func TestRetriesAreTold(t *testing.T) {
 		"second":       {why: "one more request", answers: []error{busy, nil}, want: []string{"get ClusterInformation"}},
 		"never":        {why: "the last failure is not followed by a request", answers: []error{busy, busy, busy}, want: []string{"get ClusterInformation", "get ClusterInformation"}},
 		"not possible": {why: "an answer that another request would not change", answers: []error{apierrs.NewForbidden(lock.V3GVR().GroupResource(), "x", nil)}},
+		"not allowed": {why: "a check of many kinds would take minutes to say which it may not read", answers: []error{apierrs.NewForbidden(lock.V3GVR().GroupResource(), "x",
+			errors.New(`User "u" cannot get resource "clusterinformations" in API group "projectcalico.org" at the cluster scope`))}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

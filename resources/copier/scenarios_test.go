@@ -257,13 +257,29 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
+var noRightToCreate = apierrors.NewForbidden(schema.GroupResource{Group: "projectcalico.org", Resource: "ipamhandles"}, "",
+	errors.New(`User "u" cannot create resource "ipamhandles" in API group "projectcalico.org" at the cluster scope`))
+
+// An API server that was started a moment ago knows no RBAC yet: its answer is no refusal of the object.
+func TestARightToWriteIsWaitedFor(t *testing.T) {
+	asked := 0
+	s := newScene(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+		if asked++; asked == 1 {
+			return noRightToCreate
+		}
+		return c.Create(ctx, obj, opts...)
+	}})
+	s.v1("IPAMHandle", "metadata: {name: h}\nspec: {handleID: h, block: {10.0.0.0/26: 1}, deleted: false}")
+	if result := s.mustCopy(); result.Created != 1 || len(result.Rejected) > 0 {
+		t.Errorf("%+v, want that the object is created as soon as the right is known", result)
+	}
+}
+
 // What is not the object's fault is an error of the copy, and no object is rejected for it.
 func TestServersFaultIsAnError(t *testing.T) {
-	handles := schema.GroupResource{Group: "projectcalico.org", Resource: "ipamhandles"}
 	for name, fault := range map[string]error{
 		"a server that stays away": syscall.ECONNREFUSED,
-		"a right that is missing, or not known yet to a server that was just started": apierrors.NewForbidden(handles, "",
-			errors.New(`User "u" cannot create resource "ipamhandles" in API group "projectcalico.org" at the cluster scope`)),
+		"a right that is missing":  noRightToCreate,
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return fault }})

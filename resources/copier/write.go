@@ -35,7 +35,7 @@ func (r *run) write(ctx context.Context, of *kindRun, conv *resources.Converted,
 func (r *run) create(ctx context.Context, of *kindRun, conv *resources.Converted) (again bool, err error) {
 	want := conv.Object
 	made := &creation{Unstructured: *want}
-	err = r.try(ctx, r.counted(of.kind.Name(), "create", func() error { return r.c.Create(ctx, made) }))
+	err = r.tryWrite(ctx, r.counted(of.kind.Name(), "create", func() error { return r.c.Create(ctx, made) }))
 	switch apierrors.Classify(err) {
 	case apierrors.None:
 		return r.finish(ctx, of, conv, made.version, &arrival{count: created, uid: made.uid, owners: want.GetOwnerReferences()})
@@ -78,7 +78,7 @@ func (r *run) settle(ctx context.Context, of *kindRun, conv *resources.Converted
 func (r *run) repair(ctx context.Context, of *kindRun, conv *resources.Converted, live *unstructured.Unstructured, found *arrival) (again bool, err error) {
 	next := desiredOver(of.kind, conv.Object, live)
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
-	err = r.try(ctx, func() error { return r.c.Patch(ctx, next, patch) })
+	err = r.tryWrite(ctx, func() error { return r.c.Patch(ctx, next, patch) })
 	switch apierrors.Classify(err) {
 	case apierrors.None:
 		if isBare(next) {
@@ -95,7 +95,7 @@ func (r *run) repair(ctx context.Context, of *kindRun, conv *resources.Converted
 // what a controller has written by then.
 func (r *run) finish(ctx context.Context, of *kindRun, conv *resources.Converted, version string, found *arrival) (again bool, err error) {
 	if len(conv.Status) > 0 {
-		err := r.try(ctx, func() error { return r.c.Status().Patch(ctx, bareCopy(conv.Object), statusPatch(version, conv.Status)) })
+		err := r.tryWrite(ctx, func() error { return r.c.Status().Patch(ctx, bareCopy(conv.Object), statusPatch(version, conv.Status)) })
 		switch apierrors.Classify(err) {
 		case apierrors.None:
 		case apierrors.Conflict, apierrors.NotFound:
