@@ -256,7 +256,7 @@ func missingInPreflight(t *testing.T, w *world) {
 var exceptions = map[string]string{
 	"create apiservices.apiregistration.k8s.io": "RestoreAPIService, where somebody has removed the v3 CRDs meanwhile: as long as there is " +
 		"one of them kube-apiserver makes the APIService itself, before anybody else can",
-	"delete configmaps phasegate-collector-canary": "RemapOwners, where the garbage collector has not deleted it in the time that it was given: " +
+	"delete configmaps phasegate-collector-canary": "AttachDependents and AttachV1Owners, where the garbage collector has not deleted it in the time that it was given: " +
 		"that of the story works",
 	"delete secrets": "BackUpV1, where a part of an earlier try holds something else: clean-ups of the story are not disturbed",
 }
