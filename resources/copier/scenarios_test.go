@@ -2,7 +2,6 @@ package copier_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -258,7 +257,7 @@ func TestLostAnswers(t *testing.T) {
 }
 
 var noRightToCreate = apierrors.NewForbidden(schema.GroupResource{Group: "projectcalico.org", Resource: "ipamhandles"}, "",
-	errors.New(`User "u" cannot create resource "ipamhandles" in API group "projectcalico.org" at the cluster scope`))
+	fmt.Errorf("User %q cannot create resource %q in API group %q at the cluster scope", "u", "ipamhandles", "projectcalico.org"))
 
 // An API server that was started a moment ago knows no RBAC yet: its answer is no refusal of the object.
 func TestARightToWriteIsWaitedFor(t *testing.T) {
