@@ -256,15 +256,17 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-var noRightToCreate = apierrors.NewForbidden(schema.GroupResource{Group: "projectcalico.org", Resource: "ipamhandles"}, "",
-	fmt.Errorf("User %q cannot create resource %q in API group %q at the cluster scope", "u", "ipamhandles", "projectcalico.org"))
+func noRightToCreate() error {
+	return apierrors.NewForbidden(schema.GroupResource{Group: "projectcalico.org", Resource: "ipamhandles"}, "",
+		fmt.Errorf("User %q cannot create resource %q in API group %q at the cluster scope", "u", "ipamhandles", "projectcalico.org"))
+}
 
 // An API server that was started a moment ago knows no RBAC yet: its answer is no refusal of the object.
 func TestARightToWriteIsWaitedFor(t *testing.T) {
 	asked := 0
 	s := newScene(t, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 		if asked++; asked == 1 {
-			return noRightToCreate
+			return noRightToCreate()
 		}
 		return c.Create(ctx, obj, opts...)
 	}})
@@ -278,7 +280,7 @@ func TestARightToWriteIsWaitedFor(t *testing.T) {
 func TestServersFaultIsAnError(t *testing.T) {
 	for name, fault := range map[string]error{
 		"a server that stays away": syscall.ECONNREFUSED,
-		"a right that is missing":  noRightToCreate,
+		"a right that is missing":  noRightToCreate(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return fault }})
