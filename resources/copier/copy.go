@@ -40,9 +40,8 @@ func (c *Copier) Copy(ctx context.Context, report Report) (Result, error) {
 // run is the notebook of one Copy.
 type run struct {
 	*Copier
-	tracker *tracker
-	owners  *ownerMap
-	// finished has a channel per kind, closed when all its objects are done.
+	tracker  *tracker
+	owners   *ownerMap
 	finished map[string]chan struct{}
 
 	mu        sync.Mutex
@@ -75,11 +74,16 @@ func (c *Copier) newRun(ctx context.Context, report Report) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{Copier: c, tracker: newTracker(kinds, totals, report), owners: newOwnerMap(), finished: map[string]chan struct{}{}}
+	return &run{Copier: c, tracker: newTracker(kinds, totals, report), owners: newOwnerMap(), finished: finishLines(kinds)}, nil
+}
+
+// finishLines are a channel for each kind, to be closed when all its objects are done.
+func finishLines(kinds []*resources.Kind) map[string]chan struct{} {
+	lines := map[string]chan struct{}{}
 	for _, kind := range kinds {
-		r.finished[kind.Name()] = make(chan struct{})
+		lines[kind.Name()] = make(chan struct{})
 	}
-	return r, nil
+	return lines
 }
 
 // totals asks all kinds at once: the answers are small, and the first request for a kind may take a

@@ -16,8 +16,8 @@ import (
 // are nobody's copies any more. It returns how many it freed. A second call frees what is left.
 func (c *Copier) ForgetCopies(ctx context.Context) (int64, error) {
 	var freed atomic.Int64
-	for _, kind := range c.reg.Kinds() {
-		err := c.eachOfOurs(ctx, kind, func(ctx context.Context, obj *metav1.PartialObjectMetadata) error {
+	err := eachKind(ctx, c.reg.Kinds(), func(ctx context.Context, kind *resources.Kind) error {
+		return c.eachOfOurs(ctx, kind, func(ctx context.Context, obj *metav1.PartialObjectMetadata) error {
 			key := client.ObjectKeyFromObject(obj)
 			changed, err := c.amend(ctx, kind, key, obj, forget)
 			if err != nil {
@@ -28,11 +28,17 @@ func (c *Copier) ForgetCopies(ctx context.Context) (int64, error) {
 			}
 			return nil
 		})
-		if err != nil {
-			return freed.Load(), err
-		}
+	})
+	return freed.Load(), err
+}
+
+// eachKind calls do for all kinds at once. The first error ends the others.
+func eachKind(ctx context.Context, kinds []*resources.Kind, do func(context.Context, *resources.Kind) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for _, kind := range kinds {
+		g.Go(func() error { return do(ctx, kind) })
 	}
-	return freed.Load(), nil
+	return g.Wait()
 }
 
 // eachOfOurs calls do for every copy of ours of a kind, from several goroutines.

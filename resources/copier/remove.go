@@ -23,19 +23,18 @@ const (
 	kept    fate = "kept"    // protected: it lost our mark and stays
 )
 
-// DeleteCopies removes every v3 object that bears our mark, kinds that depend on others first. Call it
-// again until Remaining is empty; the second call deletes what is left. Objects that are protected
-// against deletion lose the mark and stay.
+// DeleteCopies removes every v3 object that bears our mark, kinds that depend on others before those, and
+// all that do not at once. Call it again until Remaining is empty; the second call deletes what is left.
+// Objects that are protected against deletion lose the mark and stay.
 func (c *Copier) DeleteCopies(ctx context.Context, report Report) (Deletion, error) {
 	kinds := c.reg.Kinds()
 	slices.Reverse(kinds)
-	d := &deletion{Copier: c, tracker: newTracker(kinds, make([]int64, len(kinds)), report)}
-	for _, kind := range kinds {
-		if err := d.kind(ctx, kind); err != nil {
-			return d.out, err
-		}
-	}
+	d := &deletion{Copier: c, tracker: newTracker(kinds, make([]int64, len(kinds)), report), finished: finishLines(kinds)}
+	err := eachKind(ctx, kinds, d.kind)
 	d.tracker.flush()
+	if err != nil {
+		return d.out, err
+	}
 	remaining, err := c.remaining(ctx, kinds)
 	slices.SortFunc(d.out.Kept, compareProblems)
 	d.out.Remaining = remaining
@@ -45,15 +44,29 @@ func (c *Copier) DeleteCopies(ctx context.Context, report Report) (Deletion, err
 // deletion is the notebook of one DeleteCopies.
 type deletion struct {
 	*Copier
-	tracker *tracker
-	mu      sync.Mutex
-	out     Deletion
+	tracker  *tracker
+	finished map[string]chan struct{}
+	mu       sync.Mutex
+	out      Deletion
 }
 
+// kind waits for the kinds that depend on it.
 func (d *deletion) kind(ctx context.Context, kind *resources.Kind) error {
-	return d.eachOfOurs(ctx, kind, func(ctx context.Context, obj *metav1.PartialObjectMetadata) error {
+	for _, other := range d.reg.Kinds() {
+		if !slices.Contains(other.After(), kind.Name()) {
+			continue
+		}
+		if err := await(ctx, d.finished[other.Name()]); err != nil {
+			return err
+		}
+	}
+	err := d.eachOfOurs(ctx, kind, func(ctx context.Context, obj *metav1.PartialObjectMetadata) error {
 		return d.one(ctx, kind, obj)
 	})
+	if err == nil {
+		close(d.finished[kind.Name()])
+	}
+	return err
 }
 
 func (d *deletion) one(ctx context.Context, kind *resources.Kind, obj *metav1.PartialObjectMetadata) error {

@@ -1,0 +1,59 @@
+package copier_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// An abort gives v1 back when the copies are gone: what need not wait for each other must not. A tier goes
+// after its policies, whose finalizers would have work to do for a deletion by the garbage collector.
+func TestKindsAreDeletedAtOnce(t *testing.T) {
+	var mu sync.Mutex
+	var order []string
+	var both sync.WaitGroup // deletions of kinds that have nothing to do with each other
+	both.Add(2)
+	s := newScene(t, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+		kind := obj.GetObjectKind().GroupVersionKind().Kind
+		if kind == "IPAMHandle" || kind == "IPReservation" {
+			both.Done()
+			if !waited(&both) {
+				return errors.New("the other kind waits")
+			}
+		}
+		err := c.Delete(ctx, obj, opts...)
+		mu.Lock()
+		defer mu.Unlock()
+		order = append(order, kind)
+		return err
+	}})
+	s.v1("Tier", "metadata: {name: shop}\nspec: {order: 10}")
+	s.v1("GlobalNetworkPolicy", "metadata: {name: shop.allow}\nspec: {tier: shop, selector: all()}")
+	s.v1("IPAMHandle", "metadata: {name: h}\nspec: {handleID: h, block: {10.0.0.0/26: 1}, deleted: false}")
+	s.v1("IPReservation", "metadata: {name: r}\nspec: {reservedCIDRs: [10.0.0.0/30]}")
+	s.mustCopy()
+	if deletion := s.mustDelete(); deletion.Deleted != 4 {
+		t.Errorf("%+v, want all four deleted", deletion)
+	}
+	if slices.Index(order, "Tier") < slices.Index(order, "GlobalNetworkPolicy") {
+		t.Errorf("deleted in the order %q, want the tier after its policy", order)
+	}
+}
+
+// waited is false if it takes too long.
+func waited(group *sync.WaitGroup) bool {
+	done := make(chan struct{})
+	go func() { defer close(done); group.Wait() }()
+	select {
+	case <-done:
+		return true
+	case <-time.After(20 * time.Second):
+		return false
+	}
+}
