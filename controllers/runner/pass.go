@@ -33,6 +33,8 @@ type pass[T Object[T]] struct {
 	client   client.Client
 	clock    clock.WithTicker
 	decorate func(T)
+	// empty is a new T.
+	empty func() T
 	// written is called after each write of the status; nil: nobody asks.
 	written func(T)
 	machine *fsm.Machine
@@ -42,6 +44,9 @@ type pass[T Object[T]] struct {
 	sending sync.Mutex
 	// stored is the object as the API server has it.
 	stored T
+	// sent is what it has if the last write went through, of which there is no good answer if it is unanswered.
+	sent       T
+	unanswered bool
 
 	// mu guards work and is never held during a request: an action that reports
 	// does not wait for the API server.
@@ -67,7 +72,7 @@ func (p *pass[T]) write(ctx context.Context, run *fsm.Run) error {
 	p.sending.Lock()
 	defer p.sending.Unlock()
 	p.settle(run)
-	if err := p.send(ctx); err != nil {
+	if err := p.insist(ctx); err != nil {
 		return err
 	}
 	return p.kept()
@@ -155,22 +160,29 @@ func (p *pass[T]) send(ctx context.Context) error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		obj.CopyStatusFrom(p.work)
+		p.sent, p.unanswered = deepCopy(obj), true
 	})
 	if err != nil {
 		return err
 	}
+	p.adopt(p.stored)
+	return nil
+}
+
+// adopt takes what the API server has after our write. It needs sending.
+func (p *pass[T]) adopt(stored T) {
+	p.stored, p.unanswered = stored, false
 	p.adoptMetadata()
 	if p.written != nil {
 		p.written(p.stored)
 	}
-	return nil
 }
 
 // publish writes progress once a second until the action is done. When the
 // object was changed by somebody else it calls moved and stops. A write that is
 // on its way when the action ends is waited for: without its answer, the pass
 // would take it for somebody else's.
-func (p *pass[T]) publish(ctx context.Context, done <-chan struct{}, empty func() T, moved func()) {
+func (p *pass[T]) publish(ctx context.Context, done <-chan struct{}, moved func()) {
 	ticker := p.clock.NewTicker(publishEvery)
 	defer ticker.Stop()
 	for {
@@ -179,7 +191,7 @@ func (p *pass[T]) publish(ctx context.Context, done <-chan struct{}, empty func(
 			return
 		case <-ticker.C():
 		}
-		if p.movedOrSent(ctx, empty()) {
+		if p.movedOrSent(ctx) {
 			moved()
 			return
 		}
@@ -188,14 +200,15 @@ func (p *pass[T]) publish(ctx context.Context, done <-chan struct{}, empty func(
 
 // movedOrSent tells whether somebody else wrote; errors are left to the pass's
 // own write, which cannot do without an answer.
-func (p *pass[T]) movedOrSent(ctx context.Context, live T) bool {
+func (p *pass[T]) movedOrSent(ctx context.Context) bool {
 	p.sending.Lock()
 	defer p.sending.Unlock()
+	live := p.empty()
 	err := p.client.Get(ctx, client.ObjectKeyFromObject(p.stored), live)
 	if err != nil {
 		return client.IgnoreNotFound(err) == nil
 	}
-	if live.GetResourceVersion() != p.stored.GetResourceVersion() {
+	if live.GetResourceVersion() != p.stored.GetResourceVersion() && !p.tookOver(live) {
 		return true
 	}
 	_ = p.send(ctx) // progress only: the next tick or the pass's own write repeats it

@@ -100,7 +100,7 @@ func (r *Reconciler[T]) advance(ctx context.Context, machine *fsm.Machine, obj T
 	if err := r.record(ctx, machine, obj); err != nil {
 		return reconcile.Result{}, err
 	}
-	p := &pass[T]{client: r.Client, clock: r.Clock, decorate: r.Program.Decorate, machine: machine, stored: obj, work: deepCopy(obj),
+	p := &pass[T]{client: r.Client, clock: r.Clock, decorate: r.Program.Decorate, empty: r.Program.New, machine: machine, stored: obj, work: deepCopy(obj),
 		written: func(obj T) { r.know(machine, obj) }}
 	view, err := r.view(ctx, machine, obj)
 	if err != nil {
@@ -230,7 +230,7 @@ func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], cmd fsm.Command) (o
 	published := make(chan struct{})
 	go func() {
 		defer close(published)
-		p.publish(ctx, acting.Done(), r.Program.New, func() { cancel(errMoved) })
+		p.publish(ctx, acting.Done(), func() { cancel(errMoved) })
 	}()
 
 	began := r.Clock.Now()
