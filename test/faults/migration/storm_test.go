@@ -29,8 +29,8 @@ var storms = map[string]struct {
 	// within is how many times the time without faults it may take; 0: no limit.
 	within int
 }{
-	// Three times was the aim. A step whose status write meets a conflict is done again, which is right where
-	// somebody else has written; a third of them make a factor of its own.
+	// Three times was the aim. Without faults it takes five seconds, and some twenty requests that are made one
+	// after the other are told to come again in a second: that is waited for, as the server asks.
 	"a storm of errors": {within: 6, rules: func() []*faults.Rule {
 		share := func(of float64, do faults.Fault) *faults.Rule {
 			return &faults.Rule{When: faults.Write, Times: faults.Always, Share: of, Do: do}
