@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,10 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// tokenLife is longer than any run of tests. The default, an hour, is not: half way through `make faults`
+// every request was Unauthorized.
+const tokenLife = 24 * time.Hour
 
 // Grant makes a service account in namespace default that has the rules and no
 // others, and a kubeconfig for it, see KubeconfigOf. Again, it changes the rules.
@@ -60,9 +65,12 @@ func (c *Cluster) WriteKubeconfig(ctx context.Context, path string, account clie
 		return err
 	}
 	token, err := core.CoreV1().ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: bound}}, metav1.CreateOptions{})
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: bound, ExpirationSeconds: new(int64(tokenLife.Seconds()))}}, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("get a token for %s: %w", account, err)
+	}
+	if left := time.Until(token.Status.ExpirationTimestamp.Time); left < tokenLife/2 {
+		return fmt.Errorf("the token for %s lives for %s only: a long run would end in the middle", account, left)
 	}
 	config, err := clientcmd.LoadFromFile(c.Kubeconfig)
 	if err != nil {
