@@ -2,7 +2,7 @@
 // deletions and storms at every write, and checks after each run what must hold
 // whatever happens.
 //
-//	FAULTS=all go test -timeout 45m -v ./test/faults/migration   # everything
+//	FAULTS=all go test -timeout 2h -v ./test/faults/migration    # everything
 //	go test -v ./test/faults/migration                           # a sample; the seed is printed
 //	FAULTS_SEED=17 go test -v ./test/faults/migration            # the same sample again
 //	FAULTS=all FAULTS_FROM=246 go test -v -run TestAbort …       # a sweep from one write on
@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,8 +35,11 @@ var (
 	seed       = uint64(time.Now().UnixNano())
 	// from is the first write of the sweeps.
 	from = uint64(1)
-	// shared is the cluster of the runs that end where they began; nil when there is none.
-	shared *world
+	// idle are the clusters of the runs that end where they began, while no test has them.
+	idle struct {
+		sync.Mutex
+		worlds []*world
+	}
 )
 
 func TestMain(m *testing.M) {
@@ -61,9 +65,11 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
-	if err := drop(); err != nil {
-		fmt.Fprintln(os.Stderr, "end the shared cluster:", err)
-		code = 1
+	for _, w := range idle.worlds {
+		if err := w.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "end a cluster:", err)
+			code = 1
+		}
 	}
 	return code
 }
@@ -71,36 +77,49 @@ func run(m *testing.M) int {
 // random is the same for a test whatever runs besides.
 func random(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
 
-// common lends the shared cluster to a test, whose migrations must give back what they
-// take. A test that fails takes the cluster with it.
+// common lends a cluster to a test, whose migrations must give back what they take. A test that fails takes
+// the cluster with it.
 func common(t *testing.T) *world {
 	t.Helper()
-	if shared == nil {
-		machine, err := quick(true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if shared, err = newWorld(scene.Options{Objects: fixture.Demo(1, objects)}, machine); err != nil {
-			t.Fatal(err)
-		}
+	w, err := anyWorld()
+	if err != nil {
+		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			if err := drop(); err != nil {
+			if err := w.Close(); err != nil {
 				t.Log(err)
 			}
+			return
 		}
+		idle.Lock()
+		defer idle.Unlock()
+		idle.worlds = append(idle.worlds, w)
 	})
-	return shared
+	return w
 }
 
-func drop() error {
-	if shared == nil {
-		return nil
+// beside lets a test that takes many minutes go on beside others, each in a cluster of its own.
+func beside(t *testing.T) {
+	t.Helper()
+	if everything {
+		t.Parallel()
 	}
-	s := shared.Scene
-	shared = nil
-	return s.Close()
+}
+
+func anyWorld() (*world, error) {
+	idle.Lock()
+	defer idle.Unlock()
+	if last := len(idle.worlds) - 1; last >= 0 {
+		w := idle.worlds[last]
+		idle.worlds = idle.worlds[:last]
+		return w, nil
+	}
+	machine, err := quick(true)
+	if err != nil {
+		return nil, err
+	}
+	return newWorld(scene.Options{Objects: fixture.Demo(1, objects)}, machine)
 }
 
 // allOnly leaves a test to `make faults`.

@@ -56,6 +56,7 @@ func TestStorm(t *testing.T) {
 			continue // it waits for seconds, as it is told to
 		}
 		t.Run(name, func(t *testing.T) {
+			beside(t)
 			w, of := common(t), report.Of(name)
 			w.measure(t)
 			of.Writes(w.clean.writes)
@@ -93,6 +94,7 @@ func sampleOf(few, all int) int {
 // Two crashes, the second of which meets the process that goes on after the first.
 func TestTwoCrashes(t *testing.T) {
 	const name = "two crashes"
+	beside(t)
 	w, of := common(t), report.Of(name)
 	w.measure(t)
 	n := w.clean.writes

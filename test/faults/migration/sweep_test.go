@@ -36,6 +36,7 @@ func (w *world) measure(t *testing.T) {
 // of them where there is little time.
 func each(t *testing.T, experiment string, few int, attempt func(t *testing.T, w *world, write int) (came bool, recovery time.Duration)) {
 	t.Helper()
+	beside(t)
 	w, of := common(t), report.Of(experiment)
 	w.measure(t)
 	n := w.clean.writes
