@@ -44,7 +44,7 @@ type pass[T Object[T]] struct {
 	sending sync.Mutex
 	// stored is the object as the API server has it.
 	stored T
-	// sent is what it has if the last write went through, of which there is no good answer if it is unanswered.
+	// sent is what the API server has if the last write went through. unanswered says that this is not known.
 	sent       T
 	unanswered bool
 

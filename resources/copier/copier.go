@@ -14,7 +14,8 @@ import (
 
 const (
 	fieldManager = "phasegate"
-	// workers is the number of requests in flight. Beyond 90 they no longer fit into one HTTP/2 connection.
+	// workers is the number of requests in flight; of a kind, where kinds go side by side: then it is the client
+	// that bounds them all. Beyond 90 they no longer fit into one HTTP/2 connection.
 	workers = 32
 )
 
