@@ -50,6 +50,7 @@ var (
 // still there afterwards. The parts without our steps prove that the collector is able to do harm.
 func TestOwners(t *testing.T) {
 	w := newWorld(t)
+	w.looksOn() // it learns of a new API within half a minute
 	w.furnish()
 	w.part("without our steps an abort loses some", (*world).abortLoses)
 	w.asAtFirst() // what the garbage collector has not lost yet it would take later
