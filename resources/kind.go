@@ -23,6 +23,7 @@ const defaultPageSize = 500
 // Kind is one entry of the registry with its defaults filled in. It is immutable.
 type Kind struct {
 	entry      v1alpha1.RegistryKind
+	version    string // of the v3 side, see Registry.Through
 	selector   labels.Selector
 	converters []converter
 	absentZero [][]string
@@ -86,9 +87,9 @@ func (k *Kind) V1GVK() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: V1Group, Version: V1Version, Kind: k.V1Kind()}
 }
 
-// V3GVK names the kind on the v3 side.
+// V3GVK names the kind on the v3 side, for requests: its version is the one of Registry.Through.
 func (k *Kind) V3GVK() schema.GroupVersionKind {
-	return schema.GroupVersionKind{Group: V3Group, Version: V3Version, Kind: k.entry.Kind}
+	return schema.GroupVersionKind{Group: V3Group, Version: k.version, Kind: k.entry.Kind}
 }
 
 // V1GVR names the resource on the v1 side.
@@ -96,9 +97,9 @@ func (k *Kind) V1GVR() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: V1Group, Version: V1Version, Resource: k.V1Plural()}
 }
 
-// V3GVR names the resource on the v3 side.
+// V3GVR names the resource on the v3 side, as V3GVK does the kind.
 func (k *Kind) V3GVR() schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: V3Group, Version: V3Version, Resource: k.entry.Plural}
+	return schema.GroupVersionResource{Group: V3Group, Version: k.version, Resource: k.entry.Plural}
 }
 
 // V1CRDName is the name of the CustomResourceDefinition on the v1 side.

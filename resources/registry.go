@@ -40,16 +40,31 @@ func LoadRegistry(file string, data []byte) (*Registry, error) {
 	}
 	reg := &Registry{byName: map[string]*Kind{}, byV1: map[string]*Kind{}}
 	for _, i := range copyOrder(entries) {
-		kind := newKind(entries[i])
-		reg.byName[kind.Name()] = kind
-		reg.byV1[kind.V1Kind()] = kind
-		if entries[i].Lock {
-			reg.lock = kind
-			continue
-		}
-		reg.kinds = append(reg.kinds, kind)
+		reg.add(newKind(entries[i]))
 	}
 	return reg, nil
+}
+
+func (r *Registry) add(kind *Kind) {
+	r.byName[kind.Name()] = kind
+	r.byV1[kind.V1Kind()] = kind
+	if kind.entry.Lock {
+		r.lock = kind
+		return
+	}
+	r.kinds = append(r.kinds, kind)
+}
+
+// Through is the registry whose requests for the v3 side go to another version that the v3 CRDs serve. It
+// is the same storage; schemas, owner references and names stay those of v3.
+func (r *Registry) Through(version string) *Registry {
+	out := &Registry{byName: map[string]*Kind{}, byV1: map[string]*Kind{}}
+	for _, kind := range r.All() {
+		through := *kind
+		through.version = version
+		out.add(&through)
+	}
+	return out
 }
 
 // Kinds are the kinds to copy, each behind the kinds it depends on, else in file order. The lock is

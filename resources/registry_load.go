@@ -186,7 +186,7 @@ func (c *entryChecker) checkNames(i int, e v1alpha1.RegistryKind, fail func(fiel
 }
 
 // newNames is a Kind good only for its names.
-func newNames(e v1alpha1.RegistryKind) *Kind { return &Kind{entry: e} }
+func newNames(e v1alpha1.RegistryKind) *Kind { return &Kind{entry: e, version: V3Version} }
 
 // newKind needs an entry that was checked.
 func newKind(e v1alpha1.RegistryKind) *Kind {

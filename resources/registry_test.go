@@ -51,6 +51,31 @@ func TestByGVKKnowsBothGroups(t *testing.T) {
 	}
 }
 
+func TestThroughChangesRequestsOnly(t *testing.T) {
+	reg := Default()
+	door := reg.Through("v3door")
+	if got, want := len(door.Kinds()), len(reg.Kinds()); got != want {
+		t.Fatalf("%d kinds, want %d", got, want)
+	}
+	for i, kind := range door.All() {
+		of := reg.All()[i]
+		if kind.Name() != of.Name() || kind.V3CRDName() != of.V3CRDName() || kind.V1GVK() != of.V1GVK() {
+			t.Errorf("%s became %s, %s, %s", of.Name(), kind.Name(), kind.V3CRDName(), kind.V1GVK())
+		}
+		want := of.V3GVK()
+		want.Version = "v3door"
+		if kind.V3GVK() != want || kind.V3GVR() != (schema.GroupVersionResource{Group: V3Group, Version: "v3door", Resource: of.V3Plural()}) {
+			t.Errorf("%s is requested as %s, %s", of.Name(), kind.V3GVK(), kind.V3GVR())
+		}
+		if of.V3GVK().Version != V3Version {
+			t.Errorf("the registry itself requests %s", of.V3GVK())
+		}
+		if found, _ := door.ByGVK(of.V3GVK()); found != kind {
+			t.Errorf("%s is not found by the name that owners have", of.V3GVK())
+		}
+	}
+}
+
 const registryHead = "apiVersion: phasegate.dev/v1alpha1\nkind: KindRegistry\nmetadata: {name: test}\nspec:\n  kinds:\n"
 const lockEntry = "  - {kind: Lock, plural: locks, scope: Cluster, lock: true}\n"
 

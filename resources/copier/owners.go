@@ -49,8 +49,8 @@ func (m *ownerMap) resolve(refs []metav1.OwnerReference) (resolved, unknown []me
 			unknown = append(unknown, ref)
 			continue
 		}
-		gvk := target.kind.V3GVK()
-		ref.APIVersion, ref.Kind = gvk.GroupVersion().String(), gvk.Kind
+		// v3's own version, whichever the requests go through: it is there for ever.
+		ref.APIVersion, ref.Kind = resources.V3Group+"/"+resources.V3Version, target.kind.Name()
 		ref.Name, ref.UID = target.name, target.uid
 		resolved = append(resolved, ref)
 	}
