@@ -40,6 +40,8 @@ type Copier struct {
 	backoff wait.Backoff
 	retried func(kind, operation string)
 	schemas schemaCache
+	// withhold leaves all owners in Calico to RemapOwners.
+	withhold bool
 }
 
 // Option changes how a Copier works, never what it does.
@@ -53,6 +55,11 @@ func WithBackoff(b wait.Backoff) Option { return func(c *Copier) { c.backoff = b
 func WithRetried(retried func(kind, operation string)) Option {
 	return func(c *Copier) { c.retried = retried }
 }
+
+// WithholdOwners leaves all owners in Calico to a later RemapOwners. It is for a version of v3 that the API
+// server of Calico does not know: the garbage collector would look for the owners behind that server, find
+// others there, and remember those of the copies as absent for ever.
+func WithholdOwners() Option { return func(c *Copier) { c.withhold = true } }
 
 // New returns a Copier on a live client, without a cache and without a rate limit. The client must be
 // good for unstructured objects and for metadata; reads of CustomResourceDefinitions go through it too.
@@ -136,6 +143,9 @@ type Result struct {
 	// Withheld counts the objects that lack owners in Calico; at 0 RemapOwners would find nothing to do.
 	Withheld int64
 }
+
+// Changed is how many objects of v3 the Copy has written or removed.
+func (r Result) Changed() int64 { return r.Created + r.Updated + r.Deleted }
 
 // RemapResult is what a RemapOwners did.
 type RemapResult struct {

@@ -245,10 +245,18 @@ func (r *run) copyOne(ctx context.Context, job job) error {
 		r.tracker.done(of.kind, equal(there.ours))
 		return r.landed(of, conv, there.uid, there.owners)
 	}
-	resolved, unknown := r.owners.resolve(conv.Owners)
+	resolved, unknown := r.ownersNow(conv.Owners)
 	setOwners(want, append(want.GetOwnerReferences(), resolved...))
 	r.mark(want, conv, len(unknown) == 0)
 	return r.write(ctx, of, conv, known)
+}
+
+// ownersNow are the owners in Calico that a copy may have already.
+func (r *run) ownersNow(refs []metav1.OwnerReference) (resolved, unknown []metav1.OwnerReference) {
+	if r.withhold {
+		return nil, refs
+	}
+	return r.owners.resolve(refs)
 }
 
 // landed notes where a v1 object is in v3, and whether it lacks owners in Calico there: one of them is
