@@ -28,7 +28,7 @@ type hiddenMetadata struct {
 }
 
 // readHidden returns nil without error when the object carries no annotation.
-func readHidden(v1 *unstructured.Unstructured) (*hiddenMetadata, error) {
+func readHidden(v1 metav1.Object) (*hiddenMetadata, error) {
 	raw, ok := v1.GetAnnotations()[MetadataAnnotation]
 	if !ok {
 		return nil, nil
@@ -103,11 +103,29 @@ func v3Metadata(v1 *unstructured.Unstructured, hidden *hiddenMetadata) map[strin
 }
 
 // ownerReferences are the hidden ones if there is hidden metadata, and the real ones only else.
-func ownerReferences(v1 *unstructured.Unstructured, hidden *hiddenMetadata) []metav1.OwnerReference {
+func ownerReferences(v1 metav1.Object, hidden *hiddenMetadata) []metav1.OwnerReference {
 	if hidden != nil {
 		return hidden.OwnerReferences
 	}
 	return v1.GetOwnerReferences()
+}
+
+// CalicoOwners are the references of a v1 object to Calico objects, those that a migration has taken off
+// included: what Convert finds as Converted.Owners, from the metadata alone. The error names what cannot be
+// read.
+func CalicoOwners(v1 *metav1.PartialObjectMetadata) ([]metav1.OwnerReference, error) {
+	if _, noted := v1.Annotations[migrationv1.AnnotationDetachedOwners]; noted {
+		v1 = v1.DeepCopy()
+		if err := AttachOwners(v1, nil); err != nil {
+			return nil, err
+		}
+	}
+	hidden, err := readHidden(v1)
+	if err != nil {
+		return nil, err
+	}
+	calico, _ := SplitOwners(ownerReferences(v1, hidden))
+	return calico, nil
 }
 
 // IsCalicoOwner tells whether a reference points to an object of either Calico group.

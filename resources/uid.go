@@ -12,7 +12,7 @@ import (
 // back: the bits of every byte are reversed, except for the version and the variant byte. It is its own
 // inverse. The error says that uid is no UUID.
 func ReverseUID(uid types.UID) (types.UID, error) {
-	b, err := parseUUID(string(uid))
+	b, err := ParseUID(uid)
 	if err != nil {
 		return "", err
 	}
@@ -31,7 +31,9 @@ func IsMirror(v1, v3 types.UID) bool {
 	return v3 == v1 || err == nil && v3 == reversed
 }
 
-func parseUUID(s string) (b [16]byte, err error) {
+// ParseUID is the 16 bytes that a UID spells. The error says that it is no UUID.
+func ParseUID(uid types.UID) (b [16]byte, err error) {
+	s := string(uid)
 	bad := fmt.Errorf("%q is no UUID", s)
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
 		return b, bad

@@ -39,7 +39,8 @@ type Copier struct {
 	owner   Owner
 	backoff wait.Backoff
 	retried func(kind, operation string)
-	schemas schemaCache
+	schemas *schemaCache
+	ledger  *Ledger // nil: nothing is remembered
 	// withhold leaves all owners in Calico to RemapOwners.
 	withhold bool
 }
@@ -67,7 +68,7 @@ func WithholdOwners() Option { return func(c *Copier) { c.withhold = true } }
 func New(reg *resources.Registry, c client.Client, owner Owner, opts ...Option) *Copier {
 	strict := client.WithFieldValidation(client.WithFieldOwner(c, fieldManager), metav1.FieldValidationStrict)
 	copier := &Copier{reg: reg, c: strict, owner: owner, backoff: defaultBackoff,
-		retried: func(string, string) {}}
+		retried: func(string, string) {}, schemas: &schemaCache{}}
 	for _, opt := range opts {
 		opt(copier)
 	}

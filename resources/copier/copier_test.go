@@ -74,7 +74,7 @@ func newScene(t *testing.T, faults interceptor.Funcs) *scene {
 	}
 	return &scene{T: t, copier: copier.New(resources.Default(), interceptor.NewClient(live.Client, faults),
 		copier.Owner{Name: "v1-to-v3", UID: owner},
-		copier.WithBackoff(wait.Backoff{Duration: time.Millisecond, Factor: 1, Steps: 3}))}
+		copier.WithLedger(copier.NewLedger()), copier.WithBackoff(wait.Backoff{Duration: time.Millisecond, Factor: 1, Steps: 3}))}
 }
 
 func clearKind(ctx context.Context, gvk schema.GroupVersionKind) error {

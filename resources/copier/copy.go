@@ -52,18 +52,19 @@ type run struct {
 
 // kindRun is the notebook of one kind in a run.
 type kindRun struct {
-	kind   *resources.Kind
-	schema *resources.Schema
-	live   *index
+	*pairs
 	// jobs counts the objects that are queued or in work.
 	jobs sync.WaitGroup
 	// unreadable is set by a worker for an object whose v3 name is not known; mu of the run guards it.
 	unreadable bool
 }
 
+// job is one object to copy. v1 is read by the worker if it is nil, and conv is its conversion.
 type job struct {
-	of *kindRun
-	v1 *unstructured.Unstructured
+	of   *kindRun
+	key  client.ObjectKey
+	v1   *unstructured.Unstructured
+	conv *resources.Converted
 }
 
 func (c *Copier) newRun(ctx context.Context, report Report) (*run, error) {
@@ -138,7 +139,7 @@ func (r *run) work(ctx context.Context) error {
 	for range workers {
 		g.Go(func() error {
 			for job := range queue {
-				err := r.copyOne(ctx, job)
+				err := r.copyOne(ctx, &job)
 				job.of.jobs.Done()
 				if err != nil {
 					return err
@@ -158,7 +159,7 @@ func (r *run) feed(ctx context.Context, kind *resources.Kind, listers chan struc
 			return err
 		}
 	}
-	of, err := r.list(ctx, kind, listers, queue)
+	of, err := r.enqueue(ctx, kind, listers, queue)
 	if err != nil {
 		return err
 	}
@@ -171,30 +172,27 @@ func (r *run) feed(ctx context.Context, kind *resources.Kind, listers chan struc
 			return err
 		}
 	}
+	r.ledger.keep(kind, of.proved)
 	close(r.finished[kind.Name()])
 	return nil
 }
 
-func (r *run) list(ctx context.Context, kind *resources.Kind, listers chan struct{}, queue chan<- job) (*kindRun, error) {
+func (r *run) enqueue(ctx context.Context, kind *resources.Kind, listers chan struct{}, queue chan<- job) (*kindRun, error) {
 	select {
 	case listers <- struct{}{}:
 		defer func() { <-listers }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	schema, err := r.schema(ctx, kind)
+	pairs, err := r.newPairs(ctx, kind)
 	if err != nil {
 		return nil, err
 	}
-	live, err := r.indexContent(ctx, kind, schema)
-	if err != nil {
-		return nil, err
-	}
-	of := &kindRun{kind: kind, schema: schema, live: live}
-	err = r.inOrder(ctx, kind, func(v1 *unstructured.Unstructured) error {
+	of := &kindRun{pairs: pairs}
+	put := func(j job) error {
 		of.jobs.Add(1)
 		select {
-		case queue <- job{of: of, v1: v1}:
+		case queue <- j:
 			if kind.InOrder() {
 				of.jobs.Wait() // who is created first is older
 			}
@@ -203,8 +201,15 @@ func (r *run) list(ctx context.Context, kind *resources.Kind, listers chan struc
 			of.jobs.Done()
 			return ctx.Err()
 		}
+	}
+	return of, r.visit(ctx, pairs, true, visitor{
+		proved: func(v1 v1Object, key client.ObjectKey, live entry, _ proof) error {
+			r.tracker.done(kind, equal(live.ours))
+			return r.landed(kind, v1.uid, v1.owners, key.Name, live.uid, live.owners)
+		},
+		single: func(key client.ObjectKey) error { return put(job{of: of, key: key}) },
+		whole:  func(v1 *unstructured.Unstructured) error { return put(job{of: of, v1: v1}) },
 	})
-	return of, err
 }
 
 func await(ctx context.Context, done <-chan struct{}) error {
@@ -220,9 +225,14 @@ func await(ctx context.Context, done <-chan struct{}) error {
 }
 
 // copyOne returns an error only if the whole copy must stop.
-func (r *run) copyOne(ctx context.Context, job job) error {
-	of := job.of
-	conv, err := resources.Convert(of.kind, job.v1, of.schema)
+func (r *run) copyOne(ctx context.Context, j *job) (err error) {
+	of := j.of
+	if j.v1 == nil {
+		if j.v1, err = r.readV1(ctx, of.kind, j.key); err != nil || j.v1 == nil {
+			return err
+		}
+	}
+	conv, err := resources.Convert(of.kind, j.v1, of.schema)
 	var problem *resources.Problem
 	if errors.As(err, &problem) {
 		r.reject(of, *problem)
@@ -240,15 +250,16 @@ func (r *run) copyOne(ctx context.Context, job job) error {
 		r.tracker.done(of.kind, terminating)
 		return nil
 	}
-	same := known && !there.terminating && there.digest == contentDigest(of.kind, of.schema, want)
-	if same && !lacksStatus(conv, there.ours, there.bare) {
+	j.conv = conv
+	if known && there.equals(of.pairs, conv) {
+		r.prove(j, there.uid, there.version)
 		r.tracker.done(of.kind, equal(there.ours))
-		return r.landed(of, conv, there.uid, there.owners)
+		return r.landed(of.kind, conv.V1UID, conv.Owners, want.GetName(), there.uid, there.owners)
 	}
 	resolved, unknown := r.ownersNow(conv.Owners)
 	setOwners(want, append(want.GetOwnerReferences(), resolved...))
 	r.mark(want, conv, len(unknown) == 0)
-	return r.write(ctx, of, conv, known)
+	return r.write(ctx, j, known)
 }
 
 // ownersNow are the owners in Calico that a copy may have already.
@@ -261,11 +272,11 @@ func (r *run) ownersNow(refs []metav1.OwnerReference) (resolved, unknown []metav
 
 // landed notes where a v1 object is in v3, and whether it lacks owners in Calico there: one of them is
 // not copied yet, or was not when the object was. Those are RemapOwners' to set.
-func (r *run) landed(of *kindRun, conv *resources.Converted, uid types.UID, owners []metav1.OwnerReference) error {
-	if err := r.owners.record(conv.V1UID, of.kind, conv.Object.GetName(), uid); err != nil {
+func (r *run) landed(kind *resources.Kind, v1 types.UID, wanted []metav1.OwnerReference, name string, uid types.UID, owners []metav1.OwnerReference) error {
+	if err := r.owners.record(v1, kind, name, uid); err != nil {
 		return err
 	}
-	want, unknown := r.owners.resolve(conv.Owners)
+	want, unknown := r.owners.resolve(wanted)
 	have, _ := resources.SplitOwners(owners)
 	if len(unknown) > 0 || len(resources.DiffOwners(want, have)) > 0 {
 		r.mu.Lock()
@@ -273,6 +284,13 @@ func (r *run) landed(of *kindRun, conv *resources.Converted, uid types.UID, owne
 		r.mu.Unlock()
 	}
 	return nil
+}
+
+// prove notes that the v3 object is equal, by its content, to what the v1 object of the job becomes.
+func (r *run) prove(j *job, uid types.UID, version uint64) {
+	if r.ledger != nil {
+		j.of.proved.prove(j.conv, v1Digest(j.of.kind, j.v1), uid, version)
+	}
 }
 
 func (r *run) reject(of *kindRun, problem resources.Problem) {

@@ -2,7 +2,6 @@ package copier
 
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
@@ -21,23 +20,15 @@ func (l *contentList) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// creation is an object to create. Of the answer it takes who it is only: the content is what was sent,
-// and Verify reads it again.
-type creation struct {
-	unstructured.Unstructured
-	uid     types.UID
-	version string
-}
+// creation is an object to create, and then the answer, which is decoded in one go like a list.
+type creation struct{ unstructured.Unstructured }
 
-// UnmarshalJSON leaves the content as it was sent.
+// UnmarshalJSON replaces the object.
 func (c *creation) UnmarshalJSON(data []byte) error {
-	var answer struct {
-		Metadata struct {
-			UID             types.UID `json:"uid"`
-			ResourceVersion string    `json:"resourceVersion"`
-		} `json:"metadata"`
+	var content map[string]any
+	if err := json.Unmarshal(data, &content); err != nil {
+		return err
 	}
-	err := json.Unmarshal(data, &answer)
-	c.uid, c.version = answer.Metadata.UID, answer.Metadata.ResourceVersion
-	return err
+	c.SetUnstructuredContent(content)
+	return nil
 }

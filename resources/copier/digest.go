@@ -67,7 +67,7 @@ func (c *Copier) v1Kind(ctx context.Context, kind *resources.Kind) (V1Kind, erro
 // v1Digest is of all that anybody but the server has written of a v1 object. It is of the object as it
 // is: neither newer CRDs nor a newer version of this program change it between the verification and the
 // clean-up. A status that takes a write of its own moves on.
-func v1Digest(kind *resources.Kind, v1 *unstructured.Unstructured) [sha256.Size]byte {
+func v1Digest(kind *resources.Kind, v1 *unstructured.Unstructured) digest {
 	content := make(map[string]any, len(v1.Object))
 	for field, value := range v1.Object {
 		if field != "metadata" && !(field == "status" && kind.HasStatus()) {
@@ -79,25 +79,28 @@ func v1Digest(kind *resources.Kind, v1 *unstructured.Unstructured) [sha256.Size]
 		content["metadata."+field] = meta[field]
 	}
 	data, _ := json.Marshal(content) // it came out of JSON
-	return sha256.Sum256(data)
+	sum := sha256.Sum256(data)
+	return digest(sum[:digestLength])
 }
+
+// digestLength bounds a digest in the status, in bytes.
+const digestLength = 16
+
+type digest [digestLength]byte
 
 // kindDigest is the same in whatever order objects are added to it.
 type kindDigest struct {
 	objects int64
-	xor     [sha256.Size]byte
+	xor     digest
 }
 
-func (d *kindDigest) add(object [sha256.Size]byte) {
+func (d *kindDigest) add(object digest) {
 	d.objects++
 	for i := range d.xor {
 		d.xor[i] ^= object[i]
 	}
 }
 
-// digestLength bounds a digest in the status, in bytes.
-const digestLength = 16
-
 func (d *kindDigest) of(kind *resources.Kind) migrationv1.VerifiedKind {
-	return migrationv1.VerifiedKind{Kind: kind.Name(), Objects: d.objects, Digest: hex.EncodeToString(d.xor[:digestLength])}
+	return migrationv1.VerifiedKind{Kind: kind.Name(), Objects: d.objects, Digest: hex.EncodeToString(d.xor[:])}
 }

@@ -19,11 +19,12 @@ import (
 type index struct {
 	mu      sync.Mutex
 	entries map[client.ObjectKey]entry
+	total   int64 // how many there were before any was taken
 }
 
 type entry struct {
 	uid         types.UID
-	version     string
+	version     uint64
 	digest      [sha256.Size]byte // zero in an index of metadata
 	owners      []metav1.OwnerReference
 	copied      string // of which version of v1 it is a copy, see CopiedVersionAnnotation
@@ -36,12 +37,10 @@ type entry struct {
 func (c *Copier) indexContent(ctx context.Context, kind *resources.Kind, schema *resources.Schema) (*index, error) {
 	idx := &index{entries: map[client.ObjectKey]entry{}}
 	err := c.eachV3(ctx, kind, func(obj *unstructured.Unstructured) error {
-		e := c.entryOf(obj)
-		e.digest = contentDigest(kind, schema, obj)
-		e.bare = isBare(obj)
-		idx.entries[client.ObjectKeyFromObject(obj)] = e
+		idx.entries[client.ObjectKeyFromObject(obj)] = c.contentEntry(kind, schema, obj)
 		return nil
 	})
+	idx.total = int64(len(idx.entries))
 	return idx, err
 }
 
@@ -52,15 +51,39 @@ func (c *Copier) indexMetadata(ctx context.Context, kind *resources.Kind) (*inde
 		idx.entries[client.ObjectKeyFromObject(obj)] = c.entryOf(obj)
 		return nil
 	})
+	idx.total = int64(len(idx.entries))
 	return idx, err
+}
+
+func (c *Copier) contentEntry(kind *resources.Kind, schema *resources.Schema, obj *unstructured.Unstructured) entry {
+	e := c.entryOf(obj)
+	e.digest, e.bare = contentDigest(kind, schema, obj), isBare(obj)
+	return e
 }
 
 func (c *Copier) entryOf(obj metav1.Object) entry {
 	return entry{
-		uid: obj.GetUID(), version: obj.GetResourceVersion(), owners: obj.GetOwnerReferences(),
+		uid: obj.GetUID(), version: parseVersion(obj.GetResourceVersion()), owners: obj.GetOwnerReferences(),
 		copied: obj.GetAnnotations()[resources.CopiedVersionAnnotation],
 		ours:   c.isOurs(obj), terminating: obj.GetDeletionTimestamp() != nil,
 	}
+}
+
+// id is zero for an object whose UID cannot be read.
+func (e entry) id() rawUID {
+	id, _ := resources.ParseUID(e.uid)
+	return id
+}
+
+// names are those of all entries, by their UID.
+func (i *index) names() map[rawUID]client.ObjectKey {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	names := make(map[rawUID]client.ObjectKey, len(i.entries))
+	for key, e := range i.entries {
+		names[e.id()] = key
+	}
+	return names
 }
 
 // isOurs is false for every object where there is no migration.

@@ -64,13 +64,40 @@ func (c *Copier) eachV3(ctx context.Context, kind *resources.Kind, do func(*unst
 	})
 }
 
-// eachV3Metadata streams the metadata of the v3 objects of a kind: a fifth of the bytes.
+// eachV3Metadata streams the metadata of the v3 objects of a kind.
 func (c *Copier) eachV3Metadata(ctx context.Context, kind *resources.Kind, do func(*metav1.PartialObjectMetadata) error) error {
+	return c.eachMetadata(ctx, kind.V3GVK(), kind.V3CRDName(), labels.Everything(), do)
+}
+
+// metadataPage is how many objects a page of metadata has. They are small, whatever the kind.
+const metadataPage = 2000
+
+// eachMetadata streams the metadata of the objects of a kind: a fifth of the bytes.
+func (c *Copier) eachMetadata(ctx context.Context, gvk schema.GroupVersionKind, crdName string, selector labels.Selector, do func(*metav1.PartialObjectMetadata) error) error {
 	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(listKind(kind.V3GVK()))
-	return c.pages(ctx, list, kind.V3CRDName(), kind.PageSize(), labels.Everything(), func() error {
+	list.SetGroupVersionKind(listKind(gvk))
+	return c.pages(ctx, list, crdName, metadataPage, selector, func() error {
 		return eachOf(list.Items, do)
 	})
+}
+
+// readV1 reads one v1 object, by a list of it alone: who copies may list v1, and need not be allowed to get.
+// It returns nil for one that is gone.
+func (c *Copier) readV1(ctx context.Context, kind *resources.Kind, key client.ObjectKey) (*unstructured.Unstructured, error) {
+	list := &contentList{}
+	list.SetGroupVersionKind(listKind(kind.V1GVK()))
+	err := c.try(ctx, func() error {
+		return c.c.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{metav1.ObjectNameField: key.Name})
+	})
+	if err != nil {
+		return nil, c.unlessAbsent(ctx, kind.V1CRDName(), fmt.Errorf("read %s %s: %w", kind.V1GVK().GroupKind(), key, err))
+	}
+	for i := range list.Items {
+		if obj := &list.Items[i]; kind.Selector().Matches(labels.Set(obj.GetLabels())) {
+			return obj, nil
+		}
+	}
+	return nil, nil
 }
 
 func eachOf[T any](items []T, do func(*T) error) error {

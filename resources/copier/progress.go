@@ -30,7 +30,7 @@ func newTracker(kinds []*resources.Kind, totals []int64, report Report) *tracker
 }
 
 // done counts one finished object of a kind in the counter that which selects.
-func (t *tracker) done(kind *resources.Kind, which func(*Counts) *int64) {
+func (t *tracker) done(kind *resources.Kind, which counter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	of := &t.progress.Kinds[t.index[kind.Name()]]
@@ -73,7 +73,10 @@ func (t *tracker) snapshot() Progress {
 	return p
 }
 
-// The counters of Counts, for done.
+// counter selects one of Counts.
+type counter = func(*Counts) *int64
+
+// The counters, for done.
 func created(c *Counts) *int64     { return &c.Created }
 func adopted(c *Counts) *int64     { return &c.Adopted }
 func updated(c *Counts) *int64     { return &c.Updated }
@@ -84,7 +87,7 @@ func planned(c *Counts) *int64     { return &c.Planned }
 
 // equal is where an object counts that needs nothing: one of ours was copied by
 // an earlier try, and people are told that it is migrated, not skipped.
-func equal(ours bool) func(*Counts) *int64 {
+func equal(ours bool) counter {
 	if ours {
 		return func(c *Counts) *int64 { return &c.Kept }
 	}

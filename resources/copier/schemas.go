@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,22 +22,42 @@ type schemaCache struct {
 	known map[string]cachedSchema // by CRD name
 }
 
+var crdKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
+
 type cachedSchema struct {
 	uid        types.UID
 	generation int64
 	schema     *resources.Schema
 }
 
-// schema returns that of the kind's v3 CRD as it is now: nil if the CRD has none, or does not exist.
+// of is nil for a CRD that nobody has asked for.
+func (s *schemaCache) of(crdName string) *cachedSchema {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if cached, ok := s.known[crdName]; ok {
+		return &cached
+	}
+	return nil
+}
+
+// schema returns that of the kind's v3 CRD as it is now: nil if the CRD has none, or does not exist. As
+// long as the CRD is the same, it is the same pointer.
 func (c *Copier) schema(ctx context.Context, kind *resources.Kind) (*resources.Schema, error) {
+	if cached := c.schemas.of(kind.V3CRDName()); cached != nil {
+		now := &metav1.PartialObjectMetadata{} // the CRD itself may be a hundred times larger
+		now.SetGroupVersionKind(crdKind)
+		err := c.try(ctx, func() error { return c.c.Get(ctx, client.ObjectKey{Name: kind.V3CRDName()}, now) })
+		if err == nil && cached.uid == now.UID && cached.generation == now.Generation {
+			return cached.schema, nil
+		}
+	}
 	crd, err := c.crd(ctx, kind.V3CRDName())
 	if err != nil || crd == nil {
 		return nil, err
 	}
 	c.schemas.mu.Lock()
 	defer c.schemas.mu.Unlock()
-	cached, ok := c.schemas.known[crd.Name]
-	if ok && cached.uid == crd.UID && cached.generation == crd.Generation {
+	if cached, ok := c.schemas.known[crd.Name]; ok && cached.uid == crd.UID && cached.generation == crd.Generation {
 		return cached.schema, nil
 	}
 	schema, err := resources.NewSchema(crd, resources.V3Version)
@@ -52,7 +73,7 @@ func (c *Copier) schema(ctx context.Context, kind *resources.Kind) (*resources.S
 
 // crd returns nil without error if there is no such CRD.
 func (c *Copier) crd(ctx context.Context, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
-	obj, err := c.get(ctx, apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), client.ObjectKey{Name: name})
+	obj, err := c.get(ctx, crdKind, client.ObjectKey{Name: name})
 	if apierrors.Classify(err) == apierrors.NotFound {
 		return nil, nil
 	}

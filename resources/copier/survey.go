@@ -63,37 +63,51 @@ func (s *survey) run(ctx context.Context) error {
 
 // kindSurvey is the notebook of one kind.
 type kindSurvey struct {
-	kind   *resources.Kind
-	schema *resources.Schema
-	live   *index
+	*pairs
 	counts KindVerification
 	sum    kindDigest
-	// suspects are the converted v1 objects whose digest differs from that of the v3 object, or whose
-	// status is missing.
-	suspects map[client.ObjectKey]*resources.Converted
+	// suspects are the v1 objects whose digest differs from that of the v3 object, or whose status is
+	// missing, and those whose v3 object was not read yet.
+	suspects map[client.ObjectKey]suspect
+}
+
+type suspect struct {
+	*resources.Converted
+	digest digest
 }
 
 func (s *survey) kind(ctx context.Context, kind *resources.Kind) error {
-	of := &kindSurvey{kind: kind, counts: KindVerification{Kind: kind.Name()}, suspects: map[client.ObjectKey]*resources.Converted{}}
-	var err error
-	if of.schema, err = s.schema(ctx, kind); err != nil {
-		return err
-	}
-	if s.content {
-		of.live, err = s.indexContent(ctx, kind, of.schema)
-	} else {
-		of.live, err = s.indexMetadata(ctx, kind)
-	}
+	pairs, err := s.newPairs(ctx, kind)
 	if err != nil {
 		return err
 	}
-	of.counts.V3 = int64(len(of.live.entries))
-	if err := s.EachV1(ctx, kind, func(v1 *unstructured.Unstructured) error { return s.one(of, v1) }); err != nil {
+	of := &kindSurvey{pairs: pairs, counts: KindVerification{Kind: kind.Name()}, suspects: map[client.ObjectKey]suspect{}}
+	var singles []client.ObjectKey
+	err = s.visit(ctx, pairs, s.content, visitor{
+		proved: func(v1 v1Object, key client.ObjectKey, live entry, p proof) error {
+			of.counts.V1++
+			of.counts.Same++
+			of.sum.add(p.digest)
+			s.depends(dependent{kind: kind, key: key, version: v1.version, want: v1.owners, live: live})
+			return s.owners.record(v1.uid, kind, key.Name, live.uid)
+		},
+		single: func(key client.ObjectKey) error {
+			singles = append(singles, key)
+			return nil
+		},
+		whole: func(v1 *unstructured.Unstructured) error { return s.one(of, v1) },
+	})
+	if err != nil {
 		return err
 	}
+	if err := s.each(ctx, of, singles); err != nil {
+		return err
+	}
+	of.counts.V3 = of.live.total
 	if err := s.confirm(ctx, of); err != nil {
 		return err
 	}
+	s.ledger.keep(kind, of.proved)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of.counts.Digest = of.sum.of(kind).Digest
@@ -105,6 +119,25 @@ func (s *survey) kind(ctx context.Context, kind *resources.Kind) error {
 		})
 	}
 	return nil
+}
+
+// each reads a few v1 objects, and looks at them.
+func (s *survey) each(ctx context.Context, of *kindSurvey, keys []client.ObjectKey) error {
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(workers)
+	for _, key := range keys {
+		g.Go(func() error {
+			v1, err := s.readV1(ctx, of.kind, key)
+			if err != nil || v1 == nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			return s.one(of, v1)
+		})
+	}
+	return g.Wait()
 }
 
 // one looks at one v1 object. An object that cannot be converted is an error: nothing can be said about
@@ -119,10 +152,12 @@ func (s *survey) one(of *kindSurvey, v1 *unstructured.Unstructured) error {
 	if conv.Terminating {
 		return nil
 	}
-	of.counts.V1++
+	var sum digest
 	if s.content {
-		of.sum.add(v1Digest(of.kind, v1))
+		sum = v1Digest(of.kind, v1)
+		of.sum.add(sum)
 	}
+	of.counts.V1++
 	if !there {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -135,33 +170,30 @@ func (s *survey) one(of *kindSurvey, v1 *unstructured.Unstructured) error {
 	if err := s.owners.record(conv.V1UID, of.kind, key.Name, live.uid); err != nil {
 		return err
 	}
-	s.depends(of.kind, key, conv, live)
+	s.depends(dependent{kind: of.kind, key: key, version: conv.V1Version, want: conv.Owners, live: live})
 	if !s.content {
 		return nil
 	}
-	if s.suspicious(of, conv, live) {
-		of.suspects[key] = conv
-	} else {
+	if live.equals(of.pairs, conv) {
 		of.counts.Same++
+		of.proved.prove(conv, sum, live.uid, live.version)
+	} else {
+		of.suspects[key] = suspect{conv, sum}
 	}
 	return nil
 }
 
-func (s *survey) suspicious(of *kindSurvey, conv *resources.Converted, live entry) bool {
-	return live.terminating || lacksStatus(conv, live.ours, live.bare) || live.digest != contentDigest(of.kind, of.schema, conv.Object)
-}
-
-// depends notes an object for which owners in Calico are to be looked at.
-func (s *survey) depends(kind *resources.Kind, key client.ObjectKey, conv *resources.Converted, live entry) {
-	live.owners, _ = resources.SplitOwners(live.owners)
-	if len(live.owners) > 0 || len(conv.Owners) > 0 {
+// depends notes an object if owners in Calico are to be looked at.
+func (s *survey) depends(d dependent) {
+	d.live.owners, _ = resources.SplitOwners(d.live.owners)
+	if len(d.live.owners) > 0 || len(d.want) > 0 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.dependents = append(s.dependents, dependent{kind: kind, key: key, version: conv.V1Version, want: conv.Owners, live: live})
+		s.dependents = append(s.dependents, d)
 	}
 }
 
-// confirm lists v3 once more if anything differed, and finds out why each does. What has become equal,
+// confirm reads v3 once more where anything differed, and finds out why each does. What has become equal,
 // or has vanished, since the first list counts as it is now.
 func (s *survey) confirm(ctx context.Context, of *kindSurvey) error {
 	if len(of.suspects) == 0 {
@@ -169,6 +201,12 @@ func (s *survey) confirm(ctx context.Context, of *kindSurvey) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(workers)
+	if isFew(len(of.suspects), int(of.counts.Same)) {
+		for key, conv := range of.suspects {
+			g.Go(func() error { return s.examine(ctx, of, conv, key, nil) })
+		}
+		return g.Wait()
+	}
 	err := s.eachV3(ctx, of.kind, func(live *unstructured.Unstructured) error {
 		key := client.ObjectKeyFromObject(live)
 		conv, ok := of.suspects[key]
@@ -176,7 +214,7 @@ func (s *survey) confirm(ctx context.Context, of *kindSurvey) error {
 			return ctx.Err()
 		}
 		delete(of.suspects, key)
-		g.Go(func() error { return s.examine(ctx, of, conv, live) })
+		g.Go(func() error { return s.examine(ctx, of, conv, key, live) })
 		return ctx.Err()
 	})
 	if workErr := g.Wait(); workErr != nil {
@@ -191,19 +229,12 @@ func (s *survey) confirm(ctx context.Context, of *kindSurvey) error {
 	return nil
 }
 
-// examine looks at a v3 object that seemed to differ until it stands still.
-func (s *survey) examine(ctx context.Context, of *kindSurvey, conv *resources.Converted, live *unstructured.Unstructured) error {
-	key := client.ObjectKeyFromObject(live)
+// examine looks at a v3 object that seemed to differ until it stands still. live is read if it is nil.
+func (s *survey) examine(ctx context.Context, of *kindSurvey, conv suspect, key client.ObjectKey, live *unstructured.Unstructured) (err error) {
 	for range maxRaces {
-		cause, diffs, again, err := s.judge(ctx, of.kind, of.schema, conv, live)
-		if err != nil {
-			return err
+		if live == nil {
+			live, err = s.get(ctx, of.kind.V3GVK(), key)
 		}
-		if !again {
-			s.note(of, conv, live, cause, diffs)
-			return nil
-		}
-		live, err = s.get(ctx, of.kind.V3GVK(), key)
 		if apierrors.Classify(err) == apierrors.NotFound {
 			s.vanished(of, key)
 			return nil
@@ -211,17 +242,29 @@ func (s *survey) examine(ctx context.Context, of *kindSurvey, conv *resources.Co
 		if err != nil {
 			return fmt.Errorf("read %s %s: %w", of.kind.Name(), key, err)
 		}
+		cause, diffs, again, err := s.judge(ctx, of.kind, of.schema, conv.Converted, live)
+		if err != nil {
+			return err
+		}
+		if !again {
+			s.note(of, conv, live, cause, diffs)
+			return nil
+		}
+		live = nil
 	}
 	return fmt.Errorf("%s %s: changed %d times while it was compared", of.kind.Name(), key, maxRaces)
 }
 
-func (s *survey) note(of *kindSurvey, conv *resources.Converted, live *unstructured.Unstructured, cause Cause, diffs []resources.FieldDiff) {
-	if cause == "" && lacksStatus(conv, s.isOurs(live), isBare(live)) {
+func (s *survey) note(of *kindSurvey, conv suspect, live *unstructured.Unstructured, cause Cause, diffs []resources.FieldDiff) {
+	if cause == "" && lacksStatus(conv.Converted, s.isOurs(live), isBare(live)) {
 		cause, diffs = CauseStale, []resources.FieldDiff{{Path: "status", Want: "present", Have: "(absent)"}}
 	}
 	if cause != "" {
 		s.differ(of.kind, client.ObjectKeyFromObject(live), cause, diffs)
 		return
+	}
+	if s.isEqual(of.pairs, conv.Converted, live) {
+		of.proved.prove(conv.Converted, conv.digest, live.GetUID(), parseVersion(live.GetResourceVersion()))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

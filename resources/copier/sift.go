@@ -1,0 +1,150 @@
+package copier
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/resources"
+)
+
+// pairs is a look at one kind on both sides.
+type pairs struct {
+	kind   *resources.Kind
+	schema *resources.Schema
+	// live is v3. What a v1 object was found for is taken from it.
+	live *index
+	// known was proved by earlier looks, proved by this one.
+	known, proved *proofs
+}
+
+// v1Object is what the metadata of a v1 object tells.
+type v1Object struct {
+	key     client.ObjectKey
+	uid     types.UID
+	version string
+	owners  []metav1.OwnerReference // in Calico, as v1 has them
+}
+
+// visitor says what becomes of the v1 objects of a kind. Each is given to one of the three; they are called
+// from one goroutine.
+type visitor struct {
+	// proved is for a v1 object of which it is proved that v3 holds the same, as key.
+	proved func(v1 v1Object, key client.ObjectKey, live entry, p proof) error
+	// single is for one of a few others, which are to be read one by one; see readV1.
+	single func(key client.ObjectKey) error
+	// whole is for an object that was read already.
+	whole func(v1 *unstructured.Unstructured) error
+}
+
+func (c *Copier) newPairs(ctx context.Context, kind *resources.Kind) (*pairs, error) {
+	schema, err := c.schema(ctx, kind)
+	if err != nil {
+		return nil, err
+	}
+	return &pairs{kind: kind, schema: schema, known: c.ledger.of(kind, schema), proved: newProofs(schema)}, nil
+}
+
+// visit lists v3 into live, and then v1. Of what is proved it reads the metadata only. Without content live
+// has no digests, whatever is read.
+func (c *Copier) visit(ctx context.Context, of *pairs, content bool, v visitor) (err error) {
+	if len(of.known.by) == 0 || of.kind.InOrder() {
+		if of.live, err = c.list(ctx, of, content); err != nil {
+			return err
+		}
+		return c.inOrder(ctx, of.kind, v.whole)
+	}
+	if of.live, err = c.indexMetadata(ctx, of.kind); err != nil {
+		return err
+	}
+	open, err := c.sift(ctx, of, v)
+	if err != nil {
+		return err
+	}
+	if isFew(len(open), len(of.proved.by)) {
+		return eachOf(open, func(key *client.ObjectKey) error { return v.single(*key) })
+	}
+	if content {
+		if err := c.fill(ctx, of); err != nil {
+			return err
+		}
+	}
+	return c.EachV1(ctx, of.kind, func(v1 *unstructured.Unstructured) error {
+		if id, err := resources.ParseUID(v1.GetUID()); err == nil {
+			if _, done := of.proved.of(id); done {
+				return nil
+			}
+		}
+		return v.whole(v1)
+	})
+}
+
+// isFew tells whether some objects of a kind are read faster one by one than in a list of all.
+func isFew(some, others int) bool { return some <= 100 || some*10 <= some+others }
+
+func (c *Copier) list(ctx context.Context, of *pairs, content bool) (*index, error) {
+	if content {
+		return c.indexContent(ctx, of.kind, of.schema)
+	}
+	return c.indexMetadata(ctx, of.kind)
+}
+
+// sift hands over what is proved, and returns the names of the other v1 objects.
+func (c *Copier) sift(ctx context.Context, of *pairs, v visitor) (open []client.ObjectKey, err error) {
+	names := of.live.names()
+	err = c.eachV1Object(ctx, of.kind, func(v1 v1Object) error {
+		id, err := resources.ParseUID(v1.uid)
+		if err != nil {
+			open = append(open, v1.key)
+			return nil
+		}
+		p, known := of.known.of(id)
+		key := names[p.v3]
+		live := of.live.entries[key]
+		if !known || p.v1Version != parseVersion(v1.version) || live.id() != p.v3 || live.version != p.v3Version {
+			open = append(open, v1.key)
+			return nil
+		}
+		of.live.take(key)
+		of.proved.add(id, p)
+		return v.proved(v1, key, live, p)
+	})
+	return open, err
+}
+
+// eachV1Object streams the metadata of the v1 objects of a kind that are migrated.
+func (c *Copier) eachV1Object(ctx context.Context, kind *resources.Kind, do func(v1Object) error) error {
+	return c.eachMetadata(ctx, kind.V1GVK(), kind.V1CRDName(), kind.Selector(), func(obj *metav1.PartialObjectMetadata) error {
+		owners, err := resources.CalicoOwners(obj)
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", kind.V1GVK().GroupKind(), client.ObjectKeyFromObject(obj), err)
+		}
+		return do(v1Object{key: client.ObjectKeyFromObject(obj), uid: obj.UID, version: obj.ResourceVersion, owners: owners})
+	})
+}
+
+// isEqual compares a v3 object with what it should be by its content alone, owners in Calico left out.
+func (c *Copier) isEqual(of *pairs, conv *resources.Converted, live *unstructured.Unstructured) bool {
+	return c.contentEntry(of.kind, of.schema, live).equals(of, conv)
+}
+
+// equals is isEqual for an object that was digested.
+func (e entry) equals(of *pairs, conv *resources.Converted) bool {
+	return !e.terminating && !lacksStatus(conv, e.ours, e.bare) && e.digest == contentDigest(of.kind, of.schema, conv.Object)
+}
+
+// fill reads the content of the v3 objects that are left in the index. One that has come since is not in
+// it, as if it came later.
+func (c *Copier) fill(ctx context.Context, of *pairs) error {
+	return c.eachV3(ctx, of.kind, func(obj *unstructured.Unstructured) error {
+		key := client.ObjectKeyFromObject(obj)
+		if _, left := of.live.entries[key]; left {
+			of.live.entries[key] = c.contentEntry(of.kind, of.schema, obj)
+		}
+		return nil
+	})
+}
