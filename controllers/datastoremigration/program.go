@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,10 +45,11 @@ type Settings struct {
 	Metrics *Metrics
 }
 
-// steps is the receiver of every action and guard. It keeps nothing between
-// calls: all state is in the cluster.
+// steps is the receiver of every action and guard. What it keeps between calls saves
+// time and no more: all state is in the cluster.
 type steps struct {
 	Settings
+	ledgers ledgers
 	// client reads from and writes to the API server, without a cache and
 	// without a rate limit of its own.
 	client client.Client
@@ -69,7 +71,10 @@ func Program(c client.Client, settings Settings) *runner.Program[*migration] {
 		Rights:   []rbacv1.PolicyRule{crdgate.Rights(migrationv1.CRDName)},
 		Decorate: decorate,
 		Stored:   s.Metrics.Stored,
-		Gone:     s.Metrics.Gone,
+		Gone: func(key types.NamespacedName) {
+			s.Metrics.Gone(key)
+			s.ledgers.drop(key.Name)
+		},
 	}
 }
 
@@ -165,7 +170,8 @@ func (s *steps) guards() map[string]runner.Guard[*migration] {
 }
 
 func (s *steps) copier(dm *migration) *copier.Copier {
-	return copier.New(s.Registry, s.client, copier.Owner{Name: dm.Name, UID: dm.UID}, copier.WithRetried(s.Metrics.retried))
+	return copier.New(s.Registry, s.client, copier.Owner{Name: dm.Name, UID: dm.UID},
+		copier.WithRetried(s.Metrics.retried), copier.WithLedger(s.ledgers.of(dm)))
 }
 
 // What status.machine.result carries of a list: entries, and characters of each.

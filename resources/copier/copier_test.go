@@ -115,12 +115,18 @@ func (s *scene) v3(kind, text string) *unstructured.Unstructured {
 
 func (s *scene) create(text string) *unstructured.Unstructured {
 	s.Helper()
+	obj := s.parse(text)
+	if err := live.Client.Create(s.Context(), obj); err != nil {
+		s.Fatal(err)
+	}
+	return obj
+}
+
+func (s *scene) parse(text string) *unstructured.Unstructured {
+	s.Helper()
 	obj := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(text), &obj.Object); err != nil {
 		s.Fatalf("%v\n%s", err, text)
-	}
-	if err := live.Client.Create(s.Context(), obj); err != nil {
-		s.Fatal(err)
 	}
 	return obj
 }

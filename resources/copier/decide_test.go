@@ -145,3 +145,41 @@ func TestOwnerMapKnowsBothUIDs(t *testing.T) {
 		})
 	}
 }
+
+// Whatever has changed on either side, the proof is worth nothing.
+func TestAProofHolds(t *testing.T) {
+	const v3 = types.UID("00000000-0000-4000-8000-000000000003")
+	proved := newProofs(nil)
+	proved.prove(&resources.Converted{V1UID: me, V1Version: "7"}, digest{}, v3, 8)
+	for name, tc := range map[string]struct {
+		why     string
+		version string
+		live    entry
+		want    bool
+	}{
+		"both as they were": {why: "nobody has written either", version: "7", live: entry{uid: v3, version: 8}, want: true},
+		"v1 was written":    {why: "the copy is of what v1 was", version: "9", live: entry{uid: v3, version: 8}},
+		"v3 was written":    {why: "it may be anything by now", version: "7", live: entry{uid: v3, version: 9}},
+		"v3 is another":     {why: "somebody has created it anew", version: "7", live: entry{uid: me, version: 8}},
+		"v3 is gone":        {why: "there is nothing to compare with", version: "7"},
+		"no number":         {why: "then nobody can tell", version: "x", live: entry{uid: v3, version: 8}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id, _ := resources.ParseUID(me)
+			p, known := proved.of(id)
+			if got := known && p.holds(tc.version, tc.live); got != tc.want {
+				t.Errorf("holds: %t, want %t: %s", got, tc.want, tc.why)
+			}
+		})
+	}
+	for name, conv := range map[string]*resources.Converted{
+		"no UID":    {V1Version: "7"},
+		"no number": {V1UID: me, V1Version: "x"},
+	} {
+		nothing := newProofs(nil)
+		nothing.prove(conv, digest{}, v3, 8)
+		if len(nothing.by) > 0 {
+			t.Errorf("%s: %v is proved, which cannot be recognized later", name, nothing.by)
+		}
+	}
+}

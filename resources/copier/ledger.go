@@ -24,9 +24,14 @@ type Ledger struct {
 // NewLedger returns a Ledger that knows nothing.
 func NewLedger() *Ledger { return &Ledger{kinds: map[string]*proofs{}} }
 
-// WithLedger lets a Copier rely on what earlier ones have proved, and write down what it proves itself.
+// WithLedger lets a Copier rely on what earlier ones have proved, and write down what it proves itself. With
+// nil, as without the option, it compares everything.
 func WithLedger(l *Ledger) Option {
-	return func(c *Copier) { c.ledger, c.schemas = l, &l.schemas }
+	return func(c *Copier) {
+		if c.ledger = l; l != nil {
+			c.schemas = &l.schemas
+		}
+	}
 }
 
 // of is what is proved of a kind, under this very schema: another one may see other differences.
@@ -70,6 +75,11 @@ type proof struct {
 	v3        rawUID
 	v3Version uint64
 	digest    digest // of the v1 object, see v1Digest
+}
+
+// holds tells that neither object has changed since.
+func (p proof) holds(v1Version string, live entry) bool {
+	return p.v1Version == parseVersion(v1Version) && p.v3 == live.id() && p.v3Version == live.version
 }
 
 func newProofs(schema *resources.Schema) *proofs {

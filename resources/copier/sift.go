@@ -105,7 +105,7 @@ func (c *Copier) sift(ctx context.Context, of *pairs, v visitor) (open []client.
 		p, known := of.known.of(id)
 		key := names[p.v3]
 		live := of.live.entries[key]
-		if !known || p.v1Version != parseVersion(v1.version) || live.id() != p.v3 || live.version != p.v3Version {
+		if !known || !p.holds(v1.version, live) {
 			open = append(open, v1.key)
 			return nil
 		}
