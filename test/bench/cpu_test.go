@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -43,4 +44,11 @@ func ticksOf(stat string) time.Duration {
 	user, _ := strconv.Atoi(fields[11])
 	system, _ := strconv.Atoi(fields[12])
 	return time.Duration(user+system) * clockTick
+}
+
+// phaseTime is how long something took, and what all who took part computed.
+type phaseTime struct{ wall, cpu time.Duration }
+
+func (p phaseTime) String() string {
+	return fmt.Sprintf("%.2f s (CPU %.2f s)", p.wall.Seconds(), p.cpu.Seconds())
 }

@@ -1,210 +1,189 @@
-// Package bench measures what a migration costs: the locked window against raw
-// creates of the same objects on the same API server, and the pure functions
-// that every object passes; and what many MCP servers cost one manager. It knows
-// how to measure, not what is right: that is for the tests of the rooms, test/e2e
-// and test/mcpserver.
-//
-//	BENCH_OBJECTS=5000 go test -run '^$' -bench Migration -benchtime 3x -v ./test/bench
-//	BENCH_SERVERS=500 go test -run '^$' -bench MCPServers -benchtime 1x -v ./test/bench
-//
-// Each loop is one round on a cluster of its own. CALICO_CRDS takes the real CRDs.
 package bench
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/phasegate/phasegate/test/bench/report"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/scene"
 )
 
-const (
-	// objectsEnv is how many objects to migrate.
-	objectsEnv     = "BENCH_OBJECTS"
-	defaultObjects = 5000
-	// maxRatio is what the locked window may cost, in raw creates of as many
-	// objects. It binds from boundFrom objects on: below, what does not grow with
-	// the datastore (the quiet second of Drain) is all there is to see.
-	maxRatio  = 1.5
-	boundFrom = 5000
-	// patience is many times what a migration of 5,000 objects takes.
-	patience = 10 * time.Minute
-)
+// patience is many times what anything but a migration takes.
+const patience = 10 * time.Minute
 
-// BenchmarkMigration measures a whole migration by the manager's own process, and
-// then raw creates of the very objects that it made. The migration goes first: it
-// meets an API server that has never served the v3 kinds, the raw creates one that
-// is warm. etcd does not sync to disk: a slow disk slows the raw creates most and
-// would flatter the ratio.
+// BenchmarkMigration measures all contenders at all sizes, interleaved: each repeat is
+// one run of every contender, in another order, so that what else the machine does is
+// not taken for one of them. It fails where a promise is broken.
 func BenchmarkMigration(b *testing.B) {
-	n := number(b, objectsEnv, defaultObjects)
 	log.SetLogger(logr.Discard()) // else controller-runtime complains in the middle
-	var rounds []round
+	o := options(b)
+	results, err := openResults(o.out, o.command())
+	if err != nil {
+		b.Fatal(err)
+	}
 	for b.Loop() {
-		r, err := measure(b.Context(), n)
-		if err != nil {
-			b.Fatal(err)
+		for _, n := range o.sizes {
+			for repeat := range o.repeats {
+				for _, c := range rotated(o.contenders, repeat) {
+					runs, err := contenders[c](b.Context(), n)
+					if err == nil {
+						err = results.add(n, repeat+1, runs)
+					}
+					if err != nil {
+						b.Fatalf("%s, %d objects: %v", c, n, err)
+					}
+				}
+			}
 		}
-		b.Log(r)
-		rounds = append(rounds, r)
 	}
-	// What disturbs a round makes it longer, never shorter: the shortest is the truest.
-	migrating := least(rounds, func(r round) time.Duration { return r.migrating.wall })
-	raw := least(rounds, func(r round) time.Duration { return r.raw.wall })
-	b.ReportMetric(0, "ns/op") // hides it: setting the cluster up is most of it
-	b.ReportMetric(migrating.Seconds(), "migrating-s")
-	b.ReportMetric(raw.Seconds(), "raw-s")
-	b.ReportMetric(float64(n)/raw.Seconds(), "raw-objects/s")
-	b.ReportMetric(ratio(migrating, raw), "migrating/raw")
-	b.ReportMetric(ratio(least(rounds, func(r round) time.Duration { return r.migrating.cpu }),
-		least(rounds, func(r round) time.Duration { return r.raw.cpu })), "migrating/raw-cpu")
-	b.ReportMetric(float64(slices.MaxFunc(rounds, func(a, b round) int { return cmp.Compare(a.peak, b.peak) }).peak)/(1<<20), "manager-peak-MiB")
-	if n >= boundFrom && ratio(migrating, raw) > maxRatio {
-		b.Fatalf("%d objects are %.2f s in Migrating, %.2f times the raw creates: at most %.1f is allowed; the rounds above tell which step takes it",
-			n, migrating.Seconds(), ratio(migrating, raw), maxRatio)
+	b.ReportMetric(0, "ns/op") // hides it: setting the clusters up is most of it
+	for _, c := range report.Contenders() {
+		if v, has := results.Median(c, o.sizes[len(o.sizes)-1], report.Locked); has {
+			b.ReportMetric(v, units[c])
+		}
+	}
+	for _, broken := range report.Broken(&results.Figures) {
+		b.Error(broken)
 	}
 }
 
-func ratio(a, b time.Duration) float64 { return a.Seconds() / b.Seconds() }
+// contenders measure one run on a cluster of their own. Both raw ones share a cluster.
+var contenders = map[report.Contender]func(context.Context, int) ([]report.Run, error){
+	report.Raw: rawCreates,
+	report.Shipped: func(ctx context.Context, n int) ([]report.Run, error) {
+		return measure(ctx, report.Shipped, n)
+	},
+	report.Unlimited: func(ctx context.Context, n int) ([]report.Run, error) {
+		return measure(ctx, report.Unlimited, n)
+	},
+	report.UnderLock: func(ctx context.Context, n int) ([]report.Run, error) {
+		return measure(ctx, report.UnderLock, n)
+	},
+	report.Ahead: func(ctx context.Context, n int) ([]report.Run, error) {
+		return measure(ctx, report.Ahead, n)
+	},
+}
 
-func least(rounds []round, of func(round) time.Duration) time.Duration {
-	shortest := of(rounds[0])
-	for _, r := range rounds[1:] {
-		shortest = min(shortest, of(r))
+// units are what the benchmark's own output calls locked times.
+var units = map[report.Contender]string{
+	report.Shipped: "shipped-locked-s", report.Unlimited: "unlimited-locked-s",
+	report.UnderLock: "under-lock-locked-s", report.Ahead: "ahead-locked-s",
+}
+
+func rotated(all []report.Contender, by int) []report.Contender {
+	by %= len(all)
+	return slices.Concat(all[by:], all[:by])
+}
+
+// migrator brings a scene from v1 to v3.
+type migrator interface{ run(context.Context) error }
+
+// measure lets a contender migrate a scene of its own, beside a bystander.
+func measure(ctx context.Context, c report.Contender, n int) ([]report.Run, error) {
+	s, err := newScene(ctx, n)
+	if err != nil {
+		return nil, err
 	}
-	return shortest
+	return ended(s, func() ([]report.Run, error) {
+		ctx, cancel := context.WithTimeout(ctx, patience+time.Duration(n)*100*time.Millisecond)
+		defer cancel()
+		how, err := prepare(ctx, s, c)
+		if err != nil {
+			return nil, err
+		}
+		figures, err := observe(ctx, s, n, how)
+		if err != nil {
+			return nil, err
+		}
+		return []report.Run{{Contender: c, Figures: figures}}, nil
+	})
 }
 
-// number reads how many objects an environment variable asks for.
-func number(b *testing.B, env string, otherwise int) int {
-	text := os.Getenv(env)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		b.Fatalf("%s=%q: give a positive number", env, text)
-	}
-	return n
-}
-
-// phaseTime is how long something took, and what all who took part computed.
-type phaseTime struct{ wall, cpu time.Duration }
-
-func (p phaseTime) String() string {
-	return fmt.Sprintf("%.2f s (CPU %.2f s)", p.wall.Seconds(), p.cpu.Seconds())
-}
-
-// round is one migration and one raw run on one cluster.
-type round struct {
-	objects        int
-	migrating, raw phaseTime
-	steps          []stepTime
-	peak           int64 // resident memory of the manager, bytes
-}
-
-// String shows where the time goes.
-func (r round) String() string {
-	text := fmt.Sprintf("%d objects: Migrating %s, raw creates %s, %.0f objects/s; ratio %.2f (CPU %.2f); manager's peak %d MiB\n",
-		r.objects, r.migrating, r.raw, float64(r.objects)/r.raw.wall.Seconds(),
-		ratio(r.migrating.wall, r.raw.wall), ratio(r.migrating.cpu, r.raw.cpu), r.peak>>20)
-	rest := r.migrating.wall
-	for _, s := range r.steps {
-		text += fmt.Sprintf("  %-14s %6.0f ms in %d\n", s.action, s.took.Seconds()*1000, s.times)
-		rest -= s.took
-	}
-	return text + fmt.Sprintf("  %-14s %6.0f ms (status writes, waits between looks)", "between steps", rest.Seconds()*1000)
-}
-
-func measure(ctx context.Context, n int) (r round, err error) {
-	s, err := scene.New(ctx, scene.Options{
+func newScene(ctx context.Context, n int) (*scene.Scene, error) {
+	return scene.New(ctx, scene.Options{
 		Cluster: harness.Options{Own: true},
 		Objects: append(append(fixture.Mix(n), fixture.BuiltinTiers()...), fixture.ClusterInformation()),
 	})
-	if err != nil {
-		return r, err
-	}
-	defer func() {
-		if closeErr := s.Close(); err == nil {
-			err = closeErr
-		}
-	}()
-	r.objects = n
-	if err := migrate(ctx, s, &r); err != nil {
-		return r, err
-	}
-	r.raw, err = rawCreates(ctx, s, n)
-	return r, err
 }
 
-// migrate runs a migration until v3 is open, and ends the manager.
-func migrate(ctx context.Context, s *scene.Scene, r *round) error {
-	metrics, err := harness.FreeAddress()
-	if err != nil {
-		return err
-	}
-	manager, err := s.StartManager("--metrics-bind-address", metrics, "--metrics-secure=false")
-	if err != nil {
-		return err
-	}
-	defer manager.Kill()
-	if err := s.Migrate(ctx, scene.MigrationName); err != nil {
-		return err
-	}
-	if r.migrating, err = lockedWindow(ctx, s); err != nil {
-		return fmt.Errorf("%w\n%s", err, manager.Tail(20))
-	}
-	if r.steps, err = stepTimes(ctx, metrics); err != nil {
-		return err
-	}
-	if r.peak, err = peakMemory(manager.PID()); err != nil {
-		return err
-	}
-	return manager.Stop(patience)
+// ended closes the scene after do.
+func ended[T any](s *scene.Scene, do func() (T, error)) (T, error) {
+	v, err := do()
+	return v, errors.Join(err, s.Close())
 }
 
-// lockedWindow waits until the migration has converged. It looks seldom, because
-// every look costs the API server something: how long it took is in the status.
-func lockedWindow(ctx context.Context, s *scene.Scene) (window phaseTime, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	ticker := time.NewTicker(250 * time.Millisecond)
-	defer ticker.Stop()
-	for begun := time.Duration(0); ; {
-		select {
-		case <-ctx.Done():
-			return window, fmt.Errorf("wait for the end of the migration: %w", ctx.Err())
-		case <-ticker.C:
-		}
-		dm, err := s.Migration(ctx, scene.MigrationName)
-		if err != nil {
-			return window, err
-		}
-		switch dm.Status.Phase {
-		case "", "Pending":
-			begun = cpuTime(filepath.Dir(s.Kubeconfig))
-		case "Migrating":
-		case "Converged":
-			window.cpu = cpuTime(filepath.Dir(s.Kubeconfig)) - begun
-			for _, t := range dm.Status.Machine.History {
-				if t.From == "Migrating" {
-					window.wall += t.Took.Duration
-				}
-			}
-			return window, nil
-		default:
-			return window, fmt.Errorf("the migration is in phase %s: %s", dm.Status.Phase, dm.Status.Message)
+// prepare makes a contender ready to start.
+func prepare(ctx context.Context, s *scene.Scene, c report.Contender) (migrator, error) {
+	switch c {
+	case report.Shipped, report.Unlimited:
+		return newControl(s, c == report.Unlimited)
+	case report.UnderLock:
+		if err := refuseDoor(ctx, s); err != nil {
+			return nil, err
 		}
 	}
+	return newOurs(ctx, s)
+}
+
+// observe measures a migration from outside, and what it tells itself.
+func observe(ctx context.Context, s *scene.Scene, n int, how migrator) (map[report.Metric]float64, error) {
+	load, err := loadNow()
+	if err != nil {
+		return nil, err
+	}
+	before, err := servedBy(ctx, s.Config)
+	if err != nil {
+		return nil, err
+	}
+	home := filepath.Dir(s.Kubeconfig)
+	began, cpu := time.Now(), cpuTime(home)
+	seen, err := beside(ctx, s, how.run)
+	if err != nil {
+		return nil, err
+	}
+	took := time.Since(began)
+	figures := map[report.Metric]float64{}
+	if o, is := how.(*ours); is {
+		figures, took = o.figures(n), o.took
+		fmt.Printf("%d objects: locked %.2f s, total %.2f s, of which the steps took%s\n", n, seen.locked().Seconds(), took.Seconds(), o.shown())
+	}
+	after, err := servedBy(ctx, s.Config)
+	if err != nil {
+		return nil, err
+	}
+	each := func(sum float64) float64 { return sum / float64(n) }
+	figures[report.Locked], figures[report.Total] = seen.locked().Seconds(), took.Seconds()
+	figures[report.Rate] = float64(n) / took.Seconds()
+	figures[report.Writes] = each(after.writes - before.writes - float64(seen.wrote))
+	figures[report.DryRuns], figures[report.Reads] = each(after.dryRuns-before.dryRuns), each(after.reads-before.reads)
+	figures[report.Lists] = after.lists - before.lists
+	figures[report.CPU] = each((cpuTime(home) - cpu).Seconds() * 1000)
+	figures[report.Load] = load
+	return figures, nil
+}
+
+// beside runs a migration while a bystander writes v1 and watches the locks.
+func beside(ctx context.Context, s *scene.Scene, run func(context.Context) error) (seen closure, err error) {
+	group, ctx := errgroup.WithContext(ctx)
+	b, err := watchLock(ctx, s.Config, s.Registry)
+	if err != nil {
+		return seen, err
+	}
+	group.Go(func() error { return run(ctx) })
+	group.Go(func() (err error) {
+		seen, err = b.sees(ctx)
+		return err
+	})
+	return seen, group.Wait()
 }

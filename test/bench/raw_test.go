@@ -4,83 +4,135 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/test/bench/report"
+	"github.com/phasegate/phasegate/test/fixture"
+	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/scene"
 )
 
 // rawWorkers is how many creates are in flight.
 const rawWorkers = 32
 
-// rawCreates takes the migrated objects away and creates them again, as fast as a
-// plain client can. Tiers stay: policies need theirs.
-func rawCreates(ctx context.Context, s *scene.Scene, n int) (phaseTime, error) {
-	objects, err := converted(ctx, s)
+// rawCreates makes v3 objects as fast as a plain client can: first the mix, as a
+// migration makes it, then as many handles, which are small.
+func rawCreates(ctx context.Context, n int) ([]report.Run, error) {
+	s, err := scene.New(ctx, scene.Options{Cluster: harness.Options{Own: true}, NoStandIn: true})
 	if err != nil {
-		return phaseTime{}, err
+		return nil, err
 	}
-	if len(objects) != n {
-		return phaseTime{}, fmt.Errorf("%d objects to create, migrated were %d: the comparison would say nothing", len(objects), n)
-	}
-	err = each(ctx, objects, func(ctx context.Context, obj *unstructured.Unstructured) error {
-		return s.Client.Delete(ctx, obj.DeepCopy())
-	})
-	if err != nil {
-		return phaseTime{}, err
-	}
-	began, cpu := time.Now(), cpuTime(filepath.Dir(s.Kubeconfig))
-	err = each(ctx, objects, func(ctx context.Context, obj *unstructured.Unstructured) error {
-		return s.Client.Create(ctx, obj)
-	})
-	return phaseTime{wall: time.Since(began), cpu: cpuTime(filepath.Dir(s.Kubeconfig)) - cpu}, err
-}
-
-// converted is what the migration has made of the objects, without its mark.
-func converted(ctx context.Context, s *scene.Scene) ([]*unstructured.Unstructured, error) {
-	var out []*unstructured.Unstructured
-	for _, kind := range s.Registry.Kinds() {
-		if kind.Name() == "Tier" {
-			continue
+	return ended(s, func() ([]report.Run, error) {
+		if err := known(ctx, s); err != nil {
+			return nil, err
 		}
-		schema, err := schemaOf(ctx, s.Client, kind)
+		mix := fixture.Mix(n)
+		tiers, err := convertAll(fixture.BuiltinTiers()) // policies need theirs
 		if err != nil {
 			return nil, err
 		}
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(kind.V1GVK())
-		if err := s.Client.List(ctx, list); err != nil {
+		if err := each(ctx, append(namespaces(mix), tiers...), rawWorkers, creating(s)); err != nil {
 			return nil, err
 		}
-		for i := range list.Items {
-			conv, err := resources.Convert(kind, &list.Items[i], schema)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, conv.Object)
+		objects, err := convertAll(mix)
+		if err != nil {
+			return nil, err
+		}
+		more := handles(objects, n) // before a create fills in what it answers
+		raw, err := timed(ctx, s, objects)
+		if err != nil {
+			return nil, err
+		}
+		small, err := timed(ctx, s, more)
+		return []report.Run{{Contender: report.RawSmall, Figures: small}, {Contender: report.Raw, Figures: raw}}, err
+	})
+}
+
+func convertAll(objects []*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	all, err := subjects(objects)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*unstructured.Unstructured, len(all))
+	for i, s := range all {
+		if out[i], err = s.convert(); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil
 }
 
-func schemaOf(ctx context.Context, c client.Client, kind *resources.Kind) (*resources.Schema, error) {
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := c.Get(ctx, types.NamespacedName{Name: kind.V3CRDName()}, crd); err != nil {
-		return nil, err
-	}
-	return resources.NewSchema(crd, resources.V3Version)
+// known waits until the client knows how all kinds are called: it asks for that once, and
+// not while something is timed.
+func known(ctx context.Context, s *scene.Scene) error {
+	return harness.Await(ctx, "all kinds to be served", patience, func(context.Context) error {
+		for _, kind := range s.Registry.Kinds() {
+			if _, err := s.Client.RESTMapper().RESTMapping(kind.V3GVK().GroupKind(), resources.V3Version); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
-// each calls do for every object, rawWorkers at a time.
-func each(ctx context.Context, objects []*unstructured.Unstructured, do func(context.Context, *unstructured.Unstructured) error) error {
+// namespaces are those that the objects are in.
+func namespaces(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	var out []*unstructured.Unstructured
+	for _, name := range fixture.Namespaces(objects) {
+		ns := &unstructured.Unstructured{}
+		ns.SetAPIVersion("v1")
+		ns.SetKind("Namespace")
+		ns.SetName(name)
+		out = append(out, ns)
+	}
+	return out
+}
+
+// handles are n more of the first IPAMHandle.
+func handles(objects []*unstructured.Unstructured, n int) []*unstructured.Unstructured {
+	var out []*unstructured.Unstructured
+	first := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "IPAMHandle" })
+	for i := range n {
+		one := objects[first].DeepCopy()
+		one.SetName(fmt.Sprintf("raw-%d", i))
+		out = append(out, one)
+	}
+	return out
+}
+
+func timed(ctx context.Context, s *scene.Scene, objects []*unstructured.Unstructured) (map[report.Metric]float64, error) {
+	load, err := loadNow()
+	if err != nil {
+		return nil, err
+	}
+	began, cpu := time.Now(), cpuTime(filepath.Dir(s.Kubeconfig))
+	if err := each(ctx, objects, rawWorkers, creating(s)); err != nil {
+		return nil, err
+	}
+	took, cpu := time.Since(began), cpuTime(filepath.Dir(s.Kubeconfig))-cpu
+	n := float64(len(objects))
+	return map[report.Metric]float64{
+		report.Total: took.Seconds(), report.Rate: n / took.Seconds(), report.Writes: 1,
+		report.CPU: cpu.Seconds() * 1000 / n, report.Load: load,
+	}, nil
+}
+
+func creating(s *scene.Scene) func(context.Context, *unstructured.Unstructured) error {
+	return func(ctx context.Context, obj *unstructured.Unstructured) error {
+		return s.Client.Create(ctx, obj)
+	}
+}
+
+// each calls do for every object, so many at a time.
+func each(ctx context.Context, objects []*unstructured.Unstructured, workers int, do func(context.Context, *unstructured.Unstructured) error) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(rawWorkers)
+	g.SetLimit(workers)
 	for _, obj := range objects {
 		g.Go(func() error {
 			if err := do(ctx, obj); err != nil {

@@ -9,8 +9,11 @@ import (
 	"slices"
 	"strings"
 
+	dto "github.com/prometheus/client_model/go"
 	"k8s.io/client-go/rest"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/harness"
 )
 
@@ -35,22 +38,66 @@ func requestsOf(shown harness.Families) requests {
 // writes are those that change something. Events, which are POST, are among them.
 func (r requests) writes() float64 { return r["POST"] + r["PUT"] + r["PATCH"] + r["DELETE"] }
 
-// busiest lists what the API server was asked most often, by all its clients.
-func busiest(ctx context.Context, config *rest.Config, top int) (string, error) {
+// served counts what the API server has answered about what a migration reads and
+// writes: Calico's two groups and DatastoreMigrations. Reads of the lock are not among
+// them: everybody who wants to know whether v1 is open makes them.
+type served struct{ writes, dryRuns, reads, lists float64 }
+
+func servedBy(ctx context.Context, config *rest.Config) (served, error) {
+	shown, err := scrapeServer(ctx, config)
+	if err != nil {
+		return served{}, err
+	}
+	var s served
+	for _, m := range shown["apiserver_request_total"].GetMetric() {
+		label := labelsOf(m)
+		if !slices.Contains([]string{resources.V1Group, resources.V3Group, migrationv1.GroupVersion.Group}, label["group"]) {
+			continue
+		}
+		n := m.GetCounter().GetValue()
+		switch label["verb"] {
+		case "POST", "PUT", "PATCH", "APPLY", "DELETE":
+			if label["dry_run"] != "" {
+				s.dryRuns += n
+			} else {
+				s.writes += n
+			}
+		case "GET":
+			if label["resource"] != resources.Default().Lock().V1Plural() {
+				s.reads += n
+			}
+		case "LIST":
+			s.lists += n
+		}
+	}
+	return s, nil
+}
+
+func scrapeServer(ctx context.Context, config *rest.Config) (harness.Families, error) {
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	shown, err := harness.Scrape(ctx, client, config.Host)
+	return harness.Scrape(ctx, client, config.Host)
+}
+
+func labelsOf(m *dto.Metric) map[string]string {
+	labels := map[string]string{}
+	for _, label := range m.GetLabel() {
+		labels[label.GetName()] = label.GetValue()
+	}
+	return labels
+}
+
+// busiest lists what the API server was asked most often, by all its clients.
+func busiest(ctx context.Context, config *rest.Config, top int) (string, error) {
+	shown, err := scrapeServer(ctx, config)
 	if err != nil {
 		return "", err
 	}
 	counts := map[string]float64{}
 	for _, m := range shown["apiserver_request_total"].GetMetric() {
-		labels := map[string]string{}
-		for _, label := range m.GetLabel() {
-			labels[label.GetName()] = label.GetValue()
-		}
+		labels := labelsOf(m)
 		what := strings.TrimSuffix(labels["verb"]+" "+labels["resource"]+"/"+labels["subresource"], "/")
 		counts[what] += m.GetCounter().GetValue()
 	}

@@ -1,0 +1,92 @@
+package report
+
+import "fmt"
+
+// Bar is what was promised about the figures.
+type Bar struct {
+	What string
+	// Limit is the most that Value may be; at least, where AtLeast is set.
+	Limit   float64
+	AtLeast bool
+	// Value is false where the figures do not tell it.
+	Value func(*Figures) (float64, bool)
+}
+
+// barSize is the number of objects for which most bars are set, and flatFrom and
+// flatTo those between which the lock may hardly grow.
+const (
+	barSize  = 5000
+	flatFrom = 1000
+	flatTo   = 20000
+	hugeSize = 100_000
+)
+
+// Bars are all that was promised.
+func Bars() []Bar {
+	ratio := func(c Contender, m Metric, of Contender, ofM Metric) func(*Figures) (float64, bool) {
+		return func(f *Figures) (float64, bool) { return f.ratio(c, m, barSize, of, ofM, barSize) }
+	}
+	figure := func(m Metric, size int) func(*Figures) (float64, bool) {
+		return func(f *Figures) (float64, bool) { return f.Median(Ahead, size, m) }
+	}
+	return []Bar{
+		{What: "locked time, in raw creates of small objects", Limit: 0.8, Value: ratio(Ahead, Locked, RawSmall, Total)},
+		{What: "locked time of the control as shipped, in ours", Limit: 20, AtLeast: true, Value: ratio(Shipped, Locked, Ahead, Locked)},
+		{What: "locked time of the control without limits, in ours", Limit: 6, AtLeast: true, Value: ratio(Unlimited, Locked, Ahead, Locked)},
+		{What: fmt.Sprintf("locked time at %d objects, in that at %d", flatTo, flatFrom), Limit: 1.5,
+			Value: func(f *Figures) (float64, bool) { return f.ratio(Ahead, Locked, flatTo, Ahead, Locked, flatFrom) }},
+		{What: "total time, in raw creates of small objects", Limit: 2, Value: ratio(Ahead, Total, RawSmall, Total)},
+		{What: "total time, in raw creates of the mix", Limit: 2, Value: ratio(Ahead, Total, Raw, Total)},
+		{What: "copying under the lock: locked time, in raw creates of small objects", Limit: 1.3, Value: ratio(UnderLock, Locked, RawSmall, Total)},
+		{What: "copying under the lock: locked time, in raw creates of the mix", Limit: 1.3, Value: ratio(UnderLock, Locked, Raw, Total)},
+		{What: "writes for each object", Limit: 1.3, Value: figure(Writes, barSize)},
+		{What: "GETs for each object: it is read in pages", Limit: 0.1, Value: figure(Reads, barSize)},
+		{What: fmt.Sprintf("peak of the manager at %d objects, MiB", hugeSize), Limit: 256, Value: figure(Peak, hugeSize)},
+		{What: "p99 of another client's GETs during a polite copy, in idle ones", Limit: 2, Value: politeness},
+	}
+}
+
+func (f *Figures) ratio(c Contender, m Metric, size int, of Contender, ofM Metric, ofSize int) (float64, bool) {
+	a, hasA := f.Median(c, size, m)
+	b, hasB := f.Median(of, ofSize, ofM)
+	return a / max(b, 1e-9), hasA && hasB
+}
+
+// Polite is what the latencies of a polite copy are called.
+const Polite = "polite"
+
+func politeness(f *Figures) (float64, bool) {
+	worst, has := 0.0, false
+	for _, l := range f.Latencies {
+		if l.Contender == Polite {
+			worst, has = max(worst, l.BusyP99/max(l.IdleP99, 1e-9)), true
+		}
+	}
+	return worst, has
+}
+
+// holds tells whether a value keeps a bar.
+func (b Bar) holds(v float64) bool {
+	if b.AtLeast {
+		return v >= b.Limit
+	}
+	return v <= b.Limit
+}
+
+// Broken lists the bars that the figures tell to be broken.
+func Broken(f *Figures) []string {
+	var broken []string
+	for _, b := range Bars() {
+		if v, has := b.Value(f); has && !b.holds(v) {
+			broken = append(broken, fmt.Sprintf("%s: %s, promised is %s", b.What, number(v), b.promise()))
+		}
+	}
+	return broken
+}
+
+func (b Bar) promise() string {
+	if b.AtLeast {
+		return fmt.Sprintf("≥ %v", b.Limit)
+	}
+	return fmt.Sprintf("≤ %v", b.Limit)
+}

@@ -1,0 +1,182 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ChartFile is what the document calls its chart.
+const ChartFile = "locked.svg"
+
+// million is the size that nobody has measured and everybody asks for.
+const million = 1_000_000
+
+// Wanted are the sizes of a complete document, and how often each is measured.
+var Wanted = struct {
+	Sizes   []int
+	Repeats int
+}{[]int{1000, 5000, 20000}, 3}
+
+// Markdown is the document.
+func Markdown(f *Figures) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# What a migration costs, measured\n\nWritten by `make bench`; do not edit. What the words mean and how it is measured: [doc.go](doc.go). What follows from it: [docs/scale.md](../../docs/scale.md).\n\n")
+	fmt.Fprintf(&b, "- Machine: %s; the whole control plane and whoever migrates are on it; etcd does not sync to disk.\n- Date: %s\n- Commands: `%s`\n", f.Machine, f.Date, strings.Join(f.Commands, "`, `"))
+	fmt.Fprintf(&b, "- Every run begins on a cluster of its own, made for it. Of each size and repeat, all contenders ran one after the other, so that what else the machine does meets all of them.\n")
+	if missing := f.missing(); len(missing) > 0 {
+		fmt.Fprintf(&b, "\n**Not complete.** Still to be taken, on a machine with nothing else to do:\n\n- %s\n", strings.Join(missing, "\n- "))
+	}
+	f.promises(&b)
+	f.medians(&b)
+	f.latencies(&b)
+	f.models(&b)
+	f.raw(&b)
+	return b.String()
+}
+
+// missing lists the figures that a complete document has and this one has not.
+func (f *Figures) missing() []string {
+	var missing []string
+	for _, n := range Wanted.Sizes {
+		var few []string
+		for _, c := range Contenders() {
+			if have := f.repeats(c, n); have < Wanted.Repeats {
+				few = append(few, fmt.Sprintf("%s (%d of %d)", c, have, Wanted.Repeats))
+			}
+		}
+		if len(few) > 0 {
+			missing = append(missing, fmt.Sprintf("%d objects: %s", n, strings.Join(few, ", ")))
+		}
+	}
+	if f.repeats(Ahead, hugeSize) == 0 {
+		missing = append(missing, fmt.Sprintf("%d objects: %s", hugeSize, Ahead))
+	}
+	return missing
+}
+
+func (f *Figures) promises(b *strings.Builder) {
+	fmt.Fprintf(b, "\n## What was promised\n\nOf medians; at %d objects where no number is given.\n\n", barSize)
+	rows := [][]string{}
+	for _, bar := range Bars() {
+		seen, verdict := "–", "not measured"
+		if v, has := bar.Value(f); has {
+			seen, verdict = number(v), "kept"
+			if !bar.holds(v) {
+				verdict = "**broken**"
+			}
+		}
+		rows = append(rows, []string{bar.What, bar.promise(), seen, verdict})
+	}
+	table(b, []string{"what", "promised", "measured", ""}, rows)
+}
+
+func (f *Figures) medians(b *strings.Builder) {
+	fmt.Fprintf(b, "\n## Medians\n\n![locked time against number of objects](%s)\n", ChartFile)
+	for _, n := range f.Sizes() {
+		fmt.Fprintf(b, "\n### %d objects\n\n", n)
+		var rows [][]string
+		for _, c := range Contenders() {
+			if f.repeats(c, n) > 0 {
+				rows = append(rows, append(f.row(c, n), f.times(c, n, Locked), f.times(c, n, Total)))
+			}
+		}
+		table(b, append(append([]string{"contender", "runs"}, names()...), "locked/raw", "total/raw"), rows)
+	}
+	fmt.Fprintf(b, "\n`/raw` is a ratio to the median of %q in the same size.\n", RawSmall)
+}
+
+func names() []string {
+	var all []string
+	for _, m := range Metrics() {
+		all = append(all, string(m))
+	}
+	return all
+}
+
+func (f *Figures) row(c Contender, n int) []string {
+	row := []string{string(c), strconv.Itoa(f.repeats(c, n))}
+	for _, m := range Metrics() {
+		cell := "–"
+		if v, has := f.Median(c, n, m); has {
+			cell = number(v)
+		}
+		row = append(row, cell)
+	}
+	return row
+}
+
+// times is a metric in raw creates of the same number of small objects.
+func (f *Figures) times(c Contender, n int, m Metric) string {
+	if v, has := f.ratio(c, m, n, RawSmall, Total, n); has {
+		return number(v)
+	}
+	return "–"
+}
+
+func (f *Figures) latencies(b *strings.Builder) {
+	if len(f.Latencies) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n## Another client\n\nIts GETs of a namespace, 20 a second, before the migration and while it copies ahead; ms.\n\n")
+	var rows [][]string
+	for _, l := range f.Latencies {
+		rows = append(rows, []string{l.Contender, strconv.Itoa(l.Objects), number(l.IdleP50), number(l.IdleP99),
+			number(l.BusyP50), number(l.BusyP99), number(l.BusyP99 / max(l.IdleP99, 1e-9)), strconv.Itoa(l.Asked)})
+	}
+	table(b, []string{"copy", "objects", "idle p50", "idle p99", "busy p50", "busy p99", "p99 ratio", "GETs while busy"}, rows)
+}
+
+func (f *Figures) models(b *strings.Builder) {
+	fmt.Fprintf(b, "\n## Model\n\nTime = fixed + each × objects, through the medians of the smallest and the largest size.\n\n")
+	var rows [][]string
+	for _, c := range Contenders() {
+		for _, metric := range []Metric{Locked, Total} {
+			m, fits := Fit(f, c, metric)
+			if !fits {
+				continue
+			}
+			rows = append(rows, []string{string(c), string(metric), number(m.Fixed), fmt.Sprintf("%.3f", 1000*m.Each), join(m.Of), m.judged(), number(m.At(million))})
+		}
+	}
+	if len(rows) == 0 {
+		fmt.Fprintf(b, "It needs two sizes.\n")
+		return
+	}
+	table(b, []string{"contender", "time", "fixed, s", "each, ms", "fitted to", "error where not fitted", fmt.Sprintf("at %d objects, s", million)}, rows)
+}
+
+func (f *Figures) raw(b *strings.Builder) {
+	fmt.Fprintf(b, "\n## Every run\n\nIn the order of running.\n\n")
+	var rows [][]string
+	for _, r := range f.Runs {
+		row := []string{strconv.Itoa(r.Objects), strconv.Itoa(r.Repeat), string(r.Contender)}
+		for _, m := range Metrics() {
+			cell := "–"
+			if v, has := r.Figures[m]; has {
+				cell = number(v)
+			}
+			row = append(row, cell)
+		}
+		rows = append(rows, row)
+	}
+	table(b, append([]string{"objects", "repeat", "contender"}, names()...), rows)
+}
+
+func table(b *strings.Builder, head []string, rows [][]string) {
+	line := func(cells []string) { fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | ")) }
+	line(head)
+	line(slices.Repeat([]string{"---"}, len(head)))
+	for _, r := range rows {
+		line(r)
+	}
+}
+
+func join(numbers []int) string {
+	var texts []string
+	for _, n := range numbers {
+		texts = append(texts, strconv.Itoa(n))
+	}
+	return strings.Join(texts, ", ")
+}

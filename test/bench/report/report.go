@@ -1,0 +1,136 @@
+// Package report makes a document and a chart of what test/bench has measured. It is
+// pure: the same figures always give the same text, so that RESULTS.md can be checked
+// against the figures beside it.
+package report
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Contender is one way to bring the objects from v1 to v3, or a yardstick for them.
+type Contender string
+
+// The contenders, in the order in which they are shown.
+const (
+	RawSmall  Contender = "raw creates of IPAMHandles"
+	Raw       Contender = "raw creates of the mix"
+	Shipped   Contender = "control, as shipped"
+	Unlimited Contender = "control, no client limits"
+	UnderLock Contender = "ours, copying under the lock"
+	Ahead     Contender = "ours, copying ahead"
+)
+
+// Contenders are all of them.
+func Contenders() []Contender {
+	return []Contender{RawSmall, Raw, Shipped, Unlimited, UnderLock, Ahead}
+}
+
+// Metric is one figure of a run.
+type Metric string
+
+// The metrics. Seconds are those of the clock unless CPU is said.
+const (
+	// Locked is from the first moment at which a v1 client is refused, or sees
+	// datastoreReady false, to v3's datastoreReady true; seen from outside.
+	Locked Metric = "locked, s"
+	// Total is from the creation of the DatastoreMigration to Converged.
+	Total Metric = "total, s"
+	// Rate is objects a second over Total.
+	Rate Metric = "objects/s"
+	// Writes, DryRuns and Reads are requests for each object, of whoever migrates,
+	// about Calico's two groups and DatastoreMigrations. Lists are pages, in all.
+	Writes  Metric = "writes/object"
+	DryRuns Metric = "dry runs/object"
+	Reads   Metric = "GETs/object"
+	Lists   Metric = "lists"
+	// CPU is of all servers of the cluster and of whoever migrates, ManagerCPU of the
+	// manager alone, ms; both for each object.
+	CPU        Metric = "CPU ms/object"
+	ManagerCPU Metric = "manager CPU ms/object"
+	// Peak is the most memory that the manager ever had resident, MiB.
+	Peak Metric = "manager peak, MiB"
+	// Load is how busy the machine was just before, as Linux counts it.
+	Load Metric = "load before"
+)
+
+// Metrics are all of them, in the order in which they are shown.
+func Metrics() []Metric {
+	return []Metric{Locked, Total, Rate, Writes, DryRuns, Reads, Lists, CPU, ManagerCPU, Peak, Load}
+}
+
+// Run is one measured run. What a contender does not have is not in Figures.
+type Run struct {
+	Contender Contender
+	Objects   int
+	// Repeat counts from 1; runs of the same size and repeat were made one after the
+	// other.
+	Repeat  int
+	Figures map[Metric]float64
+}
+
+// Latency is what another client's GETs took, before a copy and during it.
+type Latency struct {
+	Contender                          string
+	Objects                            int
+	IdleP50, IdleP99, BusyP50, BusyP99 float64 // ms
+	// Asked is how many GETs the busy figures are of.
+	Asked int
+}
+
+// Figures are all that was measured on one machine.
+type Figures struct {
+	// Machine, Date and Commands tell how, for people.
+	Machine, Date string
+	Commands      []string
+	Runs          []Run
+	Latencies     []Latency
+}
+
+// Sizes are the numbers of objects that were measured, ascending.
+func (f *Figures) Sizes() []int {
+	var sizes []int
+	for _, r := range f.Runs {
+		sizes = append(sizes, r.Objects)
+	}
+	slices.Sort(sizes)
+	return slices.Compact(sizes)
+}
+
+// Median is of all repeats; false when there is none.
+func (f *Figures) Median(c Contender, objects int, m Metric) (float64, bool) {
+	var all []float64
+	for _, r := range f.Runs {
+		if v, has := r.Figures[m]; has && r.Contender == c && r.Objects == objects {
+			all = append(all, v)
+		}
+	}
+	if len(all) == 0 {
+		return 0, false
+	}
+	slices.Sort(all)
+	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2, true
+}
+
+// repeats is how often a contender was measured at a size.
+func (f *Figures) repeats(c Contender, objects int) int {
+	n := 0
+	for _, r := range f.Runs {
+		if r.Contender == c && r.Objects == objects {
+			n++
+		}
+	}
+	return n
+}
+
+// number shows three digits or more, never an exponent.
+func number(v float64) string {
+	switch {
+	case v >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 10:
+		return fmt.Sprintf("%.1f", v)
+	default:
+		return fmt.Sprintf("%.2f", v)
+	}
+}
