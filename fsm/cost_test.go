@@ -63,10 +63,11 @@ func TestOneEvaluationIsBounded(t *testing.T) {
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	r.view.Self = map[string]any{"list": make([]any, 1000)}
-	for i := range 1000 {
-		r.view.Self["list"].([]any)[i] = int64(i)
+	list := make([]any, 1000)
+	for i := range list {
+		list[i] = int64(i)
 	}
+	r.view.Self = Given(map[string]any{"list": list})
 	got := r.truth(e)
 	if got.open || got.err == nil || !strings.Contains(got.got, "cost limit exceeded") {
 		t.Errorf("a million steps are too many: %+v", got)
@@ -103,5 +104,36 @@ func TestAReconcileHasABudget(t *testing.T) {
 	}
 	if text, err := r.value(e); err == nil {
 		t.Errorf("a message has no budget of its own: %v", text)
+	}
+}
+
+func TestSelfIsReadWhenAskedFor(t *testing.T) {
+	reads, unreadable := 0, errors.New("unreadable")
+	for name, c := range map[string]struct {
+		why, expr string
+		err       error
+		wantReads int
+		wantErr   string
+	}{
+		"not asked":  {why: "it costs more than all the rest of a pass", expr: `result.n == 7`},
+		"twice":      {why: "what it costs is paid once", expr: `self.x == 1 && self.x < 2`, wantReads: 1},
+		"unreadable": {why: "a guard about an object that cannot be read stays closed", expr: `self.x == 1`, err: unreadable, wantReads: 1, wantErr: "unreadable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := runOf(t, nil)
+			reads = 0
+			r.view.Self = func() (map[string]any, error) {
+				reads++
+				return map[string]any{"x": int64(1)}, c.err
+			}
+			e, errs := anything(t).compile(c.expr)
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			got := r.truth(e)
+			if got.open != (c.wantErr == "") || reads != c.wantReads || c.wantErr != "" && (got.err == nil || !strings.Contains(got.err.Error(), c.wantErr)) {
+				t.Errorf("%s: got %+v after %d reads, want error %q after %d", c.why, got, reads, c.wantErr, c.wantReads)
+			}
+		})
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
-// fuzzRun is a run that has something of everything to read.
-func fuzzRun(f *testing.F) (*scope, *Run) {
+// fullRun is a run that has something of everything to read.
+func fullRun(f testing.TB) (*scope, *Run) {
 	f.Helper()
 	def, diags := Load("fuzz.yaml", []byte(spec(`  facts:
   - {name: big, expr: 'result.n > 3'}
@@ -37,7 +37,7 @@ func fuzzRun(f *testing.F) (*scope, *Run) {
 		"spec":     map[string]any{"size": int64(3), "parts": []any{map[string]any{"name": "a", "ready": true}}, "free": []any{"b"}},
 	}
 	r := (&Machine{def: def, prog: c.prog}).Run(v1alpha1.MachineStatus{Phase: "One", Held: []string{"lock"}, Result: `{"n": 7, "list": ["x", "y"]}`},
-		View{Self: self, Now: func() time.Time { return time.Unix(1e9, 0) }, Guard: func(name string) (bool, string, error) { return name == "a", name, nil }})
+		View{Self: Given(self), Now: func() time.Time { return time.Unix(1e9, 0) }, Guard: func(name string) (bool, string, error) { return name == "a", name, nil }})
 	return c.scope, r
 }
 
@@ -56,7 +56,7 @@ func checkOffsets(t *testing.T, text string, errs []compileError) {
 // FuzzExpression looks for a text that panics, costs more than it may, or is
 // refused without a place in it. What is refused must never be evaluated.
 func FuzzExpression(f *testing.F) {
-	scope, r := fuzzRun(f)
+	scope, r := fullRun(f)
 	for _, text := range []string{
 		`result.n == 7 && "lock" in held`, `!(guards.a || facts.big) ? request.go.pending : phase.attempts > 3`,
 		`self.spec.parts.all(p, p.ready && p.name != "")`, `self.metadata.?labels[?"x/y"].orValue("") == 'z'`,
@@ -91,7 +91,7 @@ func FuzzExpression(f *testing.F) {
 // FuzzTemplate looks for a text that panics, or that loses what is not an
 // expression of it.
 func FuzzTemplate(f *testing.F) {
-	scope, r := fuzzRun(f)
+	scope, r := fullRun(f)
 	for _, text := range []string{
 		"n is ${result.n}!", "$${HOME} ${self.metadata.name}", "${", "$", "$$", "$$${result.n}", "${{'a': {'b': '}'}}['a']['b']}", "${result.none} ${facts.big}",
 		"ä${\"}\"}ö${ressult.n}", "${}", "a $${ b } c", "${result.list}", "${r'\\'}",

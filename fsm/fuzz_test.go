@@ -101,7 +101,7 @@ func BenchmarkPass(b *testing.B) {
 		b.Fatal(diags.Err())
 	}
 	found := fsm.Outcome{Outputs: map[string]any{"conflicts": 1, "examples": []string{"Tier b: spec"}}}
-	view := fsm.View{Self: map[string]any{}, Finalizer: true, Now: func() time.Time { return sim.Epoch }}
+	view := fsm.View{Finalizer: true, Now: func() time.Time { return sim.Epoch }}
 	start := v1alpha1.MachineStatus{Phase: "WaitingForConflictResolution", Held: []string{"v1Lock"}, Revision: m.Revision()}
 	b.ReportAllocs()
 	for b.Loop() {

@@ -12,9 +12,10 @@ import (
 
 // View is what the driver observed of the object before a run.
 type View struct {
-	// Self is the object as unstructured data, with whole numbers as int64: as the
-	// API machinery decodes it.
-	Self map[string]any
+	// Self answers the object as unstructured data, with whole numbers as int64: as
+	// the API machinery decodes it. It is called at most once in a run, only when an
+	// expression reads it; nil answers an empty object.
+	Self func() (map[string]any, error)
 	// Context ends evaluations early; nil never does.
 	Context context.Context
 	// Deleting is true once the object has a deletion timestamp.
@@ -30,6 +31,11 @@ type View struct {
 	Now func() time.Time
 	// Random answers numbers in [0,1) for jitter; nil means no jitter.
 	Random func() float64
+}
+
+// Given is a View.Self for an object that is data already.
+func Given(self map[string]any) func() (map[string]any, error) {
+	return func() (map[string]any, error) { return self, nil }
 }
 
 // Verb is what the driver must do next.

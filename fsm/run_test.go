@@ -269,7 +269,7 @@ func TestOneMachineServesManyRuns(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 50 {
-				view := fsm.View{Self: w.Self(), Finalizer: true, Now: func() time.Time { return sim.Epoch }}
+				view := fsm.View{Self: fsm.Given(w.Self()), Finalizer: true, Now: func() time.Time { return sim.Epoch }}
 				run := w.Machine.Run(w.Stored, view)
 				if d := cmp.Diff(want, run.Next()); d != "" {
 					t.Errorf("another answer (-alone +together):\n%s", d)

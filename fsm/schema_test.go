@@ -150,7 +150,7 @@ func TestValuesOfSelf(t *testing.T) {
 			if diags.Err() != nil {
 				t.Fatal(diags.Err())
 			}
-			got := m.Explain(v1alpha1.MachineStatus{Phase: "One"}, View{Self: self, Now: time.Now})
+			got := m.Explain(v1alpha1.MachineStatus{Phase: "One"}, View{Self: Given(self), Now: time.Now})
 			if len(got) != 1 {
 				t.Fatalf("%s: got %+v", c.why, got)
 			}

@@ -55,15 +55,19 @@ func (s sight) ResolveName(name string) (any, bool) {
 // Parent is nil: there is nothing else to see.
 func (s sight) Parent() interpreter.Activation { return nil }
 
-// selfValue is the object by the types of its schema, made once.
+// selfValue is the object by the types of its schema, made once, or the error that kept
+// it from being read.
 func (r *Run) selfValue() any {
 	if r.self == nil {
-		self := r.view.Self
-		if self == nil {
-			self = map[string]any{}
+		self, err := map[string]any{}, error(nil)
+		if r.view.Self != nil {
+			self, err = r.view.Self()
 		}
 		r.self = self
-		if schema := r.m.prog.self; schema != nil {
+		switch schema := r.m.prog.self; {
+		case err != nil:
+			r.self = types.WrapErr(err)
+		case schema != nil:
 			r.self = schema.value(self)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -83,6 +84,9 @@ func (p *pass[T]) write(ctx context.Context, run *fsm.Run) error {
 // fields and not their values, as results of actions are among them and errors are
 // logged.
 func (p *pass[T]) kept() error {
+	if reflect.DeepEqual(p.work.MachineStatus(), p.stored.MachineStatus()) {
+		return nil
+	}
 	sent, err := json.Marshal(p.work.MachineStatus())
 	if err != nil {
 		return fmt.Errorf("show the status of %s: %w", p.stored.GetName(), err)

@@ -102,11 +102,7 @@ func (r *Reconciler[T]) advance(ctx context.Context, machine *fsm.Machine, obj T
 	}
 	p := &pass[T]{client: r.Client, clock: r.Clock, decorate: r.Program.Decorate, empty: r.Program.New, machine: machine, stored: obj, work: deepCopy(obj),
 		written: func(obj T) { r.know(machine, obj) }}
-	view, err := r.view(ctx, machine, obj)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	run := machine.Run(*obj.MachineStatus(), view)
+	run := machine.Run(*obj.MachineStatus(), r.view(ctx, machine, obj))
 	for {
 		cmd := run.Next()
 		switch cmd.Do {
@@ -183,14 +179,17 @@ func (r *Reconciler[T]) conclude(ctx context.Context, p *pass[T], run *fsm.Run, 
 	return nil
 }
 
-func (r *Reconciler[T]) view(ctx context.Context, machine *fsm.Machine, obj T) (fsm.View, error) {
-	self, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-	if err != nil {
-		return fsm.View{}, fmt.Errorf("read %s as data: %w", obj.GetName(), err)
-	}
+func (r *Reconciler[T]) view(ctx context.Context, machine *fsm.Machine, obj T) fsm.View {
+	seen := deepCopy(obj) // obj follows what this pass writes
 	return fsm.View{
-		Context:    ctx,
-		Self:       self,
+		Context: ctx,
+		Self: func() (map[string]any, error) {
+			self, err := runtime.DefaultUnstructuredConverter.ToUnstructured(seen)
+			if err != nil {
+				return nil, fmt.Errorf("read %s as data: %w", seen.GetName(), err)
+			}
+			return self, nil
+		},
 		Deleting:   !obj.GetDeletionTimestamp().IsZero(),
 		Finalizer:  controllerutil.ContainsFinalizer(obj, machine.Finalizer()),
 		Generation: obj.GetGeneration(),
@@ -199,7 +198,7 @@ func (r *Reconciler[T]) view(ctx context.Context, machine *fsm.Machine, obj T) (
 		Guard: func(name string) (bool, string, error) {
 			return r.Program.Guards[name].Open(ctx, obj)
 		},
-	}, nil
+	}
 }
 
 // step runs one action and hands its outcome to the engine. The first of several

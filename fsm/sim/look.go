@@ -186,7 +186,7 @@ func (w *World) store(run *fsm.Run, cmd fsm.Command, base int) error {
 func (w *World) View() fsm.View {
 	asked := map[string]bool{}
 	return fsm.View{
-		Self:       w.Self(),
+		Self:       fsm.Given(w.Self()),
 		Deleting:   w.deleting,
 		Finalizer:  slices.Contains(w.Finalizers, w.Machine.Finalizer()),
 		Generation: w.generation,

@@ -81,6 +81,9 @@ func (c *control) run(ctx context.Context) error {
 	return c.setReady(ctx, lock.V3GVK(), true)
 }
 
+// end has nothing to do: nothing of it outlives run.
+func (c *control) end() {}
+
 func (c *control) setReady(ctx context.Context, gvk schema.GroupVersionKind, ready bool) error {
 	info := &unstructured.Unstructured{}
 	info.SetGroupVersionKind(gvk)

@@ -19,8 +19,12 @@ import (
 	"github.com/phasegate/phasegate/test/scene"
 )
 
-// patience is many times what anything but a migration takes.
-const patience = 10 * time.Minute
+const (
+	// patience is many times what anything but a migration takes; a migration may take
+	// patienceEach more for every object.
+	patience     = 10 * time.Minute
+	patienceEach = 100 * time.Millisecond
+)
 
 // BenchmarkMigration measures all contenders at all sizes, interleaved: each repeat is
 // one run of every contender, in another order, so that what else the machine does is
@@ -87,7 +91,11 @@ func rotated(all []report.Contender, by int) []report.Contender {
 }
 
 // migrator brings a scene from v1 to v3.
-type migrator interface{ run(context.Context) error }
+type migrator interface {
+	run(context.Context) error
+	// end leaves nothing of it running.
+	end()
+}
 
 // measure lets a contender migrate a scene of its own, beside a bystander.
 func measure(ctx context.Context, c report.Contender, n int) ([]report.Run, error) {
@@ -96,12 +104,13 @@ func measure(ctx context.Context, c report.Contender, n int) ([]report.Run, erro
 		return nil, err
 	}
 	return ended(s, func() ([]report.Run, error) {
-		ctx, cancel := context.WithTimeout(ctx, patience+time.Duration(n)*100*time.Millisecond)
+		ctx, cancel := context.WithTimeout(ctx, patience+time.Duration(n)*patienceEach)
 		defer cancel()
 		how, err := prepare(ctx, s, c)
 		if err != nil {
 			return nil, err
 		}
+		defer how.end()
 		figures, err := observe(ctx, s, n, how)
 		if err != nil {
 			return nil, err

@@ -30,8 +30,7 @@ type ours struct {
 	steps []stepTime
 }
 
-// newOurs starts the manager and returns when it waits for migrations. The caller kills
-// it.
+// newOurs starts the manager and returns when it waits for migrations. The caller ends it.
 func newOurs(ctx context.Context, s *scene.Scene, args ...string) (*ours, error) {
 	metrics, err := harness.FreeAddress()
 	if err != nil {
@@ -92,6 +91,8 @@ func (o *ours) run(ctx context.Context) error {
 	o.steps, err = stepTimes(ctx, o.metrics)
 	return err
 }
+
+func (o *ours) end() { o.manager.Kill() }
 
 // converged watches: looking again and again would be among the requests that are counted.
 func (o *ours) converged(ctx context.Context) (*migrationv1.DatastoreMigration, error) {

@@ -36,6 +36,10 @@ func (t Transition) String() string {
 // MarshalJSON writes the transition as a line of text.
 func (t Transition) MarshalJSON() ([]byte, error) { return json.Marshal(t.String()) }
 
+// ToUnstructured is what MarshalJSON writes, without JSON: every look at an object
+// converts its whole history.
+func (t Transition) ToUnstructured() any { return t.String() }
+
 // UnmarshalJSON reads what MarshalJSON wrote; anything else is an error.
 func (t *Transition) UnmarshalJSON(data []byte) error {
 	var line string

@@ -116,10 +116,12 @@ func (f *Figures) times(c Contender, n int, m Metric) string {
 }
 
 func (f *Figures) latencies(b *strings.Builder) {
+	fmt.Fprintf(b, "\n## Another client\n\n")
 	if len(f.Latencies) == 0 {
+		fmt.Fprintf(b, "Not measured yet: `make bench-neighbour`.\n")
 		return
 	}
-	fmt.Fprintf(b, "\n## Another client\n\nIts GETs of a namespace, 20 a second, before the migration and while it copies ahead; ms.\n\n")
+	fmt.Fprintf(b, "Its GETs of a namespace, 20 a second, before the migration and while it copies ahead; ms.\n\n")
 	var rows [][]string
 	for _, l := range f.Latencies {
 		rows = append(rows, []string{l.Contender, strconv.Itoa(l.Objects), number(l.IdleP50), number(l.IdleP99),

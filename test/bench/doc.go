@@ -1,0 +1,40 @@
+// Package bench measures what a migration costs, what another client of the API server
+// notices of it, what the pure functions cost that every object passes, and what many
+// MCP servers cost one manager. It knows how to measure, not what is right: that is for
+// the tests of the rooms, test/e2e and test/mcpserver.
+//
+//	make bench                                           everything, written to RESULTS.md
+//	make bench-migration BENCH_SIZES=1000 BENCH_REPEATS=1
+//	BENCH_OBJECTS=500 BENCH_SERVERS=20 make bench        a short look, written to bin/bench
+//
+// CALICO_CRDS takes the real CRDs. BENCH_CONTENDERS takes some of: raw, shipped,
+// unlimited, underlock, ahead.
+//
+// # Contenders
+//
+// Raw creates are what a plain client can do, 32 requests at a time: the mix as a
+// migration makes it, and as many IPAMHandles, which are small. Whoever migrates cannot
+// be faster than the API server takes writes.
+//
+// The control does what Calico's own controller does, by what is known of it in public:
+// lock, wait, delete the APIService, ask for the v3 object of every v1 object one after
+// the other, then kind after kind ask again and create, 10 at a time. As shipped, it
+// waits 10 s and makes 100 requests a second for each kind (200 at once); without client
+// limits it waits 1 s. It is our own code (control_test.go), and has no fence, no
+// verification and no way back, which would make it slower.
+//
+// Ours is bin/manager. Copying ahead is what it does by itself; copying under the lock is
+// what it falls back to where the v3 CRDs may not be changed, which an admission policy
+// brings about.
+//
+// # Times
+//
+// Locked is what others see: from the first moment at which a write of v1 is refused, or
+// a watch shows datastoreReady false, until v3 shows it true. A bystander writes v1 20
+// times a second until then, so that there is always something left to copy. Total is
+// from the creation of the DatastoreMigration until Converged.
+//
+// Each run has a cluster of its own, so that none begins with what another left: caches,
+// compactions, a garbage collector that still looks around. etcd does not sync to disk:
+// a slow disk slows raw creates most and would flatter all ratios.
+package bench
