@@ -28,7 +28,7 @@ FAULTS_ARGS ?=
 RACE = $(if $(shell command -v $$($(GO) env CC)),-race)
 
 # What has a go.mod of its own, so that none of it reaches the product's dependencies.
-MODULES := test/cluster test/chart test/alerts test/plot hack/release
+MODULES := test/cluster test/chart test/alerts test/chartplot hack/release
 # Packages with Go tests that need no cluster, and those that start one.
 UNIT = $$($(GO) list ./... | grep -v /phasegate/test/)
 CLUSTERED = $$($(GO) list ./test/... | grep -v '/test/bench$$')
@@ -115,7 +115,7 @@ BENCH = BENCH_OUT=$(abspath $(BENCH_OUT)) $(GO) test -run '^$$' -benchtime 1x -t
 bench: bench-migration $(if $(BENCH_OBJECTS),,bench-neighbour) bench-servers bench-micro ## Measure all of the following (hours; BENCH_OBJECTS=500 BENCH_SERVERS=20: a minute)
 bench-migration: build cluster-tools ## Compare migrations with what Calico's controller does and with raw creates (BENCH_SIZES, BENCH_REPEATS, BENCH_CONTENDERS)
 	ok=0; $(BENCH) -bench Migration || ok=$$?; \
-	$(if $(BENCH_OBJECTS),,(cd test/plot && $(GO) run . <$(abspath $(BENCH_OUT))/locked.json >$(abspath $(BENCH_OUT))/locked.svg) &&) exit $$ok
+	$(if $(BENCH_OBJECTS),,(cd test/chartplot && $(GO) run . <$(abspath $(BENCH_OUT))/locked.json >$(abspath $(BENCH_OUT))/locked.svg) &&) exit $$ok
 bench-neighbour: build cluster-tools ## Measure what another client notices of a copy (BENCH_SIZES)
 	$(BENCH) -bench Neighbour
 bench-servers: build cluster-tools ## Run BENCH_SERVERS (500) MCP servers on one manager

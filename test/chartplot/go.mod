@@ -1,4 +1,4 @@
-module github.com/phasegate/phasegate/test/plot
+module github.com/phasegate/phasegate/test/chartplot
 
 go 1.26.0
 

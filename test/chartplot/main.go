@@ -1,4 +1,4 @@
-// Command plot draws a chart of lines, given as JSON on standard input, as SVG on
+// Command chartplot draws a chart of lines, given as JSON on standard input, as SVG on
 // standard output. Both axes are logarithmic. It is a module of its own, so that its
 // libraries are nobody else's.
 //
@@ -35,7 +35,7 @@ const (
 
 func main() {
 	if err := render(os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "plot:", err)
+		fmt.Fprintln(os.Stderr, "chartplot:", err)
 		os.Exit(1)
 	}
 }
