@@ -3,15 +3,11 @@ package datastoremigration
 import (
 	"context"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -33,15 +29,20 @@ func (s *steps) drainRights() []rbacv1.PolicyRule {
 	return grants(s.onV1Lock("patch"), allOf("list", resources.V1Group, s.Registry.All(), (*resources.Kind).V1Plural)) // the lock is v1's too
 }
 
-// drain proves that v1 is closed, and waits until two lists of it, `quiet` apart, are
-// equal: what was let in before has landed.
+// drain proves that v1 is closed, and then that nobody has written it for `quiet`: what
+// was let in before has landed.
+//
+// The proof is as good as two equal lists of v1, `quiet` apart. Instead of the first it
+// asks, once v1 is closed, for the revision of the storage and for the number of objects
+// of each kind. A write gives its object a version newer than that revision, and a
+// creation or deletion alone changes the number: where the list has neither, it is the
+// one that would have been seen then. The copy goes on with that list.
 //
 // Where the lock is only a request, nothing can be proved, and after `atMost` the
 // migration goes on: objects whose status changes for ever must not hold it up, and
 // Verify compares everything again before anything is opened.
 func (s *steps) drain(ctx context.Context, sc *scope) (outputs, error) {
-	lock := sc.Object.Status.Lock
-	enforced := lock != nil && lock.Mode == migrationv1.LockEnforced
+	enforced := isEnforced(sc.Object)
 	if enforced {
 		if err := s.proveFence(ctx, sc, "the lock", lockMessage(sc.Object)); err != nil {
 			return nil, err
@@ -49,20 +50,20 @@ func (s *steps) drain(ctx context.Context, sc *scope) (outputs, error) {
 	}
 	quiet, atMost := sc.With.Duration("quiet", time.Second), sc.With.Duration("atMost", 10*time.Second)
 	end := sc.Clock.Now().Add(atMost)
-	before, err := s.v1Versions(ctx)
-	if err != nil {
+	c, moving := s.copier(sc.Object), s.Registry.All() // the lock is v1's too
+	if err := c.NoteV1(ctx, moving); err != nil {
 		return nil, err
 	}
 	for {
 		if err := sleep(ctx, sc.Clock, quiet); err != nil {
 			return nil, err
 		}
-		after, err := s.v1Versions(ctx)
-		if err != nil {
-			return nil, err
-		}
+		var err error
+		moving, err = c.Moving(ctx, moving)
 		switch {
-		case maps.Equal(before, after):
+		case err != nil:
+			return nil, err
+		case len(moving) == 0:
 			return outputs{"quiet": true}, nil
 		case enforced:
 			return nil, &fsm.WaitError{After: quiet, Message: "v1 is closed, and objects of it still change: waiting for writes that were let in before, and for Kubernetes to delete what belongs to deleted namespaces and owners"}
@@ -70,8 +71,12 @@ func (s *steps) drain(ctx context.Context, sc *scope) (outputs, error) {
 			sc.Warn("StillWritten", "v1 objects are still being written %s after the lock: stop tools that write crd.projectcalico.org; both sides are compared before v3 is opened", atMost)
 			return outputs{"quiet": false}, nil
 		}
-		before = after
 	}
+}
+
+// isEnforced tells that nobody can write v1, and nobody is only asked not to.
+func isEnforced(dm *migration) bool {
+	return dm.Status.Lock != nil && dm.Status.Lock.Mode == migrationv1.LockEnforced
 }
 
 // proveFence waits until writes of v1 are refused, several in a row, for the reason that
@@ -120,50 +125,5 @@ func sleep(ctx context.Context, c clock.Clock, d time.Duration) error {
 		return context.Cause(ctx)
 	case <-c.After(d):
 		return nil
-	}
-}
-
-// v1Versions maps the UID of every v1 object to its resource version.
-func (s *steps) v1Versions(ctx context.Context) (map[types.UID]string, error) {
-	kinds := s.Registry.All()
-	found := make([]map[types.UID]string, len(kinds))
-	group, ctx := errgroup.WithContext(ctx)
-	for i, kind := range kinds {
-		group.Go(func() (err error) {
-			found[i], err = s.versions(ctx, kind)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	all := map[types.UID]string{}
-	for _, m := range found {
-		maps.Copy(all, m)
-	}
-	return all, nil
-}
-
-func (s *steps) versions(ctx context.Context, kind *resources.Kind) (map[types.UID]string, error) {
-	versions := map[types.UID]string{}
-	opts := &client.ListOptions{Limit: 5000, LabelSelector: kind.Selector()}
-	for {
-		page := &metav1.PartialObjectMetadataList{}
-		gvk := kind.V1GVK()
-		gvk.Kind += "List"
-		page.SetGroupVersionKind(gvk)
-		err := s.client.List(ctx, page, opts)
-		if apierrs.IsNotFound(err) || meta.IsNoMatchError(err) {
-			return nil, nil // the CRD is not installed: there is nothing of this kind
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list %s: %w", kind.V1GVK().GroupKind(), err)
-		}
-		for i := range page.Items {
-			versions[page.Items[i].UID] = page.Items[i].ResourceVersion
-		}
-		if opts.Continue = page.Continue; opts.Continue == "" {
-			return versions, nil
-		}
 	}
 }

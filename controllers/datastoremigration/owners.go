@@ -36,7 +36,7 @@ const (
 // their owners missing.
 func (s *steps) detachV1Owners(ctx context.Context, sc *scope) (outputs, error) {
 	c := s.copier(sc.Object)
-	owned, err := c.FindV1(ctx, func(obj *copier.Meta) bool { return resources.HasCalicoOwners(obj) })
+	owned, err := c.OwnedV1(ctx)
 	if err != nil {
 		return nil, err
 	}

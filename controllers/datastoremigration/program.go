@@ -170,8 +170,11 @@ func (s *steps) guards() map[string]runner.Guard[*migration] {
 }
 
 func (s *steps) copier(dm *migration) *copier.Copier {
-	return copier.New(s.Registry, s.client, copier.Owner{Name: dm.Name, UID: dm.UID},
-		copier.WithRetried(s.Metrics.retried), copier.WithLedger(s.ledgers.of(dm)))
+	opts := []copier.Option{copier.WithRetried(s.Metrics.retried), copier.WithLedger(s.ledgers.of(dm))}
+	if isEnforced(dm) {
+		opts = append(opts, copier.Frozen())
+	}
+	return copier.New(s.Registry, s.client, copier.Owner{Name: dm.Name, UID: dm.UID}, opts...)
 }
 
 // What status.machine.result carries of a list: entries, and characters of each.

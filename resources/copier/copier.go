@@ -41,6 +41,7 @@ type Copier struct {
 	retried func(kind, operation string)
 	schemas *schemaCache
 	ledger  *Ledger // nil: nothing is remembered
+	frozen  bool
 	// withhold leaves all owners in Calico to RemapOwners.
 	withhold bool
 }

@@ -93,8 +93,13 @@ func (c *Copier) totals(ctx context.Context, kinds []*resources.Kind) ([]int64, 
 	totals := make([]int64, len(kinds))
 	g, ctx := errgroup.WithContext(ctx)
 	for i, kind := range kinds {
-		g.Go(func() (err error) {
-			totals[i], err = c.countV1(ctx, kind)
+		g.Go(func() error {
+			if list, listed := c.frozenList(kind); listed {
+				totals[i] = int64(len(list))
+				return nil
+			}
+			now, err := c.momentOf(ctx, kind)
+			totals[i] = now.objects
 			return err
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
@@ -47,7 +48,10 @@ func (c *Copier) Find(ctx context.Context, gvk schema.GroupVersionKind, match fu
 // FindV1 is Find over the v1 objects of all kinds, whether they are to be migrated or not. A kind without
 // a CRD has none.
 func (c *Copier) FindV1(ctx context.Context, match func(*Meta) bool) ([]*Meta, error) {
-	kinds := c.reg.Kinds()
+	return c.findV1(ctx, c.reg.Kinds(), match)
+}
+
+func (c *Copier) findV1(ctx context.Context, kinds []*resources.Kind, match func(*Meta) bool) ([]*Meta, error) {
 	found := make([][]*Meta, len(kinds))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxListers)

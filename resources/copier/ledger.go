@@ -18,11 +18,15 @@ import (
 type Ledger struct {
 	schemas schemaCache
 	mu      sync.Mutex
-	kinds   map[string]*proofs // by the v3 kind
+	kinds   map[string]*proofs // by the v3 kind, as the others
+	moments map[string]moment
+	lists   map[string][]v1Object
 }
 
 // NewLedger returns a Ledger that knows nothing.
-func NewLedger() *Ledger { return &Ledger{kinds: map[string]*proofs{}} }
+func NewLedger() *Ledger {
+	return &Ledger{kinds: map[string]*proofs{}, moments: map[string]moment{}, lists: map[string][]v1Object{}}
+}
 
 // WithLedger lets a Copier rely on what earlier ones have proved, and write down what it proves itself. With
 // nil, as without the option, it compares everything.

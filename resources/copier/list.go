@@ -170,27 +170,6 @@ func (c *Copier) unlessAbsent(ctx context.Context, crdName string, listErr error
 	return nil
 }
 
-// countV1 asks for one object and lets the server say how many follow. With a selector the server does
-// not say, and the objects are counted.
-func (c *Copier) countV1(ctx context.Context, kind *resources.Kind) (int64, error) {
-	var n int64
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(listKind(kind.V1GVK()))
-	size := int64(1)
-	if !kind.Selector().Empty() {
-		size = kind.PageSize()
-	}
-	err := c.pages(ctx, list, kind.V1CRDName(), size, kind.Selector(), func() error {
-		n += int64(len(list.Items))
-		if left := list.GetRemainingItemCount(); left != nil && kind.Selector().Empty() {
-			n += *left
-			list.SetContinue("")
-		}
-		return nil
-	})
-	return n, err
-}
-
 func listKind(gvk schema.GroupVersionKind) schema.GroupVersionKind {
 	gvk.Kind += "List"
 	return gvk

@@ -2,7 +2,6 @@ package copier
 
 import (
 	"context"
-	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -28,6 +27,10 @@ type v1Object struct {
 	uid     types.UID
 	version string
 	owners  []metav1.OwnerReference // in Calico, as v1 has them
+	// attached tells that the object itself refers to one of them: no migration has taken them off.
+	attached bool
+	// unreadable tells that the owners are not known.
+	unreadable bool
 }
 
 // visitor says what becomes of the v1 objects of a kind. Each is given to one of the three; they are called
@@ -97,15 +100,11 @@ func (c *Copier) list(ctx context.Context, of *pairs, content bool) (*index, err
 func (c *Copier) sift(ctx context.Context, of *pairs, v visitor) (open []client.ObjectKey, err error) {
 	names := of.live.names()
 	err = c.eachV1Object(ctx, of.kind, func(v1 v1Object) error {
-		id, err := resources.ParseUID(v1.uid)
-		if err != nil {
-			open = append(open, v1.key)
-			return nil
-		}
+		id, _ := resources.ParseUID(v1.uid)
 		p, known := of.known.of(id)
 		key := names[p.v3]
 		live := of.live.entries[key]
-		if !known || !p.holds(v1.version, live) {
+		if !known || v1.unreadable || !p.holds(v1.version, live) {
 			open = append(open, v1.key)
 			return nil
 		}
@@ -118,13 +117,25 @@ func (c *Copier) sift(ctx context.Context, of *pairs, v visitor) (open []client.
 
 // eachV1Object streams the metadata of the v1 objects of a kind that are migrated.
 func (c *Copier) eachV1Object(ctx context.Context, kind *resources.Kind, do func(v1Object) error) error {
-	return c.eachMetadata(ctx, kind.V1GVK(), kind.V1CRDName(), kind.Selector(), func(obj *metav1.PartialObjectMetadata) error {
-		owners, err := resources.CalicoOwners(obj)
-		if err != nil {
-			return fmt.Errorf("%s %s: %w", kind.V1GVK().GroupKind(), client.ObjectKeyFromObject(obj), err)
+	if all, ok := c.frozenList(kind); ok {
+		for _, v1 := range all {
+			if err := do(v1); err != nil {
+				return err
+			}
 		}
-		return do(v1Object{key: client.ObjectKeyFromObject(obj), uid: obj.UID, version: obj.ResourceVersion, owners: owners})
+		return nil
+	}
+	return c.eachMetadata(ctx, kind.V1GVK(), kind.V1CRDName(), kind.Selector(), func(obj *metav1.PartialObjectMetadata) error {
+		return do(v1ObjectOf(obj))
 	})
+}
+
+func v1ObjectOf(obj *metav1.PartialObjectMetadata) v1Object {
+	owners, err := resources.CalicoOwners(obj)
+	return v1Object{
+		key: client.ObjectKeyFromObject(obj), uid: obj.UID, version: obj.ResourceVersion, owners: owners,
+		attached: err != nil || resources.HasCalicoOwners(obj), unreadable: err != nil,
+	}
 }
 
 // isEqual compares a v3 object with what it should be by its content alone, owners in Calico left out.

@@ -331,7 +331,7 @@ func byName(refs []metav1.OwnerReference) []metav1.OwnerReference {
 // Conflicts finds the v3 objects that differ from what v1 says, and that a person has to look at, over
 // all kinds. It changes nothing. An object that cannot be read or converted is an error, never "no conflict".
 func (c *Copier) Conflicts(ctx context.Context) ([]Conflict, error) {
-	s := c.newSurvey(true)
+	s := c.thawed().newSurvey(true)
 	if err := s.run(ctx); err != nil {
 		return nil, err
 	}
@@ -343,7 +343,7 @@ func (c *Copier) Conflicts(ctx context.Context) ([]Conflict, error) {
 // time, for a migration that is over as well; what it would have to ask the server about copies that
 // admission changed, it asks as dry runs.
 func (c *Copier) Verify(ctx context.Context) (Verification, error) {
-	s := c.newSurvey(true)
+	s := c.thawed().newSurvey(true)
 	if err := s.run(ctx); err != nil {
 		return Verification{}, err
 	}
