@@ -47,7 +47,7 @@ func roles(t *testing.T) map[string][]rbacv1.PolicyRule {
 func TestRightsAreThoseAgreedOn(t *testing.T) {
 	var got strings.Builder
 	all := roles(t)
-	for _, name := range []string{"custom", "datastoremigration", "datastoremigration-backup", "datastoremigration-cleanup", "datastoremigration-dependents", "mcpserver"} {
+	for _, name := range []string{"custom", "datastoremigration", "datastoremigration-backup", "datastoremigration-cleanup", "datastoremigration-copyahead", "datastoremigration-dependents", "mcpserver"} {
 		got.WriteString(name + "\n")
 		for _, need := range rights.Union(rights.Flatten(name, all[name]...)) {
 			got.WriteString("  " + need.String() + "\n")
@@ -105,9 +105,11 @@ var taboos = []struct {
 	{"only Calico's APIService is looked at and changed; a create cannot be named", func(n rights.Need) bool {
 		return n.Resource == "apiservices" && n.Verb != "create" && n.Name != "v3.projectcalico.org"
 	}},
-	{"only a clean-up deletes CRDs, and those of v1 only", func(n rights.Need) bool {
-		return n.Resource == "customresourcedefinitions" && writes(n) &&
-			(n.Verb != "delete" || n.For[0] != "datastoremigration-cleanup" || !strings.HasSuffix(n.Name, ".crd.projectcalico.org"))
+	{"only a clean-up deletes CRDs, and those of v1 only; only copying ahead patches them, and those of v3 only", func(n rights.Need) bool {
+		v1 := strings.HasSuffix(n.Name, ".crd.projectcalico.org")
+		cleanUp := n.Verb == "delete" && n.For[0] == "datastoremigration-cleanup" && v1
+		sideDoor := n.Verb == "patch" && n.For[0] == "datastoremigration-copyahead" && !v1 && strings.HasSuffix(n.Name, ".projectcalico.org")
+		return n.Resource == "customresourcedefinitions" && writes(n) && !cleanUp && !sideDoor
 	}},
 	{"admission objects are looked at by name, and only the fence is made and deleted; a create cannot be named", func(n rights.Need) bool {
 		fence := strings.HasPrefix(n.Resource, "validating") && (n.Verb == "create" || n.Verb == "delete" && n.Name == migrationv1.FenceName)

@@ -274,6 +274,15 @@ func TestInvariantsOfTheShippedMachineBite(t *testing.T) {
 			change: []string{"    - {action: LockV3}\n", "", "    - {action: CopyResources}\n", "    - {action: CopyResources}\n    - {action: LockV3}\n"},
 			want:   []string{"→ Migrating (ReadyToCutOver)", "Migrating: CopyResources is about to begin"},
 		},
+		"copiesAreInReach": {
+			why:    "a side door that is given up takes with it the way to what was copied through it",
+			change: []string{" && !(\"v3Lock\" in held)'}", "'}"},
+			want: []string{
+				"Pending: OpenSideDoor done",
+				"another revision of the file begins the phase again",
+				"Pending: CloseSideDoor done",
+			},
+		},
 		"lockedBehindFence": {
 			why: "v1 is only asked not to write, where it could be kept from it",
 			change: []string{"    - {action: FenceV1} # inert until the lock falls\n", "",
@@ -294,17 +303,19 @@ func TestInvariantsOfTheShippedMachineBite(t *testing.T) {
 		"failureLeavesNothing": {
 			why:    "a rollback that gives nothing back",
 			change: []string{"    - {undo: held}\n    next:\n    - {to: Failed,", "    - {wait: 1s}\n    next:\n    - {to: Failed,"},
-			want:   []string{"→ Migrating (ReadyToCutOver)", "Migrating: FenceV1 fails for good", "→ RollingBack (Terminal)", "→ Failed (RolledBack)"},
+			want:   []string{"Pending: OpenSideDoor fails for good", "→ RollingBack (Terminal)", "→ Failed (RolledBack)"},
 		},
 		"pendingIsFree": {
 			why:    "a lock that is taken before all is known",
 			change: []string{"    - action: Plan\n", "    - {action: LockV1}\n    - action: Plan\n"},
-			want:   []string{"Pending: LockV1 is about to begin"},
+			want:   []string{"Pending: LockV1 done"},
 		},
 		"abortIsComplete": {
 			why:    "an abort after the point of no return",
 			change: []string{"onDelete: {hold: 'Converged cannot be rolled back; deletion goes on after Complete'}", "onDelete: {to: Aborting}"},
 			want: []string{
+				"Pending: OpenSideDoor done",
+				"Pending: CloseSideDoor done",
 				"→ Migrating (ReadyToCutOver)",
 				"Migrating: FenceV1 done",
 				"Migrating: DetachDependents done",

@@ -25,9 +25,7 @@ func (s *steps) plan(ctx context.Context, sc *scope) (outputs, error) {
 	if err := s.warnOfOverlaps(ctx, sc); err != nil {
 		return nil, err
 	}
-	sc.Report(func(dm *migration) {
-		dm.Status.Progress = plannedProgress(plan)
-	})
+	sc.Report(func(dm *migration) { showPlan(dm, plan) })
 	return outputs{"problems": examples(plan.Problems, showProblem), "objects": plan.Total}, nil
 }
 
@@ -37,17 +35,16 @@ func showProblem(p resources.Problem) string { return p.Error() }
 // can solve it; an object that the API server refuses ends the migration,
 // because nothing here can.
 func (s *steps) copyResources(ctx context.Context, sc *scope) (outputs, error) {
+	if sc.With.Bool("ahead", false) {
+		return s.copyAhead(ctx, sc)
+	}
 	ctx, done, err := s.whileLocked(ctx, sc)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	sc.Report(func(dm *migration) { dm.Status.Verified = nil })
-	measure := s.Metrics.copying(sc.Object)
-	result, err := s.copier(sc.Object).Copy(ctx, func(p copier.Progress) {
-		measure(p)
-		sc.Report(func(dm *migration) { showProgress(dm, p) })
-	})
+	result, err := s.copyOnce(ctx, sc, resources.V3Version, "Copying")
 	var mayNot *copier.MayNotWriteError
 	if errors.As(err, &mayNot) { // the copier has waited for the right: the lock does not
 		return nil, fsm.Terminal("RightMissing", "%w: %s, then retry", err, check.GrantRights)
@@ -55,22 +52,39 @@ func (s *steps) copyResources(ctx context.Context, sc *scope) (outputs, error) {
 	if err != nil {
 		return nil, err
 	}
-	people, going := forPeople(result.Conflicts)
-	sc.Report(func(dm *migration) {
-		showProgress(dm, result.Progress)
-		setConflicts(dm, result.Conflicts)
-		dm.Status.Progress.OwnersWithheld = int32(result.Withheld)
-	})
-	if len(going) > 0 {
-		// Nobody but us can resolve these, and time does.
-		return nil, fsm.Wait("%d objects are still being deleted, with their namespaces or as copies of an earlier try: %s", len(going),
-			strings.Join(examples(going, showConflict), "; "))
-	}
 	if len(result.Rejected) > 0 {
 		return nil, fsm.Terminal("ObjectsRejected", "%d objects cannot be copied: %s", len(result.Rejected),
 			strings.Join(examples(result.Rejected, showProblem), "; "))
 	}
-	return conflictOutputs(people, outputs{"objects": result.Total, "ownersWithheld": result.Withheld}), nil
+	return copied(result), nil
+}
+
+// copyOnce copies everything through a version of v3, and shows how far it is.
+func (s *steps) copyOnce(ctx context.Context, sc *scope, version, verb string) (copier.Result, error) {
+	measure := s.Metrics.copying(sc.Object)
+	result, err := s.copierOver(sc.Object, version).Copy(ctx, func(p copier.Progress) {
+		measure(p)
+		sc.Report(func(dm *migration) { showProgress(dm, p, verb) })
+	})
+	if err != nil {
+		return result, err
+	}
+	sc.Report(func(dm *migration) {
+		showProgress(dm, result.Progress, verb)
+		setConflicts(dm, result.Conflicts)
+		dm.Status.Progress.OwnersWithheld = int32(result.Withheld)
+	})
+	if _, going := forPeople(result.Conflicts); len(going) > 0 {
+		// Nobody but us can resolve these, and time does.
+		err = fsm.Wait("%d objects are still being deleted, with their namespaces or as copies of an earlier try: %s", len(going),
+			strings.Join(examples(going, showConflict), "; "))
+	}
+	return result, err
+}
+
+func copied(result copier.Result) outputs {
+	people, _ := forPeople(result.Conflicts)
+	return conflictOutputs(people, outputs{"objects": result.Total, "ownersWithheld": result.Withheld, "rejected": examples(result.Rejected, showProblem)})
 }
 
 // forPeople separates what only a person can resolve from what copying again, or time, does.
@@ -109,20 +123,20 @@ func objectName(kind, namespace, name string) string {
 	return kind + " " + name
 }
 
-// detectConflicts compares both sides where both can be seen.
+// detectConflicts compares both sides where both can be seen: v3 shows v1 itself while the
+// aggregated API server serves it.
 func (s *steps) detectConflicts(ctx context.Context, sc *scope) (outputs, error) {
-	svc, err := s.apiService(ctx)
+	var conflicts []copier.Conflict
+	blocked, err := s.overV3(ctx, sc, func(version string) (err error) {
+		conflicts, err = s.copierOver(sc.Object, version).Conflicts(ctx)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	if svc == nil || isAggregated(svc) {
-		return conflictOutputs(nil, outputs{}), nil // v3 shows v1 itself: there is nothing to compare it with
+	if blocked == "" {
+		sc.Report(func(dm *migration) { setConflicts(dm, conflicts) })
 	}
-	conflicts, err := s.copier(sc.Object).Conflicts(ctx)
-	if err != nil {
-		return nil, err
-	}
-	sc.Report(func(dm *migration) { setConflicts(dm, conflicts) })
 	return conflictOutputs(conflicts, outputs{}), nil
 }
 
@@ -185,19 +199,11 @@ func verified(v copier.Verification, at time.Time) *migrationv1.Verified {
 // deleteCopies takes back what this migration created. Objects with finalizers
 // of others take a moment: wait for them, so that nothing is left behind.
 func (s *steps) deleteCopies(ctx context.Context, sc *scope) (outputs, error) {
-	svc, err := s.apiService(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if isAggregated(svc) {
-		// Somebody brought the aggregated API server back. The copies are behind it.
-		if _, err := s.parkAPIService(ctx, sc); err != nil {
-			return nil, err
-		}
-		return nil, &fsm.WaitError{After: time.Second, Message: fmt.Sprintf(
-			"APIService %s points to a server again; pointing it to the CRDs, to reach the copies", apiServiceName)}
-	}
-	deletion, err := s.copier(sc.Object).DeleteCopies(ctx, nil)
+	var deletion copier.Deletion
+	err := s.mustReachV3(ctx, sc, func(version string) (err error) {
+		deletion, err = s.copierOver(sc.Object, version).DeleteCopies(ctx, nil)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

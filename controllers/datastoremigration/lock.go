@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,7 +27,9 @@ func (s *steps) clusterInformation(ctx context.Context, gvk schema.GroupVersionK
 	info := &unstructured.Unstructured{}
 	info.SetGroupVersionKind(gvk)
 	err := s.client.Get(ctx, types.NamespacedName{Name: clusterInformationName}, info)
-	if apierrs.IsNotFound(err) {
+	// Behind a side door that is shut the object may be there.
+	shut := gvk.Version == migrationv1.SideDoorVersion && apierrs.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	if apierrs.IsNotFound(err) && !shut {
 		return nil, nil
 	}
 	if err != nil {
@@ -202,29 +205,55 @@ func (s *steps) unlockV1(ctx context.Context, sc *scope) (outputs, error) {
 	return nil, s.setReady(ctx, info, true, "")
 }
 
-// lockV3 makes sure that v3 is locked before anything can be read from it. The
-// object is created locked, with everything else that v1 says.
+// lockV3 makes sure that v3 is locked before anything can be read from it. The object is
+// created locked, with everything else that v1 says. Where v3 is out of reach before
+// v1 is locked, nothing is copied ahead.
 func (s *steps) lockV3(ctx context.Context, sc *scope) (outputs, error) {
-	kind := s.Registry.Lock()
-	info, err := s.clusterInformation(ctx, kind.V3GVK())
-	if err != nil {
+	blocked, err := s.overV3(ctx, sc, func(version string) error {
+		return s.closeV3(ctx, sc, s.Registry.Through(version).Lock().V3GVK())
+	})
+	if blocked == "" || err != nil {
 		return nil, err
 	}
-	if info != nil {
-		return nil, s.lock(ctx, info, sc.Object.UID)
+	if slices.Contains(sc.Object.Status.Machine.Held, effectV1Lock) {
+		return nil, fsm.Wait("v3 cannot be locked: %s", blocked)
 	}
-	v1, err := s.clusterInformation(ctx, kind.V1GVK())
-	if err != nil {
-		return nil, err
-	}
-	err = s.client.Create(ctx, lockedCopy(v1, kind.V3GVK(), sc.Object.UID))
-	if err != nil && !apierrs.IsAlreadyExists(err) {
-		return nil, fmt.Errorf("create the v3 ClusterInformation: %w", err)
-	}
-	if apierrs.IsAlreadyExists(err) {
-		return nil, fsm.Wait("the v3 ClusterInformation was created by somebody else just now")
-	}
+	refuseAhead(sc, blocked)
 	return nil, nil
+}
+
+// closeV3 also brings an object that this migration has created, when it copied ahead, to
+// what v1 says by now.
+func (s *steps) closeV3(ctx context.Context, sc *scope, gvk schema.GroupVersionKind) error {
+	info, err := s.clusterInformation(ctx, gvk)
+	if err != nil {
+		return err
+	}
+	if info != nil && createdBy(info) != sc.Object.UID {
+		return s.lock(ctx, info, sc.Object.UID)
+	}
+	v1, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
+	if err != nil {
+		return err
+	}
+	want := lockedCopy(v1, gvk, sc.Object.UID)
+	if info == nil {
+		err = s.client.Create(ctx, want)
+		if apierrs.IsAlreadyExists(err) {
+			return fsm.Wait("the v3 ClusterInformation was created by somebody else just now")
+		}
+	} else if lockedBy(info) != sc.Object.UID || !equality.Semantic.DeepEqual(info.Object["spec"], want.Object["spec"]) {
+		err = patch.MutateAndPatchSpec(ctx, s.client, info, func(u *unstructured.Unstructured) {
+			u.Object["spec"] = want.Object["spec"]
+			annotations := u.GetAnnotations()
+			annotations[migrationv1.AnnotationLockedBy] = string(sc.Object.UID)
+			u.SetAnnotations(annotations)
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("lock the v3 ClusterInformation: %w", err)
+	}
+	return nil
 }
 
 // lockedCopy is the v3 ClusterInformation to create; v1 may be nil.
@@ -248,21 +277,27 @@ func lockedCopy(v1 *unstructured.Unstructured, gvk schema.GroupVersionKind, owne
 
 // unlockV3 opens v3 for business, or takes away what lockV3 did.
 func (s *steps) unlockV3(ctx context.Context, sc *scope) (outputs, error) {
-	info, err := s.clusterInformation(ctx, s.Registry.Lock().V3GVK())
+	return nil, s.mustReachV3(ctx, sc, func(version string) error {
+		return s.openV3(ctx, sc, s.Registry.Through(version).Lock().V3GVK())
+	})
+}
+
+func (s *steps) openV3(ctx context.Context, sc *scope, gvk schema.GroupVersionKind) error {
+	info, err := s.clusterInformation(ctx, gvk)
 	if err != nil || info == nil {
-		return nil, err
+		return err
 	}
 	uid := sc.Object.UID
 	if createdBy(info) == uid && sc.With.String("created", "delete") == "delete" {
 		own := info.GetUID()
 		err := s.client.Delete(ctx, info, client.Preconditions{UID: &own})
 		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("delete the v3 ClusterInformation that this migration created: %w", err)
+			return fmt.Errorf("delete the v3 ClusterInformation that this migration created: %w", err)
 		}
-		return nil, nil
+		return nil
 	}
 	if lockedBy(info) != uid {
-		return nil, nil
+		return nil
 	}
-	return nil, s.setReady(ctx, info, true, "")
+	return s.setReady(ctx, info, true, "")
 }

@@ -92,7 +92,7 @@ func (s *steps) looking() map[string]runner.Action[*migration] {
 		"Plan": {ActionSpec: fsm.ActionSpec{Doc: "Counts, converts and validates every object; changes nothing.",
 			Outputs: map[string]fsm.Type{"problems": fsm.TypeStrings, "objects": fsm.TypeInt}}, Do: s.plan,
 			Rights: grants(s.onV1("list"), s.onV1CRDs("get"), s.onV3CRDs("get"))},
-		"DetectConflicts": {ActionSpec: fsm.ActionSpec{Doc: "Compares both sides; changes nothing. Sees nothing while the aggregated API server owns v3.",
+		"DetectConflicts": {ActionSpec: fsm.ActionSpec{Doc: "Compares both sides; changes nothing. While the aggregated API server owns v3, it sees something through the side door only.",
 			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings}}, Do: s.detectConflicts,
 			Rights: grants(onAPIService("get"), s.lists(), s.onV3("get patch"))},
 		"Drain": {ActionSpec: fsm.ActionSpec{Doc: "Waits until nobody writes v1 any more.",
@@ -144,13 +144,20 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 			Do:     s.forgetAPIService,
 			Rights: onAPIService("get patch")},
 		"LockV3": {ActionSpec: fsm.ActionSpec{Doc: "Creates or sets the v3 ClusterInformation with datastoreReady false."}, Do: s.lockV3,
-			Rights: grants(s.onV1Lock("get"), s.onV3Lock("get patch"), rule("create", resources.V3Group, s.Registry.Lock().V3Plural()))},
+			Rights: grants(onAPIService("get"), s.onV1Lock("get"), s.onV3Lock("get patch"), rule("create", resources.V3Group, s.Registry.Lock().V3Plural()))},
 		"UnlockV3": {ActionSpec: fsm.ActionSpec{Doc: "Gives the v3 lock back. created: keep opens the ClusterInformation that LockV3 created instead of deleting it.",
 			Params: map[string]fsm.Param{"created": {Type: fsm.TypeString, Doc: "keep, or delete: the default"}}}, Do: s.unlockV3,
-			Rights: s.onV3Lock("get patch delete")},
+			Rights: grants(onAPIService("get patch"), s.onV3Lock("get patch delete"))},
+		OpenDoorAction: {ActionSpec: fsm.ActionSpec{Doc: "Adds a served version to the v3 CRDs, through which v3 can be written while the aggregated API server owns it. sideDoor is false where that is refused.",
+			Outputs: map[string]fsm.Type{"sideDoor": fsm.TypeBool}}, Do: s.openSideDoor, Rights: s.openSideDoorRights()},
+		CloseDoorAction: {ActionSpec: fsm.ActionSpec{Doc: "Takes that version out of the v3 CRDs again."}, Do: s.closeSideDoor, Rights: s.onV3CRDs("get patch")},
 		"CopyResources": {ActionSpec: fsm.ActionSpec{Doc: "Copies every object to v3; what is there already is compared.",
-			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings, "objects": fsm.TypeInt, "ownersWithheld": fsm.TypeInt}}, Do: s.copyResources,
-			Rights: grants(s.lockStandsRights(), s.lists(), s.onV3("get create patch"), s.onV3Status("patch"))},
+			Params: map[string]fsm.Param{
+				"ahead":  {Type: fsm.TypeBool, Doc: "copy through the side door while nothing is locked, again and again; what is refused is an output then"},
+				"rounds": {Type: fsm.TypeInt, Doc: "how often at most; 5 is the default"},
+				"until":  {Type: fsm.TypeInt, Doc: "a round that changes fewer objects is the last one; 100 is the default"}},
+			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings, "objects": fsm.TypeInt, "ownersWithheld": fsm.TypeInt, "rejected": fsm.TypeStrings}}, Do: s.copyResources,
+			Rights: grants(onAPIService("get"), s.lockStandsRights(), s.lists(), s.onV3("get create patch"), s.onV3Status("patch"))},
 		"DeleteCopies": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v3 objects that this migration created."}, Do: s.deleteCopies,
 			Rights: grants(s.onV3("list get patch delete"), s.onV3CRDs("get"), onAPIService("get patch"))},
 		"RemapOwners": {ActionSpec: fsm.ActionSpec{Doc: "Adds the owner references that were withheld while the owner was not copied yet.",
@@ -170,11 +177,19 @@ func (s *steps) guards() map[string]runner.Guard[*migration] {
 }
 
 func (s *steps) copier(dm *migration) *copier.Copier {
-	opts := []copier.Option{copier.WithRetried(s.Metrics.retried), copier.WithLedger(s.ledgers.of(dm))}
-	if isEnforced(dm) {
-		opts = append(opts, copier.Frozen())
+	return s.copierOver(dm, resources.V3Version)
+}
+
+// copierOver reaches v3 by a version that its CRDs serve.
+func (s *steps) copierOver(dm *migration, version string) *copier.Copier {
+	options := []copier.Option{copier.WithRetried(s.Metrics.retried), copier.WithLedger(s.ledgers.of(dm))}
+	if version == migrationv1.SideDoorVersion {
+		options = append(options, copier.WithholdOwners())
 	}
-	return copier.New(s.Registry, s.client, copier.Owner{Name: dm.Name, UID: dm.UID}, opts...)
+	if isEnforced(dm) {
+		options = append(options, copier.Frozen())
+	}
+	return copier.New(s.Registry.Through(version), s.client, copier.Owner{Name: dm.Name, UID: dm.UID}, options...)
 }
 
 // What status.machine.result carries of a list: entries, and characters of each.

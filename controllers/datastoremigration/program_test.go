@@ -51,7 +51,7 @@ func TestShippedMachineFitsTheProgram(t *testing.T) {
 	if !slices.Contains(machine.Phases(), phaseComplete) {
 		t.Errorf("decorate knows phase %s, the file does not", phaseComplete)
 	}
-	for _, name := range []string{effectV1Fence, effectV1Lock, effectV3Lock} {
+	for _, name := range []string{effectSideDoor, effectV1Fence, effectV1Lock, effectAPIService, effectV3Lock, effectV3Copies} {
 		if !slices.ContainsFunc(def.Spec.Effects, func(e v1alpha1.Effect) bool { return e.Name == name }) {
 			t.Errorf("the program knows effect %s, the file does not", name)
 		}
@@ -79,9 +79,9 @@ func TestOutputsOfTheActions(t *testing.T) {
 	}
 	slices.Sort(read)
 	slices.Sort(recorded)
-	wantRead := []string{"CopyResources.conflicts", "CopyResources.ownersWithheld", "DetectConflicts.conflicts", "DetectConflicts.examples", "ObserveRollout.pending",
+	wantRead := []string{"CopyResources.conflicts", "CopyResources.examples", "CopyResources.ownersWithheld", "CopyResources.rejected", "DetectConflicts.conflicts", "DetectConflicts.examples", "ObserveRollout.pending", "OpenSideDoor.sideDoor",
 		"Plan.problems", "Preflight.blockers", "Verify.different"}
-	wantRecorded := []string{"CopyResources.examples", "CopyResources.objects", "Drain.quiet", "Plan.objects", "RemapOwners.ownersMissing", "Verify.conflicts",
+	wantRecorded := []string{"CopyResources.objects", "Drain.quiet", "Plan.objects", "RemapOwners.ownersMissing", "Verify.conflicts",
 		"Verify.examples", "Verify.verified"}
 	if diff := cmp.Diff(wantRead, read); diff != "" {
 		t.Errorf("read by the file (-want +got):\n%s", diff)

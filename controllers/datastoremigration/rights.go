@@ -21,6 +21,12 @@ const (
 	apiServiceGroup = "apiregistration.k8s.io"
 )
 
+// What these two alone need, a migration can do without: it copies under the lock then.
+const (
+	OpenDoorAction  = "OpenSideDoor"
+	CloseDoorAction = "CloseSideDoor"
+)
+
 // Needs is what the controller of the machine must be allowed to do. What the actions
 // BackUpAction and CleanUpAction alone need may be granted later than the rest.
 func Needs(machine *fsm.Machine, settings Settings) []rights.Need {

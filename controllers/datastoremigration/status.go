@@ -11,12 +11,18 @@ import (
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
-// Names of the fence and the locks in the machine file's ledger.
+// Names in the machine file's ledger that steps look for.
 const (
-	effectV1Fence = "v1Fence"
-	effectV1Lock  = "v1Lock"
-	effectV3Lock  = "v3Lock"
+	effectSideDoor   = "sideDoor"
+	effectV1Fence    = "v1Fence"
+	effectV1Lock     = "v1Lock"
+	effectAPIService = "apiService"
+	effectV3Lock     = "v3Lock"
+	effectV3Copies   = "v3Copies"
 )
+
+// aheadIsOver are the phases in which nobody asks any more what was copied ahead.
+var aheadIsOver = []string{phaseConverged, phaseComplete, "CleaningUp", "RollingBack", "Failed", "Rejected", "Aborting", "Gone"}
 
 // decorate derives the migration's own fields from the machine's. It is a pure
 // function of the object.
@@ -26,6 +32,9 @@ func decorate(dm *migration) {
 	// nobody waits for it then.
 	if !slices.Contains(machine.Held, effectV1Lock) {
 		dm.Status.DatastoreLockedAt, dm.Status.Lock = nil, nil
+	}
+	if slices.Contains(aheadIsOver, machine.Phase) {
+		dm.Status.CopyAhead = nil
 	}
 	if machine.Phase == phaseComplete && dm.Status.CompletedAt == nil && machine.Since != nil {
 		completed := metav1.NewTime(machine.Since.Time)
@@ -101,6 +110,17 @@ func progressOf(p copier.Progress) *migrationv1.Progress {
 	return out
 }
 
+// showPlan tells what there is to do. What was copied ahead is not forgotten when a plan is
+// made again.
+func showPlan(dm *migration, plan copier.Plan) {
+	shown := dm.Status.Progress
+	if shown == nil || !slices.Contains(dm.Status.Machine.Held, effectV3Copies) {
+		dm.Status.Progress = plannedProgress(plan)
+		return
+	}
+	shown.Total, shown.Conflicts = int32(plan.Total), 0
+}
+
 // plannedProgress is that of a copy that has not begun.
 func plannedProgress(plan copier.Plan) *migrationv1.Progress {
 	kinds := make([]copier.KindProgress, len(plan.Kinds))
@@ -110,18 +130,18 @@ func plannedProgress(plan copier.Plan) *migrationv1.Progress {
 	return progressOf(copier.Progress{Counts: copier.Counts{Total: plan.Total}, Kinds: kinds})
 }
 
-// showProgress never goes back: a copy that runs again, after a conflict or a
-// crash, looks at what is done already, which the message tells.
-func showProgress(dm *migration, p copier.Progress) {
+// showProgress never goes back while a copy runs: one that runs again, after a round
+// ahead, a conflict or a crash, looks at what is done already, which the message tells.
+func showProgress(dm *migration, p copier.Progress, verb string) {
 	next, shown := progressOf(p), dm.Status.Progress
-	verb := "Copying"
 	if shown != nil {
 		next.OwnersWithheld = shown.OwnersWithheld
 	}
-	if shown != nil && shown.Migrated+shown.Skipped > next.Migrated+next.Skipped {
+	if shown != nil && p.Done < p.Total && shown.Migrated+shown.Skipped > next.Migrated+next.Skipped {
 		next.Migrated, next.Skipped = shown.Migrated, shown.Skipped
 		next.CompletedTypes, next.TypeProgress = shown.CompletedTypes, shown.TypeProgress
-		verb = "Copying again"
+		next.Total = max(next.Total, shown.Migrated+shown.Skipped)
+		verb += " again"
 	}
 	dm.Status.Progress = next
 	dm.Status.Message = fmt.Sprintf("%s: %d of %d objects, %s types", verb, p.Done, p.Total, next.TypeProgress)

@@ -222,13 +222,13 @@ func TestExamplesAreBounded(t *testing.T) {
 
 func TestProgressNeverGoesBack(t *testing.T) {
 	dm := &migration{}
-	showProgress(dm, copier.Progress{Counts: copier.Counts{Total: 10, Done: 8, Created: 8}})
-	showProgress(dm, copier.Progress{Counts: copier.Counts{Total: 10, Done: 2, Kept: 2}})
+	showProgress(dm, copier.Progress{Counts: copier.Counts{Total: 10, Done: 8, Created: 8}}, "Copying")
+	showProgress(dm, copier.Progress{Counts: copier.Counts{Total: 10, Done: 2, Kept: 2}}, "Copying")
 	if dm.Status.Progress.Migrated != 8 || dm.Status.Message != "Copying again: 2 of 10 objects, 0 / 0 types" {
 		t.Errorf("after a conflict everything is looked at again; people would take 2 after 8 for a loss: migrated %d, %q",
 			dm.Status.Progress.Migrated, dm.Status.Message)
 	}
-	showProgress(dm, copier.Progress{Counts: copier.Counts{Total: 10, Done: 10, Created: 2, Kept: 8}})
+	showProgress(dm, copier.Progress{Counts: copier.Counts{Total: 10, Done: 10, Created: 2, Kept: 8}}, "Copying")
 	if dm.Status.Progress.Migrated != 10 {
 		t.Errorf("then it goes on: migrated %d, want 10", dm.Status.Progress.Migrated)
 	}

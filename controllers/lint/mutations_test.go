@@ -96,7 +96,7 @@ var mutations = map[string]mutation{
 	"lock and unlock exchanged": {why: "the ledger would note the unlock as taken", file: migration,
 		old: "{name: v1Lock, acquire: LockV1, release: UnlockV1}", new: "{name: v1Lock, acquire: UnlockV1, release: LockV1}", code: "PG011", at: "- action: LockV1\n"},
 	"unlock before lock": {why: "steps in the wrong order", file: migration,
-		old: "    - {action: LockV3}\n", new: "    - {action: UnlockV3}\n", code: "PG011", at: "- {action: UnlockV3}\n    - {action: CopyResources}", more: []string{"PG011"}},
+		old: "    - {action: LockV3}\n", new: "    - {action: UnlockV3}\n", code: "PG011", at: "- action: UnlockV3\n"},
 	"effect never released": {why: "the deletion skips the way back: the peer's mistake", file: migration,
 		old: "    deletion: true\n    steps:\n    - {undo: held}\n    next:\n    - {to: Gone, reason: Aborted}", new: "    deletion: true\n    steps:\n    - {action: RestoreAPIService}\n    next:\n    - {to: Gone, reason: Aborted}",
 		code: "PG011", at: "{to: Gone, reason: Aborted}"},

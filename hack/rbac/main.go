@@ -68,6 +68,7 @@ func roles() ([]role, error) {
 	kinds := datastoremigration.Settings{Registry: resources.Default()}
 	late, migrate := rights.Only(catalog.Needs(migration, kinds), datastoremigration.BackUpAction, datastoremigration.CleanUpAction)
 	detach, migrate := rights.Only(migrate, datastoremigration.DetachAction)
+	ahead, migrate := rights.Only(migrate, datastoremigration.OpenDoorAction, datastoremigration.CloseDoorAction)
 	var backUp, cleanUp []rights.Need
 	for _, n := range late {
 		if datastoremigration.IsBackUp(n) {
@@ -80,6 +81,7 @@ func roles() ([]role, error) {
 		{"datastoremigration", "The account of the migration.", migrate},
 		{"datastoremigration-cleanup", "The same account, for the removal of the v1 CRDs at the end: `controllers.datastoremigration.cleanup.enabled`. It may be granted as late as that.", cleanUp},
 		{"datastoremigration-backup", "The same account, for the backup before that removal: a Role of the namespace `controllers.datastoremigration.calicoNamespace`, granted with the one above.", backUp},
+		{"datastoremigration-copyahead", "The same account, to add a version to Calico's v3 CRDs for the time of a migration, through which objects are copied before v1 is locked: `controllers.datastoremigration.copyAhead.enabled`.", ahead},
 		{"datastoremigration-dependents", "The same account, to find what belongs to Calico's objects and is no object of Calico: `controllers.datastoremigration.dependents.enabled`. " +
 			"The chart adds the right to patch what `controllers.datastoremigration.dependents.patch` lists: by default ConfigMaps and Secrets, to take references to their owners off while these change places.", detach},
 		{"mcpserver", "The account of MCP servers. It holds the rights of a proxy too, since nobody can grant what he does not have.", catalog.Needs(servers, kinds)},

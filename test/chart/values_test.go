@@ -123,6 +123,7 @@ func TestControllersHaveTheSameValues(t *testing.T) {
 	want := all.Controllers["datastoremigration"]
 	delete(want, "calicoNamespace")
 	delete(want, "cleanup")
+	delete(want, "copyAhead")
 	delete(want, "dependents")
 	for name, got := range all.Controllers {
 		want["enabled"] = got["enabled"]

@@ -17,17 +17,19 @@ func TestAbort(t *testing.T) {
 		why, gate string
 		held      []string
 	}{
-		"pending, before the checks": {why: "nothing was done: only the finalizer goes", gate: "pending"},
-		"pending, planned":           {why: "the plan changes nothing", gate: "planned"},
-		"migrating, nothing taken":   {why: "the phase is stored, its first step has not run", gate: "begin"},
-		"fenced":                     {why: "the fence goes, and nobody had noticed it", gate: "fenced", held: held("v1Fence")},
-		"v1 locked":                  {why: "the lock must never outlive the migration", gate: "locked", held: held("v1Lock")},
-		"APIService parked":          {why: "the saved APIService comes back, with every label and annotation", gate: "parked", held: held("apiService")},
-		"v3 served":                  {why: "v3 answers from the CRDs, which are empty", gate: "served", held: held("apiService")},
-		"v3 locked":                  {why: "the v3 lock object is ours and goes", gate: "v3locked", held: held("v3Lock")},
-		"copied":                     {why: "every copy goes", gate: "copied", held: held("v3Copies")},
-		"owners set":                 {why: "owners and owned are both copies: the garbage collector must not get there first", gate: "remapped", held: held("v3Copies")},
-		"verified":                   {why: "the last moment before the point of no return", gate: "verified", held: held("v3Copies")},
+		"pending, before the checks":  {why: "nothing was done: only the finalizer goes", gate: "pending"},
+		"pending, planned":            {why: "the plan changes nothing", gate: "planned"},
+		"pending, the side door open": {why: "the CRDs are as they were", gate: "compared", held: held("sideDoor")},
+		"pending, copied ahead":       {why: "the copies are deleted through the side door, while the aggregated API server serves v3", gate: "ahead", held: held("v3Copies")},
+		"migrating, nothing taken":    {why: "the phase is stored, its first step has not run", gate: "begin", held: held("v3Copies")},
+		"fenced":                      {why: "the fence goes, and nobody had noticed it", gate: "fenced", held: held("v1Fence")},
+		"v1 locked":                   {why: "the lock must never outlive the migration", gate: "locked", held: held("v1Lock")},
+		"APIService parked":           {why: "the saved APIService comes back, with every label and annotation", gate: "parked", held: held("apiService")},
+		"v3 served":                   {why: "v3 answers from the CRDs, which have the copies", gate: "served", held: held("apiService")},
+		"v3 locked":                   {why: "the v3 lock object is ours and goes", gate: "v3locked", held: held("apiService")},
+		"copied":                      {why: "every copy goes", gate: "copied", held: held("apiService")},
+		"owners set":                  {why: "owners and owned are both copies: the garbage collector must not get there first", gate: "remapped", held: held("apiService")},
+		"verified":                    {why: "the last moment before the point of no return", gate: "verified", held: held("apiService")},
 	}
 	for name, tc := range cases {
 		inTurn(t, name, func(t *testing.T) {
@@ -44,6 +46,6 @@ func TestAbort(t *testing.T) {
 
 // held is all that is held once the effect is taken, in the order of the machine.
 func held(last string) []string {
-	all := []string{"v1Fence", "dependents", "v1Lock", "v1Owners", "apiService", "v3Lock", "v3Copies"}
+	all := []string{"sideDoor", "v3Lock", "v3Copies", "v1Fence", "dependents", "v1Lock", "v1Owners", "apiService"}
 	return all[:slices.Index(all, last)+1]
 }

@@ -77,7 +77,7 @@ func TestConflictUnderTheLock(t *testing.T) {
 			resolve: editV3, left: []string{"globalnetworksets/blocklist-0"}},
 	}
 	w := pristine(t)
-	manager := w.managerMeasured(t, "--phases-dir", gated(t, fastConflicts))
+	manager := w.managerMeasured(t, "--phases-dir", gated(t, fastConflicts, underTheLock))
 	for name, tc := range cases {
 		inTurn(t, name, func(t *testing.T) {
 			w.obstruct(t)

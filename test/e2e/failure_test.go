@@ -65,7 +65,7 @@ func (w *world) forbid(t *testing.T) (lift func()) {
 func TestRefusedUnderTheLock(t *testing.T) {
 	w := pristine(t)
 	lift := w.forbid(t)
-	w.manager(t, "--phases-dir", gated(t))
+	w.manager(t, "--phases-dir", gated(t, underTheLock))
 	w.start(t, scene.MigrationName, "verified")
 	dm := w.await(t, scene.MigrationName, "Failed")
 	if diff := cmp.Diff([]string{"Pending", "Migrating", "RollingBack", "Failed"}, path(dm)); diff != "" {
@@ -108,7 +108,7 @@ func TestRefusedUnderTheLock(t *testing.T) {
 func TestAbortAfterFailure(t *testing.T) {
 	w := pristine(t)
 	lift := w.forbid(t)
-	w.manager(t, "--phases-dir", gated(t))
+	w.manager(t, "--phases-dir", gated(t, underTheLock))
 	w.start(t, scene.MigrationName, nowhere)
 	w.await(t, scene.MigrationName, "Failed")
 	w.remove(t, scene.MigrationName)
@@ -119,7 +119,7 @@ func TestAbortAfterFailure(t *testing.T) {
 func TestRightsGoUnderTheLock(t *testing.T) {
 	w := pristine(t)
 	t.Cleanup(func() { w.restoreRights(t) })
-	w.manager(t, "--phases-dir", gated(t))
+	w.manager(t, "--phases-dir", gated(t, underTheLock))
 	w.start(t, scene.MigrationName, "v3locked")
 	w.awaitGate(t, scene.MigrationName, "v3locked")
 	w.revoke(t, resources.V3Group, "*", "create")

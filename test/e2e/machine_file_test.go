@@ -110,7 +110,17 @@ func inPhase(name string, change func(t *testing.T, p *v1alpha1.Phase)) edit {
 	}
 }
 
-// inStep changes the step of a phase that runs an action.
+// underTheLock is a machine that copies nothing ahead: as where the side door is refused.
+func underTheLock(_ *testing.T, spec *v1alpha1.MachineSpec) {
+	ahead := []string{"OpenSideDoor", "CloseSideDoor"}
+	spec.Effects = slices.DeleteFunc(spec.Effects, func(e v1alpha1.Effect) bool { return slices.Contains(ahead, e.Acquire) })
+	for i := range spec.Phases {
+		p := &spec.Phases[i]
+		p.Steps = slices.DeleteFunc(p.Steps, func(s v1alpha1.Step) bool { return slices.Contains(ahead, s.Action) || s.If == `"sideDoor" in held` })
+	}
+}
+
+// inStep changes the last step of a phase that runs an action.
 func inStep(phase, action string, change func(*v1alpha1.Step)) edit {
 	return inPhase(phase, func(t *testing.T, p *v1alpha1.Phase) {
 		t.Helper()
@@ -120,11 +130,13 @@ func inStep(phase, action string, change func(*v1alpha1.Step)) edit {
 
 func stepIndex(t *testing.T, p *v1alpha1.Phase, action string) int {
 	t.Helper()
-	i := slices.IndexFunc(p.Steps, func(s v1alpha1.Step) bool { return s.Action == action })
-	if i < 0 {
-		t.Fatalf("phase %s has no step with action %s", p.Name, action)
+	for i, s := range slices.Backward(p.Steps) {
+		if s.Action == action {
+			return i
+		}
 	}
-	return i
+	t.Fatalf("phase %s has no step with action %s", p.Name, action)
+	return 0
 }
 
 // quickly shortens what is long for the sake of real clusters: they have several API servers, which hear of
@@ -146,7 +158,9 @@ const openGates = "e2e.phasegate.dev/open"
 // action it is the begin of the phase. The last is passed only without conflicts, which lead elsewhere.
 var places = []struct{ gate, phase, action, when string }{
 	{"pending", "Pending", "", "true"},
-	{"planned", "Pending", "DetectConflicts", "true"},
+	{"planned", "Pending", "Plan", "true"},
+	{"compared", "Pending", "DetectConflicts", "true"},
+	{"ahead", "Pending", "CopyResources", "result.conflicts == 0"},
 	{"begin", "Migrating", "", "true"},
 	{"fenced", "Migrating", "FenceV1", "true"},
 	{"locked", "Migrating", "LockV1", "true"},
@@ -174,6 +188,9 @@ func gated(t *testing.T, more ...edit) string {
 		edits = append(edits, inPhase(place.phase, func(t *testing.T, p *v1alpha1.Phase) {
 			t.Helper()
 			at := 0
+			if place.gate == "ahead" && !slices.ContainsFunc(p.Steps, func(s v1alpha1.Step) bool { return s.Action == place.action }) {
+				return // underTheLock
+			}
 			if place.action != "" {
 				at = 1 + stepIndex(t, p, place.action)
 			}

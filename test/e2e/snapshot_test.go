@@ -2,11 +2,15 @@ package e2e
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,13 +34,15 @@ type snapshot struct {
 	APIService string
 	// Fences are the admission policies and bindings that refuse writes of v1.
 	Fences []string
+	// V3CRDs maps each v3 CRD to what it is, and to who has written what of it.
+	V3CRDs map[string]string
 	// Stored are the objects in the storage of the v3 CRDs, whoever serves v3.
 	Stored []string
 }
 
 func (w *world) snapshot(t *testing.T) snapshot {
 	t.Helper()
-	s := snapshot{V1: map[string]string{}, APIService: w.apiService(t), Fences: w.fences(t), Stored: w.stored(t)}
+	s := snapshot{V1: map[string]string{}, V3CRDs: w.v3CRDs(t), APIService: w.apiService(t), Fences: w.fences(t), Stored: w.stored(t)}
 	for _, kind := range w.Registry.All() {
 		for _, obj := range w.list(t, kind.V1GVK()) {
 			if kind.Name() == w.Registry.Lock().Name() {
@@ -50,6 +56,29 @@ func (w *world) snapshot(t *testing.T) snapshot {
 		}
 	}
 	return s
+}
+
+// v3CRDs leaves out who owns the versions: nobody does after a migration, so that nobody is in the way.
+func (w *world) v3CRDs(t *testing.T) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for _, kind := range w.Registry.All() {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := w.Client.Get(context.Background(), types.NamespacedName{Name: kind.V3CRDName()}, crd); err != nil {
+			t.Fatal(err)
+		}
+		names, managers := []string{}, []string{}
+		for _, v := range crd.Spec.Versions {
+			names = append(names, v.Name)
+		}
+		for _, entry := range crd.ManagedFields {
+			managers = append(managers, entry.Manager)
+		}
+		slices.Sort(managers)
+		out[crd.Name] = fmt.Sprintf("versions %s, stored %s, annotations %v, written by %s, spec %x", names, crd.Status.StoredVersions,
+			crd.Annotations, slices.Compact(managers), sha256.Sum256([]byte(asJSON(t, crd.Spec))))
+	}
+	return out
 }
 
 func (w *world) fences(t *testing.T) []string {

@@ -115,7 +115,8 @@ func (w *world) grants(t *testing.T, controller string) []grant {
 	if controller == migrating {
 		backup := &rbacv1.Role{}
 		w.read(t, types.NamespacedName{Namespace: scene.CalicoNamespace, Name: account(controller) + "-backup"}, backup)
-		all = append(all, grantOf(w.role(t, account(controller)+"-cleanup")), grantOf(w.role(t, account(controller)+"-dependents")), grant{backup, &backup.Rules})
+		all = append(all, grantOf(w.role(t, account(controller)+"-cleanup")), grantOf(w.role(t, account(controller)+"-copyahead")),
+			grantOf(w.role(t, account(controller)+"-dependents")), grant{backup, &backup.Rules})
 	}
 	return all
 }
@@ -196,8 +197,8 @@ func missingRights(t *testing.T, w *world) {
 				restore := w.without(t, controller, from, taken)
 				said, err := w.check(t, controller, kubeconfig)
 				restore()
-				// Without the right to clean up, a migration can be made all the same.
-				failed := !strings.HasSuffix(from.GetName(), "-cleanup") && !strings.HasSuffix(from.GetName(), "-backup")
+				// Without the right to clean up, or to copy ahead, a migration can be made all the same.
+				failed := !slices.ContainsFunc([]string{"-cleanup", "-backup", "-copyahead"}, func(end string) bool { return strings.HasSuffix(from.GetName(), end) })
 				if missing := missingIn(said); (err != nil) != failed || !slices.Equal(missing, []string{taken.String()}) {
 					t.Errorf("without the right to %s, the check of %s ends with %v and names %q: %.2000s", taken, account(controller), err, missing, said)
 				}

@@ -12,6 +12,11 @@ const Finalizer = "migration.projectcalico.org/v1-crd-cleanup"
 // refuse writes of v1 while a migration has it locked.
 const FenceName = "v1-fence.migration.projectcalico.org"
 
+// SideDoorVersion is the version that a migration adds to the v3 CRDs while the aggregated
+// API server owns v3: what is written through it is in the storage that v3 serves later.
+// Lists of versions have it behind v3.
+const SideDoorVersion = "v3precopy"
+
 // Annotations. The values are compatible with the peer's.
 const (
 	// AnnotationSavedAPIService on the migration, and on the parked APIService itself,
@@ -31,6 +36,9 @@ const (
 	// AnnotationDetachedKinds on the migration lists the kinds, as apiVersion/Kind and
 	// separated by commas, of which objects outside Calico may bear that note.
 	AnnotationDetachedKinds = "migration.projectcalico.org/detached-kinds"
+	// AnnotationSideDoor on a v3 CRD holds the UID of the migration that has added
+	// SideDoorVersion to it.
+	AnnotationSideDoor = "migration.projectcalico.org/side-door"
 	// AnnotationWaive on the migration lists ids of checks, separated by commas, that
 	// must not keep it from starting.
 	AnnotationWaive = "migration.projectcalico.org/waive"

@@ -93,6 +93,10 @@ type DatastoreMigrationStatus struct {
 	// +optional
 	Lock *Lock `json:"lock,omitempty"`
 
+	// CopyAhead says how the copying that locks nothing has gone, until both sides are
+	// verified or everything is given back.
+	// +optional
+	CopyAhead *CopyAhead `json:"copyAhead,omitempty"`
 	// Progress counts kinds and objects.
 	// +optional
 	Progress *Progress `json:"progress,omitempty"`
@@ -141,6 +145,39 @@ type Lock struct {
 	// passed the point of no return.
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`
+}
+
+// CopyAheadState says whether objects are copied before v1 is locked.
+// +kubebuilder:validation:Enum=Open;Refused
+type CopyAheadState string
+
+const (
+	// CopyAheadOpen says that v3 can be written while the aggregated API server serves it.
+	CopyAheadOpen CopyAheadState = "Open"
+	// CopyAheadRefused says that everything, or what is left, is copied under the lock.
+	CopyAheadRefused CopyAheadState = "Refused"
+)
+
+// CopyAhead is the copying that locks nothing: in rounds, while the cluster works as before.
+type CopyAhead struct {
+	// State says whether objects are copied before v1 is locked.
+	State CopyAheadState `json:"state"`
+	// Message says why not, or what the expected time rests on.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Round is the one that has ended last.
+	// +optional
+	Round int32 `json:"round,omitempty"`
+	// Changed is how many objects that round has created, updated or deleted.
+	// +optional
+	Changed int32 `json:"changed,omitempty"`
+	// ObjectsPerSecond is how many objects it has copied or found equal in a second.
+	// +optional
+	ObjectsPerSecond int32 `json:"objectsPerSecond,omitempty"`
+	// ExpectedLockSeconds is how long v1 will be locked, if all goes well.
+	// +optional
+	ExpectedLockSeconds int32 `json:"expectedLockSeconds,omitempty"`
 }
 
 // Verified is the result of a comparison of every object on both sides.

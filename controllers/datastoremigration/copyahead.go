@@ -1,0 +1,76 @@
+package datastoremigration
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/resources/copier"
+)
+
+const (
+	// aheadRounds is how often everything is copied ahead where the machine does not say.
+	aheadRounds = 5
+	// aheadUntil is how few changes make a round the last one.
+	aheadUntil = 100
+	// cutOver is what a lock takes whatever there is to copy: the drain, and v3 being served.
+	cutOver = 1500 * time.Millisecond
+)
+
+// copyAhead copies through the side door in rounds, while the cluster works as before: each
+// brings v3 to what v1 is by then. What the API server refuses, and conflicts, are outputs:
+// nothing is locked, and there is time to correct them.
+func (s *steps) copyAhead(ctx context.Context, sc *scope) (outputs, error) {
+	var last copier.Result
+	rounds, until := sc.With.Int("rounds", aheadRounds), int64(sc.With.Int("until", aheadUntil))
+	for round := 1; round <= rounds && isAhead(sc); round++ {
+		began := sc.Clock.Now()
+		blocked, err := s.overV3(ctx, sc, func(version string) (err error) {
+			last, err = s.copyOnce(ctx, sc, version, "Copying ahead")
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if blocked != "" {
+			refuseAhead(sc, blocked)
+			return copied(copier.Result{}), nil
+		}
+		sc.Report(func(dm *migration) { showRound(dm, last, sc.Clock.Now().Sub(began)) })
+		out := copied(last)
+		if out["conflicts"] != 0 || len(last.Rejected) > 0 || last.Changed() < until {
+			return out, nil
+		}
+	}
+	return copied(last), nil
+}
+
+// isAhead is false where the door was given up since it was opened: under the lock it is
+// all copied anyway.
+func isAhead(sc *scope) (open bool) {
+	sc.Report(func(dm *migration) {
+		open = dm.Status.CopyAhead != nil && dm.Status.CopyAhead.State == migrationv1.CopyAheadOpen
+	})
+	return open
+}
+
+// showRound also tells how long the lock will last. Under it everything is compared twice,
+// by the last copy and by the verification, as this round has done once; and owners that
+// are withheld take a request each.
+func showRound(dm *migration, result copier.Result, took time.Duration) {
+	ahead := dm.Status.CopyAhead
+	if ahead == nil {
+		return
+	}
+	seconds := max(took.Seconds(), 0.001)
+	rate := max(float64(result.Done)/seconds, 1)
+	expected := cutOver.Seconds() + 2*seconds + float64(result.Withheld)/rate
+	ahead.Round++
+	ahead.Changed = int32(result.Changed())
+	ahead.ObjectsPerSecond = int32(rate)
+	ahead.ExpectedLockSeconds = int32(math.Ceil(expected))
+	ahead.Message = fmt.Sprintf("expected: %s for the cut-over, twice this round's %.1fs to compare %d objects, %d withheld owners to add",
+		cutOver, seconds, result.Done, result.Withheld)
+}

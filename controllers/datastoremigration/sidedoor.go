@@ -1,0 +1,272 @@
+package datastoremigration
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/check"
+	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/apierrors"
+)
+
+const (
+	// doorTries is how often a door that somebody shuts is opened again.
+	doorTries = 3
+	// doorRaces is how often one CRD may change under our hands.
+	doorRaces = 5
+	// doorServed is how long the API server may take to serve a version that it has accepted.
+	doorServed = 10 * time.Second
+	doorPoll   = 100 * time.Millisecond
+)
+
+func (s *steps) openSideDoorRights() []rbacv1.PolicyRule {
+	return grants(onAPIService("get"), s.onV3CRDs("get patch"),
+		allOf("list", resources.V3Group, s.Registry.All(), (*resources.Kind).V3Plural))
+}
+
+// openSideDoor adds a served version to every v3 CRD, through which v3's storage can be
+// written while the aggregated API server owns v3. Where that is not to be had, everything
+// is copied under the lock, and the status says so before.
+func (s *steps) openSideDoor(ctx context.Context, sc *scope) (outputs, error) {
+	svc, err := s.apiService(ctx)
+	if err != nil {
+		return nil, err
+	}
+	refusal := "v3 is served from its CRDs already, where others would see half a copy"
+	if isAggregated(svc) {
+		if refusal, err = s.open(ctx, sc); err != nil {
+			return nil, err
+		}
+	}
+	if refusal != "" {
+		refuseAhead(sc, refusal)
+		return outputs{"sideDoor": false}, nil
+	}
+	sc.Report(func(dm *migration) {
+		if dm.Status.CopyAhead == nil || dm.Status.CopyAhead.State != migrationv1.CopyAheadOpen {
+			dm.Status.CopyAhead = &migrationv1.CopyAhead{State: migrationv1.CopyAheadOpen}
+		}
+	})
+	return outputs{"sideDoor": true}, nil
+}
+
+// refuseAhead says that what is not copied yet is copied under the lock.
+func refuseAhead(sc *scope, why string) {
+	sc.Report(func(dm *migration) {
+		dm.Status.CopyAhead = &migrationv1.CopyAhead{State: migrationv1.CopyAheadRefused,
+			Message: clip("objects are copied under the lock, which takes longer: "+why, migrationv1.MaxMessageLength)}
+	})
+}
+
+// open opens all doors at once and waits until every kind answers through its own. refusal
+// is why that cannot be had.
+func (s *steps) open(ctx context.Context, sc *scope) (refusal string, err error) {
+	for range doorTries {
+		if refusal, err = s.openCRDs(ctx, sc.Object.UID); err != nil || refusal != "" {
+			return refusal, err
+		}
+		if err = s.awaitDoor(ctx, sc); !isWait(err) {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("version %s is taken out of the v3 CRDs, or not served, again and again", migrationv1.SideDoorVersion), nil
+}
+
+// openCRDs leaves open what it has opened when it is refused: closeSideDoor is next.
+func (s *steps) openCRDs(ctx context.Context, by types.UID) (string, error) {
+	refusals := make([]string, len(s.Registry.All()))
+	group, ctx := errgroup.WithContext(ctx)
+	for i, kind := range s.Registry.All() {
+		group.Go(func() error {
+			err := s.changeCRD(ctx, kind.V3CRDName(), func(crd *apiextensionsv1.CustomResourceDefinition) (ops []doorOp) {
+				ops, refusals[i] = openDoor(crd, by)
+				return ops
+			})
+			switch apierrors.Classify(err) {
+			case apierrors.Forbidden, apierrors.Invalid, apierrors.NotFound, apierrors.Terminal:
+				if ctx.Err() == nil {
+					refusals[i], err = err.Error(), nil
+				}
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return "", err
+	}
+	for i, kind := range s.Registry.All() {
+		if refusals[i] != "" {
+			return fmt.Sprintf("CRD %s %s", kind.V3CRDName(), refusals[i]), nil
+		}
+	}
+	return "", nil
+}
+
+// changeCRD patches a CRD until decide finds nothing to do any more, in what the server has
+// answered last. The error wraps the API server's.
+func (s *steps) changeCRD(ctx context.Context, name string, decide func(*apiextensionsv1.CustomResourceDefinition) []doorOp) error {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	err := s.client.Get(ctx, types.NamespacedName{Name: name}, crd)
+	for range doorRaces {
+		if err != nil {
+			break
+		}
+		ops := decide(crd)
+		if len(ops) == 0 {
+			return nil
+		}
+		var body []byte
+		if body, err = json.Marshal(ops); err != nil {
+			break
+		}
+		crd = &apiextensionsv1.CustomResourceDefinition{}
+		crd.Name = name
+		err = s.client.Patch(ctx, crd, client.RawPatch(types.JSONPatchType, body), client.FieldOwner(doorManager))
+		if apierrors.Classify(err) == apierrors.Conflict {
+			err = s.client.Get(ctx, types.NamespacedName{Name: name}, crd)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot be changed: %w", err)
+	}
+	if len(decide(crd)) > 0 {
+		return fmt.Errorf("cannot be changed: others changed it %d times meanwhile", doorRaces)
+	}
+	return nil
+}
+
+// awaitDoor asks all kinds at once: the API server starts the storage of each at the first
+// request for it. The error is that of a kind that has not answered in time.
+func (s *steps) awaitDoor(ctx context.Context, sc *scope) error {
+	end := sc.Clock.Now().Add(doorServed)
+	group, ctx := errgroup.WithContext(ctx)
+	for _, kind := range s.Registry.Through(migrationv1.SideDoorVersion).All() {
+		group.Go(func() error {
+			for {
+				err := s.served(ctx, kind)
+				if !isWait(err) || sc.Clock.Now().After(end) {
+					return err
+				}
+				if err := sleep(ctx, sc.Clock, doorPoll); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	return group.Wait()
+}
+
+func isWait(err error) bool {
+	var waits *fsm.WaitError
+	return errors.As(err, &waits)
+}
+
+// closeSideDoor takes out of the CRDs what openSideDoor has put there for this migration.
+func (s *steps) closeSideDoor(ctx context.Context, sc *scope) (outputs, error) {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, kind := range s.Registry.All() {
+		group.Go(func() error {
+			err := s.changeCRD(ctx, kind.V3CRDName(), func(crd *apiextensionsv1.CustomResourceDefinition) []doorOp {
+				return closeDoor(crd, sc.Object.UID)
+			})
+			if apierrors.Classify(err) == apierrors.NotFound {
+				return nil
+			}
+			if err != nil {
+				err = fmt.Errorf("take version %s out of CRD %s: %w", migrationv1.SideDoorVersion, kind.V3CRDName(), err)
+			}
+			return err
+		})
+	}
+	return nil, group.Wait()
+}
+
+// overV3 lets do work with v3's storage through the version by which it can be reached now:
+// v3 itself, or the side door, which it opens again where somebody has shut it. do may be
+// called several times. blocked is why v3 cannot be reached; do has not come to its end then.
+func (s *steps) overV3(ctx context.Context, sc *scope, do func(version string) error) (blocked string, err error) {
+	svc, err := s.apiService(ctx)
+	if err != nil {
+		return "", err
+	}
+	if !isAggregated(svc) {
+		return "", do(resources.V3Version)
+	}
+	if !slices.Contains(sc.Object.Status.Machine.Held, effectSideDoor) {
+		return "the aggregated API server serves v3", nil
+	}
+	for range doorTries {
+		err := do(migrationv1.SideDoorVersion)
+		if apierrors.Classify(err) != apierrors.NotFound {
+			return "", err
+		}
+		if blocked, err = s.open(ctx, sc); err != nil || blocked != "" {
+			return blocked, err
+		}
+	}
+	return fmt.Sprintf("version %s is taken out of the v3 CRDs again and again", migrationv1.SideDoorVersion), nil
+}
+
+// mustReachV3 is overV3 for what gives back. Where v3 is out of reach it waits: while we
+// hold the APIService, for the CRDs to serve v3; else for a side door, because what was
+// copied ahead hurts nobody, and the APIService is not to be touched while owners are in place.
+func (s *steps) mustReachV3(ctx context.Context, sc *scope, do func(version string) error) error {
+	blocked, err := s.overV3(ctx, sc, do)
+	if blocked == "" || err != nil {
+		return err
+	}
+	if !slices.Contains(sc.Object.Status.Machine.Held, effectAPIService) {
+		return fsm.Wait("what was copied ahead is still in v3 and out of reach: %s", blocked)
+	}
+	// Somebody brought the aggregated API server back.
+	if _, err := s.parkAPIService(ctx, sc); err != nil {
+		return err
+	}
+	return &fsm.WaitError{After: time.Second, Message: fmt.Sprintf(
+		"APIService %s points to a server again; pointing it to the CRDs, to reach the copies", apiServiceName)}
+}
+
+// canCopyAhead warns of what will make the lock last as long as the copy.
+func (s *steps) canCopyAhead(machine *fsm.Machine) check.Check {
+	return check.Check{ID: "copy-ahead", Title: "objects can be copied before v1 is locked", Run: func(ctx context.Context) ([]check.Finding, error) {
+		finding := func(why, remedy string) []check.Finding {
+			return []check.Finding{{Level: check.Warning, Message: "v1 will stay locked while all objects are copied: " + why, Remedy: remedy}}
+		}
+		needs, _ := rights.Only(Needs(machine, s.Settings), OpenDoorAction, CloseDoorAction)
+		missing, err := rights.Missing(ctx, s.client, needs)
+		if err != nil {
+			return nil, err
+		}
+		if len(missing) > 0 {
+			return finding(fmt.Sprintf("this account may not %s (needed by %s; %d of %d such rights are missing)", missing[0], strings.Join(missing[0].For, ", "), len(missing), len(needs)),
+				"grant it (Helm: controllers.datastoremigration.copyAhead.enabled=true)"), nil
+		}
+		for _, kind := range s.Registry.All() {
+			crd, err := s.crd(ctx, kind.V3CRDName())
+			if err != nil {
+				return nil, err
+			}
+			if crd == nil {
+				continue // another check says so
+			}
+			if why := noDoor(crd); why != "" {
+				return finding(fmt.Sprintf("CRD %s %s", crd.Name, why), "apply Calico's CRD as it is"), nil
+			}
+		}
+		return nil, nil
+	}}
+}
