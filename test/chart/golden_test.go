@@ -26,6 +26,7 @@ var standIns = map[string]string{
 		"- {apiGroups: [crd.projectcalico.org], resources: [bgpfilters, ippools], verbs: [get]}\n",
 	"files/rbac/datastoremigration-backup.yaml":     "rules:\n- {apiGroups: [''], resources: [secrets], verbs: [get]}\n",
 	"files/rbac/datastoremigration-cleanup.yaml":    "rules:\n- {apiGroups: [apiextensions.k8s.io], resources: [customresourcedefinitions], resourceNames: [bgpfilters.crd.projectcalico.org], verbs: [delete]}\n",
+	"files/rbac/datastoremigration-copyahead.yaml":  "rules:\n- {apiGroups: [apiextensions.k8s.io], resources: [customresourcedefinitions], resourceNames: [bgpfilters.projectcalico.org], verbs: [patch]}\n",
 	"files/rbac/datastoremigration-dependents.yaml": "rules:\n- {apiGroups: ['*'], resources: ['*'], verbs: [list]}\n",
 	"files/rbac/mcpserver.yaml":                     "rules:\n- {apiGroups: [toolhive.stacklok.dev], resources: [mcpservers], verbs: [get]}\n",
 	"files/rbac/custom.yaml":                        "rules:\n- {apiGroups: [events.k8s.io], resources: [events], verbs: [create]}\n",

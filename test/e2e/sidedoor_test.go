@@ -1,0 +1,289 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/scene"
+)
+
+// feed is a GlobalNetworkSet of v1 that no fixture has.
+func feed(name string) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"nets": []any{"192.0.2.0/24"}}}}
+	obj.SetAPIVersion(v1)
+	obj.SetKind("GlobalNetworkSet")
+	obj.SetName(name)
+	return obj
+}
+
+// setNets changes a v1 object as its owner does.
+func (w *world) setNets(t *testing.T, name, net string) {
+	t.Helper()
+	obj := w.get(t, v1, "GlobalNetworkSet", name)
+	before := obj.DeepCopy()
+	obj.Object["spec"] = map[string]any{"nets": []any{net}}
+	if err := w.Client.Patch(t.Context(), obj, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) do(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) assertNothingLocked(t *testing.T, dm *migrationv1.DatastoreMigration) {
+	t.Helper()
+	if !w.ready(t, v1) || slices.Contains(dm.Status.Machine.Held, "v1Lock") {
+		t.Errorf("v1 is locked: ready %t, held %v", w.ready(t, v1), dm.Status.Machine.Held)
+	}
+}
+
+// Objects are copied while the aggregated API server serves v3 and v1 is written; what changes until the
+// lock is copied, too, and nothing of it is seen or left after an abort.
+func TestCopiedAhead(t *testing.T) {
+	w := pristine(t)
+	t.Cleanup(func() {
+		for _, name := range []string{"ahead-stays", "ahead-goes", "ahead-changes", "ahead-comes"} {
+			_ = w.Client.Delete(context.Background(), feed(name)) // most are gone
+		}
+	})
+	for _, name := range []string{"ahead-stays", "ahead-goes", "ahead-changes"} {
+		w.do(t, w.Client.Create(t.Context(), feed(name)))
+	}
+	w.manager(t, "--phases-dir", gated(t))
+	w.start(t, scene.MigrationName, "ahead")
+	dm := w.awaitGate(t, scene.MigrationName, "ahead")
+	w.assertNothingLocked(t, dm)
+	ahead := dm.Status.CopyAhead
+	if ahead == nil || ahead.State != migrationv1.CopyAheadOpen || ahead.Round < 1 || ahead.ObjectsPerSecond < 1 || ahead.ExpectedLockSeconds < 1 {
+		t.Errorf("status.copyAhead %+v", ahead)
+	}
+	if p := dm.Status.Progress; p == nil || p.Migrated != p.Total {
+		t.Errorf("progress %+v: all is copied", dm.Status.Progress)
+	}
+	stored := w.stored(t)
+	for _, key := range []string{"globalnetworksets/ahead-goes", "clusterinformations/default"} {
+		if !slices.Contains(stored, key) {
+			t.Errorf("%s is not in the storage of v3", key)
+		}
+	}
+	for name, said := range w.v3CRDs(t) {
+		if !strings.Contains(said, "stored [v3],") || !strings.Contains(said, migrationv1.SideDoorVersion) {
+			t.Errorf("CRD %s: %s", name, said)
+		}
+	}
+
+	w.do(t, w.Client.Delete(t.Context(), feed("ahead-goes")))
+	w.do(t, w.Client.Create(t.Context(), feed("ahead-comes")))
+	w.setNets(t, "ahead-changes", "198.51.100.0/24")
+	want := w.content(t)
+	w.annotate(t, dm.Name, map[string]string{openGates: gatesBefore("verified")})
+	dm = w.awaitGate(t, dm.Name, "verified")
+	assertSameContent(t, want, w.content(t))
+	w.assertOwners(t)
+	if p := dm.Status.Progress; p.Migrated != p.Total || int(p.Total) != len(want) {
+		t.Errorf("progress %+v, want all of %d objects", p, len(want))
+	}
+
+	w.remove(t, dm.Name)
+	harness.Eventually(t, "the APIService of the side door gone", soon, func() error {
+		svc := &apiregistrationv1.APIService{}
+		err := w.Client.Get(t.Context(), types.NamespacedName{Name: migrationv1.SideDoorVersion + "." + resources.V3Group}, svc)
+		if apierrs.IsNotFound(err) {
+			return nil
+		}
+		return errors.Join(errors.New("it is there"), err)
+	})
+	for _, name := range []string{"ahead-stays", "ahead-changes", "ahead-comes"} {
+		w.do(t, w.Client.Delete(t.Context(), feed(name)))
+	}
+}
+
+// Conflicts, and what v3 refuses, are found while nothing is locked, and wait for somebody.
+func TestFoundAhead(t *testing.T) {
+	cases := map[string]struct {
+		why, says string
+		obstruct  func(*testing.T, *world) (remove func())
+	}{
+		"a conflict": {why: "the v3 side is behind the aggregated API server, and can be reached all the same", says: "resolve 1 conflict, edit or delete one side: GlobalNetworkSet blocklist-0",
+			obstruct: func(t *testing.T, w *world) func() {
+				w.obstruct(t)
+				return func() {
+					behind := contested()
+					behind.SetAPIVersion(resources.V3Group + "/" + migrationv1.SideDoorVersion)
+					w.do(t, w.Client.Delete(t.Context(), behind))
+				}
+			}},
+		"an object that is refused": {why: "under the lock it would have ended the migration", says: "Objects that cannot be copied: GlobalNetworkSet blocklist-3",
+			obstruct: func(t *testing.T, w *world) func() { return w.forbid(t) }},
+	}
+	w := pristine(t)
+	w.manager(t, "--phases-dir", gated(t, fastConflicts, inStep("Pending", "CopyResources", func(s *v1alpha1.Step) { s.Poll = "1s" })))
+	for name, c := range cases {
+		inTurn(t, name, func(t *testing.T) {
+			remove := c.obstruct(t, w)
+			w.start(t, scene.MigrationName, "verified")
+			dm := w.awaitMessage(t, scene.MigrationName, c.says)
+			w.assertNothingLocked(t, dm)
+			remove()
+			w.awaitGate(t, scene.MigrationName, "verified")
+			w.remove(t, scene.MigrationName)
+			w.assertUntouched(t)
+		})
+	}
+}
+
+// Where the side door is not to be had, the status says so before the lock, and all is copied under it.
+func TestSideDoorRefused(t *testing.T) {
+	cases := map[string]struct {
+		why, says string
+		refuse    func(*testing.T, *world) (lift func())
+	}{
+		"no right": {why: "the chart leaves it away: copyAhead.enabled=false", says: "forbidden",
+			refuse: func(t *testing.T, w *world) func() {
+				w.revoke(t, "apiextensions.k8s.io", "customresourcedefinitions", "patch")
+				return func() { w.restoreRights(t) }
+			}},
+		"a policy": {why: "somebody keeps CRDs as they are", says: "CRDs are frozen", refuse: func(t *testing.T, w *world) func() { return w.freezeCRDs(t) }},
+		"shut again and again": {why: "the owner of a CRD puts it back at once", says: "again and again",
+			refuse: func(t *testing.T, w *world) func() { return w.keepShut(t, "tiers.projectcalico.org") }},
+	}
+	w := pristine(t)
+	want := w.content(t)
+	w.manager(t, "--phases-dir", gated(t))
+	for name, c := range cases {
+		inTurn(t, name, func(t *testing.T) {
+			lift := sync.OnceFunc(c.refuse(t, w))
+			t.Cleanup(lift)
+			w.start(t, scene.MigrationName, "begin")
+			dm := w.awaitStatus(t, scene.MigrationName, "at the begin of Migrating", func(dm *migrationv1.DatastoreMigration) bool {
+				return dm.Status.Message == gateMessage("begin")
+			})
+			w.assertNothingLocked(t, dm)
+			if ahead := dm.Status.CopyAhead; ahead == nil || ahead.State != migrationv1.CopyAheadRefused || !strings.Contains(ahead.Message, c.says) {
+				t.Errorf("status.copyAhead %+v, want Refused with %q: %s", ahead, c.says, c.why)
+			}
+			w.annotate(t, dm.Name, map[string]string{openGates: gatesBefore("verified")})
+			w.awaitGate(t, dm.Name, "verified")
+			assertSameContent(t, want, w.content(t))
+			lift()
+			w.remove(t, dm.Name)
+			w.assertUntouched(t)
+		})
+	}
+}
+
+// A CRD that its owner applies again in the middle is opened again.
+func TestSideDoorShutOnce(t *testing.T) {
+	w := pristine(t)
+	w.manager(t, "--phases-dir", gated(t))
+	w.start(t, scene.MigrationName, "compared")
+	w.awaitGate(t, scene.MigrationName, "compared")
+	w.shut(t.Context(), "globalnetworksets.projectcalico.org", "tiers.projectcalico.org")
+	w.annotate(t, scene.MigrationName, map[string]string{openGates: gatesBefore("ahead")})
+	dm := w.awaitGate(t, scene.MigrationName, "ahead")
+	if ahead := dm.Status.CopyAhead; ahead == nil || ahead.State != migrationv1.CopyAheadOpen || ahead.Round < 1 {
+		t.Errorf("status.copyAhead %+v", ahead)
+	}
+	w.shut(t.Context(), "globalnetworksets.projectcalico.org") // and the abort must reach the copies
+	w.remove(t, scene.MigrationName)
+	if diff := cmp.Diff([]string{}, w.stored(t), cmp.Transformer("sorted", func(s []string) string { return strings.Join(s, " ") })); diff != "" {
+		t.Errorf("what is left in v3 (-want +got):\n%s", diff)
+	}
+}
+
+// shut takes the extra version out of CRDs, as who applies them again does. It says whether there was one.
+func (w *world) shut(ctx context.Context, names ...string) (found bool) {
+	for _, name := range names {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := w.Client.Get(ctx, types.NamespacedName{Name: name}, crd); err != nil {
+			continue
+		}
+		n := len(crd.Spec.Versions)
+		crd.Spec.Versions = slices.DeleteFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+			return v.Name == migrationv1.SideDoorVersion
+		})
+		found = found || len(crd.Spec.Versions) < n && w.Client.Update(ctx, crd) == nil
+	}
+	return found
+}
+
+// keepShut does so at once whenever there is one, until it is told to stop.
+func (w *world) keepShut(t *testing.T, name string) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			w.shut(ctx, name)
+			<-tick.C
+		}
+	})
+	return func() { cancel(); done.Wait() }
+}
+
+// freezeCRDs lets an admission policy refuse every change of v3's CRDs.
+func (w *world) freezeCRDs(t *testing.T) (lift func()) {
+	t.Helper()
+	meta := metav1.ObjectMeta{Name: "e2e-freeze"}
+	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+			RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{admissionv1.Update},
+				Rule:       admissionv1.Rule{APIGroups: []string{apiextensionsv1.GroupName}, APIVersions: []string{"*"}, Resources: []string{"customresourcedefinitions"}},
+			},
+		}}},
+		Validations: []admissionv1.Validation{{Expression: fmt.Sprintf("!object.spec.versions.exists(v, v.name == %q)", migrationv1.SideDoorVersion), Message: "CRDs are frozen"}},
+	}}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: meta.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+	}}
+	for _, obj := range []client.Object{policy, binding} {
+		w.do(t, w.Client.Create(t.Context(), obj))
+	}
+	harness.Eventually(t, "the admission policy in force", soon, func() error {
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := w.Client.Get(t.Context(), types.NamespacedName{Name: "tiers.projectcalico.org"}, crd); err != nil {
+			return err
+		}
+		door := crd.Spec.Versions[0].DeepCopy()
+		door.Name, door.Storage = migrationv1.SideDoorVersion, false
+		crd.Spec.Versions = append(crd.Spec.Versions, *door)
+		if err := w.Client.Update(t.Context(), crd, client.DryRunAll); err == nil {
+			return errors.New("a dry run was accepted")
+		}
+		return nil
+	})
+	return func() {
+		for _, obj := range []client.Object{binding, policy} {
+			if err := client.IgnoreNotFound(w.Client.Delete(context.Background(), obj)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
