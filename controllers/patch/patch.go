@@ -18,7 +18,6 @@ package patch
 import (
 	"context"
 	"fmt"
-	"reflect"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -114,12 +113,8 @@ const (
 )
 
 // diff is the merge patch that leads from before to after, nil if there is
-// nothing to send. Most passes change nothing, and seeing that costs less than two
-// encodings.
+// nothing to send.
 func diff(before, after client.Object, lock locking) (client.Patch, error) {
-	if lock != lockedAlways && reflect.DeepEqual(before, after) {
-		return nil, nil
-	}
 	data, err := client.MergeFrom(before).Data(after)
 	if err != nil || string(data) == "{}" && lock != lockedAlways {
 		return nil, err

@@ -7,6 +7,9 @@
 //	make bench-migration BENCH_SIZES=1000 BENCH_REPEATS=1
 //	BENCH_OBJECTS=500 BENCH_SERVERS=20 make bench        a short look, written to bin/bench
 //
+// Figures are added to those of figures.json, run by run, so that a long measurement may
+// be interrupted: remove the file to begin anew. RESULTS.md is made of it alone.
+//
 // CALICO_CRDS takes the real CRDs. BENCH_CONTENDERS takes some of: raw, shipped,
 // unlimited, underlock, ahead.
 //

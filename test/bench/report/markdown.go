@@ -25,6 +25,9 @@ func Markdown(f *Figures) string {
 	fmt.Fprintf(&b, "# What a migration costs, measured\n\nWritten by `make bench`; do not edit. What the words mean and how it is measured: [doc.go](doc.go). What follows from it: [docs/scale.md](../../docs/scale.md).\n\n")
 	fmt.Fprintf(&b, "- Machine: %s; the whole control plane and whoever migrates are on it; etcd does not sync to disk.\n- Date: %s\n- Commands: `%s`\n", f.Machine, f.Date, strings.Join(f.Commands, "`, `"))
 	fmt.Fprintf(&b, "- Every run begins on a cluster of its own, made for it. Of each size and repeat, all contenders ran one after the other, so that what else the machine does meets all of them.\n")
+	if busy := f.busiest(); busy > idleLoad {
+		fmt.Fprintf(&b, "- **The machine was busy** with other work, up to a load of %.0f before a run: times and ratios of times say little, requests and memory are right.\n", busy)
+	}
 	if missing := f.missing(); len(missing) > 0 {
 		fmt.Fprintf(&b, "\n**Not complete.** Still to be taken, on a machine with nothing else to do:\n\n- %s\n", strings.Join(missing, "\n- "))
 	}
@@ -34,6 +37,18 @@ func Markdown(f *Figures) string {
 	f.models(&b)
 	f.raw(&b)
 	return b.String()
+}
+
+// idleLoad is what a machine may be busy with before a run: what set the cluster up.
+const idleLoad = 4
+
+// busiest is the highest load before a run.
+func (f *Figures) busiest() float64 {
+	most := 0.0
+	for _, r := range f.Runs {
+		most = max(most, r.Figures[Load])
+	}
+	return most
 }
 
 // missing lists the figures that a complete document has and this one has not.

@@ -2,6 +2,7 @@ package report_test
 
 import (
 	"encoding/json"
+	"flag"
 	"math"
 	"os"
 	"strings"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/phasegate/phasegate/test/bench/report"
 )
+
+var update = flag.Bool("update", false, "write RESULTS.md anew from figures.json")
 
 // run is one run with a locked and a total time.
 func run(c report.Contender, objects, repeat int, locked, total float64) report.Run {
@@ -126,6 +129,11 @@ func TestResultsAreThoseOfTheFigures(t *testing.T) {
 	}
 	if len(f.Runs) == 0 {
 		t.Error("there are no figures")
+	}
+	if *update {
+		if err := os.WriteFile("../RESULTS.md", []byte(report.Markdown(&f)), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	document, err := os.ReadFile("../RESULTS.md")
 	if err != nil {
