@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"time"
 
@@ -88,8 +89,8 @@ type controller interface {
 	probed
 }
 
-// manager wires it all. All requests but those for the lease and for /readyz go
-// through one limit.
+// manager wires it all. All requests but those for the lease, for /readyz and of the
+// copy of a migration go through one limit.
 func (p *program) manager(unlimited *rest.Config) (manager.Manager, error) {
 	cfg := rest.CopyConfig(unlimited)
 	cfg.Wrap(inflight.New(p.maxRequests, metrics.Registry).Wrap)
@@ -110,7 +111,7 @@ func (p *program) manager(unlimited *rest.Config) (manager.Manager, error) {
 		return nil, err
 	}
 	parts := []manager.Runnable{p.store}
-	controllers := p.controllersOf(cfg, runner.NewMetrics(metrics.Registry))
+	controllers := p.controllersOf(unlimited, cfg, runner.NewMetrics(metrics.Registry))
 	for _, name := range checkup.Controllers {
 		if c := controllers[name]; c != nil {
 			parts, ready = append(parts, c), append(ready, health.Check{Name: name, Ask: c.Ready})
@@ -124,12 +125,25 @@ func (p *program) manager(unlimited *rest.Config) (manager.Manager, error) {
 	return mgr, errors.Join(faults...)
 }
 
+// copying is for the copy of a migration: it has connections of its own, so that no
+// status and no watch queues behind ten thousand objects, and a limit that follows what
+// the API server bears. It may write as long as all others may.
+func (p *program) copying(unlimited, work *rest.Config) *rest.Config {
+	cfg := rest.CopyConfig(unlimited)
+	cfg.Dial = work.Dial
+	if cfg.Dial == nil { // client-go shares the connections of those that have none of their own
+		cfg.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext // as its own
+	}
+	cfg.Wrap(inflight.NewAdaptive(p.maxRequests, p.polite, metrics.Registry).Wrap)
+	return cfg
+}
+
 // controllersOf are the controllers that --controllers names.
-func (p *program) controllersOf(cfg *rest.Config, measured *runner.Metrics) map[string]controller {
+func (p *program) controllersOf(unlimited, cfg *rest.Config, measured *runner.Metrics) map[string]controller {
 	all := map[string]controller{}
 	if p.runs(checkup.DatastoreMigration) {
 		all[checkup.DatastoreMigration] = datastoremigration.Gate(cfg, p.store.Of(datastoremigration.MachineName), datastoremigration.Settings{
-			Registry: p.registry, CalicoNamespace: p.calicoNamespace, HTTP: p.http,
+			Registry: p.registry, CalicoNamespace: p.calicoNamespace, HTTP: p.http, Copying: p.copying(unlimited, cfg),
 			Metrics: datastoremigration.NewMetrics(metrics.Registry, time.Now),
 		}, measured)
 	}

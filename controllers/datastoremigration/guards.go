@@ -44,7 +44,7 @@ func goesBefore(other, dm *migration) bool {
 	switch phase := other.Status.Machine.Phase; {
 	case len(other.Status.Machine.Held) > 0:
 		return true
-	case phase == "Failed" || phase == "Rejected":
+	case phase == phaseFailed || phase == "Rejected":
 		return false
 	case phase != "" && len(other.Finalizers) > 0:
 		return true

@@ -11,6 +11,7 @@ import (
 const (
 	phaseConverged = "Converged"
 	phaseComplete  = "Complete"
+	phaseFailed    = "Failed"
 )
 
 // calicoPhases are the phases of Calico's own controller, and what of ours is shown
@@ -24,7 +25,7 @@ var calicoPhases = []struct {
 	{"waiting_for_conflict_resolution", []string{"WaitingForConflictResolution"}},
 	{"converged", []string{phaseConverged}},
 	{"complete", []string{phaseComplete, "CleaningUp"}},
-	{"failed", []string{"RollingBack", "Failed"}},
+	{"failed", []string{"RollingBack", phaseFailed}},
 }
 
 func migrationDesc(name, help string, more ...string) *prometheus.Desc {

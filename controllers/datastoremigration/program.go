@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
@@ -41,6 +42,10 @@ type Settings struct {
 	Discovery discovery.DiscoveryInterface
 	// HTTP is where the built-in HTTPRequest may go.
 	HTTP builtin.HTTP
+	// Copying is for the requests of copies, which are many; nil: they go where all others
+	// go. Copies is the client made of it, by Gate.
+	Copying *rest.Config
+	Copies  client.Client
 	// Metrics are what is measured; nil: nobody looks.
 	Metrics *Metrics
 }
@@ -61,6 +66,9 @@ func Program(c client.Client, settings Settings) *runner.Program[*migration] {
 	if settings.Metrics == nil {
 		settings.Metrics = NewMetrics(prometheus.NewRegistry(), time.Now)
 	}
+	if settings.Copies == nil {
+		settings.Copies = c
+	}
 	s := &steps{Settings: settings, client: c}
 	actions := builtin.Actions[*migration](builtin.Options{Client: c, HTTP: settings.HTTP})
 	maps.Copy(actions, s.actions())
@@ -70,7 +78,12 @@ func Program(c client.Client, settings Settings) *runner.Program[*migration] {
 		Guards:   s.guards(),
 		Rights:   []rbacv1.PolicyRule{crdgate.Rights(migrationv1.CRDName)},
 		Decorate: decorate,
-		Stored:   s.Metrics.Stored,
+		Stored: func(dm *migration) {
+			s.Metrics.Stored(dm)
+			if dm.Status.Phase == phaseComplete || dm.Status.Phase == phaseFailed {
+				s.ledgers.drop(dm.Name) // it may stay for months
+			}
+		},
 		Gone: func(key types.NamespacedName) {
 			s.Metrics.Gone(key)
 			s.ledgers.drop(key.Name)
@@ -189,7 +202,7 @@ func (s *steps) copierOver(dm *migration, version string) *copier.Copier {
 	if isEnforced(dm) {
 		options = append(options, copier.Frozen())
 	}
-	return copier.New(s.Registry.Through(version), s.client, copier.Owner{Name: dm.Name, UID: dm.UID}, options...)
+	return copier.New(s.Registry.Through(version), s.Copies, copier.Owner{Name: dm.Name, UID: dm.UID}, options...)
 }
 
 // What status.machine.result carries of a list: entries, and characters of each.

@@ -50,6 +50,11 @@ func Gate(cfg *rest.Config, machine *machines.Handle, settings Settings, metrics
 			return fmt.Errorf("make the discovery client of %s: %w", controllerName, err)
 		}
 		settings.Discovery = api
+		if settings.Copying != nil {
+			if settings.Copies, err = client.New(settings.Copying, client.Options{Scheme: NewScheme()}); err != nil {
+				return fmt.Errorf("make the client of the copies of %s: %w", controllerName, err)
+			}
+		}
 		c := &runner.Controller[*migration]{
 			Name: controllerName, Config: cfg, Scheme: NewScheme(), Machine: machine,
 			Program:   func(c client.Client) *runner.Program[*migration] { return Program(c, settings) },

@@ -74,7 +74,7 @@ func conflictCondition(dm *migration) *metav1.Condition {
 // failedCondition keeps the cause while a failure is rolled back and afterwards.
 func failedCondition(dm *migration) *metav1.Condition {
 	machine := &dm.Status.Machine
-	if !slices.Contains([]string{"RollingBack", "Failed", "Rejected"}, machine.Phase) {
+	if !slices.Contains([]string{"RollingBack", phaseFailed, "Rejected"}, machine.Phase) {
 		return nil
 	}
 	for _, t := range slices.Backward(machine.History) {

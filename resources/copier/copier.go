@@ -14,9 +14,10 @@ import (
 
 const (
 	fieldManager = "phasegate"
-	// workers is the number of requests in flight; of a kind, where kinds go side by side: then it is the client
-	// that bounds them all. Beyond 90 they no longer fit into one HTTP/2 connection.
-	workers = 32
+	// workers is how many objects are worked on at a time; of a kind, where kinds go side by side. How many
+	// requests are on their way is for the client to limit: more than these no longer fit into one HTTP/2
+	// connection.
+	workers = 90
 )
 
 // defaultBackoff bounds the tries of one request to about half a minute: an API server that restarts is

@@ -20,6 +20,9 @@ ports, so each controller has its own. Takes (list $ controller), returns JSON.
 {{- if eq $controller "datastoremigration" }}
 - --kinds-file=/etc/phasegate/kinds/kinds.yaml
 - --calico-namespace={{ $root.Values.controllers.datastoremigration.calicoNamespace }}
+{{- if $root.Values.controllers.datastoremigration.polite }}
+- --polite
+{{- end }}
 {{- else if eq $controller "mcpserver" }}
 - --proxy-image={{ include "phasegate.image" (list $root $root.Values.proxyImage) }}
 {{- end }}

@@ -1,0 +1,63 @@
+package inflight
+
+import "math"
+
+const (
+	// firstLimit is how many requests are tried first.
+	firstLimit = 4
+	// rests is how many windows pass between two tries of another limit.
+	rests = 8
+	// Gains: twice as many requests in flight must bring so many times, as a power of two, as many answers.
+	gain       = 0.25
+	politeGain = 0.75
+)
+
+// climb looks for the limit beyond which more requests in flight bring no more answers, only longer waits:
+// it tries a higher one, keeps it if it is worth it, and tries a lower one in the same way. So it finds down
+// as well, and needs no idea of how long a request should take, which depends on the kind of the object.
+type climb struct {
+	most int
+	gain float64
+	// limit is the best one known, and rate its answers a second; 0: nothing is known.
+	limit int
+	rate  float64
+	down  bool
+	rest  int
+}
+
+// next is the limit to try after a window with that many answers a second at some limit.
+func (c *climb) next(tried int, rate float64) int {
+	switch {
+	case c.rate == 0:
+		c.limit, c.rate, c.down = tried, rate, false
+	case tried == c.limit:
+		c.rate = (c.rate + rate) / 2
+		if c.rest > 0 {
+			c.rest--
+			return c.limit
+		}
+	case rate >= c.rate*math.Pow(float64(tried)/float64(c.limit), c.gain):
+		c.limit, c.rate = tried, rate // and further in this direction
+	default:
+		c.down, c.rest = !c.down, rests
+		return c.limit
+	}
+	return c.step()
+}
+
+// step is half as many again, or a third less.
+func (c *climb) step() int {
+	if !c.down && c.limit >= c.most || c.down && c.limit <= 1 {
+		c.down = !c.down
+	}
+	if c.down {
+		return max(1, c.limit*2/3)
+	}
+	return min(c.most, c.limit+max(1, c.limit/2))
+}
+
+// halve is the limit after the API server has had too much. What was known of it is void.
+func (c *climb) halve(limit int) int {
+	c.limit, c.rate = max(1, limit/2), 0
+	return c.limit
+}
