@@ -222,11 +222,17 @@ func (w *world) shut(ctx context.Context, names ...string) (found bool) {
 		if err := w.Client.Get(ctx, types.NamespacedName{Name: name}, crd); err != nil {
 			continue
 		}
+		owner := "" // who has applied it before
+		for _, entry := range crd.ManagedFields {
+			if entry.Subresource == "" && entry.Manager != "phasegate-sidedoor" {
+				owner = entry.Manager
+			}
+		}
 		n := len(crd.Spec.Versions)
 		crd.Spec.Versions = slices.DeleteFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 			return v.Name == migrationv1.SideDoorVersion
 		})
-		found = found || len(crd.Spec.Versions) < n && w.Client.Update(ctx, crd) == nil
+		found = len(crd.Spec.Versions) < n && w.Client.Update(ctx, crd, client.FieldOwner(owner)) == nil || found
 	}
 	return found
 }
