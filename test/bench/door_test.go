@@ -12,15 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/scene"
 )
 
-// doorVersion is the version of the v3 CRDs through which a migration copies ahead.
-const doorVersion = "v3precopy"
-
-// refuseDoor makes the API server refuse that version, and returns once it does: it is
-// for clusters whose CRDs somebody keeps as they are.
+// refuseDoor makes the API server refuse the version through which a migration copies
+// ahead, and returns once it does: it is for clusters whose CRDs somebody keeps as they are.
 func refuseDoor(ctx context.Context, s *scene.Scene) error {
 	forbidden, fail := metav1.StatusReasonForbidden, admissionv1.Fail
 	meta := metav1.ObjectMeta{Name: "no-side-door"}
@@ -35,7 +33,7 @@ func refuseDoor(ctx context.Context, s *scene.Scene) error {
 		},
 	}}}
 	policy.Spec.Validations = []admissionv1.Validation{{
-		Expression: fmt.Sprintf("!object.spec.versions.exists(v, v.name == %q)", doorVersion),
+		Expression: fmt.Sprintf("!object.spec.versions.exists(v, v.name == %q)", migrationv1.SideDoorVersion),
 		Message:    "the versions of CRDs are not to be changed", Reason: &forbidden,
 	}}
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta}
@@ -47,7 +45,7 @@ func refuseDoor(ctx context.Context, s *scene.Scene) error {
 		}
 	}
 	opens := client.RawPatch(types.JSONPatchType, fmt.Appendf(nil,
-		`[{"op":"copy","from":"/spec/versions/0","path":"/spec/versions/-"},{"op":"replace","path":"/spec/versions/1/name","value":%q},{"op":"replace","path":"/spec/versions/1/storage","value":false}]`, doorVersion))
+		`[{"op":"copy","from":"/spec/versions/0","path":"/spec/versions/-"},{"op":"replace","path":"/spec/versions/1/name","value":%q},{"op":"replace","path":"/spec/versions/1/storage","value":false}]`, migrationv1.SideDoorVersion))
 	return harness.Await(ctx, "the side door to be refused", patience, func(ctx context.Context) error {
 		crd := &apiextensionsv1.CustomResourceDefinition{}
 		crd.Name = s.Registry.Lock().V3CRDName()

@@ -57,7 +57,10 @@ func BenchmarkNeighbour(b *testing.B) {
 var manners = []struct {
 	name string
 	args []string
-}{{name: "as fast as it goes"}}
+}{
+	{name: "as fast as it goes"},
+	{name: report.Polite, args: []string{"--polite"}},
+}
 
 func neighbour(ctx context.Context, n int, idle time.Duration, args []string) (report.Latency, error) {
 	s, err := newScene(ctx, n)
