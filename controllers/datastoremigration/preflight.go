@@ -37,7 +37,7 @@ func (s *steps) preflight(ctx context.Context, sc *scope) (outputs, error) {
 // `manager check` and `kubectl phasegate check`. They are asked as the client's
 // account. What is asked about any cluster, its version, is not among them.
 func Checks(c client.Client, settings Settings, machine *fsm.Machine) []check.Check {
-	s := &steps{Settings: settings, client: c}
+	s := newSteps(c, settings)
 	return append(s.checks(machine, nil), s.mayCleanUp(machine))
 }
 

@@ -60,16 +60,21 @@ type steps struct {
 	client client.Client
 }
 
-// Program binds the names of the machine file to the work; the built-in actions
-// are there for edited files. The client must not read from a cache.
-func Program(c client.Client, settings Settings) *runner.Program[*migration] {
+// newSteps fills in what settings leave away.
+func newSteps(c client.Client, settings Settings) *steps {
 	if settings.Metrics == nil {
 		settings.Metrics = NewMetrics(prometheus.NewRegistry(), time.Now)
 	}
 	if settings.Copies == nil {
 		settings.Copies = c
 	}
-	s := &steps{Settings: settings, client: c}
+	return &steps{Settings: settings, client: c}
+}
+
+// Program binds the names of the machine file to the work; the built-in actions
+// are there for edited files. The client must not read from a cache.
+func Program(c client.Client, settings Settings) *runner.Program[*migration] {
+	s := newSteps(c, settings)
 	actions := builtin.Actions[*migration](builtin.Options{Client: c, HTTP: settings.HTTP})
 	maps.Copy(actions, s.actions())
 	return &runner.Program[*migration]{
