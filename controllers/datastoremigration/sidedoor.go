@@ -1,6 +1,7 @@
 package datastoremigration
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,7 +31,7 @@ const (
 	doorRaces = 5
 	// doorServed is how long the API server may take to serve a version that it has accepted.
 	doorServed = 10 * time.Second
-	doorPoll   = 100 * time.Millisecond
+	doorPoll   = 200 * time.Millisecond
 )
 
 func (s *steps) openSideDoorRights() []rbacv1.PolicyRule {
@@ -150,7 +151,8 @@ func (s *steps) changeCRD(ctx context.Context, name string, decide func(*apiexte
 }
 
 // awaitDoor asks all kinds at once: the API server starts the storage of each at the first
-// request for it. The error is that of a kind that has not answered in time.
+// request for it. The error is that of a kind that has not answered in time, or whose door
+// has been shut: waiting for that would be in vain.
 func (s *steps) awaitDoor(ctx context.Context, sc *scope) error {
 	end := sc.Clock.Now().Add(doorServed)
 	group, ctx := errgroup.WithContext(ctx)
@@ -161,6 +163,9 @@ func (s *steps) awaitDoor(ctx context.Context, sc *scope) error {
 				if !isWait(err) || sc.Clock.Now().After(end) {
 					return err
 				}
+				if shut, failed := s.isShut(ctx, kind); shut || failed != nil {
+					return cmp.Or(failed, err)
+				}
 				if err := sleep(ctx, sc.Clock, doorPoll); err != nil {
 					return err
 				}
@@ -168,6 +173,11 @@ func (s *steps) awaitDoor(ctx context.Context, sc *scope) error {
 		})
 	}
 	return group.Wait()
+}
+
+func (s *steps) isShut(ctx context.Context, kind *resources.Kind) (bool, error) {
+	crd, err := s.crd(ctx, kind.V3CRDName())
+	return err == nil && (crd == nil || versionIndex(crd, migrationv1.SideDoorVersion) < 0), err
 }
 
 func isWait(err error) bool {
