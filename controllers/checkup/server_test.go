@@ -125,7 +125,7 @@ func TestCheckUp(t *testing.T) {
 			want  map[string]check.Level
 		}{
 			// There is no ClusterInformation here that could be locked.
-			DatastoreMigration: {[]string{DatastoreMigration, DatastoreMigration + "-dependents"},
+			DatastoreMigration: {[]string{DatastoreMigration, DatastoreMigration + "-dependents", DatastoreMigration + "-copyahead"},
 				map[string]check.Level{"datastoremigration/cleanup-rights": check.Warning, "datastoremigration/fence": check.Warning}},
 			MCPServer: {roles: []string{MCPServer}, want: map[string]check.Level{}},
 			Custom:    {roles: []string{Custom}, want: map[string]check.Level{}},
