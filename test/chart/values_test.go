@@ -125,6 +125,7 @@ func TestControllersHaveTheSameValues(t *testing.T) {
 	delete(want, "cleanup")
 	delete(want, "copyAhead")
 	delete(want, "dependents")
+	delete(want, "polite")
 	for name, got := range all.Controllers {
 		want["enabled"] = got["enabled"]
 		if diff := cmp.Diff(want, got); diff != "" {
