@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -27,7 +26,7 @@ type v1List struct {
 
 // NoteV1 notes where these kinds of v1 stand now, the lock's too, for Moving. It needs a ledger.
 func (c *Copier) NoteV1(ctx context.Context, kinds []*resources.Kind) error {
-	return c.eachKind(ctx, kinds, func(ctx context.Context, kind *resources.Kind) error {
+	return eachKind(ctx, kinds, func(ctx context.Context, kind *resources.Kind) error {
 		now, err := c.momentOf(ctx, kind)
 		if err == nil {
 			c.ledger.note(kind, v1List{moment: now}, false)
@@ -42,7 +41,7 @@ func (c *Copier) NoteV1(ctx context.Context, kinds []*resources.Kind) error {
 // for a Copier that is Frozen. It needs a ledger.
 func (c *Copier) Moving(ctx context.Context, kinds []*resources.Kind) (moving []*resources.Kind, err error) {
 	var mu sync.Mutex
-	err = c.eachKind(ctx, kinds, func(ctx context.Context, kind *resources.Kind) error {
+	err = eachKind(ctx, kinds, func(ctx context.Context, kind *resources.Kind) error {
 		now, err := c.listV1(ctx, kind)
 		if err != nil {
 			return err
@@ -56,14 +55,6 @@ func (c *Copier) Moving(ctx context.Context, kinds []*resources.Kind) (moving []
 		return nil
 	})
 	return moving, err
-}
-
-func (c *Copier) eachKind(ctx context.Context, kinds []*resources.Kind, do func(context.Context, *resources.Kind) error) error {
-	g, ctx := errgroup.WithContext(ctx)
-	for _, kind := range kinds {
-		g.Go(func() error { return do(ctx, kind) })
-	}
-	return g.Wait()
 }
 
 // listV1 reads the metadata of a kind. One without a CRD has no objects and no revision.
