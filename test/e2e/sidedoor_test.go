@@ -67,7 +67,7 @@ func TestCopiedAhead(t *testing.T) {
 	w := pristine(t)
 	t.Cleanup(func() {
 		for _, name := range []string{"ahead-stays", "ahead-goes", "ahead-changes", "ahead-comes"} {
-			_ = w.Client.Delete(context.Background(), feed(name)) // most are gone
+			_ = w.Client.Delete(context.Background(), feed(name)) // one is gone
 		}
 	})
 	for _, name := range []string{"ahead-stays", "ahead-goes", "ahead-changes"} {
@@ -84,17 +84,7 @@ func TestCopiedAhead(t *testing.T) {
 	if p := dm.Status.Progress; p == nil || p.Migrated != p.Total {
 		t.Errorf("progress %+v: all is copied", dm.Status.Progress)
 	}
-	stored := w.stored(t)
-	for _, key := range []string{"globalnetworksets/ahead-goes", "clusterinformations/default"} {
-		if !slices.Contains(stored, key) {
-			t.Errorf("%s is not in the storage of v3", key)
-		}
-	}
-	for name, said := range w.v3CRDs(t) {
-		if !strings.Contains(said, "stored [v3],") || !strings.Contains(said, migrationv1.SideDoorVersion) {
-			t.Errorf("CRD %s: %s", name, said)
-		}
-	}
+	w.assertDoorIsUsed(t, "globalnetworksets/ahead-goes", "clusterinformations/default")
 
 	w.do(t, w.Client.Delete(t.Context(), feed("ahead-goes")))
 	w.do(t, w.Client.Create(t.Context(), feed("ahead-comes")))
@@ -109,6 +99,27 @@ func TestCopiedAhead(t *testing.T) {
 	}
 
 	w.remove(t, dm.Name)
+	w.awaitNoDoor(t)
+}
+
+// assertDoorIsUsed: every CRD has it, stores v3 all the same, and objects are in the storage of v3.
+func (w *world) assertDoorIsUsed(t *testing.T, keys ...string) {
+	t.Helper()
+	stored := w.stored(t)
+	for _, key := range keys {
+		if !slices.Contains(stored, key) {
+			t.Errorf("%s is not in the storage of v3", key)
+		}
+	}
+	for name, said := range w.v3CRDs(t) {
+		if !strings.Contains(said, "stored [v3],") || !strings.Contains(said, migrationv1.SideDoorVersion) {
+			t.Errorf("CRD %s: %s", name, said)
+		}
+	}
+}
+
+func (w *world) awaitNoDoor(t *testing.T) {
+	t.Helper()
 	harness.Eventually(t, "the APIService of the side door gone", soon, func() error {
 		svc := &apiregistrationv1.APIService{}
 		err := w.Client.Get(t.Context(), types.NamespacedName{Name: migrationv1.SideDoorVersion + "." + resources.V3Group}, svc)
@@ -117,9 +128,6 @@ func TestCopiedAhead(t *testing.T) {
 		}
 		return errors.Join(errors.New("it is there"), err)
 	})
-	for _, name := range []string{"ahead-stays", "ahead-changes", "ahead-comes"} {
-		w.do(t, w.Client.Delete(t.Context(), feed(name)))
-	}
 }
 
 // Conflicts, and what v3 refuses, are found while nothing is locked, and wait for somebody.
