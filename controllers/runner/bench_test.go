@@ -3,6 +3,7 @@ package runner_test
 import (
 	"bytes"
 	"context"
+	"math"
 	"os"
 	goruntime "runtime"
 	"testing"
@@ -54,19 +55,27 @@ func BenchmarkPass(b *testing.B) {
 	}
 }
 
-// TestPassIsCheap holds what BenchmarkPass measures and no busy machine changes.
+// TestPassIsCheap holds what BenchmarkPass measures and no busy machine changes. make test
+// runs it without the race detector.
 func TestPassIsCheap(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates, too")
+	}
 	const passes = 100
 	for name, p := range benchedPasses {
 		t.Run(name, func(t *testing.T) {
 			pass := p.prepare(t)
-			var before, after goruntime.MemStats
-			goruntime.ReadMemStats(&before)
-			for range passes {
-				pass()
+			got := uint64(math.MaxUint64)
+			for range 5 { // what else runs in this process only adds to it
+				var before, after goruntime.MemStats
+				goruntime.ReadMemStats(&before)
+				for range passes {
+					pass()
+				}
+				goruntime.ReadMemStats(&after)
+				got = min(got, (after.TotalAlloc-before.TotalAlloc)/passes)
 			}
-			goruntime.ReadMemStats(&after)
-			if got := (after.TotalAlloc - before.TotalAlloc) / passes; got > p.most {
+			if got > p.most {
 				t.Errorf("a pass allocates %d bytes beside its requests, at most %d are allowed", got, p.most)
 			}
 		})

@@ -1,0 +1,6 @@
+//go:build race
+
+package runner_test
+
+// raceDetector allocates, too.
+const raceDetector = true
