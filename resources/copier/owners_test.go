@@ -36,3 +36,43 @@ func TestWithheldOwners(t *testing.T) {
 	s.wantOwner(s.get(v3("GlobalNetworkPolicy"), "security.p"), s.get(v3("Tier"), "security"))
 	s.wantVerified()
 }
+
+// An owner that somebody takes off a copy is his deed, also where the v1 object has changed since it was copied
+// ahead: by us, who took its owners off under the lock.
+func TestOwnersTakenOffAreAConflict(t *testing.T) {
+	s := newScene(t, interceptor.Funcs{})
+	tier := s.v1("Tier", "metadata: {name: security}\nspec: {order: 5, defaultAction: Deny}")
+	s.v1("GlobalNetworkPolicy", owned("security.p", "crd.projectcalico.org/v1", "Tier", "security", tier)+"spec: {tier: security, selector: all()}")
+	as, ledger := copier.Owner{Name: "v1-to-v3", UID: owner}, copier.NewLedger()
+	if _, err := copier.New(resources.Default(), live.Client, as, copier.WithLedger(ledger), copier.WithholdOwners()).Copy(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	s.copier = copier.New(resources.Default(), live.Client, as, copier.WithLedger(ledger), copier.Frozen())
+	if err := s.copier.NoteV1(t.Context(), resources.Default().Kinds()); err != nil {
+		t.Fatal(err)
+	}
+	if moving, err := s.copier.Moving(t.Context(), resources.Default().Kinds()); err != nil || len(moving) > 0 {
+		t.Fatalf("moving %v, %v", moving, err)
+	}
+	refs, err := s.copier.OwnedV1(t.Context())
+	if err != nil || len(refs) != 1 {
+		t.Fatalf("%d with owners, %v", len(refs), err)
+	}
+	s.copier.Thaw(refs)
+	if err := s.copier.EditAll(t.Context(), refs, func(obj *copier.Meta) error { return resources.DetachOwners(obj, owner) }); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.mustCopy().Changed(); n != 0 {
+		t.Errorf("the copy under the lock has changed %d objects, want none", n)
+	}
+	s.wantRemap(1)
+	s.wantVerified()
+	s.patch(s.get(v3("GlobalNetworkPolicy"), "security.p"), `{"metadata":{"ownerReferences":null}}`)
+	for name, look := range map[string]*copier.Copier{"with the ledger": s.copier, "without": copier.New(resources.Default(), live.Client, as)} {
+		people, err := look.Conflicts(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.wantFindings(name, people, map[string]string{"security.p": "Edited metadata.ownerReferences"})
+	}
+}

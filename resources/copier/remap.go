@@ -3,7 +3,6 @@ package copier
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -62,8 +61,10 @@ func (c *Copier) patchOwners(ctx context.Context, d dependent, want []metav1.Own
 	changed, err := c.amend(ctx, d.kind, d.key, nil, func(obj *metav1.PartialObjectMetadata) {
 		_, foreign := resources.SplitOwners(obj.OwnerReferences)
 		obj.OwnerReferences = append(foreign, want...)
-		if version, ok := obj.Annotations[resources.CopiedVersionAnnotation]; ok {
-			obj.Annotations[resources.CopiedVersionAnnotation] = strings.TrimSuffix(version, withheld)
+		if _, ok := obj.Annotations[resources.CopiedVersionAnnotation]; ok {
+			// With these owners it is a copy of v1 as it is now, and whatever differs later was changed in v3:
+			// it may have been made before the owners of the v1 object were taken off.
+			obj.Annotations[resources.CopiedVersionAnnotation] = d.version
 		}
 	})
 	if err != nil {

@@ -115,6 +115,25 @@ func (l *Ledger) note(kind *resources.Kind, now v1List, listed bool) moment {
 // writes v1 since. Conflicts and Verify read v1 all the same.
 func Frozen() Option { return func(c *Copier) { c.frozen = true } }
 
+// Thaw ends what a Frozen Copier relies on, for the kinds of these v1 objects: we are about to write them,
+// and what is copied has to know their versions from then on. It may be called again.
+func (c *Copier) Thaw(objs []*Meta) {
+	if c.ledger == nil {
+		return
+	}
+	written := map[string]bool{}
+	for _, obj := range objs {
+		written[obj.Kind] = true
+	}
+	c.ledger.mu.Lock()
+	defer c.ledger.mu.Unlock()
+	for _, kind := range c.reg.Kinds() {
+		if written[kind.V1GVK().Kind] {
+			delete(c.ledger.lists, kind.Name())
+		}
+	}
+}
+
 // thawed is the Copier for which v1 may have changed.
 func (c *Copier) thawed() *Copier {
 	other := *c
