@@ -27,7 +27,7 @@ func TestKilledWhileWaiting(t *testing.T) {
 	for name, tc := range cases {
 		inTurn(t, name, func(t *testing.T) {
 			tc.block(t, w)
-			dir := gated(t)
+			dir := gated(t, underTheLock)
 			p := w.manager(t, "--phases-dir", dir)
 			w.start(t, scene.MigrationName, "verified")
 			dm := w.awaitMessage(t, scene.MigrationName, tc.says)
