@@ -115,6 +115,22 @@ func TestLedgerIsStoredBeforeTheDeed(t *testing.T) {
 	}
 }
 
+// What a step has given back is not written before the next step of the same pass. It is given back all the
+// same: who goes by an older ledger takes it again, and nobody would give it back then.
+func TestActionSeesWhatWasGivenBack(t *testing.T) {
+	b := newBench(t)
+	b.edit("    - {action: Work}\n", "    - {action: Give}\n    - {action: Work}\n")
+	var held []string
+	b.work = func(_ context.Context, s *scope) (map[string]any, error) {
+		held = s.Object.Status.Machine.Held
+		return map[string]any{"done": true}, nil
+	}
+	b.passTo("Done")
+	if len(held) > 0 {
+		t.Errorf("the step after Give sees %v as held", held)
+	}
+}
+
 func TestTerminalPhaseCostsNoWrite(t *testing.T) {
 	b := newBench(t)
 	b.passTo("Done")

@@ -205,11 +205,12 @@ func (r *Reconciler[T]) view(ctx context.Context, machine *fsm.Machine, obj T) f
 // errors in a row is told, unless it leads to another phase: that transition
 // tells it.
 func (r *Reconciler[T]) step(ctx context.Context, p *pass[T], run *fsm.Run, cmd fsm.Command) error {
-	outcome, err := r.act(ctx, p, cmd)
+	before := run.Status()
+	outcome, err := r.act(ctx, p, before, cmd)
 	if err != nil {
 		return err
 	}
-	first := run.Status().Attempts == 0
+	first := before.Attempts == 0
 	run.Done(outcome)
 	if first && outcome.Err != nil && outcome.Class != "" && run.Next().Took == nil {
 		tell(r.Recorder, p.stored, corev1.EventTypeWarning, "StepFailed", "StepFailed", fmt.Sprintf("%s: %v", cmd.Action, outcome.Err))
@@ -217,15 +218,17 @@ func (r *Reconciler[T]) step(ctx context.Context, p *pass[T], run *fsm.Run, cmd 
 	return nil
 }
 
-// act runs one action. Its context ends early when the object is changed by
-// somebody else, a deletion above all; errMoved is returned then.
-func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], cmd fsm.Command) (outcome fsm.Outcome, err error) {
+// act runs one action, which sees the machine as it is now, written or not. Its context
+// ends early when the object is changed by somebody else, a deletion above all; errMoved
+// is returned then.
+func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], now v1alpha1.MachineStatus, cmd fsm.Command) (outcome fsm.Outcome, err error) {
 	ctx, span := r.startStep(ctx, cmd)
 	defer func() { endStep(span, outcome, err) }()
 	acting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	logger := log.FromContext(ctx).WithValues("step", cmd.Step, "action", cmd.Action)
 	scope := &Scope[T]{Object: deepCopy(p.work), Machine: p.machine, With: cmd.With, Clock: r.Clock, pass: p, recorder: r.Recorder}
+	*scope.Object.MachineStatus() = now
 	published := make(chan struct{})
 	go func() {
 		defer close(published)
