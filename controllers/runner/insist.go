@@ -21,6 +21,11 @@ var statusTries = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitte
 // the step again, which under a lock is time that the cluster waits. The error of somebody else's write is
 // errMoved.
 func (p *pass[T]) insist(ctx context.Context) error {
+	if p.unanswered { // progress, which this write would meet as somebody else's
+		if _, err := p.isStored(ctx); err != nil {
+			return err
+		}
+	}
 	var failure error
 	err := wait.ExponentialBackoffWithContext(ctx, statusTries, func(ctx context.Context) (bool, error) {
 		if failure = p.send(ctx); failure == nil {

@@ -56,29 +56,43 @@ func TestStepIsNotDoneAgainForItsStatus(t *testing.T) {
 	}
 }
 
-// The answer to a write of progress may be lost, too: what the action finds then is its own.
+// The answer to a write of progress may be lost, too: what the action finds then, or the pass that writes its
+// outcome, is its own.
 func TestLostProgressIsNotSomebodyElse(t *testing.T) {
-	b := newBench(t)
-	b.atWork()
-	b.work = func(ctx context.Context, s *scope) (map[string]any, error) {
-		for second := range int32(3) {
-			s.Report(migrated(second + 1))
-			if err := errors.Join(b.tick(ctx), b.awaitMigrated(ctx, second+1)); err != nil {
-				return nil, err
-			}
-		}
-		return map[string]any{"done": true}, nil
+	cases := map[string]struct {
+		why   string
+		ticks int32
+	}{
+		"the first of three": {why: "the next progress meets it", ticks: 3},
+		"the last":           {why: "the outcome meets it", ticks: 1},
 	}
-	first := true
-	b.between(func(_ context.Context, _ string, send func() error) error {
-		if err := send(); err != nil || !first {
-			return err
-		}
-		first = false
-		return syscall.ECONNRESET
-	})
-	b.see()
-	if got := b.stored().Status; got.Progress.Migrated != 3 || got.Machine.Cursor != 2 {
-		t.Errorf("progress %d, cursor %d after the action, want 3 and 2", got.Progress.Migrated, got.Machine.Cursor)
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.atWork()
+			worked := 0
+			b.work = func(ctx context.Context, s *scope) (map[string]any, error) {
+				worked++
+				for second := range c.ticks {
+					s.Report(migrated(second + 1))
+					if err := errors.Join(b.tick(ctx), b.awaitMigrated(ctx, second+1)); err != nil {
+						return nil, err
+					}
+				}
+				return map[string]any{"done": true}, nil
+			}
+			first := true
+			b.between(func(_ context.Context, _ string, send func() error) error {
+				if err := send(); err != nil || !first {
+					return err
+				}
+				first = false
+				return syscall.ECONNRESET
+			})
+			b.see()
+			if got := b.stored().Status; worked != 1 || got.Progress.Migrated != c.ticks || got.Machine.Cursor != 2 {
+				t.Errorf("%s: worked %d times; progress %d, cursor %d after the action, want once, %d and 2", c.why, worked, got.Progress.Migrated, got.Machine.Cursor, c.ticks)
+			}
+		})
 	}
 }
