@@ -16,7 +16,7 @@ import (
 )
 
 var formats = map[string]func(*fsm.Machine, draw.Options) string{
-	"ascii": draw.ASCII, "dot": draw.Dot, "mermaid": draw.Mermaid,
+	"ascii": draw.ASCII, "dot": draw.Dot, "mermaid": draw.Mermaid, "svg": draw.SVG,
 }
 
 // everywhere is what --live is without a value: all objects.
@@ -41,7 +41,7 @@ that of -n. Write --live=NAME for an object that is called like a machine.`,
 		ValidArgsFunction: completeMachines,
 	}
 	at := clusterFlags(cmd)
-	cmd.Flags().StringVarP(&output, "output", "o", "ascii", "ascii, dot or mermaid")
+	cmd.Flags().StringVarP(&output, "output", "o", "ascii", "ascii, dot, mermaid or svg")
 	cmd.Flags().BoolVar(&noDeletion, "no-deletion", false, "leave out what a deletion does")
 	cmd.Flags().BoolVar(&errorEdges, "errors", true, "draw where errors lead")
 	cmd.Flags().StringVar(&where, "live", "", "mark where the object of this name is; without a name: count all objects")

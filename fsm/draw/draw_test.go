@@ -1,10 +1,14 @@
 package draw_test
 
 import (
+	"encoding/xml"
+	"errors"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +87,7 @@ func TestPictures(t *testing.T) {
 		"Dot":          {why: "every edge", got: draw.Dot(m, draw.Options{}), file: "odd.dot"},
 		"ASCII":        {why: "every edge, and names that are wider than their column", got: draw.ASCII(m, draw.Options{}), file: "odd.txt"},
 		"ASCIIMarked":  {why: "where an object is, and which exit is closed by what", got: draw.ASCII(m, draw.Options{Marks: waiting(m)}), file: "marked.txt"},
+		"SVG":          {why: "a place for each phase, and no text that is taken for markup", got: draw.SVG(m, draw.Options{Marks: waiting(m)}), file: "odd.svg"},
 		"DotCounted":   {why: "how many objects are where, one in a phase that is gone", got: draw.Dot(m, draw.Options{NoDeletion: true, NoErrors: true, Marks: counts}), file: "counted.dot"},
 		"MermaidShort": {why: "without deletions and errors", got: draw.Mermaid(m, draw.Options{NoDeletion: true, NoErrors: true, Marks: counts}), file: "short.mmd"},
 	}
@@ -163,6 +168,50 @@ func TestDotIsValid(t *testing.T) {
 		if !dotLine.MatchString(line) || strings.HasSuffix(line, "]") && !dotAttributes.MatchString(line) {
 			t.Errorf("not dot: %s", line)
 		}
+	}
+}
+
+// A page shows the picture under a policy that allows neither styles nor scripts
+// in it, and it must be well-formed whatever a machine file says.
+func TestSVGIsPlain(t *testing.T) {
+	for name, picture := range map[string]string{
+		"Server":  draw.SVG(mcpserver(t), draw.Options{}),
+		"Strange": draw.SVG(odd(t), draw.Options{Marks: draw.MarkCounts(map[string]int{"<script>": 1})}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			places := map[string]bool{}
+			for d := xml.NewDecoder(strings.NewReader(picture)); ; {
+				token, err := d.Token()
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				if err != nil {
+					t.Fatalf("%v in\n%s", err, picture)
+				}
+				start, ok := token.(xml.StartElement)
+				if !ok {
+					continue
+				}
+				if !slices.Contains([]string{"svg", "g", "title", "rect", "text", "path"}, start.Name.Local) {
+					t.Errorf("an element %s", start.Name.Local)
+				}
+				at := map[string]string{}
+				for _, a := range start.Attr {
+					at[a.Name.Local] = a.Value
+				}
+				for _, bad := range []string{"style", "href", "onload", "id"} {
+					if at[bad] != "" {
+						t.Errorf("an attribute %s", bad)
+					}
+				}
+				if where := at["x"] + "," + at["y"]; start.Name.Local == "rect" {
+					if places[where] {
+						t.Errorf("two phases at %s", where)
+					}
+					places[where] = true
+				}
+			}
+		})
 	}
 }
 

@@ -1,0 +1,30 @@
+package fsm_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/phasegate/phasegate/fsm"
+)
+
+func TestMainPath(t *testing.T) {
+	cases := map[string]struct{ why, phases, want string }{
+		"shortest": {why: "a detour over a waiting phase is not the way on which all goes well", phases: `
+  - {name: A, next: [{to: B, when: 'self.spec.x == 1'}, {to: C}], onDelete: {none: true}}
+  - {name: B, kind: waiting, poll: 5s, next: [{to: C}], onDelete: {none: true}}
+  - {name: C, terminal: success, onDelete: {none: true}}`, want: "A C"},
+		"steady": {why: "a machine that never ends rests in a steady phase", phases: `
+  - {name: A, next: [{to: B}], onDelete: {none: true}}
+  - {name: B, kind: steady, poll: 5s, next: [{to: A, when: 'self.spec.x == 1'}], onDelete: {none: true}}`, want: "A B"},
+		"none": {why: "there is no success to lead to", phases: `
+  - {name: A, terminal: failure, onDelete: {none: true}}`, want: "A"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := machineOf(t, "m.yaml", []byte("apiVersion: phasegate.dev/v1alpha1\nkind: Machine\nmetadata: {name: m}\nspec:\n  for: {apiVersion: example.org/v1, kind: K}\n  initial: A\n  phases:"+c.phases+"\n"), fsm.Bindings{})
+			if got := strings.Join(m.MainPath(), " "); got != c.want {
+				t.Errorf("%s: got %s, want %s", c.why, got, c.want)
+			}
+		})
+	}
+}
