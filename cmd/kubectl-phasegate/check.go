@@ -34,7 +34,6 @@ Exit codes: 0 all is well or there are warnings (‼), 1 a check failed (×), 2 
 	}
 	where := clusterFlags(cmd)
 	f := cmd.Flags()
-	f.StringVar(&where.overrides.AuthInfo.Impersonate, "as", "", "account to ask as, such as system:serviceaccount:NAMESPACE:NAME")
 	f.BoolVar(&o.Installing, "pre", false, "before the installation")
 	f.StringSliceVar(&o.Controllers, "controllers", o.Controllers, "controllers that are to run")
 	f.StringVar(&o.CalicoNamespace, "calico-namespace", "calico-system", "namespace of calico-node, calico-typha and calico-kube-controllers")
@@ -53,7 +52,7 @@ Exit codes: 0 all is well or there are warnings (‼), 1 a check failed (×), 2 
 		if o.Config, err = where.rest(); err != nil {
 			return err
 		}
-		o.Namespace = where.overrides.Context.Namespace
+		o.Namespace = where.only()
 		if o.Files, err = checkup.Load(phasesDir, kindsFile); err != nil {
 			return err
 		}

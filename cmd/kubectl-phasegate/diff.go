@@ -65,7 +65,7 @@ func fates(ctx context.Context, at *cluster, newer *fsm.Machine) ([]compare.Fate
 	if err != nil {
 		return nil, err
 	}
-	objects, err := live.List(ctx, c, newer.For(), at.overrides.Context.Namespace)
+	objects, err := live.List(ctx, c, newer.For(), at.only())
 	all := []compare.Fate{} // not nil: they were looked at
 	for _, o := range objects {
 		all = append(all, compare.FateOf(newer.Definition(), o.String(), &o.Machine))

@@ -94,7 +94,7 @@ func marks(ctx context.Context, at *cluster, m *fsm.Machine, name string) (draw.
 		return draw.Marks{}, err
 	}
 	if name == everywhere {
-		objects, err := live.List(ctx, c, m.For(), at.overrides.Context.Namespace)
+		objects, err := live.List(ctx, c, m.For(), at.only())
 		counts := map[string]int{}
 		for _, o := range objects {
 			if o.Machine.Phase != "" {

@@ -2,33 +2,94 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // cluster is where live objects are; its flags are those of kubectl.
 type cluster struct {
-	rules     *clientcmd.ClientConfigLoadingRules
-	overrides clientcmd.ConfigOverrides
+	flags *genericclioptions.ConfigFlags
 }
 
+// clusterFlags gives a command all flags by which kubectl finds a cluster, and acts
+// as somebody.
 func clusterFlags(cmd *cobra.Command) *cluster {
-	c := &cluster{rules: clientcmd.NewDefaultClientConfigLoadingRules()}
-	flags := cmd.Flags()
-	flags.StringVar(&c.rules.ExplicitPath, "kubeconfig", "", "kubeconfig file; default: $KUBECONFIG, then ~/.kube/config")
-	flags.StringVar(&c.overrides.CurrentContext, "context", "", "context of the kubeconfig file")
-	flags.StringVarP(&c.overrides.Context.Namespace, "namespace", "n", "", "namespace of the object")
+	c := &cluster{flags: genericclioptions.NewConfigFlags(false)}
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	c.flags.AddFlags(all)
+	all.VisitAll(func(f *pflag.Flag) {
+		f.Annotations = map[string][]string{kubectlsOwn: {"true"}}
+		cmd.Flags().AddFlag(f)
+	})
 	return c
 }
 
-// connect answers a client, and a mapper that knows short names as kubectl does.
+// kubectlsOwn marks the flags that every user of kubectl knows: help names them and
+// leaves the rest to kubectl.
+const kubectlsOwn = "phasegate.dev/kubectl"
+
+// told are those of them that help tells of all the same.
+var told = []string{"as", "context", "kubeconfig", "namespace"}
+
+const usageTemplate = `Usage:{{if .Runnable}}
+  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
+  {{.CommandPath}} [command]{{end}}{{if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}
+
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
+
+Flags:
+{{(ownFlags .).FlagUsages | trimTrailingWhitespaces}}{{end}}{{with kubectlFlags .}}
+
+Also, as of kubectl (see kubectl options): {{.}}{{end}}{{if .HasAvailableSubCommands}}
+
+Use "{{.CommandPath}} [command] --help" for more about a command.{{end}}
+`
+
+func init() {
+	cobra.AddTemplateFunc("ownFlags", ownFlags)
+	cobra.AddTemplateFunc("kubectlFlags", kubectlFlags)
+}
+
+func isKubectls(f *pflag.Flag) bool {
+	return f.Annotations[kubectlsOwn] != nil && !slices.Contains(told, f.Name)
+}
+
+func ownFlags(cmd *cobra.Command) *pflag.FlagSet {
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if !isKubectls(f) {
+			own.AddFlag(f)
+		}
+	})
+	return own
+}
+
+func kubectlFlags(cmd *cobra.Command) string {
+	var names []string
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if isKubectls(f) {
+			names = append(names, "--"+f.Name)
+		}
+	})
+	return strings.Join(names, " ")
+}
+
+// connect answers a client, and a mapper that knows short names as kubectl does. What
+// the cluster serves is asked each time: a migration changes it.
 func (c *cluster) connect() (client.Client, meta.RESTMapper, error) {
 	cfg, err := c.rest()
 	if err != nil {
@@ -46,7 +107,7 @@ func (c *cluster) connect() (client.Client, meta.RESTMapper, error) {
 
 // rest reaches the cluster as the flags say.
 func (c *cluster) rest() (*rest.Config, error) {
-	cfg, err := c.config().ClientConfig()
+	cfg, err := c.flags.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("find a cluster: %w: give --kubeconfig", err)
 	}
@@ -56,10 +117,9 @@ func (c *cluster) rest() (*rest.Config, error) {
 
 // namespace is that of the flag, else of the context.
 func (c *cluster) namespace() (string, error) {
-	name, _, err := c.config().Namespace()
+	name, _, err := c.flags.ToRawKubeConfigLoader().Namespace()
 	return name, err
 }
 
-func (c *cluster) config() clientcmd.ClientConfig {
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(c.rules, &c.overrides)
-}
+// only is the namespace of the flag; empty where all are meant.
+func (c *cluster) only() string { return *c.flags.Namespace }

@@ -72,7 +72,7 @@ func TestLive(t *testing.T) {
 		{why: "the compiled-in machines have no such request", args: []string{"approve", "north"}, code: exitUsage, err: `no machine has a request "approve"`},
 		{why: "the phase does not wait for it", args: []string{"approve", "south", "-f", gates}, code: exitFindings, err: `default/south is in phase "Broken", where request approve opens nothing`},
 		{why: "a short name, as kubectl takes it", args: []string{"approve", "gt/north", "-n", "default", "-f", gates, "--param", "by=me"}, out: "gate/north: request approve is "},
-		{why: "nobody acts on it here", args: []string{"approve", "gates.live.phasegate.dev/north", "-f", gates, "--wait", "--timeout", "1s"}, code: exitFindings, err: "request approve was not acted on"},
+		{why: "nobody acts on it here", args: []string{"approve", "gates.live.phasegate.dev/north", "-f", gates, "--wait", "--timeout", "1s"}, code: exitTimedOut, err: "request approve was not acted on"},
 		{why: "another request has a command of its own", args: []string{"retry", "gate/south", "-f", gates}, out: "gate/south: request retry is "},
 		{why: "no machine of ours drives it", args: []string{"approve", "pod/x"}, code: exitUsage, err: "no machine drives Pod: give its file with -f"},
 		{why: "the cluster's CRD says what an object looks like", args: []string{"lint", typo, "--live"}, code: exitFindings, out: `PG006: self.spec has no field "og"`},

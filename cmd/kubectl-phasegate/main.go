@@ -4,8 +4,6 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"os"
 
@@ -18,16 +16,6 @@ import (
 )
 
 var version = release.Current().Version
-
-// The exit codes, so that scripts can tell a finding from a mistyped command.
-const (
-	exitFindings = 1
-	exitUsage    = 2
-)
-
-// errFindings says that the command did its work and found something: it is
-// printed already.
-var errFindings = errors.New("there are findings")
 
 // streams are where a command reads and writes; tests give their own.
 type streams struct {
@@ -44,14 +32,6 @@ func main() {
 	}
 }
 
-func exitCode(s streams, err error) int {
-	if errors.Is(err, errFindings) {
-		return exitFindings
-	}
-	fmt.Fprintln(s.err, "kubectl-phasegate:", err)
-	return exitUsage
-}
-
 func command(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubectl-phasegate",
@@ -59,7 +39,8 @@ func command(s streams) *cobra.Command {
 		Long: `Check, draw and explain machine files (phases/*.yaml), offline; and speak to the
 objects that machines drive.
 
-Exit codes: 0 all is well, 1 findings, 2 the command could not be carried out.`,
+Exit codes: 0 all is well, 1 findings or a failure, 2 the command could not be
+carried out, 3 timed out, 4 nothing moves before a person has acted.`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl phasegate"},
 		Version:       version,
 		SilenceUsage:  true,
@@ -68,6 +49,7 @@ Exit codes: 0 all is well, 1 findings, 2 the command could not be carried out.`,
 	cmd.SetIn(s.in)
 	cmd.SetOut(s.out)
 	cmd.SetErr(s.err)
+	cmd.SetUsageTemplate(usageTemplate)
 	cmd.AddCommand(
 		checkCommand(s),
 		verifyCommand(s),

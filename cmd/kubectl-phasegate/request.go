@@ -53,7 +53,8 @@ from the machine file. Your own rights on the object apply. Nothing is written
 where the object is in a phase that does not wait for the request, or where the
 same request is pending already.
 
-Exit code 1: nothing was asked, or with --wait: it was not acted on in time.`,
+Exit codes: 0 asked, and with --wait: acted on; 1 nothing was asked, or somebody asked
+again meanwhile; 2 it could not be asked; 3 --wait: it was not acted on in time.`,
 		Example: example,
 		Args:    cobra.ExactArgs(1),
 	}
@@ -118,15 +119,18 @@ func (a *ask) run(ctx context.Context, s streams, at *cluster, target string) er
 
 // follow waits until the request was acted on.
 func (a *ask) follow(ctx context.Context, s streams, request live.Ask, token string) error {
-	ctx, cancel := context.WithTimeout(ctx, a.timeout)
-	defer cancel()
-	o, err := request.Wait(ctx, token)
-	if err != nil {
-		fmt.Fprintln(s.err, err)
-		return errFindings
-	}
-	fmt.Fprintf(s.out, "acted on; %s is in phase %s\n", o, o.Machine.Phase)
-	return nil
+	return finish(ctx, s, a.timeout, func(ctx context.Context) error {
+		o, err := request.Wait(ctx, token)
+		if ctx.Err() != nil {
+			return err
+		}
+		if err != nil {
+			fmt.Fprintln(s.err, err)
+			return errFindings
+		}
+		fmt.Fprintf(s.out, "acted on; %s is in phase %s\n", o, o.Machine.Phase)
+		return nil
+	})
 }
 
 // machine finds the one that has the request, for a kind if one is given.

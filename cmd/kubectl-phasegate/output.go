@@ -1,0 +1,95 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+// output is what -o says: a text of ours, or what a printer of kubectl makes of a value.
+type output struct {
+	format string
+	ours   []string
+	flags  *genericclioptions.PrintFlags
+}
+
+// theirs are the formats of kubectl that completion offers.
+var theirs = []string{"json", "yaml", "name", "jsonpath=", "go-template="}
+
+// outputFlags gives a command -o and --template. The first format of ours is the default.
+func outputFlags(cmd *cobra.Command, ours ...string) *output {
+	o := &output{format: ours[0], ours: ours, flags: genericclioptions.NewPrintFlags("")}
+	o.flags.OutputFormat = &o.format
+	o.flags.OutputFlagSpecified = func() bool { return cmd.Flag("output").Changed }
+	all := slices.Concat(ours, theirs)
+	cmd.Flags().StringVarP(&o.format, "output", "o", o.format, "one of "+strings.Join(all, ", "))
+	cmd.Flags().StringVar(o.flags.TemplatePrinterFlags.TemplateArgument, "template", "", "template of -o go-template, or its file")
+	completeOutput(cmd, all...)
+	return o
+}
+
+// texts write the formats of ours, by name.
+type texts map[string]func(io.Writer) error
+
+// shown is a value with JSON tags to print.
+type shown struct {
+	// kind of the value, and what it is about: that is what -o name names.
+	kind  string
+	of    schema.GroupVersionKind
+	name  string
+	value any
+	texts texts
+}
+
+// check refuses a format that is none, before anything is asked of a cluster.
+func (o *output) check() error {
+	if slices.Contains(o.ours, o.format) {
+		return nil
+	}
+	_, err := o.printer()
+	return err
+}
+
+func (o *output) printer() (printers.ResourcePrinter, error) {
+	p, err := o.flags.ToPrinter()
+	if genericclioptions.IsNoCompatiblePrinterError(err) {
+		return nil, fmt.Errorf("-o %q: write one of %s", o.format, strings.Join(slices.Concat(o.ours, theirs), ", "))
+	}
+	return p, err
+}
+
+// print writes what -o asks for.
+func (o *output) print(to io.Writer, what shown) error {
+	if text := what.texts[o.format]; text != nil {
+		return text(to)
+	}
+	printer, err := o.printer()
+	if err != nil {
+		return err
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetGroupVersionKind(what.of)
+	if o.format != "name" {
+		data, err := json.Marshal(what.value)
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(data, &u.Object); err != nil {
+			return err
+		}
+		u.SetAPIVersion(v1alpha1.APIVersion)
+		u.SetKind(what.kind)
+	}
+	u.SetName(what.name)
+	return printer.PrintObj(u, to)
+}

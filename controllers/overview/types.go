@@ -1,0 +1,166 @@
+// Package overview says where a migration stands, in one value: for a terminal, for
+// the dashboard, for a support bundle and for programs.
+//
+// It is made from the object and its machine file alone. It reads no cluster, writes
+// nothing and knows no colours.
+package overview
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+)
+
+// Overview is where one migration stands at a moment. Durations are in seconds.
+type Overview struct {
+	Name string `json:"name"`
+	// Machine and Revision are what drove the object last.
+	Machine  string `json:"machine"`
+	Revision string `json:"revision,omitempty"`
+	// Now is the moment that the rest is about.
+	Now time.Time `json:"now"`
+
+	// Phase is the machine's own; Phases are the line to success, and the present phase
+	// where it is beside that line.
+	Phase       string  `json:"phase"`
+	Description string  `json:"description,omitempty"`
+	Phases      []Phase `json:"phases"`
+	// Outcome says whether there is something to wait for.
+	Outcome  Outcome    `json:"outcome"`
+	Since    *time.Time `json:"since,omitempty"`
+	Deadline *time.Time `json:"deadline,omitempty"`
+	// Step is the one that runs or waits; nil between phases.
+	Step *Step `json:"step,omitempty"`
+	// Message is the sentence that the controller shows.
+	Message string `json:"message,omitempty"`
+
+	// WhyNot are the closed ways on, the step that waits among them.
+	WhyNot []Closed `json:"whyNot,omitempty"`
+	// Held is what is taken and would be given back, in the order of taking.
+	Held []Held `json:"held,omitempty"`
+	// OnDelete says what a deletion would do now; Deleting that it has begun.
+	OnDelete string `json:"onDelete,omitempty"`
+	Deleting bool   `json:"deleting,omitempty"`
+
+	Progress  *Progress              `json:"progress,omitempty"`
+	Lock      *Lock                  `json:"lock,omitempty"`
+	CopyAhead *migrationv1.CopyAhead `json:"copyAhead,omitempty"`
+
+	// Conflicts lists the first of ConflictCount.
+	Conflicts     []migrationv1.Conflict `json:"conflicts,omitempty"`
+	ConflictCount int32                  `json:"conflictCount,omitempty"`
+	Conditions    []metav1.Condition     `json:"conditions,omitempty"`
+
+	// Next is what would move it, the best first; empty where it moves by itself.
+	Next []Deed `json:"next,omitempty"`
+	// History are the last transitions, the oldest first.
+	History []Transition `json:"history,omitempty"`
+}
+
+// Outcome says whether there is something to wait for.
+type Outcome string
+
+// The outcomes.
+const (
+	// Running moves by itself.
+	Running Outcome = "Running"
+	// WaitsForPerson moves when somebody does what Next says.
+	WaitsForPerson Outcome = "WaitsForPerson"
+	// Succeeded and Failed are ends that only a request or a deletion leaves.
+	Succeeded Outcome = "Succeeded"
+	Failed    Outcome = "Failed"
+)
+
+// Phase is one of the line that leads to success.
+type Phase struct {
+	Name    string `json:"name"`
+	Present bool   `json:"present,omitempty"`
+	// Visited says that it was entered, as far as the history goes back.
+	Visited bool `json:"visited,omitempty"`
+	// Beside says that it is not on the way to success: a wait, a way back, a failure.
+	Beside bool `json:"beside,omitempty"`
+}
+
+// Step is the step that runs, waits or is tried again.
+type Step struct {
+	Name string `json:"name"`
+	// Does is the program's own sentence on the action.
+	Does string `json:"does,omitempty"`
+	// Number counts from 1 to Of.
+	Number int `json:"number,omitempty"`
+	Of     int `json:"of,omitempty"`
+	// Attempts counts its errors in a row.
+	Attempts  int32      `json:"attempts,omitempty"`
+	NextCheck *time.Time `json:"nextCheck,omitempty"`
+}
+
+// Closed is a way on that is closed.
+type Closed struct {
+	// To is a phase, or Step is a step of this one.
+	To   string `json:"to,omitempty"`
+	Step string `json:"step,omitempty"`
+	// Because is the expression that is not true, Got is what was seen.
+	Because string `json:"because"`
+	Got     string `json:"got,omitempty"`
+}
+
+// Held is something that was taken and is to be given back.
+type Held struct {
+	Effect string `json:"effect"`
+	// Acquire and Release are the actions, each with the program's sentence on it.
+	Acquire string `json:"acquire,omitempty"`
+	Release string `json:"release,omitempty"`
+}
+
+// Progress counts what is copied.
+type Progress struct {
+	Total     int64  `json:"total"`
+	Done      int64  `json:"done"`
+	Conflicts int64  `json:"conflicts,omitempty"`
+	Kinds     int32  `json:"kinds"`
+	KindsDone int32  `json:"kindsDone"`
+	Current   string `json:"current,omitempty"`
+	// PerKind is in the order of copying; only kinds that have objects.
+	PerKind []KindProgress `json:"perKind,omitempty"`
+	// ObjectsPerSecond is 0 while nothing is measured, ExpectedEnd of the copy unset then.
+	ObjectsPerSecond float64    `json:"objectsPerSecond,omitempty"`
+	ExpectedEnd      *time.Time `json:"expectedEnd,omitempty"`
+}
+
+// KindProgress counts one kind. Total is -1 where the status does not tell.
+type KindProgress struct {
+	Kind      string `json:"kind"`
+	Total     int64  `json:"total"`
+	Done      int64  `json:"done"`
+	Conflicts int64  `json:"conflicts,omitempty"`
+}
+
+// Lock is the lock of v1 while the migration could still give it back.
+type Lock struct {
+	Mode  migrationv1.LockMode `json:"mode,omitempty"`
+	Since *time.Time           `json:"since,omitempty"`
+	// Seconds so far.
+	Seconds  float64    `json:"seconds"`
+	Deadline *time.Time `json:"deadline,omitempty"`
+}
+
+// Deed is something that a person can do.
+type Deed struct {
+	// Why is a short sentence without a full stop.
+	Why string `json:"why"`
+	// Command is to be typed; empty where there is none.
+	Command string `json:"command,omitempty"`
+}
+
+// Transition is a way that was taken.
+type Transition struct {
+	From string    `json:"from,omitempty"`
+	To   string    `json:"to"`
+	At   time.Time `json:"at"`
+	// Seconds that the phase left had lasted.
+	Seconds float64 `json:"seconds"`
+	Reason  string  `json:"reason,omitempty"`
+	Message string  `json:"message,omitempty"`
+}
