@@ -91,7 +91,9 @@ func progressOf(p copier.Progress) *migrationv1.Progress {
 		TotalTypes: int32(len(p.Kinds)), Total: int32(p.Total),
 		Migrated: int32(p.Created + p.Updated + p.Kept), Skipped: int32(p.Adopted + p.Terminating), Conflicts: int32(p.Conflicts),
 	}
-	for _, k := range p.Kinds {
+	counts := make([]migrationv1.KindCount, len(p.Kinds))
+	for i, k := range p.Kinds {
+		counts[i] = migrationv1.KindCount{Kind: k.Kind, Done: k.Done, Total: k.Total}
 		if k.Done >= k.Total {
 			out.CompletedTypes++
 		} else if out.CurrentType == "" {
@@ -106,6 +108,7 @@ func progressOf(p copier.Progress) *migrationv1.Progress {
 			})
 		}
 	}
+	out.Kinds = migrationv1.JoinCounts(counts)
 	out.TypeProgress = fmt.Sprintf("%d / %d", out.CompletedTypes, out.TotalTypes)
 	return out
 }
@@ -139,7 +142,7 @@ func showProgress(dm *migration, p copier.Progress, verb string) {
 	}
 	if shown != nil && p.Done < p.Total && shown.Migrated+shown.Skipped > next.Migrated+next.Skipped {
 		next.Migrated, next.Skipped = shown.Migrated, shown.Skipped
-		next.CompletedTypes, next.TypeProgress = shown.CompletedTypes, shown.TypeProgress
+		next.CompletedTypes, next.TypeProgress, next.Kinds = shown.CompletedTypes, shown.TypeProgress, shown.Kinds
 		next.Total = max(next.Total, shown.Migrated+shown.Skipped)
 		verb += " again"
 	}

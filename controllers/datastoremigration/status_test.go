@@ -137,6 +137,7 @@ func TestProgressOf(t *testing.T) {
 	want := &migrationv1.Progress{
 		TotalTypes: 5, CompletedTypes: 3, TypeProgress: "3 / 5", CurrentType: "NetworkSet",
 		Total: 20, Migrated: 7, Skipped: 4, Conflicts: 1,
+		Kinds: "Tier=4/4 NetworkPolicy=2/2 NetworkSet=6/10 HostEndpoint=0/4",
 		TypeDetails: []migrationv1.TypeProgress{ // what is done needs no line, and the conflict has its own
 			{Kind: "NetworkSet", Migrated: 2, Skipped: 4},
 		},

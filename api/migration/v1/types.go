@@ -231,6 +231,12 @@ type Progress struct {
 	// +listMapKey=kind
 	// +optional
 	TypeDetails []TypeProgress `json:"typeDetails,omitempty"`
+	// Kinds holds, for each kind that has objects, how many of them are looked at and how
+	// many there are, in the order of copying: "Tier=3/3 NetworkPolicy=10/200". One line
+	// of describe.
+	// +kubebuilder:validation:MaxLength=8192
+	// +optional
+	Kinds string `json:"kinds,omitempty"`
 }
 
 // TypeProgress counts the objects of one kind.

@@ -1,0 +1,38 @@
+package v1
+
+import (
+	"fmt"
+	"strings"
+)
+
+// KindCount says how far one kind is.
+type KindCount struct {
+	// Kind as v3 calls it.
+	Kind        string
+	Done, Total int64
+}
+
+// JoinCounts writes Progress.Kinds in the order given. Kinds without objects are left out.
+func JoinCounts(kinds []KindCount) string {
+	var parts []string
+	for _, k := range kinds {
+		if k.Total > 0 {
+			parts = append(parts, fmt.Sprintf("%s=%d/%d", k.Kind, k.Done, k.Total))
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// ByKind reads Kinds. What was not written by JoinCounts is left out: it is for display.
+func (p *Progress) ByKind() []KindCount {
+	var kinds []KindCount
+	for _, part := range strings.Fields(p.Kinds) {
+		var k KindCount
+		kind, counts, _ := strings.Cut(part, "=")
+		if n, _ := fmt.Sscanf(counts, "%d/%d", &k.Done, &k.Total); n == 2 {
+			k.Kind = kind
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds
+}

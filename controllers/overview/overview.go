@@ -1,0 +1,197 @@
+package overview
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// Of makes the overview of a migration, by the machine that drives it. Where another
+// revision drives it, what that machine does not have is left out.
+func Of(m *fsm.Machine, dm *migrationv1.DatastoreMigration, now time.Time) Overview {
+	st := &dm.Status.Machine
+	phase := phaseOf(m, st.Phase)
+	o := Overview{
+		Name: dm.Name, Machine: m.Name(), Revision: st.Revision, Now: now.UTC(),
+		Phase: st.Phase, Description: phase.Description, Phases: line(m, st),
+		Since: instant(st.Since), Deadline: instant(st.Deadline), Message: dm.Status.Message,
+		WhyNot: closed(st), Held: held(m, st), OnDelete: st.OnDelete, Deleting: !dm.DeletionTimestamp.IsZero(),
+		Lock: lockOf(&dm.Status, now), CopyAhead: dm.Status.CopyAhead,
+		Conflicts: dm.Status.Conflicts, ConflictCount: conflictCount(&dm.Status), Conditions: dm.Status.Conditions,
+		History: history(st),
+	}
+	o.Step = stepOf(m, &phase, st)
+	o.Progress = progressOf(&dm.Status, now)
+	o.Outcome = outcome(&phase, &o)
+	o.Next = next(m, &o, resultOf(st))
+	return o
+}
+
+// phaseOf answers a phase that says nothing where the machine has none of that name.
+func phaseOf(m *fsm.Machine, name string) v1alpha1.Phase {
+	all := m.Definition().Spec.Phases
+	if i := slices.IndexFunc(all, func(p v1alpha1.Phase) bool { return p.Name == name }); i >= 0 {
+		return all[i]
+	}
+	return v1alpha1.Phase{Name: name}
+}
+
+func instant(at *metav1.MicroTime) *time.Time {
+	if at == nil {
+		return nil
+	}
+	utc := at.UTC()
+	return &utc
+}
+
+func moment(at *metav1.Time) *time.Time {
+	if at == nil {
+		return nil
+	}
+	utc := at.UTC()
+	return &utc
+}
+
+func closed(st *v1alpha1.MachineStatus) []Closed {
+	var all []Closed
+	for _, b := range st.Blocked {
+		all = append(all, Closed{To: b.To, Step: b.Step, Because: b.Because, Got: b.Got})
+	}
+	return all
+}
+
+func held(m *fsm.Machine, st *v1alpha1.MachineStatus) []Held {
+	var all []Held
+	for _, name := range st.Held {
+		h := Held{Effect: name}
+		for _, e := range m.Definition().Spec.Effects {
+			if e.Name == name {
+				h.Acquire, h.Release = does(m, e.Acquire), does(m, e.Release)
+			}
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+// does is the program's own sentence on an action.
+func does(m *fsm.Machine, action string) string { return m.Bindings().Actions[action].Doc }
+
+func stepOf(m *fsm.Machine, p *v1alpha1.Phase, st *v1alpha1.MachineStatus) *Step {
+	if st.Step == "" {
+		return nil
+	}
+	s := &Step{Name: st.Step, Attempts: st.Attempts, NextCheck: instant(st.NextCheck)}
+	if i := int(st.Cursor); i < len(p.Steps) {
+		s.Number, s.Of, s.Does = i+1, len(p.Steps), does(m, p.Steps[i].Action)
+	}
+	return s
+}
+
+func lockOf(st *migrationv1.DatastoreMigrationStatus, now time.Time) *Lock {
+	if st.DatastoreLockedAt == nil {
+		return nil
+	}
+	l := &Lock{Since: moment(st.DatastoreLockedAt), Seconds: now.Sub(st.DatastoreLockedAt.Time).Seconds()}
+	if st.Lock != nil {
+		l.Mode, l.Deadline = st.Lock.Mode, moment(st.Lock.Deadline)
+	}
+	return l
+}
+
+func conflictCount(st *migrationv1.DatastoreMigrationStatus) int32 {
+	n := int32(len(st.Conflicts))
+	if st.Progress != nil {
+		n = max(n, st.Progress.Conflicts)
+	}
+	return n
+}
+
+func history(st *v1alpha1.MachineStatus) []Transition {
+	var all []Transition
+	for _, t := range st.History {
+		all = append(all, Transition{From: t.From, To: t.To, At: t.At.UTC(), Seconds: t.Took.Seconds(), Reason: t.Reason, Message: t.Message})
+	}
+	return all
+}
+
+func progressOf(st *migrationv1.DatastoreMigrationStatus, now time.Time) *Progress {
+	p := st.Progress
+	if p == nil {
+		return nil
+	}
+	out := &Progress{
+		Total: int64(p.Total), Done: int64(p.Migrated) + int64(p.Skipped), Conflicts: int64(p.Conflicts),
+		Kinds: p.TotalTypes, KindsDone: p.CompletedTypes, Current: p.CurrentType,
+	}
+	for _, k := range p.ByKind() {
+		out.PerKind = append(out.PerKind, KindProgress{Kind: k.Kind, Done: k.Done, Total: k.Total, Conflicts: conflictsOf(st, k.Kind)})
+	}
+	out.expect(rateOf(st), now)
+	return out
+}
+
+// rateOf is what the last round ahead has measured.
+func rateOf(st *migrationv1.DatastoreMigrationStatus) float64 {
+	if st.CopyAhead == nil {
+		return 0
+	}
+	return float64(st.CopyAhead.ObjectsPerSecond)
+}
+
+func conflictsOf(st *migrationv1.DatastoreMigrationStatus, kind string) (n int64) {
+	for _, d := range st.Progress.TypeDetails {
+		if d.Kind == kind && d.Conflicts > 0 {
+			return int64(d.Conflicts)
+		}
+	}
+	for _, c := range st.Conflicts {
+		if c.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// expect says when the copy ends at a rate.
+func (p *Progress) expect(rate float64, now time.Time) {
+	p.ObjectsPerSecond, p.ExpectedEnd = rate, nil
+	if left := p.Total - p.Done; rate > 0 && left > 0 {
+		end := now.UTC().Add(time.Duration(float64(left) / rate * float64(time.Second)))
+		p.ExpectedEnd = &end
+	}
+}
+
+func outcome(p *v1alpha1.Phase, o *Overview) Outcome {
+	switch {
+	case p.Terminal == "success" && !o.Deleting:
+		return Succeeded
+	case p.Terminal == "failure" && !o.Deleting:
+		return Failed
+	case p.Kind == "waiting" && !p.Deletion, meta.IsStatusConditionTrue(o.Conditions, fsm.ConditionStalled), needsPerson(o):
+		return WaitsForPerson
+	}
+	return Running
+}
+
+// needsPerson tells that a step has found something that only a person can mend. A roll-out
+// is not among them: an operator may be at it.
+func needsPerson(o *Overview) bool {
+	return slices.ContainsFunc(o.WhyNot, func(c Closed) bool {
+		return slices.Contains([]string{"Preflight", "Plan", "DetectConflicts", "CopyResources"}, c.Step)
+	})
+}
+
+// resultOf are the outputs of the present phase's steps. What cannot be read is none.
+func resultOf(st *v1alpha1.MachineStatus) map[string]any {
+	result := map[string]any{}
+	_ = json.Unmarshal([]byte(st.Result), &result) // for advice only
+	return result
+}
