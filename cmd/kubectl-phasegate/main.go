@@ -52,6 +52,7 @@ carried out, 3 timed out, 4 nothing moves before a person has acted.`,
 	cmd.SetUsageTemplate(usageTemplate)
 	cmd.AddCommand(
 		checkCommand(s),
+		dashboardCommand(s),
 		verifyCommand(s),
 		simulateCommand(s),
 		versionCommand(s),
