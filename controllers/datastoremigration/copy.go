@@ -61,16 +61,16 @@ func (s *steps) copyResources(ctx context.Context, sc *scope) (outputs, error) {
 
 // copyOnce copies everything through a version of v3, and shows how far it is.
 func (s *steps) copyOnce(ctx context.Context, sc *scope, version, verb string) (copier.Result, error) {
-	measure := s.Metrics.copying(sc.Object)
+	measure, began := s.Metrics.copying(sc.Object), sc.Clock.Now()
 	result, err := s.copierOver(sc.Object, version).Copy(ctx, func(p copier.Progress) {
 		measure(p)
-		sc.Report(func(dm *migration) { showProgress(dm, p, verb) })
+		sc.Report(func(dm *migration) { showProgress(dm, p, sc.Clock.Since(began), verb) })
 	})
 	if err != nil {
 		return result, err
 	}
 	sc.Report(func(dm *migration) {
-		showProgress(dm, result.Progress, verb)
+		showProgress(dm, result.Progress, sc.Clock.Since(began), verb)
 		setConflicts(dm, result.Conflicts)
 		dm.Status.Progress.OwnersWithheld = int32(result.Withheld)
 	})

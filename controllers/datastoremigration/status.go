@@ -3,6 +3,7 @@ package datastoremigration
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,6 +86,11 @@ func failedCondition(dm *migration) *metav1.Condition {
 	return nil
 }
 
+// perSecond is at least 1, so that what divides by it never fails.
+func perSecond(objects int64, took time.Duration) int32 {
+	return int32(max(float64(objects)/max(took.Seconds(), 0.001), 1))
+}
+
 // progressOf translates the copier's counts into the peer's fields.
 func progressOf(p copier.Progress) *migrationv1.Progress {
 	out := &migrationv1.Progress{
@@ -110,7 +116,14 @@ func progressOf(p copier.Progress) *migrationv1.Progress {
 	}
 	out.Kinds = migrationv1.JoinCounts(counts)
 	out.TypeProgress = fmt.Sprintf("%d / %d", out.CompletedTypes, out.TotalTypes)
+	countObjects(out)
 	return out
+}
+
+// countObjects is for those who look at a list: what is in v3 as it should be, of all. A
+// conflict is not, nor what is still to be looked at.
+func countObjects(p *migrationv1.Progress) {
+	p.Objects = fmt.Sprintf("%d/%d", p.Migrated+p.Skipped, p.Total)
 }
 
 // showPlan tells what there is to do. What was copied ahead is not forgotten when a plan is
@@ -122,6 +135,7 @@ func showPlan(dm *migration, plan copier.Plan) {
 		return
 	}
 	shown.Total, shown.Conflicts = int32(plan.Total), 0
+	countObjects(shown)
 }
 
 // plannedProgress is that of a copy that has not begun.
@@ -135,8 +149,9 @@ func plannedProgress(plan copier.Plan) *migrationv1.Progress {
 
 // showProgress never goes back while a copy runs: one that runs again, after a round
 // ahead, a conflict or a crash, looks at what is done already, which the message tells.
-func showProgress(dm *migration, p copier.Progress, verb string) {
+func showProgress(dm *migration, p copier.Progress, took time.Duration, verb string) {
 	next, shown := progressOf(p), dm.Status.Progress
+	next.ObjectsPerSecond = perSecond(p.Done, took)
 	if shown != nil {
 		next.OwnersWithheld = shown.OwnersWithheld
 	}
@@ -144,6 +159,7 @@ func showProgress(dm *migration, p copier.Progress, verb string) {
 		next.Migrated, next.Skipped = shown.Migrated, shown.Skipped
 		next.CompletedTypes, next.TypeProgress, next.Kinds = shown.CompletedTypes, shown.TypeProgress, shown.Kinds
 		next.Total = max(next.Total, shown.Migrated+shown.Skipped)
+		countObjects(next)
 		verb += " again"
 	}
 	dm.Status.Progress = next

@@ -136,7 +136,7 @@ func TestProgressOf(t *testing.T) {
 	}
 	want := &migrationv1.Progress{
 		TotalTypes: 5, CompletedTypes: 3, TypeProgress: "3 / 5", CurrentType: "NetworkSet",
-		Total: 20, Migrated: 7, Skipped: 4, Conflicts: 1,
+		Total: 20, Migrated: 7, Skipped: 4, Conflicts: 1, Objects: "11/20",
 		Kinds: "Tier=4/4 NetworkPolicy=2/2 NetworkSet=6/10 HostEndpoint=0/4",
 		TypeDetails: []migrationv1.TypeProgress{ // what is done needs no line, and the conflict has its own
 			{Kind: "NetworkSet", Migrated: 2, Skipped: 4},
@@ -161,7 +161,7 @@ func TestPlannedProgressIsNoProgress(t *testing.T) {
 		{Kind: "Tier", Counts: copier.Counts{Total: 2, Done: 2, Planned: 1, Rejected: 1}},
 		{Kind: "IPPool", Counts: copier.Counts{Total: 1, Done: 1, Planned: 1}},
 	}})
-	want := &migrationv1.Progress{TotalTypes: 2, TypeProgress: "0 / 2", CurrentType: "Tier", Total: 3}
+	want := &migrationv1.Progress{TotalTypes: 2, TypeProgress: "0 / 2", CurrentType: "Tier", Total: 3, Objects: "0/3"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("after a plan (-want +got):\n%s", diff)
 	}
@@ -223,15 +223,15 @@ func TestExamplesAreBounded(t *testing.T) {
 
 func TestProgressNeverGoesBack(t *testing.T) {
 	dm := &migration{}
-	showProgress(dm, copier.Progress{Counts: copier.Counts{Total: 10, Done: 8, Created: 8}}, "Copying")
-	showProgress(dm, copier.Progress{Counts: copier.Counts{Total: 10, Done: 2, Kept: 2}}, "Copying")
-	if dm.Status.Progress.Migrated != 8 || dm.Status.Message != "Copying again: 2 of 10 objects, 0 / 0 types" {
-		t.Errorf("after a conflict everything is looked at again; people would take 2 after 8 for a loss: migrated %d, %q",
-			dm.Status.Progress.Migrated, dm.Status.Message)
+	showProgress(dm, copier.Progress{Counts: copier.Counts{Total: 10, Done: 8, Created: 8}}, time.Second, "Copying")
+	showProgress(dm, copier.Progress{Counts: copier.Counts{Total: 10, Done: 2, Kept: 2}}, time.Second, "Copying")
+	if dm.Status.Progress.Objects != "8/10" || dm.Status.Message != "Copying again: 2 of 10 objects, 0 / 0 types" {
+		t.Errorf("after a conflict everything is looked at again; people would take 2 after 8 for a loss: %s, %q",
+			dm.Status.Progress.Objects, dm.Status.Message)
 	}
-	showProgress(dm, copier.Progress{Counts: copier.Counts{Total: 10, Done: 10, Created: 2, Kept: 8}}, "Copying")
-	if dm.Status.Progress.Migrated != 10 {
-		t.Errorf("then it goes on: migrated %d, want 10", dm.Status.Progress.Migrated)
+	showProgress(dm, copier.Progress{Counts: copier.Counts{Total: 10, Done: 10, Created: 2, Kept: 8}}, 2*time.Second, "Copying")
+	if p := dm.Status.Progress; p.Objects != "10/10" || p.ObjectsPerSecond != 5 {
+		t.Errorf("then it goes on: %s at %d a second, want 10/10 at 5", p.Objects, p.ObjectsPerSecond)
 	}
 }
 

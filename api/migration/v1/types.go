@@ -23,14 +23,18 @@ const APIServerToCRDs MigrationType = "APIServerToCRDs"
 // +kubebuilder:subresource:status
 // +kubebuilder:storageversion
 // +kubebuilder:printcolumn:name=Phase,type=string,JSONPath=`.status.phase`
-// +kubebuilder:printcolumn:name=Types,type=string,JSONPath=`.status.progress.typeProgress`
 // +kubebuilder:printcolumn:name=Ready,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
-// +kubebuilder:printcolumn:name=Message,type=string,JSONPath=`.status.message`
+// +kubebuilder:printcolumn:name=Progress,type=string,JSONPath=`.status.progress.objects`
+// +kubebuilder:printcolumn:name=Locked,type=date,JSONPath=`.status.datastoreLockedAt`
+// +kubebuilder:printcolumn:name=Conflicts,type=integer,JSONPath=`.status.progress.conflicts`
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name=Step,type=string,JSONPath=`.status.machine.step`,priority=1
+// +kubebuilder:printcolumn:name=Rate,type=integer,JSONPath=`.status.progress.objectsPerSecond`,priority=1
+// +kubebuilder:printcolumn:name=Types,type=string,JSONPath=`.status.progress.typeProgress`,priority=1
 // +kubebuilder:printcolumn:name=Current Type,type=string,JSONPath=`.status.progress.currentType`,priority=1
 // +kubebuilder:printcolumn:name=Migrated,type=integer,JSONPath=`.status.progress.migrated`,priority=1
 // +kubebuilder:printcolumn:name=Skipped,type=integer,JSONPath=`.status.progress.skipped`,priority=1
-// +kubebuilder:printcolumn:name=Conflicts,type=integer,JSONPath=`.status.progress.conflicts`,priority=1
+// +kubebuilder:printcolumn:name=Message,type=string,JSONPath=`.status.message`,priority=1
 type DatastoreMigration struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -208,6 +212,15 @@ type Progress struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	CurrentType string `json:"currentType,omitempty"`
+	// Objects is how many of all objects are in v3 as they should be, for people, such
+	// as "1234/5000". What was copied ahead counts.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	Objects string `json:"objects,omitempty"`
+	// ObjectsPerSecond is how many objects the present copy, or the last one, has copied
+	// or found equal in a second.
+	// +optional
+	ObjectsPerSecond int32 `json:"objectsPerSecond,omitempty"`
 	// Total is the number of objects of all kinds.
 	// +optional
 	Total int32 `json:"total,omitempty"`
