@@ -65,6 +65,8 @@ carried out, 3 timed out, 4 nothing moves before a person has acted.`,
 		schemaCommand(s),
 		lintCommand(s),
 		actionsCommand(s),
+		abortCommand(s),
+		cleanupCommand(s),
 	)
 	return cmd
 }

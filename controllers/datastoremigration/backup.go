@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/rights"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
@@ -83,7 +84,7 @@ func (s *steps) backUp(ctx context.Context, sc *scope) error {
 		return err
 	}
 	if !reflect.DeepEqual(written, &w.index) {
-		return fmt.Errorf("the backup in namespace %s does not hold what was written to it: see who changes Secrets with the label %s=%s", v.namespace, labelBackupOf, v.prefix())
+		return fmt.Errorf("the backup in namespace %s does not hold what was written to it: see who changes Secrets with the label %s=%s", v.namespace, migrationv1.LabelBackupOf, v.prefix())
 	}
 	return nil
 }

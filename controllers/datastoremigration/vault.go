@@ -22,12 +22,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/fsm"
 )
 
 const (
-	labelBackupOf  = "migration.projectcalico.org/backup-of"
-	labelBackupUID = "migration.projectcalico.org/backup-of-uid"
 	// partKey holds lines of JSON, an object each, compressed with gzip.
 	partKey = "objects.jsonl.gz"
 	// indexKey is in the last Secret only: without it, the backup is not complete.
@@ -86,9 +85,9 @@ func (v *vault) get(ctx context.Context, n int) (*corev1.Secret, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read Secret %s in namespace %s: %w", v.name(n), v.namespace, err)
 	}
-	if uid := secret.Labels[labelBackupUID]; uid != string(v.migration.UID) {
+	if uid := secret.Labels[migrationv1.LabelBackupUID]; uid != string(v.migration.UID) {
 		return nil, fsm.Wait("the backup cannot be written, so no v1 CRD is deleted: Secret %s in namespace %s belongs to another migration (UID %q). Save and delete the Secrets with the label %s=%s",
-			secret.Name, v.namespace, uid, labelBackupOf, v.prefix())
+			secret.Name, v.namespace, uid, migrationv1.LabelBackupOf, v.prefix())
 	}
 	return secret, nil
 }
@@ -150,7 +149,7 @@ func (v *vault) put(ctx context.Context, n int, key string, data []byte, same fu
 	immutable := true
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: v.namespace, Name: v.name(n), Labels: map[string]string{
-			labelBackupOf: v.prefix(), labelBackupUID: string(v.migration.UID),
+			migrationv1.LabelBackupOf: v.prefix(), migrationv1.LabelBackupUID: string(v.migration.UID),
 		}},
 		Immutable: &immutable,
 		Data:      map[string][]byte{key: data},

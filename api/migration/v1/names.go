@@ -44,6 +44,14 @@ const (
 	AnnotationWaive = "migration.projectcalico.org/waive"
 )
 
+// Labels of the Secrets into which a clean-up puts v1 before it deletes it.
+const (
+	// LabelBackupOf is the name of the migration, as far as it is a label's value.
+	LabelBackupOf = "migration.projectcalico.org/backup-of"
+	// LabelBackupUID is its UID.
+	LabelBackupUID = "migration.projectcalico.org/backup-of-uid"
+)
+
 // Domain conditions. Ready, Reconciling and Stalled are the runner's. Each type
 // occurs once; the objects in conflict are listed in status.conflicts.
 const (

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/catalog"
+	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/controllers/ending"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+const endingExits = `
+
+Exit codes: 0 it is deleted, with --wait: it is gone; 1 nothing was deleted: a deletion
+would do something else in this phase, or you said no; 2 it could not be asked; 3 --wait:
+it was not gone in time; 4 --wait: it is stalled, a person must act.`
+
+func abortCommand(s streams) *cobra.Command {
+	return endCommand(s, ending.Abort, &cobra.Command{
+		Use:   "abort [NAME]",
+		Short: "Give up a migration: everything that it holds is given back",
+		Long: `Delete a DatastoreMigration before its point of no return. It says first what will be
+given back, and asks on a terminal. v1 is opened again, the APIService comes back, the
+copies go. Without --wait it returns at once, and the manager does the work.
+
+From Converged on there is no way back: then nothing is deleted.` + endingExits,
+		Example: `  kubectl phasegate abort --wait
+  kubectl phasegate abort to-v3 --yes --wait --timeout 5m`,
+	})
+}
+
+func cleanupCommand(s streams) *cobra.Command {
+	return endCommand(s, ending.CleanUp, &cobra.Command{
+		Use:   "cleanup [NAME]",
+		Short: "End a migration that is Complete: the v1 CRDs and their objects are deleted",
+		Long: `Delete a DatastoreMigration that is Complete. The v1 objects and CRDs are kept in
+Secrets, then the CRDs are deleted. It says so first, and asks on a terminal. What is
+deleted comes back only from that backup. Until then v1 harms nobody.
+
+Before Complete nothing is deleted: see abort.` + endingExits,
+		Example: `  kubectl phasegate cleanup --wait
+  kubectl phasegate cleanup to-v3 --yes --wait --timeout 10m`,
+	})
+}
+
+// end is what the flags of a deletion say.
+type end struct {
+	way     ending.Way
+	file    string
+	yes     bool
+	wait    bool
+	timeout time.Duration
+}
+
+func endCommand(s streams, way ending.Way, cmd *cobra.Command) *cobra.Command {
+	e := end{way: way}
+	at := clusterFlags(cmd)
+	flags := cmd.Flags()
+	flags.StringVarP(&e.file, "file", "f", datastoremigration.MachineName, "machine file that the manager runs")
+	flags.BoolVar(&e.yes, "yes", false, "do not ask")
+	flags.BoolVar(&e.wait, "wait", false, "wait until it is gone")
+	flags.DurationVar(&e.timeout, "timeout", 10*time.Minute, "how long to wait; 0 is for ever")
+	cmd.Args = cobra.MaximumNArgs(1)
+	cmd.ValidArgsFunction = completeMigrations(at)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return e.run(cmd.Context(), s, at, args) }
+	return cmd
+}
+
+func (e *end) run(ctx context.Context, s streams, at *cluster, args []string) error {
+	machine, err := chooseMachine(s, e.file, anyMachine)
+	if err != nil {
+		return err
+	}
+	c, _, err := at.connect()
+	if err != nil {
+		return err
+	}
+	dm, err := theMigration(ctx, c, args)
+	if err != nil {
+		return err
+	}
+	if err := e.ask(s, dm, machine); err != nil {
+		return err
+	}
+	err = ending.Delete(ctx, c, dm, e.way)
+	if errors.Is(err, ending.ErrOther) {
+		fmt.Fprintln(s.err, err)
+		return errFindings
+	}
+	if err != nil {
+		return err
+	}
+	if !e.wait {
+		fmt.Fprintf(s.out, "datastoremigration/%s: %s asked for\n", dm.Name, e.way)
+		return nil
+	}
+	err = finish(ctx, s, e.timeout, func(ctx context.Context) error {
+		return ending.Wait(ctx, c, dm, func(dm *migrationv1.DatastoreMigration) {
+			fmt.Fprintf(s.err, "%s: %s\n", dm.Status.Phase, dm.Status.Message)
+		})
+	})
+	if errors.Is(err, ending.ErrStalled) {
+		fmt.Fprintln(s.err, err)
+		return errWaits
+	}
+	if err == nil {
+		fmt.Fprintf(s.out, "datastoremigration/%s: %s done\n", dm.Name, e.way)
+	}
+	return err
+}
+
+// ask tells what will happen, and asks whether it shall. What was begun is only told.
+func (e *end) ask(s streams, dm *migrationv1.DatastoreMigration, machine *fsm.Machine) error {
+	if err := ending.Refusal(dm, e.way); err != nil {
+		fmt.Fprintln(s.err, err)
+		return errFindings
+	}
+	fmt.Fprintf(s.err, "DatastoreMigration %s is in phase %s. Its %s:\n", dm.Name, dm.Status.Phase, e.way)
+	for _, line := range ending.Told(dm, machine, catalog.BindingsOf(machine.Name())) {
+		fmt.Fprintf(s.err, "  %s\n", line)
+	}
+	if dm.DeletionTimestamp != nil {
+		fmt.Fprintln(s.err, "It was deleted already, and is on its way.")
+		return nil
+	}
+	return confirm(s, e.yes, fmt.Sprintf("%s %s", e.way, dm.Name))
+}
