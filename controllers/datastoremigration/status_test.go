@@ -161,7 +161,7 @@ func TestPlannedProgressIsNoProgress(t *testing.T) {
 		{Kind: "Tier", Counts: copier.Counts{Total: 2, Done: 2, Planned: 1, Rejected: 1}},
 		{Kind: "IPPool", Counts: copier.Counts{Total: 1, Done: 1, Planned: 1}},
 	}})
-	want := &migrationv1.Progress{TotalTypes: 2, TypeProgress: "0 / 2", CurrentType: "Tier", Total: 3, Objects: "0/3"}
+	want := &migrationv1.Progress{TotalTypes: 2, TypeProgress: "0 / 2", CurrentType: "Tier", Total: 3, Objects: "0/3", Kinds: "Tier=0/2 IPPool=0/1"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("after a plan (-want +got):\n%s", diff)
 	}
