@@ -67,6 +67,8 @@ carried out, 3 timed out, 4 nothing moves before a person has acted.`,
 		actionsCommand(s),
 		abortCommand(s),
 		cleanupCommand(s),
+		lockCommand(s),
+		unlockCommand(s),
 	)
 	return cmd
 }

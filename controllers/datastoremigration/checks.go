@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -171,6 +172,10 @@ func (s *steps) whoLocked(ctx context.Context, holder, asking types.UID) ([]chec
 	if err != nil {
 		return nil, err
 	}
+	if strings.HasPrefix(string(holder), handPrefix) {
+		return []check.Finding{{Level: check.Failure, Message: fmt.Sprintf("v1 ClusterInformation has datastoreReady=false: a person closed it (%s)", holder),
+			Remedy: "when it is safe: kubectl phasegate unlock"}}, nil
+	}
 	gone := holder != ""
 	for i := range all {
 		if all[i].UID == holder && asking == "" {
@@ -180,8 +185,8 @@ func (s *steps) whoLocked(ctx context.Context, holder, asking types.UID) ([]chec
 	}
 	if gone {
 		return []check.Finding{{Level: check.Failure, Message: fmt.Sprintf("v1 ClusterInformation has datastoreReady=false, locked by a DatastoreMigration that is gone, UID %s: its finalizer was removed by hand, so nobody gave back what it held", holder),
-			Remedy: "give it back as docs/operate/break-glass.md says under \"A migration that is gone\"; this one goes on then"}}, nil
+			Remedy: "give it back by kubectl phasegate unlock, or by hand as docs/operate/break-glass.md says under \"A migration that is gone\"; this one goes on then"}}, nil
 	}
 	return []check.Finding{{Level: check.Failure, Message: fmt.Sprintf("v1 ClusterInformation has datastoreReady=false, locked by %q", holder),
-		Remedy: "find out who locked the datastore and open it"}}, nil
+		Remedy: "find out who locked the datastore, then: kubectl phasegate unlock"}}, nil
 }

@@ -1,0 +1,200 @@
+package datastoremigration
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/phasegate/phasegate/resources"
+)
+
+// ErrHeld is wrapped by the errors that say that a migration holds the lock, or would take
+// it: nothing was written.
+var ErrHeld = errors.New("nothing was written")
+
+// Locks is what keeps Calico's datastore closed at a moment, seen from outside.
+type Locks struct {
+	// V1 and V3 are the ClusterInformations; nil where there is none. V3 is nil too while
+	// the aggregated API server serves v3, which shows V1 then.
+	V1, V3 *unstructured.Unstructured
+	// Behind is the lock of v3 behind an aggregated API server, seen through the side door.
+	Behind *unstructured.Unstructured
+	// Fenced says that writes of v1 are refused while it is locked.
+	Fenced bool
+	// Parked says that an APIService is saved, which is to come back.
+	Parked bool
+	// Migrations are all that there are.
+	Migrations []migration
+}
+
+// Deed is one write that opens or closes the datastore, in the order of the constants.
+type Deed string
+
+// The deeds.
+const (
+	DeleteMigration   Deed = "delete the migration, so that a manager which comes back gives the rest back"
+	OpenAPIService    Deed = "put the APIService of Calico's API server back"
+	DeleteV3Lock      Deed = "delete the lock of v3, which is a copy"
+	LiftFenceDeed     Deed = "lift the fence around v1"
+	OpenV1            Deed = "open v1: datastoreReady=true"
+	OpenV3            Deed = "open v3: datastoreReady=true"
+	CloseV1           Deed = "close v1: datastoreReady=false"
+	CloseV3           Deed = "close v3: datastoreReady=false"
+	handPrefix             = "kubectl phasegate lock: "
+	aheadOfTheManager      = "abort it, if a manager runs: kubectl phasegate abort %s"
+)
+
+// Verdict is what is to be done, and why.
+type Verdict struct {
+	// Says is the situation in a sentence.
+	Says  string
+	Deeds []Deed
+	// Holder is the migration that loses its lock; nil where none has it.
+	Holder *migration
+}
+
+// byHand tells whether a person closed a side, with `kubectl phasegate lock`.
+func byHand(info *unstructured.Unstructured) bool {
+	return info != nil && !isReady(info) && strings.HasPrefix(string(lockedBy(info)), handPrefix)
+}
+
+func closed(info *unstructured.Unstructured) bool { return info != nil && !isReady(info) }
+
+// passed tells whether v3 is in use: then v1 is closed for good.
+func passed(dm *migration) bool {
+	return dm.Status.CompletedAt != nil || slices.Contains([]string{phaseConverged, phaseComplete}, dm.Status.Machine.Phase)
+}
+
+func (l *Locks) migration(uid types.UID) *migration {
+	i := slices.IndexFunc(l.Migrations, func(dm migration) bool { return dm.UID == uid })
+	if i < 0 {
+		return nil
+	}
+	return &l.Migrations[i]
+}
+
+// Unlock decides how to open what is closed. It is an ErrHeld while a migration holds the
+// lock, unless force says that no manager gives it back.
+func (l *Locks) Unlock(force bool) (Verdict, error) {
+	if v, any := l.openHand(); any {
+		return v, nil
+	}
+	switch v1Closed := closed(l.V1); {
+	case !v1Closed && !closed(l.V3):
+		return Verdict{Says: "the datastore is open"}, nil
+	case v1Closed && l.V3 != nil && isReady(l.V3):
+		return Verdict{Says: "v3 is open and in use; v1 is closed for good"}, nil
+	case v1Closed:
+		return l.openV1(force)
+	}
+	return l.openV3(lockedBy(l.V3), force)
+}
+
+// openHand opens what was closed by hand, and nothing else.
+func (l *Locks) openHand() (v Verdict, any bool) {
+	if byHand(l.V1) {
+		v = Verdict{Says: "v1 was closed by hand: " + string(lockedBy(l.V1)), Deeds: []Deed{OpenV1}}
+	}
+	if byHand(l.V3) {
+		v = Verdict{Says: "v3 was closed by hand: " + string(lockedBy(l.V3)), Deeds: append(v.Deeds, OpenV3)}
+	}
+	return v, len(v.Deeds) > 0
+}
+
+// openV1 is for a v1 that is closed while v3 is not open.
+func (l *Locks) openV1(force bool) (Verdict, error) {
+	holder := l.migration(lockedBy(l.V1))
+	switch {
+	case holder != nil && passed(holder):
+		return l.openV3(holder.UID, force)
+	case holder != nil && !force:
+		return Verdict{}, l.held(holder, "closed v1")
+	case holder != nil:
+		v := Verdict{Holder: holder, Says: fmt.Sprintf("DatastoreMigration %s has closed v1, and is in phase %s", holder.Name, holder.Status.Phase),
+			Deeds: []Deed{DeleteMigration}}
+		if l.Parked {
+			v.Deeds = append(v.Deeds, OpenAPIService)
+		}
+		return v.andOpenV1(l.Fenced), nil
+	case lockedBy(l.V1) == "":
+		v := Verdict{Says: "v1 was closed by somebody who left no name, and not by a migration of ours"}
+		return v.andOpenV1(false), nil
+	}
+	v := Verdict{Says: fmt.Sprintf("v1 was closed by a DatastoreMigration that is gone, UID %s: nobody gives back what it held", lockedBy(l.V1))}
+	if l.Behind != nil && lockedBy(l.Behind) == lockedBy(l.V1) || l.V3 != nil && lockedBy(l.V3) == lockedBy(l.V1) {
+		v.Deeds = append(v.Deeds, DeleteV3Lock)
+	}
+	if l.Parked {
+		v.Deeds = append(v.Deeds, OpenAPIService)
+	}
+	return v.andOpenV1(l.Fenced), nil
+}
+
+func (v Verdict) andOpenV1(fenced bool) Verdict {
+	if fenced {
+		v.Deeds = append(v.Deeds, LiftFenceDeed)
+	}
+	v.Deeds = append(v.Deeds, OpenV1)
+	return v
+}
+
+// openV3 is for a v3 that is closed past the point of no return, or where there is no v1.
+func (l *Locks) openV3(by types.UID, force bool) (Verdict, error) {
+	holder := l.migration(by)
+	if holder != nil && !force {
+		return Verdict{}, l.held(holder, "closed v3")
+	}
+	if holder != nil && !passed(holder) {
+		return Verdict{}, fmt.Errorf("%w: v3 is closed by DatastoreMigration %s, in phase %s, and is not complete: Calico would take it for the truth; "+aheadOfTheManager,
+			ErrHeld, holder.Name, holder.Status.Phase, holder.Name)
+	}
+	return Verdict{Says: "v3 is in use, and closed", Deeds: []Deed{OpenV3}}, nil
+}
+
+// held says who, since when, and what is better than force.
+func (l *Locks) held(by *migration, has string) error {
+	since := ""
+	if at := by.Status.DatastoreLockedAt; at != nil {
+		since = " at " + at.UTC().Format(time.RFC3339)
+	}
+	if passed(by) {
+		return fmt.Errorf("%w: DatastoreMigration %s %s%s and is past the point of no return, in phase %s: its manager opens v3; with --force, you do", ErrHeld, by.Name, has, since, by.Status.Phase)
+	}
+	return fmt.Errorf("%w: DatastoreMigration %s has %s%s, and is in phase %s: "+aheadOfTheManager+"; if none can be brought to run, --force opens it (docs/operate/break-glass.md)",
+		ErrHeld, by.Name, has, since, by.Status.Phase, by.Name)
+}
+
+// Lock decides what to close by hand: every side that is open. It is an ErrHeld while a
+// migration is on its way, which closes by itself and would take this for a breach.
+func (l *Locks) Lock() (Verdict, error) {
+	for i := range l.Migrations {
+		dm := &l.Migrations[i]
+		if !passed(dm) && !slices.Contains([]string{phaseFailed, "Rejected"}, dm.Status.Machine.Phase) {
+			return Verdict{}, fmt.Errorf("%w: DatastoreMigration %s is in phase %s, and closes the datastore by itself when it is time; to stop it: kubectl phasegate abort %s", ErrHeld, dm.Name, dm.Status.Phase, dm.Name)
+		}
+	}
+	v := Verdict{Says: "Calico's components stop giving out addresses; writes of others are not refused: that is what a migration's fence does"}
+	if l.V1 != nil && isReady(l.V1) {
+		v.Deeds = append(v.Deeds, CloseV1)
+	}
+	if l.V3 != nil && isReady(l.V3) {
+		v.Deeds = append(v.Deeds, CloseV3)
+	}
+	switch {
+	case len(v.Deeds) > 0:
+		return v, nil
+	case l.V1 == nil && l.V3 == nil:
+		return Verdict{}, fmt.Errorf("there is no ClusterInformation %s in %s or %s, so nothing to close: is this a cluster with Calico?", clusterInformationName, resources.V1Group, resources.V3Group)
+	}
+	return Verdict{Says: "the datastore is closed already"}, nil
+}
+
+// handNote is what a side bears that was closed by hand: never the UID of a migration.
+func handNote(who string, at time.Time) types.UID {
+	return types.UID(fmt.Sprintf("%s%s at %s", handPrefix, who, at.UTC().Format(time.RFC3339)))
+}

@@ -1,0 +1,197 @@
+package datastoremigration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/resources"
+)
+
+// BreakGlass opens and closes Calico's datastore for a person, without a manager. It gives
+// back with the same code as the manager does.
+type BreakGlass struct {
+	steps *steps
+	locks Locks
+}
+
+// NewBreakGlass speaks to a cluster as the client's account, whose scheme is NewScheme.
+func NewBreakGlass(c client.Client, registry *resources.Registry) *BreakGlass {
+	return &BreakGlass{steps: newSteps(c, Settings{Registry: registry})}
+}
+
+// Look reads what keeps the datastore closed. It changes nothing, and may be called again;
+// Do goes by what was seen last.
+func (b *BreakGlass) Look(ctx context.Context) (*Locks, error) {
+	s := b.steps
+	svc, err := s.apiService(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := Locks{Parked: !isAggregated(svc)}
+	if l.Migrations, err = s.migrations(ctx); err != nil {
+		return nil, err
+	}
+	if l.V1, err = b.side(ctx, s.Registry.Lock().V1GVK()); err != nil {
+		return nil, err
+	}
+	behind := s.Registry.Through(migrationv1.SideDoorVersion).Lock().V3GVK()
+	if isAggregated(svc) {
+		l.Behind, err = b.side(ctx, behind)
+	} else {
+		l.V3, err = b.side(ctx, s.Registry.Lock().V3GVK())
+	}
+	if err != nil {
+		return nil, err
+	}
+	if l.Parked {
+		saved, err := savedOf(b.holder(&l), svc)
+		if err != nil {
+			return nil, err
+		}
+		l.Parked = saved != nil
+	}
+	part, err := s.partOfFence(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: migrationv1.FenceName}})
+	l.Fenced, b.locks = part != nil, l
+	return &l, err
+}
+
+// side is nil where the API server does not serve it.
+func (b *BreakGlass) side(ctx context.Context, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+	info, err := b.steps.clusterInformation(ctx, gvk)
+	if meta.IsNoMatchError(err) || apierrs.IsNotFound(err) {
+		return nil, nil
+	}
+	return info, err
+}
+
+// holder is the migration that has closed v1. Of one that is gone, all that is left is its
+// UID, which is all that giving back needs.
+func (b *BreakGlass) holder(l *Locks) *migration {
+	uid := types.UID("")
+	if l.V1 != nil {
+		uid = lockedBy(l.V1)
+	}
+	if dm := l.migration(uid); dm != nil {
+		return dm
+	}
+	return &migration{ObjectMeta: metav1.ObjectMeta{UID: uid}}
+}
+
+// Do carries out one deed of a verdict. Each is a write with a precondition on what was
+// seen, and may be repeated; a conflict says that somebody else was faster: look again.
+func (b *BreakGlass) Do(ctx context.Context, deed Deed) error {
+	switch deed {
+	case DeleteMigration:
+		return b.deleteMigration(ctx)
+	case OpenAPIService:
+		return b.openAPIService(ctx)
+	case DeleteV3Lock:
+		return b.deleteV3Lock(ctx)
+	case LiftFenceDeed:
+		_, err := b.steps.unfenceV1(ctx, &scope{Object: b.holder(&b.locks)})
+		return err
+	case OpenV1:
+		return b.set(ctx, b.locks.V1, true)
+	case OpenV3:
+		return b.set(ctx, b.locks.V3, true)
+	case CloseV1:
+		return b.set(ctx, b.locks.V1, false)
+	case CloseV3:
+		return b.set(ctx, b.locks.V3, false)
+	}
+	return fmt.Errorf("%q is no deed of this program", deed)
+}
+
+func (b *BreakGlass) deleteMigration(ctx context.Context) error {
+	dm := b.holder(&b.locks)
+	if dm.DeletionTimestamp != nil {
+		return nil
+	}
+	uid := dm.UID
+	if err := b.steps.client.Delete(ctx, dm.DeepCopy(), client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete DatastoreMigration %s: %w", dm.Name, err)
+	}
+	return nil
+}
+
+func (b *BreakGlass) openAPIService(ctx context.Context) error {
+	svc, err := b.steps.apiService(ctx)
+	if err != nil || isAggregated(svc) {
+		return err
+	}
+	saved, err := savedOf(b.holder(&b.locks), svc)
+	if err != nil || saved == nil {
+		return err
+	}
+	return b.steps.putBack(ctx, svc, saved)
+}
+
+func (b *BreakGlass) deleteV3Lock(ctx context.Context) error {
+	for _, info := range []*unstructured.Unstructured{b.locks.Behind, b.locks.V3} {
+		if info == nil {
+			continue
+		}
+		uid := info.GetUID()
+		if err := b.steps.client.Delete(ctx, info.DeepCopy(), client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete %s %s: %w", info.GroupVersionKind().GroupKind(), info.GetName(), err)
+		}
+	}
+	return nil
+}
+
+const (
+	// forgets is how long an API server may go on refusing for a fence that is lifted.
+	forgets   = 15 * time.Second
+	tryAgain  = 500 * time.Millisecond
+	whoAreYou = "ask the API server who you are"
+)
+
+// set opens or closes one side. What it writes over is what was seen, but for a manager
+// that gives back at the same time: it has done it then.
+func (b *BreakGlass) set(ctx context.Context, seen *unstructured.Unstructured, ready bool) error {
+	note := types.UID("")
+	if !ready {
+		review := &authenticationv1.SelfSubjectReview{}
+		if err := b.steps.client.Create(ctx, review); err != nil {
+			return fmt.Errorf("%s: %w", whoAreYou, err)
+		}
+		note = handNote(review.Status.UserInfo.Username, time.Now())
+	}
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, tryAgain, forgets, true, func(ctx context.Context) (bool, error) {
+		last = b.steps.setReady(ctx, seen.DeepCopy(), ready, note)
+		switch {
+		case apierrs.IsForbidden(last) || apierrs.IsInvalid(last): // the fence is not forgotten yet
+			return false, nil
+		case apierrs.IsConflict(last):
+			now, err := b.side(ctx, seen.GroupVersionKind())
+			if err == nil && now != nil && isReady(now) == ready {
+				last = nil
+				return true, nil
+			}
+			if err == nil && now != nil && lockedBy(now) == lockedBy(seen) && isReady(now) == isReady(seen) {
+				seen = now // somebody changed something else
+				return false, nil
+			}
+		}
+		return true, last
+	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return last
+	}
+	return err
+}

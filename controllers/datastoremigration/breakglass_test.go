@@ -1,0 +1,112 @@
+package datastoremigration
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+)
+
+// glassSide is a ClusterInformation, open or closed by somebody.
+func glassSide(ready bool, by types.UID) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"datastoreReady": ready}}}
+	if by != "" {
+		u.SetAnnotations(map[string]string{migrationv1.AnnotationLockedBy: string(by)})
+	}
+	return u
+}
+
+func inGlassPhase(phase string) []migration {
+	dm := migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
+	dm.Status.Phase, dm.Status.Machine.Phase = phase, phase
+	dm.Status.DatastoreLockedAt = &metav1.Time{Time: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}
+	return []migration{dm}
+}
+
+func TestUnlock(t *testing.T) {
+	hand := handNote("kubernetes-admin", time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC))
+	cases := map[string]struct {
+		why   string
+		locks Locks
+		force bool
+		want  []Deed
+		held  string
+	}{
+		"open": {why: "a second call has nothing to do", locks: Locks{V1: glassSide(true, "")}},
+		"closed by hand": {why: "that is its counterpart; a migration that waits for it does not mind",
+			locks: Locks{V1: glassSide(false, hand), Migrations: inGlassPhase("Pending")}, want: []Deed{OpenV1}},
+		"both closed by hand": {why: "no side stays behind", locks: Locks{V1: glassSide(false, hand), V3: glassSide(false, hand)}, want: []Deed{OpenV1, OpenV3}},
+		"v3 closed by hand after a migration": {why: "v1 stays closed for good",
+			locks: Locks{V1: glassSide(false, "u"), V3: glassSide(false, hand), Migrations: inGlassPhase("Complete")}, want: []Deed{OpenV3}},
+		"a migration holds it": {why: "its manager gives back what it has taken", locks: Locks{V1: glassSide(false, "u"), Fenced: true, Migrations: inGlassPhase("Migrating")},
+			held: "to-v3 has closed v1 at 2026-11-21T10:00:00Z, and is in phase Migrating: abort it"},
+		"a migration without a manager": {why: "in the order of docs/operate/break-glass.md", force: true,
+			locks: Locks{V1: glassSide(false, "u"), V3: glassSide(false, "u"), Fenced: true, Parked: true, Migrations: inGlassPhase("Migrating")},
+			want:  []Deed{DeleteMigration, OpenAPIService, LiftFenceDeed, OpenV1}},
+		"nothing is parked yet": {why: "nothing is put back that was not taken", force: true,
+			locks: Locks{V1: glassSide(false, "u"), Migrations: inGlassPhase("Migrating")}, want: []Deed{DeleteMigration, OpenV1}},
+		"converged, v3 not opened": {why: "v1 must not be opened any more", locks: Locks{V1: glassSide(false, "u"), V3: glassSide(false, "u"), Migrations: inGlassPhase("Converged")},
+			held: "its manager opens v3"},
+		"converged, v3 not opened, no manager": {why: "v3 is complete", force: true,
+			locks: Locks{V1: glassSide(false, "u"), V3: glassSide(false, "u"), Fenced: true, Migrations: inGlassPhase("Converged")}, want: []Deed{OpenV3}},
+		"converged": {why: "there is nothing to open, with force or without", force: true,
+			locks: Locks{V1: glassSide(false, "u"), V3: glassSide(true, ""), Fenced: true, Migrations: inGlassPhase("Converged")}},
+		"a migration that is gone": {why: "nobody else gives back what it held",
+			locks: Locks{V1: glassSide(false, "gone"), V3: glassSide(false, "gone"), Fenced: true, Parked: true}, want: []Deed{DeleteV3Lock, OpenAPIService, LiftFenceDeed, OpenV1}},
+		"a migration that is gone, copied ahead": {why: "the lock of v3 lies behind the aggregated API server",
+			locks: Locks{V1: glassSide(false, "gone"), Behind: glassSide(false, "gone"), Fenced: true}, want: []Deed{DeleteV3Lock, LiftFenceDeed, OpenV1}},
+		"a migration that is gone, past the point of no return": {why: "v3 is in use", locks: Locks{V1: glassSide(false, "gone"), V3: glassSide(true, "")}},
+		"closed without a name":                                 {why: "calicoctl leaves none", locks: Locks{V1: glassSide(false, "")}, want: []Deed{OpenV1}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := c.locks.Unlock(c.force)
+			if c.held != "" {
+				if !errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), c.held) {
+					t.Errorf("%s: %v, want one that says %q", c.why, err, c.held)
+				}
+				return
+			}
+			if diff := cmp.Diff(c.want, got.Deeds); diff != "" || err != nil {
+				t.Errorf("%s: %v (-want +got):\n%s", c.why, err, diff)
+			}
+		})
+	}
+}
+
+func TestLockByHand(t *testing.T) {
+	cases := map[string]struct {
+		why   string
+		locks Locks
+		want  []Deed
+		held  string
+	}{
+		"v1 is in use":        {why: "v3 is a view of it", locks: Locks{V1: glassSide(true, "")}, want: []Deed{CloseV1}},
+		"v3 is in use":        {why: "v1 is closed already", locks: Locks{V1: glassSide(false, "u"), V3: glassSide(true, ""), Migrations: inGlassPhase("Complete")}, want: []Deed{CloseV3}},
+		"both are open":       {why: "one side open and one closed would contradict each other", locks: Locks{V1: glassSide(true, ""), V3: glassSide(true, "")}, want: []Deed{CloseV1, CloseV3}},
+		"closed":              {why: "whoever did it: a second call changes nothing", locks: Locks{V1: glassSide(false, "x")}},
+		"a migration is near": {why: "it would find its lock taken, or broken", locks: Locks{V1: glassSide(true, ""), Migrations: inGlassPhase("Pending")}, held: "to-v3 is in phase Pending"},
+		"a migration failed":  {why: "it holds nothing", locks: Locks{V1: glassSide(true, ""), Migrations: inGlassPhase("Failed")}, want: []Deed{CloseV1}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := c.locks.Lock()
+			if c.held != "" {
+				if !errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), c.held) {
+					t.Errorf("%s: %v, want one that says %q", c.why, err, c.held)
+				}
+				return
+			}
+			if diff := cmp.Diff(c.want, got.Deeds); diff != "" || err != nil {
+				t.Errorf("%s: %v (-want +got):\n%s", c.why, err, diff)
+			}
+		})
+	}
+}
