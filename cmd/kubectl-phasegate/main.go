@@ -69,6 +69,7 @@ carried out, 3 timed out, 4 nothing moves before a person has acted.`,
 		cleanupCommand(s),
 		lockCommand(s),
 		unlockCommand(s),
+		supportBundleCommand(s),
 	)
 	return cmd
 }

@@ -32,7 +32,7 @@ func TestLockIsFree(t *testing.T) {
 		"of one that is gone": {why: "nobody will open it", locked: true, holder: "gone", want: []string{
 			"failure: v1 ClusterInformation has datastoreReady=false, locked by a DatastoreMigration that is gone, UID gone: its finalizer was removed by hand, so nobody gave back what it held"}},
 		"by a person": {why: "with kubectl phasegate lock", locked: true, holder: "kubectl phasegate lock: admin at 9", want: []string{"failure: v1 ClusterInformation has datastoreReady=false: a person closed it (kubectl phasegate lock: admin at 9)"}},
-		"by hand": {why: "no note says by whom", locked: true, want: []string{`failure: v1 ClusterInformation has datastoreReady=false, locked by ""`}},
+		"by hand":     {why: "no note says by whom", locked: true, want: []string{`failure: v1 ClusterInformation has datastoreReady=false, locked by ""`}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/phasegate/phasegate/cmd/internal/release"
+	"github.com/phasegate/phasegate/controllers/bundle"
+	"github.com/phasegate/phasegate/controllers/checkup"
+	"github.com/phasegate/phasegate/resources"
+)
+
+func supportBundleCommand(s streams) *cobra.Command {
+	o := bundle.Options{Registry: resources.Default(), Version: release.Current()}
+	file, calico := "", "calico-system"
+	cmd := &cobra.Command{
+		Use:   "support-bundle [NAME]",
+		Short: "Collect what somebody needs who helps from afar, without secrets",
+		Long: `Write a .tar.gz with the objects of ours and their status, events, the end of the
+managers' logs, the shape of the CRDs, the APIService, our admission policies, the checks
+and versions. Nothing in the cluster is changed.
+
+No Secret is read. Values of environment variables, arguments and foreign annotations are
+left out, and looked for in logs and messages, as is what looks like a token or a password.
+Of Calico's objects it has their number and the names of those in conflict; --redact-names
+hashes these. Look through it before you give it away.
+
+It is read as you. What you may not read is listed in missing.json.
+Exit codes: 0 it is written; 1 it is written, and something is missing; 2 it could not be
+written.`,
+		Example: `  kubectl phasegate support-bundle
+  kubectl phasegate support-bundle to-v3 -f - --redact-names | tar tz`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	at := clusterFlags(cmd)
+	cmd.ValidArgsFunction = completeMigrations(at)
+	cmd.Flags().StringVarP(&file, "file", "f", "", "file to write, - for stdout; default: phasegate-TIME.tar.gz")
+	cmd.Flags().BoolVar(&o.RedactNames, "redact-names", false, "hash the names of Calico's objects")
+	cmd.Flags().StringVar(&calico, "calico-namespace", calico, "namespace of calico-node, for the checks")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if o.Config, err = at.rest(); err != nil {
+			return err
+		}
+		if o.Client, _, err = at.connect(); err != nil {
+			return err
+		}
+		if len(args) > 0 {
+			dm, err := theMigration(cmd.Context(), o.Client, args)
+			if err != nil {
+				return err
+			}
+			o.Migration = dm.Name
+		}
+		o.Checks = func(ctx context.Context) ([]byte, error) {
+			files, err := checkup.Load("", "")
+			if err != nil {
+				return nil, err
+			}
+			report, err := checkup.Run(ctx, checkup.Options{Config: o.Config, Controllers: checkup.Controllers[:2], CalicoNamespace: calico, Files: files})
+			if err != nil {
+				return nil, err
+			}
+			return json.Marshal(report)
+		}
+		collected, err := bundle.Collect(cmd.Context(), o)
+		if err != nil {
+			return err
+		}
+		return writeBundle(s, collected, file, time.Now())
+	}
+	return cmd
+}
+
+// writeBundle tells where it is, and what is not in it.
+func writeBundle(s streams, b *bundle.Bundle, file string, now time.Time) error {
+	dir := "phasegate-" + now.UTC().Format("20060102T150405Z")
+	if file == "" {
+		file = dir + ".tar.gz"
+	}
+	if file == "-" {
+		if err := b.Write(s.out, dir, now); err != nil {
+			return err
+		}
+	} else if err := bundleFile(b, file, dir, now); err != nil {
+		return fmt.Errorf("write %s: %w: choose another file with -f", file, err)
+	} else {
+		fmt.Fprintf(s.out, "%s: %d files\n", file, len(b.Files))
+	}
+	if len(b.Missing) > 0 {
+		fmt.Fprintf(s.err, "missing, see missing.json:\n  %s\n", strings.Join(b.Missing, "\n  "))
+		return errFindings
+	}
+	return nil
+}
+
+func bundleFile(b *bundle.Bundle, file, dir string, now time.Time) error {
+	to, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := b.Write(to, dir, now); err != nil {
+		_ = to.Close() // the first error tells
+		return err
+	}
+	return to.Close()
+}
