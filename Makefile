@@ -47,6 +47,14 @@ help: ## Show this text
 demo: build cluster-tools ## Migrate a whole cluster from nothing, with a conflict on the way (KEEP=1 keeps it)
 	$(GO) run ./test/demo
 
+.PHONY: practice
+practice: build cluster-tools ## A Calico cluster from nothing with a manager, to try a migration on: docs/tutorials (Ctrl-C ends it)
+	$(GO) run ./test/demo --practice
+
+.PHONY: picture
+picture: build cluster-tools ## Record docs/images/demo.svg: the commands of a tutorial on a real control plane (needs script, of util-linux)
+	PICTURE=$(abspath docs/images/demo.svg) $(GO) test -count=1 -timeout 15m -v -run Migrate ./test/tutorials
+
 .PHONY: install
 install: bin/tools/kubectl ## Apply our CRDs to the cluster of KUBECONFIG (default: that of cluster-up)
 	KUBECONFIG=$(KUBE) bin/tools/kubectl apply --server-side --force-conflicts -f charts/phasegate/files/crds
@@ -98,6 +106,12 @@ test: build tools ## Run all tests: unit, then those on a real control plane
 .PHONY: e2e
 e2e: build cluster-tools ## Run only the end-to-end tests, with their output
 	$(GO) test -timeout 30m -v ./test/e2e/...
+
+.PHONY: dashboard-test
+dashboard-test: build cluster-tools ## Open the dashboard in a real browser during a migration; screenshots in bin/dashboard (needs chromium; AXE=axe.min.js)
+	@which chromium chromium-browser google-chrome >/dev/null 2>&1 || { echo 'no Chromium on the PATH; on Debian: apt-get install chromium' >&2; exit 1; }
+	mkdir -p bin/dashboard
+	$(GO) test -count=1 -timeout 15m -artifacts -outputdir $(abspath bin/dashboard) -v ./test/dashboard
 
 .PHONY: lint
 lint: bin/tools/golangci-lint ## Check style, budgets and import directions

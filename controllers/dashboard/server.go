@@ -82,6 +82,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /events", s.events)
 	mux.Handle("GET /style.css", http.FileServerFS(static))
 	mux.Handle("GET /live.js", http.FileServerFS(static))
+	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }) // browsers ask
 	return guarded(mux)
 }
 

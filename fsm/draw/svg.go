@@ -147,7 +147,7 @@ func svgNode(b *strings.Builder, n node, p place) {
 		y += svgLineHeight
 	}
 	if len(n.tags) > 0 {
-		fmt.Fprintf(b, `<text class="tags" x="%d" y="%d" text-anchor="middle" font-size="11" fill="#333">%s</text>`,
+		fmt.Fprintf(b, `<text class="tags" x="%d" y="%d" text-anchor="middle" font-size="10" fill="#333">%s</text>`,
 			p.x()+svgBoxWidth/2, y, html.EscapeString(strings.Join(n.tags, ", ")))
 	}
 	b.WriteString("</g>\n")

@@ -28,9 +28,10 @@ func main() {
 
 // options are what a user may choose.
 type options struct {
-	objects int
-	seed    uint64
-	keep    bool
+	objects  int
+	seed     uint64
+	keep     bool
+	practice bool
 }
 
 func command() *cobra.Command {
@@ -51,12 +52,17 @@ NO_COLOR or TERM=dumb or a pipe gives plain lines.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return newStory(o, newTerminal(os.Stdout)).run(cmd.Context())
+			s := newStory(o, newTerminal(os.Stdout))
+			if o.practice {
+				return s.run(cmd.Context(), s.opening())
+			}
+			return s.run(cmd.Context(), s.whole())
 		},
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.objects, "objects", 1000, "number of v1 objects; never fewer than about 150, so that every kind is there")
 	f.Uint64Var(&o.seed, "seed", 1, "what the objects are made of: the same seed gives the same objects")
+	f.BoolVar(&o.practice, "practice", false, "only set the scene and start the manager, and leave the migration to you, until Ctrl-C")
 	f.BoolVar(&o.keep, "keep", os.Getenv("KEEP") == "1", "leave the cluster running at the end (also KEEP=1)")
 	return cmd
 }

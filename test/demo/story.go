@@ -61,9 +61,9 @@ type step struct {
 	do    func(context.Context) error
 }
 
-// run tells the whole story and cleans up behind it, whatever happens.
-func (s *story) run(ctx context.Context) (err error) {
-	steps := []step{
+// whole is the story from nothing to the end.
+func (s *story) whole() []step {
+	return []step{
 		{"A Calico cluster, from nothing", s.build},
 		{"The manager starts; a client reads v3 every " + probeEvery.String(), s.start},
 		{"Migrate: kubectl would apply DatastoreMigration " + scene.MigrationName, s.migrate},
@@ -73,7 +73,21 @@ func (s *story) run(ctx context.Context) (err error) {
 		{"Switch Calico's components to " + fixture.APIGroupV3, s.rollOut},
 		{"What kubectl describe tells", s.describe},
 		{"Delete the migration, and the v1 CRDs with it", s.cleanUp},
+		{"What it was like", s.sumUp},
 	}
+}
+
+// opening is its beginning: what happens then is up to whoever reads a tutorial.
+func (s *story) opening() []step {
+	return []step{
+		{"A Calico cluster, from nothing", s.build},
+		{"The manager starts", s.startManager},
+		{"It is yours, until Ctrl-C", s.handOver},
+	}
+}
+
+// run tells a story and cleans up behind it, whatever happens.
+func (s *story) run(ctx context.Context, steps []step) (err error) {
 	defer func() { err = errors.Join(err, s.close(err)) }()
 	for i, step := range steps {
 		s.out.heading(i+1, len(steps), step.title)
@@ -84,9 +98,32 @@ func (s *story) run(ctx context.Context) (err error) {
 			return fmt.Errorf("step %d (%s): %w", i+1, step.title, err)
 		}
 	}
+	return nil
+}
+
+func (s *story) sumUp(context.Context) error {
 	s.summary.took = time.Since(s.out.began)
 	s.summary.print(s.out)
 	return nil
+}
+
+// handOver waits for Ctrl-C, or for the manager to end, which it should not.
+func (s *story) handOver(ctx context.Context) error {
+	root, err := harness.Root()
+	if err != nil {
+		return err
+	}
+	s.out.line("In another terminal, in %s:", root)
+	s.out.line("")
+	s.out.line("  export KUBECONFIG=%s PATH=%s/bin:%s/bin/tools:$PATH", s.scene.Kubeconfig, root, root)
+	s.out.line("")
+	s.out.line("Then follow docs/tutorials/migrate-a-test-cluster.md.")
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-s.manager.Ended():
+		return s.manager.Alive()
+	}
 }
 
 // close ends everything, or says how to look at it when it is to be kept.
@@ -142,8 +179,13 @@ func (s *story) build(ctx context.Context) (err error) {
 	return nil
 }
 
+func (s *story) startManager(context.Context) (err error) {
+	s.manager, err = s.scene.StartManager()
+	return err
+}
+
 func (s *story) start(ctx context.Context) (err error) {
-	if s.manager, err = s.scene.StartManager(); err != nil {
+	if err := s.startManager(ctx); err != nil {
 		return err
 	}
 	s.prober, err = startProber(ctx, s.scene.Config)
