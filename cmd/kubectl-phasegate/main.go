@@ -53,6 +53,7 @@ carried out, 3 timed out, 4 nothing moves before a person has acted.`,
 	cmd.AddCommand(
 		checkCommand(s),
 		dashboardCommand(s),
+		statusCommand(s),
 		verifyCommand(s),
 		simulateCommand(s),
 		versionCommand(s),

@@ -169,6 +169,20 @@ func (p *Progress) expect(rate float64, now time.Time) {
 	}
 }
 
+// Pace measures the copy between an earlier look and this one, in case the object does not
+// tell; where nothing was copied in between, what was measured last holds.
+func (o *Overview) Pace(earlier *Overview) {
+	p, before := o.Progress, earlier.Progress
+	if p == nil || before == nil || p.Done == p.Total {
+		return
+	}
+	rate := before.ObjectsPerSecond
+	if took := o.Now.Sub(earlier.Now).Seconds(); took > 0 && p.Done > before.Done {
+		rate = float64(p.Done-before.Done) / took
+	}
+	p.expect(rate, o.Now)
+}
+
 func outcome(p *v1alpha1.Phase, o *Overview) Outcome {
 	switch {
 	case p.Terminal == "success" && !o.Deleting:

@@ -38,14 +38,19 @@ type View struct {
 
 // Text writes an overview for a terminal.
 func (o *Overview) Text(to io.Writer, v View) error {
+	_, err := io.WriteString(to, o.String(v))
+	return err
+}
+
+// String is what Text writes.
+func (o *Overview) String(v View) string {
 	p := &page{view: v, now: o.Now}
 	o.head(p)
 	o.present(p)
 	o.objects(p)
 	o.reasons(p)
 	o.wide(p)
-	_, err := io.WriteString(to, p.text.String())
-	return err
+	return p.text.String()
 }
 
 // page is a text of rows: a word on the left, and lines beside it.

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/overview"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+type migration = migrationv1.DatastoreMigration
+
+// readMigration reads the migration that is followed.
+type readMigration func(context.Context) (*migration, error)
+
+// errReplaced says that the migration is gone, and another one has its name.
+var errReplaced = errors.New("it is gone, and another one has its name")
+
+const (
+	// lookEvery is how often a migration is read while somebody watches.
+	lookEvery = 500 * time.Millisecond
+	// patience is how long a wait for a person must last to end the watch: what was mended
+	// a moment ago is not seen before the machine looks again, within 10 seconds.
+	patience = 12 * time.Second
+)
+
+// follower follows a migration until it ends.
+type follower struct {
+	machine  *fsm.Machine
+	read     readMigration
+	patience time.Duration
+}
+
+// ending is how a watch ended.
+type ending struct {
+	last overview.Overview
+	gone bool
+}
+
+// code is the exit code of an ending.
+func (e ending) code(s streams) error {
+	switch {
+	case e.gone:
+		fmt.Fprintf(s.err, "%s is gone: it was in %s.\n", e.last.Name, e.last.Phase)
+		return nil
+	case e.last.Outcome == overview.Failed:
+		return errFindings
+	case e.last.Outcome == overview.WaitsForPerson:
+		return errWaits
+	}
+	return nil
+}
+
+// sight is one look at a migration.
+type sight struct {
+	overview overview.Overview
+	// err says why nothing new was seen.
+	err  error
+	over bool
+	gone bool
+}
+
+// picture is a sight for a terminal.
+func (s sight) picture(v overview.View) string {
+	text := s.overview.String(v)
+	if s.err != nil {
+		text += "\n‼ not seen since " + s.overview.Now.Format(time.TimeOnly) + ": " + s.err.Error() + "\n"
+	}
+	return text + "\nCtrl-C leaves; the migration goes on."
+}
+
+// follow shows every change, live where s.err is a terminal. The error says that it could
+// not go on; the ending tells the last that was seen all the same.
+func (f follower) follow(ctx context.Context, first overview.Overview, s streams, v overview.View) (ending, error) {
+	show := lines(s.err)
+	if terminal := terminalOf(s.err); terminal != nil {
+		v.Style = styleFor(s.err)
+		live := openScreen(terminal)
+		defer live.close()
+		show = func(now sight) { live.draw(now.picture(v)) }
+	}
+	now := sight{overview: first}
+	var waits time.Time // since when it waits for a person
+	for {
+		now.over, waits = f.isOver(now, waits)
+		show(now)
+		if now.over {
+			return ending{now.overview, now.gone}, nil
+		}
+		select {
+		case <-ctx.Done():
+			return ending{last: now.overview}, errors.New("it goes on in " + now.overview.Phase)
+		case <-time.After(lookEvery):
+		}
+		var err error
+		if now, err = f.look(ctx, now); err != nil {
+			return ending{last: now.overview}, err
+		}
+	}
+}
+
+// look reads it again. An API server that does not answer is waited for.
+func (f follower) look(ctx context.Context, last sight) (sight, error) {
+	dm, err := f.read(ctx)
+	switch {
+	case apierrs.IsNotFound(err) || errors.Is(err, errReplaced):
+		return sight{overview: last.overview, gone: true}, nil
+	case apierrs.IsForbidden(err) || apierrs.IsUnauthorized(err):
+		return last, err
+	case err != nil:
+		return sight{overview: last.overview, err: err}, nil
+	}
+	next := overview.Of(f.machine, dm, time.Now())
+	next.Pace(&last.overview)
+	return sight{overview: next}, nil
+}
+
+// isOver tells whether there is nothing more to wait for.
+func (f follower) isOver(now sight, waits time.Time) (bool, time.Time) {
+	switch now.overview.Outcome {
+	case overview.Succeeded, overview.Failed:
+		return true, waits
+	case overview.WaitsForPerson:
+		if waits.IsZero() {
+			waits = now.overview.Now
+		}
+		return now.gone || now.overview.Now.Sub(waits) >= f.patience, waits
+	}
+	return now.gone, time.Time{}
+}
+
+// lines writes a line for each change.
+func lines(to io.Writer) func(sight) {
+	last := ""
+	return func(now sight) {
+		line := now.overview.Line()
+		if now.err != nil {
+			line = time.Now().UTC().Format(time.RFC3339) + " " + now.err.Error()
+		}
+		if told := line[len(time.RFC3339)-5:]; told != last { // without the time
+			fmt.Fprintln(to, line)
+			last = told
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"charm.land/lipgloss/v2"
+	"golang.org/x/term"
+
+	"github.com/phasegate/phasegate/controllers/overview"
+)
+
+// terminalOf is the terminal behind a writer, where colour and animation belong: nil with
+// NO_COLOR, and where a terminal can only print.
+func terminalOf(to io.Writer) *os.File {
+	f, ok := to.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
+		return nil
+	}
+	return f
+}
+
+// styles use the colours that every terminal has in its own palette, so that they can be
+// read on light and on dark.
+var styles = map[overview.Role]lipgloss.Style{
+	overview.Title:   lipgloss.NewStyle().Bold(true),
+	overview.Good:    lipgloss.NewStyle().Foreground(lipgloss.Green),
+	overview.Warning: lipgloss.NewStyle().Foreground(lipgloss.Yellow).Bold(true),
+	overview.Bad:     lipgloss.NewStyle().Foreground(lipgloss.Red).Bold(true),
+	overview.Faint:   lipgloss.NewStyle().Faint(true),
+}
+
+// styleFor is nil where there is no colour.
+func styleFor(to io.Writer) func(overview.Role, string) string {
+	if terminalOf(to) == nil {
+		return nil
+	}
+	return func(role overview.Role, text string) string { return styles[role].Render(text) }
+}
+
+// What a terminal is told, besides colours.
+const (
+	enterScreen = "\x1b[?1049h\x1b[?25l" // a screen of its own, without a cursor
+	leaveScreen = "\x1b[?25h\x1b[?1049l"
+	goHome      = "\x1b[H"
+	clearLine   = "\x1b[K"
+	clearRest   = "\x1b[J"
+)
+
+// screen is a whole terminal, to be drawn again and again.
+type screen struct{ to *os.File }
+
+// openScreen takes the terminal; close gives it back as it was.
+func openScreen(to *os.File) screen {
+	fmt.Fprint(to, enterScreen)
+	return screen{to}
+}
+
+func (s screen) close() { fmt.Fprint(s.to, leaveScreen) }
+
+// draw shows as much of a text as there is room for, in one write, so that nothing flickers.
+func (s screen) draw(text string) {
+	if width, height, err := term.GetSize(int(s.to.Fd())); err == nil {
+		text = lipgloss.NewStyle().MaxWidth(width).MaxHeight(height).Render(text)
+	}
+	fmt.Fprint(s.to, goHome, strings.ReplaceAll(text, "\n", clearLine+"\r\n"), clearRest)
+}
