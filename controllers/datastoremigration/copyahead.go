@@ -2,8 +2,6 @@ package datastoremigration
 
 import (
 	"context"
-	"fmt"
-	"math"
 	"time"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
@@ -56,21 +54,16 @@ func isAhead(sc *scope) (open bool) {
 	return open
 }
 
-// showRound also tells how long the lock will last. Under it everything is compared twice,
-// by the last copy and by the verification, as this round has done once; and owners that
-// are withheld take a request each.
+// showRound also tells how long the lock will last: it compares as this round has done.
 func showRound(dm *migration, result copier.Result, took time.Duration) {
 	ahead := dm.Status.CopyAhead
 	if ahead == nil {
 		return
 	}
-	seconds := max(took.Seconds(), 0.001)
-	rate := max(float64(result.Done)/seconds, 1)
-	expected := cutOver.Seconds() + 2*seconds + float64(result.Withheld)/rate
+	expected, basis := ExpectedLock(result.Done, took, result.Withheld)
 	ahead.Round++
 	ahead.Changed = int32(result.Changed())
-	ahead.ObjectsPerSecond = int32(rate)
-	ahead.ExpectedLockSeconds = int32(math.Ceil(expected))
-	ahead.Message = fmt.Sprintf("expected: %s for the cut-over, twice this round's %.1fs to compare %d objects, %d withheld owners to add",
-		cutOver, seconds, result.Done, result.Withheld)
+	ahead.ObjectsPerSecond = int32(max(float64(result.Done)/max(took.Seconds(), 0.001), 1))
+	ahead.ExpectedLockSeconds = expected
+	ahead.Message = "expected: " + basis
 }

@@ -209,15 +209,12 @@ func (s *steps) closeSideDoor(ctx context.Context, sc *scope) (outputs, error) {
 // v3 itself, or the side door, which it opens again where somebody has shut it. do may be
 // called several times. blocked is why v3 cannot be reached; do has not come to its end then.
 func (s *steps) overV3(ctx context.Context, sc *scope, do func(version string) error) (blocked string, err error) {
-	svc, err := s.apiService(ctx)
-	if err != nil {
-		return "", err
+	version, blocked, err := s.v3Version(ctx, sc.Object)
+	if err != nil || blocked != "" {
+		return blocked, err
 	}
-	if !isAggregated(svc) {
-		return "", do(resources.V3Version)
-	}
-	if !slices.Contains(sc.Object.Status.Machine.Held, effectSideDoor) {
-		return "the aggregated API server serves v3", nil
+	if version == resources.V3Version {
+		return "", do(version)
 	}
 	for range doorTries {
 		err := do(migrationv1.SideDoorVersion)
@@ -229,6 +226,20 @@ func (s *steps) overV3(ctx context.Context, sc *scope, do func(version string) e
 		}
 	}
 	return fmt.Sprintf("version %s is taken out of the v3 CRDs again and again", migrationv1.SideDoorVersion), nil
+}
+
+// v3Version is the version by which v3's storage can be reached now, or why it cannot be.
+func (s *steps) v3Version(ctx context.Context, dm *migration) (version, blocked string, err error) {
+	svc, err := s.apiService(ctx)
+	switch {
+	case err != nil:
+		return "", "", err
+	case !isAggregated(svc):
+		return resources.V3Version, "", nil
+	case !slices.Contains(dm.Status.Machine.Held, effectSideDoor):
+		return "", "the aggregated API server serves v3", nil
+	}
+	return migrationv1.SideDoorVersion, "", nil
 }
 
 // mustReachV3 is overV3 for what gives back. Where v3 is out of reach it waits: while we
@@ -250,9 +261,13 @@ func (s *steps) mustReachV3(ctx context.Context, sc *scope, do func(version stri
 		"APIService %s points to a server again; pointing it to the CRDs, to reach the copies", apiServiceName)}
 }
 
+// CopyAheadCheck is the id of the check that finds why everything would be copied under the
+// lock.
+const CopyAheadCheck = "copy-ahead"
+
 // canCopyAhead warns of what will make the lock last as long as the copy.
 func (s *steps) canCopyAhead(machine *fsm.Machine) check.Check {
-	return check.Check{ID: "copy-ahead", Title: "objects can be copied before v1 is locked", Run: func(ctx context.Context) ([]check.Finding, error) {
+	return check.Check{ID: CopyAheadCheck, Title: "objects can be copied before v1 is locked", Run: func(ctx context.Context) ([]check.Finding, error) {
 		finding := func(why, remedy string) []check.Finding {
 			return []check.Finding{{Level: check.Warning, Message: "v1 will stay locked while all objects are copied: " + why, Remedy: remedy}}
 		}

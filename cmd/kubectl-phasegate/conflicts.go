@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/controllers/preview"
+)
+
+func conflictsCommand(s streams) *cobra.Command {
+	kindsFile, withDiff := "", false
+	cmd := &cobra.Command{
+		Use:   "conflicts [NAME]",
+		Short: "Show the objects of which v1 and v3 say different things, and what resolves each",
+		Long: `Compare v1 and v3, object by object and field by field, and show where they differ: both
+values, and the two commands that resolve it, one for each side. It reads as you, and
+changes nothing.
+
+While Calico's API server serves v3, its storage is seen through the side door that a
+migration opens; before, nothing can be compared.
+
+Exit codes: 0 there are none, or nothing can be compared yet, 2 both sides could not be
+read, 4 there are some.`,
+		Example: `  kubectl phasegate conflicts
+  kubectl phasegate conflicts to-v3 --diff
+  kubectl phasegate conflicts to-v3 -o jsonpath='{range .conflicts[*]}{.keepV1.command}{"\n"}{end}'`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	at := clusterFlags(cmd)
+	out := outputFlags(cmd, "table")
+	cmd.ValidArgsFunction = completeMigrations(at)
+	cmd.Flags().BoolVar(&withDiff, "diff", false, "a unified diff of both objects, too")
+	cmd.Flags().StringVar(&kindsFile, "kinds-file", "", "kind registry file, as for the manager")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := out.check(); err != nil {
+			return err
+		}
+		l, err := newLook(cmd.Context(), s, at, lookOptions{args: args, kindsFile: kindsFile})
+		if err != nil {
+			return err
+		}
+		found, err := l.conflicts(cmd.Context(), withDiff)
+		if err != nil {
+			return err
+		}
+		err = out.print(s.out, shown{kind: "Conflicts", of: migrationKind, name: l.dm.Name, value: found, texts: texts{
+			"table": func(to io.Writer) error { return found.Text(to) }}})
+		if err != nil || len(found.Conflicts) == 0 {
+			return err
+		}
+		return errWaits
+	}
+	return cmd
+}
+
+// conflicts compares both sides.
+func (l *look) conflicts(ctx context.Context, withDiff bool) (preview.Conflicts, error) {
+	site := preview.Site{Registry: l.registry, Migration: l.dm.Name, Locked: slices.Contains(l.dm.Status.Machine.Held, "v1Lock")}
+	found := preview.Conflicts{Migration: l.dm.Name, Locked: site.Locked, Conflicts: []preview.Conflict{}}
+	conflicts, version, unseen, err := l.Conflicts(ctx)
+	if err != nil || unseen != "" {
+		found.Unseen = unseen
+		return found, err
+	}
+	site.Version = version
+	sides := make([]datastoremigration.Both, len(conflicts))
+	if len(conflicts) > 0 {
+		if sides, err = l.Sides(ctx, conflicts, version); err != nil {
+			return found, fmt.Errorf("read both sides of the conflicts: %w", err)
+		}
+	}
+	for i, c := range conflicts {
+		resolved, err := site.Resolve(c, sides[i], withDiff)
+		if err != nil {
+			return found, err
+		}
+		found.Conflicts = append(found.Conflicts, resolved)
+	}
+	return found, nil
+}

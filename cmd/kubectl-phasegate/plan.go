@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/phasegate/phasegate/controllers/checkup"
+	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/controllers/preview"
+	"github.com/phasegate/phasegate/resources"
+)
+
+func planCommand(s streams) *cobra.Command {
+	o := lookOptions{orNone: true}
+	cmd := &cobra.Command{
+		Use:   "plan [NAME]",
+		Short: "Tell what a migration would copy, what it would reject, and how long v1 would be locked",
+		Long: `Tell what a migration would do, before there is one or before it locks anything: what
+would be copied of each kind, which objects v3 would reject and why, conflicts, objects
+outside Calico that depend on Calico's, what keeps it from starting, and how long v1
+would be locked. It asks with the migration's own code, as you, and changes nothing:
+with the account of the manager, add --as.
+
+Every object of v1 is read once, and validated as the v3 CRDs say. What only a webhook
+or an admission policy would refuse is found when the migration copies ahead.
+
+Exit codes: 0 nothing stands in the way, 1 something does (×), 2 it could not be found
+out.`,
+		Example: `  kubectl phasegate plan
+  kubectl phasegate plan to-v3 -o wide
+  kubectl phasegate plan --as system:serviceaccount:phasegate-system:phasegate-datastoremigration
+  kubectl phasegate plan -o jsonpath='{range .rejected[*]}{.kind} {.name}: {.message}{"\n"}{end}'`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	at := clusterFlags(cmd)
+	out := outputFlags(cmd, "table", "wide")
+	cmd.ValidArgsFunction = completeMigrations(at)
+	flags := cmd.Flags()
+	flags.StringVar(&o.calicoNamespace, "calico-namespace", "calico-system", "namespace of calico-node, calico-typha and calico-kube-controllers")
+	flags.StringVar(&o.kindsFile, "kinds-file", "", "kind registry file, as for the manager")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := out.check(); err != nil {
+			return err
+		}
+		o.args = args
+		l, err := newLook(cmd.Context(), s, at, o)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(s.err, "Reading every object of v1...")
+		plan, err := l.plan(cmd.Context())
+		if err != nil {
+			return err
+		}
+		text := func(wide bool) func(io.Writer) error {
+			return func(to io.Writer) error { return plan.Text(to, wide) }
+		}
+		err = out.print(s.out, shown{kind: "Plan", of: migrationKind, name: l.dm.Name, value: plan, texts: texts{"table": text(false), "wide": text(true)}})
+		if err != nil || plan.Ready() {
+			return err
+		}
+		return errFindings
+	}
+	return cmd
+}
+
+// lookOptions say what is looked at.
+type lookOptions struct {
+	args                       []string
+	kindsFile, calicoNamespace string
+	// orNone also looks where there is no migration yet.
+	orNone bool
+}
+
+// look asks a cluster what a migration would find.
+type look struct {
+	*datastoremigration.Looker
+	registry *resources.Registry
+	dm       *migration
+}
+
+func newLook(ctx context.Context, s streams, at *cluster, o lookOptions) (*look, error) {
+	files, err := checkup.Load("", o.kindsFile)
+	if err != nil {
+		return nil, err
+	}
+	machine, err := chooseMachine(s, datastoremigration.MachineName, anyMachine)
+	if err != nil {
+		return nil, err
+	}
+	c, _, err := at.connect()
+	if err != nil {
+		return nil, err
+	}
+	dm, err := theMigration(ctx, c, o.args)
+	switch {
+	case o.orNone && errors.Is(err, errNoMigration):
+		dm = &migration{}
+	case err != nil:
+		return nil, err
+	}
+	cfg, err := at.rest()
+	if err != nil {
+		return nil, err
+	}
+	l, err := datastoremigration.Look(cfg, datastoremigration.Settings{Registry: files.Registry, CalicoNamespace: o.calicoNamespace}, machine, dm)
+	return &look{l, files.Registry, dm}, err
+}
+
+func (l *look) plan(ctx context.Context) (*preview.Plan, error) {
+	plan := &preview.Plan{Migration: l.dm.Name}
+	began := time.Now()
+	copies, err := l.Plan(ctx)
+	took := time.Since(began)
+	if err != nil {
+		return nil, fmt.Errorf("read v1: %w", err)
+	}
+	plan.Copies(copies)
+	answers := l.Checks(ctx)
+	if err := plan.Checked(answers); err != nil {
+		return nil, err
+	}
+	if plan.Dependents, plan.DependentsUnseen, err = l.Dependents(ctx); err != nil {
+		return nil, fmt.Errorf("find what depends on Calico's objects: %w", err)
+	}
+	if plan.Conflicts, err = l.conflicts(ctx, false); err != nil {
+		return nil, err
+	}
+	plan.Expect(l.dm.Status.CopyAhead, answers, took)
+	return plan, nil
+}

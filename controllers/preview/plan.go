@@ -1,0 +1,174 @@
+package preview
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/check"
+	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/copier"
+)
+
+// Plan is what a migration would do.
+type Plan struct {
+	Migration string     `json:"migration,omitempty"`
+	Objects   int64      `json:"objects"`
+	Kinds     []PlanKind `json:"kinds"`
+	// Rejected are the objects that could not be copied as they are.
+	Rejected  []Rejected `json:"rejected"`
+	Conflicts Conflicts  `json:"conflicts"`
+	// Dependents are objects outside Calico whose owner references come off for a moment;
+	// Unseen are the resources that may not be looked into.
+	Dependents       []string `json:"dependents"`
+	DependentsUnseen []string `json:"dependentsUnseen,omitempty"`
+	Lock             Lock     `json:"lock"`
+	// Blockers keep it from starting, Warnings do not.
+	Blockers []string `json:"blockers"`
+	Warnings []string `json:"warnings"`
+}
+
+// PlanKind counts one kind.
+type PlanKind struct {
+	Kind     string `json:"kind"`
+	Copied   int64  `json:"copied"`
+	Rejected int64  `json:"rejected"`
+}
+
+// Rejected is an object that could not be copied as it is.
+type Rejected struct {
+	Kind      string           `json:"kind"`
+	Namespace string           `json:"namespace,omitempty"`
+	Name      string           `json:"name"`
+	Reason    resources.Reason `json:"reason"`
+	// Message names the field and the rule.
+	Message string `json:"message"`
+	Remedy  string `json:"remedy,omitempty"`
+}
+
+// Lock is how long v1 would be locked.
+type Lock struct {
+	Seconds int32 `json:"expectedSeconds"`
+	// AtLeast says that the copy itself comes on top.
+	AtLeast bool   `json:"atLeast,omitempty"`
+	Basis   string `json:"basis"`
+}
+
+// Copies fills in what would be copied.
+func (p *Plan) Copies(plan copier.Plan) {
+	p.Objects, p.Kinds, p.Rejected = plan.Total, []PlanKind{}, []Rejected{}
+	for _, k := range plan.Kinds {
+		p.Kinds = append(p.Kinds, PlanKind{k.Kind, k.Planned, k.Rejected})
+	}
+	for _, r := range plan.Problems {
+		p.Rejected = append(p.Rejected, Rejected{r.Kind, r.Namespace, r.Name, r.Reason, r.Message, r.Remedy})
+	}
+}
+
+// Checked fills in what the migration's own checks say.
+func (p *Plan) Checked(answers []check.Answer) (err error) {
+	p.Blockers, p.Warnings, err = check.Split(answers)
+	for _, list := range []*[]string{&p.Blockers, &p.Warnings} {
+		if *list == nil {
+			*list = []string{}
+		}
+	}
+	return err
+}
+
+// Expect says how long v1 would be locked: what the migration has measured, if it has; else
+// it rests on how long this look has taken, which reads and validates each object once.
+func (p *Plan) Expect(ahead *migrationv1.CopyAhead, answers []check.Answer, took time.Duration) {
+	refused := slices.ContainsFunc(answers, func(a check.Answer) bool { return a.ID == datastoremigration.CopyAheadCheck && len(a.Findings) > 0 })
+	if ahead != nil {
+		refused = ahead.State == migrationv1.CopyAheadRefused
+		if ahead.ExpectedLockSeconds > 0 && !refused {
+			p.Lock = Lock{Seconds: ahead.ExpectedLockSeconds, Basis: "measured by the migration, " + ahead.Message}
+			return
+		}
+	}
+	seconds, basis := datastoremigration.ExpectedLock(p.Objects, took, 0)
+	p.Lock = Lock{Seconds: seconds, AtLeast: refused, Basis: basis + ", measured from here by this look"}
+	if refused {
+		p.Lock.Basis += fmt.Sprintf("; all %d objects are copied under the lock, too", p.Objects)
+	}
+}
+
+// Ready tells that nothing keeps the migration from starting and ending.
+func (p *Plan) Ready() bool {
+	return len(p.Rejected)+len(p.Blockers)+len(p.Conflicts.Conflicts) == 0
+}
+
+// Text writes it for people; wide has the kinds without objects, too.
+func (p *Plan) Text(to io.Writer, wide bool) error {
+	t := tabwriter.NewWriter(to, 0, 8, 3, ' ', 0)
+	fmt.Fprintln(t, "KIND\tCOPIED\tREJECTED")
+	for _, k := range p.Kinds {
+		if wide || k.Copied+k.Rejected > 0 {
+			fmt.Fprintf(t, "%s\t%d\t%d\n", k.Kind, k.Copied, k.Rejected)
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(to, "\n"+p.findings()+p.verdict())
+	return err
+}
+
+func (p *Plan) findings() string {
+	var b strings.Builder
+	for _, r := range p.Rejected {
+		fmt.Fprintf(&b, "× %s %s would be rejected (%s): %s\n", r.Kind, strings.TrimPrefix(r.Namespace+"/"+r.Name, "/"), r.Reason, r.Message)
+		if r.Remedy != "" {
+			fmt.Fprintf(&b, "    %s\n", r.Remedy)
+		}
+	}
+	for _, text := range p.Blockers {
+		fmt.Fprintf(&b, "× %s\n", text)
+	}
+	for _, text := range p.Warnings {
+		fmt.Fprintf(&b, "‼ %s\n", text)
+	}
+	switch n := len(p.Conflicts.Conflicts); {
+	case p.Conflicts.Unseen != "":
+		fmt.Fprintf(&b, "‼ conflicts cannot be seen yet: %s; the migration looks for them before it locks anything\n", p.Conflicts.Unseen)
+	case n > 0:
+		fmt.Fprintf(&b, "× %s: %s\n", counted(n, "conflict"), strings.TrimSpace("kubectl phasegate conflicts "+p.Migration))
+	default:
+		b.WriteString("✓ no conflicts\n")
+	}
+	if n := len(p.Dependents); n > 0 {
+		fmt.Fprintf(&b, "  %s outside Calico would lose the reference to their owner for a moment: %s\n", counted(n, "object"), some(p.Dependents))
+	}
+	if len(p.DependentsUnseen) > 0 {
+		fmt.Fprintf(&b, "‼ you may not look for such objects in %s\n", some(p.DependentsUnseen))
+	}
+	return b.String()
+}
+
+// someOf is how many of a list are named.
+const someOf = 5
+
+func some(list []string) string {
+	if len(list) <= someOf {
+		return strings.Join(list, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:someOf], ", "), len(list)-someOf)
+}
+
+func (p *Plan) verdict() string {
+	lock := "about"
+	if p.Lock.AtLeast {
+		lock = "at least"
+	}
+	text := fmt.Sprintf("\n%s to copy. v1 would be locked for %s %ds: %s.\n", counted(int(p.Objects), "object"), lock, p.Lock.Seconds, p.Lock.Basis)
+	if p.Ready() {
+		return text + "Nothing was changed. Nothing stands in the way.\n"
+	}
+	return text + "Nothing was changed. What is marked × has to be mended first.\n"
+}
