@@ -70,6 +70,7 @@ run: build ## Run the manager against that cluster, in the foreground (MANAGER_A
 build: ## Build bin/manager, bin/kubectl-phasegate, bin/proxyrunner, and the servers that tests use
 	$(GO) build -o bin/manager ./cmd/manager
 	$(GO) build -o bin/kubectl-phasegate ./cmd/kubectl-phasegate
+	install -m 755 cmd/kubectl-phasegate/kubectl_complete-phasegate bin/
 	$(GO) build -o bin/proxyrunner ./cmd/proxyrunner
 	$(GO) build -o bin/standin ./test/standin/cmd/standin
 	$(GO) build -o bin/echoserver ./test/mcp/echoserver

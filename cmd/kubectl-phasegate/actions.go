@@ -21,7 +21,9 @@ parameters that with: may give it, and what it adds to result.
 
 MACHINE is a machine that is compiled in, with actions of its own; without it, those
 that every machine has are listed. -o yaml is what lint --bindings reads, also
-where this program is not at hand.`,
+where this program is not at hand.
+
+Exit codes: 0 listed, 2 there is no such machine.`,
 		Example: `  kubectl phasegate actions
   kubectl phasegate actions datastore-migration
   kubectl phasegate actions -o yaml > bindings.yaml`,

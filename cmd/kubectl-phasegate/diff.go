@@ -23,7 +23,8 @@ NEW are files, or names of compiled-in machines.
 tells what NEW would mean for it: it goes on, is mapped, or is stranded; and which
 effects it holds that NEW would never give back.
 
-Exit code 1: something would be stranded or leak.`,
+Exit codes: 0 nobody is harmed, 1 something would be stranded or leak, or a file is
+refused, 2 they could not be compared.`,
 		Example: `  kubectl phasegate diff datastore-migration my/datastore-migration.yaml
   kubectl phasegate diff old.yaml new.yaml --live`,
 		Args:              cobra.ExactArgs(2),

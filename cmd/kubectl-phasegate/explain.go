@@ -25,7 +25,9 @@ func explainCommand(s streams) *cobra.Command {
 there to the end, what is held, how long it may last, and how a person gets an
 object out of it.
 
---live NAME tells of the phase that this object is in, and what it waits for now.`,
+--live NAME tells of the phase that this object is in, and what it waits for now.
+
+Exit codes: 0 told, 1 the file is refused, 2 there is no such phase, machine or object.`,
 		Example: `  kubectl phasegate explain Migrating
   kubectl phasegate explain Ready my/mcpserver.yaml -o json
   kubectl phasegate explain datastore-migration --live migration`,

@@ -33,7 +33,9 @@ timeouts, errors, and what a deletion does (dashed or dotted).
 
 --live NAME marks the phase of an object, what it holds and which exits it found
 closed. --live alone counts the objects in each phase: in all namespaces, or in
-that of -n. Write --live=NAME for an object that is called like a machine.`,
+that of -n. Write --live=NAME for an object that is called like a machine.
+
+Exit codes: 0 drawn, 1 the file is refused, 2 it could not be read.`,
 		Example: `  kubectl phasegate graph
   kubectl phasegate graph phases/datastore-migration.yaml -o dot --no-deletion | dot -Tsvg > machine.svg
   kubectl phasegate graph datastore-migration --live migration`,

@@ -89,7 +89,6 @@ func TestMachineCommands(t *testing.T) {
 		"DiffJSON":        {why: "programs read it", args: []string{"diff", shipped, slower, "-o", "json"}, out: `"timeout.after: 24h → 25h"`},
 		"GraphWhich":      {why: "there are two, and --live is no machine", args: []string{"graph", "--live", "mine"}, code: exitUsage, err: "which machine? give a file or one of: datastore-migration, mcpserver"},
 		"DiffOne":         {why: "it takes two", args: []string{"diff", shipped}, code: exitUsage, err: "accepts 2 arg(s)"},
-		"ApproveNothing":  {why: "an object is needed", args: []string{"approve"}, code: exitUsage, err: "accepts 1 arg(s)"},
 		"Completion":      {why: "shells ask for arguments", args: []string{"__complete", "explain", ""}, out: "RollingBack\n"},
 		"CompletionFile":  {why: "a machine or a file follows", args: []string{"__complete", "explain", "Pending", ""}, out: shipped},
 		"CompletionFlag":  {why: "values of flags too", args: []string{"__complete", "graph", "-o", ""}, out: "mermaid\n"},

@@ -122,7 +122,7 @@ func (l *look) plan(ctx context.Context) (*preview.Plan, error) {
 	}
 	plan.Copies(copies)
 	answers := l.Checks(ctx)
-	if err := plan.Checked(answers); err != nil {
+	if err := plan.Checked(answers); err != nil && len(plan.Blockers) == 0 { // else it may be for a right that is named in them
 		return nil, err
 	}
 	if plan.Dependents, plan.DependentsUnseen, err = l.Dependents(ctx); err != nil {

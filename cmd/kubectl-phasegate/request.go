@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/fsm"
@@ -44,21 +45,23 @@ type ask struct {
 func requestCommand(s streams, name, short, example string) *cobra.Command {
 	a := ask{}
 	cmd := &cobra.Command{
-		Use:   name + " [KIND/]NAME",
+		Use:   name + " [[KIND/]NAME]",
 		Short: short,
 		Long: short + `.
 
 The request is an annotation of the object with a new token; which one, is read
 from the machine file. Your own rights on the object apply. Nothing is written
 where the object is in a phase that does not wait for the request, or where the
-same request is pending already.
+same request is pending already. A migration may be left without a name where there is only
+one.
 
 Exit codes: 0 asked, and with --wait: acted on; 1 nothing was asked, or somebody asked
 again meanwhile; 2 it could not be asked; 3 --wait: it was not acted on in time.`,
 		Example: example,
-		Args:    cobra.ExactArgs(1),
+		Args:    cobra.MaximumNArgs(1),
 	}
 	at := clusterFlags(cmd)
+	cmd.ValidArgsFunction = completeMigrations(at)
 	flags := cmd.Flags()
 	flags.StringVar(&a.request, "request", name, "name of the request in the machine file")
 	flags.StringSliceVarP(&a.files, "file", "f", nil, "machine file, or directory of them, that the manager runs; default: the compiled-in machines")
@@ -68,7 +71,7 @@ again meanwhile; 2 it could not be asked; 3 --wait: it was not acted on in time.
 	flags.DurationVar(&a.timeout, "timeout", time.Minute, "how long to wait")
 	_ = cmd.RegisterFlagCompletionFunc("request", completeRequests) // fails only for a flag that is not there
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return a.run(cmd.Context(), s, at, args[0])
+		return a.run(cmd.Context(), s, at, strings.Join(args, ""))
 	}
 	return cmd
 }
@@ -98,6 +101,11 @@ func (a *ask) run(ctx context.Context, s streams, at *cluster, target string) er
 	if err != nil {
 		return err
 	}
+	if name == "" {
+		if name, err = onlyOne(ctx, objects, machine); err != nil {
+			return err
+		}
+	}
 	request := live.Ask{
 		Client: objects, Machine: machine, Object: types.NamespacedName{Namespace: namespace, Name: name},
 		Request: a.request, Params: a.params, Force: a.force, Now: time.Now,
@@ -115,6 +123,18 @@ func (a *ask) run(ctx context.Context, s streams, at *cluster, target string) er
 		return nil
 	}
 	return a.follow(ctx, s, request, token)
+}
+
+// onlyOne is the name of the only migration.
+func onlyOne(ctx context.Context, c client.Client, m *fsm.Machine) (string, error) {
+	if m.For().Kind != migrationKind.Kind {
+		return "", fmt.Errorf("which %s? give its name", m.For().Kind)
+	}
+	dm, err := theMigration(ctx, c, nil)
+	if err != nil {
+		return "", err
+	}
+	return dm.Name, nil
 }
 
 // follow waits until the request was acted on.

@@ -26,7 +26,9 @@ line says where the schema is:
   # yaml-language-server: $schema=machine.schema.json
 
 The schema knows fields, types and values. Whether phases, actions and
-expressions fit together is what "kubectl phasegate lint" tells.`,
+expressions fit together is what "kubectl phasegate lint" tells.
+
+Exit codes: 0 printed, 2 there is no such kind of file.`,
 		Example: `  kubectl phasegate schema machine > machine.schema.json
   kubectl phasegate schema kindregistry > kindregistry.schema.json`,
 		Args:      cobra.ExactArgs(1),

@@ -25,7 +25,10 @@ happened; an expectation that does not hold is an error.
 --crash plays each scenario once more for every place where the manager can be
 killed, and fails when one of them ends otherwise.
 
-How to write a scenario: docs/simulate.md.`,
+How to write a scenario: docs/simulate.md.
+
+Exit codes: 0 all that is expected came true, 1 something did not, 2 a file could not be
+read.`,
 		Example: `  kubectl phasegate simulate docs/examples/scenarios/happy-path.yaml
   kubectl phasegate simulate my/*.yaml --machine phases/datastore-migration.yaml --crash`,
 		Args: cobra.MinimumNArgs(1),

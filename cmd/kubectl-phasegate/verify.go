@@ -9,10 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/checkup"
 	"github.com/phasegate/phasegate/resources/copier"
 )
@@ -20,7 +17,7 @@ import (
 func verifyCommand(s streams) *cobra.Command {
 	output, kindsFile := "table", ""
 	cmd := &cobra.Command{
-		Use:   "verify NAME",
+		Use:   "verify [NAME]",
 		Short: "Compare both sides of a migration, object by object",
 		Long: `Compare every object of v1 with its copy in v3, as the migration does before it
 opens v3. It reads as you, and changes nothing.
@@ -32,9 +29,10 @@ is a difference, too.
 Exit codes: 0 both sides are the same, 1 they differ, 2 they could not be compared.`,
 		Example: `  kubectl phasegate verify to-v3
   kubectl phasegate verify to-v3 -o json`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MaximumNArgs(1),
 	}
 	at := clusterFlags(cmd)
+	cmd.ValidArgsFunction = completeMigrations(at)
 	cmd.Flags().StringVarP(&output, "output", "o", output, "table or json")
 	cmd.Flags().StringVar(&kindsFile, "kinds-file", "", "kind registry file, as for the manager")
 	completeOutput(cmd, "table", "json")
@@ -43,8 +41,7 @@ Exit codes: 0 both sides are the same, 1 they differ, 2 they could not be compar
 		if write == nil {
 			return fmt.Errorf("-o %q: write table or json", output)
 		}
-		fmt.Fprintf(s.err, "Reading v1 and v3 of %s...\n", args[0])
-		found, err := compareSides(cmd.Context(), at, args[0], kindsFile)
+		found, err := compareSides(cmd.Context(), s, at, args, kindsFile)
 		if err != nil {
 			return err
 		}
@@ -73,7 +70,7 @@ type sidesKind struct {
 	Digest string `json:"digest,omitempty"`
 }
 
-func compareSides(ctx context.Context, at *cluster, name, kindsFile string) (sides, error) {
+func compareSides(ctx context.Context, s streams, at *cluster, args []string, kindsFile string) (sides, error) {
 	files, err := checkup.Load("", kindsFile)
 	if err != nil {
 		return sides{}, err
@@ -82,16 +79,16 @@ func compareSides(ctx context.Context, at *cluster, name, kindsFile string) (sid
 	if err != nil {
 		return sides{}, err
 	}
-	dm := &metav1.PartialObjectMetadata{}
-	dm.SetGroupVersionKind(migrationv1.GroupVersion.WithKind("DatastoreMigration"))
-	if err := objects.Get(ctx, types.NamespacedName{Name: name}, dm); err != nil {
-		return sides{}, fmt.Errorf("read DatastoreMigration %s: %w", name, err)
+	dm, err := theMigration(ctx, objects, args)
+	if err != nil {
+		return sides{}, err
 	}
-	v, err := copier.New(files.Registry, objects, copier.Owner{Name: name, UID: dm.UID}).Verify(ctx)
+	fmt.Fprintf(s.err, "Reading v1 and v3 of %s...\n", dm.Name)
+	v, err := copier.New(files.Registry, objects, copier.Owner{Name: dm.Name, UID: dm.UID}).Verify(ctx)
 	if err != nil {
 		return sides{}, fmt.Errorf("compare v1 and v3: %w", err)
 	}
-	return sidesOf(name, v), nil
+	return sidesOf(dm.Name, v), nil
 }
 
 func sidesOf(name string, v copier.Verification) sides {

@@ -43,7 +43,7 @@ func TestVerify(t *testing.T) {
 		out, err string
 	}{
 		{why: "nothing is copied", args: []string{"to-v3"}, code: exitFindings, out: "2 objects differ."},
-		{why: "all is copied", before: copyAll, args: []string{"to-v3"}, out: "GlobalNetworkSet   2    2    2\nBoth sides are the same.\n", err: "Reading v1 and v3 of to-v3..."},
+		{why: "all is copied", before: copyAll, out: "GlobalNetworkSet   2    2    2\nBoth sides are the same.\n", err: "Reading v1 and v3 of to-v3..."},
 		{why: "for programs", args: []string{"to-v3", "-o=json"}, out: `"same": true`},
 		{why: "a copy that somebody changed is named, with what differs", before: edit, args: []string{"to-v3"}, code: exitFindings, out: "GlobalNetworkSet b"},
 		{why: "the same for programs", args: []string{"to-v3", "-o", "json"}, code: exitFindings, out: "203.0.113.0/24"},

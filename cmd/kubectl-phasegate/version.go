@@ -11,7 +11,7 @@ func versionCommand(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version of this program",
-		Long:    "Print the version of this program; -o json also the commit, the Go version and the\nplatform, which belong into a bug report.",
+		Long:    "Print the version of this program; -o json also the commit, the Go version and the\nplatform, which belong into a bug report.\n\nExit codes: 0 printed, 2 usage.",
 		Example: "  kubectl phasegate version -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
