@@ -37,14 +37,14 @@ type follower struct {
 	patience time.Duration
 }
 
-// ending is how a watch ended.
-type ending struct {
+// watched is how a watch ended.
+type watched struct {
 	last overview.Overview
 	gone bool
 }
 
-// code is the exit code of an ending.
-func (e ending) code(s streams) error {
+// code is the exit code of a watch.
+func (e watched) code(s streams) error {
 	switch {
 	case e.gone:
 		fmt.Fprintf(s.err, "%s is gone: it was in %s.\n", e.last.Name, e.last.Phase)
@@ -76,8 +76,8 @@ func (s sight) picture(v overview.View) string {
 }
 
 // follow shows every change, live where s.err is a terminal. The error says that it could
-// not go on; the ending tells the last that was seen all the same.
-func (f follower) follow(ctx context.Context, first overview.Overview, s streams, v overview.View) (ending, error) {
+// not go on; the answer tells the last that was seen all the same.
+func (f follower) follow(ctx context.Context, first overview.Overview, s streams, v overview.View) (watched, error) {
 	show := lines(s.err)
 	if terminal := terminalOf(s.err); terminal != nil {
 		v.Style = styleFor(s.err)
@@ -91,16 +91,16 @@ func (f follower) follow(ctx context.Context, first overview.Overview, s streams
 		now.over, waits = f.isOver(now, waits)
 		show(now)
 		if now.over {
-			return ending{now.overview, now.gone}, nil
+			return watched{now.overview, now.gone}, nil
 		}
 		select {
 		case <-ctx.Done():
-			return ending{last: now.overview}, errors.New("it goes on in " + now.overview.Phase)
+			return watched{last: now.overview}, errors.New("it goes on in " + now.overview.Phase)
 		case <-time.After(lookEvery):
 		}
 		var err error
 		if now, err = f.look(ctx, now); err != nil {
-			return ending{last: now.overview}, err
+			return watched{last: now.overview}, err
 		}
 	}
 }
@@ -116,9 +116,7 @@ func (f follower) look(ctx context.Context, last sight) (sight, error) {
 	case err != nil:
 		return sight{overview: last.overview, err: err}, nil
 	}
-	next := overview.Of(f.machine, dm, time.Now())
-	next.Pace(&last.overview)
-	return sight{overview: next}, nil
+	return sight{overview: overview.Of(f.machine, dm, time.Now())}, nil
 }
 
 // isOver tells whether there is nothing more to wait for.

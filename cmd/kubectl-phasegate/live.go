@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -46,15 +45,19 @@ const usageTemplate = `Usage:{{if .Runnable}}
   {{.CommandPath}} [command]{{end}}{{if .HasExample}}
 
 Examples:
-{{.Example}}{{end}}{{if .HasAvailableSubCommands}}
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}{{$all := .Commands}}{{range .Groups}}{{$group := .ID}}
 
-Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+{{.Title}}{{range $all}}{{if and .IsAvailableCommand (eq .GroupID $group)}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}
+
+Other commands:{{range .Commands}}{{if and .IsAvailableCommand (eq .GroupID "")}}
   {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
 
 Flags:
 {{(ownFlags .).FlagUsages | trimTrailingWhitespaces}}{{end}}{{with kubectlFlags .}}
 
-Also, as of kubectl (see kubectl options): {{.}}{{end}}{{if .HasAvailableSubCommands}}
+And of kubectl (see kubectl options):
+{{.}}{{end}}{{if .HasAvailableSubCommands}}
 
 Use "{{.CommandPath}} [command] --help" for more about a command.{{end}}
 `
@@ -85,7 +88,19 @@ func kubectlFlags(cmd *cobra.Command) string {
 			names = append(names, "--"+f.Name)
 		}
 	})
-	return strings.Join(names, " ")
+	return wrapped(names, 88)
+}
+
+// wrapped joins words by blanks, and by line breaks where a line would be longer.
+func wrapped(words []string, width int) string {
+	text, line := "", 0
+	for _, word := range words {
+		if line += len(word) + 1; line > width {
+			text, line = text+"\n", len(word)+1
+		}
+		text += " " + word
+	}
+	return text
 }
 
 // connect answers a client, and a mapper that knows short names as kubectl does. What

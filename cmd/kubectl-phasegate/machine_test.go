@@ -71,7 +71,7 @@ func TestMachineCommands(t *testing.T) {
 		"Graph":           {why: "one compiled-in machine of the name", args: []string{"graph", shipped}, out: "datastore-migration drives DatastoreMigration"},
 		"GraphFile":       {why: "any file", args: []string{"graph", gates, "-o", "mermaid"}, out: "flowchart TD"},
 		"GraphDot":        {why: "for Graphviz", args: []string{"graph", gates, "-o", "dot"}, out: `digraph "gate" {`},
-		"GraphFormat":     {why: "a mistyped format", args: []string{"graph", gates, "-o", "png"}, code: exitUsage, err: `-o "png": write one of [ascii dot mermaid]`},
+		"GraphFormat":     {why: "a mistyped format", args: []string{"graph", gates, "-o", "png"}, code: exitUsage, err: `-o "png": write one of [ascii dot mermaid svg]`},
 		"GraphUnknown":    {why: "neither a file nor a machine", args: []string{"graph", "nosuch"}, code: exitUsage, err: `"nosuch" is neither a file nor a compiled-in machine`},
 		"GraphMissing":    {why: "a path is never taken for a name", args: []string{"graph", "no/such.yaml"}, code: exitUsage, err: "no such file"},
 		"GraphTwo":        {why: "one machine is drawn", args: []string{"graph", gates, shipped}, code: exitUsage, err: "one argument too many"},

@@ -35,12 +35,15 @@ func main() {
 func command(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubectl-phasegate",
-		Short: "Check, draw and explain machines, and speak to the objects they drive",
-		Long: `Check, draw and explain machine files (phases/*.yaml), offline; and speak to the
-objects that machines drive.
+		Short: "Migrate Calico's datastore, and look after all that a machine drives",
+		Long: `Migrate Calico's datastore, and look after all that a machine drives. Before a migration:
+check, then plan. While it runs: status -w. Where it is stuck, status says what to do.
 
 Exit codes: 0 all is well, 1 findings or a failure, 2 the command could not be
-carried out, 3 timed out, 4 nothing moves before a person has acted.`,
+carried out, 3 timed out, 4 nothing moves before a person has acted. Data is on stdout,
+progress on stderr; colour is only on a terminal, and not with NO_COLOR.`,
+		Example: `  kubectl phasegate plan
+  kubectl phasegate status -w`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl phasegate"},
 		Version:       version,
 		SilenceUsage:  true,
@@ -50,29 +53,21 @@ carried out, 3 timed out, 4 nothing moves before a person has acted.`,
 	cmd.SetOut(s.out)
 	cmd.SetErr(s.err)
 	cmd.SetUsageTemplate(usageTemplate)
-	cmd.AddCommand(
-		checkCommand(s),
-		dashboardCommand(s),
-		planCommand(s),
-		statusCommand(s),
-		conflictsCommand(s),
-		verifyCommand(s),
-		simulateCommand(s),
-		versionCommand(s),
-		graphCommand(s),
-		explainCommand(s),
-		diffCommand(s),
-		approveCommand(s),
-		retryCommand(s),
-		restartCommand(s),
-		schemaCommand(s),
-		lintCommand(s),
-		actionsCommand(s),
-		abortCommand(s),
-		cleanupCommand(s),
-		lockCommand(s),
-		unlockCommand(s),
-		supportBundleCommand(s),
-	)
+	add := func(id, title string, commands ...*cobra.Command) {
+		cmd.AddGroup(&cobra.Group{ID: id, Title: title})
+		for _, c := range commands {
+			c.GroupID = id
+		}
+		cmd.AddCommand(commands...)
+	}
+	add("look", "Look, and change nothing:",
+		checkCommand(s), planCommand(s), statusCommand(s), conflictsCommand(s), verifyCommand(s), dashboardCommand(s), supportBundleCommand(s))
+	add("act", "Act on what is under way:",
+		approveCommand(s), retryCommand(s), restartCommand(s), abortCommand(s), cleanupCommand(s))
+	add("glass", "Break glass, when no manager does it:",
+		lockCommand(s), unlockCommand(s))
+	add("machines", "Machine files, without a cluster:",
+		lintCommand(s), graphCommand(s), explainCommand(s), diffCommand(s), simulateCommand(s), schemaCommand(s), actionsCommand(s))
+	cmd.AddCommand(versionCommand(s))
 	return cmd
 }

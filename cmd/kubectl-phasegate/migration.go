@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -38,6 +39,8 @@ func theMigration(ctx context.Context, c client.Client, args []string) (*migrati
 	switch {
 	case meta.IsNoMatchError(err), err == nil && len(all) == 0:
 		return nil, fmt.Errorf("%w: create one (docs/operate/migrate.md), or choose another cluster with --context", errNoMigration)
+	case apierrs.IsForbidden(err):
+		return nil, fmt.Errorf("%w: you may not look which there are: give the name of one", err)
 	case err != nil:
 		return nil, err
 	case len(all) > 1:

@@ -80,7 +80,7 @@ func (o *statusOptions) run(ctx context.Context, s streams, args []string) error
 		return o.show(s.out, first)
 	}
 	f := follower{machine: machine, read: reader(c, dm.Name, dm.UID), patience: patience}
-	var end ending
+	var end watched
 	err = finish(ctx, s, o.timeout, func(ctx context.Context) (err error) {
 		end, err = f.follow(ctx, first, s, overview.View{Tree: o.tree, Wide: o.output.format == "wide"})
 		return err

@@ -134,16 +134,12 @@ func progressOf(st *migrationv1.DatastoreMigrationStatus, now time.Time) *Progre
 	for _, k := range p.ByKind() {
 		out.PerKind = append(out.PerKind, KindProgress{Kind: k.Kind, Done: k.Done, Total: k.Total, Conflicts: conflictsOf(st, k.Kind)})
 	}
-	out.expect(rateOf(st), now)
-	return out
-}
-
-// rateOf is what the last round ahead has measured.
-func rateOf(st *migrationv1.DatastoreMigrationStatus) float64 {
-	if st.CopyAhead == nil {
-		return 0
+	out.ObjectsPerSecond = float64(p.ObjectsPerSecond)
+	if left := out.Total - out.Done - out.Conflicts; out.ObjectsPerSecond > 0 && left > 0 {
+		end := now.UTC().Add(time.Duration(float64(left) / out.ObjectsPerSecond * float64(time.Second)))
+		out.ExpectedEnd = &end
 	}
-	return float64(st.CopyAhead.ObjectsPerSecond)
+	return out
 }
 
 func conflictsOf(st *migrationv1.DatastoreMigrationStatus, kind string) (n int64) {
@@ -158,29 +154,6 @@ func conflictsOf(st *migrationv1.DatastoreMigrationStatus, kind string) (n int64
 		}
 	}
 	return n
-}
-
-// expect says when the copy ends at a rate.
-func (p *Progress) expect(rate float64, now time.Time) {
-	p.ObjectsPerSecond, p.ExpectedEnd = rate, nil
-	if left := p.Total - p.Done; rate > 0 && left > 0 {
-		end := now.UTC().Add(time.Duration(float64(left) / rate * float64(time.Second)))
-		p.ExpectedEnd = &end
-	}
-}
-
-// Pace measures the copy between an earlier look and this one, in case the object does not
-// tell; where nothing was copied in between, what was measured last holds.
-func (o *Overview) Pace(earlier *Overview) {
-	p, before := o.Progress, earlier.Progress
-	if p == nil || before == nil || p.Done == p.Total {
-		return
-	}
-	rate := before.ObjectsPerSecond
-	if took := o.Now.Sub(earlier.Now).Seconds(); took > 0 && p.Done > before.Done {
-		rate = float64(p.Done-before.Done) / took
-	}
-	p.expect(rate, o.Now)
 }
 
 func outcome(p *v1alpha1.Phase, o *Overview) Outcome {

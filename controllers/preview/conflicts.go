@@ -6,6 +6,7 @@ package preview
 import (
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -130,28 +131,32 @@ func mergePatch(from, to *unstructured.Unstructured) (string, error) {
 	return string(patch), err
 }
 
-// content is what people have written: no bookkeeping of the server's or of ours.
+// content is what people have written: no bookkeeping of the server's or of ours. Labels and
+// annotations are there also when there are none, so that a patch takes off single ones.
 func content(obj *unstructured.Unstructured) map[string]any {
-	metadata := map[string]any{}
-	if labels := obj.GetLabels(); len(labels) > 0 {
-		metadata["labels"] = labels
-	}
-	annotations := obj.GetAnnotations()
+	metadata := map[string]map[string]string{"labels": {}, "annotations": {}}
+	maps.Copy(metadata["labels"], obj.GetLabels())
+	maps.Copy(metadata["annotations"], obj.GetAnnotations())
 	for _, ours := range []string{resources.MigratedByAnnotation, resources.CopiedVersionAnnotation, migrationv1.AnnotationLockedBy, resources.MetadataAnnotation,
 		"kubectl.kubernetes.io/last-applied-configuration"} {
-		delete(annotations, ours)
+		delete(metadata["annotations"], ours)
 	}
-	if len(annotations) > 0 {
-		metadata["annotations"] = annotations
-	}
-	out := map[string]any{}
+	out := map[string]any{"metadata": metadata}
 	for name, value := range obj.Object {
 		if name != "apiVersion" && name != "kind" && name != "metadata" && name != "status" {
 			out[name] = value
 		}
 	}
-	if len(metadata) > 0 {
-		out["metadata"] = metadata
+	return out
+}
+
+// written is content without what is empty.
+func written(obj *unstructured.Unstructured) map[string]any {
+	out := content(obj)
+	metadata := out["metadata"].(map[string]map[string]string)
+	maps.DeleteFunc(metadata, func(_ string, values map[string]string) bool { return len(values) == 0 })
+	if len(metadata) == 0 {
+		delete(out, "metadata")
 	}
 	return out
 }
@@ -165,7 +170,7 @@ func unified(both datastoremigration.Both) (string, error) {
 		if obj == nil {
 			continue
 		}
-		data, err := yaml.Marshal(content(obj))
+		data, err := yaml.Marshal(written(obj))
 		if err != nil {
 			return "", err
 		}

@@ -92,7 +92,7 @@ func TestCommandLine(t *testing.T) {
 	w.await(t, scene.MigrationName, waiting)
 	stuck = w.said(t, "kubectl phasegate status -w", 4, "‼ [WaitingForConflictResolution]", "GlobalNetworkSet blocklist-0")
 	conflicts := advised(t, stuck, "see both sides of each conflict")
-	found := w.said(t, conflicts+" --diff", 4, "GlobalNetworkSet blocklist-0", "--- v1", "+- 192.0.2.99/32",
+	found := w.said(t, conflicts+" --diff", 4, "GlobalNetworkSet blocklist-0", "--- v1", "+  - 192.0.2.99/32",
 		"kubectl delete globalnetworksets.v3precopy.projectcalico.org blocklist-0")
 	w.said(t, conflicts+" -o jsonpath='{.conflicts[0].fields[*].path}'", 4, "spec.nets")
 	w.said(t, advised(t, found, "keep v3:"), 0)
