@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Writes everything that is generated: deepcopy methods, CRDs and JSON Schemas from
 # api/, the chart's roles from what the controllers say that they need, a page for
-# each machine, one for the built-in actions and one for the metrics.
+# each machine, one for the built-in actions, one for the commands and one for the
+# metrics.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -33,6 +34,9 @@ ${GO:-go} run ./hack/machinedocs "$fresh/machines"
 rm -rf docs/machines
 cp -r "$fresh/machines" docs/
 ${GO:-go} run ./hack/actiondocs docs/extend/builtin-actions.md
+
+# All commands of the plugin, with their help.
+${GO:-go} test -count=1 ./cmd/kubectl-phasegate -run TestReferenceIsWhatHelpSays -update >/dev/null
 
 # The list of metrics, and what the tests of the alerts know of them.
 rm -rf test/alerts/plays

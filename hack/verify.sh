@@ -11,7 +11,7 @@ failed=0
 complain() { echo "verify: $*" >&2; failed=1; }
 
 # generated_files lists, by NUL, whatever hack/generate.sh may write.
-generated_files() { find api charts/phasegate/files charts/phasegate/README.md docs/machines docs/extend/builtin-actions.md docs/operate/rights.md -type f \( -name 'zz_generated.*' -o -name '*.schema.json' -o -path 'charts/*' -o -path 'docs/*' \) -print0; }
+generated_files() { find api charts/phasegate/files charts/phasegate/README.md docs/machines docs/extend/builtin-actions.md docs/operate/rights.md docs/reference/cli.md -type f \( -name 'zz_generated.*' -o -name '*.schema.json' -o -path 'charts/*' -o -path 'docs/*' \) -print0; }
 
 check_generated() {
 	local before
@@ -57,7 +57,7 @@ check_targets() {
 	done
 	while IFS=: read -r file name; do
 		grep -qx "$name" <<<"$known" || complain "$file speaks of make $name, which does not exist"
-	done < <(grep -oHE '(^|`|&& )make [a-z0-9-]+( [a-z0-9-]+)*' README.md CONTRIBUTING.md docs/*.md docs/extend/*.md | sed -E 's/[`&]//g; s/: *make /:/' |
+	done < <(grep -oHE '(^|`|&& )make [a-z0-9-]+( [a-z0-9-]+)*' README.md CONTRIBUTING.md docs/*.md docs/extend/*.md docs/tutorials/*.md | sed -E 's/[`&]//g; s/: *make /:/' |
 		awk -F: '{n = split($2, w, " "); for (i = 1; i <= n; i++) print $1 ":" w[i]}')
 }
 

@@ -4,6 +4,7 @@ package tutorials
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/test/harness"
 )
@@ -35,15 +38,52 @@ type reader struct {
 	recorded strings.Builder
 }
 
+// The pages that are followed.
+const (
+	migrate = "docs/tutorials/migrate-a-test-cluster.md"
+	extend  = "docs/tutorials/extend-a-machine.md"
+)
+
+// A block that is marked and does not run would promise what nobody has tried.
+func TestEveryMarkedBlockRuns(t *testing.T) {
+	root, err := harness.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var marked []string
+	err = filepath.WalkDir(filepath.Join(root, "docs"), func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if runnable.Match(text) {
+			page, _ := filepath.Rel(root, path) // it is below
+			marked = append(marked, page)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{extend, migrate}, marked); diff != "" {
+		t.Errorf("pages that are followed, and pages with marked blocks (-followed +marked):\n%s", diff)
+	}
+}
+
 func TestMigrateATestCluster(t *testing.T) {
 	r := newReader(t)
 	r.env = append(r.env, "KUBECONFIG="+practice(t, r.root))
-	r.follow(t, "docs/tutorials/migrate-a-test-cluster.md")
+	r.follow(t, migrate)
 	if path := os.Getenv("PICTURE"); path != "" {
 		if err := os.WriteFile(path, []byte(picture(r.recorded.String())), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// This one needs no cluster.
+func TestExtendAMachine(t *testing.T) {
+	newReader(t).follow(t, extend)
 }
 
 func newReader(t *testing.T) *reader {
@@ -103,7 +143,7 @@ func (r *reader) follow(t *testing.T, page string) {
 	for _, m := range blocks {
 		out, err := r.shell(t, m[2])
 		t.Logf("%s\n%s", m[2], out)
-		if err != nil {
+		if code := exit(m[1]); err != nil && !strings.HasSuffix(err.Error(), "exit status "+code) || err == nil && code != "0" {
 			t.Fatalf("%s: this block: %v\n%s\nsaid:\n%s", page, err, m[2], out)
 		}
 		if strings.Contains(m[1], "picture") {
@@ -114,6 +154,16 @@ func (r *reader) follow(t *testing.T, page string) {
 			r.recorded.WriteString("\n")
 		}
 	}
+}
+
+// exit is the code that a block must end with, by the first line of it: exit=4.
+func exit(words string) string {
+	for word := range strings.FieldsSeq(words) {
+		if code, ok := strings.CutPrefix(word, "exit="); ok {
+			return code
+		}
+	}
+	return "0"
 }
 
 // shell runs a block; for a picture on a terminal, so that there is colour.
