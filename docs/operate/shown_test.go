@@ -130,13 +130,22 @@ func phaseReasons(p v1alpha1.Phase) (all []string) {
 func checkIDs(t *testing.T) []string {
 	found := map[string]bool{}
 	walkGo(t, []string{"controllers", "cmd"}, func(n ast.Node) {
-		kv, ok := n.(*ast.KeyValueExpr)
-		if !ok || named(kv.Key) != "ID" {
-			return
+		var values []ast.Expr
+		switch n := n.(type) {
+		case *ast.KeyValueExpr:
+			if named(n.Key) == "ID" {
+				values = []ast.Expr{n.Value}
+			}
+		case *ast.ValueSpec: // a constant that is used in such a place
+			if strings.HasSuffix(n.Names[0].Name, "Check") {
+				values = n.Values
+			}
 		}
-		for _, text := range texts(kv.Value) {
-			if kebabCase.MatchString(text) {
-				found[text] = true
+		for _, e := range values {
+			for _, text := range texts(e) {
+				if kebabCase.MatchString(text) {
+					found[text] = true
+				}
 			}
 		}
 	})

@@ -13,7 +13,7 @@ const (
 	charWidth  = 8.0
 	lineHeight = 18
 	padding    = 16
-	columns    = 100
+	columns    = 110
 )
 
 var (

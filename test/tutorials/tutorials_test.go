@@ -175,7 +175,7 @@ func (r *reader) shell(t *testing.T, block string) ([]byte, error) {
 	}
 	args := []string{"timeout", blockLimit, "bash", file}
 	if os.Getenv("PICTURE") != "" {
-		args = []string{"timeout", blockLimit, "script", "-qefc", "stty cols 100 rows 40; bash " + file, "/dev/null"}
+		args = []string{"timeout", blockLimit, "script", "-qefc", "stty cols 110 rows 40; bash " + file, "/dev/null"}
 	}
 	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 	cmd.Dir, cmd.Env = r.root, r.env
