@@ -37,9 +37,9 @@ func chooseMachine(s streams, what string, fits func(*fsm.Machine) bool) (*fsm.M
 	case len(found) > 1:
 		return nil, fmt.Errorf("which machine? give a file or one of: %s", strings.Join(names, ", "))
 	case what == "":
-		return nil, fmt.Errorf("no machine fits; there are: %s", strings.Join(names, ", "))
+		return nil, fmt.Errorf("no machine fits: name one of %s, or a file", strings.Join(names, ", "))
 	}
-	return nil, fmt.Errorf("%q is neither a file nor a compiled-in machine (%s)", what, strings.Join(names, ", "))
+	return nil, fmt.Errorf("%q is neither a file nor a compiled-in machine: name one of %s", what, strings.Join(names, ", "))
 }
 
 // sound prints the findings of files that are refused.

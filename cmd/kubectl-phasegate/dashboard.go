@@ -95,7 +95,7 @@ func serveDashboard(ctx context.Context, s streams, at *cluster, m *fsm.Machine,
 func openBrowser(ctx context.Context, url string) error {
 	command := map[string]string{"linux": "xdg-open", "darwin": "open", "windows": "rundll32 url.dll,FileProtocolHandler"}[runtime.GOOS]
 	if command == "" {
-		return errors.New("which program does that is not known for " + runtime.GOOS)
+		return errors.New("which program does that is not known for " + runtime.GOOS + ": open it yourself")
 	}
 	words := append(strings.Fields(command), url)
 	return exec.CommandContext(ctx, words[0], words[1:]...).Start()

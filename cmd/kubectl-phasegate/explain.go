@@ -83,7 +83,7 @@ func phaseAndMachine(s streams, args []string, object string) (phase string, mac
 	case object == "":
 		phase, args = args[0], args[1:]
 	case len(args) == 2:
-		return "", nil, fmt.Errorf("%q: with --live, the phase is that of the object", args[0])
+		return "", nil, fmt.Errorf("%q: with --live, the phase is that of the object: leave it out", args[0])
 	}
 	if len(args) == 1 {
 		what = args[0]

@@ -78,7 +78,7 @@ func readArg(in io.Reader, arg string) ([]lint.File, error) {
 func readDir(files fs.FS, dir string) ([]lint.File, error) {
 	names, err := fs.Glob(files, "*.yaml")
 	if err != nil || len(names) == 0 {
-		return nil, fmt.Errorf("there is no file *.yaml in %s", dir)
+		return nil, fmt.Errorf("there is no file *.yaml in %s: name another directory, or a file", dir)
 	}
 	slices.Sort(names)
 	all := make([]lint.File, len(names))

@@ -78,7 +78,7 @@ func machineAndObject(s streams, args []string, where string) (machine *fsm.Mach
 		where, args = args[last], args[:last]
 	}
 	if len(args) > 1 {
-		return nil, "", fmt.Errorf("%q is one argument too many: the object is given by --live NAME", args[1])
+		return nil, "", fmt.Errorf("%q is one argument too many: give the object by --live NAME", args[1])
 	}
 	machine, err = chooseMachine(s, strings.Join(args, ""), anyMachine)
 	return machine, where, err

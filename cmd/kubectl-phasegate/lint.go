@@ -110,7 +110,7 @@ func lintFiles(in io.Reader, args []string) ([]lint.File, error) {
 	named := append(slices.Clone(args), stdin)
 	files = slices.DeleteFunc(files, func(f lint.File) bool { return !slices.Contains(named, f.Name) && !lint.Ours(f.Data) })
 	if len(files) == 0 {
-		return nil, fmt.Errorf("nothing to check in %v: no file is of apiVersion %s", args, v1alpha1.APIVersion)
+		return nil, fmt.Errorf("nothing to check in %v: no file is of apiVersion %s, name machine files", args, v1alpha1.APIVersion)
 	}
 	return files, nil
 }
@@ -131,7 +131,7 @@ func (o *lintOptions) older() (map[string]*fsm.Definition, error) {
 		}
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("--against: no machine can be read from %s", o.against)
+		return nil, fmt.Errorf("--against: no machine can be read from %s: name its file", o.against)
 	}
 	return all, nil
 }

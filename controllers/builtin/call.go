@@ -51,11 +51,11 @@ func (c *call) visitKey(parts ...string) string {
 func (c *call) manifest(param string) (*unstructured.Unstructured, error) {
 	data, err := json.Marshal(c.with.Object(param))
 	if err != nil {
-		return nil, fsm.Terminal("InvalidManifest", "%s is not JSON: %w", param, err)
+		return nil, fsm.Terminal("InvalidManifest", "%s is no object: %w: write it as docs/extend/builtin-actions.md shows", param, err)
 	}
 	obj := &unstructured.Unstructured{}
 	if err := json.Unmarshal(data, &obj.Object); err != nil {
-		return nil, fsm.Terminal("InvalidManifest", "%s is not JSON: %w", param, err)
+		return nil, fsm.Terminal("InvalidManifest", "%s is no object: %w: write it as docs/extend/builtin-actions.md shows", param, err)
 	}
 	return obj, nil
 }
@@ -80,7 +80,7 @@ func (c *call) place(obj *unstructured.Unstructured) error {
 	case !namespaced:
 		obj.SetNamespace("")
 	case obj.GetNamespace() == "" && c.owner.GetNamespace() == "":
-		return fsm.Terminal("NamespaceMissing", "%s needs a namespace: %s has none that it could be in by default", title(obj), c.kind.Kind)
+		return fsm.Terminal("NamespaceMissing", "%s needs a namespace: %s has none that it could be in by default, give metadata.namespace", title(obj), c.kind.Kind)
 	case obj.GetNamespace() == "":
 		obj.SetNamespace(c.owner.GetNamespace())
 	}

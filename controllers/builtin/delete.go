@@ -110,7 +110,7 @@ func (c *call) notOurs(obj *unstructured.Unstructured, how string) error {
 // remove answers what is still there, and why; empty when nothing is.
 func (c *call) remove(ctx context.Context, obj *unstructured.Unstructured) (still string, err error) {
 	if obj.GetUID() == c.owner.GetUID() {
-		return "", fsm.Terminal("OwnObject", "%s is the object that the machine drives: it would wait for itself", title(obj))
+		return "", fsm.Terminal("OwnObject", "%s is the object that the machine drives: it would wait for itself, name another one", title(obj))
 	}
 	if obj.GetDeletionTimestamp() == nil {
 		uid := obj.GetUID()

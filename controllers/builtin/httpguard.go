@@ -53,7 +53,7 @@ func (h HTTP) allows(target *url.URL) error {
 	case len(h.AllowHosts) == 0:
 		return fsm.Terminal("HTTPDisabled", "HTTP requests are off: start the manager with --allow-http-host=%s", host)
 	case usual == "" || host == "":
-		return fsm.Terminal("BadParameter", "url is not of the form http://host/… or https://host/…")
+		return fsm.Terminal("BadParameter", "url has no scheme or no host: write http://host/… or https://host/…")
 	case target.User != nil:
 		return fsm.Terminal("BadParameter", "url has a user or password in it, which would be readable in the machine file: leave it out")
 	}
@@ -74,7 +74,7 @@ func (h HTTP) allows(target *url.URL) error {
 func (h HTTP) connectable(address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return fsm.Terminal("AddressRefused", "%s is not an address: %w", address, err)
+		return fsm.Terminal("AddressRefused", "%s is not an address: %w: see what resolves the host", address, err)
 	}
 	ip := at.Addr().Unmap().WithZone("")
 	within := func(p netip.Prefix) bool { return p.Contains(ip) }

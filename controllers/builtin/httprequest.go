@@ -71,7 +71,7 @@ func httpRequest(ctx context.Context, c *call) (outputs, error) {
 func (c *call) request(ctx context.Context) (*http.Request, error) {
 	target, err := url.Parse(c.with.String("url", ""))
 	if err != nil { // its text would hold the whole URL
-		return nil, fsm.Terminal("BadParameter", "url is not a URL")
+		return nil, fsm.Terminal("BadParameter", "url cannot be read: write https://host/path")
 	}
 	if err := c.HTTP.allows(target); err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (c *call) request(ctx context.Context) (*http.Request, error) {
 	}
 	req, err := http.NewRequestWithContext(ctx, method, target.String(), strings.NewReader(body))
 	if err != nil {
-		return nil, fsm.Terminal("BadParameter", "method %q is none", method)
+		return nil, fsm.Terminal("BadParameter", "method %q is none: write GET, POST, PUT, PATCH or DELETE", method)
 	}
 	if isJSON {
 		req.Header.Set("Content-Type", "application/json")
@@ -112,12 +112,12 @@ func (c *call) requestBody() (text string, isJSON bool, err error) {
 	default:
 		data, err := json.Marshal(body)
 		if err != nil {
-			return "", false, fsm.Terminal("BadParameter", "body is not JSON: %w", err)
+			return "", false, fsm.Terminal("BadParameter", "body is not JSON: %w: write a text or an object", err)
 		}
 		text, isJSON = string(data), true
 	}
 	if len(text) > maxRequestBody {
-		return "", false, fsm.Terminal("BadParameter", "body is %d bytes, more than %d", len(text), maxRequestBody)
+		return "", false, fsm.Terminal("BadParameter", "body is %d bytes, more than %d: send less", len(text), maxRequestBody)
 	}
 	return text, isJSON, nil
 }

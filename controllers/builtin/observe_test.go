@@ -195,7 +195,7 @@ func TestRunJobFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := act(t, world, "RunJob", p, with)
-	want := "Job " + p.Namespace + "/" + name + " failed: BackoffLimitExceeded: too often; Pod tried: container restore: Error (exit code 3) no such backup"
+	want := "Job " + p.Namespace + "/" + name + " failed: BackoffLimitExceeded: too often; Pod tried: container restore: Error (exit code 3) no such backup; see its logs, then delete it or give the Job another name"
 	if reasonOf(err) != "JobFailed" || err.Error() != want {
 		t.Errorf("got %v\nwant JobFailed: %s", err, want)
 	}

@@ -67,7 +67,7 @@ func (c *call) patch(ctx context.Context, obj, body *unstructured.Unstructured) 
 	body.SetResourceVersion(obj.GetResourceVersion())
 	data, err := json.Marshal(body.Object)
 	if err != nil {
-		return fsm.Terminal("InvalidPatch", "patch is not JSON: %w", err)
+		return fsm.Terminal("InvalidPatch", "patch is not JSON: %w: write an object", err)
 	}
 	err = c.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, data), c.fieldManager())
 	return c.explain(err, "patch", obj, patchVerbs...)
@@ -85,7 +85,7 @@ func says(obj *unstructured.Unstructured, fields map[string]any) (bool, error) {
 	}
 	after, err := jsonpatch.MergePatch(before, patch)
 	if err != nil {
-		return false, fsm.Terminal("InvalidPatch", "patch of %s: %w", title(obj), err)
+		return false, fsm.Terminal("InvalidPatch", "patch of %s: %w: correct the patch", title(obj), err)
 	}
 	return jsonpatch.Equal(before, after), nil
 }

@@ -67,7 +67,7 @@ func keep(kept map[string]any, obj *unstructured.Unstructured, field string) err
 		err = unstructured.SetNestedField(kept, runtime.DeepCopyJSONValue(value), path...)
 	}
 	if err != nil {
-		return fsm.Terminal("BadParameter", "field %s of %s: %w: a path leads through objects only", field, title(obj), err)
+		return fsm.Terminal("BadParameter", "field %s of %s: %w: give a path that leads through objects only", field, title(obj), err)
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func (c *call) job() (*unstructured.Unstructured, error) {
 	template := []string{"spec", "template", "spec"}
 	if _, found, _ := unstructured.NestedFieldNoCopy(obj.Object, append(template, field)...); !found {
 		if err := unstructured.SetNestedField(obj.Object, string(corev1.RestartPolicyNever), append(template, field)...); err != nil {
-			return nil, fsm.Terminal("InvalidManifest", "spec.template.spec of the Job: %w", err)
+			return nil, fsm.Terminal("InvalidManifest", "spec.template.spec of the Job: %w: correct the manifest", err)
 		}
 	}
 	if err := c.place(obj); err != nil {
@@ -106,7 +106,7 @@ func (c *call) jobOutcome(ctx context.Context, live *unstructured.Unstructured, 
 		case condition.Type == batchv1.JobComplete:
 			return outputs{"name": job.Name, "succeeded": int64(job.Status.Succeeded)}, nil
 		case condition.Type == batchv1.JobFailed:
-			return nil, fsm.Terminal("JobFailed", "%s failed: %s: %s%s", title(live), condition.Reason, condition.Message, c.podFailure(ctx, job))
+			return nil, fsm.Terminal("JobFailed", "%s failed: %s: %s%s; see its logs, then delete it or give the Job another name", title(live), condition.Reason, condition.Message, c.podFailure(ctx, job))
 		}
 	}
 	return nil, fsm.Wait("%s runs: %d active, %d succeeded, %d failed", title(live), job.Status.Active, job.Status.Succeeded, job.Status.Failed)

@@ -38,7 +38,7 @@ func Make(ctx context.Context, groups []Group) Report {
 	for _, g := range groups {
 		for _, a := range Ask(ctx, g.Checks) {
 			if a.Err != nil {
-				a.Findings = append(a.Findings, Finding{Level: Failure, Message: "this could not be looked at: " + a.Err.Error()})
+				a.Findings = append(a.Findings, Finding{Level: Failure, Message: "this could not be looked at: " + a.Err.Error(), Remedy: "see that you may ask it and that the API server answers, then check again"})
 			}
 			report = append(report, Result{
 				Group: g.Title, ID: a.ID, Title: a.Title, Level: worst(a.Findings), Findings: a.Findings, URL: page + a.ID,

@@ -30,10 +30,11 @@ func (s *steps) v3CRDs() check.Check {
 			}
 			why := unusable(crd, kind)
 			if err != nil {
-				why = "is not installed: apply Calico's projectcalico.org/v3 CRDs"
+				why = "is not installed"
 			}
 			if why != "" {
-				findings = append(findings, check.Finding{Level: check.Failure, Message: fmt.Sprintf("CRD %s %s", kind.V3CRDName(), why)})
+				findings = append(findings, check.Finding{Level: check.Failure, Message: fmt.Sprintf("CRD %s %s", kind.V3CRDName(), why),
+					Remedy: "apply Calico's projectcalico.org/v3 CRDs"})
 			}
 		}
 		return findings, nil
@@ -50,9 +51,9 @@ func unusable(crd *apiextensionsv1.CustomResourceDefinition, kind *resources.Kin
 	})
 	switch {
 	case crd.DeletionTimestamp.IsZero() && crd.Spec.Scope != scope:
-		return fmt.Sprintf("has scope %s instead of %s: apply Calico's CRD", crd.Spec.Scope, scope)
+		return fmt.Sprintf("has scope %s instead of %s", crd.Spec.Scope, scope)
 	case crd.DeletionTimestamp.IsZero() && !serves:
-		return "does not serve and store v3: apply Calico's CRD"
+		return "does not serve and store v3"
 	}
 	return check.Unestablished(crd)
 }

@@ -183,7 +183,7 @@ func (s *steps) whileLocked(ctx context.Context, sc *scope) (context.Context, co
 }
 
 func lockBroken(how string) error {
-	return fsm.Terminal("LockBroken", "%s while this migration had it locked: what was written since may be missing in v3", how)
+	return fsm.Terminal("LockBroken", "%s while this migration had it locked: what was written since may be missing in v3; stop who did it, then retry", how)
 }
 
 // unlockV1 opens v1 if this migration locked it. The note may have been lost

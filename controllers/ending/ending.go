@@ -61,11 +61,11 @@ func Refusal(dm *migrationv1.DatastoreMigration, want Way) error {
 	case is == want:
 		return nil
 	case is == CleanUp:
-		return fmt.Errorf("%w: %s: v3 is in use, and there is no way back; `kubectl phasegate cleanup %s` deletes the v1 CRDs", ErrOther, where, dm.Name)
+		return fmt.Errorf("%w: %s: v3 is in use, and there is no way back; to delete the v1 CRDs, run: kubectl phasegate cleanup %s", ErrOther, where, dm.Name)
 	case is == TooLate:
 		return fmt.Errorf("%w: %s, past the point of no return: v3 is in use, and a deletion would go on to Complete and then delete the v1 CRDs at once; wait for Complete: kubectl phasegate status %s -w", ErrOther, where, dm.Name)
 	}
-	return fmt.Errorf("%w: %s: there is nothing to clean up before Complete; `kubectl phasegate abort %s` gives everything back", ErrOther, where, dm.Name)
+	return fmt.Errorf("%w: %s: there is nothing to clean up before Complete; to give everything back, run: kubectl phasegate abort %s", ErrOther, where, dm.Name)
 }
 
 // Told says, line by line, what a deletion will do.
@@ -153,7 +153,7 @@ func Wait(ctx context.Context, c client.Client, dm *migrationv1.DatastoreMigrati
 		}
 		last = now
 		if s := meta.FindStatusCondition(now.Status.Conditions, fsm.ConditionStalled); now.Status.Machine.OnDelete == goingOn && s != nil {
-			return false, fmt.Errorf("%w: %s: %s", ErrStalled, s.Reason, s.Message)
+			return false, fmt.Errorf("%w: %s: %s: see docs/operate/troubleshooting.md", ErrStalled, s.Reason, s.Message)
 		}
 		return false, nil
 	})

@@ -79,7 +79,7 @@ func (a Ask) find() (fsm.Request, error) {
 	}
 	for name := range a.Params {
 		if q.Params[name] == "" {
-			return q, fmt.Errorf("request %s has no parameter %q that is read from an annotation", q.Name, name)
+			return q, fmt.Errorf("request %s has no parameter %q that is read from an annotation: see spec.requests of the machine file", q.Name, name)
 		}
 	}
 	return q, nil
@@ -92,7 +92,7 @@ func (a Ask) write(ctx context.Context, q fsm.Request, u *unstructured.Unstructu
 	}
 	if !a.Force {
 		if !slices.Contains(q.Phases, o.Machine.Phase) {
-			return "", fmt.Errorf("%w: %s is in phase %q, where request %s opens nothing (it does in: %s); --force asks all the same",
+			return "", fmt.Errorf("%w: %s is in phase %q, where request %s opens nothing (it does in: %s): wait for one of these, or ask all the same with --force",
 				ErrNotNow, o, o.Machine.Phase, q.Name, strings.Join(q.Phases, ", "))
 		}
 		if old := u.GetAnnotations()[q.Annotation]; a.Machine.Accepts(q.Name, old, o.Machine, u.Object) {
@@ -160,12 +160,12 @@ func (a Ask) Wait(ctx context.Context, token string) (Object, error) {
 			return true, nil
 		}
 		if now := u.GetAnnotations()[q.Annotation]; now != token {
-			return false, fmt.Errorf("somebody asked again: annotation %s is %q now, not %q", q.Annotation, now, token)
+			return false, fmt.Errorf("somebody asked again: annotation %s is %q now, not %q: see who, and wait for that", q.Annotation, now, token)
 		}
 		return false, nil
 	})
 	if err != nil && ctx.Err() != nil {
-		return last, fmt.Errorf("request %s was not acted on: %s is in phase %s%s", q.Name, last, last.Machine.Phase, waitsFor(last.Machine.Blocked))
+		return last, fmt.Errorf("request %s was not acted on: %s is in phase %s%s; wait longer with --timeout, or see its status", q.Name, last, last.Machine.Phase, waitsFor(last.Machine.Blocked))
 	}
 	return last, err
 }

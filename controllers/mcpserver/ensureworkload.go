@@ -143,7 +143,7 @@ func classified(err error) error {
 	case errors.As(err, &going):
 		return fsm.Wait("%v", err)
 	case apierrs.IsInvalid(err):
-		return fsm.Terminal("InvalidSpec", "the API server refuses what the spec leads to: %w", err)
+		return fsm.Terminal("InvalidSpec", "the API server refuses what the spec leads to: %w: change the spec", err)
 	}
 	return err
 }

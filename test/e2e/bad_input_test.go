@@ -183,7 +183,7 @@ func TestBadInput(t *testing.T) {
 					t.Fatalf("phase %s, held %v: %s", dm.Status.Phase, dm.Status.Machine.Held, tc.why)
 				}
 			}
-			w.assertReadable(t, scene.MigrationName)
+			w.assertReadable(t, scene.MigrationName, full)
 			if diff := cmp.Diff(spoiled, w.snapshot(t)); diff != "" {
 				t.Errorf("something was changed (-before +after):\n%s", diff)
 			}

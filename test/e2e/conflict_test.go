@@ -63,7 +63,7 @@ func assertNamesConflict(t *testing.T, w *world, dm *migrationv1.DatastoreMigrat
 		}
 	}
 	assertAtRest(t, dm, "Reconciling")
-	w.assertReadable(t, dm.Name)
+	w.assertReadable(t, dm.Name, full)
 }
 
 func TestConflictUnderTheLock(t *testing.T) {

@@ -1,35 +1,83 @@
 package e2e
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/scene"
 )
 
+// evening is the name of the migration of the story.
+const evening = "to-v3"
+
 // TestAtTheTerminal is an evening at the terminal, with nothing but kubectl and its plugin: a migration that
-// is stuck three times, is aborted, is made again, and comes to its end.
+// is stuck three times, is aborted, loses its manager under the lock, and comes to its end.
 func TestAtTheTerminal(t *testing.T) {
-	w := own(t, scene.Options{Objects: fixture.Demo(5, objects)})
-	w.manager(t, "--phases-dir", machine(t, underTheLock))
+	w := own(t, scene.Options{Objects: fixture.Demo(5, 60)})
+	w.obstruct(t)
+	manager := w.manager(t, "--phases-dir", gated(t))
 	chapters := []struct {
 		title string
 		tell  func(*testing.T, *world)
 	}{
 		{"a missing right", missingRight},
-		{"a conflict", conflictAtTheTerminal},
+		{"a conflict", stuckInConflict},
+		{"closed by hand", closedByHand},
+		{"no manager under the lock", func(t *testing.T, w *world) {
+			w.do(t, manager.Stop(soon))
+			brokenGlass(t, w)
+		}},
 		{"calico-node is not rolled", notRolled},
+		{"clean up", cleanedUp},
 	}
 	for _, c := range chapters {
 		inTurn(t, c.title, func(t *testing.T) { c.tell(t, w) })
 	}
 }
 
-// assertDescribed checks that describe, within its lines, has all that somebody needs who is stuck.
-func (w *world) assertDescribed(t *testing.T, name string, parts ...string) {
+// exits runs kubectl phasegate where nobody can be asked, and checks its exit code and what it says.
+func (w *world) exits(t *testing.T, code int, args string, parts ...string) string {
 	t.Helper()
-	text := w.assertReadable(t, name)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(root(t), "bin", "kubectl-phasegate"), strings.Fields(args)...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.Kubeconfig)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	t.Logf("kubectl phasegate %s\n%s", args, out)
+	if got := cmd.ProcessState.ExitCode(); got != code {
+		t.Errorf("kubectl phasegate %s exits with %d, want %d", args, got, code)
+	}
+	for _, part := range parts {
+		if !strings.Contains(string(out), part) {
+			t.Errorf("kubectl phasegate %s does not say %q", args, part)
+		}
+	}
+	return string(out)
+}
+
+// assertDescribed checks that describe, within its lines, has all that somebody needs who is stuck.
+func (w *world) assertDescribed(t *testing.T, limit int, parts ...string) {
+	t.Helper()
+	text := w.assertReadable(t, evening, limit)
 	for _, part := range parts {
 		if !strings.Contains(text, part) {
 			t.Errorf("kubectl describe does not say %q:\n%s", part, text)
@@ -38,21 +86,141 @@ func (w *world) assertDescribed(t *testing.T, name string, parts ...string) {
 }
 
 func missingRight(t *testing.T, w *world) {
-	w.obstruct(t)
-	w.start(t, "to-v3", nowhere)
-	w.await(t, "to-v3", waiting)
-	w.awaitMessage(t, "to-v3", "Datastore is locked: ")
-	t.Log(w.kubectl(t, "describe", "datastoremigration", "to-v3"))
-	t.Log(w.kubectl(t, "get", "dsm"))
-	removeV3(t, w)
-	w.awaitStatus(t, "to-v3", "converged", inMachinePhase("Converged"))
-	t.Log(w.kubectl(t, "describe", "datastoremigration", "to-v3"))
-	t.Log(w.kubectl(t, "get", "dsm", "-o", "wide"))
-	t.Log(w.kubectl(t, "get", "dsm", "-o", "yaml"))
+	w.revoke(t, resources.V3Group, "*", "create")
+	w.start(t, evening, nowhere)
+	w.awaitMessage(t, evening, "rights: ")
+	w.assertDescribed(t, readable, "Pending", "Preflight", "may not create bgpconfigurations.projectcalico.org (needed by CopyResources)",
+		"grant it with the manager's ClusterRole", "On Delete:", "→ Aborting")
+	w.restoreRights(t)
 }
 
-func conflictAtTheTerminal(t *testing.T, w *world) {
+func stuckInConflict(t *testing.T, w *world) {
+	w.await(t, evening, waiting)
+	w.awaitMessage(t, evening, "resolve 1 conflict")
+	w.assertDescribed(t, full, waiting, "blocklist-0", "edit or delete one side", "ConflictsFound", "releases v3Copies, v3Lock, sideDoor", "Deadline:")
+	columns := strings.Join(strings.Fields(w.kubectl(t, "get", "dsm", evening)), " ")
+	if want := "NAME PHASE READY PROGRESS LOCKED CONFLICTS AGE " + evening + " " + waiting + " False "; !strings.HasPrefix(columns, want) {
+		t.Errorf("kubectl get shows %q, want it to begin with %q", columns, want)
+	}
+	bundled(t, w)
+	w.exits(t, 1, "cleanup", "nothing to clean up before Complete", "run: kubectl phasegate abort "+evening)
+	w.exits(t, 2, "abort --wait", "sideDoor ", "give --yes")
+	w.await(t, evening, waiting)
+	w.exits(t, 0, "abort --wait --yes", "abort done")
+	w.awaitGone(t, evening)
+	w.clear(t)
+}
+
+// planted is in every place that the bundle reads, and may not be in it.
+const planted = "pl4nted-s3cret-of-somebody"
+
+func bundled(t *testing.T, w *world) {
+	t.Helper()
+	w.annotate(t, evening, map[string]string{"example.com/note": planted})
+	labels := map[string]string{"app.kubernetes.io/name": "phasegate"}
+	pod := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"example.com/note": planted}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "manager", Image: "example.com/manager", Args: []string{"--password=" + planted}, Env: []corev1.EnvVar{{Name: "TOKEN", Value: planted}},
+		}}}}
+	meta := metav1.ObjectMeta{Name: "phasegate-planted", Namespace: metav1.NamespaceDefault, Labels: labels}
+	w.do(t, w.Client.Create(t.Context(), &appsv1.Deployment{ObjectMeta: meta,
+		Spec: appsv1.DeploymentSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: pod}}))
+	w.do(t, w.Client.Create(t.Context(), &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"password": planted}}))
+	w.do(t, w.Client.Create(t.Context(), &corev1.Event{ObjectMeta: meta, Reason: "Told", Message: "it was " + planted, Type: corev1.EventTypeNormal,
+		InvolvedObject: corev1.ObjectReference{Kind: "Deployment", Name: meta.Name, Namespace: meta.Namespace}}))
+	file := filepath.Join(t.TempDir(), "bundle.tar.gz")
+	// What kwok pretends to run has no logs: so something is missing, and said.
+	w.exits(t, 1, "support-bundle -f "+file+" --redact-names", "files", "missing.json")
+	all := unpack(t, file)
+	for _, part := range []string{"/migrations/" + evening + ".json", "/events.json", "/crds.json", "/calico.json", "/checks.json", "/versions.json", "phasegate-planted.json", "example.com/note"} {
+		if !strings.Contains(all, part) {
+			t.Errorf("the bundle does not hold %s", part)
+		}
+	}
+	for _, secret := range []string{planted, "blocklist-0", "192.0.2.99"} {
+		if i := strings.Index(all, secret); i >= 0 {
+			t.Errorf("the bundle holds %s: …%s…", secret, all[max(0, i-200):min(len(all), i+100)])
+		}
+	}
+}
+
+// unpack is everything that an archive holds: names and content.
+func unpack(t *testing.T, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	zipped, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for archive := tar.NewReader(zipped); ; {
+		head, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return all.String()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.WriteString(head.Name + "\n")
+		if _, err := io.Copy(&all, archive); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func closedByHand(t *testing.T, w *world) {
+	w.exits(t, 2, "lock", "give --yes")
+	w.exits(t, 0, "lock --yes", "done: close v1")
+	w.exits(t, 0, "lock --yes", "closed already")
+	if w.ready(t, v1) {
+		t.Error("v1 is open after lock")
+	}
+	w.start(t, evening, "locked")
+	w.awaitMessage(t, evening, "a person closed it (kubectl phasegate lock: ")
+	w.exits(t, 1, "lock --yes", evening+" is in phase Pending")
+	w.exits(t, 0, "unlock --yes", "done: open v1")
+	w.exits(t, 0, "unlock", "the datastore is open", "nothing to do")
+	w.awaitGate(t, evening, "locked")
+}
+
+func brokenGlass(t *testing.T, w *world) {
+	w.exits(t, 1, "unlock --yes", evening+" has closed v1 at ", "kubectl phasegate abort "+evening, "--force")
+	if w.ready(t, v1) {
+		t.Error("v1 is open after an unlock that was refused")
+	}
+	w.exits(t, 0, "unlock --force --yes", "done: delete the migration", "done: lift the fence", "done: open v1")
+	w.exits(t, 0, "unlock --force --yes", "nothing to do")
+	if !w.ready(t, v1) {
+		t.Error("v1 is closed after unlock --force")
+	}
+	w.do(t, w.Client.Create(t.Context(), feed("while-no-manager-runs")))
+	w.manager(t, "--phases-dir", gated(t))
+	w.awaitGone(t, evening)
 }
 
 func notRolled(t *testing.T, w *world) {
+	w.start(t, evening, nowhere)
+	w.await(t, evening, "Converged")
+	w.awaitMessage(t, evening, "calico-node")
+	w.assertDescribed(t, full, "Converged", "ObserveRollout", "CALICO_API_GROUP=projectcalico.org/v3", "calico-node", "cannot be rolled back", "Deadline:")
+	w.exits(t, 1, "abort --yes", "past the point of no return", "kubectl phasegate status "+evening+" -w")
+	w.exits(t, 1, "cleanup --yes", "wait for Complete")
+	w.exits(t, 0, "unlock", "v1 is closed for good")
+	w.do(t, fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace))
+	for _, condition := range []string{"jsonpath={.status.phase}=Complete", "condition=Ready"} {
+		w.kubectl(t, "wait", "--for="+condition, "--timeout="+soon.String(), "datastoremigration/"+evening)
+	}
+	w.assertDescribed(t, readable, "Complete", "→ CleaningUp")
+}
+
+func cleanedUp(t *testing.T, w *world) {
+	w.exits(t, 1, "abort --yes", "kubectl phasegate cleanup "+evening)
+	w.exits(t, 2, "cleanup", "backup-of="+evening, "v1 CRDs", "give --yes")
+	w.exits(t, 0, "cleanup --yes --wait", "clean-up done")
+	w.exits(t, 0, "unlock", "the datastore is open")
+	w.exits(t, 0, "lock --yes", "done: close v3")
+	w.exits(t, 0, "unlock --yes", "done: open v3")
 }
