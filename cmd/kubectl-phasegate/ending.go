@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,7 +122,7 @@ func (e *end) ask(s streams, dm *migrationv1.DatastoreMigration, machine *fsm.Ma
 		fmt.Fprintln(s.err, err)
 		return errFindings
 	}
-	fmt.Fprintf(s.err, "DatastoreMigration %s is in phase %s. Its %s:\n", dm.Name, dm.Status.Phase, e.way)
+	fmt.Fprintf(s.err, "DatastoreMigration %s is in phase %s. Its %s:\n", dm.Name, cmp.Or(dm.Status.Phase, "(none yet)"), e.way)
 	for _, line := range ending.Told(dm, machine, catalog.BindingsOf(machine.Name())) {
 		fmt.Fprintf(s.err, "  %s\n", line)
 	}

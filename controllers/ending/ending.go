@@ -6,6 +6,7 @@
 package ending
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,7 +57,7 @@ func Of(dm *migrationv1.DatastoreMigration) Way {
 // Refusal is nil where a deletion is what is wanted, else an error that names what to do.
 func Refusal(dm *migrationv1.DatastoreMigration, want Way) error {
 	is := Of(dm)
-	where := fmt.Sprintf("DatastoreMigration %s is in phase %s", dm.Name, dm.Status.Phase)
+	where := fmt.Sprintf("DatastoreMigration %s is in phase %s", dm.Name, cmp.Or(dm.Status.Phase, "(none yet)"))
 	switch {
 	case is == want:
 		return nil

@@ -42,6 +42,10 @@ func TestAtTheTerminal(t *testing.T) {
 			w.do(t, manager.Stop(soon))
 			brokenGlass(t, w)
 		}},
+		{"a manager comes back", func(inner *testing.T, w *world) {
+			w.manager(t, "--phases-dir", gated(inner)) // until the story ends
+			w.awaitGone(inner, evening)
+		}},
 		{"calico-node is not rolled", notRolled},
 		{"clean up", cleanedUp},
 	}
@@ -197,8 +201,6 @@ func brokenGlass(t *testing.T, w *world) {
 		t.Error("v1 is closed after unlock --force")
 	}
 	w.do(t, w.Client.Create(t.Context(), feed("while-no-manager-runs")))
-	w.manager(t, "--phases-dir", gated(t))
-	w.awaitGone(t, evening)
 }
 
 func notRolled(t *testing.T, w *world) {

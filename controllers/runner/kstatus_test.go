@@ -1,0 +1,111 @@
+package runner
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	toolhivev1beta1 "github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/phases"
+)
+
+// What Helm, Flux and Argo wait for is what our conditions mean, in every phase of both
+// machines: a phase that is not in a table fails.
+func TestKstatusAgrees(t *testing.T) {
+	t.Run("datastore-migration", func(t *testing.T) {
+		assertKstatus(t, "datastore-migration", func() *migrationv1.DatastoreMigration { return &migrationv1.DatastoreMigration{} }, map[string]status.Status{
+			"Pending": status.InProgressStatus, "Migrating": status.InProgressStatus, "WaitingForConflictResolution": status.InProgressStatus,
+			"Converged": status.InProgressStatus, "Complete": status.CurrentStatus,
+			"RollingBack": status.InProgressStatus, "Failed": status.FailedStatus, "Rejected": status.FailedStatus,
+			"Aborting": status.TerminatingStatus, "CleaningUp": status.TerminatingStatus, "Gone": status.TerminatingStatus,
+		})
+	})
+	t.Run("mcpserver", func(t *testing.T) {
+		assertKstatus(t, "mcpserver", func() *toolhivev1beta1.MCPServer { return &toolhivev1beta1.MCPServer{} }, map[string]status.Status{
+			"Pending": status.InProgressStatus, "Restarting": status.InProgressStatus,
+			"Ready": status.CurrentStatus, "Stopped": status.CurrentStatus,
+			"Failed":      status.InProgressStatus, // it is looked at again each minute, and recovers by itself
+			"Terminating": status.TerminatingStatus, "Gone": status.TerminatingStatus,
+		})
+	})
+}
+
+// kstatusNow is later than any deadline of a phase that begins at the zero of Unix.
+var kstatusNow = time.Unix(0, 0).Add(time.Minute)
+
+func assertKstatus[T Object[T]](t *testing.T, name string, empty func() T, want map[string]status.Status) {
+	t.Helper()
+	machine := shippedMachine(t, name)
+	got := map[string]status.Status{}
+	for _, phase := range machine.Phases() {
+		deleting := want[phase] == status.TerminatingStatus
+		got[phase] = kstatusOf(t, machine, empty(), phase, deleting)
+		if in := kstatusOf(t, machine, empty(), phase, true); in != status.TerminatingStatus {
+			t.Errorf("%s, deleted: kstatus says %s", phase, in)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("kstatus (-want +got):\n%s", diff)
+	}
+}
+
+// kstatusOf is what kstatus makes of an object that the runner has written in a phase.
+func kstatusOf[T Object[T]](t *testing.T, machine *fsm.Machine, obj T, phase string, deleting bool) status.Status {
+	t.Helper()
+	since := metav1.NewMicroTime(time.Unix(0, 0))
+	obj.SetName("x")
+	obj.SetGeneration(3)
+	if deleting {
+		obj.SetDeletionTimestamp(&metav1.Time{Time: since.Time})
+	}
+	*obj.MachineStatus() = v1alpha1.MachineStatus{Name: machine.Name(), Revision: machine.Revision(), Phase: phase, Since: &since}
+	p := &pass[T]{clock: clocktesting.NewFakeClock(kstatusNow), machine: machine, stored: obj, work: deepCopy(obj)}
+	p.settle(machine.Run(*obj.MachineStatus(), fsm.View{Deleting: deleting, Finalizer: true, Generation: 3, Now: p.clock.Now,
+		Self: func() (map[string]any, error) { return map[string]any{}, nil }}))
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p.work)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := status.Compute(&unstructured.Unstructured{Object: content})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.Status
+}
+
+// shippedMachine is bound to the names that its page documents.
+func shippedMachine(t *testing.T, name string) *fsm.Machine {
+	t.Helper()
+	data, err := phases.Files.ReadFile(name + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	def, diags := fsm.Load(name+".yaml", data)
+	if diags.Err() != nil {
+		t.Fatal(diags.Err())
+	}
+	file := "../../docs/machines/" + name + ".bindings.yaml"
+	names, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bindings, diags := fsm.LoadBindings(file, names)
+	if diags.Err() != nil {
+		t.Fatal(diags.Err())
+	}
+	machine, diags := fsm.Bind(def, bindings)
+	if diags.Err() != nil {
+		t.Fatal(diags.Err())
+	}
+	return machine
+}
