@@ -22,7 +22,7 @@ import (
 )
 
 // soon bounds every wait for something that takes seconds, on a busy machine.
-const soon = 200 * time.Second
+const soon = 45 * time.Second
 
 // world is a cluster and the words in which the tests speak of it. Each of them
 // ends the test when it fails.
