@@ -46,7 +46,7 @@ Exit codes: 0 all is well or there are warnings (‼), 1 a check failed (×), 2 
 		}
 		for _, name := range o.Controllers {
 			if !slices.Contains(checkup.Controllers, name) {
-				return fmt.Errorf("--controllers: %q is not known: name some of %v", name, checkup.Controllers)
+				return fmt.Errorf("--controllers: %q is not known: name some of the known controllers: %v", name, checkup.Controllers)
 			}
 		}
 		if o.Config, err = where.rest(); err != nil {

@@ -95,7 +95,7 @@ func (f follower) follow(ctx context.Context, first overview.Overview, s streams
 		}
 		select {
 		case <-ctx.Done():
-			return watched{last: now.overview}, errors.New("it goes on in " + now.overview.Phase)
+			return watched{last: now.overview}, errors.New("it goes on in " + now.overview.Phase + ": wait longer with --timeout")
 		case <-time.After(lookEvery):
 		}
 		var err error
