@@ -105,6 +105,8 @@ func TestCommandLine(t *testing.T) {
 	w.said(t, advised(t, stuck, "let Calico's components use v3"), 0)
 	w.said(t, "kubectl phasegate status "+scene.MigrationName+" -w --timeout 2m", 0, "✓ [Complete]", "kubectl phasegate cleanup "+scene.MigrationName)
 
+	w.dashboardShows(t, "<title>Complete: "+scene.MigrationName)
+
 	// Whoever may get this object sees all of it.
 	get := []rbacv1.PolicyRule{{APIGroups: []string{"migration.projectcalico.org"}, Resources: []string{"datastoremigrations"}, ResourceNames: []string{scene.MigrationName}, Verbs: []string{"get"}}}
 	if err := w.Grant(t.Context(), "reader", get); err != nil {
