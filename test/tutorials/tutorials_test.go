@@ -147,8 +147,12 @@ func (r *reader) follow(t *testing.T, page string) {
 			t.Fatalf("%s: this block: %v\n%s\nsaid:\n%s", page, err, m[2], out)
 		}
 		if strings.Contains(m[1], "picture") {
+			prompt := "$"
 			for line := range strings.Lines(m[2]) {
-				fmt.Fprintf(&r.recorded, "\x1b[1;32m$\x1b[0m \x1b[1m%s\x1b[0m\n", strings.TrimSuffix(line, "\n"))
+				fmt.Fprintf(&r.recorded, "\x1b[1;32m%s\x1b[0m \x1b[1m%s\x1b[0m\n", prompt, strings.TrimSuffix(line, "\n"))
+				if prompt = "$"; strings.HasSuffix(line, "\\\n") {
+					prompt = ">" // as a shell does
+				}
 			}
 			r.recorded.Write(out)
 			r.recorded.WriteString("\n")
