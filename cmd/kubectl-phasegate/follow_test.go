@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -98,5 +99,23 @@ func TestPicture(t *testing.T) {
 		if !strings.Contains(text, part) {
 			t.Errorf("a terminal does not show %q:\n%s", part, text)
 		}
+	}
+}
+
+func TestFit(t *testing.T) {
+	for name, c := range map[string]struct {
+		why, text     string
+		width, height int
+		want          string
+	}{
+		"fits":     {"as it is", "a\nb", 2, 5, "a \nb "},
+		"too wide": {"a command must not be cut", "kubectl get x", 8, 5, "kubectl \nget x   "},
+		"too high": {"the middle goes: what to do is at the end", "1\n2\n3\n4\n5\n6", 1, 4, "1\n2\n…\n6"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, fit(c.text, c.width, c.height)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, diff)
+			}
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"os/exec"
 	"slices"
@@ -37,8 +38,8 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	got := 0
 	if err := ts.Exec(args[1], args[2:]...); err != nil {
-		exit, ok := err.(*exec.ExitError)
-		if !ok {
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) {
 			ts.Fatalf("%v", err)
 		}
 		got = exit.ExitCode()

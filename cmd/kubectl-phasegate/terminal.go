@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"charm.land/lipgloss/v2"
@@ -63,7 +64,18 @@ func (s screen) close() { fmt.Fprint(s.to, leaveScreen) }
 // draw shows as much of a text as there is room for, in one write, so that nothing flickers.
 func (s screen) draw(text string) {
 	if width, height, err := term.GetSize(int(s.to.Fd())); err == nil {
-		text = lipgloss.NewStyle().MaxWidth(width).MaxHeight(height).Render(text)
+		text = fit(text, width, height)
 	}
 	fmt.Fprint(s.to, goHome, strings.ReplaceAll(text, "\n", clearLine+"\r\n"), clearRest)
+}
+
+// fit breaks lines that are too long. Of a text that is too high the middle is left out: it
+// begins with where the migration stands, and ends with what to do next.
+func fit(text string, width, height int) string {
+	lines := strings.Split(lipgloss.NewStyle().Width(width).Render(text), "\n")
+	if len(lines) > height && height > 2 {
+		top := height / 2
+		lines = slices.Concat(lines[:top], []string{"…"}, lines[len(lines)-(height-top-1):])
+	}
+	return strings.Join(lines, "\n")
 }

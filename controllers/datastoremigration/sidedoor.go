@@ -267,7 +267,7 @@ const CopyAheadCheck = "copy-ahead"
 
 // canCopyAhead warns of what will make the lock last as long as the copy.
 func (s *steps) canCopyAhead(machine *fsm.Machine) check.Check {
-	return check.Check{ID: CopyAheadCheck, Title: "objects can be copied before v1 is locked", Run: func(ctx context.Context) ([]check.Finding, error) {
+	return check.Check{ID: "copy-ahead", Title: "objects can be copied before v1 is locked", Run: func(ctx context.Context) ([]check.Finding, error) {
 		finding := func(why, remedy string) []check.Finding {
 			return []check.Finding{{Level: check.Warning, Message: "v1 will stay locked while all objects are copied: " + why, Remedy: remedy}}
 		}

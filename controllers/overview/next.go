@@ -27,11 +27,7 @@ func next(m *fsm.Machine, o *Overview, result map[string]any) []Deed {
 		}
 	}
 	all = append(all, rollout(o, texts(result["pending"]))...)
-	for _, q := range m.Requests() {
-		if slices.Contains(q.Phases, o.Phase) && q.Annotation != "" && !o.Deleting {
-			add("when the cause is mended, ask for "+q.Name, ask(q.Name, o.Name))
-		}
-	}
+	all = append(all, requests(m, o)...)
 	if o.Step != nil && o.Step.Attempts > 0 {
 		add(fmt.Sprintf("it failed %d times in a row and goes on trying: look for the cause in the message, and in the log", o.Step.Attempts),
 			"kubectl -n phasegate-system logs deployment/phasegate-datastoremigration --tail 50")
@@ -40,6 +36,17 @@ func next(m *fsm.Machine, o *Overview, result map[string]any) []Deed {
 		add("see what the phase waits for, and every way out of it", fmt.Sprintf("kubectl phasegate explain %s --live %s", m.Name(), o.Name))
 	}
 	return append(all, ends(m, o)...)
+}
+
+// requests are those that the phase waits for.
+func requests(m *fsm.Machine, o *Overview) []Deed {
+	var all []Deed
+	for _, q := range m.Requests() {
+		if slices.Contains(q.Phases, o.Phase) && q.Annotation != "" && !o.Deleting {
+			all = append(all, Deed{"when the cause is mended, ask for " + q.Name, ask(q.Name, o.Name)})
+		}
+	}
+	return all
 }
 
 // mends is what helps against what a step waits for.
