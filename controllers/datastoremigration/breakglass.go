@@ -81,7 +81,7 @@ func (l *Locks) migration(uid types.UID) *migration {
 // Unlock decides how to open what is closed. It is an ErrHeld while a migration holds the
 // lock, unless force says that no manager gives it back.
 func (l *Locks) Unlock(force bool) (Verdict, error) {
-	if v, any := l.openHand(); any {
+	if v := l.openHand(); len(v.Deeds) > 0 {
 		return v, nil
 	}
 	switch v1Closed := closed(l.V1); {
@@ -96,14 +96,14 @@ func (l *Locks) Unlock(force bool) (Verdict, error) {
 }
 
 // openHand opens what was closed by hand, and nothing else.
-func (l *Locks) openHand() (v Verdict, any bool) {
+func (l *Locks) openHand() (v Verdict) {
 	if byHand(l.V1) {
 		v = Verdict{Says: "v1 was closed by hand: " + string(lockedBy(l.V1)), Deeds: []Deed{OpenV1}}
 	}
 	if byHand(l.V3) {
 		v = Verdict{Says: "v3 was closed by hand: " + string(lockedBy(l.V3)), Deeds: append(v.Deeds, OpenV3)}
 	}
-	return v, len(v.Deeds) > 0
+	return v
 }
 
 // openV1 is for a v1 that is closed while v3 is not open.
@@ -115,32 +115,32 @@ func (l *Locks) openV1(force bool) (Verdict, error) {
 	case holder != nil && !force:
 		return Verdict{}, l.held(holder, "closed v1")
 	case holder != nil:
-		v := Verdict{Holder: holder, Says: fmt.Sprintf("DatastoreMigration %s has closed v1, and is in phase %s", holder.Name, holder.Status.Phase),
-			Deeds: []Deed{DeleteMigration}}
-		if l.Parked {
-			v.Deeds = append(v.Deeds, OpenAPIService)
-		}
-		return v.andOpenV1(l.Fenced), nil
+		return Verdict{Holder: holder, Says: fmt.Sprintf("DatastoreMigration %s has closed v1, and is in phase %s", holder.Name, holder.Status.Phase),
+			Deeds: l.andOpenV1(DeleteMigration)}, nil
 	case lockedBy(l.V1) == "":
-		v := Verdict{Says: "v1 was closed by somebody who left no name, and not by a migration of ours"}
-		return v.andOpenV1(false), nil
+		return Verdict{Says: "v1 was closed by somebody who left no name, and not by a migration of ours", Deeds: []Deed{OpenV1}}, nil
 	}
 	v := Verdict{Says: fmt.Sprintf("v1 was closed by a DatastoreMigration that is gone, UID %s: nobody gives back what it held", lockedBy(l.V1))}
-	if l.Behind != nil && lockedBy(l.Behind) == lockedBy(l.V1) || l.V3 != nil && lockedBy(l.V3) == lockedBy(l.V1) {
+	if l.v3ClosedBy(lockedBy(l.V1)) {
 		v.Deeds = append(v.Deeds, DeleteV3Lock)
 	}
-	if l.Parked {
-		v.Deeds = append(v.Deeds, OpenAPIService)
-	}
-	return v.andOpenV1(l.Fenced), nil
+	v.Deeds = l.andOpenV1(v.Deeds...)
+	return v, nil
 }
 
-func (v Verdict) andOpenV1(fenced bool) Verdict {
-	if fenced {
-		v.Deeds = append(v.Deeds, LiftFenceDeed)
+func (l *Locks) v3ClosedBy(uid types.UID) bool {
+	return l.Behind != nil && lockedBy(l.Behind) == uid || l.V3 != nil && lockedBy(l.V3) == uid
+}
+
+// andOpenV1 is what comes after some deeds to give v1 back.
+func (l *Locks) andOpenV1(first ...Deed) []Deed {
+	if l.Parked {
+		first = append(first, OpenAPIService)
 	}
-	v.Deeds = append(v.Deeds, OpenV1)
-	return v
+	if l.Fenced {
+		first = append(first, LiftFenceDeed)
+	}
+	return append(first, OpenV1)
 }
 
 // openV3 is for a v3 that is closed past the point of no return, or where there is no v1.

@@ -163,27 +163,26 @@ const (
 // set opens or closes one side. What it writes over is what was seen, but for a manager
 // that gives back at the same time: it has done it then.
 func (b *BreakGlass) set(ctx context.Context, seen *unstructured.Unstructured, ready bool) error {
-	note := types.UID("")
-	if !ready {
-		review := &authenticationv1.SelfSubjectReview{}
-		if err := b.steps.client.Create(ctx, review); err != nil {
-			return fmt.Errorf("%s: %w", whoAreYou, err)
-		}
-		note = handNote(review.Status.UserInfo.Username, time.Now())
+	note, err := b.note(ctx, ready)
+	if err != nil {
+		return err
 	}
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, tryAgain, forgets, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, tryAgain, forgets, true, func(ctx context.Context) (bool, error) {
 		last = b.steps.setReady(ctx, seen.DeepCopy(), ready, note)
 		switch {
 		case apierrs.IsForbidden(last) || apierrs.IsInvalid(last): // the fence is not forgotten yet
 			return false, nil
 		case apierrs.IsConflict(last):
 			now, err := b.side(ctx, seen.GroupVersionKind())
-			if err == nil && now != nil && isReady(now) == ready {
+			if err != nil || now == nil {
+				return true, last
+			}
+			if isReady(now) == ready {
 				last = nil
 				return true, nil
 			}
-			if err == nil && now != nil && lockedBy(now) == lockedBy(seen) && isReady(now) == isReady(seen) {
+			if isSameLock(now, seen) {
 				seen = now // somebody changed something else
 				return false, nil
 			}
@@ -194,4 +193,20 @@ func (b *BreakGlass) set(ctx context.Context, seen *unstructured.Unstructured, r
 		return last
 	}
 	return err
+}
+
+// note is what a side bears that is closed: who has done it, and when.
+func (b *BreakGlass) note(ctx context.Context, ready bool) (types.UID, error) {
+	if ready {
+		return "", nil
+	}
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := b.steps.client.Create(ctx, review); err != nil {
+		return "", fmt.Errorf("%s: %w", whoAreYou, err)
+	}
+	return handNote(review.Status.UserInfo.Username, time.Now()), nil
+}
+
+func isSameLock(a, b *unstructured.Unstructured) bool {
+	return lockedBy(a) == lockedBy(b) && isReady(a) == isReady(b)
 }

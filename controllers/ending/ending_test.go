@@ -116,7 +116,7 @@ func TestDeleteHitsWhatWasTold(t *testing.T) {
 			}
 			conflicts := 2
 			server := fake.NewClientBuilder().WithScheme(scheme).WithObjects(c.now).WithInterceptorFuncs(interceptor.Funcs{
-				Delete: func(ctx context.Context, under client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+				Delete: func(ctx context.Context, under client.WithWatch, obj client.Object, _ ...client.DeleteOption) error {
 					if conflicts--; conflicts >= 0 {
 						return apierrs.NewConflict(schema.GroupResource{}, obj.GetName(), errors.New("it moved"))
 					}

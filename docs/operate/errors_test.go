@@ -23,41 +23,51 @@ var wrapping = regexp.MustCompile(`^.*\S: %w$`)
 
 // Every constructor of an error that reaches a user is called with an object, a reason and a remedy.
 func TestErrorsSayWhatToDo(t *testing.T) {
-	seen := map[string]int{}
-	walkGo(t, []string{"controllers", "resources"}, func(n ast.Node) {
-		switch n := n.(type) {
-		case *ast.CallExpr:
-			if called(n) == "Terminal" && len(n.Args) > 1 {
-				seen["fsm.Terminal"]++
-				assertRemedy(t, "fsm.Terminal", format(n.Args[1]))
-			}
-		case *ast.CompositeLit:
-			if fields, kind := literal(n); kind != "" {
-				seen[kind]++
-				assertFields(t, kind, fields)
-			}
-		}
-	})
-	walkGo(t, []string{"cmd/kubectl-phasegate", "controllers/live", "controllers/ending"}, func(n ast.Node) {
-		switch n := n.(type) {
-		case *ast.ValueSpec: // sentinels are for programs: who wraps them says the rest
-			for i, name := range n.Names {
-				if i < len(n.Values) && (strings.HasPrefix(name.Name, "err") || strings.HasPrefix(name.Name, "Err")) {
-					n.Values[i] = ast.NewIdent("nil")
-				}
-			}
-		case *ast.CallExpr:
-			if name := called(n); name == "Errorf" || name == "New" && owner(n) == "errors" {
-				seen["command line"]++
-				if text := format(n.Args[0]); !wrapping.MatchString(text) {
-					assertRemedy(t, "command line", text)
-				}
-			}
-		}
-	})
+	w := errorWalk{T: t, seen: map[string]int{}}
+	walkGo(t, []string{"controllers", "resources"}, w.product)
+	walkGo(t, []string{"cmd/kubectl-phasegate", "controllers/live", "controllers/ending"}, w.commands)
 	for kind, least := range map[string]int{"fsm.Terminal": 40, "Finding": 15, "Problem": 8, "command line": 30} {
-		if seen[kind] < least {
-			t.Errorf("%d calls of %s were looked at, fewer than %d: the walk misses them", seen[kind], kind, least)
+		if w.seen[kind] < least {
+			t.Errorf("%d calls of %s were looked at, fewer than %d: the walk misses them", w.seen[kind], kind, least)
+		}
+	}
+}
+
+// errorWalk counts what it has looked at, so that a walk past everything is seen.
+type errorWalk struct {
+	*testing.T
+	seen map[string]int
+}
+
+func (w errorWalk) product(n ast.Node) {
+	switch n := n.(type) {
+	case *ast.CallExpr:
+		if called(n) == "Terminal" && len(n.Args) > 1 {
+			w.seen["fsm.Terminal"]++
+			assertRemedy(w.T, "fsm.Terminal", format(n.Args[1]))
+		}
+	case *ast.CompositeLit:
+		if fields, kind := literal(n); kind != "" {
+			w.seen[kind]++
+			assertFields(w.T, kind, fields)
+		}
+	}
+}
+
+func (w errorWalk) commands(n ast.Node) {
+	switch n := n.(type) {
+	case *ast.ValueSpec: // sentinels are for programs: who wraps them says the rest
+		for i, name := range n.Names {
+			if i < len(n.Values) && strings.HasPrefix(strings.ToLower(name.Name), "err") {
+				n.Values[i] = ast.NewIdent("nil")
+			}
+		}
+	case *ast.CallExpr:
+		if name := called(n); name == "Errorf" || name == "New" && owner(n) == "errors" {
+			w.seen["command line"]++
+			if text := format(n.Args[0]); !wrapping.MatchString(text) {
+				assertRemedy(w.T, "command line", text)
+			}
 		}
 	}
 }
