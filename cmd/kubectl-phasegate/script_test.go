@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"flag"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,6 +70,9 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 				t.Error("it does not complete NAME")
 			}
 			assertLines(t, cmd)
+			if _, err := os.Stat(filepath.Join("testdata", "script", "help-"+cmd.Name()+".txtar")); err != nil {
+				t.Errorf("no script shows its help: %v", err)
+			}
 		})
 	}
 }
