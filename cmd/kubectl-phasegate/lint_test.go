@@ -48,7 +48,7 @@ func folder(t *testing.T, files map[string]string) string {
 
 func TestLint(t *testing.T) {
 	broken := changed(t, "to: Converged, when", "to: Convreged, when")
-	leaking := changed(t, "attempts: 30, to: RollingBack}", "attempts: 30, to: Failed}")
+	leaking := changed(t, "attempts: 150, to: RollingBack}", "attempts: 150, to: Failed}")
 	lost := write(t, "lost.yaml", strings.Replace(unguarded, "{to: Done}", "{to: Dnoe}", 1))
 	warned := write(t, "warned.yaml", unguarded)
 	renamed := changed(t, "Converged", "RolledOver")

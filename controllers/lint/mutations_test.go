@@ -109,7 +109,7 @@ var mutations = map[string]mutation{
 	"timeout past the point of no return": {why: "late is no reason to tear v3 down", file: migration,
 		old: "timeout: {after: 4h, stalled: RolloutStalled}", new: "timeout: {after: 4h, to: RollingBack}", code: "PG012", at: "{after: 4h, to: RollingBack}"},
 	"retry that gives up": {why: "Failed would hold the lock", file: migration,
-		old: "attempts: 30, to: RollingBack}", new: "attempts: 30, to: Failed}", code: "PG013", at: "attempts: 30, to: Failed}"},
+		old: "attempts: 150, to: RollingBack}", new: "attempts: 150, to: Failed}", code: "PG013", at: "attempts: 150, to: Failed}"},
 	"rollback that gives up": {why: "somebody would find the lock one day", file: migration,
 		old: "timeout: {after: 1h, stalled: RollbackStalled}", new: "timeout: {after: 1h, to: Failed}", code: "PG013", at: "timeout: {after: 1h, to: Failed}"},
 	"error that is not undone": {why: "an error in the locked window", file: migration,

@@ -33,7 +33,7 @@ func TestPlantedDefectsAreFound(t *testing.T) {
 		"no end of a lock": {why: "looking for conflicts may fail for as long as it likes",
 			change: []string{"      if: '!facts.lockExpired' # also while it fails, the lock has an end\n", ""}},
 		"failure that gives up": {why: "after some errors nobody would give anything back any more",
-			change: []string{"attempts: 30, to: RollingBack}", "attempts: 30, to: Failed}"}},
+			change: []string{"attempts: 150, to: RollingBack}", "attempts: 150, to: Failed}"}},
 		"deed before the ledger": {why: "a crash right after the deed: nobody would know that it was done", deedFirst: true},
 	} {
 		t.Run(name, func(t *testing.T) {
