@@ -103,9 +103,10 @@ func TestErrorsInTheMiddle(t *testing.T) {
 			mend:  func(t *testing.T, w *world) { w.restoreRights(t) },
 			says:  []string{"forbidden", "crd.projectcalico.org"}},
 		"a v3 CRD goes": {why: "it is named, and the copy goes on when it is back", stopAt: "v3locked",
-			spoil: func(t *testing.T, w *world) { w.dropCRD(t, "ippools.projectcalico.org") },
+			// Its copies go with it: they have no finalizer, as pools have.
+			spoil: func(t *testing.T, w *world) { w.dropCRD(t, "globalnetworksets.projectcalico.org") },
 			mend:  func(t *testing.T, w *world) { w.restoreCRDs(t) },
-			says:  []string{"ippools.projectcalico.org"}},
+			says:  []string{"globalnetworksets.projectcalico.org"}},
 	}
 	w := pristine(t)
 	before := w.content(t)

@@ -82,7 +82,7 @@ var shortLock = inStep("Migrating", "LockV1", func(s *v1alpha1.Step) { s.With = 
 func TestLockDeadline(t *testing.T) {
 	w := pristine(t)
 	w.obstruct(t)
-	w.manager(t, "--phases-dir", machine(t, quickly, fastConflicts, shortLock))
+	w.manager(t, "--phases-dir", machine(t, quickly, fastConflicts, shortLock, underTheLock))
 	w.start(t, scene.MigrationName, nowhere)
 	first := w.await(t, scene.MigrationName, waiting)
 	dm := w.await(t, scene.MigrationName, "Failed")

@@ -24,9 +24,7 @@ func TestApprovalGate(t *testing.T) {
 	if dm.Status.Phase != "AwaitingApproval" || len(dm.Status.Machine.Blocked) != 1 || dm.Status.Machine.Blocked[0].To != "Migrating" {
 		t.Errorf("phase %s, blocked %+v: the closed exit is named", dm.Status.Phase, dm.Status.Machine.Blocked)
 	}
-	if held := dm.Status.Machine.Held; len(held) > 0 {
-		t.Errorf("%v is held: nothing is locked before the approval", held)
-	}
+	w.assertNothingLocked(t, dm) // before the approval
 	w.annotate(t, scene.MigrationName, map[string]string{"phasegate.dev/approve": "change-4711"})
 	dm = w.awaitGate(t, scene.MigrationName, "locked")
 	if diff := cmp.Diff([]string{"Pending", "AwaitingApproval", "Migrating"}, path(dm)); diff != "" {

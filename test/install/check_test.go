@@ -33,7 +33,8 @@ func missingIn(report string) []string {
 	var missing []string
 	for _, r := range all.Results {
 		for _, f := range r.Findings {
-			if named, _, is := strings.Cut(strings.TrimPrefix(f.Message, "this account may not "), " (needed by "); is {
+			_, right, _ := strings.Cut(f.Message, "this account may not ")
+			if named, _, is := strings.Cut(right, " (needed by "); is {
 				named, _, _ = strings.Cut(named, " in namespace ")
 				missing = append(missing, named)
 			}

@@ -57,8 +57,12 @@ func TestOwners(t *testing.T) {
 	w.furnish()
 	before := w.everything()
 	for round := range rounds() {
-		w.part(fmt.Sprintf("copied slowly, and aborted %d", round), func(w *world) {
-			w.copiedAndAborted(before)
+		way, edits := "ahead", []edit{}
+		if round%2 == 1 {
+			way, edits = "under the lock", []edit{underTheLock}
+		}
+		w.part(fmt.Sprintf("copied slowly %s, and aborted %d", way, round), func(w *world) {
+			w.copiedAndAborted(before, edits...)
 		})
 	}
 	if rounds() == 1 {
@@ -210,9 +214,9 @@ func (w *world) migrate(edits ...edit) {
 	}
 }
 
-func (w *world) copiedAndAborted(before map[string]any) {
+func (w *world) copiedAndAborted(before map[string]any, edits ...edit) {
 	w.keepEndingWatches()
-	w.migrateToGate(gateAfter("Verify"))
+	w.migrateToGate(append(edits, gateAfter("Verify"))...)
 	w.looksOn()
 	w.assertOwned(w.v3Policies())
 	w.abort()
@@ -237,8 +241,9 @@ func (w *world) assertOwned(all []unstructured.Unstructured) {
 	}
 }
 
+// abortLoses does not copy ahead: a collector that finds a copy under each name looks for nothing.
 func (w *world) abortLoses() {
-	w.migrateToGate(gateAfter("AwaitV3Served"), without("DetachV1Owners", "DetachDependents"))
+	w.migrateToGate(underTheLock, gateAfter("AwaitV3Served"), without("DetachV1Owners", "DetachDependents"))
 	looked := w.asked("get", "globalnetworkpolicies")
 	w.server.EndWatches()
 	w.eventually("the garbage collector to look for policies", func() bool { return w.asked("get", "globalnetworkpolicies") > looked })
@@ -257,7 +262,7 @@ func (w *world) peerLoses() {
 	tier := w.v3("Tier", tierName, nil)
 	w.read(tier) // as users see it
 	old := ownerOf(tier)
-	w.migrateToGate(gateAfter("LockV3"))
+	w.migrateToGate(underTheLock, gateAfter("LockV3"))
 	w.server.EndWatches()
 	w.looksOn()
 	copied := w.v3("Tier", tierName, tierSpec)
