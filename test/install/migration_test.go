@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/rights"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/scene"
@@ -24,7 +25,7 @@ import (
 // inConflict is the phase in which a migration waits for a person; here nothing in it is hurried.
 const inConflict = "WaitingForConflictResolution"
 
-// migrate applies the migration, and waits until it stands before the obstacle, with v1 locked.
+// migrate applies the migration, and waits until it stands before the obstacle.
 func (w *world) migrate(t *testing.T) *migrationv1.DatastoreMigration {
 	t.Helper()
 	w.kubectl(t, "apply", "-f", "testdata/migration.yaml")
@@ -129,8 +130,21 @@ func pollInterval(t *testing.T, w *world) {
 	}
 }
 
-// abort: the way back.
+// abort: the way back, from before the lock, and from under it where nothing may be copied ahead.
 func abort(t *testing.T, w *world) {
+	const ahead = "controllers.datastoremigration.copyAhead.enabled"
+	w.abort(t)
+	w.taken = append(w.taken, rights.Flatten("", *grantOf(w.role(t, account(migrating)+"-copyahead")).rules...)...)
+	w.upgradeTo(t, w.chart(t, firstVersion), "--set", ahead+"=false")
+	if dm := w.migrate(t); dm.Status.DatastoreLockedAt == nil {
+		t.Errorf("it met the obstacle before the lock: %s", dm.Status.Message)
+	}
+	w.abort(t)
+	w.upgradeTo(t, w.chart(t, firstVersion), "--set", ahead+"=true")
+}
+
+func (w *world) abort(t *testing.T) {
+	t.Helper()
 	w.kubectl(t, "delete", "datastoremigration", scene.MigrationName, "--timeout=45s")
 	if ready := w.kubectl(t, "get", "clusterinformations.v1.crd.projectcalico.org", "default", "-o", "jsonpath={.spec.datastoreReady}"); ready != "true" {
 		t.Errorf("v1 is not given back: datastoreReady is %q", ready)
@@ -142,7 +156,7 @@ func abort(t *testing.T, w *world) {
 
 // complete: the obstacle goes, and the migration goes on to its end by itself.
 func complete(t *testing.T, w *world) {
-	w.kubectl(t, "delete", "globalnetworksets.v3.projectcalico.org", obstacle)
+	w.kubectl(t, "delete", "globalnetworksets."+migrationv1.SideDoorVersion+".projectcalico.org", obstacle)
 	w.awaitPhase(t, "Converged")
 	if err := fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace); err != nil {
 		t.Fatal(err)
