@@ -77,7 +77,7 @@ func (s *store) listOrWatch(w http.ResponseWriter, r *http.Request) (*result, er
 }
 
 func (s *store) watch(w http.ResponseWriter, r *http.Request, opts metav1.ListOptions, f filter) error {
-	ctx, cancel := s.watches.begin(r.Context())
+	ctx, cancel := s.watches.begin(r.Context(), s.kind.Name())
 	defer cancel()
 	events, err := s.v1.Watch(ctx, opts)
 	if err != nil {

@@ -61,8 +61,8 @@ func (s *Server) Port() int32 {
 func (s *Server) CABundle() []byte { return s.certs.caPEM }
 
 // EndWatches ends the watches that are open now, as a server does after minutes: the next one of the same
-// client goes where the APIService points to then. It may be called any number of times.
-func (s *Server) EndWatches() { s.handler.watches.end() }
+// client goes where the APIService points to then. Without kinds it ends all. It may be called any number of times.
+func (s *Server) EndWatches(kinds ...string) { s.handler.watches.end(kinds) }
 
 // Serve answers until ctx ends, then ends watches, waits briefly for other requests, and returns nil.
 func (s *Server) Serve(ctx context.Context) error {
