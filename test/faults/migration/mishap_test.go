@@ -253,7 +253,7 @@ func TestRefused(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			by := tc.by()
-			each(t, by, func(obj client.Object) error { return w.Client.Create(t.Context(), obj) })
+			forAll(t, by, func(obj client.Object) error { return w.Client.Create(t.Context(), obj) })
 			settled := time.After(tc.settles)
 			<-settled // nobody tells when a policy has taken hold of every API server
 			j := w.begin(t)
@@ -265,7 +265,7 @@ func TestRefused(t *testing.T) {
 				t.Errorf("after %s it is in phase %s, locked at %v, and says %q: it does not name %s within 10 s and before the lock",
 					named, status.Machine.Phase, status.DatastoreLockedAt, status.Message, tc.names)
 			}
-			each(t, by, func(obj client.Object) error { return w.Client.Delete(t.Context(), obj) })
+			forAll(t, by, func(obj client.Object) error { return w.Client.Delete(t.Context(), obj) })
 			j.survive(healthy, atGate)
 			j.check(invariants.AtGate)
 			j.back(healthy)
@@ -274,7 +274,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func each(t *testing.T, objs []client.Object, do func(client.Object) error) {
+func forAll(t *testing.T, objs []client.Object, do func(client.Object) error) {
 	t.Helper()
 	for _, obj := range objs {
 		if err := do(obj); err != nil {
