@@ -87,13 +87,14 @@ func (s *story) namesConflict(ctx context.Context) (dm *migrationv1.DatastoreMig
 	return dm, err
 }
 
-// resolveConflict decides for v1, whose content the cluster has lived by.
+// resolveConflict decides for v1, whose content the cluster has lived by. Nothing is locked:
+// under the name that people know, Calico's API server would delete the v1 object.
 func (s *story) resolveConflict(ctx context.Context) error {
 	kind, found := s.scene.Registry.Kind(conflictKind)
 	if !found {
 		return errors.New("resolve the conflict: its kind is gone from the registry")
 	}
-	out, err := s.kubectl(ctx, "delete", kind.V3Plural()+"."+resources.V3Group, conflictName)
+	out, err := s.kubectl(ctx, "delete", kind.V3Plural()+"."+migrationv1.SideDoorVersion+"."+resources.V3Group, conflictName)
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,8 @@ func (s summary) print(out *terminal) {
 	for _, row := range [][2]string{
 		{"objects", fmt.Sprintf("%d, %d kinds and the lock; both sides equal", s.objects, s.kinds)},
 		{"time in Migrating", seconds(s.migrating)},
-		{"datastore locked", fmt.Sprintf("%s, %s of them waiting for the conflict", seconds(s.seen.notReady), seconds(s.waited))},
+		{"waited for a person", seconds(s.waited) + ", while nothing was locked"},
+		{"datastore locked", seconds(s.seen.notReady)},
 		{"longest gap in v3 reads", fmt.Sprintf("%s of %s allowed (%d reads, %d failed)",
 			seconds(s.seen.gap), seconds(gapLimit), s.seen.reads, s.seen.failed)},
 		{"kubectl describe", fmt.Sprintf("%d lines of %d allowed", s.describeLines, describeLimit)},
