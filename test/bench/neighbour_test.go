@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -46,7 +47,7 @@ func BenchmarkNeighbour(b *testing.B) {
 				if err := results.addLatency(l); err != nil {
 					b.Fatal(err)
 				}
-				b.ReportMetric(l.BusyP99/l.IdleP99, m.name+"-p99-ratio")
+				b.ReportMetric(l.BusyP99/l.IdleP99, strings.ReplaceAll(m.name, " ", "-")+"-p99-ratio")
 			}
 		}
 	}
