@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -23,26 +22,14 @@ import (
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/dashboard"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/fsmtest"
 )
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
 func machine(t *testing.T) *fsm.Machine {
 	t.Helper()
-	const path = "../../phases/datastore-migration.yaml"
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	def, diags := fsm.Load(path, data)
-	if err := diags.Err(); err != nil {
-		t.Fatal(err)
-	}
-	m, diags := fsm.Bind(def, catalog.BindingsOf("datastore-migration"))
-	if err := diags.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return fsmtest.Machine(t, "../../phases/datastore-migration.yaml", catalog.BindingsOf("datastore-migration"))
 }
 
 // hostile is what each text of a migration is that somebody else can choose.

@@ -1,7 +1,6 @@
 package live
 
 import (
-	"os"
 	"testing"
 	"time"
 
@@ -9,29 +8,13 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/catalog"
-	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/fsmtest"
 )
 
 // The restart of an MCP server takes a time that is later than the last one: two
 // in one second were refused once.
 func TestTokensOfOneSecondAreToldApart(t *testing.T) {
-	const file = "../../phases/mcpserver.yaml"
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	def, diags := fsm.Load(file, data)
-	if err := diags.Err(); err != nil {
-		t.Fatal(err)
-	}
-	bindings, err := catalog.Bindings(def)
-	if err != nil {
-		t.Fatal(err)
-	}
-	machine, diags := fsm.Bind(def, bindings)
-	if err := diags.Err(); err != nil {
-		t.Fatal(err)
-	}
+	machine := fsmtest.Machine(t, "../../phases/mcpserver.yaml", catalog.BindingsOf("mcpserver"))
 	restart := machine.Requests()[0]
 	at := time.Date(2026, 3, 4, 12, 0, 0, 250_000_000, time.UTC)
 	server := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "fetch"}}}

@@ -22,20 +22,7 @@ var now = time.Date(2026, 11, 21, 10, 5, 0, 0, time.UTC)
 
 func shipped(t *testing.T) *fsm.Machine {
 	t.Helper()
-	const file = "../../phases/datastore-migration.yaml"
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	def, diags := fsm.Load(file, data)
-	if err := diags.Err(); err != nil {
-		t.Fatal(err)
-	}
-	m, diags := fsm.Bind(def, datastoremigration.Bindings())
-	if err := diags.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return fsmtest.Machine(t, "../../phases/datastore-migration.yaml", datastoremigration.Bindings())
 }
 
 // Each object of testdata says in its first line what is to be seen in the texts made of it.
