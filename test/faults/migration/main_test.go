@@ -26,8 +26,8 @@ import (
 	"github.com/phasegate/phasegate/test/scene"
 )
 
-// objects make a migration of more than 200 writes.
-const objects = 190
+// objects make a migration of some more than minWrites: besides them each side door, lock and fence is written.
+const objects = 110
 
 var (
 	// everything is set by `make faults`.
