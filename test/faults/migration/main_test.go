@@ -27,7 +27,7 @@ import (
 )
 
 // objects make a migration of some more than minWrites: besides them each side door, lock and fence is written.
-const objects = 110
+const objects = 60
 
 var (
 	// everything is set by `make faults`.
