@@ -34,15 +34,13 @@ func IsMirror(v1, v3 types.UID) bool {
 // ParseUID is the 16 bytes that a UID spells. The error says that it is no UUID.
 func ParseUID(uid types.UID) (b [16]byte, err error) {
 	s := string(uid)
-	bad := fmt.Errorf("%q is no UUID", s)
-	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
-		return b, bad
+	if len(s) == 36 && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' {
+		digits := s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
+		if _, err := hex.Decode(b[:], []byte(digits)); err == nil {
+			return b, nil
+		}
 	}
-	digits := s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
-	if _, err := hex.Decode(b[:], []byte(digits)); err != nil {
-		return b, bad
-	}
-	return b, nil
+	return [16]byte{}, fmt.Errorf("%q is no UUID", s)
 }
 
 func formatUUID(b [16]byte) string {

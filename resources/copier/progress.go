@@ -3,12 +3,17 @@ package copier
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/phasegate/phasegate/resources"
 )
 
-// reportEvery keeps reports cheap: one per so many objects.
-const reportEvery = 16
+const (
+	// reportEvery and reportPause keep reports cheap: one per so many objects, and no two within so short a
+	// time. What is only compared takes microseconds.
+	reportEvery = 16
+	reportPause = 20 * time.Millisecond
+)
 
 // tracker adds up what workers do and reports it.
 type tracker struct {
@@ -16,6 +21,7 @@ type tracker struct {
 	progress Progress
 	index    map[string]int
 	report   Report
+	reported time.Time
 }
 
 func newTracker(kinds []*resources.Kind, totals []int64, report Report) *tracker {
@@ -41,7 +47,7 @@ func (t *tracker) done(kind *resources.Kind, which counter) {
 	// v1 grew since it was counted: a percentage above 100 helps nobody.
 	of.Total = max(of.Total, of.Done)
 	t.progress.Total = max(t.progress.Total, t.progress.Done)
-	if t.progress.Done%reportEvery == 0 {
+	if t.progress.Done%reportEvery == 0 && time.Since(t.reported) >= reportPause {
 		t.send()
 	}
 }
@@ -64,6 +70,7 @@ func (t *tracker) flush() {
 func (t *tracker) send() {
 	if t.report != nil {
 		t.report(t.snapshot())
+		t.reported = time.Now()
 	}
 }
 
