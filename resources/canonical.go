@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 )
 
 const (
@@ -23,7 +25,7 @@ const (
 )
 
 // bookkeeping are annotations that say how an object was written, not what it is.
-var bookkeeping = []string{MigratedByAnnotation, CopiedVersionAnnotation, "kubectl.kubernetes.io/last-applied-configuration"}
+var bookkeeping = []string{MigratedByAnnotation, CopiedVersionAnnotation, migrationv1.AnnotationBarrier, "kubectl.kubernetes.io/last-applied-configuration"}
 
 // canonical is what two v3 objects that mean the same have in common. It is for comparison only:
 // nothing of it is ever written. The argument stays as it is.

@@ -86,6 +86,7 @@ func v3Metadata(v1 *unstructured.Unstructured, hidden *hiddenMetadata) map[strin
 	}
 	labels, annotations, finalizers := v1.GetLabels(), v1.GetAnnotations(), v1.GetFinalizers()
 	delete(annotations, MetadataAnnotation)
+	delete(annotations, migrationv1.AnnotationBarrier)
 	if hidden != nil {
 		labels = merged(labels, hidden.Labels)
 		annotations = merged(annotations, hidden.Annotations)

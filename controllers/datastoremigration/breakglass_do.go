@@ -102,8 +102,7 @@ func (b *BreakGlass) Do(ctx context.Context, deed Deed) error {
 	case DeleteV3Lock:
 		return b.deleteV3Lock(ctx)
 	case LiftFenceDeed:
-		_, err := b.steps.unfenceV1(ctx, &scope{Object: b.holder(&b.locks)})
-		return err
+		return b.steps.removeFence(ctx, b.holder(&b.locks))
 	case OpenV1:
 		return b.set(ctx, b.locks.V1, true)
 	case OpenV3:

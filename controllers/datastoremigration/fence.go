@@ -26,13 +26,15 @@ import (
 const fenceSettles = 2 * time.Second
 
 func (s *steps) fenceRights() []rbacv1.PolicyRule {
-	return grants(onFence("get delete"), rule("create", admissionregistrationv1.GroupName, fencePolicies), rule("create", admissionregistrationv1.GroupName, fenceBindings),
+	return grants(s.followRights(), onFence("get delete"), rule("create", admissionregistrationv1.GroupName, fencePolicies), rule("create", admissionregistrationv1.GroupName, fenceBindings),
 		whoAmI(), s.onV1Lock("get patch"),
 		// Who makes a policy with parameters must be allowed to read all that could be ones.
 		rule("get", resources.V1Group, s.Registry.Lock().V1Plural()))
 }
 
-func (s *steps) unfenceRights() []rbacv1.PolicyRule { return onFence("get delete") }
+func (s *steps) unfenceRights() []rbacv1.PolicyRule {
+	return grants(onFence("get delete"), s.onV1("list patch"))
+}
 
 // lockStandsRights are also for what lifts a fence that was made for another account.
 func (s *steps) lockStandsRights() []rbacv1.PolicyRule {
@@ -68,7 +70,14 @@ func (s *steps) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
 			return nil, err
 		}
 	}
+	following, cancel := context.WithCancel(ctx)
+	defer cancel()
+	followed := make(chan error, 1)
+	go func() { followed <- s.follow(following, sc) }()
 	if err := sleep(ctx, sc.Clock, sc.With.Duration("settle", fenceSettles)); err != nil {
+		return nil, err
+	}
+	if err := <-followed; err != nil {
 		return nil, err
 	}
 	return nil, s.proveFence(ctx, sc, string(sc.Object.UID), probeMessage(sc.Object))
@@ -140,22 +149,30 @@ func (s *steps) removePart(ctx context.Context, part client.Object) error {
 	return nil
 }
 
-// unfenceV1 removes what this migration installed: the binding first, without which the
-// policy does nothing.
+// unfenceV1 also takes back what was noted on v1 since the fence was there.
 func (s *steps) unfenceV1(ctx context.Context, sc *scope) (outputs, error) {
-	for _, part := range []client.Object{fenceBinding(sc.Object), &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(sc.Object)}} {
+	if err := s.removeFence(ctx, sc.Object); err != nil {
+		return nil, err
+	}
+	return nil, s.liftBarriers(ctx, sc)
+}
+
+// removeFence removes what this migration installed: the binding first, without which the
+// policy does nothing.
+func (s *steps) removeFence(ctx context.Context, dm *migration) error {
+	for _, part := range []client.Object{fenceBinding(dm), &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(dm)}} {
 		have, err := s.partOfFence(ctx, part)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if have == nil || !ofMigration(have, sc.Object) {
+		if have == nil || !ofMigration(have, dm) {
 			continue
 		}
 		if err := s.removePart(ctx, have); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // letUsPass lifts a fence of this migration that was made for another account, because
@@ -170,7 +187,7 @@ func (s *steps) letUsPass(ctx context.Context, sc *scope) error {
 	if err != nil || samePart(policy, want[0]) {
 		return err
 	}
-	if _, err := s.unfenceV1(ctx, sc); err != nil {
+	if err := s.removeFence(ctx, sc.Object); err != nil {
 		return err
 	}
 	return &fsm.WaitError{After: fenceSettles, Message: "the fence around v1 was made for another account than this one; it is lifted, to give v1 back"}

@@ -28,6 +28,9 @@ func (l *ledgers) of(dm *migration) *copier.Ledger {
 		l.by = map[string]migrationLedger{}
 	}
 	if known, ok := l.by[dm.Name]; !ok || known.of != dm.UID {
+		if ok {
+			known.ledger.Unfollow()
+		}
 		l.by[dm.Name] = migrationLedger{of: dm.UID, ledger: copier.NewLedger()}
 	}
 	return l.by[dm.Name].ledger
@@ -37,5 +40,8 @@ func (l *ledgers) of(dm *migration) *copier.Ledger {
 func (l *ledgers) drop(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if known, ok := l.by[name]; ok {
+		known.ledger.Unfollow()
+	}
 	delete(l.by, name)
 }

@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -40,6 +41,10 @@ type Settings struct {
 	CalicoNamespace string
 	// Discovery tells what the API server serves, for the checks.
 	Discovery discovery.DiscoveryInterface
+	// Metadata is for watches of the kinds with many objects; nil: they are listed under the lock.
+	Metadata metadata.Interface
+	// Ending is closed when the controller ends, and its watches with it; nil: never.
+	Ending <-chan struct{}
 	// HTTP is where the built-in HTTPRequest may go.
 	HTTP builtin.HTTP
 	// Copying is for the requests of copies, which are many; nil: they go where all others
@@ -85,7 +90,10 @@ func Program(c client.Client, settings Settings) *runner.Program[*migration] {
 		Decorate: decorate,
 		Stored: func(dm *migration) {
 			s.Metrics.Stored(dm)
-			if dm.Status.Phase == phaseComplete || dm.Status.Phase == phaseFailed {
+			switch dm.Status.Phase {
+			case phaseConverged:
+				s.ledgers.of(dm).Unfollow()
+			case phaseComplete, phaseFailed:
 				s.ledgers.drop(dm.Name) // it may stay for months
 			}
 		},
@@ -133,7 +141,8 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 		"LockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to false.",
 			Params: map[string]fsm.Param{"deadline": {Type: fsm.TypeDuration, Doc: "how long the lock may be held before the point of no return"}}}, Do: s.lockV1, Rights: grants(s.lockStandsRights(), s.onV1Lock("patch"))},
 		"FenceV1": {ActionSpec: fsm.ActionSpec{Doc: "Installs what refuses writes of v1 once it is locked, and proves that it works.",
-			Params: map[string]fsm.Param{"settle": {Type: fsm.TypeDuration, Doc: "how long it waits for API servers to hear of it; 2s, which is twice as long as they need, is the default"}}},
+			Params: map[string]fsm.Param{"settle": {Type: fsm.TypeDuration, Doc: "how long it waits for API servers to hear of it; 2s, which is twice as long as they need, is the default"},
+				"watchFrom": {Type: fsm.TypeInt, Doc: "kinds with so many objects are watched from now on, instead of being listed under the lock; 300 is the default"}}},
 			Do: s.fenceV1, Rights: s.fenceRights()},
 		"UnfenceV1": {ActionSpec: fsm.ActionSpec{Doc: "Removes what FenceV1 installed, if this migration did."}, Do: s.unfenceV1, Rights: s.unfenceRights()},
 		"LiftFence": {ActionSpec: fsm.ActionSpec{Doc: "Removes the fence after the point of no return, when v1 is gone."}, Do: s.unfenceV1, Rights: s.unfenceRights()},
@@ -200,7 +209,7 @@ func (s *steps) copier(dm *migration) *copier.Copier {
 
 // copierOver reaches v3 by a version that its CRDs serve.
 func (s *steps) copierOver(dm *migration, version string) *copier.Copier {
-	options := []copier.Option{copier.WithRetried(s.Metrics.retried), copier.WithLedger(s.ledgers.of(dm))}
+	options := []copier.Option{copier.WithRetried(s.Metrics.retried), copier.WithLedger(s.ledgers.of(dm)), copier.WithWatches(s.Metadata, s.Ending)}
 	if version == migrationv1.SideDoorVersion {
 		options = append(options, copier.WithholdOwners())
 	}

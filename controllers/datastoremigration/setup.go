@@ -8,6 +8,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -50,6 +51,10 @@ func Gate(cfg *rest.Config, machine *machines.Handle, settings Settings, metrics
 			return fmt.Errorf("make the discovery client of %s: %w", controllerName, err)
 		}
 		settings.Discovery = api
+		if settings.Metadata, err = metadata.NewForConfig(cfg); err != nil {
+			return fmt.Errorf("make the client for watches of %s: %w", controllerName, err)
+		}
+		settings.Ending = ctx.Done()
 		if settings.Copying != nil {
 			if settings.Copies, err = client.New(settings.Copying, client.Options{Scheme: NewScheme()}); err != nil {
 				return fmt.Errorf("make the client of the copies of %s: %w", controllerName, err)

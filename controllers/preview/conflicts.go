@@ -137,7 +137,7 @@ func content(obj *unstructured.Unstructured) map[string]any {
 	metadata := map[string]map[string]string{"labels": {}, "annotations": {}}
 	maps.Copy(metadata["labels"], obj.GetLabels())
 	maps.Copy(metadata["annotations"], obj.GetAnnotations())
-	for _, ours := range []string{resources.MigratedByAnnotation, resources.CopiedVersionAnnotation, migrationv1.AnnotationLockedBy, resources.MetadataAnnotation,
+	for _, ours := range []string{resources.MigratedByAnnotation, resources.CopiedVersionAnnotation, migrationv1.AnnotationBarrier, migrationv1.AnnotationLockedBy, resources.MetadataAnnotation,
 		"kubectl.kubernetes.io/last-applied-configuration"} {
 		delete(metadata["annotations"], ours)
 	}

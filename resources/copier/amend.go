@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
@@ -43,4 +44,5 @@ func (c *Copier) amend(ctx context.Context, kind *resources.Kind, key client.Obj
 func forget(obj *metav1.PartialObjectMetadata) {
 	delete(obj.Annotations, resources.MigratedByAnnotation)
 	delete(obj.Annotations, resources.CopiedVersionAnnotation)
+	delete(obj.Annotations, migrationv1.AnnotationBarrier)
 }

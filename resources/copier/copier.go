@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
@@ -42,7 +43,10 @@ type Copier struct {
 	retried func(kind, operation string)
 	schemas *schemaCache
 	ledger  *Ledger // nil: nothing is remembered
-	frozen  bool
+	watches metadata.Interface
+	ending  <-chan struct{}
+	// frozen: what Moving has listed is still so. locked: only we write v1.
+	frozen, locked bool
 	// withhold leaves all owners in Calico to RemapOwners.
 	withhold bool
 }

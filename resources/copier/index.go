@@ -44,8 +44,11 @@ func (c *Copier) indexContent(ctx context.Context, kind *resources.Kind, schema 
 	return idx, err
 }
 
-// indexMetadata lists metadata only.
+// indexMetadata reads metadata only.
 func (c *Copier) indexMetadata(ctx context.Context, kind *resources.Kind) (*index, error) {
+	if now := c.v3Now(ctx, kind); now != nil {
+		return now, nil
+	}
 	idx := &index{entries: map[client.ObjectKey]entry{}}
 	err := c.eachV3Metadata(ctx, kind, func(obj *metav1.PartialObjectMetadata) error {
 		idx.entries[client.ObjectKeyFromObject(obj)] = c.entryOf(obj)

@@ -117,13 +117,16 @@ func (c *Copier) sift(ctx context.Context, of *pairs, v visitor) (open []client.
 
 // eachV1Object streams the metadata of the v1 objects of a kind that are migrated.
 func (c *Copier) eachV1Object(ctx context.Context, kind *resources.Kind, do func(v1Object) error) error {
-	if all, ok := c.frozenList(kind); ok {
-		for _, v1 := range all {
-			if err := do(v1); err != nil {
-				return err
-			}
+	all, known := c.frozenList(kind)
+	if !known && c.followed(kind) != nil {
+		now, err := c.v1Now(ctx, kind)
+		if err != nil {
+			return err
 		}
-		return nil
+		all, known = now.all, true
+	}
+	if known {
+		return eachOf(all, func(v1 *v1Object) error { return do(*v1) })
 	}
 	return c.eachMetadata(ctx, kind.V1GVK(), kind.V1CRDName(), kind.Selector(), func(obj *metav1.PartialObjectMetadata) error {
 		return do(v1ObjectOf(obj))

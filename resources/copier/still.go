@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
 )
@@ -14,6 +15,7 @@ import (
 type moment struct {
 	revision uint64 // of its storage: every later write of an object gives it a newer resourceVersion
 	objects  int64
+	first    client.ObjectKey
 }
 
 // v1List is all v1 objects of a kind.
@@ -35,14 +37,14 @@ func (c *Copier) NoteV1(ctx context.Context, kinds []*resources.Kind) error {
 	})
 }
 
-// Moving lists the metadata of these kinds of v1, the lock's too, and returns those in which something was
+// Moving reads the metadata of these kinds of v1, the lock's too, and returns those in which something was
 // written since the last NoteV1 or Moving: a version is newer than the storage was then, or there are more or
 // fewer objects. Where neither is so, the list is the one that would have been seen then. The lists are kept
 // for a Copier that is Frozen. It needs a ledger.
 func (c *Copier) Moving(ctx context.Context, kinds []*resources.Kind) (moving []*resources.Kind, err error) {
 	var mu sync.Mutex
 	err = eachKind(ctx, kinds, func(ctx context.Context, kind *resources.Kind) error {
-		now, err := c.listV1(ctx, kind)
+		now, err := c.v1Now(ctx, kind)
 		if err != nil {
 			return err
 		}
@@ -88,6 +90,9 @@ func (c *Copier) momentOf(ctx context.Context, kind *resources.Kind) (now moment
 		if now.revision == 0 {
 			now.revision = parseVersion(list.ResourceVersion)
 		}
+		if now.objects == 0 && len(list.Items) > 0 {
+			now.first = client.ObjectKeyFromObject(&list.Items[0])
+		}
 		now.objects += int64(len(list.Items))
 		if left := list.GetRemainingItemCount(); left != nil && kind.Selector().Empty() {
 			now.objects += *left
@@ -112,8 +117,8 @@ func (l *Ledger) note(kind *resources.Kind, now v1List, listed bool) moment {
 }
 
 // Frozen lets Copy, RemapOwners and OwnedV1 rely on the lists that Moving has made, where it has: nobody
-// writes v1 since. Conflicts and Verify read v1 all the same.
-func Frozen() Option { return func(c *Copier) { c.frozen = true } }
+// writes v1 since. Conflicts and Verify read v1 all the same, by the watches of Follow where it is followed.
+func Frozen() Option { return func(c *Copier) { c.frozen, c.locked = true, true } }
 
 // Thaw ends what a Frozen Copier relies on, for the kinds of these v1 objects: we are about to write them,
 // and what is copied has to know their versions from then on. It may be called again.

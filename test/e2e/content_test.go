@@ -41,6 +41,7 @@ func essence(obj *unstructured.Unstructured) map[string]any {
 	annotations := obj.GetAnnotations()
 	delete(annotations, migrationv1.AnnotationMigratedBy)
 	delete(annotations, resources.CopiedVersionAnnotation)
+	delete(annotations, migrationv1.AnnotationBarrier)
 	owners := map[string]any{}
 	for _, ref := range obj.GetOwnerReferences() {
 		owners[strings.Replace(ref.APIVersion, resources.V1Group+"/"+resources.V1Version, v3, 1)+" "+ref.Kind+" "+ref.Name] = true

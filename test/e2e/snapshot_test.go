@@ -26,7 +26,8 @@ import (
 // snapshot is all that a migration could have left traces in.
 type snapshot struct {
 	// V1 maps every v1 object but the lock to what it is, without what every write changes, and to its
-	// resource version if no object of Calico owns it: nobody may write such a one, nor change any.
+	// resource version if no object of Calico owns it: nobody may write such a one, nor change any. The first
+	// one of a kind may be a barrier.
 	V1 map[string]string
 	// Lock is the v1 ClusterInformation, which is written, without what every write changes.
 	Lock string
@@ -44,13 +45,13 @@ func (w *world) snapshot(t *testing.T) snapshot {
 	t.Helper()
 	s := snapshot{V1: map[string]string{}, V3CRDs: w.v3CRDs(t), APIService: w.apiService(t), Fences: w.fences(t), Stored: w.stored(t)}
 	for _, kind := range w.Registry.All() {
-		for _, obj := range w.list(t, kind.V1GVK()) {
+		for i, obj := range w.list(t, kind.V1GVK()) {
 			if kind.Name() == w.Registry.Lock().Name() {
 				s.Lock = asJSON(t, withoutServerFields(obj).Object)
 				continue
 			}
 			s.V1[key(obj)] = asJSON(t, withoutServerFields(obj).Object)
-			if !resources.HasCalicoOwners(obj) {
+			if i > 0 && !resources.HasCalicoOwners(obj) {
 				s.V1[key(obj)] += " at " + obj.GetResourceVersion()
 			}
 		}

@@ -36,6 +36,11 @@ const (
 	// AnnotationDetachedKinds on the migration lists the kinds, as apiVersion/Kind and
 	// separated by commas, of which objects outside Calico may bear that note.
 	AnnotationDetachedKinds = "migration.projectcalico.org/detached-kinds"
+	// AnnotationBarrier on one object of each large kind, on both sides, is written under the
+	// lock to find out whether a watch has shown all that was written before.
+	AnnotationBarrier = "migration.projectcalico.org/barrier"
+	// AnnotationBarriers on the migration lists the v1 objects that may bear it, as JSON.
+	AnnotationBarriers = "migration.projectcalico.org/barriers"
 	// AnnotationSideDoor on a v3 CRD holds the UID of the migration that has added
 	// SideDoorVersion to it.
 	AnnotationSideDoor = "migration.projectcalico.org/side-door"

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/events"
@@ -102,7 +103,7 @@ func (w *world) settle(ctx context.Context) error {
 
 // process is what a new process of the manager has: nothing but the API server,
 // behind faults.
-func (w *world) process(faulty *faults.Transport) *runner.Reconciler[*migration] {
+func (w *world) process(living context.Context, faulty *faults.Transport) *runner.Reconciler[*migration] {
 	w.t.Helper()
 	config := rest.CopyConfig(w.config)
 	config.Wrap(faulty.Wrap)
@@ -114,10 +115,14 @@ func (w *world) process(faulty *faults.Transport) *runner.Reconciler[*migration]
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	watches, err := metadata.NewForConfig(config)
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	return &runner.Reconciler[*migration]{
 		Client: c, Machine: func() *fsm.Machine { return w.machine },
 		Program: datastoremigration.Program(c, datastoremigration.Settings{
-			Registry: w.Registry, CalicoNamespace: scene.CalicoNamespace, Discovery: api}),
+			Registry: w.Registry, CalicoNamespace: scene.CalicoNamespace, Discovery: api, Metadata: watches, Ending: living.Done()}),
 		Clock: clock.RealClock{}, Recorder: &events.FakeRecorder{}, Metrics: runner.NewMetrics(prometheus.NewRegistry()),
 	}
 }
@@ -132,7 +137,7 @@ func (w *world) drive(faulty *faults.Transport, where func(*migration) bool) boo
 		_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
 	}).Stop()
 	living := untilDown(ctx, faulty)
-	p := w.process(faulty)
+	p := w.process(living, faulty)
 	req := reconcile.Request{NamespacedName: client.ObjectKey{Name: scene.MigrationName}}
 	for {
 		result, err := p.Reconcile(living, req)
