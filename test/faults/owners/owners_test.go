@@ -263,7 +263,7 @@ func (w *world) peerLoses() {
 	tier := w.v3("Tier", tierName, nil)
 	w.read(tier) // as users see it
 	old := ownerOf(tier)
-	w.migrateToGate(underTheLock, gateAfter("LockV3"))
+	w.migrateToGate(underTheLock, gateAfter("AwaitV3Served"))
 	w.server.EndWatches()
 	w.looksOn()
 	copied := w.v3("Tier", tierName, tierSpec)
