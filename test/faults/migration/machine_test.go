@@ -50,7 +50,7 @@ func quick(gate bool) (*fsm.Machine, error) {
 func shorten(step *v1alpha1.Step) {
 	switch step.Action {
 	case "FenceV1": // proved all the same, and there is one API server here
-		step.With = map[string]any{"settle": "0s", "watchFrom": 5}
+		step.With = map[string]any{"settle": "0s", "watchFrom": 20}
 	case "Drain":
 		step.With = map[string]any{"quiet": "10ms", "atMost": "2s"}
 	case "AwaitV3Served":
