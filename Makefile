@@ -145,6 +145,8 @@ fuzz: ## Run each fuzz target for FUZZTIME (10s)
 	hack/fuzz.sh $(FUZZTIME)
 
 .PHONY: faults faults-in-process faults-of-processes
+# They are bound by the CPU, two cores for five hundred migrations.
+faults: export CLUSTER_GOGC ?= 400
 faults: build tools ## Put every fault at every write of both controllers, kill what can be killed, take away each right of the chart: hours (FAULTS.md; a part is in make test)
 	@# Side by side: the one computes, the other mostly waits.
 	$(MAKE) -j2 faults-in-process faults-of-processes

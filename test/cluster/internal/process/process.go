@@ -41,6 +41,10 @@ func (h Home) PidFile(name string) string { return filepath.Join(string(h), "pid
 // LogFile is where the output of the named process goes.
 func (h Home) LogFile(name string) string { return filepath.Join(string(h), "logs", name+".log") }
 
+// gcVariable is the GOGC of what is started here, and of nothing else: tests that are short of CPU, of which
+// the collectors of the servers take a fifth, give them memory for it.
+const gcVariable = "CLUSTER_GOGC"
+
 // Start runs a program in a session of its own, so that neither a Ctrl-C nor
 // the end of this program reaches it, and records its id. Output is appended
 // to the log. The caller makes sure that no process of that name is running.
@@ -58,6 +62,9 @@ func (h Home) Start(name, binary string, args ...string) (*Child, error) {
 	command := exec.Command(binary, args...)
 	command.Stdout, command.Stderr = log, log
 	command.Env = append(os.Environ(), homeVariable+"="+string(h))
+	if percent := os.Getenv(gcVariable); percent != "" {
+		command.Env = append(command.Env, "GOGC="+percent)
+	}
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
