@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -114,9 +113,7 @@ func newLook(ctx context.Context, s streams, at *cluster, o lookOptions) (*look,
 
 func (l *look) plan(ctx context.Context) (*preview.Plan, error) {
 	plan := &preview.Plan{Migration: l.dm.Name}
-	began := time.Now()
 	copies, err := l.Plan(ctx)
-	took := time.Since(began)
 	if err != nil {
 		return nil, fmt.Errorf("read v1: %w", err)
 	}
@@ -131,6 +128,6 @@ func (l *look) plan(ctx context.Context) (*preview.Plan, error) {
 	if plan.Conflicts, err = l.conflicts(ctx, false); err != nil {
 		return nil, err
 	}
-	plan.Expect(l.dm.Status.CopyAhead, answers, took)
+	plan.Expect(l.dm.Status.CopyAhead, answers)
 	return plan, nil
 }

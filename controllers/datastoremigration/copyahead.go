@@ -13,8 +13,12 @@ const (
 	aheadRounds = 5
 	// aheadUntil is how few changes make a round the last one.
 	aheadUntil = 100
-	// cutOver is what a lock takes whatever there is to copy: the drain, and v3 being served.
-	cutOver = 1500 * time.Millisecond
+	// What a lock takes, see docs/scale.md: whatever there is to copy, for the drain and for v3 to be served;
+	// and for each object that is compared.
+	cutOver     = 1500 * time.Millisecond
+	compareEach = 20 * time.Microsecond
+	// OwnersPerSecond is how many owners are added in a second at best.
+	OwnersPerSecond = 500
 )
 
 // copyAhead copies through the side door in rounds, while the cluster works as before: each
@@ -54,16 +58,17 @@ func isAhead(sc *scope) (open bool) {
 	return open
 }
 
-// showRound also tells how long the lock will last: it compares as this round has done.
+// showRound also tells how long the lock will last.
 func showRound(dm *migration, result copier.Result, took time.Duration) {
 	ahead := dm.Status.CopyAhead
 	if ahead == nil {
 		return
 	}
-	expected, basis := ExpectedLock(result.Done, took, result.Withheld)
+	rate := perSecond(result.Done, took)
+	expected, basis := ExpectedLock(result.Done, rate, result.Withheld)
 	ahead.Round++
 	ahead.Changed = int32(result.Changed())
-	ahead.ObjectsPerSecond = int32(max(float64(result.Done)/max(took.Seconds(), 0.001), 1))
+	ahead.ObjectsPerSecond = rate
 	ahead.ExpectedLockSeconds = expected
 	ahead.Message = "expected: " + basis
 }

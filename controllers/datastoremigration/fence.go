@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -70,14 +71,10 @@ func (s *steps) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
 			return nil, err
 		}
 	}
-	following, cancel := context.WithCancel(ctx)
-	defer cancel()
-	followed := make(chan error, 1)
-	go func() { followed <- s.follow(following, sc) }()
-	if err := sleep(ctx, sc.Clock, sc.With.Duration("settle", fenceSettles)); err != nil {
-		return nil, err
-	}
-	if err := <-followed; err != nil {
+	group, both := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.follow(both, sc) })
+	group.Go(func() error { return sleep(both, sc.Clock, sc.With.Duration("settle", fenceSettles)) })
+	if err := group.Wait(); err != nil {
 		return nil, err
 	}
 	return nil, s.proveFence(ctx, sc, string(sc.Object.UID), probeMessage(sc.Object))

@@ -141,11 +141,12 @@ func (l *Looker) read(ctx context.Context, kind *resources.Kind, name types.Name
 
 // ExpectedLock is how long v1 stays locked where objects are copied ahead, and what that
 // rests on: the cut-over takes its time whatever there is to copy; under the lock everything
-// is compared twice, by the last copy and by the verification, and owners that are withheld
-// take a request each.
-func ExpectedLock(objects int64, compare time.Duration, withheld int64) (seconds int32, basis string) {
-	rate := max(float64(objects)/max(compare.Seconds(), 0.001), 1)
-	expected := cutOver.Seconds() + 2*compare.Seconds() + float64(withheld)/rate
-	return int32(math.Ceil(expected)), fmt.Sprintf("%s for the cut-over, twice %.1fs to compare %d objects, %d withheld owners to add",
-		cutOver, compare.Seconds(), objects, withheld)
+// is compared, in memory; and owners that are withheld take a request each. perSecond is how
+// many objects the last round has done in a second: no more owners are added in one.
+func ExpectedLock(objects int64, perSecond int32, withheld int64) (seconds int32, basis string) {
+	rate := max(min(perSecond, OwnersPerSecond), 1)
+	compare := time.Duration(objects) * compareEach
+	expected := cutOver.Seconds() + compare.Seconds() + float64(withheld)/float64(rate)
+	return int32(math.Ceil(expected)), fmt.Sprintf("%s for the cut-over, %.1fs to compare %d objects, %d withheld owners to add at %d a second",
+		cutOver, compare.Seconds(), objects, withheld, rate)
 }

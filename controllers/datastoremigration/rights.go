@@ -13,8 +13,8 @@ import (
 )
 
 // The rights that steps are put together from. By name where RBAC can say a name,
-// by plural otherwise: the only objects of v1 that are ever written are the lock and,
-// in a clean-up, the CRDs of the registry.
+// by plural otherwise. Of v1 the lock is written, metadata of objects that have owners in
+// Calico or are barriers, and, in a clean-up, the CRDs of the registry.
 const (
 	crdGroup        = "apiextensions.k8s.io"
 	crdResource     = "customresourcedefinitions"

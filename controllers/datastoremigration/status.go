@@ -62,11 +62,11 @@ func conflictCondition(dm *migration) *metav1.Condition {
 	}
 	c := &metav1.Condition{Reason: migrationv1.ReasonResourceMismatch}
 	first := dm.Status.Conflicts[0]
-	c.Message = fmt.Sprintf("%d objects differ between v1 and v3, the first is %s: edit or delete one side; all are in status.conflicts",
+	c.Message = fmt.Sprintf("%d objects differ between v1 and v3, the first is %s: edit or delete one side; all are in status.conflicts, `kubectl phasegate conflicts` has the commands",
 		len(dm.Status.Conflicts), objectName(first.Kind, first.Namespace, first.Name))
 	if total := dm.Status.Progress; total != nil && int(total.Conflicts) > len(dm.Status.Conflicts) {
 		c.Reason = migrationv1.ReasonConflictsOmitted
-		c.Message = fmt.Sprintf("%d objects differ between v1 and v3, %d of them are in status.conflicts: edit or delete one side",
+		c.Message = fmt.Sprintf("%d objects differ between v1 and v3, %d of them are in status.conflicts: edit or delete one side, `kubectl phasegate conflicts` has the commands",
 			total.Conflicts, len(dm.Status.Conflicts))
 	}
 	return c

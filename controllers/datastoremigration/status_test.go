@@ -77,13 +77,13 @@ func TestDecorate(t *testing.T) {
 			why: "the condition names an object, so that kubectl wait and describe are enough to begin",
 			in:  status{ObservedGeneration: 4, Conflicts: one, Machine: machine{Phase: "WaitingForConflictResolution", Since: sinceMicro()}},
 			want: status{ObservedGeneration: 4, Conflicts: one, Machine: machine{Phase: "WaitingForConflictResolution", Since: sinceMicro()},
-				Conditions: []metav1.Condition{conflict("ResourceMismatch", "1 objects differ between v1 and v3, the first is NetworkPolicy shop/web: edit or delete one side; all are in status.conflicts")}},
+				Conditions: []metav1.Condition{conflict("ResourceMismatch", "1 objects differ between v1 and v3, the first is NetworkPolicy shop/web: edit or delete one side; all are in status.conflicts, `kubectl phasegate conflicts` has the commands")}},
 		},
 		"more conflicts than listed": {
 			why: "the list is bounded: a reader must not take it for all",
 			in:  status{ObservedGeneration: 4, Conflicts: one, Progress: &migrationv1.Progress{Conflicts: 40}, Machine: machine{Since: sinceMicro()}},
 			want: status{ObservedGeneration: 4, Conflicts: one, Progress: &migrationv1.Progress{Conflicts: 40}, Machine: machine{Since: sinceMicro()},
-				Conditions: []metav1.Condition{conflict("ConflictsOmitted", "40 objects differ between v1 and v3, 1 of them are in status.conflicts: edit or delete one side")}},
+				Conditions: []metav1.Condition{conflict("ConflictsOmitted", "40 objects differ between v1 and v3, 1 of them are in status.conflicts: edit or delete one side, `kubectl phasegate conflicts` has the commands")}},
 		},
 		"conflicts resolved": {
 			why:  "a condition that is over goes",

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/check"
@@ -81,9 +80,9 @@ func (p *Plan) Checked(answers []check.Answer) (err error) {
 	return err
 }
 
-// Expect says how long v1 would be locked: what the migration has measured, if it has; else
-// it rests on how long this look has taken, which reads and validates each object once.
-func (p *Plan) Expect(ahead *migrationv1.CopyAhead, answers []check.Answer, took time.Duration) {
+// Expect says how long v1 would be locked: what the migration has found out, if it has copied
+// ahead; else what is usual for so many objects.
+func (p *Plan) Expect(ahead *migrationv1.CopyAhead, answers []check.Answer) {
 	refused := slices.ContainsFunc(answers, func(a check.Answer) bool { return a.ID == datastoremigration.CopyAheadCheck && len(a.Findings) > 0 })
 	if ahead != nil {
 		refused = ahead.State == migrationv1.CopyAheadRefused
@@ -92,8 +91,8 @@ func (p *Plan) Expect(ahead *migrationv1.CopyAhead, answers []check.Answer, took
 			return
 		}
 	}
-	seconds, basis := datastoremigration.ExpectedLock(p.Objects, took, 0)
-	p.Lock = Lock{Seconds: seconds, AtLeast: refused, Basis: basis + ", measured from here by this look"}
+	seconds, basis := datastoremigration.ExpectedLock(p.Objects, datastoremigration.OwnersPerSecond, 0)
+	p.Lock = Lock{Seconds: seconds, AtLeast: refused, Basis: basis}
 	if refused {
 		p.Lock.Basis += fmt.Sprintf("; all %d objects are copied under the lock, too", p.Objects)
 	}

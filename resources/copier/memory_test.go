@@ -17,9 +17,10 @@ import (
 func BenchmarkMemory(b *testing.B) {
 	const objects = 100_000
 	for name, fill := range map[string]func(n int) any{
-		"Index":  func(n int) any { return filledIndex(n) },
-		"Ledger": func(n int) any { return filledProofs(n) },
-		"List":   func(n int) any { return filledList(n) },
+		"Index":   func(n int) any { return filledIndex(n) },
+		"Ledger":  func(n int) any { return filledProofs(n) },
+		"List":    func(n int) any { return filledList(n) },
+		"Replica": func(n int) any { return filledReplica(n) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			var before, after runtime.MemStats
@@ -65,4 +66,13 @@ func filledList(n int) (all []v1Object) {
 		all = append(all, v1Object{key: nameOf(i), uid: uidOf(i), version: fmt.Sprint(i)})
 	}
 	return all
+}
+
+// filledReplica is one side of a kind that is followed.
+func filledReplica(n int) any {
+	r := &replica[v1Object]{objects: map[client.ObjectKey]replicated[v1Object]{}}
+	for i, obj := range filledList(n) {
+		r.objects[obj.key] = replicated[v1Object]{is: obj, version: uint64(i)}
+	}
+	return r
 }
