@@ -17,8 +17,8 @@ const (
 	paramKindUnknown = 30 * time.Second
 	// pausing is the longest pause between two tries of a step while something is held, and its jitter.
 	pausing = 6 * time.Second
-	// shared is how much longer a migration takes beside the sweeps, on the same two cores.
-	shared = 2
+	// crowded is how much longer a migration takes beside the sweeps, on the same two cores.
+	crowded = 2
 )
 
 // What was stored is there when a server is back, what was not is done again; and
@@ -29,7 +29,7 @@ func TestServersKilled(t *testing.T) {
 		name  string
 		limit time.Duration
 		some  int
-	}{{harness.APIServer, shared*wholeWay + stall + paramKindUnknown + pausing, 0}, {harness.Etcd, shared*wholeWay + stall + pausing, 1}} {
+	}{{harness.APIServer, crowded*wholeWay + stall + paramKindUnknown + pausing, 0}, {harness.Etcd, crowded*wholeWay + stall + pausing, 1}} {
 		repeat(t, experiment{name: c.name + " killed and started again", all: 10, some: c.some, run: func(t *testing.T, random *rand.Rand) time.Duration {
 			w := pristine(t)
 			server, err := w.Server(c.name)
