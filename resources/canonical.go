@@ -24,8 +24,8 @@ const (
 	CopiedVersionAnnotation = "migration.projectcalico.org/copied-version"
 )
 
-// bookkeeping are annotations that say how an object was written, not what it is.
-var bookkeeping = []string{MigratedByAnnotation, CopiedVersionAnnotation, migrationv1.AnnotationBarrier, "kubectl.kubernetes.io/last-applied-configuration"}
+// Bookkeeping are annotations that say how an object was written, not what it is.
+var Bookkeeping = []string{MigratedByAnnotation, CopiedVersionAnnotation, migrationv1.AnnotationBarrier, "kubectl.kubernetes.io/last-applied-configuration"}
 
 // canonical is what two v3 objects that mean the same have in common. It is for comparison only:
 // nothing of it is ever written. The argument stays as it is.
@@ -72,7 +72,7 @@ func contentOf(kind *Kind, obj *unstructured.Unstructured) map[string]any {
 // without an entry is there all the same, so that a difference is named by the entry.
 func canonicalMetadata(kind *Kind, obj *unstructured.Unstructured) map[string]any {
 	annotations := obj.GetAnnotations()
-	for _, key := range bookkeeping {
+	for _, key := range Bookkeeping {
 		delete(annotations, key)
 	}
 	meta := map[string]any{

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strings"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
@@ -137,8 +138,7 @@ func content(obj *unstructured.Unstructured) map[string]any {
 	metadata := map[string]map[string]string{"labels": {}, "annotations": {}}
 	maps.Copy(metadata["labels"], obj.GetLabels())
 	maps.Copy(metadata["annotations"], obj.GetAnnotations())
-	for _, ours := range []string{resources.MigratedByAnnotation, resources.CopiedVersionAnnotation, migrationv1.AnnotationBarrier, migrationv1.AnnotationLockedBy, resources.MetadataAnnotation,
-		"kubectl.kubernetes.io/last-applied-configuration"} {
+	for _, ours := range slices.Concat(resources.Bookkeeping, []string{migrationv1.AnnotationLockedBy, resources.MetadataAnnotation}) {
 		delete(metadata["annotations"], ours)
 	}
 	out := map[string]any{"metadata": metadata}
