@@ -34,8 +34,11 @@ func (s *steps) fenceRights() []rbacv1.PolicyRule {
 }
 
 func (s *steps) unfenceRights() []rbacv1.PolicyRule {
-	return grants(onFence("get delete"), s.onV1("list patch"))
+	return grants(removeFenceRights(), s.onV1("list patch"))
 }
+
+// removeFenceRights are also for what lifts a fence that was made for another account.
+func removeFenceRights() []rbacv1.PolicyRule { return onFence("get delete") }
 
 // lockStandsRights are also for what lifts a fence that was made for another account.
 func (s *steps) lockStandsRights() []rbacv1.PolicyRule {
