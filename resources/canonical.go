@@ -19,7 +19,7 @@ import (
 const (
 	// MigratedByAnnotation marks a v3 object that a migration created; its value is the migration's UID.
 	MigratedByAnnotation = "migration.projectcalico.org/migrated-by"
-	// CopiedVersionAnnotation on a v3 object that a migration created tells of which resourceVersion of
+	// CopiedVersionAnnotation on a v3 object that a migration created tells of which ContentVersion of
 	// the v1 object it is a copy. It is how a change of v1 is told from a change of the copy.
 	CopiedVersionAnnotation = "migration.projectcalico.org/copied-version"
 )

@@ -19,8 +19,8 @@ type Converted struct {
 	Owners []metav1.OwnerReference
 	// V1UID is the UID of the v1 object; the reversed form is its UID in the aggregated v3 view.
 	V1UID types.UID
-	// V1Version is the resourceVersion of the v1 object.
-	V1Version string
+	// V1Version is the resourceVersion of the v1 object, V1Content its ContentVersion.
+	V1Version, V1Content string
 	// Status is what the v1 object has, for a kind whose status takes a write of its own; else nil.
 	Status map[string]any
 	// Terminating is true for an object that is being deleted, on either level. It is not to be copied.
@@ -107,6 +107,7 @@ func (c *conversion) result() *Converted {
 		Object:      &unstructured.Unstructured{Object: c.out},
 		V1UID:       c.v1.GetUID(),
 		V1Version:   c.v1.GetResourceVersion(),
+		V1Content:   ContentVersion(c.v1),
 		Terminating: c.v1.GetDeletionTimestamp() != nil || c.hidden != nil && !c.hidden.DeletionTimestamp.IsZero(),
 	}
 	if c.kind.HasStatus() {

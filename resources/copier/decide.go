@@ -57,7 +57,7 @@ func (c *Copier) judge(ctx context.Context, kind *resources.Kind, schema *resour
 	if len(diffs) == 0 {
 		return "", nil, false, nil
 	}
-	if edited := resources.Edited(kind, schema, want, have, fieldManager, copiedVersion(live) == conv.V1Version); len(edited) > 0 {
+	if edited := resources.Edited(kind, schema, want, have, fieldManager, copiedVersion(live) == conv.V1Content); len(edited) > 0 {
 		return CauseEdited, edited, false, nil
 	}
 	return CauseStale, diffs, false, nil
@@ -123,7 +123,7 @@ func (c *Copier) mark(obj *unstructured.Unstructured, conv *resources.Converted,
 		annotations = map[string]string{}
 	}
 	annotations[resources.MigratedByAnnotation] = string(c.owner.UID)
-	annotations[resources.CopiedVersionAnnotation] = conv.V1Version
+	annotations[resources.CopiedVersionAnnotation] = conv.V1Content
 	if !complete {
 		annotations[resources.CopiedVersionAnnotation] += withheld
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -20,20 +19,10 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
 // barrierShown is how long a watch may take to show what we have written.
 const barrierShown = 2 * time.Second
-
-// Barrier names the v1 object of a kind that is written to find out whether a watch has shown everything. An
-// API server shows what was written to a kind in the order of writing: who has seen the newest write has seen
-// them all.
-type Barrier struct {
-	Kind      string `json:"kind"` // as v3 calls it
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
-}
 
 // WithWatches lets a Copier Follow, by watches of this client, until ending is closed. With a nil client
 // everything is listed.
@@ -46,46 +35,38 @@ func MayFollow(kind *resources.Kind) bool {
 	return !kind.InOrder() && kind.Selector().String() == labels.Everything().String()
 }
 
-// Barriers chooses an object of each kind of which there are so many, or more. It changes nothing.
-func (c *Copier) Barriers(ctx context.Context, many int64) ([]Barrier, error) {
+// Crowded are the kinds of which v1 has so many objects, or more, and that may be followed.
+func (c *Copier) Crowded(ctx context.Context, many int64) ([]*resources.Kind, error) {
 	if c.watches == nil {
 		return nil, nil
 	}
-	var mu sync.Mutex
-	var barriers []Barrier
-	err := eachKind(ctx, c.reg.Kinds(), func(ctx context.Context, kind *resources.Kind) error {
-		if !MayFollow(kind) {
-			return nil
+	kinds := c.reg.Kinds()
+	objects, err := c.totals(ctx, kinds)
+	var crowded []*resources.Kind
+	for i, kind := range kinds {
+		if MayFollow(kind) && objects[i] >= max(many, 1) {
+			crowded = append(crowded, kind)
 		}
-		now, err := c.momentOf(ctx, kind)
-		if err == nil && now.objects >= max(many, 1) {
-			mu.Lock()
-			defer mu.Unlock()
-			barriers = append(barriers, Barrier{Kind: kind.Name(), Namespace: now.first.Namespace, Name: now.first.Name})
-		}
-		return err
-	})
-	return barriers, err
+	}
+	return crowded, err
 }
 
-// Follow watches the kinds of these barriers on both sides, until Unfollow of the ledger. Under the lock a
-// Copier need not list them then. Before, all barriers are to be on record, for LiftBarriers. It may be called
-// again. The error says which kinds are listed as if there were no watch.
-func (c *Copier) Follow(ctx context.Context, barriers []Barrier) error {
-	if c.watches == nil || c.ledger == nil || len(barriers) == 0 {
+// Follow watches these kinds on both sides, until Unfollow of the ledger. Under the lock a Copier need not
+// list them then: it writes an object of each instead, which is called a barrier. To find out whether a watch
+// has shown everything, it waits for what it has written: an API server shows the writes to a kind in their
+// order. Before, all kinds are to be on record, for LiftBarriers. It may be called again. The error says which
+// kinds are listed as if there were no watch.
+func (c *Copier) Follow(ctx context.Context, kinds []*resources.Kind) error {
+	if c.watches == nil || c.ledger == nil || len(kinds) == 0 {
 		return nil
 	}
 	living := c.ledger.follow(ctx, c.ending)
 	var mu sync.Mutex
 	var failed []error
 	var all sync.WaitGroup
-	for _, barrier := range barriers {
-		kind, known := c.reg.Kind(barrier.Kind)
-		if !known {
-			continue
-		}
+	for _, kind := range kinds {
 		all.Go(func() {
-			f, err := c.followKind(ctx, living, kind, barrier)
+			f, err := c.followKind(ctx, living, kind)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -100,45 +81,34 @@ func (c *Copier) Follow(ctx context.Context, barriers []Barrier) error {
 }
 
 // followKind lists both sides of a kind and goes on with watches.
-func (c *Copier) followKind(ctx, living context.Context, kind *resources.Kind, barrier Barrier) (*followed, error) {
-	f := &followed{at: client.ObjectKey{Namespace: barrier.Namespace, Name: barrier.Name}}
-	var err error
-	if f.v1, err = startReplica(ctx, living, c, kind.V1GVK(), kind.V1GVR(), v1ObjectOf); err != nil {
+func (c *Copier) followKind(ctx, living context.Context, kind *resources.Kind) (*followed, error) {
+	f := &followed{v1: newReplica(v1ObjectOf, nil)}
+	f.v3 = newReplica(func(obj *Meta) entry { return c.entryOf(obj) }, func(e entry) bool { return e.ours && !e.terminating })
+	if err := f.v1.start(ctx, living, c, kind.V1GVK(), kind.V1GVR()); err != nil {
 		return nil, err
 	}
-	f.v3, err = startReplica(ctx, living, c, kind.V3GVK(), kind.V3GVR(), func(obj *Meta) entry { return c.entryOf(obj) })
-	return f, err
+	return f, f.v3.start(ctx, living, c, kind.V3GVK(), kind.V3GVR())
 }
 
-// LiftBarriers takes our notes off the objects of these barriers. It may be called again.
-func (c *Copier) LiftBarriers(ctx context.Context, barriers []Barrier) error {
-	for _, barrier := range barriers {
-		kind, known := c.reg.Kind(barrier.Kind)
-		if !known {
-			continue
-		}
-		obj, err := c.readMeta(ctx, kind.V1GVK(), client.ObjectKey{Namespace: barrier.Namespace, Name: barrier.Name})
-		if apierrors.Classify(err) == apierrors.NotFound {
-			continue
-		}
-		if err == nil {
-			err = c.Edit(ctx, obj, func(obj *Meta) error {
-				delete(obj.Annotations, migrationv1.AnnotationBarrier)
-				return nil
-			})
-		}
-		if err != nil {
-			return fmt.Errorf("take our note off %s %s: %w", kind.V1GVK().Kind, barrier.Name, err)
-		}
+// LiftBarriers takes our notes off the v1 objects of these kinds. It may be called again.
+func (c *Copier) LiftBarriers(ctx context.Context, kinds []*resources.Kind) error {
+	noted, err := c.findV1(ctx, kinds, func(obj *Meta) bool {
+		_, noted := obj.Annotations[migrationv1.AnnotationBarrier]
+		return noted
+	})
+	if err != nil {
+		return err
 	}
-	return nil
+	return c.EditAll(ctx, noted, func(obj *Meta) error {
+		delete(obj.Annotations, migrationv1.AnnotationBarrier)
+		return nil
+	})
 }
 
 // followed is a kind that is watched on both sides.
 type followed struct {
 	v1 *replica[v1Object]
 	v3 *replica[entry]
-	at client.ObjectKey // the barrier in v1
 }
 
 // follow ends what was followed, and returns what lives until that is done again, or until ending is closed.
@@ -186,7 +156,7 @@ func (c *Copier) followed(kind *resources.Kind) *followed {
 
 // v1Now is the metadata of all that v1 holds of a kind now.
 func (c *Copier) v1Now(ctx context.Context, kind *resources.Kind) (v1List, error) {
-	if f := c.followed(kind); f != nil && pass(ctx, c, kind.V1GVK(), f.v1, f.at) {
+	if f := c.followed(kind); f != nil && f.v1.pass(ctx, c, kind.V1GVK()) {
 		return listOf(f.v1), nil
 	}
 	return c.listV1(ctx, kind)
@@ -206,11 +176,7 @@ func listOf(r *replica[v1Object]) (of v1List) {
 // v3Now is an index of the metadata of all that v3 holds of a kind now; nil where it has to be listed.
 func (c *Copier) v3Now(ctx context.Context, kind *resources.Kind) *index {
 	f := c.followed(kind)
-	if f == nil {
-		return nil
-	}
-	at, found := ourCopy(f.v3)
-	if !found || !pass(ctx, c, kind.V3GVK(), f.v3, at) {
+	if f == nil || !f.v3.pass(ctx, c, kind.V3GVK()) {
 		return nil
 	}
 	f.v3.mu.Lock()
@@ -222,33 +188,19 @@ func (c *Copier) v3Now(ctx context.Context, kind *resources.Kind) *index {
 	return idx
 }
 
-// ourCopy is a copy of ours that may be written: the one that was written before, if it is still there.
-func ourCopy(r *replica[entry]) (key client.ObjectKey, found bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if last, there := r.objects[r.at]; there && last.is.ours && !last.is.terminating {
-		return r.at, true
-	}
-	for key, obj := range r.objects {
-		if obj.is.ours && !obj.is.terminating {
-			return key, true
-		}
-	}
-	return key, false
-}
-
 // replica is what one side holds of a kind, as far as a watch has shown it.
 type replica[T any] struct {
-	of func(*Meta) T
+	of  func(*Meta) T
+	may func(T) bool // tells which objects may be barriers; nil: all
 
 	turn sync.Mutex // one barrier at a time
 
 	mu       sync.Mutex
 	objects  map[client.ObjectKey]replicated[T]
-	revision uint64 // of the newest event
-	newest   uint64 // of the newest event that is not a barrier of ours
-	broken   bool   // the watch has ended, or is too far behind
-	at       client.ObjectKey
+	revision uint64        // of the newest event
+	newest   uint64        // of the newest event that is not a barrier of ours
+	broken   bool          // the watch has ended, or is too far behind
+	barrier  *Meta         // the object that is written for barriers, as it was shown last; nil where there is none
 	value    string        // of the barrier that is waited for
 	shown    chan struct{} // closed when it has come; nil when none is waited for
 }
@@ -258,9 +210,12 @@ type replicated[T any] struct {
 	version uint64
 }
 
-// startReplica lists a kind, and watches it from there on while it lives.
-func startReplica[T any](ctx, living context.Context, c *Copier, gvk schema.GroupVersionKind, gvr schema.GroupVersionResource, of func(*Meta) T) (*replica[T], error) {
-	r := &replica[T]{of: of, objects: map[client.ObjectKey]replicated[T]{}}
+func newReplica[T any](of func(*Meta) T, may func(T) bool) *replica[T] {
+	return &replica[T]{of: of, may: may, objects: map[client.ObjectKey]replicated[T]{}}
+}
+
+// start lists a kind, and watches it from there on while it lives.
+func (r *replica[T]) start(ctx, living context.Context, c *Copier, gvk schema.GroupVersionKind, gvr schema.GroupVersionResource) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(listKind(gvk))
 	from := ""
@@ -278,7 +233,7 @@ func startReplica[T any](ctx, living context.Context, c *Copier, gvk schema.Grou
 		watcher, err = watchtools.NewRetryWatcherWithContext(living, from, watches{c.watches, gvr})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("watch %s: %w", gvr.GroupResource(), err)
+		return fmt.Errorf("watch %s: %w", gvr.GroupResource(), err)
 	}
 	go func() {
 		for event := range watcher.ResultChan() {
@@ -291,7 +246,7 @@ func startReplica[T any](ctx, living context.Context, c *Copier, gvk schema.Grou
 		watcher.Stop()
 		r.fail()
 	}()
-	return r, nil
+	return nil
 }
 
 // watches starts watches of one resource.
@@ -318,12 +273,24 @@ func (r *replica[T]) see(what watch.EventType, obj *Meta) {
 		r.objects[key] = replicated[T]{is: r.of(obj), version: version}
 	}
 	r.revision = max(r.revision, version)
-	if r.shown != nil && key == r.at && obj.Annotations[migrationv1.AnnotationBarrier] == r.value {
+	r.choose(key, what == watch.Deleted, obj)
+	if r.shown != nil && r.barrier != nil && client.ObjectKeyFromObject(r.barrier) == key && obj.Annotations[migrationv1.AnnotationBarrier] == r.value {
 		close(r.shown)
 		r.shown = nil
 		return
 	}
 	r.newest = max(r.newest, version)
+}
+
+// choose keeps the first object that may be a barrier, as it is now.
+func (r *replica[T]) choose(key client.ObjectKey, gone bool, obj *Meta) {
+	if r.barrier != nil && client.ObjectKeyFromObject(r.barrier) != key {
+		return
+	}
+	r.barrier = nil
+	if !gone && (r.may == nil || r.may(r.objects[key].is)) {
+		r.barrier = obj.DeepCopy() // a list uses its items again
+	}
 }
 
 // fail ends all use of the replica.
@@ -337,32 +304,30 @@ func (r *replica[T]) fail() {
 	}
 }
 
-// expect makes ready for a barrier, which is a write of this very version of the object. ok is false where
-// there is none to be had.
-func (r *replica[T]) expect(key client.ObjectKey) (value string, shown <-chan struct{}, ok bool) {
+// expect makes ready for a barrier, which is a write of this very version of an object. obj is nil where there
+// is none to be had.
+func (r *replica[T]) expect() (obj *Meta, value string, shown <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	obj, there := r.objects[key]
-	if r.broken || !there {
-		return "", nil, false
+	if r.broken || r.barrier == nil {
+		return nil, "", nil
 	}
-	r.at, r.value, r.shown = key, strconv.FormatUint(obj.version, 10), make(chan struct{})
-	return r.value, r.shown, true
+	r.value, r.shown = resources.BarrierOver(r.barrier), make(chan struct{})
+	return r.barrier.DeepCopy(), r.value, r.shown
 }
 
 // pass writes a barrier and waits until the watch shows it. Then the replica has all that was written before
 // the call. Where it is false, nothing is known: whoever asked lists the kind.
-func pass[T any](ctx context.Context, c *Copier, gvk schema.GroupVersionKind, r *replica[T], key client.ObjectKey) bool {
+func (r *replica[T]) pass(ctx context.Context, c *Copier, gvk schema.GroupVersionKind) bool {
 	r.turn.Lock()
 	defer r.turn.Unlock()
-	value, shown, ok := r.expect(key)
-	if !ok {
+	obj, value, shown := r.expect()
+	if obj == nil {
 		return false
 	}
-	obj := &Meta{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	obj.SetGroupVersionKind(gvk)
 	body, _ := json.Marshal(map[string]any{"metadata": map[string]any{ // of strings
-		"resourceVersion": value, "annotations": map[string]string{migrationv1.AnnotationBarrier: value}}})
+		"resourceVersion": obj.ResourceVersion, "annotations": map[string]string{migrationv1.AnnotationBarrier: value}}})
 	if err := c.try(ctx, func() error { return c.c.Patch(ctx, obj, client.RawPatch(types.MergePatchType, body)) }); err != nil {
 		return false
 	}

@@ -64,7 +64,7 @@ func (c *Copier) patchOwners(ctx context.Context, d dependent, want []metav1.Own
 		if _, ok := obj.Annotations[resources.CopiedVersionAnnotation]; ok {
 			// With these owners it is a copy of v1 as it is now, and whatever differs later was changed in v3:
 			// it may have been made before the owners of the v1 object were taken off.
-			obj.Annotations[resources.CopiedVersionAnnotation] = d.version
+			obj.Annotations[resources.CopiedVersionAnnotation] = d.content
 		}
 	})
 	if err != nil {

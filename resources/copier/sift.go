@@ -26,6 +26,7 @@ type v1Object struct {
 	key     client.ObjectKey
 	uid     types.UID
 	version string
+	content string                  // its ContentVersion
 	owners  []metav1.OwnerReference // in Calico, as v1 has them
 	// attached tells that the object itself refers to one of them: no migration has taken them off.
 	attached bool
@@ -136,7 +137,7 @@ func (c *Copier) eachV1Object(ctx context.Context, kind *resources.Kind, do func
 func v1ObjectOf(obj *metav1.PartialObjectMetadata) v1Object {
 	owners, err := resources.CalicoOwners(obj)
 	return v1Object{
-		key: client.ObjectKeyFromObject(obj), uid: obj.UID, version: obj.ResourceVersion, owners: owners,
+		key: client.ObjectKeyFromObject(obj), uid: obj.UID, version: obj.ResourceVersion, content: resources.ContentVersion(obj), owners: owners,
 		attached: err != nil || resources.HasCalicoOwners(obj), unreadable: err != nil,
 	}
 }

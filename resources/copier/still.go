@@ -6,7 +6,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
 )
@@ -15,7 +14,6 @@ import (
 type moment struct {
 	revision uint64 // of its storage: every later write of an object gives it a newer resourceVersion
 	objects  int64
-	first    client.ObjectKey
 }
 
 // v1List is all v1 objects of a kind.
@@ -89,9 +87,6 @@ func (c *Copier) momentOf(ctx context.Context, kind *resources.Kind) (now moment
 	err = c.pages(ctx, list, kind.V1CRDName(), size, kind.Selector(), func() error {
 		if now.revision == 0 {
 			now.revision = parseVersion(list.ResourceVersion)
-		}
-		if now.objects == 0 && len(list.Items) > 0 {
-			now.first = client.ObjectKeyFromObject(&list.Items[0])
 		}
 		now.objects += int64(len(list.Items))
 		if left := list.GetRemainingItemCount(); left != nil && kind.Selector().Empty() {

@@ -36,7 +36,7 @@ type survey struct {
 type dependent struct {
 	kind    *resources.Kind
 	key     client.ObjectKey
-	version string                  // of the v1 object
+	content string                  // the ContentVersion of the v1 object
 	want    []metav1.OwnerReference // as v1 has them
 	live    entry
 }
@@ -88,7 +88,7 @@ func (s *survey) kind(ctx context.Context, kind *resources.Kind) error {
 			of.counts.V1++
 			of.counts.Same++
 			of.sum.add(p.digest)
-			s.depends(dependent{kind: kind, key: key, version: v1.version, want: v1.owners, live: live})
+			s.depends(dependent{kind: kind, key: key, content: v1.content, want: v1.owners, live: live})
 			return s.owners.record(v1.uid, kind, key.Name, live.uid)
 		},
 		single: func(key client.ObjectKey) error {
@@ -170,7 +170,7 @@ func (s *survey) one(of *kindSurvey, v1 *unstructured.Unstructured) error {
 	if err := s.owners.record(conv.V1UID, of.kind, key.Name, live.uid); err != nil {
 		return err
 	}
-	s.depends(dependent{kind: of.kind, key: key, version: conv.V1Version, want: conv.Owners, live: live})
+	s.depends(dependent{kind: of.kind, key: key, content: conv.V1Content, want: conv.Owners, live: live})
 	if !s.content {
 		return nil
 	}
@@ -313,7 +313,7 @@ func (d dependent) cause(want []metav1.OwnerReference) Cause {
 	switch {
 	case !d.live.ours:
 		return CauseForeign
-	case d.live.copied == d.version && len(resources.DiffOwners(byName(want), byName(d.live.owners))) > 0:
+	case d.live.copied == d.content && len(resources.DiffOwners(byName(want), byName(d.live.owners))) > 0:
 		return CauseEdited
 	}
 	return CauseStale

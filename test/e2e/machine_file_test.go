@@ -148,7 +148,7 @@ func stepIndex(t *testing.T, p *v1alpha1.Phase, action string) int {
 func quickly(t *testing.T, spec *v1alpha1.MachineSpec) {
 	t.Helper()
 	for action, with := range map[string]map[string]any{
-		"FenceV1": {"settle": "500ms", "watchFrom": 5},
+		"FenceV1": {"settle": "500ms", "watchFrom": 20},
 		"Drain":   {"quiet": "100ms", "atMost": "2s"},
 	} {
 		inStep("Migrating", action, func(s *v1alpha1.Step) { s.With = with })(t, spec)

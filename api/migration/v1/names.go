@@ -39,8 +39,9 @@ const (
 	// AnnotationBarrier on one object of each large kind, on both sides, is written under the
 	// lock to find out whether a watch has shown all that was written before.
 	AnnotationBarrier = "migration.projectcalico.org/barrier"
-	// AnnotationBarriers on the migration lists the v1 objects that may bear it, as JSON.
-	AnnotationBarriers = "migration.projectcalico.org/barriers"
+	// AnnotationBarrierKinds on the migration lists the kinds, as v3 calls them and separated by
+	// commas, of which an object of v1 may bear that note.
+	AnnotationBarrierKinds = "migration.projectcalico.org/barrier-kinds"
 	// AnnotationSideDoor on a v3 CRD holds the UID of the migration that has added
 	// SideDoorVersion to it.
 	AnnotationSideDoor = "migration.projectcalico.org/side-door"
