@@ -152,7 +152,8 @@ faults: build tools ## Put every fault at every write of both controllers, kill 
 	$(MAKE) -j2 faults-in-process faults-of-processes
 	RIGHTS=all $(GO) test -count=1 -timeout 30m -v -run 'TestStory/(install_the|a_check)' ./test/install
 faults-in-process:
-	FAULTS=all $(GO) test -count=1 -timeout 4h -v ./test/faults/migration $(FAULTS_ARGS)
+	@# Storms wait more than they compute.
+	FAULTS=all $(GO) test -count=1 -timeout 4h -parallel 3 -v ./test/faults/migration $(FAULTS_ARGS)
 faults-of-processes:
 	FAULTS=all $(GO) test -count=1 -timeout 4h -p 1 -v $$($(GO) list ./test/faults/... | grep -v faults/migration) $(FAULTS_ARGS)
 

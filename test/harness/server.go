@@ -24,7 +24,7 @@ const (
 )
 
 // reviveLimit is how long a server may take to answer after it was started again.
-const reviveLimit = time.Minute
+const reviveLimit = 2 * time.Minute
 
 // Server is a process of a cluster that this program has started.
 type Server struct {
@@ -92,12 +92,17 @@ func (s *Server) Kill(ctx context.Context) error {
 		return fmt.Errorf("kill %s: %w", s.name, err)
 	}
 	return Await(ctx, s.name+" to end", reviveLimit, func(context.Context) error {
-		// A zombie has no command line any more.
-		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", s.PID)); err == nil && len(line) > 0 {
+		if !s.ended() {
 			return errors.New("it still runs")
 		}
 		return nil
 	})
+}
+
+// ended is true of a zombie, too: it has no command line any more.
+func (s *Server) ended() bool {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", s.PID))
+	return err != nil || len(line) == 0
 }
 
 // Revive starts the process again, after Kill, as it was started before, for the same
@@ -122,13 +127,19 @@ func (s *Server) Revive() error {
 	return nil
 }
 
-// AwaitReady waits until the API server says that it is ready, which includes etcd.
-func (c *Cluster) AwaitReady(ctx context.Context) error {
+// AwaitReady waits until the API server says that it is ready, which includes etcd. A server that was revived,
+// and has ended since, is revived again, as by a kubelet: an API server gives up when it starts too slowly.
+func (c *Cluster) AwaitReady(ctx context.Context, revived *Server) error {
 	asking, err := rest.HTTPClientFor(c.Config)
 	if err != nil {
 		return err
 	}
 	return Await(ctx, "the API server to be ready", reviveLimit, func(ctx context.Context) error {
+		if revived.ended() {
+			if err := revived.Revive(); err != nil {
+				return err
+			}
+		}
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Config.Host+"/readyz", nil)
 		if err != nil {
 			return err

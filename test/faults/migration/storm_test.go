@@ -54,6 +54,7 @@ const patient = 2
 
 // Whatever an API server answers for a while, a migration comes to its end, and back, and does not make it worse.
 func TestStorm(t *testing.T) {
+	beside(t)
 	for name, storm := range storms {
 		if storm.waits && !everything {
 			continue

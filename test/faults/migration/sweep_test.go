@@ -70,6 +70,7 @@ func each(t *testing.T, experiment string, few int, attempt func(t *testing.T, w
 // A process that crashes at any write of the way there, and another one at the same write
 // of the way back, leaves nothing undone and nothing done twice.
 func TestCrash(t *testing.T) {
+	beside(t)
 	for name, fault := range map[string]faults.Fault{"a crash before a write": faults.CrashBefore, "a crash after a write": faults.CrashAfter} {
 		t.Run(name, func(t *testing.T) {
 			each(t, name, 2, func(t *testing.T, w *world, write int) (bool, time.Duration) {

@@ -46,7 +46,7 @@ func TestServersKilled(t *testing.T) {
 			if err := server.Revive(); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.AwaitReady(t.Context()); err != nil {
+			if err := w.AwaitReady(t.Context(), server); err != nil {
 				t.Fatal(err)
 			}
 			back := time.Now()
