@@ -171,7 +171,7 @@ func (s *steps) verify(ctx context.Context, sc *scope) (outputs, error) {
 	}
 	people, _ := forPeople(v.Different)
 	sc.Report(func(dm *migration) {
-		dm.Status.Verified = verified(v, sc.Clock.Now())
+		showVerified(dm, verified(v, sc.Clock.Now()))
 		if len(people) > 0 {
 			setConflicts(dm, people)
 		}
@@ -186,6 +186,13 @@ func (s *steps) verify(ctx context.Context, sc *scope) (outputs, error) {
 		"examples":  list[:min(len(list), exampleLimit)],
 		"verified":  v.Same(),
 	}, nil
+}
+
+// showVerified ends what is told of the copying once nothing is left to copy.
+func showVerified(dm *migration, found *migrationv1.Verified) {
+	if dm.Status.Verified = found; found != nil && dm.Status.Progress != nil {
+		dm.Status.Progress.ObjectsPerSecond = 0
+	}
 }
 
 // verified is nil unless everything is equal.

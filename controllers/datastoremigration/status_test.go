@@ -235,6 +235,19 @@ func TestProgressNeverGoesBack(t *testing.T) {
 	}
 }
 
+func TestARateEndsWithTheCopy(t *testing.T) {
+	dm := &migration{}
+	dm.Status.Progress = &migrationv1.Progress{Objects: "10/10", ObjectsPerSecond: 5}
+	showVerified(dm, nil)
+	if rate := dm.Status.Progress.ObjectsPerSecond; rate != 5 {
+		t.Errorf("both sides differ: a rate of %d, want 5, the copy goes on", rate)
+	}
+	showVerified(dm, &migrationv1.Verified{Digests: "Tier=1:a"})
+	if p := dm.Status.Progress; p.Objects != "10/10" || p.ObjectsPerSecond != 0 {
+		t.Errorf("both sides are equal: %s at %d a second, want 10/10 and no rate", p.Objects, p.ObjectsPerSecond)
+	}
+}
+
 func TestWhoResolvesAConflict(t *testing.T) {
 	all := []copier.Conflict{{Name: "theirs", Cause: copier.CauseForeign}, {Name: "edited", Cause: copier.CauseEdited},
 		{Name: "going", Cause: copier.CauseLeaving}, {Name: "old", Cause: copier.CauseStale}}

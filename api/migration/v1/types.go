@@ -218,7 +218,7 @@ type Progress struct {
 	// +optional
 	Objects string `json:"objects,omitempty"`
 	// ObjectsPerSecond is how many objects the present copy, or the last one, has copied
-	// or found equal in a second.
+	// or found equal in a second; unset once both sides are verified.
 	// +optional
 	ObjectsPerSecond int32 `json:"objectsPerSecond,omitempty"`
 	// Total is the number of objects of all kinds.
