@@ -110,7 +110,7 @@ e2e: build cluster-tools ## Run only the end-to-end tests, with their output
 
 .PHONY: dashboard-test
 dashboard-test: build cluster-tools ## Open the dashboard in a real browser during a migration; screenshots in bin/dashboard (needs chromium; AXE=axe.min.js)
-	@which chromium chromium-browser google-chrome >/dev/null 2>&1 || { echo 'no Chromium on the PATH; on Debian: apt-get install chromium' >&2; exit 1; }
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { echo 'no Chromium on the PATH; on Debian: apt-get install chromium' >&2; exit 1; }
 	mkdir -p bin/dashboard
 	$(GO) test -count=1 -timeout 15m -artifacts -outputdir $(abspath bin/dashboard) -v ./test/dashboard
 
