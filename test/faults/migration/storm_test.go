@@ -63,7 +63,7 @@ func TestStorm(t *testing.T) {
 			beside(t)
 			w, of := common(t), report.Of(name)
 			w.measure(t)
-			of.Writes(w.clean.writes)
+			of.Writes(w.clean)
 			for i := range sampleOf(1, 20) {
 				given := seed + uint64(i)
 				t.Run(fmt.Sprintf("seed %d", given), func(t *testing.T) {
@@ -79,10 +79,10 @@ func TestStorm(t *testing.T) {
 					}
 					j := w.begin(t)
 					j.survive(in, atGate)
-					if most := patient * w.clean.writes; tried > most {
-						t.Errorf("%d writes were tried, more than %d times the %d that it takes without faults", tried, patient, w.clean.writes)
+					if most := patient * w.clean; tried > most {
+						t.Errorf("%d writes were tried, more than %d times the %d that it takes without faults", tried, patient, w.clean)
 					}
-					t.Logf("%d writes were tried; %d are made without faults", tried, w.clean.writes)
+					t.Logf("%d writes were tried; %d are made without faults", tried, w.clean)
 					j.check(invariants.AtGate)
 					j.back(in)
 					of.Ran(!t.Failed(), time.Since(begun))
@@ -108,7 +108,7 @@ func TestTwoCrashes(t *testing.T) {
 	beside(t)
 	w, of := common(t), report.Of(name)
 	w.measure(t)
-	n := w.clean.writes
+	n := w.clean
 	of.Writes(n)
 	dice := random(2)
 	for range sampleOf(1, 50) {
