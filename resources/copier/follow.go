@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	watchtools "k8s.io/client-go/tools/watch"
@@ -19,10 +20,14 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
 // barrierShown is how long a watch may take to show what we have written.
 const barrierShown = 2 * time.Second
+
+// barrierAgain is after how long one is tried again whose object was behind.
+const barrierAgain = 5 * time.Millisecond
 
 // WithWatches lets a Copier Follow, by watches of this client, until ending is closed. With a nil client
 // everything is listed.
@@ -273,8 +278,7 @@ func (r *replica[T]) see(what watch.EventType, obj *Meta) {
 		r.objects[key] = replicated[T]{is: r.of(obj), version: version}
 	}
 	r.revision = max(r.revision, version)
-	r.choose(key, what == watch.Deleted, obj)
-	if r.shown != nil && r.barrier != nil && client.ObjectKeyFromObject(r.barrier) == key && obj.Annotations[migrationv1.AnnotationBarrier] == r.value {
+	if r.choose(key, obj) && r.shown != nil && obj.Annotations[migrationv1.AnnotationBarrier] == r.value {
 		close(r.shown)
 		r.shown = nil
 		return
@@ -282,15 +286,16 @@ func (r *replica[T]) see(what watch.EventType, obj *Meta) {
 	r.newest = max(r.newest, version)
 }
 
-// choose keeps the first object that may be a barrier, as it is now.
-func (r *replica[T]) choose(key client.ObjectKey, gone bool, obj *Meta) {
+// choose keeps the first object that may be a barrier, as it is now, and tells whether it is this one.
+func (r *replica[T]) choose(key client.ObjectKey, obj *Meta) bool {
 	if r.barrier != nil && client.ObjectKeyFromObject(r.barrier) != key {
-		return
+		return false
 	}
 	r.barrier = nil
-	if !gone && (r.may == nil || r.may(r.objects[key].is)) {
+	if now, there := r.objects[key]; there && (r.may == nil || r.may(now.is)) {
 		r.barrier = obj.DeepCopy() // a list uses its items again
 	}
+	return r.barrier != nil
 }
 
 // fail ends all use of the replica.
@@ -321,24 +326,37 @@ func (r *replica[T]) expect() (obj *Meta, value string, shown <-chan struct{}) {
 func (r *replica[T]) pass(ctx context.Context, c *Copier, gvk schema.GroupVersionKind) bool {
 	r.turn.Lock()
 	defer r.turn.Unlock()
-	obj, value, shown := r.expect()
-	if obj == nil {
-		return false
-	}
-	obj.SetGroupVersionKind(gvk)
-	body, _ := json.Marshal(map[string]any{"metadata": map[string]any{ // of strings
-		"resourceVersion": obj.ResourceVersion, "annotations": map[string]string{migrationv1.AnnotationBarrier: value}}})
-	if err := c.try(ctx, func() error { return c.c.Patch(ctx, obj, client.RawPatch(types.MergePatchType, body)) }); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, barrierShown)
+	defer cancel()
+	var shown <-chan struct{}
+	err := wait.PollUntilContextCancel(ctx, barrierAgain, true, func(ctx context.Context) (written bool, err error) {
+		shown, err = r.writeBarrier(ctx, c, gvk)
+		if apierrors.Classify(err) == apierrors.Conflict {
+			return false, nil // a copy of a moment ago, which the watch is about to show
+		}
+		return err == nil, err
+	})
+	if err != nil {
 		return false
 	}
 	select {
 	case <-shown:
 	case <-ctx.Done():
-		return false
-	case <-time.After(barrierShown):
 		r.fail()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return !r.broken
+}
+
+// writeBarrier returns what is closed when the watch has shown it.
+func (r *replica[T]) writeBarrier(ctx context.Context, c *Copier, gvk schema.GroupVersionKind) (<-chan struct{}, error) {
+	obj, value, shown := r.expect()
+	if obj == nil {
+		return nil, errors.New("there is no object to write")
+	}
+	obj.SetGroupVersionKind(gvk)
+	body, _ := json.Marshal(map[string]any{"metadata": map[string]any{ // of strings
+		"resourceVersion": obj.ResourceVersion, "annotations": map[string]string{migrationv1.AnnotationBarrier: value}}})
+	return shown, c.try(ctx, func() error { return c.c.Patch(ctx, obj, client.RawPatch(types.MergePatchType, body)) })
 }
