@@ -12,8 +12,9 @@ import (
 )
 
 // chooseMachine finds the one machine that is meant: a file, the name of a
-// compiled-in machine, or, for an empty text, the only one that fits.
-func chooseMachine(s streams, what string, fits func(*fsm.Machine) bool) (*fsm.Machine, error) {
+// compiled-in machine, or, for an empty text, the only one that has the phase; an
+// empty phase is every machine's.
+func chooseMachine(s streams, what, phase string) (*fsm.Machine, error) {
 	var args []string
 	if isPath(what) {
 		args, what = []string{what}, ""
@@ -26,16 +27,21 @@ func chooseMachine(s streams, what string, fits func(*fsm.Machine) bool) (*fsm.M
 	if err != nil {
 		return nil, err
 	}
-	var names []string
+	var names, phases []string
 	for _, m := range machines {
 		names = append(names, m.Name())
+		phases = append(phases, m.Name()+" has "+strings.Join(m.Phases(), ", "))
 	}
-	found := slices.DeleteFunc(machines, func(m *fsm.Machine) bool { return what != "" && m.Name() != what || !fits(m) })
+	found := slices.DeleteFunc(machines, func(m *fsm.Machine) bool {
+		return what != "" && m.Name() != what || phase != "" && !slices.Contains(m.Phases(), phase)
+	})
 	switch {
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
 		return nil, fmt.Errorf("which machine? give a file or one of: %s", strings.Join(names, ", "))
+	case phase != "":
+		return nil, fmt.Errorf("no machine has a phase %q; %s", phase, strings.Join(phases, "; "))
 	case what == "":
 		return nil, fmt.Errorf("no machine fits: name one of %s, or a file", strings.Join(names, ", "))
 	}
@@ -59,8 +65,6 @@ func sound(s streams, files []machineFile) ([]*fsm.Machine, error) {
 	}
 	return machines, nil
 }
-
-func anyMachine(*fsm.Machine) bool { return true }
 
 // isPath tells a file or directory from the name of a machine.
 func isPath(text string) bool {

@@ -49,7 +49,7 @@ Exit codes: 0 ended by Ctrl-C, 2 usage, or it could not be served.`,
 	f.BoolVar(&noOpen, "no-open", false, "print the address and open no browser")
 	f.StringVarP(&file, "file", "f", "datastore-migration", "machine file that the manager runs")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		machine, err := chooseMachine(s, file, anyMachine)
+		machine, err := chooseMachine(s, file, "")
 		if err != nil {
 			return err
 		}

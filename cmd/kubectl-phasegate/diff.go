@@ -35,11 +35,11 @@ refused, 2 they could not be compared.`,
 	cmd.Flags().BoolVar(&inFlight, "live", false, "tell the fate of each live object")
 	completeOutput(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		older, err := chooseMachine(s, args[0], anyMachine)
+		older, err := chooseMachine(s, args[0], "")
 		if err != nil {
 			return err
 		}
-		newer, err := chooseMachine(s, args[1], anyMachine)
+		newer, err := chooseMachine(s, args[1], "")
 		if err != nil {
 			return err
 		}

@@ -74,7 +74,7 @@ func endCommand(s streams, way ending.Way, cmd *cobra.Command) *cobra.Command {
 }
 
 func (e *end) run(ctx context.Context, s streams, at *cluster, args []string) error {
-	machine, err := chooseMachine(s, e.file, anyMachine)
+	machine, err := chooseMachine(s, e.file, "")
 	if err != nil {
 		return err
 	}

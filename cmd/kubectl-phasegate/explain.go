@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,7 +18,7 @@ import (
 func explainCommand(s streams) *cobra.Command {
 	var output, object string
 	cmd := &cobra.Command{
-		Use:   "explain PHASE [FILE|MACHINE]",
+		Use:   "explain {PHASE | --live NAME} [FILE|MACHINE]",
 		Short: "Tell what happens in a phase, what leaves it and what a deletion does",
 		Long: `Tell what a phase does step by step, what leaves it, what a deletion does from
 there to the end, what is held, how long it may last, and how a person gets an
@@ -88,11 +87,11 @@ func phaseAndMachine(s streams, args []string, object string) (phase string, mac
 	if len(args) == 1 {
 		what = args[0]
 	}
-	fits := anyMachine
-	if what == "" && phase != "" {
-		fits = func(m *fsm.Machine) bool { return slices.Contains(m.Phases(), phase) }
+	having := ""
+	if what == "" {
+		having = phase
 	}
-	machine, err = chooseMachine(s, what, fits)
+	machine, err = chooseMachine(s, what, having)
 	return phase, machine, err
 }
 

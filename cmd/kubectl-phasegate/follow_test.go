@@ -18,7 +18,7 @@ import (
 
 func machineOf(t *testing.T) *fsm.Machine {
 	t.Helper()
-	m, err := chooseMachine(streams{}, shipped, anyMachine)
+	m, err := chooseMachine(streams{}, shipped, "")
 	if err != nil {
 		t.Fatal(err)
 	}

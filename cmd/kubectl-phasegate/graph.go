@@ -80,7 +80,7 @@ func machineAndObject(s streams, args []string, where string) (machine *fsm.Mach
 	if len(args) > 1 {
 		return nil, "", fmt.Errorf("%q is one argument too many: give the object by --live NAME", args[1])
 	}
-	machine, err = chooseMachine(s, strings.Join(args, ""), anyMachine)
+	machine, err = chooseMachine(s, strings.Join(args, ""), "")
 	return machine, where, err
 }
 

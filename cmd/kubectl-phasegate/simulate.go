@@ -74,7 +74,7 @@ func simulate(s streams, file, machine string, crash bool) (*sim.Result, error) 
 			machine = filepath.Join(filepath.Dir(file), machine)
 		}
 	}
-	m, err := chooseMachine(s, machine, anyMachine)
+	m, err := chooseMachine(s, machine, "")
 	if err != nil {
 		return nil, err
 	}

@@ -100,7 +100,7 @@ func (o *statusOptions) machine(s streams) (*fsm.Machine, error) {
 	if what == "" {
 		what = datastoremigration.MachineName
 	}
-	return chooseMachine(s, what, anyMachine)
+	return chooseMachine(s, what, "")
 }
 
 func (o *statusOptions) show(to io.Writer, seen overview.Overview) error {

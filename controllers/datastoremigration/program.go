@@ -130,8 +130,8 @@ func (s *steps) looking() map[string]runner.Action[*migration] {
 		"Verify": {ActionSpec: fsm.ActionSpec{Doc: "Reads both sides again and compares every object.",
 			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "different": fsm.TypeInt, "examples": fsm.TypeStrings, "verified": fsm.TypeInt}}, Do: s.verify,
 			Rights: grants(s.lockStandsRights(), s.lists(), s.onV3("get patch"))}, // a dry run tells what admission makes of a copy
-		"ObserveRollout": {ActionSpec: fsm.ActionSpec{Doc: "Looks which components do not run with projectcalico.org/v3 yet.",
-			Outputs: map[string]fsm.Type{"pending": fsm.TypeStrings}}, Do: s.observeRollout, Rights: observeRolloutRights()},
+		"ObserveRollout": {ActionSpec: fsm.ActionSpec{Doc: "Looks which components do not run with projectcalico.org/v3 yet, in Calico's namespace.",
+			Outputs: map[string]fsm.Type{"namespace": fsm.TypeString, "pending": fsm.TypeStrings}}, Do: s.observeRollout, Rights: observeRolloutRights()},
 	}
 }
 

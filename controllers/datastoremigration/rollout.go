@@ -33,7 +33,7 @@ func observeRolloutRights() []rbacv1.PolicyRule {
 	return grants(rule("get", appsv1.GroupName, "daemonsets", calicoNode), rule("get", appsv1.GroupName, "deployments", calicoTypha, calicoKubeControllers))
 }
 
-// observeRollout lists the components that do not run with v3 yet. calico-node
+// observeRollout lists the components that do not run with v3 yet, and where they are. calico-node
 // must be there; the others only count where they are installed. Nothing is complete
 // that was never verified, by whatever way a machine of the user's has come here.
 func (s *steps) observeRollout(ctx context.Context, sc *scope) (outputs, error) {
@@ -62,7 +62,7 @@ func (s *steps) observeRollout(ctx context.Context, sc *scope) (outputs, error) 
 			pending = appendPending(pending, name, &deployment.Spec.Template, deploymentRolledOut(deployment))
 		}
 	}
-	return outputs{"pending": pending}, nil
+	return outputs{"pending": pending, "namespace": s.CalicoNamespace}, nil
 }
 
 func (s *steps) component(ctx context.Context, name string, obj client.Object) (bool, error) {

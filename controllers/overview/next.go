@@ -26,7 +26,7 @@ func next(m *fsm.Machine, o *Overview, result map[string]any) []Deed {
 			add(help.Why, strings.ReplaceAll(help.Command, "NAME", o.Name))
 		}
 	}
-	all = append(all, rollout(o, texts(result["pending"]))...)
+	all = append(all, rollout(o, result)...)
 	all = append(all, requests(m, o)...)
 	if o.Step != nil && o.Step.Attempts > 0 {
 		add(fmt.Sprintf("it failed %d times in a row and goes on trying: look for the cause in the message, and in the log", o.Step.Attempts),
@@ -62,25 +62,29 @@ var components = map[string]string{
 }
 
 // rollout tells how the components that ObserveRollout names come to run with v3.
-func rollout(o *Overview, pending []string) []Deed {
+func rollout(o *Overview, result map[string]any) []Deed {
 	if !slices.ContainsFunc(o.WhyNot, func(c Closed) bool { return c.Step == "ObserveRollout" }) {
 		return nil
 	}
+	kubectl := "kubectl"
+	if namespace, ok := result["namespace"].(string); ok {
+		kubectl += " -n " + namespace
+	}
 	var unset []string
 	var all []Deed
-	for _, text := range pending {
+	for _, text := range texts(result["pending"]) {
 		name, why, _ := strings.Cut(text, " ")
 		switch component := components[name]; {
 		case component == "":
 		case why == "(variable not set)":
 			unset = append(unset, component)
 		default:
-			all = append(all, Deed{"see how far it is rolled out " + why, "kubectl -n calico-system rollout status " + component})
+			all = append(all, Deed{"see how far it is rolled out " + why, kubectl + " rollout status " + component})
 		}
 	}
 	if len(unset) > 0 {
 		all = append([]Deed{{"let Calico's components use v3, unless the Tigera operator does it, and put it into your manifests",
-			"kubectl -n calico-system set env " + strings.Join(unset, " ") + " CALICO_API_GROUP=projectcalico.org/v3"}}, all...)
+			kubectl + " set env " + strings.Join(unset, " ") + " CALICO_API_GROUP=projectcalico.org/v3"}}, all...)
 	}
 	return all
 }
