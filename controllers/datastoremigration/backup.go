@@ -10,6 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,7 +39,7 @@ func onSecrets() []rbacv1.PolicyRule { return rule("get create delete", "", "sec
 func (s *steps) backUpV1(ctx context.Context, sc *scope) (outputs, error) {
 	switch to := sc.With.String("to", "Secrets"); to {
 	case "None":
-		return nil, nil
+		return nil, sc.PatchMetadata(ctx, func(dm *migration) { delete(dm.Annotations, migrationv1.AnnotationBackup) })
 	case "Secrets":
 		return nil, s.backUp(ctx, sc)
 	default:
@@ -46,14 +47,23 @@ func (s *steps) backUpV1(ctx context.Context, sc *scope) (outputs, error) {
 	}
 }
 
-// renewBackup brings a backup up to date that may have waited for long; where there is
-// none, none was wanted.
+// renewBackup brings a backup up to date that may have waited for long, and notes that
+// the deletion may begin. Whether one is wanted is on record: what is in the Secrets
+// does not tell, since a part may be missing.
 func (s *steps) renewBackup(ctx context.Context, sc *scope) error {
-	index, err := s.vault(sc.Object).read(ctx)
-	if err != nil || index == nil {
+	if sc.Object.Annotations[migrationv1.AnnotationBackup] == "" {
+		return nil
+	}
+	if err := s.backUp(ctx, sc); err != nil {
 		return err
 	}
-	return s.backUp(ctx, sc)
+	return noteBackup(ctx, sc, migrationv1.BackupWhole)
+}
+
+func noteBackup(ctx context.Context, sc *scope, state string) error {
+	return sc.PatchMetadata(ctx, func(dm *migration) {
+		metav1.SetMetaDataAnnotation(&dm.ObjectMeta, migrationv1.AnnotationBackup, state)
+	})
 }
 
 func (s *steps) backUp(ctx context.Context, sc *scope) error {
@@ -65,7 +75,15 @@ func (s *steps) backUp(ctx context.Context, sc *scope) error {
 	if err != nil {
 		return err
 	}
+	if done == nil && sc.Object.Annotations[migrationv1.AnnotationBackup] == migrationv1.BackupWhole {
+		// What is left of it may be all that there is of CRDs that have gone: it is not written over.
+		return fsm.Wait("the backup of v1 is not whole any more, so nothing more of v1 is deleted: bring back the Secrets in namespace %s with the label %s=%s; or remove the annotation %s from this object to go on without a backup",
+			v.namespace, migrationv1.LabelBackupOf, v.prefix(), migrationv1.AnnotationBackup)
+	}
 	if begun, err := s.deletionHasBegun(ctx, done); begun || err != nil {
+		return err
+	}
+	if err := noteBackup(ctx, sc, migrationv1.BackupWanted); err != nil {
 		return err
 	}
 	w := newBackupWriter(v)

@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
@@ -69,12 +71,17 @@ func pool(name, noise string) *unstructured.Unstructured {
 // backUp runs the step on a client, which may go wrong.
 func (b *backedUp) backUp(t *testing.T, c client.WithWatch, with fsm.Params) error {
 	t.Helper()
+	return b.run(t, c, BackUpAction, with)
+}
+
+func (b *backedUp) run(t *testing.T, c client.WithWatch, action string, with fsm.Params) error {
+	t.Helper()
 	settings := Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: nothingServed()}
 	dm := &migration{}
 	if err := b.Get(t.Context(), client.ObjectKeyFromObject(b.dm), dm); err != nil {
 		t.Fatal(err)
 	}
-	_, err := runner.Once(t.Context(), c, dm, Program(allMayBeDone(c), settings).Actions[BackUpAction], with, clock.RealClock{})
+	_, err := runner.Once(t.Context(), c, dm, Program(allMayBeDone(c), settings).Actions[action], with, clock.RealClock{})
 	return err
 }
 
@@ -248,6 +255,81 @@ func TestBackUpAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// No v1 CRD goes without the backup that was wanted, whatever has become of that since.
+func TestNothingGoesWithoutItsBackup(t *testing.T) {
+	part := func(n int) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "calico-system", Name: fmt.Sprintf("to-v3-v1-backup-%d", n)}}
+	}
+	loseCreates := func(c client.WithWatch) client.WithWatch {
+		return interceptor.NewClient(c, interceptor.Funcs{
+			Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+				return errors.New("request timed out")
+			},
+		})
+	}
+	cases := map[string]struct {
+		why       string
+		with      fsm.Params // of the backup
+		meanwhile func(t *testing.T, b *backedUp)
+		first     string // what the first try to delete says; it deletes nothing then
+		says      string // what the next one says; empty: the CRD is gone
+		objects   int    // in the backup then; 0: there is none
+	}{
+		"nothing happened": {why: "there is nothing to do but to delete", objects: 7, meanwhile: func(*testing.T, *backedUp) {}},
+		"a write fails": {why: "v1 has changed, and the parts are written anew; half of them is no backup", first: "request timed out", objects: 6,
+			meanwhile: func(t *testing.T, b *backedUp) { must(t, b.Delete(t.Context(), pool("pool-1", ""))) }},
+		"somebody deletes a part": {why: "it is written again", objects: 7,
+			meanwhile: func(t *testing.T, b *backedUp) { must(t, b.Delete(t.Context(), part(1))) }},
+		"somebody deletes a part of what was whole": {why: "the deletion may have begun: what is left may be the last", says: "bring back the Secrets in namespace calico-system with the label migration.projectcalico.org/backup-of=to-v3",
+			meanwhile: func(t *testing.T, b *backedUp) {
+				b.note(t, migrationv1.AnnotationBackup, migrationv1.BackupWhole)
+				must(t, b.Delete(t.Context(), part(1)))
+			}},
+		"none is wanted": {why: "somebody has said so", with: fsm.Params{"to": "None"}, meanwhile: func(*testing.T, *backedUp) {}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := newBackedUp(t, 7)
+			must(t, b.Create(t.Context(), v3PoolCRD(time.Now())))
+			b.note(t, migrationv1.AnnotationWaive, waiveV1Changed)
+			must(t, b.backUp(t, b.WithWatch, c.with))
+			c.meanwhile(t, b)
+			there := func() bool {
+				return b.Get(t.Context(), client.ObjectKey{Name: poolCRD}, &apiextensionsv1.CustomResourceDefinition{}) == nil
+			}
+			if c.first != "" {
+				if err := b.run(t, loseCreates(b.WithWatch), CleanUpAction, nil); !strings.Contains(fmt.Sprint(err), c.first) || !there() {
+					t.Fatalf("the first try says %v, want %q; the CRD is there: %t", err, c.first, there())
+				}
+			}
+			err := b.run(t, b.WithWatch, CleanUpAction, nil)
+			if said := fmt.Sprint(err); (err != nil) != (c.says != "") || !strings.Contains(said, c.says) || there() != (c.says != "") {
+				t.Fatalf("it says %v, want %q; the CRD is there: %t: %s", err, c.says, there(), c.why)
+			}
+			index, err := (&vault{b.WithWatch, "calico-system", b.dm}).read(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			objects := 0
+			if index != nil {
+				objects = index.Objects["IPPool"]
+			}
+			if objects != c.objects {
+				t.Errorf("the backup has %d pools, want %d: %s", objects, c.objects, c.why)
+			}
+		})
+	}
+}
+
+// note sets an annotation of the migration.
+func (b *backedUp) note(t *testing.T, key, value string) {
+	t.Helper()
+	dm := &migration{}
+	must(t, b.Get(t.Context(), client.ObjectKeyFromObject(b.dm), dm))
+	metav1.SetMetaDataAnnotation(&dm.ObjectMeta, key, value)
+	must(t, b.Update(t.Context(), dm))
 }
 
 // The name of a migration may be longer than that of a label's value.

@@ -60,8 +60,10 @@ func (s *steps) deleteV1CRDs(ctx context.Context, sc *scope) (outputs, error) {
 	if err := s.mayDelete(ctx, goes); err != nil {
 		return nil, err
 	}
-	if err := s.renewBackup(ctx, sc); err != nil {
-		return nil, err
+	if len(goes) > 0 {
+		if err := s.renewBackup(ctx, sc); err != nil {
+			return nil, err
+		}
 	}
 	for _, crd := range goes {
 		if err := s.deleteCRD(ctx, sc, crd); err != nil {

@@ -45,9 +45,19 @@ const (
 	// AnnotationSideDoor on a v3 CRD holds the UID of the migration that has added
 	// SideDoorVersion to it.
 	AnnotationSideDoor = "migration.projectcalico.org/side-door"
+	// AnnotationBackup on the migration says that v1 is to be kept in Secrets before it is
+	// deleted, and how far that is: BackupWanted, or BackupWhole from right before the first
+	// CRD is deleted.
+	AnnotationBackup = "migration.projectcalico.org/backup"
 	// AnnotationWaive on the migration lists ids of checks, separated by commas, that
 	// must not keep it from starting.
 	AnnotationWaive = "migration.projectcalico.org/waive"
+)
+
+// Values of AnnotationBackup.
+const (
+	BackupWanted = "Wanted"
+	BackupWhole  = "Whole"
 )
 
 // Labels of the Secrets into which a clean-up puts v1 before it deletes it.
