@@ -27,6 +27,9 @@ const (
 	calicoNode            = "calico-node"
 	calicoTypha           = "calico-typha"
 	calicoKubeControllers = "calico-kube-controllers"
+
+	// installCNI is an init container of calico-node.
+	installCNI = "install-cni"
 )
 
 func observeRolloutRights() []rbacv1.PolicyRule {
@@ -80,10 +83,18 @@ func appendPending(pending []string, name string, pod *corev1.PodTemplateSpec, b
 	switch {
 	case !usesV3(name, pod):
 		return append(pending, name+" (variable not set)")
+	case !configuresV3(pod):
+		return append(pending, fmt.Sprintf("%s (variable not set in its init container %s)", name, installCNI))
 	case behind != "":
 		return append(pending, fmt.Sprintf("%s (%s)", name, behind))
 	}
 	return pending
+}
+
+// configuresV3 looks at what writes the configuration of the CNI plugin, with the group that
+// it is told itself: with v1, which stays locked, no new pod gets an address.
+func configuresV3(pod *corev1.PodTemplateSpec) bool {
+	return !slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == installCNI && !hasV3Env(c) })
 }
 
 // usesV3 looks at the container that bears the component's name, or at all of

@@ -34,7 +34,7 @@ func TestUsesV3(t *testing.T) {
 		"sidecar without":          {why: "a sidecar has nothing to do with Calico", containers: []corev1.Container{container("mesh"), container("it", v3)}, want: true},
 		"only the sidecar":         {why: "the component itself runs with v1", containers: []corev1.Container{container("mesh", v3), container("it")}},
 		"only an init container":   {why: "it is the running container that counts", containers: []corev1.Container{container("it")}, init: []corev1.Container{container("it", v3)}},
-		"init container without":   {why: "install-cni has no use for it", containers: []corev1.Container{container("it", v3)}, init: []corev1.Container{container("cni")}, want: true},
+		"init container without":   {why: "most have no use for it", containers: []corev1.Container{container("it", v3)}, init: []corev1.Container{container("cni")}, want: true},
 		"no container of the name": {why: "then all of them must say v3", containers: []corev1.Container{container("a", v3), container("b", v3)}, want: true},
 		"none of the name, one v1": {why: "any of them may be Calico's", containers: []corev1.Container{container("a", v3), container("b")}},
 		"no container at all":      {why: "nothing runs with v3"},
@@ -105,7 +105,11 @@ func TestAppendPending(t *testing.T) {
 	pending := appendPending(nil, "a", &corev1.PodTemplateSpec{}, "behind")
 	pending = appendPending(pending, "it", with, "behind")
 	pending = appendPending(pending, "it", with, "")
-	want := []string{"a (variable not set)", "it (behind)"}
+	with.Spec.InitContainers = []corev1.Container{container("flexvol"), container("install-cni", group("crd.projectcalico.org/v1"))}
+	pending = appendPending(pending, "it", with, "behind") // the CNI plugin would ask v1, which is locked: no pod would get an address
+	with.Spec.InitContainers[1].Env = []corev1.EnvVar{group(apiGroupValue)}
+	pending = appendPending(pending, "it", with, "")
+	want := []string{"a (variable not set)", "it (behind)", "it (variable not set in its init container install-cni)"}
 	if diff := cmp.Diff(want, pending); diff != "" {
 		t.Errorf("what to do comes before what to wait for, and what is done is not named (-want +got):\n%s", diff)
 	}

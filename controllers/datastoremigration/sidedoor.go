@@ -90,7 +90,7 @@ func (s *steps) open(ctx context.Context, sc *scope) (refusal string, err error)
 // openCRDs leaves open what it has opened when it is refused: closeSideDoor is next.
 func (s *steps) openCRDs(ctx context.Context, by types.UID) (string, error) {
 	refusals := make([]string, len(s.Registry.All()))
-	group, ctx := errgroup.WithContext(ctx)
+	group := errgroup.Group{} // one that fails does not take back what is on its way to the others
 	for i, kind := range s.Registry.All() {
 		group.Go(func() error {
 			err := s.changeCRD(ctx, kind.V3CRDName(), func(crd *apiextensionsv1.CustomResourceDefinition) (ops []doorOp) {
@@ -187,7 +187,7 @@ func isWait(err error) bool {
 
 // closeSideDoor takes out of the CRDs what openSideDoor has put there for this migration.
 func (s *steps) closeSideDoor(ctx context.Context, sc *scope) (outputs, error) {
-	group, ctx := errgroup.WithContext(ctx)
+	group := errgroup.Group{} // one that fails, again and again perhaps, does not keep the others open
 	for _, kind := range s.Registry.All() {
 		group.Go(func() error {
 			err := s.changeCRD(ctx, kind.V3CRDName(), func(crd *apiextensionsv1.CustomResourceDefinition) []doorOp {

@@ -1,14 +1,19 @@
 package datastoremigration
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
@@ -131,5 +136,49 @@ func TestSideDoorLeavesNoOwner(t *testing.T) {
 	crd.Annotations = map[string]string{migrationv1.AnnotationSideDoor: "it"}
 	if got := closeDoor(crd, "me"); got != nil {
 		t.Errorf("the door of another migration, which has the same field manager, is touched: %v", got)
+	}
+}
+
+// A door that cannot be closed, now or ever, keeps no other one open: what is on its way to
+// the others is not taken back.
+func TestADoorThatSticksKeepsNoOtherOpen(t *testing.T) {
+	const me, sticks = "me", "tiers.projectcalico.org"
+	var crds []client.Object
+	for _, kind := range resources.Default().All() {
+		crds = append(crds, doorCRD(func(crd *apiextensionsv1.CustomResourceDefinition) {
+			crd.Name, crd.Annotations = kind.V3CRDName(), map[string]string{migrationv1.AnnotationSideDoor: me}
+			crd.Spec.Versions = append(crd.Spec.Versions, doorSaying("new"))
+		}))
+	}
+	refused := errors.New("refused")
+	c := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(crds...).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if obj.GetName() == sticks {
+				return refused
+			}
+			select { // an answer takes its time
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(20 * time.Millisecond):
+			}
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+	}).Build()
+	s := &steps{client: c, Settings: Settings{Registry: resources.Default()}}
+	if _, err := s.closeSideDoor(t.Context(), &scope{Object: &migration{ObjectMeta: metav1.ObjectMeta{UID: me}}}); !errors.Is(err, refused) {
+		t.Errorf("it says %v, want the one that sticks", err)
+	}
+	var open []string
+	for _, obj := range crds {
+		crd, err := s.crd(t.Context(), obj.GetName())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if versionIndex(crd, migrationv1.SideDoorVersion) >= 0 {
+			open = append(open, crd.Name)
+		}
+	}
+	if diff := cmp.Diff([]string{sticks}, open); diff != "" {
+		t.Errorf("doors that are open (-want +got):\n%s", diff)
 	}
 }

@@ -76,7 +76,7 @@ func rollout(o *Overview, result map[string]any) []Deed {
 		name, why, _ := strings.Cut(text, " ")
 		switch component := components[name]; {
 		case component == "":
-		case why == "(variable not set)":
+		case strings.HasPrefix(why, "(variable not set"):
 			unset = append(unset, component)
 		default:
 			all = append(all, Deed{"see how far it is rolled out " + why, kubectl + " rollout status " + component})
