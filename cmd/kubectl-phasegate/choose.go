@@ -41,7 +41,7 @@ func chooseMachine(s streams, what, phase string) (*fsm.Machine, error) {
 	case len(found) > 1:
 		return nil, fmt.Errorf("which machine? give a file or one of: %s", strings.Join(names, ", "))
 	case phase != "":
-		return nil, fmt.Errorf("no machine has a phase %q; %s", phase, strings.Join(phases, "; "))
+		return nil, fmt.Errorf("no machine has a phase %q, use one of theirs: %s", phase, strings.Join(phases, "; "))
 	case what == "":
 		return nil, fmt.Errorf("no machine fits: name one of %s, or a file", strings.Join(names, ", "))
 	}

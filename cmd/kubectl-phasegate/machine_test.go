@@ -79,7 +79,7 @@ func TestMachineCommands(t *testing.T) {
 		"Explain":         {why: "a phase tells its machine", args: []string{"explain", "Migrating"}, out: "gives back apiService, v1Owners, v1Lock, dependents, v1Fence, v3Copies, v3Lock, sideDoor"},
 		"ExplainFile":     {why: "of any file, for programs", args: []string{"explain", "Broken", gates, "-o", "json"}, out: `"kubectl phasegate retry gate/NAME"`},
 		"ExplainNothing":  {why: "which phase?", args: []string{"explain"}, code: exitUsage, err: "which phase?"},
-		"ExplainUnknown":  {why: "a mistyped phase of no machine", args: []string{"explain", "Migratin"}, code: exitUsage, err: `no machine has a phase "Migratin"; datastore-migration has Pending, `},
+		"ExplainUnknown":  {why: "a mistyped phase of no machine", args: []string{"explain", "Migratin"}, code: exitUsage, err: `no machine has a phase "Migratin", use one of theirs: datastore-migration has Pending, `},
 		"ExplainNotThere": {why: "a mistyped phase of a machine", args: []string{"explain", "Migratin", shipped}, code: exitUsage, err: `has no phase "Migratin"; it has: Pending,`},
 		"ExplainFormat":   {why: "a mistyped format", args: []string{"explain", "Migrating", "-o", "yaml"}, code: exitUsage, err: `-o "yaml": write text or json`},
 		"ExplainLive":     {why: "an object tells its phase", args: []string{"explain", "Migrating", shipped, "--live", "x"}, code: exitUsage, err: "the phase is that of the object"},

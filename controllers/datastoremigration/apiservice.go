@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"time"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,6 +77,29 @@ func (s *steps) parkAPIService(ctx context.Context, sc *scope) (outputs, error) 
 		return nil, fmt.Errorf("let the CRDs serve %s: %w", apiServiceName, err)
 	}
 	return nil, nil
+}
+
+// parks is true from before this migration points the APIService to the CRDs until it has
+// given it back, or keeps it for good.
+func parks(dm *migration) bool {
+	return slices.Contains(dm.Status.Machine.Held, effectAPIService) || dm.Annotations[migrationv1.AnnotationSavedAPIService] != ""
+}
+
+// staysParked points the APIService to the CRDs once more where somebody, an operator or
+// GitOps, has pointed it to a server meanwhile. The error waits until that is heard of.
+func (s *steps) staysParked(ctx context.Context, sc *scope) error {
+	if !parks(sc.Object) {
+		return nil
+	}
+	svc, err := s.apiService(ctx)
+	if err != nil || !isAggregated(svc) {
+		return err
+	}
+	if _, err := s.parkAPIService(ctx, sc); err != nil {
+		return err
+	}
+	return &fsm.WaitError{After: time.Second, Message: fmt.Sprintf(
+		"APIService %s points to a server again; pointing it to the CRDs. Stop what applies it, until Complete", apiServiceName)}
 }
 
 // savedAPIService is what is needed to put an APIService back as it was.

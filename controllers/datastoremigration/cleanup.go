@@ -27,11 +27,15 @@ const CleanUpAction = "DeleteV1CRDs"
 // waiveV1Changed is what a person waives who has looked himself that v3 has what v1 has.
 const waiveV1Changed = "v1-changed"
 
-// crdGonePoll is how often a CRD that is being deleted is looked at.
-const crdGonePoll = 100 * time.Millisecond
+const (
+	// crdGonePoll is how often a CRD that is being deleted is looked at.
+	crdGonePoll = 100 * time.Millisecond
+	// crdGoneSoon is for how long at a time: then the machine looks at its own clock.
+	crdGoneSoon = 10 * time.Second
+)
 
 func (s *steps) cleanUpRights() []rbacv1.PolicyRule {
-	return grants([]rbacv1.PolicyRule{rights.Asking}, s.onV1CRDs("get delete"), s.onV3CRDs("get"), s.onV1("list"), s.backUpRights())
+	return grants([]rbacv1.PolicyRule{rights.Asking}, onAPIService("get"), s.onV1CRDs("get delete"), s.onV3CRDs("get"), s.onV1("list"), s.backUpRights())
 }
 
 // v1CRD is the CRD of a kind of the registry.
@@ -45,6 +49,13 @@ type v1CRD struct {
 // CRDs of kinds that were not migrated stay. The lock goes last: while anything of v1
 // is left, it stays locked.
 func (s *steps) deleteV1CRDs(ctx context.Context, sc *scope) (outputs, error) {
+	svc, err := s.apiService(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if isAggregated(svc) {
+		return nil, fsm.Wait("APIService %s points to a server, which shows v1, so nothing of v1 is deleted: stop what applies it, and delete it; Kubernetes makes the one for the CRDs", apiServiceName)
+	}
 	left, err := s.v1CRDs(ctx)
 	if err != nil {
 		return nil, err
@@ -197,13 +208,16 @@ func (s *steps) deleteCRD(ctx context.Context, sc *scope, judged v1CRD) error {
 			return fmt.Errorf("delete CRD %s: %w", judged.Name, err)
 		}
 	}
-	for {
+	for until := sc.Clock.Now().Add(crdGoneSoon); ; {
 		crd, err := s.crd(ctx, judged.Name)
 		switch {
 		case err != nil || crd == nil:
 			return err
 		case crd.UID != judged.UID:
 			return fsm.Wait("CRD %s was created anew while it was deleted: stop what applies it", judged.Name)
+		case sc.Clock.Now().After(until):
+			return fsm.Wait("CRD %s is being deleted, and does not go: look which of its objects have finalizers (kubectl get %s --all-namespaces -o yaml). To take one off by hand, delete the ValidatingAdmissionPolicyBinding %s first, which refuses all writes of v1",
+				judged.Name, judged.Name, migrationv1.FenceName)
 		}
 		if err := sleep(ctx, sc.Clock, crdGonePoll); err != nil {
 			return err

@@ -1,6 +1,7 @@
 package datastoremigration
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,11 +12,13 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
 )
@@ -83,6 +86,27 @@ func TestCleanUpLosesNothing(t *testing.T) {
 				t.Errorf("gone: %t, said %q, want %q: %s", gone, said, c.says, c.why)
 			}
 		})
+	}
+}
+
+// A CRD that does not go, because an object of it has a finalizer, is waited for by the
+// machine, whose timeout can raise Stalled then, and not inside of the action.
+func TestACRDThatDoesNotGo(t *testing.T) {
+	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: poolCRD, UID: "crd", Finalizers: []string{"customresourcecleanup.apiextensions.k8s.io"}}}
+	dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
+	cl := allMayBeDone(fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(dm, crd).Build())
+	action := Program(cl, Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: nothingServed()}).Actions[CleanUpAction]
+	hasty := clocktesting.NewFakeClock(time.Unix(0, 0))
+	go func() {
+		for t.Context().Err() == nil {
+			hasty.Step(time.Second)
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	_, err := runner.Once(t.Context(), cl, dm, action, nil, hasty)
+	var waits *fsm.WaitError
+	if !errors.As(err, &waits) || !strings.Contains(waits.Message, poolCRD) || !strings.Contains(waits.Message, "finalizers") {
+		t.Errorf("it says %v, want that it waits, for what, and what to do", err)
 	}
 }
 

@@ -169,6 +169,10 @@ func (s *steps) verify(ctx context.Context, sc *scope) (outputs, error) {
 	if err != nil {
 		return nil, err
 	}
+	// What was written through a lock that was open for a moment may be in what was read before.
+	if err := s.lockStands(ctx, sc); err != nil {
+		return nil, err
+	}
 	people, _ := forPeople(v.Different)
 	sc.Report(func(dm *migration) {
 		showVerified(dm, verified(v, sc.Clock.Now()))

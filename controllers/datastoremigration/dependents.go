@@ -189,14 +189,11 @@ func editEach(ctx context.Context, c *copier.Copier, objs []*copier.Meta, change
 	return forbidden, err
 }
 
-// recordKinds notes on the migration where notes are about to be left.
+// recordKinds notes on the migration where notes are about to be left, also that it is nowhere.
 func recordKinds(ctx context.Context, sc *scope, objs []*copier.Meta) error {
 	kinds := recordedKinds(sc.Object)
 	for _, obj := range objs {
 		kinds = append(kinds, obj.APIVersion+"/"+obj.Kind)
-	}
-	if len(kinds) == 0 {
-		return nil
 	}
 	slices.Sort(kinds)
 	return sc.PatchMetadata(ctx, func(dm *migration) {
@@ -230,13 +227,26 @@ func (s *steps) attachDependents(ctx context.Context, sc *scope) (outputs, error
 
 func (s *steps) detachedDependents(ctx context.Context, sc *scope, c *copier.Copier) ([]*copier.Meta, error) {
 	var all []*copier.Meta
-	for _, text := range recordedKinds(sc.Object) {
+	texts := recordedKinds(sc.Object)
+	_, recorded := sc.Object.Annotations[migrationv1.AnnotationDetachedKinds]
+	if !recorded {
+		// We died before it was written, or somebody has removed it: then it may be any kind.
+		kinds, _, err := s.foreignKinds()
+		if err != nil {
+			return nil, err
+		}
+		for _, kind := range kinds {
+			texts = append(texts, kind.GroupVersion().String()+"/"+kind.Kind)
+		}
+	}
+	for _, text := range texts {
 		i := strings.LastIndex(text, "/")
 		if i < 0 {
 			continue
 		}
 		found, err := c.Find(ctx, schema.FromAPIVersionAndKind(text[:i], text[i+1:]), detachedBy(sc.Object.UID))
-		if err != nil && !gone(err) {
+		notThere := gone(err) || !recorded && apierrs.IsForbidden(err) // what may not be listed was not detached
+		if err != nil && !notThere {
 			return nil, err
 		}
 		all = append(all, found...)

@@ -117,7 +117,7 @@ func TestStepsAreIdempotent(t *testing.T) {
 		"forget it":               {action: "ForgetAPIService", before: before{parked: true}, writes: []string{"patch APIService", "patch DatastoreMigration"}},
 		"forget the v3 lock":      {action: "ForgetCopies", before: before{v3: &closed}, writes: []string{"patch ClusterInformation"}},
 		"nothing of it to forget": {action: "ForgetCopies", before: before{v3: &open}},
-		"delete CRDs of v1": {action: "DeleteV1CRDs", before: before{crds: []string{"ippools.crd.projectcalico.org", "tiers.crd.projectcalico.org"}},
+		"delete CRDs of v1": {action: "DeleteV1CRDs", before: before{parked: true, crds: []string{"ippools.crd.projectcalico.org", "tiers.crd.projectcalico.org"}},
 			writes: []string{"delete CustomResourceDefinition", "delete CustomResourceDefinition", "patch status of DatastoreMigration"}},
 	}
 	for name, c := range cases {

@@ -163,9 +163,13 @@ func (s *steps) lockStands(ctx context.Context, sc *scope) error {
 
 // whileLocked is a context that ends with the lock's deadline, for a step that may take
 // long: v1 is not to stay closed because nobody looks in between. It is an error, for
-// good, where the lock does not stand, or has lasted long enough.
+// good, where the lock does not stand, or has lasted long enough; and it waits where v3 is
+// not answered by the CRDs any more.
 func (s *steps) whileLocked(ctx context.Context, sc *scope) (context.Context, context.CancelFunc, error) {
 	if err := s.lockStands(ctx, sc); err != nil {
+		return nil, nil, err
+	}
+	if err := s.staysParked(ctx, sc); err != nil {
 		return nil, nil, err
 	}
 	lock := sc.Object.Status.Lock

@@ -78,10 +78,7 @@ func TestWhileLocked(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			info := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"datastoreReady": false}}}
-			info.SetGroupVersionKind(resources.Default().Lock().V1GVK())
-			info.SetName(clusterInformationName)
-			s := &steps{Settings: Settings{Registry: resources.Default()}, client: fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(info).Build()}
+			s := &steps{Settings: Settings{Registry: resources.Default()}, client: fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(lockObject(false)).Build()}
 			lock := &migrationv1.Lock{Mode: migrationv1.LockCooperative}
 			if c.left != 0 {
 				lock.Deadline = &metav1.Time{Time: now.Add(c.left)}

@@ -129,7 +129,7 @@ func (s *steps) looking() map[string]runner.Action[*migration] {
 		"AwaitV3Served": {ActionSpec: fsm.ActionSpec{Doc: "Waits until every v3 kind is served from its CRD."}, Do: s.awaitV3Served, Rights: s.awaitV3ServedRights()},
 		"Verify": {ActionSpec: fsm.ActionSpec{Doc: "Reads both sides again and compares every object.",
 			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "different": fsm.TypeInt, "examples": fsm.TypeStrings, "verified": fsm.TypeInt}}, Do: s.verify,
-			Rights: grants(s.lockStandsRights(), s.lists(), s.onV3("get patch"))}, // a dry run tells what admission makes of a copy
+			Rights: grants(onAPIService("get patch"), s.lockStandsRights(), s.lists(), s.onV3("get patch"))}, // a dry run tells what admission makes of a copy
 		"ObserveRollout": {ActionSpec: fsm.ActionSpec{Doc: "Looks which components do not run with projectcalico.org/v3 yet, in Calico's namespace.",
 			Outputs: map[string]fsm.Type{"namespace": fsm.TypeString, "pending": fsm.TypeStrings}}, Do: s.observeRollout, Rights: observeRolloutRights()},
 	}
@@ -184,7 +184,7 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 				"rounds": {Type: fsm.TypeInt, Doc: "how often at most; 5 is the default"},
 				"until":  {Type: fsm.TypeInt, Doc: "a round that changes fewer objects is the last one; 100 is the default"}},
 			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings, "objects": fsm.TypeInt, "ownersWithheld": fsm.TypeInt, "rejected": fsm.TypeStrings}}, Do: s.copyResources,
-			Rights: grants(onAPIService("get"), s.lockStandsRights(), s.lists(), s.onV3("get create patch"), s.onV3Status("patch"))},
+			Rights: grants(onAPIService("get patch"), s.lockStandsRights(), s.lists(), s.onV3("get create patch"), s.onV3Status("patch"))},
 		"DeleteCopies": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v3 objects that this migration created."}, Do: s.deleteCopies,
 			Rights: grants(s.onV3("list get patch delete"), s.onV3CRDs("get"), onAPIService("get patch"))},
 		"RemapOwners": {ActionSpec: fsm.ActionSpec{Doc: "Adds the owner references that were withheld while the owner was not copied yet.",

@@ -81,7 +81,7 @@ func TestOutputsOfTheActions(t *testing.T) {
 	slices.Sort(recorded)
 	wantRead := []string{"CopyResources.conflicts", "CopyResources.examples", "CopyResources.ownersWithheld", "CopyResources.rejected", "DetectConflicts.conflicts", "DetectConflicts.examples", "ObserveRollout.pending", "OpenSideDoor.sideDoor",
 		"Plan.problems", "Preflight.blockers", "Verify.different"}
-	wantRecorded := []string{"CopyResources.objects", "Drain.quiet", "Plan.objects", "RemapOwners.ownersMissing", "Verify.conflicts",
+	wantRecorded := []string{"CopyResources.objects", "Drain.quiet", "ObserveRollout.namespace", "Plan.objects", "RemapOwners.ownersMissing", "Verify.conflicts",
 		"Verify.examples", "Verify.verified"}
 	if diff := cmp.Diff(wantRead, read); diff != "" {
 		t.Errorf("read by the file (-want +got):\n%s", diff)

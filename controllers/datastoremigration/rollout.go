@@ -33,7 +33,7 @@ const (
 )
 
 func observeRolloutRights() []rbacv1.PolicyRule {
-	return grants(rule("get", appsv1.GroupName, "daemonsets", calicoNode), rule("get", appsv1.GroupName, "deployments", calicoTypha, calicoKubeControllers))
+	return grants(onAPIService("get"), rule("get", appsv1.GroupName, "daemonsets", calicoNode), rule("get", appsv1.GroupName, "deployments", calicoTypha, calicoKubeControllers))
 }
 
 // observeRollout lists the components that do not run with v3 yet, and where they are. calico-node
@@ -64,6 +64,13 @@ func (s *steps) observeRollout(ctx context.Context, sc *scope) (outputs, error) 
 		if found {
 			pending = appendPending(pending, name, &deployment.Spec.Template, deploymentRolledOut(deployment))
 		}
+	}
+	svc, err := s.apiService(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if isAggregated(svc) {
+		pending = append(pending, fmt.Sprintf("APIService %s (points to a server again, which shows v1: stop what applies it, and delete it; Kubernetes makes the one for the CRDs)", apiServiceName))
 	}
 	return outputs{"pending": pending, "namespace": s.CalicoNamespace}, nil
 }

@@ -1,6 +1,7 @@
 package datastoremigration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -16,20 +17,20 @@ import (
 )
 
 func (s *steps) awaitV3ServedRights() []rbacv1.PolicyRule {
-	return grants(onAPIService("get"), s.onV1Lock("get"), s.onV3Lock("get"),
+	return grants(onAPIService("get patch"), s.onV1Lock("get"), s.onV3Lock("get"),
 		allOf("list", resources.V3Group, s.Registry.All(), (*resources.Kind).V3Plural))
 }
 
 // awaitV3Served waits until every v3 kind is answered, and answered from its
 // CRD: an aggregated server that still answers would make every copy look as if
 // it were there already.
-func (s *steps) awaitV3Served(ctx context.Context, _ *scope) (outputs, error) {
+func (s *steps) awaitV3Served(ctx context.Context, sc *scope) (outputs, error) {
 	svc, err := s.apiService(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if svc == nil || isAggregated(svc) {
-		return nil, fsm.Wait("APIService %s does not point to the CRDs yet", apiServiceName)
+		return nil, cmp.Or(s.staysParked(ctx, sc), fsm.Wait("APIService %s does not point to the CRDs yet", apiServiceName))
 	}
 	group, listing := errgroup.WithContext(ctx)
 	for _, kind := range s.Registry.All() {

@@ -242,23 +242,15 @@ func (s *steps) v3Version(ctx context.Context, dm *migration) (version, blocked 
 	return migrationv1.SideDoorVersion, "", nil
 }
 
-// mustReachV3 is overV3 for what gives back. Where v3 is out of reach it waits: while we
-// hold the APIService, for the CRDs to serve v3; else for a side door, because what was
+// mustReachV3 is overV3 for what gives back. Where v3 is out of reach it waits: while the
+// APIService is parked, for the CRDs to serve v3; else for a side door, because what was
 // copied ahead hurts nobody, and the APIService is not to be touched while owners are in place.
 func (s *steps) mustReachV3(ctx context.Context, sc *scope, do func(version string) error) error {
 	blocked, err := s.overV3(ctx, sc, do)
 	if blocked == "" || err != nil {
 		return err
 	}
-	if !slices.Contains(sc.Object.Status.Machine.Held, effectAPIService) {
-		return fsm.Wait("what was copied ahead is still in v3 and out of reach: %s", blocked)
-	}
-	// Somebody brought the aggregated API server back.
-	if _, err := s.parkAPIService(ctx, sc); err != nil {
-		return err
-	}
-	return &fsm.WaitError{After: time.Second, Message: fmt.Sprintf(
-		"APIService %s points to a server again; pointing it to the CRDs, to reach the copies", apiServiceName)}
+	return cmp.Or(s.staysParked(ctx, sc), fsm.Wait("what was copied ahead is still in v3 and out of reach: %s", blocked))
 }
 
 // CopyAheadCheck is the id of the check that finds why everything would be copied under the

@@ -1,0 +1,108 @@
+package datastoremigration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources"
+)
+
+// An operator, or GitOps, may point the APIService to its server again at any moment. What
+// is behind the lock points it back; what comes after says so and deletes nothing.
+func TestTheAPIServiceComesBack(t *testing.T) {
+	held := func(dm *migration) { dm.Status.Machine.Held = []string{effectV1Lock, effectAPIService} }
+	kept := func(dm *migration) {
+		metav1.SetMetaDataAnnotation(&dm.ObjectMeta, migrationv1.AnnotationSavedAPIService, "{}")
+	}
+	locked := func(dm *migration) {
+		held(dm)
+		dm.Status.Lock = &migrationv1.Lock{Mode: migrationv1.LockCooperative}
+	}
+	cases := map[string]struct {
+		why    string
+		action string
+		dm     func(*migration)
+		parked bool // afterwards
+		says   string
+	}{
+		"before v3 is served":  {why: "nothing else in the locked window would park it", action: "AwaitV3Served", dm: held, parked: true, says: "points to a server again; pointing it to the CRDs"},
+		"never parked":         {why: "a machine that has not parked it has no way to give it back", action: "AwaitV3Served", dm: func(*migration) {}, says: "does not point to the CRDs yet"},
+		"while objects copied": {why: "v3 shows v1, and a copy would look as if it were there", action: "CopyResources", dm: locked, parked: true, says: "points to a server again"},
+		"while verified":       {why: "v1 would be compared with itself", action: "Verify", dm: locked, parked: true, says: "points to a server again"},
+		"before v3 is opened":  {why: "v1 is closed for good: without v3 nothing is open", action: "UnlockV3", dm: kept, parked: true, says: "points to a server again"},
+		"while rolled out":     {why: "components ask v1 through v3", action: "ObserveRollout", dm: func(*migration) {}, says: "APIService v3.projectcalico.org (points to a server again"},
+		"before the clean-up":  {why: "that server would show nothing once v1 is gone", action: CleanUpAction, dm: func(*migration) {}, says: "so nothing of v1 is deleted"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u", Annotations: map[string]string{migrationv1.AnnotationWaive: waiveV1Changed}}}
+			c.dm(dm)
+			svc := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: apiServiceName},
+				Spec: apiregistrationv1.APIServiceSpec{Group: resources.V3Group, Version: "v3", Service: &apiregistrationv1.ServiceReference{Namespace: "calico-apiserver", Name: "calico-api"}}}
+			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: poolCRD, UID: "crd"}}
+			cl := allMayBeDone(fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(dm, svc, crd, lockObject(false)).Build())
+			action := Program(cl, Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: nothingServed()}).Actions[c.action]
+			out, err := runner.Once(t.Context(), cl, dm, action, nil, clock.RealClock{})
+			if said := fmt.Sprint(out, err); !strings.Contains(said, c.says) {
+				t.Errorf("it says %s, want %q: %s", said, c.says, c.why)
+			}
+			if err := cl.Get(t.Context(), client.ObjectKeyFromObject(svc), svc); err != nil {
+				t.Fatal(err)
+			}
+			if isAggregated(svc) == c.parked {
+				t.Errorf("it points to a server: %t: %s", !c.parked, c.why)
+			}
+			if err := cl.Get(t.Context(), client.ObjectKeyFromObject(crd), crd); err != nil {
+				t.Errorf("the CRD of v1: %v", err)
+			}
+		})
+	}
+}
+
+// Whoever opens v1 while both sides are compared may have written what was read already.
+func TestALockThatIsOpenedDuringVerify(t *testing.T) {
+	dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
+	dm.Status.Lock = &migrationv1.Lock{Mode: migrationv1.LockCooperative}
+	opened := false
+	cl := fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(dm, lockObject(false)).Build()
+	during := interceptor.NewClient(cl, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			err := c.List(ctx, list, opts...)
+			if !opened {
+				opened = true
+				open := lockObject(true)
+				err = errors.Join(err, c.Delete(ctx, lockObject(false)), c.Create(ctx, open))
+			}
+			return err
+		},
+	})
+	action := Program(allMayBeDone(during), Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: nothingServed()}).Actions["Verify"]
+	_, err := runner.Once(t.Context(), during, dm, action, nil, clock.RealClock{})
+	var terminal *fsm.TerminalError
+	if !opened || !errors.As(err, &terminal) || terminal.Reason != "LockBroken" {
+		t.Errorf("opened: %t, it says %v, want LockBroken", opened, err)
+	}
+}
+
+// lockObject is v1's ClusterInformation.
+func lockObject(ready bool) *unstructured.Unstructured {
+	info := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"datastoreReady": ready}}}
+	info.SetGroupVersionKind(resources.Default().Lock().V1GVK())
+	info.SetName(clusterInformationName)
+	return info
+}
