@@ -78,6 +78,15 @@ func lacksStatus(conv *resources.Converted, ours, bare bool) bool {
 // withheld ends the CopiedVersionAnnotation of a copy that does not have all its owners yet.
 const withheld = " owners withheld"
 
+// owesOwners tells that a copy of ours, repaired, has other owners in Calico than we want: a repair keeps
+// those that are there. One that was complete, and is of this very content, owes nothing: what it lacks,
+// somebody has taken away.
+func owesOwners(want, live *unstructured.Unstructured, content string) bool {
+	wanted, _ := resources.SplitOwners(want.GetOwnerReferences())
+	have, _ := resources.SplitOwners(live.GetOwnerReferences())
+	return live.GetAnnotations()[resources.CopiedVersionAnnotation] != content && len(resources.DiffOwners(wanted, have)) > 0
+}
+
 func copiedVersion(obj metav1.Object) string {
 	return strings.TrimSuffix(obj.GetAnnotations()[resources.CopiedVersionAnnotation], withheld)
 }
@@ -124,9 +133,16 @@ func (c *Copier) mark(obj *unstructured.Unstructured, conv *resources.Converted,
 	}
 	annotations[resources.MigratedByAnnotation] = string(c.owner.UID)
 	annotations[resources.CopiedVersionAnnotation] = conv.V1Content
+	obj.SetAnnotations(annotations)
 	if !complete {
-		annotations[resources.CopiedVersionAnnotation] += withheld
+		markWithheld(obj, conv)
 	}
+}
+
+// markWithheld says of a copy that RemapOwners is to set its owners.
+func markWithheld(obj *unstructured.Unstructured, conv *resources.Converted) {
+	annotations := obj.GetAnnotations()
+	annotations[resources.CopiedVersionAnnotation] = conv.V1Content + withheld
 	obj.SetAnnotations(annotations)
 }
 

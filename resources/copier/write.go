@@ -74,6 +74,9 @@ func (r *run) settle(ctx context.Context, j *job) (again bool, err error) {
 // repair makes a copy of ours what it should be.
 func (r *run) repair(ctx context.Context, j *job, live *unstructured.Unstructured) (again bool, err error) {
 	next := desiredOver(j.of.kind, j.conv.Object, live)
+	if owesOwners(j.conv.Object, live, j.conv.V1Content) {
+		markWithheld(next, j.conv)
+	}
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
 	err = r.tryWrite(ctx, func() error { return r.c.Patch(ctx, next, patch) })
 	switch apierrors.Classify(err) {
