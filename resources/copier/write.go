@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -87,8 +88,54 @@ func (r *run) repair(ctx context.Context, j *job, live *unstructured.Unstructure
 		return false, r.done(j, next, updated)
 	case apierrors.Conflict, apierrors.NotFound:
 		return true, nil
+	case apierrors.Invalid:
+		if gone, clearErr := r.clearWay(ctx, j, live); gone || clearErr != nil {
+			return gone, clearErr
+		}
 	}
 	return false, r.refused(ctx, j, err)
+}
+
+// clearWay removes a copy of ours that cannot become what it should be, since a field may not change: the v1
+// object was deleted and created anew. It is removed as it was seen, if nobody else has written it, and if the
+// server would take the new one.
+func (r *run) clearWay(ctx context.Context, j *job, live *unstructured.Unstructured) (gone bool, err error) {
+	if !r.mayClear(j, live) {
+		return false, nil
+	}
+	trial := &creation{Unstructured: *j.conv.Object.DeepCopy()}
+	err = r.tryWrite(ctx, func() error { return r.c.Create(ctx, trial, client.DryRunAll) })
+	switch class := apierrors.Classify(err); {
+	case class == apierrors.None || class == apierrors.Conflict: // it is there
+	case ctx.Err() != nil || apierrors.Retryable(class):
+		return false, fmt.Errorf("ask whether %s %s may be created anew: %w", j.of.kind.Name(), client.ObjectKeyFromObject(live), err)
+	default:
+		return false, nil // the answer to the repair says enough
+	}
+	_, err = r.removeLive(ctx, j.of.kind, metadataOf(live))
+	switch apierrors.Classify(err) {
+	case apierrors.None, apierrors.Conflict, apierrors.NotFound: // write looks again
+		return true, nil
+	}
+	return false, fmt.Errorf("delete %s %s, which cannot become what v1 has: %w", j.of.kind.Name(), client.ObjectKeyFromObject(live), err)
+}
+
+// mayClear tells whether nobody but us has a part in a copy.
+func (r *run) mayClear(j *job, live *unstructured.Unstructured) bool {
+	of, conv := j.of, j.conv
+	want, have := withCalicoOwners(desiredOver(of.kind, conv.Object, live), nil), withCalicoOwners(live, nil)
+	edited := resources.Edited(of.kind, of.schema, want, have, fieldManager, copiedVersion(live) == conv.V1Content)
+	return r.isOurs(live) && len(edited) == 0 && !of.kind.Undeletable(live.GetName())
+}
+
+// metadataOf is what the deletion of an object has to know of it.
+func metadataOf(live *unstructured.Unstructured) *metav1.PartialObjectMetadata {
+	out := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: live.GetNamespace(), Name: live.GetName(), UID: live.GetUID(), ResourceVersion: live.GetResourceVersion(),
+		Annotations: live.GetAnnotations(), Finalizers: live.GetFinalizers(),
+	}}
+	out.SetGroupVersionKind(live.GroupVersionKind())
+	return out
 }
 
 // finish writes the status that v1 has to a copy of ours that has none yet, as it was seen: not over what
