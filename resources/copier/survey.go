@@ -351,6 +351,11 @@ func (c *Copier) Verify(ctx context.Context) (Verification, error) {
 	v := Verification{Different: s.different, Missing: s.missing, Extra: s.extra}
 	for _, kind := range c.reg.Kinds() {
 		v.Kinds = append(v.Kinds, s.kinds[kind.Name()])
+		if slices.ContainsFunc(v.Extra, func(p resources.Problem) bool { return p.Kind == kind.Name() }) {
+			if _, err := c.standingV1(ctx, kind); err != nil {
+				return Verification{}, err
+			}
+		}
 	}
 	return v, nil
 }
