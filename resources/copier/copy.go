@@ -250,12 +250,12 @@ func (r *run) copyOne(ctx context.Context, j *job) (err error) {
 	if err != nil {
 		return err
 	}
-	want := conv.Object
-	there, known := of.live.take(client.ObjectKeyFromObject(want))
-	if conv.Terminating {
+	if conv.Terminating { // its copy, if there is one, is left for removeStrays
 		r.tracker.done(of.kind, terminating)
 		return nil
 	}
+	want := conv.Object
+	there, known := of.live.take(client.ObjectKeyFromObject(want))
 	j.conv = conv
 	if known && there.equals(of.pairs, conv) {
 		r.prove(j, there.uid, there.version)
@@ -315,7 +315,8 @@ func (r *run) conflict(of *kindRun, live *unstructured.Unstructured, cause Cause
 	r.tracker.done(of.kind, conflicted)
 }
 
-// removeStrays deletes copies of ours whose v1 object went away since they were made, but not with its CRD.
+// removeStrays deletes copies of ours whose v1 object went away since they were made, or is being deleted; but
+// not with its CRD.
 func (r *run) removeStrays(ctx context.Context, of *kindRun) error {
 	strays := of.live.strays()
 	if len(strays) == 0 {

@@ -115,7 +115,7 @@ func (s *survey) kind(ctx context.Context, kind *resources.Kind) error {
 	for _, key := range of.live.strays() {
 		s.extra = append(s.extra, resources.Problem{
 			Kind: kind.Name(), Namespace: key.Namespace, Name: key.Name, Reason: resources.ReasonExtra,
-			Message: "is a copy of ours whose v1 object is gone", Remedy: "copying again removes it",
+			Message: "is a copy of ours whose v1 object is gone, or is being deleted", Remedy: "copying again removes it",
 		})
 	}
 	return nil
@@ -147,11 +147,11 @@ func (s *survey) one(of *kindSurvey, v1 *unstructured.Unstructured) error {
 	if err != nil {
 		return err
 	}
+	if conv.Terminating {
+		return nil // a copy of it is a stray
+	}
 	key := client.ObjectKeyFromObject(conv.Object)
 	live, there := of.live.take(key)
-	if conv.Terminating {
-		return nil
-	}
 	var sum digest
 	if s.content {
 		sum = v1Digest(of.kind, v1)
