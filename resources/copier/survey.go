@@ -256,7 +256,8 @@ func (s *survey) examine(ctx context.Context, of *kindSurvey, conv suspect, key 
 }
 
 func (s *survey) note(of *kindSurvey, conv suspect, live *unstructured.Unstructured, cause Cause, diffs []resources.FieldDiff) {
-	if cause == "" && lacksStatus(conv.Converted, s.isOurs(live), isBare(live)) {
+	// One that is there is no difference: v3 may make something else of a status than we write.
+	if cause == "" && isBare(live) && s.statusEntry(live).lacksStatus(conv.Converted) {
 		cause, diffs = CauseStale, []resources.FieldDiff{{Path: "status", Want: "present", Have: "(absent)"}}
 	}
 	if cause != "" {

@@ -3,10 +3,13 @@ package copier
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,12 +29,15 @@ type world struct {
 	*testing.T
 	client client.WithWatch
 	made   int
+
+	mu            sync.Mutex
+	statusWriters map[types.UID][]string
 }
 
 // newWorld has the CRDs of v1, and nothing else: without those of v3 there are no rules for copies.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t}
+	w := &world{T: t, statusWriters: map[types.UID][]string{}}
 	scheme := runtime.NewScheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -48,12 +54,59 @@ func newWorld(t *testing.T) *world {
 		}
 		builder = builder.WithObjects(&apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: kind.V1CRDName()}})
 	}
-	w.client = interceptor.NewClient(builder.Build(), interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-		w.made++
-		obj.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", w.made)))
-		return c.Create(ctx, obj, opts...)
-	}})
+	w.client = interceptor.NewClient(builder.Build(), interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			w.mu.Lock()
+			w.made++
+			obj.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", w.made)))
+			w.mu.Unlock()
+			return c.Create(ctx, obj, opts...)
+		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			defer w.showStatusWriters(obj)
+			return c.Get(ctx, key, obj, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			defer w.showStatusWriters(obj)
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			defer func() {
+				_ = meta.EachListItem(list, func(obj runtime.Object) error {
+					w.showStatusWriters(obj.(client.Object))
+					return nil
+				})
+			}()
+			return c.List(ctx, list, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			err := c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+			if err == nil {
+				w.noteStatusWriter(obj.GetUID(), (&client.SubResourcePatchOptions{}).ApplyOptions(opts).FieldManager)
+			}
+			return err
+		},
+	})
 	return w
+}
+
+func (w *world) noteStatusWriter(uid types.UID, manager string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.Contains(w.statusWriters[uid], manager) {
+		w.statusWriters[uid] = append(w.statusWriters[uid], manager)
+	}
+}
+
+// showStatusWriters shows who has written a status as an API server does, and the fake client does not.
+func (w *world) showStatusWriters(obj client.Object) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	entries := obj.GetManagedFields()
+	for _, manager := range w.statusWriters[obj.GetUID()] {
+		entries = append(entries, metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status"})
+	}
+	obj.SetManagedFields(entries)
 }
 
 func objectOf(gvk schema.GroupVersionKind) *unstructured.Unstructured {

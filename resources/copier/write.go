@@ -2,7 +2,6 @@ package copier
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,7 +55,7 @@ func (r *run) settle(ctx context.Context, j *job) (again bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("read %s %s: %w", of.kind.Name(), key, err)
 	}
-	ours := r.isOurs(live)
+	seen := r.statusEntry(live)
 	cause, diffs, again, err := r.judge(ctx, of.kind, of.schema, j.conv, live)
 	switch {
 	case again || err != nil:
@@ -66,10 +65,12 @@ func (r *run) settle(ctx context.Context, j *job) (again bool, err error) {
 	case cause != "":
 		r.conflict(of, live, cause, diffs)
 		return false, nil
-	case lacksStatus(j.conv, ours, isBare(live)):
-		return r.finish(ctx, j, live, equal(ours))
+	case seen.lacksStatus(j.conv) && seen.bare:
+		return r.finish(ctx, j, live, equal(seen.ours))
+	case seen.lacksStatus(j.conv):
+		return r.finish(ctx, j, live, updated)
 	}
-	return false, r.done(j, live, equal(ours))
+	return false, r.done(j, live, equal(seen.ours))
 }
 
 // repair makes a copy of ours what it should be.
@@ -82,7 +83,7 @@ func (r *run) repair(ctx context.Context, j *job, live *unstructured.Unstructure
 	err = r.tryWrite(ctx, func() error { return r.c.Patch(ctx, next, patch) })
 	switch apierrors.Classify(err) {
 	case apierrors.None:
-		if isBare(next) {
+		if r.statusEntry(next).lacksStatus(j.conv) {
 			return r.finish(ctx, j, next, updated)
 		}
 		return false, r.done(j, next, updated)
@@ -138,13 +139,16 @@ func metadataOf(live *unstructured.Unstructured) *metav1.PartialObjectMetadata {
 	return out
 }
 
-// finish writes the status that v1 has to a copy of ours that has none yet, as it was seen: not over what
-// a controller has written by then.
+// finish writes the status that v1 has to a copy of ours that lacks it, as it was seen: not over what a
+// controller has written by then.
 func (r *run) finish(ctx context.Context, j *job, live *unstructured.Unstructured, count counter) (again bool, err error) {
 	if len(j.conv.Status) > 0 {
-		patch := statusPatch(live.GetResourceVersion(), j.conv.Status)
+		patch, err := statusPatch(live, j.conv.Status)
+		if err != nil {
+			return false, fmt.Errorf("write the status of %s %s: %w", j.of.kind.Name(), client.ObjectKeyFromObject(live), err)
+		}
 		live = bareCopy(live)
-		err := r.tryWrite(ctx, func() error { return r.c.Status().Patch(ctx, live, patch) })
+		err = r.tryWrite(ctx, func() error { return r.c.Status().Patch(ctx, live, patch) })
 		switch apierrors.Classify(err) {
 		case apierrors.None:
 		case apierrors.Conflict, apierrors.NotFound:
@@ -165,9 +169,12 @@ func bareCopy(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	return out
 }
 
-func statusPatch(version string, status map[string]any) client.Patch {
-	data, _ := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": version}, "status": status}) // out of JSON
-	return client.RawPatch(types.MergePatchType, data)
+// statusPatch makes the status of live what it should be, and takes away what is not in it any more.
+func statusPatch(live *unstructured.Unstructured, status map[string]any) (client.Patch, error) {
+	next := live.DeepCopy()
+	next.Object["status"] = status
+	data, err := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}).Data(next)
+	return client.RawPatch(types.MergePatchType, data), err
 }
 
 // done counts an object that is in v3 by now, as the server has answered it. What it holds is proved by
