@@ -184,11 +184,7 @@ func withHiddenOwners(now, original string) (string, error) {
 		}
 	}
 	// What was written through the aggregated API has the note among its annotations.
-	var annotations map[string]json.RawMessage
-	if json.Unmarshal(orNull(fields["annotations"]), &annotations) == nil && annotations[migrationv1.AnnotationDetachedOwners] != nil {
-		delete(annotations, migrationv1.AnnotationDetachedOwners)
-		fields["annotations"] = encoded(annotations)
-	}
+	dropHidden(fields, migrationv1.AnnotationDetachedOwners)
 	return withOwnersField(fields, refs), nil
 }
 
@@ -210,6 +206,20 @@ func uidOf(raw json.RawMessage) types.UID {
 	var ref metav1.OwnerReference
 	_ = json.Unmarshal(raw, &ref) // a Calico reference was read before; what is none has no UID of one
 	return ref.UID
+}
+
+// dropHidden takes one annotation out of hidden metadata. It is false if there is none.
+func dropHidden(fields map[string]json.RawMessage, name string) bool {
+	var annotations map[string]json.RawMessage
+	if json.Unmarshal(orNull(fields["annotations"]), &annotations) != nil || annotations[name] == nil {
+		return false
+	}
+	if delete(annotations, name); len(annotations) > 0 {
+		fields["annotations"] = encoded(annotations)
+	} else {
+		delete(fields, "annotations")
+	}
+	return true
 }
 
 // readOwners takes hidden metadata apart: its fields, and each of its references. fields is nil where it
