@@ -28,3 +28,22 @@ func ContentVersion(obj metav1.Object) string {
 	}
 	return obj.GetResourceVersion()
 }
+
+// HasBarrier tells whether an object bears AnnotationBarrier, in plain sight or in hidden metadata: what was
+// written through the aggregated API has it there.
+func HasBarrier(obj metav1.Object) bool {
+	fields, _ := readOwners(obj.GetAnnotations()[MetadataAnnotation])
+	_, plain := obj.GetAnnotations()[migrationv1.AnnotationBarrier]
+	return plain || dropHidden(fields, migrationv1.AnnotationBarrier)
+}
+
+// DropBarrier takes off an object what HasBarrier finds. All else stays as it is.
+func DropBarrier(obj metav1.Object) {
+	annotations := obj.GetAnnotations()
+	delete(annotations, migrationv1.AnnotationBarrier)
+	fields, _ := readOwners(annotations[MetadataAnnotation])
+	if dropHidden(fields, migrationv1.AnnotationBarrier) {
+		annotations[MetadataAnnotation] = string(encoded(fields))
+	}
+	obj.SetAnnotations(annotations)
+}

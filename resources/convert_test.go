@@ -103,6 +103,11 @@ func TestConvertMetadata(t *testing.T) {
 			want: "metadata: {name: a, labels: {real: r, both: hidden, hid: h}, annotations: {x: real, both: hidden, z: h}}\nspec: {node: node1}",
 			why:  "the annotation wins where both say something",
 		},
+		"hidden notes": {
+			kind: "IPPool", name: "a", v1: hidden(`{"annotations":{"keep":"me","migration.projectcalico.org/barrier":"1/1/1","migration.projectcalico.org/detached-owners":"x"}}`) + "spec: {cidr: 10.0.0.0/8}",
+			want: "metadata: {name: a, annotations: {keep: me}}\nspec: {cidr: 10.0.0.0/8}",
+			why:  "our notes on a v1 object are none of its copy's",
+		},
 		"hidden finalizers": {
 			kind: "IPPool", name: "a", v1: "  finalizers: [real/f]\n" + hidden(`{"finalizers":["hidden/f"]}`) + "spec: {cidr: 10.0.0.0/8}",
 			want: "metadata: {name: a, finalizers: [hidden/f]}\nspec: {cidr: 10.0.0.0/8}",

@@ -39,7 +39,7 @@ func IsDetached(obj metav1.Object, by types.UID) bool {
 
 // DetachOwners takes references to Calico objects off an object, both those in plain sight and those in
 // hidden metadata, and notes what was there. All else stays as it is. A second call changes nothing; what
-// somebody has written since the first is noted anew. The error is about a note of another migration, or
+// somebody has put back since the first is noted besides. The error is about a note of another migration, or
 // one that cannot be read.
 func DetachOwners(obj metav1.Object, by types.UID) error {
 	note, err := readNote(obj)
@@ -57,11 +57,11 @@ func DetachOwners(obj metav1.Object, by types.UID) error {
 		annotations = map[string]string{}
 	}
 	if without, found := withoutHiddenOwners(annotations[MetadataAnnotation]); found {
-		note.Metadata = annotations[MetadataAnnotation]
+		note.Metadata = withNotedOwners(annotations[MetadataAnnotation], note.Metadata)
 		annotations[MetadataAnnotation] = without
 	}
 	if calico, foreign := SplitOwners(obj.GetOwnerReferences()); len(calico) > 0 {
-		note.OwnerReferences = obj.GetOwnerReferences()
+		note.OwnerReferences = addedOwners(note.OwnerReferences, obj.GetOwnerReferences())
 		obj.SetOwnerReferences(foreign)
 	}
 	text, err := json.Marshal(note)
@@ -71,6 +71,23 @@ func DetachOwners(obj metav1.Object, by types.UID) error {
 	annotations[migrationv1.AnnotationDetachedOwners] = string(text)
 	obj.SetAnnotations(annotations)
 	return nil
+}
+
+// addedOwners are the references noted before and those of now, which win: who puts one back may know of his
+// own only.
+func addedOwners(noted, now []metav1.OwnerReference) []metav1.OwnerReference {
+	if len(noted) == 0 {
+		return now
+	}
+	all := slices.Clone(noted)
+	for _, ref := range now {
+		if i := slices.IndexFunc(all, func(other metav1.OwnerReference) bool { return sameOwner(other, ref) }); i >= 0 {
+			all[i] = ref
+		} else {
+			all = append(all, ref)
+		}
+	}
+	return all
 }
 
 // AttachOwners puts back what DetachOwners took off, by whichever migration, and removes its note. An
@@ -167,12 +184,42 @@ func withHiddenOwners(now, original string) (string, error) {
 		}
 	}
 	// What was written through the aggregated API has the note among its annotations.
-	var annotations map[string]json.RawMessage
-	if json.Unmarshal(orNull(fields["annotations"]), &annotations) == nil && annotations[migrationv1.AnnotationDetachedOwners] != nil {
-		delete(annotations, migrationv1.AnnotationDetachedOwners)
-		fields["annotations"] = encoded(annotations)
-	}
+	dropHidden(fields, migrationv1.AnnotationDetachedOwners)
 	return withOwnersField(fields, refs), nil
+}
+
+// withNotedOwners is the value of the metadata annotation as it is now, with the references to Calico objects
+// that were noted before; of one owner, the reference of now wins.
+func withNotedOwners(now, noted string) string {
+	fields, refs := readOwners(now)
+	_, before := readOwners(noted)
+	lost := slices.DeleteFunc(before, func(ref json.RawMessage) bool {
+		return !isCalicoReference(ref) || slices.ContainsFunc(refs, func(other json.RawMessage) bool { return uidOf(other) == uidOf(ref) })
+	})
+	if len(lost) == 0 {
+		return now
+	}
+	return withOwnersField(fields, append(lost, refs...))
+}
+
+func uidOf(raw json.RawMessage) types.UID {
+	var ref metav1.OwnerReference
+	_ = json.Unmarshal(raw, &ref) // a Calico reference was read before; what is none has no UID of one
+	return ref.UID
+}
+
+// dropHidden takes one annotation out of hidden metadata. It is false if there is none.
+func dropHidden(fields map[string]json.RawMessage, name string) bool {
+	var annotations map[string]json.RawMessage
+	if json.Unmarshal(orNull(fields["annotations"]), &annotations) != nil || annotations[name] == nil {
+		return false
+	}
+	if delete(annotations, name); len(annotations) > 0 {
+		fields["annotations"] = encoded(annotations)
+	} else {
+		delete(fields, "annotations")
+	}
+	return true
 }
 
 // readOwners takes hidden metadata apart: its fields, and each of its references. fields is nil where it

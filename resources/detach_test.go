@@ -94,6 +94,65 @@ func assertAttached(t *testing.T, before, obj *metav1.PartialObjectMetadata) {
 	}
 }
 
+// A controller puts references back between two tries. What the first has noted is not forgotten for it.
+func TestDetachOwnersAgain(t *testing.T) {
+	const setRef = `{"apiVersion":"crd.projectcalico.org/v1","kind":"NetworkSet","name":"s","uid":"44444444-0000-4000-8000-000000000000"}`
+	const setRefTurned = `{"kind":"NetworkSet","name":"s","apiVersion":"crd.projectcalico.org/v1","uid":"44444444-0000-4000-8000-000000000000"}`
+	setOwner := metav1.OwnerReference{APIVersion: "crd.projectcalico.org/v1", Kind: "NetworkSet", Name: "s", UID: "44444444-0000-4000-8000-000000000000"}
+	yes := true
+	controlled := setOwner
+	controlled.Controller = &yes
+	hidden := func(refs string) string { return `{"ownerReferences":[` + refs + `]}` }
+	for name, c := range map[string]struct {
+		why         string
+		before      *metav1.PartialObjectMetadata
+		again       []metav1.OwnerReference // what is put back
+		hiddenAgain string
+		after       *metav1.PartialObjectMetadata // attached
+	}{
+		"one of two": {why: "its controller knows of its own only", before: owned("", tierOwner, setOwner),
+			again: []metav1.OwnerReference{setOwner}, after: owned("", tierOwner, setOwner)},
+		"changed": {why: "the newer one is right", before: owned("", tierOwner, setOwner),
+			again: []metav1.OwnerReference{controlled}, after: owned("", tierOwner, controlled)},
+		"a new one": {why: "both are owners", before: owned("", tierOwner), again: []metav1.OwnerReference{setOwner}, after: owned("", tierOwner, setOwner)},
+		"with a foreign one": {why: "all that is there by then is as it was left", before: owned("", tierOwner),
+			again: []metav1.OwnerReference{podOwner, setOwner}, after: owned("", tierOwner, podOwner, setOwner)},
+		"hidden, one of two": {why: "the same, through Calico's API", before: owned(hidden(tierRef + "," + setRef)),
+			hiddenAgain: hidden(setRef), after: owned(hidden(tierRef + "," + setRef))},
+		"hidden, written in another way": {why: "one UID is one owner", before: owned(hidden(tierRef + "," + setRef)),
+			hiddenAgain: hidden(setRefTurned), after: owned(hidden(tierRef + "," + setRefTurned))},
+		"hidden, a new one": {why: "both are owners, and what else was written stays", before: owned(hidden(tierRef)),
+			hiddenAgain: `{"labels":{"a":"b"},"ownerReferences":[` + podRef + `,` + setRef + `]}`,
+			after:       owned(`{"labels":{"a":"b"},"ownerReferences":[` + tierRef + `,` + podRef + `,` + setRef + `]}`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			obj := c.before.DeepCopy()
+			detach := func() {
+				for range 2 { // again, it changes nothing
+					if err := resources.DetachOwners(obj, migrationUID); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			detach()
+			obj.OwnerReferences = c.again
+			if c.hiddenAgain != "" {
+				obj.Annotations[resources.MetadataAnnotation] = c.hiddenAgain
+			}
+			detach()
+			if resources.HasCalicoOwners(obj) {
+				t.Errorf("it has owners in Calico: %v", obj)
+			}
+			if err := resources.AttachOwners(obj, nil); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.after, obj); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, diff)
+			}
+		})
+	}
+}
+
 // What somebody writes while the references are off is kept, and so are the references.
 func TestAttachOwnersKeepsChanges(t *testing.T) {
 	obj := owned(`{"ownerReferences":[`+tierRef+`],"labels":{"a":"b"}}`, tierOwner)

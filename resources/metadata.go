@@ -93,6 +93,7 @@ func v3Metadata(v1 *unstructured.Unstructured, hidden *hiddenMetadata) map[strin
 		// An old writer may have nested the annotation in itself; it must not come back.
 		delete(annotations, MetadataAnnotation)
 		delete(annotations, migrationv1.AnnotationDetachedOwners)
+		delete(annotations, migrationv1.AnnotationBarrier)
 		finalizers = hidden.Finalizers
 	}
 	setIfAny(meta, "labels", labels)

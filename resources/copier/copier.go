@@ -109,7 +109,7 @@ type Counts struct {
 	Conflicts   int64
 	Rejected    int64
 	Planned     int64 // by Plan: nothing is wrong with it
-	Terminating int64 // is being deleted in v1 and is left behind
+	Terminating int64 // is being deleted in v1 and is left behind; a copy of it is Deleted
 }
 
 // Conflict is a v3 object that differs from what v1 says.
@@ -165,7 +165,7 @@ type Verification struct {
 	Kinds     []KindVerification
 	Different []Conflict // content, owners, or a status that is missing
 	Missing   []resources.Problem
-	Extra     []resources.Problem // copies of ours whose v1 object is gone
+	Extra     []resources.Problem // copies of ours whose v1 object is gone, or is being deleted
 }
 
 // KindVerification counts one kind on both sides.

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
 const (
@@ -249,12 +250,12 @@ func (r *run) copyOne(ctx context.Context, j *job) (err error) {
 	if err != nil {
 		return err
 	}
-	want := conv.Object
-	there, known := of.live.take(client.ObjectKeyFromObject(want))
-	if conv.Terminating {
+	if conv.Terminating { // its copy, if there is one, is left for removeStrays
 		r.tracker.done(of.kind, terminating)
 		return nil
 	}
+	want := conv.Object
+	there, known := of.live.take(client.ObjectKeyFromObject(want))
 	j.conv = conv
 	if known && there.equals(of.pairs, conv) {
 		r.prove(j, there.uid, there.version)
@@ -314,10 +315,19 @@ func (r *run) conflict(of *kindRun, live *unstructured.Unstructured, cause Cause
 	r.tracker.done(of.kind, conflicted)
 }
 
-// removeStrays deletes copies of ours whose v1 object went away since they were made.
+// removeStrays deletes copies of ours whose v1 object went away since they were made, or is being deleted; but
+// not with its CRD.
 func (r *run) removeStrays(ctx context.Context, of *kindRun) error {
-	for _, key := range of.live.strays() {
-		gone, err := r.remove(ctx, of.kind, key, nil)
+	strays := of.live.strays()
+	if len(strays) == 0 {
+		return nil
+	}
+	crd, err := r.standingV1(ctx, of.kind)
+	if err != nil {
+		return err
+	}
+	for _, key := range strays {
+		gone, err := r.removeStray(ctx, of.kind, key, crd.CreationTimestamp)
 		if err != nil {
 			return fmt.Errorf("delete %s %s, which is gone from v1: %w", of.kind.Name(), key, err)
 		}
@@ -326,6 +336,21 @@ func (r *run) removeStrays(ctx context.Context, of *kindRun) error {
 		}
 	}
 	return nil
+}
+
+// removeStray keeps a copy that is older than the v1 CRD: its object went with an earlier one.
+func (r *run) removeStray(ctx context.Context, kind *resources.Kind, key client.ObjectKey, since metav1.Time) (fate, error) {
+	seen, err := r.getMetadata(ctx, kind, key)
+	switch {
+	case apierrors.Classify(err) == apierrors.NotFound:
+		return absent, nil
+	case err != nil:
+		return "", err
+	case seen.CreationTimestamp.Before(&since):
+		return "", fmt.Errorf("crd %s is newer than the copy in v3, which may be the last: the CRD was deleted with its objects and applied again; "+
+			"apply the object again too, or delete its copy", kind.V1CRDName())
+	}
+	return r.remove(ctx, kind, key, seen)
 }
 
 // result sorts what the workers found in any order.

@@ -2,6 +2,8 @@ package copier
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -69,14 +71,46 @@ func isBare(obj *unstructured.Unstructured) bool {
 	return len(status) == 0
 }
 
-// lacksStatus tells that a copy of ours never got the status that v1 has. One that is there may have
-// moved on: controllers write it.
-func lacksStatus(conv *resources.Converted, ours, bare bool) bool {
-	return ours && bare && len(conv.Status) > 0
+// ownStatus is a digest of the status of an object if nobody but us has written it, and else "".
+func ownStatus(obj *unstructured.Unstructured) string {
+	ours := false
+	for _, entry := range obj.GetManagedFields() {
+		if entry.Subresource == "status" {
+			if entry.Manager != fieldManager {
+				return ""
+			}
+			ours = true
+		}
+	}
+	if status, _ := obj.Object["status"].(map[string]any); ours {
+		return statusDigest(status)
+	}
+	return ""
+}
+
+func statusDigest(status map[string]any) string {
+	data, _ := json.Marshal(status) // it came out of JSON
+	sum := sha256.Sum256(data)
+	return string(sum[:])
+}
+
+// lacksStatus tells that a copy of ours has no status, where v1 has one, or one that v1 had before. What a
+// controller has written stays.
+func (e entry) lacksStatus(conv *resources.Converted) bool {
+	return e.ours && len(conv.Status) > 0 && (e.bare || e.ownStatus != "" && e.ownStatus != statusDigest(conv.Status))
 }
 
 // withheld ends the CopiedVersionAnnotation of a copy that does not have all its owners yet.
 const withheld = " owners withheld"
+
+// owesOwners tells that a copy of ours, repaired, has other owners in Calico than we want: a repair keeps
+// those that are there. One that was complete, and is of this very content, owes nothing: what it lacks,
+// somebody has taken away.
+func owesOwners(want, live *unstructured.Unstructured, content string) bool {
+	wanted, _ := resources.SplitOwners(want.GetOwnerReferences())
+	have, _ := resources.SplitOwners(live.GetOwnerReferences())
+	return live.GetAnnotations()[resources.CopiedVersionAnnotation] != content && len(resources.DiffOwners(wanted, have)) > 0
+}
 
 func copiedVersion(obj metav1.Object) string {
 	return strings.TrimSuffix(obj.GetAnnotations()[resources.CopiedVersionAnnotation], withheld)
@@ -124,9 +158,16 @@ func (c *Copier) mark(obj *unstructured.Unstructured, conv *resources.Converted,
 	}
 	annotations[resources.MigratedByAnnotation] = string(c.owner.UID)
 	annotations[resources.CopiedVersionAnnotation] = conv.V1Content
+	obj.SetAnnotations(annotations)
 	if !complete {
-		annotations[resources.CopiedVersionAnnotation] += withheld
+		markWithheld(obj, conv)
 	}
+}
+
+// markWithheld says of a copy that RemapOwners is to set its owners.
+func markWithheld(obj *unstructured.Unstructured, conv *resources.Converted) {
+	annotations := obj.GetAnnotations()
+	annotations[resources.CopiedVersionAnnotation] = conv.V1Content + withheld
 	obj.SetAnnotations(annotations)
 }
 

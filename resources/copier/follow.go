@@ -97,15 +97,12 @@ func (c *Copier) followKind(ctx, living context.Context, kind *resources.Kind) (
 
 // LiftBarriers takes our notes off the v1 objects of these kinds. It may be called again.
 func (c *Copier) LiftBarriers(ctx context.Context, kinds []*resources.Kind) error {
-	noted, err := c.findV1(ctx, kinds, func(obj *Meta) bool {
-		_, noted := obj.Annotations[migrationv1.AnnotationBarrier]
-		return noted
-	})
+	noted, err := c.findV1(ctx, kinds, func(obj *Meta) bool { return resources.HasBarrier(obj) })
 	if err != nil {
 		return err
 	}
 	return c.EditAll(ctx, noted, func(obj *Meta) error {
-		delete(obj.Annotations, migrationv1.AnnotationBarrier)
+		resources.DropBarrier(obj)
 		return nil
 	})
 }

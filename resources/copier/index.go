@@ -30,7 +30,8 @@ type entry struct {
 	copied      string // of which version of v1 it is a copy, see CopiedVersionAnnotation
 	ours        bool
 	terminating bool
-	bare        bool // has no status; false in an index of metadata
+	bare        bool   // has no status; false in an index of metadata
+	ownStatus   string // see ownStatus; "" in an index of metadata
 }
 
 // indexContent lists whole objects and digests them.
@@ -59,8 +60,14 @@ func (c *Copier) indexMetadata(ctx context.Context, kind *resources.Kind) (*inde
 }
 
 func (c *Copier) contentEntry(kind *resources.Kind, schema *resources.Schema, obj *unstructured.Unstructured) entry {
+	e := c.statusEntry(obj)
+	e.digest = contentDigest(kind, schema, obj)
+	return e
+}
+
+func (c *Copier) statusEntry(obj *unstructured.Unstructured) entry {
 	e := c.entryOf(obj)
-	e.digest, e.bare = contentDigest(kind, schema, obj), isBare(obj)
+	e.bare, e.ownStatus = isBare(obj), ownStatus(obj)
 	return e
 }
 

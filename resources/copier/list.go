@@ -170,6 +170,30 @@ func (c *Copier) unlessAbsent(ctx context.Context, crdName string, listErr error
 	return nil
 }
 
+// standingV1 reads the metadata of the v1 CRD of a kind of which objects seem to be gone. The error says that
+// the CRD went, or goes, and takes them along: that is nobody's wish about the objects, whose copies are the last.
+func (c *Copier) standingV1(ctx context.Context, kind *resources.Kind) (*metav1.PartialObjectMetadata, error) {
+	crd := &metav1.PartialObjectMetadata{}
+	crd.SetGroupVersionKind(crdKind)
+	err := c.try(ctx, func() error { return c.c.Get(ctx, client.ObjectKey{Name: kind.V1CRDName()}, crd) })
+	switch {
+	case apierrors.Classify(err) == apierrors.NotFound:
+		return nil, lastCopies(kind, "is gone")
+	case err != nil:
+		return nil, fmt.Errorf("read crd %s: %w", kind.V1CRDName(), err)
+	case crd.DeletionTimestamp != nil:
+		return nil, lastCopies(kind, "is being deleted")
+	}
+	return crd, nil
+}
+
+// lastCopies says what has become of a v1 CRD, and what is to be done about it.
+func lastCopies(kind *resources.Kind, what string) error {
+	return fmt.Errorf("crd %s %s, and the copies in v3 may be the last of its objects: they stay; save them (kubectl get %s.%s.%s -A -o yaml), "+
+		"then apply the CRD again with its objects, or abort the migration, which deletes the copies",
+		kind.V1CRDName(), what, kind.V3Plural(), kind.V3GVK().Version, resources.V3Group)
+}
+
 func listKind(gvk schema.GroupVersionKind) schema.GroupVersionKind {
 	gvk.Kind += "List"
 	return gvk

@@ -149,7 +149,7 @@ func (c *Copier) isEqual(of *pairs, conv *resources.Converted, live *unstructure
 
 // equals is isEqual for an object that was digested.
 func (e entry) equals(of *pairs, conv *resources.Converted) bool {
-	return !e.terminating && !lacksStatus(conv, e.ours, e.bare) && e.digest == contentDigest(of.kind, of.schema, conv.Object)
+	return !e.terminating && !e.lacksStatus(conv) && e.digest == contentDigest(of.kind, of.schema, conv.Object)
 }
 
 // fill reads the content of the v3 objects that are left in the index. One that has come since is not in

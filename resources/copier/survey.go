@@ -115,7 +115,7 @@ func (s *survey) kind(ctx context.Context, kind *resources.Kind) error {
 	for _, key := range of.live.strays() {
 		s.extra = append(s.extra, resources.Problem{
 			Kind: kind.Name(), Namespace: key.Namespace, Name: key.Name, Reason: resources.ReasonExtra,
-			Message: "is a copy of ours whose v1 object is gone", Remedy: "copying again removes it",
+			Message: "is a copy of ours whose v1 object is gone, or is being deleted", Remedy: "copying again removes it",
 		})
 	}
 	return nil
@@ -147,11 +147,11 @@ func (s *survey) one(of *kindSurvey, v1 *unstructured.Unstructured) error {
 	if err != nil {
 		return err
 	}
+	if conv.Terminating {
+		return nil // a copy of it is a stray
+	}
 	key := client.ObjectKeyFromObject(conv.Object)
 	live, there := of.live.take(key)
-	if conv.Terminating {
-		return nil
-	}
 	var sum digest
 	if s.content {
 		sum = v1Digest(of.kind, v1)
@@ -256,7 +256,8 @@ func (s *survey) examine(ctx context.Context, of *kindSurvey, conv suspect, key 
 }
 
 func (s *survey) note(of *kindSurvey, conv suspect, live *unstructured.Unstructured, cause Cause, diffs []resources.FieldDiff) {
-	if cause == "" && lacksStatus(conv.Converted, s.isOurs(live), isBare(live)) {
+	// One that is there is no difference: v3 may make something else of a status than we write.
+	if cause == "" && isBare(live) && s.statusEntry(live).lacksStatus(conv.Converted) {
 		cause, diffs = CauseStale, []resources.FieldDiff{{Path: "status", Want: "present", Have: "(absent)"}}
 	}
 	if cause != "" {
@@ -351,6 +352,11 @@ func (c *Copier) Verify(ctx context.Context) (Verification, error) {
 	v := Verification{Different: s.different, Missing: s.missing, Extra: s.extra}
 	for _, kind := range c.reg.Kinds() {
 		v.Kinds = append(v.Kinds, s.kinds[kind.Name()])
+		if slices.ContainsFunc(v.Extra, func(p resources.Problem) bool { return p.Kind == kind.Name() }) {
+			if _, err := c.standingV1(ctx, kind); err != nil {
+				return Verification{}, err
+			}
+		}
 	}
 	return v, nil
 }

@@ -2,9 +2,9 @@ package copier
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,7 +55,7 @@ func (r *run) settle(ctx context.Context, j *job) (again bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("read %s %s: %w", of.kind.Name(), key, err)
 	}
-	ours := r.isOurs(live)
+	seen := r.statusEntry(live)
 	cause, diffs, again, err := r.judge(ctx, of.kind, of.schema, j.conv, live)
 	switch {
 	case again || err != nil:
@@ -65,36 +65,90 @@ func (r *run) settle(ctx context.Context, j *job) (again bool, err error) {
 	case cause != "":
 		r.conflict(of, live, cause, diffs)
 		return false, nil
-	case lacksStatus(j.conv, ours, isBare(live)):
-		return r.finish(ctx, j, live, equal(ours))
+	case seen.lacksStatus(j.conv) && seen.bare:
+		return r.finish(ctx, j, live, equal(seen.ours))
+	case seen.lacksStatus(j.conv):
+		return r.finish(ctx, j, live, updated)
 	}
-	return false, r.done(j, live, equal(ours))
+	return false, r.done(j, live, equal(seen.ours))
 }
 
 // repair makes a copy of ours what it should be.
 func (r *run) repair(ctx context.Context, j *job, live *unstructured.Unstructured) (again bool, err error) {
 	next := desiredOver(j.of.kind, j.conv.Object, live)
+	if owesOwners(j.conv.Object, live, j.conv.V1Content) {
+		markWithheld(next, j.conv)
+	}
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
 	err = r.tryWrite(ctx, func() error { return r.c.Patch(ctx, next, patch) })
 	switch apierrors.Classify(err) {
 	case apierrors.None:
-		if isBare(next) {
+		if r.statusEntry(next).lacksStatus(j.conv) {
 			return r.finish(ctx, j, next, updated)
 		}
 		return false, r.done(j, next, updated)
 	case apierrors.Conflict, apierrors.NotFound:
 		return true, nil
+	case apierrors.Invalid:
+		if gone, clearErr := r.clearWay(ctx, j, live); gone || clearErr != nil {
+			return gone, clearErr
+		}
 	}
 	return false, r.refused(ctx, j, err)
 }
 
-// finish writes the status that v1 has to a copy of ours that has none yet, as it was seen: not over what
-// a controller has written by then.
+// clearWay removes a copy of ours that cannot become what it should be, since a field may not change: the v1
+// object was deleted and created anew. It is removed as it was seen, if nobody else has written it, and if the
+// server would take the new one.
+func (r *run) clearWay(ctx context.Context, j *job, live *unstructured.Unstructured) (gone bool, err error) {
+	if !r.mayClear(j, live) {
+		return false, nil
+	}
+	trial := &creation{Unstructured: *j.conv.Object.DeepCopy()}
+	err = r.tryWrite(ctx, func() error { return r.c.Create(ctx, trial, client.DryRunAll) })
+	switch class := apierrors.Classify(err); {
+	case class == apierrors.None || class == apierrors.Conflict: // it is there
+	case ctx.Err() != nil || apierrors.Retryable(class):
+		return false, fmt.Errorf("ask whether %s %s may be created anew: %w", j.of.kind.Name(), client.ObjectKeyFromObject(live), err)
+	default:
+		return false, nil // the answer to the repair says enough
+	}
+	_, err = r.removeLive(ctx, j.of.kind, metadataOf(live))
+	switch apierrors.Classify(err) {
+	case apierrors.None, apierrors.Conflict, apierrors.NotFound: // write looks again
+		return true, nil
+	}
+	return false, fmt.Errorf("delete %s %s, which cannot become what v1 has: %w", j.of.kind.Name(), client.ObjectKeyFromObject(live), err)
+}
+
+// mayClear tells whether nobody but us has a part in a copy.
+func (r *run) mayClear(j *job, live *unstructured.Unstructured) bool {
+	of, conv := j.of, j.conv
+	want, have := withCalicoOwners(desiredOver(of.kind, conv.Object, live), nil), withCalicoOwners(live, nil)
+	edited := resources.Edited(of.kind, of.schema, want, have, fieldManager, copiedVersion(live) == conv.V1Content)
+	return r.isOurs(live) && len(edited) == 0 && !of.kind.Undeletable(live.GetName())
+}
+
+// metadataOf is what the deletion of an object has to know of it.
+func metadataOf(live *unstructured.Unstructured) *metav1.PartialObjectMetadata {
+	out := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: live.GetNamespace(), Name: live.GetName(), UID: live.GetUID(), ResourceVersion: live.GetResourceVersion(),
+		Annotations: live.GetAnnotations(), Finalizers: live.GetFinalizers(),
+	}}
+	out.SetGroupVersionKind(live.GroupVersionKind())
+	return out
+}
+
+// finish writes the status that v1 has to a copy of ours that lacks it, as it was seen: not over what a
+// controller has written by then.
 func (r *run) finish(ctx context.Context, j *job, live *unstructured.Unstructured, count counter) (again bool, err error) {
 	if len(j.conv.Status) > 0 {
-		patch := statusPatch(live.GetResourceVersion(), j.conv.Status)
+		patch, err := statusPatch(live, j.conv.Status)
+		if err != nil {
+			return false, fmt.Errorf("write the status of %s %s: %w", j.of.kind.Name(), client.ObjectKeyFromObject(live), err)
+		}
 		live = bareCopy(live)
-		err := r.tryWrite(ctx, func() error { return r.c.Status().Patch(ctx, live, patch) })
+		err = r.tryWrite(ctx, func() error { return r.c.Status().Patch(ctx, live, patch) })
 		switch apierrors.Classify(err) {
 		case apierrors.None:
 		case apierrors.Conflict, apierrors.NotFound:
@@ -115,9 +169,12 @@ func bareCopy(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	return out
 }
 
-func statusPatch(version string, status map[string]any) client.Patch {
-	data, _ := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": version}, "status": status}) // out of JSON
-	return client.RawPatch(types.MergePatchType, data)
+// statusPatch makes the status of live what it should be, and takes away what is not in it any more.
+func statusPatch(live *unstructured.Unstructured, status map[string]any) (client.Patch, error) {
+	next := live.DeepCopy()
+	next.Object["status"] = status
+	data, err := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}).Data(next)
+	return client.RawPatch(types.MergePatchType, data), err
 }
 
 // done counts an object that is in v3 by now, as the server has answered it. What it holds is proved by

@@ -1,0 +1,112 @@
+package copier
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// immutable refuses to change the cidr of a pool, as a rule of its CRD does, and to create one with a cidr that
+// is in bad.
+func immutable(w *world, bad string) interceptor.Funcs {
+	invalid := func(obj client.Object) error {
+		return apierrs.NewInvalid(schema.GroupKind{Kind: "IPPool"}, obj.GetName(), nil)
+	}
+	cidr := func(obj client.Object) string {
+		u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+		w.must(err)
+		out, _, _ := unstructured.NestedString(u, "spec", "cidr")
+		return out
+	}
+	return interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if now := w.get(kindOf(w.T, "IPPool").V3GVK(), obj.GetName()); now != nil && cidr(obj) != "" && cidr(obj) != cidr(now) {
+				return invalid(obj)
+			}
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if cidr(obj) == bad {
+				return invalid(obj)
+			}
+			return c.Create(ctx, obj, opts...)
+		},
+	}
+}
+
+// A pool that is deleted and created anew in v1 may have what no update may change. Only our own copy of what
+// it was is in the way then.
+func TestWhatIsImmutableIsCreatedAnew(t *testing.T) {
+	for name, tc := range map[string]struct {
+		why      string
+		edit     string // of the copy
+		forget   bool   // the copy is not ours
+		bad      string
+		counts   Counts
+		rejected int
+		cidr     string // of v3 in the end
+	}{
+		"our copy":        {why: "nobody else has a part in it", counts: Counts{Created: 1}, cidr: "11.0.0.0/8"},
+		"finalizer":       {why: "a copy that goes is no pool that goes: nobody does the work of a finalizer for it", edit: `{"metadata":{"finalizers":["projectcalico.org/ippool-finalizer"]}}`, counts: Counts{Created: 1}, cidr: "11.0.0.0/8"},
+		"edited":          {why: "what somebody has written there is his", edit: `{"metadata":{"labels":{"his":"own"}}}`, counts: Counts{Rejected: 1}, rejected: 1, cidr: "10.0.0.0/8"},
+		"not ours":        {why: "a person says which one is right", forget: true, counts: Counts{Conflicts: 1}, cidr: "10.0.0.0/8"},
+		"refused as well": {why: "a copy is not removed for one that v3 does not take", bad: "11.0.0.0/8", counts: Counts{Rejected: 1}, rejected: 1, cidr: "10.0.0.0/8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			pool := kindOf(t, "IPPool")
+			w.v1("IPPool", "metadata: {name: pool}\nspec: {cidr: 10.0.0.0/8, blockSize: 26}")
+			c := w.copier(immutable(w, tc.bad))
+			w.mustCopy(c)
+			w.must(w.client.Delete(t.Context(), w.get(pool.V1GVK(), "pool")))
+			w.v1("IPPool", "metadata: {name: pool}\nspec: {cidr: 11.0.0.0/8, blockSize: 26}")
+			if tc.edit != "" {
+				w.patch(w.get(pool.V3GVK(), "pool"), tc.edit)
+			}
+			if tc.forget {
+				_, err := c.ForgetCopies(t.Context())
+				w.must(err)
+			}
+			tc.counts.Total, tc.counts.Done = 1, 1
+			result := w.mustCopy(c)
+			if diff := cmp.Diff(tc.counts, result.Counts); diff != "" || len(result.Rejected) != tc.rejected {
+				t.Errorf("%s; rejected %v, counts (-want +got):\n%s", tc.why, result.Rejected, diff)
+			}
+			live := w.get(pool.V3GVK(), "pool")
+			if live == nil {
+				t.Fatal("the pool is gone from v3")
+			}
+			if got, _, _ := unstructured.NestedString(live.Object, "spec", "cidr"); got != tc.cidr {
+				t.Errorf("v3 has %s, want %s: %s", got, tc.cidr, tc.why)
+			}
+			if tc.rejected == 0 && !tc.forget {
+				w.wantVerified(c)
+			}
+		})
+	}
+}
+
+// What nobody may delete stays ours, whatever is refused.
+func TestWhatIsUndeletableIsNotCreatedAnew(t *testing.T) {
+	w := newWorld(t)
+	w.v1("Tier", "metadata: {name: default}\nspec: {order: 5}")
+	c := w.copier(interceptor.Funcs{})
+	w.mustCopy(c)
+	w.patch(w.get(kindOf(t, "Tier").V1GVK(), "default"), `{"spec":{"order":6}}`)
+	refusing := w.copier(interceptor.Funcs{Patch: func(_ context.Context, _ client.WithWatch, obj client.Object, _ client.Patch, _ ...client.PatchOption) error {
+		return apierrs.NewInvalid(schema.GroupKind{Kind: "Tier"}, obj.GetName(), nil)
+	}})
+	if result := w.mustCopy(refusing); len(result.Rejected) != 1 {
+		t.Errorf("%+v, want the tier rejected", result.Counts)
+	}
+	if live := w.get(kindOf(t, "Tier").V3GVK(), "default"); live == nil || !c.isOurs(live) {
+		t.Errorf("the tier is not our copy any more: %v", live)
+	}
+}

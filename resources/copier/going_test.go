@@ -1,0 +1,40 @@
+package copier
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// What is being deleted in v1 must not live on in v3, where nobody deletes it.
+func TestACopyGoesWithAnObjectThatIsBeingDeleted(t *testing.T) {
+	for name, ledger := range map[string]*Ledger{"compared": nil, "with a ledger": NewLedger()} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			kind := kindOf(t, "IPReservation")
+			for _, object := range []string{"stays", "going"} {
+				w.v1("IPReservation", "metadata: {name: "+object+", finalizers: [test/hold]}\nspec: {reservedCIDRs: [10.0.0.0/8]}")
+			}
+			c := w.copier(interceptor.Funcs{}, WithLedger(ledger))
+			w.mustCopy(c)
+			w.must(w.client.Delete(t.Context(), w.get(kind.V1GVK(), "going")))
+			v := w.mustVerify(c)
+			if len(v.Extra) != 1 || v.Extra[0].Name != "going" || v.OK() {
+				t.Errorf("extra %v, want the copy of the one that goes", v.Extra)
+			}
+			want := Counts{Total: 2, Done: 2, Kept: 1, Terminating: 1, Deleted: 1}
+			if diff := cmp.Diff(want, w.mustCopy(c).Counts); diff != "" {
+				t.Errorf("counts (-want +got):\n%s", diff)
+			}
+			if left := w.get(kind.V3GVK(), "going"); left != nil {
+				t.Errorf("it lives on in v3: %v", left)
+			}
+			w.wantVerified(c)
+			deletion, err := c.DeleteCopies(t.Context(), nil)
+			if err != nil || deletion.Deleted != 1 {
+				t.Errorf("%+v, %v: want that an abort deletes the other one", deletion, err)
+			}
+		})
+	}
+}
