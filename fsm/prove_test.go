@@ -291,7 +291,7 @@ func TestInvariantsOfTheShippedMachineBite(t *testing.T) {
 		},
 		"parkedOnlyDetached": {
 			why:    "the garbage collector finds objects outside Calico whose owner is not there",
-			change: []string{"    - {action: DetachDependents}\n", "", "    - {action: LockV3}\n", "    - {action: DetachDependents}\n    - {action: LockV3}\n"},
+			change: []string{"    - {action: DetachDependents} # as late as it can be: whatever comes after it is not seen\n", "", "    - {action: LockV3}\n", "    - {action: DetachDependents}\n    - {action: LockV3}\n"},
 			want:   []string{"→ Migrating (ReadyToCutOver)", "Migrating: DetachV1Owners done", "Migrating: ParkAPIService done"},
 		},
 		"parkedOnlyLocked": {
