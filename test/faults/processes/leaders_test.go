@@ -31,10 +31,39 @@ func (w *world) candidate(t *testing.T, name, machines string) *candidate {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	w.kubeconfig(t, path)
-	p := w.managerAt(t, path, "--phases-dir", machines, "--leader-elect", "--leader-elect-namespace", metav1.NamespaceDefault,
+	return &candidate{Process: w.managerAt(t, path, electing(machines)...), token: tokenID(t, path)}
+}
+
+func electing(machines string) []string {
+	return []string{"--phases-dir", machines, "--leader-elect", "--leader-elect-namespace", metav1.NamespaceDefault,
 		"--leader-elect-lease-name", leaseName, "--leader-elect-lease-duration", lease.String(),
-		"--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=300ms")
-	return &candidate{Process: p, token: tokenID(t, path)}
+		"--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=300ms"}
+}
+
+// replica is a candidate that is started again when it ends, as by a kubelet: where the machine is busy, it
+// loses so short a lease now and then.
+func (w *world) replica(t *testing.T, machines string) {
+	t.Helper()
+	p := w.manager(t, electing(machines)...)
+	over := make(chan struct{})
+	t.Cleanup(func() { <-over })
+	go func() {
+		defer close(over)
+		for {
+			select {
+			case <-t.Context().Done():
+				p.Kill()
+				return
+			case <-p.Ended():
+			}
+			next, err := w.launch(w.KubeconfigOf(account), electing(machines)...)
+			if err != nil {
+				t.Errorf("start the replica again: %v", err)
+				return
+			}
+			p = next
+		}
+	}()
 }
 
 func (c *candidate) signal(t *testing.T, s syscall.Signal) {
@@ -81,7 +110,7 @@ func TestTwoLeaders(t *testing.T) {
 		w.dropLease(t)
 		old := w.candidate(t, "old", dir)
 		holder := w.awaitHolder(t, "")
-		w.candidate(t, "new", dir)
+		w.replica(t, dir)
 		p := w.watch(t, m)
 		w.start(t, nil)
 		w.underTheLock(t, random)

@@ -61,7 +61,7 @@ func (w *world) manager(t *testing.T, args ...string) *harness.Process {
 
 func (w *world) managerAt(t *testing.T, kubeconfig string, args ...string) *harness.Process {
 	t.Helper()
-	p, err := w.StartManager(append([]string{"--kubeconfig", kubeconfig, "--controllers", "datastoremigration"}, args...)...)
+	p, err := w.launch(kubeconfig, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,6 +72,10 @@ func (w *world) managerAt(t *testing.T, kubeconfig string, args ...string) *harn
 		p.Kill()
 	})
 	return p
+}
+
+func (w *world) launch(kubeconfig string, args ...string) (*harness.Process, error) {
+	return w.StartManager(append([]string{"--kubeconfig", kubeconfig, "--controllers", "datastoremigration"}, args...)...)
 }
 
 // start creates a migration.
