@@ -40,8 +40,14 @@ const fieldManager = "phasegate-mcpserver"
 // ensureWorkload makes what the Deployment needs before the Deployment. Each
 // object is one write, and any prefix of them is a state that the next look goes
 // on from.
+//
+// The spec may be newer than the last CheckSpec: a look goes on with the step that
+// failed or waited last. So what stops a server is asked here as well.
 func (s *steps) ensureWorkload(ctx context.Context, sc *scope) (outputs, error) {
 	srv := sc.Object
+	if err := unusable(srv); err != nil {
+		return nil, err
+	}
 	a := apply.Applier{Client: s.client, Manager: fieldManager, Owner: ownerReference(srv)}
 	proxy, err := s.ensureProxy(ctx, a, srv)
 	if err != nil {
