@@ -87,3 +87,34 @@ func TestSteadyIsReadyOnceALookCameToItsEnd(t *testing.T) {
 		})
 	}
 }
+
+// A cursor that was stored for one spec must not make a look at the next one Ready
+// before all of its steps have seen it.
+func TestANewSpecIsLookedAtFromTheFirstStepOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		why, kind string
+		want      []string
+	}{
+		"steady":      {"its look says Ready of the new spec", "kind: steady, ", []string{"Look", "Work"}},
+		"progressing": {"it goes on; its exits can ask for generationChanged", "", []string{"Work"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "test.yaml", []byte(phases("  - {name: One, "+c.kind+"poll: 1m, timeout: {after: 9h, stalled: Late}, steps: [{action: Look}, {action: Work}], next: [{to: Done, when: 'guards.b'}], onDelete: {to: Out}}\n"+rest)), testBindings)
+			w.GiveGuard("b", sim.GuardAnswer{})
+			w.Give("Work", failing(fsm.Wait("not yet"), ""))
+			w.settle()
+			w.Called = nil
+			w.set("spec.size", 2)
+			w.settle()
+			if d := cmp.Diff(c.want, w.Called); d != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, d)
+			}
+			w.Called = nil
+			w.Tick(time.Minute)
+			w.settle()
+			if d := cmp.Diff([]string{"Work"}, w.Called); d != "" {
+				t.Errorf("and then it goes on where it was (-want +got):\n%s", d)
+			}
+		})
+	}
+}
