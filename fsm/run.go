@@ -234,7 +234,7 @@ func (r *Run) deadline(p *phase) *Command {
 	}
 	if p.Timeout.To != "" {
 		return r.take(p, timeoutEvent, firstOf(p.Timeout.Reason, "Timeout"),
-			fmt.Sprintf("%s lasted longer than %s: %s", p.Name, p.Timeout.After, r.waitingFor()), nil)
+			fmt.Sprintf("%s lasted longer than %s: %s", p.Name, p.Timeout.After, r.waitingFor(p)), nil)
 	}
 	r.overdue = true
 	r.stall = &stall{p.Timeout.Stalled, fmt.Sprintf("%s lasts longer than %s", p.Name, p.Timeout.After)}
@@ -249,12 +249,16 @@ func (p *phase) deadline(since *metav1.MicroTime) *metav1.MicroTime {
 	return &at
 }
 
-// waitingFor tells what the last pass had been waiting for.
-func (r *Run) waitingFor() string {
+// waitingFor tells what the last pass had been waiting for. Of closed exits the first
+// may be about something that nobody asks for: the phase's own words are better.
+func (r *Run) waitingFor(p *phase) string {
 	if len(r.st.Blocked) == 0 {
 		return "no step was blocked"
 	}
 	b := r.st.Blocked[0]
+	if message := p.message.render(r.value); b.Step == "" && message != "" {
+		return message
+	}
 	return clip(firstOf(b.Got, b.Because), 160)
 }
 

@@ -131,3 +131,16 @@ func TestReadyIsOfTheSpecThatWasApplied(t *testing.T) {
 		})
 	}
 }
+
+// The first closed exit of Pending is the one for a restart, which nobody asked for.
+func TestStartTimeoutSaysWhatWasMissing(t *testing.T) {
+	p := newPlay(t)
+	p.seen = notReady
+	p.until("Failed")
+	last := p.Stored.History[len(p.Stored.History)-1]
+	got := []string{last.Reason, last.Message}
+	want := []string{"StartTimeout", "Pending lasted longer than 10m: Waiting for StatefulSet fetch: 0 of 1 pods are ready"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
