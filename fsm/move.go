@@ -12,7 +12,7 @@ import (
 
 // exits are looked at once the steps are done; the first open one is taken.
 func (r *Run) exits(p *phase) Command {
-	r.st.Blocked = nil
+	r.st.Attempts, r.st.Blocked = 0, nil
 	for i, x := range p.next {
 		asked := decision{open: true}
 		if x.when != nil {

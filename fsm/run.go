@@ -24,6 +24,8 @@ type View struct {
 	Finalizer bool
 	// Generation is the object's metadata.generation.
 	Generation int64
+	// Observed is the generation that the stored status is about; 0 if that is not known.
+	Observed int64
 	// Guard answers a named Go guard: whether it is open, what was seen, or an
 	// error. It is called at most once per name and run, only when needed.
 	Guard func(name string) (open bool, seen string, err error)
@@ -120,12 +122,20 @@ func (m *Machine) Run(status v1alpha1.MachineStatus, v View) *Run {
 	if r.st.Generation == 0 { // stored before there was this field
 		r.st.Generation = v.Generation
 	}
-	if r.st.Revision != m.def.Revision || r.st.Cursor < 0 {
-		// The cursor counts the steps of another file, or was written by hand. Steps
-		// are idempotent: begin with the first, so that none is left out.
+	if r.st.Revision != m.def.Revision || r.st.Cursor < 0 || r.outdated() {
+		// The cursor counts the steps of another file or those that were done for an
+		// older spec, or was written by hand. Steps are idempotent: begin with the first,
+		// so that none is left out.
 		r.restart()
 	}
 	return r
+}
+
+// outdated tells that the spec changed in the middle of a look at a steady phase, which
+// says Ready at its end: of the new spec, so every step must have seen it.
+func (r *Run) outdated() bool {
+	p := r.phase()
+	return p != nil && p.Kind == "steady" && r.view.Observed != 0 && r.view.Observed != r.view.Generation
 }
 
 // Status is what is to be stored now.
@@ -224,7 +234,7 @@ func (r *Run) deadline(p *phase) *Command {
 	}
 	if p.Timeout.To != "" {
 		return r.take(p, timeoutEvent, firstOf(p.Timeout.Reason, "Timeout"),
-			fmt.Sprintf("%s lasted longer than %s: %s", p.Name, p.Timeout.After, r.waitingFor()), nil)
+			fmt.Sprintf("%s lasted longer than %s: %s", p.Name, p.Timeout.After, r.waitingFor(p)), nil)
 	}
 	r.overdue = true
 	r.stall = &stall{p.Timeout.Stalled, fmt.Sprintf("%s lasts longer than %s", p.Name, p.Timeout.After)}
@@ -239,12 +249,16 @@ func (p *phase) deadline(since *metav1.MicroTime) *metav1.MicroTime {
 	return &at
 }
 
-// waitingFor tells what the last pass had been waiting for.
-func (r *Run) waitingFor() string {
+// waitingFor tells what the last pass had been waiting for. Of closed exits the first
+// may be about something that nobody asks for: the phase's own words are better.
+func (r *Run) waitingFor(p *phase) string {
 	if len(r.st.Blocked) == 0 {
 		return "no step was blocked"
 	}
 	b := r.st.Blocked[0]
+	if message := p.message.render(r.value); b.Step == "" && message != "" {
+		return message
+	}
 	return clip(firstOf(b.Got, b.Because), 160)
 }
 

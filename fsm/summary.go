@@ -17,6 +17,12 @@ const (
 	ConditionStalled     = "Stalled"
 )
 
+// The reasons of Ready in a steady phase whose look did not come to its end.
+const (
+	ReasonStepFailed  = "StepFailed"
+	ReasonStepNotDone = "StepNotDone"
+)
+
 // Summary is what people and tools see of a run.
 type Summary struct {
 	// Phase is the display name.
@@ -31,13 +37,13 @@ type Summary struct {
 func (r *Run) Summary() Summary {
 	p := r.phase()
 	if p == nil {
-		return Summary{Phase: r.st.Phase, Message: r.message, Conditions: conditions("Unknown", r.message, nil, r.stall)}
+		return Summary{Phase: r.st.Phase, Message: r.message, Conditions: conditions("Unknown", r.message, nil, false, r.stall)}
 	}
 	text := r.text(p)
 	return Summary{
 		Phase:      firstOf(p.ShowAs, p.Name),
 		Message:    clip(text, maxText),
-		Conditions: conditions(r.reason(p), clip(text, maxText), p, r.stall),
+		Conditions: conditions(r.reason(p), clip(text, maxText), p, r.midway(p), r.stall),
 	}
 }
 
@@ -60,6 +66,9 @@ func (r *Run) story(p *phase) string {
 	if t := r.cause(p); t != nil {
 		return t.Reason + ": " + t.Message
 	}
+	if r.midway(p) {
+		return "the steps of " + p.Name + " are not done yet"
+	}
 	return firstOf(p.Description, r.reason(p))
 }
 
@@ -81,7 +90,24 @@ func (r *Run) cause(p *phase) *v1alpha1.Transition {
 	return nil
 }
 
+// midway tells that the look at a steady phase has not come to its end: a step fails,
+// waits or was not reached yet. Nobody knows then whether the object is as its spec
+// wants it, which may be newer than the last look that came there.
+func (r *Run) midway(p *phase) bool {
+	if p.Kind != "steady" {
+		return false
+	}
+	created := r.next != nil && r.next.Took != nil && r.next.Took.From == "" && len(p.steps) > 0
+	return created || r.st.Step != "" || r.st.Attempts > 0
+}
+
 func (r *Run) reason(p *phase) string {
+	if r.midway(p) {
+		if r.st.Attempts > 0 {
+			return ReasonStepFailed
+		}
+		return ReasonStepNotDone
+	}
 	if p.Kind == "progressing" || p.Kind == "" && p.Terminal == "" {
 		return word(p.Name)
 	}
@@ -94,7 +120,7 @@ func (r *Run) reason(p *phase) string {
 	return word(p.Name)
 }
 
-func conditions(reason, message string, p *phase, s *stall) []metav1.Condition {
+func conditions(reason, message string, p *phase, midway bool, s *stall) []metav1.Condition {
 	ready, reconciling, stalled := metav1.ConditionFalse, metav1.ConditionTrue, metav1.ConditionFalse
 	stalledReason, stalledMessage := "WithinDeadline", ""
 	switch {
@@ -105,7 +131,7 @@ func conditions(reason, message string, p *phase, s *stall) []metav1.Condition {
 	case p.Terminal == "failure":
 		reconciling, stalled = metav1.ConditionFalse, metav1.ConditionTrue
 		stalledReason, stalledMessage = reason, message
-	case p.Terminal == "success", p.Kind == "steady":
+	case p.Terminal == "success", p.Kind == "steady" && !midway:
 		ready, reconciling = metav1.ConditionTrue, metav1.ConditionFalse
 	}
 	return []metav1.Condition{

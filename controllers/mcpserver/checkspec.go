@@ -18,13 +18,19 @@ func (s *steps) checkSpec(_ context.Context, sc *scope) (outputs, error) {
 			sc.Warn(p.Reason, "%s", p.Message)
 		}
 	}
-	problems := specProblems(sc.Object)
+	return nil, unusable(sc.Object)
+}
+
+// unusable is Terminal and tells all reasons for which the server is not run; nil if
+// there are none.
+func unusable(srv *server) error {
+	problems := specProblems(srv)
 	if len(problems) == 0 {
-		return nil, nil
+		return nil
 	}
 	messages := make([]string, len(problems))
 	for i, p := range problems {
 		messages[i] = p.Message
 	}
-	return nil, fsm.Terminal(problems[0].Reason, "%s", strings.Join(messages, "; "))
+	return fsm.Terminal(problems[0].Reason, "%s", strings.Join(messages, "; "))
 }

@@ -47,3 +47,29 @@ func TestCheckSpec(t *testing.T) {
 		})
 	}
 }
+
+// A new spec may come while EnsureWorkload is what the phase waits for, so that the
+// next look goes on with it and passes CheckSpec by.
+func TestNothingIsMadeForASpecThatCannotBeUsed(t *testing.T) {
+	w := newWorld(t, httpServer)
+	w.ensure()
+	before := w.deployment()
+	w.edit(w.srv, `{"spec":{"image":"example.org/fetch:2","oidcConfigRef":{"name":"a","audience":"b"}}}`)
+	w.writes = 0
+	_, refused := do(t.Context(), w.client, w.srv, "EnsureWorkload")
+	_, want := do(t.Context(), w.client, w.srv, "CheckSpec")
+	type seen struct{ Reason, Message string }
+	told := func(err error) seen {
+		var terminal *fsm.TerminalError
+		if !errors.As(err, &terminal) {
+			t.Fatalf("error = %v, want a terminal one", err)
+		}
+		return seen{terminal.Reason, err.Error()}
+	}
+	if diff := cmp.Diff(told(want), told(refused)); diff != "" {
+		t.Errorf("what CheckSpec says is what stops it (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(before, w.deployment()); w.writes > 0 || diff != "" {
+		t.Errorf("%d writes; a server that asks for protection is not rolled out without it (-before +after):\n%s", w.writes, diff)
+	}
+}

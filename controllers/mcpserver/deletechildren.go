@@ -130,13 +130,20 @@ func (s *steps) childOf(ctx context.Context, srv *server, c child) (*metav1.Part
 	return obj, nil
 }
 
-// podsOfPart are those that are left, also of a Deployment that somebody else
-// deleted before its pods.
+// podsOfPart are those that are left, also of an owner that somebody else deleted
+// before its pods. Where the owner is somebody else's they are its pods, whatever
+// their labels and the name of their controller say.
 func (s *steps) podsOfPart(ctx context.Context, srv *server, part string) ([]corev1.Pod, error) {
-	switch part {
-	case partProxy:
+	if part == partRest {
+		return nil, nil
+	}
+	w, err := s.lookAt(ctx, srv)
+	switch {
+	case err != nil:
+		return nil, err
+	case part == partProxy && !w.proxyTaken:
 		return s.pods(ctx, srv, v1beta1.ProxyLabels(srv.Name), proxyPod)
-	case partBackend:
+	case part == partBackend && !w.taken:
 		return s.pods(ctx, srv, v1beta1.BackendSelector(srv.Name), backendPod)
 	}
 	return nil, nil

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,5 +105,66 @@ func TestRemainingSaysWhatBlocks(t *testing.T) {
 	}
 	if missing := sets.New("fetch-0", "fetch-1").Difference(sets.New(podNames(t, c, srv.Namespace)...)); len(missing) > 0 {
 		t.Errorf("pods %v were deleted: that is the garbage collector's, after their owner was", missing)
+	}
+}
+
+// An application may have a StatefulSet or a Deployment of the server's name, whose
+// pods look like the server's: by label, and by the name of their controller.
+func TestPodsOfAStrangerAreNotWaitedFor(t *testing.T) {
+	labels := func(part string) map[string]string {
+		if part == partBackend {
+			return v1beta1.BackendSelector("fetch")
+		}
+		return v1beta1.ProxyLabels("fetch")
+	}
+	meta := func(part string, owners ...metav1.OwnerReference) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: "fetch", Labels: labels(part), OwnerReferences: owners}
+	}
+	template := func(part string) corev1.PodTemplateSpec {
+		return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels(part)},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	}
+	set := func(owners ...metav1.OwnerReference) client.Object {
+		return &appsv1.StatefulSet{ObjectMeta: meta(partBackend, owners...), Spec: appsv1.StatefulSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels(partBackend)}, Template: template(partBackend)}}
+	}
+	deployment := func(owners ...metav1.OwnerReference) client.Object {
+		return &appsv1.Deployment{ObjectMeta: meta(partProxy, owners...), Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels(partProxy)}, Template: template(partProxy)}}
+	}
+	another := metav1.OwnerReference{APIVersion: "example.org/v1", Kind: "App", Name: "shop", UID: "shop", Controller: new(true)}
+	cases := map[string]struct {
+		why   string
+		part  string
+		owner client.Object
+		want  []string
+	}{
+		"StatefulSet by hand":     {"labels of the pods alone make nothing ours", partBackend, set(), []string{}},
+		"StatefulSet of an app":   {"it has another controller", partBackend, set(another), []string{}},
+		"Deployment by hand":      {"the peer's operator gives owners, so one without is a stranger's", partProxy, deployment(), []string{}},
+		"Deployment of an app":    {"it has another controller", partProxy, deployment(another), []string{}},
+		"the StatefulSet is gone": {"somebody deleted it before its pods", partBackend, nil, []string{"Pod/fetch-0 and fetch-1"}},
+		"the Deployment is gone":  {"somebody deleted it before its pods", partProxy, nil, []string{"Pod/fetch-abc-new and fetch-abc-old"}},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, httpServer)
+			if test.owner != nil {
+				test.owner.SetNamespace(w.srv.Namespace)
+				if err := w.client.Create(t.Context(), test.owner); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := newPods(t.Context(), w.client, w.srv); err != nil {
+				t.Fatal(err)
+			}
+			got, err := runner.Once(t.Context(), w.client, w.srv.DeepCopy(), actionOf("DeleteChildren")(w.client), fsm.Params{"part": test.part}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(outputs{"remaining": test.want}, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", test.why, diff)
+			}
+		})
 	}
 }

@@ -40,8 +40,14 @@ const fieldManager = "phasegate-mcpserver"
 // ensureWorkload makes what the Deployment needs before the Deployment. Each
 // object is one write, and any prefix of them is a state that the next look goes
 // on from.
+//
+// The spec may be newer than the last CheckSpec: a look goes on with the step that
+// failed or waited last. So what stops a server is asked here as well.
 func (s *steps) ensureWorkload(ctx context.Context, sc *scope) (outputs, error) {
 	srv := sc.Object
+	if err := unusable(srv); err != nil {
+		return nil, err
+	}
 	a := apply.Applier{Client: s.client, Manager: fieldManager, Owner: ownerReference(srv)}
 	proxy, err := s.ensureProxy(ctx, a, srv)
 	if err != nil {
@@ -66,7 +72,7 @@ func (s *steps) ensureProxy(ctx context.Context, a apply.Applier, srv *server) (
 	if _, err := ensure(ctx, a, roleBinding(srv)); err != nil {
 		return nil, err
 	}
-	if _, err := ensure(ctx, a, service(srv)); err != nil {
+	if err := ensureService(ctx, a, srv); err != nil {
 		return nil, err
 	}
 	live, found, err := apply.Read(ctx, a.Client, &appsv1.Deployment{ObjectMeta: objectMeta(srv, srv.Name)})
@@ -81,11 +87,24 @@ func (s *steps) ensureProxy(ctx context.Context, a apply.Applier, srv *server) (
 	if _, err := ensure(ctx, a, file); err != nil {
 		return nil, err
 	}
-	if err := s.makeRoom(ctx, srv, live, desired); err != nil {
+	if err := makeRoom(ctx, a.Client, srv, live, found, func(d *appsv1.Deployment) { roomInDeployment(d, desired) }); err != nil {
 		return nil, err
 	}
 	now, _, err := apply.Put(ctx, a, live, found, desired)
 	return now, err
+}
+
+func ensureService(ctx context.Context, a apply.Applier, srv *server) error {
+	desired := service(srv)
+	live, found, err := apply.Read(ctx, a.Client, desired)
+	if err != nil {
+		return err
+	}
+	if err := makeRoom(ctx, a.Client, srv, live, found, func(s *corev1.Service) { roomInService(s, desired) }); err != nil {
+		return err
+	}
+	_, _, err = apply.Put(ctx, a, live, found, desired)
+	return err
 }
 
 // proxyOf is the Deployment and the file of its pods, given what is there (nil for

@@ -44,8 +44,8 @@ type workload struct {
 	server      *server
 	deployment  *appsv1.Deployment
 	statefulSet *appsv1.StatefulSet
-	// taken: a StatefulSet of somebody else has the name.
-	taken bool
+	// taken: a StatefulSet of somebody else has the name; proxyTaken: a Deployment.
+	taken, proxyTaken bool
 	// proxies and backends are their pods, those included that are on their way out.
 	proxies, backends []corev1.Pod
 }
@@ -58,7 +58,7 @@ func (s *steps) lookAt(ctx context.Context, srv *server) (workload, error) {
 	if err != nil {
 		return w, err
 	}
-	if found && controlled(srv, deployment) {
+	if w.proxyTaken = found && !controlled(srv, deployment); found && !w.proxyTaken {
 		w.deployment = deployment
 	}
 	statefulSet, found, err := apply.Read(ctx, s.client, &appsv1.StatefulSet{ObjectMeta: name})

@@ -27,15 +27,17 @@ func ours(srv *server, obj metav1.Object) bool {
 	return free && labels[v1beta1.LabelName] == srv.Name && labels["app"] == srv.Name
 }
 
-// proxyPod tells whether the pod belongs to the server's Deployment, through a
-// ReplicaSet whose name the Deployment chose.
+// proxyPod tells whether the pod belongs to the Deployment of the server's name,
+// through a ReplicaSet whose name the Deployment chose. Whether that Deployment is
+// ours is not told here.
 func proxyPod(srv *server, pod *corev1.Pod) bool {
 	controller := metav1.GetControllerOf(pod)
 	return controller != nil && controller.Kind == "ReplicaSet" &&
 		controller.Name == fmt.Sprintf("%s-%s", srv.Name, pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey])
 }
 
-// backendPod tells whether the pod belongs to the server's StatefulSet.
+// backendPod tells whether the pod belongs to the StatefulSet of the server's name,
+// whosever that is.
 func backendPod(srv *server, pod *corev1.Pod) bool {
 	controller := metav1.GetControllerOf(pod)
 	return controller != nil && controller.Kind == "StatefulSet" && controller.Name == srv.Name

@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	appsapply "k8s.io/client-go/applyconfigurations/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,7 +26,7 @@ const annotationReplicas = "phasegate.dev/replicas-before-stop"
 // write.
 func (s *steps) scaleBackend(ctx context.Context, srv *server, proxy *appsv1.Deployment) error {
 	live, found, err := apply.Read(ctx, s.client, &appsv1.StatefulSet{ObjectMeta: objectMeta(srv, srv.Name)})
-	if err != nil || !found || !metav1.IsControlledBy(live, srv) || live.DeletionTimestamp != nil {
+	if err != nil || !found || !ours(srv, live) || live.DeletionTimestamp != nil {
 		return err
 	}
 	stopped := proxy.Spec.Replicas != nil && *proxy.Spec.Replicas == 0

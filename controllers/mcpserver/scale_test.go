@@ -111,6 +111,33 @@ func TestAnothersStatefulSetIsNotScaled(t *testing.T) {
 	}
 }
 
+// The peer's proxies have left a StatefulSet without an owner; it bears the server's
+// labels, by which a restart and a deletion know it too.
+func TestThePeersStatefulSetIsScaled(t *testing.T) {
+	w := newWorld(t, v1beta1.MCPServerSpec{Image: "a", Replicas: new(int32(0))})
+	set, err := backendOf(t.Context(), w.client, w.srv, new(int32(3)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.edit(set, `{"metadata":{"ownerReferences":null,"labels":{"app":"fetch","`+v1beta1.LabelName+`":"fetch"}}}`)
+	for _, step := range []struct {
+		what, spec string
+		want       scale
+	}{
+		{"stopped", `{"replicas":0}`, scale{before: "3"}},
+		{"started", `{"replicas":1}`, scale{replicas: 3}},
+	} {
+		w.edit(w.srv, `{"spec":`+step.spec+`}`)
+		w.ensure()
+		if diff := cmp.Diff(step.want, scaleOf(get(w, &appsv1.StatefulSet{}, "fetch")), cmp.AllowUnexported(scale{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.what, diff)
+		}
+		if again := w.ensure(); again != 0 {
+			t.Errorf("%s: %d writes at the next look, want 0", step.what, again)
+		}
+	}
+}
+
 func TestScaleIsIdempotent(t *testing.T) {
 	covered := runnertest.Idempotent(t, runnertest.Case[*server]{
 		Client: shared.Cluster(t).Client,

@@ -3,8 +3,14 @@ package mcpserver
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -15,18 +21,72 @@ var peersConditions = []string{
 	"AuthServerRefValidated", "TelemetryConfigRefValidated", "WebhookConfigValidated", "AuthzPrimaryUpstreamProviderIgnored",
 }
 
-// makeRoom takes spec.strategy.rollingUpdate away where it does not fit what is
-// wanted. An apply cannot: the API server filled it in for the peer, whose field
-// it stays, and refuses it beside Recreate. Nothing is written otherwise.
-func (s *steps) makeRoom(ctx context.Context, srv *server, live, desired *appsv1.Deployment) error {
-	if live == nil || !controlled(srv, live) || live.DeletionTimestamp != nil ||
-		live.Spec.Strategy.RollingUpdate == nil || desired.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
+// makeRoom takes away from a live object of ours what the peer set and an apply, to
+// which it stays the peer's field, leaves beside what is wanted. room makes the change;
+// where it makes none, nothing is written.
+func makeRoom[T client.Object](ctx context.Context, c client.Client, srv *server, live T, found bool, room func(T)) error {
+	if !found || !controlled(srv, live) || live.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	before := live.DeepCopy()
-	live.Spec.Strategy = desired.Spec.Strategy
-	if err := s.client.Patch(ctx, live, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("change the strategy of Deployment %s/%s to Recreate: %w", live.Namespace, live.Name, err)
+	before := live.DeepCopyObject().(T)
+	room(live)
+	if equality.Semantic.DeepEqual(before, live) {
+		return nil
+	}
+	if err := c.Patch(ctx, live, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("take what does not fit the spec out of %T %s/%s: %w", live, live.GetNamespace(), live.GetName(), err)
 	}
 	return nil
+}
+
+// roomInDeployment is about spec.strategy.rollingUpdate, which the API server filled
+// in for the peer and refuses beside Recreate, and about the proxy's port.
+func roomInDeployment(live, desired *appsv1.Deployment) {
+	if live.Spec.Strategy.RollingUpdate != nil && desired.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
+		live.Spec.Strategy = desired.Spec.Strategy
+	}
+	want := desired.Spec.Template.Spec.Containers[0]
+	for i := range live.Spec.Template.Spec.Containers {
+		if c := &live.Spec.Template.Spec.Containers[i]; c.Name == want.Name {
+			c.Ports = roomForPort(live, c.Ports, want.Ports[0], func(p corev1.ContainerPort) (name, key string) {
+				return p.Name, portKey("containerPort", p.ContainerPort, p.Protocol)
+			})
+		}
+	}
+}
+
+func roomInService(live, desired *corev1.Service) {
+	live.Spec.Ports = roomForPort(live, live.Spec.Ports, desired.Spec.Ports[0], func(p corev1.ServicePort) (name, key string) {
+		return p.Name, portKey("port", p.Port, p.Protocol)
+	})
+}
+
+// roomForPort puts want in the place of a port of its name that somebody else has set.
+// Ports are told apart by number: an apply would leave that one there, and two of one
+// name are refused. A port that is ours alone goes with the apply.
+func roomForPort[P any](live client.Object, ports []P, want P, is func(P) (name, key string)) []P {
+	wantName, wantKey := is(want)
+	there := func(p P) bool { _, key := is(p); return key == wantKey }
+	left := slices.DeleteFunc(slices.Clone(ports), func(p P) bool {
+		name, key := is(p)
+		return name == wantName && key != wantKey && setByOthers(live, key)
+	})
+	if len(left) < len(ports) && !slices.ContainsFunc(left, there) {
+		left = append(left, want)
+	}
+	return left
+}
+
+// portKey is how managedFields name a port of a list.
+func portKey(field string, number int32, protocol corev1.Protocol) string {
+	return strconv.Quote(fmt.Sprintf(`k:{"%s":%d,"protocol":"%s"}`, field, number, protocol))
+}
+
+// setByOthers tells whether somebody else than EnsureWorkload has set the item of a
+// list, by its key in managedFields.
+func setByOthers(live client.Object, key string) bool {
+	return slices.ContainsFunc(live.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
+		applied := e.Manager == fieldManager && e.Operation == metav1.ManagedFieldsOperationApply
+		return !applied && e.FieldsV1 != nil && strings.Contains(e.FieldsV1.GetRawString(), key)
+	})
 }

@@ -1,12 +1,15 @@
 package mcpserver
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
@@ -44,6 +47,78 @@ func TestTakesOverThePeersDeployment(t *testing.T) {
 				t.Errorf("%d writes at the next look, want 0", again)
 			}
 		})
+	}
+}
+
+// portsOf are those of the proxy's Service and of the proxy's container.
+func portsOf(w *world) (ports []string) {
+	for _, p := range get(w, &corev1.Service{}, "mcp-fetch-proxy").Spec.Ports {
+		ports = append(ports, fmt.Sprintf("Service %s %d to %s", p.Name, p.Port, p.TargetPort.String()))
+	}
+	for _, p := range w.deployment().Spec.Template.Spec.Containers[0].Ports {
+		ports = append(ports, fmt.Sprintf("container %s %d", p.Name, p.ContainerPort))
+	}
+	return ports
+}
+
+// Ports are told apart by number: that of the peer stays the peer's beside another
+// one of ours, and two of one name are refused.
+func TestProxyPortAfterATakeover(t *testing.T) {
+	w := newWorld(t, httpServer)
+	labels := v1beta1.ProxyLabels(w.srv.Name)
+	mine := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: w.srv.Namespace, Name: name, Labels: labels, OwnerReferences: []metav1.OwnerReference{ownerReference(w.srv)}}
+	}
+	for _, peers := range []client.Object{
+		&corev1.Service{ObjectMeta: mine("mcp-fetch-proxy"), Spec: corev1.ServiceSpec{Selector: labels, Ports: []corev1.ServicePort{
+			{Name: "http", Port: 8080, TargetPort: intstr.FromInt32(8080)},
+			{Name: "debug", Port: 6060}}}},
+		&appsv1.Deployment{ObjectMeta: mine("fetch"), Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Name: v1beta1.ProxyContainer, Image: "example.org/peer:1", Ports: []corev1.ContainerPort{
+					{Name: "http", ContainerPort: 8080}, {Name: "debug", ContainerPort: 6060}}}}}}}},
+	} {
+		if err := w.client.Create(t.Context(), peers, client.FieldOwner("peer")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		why, spec string
+		want      []string
+	}{
+		{"what is as the peer left it stays", `{"proxyPort":8080}`,
+			[]string{"Service http 8080 to 8080", "Service debug 6060 to 6060", "container http 8080", "container debug 6060"}},
+		{"the port of the peer goes", `{"proxyPort":9090}`,
+			[]string{"Service http 9090 to 9090", "Service debug 6060 to 6060", "container http 9090", "container debug 6060"}},
+		{"and so does the one that came instead", `{"proxyPort":9091}`,
+			[]string{"Service http 9091 to 9091", "Service debug 6060 to 6060", "container http 9091", "container debug 6060"}},
+	} {
+		w.edit(w.srv, `{"spec":`+step.spec+`}`)
+		w.ensure()
+		sorted := cmpopts.SortSlices(func(a, b string) bool { return a < b })
+		if diff := cmp.Diff(step.want, portsOf(w), sorted); diff != "" {
+			t.Errorf("%s: %s (-want +got):\n%s", step.spec, step.why, diff)
+		}
+		if again := w.ensure(); again != 0 {
+			t.Errorf("%s: %d writes at the next look, want 0", step.spec, again)
+		}
+	}
+}
+
+// A port that nobody else has set needs no write of its own, with which a template of
+// the Deployment would be rolled out that nobody wants.
+func TestProxyPortIsChangedInOneWriteEach(t *testing.T) {
+	w := newWorld(t, httpServer)
+	w.ensure()
+	w.edit(w.srv, `{"spec":{"proxyPort":9090}}`)
+	before := w.deployment().Generation
+	w.ensure()
+	if got := w.deployment().Generation; got != before+1 {
+		t.Errorf("the Deployment changed %d times, want once", got-before)
+	}
+	if diff := cmp.Diff([]string{"Service http 9090 to 9090", "container http 9090"}, portsOf(w)); diff != "" {
+		t.Errorf("ports (-want +got):\n%s", diff)
 	}
 }
 

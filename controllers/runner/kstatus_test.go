@@ -40,6 +40,43 @@ func TestKstatusAgrees(t *testing.T) {
 	})
 }
 
+// A look at a steady phase that did not come to its end is about a spec that may never
+// have been applied: whoever waits must not take it for a success.
+func TestKstatusOfASteadyPhase(t *testing.T) {
+	machine := shippedMachine(t, "mcpserver")
+	for name, test := range map[string]struct {
+		why    string
+		status v1alpha1.MachineStatus
+		want   status.Status
+	}{
+		"done":    {"the next look begins with the first step", v1alpha1.MachineStatus{}, status.CurrentStatus},
+		"failing": {"an admission webhook answers 403", v1alpha1.MachineStatus{Step: "EnsureWorkload", Cursor: 2, Attempts: 3}, status.InProgressStatus},
+		"waiting": {"the Deployment of before is going", v1alpha1.MachineStatus{Step: "EnsureWorkload", Cursor: 2}, status.InProgressStatus},
+	} {
+		test.status.Phase = "Ready"
+		if got := kstatusOf(t, machine, &toolhivev1beta1.MCPServer{}, test.status, false); got != test.want {
+			t.Errorf("%s: kstatus says %s, want %s: %s", name, got, test.want, test.why)
+		}
+	}
+}
+
+// Which spec a status is about is what tells the engine to begin a look again.
+func TestTheViewKnowsWhichSpecTheStatusIsAbout(t *testing.T) {
+	machine := shippedMachine(t, "mcpserver")
+	obj := &toolhivev1beta1.MCPServer{}
+	r := &Reconciler[*toolhivev1beta1.MCPServer]{Clock: clocktesting.NewFakeClock(kstatusNow), Program: &Program[*toolhivev1beta1.MCPServer]{}}
+	if got := r.view(t.Context(), machine, obj).Observed; got != 0 {
+		t.Errorf("observed %d before anything was written, want 0", got)
+	}
+	obj.Generation = 3
+	p := &pass[*toolhivev1beta1.MCPServer]{clock: r.Clock, machine: machine, stored: obj, work: obj.DeepCopy()}
+	p.settle(machine.Run(v1alpha1.MachineStatus{Phase: "Ready"}, r.view(t.Context(), machine, obj)))
+	p.work.Generation = 4 // somebody edits the spec
+	if view := r.view(t.Context(), machine, p.work); view.Observed != 3 || view.Generation != 4 {
+		t.Errorf("observed %d of %d, want 3 of 4", view.Observed, view.Generation)
+	}
+}
+
 // kstatusNow is later than any deadline of a phase that begins at the zero of Unix.
 var kstatusNow = time.Unix(0, 0).Add(time.Minute)
 
@@ -49,8 +86,8 @@ func assertKstatus[T Object[T]](t *testing.T, name string, empty func() T, want 
 	got := map[string]status.Status{}
 	for _, phase := range machine.Phases() {
 		deleting := want[phase] == status.TerminatingStatus
-		got[phase] = kstatusOf(t, machine, empty(), phase, deleting)
-		if in := kstatusOf(t, machine, empty(), phase, true); in != status.TerminatingStatus {
+		got[phase] = kstatusOf(t, machine, empty(), v1alpha1.MachineStatus{Phase: phase}, deleting)
+		if in := kstatusOf(t, machine, empty(), v1alpha1.MachineStatus{Phase: phase}, true); in != status.TerminatingStatus {
 			t.Errorf("%s, deleted: kstatus says %s", phase, in)
 		}
 	}
@@ -59,8 +96,8 @@ func assertKstatus[T Object[T]](t *testing.T, name string, empty func() T, want 
 	}
 }
 
-// kstatusOf is what kstatus makes of an object that the runner has written in a phase.
-func kstatusOf[T Object[T]](t *testing.T, machine *fsm.Machine, obj T, phase string, deleting bool) status.Status {
+// kstatusOf is what kstatus makes of an object that the runner has written with a status.
+func kstatusOf[T Object[T]](t *testing.T, machine *fsm.Machine, obj T, st v1alpha1.MachineStatus, deleting bool) status.Status {
 	t.Helper()
 	since := metav1.NewMicroTime(time.Unix(0, 0))
 	obj.SetName("x")
@@ -68,7 +105,8 @@ func kstatusOf[T Object[T]](t *testing.T, machine *fsm.Machine, obj T, phase str
 	if deleting {
 		obj.SetDeletionTimestamp(&metav1.Time{Time: since.Time})
 	}
-	*obj.MachineStatus() = v1alpha1.MachineStatus{Name: machine.Name(), Revision: machine.Revision(), Phase: phase, Since: &since}
+	st.Name, st.Revision, st.Since = machine.Name(), machine.Revision(), &since
+	*obj.MachineStatus() = st
 	p := &pass[T]{clock: clocktesting.NewFakeClock(kstatusNow), machine: machine, stored: obj, work: deepCopy(obj)}
 	p.settle(machine.Run(*obj.MachineStatus(), fsm.View{Deleting: deleting, Finalizer: true, Generation: 3, Now: p.clock.Now,
 		Self: func() (map[string]any, error) { return map[string]any{}, nil }}))

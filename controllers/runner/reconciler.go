@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -193,12 +194,22 @@ func (r *Reconciler[T]) view(ctx context.Context, machine *fsm.Machine, obj T) f
 		Deleting:   !obj.GetDeletionTimestamp().IsZero(),
 		Finalizer:  controllerutil.ContainsFinalizer(obj, machine.Finalizer()),
 		Generation: obj.GetGeneration(),
+		Observed:   observed(obj),
 		Now:        r.Clock.Now,
 		Random:     r.Random,
 		Guard: func(name string) (bool, string, error) {
 			return r.Program.Guards[name].Open(ctx, obj)
 		},
 	}
+}
+
+// observed is the generation that the status is about. Every write of the status says it
+// with the condition Ready.
+func observed[T Object[T]](obj T) int64 {
+	if ready := meta.FindStatusCondition(*obj.Conditions(), fsm.ConditionReady); ready != nil {
+		return ready.ObservedGeneration
+	}
+	return 0
 }
 
 // step runs one action and hands its outcome to the engine. The first of several

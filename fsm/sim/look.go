@@ -190,6 +190,7 @@ func (w *World) View() fsm.View {
 		Deleting:   w.deleting,
 		Finalizer:  slices.Contains(w.Finalizers, w.Machine.Finalizer()),
 		Generation: w.generation,
+		Observed:   w.observed,
 		Now:        w.Now,
 		Guard: func(name string) (bool, string, error) {
 			if asked[name] {

@@ -140,7 +140,7 @@ type Phase struct {
 	// ShowAs is what status.phase shows instead of the name.
 	ShowAs string `json:"showAs,omitempty"`
 	// Kind is progressing (the default), waiting (on a person: an error never backs
-	// off) or steady (the object is Ready).
+	// off) or steady (the object is Ready while no step fails or waits).
 	Kind string `json:"kind,omitempty"`
 	// Terminal is success or failure. Such a phase is left by a request only.
 	Terminal string `json:"terminal,omitempty"`

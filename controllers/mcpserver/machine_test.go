@@ -1,0 +1,146 @@
+package mcpserver
+
+import (
+	"errors"
+	"io/fs"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/fsmtest"
+	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/phases"
+)
+
+// play is a server of the shipped machine whose actions are made up.
+type play struct {
+	*sim.World
+	t *testing.T
+	// ensure and observe are the errors of EnsureWorkload and ObserveWorkload; seen is
+	// what ObserveWorkload answers without one.
+	ensure, observe error
+	seen            outputs
+	// applied is the generation that EnsureWorkload has applied last.
+	applied int64
+}
+
+var (
+	wellSeen = outputs{"wanted": int64(1), "current": true, "ready": true}
+	notReady = outputs{"wanted": int64(1), "current": true, "waitingFor": "StatefulSet fetch: 0 of 1 pods are ready"}
+)
+
+func newPlay(t *testing.T) *play {
+	t.Helper()
+	data, err := fs.ReadFile(phases.Files, MachineName+".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	def, diags := fsm.Load(MachineName+".yaml", data)
+	if err := diags.Err(); err != nil {
+		t.Fatal(err)
+	}
+	machine, diags := fsm.Bind(def, Bindings())
+	if err := diags.Err(); err != nil {
+		t.Fatal(err)
+	}
+	p := &play{World: fsmtest.World(t, machine, map[string]any{"spec": map[string]any{"image": "example.org/fetch:1"}}), t: t, seen: wellSeen}
+	p.Respond, p.Tell = p.act, p.mayBeReady
+	return p
+}
+
+func (p *play) act(action string, _ fsm.Command) (sim.Answer, bool) {
+	switch action {
+	case "EnsureWorkload":
+		if p.ensure == nil {
+			p.applied = p.View().Generation
+		}
+		return sim.Answer{Outcome: fsm.Outcome{Err: p.ensure, Class: fsm.ClassForbidden}}, true
+	case "ObserveWorkload":
+		return sim.Answer{Outcome: fsm.Outcome{Outputs: p.seen, Err: p.observe, Class: fsm.ClassUnavailable}}, true
+	}
+	return sim.Answer{}, false
+}
+
+// mayBeReady is asked after everything that happens.
+func (p *play) mayBeReady(e sim.Event) {
+	status, _ := p.Self()["status"].(map[string]any)
+	if observed, _ := status["observedGeneration"].(int64); meta.IsStatusConditionTrue(p.Shown.Conditions, fsm.ConditionReady) && observed > p.applied {
+		p.t.Errorf("after %q the server is Ready of generation %d, but %d is what was applied", e.Text, observed, p.applied)
+	}
+}
+
+// until lets time pass until the server is in a phase.
+func (p *play) until(phase string) {
+	p.t.Helper()
+	if err := p.Run(time.Hour, func() bool { return p.Stored.Phase == phase }); err != nil || p.Stored.Phase != phase {
+		p.t.Fatalf("phase %s, want %s: %v", p.Stored.Phase, phase, err)
+	}
+}
+
+func (p *play) newImage() {
+	p.t.Helper()
+	if err := p.Set("spec.image", "example.org/fetch:2"); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func TestReadyIsOfTheSpecThatWasApplied(t *testing.T) {
+	type shown struct{ Phase, Reconciling, Message string }
+	for name, test := range map[string]struct {
+		why   string
+		comes func(*play)
+		want  shown
+	}{
+		"applied": {"the next look brings it", (*play).newImage, shown{Phase: "Ready"}},
+		"refused": {"an admission webhook answers 403", func(p *play) { p.ensure = errors.New("denied by a webhook"); p.newImage() },
+			shown{"Ready", "StepFailed", "denied by a webhook (attempt 1, next in 1s)"}},
+		"waiting": {"it is made again once the one of before is gone", func(p *play) { p.ensure = fsm.Wait("Deployment fetch is being deleted"); p.newImage() },
+			shown{"Ready", "StepNotDone", "Deployment fetch is being deleted"}},
+		"after a failed look": {"the last step is done again, and then it is the first one's turn", func(p *play) {
+			p.observe = errors.New("etcd is gone")
+			if err := p.Settle(); err != nil {
+				t.Fatal(err)
+			}
+			p.observe = nil
+			p.newImage()
+		}, shown{Phase: "Ready"}},
+		"during a restart": {"the pods that came are of the spec of before", func(p *play) {
+			p.Annotate(map[string]string{v1beta1.AnnotationRestartedAt: token})
+			p.until("Restarting")
+			p.newImage()
+		}, shown{Phase: "Ready"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlay(t)
+			p.until("Ready")
+			test.comes(p)
+			if err := p.Settle(); err != nil {
+				t.Fatal(err)
+			}
+			got := shown{Phase: p.Shown.Phase}
+			if c := meta.FindStatusCondition(p.Shown.Conditions, fsm.ConditionReconciling); meta.IsStatusConditionTrue(p.Shown.Conditions, c.Type) {
+				got.Reconciling, got.Message = c.Reason, c.Message
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", test.why, diff)
+			}
+		})
+	}
+}
+
+// The first closed exit of Pending is the one for a restart, which nobody asked for.
+func TestStartTimeoutSaysWhatWasMissing(t *testing.T) {
+	p := newPlay(t)
+	p.seen = notReady
+	p.until("Failed")
+	last := p.Stored.History[len(p.Stored.History)-1]
+	got := []string{last.Reason, last.Message}
+	want := []string{"StartTimeout", "Pending lasted longer than 10m: Waiting for StatefulSet fetch: 0 of 1 pods are ready"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
