@@ -86,6 +86,11 @@ func (s *steps) backUp(ctx context.Context, sc *scope) error {
 	if err := noteBackup(ctx, sc, migrationv1.BackupWanted); err != nil {
 		return err
 	}
+	return s.writeBackup(ctx, sc, v)
+}
+
+// writeBackup leaves as it is what was written already and is right, and reads all of it back.
+func (s *steps) writeBackup(ctx context.Context, sc *scope, v *vault) error {
 	w := newBackupWriter(v)
 	if err := s.eachOfV1(ctx, func(obj *unstructured.Unstructured) error { return w.add(ctx, obj) }); err != nil {
 		return err
