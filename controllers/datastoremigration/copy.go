@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -212,7 +213,7 @@ func verified(v copier.Verification, at time.Time) *migrationv1.Verified {
 func (s *steps) deleteCopies(ctx context.Context, sc *scope) (outputs, error) {
 	var deletion copier.Deletion
 	err := s.mustReachV3(ctx, sc, func(version string) (err error) {
-		deletion, err = s.copierOver(sc.Object, version).DeleteCopies(ctx, nil)
+		deletion, err = s.copierOver(sc.Object, version).DeleteCopies(ctx, slices.Contains(waivedBy(sc.Object), copier.WaiveLastCopies), nil)
 		return err
 	})
 	if err != nil {

@@ -186,7 +186,7 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings, "objects": fsm.TypeInt, "ownersWithheld": fsm.TypeInt, "rejected": fsm.TypeStrings}}, Do: s.copyResources,
 			Rights: grants(onAPIService("get patch"), s.lockStandsRights(), s.lists(), s.onV3("get create patch delete"), s.onV3Status("patch"))},
 		"DeleteCopies": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v3 objects that this migration created."}, Do: s.deleteCopies,
-			Rights: grants(s.onV3("list get patch delete"), s.onV3CRDs("get"), onAPIService("get patch"))},
+			Rights: grants(s.onV3("list get patch delete"), s.onV1CRDs("get"), s.onV3CRDs("get"), onAPIService("get patch"))},
 		"RemapOwners": {ActionSpec: fsm.ActionSpec{Doc: "Adds the owner references that were withheld while the owner was not copied yet.",
 			Outputs: map[string]fsm.Type{"ownersMissing": fsm.TypeInt}}, Do: s.remapOwners,
 			Rights: grants(s.lists(), s.onV3("get patch"))},

@@ -11,6 +11,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/check"
+	"github.com/phasegate/phasegate/resources/copier"
 )
 
 // waivedBy are the ids that the annotation of a migration lists.
@@ -22,7 +23,7 @@ func waivedBy(dm *migration) []string {
 // and adds one that each waiver is about a check that may be waived. Without a
 // migration, the waivers of all that there are count.
 func (s *steps) heedWaivers(dm *migration, checks []check.Check) []check.Check {
-	known := []string{waiveV1Changed} // which is heeded by CleanUpAction
+	known := []string{waiveV1Changed, copier.WaiveLastCopies} // which are heeded by CleanUpAction and DeleteCopies
 	for i, c := range checks {
 		if !c.Waivable {
 			continue

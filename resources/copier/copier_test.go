@@ -256,7 +256,7 @@ func (s *scene) wantRemap(patched int64, missing ...string) {
 // mustDelete takes the copies back and fails if any is left.
 func (s *scene) mustDelete() copier.Deletion {
 	s.Helper()
-	deletion, err := s.copier.DeleteCopies(s.Context(), nil)
+	deletion, err := s.copier.DeleteCopies(s.Context(), false, nil)
 	if err != nil || len(deletion.Remaining) != 0 {
 		s.Fatalf("delete: %+v, %v", deletion, err)
 	}

@@ -327,7 +327,7 @@ func (r *run) removeStrays(ctx context.Context, of *kindRun) error {
 		return err
 	}
 	for _, key := range strays {
-		gone, err := r.removeStray(ctx, of.kind, key, crd.CreationTimestamp)
+		gone, err := r.removeStray(ctx, of.kind, key, crd)
 		if err != nil {
 			return fmt.Errorf("delete %s %s, which is gone from v1: %w", of.kind.Name(), key, err)
 		}
@@ -338,17 +338,16 @@ func (r *run) removeStrays(ctx context.Context, of *kindRun) error {
 	return nil
 }
 
-// removeStray keeps a copy that is older than the v1 CRD: its object went with an earlier one.
-func (r *run) removeStray(ctx context.Context, kind *resources.Kind, key client.ObjectKey, since metav1.Time) (fate, error) {
+func (r *run) removeStray(ctx context.Context, kind *resources.Kind, key client.ObjectKey, crd *metav1.PartialObjectMetadata) (fate, error) {
 	seen, err := r.getMetadata(ctx, kind, key)
 	switch {
 	case apierrors.Classify(err) == apierrors.NotFound:
 		return absent, nil
 	case err != nil:
 		return "", err
-	case seen.CreationTimestamp.Before(&since):
-		return "", fmt.Errorf("crd %s is newer than the copy in v3, which may be the last: the CRD was deleted with its objects and applied again; "+
-			"apply the object again too, or delete its copy", kind.V1CRDName())
+	}
+	if err := outlives(kind, seen, crd); err != nil {
+		return "", err
 	}
 	return r.remove(ctx, kind, key, seen)
 }

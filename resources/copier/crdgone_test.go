@@ -19,7 +19,7 @@ func TestCopiesOutliveTheirV1CRD(t *testing.T) {
 	for name, tc := range map[string]struct {
 		why     string
 		become  func(w *world, crd *apiextensionsv1.CustomResourceDefinition)
-		says    string // by Copy and Verify
+		says    string // by Copy, Verify and DeleteCopies
 		deletes int64
 		verify  bool // Verify has no error
 	}{
@@ -56,8 +56,14 @@ func TestCopiesOutliveTheirV1CRD(t *testing.T) {
 			if says := fmt.Sprint(err); (err == nil) != (tc.says == "") || !strings.Contains(says, tc.says) {
 				t.Errorf("Copy: %v, want %q: %s", err, tc.says, tc.why)
 			}
+			if deletion, err := c.DeleteCopies(t.Context(), false, nil); (err == nil) != (tc.says == "") || tc.says != "" && deletion.Deleted > 0 {
+				t.Errorf("DeleteCopies: %v, %d deleted: %s", err, deletion.Deleted, tc.why)
+			}
 			if left := w.get(kind.V3GVK(), "last"); (left == nil) != (tc.deletes == 1) || result.Deleted != tc.deletes {
 				t.Errorf("%d deleted, want %d, left %v: %s", result.Deleted, tc.deletes, left, tc.why)
+			}
+			if _, err := c.DeleteCopies(t.Context(), true, nil); err != nil || w.get(kind.V3GVK(), "last") != nil {
+				t.Errorf("a person has said that they may go, and they stay: %v", err)
 			}
 		})
 	}

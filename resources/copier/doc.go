@@ -11,5 +11,5 @@
 //	result, err := c.Copy(ctx, show)       // result.Conflicts and result.Rejected name what is open
 //	owners, err := c.RemapOwners(ctx)      // adds the owners that were not in v3 yet
 //	both, err := c.Verify(ctx)             // both.OK() before anybody relies on v3
-//	gone, err := c.DeleteCopies(ctx, nil)  // or back again, until gone.Remaining is empty
+//	gone, err := c.DeleteCopies(ctx, false, nil)  // or back again, until gone.Remaining is empty
 package copier

@@ -31,7 +31,7 @@ func TestACopyGoesWithAnObjectThatIsBeingDeleted(t *testing.T) {
 				t.Errorf("it lives on in v3: %v", left)
 			}
 			w.wantVerified(c)
-			deletion, err := c.DeleteCopies(t.Context(), nil)
+			deletion, err := c.DeleteCopies(t.Context(), false, nil)
 			if err != nil || deletion.Deleted != 1 {
 				t.Errorf("%+v, %v: want that an abort deletes the other one", deletion, err)
 			}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
@@ -170,6 +171,9 @@ func (c *Copier) unlessAbsent(ctx context.Context, crdName string, listErr error
 	return nil
 }
 
+// WaiveLastCopies is what a person waives who wants copies deleted that may be the last of their objects.
+const WaiveLastCopies = "last-copies"
+
 // standingV1 reads the metadata of the v1 CRD of a kind of which objects seem to be gone. The error says that
 // the CRD went, or goes, and takes them along: that is nobody's wish about the objects, whose copies are the last.
 func (c *Copier) standingV1(ctx context.Context, kind *resources.Kind) (*metav1.PartialObjectMetadata, error) {
@@ -187,11 +191,19 @@ func (c *Copier) standingV1(ctx context.Context, kind *resources.Kind) (*metav1.
 	return crd, nil
 }
 
+// outlives is an error about a copy that is older than the v1 CRD: its object went with an earlier one.
+func outlives(kind *resources.Kind, seen, crd *metav1.PartialObjectMetadata) error {
+	if seen.CreationTimestamp.Before(&crd.CreationTimestamp) {
+		return lastCopies(kind, "is newer than the copies: it was deleted with its objects and applied again")
+	}
+	return nil
+}
+
 // lastCopies says what has become of a v1 CRD, and what is to be done about it.
 func lastCopies(kind *resources.Kind, what string) error {
 	return fmt.Errorf("crd %s %s, and the copies in v3 may be the last of its objects: they stay; save them (kubectl get %s.%s.%s -A -o yaml), "+
-		"then apply the CRD again with its objects, or abort the migration, which deletes the copies",
-		kind.V1CRDName(), what, kind.V3Plural(), kind.V3GVK().Version, resources.V3Group)
+		"then apply the CRD with its objects again; to have them deleted, abort the migration and set the annotation %s=%s on it",
+		kind.V1CRDName(), what, kind.V3Plural(), kind.V3GVK().Version, resources.V3Group, migrationv1.AnnotationWaive, WaiveLastCopies)
 }
 
 func listKind(gvk schema.GroupVersionKind) schema.GroupVersionKind {

@@ -25,11 +25,12 @@ const (
 
 // DeleteCopies removes every v3 object that bears our mark, kinds that depend on others before those, and
 // all that do not at once. Call it again until Remaining is empty; the second call deletes what is left.
-// Objects that are protected against deletion lose the mark and stay.
-func (c *Copier) DeleteCopies(ctx context.Context, report Report) (Deletion, error) {
+// Objects that are protected against deletion lose the mark and stay. Copies that are the last of their
+// objects, because the v1 CRD went with those, are an error, and stay; lastToo deletes them as well.
+func (c *Copier) DeleteCopies(ctx context.Context, lastToo bool, report Report) (Deletion, error) {
 	kinds := c.reg.Kinds()
 	slices.Reverse(kinds)
-	d := &deletion{Copier: c, tracker: newTracker(kinds, make([]int64, len(kinds)), report), finished: finishLines(kinds)}
+	d := &deletion{Copier: c, lastToo: lastToo, tracker: newTracker(kinds, make([]int64, len(kinds)), report), finished: finishLines(kinds)}
 	err := eachKind(ctx, kinds, d.kind)
 	d.tracker.flush()
 	if err != nil {
@@ -44,6 +45,7 @@ func (c *Copier) DeleteCopies(ctx context.Context, report Report) (Deletion, err
 // deletion is the notebook of one DeleteCopies.
 type deletion struct {
 	*Copier
+	lastToo  bool
 	tracker  *tracker
 	finished map[string]chan struct{}
 	mu       sync.Mutex
@@ -60,7 +62,17 @@ func (d *deletion) kind(ctx context.Context, kind *resources.Kind) error {
 			return err
 		}
 	}
+	standing := sync.OnceValues(func() (*metav1.PartialObjectMetadata, error) { return d.standingV1(ctx, kind) })
 	err := d.eachOfOurs(ctx, kind, func(ctx context.Context, obj *metav1.PartialObjectMetadata) error {
+		if !d.lastToo {
+			crd, err := standing()
+			if err != nil {
+				return err
+			}
+			if err := outlives(kind, obj, crd); err != nil {
+				return err
+			}
+		}
 		return d.one(ctx, kind, obj)
 	})
 	if err == nil {

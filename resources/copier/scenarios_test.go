@@ -205,7 +205,7 @@ func TestFailedListIsNeverAnEmptyOne(t *testing.T) {
 				"Conflicts": func() error { _, err := s.copier.Conflicts(t.Context()); return err },
 				"Verify":    func() error { _, err := s.copier.Verify(t.Context()); return err },
 				"Remap":     func() error { _, err := s.copier.RemapOwners(t.Context()); return err },
-				"Delete":    func() error { _, err := s.copier.DeleteCopies(t.Context(), nil); return err },
+				"Delete":    func() error { _, err := s.copier.DeleteCopies(t.Context(), false, nil); return err },
 			}
 			for name, call := range calls {
 				if err := call(); err == nil || !strings.Contains(err.Error(), "Tier") {
@@ -306,7 +306,7 @@ spec: {cidr: 11.0.0.0/8, blockSize: 26, nodeSelector: all(), vxlanMode: Never, i
 	if f := s.get(v3("IPPool"), "pool").GetFinalizers(); len(f) != 1 {
 		t.Errorf("finalizers of the copy: %q, want those of v1", f)
 	}
-	deletion, err := s.copier.DeleteCopies(t.Context(), nil)
+	deletion, err := s.copier.DeleteCopies(t.Context(), false, nil)
 	if err != nil || deletion.Deleted != 1 || len(deletion.Remaining) != 0 {
 		t.Errorf("%+v, %v; want it deleted although nobody removes the finalizer", deletion, err)
 	}
