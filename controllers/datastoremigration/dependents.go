@@ -189,11 +189,14 @@ func editEach(ctx context.Context, c *copier.Copier, objs []*copier.Meta, change
 	return forbidden, err
 }
 
-// recordKinds notes on the migration where notes are about to be left, also that it is nowhere.
+// recordKinds notes on the migration where notes are about to be left.
 func recordKinds(ctx context.Context, sc *scope, objs []*copier.Meta) error {
 	kinds := recordedKinds(sc.Object)
 	for _, obj := range objs {
 		kinds = append(kinds, obj.APIVersion+"/"+obj.Kind)
+	}
+	if len(kinds) == 0 {
+		return nil
 	}
 	slices.Sort(kinds)
 	return sc.PatchMetadata(ctx, func(dm *migration) {
@@ -230,7 +233,7 @@ func (s *steps) detachedDependents(ctx context.Context, sc *scope, c *copier.Cop
 	texts := recordedKinds(sc.Object)
 	_, recorded := sc.Object.Annotations[migrationv1.AnnotationDetachedKinds]
 	if !recorded {
-		// We died before it was written, or somebody has removed it: then it may be any kind.
+		// Nothing was detached, or somebody has removed the note: then it may be any kind.
 		kinds, _, err := s.foreignKinds()
 		if err != nil {
 			return nil, err
