@@ -2,7 +2,6 @@ package mcpserver
 
 import (
 	"errors"
-	"io/fs"
 	"testing"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
 	"github.com/phasegate/phasegate/fsm/sim"
-	"github.com/phasegate/phasegate/phases"
 )
 
 // play is a server of the shipped machine whose actions are made up.
@@ -35,18 +33,7 @@ var (
 
 func newPlay(t *testing.T) *play {
 	t.Helper()
-	data, err := fs.ReadFile(phases.Files, MachineName+".yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	def, diags := fsm.Load(MachineName+".yaml", data)
-	if err := diags.Err(); err != nil {
-		t.Fatal(err)
-	}
-	machine, diags := fsm.Bind(def, Bindings())
-	if err := diags.Err(); err != nil {
-		t.Fatal(err)
-	}
+	machine := fsmtest.Machine(t, "../../phases/mcpserver.yaml", Bindings())
 	p := &play{World: fsmtest.World(t, machine, map[string]any{"spec": map[string]any{"image": "example.org/fetch:1"}}), t: t, seen: wellSeen}
 	p.Respond, p.Tell = p.act, p.mayBeReady
 	return p
