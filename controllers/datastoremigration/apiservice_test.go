@@ -57,7 +57,7 @@ func TestTheAPIServiceComesBack(t *testing.T) {
 				Spec: apiregistrationv1.APIServiceSpec{Group: resources.V3Group, Version: "v3", Service: &apiregistrationv1.ServiceReference{Namespace: "calico-apiserver", Name: "calico-api"}}}
 			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: poolCRD, UID: "crd"}}
 			cl := allMayBeDone(fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(dm, svc, crd, lockObject(false)).Build())
-			action := Program(cl, Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: nothingServed()}).Actions[c.action]
+			action := actionOn(cl, c.action)
 			out, err := runner.Once(t.Context(), cl, dm, action, nil, clock.RealClock{})
 			if said := fmt.Sprint(out, err); !strings.Contains(said, c.says) {
 				t.Errorf("it says %s, want %q: %s", said, c.says, c.why)
@@ -88,7 +88,7 @@ func TestALockThatIsOpenedDuringVerify(t *testing.T) {
 			return err
 		},
 	})
-	action := Program(allMayBeDone(during), Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: nothingServed()}).Actions["Verify"]
+	action := actionOn(allMayBeDone(during), "Verify")
 	_, err := runner.Once(t.Context(), during, dm, action, nil, clock.RealClock{})
 	var terminal *fsm.TerminalError
 	if !errors.As(err, &terminal) || terminal.Reason != "LockBroken" {

@@ -76,12 +76,11 @@ func (b *backedUp) backUp(t *testing.T, c client.WithWatch, with fsm.Params) err
 
 func (b *backedUp) run(t *testing.T, c client.WithWatch, action string, with fsm.Params) error {
 	t.Helper()
-	settings := Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: nothingServed()}
 	dm := &migration{}
 	if err := b.Get(t.Context(), client.ObjectKeyFromObject(b.dm), dm); err != nil {
 		t.Fatal(err)
 	}
-	_, err := runner.Once(t.Context(), c, dm, Program(allMayBeDone(c), settings).Actions[action], with, clock.RealClock{})
+	_, err := runner.Once(t.Context(), c, dm, actionOn(allMayBeDone(c), action), with, clock.RealClock{})
 	return err
 }
 

@@ -79,7 +79,7 @@ func TestCleanUpLosesNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			action := Program(cl, Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: nothingServed()}).Actions[CleanUpAction]
+			action := actionOn(cl, CleanUpAction)
 			_, err = runner.Once(t.Context(), cl, dm, action, nil, clock.RealClock{})
 			gone := apierrs.IsNotFound(cl.Get(t.Context(), client.ObjectKeyFromObject(crd), crd))
 			if said := fmt.Sprint(err); gone != (c.says == "") || c.says != "" && !strings.Contains(said, c.says) {
@@ -95,7 +95,7 @@ func TestACRDThatDoesNotGo(t *testing.T) {
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: poolCRD, UID: "crd", Finalizers: []string{"customresourcecleanup.apiextensions.k8s.io"}}}
 	dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
 	cl := allMayBeDone(fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(dm, crd).Build())
-	action := Program(cl, Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: nothingServed()}).Actions[CleanUpAction]
+	action := actionOn(cl, CleanUpAction)
 	hasty := clocktesting.NewFakeClock(time.Unix(0, 0))
 	go func() {
 		for t.Context().Err() == nil {

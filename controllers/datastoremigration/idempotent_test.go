@@ -130,7 +130,7 @@ func TestStepsAreIdempotent(t *testing.T) {
 					return c.before.build(ctx, cl, n)
 				},
 				Action: func(cl client.Client) runner.Action[*migration] {
-					return Program(cl, Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: nothingServed()}).Actions[c.action]
+					return actionOn(cl, c.action)
 				},
 				With:     func(*migration) fsm.Params { return c.with },
 				Progress: []string{"status.message"},
@@ -141,6 +141,11 @@ func TestStepsAreIdempotent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// actionOn is an action of the program, in a cluster of which discovery tells nothing.
+func actionOn(c client.Client, name string) runner.Action[*migration] {
+	return Program(c, Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: nothingServed()}).Actions[name]
 }
 
 // nothingServed knows no kind but those of the registry.
