@@ -97,7 +97,8 @@ func statusDigest(status map[string]any) string {
 // lacksStatus tells that a copy of ours has no status, where v1 has one, or one that v1 had before. What a
 // controller has written stays.
 func (e entry) lacksStatus(conv *resources.Converted) bool {
-	return e.ours && len(conv.Status) > 0 && (e.bare || e.ownStatus != "" && e.ownStatus != statusDigest(conv.Status))
+	return e.ours && e.body != nil && len(conv.Status) > 0 &&
+		(e.body.bare || e.body.ownStatus != "" && e.body.ownStatus != statusDigest(conv.Status))
 }
 
 // withheld ends the CopiedVersionAnnotation of a copy that does not have all its owners yet.

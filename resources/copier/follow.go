@@ -168,9 +168,9 @@ func listOf(r *replica[v1Object]) (of v1List) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	of.revision, of.newest, of.objects = r.revision, r.newest, int64(len(r.objects))
-	of.all = make([]v1Object, 0, len(r.objects))
+	of.all = make([]*v1Object, 0, len(r.objects))
 	for _, obj := range r.objects {
-		of.all = append(of.all, obj.is)
+		of.all = append(of.all, &obj.is)
 	}
 	return of
 }
@@ -181,12 +181,17 @@ func (c *Copier) v3Now(ctx context.Context, kind *resources.Kind) *index {
 	if f == nil || !f.v3.pass(ctx, c, kind.V3GVK()) {
 		return nil
 	}
-	f.v3.mu.Lock()
-	defer f.v3.mu.Unlock()
-	idx := &index{entries: make(map[client.ObjectKey]entry, len(f.v3.objects)), total: int64(len(f.v3.objects))}
-	for key, obj := range f.v3.objects {
-		idx.entries[key] = obj.is
+	return indexOf(f.v3)
+}
+
+func indexOf(r *replica[entry]) *index {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	idx := newIndex(len(r.objects))
+	for key, obj := range r.objects {
+		idx.entries[key] = &obj.is
 	}
+	idx.total = int64(len(r.objects))
 	return idx
 }
 
@@ -198,7 +203,7 @@ type replica[T any] struct {
 	turn sync.Mutex // one barrier at a time
 
 	mu       sync.Mutex
-	objects  map[client.ObjectKey]replicated[T]
+	objects  map[client.ObjectKey]*replicated[T]
 	revision uint64        // of the newest event
 	newest   uint64        // of the newest event that is not a barrier of ours
 	broken   bool          // the watch has ended, or is too far behind
@@ -207,13 +212,14 @@ type replica[T any] struct {
 	shown    chan struct{} // closed when it has come; nil when none is waited for
 }
 
+// replicated does not change: lists and indexes go on with it when the replica has another.
 type replicated[T any] struct {
 	is      T
 	version uint64
 }
 
 func newReplica[T any](of func(*Meta) T, may func(T) bool) *replica[T] {
-	return &replica[T]{of: of, may: may, objects: map[client.ObjectKey]replicated[T]{}}
+	return &replica[T]{of: of, may: may, objects: map[client.ObjectKey]*replicated[T]{}}
 }
 
 // start lists a kind, and watches it from there on while it lives.
@@ -266,13 +272,13 @@ func (r *replica[T]) see(what watch.EventType, obj *Meta) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key, version := client.ObjectKeyFromObject(obj), parseVersion(obj.ResourceVersion)
-	if version <= r.objects[key].version {
+	if version <= r.version(key) {
 		return // shown by the list already
 	}
 	if what == watch.Deleted {
 		delete(r.objects, key)
 	} else {
-		r.objects[key] = replicated[T]{is: r.of(obj), version: version}
+		r.objects[key] = &replicated[T]{is: r.of(obj), version: version}
 	}
 	r.revision = max(r.revision, version)
 	if r.choose(key, obj) && r.shown != nil && obj.Annotations[migrationv1.AnnotationBarrier] == r.value {
@@ -281,6 +287,14 @@ func (r *replica[T]) see(what watch.EventType, obj *Meta) {
 		return
 	}
 	r.newest = max(r.newest, version)
+}
+
+// version is 0 for an object that is not there.
+func (r *replica[T]) version(key client.ObjectKey) uint64 {
+	if obj := r.objects[key]; obj != nil {
+		return obj.version
+	}
+	return 0
 }
 
 // choose keeps the first object that may be a barrier, as it is now, and tells whether it is this one.

@@ -14,31 +14,52 @@ import (
 	"github.com/phasegate/phasegate/resources"
 )
 
-// index is what is known of all v3 objects of one kind without keeping them: about a hundred bytes
-// each.
+// index is what is known of all v3 objects of one kind without keeping them: some two hundred bytes
+// each, which it shares with the replica that it is of, if any.
 type index struct {
 	mu      sync.Mutex
-	entries map[client.ObjectKey]entry
+	entries map[client.ObjectKey]*entry
 	total   int64 // how many there were before any was taken
 }
 
+// entry is what is known of one v3 object. It does not change.
 type entry struct {
 	uid         types.UID
 	version     uint64
-	digest      [sha256.Size]byte // zero in an index of metadata
 	owners      []metav1.OwnerReference
 	copied      string // of which version of v1 it is a copy, see CopiedVersionAnnotation
 	ours        bool
 	terminating bool
-	bare        bool   // has no status; false in an index of metadata
-	ownStatus   string // see ownStatus; "" in an index of metadata
+	body        *body // nil in an index of metadata
+}
+
+// body is what only the whole object tells.
+type body struct {
+	digest    [sha256.Size]byte // zero if only the status was asked for
+	bare      bool              // has no status
+	ownStatus string            // see ownStatus
+}
+
+// newIndex makes room for so many.
+func newIndex(objects int) *index {
+	return &index{entries: make(map[client.ObjectKey]*entry, objects)}
+}
+
+func (i *index) put(key client.ObjectKey, e entry) { i.entries[key] = &e }
+
+// at is zero where there is none.
+func (i *index) at(key client.ObjectKey) entry {
+	if e := i.entries[key]; e != nil {
+		return *e
+	}
+	return entry{}
 }
 
 // indexContent lists whole objects and digests them.
 func (c *Copier) indexContent(ctx context.Context, kind *resources.Kind, schema *resources.Schema) (*index, error) {
-	idx := &index{entries: map[client.ObjectKey]entry{}}
+	idx := newIndex(0)
 	err := c.eachV3(ctx, kind, func(obj *unstructured.Unstructured) error {
-		idx.entries[client.ObjectKeyFromObject(obj)] = c.contentEntry(kind, schema, obj)
+		idx.put(client.ObjectKeyFromObject(obj), c.contentEntry(kind, schema, obj))
 		return nil
 	})
 	idx.total = int64(len(idx.entries))
@@ -50,9 +71,9 @@ func (c *Copier) indexMetadata(ctx context.Context, kind *resources.Kind) (*inde
 	if now := c.v3Now(ctx, kind); now != nil {
 		return now, nil
 	}
-	idx := &index{entries: map[client.ObjectKey]entry{}}
+	idx := newIndex(0)
 	err := c.eachV3Metadata(ctx, kind, func(obj *metav1.PartialObjectMetadata) error {
-		idx.entries[client.ObjectKeyFromObject(obj)] = c.entryOf(obj)
+		idx.put(client.ObjectKeyFromObject(obj), c.entryOf(obj))
 		return nil
 	})
 	idx.total = int64(len(idx.entries))
@@ -61,13 +82,13 @@ func (c *Copier) indexMetadata(ctx context.Context, kind *resources.Kind) (*inde
 
 func (c *Copier) contentEntry(kind *resources.Kind, schema *resources.Schema, obj *unstructured.Unstructured) entry {
 	e := c.statusEntry(obj)
-	e.digest = contentDigest(kind, schema, obj)
+	e.body.digest = contentDigest(kind, schema, obj)
 	return e
 }
 
 func (c *Copier) statusEntry(obj *unstructured.Unstructured) entry {
 	e := c.entryOf(obj)
-	e.bare, e.ownStatus = isBare(obj), ownStatus(obj)
+	e.body = &body{bare: isBare(obj), ownStatus: ownStatus(obj)}
 	return e
 }
 
@@ -106,8 +127,11 @@ func (i *index) take(key client.ObjectKey) (entry, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	e, ok := i.entries[key]
+	if !ok {
+		return entry{}, false
+	}
 	delete(i.entries, key)
-	return e, ok
+	return *e, true
 }
 
 // strays are the copies of ours that nobody took, sorted by name.

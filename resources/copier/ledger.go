@@ -21,7 +21,7 @@ type Ledger struct {
 	mu      sync.Mutex
 	kinds   map[string]*proofs // by the v3 kind, as the others
 	moments map[string]moment
-	lists   map[string][]v1Object
+	lists   map[string][]*v1Object
 	// followed are the kinds that are watched until unfollow is called.
 	followed map[string]*followed
 	unfollow context.CancelFunc
@@ -29,7 +29,7 @@ type Ledger struct {
 
 // NewLedger returns a Ledger that knows nothing.
 func NewLedger() *Ledger {
-	return &Ledger{kinds: map[string]*proofs{}, moments: map[string]moment{}, lists: map[string][]v1Object{}, followed: map[string]*followed{}}
+	return &Ledger{kinds: map[string]*proofs{}, moments: map[string]moment{}, lists: map[string][]*v1Object{}, followed: map[string]*followed{}}
 }
 
 // WithLedger lets a Copier rely on what earlier ones have proved, and write down what it proves itself. With

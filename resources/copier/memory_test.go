@@ -17,10 +17,10 @@ import (
 func BenchmarkMemory(b *testing.B) {
 	const objects = 100_000
 	for name, fill := range map[string]func(n int) any{
-		"Index":   func(n int) any { return filledIndex(n) },
-		"Ledger":  func(n int) any { return filledProofs(n) },
-		"List":    func(n int) any { return filledList(n) },
-		"Replica": func(n int) any { return filledReplica(n) },
+		"Index":    func(n int) any { return filledIndex(n) },
+		"Ledger":   func(n int) any { return filledProofs(n) },
+		"List":     func(n int) any { return filledList(n) },
+		"Followed": filledFollowed,
 	} {
 		b.Run(name, func(b *testing.B) {
 			var before, after runtime.MemStats
@@ -46,9 +46,9 @@ func nameOf(n int) client.ObjectKey {
 }
 
 func filledIndex(n int) *index {
-	idx := &index{entries: map[client.ObjectKey]entry{}}
+	idx := newIndex(0)
 	for i := range n {
-		idx.entries[nameOf(i)] = entry{uid: uidOf(i), version: uint64(i), copied: fmt.Sprint(i), ours: true}
+		idx.put(nameOf(i), entry{uid: uidOf(i), version: uint64(i), copied: fmt.Sprint(i), ours: true})
 	}
 	return idx
 }
@@ -61,18 +61,21 @@ func filledProofs(n int) *proofs {
 	return p
 }
 
-func filledList(n int) (all []v1Object) {
+func filledList(n int) (all []*v1Object) {
 	for i := range n {
-		all = append(all, v1Object{key: nameOf(i), uid: uidOf(i), version: fmt.Sprint(i)})
+		all = append(all, &v1Object{key: nameOf(i), uid: uidOf(i), version: fmt.Sprint(i)})
 	}
 	return all
 }
 
-// filledReplica is one side of a kind that is followed.
-func filledReplica(n int) any {
-	r := &replica[v1Object]{objects: map[client.ObjectKey]replicated[v1Object]{}}
+// filledFollowed is a kind that is followed, as it is looked at under the lock.
+func filledFollowed(n int) any {
+	v1, v3 := newReplica[v1Object](nil, nil), newReplica[entry](nil, nil)
 	for i, obj := range filledList(n) {
-		r.objects[obj.key] = replicated[v1Object]{is: obj, version: uint64(i)}
+		v1.objects[obj.key] = &replicated[v1Object]{is: *obj, version: uint64(i)}
 	}
-	return r
+	for key, e := range filledIndex(n).entries {
+		v3.objects[key] = &replicated[entry]{is: *e, version: e.version}
+	}
+	return []any{v1, v3, listOf(v1), indexOf(v3)}
 }

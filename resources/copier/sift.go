@@ -104,7 +104,7 @@ func (c *Copier) sift(ctx context.Context, of *pairs, v visitor) (open []client.
 		id, _ := resources.ParseUID(v1.uid)
 		p, known := of.known.of(id)
 		key := names[p.v3]
-		live := of.live.entries[key]
+		live := of.live.at(key)
 		if !known || v1.unreadable || !p.holds(v1.version, live) {
 			open = append(open, v1.key)
 			return nil
@@ -127,7 +127,12 @@ func (c *Copier) eachV1Object(ctx context.Context, kind *resources.Kind, do func
 		all, known = now.all, true
 	}
 	if known {
-		return eachOf(all, func(v1 *v1Object) error { return do(*v1) })
+		for _, v1 := range all {
+			if err := do(*v1); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	return c.eachMetadata(ctx, kind.V1GVK(), kind.V1CRDName(), kind.Selector(), func(obj *metav1.PartialObjectMetadata) error {
 		return do(v1ObjectOf(obj))
@@ -149,7 +154,7 @@ func (c *Copier) isEqual(of *pairs, conv *resources.Converted, live *unstructure
 
 // equals is isEqual for an object that was digested.
 func (e entry) equals(of *pairs, conv *resources.Converted) bool {
-	return !e.terminating && !e.lacksStatus(conv) && e.digest == contentDigest(of.kind, of.schema, conv.Object)
+	return !e.terminating && !e.lacksStatus(conv) && e.body != nil && e.body.digest == contentDigest(of.kind, of.schema, conv.Object)
 }
 
 // fill reads the content of the v3 objects that are left in the index. One that has come since is not in
@@ -158,7 +163,7 @@ func (c *Copier) fill(ctx context.Context, of *pairs) error {
 	return c.eachV3(ctx, of.kind, func(obj *unstructured.Unstructured) error {
 		key := client.ObjectKeyFromObject(obj)
 		if _, left := of.live.entries[key]; left {
-			of.live.entries[key] = c.contentEntry(of.kind, of.schema, obj)
+			of.live.put(key, c.contentEntry(of.kind, of.schema, obj))
 		}
 		return nil
 	})

@@ -19,7 +19,7 @@ type moment struct {
 // v1List is all v1 objects of a kind.
 type v1List struct {
 	moment
-	all []v1Object
+	all []*v1Object // as the replica of the kind has them, if any
 	// newest is the newest version of an object.
 	newest uint64
 }
@@ -68,7 +68,8 @@ func (c *Copier) listV1(ctx context.Context, kind *resources.Kind) (of v1List, e
 		return eachOf(list.Items, func(obj *metav1.PartialObjectMetadata) error {
 			of.objects++
 			of.newest = max(of.newest, parseVersion(obj.ResourceVersion))
-			of.all = append(of.all, v1ObjectOf(obj))
+			v1 := v1ObjectOf(obj)
+			of.all = append(of.all, &v1)
 			return nil
 		})
 	})
@@ -142,7 +143,7 @@ func (c *Copier) thawed() *Copier {
 }
 
 // frozenList is what the last Moving has listed of a kind.
-func (c *Copier) frozenList(kind *resources.Kind) ([]v1Object, bool) {
+func (c *Copier) frozenList(kind *resources.Kind) ([]*v1Object, bool) {
 	if !c.frozen || c.ledger == nil {
 		return nil, false
 	}

@@ -65,7 +65,7 @@ func (r *run) settle(ctx context.Context, j *job) (again bool, err error) {
 	case cause != "":
 		r.conflict(of, live, cause, diffs)
 		return false, nil
-	case seen.lacksStatus(j.conv) && seen.bare:
+	case seen.lacksStatus(j.conv) && seen.body.bare:
 		return r.finish(ctx, j, live, equal(seen.ours))
 	case seen.lacksStatus(j.conv):
 		return r.finish(ctx, j, live, updated)
