@@ -83,8 +83,11 @@ func (s *steps) backUp(ctx context.Context, sc *scope) error {
 	if begun, err := s.deletionHasBegun(ctx, done); begun || err != nil {
 		return err
 	}
-	if err := noteBackup(ctx, sc, migrationv1.BackupWanted); err != nil {
-		return err
+	v.begin = func(ctx context.Context) error { return noteBackup(ctx, sc, migrationv1.BackupWanted) }
+	if sc.Object.Annotations[migrationv1.AnnotationBackup] == "" {
+		if err := v.begin(ctx); err != nil {
+			return err
+		}
 	}
 	return s.writeBackup(ctx, sc, v)
 }

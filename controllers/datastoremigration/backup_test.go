@@ -307,7 +307,7 @@ func TestNothingGoesWithoutItsBackup(t *testing.T) {
 			if said := fmt.Sprint(err); (err != nil) != (c.says != "") || !strings.Contains(said, c.says) || there() != (c.says != "") {
 				t.Fatalf("it says %v, want %q; the CRD is there: %t: %s", err, c.says, there(), c.why)
 			}
-			index, err := (&vault{b.WithWatch, "calico-system", b.dm}).read(t.Context())
+			index, err := (&vault{client: b.WithWatch, namespace: "calico-system", migration: b.dm}).read(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -320,6 +320,42 @@ func TestNothingGoesWithoutItsBackup(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A process that dies at its second write gets further with its first one, whatever was noted before.
+func TestCleanUpInShortLives(t *testing.T) {
+	b := newBackedUp(t, 7)
+	must(t, b.Create(t.Context(), v3PoolCRD(time.Now())))
+	b.note(t, migrationv1.AnnotationWaive, waiveV1Changed)
+	must(t, b.backUp(t, b.WithWatch, nil))
+	died := errors.New("died")
+	for range 20 {
+		writes := 0
+		once := func(write func() error) error {
+			if writes++; writes > 1 {
+				return died
+			}
+			return write()
+		}
+		err := b.run(t, interceptor.NewClient(b.WithWatch, interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+				return once(func() error { return c.Create(ctx, obj, opts...) })
+			},
+			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				return once(func() error { return c.Patch(ctx, obj, patch, opts...) })
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+				return once(func() error { return c.Delete(ctx, obj, opts...) })
+			},
+		}), CleanUpAction, nil)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, died) {
+			t.Fatal(err)
+		}
+	}
+	t.Error("after 20 processes v1 is still there")
 }
 
 // note sets an annotation of the migration.

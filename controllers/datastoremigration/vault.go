@@ -62,9 +62,14 @@ type vault struct {
 	client    client.Client
 	namespace string
 	migration *migration
+	// begin is called before each write: what is there may be no whole backup from then on. Where there is
+	// nothing to write it stays what it is, or two notes would take turns in a process that dies often.
+	begin func(context.Context) error
 }
 
-func (s *steps) vault(dm *migration) *vault { return &vault{s.client, s.CalicoNamespace, dm} }
+func (s *steps) vault(dm *migration) *vault {
+	return &vault{client: s.client, namespace: s.CalicoNamespace, migration: dm}
+}
 
 // prefix is the name of the migration, as far as it is a label's value.
 func (v *vault) prefix() string {
@@ -143,6 +148,9 @@ func (v *vault) put(ctx context.Context, n int, key string, data []byte, same fu
 	if err != nil || there != nil && same(there) {
 		return err
 	}
+	if err := v.begin(ctx); err != nil {
+		return err
+	}
 	if err := v.remove(ctx, there); err != nil {
 		return err
 	}
@@ -176,6 +184,9 @@ func (v *vault) removeFrom(ctx context.Context, n int) error {
 	for ; ; n++ {
 		secret, err := v.get(ctx, n)
 		if secret == nil || err != nil {
+			return err
+		}
+		if err := v.begin(ctx); err != nil {
 			return err
 		}
 		if err := v.remove(ctx, secret); err != nil {
