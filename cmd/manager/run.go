@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -138,13 +140,21 @@ func (p *program) copying(unlimited, work *rest.Config) *rest.Config {
 	return cfg
 }
 
+// memoryLimit is what GOMEMLIMIT says, which the chart sets; 0 without it.
+func memoryLimit() int64 {
+	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
+		return limit
+	}
+	return 0
+}
+
 // controllersOf are the controllers that --controllers names.
 func (p *program) controllersOf(unlimited, cfg *rest.Config, measured *runner.Metrics) map[string]controller {
 	all := map[string]controller{}
 	if p.runs(checkup.DatastoreMigration) {
 		all[checkup.DatastoreMigration] = datastoremigration.Gate(cfg, p.store.Of(datastoremigration.MachineName), datastoremigration.Settings{
 			Registry: p.registry, CalicoNamespace: p.calicoNamespace, HTTP: p.http, Copying: p.copying(unlimited, cfg),
-			Metrics: datastoremigration.NewMetrics(metrics.Registry, time.Now),
+			Metrics: datastoremigration.NewMetrics(metrics.Registry, time.Now), MemoryLimit: memoryLimit(),
 		}, measured)
 	}
 	if p.runs(checkup.MCPServer) {

@@ -2,6 +2,7 @@ package datastoremigration
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -215,6 +216,32 @@ func TestGoesBefore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := goesBefore(build(c.other), build(c.dm)); got != c.want {
 				t.Errorf("got %t: %s", got, c.why)
+			}
+		})
+	}
+}
+
+func TestTooLittleMemory(t *testing.T) {
+	cases := map[string]struct {
+		why            string
+		objects, limit int64
+		says           []string // empty: it is enough
+	}{
+		"the chart's limit, 100,000 objects": {why: "a large cluster needs no setting", objects: 100_000, limit: 512 << 20},
+		"the chart's limit, 300,000 objects": {why: "it would be killed under the lock", objects: 300_000, limit: 512 << 20,
+			says: []string{"300000 objects need some 567 MiB", "it may use 512 MiB", "limits.memory=568Mi"}},
+		"no objects": {why: "the program itself needs some", limit: 64 << 20, says: []string{"need some 128 MiB"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			found := tooLittleMemory(c.objects, c.limit)
+			if (len(found) == 0) != (len(c.says) == 0) {
+				t.Fatalf("got %v: %s", found, c.why)
+			}
+			for _, part := range c.says {
+				if text := found[0].Message + ": " + found[0].Remedy; !strings.Contains(text, part) {
+					t.Errorf("it does not say %q: %s", part, text)
+				}
 			}
 		})
 	}

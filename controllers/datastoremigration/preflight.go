@@ -62,8 +62,12 @@ func (s *steps) checks(machine *fsm.Machine, dm *migration) []check.Check {
 	_, needs := rights.Only(Needs(machine, s.Settings), BackUpAction, CleanUpAction)
 	_, needs = rights.Only(needs, DetachAction) // asked by a check that may be waived
 	_, needs = rights.Only(needs, OpenDoorAction, CloseDoorAction)
-	return s.heedWaivers(dm, []check.Check{
+	checks := []check.Check{
 		check.Rights(s.client, needs, check.GrantRights), s.v3CRDs(), s.builtInTiers(), s.lockIsFree(dm), s.canBeFenced(), s.admissionPolicies(),
 		s.v1Kinds(), s.selectors(), s.peerController(dm), s.dependents(), s.canCopyAhead(machine),
-	})
+	}
+	if s.MemoryLimit > 0 {
+		checks = append(checks, s.hasMemory(dm))
+	}
+	return s.heedWaivers(dm, checks)
 }

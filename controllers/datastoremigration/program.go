@@ -51,6 +51,8 @@ type Settings struct {
 	// go. Copies is the client made of it, by Gate.
 	Copying *rest.Config
 	Copies  client.Client
+	// MemoryLimit is how many bytes of memory this program may use; 0: as many as there are.
+	MemoryLimit int64
 	// Metrics are what is measured; nil: nobody looks.
 	Metrics *Metrics
 }

@@ -88,6 +88,16 @@ func finishLines(kinds []*resources.Kind) map[string]chan struct{} {
 	return lines
 }
 
+// Objects is how many objects of all kinds there are to migrate. It asks, and lists nothing but where a kind has a
+// selector.
+func (c *Copier) Objects(ctx context.Context) (all int64, err error) {
+	totals, err := c.totals(ctx, c.reg.Kinds())
+	for _, n := range totals {
+		all += n
+	}
+	return all, err
+}
+
 // totals asks all kinds at once: the answers are small, and the first request for a kind may take a
 // second (see warm).
 func (c *Copier) totals(ctx context.Context, kinds []*resources.Kind) ([]int64, error) {
