@@ -68,7 +68,6 @@ func showRound(dm *migration, result copier.Result, took time.Duration) {
 	expected, basis := ExpectedLock(result.Done, rate, result.Withheld)
 	ahead.Round++
 	ahead.Changed = int32(result.Changed())
-	ahead.ObjectsPerSecond = rate
 	ahead.ExpectedLockSeconds = expected
 	ahead.Message = "expected: " + basis
 }

@@ -176,9 +176,6 @@ type CopyAhead struct {
 	// Changed is how many objects that round has created, updated or deleted.
 	// +optional
 	Changed int32 `json:"changed,omitempty"`
-	// ObjectsPerSecond is how many objects it has copied or found equal in a second.
-	// +optional
-	ObjectsPerSecond int32 `json:"objectsPerSecond,omitempty"`
 	// ExpectedLockSeconds is how long v1 will be locked, if all goes well.
 	// +optional
 	ExpectedLockSeconds int32 `json:"expectedLockSeconds,omitempty"`
