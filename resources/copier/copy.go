@@ -33,7 +33,9 @@ func (c *Copier) Copy(ctx context.Context, report Report) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	err = run.work(ctx)
+	if err = run.work(ctx); err == nil {
+		run.judgeAdopted()
+	}
 	run.tracker.flush()
 	return run.result(), err
 }
@@ -49,6 +51,7 @@ type run struct {
 	conflicts []Conflict
 	rejected  []resources.Problem
 	withheld  int64
+	adopted   []dependent // foreign, and equal but for owners in Calico, as far as these were known
 }
 
 // kindRun is the notebook of one kind in a run.
@@ -221,7 +224,7 @@ func (r *run) enqueue(ctx context.Context, kind *resources.Kind, listers chan st
 	return of, r.visit(ctx, pairs, true, visitor{
 		proved: func(v1 v1Object, key client.ObjectKey, live entry, _ proof) error {
 			r.tracker.done(kind, equal(live.ours))
-			return r.landed(kind, v1.uid, v1.owners, key.Name, live.uid, live.owners)
+			return r.landed(v1.uid, dependent{kind: kind, key: key, want: v1.owners, live: live})
 		},
 		single: func(key client.ObjectKey) error { return put(job{of: of, key: key}) },
 		whole:  func(v1 *unstructured.Unstructured) error { return put(job{of: of, v1: v1}) },
@@ -265,12 +268,13 @@ func (r *run) copyOne(ctx context.Context, j *job) (err error) {
 		return nil
 	}
 	want := conv.Object
-	there, known := of.live.take(client.ObjectKeyFromObject(want))
+	key := client.ObjectKeyFromObject(want)
+	there, known := of.live.take(key)
 	j.conv = conv
 	if known && there.equals(of.pairs, conv) {
 		r.prove(j, there.uid, there.version)
 		r.tracker.done(of.kind, equal(there.ours))
-		return r.landed(of.kind, conv.V1UID, conv.Owners, want.GetName(), there.uid, there.owners)
+		return r.landed(conv.V1UID, dependent{kind: of.kind, key: key, want: conv.Owners, live: there})
 	}
 	resolved, unknown := r.ownersNow(conv.Owners)
 	setOwners(want, append(want.GetOwnerReferences(), resolved...))
@@ -287,19 +291,36 @@ func (r *run) ownersNow(refs []metav1.OwnerReference) (resolved, unknown []metav
 }
 
 // landed notes where a v1 object is in v3, and whether it lacks owners in Calico there: one of them is
-// not copied yet, or was not when the object was. Those are RemapOwners' to set.
-func (r *run) landed(kind *resources.Kind, v1 types.UID, wanted []metav1.OwnerReference, name string, uid types.UID, owners []metav1.OwnerReference) error {
-	if err := r.owners.record(v1, kind, name, uid); err != nil {
+// not copied yet, or was not when the object was. Those of a copy of ours are RemapOwners' to set.
+func (r *run) landed(v1 types.UID, d dependent) error {
+	if err := r.owners.record(v1, d.kind, d.key.Name, d.live.uid); err != nil {
 		return err
 	}
-	want, unknown := r.owners.resolve(wanted)
-	have, _ := resources.SplitOwners(owners)
-	if len(unknown) > 0 || len(resources.DiffOwners(want, have)) > 0 {
-		r.mu.Lock()
+	d.live.owners, _ = resources.SplitOwners(d.live.owners)
+	want, unknown := r.owners.resolve(d.want)
+	if len(unknown) == 0 && len(resources.DiffOwners(want, d.live.owners)) == 0 {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if d.live.ours {
 		r.withheld++
-		r.mu.Unlock()
+	} else {
+		r.adopted = append(r.adopted, d)
 	}
 	return nil
+}
+
+// judgeAdopted finds the adopted objects with other owners than v1 has, now that all are known: nobody but a
+// person sets them, and he is asked before anything is locked.
+func (r *run) judgeAdopted() {
+	for _, d := range r.adopted {
+		want, _ := r.owners.resolve(d.want)
+		if diffs := resources.DiffOwners(want, d.live.owners); len(diffs) > 0 {
+			r.conflicts = append(r.conflicts, Conflict{Kind: d.kind.Name(), Namespace: d.key.Namespace, Name: d.key.Name, Cause: CauseForeign, Fields: diffs})
+			r.tracker.moved(d.kind, adopted, conflicted)
+		}
+	}
 }
 
 // prove notes that the v3 object is equal, by its content, to what the v1 object of the job becomes.

@@ -76,3 +76,50 @@ func TestOwnersTakenOffAreAConflict(t *testing.T) {
 		s.wantFindings(name, people, map[string]string{"security.p": "Edited metadata.ownerReferences"})
 	}
 }
+
+// Of a migration that is gone, which somebody has taken the finalizer off, there may be copies that never got
+// their owners. They are nobody's now: the next one finds them before anything is locked.
+func TestCopiesOfAMigrationThatIsGone(t *testing.T) {
+	cases := map[string]struct {
+		why      string
+		detached bool // the gone one had taken the owners off v1
+	}{
+		"gone before the lock": {why: "v1 is as it was"},
+		"gone under the lock":  {why: "v1 bears what its owners were", detached: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, interceptor.Funcs{})
+			tier := s.v1("Tier", "metadata: {name: security}\nspec: {order: 5, defaultAction: Deny}")
+			s.v1("GlobalNetworkPolicy", owned("security.p", "crd.projectcalico.org/v1", "Tier", "security", tier)+"spec: {tier: security, selector: all()}")
+			gone := copier.New(resources.Default(), live.Client, copier.Owner{Name: "v1-to-v3", UID: "gone"}, copier.WithholdOwners())
+			if _, err := gone.Copy(t.Context(), nil); err != nil {
+				t.Fatal(err)
+			}
+			if tc.detached {
+				refs, err := gone.OwnedV1(t.Context())
+				if err != nil || len(refs) != 1 {
+					t.Fatalf("%d with owners, %v", len(refs), err)
+				}
+				if err := gone.EditAll(t.Context(), refs, func(obj *copier.Meta) error { return resources.DetachOwners(obj, "gone") }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			next := copier.New(resources.Default(), live.Client, copier.Owner{Name: "v1-to-v3", UID: owner}, copier.WithholdOwners())
+			want := map[string]string{"security.p": "Foreign metadata.ownerReferences"}
+			people, err := next.Conflicts(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.wantFindings("before the copy, where "+tc.why, people, want)
+			result, err := next.Copy(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.wantFindings("by the copy, where "+tc.why, result.Conflicts, want)
+			if result.Adopted != 1 || result.Counts.Conflicts != 1 || result.Withheld != 0 {
+				t.Errorf("%d adopted, %d in conflict, %d with owners withheld; want the tier, the policy, and none", result.Adopted, result.Counts.Conflicts, result.Withheld)
+			}
+		})
+	}
+}

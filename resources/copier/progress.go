@@ -52,6 +52,16 @@ func (t *tracker) done(kind *resources.Kind, which counter) {
 	}
 }
 
+// moved counts an object elsewhere that was done.
+func (t *tracker) moved(kind *resources.Kind, from, to counter) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, counts := range []*Counts{&t.progress.Counts, &t.progress.Kinds[t.index[kind.Name()]].Counts} {
+		*from(counts)--
+		*to(counts)++
+	}
+}
+
 // deleted counts an object that is no v1 object's and so not part of the total.
 func (t *tracker) deleted(kind *resources.Kind) {
 	t.mu.Lock()

@@ -185,7 +185,7 @@ func (r *run) done(j *job, live *unstructured.Unstructured, count counter) error
 		r.prove(j, live.GetUID(), parseVersion(live.GetResourceVersion()))
 	}
 	r.tracker.done(of.kind, count)
-	return r.landed(of.kind, conv.V1UID, conv.Owners, conv.Object.GetName(), live.GetUID(), live.GetOwnerReferences())
+	return r.landed(conv.V1UID, dependent{kind: of.kind, key: client.ObjectKeyFromObject(live), want: conv.Owners, live: r.entryOf(live)})
 }
 
 // MayNotWriteError ends a Copy: the right to a write was missing for as long as tries go on.
