@@ -81,7 +81,7 @@ func TestFinalizerRemoved(t *testing.T) {
 	}})
 }
 
-// instructions are what the page says to run, from its last two blocks.
+// instructions are what the page says to run, from its last three blocks.
 func instructions(t *testing.T) (giveBack, resolve string) {
 	t.Helper()
 	root, err := harness.Root()
@@ -94,12 +94,14 @@ func instructions(t *testing.T) (giveBack, resolve string) {
 	}
 	_, section, _ := strings.Cut(string(page), "\n## A migration that is gone\n")
 	blocks := strings.Split(section, "```sh\n")
-	if len(blocks) < 3 {
+	if len(blocks) < 4 {
 		t.Fatal("the page has no commands for a migration that is gone")
 	}
-	giveBack, _, _ = strings.Cut(blocks[len(blocks)-2], "```")
-	resolve, _, _ = strings.Cut(blocks[len(blocks)-1], "```")
-	return giveBack, resolve
+	commands := func(fromEnd int) string {
+		block, _, _ := strings.Cut(blocks[len(blocks)-fromEnd], "```")
+		return block
+	}
+	return commands(3) + commands(2), commands(1)
 }
 
 // shell runs commands as an administrator.
