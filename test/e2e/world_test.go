@@ -192,7 +192,7 @@ func (w *world) run(t *testing.T, program string, args ...string) string {
 // conflict and waited for, is what it takes now, so that it does not grow unseen.
 const (
 	readable = 60
-	full     = 94
+	full     = 95
 )
 
 // assertReadable checks that describe tells the story in so many lines.
