@@ -16,7 +16,7 @@ import (
 var version = release.Current().Version
 
 // gcPercent is half of what Go does by itself: what a migration keeps in memory grows with the number of
-// objects, and a smaller peak is worth a tenth more of the manager's CPU (docs/scale.md).
+// objects, and a smaller peak is worth a tenth more of the manager's CPU.
 const gcPercent = 50
 
 func main() {

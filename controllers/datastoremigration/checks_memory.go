@@ -7,7 +7,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/check"
 )
 
-// What the manager needs, measured by `make bench` (docs/scale.md): without any object, and for each.
+// What the manager needs without any object, and for each: somewhat more than was measured (docs/scale.md).
 const (
 	memoryFixed = 128 << 20
 	memoryEach  = 1536

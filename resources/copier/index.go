@@ -14,7 +14,7 @@ import (
 	"github.com/phasegate/phasegate/resources"
 )
 
-// index is what is known of all v3 objects of one kind without keeping them: some two hundred bytes
+// index is what is known of all v3 objects of one kind without keeping them: some hundreds of bytes
 // each, which it shares with the replica that it is of, if any.
 type index struct {
 	mu      sync.Mutex
