@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -73,8 +72,8 @@ func refuseAhead(sc *scope, why string) {
 	})
 }
 
-// open opens all doors at once and waits until every kind answers through its own. refusal
-// is why that cannot be had.
+// open opens all doors and waits until every kind answers through its own. refusal is why that
+// cannot be had.
 func (s *steps) open(ctx context.Context, sc *scope) (refusal string, err error) {
 	for range doorTries {
 		if refusal, err = s.openCRDs(ctx, sc.Object.UID); err != nil || refusal != "" {
@@ -87,34 +86,30 @@ func (s *steps) open(ctx context.Context, sc *scope) (refusal string, err error)
 	return fmt.Sprintf("version %s is taken out of the v3 CRDs, or not served, again and again", migrationv1.SideDoorVersion), nil
 }
 
-// openCRDs leaves open what it has opened when it is refused: closeSideDoor is next.
+// openCRDs opens one door after the other, as they are awaited and closed: for each, the API
+// server compiles all rules of a schema, and all at once would leave no CPU for anybody else.
+// One that fails does not keep the others closed, so that a storm of errors is passed through.
+// What it has opened when it is refused stays open: closeSideDoor is next.
 func (s *steps) openCRDs(ctx context.Context, by types.UID) (string, error) {
-	refusals := make([]string, len(s.Registry.All()))
-	group := errgroup.Group{} // one that fails does not take back what is on its way to the others
-	for i, kind := range s.Registry.All() {
-		group.Go(func() error {
-			err := s.changeCRD(ctx, kind.V3CRDName(), func(crd *apiextensionsv1.CustomResourceDefinition) (ops []doorOp) {
-				ops, refusals[i] = openDoor(crd, by)
-				return ops
-			})
-			switch apierrors.Classify(err) {
-			case apierrors.Forbidden, apierrors.Invalid, apierrors.NotFound, apierrors.Terminal:
-				if ctx.Err() == nil {
-					refusals[i], err = err.Error(), nil
-				}
-			}
-			return err
+	var failed error
+	for _, kind := range s.Registry.All() {
+		refusal := ""
+		err := s.changeCRD(ctx, kind.V3CRDName(), func(crd *apiextensionsv1.CustomResourceDefinition) (ops []doorOp) {
+			ops, refusal = openDoor(crd, by)
+			return ops
 		})
-	}
-	if err := group.Wait(); err != nil {
-		return "", err
-	}
-	for i, kind := range s.Registry.All() {
-		if refusals[i] != "" {
-			return fmt.Sprintf("CRD %s %s", kind.V3CRDName(), refusals[i]), nil
+		switch apierrors.Classify(err) {
+		case apierrors.Forbidden, apierrors.Invalid, apierrors.NotFound, apierrors.Terminal:
+			if ctx.Err() == nil {
+				refusal, err = err.Error(), nil
+			}
 		}
+		if refusal != "" {
+			return fmt.Sprintf("CRD %s %s", kind.V3CRDName(), refusal), nil
+		}
+		failed = cmp.Or(failed, err)
 	}
-	return "", nil
+	return "", failed
 }
 
 // changeCRD patches a CRD until decide finds nothing to do any more, in what the server has
@@ -150,29 +145,29 @@ func (s *steps) changeCRD(ctx context.Context, name string, decide func(*apiexte
 	return nil
 }
 
-// awaitDoor asks all kinds at once: the API server starts the storage of each at the first
-// request for it. The error is that of a kind that has not answered in time, or whose door
-// has been shut: waiting for that would be in vain.
+// awaitDoor asks every kind, because the API server starts the storage of each at the first
+// request for it. The error is that of a kind that has not answered in time, or whose door has
+// been shut: waiting for that would be in vain.
 func (s *steps) awaitDoor(ctx context.Context, sc *scope) error {
 	end := sc.Clock.Now().Add(doorServed)
-	group, ctx := errgroup.WithContext(ctx)
 	for _, kind := range s.Registry.Through(migrationv1.SideDoorVersion).All() {
-		group.Go(func() error {
-			for {
-				err := s.served(ctx, kind)
-				if !isWait(err) || sc.Clock.Now().After(end) {
-					return err
-				}
-				if shut, failed := s.isShut(ctx, kind); shut || failed != nil {
-					return cmp.Or(failed, err)
-				}
-				if err := sleep(ctx, sc.Clock, doorPoll); err != nil {
-					return err
-				}
+		for {
+			err := s.served(ctx, kind)
+			if err == nil {
+				break
 			}
-		})
+			if !isWait(err) || sc.Clock.Now().After(end) {
+				return err
+			}
+			if shut, failed := s.isShut(ctx, kind); shut || failed != nil {
+				return cmp.Or(failed, err)
+			}
+			if err := sleep(ctx, sc.Clock, doorPoll); err != nil {
+				return err
+			}
+		}
 	}
-	return group.Wait()
+	return nil
 }
 
 func (s *steps) isShut(ctx context.Context, kind *resources.Kind) (bool, error) {
@@ -185,24 +180,19 @@ func isWait(err error) bool {
 	return errors.As(err, &waits)
 }
 
-// closeSideDoor takes out of the CRDs what openSideDoor has put there for this migration.
+// closeSideDoor takes out of the CRDs what openSideDoor has put there for this migration. One
+// that fails, again and again perhaps, does not keep the others open.
 func (s *steps) closeSideDoor(ctx context.Context, sc *scope) (outputs, error) {
-	group := errgroup.Group{} // one that fails, again and again perhaps, does not keep the others open
+	var failed error
 	for _, kind := range s.Registry.All() {
-		group.Go(func() error {
-			err := s.changeCRD(ctx, kind.V3CRDName(), func(crd *apiextensionsv1.CustomResourceDefinition) []doorOp {
-				return closeDoor(crd, sc.Object.UID)
-			})
-			if apierrors.Classify(err) == apierrors.NotFound {
-				return nil
-			}
-			if err != nil {
-				err = fmt.Errorf("take version %s out of CRD %s: %w", migrationv1.SideDoorVersion, kind.V3CRDName(), err)
-			}
-			return err
+		err := s.changeCRD(ctx, kind.V3CRDName(), func(crd *apiextensionsv1.CustomResourceDefinition) []doorOp {
+			return closeDoor(crd, sc.Object.UID)
 		})
+		if err != nil && apierrors.Classify(err) != apierrors.NotFound {
+			failed = cmp.Or(failed, fmt.Errorf("take version %s out of CRD %s: %w", migrationv1.SideDoorVersion, kind.V3CRDName(), err))
+		}
 	}
-	return nil, group.Wait()
+	return nil, failed
 }
 
 // overV3 lets do work with v3's storage through the version by which it can be reached now:
