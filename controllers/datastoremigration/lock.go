@@ -3,6 +3,7 @@ package datastoremigration
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -227,30 +228,38 @@ func (s *steps) lockV3(ctx context.Context, sc *scope) (outputs, error) {
 }
 
 // closeV3 also brings an object that this migration has created, when it copied ahead, to
-// what v1 says by now.
+// what v1 says by now. One that a migration has left that is gone becomes ours: it would
+// be in the way of every other, and nobody sees it behind the aggregated API server.
 func (s *steps) closeV3(ctx context.Context, sc *scope, gvk schema.GroupVersionKind) error {
 	info, err := s.clusterInformation(ctx, gvk)
 	if err != nil {
 		return err
 	}
-	if info != nil && createdBy(info) != sc.Object.UID {
-		return s.lock(ctx, info, sc.Object.UID)
+	uid := sc.Object.UID
+	if info != nil && createdBy(info) != uid {
+		left, err := s.isLeft(ctx, info)
+		if err != nil {
+			return err
+		}
+		if !left {
+			return s.lock(ctx, info, uid)
+		}
 	}
 	v1, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
 	if err != nil {
 		return err
 	}
-	want := lockedCopy(v1, gvk, sc.Object.UID)
+	want := lockedCopy(v1, gvk, uid)
 	if info == nil {
 		err = s.client.Create(ctx, want)
 		if apierrs.IsAlreadyExists(err) {
 			return fsm.Wait("the v3 ClusterInformation was created by somebody else just now")
 		}
-	} else if lockedBy(info) != sc.Object.UID || !equality.Semantic.DeepEqual(info.Object["spec"], want.Object["spec"]) {
+	} else if lockedBy(info) != uid || !equality.Semantic.DeepEqual(info.Object["spec"], want.Object["spec"]) {
 		err = patch.MutateAndPatchSpec(ctx, s.client, info, func(u *unstructured.Unstructured) {
 			u.Object["spec"] = want.Object["spec"]
 			annotations := u.GetAnnotations()
-			annotations[migrationv1.AnnotationLockedBy] = string(sc.Object.UID)
+			maps.Copy(annotations, want.GetAnnotations())
 			u.SetAnnotations(annotations)
 		})
 	}
@@ -258,6 +267,17 @@ func (s *steps) closeV3(ctx context.Context, sc *scope, gvk schema.GroupVersionK
 		return fmt.Errorf("lock the v3 ClusterInformation: %w", err)
 	}
 	return nil
+}
+
+// isLeft tells whether the lock of v3 is a copy that a migration has made which is gone, and
+// which nobody has opened since.
+func (s *steps) isLeft(ctx context.Context, info *unstructured.Unstructured) (bool, error) {
+	by := createdBy(info)
+	if by == "" || lockedBy(info) != by || isReady(info) {
+		return false, nil
+	}
+	all, err := s.migrations(ctx)
+	return err == nil && !slices.ContainsFunc(all, func(dm migration) bool { return dm.UID == by }), err
 }
 
 // lockedCopy is the v3 ClusterInformation to create; v1 may be nil.

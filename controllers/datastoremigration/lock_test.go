@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -101,6 +102,72 @@ func TestWhileLocked(t *testing.T) {
 			}
 			if got != c.want {
 				t.Errorf("the step %s, want %s: %s", got, c.want, c.why)
+			}
+		})
+	}
+}
+
+// The lock of v3 is a copy of v1's. Whoever else has it keeps it, but for a migration that is gone.
+func TestCloseV3(t *testing.T) {
+	const me, other = types.UID("me"), types.UID("other")
+	registry := resources.Default()
+	side := func(gvk schema.GroupVersionKind, created, locked types.UID, spec map[string]any) *unstructured.Unstructured {
+		info := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+		info.SetGroupVersionKind(gvk)
+		info.SetName(clusterInformationName)
+		annotations := map[string]string{}
+		for key, by := range map[string]types.UID{migrationv1.AnnotationMigratedBy: created, migrationv1.AnnotationLockedBy: locked} {
+			if by != "" {
+				annotations[key] = string(by)
+			}
+		}
+		info.SetAnnotations(annotations)
+		return info
+	}
+	closed := func(created, locked types.UID) *unstructured.Unstructured {
+		return side(registry.Lock().V3GVK(), created, locked, map[string]any{"datastoreReady": false, "clusterGUID": "of v3"})
+	}
+	whole := side(registry.Lock().V3GVK(), me, me, map[string]any{"datastoreReady": false, "clusterGUID": "of v1"})
+	cases := map[string]struct {
+		why    string
+		v3     *unstructured.Unstructured
+		want   *unstructured.Unstructured
+		refuse string
+	}{
+		"none":                        {why: "it is created closed", want: whole},
+		"our own":                     {why: "v1 has changed since it was copied ahead", v3: closed(me, me), want: whole},
+		"of a migration that is gone": {why: "nobody would ever open it, or delete it", v3: closed("gone", "gone"), want: whole},
+		"of another migration":        {why: "it is at work", v3: closed(other, other), want: closed(other, other), refuse: "AlreadyLocked"},
+		"of a person": {why: "a migration that is gone made it, and somebody closed it again",
+			v3: closed("gone", "kubectl phasegate lock: admin"), want: closed("gone", "kubectl phasegate lock: admin"), refuse: "AlreadyLocked"},
+		"of nobody": {why: "no note tells who closed it", v3: closed("", ""), want: closed("", ""), refuse: "AlreadyLocked"},
+		"open": {why: "it was there before, and is to be there afterwards",
+			v3:   side(registry.Lock().V3GVK(), "gone", "", map[string]any{"datastoreReady": true, "clusterGUID": "of v3"}),
+			want: closed("gone", me)},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			objects := []client.Object{
+				side(registry.Lock().V1GVK(), "", "", map[string]any{"datastoreReady": true, "clusterGUID": "of v1"}),
+				&migration{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: other}},
+			}
+			if c.v3 != nil {
+				objects = append(objects, c.v3)
+			}
+			s := &steps{Settings: Settings{Registry: registry}, client: fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(objects...).Build()}
+			err := s.closeV3(t.Context(), &scope{Object: &migration{ObjectMeta: metav1.ObjectMeta{UID: me}}}, registry.Lock().V3GVK())
+			var terminal *fsm.TerminalError
+			if errors.As(err, &terminal) && terminal.Reason != c.refuse || terminal == nil && (err != nil || c.refuse != "") {
+				t.Errorf("%s: want reason %q, got %v", c.why, c.refuse, err)
+			}
+			got, err := s.clusterInformation(t.Context(), registry.Lock().V3GVK())
+			if err != nil || got == nil {
+				t.Fatalf("%v, %v", got, err)
+			}
+			got.SetResourceVersion("")
+			c.want.SetResourceVersion("")
+			if diff := cmp.Diff(c.want.Object, got.Object); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, diff)
 			}
 		})
 	}
