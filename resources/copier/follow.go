@@ -87,8 +87,7 @@ func (c *Copier) Follow(ctx context.Context, kinds []*resources.Kind) error {
 
 // followKind lists both sides of a kind and goes on with watches.
 func (c *Copier) followKind(ctx, living context.Context, kind *resources.Kind) (*followed, error) {
-	f := &followed{v1: newReplica(v1ObjectOf, nil)}
-	f.v3 = newReplica(func(obj *Meta) entry { return c.entryOf(obj) }, func(e entry) bool { return e.ours && !e.terminating })
+	f := c.newFollowed()
 	if err := f.v1.start(ctx, living, c, kind.V1GVK(), kind.V1GVR()); err != nil {
 		return nil, err
 	}
@@ -111,6 +110,20 @@ func (c *Copier) LiftBarriers(ctx context.Context, kinds []*resources.Kind) erro
 type followed struct {
 	v1 *replica[v1Object]
 	v3 *replica[entry]
+}
+
+func (c *Copier) newFollowed() *followed {
+	f := &followed{v1: newReplica(v1ObjectOf, nil)}
+	f.v3 = newReplica(func(obj *Meta) entry { return c.entryOf(obj) }, func(e entry) bool { return e.ours && !e.terminating })
+	f.v3.shared = func(key client.ObjectKey) client.ObjectKey {
+		f.v1.mu.Lock()
+		defer f.v1.mu.Unlock()
+		if obj := f.v1.objects[key]; obj != nil {
+			return obj.is.key
+		}
+		return key
+	}
+	return f
 }
 
 // follow ends what was followed, and returns what lives until that is done again, or until ending is closed.
@@ -199,6 +212,8 @@ func indexOf(r *replica[entry]) *index {
 type replica[T any] struct {
 	of  func(*Meta) T
 	may func(T) bool // tells which objects may be barriers; nil: all
+	// shared is an equal key that is kept in any case: names are the most of what is kept. nil: there is none.
+	shared func(client.ObjectKey) client.ObjectKey
 
 	turn sync.Mutex // one barrier at a time
 
@@ -278,6 +293,9 @@ func (r *replica[T]) see(what watch.EventType, obj *Meta) {
 	if what == watch.Deleted {
 		delete(r.objects, key)
 	} else {
+		if r.shared != nil {
+			key = r.shared(key)
+		}
 		r.objects[key] = &replicated[T]{is: r.of(obj), version: version}
 	}
 	r.revision = max(r.revision, version)

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
@@ -70,12 +72,13 @@ func filledList(n int) (all []*v1Object) {
 
 // filledFollowed is a kind that is followed, as it is looked at under the lock.
 func filledFollowed(n int) any {
-	v1, v3 := newReplica[v1Object](nil, nil), newReplica[entry](nil, nil)
-	for i, obj := range filledList(n) {
-		v1.objects[obj.key] = &replicated[v1Object]{is: *obj, version: uint64(i)}
+	f := New(nil, nil, Owner{UID: "me"}).newFollowed()
+	for i := range n {
+		version := fmt.Sprint(i + 1)
+		v1 := &Meta{ObjectMeta: metav1.ObjectMeta{Name: nameOf(i).Name, UID: uidOf(i), ResourceVersion: version}}
+		f.v1.see(watch.Added, v1)
+		f.v3.see(watch.Added, &Meta{ObjectMeta: metav1.ObjectMeta{Name: nameOf(i).Name, UID: uidOf(n + i), ResourceVersion: fmt.Sprint(n + i + 1),
+			Annotations: map[string]string{resources.CopiedVersionAnnotation: fmt.Sprint(i + 1), resources.MigratedByAnnotation: "me"}}})
 	}
-	for key, e := range filledIndex(n).entries {
-		v3.objects[key] = &replicated[entry]{is: *e, version: e.version}
-	}
-	return []any{v1, v3, listOf(v1), indexOf(v3)}
+	return []any{f, listOf(f.v1), indexOf(f.v3)}
 }
