@@ -156,8 +156,13 @@ func TestCloseV3(t *testing.T) {
 			}
 			s := &steps{Settings: Settings{Registry: registry}, client: fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(objects...).Build()}
 			err := s.closeV3(t.Context(), &scope{Object: &migration{ObjectMeta: metav1.ObjectMeta{UID: me}}}, registry.Lock().V3GVK())
-			var terminal *fsm.TerminalError
-			if errors.As(err, &terminal) && terminal.Reason != c.refuse || terminal == nil && (err != nil || c.refuse != "") {
+			refused := ""
+			if terminal := (*fsm.TerminalError)(nil); errors.As(err, &terminal) {
+				refused = terminal.Reason
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if refused != c.refuse {
 				t.Errorf("%s: want reason %q, got %v", c.why, c.refuse, err)
 			}
 			got, err := s.clusterInformation(t.Context(), registry.Lock().V3GVK())
