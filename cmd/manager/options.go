@@ -47,7 +47,7 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.httpHosts, "allow-http-host", nil, "HOST or HOST:PORT that the action HTTPRequest may ask; may be repeated; none: it asks nobody")
 	f.StringArrayVar(&o.httpPrivate, "allow-private-http", nil, "private network, such as 10.1.0.0/16, in which an allowed host may be; may be repeated")
 	f.IntVar(&o.maxRequests, "max-requests-in-flight", 90, "how many requests may be on their way to the API server at a time, of the copy of a migration and of all others; watches and the lease do not count")
-	f.BoolVar(&o.polite, "polite", false, "let a migration copy more slowly, so that the API server answers most requests of others nearly as fast as ever")
+	f.BoolVar(&o.polite, "polite", false, "copy one object at a time and rest in between while nothing is locked, so that the API server answers others nearly as fast as ever")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", none, `address of /healthz and /readyz, such as :8081; "0" serves none`)
 	f.DurationVar(&o.shutdownTimeout, "shutdown-timeout", 20*time.Second, "how long work that was begun may take to end after SIGTERM; make it shorter than the pod's terminationGracePeriodSeconds")
 	o.leader.addFlags(f)

@@ -136,7 +136,8 @@ func (p *program) copying(unlimited, work *rest.Config) *rest.Config {
 	if cfg.Dial == nil { // client-go shares the connections of those that have none of their own
 		cfg.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext // as its own
 	}
-	cfg.Wrap(inflight.NewAdaptive(p.maxRequests, p.polite, metrics.Registry).Wrap)
+	cfg.Wrap(inflight.NewAdaptive(p.maxRequests, metrics.Registry).Wrap)
+	cfg.Wrap(inflight.NewPolite().Wrap)
 	return cfg
 }
 
@@ -155,6 +156,7 @@ func (p *program) controllersOf(unlimited, cfg *rest.Config, measured *runner.Me
 		all[checkup.DatastoreMigration] = datastoremigration.Gate(cfg, p.store.Of(datastoremigration.MachineName), datastoremigration.Settings{
 			Registry: p.registry, CalicoNamespace: p.calicoNamespace, HTTP: p.http, Copying: p.copying(unlimited, cfg),
 			Metrics: datastoremigration.NewMetrics(metrics.Registry, time.Now), MemoryLimit: memoryLimit(),
+			Polite: p.polite,
 		}, measured)
 	}
 	if p.runs(checkup.MCPServer) {

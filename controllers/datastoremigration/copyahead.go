@@ -5,6 +5,7 @@ import (
 	"time"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/inflight"
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
@@ -23,8 +24,11 @@ const (
 
 // copyAhead copies through the side door in rounds, while the cluster works as before: each
 // brings v3 to what v1 is by then. What the API server refuses, and conflicts, are outputs:
-// nothing is locked, and there is time to correct them.
+// nothing is locked, and there is time to correct them, and to be polite.
 func (s *steps) copyAhead(ctx context.Context, sc *scope) (outputs, error) {
+	if s.Polite {
+		ctx = inflight.Politely(ctx)
+	}
 	var last copier.Result
 	rounds, until := sc.With.Int("rounds", aheadRounds), int64(sc.With.Int("until", aheadUntil))
 	for round := 1; round <= rounds && isAhead(sc); round++ {

@@ -51,6 +51,9 @@ type Settings struct {
 	// go. Copies is the client made of it, by Gate.
 	Copying *rest.Config
 	Copies  client.Client
+	// Polite is to leave others most of the API server while nothing is locked, through a transport of Copying
+	// that knows inflight.Politely.
+	Polite bool
 	// MemoryLimit is how many bytes of memory this program may use; 0: as many as there are.
 	MemoryLimit int64
 	// Metrics are what is measured; nil: nobody looks.

@@ -36,13 +36,9 @@ type Adaptive struct {
 	idle    bool
 }
 
-// NewAdaptive allows most requests at a time, and registers its metrics; call it once for each registry. A
-// polite one takes what leaves the waits of others nearly as they are.
-func NewAdaptive(most int, polite bool, reg prometheus.Registerer) *Adaptive {
-	a := &Adaptive{climb: climb{most: most, gain: gain}, limit: min(firstLimit, most), idle: true}
-	if polite {
-		a.climb.gain, a.limit = politeGain, 1
-	}
+// NewAdaptive allows most requests at a time, and registers its metrics; call it once for each registry.
+func NewAdaptive(most int, reg prometheus.Registerer) *Adaptive {
+	a := &Adaptive{climb: climb{most: most}, limit: min(firstLimit, most), idle: true}
 	reg.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "phasegate_copy_requests_in_flight",
 			Help: "Requests of a copy on their way to the API server."}, a.told(func() int { return a.inFlight })),
@@ -72,25 +68,16 @@ func (t *adaptiveTransport) WrappedRoundTripper() http.RoundTripper { return t.n
 
 func (t *adaptiveTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := t.limit.enter(req.Context()); err != nil {
-		if req.Body != nil {
-			req.Body.Close() // as every RoundTripper must
-		}
-		return nil, err
+		return unsent(req, err)
 	}
 	sent := time.Now()
-	free := sync.OnceFunc(t.limit.leave)
 	resp, err := t.next.RoundTrip(req)
 	if wait, tooMuch := overload(resp, err); tooMuch {
 		t.limit.halve(sent, wait)
 	} else if err == nil && req.Method != http.MethodGet { // a list takes as long as it is long
 		t.limit.answered()
 	}
-	if err != nil {
-		free()
-		return nil, err
-	}
-	resp.Body = &body{resp.Body, free}
-	return resp, nil
+	return whileRead(resp, err, t.limit.leave)
 }
 
 // overload tells whether the API server has had too much, and how long it asks to be left alone.

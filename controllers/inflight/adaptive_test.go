@@ -1,6 +1,7 @@
 package inflight_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -52,7 +53,7 @@ func answer(code int, header http.Header) *http.Response {
 }
 
 // copying sends as much as it may, with so many workers, until stop is called.
-func copying(t *testing.T, via http.RoundTripper, workers int) (stop func()) {
+func copying(ctx context.Context, t *testing.T, via http.RoundTripper, workers int) (stop func()) {
 	t.Helper()
 	done := make(chan struct{})
 	var all sync.WaitGroup
@@ -64,7 +65,7 @@ func copying(t *testing.T, via http.RoundTripper, workers int) (stop func()) {
 					return
 				default:
 				}
-				if resp, err := ask(t.Context(), t, via, "/apis"); err == nil {
+				if resp, err := ask(ctx, t, via, "/apis"); err == nil {
 					resp.Body.Close()
 				}
 			}
@@ -97,21 +98,18 @@ func TestAdaptiveFindsTheKnee(t *testing.T) {
 		why      string
 		cores    int
 		service  time.Duration
-		polite   bool
 		from, to int
 	}{
-		"a small machine":     {why: "more would only wait", cores: 2, service: 20 * time.Millisecond, from: 1, to: 4},
-		"a usual one":         {why: "it is found from below", cores: 16, service: 40 * time.Millisecond, from: 11, to: 28},
-		"a slow disk":         {why: "answers are late, and many at a time are welcome", cores: 60, service: 100 * time.Millisecond, from: 40, to: 90},
-		"no end":              {why: "more do not fit into one connection", cores: 1000, service: 100 * time.Millisecond, from: 60, to: 90},
-		"politely":            {why: "the others come first", cores: 16, service: 40 * time.Millisecond, polite: true, from: 6, to: 18},
-		"politely, and alone": {why: "nobody waits", cores: 1000, service: 100 * time.Millisecond, polite: true, from: 60, to: 90},
+		"a small machine": {why: "more would only wait", cores: 2, service: 20 * time.Millisecond, from: 1, to: 4},
+		"a usual one":     {why: "it is found from below", cores: 16, service: 40 * time.Millisecond, from: 11, to: 28},
+		"a slow disk":     {why: "answers are late, and many at a time are welcome", cores: 60, service: 100 * time.Millisecond, from: 40, to: 90},
+		"no end":          {why: "more do not fit into one connection", cores: 1000, service: 100 * time.Millisecond, from: 60, to: 90},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				registry, m := prometheus.NewRegistry(), newModel(c.cores, c.service)
-				stop := copying(t, inflight.NewAdaptive(90, c.polite, registry).Wrap(m), 90)
+				stop := copying(t.Context(), t, inflight.NewAdaptive(90, registry).Wrap(m), 90)
 				time.Sleep(12 * time.Second)
 				sum, looks := 0, 12
 				for range looks {
@@ -151,7 +149,7 @@ func TestAdaptiveYields(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				registry, m := prometheus.NewRegistry(), newModel(40, 100*time.Millisecond)
-				stop := copying(t, inflight.NewAdaptive(90, false, registry).Wrap(m), 90)
+				stop := copying(t.Context(), t, inflight.NewAdaptive(90, registry).Wrap(m), 90)
 				time.Sleep(12 * time.Second)
 				before := limitOf(t, registry)
 				m.trouble.Store(&c.trouble)

@@ -7,9 +7,8 @@ const (
 	firstLimit = 4
 	// rests is how many windows pass between two tries of another limit.
 	rests = 8
-	// Gains: twice as many requests in flight must bring so many times, as a power of two, as many answers.
-	gain       = 0.25
-	politeGain = 0.75
+	// gain: twice as many requests in flight must bring so many times, as a power of two, as many answers.
+	gain = 0.25
 )
 
 // climb looks for the limit beyond which more requests in flight bring no more answers, only longer waits:
@@ -17,7 +16,6 @@ const (
 // as well, and needs no idea of how long a request should take, which depends on the kind of the object.
 type climb struct {
 	most int
-	gain float64
 	// limit is the best one known, and rate its answers a second; 0: nothing is known.
 	limit int
 	rate  float64
@@ -36,7 +34,7 @@ func (c *climb) next(tried int, rate float64) int {
 			c.rest--
 			return c.limit
 		}
-	case rate >= c.rate*math.Pow(float64(tried)/float64(c.limit), c.gain):
+	case rate >= c.rate*math.Pow(float64(tried)/float64(c.limit), gain):
 		c.limit, c.rate = tried, rate // and further in this direction
 	default:
 		c.down, c.rest = !c.down, rests

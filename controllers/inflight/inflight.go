@@ -57,19 +57,28 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	select {
 	case t.limit.slots <- struct{}{}:
 	case <-req.Context().Done():
-		if req.Body != nil {
-			req.Body.Close() // as every RoundTripper must
-		}
-		return nil, req.Context().Err()
+		return unsent(req, req.Context().Err())
 	}
 	t.limit.waiting.Observe(time.Since(began).Seconds())
-	free := sync.OnceFunc(func() { <-t.limit.slots })
 	resp, err := t.next.RoundTrip(req)
+	return whileRead(resp, err, func() { <-t.limit.slots })
+}
+
+// unsent is for a request that did not get its turn.
+func unsent(req *http.Request, err error) (*http.Response, error) {
+	if req.Body != nil {
+		req.Body.Close() // as every RoundTripper must
+	}
+	return nil, err
+}
+
+// whileRead keeps a turn until the answer is read or closed, or at once gives it back where there is none.
+func whileRead(resp *http.Response, err error, leave func()) (*http.Response, error) {
 	if err != nil {
-		free()
+		leave()
 		return nil, err
 	}
-	resp.Body = &body{resp.Body, free}
+	resp.Body = &body{resp.Body, sync.OnceFunc(leave)}
 	return resp, nil
 }
 

@@ -34,7 +34,7 @@ func exported() ([]metric, error) {
 	datastoremigration.NewMetrics(list, time.Now)
 	crdgate.NewMetrics(list)
 	inflight.New(1, list)
-	inflight.NewAdaptive(1, false, list)
+	inflight.NewAdaptive(1, list)
 	store, err := load(phases.Files, "")
 	if err != nil {
 		return nil, err

@@ -1,0 +1,56 @@
+package inflight
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+const (
+	// restFor is how long nothing is sent after a polite request, in times that it took. On two cores, which
+	// the API server shares with etcd and with everybody else, the late answers of others are not late because
+	// of how many requests are on their way, but because of how much of the time there is one; see
+	// test/bench/RESULTS.md.
+	restFor = 3
+	// longestRest is after a request that hung.
+	longestRest = time.Second
+)
+
+type politeKey struct{}
+
+// Politely marks the requests with this context as those that can wait; see Polite.
+func Politely(ctx context.Context) context.Context { return context.WithValue(ctx, politeKey{}, true) }
+
+// Polite leaves others most of the API server: of the requests that are marked by Politely there is one at a
+// time, and after each none for three times as long as it took. Those that are not marked, and watches, pass.
+type Polite struct{ turn chan struct{} }
+
+// NewPolite is shared by all clients that are made from a rest.Config which wraps it.
+func NewPolite() *Polite { return &Polite{turn: make(chan struct{}, 1)} }
+
+// Wrap is for rest.Config.Wrap. A request has its turn until its answer is read or closed.
+func (p *Polite) Wrap(next http.RoundTripper) http.RoundTripper { return &politeTransport{p, next} }
+
+type politeTransport struct {
+	polite *Polite
+	next   http.RoundTripper
+}
+
+// WrappedRoundTripper lets client-go find what is underneath.
+func (t *politeTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+func (t *politeTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if marked, _ := req.Context().Value(politeKey{}).(bool); !marked || isWatch(req) {
+		return t.next.RoundTrip(req)
+	}
+	select {
+	case t.polite.turn <- struct{}{}:
+	case <-req.Context().Done():
+		return unsent(req, req.Context().Err())
+	}
+	sent := time.Now()
+	resp, err := t.next.RoundTrip(req)
+	return whileRead(resp, err, func() {
+		time.AfterFunc(min(longestRest, restFor*time.Since(sent)), func() { <-t.polite.turn })
+	})
+}
