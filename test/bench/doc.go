@@ -38,6 +38,8 @@
 // from the creation of the DatastoreMigration until Converged.
 //
 // Each run has a cluster of its own, so that none begins with what another left: caches,
-// compactions, a garbage collector that still looks around. etcd does not sync to disk:
+// compactions. It begins when kube-controller-manager's garbage collector watches all kinds,
+// as on any cluster that is older than a minute, so that the collector's first look at every
+// object is part of no run. etcd does not sync to disk:
 // a slow disk slows raw creates most and would flatter all ratios.
 package bench

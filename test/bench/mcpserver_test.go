@@ -141,14 +141,14 @@ func (f *fleet) start(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	began, cpu := time.Now(), cpuTime(filepath.Dir(f.cluster.Kubeconfig))
+	began, cpu := time.Now(), cpuNow(filepath.Dir(f.cluster.Kubeconfig))
 	if err := f.create(ctx); err != nil {
 		return err
 	}
 	if err := allReady(ctx, f.cluster.Client, f.n); err != nil {
 		return fmt.Errorf("%w\n%s", err, m.Tail(20))
 	}
-	f.ready = phaseTime{wall: time.Since(began), cpu: cpuTime(filepath.Dir(f.cluster.Kubeconfig)) - cpu}
+	f.ready = phaseTime{wall: time.Since(began), cpu: cpuNow(filepath.Dir(f.cluster.Kubeconfig)).since(cpu).sum()}
 	shown, err := m.settled(ctx, f.n)
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func (f *fleet) start(ctx context.Context) error {
 
 // lookAgain starts another manager, which looks at every server once.
 func (f *fleet) lookAgain(ctx context.Context) error {
-	began, cpu := time.Now(), cpuTime(filepath.Dir(f.cluster.Kubeconfig))
+	began, cpu := time.Now(), cpuNow(filepath.Dir(f.cluster.Kubeconfig))
 	m, err := f.manager("next-manager")
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func (f *fleet) lookAgain(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, m.Tail(20))
 	}
-	f.resynced = phaseTime{wall: time.Since(began), cpu: cpuTime(filepath.Dir(f.cluster.Kubeconfig)) - cpu}
+	f.resynced = phaseTime{wall: time.Since(began), cpu: cpuNow(filepath.Dir(f.cluster.Kubeconfig)).since(cpu).sum()}
 	f.resync, f.said = requestsOf(shown), m.Tail(40)
 	return m.Stop(patience)
 }

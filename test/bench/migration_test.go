@@ -120,10 +120,17 @@ func measure(ctx context.Context, c report.Contender, n int) ([]report.Run, erro
 }
 
 func newScene(ctx context.Context, n int) (*scene.Scene, error) {
-	return scene.New(ctx, scene.Options{
+	s, err := scene.New(ctx, scene.Options{
 		Cluster: harness.Options{Own: true},
 		Objects: append(append(fixture.Mix(n), fixture.BuiltinTiers()...), fixture.ClusterInformation()),
 	})
+	if err != nil {
+		return nil, err
+	}
+	if err := settled(ctx, s); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
 }
 
 // ended closes the scene after do.
@@ -156,12 +163,13 @@ func observe(ctx context.Context, s *scene.Scene, n int, how migrator) (map[repo
 		return nil, err
 	}
 	home := filepath.Dir(s.Kubeconfig)
-	began, cpu := time.Now(), cpuTime(home)
+	began, cpu := time.Now(), cpuNow(home)
 	seen, err := beside(ctx, s, how.run)
 	if err != nil {
 		return nil, err
 	}
-	took := time.Since(began)
+	took, spent := time.Since(began), cpuNow(home).since(cpu)
+	fmt.Println(spent.each(n))
 	figures := map[report.Metric]float64{}
 	if o, is := how.(*ours); is {
 		figures, took = o.figures(n), o.took
@@ -177,7 +185,7 @@ func observe(ctx context.Context, s *scene.Scene, n int, how migrator) (map[repo
 	figures[report.Writes] = each(after.writes - before.writes - float64(seen.wrote))
 	figures[report.DryRuns], figures[report.Reads] = each(after.dryRuns-before.dryRuns), each(after.reads-before.reads)
 	figures[report.Lists] = after.lists - before.lists
-	figures[report.CPU] = each((cpuTime(home) - cpu).Seconds() * 1000)
+	figures[report.CPU] = each(spent.sum().Seconds() * 1000)
 	figures[report.Load] = load
 	return figures, nil
 }

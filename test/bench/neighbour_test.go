@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -24,7 +25,7 @@ const (
 	askEvery = time.Second / 20
 	// idleEnv is for how many seconds it asks before the migration.
 	idleEnv     = "BENCH_IDLE"
-	defaultIdle = 10
+	defaultIdle = 30
 )
 
 // BenchmarkNeighbour measures what another client of the API server notices of a copy.
@@ -47,7 +48,7 @@ func BenchmarkNeighbour(b *testing.B) {
 				if err := results.addLatency(l); err != nil {
 					b.Fatal(err)
 				}
-				b.ReportMetric(l.BusyP99/l.IdleP99, strings.ReplaceAll(m.name, " ", "-")+"-p99-ratio")
+				b.ReportMetric(l.CopyP99/l.IdleP99, strings.ReplaceAll(m.name, " ", "-")+"-p99-ratio")
 			}
 		}
 	}
@@ -87,23 +88,33 @@ func neighbour(ctx context.Context, n int, idle time.Duration, args []string) (r
 		if err != nil {
 			return l, err
 		}
-		during, err := asking(ctx, s.Config, o.run)
+		whole, err := asking(ctx, s.Config, o.run)
+		if err != nil {
+			return l, err
+		}
+		copying, err := o.copying(whole)
+		fmt.Print(o.worst(whole))
 		return report.Latency{
-			Objects: n, Asked: len(during), IdleP50: percentile(before, 50), IdleP99: percentile(before, 99),
-			BusyP50: percentile(during, 50), BusyP99: percentile(during, 99),
+			Objects: n, Asked: len(copying), IdleP50: percentile(before, 50), IdleP99: percentile(before, 99),
+			CopyP50: percentile(copying, 50), CopyP99: percentile(copying, 99), WholeP99: percentile(whole, 99),
 		}, err
 	})
 }
 
-// asking asks while do runs, and answers how long each answer took, in milliseconds.
-// It asks in time even while earlier answers are late.
-func asking(ctx context.Context, config *rest.Config, do func(context.Context) error) ([]float64, error) {
+// answer is when somebody asked, and how long it took.
+type answer struct {
+	at   time.Time
+	took time.Duration
+}
+
+// asking asks while do runs, in time even while earlier answers are late. The answers are in the order of asking.
+func asking(ctx context.Context, config *rest.Config, do func(context.Context) error) ([]answer, error) {
 	client, err := kubernetes.NewForConfig(rest.CopyConfig(config))
 	if err != nil {
 		return nil, err
 	}
 	var mu sync.Mutex
-	var took []float64
+	var answers []answer
 	ask := func() error {
 		began := time.Now()
 		if _, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{}); err != nil {
@@ -111,7 +122,7 @@ func asking(ctx context.Context, config *rest.Config, do func(context.Context) e
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		took = append(took, time.Since(began).Seconds()*1000)
+		answers = append(answers, answer{began, time.Since(began)})
 		return nil
 	}
 	group, working := errgroup.WithContext(ctx)
@@ -133,14 +144,39 @@ func asking(ctx context.Context, config *rest.Config, do func(context.Context) e
 		}
 	})
 	err = group.Wait()
-	slices.Sort(took)
-	return took, err
+	slices.SortFunc(answers, func(a, b answer) int { return a.at.Compare(b.at) })
+	return answers, err
 }
 
-// percentile of what is sorted; 0 where there is nothing.
-func percentile(sorted []float64, p int) float64 {
-	if len(sorted) == 0 {
+// copying are the answers to what was asked while the migration copied ahead.
+func (o *ours) copying(all []answer) ([]answer, error) {
+	begins := slices.IndexFunc(o.turns, func(t turn) bool { return t.phase == "Pending" && t.step == "CopyResources" })
+	if begins < 0 {
+		return nil, fmt.Errorf("nobody has seen the migration copy ahead: it went through %v", o.turns)
+	}
+	ends := slices.IndexFunc(o.turns, func(t turn) bool { return t.phase == "Migrating" })
+	return slices.DeleteFunc(slices.Clone(all), func(a answer) bool {
+		return a.at.Before(o.turns[begins].at) || !a.at.Before(o.turns[ends].at)
+	}), nil
+}
+
+// worst tells of each turn of the migration how long others waited in it.
+func (o *ours) worst(all []answer) string {
+	var b strings.Builder
+	for i, t := range o.turns {
+		here := slices.DeleteFunc(slices.Clone(all), func(a answer) bool {
+			return a.at.Before(t.at) || i+1 < len(o.turns) && !a.at.Before(o.turns[i+1].at)
+		})
+		fmt.Fprintf(&b, "  %-9s %-18s %4d GETs, p50 %6.2f ms, p99 %6.2f ms\n", t.phase, t.step, len(here), percentile(here, 50), percentile(here, 99))
+	}
+	return b.String()
+}
+
+// percentile is in milliseconds; 0 where there is nothing.
+func percentile(answers []answer, p int) float64 {
+	if len(answers) == 0 {
 		return 0
 	}
-	return sorted[min(len(sorted)-1, len(sorted)*p/100)]
+	sorted := slices.SortedFunc(slices.Values(answers), func(a, b answer) int { return cmp.Compare(a.took, b.took) })
+	return sorted[min(len(sorted)-1, len(sorted)*p/100)].took.Seconds() * 1000
 }

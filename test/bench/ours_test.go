@@ -10,6 +10,7 @@ import (
 	"time"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/test/bench/report"
 	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/scene"
@@ -28,6 +29,13 @@ type ours struct {
 	peak  int64 // resident memory, bytes
 	cpu   time.Duration
 	steps []stepTime
+	turns []turn
+}
+
+// turn is when a migration was first seen in a step.
+type turn struct {
+	at          time.Time
+	phase, step string
 }
 
 // newOurs starts the manager and returns when it waits for migrations. The caller ends it.
@@ -112,6 +120,7 @@ func (o *ours) converged(ctx context.Context) (*migrationv1.DatastoreMigration, 
 			if !open || !is {
 				return nil, fmt.Errorf("the watch of the migration has ended: %v", event.Object)
 			}
+			o.turns = turned(o.turns, dm.Status.Machine)
 			switch dm.Status.Phase {
 			case "", "Pending", "Migrating":
 			case "Converged":
@@ -121,6 +130,13 @@ func (o *ours) converged(ctx context.Context) (*migrationv1.DatastoreMigration, 
 			}
 		}
 	}
+}
+
+func turned(turns []turn, now v1alpha1.MachineStatus) []turn {
+	if n := len(turns); n > 0 && turns[n-1].phase == now.Phase && turns[n-1].step == now.Step {
+		return turns
+	}
+	return append(turns, turn{time.Now(), now.Phase, now.Step})
 }
 
 // figures are what only the manager's process tells.

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -29,7 +30,7 @@ func rawCreates(ctx context.Context, n int) ([]report.Run, error) {
 		return nil, err
 	}
 	return ended(s, func() ([]report.Run, error) {
-		if err := known(ctx, s); err != nil {
+		if err := errors.Join(known(ctx, s), settled(ctx, s)); err != nil {
 			return nil, err
 		}
 		mix := fixture.Mix(n)
@@ -111,15 +112,17 @@ func timed(ctx context.Context, s *scene.Scene, objects []*unstructured.Unstruct
 	if err != nil {
 		return nil, err
 	}
-	began, cpu := time.Now(), cpuTime(filepath.Dir(s.Kubeconfig))
+	home := filepath.Dir(s.Kubeconfig)
+	began, cpu := time.Now(), cpuNow(home)
 	if err := each(ctx, objects, rawWorkers, creating(s)); err != nil {
 		return nil, err
 	}
-	took, cpu := time.Since(began), cpuTime(filepath.Dir(s.Kubeconfig))-cpu
+	took, spent := time.Since(began), cpuNow(home).since(cpu)
+	fmt.Println(spent.each(len(objects)))
 	n := float64(len(objects))
 	return map[report.Metric]float64{
 		report.Total: took.Seconds(), report.Rate: n / took.Seconds(), report.Writes: 1,
-		report.CPU: cpu.Seconds() * 1000 / n, report.Load: load,
+		report.CPU: spent.sum().Seconds() * 1000 / n, report.Load: load,
 	}, nil
 }
 

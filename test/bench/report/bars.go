@@ -59,7 +59,7 @@ func politeness(f *Figures) (float64, bool) {
 	worst, has := 0.0, false
 	for _, l := range f.Latencies {
 		if l.Contender == Polite {
-			worst, has = max(worst, l.BusyP99/max(l.IdleP99, 1e-9)), true
+			worst, has = max(worst, l.CopyP99/max(l.IdleP99, 1e-9)), true
 		}
 	}
 	return worst, has

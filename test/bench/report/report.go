@@ -69,12 +69,14 @@ type Run struct {
 	Figures map[Metric]float64
 }
 
-// Latency is what another client's GETs took, before a copy and during it.
+// Latency is what another client's GETs took, before a migration and while it copies ahead.
 type Latency struct {
 	Contender                          string
 	Objects                            int
-	IdleP50, IdleP99, BusyP50, BusyP99 float64 // ms
-	// Asked is how many GETs the busy figures are of.
+	IdleP50, IdleP99, CopyP50, CopyP99 float64 // ms
+	// WholeP99 is of all that was asked from the creation of the migration until Converged.
+	WholeP99 float64
+	// Asked is how many GETs the figures of the copy are of.
 	Asked int
 }
 

@@ -92,7 +92,7 @@ func TestBroken(t *testing.T) {
 		"grows": {why: "the lock must not grow with the datastore", runs: []report.Run{run(report.Ahead, 1000, 1, 2, 3), run(report.Ahead, 20000, 1, 4, 30)},
 			want: []string{"locked time at 20000 objects, in that at 1000: 2.00, promised is ≤ 1.5"}},
 		"impolite": {why: "the worst size counts", late: []report.Latency{
-			{Contender: report.Polite, IdleP99: 10, BusyP99: 15}, {Contender: report.Polite, IdleP99: 10, BusyP99: 30}, {Contender: "other", IdleP99: 1, BusyP99: 90},
+			{Contender: report.Polite, IdleP99: 10, CopyP99: 15}, {Contender: report.Polite, IdleP99: 10, CopyP99: 30}, {Contender: "other", IdleP99: 1, CopyP99: 90},
 		}, want: []string{"p99 of another client's GETs during a polite copy, in idle ones: 3.00, promised is ≤ 2"}},
 	}
 	for name, c := range cases {
