@@ -3,6 +3,7 @@ package report_test
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"math"
 	"os"
 	"strings"
@@ -119,19 +120,12 @@ func TestChart(t *testing.T) {
 
 // TestResultsAreThoseOfTheFigures: nobody edits what the program has written.
 func TestResultsAreThoseOfTheFigures(t *testing.T) {
-	figures, err := os.ReadFile("../figures.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var f report.Figures
-	if err := json.Unmarshal(figures, &f); err != nil {
-		t.Fatal(err)
-	}
+	f := committed(t)
 	if len(f.Runs) == 0 {
 		t.Error("there are no figures")
 	}
 	if *update {
-		if err := os.WriteFile("../RESULTS.md", []byte(report.Markdown(&f)), 0o644); err != nil {
+		if err := os.WriteFile("../RESULTS.md", []byte(report.Markdown(f)), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -139,7 +133,45 @@ func TestResultsAreThoseOfTheFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(strings.Split(report.Markdown(&f), "\n"), strings.Split(string(document), "\n")); diff != "" {
+	if diff := cmp.Diff(strings.Split(report.Markdown(f), "\n"), strings.Split(string(document), "\n")); diff != "" {
 		t.Errorf("RESULTS.md is not what its figures say, run make bench (-want +got):\n%s", diff)
 	}
+}
+
+// TestReadmeTellsTheFigures: what is promised first is what was measured last.
+func TestReadmeTellsTheFigures(t *testing.T) {
+	f := committed(t)
+	locked := func(c report.Contender, objects int) float64 {
+		median, ok := f.Median(c, objects, report.Locked)
+		if !ok {
+			t.Fatalf("%s was not measured at %d objects", c, objects)
+		}
+		return median
+	}
+	readme, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []string{
+		fmt.Sprintf("| v1 is locked, with 5,000 objects on two cores | %.3g s | %.3g s as shipped, %.3g s without its client limits |",
+			locked(report.Ahead, 5000), locked(report.Shipped, 5000), locked(report.Unlimited, 5000)),
+		fmt.Sprintf("| v1 is locked, with 20,000 objects | %.3g s |", locked(report.Ahead, 20000)),
+	} {
+		if !strings.Contains(string(readme), row) {
+			t.Errorf("README.md does not say %q", row)
+		}
+	}
+}
+
+func committed(t *testing.T) *report.Figures {
+	t.Helper()
+	figures, err := os.ReadFile("../figures.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &report.Figures{}
+	if err := json.Unmarshal(figures, f); err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
