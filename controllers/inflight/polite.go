@@ -20,6 +20,12 @@ type politeKey struct{}
 // Politely marks the requests with this context as those that can wait; see Polite.
 func Politely(ctx context.Context) context.Context { return context.WithValue(ctx, politeKey{}, true) }
 
+// IsPolite tells whether they are marked.
+func IsPolite(ctx context.Context) bool {
+	marked, _ := ctx.Value(politeKey{}).(bool)
+	return marked
+}
+
 // Polite leaves others most of the API server: of the requests that are marked by Politely there is one at a
 // time, and after each none for seven times as long as it took. Those that are not marked, and watches, pass.
 type Polite struct{ turn chan struct{} }
@@ -39,7 +45,7 @@ type politeTransport struct {
 func (t *politeTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 func (t *politeTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if marked, _ := req.Context().Value(politeKey{}).(bool); !marked || isWatch(req) {
+	if !IsPolite(req.Context()) || isWatch(req) {
 		return t.next.RoundTrip(req)
 	}
 	select {

@@ -9,11 +9,20 @@ import (
 // A manager that may send one request at a time is slow. It must not be stuck: none
 // of its requests may hold its turn while it waits for another one.
 func TestOneRequestAtATime(t *testing.T) {
-	w := pristine(t)
-	before := w.content(t)
-	w.manager(t, "--phases-dir", gated(t), "--max-requests-in-flight=1")
-	w.start(t, scene.MigrationName, "verified")
-	w.awaitGate(t, scene.MigrationName, "verified")
-	assertSameContent(t, before, w.content(t))
-	w.remove(t, scene.MigrationName)
+	cases := map[string]struct{ why, flag string }{
+		"of all":             {why: "one more would queue where nobody sees it", flag: "--max-requests-in-flight=1"},
+		"of the copy, ahead": {why: "others come first", flag: "--polite"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Log(c.why)
+			w := pristine(t)
+			before := w.content(t)
+			w.manager(t, "--phases-dir", gated(t), c.flag)
+			w.start(t, scene.MigrationName, "verified")
+			w.awaitGate(t, scene.MigrationName, "verified")
+			assertSameContent(t, before, w.content(t))
+			w.remove(t, scene.MigrationName)
+		})
+	}
 }

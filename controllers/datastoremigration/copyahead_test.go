@@ -1,0 +1,61 @@
+package datastoremigration
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/inflight"
+	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources"
+)
+
+// Others come first as long as nothing is locked, and never after.
+func TestPoliteAhead(t *testing.T) {
+	cases := map[string]struct {
+		why    string
+		polite bool
+		ahead  bool
+		marked bool
+	}{
+		"ahead":                {why: "nobody waits for it", polite: true, ahead: true, marked: true},
+		"under the lock":       {why: "pods wait for their addresses", polite: true},
+		"ahead, nobody asked":  {why: "a migration should be over soon", ahead: true},
+		"locked, nobody asked": {why: "nor then"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
+			dm.Status.Lock = &migrationv1.Lock{Mode: migrationv1.LockCooperative}
+			dm.Status.CopyAhead = &migrationv1.CopyAhead{State: migrationv1.CopyAheadOpen}
+			svc := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: apiServiceName},
+				Spec: apiregistrationv1.APIServiceSpec{Group: resources.V3Group, Version: "v3"}}
+			seen := errors.New("seen")
+			var marked atomic.Bool // kinds are listed side by side
+			api := fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(dm, svc, lockObject(false)).Build()
+			copies := interceptor.NewClient(api, interceptor.Funcs{
+				List: func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
+					marked.Store(inflight.IsPolite(ctx))
+					return seen
+				},
+			})
+			action := Program(api, Settings{Registry: resources.Default(), Discovery: nothingServed(), Copies: copies, Polite: c.polite}).Actions["CopyResources"]
+			if _, err := runner.Once(t.Context(), api, dm, action, fsm.Params{"ahead": c.ahead}, clock.RealClock{}); !errors.Is(err, seen) {
+				t.Fatalf("it did not come to a list: %v", err)
+			}
+			if marked.Load() != c.marked {
+				t.Errorf("its requests are polite: %t: %s", !c.marked, c.why)
+			}
+		})
+	}
+}
