@@ -19,7 +19,7 @@ import (
 
 // plan also warns of what no copy can preserve.
 func (s *steps) plan(ctx context.Context, sc *scope) (outputs, error) {
-	plan, err := s.copier(sc.Object).Plan(ctx, nil)
+	plan, err := s.copier(sc.Object).Plan(s.unhurried(ctx), nil)
 	if err != nil {
 		return nil, err
 	}

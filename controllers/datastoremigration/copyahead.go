@@ -26,9 +26,7 @@ const (
 // brings v3 to what v1 is by then. What the API server refuses, and conflicts, are outputs:
 // nothing is locked, and there is time to correct them, and to be polite.
 func (s *steps) copyAhead(ctx context.Context, sc *scope) (outputs, error) {
-	if s.Polite {
-		ctx = inflight.Politely(ctx)
-	}
+	ctx = s.unhurried(ctx)
 	var last copier.Result
 	rounds, until := sc.With.Int("rounds", aheadRounds), int64(sc.With.Int("until", aheadUntil))
 	for round := 1; round <= rounds && isAhead(sc); round++ {
@@ -51,6 +49,14 @@ func (s *steps) copyAhead(ctx context.Context, sc *scope) (outputs, error) {
 		}
 	}
 	return copied(last), nil
+}
+
+// unhurried is for steps that copy, or read as much, before anything is locked.
+func (s *steps) unhurried(ctx context.Context) context.Context {
+	if s.Polite {
+		return inflight.Politely(ctx)
+	}
+	return ctx
 }
 
 // isAhead is false where the door was given up since it was opened: under the lock it is

@@ -24,14 +24,17 @@ import (
 func TestPoliteAhead(t *testing.T) {
 	cases := map[string]struct {
 		why    string
+		action string
 		polite bool
 		ahead  bool
 		marked bool
 	}{
-		"ahead":                {why: "nobody waits for it", polite: true, ahead: true, marked: true},
-		"under the lock":       {why: "pods wait for their addresses", polite: true},
-		"ahead, nobody asked":  {why: "a migration should be over soon", ahead: true},
-		"locked, nobody asked": {why: "nor then"},
+		"planning":               {why: "it reads all of v1, and nobody waits for it", action: "Plan", polite: true, marked: true},
+		"ahead":                  {why: "nobody waits for it", action: "CopyResources", polite: true, ahead: true, marked: true},
+		"under the lock":         {why: "pods wait for their addresses", action: "CopyResources", polite: true},
+		"planning, nobody asked": {why: "a migration should be over soon", action: "Plan"},
+		"ahead, nobody asked":    {why: "so it should", action: "CopyResources", ahead: true},
+		"locked, nobody asked":   {why: "nor then", action: "CopyResources"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +52,7 @@ func TestPoliteAhead(t *testing.T) {
 					return seen
 				},
 			})
-			action := Program(api, Settings{Registry: resources.Default(), Discovery: nothingServed(), Copies: copies, Polite: c.polite}).Actions["CopyResources"]
+			action := Program(api, Settings{Registry: resources.Default(), Discovery: nothingServed(), Copies: copies, Polite: c.polite}).Actions[c.action]
 			if _, err := runner.Once(t.Context(), api, dm, action, fsm.Params{"ahead": c.ahead}, clock.RealClock{}); !errors.Is(err, seen) {
 				t.Fatalf("it did not come to a list: %v", err)
 			}

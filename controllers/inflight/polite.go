@@ -10,7 +10,7 @@ const (
 	// restFor is how long nothing is sent after a polite request, in times that it took. Others are late while
 	// the API server collects garbage, for some tenths of a second, which it does the more often the more it is
 	// given. The 99th percentile of their answers is to be at most twice what it is at rest: with a rest of three
-	// times it was 1.8 to 2.9 times that, with seven 1.6 (make bench-neighbour, 5,000 objects, two cores).
+	// times it was 1.8 to 2.9 times that, with seven 1.6 to 1.8 (make bench-neighbour, 5,000 objects, two cores).
 	restFor = 7
 	// longestRest is after a request that hung.
 	longestRest = time.Second
