@@ -57,7 +57,7 @@ func (f *Figures) missing() []string {
 	for _, n := range Wanted.Sizes {
 		var few []string
 		for _, c := range Contenders() {
-			if have := f.repeats(c, n); have < Wanted.Repeats {
+			if have := f.Repeats(c, n); have < Wanted.Repeats {
 				few = append(few, fmt.Sprintf("%s (%d of %d)", c, have, Wanted.Repeats))
 			}
 		}
@@ -65,7 +65,7 @@ func (f *Figures) missing() []string {
 			missing = append(missing, fmt.Sprintf("%d objects: %s", n, strings.Join(few, ", ")))
 		}
 	}
-	if f.repeats(Ahead, hugeSize) == 0 {
+	if f.Repeats(Ahead, hugeSize) == 0 {
 		missing = append(missing, fmt.Sprintf("%d objects: %s", hugeSize, Ahead))
 	}
 	return missing
@@ -93,7 +93,7 @@ func (f *Figures) medians(b *strings.Builder) {
 		fmt.Fprintf(b, "\n### %d objects\n\n", n)
 		var rows [][]string
 		for _, c := range Contenders() {
-			if f.repeats(c, n) > 0 {
+			if f.Repeats(c, n) > 0 {
 				rows = append(rows, append(f.row(c, n), f.times(c, n, Locked), f.times(c, n, Total)))
 			}
 		}
@@ -111,7 +111,7 @@ func names() []string {
 }
 
 func (f *Figures) row(c Contender, n int) []string {
-	row := []string{string(c), strconv.Itoa(f.repeats(c, n))}
+	row := []string{string(c), strconv.Itoa(f.Repeats(c, n))}
 	for _, m := range Metrics() {
 		cell := "–"
 		if v, has := f.Median(c, n, m); has {

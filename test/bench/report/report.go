@@ -114,8 +114,8 @@ func (f *Figures) Median(c Contender, objects int, m Metric) (float64, bool) {
 	return (all[(len(all)-1)/2] + all[len(all)/2]) / 2, true
 }
 
-// repeats is how often a contender was measured at a size.
-func (f *Figures) repeats(c Contender, objects int) int {
+// Repeats is how often a contender was measured at a size.
+func (f *Figures) Repeats(c Contender, objects int) int {
 	n := 0
 	for _, r := range f.Runs {
 		if r.Contender == c && r.Objects == objects {
