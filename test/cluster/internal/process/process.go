@@ -78,7 +78,20 @@ func (h Home) Start(name, binary string, args ...string) (*Child, error) {
 		defer close(child.Exited)
 		_ = command.Wait() // why it ended is in its log
 	}()
+	h.shown(child)
 	return child, nil
+}
+
+// shown waits until /proc shows whose the process is, or that it ended: exec is known to have been done some
+// microseconds before the new program has a command line and an environment.
+func (h Home) shown(child *Child) {
+	for h.Running(child.Name) == 0 {
+		select {
+		case <-child.Exited:
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
 }
 
 // Recorded lists the names of all processes recorded, running or not.

@@ -1,9 +1,11 @@
 package process
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 )
@@ -65,6 +67,29 @@ func TestStopSparesStrangers(t *testing.T) {
 	}
 	if left := home.Recorded(); len(left) != 0 {
 		t.Errorf("still recorded: %v", left)
+	}
+}
+
+// What Start returns is running at once: exec is known to have been done before /proc shows whose the process
+// is. Of many started at once, 2 in 1,000 were not shown yet.
+func TestStartedIsRunning(t *testing.T) {
+	home := Home(t.TempDir())
+	var starts sync.WaitGroup
+	for starter := range 8 {
+		starts.Go(func() {
+			for i := range 100 {
+				name := fmt.Sprintf("%d-%d", starter, i)
+				if _, err := home.Start(name, "/bin/sleep", "600"); err != nil {
+					t.Error(err)
+				} else if home.Running(name) == 0 {
+					t.Errorf("%s is not running", name)
+				}
+			}
+		})
+	}
+	starts.Wait()
+	if err := home.Stop(time.Second, home.Recorded()...); err != nil {
+		t.Error(err)
 	}
 }
 
