@@ -38,7 +38,7 @@ type Adaptive struct {
 
 // NewAdaptive allows most requests at a time, and registers its metrics; call it once for each registry.
 func NewAdaptive(most int, reg prometheus.Registerer) *Adaptive {
-	a := &Adaptive{climb: climb{most: most}, limit: min(firstLimit, most), idle: true}
+	a := &Adaptive{climb: climb{most: most, threshold: min(enough, most)}, limit: min(firstLimit, most), idle: true}
 	reg.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "phasegate_copy_requests_in_flight",
 			Help: "Requests of a copy on their way to the API server."}, a.told(func() int { return a.inFlight })),

@@ -23,6 +23,8 @@ type model struct {
 	service time.Duration
 	inside  atomic.Int32
 	most    atomic.Int32
+	// bears, if it is set, is how many are answered at a time; the others are too many.
+	bears int32
 	// trouble, if it is set, is the answer instead.
 	trouble atomic.Pointer[func() (*http.Response, error)]
 	sent    atomic.Int32
@@ -41,6 +43,10 @@ func (m *model) RoundTrip(*http.Request) (*http.Response, error) {
 	if trouble := m.trouble.Load(); trouble != nil {
 		time.Sleep(m.service)
 		return (*trouble)()
+	}
+	if m.bears > 0 && now > m.bears {
+		time.Sleep(m.service)
+		return answer(http.StatusTooManyRequests, nil), nil
 	}
 	m.cores <- struct{}{}
 	time.Sleep(m.service)
@@ -92,16 +98,19 @@ func limitOf(t *testing.T, registry *prometheus.Registry) int {
 	return 0
 }
 
-// The limit settles where the server is busy, whatever that is, and not far beyond.
+// The limit settles where the server is busy, whatever that is, and not far beyond; but not below 32, unless
+// the server says so.
 func TestAdaptiveFindsTheKnee(t *testing.T) {
 	cases := map[string]struct {
 		why      string
 		cores    int
 		service  time.Duration
+		bears    int32
 		from, to int
 	}{
-		"a small machine": {why: "more would only wait", cores: 2, service: 20 * time.Millisecond, from: 1, to: 4},
-		"a usual one":     {why: "it is found from below", cores: 16, service: 40 * time.Millisecond, from: 11, to: 28},
+		"a small machine": {why: "fewer would be dearer each, which nobody sees from here", cores: 2, service: 20 * time.Millisecond, from: 32, to: 40},
+		"a busy one":      {why: "it is left what it bears", cores: 2, service: 20 * time.Millisecond, bears: 10, from: 1, to: 10},
+		"a larger one":    {why: "it is found from below", cores: 40, service: 40 * time.Millisecond, from: 32, to: 70},
 		"a slow disk":     {why: "answers are late, and many at a time are welcome", cores: 60, service: 100 * time.Millisecond, from: 40, to: 90},
 		"no end":          {why: "more do not fit into one connection", cores: 1000, service: 100 * time.Millisecond, from: 60, to: 90},
 	}
@@ -109,6 +118,7 @@ func TestAdaptiveFindsTheKnee(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				registry, m := prometheus.NewRegistry(), newModel(c.cores, c.service)
+				m.bears = c.bears
 				stop := copying(t.Context(), t, inflight.NewAdaptive(90, registry).Wrap(m), 90)
 				time.Sleep(12 * time.Second)
 				sum, looks := 0, 12

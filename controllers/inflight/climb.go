@@ -5,17 +5,22 @@ import "math"
 const (
 	// firstLimit is how many requests are tried first.
 	firstLimit = 4
+	// enough are in flight before it is asked what more would bring. Fewer are dearer, in CPU of kube-apiserver,
+	// etcd and ours together: 6.7 ms an object with 4, 6.1 with 16, 5.8 with 32 (copying 5,000 under the lock on
+	// two cores). All of them send and store several at once where there are several, which no window shows.
+	enough = 32
 	// rests is how many windows pass between two tries of another limit.
 	rests = 8
 	// gain: twice as many requests in flight must bring so many times, as a power of two, as many answers.
 	gain = 0.25
 )
 
-// climb looks for the limit beyond which more requests in flight bring no more answers, only longer waits:
-// it tries a higher one, keeps it if it is worth it, and tries a lower one in the same way. So it finds down
+// climb looks for the limit beyond which more requests in flight bring no more answers, only longer waits.
+// Like TCP it begins with a slow start: it doubles up to a threshold, which is halved with the limit. From there
+// on it tries a higher one, keeps it if it is worth it, and tries a lower one in the same way. So it finds down
 // as well, and needs no idea of how long a request should take, which depends on the kind of the object.
 type climb struct {
-	most int
+	most, threshold int
 	// limit is the best one known, and rate its answers a second; 0: nothing is known.
 	limit int
 	rate  float64
@@ -26,6 +31,8 @@ type climb struct {
 // next is the limit to try after a window with that many answers a second at some limit.
 func (c *climb) next(tried int, rate float64) int {
 	switch {
+	case tried < c.threshold:
+		return min(c.threshold, 2*tried)
 	case c.rate == 0:
 		c.limit, c.rate, c.down = tried, rate, false
 	case tried == c.limit:
@@ -45,11 +52,11 @@ func (c *climb) next(tried int, rate float64) int {
 
 // step is half as many again, or a third less.
 func (c *climb) step() int {
-	if !c.down && c.limit >= c.most || c.down && c.limit <= 1 {
+	if !c.down && c.limit >= c.most || c.down && c.limit <= c.threshold {
 		c.down = !c.down
 	}
 	if c.down {
-		return max(1, c.limit*2/3)
+		return max(c.threshold, c.limit*2/3)
 	}
 	return min(c.most, c.limit+max(1, c.limit/2))
 }
@@ -57,5 +64,6 @@ func (c *climb) step() int {
 // halve is the limit after the API server has had too much. What was known of it is void.
 func (c *climb) halve(limit int) int {
 	c.limit, c.rate = max(1, limit/2), 0
+	c.threshold = c.limit
 	return c.limit
 }
