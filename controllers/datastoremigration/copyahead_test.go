@@ -20,21 +20,22 @@ import (
 	"github.com/phasegate/phasegate/resources"
 )
 
-// Others come first as long as nothing is locked, and never after.
-func TestPoliteAhead(t *testing.T) {
+// Others come first as long as nothing is locked, where somebody asked for it, and never after.
+func TestManners(t *testing.T) {
 	cases := map[string]struct {
 		why    string
 		action string
 		polite bool
 		ahead  bool
-		marked bool
+		want   string
 	}{
-		"planning":               {why: "it reads all of v1, and nobody waits for it", action: "Plan", polite: true, marked: true},
-		"ahead":                  {why: "nobody waits for it", action: "CopyResources", polite: true, ahead: true, marked: true},
-		"under the lock":         {why: "pods wait for their addresses", action: "CopyResources", polite: true},
+		"planning":               {why: "it reads all of v1, and nobody waits for it", action: "Plan", polite: true, want: "polite"},
+		"ahead":                  {why: "nobody waits for it", action: "CopyResources", polite: true, ahead: true, want: "polite"},
+		"under the lock":         {why: "pods wait for their addresses", action: "CopyResources", polite: true, want: "urgent"},
+		"verifying":              {why: "so they do", action: "Verify", polite: true, want: "urgent"},
 		"planning, nobody asked": {why: "a migration should be over soon", action: "Plan"},
 		"ahead, nobody asked":    {why: "so it should", action: "CopyResources", ahead: true},
-		"locked, nobody asked":   {why: "nor then", action: "CopyResources"},
+		"locked, nobody asked":   {why: "pods wait all the same", action: "CopyResources", want: "urgent"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -44,11 +45,17 @@ func TestPoliteAhead(t *testing.T) {
 			svc := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: apiServiceName},
 				Spec: apiregistrationv1.APIServiceSpec{Group: resources.V3Group, Version: "v3"}}
 			seen := errors.New("seen")
-			var marked atomic.Bool // kinds are listed side by side
+			var got atomic.Value // kinds are listed side by side
+			got.Store("")
 			api := fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(dm, svc, lockObject(false)).Build()
 			copies := interceptor.NewClient(api, interceptor.Funcs{
 				List: func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
-					marked.Store(inflight.IsPolite(ctx))
+					switch {
+					case inflight.IsPolite(ctx):
+						got.Store("polite")
+					case inflight.IsUrgent(ctx):
+						got.Store("urgent")
+					}
 					return seen
 				},
 			})
@@ -56,8 +63,8 @@ func TestPoliteAhead(t *testing.T) {
 			if _, err := runner.Once(t.Context(), api, dm, action, fsm.Params{"ahead": c.ahead}, clock.RealClock{}); !errors.Is(err, seen) {
 				t.Fatalf("it did not come to a list: %v", err)
 			}
-			if marked.Load() != c.marked {
-				t.Errorf("its requests are polite: %t: %s", !c.marked, c.why)
+			if got := got.Load(); got != c.want {
+				t.Errorf("its requests are marked %q, want %q: %s", got, c.want, c.why)
 			}
 		})
 	}

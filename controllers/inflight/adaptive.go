@@ -20,7 +20,8 @@ const (
 
 // Adaptive bounds how many requests of a copy are on their way to the API server by what it gains: as many
 // as bring more answers a second. When the server has too much, which it says, or does not answer, the
-// number is halved, and nothing is sent for as long as the server asks.
+// number is halved, and nothing is sent for as long as the server asks. Of those that are marked by Urgently
+// there soon are 32, unless the server has too much.
 type Adaptive struct {
 	mu       sync.Mutex
 	climb    climb
@@ -38,7 +39,7 @@ type Adaptive struct {
 
 // NewAdaptive allows most requests at a time, and registers its metrics; call it once for each registry.
 func NewAdaptive(most int, reg prometheus.Registerer) *Adaptive {
-	a := &Adaptive{climb: climb{most: most, threshold: min(enough, most)}, limit: min(firstLimit, most), idle: true}
+	a := &Adaptive{climb: climb{most: most, bears: most}, limit: min(firstLimit, most), idle: true}
 	reg.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "phasegate_copy_requests_in_flight",
 			Help: "Requests of a copy on their way to the API server."}, a.told(func() int { return a.inFlight })),
@@ -75,7 +76,7 @@ func (t *adaptiveTransport) RoundTrip(req *http.Request) (*http.Response, error)
 	if wait, tooMuch := overload(resp, err); tooMuch {
 		t.limit.halve(sent, wait)
 	} else if err == nil && req.Method != http.MethodGet { // a list takes as long as it is long
-		t.limit.answered()
+		t.limit.answered(IsUrgent(req.Context()))
 	}
 	return whileRead(resp, err, t.limit.leave)
 }
@@ -139,7 +140,7 @@ func (a *Adaptive) leave() {
 
 // answered counts a write, and ends the window when it has seen enough. One in which there was not always
 // something to send tells nothing.
-func (a *Adaptive) answered() {
+func (a *Adaptive) answered(urgent bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.answers++
@@ -148,7 +149,11 @@ func (a *Adaptive) answered() {
 		return
 	}
 	if !a.idle {
-		a.limit = a.climb.next(a.limit, float64(a.answers)/took.Seconds())
+		least := 1
+		if urgent {
+			least = urgentLimit
+		}
+		a.limit = a.climb.next(a.limit, float64(a.answers)/took.Seconds(), least)
 	}
 	a.begin()
 }

@@ -1,7 +1,6 @@
 package inflight
 
 import (
-	"context"
 	"net/http"
 	"time"
 )
@@ -15,17 +14,6 @@ const (
 	// longestRest is after a request that hung.
 	longestRest = time.Second
 )
-
-type politeKey struct{}
-
-// Politely marks the requests with this context as those that can wait; see Polite.
-func Politely(ctx context.Context) context.Context { return context.WithValue(ctx, politeKey{}, true) }
-
-// IsPolite tells whether they are marked.
-func IsPolite(ctx context.Context) bool {
-	marked, _ := ctx.Value(politeKey{}).(bool)
-	return marked
-}
 
 // Polite leaves others most of the API server: of the requests that are marked by Politely there is one at a
 // time, and after each none for seven times as long as it took. Those that are not marked, and watches, pass.
