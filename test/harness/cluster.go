@@ -163,6 +163,10 @@ func (c *Cluster) launch(ctx context.Context, base string, o Options) error {
 // each request, when its answer is complete.
 const auditPolicy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived, ResponseStarted]\nrules: [{level: Metadata}]\n"
 
+// auditSize is the size in MB from which on another file would be begun, and what is in the first one be missed. Of
+// its own accord kube-apiserver does so at 100.
+const auditSize = "10000"
+
 // audit adds the flags that make kube-apiserver write AuditLog.
 func (c *Cluster) audit(o *Options) error {
 	policy := filepath.Join(c.LogDir, "audit-policy.yaml")
@@ -170,7 +174,7 @@ func (c *Cluster) audit(o *Options) error {
 		return fmt.Errorf("write the audit policy: %w", err)
 	}
 	c.AuditLog = filepath.Join(c.LogDir, "audit.log")
-	o.APIServerArgs = append(slices.Clone(o.APIServerArgs), "--audit-policy-file="+policy, "--audit-log-path="+c.AuditLog)
+	o.APIServerArgs = append(slices.Clone(o.APIServerArgs), "--audit-policy-file="+policy, "--audit-log-path="+c.AuditLog, "--audit-log-maxsize="+auditSize)
 	return nil
 }
 

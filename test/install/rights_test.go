@@ -274,10 +274,11 @@ func reads(n rights.Need) bool {
 
 // unusedRights: every single right of the roles was needed somewhere in the story.
 func unusedRights(t *testing.T, w *world) {
-	requests, err := audit.ReadFile(w.AuditLog, w.isExcused)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var requests map[string]audit.Requests
+	harness.Eventually(t, "the audit log, which grows, to end with a whole line", soon, func() (err error) {
+		requests, err = audit.ReadFile(w.AuditLog, w.isExcused)
+		return err
+	})
 	for _, controller := range []string{migrating, serving} {
 		seen := requests[userOf(controller)]
 		used := slices.Concat(seen.Allowed, w.handedOn[controller])
@@ -293,12 +294,37 @@ func unusedRights(t *testing.T, w *world) {
 	}
 }
 
-// withReason says that a right was taken away.
+// withReason says that the right was taken away, be it as the one to all objects of a resource.
 func (w *world) withReason(n rights.Need) bool {
+	n.Namespace = ""
+	ofAll := n
+	ofAll.Name = ""
 	return slices.ContainsFunc(w.taken, func(taken rights.Need) bool {
-		n.Namespace = ""
-		return n.String() == taken.String()
+		return taken.String() == n.String() || taken.String() == ofAll.String()
 	})
+}
+
+func TestWithReason(t *testing.T) {
+	need := func(verb, name, namespace string) rights.Need {
+		return rights.Need{Group: "g", Resource: "pools", Verb: verb, Name: name, Namespace: namespace}
+	}
+	cases := map[string]struct {
+		why            string
+		taken, refused rights.Need
+		want           bool
+	}{
+		"the same":         {"it was taken away", need("get", "a", ""), need("get", "a", ""), true},
+		"in a namespace":   {"a role of the cluster does not say in which", need("list", "", ""), need("list", "", "ns"), true},
+		"one of all":       {"a request has a name, and the right to all of them none", need("get", "", ""), need("get", "a", ""), true},
+		"another verb":     {"it was never taken away", need("list", "", ""), need("get", "a", ""), false},
+		"another name":     {"it was never taken away", need("get", "a", ""), need("get", "b", ""), false},
+		"all, not the one": {"it was never taken away", need("list", "a", ""), need("list", "", ""), false},
+	}
+	for name, c := range cases {
+		if got := (&world{taken: []rights.Need{c.taken}}).withReason(c.refused); got != c.want {
+			t.Errorf("%s: %t, want %t: %s", name, got, c.want, c.why)
+		}
+	}
 }
 
 // lines is one for each right, and who gave it.

@@ -54,8 +54,12 @@ func TestStory(t *testing.T) {
 		{"uninstall for good", uninstallForGood},
 	}
 	for _, c := range chapters {
-		if !t.Run(c.title, func(t *testing.T) { c.tell(t, w) }) {
-			t.Fatal("the story cannot go on")
+		told := t.Run(c.title, func(t *testing.T) {
+			defer w.showLogs(t)
+			c.tell(t, w)
+		})
+		if !told {
+			t.Fatalf("%q failed: the story cannot go on", c.title)
 		}
 	}
 }

@@ -77,20 +77,21 @@ func newWorld(t *testing.T, o scene.Options) *world {
 	if w.pods, err = podrunner.Start(podrunner.Options{Cluster: w.Cluster, Programs: programs}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		w.pods.Stop()
-		if t.Failed() {
-			w.showLogs(t)
-		}
-	})
+	t.Cleanup(w.pods.Stop)
 	return w
 }
 
+// lastWords is how much is shown of a log, in bytes: there are a dozen, and what failed has to be seen among them.
+const lastWords = 400
+
+// showLogs says how the logs end, if the test has failed.
 func (w *world) showLogs(t *testing.T) {
-	t.Helper()
+	if !t.Failed() {
+		return
+	}
 	for _, path := range w.logs(t) {
 		text, err := os.ReadFile(path)
-		t.Logf("the end of %s (%v):\n%s", filepath.Base(path), err, text[max(0, len(text)-1200):])
+		t.Logf("the end of %s (%v):\n%s", filepath.Base(path), err, text[max(0, len(text)-lastWords):])
 	}
 }
 
