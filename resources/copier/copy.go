@@ -196,6 +196,9 @@ func (r *run) feed(ctx context.Context, kind *resources.Kind, listers chan struc
 	return nil
 }
 
+// enqueue lets the first object of a kind go alone: what the API server makes at its first sight of a kind, it makes
+// for each request that comes meanwhile, once more for each. Where a MutatingAdmissionPolicy matches, as those of
+// Calico do with policies, that is half a second of CPU a request (typeConverterManager of k8s.io/apiserver 0.36).
 func (r *run) enqueue(ctx context.Context, kind *resources.Kind, listers chan struct{}, queue chan<- job) (*kindRun, error) {
 	select {
 	case listers <- struct{}{}:
@@ -208,13 +211,15 @@ func (r *run) enqueue(ctx context.Context, kind *resources.Kind, listers chan st
 		return nil, err
 	}
 	of := &kindRun{pairs: pairs}
+	first := true
 	put := func(j job) error {
 		of.jobs.Add(1)
 		select {
 		case queue <- j:
-			if kind.InOrder() {
-				of.jobs.Wait() // who is created first is older
+			if first || kind.InOrder() { // who is created first is older
+				of.jobs.Wait()
 			}
+			first = false
 			return nil
 		case <-ctx.Done():
 			of.jobs.Done()
