@@ -142,6 +142,11 @@ func (s *steps) detectConflicts(ctx context.Context, sc *scope) (outputs, error)
 }
 
 func (s *steps) remapOwners(ctx context.Context, sc *scope) (outputs, error) {
+	ctx, done, err := s.whileLocked(ctx, sc)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	result, err := s.copier(sc.Object).RemapOwners(ctx)
 	if err != nil {
 		return nil, err

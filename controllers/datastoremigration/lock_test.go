@@ -107,6 +107,21 @@ func TestWhileLocked(t *testing.T) {
 	}
 }
 
+// Whatever grows with the number of objects is not begun behind the end of the lock.
+func TestLongStepsEndWithTheLock(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	s := &steps{Settings: Settings{Registry: resources.Default()}, client: fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(lockObject(false)).Build()}
+	lock := &migrationv1.Lock{Mode: migrationv1.LockCooperative, Deadline: &metav1.Time{Time: now}}
+	for _, name := range []string{"CopyResources", "RemapOwners", "Verify"} {
+		sc := &scope{Object: &migration{Status: migrationv1.DatastoreMigrationStatus{Lock: lock}}, Clock: clocktesting.NewFakeClock(now)}
+		_, err := s.actions()[name].Do(t.Context(), sc)
+		var terminal *fsm.TerminalError
+		if !errors.As(err, &terminal) || terminal.Reason != "LockDeadline" {
+			t.Errorf("%s answers %v, want LockDeadline: v1 would stay closed for as long as it takes", name, err)
+		}
+	}
+}
+
 // The lock of v3 is a copy of v1's. Whoever else has it keeps it, but for a migration that is gone.
 func TestCloseV3(t *testing.T) {
 	const me, other = types.UID("me"), types.UID("other")

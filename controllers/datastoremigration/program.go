@@ -194,7 +194,7 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 			Rights: grants(s.onV3("list get patch delete"), s.onV1CRDs("get"), s.onV3CRDs("get"), onAPIService("get patch"))},
 		"RemapOwners": {ActionSpec: fsm.ActionSpec{Doc: "Adds the owner references that were withheld while the owner was not copied yet.",
 			Outputs: map[string]fsm.Type{"ownersMissing": fsm.TypeInt}}, Do: s.remapOwners,
-			Rights: grants(s.lists(), s.onV3("get patch"))},
+			Rights: grants(onAPIService("get patch"), s.lockStandsRights(), s.lists(), s.onV3("get patch"))},
 		CleanUpAction: {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v1 CRDs of the migrated kinds, one at a time, if v1 still holds what was verified."},
 			Do: s.deleteV1CRDs, Rights: s.cleanUpRights()},
 	}
