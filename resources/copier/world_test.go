@@ -58,7 +58,7 @@ func newWorld(t *testing.T) *world {
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 			w.mu.Lock()
 			w.made++
-			obj.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", w.made)))
+			obj.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%010x2b", w.made))) // none is the mirror of another, bit by bit
 			w.mu.Unlock()
 			return c.Create(ctx, obj, opts...)
 		},
