@@ -4,7 +4,6 @@ package main
 
 import (
 	"os"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -15,14 +14,8 @@ import (
 
 var version = release.Current().Version
 
-// gcPercent is half of what Go does by itself: what a migration keeps in memory grows with the number of
-// objects, and a smaller peak is worth a tenth more of the manager's CPU.
-const gcPercent = 50
-
 func main() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+	paceCollector()
 	if err := command().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		os.Exit(exitCode(err))
 	}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"runtime"
+	"runtime/metrics"
+	"testing"
+	"time"
+)
+
+func TestPercentFor(t *testing.T) {
+	cases := map[string]struct {
+		why   string
+		alive uint64
+		want  int
+	}{
+		"start": {why: "nothing was collected yet: no division by it, and no heap of any size", alive: 0, want: 1200},
+		"small": {why: "48 MiB of garbage, whatever is alive", alive: 32 << 20, want: 150},
+		"edge":  {why: "both say the same", alive: 96 << 20, want: 50},
+		"large": {why: "half of what is alive", alive: 1 << 30, want: 50},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := percentFor(c.alive); got != c.want {
+				t.Errorf("%d bytes: %d %%, want %d: %s", c.alive, got, c.want, c.why)
+			}
+		})
+	}
+}
+
+// The heap of a migration grows and shrinks, and the pace goes with it each time: what was set once would be
+// too much for a large heap, or too little for a small one.
+func TestPaceFollowsTheHeap(t *testing.T) {
+	t.Setenv("GOGC", "")
+	paceCollector()
+	awaitPercent(t, "of a small heap", func(p uint64) bool { return p > gcPercent })
+	heap := make([]byte, 2*100*gcRoom/gcPercent)
+	awaitPercent(t, "of a large one", func(p uint64) bool { return p == gcPercent })
+	runtime.KeepAlive(heap)
+	awaitPercent(t, "of a small one again", func(p uint64) bool { return p > gcPercent })
+}
+
+func awaitPercent(t *testing.T, what string, good func(uint64) bool) {
+	t.Helper()
+	sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+	for range 500 {
+		runtime.GC()
+		if metrics.Read(sample); good(sample[0].Value.Uint64()) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("GOGC %s is %d", what, sample[0].Value.Uint64())
+}
