@@ -9,14 +9,14 @@ const (
 	// restFor is how long nothing is sent after a polite request, in times that it took. Others are late while
 	// the API server collects garbage, for some tenths of a second, which it does the more often the more it is
 	// given. The 99th percentile of their answers is to be at most twice what it is at rest: with a rest of three
-	// times it was 1.8 to 2.9 times that, with seven 1.6 to 1.8 (make bench-neighbour, 5,000 objects, two cores).
-	restFor = 7
+	// times it was 1.8 to 2.9 times that, with seven 1.6 to 2.4 (make bench-neighbour, 5,000 objects, two cores).
+	restFor = 10
 	// longestRest is after a request that hung.
 	longestRest = time.Second
 )
 
 // Polite leaves others most of the API server: of the requests that are marked by Politely there is one at a
-// time, and after each none for seven times as long as it took. Those that are not marked, and watches, pass.
+// time, and after each none for ten times as long as it took. Those that are not marked, and watches, pass.
 type Polite struct{ turn chan struct{} }
 
 // NewPolite is shared by all clients that are made from a rest.Config which wraps it.

@@ -23,9 +23,9 @@ func TestPolite(t *testing.T) {
 		atOnce     int32
 		sent, over int32
 	}{
-		"a request is short":  {why: "an eighth of ten seconds", service: 10 * time.Millisecond, atOnce: 1, sent: 125, over: 1},
+		"a request is short":  {why: "an eleventh of ten seconds", service: 10 * time.Millisecond, atOnce: 1, sent: 91, over: 1},
 		"one hangs":           {why: "nobody gains from a rest of half an hour", service: 4 * time.Second, atOnce: 1, sent: 2, over: 1},
-		"none is answered":    {why: "a server in trouble is left alone as well", service: 10 * time.Millisecond, trouble: refused, atOnce: 1, sent: 125, over: 1},
+		"none is answered":    {why: "a server in trouble is left alone as well", service: 10 * time.Millisecond, trouble: refused, atOnce: 1, sent: 91, over: 1},
 		"the rest is a hurry": {why: "v1 is locked", service: 100 * time.Millisecond, hurried: true, atOnce: 8, sent: 800, over: 8},
 	}
 	for name, c := range cases {
