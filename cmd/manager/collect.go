@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	// gcRoom is how much garbage may come between two collections, in bytes: with a small heap they would be
-	// a third of the manager's CPU, on the cores of the API server that it waits for.
-	gcRoom = 48 << 20
-	// gcPercent is GOGC where that is more than gcRoom, half of Go's own: what a migration keeps in memory grows
-	// with the number of objects, and the peak is to be small.
-	gcPercent = 50
+	// gcHeap is what the heap may grow to before it is collected, in bytes: with GOGC alone, the collections of a
+	// small heap would be a third of the manager's CPU, on the cores of the API server that it waits for.
+	gcHeap = 80 << 20
+	// gcPercent is GOGC where that lets the heap grow further, a third of Go's own: what a migration keeps in memory
+	// grows with the number of objects, and the peak is to be small.
+	gcPercent = 35
 )
 
 // paceCollector sets GOGC by what is alive after each collection, unless the environment has it. GOMEMLIMIT
@@ -33,7 +33,8 @@ func pace() {
 type collected struct{ _ *collected }
 
 func percentFor(alive uint64) int {
-	return int(max(gcPercent, 100*gcRoom/max(alive, 4<<20)))
+	alive = min(max(alive, 4<<20), gcHeap) // 4 MiB is Go's own least heap
+	return int(max(gcPercent, 100*(gcHeap-alive)/alive))
 }
 
 // aliveBytes is what the last collection found in use.

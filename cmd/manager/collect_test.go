@@ -13,10 +13,10 @@ func TestPercentFor(t *testing.T) {
 		alive uint64
 		want  int
 	}{
-		"start": {why: "nothing was collected yet: no division by it, and no heap of any size", alive: 0, want: 1200},
-		"small": {why: "48 MiB of garbage, whatever is alive", alive: 32 << 20, want: 150},
-		"edge":  {why: "both say the same", alive: 96 << 20, want: 50},
-		"large": {why: "half of what is alive", alive: 1 << 30, want: 50},
+		"start": {why: "nothing was collected yet: no division by it, and no heap of any size", alive: 0, want: 1900},
+		"small": {why: "80 MiB in all", alive: 32 << 20, want: 150},
+		"edge":  {why: "a third of 60 MiB is 80 MiB in all, and less than GOGC allows", alive: 60 << 20, want: 35},
+		"large": {why: "a third of what is alive, never less than nothing", alive: 1 << 30, want: 35},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestPaceFollowsTheHeap(t *testing.T) {
 	t.Setenv("GOGC", "")
 	paceCollector()
 	awaitPercent(t, "of a small heap", func(p uint64) bool { return p > gcPercent })
-	heap := make([]byte, 2*100*gcRoom/gcPercent)
+	heap := make([]byte, 2*gcHeap)
 	awaitPercent(t, "of a large one", func(p uint64) bool { return p == gcPercent })
 	runtime.KeepAlive(heap)
 	awaitPercent(t, "of a small one again", func(p uint64) bool { return p > gcPercent })
