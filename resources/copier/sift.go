@@ -43,6 +43,8 @@ type visitor struct {
 	single func(key client.ObjectKey) error
 	// whole is for an object that was read already.
 	whole func(v1 *unstructured.Unstructured) error
+	// onlyPairs tells that nothing is to be given where v3 has no object.
+	onlyPairs bool
 }
 
 func (c *Copier) newPairs(ctx context.Context, kind *resources.Kind) (*pairs, error) {
@@ -57,7 +59,7 @@ func (c *Copier) newPairs(ctx context.Context, kind *resources.Kind) (*pairs, er
 // has no digests, whatever is read.
 func (c *Copier) visit(ctx context.Context, of *pairs, content bool, v visitor) (err error) {
 	if len(of.known.by) == 0 || of.kind.InOrder() {
-		if of.live, err = c.list(ctx, of, content); err != nil {
+		if of.live, err = c.list(ctx, of, content); err != nil || v.onlyPairs && of.live.total == 0 {
 			return err
 		}
 		return c.inOrder(ctx, of.kind, v.whole)

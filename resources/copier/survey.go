@@ -22,7 +22,9 @@ type survey struct {
 	*Copier
 	// content is false when only the owners matter: v3 is then listed as metadata.
 	content bool
-	owners  *ownerMap
+	// onlyPairs is true when v1 objects do not matter that v3 lacks: where it lacks all, they are not read.
+	onlyPairs bool
+	owners    *ownerMap
 
 	mu         sync.Mutex
 	kinds      map[string]KindVerification
@@ -95,7 +97,8 @@ func (s *survey) kind(ctx context.Context, kind *resources.Kind) error {
 			singles = append(singles, key)
 			return nil
 		},
-		whole: func(v1 *unstructured.Unstructured) error { return s.one(of, v1) },
+		whole:     func(v1 *unstructured.Unstructured) error { return s.one(of, v1) },
+		onlyPairs: s.onlyPairs,
 	})
 	if err != nil {
 		return err
@@ -330,9 +333,11 @@ func byName(refs []metav1.OwnerReference) []metav1.OwnerReference {
 }
 
 // Conflicts finds the v3 objects that differ from what v1 says, and that a person has to look at, over
-// all kinds. It changes nothing. An object that cannot be read or converted is an error, never "no conflict".
+// all kinds. It changes nothing. An object that cannot be read or converted is an error, never "no conflict";
+// of a kind of which v3 has none, nothing is read.
 func (c *Copier) Conflicts(ctx context.Context) ([]Conflict, error) {
 	s := c.thawed().newSurvey(true)
+	s.onlyPairs = true
 	if err := s.run(ctx); err != nil {
 		return nil, err
 	}
