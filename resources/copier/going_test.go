@@ -1,9 +1,13 @@
 package copier
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
@@ -34,6 +38,34 @@ func TestACopyGoesWithAnObjectThatIsBeingDeleted(t *testing.T) {
 			deletion, err := c.DeleteCopies(t.Context(), false, nil)
 			if err != nil || deletion.Deleted != 1 {
 				t.Errorf("%+v, %v: want that an abort deletes the other one", deletion, err)
+			}
+		})
+	}
+}
+
+// A namespace may end between the list of v1 and the write of a copy, under the lock as well: that is no reason to
+// give the migration up, unless the v1 object has outlived it.
+func TestAnObjectMayGoWithItsNamespace(t *testing.T) {
+	for name, c := range map[string]struct {
+		outlives bool
+		want     Counts
+	}{
+		"it went, too":          {want: Counts{Total: 1, Done: 1, Terminating: 1}},
+		"it is there all alone": {outlives: true, want: Counts{Total: 1, Done: 1, Rejected: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			set := w.v1("NetworkSet", "metadata: {namespace: ended, name: set}\nspec: {nets: [10.0.0.0/8]}")
+			copies := w.copier(interceptor.Funcs{
+				Create: func(ctx context.Context, _ client.WithWatch, _ client.Object, _ ...client.CreateOption) error {
+					if !c.outlives {
+						w.must(client.IgnoreNotFound(w.client.Delete(ctx, set)))
+					}
+					return apierrs.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "ended")
+				},
+			})
+			if diff := cmp.Diff(c.want, w.mustCopy(copies).Counts); diff != "" {
+				t.Errorf("counts (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -209,6 +209,16 @@ func (r *run) refused(ctx context.Context, j *job, err error) error {
 		r.conflict(j.of, j.conv.Object, CauseLeaving, nil)
 		return nil
 	}
+	if namespaceMissing(err) {
+		v1, readErr := r.readV1(ctx, j.of.kind, client.ObjectKeyFromObject(j.v1))
+		if readErr != nil {
+			return readErr
+		}
+		if v1 == nil { // it went with its namespace since it was listed
+			r.tracker.done(j.of.kind, terminating)
+			return nil
+		}
+	}
 	r.reject(j.of, resources.Problem{
 		Kind: j.of.kind.Name(), Namespace: key.Namespace, Name: key.Name, Reason: resources.ReasonRejected,
 		Message: fmt.Sprintf("refused by the API server: %v", err),
