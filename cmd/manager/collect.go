@@ -11,9 +11,9 @@ const (
 	// gcHeap is what the heap may grow to before it is collected, in bytes: with GOGC alone, the collections of a
 	// small heap would be a third of the manager's CPU, on the cores of the API server that it waits for.
 	gcHeap = 80 << 20
-	// gcPercent is GOGC where that lets the heap grow further, a third of Go's own: what a migration keeps in memory
+	// gcPercent is GOGC where that lets the heap grow further, a quarter of Go's own: what a migration keeps in memory
 	// grows with the number of objects, and the peak is to be small.
-	gcPercent = 35
+	gcPercent = 25
 )
 
 // paceCollector sets GOGC by what is alive after each collection, unless the environment has it. GOMEMLIMIT

@@ -19,8 +19,8 @@ func TestPercentFor(t *testing.T) {
 	}{
 		"start": {why: "nothing was collected yet: no division by it, and no heap of any size", alive: 0, want: 1900},
 		"small": {why: "80 MiB in all", alive: 32 << 20, want: 150},
-		"edge":  {why: "a third of 60 MiB is 80 MiB in all, and the least by then", alive: 60 << 20, want: 35},
-		"large": {why: "a third of what is alive, never less than nothing", alive: 1 << 30, want: 35},
+		"edge":  {why: "with a quarter of 64 MiB it is 80 MiB in all, and the least by then", alive: 64 << 20, want: 25},
+		"large": {why: "a quarter of what is alive, never less than nothing", alive: 1 << 30, want: 25},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

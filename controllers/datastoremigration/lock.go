@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
-	"github.com/phasegate/phasegate/controllers/inflight"
 	"github.com/phasegate/phasegate/controllers/patch"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -166,7 +165,7 @@ func (s *steps) lockStands(ctx context.Context, sc *scope) error {
 // whileLocked is a context that ends with the lock's deadline, for a step that may take
 // long: v1 is not to stay closed because nobody looks in between. It is an error, for
 // good, where the lock does not stand, or has lasted long enough; and it waits where v3 is
-// not answered by the CRDs any more. What is asked with it is urgent.
+// not answered by the CRDs any more.
 func (s *steps) whileLocked(ctx context.Context, sc *scope) (context.Context, context.CancelFunc, error) {
 	if err := s.lockStands(ctx, sc); err != nil {
 		return nil, nil, err
@@ -174,7 +173,6 @@ func (s *steps) whileLocked(ctx context.Context, sc *scope) (context.Context, co
 	if err := s.staysParked(ctx, sc); err != nil {
 		return nil, nil, err
 	}
-	ctx = inflight.Urgently(ctx)
 	lock := sc.Object.Status.Lock
 	if lock == nil || lock.Deadline == nil {
 		return ctx, func() {}, nil

@@ -52,7 +52,7 @@ type Settings struct {
 	Copying *rest.Config
 	Copies  client.Client
 	// Polite is to leave others most of the API server while nothing is locked, through a transport of Copying
-	// that knows inflight.Politely and Urgently.
+	// that knows inflight.Politely.
 	Polite bool
 	// MemoryLimit is how many bytes of memory this program may use; 0: as many as there are.
 	MemoryLimit int64

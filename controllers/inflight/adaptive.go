@@ -19,9 +19,8 @@ const (
 )
 
 // Adaptive bounds how many requests of a copy are on their way to the API server by what it gains: as many
-// as bring more answers a second. When the server has too much, which it says, or does not answer, the
-// number is halved, and nothing is sent for as long as the server asks. Of those that are marked by Urgently
-// there soon are 32, unless the server has too much.
+// as bring more answers a second, and soon 32 whatever they bring. When the server has too much, which it says, or
+// does not answer, the number is halved, and nothing is sent for as long as the server asks.
 type Adaptive struct {
 	mu       sync.Mutex
 	climb    climb
@@ -76,7 +75,7 @@ func (t *adaptiveTransport) RoundTrip(req *http.Request) (*http.Response, error)
 	if wait, tooMuch := overload(resp, err); tooMuch {
 		t.limit.halve(sent, wait)
 	} else if err == nil && req.Method != http.MethodGet { // a list takes as long as it is long
-		t.limit.answered(IsUrgent(req.Context()))
+		t.limit.answered()
 	}
 	return whileRead(resp, err, t.limit.leave)
 }
@@ -140,7 +139,7 @@ func (a *Adaptive) leave() {
 
 // answered counts a write, and ends the window when it has seen enough. One in which there was not always
 // something to send tells nothing.
-func (a *Adaptive) answered(urgent bool) {
+func (a *Adaptive) answered() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.answers++
@@ -149,11 +148,7 @@ func (a *Adaptive) answered(urgent bool) {
 		return
 	}
 	if !a.idle {
-		least := 1
-		if urgent {
-			least = urgentLimit
-		}
-		a.limit = a.climb.next(a.limit, float64(a.answers)/took.Seconds(), least)
+		a.limit = a.climb.next(a.limit, float64(a.answers)/took.Seconds())
 	}
 	a.begin()
 }

@@ -98,36 +98,28 @@ func limitOf(t *testing.T, registry *prometheus.Registry) int {
 	return 0
 }
 
-// The limit settles where the server is busy, whatever that is, and not far beyond; of urgent requests not below
-// 32, unless the server says so.
+// The limit settles where the server is busy, whatever that is, and not far beyond, but not below 32 unless the
+// server says so.
 func TestAdaptiveFindsTheKnee(t *testing.T) {
 	cases := map[string]struct {
 		why      string
 		cores    int
 		service  time.Duration
 		bears    int32
-		urgent   bool
 		from, to int
 	}{
-		"a small machine": {why: "more would only wait", cores: 2, service: 20 * time.Millisecond, from: 1, to: 4},
-		"a small machine, urgently": {why: "fewer are dearer each, which nobody sees from here", cores: 2, service: 20 * time.Millisecond, urgent: true,
-			from: 32, to: 40},
-		"a busy one":           {why: "it is left what it bears", cores: 2, service: 20 * time.Millisecond, bears: 10, from: 1, to: 10},
-		"a busy one, urgently": {why: "what it does not bear is sent twice", cores: 2, service: 20 * time.Millisecond, bears: 10, urgent: true, from: 2, to: 10},
-		"a usual one":          {why: "it is found from below", cores: 16, service: 40 * time.Millisecond, from: 11, to: 28},
-		"a slow disk":          {why: "answers are late, and many at a time are welcome", cores: 60, service: 100 * time.Millisecond, from: 40, to: 90},
-		"no end":               {why: "more do not fit into one connection", cores: 1000, service: 100 * time.Millisecond, from: 60, to: 90},
+		"a small machine": {why: "fewer are dearer each, which nobody sees from here", cores: 2, service: 20 * time.Millisecond, from: 32, to: 40},
+		"a busy one":      {why: "what it does not bear is sent twice", cores: 2, service: 20 * time.Millisecond, bears: 10, from: 2, to: 10},
+		"a usual one":     {why: "it is found from below", cores: 50, service: 40 * time.Millisecond, from: 40, to: 72},
+		"a slow disk":     {why: "answers are late, and many at a time are welcome", cores: 60, service: 100 * time.Millisecond, from: 40, to: 90},
+		"no end":          {why: "more do not fit into one connection", cores: 1000, service: 100 * time.Millisecond, from: 60, to: 90},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				registry, m := prometheus.NewRegistry(), newModel(c.cores, c.service)
 				m.bears = c.bears
-				ctx := t.Context()
-				if c.urgent {
-					ctx = inflight.Urgently(ctx)
-				}
-				stop := copying(ctx, t, inflight.NewAdaptive(90, registry).Wrap(m), 90)
+				stop := copying(t.Context(), t, inflight.NewAdaptive(90, registry).Wrap(m), 90)
 				time.Sleep(12 * time.Second)
 				sum, looks := 0, 12
 				for range looks {
@@ -144,30 +136,6 @@ func TestAdaptiveFindsTheKnee(t *testing.T) {
 			})
 		})
 	}
-}
-
-// What the limit was found to be before says nothing of urgent requests, nor theirs of those after them.
-func TestAdaptiveHurries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		registry, m := prometheus.NewRegistry(), newModel(2, 20*time.Millisecond)
-		via := inflight.NewAdaptive(90, registry).Wrap(m)
-		for _, phase := range []struct {
-			why      string
-			ctx      context.Context
-			from, to int
-		}{
-			{why: "nobody waits", ctx: t.Context(), from: 1, to: 6},
-			{why: "somebody does", ctx: inflight.Urgently(t.Context()), from: 32, to: 50},
-			{why: "nobody waits any more", ctx: t.Context(), from: 1, to: 12},
-		} {
-			stop := copying(phase.ctx, t, via, 90)
-			time.Sleep(60 * time.Second)
-			if limit := limitOf(t, registry); limit < phase.from || limit > phase.to {
-				t.Errorf("the limit is %d, want %d to %d: %s", limit, phase.from, phase.to, phase.why)
-			}
-			stop()
-		}
-	})
 }
 
 // A server that has too much is left alone for as long as it asks, then asked for half as much, and for as

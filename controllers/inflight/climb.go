@@ -5,12 +5,13 @@ import "math"
 const (
 	// firstLimit is how many requests are tried first.
 	firstLimit = 4
-	// urgentLimit is how many urgent requests are in flight before it is asked what more would bring. Fewer are
-	// dearer, in CPU of kube-apiserver, etcd and ours together: 6.7 ms an object with 4, 6.1 with 16, 5.8 with 32
-	// (copying 5,000 under the lock on two cores), since all of them send and store several at once where there
-	// are several. No window shows so little; and others wait for it, for 20 ms instead of 6 at the median, and for
-	// 0.6 s instead of 0.05 at the 99th percentile.
-	urgentLimit = 32
+	// leastLimit is how many are in flight before it is asked what more would bring. Fewer are dearer, in CPU of
+	// kube-apiserver, etcd and ours together: 6.7 ms an object with 4, 6.1 with 16, 5.8 with 32 (copying 5,000 under
+	// the lock on two cores), since all of them send and store several at once where there are several. No window
+	// shows so little, and while a large API server collects garbage, for ten seconds, windows show nothing: copying
+	// 100,000 ahead the limit was 1 to 4 then, and a third of the CPU idle. What others of the API server wait
+	// meanwhile is in docs/scale.md.
+	leastLimit = 32
 	// rests is how many windows pass between two tries of another limit.
 	rests = 8
 	// gain: twice as many requests in flight must bring so many times, as a power of two, as many answers.
@@ -31,10 +32,11 @@ type climb struct {
 	rest  int
 }
 
-// next is the limit to try after a window with that many answers a second at some limit. Up to least, or to what
+// next is the limit to try after a window with that many answers a second at some limit. Up to leastLimit, or to what
 // the server bears, it doubles whatever that brings.
-func (c *climb) next(tried int, rate float64, least int) int {
-	if least = min(least, c.bears); tried < least {
+func (c *climb) next(tried int, rate float64) int {
+	least := min(leastLimit, c.bears)
+	if tried < least {
 		c.limit, c.rate = min(least, 2*tried), 0
 		return c.limit
 	}

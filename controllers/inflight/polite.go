@@ -1,6 +1,7 @@
 package inflight
 
 import (
+	"context"
 	"net/http"
 	"time"
 )
@@ -14,6 +15,14 @@ const (
 	// longestRest is after a request that hung.
 	longestRest = time.Second
 )
+
+type politeKey struct{}
+
+// Politely marks the requests with this context as those that can wait; see Polite.
+func Politely(ctx context.Context) context.Context { return context.WithValue(ctx, politeKey{}, true) }
+
+// IsPolite tells whether they are marked so.
+func IsPolite(ctx context.Context) bool { return ctx.Value(politeKey{}) != nil }
 
 // Polite leaves others most of the API server: of the requests that are marked by Politely there is one at a
 // time, and after each none for ten times as long as it took. Those that are not marked, and watches, pass.
