@@ -59,10 +59,7 @@ func (c *Copier) newPairs(ctx context.Context, kind *resources.Kind) (*pairs, er
 // has no digests, whatever is read.
 func (c *Copier) visit(ctx context.Context, of *pairs, content bool, v visitor) (err error) {
 	if len(of.known.by) == 0 || of.kind.InOrder() {
-		if of.live, err = c.list(ctx, of, content); err != nil || v.onlyPairs && of.live.total == 0 {
-			return err
-		}
-		return c.inOrder(ctx, of.kind, v.whole)
+		return c.visitWhole(ctx, of, content, v)
 	}
 	if of.live, err = c.indexMetadata(ctx, of.kind); err != nil {
 		return err
@@ -87,6 +84,14 @@ func (c *Copier) visit(ctx context.Context, of *pairs, content bool, v visitor) 
 		}
 		return v.whole(v1)
 	})
+}
+
+// visitWhole is visit where nothing is proved, or the order counts.
+func (c *Copier) visitWhole(ctx context.Context, of *pairs, content bool, v visitor) (err error) {
+	if of.live, err = c.list(ctx, of, content); err != nil || v.onlyPairs && of.live.total == 0 {
+		return err
+	}
+	return c.inOrder(ctx, of.kind, v.whole)
 }
 
 // isFew tells whether some objects of a kind are read faster one by one than in a list of all.
