@@ -17,8 +17,8 @@ func TestPercentFor(t *testing.T) {
 		alive uint64
 		want  int
 	}{
-		"start": {why: "nothing was collected yet: no division by it, and no heap of any size", alive: 0, want: 1900},
-		"small": {why: "80 MiB in all", alive: 32 << 20, want: 150},
+		"start": {why: "nothing was collected yet, and what comes may be alive before this is set anew", alive: 0, want: 150},
+		"small": {why: "80 MiB in all", alive: 40 << 20, want: 100},
 		"edge":  {why: "with a quarter of 64 MiB it is 80 MiB in all, and the least by then", alive: 64 << 20, want: 25},
 		"large": {why: "a quarter of what is alive, never less than nothing", alive: 1 << 30, want: 25},
 	}
