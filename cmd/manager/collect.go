@@ -13,7 +13,7 @@ const (
 	gcHeap = 80 << 20
 	// gcLeast is how much is taken to be alive at least, in bytes, so that GOGC is never above 150. What is set after
 	// a collection takes effect when its sweep comes by, which may be half of the way to the next one: what leads
-	// 4 MiB to 80 led 20 to 300 meanwhile.
+	// 4 MiB to 80 would lead 20 to 400 meanwhile.
 	gcLeast = 32 << 20
 	// gcPercent is GOGC where that lets the heap grow further, a quarter of Go's own: what a migration keeps in memory
 	// grows with the number of objects, and the peak is to be small.
