@@ -58,11 +58,12 @@ func (c *Copier) newPairs(ctx context.Context, kind *resources.Kind) (*pairs, er
 // visit lists v3 into live, and then v1. Of what is proved it reads the metadata only. Without content live
 // has no digests, whatever is read.
 func (c *Copier) visit(ctx context.Context, of *pairs, content bool, v visitor) (err error) {
-	if len(of.known.by) == 0 || of.kind.InOrder() {
-		return c.visitWhole(ctx, of, content, v)
-	}
-	if of.live, err = c.indexMetadata(ctx, of.kind); err != nil {
+	whole := len(of.known.by) == 0 || of.kind.InOrder()
+	if of.live, err = c.list(ctx, of, content && whole); err != nil || v.onlyPairs && of.live.total == 0 {
 		return err
+	}
+	if whole {
+		return c.inOrder(ctx, of.kind, v.whole)
 	}
 	open, err := c.sift(ctx, of, v)
 	if err != nil {
@@ -76,22 +77,19 @@ func (c *Copier) visit(ctx context.Context, of *pairs, content bool, v visitor) 
 			return err
 		}
 	}
+	return c.eachUnproved(ctx, of, v.whole)
+}
+
+// eachUnproved streams the v1 objects that a sift has not handed over.
+func (c *Copier) eachUnproved(ctx context.Context, of *pairs, do func(*unstructured.Unstructured) error) error {
 	return c.EachV1(ctx, of.kind, func(v1 *unstructured.Unstructured) error {
 		if id, err := resources.ParseUID(v1.GetUID()); err == nil {
 			if _, done := of.proved.of(id); done {
 				return nil
 			}
 		}
-		return v.whole(v1)
+		return do(v1)
 	})
-}
-
-// visitWhole is visit where nothing is proved, or the order counts.
-func (c *Copier) visitWhole(ctx context.Context, of *pairs, content bool, v visitor) (err error) {
-	if of.live, err = c.list(ctx, of, content); err != nil || v.onlyPairs && of.live.total == 0 {
-		return err
-	}
-	return c.inOrder(ctx, of.kind, v.whole)
 }
 
 // isFew tells whether some objects of a kind are read faster one by one than in a list of all.

@@ -334,7 +334,7 @@ func byName(refs []metav1.OwnerReference) []metav1.OwnerReference {
 
 // Conflicts finds the v3 objects that differ from what v1 says, and that a person has to look at, over
 // all kinds. It changes nothing. An object that cannot be read or converted is an error, never "no conflict";
-// of a kind of which v3 has none, nothing is read.
+// of a kind of which v3 has none, v1 is not read.
 func (c *Copier) Conflicts(ctx context.Context) ([]Conflict, error) {
 	s := c.thawed().newSurvey(true)
 	s.onlyPairs = true
