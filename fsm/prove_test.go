@@ -285,7 +285,7 @@ func TestInvariantsOfTheShippedMachineBite(t *testing.T) {
 		},
 		"lockedBehindFence": {
 			why: "v1 is only asked not to write, where it could be kept from it",
-			change: []string{"    - {action: FenceV1} # inert until the lock falls\n", "",
+			change: []string{"    - {action: FenceV1, with: {prove: false}} # inert until the lock falls; API servers hear of it while objects are copied\n", "", "    - {action: FenceV1} # inert until the lock falls; it is proved here\n", "",
 				"    - {action: DetachV1Owners}\n", "    - {action: FenceV1}\n    - {action: DetachV1Owners}\n"},
 			want: []string{"→ Migrating (ReadyToCutOver)", "Migrating: LockV1 done"},
 		},
@@ -303,21 +303,21 @@ func TestInvariantsOfTheShippedMachineBite(t *testing.T) {
 		"failureLeavesNothing": {
 			why:    "a rollback that gives nothing back",
 			change: []string{"    - {undo: held}\n    next:\n    - {to: Failed,", "    - {wait: 1s}\n    next:\n    - {to: Failed,"},
-			want:   []string{"Pending: OpenSideDoor fails for good", "→ RollingBack (Terminal)", "→ Failed (RolledBack)"},
+			want:   []string{"Pending: FenceV1 fails for good", "→ RollingBack (Terminal)", "→ Failed (RolledBack)"},
 		},
 		"pendingIsFree": {
 			why:    "a lock that is taken before all is known",
 			change: []string{"    - action: Plan\n", "    - {action: LockV1}\n    - action: Plan\n"},
-			want:   []string{"Pending: LockV1 done"},
+			want:   []string{"Pending: FenceV1 done", "Pending: OpenSideDoor done", "Pending: LockV1 done"},
 		},
 		"abortIsComplete": {
 			why:    "an abort after the point of no return",
 			change: []string{"onDelete: {hold: 'Converged cannot be rolled back; deletion goes on after Complete'}", "onDelete: {to: Aborting}"},
 			want: []string{
+				"Pending: FenceV1 done",
 				"Pending: OpenSideDoor done",
 				"Pending: CloseSideDoor done",
 				"→ Migrating (ReadyToCutOver)",
-				"Migrating: FenceV1 done",
 				"Migrating: DetachDependents done",
 				"Migrating: LockV1 done",
 				"Migrating: DetachV1Owners done",

@@ -70,7 +70,7 @@ func TestLint(t *testing.T) {
 		"ProveWrong":    {why: "the way is shown, also of what lint refuses already", args: []string{"--prove", leaking}, code: exitFindings, out: "PG201: "},
 		"Finding":       {why: "file, line, column, what, what to do", args: []string{lost, "--bindings", backupBindings}, code: exitFindings, out: `lost.yaml:8:63: PG001: phase "Dnoe" does not exist: phases of this machine: Copying, Done`},
 		"Page":          {why: "each finding names its page", args: []string{broken}, code: exitFindings, out: "(docs/lint/PG001.md)\n"},
-		"Way":           {why: "how it comes to that", args: []string{leaking}, code: exitFindings, out: "    1. Pending: step OpenSideDoor takes sideDoor\n    2. Pending → Migrating (next)\n    3. Migrating → Failed (retry)\n"},
+		"Way":           {why: "how it comes to that", args: []string{leaking}, code: exitFindings, out: "    1. Migrating: step FenceV1 takes v1Fence\n    2. Migrating → Failed (retry)\n"},
 		"Warning":       {why: "a warning refuses nothing", args: []string{warned, "--bindings", backupBindings}, out: "warned.yaml:8:12: warning: PG101: "},
 		"Strict":        {why: "except where somebody says so", args: []string{warned, "--bindings", backupBindings, "--strict"}, code: exitFindings, out: "1 warning\n"},
 		"Bindings":      {why: "a machine of another program", args: []string{warned, "--bindings", backupBindings}, out: "0 errors, 1 warning"},

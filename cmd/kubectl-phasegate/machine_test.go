@@ -76,7 +76,7 @@ func TestMachineCommands(t *testing.T) {
 		"GraphMissing":    {why: "a path is never taken for a name", args: []string{"graph", "no/such.yaml"}, code: exitUsage, err: "no such file"},
 		"GraphTwo":        {why: "one machine is drawn", args: []string{"graph", gates, shipped}, code: exitUsage, err: "one argument too many"},
 		"GraphBroken":     {why: "a file that is refused has findings", args: []string{"graph", broken}, code: exitFindings, err: "broken.yaml:1:1: PG000"},
-		"Explain":         {why: "a phase tells its machine", args: []string{"explain", "Migrating"}, out: "gives back apiService, v1Owners, v1Lock, dependents, v1Fence, v3Copies, v3Lock, sideDoor"},
+		"Explain":         {why: "a phase tells its machine", args: []string{"explain", "Migrating"}, out: "gives back apiService, v1Owners, v1Lock, dependents, v3Copies, v3Lock, sideDoor, v1Fence"},
 		"ExplainFile":     {why: "of any file, for programs", args: []string{"explain", "Broken", gates, "-o", "json"}, out: `"kubectl phasegate retry gate/NAME"`},
 		"ExplainNothing":  {why: "which phase?", args: []string{"explain"}, code: exitUsage, err: "which phase?"},
 		"ExplainUnknown":  {why: "a mistyped phase of no machine", args: []string{"explain", "Migratin"}, code: exitUsage, err: `no machine has a phase "Migratin", use one of theirs: datastore-migration has Pending, `},

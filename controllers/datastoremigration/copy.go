@@ -17,9 +17,10 @@ import (
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
-// plan also warns of what no copy can preserve.
+// plan also warns of what no copy can preserve. Where all is copied ahead, the API server
+// validates it then, while nothing is locked.
 func (s *steps) plan(ctx context.Context, sc *scope) (outputs, error) {
-	plan, err := s.copier(sc.Object).Plan(s.unhurried(ctx), nil)
+	plan, err := s.copier(sc.Object).Plan(s.unhurried(ctx), sc.With.Bool("validate", true), nil)
 	if err != nil {
 		return nil, err
 	}

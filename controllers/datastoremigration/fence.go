@@ -55,8 +55,9 @@ func whoAmI() []rbacv1.PolicyRule {
 }
 
 // fenceV1 installs what refuses writes of v1 from the moment on in which it is locked,
-// and proves that it works while it still lets everybody pass. Under the lock it only
-// looks: a fence that was down for a moment has let somebody in.
+// and proves that it works while it still lets everybody pass. What was installed long
+// ago, without a proof then, need not settle any more. Under the lock it only looks: a
+// fence that was down for a moment has let somebody in.
 func (s *steps) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
 	if sc.Object.Status.Lock != nil {
 		return nil, s.lockStands(ctx, sc)
@@ -69,14 +70,19 @@ func (s *steps) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, part := range want {
-		if err := s.install(ctx, part); err != nil {
+	var stands fenceParts
+	for i, part := range want {
+		if stands[i], err = s.install(ctx, part); err != nil {
 			return nil, err
 		}
 	}
+	settled := s.ledgers.fenced(sc.Object, stands, sc.Clock.Now()).Add(sc.With.Duration("settle", fenceSettles))
+	if !sc.With.Bool("prove", true) {
+		return nil, nil
+	}
 	group, both := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.follow(both, sc) })
-	group.Go(func() error { return sleep(both, sc.Clock, sc.With.Duration("settle", fenceSettles)) })
+	group.Go(func() error { return sleep(both, sc.Clock, settled.Sub(sc.Clock.Now())) })
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
@@ -96,34 +102,34 @@ func (s *steps) canFence(ctx context.Context) (bool, error) {
 
 // fence is what belongs into the cluster, in the order in which it is made: for this
 // migration, and for the account that runs it.
-func (s *steps) fence(ctx context.Context, dm *migration) ([]client.Object, error) {
+func (s *steps) fence(ctx context.Context, dm *migration) (parts [2]client.Object, err error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := s.client.Create(ctx, review); err != nil {
-		return nil, fmt.Errorf("ask the API server who we are: %w", err)
+		return parts, fmt.Errorf("ask the API server who we are: %w", err)
 	}
-	return []client.Object{fencePolicy(dm, s.Registry.Lock().V1GVK(), review.Status.UserInfo.Username), fenceBinding(dm)}, nil
+	return [2]client.Object{fencePolicy(dm, s.Registry.Lock().V1GVK(), review.Status.UserInfo.Username), fenceBinding(dm)}, nil
 }
 
-// install makes a part of the fence. What is there and differs is of a migration that is
-// gone, or made for another account: it is made anew, so that it settles anew.
-func (s *steps) install(ctx context.Context, want client.Object) error {
+// install makes a part of the fence, and tells by its UID whether it is the one of last
+// time. What is there and differs is of a migration that is gone, or made for another
+// account: it is made anew, so that it settles anew.
+func (s *steps) install(ctx context.Context, want client.Object) (types.UID, error) {
 	have, err := s.partOfFence(ctx, want)
 	if err != nil {
-		return err
+		return "", err
 	}
-	if have != nil && !samePart(have, want) {
-		if err := s.removePart(ctx, have); err != nil {
-			return err
-		}
-		have = nil
+	if have != nil && samePart(have, want) {
+		return have.GetUID(), nil
 	}
 	if have != nil {
-		return nil
+		if err := s.removePart(ctx, have); err != nil {
+			return "", err
+		}
 	}
 	if err := s.client.Create(ctx, want); err != nil {
-		return fmt.Errorf("create the fence, %s: %w", s.nameOf(want), err)
+		return "", fmt.Errorf("create the fence, %s: %w", s.nameOf(want), err)
 	}
-	return nil
+	return want.GetUID(), nil
 }
 
 // partOfFence reads what has the kind and name of part; nil when there is none, or no

@@ -22,7 +22,8 @@ const (
 const deletedByKubernetes = `request.operation == "DELETE" && request.userInfo.username in [` +
 	`"system:serviceaccount:kube-system:generic-garbage-collector", "system:serviceaccount:kube-system:namespace-controller", "system:kube-controller-manager"]`
 
-// fencePolicy refuses writes of v1 while the lock says so. The lock is its parameter,
+// fencePolicy refuses writes of v1 while this migration has it locked; a lock of anybody
+// else is not its business, however long it stands there. The lock is its parameter,
 // because parameters reach an API server at once, and policies within a second. user is
 // the account that migrates: it writes freely, and is refused as all are in a dry run,
 // which is how it finds out whether the fence works.
@@ -50,7 +51,8 @@ func fencePolicy(dm *migration, lock schema.GroupVersionKind, user string) *admi
 			Validations: []admissionregistrationv1.Validation{
 				{Expression: fmt.Sprintf(`!(request.dryRun && request.operation == "UPDATE" && object.metadata.?annotations[?%q].orValue("") == %q)`, migrationv1.AnnotationFenceProbe, dm.UID),
 					Message: probeMessage(dm), Reason: &forbidden},
-				{Expression: `params.?spec.?datastoreReady.orValue(true) != false`, Message: lockMessage(dm), Reason: &forbidden},
+				{Expression: fmt.Sprintf(`params.?spec.?datastoreReady.orValue(true) != false || params.metadata.?annotations[?%q].orValue("") != %q`, migrationv1.AnnotationLockedBy, dm.UID),
+					Message: lockMessage(dm), Reason: &forbidden},
 			},
 		},
 	}

@@ -2,6 +2,7 @@ package datastoremigration
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -18,12 +19,35 @@ type ledgers struct {
 type migrationLedger struct {
 	of     types.UID
 	ledger *copier.Ledger
+	// fence is what was seen of it last, and fenced since when.
+	fence  fenceParts
+	fenced time.Time
 }
+
+// fenceParts are the UIDs of what makes up a fence.
+type fenceParts [2]types.UID
 
 // of is that of one migration. One that was created anew under its name has another.
 func (l *ledgers) of(dm *migration) *copier.Ledger {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.entry(dm).ledger
+}
+
+// fenced tells since when these very parts have been seen to stand: since now at the latest.
+func (l *ledgers) fenced(dm *migration, parts fenceParts, now time.Time) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := l.entry(dm)
+	if known.fence != parts {
+		known.fence, known.fenced = parts, now
+		l.by[dm.Name] = known
+	}
+	return known.fenced
+}
+
+// entry is called with mu held.
+func (l *ledgers) entry(dm *migration) migrationLedger {
 	if l.by == nil {
 		l.by = map[string]migrationLedger{}
 	}
@@ -33,7 +57,7 @@ func (l *ledgers) of(dm *migration) *copier.Ledger {
 		}
 		l.by[dm.Name] = migrationLedger{of: dm.UID, ledger: copier.NewLedger()}
 	}
-	return l.by[dm.Name].ledger
+	return l.by[dm.Name]
 }
 
 // drop forgets a migration that is gone.

@@ -153,7 +153,9 @@ func (s *steps) lockStands(ctx context.Context, sc *scope) error {
 		return err
 	}
 	enforced := lock.Mode == migrationv1.LockEnforced
-	if enforced && info == nil || info != nil && (isReady(info) || lockedBy(info) != "" && lockedBy(info) != sc.Object.UID) {
+	// Calico's components may drop the note when they write the object; the fence keeps them from it, and heeds the note.
+	ours := info != nil && (lockedBy(info) == sc.Object.UID || lockedBy(info) == "" && !enforced)
+	if enforced && info == nil || info != nil && (isReady(info) || !ours) {
 		return lockBroken("somebody else has opened v1, " + s.Registry.Lock().V1GVK().GroupKind().String() + " " + clusterInformationName)
 	}
 	if enforced {

@@ -65,6 +65,29 @@ func TestLockIsFree(t *testing.T) {
 	}
 }
 
+// The fence heeds the note of who has locked v1, and lets everybody pass where that is gone.
+func TestALockWithoutItsNote(t *testing.T) {
+	cases := map[migrationv1.LockMode]struct{ why, want string }{
+		migrationv1.LockCooperative: {why: "Calico's components drop the note when they write the object", want: "stands"},
+		migrationv1.LockEnforced:    {why: "nobody else could write it, and now everybody can", want: "LockBroken"},
+	}
+	for mode, c := range cases {
+		t.Run(string(mode), func(t *testing.T) {
+			s := &steps{Settings: Settings{Registry: resources.Default()}, client: fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(lockObject(false)).Build()}
+			dm := &migration{ObjectMeta: metav1.ObjectMeta{UID: "me"}, Status: migrationv1.DatastoreMigrationStatus{Lock: &migrationv1.Lock{Mode: mode}}}
+			got, err := "stands", s.lockStands(t.Context(), &scope{Object: dm})
+			if terminal := (*fsm.TerminalError)(nil); errors.As(err, &terminal) {
+				got = terminal.Reason
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if got != c.want {
+				t.Errorf("it %s, want %s: %s", got, c.want, c.why)
+			}
+		})
+	}
+}
+
 // A step that takes long ends with the lock, and is not begun behind it.
 func TestWhileLocked(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -52,7 +52,7 @@ func (l *Looker) Checks(ctx context.Context) []check.Answer {
 
 // Plan reads, converts and validates every object of v1.
 func (l *Looker) Plan(ctx context.Context) (copier.Plan, error) {
-	return l.s.copier(l.dm).Plan(ctx, nil)
+	return l.s.copier(l.dm).Plan(ctx, true, nil)
 }
 
 // Dependents are the objects outside Calico that the migration would take owner references

@@ -164,4 +164,7 @@ func showProgress(dm *migration, p copier.Progress, took time.Duration, verb str
 	}
 	dm.Status.Progress = next
 	dm.Status.Message = fmt.Sprintf("%s: %d of %d objects, %s types", verb, p.Done, p.Total, next.TypeProgress)
+	if p.Problem != nil {
+		dm.Status.Message += fmt.Sprintf("; %d cannot be copied, the first: %s", p.Rejected, clip(p.Problem.Error(), exampleLength))
+	}
 }

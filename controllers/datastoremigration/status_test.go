@@ -235,6 +235,17 @@ func TestProgressNeverGoesBack(t *testing.T) {
 	}
 }
 
+// What the API server refuses is told while the rest is copied, which may take an hour.
+func TestARefusalIsToldAtOnce(t *testing.T) {
+	dm := &migration{}
+	problem := resources.Problem{Kind: "Tier", Name: "a", Message: "refused by the API server: too long", Remedy: "change it"}
+	showProgress(dm, copier.Progress{Counts: copier.Counts{Total: 10, Done: 4, Created: 2, Rejected: 2}, Problem: &problem}, time.Second, "Copying ahead")
+	want := "Copying ahead: 4 of 10 objects, 0 / 0 types; 2 cannot be copied, the first: " + problem.Error()
+	if diff := cmp.Diff(want, dm.Status.Message); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestARateEndsWithTheCopy(t *testing.T) {
 	dm := &migration{}
 	dm.Status.Progress = &migrationv1.Progress{Objects: "10/10", ObjectsPerSecond: 5}

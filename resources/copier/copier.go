@@ -89,6 +89,8 @@ type Report func(Progress)
 type Progress struct {
 	Counts
 	Kinds []KindProgress // in copy order
+	// Problem is the first of the Rejected; nil while there is none.
+	Problem *resources.Problem
 }
 
 // KindProgress is the progress of one kind.

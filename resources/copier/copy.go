@@ -306,7 +306,7 @@ func (r *run) reject(of *kindRun, problem resources.Problem) {
 	r.mu.Lock()
 	r.rejected = append(r.rejected, problem)
 	r.mu.Unlock()
-	r.tracker.done(of.kind, rejected)
+	r.tracker.rejected(of.kind, problem)
 }
 
 func (r *run) conflict(of *kindRun, live *unstructured.Unstructured, cause Cause, diffs []resources.FieldDiff) {

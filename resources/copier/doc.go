@@ -7,7 +7,7 @@
 // name and UID. A v1 object is never written.
 //
 //	c := copier.New(resources.Default(), liveClient, copier.Owner{Name: dm.Name, UID: dm.UID})
-//	plan, err := c.Plan(ctx, nil)          // before anything is locked: plan.Problems must be empty
+//	plan, err := c.Plan(ctx, true, nil)    // before anything is locked: plan.Problems must be empty
 //	result, err := c.Copy(ctx, show)       // result.Conflicts and result.Rejected name what is open
 //	owners, err := c.RemapOwners(ctx)      // adds the owners that were not in v3 yet
 //	both, err := c.Verify(ctx)             // both.OK() before anybody relies on v3

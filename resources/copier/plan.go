@@ -14,16 +14,17 @@ import (
 	"github.com/phasegate/phasegate/resources"
 )
 
-// Plan reads, converts and validates every v1 object and changes nothing. Objects that could not be
-// copied are in Problems, each by its v1 name; those that are being deleted are not looked at. A kind
-// whose v1 CRD is absent has no objects. The error tells that the plan is incomplete.
-func (c *Copier) Plan(ctx context.Context, report Report) (Plan, error) {
+// Plan reads and converts every v1 object and changes nothing. Objects that could not be copied are in
+// Problems, each by its v1 name; those that are being deleted are not looked at. validate also finds those
+// that v3 would refuse, which takes four times as long; Copy finds them anyway. A kind whose v1 CRD is
+// absent has no objects. The error tells that the plan is incomplete.
+func (c *Copier) Plan(ctx context.Context, validate bool, report Report) (Plan, error) {
 	kinds := c.reg.Kinds()
 	totals, err := c.totals(ctx, kinds)
 	if err != nil {
 		return Plan{}, err
 	}
-	p := &planner{Copier: c, tracker: newTracker(kinds, totals, report)}
+	p := &planner{Copier: c, validate: validate, tracker: newTracker(kinds, totals, report)}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxListers)
 	for _, kind := range kinds {
@@ -39,6 +40,7 @@ func (c *Copier) Plan(ctx context.Context, report Report) (Plan, error) {
 // planner is the notebook of one Plan.
 type planner struct {
 	*Copier
+	validate bool
 	tracker  *tracker
 	mu       sync.Mutex
 	problems []resources.Problem
@@ -86,6 +88,9 @@ func (p *planner) check(ctx context.Context, kind *resources.Kind, schema *resou
 		}, nil
 	}
 	from[key] = v1.GetName()
+	if !p.validate {
+		return nil, nil
+	}
 	if len(conv.Status) > 0 {
 		conv.Object.Object["status"] = conv.Status // written by itself, and validated as strictly
 	}

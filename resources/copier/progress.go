@@ -52,6 +52,16 @@ func (t *tracker) done(kind *resources.Kind, which counter) {
 	}
 }
 
+// rejected counts an object that could not be copied, and tells of it at once: a person may have to act.
+func (t *tracker) rejected(kind *resources.Kind, problem resources.Problem) {
+	t.mu.Lock()
+	if t.progress.Problem == nil {
+		t.progress.Problem = &problem
+	}
+	t.mu.Unlock()
+	t.done(kind, rejected)
+}
+
 // moved counts an object elsewhere that was done.
 func (t *tracker) moved(kind *resources.Kind, from, to counter) {
 	t.mu.Lock()

@@ -166,7 +166,7 @@ func TestPlanNamesEveryProblemAndChangesNothing(t *testing.T) {
 	s.v1("GlobalNetworkPolicy", "metadata: {name: default.foo, annotations: {projectcalico.org/metadata: '{}'}}\nspec: {tier: default, selector: all()}")
 	s.v1("HostEndpoint", "metadata: {name: broken, annotations: {projectcalico.org/metadata: '{'}}\nspec: {node: n1, interfaceName: eth0}")
 	s.v1("HostEndpoint", "metadata: {name: fine}\nspec: {node: n1, interfaceName: eth0}")
-	plan, err := s.copier.Plan(t.Context(), nil)
+	plan, err := s.copier.Plan(t.Context(), true, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestFailedListIsNeverAnEmptyOne(t *testing.T) {
 				return c.List(ctx, list, opts...)
 			}})
 			calls := map[string]func() error{
-				"Plan":      func() error { _, err := s.copier.Plan(t.Context(), nil); return err },
+				"Plan":      func() error { _, err := s.copier.Plan(t.Context(), true, nil); return err },
 				"Copy":      func() error { _, err := s.copier.Copy(t.Context(), nil); return err },
 				"Conflicts": func() error { _, err := s.copier.Conflicts(t.Context()); return err },
 				"Verify":    func() error { _, err := s.copier.Verify(t.Context()); return err },
@@ -330,7 +330,7 @@ spec:
 	}
 	newScene(t, interceptor.Funcs{})
 	c := copier.New(registry, live.Client, copier.Owner{UID: owner})
-	plan, err := c.Plan(t.Context(), nil)
+	plan, err := c.Plan(t.Context(), true, nil)
 	if err != nil || plan.Total != 0 {
 		t.Errorf("plan: %+v, %v; want no objects and no error", plan, err)
 	}

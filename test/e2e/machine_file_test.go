@@ -121,6 +121,11 @@ func underTheLock(_ *testing.T, spec *v1alpha1.MachineSpec) {
 		p.Steps = slices.DeleteFunc(p.Steps, func(s v1alpha1.Step) bool {
 			return slices.Contains(ahead, s.Action) || strings.HasPrefix(s.If, `"sideDoor" in held`)
 		})
+		for j := range p.Steps {
+			if p.Steps[j].Action == "Plan" {
+				p.Steps[j].With = nil // nobody else validates anything before the lock
+			}
+		}
 	}
 }
 

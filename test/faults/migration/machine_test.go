@@ -2,6 +2,7 @@ package migration_test
 
 import (
 	"fmt"
+	"maps"
 
 	"sigs.k8s.io/yaml"
 
@@ -50,7 +51,9 @@ func quick(gate bool) (*fsm.Machine, error) {
 func shorten(step *v1alpha1.Step) {
 	switch step.Action {
 	case "FenceV1": // proved all the same, and there is one API server here
-		step.With = map[string]any{"settle": "0s", "watchFrom": 20}
+		with := map[string]any{"settle": "0s", "watchFrom": 20}
+		maps.Copy(with, step.With)
+		step.With = with
 	case "Drain":
 		step.With = map[string]any{"quiet": "10ms", "atMost": "2s"}
 	case "AwaitV3Served":
