@@ -53,6 +53,7 @@ func requests(m *fsm.Machine, o *Overview) []Deed {
 var mends = map[string]Deed{
 	"Preflight":     {"mend what the message names; every check, with its remedy", "kubectl phasegate check --controllers datastoremigration"},
 	"Plan":          {"correct these objects in v1; all of them, with the field and the rule", "kubectl phasegate plan NAME"},
+	"Validate":      {"correct these objects in v1; all of them, with the field and the rule", "kubectl phasegate plan NAME"},
 	"CopyResources": {"correct what the message names in v1; nothing is locked", "kubectl phasegate plan NAME"},
 }
 

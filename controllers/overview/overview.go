@@ -172,7 +172,7 @@ func outcome(p *v1alpha1.Phase, o *Overview) Outcome {
 // is not among them: an operator may be at it.
 func needsPerson(o *Overview) bool {
 	return slices.ContainsFunc(o.WhyNot, func(c Closed) bool {
-		return slices.Contains([]string{"Preflight", "Plan", "DetectConflicts", "CopyResources"}, c.Step)
+		return slices.Contains([]string{"Preflight", "Plan", "Validate", "DetectConflicts", "CopyResources"}, c.Step)
 	})
 }
 

@@ -22,7 +22,7 @@ func TestAbort(t *testing.T) {
 		"pending, the side door open": {why: "the CRDs are as they were", gate: "compared", held: held("sideDoor")},
 		"pending, copied ahead":       {why: "the copies are deleted through the side door, while the aggregated API server serves v3", gate: "ahead", held: held("v3Copies")},
 		"migrating, nothing taken":    {why: "the phase is stored, its first step has not run", gate: "begin", held: held("v3Copies")},
-		"fenced":                      {why: "the fence goes, and nobody had noticed it", gate: "fenced", held: held("v1Fence")},
+		"fenced":                      {why: "the fence goes, and nobody had noticed it", gate: "fenced", held: held("v3Copies")},
 		"v1 locked":                   {why: "the lock must never outlive the migration", gate: "locked", held: held("v1Lock")},
 		"APIService parked":           {why: "the saved APIService comes back, with every label and annotation", gate: "parked", held: held("apiService")},
 		"v3 served":                   {why: "v3 answers from the CRDs, which have the copies", gate: "served", held: held("apiService")},
@@ -46,6 +46,6 @@ func TestAbort(t *testing.T) {
 
 // held is all that is held once the effect is taken, in the order of the machine.
 func held(last string) []string {
-	all := []string{"sideDoor", "v3Lock", "v3Copies", "v1Fence", "dependents", "v1Lock", "v1Owners", "apiService"}
+	all := []string{"v1Fence", "sideDoor", "v3Lock", "v3Copies", "dependents", "v1Lock", "v1Owners", "apiService"}
 	return all[:slices.Index(all, last)+1]
 }

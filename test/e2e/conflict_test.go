@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,7 +136,7 @@ func TestConflictSeenAhead(t *testing.T) {
 	dm := w.await(t, "any-name-will-do", waiting)
 	dm = w.awaitMessage(t, dm.Name, "resolve 1 conflict, edit or delete one side: GlobalNetworkSet blocklist-0")
 	assertNamesConflict(t, w, dm)
-	if len(dm.Status.Machine.Held) != 0 || !w.ready(t, w.Registry.Lock().V1GVK().GroupVersion().String()) {
+	if !slices.Equal(dm.Status.Machine.Held, []string{"v1Fence"}) || !w.ready(t, w.Registry.Lock().V1GVK().GroupVersion().String()) {
 		t.Errorf("something is locked before the conflict is solved: %v", dm.Status.Machine.Held)
 	}
 	removeV3(t, w)

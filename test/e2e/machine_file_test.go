@@ -122,14 +122,14 @@ func underTheLock(_ *testing.T, spec *v1alpha1.MachineSpec) {
 			return slices.Contains(ahead, s.Action) || strings.HasPrefix(s.If, `"sideDoor" in held`)
 		})
 		for j := range p.Steps {
-			if p.Steps[j].Action == "Plan" {
-				p.Steps[j].With = nil // nobody else validates anything before the lock
+			if p.Steps[j].Name == "Validate" {
+				p.Steps[j].If = "" // nobody else does before the lock
 			}
 		}
 	}
 }
 
-// inStep changes the last step of a phase that runs an action.
+// inStep changes the last step of a phase that runs an action under its own name.
 func inStep(phase, action string, change func(*v1alpha1.Step)) edit {
 	return inPhase(phase, func(t *testing.T, p *v1alpha1.Phase) {
 		t.Helper()
@@ -140,7 +140,7 @@ func inStep(phase, action string, change func(*v1alpha1.Step)) edit {
 func stepIndex(t *testing.T, p *v1alpha1.Phase, action string) int {
 	t.Helper()
 	for i, s := range slices.Backward(p.Steps) {
-		if s.Action == action {
+		if s.Action == action && s.Name == "" {
 			return i
 		}
 	}
