@@ -40,7 +40,7 @@ func (s *steps) copyAhead(ctx context.Context, sc *scope) (outputs, error) {
 		}
 		if blocked != "" {
 			refuseAhead(sc, blocked)
-			return copied(copier.Result{}), nil
+			break
 		}
 		sc.Report(func(dm *migration) { showRound(dm, last, sc.Clock.Now().Sub(began)) })
 		out := copied(last)
@@ -48,7 +48,17 @@ func (s *steps) copyAhead(ctx context.Context, sc *scope) (outputs, error) {
 			return out, nil
 		}
 	}
+	if !isAhead(sc) {
+		return s.validate(ctx, sc)
+	}
 	return copied(last), nil
+}
+
+// validate names what v3 would refuse, where copying ahead does not come to it any more:
+// under the lock it would end the migration.
+func (s *steps) validate(ctx context.Context, sc *scope) (outputs, error) {
+	plan, err := s.copier(sc.Object).Plan(ctx, true, nil)
+	return copied(copier.Result{Rejected: plan.Problems}), err
 }
 
 // unhurried is for steps that copy, or read as much, before anything is locked.

@@ -52,7 +52,7 @@ func (t *tracker) done(kind *resources.Kind, which counter) {
 	}
 }
 
-// rejected counts an object that could not be copied, and tells of it at once: a person may have to act.
+// rejected counts an object that could not be copied, and tells of the first while the others are copied: a person may have to act.
 func (t *tracker) rejected(kind *resources.Kind, problem resources.Problem) {
 	t.mu.Lock()
 	if t.progress.Problem == nil {

@@ -14,6 +14,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -203,6 +204,45 @@ func TestSideDoorRefused(t *testing.T) {
 			w.assertUntouched(t)
 		})
 	}
+}
+
+// A door that is refused once it was open is no way to find what v3 refuses: it is found before the lock all the same.
+func TestSideDoorRefusedLate(t *testing.T) {
+	const sets = "globalnetworksets.projectcalico.org"
+	w := pristine(t)
+	w.changeCRD(t, sets, func(spec map[string]any) {
+		rootSchema(spec)["x-kubernetes-validations"] = []any{map[string]any{"rule": "self.metadata.name != 'blocklist-3'", "message": "blocklist-3 is not wanted"}}
+	})
+	t.Cleanup(func() { w.restoreCRDs(t) })
+	w.manager(t, "--phases-dir", gated(t, inStep("Pending", "CopyResources", func(s *v1alpha1.Step) { s.Poll = "1s" })))
+	w.start(t, scene.MigrationName, "compared")
+	w.awaitGate(t, scene.MigrationName, "compared")
+	lift := sync.OnceFunc(w.freezeCRDs(t))
+	t.Cleanup(lift)
+	if !w.shut(t.Context(), sets) {
+		t.Fatal("the door could not be shut")
+	}
+	harness.Eventually(t, "the door shut", soon, func() error {
+		behind := &unstructured.UnstructuredList{}
+		behind.SetAPIVersion(resources.V3Group + "/" + migrationv1.SideDoorVersion)
+		behind.SetKind("GlobalNetworkSetList")
+		err := w.Client.List(t.Context(), behind)
+		if apierrs.IsNotFound(err) || apimeta.IsNoMatchError(err) {
+			return nil
+		}
+		return errors.Join(errors.New("it is open"), err)
+	})
+	w.goOn(t, "begin")
+	dm := w.awaitMessage(t, scene.MigrationName, "Objects that cannot be copied: GlobalNetworkSet blocklist-3: ")
+	w.assertNothingLocked(t, dm)
+	if ahead := dm.Status.CopyAhead; ahead == nil || ahead.State != migrationv1.CopyAheadRefused || dm.Status.Phase != "Pending" {
+		t.Errorf("phase %s, status.copyAhead %+v, want Refused", dm.Status.Phase, ahead)
+	}
+	lift()
+	w.restoreCRDs(t)
+	w.awaitGate(t, scene.MigrationName, "begin")
+	w.remove(t, scene.MigrationName)
+	w.assertUntouched(t)
 }
 
 // A CRD that its owner applies again in the middle is opened again.
