@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	goruntime "runtime"
-	"runtime/debug"
 	"testing"
 	"time"
 
@@ -43,11 +42,8 @@ var benchedPasses = map[string]benchedPass{
 }
 
 // BenchmarkPass is a pass without an API server: what the runner itself costs. Tracing
-// that is off must not show. The heap may grow to some 40 MiB between two collections, as
-// the manager lets it (cmd/manager/collect.go), and not only to the 4 MiB of a program
-// that holds nothing.
+// that is off must not show.
 func BenchmarkPass(b *testing.B) {
-	defer debug.SetGCPercent(debug.SetGCPercent(600))
 	for name, p := range benchedPasses {
 		b.Run(name, func(b *testing.B) {
 			pass := p.prepare(b)
