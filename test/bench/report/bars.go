@@ -21,8 +21,7 @@ const (
 	hugeSize = 100_000
 )
 
-// Bars are all that was promised. What copies the mix is compared with raw creates of the mix: these alone take
-// twice as long as those of small objects, which the medians show, too.
+// Bars are all that was promised.
 func Bars() []Bar {
 	ratio := func(c Contender, m Metric, of Contender, ofM Metric) func(*Figures) (float64, bool) {
 		return func(f *Figures) (float64, bool) { return f.ratio(c, m, barSize, of, ofM, barSize) }
@@ -36,7 +35,9 @@ func Bars() []Bar {
 		{What: "locked time of the control without limits, in ours", Limit: 6, AtLeast: true, Value: ratio(Unlimited, Locked, Ahead, Locked)},
 		{What: fmt.Sprintf("locked time at %d objects, in that at %d", flatTo, flatFrom), Limit: 1.5,
 			Value: func(f *Figures) (float64, bool) { return f.ratio(Ahead, Locked, flatTo, Ahead, Locked, flatFrom) }},
+		{What: "total time, in raw creates of small objects", Limit: 2, Value: ratio(Ahead, Total, RawSmall, Total)},
 		{What: "total time, in raw creates of the mix", Limit: 2, Value: ratio(Ahead, Total, Raw, Total)},
+		{What: "copying under the lock: locked time, in raw creates of small objects", Limit: 1.3, Value: ratio(UnderLock, Locked, RawSmall, Total)},
 		{What: "copying under the lock: locked time, in raw creates of the mix", Limit: 1.3, Value: ratio(UnderLock, Locked, Raw, Total)},
 		{What: "writes for each object", Limit: 1.3, Value: figure(Writes, barSize)},
 		{What: "GETs for each object: it is read in pages", Limit: 0.1, Value: figure(Reads, barSize)},
