@@ -168,7 +168,7 @@ func allMayBeDone(c client.WithWatch) client.WithWatch {
 
 // clockOf is the real one for the step that waits by itself, between deletions;
 // the kit's own stands still.
-func clockOf(action string) clock.WithTicker {
+func clockOf(action string) clock.WithTickerAndDelayedExecution {
 	if action == "DeleteV1CRDs" {
 		return clock.RealClock{}
 	}

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"reflect"
 
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -16,8 +17,9 @@ import (
 // meanwhile. Once changes obj to what the API server has afterwards.
 //
 // The error is the action's own, or that of the status write.
-func Once[T Object[T]](ctx context.Context, c client.Client, obj T, action Action[T], with fsm.Params, clock clock.WithTicker) (map[string]any, error) {
+func Once[T Object[T]](ctx context.Context, c client.Client, obj T, action Action[T], with fsm.Params, clock clock.WithTickerAndDelayedExecution) (map[string]any, error) {
 	p := &pass[T]{client: c, clock: clock, stored: obj, work: deepCopy(obj)}
+	defer func() { reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(p.stored).Elem()) }()
 	outputs, err := action.Do(ctx, &Scope[T]{Object: deepCopy(obj), With: with, Clock: clock, pass: p, recorder: &events.FakeRecorder{}})
 	if err != nil {
 		return nil, err

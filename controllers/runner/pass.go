@@ -32,7 +32,7 @@ const publishEvery = time.Second
 // pass is the notebook of one reconcile.
 type pass[T Object[T]] struct {
 	client   client.Client
-	clock    clock.WithTicker
+	clock    clock.WithTickerAndDelayedExecution
 	decorate func(T)
 	// empty is a new T.
 	empty func() T
@@ -43,7 +43,7 @@ type pass[T Object[T]] struct {
 	// sending guards stored, and is held during requests: progress is written
 	// while an action runs. Take it before mu, never after.
 	sending sync.Mutex
-	// stored is the object as the API server has it.
+	// stored is the object as the API server has it. A write replaces it.
 	stored T
 	// sent is what the API server has if the last write went through. unanswered says that this is not known.
 	sent       T
@@ -160,7 +160,8 @@ func rank(c metav1.Condition) int {
 }
 
 func (p *pass[T]) send(ctx context.Context) error {
-	err := patch.MutateAndSwapStatus(ctx, p.client, p.stored, func(obj T) {
+	written := deepCopy(p.stored)
+	err := patch.MutateAndSwapStatus(ctx, p.client, written, func(obj T) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		obj.CopyStatusFrom(p.work)
@@ -169,7 +170,7 @@ func (p *pass[T]) send(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.adopt(p.stored)
+	p.adopt(written)
 	return nil
 }
 
@@ -183,21 +184,37 @@ func (p *pass[T]) adopt(stored T) {
 }
 
 // publish writes progress once a second until the action is done. When the
-// object was changed by somebody else it calls moved and stops. A write that is
-// on its way when the action ends is waited for: without its answer, the pass
-// would take it for somebody else's.
-func (p *pass[T]) publish(ctx context.Context, done <-chan struct{}, moved func()) {
+// object was changed by somebody else it calls moved and stops. The function that it
+// returns is for the end of the action, after done: it waits for a write that is on
+// its way. Without its answer, the pass would take it for somebody else's.
+func (p *pass[T]) publish(ctx context.Context, done <-chan struct{}, moved func()) (wait func()) {
+	ended := make(chan struct{})
+	// Most actions are over before there is anything to do here.
+	first := p.clock.AfterFunc(publishEvery, func() {
+		go func() { // a fake clock calls while it is locked
+			defer close(ended)
+			p.publishing(ctx, done, moved)
+		}()
+	})
+	return func() {
+		if !first.Stop() {
+			<-ended
+		}
+	}
+}
+
+func (p *pass[T]) publishing(ctx context.Context, done <-chan struct{}, moved func()) {
 	ticker := p.clock.NewTicker(publishEvery)
 	defer ticker.Stop()
 	for {
+		if p.movedOrSent(ctx) {
+			moved()
+			return
+		}
 		select {
 		case <-done:
 			return
 		case <-ticker.C():
-		}
-		if p.movedOrSent(ctx) {
-			moved()
-			return
 		}
 	}
 }

@@ -44,7 +44,7 @@ type Reconciler[T Object[T]] struct {
 	// ends with the machine that it began with.
 	Machine func() *fsm.Machine
 	Program *Program[T]
-	Clock   clock.WithTicker
+	Clock   clock.WithTickerAndDelayedExecution
 	// Random answers numbers in [0,1) for the jitter of retries; nil: no jitter.
 	Random   func() float64
 	Recorder events.EventRecorder
@@ -103,7 +103,7 @@ func (r *Reconciler[T]) advance(ctx context.Context, machine *fsm.Machine, obj T
 	}
 	p := &pass[T]{client: r.Client, clock: r.Clock, decorate: r.Program.Decorate, empty: r.Program.New, machine: machine, stored: obj, work: deepCopy(obj),
 		written: func(obj T) { r.know(machine, obj) }}
-	run := machine.Run(*obj.MachineStatus(), r.view(ctx, machine, obj))
+	run := machine.Run(*obj.MachineStatus(), r.view(ctx, p))
 	for {
 		cmd := run.Next()
 		switch cmd.Do {
@@ -116,7 +116,7 @@ func (r *Reconciler[T]) advance(ctx context.Context, machine *fsm.Machine, obj T
 		case fsm.Sleep:
 			return reconcile.Result{RequeueAfter: cmd.After}, r.conclude(ctx, p, run, nil)
 		case fsm.AddFinalizer, fsm.RemoveFinalizer:
-			return reconcile.Result{RequeueAfter: again}, r.setFinalizer(ctx, obj, cmd.Do, machine.Finalizer())
+			return reconcile.Result{RequeueAfter: again}, r.setFinalizer(ctx, p.stored, cmd.Do, machine.Finalizer())
 		default:
 			return reconcile.Result{}, fmt.Errorf("the engine asks for %q, which this program does not know", cmd.Do)
 		}
@@ -180,25 +180,25 @@ func (r *Reconciler[T]) conclude(ctx context.Context, p *pass[T], run *fsm.Run, 
 	return nil
 }
 
-func (r *Reconciler[T]) view(ctx context.Context, machine *fsm.Machine, obj T) fsm.View {
-	seen := deepCopy(obj) // obj follows what this pass writes
+func (r *Reconciler[T]) view(ctx context.Context, p *pass[T]) fsm.View {
+	read := p.stored // what this pass writes does not change it
 	return fsm.View{
 		Context: ctx,
 		Self: func() (map[string]any, error) {
-			self, err := runtime.DefaultUnstructuredConverter.ToUnstructured(seen)
+			self, err := runtime.DefaultUnstructuredConverter.ToUnstructured(read)
 			if err != nil {
-				return nil, fmt.Errorf("read %s as data: %w", seen.GetName(), err)
+				return nil, fmt.Errorf("read %s as data: %w", read.GetName(), err)
 			}
 			return self, nil
 		},
-		Deleting:   !obj.GetDeletionTimestamp().IsZero(),
-		Finalizer:  controllerutil.ContainsFinalizer(obj, machine.Finalizer()),
-		Generation: obj.GetGeneration(),
-		Observed:   observed(obj),
+		Deleting:   !read.GetDeletionTimestamp().IsZero(),
+		Finalizer:  controllerutil.ContainsFinalizer(read, p.machine.Finalizer()),
+		Generation: read.GetGeneration(),
+		Observed:   observed(read),
 		Now:        r.Clock.Now,
 		Random:     r.Random,
 		Guard: func(name string) (bool, string, error) {
-			return r.Program.Guards[name].Open(ctx, obj)
+			return r.Program.Guards[name].Open(ctx, p.stored)
 		},
 	}
 }
@@ -240,17 +240,13 @@ func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], now v1alpha1.Machin
 	logger := log.FromContext(ctx).WithValues("step", cmd.Step, "action", cmd.Action)
 	scope := &Scope[T]{Object: deepCopy(p.work), Machine: p.machine, With: cmd.With, Clock: r.Clock, pass: p, recorder: r.Recorder}
 	*scope.Object.MachineStatus() = now
-	published := make(chan struct{})
-	go func() {
-		defer close(published)
-		p.publish(ctx, acting.Done(), func() { cancel(errMoved) })
-	}()
+	ended := p.publish(ctx, acting.Done(), func() { cancel(errMoved) })
 
 	began := r.Clock.Now()
 	outputs, failure := r.Program.Actions[cmd.Action].Do(log.IntoContext(acting, logger), scope)
 	moved := errors.Is(context.Cause(acting), errMoved) || errors.Is(failure, errMoved)
 	cancel(nil)
-	<-published
+	ended()
 	took := r.Clock.Since(began)
 	if moved {
 		return fsm.Outcome{}, errMoved

@@ -50,7 +50,8 @@ func (s *Scope[T]) PatchMetadata(ctx context.Context, change func(T)) error {
 	if maps.Equal(wanted.GetAnnotations(), s.pass.stored.GetAnnotations()) && maps.Equal(wanted.GetLabels(), s.pass.stored.GetLabels()) {
 		return nil
 	}
-	err := patch.MutateAndPatchSpec(ctx, s.pass.client, s.pass.stored, func(obj T) {
+	written := deepCopy(s.pass.stored)
+	err := patch.MutateAndPatchSpec(ctx, s.pass.client, written, func(obj T) {
 		obj.SetAnnotations(wanted.GetAnnotations())
 		obj.SetLabels(wanted.GetLabels())
 	})
@@ -60,6 +61,7 @@ func (s *Scope[T]) PatchMetadata(ctx context.Context, change func(T)) error {
 	if err != nil {
 		return err
 	}
+	s.pass.stored = written
 	s.pass.adoptMetadata()
 	s.Object.SetAnnotations(s.pass.stored.GetAnnotations())
 	return nil

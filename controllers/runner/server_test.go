@@ -301,8 +301,8 @@ func (b *bench) tick(ctx context.Context) error {
 	}
 }
 
-// handClock is moved by hand. Its tickers tick when somebody listens, and only
-// when the test says so.
+// handClock is moved by hand. Its tickers tick, and its functions are called, when
+// somebody waits for that, and only when the test says so.
 type handClock struct {
 	*clocktesting.FakeClock
 	ticks chan time.Time
@@ -314,3 +314,32 @@ type ticker chan time.Time
 
 func (t ticker) C() <-chan time.Time { return t }
 func (t ticker) Stop()               {}
+
+func (c *handClock) AfterFunc(_ time.Duration, call func()) clock.Timer {
+	t := handTimer{stop: make(chan struct{}), fired: make(chan struct{})}
+	go func() {
+		select {
+		case <-c.ticks:
+			close(t.fired)
+			call()
+		case <-t.stop:
+		}
+	}()
+	return t
+}
+
+// handTimer is stopped once.
+type handTimer struct {
+	clock.Timer
+
+	stop, fired chan struct{}
+}
+
+func (t handTimer) Stop() bool {
+	select {
+	case t.stop <- struct{}{}:
+		return true
+	case <-t.fired:
+		return false
+	}
+}

@@ -33,7 +33,7 @@ type Case[T runner.Object[T]] struct {
 	Progress []string
 	// Clock is the action's; nil stands still at the same time in every run, so that
 	// times that are stored can be compared.
-	Clock clock.WithTicker
+	Clock clock.WithTickerAndDelayedExecution
 }
 
 // Covered tells what Idempotent has tried.
