@@ -28,6 +28,7 @@ type program struct {
 	guards []string
 	// invariants are proved, never asked by a run.
 	invariants []invariant
+	recover    []recovery
 }
 
 type phase struct {
@@ -66,6 +67,11 @@ type step struct {
 	message        *template
 	acquires, path string
 	releases       string
+}
+
+type recovery struct {
+	v1alpha1.Recovery
+	when *expr
 }
 
 type exit struct {
@@ -125,6 +131,7 @@ func (c *compiler) run() {
 			c.prog.order = append(c.prog.order, p)
 		}
 	}
+	c.recovery(spec.Recover)
 	c.invariants(spec.Invariants)
 }
 

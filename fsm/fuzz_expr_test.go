@@ -36,7 +36,7 @@ func fullRun(f testing.TB) (*scope, *Run) {
 		"metadata": map[string]any{"name": "a", "labels": map[string]any{"x/y": "z"}},
 		"spec":     map[string]any{"size": int64(3), "parts": []any{map[string]any{"name": "a", "ready": true}}, "free": []any{"b"}},
 	}
-	r := (&Machine{def: def, prog: c.prog}).Run(v1alpha1.MachineStatus{Phase: "One", Held: []string{"lock"}, Result: `{"n": 7, "list": ["x", "y"]}`},
+	r := (&Machine{def: def, prog: c.prog}).Run(v1alpha1.MachineStatus{Phase: "One", Held: v1alpha1.Held("lock"), Result: `{"n": 7, "list": ["x", "y"]}`},
 		View{Self: Given(self), Now: func() time.Time { return time.Unix(1e9, 0) }, Guard: func(name string) (bool, string, error) { return name == "a", name, nil }})
 	return c.scope, r
 }

@@ -102,7 +102,7 @@ func BenchmarkPass(b *testing.B) {
 	}
 	found := fsm.Outcome{Outputs: map[string]any{"conflicts": 1, "examples": []string{"Tier b: spec"}}}
 	view := fsm.View{Finalizer: true, Now: func() time.Time { return sim.Epoch }}
-	start := v1alpha1.MachineStatus{Phase: "WaitingForConflictResolution", Held: []string{"v1Lock"}, Revision: m.Revision()}
+	start := v1alpha1.MachineStatus{Phase: "WaitingForConflictResolution", Held: v1alpha1.Held("v1Lock"), Revision: m.Revision()}
 	b.ReportAllocs()
 	for b.Loop() {
 		run := m.Run(start, view)

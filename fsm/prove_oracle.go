@@ -25,7 +25,7 @@ func (w *way) truth(e *expr) decision {
 }
 
 func (w *way) decide(e *expr) decision {
-	switch w.known(e, w.run.st.Phase, w.run.st.Held).value {
+	switch w.known(e, w.run.st.Phase, w.run.st.HeldNames()).value {
 	case types.True:
 		return decision{open: true}
 	case types.False:

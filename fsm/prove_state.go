@@ -244,7 +244,7 @@ func (p *prover) status(s state, late, changed bool) v1alpha1.MachineStatus {
 		since = microTime(provedNow.Add(-ph.timeout))
 	}
 	now := s.now()
-	st.Phase, st.Cursor, st.Held, st.Since = ph.Name, int32(now.cursor), p.ledger(now.held), since
+	st.Phase, st.Cursor, st.Held, st.Since = ph.Name, int32(now.cursor), v1alpha1.Held(p.ledger(now.held)...), since
 	if int(now.cursor) < len(ph.steps) {
 		if now.begun {
 			st.Step = ph.steps[now.cursor].name

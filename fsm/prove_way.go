@@ -201,11 +201,11 @@ func (w *way) progress() progress {
 	st := &w.run.st
 	now := progress{cursor: int16(st.Cursor), begun: st.Cursor == 0 && st.Step != "", waited: st.StepSince != nil,
 		held: w.from.now().held}
-	if slices.Equal(st.Held, w.ledger(now.held)) {
+	if slices.Equal(st.HeldNames(), w.ledger(now.held)) {
 		return now
 	}
 	held := make([]byte, len(st.Held))
-	for i, name := range st.Held {
+	for i, name := range st.HeldNames() {
 		held[i] = byte(slices.Index(w.effects, name))
 	}
 	now.held = string(held)

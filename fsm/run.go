@@ -22,6 +22,12 @@ type View struct {
 	Deleting bool
 	// Finalizer is true when the object bears the machine's finalizer.
 	Finalizer bool
+	// Gone is true when there is no object any more, of which something may still be held:
+	// as after a deletion, but the run ends as soon as nothing is.
+	Gone bool
+	// Message is what the object's status says now; it is repeated where a timeout tells
+	// what had been waited for.
+	Message string
 	// Generation is the object's metadata.generation.
 	Generation int64
 	// Observed is the generation that the stored status is about; 0 if that is not known.
@@ -122,7 +128,8 @@ func (m *Machine) Run(status v1alpha1.MachineStatus, v View) *Run {
 	if r.st.Generation == 0 { // stored before there was this field
 		r.st.Generation = v.Generation
 	}
-	if r.st.Revision != m.def.Revision || r.st.Cursor < 0 || r.outdated() {
+	moved := r.st.Revision != m.def.Revision && !r.adopt()
+	if moved || r.st.Cursor < 0 || r.outdated() {
 		// The cursor counts the steps of another file or those that were done for an
 		// older spec, or was written by hand. Steps are idempotent: begin with the first,
 		// so that none is left out.
@@ -161,7 +168,7 @@ func (r *Run) Next() Command {
 	if r.finished(p) {
 		return r.rest()
 	}
-	if p.End {
+	if p.End && !r.view.Gone {
 		return Command{Do: RemoveFinalizer}
 	}
 	for _, decide := range []func(*phase) *Command{r.deletion, r.deadline, r.admit, r.steps} {
@@ -175,6 +182,9 @@ func (r *Run) Next() Command {
 // finished: nothing of ours keeps the object, and nothing of it is left to give
 // back. What is held is given back even when somebody took the finalizer away.
 func (r *Run) finished(p *phase) bool {
+	if r.view.Gone {
+		return len(r.st.Held) == 0
+	}
 	return !r.view.Finalizer && (p.End || r.view.Deleting && len(r.st.Held) == 0)
 }
 
@@ -185,30 +195,19 @@ func (r *Run) now() metav1.MicroTime {
 }
 
 func (r *Run) begin() Command {
-	if r.view.Deleting && !r.view.Finalizer {
+	if r.view.Gone || r.view.Deleting && !r.view.Finalizer {
 		return r.rest()
+	}
+	if r.view.Finalizer && len(r.m.prog.effects) > 0 {
+		return r.recover()
 	}
 	r.enter(r.m.def.Spec.Initial, "", "Created", "")
 	return *r.next
 }
 
-// unknownPhase never guesses: only the machine's author knows where an object
-// of an older revision belongs.
-func (r *Run) unknownPhase() Command {
-	if to, err := r.m.prog.table.fire(r.st.Phase+"."+upgradeEvent, r.st.Phase, nil); err == nil {
-		r.enter(to, r.st.Phase, "PhaseReplaced", "")
-		return *r.next
-	}
-	r.stall = &stall{reason: "UnknownPhase", message: fmt.Sprintf(
-		"phase %q is not in revision %s of machine %s: restore the phase in the machine file, or add it to spec.upgrade.phaseMap",
-		r.st.Phase, r.m.def.Revision, r.m.def.Metadata.Name)}
-	r.message = r.stall.message
-	return r.rest()
-}
-
 // deletion is total: it asks no guard of the machine's author.
 func (r *Run) deletion(p *phase) *Command {
-	if !r.view.Deleting || p.Deletion {
+	if !r.view.Deleting && !r.view.Gone || p.Deletion {
 		return nil
 	}
 	switch {
@@ -217,7 +216,7 @@ func (r *Run) deletion(p *phase) *Command {
 	case p.OnDelete.None && len(r.st.Held) == 0:
 		return &Command{Do: RemoveFinalizer}
 	case p.OnDelete.None:
-		r.stall = &stall{"EffectsHeld", fmt.Sprintf("held: %v; a machine that holds effects here has a defect", r.st.Held)}
+		r.stall = &stall{"EffectsHeld", fmt.Sprintf("held: %v; a machine that holds effects here has a defect", r.st.HeldNames())}
 		cmd := r.rest()
 		return &cmd
 	}
@@ -253,7 +252,7 @@ func (p *phase) deadline(since *metav1.MicroTime) *metav1.MicroTime {
 // may be about something that nobody asks for: the phase's own words are better.
 func (r *Run) waitingFor(p *phase) string {
 	if len(r.st.Blocked) == 0 {
-		return "no step was blocked"
+		return clip(firstOf(r.view.Message, "no step was blocked"), maxText/4)
 	}
 	b := r.st.Blocked[0]
 	if message := p.message.render(r.value); b.Step == "" && message != "" {
@@ -266,7 +265,7 @@ func (r *Run) waitingFor(p *phase) string {
 // that needs undoing may happen before. A finalizer that is there already proves
 // nothing: it may come from a manifest or a backup, or from an earlier visit.
 func (r *Run) admit(p *phase) *Command {
-	if p.Deletion || p.Terminal != "" || r.view.Deleting {
+	if p.Deletion || p.Terminal != "" || r.view.Deleting || r.view.Gone {
 		return nil
 	}
 	if cmd := r.require(p); cmd != nil {

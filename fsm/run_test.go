@@ -122,11 +122,11 @@ func TestHeldEffectThatTheFileLost(t *testing.T) {
 	w := newWorld(t, "test.yaml", []byte(one("    poll: 5s\n    steps: [{action: Take}]\n    next: [{to: Done, when: 'guards.a'}]\n")), testBindings)
 	w.GiveGuard("a", sim.GuardAnswer{})
 	w.settle()
-	w.Stored.Held = append(w.Stored.Held, "older")
+	w.Stored.Held = append(w.Stored.Held, v1alpha1.HeldEffect{Name: "older"})
 	w.Delete()
 	w.settle()
-	if w.Gone() || len(w.Stored.Held) != 2 || !strings.Contains(w.Shown.Message, `older is held`) {
-		t.Errorf("what cannot be given back keeps the object, and is named: gone=%t, held %v, %q", w.Gone(), w.Stored.Held, w.Shown.Message)
+	if w.Gone() || len(w.Stored.HeldNames()) != 2 || !strings.Contains(w.Shown.Message, `older is held`) {
+		t.Errorf("what cannot be given back keeps the object, and is named: gone=%t, held %v, %q", w.Gone(), w.Stored.HeldNames(), w.Shown.Message)
 	}
 }
 
@@ -371,7 +371,7 @@ func TestGenerationChangedOutlivesCommits(t *testing.T) {
 `+rest)), testBindings)
 	status := v1alpha1.MachineStatus{}
 	for generation := int64(1); status.Phase != "Done"; generation = 2 {
-		run := machine.Run(status, fsm.View{Finalizer: true, Generation: generation, Now: func() time.Time { return sim.Epoch }})
+		run := machine.Run(status, fsm.View{Finalizer: status.Phase != "", Generation: generation, Now: func() time.Time { return sim.Epoch }})
 		for cmd := run.Next(); cmd.Do == fsm.Act; cmd = run.Next() {
 			run.Done(fsm.Outcome{})
 		}

@@ -3,7 +3,6 @@ package fsm
 import (
 	"cmp"
 	"fmt"
-	"slices"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
@@ -51,35 +50,28 @@ func (r *Run) oneStep(s *step, p *phase) *Command {
 			return nil
 		}
 		return r.undo(s, p)
-	case s.acquires != "" && !slices.Contains(r.st.Held, s.acquires):
-		// The ledger is written before the deed: a crash in between costs a
-		// release of something that was never taken, which is harmless.
-		r.st.Held = append(r.st.Held, s.acquires)
-		return r.commit(nil)
+	case s.acquires != "" && !r.st.IsHeld(s.acquires):
+		return r.hold(s, p)
 	}
-	return r.call(s.action, "", s, p)
+	return r.call(s, p)
 }
 
-// undo gives back what was taken last.
-func (r *Run) undo(s *step, p *phase) *Command {
-	name := r.st.Held[len(r.st.Held)-1]
-	last, ok := r.m.prog.effects[name]
-	if !ok {
-		r.fail(Outcome{Err: Terminal("UnknownEffect", "%s is held, but revision %s of machine %s has no such effect: restore it in the machine file",
-			name, r.m.def.Revision, r.m.def.Metadata.Name)}, s.retry, p)
-		return r.next
+// call asks for the action of a step. Where it is about an effect that is held, what its
+// parameters read is what they read when the effect was taken.
+func (r *Run) call(s *step, p *phase) *Command {
+	fixed, err := r.fixed(s)
+	var with Params
+	if err == nil {
+		with, err = s.action.params(r.value, fixed)
 	}
-	return r.call(last.release, last.Name, s, p)
-}
-
-// call asks for an action; effect is set when it gives one back.
-func (r *Run) call(a *action, effect string, s *step, p *phase) *Command {
-	with, err := a.params(r.value)
 	if err != nil {
 		r.fail(Outcome{Err: err, Class: ClassInvalid}, s.retry, p)
 		return r.next
 	}
-	cmd := &Command{Do: Act, Action: a.use, Step: s.name, With: with, Effect: effect}
+	return r.act(&Command{Do: Act, Action: s.action.use, Step: s.name, With: with})
+}
+
+func (r *Run) act(cmd *Command) *Command {
 	r.acting, r.began = cmd, r.view.Now()
 	return cmd
 }
@@ -152,10 +144,6 @@ func (r *Run) reached(s *step) bool {
 	cmd := r.sleep(s.poll)
 	r.next = &cmd
 	return false
-}
-
-func (r *Run) drop(effect string) {
-	r.st.Held = slices.DeleteFunc(r.st.Held, func(h string) bool { return h == effect })
 }
 
 func (r *Run) advance() {

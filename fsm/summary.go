@@ -153,12 +153,12 @@ func (r *Run) onDelete() string {
 		return "going on"
 	case p.OnDelete.Hold != "":
 		return clip("hold: "+p.OnDelete.Hold, 512)
-	case p.OnDelete.None && len(r.st.Held) > 0:
-		return clip("stuck: nothing here gives back "+strings.Join(r.st.Held, ", "), 512)
+	case p.OnDelete.None && len(r.st.HeldNames()) > 0:
+		return clip("stuck: nothing here gives back "+strings.Join(r.st.HeldNames(), ", "), 512)
 	case p.OnDelete.None:
 		return "removed at once"
 	}
-	releases := slices.Clone(r.st.Held)
+	releases := slices.Clone(r.st.HeldNames())
 	slices.Reverse(releases)
 	text := "→ " + p.OnDelete.To
 	if len(releases) > 0 && r.undoes(p.OnDelete.To) {

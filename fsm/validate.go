@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -39,7 +38,7 @@ func (c *compiler) checkTargets() {
 	if c.prog.phases[c.def.Spec.Initial] == nil {
 		c.find("spec.initial", "PG001", fmt.Sprintf("initial phase %q does not exist", c.def.Spec.Initial), c.knownPhases())
 	}
-	c.checkPhaseMap()
+	c.checkUpgrade()
 	for _, p := range c.prog.order {
 		for _, e := range p.edges() {
 			if c.prog.phases[e.To] == nil {
@@ -49,26 +48,6 @@ func (c *compiler) checkTargets() {
 			if err := c.prog.table.add(e.Event, p.Name, e.To); err != nil {
 				c.find(e.Path, "PG004", err.Error(), "remove one of them")
 			}
-		}
-	}
-}
-
-// checkPhaseMap makes an edge of each phase that an older revision had.
-func (c *compiler) checkPhaseMap() {
-	if c.def.Spec.Upgrade == nil {
-		return
-	}
-	for _, old := range slices.Sorted(maps.Keys(c.def.Spec.Upgrade.PhaseMap)) {
-		to, path := c.def.Spec.Upgrade.PhaseMap[old], "spec.upgrade.phaseMap."+old
-		if c.prog.phases[old] != nil {
-			c.find(path, "PG000", fmt.Sprintf("%s is a phase of this revision: it needs no adoption", old), "remove the entry")
-		}
-		if c.prog.phases[to] == nil {
-			c.find(path, "PG001", fmt.Sprintf("phase %q does not exist", to), c.knownPhases())
-			continue
-		}
-		if err := c.prog.table.add(old+"."+upgradeEvent, old, to); err != nil {
-			c.find(path, "PG004", err.Error(), "remove one of them")
 		}
 	}
 }

@@ -41,7 +41,7 @@ func (s sight) ResolveName(name string) (any, bool) {
 	case varPhase:
 		return s.phaseValue(s.now), true
 	case varHeld:
-		return append([]string{}, s.st.Held...), true
+		return append([]string{}, s.st.HeldNames()...), true
 	case varChanged:
 		return s.view.Generation != s.st.Generation, true
 	case varNow:

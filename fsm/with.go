@@ -86,16 +86,35 @@ func (v *value) eval(find evaluator) (any, error) {
 }
 
 // params evaluates all parameters; the types of what was found are checked as
-// those of plain values were at load.
-func (a *action) params(find evaluator) (Params, error) {
+// those of plain values were at load. One that varies is not evaluated where it is fixed.
+func (a *action) params(find evaluator, fixed Params) (Params, error) {
 	out := Params{}
 	for name, v := range a.with {
-		got, err := v.eval(find)
-		if err != nil {
-			return nil, fmt.Errorf("with.%s of %s: %w", name, a.use, err)
+		got, isFixed := fixed[name]
+		if !isFixed || !v.varies() {
+			var err error
+			if got, err = v.eval(find); err != nil {
+				return nil, fmt.Errorf("with.%s of %s: %w", name, a.use, err)
+			}
 		}
 		if want := a.spec.Params[name].Type; !want.Accepts(got) {
 			return nil, fmt.Errorf("with.%s of %s is %v, not of type %s", name, a.use, clip(fmt.Sprint(got), 120), want)
+		}
+		out[name] = got
+	}
+	return out, nil
+}
+
+// varying are those parameters that are found only when the action is called.
+func (a *action) varying(find evaluator) (Params, error) {
+	out := Params{}
+	for name, v := range a.with {
+		if !v.varies() {
+			continue
+		}
+		got, err := v.eval(find)
+		if err != nil {
+			return nil, fmt.Errorf("with.%s of %s: %w", name, a.use, err)
 		}
 		out[name] = got
 	}

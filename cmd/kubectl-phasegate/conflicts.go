@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -60,7 +59,7 @@ read, 4 there are some.`,
 
 // conflicts compares both sides.
 func (l *look) conflicts(ctx context.Context, withDiff bool) (preview.Conflicts, error) {
-	site := preview.Site{Registry: l.registry, Migration: l.dm.Name, Locked: slices.Contains(l.dm.Status.Machine.Held, "v1Lock")}
+	site := preview.Site{Registry: l.registry, Migration: l.dm.Name, Locked: l.dm.Status.Machine.IsHeld("v1Lock")}
 	found := preview.Conflicts{Migration: l.dm.Name, Locked: site.Locked, Conflicts: []preview.Conflict{}}
 	conflicts, version, unseen, err := l.Conflicts(ctx)
 	if err != nil || unseen != "" {

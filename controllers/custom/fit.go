@@ -99,7 +99,7 @@ func everyField() (map[string]any, error) {
 		Conditions: []metav1.Condition{{Type: "T", Status: "True", ObservedGeneration: 1, LastTransitionTime: metav1.NewTime(at.Time), Reason: "R", Message: "m"}},
 		Machine: v1alpha1.MachineStatus{
 			Name: "n", Revision: "r", Phase: "P", Step: "s", StepSince: &at, Cursor: 1, Since: &at, Generation: 1, Deadline: &at, Attempts: 1, NextCheck: &at,
-			Held: []string{"h"}, Result: "{}", OnDelete: "d",
+			Held: v1alpha1.Held("h"), Result: "{}", OnDelete: "d",
 			Blocked:  []v1alpha1.Blocked{{To: "P", Step: "s", Because: "b", Got: "g"}},
 			Requests: []v1alpha1.RequestStatus{{Name: "n", Token: "t"}},
 			History:  []v1alpha1.Transition{{To: "P", At: at}},

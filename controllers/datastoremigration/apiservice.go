@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
@@ -82,7 +81,7 @@ func (s *steps) parkAPIService(ctx context.Context, sc *scope) (outputs, error) 
 // parks is true from before this migration points the APIService to the CRDs until it has
 // given it back, or keeps it for good.
 func parks(dm *migration) bool {
-	return slices.Contains(dm.Status.Machine.Held, effectAPIService) || dm.Annotations[migrationv1.AnnotationSavedAPIService] != ""
+	return dm.Status.Machine.IsHeld(effectAPIService) || dm.Annotations[migrationv1.AnnotationSavedAPIService] != ""
 }
 
 // staysParked points the APIService to the CRDs once more where somebody, an operator or

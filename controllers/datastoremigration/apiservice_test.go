@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
@@ -26,7 +27,7 @@ import (
 // An operator, or GitOps, may point the APIService to its server again at any moment. What
 // is behind the lock points it back; what comes after says so and deletes nothing.
 func TestTheAPIServiceComesBack(t *testing.T) {
-	held := func(dm *migration) { dm.Status.Machine.Held = []string{effectV1Lock, effectAPIService} }
+	held := func(dm *migration) { dm.Status.Machine.Held = v1alpha1.Held(effectV1Lock, effectAPIService) }
 	kept := func(dm *migration) {
 		metav1.SetMetaDataAnnotation(&dm.ObjectMeta, migrationv1.AnnotationSavedAPIService, "{}")
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/resources"
 )
 
@@ -209,7 +210,7 @@ func TestGoesBefore(t *testing.T) {
 	}
 	build := func(s side) *migration {
 		dm := &migration{ObjectMeta: metav1.ObjectMeta{UID: s.uid, Finalizers: s.finalizers, CreationTimestamp: metav1.NewTime(since.Add(-s.age * time.Hour))}}
-		dm.Status.Machine.Phase, dm.Status.Machine.Held = s.phase, s.held
+		dm.Status.Machine.Phase, dm.Status.Machine.Held = s.phase, v1alpha1.Held(s.held...)
 		return dm
 	}
 	for name, c := range cases {

@@ -42,7 +42,7 @@ func displayPhase(dm *migration) string {
 // goesBefore tells whether other has begun, or will begin before dm.
 func goesBefore(other, dm *migration) bool {
 	switch phase := other.Status.Machine.Phase; {
-	case len(other.Status.Machine.Held) > 0:
+	case len(other.Status.Machine.HeldNames()) > 0:
 		return true
 	case phase == phaseFailed || phase == "Rejected":
 		return false

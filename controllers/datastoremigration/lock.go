@@ -130,7 +130,7 @@ func (s *steps) lockV1(ctx context.Context, sc *scope) (outputs, error) {
 
 // lockMode says what the lock will rest on. A machine without the fence has none.
 func (s *steps) lockMode(ctx context.Context, sc *scope) (migrationv1.LockMode, error) {
-	if !slices.Contains(sc.Object.Status.Machine.Held, effectV1Fence) {
+	if !sc.Object.Status.Machine.IsHeld(effectV1Fence) {
 		return migrationv1.LockCooperative, nil
 	}
 	possible, err := s.canFence(ctx)
@@ -222,7 +222,7 @@ func (s *steps) lockV3(ctx context.Context, sc *scope) (outputs, error) {
 	if blocked == "" || err != nil {
 		return nil, err
 	}
-	if slices.Contains(sc.Object.Status.Machine.Held, effectV1Lock) {
+	if sc.Object.Status.Machine.IsHeld(effectV1Lock) {
 		return nil, fsm.Wait("v3 cannot be locked: %s", blocked)
 	}
 	refuseAhead(sc, blocked)

@@ -1,7 +1,6 @@
 package datastoremigration
 
 import (
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -69,7 +68,7 @@ func stateOf(dm *migration) state {
 	if machine.Since != nil {
 		s.entered = machine.Since.UTC()
 	}
-	if s.locked = slices.Contains(machine.Held, effectV1Lock) || slices.Contains(machine.Held, effectV3Lock); s.locked {
+	if s.locked = machine.IsHeld(effectV1Lock) || machine.IsHeld(effectV3Lock); s.locked {
 		s.lockedSince = s.entered
 		if at := dm.Status.DatastoreLockedAt; at != nil {
 			s.lockedSince = at.UTC()

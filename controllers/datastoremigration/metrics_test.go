@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
@@ -76,18 +77,18 @@ func TestGaugesOfAStatus(t *testing.T) {
 		"new": {why: "nothing is locked before anything is known",
 			want: map[string]float64{"calico_migration_phase{pending}": 1, "phasegate_migration_last_progress_timestamp_seconds": now}},
 		"copying": {why: "what operating needs, from the status alone",
-			in: status{Phase: "Migrating", DatastoreLockedAt: at(-time.Minute), Machine: machine{Phase: "Migrating", Since: sinceMicro(), Held: []string{"v1Lock", "v3Lock"}},
+			in: status{Phase: "Migrating", DatastoreLockedAt: at(-time.Minute), Machine: machine{Phase: "Migrating", Since: sinceMicro(), Held: v1alpha1.Held("v1Lock", "v3Lock")},
 				Progress: &migrationv1.Progress{Total: 10, Migrated: 5, Skipped: 2, Conflicts: 1, OwnersWithheld: 3, TotalTypes: 21, CompletedTypes: 4}},
 			want: map[string]float64{"calico_migration_phase{migrating}": 1, "phasegate_migration_last_progress_timestamp_seconds": now,
 				"phasegate_migration_locked": 1, "phasegate_migration_locked_since_timestamp_seconds": lockedAt,
 				"phasegate_migration_objects{remaining}": 2, "phasegate_migration_objects{migrated}": 5, "phasegate_migration_objects{skipped}": 2, "phasegate_migration_objects{conflict}": 1,
 				"phasegate_migration_kinds{remaining}": 17, "phasegate_migration_kinds{done}": 4, "phasegate_migration_conflicts": 1, "phasegate_migration_owners_withheld": 3}},
 		"about to lock": {why: "the ledger says it before the deed, and a crash in between must not hide a lock",
-			in: status{Phase: "Migrating", Machine: machine{Phase: "Migrating", Since: sinceMicro(), Held: []string{"v1Lock"}}},
+			in: status{Phase: "Migrating", Machine: machine{Phase: "Migrating", Since: sinceMicro(), Held: v1alpha1.Held("v1Lock")}},
 			want: map[string]float64{"calico_migration_phase{migrating}": 1, "phasegate_migration_last_progress_timestamp_seconds": now,
 				"phasegate_migration_locked": 1, "phasegate_migration_locked_since_timestamp_seconds": entered}},
 		"past the point of no return": {why: "v1 is locked for good and nobody waits for it, but v3 is not open yet",
-			in: status{Phase: "Converged", Machine: machine{Phase: "Converged", Since: sinceMicro(), Held: []string{"v3Lock"}}},
+			in: status{Phase: "Converged", Machine: machine{Phase: "Converged", Since: sinceMicro(), Held: v1alpha1.Held("v3Lock")}},
 			want: map[string]float64{"calico_migration_phase{converged}": 1, "phasegate_migration_last_progress_timestamp_seconds": now,
 				"phasegate_migration_locked": 1, "phasegate_migration_locked_since_timestamp_seconds": entered}},
 		"rejected": {why: "another migration is active: shown as the machine file says",

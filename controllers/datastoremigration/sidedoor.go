@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -226,7 +225,7 @@ func (s *steps) v3Version(ctx context.Context, dm *migration) (version, blocked 
 		return "", "", err
 	case !isAggregated(svc):
 		return resources.V3Version, "", nil
-	case !slices.Contains(dm.Status.Machine.Held, effectSideDoor):
+	case !dm.Status.Machine.IsHeld(effectSideDoor):
 		return "", "the aggregated API server serves v3", nil
 	}
 	return migrationv1.SideDoorVersion, "", nil

@@ -31,7 +31,7 @@ func decorate(dm *migration) {
 	machine := &dm.Status.Machine
 	// Past the point of no return v1 stays locked for good and is kept, not held:
 	// nobody waits for it then.
-	if !slices.Contains(machine.Held, effectV1Lock) {
+	if !machine.IsHeld(effectV1Lock) {
 		dm.Status.DatastoreLockedAt, dm.Status.Lock = nil, nil
 	}
 	if slices.Contains(aheadIsOver, machine.Phase) {
@@ -130,7 +130,7 @@ func countObjects(p *migrationv1.Progress) {
 // made again.
 func showPlan(dm *migration, plan copier.Plan) {
 	shown := dm.Status.Progress
-	if shown == nil || !slices.Contains(dm.Status.Machine.Held, effectV3Copies) {
+	if shown == nil || !dm.Status.Machine.IsHeld(effectV3Copies) {
 		dm.Status.Progress = plannedProgress(plan)
 		return
 	}

@@ -50,13 +50,13 @@ func TestDecorate(t *testing.T) {
 		},
 		"locked": {
 			why:  "the time of the lock stays as long as the ledger holds it",
-			in:   status{DatastoreLockedAt: at(-time.Minute), Machine: machine{Phase: "Migrating", Since: sinceMicro(), Held: []string{"v1Lock"}}},
-			want: status{DatastoreLockedAt: at(-time.Minute), Machine: machine{Phase: "Migrating", Since: sinceMicro(), Held: []string{"v1Lock"}}},
+			in:   status{DatastoreLockedAt: at(-time.Minute), Machine: machine{Phase: "Migrating", Since: sinceMicro(), Held: v1alpha1.Held("v1Lock")}},
+			want: status{DatastoreLockedAt: at(-time.Minute), Machine: machine{Phase: "Migrating", Since: sinceMicro(), Held: v1alpha1.Held("v1Lock")}},
 		},
 		"unlocked": {
 			why:  "a time of locking on an open datastore alarms people, and would let a later release open a lock of somebody else",
-			in:   status{DatastoreLockedAt: at(-time.Minute), Machine: machine{Phase: "Aborting", Since: sinceMicro(), Held: []string{"apiService"}}},
-			want: status{Machine: machine{Phase: "Aborting", Since: sinceMicro(), Held: []string{"apiService"}}},
+			in:   status{DatastoreLockedAt: at(-time.Minute), Machine: machine{Phase: "Aborting", Since: sinceMicro(), Held: v1alpha1.Held("apiService")}},
+			want: status{Machine: machine{Phase: "Aborting", Since: sinceMicro(), Held: v1alpha1.Held("apiService")}},
 		},
 		"complete": {
 			why:  "the time is that of the transition, not of this write",

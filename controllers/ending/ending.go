@@ -79,7 +79,7 @@ func Told(dm *migrationv1.DatastoreMigration, machine *fsm.Machine, bindings fsm
 		}
 	}
 	var lines []string
-	for _, effect := range slices.Backward(dm.Status.Machine.Held) {
+	for _, effect := range slices.Backward(dm.Status.Machine.HeldNames()) {
 		lines = append(lines, fmt.Sprintf("%-10s %s", effect, releases(effect, machine, bindings)))
 	}
 	if len(lines) == 0 {

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/controllers/ending"
@@ -27,7 +28,7 @@ import (
 func in(phase, onDelete string, held ...string) *migrationv1.DatastoreMigration {
 	dm := &migrationv1.DatastoreMigration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
 	dm.Status.Phase, dm.Status.Machine.Phase = phase, phase
-	dm.Status.Machine.OnDelete, dm.Status.Machine.Held = onDelete, held
+	dm.Status.Machine.OnDelete, dm.Status.Machine.Held = onDelete, v1alpha1.Held(held...)
 	if phase == "Complete" {
 		dm.Status.CompletedAt = &metav1.Time{Time: time.Unix(1, 0)}
 	}

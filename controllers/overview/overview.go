@@ -69,7 +69,7 @@ func closed(st *v1alpha1.MachineStatus) []Closed {
 
 func held(m *fsm.Machine, st *v1alpha1.MachineStatus) []Held {
 	var all []Held
-	for _, name := range st.Held {
+	for _, name := range st.HeldNames() {
 		h := Held{Effect: name}
 		for _, e := range m.Definition().Spec.Effects {
 			if e.Name == name {

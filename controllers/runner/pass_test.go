@@ -36,7 +36,7 @@ func (b *bench) see() seen {
 	if err := b.outside.Get(b.t.Context(), types.NamespacedName{Name: b.name}, obj); client.IgnoreNotFound(err) != nil {
 		b.t.Fatal(err)
 	}
-	s.Phase, s.Held = obj.Status.Machine.Phase, obj.Status.Machine.Held
+	s.Phase, s.Held = obj.Status.Machine.Phase, obj.Status.Machine.HeldNames()
 	return s
 }
 
@@ -106,7 +106,7 @@ func TestLedgerIsStoredBeforeTheDeed(t *testing.T) {
 	b := newBench(t)
 	var held []string
 	b.take = func(context.Context, *scope) (map[string]any, error) {
-		held = b.stored().Status.Machine.Held
+		held = b.stored().Status.Machine.HeldNames()
 		return nil, nil
 	}
 	b.passTo("Done")
@@ -122,7 +122,7 @@ func TestActionSeesWhatWasGivenBack(t *testing.T) {
 	b.edit("    - {action: Work}\n", "    - {action: Give}\n    - {action: Work}\n")
 	var held []string
 	b.work = func(_ context.Context, s *scope) (map[string]any, error) {
-		held = s.Object.Status.Machine.Held
+		held = s.Object.Status.Machine.HeldNames()
 		return map[string]any{"done": true}, nil
 	}
 	b.passTo("Done")

@@ -227,7 +227,7 @@ func (b *bench) atWork() {
 	if _, err := b.pass(); err != nil { // the ledger
 		b.t.Fatal(err)
 	}
-	if held := b.stored().Status.Machine.Held; !slices.Equal(held, []string{"thing"}) {
+	if held := b.stored().Status.Machine.HeldNames(); !slices.Equal(held, []string{"thing"}) {
 		b.t.Fatalf("held %v before the work", held)
 	}
 	b.written()

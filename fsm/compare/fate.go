@@ -37,7 +37,7 @@ func FateOf(newer *fsm.Definition, object string, st *v1alpha1.MachineStatus) Fa
 	default:
 		f.Words = "STRANDED: Stalled (UnknownPhase) until the phase is back or spec.upgrade.phaseMap names its successor"
 	}
-	for _, held := range st.Held {
+	for _, held := range st.HeldNames() {
 		if !hasEffect(newer, held) {
 			f.Leaks = append(f.Leaks, held)
 		}

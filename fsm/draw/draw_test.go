@@ -64,7 +64,7 @@ func mcpserver(t *testing.T) *fsm.Machine {
 func waiting(m *fsm.Machine) draw.Marks {
 	since := metav1.NewMicroTime(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
 	return draw.MarkObject(m, "shop/odd", &v1alpha1.MachineStatus{
-		Phase: "aVeryLongNameOfAPhaseThatLeavesNoRoomForAnythingElse", Since: &since, Held: []string{"lock", "key"},
+		Phase: "aVeryLongNameOfAPhaseThatLeavesNoRoomForAnythingElse", Since: &since, Held: v1alpha1.Held("lock", "key"),
 		Blocked: []v1alpha1.Blocked{
 			{To: "x--", Because: "self.spec.go", Got: "self.spec.go = false"},
 			{To: "x--", Because: "an older file said this", Got: "nothing"},

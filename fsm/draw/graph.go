@@ -42,7 +42,7 @@ func MarkObject(m *fsm.Machine, name string, st *v1alpha1.MachineStatus) Marks {
 	marks := Marks{Here: map[string][]string{}, Closed: map[string]string{}}
 	lines := []string{here}
 	if len(st.Held) > 0 {
-		lines = append(lines, "holds "+strings.Join(st.Held, ", "))
+		lines = append(lines, "holds "+strings.Join(st.HeldNames(), ", "))
 	}
 	for _, b := range st.Blocked {
 		if b.Step != "" {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/phasegate/phasegate/fsm"
@@ -213,8 +212,8 @@ func (w *World) effect(name string, o fsm.Outcome) {
 	for _, e := range w.Machine.Definition().Spec.Effects {
 		switch name {
 		case e.Acquire:
-			if !slices.Contains(w.Stored.Held, e.Name) {
-				w.defect("%s is called, but %s is not in the stored ledger %v", name, e.Name, w.Stored.Held)
+			if !w.Stored.IsHeld(e.Name) {
+				w.defect("%s is called, but %s is not in the stored ledger %v", name, e.Name, w.Stored.HeldNames())
 			}
 			w.inPlace[e.Name] = true // an action that fails may have done half of it
 		case e.Release:

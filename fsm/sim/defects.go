@@ -3,7 +3,6 @@ package sim
 import (
 	"reflect"
 	"regexp"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -37,7 +36,7 @@ func (w *World) checkStatus() {
 
 // checkInvariants asks those of the file, whenever what they are about has changed.
 func (w *World) checkInvariants() {
-	s := fsm.Situation{Phase: w.Stored.Phase, Held: w.Stored.Held, InPlace: w.InPlace(), Deleting: w.deleting, Gone: w.gone}
+	s := fsm.Situation{Phase: w.Stored.Phase, Held: w.Stored.HeldNames(), InPlace: w.InPlace(), Deleting: w.deleting, Gone: w.gone}
 	if reflect.DeepEqual(s, w.checked) {
 		return
 	}
@@ -49,8 +48,8 @@ func (w *World) checkInvariants() {
 
 func (w *World) checkLedger() {
 	for _, name := range w.InPlace() {
-		if !slices.Contains(w.Stored.Held, name) && !w.kept[name] {
-			w.defect("%s is in place, but not in the stored ledger %v", name, w.Stored.Held)
+		if !w.Stored.IsHeld(name) && !w.kept[name] {
+			w.defect("%s is in place, but not in the stored ledger %v", name, w.Stored.HeldNames())
 		}
 	}
 }

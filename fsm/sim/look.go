@@ -127,7 +127,7 @@ func (w *World) write(run *fsm.Run, cmd fsm.Command, base int) error {
 
 func (w *World) describe(took *v1alpha1.Transition) string {
 	if took == nil {
-		return fmt.Sprintf("at step %d, held %v", w.Stored.Cursor, w.Stored.Held)
+		return fmt.Sprintf("at step %d, held %v", w.Stored.Cursor, w.Stored.HeldNames())
 	}
 	from := took.From
 	if from == "" {

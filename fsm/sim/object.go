@@ -238,8 +238,8 @@ func (w *World) setFinalizer(do fsm.Verb) {
 	}
 	w.touch()
 	w.tell("%s", do)
-	if w.leave(); w.gone && len(w.Stored.Held) > 0 {
-		w.defect("the object is gone while %v are held", w.Stored.Held)
+	if w.leave(); w.gone && len(w.Stored.HeldNames()) > 0 {
+		w.defect("the object is gone while %v are held", w.Stored.HeldNames())
 	}
 }
 
@@ -269,7 +269,7 @@ type Ending struct {
 
 // Ending of the run up to now.
 func (w *World) Ending() Ending {
-	e := Ending{Gone: w.gone, Phase: w.Stored.Phase, Held: w.Stored.Held, InPlace: w.InPlace(),
+	e := Ending{Gone: w.gone, Phase: w.Stored.Phase, Held: w.Stored.HeldNames(), InPlace: w.InPlace(),
 		Released: slices.Sorted(maps.Keys(w.released)), Requests: w.Stored.Requests}
 	for _, h := range w.Stored.History {
 		e.Path = append(e.Path, h.To)

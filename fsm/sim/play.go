@@ -249,7 +249,7 @@ func (e *Expect) missing(w *World) []string {
 		is := w.raised(name)
 		want(is == e.Conditions[name], "condition", fmt.Sprintf("%s=%t", name, e.Conditions[name]), fmt.Sprint(is))
 	}
-	want(e.Held == nil || slices.Equal(sorted(e.Held), sorted(st.Held)), "held", list(e.Held), list(st.Held))
+	want(e.Held == nil || slices.Equal(sorted(e.Held), sorted(st.HeldNames())), "held", list(e.Held), list(st.HeldNames()))
 	want(e.InPlace == nil || slices.Equal(sorted(e.InPlace), w.InPlace()), "in place", list(e.InPlace), list(w.InPlace()))
 	path := w.Ending().Path
 	want(e.Path == nil || slices.Equal(e.Path, path), "path", list(e.Path), list(path))

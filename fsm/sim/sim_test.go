@@ -140,7 +140,7 @@ func TestNothingComesOfALookThatCrashed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := fsmtest.World(t, m, nil)
 			w.Give("Look", answers...)
-			if err := w.Run(0, func() bool { return w.Stored.Cursor == 1 && len(w.Stored.Held) == 2 }); err != nil {
+			if err := w.Run(0, func() bool { return w.Stored.Cursor == 1 && len(w.Stored.HeldNames()) == 2 }); err != nil {
 				t.Fatal(err)
 			}
 			c.happen(w)

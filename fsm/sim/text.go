@@ -88,7 +88,7 @@ func (w *World) Describe() string {
 	if st.NextCheck != nil {
 		fmt.Fprintf(b, "  next check in %s\n", st.NextCheck.Sub(w.now).Round(time.Second))
 	}
-	fmt.Fprintf(b, "  held %s, in place %s\n", list(st.Held), list(w.InPlace()))
+	fmt.Fprintf(b, "  held %s, in place %s\n", list(st.HeldNames()), list(w.InPlace()))
 	for _, x := range st.Blocked {
 		fmt.Fprintf(b, "  blocked %s%s: %s: %s\n", x.To, x.Step, x.Because, x.Got)
 	}

@@ -123,7 +123,7 @@ func New(m *fsm.Machine, object map[string]any) (*World, error) {
 	if err := w.create(object); err != nil {
 		return nil, err
 	}
-	for _, name := range w.Stored.Held {
+	for _, name := range w.Stored.HeldNames() {
 		w.inPlace[name] = true
 	}
 	return w, nil

@@ -72,7 +72,7 @@ func (s *Phase) now() section {
 		c.add(0, "its deadline is %s", st.Deadline.UTC().Format("2006-01-02 15:04:05Z"))
 	}
 	if len(st.Held) > 0 {
-		c.add(0, "it holds %s", strings.Join(st.Held, ", "))
+		c.add(0, "it holds %s", strings.Join(st.HeldNames(), ", "))
 	}
 	for _, b := range st.Blocked {
 		where := "the exit to " + b.To + " is closed"

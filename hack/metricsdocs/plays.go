@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	toolhivev1beta1 "github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -38,7 +39,7 @@ var plays = []play{
 
 func (w *world) enter(dm *migration, phase string, held ...string) {
 	dm.Status.Phase = phase
-	dm.Status.Machine.Phase, dm.Status.Machine.Since, dm.Status.Machine.Held = phase, w.at(), held
+	dm.Status.Machine.Phase, dm.Status.Machine.Since, dm.Status.Machine.Held = phase, w.at(), v1alpha1.Held(held...)
 	dm.Status.Machine.Step, dm.Status.Machine.Cursor = "", 0
 }
 

@@ -35,7 +35,7 @@ func TestAbort(t *testing.T) {
 		inTurn(t, name, func(t *testing.T) {
 			w.start(t, scene.MigrationName, tc.gate)
 			dm := w.awaitGate(t, scene.MigrationName, tc.gate)
-			if diff := cmp.Diff(tc.held, dm.Status.Machine.Held); diff != "" {
+			if diff := cmp.Diff(tc.held, dm.Status.Machine.HeldNames()); diff != "" {
 				t.Errorf("what it holds (-want +got), %s:\n%s", tc.why, diff)
 			}
 			w.remove(t, scene.MigrationName)

@@ -181,8 +181,8 @@ func TestBadInput(t *testing.T) {
 			w.start(t, scene.MigrationName, "begin")
 			for _, part := range tc.says {
 				dm := w.awaitMessage(t, scene.MigrationName, part)
-				if dm.Status.Phase != "Pending" || !slices.Equal(dm.Status.Machine.Held, tc.held) {
-					t.Fatalf("phase %s, held %v: %s", dm.Status.Phase, dm.Status.Machine.Held, tc.why)
+				if dm.Status.Phase != "Pending" || !slices.Equal(dm.Status.Machine.HeldNames(), tc.held) {
+					t.Fatalf("phase %s, held %v: %s", dm.Status.Phase, dm.Status.Machine.HeldNames(), tc.why)
 				}
 			}
 			w.assertReadable(t, scene.MigrationName, full)
@@ -268,8 +268,8 @@ func TestMissingRights(t *testing.T) {
 			w.managerAs(t, account, "--phases-dir", dir)
 			w.start(t, scene.MigrationName, "begin")
 			dm := w.awaitMessage(t, scene.MigrationName, tc.says)
-			if dm.Status.Phase != "Pending" || len(dm.Status.Machine.Held) > 0 || !strings.Contains(dm.Status.Message, "grant it") {
-				t.Errorf("phase %s, held %v, %q: %s", dm.Status.Phase, dm.Status.Machine.Held, dm.Status.Message, tc.why)
+			if dm.Status.Phase != "Pending" || len(dm.Status.Machine.HeldNames()) > 0 || !strings.Contains(dm.Status.Message, "grant it") {
+				t.Errorf("phase %s, held %v, %q: %s", dm.Status.Phase, dm.Status.Machine.HeldNames(), dm.Status.Message, tc.why)
 			}
 			if err := w.Grant(t.Context(), account, managerRules(t)); err != nil {
 				t.Fatal(err)
@@ -326,7 +326,7 @@ func TestUnknownPhase(t *testing.T) {
 	dm = w.awaitStatus(t, scene.MigrationName, "seen after the deletion", func(dm *migrationv1.DatastoreMigration) bool {
 		return dm.Status.ObservedGeneration == dm.Generation && dm.DeletionTimestamp != nil
 	})
-	if diff := cmp.Diff(before.Status.Machine.Held, dm.Status.Machine.Held); diff != "" || len(dm.Finalizers) == 0 {
+	if diff := cmp.Diff(before.Status.Machine.HeldNames(), dm.Status.Machine.HeldNames()); diff != "" || len(dm.Finalizers) == 0 {
 		t.Errorf("something moved: finalizers %v, held (-before +after):\n%s", dm.Finalizers, diff)
 	}
 	if err := p.Stop(soon); err != nil {

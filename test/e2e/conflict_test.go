@@ -136,8 +136,8 @@ func TestConflictSeenAhead(t *testing.T) {
 	dm := w.await(t, "any-name-will-do", waiting)
 	dm = w.awaitMessage(t, dm.Name, "resolve 1 conflict, edit or delete one side: GlobalNetworkSet blocklist-0")
 	assertNamesConflict(t, w, dm)
-	if !slices.Equal(dm.Status.Machine.Held, []string{"v1Fence"}) || !w.ready(t, w.Registry.Lock().V1GVK().GroupVersion().String()) {
-		t.Errorf("something is locked before the conflict is solved: %v", dm.Status.Machine.Held)
+	if !slices.Equal(dm.Status.Machine.HeldNames(), []string{"v1Fence"}) || !w.ready(t, w.Registry.Lock().V1GVK().GroupVersion().String()) {
+		t.Errorf("something is locked before the conflict is solved: %v", dm.Status.Machine.HeldNames())
 	}
 	removeV3(t, w)
 	dm = w.await(t, dm.Name, "Converged")

@@ -72,8 +72,8 @@ func TestRefusedUnderTheLock(t *testing.T) {
 		t.Errorf("the way it came (-want +got):\n%s", diff)
 	}
 	assertAtRest(t, dm, "Stalled")
-	if len(dm.Status.Machine.Held) > 0 {
-		t.Errorf("still holds %v", dm.Status.Machine.Held)
+	if len(dm.Status.Machine.HeldNames()) > 0 {
+		t.Errorf("still holds %v", dm.Status.Machine.HeldNames())
 	}
 	for _, part := range []string{"GlobalNetworkSet blocklist-3", "frozen by change control", "then try again"} {
 		w.awaitMessage(t, dm.Name, part)
@@ -146,7 +146,7 @@ func TestSecondMigration(t *testing.T) {
 	}
 	w.remove(t, "the-second")
 	first := w.read(t, "the-first.one")
-	if diff := cmp.Diff(held("v1Lock"), first.Status.Machine.Held); diff != "" {
+	if diff := cmp.Diff(held("v1Lock"), first.Status.Machine.HeldNames()); diff != "" {
 		t.Errorf("the first one was disturbed (-want +got):\n%s", diff)
 	}
 	w.remove(t, "the-first.one")

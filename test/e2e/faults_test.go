@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -59,5 +58,5 @@ func (w *world) freezeAPIServer(t *testing.T, d time.Duration) {
 }
 
 func holds(effect string) func(*migrationv1.DatastoreMigration) bool {
-	return func(dm *migrationv1.DatastoreMigration) bool { return slices.Contains(dm.Status.Machine.Held, effect) }
+	return func(dm *migrationv1.DatastoreMigration) bool { return dm.Status.Machine.IsHeld(effect) }
 }

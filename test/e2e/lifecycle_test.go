@@ -94,7 +94,7 @@ func (w *world) assertConverged(t *testing.T) {
 	t.Helper()
 	dm := w.awaitMessage(t, scene.MigrationName, "calico-node")
 	assertAtRest(t, dm, "Reconciling")
-	if diff := cmp.Diff([]string(nil), dm.Status.Machine.Held); diff != "" {
+	if diff := cmp.Diff([]string(nil), dm.Status.Machine.HeldNames()); diff != "" {
 		t.Errorf("v3 is open, the rest is kept on purpose (-want +got):\n%s", diff)
 	}
 	w.assertReadable(t, scene.MigrationName, full)

@@ -59,8 +59,8 @@ func (w *world) do(t *testing.T, err error) {
 
 func (w *world) assertNothingLocked(t *testing.T, dm *migrationv1.DatastoreMigration) {
 	t.Helper()
-	if !w.ready(t, v1) || slices.Contains(dm.Status.Machine.Held, "v1Lock") {
-		t.Errorf("v1 is locked: ready %t, held %v", w.ready(t, v1), dm.Status.Machine.Held)
+	if !w.ready(t, v1) || dm.Status.Machine.IsHeld("v1Lock") {
+		t.Errorf("v1 is locked: ready %t, held %v", w.ready(t, v1), dm.Status.Machine.HeldNames())
 	}
 }
 

@@ -158,7 +158,7 @@ func (w *world) awaitGone(t *testing.T, name string) {
 		if err != nil {
 			return err
 		}
-		return fmt.Errorf("phase %q, step %q, held %v: %s", dm.Status.Phase, dm.Status.Machine.Step, dm.Status.Machine.Held, dm.Status.Message)
+		return fmt.Errorf("phase %q, step %q, held %v: %s", dm.Status.Phase, dm.Status.Machine.Step, dm.Status.Machine.HeldNames(), dm.Status.Message)
 	})
 }
 

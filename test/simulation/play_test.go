@@ -124,7 +124,7 @@ func (p *play) calm() {
 			p.fail("%s, in phase %s", err, p.w.Stored.Phase)
 		}
 		if !ends() {
-			p.fail("no end within %s: phase %s, %q, held %v", enough, p.w.Stored.Phase, p.w.Shown.Message, p.w.Stored.Held)
+			p.fail("no end within %s: phase %s, %q, held %v", enough, p.w.Stored.Phase, p.w.Shown.Message, p.w.Stored.HeldNames())
 		}
 		p.w.Delete()
 	}
@@ -200,7 +200,7 @@ func (p *play) interrupt(cmd fsm.Command, done bool) bool {
 // tooEarly does what the step that comes will do, before it is on record.
 func (p *play) tooEarly() {
 	for _, e := range p.w.Machine.Definition().Spec.Effects {
-		if p.w.Stored.Phase == "Migrating" && !slices.Contains(p.w.Stored.Held, e.Name) {
+		if p.w.Stored.Phase == "Migrating" && !p.w.Stored.IsHeld(e.Name) {
 			p.truth.act(e.Acquire, fsm.Command{}, &p.w.Stored, true)
 			return
 		}
@@ -293,10 +293,10 @@ func (p *play) check() {
 	if st.Phase != p.phase || len(st.History) != p.transitions {
 		p.transition(st)
 	}
-	if wrong := p.truth.ledger(st.Held); wrong != "" {
+	if wrong := p.truth.ledger(st.HeldNames()); wrong != "" {
 		p.fail("%s", wrong)
 	}
-	if !slices.Contains(st.Held, "v1Lock") {
+	if !st.IsHeld("v1Lock") {
 		p.w.Own = nil
 	}
 	p.expired(st)

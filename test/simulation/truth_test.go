@@ -65,10 +65,10 @@ func (w *truth) release(e v1alpha1.Effect, undoing bool, stored *v1alpha1.Machin
 // undo is in order when nothing is gone that was there when the effect was taken: a
 // release must not meet a world that is restored further than it knows.
 func (w *truth) undo(effect string, stored *v1alpha1.MachineStatus) string {
-	if n := len(stored.Held); n == 0 || stored.Held[n-1] != effect {
-		return fmt.Sprintf("%s is given back, but the stored ledger is %v", effect, stored.Held)
+	if n := len(stored.Held); n == 0 || stored.Held[n-1].Name != effect {
+		return fmt.Sprintf("%s is given back, but the stored ledger is %v", effect, stored.HeldNames())
 	}
-	for _, before := range stored.Held[:len(stored.Held)-1] {
+	for _, before := range stored.HeldNames()[:len(stored.Held)-1] {
 		if !w.inPlace(before) {
 			return fmt.Sprintf("%s is given back after %s is gone, which was taken before it", effect, before)
 		}

@@ -78,7 +78,7 @@ func (w *Watcher) note(event watch.Event) {
 	switch obj := event.Object.(type) {
 	case *migrationv1.DatastoreMigration:
 		// v1Owners is what is taken next after the fence was proved.
-		held := obj.Status.Machine.Held
+		held := obj.Status.Machine.HeldNames()
 		if slices.Contains(held, "v1Lock") && slices.Contains(held, "v1Owners") {
 			to = &w.closed
 		}

@@ -49,8 +49,12 @@ type MachineSpec struct {
 	Phases []Phase `json:"phases"`
 	// Invariants are proved over every reachable state by `lint --prove`.
 	Invariants []Named `json:"invariants,omitempty"`
-	// Upgrade says how objects in a phase of an older revision are adopted.
+	// Upgrade says how objects of an older revision are adopted.
 	Upgrade *Upgrade `json:"upgrade,omitempty"`
+	// Recover says where an object goes on whose state is lost; the first entry that
+	// applies. Where none does it stands Stalled. A machine without effects needs none:
+	// it begins anew.
+	Recover []Recovery `json:"recover,omitempty"`
 }
 
 // ObjectKind names an API kind.
@@ -277,10 +281,31 @@ type OnDelete struct {
 	None bool `json:"none,omitempty"`
 }
 
-// Upgrade maps phases of older revisions.
+// Upgrade maps names of older revisions to those of this one, each as OLD: NEW, so that
+// objects under way go on.
 type Upgrade struct {
-	// From is the older revision.
-	From string `json:"from,omitempty"`
-	// PhaseMap says where an object in a phase that is gone goes on: OLD: NEW.
+	// PhaseMap says where an object in a phase that is gone goes on.
 	PhaseMap map[string]string `json:"phaseMap,omitempty"`
+	// EffectMap says under which name an effect goes on that an object holds.
+	EffectMap map[string]string `json:"effectMap,omitempty"`
+	// StepMap says at which step an object goes on that stands at a step of the old name.
+	// An object at any other step begins its phase anew, as after every change of the file.
+	StepMap map[string]string `json:"stepMap,omitempty"`
+	// RequestMap says under which name the token of a request is kept that was acted on.
+	RequestMap map[string]string `json:"requestMap,omitempty"`
+}
+
+// Recovery is what becomes of an object that bears the machine's finalizer although
+// nothing is stored of it: its state is lost, and the cluster has to say where it stood.
+type Recovery struct {
+	// When is a CEL condition, of Go guards as a rule; without it the entry always applies.
+	// Only the last may lack it.
+	When string `json:"when,omitempty"`
+	// To is the phase in which the object goes on.
+	To string `json:"to"`
+	// Holds are the effects that may be in place then, in the order of taking. A release
+	// of one that is not in place does nothing.
+	Holds []string `json:"holds,omitempty"`
+	// Reason of the transition, one CamelCase word; else StateRecovered.
+	Reason string `json:"reason,omitempty"`
 }

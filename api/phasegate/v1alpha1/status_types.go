@@ -4,8 +4,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MachineStatus is the state of one run of a machine. It is all that a run
-// knows: nothing else survives a reconcile. Written only by controllers/runner.
+// MachineStatus is where one run of a machine stands. In a MachineState it is the
+// truth, and all that a run knows: nothing else survives a reconcile. In the status of
+// the object it is a view of that, where its CRD keeps it: every pass repairs it, and
+// nothing is decided by it. Written only by controllers/runner.
 //
 // +kubebuilder:object:generate=true
 type MachineStatus struct {
@@ -50,12 +52,12 @@ type MachineStatus struct {
 	// NextCheck is when the machine looks again by itself.
 	// +optional
 	NextCheck *metav1.MicroTime `json:"nextCheck,omitempty"`
-	// Held names the effects that were taken and not given back, in the order
-	// of taking. A name is here before its acquire action is called.
+	// Held are the effects that were taken and not given back, in the order of
+	// taking, each with what gives it back. An effect is here before its acquire
+	// action is called.
 	// +kubebuilder:validation:MaxItems=32
-	// +kubebuilder:validation:items:MaxLength=63
 	// +optional
-	Held []string `json:"held,omitempty"`
+	Held []HeldEffect `json:"held,omitempty"`
 	// Result holds the outputs of the steps of this visit to the phase, as JSON
 	// text: one line of describe.
 	// +kubebuilder:validation:MaxLength=16384

@@ -48,7 +48,7 @@ func (r Run) ending() []string {
 	if !r.endsWell(last.Status.Machine.Phase) {
 		flaws = append(flaws, fmt.Sprintf("it ended in %s (deleted: %t), not %s: %s", last.Status.Machine.Phase, r.Record.Gone, r.End, last.Status.Message))
 	}
-	if held := last.Status.Machine.Held; r.End == GivenBack && !r.Record.Gone && len(held) > 0 {
+	if held := last.Status.Machine.HeldNames(); r.End == GivenBack && !r.Record.Gone && len(held) > 0 {
 		flaws = append(flaws, fmt.Sprintf("it still holds %v", held))
 	}
 	return flaws

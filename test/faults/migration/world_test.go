@@ -178,7 +178,7 @@ func describe(dm *migration) string {
 		return "the migration is gone"
 	}
 	m := dm.Status.Machine
-	return fmt.Sprintf("it is in %s, step %s, holds %v: %s", m.Phase, m.Step, m.Held, dm.Status.Message)
+	return fmt.Sprintf("it is in %s, step %s, holds %v: %s", m.Phase, m.Step, m.HeldNames(), dm.Status.Message)
 }
 
 // patience bounds pauses that a watch or another person would end.

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +51,7 @@ func TestFinalizerRemoved(t *testing.T) {
 		w := pristine(t)
 		manager := w.manager(t, "--phases-dir", dir)
 		w.start(t, nil)
-		w.until(t, "the lock", func(dm *migration) bool { return dm != nil && slices.Contains(dm.Status.Machine.Held, "v1Owners") })
+		w.until(t, "the lock", func(dm *migration) bool { return dm != nil && dm.Status.Machine.IsHeld("v1Owners") })
 		pause(upTo(random, 2*time.Second))
 		manager.Kill()
 		w.remove(t)
@@ -70,7 +69,7 @@ func TestFinalizerRemoved(t *testing.T) {
 		asking := func(dm *migration) bool { return dm != nil && dm.Status.Phase == "WaitingForConflictResolution" }
 		dm := w.until(t, "the gate, or a conflict", func(dm *migration) bool { return asking(dm) || atGate(beforeConverged)(dm) })
 		if asking(dm) { // the first had died before its copies got their owners
-			if slices.Contains(dm.Status.Machine.Held, "v1Lock") {
+			if dm.Status.Machine.IsHeld("v1Lock") {
 				t.Errorf("v1 is locked while a person is waited for: %s", dm.Status.Message)
 			}
 			w.shell(t, resolve)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -103,7 +102,7 @@ func (w *world) until(t *testing.T, what string, met func(*migration) bool) *mig
 		if dm == nil {
 			return fmt.Errorf("there is no migration")
 		}
-		return fmt.Errorf("phase %q, step %q, held %v: %s", dm.Status.Phase, dm.Status.Machine.Step, dm.Status.Machine.Held, dm.Status.Message)
+		return fmt.Errorf("phase %q, step %q, held %v: %s", dm.Status.Phase, dm.Status.Machine.Step, dm.Status.Machine.HeldNames(), dm.Status.Message)
 	})
 	return dm
 }
@@ -123,7 +122,7 @@ func (w *world) underTheLock(t *testing.T, random *rand.Rand) {
 	t.Helper()
 	moments := []func(*migration) bool{inPhase("Migrating")}
 	for _, effect := range []string{"v1Lock", "apiService", "v3Lock", "v3Copies"} {
-		moments = append(moments, func(dm *migration) bool { return dm != nil && slices.Contains(dm.Status.Machine.Held, effect) })
+		moments = append(moments, func(dm *migration) bool { return dm != nil && dm.Status.Machine.IsHeld(effect) })
 	}
 	w.until(t, "a moment of the locked window", moments[random.IntN(len(moments))])
 	pause(upTo(random, 400*time.Millisecond))

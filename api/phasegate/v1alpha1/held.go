@@ -1,0 +1,140 @@
+package v1alpha1
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// HeldEffect is an effect that was taken and not given back, with what gives it back:
+// the release and its parameters, as they were when the effect was taken. An edit of
+// the object or of the machine file afterwards does not change them. On the wire it is
+// one line of text, as a Transition is.
+//
+// +kubebuilder:object:generate=true
+// +kubebuilder:validation:Type=string
+// +kubebuilder:validation:MaxLength=32768
+type HeldEffect struct {
+	// Name of the effect in the machine file.
+	Name string
+	// Release is the program's action that gives it back; empty where it is not known,
+	// as of an effect that was found in the cluster: then the machine file says it.
+	Release string
+	// With are the resolved parameters of Release, as a JSON object; empty: none.
+	With string
+	// Acquired are the parameters that the acquire action had from expressions, as a JSON
+	// object; empty: none. Acquiring again before the release uses the same ones.
+	Acquired string
+}
+
+// The parts of a line: NAME → RELEASE {with} ← {acquired}.
+const (
+	heldReleases = " → "
+	heldAcquired = " ← "
+)
+
+// String is the line that MarshalJSON writes, for example
+// `app → Patch {"name":"web","replicas":3} ← {"name":"web"}`.
+func (h HeldEffect) String() string {
+	line := h.Name
+	if h.Release != "" {
+		line += heldReleases + h.Release
+	}
+	if h.With != "" {
+		line += " " + h.With
+	}
+	if h.Acquired != "" {
+		line += heldAcquired + h.Acquired
+	}
+	return line
+}
+
+// MarshalJSON writes the effect as a line of text.
+func (h HeldEffect) MarshalJSON() ([]byte, error) { return json.Marshal(h.String()) }
+
+// ToUnstructured is what MarshalJSON writes, without JSON.
+func (h HeldEffect) ToUnstructured() any { return h.String() }
+
+// UnmarshalJSON reads what MarshalJSON wrote, or a name alone; anything else is an error.
+func (h *HeldEffect) UnmarshalJSON(data []byte) error {
+	var line string
+	if err := json.Unmarshal(data, &line); err != nil {
+		return fmt.Errorf("read a held effect: %w", err)
+	}
+	parsed, err := parseHeld(line)
+	if err != nil {
+		return fmt.Errorf("read a held effect: %q has not the form \"NAME → RELEASE {with} ← {acquired}\": %w", line, err)
+	}
+	*h = parsed
+	return nil
+}
+
+func parseHeld(line string) (h HeldEffect, err error) {
+	name, rest, releases := strings.Cut(line, heldReleases)
+	if !releases {
+		name, rest, _ = strings.Cut(line, heldAcquired)
+		if rest != "" {
+			rest = heldAcquired + rest
+		}
+	}
+	if h.Name = name; name == "" || strings.ContainsAny(name, " {") {
+		return h, fmt.Errorf("%q is no name", name)
+	}
+	if releases {
+		end := strings.IndexByte(rest, ' ')
+		if end < 0 {
+			end = len(rest)
+		}
+		h.Release, rest = rest[:end], rest[end:]
+	}
+	if object, ok := strings.CutPrefix(rest, " {"); ok {
+		if h.With, rest, err = cutObject("{" + object); err != nil {
+			return h, err
+		}
+	}
+	if object, ok := strings.CutPrefix(rest, heldAcquired); ok {
+		if h.Acquired, rest, err = cutObject(object); err != nil {
+			return h, err
+		}
+	}
+	if rest != "" {
+		return h, fmt.Errorf("%q is left over", rest)
+	}
+	return h, nil
+}
+
+// cutObject splits off the JSON object that a text begins with.
+func cutObject(text string) (object, rest string, err error) {
+	dec := json.NewDecoder(strings.NewReader(text))
+	var fields map[string]json.RawMessage
+	if err := dec.Decode(&fields); err != nil {
+		return "", "", err
+	}
+	end := dec.InputOffset()
+	return text[:end], text[end:], nil
+}
+
+// HeldNames are the names of the effects held, in the order in which they were taken; nil
+// where none is.
+func (s *MachineStatus) HeldNames() []string {
+	var names []string
+	for _, h := range s.Held {
+		names = append(names, h.Name)
+	}
+	return names
+}
+
+// Held are effects of which no more than the names is known.
+func Held(names ...string) []HeldEffect {
+	held := make([]HeldEffect, len(names))
+	for i, name := range names {
+		held[i].Name = name
+	}
+	return held
+}
+
+// IsHeld tells whether the ledger has an effect of this name.
+func (s *MachineStatus) IsHeld(effect string) bool {
+	return slices.ContainsFunc(s.Held, func(h HeldEffect) bool { return h.Name == effect })
+}

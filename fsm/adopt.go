@@ -1,0 +1,102 @@
+package fsm
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+// adopt gives a status that another revision wrote the names of this one. It is true where
+// the file says at which step the object goes on.
+func (r *Run) adopt() (onward bool) {
+	u := r.m.def.Spec.Upgrade
+	if u == nil {
+		return false
+	}
+	for i := range r.st.Held {
+		h := &r.st.Held[i]
+		h.Name = successor(u.EffectMap, h.Name)
+	}
+	for i := range r.st.Requests {
+		q := &r.st.Requests[i]
+		q.Name = successor(u.RequestMap, q.Name)
+	}
+	name, mapped := u.StepMap[r.st.Step]
+	p := r.phase()
+	if !mapped || p == nil {
+		return false
+	}
+	at := slices.IndexFunc(p.steps, func(s step) bool { return s.name == name })
+	if at < 0 {
+		return false
+	}
+	r.st.Cursor, r.st.Step = int32(at), name
+	return true
+}
+
+// errNotNow says that a parameter of a release would be evaluated when it is needed.
+var errNotNow = errors.New("evaluated when it is needed")
+
+func notNow(*expr) (ref.Val, error) { return nil, errNotNow }
+
+func successor(names map[string]string, old string) string { return firstOf(names[old], old) }
+
+// Adopts is an error where an object cannot go on with this machine: its phase is not known
+// here, or something that it holds cannot be given back. The status is one that any
+// revision has stored.
+func (m *Machine) Adopts(st v1alpha1.MachineStatus) error {
+	r := m.Run(st, View{})
+	u := m.def.Spec.Upgrade
+	if r.phase() == nil && st.Phase != "" && (u == nil || u.PhaseMap[st.Phase] == "") {
+		return fmt.Errorf("it is in phase %s, which is not here: restore the phase, or name its successor in spec.upgrade.phaseMap", st.Phase)
+	}
+	for _, h := range r.st.Held {
+		if _, _, err := m.release(h, notNow); err != nil && !errors.Is(err, errNotNow) {
+			return err
+		}
+	}
+	return nil
+}
+
+// unknownPhase never guesses: only the machine's author knows where an object
+// of an older revision belongs.
+func (r *Run) unknownPhase() Command {
+	if to, err := r.m.prog.table.fire(r.st.Phase+"."+upgradeEvent, r.st.Phase, nil); err == nil {
+		r.enter(to, r.st.Phase, "PhaseReplaced", "")
+		return *r.next
+	}
+	r.stall = &stall{reason: "UnknownPhase", message: fmt.Sprintf(
+		"phase %q is not in revision %s of machine %s: restore the phase in the machine file, or add it to spec.upgrade.phaseMap",
+		r.st.Phase, r.m.def.Revision, r.m.def.Metadata.Name)}
+	r.message = r.stall.message
+	return r.rest()
+}
+
+// recover finds out where an object stands that bears our finalizer although nothing is
+// stored of it. What the cluster says decides, and nothing is guessed.
+func (r *Run) recover() Command {
+	for _, q := range r.m.prog.recover {
+		asked := decision{open: true}
+		if q.when != nil {
+			asked = r.truth(q.when)
+		}
+		if asked.err != nil {
+			r.message = clip(fmt.Sprintf("The state of this object is lost, and cannot be recovered yet: checking whether %s: %v", q.When, asked.err), maxText)
+			return Command{Do: Sleep, After: defaultPoll}
+		}
+		if asked.open {
+			r.st.Held = v1alpha1.Held(q.Holds...)
+			r.enter(q.To, "", firstOf(q.Reason, "StateRecovered"), "")
+			return *r.next
+		}
+	}
+	r.stall = &stall{reason: "StateLost", message: fmt.Sprintf(
+		"the object bears finalizer %s, but its MachineState is gone, and nothing in spec.recover of machine %s says where it stood: restore the MachineState from a backup; or give back by hand what is left, then remove the finalizer",
+		r.m.def.Spec.Finalizer, r.m.def.Metadata.Name)}
+	r.message = r.stall.message
+	return r.rest()
+}

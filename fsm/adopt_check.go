@@ -1,0 +1,78 @@
+package fsm
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+// recovery compiles spec.recover. What is in it is checked as exits are: an entry behind
+// one that always applies would never be asked.
+func (c *compiler) recovery(all []v1alpha1.Recovery) {
+	c.scope.noResults()
+	for i, src := range all {
+		path := fmt.Sprintf("spec.recover[%d]", i)
+		q := recovery{Recovery: src}
+		if src.When != "" {
+			q.when = c.expr(path+".when", src.When, true)
+		} else if i < len(all)-1 {
+			c.find(path, "PG004", "the entries behind this one never apply: it has no when", "give it a when, or make it the last one")
+		}
+		if c.prog.phases[src.To] == nil {
+			c.find(path+".to", "PG001", fmt.Sprintf("phase %q does not exist", src.To), c.knownPhases())
+		}
+		for j, name := range src.Holds {
+			if c.prog.effects[name].Name == "" {
+				c.find(fmt.Sprintf("%s.holds[%d]", path, j), "PG000", fmt.Sprintf("%q is no effect of this machine", name), fmt.Sprintf("write one of %q", slices.Sorted(maps.Keys(c.prog.effects))))
+			}
+		}
+		c.prog.recover = append(c.prog.recover, q)
+	}
+}
+
+// checkUpgrade checks that old names are old and new ones exist.
+func (c *compiler) checkUpgrade() {
+	u := c.def.Spec.Upgrade
+	if u == nil {
+		return
+	}
+	c.checkPhaseMap()
+	c.checkNames("effectMap", "effect", u.EffectMap, func(name string) bool { return c.prog.effects[name].Name != "" })
+	c.checkNames("requestMap", "request", u.RequestMap, func(name string) bool { return c.prog.requests[name] != nil })
+	c.checkNames("stepMap", "step", u.StepMap, func(name string) bool {
+		return slices.ContainsFunc(c.prog.order, func(p *phase) bool {
+			return slices.ContainsFunc(p.steps, func(s step) bool { return s.name == name })
+		})
+	})
+}
+
+func (c *compiler) checkNames(field, what string, names map[string]string, known func(string) bool) {
+	for _, old := range slices.Sorted(maps.Keys(names)) {
+		path := "spec.upgrade." + field + "." + old
+		if known(old) {
+			c.find(path, "PG000", fmt.Sprintf("%s is a name of a %s in this revision: it needs no adoption", old, what), "remove the entry")
+		}
+		if !known(names[old]) {
+			c.find(path, "PG000", fmt.Sprintf("%s %q does not exist", what, names[old]), fmt.Sprintf("name the %s that took the place of %s", what, old))
+		}
+	}
+}
+
+// checkPhaseMap makes an edge of each phase that an older revision had.
+func (c *compiler) checkPhaseMap() {
+	for _, old := range slices.Sorted(maps.Keys(c.def.Spec.Upgrade.PhaseMap)) {
+		to, path := c.def.Spec.Upgrade.PhaseMap[old], "spec.upgrade.phaseMap."+old
+		if c.prog.phases[old] != nil {
+			c.find(path, "PG000", fmt.Sprintf("%s is a phase of this revision: it needs no adoption", old), "remove the entry")
+		}
+		if c.prog.phases[to] == nil {
+			c.find(path, "PG001", fmt.Sprintf("phase %q does not exist", to), c.knownPhases())
+			continue
+		}
+		if err := c.prog.table.add(old+"."+upgradeEvent, old, to); err != nil {
+			c.find(path, "PG004", err.Error(), "remove one of them")
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package fsm
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+// maxHeld is how long the line of a held effect may be; the CRDs say the same.
+const maxHeld = 32 << 10
+
+// hold writes the ledger before the deed: what is taken, and what gives it back. A crash
+// in between costs a release of something that was never taken, which is harmless.
+func (r *Run) hold(s *step, p *phase) *Command {
+	h, err := r.entry(s)
+	if err != nil {
+		r.fail(Outcome{Err: err, Class: ClassInvalid}, s.retry, p)
+		return r.next
+	}
+	r.st.Held = append(r.st.Held, h)
+	return r.commit(nil)
+}
+
+// entry is how the ledger has an effect that a step is about to take. The parameters of
+// its release are resolved now: an edit of the object later on must not lead elsewhere.
+func (r *Run) entry(s *step) (h v1alpha1.HeldEffect, err error) {
+	e := r.m.prog.effects[s.acquires]
+	h = v1alpha1.HeldEffect{Name: e.Name, Release: e.release.use}
+	with, err := e.release.params(r.value, nil)
+	if err != nil {
+		return h, fmt.Errorf("what would give %s back: %w", e.Name, err)
+	}
+	acquired, err := s.action.varying(r.value)
+	if err != nil {
+		return h, err
+	}
+	if h.With, err = encodeParams(with); err == nil {
+		h.Acquired, err = encodeParams(acquired)
+	}
+	if n := len(h.String()); err == nil && n > maxHeld {
+		err = fmt.Errorf("the parameters of %s have %d bytes, more than the %d that are stored with what is held: shorten them in the machine file", e.Name, n, maxHeld)
+	}
+	return h, err
+}
+
+// undo gives back what was taken last, as it was recorded.
+func (r *Run) undo(s *step, p *phase) *Command {
+	h := r.st.Held[len(r.st.Held)-1]
+	use, with, err := r.m.release(h, r.value)
+	if err != nil {
+		r.fail(Outcome{Err: err}, s.retry, p)
+		return r.next
+	}
+	return r.act(&Command{Do: Act, Action: use, Step: s.name, With: with, Effect: h.Name})
+}
+
+// release is the action that gives an effect back, and its parameters. The one on record
+// comes first, whatever the file says by now. Where the program does not have it any more,
+// the effect's release in the file takes its place, with the parameters on record.
+func (m *Machine) release(h v1alpha1.HeldEffect, find evaluator) (use string, with Params, err error) {
+	recorded, err := decodeParams(h.With)
+	if err != nil {
+		return "", nil, Terminal("UnreadableEffect", "the parameters that give back %s cannot be read (%w): correct them in the MachineState", h.Name, err)
+	}
+	spec, known := m.bindings.Actions[h.Release]
+	if known && spec.takes(recorded) == nil {
+		return h.Release, recorded, nil
+	}
+	e, ok := m.prog.effects[h.Name]
+	if !ok {
+		return "", nil, Terminal("UnknownEffect", "%s is held, but revision %s of machine %s has no such effect: restore it in the machine file, or name its successor in spec.upgrade.effectMap",
+			h.Name, m.def.Revision, m.def.Metadata.Name)
+	}
+	if h.Release == "" || h.Release == e.release.use {
+		with, err = e.release.params(find, recorded)
+		return e.release.use, with, err
+	}
+	if err := e.release.spec.takes(recorded); err != nil {
+		return "", nil, Terminal("UnknownRelease", "%s is given back by %s, which this program does not have, and %s of revision %s takes other parameters: %w",
+			h.Name, h.Release, e.release.use, m.def.Revision, err)
+	}
+	return e.release.use, recorded, nil
+}
+
+// takes is an error where parameters are none of the action's.
+func (a ActionSpec) takes(with Params) error {
+	for name, value := range with {
+		p, known := a.Params[name]
+		if !known {
+			return fmt.Errorf("%q is no parameter of it", name)
+		}
+		if !p.Type.Accepts(value) {
+			return fmt.Errorf("%s is %v, not of type %s", name, clip(fmt.Sprint(value), 120), p.Type)
+		}
+	}
+	for name, p := range a.Params {
+		if _, given := with[name]; p.Required && !given {
+			return fmt.Errorf("%s is missing", name)
+		}
+	}
+	return nil
+}
+
+// fixed are the parameters that the action of a step has from the ledger.
+func (r *Run) fixed(s *step) (Params, error) {
+	for _, h := range r.st.Held {
+		switch h.Name {
+		case s.acquires:
+			return decodeParams(h.Acquired)
+		case s.releases:
+			return decodeParams(h.With)
+		}
+	}
+	return nil, nil
+}
+
+func (r *Run) drop(effect string) {
+	r.st.Held = slices.DeleteFunc(r.st.Held, func(h v1alpha1.HeldEffect) bool { return h.Name == effect })
+}
+
+func encodeParams(with Params) (string, error) {
+	if len(with) == 0 {
+		return "", nil
+	}
+	raw, err := json.Marshal(with)
+	if err != nil {
+		return "", fmt.Errorf("parameters are no plain values: %w", err)
+	}
+	return string(raw), nil
+}
+
+func decodeParams(text string) (Params, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var with Params
+	if err := utiljson.Unmarshal([]byte(text), (*map[string]any)(&with)); err != nil {
+		return nil, fmt.Errorf("read stored parameters: %w", err)
+	}
+	return with, nil
+}
