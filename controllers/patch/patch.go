@@ -5,7 +5,7 @@
 // It knows no kind and no machine: which object is written, when, and what a
 // conflict means is the caller's business.
 //
-// All three functions share these rules:
+// All functions share these rules:
 //
 //   - Everything to be written is changed inside mutate. An edit made before the
 //     call is on both sides of the diff and is not sent.
@@ -66,6 +66,15 @@ func MutateAndPatchStatus[T client.Object](ctx context.Context, c client.Client,
 func MutateAndSwapStatus[T client.Object](ctx context.Context, c client.Client, obj T, mutate func(T)) error {
 	return mutateAndSend("MutateAndSwapStatus", obj, mutate, locked, func(reply T, body client.Patch) error {
 		return c.Status().Patch(ctx, reply, body)
+	})
+}
+
+// MutateAndSwap is MutateAndSwapStatus for kinds without a status subresource: whatever
+// mutate changes is sent in one merge patch that carries obj's resourceVersion. Afterwards
+// obj is the server's reply.
+func MutateAndSwap[T client.Object](ctx context.Context, c client.Client, obj T, mutate func(T)) error {
+	return mutateAndSend("MutateAndSwap", obj, mutate, locked, func(reply T, body client.Patch) error {
+		return c.Patch(ctx, reply, body)
 	})
 }
 

@@ -6,7 +6,10 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
@@ -14,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -46,8 +50,11 @@ type Controller[T Object[T]] struct {
 	// Namespace is the only one in which other objects are watched; empty: all.
 	Namespace string
 	Metrics   *Metrics
-	// Fit is asked before each pass; see Reconciler.
-	Fit func(context.Context) error
+	// Busy keeps a pass over an object apart from one over what an object has left that is
+	// gone; Leftovers has the same.
+	Busy *Busy
+	// Gone is told of an object that does not exist any more; nil: nobody asks.
+	Gone func(types.NamespacedName)
 }
 
 // Run is for a crdgate.Gate: it returns when ctx is done and everything it used
@@ -61,7 +68,16 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make the metadata client of %s: %w", c.Name, err)
 	}
-	wake := &waker{machine: c.Machine, client: onlyMetadata, namespace: c.Namespace}
+	crds, err := clientset.NewForConfig(c.Config)
+	if err != nil {
+		return fmt.Errorf("make the client for the CRD of %s: %w", c.Name, err)
+	}
+	kind := c.Machine.InForce().For()
+	shapes := newShapes(schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind).Version)
+	wake := &waker{machine: c.Machine, client: onlyMetadata, namespace: c.Namespace, reshaped: shapes.changed,
+		served: func(ctx context.Context, resource schema.GroupResource) {
+			shapes.follow(ctx, crds, resource.String(), log.FromContext(ctx))
+		}}
 	defer wake.wait()
 	var reconciler *Reconciler[T]
 	defer func() {
@@ -77,7 +93,7 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 		}
 		reconciler = &Reconciler[T]{
 			Client: live, Machine: c.Machine.InForce, Program: c.Program(live), Clock: clock.RealClock{},
-			Random: rand.Float64, Recorder: recorder, Metrics: c.Metrics, Fit: c.Fit,
+			Random: rand.Float64, Recorder: recorder, Metrics: c.Metrics, Shape: shapes.get, Busy: c.Busy, Gone: c.Gone,
 		}
 		return controller.Options{
 			Reconciler:              reconciler,

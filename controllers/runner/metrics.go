@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +22,7 @@ type Metrics struct {
 	retries     *prometheus.CounterVec
 	errors      *prometheus.CounterVec
 	objects     *objects
+	leftovers   *leftovers
 }
 
 // NewMetrics makes the metrics and registers them; call it once per registry.
@@ -38,9 +40,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "Actions that failed and will be tried again or caught."}, []string{"machine", "action"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "phasegate_step_errors_total",
 			Help: "Errors of actions by class."}, []string{"machine", "action", "class"}),
-		objects: newObjects(),
+		objects: newObjects(), leftovers: newLeftovers(),
 	}
-	reg.MustRegister(m.transitions, m.phases, m.requests, m.steps, m.retries, m.errors, m.objects)
+	reg.MustRegister(m.leftovers.gauge, m.transitions, m.phases, m.requests, m.steps, m.retries, m.errors, m.objects)
 	return m
 }
 
@@ -74,4 +76,38 @@ func (m *Metrics) Did(machine *fsm.Machine, action string, took time.Duration, o
 	}
 	m.retries.WithLabelValues(machine.Name(), action).Inc()
 	m.errors.WithLabelValues(machine.Name(), action, string(o.Class)).Inc()
+}
+
+// leftovers are the states whose object is gone while they hold something.
+type leftovers struct {
+	gauge *prometheus.GaugeVec
+
+	mu    sync.Mutex
+	known map[string]bool // by the name of the state
+}
+
+func newLeftovers() *leftovers {
+	return &leftovers{known: map[string]bool{}, gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "phasegate_states_without_object",
+		Help: "Objects that are gone although their machine holds something, which is being given back: kubectl get machinestates."}, []string{"machine"})}
+}
+
+// add is false for a state that was added before.
+func (l *leftovers) add(machine, state string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.known[state] {
+		return false
+	}
+	l.known[state] = true
+	l.gauge.WithLabelValues(machine).Inc()
+	return true
+}
+
+func (l *leftovers) remove(machine, state string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.known[state] {
+		delete(l.known, state)
+		l.gauge.WithLabelValues(machine).Dec()
+	}
 }

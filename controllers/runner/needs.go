@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/rights"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -26,6 +27,7 @@ func (p *Program[T]) Needs(machine *fsm.Machine) []rights.Need {
 	lists := [][]rights.Need{
 		p.NeedsOfAny(),
 		rights.Flatten(forRunner, rights.Rule("get list watch patch", group, plural), rights.Rule("patch", group, plural+"/status")),
+		rights.Flatten(forRunner, rights.Rule("get list watch create patch delete", v1alpha1.Group, "machinestates")),
 	}
 	for _, w := range machine.Watches() {
 		group, plural := resourceOf(w.APIVersion, w.Kind)

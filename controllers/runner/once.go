@@ -2,12 +2,15 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"reflect"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -18,7 +21,16 @@ import (
 //
 // The error is the action's own, or that of the status write.
 func Once[T Object[T]](ctx context.Context, c client.Client, obj T, action Action[T], with fsm.Params, clock clock.WithTickerAndDelayedExecution) (map[string]any, error) {
-	p := &pass[T]{client: c, clock: clock, stored: obj, work: deepCopy(obj)}
+	kind := obj.GetObjectKind().GroupVersionKind()
+	p := &pass[T]{client: c, clock: clock, stored: obj, work: deepCopy(obj),
+		spec: specOf("once", v1alpha1.ObjectKind{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind}, obj)}
+	state, err := readState(ctx, c, p.spec.Machine, obj.GetUID())
+	if err != nil && !notKnown(err) {
+		return nil, err
+	}
+	if p.state = state; state != nil {
+		p.saved = state.Status.Saved
+	}
 	defer func() { reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(p.stored).Elem()) }()
 	outputs, err := action.Do(ctx, &Scope[T]{Object: deepCopy(obj), With: with, Clock: clock, pass: p, recorder: &events.FakeRecorder{}})
 	if err != nil {
@@ -27,4 +39,14 @@ func Once[T Object[T]](ctx context.Context, c client.Client, obj T, action Actio
 	p.sending.Lock()
 	defer p.sending.Unlock()
 	return outputs, p.send(ctx)
+}
+
+// notKnown: the scheme of a test may do without MachineState.
+func notKnown(err error) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if runtime.IsNotRegisteredError(err) {
+			return true
+		}
+	}
+	return false
 }

@@ -1,22 +1,22 @@
 package runner
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/patch"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -36,24 +36,63 @@ type pass[T Object[T]] struct {
 	decorate func(T)
 	// empty is a new T.
 	empty func() T
-	// written is called after each write of the status; nil: nobody asks.
+	// written is called after each write, with the object as its status should be; nil:
+	// nobody asks.
 	written func(T)
 	machine *fsm.Machine
+	// shape is what the CRD keeps of a status; nil: everything.
+	shape *Shape
+	// spread is Program.Spread.
+	spread func(T)
+	// gone: there is no object, only a state that holds something.
+	gone bool
 
-	// sending guards stored, and is held during requests: progress is written
-	// while an action runs. Take it before mu, never after.
+	// sending guards state, saved and stored, and is held during requests: progress is
+	// written while an action runs. Take it before mu, never after.
 	sending sync.Mutex
-	// stored is the object as the API server has it. A write replaces it.
+	// state is the truth, as the API server has it; nil: nothing is stored. spec is what it
+	// is about.
+	state *v1alpha1.MachineState
+	spec  v1alpha1.MachineStateSpec
+	saved map[string]v1alpha1.SavedText
+	// stored is the object as the API server has it, whose status is a view of the state.
+	// A write replaces it.
 	stored T
-	// sent is what the API server has if the last write went through. unanswered says that this is not known.
+	// sent is what the API server has if the last write of the view went through. unanswered
+	// says that this is not known.
 	sent       T
 	unanswered bool
 
 	// mu guards work and is never held during a request: an action that reports
 	// does not wait for the API server.
 	mu sync.Mutex
-	// work is stored plus what this pass has not written yet.
+	// work is the object as it should be: the state, and what this pass has not written yet.
 	work T
+}
+
+// begin takes up an object and its state, as they were read.
+func (p *pass[T]) begin(obj T, state *v1alpha1.MachineState) error {
+	p.stored, p.work, p.state = obj, deepCopy(obj), state
+	if state != nil {
+		p.saved = state.Status.Saved
+	}
+	// Where a CRD lets a type of condition repeat, the view repeats it.
+	all := p.work.Conditions()
+	seen := map[string]bool{}
+	*all = slices.DeleteFunc(*all, func(c metav1.Condition) bool {
+		again := seen[c.Type]
+		seen[c.Type] = true
+		return again
+	})
+	return showState(p.work, state)
+}
+
+// about is what Events of this pass are about.
+func (p *pass[T]) about() runtime.Object {
+	if p.gone {
+		return p.state
+	}
+	return p.stored
 }
 
 // adoptMetadata takes over what the server answered; the status of work stays.
@@ -67,58 +106,35 @@ func (p *pass[T]) adoptMetadata() {
 	p.work.SetFinalizers(p.stored.GetFinalizers())
 }
 
-// write makes the run's state durable: the one status write of a pass, a
-// compare-and-swap. Nothing is sent when nothing changed.
-func (p *pass[T]) write(ctx context.Context, run *fsm.Run) error {
+// write makes the run's state durable, in one compare-and-swap, and calls stored then. The
+// view follows it. A ledger that grows or shrinks is shown with what comes next: under a
+// lock, each request is time that the cluster waits.
+func (p *pass[T]) write(ctx context.Context, run *fsm.Run, cmd fsm.Command, stored func()) error {
 	p.sending.Lock()
 	defer p.sending.Unlock()
 	p.settle(run)
-	if reflect.DeepEqual(p.work, p.stored) {
-		return nil // as most passes end: to see it here costs less than two encodings
-	}
-	if err := p.insist(ctx); err != nil {
+	if err := p.store(ctx); err != nil {
 		return err
 	}
-	return p.kept()
+	stored()
+	if cmd.Do == fsm.Commit && cmd.Took == nil {
+		return nil
+	}
+	return p.show(ctx)
 }
 
-// kept is an error when the API server has dropped a part of what was sent. The
-// next pass would not know of it; so nothing may be done in its name. It names the
-// fields and not their values, as results of actions are among them and errors are
-// logged.
-func (p *pass[T]) kept() error {
-	sent, err := json.Marshal(p.work.MachineStatus())
-	if err != nil {
-		return fmt.Errorf("show the status of %s: %w", p.stored.GetName(), err)
+// show writes the view where it is not as it should be. What the API server refuses in it
+// is logged: nothing depends on it. It needs sending.
+func (p *pass[T]) show(ctx context.Context) error {
+	if p.gone {
+		return nil
 	}
-	stored, err := json.Marshal(p.stored.MachineStatus())
-	if err != nil {
-		return fmt.Errorf("show the status of %s: %w", p.stored.GetName(), err)
+	err := p.send(ctx)
+	if apierrs.IsInvalid(err) {
+		log.FromContext(ctx).Error(err, "the status of the object cannot be shown: its CRD refuses it; the machine goes on", "state", v1alpha1.MachineStateName(p.spec.Machine, p.spec.Object.UID))
+		return nil
 	}
-	if !bytes.Equal(sent, stored) {
-		return fmt.Errorf("the API server does not keep status.machine of %s %s as it was sent: its CRD needs the whole block or x-kubernetes-preserve-unknown-fields there; it changed %s",
-			p.machine.For().Kind, p.stored.GetName(), strings.Join(differ(sent, stored), ", "))
-	}
-	return nil
-}
-
-// differ are the names of the fields in which two objects, as JSON, differ.
-func differ(a, b []byte) []string {
-	var left, right map[string]json.RawMessage
-	_, _ = json.Unmarshal(a, &left), json.Unmarshal(b, &right) // what is no object has no fields
-	var names []string
-	for name, value := range left {
-		if !bytes.Equal(value, right[name]) {
-			names = append(names, name)
-		}
-	}
-	for name := range right {
-		if left[name] == nil {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+	return err
 }
 
 // settle brings work to what the run says. It needs sending.
@@ -159,28 +175,65 @@ func rank(c metav1.Condition) int {
 	return 3
 }
 
+// send brings the status of the object to that of work, as far as its CRD keeps it.
+// Nothing is sent when nothing changed.
 func (p *pass[T]) send(ctx context.Context) error {
+	p.mu.Lock()
+	same := reflect.DeepEqual(p.work, p.stored) // as most passes end: to see it here costs less than two encodings
+	view := p.stored
+	if !same {
+		view = deepCopy(p.stored)
+		view.CopyStatusFrom(p.work)
+	}
+	p.mu.Unlock()
+	if same {
+		return nil
+	}
+	whole := view
+	if p.shape != nil {
+		whole = deepCopy(view)
+		if err := fitView(p.shape, p.empty(), view, p.stored, p.spread); err != nil {
+			return err
+		}
+	}
 	written := deepCopy(p.stored)
 	err := patch.MutateAndSwapStatus(ctx, p.client, written, func(obj T) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		obj.CopyStatusFrom(p.work)
-		p.sent, p.unanswered = deepCopy(obj), true
+		obj.CopyStatusFrom(view)
+		if !reflect.DeepEqual(obj, p.stored) {
+			p.sent, p.unanswered = deepCopy(obj), true
+		}
 	})
 	if err != nil {
 		return err
 	}
-	p.adopt(written)
+	p.adopt(written, whole)
 	return nil
 }
 
-// adopt takes what the API server has after our write. It needs sending.
-func (p *pass[T]) adopt(stored T) {
+// adopt takes what the API server has after our write of the view. It needs sending.
+func (p *pass[T]) adopt(stored, whole T) {
 	p.stored, p.unanswered = stored, false
 	p.adoptMetadata()
 	if p.written != nil {
-		p.written(p.stored)
+		p.written(whole)
 	}
+}
+
+// tookOver makes stored what the API server has, if that is what we sent last: the answer
+// was lost. It needs sending.
+func (p *pass[T]) tookOver(live T) bool {
+	if !p.unanswered {
+		return false
+	}
+	live.GetObjectKind().SetGroupVersionKind(p.sent.GetObjectKind().GroupVersionKind())
+	p.sent.SetResourceVersion(live.GetResourceVersion())
+	p.sent.SetManagedFields(live.GetManagedFields())
+	if !equalAsJSON(p.sent, live) {
+		return false
+	}
+	p.stored, p.unanswered = live, false
+	p.adoptMetadata()
+	return true
 }
 
 // publish writes progress once a second until the action is done. When the
@@ -188,6 +241,9 @@ func (p *pass[T]) adopt(stored T) {
 // returns is for the end of the action, after done: it waits for a write that is on
 // its way. Without its answer, the pass would take it for somebody else's.
 func (p *pass[T]) publish(ctx context.Context, done <-chan struct{}, moved func()) (wait func()) {
+	if p.gone {
+		return func() {}
+	}
 	ended := make(chan struct{})
 	// Most actions are over before there is anything to do here.
 	first := p.clock.AfterFunc(publishEvery, func() {

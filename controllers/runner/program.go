@@ -68,6 +68,9 @@ type Program[T Object[T]] struct {
 	// Decorate derives the kind's own status fields from the machine's, before
 	// each write; nil derives nothing. It must be a pure function of the object.
 	Decorate func(obj T)
+	// Spread repeats a type of condition where the CRD lets it, as another project does that
+	// has a condition for each of several things; nil: none is repeated.
+	Spread func(obj T)
 	// Stored is told what the API server has of an object, after each read and each
 	// write of its status, for the kind's own metrics; nil: nobody asks. It may be
 	// called from several goroutines and must not keep the object.

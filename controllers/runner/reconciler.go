@@ -32,6 +32,10 @@ const (
 	again = time.Nanosecond
 	// unfitAgain is how soon an object that cannot be driven is looked at again.
 	unfitAgain = 5 * time.Second
+	// shapeAgain is how soon an object is looked at again whose CRD was not read yet.
+	shapeAgain = 100 * time.Millisecond
+	// busyAgain is how soon an object is looked at again that another pass is about.
+	busyAgain = 200 * time.Millisecond
 )
 
 // Reconciler drives the objects of one kind. All its fields are set before the
@@ -49,9 +53,17 @@ type Reconciler[T Object[T]] struct {
 	Random   func() float64
 	Recorder events.EventRecorder
 	Metrics  *Metrics
-	// Fit says why objects of the kind cannot be driven at this moment: they are
-	// told, and left alone. Nil: they always can.
-	Fit func(context.Context) error
+	// Shape answers what the CRD of the kind keeps of a status, or why objects of the kind
+	// cannot be driven at this moment. Nil: it keeps everything.
+	Shape func() (*Shape, error)
+	// Busy keeps this pass apart from one over what is left of an object that is gone; nil:
+	// there are no others.
+	Busy *Busy
+	// Gone is told that there is no object of the name any more; nil: nobody asks.
+	Gone func(types.NamespacedName)
+	// Installed tells whether there is a CRD of the kind; it is asked before the objects of a
+	// kind that is not served are taken to be gone. Nil: they never are.
+	Installed func(context.Context) (bool, error)
 	// Tracing is told of each pass and each step; nil: the provider of the whole
 	// process, which does nothing unless the program has set one.
 	Tracing trace.TracerProvider
@@ -78,17 +90,28 @@ func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconc
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	ctx = named(ctx, machine, obj.MachineStatus().Phase)
 	// The client leaves it out of typed objects; expressions and actions ask for it.
 	obj.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(machine.For().APIVersion, machine.For().Kind))
-	if r.Fit != nil {
-		if err := r.Fit(ctx); err != nil {
-			log.FromContext(ctx).Error(err, "the object is left alone")
-			tell(r.Recorder, obj, corev1.EventTypeWarning, "NotDriven", "Check", err.Error())
-			return reconcile.Result{RequeueAfter: unfitAgain}, nil
-		}
+	shape, err := r.shape()
+	if errors.Is(err, errNoShape) {
+		return reconcile.Result{RequeueAfter: shapeAgain}, nil
 	}
-	result, err := r.advance(ctx, machine, obj)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "the object is left alone")
+		tell(r.Recorder, obj, corev1.EventTypeWarning, "NotDriven", "Check", err.Error())
+		return reconcile.Result{RequeueAfter: unfitAgain}, nil
+	}
+	if !r.Busy.take(obj.GetUID()) {
+		return reconcile.Result{RequeueAfter: busyAgain}, nil
+	}
+	defer r.Busy.release(obj.GetUID())
+	state, err := readState(ctx, r.Client, machine.Name(), obj.GetUID())
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	p := r.newPass(machine)
+	p.shape = shape
+	result, err := r.advance(ctx, p, obj, state)
 	if apierrs.IsConflict(err) || errors.Is(err, errMoved) || apierrs.IsNotFound(err) {
 		log.FromContext(ctx).V(1).Info("the object changed meanwhile, starting again", "cause", err.Error())
 		return reconcile.Result{RequeueAfter: again}, nil
@@ -96,14 +119,33 @@ func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconc
 	return result, err
 }
 
-func (r *Reconciler[T]) advance(ctx context.Context, machine *fsm.Machine, obj T) (reconcile.Result, error) {
-	r.know(machine, obj)
-	if err := r.record(ctx, machine, obj); err != nil {
+func (r *Reconciler[T]) shape() (*Shape, error) {
+	if r.Shape == nil {
+		return nil, nil
+	}
+	return r.Shape()
+}
+
+func (r *Reconciler[T]) newPass(machine *fsm.Machine) *pass[T] {
+	return &pass[T]{client: r.Client, clock: r.Clock, decorate: r.Program.Decorate, spread: r.Program.Spread, empty: r.Program.New, machine: machine,
+		written: func(obj T) { r.know(machine, obj) }}
+}
+
+// advance takes an object as far as it goes in one pass.
+func (r *Reconciler[T]) advance(ctx context.Context, p *pass[T], obj T, state *v1alpha1.MachineState) (reconcile.Result, error) {
+	if err := p.begin(obj, state); err != nil {
 		return reconcile.Result{}, err
 	}
-	p := &pass[T]{client: r.Client, clock: r.Clock, decorate: r.Program.Decorate, empty: r.Program.New, machine: machine, stored: obj, work: deepCopy(obj),
-		written: func(obj T) { r.know(machine, obj) }}
-	run := machine.Run(*obj.MachineStatus(), r.view(ctx, p))
+	machine := p.machine
+	p.spec = specOf(machine.Name(), machine.For(), obj)
+	ctx = named(ctx, machine, p.work.MachineStatus().Phase)
+	if !p.gone {
+		r.know(machine, p.work)
+		if err := r.record(ctx, p); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	run := machine.Run(*p.work.MachineStatus(), r.view(ctx, p))
 	for {
 		cmd := run.Next()
 		switch cmd.Do {
@@ -112,15 +154,26 @@ func (r *Reconciler[T]) advance(ctx context.Context, machine *fsm.Machine, obj T
 				return reconcile.Result{}, err
 			}
 		case fsm.Commit:
-			return reconcile.Result{RequeueAfter: again}, r.conclude(ctx, p, run, cmd.Took)
+			return reconcile.Result{RequeueAfter: again}, r.conclude(ctx, p, run, cmd)
 		case fsm.Sleep:
-			return reconcile.Result{RequeueAfter: cmd.After}, r.conclude(ctx, p, run, nil)
-		case fsm.AddFinalizer, fsm.RemoveFinalizer:
+			return reconcile.Result{RequeueAfter: cmd.After}, r.conclude(ctx, p, run, cmd)
+		case fsm.AddFinalizer:
 			return reconcile.Result{RequeueAfter: again}, r.setFinalizer(ctx, p.stored, cmd.Do, machine.Finalizer())
+		case fsm.RemoveFinalizer:
+			return reconcile.Result{RequeueAfter: again}, r.end(ctx, p)
 		default:
 			return reconcile.Result{}, fmt.Errorf("the engine asks for %q, which this program does not know", cmd.Do)
 		}
 	}
+}
+
+// end lets the object go, and its state after it. A crash in between leaves a state without
+// an object, which Leftovers finds.
+func (r *Reconciler[T]) end(ctx context.Context, p *pass[T]) error {
+	if err := r.setFinalizer(ctx, p.stored, fsm.RemoveFinalizer, p.machine.Finalizer()); err != nil {
+		return err
+	}
+	return dropState(ctx, r.Client, p.state)
 }
 
 // know tells those who measure what the API server has of an object.
@@ -137,6 +190,9 @@ func (r *Reconciler[T]) forget(machine *fsm.Machine, key types.NamespacedName) {
 	if r.Program.Gone != nil {
 		r.Program.Gone(key)
 	}
+	if r.Gone != nil {
+		r.Gone(key)
+	}
 }
 
 // forgetAll is for the end of a controller: whatever it knows gets old from then on.
@@ -149,43 +205,47 @@ func (r *Reconciler[T]) forgetAll(machine *fsm.Machine) {
 // record shows on the object which requests were acted on last. The status is the
 // truth; the annotations follow it in the pass after the transition, so that a
 // crash in between leaves nothing out.
-func (r *Reconciler[T]) record(ctx context.Context, machine *fsm.Machine, obj T) error {
-	records := machine.Records(obj.MachineStatus())
-	maps.DeleteFunc(records, func(name, token string) bool { return obj.GetAnnotations()[name] == token })
+func (r *Reconciler[T]) record(ctx context.Context, p *pass[T]) error {
+	records := p.machine.Records(p.work.MachineStatus())
+	maps.DeleteFunc(records, func(name, token string) bool { return p.stored.GetAnnotations()[name] == token })
 	if len(records) == 0 {
 		return nil
 	}
-	return patch.MutateAndPatchSpec(ctx, r.Client, obj, func(o T) {
+	err := patch.MutateAndPatchSpec(ctx, r.Client, p.stored, func(o T) {
 		annotations := map[string]string{}
 		maps.Copy(annotations, o.GetAnnotations())
 		maps.Copy(annotations, records)
 		o.SetAnnotations(annotations)
 	})
+	p.adoptMetadata()
+	return err
 }
 
 // conclude makes the state of a run durable, and tells what is durable then.
-func (r *Reconciler[T]) conclude(ctx context.Context, p *pass[T], run *fsm.Run, took *v1alpha1.Transition) error {
-	before := p.stored.MachineStatus().Revision
-	if err := p.write(ctx, run); err != nil {
-		return err
+func (r *Reconciler[T]) conclude(ctx context.Context, p *pass[T], run *fsm.Run, cmd fsm.Command) error {
+	before := ""
+	if p.state != nil {
+		before = p.state.Status.Revision
 	}
-	if now := p.stored.MachineStatus().Revision; before != "" && before != now {
-		log.FromContext(ctx).Info("another revision took over", "before", before, "revision", now)
-		tell(r.Recorder, p.stored, corev1.EventTypeNormal, "MachineReloaded", "Reload",
-			fmt.Sprintf("revision %s of machine %s replaces %s", now, p.machine.Name(), before))
-	}
-	if took != nil {
-		r.announce(ctx, p.machine, p.stored, took)
-	}
-	return nil
+	return p.write(ctx, run, cmd, func() {
+		if now := p.machine.Revision(); before != "" && before != now {
+			log.FromContext(ctx).Info("another revision took over", "before", before, "revision", now)
+			tell(r.Recorder, p.about(), corev1.EventTypeNormal, "MachineReloaded", "Reload",
+				fmt.Sprintf("revision %s of machine %s replaces %s", now, p.machine.Name(), before))
+		}
+		if cmd.Took != nil {
+			r.announce(ctx, p.machine, p.about(), cmd.Took)
+		}
+	})
 }
 
 func (r *Reconciler[T]) view(ctx context.Context, p *pass[T]) fsm.View {
 	read := p.stored // what this pass writes does not change it
+	state := p.state
 	return fsm.View{
 		Context: ctx,
 		Self: func() (map[string]any, error) {
-			self, err := runtime.DefaultUnstructuredConverter.ToUnstructured(read)
+			self, err := selfOf(read, state)
 			if err != nil {
 				return nil, fmt.Errorf("read %s as data: %w", read.GetName(), err)
 			}
@@ -193,12 +253,13 @@ func (r *Reconciler[T]) view(ctx context.Context, p *pass[T]) fsm.View {
 		},
 		Deleting:   !read.GetDeletionTimestamp().IsZero(),
 		Finalizer:  controllerutil.ContainsFinalizer(read, p.machine.Finalizer()),
+		Gone:       p.gone,
 		Generation: read.GetGeneration(),
 		Observed:   observed(read),
 		Now:        r.Clock.Now,
 		Random:     r.Random,
 		Guard: func(name string) (bool, string, error) {
-			return r.Program.Guards[name].Open(ctx, p.stored)
+			return r.Program.Guards[name].Open(ctx, p.work)
 		},
 	}
 }
@@ -224,7 +285,7 @@ func (r *Reconciler[T]) step(ctx context.Context, p *pass[T], run *fsm.Run, cmd 
 	first := before.Attempts == 0
 	run.Done(outcome)
 	if first && outcome.Err != nil && outcome.Class != "" && run.Next().Took == nil {
-		tell(r.Recorder, p.stored, corev1.EventTypeWarning, "StepFailed", "StepFailed", fmt.Sprintf("%s: %v", cmd.Action, outcome.Err))
+		tell(r.Recorder, p.about(), corev1.EventTypeWarning, "StepFailed", "StepFailed", fmt.Sprintf("%s: %v", cmd.Action, outcome.Err))
 	}
 	return nil
 }
@@ -292,7 +353,7 @@ func (r *Reconciler[T]) setFinalizer(ctx context.Context, obj T, do fsm.Verb, fi
 }
 
 // announce tells a transition once it is durable.
-func (r *Reconciler[T]) announce(ctx context.Context, machine *fsm.Machine, obj T, t *v1alpha1.Transition) {
+func (r *Reconciler[T]) announce(ctx context.Context, machine *fsm.Machine, about runtime.Object, t *v1alpha1.Transition) {
 	r.Metrics.Took(machine, t)
 	kind, note := corev1.EventTypeNormal, fmt.Sprintf("%s → %s", t.From, t.To)
 	if t.From == "" {
@@ -306,7 +367,7 @@ func (r *Reconciler[T]) announce(ctx context.Context, machine *fsm.Machine, obj 
 	}
 	traceTransition(ctx, t)
 	log.FromContext(ctx).Info("transition", "from", t.From, "to", t.To, "reason", t.Reason, "took", t.Took.Duration, "message", t.Message)
-	tell(r.Recorder, obj, kind, t.Reason, "Transition", note)
+	tell(r.Recorder, about, kind, t.Reason, "Transition", note)
 }
 
 func deepCopy[T Object[T]](obj T) T {

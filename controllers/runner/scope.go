@@ -41,10 +41,15 @@ func (s *Scope[T]) Report(change func(T)) {
 
 // PatchMetadata changes annotations or labels of the object at once, with an
 // optimistic lock; it is for what must be on record before a deed. A conflict
-// means that somebody else wrote: return it (wrapped or not), the pass starts again.
+// means that somebody else wrote: return it (wrapped or not), the pass starts again. Of an
+// object that is gone, nothing is written.
 func (s *Scope[T]) PatchMetadata(ctx context.Context, change func(T)) error {
 	s.pass.sending.Lock()
 	defer s.pass.sending.Unlock()
+	if s.pass.gone {
+		change(s.Object)
+		return nil
+	}
 	wanted := deepCopy(s.pass.stored)
 	change(wanted)
 	if maps.Equal(wanted.GetAnnotations(), s.pass.stored.GetAnnotations()) && maps.Equal(wanted.GetLabels(), s.pass.stored.GetLabels()) {
@@ -65,6 +70,20 @@ func (s *Scope[T]) PatchMetadata(ctx context.Context, change func(T)) error {
 	s.pass.adoptMetadata()
 	s.Object.SetAnnotations(s.pass.stored.GetAnnotations())
 	return nil
+}
+
+// Save keeps a text with the state of the object, at once, for what must be on record before
+// a deed, and be there although the object is gone. An empty text removes it. Saving what
+// is saved already makes no request.
+func (s *Scope[T]) Save(ctx context.Context, name, text string) error {
+	return s.pass.save(ctx, name, text)
+}
+
+// Saved is what was saved under the name; empty where nothing was.
+func (s *Scope[T]) Saved(name string) string {
+	s.pass.sending.Lock()
+	defer s.pass.sending.Unlock()
+	return string(s.pass.saved[name])
 }
 
 // Warn tells a person something that needs no action of the machine.

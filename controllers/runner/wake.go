@@ -47,6 +47,10 @@ type waker struct {
 	namespace string
 	// refused tells about a file that is not used.
 	refused func(ctx context.Context, machine *fsm.Machine, note string)
+	// reshaped holds a token when the CRD keeps something else of a status: each view is
+	// looked at then. served is called once the API server serves the kind.
+	reshaped <-chan struct{}
+	served   func(ctx context.Context, resource schema.GroupResource)
 
 	ended sync.WaitGroup
 }
@@ -114,6 +118,10 @@ func (w *waker) serve(ctx context.Context, q queue) {
 			return
 		case <-changed:
 		case <-again:
+		case <-w.reshaped:
+			if all.owners != nil {
+				all.wake(all.owners.keys())
+			}
 		}
 	}
 }
@@ -178,6 +186,7 @@ func (i *informers) start(ctx context.Context, w watched) error {
 	}
 	handler := i.othersHandler(w)
 	if w.own {
+		i.ended.Go(func() { i.served(ctx, mapping.Resource.GroupResource()) })
 		i.owners = &owners{kind: gvk.GroupKind(), namespaced: namespaced, store: informer.GetStore()}
 		handler = i.ownHandler()
 	}

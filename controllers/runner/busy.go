@@ -1,0 +1,40 @@
+package runner
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Busy keeps two passes apart that are about one object: one over the object, and one over
+// what it has left when it is gone. The zero value is ready; a nil one keeps nothing apart.
+type Busy struct {
+	mu  sync.Mutex
+	now map[types.UID]bool
+}
+
+// take is false while another pass is about the object.
+func (b *Busy) take(uid types.UID) bool {
+	if b == nil {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.now[uid] {
+		return false
+	}
+	if b.now == nil {
+		b.now = map[types.UID]bool{}
+	}
+	b.now[uid] = true
+	return true
+}
+
+func (b *Busy) release(uid types.UID) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.now, uid)
+}

@@ -1,0 +1,262 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/crdgate"
+	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+const (
+	// heldAgain is how soon the object of a state that holds something is looked for again:
+	// nothing tells that it is gone when its CRD is.
+	heldAgain = 5 * time.Second
+	// idleAgain is the same for a state that holds nothing, and is only in the way.
+	idleAgain = 30 * time.Minute
+)
+
+// Leftovers gives back what objects have left that are gone although something was held:
+// their finalizer was removed by hand, or their CRD deleted. It works from the states, and
+// runs whether there is a CRD of the objects or not. All its fields are set before Run.
+type Leftovers[T Object[T]] struct {
+	// Name is also the reporting controller of Events.
+	Name   string
+	Config *rest.Config
+	// CRDName is that of the objects; empty where only their kind is known.
+	CRDName string
+	// Scheme knows T and MachineState.
+	Scheme  *runtime.Scheme
+	Machine *machines.Handle
+	Program func(client.Client) *Program[T]
+	Metrics *Metrics
+	// Busy is that of the Controller of the kind.
+	Busy *Busy
+
+	gone chan event.TypedGenericEvent[types.NamespacedName]
+}
+
+// goneBuffer is how many objects may go before the states are looked at; a state that is
+// not heard of then is found by its own pace.
+const goneBuffer = 1024
+
+// Init makes it ready for Gone; call it once, before Run.
+func (l *Leftovers[T]) Init() *Leftovers[T] {
+	l.gone = make(chan event.TypedGenericEvent[types.NamespacedName], goneBuffer)
+	return l
+}
+
+// Gone says that there is no object of the name any more. It never blocks.
+func (l *Leftovers[T]) Gone(key types.NamespacedName) {
+	select {
+	case l.gone <- event.TypedGenericEvent[types.NamespacedName]{Object: key}:
+	default:
+	}
+}
+
+// Gate runs it while the CRD of MachineState is there.
+func (l *Leftovers[T]) Gate() *crdgate.Gate {
+	return &crdgate.Gate{CRDName: v1alpha1.MachineStateCRD, Config: l.Config, Run: l.Run}
+}
+
+// byObject indexes states by the object that they name.
+const byObject = "object"
+
+// Run returns when ctx is done.
+func (l *Leftovers[T]) Run(ctx context.Context) error {
+	live, err := client.New(l.Config, client.Options{Scheme: l.Scheme})
+	if err != nil {
+		return fmt.Errorf("make the client of the states of %s: %w", l.Name, err)
+	}
+	crds, err := clientset.NewForConfig(l.Config)
+	if err != nil {
+		return fmt.Errorf("make the client for the CRD of %s: %w", l.Name, err)
+	}
+	state := &metav1.PartialObjectMetadata{}
+	state.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MachineState"))
+	build := func(own cluster.Cluster) (controller.Options, []source.Source, error) {
+		if err := own.GetFieldIndexer().IndexField(ctx, state, byObject, func(o client.Object) []string {
+			return []string{o.GetAnnotations()[v1alpha1.ObjectAnnotation]}
+		}); err != nil {
+			return controller.Options{}, nil, err
+		}
+		r := &Reconciler[T]{Client: live, Machine: l.Machine.InForce, Program: l.Program(live), Clock: clock.RealClock{},
+			Random: rand.Float64, Recorder: own.GetEventRecorder(l.Name), Metrics: l.Metrics, Busy: l.Busy, Installed: l.installed(crds)}
+		return controller.Options{
+				Reconciler:              reconcile.Func(r.ReconcileState),
+				MaxConcurrentReconciles: workers,
+				RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](passRetryBase, passRetryMax),
+			}, []source.Source{
+				source.Kind(own.GetCache(), state, &handler.TypedEnqueueRequestForObject[*metav1.PartialObjectMetadata]{}),
+				source.TypedChannel(l.gone, handler.TypedEnqueueRequestsFromMapFunc(statesOf(own.GetCache()))),
+			}, nil
+	}
+	return crdgate.RunController(ctx, l.Config, l.Name+"-states", build, func(o *cluster.Options) {
+		o.Scheme = l.Scheme
+		o.Cache.ByObject = map[client.Object]cache.ByObject{state: {
+			Label:     labels.SelectorFromSet(labels.Set{v1alpha1.MachineLabel: l.Machine.InForce().Name()}),
+			Transform: cache.TransformStripManagedFields(),
+		}}
+	})
+}
+
+// statesOf finds the states of the objects of a name: more than one where it was created
+// anew.
+func statesOf(from client.Reader) func(context.Context, types.NamespacedName) []reconcile.Request {
+	return func(ctx context.Context, key types.NamespacedName) []reconcile.Request {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MachineStateList"))
+		if err := from.List(ctx, list, client.MatchingFields{byObject: key.Namespace + "/" + key.Name}); err != nil {
+			log.FromContext(ctx).Error(err, "the states of an object that is gone are not looked at yet", "object", key)
+			return nil
+		}
+		requests := make([]reconcile.Request, len(list.Items))
+		for i := range list.Items {
+			requests[i].Name = list.Items[i].Name
+		}
+		return requests
+	}
+}
+
+// ReconcileState makes one pass over a state. It does nothing while the object of the state
+// exists; else it gives back what is held, step by step, and then deletes the state.
+func (r *Reconciler[T]) ReconcileState(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	ctx, span := r.startPass(ctx, req)
+	result, err := r.passState(ctx, req.Name)
+	if apierrs.IsConflict(err) || errors.Is(err, errMoved) || apierrs.IsNotFound(err) {
+		result, err = reconcile.Result{RequeueAfter: again}, nil
+	}
+	if err != nil && ctx.Err() != nil {
+		result, err = reconcile.Result{}, nil
+	}
+	endPass(span, err)
+	return result, err
+}
+
+func (r *Reconciler[T]) passState(ctx context.Context, name string) (reconcile.Result, error) {
+	state, machine := &v1alpha1.MachineState{}, r.Machine()
+	if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, state); err != nil {
+		if apierrs.IsNotFound(err) {
+			r.Metrics.leftovers.remove(machine.Name(), name)
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, err
+	}
+	exists, err := r.exists(ctx, state)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	switch {
+	case exists && len(state.Status.Held) > 0:
+		return reconcile.Result{RequeueAfter: heldAgain}, nil
+	case exists:
+		return reconcile.Result{RequeueAfter: idleAgain}, nil
+	}
+	if !r.Busy.take(state.Spec.Object.UID) {
+		return reconcile.Result{RequeueAfter: busyAgain}, nil
+	}
+	defer r.Busy.release(state.Spec.Object.UID)
+	if len(state.Status.Held) == 0 {
+		r.Metrics.leftovers.remove(machine.Name(), name)
+		return reconcile.Result{}, dropState(ctx, r.Client, state)
+	}
+	return r.giveBack(ctx, machine, state)
+}
+
+// giveBack makes a pass in the name of an object that is gone.
+func (r *Reconciler[T]) giveBack(ctx context.Context, machine *fsm.Machine, state *v1alpha1.MachineState) (reconcile.Result, error) {
+	if r.Metrics.leftovers.add(machine.Name(), state.Name) {
+		of := state.Spec.Object
+		log.FromContext(ctx).Info("an object is gone although something is held: it is given back", "kind", of.Kind, "namespace", of.Namespace, "name", of.Name, "uid", of.UID, "held", state.Status.HeldNames())
+		tell(r.Recorder, state, corev1.EventTypeWarning, "ObjectGone", "GiveBack",
+			fmt.Sprintf("%s %s is gone although %v is held: it is given back", of.Kind, nameOf(of), state.Status.HeldNames()))
+	}
+	obj := synthetic(r.Program.New, state, metav1.NewTime(r.Clock.Now()))
+	obj.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(state.Spec.Object.APIVersion, state.Spec.Object.Kind))
+	p := r.newPass(machine)
+	p.gone, p.written = true, nil
+	result, err := r.advance(ctx, p, obj, state)
+	if err == nil && len(p.state.Status.Held) == 0 {
+		tell(r.Recorder, state, corev1.EventTypeNormal, "GivenBack", "GiveBack",
+			fmt.Sprintf("what %s %s had left is given back", state.Spec.Object.Kind, nameOf(state.Spec.Object)))
+		r.Metrics.leftovers.remove(machine.Name(), state.Name)
+		err = dropState(ctx, r.Client, p.state)
+	}
+	if err == nil && result.RequeueAfter == 0 {
+		result.RequeueAfter = heldAgain
+	}
+	return result, err
+}
+
+func nameOf(of v1alpha1.ObjectReference) string {
+	return types.NamespacedName{Namespace: of.Namespace, Name: of.Name}.String()
+}
+
+// exists tells whether the very object of a state is there. That the API server does not
+// serve the kind is believed only where its CRD is gone, too: it may be starting.
+func (r *Reconciler[T]) exists(ctx context.Context, state *v1alpha1.MachineState) (bool, error) {
+	obj, of := r.Program.New(), state.Spec.Object
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, obj)
+	switch status := apierrs.APIStatus(nil); {
+	case err == nil:
+		return obj.GetUID() == of.UID, nil
+	case apierrs.IsNotFound(err) && errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Name == of.Name:
+		return false, nil
+	case !meta.IsNoMatchError(err) && !apierrs.IsNotFound(err), r.Installed == nil:
+		return false, fmt.Errorf("look for the object of MachineState %s: %w", state.Name, err)
+	}
+	installed, asking := r.Installed(ctx)
+	if asking != nil || installed {
+		return false, fmt.Errorf("look for the object of MachineState %s: %w", state.Name, errors.Join(err, asking))
+	}
+	return false, nil
+}
+
+// installed tells whether there is a CRD of the kind.
+func (l *Leftovers[T]) installed(crds clientset.Interface) func(context.Context) (bool, error) {
+	return func(ctx context.Context) (bool, error) {
+		options := metav1.ListOptions{}
+		if l.CRDName != "" {
+			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, l.CRDName).String()
+		}
+		list, err := crds.ApiextensionsV1().CustomResourceDefinitions().List(ctx, options)
+		if err != nil {
+			return false, fmt.Errorf("look for the CRD: %w", err)
+		}
+		kind := l.Machine.InForce().For()
+		gk := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind).GroupKind()
+		return slices.ContainsFunc(list.Items, func(crd apiextensionsv1.CustomResourceDefinition) bool {
+			return crd.Spec.Group == gk.Group && crd.Spec.Names.Kind == gk.Kind
+		}), nil
+	}
+}

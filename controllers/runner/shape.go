@@ -1,0 +1,112 @@
+package runner
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Shape is what a CRD keeps of a status, which may be another project's: fields that it
+// does not know are dropped, and a phase that it does not know would make the API server
+// refuse all of it.
+type Shape struct {
+	// schema is that of the whole object; nil: everything is kept.
+	schema *structuralschema.Structural
+	// phases are those that status.phase may be; empty: any.
+	phases []string
+	// repeats: conditions may have a type several times.
+	repeats bool
+	// mostConditions is how many there may be; 0: any number.
+	mostConditions int64
+}
+
+// ShapeOf reads the schema of a version of a CRD.
+func ShapeOf(crd *apiextensionsv1.CustomResourceDefinition, version string) (*Shape, error) {
+	i := slices.IndexFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version })
+	if i < 0 {
+		return nil, fmt.Errorf("CRD %s has no version %s: correct spec.for of the machine, or apply the CRD that has it", crd.Name, version)
+	}
+	v := &crd.Spec.Versions[i]
+	if v.Subresources == nil || v.Subresources.Status == nil {
+		return nil, fmt.Errorf("CRD %s has no status subresource in version %s: add subresources: {status: {}}", crd.Name, version)
+	}
+	if crd.Spec.PreserveUnknownFields || v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
+		return &Shape{}, nil
+	}
+	internal := &apiextensions.JSONSchemaProps{}
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.Schema.OpenAPIV3Schema, internal, nil); err != nil {
+		return nil, fmt.Errorf("read the schema of CRD %s: %w", crd.Name, err)
+	}
+	schema, err := structuralschema.NewStructural(internal)
+	if err != nil {
+		return nil, fmt.Errorf("read the schema of CRD %s: %w", crd.Name, err)
+	}
+	s := &Shape{schema: schema}
+	status := v.Schema.OpenAPIV3Schema.Properties["status"].Properties
+	for _, value := range status["phase"].Enum {
+		var name string
+		if json.Unmarshal(value.Raw, &name) == nil {
+			s.phases = append(s.phases, name)
+		}
+	}
+	if conditions, known := status["conditions"]; known {
+		s.repeats = conditions.XListType == nil || *conditions.XListType == "atomic"
+		if conditions.MaxItems != nil {
+			s.mostConditions = *conditions.MaxItems
+		}
+	}
+	return s, nil
+}
+
+// fitView changes the status of view, which was stored as it is in stored, to what the CRD
+// keeps: it can be written, and compared with what is stored then. empty is a new object.
+func fitView[T Object[T]](s *Shape, empty, view, stored T, spread func(T)) error {
+	if spread != nil && s.repeats {
+		spread(view)
+	}
+	if most := int(s.mostConditions); most > 0 && len(*view.Conditions()) > most {
+		*view.Conditions() = (*view.Conditions())[:most]
+	}
+	if s.schema == nil {
+		return nil
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(view)
+	if err != nil {
+		return fmt.Errorf("show the status of %s: %w", view.GetName(), err)
+	}
+	before, err := runtime.DefaultUnstructuredConverter.ToUnstructured(stored)
+	if err != nil {
+		return fmt.Errorf("show the status of %s: %w", view.GetName(), err)
+	}
+	s.fitPhase(object, before)
+	pruning.Prune(object, s.schema, true)
+	status, _ := object["status"].(map[string]any)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"status": status}, empty); err != nil {
+		return fmt.Errorf("show the status of %s: %w", view.GetName(), err)
+	}
+	view.CopyStatusFrom(empty)
+	return nil
+}
+
+// fitPhase leaves the phase that is shown where the CRD has no word for the new one; the
+// message names it then.
+func (s *Shape) fitPhase(object, before map[string]any) {
+	status, _ := object["status"].(map[string]any)
+	phase, _ := status["phase"].(string)
+	if len(s.phases) == 0 || phase == "" || slices.Contains(s.phases, phase) {
+		return
+	}
+	delete(status, "phase")
+	was, _ := before["status"].(map[string]any)
+	if last, _ := was["phase"].(string); slices.Contains(s.phases, last) {
+		status["phase"] = last
+	}
+	message, _ := status["message"].(string)
+	status["message"] = Cut(phase+": "+message, noteLimit)
+}

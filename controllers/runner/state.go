@@ -1,0 +1,300 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/patch"
+	"github.com/phasegate/phasegate/resources/apierrors"
+)
+
+// statusTries are few: the queue comes again, and nothing of a pass is done in the name of a status that is
+// not stored.
+var statusTries = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 4}
+
+// StatusSaver is an object whose own status has fields that must outlive a crash. They
+// are stored with the state, and what the status says of them is a view.
+type StatusSaver interface {
+	// SavedStatus is a text of these fields; empty where none is set.
+	SavedStatus() (string, error)
+	// SetSavedStatus clears them and sets those of the text.
+	SetSavedStatus(text string) error
+}
+
+// readState answers the state of an object, or nil where there is none.
+func readState(ctx context.Context, c client.Client, machine string, uid types.UID) (*v1alpha1.MachineState, error) {
+	state := &v1alpha1.MachineState{}
+	err := c.Get(ctx, types.NamespacedName{Name: v1alpha1.MachineStateName(machine, uid)}, state)
+	if apierrs.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the state of the object: %w", err)
+	}
+	return state, nil
+}
+
+// specOf says of which object a state is.
+func specOf(machine string, kind v1alpha1.ObjectKind, obj client.Object) v1alpha1.MachineStateSpec {
+	return v1alpha1.MachineStateSpec{Machine: machine, Object: v1alpha1.ObjectReference{
+		APIVersion: kind.APIVersion, Kind: kind.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
+	}}
+}
+
+// newState is the state of an object of which nothing is stored yet.
+func newState(spec v1alpha1.MachineStateSpec) *v1alpha1.MachineState {
+	state := &v1alpha1.MachineState{Spec: spec}
+	state.Name = v1alpha1.MachineStateName(spec.Machine, spec.Object.UID)
+	state.Labels = map[string]string{v1alpha1.MachineLabel: spec.Machine}
+	state.Annotations = map[string]string{v1alpha1.ObjectAnnotation: spec.Object.Namespace + "/" + spec.Object.Name}
+	return state
+}
+
+// showState puts the truth into an object as it was read: its status may be old, pruned
+// by its CRD, or written by somebody who may write statuses.
+func showState[T Object[T]](obj T, state *v1alpha1.MachineState) error {
+	*obj.MachineStatus() = v1alpha1.MachineStatus{}
+	text := ""
+	if state != nil {
+		state.Status.MachineStatus.DeepCopyInto(obj.MachineStatus())
+		text = string(state.Status.Saved[v1alpha1.SavedStatus])
+	}
+	if saver, saves := any(obj).(StatusSaver); saves {
+		return saver.SetSavedStatus(text)
+	}
+	return nil
+}
+
+// selfOf is an object as expressions see it, as data.
+func selfOf[T Object[T]](obj T, state *v1alpha1.MachineState) (map[string]any, error) {
+	whole := deepCopy(obj)
+	if err := showState(whole, state); err != nil {
+		return nil, err
+	}
+	return runtime.DefaultUnstructuredConverter.ToUnstructured(whole)
+}
+
+// durable is what of a machine's status must outlive a crash. Results of a look that begins
+// with the first step again are not worth a write: they are found anew.
+func durable(st *v1alpha1.MachineStatus) v1alpha1.MachineStatus {
+	kept := *st
+	kept.NextCheck, kept.Blocked, kept.OnDelete = nil, nil, ""
+	return kept
+}
+
+// sameState tells whether a state need not be written.
+func sameState(stored, next *v1alpha1.MachineStateStatus) bool {
+	a, b := durable(&stored.MachineStatus), durable(&next.MachineStatus)
+	if a.Cursor == 0 && b.Cursor == 0 {
+		a.Result, b.Result = "", ""
+	}
+	return reflect.DeepEqual(a, b) && maps.Equal(stored.Saved, next.Saved)
+}
+
+// nextState is what is to be stored of this pass; nil where the machine has not begun. It
+// needs sending.
+func (p *pass[T]) nextState() (*v1alpha1.MachineState, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.work.MachineStatus().Phase == "" {
+		return nil, nil
+	}
+	next := p.state.DeepCopy()
+	if next == nil {
+		next = newState(p.spec)
+	}
+	next.Status = v1alpha1.MachineStateStatus{MachineStatus: *p.work.MachineStatus().DeepCopy(), Saved: maps.Clone(p.saved)}
+	next.Status.MachineStatus = durable(&next.Status.MachineStatus)
+	if saver, saves := any(p.work).(StatusSaver); saves {
+		text, err := saver.SavedStatus()
+		if err != nil {
+			return nil, fmt.Errorf("store the status of %s: %w", p.stored.GetName(), err)
+		}
+		next.Status.Saved = withText(next.Status.Saved, v1alpha1.SavedStatus, text)
+	}
+	next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == v1alpha1.HeldFinalizer })
+	if len(next.Status.Held) > 0 {
+		next.Finalizers = append(next.Finalizers, v1alpha1.HeldFinalizer)
+	}
+	return next, nil
+}
+
+// withText sets an entry, or removes it where the text is empty.
+func withText(all map[string]v1alpha1.SavedText, name, text string) map[string]v1alpha1.SavedText {
+	all = maps.Clone(all)
+	if text == "" {
+		delete(all, name)
+	} else {
+		if all == nil {
+			all = map[string]v1alpha1.SavedText{}
+		}
+		all[name] = v1alpha1.SavedText(text)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
+}
+
+// store makes the run's state durable: a compare-and-swap of the state of the object,
+// which is the truth. Nothing is sent when nothing changed. It needs sending.
+func (p *pass[T]) store(ctx context.Context) error {
+	next, err := p.nextState()
+	if err != nil || next == nil || p.state != nil && sameState(&p.state.Status, &next.Status) {
+		return err
+	}
+	if err := p.insist(ctx, next); err != nil {
+		return err
+	}
+	if p.state.DeletionTimestamp != nil && len(p.state.Finalizers) == 0 {
+		// Somebody has deleted it, and nothing holds it any more: the object is still
+		// driven, so it is made anew.
+		p.state = nil
+		if err := p.insist(ctx, p.anew(next)); err != nil {
+			return err
+		}
+	}
+	return p.kept(next)
+}
+
+// anew is a state to be created with the content of one that is gone.
+func (p *pass[T]) anew(gone *v1alpha1.MachineState) *v1alpha1.MachineState {
+	fresh := newState(p.spec)
+	fresh.Status, fresh.Finalizers = gone.Status, gone.Finalizers
+	return fresh
+}
+
+// kept is an error when the API server has dropped a part of what was sent: the next pass
+// would not know of it, so nothing may be done in its name.
+func (p *pass[T]) kept(sent *v1alpha1.MachineState) error {
+	if equalAsJSON(sent.Status, p.state.Status) {
+		return nil
+	}
+	return fmt.Errorf("the API server does not keep MachineState %s as it was sent: its CRD %s is of another version: apply the one of this version, charts/phasegate/files/crds",
+		sent.Name, v1alpha1.MachineStateCRD)
+}
+
+func equalAsJSON(a, b any) bool {
+	left, errLeft := json.Marshal(a)
+	right, errRight := json.Marshal(b)
+	return errLeft == nil && errRight == nil && string(left) == string(right)
+}
+
+// insist sends the state until it is known whether it is stored. To leave that to the next
+// pass would do the step again, which under a lock is time that the cluster waits. The
+// error of a write by another manager is errMoved.
+func (p *pass[T]) insist(ctx context.Context, next *v1alpha1.MachineState) error {
+	var failure error
+	err := wait.ExponentialBackoffWithContext(ctx, statusTries, func(ctx context.Context) (bool, error) {
+		if failure = p.sendState(ctx, next); failure == nil {
+			return true, nil
+		}
+		if !apierrs.IsConflict(failure) && !apierrs.IsAlreadyExists(failure) && !apierrors.Retryable(apierrors.Classify(failure)) {
+			return false, failure
+		}
+		return p.stateIsStored(ctx, next)
+	})
+	if wait.Interrupted(err) && failure != nil {
+		err = failure
+	}
+	if apierrs.IsNotFound(err) && p.state == nil {
+		// Not the API server's word: that would be taken for an object that is gone.
+		return errors.New("store MachineState " + next.Name + ": " + err.Error() + ": is its CRD installed? charts/phasegate/files/crds has it")
+	}
+	return err
+}
+
+func (p *pass[T]) sendState(ctx context.Context, next *v1alpha1.MachineState) error {
+	if p.state == nil {
+		created := next.DeepCopy()
+		if err := p.client.Create(ctx, created); err != nil {
+			return err
+		}
+		p.state = created
+		return nil
+	}
+	written := p.state.DeepCopy()
+	err := patch.MutateAndSwap(ctx, p.client, written, func(state *v1alpha1.MachineState) {
+		state.Finalizers, state.Status = next.Finalizers, *next.Status.DeepCopy()
+	})
+	if err != nil {
+		return err
+	}
+	p.state = written
+	return nil
+}
+
+// stateIsStored looks for what became of a state whose answer was lost or a refusal.
+func (p *pass[T]) stateIsStored(ctx context.Context, next *v1alpha1.MachineState) (bool, error) {
+	live, err := readState(ctx, p.client, p.spec.Machine, p.spec.Object.UID)
+	switch {
+	case err != nil && apierrors.Retryable(apierrors.Classify(err)):
+		return false, nil
+	case err != nil:
+		return false, err
+	case live == nil && p.state == nil, live != nil && p.state != nil && live.ResourceVersion == p.state.ResourceVersion:
+		return false, nil // nothing has become of it
+	case live == nil || !equalAsJSON(live.Status, next.Status) || !slices.Equal(live.Finalizers, next.Finalizers):
+		return false, errMoved
+	}
+	p.state = live
+	return true, nil
+}
+
+// save keeps a text with the state at once; an empty one removes it.
+func (p *pass[T]) save(ctx context.Context, name, text string) error {
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	if string(p.saved[name]) == text {
+		return nil
+	}
+	next := p.state.DeepCopy()
+	if next == nil {
+		next = newState(p.spec)
+	}
+	next.Status.Saved = withText(next.Status.Saved, name, text)
+	if err := p.insist(ctx, next); err != nil {
+		return err
+	}
+	p.saved = p.state.Status.Saved
+	return p.kept(next)
+}
+
+// dropState deletes the state of an object that is not driven any more. One that holds
+// something stays, by its finalizer.
+func dropState(ctx context.Context, c client.Client, state *v1alpha1.MachineState) error {
+	if state == nil {
+		return nil
+	}
+	err := c.Delete(ctx, state, client.Preconditions{UID: &state.UID, ResourceVersion: &state.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete MachineState %s, whose object is gone: %w", state.Name, err)
+	}
+	return nil
+}
+
+// synthetic is the object of a state, as far as that tells: it does not exist any more.
+func synthetic[T Object[T]](empty func() T, state *v1alpha1.MachineState, at metav1.Time) T {
+	obj, of := empty(), state.Spec.Object
+	obj.SetNamespace(of.Namespace)
+	obj.SetName(of.Name)
+	obj.SetUID(of.UID)
+	obj.SetGeneration(max(state.Status.Generation, 1))
+	obj.SetCreationTimestamp(state.CreationTimestamp)
+	obj.SetDeletionTimestamp(&at)
+	return obj
+}
