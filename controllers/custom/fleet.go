@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/phasegate/phasegate/api/toolhive/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/crdgate"
 	"github.com/phasegate/phasegate/controllers/machines"
@@ -31,7 +31,7 @@ func Program(o builtin.Options) *runner.Program[*Object] {
 	return &runner.Program[*Object]{
 		New:     func() *Object { return &Object{} },
 		Actions: builtin.Actions[*Object](o),
-		// All of them, as the plural is not known: for the gate, and for fit.
+		// All of them, as the plural is not known.
 		Rights: []rbacv1.PolicyRule{crdgate.Rights("")},
 	}
 }
@@ -52,7 +52,7 @@ type Fleet struct {
 
 	mu sync.Mutex
 	// gates are those of the machines that run, by machine.
-	gates map[string]*crdgate.Gate
+	gates map[string]*runner.Pair
 }
 
 // NeedLeaderElection makes the manager start the fleet on the leader only.
@@ -75,13 +75,13 @@ func (f *Fleet) Start(ctx context.Context) error {
 }
 
 // added makes the gates of the machines that are new.
-func (f *Fleet) added() []*crdgate.Gate {
+func (f *Fleet) added() []*runner.Pair {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.gates == nil {
-		f.gates = map[string]*crdgate.Gate{}
+		f.gates = map[string]*runner.Pair{}
 	}
-	var added []*crdgate.Gate
+	var added []*runner.Pair
 	for _, name := range f.Store.Names() {
 		if f.gates[name] == nil && !f.Compiled(name) {
 			f.gates[name] = f.gate(name)
@@ -108,35 +108,41 @@ func (f *Fleet) Ready(ctx context.Context) (string, error) {
 	return strings.Join(notes, "; "), errors.Join(faults...)
 }
 
-// gate is the controller of one machine, which runs while its CRD is there.
-func (f *Fleet) gate(name string) *crdgate.Gate {
+// gate is the controller of one machine, which runs while its CRD is there, and that of
+// what its objects have left.
+func (f *Fleet) gate(name string) *runner.Pair {
 	machine := f.Store.Of(name)
 	kind := machine.InForce().For() // the store refuses another kind under the same name
 	gvk := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)
-	return &crdgate.Gate{Kind: gvk.GroupKind(), Config: f.Config, Run: func(ctx context.Context) error {
+	program := func(c client.Client) *runner.Program[*Object] {
+		return Program(builtin.Options{Client: c, HTTP: f.HTTP})
+	}
+	busy := &runner.Busy{}
+	left := (&runner.Leftovers[*Object]{Name: "phasegate-" + name, Config: f.Config, Machine: machine, Program: program, Metrics: f.Metrics, Busy: busy}).Init()
+	objects := func(ctx context.Context) error {
 		scheme, err := newScheme(gvk)
 		if err != nil {
 			return err
 		}
-		crds, err := clientset.NewForConfig(f.Config)
-		if err != nil {
-			return fmt.Errorf("make a client for CRDs: %w", err)
-		}
 		c := &runner.Controller[*Object]{
-			Name: "phasegate-" + name, Config: f.Config, Scheme: scheme, Machine: machine,
-			Program: func(c client.Client) *runner.Program[*Object] {
-				return Program(builtin.Options{Client: c, HTTP: f.HTTP})
-			},
-			Metrics: f.Metrics, Fit: (&fit{crds: crds, kind: kind}).check,
+			Name: left.Name, Config: f.Config, Scheme: scheme, Machine: machine, Program: program, Metrics: f.Metrics, Busy: busy, Gone: left.Gone,
 		}
 		return c.Run(ctx)
-	}}
+	}
+	gate := left.Gate()
+	gate.Run = func(ctx context.Context) (err error) {
+		if left.Scheme, err = newScheme(gvk); err != nil {
+			return err
+		}
+		return left.Run(ctx)
+	}
+	return &runner.Pair{Objects: &crdgate.Gate{Kind: gvk.GroupKind(), Config: f.Config, Run: objects}, Leftovers: gate}
 }
 
 // newScheme knows Object under the kind, and the types of Kubernetes.
 func newScheme(kind schema.GroupVersionKind) (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, err
 	}
 	if scheme.Recognizes(kind) {

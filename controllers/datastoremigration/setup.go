@@ -16,6 +16,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/crdgate"
 	"github.com/phasegate/phasegate/controllers/machines"
 	"github.com/phasegate/phasegate/controllers/runner"
@@ -34,6 +35,7 @@ func NewScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(migrationv1.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	utilruntime.Must(apiextensionsv1.AddToScheme(scheme))
 	utilruntime.Must(apiregistrationv1.AddToScheme(scheme))
 	return scheme
@@ -43,29 +45,52 @@ func NewScheme() *runtime.Scheme {
 func Bindings() fsm.Bindings { return Program(nil, Settings{Registry: resources.Default()}).Bindings() }
 
 // Gate makes the controller, to be added to a manager: it runs while the CRD of
-// DatastoreMigration is established.
-func Gate(cfg *rest.Config, machine *machines.Handle, settings Settings, metrics *runner.Metrics) *crdgate.Gate {
-	return &crdgate.Gate{CRDName: migrationv1.CRDName, Config: cfg, Run: func(ctx context.Context) error {
-		api, err := discovery.NewDiscoveryClientForConfig(cfg)
+// DatastoreMigration is established, whosever it is; and whether it is or not, what
+// migrations have left that are gone is given back.
+func Gate(cfg *rest.Config, machine *machines.Handle, settings Settings, metrics *runner.Metrics) *runner.Pair {
+	busy := &runner.Busy{}
+	left := (&runner.Leftovers[*migration]{
+		Name: controllerName, Config: cfg, CRDName: migrationv1.CRDName, Scheme: NewScheme(), Machine: machine, Metrics: metrics, Busy: busy,
+	}).Init()
+	objects := func(ctx context.Context) error {
+		settings, err := settings.connected(ctx, cfg)
 		if err != nil {
-			return fmt.Errorf("make the discovery client of %s: %w", controllerName, err)
-		}
-		settings.Discovery = api
-		if settings.Metadata, err = metadata.NewForConfig(cfg); err != nil {
-			return fmt.Errorf("make the client for watches of %s: %w", controllerName, err)
-		}
-		settings.Ending = ctx.Done()
-		if settings.Copying != nil {
-			if settings.Copies, err = client.New(settings.Copying, client.Options{Scheme: NewScheme()}); err != nil {
-				return fmt.Errorf("make the client of the copies of %s: %w", controllerName, err)
-			}
+			return err
 		}
 		c := &runner.Controller[*migration]{
 			Name: controllerName, Config: cfg, Scheme: NewScheme(), Machine: machine,
 			Program:   func(c client.Client) *runner.Program[*migration] { return Program(c, settings) },
 			Namespace: settings.CalicoNamespace,
-			Metrics:   metrics,
+			Metrics:   metrics, Busy: busy, Gone: left.Gone,
 		}
 		return c.Run(ctx)
-	}}
+	}
+	gate := left.Gate()
+	gate.Run = func(ctx context.Context) error {
+		settings, err := settings.connected(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		left.Program = func(c client.Client) *runner.Program[*migration] { return Program(c, settings) }
+		return left.Run(ctx)
+	}
+	return &runner.Pair{Objects: &crdgate.Gate{CRDName: migrationv1.CRDName, Config: cfg, Run: objects}, Leftovers: gate}
+}
+
+// connected are the settings with their clients, which end with ctx.
+func (settings Settings) connected(ctx context.Context, cfg *rest.Config) (Settings, error) {
+	var err error
+	if settings.Discovery, err = discovery.NewDiscoveryClientForConfig(cfg); err != nil {
+		return settings, fmt.Errorf("make the discovery client of %s: %w", controllerName, err)
+	}
+	if settings.Metadata, err = metadata.NewForConfig(cfg); err != nil {
+		return settings, fmt.Errorf("make the client for watches of %s: %w", controllerName, err)
+	}
+	settings.Ending = ctx.Done()
+	if settings.Copying != nil {
+		if settings.Copies, err = client.New(settings.Copying, client.Options{Scheme: NewScheme()}); err != nil {
+			return settings, fmt.Errorf("make the client of the copies of %s: %w", controllerName, err)
+		}
+	}
+	return settings, nil
 }

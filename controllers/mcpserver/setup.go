@@ -7,6 +7,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/controllers/crdgate"
 	"github.com/phasegate/phasegate/controllers/machines"
@@ -25,6 +26,7 @@ func NewScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1beta1.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	return scheme
 }
 
@@ -32,12 +34,15 @@ func NewScheme() *runtime.Scheme {
 func Bindings() fsm.Bindings { return Program(nil, Settings{}).Bindings() }
 
 // Gate makes the controller, to be added to a manager: it runs while the CRD of
-// MCPServer is established.
-func Gate(cfg *rest.Config, machine *machines.Handle, settings Settings, metrics *runner.Metrics) *crdgate.Gate {
+// MCPServer is established, whosever it is.
+func Gate(cfg *rest.Config, machine *machines.Handle, settings Settings, metrics *runner.Metrics) *runner.Pair {
+	program := func(c client.Client) *runner.Program[*server] { return Program(c, settings) }
+	busy := &runner.Busy{}
+	left := (&runner.Leftovers[*server]{
+		Name: controllerName, Config: cfg, CRDName: v1beta1.CRDName, Scheme: NewScheme(), Machine: machine, Program: program, Metrics: metrics, Busy: busy,
+	}).Init()
 	c := &runner.Controller[*server]{
-		Name: controllerName, Config: cfg, Scheme: NewScheme(), Machine: machine,
-		Program: func(c client.Client) *runner.Program[*server] { return Program(c, settings) },
-		Metrics: metrics,
+		Name: controllerName, Config: cfg, Scheme: NewScheme(), Machine: machine, Program: program, Metrics: metrics, Busy: busy, Gone: left.Gone,
 	}
-	return &crdgate.Gate{CRDName: v1beta1.CRDName, Config: cfg, Run: c.Run}
+	return &runner.Pair{Objects: &crdgate.Gate{CRDName: v1beta1.CRDName, Config: cfg, Run: c.Run}, Leftovers: left.Gate()}
 }

@@ -17,7 +17,7 @@ func TestStepIsNotDoneAgainForItsStatus(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "errands"}, "e", errors.New("the object has been modified"))
 	lose := func(send func() error) error { return errors.Join(send(), syscall.ECONNRESET) }
 	refuse := func(err error) func(func() error) error { return func(func() error) error { return err } }
-	twice, once := []string{"status", "status"}, []string{"status"}
+	twice, once := []string{"state", "state", "status"}, []string{"state", "status"}
 	cases := map[string]struct {
 		why    string
 		answer func(send func() error) error

@@ -195,6 +195,7 @@ func (r *Reconciler[T]) passState(ctx context.Context, name string) (reconcile.R
 
 // giveBack makes a pass in the name of an object that is gone.
 func (r *Reconciler[T]) giveBack(ctx context.Context, machine *fsm.Machine, state *v1alpha1.MachineState) (reconcile.Result, error) {
+	ctx = named(ctx, machine, state)
 	if r.Metrics.leftovers.add(machine.Name(), state.Name) {
 		of := state.Spec.Object
 		log.FromContext(ctx).Info("an object is gone although something is held: it is given back", "kind", of.Kind, "namespace", of.Namespace, "name", of.Name, "uid", of.UID, "held", state.Status.HeldNames())

@@ -27,7 +27,6 @@ func (p *Program[T]) Needs(machine *fsm.Machine) []rights.Need {
 	lists := [][]rights.Need{
 		p.NeedsOfAny(),
 		rights.Flatten(forRunner, rights.Rule("get list watch patch", group, plural), rights.Rule("patch", group, plural+"/status")),
-		rights.Flatten(forRunner, rights.Rule("get list watch create patch delete", v1alpha1.Group, "machinestates")),
 	}
 	for _, w := range machine.Watches() {
 		group, plural := resourceOf(w.APIVersion, w.Kind)
@@ -53,6 +52,7 @@ func (p *Program[T]) Needs(machine *fsm.Machine) []rights.Need {
 // NeedsOfAny are those of Needs that every machine has, whatever it is for.
 func (p *Program[T]) NeedsOfAny() []rights.Need {
 	return rights.Union(
+		rights.Flatten(forRunner, rights.Rule("get list watch create patch delete", v1alpha1.Group, "machinestates")),
 		rights.Flatten(forEvents, rights.Rule("create patch", "events.k8s.io", "events")),
 		rights.Flatten(forChecks, rights.Asking), // what they ask for includes the rights of any machine
 		rights.Flatten(forController, p.Rights...))

@@ -70,19 +70,25 @@ func TestNeedsAreThoseOfTheMachine(t *testing.T) {
 	slices.Sort(got)
 	want := []string{
 		"create events.events.k8s.io: Events",
+		"create machinestates.phasegate.dev: every pass",
 		"create selfsubjectaccessreviews.authorization.k8s.io: checks",
+		"delete machinestates.phasegate.dev: every pass",
 		"get asked.g: guard open",
 		"get datastoremigrations.migration.projectcalico.org: every pass",
+		"get machinestates.phasegate.dev: every pass",
 		"list always.g: the controller",
 		"list daemonsets.apps node: watch of DaemonSet node",
 		"list datastoremigrations.migration.projectcalico.org: every pass",
+		"list machinestates.phasegate.dev: every pass",
 		"list services: watch of Service",
 		"patch datastoremigrations.migration.projectcalico.org: every pass",
 		"patch datastoremigrations/status.migration.projectcalico.org: every pass",
 		"patch events.events.k8s.io: Events",
+		"patch machinestates.phasegate.dev: every pass",
 		"patch written.g: Undo, Write",
 		"watch daemonsets.apps node: watch of DaemonSet node",
 		"watch datastoremigrations.migration.projectcalico.org: every pass",
+		"watch machinestates.phasegate.dev: every pass",
 		"watch services: watch of Service",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

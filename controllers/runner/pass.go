@@ -68,6 +68,8 @@ type pass[T Object[T]] struct {
 	mu sync.Mutex
 	// work is the object as it should be: the state, and what this pass has not written yet.
 	work T
+	// reported: work has something for people that no write has shown yet.
+	reported bool
 }
 
 // begin takes up an object and its state, as they were read.
@@ -117,10 +119,17 @@ func (p *pass[T]) write(ctx context.Context, run *fsm.Run, cmd fsm.Command, stor
 		return err
 	}
 	stored()
-	if cmd.Do == fsm.Commit && cmd.Took == nil {
+	if cmd.Do == fsm.Commit && cmd.Took == nil && !p.news() {
 		return nil
 	}
 	return p.show(ctx)
+}
+
+// news tells whether an action has reported something that is not in the view.
+func (p *pass[T]) news() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reported
 }
 
 // show writes the view where it is not as it should be. What the API server refuses in it
@@ -179,6 +188,7 @@ func rank(c metav1.Condition) int {
 // Nothing is sent when nothing changed.
 func (p *pass[T]) send(ctx context.Context) error {
 	p.mu.Lock()
+	p.reported = false
 	same := reflect.DeepEqual(p.work, p.stored) // as most passes end: to see it here costs less than two encodings
 	view := p.stored
 	if !same {
@@ -204,6 +214,9 @@ func (p *pass[T]) send(ctx context.Context) error {
 		}
 	})
 	if err != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.reported = true
 		return err
 	}
 	p.adopt(written, whole)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -32,11 +33,9 @@ func (b *bench) see() seen {
 		b.t.Fatal(err)
 	}
 	s := seen{Writes: b.written(), Result: result}
-	obj := &errand{}
-	if err := b.outside.Get(b.t.Context(), types.NamespacedName{Name: b.name}, obj); client.IgnoreNotFound(err) != nil {
-		b.t.Fatal(err)
+	if state := b.state(); state != nil {
+		s.Phase, s.Held = state.Status.Phase, state.Status.HeldNames()
 	}
-	s.Phase, s.Held = obj.Status.Machine.Phase, obj.Status.Machine.HeldNames()
 	return s
 }
 
@@ -45,7 +44,7 @@ func (b *bench) see() seen {
 // finalizer before the first effect and gone with the last phase.
 func TestWholeLife(t *testing.T) {
 	b := newBench(t)
-	status, object, held := []string{"status"}, []string{"object"}, []string{"thing"}
+	state, both, object, held := []string{"state"}, []string{"state", "status"}, []string{"object"}, []string{"thing"}
 
 	var life []seen
 	for range 6 {
@@ -59,16 +58,16 @@ func TestWholeLife(t *testing.T) {
 	}
 
 	want := []seen{
-		{Phase: "New", Writes: status, Result: now},
+		{Phase: "New", Writes: both, Result: now},
 		{Phase: "New", Writes: object, Result: now}, // the finalizer
-		{Phase: "Working", Writes: status, Result: now},
-		{Phase: "Working", Held: held, Writes: status, Result: now}, // the ledger
-		{Phase: "Done", Held: held, Writes: status, Result: now},
+		{Phase: "Working", Writes: both, Result: now},
+		{Phase: "Working", Held: held, Writes: state, Result: now}, // the ledger
+		{Phase: "Done", Held: held, Writes: both, Result: now},
 		{Phase: "Done", Held: held}, // nothing to say and nothing to come back for
-		{Phase: "Leaving", Held: held, Writes: status, Result: now},
-		{Phase: "Leaving", Writes: status, Result: now}, // given back, and durable at once
-		{Phase: "Gone", Writes: status, Result: now},
-		{Writes: object, Result: now}, // the finalizer
+		{Phase: "Leaving", Held: held, Writes: both, Result: now},
+		{Phase: "Leaving", Writes: state, Result: now}, // given back, and durable at once
+		{Phase: "Gone", Writes: both, Result: now},
+		{Writes: []string{"object", "drop"}, Result: now}, // the finalizer, and the state after it
 		{},
 	}
 	if diff := cmp.Diff(want, life); diff != "" {
@@ -148,7 +147,8 @@ func TestTerminalPhaseCostsNoWrite(t *testing.T) {
 	}
 }
 
-// A write between the read and our own is news, not an error.
+// A write of the state by another manager between the read and our own is news, not an
+// error: what was decided from the older one is dropped.
 func TestConflictIsQuiet(t *testing.T) {
 	b := newBench(t)
 	b.atWork()
@@ -157,10 +157,10 @@ func TestConflictIsQuiet(t *testing.T) {
 		if worked++; worked > 1 {
 			return map[string]any{"done": true}, nil
 		}
-		return map[string]any{"done": true}, b.annotate(ctx, "hello")
+		return map[string]any{"done": true}, b.outside.Patch(ctx, b.state(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"another":"manager"}}}`)))
 	}
 	before := b.stored().Status
-	if diff := cmp.Diff(seen{Phase: "Working", Held: []string{"thing"}, Writes: []string{"status"}, Result: now}, b.see()); diff != "" {
+	if diff := cmp.Diff(seen{Phase: "Working", Held: []string{"thing"}, Writes: []string{"state"}, Result: now}, b.see()); diff != "" {
 		t.Errorf("the pass that lost (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(before, b.stored().Status); diff != "" {
@@ -175,12 +175,57 @@ func TestConflictIsQuiet(t *testing.T) {
 	}
 }
 
+// A write of the object by somebody else costs no step: the state is stored, and the view
+// follows in the next pass.
+func TestViewFollowsTheState(t *testing.T) {
+	b := newBench(t)
+	b.atWork()
+	worked := 0
+	b.work = func(ctx context.Context, _ *scope) (map[string]any, error) {
+		worked++
+		return map[string]any{"done": true}, b.annotate(ctx, "hello")
+	}
+	want := []seen{
+		{Phase: "Done", Held: []string{"thing"}, Writes: []string{"state", "status"}, Result: now},
+		{Phase: "Done", Held: []string{"thing"}, Writes: []string{"status"}},
+	}
+	if diff := cmp.Diff(want, []seen{b.see(), b.see()}); diff != "" || worked != 1 {
+		t.Errorf("worked %d times; passes (-want +got):\n%s", worked, diff)
+	}
+	if got := b.shown().Status; got.Phase != "Done" || got.Machine.Phase != "Done" {
+		t.Errorf("the view shows %s and %s, want Done", got.Phase, got.Machine.Phase)
+	}
+	if diff := cmp.Diff([]string{"Normal Worked Working → Done"}, b.told()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// Who may write the status of an object may not decide by it: it is a view, and repaired.
+func TestForgedViewIsRepaired(t *testing.T) {
+	b := newBench(t)
+	b.passTo("Done")
+	b.see()
+	right := b.shown().Status
+	forged := b.shown()
+	forged.Status.Machine.Phase, forged.Status.Machine.Held = "Gone", nil
+	forged.Status.DatastoreLockedAt = &metav1.Time{Time: noon}
+	if err := b.outside.Status().Update(t.Context(), forged); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(seen{Phase: "Done", Held: []string{"thing"}, Writes: []string{"status"}}, b.see()); diff != "" {
+		t.Errorf("the pass (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(right, b.shown().Status); diff != "" {
+		t.Errorf("the view (-want +got):\n%s", diff)
+	}
+}
+
 func TestUnknownPhaseIsStalled(t *testing.T) {
 	b := newBench(t)
 	b.passTo("Done")
-	obj := b.stored()
-	obj.Status.Machine.Phase = "Elsewhere"
-	if err := b.outside.Status().Update(t.Context(), obj); err != nil {
+	state := b.state()
+	state.Status.Phase = "Elsewhere"
+	if err := b.outside.Update(t.Context(), state); err != nil {
 		t.Fatal(err)
 	}
 	type told struct{ Type, Status, Reason string }
@@ -277,11 +322,11 @@ func TestObjectKeptBySomebodyElse(t *testing.T) {
 	if err := errors.Join(b.outside.Update(t.Context(), obj), b.outside.Delete(t.Context(), obj)); err != nil {
 		t.Fatal(err)
 	}
-	for range 4 { // to Leaving, to Gone, the finalizer, what the phase says of itself
+	for range 4 { // to Leaving, what is held, to Gone, the finalizer
 		b.see()
 	}
 	for _, when := range []string{"first", "second"} {
-		want := seen{Phase: "Gone"}
+		want := seen{} // its state is gone, too
 		if diff := cmp.Diff(want, b.see()); diff != "" {
 			t.Errorf("%s quiet pass (-want +got):\n%s", when, diff)
 		}
@@ -299,9 +344,10 @@ func TestDeletedBeforeTheFirstPass(t *testing.T) {
 	if err := errors.Join(b.outside.Update(t.Context(), obj), b.outside.Delete(t.Context(), obj)); err != nil {
 		t.Fatal(err)
 	}
-	b.see()
-	if diff := cmp.Diff(seen{}, b.see()); diff != "" {
-		t.Errorf("the second pass (-want +got):\n%s", diff)
+	for range 2 {
+		if diff := cmp.Diff(seen{}, b.see()); diff != "" {
+			t.Errorf("the pass (-want +got):\n%s", diff)
+		}
 	}
 	if got := b.stored(); got.Status.Machine.Phase != "" || len(got.Finalizers) != 1 {
 		t.Errorf("phase %q, finalizers %v: it was taken up", got.Status.Machine.Phase, got.Finalizers)

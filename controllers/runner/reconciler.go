@@ -109,6 +109,10 @@ func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconc
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	if state == nil && !obj.GetDeletionTimestamp().IsZero() && !controllerutil.ContainsFinalizer(obj, machine.Finalizer()) {
+		return reconcile.Result{}, nil // nothing keeps it but others
+	}
+	ctx = named(ctx, machine, state)
 	p := r.newPass(machine)
 	p.shape = shape
 	result, err := r.advance(ctx, p, obj, state)
@@ -138,7 +142,6 @@ func (r *Reconciler[T]) advance(ctx context.Context, p *pass[T], obj T, state *v
 	}
 	machine := p.machine
 	p.spec = specOf(machine.Name(), machine.For(), obj)
-	ctx = named(ctx, machine, p.work.MachineStatus().Phase)
 	if !p.gone {
 		r.know(machine, p.work)
 		if err := r.record(ctx, p); err != nil {

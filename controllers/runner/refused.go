@@ -6,12 +6,12 @@ import (
 	"hash/fnv"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -26,27 +26,33 @@ const (
 // machine, that somebody changed its file and what is wrong with it. A machine may
 // drive thousands: the first ones are enough for a person to see it.
 func tellRefused(ctx context.Context, c client.Client, recorder events.EventRecorder, machine *fsm.Machine, note string) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(schema.FromAPIVersionAndKind(machine.For().APIVersion, machine.For().Kind))
+	list := &v1alpha1.MachineStateList{}
 	told := 0
 	for {
-		if err := c.List(ctx, list, client.Limit(listPage), client.Continue(list.GetContinue())); err != nil {
+		if err := c.List(ctx, list, client.MatchingLabels{v1alpha1.MachineLabel: machine.Name()}, client.Limit(listPage), client.Continue(list.Continue)); err != nil {
 			log.FromContext(ctx).Error(err, "the objects of a refused machine file are not told", "machine", machine.Name())
 			return
 		}
 		for i := range list.Items {
-			if phase, _, _ := unstructured.NestedString(list.Items[i].Object, "status", "machine", "phase"); !inFlight(machine, phase) {
+			if !inFlight(machine, list.Items[i].Status.Phase) {
 				continue
 			}
-			tell(recorder, &list.Items[i], corev1.EventTypeWarning, "MachineRefused", reloading(note), note)
+			tell(recorder, objectOf(list.Items[i].Spec.Object), corev1.EventTypeWarning, "MachineRefused", reloading(note), note)
 			if told++; told == toldMost {
 				return
 			}
 		}
-		if list.GetContinue() == "" {
+		if list.Continue == "" {
 			return
 		}
 	}
+}
+
+// objectOf is as much of an object as an Event needs.
+func objectOf(of v1alpha1.ObjectReference) *metav1.PartialObjectMetadata {
+	obj := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: of.APIVersion, Kind: of.Kind}}
+	obj.Namespace, obj.Name, obj.UID = of.Namespace, of.Name, of.UID
+	return obj
 }
 
 // reloading is the action of an Event about a refused file. A recorder takes Events

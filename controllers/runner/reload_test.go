@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/controllers/runner"
 )
 
 // The pass that is at work when the file changes ends with the machine that it
@@ -145,7 +147,7 @@ func TestJitterIsInjected(t *testing.T) {
 // Objects of a kind that cannot be driven are told so, and nothing else is done.
 func TestUnfitKind(t *testing.T) {
 	b := newBench(t)
-	b.Fit = func(context.Context) error { return errors.New("the CRD forgets") }
+	b.Shape = func() (*runner.Shape, error) { return nil, errors.New("the CRD forgets") }
 	got := b.see()
 	if got.Phase != "" || got.Writes != nil || got.Result.RequeueAfter == 0 {
 		t.Errorf("got %+v, want nothing but another look", got)
@@ -153,7 +155,7 @@ func TestUnfitKind(t *testing.T) {
 	if diff := cmp.Diff([]string{"Warning NotDriven the CRD forgets"}, b.told()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	b.Fit = func(context.Context) error { return nil }
+	b.Shape = func() (*runner.Shape, error) { return nil, nil }
 	if got := b.see(); got.Phase != "New" {
 		t.Errorf("phase %q once the kind is fit, want New", got.Phase)
 	}

@@ -37,6 +37,7 @@ func (s *Scope[T]) Report(change func(T)) {
 	s.pass.mu.Lock()
 	defer s.pass.mu.Unlock()
 	change(s.pass.work)
+	s.pass.reported = true
 }
 
 // PatchMetadata changes annotations or labels of the object at once, with an

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/test/crds"
@@ -54,7 +55,7 @@ func startServer() (*harness.Cluster, error) {
 	c, err := harness.Start(ctx, harness.Options{
 		Own:     true, // a manager at work on a cluster that is given would meddle
 		Without: []string{"fakenodes", "scheduler", "controller-manager"},
-		Types:   []func(*runtime.Scheme) error{migrationv1.AddToScheme},
+		Types:   []func(*runtime.Scheme) error{migrationv1.AddToScheme, v1alpha1.AddToScheme},
 	})
 	if err != nil {
 		return nil, err
@@ -177,7 +178,16 @@ func (b *bench) watched() interceptor.Funcs {
 		return send()
 	}
 	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			return note(ctx, "state", func() error { return c.Create(ctx, obj, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			return note(ctx, "drop", func() error { return c.Delete(ctx, obj, opts...) })
+		},
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if _, ok := obj.(*v1alpha1.MachineState); ok {
+				return note(ctx, "state", func() error { return c.Patch(ctx, obj, p, opts...) })
+			}
 			return note(ctx, "object", func() error { return c.Patch(ctx, obj, p, opts...) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
@@ -234,8 +244,35 @@ func (b *bench) atWork() {
 	b.told()
 }
 
-// stored is the object as the API server has it.
+// stored is the object as the API server has it, with its state in place of the view.
 func (b *bench) stored() *errand {
+	b.t.Helper()
+	obj := b.shown()
+	if state := b.state(); state != nil {
+		obj.Status.Machine = state.Status.MachineStatus
+		return obj
+	}
+	obj.Status.Machine = v1alpha1.MachineStatus{}
+	return obj
+}
+
+// state is that of the object; nil where there is none.
+func (b *bench) state() *v1alpha1.MachineState {
+	b.t.Helper()
+	list := &v1alpha1.MachineStateList{}
+	if err := b.outside.List(b.t.Context(), list); err != nil {
+		b.t.Fatal(err)
+	}
+	for i := range list.Items {
+		if list.Items[i].Spec.Object.Name == b.name {
+			return &list.Items[i]
+		}
+	}
+	return nil
+}
+
+// shown is the object as the API server has it.
+func (b *bench) shown() *errand {
 	b.t.Helper()
 	obj := &errand{}
 	if err := b.outside.Get(b.t.Context(), types.NamespacedName{Name: b.name}, obj); err != nil {

@@ -97,35 +97,38 @@ func durable(st *v1alpha1.MachineStatus) v1alpha1.MachineStatus {
 }
 
 // sameState tells whether a state need not be written.
-func sameState(stored, next *v1alpha1.MachineStateStatus) bool {
-	a, b := durable(&stored.MachineStatus), durable(&next.MachineStatus)
+func sameState(stored *v1alpha1.MachineStateStatus, next *v1alpha1.MachineStatus, saved map[string]v1alpha1.SavedText) bool {
+	a, b := durable(&stored.MachineStatus), durable(next)
 	if a.Cursor == 0 && b.Cursor == 0 {
 		a.Result, b.Result = "", ""
 	}
-	return reflect.DeepEqual(a, b) && maps.Equal(stored.Saved, next.Saved)
+	return reflect.DeepEqual(a, b) && maps.Equal(stored.Saved, saved)
 }
 
-// nextState is what is to be stored of this pass; nil where the machine has not begun. It
-// needs sending.
+// nextState is what is to be stored of this pass; nil where the machine has not begun, or
+// nothing has changed. It needs sending.
 func (p *pass[T]) nextState() (*v1alpha1.MachineState, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.work.MachineStatus().Phase == "" {
+	st, saved := p.work.MachineStatus(), p.saved
+	if saver, saves := any(p.work).(StatusSaver); saves {
+		text, err := saver.SavedStatus()
+		if err != nil {
+			return nil, fmt.Errorf("store the status of %s: %w", p.stored.GetName(), err)
+		}
+		if string(saved[v1alpha1.SavedStatus]) != text {
+			saved = withText(saved, v1alpha1.SavedStatus, text)
+		}
+	}
+	if st.Phase == "" || p.state != nil && sameState(&p.state.Status, st, saved) {
 		return nil, nil
 	}
 	next := p.state.DeepCopy()
 	if next == nil {
 		next = newState(p.spec)
 	}
-	next.Status = v1alpha1.MachineStateStatus{MachineStatus: *p.work.MachineStatus().DeepCopy(), Saved: maps.Clone(p.saved)}
-	next.Status.MachineStatus = durable(&next.Status.MachineStatus)
-	if saver, saves := any(p.work).(StatusSaver); saves {
-		text, err := saver.SavedStatus()
-		if err != nil {
-			return nil, fmt.Errorf("store the status of %s: %w", p.stored.GetName(), err)
-		}
-		next.Status.Saved = withText(next.Status.Saved, v1alpha1.SavedStatus, text)
-	}
+	kept := durable(st)
+	next.Status = v1alpha1.MachineStateStatus{MachineStatus: *kept.DeepCopy(), Saved: saved}
 	next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == v1alpha1.HeldFinalizer })
 	if len(next.Status.Held) > 0 {
 		next.Finalizers = append(next.Finalizers, v1alpha1.HeldFinalizer)
@@ -154,7 +157,7 @@ func withText(all map[string]v1alpha1.SavedText, name, text string) map[string]v
 // which is the truth. Nothing is sent when nothing changed. It needs sending.
 func (p *pass[T]) store(ctx context.Context) error {
 	next, err := p.nextState()
-	if err != nil || next == nil || p.state != nil && sameState(&p.state.Status, &next.Status) {
+	if err != nil || next == nil {
 		return err
 	}
 	if err := p.insist(ctx, next); err != nil {

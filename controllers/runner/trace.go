@@ -58,7 +58,11 @@ func (r *Reconciler[T]) startStep(ctx context.Context, cmd fsm.Command) (context
 }
 
 // named gives the span and the log lines of a pass what they are about.
-func named(ctx context.Context, machine *fsm.Machine, phase string) context.Context {
+func named(ctx context.Context, machine *fsm.Machine, state *v1alpha1.MachineState) context.Context {
+	phase := ""
+	if state != nil {
+		phase = state.Status.Phase
+	}
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(spanMachine.String(machine.Name()), spanPhase.String(phase))
 	}

@@ -186,7 +186,9 @@ func (i *informers) start(ctx context.Context, w watched) error {
 	}
 	handler := i.othersHandler(w)
 	if w.own {
-		i.ended.Go(func() { i.served(ctx, mapping.Resource.GroupResource()) })
+		if i.served != nil {
+			i.ended.Go(func() { i.served(ctx, mapping.Resource.GroupResource()) })
+		}
 		i.owners = &owners{kind: gvk.GroupKind(), namespaced: namespaced, store: informer.GetStore()}
 		handler = i.ownHandler()
 	}
