@@ -19,6 +19,9 @@ import (
 )
 
 const (
+	// savedAPIServiceKey is where the state has what the APIService was.
+	savedAPIServiceKey = "apiService"
+
 	apiServiceName = "v3.projectcalico.org"
 	// automanagedLabel marks an APIService that kube-apiserver keeps for a CRD.
 	automanagedLabel = "kube-aggregator.kubernetes.io/automanaged"
@@ -44,11 +47,11 @@ func isAggregated(svc *apiregistrationv1.APIService) bool {
 	return svc != nil && svc.Spec.Service != nil
 }
 
-// parkAPIService saves the aggregated APIService on the migration first, then
+// parkAPIService saves the aggregated APIService with the state first, then
 // turns it in place into what kube-apiserver keeps for CRDs. In place, there is
 // no moment without an APIService, and nothing that a controller could create
-// again before us on the way back. It bears what it was itself, too: a migration
-// whose finalizer was removed by hand takes its own note with it.
+// again before us on the way back. It bears what it was itself, too, for those who have
+// neither the state nor this program.
 func (s *steps) parkAPIService(ctx context.Context, sc *scope) (outputs, error) {
 	svc, err := s.apiService(ctx)
 	if err != nil || !isAggregated(svc) {
@@ -58,10 +61,7 @@ func (s *steps) parkAPIService(ctx context.Context, sc *scope) (outputs, error) 
 	if err != nil {
 		return nil, err
 	}
-	err = sc.PatchMetadata(ctx, func(dm *migration) {
-		metav1.SetMetaDataAnnotation(&dm.ObjectMeta, migrationv1.AnnotationSavedAPIService, saved)
-	})
-	if err != nil {
+	if err := sc.Save(ctx, savedAPIServiceKey, saved); err != nil {
 		return nil, err
 	}
 	err = patch.MutateAndPatchSpec(ctx, s.client, svc, func(svc *apiregistrationv1.APIService) {
@@ -80,14 +80,14 @@ func (s *steps) parkAPIService(ctx context.Context, sc *scope) (outputs, error) 
 
 // parks is true from before this migration points the APIService to the CRDs until it has
 // given it back, or keeps it for good.
-func parks(dm *migration) bool {
-	return dm.Status.Machine.IsHeld(effectAPIService) || dm.Annotations[migrationv1.AnnotationSavedAPIService] != ""
+func parks(sc *scope) bool {
+	return sc.Object.Status.Machine.IsHeld(effectAPIService) || sc.Saved(savedAPIServiceKey) != ""
 }
 
 // staysParked points the APIService to the CRDs once more where somebody, an operator or
 // GitOps, has pointed it to a server meanwhile. The error waits until that is heard of.
 func (s *steps) staysParked(ctx context.Context, sc *scope) error {
-	if !parks(sc.Object) {
+	if !parks(sc) {
 		return nil
 	}
 	svc, err := s.apiService(ctx)
@@ -145,7 +145,7 @@ func (s *steps) restoreAPIService(ctx context.Context, sc *scope) (outputs, erro
 		return nil, err
 	}
 	if !isAggregated(svc) {
-		saved, err := savedOf(sc.Object, svc)
+		saved, err := savedOf(sc.Saved(savedAPIServiceKey), svc)
 		if err != nil || saved == nil {
 			return nil, err // nothing was parked
 		}
@@ -156,30 +156,32 @@ func (s *steps) restoreAPIService(ctx context.Context, sc *scope) (outputs, erro
 	return s.forgetAPIService(ctx, sc)
 }
 
-// savedOf is what the migration has noted, or else what the parked APIService bears
-// itself: people edit annotations. Nil when neither has anything.
-func savedOf(dm *migration, svc *apiregistrationv1.APIService) (*savedAPIService, error) {
-	noted, err := readSaved(dm)
-	if noted != nil || svc == nil {
-		return noted, err
+// savedOf is what was saved with the state, or else what the parked APIService bears
+// itself: a state may be lost. Nil when neither has anything.
+func savedOf(text string, svc *apiregistrationv1.APIService) (*savedAPIService, error) {
+	saved, err := readSaved("saved."+savedAPIServiceKey+" of the MachineState", text)
+	if saved != nil || svc == nil {
+		return saved, err
 	}
-	borne, borneErr := readSaved(svc)
+	borne, borneErr := readSaved("annotation "+migrationv1.AnnotationSavedAPIService+" of APIService "+svc.Name, svc.Annotations[migrationv1.AnnotationSavedAPIService])
 	if borne != nil {
 		return borne, nil
 	}
 	return nil, cmp.Or(err, borneErr)
 }
 
-func readSaved(obj metav1.Object) (*savedAPIService, error) {
-	text := obj.GetAnnotations()[migrationv1.AnnotationSavedAPIService]
+// readSaved reads one of both; it must be about the very APIService.
+func readSaved(where, text string) (*savedAPIService, error) {
 	if text == "" {
 		return nil, nil
 	}
 	saved := &savedAPIService{}
-	if err := json.Unmarshal([]byte(text), saved); err != nil {
-		return nil, fsm.Terminal("SavedAPIServiceUnreadable",
-			"annotation %s of %s cannot be read (%w): create APIService %s by hand, then remove the annotation",
-			migrationv1.AnnotationSavedAPIService, obj.GetName(), err, apiServiceName)
+	err := json.Unmarshal([]byte(text), saved)
+	if err == nil && (saved.Metadata.Name != apiServiceName || saved.Spec.Group != resources.V3Group || saved.Spec.Version != resources.V3Version) {
+		err = fmt.Errorf("it is about %s, group %q, version %q", saved.Metadata.Name, saved.Spec.Group, saved.Spec.Version)
+	}
+	if err != nil {
+		return nil, fsm.Terminal("SavedAPIServiceUnreadable", "%s cannot be used (%w): create APIService %s by hand, then remove what was saved", where, err, apiServiceName)
 	}
 	return saved, nil
 }
@@ -198,9 +200,7 @@ func (s *steps) forgetAPIService(ctx context.Context, sc *scope) (outputs, error
 			return nil, fmt.Errorf("remove the note from APIService %s: %w", apiServiceName, err)
 		}
 	}
-	return nil, sc.PatchMetadata(ctx, func(dm *migration) {
-		delete(dm.Annotations, migrationv1.AnnotationSavedAPIService)
-	})
+	return nil, sc.Save(ctx, savedAPIServiceKey, "")
 }
 
 // putBack writes over the one that is there, or makes it anew.

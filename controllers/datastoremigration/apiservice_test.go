@@ -28,9 +28,7 @@ import (
 // is behind the lock points it back; what comes after says so and deletes nothing.
 func TestTheAPIServiceComesBack(t *testing.T) {
 	held := func(dm *migration) { dm.Status.Machine.Held = v1alpha1.Held(effectV1Lock, effectAPIService) }
-	kept := func(dm *migration) {
-		metav1.SetMetaDataAnnotation(&dm.ObjectMeta, migrationv1.AnnotationSavedAPIService, "{}")
-	}
+	kept := func(*migration) {}
 	locked := func(dm *migration) {
 		held(dm)
 		dm.Status.Lock = &migrationv1.Lock{Mode: migrationv1.LockCooperative}
@@ -39,6 +37,7 @@ func TestTheAPIServiceComesBack(t *testing.T) {
 		why    string
 		action string
 		dm     func(*migration)
+		saved  bool
 		parked bool // afterwards
 		says   string
 	}{
@@ -46,7 +45,7 @@ func TestTheAPIServiceComesBack(t *testing.T) {
 		"never parked":         {why: "a machine that has not parked it has no way to give it back", action: "AwaitV3Served", dm: func(*migration) {}, says: "does not point to the CRDs yet"},
 		"while objects copied": {why: "v3 shows v1, and a copy would look as if it were there", action: "CopyResources", dm: locked, parked: true, says: "points to a server again"},
 		"while verified":       {why: "v1 would be compared with itself", action: "Verify", dm: locked, parked: true, says: "points to a server again"},
-		"before v3 is opened":  {why: "v1 is closed for good: without v3 nothing is open", action: "UnlockV3", dm: kept, parked: true, says: "points to a server again"},
+		"before v3 is opened":  {why: "v1 is closed for good: without v3 nothing is open", action: "UnlockV3", dm: kept, saved: true, parked: true, says: "points to a server again"},
 		"while rolled out":     {why: "components ask v1 through v3", action: "ObserveRollout", dm: func(*migration) {}, says: "APIService v3.projectcalico.org (points to a server again"},
 		"before the clean-up":  {why: "that server would show nothing once v1 is gone", action: CleanUpAction, dm: func(*migration) {}, says: "so nothing of v1 is deleted"},
 	}
@@ -58,6 +57,9 @@ func TestTheAPIServiceComesBack(t *testing.T) {
 				Spec: apiregistrationv1.APIServiceSpec{Group: resources.V3Group, Version: "v3", Service: &apiregistrationv1.ServiceReference{Namespace: "calico-apiserver", Name: "calico-api"}}}
 			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: poolCRD, UID: "crd"}}
 			cl := allMayBeDone(fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(dm, svc, crd, lockObject(false)).Build())
+			if c.saved {
+				must(t, cl.Create(t.Context(), onceState(dm.UID, savedAPIServiceKey, "{}")))
+			}
 			action := actionOn(cl, c.action)
 			out, err := runner.Once(t.Context(), cl, dm, action, nil, clock.RealClock{})
 			if said := fmt.Sprint(out, err); !strings.Contains(said, c.says) {

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
@@ -15,8 +14,12 @@ import (
 // Lists take the longer the more objects there are, and under the lock they would be most of
 // it. So large kinds are watched from before the lock on. A watch says what has changed, and
 // not that there is nothing more to come: that is known when it shows a write of our own, to an
-// object of the same kind, which is called a barrier. Which kinds these are is on record on the
-// migration before the first one is written; the note goes with the fence.
+// object of the same kind, which is called a barrier. Which kinds these are is on record with the
+// state before the first one is written; the note goes with the fence.
+
+// barrierKindsKey is where the state has the kinds, as v3 calls them and separated by commas,
+// of which objects are written as barriers.
+const barrierKindsKey = "barrierKinds"
 
 // watchFrom is how many objects of a kind make it worth a watch where the machine does not say: fewer are
 // listed within milliseconds.
@@ -41,7 +44,7 @@ func (s *steps) follow(ctx context.Context, sc *scope) error {
 		return nil
 	}
 	c := s.copierOver(sc.Object, migrationv1.SideDoorVersion)
-	kinds := s.barrierKinds(sc.Object)
+	kinds := s.barrierKinds(sc.Saved(barrierKindsKey))
 	if len(kinds) == 0 {
 		var err error
 		if kinds, err = s.planBarriers(ctx, sc, c); err != nil {
@@ -64,15 +67,13 @@ func (s *steps) planBarriers(ctx context.Context, sc *scope, c *copier.Copier) (
 	for i, kind := range kinds {
 		names[i] = kind.Name()
 	}
-	return kinds, sc.PatchMetadata(ctx, func(dm *migration) {
-		metav1.SetMetaDataAnnotation(&dm.ObjectMeta, migrationv1.AnnotationBarrierKinds, strings.Join(names, ","))
-	})
+	return kinds, sc.Save(ctx, barrierKindsKey, strings.Join(names, ","))
 }
 
 // barrierKinds reads what planBarriers has noted. A kind that the registry does not have is none of which we
 // would write an object.
-func (s *steps) barrierKinds(dm *migration) (kinds []*resources.Kind) {
-	for name := range strings.SplitSeq(dm.Annotations[migrationv1.AnnotationBarrierKinds], ",") {
+func (s *steps) barrierKinds(saved string) (kinds []*resources.Kind) {
+	for name := range strings.SplitSeq(saved, ",") {
 		if kind, known := s.Registry.Kind(strings.TrimSpace(name)); known {
 			kinds = append(kinds, kind)
 		}
@@ -82,11 +83,11 @@ func (s *steps) barrierKinds(dm *migration) (kinds []*resources.Kind) {
 
 // liftBarriers takes our notes off v1; those in v3 go with the copies, or with the other notes on them.
 func (s *steps) liftBarriers(ctx context.Context, sc *scope) error {
-	if _, noted := sc.Object.Annotations[migrationv1.AnnotationBarrierKinds]; !noted {
+	if sc.Saved(barrierKindsKey) == "" {
 		return nil
 	}
-	if err := s.copier(sc.Object).LiftBarriers(ctx, s.barrierKinds(sc.Object)); err != nil {
+	if err := s.copier(sc.Object).LiftBarriers(ctx, s.barrierKinds(sc.Saved(barrierKindsKey))); err != nil {
 		return err
 	}
-	return sc.PatchMetadata(ctx, func(dm *migration) { delete(dm.Annotations, migrationv1.AnnotationBarrierKinds) })
+	return sc.Save(ctx, barrierKindsKey, "")
 }

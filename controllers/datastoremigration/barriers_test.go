@@ -4,9 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
 )
 
@@ -14,19 +12,19 @@ import (
 func TestBarrierKinds(t *testing.T) {
 	cases := map[string]struct {
 		why  string
-		note map[string]string
+		note string
 		want []string
 	}{
 		"none":          {why: "small kinds only"},
-		"two":           {why: "as planBarriers writes them", note: map[string]string{migrationv1.AnnotationBarrierKinds: "IPAMHandle,NetworkPolicy"}, want: []string{"IPAMHandle", "NetworkPolicy"}},
-		"by a person":   {why: "a blank is no mistake", note: map[string]string{migrationv1.AnnotationBarrierKinds: "IPAMHandle, NetworkPolicy"}, want: []string{"IPAMHandle", "NetworkPolicy"}},
-		"known no more": {why: "its entry has left the registry; a migration goes on", note: map[string]string{migrationv1.AnnotationBarrierKinds: "BandwidthPolicy,IPAMHandle"}, want: []string{"IPAMHandle"}},
+		"two":           {why: "as planBarriers writes them", note: "IPAMHandle,NetworkPolicy", want: []string{"IPAMHandle", "NetworkPolicy"}},
+		"by a person":   {why: "a blank is no mistake", note: "IPAMHandle, NetworkPolicy", want: []string{"IPAMHandle", "NetworkPolicy"}},
+		"known no more": {why: "its entry has left the registry; a migration goes on", note: "BandwidthPolicy,IPAMHandle", want: []string{"IPAMHandle"}},
 	}
 	s := &steps{Settings: Settings{Registry: resources.Default()}}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, kind := range s.barrierKinds(&migration{ObjectMeta: metav1.ObjectMeta{Annotations: tc.note}}) {
+			for _, kind := range s.barrierKinds(tc.note) {
 				got = append(got, kind.Name())
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/rights"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
@@ -189,9 +188,13 @@ func editEach(ctx context.Context, c *copier.Copier, objs []*copier.Meta, change
 	return forbidden, err
 }
 
-// recordKinds notes on the migration where notes are about to be left.
+// detachedKindsKey is where the state has the kinds, as apiVersion/Kind and separated by
+// commas, whose objects have notes of detached owners.
+const detachedKindsKey = "detachedKinds"
+
+// recordKinds notes with the state where notes are about to be left.
 func recordKinds(ctx context.Context, sc *scope, objs []*copier.Meta) error {
-	kinds := recordedKinds(sc.Object)
+	kinds := recordedKinds(sc)
 	for _, obj := range objs {
 		kinds = append(kinds, obj.APIVersion+"/"+obj.Kind)
 	}
@@ -199,13 +202,11 @@ func recordKinds(ctx context.Context, sc *scope, objs []*copier.Meta) error {
 		return nil
 	}
 	slices.Sort(kinds)
-	return sc.PatchMetadata(ctx, func(dm *migration) {
-		metav1.SetMetaDataAnnotation(&dm.ObjectMeta, migrationv1.AnnotationDetachedKinds, strings.Join(slices.Compact(kinds), ","))
-	})
+	return sc.Save(ctx, detachedKindsKey, strings.Join(slices.Compact(kinds), ","))
 }
 
-func recordedKinds(dm *migration) []string {
-	return strings.FieldsFunc(dm.Annotations[migrationv1.AnnotationDetachedKinds], func(r rune) bool { return r == ',' })
+func recordedKinds(sc *scope) []string {
+	return strings.FieldsFunc(sc.Saved(detachedKindsKey), func(r rune) bool { return r == ',' })
 }
 
 // attachDependents puts the references back: to the old owners, or to those that took
@@ -225,15 +226,15 @@ func (s *steps) attachDependents(ctx context.Context, sc *scope) (outputs, error
 			return nil, err
 		}
 	}
-	return nil, sc.PatchMetadata(ctx, func(dm *migration) { delete(dm.Annotations, migrationv1.AnnotationDetachedKinds) })
+	return nil, sc.Save(ctx, detachedKindsKey, "")
 }
 
 func (s *steps) detachedDependents(ctx context.Context, sc *scope, c *copier.Copier) ([]*copier.Meta, error) {
 	var all []*copier.Meta
-	texts := recordedKinds(sc.Object)
-	_, recorded := sc.Object.Annotations[migrationv1.AnnotationDetachedKinds]
+	texts := recordedKinds(sc)
+	recorded := len(texts) > 0
 	if !recorded {
-		// Nothing was detached, or somebody has removed the note: then it may be any kind.
+		// Nothing was detached, or the state was lost: then it may be any kind.
 		kinds, _, err := s.foreignKinds()
 		if err != nil {
 			return nil, err

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/resources"
 )
@@ -56,8 +55,7 @@ func TestAttachWithoutTheNote(t *testing.T) {
 				t.Fatalf("detached: %t", detached)
 			}
 			if c.lost {
-				delete(dm.Annotations, migrationv1.AnnotationDetachedKinds)
-				must(t, cl.Update(t.Context(), dm))
+				must(t, client.IgnoreNotFound(cl.Delete(t.Context(), onceState(dm.UID, detachedKindsKey, ""))))
 			}
 			if _, err := runner.Once(t.Context(), cl, dm, actions["AttachDependents"], nil, clock.RealClock{}); err != nil {
 				t.Fatal(err)

@@ -3,7 +3,6 @@ package datastoremigration
 import (
 	"context"
 	"fmt"
-	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/controllers/runner/runnertest"
 	"github.com/phasegate/phasegate/fsm"
@@ -31,11 +31,11 @@ import (
 // before says what earlier steps have left for the one that is tried.
 type before struct {
 	v1, v3 *bool
-	// parked: the APIService is saved on the migration and serves from CRDs; else it
-	// is the aggregated one.
+	// parked: the APIService is saved with the state and serves from CRDs; else it is the
+	// aggregated one.
 	parked bool
-	// notes replace those on the migration.
-	notes map[string]string
+	// saved replaces what is saved of it with the state.
+	saved *string
 	crds  []string
 }
 
@@ -48,18 +48,22 @@ func (b before) build(ctx context.Context, c client.Client, n int) (*migration, 
 		Spec: apiregistrationv1.APIServiceSpec{Group: resources.V3Group, Version: "v3", GroupPriorityMinimum: 1500, VersionPriority: 200,
 			Service: &apiregistrationv1.ServiceReference{Namespace: "calico-apiserver", Name: "calico-api"}},
 	}
+	note := ""
 	if b.parked {
 		saved, err := saveAPIService(svc)
 		if err != nil {
 			return nil, err
 		}
-		dm.Annotations = map[string]string{migrationv1.AnnotationSavedAPIService: saved}
+		note = saved
 		svc.Spec.Service, svc.Annotations = nil, map[string]string{migrationv1.AnnotationSavedAPIService: saved}
 	}
-	if b.notes != nil {
-		dm.Annotations = maps.Clone(b.notes)
+	if b.saved != nil {
+		note = *b.saved
 	}
 	objs := []client.Object{dm, svc}
+	if note != "" {
+		objs = append(objs, onceState(dm.UID, savedAPIServiceKey, note))
+	}
 	for gvk, ready := range map[schema.GroupVersionKind]*bool{registry.Lock().V1GVK(): b.v1, registry.Lock().V3GVK(): b.v3} {
 		info := &unstructured.Unstructured{Object: map[string]any{}}
 		info.SetGroupVersionKind(gvk)
@@ -95,7 +99,7 @@ func (b before) build(ctx context.Context, c client.Client, n int) (*migration, 
 // each of their writes.
 func TestStepsAreIdempotent(t *testing.T) {
 	open, closed := true, false
-	lost, garbled := map[string]string{}, map[string]string{migrationv1.AnnotationSavedAPIService: "{"}
+	lost, garbled := "", "{"
 	cases := map[string]struct {
 		action string
 		before before
@@ -108,13 +112,13 @@ func TestStepsAreIdempotent(t *testing.T) {
 		"lock v3, there":      {action: "LockV3", before: before{v1: &closed, v3: &open, parked: true}, writes: []string{"patch ClusterInformation"}},
 		"unlock v3, deleted":  {action: "UnlockV3", before: before{v3: &closed, parked: true}, writes: []string{"delete ClusterInformation"}},
 		"unlock v3, kept":     {action: "UnlockV3", before: before{v3: &closed, parked: true}, with: fsm.Params{"created": "keep"}, writes: []string{"patch ClusterInformation"}},
-		"park the APIService": {action: "ParkAPIService", writes: []string{"patch DatastoreMigration", "patch APIService"}},
-		"restore it":          {action: "RestoreAPIService", before: before{parked: true}, writes: []string{"patch APIService", "patch DatastoreMigration"}},
-		"restore it, where somebody has removed our note": {action: "RestoreAPIService", before: before{parked: true, notes: lost},
+		"park the APIService": {action: "ParkAPIService", writes: []string{"create MachineState", "patch APIService"}},
+		"restore it":          {action: "RestoreAPIService", before: before{parked: true}, writes: []string{"patch APIService", "patch MachineState"}},
+		"restore it, where somebody has removed our note": {action: "RestoreAPIService", before: before{parked: true, saved: &lost},
 			writes: []string{"patch APIService"}},
-		"restore it, where somebody has edited our note": {action: "RestoreAPIService", before: before{parked: true, notes: garbled},
-			writes: []string{"patch APIService", "patch DatastoreMigration"}},
-		"forget it":               {action: "ForgetAPIService", before: before{parked: true}, writes: []string{"patch APIService", "patch DatastoreMigration"}},
+		"restore it, where somebody has edited our note": {action: "RestoreAPIService", before: before{parked: true, saved: &garbled},
+			writes: []string{"patch APIService", "patch MachineState"}},
+		"forget it":               {action: "ForgetAPIService", before: before{parked: true}, writes: []string{"patch APIService", "patch MachineState"}},
 		"forget the v3 lock":      {action: "ForgetCopies", before: before{v3: &closed}, writes: []string{"patch ClusterInformation"}},
 		"nothing of it to forget": {action: "ForgetCopies", before: before{v3: &open}},
 		"delete CRDs of v1": {action: "DeleteV1CRDs", before: before{parked: true, crds: []string{"ippools.crd.projectcalico.org", "tiers.crd.projectcalico.org"}},
@@ -141,6 +145,14 @@ func TestStepsAreIdempotent(t *testing.T) {
 			}
 		})
 	}
+}
+
+// onceState is the state that runner.Once finds of an object.
+func onceState(uid types.UID, key, text string) *v1alpha1.MachineState {
+	state := &v1alpha1.MachineState{}
+	state.Name = v1alpha1.MachineStateName("once", uid)
+	state.Status.Saved = map[string]v1alpha1.SavedText{key: v1alpha1.SavedText(text)}
+	return state
 }
 
 // actionOn is an action of the program, in a cluster of which discovery tells nothing.

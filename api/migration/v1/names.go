@@ -19,8 +19,7 @@ const SideDoorVersion = "v3precopy"
 
 // Annotations. The values are compatible with the peer's.
 const (
-	// AnnotationSavedAPIService on the migration, and on the parked APIService itself,
-	// holds what it was as JSON.
+	// AnnotationSavedAPIService on the parked APIService holds what it was, as JSON.
 	AnnotationSavedAPIService = "migration.projectcalico.org/saved-apiservice"
 	// AnnotationMigratedBy on a v3 object holds the UID of the migration that created it.
 	AnnotationMigratedBy = "migration.projectcalico.org/migrated-by"
@@ -33,15 +32,9 @@ const (
 	// AnnotationDetachedOwners on an object that a Calico object owns holds the owner
 	// references that were taken off while v1 and v3 change places, as JSON.
 	AnnotationDetachedOwners = "migration.projectcalico.org/detached-owners"
-	// AnnotationDetachedKinds on the migration lists the kinds, as apiVersion/Kind and
-	// separated by commas, of which objects outside Calico may bear that note.
-	AnnotationDetachedKinds = "migration.projectcalico.org/detached-kinds"
 	// AnnotationBarrier on one object of each large kind, on both sides, is written under the
 	// lock to find out whether a watch has shown all that was written before.
 	AnnotationBarrier = "migration.projectcalico.org/barrier"
-	// AnnotationBarrierKinds on the migration lists the kinds, as v3 calls them and separated by
-	// commas, of which an object of v1 may bear that note.
-	AnnotationBarrierKinds = "migration.projectcalico.org/barrier-kinds"
 	// AnnotationSideDoor on a v3 CRD holds the UID of the migration that has added
 	// SideDoorVersion to it.
 	AnnotationSideDoor = "migration.projectcalico.org/side-door"
