@@ -1,6 +1,9 @@
 package v1
 
 import (
+	"encoding/json"
+	"fmt"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -31,4 +34,50 @@ func (m *DatastoreMigration) SetDisplay(phase, message string) {
 // CopyStatusFrom makes the status a deep copy of another migration's.
 func (m *DatastoreMigration) CopyStatusFrom(other *DatastoreMigration) {
 	other.Status.DeepCopyInto(&m.Status)
+}
+
+// savedStatus are the fields of a status that must outlive a crash, and that not every
+// CRD keeps. Their names on the wire are those in the status.
+type savedStatus struct {
+	DatastoreLockedAt *metav1.Time `json:"datastoreLockedAt,omitempty"`
+	StartedAt         *metav1.Time `json:"startedAt,omitempty"`
+	CompletedAt       *metav1.Time `json:"completedAt,omitempty"`
+	Lock              *Lock        `json:"lock,omitempty"`
+	CopyAhead         *CopyAhead   `json:"copyAhead,omitempty"`
+	Verified          *Verified    `json:"verified,omitempty"`
+}
+
+// SavedStatus returns the fields of the status that must outlive a crash as a JSON
+// object, for the entry v1alpha1.SavedStatus of a MachineState: datastoreLockedAt,
+// startedAt, completedAt, lock, copyAhead and verified. It is empty when none of them is
+// set. Equal fields give equal texts.
+func (m *DatastoreMigration) SavedStatus() (string, error) {
+	s := &m.Status
+	saved := savedStatus{s.DatastoreLockedAt, s.StartedAt, s.CompletedAt, s.Lock, s.CopyAhead, s.Verified}
+	if saved == (savedStatus{}) {
+		return "", nil
+	}
+	text, err := json.Marshal(saved)
+	if err != nil {
+		return "", fmt.Errorf("write the saved status of migration %s: %w", m.Name, err)
+	}
+	return string(text), nil
+}
+
+// SetSavedStatus sets the fields that SavedStatus returns from its text. Fields that are
+// not in the text are cleared, and all of them by an empty text: the status of the object
+// is a view, which others can write. Fields of the text that are not known here are
+// ignored: a newer manager may have written it. A text that cannot be read is an error
+// and changes nothing.
+func (m *DatastoreMigration) SetSavedStatus(text string) error {
+	var saved savedStatus
+	if text != "" {
+		if err := json.Unmarshal([]byte(text), &saved); err != nil {
+			return fmt.Errorf("read the saved status of migration %s: %w", m.Name, err)
+		}
+	}
+	s := &m.Status
+	s.DatastoreLockedAt, s.StartedAt, s.CompletedAt = saved.DatastoreLockedAt, saved.StartedAt, saved.CompletedAt
+	s.Lock, s.CopyAhead, s.Verified = saved.Lock, saved.CopyAhead, saved.Verified
+	return nil
 }
