@@ -45,7 +45,7 @@ refused, 2 they could not be compared.`,
 		}
 		report := compare.Machines(older.Definition(), newer.Definition())
 		if inFlight {
-			if report.Fates, err = fates(cmd.Context(), at, newer); err != nil {
+			if report.Fates, err = fates(cmd.Context(), s, at, newer); err != nil {
 				return err
 			}
 		}
@@ -61,15 +61,20 @@ refused, 2 they could not be compared.`,
 }
 
 // fates looks at every object that the machine drives or would drive.
-func fates(ctx context.Context, at *cluster, newer *fsm.Machine) ([]compare.Fate, error) {
+func fates(ctx context.Context, s streams, at *cluster, newer *fsm.Machine) ([]compare.Fate, error) {
 	c, _, err := at.connect()
 	if err != nil {
 		return nil, err
 	}
-	objects, err := live.List(ctx, c, newer.For(), at.only())
+	objects, err := live.List(ctx, c, newer, at.only())
 	all := []compare.Fate{} // not nil: they were looked at
+	noted(s, objects...)
 	for _, o := range objects {
-		all = append(all, compare.FateOf(newer.Definition(), o.String(), &o.Machine))
+		name := o.String()
+		if o.Gone {
+			name += " (deleted, its state is still there)"
+		}
+		all = append(all, compare.FateOf(newer.Definition(), name, &o.Machine))
 	}
 	return all, err
 }

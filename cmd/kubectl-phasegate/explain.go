@@ -52,10 +52,11 @@ Exit codes: 0 told, 1 the file is refused, 2 there is no such phase, machine or 
 			if err != nil {
 				return err
 			}
-			o, err := live.Get(cmd.Context(), c, machine.For(), types.NamespacedName{Namespace: namespace, Name: object})
+			o, err := live.Get(cmd.Context(), c, machine, types.NamespacedName{Namespace: namespace, Name: object})
 			if err != nil {
 				return err
 			}
+			noted(s, o)
 			phase, seen = o.Machine.Phase, &story.Live{Object: o.String(), Status: o.Machine}
 		}
 		known, err := catalog.Bindings(machine.Definition())
@@ -93,6 +94,17 @@ func phaseAndMachine(s streams, args []string, object string) (phase string, mac
 	}
 	machine, err = chooseMachine(s, what, having)
 	return phase, machine, err
+}
+
+// noted says once for each reason why what is shown of objects may be old.
+func noted(s streams, objects ...live.Object) {
+	told := map[string]bool{"": true}
+	for _, o := range objects {
+		if !told[o.Note] {
+			fmt.Fprintf(s.err, "‼ %s: %s\n", o, o.Note)
+		}
+		told[o.Note] = true
+	}
 }
 
 // printAs writes a value as text or as JSON.

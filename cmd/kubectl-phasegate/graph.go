@@ -60,7 +60,7 @@ Exit codes: 0 drawn, 1 the file is refused, 2 it could not be read.`,
 		}
 		options := draw.Options{NoDeletion: noDeletion, NoErrors: !errorEdges}
 		if name != "" {
-			if options.Marks, err = marks(cmd.Context(), at, machine, name); err != nil {
+			if options.Marks, err = marks(cmd.Context(), s, at, machine, name); err != nil {
 				return err
 			}
 		}
@@ -90,16 +90,17 @@ func isCompiled(name string) bool {
 }
 
 // marks reads one object, or counts all of them.
-func marks(ctx context.Context, at *cluster, m *fsm.Machine, name string) (draw.Marks, error) {
+func marks(ctx context.Context, s streams, at *cluster, m *fsm.Machine, name string) (draw.Marks, error) {
 	c, _, err := at.connect()
 	if err != nil {
 		return draw.Marks{}, err
 	}
 	if name == everywhere {
-		objects, err := live.List(ctx, c, m.For(), at.only())
+		objects, err := live.List(ctx, c, m, at.only())
+		noted(s, objects...)
 		counts := map[string]int{}
 		for _, o := range objects {
-			if o.Machine.Phase != "" {
+			if o.Machine.Phase != "" && !o.Gone {
 				counts[o.Machine.Phase]++
 			}
 		}
@@ -109,7 +110,8 @@ func marks(ctx context.Context, at *cluster, m *fsm.Machine, name string) (draw.
 	if err != nil {
 		return draw.Marks{}, err
 	}
-	o, err := live.Get(ctx, c, m.For(), types.NamespacedName{Namespace: namespace, Name: name})
+	o, err := live.Get(ctx, c, m, types.NamespacedName{Namespace: namespace, Name: name})
+	noted(s, o)
 	return draw.MarkObject(m, o.String(), &o.Machine), err
 }
 

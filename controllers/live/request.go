@@ -51,11 +51,11 @@ func (a Ask) Do(ctx context.Context) (token string, err error) {
 		return "", err
 	}
 	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		u, err := get(ctx, a.Client, a.Machine.For(), a.Object)
+		u, o, err := get(ctx, a.Client, a.Machine, a.Object)
 		if err != nil {
 			return err
 		}
-		token, err = a.write(ctx, q, u)
+		token, err = a.write(ctx, q, u, o)
 		return err
 	})
 	return token, err
@@ -85,15 +85,11 @@ func (a Ask) find() (fsm.Request, error) {
 	return q, nil
 }
 
-func (a Ask) write(ctx context.Context, q fsm.Request, u *unstructured.Unstructured) (string, error) {
-	o, err := objectOf(u)
-	if err != nil {
-		return "", err
-	}
+func (a Ask) write(ctx context.Context, q fsm.Request, u *unstructured.Unstructured, o Object) (string, error) {
 	if !a.Force {
 		if !slices.Contains(q.Phases, o.Machine.Phase) {
-			return "", fmt.Errorf("%w: %s is in phase %q, where request %s opens nothing (it does in: %s): wait for one of these, or ask all the same with --force",
-				ErrNotNow, o, o.Machine.Phase, q.Name, strings.Join(q.Phases, ", "))
+			return "", fmt.Errorf("%w: %s is in phase %q, where request %s opens nothing (it does in: %s): wait for one of these, or ask all the same with --force%s",
+				ErrNotNow, o, o.Machine.Phase, q.Name, strings.Join(q.Phases, ", "), behind(o.Note))
 		}
 		if old := u.GetAnnotations()[q.Annotation]; a.Machine.Accepts(q.Name, old, o.Machine, u.Object) {
 			return old, nil
@@ -143,18 +139,18 @@ func (a Ask) Wait(ctx context.Context, token string) (Object, error) {
 		return Object{}, err
 	}
 	var last Object
+	var trouble error
 	err = wait.PollUntilContextCancel(ctx, follow, true, func(ctx context.Context) (bool, error) {
-		u, err := get(ctx, a.Client, a.Machine.For(), a.Object)
+		u, o, err := get(ctx, a.Client, a.Machine, a.Object)
 		if err != nil {
 			// The server may be away for a moment; an object does not come back.
 			if apierrs.IsNotFound(err) || apierrs.IsForbidden(err) {
 				return false, err
 			}
+			trouble = err
 			return false, nil
 		}
-		if last, err = objectOf(u); err != nil {
-			return false, err
-		}
+		last, trouble = o, nil
 		done := v1alpha1.RequestStatus{Name: q.Name, Token: token}
 		if slices.Contains(last.Machine.Requests, done) {
 			return true, nil
@@ -164,10 +160,21 @@ func (a Ask) Wait(ctx context.Context, token string) (Object, error) {
 		}
 		return false, nil
 	})
+	if err != nil && trouble != nil {
+		return last, fmt.Errorf("request %s: it is not known whether it was acted on: %w", q.Name, trouble)
+	}
 	if err != nil && ctx.Err() != nil {
-		return last, fmt.Errorf("request %s was not acted on: %s is in phase %s%s; wait longer with --timeout, or see its status", q.Name, last, last.Machine.Phase, waitsFor(last.Machine.Blocked))
+		return last, fmt.Errorf("request %s was not acted on: %s is in phase %s%s; wait longer with --timeout, or see its status%s", q.Name, last, last.Machine.Phase, waitsFor(last.Machine.Blocked), behind(last.Note))
 	}
 	return last, err
+}
+
+// behind adds a note to the end of a message.
+func behind(note string) string {
+	if note == "" {
+		return ""
+	}
+	return "; " + note
 }
 
 func waitsFor(blocked []v1alpha1.Blocked) string {

@@ -1,0 +1,175 @@
+// Package machinestate reads the MachineStates of the objects that machines drive, and
+// lays them over the status of these objects.
+//
+// The state is the truth. status.machine of the object is a view of it, which exists only
+// where the CRD of the object keeps it. It is used where the state cannot be read, and
+// then a note says so. The package writes nothing, and knows no machine.
+package machinestate
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+// page is how many states one list call answers.
+const page = 500
+
+// Object is an object with a status that a state is laid over.
+type Object interface {
+	MachineStatus() *v1alpha1.MachineStatus
+}
+
+// saver is an Object with further fields that must outlive a crash.
+type saver interface {
+	SetSavedStatus(text string) error
+}
+
+// States are states of one machine, by the UID of their objects.
+type States struct {
+	byUID map[types.UID]*v1alpha1.MachineState
+	// unread is why they could not be read; empty if they could.
+	unread string
+}
+
+// New makes States of what was read otherwise, by a watch say. unread is why it could not
+// be read; empty if it could.
+func New(all []*v1alpha1.MachineState, unread string) *States {
+	s := &States{byUID: map[types.UID]*v1alpha1.MachineState{}, unread: unread}
+	for _, state := range all {
+		s.byUID[state.Spec.Object.UID] = state
+	}
+	return s
+}
+
+// Get reads the state of one object in one request. A state that cannot be read since it
+// is not there, not served or forbidden is no error.
+func Get(ctx context.Context, c client.Reader, machine string, uid types.UID) (*States, error) {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MachineState"))
+	name := v1alpha1.MachineStateName(machine, uid)
+	err := c.Get(ctx, types.NamespacedName{Name: name}, u)
+	if isServed(err) {
+		return New(nil, ""), nil
+	}
+	if why := Unread(err); why != "" {
+		return New(nil, why), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get MachineState %s: %w", name, err)
+	}
+	state, err := parse(u)
+	return New([]*v1alpha1.MachineState{state}, ""), err
+}
+
+// List reads the states of all objects of a machine, in pages.
+func List(ctx context.Context, c client.Reader, machine string) (*States, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MachineStateList"))
+	var all []*v1alpha1.MachineState
+	for {
+		err := c.List(ctx, list, client.MatchingLabels{v1alpha1.MachineLabel: machine}, client.Limit(page), client.Continue(list.GetContinue()))
+		if why := Unread(err); why != "" {
+			return New(nil, why), nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list MachineStates of machine %s: %w", machine, err)
+		}
+		for i := range list.Items {
+			state, err := parse(&list.Items[i])
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, state)
+		}
+		if list.GetContinue() == "" {
+			return New(all, ""), nil
+		}
+	}
+}
+
+// isServed tells that an object was not found, but its kind was.
+func isServed(err error) bool {
+	return apierrs.IsNotFound(err) && !apierrs.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// Unread says in a clause why no state can be read, where one can do without: the account
+// may not, or the cluster does not serve the kind. It is empty for any other error.
+func Unread(err error) string {
+	switch {
+	case apierrs.IsForbidden(err):
+		return "you may not read machinestates.phasegate.dev"
+	case meta.IsNoMatchError(err), apierrs.IsNotFound(err):
+		return "the CRD " + v1alpha1.MachineStateCRD + " is not installed"
+	}
+	return ""
+}
+
+func parse(u *unstructured.Unstructured) (*v1alpha1.MachineState, error) {
+	state := &v1alpha1.MachineState{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, state); err != nil {
+		return nil, fmt.Errorf("read MachineState %s: %w", u.GetName(), err)
+	}
+	return state, nil
+}
+
+// Of is the state of an object; nil where none was read.
+func (s *States) Of(uid types.UID) *v1alpha1.MachineState { return s.byUID[uid] }
+
+// Unread is why the states could not be read; empty if they could.
+func (s *States) Unread() string { return s.unread }
+
+// Over lays the state of an object over its status. The note is empty, or says that the
+// status is a view that may be stale, since there is no state to be read. An object that
+// no machine has touched needs none.
+func (s *States) Over(o Object, uid types.UID) (note string, err error) {
+	if state := s.Of(uid); state != nil {
+		return "", Overlay(o, state)
+	}
+	switch {
+	case s.unread != "":
+		return s.unread + ": this is from the status of the object, which may be old, forged or incomplete", nil
+	case o.MachineStatus().Phase != "":
+		return "it has no MachineState: this is from the status of the object; a manager recovers the state, or stops with reason StateLost", nil
+	}
+	return "", nil
+}
+
+// Overlay lays a state over the status of its object. Fields that the state does not have
+// are cleared, since others can write the status, but for what only the status tells and
+// what is about the same position: nextCheck, blocked and onDelete.
+func Overlay(o Object, state *v1alpha1.MachineState) error {
+	st := o.MachineStatus()
+	view := *st
+	state.Status.MachineStatus.DeepCopyInto(st)
+	if view.Phase == st.Phase && view.Step == st.Step {
+		st.NextCheck, st.Blocked, st.OnDelete = view.NextCheck, view.Blocked, view.OnDelete
+	}
+	if saved, ok := o.(saver); ok {
+		return saved.SetSavedStatus(string(state.Status.Saved[v1alpha1.SavedStatus]))
+	}
+	return nil
+}
+
+// Orphans are the states whose object is not among those with these UIDs, in the order of
+// their names. Read the states before the objects: else the state of a new object is one.
+func (s *States) Orphans(objects map[types.UID]bool) []*v1alpha1.MachineState {
+	var orphans []*v1alpha1.MachineState
+	for _, uid := range slices.Sorted(maps.Keys(s.byUID)) {
+		if !objects[uid] {
+			orphans = append(orphans, s.byUID[uid])
+		}
+	}
+	return orphans
+}
