@@ -272,7 +272,7 @@ func TestInvariantsOfTheShippedMachineBite(t *testing.T) {
 		"copiesAreClosed": {
 			why:    "v3 is open while it is filled, so an abort could take away what others wrote",
 			change: []string{"    - {action: LockV3}\n", "", "    - {action: CopyResources}\n", "    - {action: CopyResources}\n    - {action: LockV3}\n"},
-			want:   []string{"→ Migrating (ReadyToCutOver)", "Migrating: CopyResources is about to begin"},
+			want:   []string{"→ Migrating (ReadyToCutOver)", "Migrating: CopyResources done"},
 		},
 		"copiesAreInReach": {
 			why:    "a side door that is given up takes with it the way to what was copied through it",

@@ -15,9 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/machinestate"
 	"github.com/phasegate/phasegate/resources"
 )
 
@@ -58,7 +60,7 @@ func (b *BreakGlass) Look(ctx context.Context) (*Locks, error) {
 		return nil, err
 	}
 	if l.Parked {
-		saved, err := savedOf(b.holder(&l), svc)
+		saved, err := b.saved(ctx, &l, svc)
 		if err != nil {
 			return nil, err
 		}
@@ -132,11 +134,25 @@ func (b *BreakGlass) openAPIService(ctx context.Context) error {
 	if err != nil || isAggregated(svc) {
 		return err
 	}
-	saved, err := savedOf(b.holder(&b.locks), svc)
+	saved, err := b.saved(ctx, &b.locks, svc)
 	if err != nil || saved == nil {
 		return err
 	}
 	return b.steps.putBack(ctx, svc, saved)
+}
+
+// saved is what the APIService was, from the state of the migration that holds the lock, or
+// from what is parked.
+func (b *BreakGlass) saved(ctx context.Context, l *Locks, svc *apiregistrationv1.APIService) (*savedAPIService, error) {
+	uid, text := b.holder(l).UID, ""
+	states, err := machinestate.Get(ctx, b.steps.client, MachineName, uid)
+	if err != nil {
+		return nil, err
+	}
+	if state := states.Of(uid); state != nil {
+		text = string(state.Status.Saved[savedAPIServiceKey])
+	}
+	return savedOf(text, svc)
 }
 
 func (b *BreakGlass) deleteV3Lock(ctx context.Context) error {

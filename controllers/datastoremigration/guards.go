@@ -3,8 +3,6 @@ package datastoremigration
 import (
 	"context"
 	"fmt"
-
-	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 )
 
 func (s *steps) v1CRDsInstalled(ctx context.Context, _ *migration) (bool, string, error) {
@@ -19,12 +17,12 @@ func (s *steps) v1CRDsInstalled(ctx context.Context, _ *migration) (bool, string
 // onlyMigration keeps two migrations apart. Of two that are new, the older one
 // goes first; the UID decides between twins.
 func (s *steps) onlyMigration(ctx context.Context, dm *migration) (bool, string, error) {
-	list := &migrationv1.DatastoreMigrationList{}
-	if err := s.client.List(ctx, list); err != nil {
-		return false, "", fmt.Errorf("list DatastoreMigrations: %w", err)
+	all, err := s.migrations(ctx)
+	if err != nil {
+		return false, "", err
 	}
-	for i := range list.Items {
-		other := &list.Items[i]
+	for i := range all {
+		other := &all[i]
 		if other.UID != dm.UID && goesBefore(other, dm) {
 			return false, fmt.Sprintf("DatastoreMigration %s is active (%s): delete this one, or the other one first", other.Name, displayPhase(other)), nil
 		}

@@ -93,6 +93,7 @@ func Program(c client.Client, settings Settings) *runner.Program[*migration] {
 		Guards:   s.guards(),
 		Rights:   []rbacv1.PolicyRule{crdgate.Rights(migrationv1.CRDName)},
 		Decorate: decorate,
+		Spread:   spreadConflicts,
 		Stored: func(dm *migration) {
 			s.Metrics.Stored(dm)
 			switch dm.Status.Phase {
@@ -207,6 +208,8 @@ func (s *steps) guards() map[string]runner.Guard[*migration] {
 		"v1CRDsInstalled": {Doc: "At least one CRD of crd.projectcalico.org is there.", Open: s.v1CRDsInstalled, Rights: s.onV1CRDs("get")},
 		"onlyMigration": {Doc: "No other DatastoreMigration is active.", Open: s.onlyMigration,
 			Rights: rule("list", migrationv1.GroupVersion.Group, "datastoremigrations")},
+		"v3OpenedByMigration": {Doc: "This migration has passed the point of no return, as the cluster says.", Open: s.v3OpenedByMigration, Rights: s.tracesRights()},
+		"leftByMigration":     {Doc: "Something is in place that this migration took, as the cluster says.", Open: s.leftByMigration, Rights: s.tracesRights()},
 	}
 }
 

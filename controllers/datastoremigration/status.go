@@ -3,6 +3,7 @@ package datastoremigration
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -70,6 +71,23 @@ func conflictCondition(dm *migration) *metav1.Condition {
 			total.Conflicts, len(dm.Status.Conflicts))
 	}
 	return c
+}
+
+// spreadConflicts shows a condition for each conflict, as Calico's own controller does, where
+// the CRD lets a type of condition repeat and has no place for status.conflicts.
+func spreadConflicts(dm *migration) {
+	entered := dm.Status.Machine.Since
+	if len(dm.Status.Conflicts) == 0 || entered == nil {
+		return
+	}
+	meta.RemoveStatusCondition(dm.Conditions(), migrationv1.ConditionConflict)
+	for _, c := range dm.Status.Conflicts {
+		dm.Status.Conditions = append(dm.Status.Conditions, metav1.Condition{
+			Type: migrationv1.ConditionConflict, Status: metav1.ConditionTrue, Reason: migrationv1.ReasonResourceMismatch,
+			ObservedGeneration: dm.Status.ObservedGeneration, LastTransitionTime: metav1.NewTime(entered.Time),
+			Message: fmt.Sprintf("%s differs between v1 and v3: %s: edit or delete one side", objectName(c.Kind, c.Namespace, c.Name), strings.Join(c.Fields, "; ")),
+		})
+	}
 }
 
 // failedCondition keeps the cause while a failure is rolled back and afterwards.

@@ -11,6 +11,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/check"
+	"github.com/phasegate/phasegate/controllers/machinestate"
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
@@ -55,11 +56,20 @@ func (s *steps) waiving(ctx context.Context, dm *migration) ([]migration, error)
 	return s.migrations(ctx)
 }
 
-// migrations are all that there are; none where their CRD is not installed yet.
+// migrations are all that there are, as their states say; none where their CRD is not installed yet.
 func (s *steps) migrations(ctx context.Context) ([]migration, error) {
 	list := &migrationv1.DatastoreMigrationList{}
 	if err := s.client.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrs.IsNotFound(err) {
 		return nil, fmt.Errorf("list DatastoreMigrations: %w", err)
+	}
+	states, err := machinestate.List(ctx, s.client, MachineName)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if _, err := states.Over(&list.Items[i], list.Items[i].UID); err != nil {
+			return nil, err
+		}
 	}
 	return list.Items, nil
 }

@@ -1,0 +1,135 @@
+package datastoremigration
+
+import (
+	"context"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+)
+
+// A migration whose state is lost is recognized by what bears its UID in the cluster: the
+// lock of v1, that of v3, the fence and the side door. The first of them is taken before
+// anything else, and the last given back after everything else.
+
+// traces is what bears the UID of a migration.
+type traces struct {
+	// v1Locked: v1 is closed by it. v3Ours: v3's lock was created by it; v3Open: v3 is open.
+	v1Locked, v3Ours, v3Open bool
+	// left names what is in place.
+	left []string
+}
+
+func (s *steps) traces(ctx context.Context, dm *migration) (t traces, err error) {
+	if err := s.notThePeers(ctx, dm); err != nil {
+		return t, err
+	}
+	v1, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
+	if err != nil && !gone(err) {
+		return t, err
+	}
+	if t.v1Locked = v1 != nil && !isReady(v1) && lockedBy(v1) == dm.UID; t.v1Locked {
+		t.left = append(t.left, "the lock of v1")
+	}
+	v3, err := s.v3Lock(ctx)
+	if err != nil {
+		return t, err
+	}
+	t.v3Ours, t.v3Open = v3 != nil && createdBy(v3) == dm.UID, v3 != nil && isReady(v3)
+	if t.v3Ours || v3 != nil && lockedBy(v3) == dm.UID {
+		t.left = append(t.left, "the lock of v3")
+	}
+	for _, part := range []client.Object{
+		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: migrationv1.FenceName}},
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: migrationv1.FenceName}},
+	} {
+		have, err := s.partOfFence(ctx, part)
+		if err != nil {
+			return t, err
+		}
+		if have != nil && ofMigration(have, dm) {
+			t.left = append(t.left, "the fence, "+s.nameOf(part))
+		}
+	}
+	return t, s.doorTraces(ctx, dm, &t)
+}
+
+// doorTraces looks for the side door.
+func (s *steps) doorTraces(ctx context.Context, dm *migration, t *traces) error {
+	for _, kind := range s.Registry.All() {
+		crd, err := s.crd(ctx, kind.V3CRDName())
+		if err != nil {
+			return err
+		}
+		if crd != nil && crd.Annotations[migrationv1.AnnotationSideDoor] == string(dm.UID) {
+			t.left = append(t.left, "the side door in CRD "+crd.Name)
+		}
+	}
+	return nil
+}
+
+// v3Lock reads the lock of v3 where it is within reach: from its CRD, or through a side door.
+func (s *steps) v3Lock(ctx context.Context) (*unstructured.Unstructured, error) {
+	svc, err := s.apiService(ctx)
+	if err != nil {
+		return nil, err
+	}
+	gvk := s.Registry.Lock().V3GVK()
+	if isAggregated(svc) {
+		gvk = s.Registry.Through(migrationv1.SideDoorVersion).Lock().V3GVK()
+	}
+	info, err := s.clusterInformation(ctx, gvk)
+	if gone(err) {
+		return nil, nil
+	}
+	return info, err
+}
+
+// notThePeers is an error where Calico's own controller may be at work on the object: its
+// finalizer has the same name, and what it has left is not ours to give back.
+func (s *steps) notThePeers(ctx context.Context, dm *migration) error {
+	if dm.Name != peerName {
+		return nil
+	}
+	acts, err := s.peerMayAct(ctx)
+	if err != nil || !acts {
+		return err
+	}
+	return fmt.Errorf("Calico's own controller (%s) acts on a DatastoreMigration with the name %s, and this one has no state of ours: let that controller finish, or take its rights away first", s.peerUser(), peerName) //nolint:staticcheck // a name begins with a capital
+}
+
+// v3OpenedByMigration tells whether the migration has passed the point of no return.
+func (s *steps) v3OpenedByMigration(ctx context.Context, dm *migration) (bool, string, error) {
+	t, err := s.traces(ctx, dm)
+	if err != nil {
+		return false, "", err
+	}
+	svc, err := s.apiService(ctx)
+	if err != nil {
+		return false, "", err
+	}
+	served := !isAggregated(svc)
+	if t.v1Locked && served && t.v3Open && !t.v3Ours {
+		return false, "", fmt.Errorf("v1 is closed by this migration and v3 is open, but its ClusterInformation %s was not made by it: whether v3 is in use already cannot be told; "+
+			"restore MachineState %s.%s from a backup; or, if Calico's components use v3, annotate that object with %s=%s", clusterInformationName, MachineName, dm.UID, migrationv1.AnnotationMigratedBy, dm.UID)
+	}
+	return served && t.v3Open && t.v3Ours, fmt.Sprintf("v3 is served from its CRDs: %t, open: %t, its lock made by this migration: %t", served, t.v3Open, t.v3Ours), nil
+}
+
+// leftByMigration tells whether anything is in place that the migration has to give back.
+func (s *steps) leftByMigration(ctx context.Context, dm *migration) (bool, string, error) {
+	t, err := s.traces(ctx, dm)
+	if err != nil {
+		return false, "", err
+	}
+	return len(t.left) > 0, fmt.Sprintf("in place in its name: %v", t.left), nil
+}
+
+func (s *steps) tracesRights() []rbacv1.PolicyRule {
+	return grants(peerRights(), onAPIService("get"), onFence("get"), s.onV1Lock("get"), s.onV3Lock("get"), s.onV3CRDs("get"))
+}
