@@ -15,19 +15,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -63,7 +60,7 @@ type Leftovers[T Object[T]] struct {
 	// Busy is that of the Controller of the kind.
 	Busy *Busy
 
-	gone chan event.TypedGenericEvent[types.NamespacedName]
+	gone chan types.NamespacedName
 }
 
 // goneBuffer is how many objects may go before the states are looked at; a state that is
@@ -72,14 +69,14 @@ const goneBuffer = 1024
 
 // Init makes it ready for Gone; call it once, before Run.
 func (l *Leftovers[T]) Init() *Leftovers[T] {
-	l.gone = make(chan event.TypedGenericEvent[types.NamespacedName], goneBuffer)
+	l.gone = make(chan types.NamespacedName, goneBuffer)
 	return l
 }
 
 // Gone says that there is no object of the name any more. It never blocks.
 func (l *Leftovers[T]) Gone(key types.NamespacedName) {
 	select {
-	case l.gone <- event.TypedGenericEvent[types.NamespacedName]{Object: key}:
+	case l.gone <- key:
 	default:
 	}
 }
@@ -88,9 +85,6 @@ func (l *Leftovers[T]) Gone(key types.NamespacedName) {
 func (l *Leftovers[T]) Gate() *crdgate.Gate {
 	return &crdgate.Gate{CRDName: v1alpha1.MachineStateCRD, Config: l.Config, Run: l.Run}
 }
-
-// byObject indexes states by the object that they name.
-const byObject = "object"
 
 // Run returns when ctx is done.
 func (l *Leftovers[T]) Run(ctx context.Context) error {
@@ -102,50 +96,22 @@ func (l *Leftovers[T]) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make the client for the CRD of %s: %w", l.Name, err)
 	}
-	state := &metav1.PartialObjectMetadata{}
-	state.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MachineState"))
+	onlyMetadata, err := metadata.NewForConfig(l.Config)
+	if err != nil {
+		return fmt.Errorf("make the metadata client of the states of %s: %w", l.Name, err)
+	}
+	states := &stateSource{client: onlyMetadata, machine: l.Machine.InForce().Name(), gone: l.gone}
+	defer states.wait()
 	build := func(own cluster.Cluster) (controller.Options, []source.Source, error) {
-		if err := own.GetFieldIndexer().IndexField(ctx, state, byObject, func(o client.Object) []string {
-			return []string{o.GetAnnotations()[v1alpha1.ObjectAnnotation]}
-		}); err != nil {
-			return controller.Options{}, nil, err
-		}
 		r := &Reconciler[T]{Client: live, Machine: l.Machine.InForce, Program: l.Program(live), Clock: clock.RealClock{},
 			Random: rand.Float64, Recorder: own.GetEventRecorder(l.Name), Metrics: l.Metrics, Busy: l.Busy, Installed: l.installed(crds)}
 		return controller.Options{
-				Reconciler:              reconcile.Func(r.ReconcileState),
-				MaxConcurrentReconciles: workers,
-				RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](passRetryBase, passRetryMax),
-			}, []source.Source{
-				source.Kind(own.GetCache(), state, &handler.TypedEnqueueRequestForObject[*metav1.PartialObjectMetadata]{}),
-				source.TypedChannel(l.gone, handler.TypedEnqueueRequestsFromMapFunc(statesOf(own.GetCache()))),
-			}, nil
+			Reconciler:              reconcile.Func(r.ReconcileState),
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](passRetryBase, passRetryMax),
+		}, []source.Source{states}, nil
 	}
-	return crdgate.RunController(ctx, l.Config, l.Name+"-states", build, func(o *cluster.Options) {
-		o.Scheme = l.Scheme
-		o.Cache.ByObject = map[client.Object]cache.ByObject{state: {
-			Label:     labels.SelectorFromSet(labels.Set{v1alpha1.MachineLabel: l.Machine.InForce().Name()}),
-			Transform: cache.TransformStripManagedFields(),
-		}}
-	})
-}
-
-// statesOf finds the states of the objects of a name: more than one where it was created
-// anew.
-func statesOf(from client.Reader) func(context.Context, types.NamespacedName) []reconcile.Request {
-	return func(ctx context.Context, key types.NamespacedName) []reconcile.Request {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MachineStateList"))
-		if err := from.List(ctx, list, client.MatchingFields{byObject: key.Namespace + "/" + key.Name}); err != nil {
-			log.FromContext(ctx).Error(err, "the states of an object that is gone are not looked at yet", "object", key)
-			return nil
-		}
-		requests := make([]reconcile.Request, len(list.Items))
-		for i := range list.Items {
-			requests[i].Name = list.Items[i].Name
-		}
-		return requests
-	}
+	return crdgate.RunController(ctx, l.Config, l.Name+"-states", build, func(o *cluster.Options) { o.Scheme = l.Scheme })
 }
 
 // ReconcileState makes one pass over a state. It does nothing while the object of the state

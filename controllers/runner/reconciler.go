@@ -97,15 +97,16 @@ func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconc
 		return reconcile.Result{RequeueAfter: shapeAgain}, nil
 	}
 	if err != nil {
-		log.FromContext(ctx).Error(err, "the object is left alone")
-		tell(r.Recorder, obj, corev1.EventTypeWarning, "NotDriven", "Check", err.Error())
-		return reconcile.Result{RequeueAfter: unfitAgain}, nil
+		return r.notDriven(ctx, obj, err)
 	}
 	if !r.Busy.take(obj.GetUID()) {
 		return reconcile.Result{RequeueAfter: busyAgain}, nil
 	}
 	defer r.Busy.release(obj.GetUID())
 	state, err := readState(ctx, r.Client, machine.Name(), obj.GetUID())
+	if errors.Is(err, errNoStates) {
+		return r.notDriven(ctx, obj, err)
+	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -121,6 +122,13 @@ func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconc
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
 	return result, err
+}
+
+// notDriven tells an object why it is left alone.
+func (r *Reconciler[T]) notDriven(ctx context.Context, obj T, why error) (reconcile.Result, error) {
+	log.FromContext(ctx).Error(why, "the object is left alone")
+	tell(r.Recorder, obj, corev1.EventTypeWarning, "NotDriven", "Check", why.Error())
+	return reconcile.Result{RequeueAfter: unfitAgain}, nil
 }
 
 func (r *Reconciler[T]) shape() (*Shape, error) {

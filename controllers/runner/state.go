@@ -11,6 +11,7 @@ import (
 	"time"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,12 +36,18 @@ type StatusSaver interface {
 	SetSavedStatus(text string) error
 }
 
+// errNoStates says that there is no place to store a state in.
+var errNoStates = errors.New("the CRD " + v1alpha1.MachineStateCRD + " is not installed: apply the one in charts/phasegate/files/crds, or helm upgrade with crds.install=auto")
+
 // readState answers the state of an object, or nil where there is none.
 func readState(ctx context.Context, c client.Client, machine string, uid types.UID) (*v1alpha1.MachineState, error) {
 	state := &v1alpha1.MachineState{}
 	err := c.Get(ctx, types.NamespacedName{Name: v1alpha1.MachineStateName(machine, uid)}, state)
 	if apierrs.IsNotFound(err) {
 		return nil, nil
+	}
+	if meta.IsNoMatchError(err) {
+		return nil, errNoStates
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the state of the object: %w", err)
