@@ -51,7 +51,7 @@ written.`,
 			return err
 		}
 		if len(args) > 0 {
-			dm, err := theMigration(cmd.Context(), o.Client, args)
+			dm, err := theMigration(cmd.Context(), s, o.Client, args)
 			if err != nil {
 				return err
 			}
