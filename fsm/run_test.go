@@ -182,7 +182,7 @@ func TestHistoryAndBlockedAreBounded(t *testing.T) {
 	if n := len(w.Stored.History); n != v1alpha1.HistoryLimit {
 		t.Errorf("history holds %d transitions", n)
 	}
-	last, before := w.Stored.History[19], w.Stored.History[18]
+	last, before := w.Stored.History[v1alpha1.HistoryLimit-1], w.Stored.History[v1alpha1.HistoryLimit-2]
 	if last.From != before.To || last.At.Before(&before.At) {
 		t.Errorf("the newest is not the last: %+v after %+v", last, before)
 	}

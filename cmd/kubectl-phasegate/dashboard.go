@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/dashboard"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -31,7 +32,7 @@ func dashboardCommand(s streams) *cobra.Command {
 		Long: `Show in a browser where migrations stand: the machine with the present phase,
 progress of each kind, the clock of the lock, closed ways, conflicts, what to do
 next, and the history. The page changes by itself and changes nothing: it is made
-by this program, which only reads DatastoreMigrations, with your rights.
+by this program, which only reads DatastoreMigrations and MachineStates, with your rights.
 
 It is served on 127.0.0.1 only, to requests that ask for it under that address or
 as localhost. Other users of this computer can read it, too, while it is served.
@@ -64,7 +65,7 @@ func serveDashboard(ctx context.Context, s streams, at *cluster, m *fsm.Machine,
 		return err
 	}
 	scheme := apiruntime.NewScheme()
-	if err := migrationv1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(migrationv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return err
 	}
 	objects, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})

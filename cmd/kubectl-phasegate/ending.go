@@ -82,14 +82,14 @@ func (e *end) run(ctx context.Context, s streams, at *cluster, args []string) er
 	if err != nil {
 		return err
 	}
-	dm, err := theMigration(ctx, c, args)
+	dm, err := theMigration(ctx, s, c, args)
 	if err != nil {
 		return err
 	}
 	if err := e.ask(s, dm, machine); err != nil {
 		return err
 	}
-	err = ending.Delete(ctx, c, dm, e.way)
+	err = ending.Delete(ctx, c, dm, machine, e.way)
 	if errors.Is(err, ending.ErrOther) {
 		fmt.Fprintln(s.err, err)
 		return errFindings
@@ -102,8 +102,8 @@ func (e *end) run(ctx context.Context, s streams, at *cluster, args []string) er
 		return nil
 	}
 	err = finish(ctx, s, e.timeout, func(ctx context.Context) error {
-		return ending.Wait(ctx, c, dm, func(dm *migrationv1.DatastoreMigration) {
-			fmt.Fprintf(s.err, "%s: %s\n", dm.Status.Phase, dm.Status.Message)
+		return ending.Wait(ctx, c, dm, machine, func(dm *migrationv1.DatastoreMigration) {
+			fmt.Fprintf(s.err, "%s: %s\n", dm.CurrentPhase(), dm.Status.Message)
 		})
 	})
 	if errors.Is(err, ending.ErrStalled) {
@@ -118,11 +118,11 @@ func (e *end) run(ctx context.Context, s streams, at *cluster, args []string) er
 
 // ask tells what will happen, and asks whether it shall. What was begun is only told.
 func (e *end) ask(s streams, dm *migrationv1.DatastoreMigration, machine *fsm.Machine) error {
-	if err := ending.Refusal(dm, e.way); err != nil {
+	if err := ending.Refusal(dm, machine, e.way); err != nil {
 		fmt.Fprintln(s.err, err)
 		return errFindings
 	}
-	fmt.Fprintf(s.err, "DatastoreMigration %s is in phase %s. Its %s:\n", dm.Name, cmp.Or(dm.Status.Phase, "(none yet)"), e.way)
+	fmt.Fprintf(s.err, "DatastoreMigration %s is in phase %s. Its %s:\n", dm.Name, cmp.Or(dm.CurrentPhase(), "(none yet)"), e.way)
 	for _, line := range ending.Told(dm, machine, catalog.BindingsOf(machine.Name())) {
 		fmt.Fprintf(s.err, "  %s\n", line)
 	}

@@ -10,6 +10,7 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/controllers/overview"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -17,7 +18,7 @@ import (
 type migration = migrationv1.DatastoreMigration
 
 // readMigration reads the migration that is followed.
-type readMigration func(context.Context) (*migration, error)
+type readMigration func(context.Context) (live.Migration, error)
 
 // errReplaced says that the migration is gone, and another one has its name.
 var errReplaced = errors.New("it is gone, and another one has its name")
@@ -116,7 +117,9 @@ func (f follower) look(ctx context.Context, last sight) (sight, error) {
 	case err != nil:
 		return sight{overview: last.overview, err: err}, nil
 	}
-	return sight{overview: overview.Of(f.machine, dm, time.Now())}, nil
+	now := overview.Of(f.machine, dm, time.Now())
+	now.Orphans = last.overview.Orphans // read once, at the beginning
+	return sight{overview: now}, nil
 }
 
 // isOver tells whether there is nothing more to wait for.

@@ -12,6 +12,7 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/controllers/overview"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -26,42 +27,44 @@ func machineOf(t *testing.T) *fsm.Machine {
 }
 
 // in is a migration in a phase.
-func in(phase string) *migration {
+func in(phase string) live.Migration {
 	dm := &migration{}
 	dm.Name, dm.Status.Machine.Phase = "to-v3", phase
-	return dm
+	return live.Migration{DatastoreMigration: dm}
 }
 
 func TestFollow(t *testing.T) {
 	gone := apierrs.NewNotFound(schema.GroupResource{Resource: "datastoremigrations"}, "to-v3")
 	forbidden := apierrs.NewForbidden(schema.GroupResource{Resource: "datastoremigrations"}, "to-v3", nil)
-	seen := func(phase string) func() (*migration, error) {
-		return func() (*migration, error) { return in(phase), nil }
+	seen := func(phase string) func() (live.Migration, error) {
+		return func() (live.Migration, error) { return in(phase), nil }
 	}
-	fails := func(err error) func() (*migration, error) { return func() (*migration, error) { return nil, err } }
+	fails := func(err error) func() (live.Migration, error) {
+		return func() (live.Migration, error) { return live.Migration{}, err }
+	}
 	cases := map[string]struct {
 		why   string
-		looks []func() (*migration, error) // the last one again and again
+		looks []func() (live.Migration, error) // the last one again and again
 		limit time.Duration
 		code  int
 		told  []string
 	}{
-		"complete":      {"the end", []func() (*migration, error){seen("Migrating"), seen("Complete")}, 0, 0, []string{" Pending", " Migrating", " Complete"}},
-		"failed":        {"told as a failure", []func() (*migration, error){seen("RollingBack"), seen("Failed")}, 0, exitFindings, []string{" Pending", " RollingBack", " Failed"}},
-		"waits":         {"nothing moves before somebody acts", []func() (*migration, error){seen("WaitingForConflictResolution")}, 0, exitWaits, []string{" Pending", " WaitingForConflictResolution"}},
-		"goes on":       {"it was resolved a moment ago", []func() (*migration, error){seen("WaitingForConflictResolution"), seen("Complete")}, 0, 0, []string{" Pending", " WaitingForConflictResolution", " Complete"}},
-		"deleted":       {"somebody has aborted it, and it has ended", []func() (*migration, error){seen("Aborting"), fails(gone)}, 0, 0, []string{" Pending", " Aborting", "to-v3 is gone: it was in Aborting."}},
-		"replaced":      {"another one of the name is not it", []func() (*migration, error){fails(errReplaced)}, 0, 0, []string{" Pending", "to-v3 is gone: it was in Pending."}},
-		"server away":   {"it comes back", []func() (*migration, error){fails(errors.New("connection refused")), seen("Complete")}, 0, 0, []string{" Pending", "connection refused", " Complete"}},
-		"right revoked": {"it would never end", []func() (*migration, error){fails(forbidden)}, 0, exitUsage, []string{" Pending", "forbidden"}},
-		"too long":      {"--timeout", []func() (*migration, error){seen("Migrating")}, 700 * time.Millisecond, exitTimedOut, []string{" Pending", " Migrating", "not after 700ms: it goes on in Migrating"}},
+		"complete":      {"the end", []func() (live.Migration, error){seen("Migrating"), seen("Complete")}, 0, 0, []string{" Pending", " Migrating", " Complete"}},
+		"failed":        {"told as a failure", []func() (live.Migration, error){seen("RollingBack"), seen("Failed")}, 0, exitFindings, []string{" Pending", " RollingBack", " Failed"}},
+		"waits":         {"nothing moves before somebody acts", []func() (live.Migration, error){seen("WaitingForConflictResolution")}, 0, exitWaits, []string{" Pending", " WaitingForConflictResolution"}},
+		"goes on":       {"it was resolved a moment ago", []func() (live.Migration, error){seen("WaitingForConflictResolution"), seen("Complete")}, 0, 0, []string{" Pending", " WaitingForConflictResolution", " Complete"}},
+		"deleted":       {"somebody has aborted it, and it has ended", []func() (live.Migration, error){seen("Aborting"), fails(gone)}, 0, 0, []string{" Pending", " Aborting", "to-v3 is gone: it was in Aborting."}},
+		"replaced":      {"another one of the name is not it", []func() (live.Migration, error){fails(errReplaced)}, 0, 0, []string{" Pending", "to-v3 is gone: it was in Pending."}},
+		"server away":   {"it comes back", []func() (live.Migration, error){fails(errors.New("connection refused")), seen("Complete")}, 0, 0, []string{" Pending", "connection refused", " Complete"}},
+		"right revoked": {"it would never end", []func() (live.Migration, error){fails(forbidden)}, 0, exitUsage, []string{" Pending", "forbidden"}},
+		"too long":      {"--timeout", []func() (live.Migration, error){seen("Migrating")}, 700 * time.Millisecond, exitTimedOut, []string{" Pending", " Migrating", "not after 700ms: it goes on in Migrating"}},
 	}
 	m := machineOf(t)
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			look := 0
-			f := follower{machine: m, patience: time.Second, read: func(context.Context) (*migration, error) {
+			f := follower{machine: m, patience: time.Second, read: func(context.Context) (live.Migration, error) {
 				look = min(look+1, len(c.looks))
 				return c.looks[look-1]()
 			}}

@@ -53,7 +53,7 @@ func TestLive(t *testing.T) {
 		out, err string
 	}{
 		{why: "what is missing, and where to read on", args: []string{"check"}, code: exitFindings, out: "docs/operate/troubleshooting.md#check-crds-installed"},
-		{why: "who may install, before there is anything", args: []string{"check", "--pre", "--controllers=mcpserver"}, out: "4 checks: 0 failed, 0 with warnings"},
+		{why: "who may install, before there is anything", args: []string{"check", "--pre", "--controllers=mcpserver"}, out: "5 checks: 0 failed, 0 with warnings"},
 		{why: "for programs", args: []string{"check", "--pre", "--controllers=mcpserver", "-o=json"}, out: `"group": "installation"`},
 		{why: "asked as somebody else", args: []string{"check", "--pre", "--controllers=mcpserver", "--as=nobody"}, code: exitFindings,
 			out: "this account may not create, delete, get, patch configmaps (needed by "},

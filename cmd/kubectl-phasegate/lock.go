@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/resources"
 )
 
@@ -73,6 +74,7 @@ func glassCommand(s streams, cmd *cobra.Command, decide func(*datastoremigration
 		if err != nil {
 			return err
 		}
+		noted(s, live.Object{Name: "DatastoreMigrations", Note: locks.Note})
 		verdict, err := decide(locks)
 		if errors.Is(err, datastoremigration.ErrHeld) {
 			fmt.Fprintln(s.err, err)

@@ -10,12 +10,10 @@ import (
 	"github.com/spf13/cobra"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/live"
 )
 
 var migrationKind = migrationv1.GroupVersion.WithKind("DatastoreMigration")
@@ -23,52 +21,43 @@ var migrationKind = migrationv1.GroupVersion.WithKind("DatastoreMigration")
 // errNoMigration is wrapped by the error that says that the cluster has none.
 var errNoMigration = errors.New("there is no DatastoreMigration")
 
-// theMigration reads the migration that args name. Where they name none it is the only
-// one that there is: the rights to list them are needed then, else that to get it.
-func theMigration(ctx context.Context, c client.Client, args []string) (*migrationv1.DatastoreMigration, error) {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(migrationKind)
-	if len(args) > 0 {
-		name := args[0][strings.LastIndexByte(args[0], '/')+1:] // kubectl get -o name writes KIND/NAME
-		if err := c.Get(ctx, types.NamespacedName{Name: name}, u); err != nil {
-			return nil, fmt.Errorf("read DatastoreMigration %s: %w", name, err)
-		}
-		return asMigration(u)
-	}
-	all, err := listMigrations(ctx, c)
-	switch {
-	case meta.IsNoMatchError(err), err == nil && len(all) == 0:
-		return nil, fmt.Errorf("%w: create one (docs/operate/migrate.md), or choose another cluster with --context", errNoMigration)
-	case apierrs.IsForbidden(err):
-		return nil, fmt.Errorf("%w: you may not look which there are: give the name of one", err)
-	case err != nil:
+// theMigration reads the migration that args name, with its state. Where they name none it
+// is the only one that there is: the right to list them is needed then, else that to get it.
+// Why the state could not be read is on stderr.
+func theMigration(ctx context.Context, s streams, c client.Client, args []string) (*migration, error) {
+	one, _, err := findMigration(ctx, c, args)
+	if err != nil {
 		return nil, err
+	}
+	noted(s, live.Object{Name: one.Name, Note: one.Note})
+	return one.DatastoreMigration, nil
+}
+
+// findMigration answers orphans, the states of migrations that are gone, also with an
+// error that says that there is no migration.
+func findMigration(ctx context.Context, c client.Client, args []string) (live.Migration, []live.Orphan, error) {
+	name := strings.Join(args, "")
+	name = name[strings.LastIndexByte(name, '/')+1:] // kubectl get -o name writes KIND/NAME
+	all, orphans, err := live.Migrations(ctx, c, name)
+	switch {
+	case name == "" && meta.IsNoMatchError(err), err == nil && len(all) == 0:
+		return live.Migration{}, orphans, fmt.Errorf("%w: create one (docs/operate/migrate.md), or choose another cluster with --context", errNoMigration)
+	case apierrs.IsForbidden(err) && name == "":
+		return live.Migration{}, nil, fmt.Errorf("%w: you may not look which there are: give the name of one", err)
+	case err != nil:
+		return live.Migration{}, orphans, err
 	case len(all) > 1:
-		names := make([]string, len(all))
-		for i := range all {
-			names[i] = all[i].GetName()
-		}
-		return nil, fmt.Errorf("which migration? give one of: %s", strings.Join(names, ", "))
+		return live.Migration{}, nil, fmt.Errorf("which migration? give one of: %s", strings.Join(namesOf(all), ", "))
 	}
-	return asMigration(&all[0])
+	return all[0], orphans, nil
 }
 
-func listMigrations(ctx context.Context, c client.Client) ([]unstructured.Unstructured, error) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(migrationKind)
-	if err := c.List(ctx, list); err != nil {
-		return nil, fmt.Errorf("list DatastoreMigrations: %w", err)
+func namesOf(all []live.Migration) []string {
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = all[i].Name
 	}
-	return list.Items, nil
-}
-
-// asMigration leaves out what this program does not know: the controller may be newer.
-func asMigration(u *unstructured.Unstructured) (*migrationv1.DatastoreMigration, error) {
-	dm := &migrationv1.DatastoreMigration{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, dm); err != nil {
-		return nil, fmt.Errorf("read DatastoreMigration %s: %w: is this program of the version of the controller?", u.GetName(), err)
-	}
-	return dm, nil
+	return names
 }
 
 // completionTakes is how long a shell may wait for names.
@@ -86,11 +75,7 @@ func completeMigrations(at *cluster) cobra.CompletionFunc {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		all, _ := listMigrations(ctx, c)
-		names := make([]string, len(all))
-		for i := range all {
-			names[i] = all[i].GetName()
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
+		all, _, _ := live.Migrations(ctx, c, "")
+		return namesOf(all), cobra.ShellCompDirectiveNoFileComp
 	}
 }

@@ -96,7 +96,7 @@ func newLook(ctx context.Context, s streams, at *cluster, o lookOptions) (*look,
 	if err != nil {
 		return nil, err
 	}
-	dm, err := theMigration(ctx, c, o.args)
+	dm, err := theMigration(ctx, s, c, o.args)
 	switch {
 	case o.orNone && errors.Is(err, errNoMigration):
 		dm = &migration{}

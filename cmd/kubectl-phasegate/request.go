@@ -102,7 +102,7 @@ func (a *ask) run(ctx context.Context, s streams, at *cluster, target string) er
 		return err
 	}
 	if name == "" {
-		if name, err = onlyOne(ctx, objects, machine); err != nil {
+		if name, err = onlyOne(ctx, s, objects, machine); err != nil {
 			return err
 		}
 	}
@@ -126,11 +126,11 @@ func (a *ask) run(ctx context.Context, s streams, at *cluster, target string) er
 }
 
 // onlyOne is the name of the only migration.
-func onlyOne(ctx context.Context, c client.Client, m *fsm.Machine) (string, error) {
+func onlyOne(ctx context.Context, s streams, c client.Client, m *fsm.Machine) (string, error) {
 	if m.For().Kind != migrationKind.Kind {
 		return "", fmt.Errorf("which %s? give its name", m.For().Kind)
 	}
-	dm, err := theMigration(ctx, c, nil)
+	dm, err := theMigration(ctx, s, c, nil)
 	if err != nil {
 		return "", err
 	}

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/controllers/overview"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -32,9 +32,13 @@ func statusCommand(s streams) *cobra.Command {
 		Short: "Tell where a migration stands, why it does not move, and what to do next",
 		Long: `Tell where a migration stands: the phases with the present one marked, the step, why
 it does not move, what is held, what a deletion would do, how far the copy is, how
-long v1 has been locked, and what to do next. It reads this one object and changes
-nothing; the right to get it is enough. Without NAME it is the only one that there is,
-and the right to list them is needed.
+long v1 has been locked, and what to do next. It changes nothing. It reads the
+DatastoreMigration and its MachineState; where you may not read machinestates, it says
+that the answer is from the status of the object alone. Without NAME it is the only one
+that there is, and the right to list them is needed.
+
+States of migrations that are gone are listed too: what they hold is being given back by
+the manager.
 
 -w follows it until it ends: live on a terminal, else with a line on stderr for each
 change. The last state is on stdout.
@@ -71,11 +75,12 @@ func (o *statusOptions) run(ctx context.Context, s streams, args []string) error
 	if err != nil {
 		return err
 	}
-	dm, err := theMigration(ctx, c, args)
+	dm, orphans, err := findMigration(ctx, c, args)
 	if err != nil {
-		return err
+		return o.onlyOrphans(s, machine, orphans, err)
 	}
 	first := overview.Of(machine, dm, time.Now())
+	first.Orphans = overview.OrphansOf(machine, orphans)
 	if !o.watch {
 		return o.show(s.out, first)
 	}
@@ -92,6 +97,15 @@ func (o *statusOptions) run(ctx context.Context, s streams, args []string) error
 		return err
 	}
 	return end.code(s)
+}
+
+// onlyOrphans shows what is left of migrations that are gone, where there is no other.
+func (o *statusOptions) onlyOrphans(s streams, m *fsm.Machine, orphans []live.Orphan, missing error) error {
+	if len(orphans) == 0 {
+		return missing
+	}
+	fmt.Fprintln(s.err, missing)
+	return o.show(s.out, overview.Overview{Machine: m.Name(), Now: time.Now().UTC(), Phases: []overview.Phase{}, Orphans: overview.OrphansOf(m, orphans)})
 }
 
 // machine is the one of -f, else the compiled-in one.
@@ -117,15 +131,11 @@ func (o *statusOptions) show(to io.Writer, seen overview.Overview) error {
 
 // reader reads one migration again and again. Another one of the same name is not it.
 func reader(c client.Client, name string, uid types.UID) readMigration {
-	return func(ctx context.Context) (*migration, error) {
-		u := &unstructured.Unstructured{}
-		u.SetGroupVersionKind(migrationKind)
-		if err := c.Get(ctx, types.NamespacedName{Name: name}, u); err != nil {
-			return nil, fmt.Errorf("read DatastoreMigration %s: %w", name, err)
+	return func(ctx context.Context) (live.Migration, error) {
+		dm, err := live.GetMigration(ctx, c, name)
+		if err == nil && dm.UID != uid {
+			err = errReplaced
 		}
-		if u.GetUID() != uid {
-			return nil, errReplaced
-		}
-		return asMigration(u)
+		return dm, err
 	}
 }

@@ -22,7 +22,7 @@ func supportBundleCommand(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "support-bundle [NAME]",
 		Short: "Collect what somebody needs who helps from afar, without secrets",
-		Long: `Write a .tar.gz with the objects of ours and their status, events, the end of the
+		Long: `Write a .tar.gz with the objects of ours, their status and MachineStates, events, the end of the
 managers' logs, the shape of the CRDs, the APIService, our admission policies, the checks
 and versions. Nothing in the cluster is changed.
 
@@ -51,7 +51,7 @@ written.`,
 			return err
 		}
 		if len(args) > 0 {
-			dm, err := theMigration(cmd.Context(), o.Client, args)
+			dm, err := theMigration(cmd.Context(), s, o.Client, args)
 			if err != nil {
 				return err
 			}

@@ -79,7 +79,7 @@ func compareSides(ctx context.Context, s streams, at *cluster, args []string, ki
 	if err != nil {
 		return sides{}, err
 	}
-	dm, err := theMigration(ctx, objects, args)
+	dm, err := theMigration(ctx, s, objects, args)
 	if err != nil {
 		return sides{}, err
 	}

@@ -74,7 +74,7 @@ func Collect(ctx context.Context, o Options) (*Bundle, error) {
 		what string
 		read func(context.Context) error
 	}{
-		{"the migrations", c.migrations}, {"the MCP servers", c.servers}, {"the programs", c.programs}, {"events", c.events},
+		{"the migrations", c.migrations}, {"the MCP servers", c.servers}, {"the states", c.states}, {"the programs", c.programs}, {"events", c.events},
 		{"the CRDs", c.crds}, {"the APIService", c.apiService}, {"admission policies", c.admission}, {"Calico's objects", c.calico}, {"the checks", c.checks},
 	} {
 		if err := part.read(ctx); err != nil {

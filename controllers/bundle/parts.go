@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/resources"
 )
 
@@ -93,6 +94,20 @@ func (c *collector) servers(ctx context.Context) error {
 	return err
 }
 
+// states are those of the migrations that are kept, and of every other machine; also those
+// whose object is gone.
+func (c *collector) states(ctx context.Context) error {
+	all, err := c.list(ctx, v1alpha1.GroupVersion.WithKind("MachineState"))
+	for i := range all {
+		kind, _, _ := unstructured.NestedString(all[i].Object, "spec", "object", "kind")
+		name, _, _ := unstructured.NestedString(all[i].Object, "spec", "object", "name")
+		if c.Migration == "" || kind != "DatastoreMigration" || name == c.Migration {
+			c.keep("machinestates", &all[i])
+		}
+	}
+	return err
+}
+
 // programs are what the chart runs, with the end of what they said.
 func (c *collector) programs(ctx context.Context) error {
 	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, partOf)
@@ -128,7 +143,7 @@ func (c *collector) logs(ctx context.Context, namespace, pod string) {
 }
 
 // about are the kinds of which events are kept, besides those in the namespaces of the programs.
-var about = []string{"DatastoreMigration", "MCPServer"}
+var about = []string{"DatastoreMigration", "MCPServer", "MachineState"}
 
 func (c *collector) events(ctx context.Context) error {
 	all, err := c.list(ctx, schema.GroupVersionKind{Group: "events.k8s.io", Version: "v1", Kind: "Event"})
@@ -162,7 +177,7 @@ func (c *collector) crds(ctx context.Context) error {
 		listed, _, _ := unstructured.NestedSlice(all[i].Object, "spec", "versions")
 		for _, item := range listed {
 			if v, ok := item.(map[string]any); ok {
-				versions = append(versions, map[string]any{"name": v["name"], "served": v["served"], "storage": v["storage"]})
+				versions = append(versions, map[string]any{"name": v["name"], "served": v["served"], "storage": v["storage"], "keepsStatusMachine": keepsMachine(v)})
 			}
 		}
 		scope, _, _ := unstructured.NestedString(all[i].Object, "spec", "scope")
@@ -173,6 +188,12 @@ func (c *collector) crds(ctx context.Context) error {
 	}
 	c.files["crds.json"] = shapes
 	return err
+}
+
+// keepsMachine tells a CRD of ours from a peer's, which prunes status.machine.
+func keepsMachine(version map[string]any) bool {
+	_, found, _ := unstructured.NestedFieldNoCopy(version, "schema", "openAPIV3Schema", "properties", "status", "properties", "machine")
+	return found
 }
 
 func (c *collector) apiService(ctx context.Context) error {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
 // leftOut stands where something was.
@@ -92,6 +94,10 @@ func (r *Redactor) walk(v any) {
 				r.annotations(v[key])
 			case key == "conflicts":
 				r.conflicts(v[key])
+			case key == "held":
+				r.held(v[key])
+			case key == "saved":
+				r.saved(v[key])
 			default:
 				r.walk(v[key])
 			}
@@ -122,6 +128,27 @@ func (r *Redactor) annotations(v any) {
 		ours := slices.ContainsFunc(ourDomains, func(d string) bool { return strings.HasPrefix(key, d) })
 		// What was saved of another's object is that other's.
 		if !ours || strings.Contains(key, "/saved-") {
+			all[key] = r.everything(value)
+		}
+	}
+}
+
+// held keeps which effects are held and what releases them: parameters come from the spec.
+func (r *Redactor) held(v any) {
+	list, _ := v.([]any)
+	for i, item := range list {
+		if effect, _, found := strings.Cut(fmt.Sprint(item), " {"); found {
+			list[i] = effect + " " + leftOut
+		}
+	}
+}
+
+// saved keeps fields of the object's own status. What else was saved is another's, such as
+// the manifest of an APIService.
+func (r *Redactor) saved(v any) {
+	all, _ := v.(map[string]any)
+	for key, value := range all {
+		if key != v1alpha1.SavedStatus {
 			all[key] = r.everything(value)
 		}
 	}

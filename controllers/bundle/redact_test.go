@@ -30,6 +30,11 @@ func TestObject(t *testing.T) {
 				status: {phase: Migrating, conflicts: [{kind: IPPool, name: n, fields: ["spec.cidr: 10.9.8.0/24 in v1, 10.9.7.0/24 in v3"]}], machine: {result: '{"a":"planted"}', held: [v1Lock]}}}`,
 			want: `{kind: DatastoreMigration, metadata: {annotations: {migration.projectcalico.org/saved-apiservice: (left out)}},
 				status: {phase: Migrating, conflicts: [{kind: IPPool, name: n, fields: ["spec.cidr: (left out)"]}], machine: {result: (left out), held: [v1Lock]}}}`},
+		"a state": {why: "it holds what releases which effect, not with what; what was saved of another's object is that other's",
+			object: `{kind: MachineState, spec: {machine: m, object: {name: o, uid: u}}, status: {phase: Migrating, result: '{"a":"planted"}',
+				held: [v1Lock, 'app → Patch {"name":"planted"} ← {"n":"planted"}', 'b → Undo ← {"n":"planted"}', 'c → Undo'], saved: {status: '{"lock":{"mode":"Enforced"}}', apiService: planted}}}`,
+			want: `{kind: MachineState, spec: {machine: m, object: {name: o, uid: u}}, status: {phase: Migrating, result: (left out),
+				held: [v1Lock, app → Patch (left out), b → Undo ← (left out), c → Undo], saved: {status: '{"lock":{"mode":"Enforced"}}', apiService: (left out)}}}`},
 		"a Secret that got in": {why: "none is read; if one came in, nothing of it would show", object: `{kind: Secret, data: {a: planted}, stringData: {b: planted}}`, want: `{kind: Secret, data: (left out), stringData: (left out)}`},
 	}
 	for name, c := range cases {

@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"slices"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	toolhivev1beta1 "github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/catalog"
@@ -74,15 +74,11 @@ func Run(ctx context.Context, o Options) (check.Report, error) {
 }
 
 func (o *Options) groups(c client.Client, api discovery.DiscoveryInterface) ([]check.Group, error) {
-	cluster := []check.Check{check.KubernetesVersion(api), o.Files.check()}
-	if !o.Installing {
-		crds, err := o.crds()
-		if err != nil {
-			return nil, err
-		}
-		cluster = append(cluster, check.CRDs(c, crds, "helm upgrade with crds.enabled=true, or apply charts/phasegate/files/crds"))
+	crds, err := o.crds()
+	if err != nil {
+		return nil, err
 	}
-	groups := []check.Group{{Title: "cluster", Checks: cluster}}
+	groups := []check.Group{{Title: "cluster", Checks: []check.Check{check.KubernetesVersion(api), o.Files.check(), check.CRDs(c, crds, installCRDs, o.Installing)}}}
 	settings := datastoremigration.Settings{Registry: o.Files.Registry, CalicoNamespace: o.CalicoNamespace, Discovery: api}
 	if o.Installing {
 		groups = append(groups, check.Group{Title: "installation", Checks: []check.Check{check.Rights(c, installing(o.Namespace), "ask your administrator to install the chart")}})
@@ -120,16 +116,32 @@ func (o *Options) machinesOf(controller string) []*fsm.Machine {
 	})
 }
 
-// crds are those of the chart that the controllers need.
-func (o *Options) crds() ([]*apiextensionsv1.CustomResourceDefinition, error) {
+const installCRDs = "helm upgrade with crds.install=auto, or apply what is missing of charts/phasegate/files/crds"
+
+// shown are the fields of a status that every CRD of an object must keep.
+var shown = []string{"status.phase", "status.message", "status.conditions"}
+
+// crds are those that the controllers need: of their kinds, and of the states.
+func (o *Options) crds() ([]check.WantedCRD, error) {
 	all, err := catalog.CRDs()
 	if err != nil {
 		return nil, err
 	}
+	peers := map[string]check.WantedCRD{
+		migrationv1.CRDName:     {Peer: "Calico", Fields: append([]string{"spec.type", "status.startedAt", "status.completedAt", "status.datastoreLockedAt"}, shown...)},
+		toolhivev1beta1.CRDName: {Peer: "ToolHive", Fields: append([]string{"spec.image", "spec.transport"}, shown...)},
+	}
 	of := map[string]string{migrationv1.CRDName: DatastoreMigration, toolhivev1beta1.CRDName: MCPServer}
-	return slices.DeleteFunc(all, func(crd *apiextensionsv1.CustomResourceDefinition) bool {
-		return !slices.Contains(o.Controllers, of[crd.Name])
-	}), nil
+	var wanted []check.WantedCRD
+	for _, crd := range all {
+		if crd.Name != v1alpha1.MachineStateCRD && !slices.Contains(o.Controllers, of[crd.Name]) {
+			continue
+		}
+		want := peers[crd.Name]
+		want.CRD = crd
+		wanted = append(wanted, want)
+	}
+	return wanted, nil
 }
 
 // installing is what helm install itself does. That nobody can grant what he does

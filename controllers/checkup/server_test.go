@@ -93,14 +93,14 @@ func TestCheckUp(t *testing.T) {
 			map[string]check.Level{"datastoremigration/v3-crds": check.Failure, policies: check.Failure}, got)
 		got, _ = ask(t, Options{Config: accountOf(t, "nobody", nil), Controllers: []string{MCPServer}, Installing: true})
 		same(t, "nobody may install, nor grant what he does not have",
-			map[string]check.Level{"installation/rights": check.Failure, "mcpserver/rights": check.Failure}, got)
+			map[string]check.Level{"cluster/crds-installed": check.Failure, "installation/rights": check.Failure, "mcpserver/rights": check.Failure}, got)
 	})
 
 	t.Run("forgotten", func(t *testing.T) {
 		got, report := ask(t, Options{Config: cluster.Config, Controllers: Controllers})
 		same(t, "without our CRDs nothing runs",
 			map[string]check.Level{"cluster/crds-installed": check.Failure, "datastoremigration/v3-crds": check.Failure, policies: check.Failure}, got)
-		if text := textOf(report); !strings.Contains(text, "CRD datastoremigrations.migration.projectcalico.org is not installed: helm upgrade with crds.enabled=true") {
+		if text := textOf(report); !strings.Contains(text, "CRD datastoremigrations.migration.projectcalico.org is not installed: helm upgrade with crds.install=auto") {
 			t.Errorf("the report does not say what to do:\n%s", text)
 		}
 	})

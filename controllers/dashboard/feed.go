@@ -15,6 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/controllers/live"
+	"github.com/phasegate/phasegate/controllers/machinestate"
 )
 
 const (
@@ -25,39 +29,57 @@ const (
 	answerLimit = 2 * time.Second
 )
 
-// Feed follows the migrations of a cluster by a watch, which begins anew by itself
-// when it breaks.
+// Feed follows the migrations of a cluster and their states by watches, which begin anew
+// by themselves when they break.
 type Feed struct {
-	client   client.WithWatch
-	informer cache.SharedInformer
+	client     client.WithWatch
+	migrations cache.SharedInformer
+	states     cache.SharedInformer
 
 	mu       sync.Mutex
 	answered time.Time
 	trouble  error
+	// unread is why there are no states; empty if there are.
+	unread string
 }
 
 // NewFeed answers one that knows nothing before Run.
 func NewFeed(c client.WithWatch) *Feed {
-	return &Feed{client: c, informer: cache.NewSharedInformer(&cache.ListWatch{
+	f := &Feed{client: c}
+	f.migrations = informer(c, &migrationv1.DatastoreMigration{}, func() client.ObjectList { return &migrationv1.DatastoreMigrationList{} }, "")
+	f.states = informer(c, &v1alpha1.MachineState{}, func() client.ObjectList { return &v1alpha1.MachineStateList{} },
+		v1alpha1.MachineLabel+"="+datastoremigration.MachineName)
+	return f
+}
+
+// informer follows the objects of a kind that a label selector chooses.
+func informer(c client.WithWatch, of runtime.Object, list func() client.ObjectList, selector string) cache.SharedInformer {
+	return cache.NewSharedInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			list := &migrationv1.DatastoreMigrationList{}
-			return list, c.List(ctx, list, &client.ListOptions{Raw: &o})
+			all := list()
+			o.LabelSelector = selector
+			return all, c.List(ctx, all, &client.ListOptions{Raw: &o})
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return c.Watch(ctx, &migrationv1.DatastoreMigrationList{}, &client.ListOptions{Raw: &o})
+			o.LabelSelector = selector
+			return c.Watch(ctx, list(), &client.ListOptions{Raw: &o})
 		},
-	}, &migrationv1.DatastoreMigration{}, 0)}
+	}, of, 0)
 }
 
 // Run follows until the context ends. It may be called once.
 func (f *Feed) Run(ctx context.Context) error {
-	// The handler takes the place of one that writes to the terminal.
-	err := f.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { f.heard(err) })
+	// The handlers take the place of one that writes to the terminal.
+	err := f.migrations.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { f.heard(err) })
+	if err == nil {
+		err = f.states.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { f.heardOfStates(err) })
+	}
 	if err != nil {
 		return err
 	}
 	go wait.UntilWithContext(ctx, f.ask, ask)
-	f.informer.RunWithContext(ctx)
+	go f.states.RunWithContext(ctx)
+	f.migrations.RunWithContext(ctx)
 	return nil
 }
 
@@ -65,16 +87,42 @@ func (f *Feed) Run(ctx context.Context) error {
 func (f *Feed) Snapshot() Snapshot {
 	f.mu.Lock()
 	s := Snapshot{Answered: f.answered, Trouble: f.trouble}
-	f.mu.Unlock()
-	for _, o := range f.informer.GetStore().List() {
-		if dm, ok := o.(*migrationv1.DatastoreMigration); ok {
-			s.Migrations = append(s.Migrations, dm)
-		}
+	unread := cmp.Or(f.unread, "the MachineStates are being read")
+	if f.states.HasSynced() {
+		unread = ""
 	}
-	slices.SortFunc(s.Migrations, func(a, b *migrationv1.DatastoreMigration) int {
+	states := machinestate.New(stored[*v1alpha1.MachineState](f.states), unread)
+	f.mu.Unlock()
+	for _, dm := range stored[*migrationv1.DatastoreMigration](f.migrations) {
+		dm = dm.DeepCopy() // the informer's own is not to be changed
+		note, err := states.Over(dm, dm.UID)
+		if err != nil {
+			s.Trouble = err
+		}
+		s.Migrations = append(s.Migrations, live.Migration{DatastoreMigration: dm, Note: note})
+	}
+	slices.SortFunc(s.Migrations, func(a, b live.Migration) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	return s
+}
+
+func stored[T any](informer cache.SharedInformer) (all []T) {
+	for _, o := range informer.GetStore().List() {
+		if o, ok := o.(T); ok {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// heardOfStates keeps why states cannot be read; one can do without some of the reasons.
+func (f *Feed) heardOfStates(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if why := machinestate.Unread(err); why != "" {
+		f.unread = why
+	}
 }
 
 func (f *Feed) ask(ctx context.Context) {

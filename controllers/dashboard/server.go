@@ -17,14 +17,14 @@ import (
 	"net/netip"
 	"time"
 
-	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/fsm"
 )
 
 // Snapshot is what is known of a cluster.
 type Snapshot struct {
 	// Migrations in the order in which they are shown.
-	Migrations []*migrationv1.DatastoreMigration
+	Migrations []live.Migration
 	// Answered is when the API server answered last; zero if it never did.
 	Answered time.Time
 	// Trouble is why it did not since; nil if all is well.

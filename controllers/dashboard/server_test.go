@@ -21,6 +21,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/dashboard"
+	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
 )
@@ -36,9 +37,9 @@ func machine(t *testing.T) *fsm.Machine {
 const hostile = `<img src=x onerror="alert(1)">&quot;'</script>`
 
 // under is a migration in a phase.
-func under(phase, text string) *migrationv1.DatastoreMigration {
+func under(phase, text string) live.Migration {
 	since, locked := metav1.NewMicroTime(noon.Add(-90*time.Second)), metav1.NewTime(noon.Add(-2*time.Second))
-	return &migrationv1.DatastoreMigration{
+	return live.Migration{Note: text, DatastoreMigration: &migrationv1.DatastoreMigration{
 		ObjectMeta: metav1.ObjectMeta{Name: "v1-to-v3"},
 		Status: migrationv1.DatastoreMigrationStatus{
 			Phase: phase, Message: text, DatastoreLockedAt: &locked,
@@ -51,7 +52,7 @@ func under(phase, text string) *migrationv1.DatastoreMigration {
 			},
 			Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Migrating", Message: text}},
 		},
-	}
+	}}
 }
 
 func server(t *testing.T, look func() dashboard.Snapshot) *dashboard.Server {
@@ -59,7 +60,7 @@ func server(t *testing.T, look func() dashboard.Snapshot) *dashboard.Server {
 	return &dashboard.Server{Machine: machine(t), Cluster: "https://" + hostile, Look: look, Now: func() time.Time { return noon }}
 }
 
-func well(all ...*migrationv1.DatastoreMigration) func() dashboard.Snapshot {
+func well(all ...live.Migration) func() dashboard.Snapshot {
 	return func() dashboard.Snapshot { return dashboard.Snapshot{Migrations: all, Answered: noon} }
 }
 
@@ -140,19 +141,19 @@ func TestPage(t *testing.T) {
 	}{
 		"UnderWay": {why: "where it is, why it does not go on, what is held, what a deletion does, the clock of the lock", look: well(under("Migrating", "copying")),
 			has: []string{`<title>Migrating: v1-to-v3 – Phasegate</title>`, `<h2 id="m0-now-title">v1-to-v3</h2>`, `<dt>In this phase for</dt><dd>1 min 30 s</dd>`,
-				`<strong class="clock">2.0 s</strong>`, `value="25" aria-label="All objects"`, `data-phase="Migrating"`, `ReadyToCutOver`, `<strong>v1Lock</strong>`, `aria-current="step"`},
+				`<strong class="clock">2.0 s</strong>`, `value="25" aria-label="All objects"`, `data-phase="Migrating"`, `ReadyToCutOver`, `<strong>v1Lock</strong>`, `aria-current="step"`, `<p class="trouble">Not from the MachineState: copying</p>`},
 			hasNot: []string{"Stale"}},
 		"Hostile": {why: "every value is escaped", look: well(under("Migrating", hostile)), has: []string{"&lt;img src=x"}, hasNot: []string{"<img", `onerror="`}},
 		"HostilePhase": {why: "a phase of another revision is drawn, too", look: well(under(`<img src=x onerror=alert(1)>`, "x")), has: []string{"not in this revision"},
 			hasNot: []string{"<img"}},
-		"New":   {why: "no controller has touched it", look: well(&migrationv1.DatastoreMigration{ObjectMeta: metav1.ObjectMeta{Name: "new"}}), has: []string{"none yet"}},
+		"New":   {why: "no controller has touched it", look: well(live.Migration{DatastoreMigration: &migrationv1.DatastoreMigration{ObjectMeta: metav1.ObjectMeta{Name: "new"}}}), has: []string{"none yet"}},
 		"Empty": {why: "what to do where there is none", look: well(), has: []string{"There is no DatastoreMigration", "kubectl phasegate check"}, hasNot: []string{"<svg"}},
 		"First": {why: "before the first answer", look: func() dashboard.Snapshot { return dashboard.Snapshot{} }, has: []string{"is being asked"}},
 		"Never": {why: "the CRD is missing, or the right", look: func() dashboard.Snapshot { return dashboard.Snapshot{Trouble: errors.New(hostile)} },
 			has: []string{"has not answered yet: &lt;img"}, hasNot: []string{"<img"}},
 		"Stale": {why: "the last answer is too old, and nobody said why",
 			look: func() dashboard.Snapshot {
-				return dashboard.Snapshot{Migrations: []*migrationv1.DatastoreMigration{under("Migrating", "")}, Answered: noon.Add(-time.Minute)}
+				return dashboard.Snapshot{Migrations: []live.Migration{under("Migrating", "")}, Answered: noon.Add(-time.Minute)}
 			},
 			has: []string{"<title>Stale: Migrating", `role="alert">Stale: the API server does not answer. What is shown is from 11:59:00 UTC`, "v1-to-v3"}},
 		"Two": {why: "one after the other, with ids of their own", look: well(under("Complete", ""), under("Pending", "")), has: []string{`id="m0-now"`, `id="m1-now"`}},

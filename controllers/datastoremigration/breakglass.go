@@ -28,8 +28,13 @@ type Locks struct {
 	Fenced bool
 	// Parked says that an APIService is saved, which is to come back.
 	Parked bool
-	// Migrations are all that there are.
+	// Migrations are all that there are, as their states say.
 	Migrations []migration
+	// Orphans are migrations that are gone, and whose states are still there.
+	Orphans []migration
+	// Note says why Migrations are as their status says, and Orphans not known; empty if
+	// the states could be read.
+	Note string
 }
 
 // Deed is one write that opens or closes the datastore, in the order of the constants.
@@ -67,15 +72,28 @@ func closed(info *unstructured.Unstructured) bool { return info != nil && !isRea
 
 // passed tells whether v3 is in use: then v1 is closed for good.
 func passed(dm *migration) bool {
-	return dm.Status.CompletedAt != nil || slices.Contains([]string{phaseConverged, phaseComplete}, dm.Status.Machine.Phase)
+	return dm.Status.CompletedAt != nil || slices.Contains([]string{phaseConverged, phaseComplete}, dm.CurrentPhase())
 }
 
 func (l *Locks) migration(uid types.UID) *migration {
-	i := slices.IndexFunc(l.Migrations, func(dm migration) bool { return dm.UID == uid })
+	return find(l.Migrations, uid)
+}
+
+// taker is the migration that has taken something, also one that is gone and whose state
+// is still there.
+func (l *Locks) taker(uid types.UID) *migration {
+	if dm := l.migration(uid); dm != nil {
+		return dm
+	}
+	return find(l.Orphans, uid)
+}
+
+func find(all []migration, uid types.UID) *migration {
+	i := slices.IndexFunc(all, func(dm migration) bool { return dm.UID == uid })
 	if i < 0 {
 		return nil
 	}
-	return &l.Migrations[i]
+	return &all[i]
 }
 
 // Unlock decides how to open what is closed. It is an ErrHeld while a migration holds the
@@ -108,14 +126,14 @@ func (l *Locks) openHand() (v Verdict) {
 
 // openV1 is for a v1 that is closed while v3 is not open.
 func (l *Locks) openV1(force bool) (Verdict, error) {
-	holder := l.migration(lockedBy(l.V1))
+	holder := l.taker(lockedBy(l.V1))
 	switch {
 	case holder != nil && passed(holder):
 		return l.openV3(holder.UID, force)
 	case holder != nil && !force:
 		return Verdict{}, l.held(holder, "closed v1")
-	case holder != nil:
-		return Verdict{Holder: holder, Says: fmt.Sprintf("DatastoreMigration %s has closed v1, and is in phase %s", holder.Name, holder.Status.Phase),
+	case l.migration(lockedBy(l.V1)) != nil:
+		return Verdict{Holder: holder, Says: fmt.Sprintf("DatastoreMigration %s has closed v1, and is in phase %s", holder.Name, holder.CurrentPhase()),
 			Deeds: l.andOpenV1(DeleteMigration)}, nil
 	case lockedBy(l.V1) == "":
 		return Verdict{Says: "v1 was closed by somebody who left no name, and not by a migration of ours", Deeds: []Deed{OpenV1}}, nil
@@ -145,13 +163,13 @@ func (l *Locks) andOpenV1(first ...Deed) []Deed {
 
 // openV3 is for a v3 that is closed past the point of no return, or where there is no v1.
 func (l *Locks) openV3(by types.UID, force bool) (Verdict, error) {
-	holder := l.migration(by)
+	holder := l.taker(by)
 	if holder != nil && !force {
 		return Verdict{}, l.held(holder, "closed v3")
 	}
 	if holder != nil && !passed(holder) {
 		return Verdict{}, fmt.Errorf("%w: v3 is closed by DatastoreMigration %s, in phase %s, and is not complete: Calico would take it for the truth; "+aheadOfTheManager,
-			ErrHeld, holder.Name, holder.Status.Phase, holder.Name)
+			ErrHeld, holder.Name, holder.CurrentPhase(), holder.Name)
 	}
 	return Verdict{Says: "v3 is in use, and closed", Deeds: []Deed{OpenV3}}, nil
 }
@@ -162,11 +180,15 @@ func (l *Locks) held(by *migration, has string) error {
 	if at := by.Status.DatastoreLockedAt; at != nil {
 		since = " at " + at.UTC().Format(time.RFC3339)
 	}
+	if l.migration(by.UID) == nil {
+		return fmt.Errorf("%w: DatastoreMigration %s is gone, but its MachineState says that it has %s%s, in phase %s: the manager is giving it back; if none can be brought to run, --force opens it (docs/operate/break-glass.md)",
+			ErrHeld, by.Name, has, since, by.CurrentPhase())
+	}
 	if passed(by) {
-		return fmt.Errorf("%w: DatastoreMigration %s %s%s and is past the point of no return, in phase %s: its manager opens v3; with --force, you do", ErrHeld, by.Name, has, since, by.Status.Phase)
+		return fmt.Errorf("%w: DatastoreMigration %s %s%s and is past the point of no return, in phase %s: its manager opens v3; with --force, you do", ErrHeld, by.Name, has, since, by.CurrentPhase())
 	}
 	return fmt.Errorf("%w: DatastoreMigration %s has %s%s, and is in phase %s: "+aheadOfTheManager+"; if none can be brought to run, --force opens it (docs/operate/break-glass.md)",
-		ErrHeld, by.Name, has, since, by.Status.Phase, by.Name)
+		ErrHeld, by.Name, has, since, by.CurrentPhase(), by.Name)
 }
 
 // Lock decides what to close by hand: every side that is open. It is an ErrHeld while a
@@ -174,8 +196,8 @@ func (l *Locks) held(by *migration, has string) error {
 func (l *Locks) Lock() (Verdict, error) {
 	for i := range l.Migrations {
 		dm := &l.Migrations[i]
-		if !passed(dm) && !slices.Contains([]string{phaseFailed, "Rejected"}, dm.Status.Machine.Phase) {
-			return Verdict{}, fmt.Errorf("%w: DatastoreMigration %s is in phase %s, and closes the datastore by itself when it is time; to stop it: kubectl phasegate abort %s", ErrHeld, dm.Name, dm.Status.Phase, dm.Name)
+		if !passed(dm) && !slices.Contains([]string{phaseFailed, "Rejected"}, dm.CurrentPhase()) {
+			return Verdict{}, fmt.Errorf("%w: DatastoreMigration %s is in phase %s, and closes the datastore by itself when it is time; to stop it: kubectl phasegate abort %s", ErrHeld, dm.Name, dm.CurrentPhase(), dm.Name)
 		}
 	}
 	v := Verdict{Says: "Calico's components stop giving out addresses; writes of others are not refused: that is what a migration's fence does"}

@@ -1,6 +1,7 @@
 package datastoremigration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ func (b *BreakGlass) Look(ctx context.Context) (*Locks, error) {
 		return nil, err
 	}
 	l := Locks{Parked: !isAggregated(svc)}
-	if l.Migrations, err = s.migrations(ctx); err != nil {
+	if err := b.lookAtMigrations(ctx, &l); err != nil {
 		return nil, err
 	}
 	if l.V1, err = b.side(ctx, s.Registry.Lock().V1GVK()); err != nil {
@@ -71,6 +72,35 @@ func (b *BreakGlass) Look(ctx context.Context) (*Locks, error) {
 	return &l, err
 }
 
+// lookAtMigrations reads the migrations, and then their states.
+func (b *BreakGlass) lookAtMigrations(ctx context.Context, l *Locks) (err error) {
+	if l.Migrations, err = b.steps.migrations(ctx); err != nil {
+		return err
+	}
+	states, err := machinestate.List(ctx, b.steps.client, MachineName)
+	if err != nil {
+		return err
+	}
+	seen := map[types.UID]bool{}
+	for i := range l.Migrations {
+		dm := &l.Migrations[i]
+		seen[dm.UID] = true
+		if l.Note, err = states.Over(dm, dm.UID); err != nil {
+			return err
+		}
+	}
+	l.Note = cmp.Or(states.Unread(), l.Note)
+	for _, state := range states.Orphans(seen) {
+		of := state.Spec.Object
+		orphan := migration{ObjectMeta: metav1.ObjectMeta{Name: of.Name, UID: of.UID}}
+		if err := machinestate.Overlay(&orphan, state); err != nil {
+			return err
+		}
+		l.Orphans = append(l.Orphans, orphan)
+	}
+	return nil
+}
+
 // side is nil where the API server does not serve it.
 func (b *BreakGlass) side(ctx context.Context, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	info, err := b.steps.clusterInformation(ctx, gvk)
@@ -80,14 +110,14 @@ func (b *BreakGlass) side(ctx context.Context, gvk schema.GroupVersionKind) (*un
 	return info, err
 }
 
-// holder is the migration that has closed v1. Of one that is gone, all that is left is its
-// UID, which is all that giving back needs.
+// holder is the migration that has closed v1. Of one that is gone with its state, all that
+// is left is its UID, which is all that giving back needs.
 func (b *BreakGlass) holder(l *Locks) *migration {
 	uid := types.UID("")
 	if l.V1 != nil {
 		uid = lockedBy(l.V1)
 	}
-	if dm := l.migration(uid); dm != nil {
+	if dm := l.taker(uid); dm != nil {
 		return dm
 	}
 	return &migration{ObjectMeta: metav1.ObjectMeta{UID: uid}}

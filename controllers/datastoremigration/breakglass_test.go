@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
 // glassSide is a ClusterInformation, open or closed by somebody.
@@ -28,6 +29,12 @@ func inGlassPhase(phase string) []migration {
 	dm.Status.Phase, dm.Status.Machine.Phase = phase, phase
 	dm.Status.DatastoreLockedAt = &metav1.Time{Time: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}
 	return []migration{dm}
+}
+
+// shownOnly is what a CRD leaves that prunes status.machine.
+func shownOnly(all []migration) []migration {
+	all[0].Status.Machine = v1alpha1.MachineStatus{}
+	return all
 }
 
 func TestUnlock(t *testing.T) {
@@ -60,6 +67,16 @@ func TestUnlock(t *testing.T) {
 			locks: Locks{V1: glassSide(false, "u"), V3: glassSide(true, ""), Fenced: true, Migrations: inGlassPhase("Converged")}},
 		"a migration that is gone": {why: "nobody else gives back what it held",
 			locks: Locks{V1: glassSide(false, "gone"), V3: glassSide(false, "gone"), Fenced: true, Parked: true}, want: []Deed{DeleteV3Lock, OpenAPIService, LiftFenceDeed, OpenV1}},
+		"a migration that is gone, its state is not": {why: "the manager gives it back",
+			locks: Locks{V1: glassSide(false, "u"), Fenced: true, Orphans: inGlassPhase("Migrating")},
+			held:  "to-v3 is gone, but its MachineState says that it has closed v1 at 2026-11-21T10:00:00Z, in phase Migrating: the manager is giving it back"},
+		"the same without a manager": {why: "there is no object to delete", force: true,
+			locks: Locks{V1: glassSide(false, "u"), V3: glassSide(false, "u"), Fenced: true, Parked: true, Orphans: inGlassPhase("Migrating")},
+			want:  []Deed{DeleteV3Lock, OpenAPIService, LiftFenceDeed, OpenV1}},
+		"the same past the point of no return": {why: "v1 must not be opened any more", force: true,
+			locks: Locks{V1: glassSide(false, "u"), V3: glassSide(false, "u"), Orphans: inGlassPhase("Converged")}, want: []Deed{OpenV3}},
+		"a peer's CRD, and the states may not be read": {why: "the phase that the status shows is the last that is known", force: true,
+			locks: Locks{V1: glassSide(false, "u"), V3: glassSide(false, "u"), Migrations: shownOnly(inGlassPhase("Converged"))}, want: []Deed{OpenV3}},
 		"a migration that is gone, copied ahead": {why: "the lock of v3 lies behind the aggregated API server",
 			locks: Locks{V1: glassSide(false, "gone"), Behind: glassSide(false, "gone"), Fenced: true}, want: []Deed{DeleteV3Lock, LiftFenceDeed, OpenV1}},
 		"a migration that is gone, past the point of no return": {why: "v3 is in use", locks: Locks{V1: glassSide(false, "gone"), V3: glassSide(true, "")}},

@@ -1,8 +1,9 @@
 // Package ending deletes migrations for people who want to know first what that does:
 // an abort gives everything back, a clean-up takes v1 away.
 //
-// What a deletion does is the machine's business; here it is read from the status, told,
-// and asked for in a way that cannot hit another state than the one that was told.
+// What a deletion does is the machine's business; here it is read from the machine and the
+// state, told, and asked for on condition that the object is as it was read. The state was
+// read after it.
 package ending
 
 import (
@@ -17,12 +18,12 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -37,6 +38,8 @@ const (
 	CleanUp Way = "clean-up"
 	// TooLate is between the point of no return and Complete: neither can be had.
 	TooLate Way = "too late"
+	// Unknown is in a phase that the machine file at hand does not have.
+	Unknown Way = "unknown"
 )
 
 // ErrOther is wrapped by the errors that say that a deletion would be another way to end
@@ -44,25 +47,41 @@ const (
 var ErrOther = errors.New("nothing was deleted")
 
 // Of tells what a deletion comes to now. A deletion that has begun stays what it was.
-func Of(dm *migrationv1.DatastoreMigration) Way {
+func Of(dm *migrationv1.DatastoreMigration, m *fsm.Machine) Way {
+	does := onDelete(dm, m)
 	switch {
 	case dm.Status.CompletedAt != nil:
 		return CleanUp
-	case strings.HasPrefix(dm.Status.Machine.OnDelete, "hold: "):
+	case does == "":
+		return Unknown
+	case strings.HasPrefix(does, "hold: "):
 		return TooLate
 	}
 	return Abort
 }
 
+// onDelete is what the machine says of a deletion. The status says it only where its CRD
+// keeps it, and is asked only about a phase that the machine at hand does not have.
+func onDelete(dm *migrationv1.DatastoreMigration, m *fsm.Machine) string {
+	st := dm.Status.Machine
+	st.Phase = dm.CurrentPhase()
+	if text, known := m.OnDelete(st); known {
+		return text
+	}
+	return dm.Status.Machine.OnDelete
+}
+
 // Refusal is nil where a deletion is what is wanted, else an error that names what to do.
-func Refusal(dm *migrationv1.DatastoreMigration, want Way) error {
-	is := Of(dm)
-	where := fmt.Sprintf("DatastoreMigration %s is in phase %s", dm.Name, cmp.Or(dm.Status.Phase, "(none yet)"))
+func Refusal(dm *migrationv1.DatastoreMigration, m *fsm.Machine, want Way) error {
+	is := Of(dm, m)
+	where := fmt.Sprintf("DatastoreMigration %s is in phase %s", dm.Name, cmp.Or(dm.CurrentPhase(), "(none yet)"))
 	switch {
 	case is == want:
 		return nil
 	case is == CleanUp:
 		return fmt.Errorf("%w: %s: v3 is in use, and there is no way back; to delete the v1 CRDs, run: kubectl phasegate cleanup %s", ErrOther, where, dm.Name)
+	case is == Unknown:
+		return fmt.Errorf("%w: %s, which %s does not have: what a deletion does there is not known; give the machine file that the manager runs with -f", ErrOther, where, m.File())
 	case is == TooLate:
 		return fmt.Errorf("%w: %s, past the point of no return: v3 is in use, and a deletion would go on to Complete and then delete the v1 CRDs at once; wait for Complete: kubectl phasegate status %s -w", ErrOther, where, dm.Name)
 	}
@@ -71,7 +90,7 @@ func Refusal(dm *migrationv1.DatastoreMigration, want Way) error {
 
 // Told says, line by line, what a deletion will do.
 func Told(dm *migrationv1.DatastoreMigration, machine *fsm.Machine, bindings fsm.Bindings) []string {
-	if Of(dm) == CleanUp {
+	if Of(dm, machine) == CleanUp {
 		return []string{
 			"every v1 object and CRD is kept in Secrets: kubectl get secrets -A -l " + migrationv1.LabelBackupOf + "=" + dm.Name,
 			"then the v1 CRDs of crd.projectcalico.org are deleted, with all their objects, if they still hold what was verified",
@@ -79,8 +98,8 @@ func Told(dm *migrationv1.DatastoreMigration, machine *fsm.Machine, bindings fsm
 		}
 	}
 	var lines []string
-	for _, effect := range slices.Backward(dm.Status.Machine.HeldNames()) {
-		lines = append(lines, fmt.Sprintf("%-10s %s", effect, releases(effect, machine, bindings)))
+	for _, effect := range slices.Backward(dm.Status.Machine.Held) {
+		lines = append(lines, fmt.Sprintf("%-10s %s", effect.Name, releases(effect, machine, bindings)))
 	}
 	if len(lines) == 0 {
 		lines = append(lines, "nothing is held")
@@ -89,13 +108,14 @@ func Told(dm *migrationv1.DatastoreMigration, machine *fsm.Machine, bindings fsm
 }
 
 // releases is the program's own sentence on what gives an effect back.
-func releases(effect string, machine *fsm.Machine, bindings fsm.Bindings) string {
+func releases(held v1alpha1.HeldEffect, machine *fsm.Machine, bindings fsm.Bindings) string {
+	release := held.Release
 	for _, e := range machine.Definition().Spec.Effects {
-		if e.Name == effect {
-			return bindings.Actions[e.Release].Doc
+		if e.Name == held.Name {
+			release = cmp.Or(release, e.Release)
 		}
 	}
-	return "is given back"
+	return cmp.Or(bindings.Actions[release].Doc, "is given back")
 }
 
 // changes is how often the status may change under our hands: while it copies, the
@@ -105,7 +125,7 @@ const changes = 20
 // Delete asks for the deletion of a migration if it still stands as it was judged. It may
 // be called twice. A status that has changed since it was read is looked at again: one
 // that would end otherwise by now is an ErrOther.
-func Delete(ctx context.Context, c client.Client, dm *migrationv1.DatastoreMigration, want Way) error {
+func Delete(ctx context.Context, c client.Client, dm *migrationv1.DatastoreMigration, m *fsm.Machine, want Way) error {
 	for range changes {
 		if dm.DeletionTimestamp != nil {
 			return nil
@@ -114,19 +134,19 @@ func Delete(ctx context.Context, c client.Client, dm *migrationv1.DatastoreMigra
 		if !apierrs.IsConflict(err) {
 			return client.IgnoreNotFound(err)
 		}
-		now, err := read(ctx, c, dm.Name)
+		now, err := live.GetMigration(ctx, c, dm.Name)
 		if apierrs.IsNotFound(err) || err == nil && now.UID != dm.UID {
 			return nil
 		}
 		if err == nil {
-			err = Refusal(now, want)
+			err = Refusal(now.DatastoreMigration, m, want)
 		}
 		if err != nil {
 			return err
 		}
-		dm = now
+		dm = now.DatastoreMigration
 	}
-	return fmt.Errorf("delete DatastoreMigration %s: it changes all the time: try again", dm.Name)
+	return fmt.Errorf("delete DatastoreMigration %s: the object kept changing: retry", dm.Name)
 }
 
 // ErrStalled is wrapped by Wait's error where nothing moves before a person has acted.
@@ -137,10 +157,10 @@ const look = 500 * time.Millisecond
 
 // Wait returns when the migration is gone. seen is told each state once. An error of ctx
 // comes with what was waited for.
-func Wait(ctx context.Context, c client.Client, dm *migrationv1.DatastoreMigration, seen func(*migrationv1.DatastoreMigration)) error {
+func Wait(ctx context.Context, c client.Client, dm *migrationv1.DatastoreMigration, m *fsm.Machine, seen func(*migrationv1.DatastoreMigration)) error {
 	last := dm
 	err := wait.PollUntilContextCancel(ctx, look, true, func(ctx context.Context) (bool, error) {
-		now, err := read(ctx, c, dm.Name)
+		now, err := live.GetMigration(ctx, c, dm.Name)
 		switch {
 		case apierrs.IsNotFound(err), err == nil && now.UID != dm.UID:
 			return true, nil
@@ -149,17 +169,17 @@ func Wait(ctx context.Context, c client.Client, dm *migrationv1.DatastoreMigrati
 		case err != nil:
 			return false, nil // the server may be away for a moment
 		}
-		if now.Status.Phase != last.Status.Phase || now.Status.Message != last.Status.Message {
-			seen(now)
+		if now.CurrentPhase() != last.CurrentPhase() || now.Status.Message != last.Status.Message {
+			seen(now.DatastoreMigration)
 		}
-		last = now
-		if s := meta.FindStatusCondition(now.Status.Conditions, fsm.ConditionStalled); now.Status.Machine.OnDelete == goingOn && s != nil {
+		last = now.DatastoreMigration
+		if s := meta.FindStatusCondition(last.Status.Conditions, fsm.ConditionStalled); onDelete(last, m) == goingOn && s != nil {
 			return false, fmt.Errorf("%w: %s: %s: see docs/operate/troubleshooting.md", ErrStalled, s.Reason, s.Message)
 		}
 		return false, nil
 	})
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("DatastoreMigration %s is in phase %s: %s: %w", dm.Name, last.Status.Phase, last.Status.Message, ctx.Err())
+		return fmt.Errorf("DatastoreMigration %s is in phase %s: %s: %w", dm.Name, last.CurrentPhase(), last.Status.Message, ctx.Err())
 	}
 	return err
 }
@@ -173,16 +193,4 @@ func object(dm *migrationv1.DatastoreMigration) *unstructured.Unstructured {
 	u.SetGroupVersionKind(migrationv1.GroupVersion.WithKind("DatastoreMigration"))
 	u.SetName(dm.Name)
 	return u
-}
-
-func read(ctx context.Context, c client.Client, name string) (*migrationv1.DatastoreMigration, error) {
-	dm := &migrationv1.DatastoreMigration{}
-	u := object(dm)
-	if err := c.Get(ctx, types.NamespacedName{Name: name}, u); err != nil {
-		return nil, fmt.Errorf("read DatastoreMigration %s: %w", name, err)
-	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, dm); err != nil {
-		return nil, fmt.Errorf("read DatastoreMigration %s: %w: is this program of the version of the controller?", name, err)
-	}
-	return dm, nil
 }

@@ -35,6 +35,13 @@ func in(phase, onDelete string, held ...string) *migrationv1.DatastoreMigration 
 	return dm
 }
 
+// shownOnly is what a CRD leaves that prunes status.machine.
+func shownOnly(phase string) *migrationv1.DatastoreMigration {
+	dm := in(phase, "")
+	dm.Status.Machine = v1alpha1.MachineStatus{}
+	return dm
+}
+
 func TestRefusal(t *testing.T) {
 	cases := map[string]struct {
 		why  string
@@ -51,11 +58,17 @@ func TestRefusal(t *testing.T) {
 		"clean-up under the lock":  {why: "that would be an abort", dm: in("Migrating", "→ Aborting"), want: ending.CleanUp, says: "run: kubectl phasegate abort to-v3"},
 		"clean-up past no return":  {why: "not before all components run with v3", dm: in("Converged", "hold: no way back"), want: ending.CleanUp, says: "wait for Complete"},
 		"abort that has begun":     {why: "it may be waited for", dm: in("Aborting", "going on", "v1Lock"), want: ending.Abort},
+		"forged":                   {why: "the machine says what a deletion does, not the status", dm: in("Converged", "→ Aborting"), want: ending.Abort, says: "past the point of no return"},
+		"pruned":                   {why: "a peer's CRD has no status.machine: the phase that is shown counts", dm: shownOnly("Converged"), want: ending.Abort, says: "past the point of no return"},
+		"pruned, early":            {why: "the same", dm: shownOnly("Migrating"), want: ending.Abort},
+		"phase of another file":    {why: "what that manager does is not known", dm: in("Approving", ""), want: ending.Abort, says: "which datastore-migration.yaml does not have"},
+		"told by another manager":  {why: "it knows its phase", dm: in("Approving", "→ Aborting"), want: ending.Abort},
 		"clean-up of an early one": {why: "there is nothing", dm: in("Pending", "→ Aborting"), want: ending.CleanUp, says: "nothing to clean up before Complete"},
 	}
+	machine, _ := shipped(t)
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := ending.Refusal(c.dm, c.want)
+			err := ending.Refusal(c.dm, machine, c.want)
 			if c.says == "" && err != nil || c.says != "" && (!errors.Is(err, ending.ErrOther) || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("%s: %v, want one that says %q", c.why, err, c.says)
 			}
@@ -66,8 +79,11 @@ func TestRefusal(t *testing.T) {
 // Everything that is held is told, the newest first, as it is given back.
 func TestTold(t *testing.T) {
 	machine, bindings := shipped(t)
-	got := ending.Told(in("Migrating", "", "v1Fence", "v1Lock"), machine, bindings)
+	under := in("Migrating", "", "v1Fence", "v1Lock")
+	under.Status.Machine.Held = append(under.Status.Machine.Held, v1alpha1.HeldEffect{Name: "renamed", Release: "UnlockV3"})
+	got := ending.Told(under, machine, bindings)
 	want := []string{
+		"renamed    " + bindings.Actions["UnlockV3"].Doc, // as it was stored, whatever the file says by now
 		"v1Lock     Sets v1 datastoreReady to true, if this migration locked it.",
 		"v1Fence    Removes what FenceV1 installed, if this migration did.",
 		"then DatastoreMigration to-v3 goes; v1 is as it was",
@@ -101,22 +117,32 @@ func shipped(t *testing.T) (*fsm.Machine, fsm.Bindings) {
 // The manager writes while it copies. A deletion that was told of one state must not hit
 // another one.
 func TestDeleteHitsWhatWasTold(t *testing.T) {
+	machine, _ := shipped(t)
 	cases := map[string]struct {
-		why  string
-		now  *migrationv1.DatastoreMigration
-		want error
+		why string
+		now *migrationv1.DatastoreMigration
+		// state is its phase by the MachineState; empty: there is none.
+		state string
+		want  error
 	}{
+		"its state has converged": {why: "the status lags behind", now: in("Migrating", "→ Aborting"), state: "Converged", want: ending.ErrOther},
 		"more is copied":          {why: "the same is given back", now: in("Migrating", "→ Aborting")},
 		"it has converged by now": {why: "nothing can be given back any more", now: in("Converged", "hold: no way back"), want: ending.ErrOther},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			scheme := runtime.NewScheme()
-			if err := migrationv1.AddToScheme(scheme); err != nil {
+			if err := errors.Join(migrationv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 				t.Fatal(err)
 			}
+			objects := []client.Object{c.now}
+			if c.state != "" {
+				state := &v1alpha1.MachineState{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.MachineStateName(datastoremigration.MachineName, "u")}}
+				state.Spec.Object.UID, state.Status.Phase = "u", c.state
+				objects = append(objects, state)
+			}
 			conflicts := 2
-			server := fake.NewClientBuilder().WithScheme(scheme).WithObjects(c.now).WithInterceptorFuncs(interceptor.Funcs{
+			server := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 				Delete: func(ctx context.Context, under client.WithWatch, obj client.Object, _ ...client.DeleteOption) error {
 					if conflicts--; conflicts >= 0 {
 						return apierrs.NewConflict(schema.GroupResource{}, obj.GetName(), errors.New("it moved"))
@@ -126,7 +152,7 @@ func TestDeleteHitsWhatWasTold(t *testing.T) {
 			}).Build()
 			before := in("Migrating", "→ Aborting")
 			before.ResourceVersion = "1"
-			err := ending.Delete(t.Context(), server, before, ending.Abort)
+			err := ending.Delete(t.Context(), server, before, machine, ending.Abort)
 			if !errors.Is(err, c.want) {
 				t.Fatalf("%s: %v, want %v", c.why, err, c.want)
 			}

@@ -1,6 +1,7 @@
 package overview
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"time"
@@ -10,22 +11,23 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/fsm"
 )
 
 // Of makes the overview of a migration, by the machine that drives it. Where another
-// revision drives it, what that machine does not have is left out.
-func Of(m *fsm.Machine, dm *migrationv1.DatastoreMigration, now time.Time) Overview {
+// revision drives it, what that machine does not have is left out. Orphans are not set.
+func Of(m *fsm.Machine, dm live.Migration, now time.Time) Overview {
 	st := &dm.Status.Machine
 	phase := phaseOf(m, st.Phase)
 	o := Overview{
 		Name: dm.Name, Machine: m.Name(), Revision: st.Revision, Now: now.UTC(),
 		Phase: st.Phase, Description: phase.Description, Phases: line(m, st),
 		Since: instant(st.Since), Deadline: instant(st.Deadline), Message: dm.Status.Message,
-		WhyNot: closed(st), Held: held(m, st), OnDelete: st.OnDelete, Deleting: !dm.DeletionTimestamp.IsZero(),
+		WhyNot: closed(&dm.Status), Held: held(m, st.Held), OnDelete: onDelete(m, st), Deleting: !dm.DeletionTimestamp.IsZero(),
 		Lock: lockOf(&dm.Status, now), CopyAhead: dm.Status.CopyAhead,
 		Conflicts: dm.Status.Conflicts, ConflictCount: conflictCount(&dm.Status), Conditions: dm.Status.Conditions,
-		History: history(st),
+		History: history(st), Note: dm.Note,
 	}
 	o.Step = stepOf(m, &phase, st)
 	o.Progress = progressOf(&dm.Status, now)
@@ -59,24 +61,56 @@ func moment(at *metav1.Time) *time.Time {
 	return &utc
 }
 
-func closed(st *v1alpha1.MachineStatus) []Closed {
+// waiting are steps that take and copy nothing: an object that is stored in one waits there.
+var waiting = []string{"Preflight", "Plan", "Validate", "DetectConflicts", "ObserveRollout"}
+
+// closed are the ways on that are closed. Where the CRD of the object prunes what the
+// manager writes about them, the message tells of a step that waits.
+func closed(st *migrationv1.DatastoreMigrationStatus) []Closed {
 	var all []Closed
-	for _, b := range st.Blocked {
+	for _, b := range st.Machine.Blocked {
 		all = append(all, Closed{To: b.To, Step: b.Step, Because: b.Because, Got: b.Got})
+	}
+	if step := st.Machine.Step; len(all) == 0 && st.Machine.OnDelete == "" && slices.Contains(waiting, step) {
+		all = append(all, Closed{Step: step, Because: "the step is not done", Got: st.Message})
 	}
 	return all
 }
 
-func held(m *fsm.Machine, st *v1alpha1.MachineStatus) []Held {
+// onDelete is the machine's word where the status does not have it: its CRD may prune it.
+func onDelete(m *fsm.Machine, st *v1alpha1.MachineStatus) string {
+	if text, known := m.OnDelete(*st); st.OnDelete == "" && st.Phase != "" && known {
+		return text
+	}
+	return st.OnDelete
+}
+
+// held tells of each effect what gives it back: the release that was stored with it, else
+// that of the machine.
+func held(m *fsm.Machine, effects []v1alpha1.HeldEffect) []Held {
 	var all []Held
-	for _, name := range st.HeldNames() {
-		h := Held{Effect: name}
+	for _, stored := range effects {
+		h := Held{Effect: stored.Name, Release: does(m, stored.Release)}
 		for _, e := range m.Definition().Spec.Effects {
-			if e.Name == name {
-				h.Acquire, h.Release = does(m, e.Acquire), does(m, e.Release)
+			if e.Name == stored.Name {
+				h.Acquire, h.Release = does(m, e.Acquire), cmp.Or(h.Release, does(m, e.Release))
 			}
 		}
 		all = append(all, h)
+	}
+	return all
+}
+
+// OrphansOf are the states of migrations that are gone.
+func OrphansOf(m *fsm.Machine, states []live.Orphan) []Orphan {
+	var all []Orphan
+	for _, s := range states {
+		o := Orphan{State: s.Name, Object: s.Spec.Object.Name, UID: s.Spec.Object.UID, Phase: s.Status.Phase, Held: held(m, s.Status.Held)}
+		o.Next = "nothing is held: the manager removes the state"
+		if len(o.Held) > 0 {
+			o.Next = "what it holds is being given back by the manager, which then removes the state"
+		}
+		all = append(all, o)
 	}
 	return all
 }

@@ -8,10 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/controllers/overview"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
@@ -43,7 +47,7 @@ func TestTexts(t *testing.T) {
 			if err := yaml.UnmarshalStrict(data, dm); err != nil {
 				t.Fatal(err)
 			}
-			o := overview.Of(m, dm, now)
+			o := overview.Of(m, live.Migration{DatastoreMigration: dm}, now)
 			var text strings.Builder
 			for _, v := range []struct {
 				title string
@@ -64,4 +68,33 @@ func TestTexts(t *testing.T) {
 			fsmtest.Golden(t, name+".json", string(asJSON)+"\n")
 		})
 	}
+}
+
+// What is left of migrations that are gone, beside one that is there and without any.
+func TestOrphans(t *testing.T) {
+	m := shipped(t)
+	left := &v1alpha1.MachineState{ObjectMeta: metav1.ObjectMeta{Name: "datastore-migration.0-1"}}
+	left.Spec.Object = v1alpha1.ObjectReference{Name: "to-v3", UID: "0-1"}
+	left.Status.Phase = "Migrating"
+	left.Status.Held = []v1alpha1.HeldEffect{{Name: "v1Fence"}, {Name: "lock", Release: "UnlockV1", With: `{"a":1}`}}
+	empty := &v1alpha1.MachineState{ObjectMeta: metav1.ObjectMeta{Name: "datastore-migration.0-2"}}
+	empty.Spec.Object = v1alpha1.ObjectReference{Name: "old", UID: "0-2"}
+	empty.Status.Phase = "Failed"
+	orphans := overview.OrphansOf(m, []live.Orphan{left, empty})
+	want := []overview.Orphan{
+		{State: "datastore-migration.0-1", Object: "to-v3", UID: "0-1", Phase: "Migrating", Next: "what it holds is being given back by the manager, which then removes the state", Held: []overview.Held{
+			{Effect: "v1Fence", Acquire: m.Bindings().Actions["FenceV1"].Doc, Release: m.Bindings().Actions["UnfenceV1"].Doc},
+			{Effect: "lock", Release: m.Bindings().Actions["UnlockV1"].Doc},
+		}},
+		{State: "datastore-migration.0-2", Object: "old", UID: "0-2", Phase: "Failed", Next: "nothing is held: the manager removes the state"},
+	}
+	if diff := cmp.Diff(want, orphans); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	alone := overview.Overview{Machine: m.Name(), Now: now, Orphans: orphans}
+	dm := &migrationv1.DatastoreMigration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3"}}
+	dm.Status.Machine.Phase = "Pending"
+	beside := overview.Of(m, live.Migration{DatastoreMigration: dm, Note: "you may not read machinestates.phasegate.dev: ..."}, now)
+	beside.Orphans = orphans
+	fsmtest.Golden(t, "testdata/orphans.txt", alone.String(overview.View{})+"\n"+beside.String(overview.View{}))
 }

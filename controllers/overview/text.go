@@ -45,11 +45,14 @@ func (o *Overview) Text(to io.Writer, v View) error {
 // String is what Text writes.
 func (o *Overview) String(v View) string {
 	p := &page{view: v, now: o.Now}
-	o.head(p)
-	o.present(p)
-	o.objects(p)
-	o.reasons(p)
-	o.wide(p)
+	if o.Name != "" {
+		o.head(p)
+		o.present(p)
+		o.objects(p)
+		o.reasons(p)
+		o.wide(p)
+	}
+	o.orphans(p)
 	return p.text.String()
 }
 
@@ -120,6 +123,9 @@ func (o *Overview) mark(p *page, ph Phase) string {
 }
 
 func (o *Overview) present(p *page) {
+	if o.Note != "" {
+		p.row("Note", p.style(Warning, "‼ ")+o.Note)
+	}
 	if o.Description != "" {
 		p.row("Phase", o.Description)
 	}
@@ -238,6 +244,19 @@ func (o *Overview) reasons(p *page) {
 	p.row("Next", deeds...)
 }
 
+// orphans are what is left of migrations that are gone.
+func (o *Overview) orphans(p *page) {
+	var lines []string
+	for _, left := range o.Orphans {
+		lines = append(lines, p.style(Warning, "‼ ")+fmt.Sprintf("DatastoreMigration %s is gone (UID %s); it was in %s", left.Object, left.UID, left.Phase))
+		for _, h := range slices.Backward(left.Held) {
+			lines = append(lines, strings.TrimRight(fmt.Sprintf("  holds %-10s %s", h.Effect, h.Release), " "))
+		}
+		lines = append(lines, "  "+left.Next, "  "+p.style(Title, "kubectl describe machinestate "+left.State))
+	}
+	p.row("Orphaned", lines...)
+}
+
 // firstConflicts is how many are named here; there is a command for all of them.
 const firstConflicts = 3
 
@@ -252,6 +271,9 @@ func (o *Overview) conflicts(p *page) []string {
 			text += ": " + v1alpha1.Shorten(c.Fields[0], 100)
 		}
 		lines = append(lines, text)
+	}
+	if len(lines) == 0 && o.ConflictCount > 0 { // not every CRD keeps the list
+		return []string{p.style(Warning, "‼ ") + count(int64(o.ConflictCount), "object")}
 	}
 	if more := int(o.ConflictCount) - len(lines); more > 0 {
 		lines = append(lines, fmt.Sprintf("  and %d more", more))

@@ -1,7 +1,7 @@
 // Package overview says where a migration stands, in one value: for a terminal, for
 // the dashboard, for a support bundle and for programs.
 //
-// It is made from the object and its machine file alone. It reads no cluster, writes
+// It is made from the object, its state and its machine file alone. It reads no cluster, writes
 // nothing and knows no colours.
 package overview
 
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 )
@@ -52,6 +53,12 @@ type Overview struct {
 	Conflicts     []migrationv1.Conflict `json:"conflicts,omitempty"`
 	ConflictCount int32                  `json:"conflictCount,omitempty"`
 	Conditions    []metav1.Condition     `json:"conditions,omitempty"`
+
+	// Note says that all this is from the status of the object, which may be old, and why.
+	// It is empty where it is from the MachineState.
+	Note string `json:"note,omitempty"`
+	// Orphans are the states of other migrations, which are gone.
+	Orphans []Orphan `json:"orphans,omitempty"`
 
 	// Next is what would move it, the best first; empty where it moves by itself.
 	Next []Deed `json:"next,omitempty"`
@@ -112,6 +119,19 @@ type Held struct {
 	// Acquire and Release are the actions, each with the program's sentence on it.
 	Acquire string `json:"acquire,omitempty"`
 	Release string `json:"release,omitempty"`
+}
+
+// Orphan is the state of a migration that is gone, or has another UID by now.
+type Orphan struct {
+	// State is the name of the MachineState, Object that of the migration.
+	State  string    `json:"state"`
+	Object string    `json:"object"`
+	UID    types.UID `json:"uid"`
+	Phase  string    `json:"phase,omitempty"`
+	// Held is what it holds, in the order of taking.
+	Held []Held `json:"held,omitempty"`
+	// Next is what the manager does about it.
+	Next string `json:"next"`
 }
 
 // Progress counts what is copied.

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -29,6 +30,12 @@ func (m *DatastoreMigration) SetObservedGeneration(generation int64) {
 func (m *DatastoreMigration) SetDisplay(phase, message string) {
 	m.Status.Phase = phase
 	m.Status.Message = v1alpha1.Shorten(message, MaxMessageLength)
+}
+
+// CurrentPhase is the machine's own phase. Where that is not known it is the one that the
+// status shows, which may be another: not every CRD allows all of them.
+func (m *DatastoreMigration) CurrentPhase() string {
+	return cmp.Or(m.Status.Machine.Phase, m.Status.Phase)
 }
 
 // CopyStatusFrom makes the status a deep copy of another migration's.

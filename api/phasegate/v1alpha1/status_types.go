@@ -83,8 +83,9 @@ type MachineStatus struct {
 	History []Transition `json:"history,omitempty"`
 }
 
-// HistoryLimit is how many transitions MachineStatus.History keeps.
-const HistoryLimit = 20
+// HistoryLimit is how many transitions MachineStatus.History keeps: as many as leave room for
+// the rest in 60 lines of describe.
+const HistoryLimit = 16
 
 // Blocked is one closed way out.
 //

@@ -1,0 +1,120 @@
+package live
+
+import (
+	"context"
+	"fmt"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/controllers/machinestate"
+)
+
+// Migration is a DatastoreMigration with its state laid over its status.
+type Migration struct {
+	*migrationv1.DatastoreMigration
+	// Note is as in Object.
+	Note string
+}
+
+// Orphan is the state of an object that is gone.
+type Orphan = *v1alpha1.MachineState
+
+var migrationKind = migrationv1.GroupVersion.WithKind("DatastoreMigration")
+
+// GetMigration reads one migration, and its state after it. So a deletion on condition of
+// the resourceVersion is judged by a state that is not older than the object.
+func GetMigration(ctx context.Context, c client.Reader, name string) (Migration, error) {
+	dm, err := readMigration(ctx, c, name)
+	if err != nil {
+		return Migration{}, err
+	}
+	states, err := machinestate.Get(ctx, c, datastoremigration.MachineName, dm.UID)
+	if err != nil {
+		return Migration{}, err
+	}
+	note, err := states.Over(dm, dm.UID)
+	return Migration{dm, note}, err
+}
+
+// Migrations reads all migrations, or the one of a name, and then all states. An error
+// that says that the migration or its kind is not there comes with orphans all the same.
+func Migrations(ctx context.Context, c client.Reader, name string) (all []Migration, orphans []Orphan, err error) {
+	objects, missing := readMigrations(ctx, c, name)
+	if missing != nil && !isMissing(missing) {
+		return nil, nil, missing
+	}
+	states, err := machinestate.List(ctx, c, datastoremigration.MachineName)
+	if err == nil && states.Unread() != "" && name != "" && len(objects) > 0 {
+		states, err = machinestate.Get(ctx, c, datastoremigration.MachineName, objects[0].UID)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	seen := map[types.UID]bool{}
+	for _, dm := range objects {
+		note, err := states.Over(dm, dm.UID)
+		if err != nil {
+			return nil, nil, err
+		}
+		all, seen[dm.UID] = append(all, Migration{dm, note}), true
+	}
+	for _, state := range states.Orphans(seen) {
+		// It may be newer than the list, or not the one that was asked for.
+		dm, err := readMigration(ctx, c, state.Spec.Object.Name)
+		if isMissing(err) || err == nil && dm.UID != state.Spec.Object.UID {
+			orphans = append(orphans, state)
+		}
+	}
+	return all, orphans, missing
+}
+
+func isMissing(err error) bool { return apierrs.IsNotFound(err) || meta.IsNoMatchError(err) }
+
+func readMigrations(ctx context.Context, c client.Reader, name string) ([]*migrationv1.DatastoreMigration, error) {
+	if name != "" {
+		dm, err := readMigration(ctx, c, name)
+		if err != nil {
+			return nil, err
+		}
+		return []*migrationv1.DatastoreMigration{dm}, nil
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(migrationKind)
+	if err := c.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("list DatastoreMigrations: %w", err)
+	}
+	all := make([]*migrationv1.DatastoreMigration, len(list.Items))
+	for i := range list.Items {
+		var err error
+		if all[i], err = asMigration(&list.Items[i]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func readMigration(ctx context.Context, c client.Reader, name string) (*migrationv1.DatastoreMigration, error) {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(migrationKind)
+	if err := c.Get(ctx, types.NamespacedName{Name: name}, u); err != nil {
+		return nil, fmt.Errorf("read DatastoreMigration %s: %w", name, err)
+	}
+	return asMigration(u)
+}
+
+// asMigration leaves out what this program does not know: the controller may be newer.
+func asMigration(u *unstructured.Unstructured) (*migrationv1.DatastoreMigration, error) {
+	dm := &migrationv1.DatastoreMigration{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, dm); err != nil {
+		return nil, fmt.Errorf("read DatastoreMigration %s: %w: is this program of the version of the controller?", u.GetName(), err)
+	}
+	return dm, nil
+}
