@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
@@ -42,7 +43,7 @@ func (r *Run) entry(s *step) (h v1alpha1.HeldEffect, err error) {
 		h.Acquired, err = encodeParams(acquired)
 	}
 	if n := len(h.String()); err == nil && n > maxHeld {
-		err = fmt.Errorf("the parameters of %s have %d bytes, more than the %d that are stored with what is held: shorten them in the machine file", e.Name, n, maxHeld)
+		err = fmt.Errorf("the parameters of %s have %d bytes, more than the %d that are stored with what is held: shorten them in the machine file, or what they read in the object", e.Name, n, maxHeld)
 	}
 	return h, err
 }
@@ -52,7 +53,7 @@ func (r *Run) undo(s *step, p *phase) *Command {
 	h := r.st.Held[len(r.st.Held)-1]
 	use, with, err := r.m.release(h, r.value)
 	if err != nil {
-		r.fail(Outcome{Err: err}, s.retry, p)
+		r.fail(Outcome{Err: err, Class: ClassInvalid}, s.retry, p)
 		return r.next
 	}
 	return r.act(&Command{Do: Act, Action: use, Step: s.name, With: with, Effect: h.Name})
@@ -80,8 +81,8 @@ func (m *Machine) release(h v1alpha1.HeldEffect, find evaluator) (use string, wi
 		return e.release.use, with, err
 	}
 	if err := e.release.spec.takes(recorded); err != nil {
-		return "", nil, Terminal("UnknownRelease", "%s is given back by %s, which this program does not have, and %s of revision %s takes other parameters: %w",
-			h.Name, h.Release, e.release.use, m.def.Revision, err)
+		return "", nil, Terminal("UnknownRelease", "%s is given back by %s, which this program cannot do, and %s of revision %s takes other parameters: %w",
+			h.Name, strings.TrimSpace(h.Release+" "+h.With), e.release.use, m.def.Revision, err)
 	}
 	return e.release.use, recorded, nil
 }
@@ -105,9 +106,10 @@ func (a ActionSpec) takes(with Params) error {
 	return nil
 }
 
-// fixed are the parameters that the action of a step has from the ledger.
+// fixed are the parameters that the action of a step has from the ledger: of two entries
+// of one name, from the newest.
 func (r *Run) fixed(s *step) (Params, error) {
-	for _, h := range r.st.Held {
+	for _, h := range slices.Backward(r.st.Held) {
 		switch h.Name {
 		case s.acquires:
 			return decodeParams(h.Acquired)
@@ -118,8 +120,14 @@ func (r *Run) fixed(s *step) (Params, error) {
 	return nil, nil
 }
 
-func (r *Run) drop(effect string) {
-	r.st.Held = slices.DeleteFunc(r.st.Held, func(h v1alpha1.HeldEffect) bool { return h.Name == effect })
+// returned takes what was given back off the ledger: the newest of its name.
+func (r *Run) returned(effect string) {
+	for i, h := range slices.Backward(r.st.Held) {
+		if h.Name == effect {
+			r.st.Held = slices.Delete(r.st.Held, i, i+1)
+			return
+		}
+	}
 }
 
 func encodeParams(with Params) (string, error) {
