@@ -26,26 +26,43 @@ func (r *Run) hold(s *step, p *phase) *Command {
 	return r.commit(nil)
 }
 
-// entry is how the ledger has an effect that a step is about to take. The parameters of
-// its release are resolved now: an edit of the object later on must not lead elsewhere.
-func (r *Run) entry(s *step) (h v1alpha1.HeldEffect, err error) {
-	e := r.m.prog.effects[s.acquires]
+// recorded is how the ledger has an effect from now on. The parameters of its release are
+// resolved now: an edit of the object later on must not lead elsewhere.
+func (r *Run) recorded(effect string) (h v1alpha1.HeldEffect, err error) {
+	e := r.m.prog.effects[effect]
 	h = v1alpha1.HeldEffect{Name: e.Name, Release: e.release.use}
 	with, err := e.release.params(r.value, nil)
+	if err == nil {
+		h.With, err = encodeParams(with)
+	}
 	if err != nil {
 		return h, fmt.Errorf("what would give %s back: %w", e.Name, err)
+	}
+	return h, storable(h)
+}
+
+// entry is how the ledger has an effect that a step is about to take.
+func (r *Run) entry(s *step) (v1alpha1.HeldEffect, error) {
+	h, err := r.recorded(s.acquires)
+	if err != nil {
+		return h, err
 	}
 	acquired, err := s.action.varying(r.value)
 	if err != nil {
 		return h, err
 	}
-	if h.With, err = encodeParams(with); err == nil {
-		h.Acquired, err = encodeParams(acquired)
+	if h.Acquired, err = encodeParams(acquired); err != nil {
+		return h, err
 	}
-	if n := len(h.String()); err == nil && n > maxHeld {
-		err = fmt.Errorf("the parameters of %s have %d bytes, more than the %d that are stored with what is held: shorten them in the machine file, or what they read in the object", e.Name, n, maxHeld)
+	return h, storable(h)
+}
+
+// storable is an error where the API server would refuse an entry of the ledger.
+func storable(h v1alpha1.HeldEffect) error {
+	if n := len(h.String()); n > maxHeld {
+		return fmt.Errorf("the parameters of %s have %d bytes, more than the %d that are stored with what is held: shorten them in the machine file, or what they read in the object", h.Name, n, maxHeld)
 	}
-	return h, err
+	return nil
 }
 
 // undo gives back what was taken last, as it was recorded.
