@@ -89,7 +89,7 @@ const WriteView fsm.Verb = "WriteView"
 // show repairs the view, where there is an object. A write of the ledger alone does not.
 func (w *World) show(run *fsm.Run, cmd fsm.Command) error {
 	w.forget()
-	if w.gone || cmd.Do != fsm.Sleep && cmd.Took == nil {
+	if ledger := cmd.Do != fsm.Sleep && cmd.Took == nil; w.gone || ledger && !w.TrustView {
 		return nil
 	}
 	st := run.Status()

@@ -113,26 +113,31 @@ func (w *World) held() []string {
 	return names
 }
 
-// LoseState is somebody who deletes the state by hand, finalizer and all.
-func (w *World) LoseState() {
+// LoseState is a person who deletes the state by hand, finalizer and all. It answers what
+// was lost; a backup of it can be written to Stored again.
+func (w *World) LoseState() v1alpha1.MachineStatus {
+	lost := w.Stored
 	w.Stored = v1alpha1.MachineStatus{}
 	w.stateVersion++
 	w.dirty = true
+	w.tell("the state is deleted by hand")
+	return lost
 }
 
-// LoseView is somebody who replaces the CRD of the object by one that does not have what
-// the status shows, or who restores the object without its status.
+// LoseView is what happens when the CRD of the object is replaced by one that does not have
+// what the status shows, or when the object is restored without its status.
 func (w *World) LoseView() {
 	w.Shown, w.ShownMachine, w.observed = fsm.Summary{}, v1alpha1.MachineStatus{}, 0
 	w.touch()
 }
 
-// Vanish is somebody who removes all finalizers and deletes the object, or its CRD: the
+// Vanish is a person who removes all finalizers and deletes the object, or its CRD: the
 // object is gone at once, whatever is held. The driver goes on until nothing is.
 func (w *World) Vanish() {
 	if w.gone {
 		return
 	}
+	w.tell("all finalizers are removed by hand")
 	w.vanished = len(w.Finalizers) > 0
 	w.Finalizers = nil
 	w.deleting = true

@@ -57,8 +57,8 @@ type World struct {
 	Finalizers []string
 	// Rival makes another process write the state right before the next write of it.
 	Rival bool
-	// TrustView begins each pass with the view instead of the state: a defect of a driver,
-	// which a test that is worth anything finds.
+	// TrustView begins each pass with the view instead of the state, and writes both in each
+	// commit: a defect of a driver, which a test that is worth anything finds.
 	TrustView bool
 	// Respond answers for an action, by the name that the machine calls it; false
 	// leaves it to what was given.
