@@ -21,10 +21,7 @@ func (r *Run) adopt() (onward bool) {
 		h := &r.st.Held[i]
 		h.Name = successor(u.EffectMap, h.Name)
 	}
-	for i := range r.st.Requests {
-		q := &r.st.Requests[i]
-		q.Name = successor(u.RequestMap, q.Name)
-	}
+	r.adoptRequests(u.RequestMap)
 	name, mapped := u.StepMap[r.st.Step]
 	p := r.phase()
 	if !mapped || p == nil {
@@ -36,6 +33,19 @@ func (r *Run) adopt() (onward bool) {
 	}
 	r.st.Cursor, r.st.Step = int32(at), name
 	return true
+}
+
+// adoptRequests keeps the newer of two that have one name by now, as after a rollback: the
+// API server would refuse both.
+func (r *Run) adoptRequests(names map[string]string) {
+	adopted := map[string]bool{}
+	for i, q := range slices.Backward(r.st.Requests) {
+		q.Name = successor(names, q.Name)
+		if r.st.Requests[i] = q; adopted[q.Name] {
+			r.st.Requests = slices.Delete(r.st.Requests, i, i+1)
+		}
+		adopted[q.Name] = true
+	}
 }
 
 // errNotNow says that a parameter of a release would be evaluated when it is needed.
@@ -85,18 +95,36 @@ func (r *Run) recover() Command {
 			asked = r.truth(q.when)
 		}
 		if asked.err != nil {
-			r.message = clip(fmt.Sprintf("The state of this object is lost, and cannot be recovered yet: checking whether %s: %v", q.When, asked.err), maxText)
-			return Command{Do: Sleep, After: defaultPoll}
+			return r.notYetRecovered(fmt.Errorf("checking whether %s: %w", q.When, asked.err))
 		}
-		if asked.open {
-			r.st.Held = v1alpha1.Held(q.Holds...)
-			r.enter(q.To, "", firstOf(q.Reason, "StateRecovered"), "")
-			return *r.next
+		if !asked.open {
+			continue
 		}
+		for _, name := range q.Holds {
+			h, err := r.recorded(name)
+			if err != nil {
+				return r.notYetRecovered(err)
+			}
+			r.st.Held = append(r.st.Held, h)
+		}
+		r.enter(q.To, "", firstOf(q.Reason, "StateRecovered"), "")
+		return *r.next
 	}
 	r.stall = &stall{reason: "StateLost", message: fmt.Sprintf(
 		"the object bears finalizer %s, but its MachineState is gone, and nothing in spec.recover of machine %s says where it stood: restore the MachineState from a backup; or give back by hand what is left, then remove the finalizer",
 		r.m.def.Spec.Finalizer, r.m.def.Metadata.Name)}
 	r.message = r.stall.message
 	return r.rest()
+}
+
+// notYetRecovered looks again soon: there is no phase yet whose pace it could have.
+func (r *Run) notYetRecovered(err error) Command {
+	r.st.Held = nil
+	r.message = clip(fmt.Sprintf("The state of this object is lost, and cannot be recovered yet: %v", err), maxText)
+	return Command{Do: Sleep, After: defaultPoll}
+}
+
+// lost tells that the object may hold something, and nothing is stored of it.
+func (r *Run) lost() bool {
+	return r.st.Phase == "" && r.view.Finalizer && len(r.m.prog.effects) > 0
 }

@@ -20,15 +20,51 @@ func (c *compiler) recovery(all []v1alpha1.Recovery) {
 		} else if i < len(all)-1 {
 			c.find(path, "PG004", "the entries behind this one never apply: it has no when", "give it a when, or make it the last one")
 		}
+		for _, name := range q.when.reads(varFacts) {
+			if c.readsResult(name) {
+				c.find(path+".when", "PG006", fmt.Sprintf("facts.%s reads result, and no step has run", name), "read the object, or ask a guard")
+			}
+		}
 		if c.prog.phases[src.To] == nil {
 			c.find(path+".to", "PG001", fmt.Sprintf("phase %q does not exist", src.To), c.knownPhases())
 		}
-		for j, name := range src.Holds {
-			if c.prog.effects[name].Name == "" {
-				c.find(fmt.Sprintf("%s.holds[%d]", path, j), "PG000", fmt.Sprintf("%q is no effect of this machine", name), fmt.Sprintf("write one of %q", slices.Sorted(maps.Keys(c.prog.effects))))
-			}
-		}
+		c.reason(path+".reason", src.Reason)
+		c.recovered(path, src.Holds)
 		c.prog.recover = append(c.prog.recover, q)
+	}
+}
+
+func (c *compiler) readsResult(fact string) bool {
+	f := c.prog.facts[fact]
+	return len(f.reads(varResult)) > 0 || slices.ContainsFunc(f.reads(varFacts), c.readsResult)
+}
+
+// recovered checks the effects that an entry of spec.recover names.
+func (c *compiler) recovered(path string, holds []string) {
+	for i, name := range holds {
+		at := fmt.Sprintf("%s.holds[%d]", path, i)
+		if c.prog.effects[name].Name == "" {
+			c.find(at, "PG000", fmt.Sprintf("%q is no effect of this machine", name), fmt.Sprintf("write one of %q", slices.Sorted(maps.Keys(c.prog.effects))))
+		}
+		if slices.Contains(holds[:i], name) {
+			c.find(at, "PG000", fmt.Sprintf("effect %q is listed twice", name), "remove one of them")
+		}
+	}
+}
+
+// recoveries follows what may be held where a lost state is recovered.
+func (f *flow) recoveries() {
+	for i, q := range f.c.prog.recover {
+		to, load := f.c.prog.phases[q.To], effectSet(0)
+		for _, name := range q.Holds {
+			load |= f.bits[name]
+		}
+		load &^= f.kept(to)
+		f.spread(q.To, load|arrives)
+		if load != 0 && (to.End || to.Terminal == "failure") {
+			f.c.find(fmt.Sprintf("spec.recover[%d].to", i), "PG011", fmt.Sprintf("%s is entered while %s may be held, and gives nothing back", q.To, f.list(load)),
+				"lead to a phase with undo: held")
+		}
 	}
 }
 
@@ -52,7 +88,7 @@ func (c *compiler) checkNames(field, what string, names map[string]string, known
 	for _, old := range slices.Sorted(maps.Keys(names)) {
 		path := "spec.upgrade." + field + "." + old
 		if known(old) {
-			c.find(path, "PG000", fmt.Sprintf("%s is a name of a %s in this revision: it needs no adoption", old, what), "remove the entry")
+			c.find(path, "PG000", fmt.Sprintf("%s %s is one of this revision: it needs no adoption", what, old), "remove the entry")
 		}
 		if !known(names[old]) {
 			c.find(path, "PG000", fmt.Sprintf("%s %q does not exist", what, names[old]), fmt.Sprintf("name the %s that took the place of %s", what, old))

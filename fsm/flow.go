@@ -46,7 +46,7 @@ func (c *compiler) newFlow(takes bool) *flow {
 
 // spread follows a load from a phase along every way.
 func (f *flow) spread(start string, load effectSet) {
-	f.at[start] = load
+	f.at[start] |= load
 	for queue := []string{start}; len(queue) > 0; queue = queue[1:] {
 		p := f.c.prog.phases[queue[0]]
 		for _, e := range p.edges() {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
@@ -25,26 +26,43 @@ func (r *Run) hold(s *step, p *phase) *Command {
 	return r.commit(nil)
 }
 
-// entry is how the ledger has an effect that a step is about to take. The parameters of
-// its release are resolved now: an edit of the object later on must not lead elsewhere.
-func (r *Run) entry(s *step) (h v1alpha1.HeldEffect, err error) {
-	e := r.m.prog.effects[s.acquires]
+// recorded is how the ledger has an effect from now on. The parameters of its release are
+// resolved now: an edit of the object later on must not lead elsewhere.
+func (r *Run) recorded(effect string) (h v1alpha1.HeldEffect, err error) {
+	e := r.m.prog.effects[effect]
 	h = v1alpha1.HeldEffect{Name: e.Name, Release: e.release.use}
 	with, err := e.release.params(r.value, nil)
+	if err == nil {
+		h.With, err = encodeParams(with)
+	}
 	if err != nil {
 		return h, fmt.Errorf("what would give %s back: %w", e.Name, err)
+	}
+	return h, storable(h)
+}
+
+// entry is how the ledger has an effect that a step is about to take.
+func (r *Run) entry(s *step) (v1alpha1.HeldEffect, error) {
+	h, err := r.recorded(s.acquires)
+	if err != nil {
+		return h, err
 	}
 	acquired, err := s.action.varying(r.value)
 	if err != nil {
 		return h, err
 	}
-	if h.With, err = encodeParams(with); err == nil {
-		h.Acquired, err = encodeParams(acquired)
+	if h.Acquired, err = encodeParams(acquired); err != nil {
+		return h, err
 	}
-	if n := len(h.String()); err == nil && n > maxHeld {
-		err = fmt.Errorf("the parameters of %s have %d bytes, more than the %d that are stored with what is held: shorten them in the machine file", e.Name, n, maxHeld)
+	return h, storable(h)
+}
+
+// storable is an error where the API server would refuse an entry of the ledger.
+func storable(h v1alpha1.HeldEffect) error {
+	if n := len(h.String()); n > maxHeld {
+		return fmt.Errorf("the parameters of %s have %d bytes, more than the %d that are stored with what is held: shorten them in the machine file, or what they read in the object", h.Name, n, maxHeld)
 	}
-	return h, err
+	return nil
 }
 
 // undo gives back what was taken last, as it was recorded.
@@ -52,7 +70,7 @@ func (r *Run) undo(s *step, p *phase) *Command {
 	h := r.st.Held[len(r.st.Held)-1]
 	use, with, err := r.m.release(h, r.value)
 	if err != nil {
-		r.fail(Outcome{Err: err}, s.retry, p)
+		r.fail(Outcome{Err: err, Class: ClassInvalid}, s.retry, p)
 		return r.next
 	}
 	return r.act(&Command{Do: Act, Action: use, Step: s.name, With: with, Effect: h.Name})
@@ -80,8 +98,8 @@ func (m *Machine) release(h v1alpha1.HeldEffect, find evaluator) (use string, wi
 		return e.release.use, with, err
 	}
 	if err := e.release.spec.takes(recorded); err != nil {
-		return "", nil, Terminal("UnknownRelease", "%s is given back by %s, which this program does not have, and %s of revision %s takes other parameters: %w",
-			h.Name, h.Release, e.release.use, m.def.Revision, err)
+		return "", nil, Terminal("UnknownRelease", "%s is given back by %s, which this program cannot do, and %s of revision %s takes other parameters: %w",
+			h.Name, strings.TrimSpace(h.Release+" "+h.With), e.release.use, m.def.Revision, err)
 	}
 	return e.release.use, recorded, nil
 }
@@ -105,9 +123,10 @@ func (a ActionSpec) takes(with Params) error {
 	return nil
 }
 
-// fixed are the parameters that the action of a step has from the ledger.
+// fixed are the parameters that the action of a step has from the ledger: of two entries
+// of one name, from the newest.
 func (r *Run) fixed(s *step) (Params, error) {
-	for _, h := range r.st.Held {
+	for _, h := range slices.Backward(r.st.Held) {
 		switch h.Name {
 		case s.acquires:
 			return decodeParams(h.Acquired)
@@ -118,8 +137,14 @@ func (r *Run) fixed(s *step) (Params, error) {
 	return nil, nil
 }
 
-func (r *Run) drop(effect string) {
-	r.st.Held = slices.DeleteFunc(r.st.Held, func(h v1alpha1.HeldEffect) bool { return h.Name == effect })
+// returned takes what was given back off the ledger: the newest of its name.
+func (r *Run) returned(effect string) {
+	for i, h := range slices.Backward(r.st.Held) {
+		if h.Name == effect {
+			r.st.Held = slices.Delete(r.st.Held, i, i+1)
+			return
+		}
+	}
 }
 
 func encodeParams(with Params) (string, error) {

@@ -11,6 +11,7 @@ func (c *compiler) ledger() {
 	gives := f.givers()
 	f.stop = func(e Edge, load effectSet) effectSet { return f.leaks(e, load, gives) }
 	f.spread(c.def.Spec.Initial, arrives)
+	f.recoveries()
 	for _, p := range c.prog.order {
 		if f.at[p.Name] == 0 {
 			continue

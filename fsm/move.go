@@ -3,6 +3,7 @@ package fsm
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,9 +66,8 @@ func (r *Run) enter(to, from, reason, message string) {
 	history := append(r.st.History, t)
 	r.st.History = history[max(0, len(history)-v1alpha1.HistoryLimit):]
 	r.st.Phase, r.st.Since, r.st.Generation = to, &now, r.view.Generation
-	for _, name := range r.m.prog.phases[to].Keeps {
-		r.drop(name)
-	}
+	keeps := r.m.prog.phases[to].Keeps
+	r.st.Held = slices.DeleteFunc(r.st.Held, func(h v1alpha1.HeldEffect) bool { return slices.Contains(keeps, h.Name) })
 	r.restart()
 	r.st.Attempts, r.st.Blocked, r.st.NextCheck = 0, nil, nil
 	r.st.Deadline = r.m.prog.phases[to].deadline(&now)

@@ -64,8 +64,8 @@ func TestParametersThatCannotBeFound(t *testing.T) {
 			if strings.Contains(strings.Join(w.Called, " "), "Say") {
 				t.Errorf("%s: the action was called", c.why)
 			}
-			if len(w.Stored.Blocked) != 1 || w.Stored.Blocked[0].Got != c.got {
-				t.Errorf("%s: blocked %+v, want %q", c.why, w.Stored.Blocked, c.got)
+			if len(w.ShownMachine.Blocked) != 1 || w.ShownMachine.Blocked[0].Got != c.got {
+				t.Errorf("%s: blocked %+v, want %q", c.why, w.ShownMachine.Blocked, c.got)
 			}
 		})
 	}

@@ -33,7 +33,10 @@ type Report struct {
 // may be called any number of times.
 //
 // Losing a commit to somebody else's write is a crash after the deed, and a request
-// is a guard: neither is told apart. Nobody takes the finalizer away by hand.
+// is a guard: neither is told apart. A crash between the write of the state and that of
+// the view is no other than one after the commit: a run reads nothing of the view, and
+// what expressions read of self.status is tried both ways. A state that is lost is not
+// followed: what spec.recover asks of the cluster decides then, and a proof has none.
 func Prove(m *Machine, o ProveOptions) (Report, Diagnostics) {
 	if o.MaxStates == 0 {
 		o.MaxStates = defaultMaxStates
@@ -42,6 +45,9 @@ func Prove(m *Machine, o ProveOptions) (Report, Diagnostics) {
 	complete := p.explore(o.MaxStates)
 	if complete {
 		p.checkDeletable()
+	}
+	if complete && len(p.violations) == 0 { // where a deletion leaks, so does this
+		p.checkGone()
 	}
 	report := Report{States: len(p.nodes), Transitions: p.transitions, Invariants: p.invariants()}
 	diags := p.findings()
@@ -85,10 +91,11 @@ func (p *prover) explore(bound int) bool {
 		return len(p.nodes) <= bound
 	}
 	p.visit(-1, state{phase: noPhase}, nil, true)
-	if p.m.Finalizer() == "" || !drain() {
-		return drain()
+	if !drain() || p.m.Finalizer() == "" || len(p.effects) > 0 {
+		return len(p.nodes) <= bound
 	}
-	// Only what no other object could come to begins with such a manifest.
+	// Only what no other object could come to begins with such a manifest. A machine with
+	// effects takes it for an object whose state is lost.
 	p.visit(-1, state{phase: noPhase, finalizer: true}, []event{{kind: eventManifest}}, true)
 	return drain()
 }

@@ -13,9 +13,10 @@ const (
 	invariantReleased  = "released"
 	invariantNoReturn  = "noReturn"
 	invariantLegal     = "legal"
+	invariantGone      = "releasedWhenGone"
 )
 
-var builtIn = []string{invariantLedger, invariantNoLeak, invariantDeletable, invariantReleased, invariantNoReturn, invariantLegal}
+var builtIn = []string{invariantLedger, invariantNoLeak, invariantDeletable, invariantReleased, invariantNoReturn, invariantLegal, invariantGone}
 
 // invariants are the names of all that is proved.
 func (p *prover) invariants() []string {

@@ -25,6 +25,9 @@ func (w *way) truth(e *expr) decision {
 }
 
 func (w *way) decide(e *expr) decision {
+	if w.vanished {
+		return w.goneTruth(e)
+	}
 	switch w.known(e, w.run.st.Phase, w.run.st.HeldNames()).value {
 	case types.True:
 		return decision{open: true}

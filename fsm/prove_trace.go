@@ -34,6 +34,7 @@ const (
 	eventChanged
 	eventTook
 	eventRemoved
+	eventVanished
 )
 
 // violation is an invariant that does not hold in a state, or in what comes next.
@@ -115,6 +116,7 @@ func (p *prover) line(e event, led bool, matter effectBits) string {
 		eventCrash:    "crash before the status was stored",
 		eventChanged:  "another revision of the file begins the phase again",
 		eventRemoved:  "the finalizer is removed",
+		eventVanished: "the finalizer is removed by hand, and the object deleted",
 	}[e.kind]
 }
 

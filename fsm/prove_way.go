@@ -20,6 +20,8 @@ type way struct {
 	events   []event
 	// good: no error and no crash on the way.
 	good bool
+	// vanished: there is no object any more, and every action succeeds.
+	vanished bool
 }
 
 // choices is a series of choices, and the means to try all of them.
@@ -64,11 +66,11 @@ func (w *way) walk() {
 		w.note(event{kind: eventTimeout, phase: w.from.phase})
 	}
 	now := w.from.stored
-	changed := !w.from.running && (now.cursor > 0 || now.begun) && w.pick(2) == 1
+	changed := !w.vanished && !w.from.running && (now.cursor > 0 || now.begun) && w.pick(2) == 1
 	if changed {
 		w.note(event{kind: eventChanged})
 	}
-	w.run = w.m.Run(w.status(w.from, late, changed), View{Deleting: w.from.deleting, Finalizer: w.from.finalizer,
+	w.run = w.m.Run(w.status(w.from, late, changed), View{Deleting: w.from.deleting, Finalizer: w.from.finalizer, Gone: w.vanished,
 		Now: func() time.Time { return w.clock }, Guard: noGuard})
 	w.run.oracle = w.truth
 	cmd := w.run.Next()
@@ -98,7 +100,7 @@ func (w *way) canBeLate() bool {
 	if ph == nil || ph.Timeout == nil || ph.Timeout.To == "" {
 		return false
 	}
-	return !w.from.deleting || ph.Deletion || ph.OnDelete.Hold != ""
+	return !w.from.deleting && !w.vanished || ph.Deletion || ph.OnDelete.Hold != ""
 }
 
 // What an action can come to, besides its failures.
@@ -118,6 +120,10 @@ func (w *way) act(cmd Command) bool {
 	if cmd.Effect != "" {
 		gives = w.effect(cmd.Effect)
 		w.checkReturn(gives, s)
+	}
+	if w.vanished {
+		w.done(event{kind: eventDone, step: s}, false)
+		return true
 	}
 	how := w.pick(failing + len(model.failures))
 	changes := takes&^w.to.inPlace != 0 || gives&w.to.inPlace != 0

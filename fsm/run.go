@@ -125,7 +125,10 @@ const longStep = time.Second
 func (m *Machine) Run(status v1alpha1.MachineStatus, v View) *Run {
 	r := &Run{m: m, view: v, st: *status.DeepCopy(), guards: map[string]guardAnswer{}}
 	r.result = decodeResult(r.st.Result)
-	if r.st.Generation == 0 { // stored before there was this field
+	switch {
+	case v.Gone: // nobody changes its spec any more
+		r.view.Generation = r.st.Generation
+	case r.st.Generation == 0: // stored before there was this field
 		r.st.Generation = v.Generation
 	}
 	moved := r.st.Revision != m.def.Revision && !r.adopt()
@@ -161,6 +164,9 @@ func (r *Run) Next() Command {
 	if r.st.Phase == "" {
 		return r.begin()
 	}
+	if r.view.Gone && len(r.st.Held) == 0 {
+		return r.rest()
+	}
 	p := r.phase()
 	if p == nil {
 		return r.unknownPhase()
@@ -182,10 +188,7 @@ func (r *Run) Next() Command {
 // finished: nothing of ours keeps the object, and nothing of it is left to give
 // back. What is held is given back even when somebody took the finalizer away.
 func (r *Run) finished(p *phase) bool {
-	if r.view.Gone {
-		return len(r.st.Held) == 0
-	}
-	return !r.view.Finalizer && (p.End || r.view.Deleting && len(r.st.Held) == 0)
+	return !r.view.Gone && !r.view.Finalizer && (p.End || r.view.Deleting && len(r.st.Held) == 0)
 }
 
 func (r *Run) phase() *phase { return r.m.prog.phases[r.st.Phase] }
@@ -198,7 +201,7 @@ func (r *Run) begin() Command {
 	if r.view.Gone || r.view.Deleting && !r.view.Finalizer {
 		return r.rest()
 	}
-	if r.view.Finalizer && len(r.m.prog.effects) > 0 {
+	if r.lost() {
 		return r.recover()
 	}
 	r.enter(r.m.def.Spec.Initial, "", "Created", "")

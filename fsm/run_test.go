@@ -162,7 +162,7 @@ func TestResultHasTheSameTypesAfterARestart(t *testing.T) {
 			w.Tick(time.Minute)
 			w.settle()
 			if w.Stored.Phase != "Done" {
-				t.Errorf("rests in %s, blocked %+v", w.Stored.Phase, w.Stored.Blocked)
+				t.Errorf("rests in %s, blocked %+v", w.Stored.Phase, w.ShownMachine.Blocked)
 			}
 		})
 	}
@@ -190,7 +190,7 @@ func TestHistoryAndBlockedAreBounded(t *testing.T) {
 	w.GiveGuard("a", sim.GuardAnswer{Seen: long})
 	w.GiveGuard("b", sim.GuardAnswer{Seen: long})
 	w.settle() // the world checks the bounds
-	if n := len(w.Stored.Blocked); w.Stored.Phase == "Two" && n != 16 {
+	if n := len(w.ShownMachine.Blocked); w.Stored.Phase == "Two" && n != 16 {
 		t.Errorf("blocked holds %d", n)
 	}
 }

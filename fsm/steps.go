@@ -106,12 +106,12 @@ func (r *Run) Done(o Outcome) {
 	if cmd.Effect != "" {
 		// Durable at once: a release that runs again after a later one succeeded
 		// would meet a world that is restored already, and disturb it.
-		r.drop(cmd.Effect)
+		r.returned(cmd.Effect)
 		r.message = "Gave back " + cmd.Effect
 		r.commit(nil)
 		return
 	}
-	r.drop(s.releases)
+	r.returned(s.releases)
 	if r.reached(s) {
 		r.advance()
 	}

@@ -145,6 +145,8 @@ func conditions(reason, message string, p *phase, midway bool, s *stall) []metav
 func (r *Run) onDelete() string {
 	p := r.phase()
 	switch {
+	case r.lost():
+		return "held until its state is recovered"
 	case r.st.Phase == "":
 		return "removed at once"
 	case p == nil:
@@ -153,12 +155,12 @@ func (r *Run) onDelete() string {
 		return "going on"
 	case p.OnDelete.Hold != "":
 		return clip("hold: "+p.OnDelete.Hold, 512)
-	case p.OnDelete.None && len(r.st.HeldNames()) > 0:
+	case p.OnDelete.None && len(r.st.Held) > 0:
 		return clip("stuck: nothing here gives back "+strings.Join(r.st.HeldNames(), ", "), 512)
 	case p.OnDelete.None:
 		return "removed at once"
 	}
-	releases := slices.Clone(r.st.HeldNames())
+	releases := r.st.HeldNames()
 	slices.Reverse(releases)
 	text := "→ " + p.OnDelete.To
 	if len(releases) > 0 && r.undoes(p.OnDelete.To) {

@@ -79,7 +79,11 @@ func (c *compiler) checkReachable() {
 	if slices.ContainsFunc(c.diags, func(d Diagnostic) bool { return d.Code == "PG001" }) {
 		return
 	}
-	seen := c.closure(map[string]bool{c.def.Spec.Initial: true}, c.entered)
+	start := map[string]bool{c.def.Spec.Initial: true}
+	for _, q := range c.prog.recover {
+		start[q.To] = true
+	}
+	seen := c.closure(start, c.entered)
 	ends := c.closure(map[string]bool{}, leads)
 	for _, p := range c.prog.order {
 		if !seen[p.Name] {

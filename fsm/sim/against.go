@@ -140,7 +140,7 @@ func (c *against) effect(path, name string) {
 }
 
 // verbs are what a driver does besides acting.
-var verbs = []string{string(fsm.Commit), string(fsm.Sleep), string(fsm.AddFinalizer), string(fsm.RemoveFinalizer)}
+var verbs = []string{string(fsm.Commit), string(WriteView), string(fsm.Sleep), string(fsm.AddFinalizer), string(fsm.RemoveFinalizer)}
 
 func (c *against) crash(path string, crash *Crash) {
 	at := crash.Before + crash.After

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/phasegate/phasegate/fsm"
@@ -106,7 +107,7 @@ func (w *World) act(name string, cmd fsm.Command) fsm.Outcome {
 	}
 	w.tell("%s%s", text, outcome(a.Outcome, said))
 	w.now = w.now.Add(a.Takes)
-	w.effect(name, a.Outcome)
+	w.effect(name, cmd.Effect, a.Outcome)
 	return a.Outcome
 }
 
@@ -194,10 +195,11 @@ func (w *World) written(run *fsm.Run, cmd fsm.Command) string {
 	def, at := w.Machine.Definition(), run.Status()
 	if cmd.Effect != "" {
 		for _, e := range def.Spec.Effects {
-			if e.Name == cmd.Effect {
+			if e.Name == cmd.Effect && use(def, e.Release) == cmd.Action {
 				return e.Release
 			}
 		}
+		return cmd.Action // as it is on record
 	}
 	for _, p := range def.Spec.Phases {
 		if p.Name == at.Phase && int(at.Cursor) < len(p.Steps) && p.Steps[at.Cursor].Action != "" {
@@ -207,21 +209,34 @@ func (w *World) written(run *fsm.Run, cmd fsm.Command) string {
 	return cmd.Action
 }
 
-// effect changes the world as the action would, and checks the ledger.
-func (w *World) effect(name string, o fsm.Outcome) {
+// effect changes the world as the action would, and checks the ledger. Undone is the
+// effect that an undo gives back.
+func (w *World) effect(name, undone string, o fsm.Outcome) {
 	for _, e := range w.Machine.Definition().Spec.Effects {
-		switch name {
-		case e.Acquire:
-			if !w.Stored.IsHeld(e.Name) {
+		switch {
+		case undone != "":
+		case name == e.Acquire:
+			if !slices.Contains(w.held(), e.Name) {
 				w.defect("%s is called, but %s is not in the stored ledger %v", name, e.Name, w.Stored.HeldNames())
 			}
 			w.inPlace[e.Name] = true // an action that fails may have done half of it
-		case e.Release:
-			if o.Err == nil {
-				delete(w.inPlace, e.Name)
-				w.released[e.Name] = true
-			}
+		case name == e.Release:
+			undone = e.Name
 		}
 	}
+	if undone != "" && o.Err == nil {
+		delete(w.inPlace, undone)
+		w.released[undone] = true
+	}
 	w.checkInvariants()
+}
+
+// use is the program's name of an action of the file.
+func use(def *fsm.Definition, action string) string {
+	for _, a := range def.Spec.Actions {
+		if a.Name == action {
+			return a.Use
+		}
+	}
+	return action
 }

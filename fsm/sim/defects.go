@@ -3,6 +3,7 @@ package sim
 import (
 	"reflect"
 	"regexp"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -12,31 +13,51 @@ import (
 
 var reasonOfCondition = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
 
-// checkStatus finds what the schema of a CRD would refuse, and what is in place
+// checkState finds what the schema of MachineState would refuse, and what is in place
 // without being in the ledger.
-func (w *World) checkStatus() {
+func (w *World) checkState() {
 	st := w.Stored
-	if len(st.History) > v1alpha1.HistoryLimit || len(st.Blocked) > 16 || len(st.Held) > 32 || len(st.OnDelete) > 512 {
-		w.defect("the status is out of bounds: %d transitions, %d blocked, %d held", len(st.History), len(st.Blocked), len(st.Held))
+	if len(st.History) > v1alpha1.HistoryLimit || len(st.Held) > 32 {
+		w.defect("the state is out of bounds: %d transitions, %d held", len(st.History), len(st.Held))
+	}
+	names := map[string]bool{}
+	for _, q := range st.Requests {
+		if names[q.Name] {
+			w.defect("request %s is in the state twice", q.Name)
+		}
+		names[q.Name] = true
 	}
 	for _, h := range st.History {
 		if len(h.Reason) > 128 || len(h.Message) > 512 {
 			w.defect("a transition is out of bounds: %+v", h)
 		}
 	}
+	w.checkLedger()
+	w.checkInvariants()
+}
+
+// checkView finds what the schema of the object's CRD would refuse.
+func (w *World) checkView() {
+	st := w.ShownMachine
+	if len(st.Blocked) > 16 || len(st.OnDelete) > 512 {
+		w.defect("the status is out of bounds: %d blocked, on delete %q", len(st.Blocked), st.OnDelete)
+	}
 	for _, b := range st.Blocked {
 		if len(b.Because) > 1024 || len(b.Got) > 1024 {
 			w.defect("blocked is out of bounds: %+v", b)
 		}
 	}
-	w.checkLedger()
 	w.checkConditions()
-	w.checkInvariants()
 }
 
 // checkInvariants asks those of the file, whenever what they are about has changed.
 func (w *World) checkInvariants() {
-	s := fsm.Situation{Phase: w.Stored.Phase, Held: w.Stored.HeldNames(), InPlace: w.InPlace(), Deleting: w.deleting, Gone: w.gone}
+	// An object that vanished was not let go by its machine: what must be true then is
+	// what is true while it is being deleted.
+	s := fsm.Situation{Phase: w.Stored.Phase, Held: w.Stored.HeldNames(), InPlace: w.InPlace(), Deleting: w.deleting, Gone: w.gone && !w.vanished}
+	if !w.hasState() && !w.gone {
+		return // lost: nobody knows
+	}
 	if reflect.DeepEqual(s, w.checked) {
 		return
 	}
@@ -48,7 +69,7 @@ func (w *World) checkInvariants() {
 
 func (w *World) checkLedger() {
 	for _, name := range w.InPlace() {
-		if !w.Stored.IsHeld(name) && !w.kept[name] {
+		if !slices.Contains(w.held(), name) && !w.kept[name] {
 			w.defect("%s is in place, but not in the stored ledger %v", name, w.Stored.HeldNames())
 		}
 	}

@@ -164,5 +164,5 @@ func ExampleCrashEverywhere() {
 	})
 	fmt.Println(crashes, "crashes, changed the end:", len(changed))
 	// Output:
-	// 24 crashes, changed the end: 0
+	// 28 crashes, changed the end: 0
 }

@@ -1,8 +1,8 @@
 package sim
 
 import (
-	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -38,9 +38,10 @@ func (w *World) Crash(at string, done bool, down time.Duration) {
 func (w *World) Look() (fsm.Command, error) {
 	w.looks++
 	w.dirty, w.wake = true, time.Time{} // until the look came to its end
+	w.adopt()
 	w.record()
-	base, before := w.version, w.given.clone()
-	run := w.Machine.Run(w.Stored, w.View())
+	base, before := w.stateVersion, w.given.clone()
+	run := w.Machine.Run(w.state(), w.View())
 	for range maxCommands {
 		cmd := run.Next()
 		durable, err := w.step(run, cmd, base)
@@ -76,8 +77,31 @@ func (w *World) step(run *fsm.Run, cmd fsm.Command, base int) (durable bool, err
 	}
 	if cmd.Do == fsm.Act {
 		run.Done(outcome)
+		return true, nil
 	}
-	return true, nil
+	return true, w.show(run, cmd)
+}
+
+// WriteView is what the driver does after a command that changes what the status of the
+// object shows. A crash before it is one after the command.
+const WriteView fsm.Verb = "WriteView"
+
+// show repairs the view, where there is an object. A write of the ledger alone does not.
+func (w *World) show(run *fsm.Run, cmd fsm.Command) error {
+	w.forget()
+	if ledger := cmd.Do != fsm.Sleep && cmd.Took == nil; w.gone || ledger && !w.TrustView {
+		return nil
+	}
+	st := run.Status()
+	if !reflect.DeepEqual(st, w.ShownMachine) || w.observed != w.generation {
+		w.version++
+	}
+	w.Shown, w.ShownMachine, w.observed = run.Summary(), st, w.generation
+	w.checkView()
+	if w.killed(string(WriteView), fsm.Command{Do: WriteView, Took: cmd.Took}, true) {
+		return ErrCrash
+	}
+	return nil
 }
 
 func (w *World) killed(name string, cmd fsm.Command, done bool) bool {
@@ -111,6 +135,9 @@ func (w *World) write(run *fsm.Run, cmd fsm.Command, base int) error {
 			return err
 		}
 		w.dirty = false
+		if w.forget(); w.Over() {
+			return nil
+		}
 		if cmd.After == 0 {
 			w.tell("sleep until something changes")
 			return nil
@@ -140,54 +167,14 @@ func (w *World) describe(took *v1alpha1.Transition) string {
 	return s
 }
 
-// keep notes what the machine leaves in place from a phase on.
-func (w *World) keep(phase string) {
-	for _, p := range w.Machine.Definition().Spec.Phases {
-		if p.Name != phase {
-			continue
-		}
-		for _, name := range p.Keeps {
-			w.kept[name] = true
-		}
-	}
-}
-
-// store is the compare-and-swap, through JSON as a real API server would.
-func (w *World) store(run *fsm.Run, cmd fsm.Command, base int) error {
-	if w.Rival {
-		w.Rival = false
-		w.version++
-	}
-	if base != w.version {
-		w.tell("conflict: somebody else wrote the object")
-		return ErrConflict
-	}
-	data, err := json.Marshal(run.Status())
-	var st v1alpha1.MachineStatus
-	if err == nil {
-		err = json.Unmarshal(data, &st)
-	}
-	if err != nil {
-		w.defect("the status cannot be stored: %v", err)
-		return nil
-	}
-	if old, _ := json.Marshal(w.Stored); string(old) != string(data) || w.observed != w.generation {
-		w.version++
-	}
-	w.Stored, w.Shown, w.observed = st, run.Summary(), w.generation
-	if cmd.Took != nil {
-		w.keep(cmd.Took.To)
-	}
-	w.checkStatus()
-	return nil
-}
-
 // View is what the driver observes now.
 func (w *World) View() fsm.View {
 	asked := map[string]bool{}
 	return fsm.View{
 		Self:       fsm.Given(w.Self()),
 		Deleting:   w.deleting,
+		Gone:       w.gone,
+		Message:    w.Shown.Message,
 		Finalizer:  slices.Contains(w.Finalizers, w.Machine.Finalizer()),
 		Generation: w.generation,
 		Observed:   w.observed,

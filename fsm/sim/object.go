@@ -71,6 +71,7 @@ func (w *World) resume(status map[string]any) error {
 	if w.Stored.Revision == "" {
 		w.Stored.Revision = w.Machine.Revision()
 	}
+	w.ShownMachine = *w.Stored.DeepCopy()
 	return nil
 }
 
@@ -106,6 +107,9 @@ func texts(v any) ([]string, error) {
 
 // Self is the object as the machine sees it; changing it changes nothing.
 func (w *World) Self() map[string]any {
+	if w.gone {
+		return map[string]any{}
+	}
 	self := runtime.DeepCopyJSON(w.content)
 	meta, ok := self["metadata"].(map[string]any)
 	if !ok {
@@ -123,7 +127,7 @@ func (w *World) Self() map[string]any {
 	if w.deleting {
 		meta["deletionTimestamp"] = w.now.Format("2006-01-02T15:04:05Z")
 	}
-	if w.Shown.Phase != "" || w.Stored.Phase != "" {
+	if w.Shown.Phase != "" || w.ShownMachine.Phase != "" || len(w.Own) > 0 {
 		self["status"] = w.status()
 	}
 	return self
@@ -137,7 +141,7 @@ func (w *World) status() map[string]any {
 		}
 	}
 	all := map[string]any{"phase": w.Shown.Phase, "message": w.Shown.Message,
-		"observedGeneration": w.observed, "conditions": shown, "machine": w.Stored}
+		"observedGeneration": w.observed, "conditions": shown, "machine": w.ShownMachine}
 	maps.Copy(all, w.Own)
 	status, err := plain(all)
 	if err != nil {
@@ -238,13 +242,16 @@ func (w *World) setFinalizer(do fsm.Verb) {
 	}
 	w.touch()
 	w.tell("%s", do)
-	if w.leave(); w.gone && len(w.Stored.HeldNames()) > 0 {
+	if w.leave(); w.gone && len(w.Stored.Held) > 0 {
 		w.defect("the object is gone while %v are held", w.Stored.HeldNames())
 	}
 }
 
 // record stamps the annotations that show which requests were acted on.
 func (w *World) record() {
+	if w.gone || !w.hasState() {
+		return
+	}
 	meta, _ := w.content["metadata"].(map[string]any)
 	have, _ := meta["annotations"].(map[string]any)
 	want := w.Machine.Records(&w.Stored)

@@ -74,7 +74,7 @@ func (w *World) Describe() string {
 	if w.gone {
 		return "gone, left in place " + list(w.InPlace())
 	}
-	b, st := &strings.Builder{}, w.Stored
+	b, st := &strings.Builder{}, w.ShownMachine
 	fmt.Fprintf(b, "%s: %s\n", w.Shown.Phase, w.Shown.Message)
 	for _, c := range w.Shown.Conditions {
 		fmt.Fprintf(b, "  %s=%s %s\n", c.Type, c.Status, c.Reason)

@@ -42,17 +42,24 @@ var (
 type World struct {
 	// Machine drives the object. Another one is what a changed file is.
 	Machine *fsm.Machine
-	// Stored and Shown are the status as the API server has it. A test may change
-	// them as a person with an editor would.
+	// Stored is the state: the truth, and all that a pass begins with. A test may change
+	// it as a person with an editor would. It keeps its last content when it is deleted.
 	Stored v1alpha1.MachineStatus
-	Shown  fsm.Summary
+	// Shown and ShownMachine are the view: the status of the object as the API server has
+	// it. A write of the ledger leaves it as it was, and so does a crash after a write of
+	// the state; the next pass repairs it.
+	Shown        fsm.Summary
+	ShownMachine v1alpha1.MachineStatus
 	// Own are fields of the status that the machine does not write: those of the kind,
 	// as its actions report them.
 	Own map[string]any
 	// Finalizers of the object, those of others included.
 	Finalizers []string
-	// Rival makes somebody else write the object right before the next status write.
+	// Rival makes another process write the state right before the next write of it.
 	Rival bool
+	// TrustView begins each pass with the view instead of the state, and writes both in each
+	// commit: a defect of a driver, which a test that is worth anything finds.
+	TrustView bool
 	// Respond answers for an action, by the name that the machine calls it; false
 	// leaves it to what was given.
 	Respond func(action string, cmd fsm.Command) (Answer, bool)
@@ -75,6 +82,13 @@ type World struct {
 	generation, observed int64
 	version              int
 	deleting, gone       bool
+	// vanished: gone without its machine having let it go.
+	vanished bool
+	// The state has a version of its own; deleted is true once it was deleted.
+	stateVersion int
+	deleted      bool
+	// adopted is the machine whose names inPlace and kept have.
+	adopted *fsm.Machine
 
 	// wake is when the driver comes back by itself; dirty: at once.
 	wake  time.Time
@@ -123,6 +137,7 @@ func New(m *fsm.Machine, object map[string]any) (*World, error) {
 	if err := w.create(object); err != nil {
 		return nil, err
 	}
+	w.adopted = m
 	for _, name := range w.Stored.HeldNames() {
 		w.inPlace[name] = true
 	}
@@ -134,6 +149,9 @@ func (w *World) Now() time.Time { return w.now }
 
 // Gone tells whether the object was deleted and nobody keeps it any more.
 func (w *World) Gone() bool { return w.gone }
+
+// Over tells whether the object is gone, and its state too: nothing happens any more.
+func (w *World) Over() bool { return w.gone && !w.hasState() }
 
 // Deleting tells whether somebody asked for the deletion of the object.
 func (w *World) Deleting() bool { return w.deleting }
@@ -195,7 +213,7 @@ func (w *World) Run(d time.Duration, stop func() bool) error {
 
 // doze moves the clock on to the next look, or to the end: false.
 func (w *World) doze(end time.Time) bool {
-	if w.gone || w.wake.IsZero() || w.wake.After(end) {
+	if w.Over() || w.wake.IsZero() || w.wake.After(end) {
 		if w.now.Before(end) {
 			w.now = end
 		}
@@ -206,7 +224,7 @@ func (w *World) doze(end time.Time) bool {
 }
 
 func (w *World) due() bool {
-	return !w.gone && (w.dirty || !w.wake.IsZero() && !w.wake.After(w.now))
+	return !w.Over() && (w.dirty || !w.wake.IsZero() && !w.wake.After(w.now))
 }
 
 func (w *World) tell(format string, args ...any) { w.event(EventDid, format, args...) }

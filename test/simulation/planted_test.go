@@ -13,8 +13,8 @@ func TestPlantedDefectsAreFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		why string
 		// change are texts of the machine file: old, new, old, new.
-		change    []string
-		deedFirst bool
+		change  []string
+		planted defect
 	}{
 		"kept no more": {why: "the copies would be given back when the migration is over",
 			change: []string{"keeps: [v1Fence, v1Lock, v1Owners, apiService, v3Copies]", "keeps: [v1Fence, v1Lock, v1Owners, apiService]"}},
@@ -34,14 +34,15 @@ func TestPlantedDefectsAreFound(t *testing.T) {
 			change: []string{"      if: '!facts.lockExpired' # also while it fails, the lock has an end\n", ""}},
 		"failure that gives up": {why: "after some errors nobody would give anything back any more",
 			change: []string{"attempts: 150, to: RollingBack}", "attempts: 150, to: Failed}"}},
-		"deed before the ledger": {why: "a crash right after the deed: nobody would know that it was done", deedFirst: true},
+		"deed before the ledger": {why: "a crash right after the deed: nobody would know that it was done", planted: deedFirst},
+		"view trusted":           {why: "what a person or another CRD does to the status would lose the ledger", planted: viewTrusted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := machine(t, true, c.change...)
 			if m == nil {
 				t.Fatal("the changed file says nothing that could be run")
 			}
-			bad, wrong := search(1, within, []*fsm.Machine{m}, c.deedFirst)
+			bad, wrong := search(1, within, []*fsm.Machine{m}, c.planted)
 			if wrong == "" {
 				t.Fatalf("%s: not found with %d schedules", c.why, within)
 			}

@@ -36,19 +36,30 @@ type play struct {
 	// phase and transitions are what the last look found.
 	phase       string
 	transitions int
-	// deedFirst is a defect of the engine: the deed before it is on record.
-	deedFirst bool
-	wrong     string
+	// lost is the state that was deleted by hand, to be restored after some looks more.
+	lost    *v1alpha1.MachineStatus
+	backup  int
+	planted defect
+	wrong   string
 }
 
+// defect is one of the engine or of the driver.
+type defect string
+
+const (
+	none        defect = ""
+	deedFirst   defect = "the deed is done before it is on record"
+	viewTrusted defect = "a pass begins with the view instead of the state"
+)
+
 // run plays a schedule and answers what is wrong, or nothing.
-func run(s schedule, machines []*fsm.Machine, deedFirst bool, tell func(sim.Event)) string {
+func run(s schedule, machines []*fsm.Machine, planted defect, tell func(sim.Event)) string {
 	w, err := sim.New(machines[0], map[string]any{"metadata": map[string]any{"name": "to-v3"}, "spec": map[string]any{"type": "APIServerToCRDs"}})
 	if err != nil {
 		return err.Error()
 	}
-	p := &play{w: w, truth: newTruth(machines[0]), machines: machines, faults: slices.Clone(s), pending: map[string][]sim.Answer{}, deedFirst: deedFirst}
-	w.Tell, w.Respond, w.Interrupt = tell, p.respond, p.interrupt
+	p := &play{w: w, truth: newTruth(machines[0]), machines: machines, faults: slices.Clone(s), pending: map[string][]sim.Answer{}, planted: planted}
+	w.Tell, w.Respond, w.Interrupt, w.TrustView = tell, p.respond, p.interrupt, planted == viewTrusted
 	p.storm()
 	p.calm()
 	return p.wrong
@@ -98,7 +109,7 @@ func (s schedule) first() int {
 	return s[0].At
 }
 
-func (p *play) over() bool { return p.wrong != "" || p.w.Gone() }
+func (p *play) over() bool { return p.wrong != "" || p.w.Over() }
 
 func (p *play) look(d time.Duration) {
 	p.w.Wake()
@@ -114,7 +125,8 @@ func (p *play) calm() {
 		p.w.GiveGuard(name)
 	}
 	p.pending, p.outage, p.w.Rival, p.w.Machine = map[string][]sim.Answer{}, time.Time{}, false, p.machines[len(p.machines)-1]
-	for _, ends := range []func() bool{p.ended, p.w.Gone} {
+	p.restore()
+	for _, ends := range []func() bool{p.ended, p.w.Over} {
 		if p.over() {
 			break
 		}
@@ -128,13 +140,13 @@ func (p *play) calm() {
 		}
 		p.w.Delete()
 	}
-	if left := p.truth.left(); p.w.Gone() && len(left) > 0 {
+	if left := p.truth.left(); p.w.Over() && len(left) > 0 {
 		p.fail("the object is gone, and %v is in place", left)
 	}
 }
 
 func (p *play) ended() bool {
-	return p.w.Gone() || slices.Contains([]string{"Complete", "Failed", "Rejected"}, p.w.Stored.Phase) && !p.w.Deleting()
+	return p.w.Over() || slices.Contains([]string{"Complete", "Failed", "Rejected"}, p.w.Stored.Phase) && !p.w.Deleting()
 }
 
 // between is called before and after each look: what is stored is checked, and what
@@ -142,8 +154,11 @@ func (p *play) ended() bool {
 func (p *play) between() bool {
 	p.event++
 	p.check()
+	if p.backup--; p.backup == 0 {
+		p.restore()
+	}
 	for !p.over() {
-		f, ok := p.next(deletes, asks, wakes, passes, steps, edits, closes, blinds)
+		f, ok := p.next(deletes, asks, wakes, passes, steps, edits, closes, blinds, vanishes, prunes, loses)
 		if !ok {
 			break
 		}
@@ -157,6 +172,8 @@ func (p *play) happen(f fault) {
 	switch f.Do {
 	case deletes:
 		w.Delete()
+	case vanishes, prunes, loses:
+		p.interfere(f)
 	case asks:
 		p.asked++
 		w.Annotate(map[string]string{"phasegate.dev/retry": fmt.Sprint(p.asked)})
@@ -179,6 +196,29 @@ func (p *play) happen(f fault) {
 	}
 }
 
+// interfere is a person who breaks what belongs to the machine.
+func (p *play) interfere(f fault) {
+	switch w := p.w; {
+	case w.Gone() || p.lost != nil: // a state that is lost with its object is lost for good
+	case f.Do == vanishes:
+		w.Vanish()
+	case f.Do == prunes:
+		w.LoseView()
+	case slices.Contains(w.Finalizers, w.Machine.Finalizer()):
+		lost := w.LoseState()
+		p.lost, p.backup = &lost, 1+f.Pick%5
+	}
+}
+
+// restore is the way out that the message of a lost state names.
+func (p *play) restore() {
+	if p.lost == nil {
+		return
+	}
+	p.w.Stored, p.lost = *p.lost, nil
+	p.w.Wake()
+}
+
 // interrupt is asked before and after each command.
 func (p *play) interrupt(cmd fsm.Command, done bool) bool {
 	p.event++
@@ -186,7 +226,7 @@ func (p *play) interrupt(cmd fsm.Command, done bool) bool {
 		if _, ok := p.next(conflicts); ok {
 			p.w.Rival = true
 		}
-		if p.deedFirst && cmd.Do == fsm.Commit && cmd.Took == nil {
+		if p.planted == deedFirst && cmd.Do == fsm.Commit && cmd.Took == nil {
 			p.tooEarly()
 		}
 	}
@@ -248,6 +288,9 @@ func (p *play) respond(action string, cmd fsm.Command) (sim.Answer, bool) {
 var classes = []fsm.Class{fsm.ClassConflict, fsm.ClassForbidden, fsm.ClassNotFound, fsm.ClassInvalid, fsm.ClassTimeout, fsm.ClassThrottled, fsm.ClassUnavailable}
 
 func (p *play) did(action string, cmd fsm.Command, said sim.Answer, done bool) sim.Answer {
+	if p.lost != nil {
+		p.fail("%s is called, and nobody knows where the object stands", action)
+	}
 	p.allowed(action, cmd)
 	if wrong := p.truth.act(action, cmd, &p.w.Stored, done); wrong != "" {
 		p.fail("%s", wrong)
@@ -290,6 +333,12 @@ func (p *play) check() {
 		p.fail("%s", d)
 	}
 	st := &p.w.Stored
+	if p.lost != nil {
+		if p.w.Gone() || st.Phase != "" {
+			p.fail("the state is lost, and the object is gone (%t) or in phase %q", p.w.Gone(), st.Phase)
+		}
+		return
+	}
 	if st.Phase != p.phase || len(st.History) != p.transitions {
 		p.transition(st)
 	}
@@ -299,8 +348,8 @@ func (p *play) check() {
 	if !st.IsHeld("v1Lock") {
 		p.w.Own = nil
 	}
-	p.expired(st)
-	p.conditions(st.Phase)
+	p.expired(&p.w.ShownMachine)
+	p.conditions(p.w.ShownMachine.Phase)
 }
 
 // transition follows the history: along the edges of the file, one at a time.

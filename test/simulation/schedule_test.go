@@ -28,13 +28,16 @@ const (
 	passes    kind = "time passes"
 	steps     kind = "the clock is set"
 	edits     kind = "the machine file changes"
+	vanishes  kind = "the finalizer is removed by hand, and the object deleted"
+	prunes    kind = "the status of the object is lost"
+	loses     kind = "the state is deleted by hand, and restored some looks later"
 )
 
 // drawn are the kinds as often as they are drawn. A deletion ends most stories early.
 var drawn = slices.Concat(
 	slices.Repeat([]kind{crashes}, 8), slices.Repeat([]kind{conflicts}, 3), slices.Repeat([]kind{fails}, 3), slices.Repeat([]kind{finds}, 4),
 	slices.Repeat([]kind{lies}, 3), slices.Repeat([]kind{waits}, 2), slices.Repeat([]kind{passes}, 3),
-	[]kind{outage, outage, gives, drags, closes, blinds, deletes, asks, asks, wakes, steps, edits, edits})
+	[]kind{outage, outage, gives, drags, closes, blinds, deletes, asks, asks, wakes, steps, edits, edits, vanishes, prunes, loses})
 
 // fault is one thing that goes wrong: as soon as it can, from an event on. Events are
 // the looks of the driver, and the moments before and after each of its commands.

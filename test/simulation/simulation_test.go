@@ -1,8 +1,8 @@
 // Package simulation plays the machine of a migration against whatever can go wrong
 // around it, by chance: the driver is killed before and after any command, writes
 // conflict, actions fail, wait, take their time, or do their work and say that they
-// failed, guards close, the clock is set, somebody deletes the object or changes the
-// machine file. The engine and the machine are those that are shipped; what actions do
+// failed, guards close, the clock is set, a person deletes the object, its
+// finalizer, its status or its state, or changes the machine file. The engine and the machine are those that are shipped; what actions do
 // in a cluster is one bit for each effect.
 //
 // A failing schedule is printed, shrunk, with its seed:
@@ -62,6 +62,7 @@ func machine(t *testing.T, mutant bool, oldNew ...string) *fsm.Machine {
 	if err := diags.Err(); err != nil {
 		t.Fatal(err)
 	}
+	def.Spec.Recover = nil                 // what the cluster says of a lost state is not played: a backup is restored
 	bindings, err := catalog.Bindings(def) // with the types of the CRD
 	if err != nil {
 		t.Fatal(err)
@@ -89,20 +90,20 @@ func TestRandomSchedules(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	bad, wrong := search(first, *runs, machines, false)
+	bad, wrong := search(first, *runs, machines, none)
 	t.Logf("%d schedules from seed %d, in %s", *runs, first, time.Since(began).Round(time.Millisecond))
 	if wrong == "" {
 		return
 	}
-	s := shrink(draw(bad), func(s schedule) bool { return run(s, machines, false, nil) != "" })
+	s := shrink(draw(bad), func(s schedule) bool { return run(s, machines, none, nil) != "" })
 	var story strings.Builder
-	wrong = run(s, machines, false, func(e sim.Event) { story.WriteString("\t" + e.At.String() + "\t" + e.Text + "\n") })
+	wrong = run(s, machines, none, func(e sim.Event) { story.WriteString("\t" + e.At.String() + "\t" + e.Text + "\n") })
 	t.Errorf("seed %d: %s\nwith:\n%s\nso:\n%s\nagain: go test ./test/simulation -run TestRandomSchedules -seed %d -runs 1", bad, wrong, s, story.String(), bad)
 }
 
 // search plays schedules on all processors until one fails; the seed that it answers is
 // the first of those that were found.
-func search(first uint64, n int, machines []*fsm.Machine, deedFirst bool) (uint64, string) {
+func search(first uint64, n int, machines []*fsm.Machine, planted defect) (uint64, string) {
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	var next atomic.Uint64
@@ -111,7 +112,7 @@ func search(first uint64, n int, machines []*fsm.Machine, deedFirst bool) (uint6
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
 			for i := next.Add(1) - 1; i < uint64(n) && !found.Load(); i = next.Add(1) - 1 {
-				said := run(draw(first+i), machines, deedFirst, nil)
+				said := run(draw(first+i), machines, planted, nil)
 				if said == "" {
 					continue
 				}

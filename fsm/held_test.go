@@ -1,0 +1,224 @@
+package fsm_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/sim"
+)
+
+// scaling stops a deployment while it works, and starts it again.
+const scaling = header + `spec:
+  for: {apiVersion: v1, kind: ConfigMap}
+  initial: One
+  finalizer: test.phasegate.dev/f
+  actions:
+  - {name: Stop, use: Scale, with: {name: '${self.spec.deployment}', replicas: 0}}
+  - {name: Start, use: Scale, with: {name: '${self.spec.deployment}', replicas: '${self.spec.replicas}'}}
+  effects: [{name: app, acquire: Stop, release: Start}]
+  phases:
+  - name: One
+    poll: 5s
+    steps: [{action: Stop}]
+    next: [{to: Two, when: 'guards.a'}]
+    onDelete: {to: Out}
+  - name: Two
+    steps: [{action: Start, with: {replicas: 7}}]
+    next: [{to: Done}]
+    onDelete: {to: Out}
+` + rest
+
+func scalingBindings() fsm.Bindings {
+	params := map[string]fsm.Param{"name": {Type: fsm.TypeString, Required: true}, "replicas": {Type: fsm.TypeInt}}
+	return fsm.Bindings{Guards: map[string]string{"a": "", "b": ""}, Actions: map[string]fsm.ActionSpec{
+		"Scale":  {Params: params},
+		"Resize": {Params: params},
+		"Wake":   {Params: map[string]fsm.Param{"name": {Type: fsm.TypeString, Required: true}}},
+	}}
+}
+
+// scaler is a world of scaling that rests in One, with what it does from now on.
+func scaler(t *testing.T, file string) (w *world, did *[]string) {
+	t.Helper()
+	w = worldOf(t, machineOf(t, "test.yaml", []byte(file), scalingBindings()), map[string]any{"deployment": "first", "replicas": 3})
+	w.GiveGuard("a", sim.GuardAnswer{})
+	did = &[]string{}
+	w.Respond = func(_ string, cmd fsm.Command) (sim.Answer, bool) {
+		with, err := json.Marshal(cmd.With)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*did = append(*did, cmd.Action+" "+string(with))
+		return sim.Answer{}, true
+	}
+	return w, did
+}
+
+const (
+	stopFirst  = `Scale {"name":"first","replicas":0}`
+	startFirst = `Scale {"name":"first","replicas":3}`
+)
+
+func TestTargetIsFixedWhenTaken(t *testing.T) {
+	edit := func(w *world) {
+		w.set("spec.deployment", "second")
+		w.set("spec.replicas", 5)
+	}
+	for name, c := range map[string]struct {
+		why  string
+		play func(w *world)
+		want []string
+	}{
+		"given back": {"the first is scaled back, to what it had", func(w *world) {
+			w.settle()
+			edit(w)
+			w.Delete()
+			w.settle()
+		}, []string{stopFirst, startFirst}},
+		"taken again while held": {"the second would be stopped, and nothing would start it", func(w *world) {
+			w.settle()
+			edit(w)
+			w.Tick(5 * time.Second)
+			w.settle()
+		}, []string{stopFirst, stopFirst}},
+		"crash before the deed": {"the ledger says what is done after the restart", func(w *world) {
+			w.Interrupt = func(cmd fsm.Command, _ bool) bool { return cmd.Do == fsm.Act }
+			_ = w.Run(time.Minute, func() bool { return w.Stored.IsHeld("app") })
+			_, _ = w.Look()
+			w.Interrupt = nil
+			edit(w)
+			w.settle()
+			w.Delete()
+			w.settle()
+		}, []string{stopFirst, startFirst}},
+		"given back by a step": {"what the step says plainly is its own, what it reads was read before", func(w *world) {
+			w.settle()
+			edit(w)
+			w.GiveGuard("a")
+			w.settle()
+		}, []string{stopFirst, stopFirst, `Scale {"name":"first","replicas":7}`}},
+		"given back without the field": {"nothing is read any more", func(w *world) {
+			w.settle()
+			w.set("spec", map[string]any{})
+			w.Delete()
+			w.settle()
+		}, []string{stopFirst, startFirst}},
+		"the file reads another field": {"what gives it back was stored with it", func(w *world) {
+			w.settle()
+			w.Machine = machineOf(t, "test.yaml", []byte(strings.ReplaceAll(scaling, "self.spec.deployment", "self.spec.app")), scalingBindings())
+			w.Delete()
+			w.settle()
+		}, []string{stopFirst, startFirst}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, did := scaler(t, scaling)
+			c.play(w)
+			if d := cmp.Diff(c.want, *did); d != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, d)
+			}
+		})
+	}
+}
+
+func TestTakenAnewReadsAnew(t *testing.T) {
+	w, did := scaler(t, strings.Replace(scaling, "next: [{to: Done}]", "next: [{to: One, when: 'guards.b'}, {to: Done}]", 1))
+	w.settle()
+	w.set("spec.deployment", "second")
+	w.GiveGuard("a", sim.GuardAnswer{Open: true, Times: 1}, sim.GuardAnswer{})
+	w.settle()
+	if got := (*did)[len(*did)-1]; got != `Scale {"name":"second","replicas":0}` {
+		t.Errorf("what was given back is read anew when it is taken again: %v", *did)
+	}
+}
+
+func TestParametersThatCannotBeStored(t *testing.T) {
+	for name, c := range map[string]struct{ why, deployment, want string }{
+		"too long": {"the API server would refuse the state, and the deed come before the ledger", strings.Repeat("x", 33<<10), "more than the 32768 that are stored"},
+		"just so":  {"the line with both parameters fits", strings.Repeat("x", 16<<10-64), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, did := scaler(t, scaling)
+			w.set("spec.deployment", c.deployment)
+			w.settle()
+			if taken := len(*did) > 0; taken != (c.want == "") || !strings.Contains(w.Shown.Message, c.want) {
+				t.Errorf("%s: taken %t, %q", c.why, taken, w.Shown.Message)
+			}
+		})
+	}
+}
+
+// What gives back an effect on record, by one machine and one program.
+func TestReleaseOnRecord(t *testing.T) {
+	// The file gives app back by Wake, which knows the name only.
+	file := strings.NewReplacer("name: Start, use: Scale, with: {name: '${self.spec.deployment}', replicas: '${self.spec.replicas}'}",
+		"name: Start, use: Wake, with: {name: '${self.spec.deployment}'}", "{action: Start, with: {replicas: 7}}", "{action: Start}").Replace(scaling)
+	m := machineOf(t, "test.yaml", []byte(file), scalingBindings())
+	for name, c := range map[string]struct {
+		why  string
+		held v1alpha1.HeldEffect
+		self map[string]any
+		want fsm.Command
+		// blocked is what is shown instead.
+		blocked v1alpha1.Blocked
+	}{
+		"on record": {why: "the file says something else by now", held: v1alpha1.HeldEffect{Name: "app", Release: "Scale", With: `{"name":"first","replicas":3}`},
+			want: fsm.Command{Do: fsm.Act, Action: "Scale", Step: "undo", Effect: "app", With: fsm.Params{"name": "first", "replicas": int64(3)}}},
+		"of an effect that the file lost": {why: "the record is all that is needed", held: v1alpha1.HeldEffect{Name: "older", Release: "Wake", With: `{"name":"first"}`},
+			want: fsm.Command{Do: fsm.Act, Action: "Wake", Step: "undo", Effect: "older", With: fsm.Params{"name": "first"}}},
+		"name only": {why: "the file says it, and reads the object now", held: v1alpha1.HeldEffect{Name: "app"}, self: map[string]any{"spec": map[string]any{"deployment": "second"}},
+			want: fsm.Command{Do: fsm.Act, Action: "Wake", Step: "undo", Effect: "app", With: fsm.Params{"name": "second"}}},
+		"an action that the program lost": {why: "the file's release takes the parameters on record", held: v1alpha1.HeldEffect{Name: "app", Release: "Gone", With: `{"name":"first"}`},
+			want: fsm.Command{Do: fsm.Act, Action: "Wake", Step: "undo", Effect: "app", With: fsm.Params{"name": "first"}}},
+		"parameters that the program lost": {why: "the same action with what it still takes would be a guess", held: v1alpha1.HeldEffect{Name: "app", Release: "Scale", With: `{"name":"first","surge":3}`},
+			blocked: v1alpha1.Blocked{Step: "undo", Because: "Terminal error, attempt 1", Got: `app is given back by Scale {"name":"first","surge":3}, which this program cannot do, and Wake of revision ` + m.Revision() + ` takes other parameters: "surge" is no parameter of it`}},
+		"nobody knows it": {why: "it is named, with the two ways out", held: v1alpha1.HeldEffect{Name: "older", Release: "Gone"},
+			blocked: v1alpha1.Blocked{Step: "undo", Because: "Terminal error, attempt 1", Got: "older is held, but revision " + m.Revision() + " of machine test has no such effect: restore it in the machine file, or name its successor in spec.upgrade.effectMap"}},
+		"edited by hand": {why: "a record that is no JSON", held: v1alpha1.HeldEffect{Name: "app", Release: "Wake", With: `{name}`},
+			blocked: v1alpha1.Blocked{Step: "undo", Because: "Terminal error, attempt 1", Got: "the parameters that give back app cannot be read (read stored parameters: invalid character 'n' looking for beginning of object key string): correct them in the MachineState"}},
+		"the object does not say": {why: "an edit of the object mends it", held: v1alpha1.HeldEffect{Name: "app"}, self: map[string]any{},
+			blocked: v1alpha1.Blocked{Step: "undo", Because: "Invalid error, attempt 1", Got: "with.name of Wake: ${self.spec.deployment}: no such key: spec"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := v1alpha1.MachineStatus{Phase: "Out", Revision: m.Revision(), Held: []v1alpha1.HeldEffect{c.held}}
+			run := m.Run(st, fsm.View{Deleting: true, Finalizer: true, Self: fsm.Given(c.self), Now: func() time.Time { return sim.Epoch }})
+			cmd := run.Next()
+			if c.blocked.Step != "" {
+				if d := cmp.Diff([]v1alpha1.Blocked{c.blocked}, run.Status().Blocked); d != "" || cmd.Do != fsm.Sleep {
+					t.Errorf("%s: %s (-want +got):\n%s", c.why, cmd.Do, d)
+				}
+			} else if d := cmp.Diff(c.want, cmd); d != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, d)
+			}
+		})
+	}
+}
+
+// Two entries of one name come about by a rename, a rollback, and the rename again.
+func TestEffectHeldTwice(t *testing.T) {
+	m := machineOf(t, "test.yaml", []byte(scaling), scalingBindings())
+	first := v1alpha1.HeldEffect{Name: "app", Release: "Scale", With: `{"name":"first"}`}
+	second := v1alpha1.HeldEffect{Name: "app", Release: "Scale", With: `{"name":"second"}`}
+	for name, c := range map[string]struct {
+		why, phase string
+		with       fsm.Params
+	}{
+		"undo": {"newest first, and one at a time", "Out", fsm.Params{"name": "second"}},
+		"step": {"a step gives back one, an undo the rest", "Two", fsm.Params{"name": "second", "replicas": 7.0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := v1alpha1.MachineStatus{Phase: c.phase, Revision: m.Revision(), Held: []v1alpha1.HeldEffect{first, second}}
+			run := m.Run(st, fsm.View{Finalizer: true, Self: fsm.Given(nil), Now: func() time.Time { return sim.Epoch }})
+			cmd := run.Next()
+			run.Done(fsm.Outcome{})
+			if d := cmp.Diff([]any{c.with, []v1alpha1.HeldEffect{first}}, []any{cmd.With, run.Status().Held}); d != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, d)
+			}
+		})
+	}
+}

@@ -1,0 +1,98 @@
+package fsm
+
+import (
+	"slices"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+)
+
+// stand is all of a state that decides what a run does without an object.
+type stand struct {
+	phase int16
+	progress
+}
+
+// checkGone lets the object vanish in every state that was found: its finalizer is removed
+// by hand, or its CRD is deleted. From there on something must lead to where nothing is
+// held. That nothing is in place then which is not kept is what the ledger proves.
+func (p *prover) checkGone() {
+	found := map[stand]int{} // with the node that was first in it
+	var all []stand
+	add := func(s stand, at int) {
+		if _, known := found[s]; !known {
+			found[s] = at
+			all = append(all, s)
+		}
+	}
+	for i, n := range p.nodes {
+		if !n.gone && n.stored.held != "" {
+			add(stand{n.phase, n.stored}, i)
+		}
+	}
+	before := map[stand][]stand{}
+	var done []stand
+	for i := 0; i < len(all); i++ {
+		from := all[i]
+		if from.held == "" {
+			done = append(done, from)
+			continue
+		}
+		w := &way{prover: p, at: found[from], from: state{phase: from.phase, stored: from.progress}, vanished: true}
+		for more := true; more; more = w.another() {
+			w.walk()
+			to := stand{w.to.phase, w.to.now()}
+			add(to, w.at)
+			before[to] = append(before[to], from)
+		}
+	}
+	ends := map[stand]bool{}
+	for ; len(done) > 0; done = done[1:] {
+		if !ends[done[0]] {
+			ends[done[0]] = true
+			done = append(done, before[done[0]]...)
+		}
+	}
+	if stuck := slices.IndexFunc(all, func(s stand) bool { return !ends[s] }); stuck >= 0 {
+		s := all[stuck]
+		p.violate(violation{invariant: invariantGone, path: p.place(state{phase: s.phase}), at: found[s], more: []event{{kind: eventVanished}}, effects: allEffects,
+			message: "the object is gone, and " + p.list(s.heldSet()) + " is never given back, even if every action succeeds",
+			fix:     "give it back on every way from here, and decide nothing on the way by what only the object says"})
+	}
+}
+
+// withoutObject is what an expression comes to where there is no object: self is empty. It
+// is an error where the expression reads nothing else that could decide it.
+func (p *prover) withoutObject(e *expr, phase string, held []string) (v ref.Val, certain bool) {
+	v, _, err := e.prog.Eval(map[string]any{varSelf: map[string]any{}, varHeld: append([]string{}, held...),
+		varPhase: newLazyMap(func(name string) ref.Val {
+			if name == "name" {
+				return types.String(phase)
+			}
+			return types.WrapErr(errForNow)
+		})})
+	if err == nil {
+		return v, true
+	}
+	other := func(r exprRef) bool {
+		return r.root != varSelf && r.root != varHeld && (r.root != varPhase || r.field != "name")
+	}
+	return nil, !slices.ContainsFunc(e.refs, other)
+}
+
+// goneTruth decides a guard while there is no object.
+func (w *way) goneTruth(e *expr) decision {
+	v, certain := w.withoutObject(e, w.run.st.Phase, w.run.st.HeldNames())
+	switch {
+	case v == types.True:
+		return decision{open: true}
+	case v != nil:
+		return decision{}
+	case !certain:
+		return decision{open: w.pick(2) == 0}
+	}
+	if attempts := w.fallible[e]; attempts > 1 && w.pick(2) == 1 {
+		w.run.st.Attempts = attempts - 1
+	}
+	return decision{err: errForNow}
+}

@@ -1,0 +1,49 @@
+package fsm_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestVanishedObjectsAreProved(t *testing.T) {
+	// file takes a lock, and gives it back in a phase that a deletion goes on in.
+	file := func(two string) string {
+		return phases("  - {name: One, steps: [{action: Take}], next: [{to: Two}], timeout: {after: 1h, to: Two}, onDelete: {hold: goes on}}\n" +
+			"  - {name: Two, poll: 5s, onDelete: {hold: goes on}, " + two + "}\n" + rest)
+	}
+	for name, c := range map[string]struct {
+		why, two string
+		found    bool
+	}{
+		"step that asks the object": {"there is no self.spec any more: the step is never over", "steps: [{action: Work, if: 'self.spec.x == 1'}, {action: Give}], next: [{to: Done}]", true},
+		"optional field":            {"what is not there has a value", "steps: [{action: Work, if: 'self.?spec.?x.orValue(0) == 1'}, {action: Give}], next: [{to: Done}]", false},
+		"exit that asks the object": {"the lock is given back behind it", "next: [{to: Back, when: 'self.spec.x == 1'}], timeout: {after: 1h, stalled: Slow}", true},
+		"exit that is shut":         {"it opens for an object only", "next: [{to: Back, when: 'has(self.spec)'}], timeout: {after: 1h, stalled: Slow}", true},
+		"timeout that leads on":     {"time passes without an object too", "next: [{to: Back, when: 'has(self.spec)'}], timeout: {after: 1h, to: Back}", false},
+		"guard":                     {"the cluster may say so", "steps: [{action: Work, if: 'guards.a'}, {action: Give}], next: [{to: Done}]", false},
+		"retries that lead on":      {"the errors end, and lead to where it is given back", "steps: [{action: Work, if: 'self.spec.x == 1'}, {action: Give}], next: [{to: Done}], retry: {attempts: 3, to: Back}", false},
+		"ledger":                    {"what is held is known without an object", "steps: [{action: Give, if: '\"lock\" in held'}], next: [{to: Done}]", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := file(c.two)
+			if strings.Contains(c.two, "Back") {
+				text += "  - {name: Back, steps: [{undo: held}], next: [{to: Done}], timeout: {after: 1h, stalled: Slow}, onDelete: {to: Out}}\n"
+			}
+			var want, got []string
+			if c.found {
+				want = []string{"releasedWhenGone"}
+			}
+			for _, line := range prove(t, "test.yaml", text) {
+				if _, rest, ok := strings.Cut(line, "PG201: invariant "); ok {
+					invariant, _, _ := strings.Cut(rest, ":")
+					got = append(got, invariant)
+				}
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, d)
+			}
+		})
+	}
+}
