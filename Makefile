@@ -56,9 +56,8 @@ picture: build cluster-tools ## Record docs/images/demo.svg: the commands of a t
 	PICTURE=$(abspath docs/images/demo.svg) $(GO) test -count=1 -timeout 15m -v -run Migrate ./test/tutorials
 
 .PHONY: install
-install: bin/tools/kubectl ## Apply our CRDs to the cluster of KUBECONFIG (default: that of cluster-up)
-	KUBECONFIG=$(KUBE) bin/tools/kubectl apply --server-side --force-conflicts -f charts/phasegate/files/crds
-	KUBECONFIG=$(KUBE) bin/tools/kubectl wait --for=condition=Established --timeout=60s -f charts/phasegate/files/crds
+install: bin/tools/kubectl ## Apply our CRDs to the cluster of KUBECONFIG (default: that of cluster-up), but not over those of others (CRDS=always: over those, too)
+	KUBECONFIG=$(KUBE) CRDS=$(CRDS) hack/install-crds.sh
 
 .PHONY: run
 run: build ## Run the manager against that cluster, in the foreground (MANAGER_ARGS adds flags)

@@ -26,6 +26,9 @@ func TestRefused(t *testing.T) {
 		"no digest":             {why: "a tag in its place", values: `{image: {digest: latest}}`, says: []string{"image/digest"}},
 		"no level":              {why: "as the manager says", values: `{logging: {level: warning}}`, says: []string{"logging/level"}},
 		"no collector":          {why: "as the manager says", values: `{tracing: {endpoint: "otel:4318"}}`, says: []string{"tracing/endpoint"}},
+		"old word for CRDs":     {why: "it would be without effect", values: `{crds: {enabled: false}}`, says: []string{"crds", "enabled"}},
+		"no way with CRDs":      {why: "a typing error", values: `{crds: {install: Auto}}`, says: []string{"crds/install"}},
+		"CRDs to be deleted":    {why: "only those that are surely ours", values: `{crds: {keep: false}}`, says: []string{"crds.keep", "crds.install=always"}},
 		"global values":         {why: "Helm hands them to each chart of an umbrella", values: `{global: {registry: x}}`},
 
 		"lease":             {why: "two could lead at a time", values: `{leaderElection: {renewDeadline: 15s}}`, says: []string{"leaderElection", "leaseDuration (15s) > renewDeadline (15s)"}},

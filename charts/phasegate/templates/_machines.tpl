@@ -75,3 +75,27 @@ of the keys that it has. Takes (list objects over keys where).
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{/* Which user writes the states of each machine, as a JSON object by the name of the machine. */}}
+{{- define "phasegate.stateWriters" -}}
+{{- $of := dict "datastore-migration" "datastoremigration" "mcpserver" "mcpserver" }}
+{{- range $file, $text := .Values.machines.files }}
+{{- $name := (fromYaml $text).metadata.name }}
+{{- if not (hasKey $of $name) }}{{ $_ := set $of $name "custom" }}{{ end }}
+{{- end }}
+{{- $on := include "phasegate.controllers" . | fromJsonArray }}
+{{- $writers := dict }}
+{{- range $machine, $controller := $of }}
+{{- if has $controller $on }}
+{{- $_ := set $writers $machine (printf "system:serviceaccount:%s:%s" $.Release.Namespace (include "phasegate.serviceAccountName" (list $ $controller))) }}
+{{- end }}
+{{- end }}
+{{- toJson $writers }}
+{{- end }}
+
+{{/* A map of texts as CEL has it. */}}
+{{- define "phasegate.celMap" -}}
+{{- $pairs := list }}
+{{- range $key, $value := . }}{{ $pairs = append $pairs (printf "'%s': '%s'" $key $value) }}{{ end -}}
+{ {{ join ", " $pairs }} }
+{{- end }}

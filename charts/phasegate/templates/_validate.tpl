@@ -7,6 +7,7 @@ be is said in values.schema.json. Each message: the value, what is wrong, what t
 {{- include "phasegate.validateMachines" . }}
 {{- include "phasegate.validateKinds" . }}
 {{- include "phasegate.validateMetrics" . }}
+{{- include "phasegate.validateCRDs" . }}
 {{- $lease := .Values.leaderElection }}
 {{- $lasts := include "phasegate.milliseconds" $lease.leaseDuration | int }}
 {{- $renews := include "phasegate.milliseconds" $lease.renewDeadline | int }}
