@@ -2,7 +2,6 @@ package mcpserver
 
 import (
 	"context"
-	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +10,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	phasegatev1alpha1 "github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/test/crds"
@@ -27,7 +27,7 @@ func startServer() (*harness.Cluster, error) {
 	ctx := context.Background()
 	cluster, err := harness.Start(ctx, harness.Options{Own: true,
 		Without: []string{"fakenodes", "scheduler", "controller-manager"},
-		Types:   []func(*runtime.Scheme) error{v1beta1.AddToScheme}})
+		Types:   []func(*runtime.Scheme) error{v1beta1.AddToScheme, phasegatev1alpha1.AddToScheme}})
 	if err != nil {
 		return nil, err
 	}
@@ -35,11 +35,11 @@ func startServer() (*harness.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	ours, err := crds.ReadDir(filepath.Join(root, "charts", "phasegate", "files", "crds"))
+	ours, err := crds.Driven(root)
 	if err != nil {
 		return nil, err
 	}
-	return cluster, crds.Install(ctx, cluster.Config, crds.Set{CRDs: ours})
+	return cluster, crds.Install(ctx, cluster.Config, ours)
 }
 
 // newNamespace makes one for a test.

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/test/crds"
 	"github.com/phasegate/phasegate/test/harness"
@@ -95,14 +96,14 @@ func (f *fleet) String() string {
 
 func newFleet(ctx context.Context, n int) (*fleet, error) {
 	c, err := harness.Start(ctx, harness.Options{
-		Own: true, Nodes: 2*n/podsPerNode + 1, Types: []func(*runtime.Scheme) error{v1beta1.AddToScheme},
+		Own: true, Nodes: 2*n/podsPerNode + 1, Types: []func(*runtime.Scheme) error{v1beta1.AddToScheme, v1alpha1.AddToScheme},
 	})
 	if err != nil {
 		return nil, err
 	}
-	ours, err := crds.ReadDir(filepath.Join("..", "..", "charts", "phasegate", "files", "crds"))
+	ours, err := crds.Driven(filepath.Join("..", ".."))
 	if err == nil {
-		err = crds.Install(ctx, c.Config, crds.Set{CRDs: ours})
+		err = crds.Install(ctx, c.Config, ours)
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.Stop())

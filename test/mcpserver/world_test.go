@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/test/harness"
 )
@@ -32,7 +33,7 @@ const (
 	secondImage = "registry.example/fetch:2"
 )
 
-var apiTypes = []func(*runtime.Scheme) error{v1beta1.AddToScheme}
+var apiTypes = []func(*runtime.Scheme) error{v1beta1.AddToScheme, v1alpha1.AddToScheme}
 
 // space is a namespace for a test, and the words in which tests speak of what is
 // in it. Each of them ends the test when it fails.

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -21,6 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/controllers/machinestate"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/crds"
 	"github.com/phasegate/phasegate/test/fixture"
@@ -65,7 +67,7 @@ type Scene struct {
 
 // New sets the scene. The caller closes it, also after an error elsewhere.
 func New(ctx context.Context, o Options) (*Scene, error) {
-	o.Cluster.Types = append(o.Cluster.Types, migrationv1.AddToScheme)
+	o.Cluster.Types = append(o.Cluster.Types, migrationv1.AddToScheme, v1alpha1.AddToScheme)
 	if o.Say == nil {
 		o.Say = func(string, ...any) {}
 	}
@@ -149,17 +151,17 @@ func source() string {
 	return "generated, permissive"
 }
 
-// installOurs applies the chart's CRD.
+// installOurs applies the chart's CRDs, or the peers' in their place.
 func (s *Scene) installOurs(ctx context.Context) error {
 	root, err := harness.Root()
 	if err != nil {
 		return err
 	}
-	ours, err := crds.ReadDir(filepath.Join(root, "charts", "phasegate", "files", "crds"))
+	driven, err := crds.Driven(root)
 	if err != nil {
 		return err
 	}
-	return crds.Install(ctx, s.Config, crds.Set{CRDs: ours})
+	return crds.Install(ctx, s.Config, driven)
 }
 
 func (s *Scene) components(ctx context.Context) error {
@@ -195,10 +197,16 @@ func (s *Scene) Migrate(ctx context.Context, name string) error {
 	return nil
 }
 
-// Migration reads a DatastoreMigration.
+// Migration reads a DatastoreMigration, with its state in place of the view.
 func (s *Scene) Migration(ctx context.Context, name string) (*migrationv1.DatastoreMigration, error) {
 	dm := &migrationv1.DatastoreMigration{}
-	err := s.Client.Get(ctx, types.NamespacedName{Name: name}, dm)
+	if err := s.Client.Get(ctx, types.NamespacedName{Name: name}, dm); err != nil {
+		return dm, err
+	}
+	states, err := machinestate.Get(ctx, s.Client, datastoremigration.MachineName, dm.UID)
+	if err == nil {
+		_, err = states.Over(dm, dm.UID)
+	}
 	return dm, err
 }
 

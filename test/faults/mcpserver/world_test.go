@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/machines"
@@ -62,14 +63,14 @@ func TestMain(m *testing.M) {
 func startCluster() (*harness.Cluster, error) {
 	ctx := context.Background() // it outlives the test that asks first
 	c, err := harness.Start(ctx, harness.Options{
-		Own: true, Nodes: 6, Types: []func(*runtime.Scheme) error{v1beta1.AddToScheme},
+		Own: true, Nodes: 6, Types: []func(*runtime.Scheme) error{v1beta1.AddToScheme, v1alpha1.AddToScheme},
 	})
 	if err != nil {
 		return nil, err
 	}
-	ours, err := crds.ReadDir(filepath.Join("..", "..", "..", "charts", "phasegate", "files", "crds"))
+	ours, err := crds.Driven(filepath.Join("..", "..", ".."))
 	if err == nil {
-		err = crds.Install(ctx, c.Config, crds.Set{CRDs: ours})
+		err = crds.Install(ctx, c.Config, ours)
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.Stop())
