@@ -32,6 +32,6 @@ var Codes = map[string]Code{
 	"PG101": {"a progressing phase has no timeout", SeverityWarning},
 	"PG102": {"two guards of one phase can be true together", SeverityWarning},
 	"PG103": {"a hot loop: a cycle of phases that never waits", SeverityWarning},
-	"PG104": {"a phase of the older revision is gone, and nothing says where its objects belong", SeverityError},
+	"PG104": {"objects of the older revision could not go on with this one", SeverityError},
 	"PG201": {"an invariant does not hold", SeverityError},
 }

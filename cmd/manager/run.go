@@ -108,6 +108,9 @@ func (p *program) manager(unlimited *rest.Config) (manager.Manager, error) {
 		return nil, fmt.Errorf("make the manager: %w", err)
 	}
 	p.store.Register(metrics.Registry)
+	if p.store.Objects, err = statesOf(cfg); err != nil {
+		return nil, err
+	}
 	ready, err := readyChecks(mgr, unlimited, p.store)
 	if err != nil {
 		return nil, err

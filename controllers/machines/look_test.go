@@ -25,7 +25,7 @@ func TestLooks(t *testing.T) {
 	changed := s.Changed()
 	look := func(f files) seen {
 		f.write(t, dir)
-		s.look()
+		s.look(t.Context())
 		h := s.Of("door")
 		got := seen{Poll: h.InForce().Definition().Spec.Phases[0].Steps[0].Poll, Refused: h.Refused() != ""}
 		select {
@@ -78,8 +78,8 @@ func TestConfigMapVolume(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(dir, "..2026_01")); err != nil {
 		t.Fatal(err)
 	}
-	s.look()
-	s.look()
+	s.look(t.Context())
+	s.look(t.Context())
 	if diff := cmp.Diff(map[string]string{"door": "3s mine.yaml"}, s.state(t, dir).InForce); diff != "" {
 		t.Errorf("in force after the swap (-want +got):\n%s", diff)
 	}
@@ -96,8 +96,8 @@ func TestDirectoryGone(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	s.look()
-	s.look()
+	s.look(t.Context())
+	s.look(t.Context())
 	want := map[string]string{"door": "2s mine.yaml", "gate": "2s gate.yaml"}
 	if diff := cmp.Diff(want, s.state(t, dir).InForce); diff != "" {
 		t.Errorf("in force (-want +got):\n%s", diff)

@@ -6,8 +6,8 @@
 // file that was removed gives way to the compiled-in machine of its name; where
 // there is none, the last good one goes on until the program ends.
 //
-// It knows no cluster and no object: what a new revision means for an object is
-// the engine's business, telling the objects is the runner's.
+// A file that some object could not go on with is refused too, as the engine says. The
+// states of objects are read by Options.Objects; the package knows no cluster.
 package machines
 
 import (
@@ -41,7 +41,10 @@ type Options struct {
 	Dir string
 	// Bindings answers what the machine of a file may name.
 	Bindings func(*fsm.Definition) (fsm.Bindings, error)
-	Log      logr.Logger
+	// Objects answers the states of the objects that a machine drives; nil: nobody asks, and
+	// a file is taken whatever they are.
+	Objects Objects
+	Log     logr.Logger
 	// Looked is called each time that Start has looked at the directory; nil: nobody asks.
 	Looked func()
 }
@@ -103,6 +106,7 @@ func (s *Store) NeedLeaderElection() bool { return false }
 
 // Start watches the directory until ctx is done. It is called once, by the manager.
 func (s *Store) Start(ctx context.Context) error {
+	s.warn(ctx)
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	for {
@@ -110,7 +114,7 @@ func (s *Store) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			s.look()
+			s.look(ctx)
 			if s.Looked != nil {
 				s.Looked()
 			}
@@ -118,17 +122,22 @@ func (s *Store) Start(ctx context.Context) error {
 	}
 }
 
-// look reads the directory once, and acts on what it reads for the second time.
-func (s *Store) look() {
+// look reads the directory once, and acts on what it reads for the second time. Where the
+// objects cannot be asked, it does so at the next look.
+func (s *Store) look(ctx context.Context) {
 	files := s.reading()
 	settled := same(files, s.seen)
 	s.seen = files
 	if !settled || same(files, s.judged) {
 		return
 	}
-	s.judged = files
 	last := s.verdict()
 	next := judge(s.shipped, last.inForce, files, s.Bindings)
+	if err := s.adopt(ctx, last, &next); err != nil {
+		s.Log.Error(err, "a changed machine file waits, the last good machine goes on")
+		return
+	}
+	s.judged = files
 	s.report(last, next)
 	s.metrics.show(next)
 	s.metrics.count(last, next)

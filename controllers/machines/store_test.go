@@ -91,6 +91,8 @@ type state struct {
 
 var where = regexp.MustCompile(`revision sha256:[0-9a-f]+ goes on: `)
 
+var revision = regexp.MustCompile(`revision sha256:[0-9a-f]+`)
+
 func (s *Store) state(t *testing.T, dir string) state {
 	t.Helper()
 	got := state{InForce: map[string]string{}, Refused: map[string]string{}}
@@ -244,8 +246,8 @@ func TestReload(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.later.write(t, dir)
-			s.look()
-			s.look()
+			s.look(t.Context())
+			s.look(t.Context())
 			if c.want.Refused == nil {
 				c.want.Refused = map[string]string{}
 			}

@@ -47,7 +47,7 @@ func Machines(older, newer *fsm.Definition) Report {
 		r.Machine = append(r.Machine, fmt.Sprintf("another machine: %s, not %s", newer.Metadata.Name, older.Metadata.Name))
 	}
 	olds, news := byName(older.Spec.Phases), byName(newer.Spec.Phases)
-	mapped := phaseMap(newer)
+	mapped := adoption(newer).PhaseMap
 	for _, p := range newer.Spec.Phases {
 		if old, ok := olds[p.Name]; ok {
 			if words := changes(old, p); len(words) > 0 {
@@ -69,12 +69,25 @@ func Machines(older, newer *fsm.Definition) Report {
 		}
 		r.Phases = append(r.Phases, c)
 	}
+	upgrade := adoption(newer)
+	r.Machine = append(r.Machine, renamed("effect", upgrade.EffectMap)...)
+	r.Machine = append(r.Machine, renamed("step", upgrade.StepMap)...)
+	r.Machine = append(r.Machine, renamed("request", upgrade.RequestMap)...)
 	for _, e := range older.Spec.Effects {
-		if !hasEffect(newer, e.Name) {
-			r.Dangers = append(r.Dangers, fmt.Sprintf("effect %s is gone: an object that holds it would never give it back", e.Name))
+		if !hasEffect(newer, e.Name) && upgrade.EffectMap[e.Name] == "" {
+			r.Dangers = append(r.Dangers, fmt.Sprintf("effect %s is gone and spec.upgrade.effectMap does not say what follows it: an object that holds it gives it back by `undo: held` only, as it is on record", e.Name))
 		}
 	}
 	return r
+}
+
+// renamed tells what objects under way find under another name.
+func renamed(what string, names map[string]string) []string {
+	var words []string
+	for _, old := range sortedKeys(names) {
+		words = append(words, fmt.Sprintf("%s %s is %s now", what, old, names[old]))
+	}
+	return words
 }
 
 // arrived tells of a phase that the old revision did not have: new, or another
@@ -126,11 +139,11 @@ func byName(phases []v1alpha1.Phase) map[string]v1alpha1.Phase {
 	return all
 }
 
-func phaseMap(d *fsm.Definition) map[string]string {
+func adoption(d *fsm.Definition) v1alpha1.Upgrade {
 	if d.Spec.Upgrade == nil {
-		return nil
+		return v1alpha1.Upgrade{}
 	}
-	return d.Spec.Upgrade.PhaseMap
+	return *d.Spec.Upgrade
 }
 
 func hasEffect(d *fsm.Definition, name string) bool {

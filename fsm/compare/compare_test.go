@@ -109,9 +109,16 @@ func TestMachines(t *testing.T) {
 			replace: []string{"name: lock,", "name: bolt,"},
 			want: compare.Report{
 				Machine: []string{`effects[bolt] added: {"acquire":"Lock","name":"bolt","release":"Unlock"}`, `effects[lock] removed: {"acquire":"Lock","name":"lock","release":"Unlock"}`},
-				Dangers: []string{"effect lock is gone: an object that holds it would never give it back"},
+				Dangers: []string{"effect lock is gone and spec.upgrade.effectMap does not say what follows it: an object that holds it gives it back by `undo: held` only, as it is on record"},
 			},
 			strands: true,
+		},
+		"Renames": {
+			why:     "the maps say what became of each",
+			replace: []string{"name: lock,", "name: bolt,", "  initial", "  upgrade: {effectMap: {lock: bolt}, stepMap: {Peek: Look}, requestMap: {ring: knock}}\n  initial"},
+			want: compare.Report{Machine: []string{`effects[bolt] added: {"acquire":"Lock","name":"bolt","release":"Unlock"}`, `effects[lock] removed: {"acquire":"Lock","name":"lock","release":"Unlock"}`,
+				`upgrade added: {"effectMap":{"lock":"bolt"},"requestMap":{"ring":"knock"},"stepMap":{"Peek":"Look"}}`,
+				"effect lock is bolt now", "step Peek is Look now", "request ring is knock now"}},
 		},
 	}
 	for name, tc := range cases {
@@ -130,7 +137,7 @@ func TestMachines(t *testing.T) {
 }
 
 func TestFates(t *testing.T) {
-	newer := file(t, "new.yaml", "  - {name: Broken, terminal: failure}\n", "  - {name: Halted, terminal: failure}\n", "  initial", "  upgrade: {phaseMap: {Broken: Halted}}\n  initial")
+	newer := file(t, "new.yaml", "  - {name: Broken, terminal: failure}\n", "  - {name: Halted, terminal: failure}\n", "  initial", "  upgrade: {phaseMap: {Broken: Halted}, effectMap: {bolt: lock}, stepMap: {Peek: Look, Vault: Jump}}\n  initial")
 	at := metav1.NewMicroTime(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
 	cases := map[string]struct {
 		why     string
@@ -147,6 +154,12 @@ func TestFates(t *testing.T) {
 		"Mapped": {why: "phaseMap says where", st: v1alpha1.MachineStatus{Phase: "Broken"}, want: compare.Fate{Phase: "Broken", To: "Halted", Words: "goes on in Halted, from its first step (spec.upgrade.phaseMap)"}},
 		"Stranded": {why: "nobody knows where it belongs", st: v1alpha1.MachineStatus{Phase: "Ajar"}, strands: true,
 			want: compare.Fate{Phase: "Ajar", Words: "STRANDED: Stalled (UnknownPhase) until the phase is back or spec.upgrade.phaseMap names its successor"}},
+		"Step": {why: "stepMap says where", st: v1alpha1.MachineStatus{Phase: "Closed", Step: "Peek"},
+			want: compare.Fate{Phase: "Closed", To: "Closed", Words: "goes on in Closed, from its step Look (spec.upgrade.stepMap)"}},
+		"StepElsewhere": {why: "its phase has no such step", st: v1alpha1.MachineStatus{Phase: "Closed", Step: "Vault"},
+			want: compare.Fate{Phase: "Closed", To: "Closed", Words: "goes on in Closed, from its first step again (the revision changed)"}},
+		"MappedEffect":   {why: "effectMap names its successor", st: v1alpha1.MachineStatus{Phase: "Open", Held: v1alpha1.Held("bolt")}, want: compare.Fate{Phase: "Open", To: "Open", Words: "goes on in Open"}},
+		"RecordedEffect": {why: "what gives it back is stored with it", st: v1alpha1.MachineStatus{Phase: "Open", Held: []v1alpha1.HeldEffect{{Name: "key", Release: "Hang"}}}, want: compare.Fate{Phase: "Open", To: "Open", Words: "goes on in Open"}},
 		"Leaking": {why: "it holds what the new revision does not know", st: v1alpha1.MachineStatus{Phase: "Open", Held: v1alpha1.Held("lock", "key")}, strands: true,
 			want: compare.Fate{Phase: "Open", To: "Open", Leaks: []string{"key"},
 				Words: "goes on in Open; LEAK: it holds key, which the new revision does not know: never given back, and `undo: held` stops there"}},

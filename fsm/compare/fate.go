@@ -1,7 +1,9 @@
 package compare
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -14,8 +16,8 @@ type Fate struct {
 	Phase  string `json:"phase"`
 	// To is where it goes on; empty when it is stranded.
 	To string `json:"to,omitempty"`
-	// Leaks are effects that it holds and that the new revision does not know: they
-	// would never be given back.
+	// Leaks are effects that it holds without a release on record, and that the new revision
+	// does not know: they would never be given back.
 	Leaks []string `json:"leaks,omitempty"`
 	Words string   `json:"words"`
 }
@@ -25,21 +27,23 @@ type Fate struct {
 func FateOf(newer *fsm.Definition, object string, st *v1alpha1.MachineStatus) Fate {
 	f := Fate{Object: object, Phase: st.Phase}
 	phases := byName(newer.Spec.Phases)
-	to := phaseMap(newer)[st.Phase]
+	upgrade := adoption(newer)
+	to := upgrade.PhaseMap[st.Phase]
 	p, same := phases[st.Phase]
 	switch {
 	case st.Phase == "":
 		f.To, f.Words = newer.Spec.Initial, "begins in "+newer.Spec.Initial
 	case same:
-		f.To, f.Words = st.Phase, goesOn(p, st, newer.Revision)
+		f.To, f.Words = st.Phase, goesOn(p, st, newer)
 	case to != "":
 		f.To, f.Words = to, fmt.Sprintf("goes on in %s, from its first step (spec.upgrade.phaseMap)", to)
 	default:
 		f.Words = "STRANDED: Stalled (UnknownPhase) until the phase is back or spec.upgrade.phaseMap names its successor"
 	}
-	for _, held := range st.HeldNames() {
-		if !hasEffect(newer, held) {
-			f.Leaks = append(f.Leaks, held)
+	for _, h := range st.Held {
+		known := hasEffect(newer, h.Name) || upgrade.EffectMap[h.Name] != ""
+		if !known && h.Release == "" { // else it is given back as it is on record
+			f.Leaks = append(f.Leaks, h.Name)
 		}
 	}
 	if len(f.Leaks) > 0 {
@@ -49,9 +53,14 @@ func FateOf(newer *fsm.Definition, object string, st *v1alpha1.MachineStatus) Fa
 	return f
 }
 
-func goesOn(p v1alpha1.Phase, st *v1alpha1.MachineStatus, revision string) string {
+func goesOn(p v1alpha1.Phase, st *v1alpha1.MachineStatus, newer *fsm.Definition) string {
 	words := "goes on in " + p.Name
-	if st.Revision != revision && len(p.Steps) > 0 && p.Terminal == "" {
+	step := adoption(newer).StepMap[st.Step]
+	switch {
+	case st.Revision == newer.Revision || len(p.Steps) == 0 || p.Terminal != "":
+	case step != "" && slices.ContainsFunc(p.Steps, func(s v1alpha1.Step) bool { return step == cmp.Or(s.Name, s.Action) }):
+		words += fmt.Sprintf(", from its step %s (spec.upgrade.stepMap)", step)
+	default:
 		words += ", from its first step again (the revision changed)"
 	}
 	if st.Deadline != nil && p.Timeout != nil {

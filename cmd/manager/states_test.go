@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+// pages answers one page after the other, then an error if there is one.
+type pages struct {
+	client.Reader
+	t    *testing.T
+	all  [][]string
+	err  error
+	seen []string
+}
+
+func (p *pages) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	o := (&client.ListOptions{}).ApplyOptions(opts)
+	p.seen = append(p.seen, o.LabelSelector.String()+" "+o.Continue)
+	if len(p.all) == 0 || o.Limit != statesPage {
+		return p.err
+	}
+	page, ok := list.(*v1alpha1.MachineStateList)
+	if !ok {
+		p.t.Fatalf("a list of %T", list)
+	}
+	*page = v1alpha1.MachineStateList{}
+	for _, name := range p.all[0] {
+		page.Items = append(page.Items, v1alpha1.MachineState{Spec: v1alpha1.MachineStateSpec{Object: v1alpha1.ObjectReference{Name: name}}})
+	}
+	if p.all = p.all[1:]; len(p.all) > 0 || p.err != nil {
+		page.Continue = "more"
+	}
+	return nil
+}
+
+func TestStatesArePaged(t *testing.T) {
+	away := errors.New("no answer")
+	const label = "phasegate.dev/machine=door "
+	for name, c := range map[string]struct {
+		why        string
+		all        [][]string
+		err        error
+		names, ask []string
+		want       error
+	}{
+		"two pages":   {"each object once", [][]string{{"a", "b"}, {"c"}}, nil, []string{"a", "b", "c"}, []string{label, label + "more"}, nil},
+		"second lost": {"not all were seen, and that is said", [][]string{{"a"}}, away, []string{"a"}, []string{label, label + "more"}, away},
+		"no kind":     {"a cluster without MachineState has none", nil, &meta.NoKindMatchError{GroupKind: schema.GroupKind{Kind: "MachineState"}}, nil, []string{label}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &pages{t: t, all: c.all, err: c.err}
+			var names []string
+			err := states(p)(t.Context(), "door", func(s *v1alpha1.MachineState) { names = append(names, s.Spec.Object.Name) })
+			if d := cmp.Diff([]any{c.names, c.ask}, []any{names, p.seen}); d != "" || !errors.Is(err, c.want) {
+				t.Errorf("%s: %v (-want +got):\n%s", c.why, err, d)
+			}
+		})
+	}
+}
