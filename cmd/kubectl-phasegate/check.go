@@ -25,6 +25,9 @@ It is asked as you. With --as it is asked as the manager's account, which is wha
 counts for rights. With --pre it is asked before anything is installed: whether
 you may install the chart, and have the rights that it is to grant.
 
+crds-installed says whose each CRD is. Those of Calico and ToolHive do as they are;
+with --pre, those that are missing are no failure, since the chart brings them.
+
 Each check has an id and a page with what to do.
 Exit codes: 0 all is well or there are warnings (‼), 1 a check failed (×), 2 usage.`,
 		Example: `  kubectl phasegate check --pre

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/test/crds"
 	"github.com/phasegate/phasegate/test/harness"
 )
@@ -87,6 +91,94 @@ func TestLive(t *testing.T) {
 			t.Errorf("%q: %s: exit code %d, want %d; out must hold %q:\n%s\nerr must hold %q:\n%s",
 				tc.args, tc.why, got.code, tc.code, tc.out, got.out, tc.err, got.err)
 		}
+	}
+	testPeersCRD(t, c)
+}
+
+// A peer's CRD prunes status.machine: what is true is in the MachineStates.
+func testPeersCRD(t *testing.T, c *harness.Cluster) {
+	definitions, err := crds.ReadDir("../../charts/phasegate/files/crds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range definitions {
+		versions, _, _ := unstructured.NestedSlice(d.Object, "spec", "versions")
+		for _, v := range versions {
+			for _, field := range []string{"machine", "lock", "copyAhead", "verified", "conflicts"} {
+				if d.GetName() != v1alpha1.MachineStateCRD {
+					unstructured.RemoveNestedField(v.(map[string]any), "schema", "openAPIV3Schema", "properties", "status", "properties", field)
+				}
+			}
+		}
+		if err := unstructured.SetNestedSlice(d.Object, versions, "spec", "versions"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := crds.Install(t.Context(), c.Config, crds.Set{CRDs: definitions}); err != nil {
+		t.Fatal(err)
+	}
+	dm := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"type": "APIServerToCRDs"}}}
+	dm.SetGroupVersionKind(migrationKind)
+	dm.SetName("to-v3")
+	if err := c.Client.Create(t.Context(), dm); err != nil {
+		t.Fatal(err)
+	}
+	// The status lags behind, and lies about what is held.
+	status := `{"status":{"phase":"Pending","message":"Nothing of v1 is locked","machine":{"phase":"Pending","held":[],"onDelete":"→ Aborting"}}}`
+	if err := c.Client.Status().Patch(t.Context(), dm, client.RawPatch(types.MergePatchType, []byte(status))); err != nil {
+		t.Fatal(err)
+	}
+	stateOf(t, c.Client, "to-v3", string(dm.GetUID()), `{"phase":"Converged","since":"2026-03-04T12:00:00.000000Z","saved":{"status":"{\"startedAt\":\"2026-03-04T12:00:00Z\"}"}}`)
+	stateOf(t, c.Client, "old", "0-1", `{"phase":"Migrating","held":["v1Lock → UnlockV1 {\"name\":\"default\"}"]}`)
+	const viewer = "--as=system:serviceaccount:default:viewer"
+	if err := c.Grant(t.Context(), "viewer", []rbacv1.PolicyRule{{APIGroups: []string{migrationKind.Group}, Resources: []string{"datastoremigrations"}, Verbs: []string{"get"}}}); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "the viewer to be let in", 10*time.Second, func() error { // the authorizer learns of roles by a watch
+		if got := perform(t, "status", "to-v3", viewer, "--kubeconfig", c.Kubeconfig); got.code != 0 {
+			return errors.New(got.err)
+		}
+		return nil
+	})
+	for _, tc := range []struct {
+		why      string
+		args     []string
+		code     int
+		out, err string
+	}{
+		{why: "the phase is that of the state", args: []string{"status", "to-v3"}, out: "DatastoreMigration to-v3: Converged for"},
+		{why: "what a deletion does is the machine's", args: []string{"status"}, out: "Deletion    hold: Converged cannot be rolled back"},
+		{why: "what is left of another", args: []string{"status"}, out: "DatastoreMigration old is gone (UID 0-1); it was in Migrating\n              holds v1Lock     Sets v1 datastoreReady to true"},
+		{why: "for programs", args: []string{"status", "-o=jsonpath={.orphans[*].object} {.phase} {.note}"}, out: "old Converged"},
+		{why: "there is no such migration any more, but its state", args: []string{"status", "old", "-o=jsonpath={.orphans[*].next}"}, out: "is being given back by the manager", err: "not found"},
+		{why: "there never was one", args: []string{"status", "none", "-o=name"}, code: exitUsage, err: "not found"},
+		{why: "an abort would delete v1", args: []string{"abort", "to-v3", "--yes"}, code: exitFindings, err: "past the point of no return"},
+		{why: "the request opens nothing in Converged", args: []string{"retry", "to-v3"}, code: exitFindings, err: `to-v3 is in phase "Converged"`},
+		{why: "the phase is that of the state", args: []string{"explain", "datastore-migration", "--live", "to-v3"}, out: "to-v3 is in Converged"},
+		{why: "an orphan is no object", args: []string{"graph", "datastore-migration", "--live"}, out: "  |  1 object here"},
+		{why: "but it must be given back", args: []string{"diff", "datastore-migration", "datastore-migration", "--live"}, out: "old (deleted, its state is still there)"},
+		{why: "the view is all that this account may read", args: []string{"status", "to-v3", viewer}, out: "Note        ‼ you may not read machinestates.phasegate.dev"},
+		{why: "and it says where the migration shows to be", args: []string{"abort", "to-v3", viewer, "--yes"}, code: exitUsage, err: "‼ to-v3: you may not read machinestates.phasegate.dev"},
+	} {
+		got := perform(t, append(tc.args, "--kubeconfig", c.Kubeconfig)...)
+		if got.code != tc.code || !strings.Contains(got.out, tc.out) || !strings.Contains(got.err, tc.err) {
+			t.Errorf("%q: %s: exit code %d, want %d; out must hold %q:\n%s\nerr must hold %q:\n%s",
+				tc.args, tc.why, got.code, tc.code, tc.out, got.out, tc.err, got.err)
+		}
+	}
+}
+
+// stateOf makes the state of a migration.
+func stateOf(t *testing.T, c client.Client, name, uid, status string) {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	body := `{"apiVersion":"phasegate.dev/v1alpha1","kind":"MachineState","metadata":{"name":"datastore-migration.` + uid + `","labels":{"phasegate.dev/machine":"datastore-migration"}},
+		"spec":{"machine":"datastore-migration","object":{"apiVersion":"migration.projectcalico.org/v1","kind":"DatastoreMigration","name":"` + name + `","uid":"` + uid + `"}},"status":` + status + `}`
+	if err := u.UnmarshalJSON([]byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Create(t.Context(), u); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +35,7 @@ func theMigration(ctx context.Context, s streams, c client.Client, args []string
 }
 
 // findMigration answers orphans, the states of migrations that are gone, also with an
-// error that says that there is no migration.
+// error that says that there is no migration: those of its name, if one is given.
 func findMigration(ctx context.Context, c client.Client, args []string) (live.Migration, []live.Orphan, error) {
 	name := strings.Join(args, "")
 	name = name[strings.LastIndexByte(name, '/')+1:] // kubectl get -o name writes KIND/NAME
@@ -45,7 +46,8 @@ func findMigration(ctx context.Context, c client.Client, args []string) (live.Mi
 	case apierrs.IsForbidden(err) && name == "":
 		return live.Migration{}, nil, fmt.Errorf("%w: you may not look which there are: give the name of one", err)
 	case err != nil:
-		return live.Migration{}, orphans, err
+		another := func(o live.Orphan) bool { return o.Spec.Object.Name != name }
+		return live.Migration{}, slices.DeleteFunc(orphans, another), err
 	case len(all) > 1:
 		return live.Migration{}, nil, fmt.Errorf("which migration? give one of: %s", strings.Join(namesOf(all), ", "))
 	}

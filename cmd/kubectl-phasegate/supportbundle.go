@@ -22,9 +22,9 @@ func supportBundleCommand(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "support-bundle [NAME]",
 		Short: "Collect what somebody needs who helps from afar, without secrets",
-		Long: `Write a .tar.gz with the objects of ours, their status and MachineStates, events, the end of the
-managers' logs, the shape of the CRDs, the APIService, our admission policies, the checks
-and versions. Nothing in the cluster is changed.
+		Long: `Write a .tar.gz with the objects of ours, their status, their MachineStates, events, the
+end of the managers' logs, the shape of the CRDs, the APIService, our admission policies,
+the checks and versions. Nothing in the cluster is changed.
 
 No Secret is read. Values of environment variables, arguments and foreign annotations are
 left out, and looked for in logs and messages, as is what looks like a token or a password.

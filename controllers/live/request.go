@@ -150,7 +150,7 @@ func (a Ask) Wait(ctx context.Context, token string) (Object, error) {
 			trouble = err
 			return false, nil
 		}
-		last, trouble = o, nil
+		last = o
 		done := v1alpha1.RequestStatus{Name: q.Name, Token: token}
 		if slices.Contains(last.Machine.Requests, done) {
 			return true, nil
@@ -160,7 +160,7 @@ func (a Ask) Wait(ctx context.Context, token string) (Object, error) {
 		}
 		return false, nil
 	})
-	if err != nil && trouble != nil {
+	if err != nil && trouble != nil && last.Name == "" {
 		return last, fmt.Errorf("request %s: it is not known whether it was acted on: %w", q.Name, trouble)
 	}
 	if err != nil && ctx.Err() != nil {
