@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
 // order is I6.
@@ -14,12 +16,17 @@ func (r Run) order() []string {
 		legal[edge.From+" → "+edge.To] = true
 	}
 	var flaws []string
-	phase, done := "", int32(0)
-	for _, dm := range r.Record.Statuses {
-		now := dm.Status.Machine.Phase
-		if way := phase + " → " + now; phase != "" && phase != now && !legal[way] {
+	phases := map[types.UID]string{}
+	for _, state := range r.Record.States {
+		of, now := state.Spec.Object.UID, state.Status.Phase
+		if way := phases[of] + " → " + now; phases[of] != "" && phases[of] != now && !legal[way] {
 			flaws = append(flaws, "the machine has no way "+way)
 		}
+		phases[of] = now
+	}
+	done := int32(0)
+	for _, dm := range r.Record.Statuses {
+		now := dm.Status.Machine.Phase
 		if giving := []string{"RollingBack", "Aborting", "Failed", "Pending"}; slices.Contains(giving, now) {
 			done = 0
 		}
@@ -30,7 +37,6 @@ func (r Run) order() []string {
 				done = sum
 			}
 		}
-		phase = now
 	}
 	return flaws
 }
@@ -44,11 +50,15 @@ func (r Run) ending() []string {
 	if len(r.Record.Statuses) == 0 {
 		return append(flaws, "no migration was seen")
 	}
-	last := r.Record.Statuses[len(r.Record.Statuses)-1]
-	if !r.endsWell(last.Status.Machine.Phase) {
-		flaws = append(flaws, fmt.Sprintf("it ended in %s (deleted: %t), not %s: %s", last.Status.Machine.Phase, r.Record.Gone, r.End, last.Status.Message))
+	if len(r.Record.States) == 0 {
+		return append(flaws, "nothing was stored of the migration")
 	}
-	if held := last.Status.Machine.HeldNames(); r.End == GivenBack && !r.Record.Gone && len(held) > 0 {
+	shown := r.Record.Statuses[len(r.Record.Statuses)-1]
+	last := r.Record.States[len(r.Record.States)-1]
+	if !r.endsWell(last.Status.Phase) {
+		flaws = append(flaws, fmt.Sprintf("it ended in %s (deleted: %t), not %s: %s", last.Status.Phase, r.Record.Gone, r.End, shown.Status.Message))
+	}
+	if held := last.Status.HeldNames(); r.End == GivenBack && !r.Record.Gone && len(held) > 0 {
 		flaws = append(flaws, fmt.Sprintf("it still holds %v", held))
 	}
 	return flaws
@@ -62,12 +72,12 @@ func (r Run) endsWell(phase string) bool {
 	case Open:
 		return there && (phase == "Converged" || phase == "Complete")
 	case CleanedUp:
-		return r.Record.Gone && passed(r.Record.Statuses, "CleaningUp")
+		return r.Record.Gone && passed(r.Record.States, "CleaningUp")
 	default:
-		return there && phase == "Failed" || r.Record.Gone && !passed(r.Record.Statuses, "Converged")
+		return there && phase == "Failed" || r.Record.Gone && !passed(r.Record.States, "Converged")
 	}
 }
 
-func passed(statuses []*migrationv1.DatastoreMigration, phase string) bool {
-	return slices.ContainsFunc(statuses, func(dm *migrationv1.DatastoreMigration) bool { return dm.Status.Machine.Phase == phase })
+func passed(states []*v1alpha1.MachineState, phase string) bool {
+	return slices.ContainsFunc(states, func(state *v1alpha1.MachineState) bool { return state.Status.Phase == phase })
 }

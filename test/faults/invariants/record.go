@@ -17,14 +17,17 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/resources"
 )
 
 // Record is what was seen of a migration while it ran, in the order in which it was
 // stored.
 type Record struct {
-	// Statuses are all that the migration had.
+	// Statuses are all that the migration had: what was shown of it.
 	Statuses []*migrationv1.DatastoreMigration
+	// States are all that was stored of it.
+	States []*v1alpha1.MachineState
 	// Gone is true when it was deleted in the end.
 	Gone bool
 	// V1Ready are all values of v1's datastoreReady, with the one at the beginning.
@@ -34,35 +37,49 @@ type Record struct {
 // Recorder watches a migration and the lock of v1, until Stop. It outlives API servers
 // that restart.
 type Recorder struct {
-	migration, lock *tape
+	migration, states, lock *tape
 }
 
 // StartRecorder begins to record the migration of this name, which need not exist yet.
 func StartRecorder(ctx context.Context, client dynamic.Interface, name string) (*Recorder, error) {
 	lockKind := resources.Default().Lock().V1GVR()
-	migration, err := newTape(ctx, client, migrationv1.GroupVersion.WithResource("datastoremigrations"), name)
-	if err != nil {
-		return nil, err
+	r := &Recorder{}
+	for _, t := range []struct {
+		into *(*tape)
+		gvr  schema.GroupVersionResource
+		only metav1.ListOptions
+	}{
+		{&r.migration, migrationv1.GroupVersion.WithResource("datastoremigrations"), byName(name)},
+		{&r.states, v1alpha1.GroupVersion.WithResource("machinestates"), metav1.ListOptions{LabelSelector: v1alpha1.MachineLabel + "=datastore-migration"}},
+		{&r.lock, lockKind, byName("default")},
+	} {
+		var err error
+		if *t.into, err = newTape(ctx, client, t.gvr, t.only); err != nil {
+			r.Stop()
+			return nil, err
+		}
 	}
-	lock, err := newTape(ctx, client, lockKind, "default")
-	if err != nil {
-		migration.end()
-		return nil, err
-	}
-	return &Recorder{migration: migration, lock: lock}, nil
+	return r, nil
+}
+
+func byName(name string) metav1.ListOptions {
+	return metav1.ListOptions{FieldSelector: "metadata.name=" + name}
 }
 
 // Stop ends the recording. It may be called twice.
 func (r *Recorder) Stop() {
-	r.migration.end()
-	r.lock.end()
+	for _, t := range []*tape{r.migration, r.states, r.lock} {
+		if t != nil {
+			t.end()
+		}
+	}
 }
 
 // Seen answers what was recorded once everything that is stored now is on it. It may be
 // called again, until Stop.
 func (r *Recorder) Seen(ctx context.Context) (Record, error) {
 	var out Record
-	for _, tape := range []*tape{r.migration, r.lock} {
+	for _, tape := range []*tape{r.migration, r.states, r.lock} {
 		if err := tape.catchUp(ctx); err != nil {
 			return out, err
 		}
@@ -76,6 +93,14 @@ func (r *Recorder) Seen(ctx context.Context) (Record, error) {
 		}
 		out.Statuses = append(out.Statuses, dm)
 	}
+	versions, _ = r.states.played()
+	for _, version := range versions {
+		state := &v1alpha1.MachineState{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(version.Object, state); err != nil {
+			return out, fmt.Errorf("read a recorded state: %w", err)
+		}
+		out.States = append(out.States, state)
+	}
 	versions, _ = r.lock.played()
 	for _, version := range versions {
 		ready, found, _ := unstructured.NestedBool(version.Object, "spec", "datastoreReady")
@@ -87,7 +112,7 @@ func (r *Recorder) Seen(ctx context.Context) (Record, error) {
 // tape records the versions of one object.
 type tape struct {
 	client dynamic.ResourceInterface
-	name   string
+	only   metav1.ListOptions
 	end    context.CancelFunc
 	wrote  chan struct{}
 
@@ -97,26 +122,25 @@ type tape struct {
 	failed   error
 }
 
-func newTape(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersionResource, name string) (*tape, error) {
-	t := &tape{client: client.Resource(gvr), name: name, wrote: make(chan struct{}, 1)}
+func newTape(ctx context.Context, client dynamic.Interface, gvr schema.GroupVersionResource, only metav1.ListOptions) (*tape, error) {
+	t := &tape{client: client.Resource(gvr), only: only, wrote: make(chan struct{}, 1)}
 	ctx, t.end = context.WithCancel(ctx)
-	only := "metadata.name=" + name
-	now, err := t.client.List(ctx, metav1.ListOptions{FieldSelector: only})
+	now, err := t.client.List(ctx, only)
 	if err != nil {
 		t.end()
-		return nil, fmt.Errorf("record %s %s: %w", gvr.Resource, name, err)
+		return nil, fmt.Errorf("record %s: %w", gvr.Resource, err)
 	}
 	for i := range now.Items {
 		t.versions = append(t.versions, &now.Items[i])
 	}
 	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, now.GetResourceVersion(), &cache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = only
+			o.FieldSelector, o.LabelSelector = only.FieldSelector, only.LabelSelector
 			return t.client.Watch(ctx, o)
 		}})
 	if err != nil {
 		t.end()
-		return nil, fmt.Errorf("record %s %s: %w", gvr.Resource, name, err)
+		return nil, fmt.Errorf("record %s: %w", gvr.Resource, err)
 	}
 	go func() {
 		for event := range watcher.ResultChan() {
@@ -132,7 +156,7 @@ func (t *tape) write(event watch.Event) {
 	obj, isObject := event.Object.(*unstructured.Unstructured)
 	switch {
 	case event.Type == watch.Error || !isObject:
-		t.failed = fmt.Errorf("record %s: the recording has a gap: %v", t.name, event.Object)
+		t.failed = fmt.Errorf("record %s%s: the recording has a gap: %v", t.only.FieldSelector, t.only.LabelSelector, event.Object)
 	case event.Type == watch.Deleted:
 		t.gone = true
 	case event.Type != watch.Bookmark:
@@ -147,15 +171,16 @@ func (t *tape) write(event watch.Event) {
 
 // catchUp waits until the version that is stored now is on the tape.
 func (t *tape) catchUp(ctx context.Context) error {
-	now, err := t.client.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + t.name})
+	now, err := t.client.List(ctx, t.only)
 	there := err == nil && len(now.Items) > 0 // an error: not even its CRD is there
 	for {
 		t.mu.Lock()
 		failed := t.failed
 		done := t.gone || len(t.versions) == 0
 		if there {
-			version := now.Items[0].GetResourceVersion()
-			done = slices.ContainsFunc(t.versions, func(v *unstructured.Unstructured) bool { return v.GetResourceVersion() == version })
+			done = !slices.ContainsFunc(now.Items, func(live unstructured.Unstructured) bool {
+				return !slices.ContainsFunc(t.versions, func(v *unstructured.Unstructured) bool { return v.GetResourceVersion() == live.GetResourceVersion() })
+			})
 		}
 		t.mu.Unlock()
 		if failed != nil || done {
@@ -163,7 +188,7 @@ func (t *tape) catchUp(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("record %s: the watch does not tell what is stored: %w", t.name, ctx.Err())
+			return fmt.Errorf("record %s%s: the watch does not tell what is stored: %w", t.only.FieldSelector, t.only.LabelSelector, ctx.Err())
 		case <-t.wrote:
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/phases"
@@ -65,6 +66,16 @@ func status(phase string, migrated int32) *migrationv1.DatastoreMigration {
 		dm.Status.Progress = &migrationv1.Progress{Migrated: migrated}
 	}
 	return dm
+}
+
+// stored are the states behind what was shown.
+func stored(shown []*migrationv1.DatastoreMigration) (states []*v1alpha1.MachineState) {
+	for _, dm := range shown {
+		state := &v1alpha1.MachineState{}
+		state.Spec.Object.UID, state.Status.MachineStatus = dm.UID, dm.Status.Machine
+		states = append(states, state)
+	}
+	return states
 }
 
 // good is a migration that has gone well, to an end.
@@ -166,6 +177,7 @@ func TestViolations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := good(t, tc.end)
 			tc.harm(t, r)
+			r.Record.States = stored(r.Record.Statuses)
 			got := r.Check()
 			if tc.want == "" {
 				if len(got) > 0 {

@@ -121,6 +121,7 @@ func (w *world) process(living context.Context, faulty *faults.Transport) *runne
 		Program: datastoremigration.Program(c, datastoremigration.Settings{
 			Registry: w.Registry, CalicoNamespace: scene.CalicoNamespace, Discovery: api, Metadata: watches, Ending: living.Done()}),
 		Clock: clock.RealClock{}, Recorder: &events.FakeRecorder{}, Metrics: runner.NewMetrics(prometheus.NewRegistry()),
+		Shape: w.shape,
 	}
 }
 

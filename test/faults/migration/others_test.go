@@ -1,0 +1,248 @@
+package migration_test
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/test/crds"
+	"github.com/phasegate/phasegate/test/faults"
+	"github.com/phasegate/phasegate/test/faults/invariants"
+	"github.com/phasegate/phasegate/test/faults/report"
+	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/scene"
+)
+
+// The others on the cluster: a GitOps tool that applies Calico's own CRD over ours, people
+// who remove finalizers and delete what they do not know.
+
+// shape is what the CRD of the moment keeps.
+func (w *world) shape() (*runner.Shape, error) {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := w.Client.Get(context.Background(), types.NamespacedName{Name: migrationv1.CRDName}, crd); err != nil {
+		return nil, err
+	}
+	return runner.ShapeOf(crd, "v1")
+}
+
+// bothCRDs are ours, and Calico's own, which is not in this repository.
+func bothCRDs(t *testing.T) (ours, theirs *unstructured.Unstructured) {
+	t.Helper()
+	if os.Getenv(crds.EnvDir) == "" {
+		t.Skipf("not run: %s names no directory with Calico's CRDs", crds.EnvDir)
+	}
+	root, err := harness.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir, into := range map[string]**unstructured.Unstructured{
+		filepath.Join(root, "charts", "phasegate", "files", "crds"): &ours, filepath.Join(os.Getenv(crds.EnvDir), "migration"): &theirs,
+	} {
+		all, err := crds.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, crd := range all {
+			if crd.GetName() == migrationv1.CRDName {
+				*into = crd
+			}
+		}
+	}
+	return ours, theirs
+}
+
+// replace puts another CRD in the place of the one that is there, as kubectl replace does.
+func (w *world) replace(crd *unstructured.Unstructured) {
+	for {
+		live := &unstructured.Unstructured{}
+		live.SetGroupVersionKind(crd.GroupVersionKind())
+		err := w.Client.Get(context.Background(), types.NamespacedName{Name: crd.GetName()}, live)
+		if err == nil {
+			live.Object["spec"] = runtime.DeepCopyJSON(crd.Object)["spec"]
+			err = w.Client.Update(context.Background(), live)
+		}
+		if err == nil {
+			return
+		}
+		if !apierrs.IsConflict(err) {
+			w.t.Error(err)
+			return
+		}
+	}
+}
+
+// Somebody applies Calico's CRD over ours before each write, and somebody else ours after it.
+// What is held is given back, what is to be kept is kept, and nobody's view decides.
+func TestCRDFlips(t *testing.T) {
+	ours, theirs := bothCRDs(t)
+	beside(t)
+	w := common(t)
+	t.Cleanup(func() { w.replace(ours) })
+	var one sync.Mutex
+	flips := 0
+	flipping := func(int) *faults.Transport {
+		return faults.New(&faults.Rule{When: faults.Write, Times: faults.Always, Do: func(_ *faults.Transport, req *http.Request, next http.RoundTripper) (*http.Response, error) {
+			one.Lock()
+			defer one.Unlock()
+			w.replace(theirs)
+			defer w.replace(ours)
+			flips += 2
+			return next.RoundTrip(req)
+		}})
+	}
+	j := w.begin(t)
+	_, there := j.survive(flipping, atGate)
+	j.check(invariants.AtGate)
+	_, back := j.back(flipping)
+	report.Of("Calico's CRD over ours, and back, at each write").Writes(flips)
+	report.Of("Calico's CRD over ours, and back, at each write").Ran(!t.Failed(), max(there, back))
+	if flips < 2*minWrites {
+		t.Errorf("the CRD was exchanged %d times: the test tries too little", flips)
+	}
+	w.noStates(t)
+}
+
+// vanish removes a migration as a person does who has no patience: deleted, and its finalizer
+// removed by hand.
+func (w *world) vanish() error {
+	if err := w.askRemoval(); err != nil {
+		return err
+	}
+	dm := &migration{}
+	dm.Name = scene.MigrationName
+	return client.IgnoreNotFound(w.Client.Patch(context.Background(), dm, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+}
+
+// A migration that vanishes right before any write has everything given back in its name.
+func TestFinalizerRemoved(t *testing.T) {
+	each(t, "finalizer removed, and deleted, before a write", 3, func(t *testing.T, w *world, write int) (bool, time.Duration) {
+		j := w.begin(t)
+		vanished := faults.Before(func() {
+			if err := w.vanish(); err != nil {
+				t.Error(err)
+			}
+		})
+		came, _ := j.survive(once(vanished, write), func(dm *migration) bool { return gone(dm) || atGate(dm) })
+		if !came {
+			j.back(healthy)
+			return false, 0
+		}
+		recovery := w.giveBack(t)
+		if recovery > 10*time.Second {
+			t.Errorf("it took %s to give everything back, want 10s at most", recovery)
+		}
+		j.check(invariants.GivenBack)
+		return true, recovery
+	})
+}
+
+// giveBack lets a process work on the states of objects that are gone, until there is none.
+func (w *world) giveBack(t *testing.T) time.Duration {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	p := w.process(ctx, faults.New())
+	begun := time.Now()
+	for {
+		states := w.states(t)
+		if len(states) == 0 {
+			return time.Since(begun)
+		}
+		for _, name := range states {
+			result, err := p.ReconcileState(ctx, reconcile.Request{NamespacedName: client.ObjectKey{Name: name}})
+			if ctx.Err() != nil {
+				t.Fatalf("not within %s: %v", soon, err)
+			}
+			time.Sleep(min(max(result.RequeueAfter, 0), patience/4)) //nolint:forbidigo // as the queue does
+		}
+	}
+}
+
+// states are the names of those of this machine.
+func (w *world) states(t *testing.T) (names []string) {
+	t.Helper()
+	list := &v1alpha1.MachineStateList{}
+	if err := w.Client.List(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	for _, state := range list.Items {
+		names = append(names, state.Name)
+	}
+	return names
+}
+
+func (w *world) noStates(t *testing.T) {
+	t.Helper()
+	if left := w.states(t); len(left) > 0 {
+		t.Errorf("states are left of migrations that are gone: %v", left)
+	}
+}
+
+// loseState deletes the state of the migration, whatever keeps it.
+func (w *world) loseState(t *testing.T) {
+	t.Helper()
+	for _, name := range w.states(t) {
+		state := &v1alpha1.MachineState{}
+		state.Name = name
+		for _, err := range []error{
+			w.Client.Patch(context.Background(), state, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))),
+			w.Client.Delete(context.Background(), state),
+		} {
+			if client.IgnoreNotFound(err) != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// A migration whose state is deleted by force right before any write is recovered by what
+// bears its UID, or stands and says so; then, as the message says, its finalizer is removed.
+func TestStateDeleted(t *testing.T) {
+	each(t, "state deleted by force before a write", 3, func(t *testing.T, w *world, write int) (bool, time.Duration) {
+		j := w.begin(t)
+		begun := time.Now()
+		lost := faults.Before(func() { w.loseState(t) })
+		stands := func(dm *migration) bool {
+			if dm == nil {
+				return true
+			}
+			for _, c := range dm.Status.Conditions {
+				if c.Type == fsm.ConditionStalled && c.Reason == "StateLost" {
+					return true
+				}
+			}
+			return atGate(dm) || inPhase("Failed")(dm)
+		}
+		came, _ := j.survive(once(lost, write), stands)
+		dm := w.read()
+		if dm != nil && dm.Status.Machine.Phase == "" { // nothing bears its name: it is let go by hand
+			if err := w.vanish(); err != nil {
+				t.Fatal(err)
+			}
+		} else if dm != nil {
+			if err := j.askRemoval(); err != nil {
+				t.Fatal(err)
+			}
+			j.survive(healthy, gone)
+		}
+		w.giveBack(t)
+		j.check(invariants.GivenBack)
+		return came, time.Since(begun)
+	})
+}
