@@ -44,7 +44,7 @@ func TestRecoveryAndUpgradeAreChecked(t *testing.T) {
 		"effect that is not old":  {why: "an entry that is never read misleads", code: "PG000", bad: upgrade("effectMap: {lock: ⟦lock}"), good: upgrade("effectMap: {bolt: lock}"), contains: []string{"effect lock is one of this revision"}},
 		"effect that is not new":  {why: "a typo", code: "PG000", bad: upgrade("effectMap: {bolt: ⟦lcok}"), good: upgrade("effectMap: {bolt: lock}"), contains: []string{`effect "lcok" does not exist`}},
 		"step that is not old":    {why: "it needs no entry", code: "PG000", bad: upgrade("stepMap: {Take: ⟦Work}"), good: upgrade("stepMap: {Grab: Take}"), contains: []string{"step Take is one of this revision"}},
-		"step that is not new":    {why: "a typo", code: "PG000", bad: upgrade("stepMap: {Grab: ⟦Tkae}"), good: upgrade("stepMap: {Grab: Take}"), contains: []string{`step "Tkae" does not exist`}},
+		"step that is not new":    {why: "a typo", code: "PG000", bad: upgrade("stepMap: {Grab: ⟦Grip}"), good: upgrade("stepMap: {Grab: Take}"), contains: []string{`step "Grip" does not exist`}},
 		"request that is not old": {why: "it needs no entry", code: "PG000", bad: upgrade("requestMap: {go: ⟦go}"), good: upgrade("requestMap: {run: go}"), contains: []string{"request go is one of this revision"}},
 		"request that is not new": {why: "a typo", code: "PG000", bad: upgrade("requestMap: {run: ⟦og}"), good: upgrade("requestMap: {run: go}"), contains: []string{`request "og" does not exist`}},
 	} {

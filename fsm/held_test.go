@@ -222,3 +222,16 @@ func TestEffectHeldTwice(t *testing.T) {
 		})
 	}
 }
+
+// A record that is lost is what a release by the file would be: the test above finds it.
+func TestReleaseByTheFileIsFound(t *testing.T) {
+	w, did := scaler(t, scaling)
+	w.settle()
+	w.Stored.Held = v1alpha1.Held(w.Stored.HeldNames()...)
+	w.set("spec.deployment", "second")
+	w.Delete()
+	w.settle()
+	if d := cmp.Diff([]string{stopFirst, `Scale {"name":"second","replicas":3}`}, *did); d != "" {
+		t.Errorf("the first stays stopped (-want +got):\n%s", d)
+	}
+}

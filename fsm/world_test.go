@@ -3,6 +3,7 @@ package fsm_test
 import (
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
@@ -72,6 +73,13 @@ func (w *world) seesConflict(action string, _ fsm.Command) (sim.Answer, bool) {
 func (w *world) settle() {
 	w.t.Helper()
 	if err := w.Settle(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) advance(d time.Duration) {
+	w.t.Helper()
+	if err := w.Run(d, nil); err != nil {
 		w.t.Fatal(err)
 	}
 }
