@@ -2,6 +2,9 @@ package main
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -95,8 +98,10 @@ func TestLive(t *testing.T) {
 	testPeersCRD(t, c)
 }
 
-// A peer's CRD prunes status.machine: what is true is in the MachineStates.
-func testPeersCRD(t *testing.T, c *harness.Cluster) {
+// peersCRDs are the CRD of MachineState and that of a peer: ours without what Calico's does
+// not have, or Calico's own where the environment says where it is.
+func peersCRDs(t *testing.T) []*unstructured.Unstructured {
+	t.Helper()
 	definitions, err := crds.ReadDir("../../charts/phasegate/files/crds")
 	if err != nil {
 		t.Fatal(err)
@@ -114,6 +119,19 @@ func testPeersCRD(t *testing.T, c *harness.Cluster) {
 			t.Fatal(err)
 		}
 	}
+	if dir := os.Getenv(crds.EnvDir); dir != "" {
+		theirs, err := crds.ReadDir(filepath.Join(dir, "migration"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		definitions = append(slices.DeleteFunc(definitions, func(d *unstructured.Unstructured) bool { return d.GetName() == theirs[0].GetName() }), theirs...)
+	}
+	return definitions
+}
+
+// A peer's CRD prunes status.machine: what is true is in the MachineStates.
+func testPeersCRD(t *testing.T, c *harness.Cluster) {
+	definitions := peersCRDs(t)
 	if err := crds.Install(t.Context(), c.Config, crds.Set{CRDs: definitions}); err != nil {
 		t.Fatal(err)
 	}

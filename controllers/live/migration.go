@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -51,10 +52,7 @@ func Migrations(ctx context.Context, c client.Reader, name string) (all []Migrat
 	if missing != nil && !isMissing(missing) {
 		return nil, nil, missing
 	}
-	states, err := machinestate.List(ctx, c, datastoremigration.MachineName)
-	if err == nil && states.Unread() != "" && name != "" && len(objects) > 0 {
-		states, err = machinestate.Get(ctx, c, datastoremigration.MachineName, objects[0].UID)
-	}
+	states, err := statesOf(ctx, c, objects, name != "")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -66,14 +64,20 @@ func Migrations(ctx context.Context, c client.Reader, name string) (all []Migrat
 		}
 		all, seen[dm.UID] = append(all, Migration{dm, note}), true
 	}
-	for _, state := range states.Orphans(seen) {
-		// It may be newer than the list, or not the one that was asked for.
+	isThere := func(state Orphan) bool { // it may be newer than the list, or not the one that was asked for
 		dm, err := readMigration(ctx, c, state.Spec.Object.Name)
-		if isMissing(err) || err == nil && dm.UID != state.Spec.Object.UID {
-			orphans = append(orphans, state)
-		}
+		return err != nil && !isMissing(err) || err == nil && dm.UID == state.Spec.Object.UID
 	}
-	return all, orphans, missing
+	return all, slices.DeleteFunc(states.Orphans(seen), isThere), missing
+}
+
+// statesOf reads all states, or that of the one migration where only this is allowed.
+func statesOf(ctx context.Context, c client.Reader, objects []*migrationv1.DatastoreMigration, one bool) (*machinestate.States, error) {
+	states, err := machinestate.List(ctx, c, datastoremigration.MachineName)
+	if err == nil && states.Unread() != "" && one && len(objects) > 0 {
+		return machinestate.Get(ctx, c, datastoremigration.MachineName, objects[0].UID)
+	}
+	return states, err
 }
 
 func isMissing(err error) bool { return apierrs.IsNotFound(err) || meta.IsNoMatchError(err) }
