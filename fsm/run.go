@@ -46,6 +46,9 @@ func Given(self map[string]any) func() (map[string]any, error) {
 	return func() (map[string]any, error) { return self, nil }
 }
 
+// ReasonCreated is the reason of the first transition of an object that is new.
+const ReasonCreated = "Created"
+
 // Verb is what the driver must do next.
 type Verb string
 
@@ -204,7 +207,7 @@ func (r *Run) begin() Command {
 	if r.lost() {
 		return r.recover()
 	}
-	r.enter(r.m.def.Spec.Initial, "", "Created", "")
+	r.enter(r.m.def.Spec.Initial, "", ReasonCreated, "")
 	return *r.next
 }
 

@@ -2,6 +2,7 @@ package datastoremigration
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -83,10 +84,14 @@ func (s *steps) barrierKinds(saved string) (kinds []*resources.Kind) {
 
 // liftBarriers takes our notes off v1; those in v3 go with the copies, or with the other notes on them.
 func (s *steps) liftBarriers(ctx context.Context, sc *scope) error {
-	if sc.Saved(barrierKindsKey) == "" {
+	kinds := s.barrierKinds(sc.Saved(barrierKindsKey))
+	if len(kinds) == 0 && wasLost(sc.Object) { // then it may be any
+		kinds = slices.DeleteFunc(slices.Clone(s.Registry.Kinds()), func(kind *resources.Kind) bool { return !copier.MayFollow(kind) })
+	}
+	if len(kinds) == 0 {
 		return nil
 	}
-	if err := s.copier(sc.Object).LiftBarriers(ctx, s.barrierKinds(sc.Saved(barrierKindsKey))); err != nil {
+	if err := s.copier(sc.Object).LiftBarriers(ctx, kinds); err != nil {
 		return err
 	}
 	return sc.Save(ctx, barrierKindsKey, "")

@@ -3,6 +3,7 @@ package datastoremigration
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -11,11 +12,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm"
 )
 
 // A migration whose state is lost is recognized by what bears its UID in the cluster: the
 // lock of v1, that of v3, the fence and the side door. The first of them is taken before
 // anything else, and the last given back after everything else.
+
+// wasLost tells whether the state of the migration was lost, and with it what was saved.
+func wasLost(dm *migration) bool {
+	return slices.ContainsFunc(dm.Status.Machine.History, func(t v1alpha1.Transition) bool { return t.From == "" && t.Reason != fsm.ReasonCreated })
+}
 
 // traces is what bears the UID of a migration.
 type traces struct {
