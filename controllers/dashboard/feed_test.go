@@ -44,23 +44,7 @@ func TestFeedReadsStates(t *testing.T) {
 			shownLine{"Pending", "you may not read machinestates.phasegate.dev: this is from the status of the object, which may be old, forged or incomplete"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := fake.NewClientBuilder().WithScheme(scheme).WithObjects(dm.DeepCopy(), state.DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
-				List: func(ctx context.Context, under client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-					if _, ok := list.(*v1alpha1.MachineStateList); ok && c.refused {
-						return apierrs.NewForbidden(schema.GroupResource{Group: "phasegate.dev", Resource: "machinestates"}, "", nil)
-					}
-					return under.List(ctx, list, opts...)
-				},
-				// The fake knows no initial events: informers fall back to lists then.
-				Watch: func(ctx context.Context, under client.WithWatch, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
-					all := client.ListOptions{}
-					all.ApplyOptions(opts)
-					if all.Raw != nil && all.Raw.SendInitialEvents != nil {
-						return nil, apierrs.NewInvalid(schema.GroupKind{}, "", nil)
-					}
-					return under.Watch(ctx, list, opts...)
-				},
-			}).Build()
+			server := clusterOf(scheme, c.refused, dm.DeepCopy(), state.DeepCopy())
 			feed := dashboard.NewFeed(server)
 			ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 			defer stop()
@@ -80,4 +64,25 @@ func TestFeedReadsStates(t *testing.T) {
 			}
 		})
 	}
+}
+
+// clusterOf has objects, and may refuse to list states.
+func clusterOf(scheme *runtime.Scheme, refused bool, objects ...client.Object) client.WithWatch {
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		List: func(ctx context.Context, under client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, ok := list.(*v1alpha1.MachineStateList); ok && refused {
+				return apierrs.NewForbidden(schema.GroupResource{Group: "phasegate.dev", Resource: "machinestates"}, "", nil)
+			}
+			return under.List(ctx, list, opts...)
+		},
+		// The fake knows no initial events: informers fall back to lists then.
+		Watch: func(ctx context.Context, under client.WithWatch, list client.ObjectList, opts ...client.ListOption) (watch.Interface, error) {
+			all := client.ListOptions{}
+			all.ApplyOptions(opts)
+			if all.Raw != nil && all.Raw.SendInitialEvents != nil {
+				return nil, apierrs.NewInvalid(schema.GroupKind{}, "", nil)
+			}
+			return under.Watch(ctx, list, opts...)
+		},
+	}).Build()
 }
