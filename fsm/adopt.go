@@ -101,7 +101,8 @@ func (r *Run) recover() Command {
 			continue
 		}
 		for _, name := range q.Holds {
-			h, err := r.recorded(name)
+			e := r.m.prog.effects[name]
+			h, err := r.entry(e, e.acquire)
 			if err != nil {
 				return r.notYetRecovered(err)
 			}

@@ -54,7 +54,7 @@ type require struct {
 
 type effect struct {
 	v1alpha1.Effect
-	release *action
+	acquire, release *action
 }
 
 type step struct {
@@ -210,7 +210,7 @@ func (c *compiler) effects(effects []v1alpha1.Effect) {
 		path := fmt.Sprintf("spec.effects[%d]", i)
 		c.unique(c.prog.effects[e.Name].Name == "", path, "effect", e.Name)
 		c.selectable(path, "an effect", e.Name)
-		c.prog.effects[e.Name] = effect{e, c.action(e.Release)}
+		c.prog.effects[e.Name] = effect{e, c.action(e.Acquire), c.action(e.Release)}
 		for _, action := range []string{e.Acquire, e.Release} {
 			// One name is written to the ledger per step; a second effect of the
 			// same action would leak.

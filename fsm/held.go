@@ -17,7 +17,7 @@ const maxHeld = 32 << 10
 // hold writes the ledger before the deed: what is taken, and what gives it back. A crash
 // in between costs a release of something that was never taken, which is harmless.
 func (r *Run) hold(s *step, p *phase) *Command {
-	h, err := r.entry(s)
+	h, err := r.entry(r.m.prog.effects[s.acquires], s.action)
 	if err != nil {
 		r.fail(Outcome{Err: err, Class: ClassInvalid}, s.retry, p)
 		return r.next
@@ -26,11 +26,11 @@ func (r *Run) hold(s *step, p *phase) *Command {
 	return r.commit(nil)
 }
 
-// recorded is how the ledger has an effect from now on. The parameters of its release are
-// resolved now: an edit of the object later on must not lead elsewhere.
-func (r *Run) recorded(effect string) (h v1alpha1.HeldEffect, err error) {
-	e := r.m.prog.effects[effect]
-	h = v1alpha1.HeldEffect{Name: e.Name, Release: e.release.use}
+// entry is how the ledger has an effect that an action is about to take, or may have taken.
+// The parameters of its release are resolved now: an edit of the object later on must not
+// lead elsewhere.
+func (r *Run) entry(e effect, acquire *action) (v1alpha1.HeldEffect, error) {
+	h := v1alpha1.HeldEffect{Name: e.Name, Release: e.release.use}
 	with, err := e.release.params(r.value, nil)
 	if err == nil {
 		h.With, err = encodeParams(with)
@@ -38,31 +38,17 @@ func (r *Run) recorded(effect string) (h v1alpha1.HeldEffect, err error) {
 	if err != nil {
 		return h, fmt.Errorf("what would give %s back: %w", e.Name, err)
 	}
-	return h, storable(h)
-}
-
-// entry is how the ledger has an effect that a step is about to take.
-func (r *Run) entry(s *step) (v1alpha1.HeldEffect, error) {
-	h, err := r.recorded(s.acquires)
-	if err != nil {
-		return h, err
-	}
-	acquired, err := s.action.varying(r.value)
+	acquired, err := acquire.varying(r.value)
 	if err != nil {
 		return h, err
 	}
 	if h.Acquired, err = encodeParams(acquired); err != nil {
 		return h, err
 	}
-	return h, storable(h)
-}
-
-// storable is an error where the API server would refuse an entry of the ledger.
-func storable(h v1alpha1.HeldEffect) error {
-	if n := len(h.String()); n > maxHeld {
-		return fmt.Errorf("the parameters of %s have %d bytes, more than the %d that are stored with what is held: shorten them in the machine file, or what they read in the object", h.Name, n, maxHeld)
+	if n := len(h.String()); n > maxHeld { // the API server would refuse it
+		return h, fmt.Errorf("the parameters of %s have %d bytes, more than the %d that are stored with what is held: shorten them in the machine file, or what they read in the object", h.Name, n, maxHeld)
 	}
-	return nil
+	return h, nil
 }
 
 // undo gives back what was taken last, as it was recorded.

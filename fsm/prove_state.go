@@ -119,7 +119,7 @@ func (p *prover) bare(m *Machine) *Machine {
 	prog := *m.prog
 	prog.phases, prog.order, prog.effects = map[string]*phase{}, nil, map[string]effect{}
 	for name, e := range m.prog.effects {
-		prog.effects[name] = effect{e.Effect, &action{use: e.release.use}}
+		prog.effects[name] = effect{e.Effect, &action{use: e.acquire.use}, &action{use: e.release.use}}
 	}
 	for _, old := range m.prog.order {
 		ph := *old
