@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -66,6 +67,10 @@ func byName(name string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: "metadata.name=" + name}
 }
 
+// MayGap lets the record of what was shown end before the migration does: the API server ends
+// watches when a CRD is exchanged, and forgets what was in between.
+func (r *Recorder) MayGap() { r.migration.mayGap.Store(true) }
+
 // Stop ends the recording. It may be called twice.
 func (r *Recorder) Stop() {
 	for _, t := range []*tape{r.migration, r.states, r.lock} {
@@ -115,6 +120,7 @@ type tape struct {
 	only   metav1.ListOptions
 	end    context.CancelFunc
 	wrote  chan struct{}
+	mayGap atomic.Bool
 
 	mu       sync.Mutex
 	versions []*unstructured.Unstructured
@@ -155,6 +161,7 @@ func (t *tape) write(event watch.Event) {
 	defer t.mu.Unlock()
 	obj, isObject := event.Object.(*unstructured.Unstructured)
 	switch {
+	case (event.Type == watch.Error || !isObject) && t.mayGap.Load():
 	case event.Type == watch.Error || !isObject:
 		t.failed = fmt.Errorf("record %s%s: the recording has a gap: %v", t.only.FieldSelector, t.only.LabelSelector, event.Object)
 	case event.Type == watch.Deleted:
@@ -173,6 +180,9 @@ func (t *tape) write(event watch.Event) {
 func (t *tape) catchUp(ctx context.Context) error {
 	now, err := t.client.List(ctx, t.only)
 	there := err == nil && len(now.Items) > 0 // an error: not even its CRD is there
+	if there && t.mayGap.Load() {
+		t.write(watch.Event{Type: watch.Modified, Object: &now.Items[0]})
+	}
 	for {
 		t.mu.Lock()
 		failed := t.failed
