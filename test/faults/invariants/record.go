@@ -180,8 +180,12 @@ func (t *tape) write(event watch.Event) {
 func (t *tape) catchUp(ctx context.Context) error {
 	now, err := t.client.List(ctx, t.only)
 	there := err == nil && len(now.Items) > 0 // an error: not even its CRD is there
-	if there && t.mayGap.Load() {
+	switch {
+	case err != nil || !t.mayGap.Load():
+	case there:
 		t.write(watch.Event{Type: watch.Modified, Object: &now.Items[0]})
+	default:
+		t.write(watch.Event{Type: watch.Deleted, Object: &unstructured.Unstructured{}})
 	}
 	for {
 		t.mu.Lock()
