@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	phasegatev1alpha1 "github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/crds"
 	"github.com/phasegate/phasegate/test/harness"
@@ -339,11 +341,15 @@ func TestUnknownPhase(t *testing.T) {
 
 func (w *world) setPhase(t *testing.T, phase string) {
 	t.Helper()
-	dm := w.read(t, scene.MigrationName)
-	before := dm.DeepCopy()
-	dm.Status.Machine.Phase = phase
-	dm.Status.Machine.History[len(dm.Status.Machine.History)-1].To = phase
-	if err := w.Client.Status().Patch(t.Context(), dm, client.MergeFrom(before)); err != nil {
+	state := &phasegatev1alpha1.MachineState{}
+	state.Name = phasegatev1alpha1.MachineStateName(datastoremigration.MachineName, w.read(t, scene.MigrationName).UID)
+	if err := w.Client.Get(t.Context(), client.ObjectKeyFromObject(state), state); err != nil {
+		t.Fatal(err)
+	}
+	before := state.DeepCopy()
+	state.Status.Phase = phase
+	state.Status.History[len(state.Status.History)-1].To = phase
+	if err := w.Client.Patch(t.Context(), state, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 }

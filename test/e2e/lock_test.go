@@ -154,7 +154,7 @@ func TestBreakGlass(t *testing.T) {
 	w.awaitGate(t, scene.MigrationName, "copied")
 	p.Kill()
 	w.kubectl(t, "delete", "datastoremigration", scene.MigrationName, "--wait=false")
-	saved := w.kubectl(t, "get", "datastoremigration", scene.MigrationName, "-o", `jsonpath={.metadata.annotations.migration\.projectcalico\.org/saved-apiservice}`)
+	saved := w.kubectl(t, "get", "machinestates", "-l", "phasegate.dev/machine=datastore-migration", "-o", `jsonpath={.items[0].status.saved.apiService}`)
 	file := filepath.Join(t.TempDir(), "saved-apiservice.json")
 	if err := os.WriteFile(file, []byte(saved), 0o600); err != nil {
 		t.Fatal(err)

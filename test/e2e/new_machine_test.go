@@ -125,7 +125,8 @@ func (w *world) awaitStopped(t *testing.T) {
 	harness.Eventually(t, "the Job to be waited for", soon, func() error {
 		restore := w.inBookshop(t, "example.com/v1", "DatabaseRestore", "monday")
 		message, _, _ := unstructured.NestedString(restore.Object, "status", "message")
-		held := machineStatus(t, restore).Held
+		status := machineStatus(t, restore)
+		held := status.HeldNames()
 		return nilUnless(strings.Contains(message, "runs: 1 active") && cmp.Equal(held, []string{"notice", "stopped"}), message)
 	})
 	shop := w.inBookshop(t, "apps/v1", "Deployment", "bookshop")

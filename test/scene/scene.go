@@ -197,18 +197,28 @@ func (s *Scene) Migrate(ctx context.Context, name string) error {
 	return nil
 }
 
-// Migration reads a DatastoreMigration, with its state in place of the view.
+// Migration reads a DatastoreMigration, with its state in place of the view. The view
+// follows the state within moments while a manager runs, which are waited for.
 func (s *Scene) Migration(ctx context.Context, name string) (*migrationv1.DatastoreMigration, error) {
-	dm := &migrationv1.DatastoreMigration{}
-	if err := s.Client.Get(ctx, types.NamespacedName{Name: name}, dm); err != nil {
-		return dm, err
+	for begun := time.Now(); ; {
+		dm := &migrationv1.DatastoreMigration{}
+		if err := s.Client.Get(ctx, types.NamespacedName{Name: name}, dm); err != nil {
+			return dm, err
+		}
+		shown := dm.Status.Machine.Phase
+		states, err := machinestate.Get(ctx, s.Client, datastoremigration.MachineName, dm.UID)
+		if err == nil {
+			_, err = states.Over(dm, dm.UID)
+		}
+		if err != nil || shown == "" || shown == dm.Status.Machine.Phase || time.Since(begun) > viewFollows {
+			return dm, err
+		}
 	}
-	states, err := machinestate.Get(ctx, s.Client, datastoremigration.MachineName, dm.UID)
-	if err == nil {
-		_, err = states.Over(dm, dm.UID)
-	}
-	return dm, err
 }
+
+// viewFollows is how long a view may be behind its state before it is taken as it is: no
+// manager runs then.
+const viewFollows = time.Second
 
 // AwaitPhase waits until a migration shows a phase.
 func (s *Scene) AwaitPhase(ctx context.Context, name, phase string, timeout time.Duration) (*migrationv1.DatastoreMigration, error) {
