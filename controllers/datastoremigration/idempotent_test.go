@@ -50,12 +50,8 @@ func (b before) build(ctx context.Context, c client.Client, n int) (*migration, 
 	}
 	note := ""
 	if b.parked {
-		saved, err := saveAPIService(svc)
-		if err != nil {
-			return nil, err
-		}
-		note = saved
-		svc.Spec.Service, svc.Annotations = nil, map[string]string{migrationv1.AnnotationSavedAPIService: saved}
+		note, _ = saveAPIService(svc) // a plain value
+		svc.Spec.Service, svc.Annotations = nil, map[string]string{migrationv1.AnnotationSavedAPIService: note}
 	}
 	if b.saved != nil {
 		note = *b.saved

@@ -33,38 +33,49 @@ type traces struct {
 	left []string
 }
 
-func (s *steps) traces(ctx context.Context, dm *migration) (t traces, err error) {
-	if err := s.notThePeers(ctx, dm); err != nil {
-		return t, err
+func (s *steps) traces(ctx context.Context, dm *migration) (traces, error) {
+	t := traces{}
+	for _, look := range []func(context.Context, *migration, *traces) error{s.notThePeers, s.lockTraces, s.fenceTraces, s.doorTraces} {
+		if err := look(ctx, dm, &t); err != nil {
+			return t, err
+		}
 	}
+	return t, nil
+}
+
+func (s *steps) lockTraces(ctx context.Context, dm *migration, t *traces) error {
 	v1, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
 	if err != nil && !gone(err) {
-		return t, err
+		return err
 	}
 	if t.v1Locked = v1 != nil && !isReady(v1) && lockedBy(v1) == dm.UID; t.v1Locked {
 		t.left = append(t.left, "the lock of v1")
 	}
 	v3, err := s.v3Lock(ctx)
-	if err != nil {
-		return t, err
+	if err != nil || v3 == nil {
+		return err
 	}
-	t.v3Ours, t.v3Open = v3 != nil && createdBy(v3) == dm.UID, v3 != nil && isReady(v3)
-	if t.v3Ours || v3 != nil && lockedBy(v3) == dm.UID {
+	t.v3Ours, t.v3Open = createdBy(v3) == dm.UID, isReady(v3)
+	if t.v3Ours || lockedBy(v3) == dm.UID {
 		t.left = append(t.left, "the lock of v3")
 	}
+	return nil
+}
+
+func (s *steps) fenceTraces(ctx context.Context, dm *migration, t *traces) error {
+	named := metav1.ObjectMeta{Name: migrationv1.FenceName}
 	for _, part := range []client.Object{
-		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: migrationv1.FenceName}},
-		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: migrationv1.FenceName}},
+		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: named}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: named},
 	} {
 		have, err := s.partOfFence(ctx, part)
 		if err != nil {
-			return t, err
+			return err
 		}
 		if have != nil && ofMigration(have, dm) {
 			t.left = append(t.left, "the fence, "+s.nameOf(part))
 		}
 	}
-	return t, s.doorTraces(ctx, dm, &t)
+	return nil
 }
 
 // doorTraces looks for the side door.
@@ -100,7 +111,7 @@ func (s *steps) v3Lock(ctx context.Context) (*unstructured.Unstructured, error) 
 
 // notThePeers is an error where Calico's own controller may be at work on the object: its
 // finalizer has the same name, and what it has left is not ours to give back.
-func (s *steps) notThePeers(ctx context.Context, dm *migration) error {
+func (s *steps) notThePeers(ctx context.Context, dm *migration, _ *traces) error {
 	if dm.Name != peerName {
 		return nil
 	}

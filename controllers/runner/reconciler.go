@@ -92,23 +92,17 @@ func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconc
 	}
 	// The client leaves it out of typed objects; expressions and actions ask for it.
 	obj.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(machine.For().APIVersion, machine.For().Kind))
-	shape, err := r.shape()
-	if errors.Is(err, errNoShape) {
-		return reconcile.Result{RequeueAfter: shapeAgain}, nil
-	}
-	if err != nil {
-		return r.notDriven(ctx, obj, err)
-	}
 	if !r.Busy.take(obj.GetUID()) {
 		return reconcile.Result{RequeueAfter: busyAgain}, nil
 	}
 	defer r.Busy.release(obj.GetUID())
-	state, err := readState(ctx, r.Client, machine.Name(), obj.GetUID())
-	if errors.Is(err, errNoStates) {
-		return r.notDriven(ctx, obj, err)
+	shape, err := r.shape()
+	var state *v1alpha1.MachineState
+	if err == nil {
+		state, err = readState(ctx, r.Client, machine.Name(), obj.GetUID())
 	}
 	if err != nil {
-		return reconcile.Result{}, err
+		return r.notDriven(ctx, obj, err)
 	}
 	if state == nil && !obj.GetDeletionTimestamp().IsZero() && !controllerutil.ContainsFinalizer(obj, machine.Finalizer()) {
 		return reconcile.Result{}, nil // nothing keeps it but others
@@ -124,8 +118,15 @@ func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconc
 	return result, err
 }
 
-// notDriven tells an object why it is left alone.
+// notDriven leaves an object alone. What a person has to repair is told, what passes is
+// tried again.
 func (r *Reconciler[T]) notDriven(ctx context.Context, obj T, why error) (reconcile.Result, error) {
+	if errors.Is(why, errNoShape) {
+		return reconcile.Result{RequeueAfter: shapeAgain}, nil
+	}
+	if !errors.As(why, &unfitError{}) {
+		return reconcile.Result{}, why
+	}
 	log.FromContext(ctx).Error(why, "the object is left alone")
 	tell(r.Recorder, obj, corev1.EventTypeWarning, "NotDriven", "Check", why.Error())
 	return reconcile.Result{RequeueAfter: unfitAgain}, nil

@@ -147,7 +147,7 @@ func TestJitterIsInjected(t *testing.T) {
 // Objects of a kind that cannot be driven are told so, and nothing else is done.
 func TestUnfitKind(t *testing.T) {
 	b := newBench(t)
-	b.Shape = func() (*runner.Shape, error) { return nil, errors.New("the CRD forgets") }
+	b.Shape = func() (*runner.Shape, error) { return nil, runner.Unfit(errors.New("the CRD forgets")) }
 	got := b.see()
 	if got.Phase != "" || got.Writes != nil || got.Result.RequeueAfter == 0 {
 		t.Errorf("got %+v, want nothing but another look", got)

@@ -39,22 +39,12 @@ func ShapeOf(crd *apiextensionsv1.CustomResourceDefinition, version string) (*Sh
 	if crd.Spec.PreserveUnknownFields || v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
 		return &Shape{}, nil
 	}
-	internal := &apiextensions.JSONSchemaProps{}
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v.Schema.OpenAPIV3Schema, internal, nil); err != nil {
-		return nil, fmt.Errorf("read the schema of CRD %s: %w", crd.Name, err)
-	}
-	schema, err := structuralschema.NewStructural(internal)
+	schema, err := structural(v.Schema.OpenAPIV3Schema)
 	if err != nil {
 		return nil, fmt.Errorf("read the schema of CRD %s: %w", crd.Name, err)
 	}
-	s := &Shape{schema: schema}
 	status := v.Schema.OpenAPIV3Schema.Properties["status"].Properties
-	for _, value := range status["phase"].Enum {
-		var name string
-		if json.Unmarshal(value.Raw, &name) == nil {
-			s.phases = append(s.phases, name)
-		}
-	}
+	s := &Shape{schema: schema, phases: names(status["phase"].Enum)}
 	if conditions, known := status["conditions"]; known {
 		s.repeats = conditions.XListType == nil || *conditions.XListType == "atomic"
 		if conditions.MaxItems != nil {
@@ -62,6 +52,25 @@ func ShapeOf(crd *apiextensionsv1.CustomResourceDefinition, version string) (*Sh
 		}
 	}
 	return s, nil
+}
+
+func structural(schema *apiextensionsv1.JSONSchemaProps) (*structuralschema.Structural, error) {
+	internal := &apiextensions.JSONSchemaProps{}
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(schema, internal, nil); err != nil {
+		return nil, err
+	}
+	return structuralschema.NewStructural(internal)
+}
+
+// names are the texts of an enumeration.
+func names(enum []apiextensionsv1.JSON) (all []string) {
+	for _, value := range enum {
+		var name string
+		if json.Unmarshal(value.Raw, &name) == nil {
+			all = append(all, name)
+		}
+	}
+	return all
 }
 
 // fitView changes the status of view, which was stored as it is in stored, to what the CRD

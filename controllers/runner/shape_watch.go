@@ -44,6 +44,9 @@ func (s *shapes) set(obj any) {
 		return
 	}
 	shape, err := ShapeOf(crd, s.version)
+	if err != nil {
+		err = unfitError{err}
+	}
 	s.mu.Lock()
 	s.shape, s.err = shape, err
 	s.mu.Unlock()

@@ -36,8 +36,11 @@ type StatusSaver interface {
 	SetSavedStatus(text string) error
 }
 
+// unfitError says what a person has to repair before any object of a kind can be driven.
+type unfitError struct{ error }
+
 // errNoStates says that there is no place to store a state in.
-var errNoStates = errors.New("the CRD " + v1alpha1.MachineStateCRD + " is not installed: apply the one in charts/phasegate/files/crds, or helm upgrade with crds.install=auto")
+var errNoStates = unfitError{errors.New("the CRD " + v1alpha1.MachineStateCRD + " is not installed: apply the one in charts/phasegate/files/crds, or helm upgrade with crds.install=auto")}
 
 // readState answers the state of an object, or nil where there is none.
 func readState(ctx context.Context, c client.Client, machine string, uid types.UID) (*v1alpha1.MachineState, error) {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// EnvPeers, when it is not empty, makes Driven take the peers' own CRDs in place of ours:
+// EnvPeers names the environment variable that, when it is not empty, makes Driven take the peers' own CRDs in place of ours:
 // Calico's from the subfolder migration of CALICO_CRDS, ToolHive's from TOOLHIVE_CRDS. Where
 // a directory is not given, ours stays.
 const EnvPeers = "PEERS_CRDS"

@@ -176,7 +176,7 @@ func (w *world) giveBack(t *testing.T) time.Duration {
 			if ctx.Err() != nil {
 				t.Fatalf("not within %s: %v", soon, err)
 			}
-			time.Sleep(min(max(result.RequeueAfter, 0), patience/4)) //nolint:forbidigo // as the queue does
+			time.Sleep(min(max(result.RequeueAfter, 0), patience/4))
 		}
 	}
 }
