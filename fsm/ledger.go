@@ -11,6 +11,11 @@ func (c *compiler) ledger() {
 	gives := f.givers()
 	f.stop = func(e Edge, load effectSet) effectSet { return f.leaks(e, load, gives) }
 	f.spread(c.def.Spec.Initial, arrives)
+	for _, p := range c.prog.order {
+		if f.at[p.Name] != 0 {
+			f.checkReleases(p) // of what is held without an accident
+		}
+	}
 	f.recoveries()
 	for _, p := range c.prog.order {
 		if f.at[p.Name] == 0 {
@@ -18,7 +23,6 @@ func (c *compiler) ledger() {
 		}
 		f.checkEdges(p, gives)
 		f.checkLetGo(p)
-		f.checkReleases(p)
 		if p.PointOfNoReturn {
 			c.checkNoReturn(p, f.at[p.Name])
 		}
