@@ -43,19 +43,31 @@ func editV3(t *testing.T, w *world) {
 }
 
 // assertNamesConflict checks that a person is told what is in the way and what to do.
+func conflictText(t *testing.T, dm *migrationv1.DatastoreMigration) string {
+	t.Helper()
+	var found []string
+	for _, c := range dm.Status.Conflicts {
+		found = append(found, c.Kind+" "+c.Name+": "+strings.Join(c.Fields, "\n"))
+	}
+	if onPeersCRDs { // which has a condition for each
+		for _, c := range dm.Status.Conditions {
+			if c.Type == migrationv1.ConditionConflict {
+				found = append(found, c.Message)
+			}
+		}
+	}
+	if len(found) != 1 || dm.Status.Progress.Conflicts != 1 {
+		t.Fatalf("the status has conflicts %q, %d by its count, want exactly one", found, dm.Status.Progress.Conflicts)
+	}
+	return found[0]
+}
+
 func assertNamesConflict(t *testing.T, w *world, dm *migrationv1.DatastoreMigration) {
 	t.Helper()
-	if len(dm.Status.Conflicts) != 1 || dm.Status.Progress.Conflicts != 1 {
-		t.Fatalf("status has conflicts %+v, want exactly one", dm.Status.Conflicts)
-	}
-	c := dm.Status.Conflicts[0]
-	if c.Kind != "GlobalNetworkSet" || c.Name != "blocklist-0" {
-		t.Errorf("status names %s %s", c.Kind, c.Name)
-	}
-	fields := strings.Join(c.Fields, "\n")
-	for _, field := range []string{"spec.nets", "threat-feed"} {
-		if !strings.Contains(fields, field) {
-			t.Errorf("the fields that differ do not include %s:\n%s", field, fields)
+	text := conflictText(t, dm)
+	for _, part := range []string{"GlobalNetworkSet blocklist-0", "spec.nets", "threat-feed"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("the status does not name %s:\n%s", part, text)
 		}
 	}
 	for _, part := range []string{"GlobalNetworkSet blocklist-0", "1 conflict"} {

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +24,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/controllers/machinestate"
+	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/crds"
 	"github.com/phasegate/phasegate/test/fixture"
@@ -209,6 +211,9 @@ func (s *Scene) Migration(ctx context.Context, name string) (*migrationv1.Datast
 		states, err := machinestate.Get(ctx, s.Client, datastoremigration.MachineName, dm.UID)
 		if err == nil {
 			_, err = states.Over(dm, dm.UID)
+		}
+		if ready := meta.FindStatusCondition(dm.Status.Conditions, fsm.ConditionReady); ready != nil && dm.Status.ObservedGeneration == 0 {
+			dm.Status.ObservedGeneration = ready.ObservedGeneration // which Calico's CRD has no place for
 		}
 		if err != nil || shown == "" || shown == dm.Status.Machine.Phase || time.Since(begun) > viewFollows {
 			return dm, err
