@@ -36,7 +36,7 @@ func conditionFlaws(dm *migrationv1.DatastoreMigration) []string {
 		if isSummary(c.Type) && c.Status == metav1.ConditionTrue {
 			summary = append(summary, c.Type)
 		}
-		if c.ObservedGeneration != dm.Status.ObservedGeneration {
+		if c.ObservedGeneration != dm.Status.ObservedGeneration && !(onPeersCRDs && dm.Status.ObservedGeneration == 0) {
 			say("condition %s is about generation %d, the status about %d", c.Type, c.ObservedGeneration, dm.Status.ObservedGeneration)
 		}
 		if c.Reason == "" || c.LastTransitionTime.IsZero() {

@@ -25,6 +25,7 @@ import (
 	"github.com/phasegate/phasegate/test/faults"
 	"github.com/phasegate/phasegate/test/faults/invariants"
 	"github.com/phasegate/phasegate/test/faults/report"
+	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/scene"
 )
@@ -94,34 +95,82 @@ func TestCRDFlips(t *testing.T) {
 	beside(t)
 	w := common(t)
 	t.Cleanup(func() { w.replace(ours) })
-	var one sync.Mutex
-	writes, flips, often := 0, 0, 1
-	if !everything {
-		often = 5
-	}
-	flipping := func(int) *faults.Transport {
-		return faults.New(&faults.Rule{When: faults.Write, Times: faults.Always, Do: func(_ *faults.Transport, req *http.Request, next http.RoundTripper) (*http.Response, error) {
-			one.Lock()
-			defer one.Unlock()
-			if writes++; writes%often != 0 {
-				return next.RoundTrip(req)
-			}
-			w.replace(theirs)
-			defer w.replace(ours)
-			flips += 2
-			return next.RoundTrip(req)
-		}})
-	}
+	flipping, flips := w.flipping(ours, theirs)
 	j := w.begin(t)
 	j.recorder.MayGap()
 	_, there := j.survive(flipping, atGate)
 	j.check(invariants.AtGate)
 	_, back := j.back(flipping)
-	report.Of("Calico's CRD over ours, and back, at each write").Writes(flips)
+	report.Of("Calico's CRD over ours, and back, at each write").Writes(*flips)
 	report.Of("Calico's CRD over ours, and back, at each write").Ran(!t.Failed(), max(there, back))
-	if flips < 2*minWrites/often {
-		t.Errorf("the CRD was exchanged %d times: the test tries too little", flips)
+	if *flips < 2*minWrites/often() {
+		t.Errorf("the CRD was exchanged %d times: the test tries too little", *flips)
 	}
+	w.noStates(t)
+}
+
+// often is of how many writes one has the CRD exchanged around it.
+func often() int {
+	if everything {
+		return 1
+	}
+	return 5
+}
+
+// flipping are processes around whose writes the CRD is exchanged, and counts how often.
+func (w *world) flipping(ours, theirs *unstructured.Unstructured) (all lives, flips *int) {
+	var one sync.Mutex
+	writes := 0
+	flips = new(int)
+	return func(int) *faults.Transport {
+		return faults.New(&faults.Rule{When: faults.Write, Times: faults.Always, Do: func(_ *faults.Transport, req *http.Request, next http.RoundTripper) (*http.Response, error) {
+			one.Lock()
+			defer one.Unlock()
+			if writes++; writes%often() != 0 {
+				return next.RoundTrip(req)
+			}
+			w.replace(theirs)
+			defer w.replace(ours)
+			*flips += 2
+			return next.RoundTrip(req)
+		}})
+	}, flips
+}
+
+// The same past the point of no return: v3 is opened, the components are waited for, and the
+// clean-up deletes v1.
+func TestCRDFlipsOpen(t *testing.T) {
+	ours, theirs := bothCRDs(t)
+	machine, err := quick(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := newWorld(scene.Options{Objects: fixture.Demo(1, 0)}, machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	flipping, flips := w.flipping(ours, theirs)
+	j := w.begin(t)
+	j.recorder.MayGap()
+	_, there := j.survive(flipping, atRest)
+	j.check(invariants.Open)
+	if err := fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace); err != nil {
+		t.Fatal(err)
+	}
+	j.survive(flipping, inPhase("Complete"))
+	j.check(invariants.Open)
+	if err := w.askRemoval(); err != nil {
+		t.Fatal(err)
+	}
+	_, away := j.survive(flipping, gone)
+	j.check(invariants.CleanedUp)
+	report.Of("Calico's CRD over ours, and back, to the clean-up").Writes(*flips)
+	report.Of("Calico's CRD over ours, and back, to the clean-up").Ran(!t.Failed(), max(there, away))
 	w.noStates(t)
 }
 
