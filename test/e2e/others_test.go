@@ -83,19 +83,23 @@ func TestCRDDeletedUnderTheLock(t *testing.T) {
 	w.awaitGate(t, scene.MigrationName, "copied")
 	w.kubectl(t, "delete", "crd", migrationv1.CRDName, "--wait=false")
 	w.kubectl(t, "patch", "datastoremigration", scene.MigrationName, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
-	t.Cleanup(func() {
-		harness.Eventually(t, "the CRD to be gone", soon, func() error { return w.noCRD(t, migrationv1.CRDName) })
-		driven, err := crds.Driven(root(t))
-		if err == nil {
-			err = crds.Install(t.Context(), w.Config, driven)
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	})
 	w.assertNoStates(t)
 	if events := w.kubectl(t, "get", "events.events.k8s.io", "-A", "-o", "custom-columns=REASON:.reason"); !strings.Contains(events, "ObjectGone") {
 		t.Errorf("no Event says that the migration is gone:\n%s", events)
+	}
+	harness.Eventually(t, "the CRD to be gone", soon, func() error { return w.noCRD(t, migrationv1.CRDName) })
+	w.installCRDs(t)
+}
+
+// installCRDs puts back what the test took away.
+func (w *world) installCRDs(t *testing.T) {
+	t.Helper()
+	driven, err := crds.Driven(root(t))
+	if err == nil {
+		err = crds.Install(t.Context(), w.Config, driven)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -118,13 +122,7 @@ func TestStatesCRDDeletedUnderTheLock(t *testing.T) {
 	w.kubectl(t, "delete", "crd", v1alpha1.MachineStateCRD, "--wait=false")
 	w.askRemoval(t, scene.MigrationName)
 	harness.Eventually(t, "the CRD of states to be gone", soon, func() error { return w.noCRD(t, v1alpha1.MachineStateCRD) })
-	driven, err := crds.Driven(root(t))
-	if err == nil {
-		err = crds.Install(t.Context(), w.Config, driven)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.installCRDs(t)
 	harness.Eventually(t, "the way out to be told", soon, func() error {
 		dm, err := w.Migration(t.Context(), scene.MigrationName)
 		if apierrs.IsNotFound(err) {
