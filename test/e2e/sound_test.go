@@ -29,14 +29,14 @@ func conditionFlaws(dm *migrationv1.DatastoreMigration) []string {
 	say := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	seen := map[string]bool{}
 	for _, c := range dm.Status.Conditions {
-		if seen[c.Type] && (c.Type != migrationv1.ConditionConflict || !onPeersCRDs) {
+		if seen[c.Type] && !mayRepeat(c.Type) {
 			say("condition %s occurs twice", c.Type)
 		}
 		seen[c.Type] = true
 		if isSummary(c.Type) && c.Status == metav1.ConditionTrue {
 			summary = append(summary, c.Type)
 		}
-		if c.ObservedGeneration != dm.Status.ObservedGeneration && !(onPeersCRDs && dm.Status.ObservedGeneration == 0) {
+		if c.ObservedGeneration != generationOf(dm, c) {
 			say("condition %s is about generation %d, the status about %d", c.Type, c.ObservedGeneration, dm.Status.ObservedGeneration)
 		}
 		if c.Reason == "" || c.LastTransitionTime.IsZero() {
@@ -47,6 +47,19 @@ func conditionFlaws(dm *migrationv1.DatastoreMigration) []string {
 		say("Ready must be there (%t), and one of Ready, Reconciling and Stalled be True: %v", seen["Ready"], summary)
 	}
 	return found
+}
+
+// mayRepeat: Calico's CRD has a condition for each conflict.
+func mayRepeat(conditionType string) bool {
+	return onPeersCRDs && conditionType == migrationv1.ConditionConflict
+}
+
+// generationOf is the generation that the status is about, for which Calico's CRD has no place.
+func generationOf(dm *migrationv1.DatastoreMigration, c metav1.Condition) int64 {
+	if onPeersCRDs && dm.Status.ObservedGeneration == 0 {
+		return c.ObservedGeneration
+	}
+	return dm.Status.ObservedGeneration
 }
 
 func isSummary(conditionType string) bool {
