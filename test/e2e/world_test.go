@@ -39,7 +39,13 @@ func (w *world) manager(t *testing.T, args ...string) *harness.Process {
 
 func (w *world) managerAs(t *testing.T, account string, args ...string) *harness.Process {
 	t.Helper()
-	p, err := w.StartManager(append([]string{"--kubeconfig", w.KubeconfigOf(account), "--controllers", "datastoremigration,custom"}, args...)...)
+	return w.managerOf(t, "", account, args...)
+}
+
+// managerOf runs another program as the manager; empty: bin/manager.
+func (w *world) managerOf(t *testing.T, program, account string, args ...string) *harness.Process {
+	t.Helper()
+	p, err := w.StartManagerOf(program, append([]string{"--kubeconfig", w.KubeconfigOf(account), "--controllers", "datastoremigration,custom"}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

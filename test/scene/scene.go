@@ -181,9 +181,16 @@ func (s *Scene) components(ctx context.Context) error {
 
 // StartManager runs bin/manager against the scene, with more arguments.
 func (s *Scene) StartManager(args ...string) (*harness.Process, error) {
-	path, err := harness.Binary("manager")
-	if err != nil {
-		return nil, err
+	return s.StartManagerOf("", args...)
+}
+
+// StartManagerOf runs a program as the manager; empty: bin/manager.
+func (s *Scene) StartManagerOf(path string, args ...string) (*harness.Process, error) {
+	if path == "" {
+		var err error
+		if path, err = harness.Binary("manager"); err != nil {
+			return nil, err
+		}
 	}
 	return harness.StartProcess(harness.Program{Name: "manager", Path: path, LogDir: s.LogDir,
 		Args: append([]string{"--kubeconfig", s.Kubeconfig, "--calico-namespace", CalicoNamespace}, args...)})
