@@ -80,13 +80,6 @@ type world struct {
 }
 
 func newWorld() (*world, error) {
-	ctx := context.Background()
-	cluster, err := harness.Start(ctx, harness.Options{Own: true, Types: apiTypes})
-	if err != nil {
-		return nil, err
-	}
-	w := &world{Cluster: cluster, edits: map[string]proxyEdit{}}
-	inUse = w
 	root, err := harness.Root()
 	if err != nil {
 		return nil, err
@@ -96,28 +89,41 @@ func newWorld() (*world, error) {
 		return nil, err
 	}
 	driven.CRDs = append(driven.CRDs, toolConfigCRD)
-	if err := crds.Install(ctx, cluster.Config, driven); err != nil {
+	inUse, err = worldWith(driven)
+	return inUse, err
+}
+
+// worldWith starts a cluster with these CRDs, and all that runs on it. The caller closes
+// it; also after an error, if it is not nil.
+func worldWith(installed crds.Set) (*world, error) {
+	ctx := context.Background()
+	cluster, err := harness.Start(ctx, harness.Options{Own: true, Types: apiTypes})
+	if err != nil {
 		return nil, err
+	}
+	w := &world{Cluster: cluster, edits: map[string]proxyEdit{}}
+	if err := crds.Install(ctx, cluster.Config, installed); err != nil {
+		return w, err
 	}
 	rules, err := harness.ChartRules("mcpserver")
 	if err != nil {
-		return nil, err
+		return w, err
 	}
 	if err := cluster.Grant(ctx, managerAccount, rules); err != nil {
-		return nil, err
+		return w, err
 	}
 	if w.metrics, err = harness.FreeAddress(); err != nil {
-		return nil, err
+		return w, err
 	}
 	binary, err := harness.Binary("proxyrunner")
 	if err != nil {
-		return nil, err
+		return w, err
 	}
 	w.pods, err = podrunner.Start(podrunner.Options{
 		Cluster: cluster, Programs: map[string]string{v1beta1.ProxyContainer: binary}, Edit: w.editProxy,
 	})
 	if err != nil {
-		return nil, err
+		return w, err
 	}
 	return w, w.startManager()
 }
