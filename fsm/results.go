@@ -7,6 +7,8 @@ import (
 	"time"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
 // results are the outputs of this visit in the types that their actions declare:
@@ -56,6 +58,29 @@ func (r *Run) merge(outputs map[string]any) error {
 	}
 	r.st.Result, r.result = text, decodeResult(text)
 	return nil
+}
+
+// LastingResult is the part of a status' result that the next pass does not find anew: without
+// the outputs of the step at the cursor, which is called again. Where the cursor is at the
+// first step, that is nothing. A step with an `if` may be left out next time, so its outputs
+// count.
+func (m *Machine) LastingResult(st *v1alpha1.MachineStatus) string {
+	p := m.prog.phases[st.Phase]
+	if st.Cursor == 0 {
+		return ""
+	}
+	if p == nil || st.Cursor < 0 || int(st.Cursor) >= len(p.steps) || p.steps[st.Cursor].cond != nil {
+		return st.Result
+	}
+	lasting := decodeResult(st.Result)
+	for name := range p.steps[st.Cursor].action.spec.Outputs {
+		delete(lasting, name)
+	}
+	text, err := encodeResult(lasting)
+	if err != nil { // it was encoded before
+		return st.Result
+	}
+	return text
 }
 
 // maxResult is how much of outputs a status holds; the CRDs say the same.

@@ -32,15 +32,24 @@ func newWorkload(ctx context.Context, c client.Client) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	before := srv.DeepCopy()
-	srv.Status.Machine = v1alpha1.MachineStatus{Phase: "Restarting", Requests: []v1alpha1.RequestStatus{{Name: restartRequest, Token: token}}}
-	if err := c.Status().Patch(ctx, srv, client.MergeFrom(before)); err != nil {
+	if err := c.Create(ctx, restarting(srv)); err != nil {
 		return nil, err
 	}
 	if _, err := do(ctx, c, srv, "EnsureWorkload"); err != nil {
 		return nil, err
 	}
 	return srv, deploy(ctx, c, srv, 1)
+}
+
+// restarting is the state of a server that carries the restart out.
+func restarting(srv *server) *v1alpha1.MachineState {
+	state := &v1alpha1.MachineState{}
+	state.Name = v1alpha1.MachineStateName(runner.OnceMachine, srv.UID)
+	state.Spec = v1alpha1.MachineStateSpec{Machine: runner.OnceMachine, Object: v1alpha1.ObjectReference{
+		APIVersion: v1beta1.GroupVersion.String(), Kind: "MCPServer", Namespace: srv.Namespace, Name: srv.Name, UID: srv.UID,
+	}}
+	state.Status.MachineStatus = v1alpha1.MachineStatus{Phase: "Restarting", Requests: []v1alpha1.RequestStatus{{Name: restartRequest, Token: token}}}
+	return state
 }
 
 // deploy is what a proxy of a generation does when it starts.

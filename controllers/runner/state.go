@@ -20,6 +20,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/patch"
+	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
@@ -98,19 +99,19 @@ func selfOf[T Object[T]](obj T, state *v1alpha1.MachineState) (map[string]any, e
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(whole)
 }
 
-// durable is what of a machine's status must outlive a crash. Results of a look that begins
-// with the first step again are not worth a write: they are found anew.
+// durable is what of a machine's status must outlive a crash.
 func durable(st *v1alpha1.MachineStatus) v1alpha1.MachineStatus {
 	kept := *st
 	kept.NextCheck, kept.Blocked, kept.OnDelete = nil, nil, ""
 	return kept
 }
 
-// sameState tells whether a state need not be written.
-func sameState(stored *v1alpha1.MachineStateStatus, next *v1alpha1.MachineStatus, saved map[string]v1alpha1.SavedText) bool {
+// sameState tells whether a state need not be written. Results that the next pass finds anew
+// are not worth a write.
+func sameState(machine *fsm.Machine, stored *v1alpha1.MachineStateStatus, next *v1alpha1.MachineStatus, saved map[string]v1alpha1.SavedText) bool {
 	a, b := durable(&stored.MachineStatus), durable(next)
-	if a.Cursor == 0 && b.Cursor == 0 {
-		a.Result, b.Result = "", ""
+	if a.Phase == b.Phase && a.Cursor == b.Cursor {
+		a.Result, b.Result = machine.LastingResult(&a), machine.LastingResult(&b)
 	}
 	return reflect.DeepEqual(a, b) && maps.Equal(stored.Saved, saved)
 }
@@ -130,7 +131,7 @@ func (p *pass[T]) nextState() (*v1alpha1.MachineState, error) {
 			saved = withText(saved, v1alpha1.SavedStatus, text)
 		}
 	}
-	if st.Phase == "" || p.state != nil && sameState(&p.state.Status, st, saved) {
+	if st.Phase == "" || p.state != nil && sameState(p.machine, &p.state.Status, st, saved) {
 		return nil, nil
 	}
 	next := p.state.DeepCopy()

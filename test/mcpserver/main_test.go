@@ -39,7 +39,6 @@ const managerAccount = "phasegate-manager"
 var (
 	setUp = sync.OnceValues(newWorld)
 	inUse *world
-	chart = filepath.Join("charts", "phasegate", "files")
 	// complaint is a line of a log that says that a right is missing, or an error
 	// of the manager: none of these tests gives it a reason for one, but that it is
 	// told to end while client-go reads an answer.
@@ -53,6 +52,9 @@ func TestMain(m *testing.M) {
 	// the command line still wins.
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
+	}
+	if os.Getenv(crds.EnvPeers) != "" {
+		delete(authz, "quota") // ToolHive's CRD has no field that our types do not know
 	}
 	code := m.Run()
 	if inUse != nil {
@@ -78,43 +80,50 @@ type world struct {
 }
 
 func newWorld() (*world, error) {
+	root, err := harness.Root()
+	if err != nil {
+		return nil, err
+	}
+	driven, err := crds.Driven(root)
+	if err != nil {
+		return nil, err
+	}
+	driven.CRDs = append(driven.CRDs, toolConfigCRD)
+	inUse, err = worldWith(driven)
+	return inUse, err
+}
+
+// worldWith starts a cluster with these CRDs, and all that runs on it. The caller closes
+// it; also after an error, if it is not nil.
+func worldWith(installed crds.Set) (*world, error) {
 	ctx := context.Background()
 	cluster, err := harness.Start(ctx, harness.Options{Own: true, Types: apiTypes})
 	if err != nil {
 		return nil, err
 	}
 	w := &world{Cluster: cluster, edits: map[string]proxyEdit{}}
-	inUse = w
-	root, err := harness.Root()
-	if err != nil {
-		return nil, err
-	}
-	ours, err := crds.ReadDir(filepath.Join(root, chart, "crds"))
-	if err != nil {
-		return nil, err
-	}
-	if err := crds.Install(ctx, cluster.Config, crds.Set{CRDs: append(ours, toolConfigCRD)}); err != nil {
-		return nil, err
+	if err := crds.Install(ctx, cluster.Config, installed); err != nil {
+		return w, err
 	}
 	rules, err := harness.ChartRules("mcpserver")
 	if err != nil {
-		return nil, err
+		return w, err
 	}
 	if err := cluster.Grant(ctx, managerAccount, rules); err != nil {
-		return nil, err
+		return w, err
 	}
 	if w.metrics, err = harness.FreeAddress(); err != nil {
-		return nil, err
+		return w, err
 	}
 	binary, err := harness.Binary("proxyrunner")
 	if err != nil {
-		return nil, err
+		return w, err
 	}
 	w.pods, err = podrunner.Start(podrunner.Options{
 		Cluster: cluster, Programs: map[string]string{v1beta1.ProxyContainer: binary}, Edit: w.editProxy,
 	})
 	if err != nil {
-		return nil, err
+		return w, err
 	}
 	return w, w.startManager()
 }

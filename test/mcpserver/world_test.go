@@ -49,6 +49,12 @@ func newSpace(t *testing.T) *space {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return spaceIn(t, w)
+}
+
+// spaceIn is newSpace in a world of the test's own.
+func spaceIn(t *testing.T, w *world) *space {
+	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	if err := w.Client.Create(t.Context(), ns); err != nil {
 		t.Fatal(err)

@@ -14,8 +14,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -140,7 +142,7 @@ func (w *world) process(faulty *faults.Transport) *runner.Reconciler[*server] {
 		w.t.Fatal(err)
 	}
 	return &runner.Reconciler[*server]{
-		Client: c, Machine: w.store.Of(mcpserver.MachineName).InForce,
+		Shape: w.shape, Client: c, Machine: w.store.Of(mcpserver.MachineName).InForce,
 		Program: mcpserver.Program(c, mcpserver.Settings{ProxyImage: "proxy:test"}),
 		Clock:   clock.RealClock{}, Recorder: &events.FakeRecorder{}, Metrics: runner.NewMetrics(prometheus.NewRegistry()),
 	}
@@ -202,18 +204,46 @@ func (w *world) playProxy(name string) error {
 	return proxies.Start(w.t.Context(), w.Client, proxy)
 }
 
-// get is nil when the server is gone.
+// shape is what the CRD of the moment keeps.
+func (w *world) shape() (*runner.Shape, error) {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := w.Client.Get(context.Background(), client.ObjectKey{Name: v1beta1.CRDName}, crd); err != nil {
+		return nil, err
+	}
+	return runner.ShapeOf(crd, v1beta1.GroupVersion.Version)
+}
+
+// get reads the server, with its state in place of status.machine. It is nil when the
+// server is gone. Phase, message and conditions are those that people see.
 func (w *world) get(name string) *server {
 	w.t.Helper()
 	srv := &server{}
 	err := w.Client.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, srv)
-	switch {
-	case apierrs.IsNotFound(err):
+	if apierrs.IsNotFound(err) {
 		return nil
-	case err != nil:
+	}
+	if err != nil {
 		w.t.Fatal(err)
 	}
+	srv.Status.Machine = v1alpha1.MachineStatus{}
+	if state := w.state(srv.UID); state != nil {
+		srv.Status.Machine = state.Status.MachineStatus
+	}
 	return srv
+}
+
+// state is nil when there is none.
+func (w *world) state(uid types.UID) *v1alpha1.MachineState {
+	w.t.Helper()
+	state := &v1alpha1.MachineState{}
+	err := w.Client.Get(w.t.Context(), client.ObjectKey{Name: v1alpha1.MachineStateName(mcpserver.MachineName, uid)}, state)
+	if apierrs.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return state
 }
 
 func (w *world) create(name string) {

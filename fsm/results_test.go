@@ -1,0 +1,49 @@
+package fsm_test
+
+import (
+	"testing"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+func TestLastingResult(t *testing.T) {
+	machine := machineOf(t, "test.yaml", []byte(header+`spec:
+  for: {apiVersion: v1, kind: ConfigMap}
+  initial: One
+  phases:
+  - name: One
+    poll: 5s
+    steps:
+    - {action: Plan}
+    - {action: Look, until: 'result.ready'}
+    - {action: Look, if: 'result.ready', until: 'result.ready'}
+    next: [{to: Done}]
+    onDelete: {none: true}
+  - {name: Done, terminal: success, onDelete: {none: true}}
+`), fsm.Bindings{Actions: map[string]fsm.ActionSpec{
+		"Plan": {Outputs: map[string]fsm.Type{"planned": fsm.TypeInt}},
+		"Look": {Outputs: map[string]fsm.Type{"ready": fsm.TypeBool}},
+	}})
+	const result = `{"planned":3,"ready":false}`
+	for name, c := range map[string]struct {
+		why    string
+		phase  string
+		cursor int32
+		want   string
+	}{
+		"first step":    {"every step is called again", "One", 0, ""},
+		"waiting step":  {"it is called again, those before are not", "One", 1, `{"planned":3}`},
+		"step with if":  {"it may be left out, and then its result stays", "One", 2, result},
+		"after the end": {"an exit reads what was found", "One", 3, result},
+		"other machine": {"nothing is known of the phase", "Elsewhere", 1, result},
+		"forged":        {"nobody counts so", "One", -1, result},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := machine.LastingResult(&v1alpha1.MachineStatus{Phase: c.phase, Cursor: c.cursor, Result: result})
+			if got != c.want {
+				t.Errorf("%q, want %q: %s", got, c.want, c.why)
+			}
+		})
+	}
+}
