@@ -18,6 +18,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/limit"
 )
 
 // The two ways in which clients are served.
@@ -33,8 +35,6 @@ const (
 	MaxLine = 10 << 20
 	// maxSessions is how many sessions there may be at a time.
 	maxSessions = 10_000
-	// queueLength is how many messages wait for a reader.
-	queueLength = 64
 	// maxQuestions is how many requests of the server may wait for a client's answer.
 	maxQuestions = 256
 )
@@ -64,6 +64,9 @@ type Options struct {
 	// RequestTimeout is how long the server may take for an answer, or from one
 	// report of progress to the next; 0 means a minute.
 	RequestTimeout time.Duration
+	// Requests and Answers bound what waits for the server, and for clients; nil
+	// stands for limit.Total each.
+	Requests, Answers *limit.Budget
 	// Log receives what goes wrong, without the content of messages.
 	Log *slog.Logger
 }
@@ -82,6 +85,7 @@ type Bridge struct {
 	away     string
 	over     bool
 	sessions map[string]*session
+	waiting  map[*mailbox]struct{} // those that are not empty
 	greeting greeting
 }
 
@@ -96,7 +100,13 @@ func New(o Options) *Bridge {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Bridge{o: o, mux: http.NewServeMux(), sessions: map[string]*session{}, away: "not attached yet"}
+	if o.Requests == nil {
+		o.Requests = limit.NewBudget(limit.Total)
+	}
+	if o.Answers == nil {
+		o.Answers = limit.NewBudget(limit.Total)
+	}
+	b := &Bridge{o: o, mux: http.NewServeMux(), sessions: map[string]*session{}, waiting: map[*mailbox]struct{}{}, away: "not attached yet"}
 	// A server that outlives its proxy may still answer the calls of the one before:
 	// numbers begin with the second, and stay below 2^53, which all languages can read.
 	b.lastID.Store(time.Now().Unix() << 20)

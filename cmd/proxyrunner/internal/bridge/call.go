@@ -16,9 +16,8 @@ type call struct {
 	session *session
 	id      jsonrpc.ID      // what the client knows it by
 	token   json.RawMessage // the client's progress token; nil if it wants none
-	// out takes the answer, for which there is always room, and, if streams, reports
-	// of progress. If it is the queue of the session's stream, there may be no room.
-	out     chan item
+	// box takes the answer and, if streams, reports of progress.
+	box     *mailbox
 	streams bool
 
 	// What follows is guarded by Bridge.mu.
@@ -26,9 +25,9 @@ type call struct {
 	timer *time.Timer
 }
 
-// ask gives a request to the server. The answer, whatever it is, goes to out.
-func (b *Bridge) ask(ctx context.Context, s *session, req *jsonrpc.Request, out chan item, streams bool) {
-	c := &call{number: b.lastID.Add(1), session: s, id: req.ID, out: out, streams: streams}
+// ask gives a request to the server. The answer, whatever it is, goes to box.
+func (b *Bridge) ask(ctx context.Context, s *session, req *jsonrpc.Request, box *mailbox, streams bool) {
+	c := &call{number: b.lastID.Add(1), session: s, id: req.ID, box: box, streams: streams}
 	if v := version(req); v != "" {
 		b.fail(c, unsupported(v))
 		return
@@ -74,7 +73,7 @@ func (b *Bridge) forward(ctx context.Context, l *link, c *call, req *jsonrpc.Req
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.o.RequestTimeout) // for a server that does not read
 	defer cancel()
-	if err := l.send(ctx, &jsonrpc.Request{ID: number(c.number), Method: req.Method, Params: params}); err != nil {
+	if err := b.send(ctx, l, &jsonrpc.Request{ID: number(c.number), Method: req.Method, Params: params}); err != nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.failLocked(c, unavailable(err.Error()))
@@ -110,7 +109,7 @@ func (b *Bridge) begin(l *link, c *call) *failure {
 func (b *Bridge) giveUpLocked(c *call, reason string, why *failure) {
 	if b.failLocked(c, why) {
 		params, _ := json.Marshal(map[string]any{"requestId": c.number, "reason": reason}) // a number and a text
-		c.link.offer(&jsonrpc.Request{Method: "notifications/cancelled", Params: params})
+		b.offer(c.link, &jsonrpc.Request{Method: "notifications/cancelled", Params: params})
 	}
 }
 
@@ -149,12 +148,7 @@ func (b *Bridge) replyLocked(c *call, resp *jsonrpc.Response, why *failure) {
 		b.o.Log.Warn("an answer cannot be written as JSON", "error", err)
 		data, _ = jsonrpc.EncodeMessage((&failure{code: jsonrpc.CodeInternalError, message: "the answer cannot be written as JSON"}).response(c.id))
 	}
-	i := item{data: data, answer: true, why: why}
-	if c.out == c.session.out {
-		b.pushLocked(c.session, i)
-		return
-	}
-	c.out <- i
+	b.pushLocked(c.box, item{data: data, answer: true, why: why})
 }
 
 // progressLocked hands a report of progress to the client that asked for it.
@@ -165,12 +159,12 @@ func (b *Bridge) progressLocked(c *call, params json.RawMessage) {
 	c.timer.Reset(b.o.RequestTimeout)
 	params, _ = swap(params, c.token, "progressToken")
 	data, err := jsonrpc.EncodeMessage(&jsonrpc.Request{Method: "notifications/progress", Params: params})
-	switch {
-	case err != nil:
-	case !c.streams || c.out == c.session.out:
-		b.pushLocked(c.session, item{data: data})
-	case len(c.out) < cap(c.out)-1: // the last place is the answer's
-		c.out <- item{data: data}
+	box := c.box
+	if !c.streams {
+		box = c.session.box
+	}
+	if err == nil {
+		b.pushLocked(box, item{data: data})
 	}
 }
 

@@ -73,7 +73,7 @@ func (b *Bridge) initialize(ctx context.Context, l *link, h *hello, params json.
 		h.why = why
 	case resp.Error == nil:
 		h.result = resp.Result
-		if err := l.send(ctx, &jsonrpc.Request{Method: "notifications/initialized"}); err != nil {
+		if err := b.send(ctx, l, &jsonrpc.Request{Method: "notifications/initialized"}); err != nil {
 			h.why = unavailable(err.Error())
 		}
 	default:
@@ -150,15 +150,24 @@ func initializeResult(params, discovered json.RawMessage) (json.RawMessage, erro
 // roundTrip is a call of the bridge itself.
 func (b *Bridge) roundTrip(ctx context.Context, l *link, method string, params json.RawMessage) (*jsonrpc.Response, *failure) {
 	s := newSession()
-	c := &call{number: b.lastID.Add(1), session: s, id: number(0), out: make(chan item, 1)}
+	c := &call{number: b.lastID.Add(1), session: s, id: number(0), box: newMailbox()}
+	from, _ := b.attend(c.box, func() {}) // nobody else knows it
 	b.forward(ctx, l, c, &jsonrpc.Request{ID: c.id, Method: method, Params: params})
-	i := <-c.out // there is always an answer: a timeout at the latest
+	select { // there is always an answer: a timeout at the latest
+	case <-c.box.ready:
+	case <-from.cut:
+	}
+	i, ok := b.take(c.box)
+	b.discard(c.box)
+	if !ok {
+		return nil, unavailable("too much waits for clients")
+	}
 	if i.why != nil {
 		return nil, i.why
 	}
 	m, err := decode(i.data)
-	resp, ok := m.(*jsonrpc.Response)
-	if err != nil || !ok {
+	resp, isResponse := m.(*jsonrpc.Response)
+	if err != nil || !isResponse {
 		return nil, unavailable("the MCP server's answer cannot be read")
 	}
 	return resp, nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/limit"
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/rpcerror"
 )
 
@@ -45,7 +46,7 @@ func New(transport string) *Front {
 	f := &Front{mux: http.NewServeMux(), transport: transport, waiting: "the proxy is starting"}
 	f.mux.HandleFunc(v1beta1.HealthPath, f.health)
 	f.mux.HandleFunc("/.well-known/", wellKnown)
-	f.mux.HandleFunc("/", f.pass)
+	f.mux.Handle("/", limit.Requests(maxRequests, http.HandlerFunc(f.pass)))
 	return f
 }
 

@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/limit"
 )
 
 const (
@@ -15,6 +17,11 @@ const (
 	idle = 2 * time.Minute
 	// Drain is how long calls under way are waited for at the end. A pod has 30 s.
 	Drain = 20 * time.Second
+	// maxHeader is how long the header of a request may be, in bytes.
+	maxHeader = 32 << 10
+	// maxConns is how many connections there may be, and maxRequests how many
+	// requests but those of probes.
+	maxConns, maxRequests = 4096, 4032
 )
 
 // Serve serves clients on listener until ctx is done, then accepts no more, waits
@@ -24,7 +31,11 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, cut
 	if cutStreams {
 		handler = endStreams(ctx, handler)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: readHeader, IdleTimeout: idle}
+	server := &http.Server{
+		Handler: limit.Time(handler), ReadHeaderTimeout: readHeader, IdleTimeout: idle, MaxHeaderBytes: maxHeader,
+		WriteTimeout: limit.WriteTime, // for answers that are not a handler's, limit.Time is for the others
+		ConnState:    limit.NewConns(maxConns).State,
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	select {
@@ -32,9 +43,9 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, cut
 		return err
 	case <-ctx.Done():
 	}
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
-	if err := server.Shutdown(limit); errors.Is(err, context.DeadlineExceeded) {
+	if err := server.Shutdown(within); errors.Is(err, context.DeadlineExceeded) {
 		return server.Close()
 	} else if err != nil {
 		return err
