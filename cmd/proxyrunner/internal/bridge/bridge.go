@@ -84,6 +84,7 @@ type Bridge struct {
 	link     *link // nil while the server is away
 	away     string
 	over     bool
+	draining bool
 	sessions map[string]*session
 	waiting  map[*mailbox]struct{} // those that are not empty
 	greeting greeting
@@ -163,7 +164,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	b.tell("the proxy is ending")
+	b.tell(ending)
 	b.endAll()
 	return nil
 }

@@ -129,6 +129,7 @@ func (b *Bridge) finishLocked(c *call, resp *jsonrpc.Response, why *failure) boo
 	delete(c.session.calls, c.id)
 	c.session.used = time.Now()
 	b.replyLocked(c, resp, why)
+	b.drainLocked(c.session)
 	return true
 }
 

@@ -37,11 +37,12 @@ type reader struct {
 func newMailbox() *mailbox { return &mailbox{ready: make(chan struct{}, 1)} }
 
 // attend makes the caller the reader, who ends when cut is closed and then calls
-// leave. ok is false if there is another one.
-func (b *Bridge) attend(box *mailbox, abort func()) (r *reader, ok bool) {
+// leave. ok is false if there is another one, or the proxy is ending: private
+// mailboxes, of one call, are served to the end.
+func (b *Bridge) attend(box *mailbox, private bool, abort func()) (r *reader, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if box.reader != nil || box.closed {
+	if box.reader != nil || box.closed || (b.draining && !private) {
 		return nil, false
 	}
 	box.reader = &reader{cut: make(chan struct{}), abort: abort}

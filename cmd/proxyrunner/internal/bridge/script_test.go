@@ -111,10 +111,17 @@ func (s *script) hear(method string) message {
 // begin serves a bridge in front of a script.
 func begin(t *testing.T, o bridge.Options) (*script, string) {
 	t.Helper()
+	s, _, url := beginWith(t, o)
+	return s, url
+}
+
+// beginWith returns the bridge as well.
+func beginWith(t *testing.T, o bridge.Options) (*script, *bridge.Bridge, string) {
+	t.Helper()
 	s := scripted(t)
 	o.Open = s.open
-	_, url := start(t, o)
-	return s.connected(), url
+	b, url := start(t, o)
+	return s.connected(), b, url
 }
 
 // request is an HTTP request of a client.

@@ -39,6 +39,9 @@ func (b *Bridge) open() (*session, *failure) {
 	if b.over {
 		return nil, unavailable(b.away)
 	}
+	if b.draining {
+		return nil, unavailable(ending)
+	}
 	if len(b.sessions) >= maxSessions {
 		return nil, &failure{status: http.StatusServiceUnavailable, code: codeConnectionClosed,
 			message: "there are too many sessions: end some, or try again later"}
@@ -90,6 +93,35 @@ func (b *Bridge) expire(now time.Time) {
 	for _, s := range b.sessions {
 		if s.box.reader == nil && len(s.calls) == 0 && now.Sub(s.used) > b.o.SessionTTL {
 			b.endLocked(s)
+		}
+	}
+}
+
+const ending = "the proxy is ending"
+
+// Drain ends the streams of sessions that wait for nothing, and those of others
+// once they do; no session begins any more. Calls go on.
+func (b *Bridge) Drain() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.draining = true
+	for _, s := range b.sessions {
+		b.drainLocked(s)
+	}
+}
+
+func (b *Bridge) isDraining() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.draining
+}
+
+// drainLocked ends the session's stream when all is written, if no call is under way.
+func (b *Bridge) drainLocked(s *session) {
+	if r := s.box.reader; b.draining && r != nil && len(s.calls) == 0 {
+		r.finish = true
+		if s.box.bytes == 0 {
+			b.cutLocked(s.box)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func (b *Bridge) serveSSE(w http.ResponseWriter, r *http.Request) {
 	}
 	defer b.end(s)
 	out := stream(w)
-	from, ok := b.attend(s.box, out.abort)
+	from, ok := b.attend(s.box, false, out.abort)
 	if !ok { // the proxy is ending
 		rpcerror.Write(w, http.StatusServiceUnavailable, nil, sessionEnded().message)
 		return

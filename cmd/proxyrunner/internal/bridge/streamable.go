@@ -65,7 +65,11 @@ func (b *Bridge) listen(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := stream(w)
-	from, ok := b.attend(s.box, out.abort)
+	from, ok := b.attend(s.box, false, out.abort)
+	if !ok && b.isDraining() {
+		rpcerror.WriteRetry(w, http.StatusServiceUnavailable, nil, ending+": open the stream again", retryAfter)
+		return
+	}
 	if !ok {
 		rpcerror.Write(w, http.StatusConflict, nil, "the session has a stream already: end that one")
 		return
@@ -98,7 +102,7 @@ func (b *Bridge) post(w http.ResponseWriter, r *http.Request) {
 	box := newMailbox()
 	defer b.discard(box)
 	e := stream(w)
-	from, _ := b.attend(box, e.abort) // nobody else knows it
+	from, _ := b.attend(box, true, e.abort) // nobody else knows it
 	b.ask(r.Context(), s, req, box, streams)
 	free() // the call waits for as long as it takes, but not with its request
 	b.respond(e, r, s, box, from, streams)

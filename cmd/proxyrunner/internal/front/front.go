@@ -64,6 +64,15 @@ func (f *Front) Wait(what string) {
 	f.server, f.waiting = nil, what
 }
 
+// Drain passes on that clients should go elsewhere.
+func (f *Front) Drain() {
+	if server, _ := f.now(); server != nil {
+		if d, ok := server.(Drainer); ok {
+			d.Drain()
+		}
+	}
+}
+
 // ServeHTTP serves clients and probes.
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) { f.mux.ServeHTTP(w, r) }
 

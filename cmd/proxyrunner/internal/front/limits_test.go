@@ -24,7 +24,7 @@ func serve(t *testing.T, handler http.Handler) *memnet.Listener {
 	l := memnet.Listen()
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- front.Serve(ctx, l, handler, true, 0) }()
+	go func() { served <- front.Serve(ctx, l, handler, front.Ending{CutStreams: true}) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-served; err != nil {

@@ -113,7 +113,7 @@ func TestMemoryOfClientsThatStop(t *testing.T) {
 					l := memnet.Listen()
 					ctx, stop := context.WithCancel(t.Context())
 					served := make(chan error, 1)
-					go func() { served <- front.Serve(ctx, l, f, true, 0) }()
+					go func() { served <- front.Serve(ctx, l, f, front.Ending{CutStreams: true}) }()
 					synctest.Wait()
 					before := heap()
 					var conns []net.Conn
