@@ -14,9 +14,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/limit"
@@ -74,13 +74,13 @@ type Options struct {
 // Bridge is an http.Handler for /mcp, or for /sse and /messages. It answers that
 // the server is away while Run is not running.
 type Bridge struct {
-	o      Options
-	mux    *http.ServeMux
-	lastID atomic.Int64
+	o   Options
+	mux *http.ServeMux
 
 	// mu guards what follows, and the fields of sessions, links and calls that say
 	// so. Nothing waits while it is held.
 	mu       sync.Mutex
+	lastID   int32
 	link     *link // nil while the server is away
 	away     string
 	over     bool
@@ -109,8 +109,8 @@ func New(o Options) *Bridge {
 	}
 	b := &Bridge{o: o, mux: http.NewServeMux(), sessions: map[string]*session{}, waiting: map[*mailbox]struct{}{}, away: "not attached yet"}
 	// A server that outlives its proxy may still answer the calls of the one before:
-	// numbers begin with the second, and stay below 2^53, which all languages can read.
-	b.lastID.Store(time.Now().Unix() << 20)
+	// numbers begin anywhere.
+	b.lastID = int32(time.Now().UnixNano() / int64(time.Microsecond) & math.MaxInt32)
 	if o.Mode == ModeSSE {
 		b.mux.HandleFunc("/sse", b.serveSSE)
 		b.mux.HandleFunc("/messages", b.serveMessages)
@@ -118,6 +118,21 @@ func New(o Options) *Bridge {
 		b.mux.HandleFunc("/mcp", b.serveMCP)
 	}
 	return b
+}
+
+// numberLocked is the next number that nothing under way has. It stays below 2^31:
+// there are servers that keep it in 32 bits.
+func (b *Bridge) numberLocked(l *link) int64 {
+	for {
+		if b.lastID++; b.lastID <= 0 {
+			b.lastID = 1
+		}
+		n := int64(b.lastID)
+		_, asked := l.questions[n]
+		if _, called := l.calls[n]; !called && !asked {
+			return n
+		}
+	}
 }
 
 // ServeHTTP serves clients.

@@ -27,7 +27,7 @@ type call struct {
 
 // ask gives a request to the server. The answer, whatever it is, goes to box.
 func (b *Bridge) ask(ctx context.Context, s *session, req *jsonrpc.Request, box *mailbox, streams bool) {
-	c := &call{number: b.lastID.Add(1), session: s, id: req.ID, box: box, streams: streams}
+	c := &call{session: s, id: req.ID, box: box, streams: streams}
 	if v := version(req); v != "" {
 		b.fail(c, unsupported(v))
 		return
@@ -65,12 +65,12 @@ func version(req *jsonrpc.Request) string {
 
 // forward sends the request under the call's number.
 func (b *Bridge) forward(ctx context.Context, l *link, c *call, req *jsonrpc.Request) {
-	params, token := swap(req.Params, c.number, "_meta", "progressToken")
-	c.token = token
+	c.token = at(req.Params, "_meta", "progressToken")
 	if why := b.begin(l, c); why != nil {
 		b.fail(c, why)
 		return
 	}
+	params, _ := swap(req.Params, c.number, "_meta", "progressToken")
 	ctx, cancel := context.WithTimeout(ctx, b.o.RequestTimeout) // for a server that does not read
 	defer cancel()
 	if err := b.send(ctx, l, &jsonrpc.Request{ID: number(c.number), Method: req.Method, Params: params}); err != nil {
@@ -94,7 +94,7 @@ func (b *Bridge) begin(l *link, c *call) *failure {
 		return &failure{status: http.StatusBadRequest, code: jsonrpc.CodeInvalidRequest,
 			message: fmt.Sprintf("the id %v is that of a request that is still under way: use another one", c.id.Raw())}
 	}
-	c.link = l
+	c.link, c.number = l, b.numberLocked(l)
 	l.calls[c.number] = c
 	c.session.calls[c.id] = c
 	c.timer = time.AfterFunc(b.o.RequestTimeout, func() {
@@ -171,6 +171,6 @@ func (b *Bridge) progressLocked(c *call, params json.RawMessage) {
 
 // number is the id by which the server knows a request.
 func number(n int64) jsonrpc.ID {
-	id, _ := jsonrpc.MakeID(float64(n)) // below 2^53; a float64 is always an id
+	id, _ := jsonrpc.MakeID(float64(n)) // below 2^31; a float64 is always an id
 	return id
 }

@@ -150,7 +150,7 @@ func initializeResult(params, discovered json.RawMessage) (json.RawMessage, erro
 // roundTrip is a call of the bridge itself.
 func (b *Bridge) roundTrip(ctx context.Context, l *link, method string, params json.RawMessage) (*jsonrpc.Response, *failure) {
 	s := newSession()
-	c := &call{number: b.lastID.Add(1), session: s, id: number(0), box: newMailbox()}
+	c := &call{session: s, id: number(0), box: newMailbox()}
 	from, _ := b.attend(c.box, true, func() {}) // nobody else knows it
 	b.forward(ctx, l, c, &jsonrpc.Request{ID: c.id, Method: method, Params: params})
 	select { // there is always an answer: a timeout at the latest

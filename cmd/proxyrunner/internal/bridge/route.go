@@ -80,7 +80,7 @@ func (b *Bridge) questionLocked(l *link, m *jsonrpc.Request) {
 		refuse(fmt.Sprintf("%s needs exactly one client that is free to answer; there are %d", m.Method, len(b.sessions)))
 		return
 	}
-	n := b.lastID.Add(1)
+	n := b.numberLocked(l)
 	data, err := jsonrpc.EncodeMessage(&jsonrpc.Request{ID: number(n), Method: m.Method, Params: m.Params})
 	if err != nil {
 		refuse("the request cannot be written as JSON")
