@@ -24,8 +24,9 @@ func (o options) connector(l *config.Loaded, access *kube.Access) func(host stri
 	if run.Transport == v1beta1.TransportStdio {
 		return func(string) supervise.Connection {
 			return bridge.New(bridge.Options{
-				Open: attach.Opener(access.Config, access.Namespace, run.Name),
-				Mode: run.ProxyMode, EndpointPrefix: run.EndpointPrefix, TrustProxyHeaders: run.TrustProxyHeaders,
+				Open:    attach.Opener(access.Config, access.Namespace, run.Name),
+				Restart: attach.Restarter(access.Client, access.Namespace, run.Name),
+				Mode:    run.ProxyMode, EndpointPrefix: run.EndpointPrefix, TrustProxyHeaders: run.TrustProxyHeaders,
 				SessionTTL: l.SessionTTL, RequestTimeout: o.timeout, Requests: requests, Answers: answers, Log: o.log,
 			})
 		}

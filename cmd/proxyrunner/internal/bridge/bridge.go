@@ -11,6 +11,7 @@ package bridge
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -64,6 +65,9 @@ type Options struct {
 	// RequestTimeout is how long the server may take for an answer, or from one
 	// report of progress to the next; 0 means a minute.
 	RequestTimeout time.Duration
+	// Restart starts a server again that says nothing any more; nil leaves it alone.
+	// It returns once that was asked for.
+	Restart func(ctx context.Context) error
 	// Requests and Answers bound what waits for the server, and for clients; nil
 	// stands for limit.Total each.
 	Requests, Answers *limit.Budget
@@ -87,7 +91,7 @@ type Bridge struct {
 	draining bool
 	sessions map[string]*session
 	waiting  map[*mailbox]struct{} // those that are not empty
-	greeting greeting
+	greeting json.RawMessage       // the last answer of the server to initialize
 }
 
 // New makes a bridge. It does nothing before Run.
@@ -145,6 +149,9 @@ func (b *Bridge) Health() (ok bool, message string) {
 	defer b.mu.Unlock()
 	if b.link == nil {
 		return false, b.away
+	}
+	if silence := b.link.silenceLocked(); silence > pingTimeout {
+		return false, fmt.Sprintf("the MCP server has not answered a ping for %s", silence.Round(time.Second))
 	}
 	return true, "attached"
 }

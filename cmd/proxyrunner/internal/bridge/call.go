@@ -19,6 +19,7 @@ type call struct {
 	// box takes the answer and, if streams, reports of progress.
 	box     *mailbox
 	streams bool
+	within  time.Duration // how long the server may take, from one sign of life to the next
 
 	// What follows is guarded by Bridge.mu.
 	link  *link
@@ -27,7 +28,7 @@ type call struct {
 
 // ask gives a request to the server. The answer, whatever it is, goes to box.
 func (b *Bridge) ask(ctx context.Context, s *session, req *jsonrpc.Request, box *mailbox, streams bool) {
-	c := &call{session: s, id: req.ID, box: box, streams: streams}
+	c := &call{session: s, id: req.ID, box: box, streams: streams, within: b.o.RequestTimeout}
 	if v := version(req); v != "" {
 		b.fail(c, unsupported(v))
 		return
@@ -38,16 +39,7 @@ func (b *Bridge) ask(ctx context.Context, s *session, req *jsonrpc.Request, box 
 		return
 	}
 	if req.Method == "initialize" {
-		result, why := b.greet(ctx, l, req.Params)
-		if why != nil {
-			b.fail(c, why)
-			return
-		}
-		b.reply(c, &jsonrpc.Response{Result: result}, nil)
-		return
-	}
-	if _, why := b.greet(ctx, l, nil); why != nil {
-		b.fail(c, why)
+		b.reply(c, &jsonrpc.Response{Result: b.welcome(req.Params)}, nil)
 		return
 	}
 	b.forward(ctx, l, c, req)
@@ -97,7 +89,7 @@ func (b *Bridge) begin(l *link, c *call) *failure {
 	c.link, c.number = l, b.numberLocked(l)
 	l.calls[c.number] = c
 	c.session.calls[c.id] = c
-	c.timer = time.AfterFunc(b.o.RequestTimeout, func() {
+	c.timer = time.AfterFunc(c.within, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.giveUpLocked(c, "the proxy waited too long", timedOut())
@@ -157,7 +149,7 @@ func (b *Bridge) progressLocked(c *call, params json.RawMessage) {
 	if c.token == nil {
 		return
 	}
-	c.timer.Reset(b.o.RequestTimeout)
+	c.timer.Reset(c.within)
 	params, _ = swap(params, c.token, "progressToken")
 	data, err := jsonrpc.EncodeMessage(&jsonrpc.Request{Method: "notifications/progress", Params: params})
 	box := c.box

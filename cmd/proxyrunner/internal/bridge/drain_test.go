@@ -45,10 +45,6 @@ func TestDrain(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			s, b, url := beginWith(t, bridge.Options{Mode: mode})
 			idle, busy := listening(t, mode, url), listening(t, mode, url)
-			if mode == bridge.ModeSSE {
-				busy.post(initialize)
-				busy.next()
-			}
 			s.hear("notifications/initialized")
 			answered := make(chan *http.Response, 1)
 			go func() { answered <- busy.post(`{"jsonrpc":"2.0","id":1,"method":"x/long"}`) }()

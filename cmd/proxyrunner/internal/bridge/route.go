@@ -150,7 +150,7 @@ func (b *Bridge) answered(s *session, m *jsonrpc.Response) {
 func (b *Bridge) notified(s *session, m *jsonrpc.Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.link == nil || b.link.hello == nil || m.Method == "notifications/initialized" {
+	if b.link == nil || m.Method == "notifications/initialized" {
 		return
 	}
 	if m.Method != "notifications/cancelled" {
@@ -172,11 +172,10 @@ func (b *Bridge) notified(s *session, m *jsonrpc.Request) {
 }
 
 // tooLong fails the call whose answer is too long to be passed on.
-func (b *Bridge) tooLong(l *link, start []byte) {
+func (b *Bridge) tooLong(l *link, id json.RawMessage) {
 	b.o.Log.Warn("the MCP server printed a line that is too long", "limit", MaxLine)
-	raw, ok := idAtStart(start)
 	var n int64
-	if !ok || json.Unmarshal(raw, &n) != nil {
+	if json.Unmarshal(id, &n) != nil {
 		return
 	}
 	b.mu.Lock()
