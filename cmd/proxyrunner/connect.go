@@ -11,6 +11,7 @@ import (
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/bridge"
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/config"
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/kube"
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/limit"
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/relay"
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/supervise"
 )
@@ -19,12 +20,14 @@ import (
 // output, or a relay to where it listens.
 func (o options) connector(l *config.Loaded, access *kube.Access) func(host string) supervise.Connection {
 	run := l.Run
+	requests, answers := limit.NewBudget(limit.Total), limit.NewBudget(limit.Total)
 	if run.Transport == v1beta1.TransportStdio {
 		return func(string) supervise.Connection {
 			return bridge.New(bridge.Options{
-				Open: attach.Opener(access.Config, access.Namespace, run.Name),
-				Mode: run.ProxyMode, EndpointPrefix: run.EndpointPrefix, TrustProxyHeaders: run.TrustProxyHeaders,
-				SessionTTL: l.SessionTTL, RequestTimeout: o.timeout, Log: o.log,
+				Open:    attach.Opener(access.Config, access.Namespace, run.Name),
+				Restart: attach.Restarter(access.Client, access.Namespace, run.Name),
+				Mode:    run.ProxyMode, EndpointPrefix: run.EndpointPrefix, TrustProxyHeaders: run.TrustProxyHeaders,
+				SessionTTL: l.SessionTTL, RequestTimeout: o.timeout, Requests: requests, Answers: answers, Log: o.log,
 			})
 		}
 	}
@@ -32,7 +35,7 @@ func (o options) connector(l *config.Loaded, access *kube.Access) func(host stri
 		address := net.JoinHostPort(cmp.Or(run.TargetHost, host), strconv.Itoa(int(run.TargetPort)))
 		return relay.New(relay.Options{
 			Target:         &url.URL{Scheme: "http", Host: address},
-			EndpointPrefix: run.EndpointPrefix, TrustProxyHeaders: run.TrustProxyHeaders, Log: o.log,
+			EndpointPrefix: run.EndpointPrefix, TrustProxyHeaders: run.TrustProxyHeaders, Requests: requests, Log: o.log,
 		})
 	}
 }

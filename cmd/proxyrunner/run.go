@@ -125,7 +125,9 @@ func run(ctx context.Context, o options) error {
 	serving, served := context.WithCancel(context.WithoutCancel(ctx))
 	supervised := make(chan struct{})
 	go func() { defer close(supervised); s.Run(ctx, serving) }()
-	err = front.Serve(ctx, listener, f, first.Run.ProxyMode == v1beta1.TransportStreamableHTTP, front.Drain)
+	end := front.UsualEnding
+	end.CutStreams = first.Run.Transport == v1beta1.TransportStreamableHTTP // a bridge knows itself which are idle
+	err = front.Serve(ctx, listener, f, end)
 	served()
 	if ctx.Err() != nil {
 		<-supervised

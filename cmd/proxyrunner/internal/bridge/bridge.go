@@ -11,13 +11,16 @@ package bridge
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/limit"
 )
 
 // The two ways in which clients are served.
@@ -33,8 +36,6 @@ const (
 	MaxLine = 10 << 20
 	// maxSessions is how many sessions there may be at a time.
 	maxSessions = 10_000
-	// queueLength is how many messages wait for a reader.
-	queueLength = 64
 	// maxQuestions is how many requests of the server may wait for a client's answer.
 	maxQuestions = 256
 )
@@ -64,6 +65,12 @@ type Options struct {
 	// RequestTimeout is how long the server may take for an answer, or from one
 	// report of progress to the next; 0 means a minute.
 	RequestTimeout time.Duration
+	// Restart starts a server again that says nothing any more; nil leaves it alone.
+	// It returns once that was asked for.
+	Restart func(ctx context.Context) error
+	// Requests and Answers bound what waits for the server, and for clients; nil
+	// stands for limit.Total each.
+	Requests, Answers *limit.Budget
 	// Log receives what goes wrong, without the content of messages.
 	Log *slog.Logger
 }
@@ -71,18 +78,20 @@ type Options struct {
 // Bridge is an http.Handler for /mcp, or for /sse and /messages. It answers that
 // the server is away while Run is not running.
 type Bridge struct {
-	o      Options
-	mux    *http.ServeMux
-	lastID atomic.Int64
+	o   Options
+	mux *http.ServeMux
 
 	// mu guards what follows, and the fields of sessions, links and calls that say
 	// so. Nothing waits while it is held.
 	mu       sync.Mutex
+	lastID   int32
 	link     *link // nil while the server is away
 	away     string
 	over     bool
+	draining bool
 	sessions map[string]*session
-	greeting greeting
+	waiting  map[*mailbox]struct{} // those that are not empty
+	greeting json.RawMessage       // the last answer of the server to initialize
 }
 
 // New makes a bridge. It does nothing before Run.
@@ -96,10 +105,16 @@ func New(o Options) *Bridge {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	b := &Bridge{o: o, mux: http.NewServeMux(), sessions: map[string]*session{}, away: "not attached yet"}
+	if o.Requests == nil {
+		o.Requests = limit.NewBudget(limit.Total)
+	}
+	if o.Answers == nil {
+		o.Answers = limit.NewBudget(limit.Total)
+	}
+	b := &Bridge{o: o, mux: http.NewServeMux(), sessions: map[string]*session{}, waiting: map[*mailbox]struct{}{}, away: "not attached yet"}
 	// A server that outlives its proxy may still answer the calls of the one before:
-	// numbers begin with the second, and stay below 2^53, which all languages can read.
-	b.lastID.Store(time.Now().Unix() << 20)
+	// numbers begin anywhere.
+	b.lastID = int32(time.Now().UnixNano() / int64(time.Microsecond) & math.MaxInt32)
 	if o.Mode == ModeSSE {
 		b.mux.HandleFunc("/sse", b.serveSSE)
 		b.mux.HandleFunc("/messages", b.serveMessages)
@@ -107,6 +122,21 @@ func New(o Options) *Bridge {
 		b.mux.HandleFunc("/mcp", b.serveMCP)
 	}
 	return b
+}
+
+// numberLocked is the next number that nothing under way has. It stays below 2^31:
+// there are servers that keep it in 32 bits.
+func (b *Bridge) numberLocked(l *link) int64 {
+	for {
+		if b.lastID++; b.lastID <= 0 {
+			b.lastID = 1
+		}
+		n := int64(b.lastID)
+		_, asked := l.questions[n]
+		if _, called := l.calls[n]; !called && !asked {
+			return n
+		}
+	}
 }
 
 // ServeHTTP serves clients.
@@ -119,6 +149,9 @@ func (b *Bridge) Health() (ok bool, message string) {
 	defer b.mu.Unlock()
 	if b.link == nil {
 		return false, b.away
+	}
+	if silence := b.link.silenceLocked(); silence > pingTimeout {
+		return false, fmt.Sprintf("the MCP server has not answered a ping for %s", silence.Round(time.Second))
 	}
 	return true, "attached"
 }
@@ -153,7 +186,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	b.tell("the proxy is ending")
+	b.tell(ending)
 	b.endAll()
 	return nil
 }

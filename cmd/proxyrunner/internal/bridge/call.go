@@ -16,19 +16,19 @@ type call struct {
 	session *session
 	id      jsonrpc.ID      // what the client knows it by
 	token   json.RawMessage // the client's progress token; nil if it wants none
-	// out takes the answer, for which there is always room, and, if streams, reports
-	// of progress. If it is the queue of the session's stream, there may be no room.
-	out     chan item
+	// box takes the answer and, if streams, reports of progress.
+	box     *mailbox
 	streams bool
+	within  time.Duration // how long the server may take, from one sign of life to the next
 
 	// What follows is guarded by Bridge.mu.
 	link  *link
 	timer *time.Timer
 }
 
-// ask gives a request to the server. The answer, whatever it is, goes to out.
-func (b *Bridge) ask(ctx context.Context, s *session, req *jsonrpc.Request, out chan item, streams bool) {
-	c := &call{number: b.lastID.Add(1), session: s, id: req.ID, out: out, streams: streams}
+// ask gives a request to the server. The answer, whatever it is, goes to box.
+func (b *Bridge) ask(ctx context.Context, s *session, req *jsonrpc.Request, box *mailbox, streams bool) {
+	c := &call{session: s, id: req.ID, box: box, streams: streams, within: b.o.RequestTimeout}
 	if v := version(req); v != "" {
 		b.fail(c, unsupported(v))
 		return
@@ -39,16 +39,7 @@ func (b *Bridge) ask(ctx context.Context, s *session, req *jsonrpc.Request, out 
 		return
 	}
 	if req.Method == "initialize" {
-		result, why := b.greet(ctx, l, req.Params)
-		if why != nil {
-			b.fail(c, why)
-			return
-		}
-		b.reply(c, &jsonrpc.Response{Result: result}, nil)
-		return
-	}
-	if _, why := b.greet(ctx, l, nil); why != nil {
-		b.fail(c, why)
+		b.reply(c, &jsonrpc.Response{Result: b.welcome(req.Params)}, nil)
 		return
 	}
 	b.forward(ctx, l, c, req)
@@ -66,15 +57,15 @@ func version(req *jsonrpc.Request) string {
 
 // forward sends the request under the call's number.
 func (b *Bridge) forward(ctx context.Context, l *link, c *call, req *jsonrpc.Request) {
-	params, token := swap(req.Params, c.number, "_meta", "progressToken")
-	c.token = token
+	c.token = at(req.Params, "_meta", "progressToken")
 	if why := b.begin(l, c); why != nil {
 		b.fail(c, why)
 		return
 	}
+	params, _ := swap(req.Params, c.number, "_meta", "progressToken")
 	ctx, cancel := context.WithTimeout(ctx, b.o.RequestTimeout) // for a server that does not read
 	defer cancel()
-	if err := l.send(ctx, &jsonrpc.Request{ID: number(c.number), Method: req.Method, Params: params}); err != nil {
+	if err := b.send(ctx, l, &jsonrpc.Request{ID: number(c.number), Method: req.Method, Params: params}); err != nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.failLocked(c, unavailable(err.Error()))
@@ -95,10 +86,10 @@ func (b *Bridge) begin(l *link, c *call) *failure {
 		return &failure{status: http.StatusBadRequest, code: jsonrpc.CodeInvalidRequest,
 			message: fmt.Sprintf("the id %v is that of a request that is still under way: use another one", c.id.Raw())}
 	}
-	c.link = l
+	c.link, c.number = l, b.numberLocked(l)
 	l.calls[c.number] = c
 	c.session.calls[c.id] = c
-	c.timer = time.AfterFunc(b.o.RequestTimeout, func() {
+	c.timer = time.AfterFunc(c.within, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.giveUpLocked(c, "the proxy waited too long", timedOut())
@@ -110,7 +101,7 @@ func (b *Bridge) begin(l *link, c *call) *failure {
 func (b *Bridge) giveUpLocked(c *call, reason string, why *failure) {
 	if b.failLocked(c, why) {
 		params, _ := json.Marshal(map[string]any{"requestId": c.number, "reason": reason}) // a number and a text
-		c.link.offer(&jsonrpc.Request{Method: "notifications/cancelled", Params: params})
+		b.offer(c.link, &jsonrpc.Request{Method: "notifications/cancelled", Params: params})
 	}
 }
 
@@ -130,6 +121,7 @@ func (b *Bridge) finishLocked(c *call, resp *jsonrpc.Response, why *failure) boo
 	delete(c.session.calls, c.id)
 	c.session.used = time.Now()
 	b.replyLocked(c, resp, why)
+	b.drainLocked(c.session)
 	return true
 }
 
@@ -149,12 +141,7 @@ func (b *Bridge) replyLocked(c *call, resp *jsonrpc.Response, why *failure) {
 		b.o.Log.Warn("an answer cannot be written as JSON", "error", err)
 		data, _ = jsonrpc.EncodeMessage((&failure{code: jsonrpc.CodeInternalError, message: "the answer cannot be written as JSON"}).response(c.id))
 	}
-	i := item{data: data, answer: true, why: why}
-	if c.out == c.session.out {
-		b.pushLocked(c.session, i)
-		return
-	}
-	c.out <- i
+	b.pushLocked(c.box, item{data: data, answer: true, why: why})
 }
 
 // progressLocked hands a report of progress to the client that asked for it.
@@ -162,20 +149,20 @@ func (b *Bridge) progressLocked(c *call, params json.RawMessage) {
 	if c.token == nil {
 		return
 	}
-	c.timer.Reset(b.o.RequestTimeout)
+	c.timer.Reset(c.within)
 	params, _ = swap(params, c.token, "progressToken")
 	data, err := jsonrpc.EncodeMessage(&jsonrpc.Request{Method: "notifications/progress", Params: params})
-	switch {
-	case err != nil:
-	case !c.streams || c.out == c.session.out:
-		b.pushLocked(c.session, item{data: data})
-	case len(c.out) < cap(c.out)-1: // the last place is the answer's
-		c.out <- item{data: data}
+	box := c.box
+	if !c.streams {
+		box = c.session.box
+	}
+	if err == nil {
+		b.pushLocked(box, item{data: data})
 	}
 }
 
 // number is the id by which the server knows a request.
 func number(n int64) jsonrpc.ID {
-	id, _ := jsonrpc.MakeID(float64(n)) // below 2^53; a float64 is always an id
+	id, _ := jsonrpc.MakeID(float64(n)) // below 2^31; a float64 is always an id
 	return id
 }

@@ -13,8 +13,6 @@ const (
 	// keepAlive is how often something is sent on a stream that has nothing to say,
 	// so that nobody on the way takes it for dead.
 	keepAlive = 30 * time.Second
-	// writeLimit is how long a client may take to receive one message.
-	writeLimit = 30 * time.Second
 )
 
 // events writes a response as an event stream.
@@ -24,16 +22,13 @@ type events struct {
 	begun bool
 }
 
-// stream prepares a response that may take long: the limits of the HTTP server for
-// a request as a whole do not count for it. The caller calls end.
+// stream prepares a response that may take long.
 func stream(w http.ResponseWriter) *events {
-	e := &events{w: w, rc: http.NewResponseController(w)}
-	_ = e.rc.SetReadDeadline(time.Time{}) // not every writer has deadlines
-	return e
+	return &events{w: w, rc: http.NewResponseController(w)}
 }
 
-// end takes the last message's limit from the connection, which may be used again.
-func (e *events) end() { _ = e.rc.SetWriteDeadline(time.Time{}) }
+// abort makes a write under way fail.
+func (e *events) abort() { _ = e.rc.SetWriteDeadline(time.Now()) } // not every writer has deadlines
 
 // begin sends the head of the response.
 func (e *events) begin() error {
@@ -61,10 +56,17 @@ func (e *events) event(name string, data []byte) error {
 	return e.write(text.Bytes())
 }
 
+// idle keeps a stream alive, if there is one already.
+func (e *events) idle(streams bool) error {
+	if !streams || !e.begun {
+		return nil
+	}
+	return e.alive()
+}
+
 func (e *events) alive() error { return e.write([]byte(": alive\n\n")) }
 
 func (e *events) write(text []byte) error {
-	_ = e.rc.SetWriteDeadline(time.Now().Add(writeLimit))
 	if _, err := e.w.Write(text); err != nil {
 		return err
 	}
@@ -78,25 +80,13 @@ func (e *events) flush() error {
 	return nil
 }
 
-// follow sends the session's messages until the client is gone, the stream is cut
-// or, with an error, a write fails.
-func (e *events) follow(r *http.Request, s *session, cut <-chan struct{}) error {
-	tick := time.NewTicker(keepAlive)
-	defer tick.Stop()
+// follow sends the messages of a mailbox until the client is gone, the reader is
+// cut or a write fails.
+func (b *Bridge) follow(e *events, r *http.Request, box *mailbox, from *reader) {
 	for {
-		var err error
-		select {
-		case <-r.Context().Done():
-			return nil
-		case <-cut:
-			return nil
-		case i := <-s.out:
-			err = e.event("message", i.data)
-		case <-tick.C:
-			err = e.alive()
-		}
-		if err != nil {
-			return err
+		i, ok := b.next(r.Context(), box, from, e.alive)
+		if !ok || e.event("message", i.data) != nil {
+			return
 		}
 	}
 }

@@ -14,6 +14,7 @@ type lines struct {
 	r     *bufio.Reader
 	limit int
 	buf   []byte
+	find  *idFinder // of the last line, if it was too long
 }
 
 func newLines(r io.Reader, limit int) *lines {
@@ -31,7 +32,14 @@ func (l *lines) next() (line []byte, whole bool, err error) {
 		part, err := l.r.ReadSlice('\n')
 		part = bytes.TrimSuffix(part, []byte("\n"))
 		if room := l.limit - len(l.buf); len(part) > room {
-			part, whole = part[:room], false
+			if whole {
+				whole, l.find = false, &idFinder{}
+				l.find.feed(l.buf)
+			}
+			l.find.feed(part)
+			part = part[:room]
+		} else if !whole {
+			l.find.feed(part)
 		}
 		l.buf = append(l.buf, part...)
 		switch {
@@ -45,24 +53,77 @@ func (l *lines) next() (line []byte, whole bool, err error) {
 	}
 }
 
-// idAtStart finds the id of a message of which only the beginning is there.
-func idAtStart(message []byte) (id json.RawMessage, ok bool) {
-	d := json.NewDecoder(bytes.NewReader(message))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, false
+// id is that of the last line, which was too long, if it is an answer; nil if it is
+// none or has no id.
+func (l *lines) id() json.RawMessage {
+	if l.find.request || len(l.find.value) == 0 {
+		return nil
 	}
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return nil, false
-		}
-		var value json.RawMessage
-		if err := d.Decode(&value); err != nil {
-			return nil, false
-		}
-		if key == "id" {
-			return value, true
-		}
+	return bytes.TrimSpace(l.find.value)
+}
+
+// idFinder finds the id of a message that passes piece by piece, wherever it is, and
+// holds no more than that.
+type idFinder struct {
+	depth             int
+	quoted, escaped   bool
+	isKey, collecting bool
+	key, value        []byte
+	request           bool // it has a method
+}
+
+// longestID bounds what is kept of names and of the id.
+const longestID = 64
+
+func (f *idFinder) feed(part []byte) {
+	for _, c := range part {
+		f.step(c)
 	}
-	return nil, false
+}
+
+func (f *idFinder) step(c byte) {
+	switch {
+	case f.quoted:
+		f.keep(c)
+		f.quoted, f.escaped = f.escaped || c != '"', !f.escaped && c == '\\'
+	case c == '"':
+		f.quoted = true
+		f.keep(c)
+	default:
+		f.structure(c)
+	}
+}
+
+// structure takes what is not in quotes.
+func (f *idFinder) structure(c byte) {
+	switch c {
+	case '{', '[':
+		f.depth++
+		f.isKey = f.depth == 1
+	case '}', ']':
+		f.depth--
+		f.collecting = false
+	case ',':
+		if f.depth == 1 {
+			f.isKey, f.collecting, f.key = true, false, f.key[:0]
+		}
+	case ':':
+		if f.depth == 1 {
+			f.isKey, f.collecting = false, string(f.key) == `"id"`
+			f.request = f.request || string(f.key) == `"method"`
+		}
+	default:
+		f.keep(c)
+	}
+}
+
+// keep collects the name of a member, or the id.
+func (f *idFinder) keep(c byte) {
+	switch {
+	case f.depth != 1:
+	case f.isKey && f.quoted && len(f.key) < longestID:
+		f.key = append(f.key, c)
+	case f.collecting && len(f.value) < longestID:
+		f.value = append(f.value, c)
+	}
 }

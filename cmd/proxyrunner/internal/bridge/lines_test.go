@@ -68,7 +68,7 @@ func TestExpire(t *testing.T) {
 		return s
 	}
 	idle := made(nil)
-	listening := made(func(s *session) { b.claim(s) })
+	listening := made(func(s *session) { b.attend(s.box, false, func() {}) })
 	late := made(func(s *session) { s.used = s.used.Add(time.Hour) })
 	b.expire(idle.used.Add(2 * time.Minute))
 	for name, c := range map[string]struct {
@@ -99,22 +99,41 @@ func FuzzLines(f *testing.F) {
 		limit = 1 + (limit&0xff+0x100)%0x100
 		in := newLines(bytes.NewReader(data), limit)
 		for {
-			line, _, err := in.next()
+			line, whole, err := in.next()
 			if err != nil {
 				break
 			}
 			if len(line) > limit || bytes.ContainsRune(line, '\n') {
 				t.Fatalf("line %q with limit %d", line, limit)
 			}
-			if id, ok := idAtStart(line); ok && !json.Valid(id) {
-				t.Fatalf("id %q", id)
+			if !whole {
+				_ = in.id()
 			}
+			checkID(t, line)
 			_, _ = decode(line)
 		}
 		for _, path := range [][]string{{"_meta", "progressToken"}, {"requestId"}} {
 			swapBack(t, data, path)
 		}
 	})
+}
+
+// checkID compares the finder with a parser that holds the whole message.
+func checkID(t *testing.T, line []byte) {
+	t.Helper()
+	var all map[string]json.RawMessage
+	if json.Unmarshal(line, &all) != nil || bytes.ContainsRune(line, '\\') || bytes.Count(line, []byte(`"id"`)) > 1 {
+		return // a name may be written with escapes, and twice
+	}
+	f := &idFinder{}
+	f.feed(line)
+	want := all["id"]
+	if len(want) >= longestID || bytes.ContainsAny(want, "{[") {
+		return // neither is an id
+	}
+	if got := bytes.TrimSpace(f.value); string(got) != string(want) {
+		t.Fatalf("id %q of %q, want %q", got, line, want)
+	}
 }
 
 // swapBack puts a number into a message, and back what was there.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
@@ -23,7 +24,8 @@ type link struct {
 	over      bool
 	calls     map[int64]*call
 	questions map[int64]question
-	hello     *hello // nil before the server has been initialised
+	heard     time.Time // when the server said something last
+	pinged    time.Time // when it was asked for a sign of life; zero once it gave one
 }
 
 // attach opens a stream, serves it until it ends, and says why it ended.
@@ -34,16 +36,20 @@ func (b *Bridge) attach(ctx context.Context) error {
 	}
 	l := &link{stream: stream, out: make(chan []byte, linkQueue), gone: make(chan struct{}),
 		calls: map[int64]*call{}, questions: map[int64]question{}}
+	b.mu.Lock()
+	b.away = "the MCP server has not answered initialize yet"
+	b.mu.Unlock()
 	ended := make(chan error, 3)
 	var work sync.WaitGroup
-	work.Go(func() { ended <- l.write() })
+	work.Go(func() { ended <- b.write(l) })
 	work.Go(func() { ended <- b.read(l) })
 	work.Go(func() {
-		if err := b.greetAgain(ctx, l); err != nil {
+		if err := b.greet(ctx, l); err != nil {
 			ended <- err
 			return
 		}
 		b.up(l)
+		ended <- b.watch(ctx, l)
 	})
 	select {
 	case err = <-ended:
@@ -53,6 +59,7 @@ func (b *Bridge) attach(ctx context.Context) error {
 	b.down(l)
 	_ = stream.Close() // it has ended, or is to
 	work.Wait()
+	b.dropQueued(l)
 	return err
 }
 
@@ -92,41 +99,68 @@ func (b *Bridge) attached() (*link, *failure) {
 }
 
 // send queues a message, and waits while the queue is full.
-func (l *link) send(ctx context.Context, m jsonrpc.Message) error {
+func (b *Bridge) send(ctx context.Context, l *link, m jsonrpc.Message) error {
 	line, err := jsonrpc.EncodeMessage(m)
 	if err != nil {
 		return fmt.Errorf("the message cannot be written as JSON: %w", err)
+	}
+	if !b.o.Requests.Take(len(line)) {
+		return errors.New("too much waits for the MCP server")
 	}
 	select {
 	case l.out <- line:
 		return nil
 	case <-l.gone:
-		return errors.New("the MCP server has just gone away")
+		err = errors.New("the MCP server has just gone away")
 	case <-ctx.Done():
-		return ctx.Err()
+		err = ctx.Err()
 	}
+	b.o.Requests.Give(len(line))
+	return err
 }
 
 // offer queues a message if there is room. A server that reads nothing has no use
 // for more.
-func (l *link) offer(m jsonrpc.Message) {
-	if line, err := jsonrpc.EncodeMessage(m); err == nil {
-		select {
-		case l.out <- line:
-		default:
-		}
+func (b *Bridge) offer(l *link, m jsonrpc.Message) {
+	line, err := jsonrpc.EncodeMessage(m)
+	if err != nil || !b.o.Requests.Take(len(line)) {
+		return
+	}
+	select {
+	case l.out <- line:
+	default:
+		b.o.Requests.Give(len(line))
 	}
 }
 
-func (l *link) write() error {
+// write gives the server what is queued, until the link is over.
+func (b *Bridge) write(l *link) error {
+	// A proxy that was killed while it wrote has left half a line.
+	if _, err := l.stream.Write([]byte("\n")); err != nil {
+		return fmt.Errorf("write to the MCP server: %w", err)
+	}
 	for {
 		select {
 		case line := <-l.out:
-			if _, err := l.stream.Write(append(line, '\n')); err != nil {
+			_, err := l.stream.Write(append(line, '\n'))
+			b.o.Requests.Give(len(line))
+			if err != nil {
 				return fmt.Errorf("write to the MCP server: %w", err)
 			}
 		case <-l.gone:
 			return nil
+		}
+	}
+}
+
+// dropQueued gives back what a link that is over has not written.
+func (b *Bridge) dropQueued(l *link) {
+	for {
+		select {
+		case line := <-l.out:
+			b.o.Requests.Give(len(line))
+		default:
+			return
 		}
 	}
 }
@@ -142,7 +176,8 @@ func (b *Bridge) read(l *link) error {
 		case err != nil:
 			return err
 		case !whole:
-			b.tooLong(l, line)
+			b.heard(l)
+			b.tooLong(l, in.id())
 			continue
 		case len(line) == 0:
 			continue
@@ -152,6 +187,7 @@ func (b *Bridge) read(l *link) error {
 			b.o.Log.Debug("the MCP server printed a line that is no message", "bytes", len(line), "error", err)
 			continue
 		}
+		b.heard(l)
 		b.route(l, m)
 	}
 }

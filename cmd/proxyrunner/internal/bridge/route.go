@@ -62,7 +62,7 @@ func (b *Bridge) broadcastLocked(m *jsonrpc.Request) {
 		return
 	}
 	for _, s := range b.sessions {
-		b.pushLocked(s, item{data: data})
+		b.pushLocked(s.box, item{data: data})
 	}
 }
 
@@ -70,24 +70,24 @@ func (b *Bridge) broadcastLocked(m *jsonrpc.Request) {
 // nobody can say whom the server means.
 func (b *Bridge) questionLocked(l *link, m *jsonrpc.Request) {
 	if m.Method == "ping" {
-		l.offer(&jsonrpc.Response{ID: m.ID, Result: json.RawMessage("{}")})
+		b.offer(l, &jsonrpc.Response{ID: m.ID, Result: json.RawMessage("{}")})
 		return
 	}
 	refuse := func(why string) {
-		l.offer((&failure{code: jsonrpc.CodeInvalidRequest, message: why}).response(m.ID))
+		b.offer(l, (&failure{code: jsonrpc.CodeInvalidRequest, message: why}).response(m.ID))
 	}
 	if len(b.sessions) != 1 || len(l.questions) >= maxQuestions {
 		refuse(fmt.Sprintf("%s needs exactly one client that is free to answer; there are %d", m.Method, len(b.sessions)))
 		return
 	}
-	n := b.lastID.Add(1)
+	n := b.numberLocked(l)
 	data, err := jsonrpc.EncodeMessage(&jsonrpc.Request{ID: number(n), Method: m.Method, Params: m.Params})
 	if err != nil {
 		refuse("the request cannot be written as JSON")
 		return
 	}
 	for _, s := range b.sessions {
-		if !b.pushLocked(s, item{data: data}) {
+		if !b.pushLocked(s.box, item{data: data}) {
 			refuse("the client does not read its messages")
 			return
 		}
@@ -112,18 +112,18 @@ func (b *Bridge) withdrawLocked(l *link, m *jsonrpc.Request) {
 		delete(l.questions, n)
 		params, _ := swap(m.Params, n, "requestId")
 		if data, err := jsonrpc.EncodeMessage(&jsonrpc.Request{Method: m.Method, Params: params}); err == nil {
-			b.pushLocked(q.session, item{data: data})
+			b.pushLocked(q.session.box, item{data: data})
 		}
 		return
 	}
 }
 
 // disappointLocked answers the questions that a session will not answer any more.
-func (l *link) disappointLocked(s *session) {
+func (b *Bridge) disappointLocked(l *link, s *session) {
 	for n, q := range l.questions {
 		if q.session == s {
 			delete(l.questions, n)
-			l.offer((&failure{code: codeConnectionClosed, message: "the client is gone"}).response(q.id))
+			b.offer(l, (&failure{code: codeConnectionClosed, message: "the client is gone"}).response(q.id))
 		}
 	}
 }
@@ -142,7 +142,7 @@ func (b *Bridge) answered(s *session, m *jsonrpc.Response) {
 		return
 	}
 	delete(b.link.questions, n)
-	b.link.offer(&jsonrpc.Response{ID: q.id, Result: m.Result, Error: m.Error})
+	b.offer(b.link, &jsonrpc.Response{ID: q.id, Result: m.Result, Error: m.Error})
 }
 
 // notified passes a client's notification on, if it says something that the
@@ -150,11 +150,11 @@ func (b *Bridge) answered(s *session, m *jsonrpc.Response) {
 func (b *Bridge) notified(s *session, m *jsonrpc.Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.link == nil || b.link.hello == nil || m.Method == "notifications/initialized" {
+	if b.link == nil || m.Method == "notifications/initialized" {
 		return
 	}
 	if m.Method != "notifications/cancelled" {
-		b.link.offer(&jsonrpc.Request{Method: m.Method, Params: m.Params})
+		b.offer(b.link, &jsonrpc.Request{Method: m.Method, Params: m.Params})
 		return
 	}
 	var raw any
@@ -167,16 +167,15 @@ func (b *Bridge) notified(s *session, m *jsonrpc.Request) {
 	}
 	if c := s.calls[id]; c != nil {
 		params, _ := swap(m.Params, c.number, "requestId")
-		b.link.offer(&jsonrpc.Request{Method: m.Method, Params: params})
+		b.offer(b.link, &jsonrpc.Request{Method: m.Method, Params: params})
 	}
 }
 
 // tooLong fails the call whose answer is too long to be passed on.
-func (b *Bridge) tooLong(l *link, start []byte) {
+func (b *Bridge) tooLong(l *link, id json.RawMessage) {
 	b.o.Log.Warn("the MCP server printed a line that is too long", "limit", MaxLine)
-	raw, ok := idAtStart(start)
 	var n int64
-	if !ok || json.Unmarshal(raw, &n) != nil {
+	if json.Unmarshal(id, &n) != nil {
 		return
 	}
 	b.mu.Lock()

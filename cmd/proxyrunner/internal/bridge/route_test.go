@@ -83,6 +83,7 @@ func TestProgressAndCancellation(t *testing.T) {
 
 func TestQuestionsOfTheServer(t *testing.T) {
 	s, url := begin(t, bridge.Options{})
+	s.hear("notifications/initialized")
 	answer := func(want string) {
 		t.Helper()
 		if got := s.hear(""); fmt.Sprint(got.ID) != "q" || (got.Error == nil) != (want == "") ||
@@ -96,7 +97,6 @@ func TestQuestionsOfTheServer(t *testing.T) {
 	answer("there are 0")
 
 	one := join(t, url)
-	s.hear("notifications/initialized")
 	stream := events(t, request{method: http.MethodGet, path: "/mcp", header: with(one, "Accept", "text/event-stream")}.do(t, url))
 	s.say(map[string]any{"id": "q", "method": "roots/list"})
 	question := stream.next()

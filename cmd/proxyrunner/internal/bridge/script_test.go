@@ -33,11 +33,15 @@ type script struct {
 	opened chan net.Conn
 	conn   net.Conn
 	heard  chan message
-	greets chan struct{}
+	greets chan message
+	// speaks is the newest version of the protocol that it knows.
+	speaks string
+	// before is what it has read of a line before it is opened.
+	before string
 }
 
 func scripted(t *testing.T) *script {
-	return &script{t: t, opened: make(chan net.Conn, 1), heard: make(chan message, 1000), greets: make(chan struct{}, 1000)}
+	return &script{t: t, opened: make(chan net.Conn, 1), heard: make(chan message, 1000), greets: make(chan message, 1000), speaks: "2025-06-18"}
 }
 
 // open is bridge.Options.Open.
@@ -56,10 +60,13 @@ func (s *script) open(ctx context.Context) (io.ReadWriteCloser, error) {
 }
 
 func (s *script) serve(conn net.Conn) {
-	in := bufio.NewScanner(conn)
+	in := bufio.NewScanner(io.MultiReader(strings.NewReader(s.before), conn))
 	in.Buffer(nil, 1<<24)
 	for in.Scan() {
 		var m message
+		if line := in.Text(); line == "" || line == s.before {
+			continue // the end of a line that another proxy began
+		}
 		if err := json.Unmarshal(in.Bytes(), &m); err != nil {
 			s.t.Errorf("the bridge wrote %q: %v", in.Text(), err)
 			return
@@ -68,9 +75,9 @@ func (s *script) serve(conn net.Conn) {
 			s.heard <- m
 			continue
 		}
-		s.greets <- struct{}{}
+		s.greets <- m
 		s.print(conn, map[string]any{"id": m.ID, "result": map[string]any{
-			"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "serverInfo": map[string]any{"name": "script", "version": "1"}}})
+			"protocolVersion": min(s.speaks, m.Params["protocolVersion"].(string)), "capabilities": map[string]any{}, "serverInfo": map[string]any{"name": "script", "version": "1"}}})
 	}
 }
 
@@ -111,10 +118,17 @@ func (s *script) hear(method string) message {
 // begin serves a bridge in front of a script.
 func begin(t *testing.T, o bridge.Options) (*script, string) {
 	t.Helper()
+	s, _, url := beginWith(t, o)
+	return s, url
+}
+
+// beginWith returns the bridge as well.
+func beginWith(t *testing.T, o bridge.Options) (*script, *bridge.Bridge, string) {
+	t.Helper()
 	s := scripted(t)
 	o.Open = s.open
-	_, url := start(t, o)
-	return s.connected(), url
+	b, url := start(t, o)
+	return s.connected(), b, url
 }
 
 // request is an HTTP request of a client.

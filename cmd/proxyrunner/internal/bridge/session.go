@@ -18,20 +18,18 @@ type item struct {
 }
 
 // session is one client. A request without a session has one that nobody else
-// knows. All but id and out are guarded by Bridge.mu.
+// knows. All but id and box are guarded by Bridge.mu.
 type session struct {
 	id  string
-	out chan item // for its stream
+	box *mailbox // for its stream
 	// calls are those under way, by the client's id.
 	calls map[jsonrpc.ID]*call
-	// cut ends the stream that is open; nil if none is.
-	cut  chan struct{}
-	used time.Time
-	over bool
+	used  time.Time
+	over  bool
 }
 
 func newSession() *session {
-	return &session{id: rand.Text(), out: make(chan item, queueLength), calls: map[jsonrpc.ID]*call{}, used: time.Now()}
+	return &session{id: rand.Text(), box: newMailbox(), calls: map[jsonrpc.ID]*call{}, used: time.Now()}
 }
 
 // open makes a session that others know, or says why not.
@@ -40,6 +38,9 @@ func (b *Bridge) open() (*session, *failure) {
 	defer b.mu.Unlock()
 	if b.over {
 		return nil, unavailable(b.away)
+	}
+	if b.draining {
+		return nil, unavailable(ending)
 	}
 	if len(b.sessions) >= maxSessions {
 		return nil, &failure{status: http.StatusServiceUnavailable, code: codeConnectionClosed,
@@ -61,24 +62,6 @@ func (b *Bridge) find(id string) (*session, bool) {
 	return s, ok
 }
 
-// claim gives the session's stream to the caller, who ends when cut is closed and
-// then calls release. ok is false if somebody else has it.
-func (b *Bridge) claim(s *session) (cut <-chan struct{}, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if s.cut != nil || s.over {
-		return nil, false
-	}
-	s.cut = make(chan struct{})
-	return s.cut, true
-}
-
-func (b *Bridge) release(s *session) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s.cut, s.used = nil, time.Now()
-}
-
 // end forgets a session, and tells the server to forget its calls. It may be
 // called twice.
 func (b *Bridge) end(s *session) {
@@ -97,41 +80,10 @@ func (b *Bridge) endLocked(s *session) {
 		b.giveUpLocked(c, "the session has ended", sessionEnded())
 	}
 	if b.link != nil {
-		b.link.disappointLocked(s)
+		b.disappointLocked(b.link, s)
 	}
-	s.cutLocked()
-}
-
-// cutLocked ends the session's stream, if one is open.
-func (s *session) cutLocked() {
-	if s.cut == nil {
-		return
-	}
-	select {
-	case <-s.cut:
-	default:
-		close(s.cut)
-	}
-}
-
-// pushLocked queues a message for the session's stream. With a full queue, a
-// reader that is there is too slow and loses its stream; where none is there, the
-// message is lost.
-func (b *Bridge) pushLocked(s *session, i item) bool {
-	select {
-	case s.out <- i:
-		return true
-	default:
-	}
-	if s.cut == nil || s.over {
-		return false
-	}
-	b.o.Log.Warn("a client reads its stream too slowly: the stream is ended", "waiting", queueLength)
-	if b.o.Mode == ModeSSE { // the stream is the session
-		b.endLocked(s)
-	}
-	s.cutLocked()
-	return false
+	b.cutLocked(s.box)
+	s.box.closed = true
 }
 
 // expire ends sessions that nobody has used for the TTL.
@@ -139,8 +91,37 @@ func (b *Bridge) expire(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, s := range b.sessions {
-		if s.cut == nil && len(s.calls) == 0 && now.Sub(s.used) > b.o.SessionTTL {
+		if s.box.reader == nil && len(s.calls) == 0 && now.Sub(s.used) > b.o.SessionTTL {
 			b.endLocked(s)
+		}
+	}
+}
+
+const ending = "the proxy is ending"
+
+// Drain ends the streams of sessions that wait for nothing, and those of others
+// once they do; no session begins any more. Calls go on.
+func (b *Bridge) Drain() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.draining = true
+	for _, s := range b.sessions {
+		b.drainLocked(s)
+	}
+}
+
+func (b *Bridge) isDraining() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.draining
+}
+
+// drainLocked ends the session's stream when all is written, if no call is under way.
+func (b *Bridge) drainLocked(s *session) {
+	if r := s.box.reader; b.draining && r != nil && len(s.calls) == 0 {
+		r.finish = true
+		if s.box.bytes == 0 {
+			b.cutLocked(s.box)
 		}
 	}
 }

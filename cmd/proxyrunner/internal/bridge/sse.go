@@ -24,18 +24,18 @@ func (b *Bridge) serveSSE(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer b.end(s)
-	cut, ok := b.claim(s)
+	out := stream(w)
+	from, ok := b.attend(s.box, false, out.abort)
 	if !ok { // the proxy is ending
 		rpcerror.Write(w, http.StatusServiceUnavailable, nil, sessionEnded().message)
 		return
 	}
-	out := stream(w)
-	defer out.end()
+	defer b.leave(s.box)
 	// A client resolves it against the address that it used itself, so a path is all
 	// that it needs to be told.
 	endpoint := b.prefix(r.Header) + "/messages?session_id=" + url.QueryEscape(s.id)
 	if out.event("endpoint", []byte(endpoint)) == nil {
-		_ = out.follow(r, s, cut) // the end of the stream says it
+		b.follow(out, r, s.box, from)
 	}
 }
 
@@ -68,12 +68,13 @@ func (b *Bridge) serveMessages(w http.ResponseWriter, r *http.Request) {
 		rpcerror.Write(w, http.StatusNotFound, nil, "the session has ended: open /sse again")
 		return
 	}
-	m, ok := b.message(w, r)
+	m, free, ok := b.message(w, r)
 	if !ok {
 		return
 	}
+	defer free()
 	if req, isRequest := m.(*jsonrpc.Request); isRequest && req.IsCall() {
-		b.ask(r.Context(), s, req, s.out, true)
+		b.ask(r.Context(), s, req, s.box, true)
 	} else {
 		b.accept(s, m)
 	}

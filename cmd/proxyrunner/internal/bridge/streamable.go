@@ -64,25 +64,30 @@ func (b *Bridge) listen(w http.ResponseWriter, r *http.Request) {
 		rpcerror.Write(w, http.StatusNotAcceptable, nil, "there is nothing but an event stream: accept text/event-stream")
 		return
 	}
-	cut, ok := b.claim(s)
+	out := stream(w)
+	from, ok := b.attend(s.box, false, out.abort)
+	if !ok && b.isDraining() {
+		rpcerror.WriteRetry(w, http.StatusServiceUnavailable, nil, ending+": open the stream again", retryAfter)
+		return
+	}
 	if !ok {
 		rpcerror.Write(w, http.StatusConflict, nil, "the session has a stream already: end that one")
 		return
 	}
-	defer b.release(s)
-	out := stream(w)
-	defer out.end()
+	defer b.find(s.id) // it was in use until now
+	defer b.leave(s.box)
 	if out.begin() == nil {
-		_ = out.follow(r, s, cut) // a client that is gone opens another one
+		b.follow(out, r, s.box, from)
 	}
 }
 
 // post takes one message of a client.
 func (b *Bridge) post(w http.ResponseWriter, r *http.Request) {
-	m, ok := b.message(w, r)
+	m, free, ok := b.message(w, r)
 	if !ok {
 		return
 	}
+	defer free()
 	s, ok := b.sessionOf(w, r, m)
 	if !ok {
 		return
@@ -94,35 +99,41 @@ func (b *Bridge) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, streams := accepts(r.Header)
-	out := make(chan item, queueLength)
-	b.ask(r.Context(), s, req, out, streams)
-	b.respond(w, r, s, out, streams)
+	box := newMailbox()
+	defer b.discard(box)
+	e := stream(w)
+	from, _ := b.attend(box, true, e.abort) // nobody else knows it
+	b.ask(r.Context(), s, req, box, streams)
+	free() // the call waits for as long as it takes, but not with its request
+	b.respond(e, r, s, box, from, streams)
 	if _, found := b.find(s.id); !found {
 		b.end(s) // a session that nobody else knows
 	}
 }
 
 // message reads the body of a request, or answers the request.
-func (b *Bridge) message(w http.ResponseWriter, r *http.Request) (jsonrpc.Message, bool) {
+func (b *Bridge) message(w http.ResponseWriter, r *http.Request) (m jsonrpc.Message, free func(), ok bool) {
 	if media(r.Header.Get("Content-Type")) != "application/json" {
 		rpcerror.Write(w, http.StatusUnsupportedMediaType, nil, "the Content-Type must be application/json")
-		return nil, false
+		return nil, nil, false
 	}
-	body, ok := rpcerror.Body(w, r)
+	body, free, ok := b.o.Requests.Body(w, r)
 	if !ok {
-		return nil, false
+		return nil, nil, false
 	}
 	m, err := decode(body)
 	if err != nil {
+		free()
 		rpcerror.Write(w, http.StatusBadRequest, nil, fmt.Sprintf("the request is not one JSON-RPC message (a batch is none): %v", err))
-		return nil, false
+		return nil, nil, false
 	}
 	if v := r.Header.Get(versionHeader); v != "" && !slices.Contains(legacy, v) {
+		free()
 		why := unsupported(v)
 		writeJSON(w, item{data: encode(why.response(idOf(m))), why: why})
-		return nil, false
+		return nil, nil, false
 	}
-	return m, true
+	return m, free, true
 }
 
 // sessionOf is the session that a message belongs to. initialize opens one; what
@@ -155,26 +166,32 @@ func (b *Bridge) accept(s *session, m jsonrpc.Message) {
 
 // respond writes what comes out of a call: one JSON object, or a stream that ends
 // with it. An answer that is all there is has a status of its own.
-func (b *Bridge) respond(w http.ResponseWriter, r *http.Request, s *session, out <-chan item, streams bool) {
-	e := stream(w)
-	defer e.end()
+func (b *Bridge) respond(e *events, r *http.Request, s *session, box *mailbox, from *reader, streams bool) {
 	for {
-		select {
-		case <-r.Context().Done():
+		i, ok := b.next(r.Context(), box, from, func() error { return e.idle(streams) })
+		if !ok {
+			e.lost(r)
 			return
-		case i := <-out:
-			if w.Header().Get(sessionHeader) != "" && isError(i) {
-				w.Header().Del(sessionHeader) // the session was opened for nothing
-				b.end(s)
-			}
-			if !streams || (i.why != nil && i.why.status != http.StatusOK && !e.begun) {
-				writeJSON(w, i)
-				return
-			}
-			if e.event("message", i.data) != nil || i.answer {
-				return
-			}
 		}
+		if h := e.w.Header(); h.Get(sessionHeader) != "" && isError(i) {
+			h.Del(sessionHeader) // the session was opened for nothing
+			b.end(s)
+		}
+		if !streams || (i.why != nil && i.why.status != http.StatusOK && !e.begun) {
+			writeJSON(e.w, i)
+			return
+		}
+		if e.event("message", i.data) != nil || i.answer {
+			return
+		}
+	}
+}
+
+// lost says that the answer had to be dropped, if that can be said.
+func (e *events) lost(r *http.Request) {
+	if r.Context().Err() == nil && !e.begun {
+		why := unavailable("too much waits for clients, and the answer is lost: it may or may not have been done")
+		writeJSON(e.w, item{data: encode(why.response(jsonrpc.ID{})), why: why})
 	}
 }
 

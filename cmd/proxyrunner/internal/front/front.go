@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/limit"
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/rpcerror"
 )
 
@@ -45,7 +46,7 @@ func New(transport string) *Front {
 	f := &Front{mux: http.NewServeMux(), transport: transport, waiting: "the proxy is starting"}
 	f.mux.HandleFunc(v1beta1.HealthPath, f.health)
 	f.mux.HandleFunc("/.well-known/", wellKnown)
-	f.mux.HandleFunc("/", f.pass)
+	f.mux.Handle("/", limit.Requests(maxRequests, http.HandlerFunc(f.pass)))
 	return f
 }
 
@@ -61,6 +62,15 @@ func (f *Front) Wait(what string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.server, f.waiting = nil, what
+}
+
+// Drain passes on that clients should go elsewhere.
+func (f *Front) Drain() {
+	if server, _ := f.now(); server != nil {
+		if d, ok := server.(Drainer); ok {
+			d.Drain()
+		}
+	}
 }
 
 // ServeHTTP serves clients and probes.

@@ -6,6 +6,10 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/limit"
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/rpcerror"
 )
 
 const (
@@ -13,18 +17,47 @@ const (
 	readHeader = 10 * time.Second
 	// idle is how long a connection is kept that nobody uses.
 	idle = 2 * time.Minute
-	// Drain is how long calls under way are waited for at the end. A pod has 30 s.
-	Drain = 20 * time.Second
+	// lastAnswers is how long answers may take that are being written at the end.
+	lastAnswers = 2 * time.Second
+	// maxHeader is how long the header of a request may be, in bytes.
+	maxHeader = 32 << 10
+	// maxConns is how many connections there may be, and maxRequests how many
+	// requests but those of probes.
+	maxConns, maxRequests = 4096, 4032
 )
 
-// Serve serves clients on listener until ctx is done, then accepts no more, waits
-// for calls under way for up to drain, and cuts the rest. cutStreams says that a
-// GET is a stream of news only, which ends at once: its client opens it elsewhere.
-func Serve(ctx context.Context, listener net.Listener, handler http.Handler, cutStreams bool, drain time.Duration) error {
-	if cutStreams {
-		handler = endStreams(ctx, handler)
+// Ending says how Serve ends.
+type Ending struct {
+	// Listen is how long clients are still accepted, since the cluster sends them for
+	// a while. Each is answered that its connection is not to be used again.
+	Listen time.Duration
+	// Drain is how long calls under way are waited for, from the same moment on. For
+	// that long clients are accepted too: a call may need another one.
+	Drain time.Duration
+	// CutStreams says that a GET is a stream of news only, which ends at once: its
+	// client opens it elsewhere.
+	CutStreams bool
+}
+
+// UsualEnding is for production. A pod has 30 s.
+var UsualEnding = Ending{Listen: 5 * time.Second, Drain: 20 * time.Second}
+
+// Drainer is a handler that is told when clients should go elsewhere: it ends what
+// is idle, and begins nothing that lasts. Drain returns at once.
+type Drainer interface{ Drain() }
+
+// Serve serves clients on listener until ctx is done, and then ends as it is told:
+// what is under way after that is cut.
+func Serve(ctx context.Context, listener net.Listener, handler http.Handler, end Ending) error {
+	g := &gate{handler: handler}
+	if end.CutStreams {
+		g.handler = endStreams(ctx, handler)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: readHeader, IdleTimeout: idle}
+	server := &http.Server{
+		Handler: limit.Time(g), ReadHeaderTimeout: readHeader, IdleTimeout: idle, MaxHeaderBytes: maxHeader,
+		WriteTimeout: limit.WriteTime, // for answers that are not a handler's, limit.Time is for the others
+		ConnState:    limit.NewConns(maxConns).State,
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	select {
@@ -32,9 +65,17 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, cut
 		return err
 	case <-ctx.Done():
 	}
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	deadline := time.After(end.Drain)
+	idle := g.close()
+	if d, ok := handler.(Drainer); ok {
+		d.Drain()
+	}
+	if !wait(time.After(end.Listen), deadline) || !wait(idle(), deadline) {
+		return server.Close()
+	}
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastAnswers)
 	defer cancel()
-	if err := server.Shutdown(limit); errors.Is(err, context.DeadlineExceeded) {
+	if err := server.Shutdown(within); errors.Is(err, context.DeadlineExceeded) {
 		return server.Close()
 	} else if err != nil {
 		return err
@@ -42,10 +83,23 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, cut
 	return nil
 }
 
-// endStreams ends GET requests with ctx.
+func wait[T any](until <-chan T, deadline <-chan time.Time) bool {
+	select {
+	case <-until:
+		return true
+	case <-deadline:
+		return false
+	}
+}
+
+// endStreams ends GET requests with ctx, and refuses them from then on.
 func endStreams(ctx context.Context, handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet {
+		if r.Method == http.MethodGet && r.URL.Path != v1beta1.HealthPath {
+			if ctx.Err() != nil {
+				rpcerror.WriteRetry(w, http.StatusServiceUnavailable, nil, "the proxy is ending: open the stream again", retryAfter)
+				return
+			}
 			own, cancel := context.WithCancel(r.Context())
 			defer cancel()
 			defer context.AfterFunc(ctx, cancel)()

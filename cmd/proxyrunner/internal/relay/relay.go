@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/limit"
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/rpcerror"
 )
 
@@ -31,6 +32,8 @@ const (
 	idle = 4 * time.Second
 	// pool is how many connections are kept for the next call.
 	pool = 256
+	// maxHeader is how long the header of an answer may be, in bytes.
+	maxHeader = 256 << 10
 )
 
 // Options say where to and how.
@@ -43,14 +46,19 @@ type Options struct {
 	// TrustProxyHeaders believes the X-Forwarded-* headers of clients and hands
 	// them on. Otherwise they are taken off.
 	TrustProxyHeaders bool
+	// Requests bounds what is held of requests; nil stands for limit.Total.
+	Requests *limit.Budget
+	// Dial connects to the server; nil does it as usual.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Log receives what goes wrong, without the content of messages.
 	Log *slog.Logger
 }
 
 // Relay is an http.Handler.
 type Relay struct {
-	target *url.URL
-	proxy  *httputil.ReverseProxy
+	target   *url.URL
+	proxy    *httputil.ReverseProxy
+	requests *limit.Budget
 	// wake says that a call came to nothing, so that Run looks.
 	wake chan struct{}
 
@@ -64,7 +72,13 @@ type Relay struct {
 
 // New makes a relay, which works at once; its Health is known by Run.
 func New(o Options) *Relay {
-	p := &Relay{target: o.Target, wake: make(chan struct{}, 1), said: "not asked yet", at: time.Now()}
+	if o.Dial == nil {
+		o.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
+	if o.Requests == nil {
+		o.Requests = limit.NewBudget(limit.Total)
+	}
+	p := &Relay{target: o.Target, requests: o.Requests, wake: make(chan struct{}, 1), said: "not asked yet", at: time.Now()}
 	p.proxy = &httputil.ReverseProxy{
 		Rewrite:        func(r *httputil.ProxyRequest) { rewrite(r, o) },
 		ModifyResponse: func(r *http.Response) error { rewriteEndpoint(r, o); return nil },
@@ -72,11 +86,13 @@ func New(o Options) *Relay {
 		// An event is of use when it comes, not when a buffer is full.
 		FlushInterval: -1,
 		Transport: &http.Transport{
-			DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+			DialContext:         o.Dial,
 			MaxIdleConns:        pool,
 			MaxIdleConnsPerHost: pool,
 			IdleConnTimeout:     idle,
 			DisableCompression:  true,
+
+			MaxResponseHeaderBytes: maxHeader,
 		},
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
@@ -85,7 +101,8 @@ func New(o Options) *Relay {
 
 // ServeHTTP passes a request on.
 func (p *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r, ok := whole(w, r); ok {
+	if r, free, ok := p.whole(w, r); ok {
+		defer free()
 		p.proxy.ServeHTTP(w, r)
 	}
 }
@@ -119,19 +136,19 @@ type callID struct{}
 // can name the call, and a call of which nothing was sent yet can be sent on
 // another connection. What may have been heard is never sent twice: a tool need
 // not bear that. ok is false if the request was answered already.
-func whole(w http.ResponseWriter, r *http.Request) (read *http.Request, ok bool) {
+func (p *Relay) whole(w http.ResponseWriter, r *http.Request) (read *http.Request, free func(), ok bool) {
 	if r.Body == nil || r.Body == http.NoBody {
-		return r, true
+		return r, func() {}, true
 	}
-	body, ok := rpcerror.Body(w, r)
+	body, free, ok := p.requests.Body(w, r)
 	if !ok {
-		return nil, false
+		return nil, nil, false
 	}
 	r = r.WithContext(context.WithValue(r.Context(), callID{}, rpcerror.ID(body)))
 	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	r.Body, _ = r.GetBody()
 	r.ContentLength, r.TransferEncoding = int64(len(body)), nil
-	return r, true
+	return r, free, true
 }
 
 // failed answers for a server that gave no answer.

@@ -1,0 +1,198 @@
+package bridge
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// boxBytes is how much waits for one reader. The longest message fits.
+	boxBytes = 16 << 20
+	// unreadBytes is how much waits for a reader that is not there.
+	unreadBytes = 256 << 10
+	// slow is how long a message may wait for a reader that is there.
+	slow = 30 * time.Second
+)
+
+// mailbox holds the messages for one reader until it has received them. It is
+// guarded by Bridge.mu, but for ready.
+type mailbox struct {
+	items   []item
+	bytes   int           // of items, and of the one that is being written
+	writing int           // of that one alone
+	since   time.Time     // when the reader took the last one, or when the first one came
+	ready   chan struct{} // tells that there is something; has room for one
+	reader  *reader       // nil while there is none
+	closed  bool          // nothing comes in any more
+}
+
+// reader is whoever writes the messages of a mailbox to a client.
+type reader struct {
+	cut    chan struct{} // closed when it is to end
+	isCut  bool
+	finish bool   // it ends when the mailbox is empty
+	abort  func() // makes a write under way fail
+}
+
+func newMailbox() *mailbox { return &mailbox{ready: make(chan struct{}, 1)} }
+
+// attend makes the caller the reader, who ends when cut is closed and then calls
+// leave. ok is false if there is another one, or the proxy is ending: private
+// mailboxes, of one call, are served to the end.
+func (b *Bridge) attend(box *mailbox, private bool, abort func()) (r *reader, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if box.reader != nil || box.closed || (b.draining && !private) {
+		return nil, false
+	}
+	box.reader = &reader{cut: make(chan struct{}), abort: abort}
+	box.since = time.Now()
+	return box.reader, true
+}
+
+// leave ends the reader. What it has not taken stays for the next one.
+func (b *Bridge) leave(box *mailbox) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.writtenLocked(box)
+	box.reader = nil
+}
+
+// discard empties a mailbox for good.
+func (b *Bridge) discard(box *mailbox) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	box.closed = true
+	b.emptyLocked(box)
+}
+
+// pushLocked puts a message into a mailbox. It says false if the message is lost:
+// nobody reads and there is much already, or the reader is too slow and loses its
+// stream.
+func (b *Bridge) pushLocked(box *mailbox, i item) bool {
+	if box.closed || (box.reader != nil && box.reader.isCut) {
+		return false
+	}
+	size, now := len(i.data), time.Now()
+	if box.bytes == 0 {
+		box.since = now
+	} else if box.fullLocked(size, now) {
+		b.o.Log.Warn("a client reads too slowly: its stream is ended", "bytes", box.bytes, "waiting", now.Sub(box.since).String())
+		b.cutLocked(box)
+		return false
+	}
+	if box.reader == nil && !i.answer && box.bytes+size > unreadBytes {
+		return false
+	}
+	for !b.o.Answers.Take(size) {
+		if !b.evictLocked() {
+			b.cutLocked(box) // what is missing must not be overlooked
+			return false
+		}
+	}
+	box.items = append(box.items, i)
+	box.bytes += size
+	b.waiting[box] = struct{}{}
+	box.tell()
+	return true
+}
+
+// fullLocked tells whether a reader that is there is too slow for one more message.
+func (box *mailbox) fullLocked(size int, now time.Time) bool {
+	return box.reader != nil && (box.bytes+size > boxBytes || now.Sub(box.since) > slow)
+}
+
+func (box *mailbox) tell() {
+	select {
+	case box.ready <- struct{}{}:
+	default:
+	}
+}
+
+// evictLocked makes room: whose messages have waited for longest loses them.
+func (b *Bridge) evictLocked() bool {
+	var oldest *mailbox
+	for box := range b.waiting {
+		if oldest == nil || box.since.Before(oldest.since) {
+			oldest = box
+		}
+	}
+	if oldest == nil {
+		return false
+	}
+	b.o.Log.Warn("too much waits for clients: the one that has not read for longest loses it", "bytes", oldest.bytes)
+	b.cutLocked(oldest)
+	return true
+}
+
+// cutLocked ends the reader, if there is one, and drops what waits for it.
+func (b *Bridge) cutLocked(box *mailbox) {
+	b.emptyLocked(box)
+	if r := box.reader; r != nil && !r.isCut {
+		r.isCut = true
+		close(r.cut)
+		r.abort()
+	}
+}
+
+// emptyLocked drops what waits. A message that is being written counts as dropped:
+// the write is about to fail.
+func (b *Bridge) emptyLocked(box *mailbox) {
+	b.o.Answers.Give(box.bytes)
+	box.items, box.bytes, box.writing = nil, 0, 0
+	delete(b.waiting, box)
+}
+
+// take returns the first message. The caller takes no other before it has written
+// this one.
+func (b *Bridge) take(box *mailbox) (i item, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.writtenLocked(box)
+	if len(box.items) == 0 || (box.reader != nil && box.reader.isCut) {
+		return item{}, false
+	}
+	i, box.items[0] = box.items[0], item{}
+	box.items = box.items[1:]
+	box.writing, box.since = len(i.data), time.Now()
+	return i, true
+}
+
+func (b *Bridge) writtenLocked(box *mailbox) {
+	if box.writing > 0 {
+		b.o.Answers.Give(box.writing)
+		box.bytes -= box.writing
+		box.writing = 0
+	}
+	if box.bytes == 0 {
+		box.items = nil
+		delete(b.waiting, box)
+		if box.reader != nil && box.reader.finish {
+			b.cutLocked(box)
+		}
+	}
+}
+
+// next waits for a message. ok is false when the reader is to end; alive is asked
+// for when nothing has come for a while.
+func (b *Bridge) next(ctx context.Context, box *mailbox, r *reader, alive func() error) (i item, ok bool) {
+	for {
+		if i, ok := b.take(box); ok {
+			return i, true
+		}
+		tick := time.NewTimer(keepAlive)
+		select {
+		case <-ctx.Done():
+		case <-r.cut:
+		case <-box.ready:
+			tick.Stop()
+			continue
+		case <-tick.C:
+			if alive() == nil {
+				continue
+			}
+		}
+		tick.Stop()
+		return item{}, false
+	}
+}
