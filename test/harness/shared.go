@@ -12,6 +12,8 @@ import (
 type Shared struct {
 	// Start starts the cluster; it is called once, by the first test that asks.
 	Start func() (*Cluster, error)
+	// Ended is called after the tests; nil: there is nothing more to do.
+	Ended func() error
 
 	once    sync.Once
 	cluster *Cluster
@@ -31,6 +33,12 @@ func (s *Shared) Cluster(t *testing.T) *Cluster {
 // Main runs the tests, stops the cluster if there is one, and ends the program.
 func (s *Shared) Main(m *testing.M) {
 	code := m.Run()
+	if s.Ended != nil {
+		if err := s.Ended(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
 	if s.cluster != nil {
 		if err := s.cluster.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, "stop the cluster:", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -34,6 +35,7 @@ import (
 	"github.com/phasegate/phasegate/phases"
 	"github.com/phasegate/phasegate/test/crds"
 	"github.com/phasegate/phasegate/test/faults"
+	"github.com/phasegate/phasegate/test/faults/report"
 	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/proxies"
 )
@@ -50,7 +52,7 @@ const (
 )
 
 // shared is the cluster of all tests here: each has a namespace of its own.
-var shared = harness.Shared{Start: startCluster}
+var shared = harness.Shared{Start: startCluster, Ended: func() error { return report.Print(os.Stdout) }}
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard()) // a crash is no news here
@@ -92,7 +94,13 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{Cluster: shared.Cluster(t), t: t, changed: make(chan struct{}, 1)}
+	return worldIn(t, shared.Cluster(t))
+}
+
+// worldIn is newWorld in a cluster of the test's own.
+func worldIn(t *testing.T, cluster *harness.Cluster) *world {
+	t.Helper()
+	w := &world{Cluster: cluster, t: t, changed: make(chan struct{}, 1)}
 	namespace := &corev1.Namespace{}
 	namespace.GenerateName = "faults-"
 	if err := w.Client.Create(t.Context(), namespace); err != nil {
@@ -246,7 +254,7 @@ func (w *world) state(uid types.UID) *v1alpha1.MachineState {
 	return state
 }
 
-func (w *world) create(name string) {
+func (w *world) create(name string) types.UID {
 	w.t.Helper()
 	srv := &server{}
 	srv.Namespace, srv.Name = w.namespace, name
@@ -254,6 +262,7 @@ func (w *world) create(name string) {
 	if err := w.Client.Create(w.t.Context(), srv); err != nil {
 		w.t.Fatal(err)
 	}
+	return srv.UID
 }
 
 func ready(srv *server) error {
