@@ -49,6 +49,9 @@ What to run is read from the first of these files that exists:
 Environment:
   ` + v1beta1.EnvGeneration + `        generation of this pod; over that of the file
   ` + timeoutEnv + `  how long a stdio server may take for an answer (default 60s)
+  ` + front.OriginsEnv + `  origins of web pages that may speak to the
+                                  server, with commas; * for all. Pages of the
+                                  client's own machine always may
   POD_NAMESPACE                   namespace, where no ServiceAccount tells it
   KUBECONFIG                      API server, outside of a pod
   TOOLHIVE_DEBUG                  as --debug
@@ -113,6 +116,7 @@ func run(ctx context.Context, o options) error {
 		"transport", first.Run.Transport, "generation", first.Run.MCPServerGeneration, "file", first.Path)
 
 	f := front.New(first.Run.Transport)
+	f.AllowOrigins(strings.FieldsFunc(os.Getenv(front.OriginsEnv), func(r rune) bool { return r == ',' || r == ' ' }))
 	s := &supervise.Supervisor{
 		Deploy: func(ctx context.Context) (backend.Result, error) { return o.deploy(ctx, access) },
 		Await: func(ctx context.Context) error {

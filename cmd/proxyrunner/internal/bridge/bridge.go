@@ -10,6 +10,7 @@
 package bridge
 
 import (
+	"container/list"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -90,6 +91,7 @@ type Bridge struct {
 	over     bool
 	draining bool
 	sessions map[string]*session
+	byUse    list.List             // of *session, the one that was used longest ago first
 	waiting  map[*mailbox]struct{} // those that are not empty
 	greeting json.RawMessage       // the last answer of the server to initialize
 }

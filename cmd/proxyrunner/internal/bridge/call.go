@@ -21,6 +21,9 @@ type call struct {
 	streams bool
 	within  time.Duration // how long the server may take, from one sign of life to the next
 
+	// method and uri are those of a subscription; empty if it is none.
+	method, uri string
+
 	// What follows is guarded by Bridge.mu.
 	link  *link
 	timer *time.Timer
@@ -38,9 +41,18 @@ func (b *Bridge) ask(ctx context.Context, s *session, req *jsonrpc.Request, box 
 		b.fail(c, why)
 		return
 	}
-	if req.Method == "initialize" {
+	switch req.Method {
+	case "initialize":
+		b.introduce(s, req.Params)
 		b.reply(c, &jsonrpc.Response{Result: b.welcome(req.Params)}, nil)
 		return
+	case "resources/subscribe", "resources/unsubscribe":
+		c.method = req.Method
+		_ = json.Unmarshal(at(req.Params, "uri"), &c.uri) // without one it is the server that refuses
+		if req.Method == "resources/unsubscribe" && b.kept(s, c.uri) {
+			b.unsubscribe(c)
+			return
+		}
 	}
 	b.forward(ctx, l, c, req)
 }
@@ -120,6 +132,9 @@ func (b *Bridge) finishLocked(c *call, resp *jsonrpc.Response, why *failure) boo
 	delete(c.link.calls, c.number)
 	delete(c.session.calls, c.id)
 	c.session.used = time.Now()
+	if why == nil && resp.Error == nil {
+		c.session.subscribeLocked(c.method, c.uri)
+	}
 	b.replyLocked(c, resp, why)
 	b.drainLocked(c.session)
 	return true

@@ -84,11 +84,9 @@ func (b *Bridge) pushLocked(box *mailbox, i item) bool {
 	if box.reader == nil && !i.answer && box.bytes+size > unreadBytes {
 		return false
 	}
-	for !b.o.Answers.Take(size) {
-		if !b.evictLocked() {
-			b.cutLocked(box) // what is missing must not be overlooked
-			return false
-		}
+	if !b.roomLocked(box, size) {
+		b.cutLocked(box) // what is missing must not be overlooked
+		return false
 	}
 	box.items = append(box.items, i)
 	box.bytes += size
@@ -107,6 +105,17 @@ func (box *mailbox) tell() {
 	case box.ready <- struct{}{}:
 	default:
 	}
+}
+
+// roomLocked takes room for one more message, if need be from other mailboxes. It
+// says false if there is none, or the mailbox itself had to make it.
+func (b *Bridge) roomLocked(box *mailbox, size int) bool {
+	for !b.o.Answers.Take(size) {
+		if !b.evictLocked() || (box.reader != nil && box.reader.isCut) {
+			return false
+		}
+	}
+	return true
 }
 
 // evictLocked makes room: whose messages have waited for longest loses them.

@@ -32,7 +32,7 @@ func (b *Bridge) route(l *link, m jsonrpc.Message) {
 		case m.Method == "notifications/cancelled":
 			b.withdrawLocked(l, m)
 		default:
-			b.broadcastLocked(m)
+			b.announceLocked(l, m)
 		}
 	}
 }
@@ -53,45 +53,6 @@ func (b *Bridge) routeProgressLocked(l *link, m *jsonrpc.Request) {
 	}
 	if c := l.calls[n]; c != nil {
 		b.progressLocked(c, m.Params)
-	}
-}
-
-func (b *Bridge) broadcastLocked(m *jsonrpc.Request) {
-	data, err := jsonrpc.EncodeMessage(m)
-	if err != nil {
-		return
-	}
-	for _, s := range b.sessions {
-		b.pushLocked(s.box, item{data: data})
-	}
-}
-
-// questionLocked hands a request to the only client there is. With several,
-// nobody can say whom the server means.
-func (b *Bridge) questionLocked(l *link, m *jsonrpc.Request) {
-	if m.Method == "ping" {
-		b.offer(l, &jsonrpc.Response{ID: m.ID, Result: json.RawMessage("{}")})
-		return
-	}
-	refuse := func(why string) {
-		b.offer(l, (&failure{code: jsonrpc.CodeInvalidRequest, message: why}).response(m.ID))
-	}
-	if len(b.sessions) != 1 || len(l.questions) >= maxQuestions {
-		refuse(fmt.Sprintf("%s needs exactly one client that is free to answer; there are %d", m.Method, len(b.sessions)))
-		return
-	}
-	n := b.numberLocked(l)
-	data, err := jsonrpc.EncodeMessage(&jsonrpc.Request{ID: number(n), Method: m.Method, Params: m.Params})
-	if err != nil {
-		refuse("the request cannot be written as JSON")
-		return
-	}
-	for _, s := range b.sessions {
-		if !b.pushLocked(s.box, item{data: data}) {
-			refuse("the client does not read its messages")
-			return
-		}
-		l.questions[n] = question{session: s, id: m.ID}
 	}
 }
 
@@ -128,6 +89,16 @@ func (b *Bridge) disappointLocked(l *link, s *session) {
 	}
 }
 
+// asksLocked tells whether the server waits for an answer of the session.
+func (l *link) asksLocked(s *session) bool {
+	for _, q := range l.questions {
+		if q.session == s {
+			return true
+		}
+	}
+	return false
+}
+
 // answered takes a client's response to the question that it answers. A response
 // that nobody waits for is passed over.
 func (b *Bridge) answered(s *session, m *jsonrpc.Response) {
@@ -152,6 +123,9 @@ func (b *Bridge) notified(s *session, m *jsonrpc.Request) {
 	defer b.mu.Unlock()
 	if b.link == nil || m.Method == "notifications/initialized" {
 		return
+	}
+	if m.Method == "notifications/progress" && !b.link.asksLocked(s) {
+		return // of nothing that the server has asked this client
 	}
 	if m.Method != "notifications/cancelled" {
 		b.offer(b.link, &jsonrpc.Request{Method: m.Method, Params: m.Params})

@@ -161,7 +161,7 @@ func post(body string, header map[string]string) request {
 	return request{method: http.MethodPost, path: "/mcp", body: body, header: header}
 }
 
-const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+const initialize = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"roots":{},"sampling":{}},"clientInfo":{"name":"t","version":"1"}}}`
 
 // join initialises a client, and returns the header that names its session.
 func join(t *testing.T, url string) map[string]string {

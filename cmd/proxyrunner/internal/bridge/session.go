@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"container/list"
 	"crypto/rand"
 	"net/http"
 	"time"
@@ -25,7 +26,12 @@ type session struct {
 	// calls are those under way, by the client's id.
 	calls map[jsonrpc.ID]*call
 	used  time.Time
+	at    *list.Element // in Bridge.byUse; nil if others do not know the session
 	over  bool
+	// capabilities are what the client has declared, by name, and subscriptions the
+	// URIs of resources that it wants to know of.
+	capabilities  map[string]struct{}
+	subscriptions map[string]struct{}
 }
 
 func newSession() *session {
@@ -42,14 +48,30 @@ func (b *Bridge) open() (*session, *failure) {
 	if b.draining {
 		return nil, unavailable(ending)
 	}
-	if len(b.sessions) >= maxSessions {
+	if len(b.sessions) >= maxSessions && !b.evictSessionLocked() {
 		return nil, &failure{status: http.StatusServiceUnavailable, code: codeConnectionClosed,
 			message: "there are too many sessions: end some, or try again later"}
 	}
 	s := newSession()
 	b.sessions[s.id] = s
+	s.at = b.byUse.PushBack(s)
 	return s, nil
 }
+
+// evictSessionLocked ends the session that nobody has used for longest, if there is
+// one without a stream and a call. Its client initializes again.
+func (b *Bridge) evictSessionLocked() bool {
+	for at := b.byUse.Front(); at != nil; at = at.Next() {
+		if s := at.Value.(*session); s.idleLocked() {
+			b.endLocked(s)
+			return true
+		}
+	}
+	return false
+}
+
+// idleLocked tells whether nobody waits for anything of the session.
+func (s *session) idleLocked() bool { return s.box.reader == nil && len(s.calls) == 0 }
 
 // find returns a session that is not over, and notes that it is in use.
 func (b *Bridge) find(id string) (*session, bool) {
@@ -58,6 +80,7 @@ func (b *Bridge) find(id string) (*session, bool) {
 	s, ok := b.sessions[id]
 	if ok {
 		s.used = time.Now()
+		b.byUse.MoveToBack(s.at)
 	}
 	return s, ok
 }
@@ -76,6 +99,9 @@ func (b *Bridge) endLocked(s *session) {
 	}
 	s.over = true
 	delete(b.sessions, s.id)
+	if s.at != nil {
+		b.byUse.Remove(s.at)
+	}
 	for _, c := range s.calls {
 		b.giveUpLocked(c, "the session has ended", sessionEnded())
 	}
@@ -91,7 +117,7 @@ func (b *Bridge) expire(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, s := range b.sessions {
-		if s.box.reader == nil && len(s.calls) == 0 && now.Sub(s.used) > b.o.SessionTTL {
+		if s.idleLocked() && now.Sub(s.used) > b.o.SessionTTL {
 			b.endLocked(s)
 		}
 	}

@@ -18,6 +18,9 @@ import (
 // retryAfter is when a client that came too early may try again.
 const retryAfter = 2 * time.Second
 
+// OriginsEnv lists the origins of pages that may speak to the MCP server, with commas.
+const OriginsEnv = "TOOLHIVE_PROXY_ALLOWED_ORIGINS"
+
 // Server serves MCP clients.
 type Server interface {
 	http.Handler
@@ -35,6 +38,7 @@ type Pinged interface {
 type Front struct {
 	mux       *http.ServeMux
 	transport string
+	origins   []string
 
 	mu      sync.Mutex
 	server  Server // nil while there is none
@@ -74,7 +78,13 @@ func (f *Front) Drain() {
 }
 
 // ServeHTTP serves clients and probes.
-func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) { f.mux.ServeHTTP(w, r) }
+func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != v1beta1.HealthPath && !f.allowed(r) {
+		rpcerror.Write(w, http.StatusForbidden, nil, fmt.Sprintf("the origin %q is not allowed: add it to %s", r.Header.Get("Origin"), OriginsEnv))
+		return
+	}
+	f.mux.ServeHTTP(w, r)
+}
 
 func (f *Front) now() (server Server, waiting string) {
 	f.mu.Lock()

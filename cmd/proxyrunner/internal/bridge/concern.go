@@ -1,0 +1,190 @@
+package bridge
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// The server believes that it has one client, and does not say whom of ours a
+// message is for. What follows says it where that is certain. Where it is not, a
+// message that may tell what another client asked is not passed on.
+
+// announceLocked hands a notification to those whom it concerns.
+func (b *Bridge) announceLocked(l *link, m *jsonrpc.Request) {
+	data, err := jsonrpc.EncodeMessage(m)
+	if err != nil {
+		return
+	}
+	switch {
+	case strings.HasSuffix(m.Method, "/list_changed"):
+		b.toAllLocked(data)
+	case m.Method == "notifications/resources/updated":
+		var uri string
+		_ = json.Unmarshal(at(m.Params, "uri"), &uri) // without one it concerns nobody
+		for _, s := range b.sessions {
+			if s.subscribedTo(uri) {
+				b.pushLocked(s.box, item{data: data})
+			}
+		}
+	case len(l.calls) == 0:
+		b.toAllLocked(data) // it is about the server
+	default:
+		if s := l.callerLocked(); s != nil {
+			b.pushLocked(s.streamLocked(), item{data: data})
+		}
+	}
+}
+
+func (b *Bridge) toAllLocked(data []byte) {
+	for _, s := range b.sessions {
+		b.pushLocked(s.box, item{data: data})
+	}
+}
+
+// callerLocked is the only session of which calls are under way; nil if there is
+// none, or several.
+func (l *link) callerLocked() (only *session) {
+	for _, c := range l.calls {
+		if only != nil && c.session != only {
+			return nil
+		}
+		only = c.session
+	}
+	return only
+}
+
+// streamLocked is where a message belongs that has to do with the session's calls:
+// on the stream of the only one, as the specification asks for, or on its own.
+func (s *session) streamLocked() *mailbox {
+	if len(s.calls) == 1 {
+		for _, c := range s.calls {
+			if c.streams {
+				return c.box
+			}
+		}
+	}
+	return s.box
+}
+
+// maxSubscriptions is how many a session may have.
+const maxSubscriptions = 256
+
+// subscribedTo tells whether a resource, or one that it is a part of, is among the
+// session's subscriptions.
+func (s *session) subscribedTo(uri string) bool {
+	for subscribed := range s.subscriptions {
+		if rest, ok := strings.CutPrefix(uri, subscribed); ok && (rest == "" || strings.HasSuffix(subscribed, "/") || strings.ContainsAny(rest[:1], "/#?")) {
+			return true
+		}
+	}
+	return false
+}
+
+// subscribeLocked notes what a call that has succeeded changes.
+func (s *session) subscribeLocked(method, uri string) {
+	switch {
+	case method == "resources/unsubscribe":
+		delete(s.subscriptions, uri)
+	case method == "resources/subscribe" && len(s.subscriptions) < maxSubscriptions:
+		if s.subscriptions == nil {
+			s.subscriptions = map[string]struct{}{}
+		}
+		s.subscriptions[uri] = struct{}{}
+	}
+}
+
+// unsubscribe ends a subscription that the server is to keep for others.
+func (b *Bridge) unsubscribe(c *call) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c.session.subscribeLocked(c.method, c.uri)
+	b.replyLocked(c, &jsonrpc.Response{Result: json.RawMessage("{}")}, nil)
+}
+
+// introduce notes what the client of a session can do.
+func (b *Bridge) introduce(s *session, params json.RawMessage) {
+	var can map[string]json.RawMessage
+	_ = json.Unmarshal(at(params, "capabilities"), &can) // one that declares nothing can do nothing
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.capabilities = map[string]struct{}{}
+	for _, ability := range abilities {
+		if _, ok := can[ability]; ok {
+			s.capabilities[ability] = struct{}{}
+		}
+	}
+}
+
+// kept tells whether another session is subscribed to what this one gives up. The
+// server has one subscription for all.
+func (b *Bridge) kept(s *session, uri string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, other := range b.sessions {
+		if _, ok := other.subscriptions[uri]; ok && other != s {
+			return true
+		}
+	}
+	return false
+}
+
+// abilities are what a client must have declared to be asked.
+var abilities = map[string]string{"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
+
+// questionLocked hands a request of the server to the client that it is for: the
+// one whose call is under way, or the only one there is. If nobody can answer it
+// fails at once.
+func (b *Bridge) questionLocked(l *link, m *jsonrpc.Request) {
+	if m.Method == "ping" {
+		b.offer(l, &jsonrpc.Response{ID: m.ID, Result: json.RawMessage("{}")})
+		return
+	}
+	s, why := b.whomLocked(l, m.Method)
+	if why == "" {
+		why = b.putLocked(l, s, m)
+	}
+	if why != "" {
+		b.offer(l, (&failure{code: jsonrpc.CodeInvalidRequest, message: why}).response(m.ID))
+	}
+}
+
+// putLocked puts a question to a session, or says why it cannot.
+func (b *Bridge) putLocked(l *link, s *session, m *jsonrpc.Request) string {
+	box := s.streamLocked()
+	if box.reader == nil || box.reader.isCut {
+		return m.Method + ": the client has no stream open on which it could be asked"
+	}
+	n := b.numberLocked(l)
+	data, err := jsonrpc.EncodeMessage(&jsonrpc.Request{ID: number(n), Method: m.Method, Params: m.Params})
+	if err != nil {
+		return "the request cannot be written as JSON"
+	}
+	if !b.pushLocked(box, item{data: data}) {
+		return "the client does not read its messages"
+	}
+	l.questions[n] = question{session: s, id: m.ID}
+	return ""
+}
+
+// whomLocked is the session that the server asks, or says why there is none.
+func (b *Bridge) whomLocked(l *link, method string) (s *session, why string) {
+	if len(l.questions) >= maxQuestions {
+		return nil, "too many requests wait for clients"
+	}
+	s = l.callerLocked()
+	if s == nil && len(b.sessions) == 1 {
+		for _, s = range b.sessions {
+		}
+	}
+	if s == nil || b.sessions[s.id] != s {
+		return nil, fmt.Sprintf("%s needs exactly one client that is free to answer; there are %d", method, len(b.sessions))
+	}
+	ability, known := abilities[method]
+	if _, able := s.capabilities[ability]; known && !able {
+		return nil, "the client does not support " + ability
+	}
+	return s, ""
+}
