@@ -23,7 +23,7 @@ type budget struct {
 }
 
 // budgets by what is done. When status.machine was the truth, there was no state, and a
-// start took 13 writes, a restart 9. States change where a phase is entered, and when the
+// start took 13 writes, a restart 8. States change where a phase is entered, and when the
 // templates are stamped.
 var budgets = map[string]budget{"a start": {16, 2}, "a restart": {12, 3}}
 
