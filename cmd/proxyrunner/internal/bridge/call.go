@@ -6,15 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // call is a request of a client that the server has not answered.
 type call struct {
 	number  int64 // what the server knows it by, and its progress
 	session *session
-	id      jsonrpc.ID      // what the client knows it by
+	id      rpcID           // what the client knows it by
 	token   json.RawMessage // the client's progress token; nil if it wants none
 	// box takes the answer and, if streams, reports of progress.
 	box     *mailbox
@@ -30,7 +28,7 @@ type call struct {
 }
 
 // ask gives a request to the server. The answer, whatever it is, goes to box.
-func (b *Bridge) ask(ctx context.Context, s *session, req *jsonrpc.Request, box *mailbox, streams bool) {
+func (b *Bridge) ask(ctx context.Context, s *session, req *rpcRequest, box *mailbox, streams bool) {
 	c := &call{session: s, id: req.ID, box: box, streams: streams, within: b.o.RequestTimeout}
 	if v := version(req); v != "" {
 		b.fail(c, unsupported(v))
@@ -44,7 +42,7 @@ func (b *Bridge) ask(ctx context.Context, s *session, req *jsonrpc.Request, box 
 	switch req.Method {
 	case "initialize":
 		b.introduce(s, req.Params)
-		b.reply(c, &jsonrpc.Response{Result: b.welcome(req.Params)}, nil)
+		b.reply(c, &rpcResponse{Result: b.welcome(req.Params)}, nil)
 		return
 	case "resources/subscribe", "resources/unsubscribe":
 		c.method = req.Method
@@ -59,7 +57,7 @@ func (b *Bridge) ask(ctx context.Context, s *session, req *jsonrpc.Request, box 
 
 // version is the protocol version that a request names for itself, as those
 // without sessions do; empty for all that the bridge can carry.
-func version(req *jsonrpc.Request) string {
+func version(req *rpcRequest) string {
 	var v string
 	if json.Unmarshal(at(req.Params, "_meta", "io.modelcontextprotocol/protocolVersion"), &v) != nil {
 		return ""
@@ -68,7 +66,7 @@ func version(req *jsonrpc.Request) string {
 }
 
 // forward sends the request under the call's number.
-func (b *Bridge) forward(ctx context.Context, l *link, c *call, req *jsonrpc.Request) {
+func (b *Bridge) forward(ctx context.Context, l *link, c *call, req *rpcRequest) {
 	c.token = at(req.Params, "_meta", "progressToken")
 	if why := b.begin(l, c); why != nil {
 		b.fail(c, why)
@@ -77,7 +75,7 @@ func (b *Bridge) forward(ctx context.Context, l *link, c *call, req *jsonrpc.Req
 	params, _ := swap(req.Params, c.number, "_meta", "progressToken")
 	ctx, cancel := context.WithTimeout(ctx, b.o.RequestTimeout) // for a server that does not read
 	defer cancel()
-	if err := b.send(ctx, l, &jsonrpc.Request{ID: number(c.number), Method: req.Method, Params: params}); err != nil {
+	if err := b.send(ctx, l, &rpcRequest{ID: number(c.number), Method: req.Method, Params: params}); err != nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.failLocked(c, unavailable(err.Error()))
@@ -95,8 +93,8 @@ func (b *Bridge) begin(l *link, c *call) *failure {
 		return sessionEnded()
 	}
 	if _, twice := c.session.calls[c.id]; twice {
-		return &failure{status: http.StatusBadRequest, code: jsonrpc.CodeInvalidRequest,
-			message: fmt.Sprintf("the id %v is that of a request that is still under way: use another one", c.id.Raw())}
+		return &failure{status: http.StatusBadRequest, code: codeInvalidRequest,
+			message: fmt.Sprintf("the id %s is that of a request that is still under way: use another one", c.id)}
 	}
 	c.link, c.number = l, b.numberLocked(l)
 	l.calls[c.number] = c
@@ -113,7 +111,7 @@ func (b *Bridge) begin(l *link, c *call) *failure {
 func (b *Bridge) giveUpLocked(c *call, reason string, why *failure) {
 	if b.failLocked(c, why) {
 		params, _ := json.Marshal(map[string]any{"requestId": c.number, "reason": reason}) // a number and a text
-		b.offer(c.link, &jsonrpc.Request{Method: "notifications/cancelled", Params: params})
+		b.offer(c.link, &rpcRequest{Method: "notifications/cancelled", Params: params})
 	}
 }
 
@@ -124,7 +122,7 @@ func (b *Bridge) failLocked(c *call, why *failure) bool {
 
 // finishLocked is the one place where a call that was begun ends. why is nil if
 // the answer is the server's.
-func (b *Bridge) finishLocked(c *call, resp *jsonrpc.Response, why *failure) bool {
+func (b *Bridge) finishLocked(c *call, resp *rpcResponse, why *failure) bool {
 	if c.link.calls[c.number] != c {
 		return false
 	}
@@ -143,18 +141,18 @@ func (b *Bridge) finishLocked(c *call, resp *jsonrpc.Response, why *failure) boo
 // fail answers a call that was not begun.
 func (b *Bridge) fail(c *call, why *failure) { b.reply(c, why.response(c.id), why) }
 
-func (b *Bridge) reply(c *call, resp *jsonrpc.Response, why *failure) {
+func (b *Bridge) reply(c *call, resp *rpcResponse, why *failure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.replyLocked(c, resp, why)
 }
 
-func (b *Bridge) replyLocked(c *call, resp *jsonrpc.Response, why *failure) {
+func (b *Bridge) replyLocked(c *call, resp *rpcResponse, why *failure) {
 	resp.ID = c.id
-	data, err := jsonrpc.EncodeMessage(resp)
+	data, err := encodeMessage(resp)
 	if err != nil {
 		b.o.Log.Warn("an answer cannot be written as JSON", "error", err)
-		data, _ = jsonrpc.EncodeMessage((&failure{code: jsonrpc.CodeInternalError, message: "the answer cannot be written as JSON"}).response(c.id))
+		data, _ = encodeMessage((&failure{code: codeInternalError, message: "the answer cannot be written as JSON"}).response(c.id))
 	}
 	b.pushLocked(c.box, item{data: data, answer: true, why: why})
 }
@@ -166,7 +164,7 @@ func (b *Bridge) progressLocked(c *call, params json.RawMessage) {
 	}
 	c.timer.Reset(c.within)
 	params, _ = swap(params, c.token, "progressToken")
-	data, err := jsonrpc.EncodeMessage(&jsonrpc.Request{Method: "notifications/progress", Params: params})
+	data, err := encodeMessage(&rpcRequest{Method: "notifications/progress", Params: params})
 	box := c.box
 	if !c.streams {
 		box = c.session.box
@@ -174,10 +172,4 @@ func (b *Bridge) progressLocked(c *call, params json.RawMessage) {
 	if err == nil {
 		b.pushLocked(box, item{data: data})
 	}
-}
-
-// number is the id by which the server knows a request.
-func number(n int64) jsonrpc.ID {
-	id, _ := jsonrpc.MakeID(float64(n)) // below 2^31; a float64 is always an id
-	return id
 }

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // The server believes that it has one client, and does not say whom of ours a
@@ -13,8 +11,8 @@ import (
 // message that may tell what another client asked is not passed on.
 
 // announceLocked hands a notification to those whom it concerns.
-func (b *Bridge) announceLocked(l *link, m *jsonrpc.Request) {
-	data, err := jsonrpc.EncodeMessage(m)
+func (b *Bridge) announceLocked(l *link, m *rpcRequest) {
+	data, err := encodeMessage(m)
 	if err != nil {
 		return
 	}
@@ -101,7 +99,7 @@ func (b *Bridge) unsubscribe(c *call) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c.session.subscribeLocked(c.method, c.uri)
-	b.replyLocked(c, &jsonrpc.Response{Result: json.RawMessage("{}")}, nil)
+	b.replyLocked(c, &rpcResponse{Result: json.RawMessage("{}")}, nil)
 }
 
 // introduce notes what the client of a session can do.
@@ -137,9 +135,9 @@ var abilities = map[string]string{"sampling/createMessage": "sampling", "elicita
 // questionLocked hands a request of the server to the client that it is for: the
 // one whose call is under way, or the only one there is. If nobody can answer it
 // fails at once.
-func (b *Bridge) questionLocked(l *link, m *jsonrpc.Request) {
+func (b *Bridge) questionLocked(l *link, m *rpcRequest) {
 	if m.Method == "ping" {
-		b.offer(l, &jsonrpc.Response{ID: m.ID, Result: json.RawMessage("{}")})
+		b.offer(l, &rpcResponse{ID: m.ID, Result: json.RawMessage("{}")})
 		return
 	}
 	s, why := b.whomLocked(l, m.Method)
@@ -147,18 +145,18 @@ func (b *Bridge) questionLocked(l *link, m *jsonrpc.Request) {
 		why = b.putLocked(l, s, m)
 	}
 	if why != "" {
-		b.offer(l, (&failure{code: jsonrpc.CodeInvalidRequest, message: why}).response(m.ID))
+		b.offer(l, (&failure{code: codeInvalidRequest, message: why}).response(m.ID))
 	}
 }
 
 // putLocked puts a question to a session, or says why it cannot.
-func (b *Bridge) putLocked(l *link, s *session, m *jsonrpc.Request) string {
+func (b *Bridge) putLocked(l *link, s *session, m *rpcRequest) string {
 	box := s.streamLocked()
 	if box.reader == nil || box.reader.isCut {
 		return m.Method + ": the client has no stream open on which it could be asked"
 	}
 	n := b.numberLocked(l)
-	data, err := jsonrpc.EncodeMessage(&jsonrpc.Request{ID: number(n), Method: m.Method, Params: m.Params})
+	data, err := encodeMessage(&rpcRequest{ID: number(n), Method: m.Method, Params: m.Params})
 	if err != nil {
 		return "the request cannot be written as JSON"
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -92,21 +93,32 @@ func (b *Bridge) follow(e *events, r *http.Request, box *mailbox, from *reader) 
 }
 
 // accepts tells which of the two kinds of answer a client takes. One that says
-// nothing takes JSON.
+// nothing takes JSON. What is more exact counts more, and q=0 is no.
 func accepts(h http.Header) (json, events bool) {
 	values := h.Values("Accept")
 	if len(values) == 0 {
 		return true, false
 	}
+	takes := map[string]bool{}
 	for _, part := range strings.Split(strings.Join(values, ","), ",") {
-		switch media(part) {
-		case "*/*", "application/*", "application/json":
-			json = true
-		case "text/event-stream", "text/*":
-			events = true
+		kind, params, err := mime.ParseMediaType(strings.TrimSpace(part))
+		if err != nil {
+			continue
+		}
+		q, err := strconv.ParseFloat(params["q"], 64)
+		takes[kind] = err != nil || q > 0
+	}
+	return first(takes, "application/json", "application/*", "*/*"), first(takes, "text/event-stream", "text/*")
+}
+
+// first is what is said of the first kind of which something is said.
+func first(takes map[string]bool, kinds ...string) bool {
+	for _, kind := range kinds {
+		if yes, said := takes[kind]; said {
+			return yes
 		}
 	}
-	return json, events
+	return false
 }
 
 // media is a media type without its parameters.

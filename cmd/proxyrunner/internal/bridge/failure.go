@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // Codes of errors made here, as the SDKs use them.
@@ -54,20 +52,25 @@ func unsupported(version string) *failure {
 }
 
 // response is the failure as the answer to the call id.
-func (f *failure) response(id jsonrpc.ID) *jsonrpc.Response {
-	e := &jsonrpc.Error{Code: f.code, Message: f.message}
+func (f *failure) response(id rpcID) *rpcResponse {
+	e := rpcError{Code: f.code, Message: f.message}
 	if f.data != nil {
 		e.Data, _ = json.Marshal(f.data) // strings and lists of them
 	}
-	return &jsonrpc.Response{ID: id, Error: e}
+	data, _ := json.Marshal(e)
+	return &rpcResponse{ID: id, Error: data}
 }
 
-var errNotJSON = errors.New("not JSON")
-
-// decode reads exactly one message.
-func decode(data []byte) (jsonrpc.Message, error) {
-	if !json.Valid(data) { // the SDK passes over what follows the first value
-		return nil, errNotJSON
+// malformed is for a message of a client that decode does not take.
+func malformed(err error) *failure {
+	why := &failure{status: http.StatusBadRequest, code: codeInvalidRequest, message: "the request is not one JSON-RPC message: " + err.Error()}
+	if errors.Is(err, errNotJSON) {
+		why.code = codeParse
 	}
-	return jsonrpc.DecodeMessage(data)
+	return why
+}
+
+// wrongAnswer is for an answer of the server that decode does not take.
+func wrongAnswer(err error) *failure {
+	return &failure{status: http.StatusBadGateway, code: codeInternalError, message: "the answer of the MCP server is wrong: " + err.Error()}
 }

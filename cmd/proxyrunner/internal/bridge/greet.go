@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // greetTime is how long a server may take to start and to answer initialize.
@@ -36,7 +34,7 @@ func (b *Bridge) greet(ctx context.Context, l *link) error {
 		if result, why = b.acquainted(ctx, l, resp.Error); why != nil {
 			return errors.New(why.message)
 		}
-	} else if err := b.send(ctx, l, &jsonrpc.Request{Method: "notifications/initialized"}); err != nil {
+	} else if err := b.send(ctx, l, &rpcRequest{Method: "notifications/initialized"}); err != nil {
 		return err
 	}
 	b.mu.Lock()
@@ -45,7 +43,7 @@ func (b *Bridge) greet(ctx context.Context, l *link) error {
 	return nil
 }
 
-func (b *Bridge) initialize(ctx context.Context, l *link, version string) (*jsonrpc.Response, *failure) {
+func (b *Bridge) initialize(ctx context.Context, l *link, version string) (*rpcResponse, *failure) {
 	params, _ := json.Marshal(map[string]any{ // texts and maps
 		"protocolVersion": version,
 		"capabilities":    map[string]any{"roots": map[string]any{"listChanged": true}, "sampling": map[string]any{}, "elicitation": map[string]any{}},
@@ -56,14 +54,13 @@ func (b *Bridge) initialize(ctx context.Context, l *link, version string) (*json
 
 // offered is the version that a server wants instead of the one that it refuses;
 // empty if it does not say.
-func offered(resp *jsonrpc.Response) string {
-	var refusal *jsonrpc.Error
-	var data struct{ Supported []string }
-	if resp == nil || !errors.As(resp.Error, &refusal) || json.Unmarshal(refusal.Data, &data) != nil {
+func offered(resp *rpcResponse) string {
+	var refusal struct{ Data struct{ Supported []string } }
+	if resp == nil || json.Unmarshal(resp.Error, &refusal) != nil {
 		return ""
 	}
 	for _, version := range legacy {
-		if slices.Contains(data.Supported, version) {
+		if slices.Contains(refusal.Data.Supported, version) {
 			return version
 		}
 	}
@@ -88,12 +85,12 @@ func (b *Bridge) welcome(params json.RawMessage) json.RawMessage {
 // acquainted is for a server that refuses to be initialised. A process that
 // outlived the proxy, or only the stream, may refuse because it has been: then it
 // can be used, if it is known what it answered, or if it tells what it can do.
-func (b *Bridge) acquainted(ctx context.Context, l *link, refusal error) (json.RawMessage, *failure) {
+func (b *Bridge) acquainted(ctx context.Context, l *link, refusal json.RawMessage) (json.RawMessage, *failure) {
 	b.mu.Lock()
 	result := b.greeting
 	b.mu.Unlock()
 	if result != nil {
-		b.o.Log.Warn("the MCP server refuses to be initialised again: it is believed to be the one of before", "error", refusal)
+		b.o.Log.Warn("the MCP server refuses to be initialised again: it is believed to be the one of before", "error", said(refusal))
 		return result, nil
 	}
 	const sessionless = "2026-07-28"
@@ -109,8 +106,15 @@ func (b *Bridge) acquainted(ctx context.Context, l *link, refusal error) (json.R
 			return result, nil
 		}
 	}
-	return nil, &failure{status: http.StatusOK, code: jsonrpc.CodeInternalError,
-		message: fmt.Sprintf("the MCP server refuses to be initialised: %v: if it was initialised by an earlier proxy, restart it", refusal)}
+	return nil, &failure{status: http.StatusOK, code: codeInternalError,
+		message: fmt.Sprintf("the MCP server refuses to be initialised: %s: if it was initialised by an earlier proxy, restart it", said(refusal))}
+}
+
+// said is what an error says to people.
+func said(failure json.RawMessage) string {
+	var e rpcError
+	_ = json.Unmarshal(failure, &e) // decode has read it before
+	return e.Message
 }
 
 // initializeResult makes the answer to initialize out of that to server/discover.
@@ -136,11 +140,11 @@ func initializeResult(discovered json.RawMessage) (json.RawMessage, error) {
 }
 
 // roundTrip is a call of the bridge itself, which the server may take that long for.
-func (b *Bridge) roundTrip(ctx context.Context, l *link, method string, params json.RawMessage, within time.Duration) (*jsonrpc.Response, *failure) {
+func (b *Bridge) roundTrip(ctx context.Context, l *link, method string, params json.RawMessage, within time.Duration) (*rpcResponse, *failure) {
 	s := newSession()
 	c := &call{session: s, id: number(0), box: newMailbox(), within: within}
 	from, _ := b.attend(c.box, true, func() {}) // nobody else knows it
-	b.forward(ctx, l, c, &jsonrpc.Request{ID: c.id, Method: method, Params: params})
+	b.forward(ctx, l, c, &rpcRequest{ID: c.id, Method: method, Params: params})
 	select { // there is always an answer: a timeout at the latest
 	case <-c.box.ready:
 	case <-from.cut:
@@ -154,7 +158,7 @@ func (b *Bridge) roundTrip(ctx context.Context, l *link, method string, params j
 		return nil, i.why
 	}
 	m, err := decode(i.data)
-	resp, isResponse := m.(*jsonrpc.Response)
+	resp, isResponse := m.(*rpcResponse)
 	if err != nil || !isResponse {
 		return nil, unavailable("the MCP server's answer cannot be read")
 	}

@@ -7,8 +7,6 @@ import (
 	"io"
 	"sync"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // linkQueue is how many messages wait for the server to read them.
@@ -99,8 +97,8 @@ func (b *Bridge) attached() (*link, *failure) {
 }
 
 // send queues a message, and waits while the queue is full.
-func (b *Bridge) send(ctx context.Context, l *link, m jsonrpc.Message) error {
-	line, err := jsonrpc.EncodeMessage(m)
+func (b *Bridge) send(ctx context.Context, l *link, m rpcMessage) error {
+	line, err := encodeMessage(m)
 	if err != nil {
 		return fmt.Errorf("the message cannot be written as JSON: %w", err)
 	}
@@ -121,8 +119,8 @@ func (b *Bridge) send(ctx context.Context, l *link, m jsonrpc.Message) error {
 
 // offer queues a message if there is room. A server that reads nothing has no use
 // for more.
-func (b *Bridge) offer(l *link, m jsonrpc.Message) {
-	line, err := jsonrpc.EncodeMessage(m)
+func (b *Bridge) offer(l *link, m rpcMessage) {
+	line, err := encodeMessage(m)
 	if err != nil || !b.o.Requests.Take(len(line)) {
 		return
 	}
@@ -183,11 +181,11 @@ func (b *Bridge) read(l *link) error {
 			continue
 		}
 		m, err := decode(line)
-		if err != nil {
+		if err != nil && m == nil {
 			b.o.Log.Debug("the MCP server printed a line that is no message", "bytes", len(line), "error", err)
 			continue
 		}
 		b.heard(l)
-		b.route(l, m)
+		b.route(l, m, err)
 	}
 }

@@ -4,26 +4,29 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // question is a request of the server that a client is to answer.
 type question struct {
 	session *session
-	id      jsonrpc.ID // what the server knows it by
+	id      rpcID // what the server knows it by
 }
 
 // route hands a message of the server to whom it concerns.
-func (b *Bridge) route(l *link, m jsonrpc.Message) {
+func (b *Bridge) route(l *link, m rpcMessage, wrong error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch m := m.(type) {
-	case *jsonrpc.Response:
-		if c := l.callLocked(m.ID); c != nil {
+	case *rpcResponse:
+		c := l.callLocked(m.ID)
+		switch {
+		case c == nil:
+		case wrong != nil:
+			b.failLocked(c, wrongAnswer(wrong))
+		default:
 			b.finishLocked(c, m, nil)
 		}
-	case *jsonrpc.Request:
+	case *rpcRequest:
 		switch {
 		case m.IsCall():
 			b.questionLocked(l, m)
@@ -38,15 +41,15 @@ func (b *Bridge) route(l *link, m jsonrpc.Message) {
 }
 
 // callLocked finds a call by the number that the server knows.
-func (l *link) callLocked(id jsonrpc.ID) *call {
-	n, ok := id.Raw().(int64)
+func (l *link) callLocked(id rpcID) *call {
+	n, ok := id.int()
 	if !ok {
 		return nil
 	}
 	return l.calls[n]
 }
 
-func (b *Bridge) routeProgressLocked(l *link, m *jsonrpc.Request) {
+func (b *Bridge) routeProgressLocked(l *link, m *rpcRequest) {
 	var n int64
 	if json.Unmarshal(at(m.Params, "progressToken"), &n) != nil {
 		return
@@ -57,13 +60,9 @@ func (b *Bridge) routeProgressLocked(l *link, m *jsonrpc.Request) {
 }
 
 // withdrawLocked tells the client that the server no longer waits for its answer.
-func (b *Bridge) withdrawLocked(l *link, m *jsonrpc.Request) {
-	var raw any
-	if json.Unmarshal(at(m.Params, "requestId"), &raw) != nil {
-		return
-	}
-	id, err := jsonrpc.MakeID(raw)
-	if err != nil {
+func (b *Bridge) withdrawLocked(l *link, m *rpcRequest) {
+	id, err := readID(at(m.Params, "requestId"))
+	if err != nil || id == "" {
 		return
 	}
 	for n, q := range l.questions {
@@ -72,7 +71,7 @@ func (b *Bridge) withdrawLocked(l *link, m *jsonrpc.Request) {
 		}
 		delete(l.questions, n)
 		params, _ := swap(m.Params, n, "requestId")
-		if data, err := jsonrpc.EncodeMessage(&jsonrpc.Request{Method: m.Method, Params: params}); err == nil {
+		if data, err := encodeMessage(&rpcRequest{Method: m.Method, Params: params}); err == nil {
 			b.pushLocked(q.session.box, item{data: data})
 		}
 		return
@@ -101,10 +100,10 @@ func (l *link) asksLocked(s *session) bool {
 
 // answered takes a client's response to the question that it answers. A response
 // that nobody waits for is passed over.
-func (b *Bridge) answered(s *session, m *jsonrpc.Response) {
+func (b *Bridge) answered(s *session, m *rpcResponse) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n, ok := m.ID.Raw().(int64)
+	n, ok := m.ID.int()
 	if !ok || b.link == nil {
 		return
 	}
@@ -113,12 +112,12 @@ func (b *Bridge) answered(s *session, m *jsonrpc.Response) {
 		return
 	}
 	delete(b.link.questions, n)
-	b.offer(b.link, &jsonrpc.Response{ID: q.id, Result: m.Result, Error: m.Error})
+	b.offer(b.link, &rpcResponse{ID: q.id, Result: m.Result, Error: m.Error})
 }
 
 // notified passes a client's notification on, if it says something that the
 // server has to know.
-func (b *Bridge) notified(s *session, m *jsonrpc.Request) {
+func (b *Bridge) notified(s *session, m *rpcRequest) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.link == nil || m.Method == "notifications/initialized" {
@@ -128,20 +127,16 @@ func (b *Bridge) notified(s *session, m *jsonrpc.Request) {
 		return // of nothing that the server has asked this client
 	}
 	if m.Method != "notifications/cancelled" {
-		b.offer(b.link, &jsonrpc.Request{Method: m.Method, Params: m.Params})
+		b.offer(b.link, &rpcRequest{Method: m.Method, Params: m.Params})
 		return
 	}
-	var raw any
-	if json.Unmarshal(at(m.Params, "requestId"), &raw) != nil {
-		return
-	}
-	id, err := jsonrpc.MakeID(raw)
-	if err != nil {
+	id, err := readID(at(m.Params, "requestId"))
+	if err != nil || id == "" {
 		return
 	}
 	if c := s.calls[id]; c != nil {
 		params, _ := swap(m.Params, c.number, "requestId")
-		b.offer(b.link, &jsonrpc.Request{Method: m.Method, Params: params})
+		b.offer(b.link, &rpcRequest{Method: m.Method, Params: params})
 	}
 }
 
@@ -155,7 +150,7 @@ func (b *Bridge) tooLong(l *link, id json.RawMessage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if c := l.calls[n]; c != nil {
-		b.failLocked(c, &failure{status: http.StatusBadGateway, code: jsonrpc.CodeInternalError,
+		b.failLocked(c, &failure{status: http.StatusBadGateway, code: codeInternalError,
 			message: fmt.Sprintf("the answer of the MCP server is longer than %d bytes, which is all that the proxy passes on", MaxLine)})
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"crypto/rand"
 	"net/http"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // item is one message on its way to a client.
@@ -24,7 +22,7 @@ type session struct {
 	id  string
 	box *mailbox // for its stream
 	// calls are those under way, by the client's id.
-	calls map[jsonrpc.ID]*call
+	calls map[rpcID]*call
 	used  time.Time
 	at    *list.Element // in Bridge.byUse; nil if others do not know the session
 	over  bool
@@ -35,7 +33,7 @@ type session struct {
 }
 
 func newSession() *session {
-	return &session{id: rand.Text(), box: newMailbox(), calls: map[jsonrpc.ID]*call{}, used: time.Now()}
+	return &session{id: rand.Text(), box: newMailbox(), calls: map[rpcID]*call{}, used: time.Now()}
 }
 
 // open makes a session that others know, or says why not.

@@ -5,8 +5,6 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/rpcerror"
 )
 
@@ -20,7 +18,7 @@ func (b *Bridge) serveSSE(w http.ResponseWriter, r *http.Request) {
 	}
 	s, why := b.open()
 	if why != nil {
-		writeJSON(w, item{data: encode(why.response(jsonrpc.ID{})), why: why})
+		writeJSON(w, item{data: encode(why.response("")), why: why})
 		return
 	}
 	defer b.end(s)
@@ -73,7 +71,7 @@ func (b *Bridge) serveMessages(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer free()
-	if req, isRequest := m.(*jsonrpc.Request); isRequest && req.IsCall() {
+	if req, isRequest := m.(*rpcRequest); isRequest && req.IsCall() {
 		b.ask(r.Context(), s, req, s.box, true)
 	} else {
 		b.accept(s, m)

@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/rpcerror"
 )
@@ -20,7 +19,7 @@ const (
 
 // serveMCP is the endpoint of streamable-http.
 func (b *Bridge) serveMCP(w http.ResponseWriter, r *http.Request) {
-	if v := r.Header.Get(versionHeader); v != "" && !slices.Contains(legacy, v) && r.Method != http.MethodPost {
+	if v := versions(r.Header); v != "" && !slices.Contains(legacy, v) && r.Method != http.MethodPost {
 		rpcerror.Write(w, http.StatusBadRequest, nil, unsupported(v).message)
 		return
 	}
@@ -40,9 +39,17 @@ func (b *Bridge) serveMCP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// versions is what a client says of the protocol; several do not make one that the
+// bridge could speak.
+func versions(h http.Header) string { return strings.Join(h.Values(versionHeader), ", ") }
+
 // known finds the session that a request names, or answers the request.
 func (b *Bridge) known(w http.ResponseWriter, r *http.Request) (*session, bool) {
 	id := r.Header.Get(sessionHeader)
+	if len(r.Header.Values(sessionHeader)) > 1 {
+		rpcerror.Write(w, http.StatusBadRequest, nil, sessionHeader+" is there more than once: send one")
+		return nil, false
+	}
 	if id == "" {
 		rpcerror.Write(w, http.StatusBadRequest, nil, sessionHeader+" is missing: send the one that the answer to initialize had")
 		return nil, false
@@ -88,17 +95,22 @@ func (b *Bridge) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer free()
+	req, isCall := m.(*rpcRequest)
+	isCall = isCall && req.IsCall()
+	object, streams := accepts(r.Header)
+	if isCall && !object && !streams {
+		rpcerror.Write(w, http.StatusNotAcceptable, nil, "an answer is application/json or text/event-stream: accept both")
+		return
+	}
 	s, ok := b.sessionOf(w, r, m)
 	if !ok {
 		return
 	}
-	req, isRequest := m.(*jsonrpc.Request)
-	if !isRequest || !req.IsCall() {
+	if !isCall {
 		b.accept(s, m)
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	_, streams := accepts(r.Header)
 	box := newMailbox()
 	defer b.discard(box)
 	e := stream(w)
@@ -112,7 +124,7 @@ func (b *Bridge) post(w http.ResponseWriter, r *http.Request) {
 }
 
 // message reads the body of a request, or answers the request.
-func (b *Bridge) message(w http.ResponseWriter, r *http.Request) (m jsonrpc.Message, free func(), ok bool) {
+func (b *Bridge) message(w http.ResponseWriter, r *http.Request) (m rpcMessage, free func(), ok bool) {
 	if media(r.Header.Get("Content-Type")) != "application/json" {
 		rpcerror.Write(w, http.StatusUnsupportedMediaType, nil, "the Content-Type must be application/json")
 		return nil, nil, false
@@ -124,10 +136,11 @@ func (b *Bridge) message(w http.ResponseWriter, r *http.Request) (m jsonrpc.Mess
 	m, err := decode(body)
 	if err != nil {
 		free()
-		rpcerror.Write(w, http.StatusBadRequest, nil, fmt.Sprintf("the request is not one JSON-RPC message (a batch is none): %v", err))
+		why := malformed(err)
+		writeJSON(w, item{data: encode(why.response("")), why: why})
 		return nil, nil, false
 	}
-	if v := r.Header.Get(versionHeader); v != "" && !slices.Contains(legacy, v) {
+	if v := versions(r.Header); v != "" && !slices.Contains(legacy, v) {
 		free()
 		why := unsupported(v)
 		writeJSON(w, item{data: encode(why.response(idOf(m))), why: why})
@@ -138,11 +151,11 @@ func (b *Bridge) message(w http.ResponseWriter, r *http.Request) (m jsonrpc.Mess
 
 // sessionOf is the session that a message belongs to. initialize opens one; what
 // names none is alone.
-func (b *Bridge) sessionOf(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) (*session, bool) {
-	if r.Header.Get(sessionHeader) != "" {
+func (b *Bridge) sessionOf(w http.ResponseWriter, r *http.Request, m rpcMessage) (*session, bool) {
+	if len(r.Header.Values(sessionHeader)) > 0 && strings.Join(r.Header.Values(sessionHeader), "") != "" {
 		return b.known(w, r)
 	}
-	if req, ok := m.(*jsonrpc.Request); !ok || req.Method != "initialize" || !req.IsCall() {
+	if req, ok := m.(*rpcRequest); !ok || req.Method != "initialize" || !req.IsCall() {
 		return newSession(), true
 	}
 	s, why := b.open()
@@ -155,11 +168,11 @@ func (b *Bridge) sessionOf(w http.ResponseWriter, r *http.Request, m jsonrpc.Mes
 }
 
 // accept takes what needs no answer.
-func (b *Bridge) accept(s *session, m jsonrpc.Message) {
+func (b *Bridge) accept(s *session, m rpcMessage) {
 	switch m := m.(type) {
-	case *jsonrpc.Response:
+	case *rpcResponse:
 		b.answered(s, m)
-	case *jsonrpc.Request:
+	case *rpcRequest:
 		b.notified(s, m)
 	}
 }
@@ -191,14 +204,14 @@ func (b *Bridge) respond(e *events, r *http.Request, s *session, box *mailbox, f
 func (e *events) lost(r *http.Request) {
 	if r.Context().Err() == nil && !e.begun {
 		why := unavailable("too much waits for clients, and the answer is lost: it may or may not have been done")
-		writeJSON(e.w, item{data: encode(why.response(jsonrpc.ID{})), why: why})
+		writeJSON(e.w, item{data: encode(why.response("")), why: why})
 	}
 }
 
 // isError tells whether a message is an answer that says no.
 func isError(i item) bool {
 	m, err := decode(i.data)
-	resp, ok := m.(*jsonrpc.Response)
+	resp, ok := m.(*rpcResponse)
 	return err != nil || (ok && resp.Error != nil)
 }
 
@@ -216,15 +229,15 @@ func writeJSON(w http.ResponseWriter, i item) {
 	_, _ = w.Write(i.data) // a client that is gone needs no answer
 }
 
-func idOf(m jsonrpc.Message) (id jsonrpc.ID) {
-	if req, ok := m.(*jsonrpc.Request); ok {
+func idOf(m rpcMessage) (id rpcID) {
+	if req, ok := m.(*rpcRequest); ok {
 		id = req.ID
 	}
 	return id
 }
 
 // encode writes an error of our own, which is always JSON.
-func encode(resp *jsonrpc.Response) json.RawMessage {
-	data, _ := jsonrpc.EncodeMessage(resp)
+func encode(resp *rpcResponse) json.RawMessage {
+	data, _ := encodeMessage(resp)
 	return data
 }

@@ -49,7 +49,9 @@ type Front struct {
 func New(transport string) *Front {
 	f := &Front{mux: http.NewServeMux(), transport: transport, waiting: "the proxy is starting"}
 	f.mux.HandleFunc(v1beta1.HealthPath, f.health)
-	f.mux.HandleFunc("/.well-known/", wellKnown)
+	if transport == v1beta1.TransportStdio { // a server that speaks HTTP answers itself
+		f.mux.HandleFunc("/.well-known/", wellKnown)
+	}
 	f.mux.Handle("/", limit.Requests(maxRequests, http.HandlerFunc(f.pass)))
 	return f
 }

@@ -95,17 +95,20 @@ func TestPaths(t *testing.T) {
 		why, method, path string
 		open              bool
 		want              answer
+		transport         string
 	}{
-		"health takes GET only": {"it is a question", http.MethodPost, "/health", true, answer{405, "GET", `{"error":"POST: use GET"}` + "\n"}},
+		"health takes GET only": {"it is a question", http.MethodPost, "/health", true, answer{405, "GET", `{"error":"POST: use GET"}` + "\n"}, "sse"},
 		"well-known": {"clients ask here whether they need a token", http.MethodGet, "/.well-known/oauth-protected-resource", true,
-			answer{404, "", `{"error":"not_found","error_description":"/.well-known/oauth-protected-resource is not served: no authorization is needed"}` + "\n"}},
-		"passed on":  {"the rest is the server's", http.MethodPost, "/mcp", true, answer{200, "", "served /mcp"}},
-		"too early":  {"a client can tell a start from a failure", http.MethodPost, "/mcp", false, answer{503, "", `{"error":{"code":-32000,"message":"the MCP server is not there yet: 0 of 1 pods"},"id":null,"jsonrpc":"2.0"}`}},
-		"any path":   {"a server may have its own", http.MethodGet, "/x/y", true, answer{200, "", "served /x/y"}},
-		"too early ": {"whatever the path", http.MethodGet, "/x/y", false, answer{503, "", `{"error":{"code":-32000,"message":"the MCP server is not there yet: 0 of 1 pods"},"id":null,"jsonrpc":"2.0"}`}},
+			answer{404, "", `{"error":"not_found","error_description":"/.well-known/oauth-protected-resource is not served: no authorization is needed"}` + "\n"}, "stdio"},
+		"well-known, HTTP":            {"the server may need one", http.MethodGet, "/.well-known/oauth-protected-resource", true, answer{200, "", "served /.well-known/oauth-protected-resource"}, "sse"},
+		"well-known, HTTP, too early": {"nobody knows yet", http.MethodGet, "/.well-known/x", false, answer{503, "", `{"error":{"code":-32000,"message":"the MCP server is not there yet: 0 of 1 pods"},"id":null,"jsonrpc":"2.0"}`}, "sse"},
+		"passed on":                   {"the rest is the server's", http.MethodPost, "/mcp", true, answer{200, "", "served /mcp"}, "sse"},
+		"too early":                   {"a client can tell a start from a failure", http.MethodPost, "/mcp", false, answer{503, "", `{"error":{"code":-32000,"message":"the MCP server is not there yet: 0 of 1 pods"},"id":null,"jsonrpc":"2.0"}`}, "sse"},
+		"any path":                    {"a server may have its own", http.MethodGet, "/x/y", true, answer{200, "", "served /x/y"}, "sse"},
+		"too early ":                  {"whatever the path", http.MethodGet, "/x/y", false, answer{503, "", `{"error":{"code":-32000,"message":"the MCP server is not there yet: 0 of 1 pods"},"id":null,"jsonrpc":"2.0"}`}, "sse"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := front.New("sse")
+			f := front.New(test.transport)
 			f.Wait("0 of 1 pods")
 			if test.open {
 				f.Open(server{})

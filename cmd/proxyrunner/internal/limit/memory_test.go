@@ -73,6 +73,8 @@ var proxies = map[string]func(t *testing.T) front.Server{
 		backend := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.Header().Set("Content-Type", "application/json")
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(time.Second) // on the clock of the bubble: the header has passed by then
 			_, _ = w.Write(text)
 		})}
 		go func() { _ = backend.Serve(l) }()
@@ -125,11 +127,12 @@ func TestMemoryOfClientsThatStop(t *testing.T) {
 						conns = append(conns, c)
 						go func() {
 							_, _ = c.Write(sent) // the proxy may refuse it
-							// The header is read: ReverseProxy waits for it under a mutex, and a
-							// bubble does not know that this is waiting.
+							// The header is read: ReverseProxy flushes it under a mutex, and a bubble
+							// does not know that waiting for one is waiting.
 							_, _ = io.ReadFull(c, make([]byte, 130))
 						}()
 					}
+					time.Sleep(2 * time.Second)
 					synctest.Wait()
 					if held := heap() - before; held > most {
 						t.Errorf("%d clients make the proxy hold %d MiB, want at most %d", clients, held>>20, most>>20)

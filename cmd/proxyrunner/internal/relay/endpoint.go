@@ -45,7 +45,7 @@ func prefix(h http.Header, o Options) string {
 // address of some third host is meant as it is.
 func correct(endpoint, target, prefix string) string {
 	u, err := url.Parse(endpoint)
-	if err != nil || (u.Host != "" && u.Host != target) {
+	if err != nil || (u.Host != "" && u.Hostname() != (&url.URL{Host: target}).Hostname()) {
 		return endpoint
 	}
 	u.Scheme, u.Host, u.User = "", "", nil

@@ -81,7 +81,7 @@ func New(o Options) *Relay {
 	p := &Relay{target: o.Target, requests: o.Requests, wake: make(chan struct{}, 1), said: "not asked yet", at: time.Now()}
 	p.proxy = &httputil.ReverseProxy{
 		Rewrite:        func(r *httputil.ProxyRequest) { rewrite(r, o) },
-		ModifyResponse: func(r *http.Response) error { rewriteEndpoint(r, o); return nil },
+		ModifyResponse: func(r *http.Response) error { correctAddresses(r, o); rewriteEndpoint(r, o); return nil },
 		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { p.failed(w, r, err, o.Log) },
 		// An event is of use when it comes, not when a buffer is full.
 		FlushInterval: -1,
@@ -110,8 +110,10 @@ func (p *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // rewrite makes the request of the server out of that of the client.
 func rewrite(r *httputil.ProxyRequest, o Options) {
 	r.SetURL(o.Target)
+	removeForwarded(r.Out.Header, o.TrustProxyHeaders)
+	keepFromRetry(r.Out.Header)
 	if o.TrustProxyHeaders {
-		for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Prefix"} {
+		for _, name := range []string{"Forwarded", "X-Forwarded-For"} {
 			if values := r.In.Header.Values(name); len(values) > 0 {
 				r.Out.Header[name] = values
 			}
