@@ -186,17 +186,18 @@ func (i *informers) start(ctx context.Context, w watched) error {
 	}
 	handler := i.othersHandler(w)
 	if w.own {
-		if i.served != nil {
-			i.ended.Go(func() { i.served(ctx, mapping.Resource.GroupResource()) })
-		}
 		i.owners = &owners{kind: gvk.GroupKind(), namespaced: namespaced, store: informer.GetStore()}
 		handler = i.ownHandler()
 	}
 	if _, err := informer.AddEventHandler(handler); err != nil {
 		return err
 	}
-	ctx, i.stop[w] = context.WithCancel(ctx)
-	i.ended.Go(func() { informer.RunWithContext(ctx) })
+	watching, stop := context.WithCancel(ctx)
+	i.stop[w] = stop
+	i.ended.Go(func() { informer.RunWithContext(watching) })
+	if w.own && i.served != nil {
+		i.ended.Go(func() { i.served(watching, mapping.Resource.GroupResource()) })
+	}
 	return nil
 }
 
