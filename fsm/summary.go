@@ -31,13 +31,15 @@ type Summary struct {
 	Message string
 	// Conditions are Ready, Reconciling and Stalled, without times.
 	Conditions []metav1.Condition
+	// Unknown is true in a phase that this revision does not have.
+	Unknown bool
 }
 
 // Summary tells the state that Status stores, in the words of the API.
 func (r *Run) Summary() Summary {
 	p := r.phase()
 	if p == nil {
-		return Summary{Phase: r.st.Phase, Message: r.message, Conditions: conditions("Unknown", r.message, nil, false, r.stall)}
+		return Summary{Phase: r.st.Phase, Message: r.message, Conditions: conditions("Unknown", r.message, nil, false, r.stall), Unknown: r.st.Phase != ""}
 	}
 	text := r.text(p)
 	return Summary{

@@ -21,7 +21,7 @@ NEW are files, or names of compiled-in machines.
 
 --live looks at every object of the kind, in all namespaces or in that of -n, and
 tells what NEW would mean for it: it goes on, is mapped, or is stranded; and which
-effects it holds that NEW would never give back.
+effects it holds that NEW cannot give back.
 
 Exit codes: 0 nobody is harmed, 1 something would be stranded or leak, or a file is
 refused, 2 they could not be compared.`,
@@ -74,7 +74,7 @@ func fates(ctx context.Context, s streams, at *cluster, newer *fsm.Machine) ([]c
 		if o.Gone {
 			name += " (deleted, its state is still there)"
 		}
-		all = append(all, compare.FateOf(newer.Definition(), name, &o.Machine))
+		all = append(all, compare.FateOf(newer, name, &o.Machine))
 	}
 	return all, err
 }

@@ -155,7 +155,7 @@ func (p *pass[T]) settle(run *fsm.Run) {
 	p.work.SetDisplay(summary.Phase, summary.Message)
 	p.work.SetObservedGeneration(p.stored.GetGeneration())
 	p.setConditions(summary.Conditions)
-	if p.decorate != nil {
+	if p.decorate != nil && !summary.Unknown {
 		p.decorate(p.work)
 	}
 }

@@ -66,7 +66,9 @@ type Program[T Object[T]] struct {
 	// What runner itself does, and the machine's watches, are not among them.
 	Rights []rbacv1.PolicyRule
 	// Decorate derives the kind's own status fields from the machine's, before
-	// each write; nil derives nothing. It must be a pure function of the object.
+	// each write; nil derives nothing. It must be a pure function of the object. While the
+	// machine does not have the object's phase it is not called: that object is named as
+	// another revision has it, and keeps what was derived last.
 	Decorate func(obj T)
 	// Spread repeats a type of condition where the CRD lets it, as another project does that
 	// has a condition for each of several things; nil: none is repeated.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/runner"
 )
 
@@ -63,6 +64,34 @@ func TestReloadWithoutThePhase(t *testing.T) {
 	want := map[string]float64{"New": 0, "Working": 0, "Finished": 1, "Refused": 0, "Leaving": 0, "Gone": 0}
 	if diff := cmp.Diff(want, b.metrics("phasegate_phase")); diff != "" {
 		t.Errorf("phases (-want +got):\n%s", diff)
+	}
+}
+
+// A program derives a status by the names that it knows: with the names of another revision
+// it would take away what is still true, as the deadline of a lock.
+func TestNothingIsDerivedOfAnUnknownPhase(t *testing.T) {
+	b, locked := newBench(t), "Done"
+	b.Program.Decorate = func(obj *errand) {
+		if obj.Status.Lock == nil {
+			obj.Status.Lock = &migrationv1.Lock{Mode: migrationv1.LockCooperative}
+		}
+		if obj.Status.Machine.Phase != locked {
+			obj.Status.Lock = nil
+		}
+	}
+	b.passTo("Done")
+	locked = "Finished" // as the next version of a program has it
+	const done = "  - name: Done\n"
+	b.edit("to: Done", "to: Finished", done, "  - name: Finished\n")
+	b.see()
+	if b.stored().Status.Lock == nil {
+		t.Error("the lock of a phase that is not known is not shown any more")
+	}
+	locked = "none"
+	b.edit("to: Done", "to: Finished", done, "  - name: Finished\n", "  phases:\n", "  upgrade: {phaseMap: {Done: Finished}}\n  phases:\n")
+	b.see()
+	if b.stored().Status.Lock != nil {
+		t.Error("it is shown for ever")
 	}
 }
 

@@ -136,8 +136,43 @@ func TestMachines(t *testing.T) {
 	}
 }
 
+// after is a revision that a program can drive.
+const after = `apiVersion: phasegate.dev/v1alpha1
+kind: Machine
+metadata: {name: door}
+spec:
+  for: {apiVersion: example.org/v1, kind: Door}
+  initial: Closed
+  finalizer: example.org/door
+  upgrade: {phaseMap: {Broken: Halted}, effectMap: {bolt: lock}, stepMap: {Peek: Look, Vault: Jump}}
+  effects:
+  - {name: lock, acquire: Lock, release: Unlock}
+  phases:
+  - name: Closed
+    steps: [{action: Look}, {action: Lock}]
+    next: [{to: Open, when: 'self.a > 1'}]
+    timeout: {after: 2h, to: Undone}
+    onDelete: {to: Leaving}
+  - {name: Open, terminal: success, onDelete: {to: Leaving}}
+  - {name: Halted, terminal: failure, onDelete: {to: Leaving}}
+  - {name: Undone, steps: [{undo: held}], next: [{to: Halted}], onDelete: {to: Leaving}}
+  - name: Leaving
+    deletion: true
+    steps: [{name: Jump, action: Look}, {undo: held}]
+    next: [{to: Gone}]
+  - {name: Gone, deletion: true, end: true}
+`
+
 func TestFates(t *testing.T) {
-	newer := file(t, "new.yaml", "  - {name: Broken, terminal: failure}\n", "  - {name: Halted, terminal: failure}\n", "  initial", "  upgrade: {phaseMap: {Broken: Halted}, effectMap: {bolt: lock}, stepMap: {Peek: Look, Vault: Jump}}\n  initial")
+	def, diags := fsm.Load("after.yaml", []byte(after))
+	if err := diags.Err(); err != nil {
+		t.Fatal(err)
+	}
+	newer, diags := fsm.Bind(def, fsm.Bindings{Actions: map[string]fsm.ActionSpec{
+		"Look": {}, "Lock": {}, "Unlock": {}, "Hang": {}}})
+	if err := diags.Err(); err != nil {
+		t.Fatal(err)
+	}
 	at := metav1.NewMicroTime(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
 	cases := map[string]struct {
 		why     string
@@ -148,7 +183,7 @@ func TestFates(t *testing.T) {
 		"New": {why: "no machine has touched it", want: compare.Fate{To: "Closed", Words: "begins in Closed"}},
 		"OnDuty": {why: "a changed revision begins the phase again, but not its deadline", st: v1alpha1.MachineStatus{Phase: "Closed", Revision: "sha256:old", Deadline: &at},
 			want: compare.Fate{Phase: "Closed", To: "Closed", Words: "goes on in Closed, from its first step again (the revision changed), with the deadline that it has"}},
-		"SameRevision": {why: "nothing changes for it", st: v1alpha1.MachineStatus{Phase: "Closed", Revision: newer.Revision, Held: v1alpha1.Held("lock")},
+		"SameRevision": {why: "nothing changes for it", st: v1alpha1.MachineStatus{Phase: "Closed", Revision: newer.Revision(), Held: v1alpha1.Held("lock")},
 			want: compare.Fate{Phase: "Closed", To: "Closed", Words: "goes on in Closed"}},
 		"AtRest": {why: "a terminal phase has no steps to repeat", st: v1alpha1.MachineStatus{Phase: "Open"}, want: compare.Fate{Phase: "Open", To: "Open", Words: "goes on in Open"}},
 		"Mapped": {why: "phaseMap says where", st: v1alpha1.MachineStatus{Phase: "Broken"}, want: compare.Fate{Phase: "Broken", To: "Halted", Words: "goes on in Halted, from its first step (spec.upgrade.phaseMap)"}},
@@ -160,9 +195,12 @@ func TestFates(t *testing.T) {
 			want: compare.Fate{Phase: "Closed", To: "Closed", Words: "goes on in Closed, from its first step again (the revision changed)"}},
 		"MappedEffect":   {why: "effectMap names its successor", st: v1alpha1.MachineStatus{Phase: "Open", Held: v1alpha1.Held("bolt")}, want: compare.Fate{Phase: "Open", To: "Open", Words: "goes on in Open"}},
 		"RecordedEffect": {why: "what gives it back is stored with it", st: v1alpha1.MachineStatus{Phase: "Open", Held: []v1alpha1.HeldEffect{{Name: "key", Release: "Hang"}}}, want: compare.Fate{Phase: "Open", To: "Open", Words: "goes on in Open"}},
+		"LostRelease": {why: "nothing in the program gives it back", st: v1alpha1.MachineStatus{Phase: "Open", Held: []v1alpha1.HeldEffect{{Name: "lock", Release: "Drop"}, {Name: "key", Release: "Drop"}}}, strands: true,
+			want: compare.Fate{Phase: "Open", To: "Open", Leaks: []string{"key"},
+				Words: "goes on in Open; LEAK: it holds key, which the new revision cannot give back: `undo: held` stops there"}},
 		"Leaking": {why: "it holds what the new revision does not know", st: v1alpha1.MachineStatus{Phase: "Open", Held: v1alpha1.Held("lock", "key")}, strands: true,
 			want: compare.Fate{Phase: "Open", To: "Open", Leaks: []string{"key"},
-				Words: "goes on in Open; LEAK: it holds key, which the new revision does not know: never given back, and `undo: held` stops there"}},
+				Words: "goes on in Open; LEAK: it holds key, which the new revision cannot give back: `undo: held` stops there"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

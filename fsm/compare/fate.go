@@ -16,16 +16,16 @@ type Fate struct {
 	Phase  string `json:"phase"`
 	// To is where it goes on; empty when it is stranded.
 	To string `json:"to,omitempty"`
-	// Leaks are effects that it holds without a release on record, and that the new revision
-	// does not know: they would never be given back.
+	// Leaks are effects that it holds and that the new revision cannot give back: neither by
+	// the release on record, where the program has that action, nor by its own.
 	Leaks []string `json:"leaks,omitempty"`
 	Words string   `json:"words"`
 }
 
 // FateOf tells what happens to an object, named as it is shown, when the machine
 // that drives it becomes the new revision.
-func FateOf(newer *fsm.Definition, object string, st *v1alpha1.MachineStatus) Fate {
-	f := Fate{Object: object, Phase: st.Phase}
+func FateOf(m *fsm.Machine, object string, st *v1alpha1.MachineStatus) Fate {
+	f, newer := Fate{Object: object, Phase: st.Phase}, m.Definition()
 	phases := byName(newer.Spec.Phases)
 	upgrade := adoption(newer)
 	to := upgrade.PhaseMap[st.Phase]
@@ -41,13 +41,12 @@ func FateOf(newer *fsm.Definition, object string, st *v1alpha1.MachineStatus) Fa
 		f.Words = "STRANDED: Stalled (UnknownPhase) until the phase is back or spec.upgrade.phaseMap names its successor"
 	}
 	for _, h := range st.Held {
-		known := hasEffect(newer, h.Name) || upgrade.EffectMap[h.Name] != ""
-		if !known && h.Release == "" { // else it is given back as it is on record
+		if m.Adopts(v1alpha1.MachineStatus{Held: []v1alpha1.HeldEffect{h}}) != nil {
 			f.Leaks = append(f.Leaks, h.Name)
 		}
 	}
 	if len(f.Leaks) > 0 {
-		f.Words += fmt.Sprintf("; LEAK: it holds %s, which the new revision does not know: never given back, and `undo: held` stops there",
+		f.Words += fmt.Sprintf("; LEAK: it holds %s, which the new revision cannot give back: `undo: held` stops there",
 			strings.Join(f.Leaks, ", "))
 	}
 	return f

@@ -2,7 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
-	"maps"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,54 +15,106 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/scene"
 )
 
-// What the next version calls otherwise. In the program: two actions, which are on record as the
-// releases of what the older version holds. In the machine file, besides them: a phase, an effect, a
-// request and a step. Names that other code of the program compares stay as they are.
+// What the next version of the program calls otherwise. Each kind of name of a machine file is there, and of
+// effects each way in which the ledger may be out of date: v1Owners has another name, apiService another
+// release, and v1Lock both. Go compares two of the names, CutOver and lockOfV1 (metrics_status.go and
+// status.go), so the next version has them there as well: else its migration would show no lock, and no
+// deadline would end it.
 var (
-	renamedActions = map[string]string{"UnlockV1": "OpenV1", "RestoreAPIService": "ReturnAPIService"}
-	renamedInFile  = map[string]string{"Migrating": "CutOver", "v1Owners": "ownersOfV1", "gate-ahead": "pause-ahead", "name: retry": "name: again", "request.retry": "request.again"}
+	renamedPhases   = map[string]string{"Migrating": "CutOver"}
+	renamedEffects  = map[string]string{"v1Lock": "lockOfV1", "v1Owners": "ownersOfV1"}
+	renamedSteps    = map[string]string{"Validate": "ValidatePlan", "gate-ahead": "pause-ahead"}
+	renamedRequests = map[string]string{"retry": "again"}
+	renamedActions  = map[string]string{"UnlockV1": "OpenV1", "RestoreAPIService": "ReturnAPIService"}
 )
 
-// rename exchanges names in a text; back does it the other way round.
-func rename(text string, back bool, all ...map[string]string) string {
+// inFile are the places of the names that are words of the format, too.
+func inFile(names map[string]string) map[string]string {
+	all := map[string]string{}
+	for old, now := range names {
+		for _, place := range []string{"name: ", "request."} {
+			all[place+old] = place + now
+		}
+	}
+	return all
+}
+
+// inCode are names as Go has them.
+func inCode(names map[string]string) map[string]string {
+	all := map[string]string{}
+	for old, now := range names {
+		all[`"`+old+`"`] = `"` + now + `"`
+	}
+	return all
+}
+
+// renamed is a text as the next version has it.
+func renamed(text string, all ...map[string]string) string {
 	var pairs []string
 	for _, names := range all {
-		for _, old := range slices.Sorted(maps.Keys(names)) {
-			if back {
-				pairs = append(pairs, names[old], old)
-			} else {
-				pairs = append(pairs, old, names[old])
-			}
+		for old, now := range names {
+			pairs = append(pairs, old, now)
 		}
 	}
 	return strings.NewReplacer(pairs...).Replace(text)
+}
+
+func renamedFile(text string) string {
+	return renamed(text, renamedPhases, renamedEffects, inFile(renamedSteps), inFile(renamedRequests))
+}
+
+// mapped gives a machine file the maps from the names of the other version to those of its own, as
+// docs/operate/upgrade.md has it: up in the file of the next version, back for a rollback.
+func mapped(t *testing.T, text string) string {
+	t.Helper()
+	m := &v1alpha1.Machine{}
+	if err := yaml.UnmarshalStrict([]byte(text), m); err != nil {
+		t.Fatal(err)
+	}
+	next := strings.Contains(text, "name: "+renamedPhases["Migrating"])
+	to := func(names map[string]string) map[string]string {
+		all := map[string]string{}
+		for old, now := range names {
+			if !next {
+				old, now = now, old
+			}
+			if strings.Contains(text, "name: "+now) { // the shipped file has no gates
+				all[old] = now
+			}
+		}
+		return all
+	}
+	m.Spec.Upgrade = &v1alpha1.Upgrade{PhaseMap: to(renamedPhases), EffectMap: to(renamedEffects), StepMap: to(renamedSteps), RequestMap: to(renamedRequests)}
+	data, err := yaml.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
 }
 
 // nextManager builds the manager of the next version: the same sources, with other names.
 func nextManager(t *testing.T) string {
 	t.Helper()
 	dir, overlay := t.TempDir(), struct{ Replace map[string]string }{map[string]string{}}
-	for file, names := range map[string][]map[string]string{
-		filepath.Join("phases", machineFile):                             {renamedActions, renamedInFile},
-		filepath.Join("controllers", "datastoremigration", "program.go"): {renamedActions},
-	} {
-		data, err := os.ReadFile(filepath.Join(root(t), file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := rename(string(data), false, names...)
-		if text == string(data) {
+	replace := func(file string, change func(string) string) {
+		old := textOf(t, file)
+		next, copied := change(old), filepath.Join(dir, filepath.Base(file))
+		if next == old {
 			t.Fatalf("%s has none of the names any more that the next version calls otherwise", file)
 		}
-		copied := filepath.Join(dir, filepath.Base(file))
-		if err := os.WriteFile(copied, []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(copied, []byte(next), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		overlay.Replace[filepath.Join(root(t), file)] = copied
+	}
+	replace(filepath.Join("phases", machineFile), func(text string) string { return mapped(t, renamed(renamedFile(text), renamedActions)) })
+	for file, names := range map[string]map[string]string{"program.go": renamedActions, "status.go": renamedEffects, "metrics_status.go": renamedPhases} {
+		replace(filepath.Join("controllers", "datastoremigration", file), func(text string) string { return renamed(text, inCode(names)) })
 	}
 	data, err := json.Marshal(overlay)
 	if err == nil {
@@ -72,133 +124,262 @@ func nextManager(t *testing.T) string {
 		t.Fatal(err)
 	}
 	program := filepath.Join(dir, "manager")
-	cmd := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program, "./cmd/manager")
-	cmd.Dir = root(t)
-	if said, err := cmd.CombinedOutput(); err != nil {
+	const version = "v0.99.0"
+	build := exec.Command("go", "build", "-overlay", filepath.Join(dir, "overlay.json"), "-o", program,
+		"-ldflags", "-X github.com/phasegate/phasegate/cmd/internal/release.version="+version, "./cmd/manager")
+	build.Dir = root(t)
+	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the next version: %v\n%s", err, said)
+	}
+	if said, err := exec.Command(program, "--version").Output(); err != nil || !strings.Contains(string(said), version) {
+		t.Fatalf("the next version calls itself %q, %v", said, err)
 	}
 	return program
 }
 
-// machineOf is the gated machine in the names of a version, with what the other version calls otherwise
-// mapped to it.
-func machineOf(t *testing.T, next, mapped bool) string {
+func textOf(t *testing.T, file string) string {
 	t.Helper()
-	dir := gated(t)
-	file := filepath.Join(dir, machineFile)
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(root(t), file)
+	}
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if next {
-		data = []byte(rename(string(data), false, renamedActions, renamedInFile))
-	}
-	m := &v1alpha1.Machine{}
-	if err := yaml.UnmarshalStrict(data, m); err != nil {
-		t.Fatal(err)
-	}
-	one := func(old, now string) map[string]string {
-		if next {
-			return map[string]string{old: now}
-		}
-		return map[string]string{now: old}
-	}
-	if mapped {
-		m.Spec.Upgrade = &v1alpha1.Upgrade{PhaseMap: one("Migrating", "CutOver"), EffectMap: one("v1Owners", "ownersOfV1"),
-			StepMap: one("gate-ahead", "pause-ahead"), RequestMap: one("retry", "again")}
-	}
-	if data, err = yaml.Marshal(m); err == nil {
-		err = os.WriteFile(file, data, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return string(data)
 }
 
-// A migration under way goes from one version of the program to the next and back, while it holds what
-// both call otherwise, and gives everything back with either.
+// versions are two programs, of which one manages a cluster.
+type versions struct {
+	*world
+	next    string
+	mount   *mount
+	running *harness.Process
+}
+
+// run ends the program that runs and starts another; empty: the older version. Without a file it has the
+// machine that it was shipped with.
+func (v *versions) run(t *testing.T, program, file string) {
+	t.Helper()
+	v.stop(t)
+	args := []string{}
+	if file != "" {
+		v.mount.set(t, file)
+		args = append(args, "--phases-dir", v.mount.dir)
+	}
+	v.running = v.managerOf(t, program, managerAccount, args...)
+}
+
+func (v *versions) stop(t *testing.T) {
+	t.Helper()
+	if v.running == nil || v.running.Alive() != nil {
+		return
+	}
+	if err := v.running.Stop(soon); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A migration under way goes from one version of the program to the next and back, while it holds what both
+// call otherwise: nothing is lost, nothing is done twice, and either gives everything back.
 func TestUpgrade(t *testing.T) {
 	next := nextManager(t)
-	w := pristine(t)
-	now, then, back := machineOf(t, false, false), machineOf(t, true, true), machineOf(t, false, true)
-	run := func(t *testing.T, program, phases string) *harness.Process {
-		t.Helper()
-		return w.managerOf(t, program, managerAccount, "--phases-dir", phases)
-	}
-	inTurn(t, "copying ahead, up: the step goes on under its new name", func(t *testing.T) {
-		p := run(t, "", now)
-		w.start(t, scene.MigrationName, "ahead")
-		before := w.awaitGate(t, scene.MigrationName, "ahead")
-		w.stop(t, p)
-		run(t, next, then)
-		dm := w.awaitStatus(t, scene.MigrationName, "at the renamed step", func(dm *migrationv1.DatastoreMigration) bool {
-			return dm.Status.Machine.Step == "pause-ahead" && dm.Status.Machine.Revision != before.Status.Machine.Revision
+	v := &versions{world: own(t, scene.Options{Objects: fixture.Demo(1, objects)}), next: next}
+	v.dressAPIService(t)
+	v.before = v.snapshot(t)
+	for _, c := range []struct {
+		name string
+		run  func(*versions, *testing.T)
+	}{
+		{"copying ahead, up: the step goes on under its new name", (*versions).ahead},
+		{"locked by the next version, and given back by the older one", (*versions).back},
+		{"locked by the older version, up without maps: it stands, and goes on with them", (*versions).unmapped},
+		{"failed, up and back: a request is not acted on again", (*versions).requested},
+		{"copied, up, and completed by the next version", (*versions).complete},
+	} {
+		inTurn(t, c.name, func(t *testing.T) {
+			v.mount, v.running = newMount(t), nil
+			c.run(v, t)
+			v.assertNoStates(t)
 		})
-		if dm.Status.Machine.Cursor != before.Status.Machine.Cursor || len(dm.Status.Machine.History) != len(before.Status.Machine.History) {
-			t.Errorf("step %d after %d, history %v: the phase began anew", dm.Status.Machine.Cursor, before.Status.Machine.Cursor, dm.Status.Machine.History)
-		}
-		w.remove(t, scene.MigrationName)
-		w.assertUntouched(t)
-	})
-	inTurn(t, "locked, up, and given back by the next version", func(t *testing.T) {
-		p := run(t, "", now)
-		w.start(t, scene.MigrationName, "parked")
-		w.awaitGate(t, scene.MigrationName, "parked")
-		w.stop(t, p)
-		run(t, next, then)
-		w.assertHolds(t, "CutOver", rename(strings.Join(held("apiService"), " "), false, renamedInFile))
-		w.remove(t, scene.MigrationName)
-		w.assertUntouched(t)
-		w.assertNoStates(t)
-	})
-	inTurn(t, "locked, up, back, and given back by the older version", func(t *testing.T) {
-		p := run(t, "", now)
-		w.start(t, scene.MigrationName, "locked")
-		w.awaitGate(t, scene.MigrationName, "locked")
-		w.stop(t, p)
-		p = run(t, next, then)
-		w.assertHolds(t, "CutOver", strings.Join(held("v1Lock"), " "))
-		w.annotate(t, scene.MigrationName, map[string]string{openGates: gatesBefore("parked")}) // the next version takes more
-		w.assertHolds(t, "CutOver", rename(strings.Join(held("apiService"), " "), false, renamedInFile))
-		w.stop(t, p)
-		run(t, "", back)
-		w.assertHolds(t, "Migrating", strings.Join(held("apiService"), " "))
-		w.remove(t, scene.MigrationName)
-		w.assertUntouched(t)
-		w.assertNoStates(t)
-	})
-	inTurn(t, "locked, up without a map: it stands, and says what to do", func(t *testing.T) {
-		p := run(t, "", now)
-		w.start(t, scene.MigrationName, "locked")
-		w.awaitGate(t, scene.MigrationName, "locked")
-		w.stop(t, p)
-		p = run(t, next, machineOf(t, true, false))
-		w.awaitMessage(t, scene.MigrationName, "add it to spec.upgrade.phaseMap")
-		w.assertHolds(t, "Migrating", strings.Join(held("v1Lock"), " "))
-		w.stop(t, p)
-		run(t, "", now)
-		w.remove(t, scene.MigrationName)
-		w.assertUntouched(t)
-	})
+	}
 }
 
-// assertHolds waits until the state says so.
-func (w *world) assertHolds(t *testing.T, phase, held string) {
+func gatedText(t *testing.T, more ...edit) (now, next string) {
 	t.Helper()
-	harness.Eventually(t, "the state to be in "+phase, soon, func() error {
-		dm, err := w.Migration(t.Context(), scene.MigrationName)
-		if err != nil {
-			return err
-		}
-		return nilUnless(cmp.Equal([]string{phase, held}, []string{dm.Status.Machine.Phase, strings.Join(dm.Status.Machine.HeldNames(), " ")}),
-			dm.Status.Machine.Phase+" holds "+strings.Join(dm.Status.Machine.HeldNames(), " "))
-	})
+	now = textOf(t, filepath.Join(gated(t, more...), machineFile))
+	return now, renamed(renamedFile(now), renamedActions)
 }
 
-func (w *world) stop(t *testing.T, p *harness.Process) {
-	t.Helper()
-	if err := p.Stop(soon); err != nil {
+func (v *versions) ahead(t *testing.T) {
+	now, next := gatedText(t)
+	v.run(t, "", now)
+	v.start(t, scene.MigrationName, "ahead")
+	before := v.awaitGate(t, scene.MigrationName, "ahead").Status.Machine
+	v.run(t, v.next, mapped(t, next))
+	after := v.awaitStatus(t, scene.MigrationName, "with the next revision", func(dm *migrationv1.DatastoreMigration) bool {
+		return dm.Status.Machine.Revision != before.Revision
+	}).Status.Machine
+	if after.Step != "pause-ahead" || after.Cursor != before.Cursor || len(after.History) != len(before.History) {
+		t.Errorf("at step %s, number %d after %d, history %v: the phase began anew", after.Step, after.Cursor, before.Cursor, after.History)
+	}
+	v.remove(t, scene.MigrationName)
+	v.assertUntouched(t)
+}
+
+func (v *versions) back(t *testing.T) {
+	now, next := gatedText(t)
+	v.run(t, "", now)
+	v.start(t, scene.MigrationName, "fenced")
+	v.awaitGate(t, scene.MigrationName, "fenced")
+	v.run(t, v.next, mapped(t, next))
+	v.assertHolds(t, "CutOver", "v3Copies")
+	v.goOn(t, "parked")
+	v.assertHolds(t, "CutOver", "apiService")
+	locked := v.read(t, scene.MigrationName)
+	// What would stop the older version is told before: apiService and ownersOfV1 would not, of which it knows
+	// the name or the release.
+	v.exits(t, 1, "diff datastore-migration datastore-migration --live", "STRANDED", "LEAK: it holds lockOfV1, which")
+	v.run(t, "", mapped(t, now))
+	v.assertHolds(t, "Migrating", "apiService")
+	v.goOn(t, "copied")
+	dm := v.awaitGate(t, scene.MigrationName, "copied")
+	assertStillLocked(t, locked, dm, "Pending", "Migrating", "CutOver", "Migrating")
+	v.remove(t, scene.MigrationName)
+	v.assertUntouched(t)
+}
+
+func (v *versions) unmapped(t *testing.T) {
+	now, next := gatedText(t)
+	v.run(t, "", now)
+	v.start(t, scene.MigrationName, "locked")
+	locked := v.awaitGate(t, scene.MigrationName, "locked")
+
+	v.mount.set(t, renamedFile(now)) // a running manager has another file to go on with
+	told := v.awaitEvent(t, "MachineRefused")
+	for _, part := range []string{"PG104", "DatastoreMigration " + scene.MigrationName + " cannot go on with it", "in phase Migrating", "spec.upgrade.phaseMap"} {
+		if !strings.Contains(told, part) {
+			t.Errorf("Event MachineRefused does not say %q: %s", part, told)
+		}
+	}
+	v.goOn(t, "parked")
+	v.awaitGate(t, scene.MigrationName, "parked")
+
+	v.run(t, v.next, next) // one that starts has not
+	dm := v.awaitMessage(t, scene.MigrationName, "add it to spec.upgrade.phaseMap")
+	assertAtRest(t, dm, "Stalled")
+	v.assertHeld(t, "Migrating", held("apiService"))
+	if said := v.running.Tail(200); !strings.Contains(said, "PG104") || !strings.Contains(said, scene.MigrationName) {
+		t.Errorf("the manager that starts does not log what cannot go on:\n%s", said)
+	}
+	if v.ready(t, v.Registry.Lock().V1GVK().GroupVersion().String()) {
+		t.Error("v1 was opened by a program that does not know who locked it")
+	}
+	if lock := dm.Status.Lock; !onPeersCRDs && (lock == nil || lock.Deadline == nil) {
+		t.Error("nobody sees any more that there is a lock, and its deadline")
+	}
+	v.mount.set(t, mapped(t, next)) // as the message says
+	v.assertHolds(t, "CutOver", "apiService")
+	assertStillLocked(t, locked, v.read(t, scene.MigrationName), "Pending", "Migrating", "CutOver")
+	v.remove(t, scene.MigrationName)
+	v.assertUntouched(t)
+}
+
+func (v *versions) requested(t *testing.T) {
+	now, next := gatedText(t, inPhase("Pending", func(_ *testing.T, p *v1alpha1.Phase) { p.Timeout.After = "1s" }))
+	v.run(t, "", now)
+	v.start(t, scene.MigrationName, "pending")
+	v.awaitStatus(t, scene.MigrationName, "failed", failedTimes(1))
+	v.annotate(t, scene.MigrationName, map[string]string{"phasegate.dev/retry": "first"})
+	before := v.awaitStatus(t, scene.MigrationName, "failed again", failedTimes(2))
+	for _, version := range []struct{ program, file, request string }{{v.next, next, "again"}, {"", now, "retry"}} {
+		v.run(t, version.program, mapped(t, version.file))
+		dm := v.awaitStatus(t, scene.MigrationName, "with request "+version.request, func(dm *migrationv1.DatastoreMigration) bool {
+			return len(dm.Status.Machine.Requests) == 1 && dm.Status.Machine.Requests[0].Name == version.request
+		})
+		v.annotate(t, scene.MigrationName, map[string]string{"unrelated": "wakes " + version.request})
+		if diff := cmp.Diff(path(before), path(dm)); diff != "" {
+			t.Errorf("one request was acted on twice (-before +after):\n%s", diff)
+		}
+	}
+	v.annotate(t, scene.MigrationName, map[string]string{"phasegate.dev/retry": "second"})
+	v.awaitStatus(t, scene.MigrationName, "failed by another request", failedTimes(3))
+	v.remove(t, scene.MigrationName)
+}
+
+// complete is the last: what it does is for good.
+func (v *versions) complete(t *testing.T) {
+	content := v.content(t)
+	now, _ := gatedText(t)
+	v.run(t, "", now)
+	v.start(t, scene.MigrationName, "verified")
+	locked := v.awaitGate(t, scene.MigrationName, "verified")
+	before := v.writesOfCopies(t)
+	v.running.Kill() // as a node that is lost
+	v.run(t, v.next, "")
+	dm := v.await(t, scene.MigrationName, "Converged")
+	if diff := cmp.Diff(before, v.writesOfCopies(t)); diff != "" {
+		t.Errorf("the next version writes copies again that are right (-before +after):\n%s", diff)
+	}
+	assertStillLocked(t, locked, dm, "Pending", "Migrating", "CutOver", "Converged")
+	if err := fixture.SwitchComponents(t.Context(), v.Client, scene.CalicoNamespace); err != nil {
 		t.Fatal(err)
 	}
+	assertAtRest(t, v.await(t, scene.MigrationName, "Complete"), "Ready")
+	v.remove(t, scene.MigrationName)
+	if left := v.v1CRDs(t); len(left) > 0 {
+		t.Errorf("v1 CRDs are left: %q", left)
+	}
+	assertSameContent(t, content, v.content(t))
+}
+
+// writesOfCopies are the resourceVersions of all copies: each write changes one.
+func (v *versions) writesOfCopies(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, copies := range v.copies(t) {
+		for _, obj := range copies {
+			all[key(obj)] = fmt.Sprint(obj.GetUID(), " ", obj.GetResourceVersion())
+		}
+	}
+	if len(all) < objects/2 {
+		t.Fatalf("only %d copies are found", len(all))
+	}
+	return all
+}
+
+// assertStillLocked checks that the lock is that of before, with its deadline, and the way of the migration.
+func assertStillLocked(t *testing.T, before, after *migrationv1.DatastoreMigration, way ...string) {
+	t.Helper()
+	if diff := cmp.Diff(way, path(after)); diff != "" {
+		t.Errorf("the way it came (-want +got):\n%s", diff)
+	}
+	if after.Status.Machine.Phase == "Converged" || onPeersCRDs {
+		return // locked for good; no place for it
+	}
+	if diff := cmp.Diff(before.Status.Lock, after.Status.Lock); diff != "" || before.Status.Lock == nil {
+		t.Errorf("the lock and its deadline (-before +after):\n%s", diff)
+	}
+	if diff := cmp.Diff(before.Status.DatastoreLockedAt, after.Status.DatastoreLockedAt); diff != "" {
+		t.Errorf("since when it is locked (-before +after):\n%s", diff)
+	}
+}
+
+// assertHolds waits until the state says so, in the names of the version that has the phase.
+func (v *versions) assertHolds(t *testing.T, phase, last string) {
+	t.Helper()
+	names := held(last)
+	if phase == renamedPhases["Migrating"] {
+		for i, name := range names {
+			names[i] = renamed(name, renamedEffects)
+		}
+	}
+	v.assertHeld(t, phase, names)
+}
+
+func (v *versions) assertHeld(t *testing.T, phase string, names []string) {
+	t.Helper()
+	v.awaitStatus(t, scene.MigrationName, fmt.Sprintf("in %s, holding %v", phase, names), func(dm *migrationv1.DatastoreMigration) bool {
+		return dm.Status.Machine.Phase == phase && slices.Equal(dm.Status.Machine.HeldNames(), names)
+	})
 }
