@@ -14,13 +14,13 @@ import (
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
 // page is how many states one list call answers.
@@ -60,7 +60,7 @@ func Get(ctx context.Context, c client.Reader, machine string, uid types.UID) (*
 	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MachineState"))
 	name := v1alpha1.MachineStateName(machine, uid)
 	err := c.Get(ctx, types.NamespacedName{Name: name}, u)
-	if isServed(err) {
+	if apierrors.ObjectNotFound(err) {
 		return New(nil, ""), nil
 	}
 	if why := Unread(err); why != "" {
@@ -97,11 +97,6 @@ func List(ctx context.Context, c client.Reader, machine string) (*States, error)
 			return New(all, ""), nil
 		}
 	}
-}
-
-// isServed tells that an object was not found, but its kind was.
-func isServed(err error) bool {
-	return apierrs.IsNotFound(err) && !apierrs.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // Unread says in a clause why no state can be read, where one can do without: the account

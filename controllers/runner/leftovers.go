@@ -33,6 +33,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/crdgate"
 	"github.com/phasegate/phasegate/controllers/machines"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
 const (
@@ -194,11 +195,10 @@ func nameOf(of v1alpha1.ObjectReference) string {
 func (r *Reconciler[T]) exists(ctx context.Context, state *v1alpha1.MachineState) (bool, error) {
 	obj, of := r.Program.New(), state.Spec.Object
 	err := r.Client.Get(ctx, types.NamespacedName{Namespace: of.Namespace, Name: of.Name}, obj)
-	served := !apierrs.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) // else not even the kind was found
 	switch {
 	case err == nil:
 		return obj.GetUID() == of.UID, nil
-	case apierrs.IsNotFound(err) && served:
+	case apierrors.ObjectNotFound(err):
 		return false, nil
 	case !meta.IsNoMatchError(err) && !apierrs.IsNotFound(err), r.Installed == nil:
 		return false, fmt.Errorf("look for the object of MachineState %s: %w", state.Name, err)

@@ -174,3 +174,9 @@ var notAllowed = regexp.MustCompile(`is forbidden: User "[^"]*" cannot \w+ resou
 func NamespaceEnds(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
+
+// ObjectNotFound tells that the API server serves the kind and has no such object. A 404 for a
+// kind that is not served, or not yet, says nothing of objects; it is false then.
+func ObjectNotFound(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
