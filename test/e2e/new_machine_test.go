@@ -68,6 +68,8 @@ func TestNewMachine(t *testing.T) {
 	inTurn(t, "asked over HTTP", func(t *testing.T) {
 		w.assertSiteChecked(t, server.URL, site)
 	})
+	w.kubectl(t, "delete", "--timeout=40s", "databaserestores,sitechecks", "--all", "-A")
+	w.assertNoStates(t)
 }
 
 // directory holds copies of examples, for --phases-dir.

@@ -2,20 +2,58 @@ package podrunner
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os/exec"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/phasegate/phasegate/test/harness"
 )
+
+// finalizer is that of pods whose process has to end before they are gone.
+const finalizer = "phasegate.dev/podrunner"
+
+// keep puts the finalizer on a pod.
+func (r *Runner) keep(ctx context.Context, pod *corev1.Pod) error {
+	if controllerutil.ContainsFinalizer(pod, finalizer) {
+		return nil
+	}
+	return r.setFinalizers(ctx, pod, append(slices.Clone(pod.Finalizers), finalizer))
+}
+
+// release lets a pod go that is being deleted; one that is gone, or stays, is fine.
+func (r *Runner) release(ctx context.Context, pod *corev1.Pod) error {
+	if pod == nil || pod.DeletionTimestamp == nil || !controllerutil.ContainsFinalizer(pod, finalizer) {
+		return nil
+	}
+	others := slices.DeleteFunc(slices.Clone(pod.Finalizers), func(f string) bool { return f == finalizer })
+	return r.setFinalizers(ctx, pod, others)
+}
+
+// setFinalizers changes nothing of a pod that is no longer as it was seen.
+func (r *Runner) setFinalizers(ctx context.Context, pod *corev1.Pod, finalizers []string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": pod.UID, "resourceVersion": pod.ResourceVersion, "finalizers": finalizers,
+	}})
+	if err != nil {
+		return err
+	}
+	_, err = r.core.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if apierrs.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
 
 // mayEnd says that the end of a pod's process is the end of the pod.
 func mayEnd(pod *corev1.Pod) bool { return pod.Spec.RestartPolicy == corev1.RestartPolicyNever }

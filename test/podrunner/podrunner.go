@@ -3,7 +3,8 @@
 // process with the container's arguments and environment, the ConfigMaps that it
 // mounts as files, kept up to date, and the rights of the pod's own ServiceAccount.
 // A process that ends is started again, unless its pod says that it never is: then
-// the pod has succeeded or failed. One whose pod goes is stopped.
+// the pod has succeeded or failed. One whose pod goes is stopped, and its pod is there
+// until it has ended, as with a kubelet: it has a finalizer of ours.
 //
 // It knows nothing of what the program does, but how it is told where to listen: an
 // argument that is a port of all addresses (":8080"), or `host` of its
@@ -36,8 +37,8 @@ import (
 )
 
 const (
-	// workers is how many pods are handled at once.
-	workers = 4
+	// workers is how many pods are handled at once. Most of them wait for a process to end.
+	workers = 16
 	// grace is how long a process may take to end when it is asked to.
 	grace = 5 * time.Second
 	// again is how soon a process that has ended is started again.
@@ -279,7 +280,8 @@ func (r *Runner) work(ctx context.Context) {
 	}
 }
 
-// handle brings the process of one pod where it should be.
+// handle brings the process of one pod where it should be. The simulated nodes let a pod go
+// as soon as it is asked to: what keeps it until its process has ended is the finalizer.
 func (r *Runner) handle(ctx context.Context, name types.NamespacedName) error {
 	pod, err := r.pods.Pods(name.Namespace).Get(name.Name)
 	if err != nil && !apierrs.IsNotFound(err) {
@@ -292,7 +294,10 @@ func (r *Runner) handle(ctx context.Context, name types.NamespacedName) error {
 		p = nil
 	}
 	if !wanted {
-		return nil
+		return r.release(ctx, pod)
+	}
+	if err := r.keep(ctx, pod); err != nil {
+		return err
 	}
 	if p == nil {
 		if p, err = r.prepare(ctx, pod); err != nil {
