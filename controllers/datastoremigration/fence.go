@@ -23,11 +23,11 @@ import (
 )
 
 // fenceSettles is how long the fence may be there before it is believed. An API server
-// looks for new policies once a second; the others do so, too, and only one is asked.
+// looks for new policies once a second; one that cannot be asked by itself does so, too.
 const fenceSettles = 2 * time.Second
 
 func (s *steps) fenceRights() []rbacv1.PolicyRule {
-	return grants(s.followRights(), onFence("get delete"), rule("create", admissionregistrationv1.GroupName, fencePolicies), rule("create", admissionregistrationv1.GroupName, fenceBindings),
+	return grants(s.followRights(), apiServersRights(), onFence("get delete"), rule("create", admissionregistrationv1.GroupName, fencePolicies), rule("create", admissionregistrationv1.GroupName, fenceBindings),
 		whoAmI(), s.onV1Lock("get patch"),
 		// Who makes a policy with parameters must be allowed to read all that could be ones.
 		rule("get", resources.V1Group, s.Registry.Lock().V1Plural()))
@@ -86,7 +86,7 @@ func (s *steps) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return nil, s.proveFence(ctx, sc, string(sc.Object.UID), probeMessage(sc.Object))
+	return nil, s.proveFence(ctx, sc, string(sc.Object.UID), probeMessage(sc.Object), proofs)
 }
 
 // canFence tells whether there is anything to make a fence of: an API server that knows

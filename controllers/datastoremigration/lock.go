@@ -25,9 +25,13 @@ const clusterInformationName = "default"
 
 // clusterInformation reads the lock object of one side; nil when there is none.
 func (s *steps) clusterInformation(ctx context.Context, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+	return readLock(ctx, s.client, gvk)
+}
+
+func readLock(ctx context.Context, c client.Client, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	info := &unstructured.Unstructured{}
 	info.SetGroupVersionKind(gvk)
-	err := s.client.Get(ctx, types.NamespacedName{Name: clusterInformationName}, info)
+	err := c.Get(ctx, types.NamespacedName{Name: clusterInformationName}, info)
 	// Behind a side door that is shut the object may be there.
 	shut := gvk.Version == migrationv1.SideDoorVersion && apierrs.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 	if apierrs.IsNotFound(err) && !shut {
@@ -175,11 +179,16 @@ func (s *steps) whileLocked(ctx context.Context, sc *scope) (context.Context, co
 	if err := s.staysParked(ctx, sc); err != nil {
 		return nil, nil, err
 	}
+	return untilDeadline(ctx, sc)
+}
+
+// untilDeadline is a context that ends with the lock's deadline; an error, for good, where that is over.
+func untilDeadline(ctx context.Context, sc *scope) (context.Context, context.CancelFunc, error) {
 	lock := sc.Object.Status.Lock
 	if lock == nil || lock.Deadline == nil {
 		return ctx, func() {}, nil
 	}
-	over := fsm.Terminal("LockDeadline", "v1 has been locked until its deadline, %s, and everything is given back: see why copying takes so long, or give LockV1 a later deadline",
+	over := fsm.Terminal("LockDeadline", "v1 has been locked until its deadline, %s, and everything is given back: see what it waited for (an API server that does not answer, a copy that takes long), or give LockV1 a later deadline",
 		lock.Deadline.UTC().Format(time.RFC3339))
 	left := lock.Deadline.Sub(sc.Clock.Now())
 	if left <= 0 {

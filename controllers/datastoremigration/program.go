@@ -39,6 +39,11 @@ type Settings struct {
 	// CalicoNamespace is where calico-node, calico-typha and
 	// calico-kube-controllers run.
 	CalicoNamespace string
+	// Config is what the client was made of, to ask each API server by itself; nil: all that is asked
+	// goes where the client leads.
+	Config *rest.Config
+	// Elsewhere says that the checks are not asked from where the manager runs.
+	Elsewhere bool
 	// Discovery tells what the API server serves, for the checks.
 	Discovery discovery.DiscoveryInterface
 	// Metadata is for watches of the kinds with many objects; nil: they are listed under the lock.
@@ -65,6 +70,7 @@ type Settings struct {
 type steps struct {
 	Settings
 	ledgers ledgers
+	direct  directClients
 	// client reads from and writes to the API server, without a cache and
 	// without a rate limit of its own.
 	client client.Client
