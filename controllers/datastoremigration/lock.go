@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -141,6 +142,10 @@ func (s *steps) lockMode(ctx context.Context, sc *scope) (migrationv1.LockMode, 
 	if err != nil || !possible {
 		return migrationv1.LockCooperative, err
 	}
+	// Before the lock, so that it costs nothing under it, and an API server that starts meanwhile reads this.
+	if err := s.whileUnknown(ctx, sc.Object, admissionregistrationv1.Fail); err != nil {
+		return "", err
+	}
 	return migrationv1.LockEnforced, s.fenceStands(ctx, sc)
 }
 
@@ -210,15 +215,21 @@ func (s *steps) unlockV1(ctx context.Context, sc *scope) (outputs, error) {
 		return nil, err
 	}
 	info, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
-	if err != nil || info == nil {
+	if err != nil {
 		return nil, err
 	}
-	holder := lockedBy(info)
-	ours := holder == sc.Object.UID || holder == "" && !isReady(info) && sc.Object.Status.DatastoreLockedAt != nil
-	if !ours {
-		return nil, nil
+	if info != nil && isOurs(info, sc.Object) {
+		if err := s.setReady(ctx, info, true, ""); err != nil {
+			return nil, err
+		}
 	}
-	return nil, s.setReady(ctx, info, true, "")
+	return nil, s.whileUnknown(ctx, sc.Object, admissionregistrationv1.Ignore)
+}
+
+// isOurs tells that this migration has locked v1.
+func isOurs(info *unstructured.Unstructured, dm *migration) bool {
+	holder := lockedBy(info)
+	return holder == dm.UID || holder == "" && !isReady(info) && dm.Status.DatastoreLockedAt != nil
 }
 
 // lockV3 makes sure that v3 is locked before anything can be read from it. The object is
