@@ -45,13 +45,13 @@ func (s *steps) lockStandsRights() []rbacv1.PolicyRule {
 	return grants(onFence("get"), whoAmI(), s.onV1Lock("get"))
 }
 
+// onFencePolicy is about the one policy that the lock changes.
 func onFencePolicy(verbs string) []rbacv1.PolicyRule {
 	return rule(verbs, admissionregistrationv1.GroupName, fencePolicies, migrationv1.FenceName)
 }
 
 func onFence(verbs string) []rbacv1.PolicyRule {
-	return grants(rule(verbs, admissionregistrationv1.GroupName, fencePolicies, migrationv1.FenceName),
-		rule(verbs, admissionregistrationv1.GroupName, fenceBindings, migrationv1.FenceName))
+	return grants(rule(verbs, admissionregistrationv1.GroupName, fencePolicies, fenceNames...), rule(verbs, admissionregistrationv1.GroupName, fenceBindings, fenceNames...))
 }
 
 func whoAmI() []rbacv1.PolicyRule {
@@ -109,19 +109,21 @@ func (s *steps) canFence(ctx context.Context) (bool, error) {
 
 // fence is what belongs into the cluster, in the order in which it is made: for this
 // migration, and for the account that runs it.
-func (s *steps) fence(ctx context.Context, dm *migration, whileUnknown admissionregistrationv1.FailurePolicyType) (parts [2]client.Object, err error) {
+func (s *steps) fence(ctx context.Context, dm *migration, whileUnknown admissionregistrationv1.FailurePolicyType) (parts [4]client.Object, err error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := s.client.Create(ctx, review); err != nil {
 		return parts, fmt.Errorf("ask the API server who we are: %w", err)
 	}
-	return [2]client.Object{fencePolicy(dm, s.Registry.Lock().V1GVK(), review.Status.UserInfo.Username, whileUnknown), fenceBinding(dm)}, nil
+	lock, user := s.Registry.Lock().V1GVK(), review.Status.UserInfo.Username
+	return [4]client.Object{fencePolicy(dm, lock, user, whileUnknown), fenceBinding(dm, migrationv1.FenceName),
+		v3FencePolicy(dm, s.Registry.Lock(), user), fenceBinding(dm, migrationv1.V3FenceName)}, nil
 }
 
 // whileUnknown says what the fence of this migration does as long as an API server does not
 // know its parameter, for half a minute after its own start: Ignore while v1 is open, so
 // that nobody is refused, and Fail while it is closed, so that nobody is let in.
 func (s *steps) whileUnknown(ctx context.Context, dm *migration, want admissionregistrationv1.FailurePolicyType) error {
-	have, err := s.partOfFence(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(dm)})
+	have, err := s.partOfFence(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(dm, migrationv1.FenceName)})
 	if err != nil || have == nil || !ofMigration(have, dm) {
 		return err
 	}
@@ -190,10 +192,22 @@ func (s *steps) unfenceV1(ctx context.Context, sc *scope) (outputs, error) {
 	return nil, s.liftBarriers(ctx, sc)
 }
 
-// removeFence removes what this migration installed: the binding first, without which the
-// policy does nothing.
+// fenceNames are those of both fences, around v1 and v3.
+var fenceNames = []string{migrationv1.FenceName, migrationv1.V3FenceName}
+
+// removeFence removes what this migration installed.
 func (s *steps) removeFence(ctx context.Context, dm *migration) error {
-	for _, part := range []client.Object{fenceBinding(dm), &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(dm)}} {
+	for _, name := range fenceNames {
+		if err := s.removeNamed(ctx, dm, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeNamed removes one fence: the binding first, without which the policy does nothing.
+func (s *steps) removeNamed(ctx context.Context, dm *migration, name string) error {
+	for _, part := range []client.Object{fenceBinding(dm, name), &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(dm, name)}} {
 		have, err := s.partOfFence(ctx, part)
 		if err != nil {
 			return err
@@ -212,7 +226,7 @@ func (s *steps) removeFence(ctx context.Context, dm *migration) error {
 // the manager runs as another one since: nobody could give v1 back through it. It is for
 // releases only, for which v1 need not be closed any more.
 func (s *steps) letUsPass(ctx context.Context, sc *scope) error {
-	policy, err := s.partOfFence(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(sc.Object)})
+	policy, err := s.partOfFence(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(sc.Object, migrationv1.FenceName)})
 	if err != nil || policy == nil || !ofMigration(policy, sc.Object) {
 		return err
 	}
@@ -238,7 +252,8 @@ func (s *steps) fenceStands(ctx context.Context, sc *scope) error {
 			return err
 		}
 		if have == nil || !samePart(have, part, false) {
-			return lockBroken("somebody else has removed or changed the fence around v1, " + s.nameOf(part) + ",")
+			around := map[string]string{migrationv1.FenceName: "v1", migrationv1.V3FenceName: "v3"}[part.GetName()]
+			return lockBroken("somebody else has removed or changed the fence around " + around + ", " + s.nameOf(part) + ",")
 		}
 	}
 	return nil

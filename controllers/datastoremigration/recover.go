@@ -63,10 +63,12 @@ func (s *steps) lockTraces(ctx context.Context, dm *migration, t *traces) error 
 }
 
 func (s *steps) fenceTraces(ctx context.Context, dm *migration, t *traces) error {
-	named := metav1.ObjectMeta{Name: migrationv1.FenceName}
-	for _, part := range []client.Object{
-		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: named}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: named},
-	} {
+	var parts []client.Object
+	for _, name := range fenceNames {
+		named := metav1.ObjectMeta{Name: name}
+		parts = append(parts, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: named}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: named})
+	}
+	for _, part := range parts {
 		have, err := s.partOfFence(ctx, part)
 		if err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
@@ -109,6 +110,32 @@ func (w *world) assertV1Closed(t *testing.T) {
 	}
 }
 
+// assertV3Closed checks that nobody writes what an abort would lose.
+func (w *world) assertV3Closed(t *testing.T) {
+	t.Helper()
+	for name, err := range map[string]error{
+		"create an object": w.Client.Create(t.Context(), guarded(v3, "GlobalNetworkSet", "early")),
+		"change a copy":    w.Client.Patch(t.Context(), guarded(v3, "GlobalNetworkSet", "guarded"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"at":"once"}}}`))),
+		"delete a copy":    w.Client.Delete(t.Context(), guarded(v3, "GlobalNetworkSet", "guarded")),
+	} {
+		if !apierrs.IsForbidden(err) || !strings.Contains(err.Error(), "DatastoreMigration "+scene.MigrationName) {
+			t.Errorf("v3 is not open, and an abort would lose it; to %s is answered with %v", name, err)
+		}
+	}
+}
+
+// assertV3Open checks that the fence around v3 is gone with the opening of v3.
+func (w *world) assertV3Open(t *testing.T) {
+	t.Helper()
+	if err := w.Client.Create(t.Context(), guarded(v3, "GlobalNetworkSet", "on-time"), client.DryRunAll); err != nil {
+		t.Errorf("v3 is open, and a create is answered with %v", err)
+	}
+	want := []string{"ValidatingAdmissionPolicy " + migrationv1.FenceName, "ValidatingAdmissionPolicyBinding " + migrationv1.FenceName}
+	if diff := cmp.Diff(want, w.fences(t)); diff != "" {
+		t.Errorf("fences (-want +got):\n%s", diff)
+	}
+}
+
 // goOn opens the gates up to another one.
 func (w *world) goOn(t *testing.T, gate string) {
 	t.Helper()
@@ -168,6 +195,10 @@ func TestFence(t *testing.T) {
 	w.assertWhileUnknown(t, admissionregistrationv1.Fail, "v1 is closed")
 	w.assertGoes(t, ns, inside)
 	w.assertGoes(t, owner, owned)
+
+	w.goOn(t, "copied")
+	w.awaitGate(t, scene.MigrationName, "copied")
+	w.assertV3Closed(t)
 
 	asked := time.Now()
 	w.askRemoval(t, scene.MigrationName)
@@ -284,6 +315,7 @@ func (w *world) assertKeptOut(t *testing.T, log func() []writer.Attempt, end fun
 		t.Errorf("v3 has write %s, the last one that v1 took is %s", got, last)
 	}
 	w.assertClosedForGood(t)
+	w.assertV3Open(t)
 }
 
 func (w *world) assertClosedForGood(t *testing.T) {

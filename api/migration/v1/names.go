@@ -12,6 +12,9 @@ const Finalizer = "migration.projectcalico.org/v1-crd-cleanup"
 // refuse writes of v1 while a migration has it locked.
 const FenceName = "v1-fence.migration.projectcalico.org"
 
+// V3FenceName is that of the two that keep everybody from writing v3 until it is open.
+const V3FenceName = "v3-fence.migration.projectcalico.org"
+
 // SideDoorVersion is the version that a migration adds to the v3 CRDs while the aggregated
 // API server owns v3: what is written through it is in the storage that v3 serves later.
 // Lists of versions have it behind v3.
@@ -26,6 +29,8 @@ const (
 	// AnnotationLockedBy on a ClusterInformation, and on the fence, holds the UID of the
 	// migration that locked it.
 	AnnotationLockedBy = "migration.projectcalico.org/locked-by"
+	// AnnotationV3Open on the ClusterInformation of v1 holds the UID of the migration that has opened v3.
+	AnnotationV3Open = "migration.projectcalico.org/v3-open"
 	// AnnotationFenceProbe marks a dry run that asks whether the fence works. Nothing is
 	// ever stored with it.
 	AnnotationFenceProbe = "migration.projectcalico.org/fence-probe"
