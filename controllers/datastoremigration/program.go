@@ -170,11 +170,11 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 			Rights: grants(s.onV3("list get patch"), s.onV3CRDs("get"), s.onV3Lock("get patch"))},
 		"UnlockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to true, if this migration locked it."},
 			Do: s.unlockV1, Rights: grants(removeFenceRights(), whoAmI(), s.onV1Lock("get patch"))},
-		"ParkAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Saves the aggregated APIService on this object and lets the CRDs serve v3."},
+		"ParkAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Saves the aggregated APIService with the state and lets the CRDs serve v3."},
 			Do: s.parkAPIService, Rights: onAPIService("get patch")},
 		"RestoreAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Puts the saved APIService back."}, Do: s.restoreAPIService,
 			// Where somebody has deleted it; a create cannot be bound to a name.
-			Rights: grants(onAPIService("get patch"), rule("create", apiServiceGroup, "apiservices"))},
+			Rights: grants(onAPIService("get patch"), rule("create", apiServiceGroup, "apiservices"), s.onV1Lock("get"))},
 		"ForgetAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Drops the saved APIService: nothing restores it past the point of no return."},
 			Do:     s.forgetAPIService,
 			Rights: onAPIService("get patch")},

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -41,8 +40,8 @@ func observeRolloutRights() []rbacv1.PolicyRule {
 // that was never verified, by whatever way a machine of the user's has come here.
 func (s *steps) observeRollout(ctx context.Context, sc *scope) (outputs, error) {
 	if sc.Object.Status.Verified == nil && !slices.Contains(waivedBy(sc.Object), waiveV1Changed) {
-		return nil, fsm.Wait("v1 and v3 were never verified to hold the same (there is no status.verified): compare them yourself, then set the annotation %s=%s on this object",
-			migrationv1.AnnotationWaive, waiveV1Changed)
+		return nil, fsm.Wait("v1 and v3 were never verified to hold the same (there is no status.verified): compare them yourself, then set the annotation %s on this object",
+			waiverFor(sc.Object, waiveV1Changed))
 	}
 	pending := []string{}
 	node := &appsv1.DaemonSet{}

@@ -352,7 +352,7 @@ func (r *run) removeStray(ctx context.Context, kind *resources.Kind, key client.
 	case err != nil:
 		return "", err
 	}
-	if err := outlives(kind, seen, crd); err != nil {
+	if err := r.outlives(kind, seen, crd); err != nil {
 		return "", err
 	}
 	return r.remove(ctx, kind, key, seen)
