@@ -23,11 +23,11 @@ import (
 )
 
 // fenceSettles is how long the fence may be there before it is believed. An API server
-// looks for new policies once a second; the others do so, too, and only one is asked.
+// looks for new policies once a second; one that cannot be asked by itself does so, too.
 const fenceSettles = 2 * time.Second
 
 func (s *steps) fenceRights() []rbacv1.PolicyRule {
-	return grants(s.followRights(), onFence("get delete"), rule("create", admissionregistrationv1.GroupName, fencePolicies), rule("create", admissionregistrationv1.GroupName, fenceBindings),
+	return grants(s.followRights(), apiServersRights(), onFence("get delete"), onFencePolicy("patch"), rule("create", admissionregistrationv1.GroupName, fencePolicies), rule("create", admissionregistrationv1.GroupName, fenceBindings),
 		whoAmI(), s.onV1Lock("get patch"),
 		// Who makes a policy with parameters must be allowed to read all that could be ones.
 		rule("get", resources.V1Group, s.Registry.Lock().V1Plural()))
@@ -43,6 +43,10 @@ func removeFenceRights() []rbacv1.PolicyRule { return onFence("get delete") }
 // lockStandsRights are also for what lifts a fence that was made for another account.
 func (s *steps) lockStandsRights() []rbacv1.PolicyRule {
 	return grants(onFence("get"), whoAmI(), s.onV1Lock("get"))
+}
+
+func onFencePolicy(verbs string) []rbacv1.PolicyRule {
+	return rule(verbs, admissionregistrationv1.GroupName, fencePolicies, migrationv1.FenceName)
 }
 
 func onFence(verbs string) []rbacv1.PolicyRule {
@@ -66,7 +70,7 @@ func (s *steps) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
 	if err != nil || !possible {
 		return nil, err
 	}
-	want, err := s.fence(ctx, sc.Object)
+	want, err := s.fence(ctx, sc.Object, admissionregistrationv1.Ignore)
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +79,9 @@ func (s *steps) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
 		if stands[i], err = s.install(ctx, part); err != nil {
 			return nil, err
 		}
+	}
+	if err := s.whileUnknown(ctx, sc.Object, admissionregistrationv1.Ignore); err != nil {
+		return nil, err
 	}
 	settled := s.ledgers.fenced(sc.Object, stands, sc.Clock.Now()).Add(sc.With.Duration("settle", fenceSettles))
 	if !sc.With.Bool("prove", true) {
@@ -86,7 +93,7 @@ func (s *steps) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return nil, s.proveFence(ctx, sc, string(sc.Object.UID), probeMessage(sc.Object))
+	return nil, s.proveFence(ctx, sc, string(sc.Object.UID), probeMessage(sc.Object), proofs)
 }
 
 // canFence tells whether there is anything to make a fence of: an API server that knows
@@ -102,12 +109,32 @@ func (s *steps) canFence(ctx context.Context) (bool, error) {
 
 // fence is what belongs into the cluster, in the order in which it is made: for this
 // migration, and for the account that runs it.
-func (s *steps) fence(ctx context.Context, dm *migration) (parts [2]client.Object, err error) {
+func (s *steps) fence(ctx context.Context, dm *migration, whileUnknown admissionregistrationv1.FailurePolicyType) (parts [2]client.Object, err error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := s.client.Create(ctx, review); err != nil {
 		return parts, fmt.Errorf("ask the API server who we are: %w", err)
 	}
-	return [2]client.Object{fencePolicy(dm, s.Registry.Lock().V1GVK(), review.Status.UserInfo.Username), fenceBinding(dm)}, nil
+	return [2]client.Object{fencePolicy(dm, s.Registry.Lock().V1GVK(), review.Status.UserInfo.Username, whileUnknown), fenceBinding(dm)}, nil
+}
+
+// whileUnknown says what the fence of this migration does as long as an API server does not
+// know its parameter, for half a minute after its own start: Ignore while v1 is open, so
+// that nobody is refused, and Fail while it is closed, so that nobody is let in.
+func (s *steps) whileUnknown(ctx context.Context, dm *migration, want admissionregistrationv1.FailurePolicyType) error {
+	have, err := s.partOfFence(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(dm)})
+	if err != nil || have == nil || !ofMigration(have, dm) {
+		return err
+	}
+	policy := have.(*admissionregistrationv1.ValidatingAdmissionPolicy)
+	if policy.Spec.FailurePolicy != nil && *policy.Spec.FailurePolicy == want {
+		return nil
+	}
+	before := policy.DeepCopy()
+	policy.Spec.FailurePolicy = &want
+	if err := s.client.Patch(ctx, policy, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("set failurePolicy %s on the fence, %s: %w", want, s.nameOf(policy), err)
+	}
+	return nil
 }
 
 // install makes a part of the fence, and tells by its UID whether it is the one of last
@@ -118,7 +145,7 @@ func (s *steps) install(ctx context.Context, want client.Object) (types.UID, err
 	if err != nil {
 		return "", err
 	}
-	if have != nil && samePart(have, want) {
+	if have != nil && samePart(have, want, true) {
 		return have.GetUID(), nil
 	}
 	if have != nil {
@@ -189,8 +216,8 @@ func (s *steps) letUsPass(ctx context.Context, sc *scope) error {
 	if err != nil || policy == nil || !ofMigration(policy, sc.Object) {
 		return err
 	}
-	want, err := s.fence(ctx, sc.Object)
-	if err != nil || samePart(policy, want[0]) {
+	want, err := s.fence(ctx, sc.Object, admissionregistrationv1.Ignore)
+	if err != nil || samePart(policy, want[0], true) {
 		return err
 	}
 	if err := s.removeFence(ctx, sc.Object); err != nil {
@@ -201,7 +228,7 @@ func (s *steps) letUsPass(ctx context.Context, sc *scope) error {
 
 // fenceStands is an error, for good, where the fence is not as fenceV1 has left it.
 func (s *steps) fenceStands(ctx context.Context, sc *scope) error {
-	want, err := s.fence(ctx, sc.Object)
+	want, err := s.fence(ctx, sc.Object, admissionregistrationv1.Fail)
 	if err != nil {
 		return err
 	}
@@ -210,7 +237,7 @@ func (s *steps) fenceStands(ctx context.Context, sc *scope) error {
 		if err != nil {
 			return err
 		}
-		if have == nil || !samePart(have, part) {
+		if have == nil || !samePart(have, part, false) {
 			return lockBroken("somebody else has removed or changed the fence around v1, " + s.nameOf(part) + ",")
 		}
 	}
@@ -226,14 +253,19 @@ func ofMigration(part client.Object, dm *migration) bool {
 	return part.GetAnnotations()[migrationv1.AnnotationLockedBy] == string(dm.UID)
 }
 
-// samePart compares what decides: whose it is, and what it says.
-func samePart(have, want client.Object) bool {
+// samePart compares what decides: whose it is, and what it says. open leaves out what the
+// lock changes.
+func samePart(have, want client.Object, open bool) bool {
 	if !have.GetDeletionTimestamp().IsZero() || have.GetAnnotations()[migrationv1.AnnotationLockedBy] != want.GetAnnotations()[migrationv1.AnnotationLockedBy] {
 		return false
 	}
 	switch want := want.(type) {
 	case *admissionregistrationv1.ValidatingAdmissionPolicy:
-		return equality.Semantic.DeepEqual(have.(*admissionregistrationv1.ValidatingAdmissionPolicy).Spec, want.Spec)
+		spec := have.(*admissionregistrationv1.ValidatingAdmissionPolicy).Spec
+		if open {
+			spec.FailurePolicy = want.Spec.FailurePolicy
+		}
+		return equality.Semantic.DeepEqual(spec, want.Spec)
 	case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
 		return equality.Semantic.DeepEqual(have.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding).Spec, want.Spec)
 	}

@@ -28,15 +28,17 @@ const deletedByKubernetes = `request.operation == "DELETE" && request.userInfo.u
 // the account that migrates: it writes freely, and is refused as all are in a dry run,
 // which is how it finds out whether the fence works.
 //
+// whileUnknown is what an API server does that does not know the parameter yet.
+//
 // Everything is written out that the API server would fill in, so that what is stored can
 // be compared.
-func fencePolicy(dm *migration, lock schema.GroupVersionKind, user string) *admissionregistrationv1.ValidatingAdmissionPolicy {
-	fail, equivalent, all, forbidden := admissionregistrationv1.Fail, admissionregistrationv1.Equivalent, admissionregistrationv1.AllScopes, metav1.StatusReasonForbidden
+func fencePolicy(dm *migration, lock schema.GroupVersionKind, user string, whileUnknown admissionregistrationv1.FailurePolicyType) *admissionregistrationv1.ValidatingAdmissionPolicy {
+	equivalent, all, forbidden := admissionregistrationv1.Equivalent, admissionregistrationv1.AllScopes, metav1.StatusReasonForbidden
 	return &admissionregistrationv1.ValidatingAdmissionPolicy{
 		ObjectMeta: fenceMeta(dm),
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			ParamKind:     &admissionregistrationv1.ParamKind{APIVersion: lock.GroupVersion().String(), Kind: lock.Kind},
-			FailurePolicy: &fail,
+			FailurePolicy: &whileUnknown,
 			MatchConstraints: &admissionregistrationv1.MatchResources{
 				NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{}, MatchPolicy: &equivalent,
 				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,9 +26,13 @@ const clusterInformationName = "default"
 
 // clusterInformation reads the lock object of one side; nil when there is none.
 func (s *steps) clusterInformation(ctx context.Context, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+	return readLock(ctx, s.client, gvk)
+}
+
+func readLock(ctx context.Context, c client.Client, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	info := &unstructured.Unstructured{}
 	info.SetGroupVersionKind(gvk)
-	err := s.client.Get(ctx, types.NamespacedName{Name: clusterInformationName}, info)
+	err := c.Get(ctx, types.NamespacedName{Name: clusterInformationName}, info)
 	// Behind a side door that is shut the object may be there.
 	shut := gvk.Version == migrationv1.SideDoorVersion && apierrs.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 	if apierrs.IsNotFound(err) && !shut {
@@ -137,6 +142,10 @@ func (s *steps) lockMode(ctx context.Context, sc *scope) (migrationv1.LockMode, 
 	if err != nil || !possible {
 		return migrationv1.LockCooperative, err
 	}
+	// Before the lock, so that it costs nothing under it, and an API server that starts meanwhile reads this.
+	if err := s.whileUnknown(ctx, sc.Object, admissionregistrationv1.Fail); err != nil {
+		return "", err
+	}
 	return migrationv1.LockEnforced, s.fenceStands(ctx, sc)
 }
 
@@ -175,11 +184,16 @@ func (s *steps) whileLocked(ctx context.Context, sc *scope) (context.Context, co
 	if err := s.staysParked(ctx, sc); err != nil {
 		return nil, nil, err
 	}
+	return untilDeadline(ctx, sc)
+}
+
+// untilDeadline is a context that ends with the lock's deadline; an error, for good, where that is over.
+func untilDeadline(ctx context.Context, sc *scope) (context.Context, context.CancelFunc, error) {
 	lock := sc.Object.Status.Lock
 	if lock == nil || lock.Deadline == nil {
 		return ctx, func() {}, nil
 	}
-	over := fsm.Terminal("LockDeadline", "v1 has been locked until its deadline, %s, and everything is given back: see why copying takes so long, or give LockV1 a later deadline",
+	over := fsm.Terminal("LockDeadline", "v1 has been locked until its deadline, %s, and everything is given back: see what it waited for (an API server that does not answer, a copy that takes long), or give LockV1 a later deadline",
 		lock.Deadline.UTC().Format(time.RFC3339))
 	left := lock.Deadline.Sub(sc.Clock.Now())
 	if left <= 0 {
@@ -201,15 +215,21 @@ func (s *steps) unlockV1(ctx context.Context, sc *scope) (outputs, error) {
 		return nil, err
 	}
 	info, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
-	if err != nil || info == nil {
+	if err != nil {
 		return nil, err
 	}
-	holder := lockedBy(info)
-	ours := holder == sc.Object.UID || holder == "" && !isReady(info) && sc.Object.Status.DatastoreLockedAt != nil
-	if !ours {
-		return nil, nil
+	if info != nil && isOurs(info, sc.Object) {
+		if err := s.setReady(ctx, info, true, ""); err != nil {
+			return nil, err
+		}
 	}
-	return nil, s.setReady(ctx, info, true, "")
+	return nil, s.whileUnknown(ctx, sc.Object, admissionregistrationv1.Ignore)
+}
+
+// isOurs tells that this migration has locked v1.
+func isOurs(info *unstructured.Unstructured, dm *migration) bool {
+	holder := lockedBy(info)
+	return holder == dm.UID || holder == "" && !isReady(info) && dm.Status.DatastoreLockedAt != nil
 }
 
 // lockV3 makes sure that v3 is locked before anything can be read from it. The object is

@@ -130,12 +130,12 @@ func TestWhileLocked(t *testing.T) {
 	}
 }
 
-// Whatever grows with the number of objects is not begun behind the end of the lock.
+// Whatever grows with the number of objects, or waits for an API server, is not begun behind the end of the lock.
 func TestLongStepsEndWithTheLock(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	s := &steps{Settings: Settings{Registry: resources.Default()}, client: fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(lockObject(false)).Build()}
 	lock := &migrationv1.Lock{Mode: migrationv1.LockCooperative, Deadline: &metav1.Time{Time: now}}
-	for _, name := range []string{"CopyResources", "RemapOwners", "Verify"} {
+	for _, name := range []string{"Drain", "AwaitV3Served", "CopyResources", "RemapOwners", "Verify"} {
 		sc := &scope{Object: &migration{Status: migrationv1.DatastoreMigrationStatus{Lock: lock}}, Clock: clocktesting.NewFakeClock(now)}
 		_, err := s.actions()[name].Do(t.Context(), sc)
 		var terminal *fsm.TerminalError

@@ -29,7 +29,7 @@ type Looker struct {
 }
 
 // Look makes a Looker for a migration; an empty one stands for a migration that is not there
-// yet. Of the settings, Discovery is filled in.
+// yet. Of the settings, Discovery and Config are filled in.
 func Look(cfg *rest.Config, settings Settings, machine *fsm.Machine, dm *migrationv1.DatastoreMigration) (*Looker, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1 // many small questions; the API server has its own limits
@@ -41,7 +41,7 @@ func Look(cfg *rest.Config, settings Settings, machine *fsm.Machine, dm *migrati
 	if err != nil {
 		return nil, fmt.Errorf("make the client: %w", err)
 	}
-	settings.Discovery = api
+	settings.Discovery, settings.Config, settings.Elsewhere = api, cfg, true
 	return &Looker{newSteps(c, settings), machine, dm}, nil
 }
 

@@ -39,6 +39,11 @@ type Settings struct {
 	// CalicoNamespace is where calico-node, calico-typha and
 	// calico-kube-controllers run.
 	CalicoNamespace string
+	// Config is what the client was made of, to ask each API server by itself; nil: all that is asked
+	// goes where the client leads.
+	Config *rest.Config
+	// Elsewhere says that the checks are not asked from where the manager runs.
+	Elsewhere bool
 	// Discovery tells what the API server serves, for the checks.
 	Discovery discovery.DiscoveryInterface
 	// Metadata is for watches of the kinds with many objects; nil: they are listed under the lock.
@@ -65,6 +70,7 @@ type Settings struct {
 type steps struct {
 	Settings
 	ledgers ledgers
+	direct  directClients
 	// client reads from and writes to the API server, without a cache and
 	// without a rate limit of its own.
 	client client.Client
@@ -146,7 +152,7 @@ func (s *steps) looking() map[string]runner.Action[*migration] {
 func (s *steps) acting() map[string]runner.Action[*migration] {
 	return map[string]runner.Action[*migration]{
 		"LockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to false.",
-			Params: map[string]fsm.Param{"deadline": {Type: fsm.TypeDuration, Doc: "how long the lock may be held before the point of no return"}}}, Do: s.lockV1, Rights: grants(s.lockStandsRights(), s.onV1Lock("patch"))},
+			Params: map[string]fsm.Param{"deadline": {Type: fsm.TypeDuration, Doc: "how long the lock may be held before the point of no return"}}}, Do: s.lockV1, Rights: grants(s.lockStandsRights(), s.onV1Lock("patch"), onFencePolicy("patch"))},
 		"FenceV1": {ActionSpec: fsm.ActionSpec{Doc: "Installs what refuses writes of v1 once it is locked, and proves that it works.",
 			Params: map[string]fsm.Param{"prove": {Type: fsm.TypeBool, Doc: "false: a later FenceV1, before the lock, waits and proves it; true is the default"},
 				"settle":    {Type: fsm.TypeDuration, Doc: "how long it waits, since it was installed, for API servers to hear of it; 2s, which is twice as long as they need, is the default"},
@@ -169,7 +175,7 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 		"ForgetCopies": {ActionSpec: fsm.ActionSpec{Doc: "Removes our notes from the v3 objects."}, Do: s.forgetCopies,
 			Rights: grants(s.onV3("list get patch"), s.onV3CRDs("get"), s.onV3Lock("get patch"))},
 		"UnlockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to true, if this migration locked it."},
-			Do: s.unlockV1, Rights: grants(removeFenceRights(), whoAmI(), s.onV1Lock("get patch"))},
+			Do: s.unlockV1, Rights: grants(removeFenceRights(), onFencePolicy("patch"), whoAmI(), s.onV1Lock("get patch"))},
 		"ParkAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Saves the aggregated APIService with the state and lets the CRDs serve v3."},
 			Do: s.parkAPIService, Rights: onAPIService("get patch")},
 		"RestoreAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Puts the saved APIService back."}, Do: s.restoreAPIService,

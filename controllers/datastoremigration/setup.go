@@ -80,6 +80,7 @@ func Gate(cfg *rest.Config, machine *machines.Handle, settings Settings, metrics
 // connected are the settings with their clients, which end with ctx.
 func (settings Settings) connected(ctx context.Context, cfg *rest.Config) (Settings, error) {
 	var err error
+	settings.Config = cfg
 	if settings.Discovery, err = discovery.NewDiscoveryClientForConfig(cfg); err != nil {
 		return settings, fmt.Errorf("make the discovery client of %s: %w", controllerName, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -153,6 +154,7 @@ func TestFence(t *testing.T) {
 		t.Errorf("nothing is locked, status.lock is %+v", dm.Status.Lock)
 	}
 	w.assertV1Open(t)
+	w.assertWhileUnknown(t, admissionregistrationv1.Ignore, "v1 is open")
 	open := w.lockByHand(t) // somebody else's lock is not enforced: the fence may stand for hours while objects are copied
 	w.assertV1Open(t)
 	open()
@@ -163,6 +165,7 @@ func TestFence(t *testing.T) {
 		t.Errorf("status.lock is %+v; locked at %v", lock, dm.Status.DatastoreLockedAt)
 	}
 	w.assertV1Closed(t)
+	w.assertWhileUnknown(t, admissionregistrationv1.Fail, "v1 is closed")
 	w.assertGoes(t, ns, inside)
 	w.assertGoes(t, owner, owned)
 
@@ -173,6 +176,18 @@ func TestFence(t *testing.T) {
 	t.Logf("v1 is open %s after the deletion was asked for", time.Since(asked).Round(time.Millisecond))
 	w.awaitGone(t, scene.MigrationName)
 	w.assertV1Open(t)
+}
+
+// assertWhileUnknown checks what an API server does that does not know yet what the fence looks at.
+func (w *world) assertWhileUnknown(t *testing.T, want admissionregistrationv1.FailurePolicyType, why string) {
+	t.Helper()
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
+	if err := w.Client.Get(t.Context(), types.NamespacedName{Name: migrationv1.FenceName}, policy); err != nil {
+		t.Fatal(err)
+	}
+	if got := *policy.Spec.FailurePolicy; got != want {
+		t.Errorf("%s, and the fence has failurePolicy %s, want %s", why, got, want)
+	}
 }
 
 // assertGoes deletes an object, and expects that Kubernetes deletes another one because of it.
