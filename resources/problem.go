@@ -19,6 +19,7 @@ const (
 	ReasonRemaining          Reason = "Remaining"
 	ReasonMissing            Reason = "MissingInV3"
 	ReasonExtra              Reason = "GoneFromV1"
+	ReasonDeletedInUse       Reason = "DeletedInUse"
 )
 
 // Problem names one object that cannot be migrated as it is, why, and what to do about it. It is an

@@ -112,8 +112,8 @@ func (s *steps) losesNothing(ctx context.Context, sc *scope, left []v1CRD, held 
 	if changed := unverified(left, held, known); len(changed) > 0 {
 		list := strings.Join(examples(changed, func(text string) string { return text }), "; ")
 		if !slices.Contains(waivedBy(sc.Object), waiveV1Changed) {
-			return fsm.Wait("v1 holds what was not verified to be in v3, so nothing is deleted: %s. Bring what is missing to v3, then set the annotation %s=%s on this object, or delete the v1 CRDs yourself",
-				list, migrationv1.AnnotationWaive, waiveV1Changed)
+			return fsm.Wait("v1 holds what was not verified to be in v3, so nothing is deleted: %s. Bring what is missing to v3, then set the annotation %s on this object, or delete the v1 CRDs yourself",
+				list, waiverFor(sc.Object, waiveV1Changed))
 		}
 		sc.Warn("ChecksWarn", "%s: waived: %s", waiveV1Changed, list)
 	}

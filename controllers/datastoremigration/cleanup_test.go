@@ -47,14 +47,14 @@ func TestCleanUpLosesNothing(t *testing.T) {
 		says    string                       // empty: the CRD goes
 	}{
 		"as verified":      {why: "v3 has it", v3: []client.Object{v3PoolCRD(before)}},
-		"one more":         {why: "v3 does not have it", written: []client.Object{pool("late", "")}, v3: []client.Object{v3PoolCRD(before)}, says: "IPPool, 2 objects of which 1 were verified. Bring what is missing to v3, then set the annotation migration.projectcalico.org/waive=v1-changed"},
-		"waived":           {why: "a person has looked", written: []client.Object{pool("late", "")}, waive: "v1-changed", v3: []client.Object{v3PoolCRD(before)}},
-		"something waived": {why: "that is another matter", written: []client.Object{pool("late", "")}, waive: "v1-kinds", v3: []client.Object{v3PoolCRD(before)}, says: "2 objects of which 1 were verified"},
+		"one more":         {why: "v3 does not have it", written: []client.Object{pool("late", "")}, v3: []client.Object{v3PoolCRD(before)}, says: "IPPool, 2 objects of which 1 were verified. Bring what is missing to v3, then set the annotation migration.projectcalico.org/waive=v1-changed@u"},
+		"waived":           {why: "a person has looked", written: []client.Object{pool("late", "")}, waive: "v1-changed@u", v3: []client.Object{v3PoolCRD(before)}},
+		"something waived": {why: "that is another matter", written: []client.Object{pool("late", "")}, waive: "v1-kinds@u", v3: []client.Object{v3PoolCRD(before)}, says: "2 objects of which 1 were verified"},
 		"other content":    {why: "the number says nothing", v3: []client.Object{v3PoolCRD(before)}, digests: func(v string) string { return v[:len(v)-1] + "x" }, says: "IPPool, 1 objects, of which some have changed"},
 		"never verified":   {why: "another controller made this migration", v3: []client.Object{v3PoolCRD(before)}, digests: func(string) string { return "" }, says: "1 objects of which 0 were verified"},
 		"garbled":          {why: "what cannot be read proves nothing", v3: []client.Object{v3PoolCRD(before)}, digests: func(string) string { return "all of it" }, says: `"all" is not KIND=OBJECTS:DIGEST`},
-		"v3 is gone":       {why: "v1 is all that there is", waive: "v1-changed", says: "CRD ippools.projectcalico.org is not installed"},
-		"v3 was made anew": {why: "its objects went with the old one", waive: "v1-changed", v3: []client.Object{v3PoolCRD(after)}, says: "CRD ippools.projectcalico.org was created anew after the migration"},
+		"v3 is gone":       {why: "v1 is all that there is", waive: "v1-changed@u", says: "CRD ippools.projectcalico.org is not installed"},
+		"v3 was made anew": {why: "its objects went with the old one", waive: "v1-changed@u", v3: []client.Object{v3PoolCRD(after)}, says: "CRD ippools.projectcalico.org was created anew after the migration"},
 		"v3 is not served": {why: "nobody knows what is in it", v3: []client.Object{&apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "ippools.projectcalico.org"}}},
 			says: "CRD ippools.projectcalico.org has scope"},
 	}

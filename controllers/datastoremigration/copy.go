@@ -74,7 +74,7 @@ func (s *steps) copyOnce(ctx context.Context, sc *scope, version, verb string) (
 	sc.Report(func(dm *migration) {
 		showProgress(dm, result.Progress, sc.Clock.Since(began), verb)
 		setConflicts(dm, result.Conflicts)
-		dm.Status.Progress.OwnersWithheld = int32(result.Withheld)
+		dm.Status.Progress.OwnersWithheld, dm.Status.Progress.NotCopied = int32(result.Withheld), notCopied(result.Skipped)
 	})
 	if _, going := forPeople(result.Conflicts); len(going) > 0 {
 		// Nobody but us can resolve these, and time does.

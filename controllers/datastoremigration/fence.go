@@ -192,6 +192,20 @@ func (s *steps) unfenceV1(ctx context.Context, sc *scope) (outputs, error) {
 	return nil, s.liftBarriers(ctx, sc)
 }
 
+// liftFence removes the fence past the point of no return: that of this migration, and what an earlier one has left.
+func (s *steps) liftFence(ctx context.Context, sc *scope) (outputs, error) {
+	earlier, err := s.earlier(ctx, sc.Object)
+	if err != nil {
+		return nil, err
+	}
+	if earlier != nil {
+		if err := s.removeFence(ctx, earlier); err != nil {
+			return nil, err
+		}
+	}
+	return s.unfenceV1(ctx, sc)
+}
+
 // fenceNames are those of both fences, around v1 and v3.
 var fenceNames = []string{migrationv1.FenceName, migrationv1.V3FenceName}
 

@@ -65,15 +65,15 @@ func (l *Looker) Dependents(ctx context.Context) (found []string, unseen []strin
 	return found, all.unseen(), err
 }
 
-// Conflicts compares both sides. version is the one by which v3's storage was reached;
-// blocked is why it cannot be: nothing was compared then.
-func (l *Looker) Conflicts(ctx context.Context) (conflicts []copier.Conflict, version, blocked string, err error) {
+// Pairs compares what both sides have. version is the one by which v3's storage was
+// reached; blocked is why it cannot be: nothing was compared then.
+func (l *Looker) Pairs(ctx context.Context) (paired copier.Paired, version, blocked string, err error) {
 	version, blocked, err = l.s.v3Version(ctx, l.dm)
 	if err != nil || blocked != "" {
-		return nil, "", blocked, err
+		return copier.Paired{}, "", blocked, err
 	}
-	conflicts, err = l.s.copierOver(l.dm, version).Conflicts(ctx)
-	return conflicts, version, "", err
+	paired, err = l.s.copierOver(l.dm, version).Pairs(ctx)
+	return paired, version, "", err
 }
 
 // Both are the two sides of one object.

@@ -182,6 +182,9 @@ func isWait(err error) bool {
 // closeSideDoor takes out of the CRDs what openSideDoor has put there for this migration. One
 // that fails, again and again perhaps, does not keep the others open.
 func (s *steps) closeSideDoor(ctx context.Context, sc *scope) (outputs, error) {
+	if err := s.retireDoor(ctx, sc); err != nil {
+		return nil, err
+	}
 	var failed error
 	for _, kind := range s.Registry.All() {
 		err := s.changeCRD(ctx, kind.V3CRDName(), func(crd *apiextensionsv1.CustomResourceDefinition) []doorOp {

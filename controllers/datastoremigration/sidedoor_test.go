@@ -164,7 +164,7 @@ func TestADoorThatSticksKeepsNoOtherOpen(t *testing.T) {
 			return c.Patch(ctx, obj, patch, opts...)
 		},
 	}).Build()
-	s := &steps{client: c, Settings: Settings{Registry: resources.Default()}}
+	s := newSteps(c, Settings{Registry: resources.Default()})
 	if _, err := s.closeSideDoor(t.Context(), &scope{Object: &migration{ObjectMeta: metav1.ObjectMeta{UID: me}}}); !errors.Is(err, refused) {
 		t.Errorf("it says %v, want the one that sticks", err)
 	}

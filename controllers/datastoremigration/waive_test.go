@@ -19,25 +19,25 @@ func TestWaivers(t *testing.T) {
 			return []check.Finding{{Level: check.Failure, Message: "bad", Remedy: "mend it"}, {Level: check.Info, Message: "seen"}}, nil
 		}}
 	}
-	const how = ": mend it, or waive it with the annotation migration.projectcalico.org/waive=soft on the migration"
+	const how = ": mend it, or waive it with the annotation migration.projectcalico.org/waive=soft@u on the migration"
 	cases := map[string]struct {
 		why, waive         string
 		blockers, warnings []string
 	}{
 		"nothing":    {why: "a person decides, nobody else", blockers: []string{"soft: bad" + how, "hard: bad: mend it"}},
-		"one":        {why: "it is told all the same", waive: "soft", blockers: []string{"hard: bad: mend it"}, warnings: []string{"soft: waived: bad: mend it"}},
-		"with space": {why: "people write lists so", waive: " soft, ", blockers: []string{"hard: bad: mend it"}, warnings: []string{"soft: waived: bad: mend it"}},
-		"too much": {why: "a migration without the lock is none", waive: "soft,hard",
+		"one":        {why: "it is told all the same", waive: "soft@u", blockers: []string{"hard: bad: mend it"}, warnings: []string{"soft: waived: bad: mend it"}},
+		"with space": {why: "people write lists so", waive: " soft@u, ", blockers: []string{"hard: bad: mend it"}, warnings: []string{"soft: waived: bad: mend it"}},
+		"too much": {why: "a migration without the lock is none", waive: "soft@u,hard@u",
 			blockers: []string{"hard: bad: mend it",
-				`waivers: DatastoreMigration m waives "hard", which is no check that may be waived: correct the annotation migration.projectcalico.org/waive: it may list last-copies, soft, v1-changed`},
+				`waivers: DatastoreMigration m waives "hard", which is no check that may be waived: correct the annotation migration.projectcalico.org/waive: it may list last-copies, soft, v1-backup, v1-changed`},
 			warnings: []string{"soft: waived: bad: mend it"}},
-		"misspelt": {why: "it would look as if it were waived", waive: "sofd",
+		"misspelt": {why: "it would look as if it were waived", waive: "sofd@u",
 			blockers: []string{"soft: bad" + how, "hard: bad: mend it",
-				`waivers: DatastoreMigration m waives "sofd", which is no check that may be waived: correct the annotation migration.projectcalico.org/waive: it may list last-copies, soft, v1-changed`}},
+				`waivers: DatastoreMigration m waives "sofd", which is no check that may be waived: correct the annotation migration.projectcalico.org/waive: it may list last-copies, soft, v1-backup, v1-changed`}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "m", Annotations: map[string]string{migrationv1.AnnotationWaive: c.waive}}}
+			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "u", Annotations: map[string]string{migrationv1.AnnotationWaive: c.waive}}}
 			s := &steps{client: fakeclient.NewClientBuilder().WithScheme(NewScheme()).WithObjects(dm).Build()}
 			for _, asking := range []*migration{dm, nil} { // nil: kubectl phasegate check
 				blockers, warnings, err := check.Split(check.Ask(t.Context(), s.heedWaivers(asking, []check.Check{failing("soft", true), failing("hard", false)})))

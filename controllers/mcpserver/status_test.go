@@ -128,7 +128,8 @@ func TestDecorateConditions(t *testing.T) {
 				`annotation mcpserver.toolhive.stacklok.dev/restarted-at is "now", which is not a time such as 2006-01-02T15:04:05Z: nothing is restarted`}}},
 
 		"all enforced": {"what does not apply any more goes", described("Ready", metav1.ConditionTrue, left("SpecEnforced")), []seen{ready}},
-		"kept":         {"named", described("Ready", metav1.ConditionTrue, func(s *server) { s.Spec.AuthzConfig = &apiextensionsv1.JSON{Raw: []byte(`{}`)} }), []seen{ready, {"SpecEnforced", "False", "NotEnforced", "kept for other controllers, but without effect on this proxy: spec.authzConfig"}}},
+		"kept": {"named", described("Ready", metav1.ConditionTrue, annotated(v1beta1.AnnotationAcceptNotEnforced, "authzConfig"),
+			func(s *server) { s.Spec.AuthzConfig = &apiextensionsv1.JSON{Raw: []byte(`{}`)} }), []seen{ready, {"SpecEnforced", "False", "NotEnforced", "kept for other controllers, but without effect on this proxy: spec.authzConfig"}}},
 
 		"reference removed": {"its hash goes, too: see below", described("Ready", metav1.ConditionTrue, left("ToolConfigRefValidated"),
 			func(s *server) { s.Status.ToolConfigHash = "abc" }), []seen{ready}},

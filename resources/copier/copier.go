@@ -111,7 +111,7 @@ type Counts struct {
 	Conflicts   int64
 	Rejected    int64
 	Planned     int64 // by Plan: nothing is wrong with it
-	Terminating int64 // is being deleted in v1 and is left behind; a copy of it is Deleted
+	Terminating int64 // is being deleted in v1, is needed by none, and is left behind; a copy of it is Deleted
 }
 
 // Conflict is a v3 object that differs from what v1 says.
@@ -142,13 +142,15 @@ type Plan struct {
 	Kinds    []KindProgress
 	Total    int64
 	Problems []resources.Problem // what must be repaired before a copy can succeed
+	Skipped  []Skipped           // those that are being deleted
 }
 
 // Result is what a Copy did.
 type Result struct {
 	Progress
 	Conflicts []Conflict
-	Rejected  []resources.Problem // objects that the server refused
+	Rejected  []resources.Problem // objects that the server refused, or that are being deleted though others need them
+	Skipped   []Skipped
 	// Withheld counts the objects that lack owners in Calico; at 0 RemapOwners would find nothing to do.
 	Withheld int64
 }

@@ -31,6 +31,7 @@ type survey struct {
 	different  []Conflict
 	missing    []resources.Problem
 	extra      []resources.Problem
+	adopted    []Skipped // foreign and equal
 	dependents []dependent
 }
 
@@ -88,7 +89,7 @@ func (s *survey) kind(ctx context.Context, kind *resources.Kind) error {
 	err = s.visit(ctx, pairs, s.content, visitor{
 		proved: func(v1 v1Object, key client.ObjectKey, live entry, p proof) error {
 			of.counts.V1++
-			of.counts.Same++
+			s.same(of, key, live.ours)
 			of.sum.add(p.digest)
 			s.depends(dependent{kind: kind, key: key, content: v1.content, want: v1.owners, live: live})
 			return s.owners.record(v1.uid, kind, key.Name, live.uid)
@@ -178,7 +179,7 @@ func (s *survey) one(of *kindSurvey, v1 *unstructured.Unstructured) error {
 		return nil
 	}
 	if live.equals(of.pairs, conv) {
-		of.counts.Same++
+		s.same(of, key, live.ours)
 		of.proved.prove(conv, sum, live.uid, live.version)
 	} else {
 		of.suspects[key] = suspect{conv, sum}
@@ -270,9 +271,17 @@ func (s *survey) note(of *kindSurvey, conv suspect, live *unstructured.Unstructu
 	if s.isEqual(of.pairs, conv.Converted, live) {
 		of.proved.prove(conv.Converted, conv.digest, live.GetUID(), parseVersion(live.GetResourceVersion()))
 	}
+	s.same(of, client.ObjectKeyFromObject(live), s.isOurs(live))
+}
+
+// same counts an object that both sides have.
+func (s *survey) same(of *kindSurvey, key client.ObjectKey, ours bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of.counts.Same++
+	if !ours {
+		s.adopted = append(s.adopted, Skipped{Kind: of.kind.Name(), Namespace: key.Namespace, Name: key.Name, Why: SkippedEqual})
+	}
 }
 
 func (s *survey) vanished(of *kindSurvey, key client.ObjectKey) {
@@ -306,6 +315,8 @@ func (s *survey) compareOwners() {
 		counts := s.kinds[d.kind.Name()]
 		counts.Same--
 		s.kinds[d.kind.Name()] = counts
+		skip := Skipped{Kind: d.kind.Name(), Namespace: d.key.Namespace, Name: d.key.Name, Why: SkippedEqual}
+		s.adopted = slices.DeleteFunc(s.adopted, func(a Skipped) bool { return a == skip })
 		s.differ(d.kind, d.key, d.cause(want), diffs)
 	}
 	slices.SortFunc(s.different, compareConflicts)
@@ -332,17 +343,29 @@ func byName(refs []metav1.OwnerReference) []metav1.OwnerReference {
 	return out
 }
 
-// Conflicts finds the v3 objects that differ from what v1 says, and that a person has to look at, over
-// all kinds. It changes nothing. An object that cannot be read or converted is an error, never "no conflict";
-// of a kind of which v3 has none, v1 is not read.
-func (c *Copier) Conflicts(ctx context.Context) ([]Conflict, error) {
+// Paired is what both sides have.
+type Paired struct {
+	Conflicts []Conflict // that a person has to look at
+	Equal     []Skipped  // of no migration's making
+}
+
+// Pairs looks at the objects that both sides have, over all kinds. It changes nothing. An object that cannot be
+// read or converted is an error, never "no conflict"; of a kind of which v3 has none, v1 is not read.
+func (c *Copier) Pairs(ctx context.Context) (Paired, error) {
 	s := c.thawed().newSurvey(true)
 	s.onlyPairs = true
 	if err := s.run(ctx); err != nil {
-		return nil, err
+		return Paired{}, err
 	}
 	s.compareOwners()
-	return slices.DeleteFunc(s.different, func(d Conflict) bool { return !d.ForPerson() }), nil
+	slices.SortFunc(s.adopted, compareSkipped)
+	return Paired{slices.DeleteFunc(s.different, func(d Conflict) bool { return !d.ForPerson() }), s.adopted}, nil
+}
+
+// Conflicts are those of Pairs.
+func (c *Copier) Conflicts(ctx context.Context) ([]Conflict, error) {
+	paired, err := c.Pairs(ctx)
+	return paired.Conflicts, err
 }
 
 // Verify compares both sides completely, owners included. It changes nothing, and may be called at any

@@ -185,6 +185,7 @@ func (r *run) done(j *job, live *unstructured.Unstructured, count counter) error
 		r.prove(j, live.GetUID(), parseVersion(live.GetResourceVersion()))
 	}
 	r.tracker.done(of.kind, count)
+	r.skip(of.kind, client.ObjectKeyFromObject(live), r.isOurs(live))
 	return r.landed(conv.V1UID, dependent{kind: of.kind, key: client.ObjectKeyFromObject(live), want: conv.Owners, live: r.entryOf(live)})
 }
 
@@ -215,7 +216,7 @@ func (r *run) refused(ctx context.Context, j *job, err error) error {
 			return readErr
 		}
 		if v1 == nil { // it went with its namespace since it was listed
-			r.tracker.done(j.of.kind, terminating)
+			r.leave(j.of.kind, j.v1)
 			return nil
 		}
 	}

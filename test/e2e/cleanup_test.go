@@ -42,13 +42,13 @@ func TestCleanUpAndRestore(t *testing.T) {
 	w.askRemoval(t, name)
 	sets := len(w.list(t, late.GroupVersionKind()))
 	dm := w.awaitMessage(t, name, fmt.Sprintf("GlobalNetworkSet, %d objects of which %d were verified", sets, sets-1))
-	if !strings.Contains(dm.Status.Message, migrationv1.AnnotationWaive+"=v1-changed") {
+	if !strings.Contains(dm.Status.Message, migrationv1.AnnotationWaive+"="+migrationv1.Waiver("v1-changed", dm.UID)) {
 		t.Errorf("the message does not say what to do: %s", dm.Status.Message)
 	}
 	if left := len(w.v1CRDs(t)); left != len(w.Registry.All()) {
 		t.Fatalf("%d of %d v1 CRDs are left, though one kind has changed", left, len(w.Registry.All()))
 	}
-	w.annotate(t, name, map[string]string{migrationv1.AnnotationWaive: "v1-changed"})
+	w.waive(t, name, "v1-changed")
 	w.awaitGone(t, name)
 	if left := w.v1CRDs(t); len(left) > 0 {
 		t.Fatalf("v1 CRDs are left: %q", left)

@@ -34,6 +34,7 @@ func TestLifecycle(t *testing.T) {
 		"--runtime-config=admissionregistration.k8s.io/v1/mutatingadmissionpolicies=false," +
 			"admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings=false"}}})
 	foreign := w.installForeignCRD(t)
+	owned := w.applyInV1(t)
 	before := w.content(t)
 	w.revoke(t, "apiextensions.k8s.io", "customresourcedefinitions", "delete") // the right to clean up may come at the end
 	w.manager(t)
@@ -55,6 +56,7 @@ func TestLifecycle(t *testing.T) {
 	})
 	t.Run("awkward objects", w.assertAwkwardIPAM)
 	t.Run("owners", w.assertOwners)
+	t.Run("field owners", func(t *testing.T) { w.assertFieldOwners(t, owned) })
 
 	t.Run("complete", func(t *testing.T) {
 		if err := fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace); err != nil {
@@ -73,6 +75,7 @@ func TestLifecycle(t *testing.T) {
 		w.awaitGone(t, scene.MigrationName)
 		w.assertV1Gone(t, foreign)
 		assertSameContent(t, before, w.content(t))
+		w.assertFieldOwners(t, owned)
 	})
 	t.Run("owners later", func(t *testing.T) {
 		// The garbage collector would have had its time: it looks at an object within moments of its owner's absence.

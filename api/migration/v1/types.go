@@ -227,6 +227,17 @@ type Progress struct {
 	// Skipped is the number of objects that v3 had already with equal content.
 	// +optional
 	Skipped int32 `json:"skipped,omitempty"`
+	// Terminating is the number of objects that are being deleted in v1, and that no other
+	// object needs: v3 does not have them.
+	// +optional
+	Terminating int32 `json:"terminating,omitempty"`
+	// NotCopied names the objects that Skipped and Terminating count, one each, as many as
+	// fit: "Tier web: being deleted in v1".
+	// +kubebuilder:validation:MaxItems=17
+	// +kubebuilder:validation:items:MaxLength=512
+	// +listType=atomic
+	// +optional
+	NotCopied []string `json:"notCopied,omitempty"`
 	// Conflicts is the number of objects that v3 had already with other content.
 	// +optional
 	Conflicts int32 `json:"conflicts,omitempty"`
@@ -260,6 +271,9 @@ type TypeProgress struct {
 	// Skipped is the number of objects that v3 had already with equal content.
 	// +optional
 	Skipped int32 `json:"skipped,omitempty"`
+	// Terminating is the number of objects that are being deleted in v1, and not in v3.
+	// +optional
+	Terminating int32 `json:"terminating,omitempty"`
 	// Conflicts is the number of objects that v3 had already with other content.
 	// +optional
 	Conflicts int32 `json:"conflicts,omitempty"`

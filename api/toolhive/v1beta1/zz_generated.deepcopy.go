@@ -409,6 +409,11 @@ func (in *Unenforced) DeepCopyInto(out *Unenforced) {
 		*out = new(v1.JSON)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.OIDCConfig != nil {
+		in, out := &in.OIDCConfig, &out.OIDCConfig
+		*out = new(v1.JSON)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.AuthServerRef != nil {
 		in, out := &in.AuthServerRef, &out.AuthServerRef
 		*out = new(v1.JSON)
@@ -431,6 +436,11 @@ func (in *Unenforced) DeepCopyInto(out *Unenforced) {
 	}
 	if in.WebhookConfigRef != nil {
 		in, out := &in.WebhookConfigRef, &out.WebhookConfigRef
+		*out = new(v1.JSON)
+		(*in).DeepCopyInto(*out)
+	}
+	if in.ToolsFilter != nil {
+		in, out := &in.ToolsFilter, &out.ToolsFilter
 		*out = new(v1.JSON)
 		(*in).DeepCopyInto(*out)
 	}

@@ -1,0 +1,65 @@
+package datastoremigration
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/patch"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources"
+)
+
+func (s *steps) handOverRights() []rbacv1.PolicyRule {
+	return grants(onAPIService("get"), s.lists(), s.onV3("patch"), s.onV3Lock("get patch"))
+}
+
+// handOverFields gives the fields of v3 objects to the managers that own them in v1, once v3 is open: a server-side
+// apply of one of them finds its own fields, and a conflict where it would have found one in v1.
+func (s *steps) handOverFields(ctx context.Context, sc *scope) (outputs, error) {
+	return nil, s.mustReachV3(ctx, sc, func(version string) error { return s.handOver(ctx, sc, version) })
+}
+
+// handOver also leaves no entry of the side door's version in managedFields: after it is taken out of the CRDs, the
+// API server would refuse every server-side apply of an object that has one.
+func (s *steps) handOver(ctx context.Context, sc *scope, version string) error {
+	refused, err := s.copierOver(sc.Object, version).HandOver(s.unhurried(ctx))
+	if err != nil {
+		return err
+	}
+	if n := len(refused); n > 0 {
+		return fsm.Wait("the managedFields of %d v3 objects cannot be changed: %s. Server-side apply would fail on them without version %s, which stays until they can",
+			n, strings.Join(examples(refused, showProblem), "; "), migrationv1.SideDoorVersion)
+	}
+	info, err := s.clusterInformation(ctx, s.Registry.Through(version).Lock().V3GVK())
+	if err != nil || info == nil {
+		return err
+	}
+	entries, changes, err := resources.HandedOver(info.GetManagedFields(), nil, "")
+	if err == nil && changes {
+		err = patch.MutateAndPatchSpec(ctx, s.client, info, func(u *unstructured.Unstructured) { u.SetManagedFields(entries) })
+	}
+	if err != nil {
+		return fmt.Errorf("change the managedFields of the v3 ClusterInformation: %w", err)
+	}
+	return nil
+}
+
+// retireDoor is handOver before the side door is closed. Where v3 is out of reach, nothing was written through it.
+func (s *steps) retireDoor(ctx context.Context, sc *scope) error {
+	for _, kind := range s.Registry.All() {
+		crd, err := s.crd(ctx, kind.V3CRDName())
+		if err != nil {
+			return err
+		}
+		if crd != nil && versionIndex(crd, migrationv1.SideDoorVersion) >= 0 {
+			_, err := s.overV3(ctx, sc, func(version string) error { return s.handOver(ctx, sc, version) })
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package copier
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/phasegate/phasegate/resources"
+)
+
+// managers are the field managers of an object, as "name version".
+func managers(obj client.Object) (names []string) {
+	for _, entry := range obj.GetManagedFields() {
+		names = append(names, entry.Manager+" "+entry.APIVersion)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Whoever owns an object in v1 owns its copy, by whatever name; what is no copy keeps its owners; a second call
+// writes nothing; and what is refused is named, and does not keep the others.
+func TestHandOver(t *testing.T) {
+	const hidden = `projectcalico.org/metadata: '{"name":"%s"}'`
+	w := newWorld(t)
+	for i := range 5 {
+		w.v1("GlobalNetworkSet", fmt.Sprintf("metadata: {name: set-%d}\nspec: {nets: [192.0.2.0/24]}", i))
+		// Of these the order of the names is another one in v3.
+		w.v1("GlobalNetworkPolicy", fmt.Sprintf("metadata: {name: policy-%d, annotations: {%s}}\nspec: {order: 1}", i, fmt.Sprintf(hidden, fmt.Sprintf("p-%d", 9-i))))
+	}
+	set, _ := resources.Default().Kind("GlobalNetworkSet")
+	policy, _ := resources.Default().Kind("GlobalNetworkPolicy")
+	foreign := object(t, "metadata: {name: foreign}\nspec: {nets: [192.0.2.0/24]}")
+	foreign.SetGroupVersionKind(set.V3GVK())
+	w.must(w.client.Create(t.Context(), foreign, client.FieldOwner("bob")))
+
+	writes, refuse := 0, "set-3"
+	c := w.copier(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+		if obj.GetName() == refuse {
+			return apierrs.NewForbidden(schema.GroupResource{Resource: "globalnetworksets"}, refuse, fmt.Errorf("a policy says no"))
+		}
+		w.mu.Lock()
+		writes++
+		w.mu.Unlock()
+		return c.Patch(ctx, obj, patch, opts...)
+	}})
+	w.mustCopy(c)
+	refused, err := c.HandOver(t.Context())
+	w.must(err)
+	if len(refused) != 1 || refused[0].Name != "set-3" {
+		t.Errorf("refused: %v, want set-3", refused)
+	}
+	refuse = ""
+	if refused, err = c.HandOver(t.Context()); err != nil || len(refused) > 0 || writes != 10 {
+		t.Errorf("refused %v, error %v, %d writes in all, want one for each copy", refused, err, writes)
+	}
+	for i := range 5 {
+		for _, obj := range []client.Object{w.get(set.V3GVK(), fmt.Sprintf("set-%d", i)), w.get(policy.V3GVK(), fmt.Sprintf("p-%d", i+5))} {
+			if got := managers(obj); !slices.Equal(got, []string{"phasegate projectcalico.org/v3", "test projectcalico.org/v3"}) {
+				t.Errorf("%s is managed by %q", obj.GetName(), got)
+			}
+		}
+	}
+	if got := managers(w.get(set.V3GVK(), "foreign")); !slices.Equal(got, []string{"bob projectcalico.org/v3"}) {
+		t.Errorf("what we did not copy is managed by %q", got)
+	}
+	if refused, err = c.HandOver(t.Context()); err != nil || len(refused) > 0 || writes != 10 {
+		t.Errorf("a second call: refused %v, error %v, %d writes", refused, err, writes)
+	}
+}
