@@ -143,7 +143,9 @@ func (s *steps) proxyOf(srv *server, live *appsv1.Deployment) (*proxy, error) {
 		}
 	}
 	d := deployment(srv, now.Spec.Replicas, applied.Spec.Replicas)
-	d.Spec.Template = proxyPods(srv, s.ProxyImage, patch, checksum)
+	if d.Spec.Template, err = s.proxyPods(srv, patch, checksum); err != nil {
+		return nil, fsm.Terminal("InvalidSpec", "%w", err)
+	}
 	rc.MCPServerGeneration = freeze.Stamp(&d.Spec.Template, &applied.Spec.Template, srv.Generation)
 	d.Spec.Template.Annotations[v1beta1.AnnotationGeneration] = strconv.FormatInt(rc.MCPServerGeneration, 10)
 	file, err := configMap(srv, rc, checksum)

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -68,6 +69,25 @@ func TestRefusalOfAPolicyIsTold(t *testing.T) {
 		return same("Ready", s.get("fetch").Status.Phase)
 	})
 	s.awaitNoCondition("fetch", v1beta1.ConditionPodTemplateValid)
+}
+
+// A quota on limits takes no pod that says none; a server's own pods are the spec's.
+func TestNamespaceWithAQuota(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: s.ns, Name: "all"}}
+	quota.Spec.Hard = corev1.ResourceList{}
+	for _, name := range []corev1.ResourceName{"requests.cpu", "requests.memory", "limits.cpu", "limits.memory"} {
+		quota.Spec.Hard[name] = resource.MustParse("100G")
+	}
+	if err := s.Client.Create(t.Context(), quota); err != nil {
+		t.Fatal(err)
+	}
+	s.create("fetch", func(srv *v1beta1.MCPServer) {
+		all := v1beta1.ResourceList{CPU: "100m", Memory: "64Mi"}
+		srv.Spec.Resources = v1beta1.ResourceRequirements{Requests: all, Limits: all}
+	})
+	s.awaitPhase("fetch", "Ready")
 }
 
 // refuseStatefulSets returns the objects of a policy once it works in the namespace.
