@@ -65,6 +65,15 @@ func (c *Copier) judge(ctx context.Context, kind *resources.Kind, schema *resour
 	return CauseStale, diffs, false, nil
 }
 
+// alteredFields are those in which a v3 object, which another copy would not change, is no copy of v1.
+func alteredFields(of *pairs, conv *resources.Converted, live *unstructured.Unstructured) []resources.FieldDiff {
+	return resources.Altered(of.kind, of.schema, withCalicoOwners(conv.Object, nil), withCalicoOwners(live, nil))
+}
+
+func alteredCopy(kind *resources.Kind, live *unstructured.Unstructured, fields []resources.FieldDiff) Conflict {
+	return Conflict{Kind: kind.Name(), Namespace: live.GetNamespace(), Name: live.GetName(), Cause: CauseAltered, Fields: fields}
+}
+
 // isBare tells that nobody has written a status yet.
 func isBare(obj *unstructured.Unstructured) bool {
 	status, _ := obj.Object["status"].(map[string]any)

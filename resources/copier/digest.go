@@ -101,6 +101,12 @@ func (d *kindDigest) add(object digest) {
 	}
 }
 
+// remove takes back an add.
+func (d *kindDigest) remove(object digest) {
+	d.add(object)
+	d.objects -= 2
+}
+
 func (d *kindDigest) of(kind *resources.Kind) migrationv1.VerifiedKind {
 	return migrationv1.VerifiedKind{Kind: kind.Name(), Objects: d.objects, Digest: hex.EncodeToString(d.xor[:])}
 }

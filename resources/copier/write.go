@@ -181,8 +181,12 @@ func statusPatch(live *unstructured.Unstructured, status map[string]any) (client
 // its content alone: admission may have made something else of what we sent.
 func (r *run) done(j *job, live *unstructured.Unstructured, count counter) error {
 	of, conv := j.of, j.conv
-	if r.ledger != nil && r.isEqual(of.pairs, conv, live) {
+	if r.isEqual(of.pairs, conv, live) {
 		r.prove(j, live.GetUID(), parseVersion(live.GetResourceVersion()))
+	} else if fields := alteredFields(of.pairs, conv, live); len(fields) > 0 {
+		r.mu.Lock()
+		r.altered = append(r.altered, alteredCopy(of.kind, live, fields))
+		r.mu.Unlock()
 	}
 	r.tracker.done(of.kind, count)
 	r.skip(of.kind, client.ObjectKeyFromObject(live), r.isOurs(live))
