@@ -249,6 +249,9 @@ func (s *survey) examine(ctx context.Context, of *kindSurvey, conv suspect, key 
 			return fmt.Errorf("read %s %s: %w", of.kind.Name(), key, err)
 		}
 		cause, diffs, again, err := s.judge(ctx, of.kind, of.schema, conv.Converted, live)
+		if err == nil && !again && cause == "" {
+			cause, diffs, again, err = s.judgeStatus(ctx, of.kind, of.schema, conv.Converted, live)
+		}
 		if err != nil {
 			return err
 		}
@@ -262,17 +265,13 @@ func (s *survey) examine(ctx context.Context, of *kindSurvey, conv suspect, key 
 }
 
 func (s *survey) note(of *kindSurvey, conv suspect, live *unstructured.Unstructured, cause Cause, diffs []resources.FieldDiff) {
-	// One that is there is no difference: v3 may make something else of a status than we write.
-	if cause == "" && isBare(live) && s.statusEntry(live).lacksStatus(conv.Converted) {
-		cause, diffs = CauseStale, []resources.FieldDiff{{Path: "status", Want: "present", Have: "(absent)"}}
-	}
-	if cause != "" {
+	if cause != "" && cause != CauseAltered {
 		s.differ(of.kind, client.ObjectKeyFromObject(live), cause, diffs)
 		return
 	}
 	if s.isEqual(of.pairs, conv.Converted, live) {
 		of.proved.prove(conv.Converted, conv.digest, live.GetUID(), parseVersion(live.GetResourceVersion()))
-	} else if fields := alteredFields(of.pairs, conv.Converted, live); len(fields) > 0 {
+	} else if fields := s.alteredFields(of.pairs, conv.Converted, live); len(fields) > 0 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		of.counts.Altered++
