@@ -198,6 +198,12 @@ func (s *steps) verify(ctx context.Context, sc *scope) (outputs, error) {
 	if err != nil {
 		return nil, err
 	}
+	revision := uint64(0) // where others may write v1, it would prove nothing
+	if isEnforced(sc.Object) {
+		if revision, err = s.copier(sc.Object).Revision(ctx); err != nil {
+			return nil, err
+		}
+	}
 	// What was written through a lock that was open for a moment may be in what was read before.
 	if err := s.lockStands(ctx, sc); err != nil {
 		return nil, err
@@ -205,7 +211,7 @@ func (s *steps) verify(ctx context.Context, sc *scope) (outputs, error) {
 	people, _ := forPeople(v.Different)
 	altered := judgeAltered(sc.Object, v.Altered)
 	sc.Report(func(dm *migration) {
-		showVerified(dm, verified(v, len(altered) == 0, sc.Clock.Now()))
+		showVerified(dm, verified(v, len(altered) == 0, revision, sc.Clock.Now()))
 		if len(people) > 0 {
 			setConflicts(dm, people)
 		}
@@ -230,11 +236,11 @@ func showVerified(dm *migration, found *migrationv1.Verified) {
 }
 
 // verified is nil unless everything is equal, or was altered as a person wants it.
-func verified(v copier.Verification, alteredToo bool, at time.Time) *migrationv1.Verified {
+func verified(v copier.Verification, alteredToo bool, revision uint64, at time.Time) *migrationv1.Verified {
 	if !v.Accepted(alteredToo) {
 		return nil
 	}
-	return &migrationv1.Verified{At: metav1.NewTime(at), Digests: migrationv1.JoinDigests(v.Verified())}
+	return &migrationv1.Verified{At: metav1.NewTime(at), Revision: int64(revision), Digests: migrationv1.JoinDigests(v.Verified())}
 }
 
 // deleteCopies takes back what this migration created. Objects with finalizers

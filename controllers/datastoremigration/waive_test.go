@@ -71,7 +71,7 @@ func TestAlteredCopies(t *testing.T) {
 		for _, p := range problems {
 			rejected += p.Error()
 		}
-		if found := verified(copier.Verification{Kinds: kinds, Altered: altered}, len(problems) == 0, time.Time{}); found != nil {
+		if found := verified(copier.Verification{Kinds: kinds, Altered: altered}, len(problems) == 0, 0, time.Time{}); found != nil {
 			digests = found.Digests
 		}
 		if rejected != want.rejected || digests != want.digests {
@@ -81,7 +81,7 @@ func TestAlteredCopies(t *testing.T) {
 	known := map[string]migrationv1.VerifiedKind{"GlobalNetworkSet": {Kind: "GlobalNetworkSet", Objects: 2, Unproved: 1, Digest: "9f86"}}
 	held := map[string]copier.V1Kind{"GlobalNetworkSet": {VerifiedKind: migrationv1.VerifiedKind{Kind: "GlobalNetworkSet", Objects: 3, Digest: "e3b0"}}}
 	kind, _ := resources.Default().Kind("GlobalNetworkSet")
-	if got := unverified([]v1CRD{{kind, &apiextensionsv1.CustomResourceDefinition{}}}, held, known); len(got) != 1 {
+	if got, _ := unverified([]v1CRD{{kind, &apiextensionsv1.CustomResourceDefinition{}}}, held, known, true); len(got) != 1 {
 		t.Errorf("the clean-up takes it for proved: %v", got)
 	}
 }

@@ -342,7 +342,7 @@ func TestDigestsFollowV1(t *testing.T) {
 	s.mustCopy()
 	agree := func() {
 		t.Helper()
-		now, err := s.copier.V1Digests(t.Context())
+		now, err := s.copier.V1Digests(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
