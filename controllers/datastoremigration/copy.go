@@ -100,8 +100,8 @@ func judgeAltered(dm *migration, altered []copier.Conflict) []resources.Problem 
 	for _, c := range altered {
 		problems = append(problems, resources.Problem{Kind: c.Kind, Namespace: c.Namespace, Name: c.Name, Reason: resources.ReasonAltered,
 			Message: "an admission policy or a webhook makes something else of it in v3: " + strings.Join(examples(c.Fields, resources.FieldDiff.String), ", "),
-			Remedy: fmt.Sprintf("change what does it, and delete the copy; or, if v3 is to have it so, waive it with the annotation %s=%s on the migration",
-				migrationv1.AnnotationWaive, waiveAltered)})
+			Remedy: fmt.Sprintf("change what does it, and delete the copy; or, if v3 is to have it so, waive it with the annotation %s on the migration",
+				waiverFor(dm, waiveAltered))})
 	}
 	return problems
 }

@@ -63,10 +63,10 @@ func TestAlteredCopies(t *testing.T) {
 	kinds := []copier.KindVerification{{Kind: "GlobalNetworkSet", V1: 3, V3: 3, Same: 2, Altered: 1, Digest: "9f86"}}
 	for waive, want := range map[string]struct{ rejected, digests string }{
 		"": {rejected: "GlobalNetworkSet a: an admission policy or a webhook makes something else of it in v3: spec.nets[0]: 1 in v1, 2 in v3; change what does it, and delete the copy; " +
-			"or, if v3 is to have it so, waive it with the annotation migration.projectcalico.org/waive=altered-copies on the migration"},
-		"altered-copies": {digests: "GlobalNetworkSet=2+1:9f86"},
+			"or, if v3 is to have it so, waive it with the annotation migration.projectcalico.org/waive=altered-copies@u on the migration"},
+		"altered-copies@u": {digests: "GlobalNetworkSet=2+1:9f86"},
 	} {
-		problems := judgeAltered(&migration{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{migrationv1.AnnotationWaive: waive}}}, altered)
+		problems := judgeAltered(&migration{ObjectMeta: metav1.ObjectMeta{UID: "u", Annotations: map[string]string{migrationv1.AnnotationWaive: waive}}}, altered)
 		rejected, digests := "", ""
 		for _, p := range problems {
 			rejected += p.Error()
