@@ -163,6 +163,20 @@ func (s *steps) unfenceV1(ctx context.Context, sc *scope) (outputs, error) {
 	return nil, s.liftBarriers(ctx, sc)
 }
 
+// liftFence removes the fence past the point of no return: that of this migration, and what an earlier one has left.
+func (s *steps) liftFence(ctx context.Context, sc *scope) (outputs, error) {
+	earlier, err := s.earlier(ctx, sc.Object)
+	if err != nil {
+		return nil, err
+	}
+	if earlier != nil {
+		if err := s.removeFence(ctx, earlier); err != nil {
+			return nil, err
+		}
+	}
+	return s.unfenceV1(ctx, sc)
+}
+
 // removeFence removes what this migration installed: the binding first, without which the
 // policy does nothing.
 func (s *steps) removeFence(ctx context.Context, dm *migration) error {

@@ -138,7 +138,7 @@ func (s *steps) looking() map[string]runner.Action[*migration] {
 			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "different": fsm.TypeInt, "examples": fsm.TypeStrings, "verified": fsm.TypeInt}}, Do: s.verify,
 			Rights: grants(onAPIService("get patch"), s.lockStandsRights(), s.lists(), s.onV3("get patch"))}, // a dry run tells what admission makes of a copy
 		"ObserveRollout": {ActionSpec: fsm.ActionSpec{Doc: "Looks which components do not run with projectcalico.org/v3 yet, in Calico's namespace.",
-			Outputs: map[string]fsm.Type{"namespace": fsm.TypeString, "pending": fsm.TypeStrings}}, Do: s.observeRollout, Rights: observeRolloutRights()},
+			Outputs: map[string]fsm.Type{"namespace": fsm.TypeString, "pending": fsm.TypeStrings}}, Do: s.observeRollout, Rights: grants(observeRolloutRights(), s.datastoreRights())},
 	}
 }
 
@@ -153,7 +153,7 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 				"watchFrom": {Type: fsm.TypeInt, Doc: "kinds with so many objects are watched from now on, instead of being listed under the lock; 300 is the default"}}},
 			Do: s.fenceV1, Rights: s.fenceRights()},
 		"UnfenceV1": {ActionSpec: fsm.ActionSpec{Doc: "Removes what FenceV1 installed, if this migration did."}, Do: s.unfenceV1, Rights: s.unfenceRights()},
-		"LiftFence": {ActionSpec: fsm.ActionSpec{Doc: "Removes the fence after the point of no return, when v1 is gone."}, Do: s.unfenceV1, Rights: s.unfenceRights()},
+		"LiftFence": {ActionSpec: fsm.ActionSpec{Doc: "Removes the fence after the point of no return, when v1 is gone."}, Do: s.liftFence, Rights: grants(s.unfenceRights(), s.earlierRights())},
 		DetachAction: {ActionSpec: fsm.ActionSpec{Doc: "Takes references to Calico objects off objects outside Calico, and notes them there."},
 			Do: s.detachDependents, Rights: detachRights()},
 		"AttachDependents": {ActionSpec: fsm.ActionSpec{Doc: "Puts the references back. owners: v3 points them to the v3 objects.",
@@ -167,7 +167,7 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 			Params: map[string]fsm.Param{"to": {Type: fsm.TypeString, Doc: "Secrets, or None for no backup; Secrets is the default"}}},
 			Do: s.backUpV1, Rights: s.backUpRights()},
 		"ForgetCopies": {ActionSpec: fsm.ActionSpec{Doc: "Removes our notes from the v3 objects."}, Do: s.forgetCopies,
-			Rights: grants(s.onV3("list get patch"), s.onV3CRDs("get"), s.onV3Lock("get patch"))},
+			Rights: grants(s.onV3("list get patch"), s.onV3CRDs("get"), s.onV3Lock("get patch"), s.earlierRights())},
 		"UnlockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to true, if this migration locked it."},
 			Do: s.unlockV1, Rights: grants(removeFenceRights(), whoAmI(), s.onV1Lock("get patch"))},
 		"ParkAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Saves the aggregated APIService with the state and lets the CRDs serve v3."},
@@ -206,6 +206,8 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 func (s *steps) guards() map[string]runner.Guard[*migration] {
 	return map[string]runner.Guard[*migration]{
 		"v1CRDsInstalled": {Doc: "At least one CRD of crd.projectcalico.org is there.", Open: s.v1CRDsInstalled, Rights: s.onV1CRDs("get")},
+		"notMigratedYet":  {Doc: "No other migration has moved this cluster to v3, as the cluster says.", Open: s.notMigratedYet, Rights: s.datastoreRights()},
+		"anythingLeft":    {Doc: "A CRD of crd.projectcalico.org is there, or v3 is not in use.", Open: s.anythingLeft, Rights: grants(s.onV1CRDs("get"), s.datastoreRights())},
 		"onlyMigration": {Doc: "No other DatastoreMigration is active.", Open: s.onlyMigration,
 			Rights: rule("list", migrationv1.GroupVersion.Group, "datastoremigrations")},
 		"v3OpenedByMigration": {Doc: "This migration has passed the point of no return, as the cluster says.", Open: s.v3OpenedByMigration, Rights: s.tracesRights()},
