@@ -111,8 +111,8 @@ var taboos = []struct {
 		sideDoor := n.Verb == "patch" && n.For[0] == "datastoremigration-copyahead" && !v1 && strings.HasSuffix(n.Name, ".projectcalico.org")
 		return n.Resource == "customresourcedefinitions" && writes(n) && !cleanUp && !sideDoor
 	}},
-	{"admission objects are looked at by name, and only the fence is made and deleted; a create cannot be named", func(n rights.Need) bool {
-		fence := strings.HasPrefix(n.Resource, "validating") && (n.Verb == "create" || n.Verb == "delete" && n.Name == migrationv1.FenceName)
+	{"admission objects are looked at by name, and only the fence is made, deleted, and made to let another account pass; a create cannot be named", func(n rights.Need) bool {
+		fence := strings.HasPrefix(n.Resource, "validating") && (n.Verb == "create" || (n.Verb == "delete" || n.Verb == "patch") && n.Name == migrationv1.FenceName)
 		return n.Group == "admissionregistration.k8s.io" && (writes(n) && !fence || n.Name == "" && n.Verb != "create")
 	}},
 }

@@ -42,7 +42,7 @@ func removeFenceRights() []rbacv1.PolicyRule { return onFence("get delete") }
 
 // lockStandsRights are also for what lifts a fence that was made for another account.
 func (s *steps) lockStandsRights() []rbacv1.PolicyRule {
-	return grants(onFence("get"), whoAmI(), s.onV1Lock("get"))
+	return grants(onFence("get"), rule("patch", admissionregistrationv1.GroupName, fencePolicies, migrationv1.FenceName), whoAmI(), s.onV1Lock("get"))
 }
 
 func onFence(verbs string) []rbacv1.PolicyRule {
@@ -66,8 +66,11 @@ func (s *steps) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
 	if err != nil || !possible {
 		return nil, err
 	}
-	want, err := s.fence(ctx, sc.Object)
+	want, account, err := s.fence(ctx, sc.Object)
 	if err != nil {
+		return nil, err
+	}
+	if err := sc.Save(ctx, fenceAccountKey, account); err != nil {
 		return nil, err
 	}
 	var stands fenceParts
@@ -102,12 +105,13 @@ func (s *steps) canFence(ctx context.Context) (bool, error) {
 
 // fence is what belongs into the cluster, in the order in which it is made: for this
 // migration, and for the account that runs it.
-func (s *steps) fence(ctx context.Context, dm *migration) (parts [2]client.Object, err error) {
+func (s *steps) fence(ctx context.Context, dm *migration) (parts [2]client.Object, account string, err error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := s.client.Create(ctx, review); err != nil {
-		return parts, fmt.Errorf("ask the API server who we are: %w", err)
+		return parts, "", fmt.Errorf("ask the API server who we are: %w", err)
 	}
-	return [2]client.Object{fencePolicy(dm, s.Registry.Lock().V1GVK(), review.Status.UserInfo.Username), fenceBinding(dm)}, nil
+	account = review.Status.UserInfo.Username
+	return [2]client.Object{fencePolicy(dm, s.Registry.Lock().V1GVK(), account), fenceBinding(dm)}, account, nil
 }
 
 // install makes a part of the fence, and tells by its UID whether it is the one of last
@@ -203,7 +207,7 @@ func (s *steps) letUsPass(ctx context.Context, sc *scope) error {
 	if err != nil || policy == nil || !ofMigration(policy, sc.Object) {
 		return err
 	}
-	want, err := s.fence(ctx, sc.Object)
+	want, _, err := s.fence(ctx, sc.Object)
 	if err != nil || samePart(policy, want[0]) {
 		return err
 	}
@@ -215,7 +219,7 @@ func (s *steps) letUsPass(ctx context.Context, sc *scope) error {
 
 // fenceStands is an error, for good, where the fence is not as fenceV1 has left it.
 func (s *steps) fenceStands(ctx context.Context, sc *scope) error {
-	want, err := s.fence(ctx, sc.Object)
+	want, account, err := s.fence(ctx, sc.Object)
 	if err != nil {
 		return err
 	}
@@ -224,11 +228,16 @@ func (s *steps) fenceStands(ctx context.Context, sc *scope) error {
 		if err != nil {
 			return err
 		}
+		if have != nil && !samePart(have, part) {
+			if err := s.takeFenceOver(ctx, sc, have, part); err != nil {
+				return err
+			}
+		}
 		if have == nil || !samePart(have, part) {
 			return lockBroken("somebody else has removed or changed the fence around v1, " + s.nameOf(part) + ",")
 		}
 	}
-	return nil
+	return sc.Save(ctx, fenceAccountKey, account)
 }
 
 func (s *steps) nameOf(part client.Object) string {

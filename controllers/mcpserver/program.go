@@ -30,6 +30,8 @@ type Settings struct {
 	ProxyImage string
 	// HTTP is where the built-in HTTPRequest may go.
 	HTTP builtin.HTTP
+	// Manager is that of runner.Busy.
+	Manager string
 }
 
 // steps is the receiver of every action. It keeps nothing between calls: all
