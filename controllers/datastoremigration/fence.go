@@ -42,7 +42,7 @@ func removeFenceRights() []rbacv1.PolicyRule { return onFence("get delete") }
 
 // lockStandsRights are also for what lifts a fence that was made for another account.
 func (s *steps) lockStandsRights() []rbacv1.PolicyRule {
-	return grants(onFence("get"), whoAmI(), s.onV1Lock("get"))
+	return grants(onFence("get"), rule("patch", admissionregistrationv1.GroupName, fencePolicies, fenceNames...), whoAmI(), s.onV1Lock("get"))
 }
 
 // onFencePolicy is about the one policy that the lock changes.
@@ -70,8 +70,11 @@ func (s *steps) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
 	if err != nil || !possible {
 		return nil, err
 	}
-	want, err := s.fence(ctx, sc.Object, admissionregistrationv1.Ignore)
+	want, account, err := s.fence(ctx, sc.Object, admissionregistrationv1.Ignore)
 	if err != nil {
+		return nil, err
+	}
+	if err := sc.Save(ctx, fenceAccountKey, account); err != nil {
 		return nil, err
 	}
 	var stands fenceParts
@@ -109,14 +112,20 @@ func (s *steps) canFence(ctx context.Context) (bool, error) {
 
 // fence is what belongs into the cluster, in the order in which it is made: for this
 // migration, and for the account that runs it.
-func (s *steps) fence(ctx context.Context, dm *migration, whileUnknown admissionregistrationv1.FailurePolicyType) (parts [4]client.Object, err error) {
+func (s *steps) fence(ctx context.Context, dm *migration, whileUnknown admissionregistrationv1.FailurePolicyType) (parts [4]client.Object, account string, err error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := s.client.Create(ctx, review); err != nil {
-		return parts, fmt.Errorf("ask the API server who we are: %w", err)
+		return parts, "", fmt.Errorf("ask the API server who we are: %w", err)
 	}
-	lock, user := s.Registry.Lock().V1GVK(), review.Status.UserInfo.Username
-	return [4]client.Object{fencePolicy(dm, lock, user, whileUnknown), fenceBinding(dm, migrationv1.FenceName),
-		v3FencePolicy(dm, s.Registry.Lock(), user), fenceBinding(dm, migrationv1.V3FenceName)}, nil
+	account = review.Status.UserInfo.Username
+	return s.fenceFor(dm, account, whileUnknown), account, nil
+}
+
+// fenceFor is the fence that lets an account pass.
+func (s *steps) fenceFor(dm *migration, account string, whileUnknown admissionregistrationv1.FailurePolicyType) [4]client.Object {
+	lock := s.Registry.Lock()
+	return [4]client.Object{fencePolicy(dm, lock.V1GVK(), account, whileUnknown), fenceBinding(dm, migrationv1.FenceName),
+		v3FencePolicy(dm, lock, account), fenceBinding(dm, migrationv1.V3FenceName)}
 }
 
 // whileUnknown says what the fence of this migration does as long as an API server does not
@@ -244,7 +253,7 @@ func (s *steps) letUsPass(ctx context.Context, sc *scope) error {
 	if err != nil || policy == nil || !ofMigration(policy, sc.Object) {
 		return err
 	}
-	want, err := s.fence(ctx, sc.Object, admissionregistrationv1.Ignore)
+	want, _, err := s.fence(ctx, sc.Object, admissionregistrationv1.Ignore)
 	if err != nil || samePart(policy, want[0], true) {
 		return err
 	}
@@ -256,21 +265,32 @@ func (s *steps) letUsPass(ctx context.Context, sc *scope) error {
 
 // fenceStands is an error, for good, where the fence is not as fenceV1 has left it.
 func (s *steps) fenceStands(ctx context.Context, sc *scope) error {
-	want, err := s.fence(ctx, sc.Object, admissionregistrationv1.Fail)
+	want, account, err := s.fence(ctx, sc.Object, admissionregistrationv1.Fail)
 	if err != nil {
 		return err
 	}
-	for _, part := range want {
+	over := false
+	for i, part := range want {
 		have, err := s.partOfFence(ctx, part)
 		if err != nil {
 			return err
 		}
-		if have == nil || !samePart(have, part, false) {
+		if have != nil && samePart(have, part, false) {
+			continue
+		}
+		taken, err := s.takeFenceOver(ctx, sc, have, i, part)
+		if err != nil {
+			return err
+		}
+		if over = over || taken; !taken {
 			around := map[string]string{migrationv1.FenceName: "v1", migrationv1.V3FenceName: "v3"}[part.GetName()]
 			return lockBroken("somebody else has removed or changed the fence around " + around + ", " + s.nameOf(part) + ",")
 		}
 	}
-	return nil
+	if over {
+		return &fsm.WaitError{After: fenceSettles, Message: "the fence was made for the account of another installation; it lets this one pass now"}
+	}
+	return sc.Save(ctx, fenceAccountKey, account)
 }
 
 func (s *steps) nameOf(part client.Object) string {

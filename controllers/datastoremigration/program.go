@@ -61,6 +61,8 @@ type Settings struct {
 	Polite bool
 	// MemoryLimit is how many bytes of memory this program may use; 0: as many as there are.
 	MemoryLimit int64
+	// Manager is that of runner.Busy.
+	Manager string
 	// Metrics are what is measured; nil: nobody looks.
 	Metrics *Metrics
 }

@@ -33,6 +33,8 @@ type Settings struct {
 	ProxyResources corev1.ResourceRequirements
 	// HTTP is where the built-in HTTPRequest may go.
 	HTTP builtin.HTTP
+	// Manager is that of runner.Busy.
+	Manager string
 }
 
 // steps is the receiver of every action. It keeps nothing between calls: all

@@ -67,7 +67,7 @@ func TestObjectsAreOfTheirTypes(t *testing.T) {
 // Each controller can be switched off, whichever of the others are on.
 func TestEachSetOfControllers(t *testing.T) {
 	const machine = "{door.yaml: \"kind: Machine\\nmetadata: {name: door}\\n\"}"
-	for set := range 8 {
+	for set := 1; set < 8; set++ {
 		migration, mcpserver, custom := set&1 > 0, set&2 > 0, set&4 > 0
 		files := "{}"
 		if custom {
