@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"regexp"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -51,9 +52,12 @@ func mayBeRefused(live *appsv1.Deployment, set *appsv1.StatefulSet, wants int64)
 	return live == nil || generationOn(live.Spec.Template.Annotations) != wants || live.Status.ReadyReplicas > 0
 }
 
+// missingRight is how an authorizer words that the manager itself may not ask.
+var missingRight = regexp.MustCompile(`User ".*" cannot \w+ resource`)
+
 // refusal tells the verdict of validation and admission from a server that is busy or
-// gone, a conflict, and a webhook that dry runs do not reach. Webhooks choose their
-// status code themselves.
+// gone, a conflict, a right that we lack, and a webhook that dry runs do not reach.
+// Webhooks choose their status code themselves.
 func refusal(err error) bool {
 	var status apierrs.APIStatus
 	if !errors.As(err, &status) {
@@ -66,7 +70,7 @@ func refusal(err error) bool {
 	case apierrs.IsConflict(err), apierrs.IsTooManyRequests(err), apierrs.IsUnauthorized(err), apierrs.IsNotFound(err), apierrs.IsAlreadyExists(err):
 		return false
 	}
-	return !strings.Contains(err.Error(), "does not support dry run")
+	return !strings.Contains(err.Error(), "does not support dry run") && !missingRight.MatchString(err.Error())
 }
 
 // forgetRefusal lets decorate say again what the spec alone says.

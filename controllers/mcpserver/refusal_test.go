@@ -26,6 +26,7 @@ func TestRefusal(t *testing.T) {
 		"none":       {"it is taken", nil, false},
 		"validation": {"no wait helps", apierrs.NewInvalid(schema.GroupKind{Kind: "StatefulSet"}, "fetch", nil), true},
 		"forbidden":  {"a quota or a webhook", fmt.Errorf("apply it: %w", apierrs.NewForbidden(sets, "fetch", errors.New("no"))), true},
+		"no right":   {"the proxy may have it", apierrs.NewForbidden(sets, "fetch", errors.New(`User "system:serviceaccount:a:b" cannot patch resource "statefulsets" in API group "apps" in the namespace "c"`)), false},
 		"webhook":    {"one without a code of its own", webhook(400), true},
 		"conflict":   {"the proxy reads again", apierrs.NewConflict(sets, "fetch", errors.New("changed")), false},
 		"too many":   {"the API server is busy", apierrs.NewTooManyRequests("later", 1), false},

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -118,7 +119,7 @@ func (s *space) refuseStatefulSets(why string) []client.Object {
 		if apierrs.IsInvalid(err) && strings.Contains(err.Error(), why) {
 			return nil
 		}
-		return fmt.Errorf("the answer is %v", err)
+		return errors.Join(errors.New("it does not refuse yet"), err)
 	})
 	return made
 }
