@@ -121,7 +121,7 @@ func TestEveryServerIsAsked(t *testing.T) {
 			}
 			s := &steps{Settings: Settings{Registry: resources.Default(), Config: &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}}},
 				client: fake.NewClientBuilder().WithScheme(NewScheme()).WithRESTMapper(mapsLock()).WithObjects(objects...).Build()}
-			sc := &scope{Object: &migration{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{migrationv1.AnnotationWaive: c.waive}}}, Clock: clock.RealClock{}}
+			sc := &scope{Object: &migration{ObjectMeta: metav1.ObjectMeta{UID: "me", Annotations: map[string]string{migrationv1.AnnotationWaive: c.waive + "@me"}}}, Clock: clock.RealClock{}}
 			got := ""
 			if err := s.proveFence(t.Context(), sc, "mark", reason, 1); isWait(err) {
 				got = err.Error()
