@@ -371,17 +371,49 @@ func (s *steps) openV3(ctx context.Context, sc *scope, gvk schema.GroupVersionKi
 	if err != nil || info == nil {
 		return err
 	}
-	uid := sc.Object.UID
-	if createdBy(info) == uid && sc.With.String("created", "delete") == "delete" {
+	switch holder := lockedBy(info); decideUnlock(info, sc.Object.UID, sc.With.String("created", "delete") == "keep") {
+	case unlockDeletes:
 		own := info.GetUID()
 		err := s.client.Delete(ctx, info, client.Preconditions{UID: &own})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete the v3 ClusterInformation that this migration created: %w", err)
 		}
-		return nil
+	case unlockOpens:
+		return s.setReady(ctx, info, true, "")
+	case unlockWaits:
+		return fsm.Wait("%s %s has datastoreReady=false, set by %q and not by this migration, which has to open v3: find out who did it, and set datastoreReady to true when it is safe",
+			gvk.GroupKind(), clusterInformationName, holder)
+	case unlockLeavesClosed:
+		sc.Warn("V3StaysLocked", "%s %s has datastoreReady=false, set by %q and not by this migration, which leaves it so", gvk.GroupKind(), clusterInformationName, holder)
 	}
-	if lockedBy(info) != uid {
-		return nil
+	return nil
+}
+
+// unlockDecision says what becomes of the lock of v3.
+type unlockDecision string
+
+const (
+	unlockDeletes      unlockDecision = "delete"
+	unlockOpens        unlockDecision = "open"
+	unlockHasNothing   unlockDecision = "nothing to do"
+	unlockWaits        unlockDecision = "wait"
+	unlockLeavesClosed unlockDecision = "leave closed"
+)
+
+// decideUnlock says it of a lock that this migration holds. keep: v3 has to be open afterwards.
+func decideUnlock(info *unstructured.Unstructured, uid types.UID, keep bool) unlockDecision {
+	holder := lockedBy(info)
+	switch {
+	case createdBy(info) == uid && !keep:
+		return unlockDeletes
+	case holder == uid:
+		return unlockOpens
+	case isReady(info):
+		return unlockHasNothing
+	case keep && holder == "": // it was closed by lockV3, which refuses the lock of another; Calico's components may drop the note
+		return unlockOpens
+	case keep:
+		return unlockWaits
 	}
-	return s.setReady(ctx, info, true, "")
+	return unlockLeavesClosed
 }

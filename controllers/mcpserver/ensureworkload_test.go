@@ -47,7 +47,9 @@ func newWorld(t *testing.T, spec v1beta1.MCPServerSpec) *world {
 	w := &world{T: t, srv: srv}
 	w.client = interceptor.NewClient(admin, interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, body runtime.ApplyConfiguration, o ...client.ApplyOption) error {
-			w.writes++
+			if all := (&client.ApplyOptions{}).ApplyOptions(o); len(all.DryRun) == 0 {
+				w.writes++
+			}
 			return c.Apply(ctx, body, o...)
 		}})
 	return w

@@ -53,6 +53,7 @@ type run struct {
 	rejected  []resources.Problem
 	withheld  int64
 	adopted   []dependent // foreign, and equal but for owners in Calico, as far as these were known
+	altered   []Conflict
 	skipped   []Skipped
 	leaving   leaving
 }
@@ -364,8 +365,9 @@ func (r *run) result() Result {
 	defer r.mu.Unlock()
 	slices.SortFunc(r.conflicts, compareConflicts)
 	slices.SortFunc(r.rejected, compareProblems)
+	slices.SortFunc(r.altered, compareConflicts)
 	slices.SortFunc(r.skipped, compareSkipped)
-	return Result{Progress: r.tracker.snapshot(), Conflicts: r.conflicts, Rejected: r.rejected, Skipped: r.skipped, Withheld: r.withheld}
+	return Result{Progress: r.tracker.snapshot(), Conflicts: r.conflicts, Rejected: r.rejected, Skipped: r.skipped, Altered: r.altered, Withheld: r.withheld}
 }
 
 func compareConflicts(a, b Conflict) int {

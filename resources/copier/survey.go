@@ -29,6 +29,7 @@ type survey struct {
 	mu         sync.Mutex
 	kinds      map[string]KindVerification
 	different  []Conflict
+	altered    []Conflict
 	missing    []resources.Problem
 	extra      []resources.Problem
 	adopted    []Skipped // foreign and equal
@@ -56,6 +57,7 @@ func (s *survey) run(ctx context.Context) error {
 	}
 	err := g.Wait()
 	slices.SortFunc(s.different, compareConflicts)
+	slices.SortFunc(s.altered, compareConflicts)
 	slices.SortFunc(s.missing, compareProblems)
 	slices.SortFunc(s.extra, compareProblems)
 	slices.SortFunc(s.dependents, func(a, b dependent) int {
@@ -68,7 +70,7 @@ func (s *survey) run(ctx context.Context) error {
 type kindSurvey struct {
 	*pairs
 	counts KindVerification
-	sum    kindDigest
+	sum    kindDigest // of what v1 has, without the altered
 	// suspects are the v1 objects whose digest differs from that of the v3 object, or whose status is
 	// missing, and those whose v3 object was not read yet.
 	suspects map[client.ObjectKey]suspect
@@ -247,6 +249,9 @@ func (s *survey) examine(ctx context.Context, of *kindSurvey, conv suspect, key 
 			return fmt.Errorf("read %s %s: %w", of.kind.Name(), key, err)
 		}
 		cause, diffs, again, err := s.judge(ctx, of.kind, of.schema, conv.Converted, live)
+		if err == nil && !again && cause == "" {
+			cause, diffs, again, err = s.judgeStatus(ctx, of.kind, of.schema, conv.Converted, live)
+		}
 		if err != nil {
 			return err
 		}
@@ -260,16 +265,19 @@ func (s *survey) examine(ctx context.Context, of *kindSurvey, conv suspect, key 
 }
 
 func (s *survey) note(of *kindSurvey, conv suspect, live *unstructured.Unstructured, cause Cause, diffs []resources.FieldDiff) {
-	// One that is there is no difference: v3 may make something else of a status than we write.
-	if cause == "" && isBare(live) && s.statusEntry(live).lacksStatus(conv.Converted) {
-		cause, diffs = CauseStale, []resources.FieldDiff{{Path: "status", Want: "present", Have: "(absent)"}}
-	}
-	if cause != "" {
+	if cause != "" && cause != CauseAltered {
 		s.differ(of.kind, client.ObjectKeyFromObject(live), cause, diffs)
 		return
 	}
 	if s.isEqual(of.pairs, conv.Converted, live) {
 		of.proved.prove(conv.Converted, conv.digest, live.GetUID(), parseVersion(live.GetResourceVersion()))
+	} else if fields := s.alteredFields(of.pairs, conv.Converted, live); len(fields) > 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		of.counts.Altered++
+		of.sum.remove(conv.digest)
+		s.altered = append(s.altered, alteredCopy(of.kind, live, fields))
+		return
 	}
 	s.same(of, client.ObjectKeyFromObject(live), s.isOurs(live))
 }
@@ -377,7 +385,7 @@ func (c *Copier) Verify(ctx context.Context) (Verification, error) {
 		return Verification{}, err
 	}
 	s.compareOwners()
-	v := Verification{Different: s.different, Missing: s.missing, Extra: s.extra}
+	v := Verification{Different: s.different, Altered: s.altered, Missing: s.missing, Extra: s.extra}
 	for _, kind := range c.reg.Kinds() {
 		v.Kinds = append(v.Kinds, s.kinds[kind.Name()])
 		if slices.ContainsFunc(v.Extra, func(p resources.Problem) bool { return p.Kind == kind.Name() }) {

@@ -185,9 +185,15 @@ type CopyAhead struct {
 type Verified struct {
 	// At is when both sides were found equal.
 	At metav1.Time `json:"at"`
+	// Revision is where the storage of v1 stood then, if nobody could write it: an object with a
+	// newer resourceVersion was written since.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Revision int64 `json:"revision,omitempty"`
 	// Digests holds, for each kind that has objects, their number and a digest of what
 	// v1 held when v3 was found to hold the same: "IPPool=1:60303ae22b998861
 	// Tier=3:9f86d081884c7d65", sorted by kind. A clean-up deletes only what is still so.
+	// "Tier=3+1:..." says that one more is in v3 with other content, which a person has waived.
 	// +kubebuilder:validation:MaxLength=8192
 	// +optional
 	Digests string `json:"digests,omitempty"`

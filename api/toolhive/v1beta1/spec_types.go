@@ -271,6 +271,9 @@ type ProxyDeploymentOverrides struct {
 	// +listMapKey=name
 	// +optional
 	Env []EnvVar `json:"env,omitempty"`
+	// Resources of the proxy, over those that the manager gives to every proxy.
+	// +optional
+	Resources ResourceRequirements `json:"resources,omitempty"`
 	// ImagePullSecrets with which the proxy's image is pulled.
 	// +listType=atomic
 	// +optional

@@ -277,6 +277,7 @@ func (in *ProxyDeploymentOverrides) DeepCopyInto(out *ProxyDeploymentOverrides) 
 		*out = make([]EnvVar, len(*in))
 		copy(*out, *in)
 	}
+	out.Resources = in.Resources
 	if in.ImagePullSecrets != nil {
 		in, out := &in.ImagePullSecrets, &out.ImagePullSecrets
 		*out = make([]LocalObjectReference, len(*in))
