@@ -47,12 +47,12 @@ func fencePolicy(dm *migration, lock schema.GroupVersionKind, user string, while
 // v3FencePolicy refuses, while this migration has v1 locked and v3 is not open, what an abort
 // would lose: new objects of v3, and changes and deletions of our copies. What was in v3 before stays
 // there, so that a conflict can be resolved; and so can be written the lock of v3, which a person has to
-// take away who breaks the glass. Its parameter is the lock of v1, like the other's: that of v3
+// take away who breaks the glass; a dry run loses nothing, and tells a person what differs. Its parameter is the lock of v1, like the other's: that of v3
 // is out of sight while the aggregated API server serves v3. An API server that does not know
 // it lets everybody pass, because nobody is to be refused v3 once it is open.
 func v3FencePolicy(dm *migration, lock *resources.Kind, user string) *admissionregistrationv1.ValidatingAdmissionPolicy {
 	policy := policyAround(dm, migrationv1.V3FenceName, resources.V3Group, lock.V1GVK(), admissionregistrationv1.Ignore)
-	policy.Spec.MatchConditions = append(exempt("request.userInfo.username != "+strconv.Quote(user)),
+	policy.Spec.MatchConditions = append(exempt(fmt.Sprintf("request.userInfo.username != %s && !request.dryRun", strconv.Quote(user))),
 		admissionregistrationv1.MatchCondition{Name: "not-the-lock", Expression: "request.resource.resource != " + strconv.Quote(lock.V3Plural())})
 	forbidden := metav1.StatusReasonForbidden
 	policy.Spec.Validations = []admissionregistrationv1.Validation{{

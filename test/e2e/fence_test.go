@@ -127,8 +127,10 @@ func (w *world) assertV3Closed(t *testing.T) {
 // assertV3Open checks that the fence around v3 is gone with the opening of v3.
 func (w *world) assertV3Open(t *testing.T) {
 	t.Helper()
-	if err := w.Client.Create(t.Context(), guarded(v3, "GlobalNetworkSet", "on-time"), client.DryRunAll); err != nil {
+	if err := w.Client.Create(t.Context(), guarded(v3, "GlobalNetworkSet", "on-time")); err != nil {
 		t.Errorf("v3 is open, and a create is answered with %v", err)
+	} else if err := w.Client.Delete(t.Context(), guarded(v3, "GlobalNetworkSet", "on-time")); err != nil {
+		t.Errorf("v3 is open, and a delete is answered with %v", err)
 	}
 	want := []string{"ValidatingAdmissionPolicy " + migrationv1.FenceName, "ValidatingAdmissionPolicyBinding " + migrationv1.FenceName}
 	if diff := cmp.Diff(want, w.fences(t)); diff != "" {
