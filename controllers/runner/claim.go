@@ -84,8 +84,10 @@ func (r *Reconciler[T]) standAside(ctx context.Context, p *pass[T], about runtim
 	take, aside, news := r.Busy.claimed(p.state.Spec.Object.UID, owner, r.Clock.Now())
 	if !take {
 		if news {
-			r.tellOfTwo(ctx, about, "AnotherManager", fmt.Sprintf("the manager of another installation, %s, drives this object now, so this one, %s, leaves it alone for %s: "+
-				"if both are running, uninstall one of them", owner, r.Busy.manager(), asideFor))
+			note := fmt.Sprintf("the manager of another installation, %s, drives this object now, so this one, %s, leaves it alone for %s: "+
+				"if both are running, uninstall one of them", owner, r.Busy.manager(), asideFor)
+			log.FromContext(ctx).Info(note)
+			tell(r.Recorder, about, corev1.EventTypeWarning, "AnotherManager", "Claim", note)
 		}
 		return aside, nil
 	}
@@ -96,14 +98,11 @@ func (r *Reconciler[T]) standAside(ctx context.Context, p *pass[T], about runtim
 	}
 	r.Busy.claimed(p.state.Spec.Object.UID, next.Status.Manager, r.Clock.Now())
 	if news {
-		r.tellOfTwo(ctx, about, "TakenOver", fmt.Sprintf("this manager, %s, takes the object over from that of another installation, %s", next.Status.Manager, owner))
+		note := fmt.Sprintf("this manager, %s, takes the object over from that of another installation, %s", next.Status.Manager, owner)
+		log.FromContext(ctx).Info(note)
+		tell(r.Recorder, about, corev1.EventTypeWarning, "TakenOver", "Claim", note)
 	}
 	return 0, nil
-}
-
-func (r *Reconciler[T]) tellOfTwo(ctx context.Context, about runtime.Object, reason, note string) {
-	log.FromContext(ctx).Info(note)
-	tell(r.Recorder, about, corev1.EventTypeWarning, reason, "Claim", note)
 }
 
 // claimState says in a state that is about to be written whose it is.

@@ -42,6 +42,7 @@ type DatastoreMigration struct {
 	// Spec is what is wanted.
 	Spec DatastoreMigrationSpec `json:"spec"`
 	// Status is what was observed; written by the controller only.
+	// +kubebuilder:default:={"observedGeneration":-1}
 	// +optional
 	Status DatastoreMigrationStatus `json:"status,omitempty"`
 }
@@ -78,7 +79,9 @@ type DatastoreMigrationStatus struct {
 	// +optional
 	Message string `json:"message,omitempty"`
 	// ObservedGeneration is the metadata.generation that this status is about.
-	// +kubebuilder:validation:Minimum=0
+	// -1 until somebody has looked at it, so that who waits for it goes on waiting.
+	// +kubebuilder:validation:Minimum=-1
+	// +kubebuilder:default:=-1
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
