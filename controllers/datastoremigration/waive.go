@@ -24,7 +24,7 @@ func waivedBy(dm *migration) []string {
 // and adds one that each waiver is about a check that may be waived. Without a
 // migration, the waivers of all that there are count.
 func (s *steps) heedWaivers(dm *migration, checks []check.Check) []check.Check {
-	known := []string{waiveV1Changed, waiveAltered, copier.WaiveLastCopies} // which are heeded by CleanUpAction, the copies and DeleteCopies
+	known := []string{waiveV1Changed, copier.WaiveAltered, copier.WaiveLastCopies} // which are heeded by CleanUpAction, the copies and DeleteCopies
 	for i, c := range checks {
 		if !c.Waivable {
 			continue

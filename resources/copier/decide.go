@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
@@ -80,6 +81,28 @@ func (c *Copier) alteredFields(of *pairs, conv *resources.Converted, live *unstr
 func alteredCopy(kind *resources.Kind, live *unstructured.Unstructured, fields []resources.FieldDiff) Conflict {
 	return Conflict{Kind: kind.Name(), Namespace: live.GetNamespace(), Name: live.GetName(), Cause: CauseAltered, Fields: fields}
 }
+
+// WaiveAltered is what a person waives who wants v3 to have what admission makes of the copies.
+const WaiveAltered = "altered-copies"
+
+// Problem says of an altered copy what a person can do.
+func (c Conflict) Problem() resources.Problem {
+	var fields []string
+	for i, f := range c.Fields {
+		if i == fieldsNamed {
+			fields = append(fields, fmt.Sprintf("and %d more", len(c.Fields)-i))
+			break
+		}
+		fields = append(fields, f.String())
+	}
+	return resources.Problem{Kind: c.Kind, Namespace: c.Namespace, Name: c.Name, Reason: resources.ReasonAltered,
+		Message: "an admission policy or a webhook makes something else of it in v3: " + strings.Join(fields, ", "),
+		Remedy: fmt.Sprintf("change what does it, and delete the copy; or, if v3 is to have it so, waive it with the annotation %s=%s on the migration",
+			migrationv1.AnnotationWaive, WaiveAltered)}
+}
+
+// fieldsNamed is how many fields of an object a message names.
+const fieldsNamed = 5
 
 // editedSince is what others have done to a copy of ours.
 func editedSince(kind *resources.Kind, schema *resources.Schema, conv *resources.Converted, live *unstructured.Unstructured) []resources.FieldDiff {

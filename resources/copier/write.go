@@ -224,12 +224,16 @@ func (r *run) refused(ctx context.Context, j *job, err error) error {
 			return nil
 		}
 	}
-	r.reject(j.of, resources.Problem{
-		Kind: j.of.kind.Name(), Namespace: key.Namespace, Name: key.Name, Reason: resources.ReasonRejected,
+	r.reject(j.of, refusal(j.of.kind, key, err))
+	return nil
+}
+
+func refusal(kind *resources.Kind, key client.ObjectKey, err error) resources.Problem {
+	return resources.Problem{
+		Kind: kind.Name(), Namespace: key.Namespace, Name: key.Name, Reason: resources.ReasonRejected,
 		Message: fmt.Sprintf("refused by the API server: %v", err),
 		Remedy:  "change the v1 object, or what refuses it, then try again",
-	})
-	return nil
+	}
 }
 
 // namespaceMissing tells a namespace that is gone from a resource that is not served.
