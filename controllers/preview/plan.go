@@ -151,6 +151,18 @@ var whySkipped = map[copier.Why]string{
 	copier.SkippedEqual:       "v3 has it already, with the same content",
 }
 
+func (p *Plan) skips(wide bool) string {
+	var b strings.Builder
+	for i, s := range p.Skipped {
+		if i == someOf && !wide {
+			fmt.Fprintf(&b, "‼ and %d more are skipped: kubectl phasegate plan %s\n", len(p.Skipped)-i, strings.TrimSpace(p.Migration+" -o wide"))
+			break
+		}
+		fmt.Fprintf(&b, "‼ %s %s would be skipped: %s\n", s.Kind, strings.TrimPrefix(s.Namespace+"/"+s.Name, "/"), whySkipped[s.Why])
+	}
+	return b.String()
+}
+
 func (p *Plan) findings(wide bool) string {
 	var b strings.Builder
 	for _, r := range p.Rejected {
@@ -159,13 +171,7 @@ func (p *Plan) findings(wide bool) string {
 			fmt.Fprintf(&b, "    %s\n", r.Remedy)
 		}
 	}
-	for i, s := range p.Skipped {
-		if i == someOf && !wide {
-			fmt.Fprintf(&b, "‼ and %d more are skipped: kubectl phasegate plan %s\n", len(p.Skipped)-i, strings.TrimSpace(p.Migration+" -o wide"))
-			break
-		}
-		fmt.Fprintf(&b, "‼ %s %s would be skipped: %s\n", s.Kind, strings.TrimPrefix(s.Namespace+"/"+s.Name, "/"), whySkipped[s.Why])
-	}
+	b.WriteString(p.skips(wide))
 	for _, text := range p.Blockers {
 		fmt.Fprintf(&b, "× %s\n", text)
 	}

@@ -178,35 +178,6 @@ func (e entry) lacksStatus(schema *resources.Schema, conv *resources.Converted) 
 	return e.body.ownStatus != "" && e.body.ownStatus != statusDigest(schema, conv.Status)
 }
 
-// judgeStatus is judge of the status of a copy. One that admission makes of v1's again is no repair's to change.
-func (c *Copier) judgeStatus(ctx context.Context, kind *resources.Kind, schema *resources.Schema, conv *resources.Converted, live *unstructured.Unstructured) (cause Cause, diffs []resources.FieldDiff, again bool, err error) {
-	if !c.statusEntry(schema, live).lacksStatus(schema, conv) {
-		return "", nil, false, nil
-	}
-	if isBare(live) {
-		return CauseStale, []resources.FieldDiff{{Path: "status", Want: "present", Have: "(absent)"}}, false, nil
-	}
-	diffs = resources.DiffStatus(schema, conv.Status, statusIn(live))
-	patch, err := statusPatch(live, conv.Status)
-	if err != nil {
-		return "", nil, false, err
-	}
-	admitted := bareCopy(live)
-	err = c.try(ctx, func() error { return c.c.Status().Patch(ctx, admitted, patch, client.DryRunAll) })
-	switch apierrors.Classify(err) {
-	case apierrors.None:
-		if len(resources.DiffStatus(schema, statusIn(admitted), statusIn(live))) == 0 {
-			return CauseAltered, diffs, false, nil
-		}
-	case apierrors.Conflict, apierrors.NotFound:
-		return "", nil, true, nil
-	case apierrors.Invalid, apierrors.Forbidden: // Copy will be told the same, and names the object
-	default:
-		return "", nil, false, fmt.Errorf("ask what would become of the status of %s %s: %w", kind.Name(), client.ObjectKeyFromObject(live), err)
-	}
-	return CauseStale, diffs, false, nil
-}
-
 // withheld ends the CopiedVersionAnnotation of a copy that does not have all its owners yet.
 const withheld = " owners withheld"
 
