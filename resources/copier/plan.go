@@ -101,6 +101,9 @@ func (p *planner) found(kind *resources.Kind, count counter, problem *resources.
 
 // ask finds what admission does to a copy, by a dry run. Of one that is there it tells only whether it is refused.
 func (p *planner) ask(ctx context.Context, kind *resources.Kind, schema *resources.Schema, conv *resources.Converted) (*resources.Problem, error) {
+	if p.isUnasked() {
+		return nil, nil
+	}
 	want := conv.Object
 	made := &creation{Unstructured: *want.DeepCopy()}
 	err := p.try(ctx, func() error { return p.c.Create(ctx, made, client.DryRunAll) })
@@ -124,6 +127,13 @@ func (p *planner) ask(ctx context.Context, kind *resources.Kind, schema *resourc
 	}
 	problem := refusal(kind, key, err)
 	return &problem, nil
+}
+
+// isUnasked tells that the server would give no answer about the others either.
+func (p *planner) isUnasked() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.unasked != ""
 }
 
 // judgeLeaving tells the objects that v3 may lack, because they are being deleted, from those that it may not.
