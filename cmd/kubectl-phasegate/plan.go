@@ -27,7 +27,8 @@ would be locked. It asks with the migration's own code, as you, and changes noth
 with the account of the manager, add --as.
 
 Every object of v1 is read once, and validated as the v3 CRDs say. What only a webhook
-or an admission policy would refuse is found when the migration copies ahead.
+or an admission policy would refuse or change is asked by dry runs, where v3 can be
+reached: it cannot be while Calico's API server serves it, until a migration copies ahead.
 
 Exit codes: 0 nothing stands in the way, 1 something does (×), 2 it could not be found
 out.`,

@@ -73,7 +73,7 @@ func (s *steps) copyOnce(ctx context.Context, sc *scope, version, verb string) (
 	}
 	altered := judgeAltered(sc.Object, result.Altered)
 	if result.Rejected = append(result.Rejected, altered...); len(altered) < len(result.Altered) {
-		sc.Warn("ChecksWarn", "%s: waived: %s", waiveAltered, strings.Join(examples(result.Altered, showConflict), "; "))
+		sc.Warn("ChecksWarn", "%s: waived: %s", copier.WaiveAltered, strings.Join(examples(result.Altered, showConflict), "; "))
 	}
 	sc.Report(func(dm *migration) {
 		showProgress(dm, result.Progress, sc.Clock.Since(began), verb)
@@ -88,20 +88,14 @@ func (s *steps) copyOnce(ctx context.Context, sc *scope, version, verb string) (
 	return result, err
 }
 
-// waiveAltered is what a person waives who wants v3 to have what admission makes of the copies.
-const waiveAltered = "altered-copies"
-
 // judgeAltered rejects copies that hold something else than v1 does, unless a person wants them so.
 func judgeAltered(dm *migration, altered []copier.Conflict) []resources.Problem {
-	if slices.Contains(waivedBy(dm), waiveAltered) {
+	if slices.Contains(waivedBy(dm), copier.WaiveAltered) {
 		return nil
 	}
 	var problems []resources.Problem
 	for _, c := range altered {
-		problems = append(problems, resources.Problem{Kind: c.Kind, Namespace: c.Namespace, Name: c.Name, Reason: resources.ReasonAltered,
-			Message: "an admission policy or a webhook makes something else of it in v3: " + strings.Join(examples(c.Fields, resources.FieldDiff.String), ", "),
-			Remedy: fmt.Sprintf("change what does it, and delete the copy; or, if v3 is to have it so, waive it with the annotation %s on the migration",
-				waiverFor(dm, waiveAltered))})
+		problems = append(problems, c.Problem(dm.UID))
 	}
 	return problems
 }

@@ -50,9 +50,19 @@ func (l *Looker) Checks(ctx context.Context) []check.Answer {
 	return check.Ask(ctx, append(l.s.checks(l.machine, l.dm), check.KubernetesVersion(l.s.Discovery)))
 }
 
-// Plan reads, converts and validates every object of v1.
+// Plan reads, converts and validates every object of v1. Where v3's storage can be reached, it also
+// asks the API server by dry runs; else Unasked says why not.
 func (l *Looker) Plan(ctx context.Context) (copier.Plan, error) {
-	return l.s.copier(l.dm).Plan(ctx, true, nil)
+	version, blocked, err := l.s.v3Version(ctx, l.dm)
+	if err != nil {
+		return copier.Plan{}, err
+	}
+	if blocked != "" {
+		plan, err := l.s.copier(l.dm).Plan(ctx, true, nil)
+		plan.Unasked = blocked
+		return plan, err
+	}
+	return l.s.copierOver(l.dm, version, copier.AskServer()).Plan(ctx, true, nil)
 }
 
 // Dependents are the objects outside Calico that the migration would take owner references

@@ -230,7 +230,7 @@ func (s *steps) copier(dm *migration) *copier.Copier {
 }
 
 // copierOver reaches v3 by a version that its CRDs serve.
-func (s *steps) copierOver(dm *migration, version string) *copier.Copier {
+func (s *steps) copierOver(dm *migration, version string, more ...copier.Option) *copier.Copier {
 	options := []copier.Option{copier.WithRetried(s.Metrics.retried), copier.WithLedger(s.ledgers.of(dm)), copier.WithWatches(s.Metadata, s.Ending)}
 	if version == migrationv1.SideDoorVersion {
 		options = append(options, copier.WithholdOwners())
@@ -238,7 +238,7 @@ func (s *steps) copierOver(dm *migration, version string) *copier.Copier {
 	if isEnforced(dm) {
 		options = append(options, copier.Frozen())
 	}
-	return copier.New(s.Registry.Through(version), s.Copies, copier.Owner{Name: dm.Name, UID: dm.UID}, options...)
+	return copier.New(s.Registry.Through(version), s.Copies, copier.Owner{Name: dm.Name, UID: dm.UID}, append(options, more...)...)
 }
 
 // What status.machine.result carries of a list: entries, and characters of each.

@@ -28,7 +28,9 @@ type Plan struct {
 	// Unseen are the resources that may not be looked into.
 	Dependents       []string `json:"dependents"`
 	DependentsUnseen []string `json:"dependentsUnseen,omitempty"`
-	Lock             Lock     `json:"lock"`
+	// Unasked says why it is not known what v3's admission would refuse or change.
+	Unasked string `json:"unasked,omitempty"`
+	Lock    Lock   `json:"lock"`
 	// Blockers keep it from starting, Warnings do not.
 	Blockers []string `json:"blockers"`
 	Warnings []string `json:"warnings"`
@@ -76,6 +78,7 @@ func (p *Plan) Copies(plan copier.Plan) {
 	for _, k := range plan.Kinds {
 		p.Kinds = append(p.Kinds, PlanKind{Kind: k.Kind, Copied: k.Planned, Rejected: k.Rejected})
 	}
+	p.Unasked = plan.Unasked
 	p.Skips(plan.Skipped, 0)
 	for _, r := range plan.Problems {
 		p.Rejected = append(p.Rejected, Rejected{r.Kind, r.Namespace, r.Name, r.Reason, r.Message, r.Remedy})
@@ -148,6 +151,18 @@ var whySkipped = map[copier.Why]string{
 	copier.SkippedEqual:       "v3 has it already, with the same content",
 }
 
+func (p *Plan) skips(wide bool) string {
+	var b strings.Builder
+	for i, s := range p.Skipped {
+		if i == someOf && !wide {
+			fmt.Fprintf(&b, "‼ and %d more are skipped: kubectl phasegate plan %s\n", len(p.Skipped)-i, strings.TrimSpace(p.Migration+" -o wide"))
+			break
+		}
+		fmt.Fprintf(&b, "‼ %s %s would be skipped: %s\n", s.Kind, strings.TrimPrefix(s.Namespace+"/"+s.Name, "/"), whySkipped[s.Why])
+	}
+	return b.String()
+}
+
 func (p *Plan) findings(wide bool) string {
 	var b strings.Builder
 	for _, r := range p.Rejected {
@@ -156,18 +171,15 @@ func (p *Plan) findings(wide bool) string {
 			fmt.Fprintf(&b, "    %s\n", r.Remedy)
 		}
 	}
-	for i, s := range p.Skipped {
-		if i == someOf && !wide {
-			fmt.Fprintf(&b, "‼ and %d more are skipped: kubectl phasegate plan %s\n", len(p.Skipped)-i, strings.TrimSpace(p.Migration+" -o wide"))
-			break
-		}
-		fmt.Fprintf(&b, "‼ %s %s would be skipped: %s\n", s.Kind, strings.TrimPrefix(s.Namespace+"/"+s.Name, "/"), whySkipped[s.Why])
-	}
+	b.WriteString(p.skips(wide))
 	for _, text := range p.Blockers {
 		fmt.Fprintf(&b, "× %s\n", text)
 	}
 	for _, text := range p.Warnings {
 		fmt.Fprintf(&b, "‼ %s\n", text)
+	}
+	if p.Unasked != "" {
+		fmt.Fprintf(&b, "‼ what v3's admission policies and webhooks would refuse or change cannot be asked: %s; the migration asks when it copies ahead\n", p.Unasked)
 	}
 	switch n := len(p.Conflicts.Conflicts); {
 	case p.Conflicts.Unseen != "":

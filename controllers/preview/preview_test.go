@@ -113,7 +113,7 @@ func TestTexts(t *testing.T) {
 			return plan(func(p *preview.Plan) {
 				p.Kinds[2].Copied, p.Kinds[2].Rejected = 8, 1
 				p.Rejected = []preview.Rejected{{Kind: "GlobalNetworkSet", Name: "bad", Reason: resources.ReasonInvalid, Message: `spec.nets[0]: Invalid value: "x": must be a CIDR`, Remedy: "correct the v1 object"}}
-				p.Conflicts = some
+				p.Conflicts, p.Unasked = some, "the aggregated API server serves v3"
 				p.Skips([]copier.Skipped{{Kind: "Tier", Name: "old", Why: copier.SkippedTerminating}}, 0)
 				p.Skips([]copier.Skipped{{Kind: "GlobalNetworkSet", Name: "equal", Why: copier.SkippedEqual}}, 1)
 				p.Dependents, p.DependentsUnseen = []string{"ConfigMap a/a", "ConfigMap a/b", "ConfigMap a/c", "ConfigMap a/d", "ConfigMap a/e", "ConfigMap a/f"}, []string{"secrets"}

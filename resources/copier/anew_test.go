@@ -84,11 +84,7 @@ func TestWhatIsImmutableIsCreatedAnew(t *testing.T) {
 				t.Errorf("%s; rejected %v, counts (-want +got):\n%s", tc.why, result.Rejected, diff)
 			}
 			for when, conflicts := range map[string][]Conflict{"copy": result.Conflicts, "verify": w.mustVerify(c).Different} {
-				got := ""
-				if len(conflicts) > 0 && conflicts[0].ForPerson() {
-					got = fmt.Sprint(conflicts[0].Cause, " ", conflicts[0].Fields[0])
-				}
-				if got != tc.conflict {
+				if got := firstForPerson(conflicts); got != tc.conflict {
 					t.Errorf("%s says %q, want %q", when, got, tc.conflict)
 				}
 			}
@@ -104,6 +100,14 @@ func TestWhatIsImmutableIsCreatedAnew(t *testing.T) {
 			}
 		})
 	}
+}
+
+// firstForPerson is the first conflict, if a person has to end it.
+func firstForPerson(conflicts []Conflict) string {
+	if len(conflicts) == 0 || !conflicts[0].ForPerson() {
+		return ""
+	}
+	return fmt.Sprint(conflicts[0].Cause, " ", conflicts[0].Fields[0])
 }
 
 // What nobody may delete stays ours, whatever is refused.

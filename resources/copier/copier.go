@@ -47,6 +47,8 @@ type Copier struct {
 	ending  <-chan struct{}
 	// frozen: what Moving has listed is still so. locked: only we write v1.
 	frozen, locked bool
+	// askServer is AskServer.
+	askServer bool
 	// withhold leaves all owners in Calico to RemapOwners.
 	withhold bool
 }
@@ -67,6 +69,9 @@ func WithRetried(retried func(kind, operation string)) Option {
 // server of Calico does not know: the garbage collector would look for the owners behind that server, find
 // others there, and remember those of the copies as absent for ever.
 func WithholdOwners() Option { return func(c *Copier) { c.withhold = true } }
+
+// AskServer lets Plan ask the API server about each object, by a dry run: only the server knows what admission does.
+func AskServer() Option { return func(c *Copier) { c.askServer = true } }
 
 // New returns a Copier on a live client, without a cache and without a rate limit. The client must be
 // good for unstructured objects and for metadata; reads of CustomResourceDefinitions go through it too.
@@ -145,6 +150,7 @@ type Plan struct {
 	Total    int64
 	Problems []resources.Problem // what must be repaired before a copy can succeed
 	Skipped  []Skipped           // those that are being deleted
+	Unasked  string              // why the API server was not asked about some, where it was to be
 }
 
 // Result is what a Copy did.

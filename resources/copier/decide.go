@@ -1,6 +1,7 @@
 package copier
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,8 +10,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
@@ -80,6 +83,28 @@ func (c *Copier) alteredFields(of *pairs, conv *resources.Converted, live *unstr
 func alteredCopy(kind *resources.Kind, live *unstructured.Unstructured, fields []resources.FieldDiff) Conflict {
 	return Conflict{Kind: kind.Name(), Namespace: live.GetNamespace(), Name: live.GetName(), Cause: CauseAltered, Fields: fields}
 }
+
+// WaiveAltered is what a person waives who wants v3 to have what admission makes of the copies.
+const WaiveAltered = "altered-copies"
+
+// Problem says of an altered copy what a person can do; by is the UID of the migration, empty where there is none yet.
+func (c Conflict) Problem(by types.UID) resources.Problem {
+	var fields []string
+	for i, f := range c.Fields {
+		if i == fieldsNamed {
+			fields = append(fields, fmt.Sprintf("and %d more", len(c.Fields)-i))
+			break
+		}
+		fields = append(fields, f.String())
+	}
+	return resources.Problem{Kind: c.Kind, Namespace: c.Namespace, Name: c.Name, Reason: resources.ReasonAltered,
+		Message: "an admission policy or a webhook makes something else of it in v3: " + strings.Join(fields, ", "),
+		Remedy: fmt.Sprintf("change what does it, and delete the copy; or, if v3 is to have it so, waive it with the annotation %s=%s on the migration",
+			migrationv1.AnnotationWaive, migrationv1.Waiver(WaiveAltered, cmp.Or(by, "UID")))}
+}
+
+// fieldsNamed is how many fields of an object a message names.
+const fieldsNamed = 5
 
 // editedSince is what others have done to a copy of ours.
 func editedSince(kind *resources.Kind, schema *resources.Schema, conv *resources.Converted, live *unstructured.Unstructured) []resources.FieldDiff {
@@ -153,35 +178,6 @@ func (e entry) lacksStatus(schema *resources.Schema, conv *resources.Converted) 
 		return len(conv.Status) > 0
 	}
 	return e.body.ownStatus != "" && e.body.ownStatus != statusDigest(schema, conv.Status)
-}
-
-// judgeStatus is judge of the status of a copy. One that admission makes of v1's again is no repair's to change.
-func (c *Copier) judgeStatus(ctx context.Context, kind *resources.Kind, schema *resources.Schema, conv *resources.Converted, live *unstructured.Unstructured) (cause Cause, diffs []resources.FieldDiff, again bool, err error) {
-	if !c.statusEntry(schema, live).lacksStatus(schema, conv) {
-		return "", nil, false, nil
-	}
-	if isBare(live) {
-		return CauseStale, []resources.FieldDiff{{Path: "status", Want: "present", Have: "(absent)"}}, false, nil
-	}
-	diffs = resources.DiffStatus(schema, conv.Status, statusIn(live))
-	patch, err := statusPatch(live, conv.Status)
-	if err != nil {
-		return "", nil, false, err
-	}
-	admitted := bareCopy(live)
-	err = c.try(ctx, func() error { return c.c.Status().Patch(ctx, admitted, patch, client.DryRunAll) })
-	switch apierrors.Classify(err) {
-	case apierrors.None:
-		if len(resources.DiffStatus(schema, statusIn(admitted), statusIn(live))) == 0 {
-			return CauseAltered, diffs, false, nil
-		}
-	case apierrors.Conflict, apierrors.NotFound:
-		return "", nil, true, nil
-	case apierrors.Invalid, apierrors.Forbidden: // Copy will be told the same, and names the object
-	default:
-		return "", nil, false, fmt.Errorf("ask what would become of the status of %s %s: %w", kind.Name(), client.ObjectKeyFromObject(live), err)
-	}
-	return CauseStale, diffs, false, nil
 }
 
 // withheld ends the CopiedVersionAnnotation of a copy that does not have all its owners yet.

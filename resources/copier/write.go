@@ -177,6 +177,35 @@ func statusPatch(live *unstructured.Unstructured, status map[string]any) (client
 	return client.RawPatch(types.MergePatchType, data), err
 }
 
+// judgeStatus is judge of the status of a copy. One that admission makes of v1's again is no repair's to change.
+func (c *Copier) judgeStatus(ctx context.Context, kind *resources.Kind, schema *resources.Schema, conv *resources.Converted, live *unstructured.Unstructured) (cause Cause, diffs []resources.FieldDiff, again bool, err error) {
+	if !c.statusEntry(schema, live).lacksStatus(schema, conv) {
+		return "", nil, false, nil
+	}
+	if isBare(live) {
+		return CauseStale, []resources.FieldDiff{{Path: "status", Want: "present", Have: "(absent)"}}, false, nil
+	}
+	diffs = resources.DiffStatus(schema, conv.Status, statusIn(live))
+	patch, err := statusPatch(live, conv.Status)
+	if err != nil {
+		return "", nil, false, err
+	}
+	admitted := bareCopy(live)
+	err = c.try(ctx, func() error { return c.c.Status().Patch(ctx, admitted, patch, client.DryRunAll) })
+	switch apierrors.Classify(err) {
+	case apierrors.None:
+		if len(resources.DiffStatus(schema, statusIn(admitted), statusIn(live))) == 0 {
+			return CauseAltered, diffs, false, nil
+		}
+	case apierrors.Conflict, apierrors.NotFound:
+		return "", nil, true, nil
+	case apierrors.Invalid, apierrors.Forbidden: // Copy will be told the same, and names the object
+	default:
+		return "", nil, false, fmt.Errorf("ask what would become of the status of %s %s: %w", kind.Name(), client.ObjectKeyFromObject(live), err)
+	}
+	return CauseStale, diffs, false, nil
+}
+
 // done counts an object that is in v3 by now, as the server has answered it. What it holds is proved by
 // its content alone: admission may have made something else of what we sent.
 func (r *run) done(j *job, live *unstructured.Unstructured, count counter) error {
@@ -224,12 +253,16 @@ func (r *run) refused(ctx context.Context, j *job, err error) error {
 			return nil
 		}
 	}
-	r.reject(j.of, resources.Problem{
-		Kind: j.of.kind.Name(), Namespace: key.Namespace, Name: key.Name, Reason: resources.ReasonRejected,
+	r.reject(j.of, refusal(j.of.kind, key, err))
+	return nil
+}
+
+func refusal(kind *resources.Kind, key client.ObjectKey, err error) resources.Problem {
+	return resources.Problem{
+		Kind: kind.Name(), Namespace: key.Namespace, Name: key.Name, Reason: resources.ReasonRejected,
 		Message: fmt.Sprintf("refused by the API server: %v", err),
 		Remedy:  "change the v1 object, or what refuses it, then try again",
-	})
-	return nil
+	}
 }
 
 // namespaceMissing tells a namespace that is gone from a resource that is not served.

@@ -1,0 +1,55 @@
+package copier
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+// What only admission knows, a plan asks by dry runs: each object that would be refused or changed is named.
+func TestPlanAsksTheServer(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"fine", "refused", "altered"} {
+		w.v1("GlobalNetworkSet", "metadata: {name: "+name+", labels: {team: blue}}\nspec: {nets: [10.0.0.0/8]}")
+	}
+	for why, tc := range map[string]struct {
+		unknown bool // whoever asks may not create
+		want    map[string]string
+	}{
+		"a policy refuses one, another changes one": {want: map[string]string{
+			"refused": `RejectedByServer: refused by the API server: globalnetworksets.projectcalico.org "refused" is forbidden: denied by policy`,
+			"altered": `AlteredByAdmission: an admission policy or a webhook makes something else of it in v3: metadata.labels.team: "blue" in v1, "red" in v3`}},
+		"a person who may not create learns that": {unknown: true, want: map[string]string{}},
+	} {
+		resource := schema.GroupResource{Group: "projectcalico.org", Resource: "globalnetworksets"}
+		c := w.copier(interceptor.Funcs{Create: func(_ context.Context, _ client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if len((&client.CreateOptions{}).ApplyOptions(opts).DryRun) == 0 {
+				t.Errorf("%s is written", obj.GetName())
+			}
+			switch {
+			case tc.unknown:
+				return apierrs.NewForbidden(resource, obj.GetName(), errors.New(`User "me" cannot create resource "globalnetworksets" in API group "projectcalico.org" at the cluster scope`))
+			case obj.GetName() == "refused":
+				return apierrs.NewForbidden(resource, obj.GetName(), errors.New("denied by policy"))
+			case obj.GetName() == "altered":
+				obj.SetLabels(map[string]string{"team": "red", "audited": "yes"})
+			}
+			return nil
+		}}, AskServer())
+		plan, err := c.Plan(t.Context(), true, nil)
+		w.must(err)
+		got := map[string]string{}
+		for _, p := range plan.Problems {
+			got[p.Name] = string(p.Reason) + ": " + p.Message
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" || (plan.Unasked != "") != tc.unknown {
+			t.Errorf("%s; unasked %q (-want +got):\n%s", why, plan.Unasked, diff)
+		}
+	}
+}
