@@ -2,7 +2,6 @@ package runner
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -158,13 +157,8 @@ func shippedMachine(t *testing.T, name string) *fsm.Machine {
 // An object that no manager has looked at is not done: Flux's dependsOn and Helm's --wait would go on without it. The
 // API server answers what the CRD defaults.
 func TestKstatusOfAnObjectNobodyHasLookedAt(t *testing.T) {
-	files, err := filepath.Glob("../../charts/phasegate/files/crds/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	looked := 0
-	for _, file := range files {
-		data, err := os.ReadFile(file)
+	for _, file := range []string{"migration.projectcalico.org_datastoremigrations", "toolhive.stacklok.dev_mcpservers"} {
+		data, err := os.ReadFile("../../charts/phasegate/files/crds/" + file + ".yaml")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,40 +166,39 @@ func TestKstatusOfAnObjectNobodyHasLookedAt(t *testing.T) {
 		if err := yaml.Unmarshal(data, crd); err != nil {
 			t.Fatal(err)
 		}
-		if crd.Name == v1alpha1.MachineStateCRD {
-			continue // a record, that nobody waits for
-		}
-		for _, version := range crd.Spec.Versions {
-			for why, given := range map[string]map[string]any{"from a manifest": nil, "from a Go client": {}, "as it was seen": {"observedGeneration": int64(2)}} {
-				internal := &apiextensions.JSONSchemaProps{}
-				if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(version.Schema.OpenAPIV3Schema.DeepCopy(), internal, nil); err != nil {
-					t.Fatal(err)
-				}
-				schema, err := structuralschema.NewStructural(internal)
-				if err != nil {
-					t.Fatal(err)
-				}
-				obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": crd.Spec.Group + "/" + version.Name, "kind": crd.Spec.Names.Kind, "metadata": map[string]any{"name": "x", "generation": int64(2)}}}
-				want := status.InProgressStatus
-				if given != nil {
-					obj.Object["status"] = given
-				}
-				if given["observedGeneration"] != nil {
-					want = status.CurrentStatus
-				}
-				defaulting.Default(obj.Object, schema)
-				result, err := status.Compute(obj)
-				if err != nil {
-					t.Fatal(err)
-				}
-				looked++
-				if result.Status != want {
-					t.Errorf("%s %s, %s: kstatus says %s, want %s", crd.Spec.Names.Kind, version.Name, why, result.Status, want)
-				}
+		for i := range crd.Spec.Versions {
+			got := map[string]status.Status{}
+			for name, given := range map[string]map[string]any{
+				"from a manifest": {}, "from a Go client": {"status": map[string]any{}}, "looked at": {"status": map[string]any{"observedGeneration": int64(2)}},
+			} {
+				given["metadata"] = map[string]any{"name": "x", "generation": int64(2)}
+				got[name] = kstatusOnceDefaulted(t, crd, &crd.Spec.Versions[i], given)
+			}
+			want := map[string]status.Status{"from a manifest": status.InProgressStatus, "from a Go client": status.InProgressStatus, "looked at": status.CurrentStatus}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s %s: kstatus (-want +got):\n%s", crd.Spec.Names.Kind, crd.Spec.Versions[i].Name, diff)
 			}
 		}
 	}
-	if looked != 12 {
-		t.Errorf("looked at %d objects: two kinds have two versions each", looked)
+}
+
+// kstatusOnceDefaulted is what kstatus makes of an object as an API server with this CRD answers it.
+func kstatusOnceDefaulted(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition, version *apiextensionsv1.CustomResourceDefinitionVersion, given map[string]any) status.Status {
+	t.Helper()
+	internal := &apiextensions.JSONSchemaProps{}
+	err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(version.Schema.OpenAPIV3Schema.DeepCopy(), internal, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
+	schema, err := structuralschema.NewStructural(internal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given["apiVersion"], given["kind"] = crd.Spec.Group+"/"+version.Name, crd.Spec.Names.Kind
+	defaulting.Default(given, schema)
+	result, err := status.Compute(&unstructured.Unstructured{Object: given})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.Status
 }

@@ -146,20 +146,10 @@ func (r *Reconciler[T]) newPass(machine *fsm.Machine) *pass[T] {
 
 // advance takes an object as far as it goes in one pass.
 func (r *Reconciler[T]) advance(ctx context.Context, p *pass[T], obj T, state *v1alpha1.MachineState) (reconcile.Result, error) {
-	if err := p.begin(obj, state); err != nil {
-		return reconcile.Result{}, err
-	}
-	machine := p.machine
-	p.spec = specOf(machine.Name(), machine.For(), obj)
-	if aside, err := r.standAside(ctx, p, p.about()); aside > 0 || err != nil {
+	if aside, err := r.takeUp(ctx, p, obj, state); aside > 0 || err != nil {
 		return reconcile.Result{RequeueAfter: aside}, err
 	}
-	if !p.gone {
-		r.know(machine, p.work)
-		if err := r.record(ctx, p); err != nil {
-			return reconcile.Result{}, err
-		}
-	}
+	machine := p.machine
 	run := machine.Run(*p.work.MachineStatus(), r.view(ctx, p))
 	for {
 		cmd := run.Next()
@@ -180,6 +170,19 @@ func (r *Reconciler[T]) advance(ctx context.Context, p *pass[T], obj T, state *v
 			return reconcile.Result{}, fmt.Errorf("the engine asks for %q, which this program does not know", cmd.Do)
 		}
 	}
+}
+
+// takeUp begins a pass, or tells how long another installation is left alone with the object.
+func (r *Reconciler[T]) takeUp(ctx context.Context, p *pass[T], obj T, state *v1alpha1.MachineState) (aside time.Duration, err error) {
+	if err := p.begin(obj, state); err != nil {
+		return 0, err
+	}
+	p.spec = specOf(p.machine.Name(), p.machine.For(), obj)
+	if aside, err := r.standAside(ctx, p, p.about()); aside > 0 || err != nil || p.gone {
+		return aside, err
+	}
+	r.know(p.machine, p.work)
+	return 0, r.record(ctx, p)
 }
 
 // end lets the object go, and its state after it. A crash in between leaves a state without
