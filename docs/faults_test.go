@@ -39,21 +39,24 @@ func TestEachFaultHasItsLine(t *testing.T) {
 	for id, answer := range answers {
 		if strings.HasPrefix(id, "A") {
 			filed++
-			if !namedTest.MatchString(answer) && !honest.MatchString(answer) {
-				t.Errorf("%s: %q names no test, and does not say why", id, answer)
-			}
+			assertAnswer(t, id, answer)
 		}
 	}
 	for prefix, n := range map[string]int{"P": defects, "R": hazards, "E": experiments, "O": others} {
 		for i := range n {
 			id := fmt.Sprintf("%s%d", prefix, i+1)
-			if !namedTest.MatchString(answers[id]) && !honest.MatchString(answers[id]) {
-				t.Errorf("%s: %q names no test, and does not say why", id, answers[id])
-			}
+			assertAnswer(t, id, answers[id])
 		}
 	}
 	if want := defects + hazards + experiments + others + filed; len(answers) != want {
 		t.Errorf("%d faults and experiments, want %d", len(answers), want)
+	}
+}
+
+func assertAnswer(t *testing.T, id, answer string) {
+	t.Helper()
+	if !namedTest.MatchString(answer) && !honest.MatchString(answer) {
+		t.Errorf("%s: %q names no test, and does not say why", id, answer)
 	}
 }
 

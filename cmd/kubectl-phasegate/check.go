@@ -40,6 +40,7 @@ Exit codes: 0 all is well or there are warnings (‼), 1 a check failed (×), 2 
 	f.BoolVar(&o.Installing, "pre", false, "before the installation")
 	f.StringSliceVar(&o.Controllers, "controllers", o.Controllers, "controllers that are to run")
 	f.StringVar(&o.CalicoNamespace, "calico-namespace", "calico-system", "namespace of calico-node, calico-typha and calico-kube-controllers")
+	quota := storeQuotaFlag(f)
 	f.StringVar(&phasesDir, "phases-dir", "", "directory of machine files, as for the manager")
 	f.StringVar(&kindsFile, "kinds-file", "", "kind registry file, as for the manager")
 	f.StringVarP(&format, "output", "o", format, "table or json")
@@ -55,7 +56,7 @@ Exit codes: 0 all is well or there are warnings (‼), 1 a check failed (×), 2 
 		if o.Config, err = where.rest(); err != nil {
 			return err
 		}
-		o.Namespace = where.only()
+		o.Namespace, o.StoreQuota = where.only(), quota.Value()
 		if o.Files, err = checkup.Load(phasesDir, kindsFile); err != nil {
 			return err
 		}

@@ -7,6 +7,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/phasegate/phasegate/controllers/checkup"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
@@ -43,6 +45,7 @@ out.`,
 	cmd.ValidArgsFunction = completeMigrations(at)
 	flags := cmd.Flags()
 	flags.StringVar(&o.calicoNamespace, "calico-namespace", "calico-system", "namespace of calico-node, calico-typha and calico-kube-controllers")
+	o.storeQuota = storeQuotaFlag(flags)
 	flags.StringVar(&o.kindsFile, "kinds-file", "", "kind registry file, as for the manager")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := out.check(); err != nil {
@@ -70,10 +73,19 @@ out.`,
 	return cmd
 }
 
+// storeQuotaFlag is the manager's flag of that name.
+func storeQuotaFlag(flags *pflag.FlagSet) *resource.QuantityValue {
+	quota := &resource.QuantityValue{}
+	flags.Var(quota, "store-quota", "how large etcd may become (its --quota-backend-bytes), as for the manager, such as 8Gi; none: etcd's default, 2Gi")
+	return quota
+}
+
 // lookOptions say what is looked at.
 type lookOptions struct {
 	args                       []string
 	kindsFile, calicoNamespace string
+	// storeQuota is nil for who asks for nothing that depends on it.
+	storeQuota *resource.QuantityValue
 	// orNone also looks where there is no migration yet.
 	orNone bool
 }
@@ -109,7 +121,11 @@ func newLook(ctx context.Context, s streams, at *cluster, o lookOptions) (*look,
 	if err != nil {
 		return nil, err
 	}
-	l, err := datastoremigration.Look(cfg, datastoremigration.Settings{Registry: files.Registry, CalicoNamespace: o.calicoNamespace}, machine, dm)
+	settings := datastoremigration.Settings{Registry: files.Registry, CalicoNamespace: o.calicoNamespace}
+	if o.storeQuota != nil {
+		settings.StoreQuota = o.storeQuota.Value()
+	}
+	l, err := datastoremigration.Look(cfg, settings, machine, dm)
 	return &look{l, files.Registry, dm}, err
 }
 

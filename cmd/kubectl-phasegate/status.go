@@ -4,9 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -14,6 +18,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/controllers/overview"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
 // statusOptions are what the flags say.
@@ -79,6 +84,10 @@ func (o *statusOptions) run(ctx context.Context, s streams, args []string) error
 	if err != nil {
 		return o.onlyOrphans(s, machine, orphans, err)
 	}
+	if why := unwritable(ctx, c, dm); why != "" {
+		dm.Note = strings.TrimPrefix(dm.Note+"; "+why, "; ")
+		fmt.Fprintln(s.err, why)
+	}
 	first := overview.Of(machine, dm, time.Now())
 	first.Orphans = overview.OrphansOf(machine, orphans)
 	if !o.watch {
@@ -138,4 +147,19 @@ func reader(c client.Client, name string, uid types.UID) readMigration {
 		}
 		return dm, err
 	}
+}
+
+// unwritable says that what is shown is old, because etcd is full and takes no write; empty where it does, and where
+// that cannot be found out. It asks for what is there already, and so writes nothing: a full etcd refuses that before
+// it looks.
+func unwritable(ctx context.Context, c client.Client, dm live.Migration) string {
+	if cond := meta.FindStatusCondition(dm.Status.Conditions, fsm.ConditionReconciling); cond == nil || cond.Status != metav1.ConditionTrue {
+		return ""
+	}
+	err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}})
+	if !apierrors.StoreFull(err) {
+		return ""
+	}
+	return fmt.Sprintf("etcd is full, and takes no write of anybody: this status may be old, and the migration can neither go on nor give back (%v). "+
+		"Its copies are deleted first of all; defragment etcd, raise its quota (--quota-backend-bytes), and lift the alarm (etcdctl alarm disarm): then everything is given back", err)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/phasegate/phasegate/cmd/internal/release"
@@ -35,6 +36,7 @@ type options struct {
 	probeAddress    string
 	maxRequests     int
 	polite          bool
+	storeQuota      resource.QuantityValue
 	log             logOptions
 	tracing         tracingOptions
 	shutdownTimeout time.Duration
@@ -53,6 +55,7 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.httpPrivate, "allow-private-http", nil, "private network, such as 10.1.0.0/16, in which an allowed host may be; may be repeated")
 	f.IntVar(&o.maxRequests, "max-requests-in-flight", 90, "how many requests may be on their way to the API server at a time, of the copy of a migration and of all others; watches and the lease do not count")
 	f.BoolVar(&o.polite, "polite", false, "copy one object at a time and rest in between while nothing is locked, so that the API server answers others nearly as fast as ever")
+	f.Var(&o.storeQuota, "store-quota", "how large etcd may become, its --quota-backend-bytes, such as 8Gi: a migration does not begin, and stops, before its copies fill it; none: etcd's default, 2Gi")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", none, `address of /healthz and /readyz, such as :8081; "0" serves none`)
 	f.DurationVar(&o.shutdownTimeout, "shutdown-timeout", 20*time.Second, "how long work that was begun may take to end after SIGTERM; make it shorter than the pod's terminationGracePeriodSeconds")
 	o.leader.addFlags(f)

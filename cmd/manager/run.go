@@ -164,7 +164,7 @@ func (p *program) controllersOf(unlimited, cfg *rest.Config, measured *runner.Me
 		all[checkup.DatastoreMigration] = datastoremigration.Gate(cfg, p.store.Of(datastoremigration.MachineName), datastoremigration.Settings{
 			Registry: p.registry, CalicoNamespace: p.calicoNamespace, HTTP: p.http, Copying: p.copying(unlimited, cfg),
 			Metrics: datastoremigration.NewMetrics(metrics.Registry, time.Now), MemoryLimit: memoryLimit(),
-			Polite: p.polite, Manager: p.leader.installation(),
+			Polite: p.polite, Manager: p.leader.installation(), StoreQuota: p.storeQuota.Value(),
 		}, measured)
 	}
 	if p.runs(checkup.MCPServer) {

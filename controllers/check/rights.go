@@ -43,5 +43,5 @@ func denied(missing []rights.Need, remedy string) []Finding {
 }
 
 func sameTarget(a, b rights.Need) bool {
-	return a.Group == b.Group && a.Resource == b.Resource && a.Name == b.Name && a.Namespace == b.Namespace
+	return a.Group == b.Group && a.Resource == b.Resource && a.Name == b.Name && a.Namespace == b.Namespace && a.URL == b.URL
 }

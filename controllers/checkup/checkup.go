@@ -44,7 +44,9 @@ type Options struct {
 	Controllers []string
 	// CalicoNamespace is where Calico's components run.
 	CalicoNamespace string
-	Files           Files
+	// StoreQuota is how many bytes etcd may have; 0: etcd's default.
+	StoreQuota int64
+	Files      Files
 	// Process is what the manager itself needs, whichever controllers it runs.
 	Process []rights.Need
 	// Installing asks whether the chart can be installed: there are no CRDs yet, and
@@ -80,7 +82,7 @@ func (o *Options) groups(c client.Client, api discovery.DiscoveryInterface) ([]c
 	}
 	groups := []check.Group{{Title: "cluster", Checks: []check.Check{check.KubernetesVersion(api), o.Files.check(), check.CRDs(c, crds, installCRDs, o.Installing)}}}
 	settings := datastoremigration.Settings{Registry: o.Files.Registry, CalicoNamespace: o.CalicoNamespace, Discovery: api,
-		Config: o.Config, Elsewhere: len(o.Process) == 0}
+		Config: o.Config, Elsewhere: len(o.Process) == 0, StoreQuota: o.StoreQuota}
 	if o.Installing {
 		groups = append(groups, check.Group{Title: "installation", Checks: []check.Check{check.Rights(c, installing(o.Namespace), "ask your administrator to install the chart")}})
 	}

@@ -39,21 +39,40 @@ func (s *steps) peerController(dm *migration) check.Check {
 					Remedy:  "delete it and wait until it is gone, or let that controller finish"})
 			}
 		}
-		if dm != nil && dm.Name != peerName {
-			return findings, nil
-		}
 		acts, err := s.peerMayAct(ctx)
 		if err != nil || !acts {
 			return findings, err
 		}
-		level := check.Warning // there is nothing that it could act on
-		if slices.ContainsFunc(all, func(dm migration) bool { return dm.Name == peerName }) {
-			level = check.Failure
+		name := ""
+		if dm != nil {
+			name = dm.Name
 		}
-		return append(findings, check.Finding{Level: level,
-			Message: fmt.Sprintf("Calico's own controller (service account %s) runs on this cluster, and acts on a DatastoreMigration with the name %s", s.peerUser(), peerName),
-			Remedy:  "give the migration another name, to-v3 say"}), nil
+		there := slices.ContainsFunc(all, func(dm migration) bool { return dm.Name == peerName && dm.Status.Phase != phaseComplete })
+		return append(findings, bothAct(name, there, s.peerUser())), nil
 	}}
+}
+
+// bothAct judges a cluster on which Calico's own controller may act. name is that of the migration that asks, empty
+// where there is none yet; there tells that there is one with the only name that the other acts on.
+func bothAct(name string, there bool, user string) check.Finding {
+	f := check.Finding{Level: check.Warning, // there is nothing that both would act on
+		Message: fmt.Sprintf("Calico's own controller (service account %s) runs on this cluster, and acts on a DatastoreMigration with the name %s, as this program does, too", user, peerName),
+		Remedy:  "give the migration another name, to-v3 say, which that controller leaves alone"}
+	keepAway := fmt.Sprintf("; or keep that controller away: take its right to update datastoremigrations/status (kubectl get clusterrolebindings,rolebindings -A -o wide | grep %s); "+
+		"or this program, if that controller is to migrate (Helm: controllers.datastoremigration.enabled=false)", peerAccount)
+	switch {
+	case name == peerName || name == "" && there:
+		f.Level = check.Failure
+		f.Remedy += keepAway
+	case there:
+		f.Level = check.Failure
+		f.Message += fmt.Sprintf("; there is one beside %s", name)
+		f.Remedy = "delete " + peerName + keepAway
+	case name != "":
+		f.Message += fmt.Sprintf("; it leaves %s alone", name)
+		f.Remedy = "create none of that name"
+	}
+	return f
 }
 
 // isPeers: whatever our runner writes has the machine in it.

@@ -63,12 +63,20 @@ func (s *steps) copyResources(ctx context.Context, sc *scope) (outputs, error) {
 
 // copyOnce copies everything through a version of v3, and shows how far it is.
 func (s *steps) copyOnce(ctx context.Context, sc *scope, version, verb string) (copier.Result, error) {
+	if s.ledgers.isFull(sc.Object) {
+		return copier.Result{}, storeFull("nothing is copied any more", errors.New("the copies had filled it"))
+	}
 	measure, began := s.Metrics.copying(sc.Object), sc.Clock.Now()
-	result, err := s.copierOver(sc.Object, version).Copy(ctx, func(p copier.Progress) {
+	copying, done := s.whileRoom(ctx, sc)
+	defer done()
+	result, err := s.copierOver(sc.Object, version).Copy(copying, func(p copier.Progress) {
 		measure(p)
 		sc.Report(func(dm *migration) { showProgress(dm, p, sc.Clock.Since(began), verb) })
 	})
 	if err != nil {
+		if full := s.withoutRoom(ctx, copying, sc, version, err); full != nil {
+			err = full
+		}
 		return result, err
 	}
 	altered := judgeAltered(sc.Object, result.Altered)
@@ -254,6 +262,7 @@ func (s *steps) deleteCopies(ctx context.Context, sc *scope) (outputs, error) {
 	if n := len(deletion.Remaining); n > 0 {
 		return nil, fsm.Wait("%d copies are still being deleted: %v", n, examples(deletion.Remaining, showProblem))
 	}
+	s.ledgers.setFull(sc.Object, false)
 	sc.Report(func(dm *migration) {
 		dm.Status.Progress, dm.Status.Conflicts, dm.Status.Verified = nil, nil, nil
 	})

@@ -22,6 +22,8 @@ type migrationLedger struct {
 	// fence is what was seen of it last, and fenced since when.
 	fence  fenceParts
 	fenced time.Time
+	// full: the copies had filled the store, and are not deleted yet.
+	full bool
 }
 
 // fenceParts are the UIDs of what makes up a fence.
@@ -44,6 +46,22 @@ func (l *ledgers) fenced(dm *migration, parts fenceParts, now time.Time) time.Ti
 		l.by[dm.Name] = known
 	}
 	return known.fenced
+}
+
+// setFull notes that the copies have filled the store, or that they are gone. It is nowhere else: such a store takes no
+// note.
+func (l *ledgers) setFull(dm *migration, full bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := l.entry(dm)
+	known.full = full
+	l.by[dm.Name] = known
+}
+
+func (l *ledgers) isFull(dm *migration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.entry(dm).full
 }
 
 // entry is called with mu held.

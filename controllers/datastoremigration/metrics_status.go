@@ -35,9 +35,9 @@ var (
 	calicoPhaseDesc = prometheus.NewDesc("calico_migration_phase",
 		"1 for the phase that a migration is in, else 0: pending, migrating, waiting_for_conflict_resolution, converged, complete or failed; all 0 during an abort.", []string{"phase"}, nil)
 	lockedDesc = migrationDesc("phasegate_migration_locked",
-		"1 while the migration holds the datastore lock, else 0: Calico changes no pod networking then.")
+		"1 while v1 is locked and v3 is not open yet, else 0: Calico changes no pod networking then. A lock of v3 alone, while objects are copied ahead, is none.")
 	lockedSinceDesc = migrationDesc("phasegate_migration_locked_since_timestamp_seconds",
-		"When the migration took the datastore lock; absent while it does not hold it.")
+		"When the migration locked v1; absent while phasegate_migration_locked is 0.")
 	progressDesc = migrationDesc("phasegate_migration_last_progress_timestamp_seconds",
 		"When this process last saw the migration move: an object copied, a step done, another phase.")
 	stateDesc = migrationDesc("phasegate_migration_objects",
@@ -68,7 +68,8 @@ func stateOf(dm *migration) state {
 	if machine.Since != nil {
 		s.entered = machine.Since.UTC()
 	}
-	if s.locked = machine.IsHeld(effectV1Lock) || machine.IsHeld(effectV3Lock); s.locked {
+	// v3 is closed from the first copy on, where nobody sees it: that locks nobody out before v1 is closed for good.
+	if s.locked = machine.IsHeld(effectV1Lock) || s.phase == phaseConverged && machine.IsHeld(effectV3Lock); s.locked {
 		s.lockedSince = s.entered
 		if at := dm.Status.DatastoreLockedAt; at != nil {
 			s.lockedSince = at.UTC()

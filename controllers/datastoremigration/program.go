@@ -63,6 +63,8 @@ type Settings struct {
 	MemoryLimit int64
 	// Manager is that of runner.Busy.
 	Manager string
+	// StoreQuota is how many bytes etcd may have (its --quota-backend-bytes); 0: DefaultStoreQuota.
+	StoreQuota int64
 	// Metrics are what is measured; nil: nobody looks.
 	Metrics *Metrics
 }
@@ -202,7 +204,7 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 				"rounds": {Type: fsm.TypeInt, Doc: "how often at most; 5 is the default"},
 				"until":  {Type: fsm.TypeInt, Doc: "a round that changes fewer objects is the last one; 100 is the default"}},
 			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings, "objects": fsm.TypeInt, "ownersWithheld": fsm.TypeInt, "rejected": fsm.TypeStrings}}, Do: s.copyResources,
-			Rights: grants(onAPIService("get patch"), s.lockStandsRights(), s.lists(), s.onV3("get create patch delete"), s.onV3Status("patch"))},
+			Rights: grants(storeRights(), onAPIService("get patch"), s.lockStandsRights(), s.lists(), s.onV3("get create patch delete"), s.onV3Status("patch"))},
 		"DeleteCopies": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v3 objects that this migration created."}, Do: s.deleteCopies,
 			Rights: grants(s.onV3("list get patch delete"), s.onV1CRDs("get"), s.onV3CRDs("get"), onAPIService("get patch"))},
 		"RemapOwners": {ActionSpec: fsm.ActionSpec{Doc: "Adds the owner references that were withheld while the owner was not copied yet.",

@@ -34,6 +34,8 @@ type Plan struct {
 	// Blockers keep it from starting, Warnings do not.
 	Blockers []string `json:"blockers"`
 	Warnings []string `json:"warnings"`
+	// Store says what the copies add to etcd; empty where that is among the others.
+	Store string `json:"store,omitempty"`
 }
 
 // PlanKind counts one kind.
@@ -102,6 +104,11 @@ func (p *Plan) Checked(answers []check.Answer) (err error) {
 	for _, list := range []*[]string{&p.Blockers, &p.Warnings} {
 		if *list == nil {
 			*list = []string{}
+		}
+	}
+	for _, a := range answers {
+		if a.ID == datastoremigration.StoreSpaceCheck && len(a.Findings) == 1 && a.Findings[0].Level == check.Info {
+			p.Store = a.Findings[0].Message
 		}
 	}
 	return err
@@ -180,6 +187,9 @@ func (p *Plan) findings(wide bool) string {
 	}
 	if p.Unasked != "" {
 		fmt.Fprintf(&b, "‼ what v3's admission policies and webhooks would refuse or change cannot be asked: %s; the migration asks when it copies ahead\n", p.Unasked)
+	}
+	if p.Store != "" {
+		fmt.Fprintf(&b, "✓ %s\n", p.Store)
 	}
 	switch n := len(p.Conflicts.Conflicts); {
 	case p.Conflicts.Unseen != "":

@@ -15,31 +15,36 @@ import (
 func Merge(needs []Need) []rbacv1.PolicyRule {
 	verbs := verbsOf(needs)
 	for t := range verbs {
-		for _, all := range []target{{t.group, t.resource, ""}, {t.group, "*", ""}} {
+		for _, all := range []target{{group: t.group, resource: t.resource, url: t.url}, {group: t.group, resource: "*", url: t.url}} {
 			if t != all {
 				verbs[t] = slices.DeleteFunc(verbs[t], func(verb string) bool { return slices.Contains(verbs[all], verb) })
 			}
 		}
 	}
 	// Names that one verb list is for; then resources that one list of names is for.
-	var rules []rbacv1.PolicyRule
+	var rules, urls []rbacv1.PolicyRule
 	for t, list := range verbs {
-		if len(list) > 0 {
+		switch {
+		case len(list) == 0:
+		case t.url != "":
+			urls = append(urls, URL(strings.Join(list, " "), t.url))
+		default:
 			rules = append(rules, Rule(strings.Join(list, " "), t.group, t.resource, named(t.name)...))
 		}
 	}
 	rules = join(rules, func(r *rbacv1.PolicyRule) *[]string { return &r.ResourceNames })
-	return join(rules, func(r *rbacv1.PolicyRule) *[]string { return &r.Resources })
+	rules = join(rules, func(r *rbacv1.PolicyRule) *[]string { return &r.Resources })
+	return append(rules, join(urls, func(r *rbacv1.PolicyRule) *[]string { return &r.NonResourceURLs })...)
 }
 
 // target is what a right is to.
-type target struct{ group, resource, name string }
+type target struct{ group, resource, name, url string }
 
 // verbsOf are the verbs for each target, sorted.
 func verbsOf(needs []Need) map[target][]string {
 	verbs := map[target][]string{}
 	for _, n := range needs {
-		t := target{n.Group, n.Resource, n.Name}
+		t := target{n.Group, n.Resource, n.Name, n.URL}
 		if at, found := slices.BinarySearch(verbs[t], n.Verb); !found {
 			verbs[t] = slices.Insert(verbs[t], at, n.Verb)
 		}

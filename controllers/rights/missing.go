@@ -44,14 +44,23 @@ func Missing(ctx context.Context, c client.Client, needs []Need) ([]Need, error)
 }
 
 func allowed(ctx context.Context, c client.Client, n Need) (bool, error) {
-	resource, subresource, _ := strings.Cut(n.Resource, "/")
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Group: n.Group, Resource: resource, Subresource: subresource, Name: n.Name, Namespace: n.Namespace, Verb: n.Verb, Version: "*",
-		},
-	}}
+	review := question(n)
 	if err := c.Create(ctx, review); err != nil {
 		return false, fmt.Errorf("ask whether this account may %s: %w", n, err)
 	}
 	return review.Status.Allowed, nil
+}
+
+func question(n Need) *authorizationv1.SelfSubjectAccessReview {
+	if n.URL != "" {
+		return &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: n.URL, Verb: n.Verb},
+		}}
+	}
+	resource, subresource, _ := strings.Cut(n.Resource, "/")
+	return &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group: n.Group, Resource: resource, Subresource: subresource, Name: n.Name, Namespace: n.Namespace, Verb: n.Verb, Version: "*",
+		},
+	}}
 }

@@ -25,6 +25,8 @@ type Need struct {
 	// of a cluster cannot say it; Missing asks with it.
 	Namespace string
 	Verb      string
+	// URL is a path of the API server that is no resource, such as "/metrics"; the others are empty then.
+	URL string
 	// For names those who need it: actions, guards, watches.
 	For []string
 }
@@ -32,7 +34,7 @@ type Need struct {
 // String is the right in words: "delete customresourcedefinitions.apiextensions.k8s.io
 // tiers.crd.projectcalico.org".
 func (n Need) String() string {
-	text := n.Verb + " " + n.Resource
+	text := n.Verb + " " + n.Resource + n.URL
 	if n.Group != "" {
 		text += "." + n.Group
 	}
@@ -50,10 +52,20 @@ func Rule(verbs, group, resource string, names ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names, Verbs: strings.Fields(verbs)}
 }
 
+// URL is a rule for a path of the API server that is no resource.
+func URL(verbs, url string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{NonResourceURLs: []string{url}, Verbs: strings.Fields(verbs)}
+}
+
 // Flatten lists the single rights that rules give, for who.
 func Flatten(who string, rules ...rbacv1.PolicyRule) []Need {
 	var needs []Need
 	for _, rule := range rules {
+		for _, url := range rule.NonResourceURLs {
+			for _, verb := range rule.Verbs {
+				needs = append(needs, Need{URL: url, Verb: verb, For: []string{who}})
+			}
+		}
 		names := rule.ResourceNames
 		if len(names) == 0 {
 			names = []string{""}
@@ -106,5 +118,5 @@ func Only(needs []Need, who ...string) (only, others []Need) {
 // compare leaves out who needs it.
 func compare(a, b Need) int {
 	return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Name, b.Name),
-		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Verb, b.Verb))
+		cmp.Compare(a.URL, b.URL), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Verb, b.Verb))
 }

@@ -19,9 +19,13 @@ type migration = migrationv1.DatastoreMigration
 // allHeld is what a migration has taken while it copies.
 var allHeld = []string{"v1Lock", "apiService", "v3Lock", "v3Copies"}
 
+// aheadHeld is what it has taken while it copies ahead of the lock.
+var aheadHeld = []string{"v1Fence", "sideDoor", "v3Lock", "v3Copies"}
+
 // plays are those that the tests of the alerts know by name.
 var plays = []play{
 	{"short-lock", "a migration locks for a minute and completes, with a manager standing by", shortLock},
+	{"copied-ahead", "100,000 objects are copied ahead in 7 minutes, then locked for a minute", copiedAhead},
 	{"long-lock", "a large copy holds the lock for 8 minutes, and the manager is replaced after 6", longLock},
 	{"stuck", "a copy stops in the middle for 5 minutes, then an error leads to a rollback", stuck},
 	{"restart", "the manager is away for a minute and a half while the lock is held", restart},
@@ -29,6 +33,7 @@ var plays = []play{
 	{"uninstall", "a migration is aborted between two scrapes, and the chart is uninstalled", uninstall},
 	{"crd-deleted", "somebody deletes the CRD of migrations while the lock is held", crdDeleted},
 	{"conflicts", "conflicts under the lock wait for a person for 12 minutes", conflicts},
+	{"conflicts-ahead", "a conflict found while objects are copied ahead waits for a person for 20 minutes", conflictsAhead},
 	{"conflicts-soon-resolved", "conflicts found ahead of the lock are resolved after 5 minutes", conflictsSoonResolved},
 	{"owners", "a migration is past the point of no return and two objects lack owners", owners},
 	{"stalled", "an MCP server stalls for 8 minutes and is repaired", stalled},
@@ -169,6 +174,39 @@ func conflicts(w *world) error {
 	again := w.idles(m, dm, time.Minute)
 	w.enter(dm, "Converged")
 	return errors.Join(copied, waiting, again, w.idles(m, dm, 5*time.Minute))
+}
+
+// ahead is a migration that copies while nothing of v1 is locked.
+func (w *world) ahead(total int32) *migration {
+	dm := w.copying(total)
+	w.enter(dm, "Pending", aheadHeld...)
+	dm.Status.DatastoreLockedAt = nil
+	return dm
+}
+
+func copiedAhead(w *world) error {
+	m := w.lead("leader")
+	dm := w.ahead(100000)
+	ahead := w.copies(m, dm, 3572, 7*time.Minute)
+	w.enter(dm, "Migrating", append(aheadHeld, "v1Lock", "apiService")...)
+	locked := metav1.NewTime(w.now)
+	dm.Status.DatastoreLockedAt = &locked
+	underLock := w.idles(m, dm, time.Minute)
+	w.enter(dm, "Converged")
+	dm.Status.DatastoreLockedAt = nil
+	return errors.Join(ahead, underLock, w.idles(m, dm, 10*time.Minute))
+}
+
+func conflictsAhead(w *world) error {
+	m := w.lead("leader")
+	dm := w.ahead(100)
+	copied := w.copies(m, dm, 24, time.Minute)
+	w.enter(dm, "WaitingForConflictResolution", aheadHeld...)
+	dm.Status.Progress.Conflicts = 1
+	waiting := w.idles(m, dm, 20*time.Minute)
+	dm.Status.Progress.Conflicts = 0
+	w.enter(dm, "Pending", aheadHeld...)
+	return errors.Join(copied, waiting, w.idles(m, dm, 2*time.Minute))
 }
 
 func conflictsSoonResolved(w *world) error {

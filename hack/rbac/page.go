@@ -31,7 +31,7 @@ func page(roles []role) string {
 	for _, r := range roles {
 		fmt.Fprintf(&out, "\n## %s\n\n%s\n\n| may | of | named | needed by |\n|---|---|---|---|\n", r.name, r.doc)
 		for _, l := range lines(r.needs) {
-			fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", strings.Join(l.Verbs, ", "), show(l.Resources, l.APIGroups[0]), show(l.ResourceNames, ""), l.who)
+			fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", strings.Join(l.Verbs, ", "), of(l), show(l.ResourceNames, ""), l.who)
 		}
 	}
 	return out.String()
@@ -56,10 +56,18 @@ func lines(needs []rights.Need) []line {
 		}
 	}
 	slices.SortFunc(all, func(a, b line) int {
-		return cmp.Or(cmp.Compare(a.APIGroups[0], b.APIGroups[0]), slices.Compare(a.Resources, b.Resources),
+		return cmp.Or(slices.Compare(a.NonResourceURLs, b.NonResourceURLs), slices.Compare(a.APIGroups, b.APIGroups), slices.Compare(a.Resources, b.Resources),
 			slices.Compare(a.ResourceNames, b.ResourceNames), slices.Compare(a.Verbs, b.Verbs), cmp.Compare(a.who, b.who))
 	})
 	return all
+}
+
+// of is what a line is about.
+func of(l line) string {
+	if len(l.NonResourceURLs) > 0 {
+		return show(l.NonResourceURLs, "") + " of the API server"
+	}
+	return show(l.Resources, l.APIGroups[0])
 }
 
 // show is a list of names in a group, a long one shortened.

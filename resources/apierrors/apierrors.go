@@ -180,3 +180,10 @@ func NamespaceEnds(err error) bool {
 func ObjectNotFound(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
+
+// StoreFull tells that etcd has used up its quota and takes no more writes, whatever they are about; deletes and reads
+// still pass. It does not pass by itself: somebody has to make room and to lift the alarm. There is no other sign of
+// it than the text.
+func StoreFull(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "database space exceeded")
+}

@@ -114,3 +114,11 @@ func TestNotAllowed(t *testing.T) {
 		})
 	}
 }
+
+// etcd says so in this text, which the API server hands on as a failure of its own.
+func TestStoreFull(t *testing.T) {
+	full := fmt.Errorf("create: %w", apierrors.NewInternalError(errors.New("etcdserver: mvcc: database space exceeded")))
+	if !StoreFull(full) || StoreFull(nil) || StoreFull(apierrors.NewInternalError(errors.New("etcdserver: request timed out"))) {
+		t.Error("a full store is not told from another failure")
+	}
+}

@@ -14,13 +14,17 @@ import (
 	"github.com/phasegate/phasegate/resources"
 )
 
-// managers are the field managers of an object, as "name version".
-func managers(obj client.Object) (names []string) {
+// wantManagers compares the field managers of an object, as "name version".
+func (w *world) wantManagers(obj client.Object, want ...string) {
+	w.Helper()
+	var names []string
 	for _, entry := range obj.GetManagedFields() {
 		names = append(names, entry.Manager+" "+entry.APIVersion)
 	}
 	slices.Sort(names)
-	return slices.Compact(names)
+	if names = slices.Compact(names); !slices.Equal(names, want) {
+		w.Errorf("%s is managed by %q, want %q", obj.GetName(), names, want)
+	}
 }
 
 // Whoever owns an object in v1 owns its copy, by whatever name; what is no copy keeps its owners; a second call
@@ -60,15 +64,10 @@ func TestHandOver(t *testing.T) {
 		t.Errorf("refused %v, error %v, %d writes in all, want one for each copy", refused, err, writes)
 	}
 	for i := range 5 {
-		for _, obj := range []client.Object{w.get(set.V3GVK(), fmt.Sprintf("set-%d", i)), w.get(policy.V3GVK(), fmt.Sprintf("p-%d", i+5))} {
-			if got := managers(obj); !slices.Equal(got, []string{"phasegate projectcalico.org/v3", "test projectcalico.org/v3"}) {
-				t.Errorf("%s is managed by %q", obj.GetName(), got)
-			}
-		}
+		w.wantManagers(w.get(set.V3GVK(), fmt.Sprintf("set-%d", i)), "phasegate projectcalico.org/v3", "test projectcalico.org/v3")
+		w.wantManagers(w.get(policy.V3GVK(), fmt.Sprintf("p-%d", i+5)), "phasegate projectcalico.org/v3", "test projectcalico.org/v3")
 	}
-	if got := managers(w.get(set.V3GVK(), "foreign")); !slices.Equal(got, []string{"bob projectcalico.org/v3"}) {
-		t.Errorf("what we did not copy is managed by %q", got)
-	}
+	w.wantManagers(w.get(set.V3GVK(), "foreign"), "bob projectcalico.org/v3") // which we did not copy
 	if refused, err = c.HandOver(t.Context()); err != nil || len(refused) > 0 || writes != 10 {
 		t.Errorf("a second call: refused %v, error %v, %d writes", refused, err, writes)
 	}

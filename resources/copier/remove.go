@@ -42,14 +42,25 @@ func (c *Copier) DeleteCopies(ctx context.Context, lastToo bool, report Report) 
 	return d.out, err
 }
 
+// FreeStore is DeleteCopies for a store that is full, and takes deletes and nothing else: copies that a write would
+// have to come before, which have finalizers or are protected, stay for a later DeleteCopies.
+func (c *Copier) FreeStore(ctx context.Context) (deleted int64, err error) {
+	kinds := c.reg.Kinds()
+	d := &deletion{Copier: c, deletesOnly: true, tracker: newTracker(kinds, make([]int64, len(kinds)), nil), finished: finishLines(kinds)}
+	err = eachKind(ctx, kinds, d.kind)
+	return d.out.Deleted, err
+}
+
 // deletion is the notebook of one DeleteCopies.
 type deletion struct {
 	*Copier
-	lastToo  bool
-	tracker  *tracker
-	finished map[string]chan struct{}
-	mu       sync.Mutex
-	out      Deletion
+	lastToo bool
+	// deletesOnly leaves what a write would have to come before.
+	deletesOnly bool
+	tracker     *tracker
+	finished    map[string]chan struct{}
+	mu          sync.Mutex
+	out         Deletion
 }
 
 // kind waits for the kinds that depend on it.
@@ -83,6 +94,9 @@ func (d *deletion) kind(ctx context.Context, kind *resources.Kind) error {
 
 func (d *deletion) one(ctx context.Context, kind *resources.Kind, obj *metav1.PartialObjectMetadata) error {
 	key := client.ObjectKeyFromObject(obj)
+	if d.deletesOnly && (len(obj.Finalizers) > 0 || kind.Undeletable(obj.Name)) {
+		return nil
+	}
 	what, err := d.remove(ctx, kind, key, obj)
 	if err != nil {
 		return fmt.Errorf("delete %s %s: %w", kind.Name(), key, err)

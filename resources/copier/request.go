@@ -25,7 +25,9 @@ func (c *Copier) tryWrite(ctx context.Context, call func() error) error {
 	return c.tryWhile(ctx, func(err error) bool { return mayPass(err) || apierrors.NotAllowed(err) }, call)
 }
 
-func mayPass(err error) bool { return apierrors.Retryable(apierrors.Classify(err)) }
+func mayPass(err error) bool {
+	return apierrors.Retryable(apierrors.Classify(err)) && !apierrors.StoreFull(err)
+}
 
 func (c *Copier) tryWhile(ctx context.Context, again func(error) bool, call func() error) error {
 	backoff := c.backoff

@@ -26,7 +26,8 @@ var plays = map[string]struct {
 	why  string
 	want []string
 }{
-	"short-lock": {why: "a lock of a minute, a rollout of 20 and a manager that stands by are everyday"},
+	"short-lock":   {why: "a lock of a minute, a rollout of 20 and a manager that stands by are everyday"},
+	"copied-ahead": {why: "v3 is closed while objects are copied ahead, where nobody sees it; v1 is open, and all is well"},
 	"long-lock": {why: "another manager does not make the lock shorter, nor does the time between the two",
 		want: []string{"PhasegateLockedTooLong {v1-to-v3} 5m15s-9m45s"}},
 	"stuck": {why: "told before the lock is too long; an error that is retried is no progress, a rollback is",
@@ -39,6 +40,8 @@ var plays = map[string]struct {
 		want: []string{"PhasegateControllerAbsentWhileLocked {} 3m0s-11m0s"}},
 	"conflicts": {why: "they are no lack of progress, but the lock is held",
 		want: []string{"PhasegateLockedTooLong {v1-to-v3} 5m15s-15m45s", "PhasegateConflictsWaiting {v1-to-v3} 11m0s-13m0s"}},
+	"conflicts-ahead": {why: "nothing of v1 is locked, so nobody is called at night, neither for a lock nor for progress",
+		want: []string{"PhasegateConflictsWaiting {v1-to-v3} 11m0s-21m0s"}},
 	"conflicts-soon-resolved": {why: "a person was quick enough"},
 	"owners": {why: "another manager knows of it from the status",
 		want: []string{"PhasegateOwnerRemapIncomplete {v1-to-v3} 11m0s-13m0s"}},

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/phasegate/phasegate/controllers/rights"
@@ -25,7 +26,8 @@ type event struct {
 	Verb string
 	User struct{ Username string }
 	// ObjectRef is missing where the path is not that of a resource.
-	ObjectRef *struct{ Resource, Subresource, Name, Namespace, APIGroup string }
+	RequestURI string
+	ObjectRef  *struct{ Resource, Subresource, Name, Namespace, APIGroup string }
 	// ResponseStatus has the HTTP code.
 	ResponseStatus           struct{ Code int }
 	Annotations              map[string]string
@@ -68,7 +70,7 @@ func Read(log io.Reader, excused func(time.Time) bool) (map[string]Requests, err
 		if err := json.Unmarshal(line, &e); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		if e.ObjectRef == nil || e.denied() && excused != nil && excused(e.RequestReceivedTimestamp) {
+		if e.ObjectRef == nil && e.RequestURI == "" || e.denied() && excused != nil && excused(e.RequestReceivedTimestamp) {
 			continue
 		}
 		if seen[e.User.Username] == nil {
@@ -82,6 +84,16 @@ func Read(log io.Reader, excused func(time.Time) bool) (map[string]Requests, err
 type notes struct{ allowed, denied map[string]rights.Need }
 
 func (n *notes) take(e event) {
+	if e.ObjectRef == nil {
+		path, _, _ := strings.Cut(e.RequestURI, "?")
+		need := rights.Need{URL: path, Verb: e.Verb}
+		if e.denied() {
+			n.denied[need.String()] = need
+		} else {
+			n.allowed[need.String()] = need
+		}
+		return
+	}
 	need := rights.Need{
 		Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource, Name: e.ObjectRef.Name,
 		Namespace: e.ObjectRef.Namespace, Verb: e.Verb,

@@ -32,9 +32,9 @@ func TestRead(t *testing.T) {
 			want: map[string]Requests{"manager": {Allowed: []rights.Need{get}}},
 		},
 		"a path": {
-			why:   "no rule for resources is about it",
-			lines: []string{`{"verb":"get",` + manager + `,"requestURI":"/version",` + allowed + `}`},
-			want:  map[string]Requests{},
+			why:   "a role names paths, too",
+			lines: []string{`{"verb":"get",` + manager + `,"requestURI":"/version?timeout=1s",` + allowed + `}`},
+			want:  map[string]Requests{"manager": {Allowed: []rights.Need{{URL: "/version", Verb: "get"}}}},
 		},
 		"another user": {
 			why:   "each has rights of its own",

@@ -126,6 +126,7 @@ func TestControllersHaveTheSameValues(t *testing.T) {
 	delete(want, "copyAhead")
 	delete(want, "dependents")
 	delete(want, "polite")
+	delete(want, "storeQuota")
 	for name, got := range all.Controllers {
 		want["enabled"] = got["enabled"]
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -77,8 +77,17 @@ func TestPeerLeavesOtherNamesAlone(t *testing.T) {
 	w := pristine(t)
 	mend := w.letPeerAct(t)
 	defer mend()
+	w.said(t, "kubectl phasegate plan", 0, "acts on a DatastoreMigration with the name v1-to-v3, as this program does, too: give the migration another name, to-v3 say")
 	w.manager(t, "--phases-dir", gated(t))
-	w.start(t, "to-v3", "begin")
+	w.start(t, "to-v3", "pending")
+	w.awaitGate(t, "to-v3", "pending")
+	w.said(t, "kubectl phasegate plan to-v3", 0, "it leaves to-v3 alone: create none of that name")
+	theirs := &migrationv1.DatastoreMigration{ObjectMeta: metav1.ObjectMeta{Name: "v1-to-v3"}}
+	theirs.Spec.Type = migrationv1.APIServerToCRDs
+	w.do(t, w.Client.Create(t.Context(), theirs)) // the peer has not seen it yet
+	w.said(t, "kubectl phasegate plan to-v3", 1, "× peer-controller: ", "there is one beside to-v3: delete v1-to-v3; or keep that controller away")
+	w.remove(t, "v1-to-v3")
+	w.annotate(t, "to-v3", map[string]string{openGates: gatesBefore("begin")})
 	w.awaitGate(t, "to-v3", "begin")
 	w.remove(t, "to-v3")
 }

@@ -122,8 +122,9 @@ func (s *Server) ended() bool {
 }
 
 // Revive starts the process again, after Kill, as it was started before, for the same
-// launcher to end it.
-func (s *Server) Revive() error {
+// launcher to end it. Flags that are given win over those that it had, from now on.
+func (s *Server) Revive(flags ...string) error {
+	s.args = append(s.args, flags...)
 	log, err := os.OpenFile(filepath.Join(s.home, "logs", s.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("start %s again: %w", s.name, err)

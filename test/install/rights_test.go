@@ -153,14 +153,16 @@ func (w *world) without(t *testing.T, controller string, from grant, taken right
 // awaitMay waits until the API server says that an account may do something, or may not.
 func (w *world) awaitMay(t *testing.T, controller string, from grant, n rights.Need, may bool) {
 	t.Helper()
-	resource, subresource, _ := strings.Cut(n.Resource, "/")
+	spec := authorizationv1.SubjectAccessReviewSpec{User: userOf(controller)}
+	if resource, subresource, _ := strings.Cut(n.Resource, "/"); n.URL == "" {
+		spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+			Verb: n.Verb, Group: n.Group, Resource: resource, Subresource: subresource, Name: n.Name, Namespace: from.GetNamespace(),
+		}
+	} else {
+		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: n.Verb, Path: n.URL}
+	}
 	harness.Eventually(t, fmt.Sprintf("%s may %s: %t", account(controller), n, may), soon, func() error {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: userOf(controller),
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: n.Verb, Group: n.Group, Resource: resource, Subresource: subresource, Name: n.Name, Namespace: from.GetNamespace(),
-			},
-		}}
+		review := &authorizationv1.SubjectAccessReview{Spec: spec}
 		if err := w.Client.Create(t.Context(), review); err != nil {
 			return err
 		}

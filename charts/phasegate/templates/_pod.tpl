@@ -23,6 +23,9 @@ ports, so each controller has its own. Takes (list $ controller), returns JSON.
 {{- if $root.Values.controllers.datastoremigration.polite }}
 - --polite
 {{- end }}
+{{- with $root.Values.controllers.datastoremigration.storeQuota }}
+- --store-quota={{ . }}
+{{- end }}
 {{- else if eq $controller "mcpserver" }}
 - --proxy-image={{ include "phasegate.image" (list $root $root.Values.proxyImage) }}
 - {{ printf "--proxy-resources=%s" (toJson $root.Values.proxyResources) | quote }}
