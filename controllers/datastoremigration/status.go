@@ -145,18 +145,22 @@ func countObjects(p *migrationv1.Progress) {
 }
 
 // notCopied names what is skipped. What is being deleted comes first: a person may not know of it.
-func notCopied(all []copier.Skipped) []string {
+func notCopied(all []copier.Skipped) string {
 	sorted := slices.Clone(all)
 	slices.SortStableFunc(sorted, func(a, b copier.Skipped) int { return strings.Compare(string(b.Why), string(a.Why)) })
 	var out []string
 	for i, s := range sorted {
 		if i == migrationv1.MaxNotCopied {
-			return append(out, fmt.Sprintf("and %d more", len(sorted)-i))
+			out = append(out, fmt.Sprintf("and %d more", len(sorted)-i))
+			break
 		}
-		out = append(out, clip(showSkipped(s), exampleLength))
+		out = append(out, clip(showSkipped(s), notCopiedLength))
 	}
-	return out
+	return strings.Join(out, "; ")
 }
+
+// notCopiedLength is how many characters of an object NotCopied has.
+const notCopiedLength = 480
 
 func showSkipped(s copier.Skipped) string {
 	why := "in v3 already, with the same content"

@@ -240,13 +240,12 @@ type Progress struct {
 	// object needs: v3 does not have them.
 	// +optional
 	Terminating int32 `json:"terminating,omitempty"`
-	// NotCopied names the objects that Skipped and Terminating count, one each, as many as
-	// fit: "Tier web: being deleted in v1".
-	// +kubebuilder:validation:MaxItems=17
-	// +kubebuilder:validation:items:MaxLength=512
-	// +listType=atomic
+	// NotCopied names the objects that Skipped and Terminating count, as many as fit: "Tier
+	// web: being deleted in v1; NetworkSet a/b: in v3 already, with the same content". One
+	// line of describe.
+	// +kubebuilder:validation:MaxLength=8192
 	// +optional
-	NotCopied []string `json:"notCopied,omitempty"`
+	NotCopied string `json:"notCopied,omitempty"`
 	// Conflicts is the number of objects that v3 had already with other content.
 	// +optional
 	Conflicts int32 `json:"conflicts,omitempty"`
