@@ -139,7 +139,7 @@ bench-neighbour: build cluster-tools ## Measure what another client notices of a
 	$(BENCH) -bench Neighbour
 bench-servers: build cluster-tools ## Run BENCH_SERVERS (500) MCP servers on one manager
 	$(BENCH) -bench MCPServers
-bench-proxy: build cluster-tools ## Compare 1,000 sessions at the server alone and through the proxy, with clients that do harm (6 minutes)
+bench-proxy: build ## Compare 1,000 sessions at the server alone and through the proxy, with clients that do harm (6 minutes)
 	$(GO) test -count=1 -run '^$$' -benchtime 1x -bench Sessions -timeout 30m ./cmd/proxyrunner
 bench-micro: ## Measure a pass of the engine, guards, conversion, equality and digest
 	$(GO) test -run '^$$' -bench 'Pass|Guard|LoadAndBind|Convert|Equal|Digest' -benchtime $(BENCH_TIME) -benchmem ./fsm ./controllers/runner ./test/bench

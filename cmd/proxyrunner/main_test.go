@@ -149,11 +149,14 @@ func (w *world) await(status string) {
 }
 
 // transportTo is that of a client that speaks what the server does.
-func (w *world) transportTo(address string) mcp.Transport {
+func (w *world) transportTo(address string) mcp.Transport { return w.transportOf(nil, address) }
+
+// transportOf is transportTo by way of an HTTP client; nil for the usual one.
+func (w *world) transportOf(c *http.Client, address string) mcp.Transport {
 	if w.config.Transport == "sse" {
-		return &mcp.SSEClientTransport{Endpoint: address + "/sse"}
+		return &mcp.SSEClientTransport{Endpoint: address + "/sse", HTTPClient: c}
 	}
-	return &mcp.StreamableClientTransport{Endpoint: address + "/mcp", MaxRetries: -1}
+	return &mcp.StreamableClientTransport{Endpoint: address + "/mcp", HTTPClient: c, MaxRetries: -1}
 }
 
 func (w *world) connect(address string) (*mcp.ClientSession, error) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"regexp"
@@ -38,17 +39,20 @@ const (
 // -benchtime 1x. What each call must answer differs, so that an answer that went to
 // another session is seen.
 func BenchmarkSessions(b *testing.B) {
-	cluster := harness.ForTest(b, harness.Options{Own: true, Nodes: 1})
 	for _, transport := range httpTransports {
 		b.Run(transport, func(b *testing.B) {
 			for b.Loop() {
-				w := newWorld(b, cluster, transport)
+				w := lonely(b, transport)
 				w.startEcho()
 				w.startProxy()
 				w.await("healthy")
 				before := resourcesOf(b, w.proxy.PID())
 				direct, proxied := w.load(w.echoAddress()), w.load(w.address)
 				peak := resourcesOf(b, w.proxy.PID())
+				b.ReportMetric(0, "ns/op") // hides it
+				direct.report(b, "direct")
+				proxied.report(b, "proxied")
+				b.ReportMetric(peak.peak, "peak-MiB")
 				var after usage
 				harness.Eventually(b, "the proxy to let its clients go", soon, func() error {
 					if after = resourcesOf(b, w.proxy.PID()); after.files > before.files+8 {
@@ -56,10 +60,6 @@ func BenchmarkSessions(b *testing.B) {
 					}
 					return nil
 				})
-				b.ReportMetric(0, "ns/op") // hides it
-				direct.report(b, "direct")
-				proxied.report(b, "proxied")
-				b.ReportMetric(peak.peak, "peak-MiB")
 				b.ReportMetric(before.resident, "idle-before-MiB")
 				b.ReportMetric(after.resident, "idle-after-MiB")
 				b.ReportMetric(float64(after.files-before.files), "files-left")
@@ -197,11 +197,19 @@ func silently(ctx context.Context, _ *world, address string) {
 	}
 }
 
-// vanishing opens a session, calls, and is gone before it is answered.
+// vanishing opens a session, calls, and is gone with all its connections before it is
+// answered.
 func vanishing(ctx context.Context, w *world, address string) {
 	for ctx.Err() == nil {
 		within, cancel := context.WithTimeout(ctx, 10*time.Second)
-		session, err := mcp.NewClient(&mcp.Implementation{Name: "gone", Version: "1"}, nil).Connect(within, w.transportTo(address), nil)
+		transport := &http.Transport{DialContext: func(_ context.Context, network, address string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(within, network, address)
+			if err == nil {
+				context.AfterFunc(within, func() { _ = conn.Close() })
+			}
+			return conn, err
+		}}
+		session, err := mcp.NewClient(&mcp.Implementation{Name: "gone", Version: "1"}, nil).Connect(within, w.transportOf(&http.Client{Transport: transport}, address), nil)
 		if err == nil {
 			time.AfterFunc(time.Millisecond, cancel)
 			_ = say(within, session, "never mind") // nobody waits

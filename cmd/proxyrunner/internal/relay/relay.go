@@ -1,8 +1,8 @@
 // Package relay passes HTTP requests on to an MCP server that speaks HTTP itself,
 // streamable-http or sse, and its answers back, as they come.
 //
-// It keeps no session: one lives in the server and in the
-// client. Of an open stream of sse it counts what is awaited. It knows no Kubernetes.
+// It keeps no session: one lives in the server and in the client. Of an open stream of
+// sse it counts what is awaited. It knows no Kubernetes.
 package relay
 
 import (

@@ -2,6 +2,7 @@ package relay_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -43,6 +44,41 @@ func (s sseBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// openStream is a stream of session a, through a relay.
+func openStream(t *testing.T) (backend sseBackend, p *relay.Relay, address string, in *bufio.Reader) {
+	t.Helper()
+	backend = sseBackend{"a": make(chan string)}
+	server := httptest.NewServer(backend)
+	t.Cleanup(server.Close)
+	target, _ := url.Parse(server.URL) // its own
+	p = relay.New(relay.Options{Target: target, Log: slog.New(slog.DiscardHandler)})
+	proxy := httptest.NewServer(p)
+	t.Cleanup(proxy.Close)
+	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, proxy.URL+"/sse?s=a", nil)
+	r.Header.Set("Accept", "text/event-stream")
+	stream, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stream.Body.Close() })
+	return backend, p, proxy.URL, bufio.NewReader(stream.Body)
+}
+
+// endsCleanly waits for the end of a stream.
+func endsCleanly(t *testing.T, in *bufio.Reader, why string) {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { _, err := in.ReadByte(); ended <- err }()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, io.EOF) {
+			t.Errorf("the stream ended with %v, want as if the server had ended it: %s", err, why)
+		}
+	case <-time.After(10 * time.Second):
+		t.Errorf("the stream goes on: %s", why)
+	}
+}
+
 // At the end of the proxy a stream ends on which nothing is awaited, and one on which
 // something is ends after it. Where that cannot be told, it is not cut.
 func TestIdleStreamsEndWithTheProxy(t *testing.T) {
@@ -65,22 +101,7 @@ func TestIdleStreamsEndWithTheProxy(t *testing.T) {
 		"long answer":    {why: "the whole of it passes", posts: []string{call}, tilEnd: event(`{"id":1,"result":"` + strings.Repeat("x", 1<<20) + `"}`)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			backend := sseBackend{"a": make(chan string)}
-			server := httptest.NewServer(backend)
-			t.Cleanup(server.Close)
-			target, _ := url.Parse(server.URL) // its own
-			p := relay.New(relay.Options{Target: target, Log: slog.New(slog.DiscardHandler)})
-			proxy := httptest.NewServer(p)
-			t.Cleanup(proxy.Close)
-
-			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, proxy.URL+"/sse?s=a", nil)
-			r.Header.Set("Accept", "text/event-stream")
-			stream, err := http.DefaultClient.Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer stream.Body.Close()
-			in := bufio.NewReader(stream.Body)
+			backend, p, address, in := openStream(t)
 			reads := func(want string) {
 				t.Helper()
 				got := make([]byte, len(want))
@@ -94,7 +115,7 @@ func TestIdleStreamsEndWithTheProxy(t *testing.T) {
 				if c.refuse {
 					header.Set("Refuse", "1")
 				}
-				send(t, http.MethodPost, proxy.URL+"/messages?s=a", body, header)
+				send(t, http.MethodPost, address+"/messages?s=a", body, header)
 			}
 			if c.before != "" {
 				backend["a"] <- c.before
@@ -109,17 +130,8 @@ func TestIdleStreamsEndWithTheProxy(t *testing.T) {
 				backend["a"] <- c.tilEnd
 				reads(c.tilEnd)
 			}
-			ended := make(chan error, 1)
-			go func() { _, err := in.ReadByte(); ended <- err }()
-			select {
-			case err := <-ended:
-				if err != io.EOF {
-					t.Errorf("the stream ended with %v, want as if the server had ended it: %s", err, c.why)
-				}
-			case <-time.After(10 * time.Second):
-				t.Errorf("the stream goes on: %s", c.why)
-			}
-			if again, _ := send(t, http.MethodGet, proxy.URL+"/sse?s=a", "", http.Header{"Accept": {"text/event-stream"}}); again.StatusCode != http.StatusServiceUnavailable || again.Header.Get("Retry-After") == "" {
+			endsCleanly(t, in, c.why)
+			if again, _ := send(t, http.MethodGet, address+"/sse?s=a", "", http.Header{"Accept": {"text/event-stream"}}); again.StatusCode != http.StatusServiceUnavailable || again.Header.Get("Retry-After") == "" {
 				t.Errorf("a stream that is opened now: %s", again.Status)
 			}
 		})
@@ -128,21 +140,7 @@ func TestIdleStreamsEndWithTheProxy(t *testing.T) {
 
 // What is not understood might be an answer that somebody waits for.
 func TestStreamThatIsNotUnderstoodIsNotCut(t *testing.T) {
-	backend := sseBackend{"a": make(chan string)}
-	server := httptest.NewServer(backend)
-	t.Cleanup(server.Close)
-	target, _ := url.Parse(server.URL) // its own
-	p := relay.New(relay.Options{Target: target, Log: slog.New(slog.DiscardHandler)})
-	proxy := httptest.NewServer(p)
-	t.Cleanup(proxy.Close)
-	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, proxy.URL+"/sse?s=a", nil)
-	r.Header.Set("Accept", "text/event-stream")
-	stream, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stream.Body.Close()
-	in := bufio.NewReader(stream.Body)
+	backend, p, address, in := openStream(t)
 	line := func() (text string) { text, _ = in.ReadString('\n'); return text }
 	harness.Eventually(t, "the endpoint", 10*time.Second, func() error {
 		if text := line(); !strings.HasPrefix(text, "data: messages") {
@@ -150,7 +148,7 @@ func TestStreamThatIsNotUnderstoodIsNotCut(t *testing.T) {
 		}
 		return nil
 	})
-	send(t, http.MethodPost, proxy.URL+"/messages?s=a", `[{"jsonrpc":"2.0","id":1,"method":"tools/call"}]`, nil)
+	send(t, http.MethodPost, address+"/messages?s=a", `[{"jsonrpc":"2.0","id":1,"method":"tools/call"}]`, nil)
 	p.Drain()
 	backend["a"] <- "data: [1]\n\n"
 	line()
