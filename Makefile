@@ -130,7 +130,7 @@ BENCH_OUT ?= $(if $(BENCH_OBJECTS),bin/bench,test/bench)
 BENCH_TIME ?= $(if $(BENCH_OBJECTS),20ms,1s)
 BENCH = BENCH_OUT=$(abspath $(BENCH_OUT)) $(GO) test -run '^$$' -benchtime 1x -timeout 12h -v ./test/bench $(BENCH_ARGS)
 
-.PHONY: bench bench-migration bench-neighbour bench-servers bench-micro
+.PHONY: bench bench-migration bench-neighbour bench-servers bench-proxy bench-micro
 bench: bench-migration $(if $(BENCH_OBJECTS),,bench-neighbour) bench-servers bench-micro ## Measure all of the following (hours; BENCH_OBJECTS=500 BENCH_SERVERS=20: a minute)
 bench-migration: build cluster-tools ## Compare migrations with what Calico's controller does and with raw creates (BENCH_SIZES, BENCH_REPEATS, BENCH_CONTENDERS)
 	ok=0; $(BENCH) -bench Migration || ok=$$?; \
@@ -139,6 +139,8 @@ bench-neighbour: build cluster-tools ## Measure what another client notices of a
 	$(BENCH) -bench Neighbour
 bench-servers: build cluster-tools ## Run BENCH_SERVERS (500) MCP servers on one manager
 	$(BENCH) -bench MCPServers
+bench-proxy: build cluster-tools ## Compare 1,000 sessions at the server alone and through the proxy, with clients that do harm (6 minutes)
+	$(GO) test -count=1 -run '^$$' -benchtime 1x -bench Sessions -timeout 30m ./cmd/proxyrunner
 bench-micro: ## Measure a pass of the engine, guards, conversion, equality and digest
 	$(GO) test -run '^$$' -bench 'Pass|Guard|LoadAndBind|Convert|Equal|Digest' -benchtime $(BENCH_TIME) -benchmem ./fsm ./controllers/runner ./test/bench
 

@@ -47,7 +47,7 @@ func roles(t *testing.T) map[string][]rbacv1.PolicyRule {
 func TestRightsAreThoseAgreedOn(t *testing.T) {
 	var got strings.Builder
 	all := roles(t)
-	for _, name := range []string{"custom", "datastoremigration", "datastoremigration-backup", "datastoremigration-cleanup", "datastoremigration-copyahead", "datastoremigration-dependents", "mcpserver"} {
+	for _, name := range []string{"custom", "datastoremigration", "datastoremigration-apiservers", "datastoremigration-backup", "datastoremigration-cleanup", "datastoremigration-copyahead", "datastoremigration-dependents", "mcpserver"} {
 		got.WriteString(name + "\n")
 		for _, need := range rights.Union(rights.Flatten(name, all[name]...)) {
 			got.WriteString("  " + need.String() + "\n")
@@ -111,8 +111,8 @@ var taboos = []struct {
 		sideDoor := n.Verb == "patch" && n.For[0] == "datastoremigration-copyahead" && !v1 && strings.HasSuffix(n.Name, ".projectcalico.org")
 		return n.Resource == "customresourcedefinitions" && writes(n) && !cleanUp && !sideDoor
 	}},
-	{"admission objects are looked at by name, and only the fence is made and deleted; a create cannot be named", func(n rights.Need) bool {
-		fence := strings.HasPrefix(n.Resource, "validating") && (n.Verb == "create" || n.Verb == "delete" && n.Name == migrationv1.FenceName)
+	{"admission objects are looked at by name, and only the fences are made, changed and deleted; a create cannot be named", func(n rights.Need) bool {
+		fence := strings.HasPrefix(n.Resource, "validating") && (n.Verb == "create" || (n.Verb == "delete" || n.Verb == "patch" && n.Resource == "validatingadmissionpolicies") && slices.Contains([]string{migrationv1.FenceName, migrationv1.V3FenceName}, n.Name))
 		return n.Group == "admissionregistration.k8s.io" && (writes(n) && !fence || n.Name == "" && n.Verb != "create")
 	}},
 }

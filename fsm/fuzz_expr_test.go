@@ -32,6 +32,8 @@ func fullRun(f testing.TB) (*scope, *Run) {
 	if err := c.diags.Err(); err != nil {
 		f.Fatal(err)
 	}
+	// What is compiled last sees no outputs: expressions here are those of an exit of the phase.
+	c.scope.addResults(c.prog.phases["One"].steps[0].action.spec.Outputs)
 	self := map[string]any{
 		"metadata": map[string]any{"name": "a", "labels": map[string]any{"x/y": "z"}},
 		"spec":     map[string]any{"size": int64(3), "parts": []any{map[string]any{"name": "a", "ready": true}}, "free": []any{"b"}},

@@ -1,7 +1,11 @@
 package resources
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -11,22 +15,30 @@ import (
 )
 
 // BarrierOver is what AnnotationBarrier says on an object that we write as it is now: since which version
-// nobody but us has written it, what its generation is, and over which version we write, so that no two
-// barriers are the same.
+// nobody but us has written it, what its generation is, over which version we write, so that no two
+// barriers are the same, and a digest of what of it has no generation.
 func BarrierOver(obj metav1.Object) string {
-	return fmt.Sprintf("%s/%d/%s", ContentVersion(obj), obj.GetGeneration(), obj.GetResourceVersion())
+	return fmt.Sprintf("%s/%d/%s/%s", ContentVersion(obj), obj.GetGeneration(), obj.GetResourceVersion(), barrierDigest(obj))
 }
 
 // ContentVersion is the resourceVersion in which an object got the content that it has, as far as we know: a
-// barrier of ours gives it another one, and changes nothing. Whether somebody has changed no more than its
-// labels or annotations since a barrier cannot be told from the object; then it is the version before.
+// barrier of ours gives it another one, and changes nothing. A note that is about another object, or another
+// content, says nothing: it came along with a manifest, or somebody has written the object since.
 func ContentVersion(obj metav1.Object) string {
-	content, rest, written := strings.Cut(obj.GetAnnotations()[migrationv1.AnnotationBarrier], "/")
-	generation, _, _ := strings.Cut(rest, "/")
-	if written && generation == strconv.FormatInt(obj.GetGeneration(), 10) {
-		return content
+	note := strings.Split(obj.GetAnnotations()[migrationv1.AnnotationBarrier], "/")
+	if len(note) == 4 && note[1] == strconv.FormatInt(obj.GetGeneration(), 10) && note[3] == barrierDigest(obj) {
+		return note[0]
 	}
 	return obj.GetResourceVersion()
+}
+
+// barrierDigest is of which object it is, and of its labels and annotations, which have no generation.
+func barrierDigest(obj metav1.Object) string {
+	annotations := maps.Clone(obj.GetAnnotations())
+	delete(annotations, migrationv1.AnnotationBarrier)
+	data, _ := json.Marshal([]any{obj.GetUID(), merged(nil, obj.GetLabels()), merged(nil, annotations), obj.GetFinalizers()}) // plain texts
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8])
 }
 
 // HasBarrier tells whether an object bears AnnotationBarrier, in plain sight or in hidden metadata: what was

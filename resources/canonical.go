@@ -56,6 +56,28 @@ func canonical(kind *Kind, schema *Schema, obj *unstructured.Unstructured) map[s
 	return out
 }
 
+// canonicalStatus is canonical of a status that takes a write of its own.
+func canonicalStatus(schema *Schema, status map[string]any) map[string]any {
+	own := runtime.DeepCopyJSON(status)
+	if own == nil {
+		own = map[string]any{}
+	}
+	var structural *structuralschema.Structural
+	if schema != nil {
+		if of, known := schema.structural.Properties["status"]; known {
+			structural = &of
+			defaulting.PruneNonNullableNullsWithoutDefaults(own, structural)
+			defaulting.Default(own, structural)
+		}
+	}
+	return canonicalValue(own, structural).(map[string]any)
+}
+
+// StatusDigest is Digest of a status that takes a write of its own.
+func StatusDigest(schema *Schema, status map[string]any) [sha256.Size]byte {
+	return sha256.Sum256(encoded(canonicalStatus(schema, status)))
+}
+
 // contentOf is a deep copy of what is neither metadata nor a status with writers of its own.
 func contentOf(kind *Kind, obj *unstructured.Unstructured) map[string]any {
 	content := make(map[string]any, len(obj.Object))

@@ -16,6 +16,8 @@ type FieldDiff struct {
 	Path string
 	Want string // as converted from v1
 	Have string // as it is in v3
+	// Fixed tells that the API server does not let this field of the v3 object change.
+	Fixed bool
 }
 
 // maxShown is the length in bytes that a value in a FieldDiff is cut to.
@@ -23,7 +25,11 @@ const maxShown = 80
 
 // String is path: want != have.
 func (d FieldDiff) String() string {
-	return fmt.Sprintf("%s: %s in v1, %s in v3", d.Path, d.Want, d.Have)
+	text := fmt.Sprintf("%s: %s in v1, %s in v3", d.Path, d.Want, d.Have)
+	if d.Fixed {
+		text += ", which cannot be changed: delete the v3 object, and it is copied again"
+	}
+	return text
 }
 
 // Diff compares the converted v1 object with the live v3 object and returns the fields in which they
@@ -41,6 +47,17 @@ func differences(kind *Kind, schema *Schema, want, have *unstructured.Unstructur
 	var d differ
 	d.values(nil, canonical(kind, schema, want), canonical(kind, schema, have))
 	return d.found
+}
+
+// DiffStatus is Diff of two statuses that take a write of their own.
+func DiffStatus(schema *Schema, want, have map[string]any) []FieldDiff {
+	var d differ
+	d.values([]string{"status"}, canonicalStatus(schema, want), canonicalStatus(schema, have))
+	var out []FieldDiff
+	for _, found := range d.found {
+		out = append(out, found.shown())
+	}
+	return out
 }
 
 // difference is one field in which two objects differ.

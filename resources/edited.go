@@ -80,4 +80,22 @@ func (d difference) lost() bool {
 	return false
 }
 
+// Altered is what of Diff somebody has to know who takes have for a copy of want: all but what was added to the metadata.
+func Altered(kind *Kind, schema *Schema, want, have *unstructured.Unstructured) []FieldDiff {
+	var out []FieldDiff
+	for _, d := range differences(kind, schema, want, have) {
+		if d.steps[0] != "metadata" || !d.added() {
+			out = append(out, d.shown())
+		}
+	}
+	return out
+}
+
+// added tells whether all that is wanted is there, and something else besides.
+func (d difference) added() bool {
+	_, none := d.want.(absent)
+	_, isList := d.want.([]any)
+	return none || isList && !d.lost()
+}
+
 func isIndex(step string) bool { return strings.HasPrefix(step, "[") }

@@ -19,6 +19,8 @@ const (
 	ReasonRemaining          Reason = "Remaining"
 	ReasonMissing            Reason = "MissingInV3"
 	ReasonExtra              Reason = "GoneFromV1"
+	ReasonDeletedInUse       Reason = "DeletedInUse"
+	ReasonAltered            Reason = "AlteredByAdmission"
 )
 
 // Problem names one object that cannot be migrated as it is, why, and what to do about it. It is an

@@ -149,6 +149,9 @@ func checkReferences(e v1alpha1.RegistryKind, fail func(field, format string, ar
 			fail("converters", "unknown converter %q; known are %s", name, knownNames(converters))
 		}
 	}
+	if _, known := needs[e.Needs]; e.Needs != "" && !known {
+		fail("needs", "unknown rule %q; known are %s", e.Needs, knownNames(needs))
+	}
 	for _, name := range e.Compare.AdmissionDefaults {
 		if admissionDefaults[name] == nil {
 			fail("compare.admissionDefaults", "unknown name %q; known are %s", name, knownNames(admissionDefaults))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/controllers/preview"
+	"github.com/phasegate/phasegate/resources/copier"
 )
 
 func conflictsCommand(s streams) *cobra.Command {
@@ -43,7 +44,7 @@ read, 4 there are some.`,
 		if err != nil {
 			return err
 		}
-		found, err := l.conflicts(cmd.Context(), withDiff)
+		found, _, err := l.conflicts(cmd.Context(), withDiff)
 		if err != nil {
 			return err
 		}
@@ -57,28 +58,29 @@ read, 4 there are some.`,
 	return cmd
 }
 
-// conflicts compares both sides.
-func (l *look) conflicts(ctx context.Context, withDiff bool) (preview.Conflicts, error) {
+// conflicts compares both sides, and also answers what v3 has already with the same content.
+func (l *look) conflicts(ctx context.Context, withDiff bool) (preview.Conflicts, []copier.Skipped, error) {
 	site := preview.Site{Registry: l.registry, Migration: l.dm.Name, Locked: l.dm.Status.Machine.IsHeld("v1Lock")}
 	found := preview.Conflicts{Migration: l.dm.Name, Locked: site.Locked, Conflicts: []preview.Conflict{}}
-	conflicts, version, unseen, err := l.Conflicts(ctx)
+	paired, version, unseen, err := l.Pairs(ctx)
 	if err != nil || unseen != "" {
 		found.Unseen = unseen
-		return found, err
+		return found, nil, err
 	}
+	conflicts := paired.Conflicts
 	site.Version = version
 	sides := make([]datastoremigration.Both, len(conflicts))
 	if len(conflicts) > 0 {
 		if sides, err = l.Sides(ctx, conflicts, version); err != nil {
-			return found, fmt.Errorf("read both sides of the conflicts: %w", err)
+			return found, nil, fmt.Errorf("read both sides of the conflicts: %w", err)
 		}
 	}
 	for i, c := range conflicts {
 		resolved, err := site.Resolve(c, sides[i], withDiff)
 		if err != nil {
-			return found, err
+			return found, nil, err
 		}
 		found.Conflicts = append(found.Conflicts, resolved)
 	}
-	return found, nil
+	return found, paired.Equal, nil
 }

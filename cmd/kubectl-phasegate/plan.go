@@ -14,6 +14,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/controllers/preview"
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/copier"
 )
 
 func planCommand(s streams) *cobra.Command {
@@ -141,9 +142,11 @@ func (l *look) plan(ctx context.Context) (*preview.Plan, error) {
 	if plan.Dependents, plan.DependentsUnseen, err = l.Dependents(ctx); err != nil {
 		return nil, fmt.Errorf("find what depends on Calico's objects: %w", err)
 	}
-	if plan.Conflicts, err = l.conflicts(ctx, false); err != nil {
+	var equal []copier.Skipped
+	if plan.Conflicts, equal, err = l.conflicts(ctx, false); err != nil {
 		return nil, err
 	}
+	plan.Skips(equal, 1)
 	plan.Expect(l.dm.Status.CopyAhead, answers)
 	return plan, nil
 }

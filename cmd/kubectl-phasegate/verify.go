@@ -98,7 +98,7 @@ func sidesOf(name string, v copier.Verification) sides {
 			out.Kinds = append(out.Kinds, sidesKind{k.Kind, k.V1, k.V3, k.Same, k.Digest})
 		}
 	}
-	for _, c := range v.Different {
+	for _, c := range append(v.Different, v.Altered...) {
 		text := fmt.Sprintf("%s %s: %s", c.Kind, strings.TrimPrefix(c.Namespace+"/"+c.Name, "/"), c.Cause)
 		for _, f := range c.Fields {
 			text += "; " + f.String()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -54,6 +55,19 @@ func (o *leaderOptions) validate() error {
 		return errors.New("--leader-elect-namespace: outside of a pod there is no namespace to default to: name that of the lease")
 	}
 	return nil
+}
+
+// installation names what the processes share that take turns; empty where they do not.
+func (o *leaderOptions) installation() string {
+	if !o.elect {
+		return ""
+	}
+	namespace := o.namespace
+	if namespace == "" {
+		own, _ := os.ReadFile(podNamespaceFile) // validate has looked for it
+		namespace = strings.TrimSpace(string(own))
+	}
+	return namespace + "/" + o.name
 }
 
 // needs is what the election must be allowed to do.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -8,7 +9,9 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/phasegate/phasegate/cmd/internal/release"
 	"github.com/phasegate/phasegate/controllers/builtin"
@@ -25,6 +28,7 @@ type options struct {
 	controllers     []string
 	calicoNamespace string
 	proxyImage      string
+	proxyResources  string
 	httpHosts       []string
 	httpPrivate     []string
 	leader          leaderOptions
@@ -46,6 +50,7 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.controllers, "controllers", checkup.Controllers, "controllers to run; custom drives the machines of kinds that are known from a file alone")
 	f.StringVar(&o.calicoNamespace, "calico-namespace", "calico-system", "namespace of calico-node, calico-typha and calico-kube-controllers")
 	f.StringVar(&o.proxyImage, "proxy-image", release.Current().Image("proxyrunner"), "image of the proxies of MCP servers")
+	f.StringVar(&o.proxyResources, "proxy-resources", `{"requests":{"cpu":"50m","memory":"64Mi"},"limits":{"cpu":"1","memory":"512Mi"}}`, "requests and limits of the proxies of MCP servers, as `JSON`; a server's spec goes over them")
 	f.StringArrayVar(&o.httpHosts, "allow-http-host", nil, "HOST or HOST:PORT that the action HTTPRequest may ask; may be repeated; none: it asks nobody")
 	f.StringArrayVar(&o.httpPrivate, "allow-private-http", nil, "private network, such as 10.1.0.0/16, in which an allowed host may be; may be repeated")
 	f.IntVar(&o.maxRequests, "max-requests-in-flight", 90, "how many requests may be on their way to the API server at a time, of the copy of a migration and of all others; watches and the lease do not count")
@@ -70,6 +75,9 @@ func (o *options) validate() error {
 		}
 	}
 	if _, err := o.http(); err != nil {
+		return err
+	}
+	if _, err := o.ofProxies(); err != nil {
 		return err
 	}
 	if o.maxRequests < 1 {
@@ -102,6 +110,17 @@ func (o *options) http() (builtin.HTTP, error) {
 		leave.AllowPrivate = append(leave.AllowPrivate, prefix)
 	}
 	return leave, nil
+}
+
+// ofProxies are the requests and limits of proxies. A field that there is not would be
+// one that is not heeded.
+func (o *options) ofProxies() (corev1.ResourceRequirements, error) {
+	var r corev1.ResourceRequirements
+	strict, err := kjson.UnmarshalStrict([]byte(o.proxyResources), &r)
+	if err := errors.Join(append(strict, err)...); err != nil {
+		return r, fmt.Errorf(`--proxy-resources: %w: write JSON such as {"requests":{"cpu":"50m","memory":"64Mi"},"limits":{"memory":"512Mi"}}`, err)
+	}
+	return r, nil
 }
 
 // address is an error unless a server can be told to listen there.

@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -50,6 +51,9 @@ func run(ctx context.Context, o *options) error {
 	if p.http, err = o.http(); err != nil {
 		return err
 	}
+	if p.proxies, err = o.ofProxies(); err != nil {
+		return err
+	}
 	if p.store, err = loadMachines(o.phasesDir, logger, p.vitals.machines.Beat); err != nil {
 		return err
 	}
@@ -81,6 +85,7 @@ type program struct {
 	*options
 	registry *resources.Registry
 	http     builtin.HTTP
+	proxies  corev1.ResourceRequirements
 	store    *machines.Store
 	vitals   vitals
 }
@@ -159,14 +164,14 @@ func (p *program) controllersOf(unlimited, cfg *rest.Config, measured *runner.Me
 		all[checkup.DatastoreMigration] = datastoremigration.Gate(cfg, p.store.Of(datastoremigration.MachineName), datastoremigration.Settings{
 			Registry: p.registry, CalicoNamespace: p.calicoNamespace, HTTP: p.http, Copying: p.copying(unlimited, cfg),
 			Metrics: datastoremigration.NewMetrics(metrics.Registry, time.Now), MemoryLimit: memoryLimit(),
-			Polite: p.polite, StoreQuota: p.storeQuota.Value(),
+			Polite: p.polite, Manager: p.leader.installation(), StoreQuota: p.storeQuota.Value(),
 		}, measured)
 	}
 	if p.runs(checkup.MCPServer) {
-		all[checkup.MCPServer] = mcpserver.Gate(cfg, p.store.Of(mcpserver.MachineName), mcpserver.Settings{ProxyImage: p.proxyImage, HTTP: p.http}, measured)
+		all[checkup.MCPServer] = mcpserver.Gate(cfg, p.store.Of(mcpserver.MachineName), mcpserver.Settings{ProxyImage: p.proxyImage, ProxyResources: p.proxies, HTTP: p.http, Manager: p.leader.installation()}, measured)
 	}
 	if p.runs(checkup.Custom) {
-		all[checkup.Custom] = &custom.Fleet{Config: cfg, Store: p.store, Compiled: catalog.Compiled, Metrics: measured, HTTP: p.http}
+		all[checkup.Custom] = &custom.Fleet{Config: cfg, Store: p.store, Compiled: catalog.Compiled, Metrics: measured, HTTP: p.http, Manager: p.leader.installation()}
 	}
 	return all
 }

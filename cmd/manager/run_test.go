@@ -47,6 +47,7 @@ func TestRunRefuses(t *testing.T) {
 		"no ratio":             {why: "a percentage is a likely mistake", args: []string{"--tracing-sample-ratio=10"}, want: []string{"--tracing-sample-ratio", "from 0 to 1"}},
 		"no kinds file":        {why: "the compiled-in list is not what was asked for", args: []string{"--kinds-file", at("none.yaml")}, want: []string{"--kinds-file", "none.yaml"}},
 		"broken kinds file":    {why: "an unknown field may be a misspelt one", args: []string{"--kinds-file", at("kinds.yaml")}, want: []string{"kinds.yaml:4:29: PG000", "colour"}},
+		"no resources":         {why: "a limit under another name would be none", args: []string{`--proxy-resources={"limit":{"cpu":"1"}}`}, want: []string{"--proxy-resources", `unknown field "limit"`}},
 		"no network":           {why: "a typo must not open or close what nobody meant", args: []string{"--allow-private-http=10.1.0.0"}, want: []string{"--allow-private-http", "10.1.0.0/16"}},
 		"no phases directory":  {why: "the compiled-in machine is not what was asked for", args: []string{"--phases-dir", at("none")}, want: []string{"--phases-dir", "none"}},
 		"no kubeconfig":        {why: "only after the files are known to be sound", args: []string{"--phases-dir", at("phases"), "--kubeconfig", at("kubeconfig")}, want: []string{"find a cluster", "--kubeconfig"}},

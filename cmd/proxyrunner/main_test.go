@@ -171,6 +171,8 @@ func (w *world) client() *mcp.ClientSession {
 	return session
 }
 
+var errOtherAnswer = errors.New("another answer")
+
 // say calls the tool echo and checks its answer.
 func say(ctx context.Context, session *mcp.ClientSession, text string) error {
 	result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"text": text}})
@@ -181,7 +183,7 @@ func say(ctx context.Context, session *mcp.ClientSession, text string) error {
 		return fmt.Errorf("%d contents, want 1", len(result.Content))
 	}
 	if got, ok := result.Content[0].(*mcp.TextContent); !ok || got.Text != text {
-		return errors.New("another answer than " + text)
+		return fmt.Errorf("%w than %s", errOtherAnswer, text)
 	}
 	return nil
 }

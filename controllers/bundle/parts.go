@@ -216,7 +216,7 @@ func (c *collector) admission(ctx context.Context) error {
 			return err
 		}
 		for i := range all {
-			if all[i].GetName() == migrationv1.FenceName || all[i].GetLabels()["app.kubernetes.io/name"] == "phasegate" {
+			if all[i].GetName() == migrationv1.FenceName || all[i].GetName() == migrationv1.V3FenceName || all[i].GetLabels()["app.kubernetes.io/name"] == "phasegate" {
 				c.keep("admission/"+kind, &all[i])
 				continue
 			}

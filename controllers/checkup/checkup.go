@@ -81,7 +81,8 @@ func (o *Options) groups(c client.Client, api discovery.DiscoveryInterface) ([]c
 		return nil, err
 	}
 	groups := []check.Group{{Title: "cluster", Checks: []check.Check{check.KubernetesVersion(api), o.Files.check(), check.CRDs(c, crds, installCRDs, o.Installing)}}}
-	settings := datastoremigration.Settings{Registry: o.Files.Registry, CalicoNamespace: o.CalicoNamespace, Discovery: api, StoreQuota: o.StoreQuota}
+	settings := datastoremigration.Settings{Registry: o.Files.Registry, CalicoNamespace: o.CalicoNamespace, Discovery: api,
+		Config: o.Config, Elsewhere: len(o.Process) == 0, StoreQuota: o.StoreQuota}
 	if o.Installing {
 		groups = append(groups, check.Group{Title: "installation", Checks: []check.Check{check.Rights(c, installing(o.Namespace), "ask your administrator to install the chart")}})
 	}

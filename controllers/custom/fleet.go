@@ -49,6 +49,8 @@ type Fleet struct {
 	// HTTP is where HTTPRequest may go.
 	HTTP    builtin.HTTP
 	Metrics *runner.Metrics
+	// Manager is that of runner.Busy.
+	Manager string
 
 	mu sync.Mutex
 	// gates are those of the machines that run, by machine.
@@ -117,7 +119,7 @@ func (f *Fleet) gate(name string) *runner.Pair {
 	program := func(c client.Client) *runner.Program[*Object] {
 		return Program(builtin.Options{Client: c, HTTP: f.HTTP})
 	}
-	busy := &runner.Busy{}
+	busy := &runner.Busy{Manager: f.Manager}
 	left := (&runner.Leftovers[*Object]{Name: "phasegate-" + name, Config: f.Config, Machine: machine, Program: program, Metrics: f.Metrics, Busy: busy}).Init()
 	objects := func(ctx context.Context) error {
 		scheme, err := newScheme(gvk)

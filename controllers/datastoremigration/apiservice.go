@@ -66,7 +66,7 @@ func (s *steps) parkAPIService(ctx context.Context, sc *scope) (outputs, error) 
 	}
 	err = patch.MutateAndPatchSpec(ctx, s.client, svc, func(svc *apiregistrationv1.APIService) {
 		svc.Labels = map[string]string{automanagedLabel: "true"}
-		svc.Annotations = map[string]string{migrationv1.AnnotationSavedAPIService: saved}
+		svc.Annotations = map[string]string{migrationv1.AnnotationSavedAPIService: saved, migrationv1.AnnotationLockedBy: string(sc.Object.UID)}
 		svc.Spec = apiregistrationv1.APIServiceSpec{
 			Group: resources.V3Group, Version: "v3",
 			GroupPriorityMinimum: crdGroupPriority, VersionPriority: crdVersionPriority,
@@ -144,8 +144,15 @@ func (s *steps) restoreAPIService(ctx context.Context, sc *scope) (outputs, erro
 	if err != nil {
 		return nil, err
 	}
+	parked, err := s.parkedHere(ctx, sc, svc)
+	if err != nil {
+		return nil, err
+	}
+	if !parked {
+		return nil, sc.Save(ctx, savedAPIServiceKey, "")
+	}
 	if !isAggregated(svc) {
-		saved, err := savedOf(sc.Saved(savedAPIServiceKey), svc)
+		saved, err := savedOf(sc.Saved(savedAPIServiceKey), svc, sc.Object.UID)
 		if err != nil || saved == nil {
 			return nil, err // nothing was parked
 		}
@@ -156,11 +163,25 @@ func (s *steps) restoreAPIService(ctx context.Context, sc *scope) (outputs, erro
 	return s.forgetAPIService(ctx, sc)
 }
 
+// parkedHere tells whether it was this migration that parked the APIService, in this cluster. Of an object that
+// is there the state is believed. A state alone may have come out of a backup, of another cluster or of another time:
+// then the mark on the APIService decides, or v1, which is locked for as long as it is parked.
+func (s *steps) parkedHere(ctx context.Context, sc *scope, svc *apiregistrationv1.APIService) (bool, error) {
+	if !sc.Gone() || svc != nil && svc.Annotations[migrationv1.AnnotationLockedBy] == string(sc.Object.UID) {
+		return true, nil
+	}
+	v1, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
+	if err != nil && !gone(err) {
+		return false, err
+	}
+	return v1 != nil && lockedBy(v1) == sc.Object.UID, nil
+}
+
 // savedOf is what was saved with the state, or else what the parked APIService bears
-// itself: a state may be lost. Nil when neither has anything.
-func savedOf(text string, svc *apiregistrationv1.APIService) (*savedAPIService, error) {
+// itself, in the name of this migration: a state may be lost. Nil when neither has anything.
+func savedOf(text string, svc *apiregistrationv1.APIService, by types.UID) (*savedAPIService, error) {
 	saved, err := readSaved("saved."+savedAPIServiceKey+" of the MachineState", text)
-	if saved != nil || svc == nil {
+	if saved != nil || svc == nil || svc.Annotations[migrationv1.AnnotationLockedBy] != string(by) { // a note without our mark came with a manifest
 		return saved, err
 	}
 	borne, borneErr := readSaved("annotation "+migrationv1.AnnotationSavedAPIService+" of APIService "+svc.Name, svc.Annotations[migrationv1.AnnotationSavedAPIService])
@@ -195,6 +216,7 @@ func (s *steps) forgetAPIService(ctx context.Context, sc *scope) (outputs, error
 	if svc != nil && svc.Annotations[migrationv1.AnnotationSavedAPIService] != "" {
 		err := patch.MutateAndPatchSpec(ctx, s.client, svc, func(svc *apiregistrationv1.APIService) {
 			delete(svc.Annotations, migrationv1.AnnotationSavedAPIService)
+			delete(svc.Annotations, migrationv1.AnnotationLockedBy)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("remove the note from APIService %s: %w", apiServiceName, err)

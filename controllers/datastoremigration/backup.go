@@ -10,7 +10,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +23,16 @@ import (
 
 // BackUpAction keeps v1 before CleanUpAction deletes it.
 const BackUpAction = "BackUpV1"
+
+const (
+	// backupKey is where the state says that v1 is to be kept in Secrets before it is deleted, and how
+	// far that is: wanted, or whole from right before the first CRD is deleted.
+	backupKey    = "backup"
+	backupWanted = "Wanted"
+	backupWhole  = "Whole"
+	// waiveBackup is what a person waives who does without the rest of a backup that is not whole any more.
+	waiveBackup = "v1-backup"
+)
 
 func (s *steps) backUpRights() []rbacv1.PolicyRule {
 	return grants([]rbacv1.PolicyRule{rights.Asking}, onSecrets(), s.onV1CRDs("get"), onAllOfV1("list"),
@@ -39,7 +48,7 @@ func onSecrets() []rbacv1.PolicyRule { return rule("get create delete", "", "sec
 func (s *steps) backUpV1(ctx context.Context, sc *scope) (outputs, error) {
 	switch to := sc.With.String("to", "Secrets"); to {
 	case "None":
-		return nil, sc.PatchMetadata(ctx, func(dm *migration) { delete(dm.Annotations, migrationv1.AnnotationBackup) })
+		return nil, sc.Save(ctx, backupKey, "")
 	case "Secrets":
 		return nil, s.backUp(ctx, sc)
 	default:
@@ -51,19 +60,13 @@ func (s *steps) backUpV1(ctx context.Context, sc *scope) (outputs, error) {
 // the deletion may begin. Whether one is wanted is on record: what is in the Secrets
 // does not tell, since a part may be missing.
 func (s *steps) renewBackup(ctx context.Context, sc *scope) error {
-	if sc.Object.Annotations[migrationv1.AnnotationBackup] == "" {
+	if sc.Saved(backupKey) == "" {
 		return nil
 	}
 	if err := s.backUp(ctx, sc); err != nil {
 		return err
 	}
-	return noteBackup(ctx, sc, migrationv1.BackupWhole)
-}
-
-func noteBackup(ctx context.Context, sc *scope, state string) error {
-	return sc.PatchMetadata(ctx, func(dm *migration) {
-		metav1.SetMetaDataAnnotation(&dm.ObjectMeta, migrationv1.AnnotationBackup, state)
-	})
+	return sc.Save(ctx, backupKey, backupWhole)
 }
 
 func (s *steps) backUp(ctx context.Context, sc *scope) error {
@@ -75,21 +78,39 @@ func (s *steps) backUp(ctx context.Context, sc *scope) error {
 	if err != nil {
 		return err
 	}
-	if done == nil && sc.Object.Annotations[migrationv1.AnnotationBackup] == migrationv1.BackupWhole {
+	whole, err := s.mayHaveBeenWhole(ctx, sc, v)
+	if err != nil {
+		return err
+	}
+	if done == nil && whole {
 		// What is left of it may be all that there is of CRDs that have gone: it is not written over.
-		return fsm.Wait("the backup of v1 is not whole any more, so nothing more of v1 is deleted: bring back the Secrets in namespace %s with the label %s=%s; or remove the annotation %s from this object to go on without a backup",
-			v.namespace, migrationv1.LabelBackupOf, v.prefix(), migrationv1.AnnotationBackup)
+		if slices.Contains(waivedBy(sc.Object), waiveBackup) {
+			sc.Warn("ChecksWarn", "%s: waived: the backup of v1 is not whole any more, and CRDs may have gone", waiveBackup)
+			return nil
+		}
+		return fsm.Wait("the backup of v1 is not whole any more, so nothing more of v1 is deleted: bring back the Secrets in namespace %s with the label %s=%s; or set the annotation %s on this object to go on without a backup",
+			v.namespace, migrationv1.LabelBackupOf, v.prefix(), waiverFor(sc.Object, waiveBackup))
 	}
 	if begun, err := s.deletionHasBegun(ctx, done); begun || err != nil {
 		return err
 	}
-	v.begin = func(ctx context.Context) error { return noteBackup(ctx, sc, migrationv1.BackupWanted) }
-	if sc.Object.Annotations[migrationv1.AnnotationBackup] == "" {
+	v.begin = func(ctx context.Context) error { return sc.Save(ctx, backupKey, backupWanted) }
+	if sc.Saved(backupKey) == "" {
 		if err := v.begin(ctx); err != nil {
 			return err
 		}
 	}
 	return s.writeBackup(ctx, sc, v)
+}
+
+// mayHaveBeenWhole tells whether the deletion may have begun on the strength of a backup. Where the state was
+// lost, any part of one says so.
+func (s *steps) mayHaveBeenWhole(ctx context.Context, sc *scope, v *vault) (bool, error) {
+	if noted := sc.Saved(backupKey); noted != "" || !wasLost(sc.Object) {
+		return noted == backupWhole, nil
+	}
+	first, err := v.get(ctx, 1)
+	return first != nil, err
 }
 
 // writeBackup leaves as it is what was written already and is right, and reads all of it back.

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
@@ -283,7 +284,7 @@ func TestNothingGoesWithoutItsBackup(t *testing.T) {
 			meanwhile: func(t *testing.T, b *backedUp) { must(t, b.Delete(t.Context(), part(1))) }},
 		"somebody deletes a part of what was whole": {why: "the deletion may have begun: what is left may be the last", says: "bring back the Secrets in namespace calico-system with the label migration.projectcalico.org/backup-of=to-v3",
 			meanwhile: func(t *testing.T, b *backedUp) {
-				b.note(t, migrationv1.AnnotationBackup, migrationv1.BackupWhole)
+				b.onRecord(t, backupWhole)
 				must(t, b.Delete(t.Context(), part(1)))
 			}},
 		"none is wanted": {why: "somebody has said so", with: fsm.Params{"to": "None"}, meanwhile: func(*testing.T, *backedUp) {}},
@@ -292,7 +293,7 @@ func TestNothingGoesWithoutItsBackup(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBackedUp(t, 7)
 			must(t, b.Create(t.Context(), v3PoolCRD(time.Now())))
-			b.note(t, migrationv1.AnnotationWaive, waiveV1Changed)
+			b.note(t, migrationv1.AnnotationWaive, waiveV1Changed+"@u-1")
 			must(t, b.backUp(t, b.WithWatch, c.with))
 			c.meanwhile(t, b)
 			there := func() bool {
@@ -326,7 +327,7 @@ func TestNothingGoesWithoutItsBackup(t *testing.T) {
 func TestCleanUpInShortLives(t *testing.T) {
 	b := newBackedUp(t, 7)
 	must(t, b.Create(t.Context(), v3PoolCRD(time.Now())))
-	b.note(t, migrationv1.AnnotationWaive, waiveV1Changed)
+	b.note(t, migrationv1.AnnotationWaive, waiveV1Changed+"@u-1")
 	must(t, b.backUp(t, b.WithWatch, nil))
 	died := errors.New("died")
 	for range 20 {
@@ -356,6 +357,15 @@ func TestCleanUpInShortLives(t *testing.T) {
 		}
 	}
 	t.Error("after 20 processes v1 is still there")
+}
+
+// onRecord brings what the state says of the backup to a value.
+func (b *backedUp) onRecord(t *testing.T, value string) {
+	t.Helper()
+	state := onceState(b.dm.UID, backupKey, value)
+	must(t, b.Get(t.Context(), client.ObjectKeyFromObject(state), state))
+	state.Status.Saved[backupKey] = v1alpha1.SavedText(value)
+	must(t, b.Update(t.Context(), state))
 }
 
 // note sets an annotation of the migration.

@@ -182,7 +182,7 @@ func (b *BreakGlass) saved(ctx context.Context, l *Locks, svc *apiregistrationv1
 	if state := states.Of(uid); state != nil {
 		text = string(state.Status.Saved[savedAPIServiceKey])
 	}
-	return savedOf(text, svc)
+	return savedOf(text, svc, uid)
 }
 
 func (b *BreakGlass) deleteV3Lock(ctx context.Context) error {

@@ -104,16 +104,28 @@ func (s *steps) builtInTiers() check.Check {
 				return nil, fmt.Errorf("read Tier %s: %w", want.name, err)
 			}
 			order, hasOrder := number(tier, "spec", "order")
-			action, hasAction, _ := unstructured.NestedString(tier.Object, "spec", "defaultAction")
+			action, _, _ := unstructured.NestedString(tier.Object, "spec", "defaultAction") // an empty one is not copied
 			orderOK := order == want.order || want.lenient && !hasOrder
-			actionOK := action == want.action || want.lenient && !hasAction
+			actionOK := action == want.action || want.lenient && action == ""
 			if !orderOK || !actionOK {
 				findings = append(findings, check.Finding{Level: check.Failure,
-					Message: fmt.Sprintf("Tier %s must have order %.0f and defaultAction %s", want.name, want.order, want.action), Remedy: "correct it"})
+					Message: fmt.Sprintf("Tier %s has %s; v3 demands order %.0f and defaultAction %s", want.name, orderAndAction(tier), want.order, want.action),
+					Remedy:  "find out who changed it, and correct it"})
 			}
 		}
 		return findings, nil
 	}}
+}
+
+func orderAndAction(tier *unstructured.Unstructured) string {
+	text := "no order"
+	if order, found := number(tier, "spec", "order"); found {
+		text = fmt.Sprintf("order %.0f", order)
+	}
+	if action, _, _ := unstructured.NestedString(tier.Object, "spec", "defaultAction"); action != "" {
+		return text + " and defaultAction " + action
+	}
+	return text + " and no defaultAction"
 }
 
 func number(u *unstructured.Unstructured, path ...string) (float64, bool) {
@@ -186,7 +198,7 @@ func (s *steps) whoLocked(ctx context.Context, holder, asking types.UID) ([]chec
 	}
 	if gone {
 		return []check.Finding{{Level: check.Failure, Message: fmt.Sprintf("v1 ClusterInformation has datastoreReady=false, locked by a DatastoreMigration that is gone, UID %s: its finalizer was removed by hand, so nobody gave back what it held", holder),
-			Remedy: "give it back by kubectl phasegate unlock, or by hand as docs/operate/break-glass.md says under \"A migration that is gone\"; this one goes on then"}}, nil
+			Remedy: "give it back by kubectl phasegate unlock, or by hand as docs/operate/break-glass.md says under \"A migration that is gone\"; this one goes on then; if the cluster was migrated already and uses v3, see \"A cluster that was migrated\" in docs/operate/backup-restore.md"}}, nil
 	}
 	return []check.Finding{{Level: check.Failure, Message: fmt.Sprintf("v1 ClusterInformation has datastoreReady=false, locked by %q", holder),
 		Remedy: "find out who locked the datastore, then: kubectl phasegate unlock"}}, nil

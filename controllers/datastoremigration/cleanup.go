@@ -60,7 +60,7 @@ func (s *steps) deleteV1CRDs(ctx context.Context, sc *scope) (outputs, error) {
 	if err != nil {
 		return nil, err
 	}
-	held, err := s.copier(sc.Object).V1Digests(ctx)
+	held, err := s.copier(sc.Object).V1Digests(ctx, sc.Object.Status.Verified)
 	if err != nil {
 		return nil, err
 	}
@@ -109,11 +109,16 @@ func (s *steps) losesNothing(ctx context.Context, sc *scope, left []v1CRD, held 
 			return err
 		}
 	}
-	if changed := unverified(left, held, known); len(changed) > 0 {
+	changed, fewer := unverified(left, held, known, verified != nil && verified.Revision > 0)
+	if len(fewer) > 0 {
+		sc.Warn("FewerObjects", "v1 has fewer objects than were verified to be in v3, because they were deleted since, with their namespaces say: %s. "+
+			"Each of those that are left is older than the verification, so v3 was given it as it is, and nothing is lost", strings.Join(fewer, "; "))
+	}
+	if len(changed) > 0 {
 		list := strings.Join(examples(changed, func(text string) string { return text }), "; ")
 		if !slices.Contains(waivedBy(sc.Object), waiveV1Changed) {
-			return fsm.Wait("v1 holds what was not verified to be in v3, so nothing is deleted: %s. Bring what is missing to v3, then set the annotation %s=%s on this object, or delete the v1 CRDs yourself",
-				list, migrationv1.AnnotationWaive, waiveV1Changed)
+			return fsm.Wait("v1 holds what was not verified to be in v3, so nothing is deleted: %s. Bring what is missing to v3, then set the annotation %s on this object, or delete the v1 CRDs yourself",
+				list, waiverFor(sc.Object, waiveV1Changed))
 		}
 		sc.Warn("ChecksWarn", "%s: waived: %s", waiveV1Changed, list)
 	}
@@ -133,22 +138,30 @@ func (s *steps) losesNothing(ctx context.Context, sc *scope, left []v1CRD, held 
 	return nil
 }
 
-// unverified tells which kinds hold other objects than were verified. A CRD that is
-// being deleted was judged before its objects began to go.
-func unverified(left []v1CRD, held map[string]copier.V1Kind, verified map[string]migrationv1.VerifiedKind) []string {
-	var changed []string
+// unverified tells which kinds hold other objects than were verified, and which only
+// fewer: where it is known of each object whether it was written since, those that have
+// gone are no reason to keep the others. A CRD that is being deleted was judged before
+// its objects began to go.
+func unverified(left []v1CRD, held map[string]copier.V1Kind, verified map[string]migrationv1.VerifiedKind, each bool) (changed, fewer []string) {
 	for _, crd := range left {
 		name := crd.kind.Name()
-		now, then := held[name].VerifiedKind, verified[name]
+		now, then, since := held[name].VerifiedKind, verified[name], held[name].Since
+		text := fmt.Sprintf("%s, %d objects of which %d were verified", name, now.Objects, then.Objects)
 		switch {
 		case !crd.DeletionTimestamp.IsZero() || now.Objects == 0 || now == then:
+			continue
+		case each && len(since) == 0 && now.Objects < then.Objects && then.Unproved == 0:
+			fewer = append(fewer, fmt.Sprintf("%s, %d of %d", name, now.Objects, then.Objects))
+			continue
 		case now.Objects == then.Objects:
-			changed = append(changed, fmt.Sprintf("%s, %d objects, of which some have changed", name, now.Objects))
-		default:
-			changed = append(changed, fmt.Sprintf("%s, %d objects of which %d were verified", name, now.Objects, then.Objects))
+			text = fmt.Sprintf("%s, %d objects, of which some have changed", name, now.Objects)
 		}
+		if len(since) > 0 {
+			text += fmt.Sprintf(" (written since: %s)", strings.Join(examples(since, func(text string) string { return text }), ", "))
+		}
+		changed = append(changed, text)
 	}
-	return changed
+	return changed, fewer
 }
 
 // lostV3 says why the copies of a kind cannot be there any more; empty if they can.

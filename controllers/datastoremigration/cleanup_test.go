@@ -47,14 +47,14 @@ func TestCleanUpLosesNothing(t *testing.T) {
 		says    string                       // empty: the CRD goes
 	}{
 		"as verified":      {why: "v3 has it", v3: []client.Object{v3PoolCRD(before)}},
-		"one more":         {why: "v3 does not have it", written: []client.Object{pool("late", "")}, v3: []client.Object{v3PoolCRD(before)}, says: "IPPool, 2 objects of which 1 were verified. Bring what is missing to v3, then set the annotation migration.projectcalico.org/waive=v1-changed"},
-		"waived":           {why: "a person has looked", written: []client.Object{pool("late", "")}, waive: "v1-changed", v3: []client.Object{v3PoolCRD(before)}},
-		"something waived": {why: "that is another matter", written: []client.Object{pool("late", "")}, waive: "v1-kinds", v3: []client.Object{v3PoolCRD(before)}, says: "2 objects of which 1 were verified"},
+		"one more":         {why: "v3 does not have it", written: []client.Object{pool("late", "")}, v3: []client.Object{v3PoolCRD(before)}, says: "IPPool, 2 objects of which 1 were verified. Bring what is missing to v3, then set the annotation migration.projectcalico.org/waive=v1-changed@u"},
+		"waived":           {why: "a person has looked", written: []client.Object{pool("late", "")}, waive: "v1-changed@u", v3: []client.Object{v3PoolCRD(before)}},
+		"something waived": {why: "that is another matter", written: []client.Object{pool("late", "")}, waive: "v1-kinds@u", v3: []client.Object{v3PoolCRD(before)}, says: "2 objects of which 1 were verified"},
 		"other content":    {why: "the number says nothing", v3: []client.Object{v3PoolCRD(before)}, digests: func(v string) string { return v[:len(v)-1] + "x" }, says: "IPPool, 1 objects, of which some have changed"},
 		"never verified":   {why: "another controller made this migration", v3: []client.Object{v3PoolCRD(before)}, digests: func(string) string { return "" }, says: "1 objects of which 0 were verified"},
 		"garbled":          {why: "what cannot be read proves nothing", v3: []client.Object{v3PoolCRD(before)}, digests: func(string) string { return "all of it" }, says: `"all" is not KIND=OBJECTS:DIGEST`},
-		"v3 is gone":       {why: "v1 is all that there is", waive: "v1-changed", says: "CRD ippools.projectcalico.org is not installed"},
-		"v3 was made anew": {why: "its objects went with the old one", waive: "v1-changed", v3: []client.Object{v3PoolCRD(after)}, says: "CRD ippools.projectcalico.org was created anew after the migration"},
+		"v3 is gone":       {why: "v1 is all that there is", waive: "v1-changed@u", says: "CRD ippools.projectcalico.org is not installed"},
+		"v3 was made anew": {why: "its objects went with the old one", waive: "v1-changed@u", v3: []client.Object{v3PoolCRD(after)}, says: "CRD ippools.projectcalico.org was created anew after the migration"},
 		"v3 is not served": {why: "nobody knows what is in it", v3: []client.Object{&apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "ippools.projectcalico.org"}}},
 			says: "CRD ippools.projectcalico.org has scope"},
 	}
@@ -63,7 +63,7 @@ func TestCleanUpLosesNothing(t *testing.T) {
 			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u", Annotations: map[string]string{migrationv1.AnnotationWaive: c.waive}}}
 			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: poolCRD, UID: "crd"}}
 			cl := allMayBeDone(fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(append(c.v3, dm, crd, pool("early", ""))...).Build())
-			held, err := copier.New(resources.Default(), cl, copier.Owner{}).V1Digests(t.Context())
+			held, err := copier.New(resources.Default(), cl, copier.Owner{}).V1Digests(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,12 +121,44 @@ func TestUnverifiedIsAboutWhatIsWhole(t *testing.T) {
 	}
 	held := map[string]copier.V1Kind{"IPPool": {VerifiedKind: kind("IPPool", 1)}, "Tier": {VerifiedKind: kind("Tier", 0)}}
 	verified := map[string]migrationv1.VerifiedKind{"IPPool": kind("IPPool", 2), "Tier": kind("Tier", 2)}
-	got := unverified([]v1CRD{{pools, going}, {tiers, whole}}, held, verified)
+	got, _ := unverified([]v1CRD{{pools, going}, {tiers, whole}}, held, verified, false)
 	if diff := cmp.Diff([]string(nil), got); diff != "" {
 		t.Errorf("half deleted, and empty (-want +got):\n%s", diff)
 	}
-	got = unverified([]v1CRD{{pools, whole}}, held, verified)
+	got, _ = unverified([]v1CRD{{pools, whole}}, held, verified, false)
 	if diff := cmp.Diff([]string{"IPPool, 1 objects of which 2 were verified"}, got); diff != "" {
 		t.Errorf("less than was verified (-want +got):\n%s", diff)
+	}
+}
+
+// Objects that have gone since, with their namespaces say, are explained, and keep no clean-up: of each that is left it
+// is known whether it was written since.
+func TestFewerObjectsThanVerified(t *testing.T) {
+	sets, _ := resources.Default().Kind("NetworkSet")
+	const name = "NetworkSet"
+	then := migrationv1.VerifiedKind{Kind: name, Objects: 3, Digest: "of three"}
+	for about, c := range map[string]struct {
+		why            string
+		unproved, now  int64
+		since          []string
+		unknown        bool // the lock was cooperative, or an older version has verified
+		changed, fewer []string
+	}{
+		"gone with a namespace":  {why: "the two that are left are as they were", now: 2, fewer: []string{"NetworkSet, 2 of 3"}},
+		"and one was written":    {why: "that one may be nowhere else", now: 2, since: []string{"shop/late"}, changed: []string{"NetworkSet, 2 objects of which 3 were verified (written since: shop/late)"}},
+		"one for another":        {why: "the number says nothing", now: 3, since: []string{"shop/late"}, changed: []string{"NetworkSet, 3 objects, of which some have changed (written since: shop/late)"}},
+		"nobody knows":           {why: "what is not proved is not deleted", now: 2, unknown: true, changed: []string{"NetworkSet, 2 objects of which 3 were verified"}},
+		"one was altered":        {why: "it may be among those that are left", unproved: 1, now: 2, changed: []string{"NetworkSet, 2 objects of which 3 were verified"}},
+		"another, though no one": {why: "a digest that does not fit is no proof", now: 3, changed: []string{"NetworkSet, 3 objects, of which some have changed"}},
+	} {
+		t.Run(about, func(t *testing.T) {
+			known := then
+			known.Unproved = c.unproved
+			held := map[string]copier.V1Kind{name: {VerifiedKind: migrationv1.VerifiedKind{Kind: name, Objects: c.now, Digest: "of those"}, Since: c.since}}
+			changed, fewer := unverified([]v1CRD{{sets, &apiextensionsv1.CustomResourceDefinition{}}}, held, map[string]migrationv1.VerifiedKind{name: known}, !c.unknown)
+			if diff := cmp.Diff([][]string{c.changed, c.fewer}, [][]string{changed, fewer}); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, diff)
+			}
+		})
 	}
 }

@@ -79,10 +79,14 @@ func (s *steps) copyOnce(ctx context.Context, sc *scope, version, verb string) (
 		}
 		return result, err
 	}
+	altered := judgeAltered(sc.Object, result.Altered)
+	if result.Rejected = append(result.Rejected, altered...); len(altered) < len(result.Altered) {
+		sc.Warn("ChecksWarn", "%s: waived: %s", waiveAltered, strings.Join(examples(result.Altered, showConflict), "; "))
+	}
 	sc.Report(func(dm *migration) {
 		showProgress(dm, result.Progress, sc.Clock.Since(began), verb)
 		setConflicts(dm, result.Conflicts)
-		dm.Status.Progress.OwnersWithheld = int32(result.Withheld)
+		dm.Status.Progress.OwnersWithheld, dm.Status.Progress.NotCopied = int32(result.Withheld), notCopied(result.Skipped)
 	})
 	if _, going := forPeople(result.Conflicts); len(going) > 0 {
 		// Nobody but us can resolve these, and time does.
@@ -90,6 +94,24 @@ func (s *steps) copyOnce(ctx context.Context, sc *scope, version, verb string) (
 			strings.Join(examples(going, showConflict), "; "))
 	}
 	return result, err
+}
+
+// waiveAltered is what a person waives who wants v3 to have what admission makes of the copies.
+const waiveAltered = "altered-copies"
+
+// judgeAltered rejects copies that hold something else than v1 does, unless a person wants them so.
+func judgeAltered(dm *migration, altered []copier.Conflict) []resources.Problem {
+	if slices.Contains(waivedBy(dm), waiveAltered) {
+		return nil
+	}
+	var problems []resources.Problem
+	for _, c := range altered {
+		problems = append(problems, resources.Problem{Kind: c.Kind, Namespace: c.Namespace, Name: c.Name, Reason: resources.ReasonAltered,
+			Message: "an admission policy or a webhook makes something else of it in v3: " + strings.Join(examples(c.Fields, resources.FieldDiff.String), ", "),
+			Remedy: fmt.Sprintf("change what does it, and delete the copy; or, if v3 is to have it so, waive it with the annotation %s on the migration",
+				waiverFor(dm, waiveAltered))})
+	}
+	return problems
 }
 
 func copied(result copier.Result) outputs {
@@ -184,24 +206,31 @@ func (s *steps) verify(ctx context.Context, sc *scope) (outputs, error) {
 	if err != nil {
 		return nil, err
 	}
+	revision := uint64(0) // where others may write v1, it would prove nothing
+	if isEnforced(sc.Object) {
+		if revision, err = s.copier(sc.Object).Revision(ctx); err != nil {
+			return nil, err
+		}
+	}
 	// What was written through a lock that was open for a moment may be in what was read before.
 	if err := s.lockStands(ctx, sc); err != nil {
 		return nil, err
 	}
 	people, _ := forPeople(v.Different)
+	altered := judgeAltered(sc.Object, v.Altered)
 	sc.Report(func(dm *migration) {
-		showVerified(dm, verified(v, sc.Clock.Now()))
+		showVerified(dm, verified(v, len(altered) == 0, revision, sc.Clock.Now()))
 		if len(people) > 0 {
 			setConflicts(dm, people)
 		}
 	})
 	list := examples(v.Different, showConflict)
-	for _, problems := range [][]resources.Problem{v.Missing, v.Extra} {
+	for _, problems := range [][]resources.Problem{v.Missing, v.Extra, altered} {
 		list = append(list, examples(problems, showProblem)...)
 	}
 	return outputs{
 		"conflicts": len(people),
-		"different": len(v.Different) + len(v.Missing) + len(v.Extra),
+		"different": len(v.Different) + len(v.Missing) + len(v.Extra) + len(altered),
 		"examples":  list[:min(len(list), exampleLimit)],
 		"verified":  v.Same(),
 	}, nil
@@ -214,12 +243,12 @@ func showVerified(dm *migration, found *migrationv1.Verified) {
 	}
 }
 
-// verified is nil unless everything is equal.
-func verified(v copier.Verification, at time.Time) *migrationv1.Verified {
-	if !v.OK() {
+// verified is nil unless everything is equal, or was altered as a person wants it.
+func verified(v copier.Verification, alteredToo bool, revision uint64, at time.Time) *migrationv1.Verified {
+	if !v.Accepted(alteredToo) {
 		return nil
 	}
-	return &migrationv1.Verified{At: metav1.NewTime(at), Digests: migrationv1.JoinDigests(v.Verified())}
+	return &migrationv1.Verified{At: metav1.NewTime(at), Revision: int64(revision), Digests: migrationv1.JoinDigests(v.Verified())}
 }
 
 // deleteCopies takes back what this migration created. Objects with finalizers

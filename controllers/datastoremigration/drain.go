@@ -23,10 +23,12 @@ const (
 	proofs     = 3
 	proofTries = 20
 	proofPoll  = 50 * time.Millisecond
+	// probePromptly is how long an API server under load may take for a single one.
+	probePromptly = 500 * time.Millisecond
 )
 
 func (s *steps) drainRights() []rbacv1.PolicyRule {
-	return grants(s.onV1Lock("patch"), allOf("list", resources.V1Group, s.Registry.All(), (*resources.Kind).V1Plural)) // the lock is v1's too
+	return grants(apiServersRights(), s.onV1Lock("patch"), allOf("list", resources.V1Group, s.Registry.All(), (*resources.Kind).V1Plural)) // the lock is v1's too
 }
 
 // drain proves that v1 is closed, and then that nobody has written it for `quiet`: what
@@ -38,13 +40,21 @@ func (s *steps) drainRights() []rbacv1.PolicyRule {
 // creation or deletion alone changes the number: where the list has neither, it is the
 // one that would have been seen then. The copy goes on with that list.
 //
+// An API server may have been stopped with a write in it that it had let in. So each
+// is asked once more before the list: it has worked for `quiet` since it was closed.
+//
 // Where the lock is only a request, nothing can be proved, and after `atMost` the
 // migration goes on: objects whose status changes for ever must not hold it up, and
 // Verify compares everything again before anything is opened.
 func (s *steps) drain(ctx context.Context, sc *scope) (outputs, error) {
+	ctx, done, err := untilDeadline(ctx, sc)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	enforced := isEnforced(sc.Object)
 	if enforced {
-		if err := s.proveFence(ctx, sc, "the lock", lockMessage(sc.Object)); err != nil {
+		if err := s.proveFence(ctx, sc, "the lock", lockMessage(sc.Object), proofs); err != nil {
 			return nil, err
 		}
 	}
@@ -58,7 +68,9 @@ func (s *steps) drain(ctx context.Context, sc *scope) (outputs, error) {
 		if err := sleep(ctx, sc.Clock, quiet); err != nil {
 			return nil, err
 		}
-		var err error
+		if err := s.stillClosed(ctx, sc, enforced, quiet); err != nil {
+			return nil, err
+		}
 		moving, err = c.Moving(ctx, moving)
 		switch {
 		case err != nil:
@@ -79,13 +91,35 @@ func isEnforced(dm *migration) bool {
 	return dm.Status.Lock != nil && dm.Status.Lock.Mode == migrationv1.LockEnforced
 }
 
-// proveFence waits until writes of v1 are refused, several in a row, for the reason that
-// is given and for no other one. They are dry runs, so that nothing is written where the
-// fence has a hole.
-func (s *steps) proveFence(ctx context.Context, sc *scope, mark, reason string) error {
+// stillClosed is an error where an API server did not answer at once: it is not known for
+// how long it has worked.
+func (s *steps) stillClosed(ctx context.Context, sc *scope, enforced bool, quiet time.Duration) error {
+	if !enforced {
+		return nil
+	}
+	asked := sc.Clock.Now()
+	if err := s.proveFence(ctx, sc, "the lock", lockMessage(sc.Object), 1); err != nil {
+		return err
+	}
+	if took := sc.Clock.Since(asked); took > max(quiet, probePromptly) {
+		return &fsm.WaitError{After: quiet, Message: fmt.Sprintf("an API server took %s to refuse a write: what it had let in before may still be on its way", took.Round(time.Millisecond))}
+	}
+	return nil
+}
+
+// proveFence waits until every API server refuses writes of v1, so many in a row, for the
+// reason that is given and for no other one. They are dry runs, so that nothing is
+// written where the fence has a hole.
+func (s *steps) proveFence(ctx context.Context, sc *scope, mark, reason string, proofs int) error {
+	return s.eachServer(ctx, sc, func(ctx context.Context, server apiServer) error {
+		return s.proveAt(ctx, sc, server, mark, reason, proofs)
+	})
+}
+
+func (s *steps) proveAt(ctx context.Context, sc *scope, server apiServer, mark, reason string, proofs int) error {
 	seen := error(nil)
 	for refused, tries := 0, 0; refused < proofs; tries++ {
-		err := s.probeFence(ctx, mark)
+		err := s.probeFence(ctx, server.client, mark)
 		switch {
 		case apierrs.IsForbidden(err) && strings.Contains(err.Error(), reason):
 			refused++
@@ -93,7 +127,7 @@ func (s *steps) proveFence(ctx context.Context, sc *scope, mark, reason string) 
 		case err != nil && !apierrs.IsForbidden(err):
 			return fmt.Errorf("try whether the fence around v1 works: %w", err)
 		case tries >= proofTries:
-			return &fsm.WaitError{After: time.Second, Message: "the fence around v1 does not work yet, is the admission plugin ValidatingAdmissionPolicy on? " + outcomeOf(seen)}
+			return &fsm.WaitError{After: time.Second, Message: fmt.Sprintf("the fence around v1 does not work yet at %s, is the admission plugin ValidatingAdmissionPolicy on? %s", server.name(), outcomeOf(seen))}
 		}
 		refused, seen = 0, err
 		if err := sleep(ctx, sc.Clock, proofPoll); err != nil {
@@ -111,12 +145,12 @@ func outcomeOf(dryRun error) string {
 }
 
 // probeFence tries to write the lock, as a dry run.
-func (s *steps) probeFence(ctx context.Context, mark string) error {
+func (s *steps) probeFence(ctx context.Context, c client.Client, mark string) error {
 	info := &unstructured.Unstructured{}
 	info.SetGroupVersionKind(s.Registry.Lock().V1GVK())
 	info.SetName(clusterInformationName)
 	body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, migrationv1.AnnotationFenceProbe, mark)
-	return s.client.Patch(ctx, info, client.RawPatch(types.MergePatchType, body), client.DryRunAll)
+	return c.Patch(ctx, info, client.RawPatch(types.MergePatchType, body), client.DryRunAll)
 }
 
 func sleep(ctx context.Context, c clock.Clock, d time.Duration) error {

@@ -23,11 +23,11 @@ import (
 )
 
 // fenceSettles is how long the fence may be there before it is believed. An API server
-// looks for new policies once a second; the others do so, too, and only one is asked.
+// looks for new policies once a second; one that cannot be asked by itself does so, too.
 const fenceSettles = 2 * time.Second
 
 func (s *steps) fenceRights() []rbacv1.PolicyRule {
-	return grants(s.followRights(), onFence("get delete"), rule("create", admissionregistrationv1.GroupName, fencePolicies), rule("create", admissionregistrationv1.GroupName, fenceBindings),
+	return grants(s.followRights(), apiServersRights(), onFence("get delete"), onFencePolicy("patch"), rule("create", admissionregistrationv1.GroupName, fencePolicies), rule("create", admissionregistrationv1.GroupName, fenceBindings),
 		whoAmI(), s.onV1Lock("get patch"),
 		// Who makes a policy with parameters must be allowed to read all that could be ones.
 		rule("get", resources.V1Group, s.Registry.Lock().V1Plural()))
@@ -42,12 +42,16 @@ func removeFenceRights() []rbacv1.PolicyRule { return onFence("get delete") }
 
 // lockStandsRights are also for what lifts a fence that was made for another account.
 func (s *steps) lockStandsRights() []rbacv1.PolicyRule {
-	return grants(onFence("get"), whoAmI(), s.onV1Lock("get"))
+	return grants(onFence("get"), rule("patch", admissionregistrationv1.GroupName, fencePolicies, fenceNames...), whoAmI(), s.onV1Lock("get"))
+}
+
+// onFencePolicy is about the one policy that the lock changes.
+func onFencePolicy(verbs string) []rbacv1.PolicyRule {
+	return rule(verbs, admissionregistrationv1.GroupName, fencePolicies, migrationv1.FenceName)
 }
 
 func onFence(verbs string) []rbacv1.PolicyRule {
-	return grants(rule(verbs, admissionregistrationv1.GroupName, fencePolicies, migrationv1.FenceName),
-		rule(verbs, admissionregistrationv1.GroupName, fenceBindings, migrationv1.FenceName))
+	return grants(rule(verbs, admissionregistrationv1.GroupName, fencePolicies, fenceNames...), rule(verbs, admissionregistrationv1.GroupName, fenceBindings, fenceNames...))
 }
 
 func whoAmI() []rbacv1.PolicyRule {
@@ -66,8 +70,11 @@ func (s *steps) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
 	if err != nil || !possible {
 		return nil, err
 	}
-	want, err := s.fence(ctx, sc.Object)
+	want, account, err := s.fence(ctx, sc.Object, admissionregistrationv1.Ignore)
 	if err != nil {
+		return nil, err
+	}
+	if err := sc.Save(ctx, fenceAccountKey, account); err != nil {
 		return nil, err
 	}
 	var stands fenceParts
@@ -75,6 +82,9 @@ func (s *steps) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
 		if stands[i], err = s.install(ctx, part); err != nil {
 			return nil, err
 		}
+	}
+	if err := s.whileUnknown(ctx, sc.Object, admissionregistrationv1.Ignore); err != nil {
+		return nil, err
 	}
 	settled := s.ledgers.fenced(sc.Object, stands, sc.Clock.Now()).Add(sc.With.Duration("settle", fenceSettles))
 	if !sc.With.Bool("prove", true) {
@@ -86,7 +96,7 @@ func (s *steps) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return nil, s.proveFence(ctx, sc, string(sc.Object.UID), probeMessage(sc.Object))
+	return nil, s.proveFence(ctx, sc, string(sc.Object.UID), probeMessage(sc.Object), proofs)
 }
 
 // canFence tells whether there is anything to make a fence of: an API server that knows
@@ -102,12 +112,40 @@ func (s *steps) canFence(ctx context.Context) (bool, error) {
 
 // fence is what belongs into the cluster, in the order in which it is made: for this
 // migration, and for the account that runs it.
-func (s *steps) fence(ctx context.Context, dm *migration) (parts [2]client.Object, err error) {
+func (s *steps) fence(ctx context.Context, dm *migration, whileUnknown admissionregistrationv1.FailurePolicyType) (parts [4]client.Object, account string, err error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := s.client.Create(ctx, review); err != nil {
-		return parts, fmt.Errorf("ask the API server who we are: %w", err)
+		return parts, "", fmt.Errorf("ask the API server who we are: %w", err)
 	}
-	return [2]client.Object{fencePolicy(dm, s.Registry.Lock().V1GVK(), review.Status.UserInfo.Username), fenceBinding(dm)}, nil
+	account = review.Status.UserInfo.Username
+	return s.fenceFor(dm, account, whileUnknown), account, nil
+}
+
+// fenceFor is the fence that lets an account pass.
+func (s *steps) fenceFor(dm *migration, account string, whileUnknown admissionregistrationv1.FailurePolicyType) [4]client.Object {
+	lock := s.Registry.Lock()
+	return [4]client.Object{fencePolicy(dm, lock.V1GVK(), account, whileUnknown), fenceBinding(dm, migrationv1.FenceName),
+		v3FencePolicy(dm, lock, account), fenceBinding(dm, migrationv1.V3FenceName)}
+}
+
+// whileUnknown says what the fence of this migration does as long as an API server does not
+// know its parameter, for half a minute after its own start: Ignore while v1 is open, so
+// that nobody is refused, and Fail while it is closed, so that nobody is let in.
+func (s *steps) whileUnknown(ctx context.Context, dm *migration, want admissionregistrationv1.FailurePolicyType) error {
+	have, err := s.partOfFence(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(dm, migrationv1.FenceName)})
+	if err != nil || have == nil || !ofMigration(have, dm) {
+		return err
+	}
+	policy := have.(*admissionregistrationv1.ValidatingAdmissionPolicy)
+	if policy.Spec.FailurePolicy != nil && *policy.Spec.FailurePolicy == want {
+		return nil
+	}
+	before := policy.DeepCopy()
+	policy.Spec.FailurePolicy = &want
+	if err := s.client.Patch(ctx, policy, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("set failurePolicy %s on the fence, %s: %w", want, s.nameOf(policy), err)
+	}
+	return nil
 }
 
 // install makes a part of the fence, and tells by its UID whether it is the one of last
@@ -118,7 +156,7 @@ func (s *steps) install(ctx context.Context, want client.Object) (types.UID, err
 	if err != nil {
 		return "", err
 	}
-	if have != nil && samePart(have, want) {
+	if have != nil && samePart(have, want, true) {
 		return have.GetUID(), nil
 	}
 	if have != nil {
@@ -163,10 +201,36 @@ func (s *steps) unfenceV1(ctx context.Context, sc *scope) (outputs, error) {
 	return nil, s.liftBarriers(ctx, sc)
 }
 
-// removeFence removes what this migration installed: the binding first, without which the
-// policy does nothing.
+// liftFence removes the fence past the point of no return: that of this migration, and what an earlier one has left.
+func (s *steps) liftFence(ctx context.Context, sc *scope) (outputs, error) {
+	earlier, err := s.earlier(ctx, sc.Object)
+	if err != nil {
+		return nil, err
+	}
+	if earlier != nil {
+		if err := s.removeFence(ctx, earlier); err != nil {
+			return nil, err
+		}
+	}
+	return s.unfenceV1(ctx, sc)
+}
+
+// fenceNames are those of both fences, around v1 and v3.
+var fenceNames = []string{migrationv1.FenceName, migrationv1.V3FenceName}
+
+// removeFence removes what this migration installed.
 func (s *steps) removeFence(ctx context.Context, dm *migration) error {
-	for _, part := range []client.Object{fenceBinding(dm), &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(dm)}} {
+	for _, name := range fenceNames {
+		if err := s.removeNamed(ctx, dm, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeNamed removes one fence: the binding first, without which the policy does nothing.
+func (s *steps) removeNamed(ctx context.Context, dm *migration, name string) error {
+	for _, part := range []client.Object{fenceBinding(dm, name), &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(dm, name)}} {
 		have, err := s.partOfFence(ctx, part)
 		if err != nil {
 			return err
@@ -185,12 +249,12 @@ func (s *steps) removeFence(ctx context.Context, dm *migration) error {
 // the manager runs as another one since: nobody could give v1 back through it. It is for
 // releases only, for which v1 need not be closed any more.
 func (s *steps) letUsPass(ctx context.Context, sc *scope) error {
-	policy, err := s.partOfFence(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(sc.Object)})
+	policy, err := s.partOfFence(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(sc.Object, migrationv1.FenceName)})
 	if err != nil || policy == nil || !ofMigration(policy, sc.Object) {
 		return err
 	}
-	want, err := s.fence(ctx, sc.Object)
-	if err != nil || samePart(policy, want[0]) {
+	want, _, err := s.fence(ctx, sc.Object, admissionregistrationv1.Ignore)
+	if err != nil || samePart(policy, want[0], true) {
 		return err
 	}
 	if err := s.removeFence(ctx, sc.Object); err != nil {
@@ -201,20 +265,32 @@ func (s *steps) letUsPass(ctx context.Context, sc *scope) error {
 
 // fenceStands is an error, for good, where the fence is not as fenceV1 has left it.
 func (s *steps) fenceStands(ctx context.Context, sc *scope) error {
-	want, err := s.fence(ctx, sc.Object)
+	want, account, err := s.fence(ctx, sc.Object, admissionregistrationv1.Fail)
 	if err != nil {
 		return err
 	}
-	for _, part := range want {
+	over := false
+	for i, part := range want {
 		have, err := s.partOfFence(ctx, part)
 		if err != nil {
 			return err
 		}
-		if have == nil || !samePart(have, part) {
-			return lockBroken("somebody else has removed or changed the fence around v1, " + s.nameOf(part) + ",")
+		if have != nil && samePart(have, part, false) {
+			continue
+		}
+		taken, err := s.takeFenceOver(ctx, sc, have, i, part)
+		if err != nil {
+			return err
+		}
+		if over = over || taken; !taken {
+			around := map[string]string{migrationv1.FenceName: "v1", migrationv1.V3FenceName: "v3"}[part.GetName()]
+			return lockBroken("somebody else has removed or changed the fence around " + around + ", " + s.nameOf(part) + ",")
 		}
 	}
-	return nil
+	if over {
+		return &fsm.WaitError{After: fenceSettles, Message: "the fence was made for the account of another installation; it lets this one pass now"}
+	}
+	return sc.Save(ctx, fenceAccountKey, account)
 }
 
 func (s *steps) nameOf(part client.Object) string {
@@ -226,14 +302,19 @@ func ofMigration(part client.Object, dm *migration) bool {
 	return part.GetAnnotations()[migrationv1.AnnotationLockedBy] == string(dm.UID)
 }
 
-// samePart compares what decides: whose it is, and what it says.
-func samePart(have, want client.Object) bool {
+// samePart compares what decides: whose it is, and what it says. open leaves out what the
+// lock changes.
+func samePart(have, want client.Object, open bool) bool {
 	if !have.GetDeletionTimestamp().IsZero() || have.GetAnnotations()[migrationv1.AnnotationLockedBy] != want.GetAnnotations()[migrationv1.AnnotationLockedBy] {
 		return false
 	}
 	switch want := want.(type) {
 	case *admissionregistrationv1.ValidatingAdmissionPolicy:
-		return equality.Semantic.DeepEqual(have.(*admissionregistrationv1.ValidatingAdmissionPolicy).Spec, want.Spec)
+		spec := have.(*admissionregistrationv1.ValidatingAdmissionPolicy).Spec
+		if open {
+			spec.FailurePolicy = want.Spec.FailurePolicy
+		}
+		return equality.Semantic.DeepEqual(spec, want.Spec)
 	case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
 		return equality.Semantic.DeepEqual(have.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding).Spec, want.Spec)
 	}

@@ -28,51 +28,86 @@ const deletedByKubernetes = `request.operation == "DELETE" && request.userInfo.u
 // the account that migrates: it writes freely, and is refused as all are in a dry run,
 // which is how it finds out whether the fence works.
 //
+// whileUnknown is what an API server does that does not know the parameter yet.
+//
 // Everything is written out that the API server would fill in, so that what is stored can
 // be compared.
-func fencePolicy(dm *migration, lock schema.GroupVersionKind, user string) *admissionregistrationv1.ValidatingAdmissionPolicy {
-	fail, equivalent, all, forbidden := admissionregistrationv1.Fail, admissionregistrationv1.Equivalent, admissionregistrationv1.AllScopes, metav1.StatusReasonForbidden
+func fencePolicy(dm *migration, lock schema.GroupVersionKind, user string, whileUnknown admissionregistrationv1.FailurePolicyType) *admissionregistrationv1.ValidatingAdmissionPolicy {
+	policy := policyAround(dm, migrationv1.FenceName, resources.V1Group, lock, whileUnknown)
+	policy.Spec.MatchConditions = exempt(fmt.Sprintf("request.userInfo.username != %s || request.dryRun", strconv.Quote(user)))
+	forbidden := metav1.StatusReasonForbidden
+	policy.Spec.Validations = []admissionregistrationv1.Validation{
+		{Expression: fmt.Sprintf(`!(request.dryRun && request.operation == "UPDATE" && object.metadata.?annotations[?%q].orValue("") == %q)`, migrationv1.AnnotationFenceProbe, dm.UID),
+			Message: probeMessage(dm), Reason: &forbidden},
+		{Expression: unlocked(dm), Message: lockMessage(dm), Reason: &forbidden},
+	}
+	return policy
+}
+
+// v3FencePolicy refuses, while this migration has v1 locked and v3 is not open, what an abort
+// would lose: new objects of v3, and changes and deletions of our copies. What was in v3 before stays
+// there, so that a conflict can be resolved; and so can be written the lock of v3, which a person has to
+// take away who breaks the glass; a dry run loses nothing, and tells a person what differs. Its parameter is the lock of v1, like the other's: that of v3
+// is out of sight while the aggregated API server serves v3. An API server that does not know
+// it lets everybody pass, because nobody is to be refused v3 once it is open.
+func v3FencePolicy(dm *migration, lock *resources.Kind, user string) *admissionregistrationv1.ValidatingAdmissionPolicy {
+	policy := policyAround(dm, migrationv1.V3FenceName, resources.V3Group, lock.V1GVK(), admissionregistrationv1.Ignore)
+	policy.Spec.MatchConditions = append(exempt(fmt.Sprintf("request.userInfo.username != %s && !request.dryRun", strconv.Quote(user))),
+		admissionregistrationv1.MatchCondition{Name: "not-the-lock", Expression: "request.resource.resource != " + strconv.Quote(lock.V3Plural())})
+	forbidden := metav1.StatusReasonForbidden
+	policy.Spec.Validations = []admissionregistrationv1.Validation{{
+		Expression: fmt.Sprintf(`%s || params.metadata.?annotations[?%q].orValue("") == %q || oldObject != null && oldObject.metadata.?annotations[?%q].orValue("") != %q`,
+			unlocked(dm), migrationv1.AnnotationV3Open, dm.UID, migrationv1.AnnotationMigratedBy, dm.UID),
+		Message: v3Message(dm), Reason: &forbidden,
+	}}
+	return policy
+}
+
+// unlocked is true unless this migration has locked v1.
+func unlocked(dm *migration) string {
+	return fmt.Sprintf(`params.?spec.?datastoreReady.orValue(true) != false || params.metadata.?annotations[?%q].orValue("") != %q`, migrationv1.AnnotationLockedBy, dm.UID)
+}
+
+func exempt(us string) []admissionregistrationv1.MatchCondition {
+	return []admissionregistrationv1.MatchCondition{
+		{Name: "not-the-migration", Expression: us},
+		{Name: "not-kubernetes-itself", Expression: fmt.Sprintf("!(%s)", deletedByKubernetes)},
+	}
+}
+
+func policyAround(dm *migration, name, group string, lock schema.GroupVersionKind, whileUnknown admissionregistrationv1.FailurePolicyType) *admissionregistrationv1.ValidatingAdmissionPolicy {
+	equivalent, all := admissionregistrationv1.Equivalent, admissionregistrationv1.AllScopes
 	return &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: fenceMeta(dm),
+		ObjectMeta: fenceMeta(dm, name),
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			ParamKind:     &admissionregistrationv1.ParamKind{APIVersion: lock.GroupVersion().String(), Kind: lock.Kind},
-			FailurePolicy: &fail,
+			FailurePolicy: &whileUnknown,
 			MatchConstraints: &admissionregistrationv1.MatchResources{
 				NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{}, MatchPolicy: &equivalent,
 				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 					Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE", "DELETE"},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{resources.V1Group}, APIVersions: []string{"*"}, Resources: []string{"*/*"}, Scope: &all},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{"*/*"}, Scope: &all},
 				}}},
-			},
-			MatchConditions: []admissionregistrationv1.MatchCondition{
-				{Name: "not-the-migration", Expression: fmt.Sprintf("request.userInfo.username != %s || request.dryRun", strconv.Quote(user))},
-				{Name: "not-kubernetes-itself", Expression: fmt.Sprintf("!(%s)", deletedByKubernetes)},
-			},
-			Validations: []admissionregistrationv1.Validation{
-				{Expression: fmt.Sprintf(`!(request.dryRun && request.operation == "UPDATE" && object.metadata.?annotations[?%q].orValue("") == %q)`, migrationv1.AnnotationFenceProbe, dm.UID),
-					Message: probeMessage(dm), Reason: &forbidden},
-				{Expression: fmt.Sprintf(`params.?spec.?datastoreReady.orValue(true) != false || params.metadata.?annotations[?%q].orValue("") != %q`, migrationv1.AnnotationLockedBy, dm.UID),
-					Message: lockMessage(dm), Reason: &forbidden},
 			},
 		},
 	}
 }
 
-// fenceBinding binds the policy to the lock. Where there is no lock, nobody is refused.
-func fenceBinding(dm *migration) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+// fenceBinding binds the policy of that name to the lock. Where there is no lock, nobody is refused.
+func fenceBinding(dm *migration, name string) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
 	allow := admissionregistrationv1.AllowAction
 	return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: fenceMeta(dm),
+		ObjectMeta: fenceMeta(dm, name),
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName:        migrationv1.FenceName,
+			PolicyName:        name,
 			ParamRef:          &admissionregistrationv1.ParamRef{Name: clusterInformationName, ParameterNotFoundAction: &allow},
 			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 		},
 	}
 }
 
-func fenceMeta(dm *migration) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: migrationv1.FenceName, Annotations: map[string]string{migrationv1.AnnotationLockedBy: string(dm.UID)}}
+func fenceMeta(dm *migration, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Annotations: map[string]string{migrationv1.AnnotationLockedBy: string(dm.UID)}}
 }
 
 // lockMessage is what people read whose write was refused.
@@ -80,6 +115,12 @@ func lockMessage(dm *migration) string {
 	return fmt.Sprintf("DatastoreMigration %[1]s moves Calico's objects from crd.projectcalico.org/v1 to projectcalico.org/v3, so that v1 is closed: "+
 		"see `kubectl get datastoremigration %[1]s`. Once it has converged, write projectcalico.org/v3; until then, deleting it opens v1 again. "+
 		"If no manager runs, break glass: delete ValidatingAdmissionPolicyBinding %[2]s", dm.Name, migrationv1.FenceName)
+}
+
+// v3Message is what people read whose write of v3 was refused.
+func v3Message(dm *migration) string {
+	return fmt.Sprintf("DatastoreMigration %[1]s moves Calico's objects to projectcalico.org/v3 and has not opened it yet: what is written now would be lost if it gave up. "+
+		"Try again when it has converged: see `kubectl get datastoremigration %[1]s`. What was in v3 before can be edited and deleted, to resolve a conflict", dm.Name)
 }
 
 func probeMessage(dm *migration) string {

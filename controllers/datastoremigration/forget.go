@@ -10,16 +10,30 @@ import (
 	"github.com/phasegate/phasegate/controllers/patch"
 )
 
-// forgetCopies takes the notes of this migration off everything in v3: from here on
-// nothing is anybody's copy.
+// forgetCopies takes the notes of this migration, and of one that it has taken over, off
+// everything in v3: from here on nothing is anybody's copy.
 func (s *steps) forgetCopies(ctx context.Context, sc *scope) (outputs, error) {
-	if _, err := s.copier(sc.Object).ForgetCopies(ctx); err != nil {
+	earlier, err := s.earlier(ctx, sc.Object)
+	if err != nil {
 		return nil, err
 	}
+	if earlier != nil {
+		if err := s.forgetCopiesOf(ctx, earlier); err != nil {
+			return nil, err
+		}
+	}
+	return nil, s.forgetCopiesOf(ctx, sc.Object)
+}
+
+// forgetCopiesOf takes its notes off the lock last: the lock tells whose they are.
+func (s *steps) forgetCopiesOf(ctx context.Context, dm *migration) error {
+	if _, err := s.copier(dm).ForgetCopies(ctx); err != nil {
+		return err
+	}
 	info, err := s.clusterInformation(ctx, s.Registry.Lock().V3GVK())
-	uid := sc.Object.UID
+	uid := dm.UID
 	if err != nil || info == nil || createdBy(info) != uid && lockedBy(info) != uid {
-		return nil, err
+		return err
 	}
 	err = patch.MutateAndPatchSpec(ctx, s.client, info, func(u *unstructured.Unstructured) {
 		annotations := u.GetAnnotations()
@@ -31,7 +45,7 @@ func (s *steps) forgetCopies(ctx context.Context, sc *scope) (outputs, error) {
 		u.SetAnnotations(annotations)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("take the notes of this migration off the v3 ClusterInformation: %w", err)
+		return fmt.Errorf("take the notes of this migration off the v3 ClusterInformation: %w", err)
 	}
-	return nil, nil
+	return nil
 }

@@ -51,7 +51,7 @@ func (b before) build(ctx context.Context, c client.Client, n int) (*migration, 
 	note := ""
 	if b.parked {
 		note, _ = saveAPIService(svc) // a plain value
-		svc.Spec.Service, svc.Annotations = nil, map[string]string{migrationv1.AnnotationSavedAPIService: note}
+		svc.Spec.Service, svc.Annotations = nil, map[string]string{migrationv1.AnnotationSavedAPIService: note, migrationv1.AnnotationLockedBy: string(dm.UID)}
 	}
 	if b.saved != nil {
 		note = *b.saved

@@ -27,7 +27,7 @@ type migrationLedger struct {
 }
 
 // fenceParts are the UIDs of what makes up a fence.
-type fenceParts [2]types.UID
+type fenceParts [4]types.UID
 
 // of is that of one migration. One that was created anew under its name has another.
 func (l *ledgers) of(dm *migration) *copier.Ledger {

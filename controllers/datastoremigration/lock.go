@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,9 +27,13 @@ const clusterInformationName = "default"
 
 // clusterInformation reads the lock object of one side; nil when there is none.
 func (s *steps) clusterInformation(ctx context.Context, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+	return readLock(ctx, s.client, gvk)
+}
+
+func readLock(ctx context.Context, c client.Client, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	info := &unstructured.Unstructured{}
 	info.SetGroupVersionKind(gvk)
-	err := s.client.Get(ctx, types.NamespacedName{Name: clusterInformationName}, info)
+	err := c.Get(ctx, types.NamespacedName{Name: clusterInformationName}, info)
 	// Behind a side door that is shut the object may be there.
 	shut := gvk.Version == migrationv1.SideDoorVersion && apierrs.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 	if apierrs.IsNotFound(err) && !shut {
@@ -137,6 +143,10 @@ func (s *steps) lockMode(ctx context.Context, sc *scope) (migrationv1.LockMode, 
 	if err != nil || !possible {
 		return migrationv1.LockCooperative, err
 	}
+	// Before the lock, so that it costs nothing under it, and an API server that starts meanwhile reads this.
+	if err := s.whileUnknown(ctx, sc.Object, admissionregistrationv1.Fail); err != nil {
+		return "", err
+	}
 	return migrationv1.LockEnforced, s.fenceStands(ctx, sc)
 }
 
@@ -175,11 +185,16 @@ func (s *steps) whileLocked(ctx context.Context, sc *scope) (context.Context, co
 	if err := s.staysParked(ctx, sc); err != nil {
 		return nil, nil, err
 	}
+	return untilDeadline(ctx, sc)
+}
+
+// untilDeadline is a context that ends with the lock's deadline; an error, for good, where that is over.
+func untilDeadline(ctx context.Context, sc *scope) (context.Context, context.CancelFunc, error) {
 	lock := sc.Object.Status.Lock
 	if lock == nil || lock.Deadline == nil {
 		return ctx, func() {}, nil
 	}
-	over := fsm.Terminal("LockDeadline", "v1 has been locked until its deadline, %s, and everything is given back: see why copying takes so long, or give LockV1 a later deadline",
+	over := fsm.Terminal("LockDeadline", "v1 has been locked until its deadline, %s, and everything is given back: see what it waited for (an API server that does not answer, a copy that takes long), or give LockV1 a later deadline",
 		lock.Deadline.UTC().Format(time.RFC3339))
 	left := lock.Deadline.Sub(sc.Clock.Now())
 	if left <= 0 {
@@ -201,15 +216,21 @@ func (s *steps) unlockV1(ctx context.Context, sc *scope) (outputs, error) {
 		return nil, err
 	}
 	info, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
-	if err != nil || info == nil {
+	if err != nil {
 		return nil, err
 	}
-	holder := lockedBy(info)
-	ours := holder == sc.Object.UID || holder == "" && !isReady(info) && sc.Object.Status.DatastoreLockedAt != nil
-	if !ours {
-		return nil, nil
+	if info != nil && isOurs(info, sc.Object) {
+		if err := s.setReady(ctx, info, true, ""); err != nil {
+			return nil, err
+		}
 	}
-	return nil, s.setReady(ctx, info, true, "")
+	return nil, s.whileUnknown(ctx, sc.Object, admissionregistrationv1.Ignore)
+}
+
+// isOurs tells that this migration has locked v1.
+func isOurs(info *unstructured.Unstructured, dm *migration) bool {
+	holder := lockedBy(info)
+	return holder == dm.UID || holder == "" && !isReady(info) && dm.Status.DatastoreLockedAt != nil
 }
 
 // lockV3 makes sure that v3 is locked before anything can be read from it. The object is
@@ -301,11 +322,48 @@ func lockedCopy(v1 *unstructured.Unstructured, gvk schema.GroupVersionKind, owne
 	return info
 }
 
-// unlockV3 opens v3 for business, or takes away what lockV3 did.
+func (s *steps) unlockV3Rights() []rbacv1.PolicyRule {
+	return grants(onAPIService("get patch"), s.onV1Lock("get patch"), s.onV3Lock("get patch delete"), removeFenceRights())
+}
+
+// unlockV3 opens v3 for business, or takes away what lockV3 did. The fence around v3 hears of it by its
+// parameter at once, and goes after that: a policy that is deleted is enforced for another second.
 func (s *steps) unlockV3(ctx context.Context, sc *scope) (outputs, error) {
-	return nil, s.mustReachV3(ctx, sc, func(version string) error {
+	open := sc.With.String("created", "delete") == "keep"
+	if open {
+		if err := s.noteV3Open(ctx, sc.Object); err != nil {
+			return nil, err
+		}
+	}
+	err := s.mustReachV3(ctx, sc, func(version string) error {
 		return s.openV3(ctx, sc, s.Registry.Through(version).Lock().V3GVK())
 	})
+	if err != nil || !open {
+		return nil, err
+	}
+	return nil, s.removeNamed(ctx, sc.Object, migrationv1.V3FenceName)
+}
+
+// noteV3Open tells the fence around v3 that v3 is open.
+func (s *steps) noteV3Open(ctx context.Context, dm *migration) error {
+	info, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
+	if err != nil && !gone(err) {
+		return err
+	}
+	if info == nil || info.GetAnnotations()[migrationv1.AnnotationV3Open] == string(dm.UID) {
+		return nil
+	}
+	before := info.DeepCopy()
+	annotations := info.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[migrationv1.AnnotationV3Open] = string(dm.UID)
+	info.SetAnnotations(annotations)
+	if err := s.client.Patch(ctx, info, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("note on v1 ClusterInformation %s that v3 is open: %w", clusterInformationName, err)
+	}
+	return nil
 }
 
 func (s *steps) openV3(ctx context.Context, sc *scope, gvk schema.GroupVersionKind) error {
@@ -313,17 +371,49 @@ func (s *steps) openV3(ctx context.Context, sc *scope, gvk schema.GroupVersionKi
 	if err != nil || info == nil {
 		return err
 	}
-	uid := sc.Object.UID
-	if createdBy(info) == uid && sc.With.String("created", "delete") == "delete" {
+	switch holder := lockedBy(info); decideUnlock(info, sc.Object.UID, sc.With.String("created", "delete") == "keep") {
+	case unlockDeletes:
 		own := info.GetUID()
 		err := s.client.Delete(ctx, info, client.Preconditions{UID: &own})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete the v3 ClusterInformation that this migration created: %w", err)
 		}
-		return nil
+	case unlockOpens:
+		return s.setReady(ctx, info, true, "")
+	case unlockWaits:
+		return fsm.Wait("%s %s has datastoreReady=false, set by %q and not by this migration, which has to open v3: find out who did it, and set datastoreReady to true when it is safe",
+			gvk.GroupKind(), clusterInformationName, holder)
+	case unlockLeavesClosed:
+		sc.Warn("V3StaysLocked", "%s %s has datastoreReady=false, set by %q and not by this migration, which leaves it so", gvk.GroupKind(), clusterInformationName, holder)
 	}
-	if lockedBy(info) != uid {
-		return nil
+	return nil
+}
+
+// unlockDecision says what becomes of the lock of v3.
+type unlockDecision string
+
+const (
+	unlockDeletes      unlockDecision = "delete"
+	unlockOpens        unlockDecision = "open"
+	unlockHasNothing   unlockDecision = "nothing to do"
+	unlockWaits        unlockDecision = "wait"
+	unlockLeavesClosed unlockDecision = "leave closed"
+)
+
+// decideUnlock says it of a lock that this migration holds. keep: v3 has to be open afterwards.
+func decideUnlock(info *unstructured.Unstructured, uid types.UID, keep bool) unlockDecision {
+	holder := lockedBy(info)
+	switch {
+	case createdBy(info) == uid && !keep:
+		return unlockDeletes
+	case holder == uid:
+		return unlockOpens
+	case isReady(info):
+		return unlockHasNothing
+	case keep && holder == "": // it was closed by lockV3, which refuses the lock of another; Calico's components may drop the note
+		return unlockOpens
+	case keep:
+		return unlockWaits
 	}
-	return s.setReady(ctx, info, true, "")
+	return unlockLeavesClosed
 }

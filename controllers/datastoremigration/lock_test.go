@@ -130,12 +130,12 @@ func TestWhileLocked(t *testing.T) {
 	}
 }
 
-// Whatever grows with the number of objects is not begun behind the end of the lock.
+// Whatever grows with the number of objects, or waits for an API server, is not begun behind the end of the lock.
 func TestLongStepsEndWithTheLock(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	s := &steps{Settings: Settings{Registry: resources.Default()}, client: fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(lockObject(false)).Build()}
 	lock := &migrationv1.Lock{Mode: migrationv1.LockCooperative, Deadline: &metav1.Time{Time: now}}
-	for _, name := range []string{"CopyResources", "RemapOwners", "Verify"} {
+	for _, name := range []string{"Drain", "AwaitV3Served", "CopyResources", "RemapOwners", "Verify"} {
 		sc := &scope{Object: &migration{Status: migrationv1.DatastoreMigrationStatus{Lock: lock}}, Clock: clocktesting.NewFakeClock(now)}
 		_, err := s.actions()[name].Do(t.Context(), sc)
 		var terminal *fsm.TerminalError
@@ -211,6 +211,41 @@ func TestCloseV3(t *testing.T) {
 			c.want.SetResourceVersion("")
 			if diff := cmp.Diff(c.want.Object, got.Object); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", c.why, diff)
+			}
+		})
+	}
+}
+
+// v3 is open when UnlockV3 has succeeded at the point of no return; and nobody else's lock is taken off on the way back.
+func TestOpenV3(t *testing.T) {
+	const me = types.UID("me")
+	registry := resources.Default()
+	cases := map[string]struct {
+		why             string
+		created, holder types.UID
+		open, keep      bool
+		want            unlockDecision
+	}{
+		"ours":                        {why: "it is opened", created: me, holder: me, keep: true, want: unlockOpens},
+		"was there before":            {why: "this migration has closed it", holder: me, keep: true, want: unlockOpens},
+		"note lost, made by us":       {why: "Calico's components rewrite the object, and may drop the note", created: me, keep: true, want: unlockOpens},
+		"note lost, was there before": {why: "the lock of another would have been refused: it was open when it was closed", keep: true, want: unlockOpens},
+		"open already":                {why: "a step is done twice", created: me, open: true, keep: true, want: unlockHasNothing},
+		"closed by another":           {why: "Converged with a closed v3 is an outage that nobody would look for", created: me, holder: "admin", keep: true, want: unlockWaits},
+		"back, made by us":            {why: "nothing is left", created: me, holder: me, want: unlockDeletes},
+		"back, was there before":      {why: "it was open", holder: me, want: unlockOpens},
+		"back, of another":            {why: "it is not ours to open", holder: "admin", want: unlockLeavesClosed},
+		"back, of nobody":             {why: "this migration may have been refused for it", want: unlockLeavesClosed},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			gvk := registry.Lock().V3GVK()
+			info := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"datastoreReady": c.open}}}
+			info.SetGroupVersionKind(gvk)
+			info.SetName(clusterInformationName)
+			info.SetAnnotations(map[string]string{migrationv1.AnnotationMigratedBy: string(c.created), migrationv1.AnnotationLockedBy: string(c.holder)})
+			if got := decideUnlock(info, me, c.keep); got != c.want {
+				t.Errorf("%s, want %s: %s", got, c.want, c.why)
 			}
 		})
 	}

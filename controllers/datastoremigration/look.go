@@ -29,7 +29,7 @@ type Looker struct {
 }
 
 // Look makes a Looker for a migration; an empty one stands for a migration that is not there
-// yet. Of the settings, Discovery is filled in.
+// yet. Of the settings, Discovery and Config are filled in.
 func Look(cfg *rest.Config, settings Settings, machine *fsm.Machine, dm *migrationv1.DatastoreMigration) (*Looker, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1 // many small questions; the API server has its own limits
@@ -41,7 +41,7 @@ func Look(cfg *rest.Config, settings Settings, machine *fsm.Machine, dm *migrati
 	if err != nil {
 		return nil, fmt.Errorf("make the client: %w", err)
 	}
-	settings.Discovery = api
+	settings.Discovery, settings.Config, settings.Elsewhere = api, cfg, true
 	return &Looker{newSteps(c, settings), machine, dm}, nil
 }
 
@@ -65,15 +65,15 @@ func (l *Looker) Dependents(ctx context.Context) (found []string, unseen []strin
 	return found, all.unseen(), err
 }
 
-// Conflicts compares both sides. version is the one by which v3's storage was reached;
-// blocked is why it cannot be: nothing was compared then.
-func (l *Looker) Conflicts(ctx context.Context) (conflicts []copier.Conflict, version, blocked string, err error) {
+// Pairs compares what both sides have. version is the one by which v3's storage was
+// reached; blocked is why it cannot be: nothing was compared then.
+func (l *Looker) Pairs(ctx context.Context) (paired copier.Paired, version, blocked string, err error) {
 	version, blocked, err = l.s.v3Version(ctx, l.dm)
 	if err != nil || blocked != "" {
-		return nil, "", blocked, err
+		return copier.Paired{}, "", blocked, err
 	}
-	conflicts, err = l.s.copierOver(l.dm, version).Conflicts(ctx)
-	return conflicts, version, "", err
+	paired, err = l.s.copierOver(l.dm, version).Pairs(ctx)
+	return paired, version, "", err
 }
 
 // Both are the two sides of one object.

@@ -48,7 +48,7 @@ func NewMetrics(reg prometheus.Registerer, now func() time.Time) *Metrics {
 	m := &Metrics{
 		now: now, known: map[string]*measured{},
 		resources: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "calico_migration_resources_total",
-			Help: "Objects by outcome: migrated (copied), skipped (in v3 already with equal content, or being deleted) or conflict (in v3 with other content)."}, []string{"kind", "outcome"}),
+			Help: "Objects by outcome: migrated (copied), skipped (in v3 already with equal content), terminating (being deleted in v1) or conflict (in v3 with other content)."}, []string{"kind", "outcome"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "calico_migration_resource_errors_total",
 			Help: "Objects that cannot be migrated: not convertible, or refused by the API server."}, []string{"kind"}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "calico_migration_retries_total",
@@ -112,7 +112,8 @@ func (m *Metrics) copying(dm *migration) copier.Report {
 			// Another copy creates other objects; whatever else it finds, it finds again.
 			m.resources.WithLabelValues(k.Kind, "migrated").Add(float64(k.Created - created[k.Kind]))
 			created[k.Kind] = k.Created
-			known.count(m.resources.WithLabelValues(k.Kind, "skipped"), countKey{k.Kind, "skipped"}, k.Adopted+k.Terminating)
+			known.count(m.resources.WithLabelValues(k.Kind, "skipped"), countKey{k.Kind, "skipped"}, k.Adopted)
+			known.count(m.resources.WithLabelValues(k.Kind, "terminating"), countKey{k.Kind, "terminating"}, k.Terminating)
 			known.count(m.resources.WithLabelValues(k.Kind, "conflict"), countKey{k.Kind, "conflict"}, k.Conflicts)
 			known.count(m.errors.WithLabelValues(k.Kind), countKey{kind: k.Kind}, k.Rejected)
 			if k.Done == 0 {

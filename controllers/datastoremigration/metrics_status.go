@@ -41,7 +41,7 @@ var (
 	progressDesc = migrationDesc("phasegate_migration_last_progress_timestamp_seconds",
 		"When this process last saw the migration move: an object copied, a step done, another phase.")
 	stateDesc = migrationDesc("phasegate_migration_objects",
-		"Objects by state: remaining, migrated, skipped or conflict.", "state")
+		"Objects by state: remaining, migrated, skipped, terminating or conflict.", "state")
 	kindsDesc     = migrationDesc("phasegate_migration_kinds", "Kinds by state: remaining or done.", "state")
 	conflictsDesc = migrationDesc("phasegate_migration_conflicts", "Objects that differ between v1 and v3 and wait for a person.")
 	withheldDesc  = migrationDesc("phasegate_migration_owners_withheld",
@@ -58,8 +58,8 @@ type state struct {
 	locked      bool
 	lockedSince time.Time
 
-	total, migrated, skipped, conflicts, withheld int32
-	kinds, kindsDone                              int32
+	total, migrated, skipped, terminating, conflicts, withheld int32
+	kinds, kindsDone                                           int32
 }
 
 func stateOf(dm *migration) state {
@@ -76,7 +76,7 @@ func stateOf(dm *migration) state {
 		}
 	}
 	if p := dm.Status.Progress; p != nil {
-		s.total, s.migrated, s.skipped, s.conflicts, s.withheld = p.Total, p.Migrated, p.Skipped, p.Conflicts, p.OwnersWithheld
+		s.total, s.migrated, s.skipped, s.terminating, s.conflicts, s.withheld = p.Total, p.Migrated, p.Skipped, p.Terminating, p.Conflicts, p.OwnersWithheld
 		s.kinds, s.kindsDone = p.TotalTypes, p.CompletedTypes
 	}
 	return s
@@ -122,9 +122,10 @@ func (k *measured) show(name string, show func(desc *prometheus.Desc, value floa
 	}
 	show(lockedDesc, locked, name)
 	show(progressDesc, unix(k.moved), name)
-	show(stateDesc, float64(max(0, s.total-s.migrated-s.skipped-s.conflicts)), name, "remaining")
+	show(stateDesc, float64(max(0, s.total-s.migrated-s.skipped-s.terminating-s.conflicts)), name, "remaining")
 	show(stateDesc, float64(s.migrated), name, "migrated")
 	show(stateDesc, float64(s.skipped), name, "skipped")
+	show(stateDesc, float64(s.terminating), name, "terminating")
 	show(stateDesc, float64(s.conflicts), name, "conflict")
 	show(kindsDesc, float64(s.kinds-s.kindsDone), name, "remaining")
 	show(kindsDesc, float64(s.kindsDone), name, "done")

@@ -157,7 +157,7 @@ func TestCountersOfCopies(t *testing.T) {
 	idle := tiers(copier.Counts{Total: 6})
 	first := tiers(copier.Counts{Total: 6, Done: 6, Created: 2, Adopted: 1, Terminating: 1, Conflicts: 1, Rejected: 1})
 	again := tiers(copier.Counts{Total: 6, Done: 6, Kept: 2, Adopted: 1, Terminating: 1, Conflicts: 1, Rejected: 1})
-	once := map[string]float64{"resources_total{Tier,migrated}": 2, "resources_total{Tier,skipped}": 2, "resources_total{Tier,conflict}": 1,
+	once := map[string]float64{"resources_total{Tier,migrated}": 2, "resources_total{Tier,skipped}": 1, "resources_total{Tier,terminating}": 1, "resources_total{Tier,conflict}": 1,
 		"resource_errors_total{Tier}": 1, "type_duration_seconds{Tier}": 5, "phase{pending}": 1}
 	cases := map[string]struct {
 		why    string
@@ -169,7 +169,7 @@ func TestCountersOfCopies(t *testing.T) {
 		"copied again": {why: "a conflict leads to another copy, which finds everything again",
 			copies: [][]copier.Progress{{idle, first}, {idle, again}}, want: once},
 		"one more conflict": {why: "only what is new is added", copies: [][]copier.Progress{{idle, first}, {idle, tiers(copier.Counts{Total: 7, Done: 7, Kept: 2, Created: 1, Conflicts: 3})}},
-			want: map[string]float64{"resources_total{Tier,migrated}": 3, "resources_total{Tier,skipped}": 2, "resources_total{Tier,conflict}": 3,
+			want: map[string]float64{"resources_total{Tier,migrated}": 3, "resources_total{Tier,skipped}": 1, "resources_total{Tier,terminating}": 1, "resources_total{Tier,conflict}": 3,
 				"resource_errors_total{Tier}": 1, "type_duration_seconds{Tier}": 5, "phase{pending}": 1}},
 		"after a restart": {why: "what a predecessor copied, it has counted", copies: [][]copier.Progress{{idle, tiers(copier.Counts{Total: 6, Done: 6, Kept: 5, Updated: 1})}},
 			want: map[string]float64{"type_duration_seconds{Tier}": 5, "phase{pending}": 1}},

@@ -98,7 +98,7 @@ func (s *steps) awaitOwners(ctx context.Context, sc *scope) error {
 	}
 	if isAggregated(svc) {
 		if err := within(ctx, sc.Clock, func() bool {
-			back, err := s.answersFromV1(ctx)
+			back, err := s.answersFromV1(ctx, s.client)
 			return err == nil && back
 		}); err != nil {
 			return err

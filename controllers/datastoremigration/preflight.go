@@ -15,7 +15,7 @@ import (
 )
 
 func (s *steps) preflightRights() []rbacv1.PolicyRule {
-	return grants([]rbacv1.PolicyRule{rights.Asking}, s.onV3CRDs("get"), s.onV1Lock("get patch"), onAllOfV1("list"), s.builtInTierRights(), admissionRights(),
+	return grants([]rbacv1.PolicyRule{rights.Asking}, apiServersRights(), s.onV3CRDs("get"), s.onV1Lock("get patch"), onAllOfV1("list"), s.builtInTierRights(), admissionRights(),
 		peerRights(), storeRights(), rule("list", migrationv1.GroupVersion.Group, "datastoremigrations"))
 }
 
@@ -66,6 +66,7 @@ func (s *steps) checks(machine *fsm.Machine, dm *migration) []check.Check {
 		check.Rights(s.client, needs, check.GrantRights), s.v3CRDs(), s.builtInTiers(), s.lockIsFree(dm), s.canBeFenced(), s.admissionPolicies(),
 		s.v1Kinds(), s.selectors(), s.peerController(dm), s.dependents(), s.canCopyAhead(machine), s.hasSpace(dm),
 	}
+	checks = append(checks, s.everyServer()...)
 	if s.MemoryLimit > 0 {
 		checks = append(checks, s.hasMemory(dm))
 	}

@@ -39,6 +39,11 @@ type Settings struct {
 	// CalicoNamespace is where calico-node, calico-typha and
 	// calico-kube-controllers run.
 	CalicoNamespace string
+	// Config is what the client was made of, to ask each API server by itself; nil: all that is asked
+	// goes where the client leads.
+	Config *rest.Config
+	// Elsewhere says that the checks are not asked from where the manager runs.
+	Elsewhere bool
 	// Discovery tells what the API server serves, for the checks.
 	Discovery discovery.DiscoveryInterface
 	// Metadata is for watches of the kinds with many objects; nil: they are listed under the lock.
@@ -58,6 +63,8 @@ type Settings struct {
 	MemoryLimit int64
 	// StoreQuota is how many bytes etcd may have (its --quota-backend-bytes); 0: DefaultStoreQuota.
 	StoreQuota int64
+	// Manager is that of runner.Busy.
+	Manager string
 	// Metrics are what is measured; nil: nobody looks.
 	Metrics *Metrics
 }
@@ -67,6 +74,7 @@ type Settings struct {
 type steps struct {
 	Settings
 	ledgers ledgers
+	direct  directClients
 	// client reads from and writes to the API server, without a cache and
 	// without a rate limit of its own.
 	client client.Client
@@ -129,7 +137,7 @@ func (s *steps) looking() map[string]runner.Action[*migration] {
 			Rights: grants(s.onV1("list"), s.onV1CRDs("get"), s.onV3CRDs("get"))},
 		"DetectConflicts": {ActionSpec: fsm.ActionSpec{Doc: "Compares both sides; changes nothing. While the aggregated API server owns v3, it sees something through the side door only.",
 			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings}}, Do: s.detectConflicts,
-			Rights: grants(onAPIService("get"), s.lists(), s.onV3("get patch"))},
+			Rights: grants(onAPIService("get"), s.lists(), s.onV3("get patch"), s.onV3Status("patch"))},
 		"Drain": {ActionSpec: fsm.ActionSpec{Doc: "Waits until nobody writes v1 any more.",
 			Params: map[string]fsm.Param{
 				"quiet":  {Type: fsm.TypeDuration, Doc: "how long nobody may have written"},
@@ -138,9 +146,9 @@ func (s *steps) looking() map[string]runner.Action[*migration] {
 		"AwaitV3Served": {ActionSpec: fsm.ActionSpec{Doc: "Waits until every v3 kind is served from its CRD."}, Do: s.awaitV3Served, Rights: s.awaitV3ServedRights()},
 		"Verify": {ActionSpec: fsm.ActionSpec{Doc: "Reads both sides again and compares every object.",
 			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "different": fsm.TypeInt, "examples": fsm.TypeStrings, "verified": fsm.TypeInt}}, Do: s.verify,
-			Rights: grants(onAPIService("get patch"), s.lockStandsRights(), s.lists(), s.onV3("get patch"))}, // a dry run tells what admission makes of a copy
+			Rights: grants(onAPIService("get patch"), s.lockStandsRights(), s.lists(), s.onV3("get patch"), s.onV3Status("patch"))}, // a dry run tells what admission makes of a copy
 		"ObserveRollout": {ActionSpec: fsm.ActionSpec{Doc: "Looks which components do not run with projectcalico.org/v3 yet, in Calico's namespace.",
-			Outputs: map[string]fsm.Type{"namespace": fsm.TypeString, "pending": fsm.TypeStrings}}, Do: s.observeRollout, Rights: observeRolloutRights()},
+			Outputs: map[string]fsm.Type{"namespace": fsm.TypeString, "pending": fsm.TypeStrings}}, Do: s.observeRollout, Rights: grants(observeRolloutRights(), s.datastoreRights())},
 	}
 }
 
@@ -148,14 +156,14 @@ func (s *steps) looking() map[string]runner.Action[*migration] {
 func (s *steps) acting() map[string]runner.Action[*migration] {
 	return map[string]runner.Action[*migration]{
 		"LockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to false.",
-			Params: map[string]fsm.Param{"deadline": {Type: fsm.TypeDuration, Doc: "how long the lock may be held before the point of no return"}}}, Do: s.lockV1, Rights: grants(s.lockStandsRights(), s.onV1Lock("patch"))},
+			Params: map[string]fsm.Param{"deadline": {Type: fsm.TypeDuration, Doc: "how long the lock may be held before the point of no return"}}}, Do: s.lockV1, Rights: grants(s.lockStandsRights(), s.onV1Lock("patch"), onFencePolicy("patch"))},
 		"FenceV1": {ActionSpec: fsm.ActionSpec{Doc: "Installs what refuses writes of v1 once it is locked, and proves that it works.",
 			Params: map[string]fsm.Param{"prove": {Type: fsm.TypeBool, Doc: "false: a later FenceV1, before the lock, waits and proves it; true is the default"},
 				"settle":    {Type: fsm.TypeDuration, Doc: "how long it waits, since it was installed, for API servers to hear of it; 2s, which is twice as long as they need, is the default"},
 				"watchFrom": {Type: fsm.TypeInt, Doc: "kinds with so many objects are watched from now on, instead of being listed under the lock; 300 is the default"}}},
 			Do: s.fenceV1, Rights: s.fenceRights()},
 		"UnfenceV1": {ActionSpec: fsm.ActionSpec{Doc: "Removes what FenceV1 installed, if this migration did."}, Do: s.unfenceV1, Rights: s.unfenceRights()},
-		"LiftFence": {ActionSpec: fsm.ActionSpec{Doc: "Removes the fence after the point of no return, when v1 is gone."}, Do: s.unfenceV1, Rights: s.unfenceRights()},
+		"LiftFence": {ActionSpec: fsm.ActionSpec{Doc: "Removes the fence after the point of no return, when v1 is gone."}, Do: s.liftFence, Rights: grants(s.unfenceRights(), s.earlierRights())},
 		DetachAction: {ActionSpec: fsm.ActionSpec{Doc: "Takes references to Calico objects off objects outside Calico, and notes them there."},
 			Do: s.detachDependents, Rights: detachRights()},
 		"AttachDependents": {ActionSpec: fsm.ActionSpec{Doc: "Puts the references back. owners: v3 points them to the v3 objects.",
@@ -169,14 +177,14 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 			Params: map[string]fsm.Param{"to": {Type: fsm.TypeString, Doc: "Secrets, or None for no backup; Secrets is the default"}}},
 			Do: s.backUpV1, Rights: s.backUpRights()},
 		"ForgetCopies": {ActionSpec: fsm.ActionSpec{Doc: "Removes our notes from the v3 objects."}, Do: s.forgetCopies,
-			Rights: grants(s.onV3("list get patch"), s.onV3CRDs("get"), s.onV3Lock("get patch"))},
+			Rights: grants(s.onV3("list get patch"), s.onV3CRDs("get"), s.onV3Lock("get patch"), s.earlierRights())},
 		"UnlockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to true, if this migration locked it."},
-			Do: s.unlockV1, Rights: grants(removeFenceRights(), whoAmI(), s.onV1Lock("get patch"))},
-		"ParkAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Saves the aggregated APIService on this object and lets the CRDs serve v3."},
+			Do: s.unlockV1, Rights: grants(removeFenceRights(), onFencePolicy("patch"), whoAmI(), s.onV1Lock("get patch"))},
+		"ParkAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Saves the aggregated APIService with the state and lets the CRDs serve v3."},
 			Do: s.parkAPIService, Rights: onAPIService("get patch")},
 		"RestoreAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Puts the saved APIService back."}, Do: s.restoreAPIService,
 			// Where somebody has deleted it; a create cannot be bound to a name.
-			Rights: grants(onAPIService("get patch"), rule("create", apiServiceGroup, "apiservices"))},
+			Rights: grants(onAPIService("get patch"), rule("create", apiServiceGroup, "apiservices"), s.onV1Lock("get"))},
 		"ForgetAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Drops the saved APIService: nothing restores it past the point of no return."},
 			Do:     s.forgetAPIService,
 			Rights: onAPIService("get patch")},
@@ -184,7 +192,7 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 			Rights: grants(onAPIService("get"), s.onV1Lock("get"), s.onV3Lock("get patch"), rule("create", resources.V3Group, s.Registry.Lock().V3Plural()))},
 		"UnlockV3": {ActionSpec: fsm.ActionSpec{Doc: "Gives the v3 lock back. created: keep opens the ClusterInformation that LockV3 created instead of deleting it.",
 			Params: map[string]fsm.Param{"created": {Type: fsm.TypeString, Doc: "keep, or delete: the default"}}}, Do: s.unlockV3,
-			Rights: grants(onAPIService("get patch"), s.onV3Lock("get patch delete"))},
+			Rights: s.unlockV3Rights()},
 		OpenDoorAction: {ActionSpec: fsm.ActionSpec{Doc: "Adds a served version to the v3 CRDs, through which v3 can be written while the aggregated API server owns it. sideDoor is false where that is refused.",
 			Outputs: map[string]fsm.Type{"sideDoor": fsm.TypeBool}}, Do: s.openSideDoor, Rights: s.openSideDoorRights()},
 		CloseDoorAction: {ActionSpec: fsm.ActionSpec{Doc: "Takes that version out of the v3 CRDs again."}, Do: s.closeSideDoor, Rights: grants(s.onV3CRDs("get patch"), s.handOverRights())},
@@ -210,6 +218,8 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 func (s *steps) guards() map[string]runner.Guard[*migration] {
 	return map[string]runner.Guard[*migration]{
 		"v1CRDsInstalled": {Doc: "At least one CRD of crd.projectcalico.org is there.", Open: s.v1CRDsInstalled, Rights: s.onV1CRDs("get")},
+		"notMigratedYet":  {Doc: "No other migration has moved this cluster to v3, as the cluster says.", Open: s.notMigratedYet, Rights: s.datastoreRights()},
+		"anythingLeft":    {Doc: "A CRD of crd.projectcalico.org is there, or v3 is not in use.", Open: s.anythingLeft, Rights: grants(s.onV1CRDs("get"), s.datastoreRights())},
 		"onlyMigration": {Doc: "No other DatastoreMigration is active.", Open: s.onlyMigration,
 			Rights: rule("list", migrationv1.GroupVersion.Group, "datastoremigrations")},
 		"v3OpenedByMigration": {Doc: "This migration has passed the point of no return, as the cluster says.", Open: s.v3OpenedByMigration, Rights: s.tracesRights()},

@@ -63,10 +63,12 @@ func (s *steps) lockTraces(ctx context.Context, dm *migration, t *traces) error 
 }
 
 func (s *steps) fenceTraces(ctx context.Context, dm *migration, t *traces) error {
-	named := metav1.ObjectMeta{Name: migrationv1.FenceName}
-	for _, part := range []client.Object{
-		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: named}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: named},
-	} {
+	var parts []client.Object
+	for _, name := range fenceNames {
+		named := metav1.ObjectMeta{Name: name}
+		parts = append(parts, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: named}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: named})
+	}
+	for _, part := range parts {
 		have, err := s.partOfFence(ctx, part)
 		if err != nil {
 			return err
@@ -109,6 +111,20 @@ func (s *steps) v3Lock(ctx context.Context) (*unstructured.Unstructured, error) 
 	return info, err
 }
 
+// earlier stands for the migration that has made v3's lock, and is gone: what bears its UID was left to this one. Nil
+// where there is none. It can be told until ForgetCopies ends.
+func (s *steps) earlier(ctx context.Context, dm *migration) (*migration, error) {
+	v3, err := s.v3Lock(ctx)
+	if err != nil || v3 == nil || createdBy(v3) == "" || createdBy(v3) == dm.UID {
+		return nil, err
+	}
+	all, err := s.migrations(ctx)
+	if err != nil || slices.ContainsFunc(all, func(other migration) bool { return other.UID == createdBy(v3) }) {
+		return nil, err
+	}
+	return &migration{ObjectMeta: metav1.ObjectMeta{Name: dm.Name, UID: createdBy(v3)}}, nil
+}
+
 // notThePeers is an error where Calico's own controller may be at work on the object: its
 // finalizer has the same name, and what it has left is not ours to give back.
 func (s *steps) notThePeers(ctx context.Context, dm *migration, _ *traces) error {
@@ -147,6 +163,10 @@ func (s *steps) leftByMigration(ctx context.Context, dm *migration) (bool, strin
 		return false, "", err
 	}
 	return len(t.left) > 0, fmt.Sprintf("in place in its name: %v", t.left), nil
+}
+
+func (s *steps) earlierRights() []rbacv1.PolicyRule {
+	return grants(onAPIService("get"), s.onV3Lock("get"), rule("list", migrationv1.GroupVersion.Group, "datastoremigrations"))
 }
 
 func (s *steps) tracesRights() []rbacv1.PolicyRule {

@@ -5,7 +5,10 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/controllers/rights"
 	"github.com/phasegate/phasegate/fsm"
@@ -33,8 +36,13 @@ func Needs(machine *fsm.Machine, settings Settings) []rights.Need {
 	all := Program(nil, settings).Needs(machine)
 	for i := range all {
 		// Calico's components are watched there only, and the backup is written there.
-		if all[i].Group == appsv1.GroupName || IsBackUp(all[i]) {
+		switch {
+		case all[i].Group == appsv1.GroupName || IsBackUp(all[i]):
 			all[i].Namespace = settings.CalicoNamespace
+		case IsServers(all[i]):
+			all[i].Namespace = metav1.NamespaceSystem
+		case all[i].Group == discoveryv1.GroupName:
+			all[i].Namespace = metav1.NamespaceDefault
 		}
 	}
 	return all
@@ -46,6 +54,9 @@ func IsBackUp(n rights.Need) bool {
 	only, _ := rights.Only([]rights.Need{n}, BackUpAction, CleanUpAction)
 	return len(only) > 0 && n.Group == "" && n.Resource == "secrets"
 }
+
+// IsServers tells whether a right is about the Leases of API servers: a role of kube-system grants it.
+func IsServers(n rights.Need) bool { return n.Group == coordinationv1.GroupName }
 
 // grants concatenates rules.
 func grants(lists ...[]rbacv1.PolicyRule) []rbacv1.PolicyRule { return slices.Concat(lists...) }

@@ -48,7 +48,7 @@ func Bindings() fsm.Bindings { return Program(nil, Settings{Registry: resources.
 // DatastoreMigration is established, whosever it is; and whether it is or not, what
 // migrations have left that are gone is given back.
 func Gate(cfg *rest.Config, machine *machines.Handle, settings Settings, metrics *runner.Metrics) *runner.Pair {
-	busy := &runner.Busy{}
+	busy := &runner.Busy{Manager: settings.Manager}
 	left := (&runner.Leftovers[*migration]{
 		Name: controllerName, Config: cfg, CRDName: migrationv1.CRDName, Scheme: NewScheme(), Machine: machine, Metrics: metrics, Busy: busy,
 	}).Init()
@@ -80,6 +80,7 @@ func Gate(cfg *rest.Config, machine *machines.Handle, settings Settings, metrics
 // connected are the settings with their clients, which end with ctx.
 func (settings Settings) connected(ctx context.Context, cfg *rest.Config) (Settings, error) {
 	var err error
+	settings.Config = cfg
 	if settings.Discovery, err = discovery.NewDiscoveryClientForConfig(cfg); err != nil {
 		return settings, fmt.Errorf("make the discovery client of %s: %w", controllerName, err)
 	}

@@ -151,7 +151,7 @@ func (s *steps) awaitDoor(ctx context.Context, sc *scope) error {
 	end := sc.Clock.Now().Add(doorServed)
 	for _, kind := range s.Registry.Through(migrationv1.SideDoorVersion).All() {
 		for {
-			err := s.served(ctx, kind)
+			err := served(ctx, s.client, kind)
 			if err == nil {
 				break
 			}

@@ -113,7 +113,7 @@ func perSecond(objects int64, took time.Duration) int32 {
 func progressOf(p copier.Progress) *migrationv1.Progress {
 	out := &migrationv1.Progress{
 		TotalTypes: int32(len(p.Kinds)), Total: int32(p.Total),
-		Migrated: int32(p.Created + p.Updated + p.Kept), Skipped: int32(p.Adopted + p.Terminating), Conflicts: int32(p.Conflicts),
+		Migrated: int32(p.Created + p.Updated + p.Kept), Skipped: int32(p.Adopted), Terminating: int32(p.Terminating), Conflicts: int32(p.Conflicts),
 	}
 	counts := make([]migrationv1.KindCount, len(p.Kinds))
 	for i, k := range p.Kinds {
@@ -128,7 +128,7 @@ func progressOf(p copier.Progress) *migrationv1.Progress {
 		inWork, inConflict := k.Done > 0 && k.Done < k.Total, k.Conflicts > 0 && p.Conflicts > migrationv1.MaxConflicts
 		if inWork || inConflict {
 			out.TypeDetails = append(out.TypeDetails, migrationv1.TypeProgress{
-				Kind: k.Kind, Migrated: int32(k.Created + k.Updated + k.Kept), Skipped: int32(k.Adopted + k.Terminating), Conflicts: int32(k.Conflicts),
+				Kind: k.Kind, Migrated: int32(k.Created + k.Updated + k.Kept), Skipped: int32(k.Adopted), Terminating: int32(k.Terminating), Conflicts: int32(k.Conflicts),
 			})
 		}
 	}
@@ -141,7 +141,29 @@ func progressOf(p copier.Progress) *migrationv1.Progress {
 // countObjects is for those who look at a list: what is in v3 as it should be, of all. A
 // conflict is not, nor what is still to be looked at.
 func countObjects(p *migrationv1.Progress) {
-	p.Objects = fmt.Sprintf("%d/%d", p.Migrated+p.Skipped, p.Total)
+	p.Objects = fmt.Sprintf("%d/%d", p.Finished(), p.Total)
+}
+
+// notCopied names what is skipped. What is being deleted comes first: a person may not know of it.
+func notCopied(all []copier.Skipped) []string {
+	sorted := slices.Clone(all)
+	slices.SortStableFunc(sorted, func(a, b copier.Skipped) int { return strings.Compare(string(b.Why), string(a.Why)) })
+	var out []string
+	for i, s := range sorted {
+		if i == migrationv1.MaxNotCopied {
+			return append(out, fmt.Sprintf("and %d more", len(sorted)-i))
+		}
+		out = append(out, clip(showSkipped(s), exampleLength))
+	}
+	return out
+}
+
+func showSkipped(s copier.Skipped) string {
+	why := "in v3 already, with the same content"
+	if s.Why == copier.SkippedTerminating {
+		why = "being deleted in v1"
+	}
+	return objectName(s.Kind, s.Namespace, s.Name) + ": " + why
 }
 
 // showPlan tells what there is to do. What was copied ahead is not forgotten when a plan is
@@ -150,6 +172,7 @@ func showPlan(dm *migration, plan copier.Plan) {
 	shown := dm.Status.Progress
 	if shown == nil || !dm.Status.Machine.IsHeld(effectV3Copies) {
 		dm.Status.Progress = plannedProgress(plan)
+		dm.Status.Progress.NotCopied = notCopied(plan.Skipped)
 		return
 	}
 	shown.Total, shown.Conflicts = int32(plan.Total), 0
@@ -171,12 +194,12 @@ func showProgress(dm *migration, p copier.Progress, took time.Duration, verb str
 	next, shown := progressOf(p), dm.Status.Progress
 	next.ObjectsPerSecond = perSecond(p.Done, took)
 	if shown != nil {
-		next.OwnersWithheld = shown.OwnersWithheld
+		next.OwnersWithheld, next.NotCopied = shown.OwnersWithheld, shown.NotCopied
 	}
-	if shown != nil && p.Done < p.Total && shown.Migrated+shown.Skipped > next.Migrated+next.Skipped {
-		next.Migrated, next.Skipped = shown.Migrated, shown.Skipped
+	if shown != nil && p.Done < p.Total && shown.Finished() > next.Finished() {
+		next.Migrated, next.Skipped, next.Terminating = shown.Migrated, shown.Skipped, shown.Terminating
 		next.CompletedTypes, next.TypeProgress, next.Kinds = shown.CompletedTypes, shown.TypeProgress, shown.Kinds
-		next.Total = max(next.Total, shown.Migrated+shown.Skipped)
+		next.Total = max(next.Total, shown.Finished())
 		countObjects(next)
 		verb += " again"
 	}

@@ -136,10 +136,10 @@ func TestProgressOf(t *testing.T) {
 	}
 	want := &migrationv1.Progress{
 		TotalTypes: 5, CompletedTypes: 3, TypeProgress: "3 / 5", CurrentType: "NetworkSet",
-		Total: 20, Migrated: 7, Skipped: 4, Conflicts: 1, Objects: "11/20",
+		Total: 20, Migrated: 7, Skipped: 3, Terminating: 1, Conflicts: 1, Objects: "11/20",
 		Kinds: "Tier=4/4 NetworkPolicy=2/2 NetworkSet=6/10 HostEndpoint=0/4",
 		TypeDetails: []migrationv1.TypeProgress{ // what is done needs no line, and the conflict has its own
-			{Kind: "NetworkSet", Migrated: 2, Skipped: 4},
+			{Kind: "NetworkSet", Migrated: 2, Skipped: 3, Terminating: 1},
 		},
 	}
 	if diff := cmp.Diff(want, progressOf(progress)); diff != "" {
@@ -164,6 +164,21 @@ func TestPlannedProgressIsNoProgress(t *testing.T) {
 	want := &migrationv1.Progress{TotalTypes: 2, TypeProgress: "0 / 2", CurrentType: "Tier", Total: 3, Objects: "0/3", Kinds: "Tier=0/2 IPPool=0/1"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("after a plan (-want +got):\n%s", diff)
+	}
+}
+
+func TestNotCopied(t *testing.T) {
+	many := []copier.Skipped{{Kind: "NetworkSet", Namespace: "shop", Name: "a", Why: copier.SkippedEqual}, {Kind: "Tier", Name: "web", Why: copier.SkippedTerminating}}
+	want := []string{"Tier web: being deleted in v1", "NetworkSet shop/a: in v3 already, with the same content"}
+	if diff := cmp.Diff(want, notCopied(many)); diff != "" {
+		t.Errorf("what a person may not know comes first (-want +got):\n%s", diff)
+	}
+	for range migrationv1.MaxNotCopied {
+		many = append(many, many[0])
+	}
+	got := notCopied(many)
+	if last := got[len(got)-1]; len(got) != migrationv1.MaxNotCopied+1 || last != "and 2 more" {
+		t.Errorf("%d lines that end with %q", len(got), last)
 	}
 }
 

@@ -15,16 +15,33 @@ import (
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
-// waivedBy are the ids that the annotation of a migration lists.
+// waivedBy are the ids that a person has waived for this very migration. A waiver bears the UID of its object, as
+// ID@UID: what comes along with a manifest, from git or from another cluster, was not decided about this one.
 func waivedBy(dm *migration) []string {
+	var ids []string
+	for _, entry := range waiversOf(dm) {
+		if id, uid, _ := strings.Cut(entry, "@"); uid == string(dm.UID) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// waiversOf are the entries of the annotation as they are written.
+func waiversOf(dm *migration) []string {
 	return strings.FieldsFunc(dm.Annotations[migrationv1.AnnotationWaive], func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// waiverFor is the annotation by which a person waives a check for a migration.
+func waiverFor(dm *migration, id string) string {
+	return migrationv1.AnnotationWaive + "=" + migrationv1.Waiver(id, dm.UID)
 }
 
 // heedWaivers lets the checks that a person has waived warn where they would fail,
 // and adds one that each waiver is about a check that may be waived. Without a
 // migration, the waivers of all that there are count.
 func (s *steps) heedWaivers(dm *migration, checks []check.Check) []check.Check {
-	known := []string{waiveV1Changed, copier.WaiveLastCopies} // which are heeded by CleanUpAction and DeleteCopies
+	known := []string{waiveV1Changed, waiveAltered, waiveBackup, copier.WaiveLastCopies} // which are heeded by CleanUpAction, the copies and DeleteCopies
 	for i, c := range checks {
 		if !c.Waivable {
 			continue
@@ -76,6 +93,10 @@ func (s *steps) migrations(ctx context.Context) ([]migration, error) {
 
 // waive makes warnings of failures, or says how a person does.
 func waive(id string, waiving []migration, findings []check.Finding) []check.Finding {
+	how := fmt.Sprintf("waive it on the migration, with the annotation %s=%s", migrationv1.AnnotationWaive, migrationv1.Waiver(id, "UID"))
+	if len(waiving) == 1 && waiving[0].UID != "" { // plan asks for one that is not there yet
+		how = fmt.Sprintf("waive it with the annotation %s on the migration", waiverFor(&waiving[0], id))
+	}
 	waived := slices.ContainsFunc(waiving, func(dm migration) bool { return slices.Contains(waivedBy(&dm), id) })
 	findings = slices.Clone(findings)
 	for i := range findings {
@@ -85,7 +106,7 @@ func waive(id string, waiving []migration, findings []check.Finding) []check.Fin
 		case waived:
 			f.Level, f.Message = check.Warning, "waived: "+f.Message
 		default:
-			f.Remedy = strings.TrimPrefix(fmt.Sprintf("%s, or waive it with the annotation %s=%s on the migration", f.Remedy, migrationv1.AnnotationWaive, id), ", or ")
+			f.Remedy = strings.TrimPrefix(f.Remedy+", or "+how, ", or ")
 		}
 	}
 	return findings
@@ -94,11 +115,16 @@ func waive(id string, waiving []migration, findings []check.Finding) []check.Fin
 func unknownWaivers(waiving []migration, known []string) []check.Finding {
 	var findings []check.Finding
 	for i := range waiving {
-		for _, id := range waivedBy(&waiving[i]) {
-			if !slices.Contains(known, id) {
+		for _, entry := range waiversOf(&waiving[i]) {
+			switch id, uid, _ := strings.Cut(entry, "@"); {
+			case !slices.Contains(known, id):
 				findings = append(findings, check.Finding{Level: check.Failure,
 					Message: fmt.Sprintf("DatastoreMigration %s waives %q, which is no check that may be waived", waiving[i].Name, id),
 					Remedy:  fmt.Sprintf("correct the annotation %s: it may list %s", migrationv1.AnnotationWaive, strings.Join(known, ", "))})
+			case uid != string(waiving[i].UID):
+				findings = append(findings, check.Finding{Level: check.Failure,
+					Message: fmt.Sprintf("DatastoreMigration %s waives %q, which was not decided about this object (UID %s)", waiving[i].Name, entry, waiving[i].UID),
+					Remedy:  fmt.Sprintf("if you have decided so for this cluster, set the annotation %s; else remove it", waiverFor(&waiving[i], id))})
 			}
 		}
 	}

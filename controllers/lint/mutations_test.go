@@ -64,7 +64,7 @@ var mutations = map[string]mutation{
 
 	// The graph.
 	"all ways to a phase removed": {why: "code that never runs", file: migration,
-		old: "    - {to: Complete, reason: RolledOut}", new: "    - {to: Failed, reason: RolledOut}", code: "PG002", at: "- name: Complete", more: []string{"PG002"}},
+		old: "    onDelete: {to: CleaningUp}", new: "    onDelete: {to: Aborting}", code: "PG002", at: "- name: CleaningUp"},
 	"exit removed": {why: "nothing would ever happen again", file: migration,
 		old: "    - {undo: held}\n    next:\n    - {to: Failed, reason: RolledBack}\n", new: "    - {undo: held}\n", code: "PG003", at: "- name: RollingBack", more: []string{"PG002"}},
 	"exit without guard first": {why: "the first match wins", file: migration,

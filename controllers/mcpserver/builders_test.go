@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -162,7 +163,10 @@ func TestProxyPods(t *testing.T) {
 			Env: []v1beta1.EnvVar{{Name: "HOME", Value: "/home"}, {Name: "A", Value: "1"}, {Name: v1beta1.EnvGeneration, Value: "stolen"}},
 		}}
 	})
-	got := proxyPods(srv, "example.org/proxy:1", `{"spec":{}}`, "sum")
+	got, err := Settings{ProxyImage: "example.org/proxy:1"}.proxyPods(srv, `{"spec":{}}`, "sum")
+	if err != nil {
+		t.Fatal(err)
+	}
 	type summary struct {
 		Labels, Annotations map[string]string
 		Account             string
@@ -194,6 +198,59 @@ func TestProxyPods(t *testing.T) {
 		StartSeconds: c.StartupProbe.PeriodSeconds * c.StartupProbe.FailureThreshold, Grace: *got.Spec.TerminationGracePeriodSeconds,
 	}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A namespace with a quota takes no pod of which a container says nothing.
+func TestProxyResources(t *testing.T) {
+	list := func(cpu, memory string) corev1.ResourceList {
+		return corev1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse(memory)}
+	}
+	defaults := corev1.ResourceRequirements{Requests: list("50m", "64Mi"), Limits: list("1", "512Mi")}
+	for name, c := range map[string]struct {
+		why  string
+		spec v1beta1.ResourceRequirements
+		want corev1.ResourceRequirements
+	}{
+		"none":  {"they are the manager's", v1beta1.ResourceRequirements{}, defaults},
+		"both":  {"they are the server's", v1beta1.ResourceRequirements{Requests: v1beta1.ResourceList{CPU: "1", Memory: "1Gi"}, Limits: v1beta1.ResourceList{CPU: "2", Memory: "2Gi"}}, corev1.ResourceRequirements{Requests: list("1", "1Gi"), Limits: list("2", "2Gi")}},
+		"large": {"it is no error that the default limit is lower", v1beta1.ResourceRequirements{Requests: v1beta1.ResourceList{Memory: "1Gi"}}, corev1.ResourceRequirements{Requests: list("50m", "1Gi"), Limits: corev1.ResourceList{"cpu": resource.MustParse("1")}}},
+	} {
+		srv := fetch(func(s *v1beta1.MCPServerSpec) {
+			s.ResourceOverrides = &v1beta1.ResourceOverrides{ProxyDeployment: &v1beta1.ProxyDeploymentOverrides{Resources: c.spec}}
+		})
+		pods, err := Settings{ProxyResources: defaults}.proxyPods(srv, "{}", "sum")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, pods.Spec.Containers[0].Resources); diff != "" {
+			t.Errorf("%s: %s (-want +got):\n%s", name, c.why, diff)
+		}
+	}
+}
+
+// Attached, one reads and writes what a program reads and writes: only where that is how
+// a server speaks, and only to its own pods.
+func TestOnlyProxiesOfStdioServersAttach(t *testing.T) {
+	type right struct{ Verbs, Names []string }
+	for name, c := range map[string]struct {
+		change func(*v1beta1.MCPServerSpec)
+		want   []right
+	}{
+		"http":            {nil, nil},
+		"stdio":           {func(s *v1beta1.MCPServerSpec) { s.Transport = "stdio" }, []right{{[]string{"create", "get"}, []string{"fetch-0"}}}},
+		"stdio, two pods": {func(s *v1beta1.MCPServerSpec) { s.Transport, s.BackendReplicas = "", new(int32(2)) }, []right{{[]string{"create", "get"}, []string{"fetch-0", "fetch-1"}}}},
+		"stopped":         {func(s *v1beta1.MCPServerSpec) { s.Transport, s.BackendReplicas = "", new(int32(0)) }, []right{{[]string{"create", "get"}, []string{"fetch-0"}}}},
+	} {
+		var got []right
+		for _, rule := range role(fetch(c.change)).Rules {
+			if slices.Contains(rule.Resources, "pods/attach") {
+				got = append(got, right{rule.Verbs, rule.ResourceNames})
+			}
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

@@ -22,11 +22,13 @@ func TestCheckSpec(t *testing.T) {
 	}{
 		"nothing wrong": {"the server goes on", func(*v1beta1.MCPServerSpec) {}, nil},
 		"without effect": {"it is told, and the server goes on",
-			func(s *v1beta1.MCPServerSpec) { s.ToolConfigRef = &v1beta1.LocalRef{Name: "tools"} }, nil},
+			func(s *v1beta1.MCPServerSpec) {
+				s.TelemetryConfigRef = &apiextensionsv1.JSON{Raw: []byte(`{"name":"a"}`)}
+			}, nil},
 		"two things": {"all is told at once, under the reason of the first", func(s *v1beta1.MCPServerSpec) {
 			s.OIDCConfigRef = &apiextensionsv1.JSON{Raw: []byte(`{"name":"a","audience":"b"}`)}
 			s.PodTemplateSpec = &runtime.RawExtension{Raw: []byte(`{"spec":{"containers":"x"}}`)}
-		}, &seen{"NotEnforced", "this proxy does not protect a server as spec.oidcConfigRef asks: remove it, or run this server with ToolHive's operator; " +
+		}, &seen{"NotEnforced", "this proxy does not enforce spec.oidcConfigRef, so the server is not run: remove the field, run this server with ToolHive's operator, or accept that nothing enforces it with the annotation phasegate.dev/accept-not-enforced: \"oidcConfigRef\"; " +
 			"spec.podTemplateSpec is not a pod template: json: cannot unmarshal string into Go struct field PodSpec.spec.containers of type []v1.Container"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -57,17 +59,20 @@ func TestNothingIsMadeForASpecThatCannotBeUsed(t *testing.T) {
 	w.edit(w.srv, `{"spec":{"image":"example.org/fetch:2","oidcConfigRef":{"name":"a","audience":"b"}}}`)
 	w.writes = 0
 	_, refused := do(t.Context(), w.client, w.srv, "EnsureWorkload")
+	_, seen := do(t.Context(), w.client, w.srv, "ObserveWorkload")
 	_, want := do(t.Context(), w.client, w.srv, "CheckSpec")
-	type seen struct{ Reason, Message string }
-	told := func(err error) seen {
+	type says struct{ Reason, Message string }
+	told := func(err error) says {
 		var terminal *fsm.TerminalError
 		if !errors.As(err, &terminal) {
 			t.Fatalf("error = %v, want a terminal one", err)
 		}
-		return seen{terminal.Reason, err.Error()}
+		return says{terminal.Reason, err.Error()}
 	}
-	if diff := cmp.Diff(told(want), told(refused)); diff != "" {
-		t.Errorf("what CheckSpec says is what stops it (-want +got):\n%s", diff)
+	for step, err := range map[string]error{"EnsureWorkload": refused, "ObserveWorkload": seen} {
+		if diff := cmp.Diff(told(want), told(err)); diff != "" {
+			t.Errorf("what CheckSpec says is what stops %s (-want +got):\n%s", step, diff)
+		}
 	}
 	if diff := cmp.Diff(before, w.deployment()); w.writes > 0 || diff != "" {
 		t.Errorf("%d writes; a server that asks for protection is not rolled out without it (-before +after):\n%s", w.writes, diff)

@@ -63,11 +63,15 @@ func strategy(s *v1beta1.MCPServerSpec) appsv1.DeploymentStrategy {
 }
 
 // proxyPods are the proxy's pods, without the generation.
-func proxyPods(srv *server, image, podPatch, checksum string) corev1.PodTemplateSpec {
+func (s Settings) proxyPods(srv *server, podPatch, checksum string) (corev1.PodTemplateSpec, error) {
 	overrides := proxyOverrides(&srv.Spec)
 	metadata := v1beta1.MetadataOverrides{}
 	if overrides.PodTemplateMetadataOverrides != nil {
 		metadata = *overrides.PodTemplateMetadataOverrides
+	}
+	container := proxyContainer(srv, s.ProxyImage, podPatch)
+	if err := setProxyResources(&container, &srv.Spec, s.ProxyResources); err != nil {
+		return corev1.PodTemplateSpec{}, err
 	}
 	pod := corev1.PodSpec{
 		ServiceAccountName:            v1beta1.ProxyRBACName(srv.Name),
@@ -77,7 +81,7 @@ func proxyPods(srv *server, image, podPatch, checksum string) corev1.PodTemplate
 			RunAsNonRoot: new(true), RunAsUser: new(int64(proxyUser)), RunAsGroup: new(int64(proxyUser)), FSGroup: new(int64(proxyUser)),
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
-		Containers: []corev1.Container{proxyContainer(srv, image, podPatch)},
+		Containers: []corev1.Container{container},
 		Volumes: []corev1.Volume{{Name: "runconfig", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: v1beta1.RunConfigName(srv.Name)}}}}},
 	}
@@ -90,7 +94,24 @@ func proxyPods(srv *server, image, podPatch, checksum string) corev1.PodTemplate
 			Annotations: over(metadata.Annotations, map[string]string{v1beta1.AnnotationRunConfigChecksum: checksum}),
 		},
 		Spec: pod,
+	}, nil
+}
+
+// setProxyResources sets those of the proxy. Of a resource that the spec names, nothing
+// of the default is left: a request above it would be one above the limit.
+func setProxyResources(container *corev1.Container, s *v1beta1.MCPServerSpec, defaults corev1.ResourceRequirements) error {
+	wanted := proxyOverrides(s).Resources
+	container.Resources = *defaults.DeepCopy()
+	for name, named := range map[corev1.ResourceName]bool{
+		corev1.ResourceCPU:    wanted.Requests.CPU+wanted.Limits.CPU != "",
+		corev1.ResourceMemory: wanted.Requests.Memory+wanted.Limits.Memory != "",
+	} {
+		if named {
+			delete(container.Resources.Requests, name)
+			delete(container.Resources.Limits, name)
+		}
 	}
+	return setResources(container, "spec.resourceOverrides.proxyDeployment.resources", wanted)
 }
 
 func proxyContainer(srv *server, image, podPatch string) corev1.Container {

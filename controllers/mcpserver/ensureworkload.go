@@ -14,6 +14,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/controllers/apply"
+	"github.com/phasegate/phasegate/controllers/mcpserver/backend"
 	"github.com/phasegate/phasegate/controllers/mcpserver/freeze"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -49,14 +50,19 @@ func (s *steps) ensureWorkload(ctx context.Context, sc *scope) (outputs, error) 
 		return nil, err
 	}
 	a := apply.Applier{Client: s.client, Manager: fieldManager, Owner: ownerReference(srv)}
-	proxy, err := s.ensureProxy(ctx, a, srv)
+	set, _, err := apply.Read(ctx, s.client, &appsv1.StatefulSet{ObjectMeta: objectMeta(srv, srv.Name)})
+	if err != nil {
+		return nil, err
+	}
+	now, err := s.ensureProxy(ctx, a, sc, set)
 	if err != nil {
 		return nil, classified(err)
 	}
-	return nil, classified(s.scaleBackend(ctx, srv, proxy))
+	return nil, classified(s.scaleBackend(ctx, srv, now, set))
 }
 
-func (s *steps) ensureProxy(ctx context.Context, a apply.Applier, srv *server) (*appsv1.Deployment, error) {
+func (s *steps) ensureProxy(ctx context.Context, a apply.Applier, sc *scope, set *appsv1.StatefulSet) (*appsv1.Deployment, error) {
+	srv := sc.Object
 	accounts := []*corev1.ServiceAccount{proxyAccount(srv)}
 	if srv.Spec.ServiceAccount == nil {
 		accounts = append(accounts, backendAccount(srv))
@@ -79,18 +85,21 @@ func (s *steps) ensureProxy(ctx context.Context, a apply.Applier, srv *server) (
 	if err != nil {
 		return nil, err
 	}
-	desired, file, err := s.proxyOf(srv, live)
+	want, err := s.proxyOf(srv, live)
 	if err != nil {
 		return nil, err
 	}
+	if err := s.tryBackend(ctx, sc, live, set, want); err != nil {
+		return nil, err
+	}
 	// The file first: pods of a newer template must not read an older one.
-	if _, err := ensure(ctx, a, file); err != nil {
+	if _, err := ensure(ctx, a, want.file); err != nil {
 		return nil, err
 	}
-	if err := makeRoom(ctx, a.Client, srv, live, found, func(d *appsv1.Deployment) { roomInDeployment(d, desired) }); err != nil {
+	if err := makeRoom(ctx, a.Client, srv, live, found, func(d *appsv1.Deployment) { roomInDeployment(d, want.deployment) }); err != nil {
 		return nil, err
 	}
-	now, _, err := apply.Put(ctx, a, live, found, desired)
+	now, _, err := apply.Put(ctx, a, live, found, want.deployment)
 	return now, err
 }
 
@@ -107,31 +116,42 @@ func ensureService(ctx context.Context, a apply.Applier, srv *server) error {
 	return err
 }
 
-// proxyOf is the Deployment and the file of its pods, given what is there (nil for
-// nothing). It is pure.
-func (s *steps) proxyOf(srv *server, live *appsv1.Deployment) (*appsv1.Deployment, *corev1.ConfigMap, error) {
+// proxy is what a proxy is made of, and what it makes of that.
+type proxy struct {
+	deployment *appsv1.Deployment
+	file       *corev1.ConfigMap
+	backend    backend.Config
+}
+
+// proxyOf is the proxy of a server, given the Deployment that is there (nil for none).
+// It is pure.
+func (s *steps) proxyOf(srv *server, live *appsv1.Deployment) (*proxy, error) {
 	patch, err := podPatch(srv)
 	if err != nil {
-		return nil, nil, fsm.Terminal("InvalidSpec", "%w", err)
+		return nil, fsm.Terminal("InvalidSpec", "%w", err)
 	}
 	rc := runConfig(srv)
 	checksum, err := checksumOf(rc)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	now, applied := &appsv1.Deployment{}, &appsv1.Deployment{}
 	if live != nil {
 		now = live
 		if applied, err = apply.Owned(live, fieldManager); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	d := deployment(srv, now.Spec.Replicas, applied.Spec.Replicas)
-	d.Spec.Template = proxyPods(srv, s.ProxyImage, patch, checksum)
+	if d.Spec.Template, err = s.proxyPods(srv, patch, checksum); err != nil {
+		return nil, fsm.Terminal("InvalidSpec", "%w", err)
+	}
 	rc.MCPServerGeneration = freeze.Stamp(&d.Spec.Template, &applied.Spec.Template, srv.Generation)
 	d.Spec.Template.Annotations[v1beta1.AnnotationGeneration] = strconv.FormatInt(rc.MCPServerGeneration, 10)
 	file, err := configMap(srv, rc, checksum)
-	return d, file, err
+	return &proxy{deployment: d, file: file, backend: backend.Config{
+		Namespace: srv.Namespace, Run: rc, Image: srv.Spec.Image, PodPatch: []byte(patch),
+	}}, err
 }
 
 func ensure[T client.Object](ctx context.Context, a apply.Applier, desired T) (T, error) {

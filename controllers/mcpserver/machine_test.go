@@ -131,3 +131,31 @@ func TestStartTimeoutSaysWhatWasMissing(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// Who corrects the spec gets the whole time for it, whether the look at it comes to its
+// end or the last step of it failed before.
+func TestCorrectedSpecHasTheWholeTime(t *testing.T) {
+	for name, before := range map[string]func(*play){
+		"no pod is ready": func(p *play) { p.seen = notReady },
+		"a step fails":    func(p *play) { p.seen, p.ensure = notReady, errors.New("denied by a webhook") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlay(t)
+			before(p)
+			pass := func(d time.Duration, want string) {
+				t.Helper()
+				if err := p.Run(d, func() bool { return false }); err != nil {
+					t.Fatal(err)
+				}
+				if p.Stored.Phase != want {
+					t.Fatalf("after %s more it is %s, want %s: %+v", d, p.Stored.Phase, want, p.Stored.History)
+				}
+			}
+			pass(9*time.Minute, "Pending")
+			p.ensure = nil
+			p.newImage()
+			pass(9*time.Minute, "Pending")
+			pass(2*time.Minute, "Failed")
+		})
+	}
+}

@@ -19,8 +19,12 @@ func lookRights() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{on("get", appsv1.GroupName, "deployments", "statefulsets"), on("list", corev1.GroupName, "pods")}
 }
 
-// observeWorkload reads pods only where something is missing: they say why.
+// observeWorkload reads pods only where something is missing: they say why. What must
+// not run as it is is never called ready, whichever step the look began with.
 func (s *steps) observeWorkload(ctx context.Context, sc *scope) (outputs, error) {
+	if err := unusable(sc.Object); err != nil {
+		return nil, err
+	}
 	w, err := s.lookAt(ctx, sc.Object)
 	if err != nil {
 		return nil, err

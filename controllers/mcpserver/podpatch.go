@@ -29,7 +29,7 @@ func podPatch(srv *server) (string, error) {
 	container := backendContainer(&pod.Spec)
 	addSecrets(container, srv.Spec.Secrets)
 	addVolumes(&pod.Spec, container, srv.Spec.Volumes)
-	if err := setResources(container, srv.Spec.Resources); err != nil {
+	if err := setResources(container, "spec.resources", srv.Spec.Resources); err != nil {
 		return "", err
 	}
 	data, err := json.Marshal(pod)
@@ -94,19 +94,19 @@ func addVolumes(pod *corev1.PodSpec, container *corev1.Container, volumes []v1be
 	}
 }
 
-// setResources sets those that the spec names. The error tells all that is wrong.
-func setResources(container *corev1.Container, wanted v1beta1.ResourceRequirements) error {
+// setResources sets those that the spec names at path. The error tells all that is wrong.
+func setResources(container *corev1.Container, path string, wanted v1beta1.ResourceRequirements) error {
 	r := &container.Resources
 	if err := errors.Join(
-		setQuantities(&r.Limits, "spec.resources.limits", wanted.Limits),
-		setQuantities(&r.Requests, "spec.resources.requests", wanted.Requests),
+		setQuantities(&r.Limits, path+".limits", wanted.Limits),
+		setQuantities(&r.Requests, path+".requests", wanted.Requests),
 	); err != nil {
 		return err
 	}
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		request, limit := r.Requests[name], r.Limits[name]
 		if !limit.IsZero() && request.Cmp(limit) > 0 {
-			return fmt.Errorf("spec.resources.requests.%s is %s, more than the limit of %s: lower it", name, &request, &limit)
+			return fmt.Errorf("%s.requests.%s is %s, more than the limit of %s: lower it", path, name, &request, &limit)
 		}
 	}
 	return nil

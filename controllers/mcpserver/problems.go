@@ -69,43 +69,65 @@ func restartProblem(srv *server) *problem {
 
 // enforcementProblem names what the spec asks for and the proxy does not do.
 func enforcementProblem(srv *server) *problem {
-	refused, kept := unprotected(srv), ignored(srv)
-	switch {
-	case len(refused) > 0:
+	if refused := unprotected(srv); len(refused) > 0 {
 		return newProblem(v1beta1.ReasonNotEnforced,
-			"this proxy does not protect a server as %s asks: remove it, or run this server with ToolHive's operator", list(refused))
-	case len(kept) > 0:
-		return newProblem(v1beta1.ReasonNotEnforced, "kept for other controllers, but without effect on this proxy: %s", list(kept))
+			"this proxy does not enforce %s, so the server is not run: remove the field, run this server with ToolHive's operator, or accept that nothing enforces it with the annotation %s: %q",
+			list(paths(refused)), v1beta1.AnnotationAcceptNotEnforced, strings.Join(append(accepted(srv), refused...), ","))
+	}
+	if without := slices.Concat(protection(srv), extras(srv)); len(without) > 0 {
+		return newProblem(v1beta1.ReasonNotEnforced, "kept for other controllers, but without effect on this proxy: %s", list(paths(without)))
 	}
 	return nil
 }
 
-// unprotected are the fields that ask for protection which nobody would give. A
-// server that has one of them is not run.
+// unprotected are the fields that ask for protection which nobody would give, and of
+// which nobody has said that this is known. A server that has one of them is not run.
 func unprotected(srv *server) []string {
-	s := &srv.Spec
-	return named(
-		field{"oidcConfigRef", s.OIDCConfigRef != nil},
-		field{"authServerRef", s.AuthServerRef != nil},
-		field{"authzConfigRef", s.AuthzConfigRef != nil},
-		field{"webhookConfigRef", s.WebhookConfigRef != nil},
-		field{"rateLimiting", s.RateLimiting != nil},
-	)
+	known := accepted(srv)
+	return slices.DeleteFunc(protection(srv), func(field string) bool { return slices.Contains(known, field) })
 }
 
-// ignored are the fields without which a server can be run.
-func ignored(srv *server) []string {
+// accepted are the fields that ask for protection and that the annotation names. It
+// names each: one that is added later, by another controller for instance, is not
+// accepted by what was written before.
+func accepted(srv *server) (fields []string) {
+	asked := protection(srv)
+	for text := range strings.SplitSeq(srv.Annotations[v1beta1.AnnotationAcceptNotEnforced], ",") {
+		field := strings.TrimPrefix(strings.TrimSpace(text), "spec.")
+		if slices.Contains(asked, field) && !slices.Contains(fields, field) {
+			fields = append(fields, field)
+		}
+	}
+	return fields
+}
+
+// protection are the fields that ask for protection.
+func protection(srv *server) []string {
 	s := &srv.Spec
 	var audit struct{ Enabled bool }
 	if s.Audit != nil && json.Unmarshal(s.Audit.Raw, &audit) != nil {
 		audit.Enabled = true // it asks for something that is not understood
 	}
 	return named(
+		field{"oidcConfigRef", s.OIDCConfigRef != nil},
+		field{"oidcConfig", s.OIDCConfig != nil},
+		field{"authServerRef", s.AuthServerRef != nil},
+		field{"authzConfigRef", s.AuthzConfigRef != nil},
 		field{"authzConfig", s.AuthzConfig != nil},
-		field{"audit", audit.Enabled},
-		field{"telemetryConfigRef", s.TelemetryConfigRef != nil},
-		field{"toolConfigRef", s.ToolConfigRef != nil},
 		field{"externalAuthConfigRef", s.ExternalAuthConfigRef != nil},
+		field{"webhookConfigRef", s.WebhookConfigRef != nil},
+		field{"rateLimiting", s.RateLimiting != nil},
+		field{"toolConfigRef", s.ToolConfigRef != nil},
+		field{"tools", s.ToolsFilter != nil},
+		field{"audit", audit.Enabled},
+	)
+}
+
+// extras are the fields without which nobody is less protected.
+func extras(srv *server) []string {
+	s := &srv.Spec
+	return named(
+		field{"telemetryConfigRef", s.TelemetryConfigRef != nil},
 		field{"sessionStorage", s.SessionStorage != nil && s.SessionStorage.Provider == "redis"},
 	)
 }
@@ -115,14 +137,22 @@ type field struct {
 	set  bool
 }
 
-// named are the paths of the fields that are set.
-func named(fields ...field) (paths []string) {
+// named are the names of the fields that are set.
+func named(fields ...field) (names []string) {
 	for _, f := range fields {
 		if f.set {
-			paths = append(paths, "spec."+f.name)
+			names = append(names, f.name)
 		}
 	}
-	return paths
+	return names
+}
+
+func paths(fields []string) []string {
+	all := make([]string, len(fields))
+	for i, name := range fields {
+		all[i] = "spec." + name
+	}
+	return all
 }
 
 func list(items []string) string { return strings.Join(items, ", ") }

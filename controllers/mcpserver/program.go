@@ -8,6 +8,7 @@ import (
 	"maps"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,8 +29,12 @@ type (
 type Settings struct {
 	// ProxyImage is the image of the proxy's pods.
 	ProxyImage string
+	// ProxyResources are those of the proxy's container, where the spec does not say.
+	ProxyResources corev1.ResourceRequirements
 	// HTTP is where the built-in HTTPRequest may go.
 	HTTP builtin.HTTP
+	// Manager is that of runner.Busy.
+	Manager string
 }
 
 // steps is the receiver of every action. It keeps nothing between calls: all

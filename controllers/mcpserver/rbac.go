@@ -1,8 +1,11 @@
 package mcpserver
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 )
@@ -18,20 +21,37 @@ func backendAccount(srv *server) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: objectMeta(srv, v1beta1.BackendServiceAccountName(srv.Name)), AutomountServiceAccountToken: new(false)}
 }
 
-// role lets the proxy apply its own backend and Services, see the backend's pods,
-// and attach to one: by SPDY (a create) or WebSocket (a get and, in newer API
-// servers, a create). Which object a create, a list or a watch is about cannot be
-// said by name.
+// role lets the proxy apply its own backend and Services. Which object a create or a
+// list is about cannot be said by name.
 func role(srv *server) *rbacv1.Role {
 	services := []string{v1beta1.BackendServiceName(srv.Name), v1beta1.HeadlessServiceName(srv.Name)}
-	return &rbacv1.Role{ObjectMeta: objectMeta(srv, v1beta1.ProxyRBACName(srv.Name)), Rules: []rbacv1.PolicyRule{
+	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, ResourceNames: []string{srv.Name}, Verbs: []string{"get", "patch"}},
-		{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, Verbs: []string{"create", "list", "watch"}},
+		{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, Verbs: []string{"create"}},
 		{APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: services, Verbs: []string{"get", "patch"}},
 		{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"create"}},
-		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}},
-		{APIGroups: []string{""}, Resources: []string{"pods/attach"}, Verbs: []string{"create", "get"}},
-	}}
+	}
+	if transport(&srv.Spec) == v1beta1.TransportStdio {
+		rules = append(rules, attachRules(srv)...)
+	}
+	return &rbacv1.Role{ObjectMeta: objectMeta(srv, v1beta1.ProxyRBACName(srv.Name)), Rules: rules}
+}
+
+// attachable is how many pods of a stdio server a proxy may attach to: it needs one, and
+// takes the next where the first does not run.
+const attachable = 16
+
+// attachRules let the proxy of a stdio server find the server's pod and attach to it: by
+// SPDY (a create) or WebSocket (a get and, in newer API servers, a create).
+func attachRules(srv *server) []rbacv1.PolicyRule {
+	var pods []string
+	for i := range min(max(ptr.Deref(srv.Spec.BackendReplicas, 1), 1), attachable) {
+		pods = append(pods, fmt.Sprintf("%s-%d", srv.Name, i))
+	}
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
+		{APIGroups: []string{""}, Resources: []string{"pods/attach"}, ResourceNames: pods, Verbs: []string{"create", "get"}},
+	}
 }
 
 func roleBinding(srv *server) *rbacv1.RoleBinding {

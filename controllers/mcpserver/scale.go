@@ -8,8 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	appsapply "k8s.io/client-go/applyconfigurations/apps/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/phasegate/phasegate/controllers/apply"
 )
 
 // scaleManager is the field manager of the number of backend pods alone. A proxy
@@ -24,10 +22,9 @@ const annotationReplicas = "phasegate.dev/replicas-before-stop"
 // with them, and brings a new spec.backendReplicas to a running one, which needs
 // no restart for it. What was there before and what is there now change in one
 // write.
-func (s *steps) scaleBackend(ctx context.Context, srv *server, proxy *appsv1.Deployment) error {
-	live, found, err := apply.Read(ctx, s.client, &appsv1.StatefulSet{ObjectMeta: objectMeta(srv, srv.Name)})
-	if err != nil || !found || !ours(srv, live) || live.DeletionTimestamp != nil {
-		return err
+func (s *steps) scaleBackend(ctx context.Context, srv *server, proxy *appsv1.Deployment, live *appsv1.StatefulSet) error {
+	if live == nil || !ours(srv, live) || live.DeletionTimestamp != nil {
+		return nil
 	}
 	stopped := proxy.Spec.Replicas != nil && *proxy.Spec.Replicas == 0
 	want := backendScale(srv.Spec.BackendReplicas, stopped, scaleOf(live))

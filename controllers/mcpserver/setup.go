@@ -37,7 +37,7 @@ func Bindings() fsm.Bindings { return Program(nil, Settings{}).Bindings() }
 // MCPServer is established, whosever it is.
 func Gate(cfg *rest.Config, machine *machines.Handle, settings Settings, metrics *runner.Metrics) *runner.Pair {
 	program := func(c client.Client) *runner.Program[*server] { return Program(c, settings) }
-	busy := &runner.Busy{}
+	busy := &runner.Busy{Manager: settings.Manager}
 	left := (&runner.Leftovers[*server]{
 		Name: controllerName, Config: cfg, CRDName: v1beta1.CRDName, Scheme: NewScheme(), Machine: machine, Program: program, Metrics: metrics, Busy: busy,
 	}).Init()

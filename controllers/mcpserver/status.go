@@ -89,6 +89,9 @@ func whileFalse(p *problem) *metav1.Condition {
 }
 
 func podTemplateCondition(srv *server, p *problem) *metav1.Condition {
+	if p == nil {
+		p = refused(srv)
+	}
 	if srv.Spec.PodTemplateSpec == nil || p != nil {
 		return whileFalse(p)
 	}

@@ -105,7 +105,10 @@ func TestDecorateConditions(t *testing.T) {
 
 		"template": {"it was understood", described("Ready", metav1.ConditionTrue, template(`{"spec":{"nodeSelector":{"a":"b"}}}`)),
 			[]seen{ready, {"PodTemplateValid", "True", "ValidPodTemplateSpec", "spec.podTemplateSpec is laid under the pods of the server"}}},
-		"template removed": {"what does not apply any more goes", described("Ready", metav1.ConditionTrue, left("PodTemplateValid")), []seen{ready}},
+		"template refused": {"what the API server said stays until it is asked again", described("Ready", metav1.ConditionTrue, left("PodTemplateValid"), refusedAt(4)),
+			[]seen{ready, {"PodTemplateValid", "False", "InvalidPodTemplateSpec", "the API server refuses the pods of the server: no"}}},
+		"template refused before": {"it was another spec", described("Ready", metav1.ConditionTrue, left("PodTemplateValid"), refusedAt(3)), []seen{ready}},
+		"template removed":        {"what does not apply any more goes", described("Ready", metav1.ConditionTrue, left("PodTemplateValid")), []seen{ready}},
 
 		"stdio": {"the cap is told for stdio, active or not", described("Ready", metav1.ConditionTrue, stdio),
 			[]seen{ready, {"StdioReplicaCapped", "False", "StdioReplicaCapNotActive", "no more than one proxy is asked for"}}},
@@ -128,7 +131,8 @@ func TestDecorateConditions(t *testing.T) {
 				`annotation mcpserver.toolhive.stacklok.dev/restarted-at is "now", which is not a time such as 2006-01-02T15:04:05Z: nothing is restarted`}}},
 
 		"all enforced": {"what does not apply any more goes", described("Ready", metav1.ConditionTrue, left("SpecEnforced")), []seen{ready}},
-		"kept":         {"named", described("Ready", metav1.ConditionTrue, func(s *server) { s.Spec.AuthzConfig = &apiextensionsv1.JSON{Raw: []byte(`{}`)} }), []seen{ready, {"SpecEnforced", "False", "NotEnforced", "kept for other controllers, but without effect on this proxy: spec.authzConfig"}}},
+		"kept": {"named", described("Ready", metav1.ConditionTrue, annotated(v1beta1.AnnotationAcceptNotEnforced, "authzConfig"),
+			func(s *server) { s.Spec.AuthzConfig = &apiextensionsv1.JSON{Raw: []byte(`{}`)} }), []seen{ready, {"SpecEnforced", "False", "NotEnforced", "kept for other controllers, but without effect on this proxy: spec.authzConfig"}}},
 
 		"reference removed": {"its hash goes, too: see below", described("Ready", metav1.ConditionTrue, left("ToolConfigRefValidated"),
 			func(s *server) { s.Status.ToolConfigHash = "abc" }), []seen{ready}},
@@ -148,6 +152,14 @@ func TestDecorateConditions(t *testing.T) {
 				t.Errorf("toolConfigHash is %q without a reference", c.srv.Status.ToolConfigHash)
 			}
 		})
+	}
+}
+
+// refusedAt is what the API server said of the spec of a generation.
+func refusedAt(generation int64) func(*server) {
+	return func(s *server) {
+		c := meta.FindStatusCondition(s.Status.Conditions, "PodTemplateValid")
+		c.Status, c.Reason, c.Message, c.ObservedGeneration = metav1.ConditionFalse, "InvalidPodTemplateSpec", refusedPrefix+"no", generation
 	}
 }
 

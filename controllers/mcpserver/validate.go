@@ -51,7 +51,8 @@ func fieldErrors(s *v1beta1.MCPServerSpec) []error {
 	errs := []error{imageError(s.Image), portError("proxyPort", s.ProxyPort), portError("mcpPort", s.MCPPort), accountError(s.ServiceAccount)}
 	errs = append(errs, envErrors(s)...)
 	errs = append(errs, volumeErrors(s.Volumes)...)
-	return append(errs, setResources(&corev1.Container{}, s.Resources))
+	return append(errs, setResources(&corev1.Container{}, "spec.resources", s.Resources),
+		setProxyResources(&corev1.Container{}, s, corev1.ResourceRequirements{}))
 }
 
 func imageError(image string) error {

@@ -162,7 +162,7 @@ func progressOf(st *migrationv1.DatastoreMigrationStatus, now time.Time) *Progre
 		return nil
 	}
 	out := &Progress{
-		Total: int64(p.Total), Done: int64(p.Migrated) + int64(p.Skipped), Conflicts: int64(p.Conflicts),
+		Total: int64(p.Total), Done: int64(p.Finished()), Conflicts: int64(p.Conflicts), NotCopied: p.NotCopied,
 		Kinds: p.TotalTypes, KindsDone: p.CompletedTypes, Current: p.CurrentType,
 	}
 	for _, k := range p.ByKind() {

@@ -162,6 +162,7 @@ func (o *Overview) objects(p *page) {
 			text += ", done " + p.until(*pr.ExpectedEnd)
 		}
 		p.row("Objects", append([]string{text}, o.kinds(p)...)...)
+		p.row("Not copied", pr.NotCopied...)
 	}
 	if o.CopyAhead != nil {
 		p.row("Ahead", o.ahead()...)

@@ -142,6 +142,8 @@ type Progress struct {
 	Kinds     int32  `json:"kinds"`
 	KindsDone int32  `json:"kindsDone"`
 	Current   string `json:"current,omitempty"`
+	// NotCopied names objects that no copy is made of, and why.
+	NotCopied []string `json:"notCopied,omitempty"`
 	// PerKind is in the order of copying; only kinds that have objects.
 	PerKind []KindProgress `json:"perKind,omitempty"`
 	// ObjectsPerSecond is 0 while nothing is measured, ExpectedEnd of the copy unset then.

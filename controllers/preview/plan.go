@@ -20,8 +20,10 @@ type Plan struct {
 	Objects   int64      `json:"objects"`
 	Kinds     []PlanKind `json:"kinds"`
 	// Rejected are the objects that could not be copied as they are.
-	Rejected  []Rejected `json:"rejected"`
-	Conflicts Conflicts  `json:"conflicts"`
+	Rejected []Rejected `json:"rejected"`
+	// Skipped are the objects that no copy would be made of.
+	Skipped   []Skipped `json:"skipped"`
+	Conflicts Conflicts `json:"conflicts"`
 	// Dependents are objects outside Calico whose owner references come off for a moment;
 	// Unseen are the resources that may not be looked into.
 	Dependents       []string `json:"dependents"`
@@ -38,7 +40,17 @@ type Plan struct {
 type PlanKind struct {
 	Kind     string `json:"kind"`
 	Copied   int64  `json:"copied"`
+	Skipped  int64  `json:"skipped"`
 	Rejected int64  `json:"rejected"`
+}
+
+// Skipped is an object that no copy would be made of.
+type Skipped struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// Why is BeingDeleted, in v1; or AlreadyInV3, with the same content.
+	Why copier.Why `json:"why"`
 }
 
 // Rejected is an object that could not be copied as it is.
@@ -62,12 +74,24 @@ type Lock struct {
 
 // Copies fills in what would be copied.
 func (p *Plan) Copies(plan copier.Plan) {
-	p.Objects, p.Kinds, p.Rejected = plan.Total, []PlanKind{}, []Rejected{}
+	p.Objects, p.Kinds, p.Rejected, p.Skipped = plan.Total, []PlanKind{}, []Rejected{}, []Skipped{}
 	for _, k := range plan.Kinds {
-		p.Kinds = append(p.Kinds, PlanKind{k.Kind, k.Planned, k.Rejected})
+		p.Kinds = append(p.Kinds, PlanKind{Kind: k.Kind, Copied: k.Planned, Rejected: k.Rejected})
 	}
+	p.Skips(plan.Skipped, 0)
 	for _, r := range plan.Problems {
 		p.Rejected = append(p.Rejected, Rejected{r.Kind, r.Namespace, r.Name, r.Reason, r.Message, r.Remedy})
+	}
+}
+
+// Skips adds objects that no copy would be made of; counted is 1 where they are among the Copied so far.
+func (p *Plan) Skips(all []copier.Skipped, counted int64) {
+	for _, s := range all {
+		p.Skipped = append(p.Skipped, Skipped{s.Kind, s.Namespace, s.Name, s.Why})
+		if i := slices.IndexFunc(p.Kinds, func(k PlanKind) bool { return k.Kind == s.Kind }); i >= 0 {
+			p.Kinds[i].Skipped++
+			p.Kinds[i].Copied -= counted
+		}
 	}
 }
 
@@ -113,26 +137,38 @@ func (p *Plan) Ready() bool {
 // Text writes it for people; wide has the kinds without objects, too.
 func (p *Plan) Text(to io.Writer, wide bool) error {
 	t := tabwriter.NewWriter(to, 0, 8, 3, ' ', 0)
-	fmt.Fprintln(t, "KIND\tCOPIED\tREJECTED")
+	fmt.Fprintln(t, "KIND\tCOPIED\tSKIPPED\tREJECTED")
 	for _, k := range p.Kinds {
-		if wide || k.Copied+k.Rejected > 0 {
-			fmt.Fprintf(t, "%s\t%d\t%d\n", k.Kind, k.Copied, k.Rejected)
+		if wide || k.Copied+k.Skipped+k.Rejected > 0 {
+			fmt.Fprintf(t, "%s\t%d\t%d\t%d\n", k.Kind, k.Copied, k.Skipped, k.Rejected)
 		}
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := io.WriteString(to, "\n"+p.findings()+p.verdict())
+	_, err := io.WriteString(to, "\n"+p.findings(wide)+p.verdict())
 	return err
 }
 
-func (p *Plan) findings() string {
+var whySkipped = map[copier.Why]string{
+	copier.SkippedTerminating: "it is being deleted in v1, and nothing there needs it",
+	copier.SkippedEqual:       "v3 has it already, with the same content",
+}
+
+func (p *Plan) findings(wide bool) string {
 	var b strings.Builder
 	for _, r := range p.Rejected {
 		fmt.Fprintf(&b, "× %s %s would be rejected (%s): %s\n", r.Kind, strings.TrimPrefix(r.Namespace+"/"+r.Name, "/"), r.Reason, r.Message)
 		if r.Remedy != "" {
 			fmt.Fprintf(&b, "    %s\n", r.Remedy)
 		}
+	}
+	for i, s := range p.Skipped {
+		if i == someOf && !wide {
+			fmt.Fprintf(&b, "‼ and %d more are skipped: kubectl phasegate plan %s\n", len(p.Skipped)-i, strings.TrimSpace(p.Migration+" -o wide"))
+			break
+		}
+		fmt.Fprintf(&b, "‼ %s %s would be skipped: %s\n", s.Kind, strings.TrimPrefix(s.Namespace+"/"+s.Name, "/"), whySkipped[s.Why])
 	}
 	for _, text := range p.Blockers {
 		fmt.Fprintf(&b, "× %s\n", text)

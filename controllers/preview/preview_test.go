@@ -114,6 +114,8 @@ func TestTexts(t *testing.T) {
 				p.Kinds[2].Copied, p.Kinds[2].Rejected = 8, 1
 				p.Rejected = []preview.Rejected{{Kind: "GlobalNetworkSet", Name: "bad", Reason: resources.ReasonInvalid, Message: `spec.nets[0]: Invalid value: "x": must be a CIDR`, Remedy: "correct the v1 object"}}
 				p.Conflicts = some
+				p.Skips([]copier.Skipped{{Kind: "Tier", Name: "old", Why: copier.SkippedTerminating}}, 0)
+				p.Skips([]copier.Skipped{{Kind: "GlobalNetworkSet", Name: "equal", Why: copier.SkippedEqual}}, 1)
 				p.Dependents, p.DependentsUnseen = []string{"ConfigMap a/a", "ConfigMap a/b", "ConfigMap a/c", "ConfigMap a/d", "ConfigMap a/e", "ConfigMap a/f"}, []string{"secrets"}
 				p.Blockers, p.Warnings = []string{"lock: the datastore is locked: find out who did it"}, []string{"copy-ahead: v1 will stay locked: grant it"}
 			}).Text(b, false)

@@ -9,8 +9,13 @@ import (
 // Busy keeps two passes apart that are about one object: one over the object, and one over
 // what it has left when it is gone. The zero value is ready; a nil one keeps nothing apart.
 type Busy struct {
-	mu  sync.Mutex
-	now map[types.UID]bool
+	// Manager names the installation that this process belongs to, as the lease that its processes share: a state
+	// says which one drives its object. Empty: it claims nothing.
+	Manager string
+
+	mu     sync.Mutex
+	now    map[types.UID]bool
+	claims map[types.UID]claim
 }
 
 // take is false while another pass is about the object.

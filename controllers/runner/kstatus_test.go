@@ -2,15 +2,21 @@ package runner
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/yaml"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -147,4 +153,59 @@ func shippedMachine(t *testing.T, name string) *fsm.Machine {
 		t.Fatal(diags.Err())
 	}
 	return machine
+}
+
+// An object that no manager has looked at is not done: Flux's dependsOn and Helm's --wait would go on without it. The
+// API server answers what the CRD defaults.
+func TestKstatusOfAnObjectNobodyHasLookedAt(t *testing.T) {
+	files, err := filepath.Glob("../../charts/phasegate/files/crds/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	looked := 0
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal(data, crd); err != nil {
+			t.Fatal(err)
+		}
+		if crd.Name == v1alpha1.MachineStateCRD {
+			continue // a record, that nobody waits for
+		}
+		for _, version := range crd.Spec.Versions {
+			for why, given := range map[string]map[string]any{"from a manifest": nil, "from a Go client": {}, "as it was seen": {"observedGeneration": int64(2)}} {
+				internal := &apiextensions.JSONSchemaProps{}
+				if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(version.Schema.OpenAPIV3Schema.DeepCopy(), internal, nil); err != nil {
+					t.Fatal(err)
+				}
+				schema, err := structuralschema.NewStructural(internal)
+				if err != nil {
+					t.Fatal(err)
+				}
+				obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": crd.Spec.Group + "/" + version.Name, "kind": crd.Spec.Names.Kind, "metadata": map[string]any{"name": "x", "generation": int64(2)}}}
+				want := status.InProgressStatus
+				if given != nil {
+					obj.Object["status"] = given
+				}
+				if given["observedGeneration"] != nil {
+					want = status.CurrentStatus
+				}
+				defaulting.Default(obj.Object, schema)
+				result, err := status.Compute(obj)
+				if err != nil {
+					t.Fatal(err)
+				}
+				looked++
+				if result.Status != want {
+					t.Errorf("%s %s, %s: kstatus says %s, want %s", crd.Spec.Names.Kind, version.Name, why, result.Status, want)
+				}
+			}
+		}
+	}
+	if looked != 12 {
+		t.Errorf("looked at %d objects: two kinds have two versions each", looked)
+	}
 }

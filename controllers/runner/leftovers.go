@@ -154,6 +154,7 @@ func (r *Reconciler[T]) passState(ctx context.Context, name string) (reconcile.R
 	}
 	defer r.Busy.release(state.Spec.Object.UID)
 	if len(state.Status.Held) == 0 {
+		r.Busy.unclaim(state.Spec.Object.UID)
 		r.Metrics.leftovers.remove(machine.Name(), name)
 		return reconcile.Result{}, dropState(ctx, r.Client, state)
 	}
@@ -175,6 +176,7 @@ func (r *Reconciler[T]) giveBack(ctx context.Context, machine *fsm.Machine, stat
 	p.gone, p.written = true, nil
 	result, err := r.advance(ctx, p, obj, state)
 	if err == nil && len(p.state.Status.Held) == 0 {
+		r.Busy.unclaim(state.Spec.Object.UID)
 		tell(r.Recorder, state, corev1.EventTypeNormal, "GivenBack", "GiveBack",
 			fmt.Sprintf("what %s %s had left is given back", state.Spec.Object.Kind, nameOf(state.Spec.Object)))
 		r.Metrics.leftovers.remove(machine.Name(), state.Name)

@@ -44,6 +44,8 @@ type pass[T Object[T]] struct {
 	shape *Shape
 	// spread is Program.Spread.
 	spread func(T)
+	// manager is Busy.Manager.
+	manager string
 	// gone: there is no object, only a state that holds something.
 	gone bool
 

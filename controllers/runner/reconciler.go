@@ -140,7 +140,7 @@ func (r *Reconciler[T]) shape() (*Shape, error) {
 }
 
 func (r *Reconciler[T]) newPass(machine *fsm.Machine) *pass[T] {
-	return &pass[T]{client: r.Client, clock: r.Clock, decorate: r.Program.Decorate, spread: r.Program.Spread, empty: r.Program.New, machine: machine,
+	return &pass[T]{client: r.Client, manager: r.Busy.manager(), clock: r.Clock, decorate: r.Program.Decorate, spread: r.Program.Spread, empty: r.Program.New, machine: machine,
 		written: func(obj T) { r.know(machine, obj) }}
 }
 
@@ -151,6 +151,9 @@ func (r *Reconciler[T]) advance(ctx context.Context, p *pass[T], obj T, state *v
 	}
 	machine := p.machine
 	p.spec = specOf(machine.Name(), machine.For(), obj)
+	if aside, err := r.standAside(ctx, p, p.about()); aside > 0 || err != nil {
+		return reconcile.Result{RequeueAfter: aside}, err
+	}
 	if !p.gone {
 		r.know(machine, p.work)
 		if err := r.record(ctx, p); err != nil {
@@ -185,6 +188,7 @@ func (r *Reconciler[T]) end(ctx context.Context, p *pass[T]) error {
 	if err := r.setFinalizer(ctx, p.stored, fsm.RemoveFinalizer, p.machine.Finalizer()); err != nil {
 		return err
 	}
+	r.Busy.unclaim(p.stored.GetUID())
 	return dropState(ctx, r.Client, p.state)
 }
 

@@ -90,6 +90,9 @@ func (s *Scope[T]) Saved(name string) string {
 	return string(s.pass.saved[name])
 }
 
+// Gone tells that there is no object any more, only its state: Object has what that says of it.
+func (s *Scope[T]) Gone() bool { return s.pass != nil && s.pass.gone }
+
 // Warn tells a person something that needs no action of the machine.
 func (s *Scope[T]) Warn(reason, format string, args ...any) {
 	tell(s.recorder, s.Object, corev1.EventTypeWarning, reason, reason, fmt.Sprintf(format, args...))

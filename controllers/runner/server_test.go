@@ -95,9 +95,14 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
+	return newBenchOn(t, shared.Cluster(t).Client)
+}
+
+func newBenchOn(t *testing.T, outside client.WithWatch) *bench {
+	t.Helper()
 	nothing := func(context.Context, *scope) (map[string]any, error) { return nil, nil }
 	b := &bench{
-		t: t, outside: shared.Cluster(t).Client,
+		t: t, outside: outside,
 		clock: &handClock{clocktesting.NewFakeClock(noon), make(chan time.Time)}, events: events.NewFakeRecorder(100),
 		take: nothing, give: nothing, work: answer(map[string]any{"done": true}, nil), welcome: true,
 	}

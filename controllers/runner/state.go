@@ -139,7 +139,8 @@ func (p *pass[T]) nextState() (*v1alpha1.MachineState, error) {
 		next = newState(p.spec)
 	}
 	kept := durable(st)
-	next.Status = v1alpha1.MachineStateStatus{MachineStatus: *kept.DeepCopy(), Saved: saved}
+	next.Status = v1alpha1.MachineStateStatus{MachineStatus: *kept.DeepCopy(), Manager: next.Status.Manager, Saved: saved}
+	p.claimState(next)
 	next.Finalizers = slices.DeleteFunc(next.Finalizers, func(f string) bool { return f == v1alpha1.HeldFinalizer })
 	if len(next.Status.Held) > 0 {
 		next.Finalizers = append(next.Finalizers, v1alpha1.HeldFinalizer)
@@ -281,6 +282,7 @@ func (p *pass[T]) save(ctx context.Context, name, text string) error {
 		next = newState(p.spec)
 	}
 	next.Status.Saved = withText(next.Status.Saved, name, text)
+	p.claimState(next)
 	if err := p.insist(ctx, next); err != nil {
 		return err
 	}

@@ -35,6 +35,7 @@ var reasonOf = map[string]int{
 	"conditions": 0,
 	"Warn":       0, // runner: an Event
 	"tell":       3,
+	"tellOfTwo":  2,
 	"Eventf":     3,
 	"newProblem": 0, // mcpserver: a condition, an Event and an error
 }

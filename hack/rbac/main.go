@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
@@ -61,7 +62,7 @@ func roles() ([]role, error) {
 	if err != nil {
 		return nil, err
 	}
-	servers, err := machine("mcpserver.yaml")
+	mcp, err := machine("mcpserver.yaml")
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +70,7 @@ func roles() ([]role, error) {
 	late, migrate := rights.Only(catalog.Needs(migration, kinds), datastoremigration.BackUpAction, datastoremigration.CleanUpAction)
 	detach, migrate := rights.Only(migrate, datastoremigration.DetachAction)
 	ahead, migrate := rights.Only(migrate, datastoremigration.OpenDoorAction, datastoremigration.CloseDoorAction)
-	var backUp, cleanUp []rights.Need
+	var backUp, cleanUp, servers []rights.Need
 	for _, n := range late {
 		if datastoremigration.IsBackUp(n) {
 			backUp = append(backUp, n)
@@ -77,14 +78,21 @@ func roles() ([]role, error) {
 			cleanUp = append(cleanUp, n)
 		}
 	}
+	migrate = slices.DeleteFunc(migrate, func(n rights.Need) bool {
+		if datastoremigration.IsServers(n) {
+			servers = append(servers, n)
+		}
+		return datastoremigration.IsServers(n)
+	})
 	return []role{
 		{"datastoremigration", "The account of the migration.", migrate},
+		{"datastoremigration-apiservers", "The same account, to know how many API servers there are: a Role of kube-system.", servers},
 		{"datastoremigration-cleanup", "The same account, for the removal of the v1 CRDs at the end: `controllers.datastoremigration.cleanup.enabled`. It may be granted as late as that.", cleanUp},
 		{"datastoremigration-backup", "The same account, for the backup before that removal: a Role of the namespace `controllers.datastoremigration.calicoNamespace`, granted with the one above.", backUp},
 		{"datastoremigration-copyahead", "The same account, to add a version to Calico's v3 CRDs for the time of a migration, through which objects are copied before v1 is locked: `controllers.datastoremigration.copyAhead.enabled`.", ahead},
 		{"datastoremigration-dependents", "The same account, to find what belongs to Calico's objects and is no object of Calico: `controllers.datastoremigration.dependents.enabled`. " +
 			"The chart adds the right to patch what `controllers.datastoremigration.dependents.patch` lists: by default ConfigMaps and Secrets, to take references to their owners off while these change places.", detach},
-		{"mcpserver", "The account of MCP servers. It holds the rights of a proxy too, since nobody can grant what he does not have.", catalog.Needs(servers, kinds)},
+		{"mcpserver", "The account of MCP servers. It holds the rights of a proxy too, since nobody can grant what he does not have.", catalog.Needs(mcp, kinds)},
 		{"custom", "The account of machines that no controller is compiled in for. What such a machine works on is yours to grant.", custom.Program(builtin.Options{}).NeedsOfAny()},
 	}, nil
 }

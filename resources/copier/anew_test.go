@@ -2,6 +2,7 @@ package copier
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
@@ -17,7 +19,7 @@ import (
 // is in bad.
 func immutable(w *world, bad string) interceptor.Funcs {
 	invalid := func(obj client.Object) error {
-		return apierrs.NewInvalid(schema.GroupKind{Kind: "IPPool"}, obj.GetName(), nil)
+		return apierrs.NewInvalid(schema.GroupKind{Kind: "IPPool"}, obj.GetName(), field.ErrorList{field.Invalid(field.NewPath("spec", "cidr"), nil, "is immutable")})
 	}
 	cidr := func(obj client.Object) string {
 		u, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
@@ -51,12 +53,14 @@ func TestWhatIsImmutableIsCreatedAnew(t *testing.T) {
 		bad      string
 		counts   Counts
 		rejected int
+		conflict string // the first field of the conflict
 		cidr     string // of v3 in the end
 	}{
-		"our copy":        {why: "nobody else has a part in it", counts: Counts{Created: 1}, cidr: "11.0.0.0/8"},
-		"finalizer":       {why: "a copy that goes is no pool that goes: nobody does the work of a finalizer for it", edit: `{"metadata":{"finalizers":["projectcalico.org/ippool-finalizer"]}}`, counts: Counts{Created: 1}, cidr: "11.0.0.0/8"},
-		"edited":          {why: "what somebody has written there is his", edit: `{"metadata":{"labels":{"his":"own"}}}`, counts: Counts{Rejected: 1}, rejected: 1, cidr: "10.0.0.0/8"},
-		"not ours":        {why: "a person says which one is right", forget: true, counts: Counts{Conflicts: 1}, cidr: "10.0.0.0/8"},
+		"our copy":  {why: "nobody else has a part in it", counts: Counts{Created: 1}, cidr: "11.0.0.0/8"},
+		"finalizer": {why: "a copy that goes is no pool that goes: nobody does the work of a finalizer for it", edit: `{"metadata":{"finalizers":["projectcalico.org/ippool-finalizer"]}}`, counts: Counts{Created: 1}, cidr: "11.0.0.0/8"},
+		"edited": {why: "what somebody has written there is his", edit: `{"metadata":{"labels":{"his":"own"}}}`, counts: Counts{Conflicts: 1}, cidr: "10.0.0.0/8",
+			conflict: `Edited spec.cidr: "11.0.0.0/8" in v1, "10.0.0.0/8" in v3, which cannot be changed: delete the v3 object, and it is copied again`},
+		"not ours":        {why: "a person says which one is right", forget: true, counts: Counts{Conflicts: 1}, cidr: "10.0.0.0/8", conflict: `Foreign spec.cidr: "11.0.0.0/8" in v1, "10.0.0.0/8" in v3`},
 		"refused as well": {why: "a copy is not removed for one that v3 does not take", bad: "11.0.0.0/8", counts: Counts{Rejected: 1}, rejected: 1, cidr: "10.0.0.0/8"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -79,6 +83,15 @@ func TestWhatIsImmutableIsCreatedAnew(t *testing.T) {
 			if diff := cmp.Diff(tc.counts, result.Counts); diff != "" || len(result.Rejected) != tc.rejected {
 				t.Errorf("%s; rejected %v, counts (-want +got):\n%s", tc.why, result.Rejected, diff)
 			}
+			for when, conflicts := range map[string][]Conflict{"copy": result.Conflicts, "verify": w.mustVerify(c).Different} {
+				got := ""
+				if len(conflicts) > 0 && conflicts[0].ForPerson() {
+					got = fmt.Sprint(conflicts[0].Cause, " ", conflicts[0].Fields[0])
+				}
+				if got != tc.conflict {
+					t.Errorf("%s says %q, want %q", when, got, tc.conflict)
+				}
+			}
 			live := w.get(pool.V3GVK(), "pool")
 			if live == nil {
 				t.Fatal("the pool is gone from v3")
@@ -86,7 +99,7 @@ func TestWhatIsImmutableIsCreatedAnew(t *testing.T) {
 			if got, _, _ := unstructured.NestedString(live.Object, "spec", "cidr"); got != tc.cidr {
 				t.Errorf("v3 has %s, want %s: %s", got, tc.cidr, tc.why)
 			}
-			if tc.rejected == 0 && !tc.forget {
+			if tc.rejected == 0 && tc.conflict == "" {
 				w.wantVerified(c)
 			}
 		})

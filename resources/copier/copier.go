@@ -111,7 +111,7 @@ type Counts struct {
 	Conflicts   int64
 	Rejected    int64
 	Planned     int64 // by Plan: nothing is wrong with it
-	Terminating int64 // is being deleted in v1 and is left behind; a copy of it is Deleted
+	Terminating int64 // is being deleted in v1, is needed by none, and is left behind; a copy of it is Deleted
 }
 
 // Conflict is a v3 object that differs from what v1 says.
@@ -126,11 +126,13 @@ type Conflict struct {
 // Cause says how a v3 object came to differ, and so what ends it.
 type Cause string
 
-// The causes. A person ends the first two, Copy and RemapOwners the third, time the fourth.
+// The causes. A person ends the first two, Copy and RemapOwners the third, who owns the admission policy the fourth,
+// time the last.
 const (
 	CauseForeign Cause = "Foreign" // it is not ours
 	CauseEdited  Cause = "Edited"  // it is our copy, and somebody has changed it since
 	CauseStale   Cause = "Stale"   // it is our copy of what v1 was, or lacks a part
+	CauseAltered Cause = "Altered" // it is our copy, and admission has made something else of it than v1 has
 	CauseLeaving Cause = "Leaving" // it is our copy, and is being deleted; or it cannot come, since its namespace is
 )
 
@@ -142,13 +144,17 @@ type Plan struct {
 	Kinds    []KindProgress
 	Total    int64
 	Problems []resources.Problem // what must be repaired before a copy can succeed
+	Skipped  []Skipped           // those that are being deleted
 }
 
 // Result is what a Copy did.
 type Result struct {
 	Progress
 	Conflicts []Conflict
-	Rejected  []resources.Problem // objects that the server refused
+	Rejected  []resources.Problem // objects that the server refused, or that are being deleted though others need them
+	Skipped   []Skipped
+	// Altered are copies that count as made, and hold something else than v1 does.
+	Altered []Conflict
 	// Withheld counts the objects that lack owners in Calico; at 0 RemapOwners would find nothing to do.
 	Withheld int64
 }
@@ -166,6 +172,7 @@ type RemapResult struct {
 type Verification struct {
 	Kinds     []KindVerification
 	Different []Conflict // content, owners, or a status that is missing
+	Altered   []Conflict // by admission: another copy would be the same, and nothing is proved of them
 	Missing   []resources.Problem
 	Extra     []resources.Problem // copies of ours whose v1 object is gone, or is being deleted
 }
@@ -176,14 +183,19 @@ type KindVerification struct {
 	V1   int64 // without those that are being deleted
 	V3   int64
 	Same int64
-	// Digest is of what v1 holds; see V1Kind.
+	// Altered counts those in Verification.Altered.
+	Altered int64
+	// Digest is of what v1 holds, the Altered left out; see V1Kind.
 	Digest string
 }
 
 // OK tells that every v1 object is in v3 with the same content, and that nothing of ours is there
 // besides.
-func (v Verification) OK() bool {
-	return len(v.Different) == 0 && len(v.Missing) == 0 && len(v.Extra) == 0
+func (v Verification) OK() bool { return v.Accepted(false) }
+
+// Accepted is OK; but where a person takes the altered copies as they are, they are no obstacle.
+func (v Verification) Accepted(altered bool) bool {
+	return len(v.Different) == 0 && len(v.Missing) == 0 && len(v.Extra) == 0 && (altered || len(v.Altered) == 0)
 }
 
 // Same is how many objects both sides have.
@@ -195,11 +207,11 @@ func (v Verification) Same() (same int64) {
 }
 
 // Verified is what the comparison has proved, by kind, to be kept for V1Digests. Nothing is proved
-// unless OK.
+// unless Accepted.
 func (v Verification) Verified() []migrationv1.VerifiedKind {
 	out := make([]migrationv1.VerifiedKind, len(v.Kinds))
 	for i, k := range v.Kinds {
-		out[i] = migrationv1.VerifiedKind{Kind: k.Kind, Objects: k.V1, Digest: k.Digest}
+		out[i] = migrationv1.VerifiedKind{Kind: k.Kind, Objects: k.V1 - k.Altered, Unproved: k.Altered, Digest: k.Digest}
 	}
 	return out
 }

@@ -35,6 +35,7 @@ func (c *Copier) Copy(ctx context.Context, report Report) (Result, error) {
 	}
 	if err = run.work(ctx); err == nil {
 		run.judgeAdopted()
+		err = run.judgeLeaving(ctx)
 	}
 	run.tracker.flush()
 	return run.result(), err
@@ -52,6 +53,9 @@ type run struct {
 	rejected  []resources.Problem
 	withheld  int64
 	adopted   []dependent // foreign, and equal but for owners in Calico, as far as these were known
+	altered   []Conflict
+	skipped   []Skipped
+	leaving   leaving
 }
 
 // kindRun is the notebook of one kind in a run.
@@ -79,7 +83,7 @@ func (c *Copier) newRun(ctx context.Context, report Report) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &run{Copier: c, tracker: newTracker(kinds, totals, report), owners: newOwnerMap(), finished: finishLines(kinds)}, nil
+	return &run{Copier: c, tracker: newTracker(kinds, totals, report), owners: newOwnerMap(), finished: finishLines(kinds), leaving: leaving{}}, nil
 }
 
 // finishLines are a channel for each kind, to be closed when all its objects are done.
@@ -228,7 +232,7 @@ func (r *run) enqueue(ctx context.Context, kind *resources.Kind, listers chan st
 	}
 	return of, r.visit(ctx, pairs, true, visitor{
 		proved: func(v1 v1Object, key client.ObjectKey, live entry, _ proof) error {
-			r.tracker.done(kind, equal(live.ours))
+			r.equal(kind, key, live.ours)
 			return r.landed(v1.uid, dependent{kind: kind, key: key, want: v1.owners, live: live})
 		},
 		single: func(key client.ObjectKey) error { return put(job{of: of, key: key}) },
@@ -269,7 +273,7 @@ func (r *run) copyOne(ctx context.Context, j *job) (err error) {
 		return err
 	}
 	if conv.Terminating { // its copy, if there is one, is left for removeStrays
-		r.tracker.done(of.kind, terminating)
+		r.leave(of.kind, j.v1)
 		return nil
 	}
 	want := conv.Object
@@ -278,7 +282,7 @@ func (r *run) copyOne(ctx context.Context, j *job) (err error) {
 	j.conv = conv
 	if known && there.equals(of.pairs, conv) {
 		r.prove(j, there.uid, there.version)
-		r.tracker.done(of.kind, equal(there.ours))
+		r.equal(of.kind, key, there.ours)
 		return r.landed(conv.V1UID, dependent{kind: of.kind, key: key, want: conv.Owners, live: there})
 	}
 	resolved, unknown := r.ownersNow(conv.Owners)
@@ -349,7 +353,7 @@ func (r *run) removeStray(ctx context.Context, kind *resources.Kind, key client.
 	case err != nil:
 		return "", err
 	}
-	if err := outlives(kind, seen, crd); err != nil {
+	if err := r.outlives(kind, seen, crd); err != nil {
 		return "", err
 	}
 	return r.remove(ctx, kind, key, seen)
@@ -361,7 +365,9 @@ func (r *run) result() Result {
 	defer r.mu.Unlock()
 	slices.SortFunc(r.conflicts, compareConflicts)
 	slices.SortFunc(r.rejected, compareProblems)
-	return Result{Progress: r.tracker.snapshot(), Conflicts: r.conflicts, Rejected: r.rejected, Withheld: r.withheld}
+	slices.SortFunc(r.altered, compareConflicts)
+	slices.SortFunc(r.skipped, compareSkipped)
+	return Result{Progress: r.tracker.snapshot(), Conflicts: r.conflicts, Rejected: r.rejected, Skipped: r.skipped, Altered: r.altered, Withheld: r.withheld}
 }
 
 func compareConflicts(a, b Conflict) int {

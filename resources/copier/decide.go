@@ -2,8 +2,6 @@ package copier
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,7 +47,12 @@ func (c *Copier) judge(ctx context.Context, kind *resources.Kind, schema *resour
 	case apierrors.None:
 	case apierrors.Conflict, apierrors.NotFound:
 		return "", nil, true, nil
-	case apierrors.Invalid, apierrors.Forbidden:
+	case apierrors.Invalid:
+		if len(editedSince(kind, schema, conv, live)) > 0 { // what nobody else has a part in, Copy makes anew
+			return CauseEdited, fixedFirst(diffs, err), false, nil
+		}
+		return cause, diffs, false, nil
+	case apierrors.Forbidden:
 		return cause, diffs, false, nil // Copy will be told the same, and names the object
 	default:
 		return "", nil, false, fmt.Errorf("ask what would become of %s %s: %w", kind.Name(), client.ObjectKeyFromObject(live), err)
@@ -65,6 +68,48 @@ func (c *Copier) judge(ctx context.Context, kind *resources.Kind, schema *resour
 	return CauseStale, diffs, false, nil
 }
 
+// alteredFields are those in which a v3 object, which another copy would not change, is no copy of v1.
+func (c *Copier) alteredFields(of *pairs, conv *resources.Converted, live *unstructured.Unstructured) []resources.FieldDiff {
+	fields := resources.Altered(of.kind, of.schema, withCalicoOwners(conv.Object, nil), withCalicoOwners(live, nil))
+	if c.statusEntry(of.schema, live).lacksStatus(of.schema, conv) {
+		fields = append(fields, resources.DiffStatus(of.schema, conv.Status, statusIn(live))...)
+	}
+	return fields
+}
+
+func alteredCopy(kind *resources.Kind, live *unstructured.Unstructured, fields []resources.FieldDiff) Conflict {
+	return Conflict{Kind: kind.Name(), Namespace: live.GetNamespace(), Name: live.GetName(), Cause: CauseAltered, Fields: fields}
+}
+
+// editedSince is what others have done to a copy of ours.
+func editedSince(kind *resources.Kind, schema *resources.Schema, conv *resources.Converted, live *unstructured.Unstructured) []resources.FieldDiff {
+	want, have := withCalicoOwners(desiredOver(kind, conv.Object, live), nil), withCalicoOwners(live, nil)
+	return resources.Edited(kind, schema, want, have, fieldManager, copiedVersion(live) == conv.V1Content)
+}
+
+// fixedFirst marks the fields that the API server has refused to change, and puts them first.
+func fixedFirst(diffs []resources.FieldDiff, refusal error) []resources.FieldDiff {
+	var causes []metav1.StatusCause
+	if details := apierrors.Details(refusal); details != nil {
+		causes = details.Causes
+	}
+	for i := range diffs {
+		path := diffs[i].Path
+		diffs[i].Fixed = slices.ContainsFunc(causes, func(c metav1.StatusCause) bool {
+			return c.Field != "" && (strings.HasPrefix(path, c.Field) || strings.HasPrefix(c.Field, path))
+		})
+	}
+	slices.SortStableFunc(diffs, func(a, b resources.FieldDiff) int {
+		if a.Fixed == b.Fixed {
+			return 0
+		} else if a.Fixed {
+			return -1
+		}
+		return 1
+	})
+	return diffs
+}
+
 // isBare tells that nobody has written a status yet.
 func isBare(obj *unstructured.Unstructured) bool {
 	status, _ := obj.Object["status"].(map[string]any)
@@ -72,7 +117,7 @@ func isBare(obj *unstructured.Unstructured) bool {
 }
 
 // ownStatus is a digest of the status of an object if nobody but us has written it, and else "".
-func ownStatus(obj *unstructured.Unstructured) string {
+func ownStatus(schema *resources.Schema, obj *unstructured.Unstructured) string {
 	ours := false
 	for _, entry := range obj.GetManagedFields() {
 		if entry.Subresource == "status" {
@@ -82,23 +127,61 @@ func ownStatus(obj *unstructured.Unstructured) string {
 			ours = true
 		}
 	}
-	if status, _ := obj.Object["status"].(map[string]any); ours {
-		return statusDigest(status)
+	if ours {
+		return statusDigest(schema, statusIn(obj))
 	}
 	return ""
 }
 
-func statusDigest(status map[string]any) string {
-	data, _ := json.Marshal(status) // it came out of JSON
-	sum := sha256.Sum256(data)
+func statusIn(obj *unstructured.Unstructured) map[string]any {
+	status, _ := obj.Object["status"].(map[string]any)
+	return status
+}
+
+func statusDigest(schema *resources.Schema, status map[string]any) string {
+	sum := resources.StatusDigest(schema, status)
 	return string(sum[:])
 }
 
-// lacksStatus tells that a copy of ours has no status, where v1 has one, or one that v1 had before. What a
+// lacksStatus tells that a copy of ours has no status, where v1 has one, or another one than v1 has. What a
 // controller has written stays.
-func (e entry) lacksStatus(conv *resources.Converted) bool {
-	return e.ours && e.body != nil && len(conv.Status) > 0 &&
-		(e.body.bare || e.body.ownStatus != "" && e.body.ownStatus != statusDigest(conv.Status))
+func (e entry) lacksStatus(schema *resources.Schema, conv *resources.Converted) bool {
+	switch {
+	case !e.ours || e.body == nil:
+		return false
+	case e.body.bare:
+		return len(conv.Status) > 0
+	}
+	return e.body.ownStatus != "" && e.body.ownStatus != statusDigest(schema, conv.Status)
+}
+
+// judgeStatus is judge of the status of a copy. One that admission makes of v1's again is no repair's to change.
+func (c *Copier) judgeStatus(ctx context.Context, kind *resources.Kind, schema *resources.Schema, conv *resources.Converted, live *unstructured.Unstructured) (cause Cause, diffs []resources.FieldDiff, again bool, err error) {
+	if !c.statusEntry(schema, live).lacksStatus(schema, conv) {
+		return "", nil, false, nil
+	}
+	if isBare(live) {
+		return CauseStale, []resources.FieldDiff{{Path: "status", Want: "present", Have: "(absent)"}}, false, nil
+	}
+	diffs = resources.DiffStatus(schema, conv.Status, statusIn(live))
+	patch, err := statusPatch(live, conv.Status)
+	if err != nil {
+		return "", nil, false, err
+	}
+	admitted := bareCopy(live)
+	err = c.try(ctx, func() error { return c.c.Status().Patch(ctx, admitted, patch, client.DryRunAll) })
+	switch apierrors.Classify(err) {
+	case apierrors.None:
+		if len(resources.DiffStatus(schema, statusIn(admitted), statusIn(live))) == 0 {
+			return CauseAltered, diffs, false, nil
+		}
+	case apierrors.Conflict, apierrors.NotFound:
+		return "", nil, true, nil
+	case apierrors.Invalid, apierrors.Forbidden: // Copy will be told the same, and names the object
+	default:
+		return "", nil, false, fmt.Errorf("ask what would become of the status of %s %s: %w", kind.Name(), client.ObjectKeyFromObject(live), err)
+	}
+	return CauseStale, diffs, false, nil
 }
 
 // withheld ends the CopiedVersionAnnotation of a copy that does not have all its owners yet.

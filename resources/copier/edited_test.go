@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
 	"github.com/phasegate/phasegate/test/harness"
@@ -210,6 +211,35 @@ func TestWhatAdmissionChangesIsNoConflict(t *testing.T) {
 	}
 }
 
+// What admission makes of a copy is nobody's decision: it is named field by field, and never taken for proved. What it
+// adds to the metadata is its own.
+func TestWhatAdmissionReplacesIsNamed(t *testing.T) {
+	s := newScene(t, interceptor.Funcs{})
+	labelling(t, "CREATE, UPDATE", `Object{metadata: Object.metadata{labels: {"team": "red", "audited": "yes"}}, spec: Object.spec{nets: ["1.1.1.1/32"]}}`)
+	harness.Eventually(t, "the policy at work", 30*time.Second, func() error {
+		labels, err := admitted(t.Context())
+		if err == nil && labels["team"] != "red" {
+			err = errors.New("not labelled")
+		}
+		return err
+	})
+	s.v1("GlobalNetworkSet", "metadata: {name: altered, labels: {team: blue}}\nspec: {nets: [10.0.0.0/8]}")
+	s.v1("GlobalNetworkSet", "metadata: {name: added, labels: {team: red}}\nspec: {nets: [1.1.1.1/32]}")
+	want := map[string]string{"altered": "Altered metadata.labels.team spec.nets[0]"}
+	for _, when := range []string{"created", "looked at again"} {
+		s.wantFindings(when, s.mustCopy().Altered, want)
+	}
+	v := s.mustVerify()
+	s.wantFindings("verified", v.Altered, want)
+	if v.OK() || !v.Accepted(true) || v.Same() != 1 {
+		t.Errorf("equal %t, accepted by a waiver %t, the same %d; want false, true, 1", v.OK(), v.Accepted(true), v.Same())
+	}
+	digests := migrationv1.JoinDigests(v.Verified())
+	if !strings.HasPrefix(digests, "GlobalNetworkSet=1+1:") {
+		t.Errorf("verified: %q, want one object, and one that is not", digests)
+	}
+}
+
 // statusOf has one condition, as Calico writes it for a pool.
 func statusOf(obj *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
@@ -312,7 +342,7 @@ func TestDigestsFollowV1(t *testing.T) {
 	s.mustCopy()
 	agree := func() {
 		t.Helper()
-		now, err := s.copier.V1Digests(t.Context())
+		now, err := s.copier.V1Digests(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

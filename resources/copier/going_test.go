@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/phasegate/phasegate/resources"
 )
 
 // What is being deleted in v1 must not live on in v3, where nobody deletes it.
@@ -68,5 +70,71 @@ func TestAnObjectMayGoWithItsNamespace(t *testing.T) {
 				t.Errorf("counts (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Calico keeps a pool that is being deleted as long as it has blocks, and a tier as long as it has policies. Both
+// live on in v1, so v3 must not silently lack them: the object is named, before the lock and under it.
+func TestWhatOthersNeedIsNamed(t *testing.T) {
+	w := newWorld(t)
+	w.v1("IPPool", "metadata: {name: used, finalizers: [projectcalico.org/ippool-finalizer]}\nspec: {cidr: 10.0.0.0/8}")
+	w.v1("IPPool", "metadata: {name: unused, finalizers: [projectcalico.org/ippool-finalizer]}\nspec: {cidr: 11.0.0.0/8}")
+	w.v1("IPAMBlock", "metadata: {name: 10-1-0-0-26}\nspec: {cidr: 10.1.0.0/26}")
+	w.v1("IPAMBlock", "metadata: {name: 11-1-0-0-26}\nspec: {cidr: 11.1.0.0/26, deleted: true}")
+	w.v1("Tier", "metadata: {name: apps, finalizers: [projectcalico.org/tier-controller]}\nspec: {order: 5}")
+	w.v1("Tier", "metadata: {name: free, finalizers: [projectcalico.org/tier-controller]}\nspec: {order: 6}")
+	w.v1("GlobalNetworkPolicy", "metadata: {name: apps.web}\nspec: {tier: apps}")
+	for _, of := range [][2]string{{"IPPool", "used"}, {"IPPool", "unused"}, {"Tier", "apps"}, {"Tier", "free"}} {
+		w.must(w.client.Delete(t.Context(), w.get(kindOf(t, of[0]).V1GVK(), of[1])))
+	}
+	c := w.copier(interceptor.Funcs{})
+	plan, err := c.Plan(t.Context(), true, nil)
+	w.must(err)
+	result := w.mustCopy(c)
+	named := []string{
+		"IPPool used: is being deleted, and 1 object still needs it: IPAMBlock 10-1-0-0-26",
+		"Tier apps: is being deleted, and 1 object still needs it: GlobalNetworkPolicy apps.web",
+	}
+	for when, problems := range map[string][]resources.Problem{"plan": plan.Problems, "copy": result.Rejected} {
+		var got []string
+		for _, p := range problems {
+			got = append(got, p.Kind+" "+p.Object()+": "+p.Message)
+		}
+		if diff := cmp.Diff(named, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	skipped := []Skipped{{Kind: "IPPool", Name: "unused", Why: SkippedTerminating}, {Kind: "Tier", Name: "free", Why: SkippedTerminating}}
+	for when, got := range map[string][]Skipped{"plan": plan.Skipped, "copy": result.Skipped} {
+		if diff := cmp.Diff(skipped, got); diff != "" {
+			t.Errorf("%s skipped (-want +got):\n%s", when, diff)
+		}
+	}
+	want := Counts{Total: 7, Done: 7, Created: 3, Terminating: 2, Rejected: 2}
+	if diff := cmp.Diff(want, result.Counts); diff != "" {
+		t.Errorf("counts (-want +got):\n%s", diff)
+	}
+}
+
+// What v3 has already is listed, too: a person may not expect it there.
+func TestWhatIsSkippedIsListed(t *testing.T) {
+	w := newWorld(t)
+	kind := kindOf(t, "IPReservation")
+	for _, name := range []string{"here", "there"} {
+		w.v1("IPReservation", "metadata: {name: "+name+"}\nspec: {reservedCIDRs: [10.0.0.0/8]}")
+	}
+	c := w.copier(interceptor.Funcs{}, WithLedger(NewLedger()))
+	w.mustCopy(c)
+	w.patch(w.get(kind.V3GVK(), "there"), `{"metadata":{"annotations":{"migration.projectcalico.org/migrated-by":null,"migration.projectcalico.org/copied-version":null}}}`)
+	want := []Skipped{{Kind: "IPReservation", Name: "there", Why: SkippedEqual}}
+	for _, when := range []string{"compared", "by the ledger"} {
+		if diff := cmp.Diff(want, w.mustCopy(c).Skipped); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	paired, err := c.Pairs(t.Context())
+	w.must(err)
+	if diff := cmp.Diff(want, paired.Equal); diff != "" {
+		t.Errorf("before a copy (-want +got):\n%s", diff)
 	}
 }

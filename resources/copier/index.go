@@ -81,14 +81,14 @@ func (c *Copier) indexMetadata(ctx context.Context, kind *resources.Kind) (*inde
 }
 
 func (c *Copier) contentEntry(kind *resources.Kind, schema *resources.Schema, obj *unstructured.Unstructured) entry {
-	e := c.statusEntry(obj)
+	e := c.statusEntry(schema, obj)
 	e.body.digest = contentDigest(kind, schema, obj)
 	return e
 }
 
-func (c *Copier) statusEntry(obj *unstructured.Unstructured) entry {
+func (c *Copier) statusEntry(schema *resources.Schema, obj *unstructured.Unstructured) entry {
 	e := c.entryOf(obj)
-	e.body = &body{bare: isBare(obj), ownStatus: ownStatus(obj)}
+	e.body = &body{bare: isBare(obj), ownStatus: ownStatus(schema, obj)}
 	return e
 }
 

@@ -182,28 +182,28 @@ func (c *Copier) standingV1(ctx context.Context, kind *resources.Kind) (*metav1.
 	err := c.try(ctx, func() error { return c.c.Get(ctx, client.ObjectKey{Name: kind.V1CRDName()}, crd) })
 	switch {
 	case apierrors.Classify(err) == apierrors.NotFound:
-		return nil, lastCopies(kind, "is gone")
+		return nil, c.lastCopies(kind, "is gone")
 	case err != nil:
 		return nil, fmt.Errorf("read crd %s: %w", kind.V1CRDName(), err)
 	case crd.DeletionTimestamp != nil:
-		return nil, lastCopies(kind, "is being deleted")
+		return nil, c.lastCopies(kind, "is being deleted")
 	}
 	return crd, nil
 }
 
 // outlives is an error about a copy that is older than the v1 CRD: its object went with an earlier one.
-func outlives(kind *resources.Kind, seen, crd *metav1.PartialObjectMetadata) error {
+func (c *Copier) outlives(kind *resources.Kind, seen, crd *metav1.PartialObjectMetadata) error {
 	if seen.CreationTimestamp.Before(&crd.CreationTimestamp) {
-		return lastCopies(kind, "is newer than the copies: it was deleted with its objects and applied again")
+		return c.lastCopies(kind, "is newer than the copies: it was deleted with its objects and applied again")
 	}
 	return nil
 }
 
 // lastCopies says what has become of a v1 CRD, and what is to be done about it.
-func lastCopies(kind *resources.Kind, what string) error {
+func (c *Copier) lastCopies(kind *resources.Kind, what string) error {
 	return fmt.Errorf("crd %s %s, and the copies in v3 may be the last of its objects: they stay; save them (kubectl get %s.%s.%s -A -o yaml), "+
 		"then apply the CRD with its objects again; to have them deleted, abort the migration and set the annotation %s=%s on it",
-		kind.V1CRDName(), what, kind.V3Plural(), kind.V3GVK().Version, resources.V3Group, migrationv1.AnnotationWaive, WaiveLastCopies)
+		kind.V1CRDName(), what, kind.V3Plural(), kind.V3GVK().Version, resources.V3Group, migrationv1.AnnotationWaive, migrationv1.Waiver(WaiveLastCopies, c.owner.UID))
 }
 
 func listKind(gvk schema.GroupVersionKind) schema.GroupVersionKind {

@@ -80,7 +80,7 @@ func (d *deletion) kind(ctx context.Context, kind *resources.Kind) error {
 			if err != nil {
 				return err
 			}
-			if err := outlives(kind, obj, crd); err != nil {
+			if err := d.outlives(kind, obj, crd); err != nil {
 				return err
 			}
 		}

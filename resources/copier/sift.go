@@ -159,7 +159,7 @@ func (c *Copier) isEqual(of *pairs, conv *resources.Converted, live *unstructure
 
 // equals is isEqual for an object that was digested.
 func (e entry) equals(of *pairs, conv *resources.Converted) bool {
-	return !e.terminating && !e.lacksStatus(conv) && e.body != nil && e.body.digest == contentDigest(of.kind, of.schema, conv.Object)
+	return !e.terminating && !e.lacksStatus(of.schema, conv) && e.body != nil && e.body.digest == contentDigest(of.kind, of.schema, conv.Object)
 }
 
 // fill reads the content of the v3 objects that are left in the index. One that has come since is not in

@@ -24,6 +24,16 @@ func TestAStatusFollowsV1(t *testing.T) {
 		w.patchStatus(w.get(kind.V1GVK(), name), "calico", fmt.Sprintf(status, "False"))
 	}
 	w.patchStatus(w.get(kind.V1GVK(), "dropped"), "calico", `{"status":{"old":null}}`)
+	named := map[string]string{}
+	for _, d := range w.mustVerify(c).Different {
+		named[d.Name] = fmt.Sprint(d.Cause, " ", d.Fields)
+	}
+	if diff := cmp.Diff(map[string]string{
+		"copied":  `Stale [status.conditions[0].status: "False" in v1, "True" in v3]`,
+		"dropped": `Stale [status.old: (absent) in v1, "field" in v3]`,
+	}, named); diff != "" {
+		t.Errorf("what Verify says before they follow (-want +got):\n%s", diff)
+	}
 	for _, want := range []Counts{{Updated: 2, Kept: 1}, {Kept: 3}} {
 		want.Total, want.Done = 3, 3
 		if diff := cmp.Diff(want, w.mustCopy(c).Counts); diff != "" {
@@ -31,6 +41,9 @@ func TestAStatusFollowsV1(t *testing.T) {
 		}
 		w.wantVerified(c)
 	}
+	w.patchStatus(w.get(kind.V1GVK(), "dropped"), "calico", `{"status":null}`)
+	w.mustCopy(c)
+	w.wantVerified(c)
 	got := map[string]any{}
 	for _, name := range []string{"copied", "written", "dropped"} {
 		got[name] = w.get(kind.V3GVK(), name).Object["status"]
@@ -39,7 +52,7 @@ func TestAStatusFollowsV1(t *testing.T) {
 	want := map[string]any{
 		"copied":  map[string]any{"old": "field", "conditions": condition("False")},
 		"written": map[string]any{"old": "field", "conditions": condition("Unknown")},
-		"dropped": map[string]any{"conditions": condition("True")},
+		"dropped": nil,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("statuses (-want +got):\n%s", diff)

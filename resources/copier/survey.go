@@ -29,8 +29,10 @@ type survey struct {
 	mu         sync.Mutex
 	kinds      map[string]KindVerification
 	different  []Conflict
+	altered    []Conflict
 	missing    []resources.Problem
 	extra      []resources.Problem
+	adopted    []Skipped // foreign and equal
 	dependents []dependent
 }
 
@@ -55,6 +57,7 @@ func (s *survey) run(ctx context.Context) error {
 	}
 	err := g.Wait()
 	slices.SortFunc(s.different, compareConflicts)
+	slices.SortFunc(s.altered, compareConflicts)
 	slices.SortFunc(s.missing, compareProblems)
 	slices.SortFunc(s.extra, compareProblems)
 	slices.SortFunc(s.dependents, func(a, b dependent) int {
@@ -67,7 +70,7 @@ func (s *survey) run(ctx context.Context) error {
 type kindSurvey struct {
 	*pairs
 	counts KindVerification
-	sum    kindDigest
+	sum    kindDigest // of what v1 has, without the altered
 	// suspects are the v1 objects whose digest differs from that of the v3 object, or whose status is
 	// missing, and those whose v3 object was not read yet.
 	suspects map[client.ObjectKey]suspect
@@ -88,7 +91,7 @@ func (s *survey) kind(ctx context.Context, kind *resources.Kind) error {
 	err = s.visit(ctx, pairs, s.content, visitor{
 		proved: func(v1 v1Object, key client.ObjectKey, live entry, p proof) error {
 			of.counts.V1++
-			of.counts.Same++
+			s.same(of, key, live.ours)
 			of.sum.add(p.digest)
 			s.depends(dependent{kind: kind, key: key, content: v1.content, want: v1.owners, live: live})
 			return s.owners.record(v1.uid, kind, key.Name, live.uid)
@@ -178,7 +181,7 @@ func (s *survey) one(of *kindSurvey, v1 *unstructured.Unstructured) error {
 		return nil
 	}
 	if live.equals(of.pairs, conv) {
-		of.counts.Same++
+		s.same(of, key, live.ours)
 		of.proved.prove(conv, sum, live.uid, live.version)
 	} else {
 		of.suspects[key] = suspect{conv, sum}
@@ -246,6 +249,9 @@ func (s *survey) examine(ctx context.Context, of *kindSurvey, conv suspect, key 
 			return fmt.Errorf("read %s %s: %w", of.kind.Name(), key, err)
 		}
 		cause, diffs, again, err := s.judge(ctx, of.kind, of.schema, conv.Converted, live)
+		if err == nil && !again && cause == "" {
+			cause, diffs, again, err = s.judgeStatus(ctx, of.kind, of.schema, conv.Converted, live)
+		}
 		if err != nil {
 			return err
 		}
@@ -259,20 +265,31 @@ func (s *survey) examine(ctx context.Context, of *kindSurvey, conv suspect, key 
 }
 
 func (s *survey) note(of *kindSurvey, conv suspect, live *unstructured.Unstructured, cause Cause, diffs []resources.FieldDiff) {
-	// One that is there is no difference: v3 may make something else of a status than we write.
-	if cause == "" && isBare(live) && s.statusEntry(live).lacksStatus(conv.Converted) {
-		cause, diffs = CauseStale, []resources.FieldDiff{{Path: "status", Want: "present", Have: "(absent)"}}
-	}
-	if cause != "" {
+	if cause != "" && cause != CauseAltered {
 		s.differ(of.kind, client.ObjectKeyFromObject(live), cause, diffs)
 		return
 	}
 	if s.isEqual(of.pairs, conv.Converted, live) {
 		of.proved.prove(conv.Converted, conv.digest, live.GetUID(), parseVersion(live.GetResourceVersion()))
+	} else if fields := s.alteredFields(of.pairs, conv.Converted, live); len(fields) > 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		of.counts.Altered++
+		of.sum.remove(conv.digest)
+		s.altered = append(s.altered, alteredCopy(of.kind, live, fields))
+		return
 	}
+	s.same(of, client.ObjectKeyFromObject(live), s.isOurs(live))
+}
+
+// same counts an object that both sides have.
+func (s *survey) same(of *kindSurvey, key client.ObjectKey, ours bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of.counts.Same++
+	if !ours {
+		s.adopted = append(s.adopted, Skipped{Kind: of.kind.Name(), Namespace: key.Namespace, Name: key.Name, Why: SkippedEqual})
+	}
 }
 
 func (s *survey) vanished(of *kindSurvey, key client.ObjectKey) {
@@ -306,6 +323,8 @@ func (s *survey) compareOwners() {
 		counts := s.kinds[d.kind.Name()]
 		counts.Same--
 		s.kinds[d.kind.Name()] = counts
+		skip := Skipped{Kind: d.kind.Name(), Namespace: d.key.Namespace, Name: d.key.Name, Why: SkippedEqual}
+		s.adopted = slices.DeleteFunc(s.adopted, func(a Skipped) bool { return a == skip })
 		s.differ(d.kind, d.key, d.cause(want), diffs)
 	}
 	slices.SortFunc(s.different, compareConflicts)
@@ -332,17 +351,29 @@ func byName(refs []metav1.OwnerReference) []metav1.OwnerReference {
 	return out
 }
 
-// Conflicts finds the v3 objects that differ from what v1 says, and that a person has to look at, over
-// all kinds. It changes nothing. An object that cannot be read or converted is an error, never "no conflict";
-// of a kind of which v3 has none, v1 is not read.
-func (c *Copier) Conflicts(ctx context.Context) ([]Conflict, error) {
+// Paired is what both sides have.
+type Paired struct {
+	Conflicts []Conflict // that a person has to look at
+	Equal     []Skipped  // of no migration's making
+}
+
+// Pairs looks at the objects that both sides have, over all kinds. It changes nothing. An object that cannot be
+// read or converted is an error, never "no conflict"; of a kind of which v3 has none, v1 is not read.
+func (c *Copier) Pairs(ctx context.Context) (Paired, error) {
 	s := c.thawed().newSurvey(true)
 	s.onlyPairs = true
 	if err := s.run(ctx); err != nil {
-		return nil, err
+		return Paired{}, err
 	}
 	s.compareOwners()
-	return slices.DeleteFunc(s.different, func(d Conflict) bool { return !d.ForPerson() }), nil
+	slices.SortFunc(s.adopted, compareSkipped)
+	return Paired{slices.DeleteFunc(s.different, func(d Conflict) bool { return !d.ForPerson() }), s.adopted}, nil
+}
+
+// Conflicts are those of Pairs.
+func (c *Copier) Conflicts(ctx context.Context) ([]Conflict, error) {
+	paired, err := c.Pairs(ctx)
+	return paired.Conflicts, err
 }
 
 // Verify compares both sides completely, owners included. It changes nothing, and may be called at any
@@ -354,7 +385,7 @@ func (c *Copier) Verify(ctx context.Context) (Verification, error) {
 		return Verification{}, err
 	}
 	s.compareOwners()
-	v := Verification{Different: s.different, Missing: s.missing, Extra: s.extra}
+	v := Verification{Different: s.different, Altered: s.altered, Missing: s.missing, Extra: s.extra}
 	for _, kind := range c.reg.Kinds() {
 		v.Kinds = append(v.Kinds, s.kinds[kind.Name()])
 		if slices.ContainsFunc(v.Extra, func(p resources.Problem) bool { return p.Kind == kind.Name() }) {

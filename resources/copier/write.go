@@ -55,7 +55,7 @@ func (r *run) settle(ctx context.Context, j *job) (again bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("read %s %s: %w", of.kind.Name(), key, err)
 	}
-	seen := r.statusEntry(live)
+	seen := r.statusEntry(of.schema, live)
 	cause, diffs, again, err := r.judge(ctx, of.kind, of.schema, j.conv, live)
 	switch {
 	case again || err != nil:
@@ -65,9 +65,9 @@ func (r *run) settle(ctx context.Context, j *job) (again bool, err error) {
 	case cause != "":
 		r.conflict(of, live, cause, diffs)
 		return false, nil
-	case seen.lacksStatus(j.conv) && seen.body.bare:
+	case seen.lacksStatus(of.schema, j.conv) && seen.body.bare:
 		return r.finish(ctx, j, live, equal(seen.ours))
-	case seen.lacksStatus(j.conv):
+	case seen.lacksStatus(of.schema, j.conv):
 		return r.finish(ctx, j, live, updated)
 	}
 	return false, r.done(j, live, equal(seen.ours))
@@ -83,7 +83,7 @@ func (r *run) repair(ctx context.Context, j *job, live *unstructured.Unstructure
 	err = r.tryWrite(ctx, func() error { return r.c.Patch(ctx, next, patch) })
 	switch apierrors.Classify(err) {
 	case apierrors.None:
-		if r.statusEntry(next).lacksStatus(j.conv) {
+		if r.statusEntry(j.of.schema, next).lacksStatus(j.of.schema, j.conv) {
 			return r.finish(ctx, j, next, updated)
 		}
 		return false, r.done(j, next, updated)
@@ -123,10 +123,7 @@ func (r *run) clearWay(ctx context.Context, j *job, live *unstructured.Unstructu
 
 // mayClear tells whether nobody but us has a part in a copy.
 func (r *run) mayClear(j *job, live *unstructured.Unstructured) bool {
-	of, conv := j.of, j.conv
-	want, have := withCalicoOwners(desiredOver(of.kind, conv.Object, live), nil), withCalicoOwners(live, nil)
-	edited := resources.Edited(of.kind, of.schema, want, have, fieldManager, copiedVersion(live) == conv.V1Content)
-	return r.isOurs(live) && len(edited) == 0 && !of.kind.Undeletable(live.GetName())
+	return r.isOurs(live) && len(editedSince(j.of.kind, j.of.schema, j.conv, live)) == 0 && !j.of.kind.Undeletable(live.GetName())
 }
 
 // metadataOf is what the deletion of an object has to know of it.
@@ -142,7 +139,7 @@ func metadataOf(live *unstructured.Unstructured) *metav1.PartialObjectMetadata {
 // finish writes the status that v1 has to a copy of ours that lacks it, as it was seen: not over what a
 // controller has written by then.
 func (r *run) finish(ctx context.Context, j *job, live *unstructured.Unstructured, count counter) (again bool, err error) {
-	if len(j.conv.Status) > 0 {
+	if len(j.conv.Status) > 0 || r.statusEntry(j.of.schema, live).lacksStatus(j.of.schema, j.conv) {
 		patch, err := statusPatch(live, j.conv.Status)
 		if err != nil {
 			return false, fmt.Errorf("write the status of %s %s: %w", j.of.kind.Name(), client.ObjectKeyFromObject(live), err)
@@ -173,6 +170,9 @@ func bareCopy(obj *unstructured.Unstructured) *unstructured.Unstructured {
 func statusPatch(live *unstructured.Unstructured, status map[string]any) (client.Patch, error) {
 	next := live.DeepCopy()
 	next.Object["status"] = status
+	if len(status) == 0 {
+		delete(next.Object, "status")
+	}
 	data, err := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}).Data(next)
 	return client.RawPatch(types.MergePatchType, data), err
 }
@@ -181,10 +181,15 @@ func statusPatch(live *unstructured.Unstructured, status map[string]any) (client
 // its content alone: admission may have made something else of what we sent.
 func (r *run) done(j *job, live *unstructured.Unstructured, count counter) error {
 	of, conv := j.of, j.conv
-	if r.ledger != nil && r.isEqual(of.pairs, conv, live) {
+	if r.isEqual(of.pairs, conv, live) {
 		r.prove(j, live.GetUID(), parseVersion(live.GetResourceVersion()))
+	} else if fields := r.alteredFields(of.pairs, conv, live); len(fields) > 0 {
+		r.mu.Lock()
+		r.altered = append(r.altered, alteredCopy(of.kind, live, fields))
+		r.mu.Unlock()
 	}
 	r.tracker.done(of.kind, count)
+	r.skip(of.kind, client.ObjectKeyFromObject(live), r.isOurs(live))
 	return r.landed(conv.V1UID, dependent{kind: of.kind, key: client.ObjectKeyFromObject(live), want: conv.Owners, live: r.entryOf(live)})
 }
 
@@ -215,7 +220,7 @@ func (r *run) refused(ctx context.Context, j *job, err error) error {
 			return readErr
 		}
 		if v1 == nil { // it went with its namespace since it was listed
-			r.tracker.done(j.of.kind, terminating)
+			r.leave(j.of.kind, j.v1)
 			return nil
 		}
 	}

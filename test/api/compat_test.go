@@ -91,7 +91,7 @@ var narrower = []struct {
 	}},
 	{"only our controller writes the status, and keeps to these", []string{
 		".status.conditions: maxItems 64", ".status.externalAuthConfigHash: maxLength 80", ".status.message: maxLength 1024",
-		".status.observedGeneration: minimum 0", ".status.phase: maxLength 63", ".status.phase: pattern ^[A-Za-z][A-Za-z0-9_-]*$",
+		".status.observedGeneration: minimum -1", ".status.phase: maxLength 63", ".status.phase: pattern ^[A-Za-z][A-Za-z0-9_-]*$",
 		".status.toolConfigHash: maxLength 80", ".status.url: maxLength 2048",
 	}},
 	{"it belongs to what is not done", []string{
@@ -153,6 +153,10 @@ func (c comparison) meaning(path string, theirs, ours apiextensionsv1.JSONSchema
 		Default      string
 		List, Map    *string
 		Keys         []string
+	}
+	// Ours says of an object that nobody has looked at that it is not done; the manager sets both.
+	if path == ".status" || path == ".status.observedGeneration" {
+		ours.Default = theirs.Default
 	}
 	of := func(s apiextensionsv1.JSONSchemaProps) same {
 		m := same{Type: s.Type, Format: s.Format, List: s.XListType, Map: s.XMapType, Keys: s.XListMapKeys}

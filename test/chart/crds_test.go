@@ -2,6 +2,8 @@ package chart_test
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -43,6 +45,16 @@ func (l lookup) Get(_ context.Context, name string, _ metav1.GetOptions, _ ...st
 		return &unstructured.Unstructured{Object: object}, nil
 	}
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: l.kind}, name)
+}
+
+func (l lookup) List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	list := &unstructured.UnstructuredList{Object: map[string]any{}}
+	for _, key := range slices.Sorted(maps.Keys(l.objects)) {
+		if strings.HasPrefix(key, l.kind+" ") {
+			list.Items = append(list.Items, unstructured.Unstructured{Object: l.objects[key]})
+		}
+	}
+	return list, nil
 }
 
 // crd puts a CRD on the cluster, with our schema or another one.

@@ -25,6 +25,7 @@ var standIns = map[string]string{
 	"files/crds/toolhive.stacklok.dev_mcpservers.yaml":                crd("mcpservers.toolhive.stacklok.dev"),
 	"files/rbac/datastoremigration.yaml": "rules:\n- {apiGroups: [projectcalico.org], resources: [bgpfilters, ippools], verbs: [create]}\n" +
 		"- {apiGroups: [crd.projectcalico.org], resources: [bgpfilters, ippools], verbs: [get]}\n",
+	"files/rbac/datastoremigration-apiservers.yaml": "rules:\n- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [list]}\n",
 	"files/rbac/datastoremigration-backup.yaml":     "rules:\n- {apiGroups: [''], resources: [secrets], verbs: [get]}\n",
 	"files/rbac/datastoremigration-cleanup.yaml":    "rules:\n- {apiGroups: [apiextensions.k8s.io], resources: [customresourcedefinitions], resourceNames: [bgpfilters.crd.projectcalico.org], verbs: [delete]}\n",
 	"files/rbac/datastoremigration-copyahead.yaml":  "rules:\n- {apiGroups: [apiextensions.k8s.io], resources: [customresourcedefinitions], resourceNames: [bgpfilters.projectcalico.org], verbs: [patch]}\n",

@@ -20,6 +20,7 @@ func TestRefused(t *testing.T) {
 	}{
 		"unknown value":         {why: "a typing error would be without effect", values: `{metrics: {sekure: true}}`, says: []string{"metrics", "sekure"}},
 		"unknown in controller": {why: "the same, deeper", values: `{controllers: {mcpserver: {replica: 2}}}`, says: []string{"controllers/mcpserver", "replica"}},
+		"no controller":         {why: "the release would run nothing, and look installed", values: `{controllers: {datastoremigration: {enabled: false}, mcpserver: {enabled: false}}}`, says: []string{"controllers", "all are off", "helm uninstall"}},
 		"cleanup of another":    {why: "only the migration cleans up", values: `{controllers: {mcpserver: {cleanup: {enabled: true}}}}`, says: []string{"controllers/mcpserver", "cleanup"}},
 		"no number":             {why: "quotes in --set-string", values: `{controllers: {mcpserver: {replicas: "2"}}}`, says: []string{"replicas", "want integer"}},
 		"no duration":           {why: "a number has no unit", values: `{leaderElection: {leaseDuration: 15}}`, says: []string{"leaseDuration"}},

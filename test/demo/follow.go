@@ -59,7 +59,7 @@ func progressLine(status *migrationv1.DatastoreMigrationStatus) string {
 	if p == nil || p.Total == 0 {
 		return what
 	}
-	done := int(p.Migrated + p.Skipped + p.Conflicts)
+	done := int(p.Finished() + p.Conflicts)
 	return fmt.Sprintf("%s %4d/%d  %s", bar(done, int(p.Total)), done, p.Total, what)
 }
 

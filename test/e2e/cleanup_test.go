@@ -34,6 +34,11 @@ func TestCleanUpAndRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.await(t, name, "Complete")
+	ended := "payments" // its objects go on both sides, and are no reason to keep v1
+	if len(w.inNamespace(t, ended)) == 0 {
+		t.Fatalf("namespace %s has no objects", ended)
+	}
+	w.kubectl(t, "delete", "namespace", ended)
 	w.kubectl(t, "delete", "validatingadmissionpolicybindings", "v1-fence.migration.projectcalico.org") // by a person who knows better
 	late := v1Set("late", nil)
 	harness.Eventually(t, "v1 to be open to an administrator", soon, func() error { return w.Client.Create(t.Context(), late.DeepCopy()) })
@@ -41,14 +46,17 @@ func TestCleanUpAndRestore(t *testing.T) {
 
 	w.askRemoval(t, name)
 	sets := len(w.list(t, late.GroupVersionKind()))
-	dm := w.awaitMessage(t, name, fmt.Sprintf("GlobalNetworkSet, %d objects of which %d were verified", sets, sets-1))
-	if !strings.Contains(dm.Status.Message, migrationv1.AnnotationWaive+"=v1-changed") {
+	dm := w.awaitMessage(t, name, fmt.Sprintf("GlobalNetworkSet, %d objects of which %d were verified (written since: late)", sets, sets-1))
+	if strings.Contains(dm.Status.Message, "NetworkPolicy") {
+		t.Errorf("objects that went with their namespace keep v1: %s", dm.Status.Message)
+	}
+	if !strings.Contains(dm.Status.Message, migrationv1.AnnotationWaive+"="+migrationv1.Waiver("v1-changed", dm.UID)) {
 		t.Errorf("the message does not say what to do: %s", dm.Status.Message)
 	}
 	if left := len(w.v1CRDs(t)); left != len(w.Registry.All()) {
 		t.Fatalf("%d of %d v1 CRDs are left, though one kind has changed", left, len(w.Registry.All()))
 	}
-	w.annotate(t, name, map[string]string{migrationv1.AnnotationWaive: "v1-changed"})
+	w.waive(t, name, "v1-changed")
 	w.awaitGone(t, name)
 	if left := w.v1CRDs(t); len(left) > 0 {
 		t.Fatalf("v1 CRDs are left: %q", left)
@@ -59,6 +67,18 @@ func TestCleanUpAndRestore(t *testing.T) {
 	if diff := cmp.Diff(before, w.v1Content(t)); diff != "" {
 		t.Errorf("v1 is not what it was (-before +restored):\n%s", diff)
 	}
+}
+
+// inNamespace are the policies of v1 in a namespace.
+func (w *world) inNamespace(t *testing.T, namespace string) (found []string) {
+	t.Helper()
+	kind, _ := w.Registry.Kind("NetworkPolicy")
+	for _, obj := range w.list(t, kind.V1GVK()) {
+		if obj.GetNamespace() == namespace {
+			found = append(found, obj.GetName())
+		}
+	}
+	return found
 }
 
 // v1Content is every v1 object without what a server writes.

@@ -36,7 +36,7 @@ func TestLastCopiesOutliveTheirMigration(t *testing.T) {
 	if !w.ready(t, v1) {
 		t.Error("v1 is closed while the abort waits for a person")
 	}
-	w.annotate(t, scene.MigrationName, map[string]string{migrationv1.AnnotationWaive: copier.WaiveLastCopies})
+	w.waive(t, scene.MigrationName, copier.WaiveLastCopies)
 	w.awaitGone(t, scene.MigrationName)
 	if stored := w.stored(t); len(stored) != 0 {
 		t.Errorf("in v3 there still is %v", stored)

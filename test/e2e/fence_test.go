@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -108,6 +110,34 @@ func (w *world) assertV1Closed(t *testing.T) {
 	}
 }
 
+// assertV3Closed checks that nobody writes what an abort would lose.
+func (w *world) assertV3Closed(t *testing.T) {
+	t.Helper()
+	for name, err := range map[string]error{
+		"create an object": w.Client.Create(t.Context(), guarded(v3, "GlobalNetworkSet", "early")),
+		"change a copy":    w.Client.Patch(t.Context(), guarded(v3, "GlobalNetworkSet", "guarded"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"at":"once"}}}`))),
+		"delete a copy":    w.Client.Delete(t.Context(), guarded(v3, "GlobalNetworkSet", "guarded")),
+	} {
+		if !apierrs.IsForbidden(err) || !strings.Contains(err.Error(), "DatastoreMigration "+scene.MigrationName) {
+			t.Errorf("v3 is not open, and an abort would lose it; to %s is answered with %v", name, err)
+		}
+	}
+}
+
+// assertV3Open checks that the fence around v3 is gone with the opening of v3.
+func (w *world) assertV3Open(t *testing.T) {
+	t.Helper()
+	if err := w.Client.Create(t.Context(), guarded(v3, "GlobalNetworkSet", "on-time")); err != nil {
+		t.Errorf("v3 is open, and a create is answered with %v", err)
+	} else if err := w.Client.Delete(t.Context(), guarded(v3, "GlobalNetworkSet", "on-time")); err != nil {
+		t.Errorf("v3 is open, and a delete is answered with %v", err)
+	}
+	want := []string{"ValidatingAdmissionPolicy " + migrationv1.FenceName, "ValidatingAdmissionPolicyBinding " + migrationv1.FenceName}
+	if diff := cmp.Diff(want, w.fences(t)); diff != "" {
+		t.Errorf("fences (-want +got):\n%s", diff)
+	}
+}
+
 // goOn opens the gates up to another one.
 func (w *world) goOn(t *testing.T, gate string) {
 	t.Helper()
@@ -153,6 +183,7 @@ func TestFence(t *testing.T) {
 		t.Errorf("nothing is locked, status.lock is %+v", dm.Status.Lock)
 	}
 	w.assertV1Open(t)
+	w.assertWhileUnknown(t, admissionregistrationv1.Ignore, "v1 is open")
 	open := w.lockByHand(t) // somebody else's lock is not enforced: the fence may stand for hours while objects are copied
 	w.assertV1Open(t)
 	open()
@@ -163,8 +194,13 @@ func TestFence(t *testing.T) {
 		t.Errorf("status.lock is %+v; locked at %v", lock, dm.Status.DatastoreLockedAt)
 	}
 	w.assertV1Closed(t)
+	w.assertWhileUnknown(t, admissionregistrationv1.Fail, "v1 is closed")
 	w.assertGoes(t, ns, inside)
 	w.assertGoes(t, owner, owned)
+
+	w.goOn(t, "copied")
+	w.awaitGate(t, scene.MigrationName, "copied")
+	w.assertV3Closed(t)
 
 	asked := time.Now()
 	w.askRemoval(t, scene.MigrationName)
@@ -173,6 +209,18 @@ func TestFence(t *testing.T) {
 	t.Logf("v1 is open %s after the deletion was asked for", time.Since(asked).Round(time.Millisecond))
 	w.awaitGone(t, scene.MigrationName)
 	w.assertV1Open(t)
+}
+
+// assertWhileUnknown checks what an API server does that does not know yet what the fence looks at.
+func (w *world) assertWhileUnknown(t *testing.T, want admissionregistrationv1.FailurePolicyType, why string) {
+	t.Helper()
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
+	if err := w.Client.Get(t.Context(), types.NamespacedName{Name: migrationv1.FenceName}, policy); err != nil {
+		t.Fatal(err)
+	}
+	if got := *policy.Spec.FailurePolicy; got != want {
+		t.Errorf("%s, and the fence has failurePolicy %s, want %s", why, got, want)
+	}
 }
 
 // assertGoes deletes an object, and expects that Kubernetes deletes another one because of it.
@@ -269,6 +317,7 @@ func (w *world) assertKeptOut(t *testing.T, log func() []writer.Attempt, end fun
 		t.Errorf("v3 has write %s, the last one that v1 took is %s", got, last)
 	}
 	w.assertClosedForGood(t)
+	w.assertV3Open(t)
 }
 
 func (w *world) assertClosedForGood(t *testing.T) {

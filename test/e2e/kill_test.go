@@ -2,9 +2,13 @@ package e2e
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/scene"
 )
@@ -64,7 +68,15 @@ func TestKilledAfterConverged(t *testing.T) {
 	p = w.manager(t)
 	assertAtRest(t, w.await(t, scene.MigrationName, "Complete"), "Ready")
 	p.Kill()
+	w.restoreMigration(t, scene.MigrationName)
+	p = w.manager(t)
+	if dm := w.await(t, scene.MigrationName, "Complete"); !slices.Equal(path(dm), []string{"Converged", "Complete"}) {
+		t.Errorf("a migrated cluster that was restored went through %v", path(dm))
+	}
 	w.askRemoval(t, scene.MigrationName)
+	w.awaitMessage(t, scene.MigrationName, "of which 0 were verified") // by this one
+	p.Kill()
+	w.waive(t, scene.MigrationName, "v1-changed")
 	for range 3 {
 		p = w.manager(t)
 		w.awaitMessage(t, scene.MigrationName, "Deleting CRD")
@@ -74,6 +86,25 @@ func TestKilledAfterConverged(t *testing.T) {
 	w.awaitGone(t, scene.MigrationName)
 	w.assertV1Gone(t, foreign)
 	assertSameContent(t, before, w.content(t))
+	if err := w.Migrate(t.Context(), scene.MigrationName); err != nil { // as GitOps does
+		t.Fatal(err)
+	}
+	assertAtRest(t, w.await(t, scene.MigrationName, "Complete"), "Ready")
+	w.remove(t, scene.MigrationName)
+}
+
+// restoreMigration leaves a migration as a backup brings it back: with another UID, with its finalizers, without
+// a status.
+func (w *world) restoreMigration(t *testing.T, name string) {
+	t.Helper()
+	dm := w.read(t, name)
+	restored := &migrationv1.DatastoreMigration{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: dm.Annotations, Finalizers: dm.Finalizers}, Spec: dm.Spec}
+	w.kubectl(t, "patch", "datastoremigration", name, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	w.askRemoval(t, name)
+	w.awaitGone(t, name)
+	if err := w.Client.Create(t.Context(), restored); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // An API server that does not answer for a while is waited for.

@@ -84,7 +84,7 @@ func TestCopiedAhead(t *testing.T) {
 	if ahead == nil || ahead.State != migrationv1.CopyAheadOpen || ahead.Round < 1 || ahead.ExpectedLockSeconds < 1 {
 		t.Errorf("status.copyAhead %+v", ahead)
 	}
-	if p := dm.Status.Progress; p == nil || p.Migrated+p.Skipped != p.Total {
+	if p := dm.Status.Progress; p == nil || p.Finished() != p.Total {
 		t.Errorf("progress %+v: all is copied", dm.Status.Progress)
 	}
 	w.assertDoorIsUsed(t, "globalnetworksets/ahead-goes", "clusterinformations/default")
@@ -97,7 +97,7 @@ func TestCopiedAhead(t *testing.T) {
 	dm = w.awaitGate(t, dm.Name, "verified")
 	assertSameContent(t, want, w.content(t))
 	w.assertOwners(t)
-	if p := dm.Status.Progress; p.Migrated+p.Skipped != p.Total || int(p.Total) != len(want) {
+	if p := dm.Status.Progress; p.Finished() != p.Total || int(p.Total) != len(want) {
 		t.Errorf("progress %+v, want all of %d objects", p, len(want))
 	}
 

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -45,14 +46,16 @@ func TestWaivers(t *testing.T) {
 		inTurn(t, name, func(t *testing.T) {
 			mend := tc.spoil(t, w)
 			w.start(t, scene.MigrationName, "begin")
-			for _, part := range append(tc.says, "waive it with the annotation "+migrationv1.AnnotationWaive+"="+tc.id) {
+			for _, part := range append(tc.says, "waive it with the annotation "+migrationv1.AnnotationWaive+"="+tc.id+"@") {
 				if dm := w.awaitMessage(t, scene.MigrationName, part); dm.Status.Phase != "Pending" {
 					t.Fatalf("phase %s: %s", dm.Status.Phase, tc.why)
 				}
 			}
 			w.annotate(t, scene.MigrationName, map[string]string{migrationv1.AnnotationWaive: tc.id + ",v3-crds"})
-			w.awaitMessage(t, scene.MigrationName, `waives "v3-crds", which is no check that may be waived`)
-			w.annotate(t, scene.MigrationName, map[string]string{migrationv1.AnnotationWaive: tc.id})
+			for _, part := range []string{`waives "v3-crds", which is no check that may be waived`, fmt.Sprintf("waives %q, which was not decided about this object", tc.id)} {
+				w.awaitMessage(t, scene.MigrationName, part)
+			}
+			w.waive(t, scene.MigrationName, tc.id)
 			w.awaitGate(t, scene.MigrationName, "begin")
 			if told := w.awaitEvent(t, "ChecksWarn"); !strings.Contains(told, tc.id+": waived: ") {
 				t.Errorf("the decision is told as %q", told)

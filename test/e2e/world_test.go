@@ -146,6 +146,12 @@ func (w *world) remove(t *testing.T, name string) {
 	w.awaitGone(t, name)
 }
 
+// waive waives a check for the migration of this name that is there now.
+func (w *world) waive(t *testing.T, name, id string) {
+	t.Helper()
+	w.annotate(t, name, map[string]string{migrationv1.AnnotationWaive: migrationv1.Waiver(id, w.read(t, name).UID)})
+}
+
 func (w *world) askRemoval(t *testing.T, name string) {
 	t.Helper()
 	dm := &migrationv1.DatastoreMigration{ObjectMeta: metav1.ObjectMeta{Name: name}}

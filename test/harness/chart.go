@@ -37,5 +37,5 @@ func ChartRules(roles ...string) ([]rbacv1.PolicyRule, error) {
 // MigrationRules are all rules that the chart can give to the account of migrations, those of its
 // optional roles included.
 func MigrationRules() ([]rbacv1.PolicyRule, error) {
-	return ChartRules("datastoremigration", "datastoremigration-cleanup", "datastoremigration-backup", "datastoremigration-dependents", "datastoremigration-copyahead", "custom")
+	return ChartRules("datastoremigration", "datastoremigration-apiservers", "datastoremigration-cleanup", "datastoremigration-backup", "datastoremigration-dependents", "datastoremigration-copyahead", "custom")
 }

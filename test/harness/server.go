@@ -79,11 +79,27 @@ func (s *Server) Flag(name string) (string, error) {
 
 // Freeze stops the process for a while, as a virtual machine that is moved.
 func (s *Server) Freeze(d time.Duration) error {
+	if err := s.Stop(); err != nil {
+		return err
+	}
+	<-time.After(d)
+	return s.Thaw()
+}
+
+// Stop stops the process until Thaw.
+func (s *Server) Stop() error {
 	if err := syscall.Kill(s.PID, syscall.SIGSTOP); err != nil {
 		return fmt.Errorf("freeze %s: %w", s.name, err)
 	}
-	<-time.After(d)
-	return syscall.Kill(s.PID, syscall.SIGCONT)
+	return nil
+}
+
+// Thaw lets a process go on that was stopped; one that runs does not notice.
+func (s *Server) Thaw() error {
+	if err := syscall.Kill(s.PID, syscall.SIGCONT); err != nil {
+		return fmt.Errorf("thaw %s: %w", s.name, err)
+	}
+	return nil
 }
 
 // Kill ends the process as a power cut does, and returns when it has ended.

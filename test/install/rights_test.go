@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -115,7 +116,9 @@ func (w *world) grants(t *testing.T, controller string) []grant {
 	if controller == migrating {
 		backup := &rbacv1.Role{}
 		w.read(t, types.NamespacedName{Namespace: scene.CalicoNamespace, Name: account(controller) + "-backup"}, backup)
-		all = append(all, grantOf(w.role(t, account(controller)+"-cleanup")), grantOf(w.role(t, account(controller)+"-copyahead")),
+		servers := &rbacv1.Role{}
+		w.read(t, types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: account(controller) + "-apiservers"}, servers)
+		all = append(all, grant{servers, &servers.Rules}, grantOf(w.role(t, account(controller)+"-cleanup")), grantOf(w.role(t, account(controller)+"-copyahead")),
 			grantOf(w.role(t, account(controller)+"-dependents")), grant{backup, &backup.Rules})
 	}
 	return all

@@ -30,7 +30,7 @@ var authz = map[string]any{
 
 func TestFieldsOfAnotherOwnerSurvive(t *testing.T) {
 	s := newSpace(t)
-	s.create("fetch")
+	s.create("fetch", accepting("authzConfig"))
 	if err := s.authzSurvives("fetch", func() error { return nil }); err != nil {
 		t.Error(err)
 	}
@@ -44,7 +44,7 @@ func TestFieldsOfAnotherOwnerSurvive(t *testing.T) {
 // Update of what its own types know of the object.
 func TestFieldsOfAnotherOwnerDoNotSurviveAnUpdate(t *testing.T) {
 	s := newSpace(t)
-	s.create("fetch")
+	s.create("fetch", accepting("authzConfig"))
 	err := s.authzSurvives("fetch", func() error { return s.naiveUpdate("fetch") })
 	var lost *lostError
 	if !errors.As(err, &lost) {

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -74,6 +77,8 @@ func TestLifeOnToolHivesCRDs(t *testing.T) {
 	s.shows("fetch", "Ready", "Ready", "True")
 	s.looksWithoutWrites("fetch")
 
+	s.notEnforced()
+
 	was := s.workload("fetch")
 	s.annotate("fetch", map[string]string{v1beta1.AnnotationRestartedAt: request})
 	s.awaitRestarted("fetch", request)
@@ -90,7 +95,7 @@ func TestLifeOnToolHivesCRDs(t *testing.T) {
 	s.shows("fetch", "Stopped", "Stopped", "False")
 	s.looksWithoutWrites("fetch")
 
-	s.kubectl("delete", "mcpserver", "fetch", "--timeout=45s")
+	s.kubectl("delete", "mcpserver", "--all", "--timeout=45s")
 	s.assertNothingOf("Deployment", "StatefulSet", "Pod", "Service", "ConfigMap", "ServiceAccount", "Role", "RoleBinding")
 	harness.Eventually(t, "the state to be gone", soon, func() error {
 		list := &v1alpha1.MachineStateList{}
@@ -105,6 +110,26 @@ func TestLifeOnToolHivesCRDs(t *testing.T) {
 	if diff := cmp.Diff(before, s.installed()); diff != "" {
 		t.Errorf("the CRDs that were installed are not as they were (-before +after):\n%s", diff)
 	}
+}
+
+// notEnforced makes a server that asks for protection: it is not run until somebody
+// accepts that nothing enforces it, and never again once nobody does.
+func (s *space) notEnforced() {
+	s.t.Helper()
+	s.create("guarded", func(srv *v1beta1.MCPServer) {
+		srv.Spec.AuthzConfig = &apiextensionsv1.JSON{Raw: []byte(`{"type":"inline","inline":{"policies":["permit(principal, action, resource);"]}}`)}
+	})
+	s.awaitPhase("guarded", "Failed")
+	s.shows("guarded", "Failed", "Failed", "False")
+	s.awaitCondition("guarded", v1beta1.ConditionSpecEnforced, "False", v1beta1.ReasonNotEnforced)
+	if err := s.Client.Get(s.t.Context(), s.key("guarded"), &appsv1.Deployment{}); !apierrs.IsNotFound(err) {
+		s.t.Errorf("there is a proxy without the protection that was asked for: %v", err)
+	}
+	s.annotate("guarded", map[string]string{v1beta1.AnnotationAcceptNotEnforced: "authzConfig"})
+	s.awaitPhase("guarded", "Ready")
+	s.awaitCondition("guarded", v1beta1.ConditionSpecEnforced, "False", v1beta1.ReasonNotEnforced)
+	s.annotate("guarded", map[string]string{v1beta1.AnnotationAcceptNotEnforced: ""})
+	s.awaitPhase("guarded", "Failed")
 }
 
 // shows checks the status as the API server keeps it, and that the state tells the same.

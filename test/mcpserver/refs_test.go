@@ -32,7 +32,7 @@ func TestToolConfigHash(t *testing.T) {
 	config.SetNamespace(s.ns)
 	config.SetName("tools")
 
-	s.create("fetch", func(srv *v1beta1.MCPServer) { srv.Spec.ToolConfigRef = &v1beta1.LocalRef{Name: "tools"} })
+	s.create("fetch", accepting("toolConfigRef"), func(srv *v1beta1.MCPServer) { srv.Spec.ToolConfigRef = &v1beta1.LocalRef{Name: "tools"} })
 	s.awaitCondition("fetch", v1beta1.ConditionToolConfigRefValidated, "False", v1beta1.ReasonToolConfigRefNotFound)
 
 	if err := s.Client.Create(t.Context(), config); err != nil {

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
@@ -18,10 +17,7 @@ import (
 func TestInvalidPodTemplateSpecAndItsRepair(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	template := func(text string) func(*v1beta1.MCPServer) {
-		return func(srv *v1beta1.MCPServer) { srv.Spec.PodTemplateSpec = &runtime.RawExtension{Raw: []byte(text)} }
-	}
-	s.create("fetch", template(`{"spec": {"containers": "mcp"}}`))
+	s.create("fetch", podTemplate(`{"spec": {"containers": "mcp"}}`))
 	s.awaitPhase("fetch", "Failed")
 	s.awaitCondition("fetch", v1beta1.ConditionPodTemplateValid, metav1.ConditionFalse, v1beta1.ReasonInvalidPodTemplateSpec)
 	s.awaitCondition("fetch", "Ready", metav1.ConditionFalse, v1beta1.ReasonNotReady)
@@ -30,7 +26,7 @@ func TestInvalidPodTemplateSpecAndItsRepair(t *testing.T) {
 		t.Errorf("a proxy was made for a server that cannot be: %v", err)
 	}
 
-	s.edit("fetch", template(`{"spec": {"nodeSelector": {"type": "fakenodes"}}}`))
+	s.edit("fetch", podTemplate(`{"spec": {"nodeSelector": {"type": "fakenodes"}}}`))
 	s.awaitPhase("fetch", "Ready")
 	s.awaitCondition("fetch", v1beta1.ConditionPodTemplateValid, metav1.ConditionTrue, v1beta1.ReasonValidPodTemplateSpec)
 	if diff := cmp.Diff(map[string]string{"type": "fakenodes"}, s.statefulSet("fetch").Spec.Template.Spec.NodeSelector); diff != "" {

@@ -107,6 +107,13 @@ func (s *space) create(name string, edits ...func(*v1beta1.MCPServer)) {
 	}
 }
 
+// accepting says that fields which the proxy does not enforce are known of.
+func accepting(fields string) func(*v1beta1.MCPServer) {
+	return func(srv *v1beta1.MCPServer) {
+		srv.Annotations = map[string]string{v1beta1.AnnotationAcceptNotEnforced: fields}
+	}
+}
+
 func (s *space) get(name string) *v1beta1.MCPServer {
 	s.t.Helper()
 	srv := &v1beta1.MCPServer{}

@@ -1,5 +1,7 @@
 package v1
 
+import "k8s.io/apimachinery/pkg/types"
+
 // CRDName is the name of the CustomResourceDefinition of DatastoreMigration.
 const CRDName = "datastoremigrations.migration.projectcalico.org"
 
@@ -12,6 +14,9 @@ const Finalizer = "migration.projectcalico.org/v1-crd-cleanup"
 // refuse writes of v1 while a migration has it locked.
 const FenceName = "v1-fence.migration.projectcalico.org"
 
+// V3FenceName is that of the two that keep everybody from writing v3 until it is open.
+const V3FenceName = "v3-fence.migration.projectcalico.org"
+
 // SideDoorVersion is the version that a migration adds to the v3 CRDs while the aggregated
 // API server owns v3: what is written through it is in the storage that v3 serves later.
 // Lists of versions have it behind v3.
@@ -23,9 +28,11 @@ const (
 	AnnotationSavedAPIService = "migration.projectcalico.org/saved-apiservice"
 	// AnnotationMigratedBy on a v3 object holds the UID of the migration that created it.
 	AnnotationMigratedBy = "migration.projectcalico.org/migrated-by"
-	// AnnotationLockedBy on a ClusterInformation, and on the fence, holds the UID of the
-	// migration that locked it.
+	// AnnotationLockedBy on a ClusterInformation, on the fence and on the parked APIService holds
+	// the UID of the migration that locked it.
 	AnnotationLockedBy = "migration.projectcalico.org/locked-by"
+	// AnnotationV3Open on the ClusterInformation of v1 holds the UID of the migration that has opened v3.
+	AnnotationV3Open = "migration.projectcalico.org/v3-open"
 	// AnnotationFenceProbe marks a dry run that asks whether the fence works. Nothing is
 	// ever stored with it.
 	AnnotationFenceProbe = "migration.projectcalico.org/fence-probe"
@@ -38,20 +45,14 @@ const (
 	// AnnotationSideDoor on a v3 CRD holds the UID of the migration that has added
 	// SideDoorVersion to it.
 	AnnotationSideDoor = "migration.projectcalico.org/side-door"
-	// AnnotationBackup on the migration says that v1 is to be kept in Secrets before it is
-	// deleted, and how far that is: BackupWanted, or BackupWhole from right before the first
-	// CRD is deleted.
-	AnnotationBackup = "migration.projectcalico.org/backup"
-	// AnnotationWaive on the migration lists ids of checks, separated by commas, that
-	// must not keep it from starting.
+	// AnnotationWaive on the migration lists checks that must not keep it from starting, each as
+	// Waiver writes it, separated by commas.
 	AnnotationWaive = "migration.projectcalico.org/waive"
 )
 
-// Values of AnnotationBackup.
-const (
-	BackupWanted = "Wanted"
-	BackupWhole  = "Whole"
-)
+// Waiver is an entry of AnnotationWaive: it holds for the object with this UID alone, not for
+// one that is created elsewhere, or anew, from the same manifest.
+func Waiver(id string, uid types.UID) string { return id + "@" + string(uid) }
 
 // Labels of the Secrets into which a clean-up puts v1 before it deletes it.
 const (
@@ -86,6 +87,9 @@ const (
 const (
 	// MaxConflicts is how many conflicts the status lists.
 	MaxConflicts = 32
+	// MaxNotCopied is how many objects Progress.NotCopied names, a line that counts the rest not
+	// counted.
+	MaxNotCopied = 16
 	// MaxConflictFields is how many differing fields are listed per conflict.
 	MaxConflictFields = 16
 	// MaxConflictFieldLength bounds one entry of Conflict.Fields.

@@ -36,3 +36,6 @@ func (p *Progress) ByKind() []KindCount {
 	}
 	return kinds
 }
+
+// Finished is how many objects need nothing more: v3 has them as it should, or is to lack them.
+func (p *Progress) Finished() int32 { return p.Migrated + p.Skipped + p.Terminating }

@@ -42,6 +42,7 @@ type DatastoreMigration struct {
 	// Spec is what is wanted.
 	Spec DatastoreMigrationSpec `json:"spec"`
 	// Status is what was observed; written by the controller only.
+	// +kubebuilder:default:={"observedGeneration":-1}
 	// +optional
 	Status DatastoreMigrationStatus `json:"status,omitempty"`
 }
@@ -78,7 +79,9 @@ type DatastoreMigrationStatus struct {
 	// +optional
 	Message string `json:"message,omitempty"`
 	// ObservedGeneration is the metadata.generation that this status is about.
-	// +kubebuilder:validation:Minimum=0
+	// -1 until somebody has looked at it, so that who waits for it goes on waiting.
+	// +kubebuilder:validation:Minimum=-1
+	// +kubebuilder:default:=-1
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -185,9 +188,15 @@ type CopyAhead struct {
 type Verified struct {
 	// At is when both sides were found equal.
 	At metav1.Time `json:"at"`
+	// Revision is where the storage of v1 stood then, if nobody could write it: an object with a
+	// newer resourceVersion was written since.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Revision int64 `json:"revision,omitempty"`
 	// Digests holds, for each kind that has objects, their number and a digest of what
 	// v1 held when v3 was found to hold the same: "IPPool=1:60303ae22b998861
 	// Tier=3:9f86d081884c7d65", sorted by kind. A clean-up deletes only what is still so.
+	// "Tier=3+1:..." says that one more is in v3 with other content, which a person has waived.
 	// +kubebuilder:validation:MaxLength=8192
 	// +optional
 	Digests string `json:"digests,omitempty"`
@@ -227,6 +236,17 @@ type Progress struct {
 	// Skipped is the number of objects that v3 had already with equal content.
 	// +optional
 	Skipped int32 `json:"skipped,omitempty"`
+	// Terminating is the number of objects that are being deleted in v1, and that no other
+	// object needs: v3 does not have them.
+	// +optional
+	Terminating int32 `json:"terminating,omitempty"`
+	// NotCopied names the objects that Skipped and Terminating count, one each, as many as
+	// fit: "Tier web: being deleted in v1".
+	// +kubebuilder:validation:MaxItems=17
+	// +kubebuilder:validation:items:MaxLength=512
+	// +listType=atomic
+	// +optional
+	NotCopied []string `json:"notCopied,omitempty"`
 	// Conflicts is the number of objects that v3 had already with other content.
 	// +optional
 	Conflicts int32 `json:"conflicts,omitempty"`
@@ -260,6 +280,9 @@ type TypeProgress struct {
 	// Skipped is the number of objects that v3 had already with equal content.
 	// +optional
 	Skipped int32 `json:"skipped,omitempty"`
+	// Terminating is the number of objects that are being deleted in v1, and not in v3.
+	// +optional
+	Terminating int32 `json:"terminating,omitempty"`
 	// Conflicts is the number of objects that v3 had already with other content.
 	// +optional
 	Conflicts int32 `json:"conflicts,omitempty"`

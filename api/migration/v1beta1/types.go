@@ -33,6 +33,7 @@ type DatastoreMigration struct {
 	// Spec is what is wanted.
 	Spec v1.DatastoreMigrationSpec `json:"spec"`
 	// Status is what was observed; written by the controller only.
+	// +kubebuilder:default:={"observedGeneration":-1}
 	// +optional
 	Status v1.DatastoreMigrationStatus `json:"status,omitempty"`
 }

@@ -48,6 +48,9 @@ type RegistryKind struct {
 	Lock bool `json:"lock,omitempty"`
 	// Compare says what is no difference between two objects of this kind.
 	Compare RegistryCompare `json:"compare,omitempty"`
+	// Needs names the rule by which objects of this kind keep one of another kind from going while it
+	// is being deleted: tier (a policy keeps its tier), pool (a block of addresses keeps its pool).
+	Needs string `json:"needs,omitempty"`
 	// Undeletable names objects whose deletion an admission policy of Calico's denies.
 	Undeletable []string `json:"undeletable,omitempty"`
 }

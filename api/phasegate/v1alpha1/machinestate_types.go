@@ -92,6 +92,11 @@ type MachineStateStatus struct {
 	// MachineStatus is where the machine stands, without nextCheck, blocked and onDelete,
 	// which the status of the object tells.
 	MachineStatus `json:",inline"`
+	// Manager is the installation that drives the object, as NAMESPACE/NAME of the lease that its
+	// processes share. Another one that takes the object over says so here first.
+	// +kubebuilder:validation:MaxLength=317
+	// +optional
+	Manager string `json:"manager,omitempty"`
 	// Saved is what actions keep for later ones, by name: JSON or another text. What the
 	// status of the kind holds besides the machine and must not be lost is in it under
 	// SavedStatus.

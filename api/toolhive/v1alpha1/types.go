@@ -31,6 +31,7 @@ type MCPServer struct {
 	// +optional
 	Spec v1beta1.MCPServerSpec `json:"spec,omitempty"`
 	// Status is what was observed; written by the controller only.
+	// +kubebuilder:default:={"observedGeneration":-1}
 	// +optional
 	Status v1beta1.MCPServerStatus `json:"status,omitempty"`
 }

@@ -19,6 +19,11 @@ const (
 	AnnotationLastProcessedRestart = "mcpserver.toolhive.stacklok.dev/last-processed-restart"
 )
 
+// AnnotationAcceptNotEnforced names, with commas, the fields of the spec that ask for
+// protection and without which the server is to run all the same, such as
+// "authzConfig,audit".
+const AnnotationAcceptNotEnforced = "phasegate.dev/accept-not-enforced"
+
 // The values of AnnotationRestartStrategy.
 const (
 	StrategyRolling   = "rolling"

@@ -122,6 +122,10 @@ type Unenforced struct {
 	// +kubebuilder:validation:Type=object
 	// +optional
 	OIDCConfigRef *apiextensionsv1.JSON `json:"oidcConfigRef,omitempty"`
+	// OIDCConfig asked for authentication of clients in older releases of ToolHive.
+	// +kubebuilder:validation:Type=object
+	// +optional
+	OIDCConfig *apiextensionsv1.JSON `json:"oidcConfig,omitempty"`
 	// AuthServerRef asks for an authorization server.
 	// +kubebuilder:validation:Type=object
 	// +optional
@@ -142,6 +146,9 @@ type Unenforced struct {
 	// +kubebuilder:validation:Type=object
 	// +optional
 	WebhookConfigRef *apiextensionsv1.JSON `json:"webhookConfigRef,omitempty"`
+	// ToolsFilter named the tools that clients may see in older releases of ToolHive.
+	// +optional
+	ToolsFilter *apiextensionsv1.JSON `json:"tools,omitempty"`
 	// TelemetryConfigRef asks for traces and metrics.
 	// +kubebuilder:validation:Type=object
 	// +optional
@@ -264,6 +271,9 @@ type ProxyDeploymentOverrides struct {
 	// +listMapKey=name
 	// +optional
 	Env []EnvVar `json:"env,omitempty"`
+	// Resources of the proxy, over those that the manager gives to every proxy.
+	// +optional
+	Resources ResourceRequirements `json:"resources,omitempty"`
 	// ImagePullSecrets with which the proxy's image is pulled.
 	// +listType=atomic
 	// +optional

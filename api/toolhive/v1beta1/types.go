@@ -32,6 +32,7 @@ type MCPServer struct {
 	// +optional
 	Spec MCPServerSpec `json:"spec,omitempty"`
 	// Status is what was observed; written by the controller only.
+	// +kubebuilder:default:={"observedGeneration":-1}
 	// +optional
 	Status MCPServerStatus `json:"status,omitempty"`
 }
@@ -61,7 +62,9 @@ type MCPServerStatus struct {
 	// +optional
 	Message string `json:"message,omitempty"`
 	// ObservedGeneration is the metadata.generation that this status is about.
-	// +kubebuilder:validation:Minimum=0
+	// -1 until somebody has looked at it, so that who waits for it goes on waiting.
+	// +kubebuilder:validation:Minimum=-1
+	// +kubebuilder:default:=-1
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// URL at which clients in the cluster reach the proxy.

@@ -277,6 +277,7 @@ func (in *ProxyDeploymentOverrides) DeepCopyInto(out *ProxyDeploymentOverrides) 
 		*out = make([]EnvVar, len(*in))
 		copy(*out, *in)
 	}
+	out.Resources = in.Resources
 	if in.ImagePullSecrets != nil {
 		in, out := &in.ImagePullSecrets, &out.ImagePullSecrets
 		*out = make([]LocalObjectReference, len(*in))
@@ -409,6 +410,11 @@ func (in *Unenforced) DeepCopyInto(out *Unenforced) {
 		*out = new(v1.JSON)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.OIDCConfig != nil {
+		in, out := &in.OIDCConfig, &out.OIDCConfig
+		*out = new(v1.JSON)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.AuthServerRef != nil {
 		in, out := &in.AuthServerRef, &out.AuthServerRef
 		*out = new(v1.JSON)
@@ -431,6 +437,11 @@ func (in *Unenforced) DeepCopyInto(out *Unenforced) {
 	}
 	if in.WebhookConfigRef != nil {
 		in, out := &in.WebhookConfigRef, &out.WebhookConfigRef
+		*out = new(v1.JSON)
+		(*in).DeepCopyInto(*out)
+	}
+	if in.ToolsFilter != nil {
+		in, out := &in.ToolsFilter, &out.ToolsFilter
 		*out = new(v1.JSON)
 		(*in).DeepCopyInto(*out)
 	}

@@ -42,6 +42,18 @@ app.kubernetes.io/part-of: phasegate
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
+{{/*
+Guards of CRDs are kept when their release goes, and are the same for all: they have one name, whatever the release is
+called. One that another release has made, or has left, is as good as ours. Returns true or nothing; takes (list $ name).
+*/}}
+{{- define "phasegate.othersGuard" -}}
+{{- $root := index . 0 }}
+{{- $live := lookup "admissionregistration.k8s.io/v1" "ValidatingAdmissionPolicy" "" (index . 1) | default dict }}
+{{- $notes := dig "metadata" "annotations" dict $live | default dict }}
+{{- $ours := and (eq (get $notes "meta.helm.sh/release-name") $root.Release.Name) (eq (get $notes "meta.helm.sh/release-namespace") $root.Release.Namespace) }}
+{{- if and $live (not $ours) }}true{{ end }}
+{{- end }}
+
 {{/* Takes (list $ component). */}}
 {{- define "phasegate.serviceAccountName" -}}
 {{- $root := index . 0 }}

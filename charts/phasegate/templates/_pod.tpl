@@ -28,6 +28,7 @@ ports, so each controller has its own. Takes (list $ controller), returns JSON.
 {{- end }}
 {{- else if eq $controller "mcpserver" }}
 - --proxy-image={{ include "phasegate.image" (list $root $root.Values.proxyImage) }}
+- {{ printf "--proxy-resources=%s" (toJson $root.Values.proxyResources) | quote }}
 {{- end }}
 - --log-format={{ $root.Values.logging.format }}
 - --log-level={{ $root.Values.logging.level }}

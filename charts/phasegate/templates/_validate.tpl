@@ -31,6 +31,10 @@ be is said in values.schema.json. Each message: the value, what is wrong, what t
 {{- end }}
 
 {{- define "phasegate.validateControllers" }}
+{{- if not (include "phasegate.controllers" . | fromJsonArray) }}
+{{- fail "controllers: all are off, so that this release would run nothing: switch one of them on (controllers.NAME.enabled), or use helm uninstall" }}
+{{- end }}
+{{- include "phasegate.validateReleases" . }}
 {{- $accounts := dict }}
 {{- range $controller := include "phasegate.controllers" . | fromJsonArray }}
 {{- $account := (get $.Values.controllers $controller).serviceAccount }}
@@ -42,6 +46,24 @@ be is said in values.schema.json. Each message: the value, what is wrong, what t
 {{- fail (printf "controllers.%s.serviceAccount.name: %q is the account of %s as well, so each would have the rights of both: name another" $controller $name (get $accounts $name)) }}
 {{- end }}
 {{- $_ := set $accounts $name $controller }}
+{{- end }}
+{{- end }}
+
+{{/*
+Two releases with one controller would drive the same objects. Machines of one's own are different ones in each
+release. Helm's lookup answers nothing in `helm template`: then the managers find out, and say so.
+*/}}
+{{- define "phasegate.validateReleases" }}
+{{- range $other := (lookup "apps/v1" "Deployment" "" "").items | default list }}
+{{- $labels := dig "metadata" "labels" dict $other | default dict }}
+{{- $controller := get $labels "app.kubernetes.io/component" }}
+{{- $instance := get $labels "app.kubernetes.io/instance" }}
+{{- $itself := and (eq $instance $.Release.Name) (eq $other.metadata.namespace $.Release.Namespace) }}
+{{- if and (eq (get $labels "app.kubernetes.io/part-of") "phasegate") (has $controller (list "datastoremigration" "mcpserver")) (not $itself) }}
+{{- if (get $.Values.controllers $controller).enabled }}
+{{- fail (printf "controllers.%s.enabled: the release %s in namespace %s runs this controller already, and both would drive the same objects: uninstall that one, or switch the controller off in one of them" $controller $instance $other.metadata.namespace) }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end }}
 

@@ -184,6 +184,9 @@ func (r *recorder) wrap() client.Client {
 			return r.write("patch", obj, func() error { return c.Patch(ctx, obj, p, opts...) })
 		},
 		Apply: func(ctx context.Context, c client.WithWatch, obj runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			if all := (&client.ApplyOptions{}).ApplyOptions(opts); len(all.DryRun) > 0 {
+				return c.Apply(ctx, obj, opts...) // it changes nothing
+			}
 			return r.write("apply", obj, func() error { return c.Apply(ctx, obj, opts...) })
 		},
 		SubResourceCreate: func(ctx context.Context, c client.Client, sub string, obj, body client.Object, opts ...client.SubResourceCreateOption) error {

@@ -31,7 +31,7 @@ func (r Run) order() []string {
 			done = 0
 		}
 		if p := dm.Status.Progress; p != nil {
-			if sum := p.Migrated + p.Skipped; sum < done {
+			if sum := p.Finished(); sum < done {
 				flaws = append(flaws, fmt.Sprintf("progress went from %d to %d objects in %s", done, sum, now))
 			} else {
 				done = sum

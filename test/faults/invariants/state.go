@@ -33,7 +33,6 @@ var (
 
 const (
 	apiServiceName = "v3.projectcalico.org"
-	fenceName      = "v1-fence.migration.projectcalico.org"
 )
 
 // Eye is what looks. All its fields are set before the first look.
@@ -78,8 +77,10 @@ func (e Eye) Look(ctx context.Context) (*State, error) {
 		}
 	}
 	for _, gvr := range fences {
-		if err := e.into(ctx, s.Others, gvr, metav1.ListOptions{FieldSelector: "metadata.name=" + fenceName}); err != nil {
-			return nil, err
+		for _, side := range []string{"v1", "v3"} {
+			if err := e.into(ctx, s.Others, gvr, metav1.ListOptions{FieldSelector: "metadata.name=" + side + "-fence.migration.projectcalico.org"}); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return s, e.into(ctx, s.Others, apiServices, metav1.ListOptions{FieldSelector: "metadata.name=" + apiServiceName})

@@ -94,6 +94,7 @@ type Bridge struct {
 	byUse    list.List             // of *session, the one that was used longest ago first
 	waiting  map[*mailbox]struct{} // those that are not empty
 	greeting json.RawMessage       // the last answer of the server to initialize
+	level    string                // of logs, as a client has chosen it last
 }
 
 // New makes a bridge. It does nothing before Run.

@@ -19,8 +19,9 @@ type call struct {
 	streams bool
 	within  time.Duration // how long the server may take, from one sign of life to the next
 
-	// method and uri are those of a subscription; empty if it is none.
-	method, uri string
+	// method and about are those of a call that the server is to be told again when it
+	// was replaced: the URI of a subscription, or the level of logs. Empty for others.
+	method, about string
 
 	// What follows is guarded by Bridge.mu.
 	link  *link
@@ -46,11 +47,14 @@ func (b *Bridge) ask(ctx context.Context, s *session, req *rpcRequest, box *mail
 		return
 	case "resources/subscribe", "resources/unsubscribe":
 		c.method = req.Method
-		_ = json.Unmarshal(at(req.Params, "uri"), &c.uri) // without one it is the server that refuses
-		if req.Method == "resources/unsubscribe" && b.kept(s, c.uri) {
+		_ = json.Unmarshal(at(req.Params, "uri"), &c.about) // without one it is the server that refuses
+		if req.Method == "resources/unsubscribe" && b.kept(s, c.about) {
 			b.unsubscribe(c)
 			return
 		}
+	case setLevel:
+		c.method = req.Method
+		_ = json.Unmarshal(at(req.Params, "level"), &c.about)
 	}
 	b.forward(ctx, l, c, req)
 }
@@ -131,7 +135,10 @@ func (b *Bridge) finishLocked(c *call, resp *rpcResponse, why *failure) bool {
 	delete(c.session.calls, c.id)
 	c.session.used = time.Now()
 	if why == nil && resp.Error == nil {
-		c.session.subscribeLocked(c.method, c.uri)
+		if c.method == setLevel {
+			b.level = c.about // the server has one for all
+		}
+		c.session.subscribeLocked(c.method, c.about)
 	}
 	b.replyLocked(c, resp, why)
 	b.drainLocked(c.session)

@@ -98,7 +98,7 @@ func (s *session) subscribeLocked(method, uri string) {
 func (b *Bridge) unsubscribe(c *call) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c.session.subscribeLocked(c.method, c.uri)
+	c.session.subscribeLocked(c.method, c.about)
 	b.replyLocked(c, &rpcResponse{Result: json.RawMessage("{}")}, nil)
 }
 

@@ -47,6 +47,7 @@ func (b *Bridge) attach(ctx context.Context) error {
 			return
 		}
 		b.up(l)
+		work.Go(func() { b.restore(ctx, l) })
 		ended <- b.watch(ctx, l)
 	})
 	select {

@@ -16,15 +16,26 @@ const maxLine = 16 << 10
 // rewriteEndpoint corrects the endpoint event, the first one of a stream, with
 // which an sse server says where messages go: it knows neither the address by
 // which its client reaches the proxy nor the path before it.
-func rewriteEndpoint(r *http.Response, o Options) {
+func (p *Relay) rewriteEndpoint(r *http.Response, o Options) {
+	if r.StatusCode >= http.StatusMultipleChoices {
+		notTaken(r.Request)
+	}
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "text/event-stream" || r.Request.Method != http.MethodGet {
 		return
 	}
 	path := prefix(r.Request.Header, o)
-	r.Body = &firstEvent{
-		source: bufio.NewReaderSize(r.Body, maxLine), body: r.Body,
-		correct: func(endpoint string) string { return correct(endpoint, o.Target.Host, path) },
+	own, _ := r.Request.Context().Value(streamID{}).(*stream)
+	body := &firstEvent{source: bufio.NewReaderSize(r.Body, maxLine), body: r.Body}
+	body.correct = func(endpoint string) string {
+		if own != nil {
+			p.streams.begin(own, r.Request.URL, endpoint)
+		}
+		return correct(endpoint, o.Target.Host, path)
+	}
+	r.Body = body
+	if own != nil {
+		r.Body = &watched{ReadCloser: body, all: p.streams, stream: own}
 	}
 }
 

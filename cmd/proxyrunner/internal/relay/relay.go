@@ -1,8 +1,8 @@
 // Package relay passes HTTP requests on to an MCP server that speaks HTTP itself,
 // streamable-http or sse, and its answers back, as they come.
 //
-// It keeps nothing between requests: a session lives in the server and in the
-// client. It knows no Kubernetes.
+// It keeps no session: one lives in the server and in the
+// client. Of an open stream of sse it counts what is awaited. It knows no Kubernetes.
 package relay
 
 import (
@@ -59,6 +59,7 @@ type Relay struct {
 	target   *url.URL
 	proxy    *httputil.ReverseProxy
 	requests *limit.Budget
+	streams  *streams
 	// wake says that a call came to nothing, so that Run looks.
 	wake chan struct{}
 
@@ -78,10 +79,10 @@ func New(o Options) *Relay {
 	if o.Requests == nil {
 		o.Requests = limit.NewBudget(limit.Total)
 	}
-	p := &Relay{target: o.Target, requests: o.Requests, wake: make(chan struct{}, 1), said: "not asked yet", at: time.Now()}
+	p := &Relay{target: o.Target, requests: o.Requests, streams: &streams{open: map[string]*stream{}}, wake: make(chan struct{}, 1), said: "not asked yet", at: time.Now()}
 	p.proxy = &httputil.ReverseProxy{
 		Rewrite:        func(r *httputil.ProxyRequest) { rewrite(r, o) },
-		ModifyResponse: func(r *http.Response) error { correctAddresses(r, o); rewriteEndpoint(r, o); return nil },
+		ModifyResponse: func(r *http.Response) error { correctAddresses(r, o); p.rewriteEndpoint(r, o); return nil },
 		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { p.failed(w, r, err, o.Log) },
 		// An event is of use when it comes, not when a buffer is full.
 		FlushInterval: -1,
@@ -101,6 +102,15 @@ func New(o Options) *Relay {
 
 // ServeHTTP passes a request on.
 func (p *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if asksForStream(r) {
+		if p.streams.isDraining() {
+			rpcerror.WriteRetry(w, http.StatusServiceUnavailable, nil, "the proxy is ending: open the stream again", retryAfter)
+			return
+		}
+		ctx, cut := context.WithCancel(r.Context())
+		defer cut()
+		r = r.WithContext(context.WithValue(ctx, streamID{}, &stream{cut: cut}))
+	}
 	if r, free, ok := p.whole(w, r); ok {
 		defer free()
 		p.proxy.ServeHTTP(w, r)
@@ -134,6 +144,9 @@ func rewrite(r *httputil.ProxyRequest, o Options) {
 
 type callID struct{}
 
+// refusedID is what is done where the server does not take a call.
+type refusedID struct{}
+
 // whole reads the request's body: a call is small, and with it at hand an error
 // can name the call, and a call of which nothing was sent yet can be sent on
 // another connection. What may have been heard is never sent twice: a tool need
@@ -146,7 +159,8 @@ func (p *Relay) whole(w http.ResponseWriter, r *http.Request) (read *http.Reques
 	if !ok {
 		return nil, nil, false
 	}
-	r = r.WithContext(context.WithValue(r.Context(), callID{}, rpcerror.ID(body)))
+	ctx := context.WithValue(r.Context(), callID{}, rpcerror.ID(body))
+	r = r.WithContext(context.WithValue(ctx, refusedID{}, p.streams.call(r, body)))
 	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	r.Body, _ = r.GetBody()
 	r.ContentLength, r.TransferEncoding = int64(len(body)), nil
@@ -155,6 +169,7 @@ func (p *Relay) whole(w http.ResponseWriter, r *http.Request) (read *http.Reques
 
 // failed answers for a server that gave no answer.
 func (p *Relay) failed(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger) {
+	notTaken(r)
 	if r.Context().Err() != nil {
 		// The client is gone, or we are to end. Nobody reads this.
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -167,6 +182,13 @@ func (p *Relay) failed(w http.ResponseWriter, r *http.Request, err error, log *s
 	log.Warn("the MCP server gave no answer", "method", r.Method, "path", r.URL.Path, "error", err)
 	id, _ := r.Context().Value(callID{}).(json.RawMessage)
 	rpcerror.WriteRetry(w, http.StatusBadGateway, id, lost(p.target.Host, err), retryAfter)
+}
+
+// notTaken says that no answer will come on the stream.
+func notTaken(r *http.Request) {
+	if refused, ok := r.Context().Value(refusedID{}).(func()); ok {
+		refused()
+	}
 }
 
 // lost tells a client whether its call can have been heard.

@@ -1,0 +1,77 @@
+package datastoremigration
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources"
+)
+
+// Under the lock a manager that was installed anew under another name goes on: the fence lets it pass in place of the
+// account that is on record. For any other account somebody has opened v1.
+func TestAnotherAccountUnderTheLock(t *testing.T) {
+	const before, now = "system:serviceaccount:a:one", "system:serviceaccount:b:other"
+	for name, c := range map[string]struct {
+		why, fence, onRecord string
+		broken               bool
+	}{
+		"installed anew":         {why: "nobody else has passed", fence: before, onRecord: before},
+		"somebody's account":     {why: "who passed may have written v1", fence: "jo", onRecord: before, broken: true},
+		"nothing is on record":   {why: "nobody can tell whose it was", fence: before, broken: true},
+		"this one, as it was":    {why: "nothing has happened", fence: now, onRecord: now},
+		"died after taking over": {why: "the record follows the fence", fence: now, onRecord: before},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
+			dm.Status.Lock = &migrationv1.Lock{Mode: migrationv1.LockEnforced}
+			lock := lockObject(false)
+			lock.SetAnnotations(map[string]string{migrationv1.AnnotationLockedBy: "u"})
+			fence := (&steps{Settings: Settings{Registry: resources.Default()}}).fenceFor(dm, c.fence, admissionregistrationv1.Fail)
+			cl := interceptor.NewClient(fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).
+				WithObjects(fence[:]...).WithObjects(dm, lock, onceState(dm.UID, fenceAccountKey, c.onRecord)).Build(), interceptor.Funcs{
+				Create: func(ctx context.Context, cl client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+					if review, is := obj.(*authenticationv1.SelfSubjectReview); is {
+						review.Status.UserInfo.Username = now
+						return nil
+					}
+					return cl.Create(ctx, obj, opts...)
+				}})
+			var err error
+			for range 2 { // the first try waits for the API servers
+				_, err = runner.Once(t.Context(), cl, dm, actionOn(cl, "FenceV1"), nil, clock.RealClock{})
+				var wait *fsm.WaitError
+				if !errors.As(err, &wait) {
+					break
+				}
+			}
+			if broken := err != nil && strings.Contains(err.Error(), "somebody else has removed or changed the fence"); broken != c.broken || err != nil && !broken {
+				t.Fatalf("it says %v: %s", err, c.why)
+			}
+			for _, name := range fenceNames {
+				policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
+				must(t, cl.Get(t.Context(), client.ObjectKey{Name: name}, policy))
+				if passes := strings.Contains(policy.Spec.MatchConditions[0].Expression, now); passes == c.broken {
+					t.Errorf("%s lets this account pass: %t: %s", name, passes, c.why)
+				}
+			}
+			state := onceState(dm.UID, "", "")
+			must(t, cl.Get(t.Context(), client.ObjectKeyFromObject(state), state))
+			if got := string(state.Status.Saved[fenceAccountKey]); !c.broken && got != now {
+				t.Errorf("on record is %q: %s", got, c.why)
+			}
+		})
+	}
+}

@@ -1,0 +1,140 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/scene"
+)
+
+// waitingWrites is how many writes wait in an API server while it does not work.
+const waitingWrites = 40
+
+// secondServer adds an API server to the cluster of a test, which lists both where a real cluster does.
+func (w *world) secondServer(t *testing.T) (*harness.Server, client.Client) {
+	t.Helper()
+	server, config, err := w.AddAPIServer(t.Context(), "kube-apiserver-2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Kill(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	end, err := w.Advertise(t.Context(), w.Config, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	})
+	through, err := client.New(config, client.Options{Scheme: w.Client.Scheme(), Mapper: w.Client.RESTMapper()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return server, through
+}
+
+// While nothing is locked, an API server that has just started lets everybody write v1, although it does not know for half
+// a minute what the fence looks at. One that does not work for a while has not heard of the lock, and lets those writes in
+// that waited in it: none of them is lost, for nothing is read as final before every API server has refused a write.
+func TestEveryAPIServer(t *testing.T) {
+	rounds := 1
+	if os.Getenv("FAULTS") == "all" {
+		rounds = 20
+	}
+	w := pristine(t)
+	w.manager(t, "--phases-dir", gated(t))
+	w.start(t, scene.MigrationName, "ahead")
+	w.awaitGate(t, scene.MigrationName, "ahead")
+	server, through := w.secondServer(t)
+	if err := through.Create(t.Context(), guarded(v1, "GlobalNetworkSet", "early"), client.DryRunAll); err != nil {
+		t.Errorf("nothing is locked, and an API server that has just started answers %v", err)
+	}
+	w.goOn(t, "fenced")
+
+	lost, accepted := 0, 0
+	for round := range rounds {
+		before, moment := "fenced", time.Duration(0)
+		if round > 0 {
+			before, moment = "begin", time.Duration(rand.Int64N(int64(3*time.Second)))
+			w.start(t, scene.MigrationName, before)
+		}
+		w.awaitGate(t, scene.MigrationName, before)
+		in, gone := w.frozenRound(t, server, through, round, moment)
+		t.Logf("frozen %s after %s: %d of %d writes that waited were accepted, %d are not in v3", moment, before, in, waitingWrites, gone)
+		lost, accepted = lost+gone, accepted+in
+	}
+	if lost > 0 {
+		t.Errorf("%d of %d writes that v1 accepted are not in v3, when both sides have been compared", lost, accepted)
+	}
+}
+
+// frozenRound stops the server so long after the migration goes on, lets writes wait in it until v3 is about to be opened
+// or would be, and tells how many of them v1 has accepted, and how many of those are not in v3.
+func (w *world) frozenRound(t *testing.T, server *harness.Server, through client.Client, round int, moment time.Duration) (accepted, lost int) {
+	t.Helper()
+	if moment > 0 {
+		w.goOn(t, "verified")
+		time.Sleep(moment)
+	}
+	if err := server.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Thaw() }() // when the test ends early
+	name := func(i int) string { return fmt.Sprintf("frozen-%d-%d", round, i) }
+	errs, writing := make([]error, waitingWrites), sync.WaitGroup{}
+	for i := range waitingWrites {
+		writing.Go(func() { errs[i] = through.Create(t.Context(), guarded(v1, "GlobalNetworkSet", name(i))) })
+	}
+	if moment == 0 {
+		w.goOn(t, "verified")
+	}
+	_ = harness.Await(t.Context(), "the migration to go on without it", 3*time.Second, func(context.Context) error {
+		return nilIf(w.read(t, scene.MigrationName).Status.Message == gateMessage("verified"))
+	}) // which it should not
+	if err := server.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	writing.Wait()
+	w.awaitGate(t, scene.MigrationName, "verified")
+	for i, err := range errs {
+		if err == nil {
+			accepted++
+			lost += w.missingInV3(t, name(i))
+		} else if !apierrs.IsForbidden(err) {
+			t.Errorf("write %d: %v", i, err)
+		}
+	}
+	w.remove(t, scene.MigrationName)
+	for i := range waitingWrites {
+		if err := client.IgnoreNotFound(w.Client.Delete(t.Context(), guarded(v1, "GlobalNetworkSet", name(i)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return accepted, lost
+}
+
+func (w *world) missingInV3(t *testing.T, name string) int {
+	t.Helper()
+	err := w.Client.Get(t.Context(), client.ObjectKey{Name: name}, guarded(v3, "GlobalNetworkSet", name))
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,148 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// AddAPIServer starts one more kube-apiserver on the etcd of the cluster, with the flags of the first one and
+// another port, and returns it when it is ready, with the administrator's configuration for it. It ends with the
+// cluster, if not by Kill before.
+func (c *Cluster) AddAPIServer(ctx context.Context, name string) (*Server, *rest.Config, error) {
+	first, err := c.Server(APIServer)
+	if err != nil {
+		return nil, nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, nil, err
+	}
+	launcher, err := tool("", "cluster")
+	if err != nil {
+		return nil, nil, err
+	}
+	args := append([]string{"run", "--dir", first.home, "--name", name, "--"}, first.args...)
+	cmd := exec.CommandContext(ctx, launcher, append(args, "--secure-port="+strconv.Itoa(port))...) // the last of two flags counts
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return nil, nil, fmt.Errorf("start %s: %w:\n%s", name, err, said)
+	}
+	added, err := c.Server(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	config := rest.CopyConfig(c.Config)
+	config.Host = "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	asking, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	return added, config, Await(ctx, name+" to be ready", reviveLimit, func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/readyz", nil)
+		if err != nil {
+			return err
+		}
+		answer, err := asking.Do(req)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = answer.Body.Close() }() // it was read from
+		if answer.StatusCode != http.StatusOK {
+			return errors.New(answer.Status)
+		}
+		return nil
+	})
+}
+
+func freePort() (int, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	return listener.Addr().(*net.TCPAddr).Port, listener.Close()
+}
+
+// Advertise makes the EndpointSlice of the Service kubernetes, which lists API servers, as theirs do in a real
+// cluster. No endpoint may be a loopback address: each server gets a port of an address of this machine that leads to it.
+// end takes all away again.
+func (c *Cluster) Advertise(ctx context.Context, servers ...*rest.Config) (end func() error, err error) {
+	host, err := hostAddress()
+	if err != nil {
+		return nil, err
+	}
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: "kubernetes", Namespace: metav1.NamespaceDefault, Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{host}}},
+	}
+	var listeners []net.Listener
+	stop := func() (err error) {
+		for _, l := range listeners {
+			err = errors.Join(err, l.Close())
+		}
+		return err
+	}
+	for i, server := range servers {
+		listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("advertise %s: %w", server.Host, err), stop())
+		}
+		listeners = append(listeners, listener)
+		go forward(listener, strings.TrimPrefix(server.Host, "https://"))
+		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: new(fmt.Sprintf("https-%d", i)), Port: new(int32(listener.Addr().(*net.TCPAddr).Port)), Protocol: new(corev1.ProtocolTCP)})
+	}
+	if err := c.Client.Create(ctx, slice); err != nil {
+		return nil, errors.Join(fmt.Errorf("advertise API servers: %w", err), stop())
+	}
+	return func() error {
+		return errors.Join(client.IgnoreNotFound(c.Client.Delete(context.Background(), slice)), stop())
+	}, nil
+}
+
+// hostAddress is one of this machine that others could reach.
+func hostAddress() (string, error) {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", fmt.Errorf("list the addresses of this machine: %w", err)
+	}
+	for _, address := range all {
+		prefix, err := netip.ParsePrefix(address.String())
+		if ip := prefix.Addr(); err == nil && ip.Is4() && ip.IsGlobalUnicast() {
+			return ip.String(), nil
+		}
+	}
+	return "", errors.New("this machine has no IPv4 address but loopback: an EndpointSlice of API servers cannot name any")
+}
+
+// forward ends with its listener.
+func forward(from net.Listener, to string) {
+	for {
+		incoming, err := from.Accept()
+		if err != nil {
+			return
+		}
+		outgoing, err := net.Dial("tcp", to)
+		if err != nil {
+			_ = incoming.Close() // as a server that is not there
+			continue
+		}
+		for _, way := range [][2]net.Conn{{incoming, outgoing}, {outgoing, incoming}} {
+			go func() {
+				_, _ = io.Copy(way[0], way[1])                  // ends with either side
+				_ = errors.Join(way[0].Close(), way[1].Close()) // the other way may have been first
+			}()
+		}
+	}
+}
