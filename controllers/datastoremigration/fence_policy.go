@@ -45,15 +45,23 @@ func fencePolicy(dm *migration, lock schema.GroupVersionKind, user string, while
 }
 
 // v3FencePolicy refuses, while this migration has v1 locked and v3 is not open, what an abort
-// would lose: new objects of v3, and changes and deletions of our copies. What was in v3 before stays
-// there, so that a conflict can be resolved; and so can be written the lock of v3, which a person has to
-// take away who breaks the glass; a dry run loses nothing, and tells a person what differs. Its parameter is the lock of v1, like the other's: that of v3
-// is out of sight while the aggregated API server serves v3. An API server that does not know
-// it lets everybody pass, because nobody is to be refused v3 once it is open.
+// would lose: new objects of v3, changes of our copies, and deletions of those that are in no namespace. What was
+// in v3 before stays there, so that a conflict can be resolved; and so can be written the lock of v3, which a person
+// has to take away who breaks the glass; a dry run loses nothing, and tells a person what differs. Its parameter is
+// the lock of v1, like the other's: that of v3 is out of sight while the aggregated API server serves v3. An API
+// server that does not know it lets everybody pass, because nobody is to be refused v3 once it is open.
+//
+// An API server answers each request in a namespace that is gone, and that a policy is about, with NotFound, before it
+// asks whose request it is. Nobody could delete a copy there, not even we: the policy is not about such deletions.
 func v3FencePolicy(dm *migration, lock *resources.Kind, user string) *admissionregistrationv1.ValidatingAdmissionPolicy {
 	policy := policyAround(dm, migrationv1.V3FenceName, resources.V3Group, lock.V1GVK(), admissionregistrationv1.Ignore)
 	policy.Spec.MatchConditions = append(exempt(fmt.Sprintf("request.userInfo.username != %s && !request.dryRun", strconv.Quote(user))),
 		admissionregistrationv1.MatchCondition{Name: "not-the-lock", Expression: "request.resource.resource != " + strconv.Quote(lock.V3Plural())})
+	anywhere := policy.Spec.MatchConstraints.ResourceRules[0]
+	inNone := *anywhere.DeepCopy()
+	anywhere.Operations, inNone.Operations, inNone.Scope = []admissionregistrationv1.OperationType{"CREATE", "UPDATE"},
+		[]admissionregistrationv1.OperationType{"DELETE"}, new(admissionregistrationv1.ClusterScope)
+	policy.Spec.MatchConstraints.ResourceRules = []admissionregistrationv1.NamedRuleWithOperations{anywhere, inNone}
 	forbidden := metav1.StatusReasonForbidden
 	policy.Spec.Validations = []admissionregistrationv1.Validation{{
 		Expression: fmt.Sprintf(`%s || params.metadata.?annotations[?%q].orValue("") == %q || oldObject != null && oldObject.metadata.?annotations[?%q].orValue("") != %q`,

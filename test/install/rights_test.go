@@ -268,6 +268,8 @@ var exceptions = map[string]string{
 		"one of them kube-apiserver makes the APIService itself, before anybody else can",
 	"delete configmaps phasegate-collector-canary": "AttachDependents and AttachV1Owners, where the garbage collector has not deleted it in the time that it was given: " +
 		"that of the story works",
+	"patch validatingadmissionpolicies.admissionregistration.k8s.io v3-fence.migration.projectcalico.org": "FenceV1 under the lock, " +
+		"where the manager has been installed anew under another name",
 	"delete secrets": "BackUpV1, where a part of an earlier try holds something else: clean-ups of the story are not disturbed",
 }
 
