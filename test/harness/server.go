@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -115,10 +116,14 @@ func (s *Server) Kill(ctx context.Context) error {
 	})
 }
 
-// ended is true of a zombie, too: it has no command line any more.
+// ended is true of a zombie, too, once it is alone: while another thread of it has not ended, its ports are taken.
 func (s *Server) ended() bool {
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", s.PID))
-	return err != nil || len(line) == 0
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", s.PID)) // the pattern is good
+	return !slices.ContainsFunc(threads, func(path string) bool {
+		stat, err := os.ReadFile(path)
+		at := bytes.LastIndexByte(stat, ')') + len(") ")
+		return err == nil && at < len(stat) && stat[at] != 'Z' && stat[at] != 'X'
+	})
 }
 
 // Revive starts the process again, after Kill, as it was started before, for the same
