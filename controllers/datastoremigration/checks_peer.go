@@ -58,8 +58,7 @@ func bothAct(name string, there bool, user string) check.Finding {
 	f := check.Finding{Level: check.Warning, // there is nothing that both would act on
 		Message: fmt.Sprintf("Calico's own controller (service account %s) runs on this cluster, and acts on a DatastoreMigration with the name %s, as this program does, too", user, peerName),
 		Remedy:  "give the migration another name, to-v3 say, which that controller leaves alone"}
-	keepAway := fmt.Sprintf("; or keep that controller away: take its right to update datastoremigrations/status (kubectl get clusterrolebindings,rolebindings -A -o wide | grep %s); "+
-		"or this program, if that controller is to migrate (Helm: controllers.datastoremigration.enabled=false)", peerAccount)
+	const keepAway = "; or keep that controller away: take its right to update datastoremigrations/status; or, if it is to migrate, set controllers.datastoremigration.enabled=false here"
 	switch {
 	case name == peerName || name == "" && there:
 		f.Level = check.Failure

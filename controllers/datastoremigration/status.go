@@ -42,6 +42,9 @@ func decorate(dm *migration) {
 		completed := metav1.NewTime(machine.Since.Time)
 		dm.Status.CompletedAt = &completed
 	}
+	if machine.Phase == phaseComplete && dm.Status.Progress != nil {
+		dm.Status.Progress.NotCopied = "" // it was there to be looked into before; the counts stay
+	}
 	setCondition(dm, migrationv1.ConditionConflict, conflictCondition(dm))
 	setCondition(dm, migrationv1.ConditionFailed, failedCondition(dm))
 }
