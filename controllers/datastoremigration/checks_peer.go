@@ -56,9 +56,10 @@ func (s *steps) peerController(dm *migration) check.Check {
 // where there is none yet; there tells that there is one with the only name that the other acts on.
 func bothAct(name string, there bool, user string) check.Finding {
 	f := check.Finding{Level: check.Warning, // there is nothing that both would act on
-		Message: fmt.Sprintf("Calico's own controller (service account %s) runs on this cluster, and acts on a DatastoreMigration with the name %s, as this program does, too", user, peerName),
-		Remedy:  "give the migration another name, to-v3 say, which that controller leaves alone"}
-	const keepAway = "; or keep that controller away: take its right to update datastoremigrations/status; or, if it is to migrate, set controllers.datastoremigration.enabled=false here"
+		Message: fmt.Sprintf("Calico's own controller (%s) runs here, and acts on a DatastoreMigration with the name %s, as this program does, too", user, peerName),
+		Remedy:  "give the migration another name, to-v3 say"}
+	// What stands in a status is cut, and the waiver comes last.
+	const keepAway = "; or keep that controller away: take its right to datastoremigrations/status; or this one: controllers.datastoremigration.enabled=false"
 	switch {
 	case name == peerName || name == "" && there:
 		f.Level = check.Failure

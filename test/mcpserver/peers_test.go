@@ -130,6 +130,7 @@ func (s *space) notEnforced() {
 	s.awaitCondition("guarded", v1beta1.ConditionSpecEnforced, "False", v1beta1.ReasonNotEnforced)
 	s.annotate("guarded", map[string]string{v1beta1.AnnotationAcceptNotEnforced: ""})
 	s.awaitPhase("guarded", "Failed")
+	s.kubectl("delete", "mcpserver", "guarded", "--timeout=45s") // a server that failed is not at rest: each manager tries it
 }
 
 // shows checks the status as the API server keeps it, and that the state tells the same.
