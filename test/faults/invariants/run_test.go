@@ -158,7 +158,7 @@ func TestViolations(t *testing.T) {
 			}},
 		"a jump": {why: "the machine has no such way", end: invariants.Open, want: "I6",
 			harm: func(_ *testing.T, r *invariants.Run) {
-				r.Record.Statuses = append(r.Record.Statuses[:2:2], status("Converged", 2))
+				r.Record.Statuses = append(r.Record.Statuses[:2:2], status("Aborting", 2), status("Converged", 2))
 			}},
 		"another end": {why: "it went on", end: invariants.AtGate, want: "I7",
 			harm: func(_ *testing.T, r *invariants.Run) {
