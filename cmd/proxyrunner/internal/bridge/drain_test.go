@@ -63,11 +63,12 @@ func TestDrain(t *testing.T) {
 				t.Errorf("the stream of the call under way has %+v", got)
 			}
 			s.say(map[string]any{"id": long.ID, "result": "done"})
-			var got message
+			posted := <-answered // also where it holds no answer: the test must not end before it
+			got := message{}
 			if mode == bridge.ModeSSE {
 				got = busy.next()
 			} else {
-				got = read(t, <-answered)
+				got = read(t, posted)
 			}
 			if diff := cmp.Diff(`1 "done"`, fmt.Sprint(got.ID, " ", string(got.Result))); diff != "" {
 				t.Errorf("the call (-want +got):\n%s", diff)
