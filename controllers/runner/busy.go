@@ -2,6 +2,7 @@ package runner
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -13,9 +14,11 @@ type Busy struct {
 	// says which one drives its object. Empty: it claims nothing.
 	Manager string
 
-	mu     sync.Mutex
-	now    map[types.UID]bool
-	claims map[types.UID]claim
+	mu  sync.Mutex
+	now map[types.UID]bool
+	// claims are the objects that this installation has driven; one that another has taken over is left to it until
+	// then.
+	claims map[types.UID]time.Time
 }
 
 // take is false while another pass is about the object.

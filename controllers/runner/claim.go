@@ -21,11 +21,6 @@ import (
 // asideFor is how long an installation leaves an object alone that another one has taken over.
 const asideFor = 5 * time.Minute
 
-// claim is what this process knows of an object that is its installation's.
-type claim struct {
-	aside time.Time // until then, another one drives it
-}
-
 // claimed decides about an object whose state says that it is driven by owner: take tells to take it over, and aside how
 // long to leave it alone.
 func (b *Busy) claimed(uid types.UID, owner string, now time.Time) (take bool, aside time.Duration, news bool) {
@@ -34,26 +29,26 @@ func (b *Busy) claimed(uid types.UID, owner string, now time.Time) (take bool, a
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	known, driven := b.claims[uid]
+	until, driven := b.claims[uid]
 	switch {
 	case owner == b.Manager:
-		b.claim(uid, claim{})
+		b.claim(uid, time.Time{})
 		return false, 0, false
-	case owner != "" && driven && known.aside.IsZero():
-		b.claim(uid, claim{aside: now.Add(asideFor)})
+	case owner != "" && driven && until.IsZero():
+		b.claim(uid, now.Add(asideFor))
 		return false, asideFor, true
-	case now.Before(known.aside):
-		return false, known.aside.Sub(now), false
+	case now.Before(until):
+		return false, until.Sub(now), false
 	}
 	return true, 0, owner != ""
 }
 
 // claim is called with mu held.
-func (b *Busy) claim(uid types.UID, c claim) {
+func (b *Busy) claim(uid types.UID, until time.Time) {
 	if b.claims == nil {
-		b.claims = map[types.UID]claim{}
+		b.claims = map[types.UID]time.Time{}
 	}
-	b.claims[uid] = c
+	b.claims[uid] = until
 }
 
 // unclaim forgets an object that is gone.
