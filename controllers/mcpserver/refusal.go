@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"regexp"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,6 +15,7 @@ import (
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/controllers/mcpserver/backend"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
 // refusedPrefix begins the message of a condition that decorate does not derive from
@@ -52,9 +52,6 @@ func mayBeRefused(live *appsv1.Deployment, set *appsv1.StatefulSet, wants int64)
 	return live == nil || generationOn(live.Spec.Template.Annotations) != wants || live.Status.ReadyReplicas > 0
 }
 
-// missingRight is how an authorizer words that the manager itself may not ask.
-var missingRight = regexp.MustCompile(`User ".*" cannot \w+ resource`)
-
 // refusal tells the verdict of validation and admission from a server that is busy or
 // gone, a conflict, a right that we lack, and a webhook that dry runs do not reach.
 // Webhooks choose their status code themselves.
@@ -70,7 +67,7 @@ func refusal(err error) bool {
 	case apierrs.IsConflict(err), apierrs.IsTooManyRequests(err), apierrs.IsUnauthorized(err), apierrs.IsNotFound(err), apierrs.IsAlreadyExists(err):
 		return false
 	}
-	return !strings.Contains(err.Error(), "does not support dry run") && !missingRight.MatchString(err.Error())
+	return !strings.Contains(err.Error(), "does not support dry run") && !apierrors.NotAllowed(err)
 }
 
 // forgetRefusal lets decorate say again what the spec alone says.
