@@ -90,10 +90,10 @@ func (w *world) frozenRound(t *testing.T, server *harness.Server, through client
 		w.goOn(t, "verified")
 		time.Sleep(moment)
 	}
-	if err := server.Stop(); err != nil {
+	if err := server.Suspend(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = server.Thaw() }() // when the test ends early
+	defer func() { _ = server.Resume() }() // when the test ends early
 	name := func(i int) string { return fmt.Sprintf("frozen-%d-%d", round, i) }
 	errs, writing := make([]error, waitingWrites), sync.WaitGroup{}
 	for i := range waitingWrites {
@@ -105,7 +105,7 @@ func (w *world) frozenRound(t *testing.T, server *harness.Server, through client
 	_ = harness.Await(t.Context(), "the migration to go on without it", 3*time.Second, func(context.Context) error {
 		return nilIf(w.read(t, scene.MigrationName).Status.Message == gateMessage("verified"))
 	}) // which it should not
-	if err := server.Thaw(); err != nil {
+	if err := server.Resume(); err != nil {
 		t.Fatal(err)
 	}
 	writing.Wait()

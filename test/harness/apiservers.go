@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"net/netip"
 	"os/exec"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +25,11 @@ func (c *Cluster) AddAPIServer(ctx context.Context, name string) (*Server, *rest
 	if err != nil {
 		return nil, nil, err
 	}
-	port, err := freePort()
+	address, err := FreeAddress()
+	if err != nil {
+		return nil, nil, err
+	}
+	_, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -36,7 +38,7 @@ func (c *Cluster) AddAPIServer(ctx context.Context, name string) (*Server, *rest
 		return nil, nil, err
 	}
 	args := append([]string{"run", "--dir", first.home, "--name", name, "--"}, first.args...)
-	cmd := exec.CommandContext(ctx, launcher, append(args, "--secure-port="+strconv.Itoa(port))...) // the last of two flags counts
+	cmd := exec.CommandContext(ctx, launcher, append(args, "--secure-port="+port)...) // the last of two flags counts
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return nil, nil, fmt.Errorf("start %s: %w:\n%s", name, err, said)
 	}
@@ -45,34 +47,14 @@ func (c *Cluster) AddAPIServer(ctx context.Context, name string) (*Server, *rest
 		return nil, nil, err
 	}
 	config := rest.CopyConfig(c.Config)
-	config.Host = "https://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	config.Host = "https://" + address
 	asking, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, nil, err
 	}
 	return added, config, Await(ctx, name+" to be ready", reviveLimit, func(ctx context.Context) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/readyz", nil)
-		if err != nil {
-			return err
-		}
-		answer, err := asking.Do(req)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = answer.Body.Close() }() // it was read from
-		if answer.StatusCode != http.StatusOK {
-			return errors.New(answer.Status)
-		}
-		return nil
+		return askReady(ctx, asking, config.Host)
 	})
-}
-
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	return listener.Addr().(*net.TCPAddr).Port, listener.Close()
 }
 
 // Advertise makes the EndpointSlice of the Service kubernetes, which lists API servers, as theirs do in a real

@@ -78,27 +78,27 @@ func (s *Server) Flag(name string) (string, error) {
 	return "", fmt.Errorf("%s was started without --%s", s.name, name)
 }
 
-// Freeze stops the process for a while, as a virtual machine that is moved.
+// Freeze suspends the process for a while, as a virtual machine that is moved.
 func (s *Server) Freeze(d time.Duration) error {
-	if err := s.Stop(); err != nil {
+	if err := s.Suspend(); err != nil {
 		return err
 	}
 	<-time.After(d)
-	return s.Thaw()
+	return s.Resume()
 }
 
-// Stop stops the process until Thaw.
-func (s *Server) Stop() error {
+// Suspend stops the process until Resume.
+func (s *Server) Suspend() error {
 	if err := syscall.Kill(s.PID, syscall.SIGSTOP); err != nil {
-		return fmt.Errorf("freeze %s: %w", s.name, err)
+		return fmt.Errorf("suspend %s: %w", s.name, err)
 	}
 	return nil
 }
 
-// Thaw lets a process go on that was stopped; one that runs does not notice.
-func (s *Server) Thaw() error {
+// Resume lets a process go on that was stopped; one that runs does not notice.
+func (s *Server) Resume() error {
 	if err := syscall.Kill(s.PID, syscall.SIGCONT); err != nil {
-		return fmt.Errorf("thaw %s: %w", s.name, err)
+		return fmt.Errorf("resume %s: %w", s.name, err)
 	}
 	return nil
 }
@@ -162,18 +162,23 @@ func (c *Cluster) AwaitReady(ctx context.Context, revived *Server) error {
 				return err
 			}
 		}
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Config.Host+"/readyz", nil)
-		if err != nil {
-			return err
-		}
-		answer, err := asking.Do(req)
-		if err != nil {
-			return err
-		}
-		defer answer.Body.Close()
-		if answer.StatusCode != http.StatusOK {
-			return fmt.Errorf("it answers %s", answer.Status)
-		}
-		return nil
+		return askReady(ctx, asking, c.Config.Host)
 	})
+}
+
+// askReady is an error until an API server says that it is ready.
+func askReady(ctx context.Context, asking *http.Client, host string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, host+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	answer, err := asking.Do(req)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("it answers %s", answer.Status)
+	}
+	return nil
 }
