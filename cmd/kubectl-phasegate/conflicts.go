@@ -62,12 +62,12 @@ read, 4 there are some.`,
 func (l *look) conflicts(ctx context.Context, withDiff bool) (preview.Conflicts, []copier.Skipped, error) {
 	site := preview.Site{Registry: l.registry, Migration: l.dm.Name, Locked: l.dm.Status.Machine.IsHeld("v1Lock")}
 	found := preview.Conflicts{Migration: l.dm.Name, Locked: site.Locked, Conflicts: []preview.Conflict{}}
-	paired, version, unseen, err := l.Pairs(ctx)
+	compared, version, unseen, err := l.Compare(ctx)
 	if err != nil || unseen != "" {
 		found.Unseen = unseen
 		return found, nil, err
 	}
-	conflicts := paired.Conflicts
+	conflicts := compared.Conflicts
 	site.Version = version
 	sides := make([]datastoremigration.Both, len(conflicts))
 	if len(conflicts) > 0 {
@@ -82,5 +82,5 @@ func (l *look) conflicts(ctx context.Context, withDiff bool) (preview.Conflicts,
 		}
 		found.Conflicts = append(found.Conflicts, resolved)
 	}
-	return found, paired.Equal, nil
+	return found, compared.Equal, nil
 }

@@ -75,15 +75,15 @@ func (l *Looker) Dependents(ctx context.Context) (found []string, unseen []strin
 	return found, all.unseen(), err
 }
 
-// Pairs compares what both sides have. version is the one by which v3's storage was
+// Compare compares what both sides have. version is the one by which v3's storage was
 // reached; blocked is why it cannot be: nothing was compared then.
-func (l *Looker) Pairs(ctx context.Context) (paired copier.Paired, version, blocked string, err error) {
+func (l *Looker) Compare(ctx context.Context) (compared copier.Comparison, version, blocked string, err error) {
 	version, blocked, err = l.s.v3Version(ctx, l.dm)
 	if err != nil || blocked != "" {
-		return copier.Paired{}, "", blocked, err
+		return copier.Comparison{}, "", blocked, err
 	}
-	paired, err = l.s.copierOver(l.dm, version).Pairs(ctx)
-	return paired, version, "", err
+	compared, err = l.s.copierOver(l.dm, version).Compare(ctx)
+	return compared, version, "", err
 }
 
 // Both are the two sides of one object.

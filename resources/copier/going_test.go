@@ -132,9 +132,9 @@ func TestWhatIsSkippedIsListed(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
-	paired, err := c.Pairs(t.Context())
+	compared, err := c.Compare(t.Context())
 	w.must(err)
-	if diff := cmp.Diff(want, paired.Equal); diff != "" {
+	if diff := cmp.Diff(want, compared.Equal); diff != "" {
 		t.Errorf("before a copy (-want +got):\n%s", diff)
 	}
 }

@@ -36,7 +36,7 @@ func (r *run) judgeAdopted() {
 		want, _ := r.owners.resolve(d.want)
 		if diffs := resources.DiffOwners(want, d.live.owners); len(diffs) > 0 {
 			r.conflicts = append(r.conflicts, Conflict{Kind: d.kind.Name(), Namespace: d.key.Namespace, Name: d.key.Name, Cause: CauseForeign, Fields: diffs})
-			r.tracker.moved(d.kind.Name(), adopted, conflicted)
+			r.tracker.moved(d.kind, adopted, conflicted)
 			skip := Skipped{Kind: d.kind.Name(), Namespace: d.key.Namespace, Name: d.key.Name, Why: SkippedEqual}
 			r.skipped = slices.DeleteFunc(r.skipped, func(s Skipped) bool { return s == skip })
 		}

@@ -138,12 +138,9 @@ func (p *planner) isUnasked() bool {
 
 // judgeLeaving tells the objects that v3 may lack, because they are being deleted, from those that it may not.
 func (p *planner) judgeLeaving(ctx context.Context) error {
-	skipped, inUse, err := p.leftBehind(ctx, p.leaving)
+	skipped, inUse, err := p.leftBehind(ctx, p.leaving, p.tracker)
 	slices.SortFunc(skipped, compareSkipped)
 	p.skipped, p.problems = skipped, append(p.problems, inUse...)
-	for _, problem := range inUse {
-		p.tracker.moved(problem.Kind, terminating, rejected)
-	}
 	return err
 }
 

@@ -63,10 +63,10 @@ func (t *tracker) rejected(kind *resources.Kind, problem resources.Problem) {
 }
 
 // moved counts an object elsewhere that was done.
-func (t *tracker) moved(kind string, from, to counter) {
+func (t *tracker) moved(kind *resources.Kind, from, to counter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, counts := range []*Counts{&t.progress.Counts, &t.progress.Kinds[t.index[kind]].Counts} {
+	for _, counts := range []*Counts{&t.progress.Counts, &t.progress.Kinds[t.index[kind.Name()]].Counts} {
 		*from(counts)--
 		*to(counts)++
 	}

@@ -42,8 +42,9 @@ func (l leaving) add(kind *resources.Kind, v1 *unstructured.Unstructured) {
 }
 
 // leftBehind separates the objects that are being deleted: v3 may lack those that nothing needs. The others live on
-// as long as something needs them, so that v3 would lack a pool that has addresses, or a tier that has policies.
-func (c *Copier) leftBehind(ctx context.Context, all leaving) (skipped []Skipped, inUse []resources.Problem, err error) {
+// as long as something needs them, so that v3 would lack a pool that has addresses, or a tier that has policies: they
+// count as rejected.
+func (c *Copier) leftBehind(ctx context.Context, all leaving, counts *tracker) (skipped []Skipped, inUse []resources.Problem, err error) {
 	for kind, objects := range all {
 		for _, v1 := range objects {
 			users, err := c.users(ctx, kind, v1)
@@ -52,6 +53,7 @@ func (c *Copier) leftBehind(ctx context.Context, all leaving) (skipped []Skipped
 			}
 			if len(users) > 0 {
 				inUse = append(inUse, deletedInUse(kind, v1, users))
+				counts.moved(kind, terminating, rejected)
 				continue
 			}
 			skip := Skipped{Kind: kind.Name(), Namespace: v1.GetNamespace(), Name: v1.GetName(), Why: SkippedTerminating}
@@ -127,10 +129,7 @@ func (r *run) leave(kind *resources.Kind, v1 *unstructured.Unstructured) {
 
 // judgeLeaving rejects the objects that are being deleted while others need them.
 func (r *run) judgeLeaving(ctx context.Context) error {
-	skipped, inUse, err := r.leftBehind(ctx, r.leaving)
+	skipped, inUse, err := r.leftBehind(ctx, r.leaving, r.tracker)
 	r.skipped, r.rejected = append(r.skipped, skipped...), append(r.rejected, inUse...)
-	for _, problem := range inUse {
-		r.tracker.moved(problem.Kind, terminating, rejected)
-	}
 	return err
 }

@@ -351,29 +351,29 @@ func byName(refs []metav1.OwnerReference) []metav1.OwnerReference {
 	return out
 }
 
-// Paired is what both sides have.
-type Paired struct {
+// Comparison is what both sides have.
+type Comparison struct {
 	Conflicts []Conflict // that a person has to look at
 	Equal     []Skipped  // of no migration's making
 }
 
-// Pairs looks at the objects that both sides have, over all kinds. It changes nothing. An object that cannot be
+// Compare looks at the objects that both sides have, over all kinds. It changes nothing. An object that cannot be
 // read or converted is an error, never "no conflict"; of a kind of which v3 has none, v1 is not read.
-func (c *Copier) Pairs(ctx context.Context) (Paired, error) {
+func (c *Copier) Compare(ctx context.Context) (Comparison, error) {
 	s := c.thawed().newSurvey(true)
 	s.onlyPairs = true
 	if err := s.run(ctx); err != nil {
-		return Paired{}, err
+		return Comparison{}, err
 	}
 	s.compareOwners()
 	slices.SortFunc(s.adopted, compareSkipped)
-	return Paired{slices.DeleteFunc(s.different, func(d Conflict) bool { return !d.ForPerson() }), s.adopted}, nil
+	return Comparison{slices.DeleteFunc(s.different, func(d Conflict) bool { return !d.ForPerson() }), s.adopted}, nil
 }
 
-// Conflicts are those of Pairs.
+// Conflicts are those of Compare.
 func (c *Copier) Conflicts(ctx context.Context) ([]Conflict, error) {
-	paired, err := c.Pairs(ctx)
-	return paired.Conflicts, err
+	compared, err := c.Compare(ctx)
+	return compared.Conflicts, err
 }
 
 // Verify compares both sides completely, owners included. It changes nothing, and may be called at any
