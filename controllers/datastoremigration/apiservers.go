@@ -26,9 +26,9 @@ import (
 )
 
 const (
-	// countServers and reachServers are the ids of the checks, by which a person waives them.
-	countServers = "api-servers"
-	reachServers = "api-servers-reached"
+	// addressesCheck and reachedCheck are the ids of the checks, by which a person waives them.
+	addressesCheck = "api-servers"
+	reachedCheck   = "api-servers-reached"
 
 	// kubernetesService is the Service of the API servers, and the name of its EndpointSlice.
 	kubernetesService = "kubernetes"
@@ -126,16 +126,15 @@ func (a apiServer) name() string {
 
 // servers are all API servers. What a person has waived is not waited for.
 func (s *steps) servers(ctx context.Context, dm *migration, now time.Time) ([]apiServer, error) {
-	waived := waivedBy(dm)
 	ours := []apiServer{{client: s.client}}
-	if s.Config == nil || slices.Contains(waived, reachServers) {
+	if s.Config == nil || isWaived(dm, reachedCheck) {
 		return ours, nil
 	}
 	known, err := s.knownServers(ctx, now)
 	if err != nil {
 		return nil, err
 	}
-	if why := known.unclear(); why != "" && !slices.Contains(waived, countServers) {
+	if why := known.unclear(); why != "" && !isWaived(dm, addressesCheck) {
 		return nil, &fsm.WaitError{After: serverPoll, Message: "not every API server can be asked: " + why}
 	}
 	if len(known.addresses) == 0 {
@@ -221,7 +220,7 @@ func (d *directClients) to(cfg *rest.Config, address string, like client.Client)
 func (s *steps) everyServer() []check.Check {
 	const remedy = "a server that hangs at the lock, and cannot be asked, takes writes that v3 never gets"
 	return []check.Check{
-		{ID: "api-servers", Title: "every API server has an address of its own", Waivable: true, Run: func(ctx context.Context) ([]check.Finding, error) {
+		{ID: addressesCheck, Title: "every API server has an address of its own", Waivable: true, Run: func(ctx context.Context) ([]check.Finding, error) {
 			if s.Config == nil {
 				return nil, nil
 			}
@@ -232,7 +231,7 @@ func (s *steps) everyServer() []check.Check {
 			return []check.Finding{{Level: check.Failure, Message: known.unclear() + "; " + remedy,
 				Remedy: "if a server is gone for good, delete its Lease; if one address is that of a load balancer, let the API servers advertise their own (--advertise-address)"}}, nil
 		}},
-		{ID: "api-servers-reached", Title: "every API server can be asked by itself", Waivable: true, Run: s.unreached},
+		{ID: reachedCheck, Title: "every API server can be asked by itself", Waivable: true, Run: s.unreached},
 	}
 }
 

@@ -101,8 +101,8 @@ func TestEveryServerIsAsked(t *testing.T) {
 		"one is overloaded":  {why: "it is no answer", second: overloaded, leases: 2, want: "waiting for API server 127.0.0.1:" + port(t, overloaded)},
 		"one is away":        {why: "it may come back with writes in it", second: away, leases: 2, want: "waiting for API server 127.0.0.1:" + port(t, away)},
 		"one is not listed":  {why: "it cannot be asked", second: refuses, leases: 3, want: "not every API server can be asked: 3 API servers"},
-		"that is waived":     {why: "a person knows better", second: refuses, leases: 3, waive: countServers + "@u"},
-		"the others, waived": {why: "only the list is", second: accepts, leases: 3, waive: countServers + "@u", want: "does not work yet"},
+		"that is waived":     {why: "a person knows better", second: refuses, leases: 3, waive: addressesCheck + "@u"},
+		"the others, waived": {why: "only the list is", second: accepts, leases: 3, waive: addressesCheck + "@u", want: "does not work yet"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestServersThatCannotBeAskedAreNamed(t *testing.T) {
 		s := &steps{Settings: Settings{Registry: resources.Default(), Config: &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, Elsewhere: elsewhere},
 			client: fake.NewClientBuilder().WithScheme(NewScheme()).WithRESTMapper(mapsLock()).WithObjects(objects...).Build()}
 		for _, a := range check.Ask(t.Context(), s.everyServer()) {
-			want := map[string]check.Level{countServers: check.Failure, reachServers: level}[a.ID]
+			want := map[string]check.Level{addressesCheck: check.Failure, reachedCheck: level}[a.ID]
 			if a.Err != nil || !a.Waivable || len(a.Findings) != 1 || a.Findings[0].Level != want {
 				t.Errorf("check %s, asked from elsewhere: %t, answers %v, %v, want one %s that may be waived", a.ID, elsewhere, a.Findings, a.Err, want)
 			}

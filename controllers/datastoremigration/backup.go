@@ -84,7 +84,7 @@ func (s *steps) backUp(ctx context.Context, sc *scope) error {
 	}
 	if done == nil && whole {
 		// What is left of it may be all that there is of CRDs that have gone: it is not written over.
-		if slices.Contains(waivedBy(sc.Object), waiveBackup) {
+		if isWaived(sc.Object, waiveBackup) {
 			sc.Warn("ChecksWarn", "%s: waived: the backup of v1 is not whole any more, and CRDs may have gone", waiveBackup)
 			return nil
 		}

@@ -116,7 +116,7 @@ func (s *steps) losesNothing(ctx context.Context, sc *scope, left []v1CRD, held 
 	}
 	if len(changed) > 0 {
 		list := strings.Join(examples(changed, func(text string) string { return text }), "; ")
-		if !slices.Contains(waivedBy(sc.Object), waiveV1Changed) {
+		if !isWaived(sc.Object, waiveV1Changed) {
 			return fsm.Wait("v1 holds what was not verified to be in v3, so nothing is deleted: %s. Bring what is missing to v3, then set the annotation %s on this object, or delete the v1 CRDs yourself",
 				list, waiverFor(sc.Object, waiveV1Changed))
 		}

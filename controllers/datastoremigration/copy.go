@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -98,7 +97,7 @@ func (s *steps) copyOnce(ctx context.Context, sc *scope, version, verb string) (
 
 // judgeAltered rejects copies that hold something else than v1 does, unless a person wants them so.
 func judgeAltered(dm *migration, altered []copier.Conflict) []resources.Problem {
-	if slices.Contains(waivedBy(dm), copier.WaiveAltered) {
+	if isWaived(dm, copier.WaiveAltered) {
 		return nil
 	}
 	var problems []resources.Problem
@@ -250,7 +249,7 @@ func verified(v copier.Verification, alteredToo bool, revision uint64, at time.T
 func (s *steps) deleteCopies(ctx context.Context, sc *scope) (outputs, error) {
 	var deletion copier.Deletion
 	err := s.mustReachV3(ctx, sc, func(version string) (err error) {
-		deletion, err = s.copierOver(sc.Object, version).DeleteCopies(ctx, slices.Contains(waivedBy(sc.Object), copier.WaiveLastCopies), nil)
+		deletion, err = s.copierOver(sc.Object, version).DeleteCopies(ctx, isWaived(sc.Object, copier.WaiveLastCopies), nil)
 		return err
 	})
 	if err != nil {

@@ -146,7 +146,7 @@ func (s *steps) detachDependents(ctx context.Context, sc *scope) (outputs, error
 	if err != nil {
 		return nil, err
 	}
-	waived := slices.Contains(waivedBy(sc.Object), dependentsCheck)
+	waived := isWaived(sc.Object, dependentsCheck)
 	if unseen := clip(strings.Join(all.unseen(), ", "), exampleLength); unseen != "" {
 		if !waived {
 			return nil, fmt.Errorf("objects that depend on Calico's may be hidden in what cannot be listed: %s", unseen)

@@ -39,7 +39,7 @@ func observeRolloutRights() []rbacv1.PolicyRule {
 // wasVerified: by this migration, by a person, or by an earlier one, which could not have opened v3 else. What that
 // one has verified is not known any more, so that a clean-up asks a person.
 func (s *steps) wasVerified(ctx context.Context, dm *migration) (bool, error) {
-	if dm.Status.Verified != nil || slices.Contains(waivedBy(dm), waiveV1Changed) {
+	if dm.Status.Verified != nil || isWaived(dm, waiveV1Changed) {
 		return true, nil
 	}
 	not, _, err := s.notMigratedYet(ctx, dm)

@@ -15,16 +15,10 @@ import (
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
-// waivedBy are the ids that a person has waived for this very migration. A waiver bears the UID of its object, as
-// ID@UID: what comes along with a manifest, from git or from another cluster, was not decided about this one.
-func waivedBy(dm *migration) []string {
-	var ids []string
-	for _, entry := range waiversOf(dm) {
-		if id, uid, _ := strings.Cut(entry, "@"); uid == string(dm.UID) {
-			ids = append(ids, id)
-		}
-	}
-	return ids
+// isWaived tells that a person has waived a check for this very migration. A waiver that comes along with a
+// manifest, from git or from another cluster, bears another UID: it was not decided about this one.
+func isWaived(dm *migration, id string) bool {
+	return slices.Contains(waiversOf(dm), migrationv1.Waiver(id, dm.UID))
 }
 
 // waiversOf are the entries of the annotation as they are written.
@@ -34,7 +28,7 @@ func waiversOf(dm *migration) []string {
 
 // waiverFor is the annotation by which a person waives a check for a migration.
 func waiverFor(dm *migration, id string) string {
-	return migrationv1.AnnotationWaive + "=" + migrationv1.Waiver(id, dm.UID)
+	return migrationv1.WaiverAnnotation(id, dm.UID)
 }
 
 // heedWaivers lets the checks that a person has waived warn where they would fail,
@@ -93,11 +87,11 @@ func (s *steps) migrations(ctx context.Context) ([]migration, error) {
 
 // waive makes warnings of failures, or says how a person does.
 func waive(id string, waiving []migration, findings []check.Finding) []check.Finding {
-	how := fmt.Sprintf("waive it on the migration, with the annotation %s=%s", migrationv1.AnnotationWaive, migrationv1.Waiver(id, "UID"))
+	how := "waive it on the migration, with the annotation " + migrationv1.WaiverAnnotation(id, "")
 	if len(waiving) == 1 && waiving[0].UID != "" { // plan asks for one that is not there yet
 		how = fmt.Sprintf("waive it with the annotation %s on the migration", waiverFor(&waiving[0], id))
 	}
-	waived := slices.ContainsFunc(waiving, func(dm migration) bool { return slices.Contains(waivedBy(&dm), id) })
+	waived := slices.ContainsFunc(waiving, func(dm migration) bool { return isWaived(&dm, id) })
 	findings = slices.Clone(findings)
 	for i := range findings {
 		f := &findings[i]

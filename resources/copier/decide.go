@@ -1,7 +1,6 @@
 package copier
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -99,8 +98,8 @@ func (c Conflict) Problem(by types.UID) resources.Problem {
 	}
 	return resources.Problem{Kind: c.Kind, Namespace: c.Namespace, Name: c.Name, Reason: resources.ReasonAltered,
 		Message: "an admission policy or a webhook makes something else of it in v3: " + strings.Join(fields, ", "),
-		Remedy: fmt.Sprintf("change what does it, and delete the copy; or, if v3 is to have it so, waive it with the annotation %s=%s on the migration",
-			migrationv1.AnnotationWaive, migrationv1.Waiver(WaiveAltered, cmp.Or(by, "UID")))}
+		Remedy: fmt.Sprintf("change what does it, and delete the copy; or, if v3 is to have it so, waive it with the annotation %s on the migration",
+			migrationv1.WaiverAnnotation(WaiveAltered, by))}
 }
 
 // fieldsNamed is how many fields of an object a message names.

@@ -202,8 +202,8 @@ func (c *Copier) outlives(kind *resources.Kind, seen, crd *metav1.PartialObjectM
 // lastCopies says what has become of a v1 CRD, and what is to be done about it.
 func (c *Copier) lastCopies(kind *resources.Kind, what string) error {
 	return fmt.Errorf("crd %s %s, and the copies in v3 may be the last of its objects: they stay; save them (kubectl get %s.%s.%s -A -o yaml), "+
-		"then apply the CRD with its objects again; to have them deleted, abort the migration and set the annotation %s=%s on it",
-		kind.V1CRDName(), what, kind.V3Plural(), kind.V3GVK().Version, resources.V3Group, migrationv1.AnnotationWaive, migrationv1.Waiver(WaiveLastCopies, c.owner.UID))
+		"then apply the CRD with its objects again; to have them deleted, abort the migration and set the annotation %s on it",
+		kind.V1CRDName(), what, kind.V3Plural(), kind.V3GVK().Version, resources.V3Group, migrationv1.WaiverAnnotation(WaiveLastCopies, c.owner.UID))
 }
 
 func listKind(gvk schema.GroupVersionKind) schema.GroupVersionKind {

@@ -1,6 +1,10 @@
 package v1
 
-import "k8s.io/apimachinery/pkg/types"
+import (
+	"cmp"
+
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // CRDName is the name of the CustomResourceDefinition of DatastoreMigration.
 const CRDName = "datastoremigrations.migration.projectcalico.org"
@@ -53,6 +57,12 @@ const (
 // Waiver is an entry of AnnotationWaive: it holds for the object with this UID alone, not for
 // one that is created elsewhere, or anew, from the same manifest.
 func Waiver(id string, uid types.UID) string { return id + "@" + string(uid) }
+
+// WaiverAnnotation is AnnotationWaive with a Waiver, as a person sets it. Where there is no object yet, uid is empty,
+// and the text names the place of it.
+func WaiverAnnotation(id string, uid types.UID) string {
+	return AnnotationWaive + "=" + Waiver(id, cmp.Or(uid, "UID"))
+}
 
 // Labels of the Secrets into which a clean-up puts v1 before it deletes it.
 const (
