@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -18,6 +19,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/check"
+	"github.com/phasegate/phasegate/controllers/patch"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 )
@@ -140,9 +142,10 @@ func (s *steps) whileUnknown(ctx context.Context, dm *migration, want admissionr
 	if policy.Spec.FailurePolicy != nil && *policy.Spec.FailurePolicy == want {
 		return nil
 	}
-	before := policy.DeepCopy()
-	policy.Spec.FailurePolicy = &want
-	if err := s.client.Patch(ctx, policy, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	err = patch.MutateAndPatchSpec(ctx, s.client, policy, func(policy *admissionregistrationv1.ValidatingAdmissionPolicy) {
+		policy.Spec.FailurePolicy = &want
+	})
+	if err != nil {
 		return fmt.Errorf("set failurePolicy %s on the fence, %s: %w", want, s.nameOf(policy), err)
 	}
 	return nil
@@ -203,16 +206,10 @@ func (s *steps) unfenceV1(ctx context.Context, sc *scope) (outputs, error) {
 
 // liftFence removes the fence past the point of no return: that of this migration, and what an earlier one has left.
 func (s *steps) liftFence(ctx context.Context, sc *scope) (outputs, error) {
-	earlier, err := s.earlier(ctx, sc.Object)
-	if err != nil {
+	if err := s.withEarlier(ctx, sc.Object, s.removeFence); err != nil {
 		return nil, err
 	}
-	if earlier != nil {
-		if err := s.removeFence(ctx, earlier); err != nil {
-			return nil, err
-		}
-	}
-	return s.unfenceV1(ctx, sc)
+	return nil, s.liftBarriers(ctx, sc)
 }
 
 // fenceNames are those of both fences, around v1 and v3.
@@ -283,8 +280,8 @@ func (s *steps) fenceStands(ctx context.Context, sc *scope) error {
 			return err
 		}
 		if over = over || taken; !taken {
-			around := map[string]string{migrationv1.FenceName: "v1", migrationv1.V3FenceName: "v3"}[part.GetName()]
-			return lockBroken("somebody else has removed or changed the fence around " + around + ", " + s.nameOf(part) + ",")
+			side, _, _ := strings.Cut(part.GetName(), "-")
+			return lockBroken("somebody else has removed or changed the fence around " + side + ", " + s.nameOf(part) + ",")
 		}
 	}
 	if over {

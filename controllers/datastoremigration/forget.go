@@ -13,16 +13,7 @@ import (
 // forgetCopies takes the notes of this migration, and of one that it has taken over, off
 // everything in v3: from here on nothing is anybody's copy.
 func (s *steps) forgetCopies(ctx context.Context, sc *scope) (outputs, error) {
-	earlier, err := s.earlier(ctx, sc.Object)
-	if err != nil {
-		return nil, err
-	}
-	if earlier != nil {
-		if err := s.forgetCopiesOf(ctx, earlier); err != nil {
-			return nil, err
-		}
-	}
-	return nil, s.forgetCopiesOf(ctx, sc.Object)
+	return nil, s.withEarlier(ctx, sc.Object, s.forgetCopiesOf)
 }
 
 // forgetCopiesOf takes its notes off the lock last: the lock tells whose they are.

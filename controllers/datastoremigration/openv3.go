@@ -6,11 +6,13 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/patch"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -21,16 +23,16 @@ func (s *steps) unlockV3Rights() []rbacv1.PolicyRule {
 // unlockV3 opens v3 for business, or takes away what lockV3 did. The fence around v3 hears of it by its
 // parameter at once, and goes after that: a policy that is deleted is enforced for another second.
 func (s *steps) unlockV3(ctx context.Context, sc *scope) (outputs, error) {
-	open := sc.With.String("created", "delete") == "keep"
-	if open {
+	keep := sc.With.String("created", "delete") == "keep"
+	if keep {
 		if err := s.noteV3Open(ctx, sc.Object); err != nil {
 			return nil, err
 		}
 	}
 	err := s.mustReachV3(ctx, sc, func(version string) error {
-		return s.openV3(ctx, sc, s.Registry.Through(version).Lock().V3GVK())
+		return s.openV3(ctx, sc, s.Registry.Through(version).Lock().V3GVK(), keep)
 	})
-	if err != nil || !open {
+	if err != nil || !keep {
 		return nil, err
 	}
 	return nil, s.removeNamed(ctx, sc.Object, migrationv1.V3FenceName)
@@ -45,25 +47,21 @@ func (s *steps) noteV3Open(ctx context.Context, dm *migration) error {
 	if info == nil || info.GetAnnotations()[migrationv1.AnnotationV3Open] == string(dm.UID) {
 		return nil
 	}
-	before := info.DeepCopy()
-	annotations := info.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	annotations[migrationv1.AnnotationV3Open] = string(dm.UID)
-	info.SetAnnotations(annotations)
-	if err := s.client.Patch(ctx, info, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	err = patch.MutateAndPatchSpec(ctx, s.client, info, func(info *unstructured.Unstructured) {
+		info.SetAnnotations(labels.Merge(info.GetAnnotations(), labels.Set{migrationv1.AnnotationV3Open: string(dm.UID)}))
+	})
+	if err != nil {
 		return fmt.Errorf("note on v1 ClusterInformation %s that v3 is open: %w", clusterInformationName, err)
 	}
 	return nil
 }
 
-func (s *steps) openV3(ctx context.Context, sc *scope, gvk schema.GroupVersionKind) error {
+func (s *steps) openV3(ctx context.Context, sc *scope, gvk schema.GroupVersionKind, keep bool) error {
 	info, err := s.clusterInformation(ctx, gvk)
 	if err != nil || info == nil {
 		return err
 	}
-	switch holder := lockedBy(info); decideUnlock(info, sc.Object.UID, sc.With.String("created", "delete") == "keep") {
+	switch holder := lockedBy(info); decideUnlock(info, sc.Object.UID, keep) {
 	case unlockDeletes:
 		own := info.GetUID()
 		err := s.client.Delete(ctx, info, client.Preconditions{UID: &own})

@@ -165,6 +165,20 @@ func (s *steps) leftByMigration(ctx context.Context, dm *migration) (bool, strin
 	return len(t.left) > 0, fmt.Sprintf("in place in its name: %v", t.left), nil
 }
 
+// withEarlier does something in the name of the earlier migration, if there is one, and then of this one.
+func (s *steps) withEarlier(ctx context.Context, dm *migration, do func(context.Context, *migration) error) error {
+	earlier, err := s.earlier(ctx, dm)
+	if err != nil {
+		return err
+	}
+	if earlier != nil {
+		if err := do(ctx, earlier); err != nil {
+			return err
+		}
+	}
+	return do(ctx, dm)
+}
+
 func (s *steps) earlierRights() []rbacv1.PolicyRule {
 	return grants(onAPIService("get"), s.onV3Lock("get"), rule("list", migrationv1.GroupVersion.Group, "datastoremigrations"))
 }
