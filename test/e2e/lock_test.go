@@ -24,7 +24,7 @@ import (
 // breakGlass is what the page says: without the binding nobody is refused.
 func (w *world) breakGlass(t *testing.T) {
 	t.Helper()
-	w.kubectl(t, "delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", migrationv1.FenceName)
+	w.kubectl(t, "delete", "validatingadmissionpolicybinding,validatingadmissionpolicy", migrationv1.FenceName, migrationv1.V3FenceName)
 	harness.Eventually(t, "the fence to be gone", soon, func() error {
 		return w.Client.Patch(t.Context(), w.lock(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"e2e":"x"}}}`)), client.DryRunAll)
 	})
