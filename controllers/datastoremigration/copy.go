@@ -66,7 +66,7 @@ func (s *steps) copyOnce(ctx context.Context, sc *scope, version, verb string) (
 		return copier.Result{}, storeFull("nothing is copied any more", errors.New("the copies had filled it"))
 	}
 	measure, began := s.Metrics.copying(sc.Object), sc.Clock.Now()
-	copying, done := s.whileRoom(ctx, sc)
+	copying, done := s.whileRoom(ctx, sc.Clock, !sc.Object.Status.Machine.IsHeld(effectV1Lock))
 	defer done()
 	result, err := s.copierOver(sc.Object, version).Copy(copying, func(p copier.Progress) {
 		measure(p)

@@ -15,13 +15,23 @@ import (
 )
 
 func (s *steps) handOverRights() []rbacv1.PolicyRule {
-	return grants(onAPIService("get"), s.lists(), s.onV3("patch"), s.onV3Lock("get patch"))
+	return grants(onAPIService("get"), s.lists(), s.onV3("patch"), s.onV3Lock("get patch"), storeRights())
 }
 
 // handOverFields gives the fields of v3 objects to the managers that own them in v1, once v3 is open: a server-side
-// apply of one of them finds its own fields, and a conflict where it would have found one in v1.
+// apply of one of them finds its own fields, and a conflict where it would have found one in v1. That stores each
+// object once more: it waits for room where there is none, and nobody else waits for it.
 func (s *steps) handOverFields(ctx context.Context, sc *scope) (outputs, error) {
-	return nil, s.mustReachV3(ctx, sc, func(version string) error { return s.handOver(ctx, sc, version) })
+	ctx, done := s.whileRoom(ctx, sc.Clock, true)
+	defer done()
+	err := ctx.Err()
+	if err == nil {
+		err = s.mustReachV3(ctx, sc, func(version string) error { return s.handOver(ctx, sc, version) })
+	}
+	if near := nearlyFull(ctx); err != nil && near != nil {
+		err = fsm.Wait("v3 is open; its objects are given their field managers when there is room to store them once more: %v: defragment it or raise its quota", near)
+	}
+	return nil, err
 }
 
 // handOver also leaves no entry of the side door's version in managedFields: after it is taken out of the CRDs, the

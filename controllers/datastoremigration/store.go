@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/controllers/rights"
@@ -146,24 +147,31 @@ func judgeSpace(adds, size, quota int64, given bool, unknown error) []check.Find
 // inMiB rounds up.
 func inMiB(bytes int64) int64 { return (bytes + mebibyte - 1) / mebibyte }
 
-// storeFullError ends a copy whose store has no room left.
+// storeFullError ends the writing of objects that the store has no room left for.
 type storeFullError struct{ size, quota int64 }
 
 func (e *storeFullError) Error() string {
-	return fmt.Sprintf("etcd has %d MiB of a quota of %d MiB", inMiB(e.size), inMiB(e.quota))
+	return fmt.Sprintf("etcd has %d MiB of a quota of %d MiB, and at most %.0f %% may be used, because a full etcd takes no write of anybody",
+		inMiB(e.size), inMiB(e.quota), storeLimit*100)
 }
 
-// whileRoom gives a context for copying that ends, with a storeFullError, before the store is full. Where its size is
-// not known, it is not watched: Preflight has said so. While nothing is locked it is looked at before anything is
-// copied; under the lock, nothing waits for that.
-func (s *steps) whileRoom(ctx context.Context, sc *scope) (context.Context, func()) {
+// nearlyFull is why a context of whileRoom has ended; nil: for want of something else, or not at all.
+func nearlyFull(writing context.Context) (near *storeFullError) {
+	errors.As(context.Cause(writing), &near)
+	return near
+}
+
+// whileRoom gives a context for writing objects that ends, with a storeFullError, before the store is full. Where its
+// size is not known, it is not watched: Preflight has said so. It is looked at before anything is written, unless that
+// would be under a lock: nothing waits for it there.
+func (s *steps) whileRoom(ctx context.Context, clk clock.Clock, lookFirst bool) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	next, watched := time.Duration(0), true
-	if !sc.Object.Status.Machine.IsHeld(effectV1Lock) {
+	if lookFirst {
 		next, watched = s.lookAtRoom(ctx, cancel)
 	}
 	go func() {
-		for watched && sleep(ctx, sc.Clock, next) == nil {
+		for watched && sleep(ctx, clk, next) == nil {
 			next, watched = s.lookAtRoom(ctx, cancel)
 		}
 	}()
@@ -195,10 +203,8 @@ const ReasonStoreFull = "StoreFull"
 // that is full already takes deletes and nothing else, not even a note that it is full: so the copies go at once,
 // before anything is written. What is written after that is tried again until somebody has made room.
 func (s *steps) withoutRoom(ctx, copying context.Context, sc *scope, version string, err error) error {
-	var near *storeFullError
-	if errors.As(context.Cause(copying), &near) {
-		return fsm.Terminal(ReasonStoreFull, "the copies need more room than there is: %w, and at most %.0f %% may be used, because a full etcd takes no write of anybody: defragment it or raise its quota, then retry",
-			near, storeLimit*100)
+	if near := nearlyFull(copying); near != nil {
+		return fsm.Terminal(ReasonStoreFull, "the copies need more room than there is: %w: defragment it or raise its quota, then retry", near)
 	}
 	if !apierrors.StoreFull(err) {
 		return nil

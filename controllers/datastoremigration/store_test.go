@@ -2,11 +2,19 @@ package datastoremigration
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
 	"github.com/phasegate/phasegate/controllers/check"
+	"github.com/phasegate/phasegate/resources"
 )
 
 func TestReadSize(t *testing.T) {
@@ -56,5 +64,23 @@ func TestNextLook(t *testing.T) {
 		if got := nextLook(size, quota).Round(time.Second); got != want {
 			t.Errorf("with %d bytes in %s, want %s", size, got, want)
 		}
+	}
+}
+
+// Handing over stores every object once more, in a store that may have grown since the copies were made.
+func TestHandingOverWaitsForRoom(t *testing.T) {
+	const used = 19 * mebibyte
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprintf(w, "%s %d\n", sizeMetric, used)
+	}))
+	defer server.Close()
+	api, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &steps{Settings: Settings{Registry: resources.Default(), Discovery: api, StoreQuota: 20 * mebibyte}} // no client: nothing is written
+	_, err = s.handOverFields(t.Context(), &scope{Object: &migration{}, Clock: clock.RealClock{}})
+	if !isWait(err) || !strings.Contains(err.Error(), "etcd has 19 MiB of a quota of 20 MiB, and at most 90 % may be used") {
+		t.Errorf("it says %v", err)
 	}
 }

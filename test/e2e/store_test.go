@@ -61,6 +61,7 @@ func TestStoreFull(t *testing.T) {
 	})
 	t.Run("full", func(t *testing.T) {
 		w.atDoor(t)
+		w.shrinkStore(t)
 		w.limitStore(t, w.storeSize(t)+2*mebibyte)
 		defer w.limitStore(t, 1<<30)
 		w.manager(t, "--phases-dir", gated(t))
@@ -117,19 +118,16 @@ func (w *world) storeSize(t *testing.T) int64 {
 // limitStore starts etcd with another quota, and lifts its alarm, as an administrator does.
 func (w *world) limitStore(t *testing.T, quota int64) {
 	t.Helper()
-	server, err := w.Server(harness.APIServer)
-	w.do(t, err)
+	server, url := w.etcdOf(t)
 	etcd, err := w.Server(harness.Etcd)
-	w.do(t, err)
-	url, err := server.Flag("etcd-servers")
 	w.do(t, err)
 	w.do(t, etcd.Kill(context.Background()))
 	w.do(t, etcd.Revive(fmt.Sprintf("--quota-backend-bytes=%d", quota)))
 	harness.Eventually(t, "etcd to lift its alarm", soon, func() error {
-		raised, err := alarms(url, map[string]any{"action": "GET"})
-		for _, alarm := range raised {
+		raised, err := askEtcd(url+"/v3/maintenance/alarm", map[string]any{"action": "GET"})
+		for _, alarm := range raised.Alarms {
 			if err == nil {
-				_, err = alarms(url, map[string]any{"action": "DEACTIVATE", "memberID": alarm.MemberID, "alarm": alarm.Alarm})
+				_, err = askEtcd(url+"/v3/maintenance/alarm", map[string]any{"action": "DEACTIVATE", "memberID": alarm.MemberID, "alarm": alarm.Alarm})
 			}
 		}
 		return err
@@ -137,24 +135,48 @@ func (w *world) limitStore(t *testing.T, quota int64) {
 	w.do(t, w.AwaitReady(context.Background(), server))
 }
 
-type alarm struct{ MemberID, Alarm string }
+// shrinkStore leaves etcd no page that is free: what is written after it makes it larger, whenever the API server has
+// compacted it.
+func (w *world) shrinkStore(t *testing.T) {
+	t.Helper()
+	_, url := w.etcdOf(t)
+	now, err := askEtcd(url+"/v3/maintenance/status", map[string]any{})
+	w.do(t, err)
+	_, err = askEtcd(url+"/v3/kv/compaction", map[string]any{"revision": now.Header.Revision, "physical": true})
+	w.do(t, err)
+	_, err = askEtcd(url+"/v3/maintenance/defragment", map[string]any{})
+	w.do(t, err)
+}
 
-// alarms asks etcd about its alarms.
-func alarms(etcd string, question map[string]any) ([]alarm, error) {
+func (w *world) etcdOf(t *testing.T) (apiServer *harness.Server, url string) {
+	t.Helper()
+	apiServer, err := w.Server(harness.APIServer)
+	w.do(t, err)
+	url, err = apiServer.Flag("etcd-servers")
+	w.do(t, err)
+	return apiServer, url
+}
+
+// etcdAnswer is what of etcd's answers is of use here.
+type etcdAnswer struct {
+	Header struct{ Revision string }
+	Alarms []struct{ MemberID, Alarm string }
+}
+
+func askEtcd(url string, question map[string]any) (answer etcdAnswer, err error) {
 	body, err := json.Marshal(question)
 	if err != nil {
-		return nil, err
+		return answer, err
 	}
-	response, err := http.Post(etcd+"/v3/maintenance/alarm", "application/json", bytes.NewReader(body))
+	response, err := http.Post(url, "application/json", bytes.NewReader(body))
 	if err != nil {
-		return nil, err
+		return answer, err
 	}
 	defer response.Body.Close()
-	var answer struct{ Alarms []alarm }
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("it answers %s: %w", response.Status, err)
+		return answer, fmt.Errorf("it answers %s: %w", response.Status, err)
 	}
-	return answer.Alarms, nil
+	return answer, nil
 }
 
 // awaitFull is what the command line says of a store that takes no status any more.
