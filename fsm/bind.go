@@ -121,6 +121,10 @@ func (c *compiler) params(path string, a *action) {
 			c.find(v.path, "PG005", fmt.Sprintf("parameter %s of %s is %s, never of type %s", name, a.use, v.cel(), want.Type), "convert it in the expression")
 		case ok && !v.varies() && !want.Type.Accepts(v.plainly()):
 			c.find(v.path, "PG005", fmt.Sprintf("parameter %s of %s is %v, not of type %s", name, a.use, v.plainly(), want.Type), "correct the value")
+		case ok && want.Check != nil && v.text == nil:
+			if err := want.Check(v.written()); err != nil {
+				c.find(v.path, "PG005", fmt.Sprintf("parameter %s of %s: %v", name, a.use, err), "correct the value")
+			}
 		}
 	}
 }

@@ -24,6 +24,9 @@ type Param struct {
 	Required bool `json:"required,omitempty"`
 	// Doc is one sentence for people.
 	Doc string `json:"doc,omitempty"`
+	// Check refuses a value of that type that the action can do nothing with; nil: there is none. A file is refused for
+	// what it says plainly. In an object, a text with ${…} is given as it is written.
+	Check func(value any) error `json:"-"`
 }
 
 // Type is the type of a `with` value or of an output.

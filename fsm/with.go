@@ -44,6 +44,25 @@ func (v *value) plainly() any {
 	return plain
 }
 
+// written is the value with its expressions as texts.
+func (v *value) written() any {
+	switch {
+	case v.fields != nil:
+		out := make(map[string]any, len(v.fields))
+		for key, field := range v.fields {
+			out[key] = field.written()
+		}
+		return out
+	case v.items != nil:
+		out := make([]any, len(v.items))
+		for i, item := range v.items {
+			out[i] = item.written()
+		}
+		return out
+	}
+	return v.plain
+}
+
 // cel is the type of a value that varies.
 func (v *value) cel() *cel.Type {
 	switch {

@@ -14,9 +14,9 @@ var applySpec = fsm.ActionSpec{
 	Doc: "Creates an object, or brings its fields to what the manifest says (server-side apply). It is deleted with the object that the machine drives; " +
 		"what is in another namespace, or cluster-scoped and made for a namespaced object, is not: release it with Delete.",
 	Params: map[string]fsm.Param{
-		"manifest": {Type: fsm.TypeObject, Required: true, Doc: "the object, with a name; fields that are left out are not touched"},
+		"manifest": {Type: fsm.TypeObject, Required: true, Check: isManifest, Doc: "the object, with a name; fields that are left out are not touched"},
 		"force":    {Type: fsm.TypeBool, Doc: "take fields over that somebody else manages, instead of failing"},
-		"notOurs": {Type: fsm.TypeString, Doc: "what to do with an object of that name that this object did not make: " +
+		"notOurs": {Type: fsm.TypeString, Check: oneOf("refuse", "allow"), Doc: "what to do with an object of that name that this object did not make: " +
 			"refuse (the default), or allow: apply the fields, and leave it to its owner otherwise"},
 	},
 }
@@ -62,13 +62,12 @@ func apply(ctx context.Context, c *call) (outputs, error) {
 
 // mayApply is an error where the object must be left alone, for now or for good.
 func (c *call) mayApply(live *unstructured.Unstructured, found, ours bool) error {
-	notOurs, err := c.choice("notOurs", "refuse", "allow")
 	switch {
-	case err != nil || !found:
-		return err
+	case !found:
+		return nil
 	case live.GetUID() == c.owner.GetUID():
 		return fsm.Terminal("OwnObject", "%s is the object that the machine drives: it cannot own itself, use Patch", title(live))
-	case !ours && notOurs == "refuse":
+	case !ours && c.with.String("notOurs", "refuse") == "refuse":
 		return fsm.Terminal("NotOurs", "%s is there already, and %s did not make it: choose another name, delete it, or set notOurs: allow",
 			title(live), c.owner.GetName())
 	case live.GetDeletionTimestamp() != nil:

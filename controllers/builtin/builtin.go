@@ -68,6 +68,9 @@ func Actions[T runner.Object[T]](o Options) map[string]runner.Action[T] {
 			if err != nil {
 				return nil, fmt.Errorf("find the kind of %s: %w", s.Object.GetName(), err)
 			}
+			if err := checkValues(a.Params, s.With); err != nil {
+				return nil, err
+			}
 			return a.do(ctx, &call{
 				Options: o, owner: s.Object, kind: kind, status: s.Object.MachineStatus(),
 				with: s.With, now: s.Clock.Now, warn: s.Warn,

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -60,15 +59,6 @@ func (c *call) manifest(param string) (*unstructured.Unstructured, error) {
 	return obj, nil
 }
 
-// choice is a parameter with a few values, the first of which is the fall-back.
-func (c *call) choice(param string, values ...string) (string, error) {
-	got := c.with.String(param, values[0])
-	if !slices.Contains(values, got) {
-		return "", fsm.Terminal("BadParameter", "%s is %q: write %s", param, got, strings.Join(values, " or "))
-	}
-	return got, nil
-}
-
 // place gives an object its namespace: none for a kind that has none, and that of
 // the owner where nothing is said.
 func (c *call) place(obj *unstructured.Unstructured) error {
@@ -89,11 +79,7 @@ func (c *call) place(obj *unstructured.Unstructured) error {
 
 // find reads an object by its kind, namespace and name.
 func (c *call) find(ctx context.Context, obj *unstructured.Unstructured, verbs ...string) (found bool, err error) {
-	key := client.ObjectKeyFromObject(obj)
-	if key.Name == "" {
-		return false, fsm.Terminal("NameMissing", "a %s without a name: give it one that stays the same", obj.GetKind())
-	}
-	err = c.Client.Get(ctx, key, obj)
+	err = c.Client.Get(ctx, client.ObjectKeyFromObject(obj), obj)
 	if apierrs.IsNotFound(err) {
 		return false, nil
 	}

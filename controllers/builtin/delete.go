@@ -22,10 +22,10 @@ var deleteSpec = fsm.ActionSpec{
 func deleteParams() map[string]fsm.Param {
 	params := withTarget(map[string]fsm.Param{
 		"wait": {Type: fsm.TypeBool, Doc: "false: do not wait until it is gone"},
-		"notOurs": {Type: fsm.TypeString, Doc: "what to do with an object that this object did not make: keep it with a warning (the default), " +
+		"notOurs": {Type: fsm.TypeString, Check: oneOf("keep", "refuse", "allow"), Doc: "what to do with an object that this object did not make: keep it with a warning (the default), " +
 			"refuse: fail, or allow: delete it"},
 	})
-	params["name"] = fsm.Param{Type: fsm.TypeString, Doc: "of the object; left out: all of the kind in the namespace that this object made"}
+	params["name"] = fsm.Param{Type: fsm.TypeString, Check: isName, Doc: "of the object; left out: all of the kind in the namespace that this object made"}
 	return params
 }
 
@@ -35,10 +35,7 @@ var deleteVerbs = []string{"get", "list", "delete"}
 const shownMost = 3
 
 func deleteObjects(ctx context.Context, c *call) (outputs, error) {
-	notOurs, err := c.choice("notOurs", "keep", "refuse", "allow")
-	if err != nil {
-		return nil, err
-	}
+	notOurs := c.with.String("notOurs", "keep")
 	objs, err := c.toDelete(ctx)
 	if err != nil {
 		return nil, err

@@ -18,9 +18,9 @@ import (
 var emitEventSpec = fsm.ActionSpec{
 	Doc: "Tells a Kubernetes Event about the object, once for each reason in each visit to the phase.",
 	Params: map[string]fsm.Param{
-		"reason":  {Type: fsm.TypeString, Required: true, Doc: "one CamelCase word"},
+		"reason":  {Type: fsm.TypeString, Required: true, Check: isReason, Doc: "one CamelCase word"},
 		"message": {Type: fsm.TypeString, Required: true, Doc: "for people; cut after 1024 bytes"},
-		"type":    {Type: fsm.TypeString, Doc: "Normal (the default) or Warning"},
+		"type":    {Type: fsm.TypeString, Check: oneOf(corev1.EventTypeNormal, corev1.EventTypeWarning), Doc: "Normal (the default) or Warning"},
 	},
 }
 
@@ -31,10 +31,6 @@ const reporter = "phasegate"
 const maxEventOwner = 200
 
 func emitEvent(ctx context.Context, c *call) (outputs, error) {
-	kind, err := c.choice("type", corev1.EventTypeNormal, corev1.EventTypeWarning)
-	if err != nil {
-		return nil, err
-	}
 	reason := c.with.String("reason", "")
 	namespace := c.owner.GetNamespace()
 	if namespace == "" {
@@ -47,7 +43,7 @@ func emitEvent(ctx context.Context, c *call) (outputs, error) {
 			Name: strings.TrimRight(owner[:min(len(owner), maxEventOwner)], "-.") + "." + c.visitKey(reason)},
 		EventTime:           metav1.NewMicroTime(c.now()),
 		ReportingController: reporter, ReportingInstance: reporter,
-		Action: "EmitEvent", Reason: reason, Type: kind, Note: runner.Cut(c.with.String("message", ""), maxText),
+		Action: "EmitEvent", Reason: reason, Type: c.with.String("type", corev1.EventTypeNormal), Note: runner.Cut(c.with.String("message", ""), maxText),
 		Regarding: corev1.ObjectReference{APIVersion: c.kind.GroupVersion().String(), Kind: c.kind.Kind,
 			Namespace: c.owner.GetNamespace(), Name: owner, UID: c.owner.GetUID()},
 	}

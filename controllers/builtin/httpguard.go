@@ -45,17 +45,13 @@ var notPublic = []netip.Prefix{
 	netip.MustParsePrefix("fec0::/10"),       // site-local
 }
 
-// allows is about the host that is asked for, before anything is resolved.
+// allows is about the host of a URL that isURL accepts, before anything is resolved.
 func (h HTTP) allows(target *url.URL) error {
 	usual := map[string]string{"http": "80", "https": "443"}[target.Scheme]
 	host, port := strings.ToLower(strings.TrimSuffix(target.Hostname(), ".")), target.Port()
 	switch {
 	case len(h.AllowHosts) == 0:
 		return fsm.Terminal("HTTPDisabled", "HTTP requests are off: start the manager with --allow-http-host=%s", host)
-	case usual == "" || host == "":
-		return fsm.Terminal("BadParameter", "url has no scheme or no host: write http://host/… or https://host/…")
-	case target.User != nil:
-		return fsm.Terminal("BadParameter", "url has a user or password in it, which would be readable in the machine file: leave it out")
 	}
 	if port == "" {
 		port = usual

@@ -20,11 +20,11 @@ var httpRequestSpec = fsm.ActionSpec{
 		"Parameters are readable in the machine file and values cannot come from a Secret yet, so give no passwords. " +
 		"A repeat after a crash has the same Idempotency-Key header.",
 	Params: map[string]fsm.Param{
-		"url":     {Type: fsm.TypeString, Required: true, Doc: "http or https, without user and password"},
-		"method":  {Type: fsm.TypeString, Doc: "default GET"},
-		"headers": {Type: fsm.TypeObject, Doc: "texts by name, at most 32"},
+		"url":     {Type: fsm.TypeString, Required: true, Check: isURL, Doc: "http or https, without user and password"},
+		"method":  {Type: fsm.TypeString, Check: isMethod, Doc: "default GET"},
+		"headers": {Type: fsm.TypeObject, Check: areHeaders, Doc: "texts by name, at most 32"},
 		"body":    {Type: fsm.TypeAny, Doc: "a text, or content that is sent as JSON; at most 64 KiB"},
-		"timeout": {Type: fsm.TypeDuration, Doc: "for the whole exchange; default 10s, at most 30s"},
+		"timeout": {Type: fsm.TypeDuration, Check: isExchange, Doc: "for the whole exchange; default 10s, at most 30s"},
 	},
 	Outputs: map[string]fsm.Type{"status": fsm.TypeInt, "body": fsm.TypeString, "truncated": fsm.TypeBool},
 }
@@ -40,11 +40,7 @@ const (
 )
 
 func httpRequest(ctx context.Context, c *call) (outputs, error) {
-	timeout := c.with.Duration("timeout", defaultExchange)
-	if timeout <= 0 || timeout > maxExchange {
-		return nil, fsm.Terminal("BadParameter", "timeout is %s: give at most %s", timeout, maxExchange)
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.with.Duration("timeout", defaultExchange))
 	defer cancel()
 	req, err := c.request(ctx)
 	if err != nil {
@@ -83,22 +79,15 @@ func (c *call) request(ctx context.Context) (*http.Request, error) {
 	}
 	req, err := http.NewRequestWithContext(ctx, method, target.String(), strings.NewReader(body))
 	if err != nil {
-		return nil, fsm.Terminal("BadParameter", "method %q is none: write GET, POST, PUT, PATCH or DELETE", method)
+		return nil, err
 	}
 	if isJSON {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	req.Header.Set("User-Agent", reporter)
 	req.Header.Set("Idempotency-Key", c.visitKey(method, target.String()))
-	headers := c.with.Object("headers")
-	if len(headers) > maxHeaders {
-		return nil, fsm.Terminal("BadParameter", "%d headers: give at most %d", len(headers), maxHeaders)
-	}
-	for name, value := range headers {
-		text, ok := value.(string)
-		if !ok || http.CanonicalHeaderKey(name) == "Host" {
-			return nil, fsm.Terminal("BadParameter", "header %q: give a text, and no Host", name)
-		}
+	for name, value := range c.with.Object("headers") {
+		text, _ := value.(string)
 		req.Header.Set(name, text)
 	}
 	return req, nil

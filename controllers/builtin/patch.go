@@ -15,20 +15,16 @@ import (
 var patchSpec = fsm.ActionSpec{
 	Doc: "Sets fields of an object that is there (merge patch): null removes a field, a list is replaced whole. To undo it in an effect, release with a second Patch.",
 	Params: withTarget(map[string]fsm.Param{
-		"patch": {Type: fsm.TypeObject, Required: true, Doc: "the fields to set; not status"},
+		"patch": {Type: fsm.TypeObject, Required: true, Check: hasNoStatus, Doc: "the fields to set; not status"},
 		"only": {Type: fsm.TypeObject, Doc: "fields that must be like this already, or nothing is done: an undo names here what its " +
 			"counterpart set, for example an annotation with the UID"},
-		"missing": {Type: fsm.TypeString, Doc: "what to do when there is no such object: fail (the default), or ignore"},
+		"missing": {Type: fsm.TypeString, Check: oneOf("fail", "ignore"), Doc: "what to do when there is no such object: fail (the default), or ignore"},
 	}),
 }
 
 var patchVerbs = []string{"get", "patch"}
 
 func patchObject(ctx context.Context, c *call) (outputs, error) {
-	missing, err := c.choice("missing", "fail", "ignore")
-	if err != nil {
-		return nil, err
-	}
 	obj, err := c.target()
 	if err != nil {
 		return nil, err
@@ -37,14 +33,11 @@ func patchObject(ctx context.Context, c *call) (outputs, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, found := body.Object["status"]; found {
-		return nil, fsm.Terminal("StatusRefused", "patch names status, which belongs to the controller of %s: set fields of spec or metadata", title(obj))
-	}
 	found, err := c.find(ctx, obj, patchVerbs...)
 	switch {
 	case err != nil:
 		return nil, err
-	case !found && missing == "ignore":
+	case !found && c.with.String("missing", "fail") == "ignore":
 		return nil, nil
 	case !found:
 		// Read again for the server's own words: the runner knows their class.

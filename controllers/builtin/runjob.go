@@ -21,7 +21,7 @@ var runJobSpec = fsm.ActionSpec{
 	Doc: "Runs a Job once in each visit to the phase, and waits until it is done. A failed Job is a terminal error (reason JobFailed). " +
 		"Jobs are deleted with the object that the machine drives, or by Delete.",
 	Params: map[string]fsm.Param{
-		"manifest": {Type: fsm.TypeObject, Required: true, Doc: "a batch/v1 Job; its name gets a suffix that belongs to the visit. " +
+		"manifest": {Type: fsm.TypeObject, Required: true, Check: isJob, Doc: "a batch/v1 Job; its name gets a suffix that belongs to the visit. " +
 			"Two Jobs of one phase need different names. restartPolicy is Never by default"},
 	},
 	Outputs: map[string]fsm.Type{"name": fsm.TypeString, "succeeded": fsm.TypeInt},
@@ -74,14 +74,7 @@ func (c *call) job() (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
-	if kind := obj.GetKind(); kind != "" && kind != "Job" {
-		return nil, fsm.Terminal("InvalidManifest", "manifest is a %s: RunJob runs a Job, use Apply for other kinds", kind)
-	}
 	obj.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("Job"))
-	if _, found, _ := unstructured.NestedFieldNoCopy(obj.Object, "spec", "ttlSecondsAfterFinished"); found {
-		return nil, fsm.Terminal("InvalidManifest",
-			"ttlSecondsAfterFinished would take a finished Job away before it was seen, and it would run twice: leave it out")
-	}
 	base := cmp.Or(obj.GetName(), c.owner.GetName())
 	prefix := strings.TrimRight(base[:min(len(base), maxJobName-1-suffixLen)], "-.")
 	obj.SetName(prefix + "-" + c.visitKey(base)[:suffixLen])

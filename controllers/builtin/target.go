@@ -11,9 +11,9 @@ import (
 // withTarget adds the parameters that name another object.
 func withTarget(own map[string]fsm.Param) map[string]fsm.Param {
 	all := map[string]fsm.Param{
-		"apiVersion": {Type: fsm.TypeString, Required: true, Doc: "of the object, for example apps/v1"},
-		"kind":       {Type: fsm.TypeString, Required: true, Doc: "of the object, for example Deployment"},
-		"name":       {Type: fsm.TypeString, Required: true, Doc: "of the object"},
+		"apiVersion": {Type: fsm.TypeString, Required: true, Check: isAPIVersion, Doc: "of the object, for example apps/v1"},
+		"kind":       {Type: fsm.TypeString, Required: true, Check: isKind, Doc: "of the object, for example Deployment"},
+		"name":       {Type: fsm.TypeString, Required: true, Check: isName, Doc: "of the object"},
 		"namespace":  {Type: fsm.TypeString, Doc: "of the object; default: that of the object that the machine drives"},
 	}
 	maps.Copy(all, own)
