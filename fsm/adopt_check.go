@@ -26,7 +26,7 @@ func (c *compiler) recovery(all []v1alpha1.Recovery) {
 			}
 		}
 		if c.prog.phases[src.To] == nil {
-			c.find(path+".to", "PG001", fmt.Sprintf("phase %q does not exist", src.To), c.knownPhases())
+			c.find(path+".to", "PG001", fmt.Sprintf("phase %q does not exist", src.To), c.knownPhases(src.To))
 		}
 		c.reason(path+".reason", src.Reason)
 		c.recovered(path, src.Holds)
@@ -104,7 +104,7 @@ func (c *compiler) checkPhaseMap() {
 			c.find(path, "PG000", fmt.Sprintf("%s is a phase of this revision: it needs no adoption", old), "remove the entry")
 		}
 		if c.prog.phases[to] == nil {
-			c.find(path, "PG001", fmt.Sprintf("phase %q does not exist", to), c.knownPhases())
+			c.find(path, "PG001", fmt.Sprintf("phase %q does not exist", to), c.knownPhases(to))
 			continue
 		}
 		if err := c.prog.table.add(old+"."+upgradeEvent, old, to); err != nil {

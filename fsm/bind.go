@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 )
 
 // Machine is a definition bound to actions and guards. It is immutable and
@@ -81,8 +80,15 @@ func (c *compiler) call(path, name string) {
 }
 
 func (c *compiler) unknownAction(path, name string) {
+	if _, declared := c.prog.actions[name]; declared {
+		return // with an action that is not known: that is said there
+	}
 	known := slices.Sorted(maps.Keys(c.b.Actions))
-	c.find(path, "PG005", fmt.Sprintf("action %q is not known to this program", name), "known actions: "+strings.Join(known, ", "))
+	what := "known actions"
+	if named := slices.Sorted(maps.Keys(c.prog.actions)); len(named) > 0 {
+		known, what = append(known, named...), "actions of the program and of this file"
+	}
+	c.find(path, "PG005", fmt.Sprintf("action %q is not known to this program", name), instead(name, what, known))
 }
 
 func (c *compiler) required(path string, a *action) {
@@ -112,19 +118,26 @@ func (c *compiler) params(path string, a *action) {
 		if v.path != path+".with."+name {
 			continue
 		}
-		want, ok := a.spec.Params[name]
-		switch {
-		case !ok && a.use != "":
+		want, known := a.spec.Params[name]
+		if known {
+			c.parameter(fmt.Sprintf("parameter %s of %s", name, a.use), want, v)
+		} else if a.use != "" {
 			c.find(v.path, "PG005", fmt.Sprintf("action %s has no parameter %q", a.use, name),
-				"parameters: "+strings.Join(slices.Sorted(maps.Keys(a.spec.Params)), ", "))
-		case ok && v.varies() && !want.Type.fits(v.cel()):
-			c.find(v.path, "PG005", fmt.Sprintf("parameter %s of %s is %s, never of type %s", name, a.use, v.cel(), want.Type), "convert it in the expression")
-		case ok && !v.varies() && !want.Type.Accepts(v.plainly()):
-			c.find(v.path, "PG005", fmt.Sprintf("parameter %s of %s is %v, not of type %s", name, a.use, v.plainly(), want.Type), "correct the value")
-		case ok && want.Check != nil && v.text == nil:
-			if err := want.Check(v.written()); err != nil {
-				c.find(v.path, "PG005", fmt.Sprintf("parameter %s of %s: %v", name, a.use, err), "correct the value")
-			}
+				instead(name, "parameters", slices.Sorted(maps.Keys(a.spec.Params))))
+		}
+	}
+}
+
+func (c *compiler) parameter(what string, want Param, v *value) {
+	const correct = "correct the value"
+	switch {
+	case v.varies() && !want.Type.fits(v.cel()):
+		c.find(v.path, "PG005", fmt.Sprintf("%s is %s, never of type %s", what, v.cel(), want.Type), "convert it in the expression")
+	case !v.varies() && !want.Type.Accepts(v.plainly()):
+		c.find(v.path, "PG005", fmt.Sprintf("%s is %v, not of type %s", what, v.plainly(), want.Type), correct)
+	case want.Check != nil && v.text == nil:
+		if err := want.Check(v.written()); err != nil {
+			c.find(v.path, "PG005", fmt.Sprintf("%s: %v", what, err), correct)
 		}
 	}
 }

@@ -127,7 +127,8 @@ func found(text string, issues *cel.Issues) []compileError {
 	}
 	var errs []compileError
 	for _, e := range issues.Errors() {
-		errs = append(errs, compileError{code: "PG006", message: e.Message, fix: fixCEL, offset: offsetOf(text, e.Location), id: e.ExprID})
+		message, fix := plainly(e.Message)
+		errs = append(errs, compileError{code: "PG006", message: message, fix: fix, offset: offsetOf(text, e.Location), id: e.ExprID})
 	}
 	return sortErrors(errs)
 }

@@ -18,7 +18,7 @@ func TestFindingsPointIntoTheText(t *testing.T) {
 		"escaped dollar":        {why: "it is two characters of the file for one", code: "PG006", bad: message(`'ä $${x} ${⟦resutl.n}'`), contains: []string{"undeclared reference"}},
 		"parameter":             {why: "in its own text", code: "PG006", bad: one("    poll: 5s\n    steps: [{action: Work, with: {text: 'a ${self.b == ⟦== 3}'}}]\n" + toDone), contains: []string{syntax}},
 		"parameter in a block":  {why: "of several lines", code: "PG006", bad: one("    poll: 5s\n    steps:\n    - action: Work\n      with:\n        text: |\n          a\n          ${self.b == ⟦== 3}\n" + toDone), contains: []string{syntax}},
-		"type error in a block": {why: "not only syntax has a column", code: "PG006", bad: guarded("|-\n        phase.attempts == 1 &&\n        phase.name ⟦== 3"), contains: []string{"no matching overload"}},
+		"type error in a block": {why: "not only syntax has a column", code: "PG006", bad: guarded("|-\n        phase.attempts == 1 &&\n        phase.name ⟦== 3"), contains: []string{"== has a value of type string on its left and one of type int on its right"}},
 		"windows":               {why: "a line may end in two characters", code: "PG006", bad: guarded("|-\r\n        self.a == 3 &&\r\n        self.b == ⟦== 3\r"), contains: []string{syntax}},
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); c.check(t) })

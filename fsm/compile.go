@@ -103,6 +103,8 @@ type compiler struct {
 	scope *scope
 	prog  *program
 	diags Diagnostics
+	// declared is where each name was declared first, by what it is of.
+	declared map[string]string
 	// whileHolding is what whileHeld has found, by expression and effect.
 	whileHolding map[[2]string]verdict
 }
@@ -113,6 +115,7 @@ func (c *compiler) find(path, code, message, fix string) {
 
 func (c *compiler) run() {
 	spec := &c.def.Spec
+	c.declared = map[string]string{}
 	c.prog = &program{phases: map[string]*phase{}, facts: map[string]*expr{}, requests: map[string]*request{},
 		actions: map[string]*action{}, effects: map[string]effect{}, self: c.b.Self}
 	c.facts(spec.Facts)
@@ -125,7 +128,7 @@ func (c *compiler) run() {
 	defRetry := c.retry("spec.defaults.retry", spec.Defaults.Retry, defaultRetry)
 	for i := range spec.Phases {
 		p := c.phase(fmt.Sprintf("spec.phases[%d]", i), &spec.Phases[i], defPoll, defRetry)
-		c.unique(c.prog.phases[p.Name] == nil, p.path, "phase", p.Name)
+		c.unique(p.path, "phase", p.Name)
 		if c.prog.phases[p.Name] == nil { // the graph is that of the first of two
 			c.prog.phases[p.Name] = p
 			c.prog.order = append(c.prog.order, p)
@@ -140,7 +143,7 @@ func (c *compiler) facts(facts []v1alpha1.Named) {
 	c.scope.anyResult = true
 	for i, f := range facts {
 		path := fmt.Sprintf("spec.facts[%d]", i)
-		c.unique(c.prog.facts[f.Name] == nil, path, "fact", f.Name)
+		c.unique(path, "fact", f.Name)
 		c.selectable(path, "a fact", f.Name)
 		e := c.expr(path+".expr", f.Expr, false)
 		// Known after it compiled: a fact sees only the facts before it.
@@ -154,7 +157,7 @@ func (c *compiler) actions(actions []v1alpha1.NamedAction) {
 	compiled := map[string]*action{} // apart: one named action does not use another
 	for i, a := range actions {
 		path := fmt.Sprintf("spec.actions[%d]", i)
-		c.unique(compiled[a.Name] == nil, path, "action", a.Name)
+		c.unique(path, "action", a.Name)
 		c.selectable(path, "an action", a.Name)
 		if _, taken := c.b.Actions[a.Name]; taken {
 			c.find(path+".name", "PG000", fmt.Sprintf("%s is an action of the program", a.Name), "choose another name")
@@ -208,7 +211,7 @@ func (c *compiler) effects(effects []v1alpha1.Effect) {
 	owner := map[string]string{} // of an action
 	for i, e := range effects {
 		path := fmt.Sprintf("spec.effects[%d]", i)
-		c.unique(c.prog.effects[e.Name].Name == "", path, "effect", e.Name)
+		c.unique(path, "effect", e.Name)
 		c.selectable(path, "an effect", e.Name)
 		c.prog.effects[e.Name] = effect{e, c.action(e.Acquire), c.action(e.Release)}
 		for _, action := range []string{e.Acquire, e.Release} {
@@ -225,7 +228,7 @@ func (c *compiler) effects(effects []v1alpha1.Effect) {
 func (c *compiler) compileRequests(requests []v1alpha1.Request) {
 	for i, r := range requests {
 		path := fmt.Sprintf("spec.requests[%d]", i)
-		c.unique(c.prog.requests[r.Name] == nil, path, "request", r.Name)
+		c.unique(path, "request", r.Name)
 		c.selectable(path, "a request", r.Name)
 		compiled := &request{Request: r, params: map[string]*expr{}}
 		compiled.token = c.expr(path+".token", r.Token, false)

@@ -83,7 +83,7 @@ func TestEachCodeHasABadAndAGoodFile(t *testing.T) {
 		"PG000 twice": {
 			why: "the second would replace the first", code: "PG000",
 			bad: one(toDone) + "  - {name: ⟦Done, terminal: failure, onDelete: {to: Out}}\n", good: one(toDone),
-			contains: []string{`phase "Done" is declared twice`},
+			contains: []string{`phase "Done" is declared twice, in line `},
 		},
 		"PG000 name": {
 			why: "request.my-go would be a subtraction", code: "PG000",
@@ -141,7 +141,12 @@ func TestEachCodeHasABadAndAGoodFile(t *testing.T) {
 		"PG004 after an open exit": {
 			why: "the first match wins", code: "PG004",
 			bad: one("    poll: 5s\n    next:\n    - {to: Done}\n    - ⟦{to: Out, when: 'guards.a'}\n"), good: one("    next:\n    - {to: Out, when: 'guards.a'}\n    - {to: Done}\n"),
-			contains: []string{"next[1] is never taken: next[0] has no when"},
+			contains: []string{"next[1] is never taken: next[0] is always open"},
+		},
+		"PG004 after a guard that is always true": {
+			why: "it is as if there were none", code: "PG004",
+			bad: one("    poll: 5s\n    next:\n    - {to: Done, when: 'true || guards.a'}\n    - ⟦{to: Out}\n"), good: one("    next:\n    - {to: Done, when: 'guards.a'}\n    - {to: Out}\n"),
+			contains: []string{"next[1] is never taken: next[0] is always open"},
 		},
 		"PG004 same guard": {
 			why: "the first match wins", code: "PG004",

@@ -230,17 +230,17 @@ func (s *scope) check(r exprRef) *compileError {
 // unknown says that the i-th name of a reference is not there.
 func (s *scope) unknown(r exprRef, i int, in *cel.Type) *compileError {
 	fields, _ := s.FindStructFieldNames(in.TypeName())
-	list := strings.Join(fields[:min(len(fields), 30)], ", ")
 	name, path := r.names[i], strings.Join(r.names[:i+1], ".")
+	could := func(what string) string { return instead(name, what, fields[:min(len(fields), 30)]) }
 	switch {
 	case i == 1 && r.root == varResult:
-		return &compileError{code: "PG006", message: path + " is an output of no step before this place", fix: "outputs here: " + list}
+		return &compileError{code: "PG006", message: path + " is an output of no step before this place", fix: could("outputs here")}
 	case i == 1 && r.root == varGuards:
-		return &compileError{code: "PG005", message: fmt.Sprintf("guard %q is not known to this program", name), fix: "known guards: " + list}
+		return &compileError{code: "PG005", message: fmt.Sprintf("guard %q is not known to this program", name), fix: could("known guards")}
 	case i == 1 && r.root == varFacts:
 		return &compileError{code: "PG006", message: path + " is not declared before this place", fix: "declare it under spec.facts, in order"}
 	case i == 1 && r.root == varRequest:
 		return &compileError{code: "PG006", message: path + " is not declared", fix: "declare it under spec.requests"}
 	}
-	return &compileError{code: "PG006", message: fmt.Sprintf("%s has no field %q", strings.Join(r.names[:i], "."), name), fix: "fields: " + list}
+	return &compileError{code: "PG006", message: fmt.Sprintf("%s has no field %q", strings.Join(r.names[:i], "."), name), fix: could("fields")}
 }

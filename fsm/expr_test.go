@@ -47,7 +47,7 @@ func TestExpressionsAreCheckedAtLoad(t *testing.T) {
 		},
 		"PG006 type": {
 			why: "a number is not a text", code: "PG006",
-			bad: guarded(`'phase.age > duration("1s") && ("a" ⟦== 3)'`), good: guarded(`'phase.age > duration("1s") && ("a" == "3")'`), contains: []string{"no matching overload"},
+			bad: guarded(`'phase.age > duration("1s") && ("a" ⟦== 3)'`), good: guarded(`'phase.age > duration("1s") && ("a" == "3")'`), contains: []string{"== has a value of type string on its left and one of type int on its right"},
 		},
 		"PG006 undeclared variable": {
 			why: "a misspelled root is found where it stands", code: "PG006",

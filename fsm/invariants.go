@@ -87,15 +87,13 @@ func (inv *invariant) holds(m *Machine, s Situation) bool {
 
 // invariants are compiled last: they may name every phase and effect.
 func (c *compiler) invariants(all []v1alpha1.Named) {
-	seen := map[string]bool{}
 	for i, n := range all {
 		path := fmt.Sprintf("spec.invariants[%d]", i)
-		c.unique(!seen[n.Name], path, "invariant", n.Name)
+		c.unique(path, "invariant", n.Name)
 		c.selectable(path, "an invariant", n.Name)
 		if slices.Contains(builtIn, n.Name) {
 			c.find(path+".name", "PG000", fmt.Sprintf("%s is proved of every machine", n.Name), "choose another name")
 		}
-		seen[n.Name] = true
 		c.invariant(path+".expr", n)
 	}
 }
@@ -141,7 +139,7 @@ func (c *compiler) invariantNames(inv *invariant, ast *cel.Ast) {
 			switch {
 			case about == varPhaseName && name != "" && c.prog.phases[name] == nil:
 				c.findIn(inv.path, inv.text, []compileError{{code: "PG001", offset: offset,
-					message: fmt.Sprintf("phase %q does not exist", name), fix: c.knownPhases()}})
+					message: fmt.Sprintf("phase %q does not exist", name), fix: c.knownPhases(name)}})
 			case about == varHeld, about == varInPlace:
 				if c.prog.effects[name].Name == "" {
 					c.findIn(inv.path, inv.text, []compileError{{code: "PG005", offset: offset,

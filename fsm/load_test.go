@@ -126,7 +126,7 @@ func TestLoadReadsStrictly(t *testing.T) {
 			why: "the second would win silently", code: "PG000",
 			bad:      spec("  ⟦initial: One\n" + onePhase),
 			good:     spec(onePhase),
-			contains: []string{`duplicate key "initial"`},
+			contains: []string{`duplicate key "initial": it is in line `},
 		},
 		"duplicate key in free data": {
 			why: "with is free, but not that free", code: "PG000",
@@ -158,8 +158,16 @@ func TestLoadReadsStrictly(t *testing.T) {
 		"empty":        {why: "nothing is not a machine", code: "PG000", bad: "⟦", contains: []string{"the file is empty"}},
 		"comment only": {why: "nothing is not a machine", code: "PG000", bad: "⟦# nothing\n", contains: []string{"the file is empty"}},
 		"syntax error": {
-			why: "the line is the parser's", code: "PG000",
+			why: "nothing closes it", code: "PG000",
 			bad: header + "⟦spec: {\n", contains: []string{"yaml: "},
+		},
+		"indentation": {
+			why: "the parser names the line in which the block begins", code: "PG000",
+			bad: spec("  phases:\n  - name: One\n    poll: 1s\n⟦   terminal: success\n"), contains: []string{"yaml: did not find expected key"},
+		},
+		"syntax error behind a long value": {
+			why: "a value of several lines is whole only with its last one", code: "PG000",
+			bad: spec("  phases:\n  - {name: One,\n     poll: 1s,\n     terminal: success}\n⟦ - {name: Two}\n"), contains: []string{"yaml: did not find expected key"},
 		},
 		"text where a mapping belongs": {
 			why: "the type is checked before decoding", code: "PG000",

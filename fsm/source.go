@@ -58,7 +58,7 @@ func (s *Source) decode(data []byte, into any) Diagnostics {
 	}
 	root, err := parseYAML(data)
 	if err != nil {
-		return Diagnostics{s.diagAt(place{Pos: Pos{errorLine(err), 1}}, "PG000", err.Error(), "write one valid YAML document")}
+		return Diagnostics{s.diagAt(place{Pos: Pos{s.brokenLine(err), 1}}, "PG000", whereYAMLBroke.ReplaceAllString(err.Error(), "$1"), "write one valid YAML document")}
 	}
 	w := &walker{source: s}
 	w.walk(root, reflect.TypeOf(into).Elem(), "", 0)
@@ -104,6 +104,41 @@ func decodeInto(root *yamlv3.Node, into any) error {
 	dec.DisallowUnknownFields()
 	return dec.Decode(into)
 }
+
+// brokenLine is the first line with which the file is no YAML any more. The parser names the begin of the block around
+// it, which can be far above.
+func (s *Source) brokenLine(err error) int {
+	if !whereYAMLBroke.MatchString(err.Error()) {
+		return errorLine(err) // it is YAML
+	}
+	parses := func(n int) bool {
+		return yamlv3.Unmarshal([]byte(strings.Join(s.lines[:n], "\n")), &yamlv3.Node{}) == nil
+	}
+	good, bad := 0, len(s.lines)
+	for {
+		for bad-good > 1 {
+			if middle := (good + bad) / 2; parses(middle) {
+				good = middle
+			} else {
+				bad = middle
+			}
+		}
+		// A value of several lines is no YAML either until its last one.
+		const longest = 50
+		for n := min(bad+longest, len(s.lines)); n > bad; n-- {
+			if parses(n) {
+				good, bad = n, len(s.lines)
+				break
+			}
+		}
+		if bad-good <= 1 {
+			return bad
+		}
+	}
+}
+
+// whereYAMLBroke is how the parser begins.
+var whereYAMLBroke = regexp.MustCompile(`^(yaml: )line \d+: `)
 
 var lineInError = regexp.MustCompile(`line (\d+)`)
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	celast "github.com/google/cel-go/common/ast"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -36,13 +37,13 @@ func (c *compiler) checkKind() {
 func (c *compiler) checkTargets() {
 	c.prog.table = &table{}
 	if c.prog.phases[c.def.Spec.Initial] == nil {
-		c.find("spec.initial", "PG001", fmt.Sprintf("initial phase %q does not exist", c.def.Spec.Initial), c.knownPhases())
+		c.find("spec.initial", "PG001", fmt.Sprintf("initial phase %q does not exist", c.def.Spec.Initial), c.knownPhases(c.def.Spec.Initial))
 	}
 	c.checkUpgrade()
 	for _, p := range c.prog.order {
 		for _, e := range p.edges() {
 			if c.prog.phases[e.To] == nil {
-				c.find(e.Path, "PG001", fmt.Sprintf("phase %q does not exist", e.To), c.knownPhases())
+				c.find(e.Path, "PG001", fmt.Sprintf("phase %q does not exist", e.To), c.knownPhases(e.To))
 				continue
 			}
 			if err := c.prog.table.add(e.Event, p.Name, e.To); err != nil {
@@ -52,12 +53,13 @@ func (c *compiler) checkTargets() {
 	}
 }
 
-func (c *compiler) knownPhases() string {
+// knownPhases says what could be written in place of the name of a phase.
+func (c *compiler) knownPhases(name string) string {
 	names := make([]string, len(c.prog.order))
 	for i, p := range c.prog.order {
 		names[i] = p.Name
 	}
-	return "phases of this machine: " + strings.Join(names, ", ")
+	return instead(name, "phases of this machine", names)
 }
 
 // closure answers all phases that grow out of a start set.
@@ -190,14 +192,23 @@ func (c *compiler) checkShadowed(p *phase) {
 	for i, x := range p.Next {
 		path := fmt.Sprintf("%s.next[%d]", p.path, i)
 		if open, ok := seen[""]; ok {
-			c.find(path, "PG004", fmt.Sprintf("next[%d] is never taken: next[%d] has no when", i, open), "put the exit without when last, and have only one")
+			c.find(path, "PG004", fmt.Sprintf("next[%d] is never taken: next[%d] is always open", i, open), "put the exit that is always open last, and have only one")
 			continue
 		}
 		if first, ok := seen[x.When]; ok {
 			c.find(path, "PG004", fmt.Sprintf("next[%d] is never taken: next[%d] has the same when", i, first), "remove one of them")
 		}
+		if isTrue(x.When) {
+			seen[""] = i
+		}
 		seen[x.When] = i
 	}
+}
+
+// isTrue tells whether a guard is true whatever it is asked about.
+func isTrue(when string) bool {
+	tree := syntax(when)
+	return tree != nil && decide(tree.Expr(), func(celast.Expr) verdict { return perhaps }) == always
 }
 
 func (c *compiler) checkOnDelete(p *phase) {

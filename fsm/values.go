@@ -37,10 +37,14 @@ func word(text string) string {
 	return firstOf(w[:min(len(w), maxReason)], "Unknown")
 }
 
-func (c *compiler) unique(isNew bool, path, what, name string) {
-	if !isNew {
-		c.find(path+".name", "PG000", fmt.Sprintf("%s %q is declared twice", what, name), "rename or remove one")
+// unique finds the second of two with one name.
+func (c *compiler) unique(path, what, name string) {
+	key := what + " " + name
+	if first, twice := c.declared[key]; twice {
+		c.find(path+".name", "PG000", fmt.Sprintf("%s %q is declared twice, in line %d first", what, name, c.def.Pos(first).Line), "rename or remove one")
+		return
 	}
+	c.declared[key] = path + ".name"
 }
 
 // selectable names can stand behind facts. and request. in an expression.

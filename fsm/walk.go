@@ -88,7 +88,7 @@ func (w *walker) walkMapping(n *yamlv3.Node, t reflect.Type, path string, depth 
 		w.find(n, path, fmt.Sprintf("%s must be a mapping", cmpPath(path)), "write key: value")
 		return
 	}
-	seen := map[string]bool{}
+	seen := map[string]int{} // the line of each key
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		sub := strings.TrimPrefix(path+"."+key.Value, ".")
@@ -96,24 +96,24 @@ func (w *walker) walkMapping(n *yamlv3.Node, t reflect.Type, path string, depth 
 		switch {
 		case key.ShortTag() != "!!str" || key.Anchor != "" || key.Kind != yamlv3.ScalarNode:
 			w.find(key, sub, "a key must be a plain text", "write the key out, quoted if need be")
-		case seen[key.Value]:
-			w.find(key, sub, fmt.Sprintf("duplicate key %q", key.Value), "keep one of them")
+		case seen[key.Value] > 0:
+			w.find(key, sub, fmt.Sprintf("duplicate key %q: it is in line %d already", key.Value, seen[key.Value]), "keep one of them")
 		case !known:
 			w.find(key, sub, fmt.Sprintf("unknown field %q in %s", key.Value, cmpPath(path)),
-				"known fields: "+strings.Join(fieldNames(t), ", "))
+				instead(key.Value, "known fields", fieldNames(t)))
 		case f.required && value.Kind == yamlv3.ScalarNode && value.Value == "":
 			w.find(value, sub, sub+" is empty", "give it a value")
 		default:
 			w.walk(value, f.elem, sub, depth+1)
 		}
-		seen[key.Value] = true
+		seen[key.Value] = key.Line
 	}
 	w.checkMissing(n, t, path, seen)
 }
 
-func (w *walker) checkMissing(n *yamlv3.Node, t reflect.Type, path string, seen map[string]bool) {
+func (w *walker) checkMissing(n *yamlv3.Node, t reflect.Type, path string, seen map[string]int) {
 	for _, f := range fieldsOf(t) {
-		if f.required && !seen[f.name] {
+		if f.required && seen[f.name] == 0 {
 			w.find(n, path, fmt.Sprintf("%s has no %s", cmpPath(path), f.name), fmt.Sprintf("add %s:", f.name))
 		}
 	}
@@ -139,6 +139,9 @@ func fieldsOf(t reflect.Type) []field {
 	var fields []field
 	for f := range t.Fields() {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "-" { // it is not for files
+			continue
+		}
 		fields = append(fields, field{name: name, elem: f.Type, required: options == ""})
 	}
 	return fields

@@ -68,7 +68,7 @@ func TestLint(t *testing.T) {
 		"Directory":     {why: "what we ship has no finding", args: []string{"../../phases", "../../resources/kinds.yaml"}, out: "3 files, 0 errors, 0 warnings\n"},
 		"Prove":         {why: "nor has what can happen to it", args: []string{"--prove", "--strict"}, out: "phases/datastore-migration.yaml: looked at "},
 		"ProveWrong":    {why: "the way is shown, also of what lint refuses already", args: []string{"--prove", leaking}, code: exitFindings, out: "PG201: "},
-		"Finding":       {why: "file, line, column, what, what to do", args: []string{lost, "--bindings", backupBindings}, code: exitFindings, out: `lost.yaml:8:63: PG001: phase "Dnoe" does not exist: phases of this machine: Copying, Done`},
+		"Finding":       {why: "file, line, column, what, what to do", args: []string{lost, "--bindings", backupBindings}, code: exitFindings, out: `lost.yaml:8:63: PG001: phase "Dnoe" does not exist: did you mean Done? phases of this machine: Copying, Done`},
 		"Page":          {why: "each finding names its page", args: []string{broken}, code: exitFindings, out: "(docs/lint/PG001.md)\n"},
 		"Way":           {why: "how it comes to that", args: []string{leaking}, code: exitFindings, out: "    1. Migrating: step FenceV1 takes v1Fence\n    2. Migrating → Failed (retry)\n"},
 		"Warning":       {why: "a warning refuses nothing", args: []string{warned, "--bindings", backupBindings}, out: "warned.yaml:8:12: warning: PG101: "},
@@ -87,7 +87,7 @@ func TestLint(t *testing.T) {
 		"TwoFiles":      {why: "all of a directory is looked at", args: []string{both, "--bindings", backupBindings}, code: exitFindings, out: "2 files, 1 error, 2 warnings\n"},
 		"NothingOfOurs": {why: "an empty check is no check", args: []string{foreign}, code: exitUsage, err: "nothing to check in"},
 		"CRD":           {why: "the CRD says what an object looks like", args: []string{typo, "--crd", gateCRDs}, code: exitFindings, out: `PG006: self.spec has no field "og"`},
-		"NoCRD":         {why: "without it, nobody knows", args: []string{typo}, out: "1 file, 0 errors"},
+		"NoCRD":         {why: "without it, nobody knows, and that is said", args: []string{typo}, out: "self is not checked: no CRD of live.phasegate.dev/v1 Gate is known here, give it by --crd FILE or --live\n1 file, 0 errors"},
 		"CRDOfOthers":   {why: "a kind that no CRD describes would go unchecked", args: []string{warned, "--crd", gateCRDs, "--bindings", backupBindings}, code: exitUsage, err: "no CRD describes example.org/v1 Backup"},
 		"Explain":       {why: "the page, at hand", args: []string{"--explain", "PG011"}, out: "# PG011: an effect is taken and not given back"},
 		"ExplainTypo":   {why: "no page", args: []string{"--explain", "PG999"}, code: exitUsage, err: `there is no page for code "PG999"`},
@@ -147,6 +147,7 @@ spec:
 			"fix":     "lead to a phase that gives it back and never gives up",
 			"trace":   []any{"Copying: step Freeze takes frozen", "Copying → Failed (timeout)"},
 		}},
+		"unchecked": []any{map[string]any{"file": file, "for": map[string]any{"apiVersion": "example.org/v1", "kind": "Backup"}}},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("programs rely on these fields (-want +got):\n%s", d)
@@ -175,7 +176,7 @@ func TestLintSARIF(t *testing.T) {
 			"columnKind": "unicodeCodePoints",
 			"results": []any{map[string]any{
 				"ruleId": "PG001", "ruleIndex": 1.0, "level": "error",
-				"message": map[string]any{"text": `phase "Dnoe" does not exist: phases of this machine: Copying, Done`},
+				"message": map[string]any{"text": `phase "Dnoe" does not exist: did you mean Done? phases of this machine: Copying, Done`},
 				"locations": []any{map[string]any{"physicalLocation": map[string]any{
 					"artifactLocation": map[string]any{"uri": strings.ReplaceAll(file, " ", "%20")},
 					"region":           map[string]any{"startLine": 8.0, "startColumn": 63.0},

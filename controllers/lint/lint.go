@@ -42,6 +42,14 @@ type Report struct {
 	Warnings int             `json:"warnings"`
 	Findings fsm.Diagnostics `json:"findings"`
 	Proofs   []Proof         `json:"proofs,omitempty"`
+	// Unchecked are machines of whose objects no CRD is known: what is read of `self` may not be there.
+	Unchecked []Unchecked `json:"unchecked,omitempty"`
+}
+
+// Unchecked is a machine whose `self` could not be checked.
+type Unchecked struct {
+	File string              `json:"file"`
+	For  v1alpha1.ObjectKind `json:"for"`
 }
 
 // Proof is how much of a machine was looked at.
@@ -121,6 +129,9 @@ func (r *Report) machine(def *fsm.Definition, o Options) (fsm.Diagnostics, error
 	b, err := o.Bindings(def)
 	if err != nil {
 		return nil, err
+	}
+	if b.Self == nil {
+		r.Unchecked = append(r.Unchecked, Unchecked{File: def.File, For: def.Spec.For})
 	}
 	_, diags := fsm.Bind(def, b)
 	if old := o.Against[def.Metadata.Name]; old != nil {

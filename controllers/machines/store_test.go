@@ -162,7 +162,7 @@ func TestReload(t *testing.T) {
 			why:   "the last good machine goes on, and the place is told",
 			start: files{"mine.yaml": door("2s")}, later: files{"mine.yaml": unbound(door("3s"))},
 			want: state{InForce: map[string]string{"door": "2s mine.yaml"},
-				Refused: map[string]string{"door": `mine.yaml:10:16: PG005: action "Konck" is not known to this program: known actions: Knock`},
+				Refused: map[string]string{"door": `mine.yaml:10:16: PG005: action "Konck" is not known to this program: did you mean Knock? known actions: Knock`},
 				Metrics: []string{"refused PG005 mine.yaml 1", "reloads_total door refused 1"}},
 		},
 		"an edit that is no YAML": {
@@ -177,7 +177,7 @@ func TestReload(t *testing.T) {
 			start: files{"mine.yaml": door("2s"), "gate.yaml": gate("2s")},
 			later: files{"mine.yaml": unbound(door("2s")), "gate.yaml": gate("3s")},
 			want: state{InForce: map[string]string{"door": "2s mine.yaml", "gate": "3s gate.yaml"},
-				Refused: map[string]string{"door": `mine.yaml:10:16: PG005: action "Konck" is not known to this program: known actions: Knock`},
+				Refused: map[string]string{"door": `mine.yaml:10:16: PG005: action "Konck" is not known to this program: did you mean Knock? known actions: Knock`},
 				Metrics: []string{"refused PG005 mine.yaml 1", "reloads_total door refused 1", "reloads_total gate accepted 1"}},
 		},
 		"two of one name": {
