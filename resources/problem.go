@@ -21,6 +21,7 @@ const (
 	ReasonExtra              Reason = "GoneFromV1"
 	ReasonDeletedInUse       Reason = "DeletedInUse"
 	ReasonAltered            Reason = "AlteredByAdmission"
+	ReasonOnlyInV3           Reason = "OnlyInV3"
 )
 
 // Problem names one object that cannot be migrated as it is, why, and what to do about it. It is an

@@ -58,29 +58,29 @@ read, 4 there are some.`,
 	return cmd
 }
 
-// conflicts compares both sides, and also answers what v3 has already with the same content.
-func (l *look) conflicts(ctx context.Context, withDiff bool) (preview.Conflicts, []copier.Skipped, error) {
+// conflicts compares both sides, and also answers what else the comparison has found.
+func (l *look) conflicts(ctx context.Context, withDiff bool) (preview.Conflicts, copier.Comparison, error) {
 	site := preview.Site{Registry: l.registry, Migration: l.dm.Name, Locked: l.dm.Status.Machine.IsHeld("v1Lock")}
 	found := preview.Conflicts{Migration: l.dm.Name, Locked: site.Locked, Conflicts: []preview.Conflict{}}
 	compared, version, unseen, err := l.Compare(ctx)
 	if err != nil || unseen != "" {
 		found.Unseen = unseen
-		return found, nil, err
+		return found, compared, err
 	}
 	conflicts := compared.Conflicts
 	site.Version = version
 	sides := make([]datastoremigration.Both, len(conflicts))
 	if len(conflicts) > 0 {
 		if sides, err = l.Sides(ctx, conflicts, version); err != nil {
-			return found, nil, fmt.Errorf("read both sides of the conflicts: %w", err)
+			return found, compared, fmt.Errorf("read both sides of the conflicts: %w", err)
 		}
 	}
 	for i, c := range conflicts {
 		resolved, err := site.Resolve(c, sides[i], withDiff)
 		if err != nil {
-			return found, nil, err
+			return found, compared, err
 		}
 		found.Conflicts = append(found.Conflicts, resolved)
 	}
-	return found, compared.Equal, nil
+	return found, compared, nil
 }

@@ -24,8 +24,8 @@ func planCommand(s streams) *cobra.Command {
 		Short: "Tell what a migration would copy, what it would reject, and how long v1 would be locked",
 		Long: `Tell what a migration would do, before there is one or before it locks anything: what
 would be copied of each kind, which objects v3 would reject and why, conflicts, objects
-outside Calico that depend on Calico's, what keeps it from starting, and how long v1
-would be locked. It asks with the migration's own code, as you, and changes nothing:
+that v3 alone has, objects outside Calico that depend on Calico's, what keeps it from
+starting, and how long v1 would be locked. It asks with the migration's own code, as you, and changes nothing:
 with the account of the manager, add --as.
 
 Every object of v1 is read once, and validated as the v3 CRDs say. What only a webhook
@@ -143,11 +143,11 @@ func (l *look) plan(ctx context.Context) (*preview.Plan, error) {
 	if plan.Dependents, plan.DependentsUnseen, err = l.Dependents(ctx); err != nil {
 		return nil, fmt.Errorf("find what depends on Calico's objects: %w", err)
 	}
-	var equal []copier.Skipped
-	if plan.Conflicts, equal, err = l.conflicts(ctx, false); err != nil {
+	var compared copier.Comparison
+	if plan.Conflicts, compared, err = l.conflicts(ctx, false); err != nil {
 		return nil, err
 	}
-	plan.Skips(equal, 1)
+	plan.Compared(compared)
 	plan.Expect(l.dm.Status.CopyAhead, answers)
 	return plan, nil
 }

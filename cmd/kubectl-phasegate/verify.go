@@ -20,7 +20,9 @@ func verifyCommand(s streams) *cobra.Command {
 		Use:   "verify [NAME]",
 		Short: "Compare both sides of a migration, object by object",
 		Long: `Compare every object of v1 with its copy in v3, as the migration does before it
-opens v3. It reads as you, and changes nothing.
+opens v3. What v3 alone has, and no migration has copied there, is named (‼): it is in
+force as soon as v3 is open, but it makes no copy wrong. It reads as you, and changes
+nothing.
 
 It means something between the copy and the first write to v3. Before the cut-over,
 v3 shows v1's own objects, and that is refused; later, what was changed in v3 since
@@ -60,6 +62,8 @@ type sides struct {
 	Kinds     []sidesKind `json:"kinds"`
 	// Differences name one object each.
 	Differences []string `json:"differences"`
+	// OnlyInV3 name one object each that no copy is of: the sides are the same all the same.
+	OnlyInV3 []string `json:"onlyInV3"`
 }
 
 type sidesKind struct {
@@ -92,7 +96,7 @@ func compareSides(ctx context.Context, s streams, at *cluster, args []string, ki
 }
 
 func sidesOf(name string, v copier.Verification) sides {
-	out := sides{Migration: name, Same: v.OK(), Kinds: []sidesKind{}, Differences: []string{}}
+	out := sides{Migration: name, Same: v.OK(), Kinds: []sidesKind{}, Differences: []string{}, OnlyInV3: []string{}}
 	for _, k := range v.Kinds {
 		if k.V1+k.V3 > 0 {
 			out.Kinds = append(out.Kinds, sidesKind{k.Kind, k.V1, k.V3, k.Same, k.Digest})
@@ -108,8 +112,14 @@ func sidesOf(name string, v copier.Verification) sides {
 	for _, p := range append(v.Missing, v.Extra...) {
 		out.Differences = append(out.Differences, p.Error())
 	}
+	for _, p := range v.OnlyInV3 {
+		out.OnlyInV3 = append(out.OnlyInV3, p.Error())
+	}
 	return out
 }
+
+// onlyInV3Named is how many objects the table names that only v3 has.
+const onlyInV3Named = 5
 
 func (o sides) table(out io.Writer) error {
 	t := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
@@ -123,7 +133,18 @@ func (o sides) table(out io.Writer) error {
 	for _, d := range o.Differences {
 		fmt.Fprintf(out, "× %s\n", d)
 	}
-	if o.Same {
+	for i, text := range o.OnlyInV3 {
+		if i == onlyInV3Named {
+			fmt.Fprintf(out, "‼ and %d more are in v3 only: kubectl phasegate verify %s -o json\n", len(o.OnlyInV3)-i, o.Migration)
+			break
+		}
+		fmt.Fprintf(out, "‼ %s\n", text)
+	}
+	switch n := len(o.OnlyInV3); {
+	case o.Same && n > 0:
+		fmt.Fprintf(out, "Both sides are the same, but for %d that v3 alone has.\n", n)
+		return nil
+	case o.Same:
 		fmt.Fprintln(out, "Both sides are the same.")
 		return nil
 	}

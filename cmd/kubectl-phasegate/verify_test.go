@@ -35,6 +35,9 @@ func TestVerify(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	leave := func() {
+		made(t, c.Client, "apiVersion: projectcalico.org/v3\nkind: GlobalNetworkSet\nmetadata: {name: old}\nspec: {nets: [198.51.100.0/24]}")
+	}
 	for _, tc := range []struct {
 		why      string
 		before   func()
@@ -44,6 +47,11 @@ func TestVerify(t *testing.T) {
 	}{
 		{why: "nothing is copied", args: []string{"to-v3"}, code: exitFindings, out: "2 objects differ."},
 		{why: "all is copied", before: copyAll, out: "GlobalNetworkSet   2    2    2\nBoth sides are the same.\n", err: "Reading v1 and v3 of to-v3..."},
+		{why: "what v3 alone has is named, with what to do", before: leave,
+			out: "GlobalNetworkSet   2    3    2\n" +
+				"‼ GlobalNetworkSet old: is in v3 only, and in force as soon as v3 is open: no migration has made it; " +
+				"delete it, unless v3 is to have it: kubectl delete globalnetworksets.v3.projectcalico.org old\n" +
+				"Both sides are the same, but for 1 that v3 alone has.\n"},
 		{why: "for programs", args: []string{"to-v3", "-o=json"}, out: `"same": true`},
 		{why: "a copy that somebody changed is named, with what differs", before: edit, args: []string{"to-v3"}, code: exitFindings, out: "GlobalNetworkSet b"},
 		{why: "the same for programs", args: []string{"to-v3", "-o", "json"}, code: exitFindings, out: "203.0.113.0/24"},

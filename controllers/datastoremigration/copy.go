@@ -87,6 +87,7 @@ func (s *steps) copyOnce(ctx context.Context, sc *scope, version, verb string) (
 		setConflicts(dm, result.Conflicts)
 		dm.Status.Progress.OwnersWithheld, dm.Status.Progress.NotCopied = int32(result.Withheld), notCopied(result.Skipped)
 	})
+	tellOnlyInV3(sc, result.OnlyInV3)
 	if _, going := forPeople(result.Conflicts); len(going) > 0 {
 		// Nobody but us can resolve these, and time does.
 		err = fsm.Wait("%d objects are still being deleted, with their namespaces or as copies of an earlier try: %s", len(going),
@@ -151,18 +152,19 @@ func objectName(kind, namespace, name string) string {
 // detectConflicts compares both sides where both can be seen: v3 shows v1 itself while the
 // aggregated API server serves it.
 func (s *steps) detectConflicts(ctx context.Context, sc *scope) (outputs, error) {
-	var conflicts []copier.Conflict
+	var compared copier.Comparison
 	blocked, err := s.overV3(ctx, sc, func(version string) (err error) {
-		conflicts, err = s.copierOver(sc.Object, version).Conflicts(ctx)
+		compared, err = s.copierOver(sc.Object, version).Compare(ctx)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	if blocked == "" {
-		sc.Report(func(dm *migration) { setConflicts(dm, conflicts) })
+		sc.Report(func(dm *migration) { setConflicts(dm, compared.Conflicts) })
+		tellOnlyInV3(sc, compared.OnlyInV3)
 	}
-	return conflictOutputs(conflicts, outputs{}), nil
+	return conflictOutputs(compared.Conflicts, outputs{}), nil
 }
 
 func (s *steps) remapOwners(ctx context.Context, sc *scope) (outputs, error) {
@@ -217,6 +219,7 @@ func (s *steps) verify(ctx context.Context, sc *scope) (outputs, error) {
 			setConflicts(dm, people)
 		}
 	})
+	tellOnlyInV3(sc, v.OnlyInV3)
 	list := examples(v.Different, showConflict)
 	for _, problems := range [][]resources.Problem{v.Missing, v.Extra, altered} {
 		list = append(list, examples(problems, showProblem)...)

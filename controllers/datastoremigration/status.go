@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
@@ -43,7 +44,7 @@ func decorate(dm *migration) {
 		dm.Status.CompletedAt = &completed
 	}
 	if machine.Phase == phaseComplete && dm.Status.Progress != nil {
-		dm.Status.Progress.NotCopied = "" // it was there to be looked into before; the counts stay
+		dm.Status.Progress.NotCopied, dm.Status.Progress.OnlyInV3 = "", "" // to be looked into before; the counts stay
 	}
 	setCondition(dm, migrationv1.ConditionConflict, conflictCondition(dm))
 	setCondition(dm, migrationv1.ConditionFailed, failedCondition(dm))
@@ -151,19 +152,41 @@ func countObjects(p *migrationv1.Progress) {
 func notCopied(all []copier.Skipped) string {
 	sorted := slices.Clone(all)
 	slices.SortStableFunc(sorted, func(a, b copier.Skipped) int { return strings.Compare(string(b.Why), string(a.Why)) })
+	return named(sorted, showSkipped)
+}
+
+// tellOnlyInV3 names what is in force as soon as v3 is open though this migration has not made it, and warns of it
+// when it has changed.
+func tellOnlyInV3(sc *scope, found []resources.Problem) {
+	changed := false
+	sc.Report(func(dm *migration) {
+		if dm.Status.Progress == nil {
+			dm.Status.Progress = &migrationv1.Progress{}
+		}
+		shown := &dm.Status.Progress.OnlyInV3
+		now := named(found, func(p resources.Problem) string { return objectName(p.Kind, p.Namespace, p.Name) })
+		changed, *shown = now != *shown, now
+	})
+	if changed && len(found) > 0 {
+		sc.Warn("OnlyInV3", "%d objects are in v3 only: %s", len(found), strings.Join(examples(found, showProblem), "; "))
+	}
+}
+
+// named is a line that names as many as fit, and counts the rest.
+func named[E any](all []E, show func(E) string) string {
 	var out []string
-	for i, s := range sorted {
-		if i == migrationv1.MaxNotCopied {
-			out = append(out, fmt.Sprintf("and %d more", len(sorted)-i))
+	for i, e := range all {
+		if i == migrationv1.MaxNamed {
+			out = append(out, fmt.Sprintf("and %d more", len(all)-i))
 			break
 		}
-		out = append(out, clip(showSkipped(s), notCopiedLength))
+		out = append(out, clip(show(e), namedLength))
 	}
 	return strings.Join(out, "; ")
 }
 
-// notCopiedLength is how many characters of an object NotCopied has.
-const notCopiedLength = 480
+// namedLength is how many characters of an object such a line has.
+const namedLength = 480
 
 func showSkipped(s copier.Skipped) string {
 	why := "in v3 already, with the same content"
@@ -201,7 +224,7 @@ func showProgress(dm *migration, p copier.Progress, took time.Duration, verb str
 	next, shown := progressOf(p), dm.Status.Progress
 	next.ObjectsPerSecond = perSecond(p.Done, took)
 	if shown != nil {
-		next.OwnersWithheld, next.NotCopied = shown.OwnersWithheld, shown.NotCopied
+		next.OwnersWithheld, next.NotCopied, next.OnlyInV3 = shown.OwnersWithheld, shown.NotCopied, shown.OnlyInV3
 	}
 	if shown != nil && p.Done < p.Total && shown.Finished() > next.Finished() {
 		next.Migrated, next.Skipped, next.Terminating = shown.Migrated, shown.Skipped, shown.Terminating

@@ -167,16 +167,33 @@ func TestPlannedProgressIsNoProgress(t *testing.T) {
 	}
 }
 
+// A copy that goes on tells no less than the one before.
+func TestProgressKeepsWhatIsOnlyInV3(t *testing.T) {
+	dm := &migration{}
+	dm.Status.Progress = &migrationv1.Progress{OnlyInV3: "Tier old", OwnersWithheld: 2, NotCopied: "Tier web: being deleted in v1"}
+	showProgress(dm, copier.Progress{}, time.Second, "Copying")
+	want := &migrationv1.Progress{OnlyInV3: "Tier old", OwnersWithheld: 2, NotCopied: "Tier web: being deleted in v1",
+		ObjectsPerSecond: 1, TypeProgress: "0 / 0", Objects: "0/0"}
+	if diff := cmp.Diff(want, dm.Status.Progress); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	dm.Status.Machine.Phase = phaseComplete
+	decorate(dm)
+	if dm.Status.Progress.OnlyInV3 != "" {
+		t.Errorf("v3 has been open for long: %q", dm.Status.Progress.OnlyInV3)
+	}
+}
+
 func TestNotCopied(t *testing.T) {
 	many := []copier.Skipped{{Kind: "NetworkSet", Namespace: "shop", Name: "a", Why: copier.SkippedEqual}, {Kind: "Tier", Name: "web", Why: copier.SkippedTerminating}}
 	want := "Tier web: being deleted in v1; NetworkSet shop/a: in v3 already, with the same content"
 	if diff := cmp.Diff(want, notCopied(many)); diff != "" {
 		t.Errorf("what a person may not know comes first (-want +got):\n%s", diff)
 	}
-	for range migrationv1.MaxNotCopied {
+	for range migrationv1.MaxNamed {
 		many = append(many, many[0])
 	}
-	if got := notCopied(many); strings.Count(got, "; ") != migrationv1.MaxNotCopied || !strings.HasSuffix(got, "; and 2 more") {
+	if got := notCopied(many); strings.Count(got, "; ") != migrationv1.MaxNamed || !strings.HasSuffix(got, "; and 2 more") {
 		t.Errorf("it is not bounded: %q", got)
 	}
 }

@@ -162,7 +162,7 @@ func progressOf(st *migrationv1.DatastoreMigrationStatus, now time.Time) *Progre
 		return nil
 	}
 	out := &Progress{
-		Total: int64(p.Total), Done: int64(p.Finished()), Conflicts: int64(p.Conflicts), NotCopied: p.NotCopied,
+		Total: int64(p.Total), Done: int64(p.Finished()), Conflicts: int64(p.Conflicts), NotCopied: p.NotCopied, OnlyInV3: p.OnlyInV3,
 		Kinds: p.TotalTypes, KindsDone: p.CompletedTypes, Current: p.CurrentType,
 	}
 	for _, k := range p.ByKind() {

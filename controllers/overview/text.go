@@ -165,6 +165,9 @@ func (o *Overview) objects(p *page) {
 		if pr.NotCopied != "" {
 			p.row("Not copied", pr.NotCopied)
 		}
+		if pr.OnlyInV3 != "" {
+			p.row("Only in v3", p.style(Warning, pr.OnlyInV3))
+		}
 	}
 	if o.CopyAhead != nil {
 		p.row("Ahead", o.ahead()...)

@@ -144,6 +144,8 @@ type Progress struct {
 	Current   string `json:"current,omitempty"`
 	// NotCopied names objects that no copy is made of, and why.
 	NotCopied string `json:"notCopied,omitempty"`
+	// OnlyInV3 names objects that are in force as soon as v3 is open, though v1 does not have them.
+	OnlyInV3 string `json:"onlyInV3,omitempty"`
 	// PerKind is in the order of copying; only kinds that have objects.
 	PerKind []KindProgress `json:"perKind,omitempty"`
 	// ObjectsPerSecond is 0 while nothing is measured, ExpectedEnd of the copy unset then.

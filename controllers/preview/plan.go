@@ -20,9 +20,11 @@ type Plan struct {
 	Objects   int64      `json:"objects"`
 	Kinds     []PlanKind `json:"kinds"`
 	// Rejected are the objects that could not be copied as they are.
-	Rejected []Rejected `json:"rejected"`
+	Rejected []Problem `json:"rejected"`
 	// Skipped are the objects that no copy would be made of.
-	Skipped   []Skipped `json:"skipped"`
+	Skipped []Skipped `json:"skipped"`
+	// OnlyInV3 are objects that v3 has and v1 does not have.
+	OnlyInV3  []Problem `json:"onlyInV3"`
 	Conflicts Conflicts `json:"conflicts"`
 	// Dependents are objects outside Calico whose owner references come off for a moment;
 	// Unseen are the resources that may not be looked into.
@@ -55,13 +57,13 @@ type Skipped struct {
 	Why copier.Why `json:"why"`
 }
 
-// Rejected is an object that could not be copied as it is.
-type Rejected struct {
+// Problem is an object that a person should look at.
+type Problem struct {
 	Kind      string           `json:"kind"`
 	Namespace string           `json:"namespace,omitempty"`
 	Name      string           `json:"name"`
 	Reason    resources.Reason `json:"reason"`
-	// Message names the field and the rule.
+	// Message names the field and the rule, if the object is rejected.
 	Message string `json:"message"`
 	Remedy  string `json:"remedy,omitempty"`
 }
@@ -76,15 +78,26 @@ type Lock struct {
 
 // Copies fills in what would be copied.
 func (p *Plan) Copies(plan copier.Plan) {
-	p.Objects, p.Kinds, p.Rejected, p.Skipped = plan.Total, []PlanKind{}, []Rejected{}, []Skipped{}
+	p.Objects, p.Kinds, p.Rejected, p.Skipped, p.OnlyInV3 = plan.Total, []PlanKind{}, problems(plan.Problems), []Skipped{}, []Problem{}
 	for _, k := range plan.Kinds {
 		p.Kinds = append(p.Kinds, PlanKind{Kind: k.Kind, Copied: k.Planned, Rejected: k.Rejected})
 	}
 	p.Unasked = plan.Unasked
 	p.Skips(plan.Skipped, 0)
-	for _, r := range plan.Problems {
-		p.Rejected = append(p.Rejected, Rejected{r.Kind, r.Namespace, r.Name, r.Reason, r.Message, r.Remedy})
+}
+
+// Compared fills in what both sides have, and what v3 alone has; what is equal is among the Copied so far.
+func (p *Plan) Compared(compared copier.Comparison) {
+	p.Skips(compared.Equal, 1)
+	p.OnlyInV3 = problems(compared.OnlyInV3)
+}
+
+func problems(all []resources.Problem) []Problem {
+	out := []Problem{}
+	for _, r := range all {
+		out = append(out, Problem{r.Kind, r.Namespace, r.Name, r.Reason, r.Message, r.Remedy})
 	}
+	return out
 }
 
 // Skips adds objects that no copy would be made of; counted is 1 where they are among the Copied so far.
@@ -162,12 +175,29 @@ func (p *Plan) skips(wide bool) string {
 	var b strings.Builder
 	for i, s := range p.Skipped {
 		if i == someOf && !wide {
-			fmt.Fprintf(&b, "‼ and %d more are skipped: kubectl phasegate plan %s\n", len(p.Skipped)-i, strings.TrimSpace(p.Migration+" -o wide"))
+			b.WriteString(p.more(len(p.Skipped)-i, "skipped"))
 			break
 		}
 		fmt.Fprintf(&b, "‼ %s %s would be skipped: %s\n", s.Kind, strings.TrimPrefix(s.Namespace+"/"+s.Name, "/"), whySkipped[s.Why])
 	}
 	return b.String()
+}
+
+func (p *Plan) onlyInV3(wide bool) string {
+	var b strings.Builder
+	for i, o := range p.OnlyInV3 {
+		if i == someOf && !wide {
+			b.WriteString(p.more(len(p.OnlyInV3)-i, "in v3 only"))
+			break
+		}
+		fmt.Fprintf(&b, "‼ %s %s %s\n    %s\n", o.Kind, strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"), o.Message, o.Remedy)
+	}
+	return b.String()
+}
+
+// more counts what is named in a wide text only.
+func (p *Plan) more(n int, are string) string {
+	return fmt.Sprintf("‼ and %d more are %s: kubectl phasegate plan %s\n", n, are, strings.TrimSpace(p.Migration+" -o wide"))
 }
 
 func (p *Plan) findings(wide bool) string {
@@ -178,7 +208,7 @@ func (p *Plan) findings(wide bool) string {
 			fmt.Fprintf(&b, "    %s\n", r.Remedy)
 		}
 	}
-	b.WriteString(p.skips(wide))
+	b.WriteString(p.skips(wide) + p.onlyInV3(wide))
 	for _, text := range p.Blockers {
 		fmt.Fprintf(&b, "× %s\n", text)
 	}
@@ -193,7 +223,7 @@ func (p *Plan) findings(wide bool) string {
 	}
 	switch n := len(p.Conflicts.Conflicts); {
 	case p.Conflicts.Unseen != "":
-		fmt.Fprintf(&b, "‼ conflicts cannot be seen yet: %s; the migration looks for them before it locks anything\n", p.Conflicts.Unseen)
+		fmt.Fprintf(&b, "‼ conflicts cannot be seen yet, nor what v3 alone has: %s; the migration looks for them before it locks anything\n", p.Conflicts.Unseen)
 	case n > 0:
 		fmt.Fprintf(&b, "× %s: %s\n", counted(n, "conflict"), strings.TrimSpace("kubectl phasegate conflicts "+p.Migration))
 	default:

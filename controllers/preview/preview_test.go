@@ -2,6 +2,7 @@ package preview_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,6 +103,8 @@ func TestTexts(t *testing.T) {
 		p.Expect(nil, answers(p))
 		return p
 	}
+	only := slices.Repeat([]resources.Problem{{Kind: "NetworkSet", Namespace: "shop", Name: "old", Reason: resources.ReasonOnlyInV3,
+		Message: "is in v3 only, and in force as soon as v3 is open: no migration has made it", Remedy: "delete it, unless v3 is to have it: kubectl delete it"}}, 7)
 	for name, write := range map[string]func(*strings.Builder) error{
 		"conflicts": func(b *strings.Builder) error { return some.Text(b) },
 		"none":      func(b *strings.Builder) error { return (&preview.Conflicts{}).Text(b) },
@@ -112,10 +115,10 @@ func TestTexts(t *testing.T) {
 		"plan-unfit": func(b *strings.Builder) error {
 			return plan(func(p *preview.Plan) {
 				p.Kinds[2].Copied, p.Kinds[2].Rejected = 8, 1
-				p.Rejected = []preview.Rejected{{Kind: "GlobalNetworkSet", Name: "bad", Reason: resources.ReasonInvalid, Message: `spec.nets[0]: Invalid value: "x": must be a CIDR`, Remedy: "correct the v1 object"}}
+				p.Rejected = []preview.Problem{{Kind: "GlobalNetworkSet", Name: "bad", Reason: resources.ReasonInvalid, Message: `spec.nets[0]: Invalid value: "x": must be a CIDR`, Remedy: "correct the v1 object"}}
 				p.Conflicts, p.Unasked = some, "the aggregated API server serves v3"
 				p.Skips([]copier.Skipped{{Kind: "Tier", Name: "old", Why: copier.SkippedTerminating}}, 0)
-				p.Skips([]copier.Skipped{{Kind: "GlobalNetworkSet", Name: "equal", Why: copier.SkippedEqual}}, 1)
+				p.Compared(copier.Comparison{Equal: []copier.Skipped{{Kind: "GlobalNetworkSet", Name: "equal", Why: copier.SkippedEqual}}, OnlyInV3: only})
 				p.Dependents, p.DependentsUnseen = []string{"ConfigMap a/a", "ConfigMap a/b", "ConfigMap a/c", "ConfigMap a/d", "ConfigMap a/e", "ConfigMap a/f"}, []string{"secrets"}
 				p.Blockers, p.Warnings = []string{"lock: the datastore is locked: find out who did it"}, []string{"copy-ahead: v1 will stay locked: grant it"}
 			}).Text(b, false)

@@ -161,6 +161,8 @@ type Result struct {
 	Skipped   []Skipped
 	// Altered are copies that count as made, and hold something else than v1 does.
 	Altered []Conflict
+	// OnlyInV3 are v3 objects that are not ours and have no v1 object.
+	OnlyInV3 []resources.Problem
 	// Withheld counts the objects that lack owners in Calico; at 0 RemapOwners would find nothing to do.
 	Withheld int64
 }
@@ -181,6 +183,7 @@ type Verification struct {
 	Altered   []Conflict // by admission: another copy would be the same, and nothing is proved of them
 	Missing   []resources.Problem
 	Extra     []resources.Problem // copies of ours whose v1 object is gone, or is being deleted
+	OnlyInV3  []resources.Problem // not ours, and without a v1 object: nothing is wrong with the copies
 }
 
 // KindVerification counts one kind on both sides.

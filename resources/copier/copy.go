@@ -55,6 +55,7 @@ type run struct {
 	adopted   []dependent // foreign, and equal but for owners in Calico, as far as these were known
 	altered   []Conflict
 	skipped   []Skipped
+	onlyInV3  []resources.Problem
 	leaving   leaving
 }
 
@@ -194,6 +195,9 @@ func (r *run) feed(ctx context.Context, kind *resources.Kind, listers chan struc
 		if err := r.removeStrays(ctx, of); err != nil {
 			return err
 		}
+		r.mu.Lock()
+		r.onlyInV3 = append(r.onlyInV3, of.live.onlyInV3(kind)...)
+		r.mu.Unlock()
 	}
 	r.ledger.keep(kind, of.proved)
 	close(r.finished[kind.Name()])
@@ -367,7 +371,9 @@ func (r *run) result() Result {
 	slices.SortFunc(r.rejected, compareProblems)
 	slices.SortFunc(r.altered, compareConflicts)
 	slices.SortFunc(r.skipped, compareSkipped)
-	return Result{Progress: r.tracker.snapshot(), Conflicts: r.conflicts, Rejected: r.rejected, Skipped: r.skipped, Altered: r.altered, Withheld: r.withheld}
+	slices.SortFunc(r.onlyInV3, compareProblems)
+	return Result{Progress: r.tracker.snapshot(), Conflicts: r.conflicts, Rejected: r.rejected, Skipped: r.skipped, Altered: r.altered,
+		OnlyInV3: r.onlyInV3, Withheld: r.withheld}
 }
 
 func compareConflicts(a, b Conflict) int {

@@ -89,11 +89,11 @@ func TestAnEditedCopyIsAConflict(t *testing.T) {
 		s.wantFindings(when, s.mustCopy().Conflicts, conflicts)
 		s.wantFindings("verified after "+when, s.mustVerify().Different, conflicts)
 	}
-	people, err := s.copier.Conflicts(t.Context())
+	compared, err := s.copier.Compare(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.wantFindings("for people", people, conflicts)
+	s.wantFindings("for people", compared.Conflicts, conflicts)
 	for name := range conflicts { // the person lets v1 be right
 		s.patch(s.get(v3("GlobalNetworkSet"), name), `{"metadata":{"finalizers":null}}`)
 		s.remove(s.get(v3("GlobalNetworkSet"), name))

@@ -3,6 +3,7 @@ package copier
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -29,6 +30,7 @@ type entry struct {
 	owners      []metav1.OwnerReference
 	copied      string // of which version of v1 it is a copy, see CopiedVersionAnnotation
 	ours        bool
+	marked      bool // a migration has made it, ours or another one
 	terminating bool
 	body        *body // nil in an index of metadata
 }
@@ -96,7 +98,7 @@ func (c *Copier) entryOf(obj metav1.Object) entry {
 	return entry{
 		uid: obj.GetUID(), version: parseVersion(obj.GetResourceVersion()), owners: obj.GetOwnerReferences(),
 		copied: obj.GetAnnotations()[resources.CopiedVersionAnnotation],
-		ours:   c.isOurs(obj), terminating: obj.GetDeletionTimestamp() != nil,
+		ours:   c.isOurs(obj), marked: obj.GetAnnotations()[resources.MigratedByAnnotation] != "", terminating: obj.GetDeletionTimestamp() != nil,
 	}
 }
 
@@ -135,17 +137,43 @@ func (i *index) take(key client.ObjectKey) (entry, bool) {
 }
 
 // strays are the copies of ours that nobody took, sorted by name.
-func (i *index) strays() []client.ObjectKey {
+func (i *index) strays() []client.ObjectKey { return i.left(true) }
+
+// left are the entries that nobody took, of our copies or of all others, sorted by name.
+func (i *index) left(ours bool) []client.ObjectKey {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	var keys []client.ObjectKey
 	for key, e := range i.entries {
-		if e.ours {
+		if e.ours == ours {
 			keys = append(keys, key)
 		}
 	}
 	slices.SortFunc(keys, compareKeys)
 	return keys
+}
+
+// onlyInV3 are the objects that nobody took and that are not ours: v3 has them in force once it is open, and v1 does
+// not have them, or is deleting them. Calico's own objects, which nobody may delete, are in every v3.
+func (i *index) onlyInV3(kind *resources.Kind) (only []resources.Problem) {
+	for _, key := range i.left(false) {
+		if kind.Undeletable(key.Name) {
+			continue
+		}
+		who, target := "no migration has made it", key.Name
+		if i.at(key).marked {
+			who = "another migration has left it"
+		}
+		if key.Namespace != "" {
+			target += " -n " + key.Namespace
+		}
+		only = append(only, resources.Problem{
+			Kind: kind.Name(), Namespace: key.Namespace, Name: key.Name, Reason: resources.ReasonOnlyInV3,
+			Message: "is in v3 only, and in force as soon as v3 is open: " + who,
+			Remedy:  fmt.Sprintf("delete it, unless v3 is to have it: kubectl delete %s.%s.%s %s", kind.V3Plural(), kind.V3GVK().Version, resources.V3Group, target),
+		})
+	}
+	return only
 }
 
 func compareKeys(a, b client.ObjectKey) int {

@@ -60,11 +60,11 @@ func rounds(t *testing.T, seed uint64, ledger *copier.Ledger) (all []told) {
 		if said.Owners, err = w.copier.RemapOwners(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		conflicts, err := w.copier.Conflicts(t.Context())
+		compared, err := w.copier.Compare(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		said.Conflicts = findings(conflicts)
+		said.Conflicts = findings(compared.Conflicts)
 		said.After = w.mustVerify()
 		truth, err := fresh.Verify(t.Context())
 		if err != nil {

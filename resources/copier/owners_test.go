@@ -25,9 +25,9 @@ func TestWithheldOwners(t *testing.T) {
 			t.Errorf("%s: owners %v, %d withheld; want none and the policy", when, refs, result.Withheld)
 		}
 	}
-	people, err := early.Conflicts(t.Context())
-	if err != nil || len(people) != 0 {
-		t.Errorf("conflicts %v, %v: nobody has taken an owner away", people, err)
+	compared, err := early.Compare(t.Context())
+	if err != nil || len(compared.Conflicts) != 0 {
+		t.Errorf("conflicts %v, %v: nobody has taken an owner away", compared.Conflicts, err)
 	}
 	if n := s.mustCopy().Changed(); n != 0 {
 		t.Errorf("the copy after the cut-over has changed %d objects, want none: owners are patched in", n)
@@ -69,11 +69,11 @@ func TestOwnersTakenOffAreAConflict(t *testing.T) {
 	s.wantVerified()
 	s.patch(s.get(v3("GlobalNetworkPolicy"), "security.p"), `{"metadata":{"ownerReferences":null}}`)
 	for name, look := range map[string]*copier.Copier{"with the ledger": s.copier, "without": copier.New(resources.Default(), live.Client, as)} {
-		people, err := look.Conflicts(t.Context())
+		compared, err := look.Compare(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.wantFindings(name, people, map[string]string{"security.p": "Edited metadata.ownerReferences"})
+		s.wantFindings(name, compared.Conflicts, map[string]string{"security.p": "Edited metadata.ownerReferences"})
 	}
 }
 
@@ -107,11 +107,11 @@ func TestCopiesOfAMigrationThatIsGone(t *testing.T) {
 			}
 			next := copier.New(resources.Default(), live.Client, copier.Owner{Name: "v1-to-v3", UID: owner}, copier.WithholdOwners())
 			want := map[string]string{"security.p": "Foreign metadata.ownerReferences"}
-			people, err := next.Conflicts(t.Context())
+			compared, err := next.Compare(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.wantFindings("before the copy, where "+tc.why, people, want)
+			s.wantFindings("before the copy, where "+tc.why, compared.Conflicts, want)
 			result, err := next.Copy(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)

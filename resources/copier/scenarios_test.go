@@ -71,11 +71,11 @@ func TestConflictsAreReportedAndOthersGoOn(t *testing.T) {
 
 	first := s.mustCopy()
 	s.wantCounts("copy", first, copier.Counts{Created: 1, Adopted: 1, Conflicts: 1})
-	found, err := s.copier.Conflicts(t.Context())
+	found, err := s.copier.Compare(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([][]copier.Conflict{want, want}, [][]copier.Conflict{first.Conflicts, found}); diff != "" {
+	if diff := cmp.Diff([][]copier.Conflict{want, want}, [][]copier.Conflict{first.Conflicts, found.Conflicts}); diff != "" {
 		t.Errorf("conflicts of the copy and found again (-want +got):\n%s", diff)
 	}
 	s.patch(theirs, `{"spec":{"reservedCIDRs":["10.0.0.0/8"]}}`)
@@ -200,12 +200,12 @@ func TestFailedListIsNeverAnEmptyOne(t *testing.T) {
 				return c.List(ctx, list, opts...)
 			}})
 			calls := map[string]func() error{
-				"Plan":      func() error { _, err := s.copier.Plan(t.Context(), true, nil); return err },
-				"Copy":      func() error { _, err := s.copier.Copy(t.Context(), nil); return err },
-				"Conflicts": func() error { _, err := s.copier.Conflicts(t.Context()); return err },
-				"Verify":    func() error { _, err := s.copier.Verify(t.Context()); return err },
-				"Remap":     func() error { _, err := s.copier.RemapOwners(t.Context()); return err },
-				"Delete":    func() error { _, err := s.copier.DeleteCopies(t.Context(), false, nil); return err },
+				"Plan":    func() error { _, err := s.copier.Plan(t.Context(), true, nil); return err },
+				"Copy":    func() error { _, err := s.copier.Copy(t.Context(), nil); return err },
+				"Compare": func() error { _, err := s.copier.Compare(t.Context()); return err },
+				"Verify":  func() error { _, err := s.copier.Verify(t.Context()); return err },
+				"Remap":   func() error { _, err := s.copier.RemapOwners(t.Context()); return err },
+				"Delete":  func() error { _, err := s.copier.DeleteCopies(t.Context(), false, nil); return err },
 			}
 			for name, call := range calls {
 				if err := call(); err == nil || !strings.Contains(err.Error(), "Tier") {

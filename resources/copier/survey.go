@@ -33,6 +33,7 @@ type survey struct {
 	missing    []resources.Problem
 	extra      []resources.Problem
 	adopted    []Skipped // foreign and equal
+	onlyInV3   []resources.Problem
 	dependents []dependent
 }
 
@@ -60,6 +61,7 @@ func (s *survey) run(ctx context.Context) error {
 	slices.SortFunc(s.altered, compareConflicts)
 	slices.SortFunc(s.missing, compareProblems)
 	slices.SortFunc(s.extra, compareProblems)
+	slices.SortFunc(s.onlyInV3, compareProblems)
 	slices.SortFunc(s.dependents, func(a, b dependent) int {
 		return slices.Compare([]string{a.kind.Name(), a.key.Namespace, a.key.Name}, []string{b.kind.Name(), b.key.Namespace, b.key.Name})
 	})
@@ -118,6 +120,7 @@ func (s *survey) kind(ctx context.Context, kind *resources.Kind) error {
 	defer s.mu.Unlock()
 	of.counts.Digest = of.sum.of(kind).Digest
 	s.kinds[kind.Name()] = of.counts
+	s.onlyInV3 = append(s.onlyInV3, of.live.onlyInV3(kind)...)
 	for _, key := range of.live.strays() {
 		s.extra = append(s.extra, resources.Problem{
 			Kind: kind.Name(), Namespace: key.Namespace, Name: key.Name, Reason: resources.ReasonExtra,
@@ -349,50 +352,4 @@ func byName(refs []metav1.OwnerReference) []metav1.OwnerReference {
 		out[i].UID = types.UID(out[i].Kind + "/" + out[i].Name)
 	}
 	return out
-}
-
-// Comparison is what both sides have.
-type Comparison struct {
-	Conflicts []Conflict // that a person has to look at
-	Equal     []Skipped  // of no migration's making
-}
-
-// Compare looks at the objects that both sides have, over all kinds. It changes nothing. An object that cannot be
-// read or converted is an error, never "no conflict"; of a kind of which v3 has none, v1 is not read.
-func (c *Copier) Compare(ctx context.Context) (Comparison, error) {
-	s := c.thawed().newSurvey(true)
-	s.onlyPairs = true
-	if err := s.run(ctx); err != nil {
-		return Comparison{}, err
-	}
-	s.compareOwners()
-	slices.SortFunc(s.adopted, compareSkipped)
-	return Comparison{slices.DeleteFunc(s.different, func(d Conflict) bool { return !d.ForPerson() }), s.adopted}, nil
-}
-
-// Conflicts are those of Compare.
-func (c *Copier) Conflicts(ctx context.Context) ([]Conflict, error) {
-	compared, err := c.Compare(ctx)
-	return compared.Conflicts, err
-}
-
-// Verify compares both sides completely, owners included. It changes nothing, and may be called at any
-// time, for a migration that is over as well; what it would have to ask the server about copies that
-// admission changed, it asks as dry runs.
-func (c *Copier) Verify(ctx context.Context) (Verification, error) {
-	s := c.thawed().newSurvey(true)
-	if err := s.run(ctx); err != nil {
-		return Verification{}, err
-	}
-	s.compareOwners()
-	v := Verification{Different: s.different, Altered: s.altered, Missing: s.missing, Extra: s.extra}
-	for _, kind := range c.reg.Kinds() {
-		v.Kinds = append(v.Kinds, s.kinds[kind.Name()])
-		if slices.ContainsFunc(v.Extra, func(p resources.Problem) bool { return p.Kind == kind.Name() }) {
-			if _, err := c.standingV1(ctx, kind); err != nil {
-				return Verification{}, err
-			}
-		}
-	}
-	return v, nil
 }

@@ -23,11 +23,11 @@ func TestConflictsReadsNoV1WhereV3IsEmpty(t *testing.T) {
 	s.v1("IPReservation", "metadata: {name: one}\nspec: {reservedCIDRs: [10.0.0.0/8]}")
 	look := func() int {
 		t.Helper()
-		found, err := s.copier.Conflicts(t.Context())
+		found, err := s.copier.Compare(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return len(found)
+		return len(found.Conflicts)
 	}
 	if found := look(); found != 0 || read.Load() != 0 {
 		t.Errorf("%d conflicts, and %d lists of v1; want none, nothing is in v3", found, read.Load())

@@ -123,8 +123,18 @@ func (w *world) copier(faults interceptor.Funcs, opts ...Option) *Copier {
 
 func (w *world) v1(kind, text string) *unstructured.Unstructured {
 	w.Helper()
+	return w.create(schema.GroupVersionKind{Group: resources.V1Group, Version: resources.V1Version, Kind: kind}, text)
+}
+
+func (w *world) v3(kind, text string) *unstructured.Unstructured {
+	w.Helper()
+	return w.create(schema.GroupVersionKind{Group: resources.V3Group, Version: resources.V3Version, Kind: kind}, text)
+}
+
+func (w *world) create(gvk schema.GroupVersionKind, text string) *unstructured.Unstructured {
+	w.Helper()
 	obj := object(w.T, text)
-	obj.SetGroupVersionKind(schema.GroupVersionKind{Group: resources.V1Group, Version: resources.V1Version, Kind: kind})
+	obj.SetGroupVersionKind(gvk)
 	w.must(w.client.Create(w.Context(), obj, client.FieldOwner("test")))
 	return obj
 }

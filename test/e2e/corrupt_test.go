@@ -52,12 +52,12 @@ func TestEveryCorruptionIsFound(t *testing.T) {
 		}
 	}
 	// The status has room for some. All are named to whoever asks again.
-	found, err := copier.New(w.Registry, w.Client, copier.Owner{Name: dm.Name, UID: dm.UID}).Conflicts(t.Context())
+	found, err := copier.New(w.Registry, w.Client, copier.Owner{Name: dm.Name, UID: dm.UID}).Compare(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	named := map[string]string{}
-	for _, c := range found {
+	for _, c := range found.Conflicts {
 		name := c.Kind + " " + c.Namespace + "/" + c.Name
 		named[name] = corrupted[name]
 		if c.Cause != copier.CauseEdited || len(c.Fields) == 0 {

@@ -37,6 +37,7 @@ func TestLifecycle(t *testing.T) {
 	owned := w.applyInV1(t)
 	before := w.content(t)
 	w.revoke(t, "apiextensions.k8s.io", "customresourcedefinitions", "delete") // the right to clean up may come at the end
+	w.assertHeedsOperator(t)
 	w.manager(t)
 	watched := w.watch(t, scene.MigrationName)
 
@@ -90,6 +91,17 @@ func TestLifecycle(t *testing.T) {
 	for _, flaw := range watched() {
 		t.Error(flaw)
 	}
+}
+
+// assertHeedsOperator: the Tigera operator does not run Calico on v3 without MutatingAdmissionPolicy.
+func (w *world) assertHeedsOperator(t *testing.T) {
+	t.Helper()
+	owners := func(json string) {
+		w.kubectl(t, "patch", "daemonset", "calico-node", "-n", scene.CalicoNamespace, "--type=merge", "-p", `{"metadata":{"ownerReferences":`+json+`}}`)
+	}
+	owners(`[{"apiVersion":"operator.tigera.io/v1","kind":"Installation","name":"default","uid":"1b7e0d3f-9f0a-4a55-8d0e-3c5a3a0f6a11","controller":true}]`)
+	w.said(t, "kubectl phasegate check --controllers datastoremigration", 1, "× tigera-operator: ", "the API server does not serve MutatingAdmissionPolicy: without it the operator refuses")
+	owners("null")
 }
 
 // assertConverged checks what a migration says, and what is locked, while it waits for components.

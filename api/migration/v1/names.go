@@ -97,9 +97,9 @@ const (
 const (
 	// MaxConflicts is how many conflicts the status lists.
 	MaxConflicts = 32
-	// MaxNotCopied is how many objects Progress.NotCopied names, a line that counts the rest not
-	// counted.
-	MaxNotCopied = 16
+	// MaxNamed is how many objects Progress.NotCopied and Progress.OnlyInV3 name, a line that
+	// counts the rest not counted.
+	MaxNamed = 16
 	// MaxConflictFields is how many differing fields are listed per conflict.
 	MaxConflictFields = 16
 	// MaxConflictFieldLength bounds one entry of Conflict.Fields.

@@ -246,6 +246,12 @@ type Progress struct {
 	// +kubebuilder:validation:MaxLength=8192
 	// +optional
 	NotCopied string `json:"notCopied,omitempty"`
+	// OnlyInV3 names the objects that v3 has and v1 does not have, and that this migration
+	// has not made, as many as fit: "NetworkSet a/b; Tier web; and 3 more". They are in
+	// force as soon as v3 is open. One line of describe.
+	// +kubebuilder:validation:MaxLength=8192
+	// +optional
+	OnlyInV3 string `json:"onlyInV3,omitempty"`
 	// Conflicts is the number of objects that v3 had already with other content.
 	// +optional
 	Conflicts int32 `json:"conflicts,omitempty"`
