@@ -109,9 +109,10 @@ func webhooksOn(configs []admissionregistrationv1.ValidatingWebhookConfiguration
 			slices.ContainsFunc(r.Resources, func(r string) bool { return r == "*" || r == "*/*" || slices.Contains(plurals, r) })
 	}
 	for i := range configs {
-		for _, hook := range configs[i].Webhooks {
+		config := &configs[i]
+		for _, hook := range config.Webhooks {
 			if slices.ContainsFunc(hook.Rules, ofV3) {
-				names = append(names, fmt.Sprintf("%s (ValidatingWebhookConfiguration %s)", hook.Name, configs[i].Name))
+				names = append(names, fmt.Sprintf("%s (ValidatingWebhookConfiguration %s)", hook.Name, config.Name))
 			}
 		}
 	}
