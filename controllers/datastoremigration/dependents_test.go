@@ -3,6 +3,7 @@ package datastoremigration
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -96,24 +97,7 @@ func TestDependentsWithoutTheRightToLookEverywhere(t *testing.T) {
 			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
 			owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings",
 				OwnerReferences: []metav1.OwnerReference{{APIVersion: "projectcalico.org/v3", Kind: "Tier", Name: "t", UID: "1"}}}}
-			mayList := func(resource string) bool { return slices.Contains(c.may, "*.*") || slices.Contains(c.may, resource) }
-			cl := interceptor.NewClient(fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(dm, owned).Build(), interceptor.Funcs{
-				Create: func(ctx context.Context, cl client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-					review, ok := obj.(*authorizationv1.SelfSubjectAccessReview)
-					if !ok {
-						return cl.Create(ctx, obj, opts...)
-					}
-					asked := review.Spec.ResourceAttributes
-					review.Status.Allowed = asked.Verb == "patch" || asked.Group == "*" && slices.Contains(c.may, "*.*") || asked.Group != "*" && mayList(asked.Resource)
-					return nil
-				},
-				List: func(ctx context.Context, cl client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-					if kind := list.GetObjectKind().GroupVersionKind().Kind; kind == "SecretList" && !mayList("secrets") {
-						t.Error("secrets are listed without the right to, which is in every audit log")
-					}
-					return cl.List(ctx, list, opts...)
-				},
-			})
+			cl := mayList(t, c.may, fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(dm, owned).Build())
 			listed := metav1.Verbs{"list", "patch"}
 			settings := Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: preferring{nothingServed(), []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
 				{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: listed}, {Name: "secrets", Kind: "Secret", Namespaced: true, Verbs: listed},
@@ -139,6 +123,31 @@ func TestDependentsWithoutTheRightToLookEverywhere(t *testing.T) {
 			}
 		})
 	}
+}
+
+// mayList answers questions about rights to list, "resource.group" each, and fails the test where something else is listed.
+func mayList(t *testing.T, may []string, c client.WithWatch) client.WithWatch {
+	t.Helper()
+	allowed := func(group, resource string) bool {
+		name := strings.TrimSuffix(resource+"."+group, ".")
+		return slices.Contains(may, name) || slices.Contains(may, "*.*")
+	}
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if review, ok := obj.(*authorizationv1.SelfSubjectAccessReview); ok {
+				asked := review.Spec.ResourceAttributes
+				review.Status.Allowed = asked.Verb == "patch" || allowed(asked.Group, asked.Resource)
+				return nil
+			}
+			return c.Create(ctx, obj, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if list.GetObjectKind().GroupVersionKind().Kind == "SecretList" && !allowed("", "secrets") {
+				t.Error("secrets are listed without the right to, which is in every audit log")
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
 }
 
 // preferring is discovery that knows some kinds; the fake one of client-go prefers none.
