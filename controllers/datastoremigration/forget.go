@@ -3,6 +3,7 @@ package datastoremigration
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -28,7 +29,13 @@ func (s *steps) forgetCopies(ctx context.Context, sc *scope) (outputs, error) {
 		return err
 	})
 	if err == nil && len(kept) > 0 {
-		sc.Warn("NotesKept", "%d v3 objects keep the annotations of this migration, which is harmless: %s", len(kept), strings.Join(examples(kept, showProblem), "; "))
+		var why []string
+		for _, p := range kept {
+			why = append(why, p.Message)
+		}
+		slices.Sort(why)
+		sc.Warn("NotesKept", "%d v3 objects keep the annotations of this migration, which is harmless: %s: %s", len(kept),
+			strings.Join(examples(kept, func(p resources.Problem) string { return p.Kind + " " + p.Object() }), ", "), strings.Join(examples(slices.Compact(why), func(text string) string { return text }), "; "))
 	}
 	return nil, err
 }
@@ -53,7 +60,7 @@ func (s *steps) forgetCopiesOf(ctx context.Context, dm *migration) (kept []resou
 		u.SetAnnotations(annotations)
 	})
 	if apierrors.Refused(err) {
-		return append(kept, copier.Refusal("patch", lock, client.ObjectKeyFromObject(info), err)), nil
+		return append([]resources.Problem{copier.Refusal("patch", lock, client.ObjectKeyFromObject(info), err)}, kept...), nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("take the notes of this migration off the v3 ClusterInformation: %w", err)

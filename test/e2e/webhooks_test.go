@@ -11,16 +11,20 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	registrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/apierrors"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/scene"
@@ -38,6 +42,7 @@ func TestWebhooksBeforeTheLock(t *testing.T) {
 	w.grantInTiers(t, "create", "update")
 	w.manager(t, "--phases-dir", gated(t))
 	w.start(t, scene.MigrationName, "begin")
+	wake := func() { w.annotate(t, scene.MigrationName, map[string]string{"unrelated": time.Now().String()}) }
 	inPending := func(t *testing.T, why string, says ...string) {
 		t.Helper()
 		for _, part := range says {
@@ -49,43 +54,32 @@ func TestWebhooksBeforeTheLock(t *testing.T) {
 	inTurn(t, "a right by tier", func(t *testing.T) {
 		inPending(t, "a rollback could not delete its copies", "this account may not delete tier.networkpolicies.projectcalico.org")
 		w.grantInTiers(t, "create", "update", "delete")
+		wake()
 	})
 	inTurn(t, "an identity", func(t *testing.T) {
 		inPending(t, "v3 would stay closed for good", "ClusterInformation default: create is refused: ", `admission webhook "cluster-info.api.projectcalico.org" denied the request`, managerUser)
 		if info := w.lock(); w.Client.Get(t.Context(), client.ObjectKeyFromObject(info), info) != nil || info.Object["spec"].(map[string]any)["datastoreReady"] != true {
 			t.Errorf("v1 is not open: %v", info.Object["spec"])
 		}
+		hooks.freeze("DELETE " + fixture.OwnerTier)
 		hooks.letPass(managerUser)
+		wake()
 	})
-	hooks.freeze("DELETE " + fixture.OwnerTier)
 	inTurn(t, "a tier", func(t *testing.T) {
 		inPending(t, "a rollback could not delete its copies", "GlobalNetworkPolicy ", "of tier "+fixture.OwnerTier+", delete is refused: ", "tier "+fixture.OwnerTier+" is frozen")
 		hooks.freeze("")
+		wake()
 	})
 	w.awaitGate(t, scene.MigrationName, "begin")
 	w.remove(t, scene.MigrationName)
 }
 
-// After the v1 CRDs are gone nothing can be refused for ever: Calico's webhooks come with v3, after the lock, and let
-// nobody but Calico's own components write ClusterInformation.
-func TestWebhooksAfterV1IsGone(t *testing.T) {
-	w := own(t, scene.Options{Objects: fixture.Demo(4, 60)})
-	w.manager(t)
-	if err := w.Migrate(t.Context(), scene.MigrationName); err != nil {
-		t.Fatal(err)
-	}
-	w.await(t, scene.MigrationName, "Converged")
-	if err := fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace); err != nil {
-		t.Fatal(err)
-	}
-	w.await(t, scene.MigrationName, "Complete")
-	w.calicoWebhooks(t).freeze("UPDATE " + fixture.OwnerTier)
-	w.remove(t, scene.MigrationName)
-	if left := w.v1CRDs(t); len(left) > 0 {
-		t.Errorf("v1 CRDs are left: %q", left)
-	}
+// assertNotesKept: what the webhooks refuse to the manager when v1 is gone, the rights of a tier and ClusterInformation,
+// keeps its notes and is told; nothing else does.
+func (w *world) assertNotesKept(t *testing.T, frozen string) {
+	t.Helper()
 	told := w.awaitEvent(t, "NotesKept")
-	for _, part := range []string{"ClusterInformation default", "GlobalNetworkPolicy", "harmless"} {
+	for _, part := range []string{"ClusterInformation default", "GlobalNetworkPolicy", "harmless", "tier " + frozen + " is frozen", "only Calico writes ClusterInformation"} {
 		if !strings.Contains(told, part) {
 			t.Errorf("%q is not told: %s", part, told)
 		}
@@ -93,13 +87,13 @@ func TestWebhooksAfterV1IsGone(t *testing.T) {
 	var noted []string
 	for _, kind := range w.Registry.All() {
 		for _, obj := range w.list(t, kind.V3GVK()) {
-			if tier := obj.GetLabels()["projectcalico.org/tier"]; obj.GetAnnotations()[migrationv1.AnnotationMigratedBy] != "" && tier != fixture.OwnerTier {
-				noted = append(noted, key(obj))
+			if obj.GetAnnotations()[migrationv1.AnnotationMigratedBy] != "" && obj.GetLabels()[resources.TierLabel] != frozen {
+				noted = append(noted, kind.Name()+" "+obj.GetName())
 			}
 		}
 	}
-	if len(noted) != 1 || !strings.Contains(noted[0], "ClusterInformation") {
-		t.Errorf("notes are left where nobody has refused to take them off: %q", noted)
+	if diff := cmp.Diff([]string{"ClusterInformation default"}, noted); diff != "" {
+		t.Errorf("who has notes outside the frozen tier (-want +got):\n%s", diff)
 	}
 }
 
@@ -177,7 +171,10 @@ func (w *world) calicoWebhooks(t *testing.T) *calicoWebhooks {
 			t.Error(err)
 		}
 	})
-	harness.Eventually(t, "the webhooks in force", soon, func() error { return w.probe(true) })
+	harness.Eventually(t, "the webhooks in force", soon, func() error {
+		pdb := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: metav1.NamespaceDefault}}
+		return nilIf(apierrors.Classify(w.Client.Create(t.Context(), pdb, client.DryRunAll)) == apierrors.Forbidden)
+	})
 	return h
 }
 
