@@ -7,7 +7,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -58,38 +57,35 @@ func (s *steps) tryV3Writes(ctx context.Context, sc *scope) (outputs, error) {
 	return outputs{"refused": refused}, nil
 }
 
-// tryLockV3 tries what closes v3, opens it again, and takes the lock away.
-func (s *steps) tryLockV3(ctx context.Context, dm *migration, kind *resources.Kind) ([]resources.Problem, error) {
+// tryLockV3 tries what closes v3; or, where it is there already, what opens it again, and takes the lock away.
+func (s *steps) tryLockV3(ctx context.Context, dm *migration, kind *resources.Kind) (refused []resources.Problem, err error) {
 	info, err := s.clusterInformation(ctx, kind.V3GVK())
 	if err != nil {
 		return nil, err
 	}
-	tries := map[string]func(info *unstructured.Unstructured) error{"create": func(*unstructured.Unstructured) error {
-		v1, err := s.clusterInformation(ctx, kind.V1GVK())
-		if err != nil {
-			return err
-		}
-		return s.client.Create(ctx, lockedCopy(v1, kind.V3GVK(), dm.UID), client.DryRunAll)
-	}}
-	if info != nil {
-		tries = map[string]func(info *unstructured.Unstructured) error{"patch": func(info *unstructured.Unstructured) error {
-			return s.client.Patch(ctx, info, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"datastoreReady":true}}`)), client.DryRunAll)
-		}}
-		if createdBy(info) == dm.UID {
-			tries["delete"] = func(info *unstructured.Unstructured) error { return s.client.Delete(ctx, info, client.DryRunAll) }
-		}
-	}
-	var refused []resources.Problem
-	for verb, try := range tries {
-		err := try(info.DeepCopy())
+	try := func(verb string, err error) error {
 		switch class := apierrors.Classify(err); {
 		case apierrors.Refused(err):
 			refused = append(refused, copier.Refusal(verb, kind, types.NamespacedName{Name: clusterInformationName}, err))
-		case err != nil && class != apierrors.Conflict && class != apierrors.NotFound:
-			return nil, fmt.Errorf("try to %s the v3 ClusterInformation: %w", verb, err)
+		case err != nil && class != apierrors.Conflict && class != apierrors.NotFound: // it has come, or gone, meanwhile
+			return fmt.Errorf("try to %s the v3 ClusterInformation: %w", verb, err)
 		}
+		return nil
 	}
-	return refused, nil
+	if info == nil {
+		v1, err := s.clusterInformation(ctx, kind.V1GVK())
+		if err != nil {
+			return nil, err
+		}
+		err = try("create", s.client.Create(ctx, lockedCopy(v1, kind.V3GVK(), dm.UID), client.DryRunAll))
+		return refused, err
+	}
+	opens := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"datastoreReady":true}}`))
+	if err := try("patch", s.client.Patch(ctx, info.DeepCopy(), opens, client.DryRunAll)); err != nil || createdBy(info) != dm.UID {
+		return refused, err
+	}
+	err = try("delete", s.client.Delete(ctx, info.DeepCopy(), client.DryRunAll))
+	return refused, err
 }
 
 // webhooksOnV3 are the webhooks that may be asked about a write of v3.
