@@ -94,7 +94,8 @@ var taboos = []struct {
 		return n.Verb == "*" || (n.Group == "*" || n.Resource == "*") && !all
 	}},
 	{"nothing here does that", func(n rights.Need) bool {
-		return slices.Contains([]string{"escalate", "bind", "impersonate", "deletecollection", "update"}, n.Verb)
+		inTier := n.Verb == "update" && strings.HasPrefix(n.Resource, "tier.") // no resource, but the name under which Calico grants a right
+		return slices.Contains([]string{"escalate", "bind", "impersonate", "deletecollection", "update"}, n.Verb) && !inTier
 	}},
 	{"of v1, notes about owners and the one lock are patched; nothing is created or deleted", func(n rights.Need) bool {
 		return n.Group == "crd.projectcalico.org" && writes(n) && (n.Verb != "patch" || n.Resource == "clusterinformations" && n.Name != "default")
@@ -111,9 +112,9 @@ var taboos = []struct {
 		sideDoor := n.Verb == "patch" && n.For[0] == "datastoremigration-copyahead" && !v1 && strings.HasSuffix(n.Name, ".projectcalico.org")
 		return n.Resource == "customresourcedefinitions" && writes(n) && !cleanUp && !sideDoor
 	}},
-	{"admission objects are looked at by name, and only the fences are made, changed and deleted; a create cannot be named", func(n rights.Need) bool {
+	{"admission objects are looked at by name, but for webhooks, which others name, and only the fences are made, changed and deleted; a create cannot be named", func(n rights.Need) bool {
 		fence := strings.HasPrefix(n.Resource, "validating") && (n.Verb == "create" || (n.Verb == "delete" || n.Verb == "patch" && n.Resource == "validatingadmissionpolicies") && slices.Contains([]string{migrationv1.FenceName, migrationv1.V3FenceName}, n.Name))
-		return n.Group == "admissionregistration.k8s.io" && (writes(n) && !fence || n.Name == "" && n.Verb != "create")
+		return n.Group == "admissionregistration.k8s.io" && (writes(n) && !fence || n.Name == "" && n.Verb != "create" && n.String() != "list validatingwebhookconfigurations.admissionregistration.k8s.io")
 	}},
 }
 

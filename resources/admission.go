@@ -25,7 +25,8 @@ func (c *conversion) admission() error {
 	return nil
 }
 
-const tierLabelKey = "projectcalico.org/tier"
+// TierLabel is the label of a policy of v3 that names its tier.
+const TierLabel = "projectcalico.org/tier"
 
 func policyTypes(_, spec map[string]any) {
 	if hasTypes(spec) {
@@ -61,7 +62,7 @@ func tierLabel(obj, spec map[string]any) {
 		spec["tier"] = defaultTier
 	}
 	labels := childMap(childMap(obj, "metadata"), "labels")
-	labels[tierLabelKey] = spec["tier"]
+	labels[TierLabel] = spec["tier"]
 }
 
 // childMap returns the map in a field and makes it if it is not there.

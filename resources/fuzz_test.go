@@ -63,7 +63,7 @@ func labelsOf(kind *Kind, v1 *unstructured.Unstructured, hidden *hiddenMetadata,
 		want = merged(want, hidden.Labels)
 	}
 	if slices.Contains(kind.entry.Compare.AdmissionDefaults, "tierLabel") {
-		want[tierLabelKey], _, _ = unstructured.NestedString(got.Object.Object, "spec", "tier")
+		want[TierLabel], _, _ = unstructured.NestedString(got.Object.Object, "spec", "tier")
 	}
 	return want
 }

@@ -12,9 +12,12 @@ type need struct {
 	object func(obj, other *unstructured.Unstructured) bool
 }
 
+// needsTier is the rule of policies.
+const needsTier = "tier"
+
 // needs are the rules that kinds.yaml names. Calico's controllers keep them with finalizers.
 var needs = map[string]need{
-	"tier": {"Tier", func(policy, tier *unstructured.Unstructured) bool {
+	needsTier: {"Tier", func(policy, tier *unstructured.Unstructured) bool {
 		name := specString(policy, "tier")
 		return name == tier.GetName() || name == "" && tier.GetName() == defaultTier
 	}},
@@ -35,6 +38,9 @@ func specString(obj *unstructured.Unstructured, field string) string {
 
 // Needs is the v3 kind of which an object of this kind keeps one from going; empty for none.
 func (k *Kind) Needs() string { return needs[k.entry.Needs].kind }
+
+// Tiered tells that objects of the kind are in tiers, by which Calico grants rights.
+func (k *Kind) Tiered() bool { return k.entry.Needs == needsTier }
 
 // NeedsObject tells whether an object of this kind keeps other, of the kind Needs, from going. Both are as v1 has them.
 func (k *Kind) NeedsObject(obj, other *unstructured.Unstructured) bool {

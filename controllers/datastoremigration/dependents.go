@@ -31,9 +31,34 @@ const (
 	kindsAtATime = 4
 )
 
-// detachRights is to list everything. To patch what is found, which may be anything, is
-// the chart's to grant. Whoever detaches may attach again.
+// detachRights is to list everything, which an installation need not grant: then only what may be listed is looked at.
+// To patch what is found, which may be anything, is the chart's to grant. Whoever detaches may attach again.
 func detachRights() []rbacv1.PolicyRule { return []rbacv1.PolicyRule{rights.Rule("list", "*", "*")} }
+
+// listable parts kinds into those that this account may list, and the names of the others. To ask leaves no refusals in
+// the audit log, as a list of each would.
+func (s *steps) listable(ctx context.Context, kinds []foreignKind) (may []foreignKind, unlisted []string, err error) {
+	missing, err := rights.Missing(ctx, s.client, rights.Flatten(DetachAction, detachRights()...))
+	if err != nil || len(missing) == 0 {
+		return kinds, nil, err
+	}
+	needs := make([]rights.Need, len(kinds))
+	for i, kind := range kinds {
+		needs[i] = rights.Need{Group: kind.Group, Resource: kind.plural, Verb: "list"}
+	}
+	if missing, err = rights.Missing(ctx, s.client, needs); err != nil {
+		return nil, nil, err
+	}
+	for _, kind := range kinds {
+		name := schema.GroupResource{Group: kind.Group, Resource: kind.plural}
+		if slices.ContainsFunc(missing, func(n rights.Need) bool { return n.Group == name.Group && n.Resource == name.Resource }) {
+			unlisted = append(unlisted, name.String())
+		} else {
+			may = append(may, kind)
+		}
+	}
+	return may, unlisted, nil
+}
 
 // foreignKind is a kind outside Calico whose objects may have owners.
 type foreignKind struct {
@@ -95,7 +120,11 @@ func (s *steps) findDependents(ctx context.Context, c *copier.Copier) (dependent
 	if err != nil {
 		return dependents{}, err
 	}
-	all := dependents{hidden: hidden}
+	kinds, unlisted, err := s.listable(ctx, kinds)
+	if err != nil {
+		return dependents{}, err
+	}
+	all := dependents{unlisted: unlisted, hidden: hidden}
 	var mu sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(kindsAtATime)
@@ -147,10 +176,10 @@ func (s *steps) detachDependents(ctx context.Context, sc *scope) (outputs, error
 		return nil, err
 	}
 	waived := isWaived(sc.Object, dependentsCheck)
+	if len(all.hidden) > 0 && !waived {
+		return nil, fmt.Errorf("objects that depend on Calico's may be hidden in what the API server cannot tell of: %s", clip(strings.Join(all.hidden, ", "), exampleLength))
+	}
 	if unseen := clip(strings.Join(all.unseen(), ", "), exampleLength); unseen != "" {
-		if !waived {
-			return nil, fmt.Errorf("objects that depend on Calico's may be hidden in what cannot be listed: %s", unseen)
-		}
 		sc.Warn("DependentsHidden", "objects that depend on Calico's are not looked for in what cannot be listed: %s", unseen)
 	}
 	if err := recordKinds(ctx, sc, all.found); err != nil {
@@ -239,6 +268,9 @@ func (s *steps) detachedDependents(ctx context.Context, sc *scope, c *copier.Cop
 		if err != nil {
 			return nil, err
 		}
+		if kinds, _, err = s.listable(ctx, kinds); err != nil { // what may not be listed was not detached
+			return nil, err
+		}
 		for _, kind := range kinds {
 			texts = append(texts, kind.GroupVersion().String()+"/"+kind.Kind)
 		}
@@ -249,8 +281,7 @@ func (s *steps) detachedDependents(ctx context.Context, sc *scope, c *copier.Cop
 			continue
 		}
 		found, err := c.Find(ctx, schema.FromAPIVersionAndKind(text[:i], text[i+1:]), detachedBy(sc.Object.UID))
-		notThere := gone(err) || !recorded && apierrs.IsForbidden(err) // what may not be listed was not detached
-		if err != nil && !notThere {
+		if err != nil && !gone(err) && (recorded || !apierrs.IsForbidden(err)) {
 			return nil, err
 		}
 		all = append(all, found...)

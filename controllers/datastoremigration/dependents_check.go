@@ -25,10 +25,10 @@ func (s *steps) dependents() check.Check {
 		}
 		var findings []check.Finding
 		if len(all.unlisted) > 0 {
-			findings = append(findings, check.Finding{Level: check.Failure,
-				Message: fmt.Sprintf("this account may not list *.* (needed by %s), so that what depends on Calico's objects may be hidden in: %s",
+			findings = append(findings, check.Finding{Level: check.Warning,
+				Message: fmt.Sprintf("this account may not list *.* (needed by %s): what belongs to an object of Calico is not looked for in these, and the garbage collector may delete it during a migration: %s",
 					DetachAction, clip(strings.Join(all.unlisted, ", "), exampleLength)),
-				Remedy: "grant it (Helm: controllers.datastoremigration.dependents.enabled=true)"})
+				Remedy: "if there may be any (kubectl phasegate plan shows it to an administrator), grant it (Helm: controllers.datastoremigration.dependents.enabled=true)"})
 		}
 		for _, group := range all.hidden {
 			findings = append(findings, check.Finding{Level: check.Failure,

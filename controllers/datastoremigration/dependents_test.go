@@ -2,9 +2,12 @@ package datastoremigration
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/resources"
 )
@@ -36,8 +40,12 @@ func TestAttachWithoutTheNote(t *testing.T) {
 			owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings", OwnerReferences: []metav1.OwnerReference{c.owner}}}
 			cl := interceptor.NewClient(fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(dm, owned).Build(), interceptor.Funcs{
 				Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-					if _, ok := obj.(*v1alpha1.MachineState); ok {
+					switch obj := obj.(type) {
+					case *v1alpha1.MachineState:
 						return c.Create(ctx, obj, opts...)
+					case *authorizationv1.SelfSubjectAccessReview:
+						obj.Status.Allowed = true
+						return nil
 					}
 					return apierrs.NewForbidden(corev1.Resource("configmaps"), obj.GetName(), nil) // the canary: there is no collector to wait for
 				},
@@ -69,6 +77,77 @@ func TestAttachWithoutTheNote(t *testing.T) {
 			}
 		})
 	}
+}
+
+// By default nobody may list everything. Then what may be listed is protected, the rest is not asked for and named, and
+// a migration goes on.
+func TestDependentsWithoutTheRightToLookEverywhere(t *testing.T) {
+	warning := "this account may not list *.* (needed by DetachDependents): what belongs to an object of Calico is not looked for in these, and the garbage collector may delete it during a migration: secrets"
+	cases := map[string]struct {
+		why  string
+		may  []string // list, as "resource.group"
+		want []string
+	}{
+		"everything":   {why: "dependents.enabled", may: []string{"*.*"}},
+		"one of them":  {why: "extraRules", may: []string{"configmaps"}, want: []string{warning}},
+		"each by name": {why: "as good as everything", may: []string{"configmaps", "secrets"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
+			owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings",
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "projectcalico.org/v3", Kind: "Tier", Name: "t", UID: "1"}}}}
+			cl := mayList(t, c.may, fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(dm, owned).Build())
+			listed := metav1.Verbs{"list", "patch"}
+			settings := Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: preferring{nothingServed(), []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
+				{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: listed}, {Name: "secrets", Kind: "Secret", Namespaced: true, Verbs: listed},
+			}}}}}
+			findings, err := newSteps(cl, settings).dependents().Run(t.Context())
+			must(t, err)
+			var got []string
+			for _, f := range findings {
+				if f.Level != check.Warning {
+					t.Errorf("%s: %s", f.Level, f)
+				}
+				got = append(got, f.Message)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, diff)
+			}
+			if _, err := runner.Once(t.Context(), cl, dm, Program(cl, settings).Actions[DetachAction], nil, clock.RealClock{}); err != nil {
+				t.Fatal(err)
+			}
+			must(t, cl.Get(t.Context(), client.ObjectKeyFromObject(owned), owned))
+			if len(owned.OwnerReferences) > 0 {
+				t.Error("what may be looked at is not protected")
+			}
+		})
+	}
+}
+
+// mayList answers questions about rights to list, "resource.group" each, and fails the test where something else is listed.
+func mayList(t *testing.T, may []string, c client.WithWatch) client.WithWatch {
+	t.Helper()
+	allowed := func(group, resource string) bool {
+		name := strings.TrimSuffix(resource+"."+group, ".")
+		return slices.Contains(may, name) || slices.Contains(may, "*.*")
+	}
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if review, ok := obj.(*authorizationv1.SelfSubjectAccessReview); ok {
+				asked := review.Spec.ResourceAttributes
+				review.Status.Allowed = asked.Verb == "patch" || allowed(asked.Group, asked.Resource)
+				return nil
+			}
+			return c.Create(ctx, obj, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if list.GetObjectKind().GroupVersionKind().Kind == "SecretList" && !allowed("", "secrets") {
+				t.Error("secrets are listed without the right to, which is in every audit log")
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
 }
 
 // preferring is discovery that knows some kinds; the fake one of client-go prefers none.

@@ -3,28 +3,52 @@ package datastoremigration
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/patch"
+	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/apierrors"
+	"github.com/phasegate/phasegate/resources/copier"
 )
 
 // forgetCopies takes the notes of this migration, and of one that it has taken over, off
-// everything in v3: from here on nothing is anybody's copy.
+// everything in v3: from here on nothing is anybody's copy. Where admission refuses that, the notes stay, and it is
+// told: v1 is gone, so that there is no way but on, and a note means nothing any more. It is not done sooner, because
+// Calico's webhooks, which come with v3, let nobody but Calico write ClusterInformation: v1 would stay for good. And
+// until v1 is gone the notes say whose the copies are, should the state be lost.
 func (s *steps) forgetCopies(ctx context.Context, sc *scope) (outputs, error) {
-	return nil, s.withEarlier(ctx, sc.Object, s.forgetCopiesOf)
+	var kept []resources.Problem
+	err := s.withEarlier(ctx, sc.Object, func(ctx context.Context, dm *migration) error {
+		more, err := s.forgetCopiesOf(ctx, dm)
+		kept = append(kept, more...)
+		return err
+	})
+	if err == nil && len(kept) > 0 {
+		var why []string
+		for _, p := range kept {
+			why = append(why, p.Message)
+		}
+		slices.Sort(why)
+		sc.Warn("NotesKept", "%d v3 objects keep the annotations of this migration, which is harmless: %s: %s", len(kept),
+			strings.Join(examples(kept, func(p resources.Problem) string { return p.Kind + " " + p.Object() }), ", "), strings.Join(examples(slices.Compact(why), func(text string) string { return text }), "; "))
+	}
+	return nil, err
 }
 
 // forgetCopiesOf takes its notes off the lock last: the lock tells whose they are.
-func (s *steps) forgetCopiesOf(ctx context.Context, dm *migration) error {
-	if _, err := s.copier(dm).ForgetCopies(ctx); err != nil {
-		return err
+func (s *steps) forgetCopiesOf(ctx context.Context, dm *migration) (kept []resources.Problem, err error) {
+	if kept, err = s.copier(dm).ForgetCopies(ctx); err != nil {
+		return nil, err
 	}
-	info, err := s.clusterInformation(ctx, s.Registry.Lock().V3GVK())
-	uid := dm.UID
+	lock, uid := s.Registry.Lock(), dm.UID
+	info, err := s.clusterInformation(ctx, lock.V3GVK())
 	if err != nil || info == nil || createdBy(info) != uid && lockedBy(info) != uid {
-		return err
+		return kept, err
 	}
 	err = patch.MutateAndPatchSpec(ctx, s.client, info, func(u *unstructured.Unstructured) {
 		annotations := u.GetAnnotations()
@@ -35,8 +59,11 @@ func (s *steps) forgetCopiesOf(ctx context.Context, dm *migration) error {
 		}
 		u.SetAnnotations(annotations)
 	})
-	if err != nil {
-		return fmt.Errorf("take the notes of this migration off the v3 ClusterInformation: %w", err)
+	if apierrors.Refused(err) {
+		return append([]resources.Problem{copier.Refusal("patch", lock, client.ObjectKeyFromObject(info), err)}, kept...), nil
 	}
-	return nil
+	if err != nil {
+		return nil, fmt.Errorf("take the notes of this migration off the v3 ClusterInformation: %w", err)
+	}
+	return kept, nil
 }

@@ -16,7 +16,7 @@ import (
 
 func (s *steps) preflightRights() []rbacv1.PolicyRule {
 	return grants([]rbacv1.PolicyRule{rights.Asking}, apiServersRights(), s.onV3CRDs("get"), s.onV1Lock("get patch"), onAllOfV1("list"), s.builtInTierRights(), admissionRights(),
-		peerRights(), tigeraOperatorRights(), storeRights(), rule("list", migrationv1.GroupVersion.Group, "datastoremigrations"))
+		peerRights(), tigeraOperatorRights(), storeRights(), webhookRights(), rule("list", migrationv1.GroupVersion.Group, "datastoremigrations"))
 }
 
 // preflight names every reason not to start. It runs before the finalizer has
@@ -62,9 +62,10 @@ func (s *steps) checks(machine *fsm.Machine, dm *migration) []check.Check {
 	_, needs := rights.Only(Needs(machine, s.Settings), BackUpAction, CleanUpAction)
 	_, needs = rights.Only(needs, DetachAction) // asked by a check that may be waived
 	_, needs = rights.Only(needs, OpenDoorAction, CloseDoorAction)
+	copyAhead := s.canCopyAhead(machine)
 	checks := []check.Check{
 		check.Rights(s.client, needs, check.GrantRights), s.v3CRDs(), s.builtInTiers(), s.lockIsFree(dm), s.canBeFenced(), s.admissionPolicies(),
-		s.v1Kinds(), s.selectors(), s.peerController(dm), s.tigeraOperator(dm), s.dependents(), s.canCopyAhead(machine), s.hasSpace(dm),
+		s.v1Kinds(), s.selectors(), s.peerController(dm), s.tigeraOperator(dm), s.dependents(), copyAhead, s.v3Webhooks(copyAhead), s.hasSpace(dm),
 	}
 	checks = append(checks, s.everyServer()...)
 	if s.MemoryLimit > 0 {

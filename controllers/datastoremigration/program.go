@@ -20,6 +20,7 @@ import (
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/crdgate"
+	"github.com/phasegate/phasegate/controllers/rights"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
@@ -147,6 +148,8 @@ func (s *steps) looking() map[string]runner.Action[*migration] {
 		"Verify": {ActionSpec: fsm.ActionSpec{Doc: "Reads both sides again and compares every object.",
 			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "different": fsm.TypeInt, "examples": fsm.TypeStrings, "verified": fsm.TypeInt}}, Do: s.verify,
 			Rights: grants(onAPIService("get patch"), s.lockStandsRights(), s.lists(), s.onV3("get patch"), s.onV3Status("patch"))}, // a dry run tells what admission makes of a copy
+		"TryV3Writes": {ActionSpec: fsm.ActionSpec{Doc: "Asks by dry runs whether v3 takes what is to be written there later: its lock, and changes and deletions of copies; changes nothing.",
+			Outputs: map[string]fsm.Type{"refused": fsm.TypeStrings}}, Do: s.tryV3Writes, Rights: s.tryV3WritesRights()},
 		"ObserveRollout": {ActionSpec: fsm.ActionSpec{Doc: "Looks which components do not run with projectcalico.org/v3 yet, in Calico's namespace.",
 			Outputs: map[string]fsm.Type{"namespace": fsm.TypeString, "pending": fsm.TypeStrings}}, Do: s.observeRollout, Rights: grants(observeRolloutRights(), s.datastoreRights())},
 	}
@@ -165,10 +168,10 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 		"UnfenceV1": {ActionSpec: fsm.ActionSpec{Doc: "Removes what FenceV1 installed, if this migration did."}, Do: s.unfenceV1, Rights: s.unfenceRights()},
 		"LiftFence": {ActionSpec: fsm.ActionSpec{Doc: "Removes the fence after the point of no return, when v1 is gone."}, Do: s.liftFence, Rights: grants(s.unfenceRights(), s.earlierRights())},
 		DetachAction: {ActionSpec: fsm.ActionSpec{Doc: "Takes references to Calico objects off objects outside Calico, and notes them there."},
-			Do: s.detachDependents, Rights: detachRights()},
+			Do: s.detachDependents, Rights: append(detachRights(), rights.Asking)},
 		"AttachDependents": {ActionSpec: fsm.ActionSpec{Doc: "Puts the references back. owners: v3 points them to the v3 objects.",
 			Params: map[string]fsm.Param{"owners": {Type: fsm.TypeString, Doc: "v1 or v3: whose UIDs; v1 is the default"}}},
-			Do: s.attachDependents, Rights: grants(s.awaitOwnersRights(), s.lists())},
+			Do: s.attachDependents, Rights: grants([]rbacv1.PolicyRule{rights.Asking}, s.awaitOwnersRights(), s.lists())},
 		"DetachV1Owners": {ActionSpec: fsm.ActionSpec{Doc: "Takes references to Calico objects off v1 objects, and notes them there."},
 			Do: s.detachV1Owners, Rights: grants(s.onV1("list patch"), s.onV1CRDs("get"))},
 		"AttachV1Owners": {ActionSpec: fsm.ActionSpec{Doc: "Puts the references back on the v1 objects."},

@@ -80,7 +80,7 @@ func TestOutputsOfTheActions(t *testing.T) {
 	slices.Sort(read)
 	slices.Sort(recorded)
 	wantRead := []string{"CopyResources.conflicts", "CopyResources.examples", "CopyResources.ownersWithheld", "CopyResources.rejected", "DetectConflicts.conflicts", "DetectConflicts.examples", "ObserveRollout.pending", "OpenSideDoor.sideDoor",
-		"Plan.problems", "Preflight.blockers", "Verify.different"}
+		"Plan.problems", "Preflight.blockers", "TryV3Writes.refused", "Verify.different"}
 	wantRecorded := []string{"CopyResources.objects", "Drain.quiet", "ObserveRollout.namespace", "Plan.objects", "RemapOwners.ownersMissing", "Verify.conflicts",
 		"Verify.examples", "Verify.verified"}
 	if diff := cmp.Diff(wantRead, read); diff != "" {

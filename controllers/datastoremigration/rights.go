@@ -84,7 +84,25 @@ func (s *steps) onV1(verbs string) []rbacv1.PolicyRule {
 }
 
 func (s *steps) onV3(verbs string) []rbacv1.PolicyRule {
-	return allOf(verbs, resources.V3Group, s.Registry.Kinds(), (*resources.Kind).V3Plural)
+	return append(allOf(verbs, resources.V3Group, s.Registry.Kinds(), (*resources.Kind).V3Plural), s.inTiers(verbs)...)
+}
+
+// inTiers are the rights for which Calico's admission webhook asks besides, in the name of whoever writes a policy: to
+// do so in its tier, and to read the tier. To the webhook a patch is an update.
+func (s *steps) inTiers(verbs string) []rbacv1.PolicyRule {
+	var writes []string
+	for verb, asked := range map[string]string{"create": "create", "patch": "update", "delete": "delete"} {
+		if slices.Contains(strings.Fields(verbs), verb) {
+			writes = append(writes, asked)
+		}
+	}
+	tier, known := s.Registry.Kind(tierKind)
+	tiered := slices.DeleteFunc(s.Registry.Kinds(), func(kind *resources.Kind) bool { return !kind.Tiered() })
+	if len(writes) == 0 || len(tiered) == 0 || !known {
+		return nil
+	}
+	return append(allOf(strings.Join(writes, " "), resources.V3Group, tiered, func(kind *resources.Kind) string { return "tier." + kind.V3Plural() }),
+		rule("get", resources.V3Group, tier.V3Plural())...)
 }
 
 // onV3Status is about the kinds whose status takes a write of its own.

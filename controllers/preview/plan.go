@@ -230,7 +230,7 @@ func (p *Plan) findings(wide bool) string {
 		b.WriteString("✓ no conflicts\n")
 	}
 	if n := len(p.Dependents); n > 0 {
-		fmt.Fprintf(&b, "  %s outside Calico would lose the reference to their owner for a moment: %s\n", counted(n, "object"), some(p.Dependents))
+		fmt.Fprintf(&b, "  %s outside Calico would lose the reference to their owner for a moment, so that the garbage collector leaves them (Helm: controllers.datastoremigration.dependents.enabled=true): %s\n", counted(n, "object"), some(p.Dependents))
 	}
 	if len(p.DependentsUnseen) > 0 {
 		fmt.Fprintf(&b, "‼ you may not look for such objects in %s\n", some(p.DependentsUnseen))

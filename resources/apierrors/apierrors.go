@@ -53,6 +53,7 @@ var classes = []struct {
 }{
 	// The caller gave up: nothing is wrong with the server, and another try cannot help.
 	{Terminal, func(err error) bool { return errors.Is(err, context.Canceled) }},
+	{Forbidden, isDenied}, // whatever reason it gives
 	{Throttled, apierrors.IsTooManyRequests},
 	{Timeout, apierrors.IsTimeout},
 	{Timeout, apierrors.IsServerTimeout},
@@ -118,6 +119,21 @@ func isServerError(err error) bool {
 	}
 	code := status.Status().Code
 	return code >= http.StatusInternalServerError || code == 0 && status.Status().Reason == metav1.StatusReasonInternalError
+}
+
+// isDenied tells a refusal of an admission webhook that does not call the object invalid. It may bear any reason: that
+// of Calico's for ClusterInformation is MethodNotAllowed. There is no other sign of it than the text.
+func isDenied(err error) bool {
+	return isAnswer(err) && denied.MatchString(err.Error()) && !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err)
+}
+
+var denied = regexp.MustCompile(`admission webhook "[^"]*" denied the request`)
+
+// Refused tells that the API server does not let an object be written, by its rules or by admission, while no right
+// is missing: the same try fails again until somebody changes the object, or what refuses it.
+func Refused(err error) bool {
+	class := Classify(err)
+	return (class == Invalid || class == Forbidden) && !NotAllowed(err)
 }
 
 // isPolicyUnready tells an admission policy that refuses everything because the API server does not know

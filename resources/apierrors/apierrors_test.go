@@ -25,6 +25,9 @@ func TestClassify(t *testing.T) {
 	status := func(code int32, reason metav1.StatusReason) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason}}
 	}
+	webhook := func(reason metav1.StatusReason) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusBadRequest, Reason: reason, Message: `admission webhook "h" denied the request: no`}}
+	}
 	request := func(err error) error { return &url.Error{Op: "Post", URL: "https://x", Err: err} }
 	for name, tc := range map[string]struct {
 		err       error
@@ -64,6 +67,10 @@ func TestClassify(t *testing.T) {
 		"gone":               {apierrors.NewResourceExpired("compacted"), Terminal, false, "the same token expires again"},
 		"policy without its kind": {apierrors.NewInvalid(schema.GroupKind{Kind: "Tier"}, "a", field.ErrorList{field.Forbidden(nil, "policy \"p\" denied request: failed to configure policy: failed to find resource referenced by paramKind: 'projectcalico.org/v3, Kind=NetworkPolicy'")}),
 			Unavailable, true, "the API server was started a moment ago and looks for kinds twice a minute"},
+		"denied by a webhook":  {webhook(metav1.StatusReasonMethodNotAllowed), Forbidden, false, "Calico's webhook of ClusterInformation gives this reason"},
+		"denied as conflict":   {fmt.Errorf("write: %w", webhook(metav1.StatusReasonConflict)), Forbidden, false, "reading again would change nothing"},
+		"called invalid":       {webhook(metav1.StatusReasonInvalid), Invalid, false, "the object is to blame"},
+		"webhook away":         {apierrors.NewInternalError(errors.New(`failed calling webhook "h": connection refused`)), Unavailable, true, "it starts again"},
 		"refusal about resets": {apierrors.NewForbidden(gr, "connection reset", errors.New("EOF")), Forbidden, false, "the text of an answer is no sign"},
 		"unknown":              {errors.New("boom"), Terminal, false, "when in doubt, tell somebody"},
 	} {
@@ -112,6 +119,25 @@ func TestNotAllowed(t *testing.T) {
 				t.Errorf("%v: %t, want %t: %s", tc.err, got, tc.want, tc.why)
 			}
 		})
+	}
+}
+
+func TestRefused(t *testing.T) {
+	gr := schema.GroupResource{Group: "projectcalico.org", Resource: "tiers"}
+	for name, tc := range map[string]struct {
+		why  string
+		err  error
+		want bool
+	}{
+		"by rules":      {why: "the object must change", want: true, err: apierrors.NewInvalid(schema.GroupKind{Kind: "Tier"}, "a", nil)},
+		"by admission":  {why: "the webhook must change", want: true, err: apierrors.NewForbidden(gr, "a", errors.New("frozen"))},
+		"a right":       {why: "a right can be granted", err: apierrors.NewForbidden(gr, "a", errors.New(`User "u" cannot patch resource "tiers" in API group "projectcalico.org" at the cluster scope`))},
+		"a busy server": {why: "it passes", err: apierrors.NewTooManyRequests("slow down", 3)},
+		"nothing":       {why: "nobody has refused anything"},
+	} {
+		if got := Refused(tc.err); got != tc.want {
+			t.Errorf("%s: %t, want %t: %s", name, got, tc.want, tc.why)
+		}
 	}
 }
 

@@ -3,33 +3,40 @@ package copier
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
+	"slices"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
 // ForgetCopies takes our notes off every v3 object that bears our mark: the migration is over, and they
-// are nobody's copies any more. It returns how many it freed. A second call frees what is left.
-func (c *Copier) ForgetCopies(ctx context.Context) (int64, error) {
-	var freed atomic.Int64
-	err := eachKind(ctx, c.reg.Kinds(), func(ctx context.Context, kind *resources.Kind) error {
+// are nobody's copies any more. Those that the API server does not let be written keep their notes, and are returned.
+// A second call frees what is left.
+func (c *Copier) ForgetCopies(ctx context.Context) (kept []resources.Problem, err error) {
+	var mu sync.Mutex
+	err = eachKind(ctx, c.reg.Kinds(), func(ctx context.Context, kind *resources.Kind) error {
 		return c.eachOfOurs(ctx, kind, func(ctx context.Context, obj *metav1.PartialObjectMetadata) error {
 			key := client.ObjectKeyFromObject(obj)
-			changed, err := c.amend(ctx, kind, key, obj, forget)
+			_, err := c.amend(ctx, kind, key, obj, forget)
+			if apierrors.Refused(err) {
+				mu.Lock()
+				defer mu.Unlock()
+				kept = append(kept, Refusal("patch", kind, key, err))
+				return nil
+			}
 			if err != nil {
 				return fmt.Errorf("take our notes off %s %s: %w", kind.Name(), key, err)
-			}
-			if changed {
-				freed.Add(1)
 			}
 			return nil
 		})
 	})
-	return freed.Load(), err
+	slices.SortFunc(kept, compareProblems)
+	return kept, err
 }
 
 // eachKind calls do for all kinds at once. The first error ends the others.

@@ -68,10 +68,7 @@ func (c *Copier) handOverOne(ctx context.Context, kind *resources.Kind, obj *Met
 		obj.ManagedFields, _, err = resources.HandedOver(obj.ManagedFields, inV1, fieldManager)
 		return err
 	})
-	switch class := apierrors.Classify(err); {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil || class != apierrors.Invalid && class != apierrors.Forbidden || apierrors.NotAllowed(err):
+	if !apierrors.Refused(err) {
 		return err
 	}
 	refuse(resources.Problem{

@@ -171,7 +171,7 @@ func (c *Copier) removeLive(ctx context.Context, kind *resources.Kind, obj *meta
 	}
 	if kind.Undeletable(obj.Name) {
 		err := c.deleteExactly(ctx, obj, client.DryRunAll)
-		if class := apierrors.Classify(err); class == apierrors.Forbidden && !apierrors.NotAllowed(err) || class == apierrors.Invalid {
+		if apierrors.Refused(err) {
 			return kept, c.patchMetadata(ctx, obj, func() { forget(obj) })
 		}
 		if err != nil {
@@ -186,10 +186,10 @@ func (c *Copier) removeLive(ctx context.Context, kind *resources.Kind, obj *meta
 	return deleted, c.deleteExactly(ctx, obj)
 }
 
-func (c *Copier) patchMetadata(ctx context.Context, obj *metav1.PartialObjectMetadata, change func()) error {
+func (c *Copier) patchMetadata(ctx context.Context, obj *metav1.PartialObjectMetadata, change func(), opts ...client.PatchOption) error {
 	patch := client.MergeFromWithOptions(obj.DeepCopy(), client.MergeFromWithOptimisticLock{})
 	change()
-	return c.try(ctx, func() error { return c.c.Patch(ctx, obj, patch) })
+	return c.try(ctx, func() error { return c.c.Patch(ctx, obj, patch, opts...) })
 }
 
 func (c *Copier) deleteExactly(ctx context.Context, obj *metav1.PartialObjectMetadata, opts ...client.DeleteOption) error {

@@ -2,11 +2,14 @@ package chart_test
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -62,6 +65,103 @@ func TestObjectsAreOfTheirTypes(t *testing.T) {
 			t.Errorf("no values of charts/phasegate/ci make a %s, so nobody tests it", kind)
 		}
 	}
+}
+
+// rolesFor are the roles that the chart makes for its accounts.
+func rolesFor(t *testing.T, given string) (roles []rbacv1.ClusterRole) {
+	t.Helper()
+	for _, obj := range mustRender(t, values(t, given)).objects(t) {
+		forUsers := slices.ContainsFunc(slices.Collect(maps.Keys(obj.Labels)), func(key string) bool { return strings.Contains(key, "/aggregate-to-") })
+		if forUsers || obj.Kind != "ClusterRole" && obj.Kind != "Role" {
+			continue
+		}
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal(obj.text, &role); err != nil {
+			t.Fatal(err)
+		}
+		roles = append(roles, role)
+	}
+	return roles
+}
+
+// What is there by default reads and writes what it can name. Only who says so lets it look into everything.
+func TestDefaultHasNoWildcard(t *testing.T) {
+	unbounded := func(r rbacv1.PolicyRule) bool {
+		everyKind := slices.Contains(r.Resources, "*") && !slices.Equal(r.APIGroups, []string{"crd.projectcalico.org"}) // which no registry knows all of
+		return everyKind || slices.Contains(r.APIGroups, "*") || slices.Contains(r.Verbs, "*")
+	}
+	for given, want := range map[string][]string{"{}": nil, "{controllers: {datastoremigration: {dependents: {enabled: true}}}}": {"phasegate-datastoremigration-dependents may list"}} {
+		var got []string
+		for _, role := range rolesFor(t, given) {
+			for _, rule := range role.Rules {
+				if unbounded(rule) {
+					got = append(got, role.Name+" may "+strings.Join(rule.Verbs, ", "))
+				}
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: rules about everything (-want +got):\n%s", given, diff)
+		}
+	}
+}
+
+// A create cannot be bound to a name, so each is a decision, and the page about security has it.
+func TestUnnamedCreatesAreListed(t *testing.T) {
+	accounts := []string{"datastoremigration", "mcpserver", "custom"}
+	granted := map[string]bool{}
+	for _, role := range rolesFor(t, "{controllers: {datastoremigration: {dependents: {enabled: true}}, custom: {enabled: true}}, machines: {files: {door.yaml: \"kind: Machine\\nmetadata: {name: door}\\n\"}}}") {
+		of := accounts // what is bound to all of them
+		if i := slices.IndexFunc(accounts, func(account string) bool { return strings.HasPrefix(role.Name, "phasegate-"+account) }); i >= 0 {
+			of = accounts[i : i+1]
+		}
+		for _, rule := range role.Rules {
+			for _, resource := range createsUnnamed(rule) {
+				for _, account := range of {
+					granted[account+" creates "+resource] = true
+				}
+			}
+		}
+	}
+	if diff := cmp.Diff(granted, listedCreates(t)); diff != "" {
+		t.Errorf("docs/operate/security.md (-granted +listed):\n%s", diff)
+	}
+}
+
+// listedCreates are those of the page.
+func listedCreates(t *testing.T) map[string]bool {
+	t.Helper()
+	_, section, _ := strings.Cut(read(t, "docs", "operate", "security.md"), "## Creates without a name\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	quoted := regexp.MustCompile("`([^`]+)`")
+	listed := map[string]bool{}
+	for _, row := range regexp.MustCompile("(?m)^\\| (`.*`) \\| (`.*`) \\| .+ \\|$").FindAllStringSubmatch(section, -1) {
+		for _, resource := range quoted.FindAllStringSubmatch(row[1], -1) {
+			for _, account := range quoted.FindAllStringSubmatch(row[2], -1) {
+				listed[account[1]+" creates "+resource[1]] = true
+			}
+		}
+	}
+	return listed
+}
+
+// createsUnnamed are the resources, with their groups, of which a rule lets objects of any name be created. The kinds of
+// Calico are one; a right by tier is none.
+func createsUnnamed(rule rbacv1.PolicyRule) (found []string) {
+	if len(rule.ResourceNames) > 0 || !slices.Contains(rule.Verbs, "create") && !slices.Contains(rule.Verbs, "*") {
+		return nil
+	}
+	for _, group := range rule.APIGroups {
+		for _, resource := range rule.Resources {
+			switch {
+			case strings.HasPrefix(resource, "tier."):
+			case group == "projectcalico.org":
+				found = append(found, "*."+group)
+			default:
+				found = append(found, strings.TrimSuffix(resource+"."+group, "."))
+			}
+		}
+	}
+	return found
 }
 
 // Each controller can be switched off, whichever of the others are on.
