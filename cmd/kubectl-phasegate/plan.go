@@ -25,8 +25,8 @@ func planCommand(s streams) *cobra.Command {
 		Long: `Tell what a migration would do, before there is one or before it locks anything: what
 would be copied of each kind, which objects v3 would reject and why, conflicts, objects
 that v3 alone has, objects outside Calico that depend on Calico's, what keeps it from
-starting, and how long v1 would be locked. It asks with the migration's own code, as you, and changes nothing:
-with the account of the manager, add --as.
+starting, and how long v1 would be locked. It asks with the migration's own code, as
+you, and changes nothing: with the account of the manager, add --as.
 
 Every object of v1 is read once, and validated as the v3 CRDs say. What only a webhook
 or an admission policy would refuse or change is asked by dry runs, where v3 can be

@@ -20,7 +20,7 @@ func verifyCommand(s streams) *cobra.Command {
 		Use:   "verify [NAME]",
 		Short: "Compare both sides of a migration, object by object",
 		Long: `Compare every object of v1 with its copy in v3, as the migration does before it
-opens v3. What v3 alone has, and no migration has copied there, is named (‼): it is in
+opens v3. What v3 alone has, and this migration has not made, is named (‼): it is in
 force as soon as v3 is open, but it makes no copy wrong. It reads as you, and changes
 nothing.
 
