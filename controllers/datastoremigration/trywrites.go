@@ -31,7 +31,7 @@ func (s *steps) tryV3WritesRights() []rbacv1.PolicyRule {
 // tryV3Writes finds what admission would refuse when it is too late: a refusal to open v3 would keep it closed, and one
 // to delete copies would keep a retreat from its end. What can be reached is asked by dry runs; they change nothing.
 func (s *steps) tryV3Writes(ctx context.Context, sc *scope) (outputs, error) {
-	var refused []string
+	refused := []string{} // nil is no list to the machine
 	blocked, err := s.overV3(ctx, sc, func(version string) error {
 		lock, err := s.tryLockV3(ctx, sc.Object, s.Registry.Through(version).Lock())
 		if err != nil {
