@@ -130,20 +130,37 @@ func TestActionSeesWhatWasGivenBack(t *testing.T) {
 	}
 }
 
-func TestTerminalPhaseCostsNoWrite(t *testing.T) {
-	b := newBench(t)
-	b.passTo("Done")
-	before := b.stored()
-	for range 20 {
-		b.clock.Step(time.Hour)
-		if diff := cmp.Diff(seen{Phase: "Done", Held: []string{"thing"}}, b.see()); diff != "" {
-			t.Fatalf("a pass in a terminal phase (-want +got):\n%s", diff)
-		}
+// A look that changes nothing writes nothing, however long nothing changes and however often a manager starts.
+func TestQuietPhaseCostsNoWrite(t *testing.T) {
+	cases := map[string]struct{ why, done string }{
+		"terminal": {"nobody comes back for it", "terminal: success"},
+		"steady":   {"what is as it should be is looked at for years", "kind: steady\n    poll: 1m"},
+		"waiting":  {"a person may never come", "kind: waiting\n    poll: 1m\n    next: [{to: Working, when: 'false'}]"},
 	}
-	b.restart()
-	b.see()
-	if diff := cmp.Diff(before, b.stored()); diff != "" {
-		t.Errorf("the object was written (-before +after):\n%s", diff)
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.edit("terminal: success", c.done)
+			b.passTo("Done")
+			b.see()
+			before := b.shown()
+			look := func() []string {
+				b.clock.Step(time.Hour)
+				return b.see().Writes
+			}
+			var writes []string
+			for range 20 {
+				writes = append(writes, look()...)
+			}
+			b.restart()
+			b.edit("terminal: success", c.done)
+			if diff := cmp.Diff([]string(nil), append(writes, look()...)); diff != "" {
+				t.Errorf("%s: writes of 20 looks and of a manager that starts (-want +got):\n%s", c.why, diff)
+			}
+			if diff := cmp.Diff(before, b.shown()); diff != "" {
+				t.Errorf("the object was written (-before +after):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -157,7 +174,7 @@ func TestConflictIsQuiet(t *testing.T) {
 		if worked++; worked > 1 {
 			return map[string]any{"done": true}, nil
 		}
-		return map[string]any{"done": true}, b.outside.Patch(ctx, b.state(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"another":"manager"}}}`)))
+		return map[string]any{"done": true}, b.anotherManager(ctx)
 	}
 	before := b.stored().Status
 	if diff := cmp.Diff(seen{Phase: "Working", Held: []string{"thing"}, Writes: []string{"state"}, Result: now}, b.see()); diff != "" {
@@ -175,28 +192,90 @@ func TestConflictIsQuiet(t *testing.T) {
 	}
 }
 
-// A write of the object by somebody else costs no step: the state is stored, and the view
-// follows in the next pass.
+// A write of the object by somebody else costs no step, and the view is written all the same: who writes more often
+// than a pass takes would keep it old for ever.
 func TestViewFollowsTheState(t *testing.T) {
 	b := newBench(t)
 	b.atWork()
-	worked := 0
+	worked, wrote := 0, 0
 	b.work = func(ctx context.Context, _ *scope) (map[string]any, error) {
 		worked++
 		return map[string]any{"done": true}, b.annotate(ctx, "hello")
 	}
+	b.between(func(ctx context.Context, write string, send func() error) error {
+		if write == "status" && wrote < 2 {
+			wrote++
+			if err := b.annotate(ctx, fmt.Sprint(wrote)); err != nil {
+				return err
+			}
+		}
+		return send()
+	})
 	want := []seen{
-		{Phase: "Done", Held: []string{"thing"}, Writes: []string{"state", "status"}, Result: now},
-		{Phase: "Done", Held: []string{"thing"}, Writes: []string{"status"}},
+		{Phase: "Done", Held: []string{"thing"}, Writes: []string{"state", "status", "status", "status"}, Result: now},
+		{Phase: "Done", Held: []string{"thing"}},
 	}
 	if diff := cmp.Diff(want, []seen{b.see(), b.see()}); diff != "" || worked != 1 {
 		t.Errorf("worked %d times; passes (-want +got):\n%s", worked, diff)
 	}
-	if got := b.shown().Status; got.Phase != "Done" || got.Machine.Phase != "Done" {
-		t.Errorf("the view shows %s and %s, want Done", got.Phase, got.Machine.Phase)
+	if got := b.shown(); got.Status.Phase != "Done" || got.Status.Machine.Phase != "Done" || got.Annotations["somebody"] != "2" {
+		t.Errorf("the view shows %s and %s, want Done; annotations %v", got.Status.Phase, got.Status.Machine.Phase, got.Annotations)
 	}
 	if diff := cmp.Diff([]string{"Normal Worked Working → Done"}, b.told()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// A view that lost a race is not written again where it is of an older state by now, or of another object: that
+// would be older than what is there.
+func TestOlderViewIsNotWrittenAgain(t *testing.T) {
+	cases := map[string]struct {
+		why       string
+		meanwhile func(b *bench, ctx context.Context) error
+		want      string
+	}{
+		"a newer state": {
+			why: "another manager went on, and has shown so",
+			meanwhile: func(b *bench, ctx context.Context) error {
+				state := b.state()
+				state.Status.Phase = "Leaving"
+				shown := b.shown()
+				shown.Status.Phase = "Leaving"
+				return errors.Join(b.outside.Update(ctx, state), b.outside.Status().Update(ctx, shown))
+			},
+			want: "Leaving",
+		},
+		"another object": {
+			why: "one of the same name was created",
+			meanwhile: func(b *bench, ctx context.Context) error {
+				again := &errand{}
+				again.Name, again.Spec.Type = b.name, b.shown().Spec.Type
+				return errors.Join(b.remove(ctx), b.outside.Create(ctx, again))
+			},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.atWork()
+			b.between(func(ctx context.Context, write string, send func() error) error {
+				if write == "status" {
+					if err := c.meanwhile(b, ctx); err != nil {
+						return err
+					}
+				}
+				return send()
+			})
+			if got, err := b.pass(); err != nil || got != now {
+				t.Errorf("the pass: got %v, %v, want that another one follows", got, err)
+			}
+			if diff := cmp.Diff([]string{"state", "status"}, b.written()); diff != "" {
+				t.Errorf("%s: writes (-want +got):\n%s", c.why, diff)
+			}
+			if got := b.shown().Status.Phase; got != c.want {
+				t.Errorf("%s: the view shows %q, want %q", c.why, got, c.want)
+			}
+		})
 	}
 }
 
