@@ -123,6 +123,13 @@ func (o *Overview) mark(p *page, ph Phase) string {
 }
 
 func (o *Overview) present(p *page) {
+	if s := o.Stale; s != nil {
+		lines := []string{p.style(Bad, "‼ This status is stale"+p.from(s.Since)+": ") + s.Why, s.Do}
+		if s.Command != "" {
+			lines = append(lines, "  "+s.Command)
+		}
+		p.row("Stale", lines...)
+	}
 	if o.Note != "" {
 		p.row("Note", p.style(Warning, "‼ ")+o.Note)
 	}
@@ -315,10 +322,21 @@ func (o *Overview) Line() string {
 	if pr := o.Progress; pr != nil {
 		text += fmt.Sprintf(" %d/%d", pr.Done, pr.Total)
 	}
+	if o.Stale != nil {
+		text += " (stale: " + o.Stale.Why + ")"
+	}
 	if o.Message != "" {
 		text += ": " + o.Message
 	}
 	return text
+}
+
+// from is since when something is so, where that is known.
+func (p *page) from(at *time.Time) string {
+	if at == nil {
+		return ""
+	}
+	return fmt.Sprintf(" since %s, %s ago", at.Format(time.RFC3339), p.since(*at))
 }
 
 func (p *page) since(at time.Time) string { return short(p.now.Sub(at).Seconds()) }
