@@ -47,6 +47,7 @@ func (o *Overview) String(v View) string {
 	p := &page{view: v, now: o.Now}
 	if o.Name != "" {
 		o.head(p)
+		o.stale(p)
 		o.present(p)
 		o.objects(p)
 		o.reasons(p)
@@ -122,14 +123,20 @@ func (o *Overview) mark(p *page, ph Phase) string {
 	return p.style(Faint, "○ "+ph.Name)
 }
 
-func (o *Overview) present(p *page) {
-	if s := o.Stale; s != nil {
-		lines := []string{p.style(Bad, "‼ This status is stale"+p.from(s.Since)+": ") + s.Why, s.Do}
-		if s.Command != "" {
-			lines = append(lines, "  "+s.Command)
-		}
-		p.row("Stale", lines...)
+// stale says that no manager writes what is shown.
+func (o *Overview) stale(p *page) {
+	s := o.Stale
+	if s == nil {
+		return
 	}
+	lines := []string{p.style(Bad, "‼ This status is stale"+p.from(s.Since)+": ") + s.Why, s.Do}
+	if s.Command != "" {
+		lines = append(lines, "  "+s.Command)
+	}
+	p.row("Stale", lines...)
+}
+
+func (o *Overview) present(p *page) {
 	if o.Note != "" {
 		p.row("Note", p.style(Warning, "‼ ")+o.Note)
 	}
