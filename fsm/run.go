@@ -310,8 +310,9 @@ func (r *Run) sleep(after time.Duration) Command {
 		}
 	}
 	r.st.NextCheck = nil
-	if p := r.phase(); after > 0 && p.Kind != "steady" && p.Terminal == "" {
-		// A whole second, so that frequent looks are not as many status writes.
+	if p := r.phase(); after > 0 && p.Kind != "steady" && p.Terminal == "" && (p.Kind != "waiting" || p.timeout > 0) {
+		// A whole second, so that frequent looks are not as many status writes. Where looks that
+		// change nothing may go on for years, none of them writes.
 		next := metav1.NewMicroTime(r.view.Now().Add(after + time.Second - 1).Truncate(time.Second))
 		r.st.NextCheck = &next
 	}

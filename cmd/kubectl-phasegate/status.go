@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,6 +40,9 @@ long v1 has been locked, and what to do next. It changes nothing. It reads the
 DatastoreMigration and its MachineState; where you may not read machinestates, it says
 that the answer is from the status of the object alone. Without NAME it is the only one
 that there is, and the right to list them is needed.
+
+Where no manager writes the status any more, it says since when and why, as far as you
+may read the lease and the pods of the manager: stale of -o json.
 
 States of migrations that are gone are listed too: what they hold is being given back by
 the manager.
@@ -84,9 +86,12 @@ func (o *statusOptions) run(ctx context.Context, s streams, args []string) error
 	if err != nil {
 		return o.onlyOrphans(s, machine, orphans, err)
 	}
-	if why := unwritable(ctx, c, dm); why != "" {
-		dm.Note = strings.TrimPrefix(dm.Note+"; "+why, "; ")
-		fmt.Fprintln(s.err, why)
+	dm.LookForManager(ctx, c, time.Now())
+	if full := unwritable(ctx, c, dm); full != nil {
+		dm.Stale = full
+	}
+	if dm.Stale != nil {
+		fmt.Fprintln(s.err, "this status is stale: "+dm.Stale.Why)
 	}
 	first := overview.Of(machine, dm, time.Now())
 	first.Orphans = overview.OrphansOf(machine, orphans)
@@ -145,21 +150,31 @@ func reader(c client.Client, name string, uid types.UID) readMigration {
 		if err == nil && dm.UID != uid {
 			err = errReplaced
 		}
+		if err == nil {
+			dm.LookForManager(ctx, c, time.Now())
+		}
 		return dm, err
 	}
 }
 
-// unwritable says that what is shown is old, because etcd is full and takes no write; empty where it does, and where
+// unwritable says that what is shown is old, because etcd is full and takes no write; nil where it does, and where
 // that cannot be found out. It asks for what is there already, and so writes nothing: a full etcd refuses that before
 // it looks.
-func unwritable(ctx context.Context, c client.Client, dm live.Migration) string {
-	if cond := meta.FindStatusCondition(dm.Status.Conditions, fsm.ConditionReconciling); cond == nil || cond.Status != metav1.ConditionTrue {
-		return ""
+func unwritable(ctx context.Context, c client.Client, dm live.Migration) *live.Stale {
+	if !meta.IsStatusConditionTrue(dm.Status.Conditions, fsm.ConditionReconciling) {
+		return nil
 	}
 	err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}})
 	if !apierrors.StoreFull(err) {
-		return ""
+		return nil
 	}
-	return fmt.Sprintf("etcd is full, and takes no write of anybody: this status may be old, and the migration can neither go on nor give back (%v). "+
-		"Its copies are deleted first of all; defragment etcd, raise its quota (--quota-backend-bytes), and lift the alarm (etcdctl alarm disarm): then everything is given back", err)
+	full := &live.Stale{
+		Why:     fmt.Sprintf("etcd is full, and takes no write of anybody: the migration can neither go on nor give back (%v)", err),
+		Do:      "its copies are deleted first of all; defragment etcd, raise its quota (--quota-backend-bytes), and lift the alarm: then everything is given back",
+		Command: "etcdctl alarm disarm",
+	}
+	if dm.Stale != nil { // a full etcd takes no renewal of a lease either
+		full.Since = dm.Stale.Since
+	}
+	return full
 }

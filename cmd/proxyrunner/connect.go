@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"net"
 	"net/url"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/limit"
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/relay"
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/supervise"
+	"github.com/phasegate/phasegate/controllers/mcpserver/backend"
 )
 
 // connector makes what reaches the server: a bridge to its standard input and
@@ -33,8 +35,14 @@ func (o options) connector(l *config.Loaded, access *kube.Access) func(host stri
 	}
 	return func(host string) supervise.Connection {
 		address := net.JoinHostPort(cmp.Or(run.TargetHost, host), strconv.Itoa(int(run.TargetPort)))
+		var backends func(context.Context) ([]string, error)
+		if run.TargetHost == "" {
+			backends = func(ctx context.Context) ([]string, error) {
+				return backend.Hosts(ctx, access.Client, access.Namespace, run.Name, run.TargetPort)
+			}
+		}
 		return relay.New(relay.Options{
-			Target:         &url.URL{Scheme: "http", Host: address},
+			Target: &url.URL{Scheme: "http", Host: address}, Backends: backends, SSE: run.Transport == v1beta1.TransportSSE,
 			EndpointPrefix: run.EndpointPrefix, TrustProxyHeaders: run.TrustProxyHeaders, Requests: requests, Log: o.log,
 		})
 	}

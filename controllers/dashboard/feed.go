@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -41,6 +42,8 @@ type Feed struct {
 	trouble  error
 	// unread is why there are no states; empty if there are.
 	unread string
+	// stales are the migrations whose manager shows no sign of life. It is replaced, never changed.
+	stales map[types.UID]*live.Stale
 }
 
 // NewFeed answers one that knows nothing before Run.
@@ -91,15 +94,16 @@ func (f *Feed) Snapshot() Snapshot {
 	if f.states.HasSynced() {
 		unread = ""
 	}
-	states := machinestate.New(stored[*v1alpha1.MachineState](f.states), unread)
+	states, stales := machinestate.New(stored[*v1alpha1.MachineState](f.states), unread), f.stales
 	f.mu.Unlock()
 	for _, dm := range stored[*migrationv1.DatastoreMigration](f.migrations) {
 		dm = dm.DeepCopy() // the informer's own is not to be changed
-		note, err := states.Over(dm, dm.UID)
+		m, err := live.NewMigration(dm, states)
 		if err != nil {
 			s.Trouble = err
 		}
-		s.Migrations = append(s.Migrations, live.Migration{DatastoreMigration: dm, Note: note})
+		m.Stale = stales[dm.UID]
+		s.Migrations = append(s.Migrations, m)
 	}
 	slices.SortFunc(s.Migrations, func(a, b live.Migration) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
@@ -129,6 +133,14 @@ func (f *Feed) ask(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
 	f.heard(f.client.List(ctx, &migrationv1.DatastoreMigrationList{}, client.Limit(1)))
+	stales := map[types.UID]*live.Stale{}
+	for _, m := range f.Snapshot().Migrations {
+		m.LookForManager(ctx, f.client, time.Now())
+		stales[m.UID] = m.Stale
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stales = stales
 }
 
 // heard keeps what the API server did last: answer, or not.

@@ -133,6 +133,8 @@ func TestWhoIsAnswered(t *testing.T) {
 
 // What the page says, and that no value of a cluster becomes markup.
 func TestPage(t *testing.T) {
+	dead := under("Migrating", "")
+	dead.Stale = &live.Stale{Why: "its manager has ended", Do: "get one running", Command: "kubectl get pods"}
 	cases := map[string]struct {
 		why    string
 		look   func() dashboard.Snapshot
@@ -146,6 +148,7 @@ func TestPage(t *testing.T) {
 		"Hostile": {why: "every value is escaped", look: well(under("Migrating", hostile)), has: []string{"&lt;img src=x"}, hasNot: []string{"<img", `onerror="`}},
 		"HostilePhase": {why: "a phase of another revision is drawn, too", look: well(under(`<img src=x onerror=alert(1)>`, "x")), has: []string{"not in this revision"},
 			hasNot: []string{"<img"}},
+		"Dead":  {why: "no manager writes it", look: well(dead), has: []string{"This status is stale: its manager has ended", "<code>kubectl get pods</code>"}},
 		"New":   {why: "no controller has touched it", look: well(live.Migration{DatastoreMigration: &migrationv1.DatastoreMigration{ObjectMeta: metav1.ObjectMeta{Name: "new"}}}), has: []string{"none yet"}},
 		"Empty": {why: "what to do where there is none", look: well(), has: []string{"There is no DatastoreMigration", "kubectl phasegate check"}, hasNot: []string{"<svg"}},
 		"First": {why: "before the first answer", look: func() dashboard.Snapshot { return dashboard.Snapshot{} }, has: []string{"is being asked"}},

@@ -23,6 +23,20 @@ type Migration struct {
 	*migrationv1.DatastoreMigration
 	// Note is as in Object.
 	Note string
+	// Manager is the namespace and the name of the lease of the manager that drives it; empty where that is not known.
+	Manager string
+	// Stale is filled by LookForManager; nil where the status is not known to be old.
+	Stale *Stale
+}
+
+// NewMigration lays the state of a migration over its status.
+func NewMigration(dm *migrationv1.DatastoreMigration, states *machinestate.States) (Migration, error) {
+	note, err := states.Over(dm, dm.UID)
+	m := Migration{DatastoreMigration: dm, Note: note}
+	if state := states.Of(dm.UID); state != nil {
+		m.Manager = state.Status.Manager
+	}
+	return m, err
 }
 
 // Orphan is the state of an object that is gone.
@@ -41,8 +55,7 @@ func GetMigration(ctx context.Context, c client.Reader, name string) (Migration,
 	if err != nil {
 		return Migration{}, err
 	}
-	note, err := states.Over(dm, dm.UID)
-	return Migration{dm, note}, err
+	return NewMigration(dm, states)
 }
 
 // Migrations reads all migrations, or the one of a name, and then all states. An error
@@ -58,11 +71,11 @@ func Migrations(ctx context.Context, c client.Reader, name string) (all []Migrat
 	}
 	seen := map[types.UID]bool{}
 	for _, dm := range objects {
-		note, err := states.Over(dm, dm.UID)
+		m, err := NewMigration(dm, states)
 		if err != nil {
 			return nil, nil, err
 		}
-		all, seen[dm.UID] = append(all, Migration{dm, note}), true
+		all, seen[dm.UID] = append(all, m), true
 	}
 	isThere := func(state Orphan) bool { // it may be newer than the list, or not the one that was asked for
 		dm, err := readMigration(ctx, c, state.Spec.Object.Name)

@@ -103,9 +103,15 @@ func stdioCondition(srv *server) *metav1.Condition {
 	if transport(&srv.Spec) != v1beta1.TransportStdio {
 		return nil
 	}
+	capped := func(format string, asked int32) *metav1.Condition {
+		return &metav1.Condition{Status: metav1.ConditionTrue, Reason: v1beta1.ReasonStdioTransportCapAt1, Message: fmt.Sprintf(format, asked)}
+	}
 	if asked := ptr.Deref(srv.Spec.Replicas, 1); asked > 1 {
-		return &metav1.Condition{Status: metav1.ConditionTrue, Reason: v1beta1.ReasonStdioTransportCapAt1,
-			Message: fmt.Sprintf("spec.replicas is %d, and 1 proxy runs: no more than one can be attached to a stdio server", asked)}
+		return capped("spec.replicas is %d, and 1 proxy runs: no more than one can be attached to a stdio server", asked)
+	}
+	if asked := ptr.Deref(srv.Spec.BackendReplicas, 1); asked > 1 {
+		return capped("spec.backendReplicas is %d, and 1 pod is used: a proxy is attached to one stdio server, the others stand by; "+
+			"set it to 1, or use a server that speaks HTTP", asked)
 	}
 	return &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1beta1.ReasonStdioReplicaCapNotActive,
 		Message: "no more than one proxy is asked for"}

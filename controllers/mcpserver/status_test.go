@@ -114,6 +114,8 @@ func TestDecorateConditions(t *testing.T) {
 			[]seen{ready, {"StdioReplicaCapped", "False", "StdioReplicaCapNotActive", "no more than one proxy is asked for"}}},
 		"stdio, three": {"sessions of one proxy are not lost between several", described("Ready", metav1.ConditionTrue, stdio, three),
 			[]seen{ready, {"StdioReplicaCapped", "True", "StdioTransportCapAt1", "spec.replicas is 3, and 1 proxy runs: no more than one can be attached to a stdio server"}}},
+		"stdio, three backends": {"nobody is to believe that they share the load", described("Ready", metav1.ConditionTrue, stdio, func(s *server) { s.Spec.BackendReplicas = new(int32(3)) }),
+			[]seen{ready, {"StdioReplicaCapped", "True", "StdioTransportCapAt1", "spec.backendReplicas is 3, and 1 pod is used: a proxy is attached to one stdio server, the others stand by; set it to 1, or use a server that speaks HTTP"}}},
 		"stdio no more": {"what does not apply any more goes", described("Ready", metav1.ConditionTrue, left("StdioReplicaCapped")), []seen{ready}},
 
 		"three": {"a warning: nothing fails", described("Ready", metav1.ConditionTrue, three),

@@ -27,7 +27,7 @@ func Of(m *fsm.Machine, dm live.Migration, now time.Time) Overview {
 		WhyNot: closed(&dm.Status), Held: held(m, st.Held), OnDelete: onDelete(m, st), Deleting: !dm.DeletionTimestamp.IsZero(),
 		Lock: lockOf(&dm.Status, now), CopyAhead: dm.Status.CopyAhead,
 		Conflicts: dm.Status.Conflicts, ConflictCount: conflictCount(&dm.Status), Conditions: dm.Status.Conditions,
-		History: history(st), Note: dm.Note,
+		History: history(st), Note: dm.Note, Stale: dm.Stale,
 	}
 	o.Step = stepOf(m, &phase, st)
 	o.Progress = progressOf(&dm.Status, now)

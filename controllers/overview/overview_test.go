@@ -98,3 +98,14 @@ func TestOrphans(t *testing.T) {
 	beside.Orphans = orphans
 	fsmtest.Golden(t, "testdata/orphans.txt", alone.String(overview.View{})+"\n"+beside.String(overview.View{}))
 }
+
+// What no manager writes any more says so before anything else, also to who follows it line by line.
+func TestStale(t *testing.T) {
+	dm := &migrationv1.DatastoreMigration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3"}}
+	dm.Status.Machine.Phase, dm.Status.Message = "Pending", "Copying"
+	since := now.Add(-3 * time.Minute)
+	o := overview.Of(shipped(t), live.Migration{DatastoreMigration: dm, Stale: &live.Stale{
+		Since: &since, Why: "its manager does not renew lease a/b", Do: "get a manager running", Command: "kubectl get pods",
+	}}, now)
+	fsmtest.Golden(t, "testdata/stale.txt", o.String(overview.View{})+"\nin a line: "+o.Line()+"\n")
+}

@@ -47,6 +47,7 @@ func (o *Overview) String(v View) string {
 	p := &page{view: v, now: o.Now}
 	if o.Name != "" {
 		o.head(p)
+		o.stale(p)
 		o.present(p)
 		o.objects(p)
 		o.reasons(p)
@@ -120,6 +121,19 @@ func (o *Overview) mark(p *page, ph Phase) string {
 		return p.style(Good, "✓ ") + ph.Name
 	}
 	return p.style(Faint, "○ "+ph.Name)
+}
+
+// stale says that no manager writes what is shown.
+func (o *Overview) stale(p *page) {
+	s := o.Stale
+	if s == nil {
+		return
+	}
+	lines := []string{p.style(Bad, "‼ This status is stale"+p.from(s.Since)+": ") + s.Why, s.Do}
+	if s.Command != "" {
+		lines = append(lines, "  "+s.Command)
+	}
+	p.row("Stale", lines...)
 }
 
 func (o *Overview) present(p *page) {
@@ -318,10 +332,21 @@ func (o *Overview) Line() string {
 	if pr := o.Progress; pr != nil {
 		text += fmt.Sprintf(" %d/%d", pr.Done, pr.Total)
 	}
+	if o.Stale != nil {
+		text += " (stale: " + o.Stale.Why + ")"
+	}
 	if o.Message != "" {
 		text += ": " + o.Message
 	}
 	return text
+}
+
+// from is since when something is so, where that is known.
+func (p *page) from(at *time.Time) string {
+	if at == nil {
+		return ""
+	}
+	return fmt.Sprintf(" since %s, %s ago", at.Format(time.RFC3339), p.since(*at))
 }
 
 func (p *page) since(at time.Time) string { return short(p.now.Sub(at).Seconds()) }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/live"
 )
 
 // Overview is where one migration stands at a moment. Durations are in seconds.
@@ -57,6 +58,8 @@ type Overview struct {
 	// Note says that all this is from the status of the object, which may be old, and why.
 	// It is empty where it is from the MachineState.
 	Note string `json:"note,omitempty"`
+	// Stale says that all this may be old, since no manager writes it; nil where that is not known.
+	Stale *live.Stale `json:"stale,omitempty"`
 	// Orphans are the states of other migrations, which are gone.
 	Orphans []Orphan `json:"orphans,omitempty"`
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -135,12 +136,23 @@ func (p *pass[T]) news() bool {
 }
 
 // show writes the view where it is not as it should be. What the API server refuses in it
-// is logged: nothing depends on it. It needs sending.
+// is logged: nothing depends on it. Where somebody else wrote the object meanwhile, it is
+// written on top of that: who writes more often than a pass takes would keep the view old
+// for ever. It needs sending.
 func (p *pass[T]) show(ctx context.Context) error {
 	if p.gone {
 		return nil
 	}
-	err := p.send(ctx)
+	first := true
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if !first {
+			if err := p.rebase(ctx); err != nil {
+				return err
+			}
+		}
+		first = false
+		return p.send(ctx)
+	})
 	if apierrs.IsInvalid(err) {
 		log.FromContext(ctx).Error(err, "the status of the object cannot be shown: its CRD refuses it; the machine goes on", "state", v1alpha1.MachineStateName(p.spec.Machine, p.spec.Object.UID))
 		return nil
@@ -232,6 +244,27 @@ func (p *pass[T]) adopt(stored, whole T) {
 	if p.written != nil {
 		p.written(whole)
 	}
+}
+
+// rebase puts the view on top of the object as it is now. The error is errMoved where the
+// view is of an older state by now: the object is read before the state, so that a view of
+// a newer one was either seen here or conflicts with ours. It needs sending.
+func (p *pass[T]) rebase(ctx context.Context) error {
+	live := p.empty()
+	if err := p.client.Get(ctx, client.ObjectKeyFromObject(p.stored), live); err != nil {
+		return err
+	}
+	state, err := readState(ctx, p.client, p.spec.Machine, p.spec.Object.UID)
+	switch {
+	case err != nil:
+		return err
+	case live.GetUID() != p.spec.Object.UID, (state == nil) != (p.state == nil), state != nil && state.ResourceVersion != p.state.ResourceVersion:
+		return errMoved
+	}
+	live.GetObjectKind().SetGroupVersionKind(p.stored.GetObjectKind().GroupVersionKind())
+	p.stored = live
+	p.adoptMetadata()
+	return nil
 }
 
 // tookOver makes stored what the API server has, if that is what we sent last: the answer

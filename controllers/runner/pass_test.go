@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -130,20 +129,37 @@ func TestActionSeesWhatWasGivenBack(t *testing.T) {
 	}
 }
 
-func TestTerminalPhaseCostsNoWrite(t *testing.T) {
-	b := newBench(t)
-	b.passTo("Done")
-	before := b.stored()
-	for range 20 {
-		b.clock.Step(time.Hour)
-		if diff := cmp.Diff(seen{Phase: "Done", Held: []string{"thing"}}, b.see()); diff != "" {
-			t.Fatalf("a pass in a terminal phase (-want +got):\n%s", diff)
-		}
+// A look that changes nothing writes nothing, however long nothing changes and however often a manager starts.
+func TestQuietPhaseCostsNoWrite(t *testing.T) {
+	cases := map[string]struct{ why, done string }{
+		"terminal": {"nobody comes back for it", "terminal: success"},
+		"steady":   {"what is as it should be is looked at for years", "kind: steady\n    poll: 1m"},
+		"waiting":  {"a person may never come", "kind: waiting\n    poll: 1m\n    next: [{to: Working, when: 'false'}]"},
 	}
-	b.restart()
-	b.see()
-	if diff := cmp.Diff(before, b.stored()); diff != "" {
-		t.Errorf("the object was written (-before +after):\n%s", diff)
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.edit("terminal: success", c.done)
+			b.passTo("Done")
+			b.see()
+			before := b.shown()
+			look := func() []string {
+				b.clock.Step(time.Hour)
+				return b.see().Writes
+			}
+			var writes []string
+			for range 20 {
+				writes = append(writes, look()...)
+			}
+			b.restart()
+			b.edit("terminal: success", c.done)
+			if diff := cmp.Diff([]string(nil), append(writes, look()...)); diff != "" {
+				t.Errorf("%s: writes of 20 looks and of a manager that starts (-want +got):\n%s", c.why, diff)
+			}
+			if diff := cmp.Diff(before, b.shown()); diff != "" {
+				t.Errorf("the object was written (-before +after):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -157,7 +173,7 @@ func TestConflictIsQuiet(t *testing.T) {
 		if worked++; worked > 1 {
 			return map[string]any{"done": true}, nil
 		}
-		return map[string]any{"done": true}, b.outside.Patch(ctx, b.state(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"another":"manager"}}}`)))
+		return map[string]any{"done": true}, b.anotherManager(ctx)
 	}
 	before := b.stored().Status
 	if diff := cmp.Diff(seen{Phase: "Working", Held: []string{"thing"}, Writes: []string{"state"}, Result: now}, b.see()); diff != "" {
@@ -172,51 +188,6 @@ func TestConflictIsQuiet(t *testing.T) {
 	b.see()
 	if got := b.stored().Status.Machine.Phase; got != "Done" || worked != 2 {
 		t.Errorf("phase %s after %d times of work, want Done after 2", got, worked)
-	}
-}
-
-// A write of the object by somebody else costs no step: the state is stored, and the view
-// follows in the next pass.
-func TestViewFollowsTheState(t *testing.T) {
-	b := newBench(t)
-	b.atWork()
-	worked := 0
-	b.work = func(ctx context.Context, _ *scope) (map[string]any, error) {
-		worked++
-		return map[string]any{"done": true}, b.annotate(ctx, "hello")
-	}
-	want := []seen{
-		{Phase: "Done", Held: []string{"thing"}, Writes: []string{"state", "status"}, Result: now},
-		{Phase: "Done", Held: []string{"thing"}, Writes: []string{"status"}},
-	}
-	if diff := cmp.Diff(want, []seen{b.see(), b.see()}); diff != "" || worked != 1 {
-		t.Errorf("worked %d times; passes (-want +got):\n%s", worked, diff)
-	}
-	if got := b.shown().Status; got.Phase != "Done" || got.Machine.Phase != "Done" {
-		t.Errorf("the view shows %s and %s, want Done", got.Phase, got.Machine.Phase)
-	}
-	if diff := cmp.Diff([]string{"Normal Worked Working → Done"}, b.told()); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
-}
-
-// Who may write the status of an object may not decide by it: it is a view, and repaired.
-func TestForgedViewIsRepaired(t *testing.T) {
-	b := newBench(t)
-	b.passTo("Done")
-	b.see()
-	right := b.shown().Status
-	forged := b.shown()
-	forged.Status.Machine.Phase, forged.Status.Machine.Held = "Gone", nil
-	forged.Status.DatastoreLockedAt = &metav1.Time{Time: noon}
-	if err := b.outside.Status().Update(t.Context(), forged); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(seen{Phase: "Done", Held: []string{"thing"}, Writes: []string{"status"}}, b.see()); diff != "" {
-		t.Errorf("the pass (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(right, b.shown().Status); diff != "" {
-		t.Errorf("the view (-want +got):\n%s", diff)
 	}
 }
 

@@ -294,6 +294,12 @@ func (b *bench) annotate(ctx context.Context, value string) error {
 	return b.outside.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(body)))
 }
 
+// anotherManager writes the state.
+func (b *bench) anotherManager(ctx context.Context) error {
+	body := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"another":"manager"}}}`))
+	return b.outside.Patch(ctx, b.state(), body)
+}
+
 // told are the events since the last call.
 func (b *bench) told() []string {
 	var all []string

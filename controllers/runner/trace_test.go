@@ -140,7 +140,7 @@ func TestLogTellsNoContents(t *testing.T) {
 }
 
 // troubledLife makes every pass of the object, from its begin to its end: the work
-// fails once, is waited for once, and somebody else writes during the deletion.
+// fails once, is waited for once, and another manager writes during the deletion.
 func (b *bench) troubledLife(ctx context.Context) {
 	b.t.Helper()
 	troubles := []error{errors.New("no network"), fsm.Wait("not yet"), nil}
@@ -162,7 +162,7 @@ func (b *bench) troubledLife(ctx context.Context) {
 	}
 	b.between(func(ctx context.Context, _ string, send func() error) error {
 		b.between(nil)
-		return errors.Join(b.annotate(ctx, "meanwhile"), send())
+		return errors.Join(b.anotherManager(ctx), send())
 	})
 	if err := b.outside.Delete(ctx, b.stored()); err != nil {
 		b.t.Fatal(err)

@@ -2,14 +2,18 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/test/fixture"
+	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/scene"
 )
 
@@ -28,20 +32,35 @@ func TestKilledWhileWaiting(t *testing.T) {
 			block: func(t *testing.T, w *world) { w.obstruct(t) }, unblock: removeV3},
 	}
 	w := pristine(t)
+	// A lease tells who asks for the status that nobody writes it.
+	leases := rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}}
+	w.do(t, w.Grant(t.Context(), managerAccount, append(managerRules(t), leases)))
+	t.Cleanup(func() { w.restoreRights(t) })
 	for name, tc := range cases {
 		inTurn(t, name, func(t *testing.T) {
 			tc.block(t, w)
-			dir := gated(t, underTheLock)
-			p := w.manager(t, "--phases-dir", dir)
+			args := []string{"--phases-dir", gated(t, underTheLock), "--leader-elect", "--leader-elect-namespace=default", "--leader-elect-lease-name=killed",
+				"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=300ms"}
+			p := w.manager(t, args...)
 			w.start(t, scene.MigrationName, "verified")
 			dm := w.awaitMessage(t, scene.MigrationName, tc.says)
 			if dm.Status.Phase != name {
 				t.Errorf("phase %s: %s", dm.Status.Phase, tc.why)
 			}
+			w.said(t, "kubectl phasegate status -o jsonpath='fresh{.stale.why}.'", 0, "fresh.")
 			p.Kill()
 			tc.unblock(t, w)
-			p = w.manager(t, "--phases-dir", dir)
+			harness.Eventually(t, "the status to be called stale", soon, func() error {
+				out, _, _ := w.typed(t, "kubectl phasegate status -o jsonpath='{.stale.since} {.stale.why}'")
+				if !strings.HasPrefix(out, "20") || !strings.Contains(out, "does not renew lease default/killed") || !strings.Contains(out, "there is no pod of a manager in namespace default") {
+					return errors.New(out)
+				}
+				return nil
+			})
+			w.said(t, "kubectl phasegate status", 0, "‼ This status is stale since ", "kubectl get pods --namespace default ")
+			p = w.manager(t, args...)
 			w.awaitGate(t, scene.MigrationName, "verified")
+			w.said(t, "kubectl phasegate status -o jsonpath='fresh{.stale.why}.'", 0, "fresh.")
 			w.remove(t, scene.MigrationName)
 			w.assertUntouched(t)
 			if err := p.Stop(soon); err != nil {

@@ -86,7 +86,8 @@ type MCPServerSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
-	// BackendReplicas of the MCP server. Unset: an autoscaler decides, 1 at first.
+	// BackendReplicas of the MCP server, over which sessions are spread; one is used with stdio. Unset: an
+	// autoscaler decides, 1 at first.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	BackendReplicas *int32 `json:"backendReplicas,omitempty"`

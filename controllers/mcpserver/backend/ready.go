@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -56,4 +59,18 @@ func pending(s *appsv1.StatefulSet) string {
 		return fmt.Sprintf("StatefulSet %s has %d pods, wanted are %d", s.Name, s.Status.Replicas, wanted)
 	}
 	return ""
+}
+
+// Hosts are the names and the port of the pods that the backend is to have, in the order of their numbers. The DNS of
+// the cluster knows those that are ready.
+func Hosts(ctx context.Context, c client.Client, namespace, name string, port int32) ([]string, error) {
+	var live appsv1.StatefulSet
+	if err := c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, &live); err != nil {
+		return nil, fmt.Errorf("read StatefulSet %s/%s: %w", namespace, name, err)
+	}
+	hosts := make([]string, ptr.Deref(live.Spec.Replicas, 1))
+	for i := range hosts {
+		hosts[i] = net.JoinHostPort(fmt.Sprintf("%s-%d.%s", name, i, live.Spec.ServiceName), strconv.Itoa(int(port)))
+	}
+	return hosts, nil
 }

@@ -3,8 +3,11 @@ package backend
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 func TestPending(t *testing.T) {
@@ -50,6 +53,32 @@ func TestPending(t *testing.T) {
 			}
 			if got := pending(s); got != test.want {
 				t.Errorf("pending = %q, want %q: %s", got, test.want, test.why)
+			}
+		})
+	}
+}
+
+func TestHosts(t *testing.T) {
+	set := func(replicas *int32) *appsv1.StatefulSet {
+		s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "tools", Name: "fetch"}}
+		s.Spec.ServiceName, s.Spec.Replicas = "mcp-fetch-headless", replicas
+		return s
+	}
+	for name, c := range map[string]struct {
+		why   string
+		there []client.Object
+		want  []string
+		err   bool
+	}{
+		"two":       {"by their numbers, which their names keep", []client.Object{set(new(int32(2)))}, []string{"fetch-0.mcp-fetch-headless:8080", "fetch-1.mcp-fetch-headless:8080"}, false},
+		"no count":  {"the API server's default is 1", []client.Object{set(nil)}, []string{"fetch-0.mcp-fetch-headless:8080"}, false},
+		"stopped":   {"there is none", []client.Object{set(new(int32(0)))}, []string{}, false},
+		"not there": {"none is not known", nil, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Hosts(t.Context(), fake.NewClientBuilder().WithObjects(c.there...).Build(), "tools", "fetch", 8080)
+			if diff := cmp.Diff(c.want, got); diff != "" || (err != nil) != c.err {
+				t.Errorf("%s: error %v (-want +got):\n%s", c.why, err, diff)
 			}
 		})
 	}

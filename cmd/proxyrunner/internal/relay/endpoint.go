@@ -31,7 +31,7 @@ func (p *Relay) rewriteEndpoint(r *http.Response, o Options) {
 		if own != nil {
 			p.streams.begin(own, r.Request.URL, endpoint)
 		}
-		return correct(endpoint, o.Target.Host, path)
+		return markEndpoint(correct(endpoint, o.Target.Host, path), placeOf(r.Request.Context()).index)
 	}
 	r.Body = body
 	if own != nil {

@@ -22,6 +22,7 @@ func (p *Relay) Run(ctx context.Context) error {
 		if p.ping(ctx) {
 			pause, wake = pingEvery, p.wake
 		}
+		p.lookForBackends(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -29,6 +30,13 @@ func (p *Relay) Run(ctx context.Context) error {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// lookForBackends follows their number. Where that cannot be asked it is taken to be as it was.
+func (p *Relay) lookForBackends(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	_ = p.backends.look(ctx)
 }
 
 // ping is good with every answer but one that says that the server is broken:

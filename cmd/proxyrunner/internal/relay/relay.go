@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -40,6 +41,13 @@ const (
 type Options struct {
 	// Target is the server: scheme and host.
 	Target *url.URL
+	// Backends answers the hosts of the pods behind Target, in the order of their numbers. With more than one,
+	// a session stays with the one that it began at. Nil: all is sent to Target.
+	Backends func(context.Context) ([]string, error)
+	// Pick answers a number below n; nil does it by chance.
+	Pick func(n int) int
+	// SSE says that the server's transport is sse: then whatever is posted is of a session.
+	SSE bool
 	// EndpointPrefix is put before the path that an endpoint event of sse names:
 	// the path under which clients reach the proxy.
 	EndpointPrefix string
@@ -57,7 +65,9 @@ type Options struct {
 // Relay is an http.Handler.
 type Relay struct {
 	target   *url.URL
+	sse      bool
 	proxy    *httputil.ReverseProxy
+	backends *backends
 	requests *limit.Budget
 	streams  *streams
 	// wake says that a call came to nothing, so that Run looks.
@@ -76,32 +86,39 @@ func New(o Options) *Relay {
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
 	}
+	if o.Pick == nil {
+		o.Pick = rand.IntN
+	}
 	if o.Requests == nil {
 		o.Requests = limit.NewBudget(limit.Total)
 	}
-	p := &Relay{target: o.Target, requests: o.Requests, streams: &streams{open: map[string]*stream{}}, wake: make(chan struct{}, 1), said: "not asked yet", at: time.Now()}
+	p := &Relay{target: o.Target, sse: o.SSE, requests: o.Requests, streams: &streams{open: map[string]*stream{}}, wake: make(chan struct{}, 1), said: "not asked yet", at: time.Now()}
+	p.backends = &backends{ask: o.Backends, pick: o.Pick, next: &http.Transport{
+		DialContext:         o.Dial,
+		MaxIdleConns:        pool,
+		MaxIdleConnsPerHost: pool,
+		IdleConnTimeout:     idle,
+		DisableCompression:  true,
+
+		MaxResponseHeaderBytes: maxHeader,
+	}}
 	p.proxy = &httputil.ReverseProxy{
 		Rewrite:        func(r *httputil.ProxyRequest) { rewrite(r, o) },
 		ModifyResponse: func(r *http.Response) error { correctAddresses(r, o); p.rewriteEndpoint(r, o); return nil },
 		ErrorHandler:   func(w http.ResponseWriter, r *http.Request, err error) { p.failed(w, r, err, o.Log) },
 		// An event is of use when it comes, not when a buffer is full.
 		FlushInterval: -1,
-		Transport: &http.Transport{
-			DialContext:         o.Dial,
-			MaxIdleConns:        pool,
-			MaxIdleConnsPerHost: pool,
-			IdleConnTimeout:     idle,
-			DisableCompression:  true,
-
-			MaxResponseHeaderBytes: maxHeader,
-		},
-		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+		Transport:     p.backends,
+		ErrorLog:      slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
 	return p
 }
 
 // ServeHTTP passes a request on.
 func (p *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if p.backends.ask != nil {
+		r = placed(r, p.sse)
+	}
 	if asksForStream(r) {
 		if p.streams.isDraining() {
 			rpcerror.WriteRetry(w, http.StatusServiceUnavailable, nil, "the proxy is ending: open the stream again", retryAfter)
@@ -181,6 +198,10 @@ func (p *Relay) failed(w http.ResponseWriter, r *http.Request, err error, log *s
 	}
 	log.Warn("the MCP server gave no answer", "method", r.Method, "path", r.URL.Path, "error", err)
 	id, _ := r.Context().Value(callID{}).(json.RawMessage)
+	if errors.Is(err, errSessionGone) { // by which the specification says that the client is to begin anew
+		rpcerror.Write(w, http.StatusNotFound, id, err.Error())
+		return
+	}
 	rpcerror.WriteRetry(w, http.StatusBadGateway, id, lost(p.target.Host, err), retryAfter)
 }
 

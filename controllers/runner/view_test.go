@@ -1,0 +1,118 @@
+package runner_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A write of the object by somebody else costs no step, and the view is written all the same: who writes more often
+// than a pass takes would keep it old for ever.
+func TestViewFollowsTheState(t *testing.T) {
+	b := newBench(t)
+	b.atWork()
+	worked, wrote := 0, 0
+	b.work = func(ctx context.Context, _ *scope) (map[string]any, error) {
+		worked++
+		return map[string]any{"done": true}, b.annotate(ctx, "hello")
+	}
+	b.between(func(ctx context.Context, write string, send func() error) error {
+		if write == "status" && wrote < 2 {
+			wrote++
+			if err := b.annotate(ctx, fmt.Sprint(wrote)); err != nil {
+				return err
+			}
+		}
+		return send()
+	})
+	want := []seen{
+		{Phase: "Done", Held: []string{"thing"}, Writes: []string{"state", "status", "status", "status"}, Result: now},
+		{Phase: "Done", Held: []string{"thing"}},
+	}
+	if diff := cmp.Diff(want, []seen{b.see(), b.see()}); diff != "" || worked != 1 {
+		t.Errorf("worked %d times; passes (-want +got):\n%s", worked, diff)
+	}
+	if got := b.shown(); got.Status.Phase != "Done" || got.Status.Machine.Phase != "Done" || got.Annotations["somebody"] != "2" {
+		t.Errorf("the view shows %s and %s, want Done; annotations %v", got.Status.Phase, got.Status.Machine.Phase, got.Annotations)
+	}
+	if diff := cmp.Diff([]string{"Normal Worked Working → Done"}, b.told()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+// A view that lost a race is not written again where it is of an older state by now, or of another object: that
+// would be older than what is there.
+func TestOlderViewIsNotWrittenAgain(t *testing.T) {
+	cases := map[string]struct {
+		why       string
+		meanwhile func(b *bench, ctx context.Context) error
+		want      string
+	}{
+		"a newer state": {
+			why: "another manager went on, and has shown so",
+			meanwhile: func(b *bench, ctx context.Context) error {
+				state := b.state()
+				state.Status.Phase = "Leaving"
+				shown := b.shown()
+				shown.Status.Phase = "Leaving"
+				return errors.Join(b.outside.Update(ctx, state), b.outside.Status().Update(ctx, shown))
+			},
+			want: "Leaving",
+		},
+		"another object": {
+			why: "one of the same name was created",
+			meanwhile: func(b *bench, ctx context.Context) error {
+				again := &errand{}
+				again.Name, again.Spec.Type = b.name, b.shown().Spec.Type
+				return errors.Join(b.remove(ctx), b.outside.Create(ctx, again))
+			},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.atWork()
+			b.between(func(ctx context.Context, write string, send func() error) error {
+				if write == "status" {
+					if err := c.meanwhile(b, ctx); err != nil {
+						return err
+					}
+				}
+				return send()
+			})
+			if got, err := b.pass(); err != nil || got != now {
+				t.Errorf("the pass: got %v, %v, want that another one follows", got, err)
+			}
+			if diff := cmp.Diff([]string{"state", "status"}, b.written()); diff != "" {
+				t.Errorf("%s: writes (-want +got):\n%s", c.why, diff)
+			}
+			if got := b.shown().Status.Phase; got != c.want {
+				t.Errorf("%s: the view shows %q, want %q", c.why, got, c.want)
+			}
+		})
+	}
+}
+
+// Who may write the status of an object may not decide by it: it is a view, and repaired.
+func TestForgedViewIsRepaired(t *testing.T) {
+	b := newBench(t)
+	b.passTo("Done")
+	b.see()
+	right := b.shown().Status
+	forged := b.shown()
+	forged.Status.Machine.Phase, forged.Status.Machine.Held = "Gone", nil
+	forged.Status.DatastoreLockedAt = &metav1.Time{Time: noon}
+	if err := b.outside.Status().Update(t.Context(), forged); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(seen{Phase: "Done", Held: []string{"thing"}, Writes: []string{"status"}}, b.see()); diff != "" {
+		t.Errorf("the pass (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(right, b.shown().Status); diff != "" {
+		t.Errorf("the view (-want +got):\n%s", diff)
+	}
+}
