@@ -137,20 +137,30 @@ func TestAbortInConflict(t *testing.T) {
 	w.clear(t)
 }
 
-// assertOnlyInV3 checks what the status names, where the CRD keeps it.
-func (w *world) assertOnlyInV3(t *testing.T, dm *migrationv1.DatastoreMigration, want string) {
+// leftOver is an object of v3 that v1 does not have.
+func leftOver() *unstructured.Unstructured {
+	obj := feed("left-over")
+	obj.SetAPIVersion(v3)
+	return obj
+}
+
+// assertOnlyInV3 checks that the one that was left over is named before v3 opens, with what deletes it.
+func (w *world) assertOnlyInV3(t *testing.T, dm *migrationv1.DatastoreMigration, plural string) {
 	t.Helper()
-	if !onPeersCRDs && dm.Status.Progress.OnlyInV3 != want {
-		t.Errorf("the status names %q as in v3 only, want %q", dm.Status.Progress.OnlyInV3, want)
+	if shown := dm.Status.Progress.OnlyInV3; !onPeersCRDs && shown != "GlobalNetworkSet left-over" { // theirs do not keep it
+		t.Errorf("the status names %q as in v3 only", shown)
+	}
+	want := "1 objects are in v3 only: GlobalNetworkSet left-over: is in v3 only, and in force as soon as v3 is open: no migration has made it; " +
+		"delete it, unless v3 is to have it: kubectl delete " + plural + " left-over"
+	if told := w.awaitEvent(t, "OnlyInV3"); !strings.Contains(told, want) {
+		t.Errorf("the Event says %q, want %q", told, want)
 	}
 }
 
 // Where nothing shadows the v3 CRDs a conflict is seen before anything is locked.
 func TestConflictSeenAhead(t *testing.T) {
 	w := own(t, scene.Options{Objects: fixture.Demo(3, objects), NoStandIn: true})
-	leftOver := feed("left-over")
-	leftOver.SetAPIVersion(v3)
-	for _, obj := range []*unstructured.Unstructured{contested(), leftOver} {
+	for _, obj := range []*unstructured.Unstructured{contested(), leftOver()} {
 		w.do(t, w.Client.Create(t.Context(), obj))
 	}
 	// What nobody has migrated is in force as soon as v3 is open: it is named before.
@@ -160,10 +170,7 @@ func TestConflictSeenAhead(t *testing.T) {
 	dm := w.await(t, "any-name-will-do", waiting)
 	dm = w.awaitMessage(t, dm.Name, "resolve 1 conflict, edit or delete one side: GlobalNetworkSet blocklist-0")
 	assertNamesConflict(t, w, dm)
-	w.assertOnlyInV3(t, dm, "GlobalNetworkSet left-over")
-	if told := w.awaitEvent(t, "OnlyInV3"); !strings.HasPrefix(told, "1 objects are in v3 only: GlobalNetworkSet left-over: ") {
-		t.Errorf("what v3 alone has is told as %q", told)
-	}
+	w.assertOnlyInV3(t, dm, "globalnetworksets.v3.projectcalico.org")
 	if !slices.Equal(dm.Status.Machine.HeldNames(), []string{"v1Fence"}) || !w.ready(t, w.Registry.Lock().V1GVK().GroupVersion().String()) {
 		t.Errorf("something is locked before the conflict is solved: %v", dm.Status.Machine.HeldNames())
 	}

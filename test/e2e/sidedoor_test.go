@@ -76,10 +76,16 @@ func TestCopiedAhead(t *testing.T) {
 	for _, name := range []string{"ahead-stays", "ahead-goes", "ahead-changes"} {
 		w.do(t, w.Client.Create(t.Context(), feed(name)))
 	}
+	w.behind(t, func(ctx context.Context) error { return w.Client.Create(ctx, leftOver()) })
 	w.manager(t, "--phases-dir", gated(t))
 	w.start(t, scene.MigrationName, "ahead")
 	dm := w.awaitGate(t, scene.MigrationName, "ahead")
 	w.assertNothingLocked(t, dm)
+	w.assertOnlyInV3(t, dm, "globalnetworksets.v3precopy.projectcalico.org")
+	w.kubectl(t, "delete", "globalnetworksets.v3precopy.projectcalico.org", leftOver().GetName())
+	if slices.Contains(w.stored(t), "globalnetworksets/"+leftOver().GetName()) {
+		t.Error("what a person has deleted through the side door is still in the storage of v3")
+	}
 	ahead := dm.Status.CopyAhead
 	if ahead == nil || ahead.State != migrationv1.CopyAheadOpen || ahead.Round < 1 || ahead.ExpectedLockSeconds < 1 {
 		t.Errorf("status.copyAhead %+v", ahead)
