@@ -176,10 +176,10 @@ func (s *steps) detachDependents(ctx context.Context, sc *scope) (outputs, error
 		return nil, err
 	}
 	waived := isWaived(sc.Object, dependentsCheck)
-	if len(all.hidden) > 0 && !waived {
-		return nil, fmt.Errorf("objects that depend on Calico's may be hidden in what the API server cannot tell of: %s", clip(strings.Join(all.hidden, ", "), exampleLength))
-	}
 	if unseen := clip(strings.Join(all.unseen(), ", "), exampleLength); unseen != "" {
+		if !waived {
+			return nil, fmt.Errorf("objects that depend on Calico's may be hidden in what cannot be listed: %s", unseen)
+		}
 		sc.Warn("DependentsHidden", "objects that depend on Calico's are not looked for in what cannot be listed: %s", unseen)
 	}
 	if err := recordKinds(ctx, sc, all.found); err != nil {

@@ -25,10 +25,10 @@ func (s *steps) dependents() check.Check {
 		}
 		var findings []check.Finding
 		if len(all.unlisted) > 0 {
-			findings = append(findings, check.Finding{Level: check.Warning,
+			findings = append(findings, check.Finding{Level: check.Failure, // nobody but a person can tell whether something is lost
 				Message: fmt.Sprintf("this account may not list *.* (needed by %s): what belongs to an object of Calico is not looked for in these, and the garbage collector may delete it during a migration: %s",
 					DetachAction, clip(strings.Join(all.unlisted, ", "), exampleLength)),
-				Remedy: "if there may be any (kubectl phasegate plan shows it to an administrator), grant it (Helm: controllers.datastoremigration.dependents.enabled=true)"})
+				Remedy: "see whether there is anything (kubectl phasegate plan, as an administrator); if so, grant it (Helm: controllers.datastoremigration.dependents.enabled=true)"})
 		}
 		for _, group := range all.hidden {
 			findings = append(findings, check.Finding{Level: check.Failure,

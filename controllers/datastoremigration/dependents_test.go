@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/controllers/runner"
@@ -80,16 +81,16 @@ func TestAttachWithoutTheNote(t *testing.T) {
 }
 
 // By default nobody may list everything. Then what may be listed is protected, the rest is not asked for and named, and
-// a migration goes on.
+// a person decides whether that matters.
 func TestDependentsWithoutTheRightToLookEverywhere(t *testing.T) {
-	warning := "this account may not list *.* (needed by DetachDependents): what belongs to an object of Calico is not looked for in these, and the garbage collector may delete it during a migration: secrets"
+	failure := "this account may not list *.* (needed by DetachDependents): what belongs to an object of Calico is not looked for in these, and the garbage collector may delete it during a migration: secrets"
 	cases := map[string]struct {
 		why  string
 		may  []string // list, as "resource.group"
 		want []string
 	}{
 		"everything":   {why: "dependents.enabled", may: []string{"*.*"}},
-		"one of them":  {why: "extraRules", may: []string{"configmaps"}, want: []string{warning}},
+		"one of them":  {why: "extraRules", may: []string{"configmaps"}, want: []string{failure}},
 		"each by name": {why: "as good as everything", may: []string{"configmaps", "secrets"}},
 	}
 	for name, c := range cases {
@@ -106,7 +107,7 @@ func TestDependentsWithoutTheRightToLookEverywhere(t *testing.T) {
 			must(t, err)
 			var got []string
 			for _, f := range findings {
-				if f.Level != check.Warning {
+				if f.Level != check.Failure {
 					t.Errorf("%s: %s", f.Level, f)
 				}
 				got = append(got, f.Message)
@@ -114,9 +115,15 @@ func TestDependentsWithoutTheRightToLookEverywhere(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", c.why, diff)
 			}
-			if _, err := runner.Once(t.Context(), cl, dm, Program(cl, settings).Actions[DetachAction], nil, clock.RealClock{}); err != nil {
-				t.Fatal(err)
+			detach := func() error {
+				_, err := runner.Once(t.Context(), cl, dm, Program(cl, settings).Actions[DetachAction], nil, clock.RealClock{})
+				return err
 			}
+			if err := detach(); (err != nil) != (len(c.want) > 0) {
+				t.Errorf("%s: nobody has decided, and it came to %v", c.why, err)
+			}
+			dm.Annotations = map[string]string{migrationv1.AnnotationWaive: dependentsCheck + "@u"}
+			must(t, detach())
 			must(t, cl.Get(t.Context(), client.ObjectKeyFromObject(owned), owned))
 			if len(owned.OwnerReferences) > 0 {
 				t.Error("what may be looked at is not protected")
