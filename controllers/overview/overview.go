@@ -18,7 +18,8 @@ import (
 // Of makes the overview of a migration, by the machine that drives it. Where another
 // revision drives it, what that machine does not have is left out. Orphans are not set.
 func Of(m *fsm.Machine, dm live.Migration, now time.Time) Overview {
-	st := &dm.Status.Machine
+	st := dm.Status.Machine.DeepCopy()
+	st.Phase = dm.CurrentPhase() // without a state, and on a CRD that is not ours, it is what there is
 	phase := phaseOf(m, st.Phase)
 	o := Overview{
 		Name: dm.Name, Machine: m.Name(), Revision: st.Revision, Now: now.UTC(),

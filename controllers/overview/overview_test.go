@@ -109,3 +109,13 @@ func TestStale(t *testing.T) {
 	}}, now)
 	fsmtest.Golden(t, "testdata/stale.txt", o.String(overview.View{})+"\nin a line: "+o.Line()+"\n")
 }
+
+// Who may not read the state, on a CRD that keeps nothing of the machine, sees the phase that is shown.
+func TestPhaseOfAViewOnAForeignCRD(t *testing.T) {
+	dm := &migrationv1.DatastoreMigration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3"}}
+	dm.Status.Phase = "Complete"
+	o := overview.Of(shipped(t), live.Migration{DatastoreMigration: dm, Note: "you may not read machinestates.phasegate.dev"}, now)
+	if o.Phase != "Complete" || o.Outcome != overview.Succeeded {
+		t.Errorf("phase %q, outcome %q", o.Phase, o.Outcome)
+	}
+}

@@ -82,7 +82,7 @@ func TestCommandLine(t *testing.T) {
 	}
 	w.awaitMessage(t, scene.MigrationName, "may not create validatingadmissionpolicies")
 	stuck := w.said(t, "kubectl phasegate status", 0, "‼ [Pending]", "this account may not create validatingadmissionpolicies",
-		"step Preflight waits until result.blockers.size() == 0")
+		ofOurs("step Preflight waits until result.blockers.size() == 0"))
 	w.said(t, advised(t, stuck, "mend what the message names")+" --as system:nobody", 1)
 	if err := w.Grant(t.Context(), managerAccount, rules); err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestCommandLine(t *testing.T) {
 
 	// Calico's components do not use v3.
 	w.awaitMessage(t, scene.MigrationName, "variable not set")
-	stuck = w.said(t, "kubectl phasegate status --tree", 0, "● [Converged]", "calico-node (variable not set)", "CALICO_API_GROUP=projectcalico.org/v3", "IPPool")
+	stuck = w.said(t, "kubectl phasegate status --tree", 0, "● [Converged]", "calico-node (variable not set)", "CALICO_API_GROUP=projectcalico.org/v3", ofOurs("IPPool"))
 	w.said(t, advised(t, stuck, "let Calico's components use v3"), 0)
 	w.said(t, "kubectl phasegate status "+scene.MigrationName+" -w --timeout 2m", 0, "✓ [Complete]", "kubectl phasegate cleanup "+scene.MigrationName)
 

@@ -117,3 +117,11 @@ func path(dm *migrationv1.DatastoreMigration) []string {
 // onPeersCRDs: the CRD of migrations is Calico's own, which has no place for much of a status
 // and lets a condition repeat.
 var onPeersCRDs = os.Getenv(crds.EnvPeers) != ""
+
+// ofOurs is a text that is in our CRDs' statuses only; with those of others, nothing.
+func ofOurs(text string) string {
+	if onPeersCRDs {
+		return ""
+	}
+	return text
+}

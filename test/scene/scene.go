@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -232,14 +233,14 @@ func (s *Scene) Migration(ctx context.Context, name string) (*migrationv1.Datast
 // manager runs then.
 const viewFollows = time.Second
 
-// AwaitPhase waits until a migration shows a phase.
+// AwaitPhase waits until a migration shows a phase; one that its CRD has no word for begins the message.
 func (s *Scene) AwaitPhase(ctx context.Context, name, phase string, timeout time.Duration) (*migrationv1.DatastoreMigration, error) {
 	var dm *migrationv1.DatastoreMigration
 	err := harness.Await(ctx, fmt.Sprintf("%s in phase %s", name, phase), timeout, func(ctx context.Context) (err error) {
 		if dm, err = s.Migration(ctx, name); err != nil {
 			return err
 		}
-		if dm.Status.Phase != phase {
+		if dm.Status.Phase != phase && !strings.HasPrefix(dm.Status.Message, phase+": ") {
 			return fmt.Errorf("phase %q, step %q: %s", dm.Status.Phase, dm.Status.Machine.Step, dm.Status.Message)
 		}
 		return nil

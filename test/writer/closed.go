@@ -13,14 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/resources"
 )
 
 // Window is when v1 was closed, as revisions: whatever is accepted after From and before
 // Until is a breach.
 type Window struct {
-	// From is the first status that holds the lock, and what is only taken behind a
+	// From is the first MachineState that holds the lock, and what is only taken behind a
 	// proved fence.
 	From uint64
 	// Until is the write that opened v1 again; math.MaxUint64 while there is none.
@@ -37,14 +37,14 @@ type Watcher struct {
 }
 
 // Watch begins to note, and goes on when the API server was away. The client knows
-// DatastoreMigration. The caller stops it.
+// MachineState. The caller stops it.
 func Watch(ctx context.Context, c client.WithWatch) (*Watcher, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	w := &Watcher{cancel: cancel}
 	infos := &unstructured.UnstructuredList{}
 	infos.SetAPIVersion(resources.V1Group + "/" + resources.V1Version)
 	infos.SetKind("ClusterInformationList")
-	for _, list := range []client.ObjectList{&migrationv1.DatastoreMigrationList{}, infos} {
+	for _, list := range []client.ObjectList{&v1alpha1.MachineStateList{}, infos} {
 		stream, err := c.Watch(ctx, list)
 		if err != nil {
 			w.Stop()
@@ -76,10 +76,9 @@ func (w *Watcher) follow(ctx context.Context, c client.WithWatch, list client.Ob
 func (w *Watcher) note(event watch.Event) {
 	var to *[]uint64
 	switch obj := event.Object.(type) {
-	case *migrationv1.DatastoreMigration:
+	case *v1alpha1.MachineState:
 		// v1Owners is what is taken next after the fence was proved.
-		held := obj.Status.Machine.HeldNames()
-		if slices.Contains(held, "v1Lock") && slices.Contains(held, "v1Owners") {
+		if obj.Status.IsHeld("v1Lock") && obj.Status.IsHeld("v1Owners") {
 			to = &w.closed
 		}
 	case *unstructured.Unstructured:
