@@ -21,7 +21,8 @@ func TestApprovalGate(t *testing.T) {
 	w.start(t, scene.MigrationName, "locked")
 	dm := w.awaitMessage(t, scene.MigrationName, "kubectl phasegate approve "+scene.MigrationName)
 	assertAtRest(t, dm, "Reconciling")
-	if dm.Status.Phase != "AwaitingApproval" || len(dm.Status.Machine.Blocked) != 1 || dm.Status.Machine.Blocked[0].To != "Migrating" {
+	// On Calico's CRD, which knows neither, the message has said it.
+	if !onPeersCRDs && (dm.Status.Phase != "AwaitingApproval" || len(dm.Status.Machine.Blocked) != 1 || dm.Status.Machine.Blocked[0].To != "Migrating") {
 		t.Errorf("phase %s, blocked %+v: the closed exit is named", dm.Status.Phase, dm.Status.Machine.Blocked)
 	}
 	w.assertNothingLocked(t, dm) // before the approval
@@ -53,7 +54,11 @@ func TestChangedPollInterval(t *testing.T) {
 			w.manager(t, "--phases-dir", gated(t, inStep("Pending", "Preflight", func(s *v1alpha1.Step) { s.Poll = tc.poll })))
 			w.start(t, scene.MigrationName, "begin")
 			dm := w.awaitMessage(t, scene.MigrationName, "CRD ippools.projectcalico.org is not installed")
-			if ahead := time.Until(dm.Status.Machine.NextCheck.Time); tc.byItself != (ahead < 30*time.Minute) {
+			if next := dm.Status.Machine.NextCheck; next == nil {
+				if !onPeersCRDs { // where it is not kept
+					t.Error("it does not say when it looks again")
+				}
+			} else if ahead := time.Until(next.Time); tc.byItself != (ahead < 30*time.Minute) {
 				t.Errorf("next check in %s: %s", ahead, tc.why)
 			}
 			w.restoreCRDs(t)
