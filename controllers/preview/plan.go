@@ -172,32 +172,28 @@ var whySkipped = map[copier.Why]string{
 }
 
 func (p *Plan) skips(wide bool) string {
-	var b strings.Builder
-	for i, s := range p.Skipped {
-		if i == someOf && !wide {
-			b.WriteString(p.more(len(p.Skipped)-i, "skipped"))
-			break
-		}
-		fmt.Fprintf(&b, "‼ %s %s would be skipped: %s\n", s.Kind, strings.TrimPrefix(s.Namespace+"/"+s.Name, "/"), whySkipped[s.Why])
-	}
-	return b.String()
+	return lines(p, p.Skipped, wide, "skipped", func(s Skipped) string {
+		return fmt.Sprintf("‼ %s %s would be skipped: %s\n", s.Kind, strings.TrimPrefix(s.Namespace+"/"+s.Name, "/"), whySkipped[s.Why])
+	})
 }
 
 func (p *Plan) onlyInV3(wide bool) string {
-	var b strings.Builder
-	for i, o := range p.OnlyInV3 {
-		if i == someOf && !wide {
-			b.WriteString(p.more(len(p.OnlyInV3)-i, "in v3 only"))
-			break
-		}
-		fmt.Fprintf(&b, "‼ %s %s %s\n    %s\n", o.Kind, strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"), o.Message, o.Remedy)
-	}
-	return b.String()
+	return lines(p, p.OnlyInV3, wide, "in v3 only", func(o Problem) string {
+		return fmt.Sprintf("‼ %s %s %s\n    %s\n", o.Kind, strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"), o.Message, o.Remedy)
+	})
 }
 
-// more counts what is named in a wide text only.
-func (p *Plan) more(n int, are string) string {
-	return fmt.Sprintf("‼ and %d more are %s: kubectl phasegate plan %s\n", n, are, strings.TrimSpace(p.Migration+" -o wide"))
+// lines name all objects in a wide text, else some, with the number of the others.
+func lines[T any](p *Plan, all []T, wide bool, are string, line func(T) string) string {
+	var b strings.Builder
+	for i, one := range all {
+		if i == someOf && !wide {
+			fmt.Fprintf(&b, "‼ and %d more are %s: kubectl phasegate plan %s\n", len(all)-i, are, strings.TrimSpace(p.Migration+" -o wide"))
+			break
+		}
+		b.WriteString(line(one))
+	}
+	return b.String()
 }
 
 func (p *Plan) findings(wide bool) string {
