@@ -49,8 +49,7 @@ var notPublic = []netip.Prefix{
 func (h HTTP) allows(target *url.URL) error {
 	usual := map[string]string{"http": "80", "https": "443"}[target.Scheme]
 	host, port := strings.ToLower(strings.TrimSuffix(target.Hostname(), ".")), target.Port()
-	switch {
-	case len(h.AllowHosts) == 0:
+	if len(h.AllowHosts) == 0 {
 		return fsm.Terminal("HTTPDisabled", "HTTP requests are off: start the manager with --allow-http-host=%s", host)
 	}
 	if port == "" {

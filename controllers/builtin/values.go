@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -25,7 +26,7 @@ func checkValues(params map[string]fsm.Param, with fsm.Params) error {
 	for _, name := range slices.Sorted(maps.Keys(with)) {
 		if check := params[name].Check; check != nil {
 			if err := check(with[name]); err != nil {
-				return err
+				return fmt.Errorf("with.%s: %w", name, err)
 			}
 		}
 	}
