@@ -82,6 +82,9 @@ func (w *world) exits(t *testing.T, code int, args string, parts ...string) stri
 func (w *world) assertDescribed(t *testing.T, limit int, parts ...string) {
 	t.Helper()
 	text := w.assertReadable(t, evening, limit)
+	if onPeersCRDs { // which keep phase, message and conditions; the rest is the state's to tell
+		text += w.assertStateReadable(t, evening)
+	}
 	for _, part := range parts {
 		if !strings.Contains(text, part) {
 			t.Errorf("kubectl describe does not say %q:\n%s", part, text)
@@ -94,7 +97,7 @@ func missingRight(t *testing.T, w *world) {
 	w.start(t, evening, nowhere)
 	w.awaitMessage(t, evening, "rights: ")
 	w.assertDescribed(t, readable, "Pending", "Preflight", "may not create bgpconfigurations.projectcalico.org (needed by CopyResources)",
-		"grant it with the manager's ClusterRole", "On Delete:", "→ Aborting")
+		"grant it with the manager's ClusterRole", ofOurs("On Delete:"), ofOurs("→ Aborting"))
 	w.restoreRights(t)
 }
 

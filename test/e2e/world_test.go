@@ -17,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	phasegatev1alpha1 "github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/scene"
 )
@@ -210,11 +212,22 @@ const (
 // assertReadable checks that describe tells the story in so many lines.
 func (w *world) assertReadable(t *testing.T, name string, limit int) string {
 	t.Helper()
-	text := w.kubectl(t, "describe", "datastoremigration", name)
+	return w.describe(t, limit, "datastoremigration", name)
+}
+
+// assertStateReadable is assertReadable for what the manager remembers of a migration.
+func (w *world) assertStateReadable(t *testing.T, name string) string {
+	t.Helper()
+	return w.describe(t, readable, "machinestate", phasegatev1alpha1.MachineStateName(datastoremigration.MachineName, w.read(t, name).UID))
+}
+
+func (w *world) describe(t *testing.T, limit int, kind, name string) string {
+	t.Helper()
+	text := w.kubectl(t, "describe", kind, name)
 	lines := strings.Count(text, "\n")
-	t.Logf("kubectl describe prints %d lines", lines)
+	t.Logf("kubectl describe %s prints %d lines", kind, lines)
 	if lines > limit {
-		t.Errorf("kubectl describe prints %d lines, more than %d:\n%s", lines, limit, text)
+		t.Errorf("kubectl describe %s prints %d lines, more than %d:\n%s", kind, lines, limit, text)
 	}
 	return text
 }
