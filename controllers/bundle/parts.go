@@ -74,6 +74,7 @@ func (c *collector) migrations(ctx context.Context) error {
 	return err
 }
 
+// hideNames hashes the names of the objects in conflict, wherever the CRD keeps them.
 func (c *collector) hideNames(dm *unstructured.Unstructured) {
 	conflicts, _, _ := unstructured.NestedSlice(dm.Object, "status", "conflicts")
 	for _, item := range conflicts {
@@ -83,6 +84,11 @@ func (c *collector) hideNames(dm *unstructured.Unstructured) {
 				c.redactor.hash(name)
 			}
 		}
+	}
+	conditions, _, _ := unstructured.NestedSlice(dm.Object, "status", "conditions")
+	for conflict := range conflictConditions(conditions) {
+		c.redactor.hash(conflict.Name)
+		c.redactor.hash(conflict.Namespace)
 	}
 }
 

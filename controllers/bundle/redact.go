@@ -4,12 +4,14 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
@@ -94,6 +96,8 @@ func (r *Redactor) walk(v any) {
 				r.annotations(v[key])
 			case key == "conflicts":
 				r.conflicts(v[key])
+			case key == "conditions":
+				r.conditions(v[key])
 			case key == "held":
 				r.held(v[key])
 			case key == "saved":
@@ -190,16 +194,46 @@ func (r *Redactor) conflicts(v any) {
 		conflict, _ := item.(map[string]any)
 		fields, _ := conflict["fields"].([]any)
 		for i, field := range fields {
-			path, values, _ := strings.Cut(fmt.Sprint(field), ": ")
-			for _, side := range strings.FieldsFunc(values, func(c rune) bool {
-				return unicode.IsSpace(c) || strings.ContainsRune(`,;"'[]{}`, c)
-			}) {
-				r.omit(side, contentFrom)
-			}
-			r.omit(values, contentFrom)
-			fields[i] = path + ": " + leftOut
+			fields[i] = r.field(fmt.Sprint(field))
 		}
 	}
+}
+
+// conditions does the same where the CRD has no place for conflicts but conditions.
+func (r *Redactor) conditions(v any) {
+	for conflict, condition := range conflictConditions(v) {
+		for i, field := range conflict.Fields {
+			conflict.Fields[i] = r.field(field)
+		}
+		condition["message"] = conflict.Message()
+	}
+}
+
+// conflictConditions are the conditions of a status that describe a conflict each.
+func conflictConditions(conditions any) iter.Seq2[*migrationv1.Conflict, map[string]any] {
+	return func(yield func(*migrationv1.Conflict, map[string]any) bool) {
+		list, _ := conditions.([]any)
+		for _, item := range list {
+			condition, _ := item.(map[string]any)
+			message, _ := condition["message"].(string)
+			conflict, ok := migrationv1.ParseConflict(message)
+			if ok && condition["type"] == migrationv1.ConditionConflict && !yield(&conflict, condition) {
+				return
+			}
+		}
+	}
+}
+
+// field is a field that differs without the values of both sides.
+func (r *Redactor) field(text string) string {
+	path, values, _ := strings.Cut(text, ": ")
+	for _, side := range strings.FieldsFunc(values, func(c rune) bool {
+		return unicode.IsSpace(c) || strings.ContainsRune(`,;"'[]{}`, c)
+	}) {
+		r.omit(side, contentFrom)
+	}
+	r.omit(values, contentFrom)
+	return path + ": " + leftOut
 }
 
 // secrets are found by their looks: tokens, keys, and what is called a password.

@@ -89,7 +89,7 @@ func spreadConflicts(dm *migration) {
 		dm.Status.Conditions = append(dm.Status.Conditions, metav1.Condition{
 			Type: migrationv1.ConditionConflict, Status: metav1.ConditionTrue, Reason: migrationv1.ReasonResourceMismatch,
 			ObservedGeneration: dm.Status.ObservedGeneration, LastTransitionTime: metav1.NewTime(entered.Time),
-			Message: fmt.Sprintf("%s differs between v1 and v3: %s: edit or delete one side", objectName(c.Kind, c.Namespace, c.Name), strings.Join(c.Fields, "; ")),
+			Message: c.Message(),
 		})
 	}
 }
