@@ -216,7 +216,7 @@ func notRolled(t *testing.T, w *world) {
 	w.start(t, evening, nowhere)
 	w.await(t, evening, "Converged")
 	w.awaitMessage(t, evening, "calico-node")
-	w.assertDescribed(t, full, "Converged", "ObserveRollout", "CALICO_API_GROUP=projectcalico.org/v3", "calico-node", "cannot be rolled back", "Deadline:")
+	w.assertDescribed(t, full, "Converged", "ObserveRollout", "CALICO_API_GROUP=projectcalico.org/v3", "calico-node", ofOurs("cannot be rolled back"), "Deadline:")
 	w.exits(t, 1, "abort --yes", "past the point of no return", "kubectl phasegate status "+evening+" -w")
 	w.exits(t, 1, "cleanup --yes", "wait for Complete")
 	w.exits(t, 0, "unlock", "v1 is closed for good")
