@@ -3,6 +3,7 @@ package fsm
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -88,6 +89,28 @@ func (r *Run) act(cmd *Command, s *step, external bool) *Command {
 func (r *Run) commit(took *v1alpha1.Transition) *Command {
 	r.next = &Command{Do: Commit, Took: took}
 	return r.next
+}
+
+// Asks tells whether the action that runs would be asked for in the same way of the object as it is by
+// now, at the same moment: whether what the step reads of it is unchanged. It is for the time between Act and Done.
+func (r *Run) Asks(self func() (map[string]any, error)) bool {
+	s := &r.phase().steps[r.st.Cursor]
+	if s.Undo != "" {
+		return true // by what is on record
+	}
+	before, now := *r, *r
+	before.view.Now = func() time.Time { return r.began }
+	now.view.Now, now.view.Self, now.self = before.view.Now, self, nil
+	if s.cond != nil && !now.truth(s.cond).open {
+		return false
+	}
+	fixed, err := r.fixed(s)
+	if err != nil {
+		return false
+	}
+	asked, errBefore := s.action.params(before.value, fixed)
+	asks, errNow := s.action.params(now.value, fixed)
+	return errBefore == nil && errNow == nil && reflect.DeepEqual(asked, asks)
 }
 
 // Done tells the outcome of the action that Next asked for.
