@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/cel-go/common/types/ref"
 
@@ -35,17 +36,19 @@ func (r *Run) adopt() (onward bool) {
 	return true
 }
 
-// adoptRequests keeps the newer of two that have one name by now, as after a rollback: the
-// API server would refuse both.
+// adoptRequests makes one of two that have one name by now, as after a rollback: the API server
+// would refuse both. The newer one is the last.
 func (r *Run) adoptRequests(names map[string]string) {
-	adopted := map[string]bool{}
-	for i, q := range slices.Backward(r.st.Requests) {
+	var adopted []v1alpha1.RequestStatus
+	for _, q := range r.st.Requests {
 		q.Name = successor(names, q.Name)
-		if r.st.Requests[i] = q; adopted[q.Name] {
-			r.st.Requests = slices.Delete(r.st.Requests, i, i+1)
+		if i := slices.IndexFunc(adopted, func(old v1alpha1.RequestStatus) bool { return old.Name == q.Name }); i >= 0 {
+			q = after(q.Name, q.Token, append(marks(q), marks(adopted[i])...))
+			adopted = slices.Delete(adopted, i, i+1)
 		}
-		adopted[q.Name] = true
+		adopted = append(adopted, q)
 	}
+	r.st.Requests = adopted
 }
 
 // errNotNow says that a parameter of a release would be evaluated when it is needed.
@@ -59,7 +62,7 @@ func successor(names map[string]string, old string) string { return firstOf(name
 // here, or something that it holds cannot be given back. The status is one that any
 // revision has stored.
 func (m *Machine) Adopts(st v1alpha1.MachineStatus) error {
-	r := m.Run(st, View{})
+	r := m.Run(st, View{Now: time.Now})
 	u := m.def.Spec.Upgrade
 	if r.phase() == nil && st.Phase != "" && (u == nil || u.PhaseMap[st.Phase] == "") {
 		return fmt.Errorf("it is in phase %s, which is not here: restore the phase, or name its successor in spec.upgrade.phaseMap", st.Phase)

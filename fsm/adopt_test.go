@@ -75,14 +75,15 @@ func TestRollbackToAFileThatKnowsNothing(t *testing.T) {
 }
 
 func TestRequestsAreRenamed(t *testing.T) {
+	const one = "6b86b273ff34fce1" // the digest of 1
 	m := machineOf(t, "test.yaml", []byte(renamed), scalingBindings())
 	for name, c := range map[string]struct {
 		why          string
 		stored, want []v1alpha1.RequestStatus
 	}{
 		"renamed":   {"what was acted on is not acted on again", []v1alpha1.RequestStatus{{Name: "go", Token: "1"}}, []v1alpha1.RequestStatus{{Name: "again", Token: "1"}}},
-		"both":      {"after a rollback: two of one name would be refused, and the newer is the last", []v1alpha1.RequestStatus{{Name: "again", Token: "1"}, {Name: "other", Token: "x"}, {Name: "go", Token: "2"}}, []v1alpha1.RequestStatus{{Name: "other", Token: "x"}, {Name: "again", Token: "2"}}},
-		"both ways": {"whichever it was", []v1alpha1.RequestStatus{{Name: "go", Token: "1"}, {Name: "again", Token: "2"}}, []v1alpha1.RequestStatus{{Name: "again", Token: "2"}}},
+		"both":      {"after a rollback: two of one name would be refused, and the newer is the last", []v1alpha1.RequestStatus{{Name: "again", Token: "1"}, {Name: "other", Token: "x"}, {Name: "go", Token: "2"}}, []v1alpha1.RequestStatus{{Name: "other", Token: "x"}, {Name: "again", Token: "2", Earlier: one}}},
+		"both ways": {"whichever it was", []v1alpha1.RequestStatus{{Name: "go", Token: "1"}, {Name: "again", Token: "2"}}, []v1alpha1.RequestStatus{{Name: "again", Token: "2", Earlier: one}}},
 	} {
 		got := m.Run(v1alpha1.MachineStatus{Phase: "First", Requests: c.stored}, fsm.View{}).Status().Requests
 		if d := cmp.Diff(c.want, got); d != "" {

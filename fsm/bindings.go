@@ -15,6 +15,9 @@ type ActionSpec struct {
 	Params map[string]Param `json:"params,omitempty"`
 	// Outputs are the names that the action adds to `result`, and their types.
 	Outputs map[string]Type `json:"outputs,omitempty"`
+	// External says that the action calls something outside the cluster. It is not called before its
+	// poll is due, whatever wakes the object; one that only reads the cluster is.
+	External bool `json:"external,omitempty"`
 }
 
 // Param declares one `with` value.

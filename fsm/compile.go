@@ -44,6 +44,8 @@ type phase struct {
 	ways    []Edge
 	// converts are the outputs that JSON does not bring back in their type.
 	converts map[string]Type
+	// external: a step of it may call something outside the cluster.
+	external bool
 }
 
 type require struct {
@@ -90,7 +92,9 @@ type retry struct {
 type request struct {
 	v1alpha1.Request
 	token, valid *expr
-	params       map[string]*expr
+	// recorded is the token that the object says was acted on last; nil: it does not say.
+	recorded *expr
+	params   map[string]*expr
 }
 
 // The backoff of a machine that declares none.
@@ -238,6 +242,9 @@ func (c *compiler) compileRequests(requests []v1alpha1.Request) {
 		if r.Valid != "" {
 			compiled.valid = c.expr(path+".valid", r.Valid, true)
 		}
+		if r.Record != nil {
+			compiled.recorded, _ = c.compile(fmt.Sprintf("self.metadata.?annotations[?%q].orValue(\"\")", r.Record.Annotation))
+		}
 		params := map[string]*cel.Type{}
 		for _, name := range slices.Sorted(maps.Keys(r.Params)) {
 			compiled.params[name] = c.expr(path+".params."+name, r.Params[name], false)
@@ -267,6 +274,7 @@ func (c *compiler) phase(path string, src *v1alpha1.Phase, defPoll time.Duration
 	for i, s := range src.Steps {
 		p.steps = append(p.steps, c.step(fmt.Sprintf("%s.steps[%d]", path, i), s, p))
 	}
+	p.external = slices.ContainsFunc(p.steps, c.external)
 	for i, x := range src.Next {
 		at := fmt.Sprintf("%s.next[%d]", path, i)
 		e := exit{Exit: x, message: c.template(at+".message", x.Message)}
@@ -350,6 +358,14 @@ func (c *compiler) step(path string, src v1alpha1.Step, p *phase) step {
 	}
 	s.message = c.template(path+".message", src.Message)
 	return s
+}
+
+// external tells whether a step may call something outside the cluster: an undo, if a release does.
+func (c *compiler) external(s step) bool {
+	if s.Undo == "" {
+		return s.action.spec.External
+	}
+	return slices.ContainsFunc(slices.Collect(maps.Values(c.prog.effects)), func(e effect) bool { return e.release.spec.External })
 }
 
 // outputs are results from here on. Those of an action that is not known could be

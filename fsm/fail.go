@@ -11,7 +11,10 @@ import (
 
 // fail decides between retry and catch.
 func (r *Run) fail(o Outcome, policy retry, p *phase) {
-	r.st.Attempts++
+	extra := r.extra()
+	if !extra {
+		r.st.Attempts++
+	}
 	text, reason, class := o.Err.Error(), "", o.Class
 	if t := o.terminal(); t != nil {
 		class, reason = ClassTerminal, t.Reason
@@ -32,7 +35,11 @@ func (r *Run) fail(o Outcome, policy retry, p *phase) {
 	case p.Kind == "waiting" && p.poll > 0:
 		delay = p.poll // who waits for a person looks at the same pace, whatever happens
 	}
+	if extra {
+		delay = r.st.NotBefore.Sub(r.view.Now())
+	}
 	delay = max(delay, o.RetryAfter)
+	r.holdBack(delay)
 	r.st.Blocked = []v1alpha1.Blocked{{
 		Step:    firstOf(r.st.Step, "require"),
 		Because: fmt.Sprintf("%s error, attempt %d", class, r.st.Attempts),

@@ -13,7 +13,7 @@ import (
 
 // exits are looked at once the steps are done; the first open one is taken.
 func (r *Run) exits(p *phase) Command {
-	r.st.Attempts, r.st.Blocked = 0, nil
+	r.calm()
 	for i, x := range p.next {
 		asked := decision{open: true}
 		if x.when != nil {
@@ -29,6 +29,9 @@ func (r *Run) exits(p *phase) Command {
 	}
 	r.message = p.message.render(r.value)
 	r.restart()
+	if p.external {
+		r.polls(cmp.Or(p.poll, defaultPoll))
+	}
 	if p.Terminal != "" && p.Poll == "" {
 		return r.sleep(0)
 	}
@@ -69,7 +72,8 @@ func (r *Run) enter(to, from, reason, message string) {
 	keeps := r.m.prog.phases[to].Keeps
 	r.st.Held = slices.DeleteFunc(r.st.Held, func(h v1alpha1.HeldEffect) bool { return slices.Contains(keeps, h.Name) })
 	r.restart()
-	r.st.Attempts, r.st.Blocked, r.st.NextCheck = 0, nil, nil
+	r.st.Attempts, r.st.Blocked, r.st.NotBefore, r.st.TriedGeneration = 0, nil, nil, 0
+	r.timing = timing{again: r.again}
 	r.st.Deadline = r.m.prog.phases[to].deadline(&now)
 	r.st.Result, r.result, r.stall = "", nil, nil
 	r.message = message // without one, the phase tells its own story

@@ -27,8 +27,8 @@ type Report struct {
 // Prove looks at everything that can happen to one object of a machine: every
 // action succeeds, waits, fails for now or for good, having done its work or not;
 // every guard that depends on the object or on the cluster is open or closed; the
-// program dies before and after each deed; deadlines pass; and a deletion comes at
-// any moment. Each finding is an invariant that does not hold somewhere (PG201),
+// program dies before and after each deed; deadlines pass; something wakes the object in
+// the middle of a backoff; and a deletion comes at any moment. Each finding is an invariant that does not hold somewhere (PG201),
 // with the shortest way there. It drives the engine itself, touches nothing, and
 // may be called any number of times.
 //

@@ -14,9 +14,10 @@ const (
 	invariantNoReturn  = "noReturn"
 	invariantLegal     = "legal"
 	invariantGone      = "releasedWhenGone"
+	invariantPatient   = "patient"
 )
 
-var builtIn = []string{invariantLedger, invariantNoLeak, invariantDeletable, invariantReleased, invariantNoReturn, invariantLegal, invariantGone}
+var builtIn = []string{invariantLedger, invariantNoLeak, invariantDeletable, invariantReleased, invariantNoReturn, invariantLegal, invariantGone, invariantPatient}
 
 // invariants are the names of all that is proved.
 func (p *prover) invariants() []string {
@@ -79,6 +80,15 @@ func (w *way) checkLegal() {
 		w.violate(violation{invariant: invariantLegal, path: w.place(w.from), at: w.at, more: w.events, effects: allEffects,
 			message: "the machine gets stuck (" + stall.reason + "): " + stall.message,
 			fix:     "lead the deletion to a phase with a step {undo: held}"})
+	}
+}
+
+// checkPatient finds an engine that tries a step again before its time, or moves on by what it did not look at.
+func (w *way) checkPatient(cmd Command) {
+	if w.early && (cmd.Do == Act || cmd.Do == Sleep && !cmd.Early && w.run.stall == nil) {
+		w.violate(violation{invariant: invariantPatient, path: w.place(w.from), at: w.at, more: w.events, effects: allEffects,
+			message: "a step that failed is tried again before its backoff is over",
+			fix:     "this is a defect of the engine: report it"})
 	}
 }
 

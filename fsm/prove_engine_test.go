@@ -101,6 +101,29 @@ func TestDefectsOfTheEngineAreFound(t *testing.T) {
 	}
 }
 
+// The proof looks early at each step that may have failed; what an engine without patience does is found.
+func TestProofLooksEarly(t *testing.T) {
+	p := newProver(lockProgram(t))
+	p.explore(defaultMaxStates)
+	stays := map[string]bool{}
+	for i, n := range p.nodes {
+		w := &way{prover: p, at: i, from: n.state}
+		for more := !n.gone && n.phase != noPhase; more; more = w.another() {
+			if w.walk(); w.early {
+				leaves := n.deleting && !p.phaseOf(n.state).Deletion // which waits for no backoff
+				stays[p.phaseOf(n.state).Name] = leaves != (w.to == w.from)
+				w.checkPatient(Command{Do: Act})
+			}
+		}
+	}
+	if d := cmp.Diff(map[string]bool{"Work": true, "Out": true}, stays); d != "" {
+		t.Errorf("early looks, and whether the state stays (-want +got):\n%s", d)
+	}
+	if len(p.findings()) != 1 || p.violations[invariantPatient].message == "" {
+		t.Errorf("an action that is called early is found as %v", p.findings())
+	}
+}
+
 func TestProofIsGivenUpAtItsBound(t *testing.T) {
 	m := lockProgram(t)
 	report, diags := Prove(m, ProveOptions{})

@@ -30,7 +30,7 @@ func TestMachinesAreProved(t *testing.T) {
 			for _, d := range diags {
 				t.Errorf("%s\n\t%s", d, strings.Join(d.Trace, "\n\t"))
 			}
-			if n := len(m.Definition().Spec.Invariants); n == 0 || len(report.Invariants) != 7+n {
+			if n := len(m.Definition().Spec.Invariants); n == 0 || len(report.Invariants) != 8+n {
 				t.Errorf("%d invariants in the file, proved are %v", n, report.Invariants)
 			}
 			if missing := fsm.EdgesNotTaken(m); missing != nil {

@@ -35,6 +35,7 @@ const (
 	eventTook
 	eventRemoved
 	eventVanished
+	eventEarly
 )
 
 // violation is an invariant that does not hold in a state, or in what comes next.
@@ -117,6 +118,7 @@ func (p *prover) line(e event, led bool, matter effectBits) string {
 		eventChanged:  "another revision of the file begins the phase again",
 		eventRemoved:  "the finalizer is removed",
 		eventVanished: "the finalizer is removed by hand, and the object deleted",
+		eventEarly:    "something wakes the object before the step that failed may be tried again",
 	}[e.kind]
 }
 

@@ -20,6 +20,8 @@ type way struct {
 	events   []event
 	// good: no error and no crash on the way.
 	good bool
+	// early: the current step has failed, and something wakes the object before it may be tried again.
+	early bool
 	// vanished: there is no object any more, and every action succeeds.
 	vanished bool
 }
@@ -70,10 +72,17 @@ func (w *way) walk() {
 	if changed {
 		w.note(event{kind: eventChanged})
 	}
-	w.run = w.m.Run(w.status(w.from, late, changed), View{Deleting: w.from.deleting, Finalizer: w.from.finalizer, Gone: w.vanished,
+	w.early = !late && !changed && !w.vanished && !w.from.running && (now.cursor > 0 || now.begun) && w.pick(2) == 1
+	st := w.status(w.from, late, changed)
+	if w.early {
+		w.note(event{kind: eventEarly, phase: w.from.phase})
+		st.Attempts, st.NotBefore = 1, microTime(provedNow.Add(time.Minute))
+	}
+	w.run = w.m.Run(st, View{Deleting: w.from.deleting, Finalizer: w.from.finalizer, Gone: w.vanished,
 		Now: func() time.Time { return w.clock }, Guard: noGuard})
 	w.run.oracle = w.truth
 	cmd := w.run.Next()
+	w.checkPatient(cmd)
 	if cmd.Do == Act {
 		if !w.act(cmd) {
 			return

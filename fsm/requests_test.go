@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -72,6 +73,49 @@ func TestRequests(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, gate(t).Requests()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// A token that was acted on is never acted on again, whichever came after it.
+func TestTokensAreActedOnOnce(t *testing.T) {
+	const t1, t2, t3 = "2026-11-24T10:00:00Z", "2026-11-24T12:00:00+01:00", "2026-11-24T12:00:00Z"
+	many := []string{"first"}
+	for i := range 100 {
+		many = append(many, fmt.Sprint("token ", i))
+	}
+	cases := map[string]struct {
+		why   string
+		acted []string
+		token string
+		want  bool
+	}{
+		"the last":              {"a request is acted on once", []string{"a", "b"}, "b", false},
+		"one before":            {"somebody puts an older manifest in place", []string{"a", "b"}, "a", false},
+		"another":               {"another token is another request", []string{"a", "b"}, "c", true},
+		"a later time":          {"the zone does not matter", []string{t1}, t2, true},
+		"an earlier time":       {"as a manifest of before has", []string{t1, t2, t3}, t2, false},
+		"the same in a zone":    {"it is the same moment", []string{t2}, "2026-11-24T11:00:00Z", false},
+		"a time after a word":   {"the two are not compared", []string{t3, "a"}, "2026-11-24T13:00:00Z", true},
+		"a time before a word":  {"the latest time is remembered across words", []string{t3, "a", "b"}, t1, false},
+		"never used, but older": {"it cannot be told from one that was acted on", []string{t3}, t2, false},
+		"a word after a time":   {"words are remembered across times", []string{"a", t1, t2}, "a", false},
+		"within the bound":      {"32 are remembered beside the last", many, "token 67", false},
+		"beyond the bound":      {"the status has room for no more: write times", many, "first", true},
+		"time beyond the bound": {"of times the latest is enough", append([]string{t3}, many...), t1, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			q := v1alpha1.RequestStatus{}
+			for _, token := range c.acted {
+				q = after("approve", token, marks(q))
+			}
+			if got := !acted(q, c.token); got != c.want {
+				t.Errorf("%s: new is %t, want %t, of %+v", c.why, got, c.want, q)
+			}
+			if len(q.Earlier) > 1024 {
+				t.Errorf("%d bytes are stored", len(q.Earlier))
+			}
+		})
 	}
 }
 

@@ -35,6 +35,9 @@ type View struct {
 	// Guard answers a named Go guard: whether it is open, what was seen, or an
 	// error. It is called at most once per name and run, only when needed.
 	Guard func(name string) (open bool, seen string, err error)
+	// Due is what Run.Due answered when the run before this one had ended, as the driver remembers
+	// it; nil where it does not, as after a restart.
+	Due *time.Time
 	// Now is the clock.
 	Now func() time.Time
 	// Random answers numbers in [0,1) for jitter; nil means no jitter.
@@ -77,6 +80,9 @@ type Command struct {
 	With                 Params
 	// After belongs to Sleep.
 	After time.Duration
+	// Early belongs to Sleep: nothing was looked at, since it is not time yet. Nothing is to be
+	// written then, if the status shows the stored state.
+	Early bool
 	// Took is the edge that a Commit makes durable; nil when there is none.
 	Took *v1alpha1.Transition
 }
@@ -106,6 +112,7 @@ type Run struct {
 	stall   *stall
 	// overdue: the deadline passed and has no target, so that it wakes nobody any more.
 	overdue bool
+	timing
 }
 
 type guardAnswer struct {
@@ -141,6 +148,7 @@ func (m *Machine) Run(status v1alpha1.MachineStatus, v View) *Run {
 		// so that none is left out.
 		r.restart()
 	}
+	r.timing = r.timingOf(moved)
 	return r
 }
 
@@ -180,7 +188,7 @@ func (r *Run) Next() Command {
 	if p.End && !r.view.Gone {
 		return Command{Do: RemoveFinalizer}
 	}
-	for _, decide := range []func(*phase) *Command{r.deletion, r.deadline, r.admit, r.steps} {
+	for _, decide := range []func(*phase) *Command{r.deletion, r.deadline, r.early, r.admit, r.steps} {
 		if cmd := decide(p); cmd != nil {
 			return *cmd
 		}
@@ -230,10 +238,7 @@ func (r *Run) deletion(p *phase) *Command {
 }
 
 func (r *Run) deadline(p *phase) *Command {
-	if r.st.Deadline == nil || p.Timeout == nil {
-		// The file may have gained or lost the timeout meanwhile.
-		r.st.Deadline = p.deadline(r.st.Since)
-	}
+	r.st.Deadline = p.deadline(r.st.Since) // of the file as it is now
 	if r.st.Deadline == nil || r.view.Now().Before(r.st.Deadline.Time) {
 		return nil
 	}
@@ -285,7 +290,7 @@ func (r *Run) admit(p *phase) *Command {
 
 // require is asked before the first step, while nothing is held.
 func (r *Run) require(p *phase) *Command {
-	if r.st.Cursor > 0 || r.st.Step != "" || len(r.st.Held) > 0 {
+	if r.begun() {
 		return nil
 	}
 	for i, q := range p.require {
@@ -298,9 +303,14 @@ func (r *Run) require(p *phase) *Command {
 			return r.take(p, requireEvent(i), firstOf(q.Reason, "RequirementNotMet"), firstOf(q.message.render(r.value), asked.got), nil)
 		}
 	}
-	r.st.Attempts, r.st.Blocked = 0, nil
+	if !r.extra() { // it is the step that failed, of a phase that begins anew
+		r.calm()
+	}
 	return nil
 }
+
+// begun tells whether the steps have been, which come after the preconditions.
+func (r *Run) begun() bool { return r.st.Cursor > 0 || r.st.Step != "" || len(r.st.Held) > 0 }
 
 // sleep ends the run; a deadline cuts it short.
 func (r *Run) sleep(after time.Duration) Command {
@@ -309,18 +319,8 @@ func (r *Run) sleep(after time.Duration) Command {
 			after = left
 		}
 	}
-	r.st.NextCheck = nil
-	if p := r.phase(); after > 0 && p.Kind != "steady" && p.Terminal == "" && (p.Kind != "waiting" || p.timeout > 0) {
-		// A whole second, so that frequent looks are not as many status writes. Where looks that
-		// change nothing may go on for years, none of them writes.
-		next := metav1.NewMicroTime(r.view.Now().Add(after + time.Second - 1).Truncate(time.Second))
-		r.st.NextCheck = &next
-	}
 	return Command{Do: Sleep, After: after}
 }
 
 // rest ends the run until something changes: there is nothing to look at again.
-func (r *Run) rest() Command {
-	r.st.NextCheck = nil
-	return Command{Do: Sleep}
-}
+func (r *Run) rest() Command { return Command{Do: Sleep} }

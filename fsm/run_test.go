@@ -82,7 +82,8 @@ func TestDeadlineSurvivesTheDriverAndTheFile(t *testing.T) {
 	}{
 		"honored":     {"it is stored as a time of day", "timeout: {after: 1h, to: Done}, ", "timeout: {after: 1h, to: Done}, ", time.Hour, fsm.Commit, 0, "Done"},
 		"cuts a poll": {"it does not wait for the next look", "timeout: {after: 90s, to: Done}, ", "timeout: {after: 90s, to: Done}, ", time.Minute, fsm.Sleep, 30 * time.Second, "One"},
-		"first says":  {"a longer one in a new file is for new visits", "timeout: {after: 1h, to: Done}, ", "timeout: {after: 2h, to: Done}, ", time.Hour, fsm.Commit, 0, "Done"},
+		"longer":      {"a new file is for those in the phase too", "timeout: {after: 1h, to: Done}, ", "timeout: {after: 2h, to: Done}, ", time.Hour, fsm.Sleep, time.Minute, "One"},
+		"shorter":     {"it counts from the entry all the same", "timeout: {after: 1h, to: Done}, ", "timeout: {after: 30m, to: Done}, ", 31 * time.Minute, fsm.Commit, 0, "Done"},
 		"added":       {"a new one counts from the entry", "", "timeout: {after: 1h, to: Done}, ", time.Hour, fsm.Commit, 0, "Done"},
 		"removed":     {"and one that is gone must not wake a run again and again", "timeout: {after: 1h, to: Done}, ", "", 2 * time.Hour, fsm.Sleep, time.Minute, "One"},
 		"now stalled": {"a target that is gone is not gone to", "timeout: {after: 1h, to: Done}, ", "timeout: {after: 1h, stalled: Late}, ", 2 * time.Hour, fsm.Sleep, time.Minute, "One"},

@@ -3,6 +3,8 @@ package fsm
 import (
 	"cmp"
 	"fmt"
+	"reflect"
+	"time"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
@@ -68,17 +70,47 @@ func (r *Run) call(s *step, p *phase) *Command {
 		r.fail(Outcome{Err: err, Class: ClassInvalid}, s.retry, p)
 		return r.next
 	}
-	return r.act(&Command{Do: Act, Action: s.action.use, Step: s.name, With: with})
+	return r.act(&Command{Do: Act, Action: s.action.use, Step: s.name, With: with}, s, s.action.spec.External)
 }
 
-func (r *Run) act(cmd *Command) *Command {
-	r.acting, r.began = cmd, r.view.Now()
+// act asks for an action, once it is due.
+func (r *Run) act(cmd *Command, s *step, external bool) *Command {
+	r.began = r.view.Now()
+	if external {
+		if early := r.notDue(s); early != nil {
+			return early
+		}
+		r.calls(s)
+	}
+	r.acting = cmd
 	return cmd
 }
 
 func (r *Run) commit(took *v1alpha1.Transition) *Command {
 	r.next = &Command{Do: Commit, Took: took}
 	return r.next
+}
+
+// Asks tells whether the action that runs would be asked for in the same way of the object as it is by
+// now, at the same moment: whether what the step reads of it is unchanged. It is for the time between Act and Done.
+func (r *Run) Asks(self func() (map[string]any, error)) bool {
+	s := &r.phase().steps[r.st.Cursor]
+	if s.Undo != "" {
+		return true // by what is on record
+	}
+	before, now := *r, *r
+	before.view.Now = func() time.Time { return r.began }
+	now.view.Now, now.view.Self, now.self = before.view.Now, self, nil
+	if s.cond != nil && !now.truth(s.cond).open {
+		return false
+	}
+	fixed, err := r.fixed(s)
+	if err != nil {
+		return false
+	}
+	asked, errBefore := s.action.params(before.value, fixed)
+	asks, errNow := s.action.params(now.value, fixed)
+	return errBefore == nil && errNow == nil && reflect.DeepEqual(asked, asks)
 }
 
 // Done tells the outcome of the action that Next asked for.
@@ -90,7 +122,7 @@ func (r *Run) Done(o Outcome) {
 	r.acting = nil
 	s := &p.steps[r.st.Cursor]
 	if w := o.wait(); w != nil {
-		r.wait(s, w)
+		r.notDone(s, w)
 		return
 	}
 	if o.Err == nil {
@@ -102,11 +134,12 @@ func (r *Run) Done(o Outcome) {
 		r.fail(o, s.retry, p)
 		return
 	}
-	r.st.Attempts, r.st.Blocked = 0, nil
+	r.calm()
 	if cmd.Effect != "" {
 		// Durable at once: a release that runs again after a later one succeeded
 		// would meet a world that is restored already, and disturb it.
 		r.returned(cmd.Effect)
+		r.due, r.called = time.Time{}, false
 		r.message = "Gave back " + cmd.Effect
 		r.commit(nil)
 		return
@@ -120,11 +153,14 @@ func (r *Run) Done(o Outcome) {
 	}
 }
 
-func (r *Run) wait(s *step, w *WaitError) {
-	r.st.Attempts = 0
+func (r *Run) notDone(s *step, w *WaitError) {
+	r.calm()
 	r.message = firstOf(s.message.render(r.value), w.Message)
 	r.st.Blocked = []v1alpha1.Blocked{{Step: s.name, Because: "the step is not done", Got: clip(w.Message, maxText)}}
 	after := cmp.Or(max(w.After, 0), s.poll, defaultPoll)
+	if r.called {
+		r.polls(after)
+	}
 	cmd := r.sleep(after)
 	r.next = &cmd
 }
@@ -141,6 +177,9 @@ func (r *Run) reached(s *step) bool {
 	}
 	r.st.Blocked = []v1alpha1.Blocked{{Step: s.name, Because: asked.because, Got: asked.got}}
 	r.message = firstOf(s.message.render(r.value), fmt.Sprintf("Waiting in step %s until %s", s.name, s.Until))
+	if r.called {
+		r.polls(cmp.Or(s.poll, defaultPoll))
+	}
 	cmd := r.sleep(s.poll)
 	r.next = &cmd
 	return false
@@ -149,7 +188,10 @@ func (r *Run) reached(s *step) bool {
 func (r *Run) advance() {
 	r.st.Cursor++
 	r.st.Step, r.st.StepSince = "", nil
-	r.st.Attempts, r.st.Blocked = 0, nil
+	r.calm()
+	if r.called { // the next step was not
+		r.due, r.called = time.Time{}, false
+	}
 }
 
 // restart makes the next look begin with the first step.

@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
-
-	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
 // sight is what an expression sees: asked by name, so that what it does not read
@@ -219,61 +215,29 @@ func (r *Run) requestValue(name string) ref.Val {
 	return types.DefaultTypeAdapter.NativeToValue(map[string]any{"pending": r.isNew(q, token), "token": token, "params": params})
 }
 
-// isNew tells whether a token asks for something that was not done yet.
-func (r *Run) isNew(q *request, token string) bool {
-	if token == "" || token == r.lastToken(q.Name) {
-		return false
-	}
-	if q.valid == nil {
-		return true
-	}
-	s := r.sight()
-	s.token = token
-	v, err := r.eval(q.valid, s)
-	return err == nil && v == types.True
-}
-
 // token is the text that tells one request from the next, as far as the status
 // can hold it; null is no request.
 func (r *Run) token(q *request) (string, error) {
-	switch v := r.valueOrError(q.token).(type) {
+	text, err := r.textOf(q.token)
+	if err != nil {
+		return "", fmt.Errorf("token of request %s: %w", q.Name, err)
+	}
+	return clip(text, maxToken), nil
+}
+
+// textOf is the text that an expression comes to; null and no expression are none.
+func (r *Run) textOf(e *expr) (string, error) {
+	if e == nil {
+		return "", nil
+	}
+	switch v := r.valueOrError(e).(type) {
 	case types.String:
-		return clip(string(v), maxToken), nil
+		return string(v), nil
 	case types.Null:
 		return "", nil
 	case *types.Err:
-		return "", fmt.Errorf("token of request %s: %w", q.Name, v)
+		return "", v
 	default:
-		return "", fmt.Errorf("token of request %s is %s, not a string", q.Name, clip(show(v), 120))
+		return "", fmt.Errorf("%s is no text", clip(show(v), 120))
 	}
-}
-
-func (r *Run) lastToken(name string) string {
-	for _, q := range r.st.Requests {
-		if q.Name == name {
-			return q.Token
-		}
-	}
-	return ""
-}
-
-// recordRequests stores the tokens of the requests that opened a guard, in the
-// same write that acts on it: a request is acted on once.
-func (r *Run) recordRequests(guard *expr) {
-	if guard == nil {
-		return
-	}
-	for _, name := range guard.reads(varRequest) {
-		token, err := r.token(r.m.prog.requests[name])
-		if err != nil || !r.pending(name) {
-			continue // the other half of an || that was open without it
-		}
-		r.st.Requests = slices.DeleteFunc(r.st.Requests, func(q v1alpha1.RequestStatus) bool { return q.Name == name })
-		r.st.Requests = append(r.st.Requests, v1alpha1.RequestStatus{Name: name, Token: token})
-	}
-}
-
-func (r *Run) pending(name string) bool {
-	m, ok := r.requestValue(name).(traits.Mapper)
-	return ok && m.Get(types.String("pending")) == types.True
 }

@@ -26,7 +26,8 @@ var httpRequestSpec = fsm.ActionSpec{
 		"body":    {Type: fsm.TypeAny, Doc: "a text, or content that is sent as JSON; at most 64 KiB"},
 		"timeout": {Type: fsm.TypeDuration, Check: isExchange, Doc: "for the whole exchange; default 10s, at most 30s"},
 	},
-	Outputs: map[string]fsm.Type{"status": fsm.TypeInt, "body": fsm.TypeString, "truncated": fsm.TypeBool},
+	Outputs:  map[string]fsm.Type{"status": fsm.TypeInt, "body": fsm.TypeString, "truncated": fsm.TypeBool},
+	External: true,
 }
 
 const (

@@ -28,7 +28,7 @@ type Stale struct {
 	Command string `json:"command,omitempty"`
 }
 
-// overdueAfter is how long a look may be late before nobody is taken to look: the clocks of two machines differ, and a
+// overdueAfter is how long a try may be late before nobody is taken to look: the clocks of two machines differ, and a
 // step may be under way.
 const overdueAfter = time.Minute
 
@@ -86,13 +86,13 @@ func staleOf(m *Migration, s signs, now time.Time) *Stale {
 	return stale(m, s, &renewed.Time, why)
 }
 
-// overdue judges by the status alone.
+// overdue judges by the status alone, which tells when a step that failed is tried again.
 func overdue(m *Migration, why string, now time.Time) *Stale {
-	next := m.Status.Machine.NextCheck
-	if next == nil || now.Sub(next.Time) <= overdueAfter {
+	st := m.Status.Machine
+	if st.Attempts == 0 || st.NotBefore == nil || now.Sub(st.NotBefore.Time) <= overdueAfter {
 		return nil
 	}
-	return &Stale{Since: new(next.UTC()), Why: "it should have been looked at again by then, and " + why,
+	return &Stale{Since: new(st.NotBefore.UTC()), Why: "its step should have been tried again by then, and " + why,
 		Do: "see whether a manager runs", Command: podsCommand("--all-namespaces")}
 }
 

@@ -49,7 +49,7 @@ func TestStale(t *testing.T) {
 		return &live.Stale{Since: since, Why: why, Do: do, Command: command}
 	}
 	late := func(why string) *live.Stale {
-		return &live.Stale{Since: ago(2 * time.Minute), Why: "it should have been looked at again by then, and " + why, Do: "see whether a manager runs",
+		return &live.Stale{Since: ago(2 * time.Minute), Why: "its step should have been tried again by then, and " + why, Do: "see whether a manager runs",
 			Command: "kubectl get pods --all-namespaces --selector app.kubernetes.io/part-of=phasegate"}
 	}
 	cases := map[string]struct {
@@ -94,7 +94,7 @@ func TestStale(t *testing.T) {
 			})
 			m := live.Migration{DatastoreMigration: shownAs("to-v3", "0-1", "Migrating"), Manager: c.manager}
 			if c.next != nil {
-				m.Status.Machine.NextCheck = &metav1.MicroTime{Time: *c.next}
+				m.Status.Machine.Attempts, m.Status.Machine.NotBefore = 1, &metav1.MicroTime{Time: *c.next}
 			}
 			if c.ready {
 				m.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue}}

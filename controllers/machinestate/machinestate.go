@@ -143,13 +143,13 @@ func (s *States) Over(o Object, uid types.UID) (note string, err error) {
 
 // Overlay lays a state over the status of its object. Fields that the state does not have
 // are cleared, since others can write the status, but for what only the status tells and
-// what is about the same position: nextCheck, blocked and onDelete.
+// what is about the same position: blocked and onDelete.
 func Overlay(o Object, state *v1alpha1.MachineState) error {
 	st := o.MachineStatus()
 	view := *st
 	state.Status.MachineStatus.DeepCopyInto(st)
 	if view.Phase == st.Phase && view.Step == st.Step {
-		st.NextCheck, st.Blocked, st.OnDelete = view.NextCheck, view.Blocked, view.OnDelete
+		st.Blocked, st.OnDelete = view.Blocked, view.OnDelete
 	}
 	if saved, ok := o.(saver); ok {
 		return saved.SetSavedStatus(string(state.Status.Saved[v1alpha1.SavedStatus]))

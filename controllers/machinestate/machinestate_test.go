@@ -35,14 +35,14 @@ func state(uid types.UID, st v1alpha1.MachineStateStatus) *v1alpha1.MachineState
 }
 
 func TestOverlay(t *testing.T) {
-	at, later := metav1.NewMicroTime(noon), metav1.NewMicroTime(noon.Add(time.Minute))
+	at := metav1.NewMicroTime(noon)
 	lockedAt := metav1.NewTime(noon)
 	// A view that somebody forged, or that is old.
 	view := migrationv1.DatastoreMigrationStatus{
 		Phase: "Pending", Message: "waits", DatastoreLockedAt: &lockedAt, CompletedAt: &lockedAt,
 		Machine: v1alpha1.MachineStatus{
 			Phase: "Pending", Step: "Preflight", Held: v1alpha1.Held("forged"), Deadline: &at,
-			NextCheck: &later, Blocked: []v1alpha1.Blocked{{Step: "Preflight", Because: "a"}}, OnDelete: "removed at once",
+			Blocked: []v1alpha1.Blocked{{Step: "Preflight", Because: "a"}}, OnDelete: "removed at once",
 		},
 	}
 	held := []v1alpha1.HeldEffect{{Name: "v1Lock", Release: "UnlockV1"}}
@@ -70,7 +70,7 @@ func TestOverlay(t *testing.T) {
 				Phase: "Pending", Message: "waits",
 				Machine: v1alpha1.MachineStatus{
 					Phase: "Pending", Step: "Preflight",
-					NextCheck: &later, Blocked: []v1alpha1.Blocked{{Step: "Preflight", Because: "a"}}, OnDelete: "removed at once",
+					Blocked: []v1alpha1.Blocked{{Step: "Preflight", Because: "a"}}, OnDelete: "removed at once",
 				},
 			},
 		},

@@ -123,7 +123,10 @@ func stepOf(m *fsm.Machine, p *v1alpha1.Phase, st *v1alpha1.MachineStatus) *Step
 	if st.Step == "" {
 		return nil
 	}
-	s := &Step{Name: st.Step, Attempts: st.Attempts, NextCheck: instant(st.NextCheck)}
+	s := &Step{Name: st.Step, Attempts: st.Attempts}
+	if s.Attempts > 0 {
+		s.NotBefore = instant(st.NotBefore)
+	}
 	if i := int(st.Cursor); i < len(p.Steps) {
 		s.Number, s.Of, s.Does = i+1, len(p.Steps), does(m, p.Steps[i].Action)
 	}

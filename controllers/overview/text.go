@@ -152,7 +152,11 @@ func (o *Overview) present(p *page) {
 			text += ": " + s.Does
 		}
 		if s.Attempts > 0 {
-			text += p.style(Warning, fmt.Sprintf(" Failed %d times in a row.", s.Attempts))
+			failed := fmt.Sprintf(" Failed %d times in a row", s.Attempts)
+			if s.NotBefore != nil && s.NotBefore.After(p.now) {
+				failed += ", tried again " + p.until(*s.NotBefore)
+			}
+			text += p.style(Warning, failed+".")
 		}
 		p.row("Step", text)
 	}

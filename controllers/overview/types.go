@@ -102,8 +102,9 @@ type Step struct {
 	Number int `json:"number,omitempty"`
 	Of     int `json:"of,omitempty"`
 	// Attempts counts its errors in a row.
-	Attempts  int32      `json:"attempts,omitempty"`
-	NextCheck *time.Time `json:"nextCheck,omitempty"`
+	Attempts int32 `json:"attempts,omitempty"`
+	// NotBefore is when a step that failed is tried again.
+	NotBefore *time.Time `json:"notBefore,omitempty"`
 }
 
 // Closed is a way on that is closed.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/test/harness"
 )
 
@@ -82,18 +84,21 @@ func TestLongActionEndsWhenTheObjectMoves(t *testing.T) {
 			move: func(ctx context.Context, b *bench) error { return b.outside.Delete(ctx, b.stored()) },
 			then: "Leaving",
 		},
-		"annotation": {
-			why:  "a request may have come; the decision is taken again from what is there now",
-			move: func(ctx context.Context, b *bench) error { return b.annotate(ctx, "hello") },
+		"finalizer": {
+			why:  "what needs undoing is not done without one",
+			move: func(ctx context.Context, b *bench) error { return b.merge(ctx, `{"metadata":{"finalizers":null}}`) },
+			then: "Working",
+		},
+		"what the step reads": {
+			why:  "its parameters are others now",
+			move: func(ctx context.Context, b *bench) error { return b.merge(ctx, `{"metadata":{"annotations":{"say":"else"}}}`) },
 			then: "Done",
 		},
-		"status": {
-			why:  "another manager is at work on the same object: one of them has to drop its pass",
+		"another manager": {
+			why:  "one of them has to drop its pass",
 			then: "Done",
 			move: func(ctx context.Context, b *bench) error {
-				obj := b.stored()
-				obj.Status.Message = "I was here"
-				return b.outside.Status().Update(ctx, obj)
+				return errors.Join(b.anotherManager(ctx), b.annotate(ctx, "as its view does"))
 			},
 		},
 		"end": {
@@ -105,6 +110,7 @@ func TestLongActionEndsWhenTheObjectMoves(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
+			b.edit("- {action: Work}", `- {action: Work, with: {say: '${self.metadata.?annotations[?"say"].orValue("")}'}}`)
 			b.atWork()
 			var cause error
 			b.work = func(ctx context.Context, s *scope) (map[string]any, error) {
@@ -131,6 +137,59 @@ func TestLongActionEndsWhenTheObjectMoves(t *testing.T) {
 				t.Errorf("a pass that was dropped is told as a failure:\n%s", told)
 			}
 		})
+	}
+}
+
+// What others write into the object, and however often, does not keep a long action from its end, and what it
+// came to is stored.
+func TestForeignWritesDoNotEndALongAction(t *testing.T) {
+	b := newBench(t)
+	b.atWork()
+	worked, over := 0, make(chan struct{})
+	var others sync.WaitGroup
+	b.work = func(ctx context.Context, s *scope) (map[string]any, error) {
+		worked++
+		others.Go(func() { // 40 times a second
+			for i := 0; ; i++ {
+				select {
+				case <-over:
+					return
+				case <-time.After(25 * time.Millisecond):
+				}
+				if err := b.merge(context.WithoutCancel(ctx), fmt.Sprintf(`{"metadata":{"annotations":{"somebody":"%d"},"labels":{"somebody":"%d"}}}`, i, i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		for second := range int32(4) {
+			s.Report(migrated(second + 1))
+			before := b.shown().Annotations["somebody"]
+			err := harness.Await(ctx, "some writes of others", soon, func(context.Context) error {
+				if b.shown().Annotations["somebody"] == before {
+					return errors.New("none")
+				}
+				return nil
+			})
+			if err := errors.Join(err, b.tick(ctx)); err != nil {
+				return nil, err
+			}
+		}
+		err := s.PatchMetadata(ctx, func(o *errand) { o.Annotations["saved"] = "it" })
+		return map[string]any{"done": true}, err
+	}
+	result, err := b.pass()
+	close(over)
+	others.Wait()
+	st := b.state().Status
+	if err != nil || result != now || worked != 1 || st.Cursor != 2 || st.Result == "" {
+		t.Errorf("the pass: %+v, %v; worked %d times, cursor %d, result %q; want it done once, and stored", result, err, worked, st.Cursor, st.Result)
+	}
+	if got := b.see().Phase; got != "Done" || worked != 1 {
+		t.Errorf("in %s after %d times of work", got, worked)
+	}
+	shown := b.shown()
+	if shown.Annotations["saved"] != "it" || shown.Status.Phase != "Done" || shown.Status.Progress.Migrated != 4 {
+		t.Errorf("annotations %v, phase %s, progress %+v", shown.Annotations, shown.Status.Phase, shown.Status.Progress)
 	}
 }
 
@@ -230,30 +289,79 @@ func TestPatchMetadataKeepsWhatIsNotWrittenYet(t *testing.T) {
 	}
 }
 
-// An action hands the conflict on, as it is told to; the pass starts again, and
-// no person is alarmed.
-func TestConflictOfPatchMetadataIsQuiet(t *testing.T) {
+// What others wrote meanwhile is kept. Where the object does not ask for the action any more, an action hands the error
+// on, as it is told to; the pass starts again, and no person is alarmed.
+func TestConflictOfPatchMetadata(t *testing.T) {
+	cases := map[string]struct {
+		why   string
+		merge string
+		want  map[string]string
+	}{
+		"annotation": {"a change of metadata is made on top of another", `{"metadata":{"annotations":{"somebody":"hello"}}}`, map[string]string{"somebody": "hello", "saved": "it"}},
+		"finalizer":  {"nothing is put on record for what may not go on", `{"metadata":{"annotations":{"somebody":"hello"},"finalizers":null}}`, map[string]string{"somebody": "hello"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.atWork()
+			b.work = func(ctx context.Context, s *scope) (map[string]any, error) {
+				if err := b.merge(ctx, c.merge); err != nil {
+					return nil, err
+				}
+				err := s.PatchMetadata(ctx, func(o *errand) {
+					all := map[string]string{"saved": "it"}
+					maps.Copy(all, o.Annotations)
+					o.Annotations = all
+				})
+				if err == nil {
+					return nil, fsm.Wait("saved")
+				}
+				return nil, fmt.Errorf("save it: %w", err)
+			}
+			if got := b.see(); got.Phase != "Working" {
+				t.Errorf("got %+v", got)
+			}
+			if diff := cmp.Diff([]string(nil), b.told()); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(map[string]float64{}, b.metrics("phasegate_step_errors_total")); diff != "" {
+				t.Errorf("errors counted (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(c.want, b.stored().Annotations); diff != "" {
+				t.Errorf("%s: annotations (-want +got):\n%s", c.why, diff)
+			}
+		})
+	}
+}
+
+// A wake-up in the middle of a backoff tries nothing and writes nothing, also for a manager that was just started.
+func TestAnEarlyPassWritesNothing(t *testing.T) {
 	b := newBench(t)
 	b.atWork()
-	b.work = func(ctx context.Context, s *scope) (map[string]any, error) {
-		if err := b.annotate(ctx, "hello"); err != nil {
-			return nil, err
+	worked := 0
+	b.work = func(context.Context, *scope) (map[string]any, error) {
+		worked++
+		return nil, errors.New("no luck")
+	}
+	b.see()
+	before := b.shown()
+	for i := range 12 {
+		b.clock.Step(40 * time.Millisecond)
+		if i == 6 {
+			b.restart()
 		}
-		err := s.PatchMetadata(ctx, func(o *errand) { o.Annotations = map[string]string{"saved": "it"} })
-		return nil, fmt.Errorf("save it: %w", err)
+		got := b.see()
+		if len(got.Writes) > 0 || got.Result.RequeueAfter <= 0 || got.Result.RequeueAfter > 2*time.Second {
+			t.Errorf("an early pass writes %v, and comes again after %s", got.Writes, got.Result.RequeueAfter)
+		}
 	}
-	got := b.see()
-	if got.Phase != "Working" || got.Result != now {
-		t.Errorf("got %+v, want another pass at once", got)
+	if diff := cmp.Diff(before, b.shown()); diff != "" || worked != 1 {
+		t.Errorf("worked %d times (-before +after):\n%s", worked, diff)
 	}
-	if diff := cmp.Diff([]string(nil), b.told()); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(map[string]float64{}, b.metrics("phasegate_step_errors_total")); diff != "" {
-		t.Errorf("errors counted (-want +got):\n%s", diff)
-	}
-	if got := b.stored().Annotations; got["saved"] != "" || got["somebody"] != "hello" {
-		t.Errorf("annotations %v: the write of somebody else was overwritten", got)
+	b.clock.Step(2 * time.Second)
+	b.see()
+	if n := b.state().Status.Attempts; worked != 2 || n != 2 {
+		t.Errorf("worked %d times, attempts %d after the backoff", worked, n)
 	}
 }
 

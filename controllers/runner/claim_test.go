@@ -50,9 +50,8 @@ func TestTwoInstallations(t *testing.T) {
 	b := newBenchOn(t, fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&errand{}).Build())
 	b.welcome = true
 	manager := func(name string) *runner.Reconciler[*errand] {
-		r := *b.Reconciler
-		r.Busy, r.Recorder = &runner.Busy{Manager: name}, events.NewFakeRecorder(100)
-		return &r
+		return &runner.Reconciler[*errand]{Client: b.Client, Machine: b.Machine, Program: b.Program, Clock: b.Clock, Random: b.Random, Metrics: b.Metrics,
+			Busy: &runner.Busy{Manager: name}, Recorder: events.NewFakeRecorder(100)}
 	}
 	one, other := manager("ns-a/one"), manager("ns-b/other")
 	b.passOf(one)

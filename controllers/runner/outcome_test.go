@@ -102,7 +102,9 @@ func TestRepeatedFailureIsToldOnceAndBacksOff(t *testing.T) {
 	b.work = answer(nil, errors.New("sand"))
 	var delays []time.Duration
 	for range 8 {
-		delays = append(delays, exact(b.see().Result.RequeueAfter))
+		delay := b.see().Result.RequeueAfter
+		delays = append(delays, exact(delay))
+		b.clock.Step(delay)
 	}
 	want := []time.Duration{2e9, 4e9, 8e9, 16e9, 32e9, 60e9, 60e9, 60e9}
 	if diff := cmp.Diff(want, delays); diff != "" {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -22,8 +23,8 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// errMoved says that somebody else wrote the object during an action. Whatever
-// was decided from the older one is dropped.
+// errMoved says that an action is not the one any more that the object needs: it is being deleted,
+// its spec has changed, or another manager drives it. Whatever was decided from the older one is dropped.
 var errMoved = errors.New("the object changed while the action ran")
 
 // publishEvery bounds how often progress is written, and how late a deletion is
@@ -41,6 +42,8 @@ type pass[T Object[T]] struct {
 	// nobody asks.
 	written func(T)
 	machine *fsm.Machine
+	// run is that of this pass.
+	run *fsm.Run
 	// shape is what the CRD keeps of a status; nil: everything.
 	shape *Shape
 	// spread is Program.Spread.
@@ -122,10 +125,17 @@ func (p *pass[T]) write(ctx context.Context, run *fsm.Run, cmd fsm.Command, stor
 		return err
 	}
 	stored()
-	if cmd.Do == fsm.Commit && cmd.Took == nil && !p.news() {
+	if cmd.Do == fsm.Commit && cmd.Took == nil && !p.news() || cmd.Early && p.shows() {
 		return nil
 	}
 	return p.show(ctx)
+}
+
+// shows tells whether the view is about what is stored, or cannot be: what it tells of the last try is more
+// than a look that tried nothing knows. It needs sending.
+func (p *pass[T]) shows() bool {
+	view := p.stored.MachineStatus()
+	return p.state == nil || view.Phase == "" || view.SamePosition(&p.state.Status.MachineStatus)
 }
 
 // news tells whether an action has reported something that is not in the view.
@@ -136,23 +146,12 @@ func (p *pass[T]) news() bool {
 }
 
 // show writes the view where it is not as it should be. What the API server refuses in it
-// is logged: nothing depends on it. Where somebody else wrote the object meanwhile, it is
-// written on top of that: who writes more often than a pass takes would keep the view old
-// for ever. It needs sending.
+// is logged: nothing depends on it. It needs sending.
 func (p *pass[T]) show(ctx context.Context) error {
 	if p.gone {
 		return nil
 	}
-	first := true
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		if !first {
-			if err := p.rebase(ctx); err != nil {
-				return err
-			}
-		}
-		first = false
-		return p.send(ctx)
-	})
+	err := p.onTop(ctx, p.goOnWith, func() error { return p.send(ctx) })
 	if apierrs.IsInvalid(err) {
 		log.FromContext(ctx).Error(err, "the status of the object cannot be shown: its CRD refuses it; the machine goes on", "state", v1alpha1.MachineStateName(p.spec.Machine, p.spec.Object.UID))
 		return nil
@@ -246,14 +245,38 @@ func (p *pass[T]) adopt(stored, whole T) {
 	}
 }
 
-// rebase puts the view on top of the object as it is now. The error is errMoved where the
-// view is of an older state by now: the object is read before the state, so that a view of
-// a newer one was either seen here or conflicts with ours. It needs sending.
-func (p *pass[T]) rebase(ctx context.Context) error {
-	live := p.empty()
-	if err := p.client.Get(ctx, client.ObjectKeyFromObject(p.stored), live); err != nil {
-		return err
+// onTop makes a write of the object, and after a conflict once more on top of the object as it is then: who writes
+// more often than a pass takes would keep us from it for ever. It needs sending.
+func (p *pass[T]) onTop(ctx context.Context, follow func(context.Context, T) error, write func() error) error {
+	first := true
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if !first {
+			live := p.empty()
+			if err := p.client.Get(ctx, client.ObjectKeyFromObject(p.stored), live); err != nil {
+				return err
+			}
+			if err := follow(ctx, live); err != nil {
+				return err
+			}
+		}
+		first = false
+		return write()
+	})
+}
+
+// followAsked is goOnWith while an action runs: it also ends where the object does not ask for it any more.
+func (p *pass[T]) followAsked(ctx context.Context, live T) error {
+	if !p.asked(live) {
+		return errMoved
 	}
+	return p.goOnWith(ctx, live)
+}
+
+// goOnWith takes over what others have written into the object: annotations, labels, managed fields, a status. The
+// error is errMoved where the pass must not go on: another object bears the name, or another manager has
+// written the state. The object was read before the state, so that a view of a newer state was either
+// seen here or conflicts with ours. It needs sending.
+func (p *pass[T]) goOnWith(ctx context.Context, live T) error {
 	state, err := readState(ctx, p.client, p.spec.Machine, p.spec.Object.UID)
 	switch {
 	case err != nil:
@@ -262,9 +285,20 @@ func (p *pass[T]) rebase(ctx context.Context) error {
 		return errMoved
 	}
 	live.GetObjectKind().SetGroupVersionKind(p.stored.GetObjectKind().GroupVersionKind())
-	p.stored = live
+	p.stored, p.unanswered = live, false
 	p.adoptMetadata()
 	return nil
+}
+
+// asked tells whether an object still asks for the action that runs: nobody deletes it, and its spec, our finalizer
+// and what the machine reads for this step are the same. Whatever else others write, and however often, does not keep
+// the action from its end. It needs sending.
+func (p *pass[T]) asked(live T) bool {
+	was := p.stored
+	return p.run != nil && live.GetUID() == was.GetUID() && live.GetGeneration() == was.GetGeneration() &&
+		live.GetDeletionTimestamp().IsZero() == was.GetDeletionTimestamp().IsZero() &&
+		controllerutil.ContainsFinalizer(live, p.machine.Finalizer()) == controllerutil.ContainsFinalizer(was, p.machine.Finalizer()) &&
+		p.run.Asks(func() (map[string]any, error) { return selfOf(live, p.state) })
 }
 
 // tookOver makes stored what the API server has, if that is what we sent last: the answer
@@ -285,7 +319,7 @@ func (p *pass[T]) tookOver(live T) bool {
 }
 
 // publish writes progress once a second until the action is done. When the
-// object was changed by somebody else it calls moved and stops. The function that it
+// object does not ask for the action any more it calls moved and stops. The function that it
 // returns is for the end of the action, after done: it waits for a write that is on
 // its way. Without its answer, the pass would take it for somebody else's.
 func (p *pass[T]) publish(ctx context.Context, done <-chan struct{}, moved func()) (wait func()) {
@@ -323,8 +357,8 @@ func (p *pass[T]) publishing(ctx context.Context, done <-chan struct{}, moved fu
 	}
 }
 
-// movedOrSent tells whether somebody else wrote; errors are left to the pass's
-// own write, which cannot do without an answer.
+// movedOrSent tells whether the action must end; errors are left to the pass's own write, which
+// cannot do without an answer.
 func (p *pass[T]) movedOrSent(ctx context.Context) bool {
 	p.sending.Lock()
 	defer p.sending.Unlock()
@@ -334,7 +368,9 @@ func (p *pass[T]) movedOrSent(ctx context.Context) bool {
 		return client.IgnoreNotFound(err) == nil
 	}
 	if live.GetResourceVersion() != p.stored.GetResourceVersion() && !p.tookOver(live) {
-		return true
+		if err := p.followAsked(ctx, live); err != nil {
+			return errors.Is(err, errMoved)
+		}
 	}
 	_ = p.send(ctx) // progress only: the next tick or the pass's own write repeats it
 	return false

@@ -67,6 +67,8 @@ type Reconciler[T Object[T]] struct {
 	// Tracing is told of each pass and each step; nil: the provider of the whole
 	// process, which does nothing unless the program has set one.
 	Tracing trace.TracerProvider
+
+	memory memory
 }
 
 // Reconcile makes one pass: at most one status write. A conflict is not an
@@ -145,12 +147,14 @@ func (r *Reconciler[T]) newPass(machine *fsm.Machine) *pass[T] {
 }
 
 // advance takes an object as far as it goes in one pass.
-func (r *Reconciler[T]) advance(ctx context.Context, p *pass[T], obj T, state *v1alpha1.MachineState) (reconcile.Result, error) {
+func (r *Reconciler[T]) advance(ctx context.Context, p *pass[T], obj T, state *v1alpha1.MachineState) (result reconcile.Result, err error) {
 	if aside, err := r.takeUp(ctx, p, obj, state); aside > 0 || err != nil {
 		return reconcile.Result{RequeueAfter: aside}, err
 	}
 	machine := p.machine
 	run := machine.Run(*p.work.MachineStatus(), r.view(ctx, p))
+	p.run = run
+	defer func() { r.memory.keep(obj, run.Due(err == nil)) }()
 	for {
 		cmd := run.Next()
 		switch cmd.Do {
@@ -205,6 +209,7 @@ func (r *Reconciler[T]) know(machine *fsm.Machine, obj T) {
 
 // forget tells them that an object is gone, or that nobody looks at it any more.
 func (r *Reconciler[T]) forget(machine *fsm.Machine, key types.NamespacedName) {
+	r.memory.drop(key)
 	r.Metrics.Gone(machine, key)
 	if r.Program.Gone != nil {
 		r.Program.Gone(key)
@@ -275,6 +280,7 @@ func (r *Reconciler[T]) view(ctx context.Context, p *pass[T]) fsm.View {
 		Gone:       p.gone,
 		Generation: read.GetGeneration(),
 		Observed:   observed(read),
+		Due:        r.memory.of(read),
 		Now:        r.Clock.Now,
 		Random:     r.Random,
 		Guard: func(name string) (bool, string, error) {
@@ -310,7 +316,7 @@ func (r *Reconciler[T]) step(ctx context.Context, p *pass[T], run *fsm.Run, cmd 
 }
 
 // act runs one action, which sees the machine as it is now, written or not. Its context
-// ends early when the object is changed by somebody else, a deletion above all; errMoved
+// ends early when the object does not ask for it any more, by a deletion above all; errMoved
 // is returned then.
 func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], now v1alpha1.MachineStatus, cmd fsm.Command) (outcome fsm.Outcome, err error) {
 	ctx, span := r.startStep(ctx, cmd)

@@ -41,35 +41,44 @@ func (s *Scope[T]) Report(change func(T)) {
 }
 
 // PatchMetadata changes annotations or labels of the object at once, with an
-// optimistic lock; it is for what must be on record before a deed. A conflict
-// means that somebody else wrote: return it (wrapped or not), the pass starts again. Of an
-// object that is gone, nothing is written.
+// optimistic lock; it is for what must be on record before a deed. Where others have written the object meanwhile, the
+// change is made once more on top of that, unless the object does not ask for the action any more: then
+// the pass starts again, so return the error (wrapped or not). Of an object that is gone, nothing is written.
 func (s *Scope[T]) PatchMetadata(ctx context.Context, change func(T)) error {
-	s.pass.sending.Lock()
-	defer s.pass.sending.Unlock()
-	if s.pass.gone {
+	p := s.pass
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	if p.gone {
 		change(s.Object)
 		return nil
 	}
-	wanted := deepCopy(s.pass.stored)
-	change(wanted)
-	if maps.Equal(wanted.GetAnnotations(), s.pass.stored.GetAnnotations()) && maps.Equal(wanted.GetLabels(), s.pass.stored.GetLabels()) {
-		return nil
-	}
-	written := deepCopy(s.pass.stored)
-	err := patch.MutateAndPatchSpec(ctx, s.pass.client, written, func(obj T) {
-		obj.SetAnnotations(wanted.GetAnnotations())
-		obj.SetLabels(wanted.GetLabels())
-	})
+	err := p.onTop(ctx, p.followAsked, func() error { return p.patchMetadata(ctx, change) })
 	if apierrs.IsConflict(err) || apierrs.IsNotFound(err) {
 		return fmt.Errorf("%w: %w", errMoved, err)
 	}
+	if err == nil {
+		s.Object.SetAnnotations(p.stored.GetAnnotations())
+	}
+	return err
+}
+
+// patchMetadata needs sending.
+func (p *pass[T]) patchMetadata(ctx context.Context, change func(T)) error {
+	wanted := deepCopy(p.stored)
+	change(wanted)
+	if maps.Equal(wanted.GetAnnotations(), p.stored.GetAnnotations()) && maps.Equal(wanted.GetLabels(), p.stored.GetLabels()) {
+		return nil
+	}
+	written := deepCopy(p.stored)
+	err := patch.MutateAndPatchSpec(ctx, p.client, written, func(obj T) {
+		obj.SetAnnotations(wanted.GetAnnotations())
+		obj.SetLabels(wanted.GetLabels())
+	})
 	if err != nil {
 		return err
 	}
-	s.pass.stored = written
-	s.pass.adoptMetadata()
-	s.Object.SetAnnotations(s.pass.stored.GetAnnotations())
+	p.stored = written
+	p.adoptMetadata()
 	return nil
 }
 

@@ -161,9 +161,11 @@ func (b *bench) program() *runner.Program[*errand] {
 			Do:         func(ctx context.Context, s *scope) (map[string]any, error) { return (*do)(ctx, s) },
 		}
 	}
+	work := action(&b.work, map[string]fsm.Type{"done": fsm.TypeAny})
+	work.Params = map[string]fsm.Param{"say": {Type: fsm.TypeString}}
 	return &runner.Program[*errand]{
 		New:     func() *errand { return &errand{} },
-		Actions: map[string]runner.Action[*errand]{"Take": action(&b.take, nil), "Work": action(&b.work, map[string]fsm.Type{"done": fsm.TypeAny}), "Give": action(&b.give, nil)},
+		Actions: map[string]runner.Action[*errand]{"Take": action(&b.take, nil), "Work": work, "Give": action(&b.give, nil)},
 		Guards: map[string]runner.Guard[*errand]{"welcome": {Open: func(context.Context, *errand) (bool, string, error) {
 			return b.welcome, "the door says so", nil
 		}}},
@@ -288,9 +290,13 @@ func (b *bench) shown() *errand {
 
 // annotate is a write of somebody else.
 func (b *bench) annotate(ctx context.Context, value string) error {
+	return b.merge(ctx, fmt.Sprintf(`{"metadata":{"annotations":{"somebody":%q}}}`, value))
+}
+
+// merge is a patch by somebody else.
+func (b *bench) merge(ctx context.Context, body string) error {
 	obj := &errand{}
 	obj.Name = b.name
-	body := fmt.Sprintf(`{"metadata":{"annotations":{"somebody":%q}}}`, value)
 	return b.outside.Patch(ctx, obj, client.RawPatch(types.MergePatchType, []byte(body)))
 }
 

@@ -52,7 +52,8 @@ type waker struct {
 	reshaped <-chan struct{}
 	served   func(ctx context.Context, resource schema.GroupResource)
 
-	ended sync.WaitGroup
+	spread spread
+	ended  sync.WaitGroup
 }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -210,19 +211,24 @@ func slim(obj any) (any, error) {
 }
 
 func (i *informers) ownHandler() cache.ResourceEventHandler {
-	wake := func(obj any) {
+	atOnce := func(obj any) {
 		if m := metadataOf(obj); m != nil {
-			i.wake([]types.NamespacedName{{Namespace: m.Namespace, Name: m.Name}})
+			key := types.NamespacedName{Namespace: m.Namespace, Name: m.Name}
+			i.spread.drop(key)
+			i.queue.Add(reconcile.Request{NamespacedName: key})
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc: wake,
+		AddFunc: atOnce,
 		UpdateFunc: func(old, now any) {
-			if matters(metadataOf(old), metadataOf(now)) {
-				wake(now)
+			switch before, after := metadataOf(old), metadataOf(now); {
+			case before.UID != after.UID, before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero():
+				atOnce(now)
+			case matters(before, after):
+				i.wake([]types.NamespacedName{{Namespace: after.Namespace, Name: after.Name}})
 			}
 		},
-		DeleteFunc: wake,
+		DeleteFunc: atOnce,
 	}
 }
 
@@ -279,9 +285,13 @@ func (o *owners) keys() []types.NamespacedName {
 	return keys
 }
 
+// wake has objects looked at, each at its turn.
 func (i *informers) wake(keys []types.NamespacedName) {
+	now := time.Now()
 	for _, key := range keys {
-		i.queue.Add(reconcile.Request{NamespacedName: key})
+		if after, none := i.spread.turn(key, now); !none {
+			i.queue.AddAfter(reconcile.Request{NamespacedName: key}, after)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -45,6 +46,7 @@ func (w *World) Look() (fsm.Command, error) {
 	for range maxCommands {
 		cmd := run.Next()
 		durable, err := w.step(run, cmd, base)
+		w.remember(run, cmd, err)
 		if err != nil && !durable {
 			// Nothing came of this look, so the next one meets the same world.
 			w.given = before
@@ -55,6 +57,16 @@ func (w *World) Look() (fsm.Command, error) {
 	}
 	w.defect("a look does not end")
 	return fsm.Command{Do: fsm.Sleep}, nil
+}
+
+// remember keeps what the driver has in memory between two looks: nothing after a crash.
+func (w *World) remember(run *fsm.Run, cmd fsm.Command, err error) {
+	switch {
+	case errors.Is(err, ErrCrash):
+		w.paced = nil
+	case err != nil || cmd.Do != fsm.Act:
+		w.paced = run.Due(err == nil)
+	}
 }
 
 // step carries out one command; durable tells whether the API server has it.
@@ -90,6 +102,9 @@ const WriteView fsm.Verb = "WriteView"
 func (w *World) show(run *fsm.Run, cmd fsm.Command) error {
 	w.forget()
 	if ledger := cmd.Do != fsm.Sleep && cmd.Took == nil; w.gone || ledger && !w.TrustView {
+		return nil
+	}
+	if cmd.Early && w.ShownMachine.SamePosition(&w.Stored) {
 		return nil
 	}
 	st := run.Status()
@@ -178,6 +193,7 @@ func (w *World) View() fsm.View {
 		Finalizer:  slices.Contains(w.Finalizers, w.Machine.Finalizer()),
 		Generation: w.generation,
 		Observed:   w.observed,
+		Due:        w.paced,
 		Now:        w.Now,
 		Guard: func(name string) (bool, string, error) {
 			if asked[name] {

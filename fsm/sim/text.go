@@ -85,8 +85,8 @@ func (w *World) Describe() string {
 	if st.Deadline != nil {
 		fmt.Fprintf(b, "  deadline in %s\n", st.Deadline.Sub(w.now).Round(time.Second))
 	}
-	if st.NextCheck != nil {
-		fmt.Fprintf(b, "  next check in %s\n", st.NextCheck.Sub(w.now).Round(time.Second))
+	if st.Attempts > 0 && st.NotBefore != nil {
+		fmt.Fprintf(b, "  next try in %s\n", st.NotBefore.Sub(w.now).Round(time.Millisecond))
 	}
 	fmt.Fprintf(b, "  held %s, in place %s\n", list(st.HeldNames()), list(w.InPlace()))
 	for _, x := range st.Blocked {

@@ -90,9 +90,11 @@ type World struct {
 	// adopted is the machine whose names inPlace and kept have.
 	adopted *fsm.Machine
 
-	// wake is when the driver comes back by itself; dirty: at once.
+	// wake is when the driver comes back by itself; dirty: at once. paced is what it remembers
+	// for View.Due.
 	wake  time.Time
 	dirty bool
+	paced *time.Time
 
 	given given
 	noted map[string]bool
@@ -171,6 +173,9 @@ func (w *World) Step(d time.Duration) {
 	w.now = w.now.Add(d)
 	if !w.wake.IsZero() {
 		w.wake = w.wake.Add(d)
+	}
+	if w.paced != nil {
+		w.paced = new(w.paced.Add(d))
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -106,8 +105,9 @@ func leaderGoes(t *testing.T, w *world) {
 	}
 	other := slices.DeleteFunc(slices.Clone(pods), func(pod types.NamespacedName) bool { return pod == leader })
 	harness.Eventually(t, "the other manager to lead", soon, func() error { return w.leads(t, other[0]) })
+	before := w.awaitPhase(t, inConflict)
 	w.upgradeTo(t, w.chart(t, secondVersion), "--set", pollOfConflict+"=10s")
-	w.awaitMigration(t, "looked at by the other manager", looksWithin(0, 10*time.Second))
+	w.awaitMigration(t, "driven by the other manager", drivenAnew(before))
 	w.upgradeTo(t, w.chart(t, secondVersion), "--set", "controllers.datastoremigration.replicas=1")
 }
 

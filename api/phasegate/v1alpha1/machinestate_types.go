@@ -89,8 +89,8 @@ type ObjectReference struct {
 //
 // +kubebuilder:object:generate=true
 type MachineStateStatus struct {
-	// MachineStatus is where the machine stands, without nextCheck, blocked and onDelete,
-	// which the status of the object tells.
+	// MachineStatus is where the machine stands, without blocked and onDelete, which the
+	// status of the object tells.
 	MachineStatus `json:",inline"`
 	// Manager is the installation that drives the object, as NAMESPACE/NAME of the lease that its
 	// processes share. Another one that takes the object over says so here first.

@@ -49,9 +49,16 @@ type MachineStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Attempts int32 `json:"attempts,omitempty"`
-	// NextCheck is when the machine looks again by itself.
+	// NotBefore is the time before which a step is not called again: after an error, the
+	// end of the backoff; of a step that calls outside the cluster and waits, its first poll,
+	// from which on it is called at whole intervals.
 	// +optional
-	NextCheck *metav1.MicroTime `json:"nextCheck,omitempty"`
+	NotBefore *metav1.MicroTime `json:"notBefore,omitempty"`
+	// TriedGeneration is the metadata.generation that the call before NotBefore was about: a
+	// later one is not held back by it.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	TriedGeneration int64 `json:"triedGeneration,omitempty"`
 	// Held are the effects that were taken and not given back, in the order of
 	// taking, each with what gives it back. An effect is here before its acquire
 	// action is called.
@@ -71,7 +78,7 @@ type MachineStatus struct {
 	// +kubebuilder:validation:MaxLength=512
 	// +optional
 	OnDelete string `json:"onDelete,omitempty"`
-	// Requests holds the token of each one-shot request that was acted on last.
+	// Requests holds the tokens of the one-shot requests that were acted on.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
@@ -108,14 +115,27 @@ type Blocked struct {
 	Got string `json:"got,omitempty"`
 }
 
-// RequestStatus is the last token of a one-shot request that was acted on.
+// SamePosition tells whether two statuses are about one visit to a step, after as many errors: what
+// one of them shows is true of the other.
+func (s *MachineStatus) SamePosition(other *MachineStatus) bool {
+	return s.Phase == other.Phase && s.Step == other.Step && s.Cursor == other.Cursor && s.Attempts == other.Attempts
+}
+
+// RequestStatus holds the tokens of a one-shot request that were acted on.
 //
 // +kubebuilder:object:generate=true
 type RequestStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
+	// Token is the one that was acted on last.
 	// +kubebuilder:validation:MaxLength=253
 	Token string `json:"token"`
+	// Earlier stands for those before it, separated by blanks, the newest first: of times
+	// (RFC 3339) the latest, of other tokens the first 16 digits of their SHA-256. A time must be later than it,
+	// another token must not be among them.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Earlier string `json:"earlier,omitempty"`
 }
 
 // Transition is one edge that was taken. On the wire it is one line of text (see

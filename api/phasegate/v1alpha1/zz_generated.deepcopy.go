@@ -151,8 +151,8 @@ func (in *MachineStatus) DeepCopyInto(out *MachineStatus) {
 		in, out := &in.Deadline, &out.Deadline
 		*out = (*in).DeepCopy()
 	}
-	if in.NextCheck != nil {
-		in, out := &in.NextCheck, &out.NextCheck
+	if in.NotBefore != nil {
+		in, out := &in.NotBefore, &out.NotBefore
 		*out = (*in).DeepCopy()
 	}
 	if in.Held != nil {

@@ -1,0 +1,49 @@
+package runner
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// How often one object is looked at because something has changed: some times at once, since one deed
+// makes several events, and then once a second. Forty events a second do not make a hot loop of a poll of 10 s.
+// Its own times to be looked at, and its deletion, are not among these.
+const (
+	wakeEvery = time.Second
+	wakeBurst = 5
+)
+
+// spread keeps the wake-ups of each object apart. The zero value is ready.
+type spread struct {
+	mu sync.Mutex
+	// last is when an object was woken last, or will be; up to wakeBurst turns ago counts as free.
+	last map[types.NamespacedName]time.Time
+}
+
+// turn tells how long a wake-up is put off; none: another one comes by then.
+func (s *spread) turn(key types.NamespacedName, now time.Time) (after time.Duration, none bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.last[key]
+	if last.After(now) {
+		return 0, true
+	}
+	if free := now.Add(-wakeBurst * wakeEvery); last.Before(free) {
+		last = free
+	}
+	if s.last == nil {
+		s.last = map[types.NamespacedName]time.Time{}
+	}
+	next := last.Add(wakeEvery)
+	s.last[key] = next
+	return max(next.Sub(now), 0), false
+}
+
+// drop forgets an object.
+func (s *spread) drop(key types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.last, key)
+}

@@ -1,0 +1,45 @@
+package runner
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestWakeUpsAreSpread(t *testing.T) {
+	every := func(gap time.Duration, n int) (at []time.Duration) {
+		for i := range n {
+			at = append(at, time.Duration(i)*gap)
+		}
+		return at
+	}
+	const second = time.Second
+	cases := map[string]struct {
+		why    string
+		events []time.Duration
+		want   []time.Duration
+	}{
+		"one":          {"it is looked at at once", []time.Duration{0}, []time.Duration{0}},
+		"one deed":     {"the last of its events counts as much as the first", every(100*time.Millisecond, 5), every(100*time.Millisecond, 5)},
+		"a busy watch": {"40 events a second for 5 seconds", every(25*time.Millisecond, 200), []time.Duration{0, 25 * time.Millisecond, 50 * time.Millisecond, 75 * time.Millisecond, 100 * time.Millisecond, second, 2 * second, 3 * second, 4 * second, 5 * second}},
+		"now and then": {"nothing is put off", every(2*second, 20), every(2*second, 20)},
+	}
+	start := time.Unix(1_000_000, 0)
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s, woken := &spread{}, map[time.Duration]bool{}
+			var got []time.Duration
+			for _, at := range c.events {
+				if after, none := s.turn(types.NamespacedName{Name: "a"}, start.Add(at)); !none && !woken[at+after] {
+					woken[at+after] = true
+					got = append(got, at+after)
+				}
+			}
+			if d := cmp.Diff(c.want, got); d != "" {
+				t.Errorf("%s: woken at (-want +got):\n%s", c.why, d)
+			}
+		})
+	}
+}

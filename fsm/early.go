@@ -1,0 +1,166 @@
+package fsm
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+// An object may be woken at any moment: by a watch, an annotation, or a driver that was restarted.
+// What must not come before its time is decided here, from what is stored and the clock:
+//
+//   - A step that failed is not tried again before its backoff is over (MachineStatus.NotBefore), by
+//     nobody but a person who has changed the spec or the file since. Such a try is an extra one: where it
+//     fails, it counts as no attempt and moves no backoff, so that edits use up no attempts.
+//   - An action that calls something outside the cluster is called at its poll, and by an edit.
+//
+// All else costs nobody anything, and is looked at whenever something may have changed.
+type timing struct {
+	// edited: the spec or the file has changed since the call that NotBefore is about.
+	edited bool
+	// due is when something outside the cluster may be called again.
+	due time.Time
+	// called: the current step has called something outside the cluster, which may be called again at
+	// again if nothing comes of this run.
+	called bool
+	again  time.Time
+	// was is what the run began with, in a phase that calls outside the cluster.
+	was *v1alpha1.MachineStatus
+}
+
+func (r *Run) timingOf(moved bool) timing {
+	var t timing
+	st, p := &r.st, r.phase()
+	if moved && st.Attempts == 0 {
+		st.NotBefore, st.TriedGeneration = nil, 0
+	}
+	if p != nil && p.external {
+		t.was = st.DeepCopy()
+	}
+	t.edited = st.NotBefore != nil && (moved || st.TriedGeneration != r.view.Generation)
+	switch {
+	case p == nil || moved || st.Attempts > 0:
+	case r.view.Due != nil:
+		t.due = *r.view.Due
+	case st.NotBefore != nil:
+		t.due = onward(st.NotBefore.Time, r.pollOf(p), r.view.Now())
+	}
+	return t
+}
+
+// onward is the first of the times a poll apart that is not over. A driver that does not know when
+// a step was called last calls it then: at its pace, however often the driver is restarted.
+func onward(first time.Time, poll time.Duration, now time.Time) time.Time {
+	if late := now.Sub(first); late > 0 {
+		return first.Add((late + poll - 1) / poll * poll)
+	}
+	return first
+}
+
+// pollOf is that of the current step; of none, that of the phase.
+func (r *Run) pollOf(p *phase) time.Duration {
+	poll := p.poll
+	if at := int(r.st.Cursor); r.st.Step != "" && at < len(p.steps) {
+		poll = p.steps[at].poll
+	}
+	return cmp.Or(poll, defaultPoll)
+}
+
+// Due is what the driver remembers for View.Due of the next run; nil is nothing. Stored tells
+// that what this run came to was written. What it has called outside the cluster it has called all the same.
+func (r *Run) Due(stored bool) *time.Time {
+	switch {
+	case !stored && r.again.IsZero():
+		return r.view.Due
+	case !stored:
+		return new(r.again)
+	case r.due.IsZero() && r.st.NotBefore == nil:
+		return nil
+	}
+	return new(r.due)
+}
+
+// early ends a look that comes before a step that failed may be tried again.
+func (r *Run) early(p *phase) *Command {
+	if r.st.Attempts == 0 || r.edited || !r.heldBack() {
+		return nil
+	}
+	if r.begun() {
+		if cmd := r.admit(p); cmd != nil {
+			return cmd
+		}
+	}
+	step := firstOf(r.st.Step, "require")
+	r.st.Blocked = []v1alpha1.Blocked{{Step: step, Because: fmt.Sprintf("error, attempt %d", r.st.Attempts)}}
+	return r.stay(r.st.NotBefore.Time, fmt.Sprintf("%s failed (attempt %d), next at %s", step, r.st.Attempts, r.st.NotBefore.UTC().Format(time.RFC3339)))
+}
+
+// stay ends a look at which nothing was done. The message is for a status that does not show the
+// stored state; else what it says is still true, and says more.
+func (r *Run) stay(until time.Time, message string) *Command {
+	r.message = message
+	cmd := r.sleep(until.Sub(r.view.Now()))
+	cmd.Early = r.stall == nil
+	return &cmd
+}
+
+func (r *Run) heldBack() bool {
+	return r.st.NotBefore != nil && r.view.Now().Before(r.st.NotBefore.Time)
+}
+
+// extra tells that a step is tried before its time, since somebody has edited what it is about.
+func (r *Run) extra() bool { return r.edited && r.st.Attempts > 0 && r.heldBack() }
+
+// holdBack keeps the current step from being called for a while.
+func (r *Run) holdBack(d time.Duration) {
+	at := metav1.NewMicroTime(r.view.Now().Add(d).Truncate(time.Microsecond))
+	r.st.NotBefore, r.st.TriedGeneration = &at, r.view.Generation
+}
+
+// calm is for what is no error.
+func (r *Run) calm() {
+	if r.st.Attempts > 0 {
+		r.st.NotBefore, r.st.TriedGeneration = nil, 0
+	}
+	r.st.Attempts, r.st.Blocked = 0, nil
+}
+
+// calls notes that a step is about to call something outside the cluster.
+func (r *Run) calls(s *step) {
+	r.again = r.view.Now().Add(cmp.Or(s.poll, defaultPoll))
+	r.due, r.called = r.again, true
+}
+
+// polls says when what is outside the cluster may be called again. Only the first time of a visit
+// is stored: looks that change nothing write nothing.
+func (r *Run) polls(after time.Duration) {
+	r.due = r.view.Now().Add(after)
+	if r.st.NotBefore == nil {
+		r.holdBack(after)
+	}
+	r.st.TriedGeneration = r.view.Generation
+}
+
+// notDue ends a look that comes to a step that must not be called yet. Where the step waits already,
+// or the look is a new one at a phase whose exits were closed, nothing has come of it.
+func (r *Run) notDue(s *step) *Command {
+	if r.edited || !r.view.Now().Before(r.due) {
+		return nil
+	}
+	message := fmt.Sprintf("%s is called again at %s", s.name, r.due.UTC().Format(time.RFC3339))
+	was := r.was
+	again := was != nil && was.Cursor == 0 && was.Step == ""
+	if !again && (was == nil || was.Cursor != r.st.Cursor || was.Step != r.st.Step) {
+		r.message = message
+		cmd := r.sleep(r.due.Sub(r.view.Now()))
+		return &cmd
+	}
+	deadline := r.st.Deadline
+	r.st, r.result = *was.DeepCopy(), decodeResult(was.Result)
+	r.st.Deadline = deadline
+	return r.stay(r.due, message)
+}
