@@ -115,12 +115,19 @@ func (s *steps) canFence(ctx context.Context) (bool, error) {
 // fence is what belongs into the cluster, in the order in which it is made: for this
 // migration, and for the account that runs it.
 func (s *steps) fence(ctx context.Context, dm *migration, whileUnknown admissionregistrationv1.FailurePolicyType) (parts [4]client.Object, account string, err error) {
+	if account, err = s.account(ctx); err != nil {
+		return parts, "", err
+	}
+	return s.fenceFor(dm, account, whileUnknown), account, nil
+}
+
+// account is the one that this process is.
+func (s *steps) account(ctx context.Context) (string, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := s.client.Create(ctx, review); err != nil {
-		return parts, "", fmt.Errorf("ask the API server who we are: %w", err)
+		return "", fmt.Errorf("ask the API server who we are: %w", err)
 	}
-	account = review.Status.UserInfo.Username
-	return s.fenceFor(dm, account, whileUnknown), account, nil
+	return review.Status.UserInfo.Username, nil
 }
 
 // fenceFor is the fence that lets an account pass.
@@ -260,22 +267,31 @@ func (s *steps) letUsPass(ctx context.Context, sc *scope) error {
 	return &fsm.WaitError{After: fenceSettles, Message: "the fence around v1 was made for another account than this one; it is lifted, to give v1 back"}
 }
 
-// fenceStands is an error, for good, where the fence is not as fenceV1 has left it.
+// fenceStands is an error, for good, where the fence is not as fenceV1 has left it. It is asked
+// under the lock: everything is read at the same time.
 func (s *steps) fenceStands(ctx context.Context, sc *scope) error {
-	want, account, err := s.fence(ctx, sc.Object, admissionregistrationv1.Fail)
-	if err != nil {
+	var account string
+	var have [4]client.Object
+	group, reading := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		account, err = s.account(reading)
+		return err
+	})
+	for i, part := range s.fenceFor(sc.Object, "", admissionregistrationv1.Fail) { // for its kinds and names
+		group.Go(func() (err error) {
+			have[i], err = s.partOfFence(reading, part)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
 		return err
 	}
 	over := false
-	for i, part := range want {
-		have, err := s.partOfFence(ctx, part)
-		if err != nil {
-			return err
-		}
-		if have != nil && samePart(have, part, false) {
+	for i, part := range s.fenceFor(sc.Object, account, admissionregistrationv1.Fail) {
+		if have[i] != nil && samePart(have[i], part, false) {
 			continue
 		}
-		taken, err := s.takeFenceOver(ctx, sc, have, i, part)
+		taken, err := s.takeFenceOver(ctx, sc, have[i], i, part)
 		if err != nil {
 			return err
 		}

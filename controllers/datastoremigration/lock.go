@@ -1,10 +1,12 @@
 package datastoremigration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -157,18 +159,26 @@ func (s *steps) lockStands(ctx context.Context, sc *scope) error {
 	if lock == nil {
 		return nil
 	}
+	enforced := lock.Mode == migrationv1.LockEnforced
+	var closed, fence error
+	var both sync.WaitGroup
+	both.Go(func() { closed = s.v1Closed(ctx, sc.Object.UID, enforced) })
+	if enforced {
+		both.Go(func() { fence = s.fenceStands(ctx, sc) })
+	}
+	both.Wait()
+	return cmp.Or(closed, fence)
+}
+
+func (s *steps) v1Closed(ctx context.Context, uid types.UID, enforced bool) error {
 	info, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
 	if err != nil {
 		return err
 	}
-	enforced := lock.Mode == migrationv1.LockEnforced
 	// Calico's components may drop the note when they write the object; the fence keeps them from it, and heeds the note.
-	ours := info != nil && (lockedBy(info) == sc.Object.UID || lockedBy(info) == "" && !enforced)
+	ours := info != nil && (lockedBy(info) == uid || lockedBy(info) == "" && !enforced)
 	if enforced && info == nil || info != nil && (isReady(info) || !ours) {
 		return lockBroken("somebody else has opened v1, " + s.Registry.Lock().V1GVK().GroupKind().String() + " " + clusterInformationName)
-	}
-	if enforced {
-		return s.fenceStands(ctx, sc)
 	}
 	return nil
 }
