@@ -372,7 +372,7 @@ func (p *play) transition(st *v1alpha1.MachineStatus) {
 	if last.From != "" && !slices.ContainsFunc(p.w.Machine.Edges(), edge) {
 		p.fail("%s → %s is no edge of the file", last.From, last.To)
 	}
-	p.phase, p.transitions = st.Phase, len(st.History)
+	p.phase, p.transitions, p.slept = st.Phase, len(st.History), time.Time{}
 	p.truth.enter(st.Phase)
 }
 
