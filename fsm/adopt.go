@@ -76,7 +76,7 @@ func (m *Machine) Adopts(st v1alpha1.MachineStatus) error {
 // of an older revision belongs.
 func (r *Run) unknownPhase() Command {
 	if to, err := r.m.prog.table.fire(r.st.Phase+"."+upgradeEvent, r.st.Phase, nil); err == nil {
-		r.enter(to, r.st.Phase, "PhaseReplaced", "")
+		r.rename(to)
 		return *r.next
 	}
 	r.stall = &stall{reason: "UnknownPhase", message: fmt.Sprintf(

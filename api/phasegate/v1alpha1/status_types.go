@@ -38,6 +38,11 @@ type MachineStatus struct {
 	// Since is when the phase was entered.
 	// +optional
 	Since *metav1.MicroTime `json:"since,omitempty"`
+	// EnteredAs is the name under which the phase was entered, where another revision
+	// of the machine has renamed it since.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	EnteredAs string `json:"enteredAs,omitempty"`
 	// Generation is the metadata.generation at which the phase was entered.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
