@@ -4,35 +4,42 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/cel-go/common/types/ref"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
-// adopt gives a status that another revision wrote the names of this one. It is true where
-// the file says at which step the object goes on.
-func (r *Run) adopt() (onward bool) {
-	u := r.m.def.Spec.Upgrade
-	if u == nil {
-		return false
+// adopt gives a status that another revision wrote the names of this one.
+func (r *Run) adopt() {
+	if u := r.m.def.Spec.Upgrade; u != nil {
+		for i := range r.st.Held {
+			h := &r.st.Held[i]
+			h.Name = successor(u.EffectMap, h.Name)
+		}
+		r.adoptRequests(u.RequestMap)
 	}
-	for i := range r.st.Held {
-		h := &r.st.Held[i]
-		h.Name = successor(u.EffectMap, h.Name)
+	r.goOn()
+}
+
+// goOn finds the step at which an object goes on whose phase another revision drove: where
+// it stands if the phase does the same, else where the file says, else at the first. The
+// cursor would count other steps; and steps are idempotent, so that none is left out.
+func (r *Run) goOn() {
+	p, u := r.phase(), r.m.def.Spec.Upgrade
+	if p == nil || r.st.PhaseRevision == p.revision {
+		return
 	}
-	r.adoptRequests(u.RequestMap)
-	name, mapped := u.StepMap[r.st.Step]
-	p := r.phase()
-	if !mapped || p == nil {
-		return false
+	at := -1
+	if u != nil && u.StepMap[r.st.Step] != "" {
+		at = slices.IndexFunc(p.steps, func(s step) bool { return s.name == u.StepMap[r.st.Step] })
 	}
-	at := slices.IndexFunc(p.steps, func(s step) bool { return s.name == name })
 	if at < 0 {
-		return false
+		r.restart()
+		return
 	}
-	r.st.Cursor, r.st.Step = int32(at), name
-	return true
+	r.st.Cursor, r.st.Step = int32(at), p.steps[at].name
 }
 
 // adoptRequests keeps the newer of two that have one name by now, as after a rollback: the
@@ -70,6 +77,16 @@ func (m *Machine) Adopts(st v1alpha1.MachineStatus) error {
 		}
 	}
 	return nil
+}
+
+// Adopted is where an object goes on with this machine, of a status that any revision has
+// stored. One that cannot go on stays in its phase.
+func (m *Machine) Adopted(st v1alpha1.MachineStatus) v1alpha1.MachineStatus {
+	r := m.Run(st, View{Now: time.Now})
+	if st.Phase != "" && r.phase() == nil {
+		r.unknownPhase()
+	}
+	return r.Status()
 }
 
 // unknownPhase never guesses: only the machine's author knows where an object

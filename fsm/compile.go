@@ -42,6 +42,8 @@ type phase struct {
 	retry   retry
 	message *template
 	ways    []Edge
+	// revision is a hash of what the steps do.
+	revision string
 	// converts are the outputs that JSON does not bring back in their type.
 	converts map[string]Type
 }
@@ -279,6 +281,7 @@ func (c *compiler) phase(path string, src *v1alpha1.Phase, defPoll time.Duration
 	c.phaseValues(p)
 	c.phaseWords(p)
 	p.ways = p.listEdges()
+	p.revision = c.phaseRevision(p)
 	return p
 }
 

@@ -76,8 +76,8 @@ func (r *Run) rename(to string) {
 	if r.st.EnteredAs = firstOf(r.st.EnteredAs, r.st.Phase); r.st.EnteredAs == to {
 		r.st.EnteredAs = ""
 	}
-	r.restart()
 	r.arrive(to)
+	r.goOn()
 }
 
 func (r *Run) note(to, from, reason, message string, now metav1.MicroTime) {
