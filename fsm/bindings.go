@@ -15,6 +15,10 @@ type ActionSpec struct {
 	Params map[string]Param `json:"params,omitempty"`
 	// Outputs are the names that the action adds to `result`, and their types.
 	Outputs map[string]Type `json:"outputs,omitempty"`
+	// Reads is the object that the outputs are about, and Writes the one that the action changes,
+	// where the machine file says which: lint looks whether a phase may be run again.
+	Reads  *Target `json:"reads,omitempty"`
+	Writes *Target `json:"writes,omitempty"`
 }
 
 // Param declares one `with` value.

@@ -60,7 +60,7 @@ func (r *Run) take(p *phase, event, reason, message string, guard *expr) *Comman
 // enter begins a visit to a phase.
 func (r *Run) enter(to, from, reason, message string) {
 	now := r.now()
-	r.note(to, from, reason, message, now)
+	r.noteTransition(to, from, reason, message, now)
 	r.st.Since, r.st.EnteredAs, r.st.Generation = &now, "", r.view.Generation
 	r.restart()
 	r.st.Attempts, r.st.NextCheck = 0, nil
@@ -72,7 +72,7 @@ func (r *Run) enter(to, from, reason, message string) {
 // rename goes on with a visit under the name that the phase has in this revision: its entry
 // time and its deadline go on, and what its steps have made is found again.
 func (r *Run) rename(to string) {
-	r.note(to, r.st.Phase, "PhaseReplaced", "", r.now())
+	r.noteTransition(to, r.st.Phase, "PhaseReplaced", "", r.now())
 	if r.st.EnteredAs = firstOf(r.st.EnteredAs, r.st.Phase); r.st.EnteredAs == to {
 		r.st.EnteredAs = ""
 	}
@@ -80,7 +80,7 @@ func (r *Run) rename(to string) {
 	r.goOn()
 }
 
-func (r *Run) note(to, from, reason, message string, now metav1.MicroTime) {
+func (r *Run) noteTransition(to, from, reason, message string, now metav1.MicroTime) {
 	t := v1alpha1.Transition{From: from, To: to, At: now, Reason: word(reason), Message: clip(message, 512)}
 	if r.st.Since != nil {
 		t.Took = metav1.Duration{Duration: now.Sub(r.st.Since.Time).Round(time.Millisecond)}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/sim"
 )
 
 // edited waits at the last step of One; each part of it is changed by a case.
@@ -156,6 +157,70 @@ func TestRenamedPhaseGoesOnAtItsStep(t *testing.T) {
 			}
 			if d := cmp.Diff(c.called, w.Called); d != "" || w.Stored.Phase != "First" {
 				t.Errorf("%s: in %s (-want +got):\n%s", c.why, w.Stored.Phase, d)
+			}
+		})
+	}
+}
+
+// noting notes how many replicas an application has, stops it, works, and starts it again.
+const noting = `apiVersion: phasegate.dev/v1alpha1
+kind: Machine
+metadata: {name: test}
+spec:
+  for: {apiVersion: v1, kind: ConfigMap}
+  initial: One
+  phases:
+  - name: One
+    steps:
+    - {action: Read} # phasegate:ignore PG106 the case is about what becomes of such a machine
+    - {action: Scale, name: Stop, with: {replicas: 0}}
+    - {action: Work, poll: 5s}
+    - {action: Scale, name: Start, with: {replicas: '${result.replicas}'}}
+    next: [{to: Done}]
+    timeout: {after: 1h, stalled: Slow}
+    onDelete: {none: true}
+  - {name: Done, terminal: success, onDelete: {none: true}}
+`
+
+// What is noted is not noted anew because of an edit that has nothing to do with it; where
+// the steps themselves are edited it is, which is what PG106 warns of.
+func TestNotedValueSurvivesAnEdit(t *testing.T) {
+	b := fsm.Bindings{Actions: map[string]fsm.ActionSpec{
+		"Read":  {Outputs: map[string]fsm.Type{"replicas": fsm.TypeInt}, Reads: &fsm.Target{Fields: []string{"spec.replicas"}}},
+		"Scale": {Params: map[string]fsm.Param{"replicas": {Type: fsm.TypeInt}}, Writes: &fsm.Target{Fields: []string{"spec.replicas"}}},
+		"Work":  {Params: map[string]fsm.Param{"any": {Type: fsm.TypeAny}}},
+	}}
+	for name, c := range map[string]struct {
+		why       string
+		old, edit string
+		want      int
+	}{
+		"comment":   {"it says nothing to the program", "    next:", "    # a comment\n    next:", 3},
+		"timeout":   {"it is not what the steps do", "after: 1h", "after: 2h", 3},
+		"exit":      {"it is not what the steps do", "next: [{to: Done}]", "next: [{to: Done, reason: Over}]", 3},
+		"parameter": {"all steps are done again, and what was noted was changed by one of them", "{action: Work, poll", "{action: Work, with: {any: 1}, poll", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			replicas, ready := 3, false
+			w := worldOf(t, machineOf(t, "test.yaml", []byte(noting), b), nil)
+			w.Respond = func(action string, cmd fsm.Command) (sim.Answer, bool) {
+				switch {
+				case action == "Read":
+					return answer(map[string]any{"replicas": replicas}), true
+				case action == "Scale":
+					replicas = cmd.With.Int("replicas", -1)
+				case !ready:
+					return failing(fsm.Wait("it runs"), ""), true
+				}
+				return sim.Answer{}, true
+			}
+			w.settle()
+			w.Machine = machineOf(t, "test.yaml", []byte(strings.Replace(noting, c.old, c.edit, 1)), b)
+			w.settle()
+			ready = true
+			w.advance(time.Minute)
+			if w.Stored.Phase != "Done" || replicas != c.want {
+				t.Errorf("%s: it ends in %s with %d replicas, want %d", c.why, w.Stored.Phase, replicas, c.want)
 			}
 		})
 	}
