@@ -11,29 +11,38 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
-// adopt gives a status that another revision wrote the names of this one. It is true where
-// the file says at which step the object goes on.
-func (r *Run) adopt() (onward bool) {
-	u := r.m.def.Spec.Upgrade
-	if u == nil {
+// adopt gives a status that another revision wrote the names of this one. It answers whether
+// the phase begins again.
+func (r *Run) adopt() (again bool) {
+	if u := r.m.def.Spec.Upgrade; u != nil {
+		for i := range r.st.Held {
+			h := &r.st.Held[i]
+			h.Name = successor(u.EffectMap, h.Name)
+		}
+		r.adoptRequests(u.RequestMap)
+	}
+	return r.goOn()
+}
+
+// goOn finds the step at which an object goes on whose phase another revision drove: where
+// it stands if the phase does the same, else where the file says, else at the first. The
+// cursor would count other steps; and steps are idempotent, so that none is left out. It
+// answers whether it is the first.
+func (r *Run) goOn() (again bool) {
+	p, u := r.phase(), r.m.def.Spec.Upgrade
+	if p == nil || r.st.PhaseRevision == p.revision {
 		return false
 	}
-	for i := range r.st.Held {
-		h := &r.st.Held[i]
-		h.Name = successor(u.EffectMap, h.Name)
+	at := -1
+	if u != nil && u.StepMap[r.st.Step] != "" {
+		at = slices.IndexFunc(p.steps, func(s step) bool { return s.name == u.StepMap[r.st.Step] })
 	}
-	r.adoptRequests(u.RequestMap)
-	name, mapped := u.StepMap[r.st.Step]
-	p := r.phase()
-	if !mapped || p == nil {
-		return false
-	}
-	at := slices.IndexFunc(p.steps, func(s step) bool { return s.name == name })
 	if at < 0 {
-		return false
+		r.restart()
+		return true
 	}
-	r.st.Cursor, r.st.Step = int32(at), name
-	return true
+	r.st.Cursor, r.st.Step = int32(at), p.steps[at].name
+	return false
 }
 
 // adoptRequests makes one of two that have one name by now, as after a rollback: the API server
@@ -75,11 +84,21 @@ func (m *Machine) Adopts(st v1alpha1.MachineStatus) error {
 	return nil
 }
 
+// Adopted is where an object goes on with this machine, of a status that any revision has
+// stored. One that cannot go on stays in its phase.
+func (m *Machine) Adopted(st v1alpha1.MachineStatus) v1alpha1.MachineStatus {
+	r := m.Run(st, View{Now: time.Now})
+	if st.Phase != "" && r.phase() == nil {
+		r.unknownPhase()
+	}
+	return r.Status()
+}
+
 // unknownPhase never guesses: only the machine's author knows where an object
 // of an older revision belongs.
 func (r *Run) unknownPhase() Command {
 	if to, err := r.m.prog.table.fire(r.st.Phase+"."+upgradeEvent, r.st.Phase, nil); err == nil {
-		r.enter(to, r.st.Phase, "PhaseReplaced", "")
+		r.rename(to)
 		return *r.next
 	}
 	r.stall = &stall{reason: "UnknownPhase", message: fmt.Sprintf(

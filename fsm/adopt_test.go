@@ -104,7 +104,7 @@ func TestStepsAreRenamed(t *testing.T) {
 		"mapped":                  {"it goes on where it stood", "One", "Wait", v1alpha1.MachineStatus{Cursor: 2, Step: "Work"}},
 		"not mapped":              {"another file's cursor is not believed", "One", "Work", v1alpha1.MachineStatus{}},
 		"of a phase without it":   {"a step of another phase", "Done", "Wait", v1alpha1.MachineStatus{}},
-		"of a phase that is gone": {"the phase is mapped first", "Lost", "Wait", v1alpha1.MachineStatus{}},
+		"of a phase that is gone": {"it stands there until its phase is known again", "Lost", "Wait", v1alpha1.MachineStatus{Cursor: 1, Step: "Wait"}},
 	} {
 		st := m.Run(v1alpha1.MachineStatus{Phase: c.phase, Step: c.step, Cursor: 1}, fsm.View{}).Status()
 		if d := cmp.Diff(c.want, v1alpha1.MachineStatus{Cursor: st.Cursor, Step: st.Step}); d != "" {

@@ -18,6 +18,10 @@ type ActionSpec struct {
 	// External says that the action calls something outside the cluster. It is not called before its
 	// poll is due, whatever wakes the object; one that only reads the cluster is.
 	External bool `json:"external,omitempty"`
+	// Reads is the object that the outputs are about, and Writes the one that the action changes,
+	// where the machine file says which: lint looks whether a phase may be run again.
+	Reads  *Target `json:"reads,omitempty"`
+	Writes *Target `json:"writes,omitempty"`
 }
 
 // Param declares one `with` value.

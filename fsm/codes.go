@@ -33,5 +33,6 @@ var Codes = map[string]Code{
 	"PG102": {"two guards of one phase can be true together", SeverityWarning},
 	"PG103": {"a hot loop: a cycle of phases that never waits", SeverityWarning},
 	"PG104": {"objects of the older revision could not go on with this one", SeverityError},
+	"PG106": {"a step reads what a later step of its phase changes", SeverityWarning},
 	"PG201": {"an invariant does not hold", SeverityError},
 }

@@ -42,6 +42,8 @@ type phase struct {
 	retry   retry
 	message *template
 	ways    []Edge
+	// revision is a hash of what the steps do.
+	revision string
 	// converts are the outputs that JSON does not bring back in their type.
 	converts map[string]Type
 	// external: a step of it may call something outside the cluster.
@@ -287,6 +289,7 @@ func (c *compiler) phase(path string, src *v1alpha1.Phase, defPoll time.Duration
 	c.phaseValues(p)
 	c.phaseWords(p)
 	p.ways = p.listEdges()
+	p.revision = c.phaseRevision(p)
 	return p
 }
 

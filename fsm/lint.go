@@ -16,6 +16,7 @@ func (c *compiler) lint() {
 	for _, p := range c.prog.order {
 		c.checkTimeout(p)
 		c.checkGuards(p)
+		c.checkRerun(p)
 		if p.Deletion {
 			c.checkDecisions(p)
 		}

@@ -1,8 +1,6 @@
 package fsm
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -13,7 +11,8 @@ type Definition struct {
 	v1alpha1.Machine
 	*Source
 
-	// Revision is "sha256:" and the hash of the file's bytes.
+	// Revision is "sha256:" and a hash of what the file says: comments, layout, metadata but
+	// the name, and texts for people do not count.
 	Revision string
 
 	text []byte
@@ -32,7 +31,6 @@ func Load(file string, data []byte) (*Definition, Diagnostics) {
 		return nil, Diagnostics{d.Finding("apiVersion", "PG000", fmt.Sprintf("apiVersion %q, kind %q", d.APIVersion, d.Kind),
 			fmt.Sprintf("write apiVersion: %s and kind: %s", v1alpha1.APIVersion, v1alpha1.KindMachine))}
 	}
-	sum := sha256.Sum256(data)
-	d.Revision = "sha256:" + hex.EncodeToString(sum[:8])
+	d.Revision = revisionOf(d.Machine)
 	return d, nil
 }

@@ -281,15 +281,6 @@ func TestExampleOfTheDocumentation(t *testing.T) {
 	}
 }
 
-func TestRevisionIsTheContent(t *testing.T) {
-	a, _ := Load("a.yaml", []byte(spec(onePhase)))
-	b, _ := Load("b.yaml", []byte(spec(onePhase)))
-	c, _ := Load("a.yaml", []byte(spec(onePhase)+"# more\n"))
-	if a.Revision != b.Revision || a.Revision == c.Revision || !strings.HasPrefix(a.Revision, "sha256:") {
-		t.Errorf("revisions %s, %s and %s", a.Revision, b.Revision, c.Revision)
-	}
-}
-
 const header = `apiVersion: phasegate.dev/v1alpha1
 kind: Machine
 metadata: {name: test}

@@ -9,7 +9,7 @@ import (
 // Name of the machine, from its file.
 func (m *Machine) Name() string { return m.def.Metadata.Name }
 
-// Revision is the content hash of the machine file.
+// Revision is a hash of what the machine file says.
 func (m *Machine) Revision() string { return m.def.Revision }
 
 // File is where the machine was loaded from.

@@ -60,22 +60,43 @@ func (r *Run) take(p *phase, event, reason, message string, guard *expr) *Comman
 	return r.next
 }
 
+// enter begins a visit to a phase.
 func (r *Run) enter(to, from, reason, message string) {
 	now := r.now()
+	r.noteTransition(to, from, reason, message, now)
+	r.st.Since, r.st.EnteredAs, r.st.Generation = &now, "", r.view.Generation
+	r.restart()
+	r.st.Attempts, r.st.NotBefore, r.st.TriedGeneration = 0, nil, 0
+	r.timing = timing{again: r.again}
+	r.st.Result, r.result, r.stall = "", nil, nil
+	r.message = message // without one, the phase tells its own story
+	r.arrive(to)
+}
+
+// rename goes on with a visit under the name that the phase has in this revision: its entry
+// time and its deadline go on, and what its steps have made is found again.
+func (r *Run) rename(to string) {
+	r.noteTransition(to, r.st.Phase, "PhaseReplaced", "", r.now())
+	if r.st.EnteredAs = firstOf(r.st.EnteredAs, r.st.Phase); r.st.EnteredAs == to {
+		r.st.EnteredAs = ""
+	}
+	r.arrive(to)
+	r.goOn()
+}
+
+func (r *Run) noteTransition(to, from, reason, message string, now metav1.MicroTime) {
 	t := v1alpha1.Transition{From: from, To: to, At: now, Reason: word(reason), Message: clip(message, 512)}
 	if r.st.Since != nil {
 		t.Took = metav1.Duration{Duration: now.Sub(r.st.Since.Time).Round(time.Millisecond)}
 	}
 	history := append(r.st.History, t)
 	r.st.History = history[max(0, len(history)-v1alpha1.HistoryLimit):]
-	r.st.Phase, r.st.Since, r.st.Generation = to, &now, r.view.Generation
-	keeps := r.m.prog.phases[to].Keeps
-	r.st.Held = slices.DeleteFunc(r.st.Held, func(h v1alpha1.HeldEffect) bool { return slices.Contains(keeps, h.Name) })
-	r.restart()
-	r.st.Attempts, r.st.Blocked, r.st.NotBefore, r.st.TriedGeneration = 0, nil, nil, 0
-	r.timing = timing{again: r.again}
-	r.st.Deadline = r.m.prog.phases[to].deadline(&now)
-	r.st.Result, r.result, r.stall = "", nil, nil
-	r.message = message // without one, the phase tells its own story
 	r.commit(&t)
+}
+
+// arrive stores the phase, and what it says of every object in it.
+func (r *Run) arrive(to string) {
+	p := r.m.prog.phases[to]
+	r.st.Phase, r.st.Blocked, r.st.Deadline = to, nil, p.deadline(r.st.Since)
+	r.st.Held = slices.DeleteFunc(r.st.Held, func(h v1alpha1.HeldEffect) bool { return slices.Contains(p.Keeps, h.Name) })
 }

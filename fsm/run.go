@@ -141,11 +141,10 @@ func (m *Machine) Run(status v1alpha1.MachineStatus, v View) *Run {
 	case r.st.Generation == 0: // stored before there was this field
 		r.st.Generation = v.Generation
 	}
-	moved := r.st.Revision != m.def.Revision && !r.adopt()
-	if moved || r.st.Cursor < 0 || r.outdated() {
-		// The cursor counts the steps of another file or those that were done for an
-		// older spec, or was written by hand. Steps are idempotent: begin with the first,
-		// so that none is left out.
+	moved := r.st.Revision != m.def.Revision && r.adopt()
+	if r.st.Cursor < 0 || r.outdated() {
+		// The cursor counts steps that were done for an older spec, or was written by
+		// hand. Steps are idempotent: begin with the first, so that none is left out.
 		r.restart()
 	}
 	r.timing = r.timingOf(moved)
@@ -163,6 +162,9 @@ func (r *Run) outdated() bool {
 func (r *Run) Status() v1alpha1.MachineStatus {
 	st := *r.st.DeepCopy()
 	st.Name, st.Revision = r.m.def.Metadata.Name, r.m.def.Revision
+	if p := r.phase(); p != nil { // else a later revision may have it again
+		st.PhaseRevision = p.revision
+	}
 	st.OnDelete = r.onDelete()
 	return st
 }

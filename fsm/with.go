@@ -63,6 +63,21 @@ func (v *value) written() any {
 	return v.plain
 }
 
+// each visits the expressions in the value.
+func (v *value) each(visit func(*expr)) {
+	if v.text != nil {
+		for _, part := range v.text.parts {
+			visit(part.expr)
+		}
+	}
+	for _, field := range v.fields {
+		field.each(visit)
+	}
+	for _, item := range v.items {
+		item.each(visit)
+	}
+}
+
 // cel is the type of a value that varies.
 func (v *value) cel() *cel.Type {
 	switch {

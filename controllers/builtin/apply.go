@@ -19,6 +19,7 @@ var applySpec = fsm.ActionSpec{
 		"notOurs": {Type: fsm.TypeString, Check: oneOf("refuse", "allow"), Doc: "what to do with an object of that name that this object did not make: " +
 			"refuse (the default), or allow: apply the fields, and leave it to its owner otherwise"},
 	},
+	Writes: &fsm.Target{Manifest: "manifest", Param: "manifest"},
 }
 
 var applyVerbs = []string{"get", "create", "patch"}

@@ -16,6 +16,7 @@ var awaitConditionSpec = fsm.ActionSpec{
 		"status": {Type: fsm.TypeString, Doc: "of the condition; default True"},
 		"gone":   {Type: fsm.TypeBool, Doc: "true: wait until there is no such object, instead"},
 	}),
+	Reads:   &fsm.Target{Fields: []string{"status"}, Waits: true},
 	Outputs: map[string]fsm.Type{"reason": fsm.TypeString, "message": fsm.TypeString},
 }
 

@@ -33,14 +33,10 @@ type call struct {
 	report func(change func(*[]metav1.Condition))
 }
 
-// visitKey names this visit to the phase, and parts of it. It is the same when
-// the action is called again after a crash, and another one on the next visit.
+// visitKey names this visit to the phase, and parts of it. It is the same when the action is
+// called again, after a crash and after a rename of the phase, and another one on the next visit.
 func (c *call) visitKey(parts ...string) string {
-	since := ""
-	if c.status.Since != nil {
-		since = c.status.Since.UTC().Format(time.RFC3339Nano)
-	}
-	all := append([]string{string(c.owner.GetUID()), c.status.Phase, since}, parts...)
+	all := append([]string{string(c.owner.GetUID()), c.status.Visit()}, parts...)
 	sum := sha256.Sum256([]byte(strings.Join(all, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }

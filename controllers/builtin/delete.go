@@ -16,6 +16,7 @@ import (
 var deleteSpec = fsm.ActionSpec{
 	Doc:     "Deletes an object, or all of a kind that this object made, and waits until they are gone. It may be the release of an effect: what is not there or not ours is left alone.",
 	Params:  deleteParams(),
+	Writes:  &fsm.Target{},
 	Outputs: map[string]fsm.Type{"gone": fsm.TypeBool},
 }
 

@@ -20,6 +20,7 @@ var patchSpec = fsm.ActionSpec{
 			"counterpart set, for example an annotation with the UID"},
 		"missing": {Type: fsm.TypeString, Check: oneOf("fail", "ignore"), Doc: "what to do when there is no such object: fail (the default), or ignore"},
 	}),
+	Writes: &fsm.Target{Param: "patch"},
 }
 
 var patchVerbs = []string{"get", "patch"}

@@ -16,8 +16,12 @@ var readObjectSpec = fsm.ActionSpec{
 	Params: withTarget(map[string]fsm.Param{
 		"fields": {Type: fsm.TypeStrings, Doc: "paths of the fields to keep, for example spec.replicas; default: metadata.generation and status"},
 	}),
+	Reads:   &fsm.Target{Param: "fields", Fields: readByDefault},
 	Outputs: map[string]fsm.Type{"found": fsm.TypeBool, "object": fsm.TypeObject},
 }
+
+// readByDefault are the fields that are read where none are named.
+var readByDefault = []string{"metadata.generation", "status"}
 
 // maxObject is how many bytes of another object go into the result, which has
 // room for 16 KiB.
@@ -30,7 +34,7 @@ func readObject(ctx context.Context, c *call) (outputs, error) {
 	}
 	fields := c.with.Strings("fields")
 	if fields == nil {
-		fields = []string{"metadata.generation", "status"}
+		fields = readByDefault
 	}
 	found, err := c.find(ctx, obj, "get")
 	if err != nil {

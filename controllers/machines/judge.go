@@ -152,7 +152,7 @@ func (j *judgement) choose(shipped map[string]*fsm.Machine) {
 	for _, name := range slices.Sorted(maps.Keys(j.inForce)) {
 		last := j.before[name]
 		switch now := j.found[name]; {
-		case now != nil && last != nil && now.Revision() == last.Revision() && now.File() == last.File():
+		case now != nil && last != nil && now.File() == last.File() && now.Definition().Same(last.Definition()):
 			j.inForce[name] = last
 		case now != nil:
 			j.inForce[name] = now

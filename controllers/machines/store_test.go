@@ -82,7 +82,7 @@ func (f files) write(t *testing.T, dir string) {
 	}
 }
 
-// state is what a store answers: "poll file" of each machine in force, what is
+// state is what a store answers: "poll message file" of each machine in force, what is
 // refused of it, and the metrics that are not zero.
 type state struct {
 	InForce, Refused map[string]string
@@ -99,7 +99,8 @@ func (s *Store) state(t *testing.T, dir string) state {
 	for _, name := range s.Names() {
 		h := s.Of(name)
 		m := h.InForce()
-		got.InForce[name] = m.Definition().Spec.Phases[0].Steps[0].Poll + " " + strings.TrimPrefix(m.File(), dir+"/")
+		step := m.Definition().Spec.Phases[0].Steps[0]
+		got.InForce[name] = strings.Join(strings.Fields(step.Poll+" "+step.Message+" "+strings.TrimPrefix(m.File(), dir+"/")), " ")
 		if note := h.Refused(); note != "" {
 			got.Refused[name] = strings.ReplaceAll(where.ReplaceAllString(note, ""), dir+"/", "")
 		}
@@ -140,6 +141,16 @@ func TestReload(t *testing.T) {
 			why:   "a file that was touched is no change",
 			start: files{"mine.yaml": door("2s")}, later: files{"mine.yaml": door("2s"), "README.md": "about"},
 			want: state{InForce: map[string]string{"door": "2s mine.yaml"}},
+		},
+		"a comment": {
+			why:   "it is the same machine: nobody is woken, and nothing is counted",
+			start: files{"mine.yaml": door("2s")}, later: files{"mine.yaml": "# of the house\n" + strings.Replace(door("2s"), "poll: 2s", `poll: "2s"`, 1)},
+			want: state{InForce: map[string]string{"door": "2s mine.yaml"}},
+		},
+		"a message": {
+			why:   "it is shown from now on, although the revision is the same",
+			start: files{"mine.yaml": door("2s")}, later: files{"mine.yaml": strings.Replace(door("2s"), "poll: 2s", `poll: 2s, message: "knocks"`, 1)},
+			want: state{InForce: map[string]string{"door": "2s knocks mine.yaml"}, Metrics: []string{"reloads_total door accepted 1"}},
 		},
 		"a replacement of the compiled-in machine": {
 			why:   "the directory may be filled later",

@@ -94,12 +94,12 @@ type owners struct {
 
 func (w *waker) serve(ctx context.Context, q queue) {
 	all := &informers{waker: w, queue: q, stop: map[watched]context.CancelFunc{}, told: map[watched]string{}}
-	revision, note := w.machine.InForce().Revision(), ""
+	last, note := w.machine.InForce(), ""
 	for {
 		changed, machine := w.machine.Changed(), w.machine.InForce()
 		missing := all.follow(ctx, machine)
-		if machine.Revision() != revision {
-			revision = machine.Revision()
+		if machine != last { // also where only a message is another one, which is shown then
+			last = machine
 			if all.owners != nil {
 				all.wake(all.owners.keys())
 			}

@@ -29,15 +29,16 @@ var offline = regexp.MustCompile(`_test\.go$|/zz_generated|/runnertest/|/fsmtest
 // reasonOf says which argument of a call becomes the reason of a condition, of a
 // transition or of an Event.
 var reasonOf = map[string]int{
-	"Terminal":   0, // fsm: an error for good
-	"take":       2, // fsm: a transition
-	"enter":      2,
-	"conditions": 0,
-	"Warn":       0, // runner: an Event
-	"tell":       3,
-	"tellOfTwo":  2,
-	"Eventf":     3,
-	"newProblem": 0, // mcpserver: a condition, an Event and an error
+	"Terminal":       0, // fsm: an error for good
+	"take":           2, // fsm: a transition
+	"enter":          2,
+	"noteTransition": 2,
+	"conditions":     0,
+	"Warn":           0, // runner: an Event
+	"tell":           3,
+	"tellOfTwo":      2,
+	"Eventf":         3,
+	"newProblem":     0, // mcpserver: a condition, an Event and an error
 }
 
 // reasons are all that an object of ours can show: those that the shipped machines

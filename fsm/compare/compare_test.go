@@ -54,7 +54,7 @@ func TestMachines(t *testing.T) {
 		strands bool
 	}{
 		"Nothing": {why: "the same file under another name"},
-		"Comment": {why: "a comment changes the revision and nothing else", replace: []string{"kind: Machine\n", "kind: Machine # a door\n"}},
+		"Comment": {why: "a comment changes nothing", replace: []string{"kind: Machine\n", "kind: Machine # a door\n"}},
 		"Values": {
 			why:     "each value is named as the file names it",
 			replace: []string{"turns: 2", "turns: 3", "2h", "3h", "self.a > 1", "self.a > 2", "    poll: 5s\n", "    keeps: [lock]\n"},
@@ -181,18 +181,20 @@ func TestFates(t *testing.T) {
 		strands bool
 	}{
 		"New": {why: "no machine has touched it", want: compare.Fate{To: "Closed", Words: "begins in Closed"}},
-		"OnDuty": {why: "a changed revision begins the phase again, but not its deadline", st: v1alpha1.MachineStatus{Phase: "Closed", Revision: "sha256:old", Deadline: &at},
-			want: compare.Fate{Phase: "Closed", To: "Closed", Words: "goes on in Closed, from its first step again (the revision changed), with the deadline that it has"}},
+		"OnDuty": {why: "changed steps begin the phase again, but not its deadline", st: v1alpha1.MachineStatus{Phase: "Closed", Revision: "sha256:old", PhaseRevision: "sha256:other", Deadline: &at},
+			want: compare.Fate{Phase: "Closed", To: "Closed", Words: "goes on in Closed, from its first step again (what the steps do has changed), with the deadline that it has"}},
 		"SameRevision": {why: "nothing changes for it", st: v1alpha1.MachineStatus{Phase: "Closed", Revision: newer.Revision(), Held: v1alpha1.Held("lock")},
 			want: compare.Fate{Phase: "Closed", To: "Closed", Words: "goes on in Closed"}},
 		"AtRest": {why: "a terminal phase has no steps to repeat", st: v1alpha1.MachineStatus{Phase: "Open"}, want: compare.Fate{Phase: "Open", To: "Open", Words: "goes on in Open"}},
-		"Mapped": {why: "phaseMap says where", st: v1alpha1.MachineStatus{Phase: "Broken"}, want: compare.Fate{Phase: "Broken", To: "Halted", Words: "goes on in Halted, from its first step (spec.upgrade.phaseMap)"}},
+		"Mapped": {why: "phaseMap says where", st: v1alpha1.MachineStatus{Phase: "Broken"}, want: compare.Fate{Phase: "Broken", To: "Halted", Words: "goes on in Halted (spec.upgrade.phaseMap)"}},
+		"SameSteps": {why: "what changed elsewhere in the file is nothing to it", st: v1alpha1.MachineStatus{Phase: "Closed", Step: "Look", Revision: "sha256:old", PhaseRevision: newer.Adopted(v1alpha1.MachineStatus{Phase: "Closed"}).PhaseRevision},
+			want: compare.Fate{Phase: "Closed", To: "Closed", Words: "goes on in Closed"}},
 		"Stranded": {why: "nobody knows where it belongs", st: v1alpha1.MachineStatus{Phase: "Ajar"}, strands: true,
 			want: compare.Fate{Phase: "Ajar", Words: "STRANDED: Stalled (UnknownPhase) until the phase is back or spec.upgrade.phaseMap names its successor"}},
 		"Step": {why: "stepMap says where", st: v1alpha1.MachineStatus{Phase: "Closed", Step: "Peek"},
 			want: compare.Fate{Phase: "Closed", To: "Closed", Words: "goes on in Closed, from its step Look (spec.upgrade.stepMap)"}},
 		"StepElsewhere": {why: "its phase has no such step", st: v1alpha1.MachineStatus{Phase: "Closed", Step: "Vault"},
-			want: compare.Fate{Phase: "Closed", To: "Closed", Words: "goes on in Closed, from its first step again (the revision changed)"}},
+			want: compare.Fate{Phase: "Closed", To: "Closed", Words: "goes on in Closed, from its first step again (it is not stored what the steps did)"}},
 		"MappedEffect":   {why: "effectMap names its successor", st: v1alpha1.MachineStatus{Phase: "Open", Held: v1alpha1.Held("bolt")}, want: compare.Fate{Phase: "Open", To: "Open", Words: "goes on in Open"}},
 		"RecordedEffect": {why: "what gives it back is stored with it", st: v1alpha1.MachineStatus{Phase: "Open", Held: []v1alpha1.HeldEffect{{Name: "key", Release: "Hang"}}}, want: compare.Fate{Phase: "Open", To: "Open", Words: "goes on in Open"}},
 		"LostRelease": {why: "nothing in the program gives it back", st: v1alpha1.MachineStatus{Phase: "Open", Held: []v1alpha1.HeldEffect{{Name: "lock", Release: "Drop"}, {Name: "key", Release: "Drop"}}}, strands: true,

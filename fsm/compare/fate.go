@@ -1,9 +1,7 @@
 package compare
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -26,17 +24,12 @@ type Fate struct {
 // that drives it becomes the new revision.
 func FateOf(m *fsm.Machine, object string, st *v1alpha1.MachineStatus) Fate {
 	f, newer := Fate{Object: object, Phase: st.Phase}, m.Definition()
-	phases := byName(newer.Spec.Phases)
-	upgrade := adoption(newer)
-	to := upgrade.PhaseMap[st.Phase]
-	p, same := phases[st.Phase]
-	switch {
+	adopted := m.Adopted(*st)
+	switch p, known := byName(newer.Spec.Phases)[adopted.Phase]; {
 	case st.Phase == "":
 		f.To, f.Words = newer.Spec.Initial, "begins in "+newer.Spec.Initial
-	case same:
-		f.To, f.Words = st.Phase, goesOn(p, st, newer)
-	case to != "":
-		f.To, f.Words = to, fmt.Sprintf("goes on in %s, from its first step (spec.upgrade.phaseMap)", to)
+	case known:
+		f.To, f.Words = p.Name, goesOn(p, st, &adopted)
 	default:
 		f.Words = "STRANDED: Stalled (UnknownPhase) until the phase is back or spec.upgrade.phaseMap names its successor"
 	}
@@ -52,15 +45,19 @@ func FateOf(m *fsm.Machine, object string, st *v1alpha1.MachineStatus) Fate {
 	return f
 }
 
-func goesOn(p v1alpha1.Phase, st *v1alpha1.MachineStatus, newer *fsm.Definition) string {
+func goesOn(p v1alpha1.Phase, st, adopted *v1alpha1.MachineStatus) string {
 	words := "goes on in " + p.Name
-	step := adoption(newer).StepMap[st.Step]
+	if p.Name != st.Phase {
+		words += " (spec.upgrade.phaseMap)"
+	}
 	switch {
-	case st.Revision == newer.Revision || len(p.Steps) == 0 || p.Terminal != "":
-	case step != "" && slices.ContainsFunc(p.Steps, func(s v1alpha1.Step) bool { return step == cmp.Or(s.Name, s.Action) }):
-		words += fmt.Sprintf(", from its step %s (spec.upgrade.stepMap)", step)
+	case st.Revision == adopted.Revision || st.PhaseRevision == adopted.PhaseRevision || len(p.Steps) == 0 || p.Terminal != "":
+	case adopted.Step != "":
+		words += fmt.Sprintf(", from its step %s (spec.upgrade.stepMap)", adopted.Step)
+	case st.PhaseRevision == "":
+		words += ", from its first step again (it is not stored what the steps did)"
 	default:
-		words += ", from its first step again (the revision changed)"
+		words += ", from its first step again (what the steps do has changed)"
 	}
 	if st.Deadline != nil && p.Timeout != nil {
 		words += ", with the deadline that it has"

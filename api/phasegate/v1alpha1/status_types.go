@@ -15,10 +15,16 @@ type MachineStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	Name string `json:"name,omitempty"`
-	// Revision is the content hash of the machine file that last drove this object.
+	// Revision is a hash of what the machine file says that last drove this object, without
+	// comments and texts for people.
 	// +kubebuilder:validation:MaxLength=80
 	// +optional
 	Revision string `json:"revision,omitempty"`
+	// PhaseRevision is a hash of what the steps of the phase do in that revision. While it
+	// is the same, another revision goes on at the current step.
+	// +kubebuilder:validation:MaxLength=80
+	// +optional
+	PhaseRevision string `json:"phaseRevision,omitempty"`
 	// Phase is the machine's own phase; status.phase shows it, or the phase's showAs.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
@@ -38,6 +44,11 @@ type MachineStatus struct {
 	// Since is when the phase was entered.
 	// +optional
 	Since *metav1.MicroTime `json:"since,omitempty"`
+	// EnteredAs is the name under which the phase was entered, where another revision
+	// of the machine has renamed it since.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	EnteredAs string `json:"enteredAs,omitempty"`
 	// Generation is the metadata.generation at which the phase was entered.
 	// +kubebuilder:validation:Minimum=0
 	// +optional

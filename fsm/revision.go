@@ -1,0 +1,111 @@
+package fsm
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+// Same tells whether two files decode to one machine, texts for people included: they differ
+// in comments and layout only.
+func (d *Definition) Same(o *Definition) bool { return reflect.DeepEqual(d.Machine, o.Machine) }
+
+// revisionOf is the revision of a machine: a hash of what it says, without what only people read.
+func revisionOf(m v1alpha1.Machine) string {
+	m.Metadata = v1alpha1.FileMeta{Name: m.Metadata.Name}
+	m.Spec.Phases = slices.Clone(m.Spec.Phases)
+	for i := range m.Spec.Phases {
+		m.Spec.Phases[i] = withoutTexts(m.Spec.Phases[i])
+	}
+	return hashOf(m)
+}
+
+// withoutTexts also leaves out a kind that is written out although it is the default.
+func withoutTexts(p v1alpha1.Phase) v1alpha1.Phase {
+	p.Description, p.Message = "", ""
+	if p.Kind == "progressing" {
+		p.Kind = ""
+	}
+	p.Require, p.Steps, p.Next = slices.Clone(p.Require), slices.Clone(p.Steps), slices.Clone(p.Next)
+	for i := range p.Require {
+		p.Require[i].Message = ""
+	}
+	for i := range p.Steps {
+		p.Steps[i].Message = ""
+	}
+	for i := range p.Next {
+		p.Next[i].Message = ""
+	}
+	if p.OnDelete != nil && p.OnDelete.Hold != "" {
+		p.OnDelete = &v1alpha1.OnDelete{To: p.OnDelete.To, Hold: "held", None: p.OnDelete.None}
+	}
+	return p
+}
+
+// work is what the steps of a phase do. Two phases of one work go on at each other's steps.
+type work struct {
+	Steps []deed
+	// Facts and Requests are those that steps read, be it through others.
+	Facts    map[string]string
+	Requests map[string]v1alpha1.Request
+}
+
+// deed is what a step does: neither how it is called nor how often it is tried.
+type deed struct {
+	Action, Undo, If, Until string
+	With                    map[string]any
+	Wait                    bool
+	Takes, Gives            string
+}
+
+// phaseRevision is a hash of the work of a phase.
+func (c *compiler) phaseRevision(p *phase) string {
+	w := work{Facts: map[string]string{}, Requests: map[string]v1alpha1.Request{}}
+	for i := range p.steps {
+		s := &p.steps[i]
+		d := deed{Action: s.action.use, Undo: s.Undo, If: s.If, Until: s.Until, Wait: s.Wait != "",
+			Takes: s.acquires, Gives: s.releases, With: map[string]any{}}
+		for name, v := range s.action.with {
+			d.With[name] = v.written()
+			v.each(func(e *expr) { c.read(&w, e) })
+		}
+		c.read(&w, s.cond)
+		c.read(&w, s.until)
+		w.Steps = append(w.Steps, d)
+	}
+	return hashOf(w)
+}
+
+// read adds what an expression reads by name.
+func (c *compiler) read(w *work, e *expr) {
+	for _, name := range e.reads(varFacts) {
+		if f := c.prog.facts[name]; f != nil && w.Facts[name] == "" {
+			w.Facts[name] = f.text
+			c.read(w, f)
+		}
+	}
+	for _, name := range e.reads(varRequest) {
+		if q := c.prog.requests[name]; q != nil && w.Requests[name].Name == "" {
+			w.Requests[name] = v1alpha1.Request{Name: name, Token: q.Token, Valid: q.Valid, Params: q.Params}
+			for _, of := range append(slices.Collect(maps.Values(q.params)), q.token, q.valid) {
+				c.read(w, of)
+			}
+		}
+	}
+}
+
+// hashOf is the same for values that are the same as JSON.
+func hashOf(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		data = fmt.Append(nil, v) // not reached: files are made of plain values
+	}
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:8])
+}

@@ -1,0 +1,91 @@
+package fsm_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/sim"
+)
+
+// waitingFile waits in a phase of a name for an action, as RunJob waits for its Job.
+func waitingFile(upgrade, phase string) string {
+	return header + `spec:
+  for: {apiVersion: v1, kind: ConfigMap}
+  initial: ` + phase + "\n" + upgrade + `  phases:
+  - name: ` + phase + `
+    poll: 5s
+    steps: [{action: Look}, {action: Work}]
+    next: [{to: Done}]
+    timeout: {after: 1h, stalled: Slow}
+    onDelete: {none: true}
+  - name: Done
+    terminal: success
+    onDelete: {none: true}
+`
+}
+
+// What a step makes has a name of the visit, so that it is found again. A phase that was
+// renamed is the same visit; a phase that is entered again is another one.
+func TestVisitGoesOnUnderAnotherName(t *testing.T) {
+	renamed := waitingFile("  upgrade: {phaseMap: {One: First}}\n", "First")
+	again := waitingFile("  upgrade: {phaseMap: {One: Primary, First: Primary}}\n", "Primary")
+	for name, c := range map[string]struct {
+		why   string
+		files []string // one after the other
+		as    string
+	}{
+		"comment":          {"no rename at all", []string{waitingFile("", "One") + "# a comment\n"}, ""},
+		"renamed":          {"the visit keeps the name under which it began", []string{renamed}, "One"},
+		"renamed twice":    {"the first name counts", []string{renamed, again}, "One"},
+		"renamed and back": {"as if nothing had happened", []string{renamed, waitingFile("  upgrade: {phaseMap: {First: One}}\n", "One")}, ""},
+		"lost and renamed": {"a file in between does not know the phase", []string{waitingFile("", "First"), renamed}, "One"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := worldOf(t, machineOf(t, "test.yaml", []byte(waitingFile("", "One")), testBindings), nil)
+			var visits []string
+			w.Respond = func(action string, _ fsm.Command) (sim.Answer, bool) {
+				if action == "Work" {
+					visits = append(visits, w.Stored.Visit())
+				}
+				return sim.Answer{Outcome: fsm.Outcome{Err: fsm.Wait("it runs")}}, action == "Work"
+			}
+			w.settle()
+			began, deadline := w.Stored.Since, w.Stored.Deadline
+			for _, file := range c.files {
+				w.advance(time.Minute)
+				w.Machine = machineOf(t, "test.yaml", []byte(file), testBindings)
+				w.settle()
+			}
+			for _, visit := range visits {
+				if visit != visits[0] {
+					t.Errorf("%s: visit %q, and then %q", c.why, visits[0], visit)
+				}
+			}
+			if d := cmp.Diff([]any{began, deadline, c.as}, []any{w.Stored.Since, w.Stored.Deadline, w.Stored.EnteredAs}); d != "" {
+				t.Errorf("%s: (-want +got):\n%s", c.why, d)
+			}
+		})
+	}
+}
+
+// A visit is over when its phase is left: also one of a phase that was renamed.
+func TestVisitsAreTold(t *testing.T) {
+	w := worldOf(t, machineOf(t, "test.yaml", []byte(waitingFile("", "One")), testBindings), nil)
+	w.Give("Work", sim.Answer{Outcome: fsm.Outcome{Err: fsm.Wait("it runs")}, Times: 2}, sim.Answer{})
+	w.settle()
+	first := w.Stored.Visit()
+	w.Machine = machineOf(t, "test.yaml", []byte(strings.Replace(waitingFile("  upgrade: {phaseMap: {One: First}}\n", "First"),
+		"    terminal: success\n", "    poll: 1h\n    timeout: {after: 9h, stalled: Slow}\n    next: [{to: First, when: 'self.spec.again == true'}]\n", 1)), testBindings)
+	w.advance(time.Minute)
+	second := w.Stored.Visit()
+	w.set("spec.again", true)
+	w.Give("Work", sim.Answer{Outcome: fsm.Outcome{Err: fsm.Wait("it runs")}})
+	w.settle()
+	if third := w.Stored.Visit(); w.Stored.Phase != "First" || w.Stored.EnteredAs != "" || first == second || second == third || first == third {
+		t.Errorf("phase %s, entered as %q, visits %q, %q and %q", w.Stored.Phase, w.Stored.EnteredAs, first, second, third)
+	}
+}
