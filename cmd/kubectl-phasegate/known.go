@@ -181,6 +181,9 @@ func (t target) String() string { return t.lowerKind() + "/" + t.object.Name }
 // gone, and whose state is there, come with it.
 var errNothing = errors.New("there is no object")
 
+// errNoMachine says that no machine fits, where no kind was given.
+var errNoMachine = errors.New("no machine fits: give its file with -f")
+
 // parseTarget splits KIND NAME, KIND/NAME and NAME.
 func parseTarget(args []string) (kind, name string) {
 	if len(args) == 2 {
@@ -194,9 +197,24 @@ func parseTarget(args []string) (kind, name string) {
 }
 
 // find answers the object that the arguments are about: that of a name, else the only one. Only
-// machines that fit count, where no kind is given.
+// machines that fit count, where no kind is given. A word that is no name may be a kind.
 func (k *known) find(ctx context.Context, s streams, args []string, fits func(*fsm.Machine) bool) (target, error) {
 	kind, name := parseTarget(args)
+	one, err := k.search(ctx, kind, name, fits)
+	if errors.Is(err, errNothing) && kind == "" && name != "" && len(one.left) == 0 {
+		if _, unknown := k.ofKind(name); unknown == nil {
+			one, err = k.search(ctx, name, "", fits)
+		}
+	}
+	if err != nil {
+		return one, err
+	}
+	k.noted(s, one.candidate)
+	noted(s, one.object)
+	return one, nil
+}
+
+func (k *known) search(ctx context.Context, kind, name string, fits func(*fsm.Machine) bool) (target, error) {
 	among, err := k.ofKind(kind)
 	if err != nil {
 		return target{}, err
@@ -207,13 +225,7 @@ func (k *known) find(ctx context.Context, s streams, args []string, fits func(*f
 			return target{}, err
 		}
 	}
-	one, err := found.only()
-	if err != nil {
-		return one, err
-	}
-	k.noted(s, one.candidate)
-	noted(s, one.object)
-	return one, nil
+	return found.only()
 }
 
 // search collects what may be meant.
@@ -344,7 +356,7 @@ func (f *search) nothing() (one target, err error) {
 	kinds := strings.Join(f.looked, ", ")
 	switch {
 	case len(f.looked) == 0:
-		return one, fmt.Errorf("no machine fits: give its file with -f, or the kind")
+		return one, errNoMachine
 	case f.name == "":
 		return one, fmt.Errorf("%w of %s: create one (docs/operate/migrate.md, docs/extend/new-machine.md), or choose another namespace with -n or cluster with --context", errNothing, kinds)
 	case len(f.looked) == 1 && f.missing != nil:

@@ -83,6 +83,9 @@ func (a *ask) run(ctx context.Context, s streams, at *cluster, args []string) er
 		return err
 	}
 	it, err := k.find(ctx, s, args, a.fits)
+	if errors.Is(err, errNoMachine) {
+		return fmt.Errorf("no machine has a request %q: give the machine's file with -f, or another --request", a.request)
+	}
 	if err != nil {
 		return err
 	}

@@ -123,6 +123,9 @@ func (a advisor) requests(p *v1alpha1.Phase) []Deed {
 		if !slices.Contains(q.Phases, p.Name) || q.Annotation == "" || a.overview.Deleting || a.overview.Outcome == Succeeded {
 			continue
 		}
+		if _, takes := live.Token(a.machine, q, a.of.Machine, a.of.Content, a.overview.Now); !takes {
+			continue // the command would be refused
+		}
 		why := "to let it go on, ask for " + q.Name
 		if p.Terminal == "failure" || p.Kind == "waiting" && q.Name != "approve" {
 			why = "when the cause is mended, ask for " + q.Name

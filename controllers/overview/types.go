@@ -18,7 +18,8 @@ import (
 // Overview is where one object stands at a moment. Durations are in seconds. It has the same
 // fields for every kind; Progress, Lock, CopyAhead and Conflicts are set for migrations only.
 type Overview struct {
-	Kind string `json:"kind"`
+	// Kind of the object; `kind` itself is what -o json calls an overview.
+	Kind string `json:"objectKind"`
 	// Namespace is empty for kinds that have none.
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
