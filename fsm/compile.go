@@ -334,7 +334,7 @@ func (c *compiler) oneOf(path, got string, allowed ...string) {
 }
 
 func (c *compiler) step(path string, src v1alpha1.Step, p *phase) step {
-	s := step{Step: src, path: path, name: stepName(src), poll: p.poll, retry: c.retry(path+".retry", src.Retry, p.retry)}
+	s := step{Step: src, path: path, name: StepName(src), poll: p.poll, retry: c.retry(path+".retry", src.Retry, p.retry)}
 	kinds := 0
 	for _, set := range []string{src.Action, src.Undo, src.Wait} {
 		if set != "" {
@@ -386,7 +386,8 @@ func (c *compiler) outputs(s step, p *phase) {
 	}
 }
 
-func stepName(s v1alpha1.Step) string {
+// StepName is what a status calls a step.
+func StepName(s v1alpha1.Step) string {
 	if s.Undo != "" {
 		return firstOf(s.Name, "undo")
 	}

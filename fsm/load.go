@@ -18,6 +18,9 @@ type Definition struct {
 	text []byte
 }
 
+// Text is the file as it was read. Nobody may change it.
+func (d *Definition) Text() []byte { return d.text }
+
 // Load decodes a machine file strictly; what it says is checked by Bind. It reads
 // nothing but data, and may be called any number of times. The definition is nil
 // when there is a finding.

@@ -4,18 +4,28 @@ import (
 	"slices"
 )
 
-// MainPath is the way on which all goes well: the shortest one by exits from the
-// initial phase to a phase that ends in success, else to a steady one. Where there
-// is neither, it is the initial phase alone.
-func (m *Machine) MainPath() []string {
+// MainPath is the way on which all goes well from the initial phase: see PathFrom.
+func (m *Machine) MainPath() []string { return m.PathFrom(m.def.Spec.Initial) }
+
+// PathFrom is the way on which all goes well from a phase: the shortest one by exits to a
+// phase that ends in success, else to a steady one; a terminal phase is not passed, since
+// only a request leads out of it. Where there is neither, it is the phase alone; it is
+// empty where the machine does not have the phase.
+func (m *Machine) PathFrom(from string) []string {
+	if m.prog.phases[from] == nil {
+		return nil
+	}
 	before := map[string]string{}
-	queue := []string{m.def.Spec.Initial}
+	queue := []string{from}
 	var order []*phase
 	for len(queue) > 0 {
 		p := m.prog.phases[queue[0]]
 		order, queue = append(order, p), queue[1:]
+		if p.Terminal != "" && p.Name != from {
+			continue
+		}
 		for _, e := range p.edges() {
-			if _, seen := before[e.To]; e.Kind == EdgeNext && !seen && e.To != m.def.Spec.Initial {
+			if _, seen := before[e.To]; e.Kind == EdgeNext && !seen && e.To != from {
 				before[e.To] = p.Name
 				queue = append(queue, e.To)
 			}
@@ -26,7 +36,7 @@ func (m *Machine) MainPath() []string {
 		goal = slices.IndexFunc(order, func(p *phase) bool { return p.Kind == "steady" })
 	}
 	path := []string{order[max(goal, 0)].Name}
-	for path[0] != m.def.Spec.Initial {
+	for path[0] != from {
 		path = slices.Insert(path, 0, before[path[0]])
 	}
 	return path

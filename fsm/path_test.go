@@ -16,6 +16,14 @@ func TestMainPath(t *testing.T) {
 		"steady": {why: "a machine that never ends rests in a steady phase", phases: `
   - {name: A, next: [{to: B}], onDelete: {none: true}}
   - {name: B, kind: steady, poll: 5s, next: [{to: A, when: 'self.spec.x == 1'}], onDelete: {none: true}}`, want: "A B"},
+		"not over an end": {why: "only a request leads out of a failure", phases: `
+  - {name: A, next: [{to: F, when: 'self.spec.x == 1'}, {to: B}], onDelete: {none: true}}
+  - {name: B, next: [{to: C}], onDelete: {none: true}}
+  - {name: F, terminal: failure, next: [{to: D, when: 'request.retry.pending'}], onDelete: {none: true}}
+  - {name: C, next: [{to: E}], onDelete: {none: true}}
+  - {name: E, next: [{to: D}], onDelete: {none: true}}
+  - {name: D, terminal: success, onDelete: {none: true}}
+  requests: [{name: retry, token: 'self.metadata.?annotations[?"x/retry"].orValue("")'}]`, want: "A B C E D"},
 		"none": {why: "there is no success to lead to", phases: `
   - {name: A, terminal: failure, onDelete: {none: true}}`, want: "A"},
 	}

@@ -1,20 +1,19 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-
+	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// chooseMachine finds the one machine that is meant: a file, the name of a
-// compiled-in machine, or, for an empty text, the only one that has the phase; an
-// empty phase is every machine's.
-func chooseMachine(s streams, what, phase string) (*fsm.Machine, error) {
+// chooseMachine finds the one machine that is meant: a file, or the name of a compiled-in
+// machine.
+func chooseMachine(s streams, what string) (*fsm.Machine, error) {
 	var args []string
 	if isPath(what) {
 		args, what = []string{what}, ""
@@ -27,25 +26,47 @@ func chooseMachine(s streams, what, phase string) (*fsm.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	var names, phases []string
-	for _, m := range machines {
-		names = append(names, m.Name())
-		phases = append(phases, m.Name()+" has "+strings.Join(m.Phases(), ", "))
+	k := known{all: candidates(nil, machines, len(args) == 0)}
+	return k.having(what, "")
+}
+
+// choose is chooseMachine that also finds what managers of the cluster have published.
+func (c *cluster) choose(ctx context.Context, s streams, what string) (*fsm.Machine, error) {
+	if isPath(what) {
+		return chooseMachine(s, what)
 	}
-	found := slices.DeleteFunc(machines, func(m *fsm.Machine) bool {
-		return what != "" && m.Name() != what || phase != "" && !slices.Contains(m.Phases(), phase)
-	})
+	k, _, cancel := c.quietly(ctx)
+	defer cancel()
+	return k.having(what, "")
+}
+
+// having is the machine of a name; without one the only machine that has a phase, or the only
+// one at all.
+func (k *known) having(name, phase string) (*fsm.Machine, error) {
+	var found []*fsm.Machine
+	var names, phases []string
+	for _, c := range k.all {
+		m, err := c.machine(live.Object{})
+		if err != nil && c.name == name {
+			return nil, err
+		}
+		if err != nil {
+			continue
+		}
+		names, phases = append(names, m.Name()), append(phases, m.Name()+" has "+strings.Join(m.Phases(), ", "))
+		if name == m.Name() || name == "" && (phase == "" || slices.Contains(m.Phases(), phase)) {
+			found = append(found, m)
+		}
+	}
 	switch {
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
 		return nil, fmt.Errorf("which machine? give a file or one of: %s", strings.Join(names, ", "))
-	case phase != "":
-		return nil, fmt.Errorf("no machine has a phase %q, use one of theirs: %s", phase, strings.Join(phases, "; "))
-	case what == "":
-		return nil, fmt.Errorf("no machine fits: name one of %s, or a file", strings.Join(names, ", "))
+	case name != "":
+		return nil, fmt.Errorf("%q is neither a file nor a machine that is published or compiled in: name one of %s", name, strings.Join(names, ", "))
 	}
-	return nil, fmt.Errorf("%q is neither a file nor a compiled-in machine: name one of %s", what, strings.Join(names, ", "))
+	return nil, fmt.Errorf("no machine has a phase %q, use one of theirs: %s", phase, strings.Join(phases, "; "))
 }
 
 // sound prints the findings of files that are refused.
@@ -72,14 +93,13 @@ func isPath(text string) bool {
 	return text != "" && (err == nil || strings.ContainsAny(text, `/\`) || strings.HasSuffix(text, ".yaml"))
 }
 
-// completeMachines offers the compiled-in machines beside files.
-func completeMachines(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	var names []string
-	files, _ := readMachines(nil)
+// compiledIn are the machines of this program.
+func compiledIn() (all []*fsm.Machine) {
+	files, _ := readMachines(nil) // they are tested
 	for _, f := range files {
 		if f.machine != nil {
-			names = append(names, f.machine.Name())
+			all = append(all, f.machine)
 		}
 	}
-	return names, cobra.ShellCompDirectiveDefault
+	return all
 }

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,23 +18,25 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/dashboard"
+	"github.com/phasegate/phasegate/controllers/definitions"
+	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/fsm"
 )
 
 func dashboardCommand(s streams) *cobra.Command {
 	var port int
 	var noOpen bool
-	var file string
+	var files []string
 	cmd := &cobra.Command{
-		Use:   "dashboard",
-		Short: "Show in a browser where migrations stand, live",
-		Long: `Show in a browser where migrations stand: the machine with the present phase,
-progress of each kind, the clock of the lock, closed ways, conflicts, what to do
-next, and the history. The page changes by itself and changes nothing: it is made
-by this program, which only reads DatastoreMigrations and MachineStates, with your rights.
+		Use:   "dashboard [KIND]",
+		Short: "Show in a browser where objects stand, live",
+		Long: `Show in a browser where the objects of a kind stand: the machine with the present phase,
+closed ways, what to do next, and the history; of migrations, which are shown without KIND,
+also the progress of each kind, the clock of the lock and conflicts. The page changes by
+itself and changes nothing: it is made by this program, which only reads the objects, their
+MachineStates and the MachineDefinitions, with your rights.
 
 It is served on 127.0.0.1 only, to requests that ask for it under that address or
 as localhost. Other users of this computer can read it, too, while it is served.
@@ -41,32 +44,33 @@ Ctrl-C ends it.
 
 Exit codes: 0 ended by Ctrl-C, 2 usage, or it could not be served.`,
 		Example: `  kubectl phasegate dashboard
+  kubectl phasegate dashboard databaserestore -n bookshop
   kubectl phasegate dashboard --context production --port 8080 --no-open`,
-		Args:              cobra.NoArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Args: cobra.MaximumNArgs(1),
 	}
 	at := clusterFlags(cmd)
+	cmd.ValidArgsFunction = completeKinds(at)
 	f := cmd.Flags()
 	f.IntVar(&port, "port", 0, "port to serve on; 0 is any that is free")
 	f.BoolVar(&noOpen, "no-open", false, "print the address and open no browser")
-	f.StringVarP(&file, "file", "f", "datastore-migration", "machine file that the manager runs")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		machine, err := chooseMachine(s, file, "")
+	f.StringSliceVarP(&files, "file", "f", nil, "machine file to tell it by; default: the one that the manager has published")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		d, err := newDrivers(cmd.Context(), s, at, files, strings.Join(args, ""))
 		if err != nil {
 			return err
 		}
-		return serveDashboard(cmd.Context(), s, at, machine, port, !noOpen)
+		return serveDashboard(cmd.Context(), s, at, d, port, !noOpen)
 	}
 	return cmd
 }
 
-func serveDashboard(ctx context.Context, s streams, at *cluster, m *fsm.Machine, port int, open bool) error {
+func serveDashboard(ctx context.Context, s streams, at *cluster, d *drivers, port int, open bool) error {
 	cfg, err := at.rest()
 	if err != nil {
 		return err
 	}
 	scheme := apiruntime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), migrationv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return err
 	}
 	objects, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
@@ -85,12 +89,94 @@ func serveDashboard(ctx context.Context, s streams, at *cluster, m *fsm.Machine,
 			fmt.Fprintln(s.err, "no browser was opened:", err)
 		}
 	}
-	feed := dashboard.NewFeed(objects)
-	server := dashboard.Server{Machine: m, Cluster: cfg.Host, Look: feed.Snapshot, Now: time.Now}
+	of := dashboard.Of{Kind: d.now.kind, Machine: d.now.name}
+	if d.known.within(d.now) != "" {
+		of.Namespace = at.only()
+	}
+	feed := dashboard.NewFeed(objects, of)
+	server := dashboard.Server{Kind: of.Kind.Kind, Machine: d.of, Caller: d.known.caller, Cluster: cfg.Host, Look: feed.Snapshot, Now: time.Now}
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() error { return feed.Run(ctx) })
+	both.Go(func() error { return d.follow(ctx) })
 	both.Go(func() error { return server.Serve(ctx, listener) })
 	return both.Wait()
+}
+
+// reloadEvery is how soon a changed machine file is on the page.
+const reloadEvery = 3 * time.Second
+
+// drivers answers the machine that drives an object, also after a change of its file.
+type drivers struct {
+	known *known
+
+	mu  sync.Mutex
+	now candidate
+	// any is a machine of the name for objects whose own cannot be read by this program.
+	any      *fsm.Machine
+	compiled map[definitions.Published]*fsm.Machine
+}
+
+// newDrivers are those of a kind; of migrations where none is given.
+func newDrivers(ctx context.Context, s streams, at *cluster, files []string, kind string) (*drivers, error) {
+	k, err := at.machines(ctx, s, files)
+	if err != nil {
+		return nil, err
+	}
+	if kind == "" {
+		kind = migrationKind.Kind
+	}
+	among, err := k.ofKind(kind)
+	if err != nil {
+		return nil, err
+	}
+	d := &drivers{known: k, now: among[0], compiled: map[definitions.Published]*fsm.Machine{}}
+	k.noted(s, d.now)
+	d.any, err = d.now.machine(live.Object{})
+	return d, err
+}
+
+// follow reads the published machines again and again. What cannot be read stays as it was.
+func (d *drivers) follow(ctx context.Context) error {
+	if len(d.now.published) == 0 {
+		return nil
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(reloadEvery):
+		}
+		published, _, err := definitions.List(ctx, d.known.client)
+		if err != nil {
+			continue
+		}
+		for _, c := range candidates(published, nil, false) {
+			if c.name == d.now.name {
+				d.mu.Lock()
+				d.now = c
+				d.mu.Unlock()
+			}
+		}
+	}
+}
+
+// of answers the machine that drives an object.
+func (d *drivers) of(o live.Object) *fsm.Machine {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p, ok := definitions.Driver(d.now.published, o.Manager, o.Machine.Revision)
+	if !ok {
+		return d.any
+	}
+	m, known := d.compiled[p]
+	if !known {
+		m, _ = d.now.machine(o)
+		d.compiled[p] = m // also that it cannot be read
+	}
+	if m == nil {
+		return d.any
+	}
+	return m
 }
 
 // openBrowser asks the desktop to show a page.

@@ -17,7 +17,8 @@ func diffCommand(s streams) *cobra.Command {
 		Use:   "diff OLD NEW",
 		Short: "Tell what changed between two revisions, and what it means for live objects",
 		Long: `Tell what changed between two revisions of a machine, phase by phase. OLD and
-NEW are files, or names of compiled-in machines.
+NEW are files, or names of machines: those that managers of the cluster have published,
+else compiled-in ones.
 
 --live looks at every object of the kind, in all namespaces or in that of -n, and
 tells what NEW would mean for it: it goes on, is mapped, or is stranded; and which
@@ -27,19 +28,19 @@ Exit codes: 0 nobody is harmed, 1 something would be stranded or leak, or a file
 refused, 2 they could not be compared.`,
 		Example: `  kubectl phasegate diff datastore-migration my/datastore-migration.yaml
   kubectl phasegate diff old.yaml new.yaml --live`,
-		Args:              cobra.ExactArgs(2),
-		ValidArgsFunction: completeMachines,
+		Args: cobra.ExactArgs(2),
 	}
 	at := clusterFlags(cmd)
+	cmd.ValidArgsFunction = completeMachines(at)
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
 	cmd.Flags().BoolVar(&inFlight, "live", false, "tell the fate of each live object")
 	completeOutput(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		older, err := chooseMachine(s, args[0], "")
+		older, err := at.choose(cmd.Context(), s, args[0])
 		if err != nil {
 			return err
 		}
-		newer, err := chooseMachine(s, args[1], "")
+		newer, err := at.choose(cmd.Context(), s, args[1])
 		if err != nil {
 			return err
 		}

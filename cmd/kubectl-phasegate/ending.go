@@ -11,7 +11,6 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/catalog"
-	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/controllers/ending"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -53,7 +52,7 @@ Before Complete nothing is deleted: see abort.` + endingExits,
 // end is what the flags of a deletion say.
 type end struct {
 	way     ending.Way
-	file    string
+	files   []string
 	yes     bool
 	wait    bool
 	timeout time.Duration
@@ -63,7 +62,7 @@ func endCommand(s streams, way ending.Way, cmd *cobra.Command) *cobra.Command {
 	e := end{way: way}
 	at := clusterFlags(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&e.file, "file", "f", datastoremigration.MachineName, "machine file that the manager runs")
+	flags.StringSliceVarP(&e.files, "file", "f", nil, "machine file to tell it by; default: the one that the manager has published")
 	flags.BoolVar(&e.yes, "yes", false, "do not ask")
 	flags.BoolVar(&e.wait, "wait", false, "wait until it is gone")
 	flags.DurationVar(&e.timeout, "timeout", 10*time.Minute, "how long to wait; 0 is for ever")
@@ -74,15 +73,16 @@ func endCommand(s streams, way ending.Way, cmd *cobra.Command) *cobra.Command {
 }
 
 func (e *end) run(ctx context.Context, s streams, at *cluster, args []string) error {
-	machine, err := chooseMachine(s, e.file, "")
+	k, err := at.machines(ctx, s, e.files)
 	if err != nil {
 		return err
 	}
-	c, _, err := at.connect()
-	if err != nil {
-		return err
-	}
+	c := k.client
 	dm, err := theMigration(ctx, s, c, args)
+	if err != nil {
+		return err
+	}
+	machine, err := k.driverOf(s, migrationKind, dm.Status.Machine)
 	if err != nil {
 		return err
 	}

@@ -1,99 +1,156 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/story"
 )
 
-func explainCommand(s streams) *cobra.Command {
-	var output, object string
-	cmd := &cobra.Command{
-		Use:   "explain {PHASE | --live NAME} [FILE|MACHINE]",
-		Short: "Tell what happens in a phase, what leaves it and what a deletion does",
-		Long: `Tell what a phase does step by step, what leaves it, what a deletion does from
-there to the end, what is held, how long it may last, and how a person gets an
-object out of it.
+// explainOptions are what the flags say.
+type explainOptions struct {
+	at             *cluster
+	output, object string
+	files          []string
+}
 
---live NAME tells of the phase that this object is in, and what it waits for now.
+func explainCommand(s streams) *cobra.Command {
+	var o explainOptions
+	cmd := &cobra.Command{
+		Use:   "explain {FILE|MACHINE | PHASE [FILE|MACHINE] | --live [KIND/]NAME}",
+		Short: "Tell what a machine does, or what happens in one phase and what leaves it",
+		Long: `Tell of a whole machine, or of one phase: what is done step by step, what leaves it, what a
+deletion does from there to the end, what is held, how long it may last, and how a person
+gets an object out of it.
+
+MACHINE is one that a manager of the cluster has published (kubectl get machinedefinitions),
+else one that is compiled in.
+
+--live NAME tells of the phase that this object is in, by the machine that drives it, and
+what it waits for now.
 
 Exit codes: 0 told, 1 the file is refused, 2 there is no such phase, machine or object.`,
-		Example: `  kubectl phasegate explain Migrating
+		Example: `  kubectl phasegate explain database-restore
+  kubectl phasegate explain my/machine.yaml
+  kubectl phasegate explain Migrating
   kubectl phasegate explain Ready my/mcpserver.yaml -o json
-  kubectl phasegate explain datastore-migration --live migration`,
-		Args:              cobra.MaximumNArgs(2),
-		ValidArgsFunction: completePhases,
+  kubectl phasegate explain --live databaserestore/monday -n bookshop`,
+		Args: cobra.MaximumNArgs(2),
 	}
-	at := clusterFlags(cmd)
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
-	cmd.Flags().StringVar(&object, "live", "", "tell of the phase of the object of this name")
+	o.at = clusterFlags(cmd)
+	cmd.ValidArgsFunction = completePhases(o.at)
+	flags := cmd.Flags()
+	flags.StringVarP(&o.output, "output", "o", "text", "text or json")
+	flags.StringVar(&o.object, "live", "", "tell of the phase of the object of this name, which may be KIND/NAME")
+	flags.StringSliceVarP(&o.files, "file", "f", nil, "with --live: machine file to tell it by; default: the one that the manager has published")
 	completeOutput(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		phase, machine, err := phaseAndMachine(s, args, object)
-		if err != nil {
-			return err
+		switch {
+		case o.object != "":
+			return o.live(cmd.Context(), s, args)
+		case len(args) == 0:
+			return errors.New("what? give a MACHINE, a FILE, a PHASE, or --live NAME for the phase of an object")
+		case len(o.files) > 0:
+			return errors.New("-f is for --live: give the file as an argument")
+		case len(args) == 1 && isPath(args[0]):
+			return o.whole(s, args)
 		}
-		var seen *story.Live
-		if object != "" {
-			c, _, err := at.connect()
-			if err != nil {
-				return err
-			}
-			namespace, err := at.namespace()
-			if err != nil {
-				return err
-			}
-			o, err := live.Get(cmd.Context(), c, machine, types.NamespacedName{Namespace: namespace, Name: object})
-			if err != nil {
-				return err
-			}
-			noted(s, o)
-			phase, seen = o.Machine.Phase, &story.Live{Object: o.String(), Status: o.Machine}
-		}
-		known, err := catalog.Bindings(machine.Definition())
-		if err != nil {
-			return err
-		}
-		told, err := story.New(machine, known).Phase(phase)
-		if err != nil {
-			return err
-		}
-		told.Live = seen
-		return printAs(s.out, output, told, told.Text)
+		return o.named(cmd.Context(), s, args)
 	}
 	return cmd
 }
 
-// phaseAndMachine reads the arguments. With an object there is no PHASE: it is
-// that of the object.
-func phaseAndMachine(s streams, args []string, object string) (phase string, machine *fsm.Machine, err error) {
-	what := ""
-	switch {
-	case object == "" && len(args) == 0:
-		return "", nil, errors.New("which phase? give PHASE, or --live NAME for that of an object")
-	case object == "":
-		phase, args = args[0], args[1:]
-	case len(args) == 2:
-		return "", nil, fmt.Errorf("%q: with --live, the phase is that of the object: leave it out", args[0])
+// live tells of the phase of an object.
+func (o *explainOptions) live(ctx context.Context, s streams, args []string) error {
+	files := o.files
+	if len(args) > 0 && isPath(args[len(args)-1]) {
+		files, args = append(files, args[len(args)-1]), args[:len(args)-1]
 	}
-	if len(args) == 1 {
-		what = args[0]
+	if len(args) > 1 {
+		return fmt.Errorf("%q: with --live, the phase is that of the object: leave it out", args[0])
 	}
-	having := ""
-	if what == "" {
-		having = phase
+	k, err := o.at.machines(ctx, s, files)
+	if err != nil {
+		return err
 	}
-	machine, err = chooseMachine(s, what, having)
-	return phase, machine, err
+	name := strings.Join(args, "")
+	it, err := k.find(ctx, s, []string{o.object}, func(m *fsm.Machine) bool { return name == "" || m.Name() == name })
+	if err != nil {
+		return err
+	}
+	told, err := teller(it.driver).Phase(it.object.Phase())
+	if err != nil {
+		return err
+	}
+	told.Live = &story.Live{Object: it.object.String(), Status: it.object.Machine}
+	return printAs(s.out, o.output, told, told.Text)
+}
+
+func teller(m *fsm.Machine) *story.Teller { return story.New(m, m.Bindings()) }
+
+// whole tells of the machines of files.
+func (o *explainOptions) whole(s streams, args []string) error {
+	files, err := readMachines(args)
+	if err != nil {
+		return err
+	}
+	machines, err := sound(s, files)
+	if err != nil {
+		return err
+	}
+	for i, m := range machines {
+		if i > 0 && o.output == "text" {
+			fmt.Fprintln(s.out)
+		}
+		told := teller(m).Machine()
+		if err := printAs(s.out, o.output, told, told.Text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// named tells of a machine that has a name, or of a phase.
+func (o *explainOptions) named(ctx context.Context, s streams, args []string) error {
+	if len(args) == 2 && isPath(args[1]) {
+		m, err := chooseMachine(s, args[1])
+		if err != nil {
+			return err
+		}
+		return o.phase(s, m, args[0])
+	}
+	k, _, cancel := o.at.quietly(ctx)
+	defer cancel()
+	if i := slices.IndexFunc(k.all, func(c candidate) bool { return len(args) == 1 && c.name == args[0] }); i >= 0 {
+		m, err := k.all[i].machine(live.Object{})
+		if err != nil {
+			return err
+		}
+		told := teller(m).Machine()
+		return printAs(s.out, o.output, told, told.Text)
+	}
+	m, err := k.having(strings.Join(args[1:], ""), args[0])
+	if err != nil {
+		return err
+	}
+	return o.phase(s, m, args[0])
+}
+
+func (o *explainOptions) phase(s streams, m *fsm.Machine, name string) error {
+	told, err := teller(m).Phase(name)
+	if err != nil {
+		return err
+	}
+	return printAs(s.out, o.output, told, told.Text)
 }
 
 // noted says once for each reason why what is shown of objects may be old.
@@ -122,16 +179,17 @@ func printAs(to io.Writer, output string, value any, text func() string) error {
 	return fmt.Errorf("-o %q: write text or json", output)
 }
 
-func completePhases(cmd *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return completeMachines(cmd, args, text)
-	}
-	var names []string
-	files, _ := readMachines(nil)
-	for _, f := range files {
-		if f.machine != nil {
-			names = append(names, f.machine.Phases()...)
+// completePhases offers machines and phases, then the machines that a phase may be of.
+func completePhases(at *cluster) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+		k, _, cancel := at.quietly(cmd.Context())
+		defer cancel()
+		for _, c := range k.all {
+			names = append(names, c.name)
+			if m, err := c.machine(live.Object{}); err == nil && len(args) == 0 {
+				names = append(names, m.Phases()...)
+			}
 		}
+		return names, cobra.ShellCompDirectiveDefault
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

@@ -9,32 +9,24 @@ import (
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 
-	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
-	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/controllers/overview"
-	"github.com/phasegate/phasegate/fsm"
 )
 
-type migration = migrationv1.DatastoreMigration
-
-// readMigration reads the migration that is followed.
-type readMigration func(context.Context) (live.Migration, error)
-
-// errReplaced says that the migration is gone, and another one has its name.
+// errReplaced says that the object is gone, and another one has its name.
 var errReplaced = errors.New("it is gone, and another one has its name")
 
 const (
-	// lookEvery is how often a migration is read while somebody watches.
+	// lookEvery is how often an object is read while somebody watches.
 	lookEvery = 500 * time.Millisecond
 	// patience is how long a wait for a person must last to end the watch: what was mended
 	// a moment ago is not seen before the machine looks again, within 10 seconds.
 	patience = 12 * time.Second
 )
 
-// follower follows a migration until it ends.
+// follower follows an object until it ends.
 type follower struct {
-	machine  *fsm.Machine
-	read     readMigration
+	// look reads it anew.
+	look     func(context.Context) (overview.Overview, error)
 	patience time.Duration
 }
 
@@ -58,7 +50,7 @@ func (e watched) code(s streams) error {
 	return nil
 }
 
-// sight is one look at a migration.
+// sight is one look at an object.
 type sight struct {
 	overview overview.Overview
 	// err says why nothing new was seen.
@@ -73,7 +65,7 @@ func (s sight) picture(v overview.View) string {
 	if s.err != nil {
 		text += "\n‼ not seen since " + s.overview.Now.Format(time.TimeOnly) + ": " + s.err.Error() + "\n"
 	}
-	return text + "\nCtrl-C leaves; the migration goes on."
+	return text + "\nCtrl-C leaves; it goes on."
 }
 
 // follow shows every change, live where s.err is a terminal. The error says that it could
@@ -100,15 +92,15 @@ func (f follower) follow(ctx context.Context, first overview.Overview, s streams
 		case <-time.After(lookEvery):
 		}
 		var err error
-		if now, err = f.look(ctx, now); err != nil {
+		if now, err = f.next(ctx, now); err != nil {
 			return watched{last: now.overview}, err
 		}
 	}
 }
 
-// look reads it again. An API server that does not answer is waited for.
-func (f follower) look(ctx context.Context, last sight) (sight, error) {
-	dm, err := f.read(ctx)
+// next looks again. An API server that does not answer is waited for.
+func (f follower) next(ctx context.Context, last sight) (sight, error) {
+	now, err := f.look(ctx)
 	switch {
 	case apierrs.IsNotFound(err) || errors.Is(err, errReplaced):
 		return sight{overview: last.overview, gone: true}, nil
@@ -117,7 +109,6 @@ func (f follower) look(ctx context.Context, last sight) (sight, error) {
 	case err != nil:
 		return sight{overview: last.overview, err: err}, nil
 	}
-	now := overview.Of(f.machine, dm, time.Now())
 	now.Orphans = last.overview.Orphans // read once, at the beginning
 	return sight{overview: now}, nil
 }

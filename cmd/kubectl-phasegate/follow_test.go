@@ -12,59 +12,57 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/controllers/overview"
-	"github.com/phasegate/phasegate/fsm"
 )
 
-func machineOf(t *testing.T) *fsm.Machine {
+// in is a migration in a phase.
+func in(t *testing.T, phase string) overview.Overview {
 	t.Helper()
-	m, err := chooseMachine(streams{}, shipped, "")
+	m, err := chooseMachine(streams{}, shipped)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m
-}
-
-// in is a migration in a phase.
-func in(phase string) live.Migration {
-	dm := &migration{}
-	dm.Name, dm.Status.Machine.Phase = "to-v3", phase
-	return live.Migration{DatastoreMigration: dm}
+	o, err := overview.Of(m, live.Object{Kind: migrationKind, Name: "to-v3", Machine: v1alpha1.MachineStatus{Phase: phase}}, time.Now(), overview.Caller{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
 }
 
 func TestFollow(t *testing.T) {
 	gone := apierrs.NewNotFound(schema.GroupResource{Resource: "datastoremigrations"}, "to-v3")
 	forbidden := apierrs.NewForbidden(schema.GroupResource{Resource: "datastoremigrations"}, "to-v3", nil)
-	seen := func(phase string) func() (live.Migration, error) {
-		return func() (live.Migration, error) { return in(phase), nil }
+	type look = func() (overview.Overview, error)
+	seen := func(phase string) look {
+		return func() (overview.Overview, error) { return in(t, phase), nil }
 	}
-	fails := func(err error) func() (live.Migration, error) {
-		return func() (live.Migration, error) { return live.Migration{}, err }
+	fails := func(err error) look {
+		return func() (overview.Overview, error) { return overview.Overview{}, err }
 	}
 	cases := map[string]struct {
 		why   string
-		looks []func() (live.Migration, error) // the last one again and again
+		looks []look // the last one again and again
 		limit time.Duration
 		code  int
 		told  []string
 	}{
-		"complete":      {"the end", []func() (live.Migration, error){seen("Migrating"), seen("Complete")}, 0, 0, []string{" Pending", " Migrating", " Complete"}},
-		"failed":        {"told as a failure", []func() (live.Migration, error){seen("RollingBack"), seen("Failed")}, 0, exitFindings, []string{" Pending", " RollingBack", " Failed"}},
-		"waits":         {"nothing moves before somebody acts", []func() (live.Migration, error){seen("WaitingForConflictResolution")}, 0, exitWaits, []string{" Pending", " WaitingForConflictResolution"}},
-		"goes on":       {"it was resolved a moment ago", []func() (live.Migration, error){seen("WaitingForConflictResolution"), seen("Complete")}, 0, 0, []string{" Pending", " WaitingForConflictResolution", " Complete"}},
-		"deleted":       {"somebody has aborted it, and it has ended", []func() (live.Migration, error){seen("Aborting"), fails(gone)}, 0, 0, []string{" Pending", " Aborting", "to-v3 is gone: it was in Aborting."}},
-		"replaced":      {"another one of the name is not it", []func() (live.Migration, error){fails(errReplaced)}, 0, 0, []string{" Pending", "to-v3 is gone: it was in Pending."}},
-		"server away":   {"it comes back", []func() (live.Migration, error){fails(errors.New("connection refused")), seen("Complete")}, 0, 0, []string{" Pending", "connection refused", " Complete"}},
-		"right revoked": {"it would never end", []func() (live.Migration, error){fails(forbidden)}, 0, exitUsage, []string{" Pending", "forbidden"}},
-		"too long":      {"--timeout", []func() (live.Migration, error){seen("Migrating")}, 700 * time.Millisecond, exitTimedOut, []string{" Pending", " Migrating", "not after 700ms: it goes on in Migrating"}},
+		"complete":      {"the end", []look{seen("Migrating"), seen("Complete")}, 0, 0, []string{" Pending", " Migrating", " Complete"}},
+		"failed":        {"told as a failure", []look{seen("RollingBack"), seen("Failed")}, 0, exitFindings, []string{" Pending", " RollingBack", " Failed"}},
+		"waits":         {"nothing moves before somebody acts", []look{seen("WaitingForConflictResolution")}, 0, exitWaits, []string{" Pending", " WaitingForConflictResolution"}},
+		"goes on":       {"it was resolved a moment ago", []look{seen("WaitingForConflictResolution"), seen("Complete")}, 0, 0, []string{" Pending", " WaitingForConflictResolution", " Complete"}},
+		"deleted":       {"somebody has aborted it, and it has ended", []look{seen("Aborting"), fails(gone)}, 0, 0, []string{" Pending", " Aborting", "to-v3 is gone: it was in Aborting."}},
+		"replaced":      {"another one of the name is not it", []look{fails(errReplaced)}, 0, 0, []string{" Pending", "to-v3 is gone: it was in Pending."}},
+		"server away":   {"it comes back", []look{fails(errors.New("connection refused")), seen("Complete")}, 0, 0, []string{" Pending", "connection refused", " Complete"}},
+		"right revoked": {"it would never end", []look{fails(forbidden)}, 0, exitUsage, []string{" Pending", "forbidden"}},
+		"too long":      {"--timeout", []look{seen("Migrating")}, 700 * time.Millisecond, exitTimedOut, []string{" Pending", " Migrating", "not after 700ms: it goes on in Migrating"}},
 	}
-	m := machineOf(t)
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			look := 0
-			f := follower{machine: m, patience: time.Second, read: func(context.Context) (live.Migration, error) {
+			f := follower{patience: time.Second, look: func(context.Context) (overview.Overview, error) {
 				look = min(look+1, len(c.looks))
 				return c.looks[look-1]()
 			}}
@@ -72,7 +70,7 @@ func TestFollow(t *testing.T) {
 			s := streams{err: &errs}
 			var end watched
 			err := finish(t.Context(), s, c.limit, func(ctx context.Context) (err error) {
-				end, err = f.follow(ctx, overview.Of(m, in("Pending"), time.Now()), s, overview.View{})
+				end, err = f.follow(ctx, in(t, "Pending"), s, overview.View{})
 				return err
 			})
 			if err == nil {
@@ -96,7 +94,7 @@ func TestFollow(t *testing.T) {
 }
 
 func TestPicture(t *testing.T) {
-	seen := sight{overview: overview.Of(machineOf(t), in("Migrating"), time.Now()), err: errors.New("connection refused")}
+	seen := sight{overview: in(t, "Migrating"), err: errors.New("connection refused")}
 	text := seen.picture(overview.View{})
 	for _, part := range []string{"● [Migrating]", "‼ not seen since", "connection refused", "Ctrl-C leaves"} {
 		if !strings.Contains(text, part) {

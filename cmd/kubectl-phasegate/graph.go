@@ -35,14 +35,16 @@ timeouts, errors, and what a deletion does (dashed or dotted).
 closed. --live alone counts the objects in each phase: in all namespaces, or in
 that of -n. Write --live=NAME for an object that is called like a machine.
 
+MACHINE is one that a manager of the cluster has published, else one that is compiled in.
+
 Exit codes: 0 drawn, 1 the file is refused, 2 it could not be read.`,
 		Example: `  kubectl phasegate graph
   kubectl phasegate graph phases/datastore-migration.yaml -o dot --no-deletion | dot -Tsvg > machine.svg
   kubectl phasegate graph datastore-migration --live migration`,
-		Args:              cobra.MaximumNArgs(2),
-		ValidArgsFunction: completeMachines,
+		Args: cobra.MaximumNArgs(2),
 	}
 	at := clusterFlags(cmd)
+	cmd.ValidArgsFunction = completeMachines(at)
 	cmd.Flags().StringVarP(&output, "output", "o", "ascii", "ascii, dot, mermaid or svg")
 	cmd.Flags().BoolVar(&noDeletion, "no-deletion", false, "leave out what a deletion does")
 	cmd.Flags().BoolVar(&errorEdges, "errors", true, "draw where errors lead")
@@ -54,7 +56,7 @@ Exit codes: 0 drawn, 1 the file is refused, 2 it could not be read.`,
 		if format == nil {
 			return fmt.Errorf("-o %q: write one of %v", output, slices.Sorted(maps.Keys(formats)))
 		}
-		machine, name, err := machineAndObject(s, args, where)
+		machine, name, err := machineAndObject(cmd.Context(), s, at, args, where)
 		if err != nil {
 			return err
 		}
@@ -72,21 +74,22 @@ Exit codes: 0 drawn, 1 the file is refused, 2 it could not be read.`,
 
 // machineAndObject reads the arguments: since --live may have no value, the name
 // after it arrives as an argument that is no machine.
-func machineAndObject(s streams, args []string, where string) (machine *fsm.Machine, name string, err error) {
+func machineAndObject(ctx context.Context, s streams, at *cluster, args []string, where string) (machine *fsm.Machine, name string, err error) {
 	args = slices.Clone(args)
-	if last := len(args) - 1; where == everywhere && last >= 0 && !isPath(args[last]) && (last == 1 || !isCompiled(args[last])) {
+	if last := len(args) - 1; where == everywhere && last >= 0 && !isPath(args[last]) && (last == 1 || !at.isMachine(ctx, args[last])) {
 		where, args = args[last], args[:last]
 	}
 	if len(args) > 1 {
 		return nil, "", fmt.Errorf("%q is one argument too many: give the object by --live NAME", args[1])
 	}
-	machine, err = chooseMachine(s, strings.Join(args, ""), "")
+	machine, err = at.choose(ctx, s, strings.Join(args, ""))
 	return machine, where, err
 }
 
-func isCompiled(name string) bool {
-	names, _ := completeMachines(nil, nil, "")
-	return slices.Contains(names, name)
+func (c *cluster) isMachine(ctx context.Context, name string) bool {
+	k, _, cancel := c.quietly(ctx)
+	defer cancel()
+	return slices.ContainsFunc(k.all, func(c candidate) bool { return c.name == name })
 }
 
 // marks reads one object, or counts all of them.

@@ -2,7 +2,10 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -18,15 +21,17 @@ import (
 // cluster is where live objects are; its flags are those of kubectl.
 type cluster struct {
 	flags *genericclioptions.ConfigFlags
+	all   *pflag.FlagSet
+	// limit bounds each request; 0 is none but that of --request-timeout.
+	limit time.Duration
 }
 
 // clusterFlags gives a command all flags by which kubectl finds a cluster, and acts
 // as somebody.
 func clusterFlags(cmd *cobra.Command) *cluster {
-	c := &cluster{flags: genericclioptions.NewConfigFlags(false)}
-	all := pflag.NewFlagSet("", pflag.ContinueOnError)
-	c.flags.AddFlags(all)
-	all.VisitAll(func(f *pflag.Flag) {
+	c := &cluster{flags: genericclioptions.NewConfigFlags(false), all: pflag.NewFlagSet("", pflag.ContinueOnError)}
+	c.flags.AddFlags(c.all)
+	c.all.VisitAll(func(f *pflag.Flag) {
 		f.Annotations = map[string][]string{kubectlsOwn: {"true"}}
 		cmd.Flags().AddFlag(f)
 	})
@@ -127,6 +132,9 @@ func (c *cluster) rest() (*rest.Config, error) {
 		return nil, fmt.Errorf("find a cluster: %w: give --kubeconfig", err)
 	}
 	cfg.UserAgent = "kubectl-phasegate/" + version
+	if c.limit > 0 {
+		cfg.Timeout = c.limit
+	}
 	return cfg, nil
 }
 
@@ -138,3 +146,45 @@ func (c *cluster) namespace() (string, error) {
 
 // only is the namespace of the flag; empty where all are meant.
 func (c *cluster) only() string { return *c.flags.Namespace }
+
+// notRepeated are flags that commands which are shown leave out: the namespace is that of the
+// object, the others are secrets, or say nothing of the cluster.
+var notRepeated = []string{"namespace", "token", "password", "request-timeout", "cache-dir", "disable-compression"}
+
+// given are the flags that the user gave and that another command for the same cluster needs,
+// as a shell reads them.
+func (c *cluster) given() string {
+	var words []string
+	add := func(name, value string) { words = append(words, quote("--"+name+"="+value)) }
+	c.all.VisitAll(func(f *pflag.Flag) {
+		list, isList := f.Value.(pflag.SliceValue)
+		switch {
+		case !f.Changed || slices.Contains(notRepeated, f.Name):
+		case isList:
+			for _, value := range list.GetSlice() {
+				add(f.Name, value)
+			}
+		default:
+			add(f.Name, f.Value.String())
+		}
+	})
+	return strings.Join(words, " ")
+}
+
+// plain is what a shell leaves as it is.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// quote writes a word for a POSIX shell.
+func quote(word string) string {
+	if plain.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+func quoted(words []string) (all []string) {
+	for _, word := range words {
+		all = append(all, quote(word))
+	}
+	return all
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -81,7 +82,7 @@ func TestLive(t *testing.T) {
 		{why: "a short name, as kubectl takes it", args: []string{"approve", "gt/north", "-n", "default", "-f", gates, "--param", "by=me"}, out: "gate/north: request approve is "},
 		{why: "nobody acts on it here", args: []string{"approve", "gates.live.phasegate.dev/north", "-f", gates, "--wait", "--timeout", "1s"}, code: exitTimedOut, err: "request approve was not acted on"},
 		{why: "another request has a command of its own", args: []string{"retry", "gate/south", "-f", gates}, out: "gate/south: request retry is "},
-		{why: "no machine of ours drives it", args: []string{"approve", "pod/x"}, code: exitUsage, err: "no machine drives Pod: give its file with -f"},
+		{why: "no machine of ours drives it", args: []string{"approve", "pod/x"}, code: exitUsage, err: "no machine drives Pod: no manager has published one: give its file with -f"},
 		{why: "the cluster's CRD says what an object looks like", args: []string{"lint", typo, "--live"}, code: exitFindings, out: `PG006: self.spec has no field "og"`},
 		{why: "and what is right", args: []string{"lint", bare, "--live"}, out: "1 file, 0 errors"},
 		{why: "a kind that no CRD describes would go unchecked", args: []string{"lint", foreign, "--live"}, code: exitUsage, err: "no CRD describes live.phasegate.dev/v1 Door"},
@@ -96,6 +97,106 @@ func TestLive(t *testing.T) {
 		}
 	}
 	testPeersCRD(t, c)
+	testPublished(t, c)
+}
+
+// A manager has published the machine of a kind that this program has never heard of: every
+// command knows it, without -f.
+func testPublished(t *testing.T, c *harness.Cluster) {
+	text, err := os.ReadFile(gates)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, c.Client, "shop/phasegate-custom", "sha256:in-force", string(text))
+	publish(t, c.Client, "other/phasegate-custom", "sha256:older", strings.ReplaceAll(string(text), "Closed", "Shut"))
+	gate(t, c.Client, "east", `{"name":"gate","phase":"Closed","revision":"sha256:in-force","history":["2026-03-04T12:00:00.000000Z → Closed: Created"]}`)
+	gate(t, c.Client, "west", `{"name":"gate","phase":"Closed","step":"NotOfThisFile","revision":"sha256:before"}`)
+	gate(t, c.Client, "down", `{"name":"gate","phase":"Broken","revision":"sha256:in-force"}`)
+	cases := []struct {
+		why      string
+		args     []string
+		code     int
+		out, err string
+	}{
+		{why: "KIND NAME", args: []string{"status", "gate", "east"}, out: "Gate default/east: Closed\n\n  ● [Closed] → ○ Open\n"},
+		{why: "a short name, as kubectl has it", args: []string{"status", "gt/east"}, out: "Gate default/east: Closed"},
+		{why: "a name alone", args: []string{"status", "east"}, out: "Gate default/east: Closed"},
+		{why: "the same shape for all", args: []string{"status", "east", "-o=jsonpath={.objectKind} {.namespace} {.phase} {.outcome} {.machine}"}, out: "Gate default Closed Running gate"},
+		{why: "how kubectl names it", args: []string{"status", "east", "-o=name"}, out: "gate.live.phasegate.dev/east\n"},
+		{why: "another file drove it", args: []string{"status", "west"}, out: "Revision    ‼ sha256:before drove it last; what is told here is from sha256:older"},
+		{why: "of a step that this file does not have nothing is told", args: []string{"status", "west"}, out: "Step        NotOfThisFile\n"},
+		{why: "which one?", args: []string{"status", "gate"}, code: exitUsage, err: "which one? give one of: gate/down, gate/east"},
+		{why: "a name comes before a kind", args: []string{"status", "gates"}, code: exitUsage, err: "which one? give one of: gate/down, gate/east"},
+		{why: "in another namespace", args: []string{"status", "east", "-n", "kube-system"}, code: exitUsage, err: "there is no object east of "},
+		{why: "a mistyped kind", args: []string{"status", "gat", "east"}, code: exitUsage, err: `the cluster has no kind "gat"`},
+		{why: "by the published file", args: []string{"approve", "gate", "east"}, out: "gate/east: request approve is "},
+		{why: "the machine that has the request", args: []string{"retry", "down"}, out: "gate/down: request retry is "},
+		{why: "what is asked must be named", args: []string{"approve", "-n", "kube-system"}, code: exitUsage, err: "there is no object of Gate"},
+		{why: "a whole machine, by its name", args: []string{"explain", "gate"}, out: "drives Gate (live.phasegate.dev/v1)\n"},
+		{why: "a phase of it", args: []string{"explain", "Broken"}, out: "Broken [terminal: failure], a phase of machine gate"},
+		{why: "the phase of an object", args: []string{"explain", "--live", "gate/east"}, out: "default/east is in Closed"},
+		{why: "drawn", args: []string{"graph", "gate", "--live", "east"}, out: "  |  default/east is here"},
+		{why: "kinds are offered", args: []string{"__complete", "status", ""}, out: "gate\n"},
+		{why: "and names", args: []string{"__complete", "status", ""}, out: "east\n"},
+		{why: "names of a kind", args: []string{"__complete", "approve", "gate", ""}, out: "down\neast\n"},
+		{why: "after a slash", args: []string{"__complete", "status", "gate/"}, out: "gate/east\n"},
+		{why: "requests", args: []string{"__complete", "approve", "--request", ""}, out: "bySpec\n"},
+		{why: "phases", args: []string{"__complete", "explain", ""}, out: "Broken\n"},
+	}
+	for _, tc := range cases {
+		got := perform(t, append(tc.args, "--kubeconfig", c.Kubeconfig)...)
+		if tc.args[0] == "__complete" { // flags come before what is completed
+			got = perform(t, slices.Insert(slices.Clone(tc.args), 2, "--kubeconfig", c.Kubeconfig)...)
+		}
+		if got.code != tc.code || !strings.Contains(got.out, tc.out) || !strings.Contains(got.err, tc.err) {
+			t.Errorf("%q: %s: exit code %d, want %d; out must hold %q:\n%s\nerr must hold %q:\n%s",
+				tc.args, tc.why, got.code, tc.code, tc.out, got.out, tc.err, got.err)
+		}
+		if strings.Contains(got.err, "compiled into this program") {
+			t.Errorf("%q: it is published: %s", tc.args, got.err)
+		}
+	}
+	for name, want := range map[string]int{"gate/east": 1, "gate/down": 2} {
+		if n := tryCommands(t, c, name); n != want {
+			t.Errorf("%s: %d commands were printed, want %d", name, n, want)
+		}
+	}
+}
+
+// tryCommands types each command that status prints, as it is printed, and answers how many
+// there are. What would delete is tried as a dry run.
+func tryCommands(t *testing.T, c *harness.Cluster, name string) int {
+	t.Helper()
+	got := perform(t, "status", name, "--namespace", "default", "--kubeconfig", c.Kubeconfig, "-o", `jsonpath={range .next[*]}{.command}{"\n"}{end}`)
+	lines := strings.Split(strings.TrimSpace(got.out), "\n")
+	for _, line := range lines {
+		words := strings.Fields(line)
+		if plugin := len(words) > 2 && words[1] == "phasegate"; plugin {
+			// Nobody acts on it here: that it was asked is what --wait says then.
+			if got := perform(t, append(words[2:], "--timeout", "1s", "--force")...); got.code != exitTimedOut || !strings.Contains(got.out, "request ") {
+				t.Errorf("%s: exit code %d: %s%s", line, got.code, got.out, got.err)
+			}
+			continue
+		}
+		words[0] = "../../bin/tools/kubectl"
+		if said, err := exec.CommandContext(t.Context(), words[0], append(words[1:], "--dry-run=server")...).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", line, err, said)
+		}
+	}
+	return len(lines)
+}
+
+// publish makes the MachineDefinition of a manager.
+func publish(t *testing.T, c client.Client, manager, revision, text string) {
+	t.Helper()
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"machine": "gate", "for": map[string]any{"apiVersion": "live.phasegate.dev/v1", "kind": "Gate"}, "manager": manager, "revision": revision, "text": text,
+	}}}
+	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MachineDefinition"))
+	u.SetName(v1alpha1.MachineDefinitionName("gate", manager))
+	if err := c.Create(t.Context(), u); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // peersCRDs are the CRD of MachineState and that of a peer: ours without what Calico's does
@@ -168,8 +269,8 @@ func testPeersCRD(t *testing.T, c *harness.Cluster) {
 		{why: "what a deletion does is the machine's", args: []string{"status"}, out: "Deletion    hold: Converged cannot be rolled back"},
 		{why: "what is left of another", args: []string{"status"}, out: "DatastoreMigration old is gone (UID 0-1); it was in Migrating\n              holds v1Lock     Sets v1 datastoreReady to true"},
 		{why: "for programs", args: []string{"status", "-o=jsonpath={.orphans[*].object} {.phase} {.note}"}, out: "old Converged"},
-		{why: "there is no such migration any more, but its state", args: []string{"status", "old", "-o=jsonpath={.orphans[*].next}"}, out: "is being given back by the manager", err: "not found"},
-		{why: "there never was one", args: []string{"status", "none", "-o=name"}, code: exitUsage, err: "not found"},
+		{why: "there is no such migration any more, but its state", args: []string{"status", "old", "-o=jsonpath={.orphans[*].next}"}, out: "is being given back by the manager", err: "there is no object old"},
+		{why: "there never was one", args: []string{"status", "none", "-o=name"}, code: exitUsage, err: "there is no object none"},
 		{why: "an abort would delete v1", args: []string{"abort", "to-v3", "--yes"}, code: exitFindings, err: "past the point of no return"},
 		{why: "the request opens nothing in Converged", args: []string{"retry", "to-v3"}, code: exitFindings, err: `to-v3 is in phase "Converged"`},
 		{why: "the phase is that of the state", args: []string{"explain", "datastore-migration", "--live", "to-v3"}, out: "to-v3 is in Converged"},

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 )
 
 // outcome is what a user sees of a command.
@@ -72,13 +73,17 @@ func TestMachineCommands(t *testing.T) {
 		"GraphFile":       {why: "any file", args: []string{"graph", gates, "-o", "mermaid"}, out: "flowchart TD"},
 		"GraphDot":        {why: "for Graphviz", args: []string{"graph", gates, "-o", "dot"}, out: `digraph "gate" {`},
 		"GraphFormat":     {why: "a mistyped format", args: []string{"graph", gates, "-o", "png"}, code: exitUsage, err: `-o "png": write one of [ascii dot mermaid svg]`},
-		"GraphUnknown":    {why: "neither a file nor a machine", args: []string{"graph", "nosuch"}, code: exitUsage, err: `"nosuch" is neither a file nor a compiled-in machine`},
+		"GraphUnknown":    {why: "neither a file nor a machine", args: []string{"graph", "nosuch"}, code: exitUsage, err: `"nosuch" is neither a file nor a machine that is published or compiled in`},
 		"GraphMissing":    {why: "a path is never taken for a name", args: []string{"graph", "no/such.yaml"}, code: exitUsage, err: "no such file"},
 		"GraphTwo":        {why: "one machine is drawn", args: []string{"graph", gates, shipped}, code: exitUsage, err: "one argument too many"},
 		"GraphBroken":     {why: "a file that is refused has findings", args: []string{"graph", broken}, code: exitFindings, err: "broken.yaml:1:1: PG000"},
 		"Explain":         {why: "a phase tells its machine", args: []string{"explain", "Migrating"}, out: "gives back apiService, v1Owners, v1Lock, dependents, v3Copies, v3Lock, sideDoor, v1Fence"},
 		"ExplainFile":     {why: "of any file, for programs", args: []string{"explain", "Broken", gates, "-o", "json"}, out: `"kubectl phasegate retry gate/NAME"`},
-		"ExplainNothing":  {why: "which phase?", args: []string{"explain"}, code: exitUsage, err: "which phase?"},
+		"ExplainNothing":  {why: "what?", args: []string{"explain"}, code: exitUsage, err: "what? give a MACHINE"},
+		"ExplainWhole":    {why: "all of a machine", args: []string{"explain", shipped}, out: "drives DatastoreMigration (migration.projectcalico.org/v1)\n\nThe way on which all goes well\n  Pending → Migrating → Converged → Complete\n"},
+		"ExplainAFile":    {why: "all of a file", args: []string{"explain", gates}, out: "What a person can ask for\n  approve, in Closed\n    kubectl phasegate approve gate/NAME"},
+		"ExplainAJSON":    {why: "all of a file, for programs", args: []string{"explain", gates, "-o", "json"}, out: `"way": [`},
+		"ExplainRefused":  {why: "a file that is refused has findings", args: []string{"explain", broken}, code: exitFindings, err: "broken.yaml:1:1: PG000"},
 		"ExplainUnknown":  {why: "a mistyped phase of no machine", args: []string{"explain", "Migratin"}, code: exitUsage, err: `no machine has a phase "Migratin", use one of theirs: datastore-migration has Pending, `},
 		"ExplainNotThere": {why: "a mistyped phase of a machine", args: []string{"explain", "Migratin", shipped}, code: exitUsage, err: `has no phase "Migratin"; it has: Pending,`},
 		"ExplainFormat":   {why: "a mistyped format", args: []string{"explain", "Migrating", "-o", "yaml"}, code: exitUsage, err: `-o "yaml": write text or json`},
@@ -119,7 +124,7 @@ func TestMachineAndObject(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			m, got, err := machineAndObject(streams{}, tc.args, tc.where)
+			m, got, err := machineAndObject(t.Context(), streams{}, clusterFlags(&cobra.Command{}), tc.args, tc.where)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +15,8 @@ import (
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/live"
 )
+
+type migration = migrationv1.DatastoreMigration
 
 var migrationKind = migrationv1.GroupVersion.WithKind("DatastoreMigration")
 
@@ -61,9 +62,6 @@ func namesOf(all []live.Migration) []string {
 	}
 	return names
 }
-
-// completionTakes is how long a shell may wait for names.
-const completionTakes = 3 * time.Second
 
 // completeMigrations offers the names of the cluster's migrations, as the first argument.
 func completeMigrations(at *cluster) cobra.CompletionFunc {

@@ -102,7 +102,7 @@ func newLook(ctx context.Context, s streams, at *cluster, o lookOptions) (*look,
 	if err != nil {
 		return nil, err
 	}
-	machine, err := chooseMachine(s, datastoremigration.MachineName, "")
+	machine, err := chooseMachine(s, datastoremigration.MachineName)
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ read.`,
 	cmd.Flags().StringVar(&machine, "machine", "", "another machine than the scenario says: a file or the name of a compiled-in one")
 	cmd.Flags().BoolVar(&crash, "crash", false, "also crash the manager everywhere")
 	completeOutput(cmd, "text", "json")
-	_ = cmd.RegisterFlagCompletionFunc("machine", completeMachines) // the flag exists
+	_ = cmd.RegisterFlagCompletionFunc("machine", completeCompiled) // the flag exists
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if output != "text" && output != "json" {
 			return fmt.Errorf("-o %q: write text or json", output)
@@ -74,7 +74,7 @@ func simulate(s streams, file, machine string, crash bool) (*sim.Result, error) 
 			machine = filepath.Join(filepath.Dir(file), machine)
 		}
 	}
-	m, err := chooseMachine(s, machine, "")
+	m, err := chooseMachine(s, machine)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/controllers/definitions"
 	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/controllers/overview"
 	"github.com/phasegate/phasegate/fsm"
@@ -32,40 +32,46 @@ type statusOptions struct {
 func statusCommand(s streams) *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{
-		Use:   "status [NAME]",
-		Short: "Tell where a migration stands, why it does not move, and what to do next",
-		Long: `Tell where a migration stands: the phases with the present one marked, the step, why
-it does not move, what is held, what a deletion would do, how far the copy is, how
-long v1 has been locked, and what to do next. It changes nothing. It reads the
-DatastoreMigration and its MachineState; where you may not read machinestates, it says
-that the answer is from the status of the object alone. Without NAME it is the only one
-that there is, and the right to list them is needed.
+		Use:   "status [[KIND] NAME]",
+		Short: "Tell where an object stands, why it does not move, and what to do next",
+		Long: `Tell where an object that a machine drives stands, of any kind: the phases that were
+passed, the present one and those ahead, the step, why it does not move, what is held, what
+a deletion would do, and what to do next; of a migration also how far the copy is, and how
+long v1 has been locked. It changes nothing.
+
+The machine file is that of -f, else the one that the object's manager has published
+(kubectl get machinedefinitions), else the one in this program, and then stderr says so.
+Where the object stands is from its MachineState; where you may not read machinestates, it
+says that the answer is from the status of the object alone.
+
+NAME may be KIND/NAME. Without KIND, all kinds that a machine drives are looked through.
+Without NAME it is the only object of a kind without a namespace, else the only one in the
+namespace, and the right to list them is needed.
 
 Where no manager writes the status any more, it says since when and why, as far as you
-may read the lease and the pods of the manager: stale of -o json.
+may read the lease and the pods of the manager: stale of -o json. States of objects that are
+gone are listed too: what they hold is being given back by the manager.
 
-States of migrations that are gone are listed too: what they hold is being given back by
-the manager.
+-w follows it until it ends, or rests and is Ready: live on a terminal, else with a line on
+stderr for each change. The last state is on stdout.
 
--w follows it until it ends: live on a terminal, else with a line on stderr for each
-change. The last state is on stdout.
-
-Exit codes: 0 the state was told, with -w: Complete, or deleted; with -w also: 1 Failed,
-3 --timeout was over, 4 it waits for a person. 2 it could not be read.`,
+Exit codes: 0 the state was told, with -w: it ended well, or was deleted; with -w also: 1
+Failed, 3 --timeout was over, 4 it waits for a person. 2 it could not be read.`,
 		Example: `  kubectl phasegate status
   kubectl phasegate status to-v3 -w
+  kubectl phasegate status databaserestore monday -n bookshop
   kubectl phasegate status to-v3 --tree -o wide
   kubectl phasegate status to-v3 -o jsonpath='{.progress.done}{"\n"}'`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cobra.MaximumNArgs(2),
 	}
 	o.at = clusterFlags(cmd)
 	o.output = outputFlags(cmd, "table", "wide")
-	cmd.ValidArgsFunction = completeMigrations(o.at)
+	cmd.ValidArgsFunction = completeObjects(o.at)
 	flags := cmd.Flags()
 	flags.BoolVarP(&o.watch, "watch", "w", false, "follow it until it ends")
 	flags.BoolVar(&o.tree, "tree", false, "every kind and every conflict, also those that are done")
 	flags.DurationVar(&o.timeout, "timeout", 0, "with -w: how long to follow it; 0 is for ever")
-	flags.StringVarP(&o.file, "file", "f", "", "machine file that the manager runs; default: the compiled-in one")
+	flags.StringVarP(&o.file, "file", "f", "", "machine file to tell it by; default: the one that the manager has published")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), s, args) }
 	return cmd
 }
@@ -74,37 +80,37 @@ func (o *statusOptions) run(ctx context.Context, s streams, args []string) error
 	if err := o.output.check(); err != nil {
 		return err
 	}
-	machine, err := o.machine(s)
+	var files []string
+	if o.file != "" {
+		files = []string{o.file}
+	}
+	k, err := o.at.machines(ctx, s, files)
 	if err != nil {
 		return err
 	}
-	c, _, err := o.at.connect()
+	it, err := k.find(ctx, s, args, func(*fsm.Machine) bool { return true })
+	if err != nil {
+		return o.onlyLeft(s, it, k.caller, err)
+	}
+	look := looker{known: k, target: it}
+	first, err := look.overview(ctx, it.object)
 	if err != nil {
 		return err
 	}
-	dm, orphans, err := findMigration(ctx, c, args)
-	if err != nil {
-		return o.onlyOrphans(s, machine, orphans, err)
+	if first.Stale != nil {
+		fmt.Fprintln(s.err, "this status is stale: "+first.Stale.Why)
 	}
-	dm.LookForManager(ctx, c, time.Now())
-	if full := unwritable(ctx, c, dm); full != nil {
-		dm.Stale = full
-	}
-	if dm.Stale != nil {
-		fmt.Fprintln(s.err, "this status is stale: "+dm.Stale.Why)
-	}
-	first := overview.Of(machine, dm, time.Now())
-	first.Orphans = overview.OrphansOf(machine, orphans)
+	first.Orphans = overview.OrphansOf(it.driver, it.left, k.caller)
 	if !o.watch {
-		return o.show(s.out, first)
+		return o.show(s.out, it, first)
 	}
-	f := follower{machine: machine, read: reader(c, dm.Name, dm.UID), patience: patience}
+	f := follower{look: look.again, patience: patience}
 	var end watched
 	err = finish(ctx, s, o.timeout, func(ctx context.Context) (err error) {
 		end, err = f.follow(ctx, first, s, overview.View{Tree: o.tree, Wide: o.output.format == "wide"})
 		return err
 	})
-	if shown := o.show(s.out, end.last); shown != nil {
+	if shown := o.show(s.out, it, end.last); shown != nil {
 		return shown
 	}
 	if err != nil {
@@ -113,55 +119,81 @@ func (o *statusOptions) run(ctx context.Context, s streams, args []string) error
 	return end.code(s)
 }
 
-// onlyOrphans shows what is left of migrations that are gone, where there is no other.
-func (o *statusOptions) onlyOrphans(s streams, m *fsm.Machine, orphans []live.Orphan, missing error) error {
-	if len(orphans) == 0 {
+// onlyLeft shows what is left of objects that are gone, where there is no other.
+func (o *statusOptions) onlyLeft(s streams, it target, by overview.Caller, missing error) error {
+	if len(it.left) == 0 {
 		return missing
 	}
 	fmt.Fprintln(s.err, missing)
-	return o.show(s.out, overview.Overview{Machine: m.Name(), Now: time.Now().UTC(), Phases: []overview.Phase{}, Orphans: overview.OrphansOf(m, orphans)})
+	return o.show(s.out, it, overview.Overview{
+		Kind: it.kind.Kind, Machine: it.name, Now: time.Now().UTC(), Phases: []overview.Phase{}, Orphans: overview.OrphansOf(it.driver, it.left, by),
+	})
 }
 
-// machine is the one of -f, else the compiled-in one.
-func (o *statusOptions) machine(s streams) (*fsm.Machine, error) {
-	what := o.file
-	if what == "" {
-		what = datastoremigration.MachineName
-	}
-	return chooseMachine(s, what, "")
-}
-
-func (o *statusOptions) show(to io.Writer, seen overview.Overview) error {
+func (o *statusOptions) show(to io.Writer, it target, seen overview.Overview) error {
 	text := func(wide bool) func(io.Writer) error {
 		return func(to io.Writer) error {
 			return seen.Text(to, overview.View{Tree: o.tree, Wide: wide, Style: styleFor(to)})
 		}
 	}
 	return o.output.print(to, shown{
-		kind: "Overview", of: migrationKind, name: seen.Name, value: seen,
+		kind: "Overview", of: it.kind, name: seen.Name, value: seen,
 		texts: texts{"table": text(false), "wide": text(true)},
 	})
 }
 
-// reader reads one migration again and again. Another one of the same name is not it.
-func reader(c client.Client, name string, uid types.UID) readMigration {
-	return func(ctx context.Context) (live.Migration, error) {
-		dm, err := live.GetMigration(ctx, c, name)
-		if err == nil && dm.UID != uid {
-			err = errReplaced
-		}
-		if err == nil {
-			dm.LookForManager(ctx, c, time.Now())
-		}
-		return dm, err
+// looker looks at one object again and again, by the machine that drives it at that moment.
+type looker struct {
+	*known
+	target
+}
+
+// again reads the object anew. Another one of the same name is not it.
+func (l *looker) again(ctx context.Context) (overview.Overview, error) {
+	o, err := live.Get(ctx, l.client, l.driver, types.NamespacedName{Namespace: l.object.Namespace, Name: l.object.Name})
+	if err != nil {
+		return overview.Overview{}, err
 	}
+	if o.UID != l.object.UID {
+		return overview.Overview{}, errReplaced
+	}
+	if err := l.reload(ctx, o); err != nil {
+		return overview.Overview{}, err
+	}
+	return l.overview(ctx, o)
+}
+
+// reload takes the machine over that drives the object by now.
+func (l *looker) reload(ctx context.Context, o live.Object) error {
+	if o.Machine.Revision == l.driver.Revision() || len(l.published) == 0 {
+		return nil
+	}
+	published, _, err := definitions.List(ctx, l.client)
+	if err != nil {
+		return err
+	}
+	for _, c := range candidates(published, nil, false) {
+		if c.name == l.name {
+			l.candidate = c
+			l.driver, err = c.machine(o)
+		}
+	}
+	return err
+}
+
+func (l *looker) overview(ctx context.Context, o live.Object) (overview.Overview, error) {
+	o.LookForManager(ctx, l.client, time.Now())
+	if full := unwritable(ctx, l.client, o); full != nil {
+		o.Stale = full
+	}
+	return overview.Of(l.driver, o, time.Now(), l.caller)
 }
 
 // unwritable says that what is shown is old, because etcd is full and takes no write; nil where it does, and where
 // that cannot be found out. It asks for what is there already, and so writes nothing: a full etcd refuses that before
 // it looks.
-func unwritable(ctx context.Context, c client.Client, dm live.Migration) *live.Stale {
-	if !meta.IsStatusConditionTrue(dm.Status.Conditions, fsm.ConditionReconciling) {
+func unwritable(ctx context.Context, c client.Client, o live.Object) *live.Stale {
+	if !meta.IsStatusConditionTrue(o.Conditions, fsm.ConditionReconciling) {
 		return nil
 	}
 	err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}})
@@ -169,12 +201,12 @@ func unwritable(ctx context.Context, c client.Client, dm live.Migration) *live.S
 		return nil
 	}
 	full := &live.Stale{
-		Why:     fmt.Sprintf("etcd is full, and takes no write of anybody: the migration can neither go on nor give back (%v)", err),
-		Do:      "its copies are deleted first of all; defragment etcd, raise its quota (--quota-backend-bytes), and lift the alarm: then everything is given back",
+		Why:     fmt.Sprintf("etcd is full, and takes no write of anybody: %s %s can neither go on nor give back (%v)", o.Kind.Kind, o.Name, err),
+		Do:      "defragment etcd, raise its quota (--quota-backend-bytes), and lift the alarm: then everything is given back",
 		Command: "etcdctl alarm disarm",
 	}
-	if dm.Stale != nil { // a full etcd takes no renewal of a lease either
-		full.Since = dm.Stale.Since
+	if o.Stale != nil { // a full etcd takes no renewal of a lease either
+		full.Since = o.Stale.Since
 	}
 	return full
 }

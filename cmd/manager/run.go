@@ -120,7 +120,11 @@ func (p *program) manager(unlimited *rest.Config) (manager.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts := []manager.Runnable{p.store}
+	published, err := p.publisher(cfg, mgr.GetLogger())
+	if err != nil {
+		return nil, err
+	}
+	parts := []manager.Runnable{p.store, published}
 	controllers := p.controllersOf(unlimited, cfg, runner.NewMetrics(metrics.Registry))
 	for _, name := range checkup.Controllers {
 		if c := controllers[name]; c != nil {

@@ -8,16 +8,17 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/controllers/machinestate"
 )
@@ -30,42 +31,67 @@ const (
 	answerLimit = 2 * time.Second
 )
 
-// Feed follows the migrations of a cluster and their states by watches, which begin anew
-// by themselves when they break.
+// Feed follows the objects of a kind in a cluster and their states by watches, which begin
+// anew by themselves when they break.
 type Feed struct {
-	client     client.WithWatch
-	migrations cache.SharedInformer
-	states     cache.SharedInformer
+	client  client.WithWatch
+	of      Of
+	objects cache.SharedInformer
+	states  cache.SharedInformer
 
 	mu       sync.Mutex
 	answered time.Time
 	trouble  error
 	// unread is why there are no states; empty if there are.
 	unread string
-	// stales are the migrations whose manager shows no sign of life. It is replaced, never changed.
+	// stales are the objects whose manager shows no sign of life. It is replaced, never changed.
 	stales map[types.UID]*live.Stale
 }
 
+// Of says which objects are shown.
+type Of struct {
+	Kind schema.GroupVersionKind
+	// Machine is the name of the one that drives them.
+	Machine string
+	// Namespace is empty for all, and for kinds that have none.
+	Namespace string
+}
+
 // NewFeed answers one that knows nothing before Run.
-func NewFeed(c client.WithWatch) *Feed {
-	f := &Feed{client: c}
-	f.migrations = informer(c, &migrationv1.DatastoreMigration{}, func() client.ObjectList { return &migrationv1.DatastoreMigrationList{} }, "")
+func NewFeed(c client.WithWatch, of Of) *Feed {
+	f := &Feed{client: c, of: of}
+	one := &unstructured.Unstructured{}
+	one.SetGroupVersionKind(of.Kind)
+	f.objects = informer(c, one, f.list, client.ListOptions{Namespace: of.Namespace})
 	f.states = informer(c, &v1alpha1.MachineState{}, func() client.ObjectList { return &v1alpha1.MachineStateList{} },
-		v1alpha1.MachineLabel+"="+datastoremigration.MachineName)
+		client.ListOptions{LabelSelector: labels.SelectorFromSet(labels.Set{v1alpha1.MachineLabel: of.Machine})})
 	return f
 }
 
-// informer follows the objects of a kind that a label selector chooses.
-func informer(c client.WithWatch, of runtime.Object, list func() client.ObjectList, selector string) cache.SharedInformer {
+// list is an empty list of the kind.
+func (f *Feed) list() client.ObjectList {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(f.of.Kind)
+	return list
+}
+
+// informer follows the objects of a kind that options choose.
+func informer(c client.WithWatch, of runtime.Object, list func() client.ObjectList, chosen client.ListOptions) cache.SharedInformer {
+	with := func(o metav1.ListOptions) *client.ListOptions {
+		chosen := chosen
+		if chosen.LabelSelector != nil {
+			o.LabelSelector = chosen.LabelSelector.String()
+		}
+		chosen.Raw = &o
+		return &chosen
+	}
 	return cache.NewSharedInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			all := list()
-			o.LabelSelector = selector
-			return all, c.List(ctx, all, &client.ListOptions{Raw: &o})
+			return all, c.List(ctx, all, with(o))
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.LabelSelector = selector
-			return c.Watch(ctx, list(), &client.ListOptions{Raw: &o})
+			return c.Watch(ctx, list(), with(o))
 		},
 	}, of, 0)
 }
@@ -73,7 +99,7 @@ func informer(c client.WithWatch, of runtime.Object, list func() client.ObjectLi
 // Run follows until the context ends. It may be called once.
 func (f *Feed) Run(ctx context.Context) error {
 	// The handlers take the place of one that writes to the terminal.
-	err := f.migrations.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { f.heard(err) })
+	err := f.objects.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { f.heard(err) })
 	if err == nil {
 		err = f.states.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { f.heardOfStates(err) })
 	}
@@ -82,11 +108,11 @@ func (f *Feed) Run(ctx context.Context) error {
 	}
 	go wait.UntilWithContext(ctx, f.ask, ask)
 	go f.states.RunWithContext(ctx)
-	f.migrations.RunWithContext(ctx)
+	f.objects.RunWithContext(ctx)
 	return nil
 }
 
-// Snapshot is what is known now, the oldest migration first.
+// Snapshot is what is known now, the oldest object first.
 func (f *Feed) Snapshot() Snapshot {
 	f.mu.Lock()
 	s := Snapshot{Answered: f.answered, Trouble: f.trouble}
@@ -96,18 +122,19 @@ func (f *Feed) Snapshot() Snapshot {
 	}
 	states, stales := machinestate.New(stored[*v1alpha1.MachineState](f.states), unread), f.stales
 	f.mu.Unlock()
-	for _, dm := range stored[*migrationv1.DatastoreMigration](f.migrations) {
-		dm = dm.DeepCopy() // the informer's own is not to be changed
-		m, err := live.NewMigration(dm, states)
+	all := stored[*unstructured.Unstructured](f.objects)
+	slices.SortFunc(all, func(a, b *unstructured.Unstructured) int {
+		return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+	for _, u := range all {
+		o, err := live.NewObject(u, states)
 		if err != nil {
 			s.Trouble = err
+			continue
 		}
-		m.Stale = stales[dm.UID]
-		s.Migrations = append(s.Migrations, m)
+		o.Stale = stales[o.UID]
+		s.Objects = append(s.Objects, o)
 	}
-	slices.SortFunc(s.Migrations, func(a, b live.Migration) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
 	return s
 }
 
@@ -132,11 +159,11 @@ func (f *Feed) heardOfStates(err error) {
 func (f *Feed) ask(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	f.heard(f.client.List(ctx, &migrationv1.DatastoreMigrationList{}, client.Limit(1)))
+	f.heard(f.client.List(ctx, f.list(), client.InNamespace(f.of.Namespace), client.Limit(1)))
 	stales := map[types.UID]*live.Stale{}
-	for _, m := range f.Snapshot().Migrations {
-		m.LookForManager(ctx, f.client, time.Now())
-		stales[m.UID] = m.Stale
+	for _, o := range f.Snapshot().shown() {
+		o.LookForManager(ctx, f.client, time.Now())
+		stales[o.UID] = o.Stale
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

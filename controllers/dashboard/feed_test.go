@@ -45,14 +45,14 @@ func TestFeedReadsStates(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := clusterOf(scheme, c.refused, dm.DeepCopy(), state.DeepCopy())
-			feed := dashboard.NewFeed(server)
+			feed := dashboard.NewFeed(server, dashboard.Of{Kind: migrationv1.GroupVersion.WithKind("DatastoreMigration"), Machine: "datastore-migration"})
 			ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 			defer stop()
 			go func() { _ = feed.Run(ctx) }() // it ends with ctx
 			var got shownLine
 			for ctx.Err() == nil && got != c.want {
-				for _, m := range feed.Snapshot().Migrations {
-					got = shownLine{m.CurrentPhase(), m.Note}
+				for _, o := range feed.Snapshot().Objects {
+					got = shownLine{o.Phase(), o.Note}
 				}
 				select {
 				case <-ctx.Done():

@@ -27,13 +27,16 @@ type content struct {
 
 // view is what the templates show.
 type view struct {
-	Cluster    string
-	Trouble    string
-	Migrations []migration
+	Cluster string
+	Kind    string
+	Trouble string
+	Objects []object
+	// More is how many there are besides.
+	More int
 }
 
-// migration is one of them, with a number for the ids of its parts.
-type migration struct {
+// object is one of them, with a number for the ids of its parts.
+type object struct {
 	overview.Overview
 	ID      int
 	Diagram template.HTML
@@ -73,8 +76,8 @@ func (s *Server) content() (content, error) {
 	if err := templates.ExecuteTemplate(&out, "main.html", v); err != nil {
 		return content{}, fmt.Errorf("make the page: %w", err)
 	}
-	c := content{Title: "No migration", HTML: out.String()}
-	for i, m := range v.Migrations {
+	c := content{Title: "No " + v.Kind, HTML: out.String()}
+	for i, m := range v.Objects {
 		if i == 0 {
 			c.Title = m.Phase + ": " + m.Name
 		}
@@ -89,13 +92,18 @@ func (s *Server) content() (content, error) {
 
 func (s *Server) view() view {
 	snapshot, now := s.Look(), s.Now()
-	v := view{Cluster: s.Cluster, Trouble: trouble(snapshot, now)}
-	for i, dm := range snapshot.Migrations {
-		m := migration{Overview: overview.Of(s.Machine, dm, now), ID: i}
-		m.Phase = cmp.Or(m.Phase, "none yet")
-		picture := draw.SVG(s.Machine, draw.Options{Marks: draw.MarkObject(s.Machine, dm.Name, &dm.Status.Machine)})
-		m.Diagram = template.HTML(picture) //nolint:gosec // draw.SVG escapes what it is given
-		v.Migrations = append(v.Migrations, m)
+	shown := snapshot.shown()
+	v := view{Cluster: s.Cluster, Kind: s.Kind, Trouble: trouble(snapshot, now), More: len(snapshot.Objects) - len(shown)}
+	for i, o := range shown {
+		machine := s.Machine(o)
+		seen, err := overview.Of(machine, o, now, s.Caller)
+		if err != nil {
+			v.Trouble = cmp.Or(v.Trouble, err.Error())
+			continue
+		}
+		seen.Phase = cmp.Or(seen.Phase, "none yet")
+		picture := draw.SVG(machine, draw.Options{Marks: draw.MarkObject(machine, o.String(), &o.Machine)})
+		v.Objects = append(v.Objects, object{Overview: seen, ID: i, Diagram: template.HTML(picture)}) //nolint:gosec // draw.SVG escapes what it is given
 	}
 	return v
 }

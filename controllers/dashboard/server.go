@@ -1,4 +1,4 @@
-// Package dashboard shows where migrations stand, in a browser on the machine of
+// Package dashboard shows where the objects of a kind stand, in a browser on the machine of
 // who looks: one page, live, read-only.
 //
 // Everything on the page comes from one value, a Snapshot; the HTML is made here,
@@ -18,23 +18,34 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/controllers/live"
+	"github.com/phasegate/phasegate/controllers/overview"
 	"github.com/phasegate/phasegate/fsm"
 )
 
 // Snapshot is what is known of a cluster.
 type Snapshot struct {
-	// Migrations in the order in which they are shown.
-	Migrations []live.Migration
+	// Objects in the order in which they are shown.
+	Objects []live.Object
 	// Answered is when the API server answered last; zero if it never did.
 	Answered time.Time
 	// Trouble is why it did not since; nil if all is well.
 	Trouble error
 }
 
+// maxShown is how many objects a page has: with hundreds nobody would find one.
+const maxShown = 30
+
+// shown are the first of them.
+func (s Snapshot) shown() []live.Object { return s.Objects[:min(len(s.Objects), maxShown)] }
+
 // Server makes the page. It holds no state of its own.
 type Server struct {
-	// Machine drives the migrations.
-	Machine *fsm.Machine
+	// Kind is that of the objects.
+	Kind string
+	// Machine answers the one that drives an object.
+	Machine func(live.Object) *fsm.Machine
+	// Caller is what the commands on the page need.
+	Caller overview.Caller
 	// Cluster is what the page calls the cluster.
 	Cluster string
 	// Look answers what is known now. It is called often and must not wait.

@@ -16,12 +16,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/dashboard"
 	"github.com/phasegate/phasegate/controllers/live"
+	"github.com/phasegate/phasegate/controllers/machinestate"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
 )
@@ -37,9 +40,9 @@ func machine(t *testing.T) *fsm.Machine {
 const hostile = `<img src=x onerror="alert(1)">&quot;'</script>`
 
 // under is a migration in a phase.
-func under(phase, text string) live.Migration {
+func under(phase, text string) live.Object {
 	since, locked := metav1.NewMicroTime(noon.Add(-90*time.Second)), metav1.NewTime(noon.Add(-2*time.Second))
-	return live.Migration{Note: text, DatastoreMigration: &migrationv1.DatastoreMigration{
+	return asObject(text, &migrationv1.DatastoreMigration{
 		ObjectMeta: metav1.ObjectMeta{Name: "v1-to-v3"},
 		Status: migrationv1.DatastoreMigrationStatus{
 			Phase: phase, Message: text, DatastoreLockedAt: &locked,
@@ -52,16 +55,33 @@ func under(phase, text string) live.Migration {
 			},
 			Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Migrating", Message: text}},
 		},
-	}}
+	})
+}
+
+// asObject is a migration as it is read.
+func asObject(note string, dm *migrationv1.DatastoreMigration) live.Object {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(dm)
+	if err != nil {
+		panic(err)
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(migrationv1.GroupVersion.WithKind("DatastoreMigration"))
+	o, err := live.NewObject(u, machinestate.New(nil, ""))
+	if err != nil {
+		panic(err)
+	}
+	o.Note = note
+	return o
 }
 
 func server(t *testing.T, look func() dashboard.Snapshot) *dashboard.Server {
 	t.Helper()
-	return &dashboard.Server{Machine: machine(t), Cluster: "https://" + hostile, Look: look, Now: func() time.Time { return noon }}
+	m := machine(t)
+	return &dashboard.Server{Kind: "DatastoreMigration", Machine: func(live.Object) *fsm.Machine { return m }, Cluster: "https://" + hostile, Look: look, Now: func() time.Time { return noon }}
 }
 
-func well(all ...live.Migration) func() dashboard.Snapshot {
-	return func() dashboard.Snapshot { return dashboard.Snapshot{Migrations: all, Answered: noon} }
+func well(all ...live.Object) func() dashboard.Snapshot {
+	return func() dashboard.Snapshot { return dashboard.Snapshot{Objects: all, Answered: noon} }
 }
 
 // get asks the handler for a path under a name of the host.
@@ -146,17 +166,17 @@ func TestPage(t *testing.T) {
 				`<strong class="clock">2.0 s</strong>`, `value="25" aria-label="All objects"`, `data-phase="Migrating"`, `ReadyToCutOver`, `<strong>v1Lock</strong>`, `aria-current="step"`, `<p class="trouble">Not from the MachineState: copying</p>`},
 			hasNot: []string{"Stale"}},
 		"Hostile": {why: "every value is escaped", look: well(under("Migrating", hostile)), has: []string{"&lt;img src=x"}, hasNot: []string{"<img", `onerror="`}},
-		"HostilePhase": {why: "a phase of another revision is drawn, too", look: well(under(`<img src=x onerror=alert(1)>`, "x")), has: []string{"not in this revision"},
+		"HostilePhase": {why: "a phase of another revision is drawn, too", look: well(under(`<img/src=x/onerror=alert(1)>`, "x")), has: []string{"not in this revision"},
 			hasNot: []string{"<img"}},
 		"Dead":  {why: "no manager writes it", look: well(dead), has: []string{"This status is stale: its manager has ended", "<code>kubectl get pods</code>"}},
-		"New":   {why: "no controller has touched it", look: well(live.Migration{DatastoreMigration: &migrationv1.DatastoreMigration{ObjectMeta: metav1.ObjectMeta{Name: "new"}}}), has: []string{"none yet"}},
+		"New":   {why: "no controller has touched it", look: well(asObject("", &migrationv1.DatastoreMigration{ObjectMeta: metav1.ObjectMeta{Name: "new"}})), has: []string{"none yet"}},
 		"Empty": {why: "what to do where there is none", look: well(), has: []string{"There is no DatastoreMigration", "kubectl phasegate check"}, hasNot: []string{"<svg"}},
 		"First": {why: "before the first answer", look: func() dashboard.Snapshot { return dashboard.Snapshot{} }, has: []string{"is being asked"}},
 		"Never": {why: "the CRD is missing, or the right", look: func() dashboard.Snapshot { return dashboard.Snapshot{Trouble: errors.New(hostile)} },
 			has: []string{"has not answered yet: &lt;img"}, hasNot: []string{"<img"}},
 		"Stale": {why: "the last answer is too old, and nobody said why",
 			look: func() dashboard.Snapshot {
-				return dashboard.Snapshot{Migrations: []live.Migration{under("Migrating", "")}, Answered: noon.Add(-time.Minute)}
+				return dashboard.Snapshot{Objects: []live.Object{under("Migrating", "")}, Answered: noon.Add(-time.Minute)}
 			},
 			has: []string{"<title>Stale: Migrating", `role="alert">Stale: the API server does not answer. What is shown is from 11:59:00 UTC`, "v1-to-v3"}},
 		"Two": {why: "one after the other, with ids of their own", look: well(under("Complete", ""), under("Pending", "")), has: []string{`id="m0-now"`, `id="m1-now"`}},

@@ -23,20 +23,12 @@ type Migration struct {
 	*migrationv1.DatastoreMigration
 	// Note is as in Object.
 	Note string
-	// Manager is the namespace and the name of the lease of the manager that drives it; empty where that is not known.
-	Manager string
-	// Stale is filled by LookForManager; nil where the status is not known to be old.
-	Stale *Stale
 }
 
 // NewMigration lays the state of a migration over its status.
 func NewMigration(dm *migrationv1.DatastoreMigration, states *machinestate.States) (Migration, error) {
 	note, err := states.Over(dm, dm.UID)
-	m := Migration{DatastoreMigration: dm, Note: note}
-	if state := states.Of(dm.UID); state != nil {
-		m.Manager = state.Status.Manager
-	}
-	return m, err
+	return Migration{DatastoreMigration: dm, Note: note}, err
 }
 
 // Orphan is the state of an object that is gone.

@@ -112,19 +112,26 @@ func (a Ask) write(ctx context.Context, q fsm.Request, u *unstructured.Unstructu
 	})
 }
 
-// token tells this request from any other: the time, and a suffix for two in the
-// same second. Some machines take nothing but a time, and only a later one: then
-// it is a fraction of the second that tells two apart.
+// token tells this request from any other.
 func (a Ask) token(q fsm.Request, st v1alpha1.MachineStatus, u *unstructured.Unstructured) (string, error) {
-	at := a.Now().UTC()
-	now := at.Format(time.RFC3339)
-	for _, token := range []string{now + "-" + rand.String(5), now, at.Format(time.RFC3339Nano)} {
-		if a.Machine.Accepts(q.Name, token, st, u.Object) {
-			return token, nil
-		}
+	if token, ok := Token(a.Machine, q, st, u.Object, a.Now()); ok {
+		return token, nil
 	}
 	return "", fmt.Errorf("%w: request %s takes neither a time nor a time with a suffix as its token: its `valid` in %s refuses both; annotate %s by hand",
 		ErrNotNow, q.Name, a.Machine.File(), q.Annotation)
+}
+
+// Token is one that a request takes: the time, and a suffix for two in the same second. Some
+// machines take nothing but a time, and only a later one: then it is a fraction of the second
+// that tells two apart. It is false where the request takes neither.
+func Token(m *fsm.Machine, q fsm.Request, st v1alpha1.MachineStatus, object map[string]any, at time.Time) (string, bool) {
+	now := at.UTC().Format(time.RFC3339)
+	for _, token := range []string{now + "-" + rand.String(5), now, at.UTC().Format(time.RFC3339Nano)} {
+		if m.Accepts(q.Name, token, st, object) {
+			return token, true
+		}
+	}
+	return "", false
 }
 
 // follow is how often Wait looks.

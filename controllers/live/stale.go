@@ -33,9 +33,9 @@ type Stale struct {
 const overdueAfter = time.Minute
 
 // managerPods are the pods of managers, as the chart labels them.
-var managerPods = client.MatchingLabels{"app.kubernetes.io/part-of": "phasegate", "app.kubernetes.io/component": "datastoremigration"}
+var managerPods = client.MatchingLabels{"app.kubernetes.io/part-of": "phasegate"}
 
-// signs are what can be read of the manager of a migration with the rights that one has.
+// signs are what can be read of the manager of an object with the rights that one has.
 type signs struct {
 	lease    *coordinationv1.Lease
 	leaseErr error
@@ -44,33 +44,37 @@ type signs struct {
 }
 
 // LookForManager fills Stale. What may not be read is left out; it is no error.
-func (m *Migration) LookForManager(ctx context.Context, c client.Reader, now time.Time) {
+func (o *Object) LookForManager(ctx context.Context, c client.Reader, now time.Time) {
 	var s signs
-	namespace, name, known := strings.Cut(m.Manager, "/")
+	namespace, name, known := strings.Cut(o.Manager, "/")
 	if known {
 		s.lease = &coordinationv1.Lease{}
 		s.leaseErr = c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, s.lease)
 	}
-	if m.Stale = staleOf(m, s, now); m.Stale == nil || !known {
+	if o.Stale = staleOf(o, s, now); o.Stale == nil || !known {
 		return
 	}
 	pods := &corev1.PodList{}
 	s.podsErr = c.List(ctx, pods, client.InNamespace(namespace), managerPods)
-	s.pods = pods.Items
-	m.Stale = staleOf(m, s, now)
+	for i := range pods.Items { // the chart calls the Deployment as its lease; another controller's is not meant
+		if strings.HasPrefix(pods.Items[i].Name, name+"-") {
+			s.pods = append(s.pods, pods.Items[i])
+		}
+	}
+	o.Stale = staleOf(o, s, now)
 }
 
-// staleOf is pure. A migration that is Complete is at rest: nothing of it changes without a manager.
-func staleOf(m *Migration, s signs, now time.Time) *Stale {
+// staleOf is pure. An object that is Ready is at rest: that it is so does not get old without a manager.
+func staleOf(o *Object, s signs, now time.Time) *Stale {
 	switch {
-	case meta.IsStatusConditionTrue(m.Status.Conditions, fsm.ConditionReady) && m.DeletionTimestamp.IsZero():
+	case meta.IsStatusConditionTrue(o.Conditions, fsm.ConditionReady) && !o.Deleting:
 		return nil
 	case s.lease == nil:
-		return overdue(m, "which manager drives it cannot be seen", now)
+		return overdue(o, "which manager drives it cannot be seen", now)
 	case apierrs.IsForbidden(s.leaseErr):
-		return overdue(m, "you may not read lease "+m.Manager+", which its manager renews", now)
+		return overdue(o, "you may not read lease "+o.Manager+", which its manager renews", now)
 	case apierrs.IsNotFound(s.leaseErr):
-		return stale(m, s, nil, "its manager is gone: there is no lease "+m.Manager)
+		return stale(o, s, nil, "its manager is gone: there is no lease "+o.Manager)
 	case s.leaseErr != nil:
 		return nil // the next look may tell
 	}
@@ -79,16 +83,16 @@ func staleOf(m *Migration, s signs, now time.Time) *Stale {
 	if renewed == nil || now.Sub(renewed.Time) <= 2*length { // another one begins after one, where there is one
 		return nil
 	}
-	why := "its manager has given up lease " + m.Manager + ", and no other one has taken it"
+	why := "its manager has given up lease " + o.Manager + ", and no other one has taken it"
 	if holder := ptr.Deref(spec.HolderIdentity, ""); holder != "" {
-		why = fmt.Sprintf("its manager, %s, does not renew lease %s: it has ended, or cannot write to the API server", holder, m.Manager)
+		why = fmt.Sprintf("its manager, %s, does not renew lease %s: it has ended, or cannot write to the API server", holder, o.Manager)
 	}
-	return stale(m, s, &renewed.Time, why)
+	return stale(o, s, &renewed.Time, why)
 }
 
 // overdue judges by the status alone, which tells when a step that failed is tried again.
-func overdue(m *Migration, why string, now time.Time) *Stale {
-	st := m.Status.Machine
+func overdue(o *Object, why string, now time.Time) *Stale {
+	st := o.Machine
 	if st.Attempts == 0 || st.NotBefore == nil || now.Sub(st.NotBefore.Time) <= overdueAfter {
 		return nil
 	}
@@ -96,11 +100,11 @@ func overdue(m *Migration, why string, now time.Time) *Stale {
 		Do: "see whether a manager runs", Command: podsCommand("--all-namespaces")}
 }
 
-func stale(m *Migration, s signs, since *time.Time, why string) *Stale {
+func stale(o *Object, s signs, since *time.Time, why string) *Stale {
 	if since != nil {
 		since = new(since.UTC())
 	}
-	namespace, _, _ := strings.Cut(m.Manager, "/")
+	namespace, _, _ := strings.Cut(o.Manager, "/")
 	return &Stale{Since: since, Why: why + "; " + podsOf(namespace, s),
 		Do: "get a manager running, which goes on where the last one ended; its pods", Command: podsCommand("--namespace " + namespace)}
 }

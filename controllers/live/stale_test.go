@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/live"
 )
 
@@ -64,6 +65,7 @@ func TestStale(t *testing.T) {
 		"alive":                     {why: "a renewal may be late", manager: manager, there: []client.Object{lease("pod-0_1", 29*time.Second, 15)}, next: ago(time.Hour)},
 		"no pod":                    {why: "it was scaled to zero, and had no time to say so", manager: manager, there: []client.Object{lease("pod-0_1", time.Minute, 15)}, want: stale(ago(time.Minute), silent+"there is no pod of a manager in namespace phasegate-system")},
 		"crashes":                   {why: "the pod says why", manager: manager, there: []client.Object{lease("pod-0_1", time.Minute, 15), pod("CrashLoopBackOff")}, want: stale(ago(time.Minute), silent+"0 of 1 pods in namespace phasegate-system are ready: phasegate-datastoremigration-0 is CrashLoopBackOff")},
+		"another controller's":      {why: "the pods of other managers in the namespace are not meant", manager: "phasegate-system/phasegate-custom", want: stale(nil, "its manager is gone: there is no lease phasegate-system/phasegate-custom; there is no pod of a manager in namespace phasegate-system"), there: []client.Object{pod("")}},
 		"cut off":                   {why: "it runs, and cannot write", manager: manager, there: []client.Object{lease("pod-0_1", time.Minute, 15), pod("")}, want: stale(ago(time.Minute), silent+"1 of 1 pods in namespace phasegate-system are ready")},
 		"stopped":                   {why: "it ended as asked, which leaves a lease of a second without a holder", manager: manager, there: []client.Object{lease("", 3*time.Second, 1)}, forbidden: []string{"PodList"}, want: stale(ago(3*time.Second), "its manager has given up lease "+manager+", and no other one has taken it; you may not list its pods in namespace phasegate-system")},
 		"taken over":                {why: "a standby needs a moment", manager: manager, there: []client.Object{lease("", time.Second, 1)}},
@@ -92,12 +94,12 @@ func TestStale(t *testing.T) {
 					return errors.Join(refuse("PodList"), w.List(ctx, l, opts...))
 				},
 			})
-			m := live.Migration{DatastoreMigration: shownAs("to-v3", "0-1", "Migrating"), Manager: c.manager}
+			m := live.Object{Name: "to-v3", Machine: v1alpha1.MachineStatus{Phase: "Migrating"}, Manager: c.manager}
 			if c.next != nil {
-				m.Status.Machine.Attempts, m.Status.Machine.NotBefore = 1, &metav1.MicroTime{Time: *c.next}
+				m.Machine.Attempts, m.Machine.NotBefore = 1, &metav1.MicroTime{Time: *c.next}
 			}
 			if c.ready {
-				m.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue}}
+				m.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue}}
 			}
 			m.LookForManager(t.Context(), reader, now)
 			if diff := cmp.Diff(c.want, m.Stale); diff != "" {

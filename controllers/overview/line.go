@@ -1,81 +1,79 @@
 package overview
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// line is the shortest way from the initial phase to success, and the present phase: behind
-// the one of that way that was left last, where it is not on it.
+// line are the phases that were passed, in the order in which each was left last, then the
+// present one, then the way to success that is ahead. Each is there once.
 func line(m *fsm.Machine, st *v1alpha1.MachineStatus) []Phase {
-	names := mainPath(m)
-	present := st.Phase
-	if present == "" && len(names) > 0 {
-		present = names[0]
+	present := cmp.Or(st.Phase, m.Definition().Spec.Initial)
+	passed := slices.DeleteFunc(passed(m, st), func(name string) bool { return name == present })
+	way := m.MainPath()
+	var all []Phase
+	for _, name := range passed {
+		all = append(all, Phase{Name: name, Visited: true, Beside: !slices.Contains(way, name)})
 	}
-	beside := !slices.Contains(names, present)
-	if beside {
-		left := lastOf(names, st) + 1
-		if leadsAway(phaseOf(m, present), m) { // nothing of the rest is on its way
-			names = names[:left]
+	all = append(all, Phase{Name: present, Present: true, Visited: st.Phase != "", Beside: !slices.Contains(way, present)})
+	for _, name := range ahead(m, present, passed) {
+		if name != present && !slices.Contains(passed, name) {
+			all = append(all, Phase{Name: name})
 		}
-		names = slices.Insert(names, left, present)
-	}
-	all := make([]Phase, len(names))
-	for i, name := range names {
-		visited := slices.ContainsFunc(st.History, func(t v1alpha1.Transition) bool { return t.To == name || t.From == name })
-		all[i] = Phase{Name: name, Present: name == present, Visited: visited, Beside: beside && name == present}
 	}
 	return all
 }
 
-// leadsAway tells that a phase is a failure, gives up or takes away: by itself it leads to
-// failures and deletions only.
-func leadsAway(p v1alpha1.Phase, m *fsm.Machine) bool {
-	if p.Deletion || p.Terminal == "failure" {
-		return true
-	}
-	return len(p.Next) > 0 && !slices.ContainsFunc(p.Next, func(x v1alpha1.Exit) bool { return phaseOf(m, x.To).Terminal != "failure" })
-}
-
-// lastOf is where in the way the object was last; -1 where it never was.
-func lastOf(names []string, st *v1alpha1.MachineStatus) int {
-	for _, t := range slices.Backward(st.History) {
-		if i := slices.Index(names, t.To); i >= 0 {
-			return i
+// passed are the phases that the object was in since it was made, or since a request led it
+// out of an end: then it began anew. They are told from the history, which forgets the oldest:
+// what is missing is taken from the way on which all goes well.
+func passed(m *fsm.Machine, st *v1alpha1.MachineStatus) []string {
+	history := st.History
+	for i, t := range history {
+		if phaseOf(m, t.From).Terminal != "" {
+			history = history[i:]
 		}
 	}
-	return -1
+	var names []string
+	enter := func(name string) {
+		name = renamed(m, name)
+		names = slices.DeleteFunc(names, func(other string) bool { return other == name })
+		names = append(names, name)
+	}
+	if len(history) > 0 && history[0].From != "" && phaseOf(m, history[0].From).Terminal == "" {
+		way, first := m.MainPath(), renamed(m, history[0].From)
+		for _, name := range way[:max(1, slices.Index(way, first))] {
+			enter(name)
+		}
+		enter(first)
+	}
+	for _, t := range history {
+		enter(t.To)
+	}
+	return names
 }
 
-// mainPath is the shortest way over exits to a terminal phase of success; the initial phase
-// alone where there is none.
-func mainPath(m *fsm.Machine) []string {
-	spec := &m.Definition().Spec
-	from := map[string]string{spec.Initial: ""}
-	for queue := []string{spec.Initial}; len(queue) > 0; queue = queue[1:] {
-		at := queue[0]
-		if phaseOf(m, at).Terminal == "success" {
-			return walk(from, at)
-		}
-		for _, e := range m.Edges() {
-			if _, seen := from[e.To]; e.From == at && e.Kind == fsm.EdgeNext && !seen {
-				from[e.To] = at
-				queue = append(queue, e.To)
-			}
-		}
+// renamed is the name that a phase has in this machine; that which it had where it is gone.
+func renamed(m *fsm.Machine, name string) string {
+	if u := m.Definition().Spec.Upgrade; u != nil && !slices.Contains(m.Phases(), name) {
+		return cmp.Or(u.PhaseMap[name], name)
 	}
-	return []string{spec.Initial}
+	return name
 }
 
-// walk lists the way that ends at a phase.
-func walk(from map[string]string, at string) []string {
-	var way []string
-	for ; at != ""; at = from[at] {
-		way = append(way, at)
+// ahead is the way to success from the present phase; where the machine does not have it,
+// from the last one that it has. A way that does not lead to success is not told.
+func ahead(m *fsm.Machine, present string, passed []string) []string {
+	from := present
+	for i := len(passed) - 1; i >= 0 && m.PathFrom(from) == nil; i-- {
+		from = passed[i]
 	}
-	slices.Reverse(way)
+	way := m.PathFrom(from)
+	if len(way) == 0 || phaseOf(m, from).Terminal != "" || phaseOf(m, from).Kind == "steady" {
+		return nil
+	}
 	return way
 }

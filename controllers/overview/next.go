@@ -7,122 +7,152 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// next is what a person can do, the best first. It is empty where nothing needs to be done.
-func next(m *fsm.Machine, o *Overview, result map[string]any) []Deed {
-	var all []Deed
-	add := func(why, command string) { all = append(all, Deed{Why: why, Command: command}) }
-	if o.Phase == "" {
-		add("no manager has touched it yet: is one running", "kubectl get pods --all-namespaces --selector app.kubernetes.io/name=phasegate")
-		return all
+// Caller is what the commands of an overview need besides, since the command that shows it
+// was given it.
+type Caller struct {
+	// Flags say which cluster it is, and as whom: as a shell reads them.
+	Flags string
+	// File is the machine file of -f, as a shell reads it; empty where the published one is taken.
+	File string
+}
+
+// typed is a command as the caller has to type it.
+func (c Caller) typed(command string) string {
+	if c.Flags == "" || !strings.HasPrefix(command, "kubectl ") {
+		return command
 	}
-	if o.ConflictCount > 0 {
-		add("see both sides of each conflict, and what resolves it", "kubectl phasegate conflicts "+o.Name)
-	}
-	for _, c := range o.WhyNot {
-		if help, ok := mends[c.Step]; ok {
-			add(help.Why, strings.ReplaceAll(help.Command, "NAME", o.Name))
+	return command + " " + c.Flags
+}
+
+func (c Caller) complete(o *Overview) {
+	for i := range o.Next {
+		d := &o.Next[i]
+		if d.ofMachine && c.File != "" {
+			d.Command += " -f " + c.File
 		}
+		d.Command = c.typed(d.Command)
 	}
-	all = append(all, rollout(o, result)...)
-	all = append(all, requests(m, o)...)
+	if o.Stale != nil {
+		stale := *o.Stale
+		stale.Command = c.typed(stale.Command)
+		o.Stale = &stale
+	}
+}
+
+// advisor finds what a person can do about an object.
+type advisor struct {
+	machine  *fsm.Machine
+	of       *live.Object
+	overview *Overview
+	result   map[string]any
+	// migration is true where the object is one.
+	migration bool
+}
+
+func (a advisor) outcome(p *v1alpha1.Phase) Outcome {
+	o := a.overview
+	isTrue := func(condition string) bool { return meta.IsStatusConditionTrue(o.Conditions, condition) }
+	switch {
+	case !o.Deleting && (p.Terminal == "success" || p.Kind == "steady" && isTrue(fsm.ConditionReady)):
+		return Succeeded
+	case !o.Deleting && p.Terminal == "failure":
+		return Failed
+	case p.Kind == "waiting" && !p.Deletion, isTrue(fsm.ConditionStalled), a.migration && needsPerson(o):
+		return WaitsForPerson
+	}
+	return Running
+}
+
+// next is what a person can do, the best first. It is empty where nothing needs to be done.
+func (a advisor) next(p *v1alpha1.Phase) []Deed {
+	o := a.overview
+	var all []Deed
+	if o.Phase == "" {
+		return []Deed{deed("no manager has touched it yet: is one running", managers)}
+	}
+	if a.migration {
+		all = append(all, migrationAdvice(o, a.result)...)
+	}
+	all = append(all, a.requests(p)...)
 	if o.Step != nil && o.Step.Attempts > 0 {
-		add(fmt.Sprintf("it failed %d times in a row and goes on trying: look for the cause in the message, and in the log", o.Step.Attempts),
-			"kubectl -n phasegate-system logs deployment/phasegate-datastoremigration --tail 50")
+		all = append(all, deed(fmt.Sprintf("it failed %d times in a row and goes on trying: look for the cause in the message, and in the log", o.Step.Attempts), a.log()))
 	}
 	if len(all) == 0 && meta.IsStatusConditionTrue(o.Conditions, fsm.ConditionStalled) {
-		add("see what the phase waits for, and every way out of it", fmt.Sprintf("kubectl phasegate explain %s --live %s", m.Name(), o.Name))
+		all = append(all, Deed{
+			Why:     "see what the phase waits for, and every way out of it",
+			Command: "kubectl phasegate explain --live " + a.argument() + a.namespace(), ofMachine: true,
+		})
 	}
-	return append(all, ends(m, o)...)
+	if a.migration {
+		return append(all, migrationEnds(p, o)...)
+	}
+	return append(all, a.ends(p)...)
 }
 
-// requests are those that the phase waits for.
-func requests(m *fsm.Machine, o *Overview) []Deed {
+// managers shows whether one runs.
+const managers = "kubectl get pods --all-namespaces --selector app.kubernetes.io/part-of=phasegate"
+
+// log is that of the manager: the chart calls its Deployment as its lease.
+func (a advisor) log() string {
+	namespace, name, known := strings.Cut(a.of.Manager, "/")
+	if !known {
+		return managers
+	}
+	return fmt.Sprintf("kubectl logs deployment/%s --namespace %s --tail 50", name, namespace)
+}
+
+// argument is how the commands of the plugin name the object.
+func (a advisor) argument() string { return strings.ToLower(a.of.Kind.Kind) + "/" + a.of.Name }
+
+func (a advisor) namespace() string {
+	if a.of.Namespace == "" {
+		return ""
+	}
+	return " --namespace " + a.of.Namespace
+}
+
+// requests are those that the phase waits for; at an end that is well nobody needs one.
+func (a advisor) requests(p *v1alpha1.Phase) []Deed {
 	var all []Deed
-	for _, q := range m.Requests() {
-		if slices.Contains(q.Phases, o.Phase) && q.Annotation != "" && !o.Deleting {
-			all = append(all, Deed{"when the cause is mended, ask for " + q.Name, ask(q.Name, o.Name)})
+	for _, q := range a.machine.Requests() {
+		if !slices.Contains(q.Phases, p.Name) || q.Annotation == "" || a.overview.Deleting || a.overview.Outcome == Succeeded {
+			continue
 		}
+		if _, takes := live.Token(a.machine, q, a.of.Machine, a.of.Content, a.overview.Now); !takes {
+			continue // the command would be refused
+		}
+		why := "to let it go on, ask for " + q.Name
+		if p.Terminal == "failure" || p.Kind == "waiting" && q.Name != "approve" {
+			why = "when the cause is mended, ask for " + q.Name
+		}
+		all = append(all, Deed{Why: why, Command: "kubectl phasegate " + asked(q.Name, a.argument()) + " --wait" + a.namespace(), ofMachine: true})
 	}
 	return all
 }
 
-// mends is what helps against what a step waits for.
-var mends = map[string]Deed{
-	"Preflight":     {"mend what the message names; every check, with its remedy", "kubectl phasegate check --controllers datastoremigration"},
-	"Plan":          {"correct these objects in v1; all of them, with the field and the rule", "kubectl phasegate plan NAME"},
-	"Validate":      {"correct these objects in v1; all of them, with the field and the rule", "kubectl phasegate plan NAME"},
-	"CopyResources": {"correct what the message names in v1; nothing is locked", "kubectl phasegate plan NAME"},
+// asked is the command of a request, some of which have one of their own.
+func asked(request, object string) string {
+	if slices.Contains([]string{"approve", "retry", "restart"}, request) {
+		return request + " " + object
+	}
+	return fmt.Sprintf("approve %s --request %s", object, request)
 }
 
-// components are how kubectl names what has to run with v3.
-var components = map[string]string{
-	"calico-node": "daemonset/calico-node", "calico-typha": "deployment/calico-typha", "calico-kube-controllers": "deployment/calico-kube-controllers",
-}
-
-// rollout tells how the components that ObserveRollout names come to run with v3.
-func rollout(o *Overview, result map[string]any) []Deed {
-	if !slices.ContainsFunc(o.WhyNot, func(c Closed) bool { return c.Step == "ObserveRollout" }) {
+// ends is the way out for good where a person has to decide: a deletion, if it may be had.
+func (a advisor) ends(p *v1alpha1.Phase) []Deed {
+	o := a.overview
+	hopeless := o.Outcome == WaitsForPerson || o.Outcome == Failed
+	if o.Deleting || !hopeless || p.OnDelete == nil || p.OnDelete.Hold != "" || p.PointOfNoReturn {
 		return nil
 	}
-	kubectl := "kubectl"
-	if namespace, ok := result["namespace"].(string); ok {
-		kubectl += " -n " + namespace
+	resource := strings.ToLower(a.of.Kind.Kind)
+	if group := a.of.Kind.Group; group != "" {
+		resource += "." + group
 	}
-	var unset []string
-	var all []Deed
-	for _, text := range texts(result["pending"]) {
-		name, why, _ := strings.Cut(text, " ")
-		switch component := components[name]; {
-		case component == "":
-		case strings.HasPrefix(why, "(variable not set"):
-			unset = append(unset, component)
-		default:
-			all = append(all, Deed{"see how far it is rolled out " + why, kubectl + " rollout status " + component})
-		}
-	}
-	if len(unset) > 0 {
-		all = append([]Deed{{"let Calico's components use v3, unless the Tigera operator does it, and put it into your manifests",
-			kubectl + " set env " + strings.Join(unset, " ") + " CALICO_API_GROUP=projectcalico.org/v3"}}, all...)
-	}
-	return all
-}
-
-// ask is the command of a request.
-func ask(request, name string) string {
-	if request == "approve" || request == "retry" {
-		return fmt.Sprintf("kubectl phasegate %s %s --wait", request, name)
-	}
-	return fmt.Sprintf("kubectl phasegate approve %s --request %s --wait", name, request)
-}
-
-// ends are the ways out for good: after success, and where a person has to decide.
-func ends(m *fsm.Machine, o *Overview) []Deed {
-	p := phaseOf(m, o.Phase)
-	switch {
-	case o.Deleting:
-		return nil
-	case o.Outcome == Succeeded:
-		return []Deed{{"nothing has to be done; when you are sure of v3, remove v1 for good", "kubectl phasegate cleanup " + o.Name}}
-	case p.PointOfNoReturn || p.OnDelete == nil || p.OnDelete.Hold != "":
-		return nil
-	case o.Outcome == WaitsForPerson:
-		return []Deed{{"or give everything back", "kubectl phasegate abort " + o.Name + " --wait"}}
-	case o.Outcome == Failed && p.OnDelete.None:
-		return []Deed{{"it was refused as it is; see why, delete it and create another one", "kubectl delete datastoremigration " + o.Name}}
-	}
-	return nil
-}
-
-func texts(list any) []string {
-	items, _ := list.([]any)
-	var all []string
-	for _, item := range items {
-		if text, ok := item.(string); ok {
-			all = append(all, text)
-		}
-	}
-	return all
+	return []Deed{{Why: "or delete it; a deletion now: " + o.OnDelete, Command: fmt.Sprintf("kubectl delete %s %s%s", resource, o.Name, a.namespace())}}
 }

@@ -88,7 +88,7 @@ func (o *Overview) head(p *page) {
 	if phase == "" {
 		phase = "not begun"
 	}
-	title := p.style(Title, "DatastoreMigration "+o.Name) + ": " + p.style(o.role(), phase)
+	title := p.style(Title, o.Kind+" "+qualified(o.Namespace, o.Name)) + ": " + p.style(o.role(), phase)
 	if o.Since != nil {
 		title += " for " + p.since(*o.Since)
 	}
@@ -105,6 +105,9 @@ func (o *Overview) head(p *page) {
 	}
 	fmt.Fprintf(&p.text, "\n  %s\n\n", strings.Join(parts, p.style(Faint, " → ")))
 }
+
+// qualified is namespace/name, or the name alone.
+func qualified(namespace, name string) string { return strings.TrimPrefix(namespace+"/"+name, "/") }
 
 // role colours the present phase.
 func (o *Overview) role() Role {
@@ -140,6 +143,9 @@ func (o *Overview) present(p *page) {
 	if o.Note != "" {
 		p.row("Note", p.style(Warning, "‼ ")+o.Note)
 	}
+	if o.InForce != "" {
+		p.row("Revision", p.style(Warning, "‼ ")+o.Revision+" drove it last; what is told here is from "+o.InForce+", the machine file at hand")
+	}
 	if o.Description != "" {
 		p.row("Phase", o.Description)
 	}
@@ -150,6 +156,8 @@ func (o *Overview) present(p *page) {
 		}
 		if s.Does != "" {
 			text += ": " + s.Does
+		} else if s.Attempts > 0 {
+			text += "."
 		}
 		if s.Attempts > 0 {
 			failed := fmt.Sprintf(" Failed %d times in a row", s.Attempts)
@@ -268,15 +276,15 @@ func (o *Overview) reasons(p *page) {
 	p.row("Next", deeds...)
 }
 
-// orphans are what is left of migrations that are gone.
+// orphans are what is left of objects that are gone.
 func (o *Overview) orphans(p *page) {
 	var lines []string
 	for _, left := range o.Orphans {
-		lines = append(lines, p.style(Warning, "‼ ")+fmt.Sprintf("DatastoreMigration %s is gone (UID %s); it was in %s", left.Object, left.UID, left.Phase))
+		lines = append(lines, p.style(Warning, "‼ ")+fmt.Sprintf("%s %s is gone (UID %s); it was in %s", left.Kind, qualified(left.Namespace, left.Object), left.UID, left.Phase))
 		for _, h := range slices.Backward(left.Held) {
 			lines = append(lines, strings.TrimRight(fmt.Sprintf("  holds %-10s %s", h.Effect, h.Release), " "))
 		}
-		lines = append(lines, "  "+left.Next, "  "+p.style(Title, "kubectl describe machinestate "+left.State))
+		lines = append(lines, "  "+left.Next, "  "+p.style(Title, left.Command))
 	}
 	p.row("Orphaned", lines...)
 }

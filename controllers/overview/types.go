@@ -1,5 +1,5 @@
-// Package overview says where a migration stands, in one value: for a terminal, for
-// the dashboard, for a support bundle and for programs.
+// Package overview says where an object stands, in one value: for a terminal, for
+// the dashboard and for programs.
 //
 // It is made from the object, its state and its machine file alone. It reads no cluster, writes
 // nothing and knows no colours.
@@ -15,17 +15,24 @@ import (
 	"github.com/phasegate/phasegate/controllers/live"
 )
 
-// Overview is where one migration stands at a moment. Durations are in seconds.
+// Overview is where one object stands at a moment. Durations are in seconds. It has the same
+// fields for every kind; Progress, Lock, CopyAhead and Conflicts are set for migrations only.
 type Overview struct {
-	Name string `json:"name"`
+	// Kind of the object; `kind` itself is what -o json calls an overview.
+	Kind string `json:"objectKind"`
+	// Namespace is empty for kinds that have none.
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
 	// Machine and Revision are what drove the object last.
 	Machine  string `json:"machine"`
 	Revision string `json:"revision,omitempty"`
+	// InForce is the revision of the file that all texts are from, where it is not that one.
+	InForce string `json:"inForce,omitempty"`
 	// Now is the moment that the rest is about.
 	Now time.Time `json:"now"`
 
-	// Phase is the machine's own; Phases are the line to success, and the present phase
-	// where it is beside that line.
+	// Phase is the machine's own; Phases are those that were passed, the present one, and the
+	// way to success that is ahead.
 	Phase       string  `json:"phase"`
 	Description string  `json:"description,omitempty"`
 	Phases      []Phase `json:"phases"`
@@ -60,7 +67,7 @@ type Overview struct {
 	Note string `json:"note,omitempty"`
 	// Stale says that all this may be old, since no manager writes it; nil where that is not known.
 	Stale *live.Stale `json:"stale,omitempty"`
-	// Orphans are the states of other migrations, which are gone.
+	// Orphans are the states of other objects, which are gone.
 	Orphans []Orphan `json:"orphans,omitempty"`
 
 	// Next is what would move it, the best first; empty where it moves by itself.
@@ -78,12 +85,13 @@ const (
 	Running Outcome = "Running"
 	// WaitsForPerson moves when somebody does what Next says.
 	WaitsForPerson Outcome = "WaitsForPerson"
-	// Succeeded and Failed are ends that only a request or a deletion leaves.
+	// Succeeded is an end, or a rest in which the object is Ready; Failed is an end that only
+	// a request or a deletion leaves.
 	Succeeded Outcome = "Succeeded"
 	Failed    Outcome = "Failed"
 )
 
-// Phase is one of the line that leads to success.
+// Phase is one of the line of those that were passed and those that lead to success.
 type Phase struct {
 	Name    string `json:"name"`
 	Present bool   `json:"present,omitempty"`
@@ -125,17 +133,20 @@ type Held struct {
 	Release string `json:"release,omitempty"`
 }
 
-// Orphan is the state of a migration that is gone, or has another UID by now.
+// Orphan is the state of an object that is gone, or has another UID by now.
 type Orphan struct {
-	// State is the name of the MachineState, Object that of the migration.
-	State  string    `json:"state"`
-	Object string    `json:"object"`
-	UID    types.UID `json:"uid"`
-	Phase  string    `json:"phase,omitempty"`
+	// State is the name of the MachineState, Object that of the object.
+	State     string    `json:"state"`
+	Kind      string    `json:"kind"`
+	Namespace string    `json:"namespace,omitempty"`
+	Object    string    `json:"object"`
+	UID       types.UID `json:"uid"`
+	Phase     string    `json:"phase,omitempty"`
 	// Held is what it holds, in the order of taking.
 	Held []Held `json:"held,omitempty"`
-	// Next is what the manager does about it.
-	Next string `json:"next"`
+	// Next is what the manager does about it, Command shows the state.
+	Next    string `json:"next"`
+	Command string `json:"command"`
 }
 
 // Progress counts what is copied.
@@ -180,6 +191,9 @@ type Deed struct {
 	Why string `json:"why"`
 	// Command is to be typed; empty where there is none.
 	Command string `json:"command,omitempty"`
+
+	// ofMachine says that Command reads the machine file, which -f may have named.
+	ofMachine bool
 }
 
 // Transition is a way that was taken.

@@ -7,16 +7,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/definitions"
 	"github.com/phasegate/phasegate/controllers/rights"
 	"github.com/phasegate/phasegate/fsm"
 )
 
 // Who needs what no action and no guard does, as Need.For has it.
 const (
-	forRunner     = "every pass"
-	forEvents     = "Events"
-	forChecks     = "checks"
-	forController = "the controller"
+	forRunner      = "every pass"
+	forDefinitions = "showing the machines in force"
+	forEvents      = "Events"
+	forChecks      = "checks"
+	forController  = "the controller"
 )
 
 // Needs is all that the controller of a machine must be allowed to do, each right
@@ -53,6 +55,7 @@ func (p *Program[T]) Needs(machine *fsm.Machine) []rights.Need {
 func (p *Program[T]) NeedsOfAny() []rights.Need {
 	return rights.Union(
 		rights.Flatten(forRunner, rights.Rule("get list watch create patch delete", v1alpha1.Group, "machinestates")),
+		rights.Flatten(forDefinitions, definitions.Rights),
 		rights.Flatten(forEvents, rights.Rule("create patch", "events.k8s.io", "events")),
 		rights.Flatten(forChecks, rights.Asking), // what they ask for includes the rights of any machine
 		rights.Flatten(forController, p.Rights...))

@@ -53,21 +53,13 @@ func (t *Teller) timings(b *strings.Builder) {
 }
 
 func (t *Teller) effectTable(b *strings.Builder) {
-	effects := t.m.Definition().Spec.Effects
+	effects := t.effectList()
 	if len(effects) == 0 {
 		return
 	}
 	b.WriteString("## What it takes and gives back\n\n| effect | taken by | given back by | stays for good from |\n|---|---|---|---|\n")
 	for _, e := range effects {
-		var keeps []string
-		for _, name := range t.m.Phases() {
-			for _, k := range t.phases[name].Keeps {
-				if k == e.Name {
-					keeps = append(keeps, name)
-				}
-			}
-		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", e.Name, e.Acquire, e.Release, strings.Join(keeps, ", "))
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", e.Name, e.Acquire, e.Release, strings.Join(e.KeptFrom, ", "))
 	}
 	b.WriteString("\nWhat is held at this moment stands in `status.machine.held`.\n\n")
 }

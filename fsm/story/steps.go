@@ -18,7 +18,7 @@ import (
 
 // step tells what a step does; pace is its own, usual that of the phase.
 func (t *Teller) step(p *v1alpha1.Phase, s *v1alpha1.Step, usual, pace fsm.Pace) Step {
-	out := Step{Name: stepName(*s)}
+	out := Step{Name: fsm.StepName(*s)}
 	note := func(is bool, format string, args ...any) {
 		if is {
 			out.Notes = append(out.Notes, fmt.Sprintf(format, args...))
@@ -91,13 +91,6 @@ func afterError(p *v1alpha1.Phase, poll time.Duration, pace fsm.Pace) string {
 		return text + fmt.Sprintf("; after %d attempts → %s", pace.Attempts, pace.RetryTo)
 	}
 	return text + fmt.Sprintf("; after %d attempts Stalled, then every %s", pace.Attempts, short(pace.Max))
-}
-
-func stepName(s v1alpha1.Step) string {
-	if s.Undo != "" {
-		return cmp.Or(s.Name, "undo")
-	}
-	return cmp.Or(s.Name, s.Action, "wait")
 }
 
 // short leaves out what is zero: 24h, not 24h0m0s.

@@ -182,7 +182,7 @@ func (t *Teller) asks(p *v1alpha1.Phase) []Request {
 		r := Request{Name: q.Name, Commands: t.commands(q)}
 		for _, s := range p.Steps {
 			if reads(s.Until, "request."+q.Name) {
-				r.Leads = append(r.Leads, "on from step "+stepName(s))
+				r.Leads = append(r.Leads, "on from step "+fsm.StepName(s))
 			}
 		}
 		for _, x := range p.Next {

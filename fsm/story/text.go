@@ -9,14 +9,9 @@ import (
 func (s *Phase) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s, a phase of machine %s (%s)\n", s.title(), s.Machine, s.Revision)
-	if s.Description != "" {
-		b.WriteString(s.Description + "\n")
-	}
-	for _, part := range s.sections() {
-		b.WriteString("\n" + part.title + "\n")
-		for _, l := range part.lines {
-			b.WriteString(strings.Repeat("  ", l.depth+1) + l.text + "\n")
-		}
+	writeLine(&b, 0, s.Description)
+	for _, part := range []section{s.now(), s.happens(), s.leaves(), s.deletes(), s.holds(), s.lasts(), s.out()} {
+		part.write(&b, 0)
 	}
 	return b.String()
 }
@@ -41,17 +36,6 @@ type line struct {
 
 func (c *section) add(depth int, format string, args ...any) {
 	c.lines = append(c.lines, line{depth, fmt.Sprintf(format, args...)})
-}
-
-// sections leaves out those that have nothing to say.
-func (s *Phase) sections() []section {
-	var all []section
-	for _, part := range []section{s.now(), s.happens(), s.leaves(), s.deletes(), s.holds(), s.lasts(), s.out()} {
-		if len(part.lines) > 0 {
-			all = append(all, part)
-		}
-	}
-	return all
 }
 
 func (s *Phase) now() section {

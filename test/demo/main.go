@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -32,6 +33,8 @@ type options struct {
 	seed     uint64
 	keep     bool
 	practice bool
+	// phasesDir is where the manager of a practice cluster finds machine files; empty: nowhere.
+	phasesDir string
 }
 
 func command() *cobra.Command {
@@ -53,6 +56,9 @@ NO_COLOR or TERM=dumb or a pipe gives plain lines.`,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s := newStory(o, newTerminal(os.Stdout))
+			if o.phasesDir != "" && !o.practice {
+				return errors.New("--phases-dir: the demo runs the shipped machines: give --practice, too")
+			}
 			if o.practice {
 				return s.run(cmd.Context(), s.opening())
 			}
@@ -63,6 +69,7 @@ NO_COLOR or TERM=dumb or a pipe gives plain lines.`,
 	f.IntVar(&o.objects, "objects", 1000, "number of v1 objects; never fewer than about 150, so that every kind is there")
 	f.Uint64Var(&o.seed, "seed", 1, "what the objects are made of: the same seed gives the same objects")
 	f.BoolVar(&o.practice, "practice", false, "only set the scene and start the manager, and leave the migration to you, until Ctrl-C")
+	f.StringVar(&o.phasesDir, "phases-dir", "", "with --practice: directory of machine files that the manager runs besides")
 	f.BoolVar(&o.keep, "keep", os.Getenv("KEEP") == "1", "leave the cluster running at the end (also KEEP=1)")
 	return cmd
 }

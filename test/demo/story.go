@@ -117,7 +117,7 @@ func (s *story) handOver(ctx context.Context) error {
 	s.out.line("")
 	s.out.line("  export KUBECONFIG=%s PATH=%s/bin:%s/bin/tools:$PATH", s.scene.Kubeconfig, root, root)
 	s.out.line("")
-	s.out.line("Then follow docs/tutorials/migrate-a-test-cluster.md.")
+	s.out.line("Then follow docs/tutorials/migrate-a-test-cluster.md, or docs/extend/new-machine.md with a machine of your own.")
 	select {
 	case <-ctx.Done():
 		return nil
@@ -180,7 +180,12 @@ func (s *story) build(ctx context.Context) (err error) {
 }
 
 func (s *story) startManager(context.Context) (err error) {
-	s.manager, err = s.scene.StartManager()
+	var args []string
+	if s.phasesDir != "" {
+		s.out.line("it runs the machines of %s, too", s.phasesDir)
+		args = []string{"--phases-dir", s.phasesDir}
+	}
+	s.manager, err = s.scene.StartManager(args...)
 	return err
 }
 

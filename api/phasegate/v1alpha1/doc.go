@@ -1,6 +1,6 @@
 // Package v1alpha1 holds the file kinds that an operator author edits (Machine and
-// KindRegistry), and MachineState, the kind in which the runner stores what a machine
-// holds and where it stands.
+// KindRegistry), MachineState, the kind in which the runner stores what a machine
+// holds and where it stands, and MachineDefinition, which shows the machine in force.
 //
 // The types are data only: what they mean is decided by packages fsm, resources and
 // controllers/runner, which this package must not know.
@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// Group is the API group of the file kinds and of MachineState.
+	// Group is the API group of all these kinds.
 	Group = "phasegate.dev"
 	// APIVersion is what `apiVersion:` of a machine or registry file must say.
 	APIVersion = Group + "/v1alpha1"
@@ -27,11 +27,11 @@ const (
 var GroupVersion = schema.GroupVersion{Group: Group, Version: "v1alpha1"}
 
 var schemeBuilder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &MachineState{}, &MachineStateList{})
+	s.AddKnownTypes(GroupVersion, &MachineState{}, &MachineStateList{}, &MachineDefinition{}, &MachineDefinitionList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 })
 
-// AddToScheme registers MachineState; the file kinds are not served by an API server. It
-// may be called twice.
+// AddToScheme registers MachineState and MachineDefinition; the file kinds are not served by
+// an API server. It may be called twice.
 var AddToScheme = schemeBuilder.AddToScheme

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/phasegate/phasegate/controllers/live"
+)
+
+// quietly reads the machines of a cluster, and takes the compiled-in ones where it does not
+// answer soon.
+func (c *cluster) quietly(ctx context.Context) (*known, context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, completionTakes)
+	c.limit = completionTakes // discovery heeds no context
+	k, err := c.machines(ctx, streams{out: io.Discard, err: io.Discard}, nil)
+	c.limit = 0
+	if err != nil {
+		k = &known{all: candidates(nil, compiledIn(), true), unread: "no cluster answers"}
+	}
+	return k, ctx, cancel
+}
+
+// completeObjects offers what KIND NAME, KIND/NAME or NAME may be: the kinds that machines
+// drive, and the names of their objects in the namespace.
+func completeObjects(at *cluster) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, text string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 1 || len(args) == 1 && strings.Contains(args[0], "/") {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		k, ctx, cancel := at.quietly(cmd.Context())
+		defer cancel()
+		kind, _, qualified := strings.Cut(text, "/")
+		switch {
+		case len(args) == 1:
+			return k.names(ctx, args[0], ""), cobra.ShellCompDirectiveNoFileComp
+		case qualified:
+			return k.names(ctx, kind, kind+"/"), cobra.ShellCompDirectiveNoFileComp
+		}
+		return append(k.kinds(), k.names(ctx, "", "")...), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeKinds offers the kinds that machines drive.
+func completeKinds(at *cluster) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		k, _, cancel := at.quietly(cmd.Context())
+		defer cancel()
+		return k.kinds(), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func (k *known) kinds() (all []string) {
+	for _, c := range k.all {
+		all = append(all, c.lowerKind())
+	}
+	return all
+}
+
+// names are those of the objects of a kind, or of all kinds, each behind a prefix.
+func (k *known) names(ctx context.Context, kind, prefix string) (all []string) {
+	if k.client == nil {
+		return nil
+	}
+	among, _ := k.ofKind(kind)
+	for _, c := range among {
+		m, err := c.machine(live.Object{})
+		if err != nil {
+			continue
+		}
+		objects, _ := live.List(ctx, k.client, m, k.within(c))
+		for _, o := range objects {
+			if !o.Gone {
+				all = append(all, prefix+o.Name)
+			}
+		}
+	}
+	return all
+}
+
+// completeRequests offers the requests of all machines.
+func completeRequests(at *cluster) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+		k, _, cancel := at.quietly(cmd.Context())
+		defer cancel()
+		for _, c := range k.all {
+			if m, err := c.machine(live.Object{}); err == nil {
+				for _, q := range m.Requests() {
+					names = append(names, q.Name)
+				}
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeMachines offers the machines that are known beside files.
+func completeMachines(at *cluster) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+		k, _, cancel := at.quietly(cmd.Context())
+		defer cancel()
+		for _, c := range k.all {
+			names = append(names, c.name)
+		}
+		return names, cobra.ShellCompDirectiveDefault
+	}
+}
+
+// completeCompiled offers the compiled-in machines beside files.
+func completeCompiled(*cobra.Command, []string, string) (names []string, _ cobra.ShellCompDirective) {
+	for _, m := range compiledIn() {
+		names = append(names, m.Name())
+	}
+	return names, cobra.ShellCompDirectiveDefault
+}

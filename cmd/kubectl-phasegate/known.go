@@ -1,0 +1,369 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/catalog"
+	"github.com/phasegate/phasegate/controllers/definitions"
+	"github.com/phasegate/phasegate/controllers/live"
+	"github.com/phasegate/phasegate/controllers/overview"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// known are the machines that a command may be about: those of -f, else those that managers
+// have published, and for a kind that nobody has published one for the compiled-in one.
+type known struct {
+	client client.Client
+	mapper meta.RESTMapper
+	all    []candidate
+	// unread says why nothing that is published could be read; empty where it could.
+	unread string
+	// caller is what the commands need that are shown.
+	caller overview.Caller
+	// namespace is that of the flag, else of the context.
+	namespace string
+}
+
+// candidate is one machine.
+type candidate struct {
+	name string
+	kind schema.GroupVersionKind
+	// published has one for each manager that runs it; without any, the machine is at hand.
+	published []definitions.Published
+	atHand    *fsm.Machine
+	// compiled says that the machine at hand is not that of -f.
+	compiled bool
+}
+
+// machines reads those that are known; files are those of -f.
+func (c *cluster) machines(ctx context.Context, s streams, files []string) (*known, error) {
+	k := &known{}
+	var err error
+	if k.client, k.mapper, err = c.connect(); err != nil {
+		return nil, err
+	}
+	if k.namespace, err = c.namespace(); err != nil {
+		return nil, err
+	}
+	k.caller = overview.Caller{Flags: c.given(), File: strings.Join(quoted(files), ",")}
+	var published []definitions.Published
+	if len(files) == 0 {
+		if published, k.unread, err = c.published(ctx); err != nil {
+			return nil, err
+		}
+	}
+	atHand, err := readMachines(files)
+	if err != nil {
+		return nil, err
+	}
+	machines, err := sound(s, atHand)
+	if err != nil {
+		return nil, err
+	}
+	k.all = candidates(published, machines, len(files) == 0)
+	return k, nil
+}
+
+// published reads what managers have published, without asking first what the cluster serves.
+func (c *cluster) published(ctx context.Context) ([]definitions.Published, string, error) {
+	cfg, err := c.rest()
+	if err != nil {
+		return nil, "", err
+	}
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.GroupVersion})
+	mapper.Add(v1alpha1.GroupVersion.WithKind("MachineDefinition"), meta.RESTScopeRoot)
+	reader, err := client.New(cfg, client.Options{Mapper: mapper})
+	if err != nil {
+		return nil, "", err
+	}
+	return definitions.List(ctx, reader)
+}
+
+// candidates is pure: the published machines, and those at hand whose kind none of them is for.
+func candidates(published []definitions.Published, atHand []*fsm.Machine, compiled bool) (all []candidate) {
+	for _, p := range published {
+		i := slices.IndexFunc(all, func(c candidate) bool { return c.name == p.Machine })
+		if i < 0 {
+			i, all = len(all), append(all, candidate{name: p.Machine, kind: schema.FromAPIVersionAndKind(p.For.APIVersion, p.For.Kind)})
+		}
+		all[i].published = append(all[i].published, p)
+	}
+	for _, m := range atHand {
+		kind := schema.FromAPIVersionAndKind(m.For().APIVersion, m.For().Kind)
+		if !slices.ContainsFunc(all, func(c candidate) bool { return c.kind.GroupKind() == kind.GroupKind() && len(c.published) > 0 }) {
+			all = append(all, candidate{name: m.Name(), kind: kind, atHand: m, compiled: compiled})
+		}
+	}
+	return all
+}
+
+// machine is the one that drives an object; a zero object stands for any.
+func (c candidate) machine(o live.Object) (*fsm.Machine, error) {
+	p, ok := definitions.Driver(c.published, o.Manager, o.Machine.Revision)
+	if !ok {
+		return c.atHand, nil
+	}
+	return p.Compile(catalog.Bindings)
+}
+
+func (c candidate) lowerKind() string { return strings.ToLower(c.kind.Kind) }
+
+// noted says on stderr that a machine may not be the one that the manager runs.
+func (k *known) noted(s streams, c candidate) {
+	if c.compiled {
+		why := cmp.Or(k.unread, "no manager has published it")
+		fmt.Fprintf(s.err, "‼ which file drives %s cannot be seen (%s): this is told by machine %s as it is compiled into this program; give the manager's file with -f\n", c.kind.Kind, why, c.name)
+	}
+}
+
+// driverOf is the machine of a kind that drives an object whose status is known.
+func (k *known) driverOf(s streams, kind schema.GroupVersionKind, st v1alpha1.MachineStatus) (*fsm.Machine, error) {
+	among, err := k.ofKind(strings.ToLower(kind.Kind) + "." + kind.Group)
+	if err != nil {
+		return nil, err
+	}
+	k.noted(s, among[0])
+	return among[0].machine(live.Object{Machine: st})
+}
+
+// ofKind are the machines for what a user calls a kind: kind, resource or short name, with or
+// without version and group; all of them for an empty text.
+func (k *known) ofKind(text string) ([]candidate, error) {
+	if text == "" {
+		return k.all, nil
+	}
+	of := func(fits func(candidate) bool) []candidate {
+		return slices.DeleteFunc(slices.Clone(k.all), func(c candidate) bool { return !fits(c) })
+	}
+	found := of(func(c candidate) bool {
+		full := c.lowerKind() + "." + c.kind.Group
+		return slices.Contains([]string{c.lowerKind(), full}, strings.ToLower(text))
+	})
+	if len(found) == 0 {
+		group, err := kindFor(k.mapper, text)
+		if err != nil {
+			return nil, err
+		}
+		if found = of(func(c candidate) bool { return c.kind.GroupKind() == group }); len(found) == 0 {
+			return nil, fmt.Errorf("no machine drives %s: no manager has published one: give its file with -f", group)
+		}
+	}
+	if i := slices.IndexFunc(found, func(c candidate) bool { return c.kind.GroupKind() != found[0].kind.GroupKind() }); i > 0 {
+		return nil, fmt.Errorf("which %s? write %s.%s or %s.%s", text, found[0].lowerKind(), found[0].kind.Group, found[i].lowerKind(), found[i].kind.Group)
+	}
+	return found, nil
+}
+
+// target is the object that a command is about, and the machine that drives it.
+type target struct {
+	candidate
+	driver *fsm.Machine
+	object live.Object
+	// left are objects that are gone, whose states are there.
+	left []live.Object
+}
+
+func (t target) String() string { return t.lowerKind() + "/" + t.object.Name }
+
+// errNothing is wrapped by the error that says that there is no such object. Objects that are
+// gone, and whose state is there, come with it.
+var errNothing = errors.New("there is no object")
+
+// errNoMachine says that no machine fits, where no kind was given.
+var errNoMachine = errors.New("no machine fits: give its file with -f")
+
+// parseTarget splits KIND NAME, KIND/NAME and NAME.
+func parseTarget(args []string) (kind, name string) {
+	if len(args) == 2 {
+		return args[0], args[1]
+	}
+	text := strings.Join(args, "")
+	if kind, name, qualified := strings.Cut(text, "/"); qualified {
+		return kind, name
+	}
+	return "", text
+}
+
+// find answers the object that the arguments are about: that of a name, else the only one. Only
+// machines that fit count, where no kind is given. A word that is no name may be a kind.
+func (k *known) find(ctx context.Context, s streams, args []string, fits func(*fsm.Machine) bool) (target, error) {
+	kind, name := parseTarget(args)
+	one, err := k.search(ctx, kind, name, fits)
+	if errors.Is(err, errNothing) && kind == "" && name != "" && len(one.left) == 0 {
+		if _, unknown := k.ofKind(name); unknown == nil {
+			one, err = k.search(ctx, name, "", fits)
+		}
+	}
+	if err != nil {
+		return one, err
+	}
+	k.noted(s, one.candidate)
+	noted(s, one.object)
+	return one, nil
+}
+
+func (k *known) search(ctx context.Context, kind, name string, fits func(*fsm.Machine) bool) (target, error) {
+	among, err := k.ofKind(kind)
+	if err != nil {
+		return target{}, err
+	}
+	found := search{known: k, name: name, kind: kind}
+	for _, c := range among {
+		if err := found.look(ctx, c, fits); err != nil {
+			return target{}, err
+		}
+	}
+	return found.only()
+}
+
+// search collects what may be meant.
+type search struct {
+	*known
+	kind, name string
+	found      []target
+	left       []target
+	looked     []string
+	// refused is the first error that says that one may not look, missing that there is no
+	// such object.
+	refused, missing error
+}
+
+// look looks for objects of one machine.
+func (f *search) look(ctx context.Context, c candidate, fits func(*fsm.Machine) bool) error {
+	any, err := c.machine(live.Object{})
+	if err != nil && f.kind == "" {
+		f.refused = cmp.Or(f.refused, err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if f.kind == "" && !fits(any) {
+		return nil
+	}
+	f.looked = append(f.looked, c.kind.Kind)
+	objects, err := f.objects(ctx, any, c)
+	switch {
+	case apierrs.IsForbidden(err):
+		f.refused = cmp.Or(f.refused, err)
+	case apierrs.IsNotFound(err), meta.IsNoMatchError(err):
+		f.missing = cmp.Or(f.missing, err)
+	case err != nil:
+		return err
+	}
+	for _, o := range objects {
+		t := target{candidate: c, object: o}
+		if o.Gone {
+			t.driver = any
+			f.left = append(f.left, t)
+			continue
+		}
+		if t.driver, err = c.machine(o); err != nil {
+			return err
+		}
+		f.found = append(f.found, t)
+	}
+	return nil
+}
+
+// objects are that of the name, or all of them.
+func (f *search) objects(ctx context.Context, m *fsm.Machine, c candidate) ([]live.Object, error) {
+	if f.name == "" {
+		return live.List(ctx, f.client, m, f.within(c))
+	}
+	key := client.ObjectKey{Namespace: f.within(c), Name: f.name}
+	o, err := live.Get(ctx, f.client, m, key)
+	if err == nil && o.Saved != nil {
+		return []live.Object{o}, nil
+	}
+	if err != nil && !apierrs.IsNotFound(err) && !meta.IsNoMatchError(err) {
+		return nil, err
+	}
+	left, failed := live.Left(ctx, f.client, m, key)
+	if err == nil {
+		left = slices.Insert(left, 0, o)
+	}
+	return left, errors.Join(err, failed)
+}
+
+// within is the namespace to look in: none for kinds that have none.
+func (k *known) within(c candidate) string {
+	mapping, err := k.mapper.RESTMapping(c.kind.GroupKind(), c.kind.Version)
+	if err == nil && mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		return ""
+	}
+	return k.namespace
+}
+
+// maxNamed is how many objects an error names.
+const maxNamed = 10
+
+// only is the one that was found. Where no name was given, those of kinds without a namespace
+// come first.
+func (f *search) only() (target, error) {
+	found := f.found
+	if f.name == "" {
+		if wide := slices.DeleteFunc(slices.Clone(found), func(t target) bool { return t.object.Namespace != "" }); len(wide) > 0 {
+			found = wide
+		}
+	}
+	switch {
+	case len(found) == 1:
+		one := found[0]
+		for _, t := range f.left {
+			if t.name == one.name {
+				one.left = append(one.left, t.object)
+			}
+		}
+		return one, nil
+	case len(found) > 1:
+		var names []string
+		for _, t := range found[:min(len(found), maxNamed)] {
+			names = append(names, t.String())
+		}
+		if more := len(found) - len(names); more > 0 {
+			names = append(names, fmt.Sprintf("and %d more", more))
+		}
+		return target{}, fmt.Errorf("which one? give one of: %s", strings.Join(names, ", "))
+	case f.refused != nil:
+		return target{}, fmt.Errorf("%w: give the kind and the name of one that you may read", f.refused)
+	}
+	return f.nothing()
+}
+
+// nothing says what there is not, with what is left of objects that are gone.
+func (f *search) nothing() (one target, err error) {
+	if len(f.left) > 0 {
+		one = target{candidate: f.left[0].candidate, driver: f.left[0].driver}
+		for _, t := range f.left {
+			if t.name == one.name {
+				one.left = append(one.left, t.object)
+			}
+		}
+	}
+	kinds := strings.Join(f.looked, ", ")
+	switch {
+	case len(f.looked) == 0:
+		return one, errNoMachine
+	case f.name == "":
+		return one, fmt.Errorf("%w of %s: create one (docs/operate/migrate.md, docs/extend/new-machine.md), or choose another namespace with -n or cluster with --context", errNothing, kinds)
+	case len(f.looked) == 1 && f.missing != nil:
+		return one, f.missing
+	}
+	return one, fmt.Errorf("%w %s of %s in namespace %s: give its kind, or its namespace with -n", errNothing, f.name, kinds, f.namespace)
+}
+
+// completionTakes is how long a shell may wait for names.
+const completionTakes = 3 * time.Second

@@ -1,0 +1,100 @@
+package definitions
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// Published is a machine that a manager runs.
+type Published struct {
+	v1alpha1.MachineDefinitionSpec
+}
+
+// List reads the machines that managers have published, by machine and manager. Where none
+// can be read because the cluster does not have their kind or the account may not, unread
+// says so, and it is no error.
+func List(ctx context.Context, c client.Reader) (all []Published, unread string, err error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MachineDefinitionList"))
+	switch err := c.List(ctx, list); {
+	case apierrs.IsForbidden(err):
+		return nil, "you may not list machinedefinitions.phasegate.dev", nil
+	case meta.IsNoMatchError(err), apierrs.IsNotFound(err):
+		return nil, "the CRD " + v1alpha1.MachineDefinitionCRD + " is not installed", nil
+	case err != nil:
+		return nil, "", fmt.Errorf("list MachineDefinitions: %w", err)
+	}
+	for i := range list.Items {
+		d := &v1alpha1.MachineDefinition{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, d); err != nil {
+			return nil, "", fmt.Errorf("read MachineDefinition %s: %w: is this program of the version of the manager?", list.Items[i].GetName(), err)
+		}
+		all = append(all, Published{d.Spec})
+	}
+	slices.SortFunc(all, func(a, b Published) int {
+		return cmp.Or(cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.Manager, b.Manager))
+	})
+	return all, "", nil
+}
+
+// GroupKind is that of the objects that the machine drives.
+func (p Published) GroupKind() schema.GroupKind {
+	return schema.FromAPIVersionAndKind(p.For.APIVersion, p.For.Kind).GroupKind()
+}
+
+// Compile makes a machine of the text, as this program understands it. Its file is called
+// after the object that the text is from.
+func (p Published) Compile(bindings func(*fsm.Definition) (fsm.Bindings, error)) (*fsm.Machine, error) {
+	name := "MachineDefinition " + v1alpha1.MachineDefinitionName(p.Machine, p.Manager)
+	def, diags := fsm.Load(name, []byte(p.Text))
+	if def == nil {
+		return nil, p.unfit(diags.Err())
+	}
+	def.Revision = p.Revision // that of the manager, with which those of the states are compared
+	b, err := bindings(def)
+	if err != nil {
+		return nil, err
+	}
+	m, diags := fsm.Bind(def, b)
+	if m == nil {
+		return nil, p.unfit(diags.Err())
+	}
+	return m, nil
+}
+
+func (p Published) unfit(err error) error {
+	return fmt.Errorf("machine %s of %s cannot be read by this program: %w: use the kubectl-phasegate of the version of the manager, or give the machine file with -f",
+		p.Machine, cmp.Or(p.Manager, "a manager without a lease"), err)
+}
+
+// Driver is the one that drives an object, of those that are for its kind: that of the
+// manager which drove it last, else that of the revision which did, else the first. It is
+// false where there is none.
+func Driver(all []Published, manager, revision string) (Published, bool) {
+	best, rank := Published{}, 0
+	for _, p := range all {
+		now := 1
+		if p.Revision == revision {
+			now++
+		}
+		if manager != "" && p.Manager == manager {
+			now += 2
+		}
+		if now > rank {
+			best, rank = p, now
+		}
+	}
+	return best, rank > 0
+}
