@@ -15,6 +15,20 @@ type ActionSpec struct {
 	Params map[string]Param `json:"params,omitempty"`
 	// Outputs are the names that the action adds to `result`, and their types.
 	Outputs map[string]Type `json:"outputs,omitempty"`
+	// Check finds what the action can do nothing with in all parameters of a call together, as the file has them: a
+	// text may hold ${…}. nil: nothing is looked for.
+	Check func(with Params) []Misfit `json:"-"`
+}
+
+// Misfit is a place in the parameters of a call that the action can do nothing with.
+type Misfit struct {
+	// Path begins with the name of the parameter: manifest.spec.replicas.
+	Path string
+	// Message says what is wrong.
+	Message string
+	// Name was written where only one of Known can be; empty: the value is wrong.
+	Name  string
+	Known []string
 }
 
 // Param declares one `with` value.

@@ -29,9 +29,12 @@ var Codes = map[string]Code{
 	"PG015": {"a name is reserved, or cannot be shown", SeverityError},
 	"PG016": {"an expression could cost more than the API server allows", SeverityError},
 	"PG017": {"effects or deletion phases, but no finalizer", SeverityError},
+	"PG018": {"a manifest does not fit its kind", SeverityError},
+	"PG019": {"the kind is not there as the machine needs it", SeverityError},
 	"PG101": {"a progressing phase has no timeout", SeverityWarning},
 	"PG102": {"two guards of one phase can be true together", SeverityWarning},
 	"PG103": {"a hot loop: a cycle of phases that never waits", SeverityWarning},
 	"PG104": {"objects of the older revision could not go on with this one", SeverityError},
+	"PG105": {"the objects cannot show where they stand", SeverityWarning},
 	"PG201": {"an invariant does not hold", SeverityError},
 }

@@ -149,18 +149,9 @@ func (o *lintOptions) known(ctx context.Context) (lint.Known, error) {
 		}
 		known.Program = &program
 	}
-	if len(o.crds) > 0 {
-		files, err := readFiles(nil, o.crds)
-		if err != nil {
-			return known, fmt.Errorf("--crd: %w", err)
-		}
-		for _, f := range files {
-			crds, err := lint.LoadCRDs(f)
-			if err != nil {
-				return known, fmt.Errorf("--crd: %w", err)
-			}
-			known.CRDs = append(known.CRDs, crds...)
-		}
+	var err error
+	if known.CRDs, err = readCRDs(o.crds); err != nil {
+		return known, err
 	}
 	if o.live {
 		crds, err := o.liveCRDs(ctx)
