@@ -84,6 +84,11 @@ func (v *value) placeOfItem(path string) string {
 	return v.items[at].place(strings.TrimPrefix(rest, "."))
 }
 
+// Misfit is the finding about something that does not fit at a path.
+func (d *Definition) Misfit(path string, m Misfit) Diagnostic {
+	return d.Finding(path, "PG018", m.Message, m.fix())
+}
+
 func (m Misfit) fix() string {
 	switch near := nearest(m.Name, m.Known); {
 	case m.Name == "":
@@ -102,7 +107,7 @@ func (c *compiler) together(a *action, at string) {
 		return
 	}
 	for _, flaw := range a.spec.Check(a.written()) {
-		x := c.def.Finding(firstOf(a.place(flaw.Path), at), "PG018", flaw.Message, flaw.fix())
+		x := c.def.Misfit(firstOf(a.place(flaw.Path), at), flaw)
 		same := func(d Diagnostic) bool { return d.Pos == x.Pos && d.Message == x.Message }
 		if !slices.ContainsFunc(c.diags, same) {
 			c.diags = append(c.diags, x)

@@ -36,5 +36,6 @@ var Codes = map[string]Code{
 	"PG103": {"a hot loop: a cycle of phases that never waits", SeverityWarning},
 	"PG104": {"objects of the older revision could not go on with this one", SeverityError},
 	"PG105": {"the objects cannot show where they stand", SeverityWarning},
+	"PG107": {"an exit leads to its own phase", SeverityWarning},
 	"PG201": {"an invariant does not hold", SeverityError},
 }

@@ -14,6 +14,14 @@ import (
 // What each action must be allowed to do, by the parameters of a call as the file has them.
 // A text with ${…} is not known before the action is called.
 
+// Access is what a call of a built-in action must be allowed to do; a kind that an expression says is left out of it.
+func Access(action string, with fsm.Params) []rights.Access {
+	if access := table()[action].access; access != nil {
+		return access(with)
+	}
+	return nil
+}
+
 func known(text string) string {
 	if strings.Contains(text, "${") {
 		return ""

@@ -41,7 +41,7 @@ func Misfits(apiVersion, kind string, content map[string]any) []fsm.Misfit {
 // unknownKind is a misfit only where the group and version are Kubernetes' own.
 func unknownKind(apiVersion, kind string) []fsm.Misfit {
 	gv, err := schema.ParseGroupVersion(apiVersion)
-	if err != nil || strings.Contains(kind, "${") || !clientgoscheme.Scheme.IsVersionRegistered(gv) {
+	if err != nil || kind == "" || strings.Contains(kind, "${") || !clientgoscheme.Scheme.IsVersionRegistered(gv) {
 		return nil
 	}
 	return []fsm.Misfit{{Path: "kind", Message: fmt.Sprintf("%s has no kind %q", apiVersion, kind), Name: kind, Known: kindsOf(gv)}}

@@ -35,7 +35,7 @@ func CRD(m *fsm.Machine, o Options) (string, error) {
 type field struct {
 	types            []string
 	optional, inText bool
-	below    map[string]*field
+	below            map[string]*field
 }
 
 // at finds or makes the field at a path.
