@@ -65,6 +65,7 @@ func (c *compiler) bindStep(s step) {
 	default:
 		c.params(s.path, s.action)
 		c.required(s.path, s.action)
+		c.together(s.action, s.path)
 	}
 }
 
@@ -77,6 +78,7 @@ func (c *compiler) call(path, name string) {
 		return
 	}
 	c.required(path, a)
+	c.together(a, path)
 }
 
 func (c *compiler) unknownAction(path, name string) {

@@ -22,6 +22,20 @@ type ActionSpec struct {
 	// where the machine file says which: lint looks whether a phase may be run again.
 	Reads  *Target `json:"reads,omitempty"`
 	Writes *Target `json:"writes,omitempty"`
+	// Check finds what the action can do nothing with in all parameters of a call together, as the file has them: a
+	// text may hold ${…}. nil: nothing is looked for.
+	Check func(with Params) []Misfit `json:"-"`
+}
+
+// Misfit is a place in the parameters of a call that the action can do nothing with.
+type Misfit struct {
+	// Path begins with the name of the parameter: manifest.spec.replicas.
+	Path string
+	// Message says what is wrong.
+	Message string
+	// Name was written where only one of Known can be; empty: the value is wrong.
+	Name  string
+	Known []string
 }
 
 // Param declares one `with` value.

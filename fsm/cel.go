@@ -206,8 +206,8 @@ func references(text string, a *celast.AST, in celast.Expr, wanted func(string) 
 type link struct {
 	name string
 	id   int64
-	// test: it is asked whether the name is there, as has() does.
-	test bool
+	// test: it is asked whether the name is there, as has() does. optional: it may be missing, as in self.?a.
+	test, optional bool
 }
 
 // chainOf reads a selection such as result.a.?b["c"] from its root on; nil of any
@@ -231,7 +231,7 @@ func chainOf(e celast.Expr) []link {
 		if !isText {
 			return nil
 		}
-		operand, last.name = c.Args()[0], name
+		operand, last.name, last.optional = c.Args()[0], name, c.FunctionName() != operators.Index
 	default:
 		return nil
 	}

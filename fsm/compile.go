@@ -26,6 +26,10 @@ type program struct {
 	self     *Schema
 	// guards of the program that the file asks.
 	guards []string
+	// texts are those of all expressions.
+	texts []string
+	// inText are those that stand in a text with more than them.
+	inText map[string]bool
 	// invariants are proved, never asked by a run.
 	invariants []invariant
 	recover    []recovery
@@ -123,7 +127,7 @@ func (c *compiler) run() {
 	spec := &c.def.Spec
 	c.declared = map[string]string{}
 	c.prog = &program{phases: map[string]*phase{}, facts: map[string]*expr{}, requests: map[string]*request{},
-		actions: map[string]*action{}, effects: map[string]effect{}, self: c.b.Self}
+		actions: map[string]*action{}, effects: map[string]effect{}, inText: map[string]bool{}, self: c.b.Self}
 	c.facts(spec.Facts)
 	c.compileRequests(spec.Requests)
 	c.actions(spec.Actions)
@@ -179,14 +183,11 @@ func (c *compiler) actions(actions []v1alpha1.NamedAction) {
 
 // with compiles parameters and lays them over those that are there already.
 func (c *compiler) with(path string, values map[string]any, base map[string]*value) map[string]*value {
-	all := maps.Clone(base)
-	if all == nil {
-		all = map[string]*value{}
-	}
+	over := map[string]*value{}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		all[name] = c.value(path+".with."+name, values[name])
+		over[name] = c.value(path+".with."+name, values[name])
 	}
-	return all
+	return overlay(base, over)
 }
 
 func (c *compiler) value(path string, v any) *value {

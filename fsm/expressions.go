@@ -7,9 +7,12 @@ import (
 	"github.com/google/cel-go/cel"
 )
 
-// compile also notes which guards of the program the file asks.
+// compile also notes what was compiled, and which guards of the program the file asks.
 func (c *compiler) compile(text string) (*expr, []compileError) {
 	e, errs := c.scope.compile(text)
+	if !slices.Contains(c.prog.texts, text) {
+		c.prog.texts = append(c.prog.texts, text)
+	}
 	for _, name := range e.reads(varGuards) {
 		if !slices.Contains(c.prog.guards, name) {
 			c.prog.guards = append(c.prog.guards, name)
@@ -34,6 +37,11 @@ func (c *compiler) template(path, text string) *template {
 	}
 	t, errs := parseTemplate(text, c.compile)
 	c.findIn(path, text, errs)
+	for _, part := range t.parts {
+		if part.expr != nil && len(t.parts) > 1 {
+			c.prog.inText[part.expr.text] = true
+		}
+	}
 	return t
 }
 

@@ -17,6 +17,7 @@ func (c *compiler) lint() {
 		c.checkTimeout(p)
 		c.checkGuards(p)
 		c.checkRerun(p)
+		c.checkOwnExits(p)
 		if p.Deletion {
 			c.checkDecisions(p)
 		}
@@ -81,6 +82,18 @@ func (c *compiler) resultsOf(e *expr) []string {
 		names = append(names, c.resultsOf(c.prog.facts[f])...)
 	}
 	return names
+}
+
+// checkOwnExits: closed exits are looked at again by poll, from the first step on. An exit to the phase itself does the
+// same, and begins the time of its timeout anew, which so never passes. What a person asks for is begun anew on purpose.
+func (c *compiler) checkOwnExits(p *phase) {
+	for i, x := range p.next {
+		asked := x.when != nil && slices.ContainsFunc(x.when.refs, func(r exprRef) bool { return r.root == varRequest || r.root == varChanged })
+		if x.To == p.Name && p.Kind != "steady" && !asked {
+			c.find(fmt.Sprintf("%s.next[%d].to", p.path, i), "PG107", fmt.Sprintf("next[%d] leads to its own phase %s: its timeout begins anew each time, and never passes", i, p.Name),
+				"remove it: with poll: the phase is looked at again from its first step; or lead to another phase")
+		}
+	}
 }
 
 // hotLoops finds cycles of phases that a run goes round without ever waiting.

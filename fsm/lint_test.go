@@ -309,6 +309,7 @@ func TestCodesAreThoseThatAreGiven(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	files = append(files, "../controllers/lint/kinds.go") // what the engine does not know
 	given := map[string]bool{}
 	for _, file := range files {
 		if file == "codes.go" || strings.HasSuffix(file, "_test.go") {

@@ -6,8 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/cel-go/cel"
 	celast "github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
 // graph checks the phases and the ways between them.
@@ -17,7 +21,9 @@ func (c *compiler) graph() {
 	c.checkTargets()
 	c.checkReachable()
 	c.checkFinalizer()
+	c.checkWatches("spec", c.def.Spec.Watch)
 	for _, p := range c.prog.order {
+		c.checkWatches(p.path, p.Watch)
 		c.checkName(p)
 		c.checkDeadEnd(p)
 		c.checkShadowed(p)
@@ -198,17 +204,33 @@ func (c *compiler) checkShadowed(p *phase) {
 		if first, ok := seen[x.When]; ok {
 			c.find(path, "PG004", fmt.Sprintf("next[%d] is never taken: next[%d] has the same when", i, first), "remove one of them")
 		}
-		if isTrue(x.When) {
+		if p.next[i].always() {
 			seen[""] = i
 		}
 		seen[x.When] = i
 	}
 }
 
-// isTrue tells whether a guard is true whatever it is asked about.
-func isTrue(when string) bool {
-	tree := syntax(when)
+// always tells whether a guard is true whatever it is asked about.
+func (x exit) always() bool {
+	if x.when != nil && len(x.when.refs) == 0 {
+		v, _, err := x.when.prog.Eval(cel.NoVars())
+		return err == nil && v == types.True
+	}
+	tree := syntax(x.When)
 	return tree != nil && decide(tree.Expr(), func(celast.Expr) verdict { return perhaps }) == always
+}
+
+// checkWatches: a watch is set up once for all objects.
+func (c *compiler) checkWatches(path string, all []v1alpha1.Watch) {
+	for i, w := range all {
+		for field, text := range map[string]string{"apiVersion": w.APIVersion, "kind": w.Kind, "name": w.Name} {
+			if strings.Contains(text, "${") {
+				c.find(fmt.Sprintf("%s.watch[%d].%s", path, i, field), "PG000", fmt.Sprintf("%s of a watch is %q, which no object is called: a watch knows no expressions", field, text),
+					"write owned: true for what this machine makes, leave the watch out and rely on poll:, or name one object plainly")
+			}
+		}
+	}
 }
 
 func (c *compiler) checkOnDelete(p *phase) {

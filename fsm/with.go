@@ -32,6 +32,19 @@ type value struct {
 	path string
 }
 
+// overlay lays values over others: objects field by field, all else whole.
+func overlay(base, over map[string]*value) map[string]*value {
+	all := map[string]*value{}
+	maps.Copy(all, base)
+	for name, v := range over {
+		if below := all[name]; below != nil && below.fields != nil && v.fields != nil {
+			v = &value{path: v.path, fields: overlay(below.fields, v.fields)}
+		}
+		all[name] = v
+	}
+	return all
+}
+
 // varies tells whether anything in it is found only when the action is called.
 func (v *value) varies() bool {
 	return v.text != nil || slices.ContainsFunc(v.items, (*value).varies) ||

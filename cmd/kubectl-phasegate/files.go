@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/lint"
 	"github.com/phasegate/phasegate/fsm"
@@ -55,6 +57,26 @@ func readFiles(in io.Reader, args []string) ([]lint.File, error) {
 			return nil, err
 		}
 		all = append(all, files...)
+	}
+	return all, nil
+}
+
+// readCRDs reads the CRDs of what --crd names.
+func readCRDs(args []string) ([]apiextensionsv1.CustomResourceDefinition, error) {
+	if len(args) == 0 {
+		return nil, nil
+	}
+	files, err := readFiles(nil, args)
+	if err != nil {
+		return nil, fmt.Errorf("--crd: %w", err)
+	}
+	var all []apiextensionsv1.CustomResourceDefinition
+	for _, f := range files {
+		crds, err := lint.LoadCRDs(f)
+		if err != nil {
+			return nil, fmt.Errorf("--crd: %w", err)
+		}
+		all = append(all, crds...)
 	}
 	return all, nil
 }

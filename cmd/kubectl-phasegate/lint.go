@@ -11,6 +11,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/lint"
@@ -87,7 +88,7 @@ func (o *lintOptions) run(ctx context.Context, s streams, args []string) error {
 	if err != nil {
 		return err
 	}
-	report, err := lint.Check(files, lint.Options{Bindings: known.Bindings, Against: older, Prove: o.prove})
+	report, err := lint.Check(files, lint.Options{Bindings: known.Bindings, Kinds: known.Kinds, Against: older, Prove: o.prove})
 	if err != nil {
 		return err
 	}
@@ -149,34 +150,31 @@ func (o *lintOptions) known(ctx context.Context) (lint.Known, error) {
 		}
 		known.Program = &program
 	}
-	if len(o.crds) > 0 {
-		files, err := readFiles(nil, o.crds)
-		if err != nil {
-			return known, fmt.Errorf("--crd: %w", err)
-		}
-		for _, f := range files {
-			crds, err := lint.LoadCRDs(f)
-			if err != nil {
-				return known, fmt.Errorf("--crd: %w", err)
-			}
-			known.CRDs = append(known.CRDs, crds...)
-		}
+	var err error
+	if known.CRDs, err = readCRDs(o.crds); err != nil {
+		return known, err
 	}
 	if o.live {
-		crds, err := o.liveCRDs(ctx)
-		if err != nil {
+		if err := o.ask(ctx, &known); err != nil {
 			return known, fmt.Errorf("--live: %w", err)
 		}
-		known.CRDs = append(known.CRDs, crds...)
 	}
 	return known, nil
 }
 
-func (o *lintOptions) liveCRDs(ctx context.Context) ([]apiextensionsv1.CustomResourceDefinition, error) {
+// ask adds what a cluster knows.
+func (o *lintOptions) ask(ctx context.Context, known *lint.Known) error {
 	c, _, err := o.at.connect()
 	if err != nil {
-		return nil, err
+		return err
 	}
+	known.Served = c.RESTMapper()
+	crds, err := liveCRDs(ctx, c)
+	known.CRDs = append(known.CRDs, crds...)
+	return err
+}
+
+func liveCRDs(ctx context.Context, c client.Reader) ([]apiextensionsv1.CustomResourceDefinition, error) {
 	var list unstructured.UnstructuredList
 	list.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinitionList"))
 	if err := c.List(ctx, &list); err != nil {

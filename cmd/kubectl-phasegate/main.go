@@ -67,7 +67,7 @@ progress on stderr; colour is only on a terminal, and not with NO_COLOR.`,
 	add("glass", "Break glass, when no manager does it:",
 		lockCommand(s), unlockCommand(s))
 	add("machines", "Machine files, without a cluster:",
-		lintCommand(s), graphCommand(s), explainCommand(s), diffCommand(s), simulateCommand(s), schemaCommand(s), actionsCommand(s))
+		lintCommand(s), graphCommand(s), explainCommand(s), diffCommand(s), simulateCommand(s), scaffoldCommand(s), schemaCommand(s), actionsCommand(s))
 	cmd.AddCommand(versionCommand(s))
 	return cmd
 }

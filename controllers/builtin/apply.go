@@ -13,6 +13,7 @@ import (
 var applySpec = fsm.ActionSpec{
 	Doc: "Creates an object, or brings its fields to what the manifest says (server-side apply). It is deleted with the object that the machine drives; " +
 		"what is in another namespace, or cluster-scoped and made for a namespaced object, is not: release it with Delete.",
+	Check: fieldsOfManifest,
 	Params: map[string]fsm.Param{
 		"manifest": {Type: fsm.TypeObject, Required: true, Check: isManifest, Doc: "the object, with a name; fields that are left out are not touched"},
 		"force":    {Type: fsm.TypeBool, Doc: "take fields over that somebody else manages, instead of failing"},

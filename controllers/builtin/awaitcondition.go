@@ -10,7 +10,8 @@ import (
 )
 
 var awaitConditionSpec = fsm.ActionSpec{
-	Doc: "Waits until a condition of an object has a status, or until the object is gone. A condition that is about an older generation does not count.",
+	Doc:   "Waits until a condition of an object has a status, or until the object is gone. A condition that is about an older generation does not count.",
+	Check: kindOfTarget,
 	Params: withTarget(map[string]fsm.Param{
 		"type":   {Type: fsm.TypeString, Doc: "of the condition, for example Available"},
 		"status": {Type: fsm.TypeString, Doc: "of the condition; default True"},

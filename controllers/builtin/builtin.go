@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/phasegate/phasegate/controllers/rights"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -33,19 +34,21 @@ type outputs = map[string]any
 type action struct {
 	fsm.ActionSpec
 	do func(ctx context.Context, c *call) (outputs, error)
+	// access is runner.Action.Access; nil: the action needs none.
+	access func(with fsm.Params) []rights.Access
 }
 
 func table() map[string]action {
 	return map[string]action{
-		"Apply":          {applySpec, apply},
-		"Patch":          {patchSpec, patchObject},
-		"Delete":         {deleteSpec, deleteObjects},
-		"AwaitCondition": {awaitConditionSpec, awaitCondition},
-		"ReadObject":     {readObjectSpec, readObject},
-		"RunJob":         {runJobSpec, runJob},
-		"EmitEvent":      {emitEventSpec, emitEvent},
-		"SetCondition":   {setConditionSpec, setCondition},
-		"HTTPRequest":    {httpRequestSpec, httpRequest},
+		"Apply":          {applySpec, apply, toManifest(applyVerbs...)},
+		"Patch":          {patchSpec, patchObject, toTarget(patchVerbs...)},
+		"Delete":         {deleteSpec, deleteObjects, toDeleted},
+		"AwaitCondition": {awaitConditionSpec, awaitCondition, toTarget("get")},
+		"ReadObject":     {readObjectSpec, readObject, toTarget("get")},
+		"RunJob":         {runJobSpec, runJob, toJob},
+		"EmitEvent":      {emitEventSpec, emitEvent, nil}, // the runner makes Events, too
+		"SetCondition":   {setConditionSpec, setCondition, nil},
+		"HTTPRequest":    {httpRequestSpec, httpRequest, nil},
 	}
 }
 
@@ -63,7 +66,7 @@ func Specs() map[string]fsm.ActionSpec {
 func Actions[T runner.Object[T]](o Options) map[string]runner.Action[T] {
 	actions := map[string]runner.Action[T]{}
 	for name, a := range table() {
-		actions[name] = runner.Action[T]{ActionSpec: a.ActionSpec, Do: func(ctx context.Context, s *runner.Scope[T]) (map[string]any, error) {
+		actions[name] = runner.Action[T]{ActionSpec: a.ActionSpec, Access: a.access, Do: func(ctx context.Context, s *runner.Scope[T]) (map[string]any, error) {
 			kind, err := o.Client.GroupVersionKindFor(s.Object)
 			if err != nil {
 				return nil, fmt.Errorf("find the kind of %s: %w", s.Object.GetName(), err)

@@ -15,6 +15,7 @@ import (
 
 var deleteSpec = fsm.ActionSpec{
 	Doc:     "Deletes an object, or all of a kind that this object made, and waits until they are gone. It may be the release of an effect: what is not there or not ours is left alone.",
+	Check:   kindOfTarget,
 	Params:  deleteParams(),
 	Writes:  &fsm.Target{},
 	Outputs: map[string]fsm.Type{"gone": fsm.TypeBool},
@@ -30,7 +31,11 @@ func deleteParams() map[string]fsm.Param {
 	return params
 }
 
-var deleteVerbs = []string{"get", "list", "delete"}
+// Without a name, objects are listed.
+var (
+	deleteVerbs      = []string{"get", "list", "delete"}
+	deleteNamedVerbs = []string{"get", "delete"}
+)
 
 // shownMost is how many objects a message names.
 const shownMost = 3

@@ -13,7 +13,8 @@ import (
 )
 
 var patchSpec = fsm.ActionSpec{
-	Doc: "Sets fields of an object that is there (merge patch): null removes a field, a list is replaced whole. To undo it in an effect, release with a second Patch.",
+	Doc:   "Sets fields of an object that is there (merge patch): null removes a field, a list is replaced whole. To undo it in an effect, release with a second Patch.",
+	Check: fieldsOfPatch,
 	Params: withTarget(map[string]fsm.Param{
 		"patch": {Type: fsm.TypeObject, Required: true, Check: hasNoStatus, Doc: "the fields to set; not status"},
 		"only": {Type: fsm.TypeObject, Doc: "fields that must be like this already, or nothing is done: an undo names here what its " +

@@ -20,6 +20,7 @@ import (
 var runJobSpec = fsm.ActionSpec{
 	Doc: "Runs a Job once in each visit to the phase, and waits until it is done. A failed Job is a terminal error (reason JobFailed). " +
 		"Jobs are deleted with the object that the machine drives, or by Delete.",
+	Check: fieldsOfJob,
 	Params: map[string]fsm.Param{
 		"manifest": {Type: fsm.TypeObject, Required: true, Check: isJob, Doc: "a batch/v1 Job; its name gets a suffix that belongs to the visit. " +
 			"Two Jobs of one phase need different names. restartPolicy is Never by default"},

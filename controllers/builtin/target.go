@@ -22,10 +22,15 @@ func withTarget(own map[string]fsm.Param) map[string]fsm.Param {
 
 // target is the object that the parameters name, not read yet.
 func (c *call) target() (*unstructured.Unstructured, error) {
-	obj := &unstructured.Unstructured{}
-	obj.SetAPIVersion(c.with.String("apiVersion", ""))
-	obj.SetKind(c.with.String("kind", ""))
-	obj.SetNamespace(c.with.String("namespace", ""))
-	obj.SetName(c.with.String("name", ""))
+	obj := named(c.with)
 	return obj, c.place(obj)
+}
+
+func named(with fsm.Params) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{}
+	obj.SetAPIVersion(with.String("apiVersion", ""))
+	obj.SetKind(with.String("kind", ""))
+	obj.SetNamespace(with.String("namespace", ""))
+	obj.SetName(with.String("name", ""))
+	return obj
 }

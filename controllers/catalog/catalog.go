@@ -29,13 +29,15 @@ import (
 var compiled = map[string]program{
 	datastoremigration.MachineName: {
 		bindings: datastoremigration.Bindings,
-		needs:    datastoremigration.Needs,
-		kind:     v1alpha1.ObjectKind{APIVersion: migrationv1.GroupVersion.String(), Kind: "DatastoreMigration"},
+		needs: func(m *fsm.Machine, settings datastoremigration.Settings, _ rights.Resources) []rights.Need {
+			return datastoremigration.Needs(m, settings) // no plural of Calico's is its own choice
+		},
+		kind: v1alpha1.ObjectKind{APIVersion: migrationv1.GroupVersion.String(), Kind: "DatastoreMigration"},
 	},
 	mcpserver.MachineName: {
 		bindings: mcpserver.Bindings,
-		needs: func(m *fsm.Machine, _ datastoremigration.Settings) []rights.Need {
-			return mcpserver.Program(nil, mcpserver.Settings{}).Needs(m)
+		needs: func(m *fsm.Machine, _ datastoremigration.Settings, resources rights.Resources) []rights.Need {
+			return mcpserver.Program(nil, mcpserver.Settings{}).Needs(m, resources)
 		},
 		kind: v1alpha1.ObjectKind{APIVersion: toolhivev1beta1.GroupVersion.String(), Kind: "MCPServer"},
 	},
@@ -43,7 +45,7 @@ var compiled = map[string]program{
 
 type program struct {
 	bindings func() fsm.Bindings
-	needs    func(*fsm.Machine, datastoremigration.Settings) []rights.Need
+	needs    func(*fsm.Machine, datastoremigration.Settings, rights.Resources) []rights.Need
 	kind     v1alpha1.ObjectKind
 }
 
@@ -76,12 +78,12 @@ func BindingsOf(name string) fsm.Bindings {
 
 // Needs is what the controller of a machine must be allowed to do. The settings
 // matter for a migration only: which kinds, and where Calico's components run.
-func Needs(machine *fsm.Machine, migration datastoremigration.Settings) []rights.Need {
+func Needs(machine *fsm.Machine, migration datastoremigration.Settings, resources rights.Resources) []rights.Need {
 	own, ok := compiled[machine.Name()]
 	if !ok {
-		return custom.Program(builtin.Options{}).Needs(machine)
+		return custom.Program(builtin.Options{}).Needs(machine, resources)
 	}
-	return own.needs(machine, migration)
+	return own.needs(machine, migration, resources)
 }
 
 // CRDs are those of the chart. It may be called any number of times.

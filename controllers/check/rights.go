@@ -3,7 +3,6 @@ package check
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,22 +25,8 @@ func Rights(c client.Client, needs []rights.Need, remedy string) Check {
 // denied is one finding for each object or resource, whatever may not be done to it.
 func denied(missing []rights.Need, remedy string) []Finding {
 	var findings []Finding
-	for len(missing) > 0 {
-		first := missing[0]
-		n := 1
-		verbs, who := []string{first.Verb}, slices.Clone(first.For)
-		for ; n < len(missing) && sameTarget(first, missing[n]); n++ {
-			verbs, who = append(verbs, missing[n].Verb), append(who, missing[n].For...)
-		}
-		missing = missing[n:]
-		slices.Sort(who)
-		first.Verb = strings.Join(verbs, ", ")
-		findings = append(findings, Finding{Failure,
-			fmt.Sprintf("this account may not %s (needed by %s)", first, strings.Join(slices.Compact(who), ", ")), remedy})
+	for _, n := range rights.ByTarget(missing) {
+		findings = append(findings, Finding{Failure, fmt.Sprintf("this account may not %s (needed by %s)", n, strings.Join(n.For, ", ")), remedy})
 	}
 	return findings
-}
-
-func sameTarget(a, b rights.Need) bool {
-	return a.Group == b.Group && a.Resource == b.Resource && a.Name == b.Name && a.Namespace == b.Namespace && a.URL == b.URL
 }

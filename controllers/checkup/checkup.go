@@ -106,7 +106,7 @@ func (o *Options) checksOf(controller string, c client.Client, settings datastor
 		needs = nil
 	}
 	for _, m := range machines {
-		needs = rights.Union(needs, catalog.Needs(m, settings))
+		needs = rights.Union(needs, catalog.Needs(m, settings, rights.Served(c.RESTMapper())))
 	}
 	return []check.Check{check.Rights(c, needs, check.GrantRights)}
 }

@@ -33,7 +33,7 @@ const (
 // Needs is what the controller of the machine must be allowed to do. What the actions
 // BackUpAction and CleanUpAction alone need may be granted later than the rest.
 func Needs(machine *fsm.Machine, settings Settings) []rights.Need {
-	all := Program(nil, settings).Needs(machine)
+	all := Program(nil, settings).Needs(machine, rights.Guess)
 	for i := range all {
 		// Calico's components are watched there only, and the backup is written there.
 		switch {

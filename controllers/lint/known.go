@@ -7,6 +7,7 @@ import (
 	"io"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/phasegate/phasegate/controllers/catalog"
@@ -21,6 +22,8 @@ type Known struct {
 	Program *fsm.Bindings
 	// CRDs come before those that are compiled in.
 	CRDs []apiextensionsv1.CustomResourceDefinition
+	// Served answers which kinds a cluster has; nil: no cluster is asked.
+	Served meta.RESTMapper
 }
 
 // Bindings answers what a machine may name. It is an error when CRDs are given and

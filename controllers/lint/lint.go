@@ -29,6 +29,8 @@ type File struct {
 type Options struct {
 	// Bindings answers what the machine of a file may name, and the type of `self`.
 	Bindings func(*fsm.Definition) (fsm.Bindings, error)
+	// Kinds finds what is wrong with the kinds that a machine without errors names; nil: nothing is looked for.
+	Kinds func(*fsm.Machine) fsm.Diagnostics
 	// Against are the older revisions, by the name of the machine.
 	Against map[string]*fsm.Definition
 	// Prove looks at everything that can happen to an object.
@@ -133,7 +135,10 @@ func (r *Report) machine(def *fsm.Definition, o Options) (fsm.Diagnostics, error
 	if b.Self == nil {
 		r.Unchecked = append(r.Unchecked, Unchecked{File: def.File, For: def.Spec.For})
 	}
-	_, diags := fsm.Bind(def, b)
+	m, diags := fsm.Bind(def, b)
+	if m != nil && o.Kinds != nil {
+		diags = append(diags, o.Kinds(m)...)
+	}
 	if old := o.Against[def.Metadata.Name]; old != nil {
 		diags = append(diags, def.Against(old)...)
 	}

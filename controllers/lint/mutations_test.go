@@ -125,7 +125,7 @@ var mutations = map[string]mutation{
 		old: "    - {action: StampPodTemplates}\n", new: "", also: []string{"    - {action: DeletePods, if: 'request.restart.params.strategy == \"immediate\"'}\n", "",
 			"    - action: ObserveWorkload\n      until: 'result.ready || result.wanted == 0 || result.missing || generationChanged'\n      poll: 5s\n      message: 'Restarting: waiting for ${result.waitingFor}'\n", "",
 			"    steps:\n    next:\n    - {to: Stopped, when: 'result.wanted == 0', reason: ScaledToZero}\n    - {to: Ready, when: 'result.ready && !generationChanged', reason: Restarted} # of the spec that was applied\n    - {to: Pending, when: 'result.missing', reason: ProxyMissing} # which makes it again\n    - {to: Pending, reason: SpecChanged}", "    next:\n    - {to: Restarting, reason: Restarted}"},
-		code: "PG103", at: "- {to: Restarting, reason: Restarted}"},
+		code: "PG103", at: "- {to: Restarting, reason: Restarted}", more: []string{"PG107"}},
 }
 
 func TestMutationsOfTheMachines(t *testing.T) {

@@ -103,6 +103,28 @@ func Union(lists ...[]Need) []Need {
 	return all
 }
 
+// ByTarget makes one of those that are about the same objects and stand beside each
+// other, with all verbs: for people.
+func ByTarget(needs []Need) []Need {
+	var all []Need
+	for _, n := range needs {
+		n.For = slices.Clone(n.For)
+		if last := len(all) - 1; last >= 0 && sameTarget(all[last], n) {
+			n.Verb, n.For = all[last].Verb+", "+n.Verb, append(all[last].For, n.For...)
+			all = all[:last]
+		}
+		slices.Sort(n.For)
+		n.For = slices.Compact(n.For)
+		all = append(all, n)
+	}
+	return all
+}
+
+func sameTarget(a, b Need) bool {
+	a.Verb, b.Verb = "", ""
+	return compare(a, b) == 0
+}
+
 // Only are the needs that nobody but who has, and the others.
 func Only(needs []Need, who ...string) (only, others []Need) {
 	for _, n := range needs {

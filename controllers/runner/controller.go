@@ -93,7 +93,7 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 		}
 		reconciler = &Reconciler[T]{
 			Client: live, Machine: c.Machine.InForce, Program: c.Program(live), Clock: clock.RealClock{},
-			Random: rand.Float64, Recorder: recorder, Metrics: c.Metrics, Shape: shapes.get, Busy: c.Busy, Gone: c.Gone,
+			Random: rand.Float64, Recorder: recorder, Metrics: c.Metrics, Shape: shapes.get, Busy: c.Busy, Gone: c.Gone, missing: &missing{},
 		}
 		return controller.Options{
 			Reconciler:              reconciler,

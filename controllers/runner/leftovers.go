@@ -105,7 +105,7 @@ func (l *Leftovers[T]) Run(ctx context.Context) error {
 	defer states.wait()
 	build := func(own cluster.Cluster) (controller.Options, []source.Source, error) {
 		r := &Reconciler[T]{Client: live, Machine: l.Machine.InForce, Program: l.Program(live), Clock: clock.RealClock{},
-			Random: rand.Float64, Recorder: own.GetEventRecorder(l.Name), Metrics: l.Metrics, Busy: l.Busy, Installed: l.installed(crds)}
+			Random: rand.Float64, Recorder: own.GetEventRecorder(l.Name), Metrics: l.Metrics, Busy: l.Busy, Installed: l.installed(crds), missing: &missing{}}
 		return controller.Options{
 			Reconciler:              reconcile.Func(r.ReconcileState),
 			MaxConcurrentReconciles: workers,

@@ -3,9 +3,6 @@ package runner
 import (
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/definitions"
 	"github.com/phasegate/phasegate/controllers/rights"
@@ -22,16 +19,16 @@ const (
 )
 
 // Needs is all that the controller of a machine must be allowed to do, each right
-// once, for all who need it. Plurals are those that Kubernetes would guess from a
-// kind: no API server is asked.
-func (p *Program[T]) Needs(machine *fsm.Machine) []rights.Need {
-	group, plural := resourceOf(machine.For().APIVersion, machine.For().Kind)
+// once, for all who need it. What a call does with objects whose kind an expression
+// says is not among it: see Unclear.
+func (p *Program[T]) Needs(machine *fsm.Machine, resources rights.Resources) []rights.Need {
+	group, plural := resources(machine.For().APIVersion, machine.For().Kind)
 	lists := [][]rights.Need{
 		p.NeedsOfAny(),
 		rights.Flatten(forRunner, rights.Rule("get list watch patch", group, plural), rights.Rule("patch", group, plural+"/status")),
 	}
 	for _, w := range machine.Watches() {
-		group, plural := resourceOf(w.APIVersion, w.Kind)
+		group, plural := resources(w.APIVersion, w.Kind)
 		var names []string
 		who := "watch of " + w.Kind
 		if w.Name != "" {
@@ -45,6 +42,7 @@ func (p *Program[T]) Needs(machine *fsm.Machine) []rights.Need {
 			lists = append(lists, rights.Flatten(name, action.Rights...))
 		}
 	}
+	lists = append(lists, p.needsOfCalls(machine, resources))
 	for _, name := range machine.Guards() {
 		lists = append(lists, rights.Flatten("guard "+name, p.Guards[name].Rights...))
 	}
@@ -61,7 +59,43 @@ func (p *Program[T]) NeedsOfAny() []rights.Need {
 		rights.Flatten(forController, p.Rights...))
 }
 
-func resourceOf(apiVersion, kind string) (group, resource string) {
-	guess, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(apiVersion, kind))
-	return guess.Group, guess.Resource
+// needsOfCalls are those that follow from the parameters of calls.
+func (p *Program[T]) needsOfCalls(machine *fsm.Machine, resources rights.Resources) []rights.Need {
+	var lists [][]rights.Need
+	for _, call := range machine.Calls() {
+		for _, access := range p.accessOf(call) {
+			if access.Kind != "" {
+				lists = append(lists, access.Needs(call.By, resources))
+			}
+		}
+	}
+	return rights.Union(lists...)
+}
+
+// Unclear are the calls of a machine whose rights cannot be known before they are made:
+// an expression says the kind of the object.
+func (p *Program[T]) Unclear(machine *fsm.Machine) []Unclear {
+	var unclear []Unclear
+	for _, call := range machine.Calls() {
+		for _, access := range p.accessOf(call) {
+			if access.Kind == "" {
+				unclear = append(unclear, Unclear{By: call.By, Verbs: access.Verbs})
+			}
+		}
+	}
+	return unclear
+}
+
+// Unclear is a call that needs rights to objects of a kind that is not known yet.
+type Unclear struct {
+	// By is the step that makes the call.
+	By    string
+	Verbs []string
+}
+
+func (p *Program[T]) accessOf(call fsm.Call) []rights.Access {
+	if access := p.Actions[call.Action].Access; access != nil {
+		return access(call.With)
+	}
+	return nil
 }

@@ -64,7 +64,7 @@ func TestNeedsAreThoseOfTheMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, n := range p.Needs(machine) {
+	for _, n := range p.Needs(machine, rights.Guess) {
 		got = append(got, n.String()+": "+strings.Join(n.For, ", "))
 	}
 	slices.Sort(got)

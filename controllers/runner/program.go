@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/rights"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -44,6 +45,9 @@ type Action[T Object[T]] struct {
 	// Rights are what Do must be allowed to do. Those that it takes through its
 	// scope, on the object itself, are the runner's.
 	Rights []rbacv1.PolicyRule
+	// Access is what Do must be allowed to do besides, by the parameters of a call as the file has them: a text may hold
+	// ${…}. Where that hides the kind, so does the answer. nil: nothing.
+	Access func(with fsm.Params) []rights.Access
 	Do     func(ctx context.Context, s *Scope[T]) (map[string]any, error)
 }
 

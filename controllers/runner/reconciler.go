@@ -69,6 +69,8 @@ type Reconciler[T Object[T]] struct {
 	Tracing trace.TracerProvider
 
 	memory memory
+	// missing is nil where nobody remembers which rights are lacking.
+	missing *missing
 }
 
 // Reconcile makes one pass: at most one status write. A conflict is not an
@@ -340,7 +342,7 @@ func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], now v1alpha1.Machin
 	if ctx.Err() != nil { // shutting down: nothing that was not written counts
 		return fsm.Outcome{}, ctx.Err()
 	}
-	outcome = outcomeOf(outputs, failure)
+	outcome = outcomeOf(outputs, r.withMissing(ctx, p, failure))
 	r.Metrics.Did(p.machine, cmd.Action, took, outcome)
 	if outcome.Err != nil && outcome.Class != "" {
 		logger.Info("step failed", "class", outcome.Class, "error", outcome.Err.Error(), "took", took)

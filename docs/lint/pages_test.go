@@ -2,6 +2,7 @@ package pages_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/phasegate/phasegate/controllers/builtin"
+	"github.com/phasegate/phasegate/controllers/lint"
 	pages "github.com/phasegate/phasegate/docs/lint"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -29,8 +32,9 @@ func example(page, heading string) string {
 	return text
 }
 
-// lint checks an example as its page tells people to.
-func lint(t *testing.T, name, text, older string) []finding {
+// check checks an example as its page tells people to, with the CRD of its objects if there is one. The actions that
+// every machine may use are there besides those of bindings.yaml.
+func check(t *testing.T, name, text, older, crd string) []finding {
 	t.Helper()
 	data, err := os.ReadFile("bindings.yaml")
 	if err != nil {
@@ -40,20 +44,26 @@ func lint(t *testing.T, name, text, older string) []finding {
 	if len(diags) > 0 {
 		t.Fatal(diags)
 	}
-	def, diags := fsm.Load(name, []byte(text))
-	if def != nil {
-		var m *fsm.Machine
-		m, diags = fsm.Bind(def, bindings)
-		if old, _ := fsm.Load("older.yaml", []byte(older)); old != nil {
-			diags = append(diags, def.Against(old)...)
-		}
-		if m != nil {
-			_, more := fsm.Prove(m, fsm.ProveOptions{})
-			diags = append(diags, more...)
-		}
+	maps.Copy(bindings.Actions, builtin.Specs())
+	known := lint.Known{Program: &bindings}
+	if known.CRDs, err = lint.LoadCRDs(lint.File{Name: "crd.yaml", Data: []byte(crd)}); err != nil {
+		t.Fatal(err)
+	}
+	against := map[string]*fsm.Definition{}
+	if old, _ := fsm.Load("older.yaml", []byte(older)); old != nil {
+		against[old.Metadata.Name] = old
+	}
+	options := lint.Options{Bindings: known.Bindings, Kinds: known.Kinds, Against: against}
+	report, err := lint.Check([]lint.File{{Name: name, Data: []byte(text)}}, options)
+	if err == nil && report.Errors == 0 {
+		options.Prove = true
+		report, err = lint.Check([]lint.File{{Name: name, Data: []byte(text)}}, options)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	var found []finding
-	for _, d := range diags {
+	for _, d := range report.Findings {
 		t.Log(d)
 		found = append(found, finding{d.Code, d.Line})
 	}
@@ -71,6 +81,10 @@ func TestExamplesGetWhatTheirPageSays(t *testing.T) {
 				t.Errorf("the page does not begin with %q", want)
 			}
 			bad, good, old := example(page, "Bad"), example(page, "Good"), example(page, "Old")
+			crd, goodCRD := example(page, "CRD"), ""
+			if crd != "" {
+				good, goodCRD = strings.Replace(bad, " # here", "", 1), good // what is wrong is the CRD
+			}
 			var want []finding
 			for i, line := range strings.Split(bad, "\n") {
 				if strings.Contains(line, "# here") {
@@ -80,10 +94,10 @@ func TestExamplesGetWhatTheirPageSays(t *testing.T) {
 			if len(want) != 1 {
 				t.Fatalf("the bad example has %d lines with # here", len(want))
 			}
-			if d := cmp.Diff(want, lint(t, "bad.yaml", bad, old)); d != "" {
+			if d := cmp.Diff(want, check(t, "bad.yaml", bad, old, crd)); d != "" {
 				t.Errorf("the bad example (-want +got):\n%s", d)
 			}
-			if d := cmp.Diff([]finding(nil), lint(t, "good.yaml", good, old)); d != "" || good == "" {
+			if d := cmp.Diff([]finding(nil), check(t, "good.yaml", good, old, goodCRD)); d != "" || good == "" {
 				t.Errorf("the good example (-want +got):\n%s", d)
 			}
 		})

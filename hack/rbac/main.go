@@ -67,7 +67,7 @@ func roles() ([]role, error) {
 		return nil, err
 	}
 	kinds := datastoremigration.Settings{Registry: resources.Default()}
-	late, migrate := rights.Only(catalog.Needs(migration, kinds), datastoremigration.BackUpAction, datastoremigration.CleanUpAction)
+	late, migrate := rights.Only(catalog.Needs(migration, kinds, rights.Guess), datastoremigration.BackUpAction, datastoremigration.CleanUpAction)
 	detach, migrate := rights.Only(migrate, datastoremigration.DetachAction)
 	ahead, migrate := rights.Only(migrate, datastoremigration.OpenDoorAction, datastoremigration.CloseDoorAction)
 	var backUp, cleanUp, servers []rights.Need
@@ -92,7 +92,7 @@ func roles() ([]role, error) {
 		{"datastoremigration-copyahead", "The same account, to add a version to Calico's v3 CRDs for the time of a migration, through which objects are copied before v1 is locked: `controllers.datastoremigration.copyAhead.enabled`.", ahead},
 		{"datastoremigration-dependents", "The same account, to find what belongs to Calico's objects and is no object of Calico: `controllers.datastoremigration.dependents.enabled`. " +
 			"The chart adds the right to patch what `controllers.datastoremigration.dependents.patch` lists: by default ConfigMaps and Secrets, to take references to their owners off while these change places.", detach},
-		{"mcpserver", "The account of MCP servers. It holds the rights of a proxy too, since nobody can grant what he does not have.", catalog.Needs(mcp, kinds)},
+		{"mcpserver", "The account of MCP servers. It holds the rights of a proxy too, since nobody can grant what he does not have.", catalog.Needs(mcp, kinds, rights.Guess)},
 		{"custom", "The account of machines that no controller is compiled in for. What such a machine works on is yours to grant.", custom.Program(builtin.Options{}).NeedsOfAny()},
 	}, nil
 }

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/phasegate/phasegate/controllers/catalog"
+	"github.com/phasegate/phasegate/controllers/scaffold"
+)
+
+// scaffoldOptions are the flags of scaffold.
+type scaffoldOptions struct {
+	output, only, account string
+	crds                  []string
+	clusterScoped         bool
+}
+
+func scaffoldCommand(s streams) *cobra.Command {
+	o := &scaffoldOptions{}
+	cmd := &cobra.Command{
+		Use:   "scaffold FILE",
+		Short: "Print the CRD and the role that a machine file of your own needs",
+		Long: `Print what a cluster needs before it can run a machine file of your own: a CRD of
+its kind, and a ClusterRole with what the machine needs and nothing else, bound to
+the account of the manager. It asks no cluster.
+
+The CRD has the columns and the status that the manager writes. Its spec has the
+fields that the expressions of the file read, with the types that follow from
+their use: it is a beginning, for you to complete.
+
+The role has each right with the steps that need it, named where the file names
+the object. What an expression says is known only when the machine runs: where it
+is the kind of an object, a comment says so. Print the role again after each edit
+of the file: --only=rbac.
+
+Exit codes: 0 printed, 1 the file is refused, 2 it could not be read.`,
+		Example: `  kubectl phasegate scaffold my/maintenance.yaml | kubectl apply -f -
+  kubectl phasegate scaffold my/maintenance.yaml --only=rbac --crd my/crd.yaml`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return o.run(s, args[0]) },
+	}
+	f := cmd.Flags()
+	f.StringVarP(&o.output, "output", "o", "yaml", "yaml or json")
+	f.StringVar(&o.only, "only", "", "print only one of the two: crd or rbac")
+	f.StringArrayVar(&o.crds, "crd", nil, "`FILE` or directory of CRDs, which say the plurals of their kinds; others are guessed")
+	f.BoolVar(&o.clusterScoped, "cluster-scoped", false, "objects of the kind are in no namespace")
+	f.StringVar(&o.account, "service-account", "phasegate-system/phasegate-custom", "the manager's account, as `NAMESPACE/NAME`")
+	completeOutput(cmd, "yaml", "json")
+	// The flag exists, and one function is registered: there is nothing to fail.
+	_ = cmd.RegisterFlagCompletionFunc("only", cobra.FixedCompletions([]string{"crd", "rbac"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func (o *scaffoldOptions) run(s streams, file string) error {
+	namespace, name, found := strings.Cut(o.account, "/")
+	switch {
+	case o.output != "yaml" && o.output != "json":
+		return fmt.Errorf("-o %q: write yaml or json", o.output)
+	case o.only != "" && o.only != "crd" && o.only != "rbac":
+		return fmt.Errorf("--only %q: write crd or rbac", o.only)
+	case !found || namespace == "" || name == "":
+		return fmt.Errorf("--service-account %q: write NAMESPACE/NAME", o.account)
+	}
+	machine, err := chooseMachine(s, file, "")
+	if err != nil {
+		return err
+	}
+	if catalog.Compiled(machine.Name()) {
+		return fmt.Errorf("machine %s has a controller of its own: its CRD and its roles are in the chart (docs/operate/rights.md)", machine.Name())
+	}
+	options := scaffold.Options{ClusterScoped: o.clusterScoped, Account: types.NamespacedName{Namespace: namespace, Name: name}}
+	if options.CRDs, err = readCRDs(o.crds); err != nil {
+		return err
+	}
+	var docs []string
+	for _, part := range []struct {
+		name string
+		make func() (string, error)
+	}{
+		{"crd", func() (string, error) { return scaffold.CRD(machine, options) }},
+		{"rbac", func() (string, error) { return scaffold.Role(machine, options) }},
+	} {
+		if o.only != "" && o.only != part.name {
+			continue
+		}
+		text, err := part.make()
+		if err != nil {
+			return err
+		}
+		docs = append(docs, text)
+	}
+	return o.print(s, strings.Join(docs, "---\n"))
+}
+
+// print writes the documents as they are, or as a list in JSON.
+func (o *scaffoldOptions) print(s streams, text string) error {
+	if o.output == "yaml" {
+		_, err := fmt.Fprint(s.out, text)
+		return err
+	}
+	all := map[string]any{"apiVersion": "v1", "kind": "List"}
+	var items []any
+	for doc := range strings.SplitSeq(text, "\n---\n") {
+		var item map[string]any
+		if err := yaml.Unmarshal([]byte(doc), &item); err != nil {
+			return err
+		}
+		items = append(items, item)
+	}
+	all["items"] = items
+	enc := json.NewEncoder(s.out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(all)
+}

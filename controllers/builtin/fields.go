@@ -1,0 +1,37 @@
+package builtin
+
+import (
+	"github.com/phasegate/phasegate/controllers/kubetypes"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// What a manifest says is compared with what its kind has, when a file is read.
+
+func fieldsOfManifest(with fsm.Params) []fsm.Misfit {
+	manifest := with.Object("manifest")
+	apiVersion, _ := manifest["apiVersion"].(string)
+	kind, _ := manifest["kind"].(string)
+	return misfits(with, "manifest", apiVersion, kind)
+}
+
+func fieldsOfJob(with fsm.Params) []fsm.Misfit { return misfits(with, "manifest", "batch/v1", "Job") }
+
+func fieldsOfPatch(with fsm.Params) []fsm.Misfit {
+	apiVersion, kind := with.String("apiVersion", ""), with.String("kind", "")
+	return append(misfits(with, "patch", apiVersion, kind), misfits(with, "only", apiVersion, kind)...)
+}
+
+// kindOfTarget is for actions that name an object and nothing of its content.
+func kindOfTarget(with fsm.Params) []fsm.Misfit {
+	return kubetypes.Misfits(with.String("apiVersion", ""), with.String("kind", ""), nil)
+}
+
+func misfits(with fsm.Params, param, apiVersion, kind string) []fsm.Misfit {
+	all := kubetypes.Misfits(apiVersion, kind, with.Object(param))
+	for i := range all {
+		if _, inContent := with.Object(param)[all[i].Path]; all[i].Path != "kind" || inContent {
+			all[i].Path = param + "." + all[i].Path
+		}
+	}
+	return all
+}
