@@ -66,7 +66,7 @@ func (o *scaffoldOptions) run(s streams, file string) error {
 	case !found || namespace == "" || name == "":
 		return fmt.Errorf("--service-account %q: write NAMESPACE/NAME", o.account)
 	}
-	machine, err := chooseMachine(s, file, "")
+	machine, err := chooseMachine(s, file)
 	if err != nil {
 		return err
 	}

@@ -90,8 +90,10 @@ func TestLongActionEndsWhenTheObjectMoves(t *testing.T) {
 			then: "Working",
 		},
 		"what the step reads": {
-			why:  "its parameters are others now",
-			move: func(ctx context.Context, b *bench) error { return b.merge(ctx, `{"metadata":{"annotations":{"say":"else"}}}`) },
+			why: "its parameters are others now",
+			move: func(ctx context.Context, b *bench) error {
+				return b.merge(ctx, `{"metadata":{"annotations":{"say":"else"}}}`)
+			},
 			then: "Done",
 		},
 		"another manager": {
