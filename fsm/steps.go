@@ -198,3 +198,24 @@ func (r *Run) advance() {
 func (r *Run) restart() {
 	r.st.Cursor, r.st.Step, r.st.StepSince = 0, "", nil
 }
+
+func stepName(s v1alpha1.Step) string {
+	if s.Undo != "" {
+		return firstOf(s.Name, "undo")
+	}
+	return firstOf(s.Name, s.Action, "wait")
+}
+
+// effectsOf names the effect that an action takes, and the one it gives back.
+func effectsOf(action string, effects []v1alpha1.Effect) (acquires, releases string) {
+	for _, e := range effects {
+		switch action {
+		case "":
+		case e.Acquire:
+			acquires = e.Name
+		case e.Release:
+			releases = e.Name
+		}
+	}
+	return acquires, releases
+}
