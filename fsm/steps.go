@@ -94,6 +94,9 @@ func (r *Run) commit(took *v1alpha1.Transition) *Command {
 // Asks tells whether the action that runs would be asked for in the same way of the object as it is by
 // now, at the same moment: whether what the step reads of it is unchanged. It is for the time between Act and Done.
 func (r *Run) Asks(self func() (map[string]any, error)) bool {
+	if r.acting == nil {
+		return false
+	}
 	s := &r.phase().steps[r.st.Cursor]
 	if s.Undo != "" {
 		return true // by what is on record
