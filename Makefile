@@ -130,6 +130,10 @@ BENCH_OUT ?= $(if $(BENCH_OBJECTS),bin/bench,test/bench)
 BENCH_TIME ?= $(if $(BENCH_OBJECTS),20ms,1s)
 BENCH = BENCH_OUT=$(abspath $(BENCH_OUT)) $(GO) test -run '^$$' -benchtime 1x -timeout 12h -v ./test/bench $(BENCH_ARGS)
 
+.PHONY: waiting
+waiting: build cluster-tools ## Let WAITING_OBJECTS (5000) objects of a machine that is only a file wait for a minute on one manager, and wake 500 of them
+	WAITING_OBJECTS=$(or $(WAITING_OBJECTS),5000) WAITING_QUIET=$(or $(WAITING_QUIET),60) $(GO) test -count=1 -timeout 60m -v ./test/waiting
+
 .PHONY: bench bench-migration bench-neighbour bench-servers bench-proxy bench-micro
 bench: bench-migration $(if $(BENCH_OBJECTS),,bench-neighbour) bench-servers bench-micro ## Measure all of the following (hours; BENCH_OBJECTS=500 BENCH_SERVERS=20: a minute)
 bench-migration: build cluster-tools ## Compare migrations with what Calico's controller does and with raw creates (BENCH_SIZES, BENCH_REPEATS, BENCH_CONTENDERS)

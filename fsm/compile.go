@@ -364,14 +364,6 @@ func (c *compiler) step(path string, src v1alpha1.Step, p *phase) step {
 	return s
 }
 
-// external tells whether a step may call something outside the cluster: an undo, if a release does.
-func (c *compiler) external(s step) bool {
-	if s.Undo == "" {
-		return s.action.spec.External
-	}
-	return slices.ContainsFunc(slices.Collect(maps.Values(c.prog.effects)), func(e effect) bool { return e.release.spec.External })
-}
-
 // outputs are results from here on. Those of an action that is not known could be
 // any: that it is not known is finding enough.
 func (c *compiler) outputs(s step, p *phase) {
@@ -385,28 +377,6 @@ func (c *compiler) outputs(s step, p *phase) {
 			p.converts[name] = t
 		}
 	}
-}
-
-// StepName is what a status calls a step.
-func StepName(s v1alpha1.Step) string {
-	if s.Undo != "" {
-		return firstOf(s.Name, "undo")
-	}
-	return firstOf(s.Name, s.Action, "wait")
-}
-
-// effectsOf names the effect that an action takes, and the one it gives back.
-func effectsOf(action string, effects []v1alpha1.Effect) (acquires, releases string) {
-	for _, e := range effects {
-		switch action {
-		case "":
-		case e.Acquire:
-			acquires = e.Name
-		case e.Release:
-			releases = e.Name
-		}
-	}
-	return acquires, releases
 }
 
 func firstOf(texts ...string) string {

@@ -3,6 +3,8 @@ package fsm
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +34,14 @@ type timing struct {
 	was *v1alpha1.MachineStatus
 }
 
+// external tells whether a step may call something outside the cluster: an undo, if a release does.
+func (c *compiler) external(s step) bool {
+	if s.Undo == "" {
+		return s.action.spec.External
+	}
+	return slices.ContainsFunc(slices.Collect(maps.Values(c.prog.effects)), func(e effect) bool { return e.release.spec.External })
+}
+
 func (r *Run) timingOf(moved bool) timing {
 	var t timing
 	st, p := &r.st, r.phase()
@@ -52,11 +62,11 @@ func (r *Run) timingOf(moved bool) timing {
 	return t
 }
 
-// onward is the first of the times a poll apart that is not over. A driver that does not know when
+// onward is the first of the times a poll apart that is yet to come. A driver that does not know when
 // a step was called last calls it then: at its pace, however often the driver is restarted.
 func onward(first time.Time, poll time.Duration, now time.Time) time.Time {
-	if late := now.Sub(first); late > 0 {
-		return first.Add((late + poll - 1) / poll * poll)
+	if late := now.Sub(first); late >= 0 {
+		return first.Add((late/poll + 1) * poll)
 	}
 	return first
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
 // way is what one reconcile does until the next action has ended, under one series
@@ -63,22 +65,7 @@ func microTime(t time.Time) *metav1.MicroTime {
 func (w *way) walk() {
 	w.to, w.clock, w.good = w.from, provedNow, true
 	w.answers, w.events = w.answers[:0], w.events[:0]
-	late := w.canBeLate() && w.pick(2) == 1
-	if late {
-		w.note(event{kind: eventTimeout, phase: w.from.phase})
-	}
-	now := w.from.stored
-	changed := !w.vanished && !w.from.running && (now.cursor > 0 || now.begun) && w.pick(2) == 1
-	if changed {
-		w.note(event{kind: eventChanged})
-	}
-	w.early = !late && !changed && !w.vanished && !w.from.running && (now.cursor > 0 || now.begun) && w.pick(2) == 1
-	st := w.status(w.from, late, changed)
-	if w.early {
-		w.note(event{kind: eventEarly, phase: w.from.phase})
-		st.Attempts, st.NotBefore = 1, microTime(provedNow.Add(time.Minute))
-	}
-	w.run = w.m.Run(st, View{Deleting: w.from.deleting, Finalizer: w.from.finalizer, Gone: w.vanished,
+	w.run = w.m.Run(w.begin(), View{Deleting: w.from.deleting, Finalizer: w.from.finalizer, Gone: w.vanished,
 		Now: func() time.Time { return w.clock }, Guard: noGuard})
 	w.run.oracle = w.truth
 	cmd := w.run.Next()
@@ -96,6 +83,27 @@ func (w *way) walk() {
 	w.checkLegal()
 	w.to.running, w.to.memory = false, progress{}
 	w.write(cmd)
+}
+
+// begin is the status that a reconcile begins with: as it was stored, too late, after a change of the file, or too early.
+func (w *way) begin() v1alpha1.MachineStatus {
+	now := w.from.stored
+	inStep := !w.vanished && !w.from.running && (now.cursor > 0 || now.begun)
+	late := w.canBeLate() && w.pick(2) == 1
+	changed := inStep && w.pick(2) == 1
+	w.early = inStep && !late && !changed && w.pick(2) == 1
+	st := w.status(w.from, late, changed)
+	if late {
+		w.note(event{kind: eventTimeout, phase: w.from.phase})
+	}
+	if changed {
+		w.note(event{kind: eventChanged})
+	}
+	if w.early {
+		w.note(event{kind: eventEarly, phase: w.from.phase})
+		st.Attempts, st.NotBefore = 1, microTime(provedNow.Add(time.Minute))
+	}
+	return st
 }
 
 // noGuard is asked only for the token of a request, which nobody reads here.

@@ -94,6 +94,9 @@ func (r *Run) commit(took *v1alpha1.Transition) *Command {
 // Asks tells whether the action that runs would be asked for in the same way of the object as it is by
 // now, at the same moment: whether what the step reads of it is unchanged. It is for the time between Act and Done.
 func (r *Run) Asks(self func() (map[string]any, error)) bool {
+	if r.acting == nil {
+		return false
+	}
 	s := &r.phase().steps[r.st.Cursor]
 	if s.Undo != "" {
 		return true // by what is on record
@@ -197,4 +200,25 @@ func (r *Run) advance() {
 // restart makes the next look begin with the first step.
 func (r *Run) restart() {
 	r.st.Cursor, r.st.Step, r.st.StepSince = 0, "", nil
+}
+
+func StepName(s v1alpha1.Step) string {
+	if s.Undo != "" {
+		return firstOf(s.Name, "undo")
+	}
+	return firstOf(s.Name, s.Action, "wait")
+}
+
+// effectsOf names the effect that an action takes, and the one it gives back.
+func effectsOf(action string, effects []v1alpha1.Effect) (acquires, releases string) {
+	for _, e := range effects {
+		switch action {
+		case "":
+		case e.Acquire:
+			acquires = e.Name
+		case e.Release:
+			releases = e.Name
+		}
+	}
+	return acquires, releases
 }

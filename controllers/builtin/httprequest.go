@@ -18,7 +18,7 @@ import (
 var httpRequestSpec = fsm.ActionSpec{
 	Doc: "Makes an HTTP request to a host that the manager allows (--allow-http-host; none by default). Any answer is a success: look at result.status. " +
 		"Parameters are readable in the machine file and values cannot come from a Secret yet, so give no passwords. " +
-		"A repeat after a crash has the same Idempotency-Key header.",
+		"It is called at its poll, whatever wakes the object. A repeat after a crash has the same Idempotency-Key header.",
 	Params: map[string]fsm.Param{
 		"url":     {Type: fsm.TypeString, Required: true, Check: isURL, Doc: "http or https, without user and password"},
 		"method":  {Type: fsm.TypeString, Check: isMethod, Doc: "default GET"},

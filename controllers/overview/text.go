@@ -149,24 +149,8 @@ func (o *Overview) present(p *page) {
 	if o.Description != "" {
 		p.row("Phase", o.Description)
 	}
-	if s := o.Step; s != nil {
-		text := s.Name
-		if s.Of > 0 {
-			text += fmt.Sprintf(" (%d of %d)", s.Number, s.Of)
-		}
-		if s.Does != "" {
-			text += ": " + s.Does
-		} else if s.Attempts > 0 {
-			text += "."
-		}
-		if s.Attempts > 0 {
-			failed := fmt.Sprintf(" Failed %d times in a row", s.Attempts)
-			if s.NotBefore != nil && s.NotBefore.After(p.now) {
-				failed += ", tried again " + p.until(*s.NotBefore)
-			}
-			text += p.style(Warning, failed+".")
-		}
-		p.row("Step", text)
+	if o.Step != nil {
+		p.row("Step", o.Step.text(p))
 	}
 	if o.Message != "" && o.Message != o.Description {
 		p.row("Message", o.Message)
@@ -176,6 +160,27 @@ func (o *Overview) present(p *page) {
 			p.row(c.Type, p.style(Bad, c.Message))
 		}
 	}
+}
+
+func (s *Step) text(p *page) string {
+	text := s.Name
+	if s.Of > 0 {
+		text += fmt.Sprintf(" (%d of %d)", s.Number, s.Of)
+	}
+	switch {
+	case s.Does != "":
+		text += ": " + s.Does
+	case s.Attempts > 0:
+		text += "."
+	}
+	if s.Attempts > 0 {
+		failed := fmt.Sprintf(" Failed %d times in a row", s.Attempts)
+		if s.NotBefore != nil && s.NotBefore.After(p.now) {
+			failed += ", tried again " + p.until(*s.NotBefore)
+		}
+		text += p.style(Warning, failed+".")
+	}
+	return text
 }
 
 func (o *Overview) objects(p *page) {

@@ -151,28 +151,10 @@ func TestForeignWritesDoNotEndALongAction(t *testing.T) {
 	var others sync.WaitGroup
 	b.work = func(ctx context.Context, s *scope) (map[string]any, error) {
 		worked++
-		others.Go(func() { // 40 times a second
-			for i := 0; ; i++ {
-				select {
-				case <-over:
-					return
-				case <-time.After(25 * time.Millisecond):
-				}
-				if err := b.merge(context.WithoutCancel(ctx), fmt.Sprintf(`{"metadata":{"annotations":{"somebody":"%d"},"labels":{"somebody":"%d"}}}`, i, i)); err != nil {
-					t.Error(err)
-				}
-			}
-		})
+		others.Go(func() { b.writeUntil(over) })
 		for second := range int32(4) {
 			s.Report(migrated(second + 1))
-			before := b.shown().Annotations["somebody"]
-			err := harness.Await(ctx, "some writes of others", soon, func(context.Context) error {
-				if b.shown().Annotations["somebody"] == before {
-					return errors.New("none")
-				}
-				return nil
-			})
-			if err := errors.Join(err, b.tick(ctx)); err != nil {
+			if err := errors.Join(b.awaitOthers(ctx), b.tick(ctx)); err != nil {
 				return nil, err
 			}
 		}
@@ -182,17 +164,50 @@ func TestForeignWritesDoNotEndALongAction(t *testing.T) {
 	result, err := b.pass()
 	close(over)
 	others.Wait()
-	st := b.state().Status
-	if err != nil || result != now || worked != 1 || st.Cursor != 2 || st.Result == "" {
-		t.Errorf("the pass: %+v, %v; worked %d times, cursor %d, result %q; want it done once, and stored", result, err, worked, st.Cursor, st.Result)
+	type end struct {
+		Phase, Shown, Result, Saved string
+		Cursor, Progress            int32
+		Worked                      int
 	}
-	if got := b.see().Phase; got != "Done" || worked != 1 {
-		t.Errorf("in %s after %d times of work", got, worked)
+	ended := func() end {
+		st, shown := b.state().Status, b.shown()
+		return end{st.Phase, shown.Status.Phase, st.Result, shown.Annotations["saved"], st.Cursor, shown.Status.Progress.Migrated, worked}
 	}
-	shown := b.shown()
-	if shown.Annotations["saved"] != "it" || shown.Status.Phase != "Done" || shown.Status.Progress.Migrated != 4 {
-		t.Errorf("annotations %v, phase %s, progress %+v", shown.Annotations, shown.Status.Phase, shown.Status.Progress)
+	if err != nil || result != now {
+		t.Errorf("the pass: %+v, %v", result, err)
 	}
+	if diff := cmp.Diff(end{"Working", "Working", `{"done":true}`, "it", 2, 4, 1}, ended()); diff != "" {
+		t.Errorf("it is done once, and stored (-want +got):\n%s", diff)
+	}
+	b.see()
+	if diff := cmp.Diff(end{"Done", "Done", "", "it", 0, 4, 1}, ended()); diff != "" {
+		t.Errorf("the pass after it (-want +got):\n%s", diff)
+	}
+}
+
+// writeUntil writes annotations and labels, as others do, 40 times a second.
+func (b *bench) writeUntil(over <-chan struct{}) {
+	for i := 0; ; i++ {
+		select {
+		case <-over:
+			return
+		case <-time.After(25 * time.Millisecond):
+		}
+		if err := b.merge(context.Background(), fmt.Sprintf(`{"metadata":{"annotations":{"somebody":"%d"},"labels":{"somebody":"%d"}}}`, i, i)); err != nil {
+			b.t.Error(err)
+		}
+	}
+}
+
+// awaitOthers waits until others have written.
+func (b *bench) awaitOthers(ctx context.Context) error {
+	before := b.shown().Annotations["somebody"]
+	return harness.Await(ctx, "a write of others", soon, func(context.Context) error {
+		if b.shown().Annotations["somebody"] == before {
+			return errors.New("none")
+		}
+		return nil
+	})
 }
 
 // Progress that is on its way when the action ends must arrive before the pass's
@@ -333,37 +348,6 @@ func TestConflictOfPatchMetadata(t *testing.T) {
 				t.Errorf("%s: annotations (-want +got):\n%s", c.why, diff)
 			}
 		})
-	}
-}
-
-// A wake-up in the middle of a backoff tries nothing and writes nothing, also for a manager that was just started.
-func TestAnEarlyPassWritesNothing(t *testing.T) {
-	b := newBench(t)
-	b.atWork()
-	worked := 0
-	b.work = func(context.Context, *scope) (map[string]any, error) {
-		worked++
-		return nil, errors.New("no luck")
-	}
-	b.see()
-	before := b.shown()
-	for i := range 12 {
-		b.clock.Step(40 * time.Millisecond)
-		if i == 6 {
-			b.restart()
-		}
-		got := b.see()
-		if len(got.Writes) > 0 || got.Result.RequeueAfter <= 0 || got.Result.RequeueAfter > 2*time.Second {
-			t.Errorf("an early pass writes %v, and comes again after %s", got.Writes, got.Result.RequeueAfter)
-		}
-	}
-	if diff := cmp.Diff(before, b.shown()); diff != "" || worked != 1 {
-		t.Errorf("worked %d times (-before +after):\n%s", worked, diff)
-	}
-	b.clock.Step(2 * time.Second)
-	b.see()
-	if n := b.state().Status.Attempts; worked != 2 || n != 2 {
-		t.Errorf("worked %d times, attempts %d after the backoff", worked, n)
 	}
 }
 

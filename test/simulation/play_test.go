@@ -33,8 +33,7 @@ type play struct {
 	// outage is how long every action fails.
 	outage time.Time
 	asked  int
-	// slept is when the last look came to its end.
-	slept time.Time
+	slept  time.Time // when the last look came to its end
 	// phase and transitions are what the last look found.
 	phase       string
 	transitions int
@@ -61,14 +60,7 @@ func run(s schedule, machines []*fsm.Machine, planted defect, tell func(sim.Even
 		return err.Error()
 	}
 	p := &play{w: w, truth: newTruth(machines[0]), machines: machines, faults: slices.Clone(s), pending: map[string][]sim.Answer{}, planted: planted}
-	w.Tell = func(e sim.Event) {
-		if strings.HasPrefix(e.Text, "sleep ") {
-			p.slept = w.Now()
-		}
-		if tell != nil {
-			tell(e)
-		}
-	}
+	w.Tell = p.hear(tell)
 	w.Respond, w.Interrupt, w.TrustView = p.respond, p.interrupt, planted == viewTrusted
 	p.storm()
 	p.calm()
@@ -374,18 +366,6 @@ func (p *play) transition(st *v1alpha1.MachineStatus) {
 	}
 	p.phase, p.transitions, p.slept = st.Phase, len(st.History), time.Time{}
 	p.truth.enter(st.Phase)
-}
-
-// expired: a wait does not last longer than the lock may, but for a step that fails and is tried again at its poll.
-func (p *play) expired(st *v1alpha1.MachineStatus) {
-	lock, locked := p.w.Own["lock"].(map[string]any)
-	if !locked || st.Phase != "WaitingForConflictResolution" {
-		return
-	}
-	deadline, err := time.Parse(time.RFC3339, lock["deadline"].(string))
-	if late := p.slept.Sub(deadline); err != nil || late > 6*time.Second {
-		p.fail("%s waits with v1 locked, %s after the deadline of the lock", st.Phase, late)
-	}
 }
 
 // conditions tell the phase, as far as it is an end.
