@@ -50,11 +50,9 @@ func (s *Store) ask(ctx context.Context, machine string, wrong func(v1alpha1.Mac
 	}
 	ctx, cancel := context.WithTimeout(ctx, objectsTimeout)
 	defer cancel()
+	go s.beat(ctx)
 	var all []*unfit
 	err := s.Objects(ctx, machine, func(state *v1alpha1.MachineState) {
-		if s.Looked != nil {
-			s.Looked() // many objects take longer than a probe waits
-		}
 		err := wrong(state.Status.MachineStatus)
 		if err == nil {
 			return
@@ -72,6 +70,21 @@ func (s *Store) ask(ctx context.Context, machine string, wrong func(v1alpha1.Mac
 		}
 	})
 	return all, err
+}
+
+// beat says until ctx is done that the process is alive: many objects, and an API server that
+// does not answer, take longer than a probe waits.
+func (s *Store) beat(ctx context.Context) {
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for s.Looked != nil {
+		s.Looked()
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
 }
 
 // objects names some of them.

@@ -1,9 +1,12 @@
 package machines
 
 import (
+	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -146,4 +149,28 @@ func TestRefusedFileIsRemoved(t *testing.T) {
 	if d := cmp.Diff(map[string]string{"door": "1s door.yaml"}, s.state(t, dir).InForce); d != "" || s.NotDriven() != nil {
 		t.Errorf("%v (-want +got):\n%s", s.NotDriven(), d)
 	}
+}
+
+// An API server that does not answer must not look like a process that is wedged: it would
+// be started anew again and again.
+func TestAliveWhileObjectsAreAsked(t *testing.T) {
+	dir := t.TempDir()
+	files{"mine.yaml": unbound(door("2s"))}.write(t, dir)
+	synctest.Test(t, func(t *testing.T) {
+		var beats atomic.Int32
+		o := options(dir)
+		o.Looked = func() { beats.Add(1) }
+		o.Objects = func(ctx context.Context, _ string, _ func(*v1alpha1.MachineState)) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		s, err := Load(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.fallBack(t.Context())
+		if n := beats.Load(); n < int32(objectsTimeout/lookEvery) || s.NotDriven() == nil {
+			t.Errorf("%d signs of life in %s, not driven: %v", n, objectsTimeout, s.NotDriven())
+		}
+	})
 }
