@@ -168,24 +168,36 @@ func (j *judgement) choose(shipped map[string]*fsm.Machine) {
 	all := maps.Clone(j.known)
 	maps.Copy(all, j.found)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		last := j.before[name]
-		disputed := j.disputed[name] || j.disputed[""] // a file that does not tell may be this one
 		switch now := j.found[name]; {
-		case now != nil && last != nil && now.File() == last.File() && now.Definition().Same(last.Definition()):
-			j.inForce[name] = last
 		case now != nil:
-			j.inForce[name] = now
-		case last != nil && disputed:
-			j.inForce[name] = last
-		case disputed:
-			j.waiting[name] = ""
+			j.inForce[name] = j.unchanged(now)
+		case j.disputed[name] || j.disputed[""]: // a file that does not tell may be this one
+			j.stay(name)
 		case shipped[name] != nil:
 			j.inForce[name] = shipped[name]
 		default: // its objects may have finalizers that nobody else removes
-			j.inForce[name] = last
+			j.stay(name)
 			j.orphans = append(j.orphans, name)
 		}
 	}
+}
+
+// unchanged is the machine of before where that is the same.
+func (j *judgement) unchanged(now *fsm.Machine) *fsm.Machine {
+	last := j.before[now.Name()]
+	if last != nil && now.File() == last.File() && now.Definition().Same(last.Definition()) {
+		return last
+	}
+	return now
+}
+
+// stay goes on with the machine of before; where there is none, nothing drives its objects.
+func (j *judgement) stay(name string) {
+	if last := j.before[name]; last != nil {
+		j.inForce[name] = last
+		return
+	}
+	j.waiting[name] = ""
 }
 
 func finding(path string, at fsm.Pos, field, message, fix string) fsm.Diagnostic {

@@ -277,7 +277,7 @@ func TestRefusedAtStart(t *testing.T) {
 		want  map[string]string
 	}{
 		"another kind's":            {why: "it is nothing to door", files: files{"gate.yaml": unbound(gate("1s")), "mine.yaml": door("2s")}, want: map[string]string{"door": "2s mine.yaml"}},
-		"a typo":                    {why: "the file still says whose it is", files: files{"x.yaml": strings.Replace(gate("1s"), "initial:", "inital:", 1)}, want: map[string]string{"door": "1s door.yaml"}},
+		"a typo":                    {why: "the file still says whose it is", files: files{"x.yaml": strings.Replace(gate("1s"), "initial:", "first:", 1)}, want: map[string]string{"door": "1s door.yaml"}},
 		"no YAML further on":        {why: "the lines before say whose it is", files: files{"x.yaml": gate("1s") + "a: b: c\n"}, want: map[string]string{"door": "1s door.yaml"}},
 		"nobody's":                  {why: "door has a file of its own", files: files{"x.yaml": "a: b: c", "mine.yaml": door("2s")}, want: map[string]string{"door": "2s mine.yaml"}},
 		"two of a name":             {why: "which of them runs must not depend on the alphabet", files: files{"a.yaml": gate("1s"), "b.yaml": gate("2s"), "mine.yaml": door("2s")}, want: map[string]string{"door": "2s mine.yaml"}},
