@@ -15,7 +15,7 @@ const (
 	defects     = 41 // P1 to P41
 	hazards     = 14 // R1 to R14
 	experiments = 22 // E1 to E22
-	others      = 14 // O1 to O14
+	others      = 17 // O1 to O17
 )
 
 var (

@@ -37,17 +37,16 @@ type program struct {
 
 type phase struct {
 	*v1alpha1.Phase
-	path    string
-	require []require
-	steps   []step
-	next    []exit
-	timeout time.Duration
-	poll    time.Duration
-	retry   retry
-	message *template
-	ways    []Edge
-	// revision is a hash of what the steps do.
-	revision string
+	path     string
+	require  []require
+	steps    []step
+	next     []exit
+	timeout  time.Duration
+	poll     time.Duration
+	retry    retry
+	message  *template
+	ways     []Edge
+	revision string // a hash of what the steps do
 	// converts are the outputs that JSON does not bring back in their type.
 	converts map[string]Type
 	// external: a step of it may call something outside the cluster.

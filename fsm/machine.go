@@ -51,6 +51,13 @@ func (m *Machine) Phases() []string {
 	return names
 }
 
+// Rests tells whether nothing is on its way in a phase: it is terminal, the end, or steady. A
+// new object, and one in a phase that is not here, is on its way.
+func (m *Machine) Rests(phase string) bool {
+	p := m.prog.phases[phase]
+	return p != nil && (p.Terminal != "" || p.End || p.Kind == "steady")
+}
+
 // Watches lists the other objects whose changes may move a run, each once.
 func (m *Machine) Watches() []v1alpha1.Watch {
 	seen := map[v1alpha1.Watch]bool{}

@@ -187,28 +187,35 @@ func (c *compiler) settled(p *phase, reader int, written touched, field []string
 }
 
 // matters: something that is done, or where the phase leads, depends on what the step reads.
-// Whether its target is written does not count: it has been written then.
 func (c *compiler) matters(p *phase, reader int, read touched) bool {
 	for name := range p.steps[reader].action.spec.Outputs {
-		asks := func(e *expr) bool { return slices.Contains(c.resultsOf(e), name) }
-		if asks(p.steps[reader].until) {
-			return true
-		}
-		replaced := false
-		for i := reader + 1; i < len(p.steps) && !replaced; i++ {
-			s := &p.steps[i]
-			own := slices.ContainsFunc(c.writes(s), read.same)
-			used := !own && asks(s.cond)
-			for _, v := range s.action.with {
-				v.each(func(e *expr) { used = used || asks(e) })
-			}
-			if _, replaced = s.action.spec.Outputs[name]; used || !replaced && asks(s.until) {
-				return true
-			}
-		}
-		if !replaced && slices.ContainsFunc(p.next, func(x exit) bool { return asks(x.when) }) {
+		if c.isUsed(p, reader, read, name) {
 			return true
 		}
 	}
 	return false
+}
+
+// isUsed follows an output until another step replaces it. Whether the object that was read is
+// written does not count: it has been written then.
+func (c *compiler) isUsed(p *phase, reader int, read touched, name string) bool {
+	asks := func(e *expr) bool { return slices.Contains(c.resultsOf(e), name) }
+	if asks(p.steps[reader].until) {
+		return true
+	}
+	for i := reader + 1; i < len(p.steps); i++ {
+		s := &p.steps[i]
+		used := asks(s.cond) && !slices.ContainsFunc(c.writes(s), read.same)
+		for _, v := range s.action.with {
+			v.each(func(e *expr) { used = used || asks(e) })
+		}
+		_, replaces := s.action.spec.Outputs[name]
+		if used || !replaces && asks(s.until) {
+			return true
+		}
+		if replaces && s.cond == nil {
+			return false
+		}
+	}
+	return slices.ContainsFunc(p.next, func(x exit) bool { return asks(x.when) })
 }

@@ -69,7 +69,7 @@ func readyChecks(mgr manager.Manager, cfg *rest.Config, store *machines.Store) (
 		return nil, fmt.Errorf("make the client of /readyz: %w", err)
 	}
 	return []health.Check{
-		{Name: "machines", Ask: func(context.Context) (string, error) { return inForce(store), nil }},
+		{Name: "machines", Ask: func(context.Context) (string, error) { return inForce(store), store.NotDriven() }},
 		{Name: "api", Ask: health.Kept(apiEvery, func(context.Context) (string, error) {
 			v, err := api.ServerVersion()
 			if err != nil {
@@ -81,12 +81,12 @@ func readyChecks(mgr manager.Manager, cfg *rest.Config, store *machines.Store) (
 	}, nil
 }
 
-// inForce tells of a file that is refused, which makes nobody unready: the last
-// good machine goes on.
+// inForce tells of a file that is refused too, which makes nobody unready while a machine of
+// its name goes on.
 func inForce(store *machines.Store) string {
-	note := strings.Join(store.Names(), ", ") + " in force"
-	if refused := store.Refusals(); len(refused) > 0 {
-		note += "; refused: " + strings.Join(refused, "; ")
+	note, sep := strings.Join(store.Names(), ", ")+" in force", "; refused: "
+	for _, r := range store.Refusals() {
+		note, sep = note+sep+r.Note, "; "
 	}
 	return note
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/phasegate/phasegate/controllers/catalog"
+	"github.com/phasegate/phasegate/controllers/checkup"
 	"github.com/phasegate/phasegate/controllers/lint"
 	"github.com/phasegate/phasegate/controllers/machines"
 	"github.com/phasegate/phasegate/phases"
@@ -14,9 +15,10 @@ import (
 
 // loadMachines loads the compiled-in machines, and those of a directory over them.
 // looked is called each time the directory has been looked at; nil: nobody asks.
-func loadMachines(dir string, log logr.Logger, looked func()) (*machines.Store, error) {
+func loadMachines(o *options, log logr.Logger, looked func()) (*machines.Store, error) {
 	store, err := machines.Load(machines.Options{
-		Shipped: phases.Files, Dir: dir, Bindings: catalog.Bindings, Log: log.WithName("machines"), Looked: looked,
+		Shipped: phases.Files, Dir: o.phasesDir, Bindings: catalog.Bindings, Log: log.WithName("machines"), Looked: looked,
+		Runs: func(machine string) bool { return o.runs(checkup.ControllerOf(machine)) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--phases-dir: %w", err)

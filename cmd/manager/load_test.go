@@ -9,6 +9,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/phasegate/phasegate/controllers/checkup"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/phases"
 )
@@ -56,8 +57,8 @@ func TestLoadMachines(t *testing.T) {
 		names []string
 		// from is the file of the migration's machine, in the directory; empty: compiled in.
 		from string
-		// errs are in the error, in this order; none: no error.
-		errs []string
+		// waits are named by what keeps the process from being ready, in this order.
+		waits []string
 	}{
 		"no file": {why: "the compiled-in machines stay", names: []string{datastoremigration.MachineName, "mcpserver"}},
 		"an edited copy": {
@@ -74,32 +75,23 @@ func TestLoadMachines(t *testing.T) {
 		"another machine for the kind of a program": {
 			why:   "two would drive each migration",
 			files: map[string]string{"door.yaml": shipped(t, "name: datastore-migration", "name: door")},
-			errs:  []string{`door.yaml:`, "PG"},
-		},
-		"several findings": {
-			why: "all are told at once, so that one edit can repair them",
-			files: map[string]string{
-				"a.yaml": shipped(t, "initial: Pending", "initial: Nowhere"),
-				"c.yaml": "nonsense: true",
-			},
-			errs: []string{"--phases-dir", "a.yaml:", `PG001: initial phase "Nowhere" does not exist`, "c.yaml:1:1: PG000: unknown field"},
+			names: []string{datastoremigration.MachineName, "mcpserver"}, waits: []string{"machine door"},
 		},
 		"an unknown action": {
-			why:   "the program's own actions can be named, and no others",
+			why:   "the program's own actions can be named, and no others; nothing drives migrations before they were asked",
 			files: map[string]string{"b.yaml": shipped(t, "action: Preflight", "action: Preflihgt")},
-			errs:  []string{"b.yaml:", `PG005: action "Preflihgt" is not known`, "Preflight"},
+			names: []string{"mcpserver"}, waits: []string{"machine datastore-migration"},
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			dir := directory(t, c.files)
-			store, err := loadMachines(dir, logr.Discard(), nil)
-			if len(c.errs) > 0 {
-				checkError(t, err, dir, c.errs)
-				return
-			}
+			store, err := loadMachines(&options{phasesDir: dir, controllers: checkup.Controllers}, logr.Discard(), nil)
 			if err != nil {
 				t.Fatalf("%v: %s", err, c.why)
+			}
+			if waiting := store.NotDriven(); len(c.waits) > 0 || waiting != nil {
+				checkError(t, waiting, dir, c.waits)
 			}
 			if diff := cmp.Diff(c.names, store.Names()); diff != "" {
 				t.Errorf("machines (-want +got):\n%s", diff)
@@ -108,8 +100,8 @@ func TestLoadMachines(t *testing.T) {
 			if c.from != "" {
 				want = filepath.Join(dir, c.from)
 			}
-			if got := store.Of(datastoremigration.MachineName).InForce().File(); got != want {
-				t.Errorf("loaded from %s, want %s: %s", got, want, c.why)
+			if m := store.Of(datastoremigration.MachineName).InForce(); m != nil && m.File() != want {
+				t.Errorf("loaded from %s, want %s: %s", m.File(), want, c.why)
 			}
 		})
 	}
@@ -131,7 +123,7 @@ func checkError(t *testing.T, err error, dir string, parts []string) {
 }
 
 func TestLoadMachinesWithoutDirectory(t *testing.T) {
-	store, err := loadMachines("", logr.Discard(), nil)
+	store, err := loadMachines(&options{}, logr.Discard(), nil)
 	if err != nil || len(store.Names()) != 2 {
 		t.Errorf("got %v, %v, want the compiled-in machines", store, err)
 	}
@@ -140,8 +132,30 @@ func TestLoadMachinesWithoutDirectory(t *testing.T) {
 		"a misspelt directory must not mean: as compiled in": filepath.Join(t.TempDir(), "nowhere"),
 		"a file is not a directory of files":                 file,
 	} {
-		if _, err := loadMachines(dir, logr.Discard(), nil); err == nil || !strings.Contains(err.Error(), "--phases-dir") || !strings.Contains(err.Error(), dir) {
+		if _, err := loadMachines(&options{phasesDir: dir}, logr.Discard(), nil); err == nil || !strings.Contains(err.Error(), "--phases-dir") || !strings.Contains(err.Error(), dir) {
 			t.Errorf("got %v, want an error that names the flag and %s: %s", err, dir, why)
+		}
+	}
+}
+
+// Each process judges the machines that it runs: the file of another's is a warning.
+func TestFileOfAnotherProcess(t *testing.T) {
+	broken := shipped(t, "action: Preflight", "action: Preflihgt")
+	for name, c := range map[string]struct {
+		why         string
+		controllers []string
+		ready       bool
+	}{
+		"its own":        {why: "nothing drives migrations", controllers: []string{checkup.DatastoreMigration}},
+		"of servers":     {why: "it drives servers", controllers: []string{checkup.MCPServer}, ready: true},
+		"of other kinds": {why: "it drives what has a file only", controllers: []string{checkup.Custom}, ready: true},
+	} {
+		store, err := loadMachines(&options{phasesDir: directory(t, map[string]string{"mine.yaml": broken}), controllers: c.controllers}, logr.Discard(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.NotDriven(); (err == nil) != c.ready || len(store.Refusals()) != 1 {
+			t.Errorf("%s: %s: not driven: %v, refused %v", name, c.why, err, store.Refusals())
 		}
 	}
 }

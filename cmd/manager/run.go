@@ -54,7 +54,7 @@ func run(ctx context.Context, o *options) error {
 	if p.proxies, err = o.ofProxies(); err != nil {
 		return err
 	}
-	if p.store, err = loadMachines(o.phasesDir, logger, p.vitals.machines.Beat); err != nil {
+	if p.store, err = loadMachines(o, logger, p.vitals.machines.Beat); err != nil {
 		return err
 	}
 	unlimited, err := restConfig(o.kubeconfig)

@@ -80,7 +80,7 @@ func (o *Options) groups(c client.Client, api discovery.DiscoveryInterface) ([]c
 	if err != nil {
 		return nil, err
 	}
-	groups := []check.Group{{Title: "cluster", Checks: []check.Check{check.KubernetesVersion(api), o.Files.check(), check.CRDs(c, crds, installCRDs, o.Installing)}}}
+	groups := []check.Group{{Title: "cluster", Checks: []check.Check{check.KubernetesVersion(api), o.Files.check(o.Controllers), check.CRDs(c, crds, installCRDs, o.Installing)}}}
 	settings := datastoremigration.Settings{Registry: o.Files.Registry, CalicoNamespace: o.CalicoNamespace, Discovery: api,
 		Config: o.Config, Elsewhere: len(o.Process) == 0, StoreQuota: o.StoreQuota}
 	if o.Installing {
@@ -113,10 +113,18 @@ func (o *Options) checksOf(controller string, c client.Client, settings datastor
 
 // machinesOf are those that a controller runs: one, but for Custom.
 func (o *Options) machinesOf(controller string) []*fsm.Machine {
-	name := map[string]string{DatastoreMigration: datastoremigration.MachineName, MCPServer: mcpserver.MachineName}[controller]
-	return slices.DeleteFunc(slices.Clone(o.Files.Machines), func(m *fsm.Machine) bool {
-		return name == "" && catalog.Compiled(m.Name()) || name != "" && m.Name() != name
-	})
+	return slices.DeleteFunc(slices.Clone(o.Files.Machines), func(m *fsm.Machine) bool { return ControllerOf(m.Name()) != controller })
+}
+
+// ControllerOf is the controller that runs a machine.
+func ControllerOf(machine string) string {
+	switch machine {
+	case datastoremigration.MachineName:
+		return DatastoreMigration
+	case mcpserver.MachineName:
+		return MCPServer
+	}
+	return Custom
 }
 
 const installCRDs = "helm upgrade with crds.install=auto, or apply what is missing of charts/phasegate/files/crds"

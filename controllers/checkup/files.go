@@ -1,7 +1,9 @@
 package checkup
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/go-logr/logr"
 
@@ -18,7 +20,9 @@ import (
 type Files struct {
 	Machines []*fsm.Machine
 	Registry *resources.Registry
-	findings []check.Finding
+	// faults are about the directory or the registry of kinds.
+	faults  []error
+	refused []machines.Refusal
 }
 
 // Load reads a directory of machine files and a file of kinds; empty for those that
@@ -28,18 +32,22 @@ func Load(phasesDir, kindsFile string) (Files, error) {
 	var f Files
 	var err error
 	if f.Registry, err = lint.LoadRegistry(kindsFile); err != nil {
-		f.refuse(err)
+		f.faults = append(f.faults, err)
 		f.Registry = resources.Default()
+	}
+	compiled, err := load("")
+	if err != nil {
+		return f, err
 	}
 	store, err := load(phasesDir)
 	if err != nil {
-		f.refuse(err)
-		if store, err = load(""); err != nil {
-			return f, err
-		}
+		f.faults, store = append(f.faults, err), compiled
 	}
-	for _, name := range store.Names() {
-		f.Machines = append(f.Machines, store.Of(name).InForce())
+	f.refused = store.Refusals()
+	names := append(store.Names(), compiled.Names()...)
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		f.Machines = append(f.Machines, cmp.Or(store.Of(name).InForce(), compiled.Of(name).InForce()))
 	}
 	return f, nil
 }
@@ -48,13 +56,20 @@ func load(dir string) (*machines.Store, error) {
 	return machines.Load(machines.Options{Shipped: phases.Files, Dir: dir, Bindings: catalog.Bindings, Log: logr.Discard()})
 }
 
-func (f *Files) refuse(err error) {
-	f.findings = append(f.findings, check.Finding{Level: check.Failure, Message: err.Error(), Remedy: "correct the file; until then the other checks are about what is compiled in"})
-}
-
-func (f *Files) check() check.Check {
+// check is a failure where a machine of one of the controllers has a file that cannot be used.
+func (f *Files) check(controllers []string) check.Check {
 	return check.Check{ID: "machine-files", Title: "machine files and kinds can be used", Run: func(context.Context) ([]check.Finding, error) {
-		findings := f.findings
+		var findings []check.Finding
+		for _, err := range f.faults {
+			findings = append(findings, check.Finding{Level: check.Failure, Message: err.Error(), Remedy: "correct the file; until then the other checks are about what is compiled in"})
+		}
+		for _, r := range f.refused {
+			finding := check.Finding{Level: check.Warning, Message: r.Finding, Remedy: "correct the file; it is of a machine that another process runs"}
+			if r.Machine == "" || slices.Contains(controllers, ControllerOf(r.Machine)) {
+				finding.Level, finding.Remedy = check.Failure, "correct the file. A manager that runs goes on with the last good machine; one that starts takes the compiled-in one, which the other checks are about, if nothing is under way, and else drives nothing of that machine"
+			}
+			findings = append(findings, finding)
+		}
 		for _, m := range f.Machines {
 			findings = append(findings, check.Finding{Level: check.Info, Message: "machine " + m.Name() + ", revision " + m.Revision()})
 		}

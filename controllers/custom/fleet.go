@@ -138,7 +138,7 @@ func (f *Fleet) gate(name string) *runner.Pair {
 		}
 		return left.Run(ctx)
 	}
-	return &runner.Pair{Objects: &crdgate.Gate{Kind: gvk.GroupKind(), Config: f.Config, Run: objects}, Leftovers: gate}
+	return &runner.Pair{Machine: machine, Objects: &crdgate.Gate{Kind: gvk.GroupKind(), Config: f.Config, Run: objects}, Leftovers: gate}
 }
 
 // newScheme knows Object under the kind, and the types of Kubernetes.

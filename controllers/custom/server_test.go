@@ -270,7 +270,7 @@ func reload(t *testing.T, b *bench) {
 	b.shows("meanwhile", map[string]string{"phase": "Restored"}) // the last good machine goes on
 
 	began := time.Now()
-	b.put(file(t, "'restoring $", "'bringing back $"))
+	b.put(file(t, "'restoring $", "'bringing back $", "poll: 1h", "poll: 2h"))
 	b.shows("r", map[string]string{"phase": "Restoring", "message": "bringing back monday"})
 	t.Logf("an edit took effect after %s", time.Since(began)) // two looks, a second apart; 5 s are promised
 	b.told("r", "MachineReloaded")

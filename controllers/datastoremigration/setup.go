@@ -74,7 +74,7 @@ func Gate(cfg *rest.Config, machine *machines.Handle, settings Settings, metrics
 		left.Program = func(c client.Client) *runner.Program[*migration] { return Program(c, settings) }
 		return left.Run(ctx)
 	}
-	return &runner.Pair{Objects: &crdgate.Gate{CRDName: migrationv1.CRDName, Config: cfg, Run: objects}, Leftovers: gate}
+	return &runner.Pair{Machine: machine, Objects: &crdgate.Gate{CRDName: migrationv1.CRDName, Config: cfg, Run: objects}, Leftovers: gate}
 }
 
 // connected are the settings with their clients, which end with ctx.

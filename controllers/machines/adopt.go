@@ -34,15 +34,27 @@ type unfit struct {
 // unfit reads the states of a machine's objects; nil where each can go on with it. One that
 // could not go on with the machine before does not count.
 func (s *Store) unfit(ctx context.Context, m, before *fsm.Machine) ([]*unfit, error) {
+	return s.ask(ctx, m.Name(), func(st v1alpha1.MachineStatus) error {
+		err := m.Adopts(st)
+		if err == nil || before != nil && before.Adopts(st) != nil {
+			return nil
+		}
+		return err
+	})
+}
+
+// ask collects the objects of a machine of whose states a function says that something is wrong.
+func (s *Store) ask(ctx context.Context, machine string, wrong func(v1alpha1.MachineStatus) error) ([]*unfit, error) {
+	if s.Objects == nil {
+		return nil, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, objectsTimeout)
 	defer cancel()
+	go s.beat(ctx)
 	var all []*unfit
-	err := s.Objects(ctx, m.Name(), func(state *v1alpha1.MachineState) {
-		if s.Looked != nil {
-			s.Looked() // many objects take longer than a probe waits
-		}
-		err := m.Adopts(state.Status.MachineStatus)
-		if err == nil || before != nil && before.Adopts(state.Status.MachineStatus) != nil {
+	err := s.Objects(ctx, machine, func(state *v1alpha1.MachineState) {
+		err := wrong(state.Status.MachineStatus)
+		if err == nil {
 			return
 		}
 		i := slices.IndexFunc(all, func(u *unfit) bool { return u.reason == err.Error() })
@@ -60,12 +72,32 @@ func (s *Store) unfit(ctx context.Context, m, before *fsm.Machine) ([]*unfit, er
 	return all, err
 }
 
-func (u *unfit) finding(m *fsm.Machine) fsm.Diagnostic {
+// beat says until ctx is done that the process is alive: many objects, and an API server that
+// does not answer, take longer than a probe waits.
+func (s *Store) beat(ctx context.Context) {
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for s.Looked != nil {
+		s.Looked()
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// objects names some of them.
+func (u *unfit) objects() string {
 	objects := strings.Join(u.examples, ", ")
 	if more := u.count - len(u.examples); more > 0 {
 		objects += fmt.Sprintf(" and %d more", more)
 	}
-	f := finding(m.File(), m.Definition().Pos("spec.upgrade"), "spec.upgrade", fmt.Sprintf("%s cannot go on with it: %s", objects, u.reason),
+	return objects
+}
+
+func (u *unfit) finding(m *fsm.Machine) fsm.Diagnostic {
+	f := finding(m.File(), m.Definition().Pos("spec.upgrade"), "spec.upgrade", fmt.Sprintf("%s cannot go on with it: %s", u.objects(), u.reason),
 		"or change the file once the objects have come to an end")
 	f.Code = "PG104"
 	return f
@@ -74,12 +106,9 @@ func (u *unfit) finding(m *fsm.Machine) fsm.Diagnostic {
 // adopt keeps the machine in force where an object could not go on with the next one. The
 // error means that nothing can be said now.
 func (s *Store) adopt(ctx context.Context, last verdict, next *verdict) error {
-	if s.Objects == nil {
-		return nil
-	}
 	for _, name := range slices.Sorted(maps.Keys(next.inForce)) {
 		m, before := next.inForce[name], last.inForce[name]
-		if before == nil || m.Revision() == before.Revision() {
+		if before == nil || m.Revision() == before.Revision() || !s.runs(name) {
 			continue
 		}
 		all, err := s.unfit(ctx, m, before)
@@ -102,11 +131,11 @@ func (s *Store) adopt(ctx context.Context, last verdict, next *verdict) error {
 // warn tells of objects that cannot go on with a machine in force. When the program starts
 // there is no other that could.
 func (s *Store) warn(ctx context.Context) {
-	if s.Objects == nil {
-		return
-	}
 	for _, name := range s.Names() {
 		m := s.verdict().inForce[name]
+		if !s.runs(name) {
+			continue
+		}
 		all, err := s.unfit(ctx, m, nil)
 		if err != nil {
 			s.Log.Info("cannot tell whether the objects of a machine can go on with it", "machine", name, "error", err.Error())

@@ -40,6 +40,10 @@ type verdict struct {
 	refused  []refusal
 	// orphans are machines that run on though their file is gone.
 	orphans []string
+	// waiting are machines that nothing drives, because their file is refused and none of
+	// the name was in force before; each with what keeps the compiled-in one from taking its
+	// place, as far as that is known.
+	waiting map[string]string
 }
 
 // bindings answers what the machine of a definition may name.
@@ -47,10 +51,15 @@ type bindings func(*fsm.Definition) (fsm.Bindings, error)
 
 // judge is the whole policy. shipped are the compiled-in machines, before are
 // those in force until now, files is the directory. Whatever is wrong with a file,
-// the machine that it is about goes on as it was.
+// the machine that it is about goes on as it was. Where there was none before, because the
+// program starts, nothing drives its objects until fallBack has asked them.
 func judge(shipped, before map[string]*fsm.Machine, files []file, bind bindings) verdict {
-	j := &judgement{before: before, found: map[string]*fsm.Machine{}, disputed: map[string]bool{},
-		verdict: verdict{inForce: map[string]*fsm.Machine{}, warnings: map[string]fsm.Diagnostics{}}}
+	j := &judgement{before: before, known: maps.Clone(shipped), found: map[string]*fsm.Machine{}, disputed: map[string]bool{},
+		verdict: verdict{inForce: map[string]*fsm.Machine{}, warnings: map[string]fsm.Diagnostics{}, waiting: map[string]string{}}}
+	if j.known == nil {
+		j.known = map[string]*fsm.Machine{}
+	}
+	maps.Copy(j.known, before)
 	for _, f := range files {
 		j.load(f, bind)
 	}
@@ -65,6 +74,8 @@ func judge(shipped, before map[string]*fsm.Machine, files []file, bind bindings)
 type judgement struct {
 	verdict
 	before map[string]*fsm.Machine
+	// known are those, and the compiled-in machines of other names.
+	known map[string]*fsm.Machine
 	// found are the machines of the directory without an error.
 	found map[string]*fsm.Machine
 	// disputed are the names of refused machines; the empty name stands for files
@@ -80,12 +91,12 @@ func (j *judgement) refuse(f, machine string, findings ...fsm.Diagnostic) {
 
 func (j *judgement) load(f file, bind bindings) {
 	if f.fault != "" {
-		j.refuse(f.name, j.lastFrom(f.name), finding(f.name, fsm.Pos{Line: 1, Column: 1}, "", "it cannot be read: "+f.fault, "make it readable or remove it"))
+		j.refuse(f.name, j.whose(f), finding(f.name, fsm.Pos{Line: 1, Column: 1}, "", "it cannot be read: "+f.fault, "make it readable or remove it"))
 		return
 	}
 	def, diags := fsm.Load(f.name, f.data)
 	if def == nil {
-		j.refuse(f.name, j.lastFrom(f.name), diags...)
+		j.refuse(f.name, j.whose(f), diags...)
 		return
 	}
 	name := def.Metadata.Name
@@ -109,11 +120,14 @@ func (j *judgement) load(f file, bind bindings) {
 	}
 }
 
-// lastFrom guesses whose a file is that cannot be decoded: that of the machine
-// which came from a file of this name.
-func (j *judgement) lastFrom(path string) string {
-	for name, m := range j.before {
-		if filepath.Base(m.File()) == filepath.Base(path) {
+// whose guesses whose a file is that cannot be decoded: as far as it tells, else that of the
+// machine which came from a file of this name.
+func (j *judgement) whose(f file) string {
+	if name := fsm.NameIn(f.data); name != "" {
+		return name
+	}
+	for name, m := range j.known {
+		if filepath.Base(m.File()) == filepath.Base(f.name) {
 			return name
 		}
 	}
@@ -126,14 +140,14 @@ func (j *judgement) checkKind(m *fsm.Machine, found map[string]*fsm.Machine) {
 	refuse := func(message, fix string) {
 		j.refuse(m.File(), m.Name(), finding(m.File(), m.Definition().Pos("spec.for"), "spec.for", message, fix))
 	}
-	if last := j.before[m.Name()]; last != nil {
+	if last := j.known[m.Name()]; last != nil {
 		if last.For() != m.For() {
 			refuse(fmt.Sprintf("machine %q is for %s, not for %s", m.Name(), show(last.For()), show(m.For())),
 				"give the machine of another kind another name")
 		}
 		return
 	}
-	for _, others := range []map[string]*fsm.Machine{j.before, found} {
+	for _, others := range []map[string]*fsm.Machine{j.known, found} {
 		for _, name := range slices.Sorted(maps.Keys(others)) {
 			if name != m.Name() && groupKind(others[name].For()) == groupKind(m.For()) {
 				refuse(fmt.Sprintf("%s is the kind of machine %q already", show(m.For()), name),
@@ -146,25 +160,44 @@ func (j *judgement) checkKind(m *fsm.Machine, found map[string]*fsm.Machine) {
 
 // choose picks the machine of each name that is or was known.
 func (j *judgement) choose(shipped map[string]*fsm.Machine) {
-	for _, names := range []map[string]*fsm.Machine{shipped, j.before, j.found} {
-		maps.Copy(j.inForce, names)
+	for name := range j.disputed {
+		if j.known[name] == nil && name != "" {
+			j.waiting[name] = ""
+		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(j.inForce)) {
-		last := j.before[name]
+	all := maps.Clone(j.known)
+	maps.Copy(all, j.found)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		switch now := j.found[name]; {
-		case now != nil && last != nil && now.File() == last.File() && now.Definition().Same(last.Definition()):
-			j.inForce[name] = last
 		case now != nil:
-			j.inForce[name] = now
-		case last != nil && (j.disputed[name] || j.disputed[""]): // a file that does not tell may be this one
-			j.inForce[name] = last
+			j.inForce[name] = j.unchanged(now)
+		case j.disputed[name] || j.disputed[""]: // a file that does not tell may be this one
+			j.stay(name)
 		case shipped[name] != nil:
 			j.inForce[name] = shipped[name]
 		default: // its objects may have finalizers that nobody else removes
-			j.inForce[name] = last
+			j.stay(name)
 			j.orphans = append(j.orphans, name)
 		}
 	}
+}
+
+// unchanged is the machine of before where that is the same.
+func (j *judgement) unchanged(now *fsm.Machine) *fsm.Machine {
+	last := j.before[now.Name()]
+	if last != nil && now.File() == last.File() && now.Definition().Same(last.Definition()) {
+		return last
+	}
+	return now
+}
+
+// stay goes on with the machine of before; where there is none, nothing drives its objects.
+func (j *judgement) stay(name string) {
+	if last := j.before[name]; last != nil {
+		j.inForce[name] = last
+		return
+	}
+	j.waiting[name] = ""
 }
 
 func finding(path string, at fsm.Pos, field, message, fix string) fsm.Diagnostic {

@@ -20,9 +20,9 @@ func newGauges() *gauges {
 		info: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "phasegate_machine_info",
 			Help: "1 for each machine in force, with its revision and file."}, []string{"machine", "revision", "file"}),
 		refused: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "phasegate_machine_refused",
-			Help: "1 for each code found in a machine file that is not used; the last good machine goes on."}, []string{"file", "code"}),
+			Help: "1 for each code found in a machine file that is not used."}, []string{"file", "code"}),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "phasegate_machine_reloads_total",
-			Help: "Changes of machine files by result: accepted, refused, or orphaned (the file is gone, the machine goes on)."}, []string{"machine", "result"}),
+			Help: "Changes of machine files by result: accepted, refused, orphaned (the file is gone, the machine goes on), or compiled-in (refused when the program started, and the compiled-in machine has taken its place)."}, []string{"machine", "result"}),
 	}
 }
 

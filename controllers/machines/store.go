@@ -8,6 +8,10 @@
 //
 // A file that some object could not go on with is refused too, as the engine says. The
 // states of objects are read by Options.Objects; the package knows no cluster.
+//
+// When the program starts there is no last good machine. Where a file is refused then, the
+// compiled-in machine of its name takes its place if nothing is under way by another one;
+// else nothing drives its objects until the file is corrected. Other machines run.
 package machines
 
 import (
@@ -33,6 +37,10 @@ import (
 // that a file that is half written is not judged.
 const lookEvery = time.Second
 
+// askEvery is how often objects are asked whether a compiled-in machine may take the place of
+// a file that was refused at the start: another process may have brought them to an end.
+const askEvery = 10 * time.Second
+
 // Options say where machine files are and what they may name.
 type Options struct {
 	// Shipped are the compiled-in files.
@@ -41,6 +49,9 @@ type Options struct {
 	Dir string
 	// Bindings answers what the machine of a file may name.
 	Bindings func(*fsm.Definition) (fsm.Bindings, error)
+	// Runs tells whether this process drives the objects of a machine; nil: of all. A file of
+	// another one is judged for the log only.
+	Runs func(machine string) bool
 	// Objects answers the states of the objects that a machine drives; nil: nobody asks, and
 	// a file is taken whatever they are.
 	Objects Objects
@@ -64,8 +75,8 @@ type Store struct {
 	changed chan struct{}
 }
 
-// Load reads and checks every file. The error has one line for each finding, and
-// no machine is in force then.
+// Load reads and checks every file. What is wrong with one is told by the log and Refusals.
+// The error is about the compiled-in machines, or a directory that cannot be listed.
 func Load(o Options) (*Store, error) {
 	shipped := judge(nil, nil, read(o.Shipped, ""), o.Bindings)
 	if err := errorOf(shipped.refused); err != nil {
@@ -74,16 +85,17 @@ func Load(o Options) (*Store, error) {
 	s := &Store{Options: o, shipped: shipped.inForce, changed: make(chan struct{})}
 	s.seen = s.reading()
 	s.judged = s.seen
-	first := judge(s.shipped, s.shipped, s.judged, o.Bindings)
-	if err := errorOf(first.refused); err != nil {
-		return nil, err
+	first := judge(s.shipped, nil, s.judged, o.Bindings)
+	if len(first.refused) > 0 && first.refused[0].file == o.Dir {
+		return nil, errorOf(first.refused)
 	}
 	s.metrics = newGauges()
-	s.metrics.show(first)
-	s.report(verdict{}, first)
-	s.now = first
+	s.metrics.count(verdict{inForce: first.inForce}, first)
+	s.publish(verdict{}, first)
 	return s, nil
 }
+
+func (s *Store) runs(machine string) bool { return s.Runs == nil || machine == "" || s.Runs(machine) }
 
 func errorOf(refused []refusal) error {
 	var all fsm.Diagnostics
@@ -107,12 +119,16 @@ func (s *Store) NeedLeaderElection() bool { return false }
 // Start watches the directory until ctx is done. It is called once, by the manager.
 func (s *Store) Start(ctx context.Context) error {
 	s.warn(ctx)
-	ticker := time.NewTicker(lookEvery)
+	s.fallBack(ctx)
+	ticker, asking := time.NewTicker(lookEvery), time.NewTicker(askEvery)
 	defer ticker.Stop()
+	defer asking.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-asking.C:
+			s.fallBack(ctx)
 		case <-ticker.C:
 			s.look(ctx)
 			if s.Looked != nil {
@@ -138,9 +154,14 @@ func (s *Store) look(ctx context.Context) {
 		return
 	}
 	s.judged = files
+	s.metrics.count(last, next)
+	s.publish(last, next)
+}
+
+// publish puts a verdict into force, and tells of what is different.
+func (s *Store) publish(last, next verdict) {
 	s.report(last, next)
 	s.metrics.show(next)
-	s.metrics.count(last, next)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +193,16 @@ func (s *Store) report(last, next verdict) {
 	}
 	for _, r := range next.refused {
 		for _, d := range r.findings {
-			s.Log.Error(errors.New(d.String()), "machine file refused, the last good machine goes on", "machine", r.machine, "code", d.Code)
+			if !s.runs(r.machine) {
+				s.Log.Info("machine file refused, "+s.instead(next, r.machine), "machine", r.machine, "finding", d.String())
+				continue
+			}
+			s.Log.Error(errors.New(d.String()), "machine file refused, "+s.instead(next, r.machine), "machine", r.machine, "code", d.Code)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(next.waiting)) {
+		if why := next.waiting[name]; why != "" && why != last.waiting[name] {
+			s.Log.Error(errors.New(why), "the compiled-in machine does not take the place of a refused file", "machine", name)
 		}
 	}
 	for _, name := range next.orphans {
@@ -201,16 +231,73 @@ type Handle struct {
 	name string
 }
 
-// InForce is the machine of this moment; nil if there never was one of the name.
+// InForce is the machine of this moment; nil if there never was one of the name. Once there
+// is one, there always is.
 func (h *Handle) InForce() *fsm.Machine { return h.verdict().inForce[h.name] }
 
-// Refusals say of each file that is not used what is wrong with it.
-func (s *Store) Refusals() []string {
-	var notes []string
-	for _, r := range s.verdict().refused {
-		notes = append(notes, r.note())
+// instead says what becomes of the objects of a machine whose file is refused.
+func (s *Store) instead(now verdict, machine string) string {
+	_, waits := now.waiting[machine]
+	switch m := now.inForce[machine]; {
+	case machine == "":
+		return "it does not say which machine it is: those in force go on"
+	case !s.runs(machine):
+		return "this process does not run it"
+	case waits:
+		return strings.TrimSuffix("nothing drives the objects of machine "+machine+": "+now.waiting[machine], ": ")
+	case m != nil && m == s.shipped[machine]:
+		return "the compiled-in machine goes on"
 	}
-	return notes
+	return "the last good machine goes on"
+}
+
+// Refusal is a file that is not used.
+type Refusal struct {
+	// Machine is the one that the file is of; empty where it does not tell.
+	Machine string
+	// Finding says what is wrong with it, Note also what goes on instead.
+	Finding, Note string
+}
+
+// Refusals are the files that are not used.
+func (s *Store) Refusals() []Refusal {
+	now := s.verdict()
+	var all []Refusal
+	for _, r := range now.refused {
+		all = append(all, Refusal{Machine: r.machine, Finding: r.note(), Note: r.note() + "; " + s.instead(now, r.machine)})
+	}
+	return all
+}
+
+// NotDriven is an error that names the machines of this process that nothing drives; nil
+// where there are none.
+func (s *Store) NotDriven() error {
+	now := s.verdict()
+	var notes []string
+	for _, name := range slices.Sorted(maps.Keys(now.waiting)) {
+		if s.runs(name) {
+			notes = append(notes, s.instead(now, name))
+		}
+	}
+	if len(notes) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(notes, "; ") + "; correct the machine files that are refused")
+}
+
+// Await returns once the machine is in force; false when ctx is done before.
+func (h *Handle) Await(ctx context.Context) bool {
+	for {
+		changed := h.Changed()
+		if h.InForce() != nil {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-changed:
+		}
+	}
 }
 
 // Refused says what is wrong with a newer file of the machine, and what goes on

@@ -44,5 +44,5 @@ func Gate(cfg *rest.Config, machine *machines.Handle, settings Settings, metrics
 	c := &runner.Controller[*server]{
 		Name: controllerName, Config: cfg, Scheme: NewScheme(), Machine: machine, Program: program, Metrics: metrics, Busy: busy, Gone: left.Gone,
 	}
-	return &runner.Pair{Objects: &crdgate.Gate{CRDName: v1beta1.CRDName, Config: cfg, Run: c.Run}, Leftovers: left.Gate()}
+	return &runner.Pair{Machine: machine, Objects: &crdgate.Gate{CRDName: v1beta1.CRDName, Config: cfg, Run: c.Run}, Leftovers: left.Gate()}
 }

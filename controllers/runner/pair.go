@@ -7,11 +7,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/phasegate/phasegate/controllers/crdgate"
+	"github.com/phasegate/phasegate/controllers/machines"
 )
 
 // Pair is the controller of a kind and that of what its objects have left. It is a
 // manager.Runnable that runs on the leader only.
 type Pair struct {
+	// Machine drives the objects; nothing runs before it is in force.
+	Machine            *machines.Handle
 	Objects, Leftovers *crdgate.Gate
 }
 
@@ -20,6 +23,9 @@ func (p *Pair) NeedLeaderElection() bool { return true }
 
 // Start runs until ctx is done and both have ended.
 func (p *Pair) Start(ctx context.Context) error {
+	if !p.Machine.Await(ctx) {
+		return nil
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return p.Objects.Start(ctx) })
 	group.Go(func() error { return p.Leftovers.Start(ctx) })

@@ -26,12 +26,12 @@ func (t *PodTeller) NeedLeaderElection() bool { return false }
 
 // Start tells of each finding once, until ctx is done.
 func (t *PodTeller) Start(ctx context.Context) error {
-	var told []string
+	var told []machines.Refusal
 	for {
 		changed, refusals := t.Store.Changed(), t.Store.Refusals()
-		for _, note := range refusals {
-			if !slices.Contains(told, note) {
-				tell(t.Recorder, t.Pod(ctx), corev1.EventTypeWarning, "MachineRefused", reloading(note), note)
+		for _, r := range refusals {
+			if !slices.Contains(told, r) {
+				tell(t.Recorder, t.Pod(ctx), corev1.EventTypeWarning, "MachineRefused", reloading(r.Note), r.Note)
 			}
 		}
 		told = refusals

@@ -37,7 +37,8 @@ func TestReload(t *testing.T) {
 	before := w.awaitGate(t, scene.MigrationName, "locked") // with the last good machine
 
 	began := time.Now()
-	mount.set(t, edited(t, file, gateMessage("locked"), "at an edited gate"))
+	file = edited(t, file, gateMessage("locked"), "at an edited gate")
+	mount.set(t, file)
 	harness.Eventually(t, "the edit to take effect", soon, func() error {
 		return nilIf(w.read(t, scene.MigrationName).Status.Message == "at an edited gate")
 	})
@@ -46,8 +47,16 @@ func TestReload(t *testing.T) {
 		t.Error(err)
 	}
 	after := w.read(t, scene.MigrationName).Status.Machine
-	if after.Phase != before.Status.Machine.Phase || len(after.History) != len(before.Status.Machine.History) || after.Revision == before.Status.Machine.Revision {
-		t.Errorf("phase %s, revision %s, %d transitions: only the revision changes", after.Phase, after.Revision, len(after.History))
+	if after.Phase != before.Status.Machine.Phase || len(after.History) != len(before.Status.Machine.History) || after.Revision != before.Status.Machine.Revision {
+		t.Errorf("phase %s, revision %s, %d transitions: a message is no other revision", after.Phase, after.Revision, len(after.History))
+	}
+	mount.set(t, edited(t, file, "after: 168h", "after: 167h"))
+	harness.Eventually(t, "another revision", soon, func() error {
+		after = w.read(t, scene.MigrationName).Status.Machine
+		return nilIf(after.Revision != before.Status.Machine.Revision)
+	})
+	if was := before.Status.Machine; after.Phase != was.Phase || len(after.History) != len(was.History) || after.Cursor != was.Cursor || after.Step != was.Step {
+		t.Errorf("phase %s, step %s, number %d, %d transitions: only the revision changes", after.Phase, after.Step, after.Cursor, len(after.History))
 	}
 	if told := w.awaitEvent(t, "MachineReloaded"); !strings.Contains(told, after.Revision) {
 		t.Errorf("Event MachineReloaded names the revision %s: %s", after.Revision, told)

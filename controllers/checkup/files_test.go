@@ -1,0 +1,48 @@
+package checkup
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/controllers/check"
+)
+
+// A file that cannot be used fails the check for the controller that runs its machine, and
+// warns the others; the machine that is compiled in is what the other checks are about.
+func TestRefusedFiles(t *testing.T) {
+	const gate = "apiVersion: phasegate.dev/v1alpha1\nkind: Machine\nmetadata: {name: gate}\nspec: {colour: red}\n"
+	for name, c := range map[string]struct {
+		why, text   string
+		controllers []string
+		want        []check.Level
+	}{
+		"its own":           {"its objects may wait", strings.Replace(gate, "name: gate", "name: mcpserver", 1), []string{MCPServer}, []check.Level{check.Failure, check.Info, check.Info}},
+		"another's":         {"it keeps nobody here from anything", gate, []string{MCPServer}, []check.Level{check.Warning, check.Info, check.Info}},
+		"of a kind of ours": {"it is what Custom runs", gate, []string{Custom}, []check.Level{check.Failure, check.Info, check.Info}},
+		"whose, is unknown": {"it may be its own", "colour: red\n", []string{MCPServer}, []check.Level{check.Failure, check.Info, check.Info}},
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "mine.yaml"), []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files, err := Load(dir, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		findings, err := files.check(c.controllers).Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []check.Level
+		for _, f := range findings {
+			got = append(got, f.Level)
+		}
+		if d := cmp.Diff(c.want, got); d != "" || !strings.Contains(findings[0].Message, "mine.yaml:") {
+			t.Errorf("%s: %s: %s (-want +got):\n%s", name, c.why, findings[0].Message, d)
+		}
+	}
+}
