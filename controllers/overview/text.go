@@ -149,20 +149,8 @@ func (o *Overview) present(p *page) {
 	if o.Description != "" {
 		p.row("Phase", o.Description)
 	}
-	if s := o.Step; s != nil {
-		text := s.Name
-		if s.Of > 0 {
-			text += fmt.Sprintf(" (%d of %d)", s.Number, s.Of)
-		}
-		if s.Does != "" {
-			text += ": " + s.Does
-		} else if s.Attempts > 0 {
-			text += "."
-		}
-		if s.Attempts > 0 {
-			text += p.style(Warning, fmt.Sprintf(" Failed %d times in a row.", s.Attempts))
-		}
-		p.row("Step", text)
+	if o.Step != nil {
+		p.row("Step", o.Step.text(p))
 	}
 	if o.Message != "" && o.Message != o.Description {
 		p.row("Message", o.Message)
@@ -172,6 +160,23 @@ func (o *Overview) present(p *page) {
 			p.row(c.Type, p.style(Bad, c.Message))
 		}
 	}
+}
+
+func (s *Step) text(p *page) string {
+	text := s.Name
+	if s.Of > 0 {
+		text += fmt.Sprintf(" (%d of %d)", s.Number, s.Of)
+	}
+	switch {
+	case s.Does != "":
+		text += ": " + s.Does
+	case s.Attempts > 0:
+		text += "."
+	}
+	if s.Attempts > 0 {
+		text += p.style(Warning, fmt.Sprintf(" Failed %d times in a row.", s.Attempts))
+	}
+	return text
 }
 
 func (o *Overview) objects(p *page) {
@@ -243,7 +248,7 @@ func (o *Overview) reasons(p *page) {
 	for _, c := range o.WhyNot {
 		where := "the exit to " + c.To + " is closed: "
 		if c.Step != "" {
-			where = "step " + c.Step + " waits until "
+			where = "step " + c.Step + " waits: "
 		}
 		why = append(why, where+c.Because)
 		if c.Got != "" {
