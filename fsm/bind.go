@@ -94,11 +94,24 @@ func (c *compiler) unknownAction(path, name string) {
 }
 
 func (c *compiler) required(path string, a *action) {
+	misspelt := a.misspelt()
 	for _, name := range slices.Sorted(maps.Keys(a.spec.Params)) {
-		if a.spec.Params[name].Required && a.with[name] == nil {
+		if a.spec.Params[name].Required && a.with[name] == nil && !slices.Contains(misspelt, name) {
 			c.find(path, "PG005", fmt.Sprintf("action %s needs parameter %q", a.use, name), "add it to with: "+a.spec.Params[name].Doc)
 		}
 	}
+}
+
+// misspelt are the parameters that were meant by names that the action does not have: of
+// these it is said where they stand.
+func (a *action) misspelt() (meant []string) {
+	known := slices.Sorted(maps.Keys(a.spec.Params))
+	for name := range a.with {
+		if _, is := a.spec.Params[name]; !is {
+			meant = append(meant, nearest(name, known))
+		}
+	}
+	return meant
 }
 
 // action finds an action of the program, or the one behind a name of the file.

@@ -238,9 +238,9 @@ func (s *scope) unknown(r exprRef, i int, in *cel.Type) *compileError {
 	case i == 1 && r.root == varGuards:
 		return &compileError{code: "PG005", message: fmt.Sprintf("guard %q is not known to this program", name), fix: could("known guards")}
 	case i == 1 && r.root == varFacts:
-		return &compileError{code: "PG006", message: path + " is not declared before this place", fix: "declare it under spec.facts, in order"}
+		return &compileError{code: "PG006", message: path + " is not declared before this place", fix: "declare it under spec.facts, in order; " + could("declared before")}
 	case i == 1 && r.root == varRequest:
-		return &compileError{code: "PG006", message: path + " is not declared", fix: "declare it under spec.requests"}
+		return &compileError{code: "PG006", message: path + " is not declared", fix: "declare it under spec.requests; " + could("declared")}
 	}
 	return &compileError{code: "PG006", message: fmt.Sprintf("%s has no field %q", strings.Join(r.names[:i], "."), name), fix: could("fields")}
 }

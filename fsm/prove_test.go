@@ -2,6 +2,7 @@ package fsm_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -229,9 +230,7 @@ func TestInvariants(t *testing.T) {
 			change: []string{"next: [{to: Back}]\n    onDelete: {to: Aborting}", "next: [{to: Back}]\n    onDelete: {none: true}"},
 			twin:   []string{"{name: Done, terminal: success, onDelete: {to: Aborting}}", "{name: Done, terminal: success, onDelete: {none: true}}"},
 			want: []string{
-				"sound.yaml:11:11: PG201: invariant deletable: a deletion never ends from here, even if every action succeeds: let every phase of the deletion lead to one with end: true, whatever is held",
-				"  kubectl delete",
-				"sound.yaml:11:11: PG201: invariant legal: the machine gets stuck (EffectsHeld): held: [lock]; a machine that holds effects here has a defect: lead the deletion to a phase with a step {undo: held}",
+				"sound.yaml:11:11: PG201: invariant deletable: a deletion never ends from here, even if every action succeeds; it also breaks legal: let every phase of the deletion lead to one with end: true, whatever is held",
 				"  kubectl delete",
 			},
 		},
@@ -313,17 +312,9 @@ func TestInvariantsOfTheShippedMachineBite(t *testing.T) {
 		"abortIsComplete": {
 			why:    "an abort after the point of no return",
 			change: []string{"onDelete: {hold: 'Converged cannot be rolled back; deletion goes on after Complete'}", "onDelete: {to: Aborting}"},
-			want: []string{
-				"Pending: FenceV1 done",
-				"Pending: OpenSideDoor done",
-				"Pending: CloseSideDoor done",
+			want: []string{ // that of noReturn, which is broken there first
 				"→ Migrating (ReadyToCutOver)",
-				"Migrating: DetachDependents done",
-				"Migrating: LockV1 done",
-				"Migrating: DetachV1Owners done",
-				"Migrating: ParkAPIService done",
 				"Migrating: LockV3 done",
-				"Migrating: CopyResources done",
 				"→ Converged (AllVerified)",
 				"kubectl delete",
 				"→ Aborting",
@@ -338,7 +329,8 @@ func TestInvariantsOfTheShippedMachineBite(t *testing.T) {
 			}
 			_, diags = fsm.Prove(fsm.Provable(def, shippedBindings(t)), fsm.ProveOptions{})
 			for _, d := range diags {
-				if strings.HasPrefix(d.Message, "invariant "+name+":") {
+				_, also, _ := strings.Cut(d.Message, "it also breaks ")
+				if strings.HasPrefix(d.Message, "invariant "+name+":") || slices.Contains(strings.Split(also, ", "), name) {
 					if d := cmp.Diff(c.want, d.Trace); d != "" {
 						t.Errorf("%s (-want +got):\n%s", c.why, d)
 					}

@@ -57,18 +57,53 @@ func (p *prover) violate(v violation) {
 	}
 }
 
+// findings has one for each cause: what does not hold either on the way on from a state that
+// is wrong already is named with it.
 func (p *prover) findings() Diagnostics {
+	roots, also := p.roots()
 	var diags Diagnostics
-	for _, name := range p.invariants() {
-		v, found := p.violations[name]
-		if !found {
-			continue
+	for _, v := range roots {
+		message := fmt.Sprintf("invariant %s: %s", v.invariant, v.message)
+		if more := also[v.invariant]; len(more) > 0 {
+			message += "; it also breaks " + strings.Join(more, ", ")
 		}
-		d := p.m.def.Finding(v.path, "PG201", fmt.Sprintf("invariant %s: %s", v.invariant, v.message), v.fix)
+		d := p.m.def.Finding(v.path, "PG201", message, v.fix)
 		d.Trace = p.trace(v)
 		diags = append(diags, d)
 	}
 	return diags
+}
+
+// roots are the violations that come of no other one, and the invariants that each breaks
+// besides: in the same state, or on the way on from there.
+func (p *prover) roots() (roots []violation, also map[string][]string) {
+	also = map[string][]string{}
+	first := map[int]string{} // the violation that is told of a state
+	names := p.invariants()
+	for _, name := range names {
+		v, found := p.violations[name]
+		if _, known := first[v.at]; found && !known {
+			first[v.at] = name
+		}
+	}
+	for _, name := range names {
+		v, found := p.violations[name]
+		if !found {
+			continue
+		}
+		root := name
+		for at := v.at; at >= 0; at = p.nodes[at].parent {
+			if earlier, known := first[at]; known {
+				root = earlier
+			}
+		}
+		if root == name {
+			roots = append(roots, v)
+		} else {
+			also[root] = append(also[root], name)
+		}
+	}
+	return roots, also
 }
 
 // trace tells how a violation comes about.

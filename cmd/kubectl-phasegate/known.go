@@ -242,7 +242,7 @@ type search struct {
 
 // look looks for objects of one machine.
 func (f *search) look(ctx context.Context, c candidate, fits func(*fsm.Machine) bool) error {
-	any, err := c.machine(live.Object{})
+	known, err := c.machine(live.Object{})
 	if err != nil && f.kind == "" {
 		f.refused = cmp.Or(f.refused, err)
 		return nil
@@ -250,11 +250,11 @@ func (f *search) look(ctx context.Context, c candidate, fits func(*fsm.Machine) 
 	if err != nil {
 		return err
 	}
-	if f.kind == "" && !fits(any) {
+	if f.kind == "" && !fits(known) {
 		return nil
 	}
 	f.looked = append(f.looked, c.kind.Kind)
-	objects, err := f.objects(ctx, any, c)
+	objects, err := f.objects(ctx, known, c)
 	switch {
 	case apierrs.IsForbidden(err):
 		f.refused = cmp.Or(f.refused, err)
@@ -266,7 +266,7 @@ func (f *search) look(ctx context.Context, c candidate, fits func(*fsm.Machine) 
 	for _, o := range objects {
 		t := target{candidate: c, object: o}
 		if o.Gone {
-			t.driver = any
+			t.driver = known
 			f.left = append(f.left, t)
 			continue
 		}

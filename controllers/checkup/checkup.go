@@ -132,7 +132,7 @@ const installCRDs = "helm upgrade with crds.install=auto, or apply what is missi
 // shown are the fields of a status that every CRD of an object must keep.
 var shown = []string{"status.phase", "status.message", "status.conditions"}
 
-// crds are those that the controllers need: of their kinds, and our own.
+// crds are those that the controllers need: of their kinds, and of the states.
 func (o *Options) crds() ([]check.WantedCRD, error) {
 	all, err := catalog.CRDs()
 	if err != nil {
@@ -145,7 +145,7 @@ func (o *Options) crds() ([]check.WantedCRD, error) {
 	of := map[string]string{migrationv1.CRDName: DatastoreMigration, toolhivev1beta1.CRDName: MCPServer}
 	var wanted []check.WantedCRD
 	for _, crd := range all {
-		if crd.Spec.Group != v1alpha1.Group && !slices.Contains(o.Controllers, of[crd.Name]) {
+		if crd.Name != v1alpha1.MachineStateCRD && !slices.Contains(o.Controllers, of[crd.Name]) {
 			continue
 		}
 		want := peers[crd.Name]

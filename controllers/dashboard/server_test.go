@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -18,13 +19,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/catalog"
+	"github.com/phasegate/phasegate/controllers/custom"
 	"github.com/phasegate/phasegate/controllers/dashboard"
 	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/controllers/machinestate"
+	"github.com/phasegate/phasegate/controllers/overview"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
 )
@@ -261,4 +265,33 @@ func nextState(t *testing.T, lines *bufio.Scanner) (s state) {
 	}
 	t.Fatalf("the stream ended: %v", lines.Err())
 	return s
+}
+
+// A kind of one's own is shown by its own machine; of hundreds of objects the first are.
+func TestPageOfAnyKind(t *testing.T) {
+	m := fsmtest.Machine(t, "../../docs/extend/examples/database-restore/database-restore.yaml", custom.Bindings())
+	var all []live.Object
+	for i := range 32 {
+		all = append(all, live.Object{
+			Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "DatabaseRestore"}, Namespace: "shop", Name: fmt.Sprintf("night-%d", i),
+			Machine: v1alpha1.MachineStatus{Phase: "Failed", History: []v1alpha1.Transition{{To: "Pending"}, {From: "Pending", To: "Failed"}}},
+		})
+	}
+	s := dashboard.Server{
+		Kind: "DatabaseRestore", Machine: func(live.Object) *fsm.Machine { return m }, Caller: overview.Caller{Flags: "--context=lab"},
+		Look: well(all...), Now: func() time.Time { return noon },
+	}
+	page := body(t, get(s.Handler(), http.MethodGet, "/", "localhost"))
+	for _, text := range []string{
+		"<h2 id=\"m0-now-title\">shop/night-0</h2>", "<title>Failed: night-0", "2 more are not shown",
+		"kubectl phasegate retry databaserestore/night-0 --wait --namespace shop --context=lab", "kubectl phasegate explain database-restore",
+	} {
+		if !strings.Contains(page, text) {
+			t.Errorf("it lacks %s", text)
+		}
+	}
+	s.Look = well()
+	if page := body(t, get(s.Handler(), http.MethodGet, "/", "localhost")); !strings.Contains(page, "There is no DatabaseRestore") {
+		t.Error("it does not say that there is none")
+	}
 }

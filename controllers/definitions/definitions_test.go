@@ -71,11 +71,12 @@ func cluster(t *testing.T, writes *[]string, refuse error, objects ...client.Obj
 	}).Build()
 }
 
-// Each look ends with what runs, whatever there was before; a second look writes nothing.
-func TestPublish(t *testing.T) {
+// storeOf has the machines of files.
+func storeOf(t *testing.T, names ...string) *machines.Store {
+	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{"door.yaml": door("door", "2s"), "gate.yaml": door("gate", "2s")} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(door(name, "2s")), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -83,6 +84,26 @@ func TestPublish(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return store
+}
+
+// assertPublished looks for what a manager has published that does not run.
+func assertPublished(t *testing.T, c client.Client, store *machines.Store, runs string) {
+	t.Helper()
+	all, unread, err := List(t.Context(), c)
+	if err != nil || unread != "" {
+		t.Fatal(unread, err)
+	}
+	for _, pub := range all {
+		if pub.Manager == manager && (pub.Machine != runs || pub.Revision != store.Of(runs).InForce().Revision()) {
+			t.Errorf("published is %s %s", pub.Machine, pub.Revision)
+		}
+	}
+}
+
+// Each look ends with what runs, whatever there was before; a second look writes nothing.
+func TestPublish(t *testing.T) {
+	store := storeOf(t, "door", "gate")
 	right := definitionOf(store.Of("door").InForce(), manager)
 	edited, other, gone := *right.DeepCopy(), *right.DeepCopy(), *right.DeepCopy()
 	edited.Spec.Text = "edited by hand"
@@ -115,15 +136,7 @@ func TestPublish(t *testing.T) {
 			if diff := cmp.Diff(tc.want, writes); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.why, diff)
 			}
-			all, unread, err := List(t.Context(), c)
-			if err != nil || unread != "" {
-				t.Fatal(unread, err)
-			}
-			for _, pub := range all {
-				if pub.Manager == manager && (pub.Machine != tc.runs || pub.Revision != store.Of(tc.runs).InForce().Revision()) {
-					t.Errorf("published is %s %s", pub.Machine, pub.Revision)
-				}
-			}
+			assertPublished(t, c, store, tc.runs)
 		})
 	}
 }
@@ -141,11 +154,7 @@ func copies(all []client.Object) (fresh []client.Object) {
 func TestPublishWithoutTheRight(t *testing.T) {
 	var writes []string
 	refused := apierrs.NewForbidden(schema.GroupResource{Group: v1alpha1.Group, Resource: "machinedefinitions"}, "", nil)
-	store, err := machines.Load(machines.Options{Shipped: fstest.MapFS{}, Bindings: none, Log: logr.Discard()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &Publisher{Client: cluster(t, &writes, refused), Store: store, Manager: manager, Log: logr.Discard()}
+	p := &Publisher{Client: cluster(t, &writes, refused), Store: storeOf(t), Manager: manager, Log: logr.Discard()}
 	if err := p.Publish(t.Context()); err == nil || !strings.Contains(err.Error(), "helm upgrade") || len(writes) > 0 {
 		t.Errorf("got %v after %v", err, writes)
 	}

@@ -148,9 +148,22 @@ func (r *Report) machine(def *fsm.Definition, o Options) (fsm.Diagnostics, error
 	if m := fsm.Provable(def, b); m != nil {
 		report, found := fsm.Prove(m, fsm.ProveOptions{})
 		r.Proofs = append(r.Proofs, Proof{File: def.File, Report: report})
-		diags = append(diags, found...)
+		diags = proved(diags, found)
 	}
 	return diags, nil
+}
+
+// proved adds what a proof has found. Where a file is refused for what a run could come to, the
+// proof finds that, too: its way is shown with the finding then, so that one cause has one.
+func proved(diags, found fsm.Diagnostics) fsm.Diagnostics {
+	i := slices.IndexFunc(diags, func(d fsm.Diagnostic) bool { return d.Severity == fsm.SeverityError })
+	if i < 0 || len(found) == 0 {
+		return append(diags, found...)
+	}
+	if len(diags[i].Trace) == 0 {
+		diags[i].Trace = found[0].Trace
+	}
+	return diags
 }
 
 // Registry checks a kind registry file. It may be called any number of times.

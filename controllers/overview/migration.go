@@ -22,7 +22,7 @@ func addMigration(o *Overview, dm *migrationv1.DatastoreMigration, now time.Time
 	o.Conflicts, o.ConflictCount = st.Conflicts, conflictCount(st)
 	step := st.Machine.Step
 	if len(o.WhyNot) == 0 && st.Machine.OnDelete == "" && slices.Contains(waiting, step) {
-		o.WhyNot = []Closed{{Step: step, Because: "it is done", Got: st.Message}}
+		o.WhyNot = []Closed{{Step: step, Because: "the step is not done", Got: st.Message}}
 	}
 }
 

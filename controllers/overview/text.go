@@ -252,7 +252,7 @@ func (o *Overview) reasons(p *page) {
 	for _, c := range o.WhyNot {
 		where := "the exit to " + c.To + " is closed: "
 		if c.Step != "" {
-			where = "step " + c.Step + " waits until "
+			where = "step " + c.Step + " waits: "
 		}
 		why = append(why, where+c.Because)
 		if c.Got != "" {

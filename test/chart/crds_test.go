@@ -20,10 +20,11 @@ import (
 )
 
 const (
-	stateCRD     = "machinestates.phasegate.dev"
-	migrationCRD = "datastoremigrations.migration.projectcalico.org"
-	serverCRD    = "mcpservers.toolhive.stacklok.dev"
-	policies     = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
+	stateCRD      = "machinestates.phasegate.dev"
+	definitionCRD = "machinedefinitions.phasegate.dev"
+	migrationCRD  = "datastoremigrations.migration.projectcalico.org"
+	serverCRD     = "mcpservers.toolhive.stacklok.dev"
+	policies      = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
 )
 
 // cluster is what `lookup` finds: objects by kind and name.
@@ -113,7 +114,7 @@ func TestWhichCRDsAreInstalled(t *testing.T) {
 		none      = `{}`
 		all       = "{}"
 	)
-	everything := map[string]bool{stateCRD: true, migrationCRD: true, serverCRD: true}
+	everything := map[string]bool{definitionCRD: true, stateCRD: true, migrationCRD: true, serverCRD: true}
 	cases := map[string]struct {
 		why     string
 		cluster cluster
@@ -126,24 +127,24 @@ func TestWhichCRDsAreInstalled(t *testing.T) {
 		"no cluster":    {why: "helm template cannot ask", cluster: cluster{}, values: all, want: everything},
 		"upgrade": {why: "what we do not render any more, Helm deletes", values: all, want: everything,
 			cluster: newCluster().crd(t, stateCRD, true, mine).crd(t, migrationCRD, true, mine).crd(t, serverCRD, true, mine)},
-		"by kubectl": {why: "Calico's manifests bring theirs", values: all, want: map[string]bool{stateCRD: true, serverCRD: true},
+		"by kubectl": {why: "Calico's manifests bring theirs", values: all, want: map[string]bool{definitionCRD: true, stateCRD: true, serverCRD: true},
 			cluster: newCluster().crd(t, migrationCRD, false, none), notes: migrationCRD + ": it was there before"},
-		"by a chart": {why: "ToolHive's is that of a release", values: all, want: map[string]bool{stateCRD: true, migrationCRD: true},
+		"by a chart": {why: "ToolHive's is that of a release", values: all, want: map[string]bool{definitionCRD: true, stateCRD: true, migrationCRD: true},
 			cluster: newCluster().crd(t, serverCRD, false, toolhive), notes: serverCRD + ": it belongs to the release toolhive-crds in namespace toolhive"},
-		"applied over ours": {why: "the annotations are ours still, what is in it is Calico's", values: all, want: map[string]bool{stateCRD: true, serverCRD: true},
+		"applied over ours": {why: "the annotations are ours still, what is in it is Calico's", values: all, want: map[string]bool{definitionCRD: true, stateCRD: true, serverCRD: true},
 			cluster: newCluster().crd(t, migrationCRD, false, mine), notes: migrationCRD + ": it was installed by this chart, but another program"},
 		"applied over ours, not kept": {why: "Helm would delete it, and Calico's objects with it", values: all,
 			cluster: newCluster().crd(t, migrationCRD, false, unkept), fails: []string{"crds.install", migrationCRD, "kubectl annotate crd"}},
-		"two releases": {why: "one for each controller: the CRD of MachineState is that of the first", values: all, want: map[string]bool{migrationCRD: true, serverCRD: true},
+		"two releases": {why: "one for each controller: the CRD of MachineState is that of the first", values: all, want: map[string]bool{definitionCRD: true, migrationCRD: true, serverCRD: true},
 			cluster: newCluster().crd(t, stateCRD, true, elsewhere), notes: stateCRD + ": it belongs to the release phasegate in namespace other"},
-		"a controller less": {why: "its CRD is nobody's business", values: `{controllers: {mcpserver: {enabled: false}}}`, want: map[string]bool{stateCRD: true, migrationCRD: true}, cluster: newCluster()},
+		"a controller less": {why: "its CRD is nobody's business", values: `{controllers: {mcpserver: {enabled: false}}}`, want: map[string]bool{definitionCRD: true, stateCRD: true, migrationCRD: true}, cluster: newCluster()},
 		"always": {why: "Helm itself refuses what belongs to others, and takes it with --take-ownership", values: `{crds: {install: always}}`, want: everything,
 			cluster: newCluster().crd(t, migrationCRD, false, none)},
-		"own": {why: "the word for Argo CD beside Calico and ToolHive", values: `{crds: {install: own}}`, want: map[string]bool{stateCRD: true}, cluster: cluster{}, notes: serverCRD + ": crds.install is own"},
+		"own": {why: "the word for Argo CD beside Calico and ToolHive", values: `{crds: {install: own}}`, want: map[string]bool{definitionCRD: true, stateCRD: true}, cluster: cluster{}, notes: serverCRD + ": crds.install is own"},
 		"own, after always without keep": {why: "Helm would delete ours", values: `{crds: {install: own}}`,
 			cluster: newCluster().crd(t, serverCRD, true, unkept), fails: []string{serverCRD, "kubectl annotate crd"}},
 		"never":            {why: "somebody else installs all", values: `{crds: {install: never}}`, want: map[string]bool{}, cluster: cluster{}, notes: stateCRD + ": crds.install is never"},
-		"deleted with it":  {why: "states stay all the same", values: `{crds: {install: always, keep: false}}`, want: map[string]bool{stateCRD: true, migrationCRD: false, serverCRD: false}, cluster: newCluster()},
+		"deleted with it":  {why: "states stay all the same", values: `{crds: {install: always, keep: false}}`, want: map[string]bool{definitionCRD: true, stateCRD: true, migrationCRD: false, serverCRD: false}, cluster: newCluster()},
 		"deleted, by auto": {why: "on an uninstall nobody asks whose they are by then", values: `{crds: {keep: false}}`, cluster: newCluster(), fails: []string{"crds.keep", "crds.install=always"}},
 	}
 	for name, c := range cases {

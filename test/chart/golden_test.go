@@ -21,6 +21,7 @@ var update = flag.Bool("update", false, "write the golden files")
 // golden file changes with the templates only. Each is as small as its shape allows.
 var standIns = map[string]string{
 	"files/crds/migration.projectcalico.org_datastoremigrations.yaml": crd("datastoremigrations.migration.projectcalico.org"),
+	"files/crds/phasegate.dev_machinedefinitions.yaml":                crd("machinedefinitions.phasegate.dev"),
 	"files/crds/phasegate.dev_machinestates.yaml":                     crd("machinestates.phasegate.dev"),
 	"files/crds/toolhive.stacklok.dev_mcpservers.yaml":                crd("mcpservers.toolhive.stacklok.dev"),
 	"files/rbac/datastoremigration.yaml": "rules:\n- {apiGroups: [projectcalico.org], resources: [bgpfilters, ippools], verbs: [create]}\n" +

@@ -179,7 +179,7 @@ func TestEachSetOfControllers(t *testing.T) {
 			if want := bits.OnesCount(uint(set)); made["apps/v1 Deployment"] != want {
 				t.Errorf("%d Deployments, want %d", made["apps/v1 Deployment"], want)
 			}
-			if want := 1 + bits.OnesCount(uint(set&3)); made["apiextensions.k8s.io/v1 CustomResourceDefinition"] != want {
+			if want := 2 + bits.OnesCount(uint(set&3)); made["apiextensions.k8s.io/v1 CustomResourceDefinition"] != want {
 				t.Errorf("%d CRDs, want %d", made["apiextensions.k8s.io/v1 CustomResourceDefinition"], want)
 			}
 		})

@@ -95,9 +95,9 @@ func TestViewersReadStates(t *testing.T) {
 		view := &rbacv1.ClusterRole{}
 		i := slices.IndexFunc(out.objects(t), func(o *object) bool { return o.Labels["rbac.authorization.k8s.io/aggregate-to-view"] == "true" })
 		out.find(t, "ClusterRole", out.objects(t)[i].Name, view)
-		want := rbacv1.PolicyRule{APIGroups: []string{"phasegate.dev"}, Resources: []string{"machinestates"}, Verbs: []string{"get", "list", "watch"}}
+		want := rbacv1.PolicyRule{APIGroups: []string{"phasegate.dev"}, Resources: []string{"machinestates", "machinedefinitions"}, Verbs: []string{"get", "list", "watch"}}
 		if !slices.ContainsFunc(view.Rules, func(r rbacv1.PolicyRule) bool { return cmp.Equal(r, want) }) {
-			t.Errorf("%s: the role view does not read MachineStates: %v", name, view.Rules)
+			t.Errorf("%s: the role view does not read MachineStates and MachineDefinitions: %v", name, view.Rules)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func TestWritesStates(t *testing.T) {
 		rule rbacv1.PolicyRule
 		want []string
 	}{
-		"by name":        {why: "the plain one", rule: rbacv1.PolicyRule{APIGroups: []string{"phasegate.dev"}, Resources: []string{"machinestates"}, Verbs: []string{"get", "patch"}}, want: []string{"patch"}},
+		"by name":        {why: "the plain one", rule: rbacv1.PolicyRule{APIGroups: []string{"phasegate.dev"}, Resources: []string{"machinestates", "machinedefinitions"}, Verbs: []string{"get", "patch"}}, want: []string{"patch"}},
 		"every kind":     {why: "ours is among them", rule: rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"list", "deletecollection"}}, want: []string{"deletecollection"}},
 		"every verb":     {why: "to write is among them", rule: rbacv1.PolicyRule{APIGroups: []string{"apps", "phasegate.dev"}, Resources: []string{"*"}, Verbs: []string{"*"}}, want: []string{"*"}},
 		"read":           {why: "it is allowed", rule: rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"get", "list", "watch"}}},

@@ -200,6 +200,10 @@ func refused(words string) func(string, error) error {
 const state = `{apiVersion: phasegate.dev/v1alpha1, kind: MachineState, metadata: {name: %[1]s.%[2]s, finalizers: [%[3]s]},
 spec: {machine: %[1]s, object: {apiVersion: x/v1, kind: Door, namespace: shop, name: front, uid: '%[2]s'}}, status: {phase: Open, held: [%[4]s]}}`
 
+// definition is a MachineDefinition.
+const definition = `{apiVersion: phasegate.dev/v1alpha1, kind: MachineDefinition, metadata: {name: %[1]s.x},
+spec: {machine: %[1]s, for: {apiVersion: x/v1, kind: Door}, revision: 'sha256:1', text: x}}`
+
 // TestGuardsOfStates: who may write a MachineState, and when its CRD may be deleted.
 func TestGuardsOfStates(t *testing.T) {
 	w := bare(t)
@@ -223,6 +227,15 @@ func TestGuardsOfStates(t *testing.T) {
 	w.kubectl(t, "create", "-f", file("mcpserver", "2", "", ""), server)
 	w.kubectl(t, "create", "-f", file("another-releases", "3", "", "")) // guarded by that one
 
+	shown := filepath.Join(t.TempDir(), "definition.yaml")
+	if err := os.WriteFile(shown, fmt.Appendf(nil, definition, "mcpserver"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.kubectl(t, "create", "-f", shown, server)
+	edit := func(spec string) []string {
+		return []string{"patch", "machinedefinition", "mcpserver.x", "--type=merge", "-p", `{"spec":` + spec + `}`}
+	}
+
 	change := []string{"patch", "machinestate", held, "--type=merge", "-p", `{"status":{"held":[]}}`}
 	cases := map[string]struct {
 		why  string
@@ -237,6 +250,9 @@ func TestGuardsOfStates(t *testing.T) {
 		"all":                {why: "each of them is asked for", args: []string{"delete", "machinestate", "--all", "--wait=false"}},
 		"storage version":    {why: "to store it anew changes nothing", args: []string{"patch", "machinestate", held, "--type=merge", "-p", `{"spec":{"machine":"datastore-migration"}}`}, ok: true},
 		"as the manager":     {why: "the break glass of an administrator", args: append(change, migrator), ok: true},
+		"definition":         {why: "approve would annotate what it says", args: edit(`{"text":"y"}`)},
+		"other's definition": {why: "it runs another machine", args: append(edit(`{"text":"y"}`), migrator)},
+		"own definition":     {why: "the file has changed", args: append(edit(`{"text":"y"}`), server), ok: true},
 		"of another release": {why: "that one has a guard of its own", args: []string{"patch", "machinestate", "another-releases.3", "--type=merge", "-p", `{"status":{"phase":"Shut"}}`}, ok: true},
 	}
 	for name, c := range cases {
@@ -252,13 +268,17 @@ func TestGuardsOfStates(t *testing.T) {
 			}
 		})
 	}
+	// Else one that may write the definition of its own machine could make it that of another.
+	if err := refused("spec.machine cannot be changed")(w.kubectlSays(t, append(edit(`{"machine":"datastore-migration"}`), server, "--dry-run=server")...)); err != nil {
+		t.Error(err)
+	}
 	w.deletesStates(t, held, migrator)
 }
 
 // mayWriteStates gives the managers' accounts the rights that they need of states.
 func (w *world) mayWriteStates(t *testing.T) {
 	t.Helper()
-	w.kubectl(t, "create", "clusterrole", "states", "--verb=get,list,watch,create,patch,delete", "--resource=machinestates.phasegate.dev")
+	w.kubectl(t, "create", "clusterrole", "states", "--verb=get,list,watch,create,patch,delete", "--resource=machinestates.phasegate.dev,machinedefinitions.phasegate.dev")
 	w.kubectl(t, "create", "clusterrolebinding", "states", "--clusterrole=states",
 		"--serviceaccount="+system+":"+release+"-"+migrating, "--serviceaccount="+system+":"+release+"-"+serving)
 }

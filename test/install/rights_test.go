@@ -270,6 +270,8 @@ var exceptions = map[string]string{
 		"that of the story works",
 	"patch validatingadmissionpolicies.admissionregistration.k8s.io v3-fence.migration.projectcalico.org": "FenceV1 under the lock, " +
 		"where the manager has been installed anew under another name",
+	"patch machinedefinitions.phasegate.dev":  "the machine in force, where its file changes while the manager runs, or where somebody has edited what shows it",
+	"delete machinedefinitions.phasegate.dev": "the machine in force, where it does not run any more",
 	"delete secrets": "BackUpV1, where a part of an earlier try holds something else: clean-ups of the story are not disturbed",
 }
 
