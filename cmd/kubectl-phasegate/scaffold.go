@@ -67,7 +67,7 @@ func (o *scaffoldOptions) run(s streams, file string) error {
 		return err
 	}
 	if catalog.Compiled(machine.Name()) {
-		return fmt.Errorf("machine %s has a controller of its own: its CRD and its roles are in the chart (docs/operate/rights.md)", machine.Name())
+		return fmt.Errorf("machine %s has a controller of its own, whose CRD and roles are in the chart: name a file of your own", machine.Name())
 	}
 	var docs []string
 	for _, part := range []struct {
