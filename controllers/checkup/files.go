@@ -2,6 +2,8 @@ package checkup
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/go-logr/logr"
 
@@ -57,6 +59,9 @@ func (f *Files) check() check.Check {
 		findings := f.findings
 		for _, m := range f.Machines {
 			findings = append(findings, check.Finding{Level: check.Info, Message: "machine " + m.Name() + ", revision " + m.Revision()})
+			for _, u := range catalog.Unclear(m) {
+				findings = append(findings, check.Finding{Level: check.Info, Message: fmt.Sprintf("machine %s: an expression says the kind for %s, so it is not asked whether this account may %s it", m.Name(), u.By, strings.Join(u.Verbs, ", "))})
+			}
 		}
 		return findings, nil
 	}}
