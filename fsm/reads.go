@@ -129,8 +129,9 @@ func literalType(e celast.Expr) string {
 
 // FieldOf is the path below self of a text that is one ${self.…} and nothing else; nil of any other.
 func FieldOf(text string) []string {
-	inside, found := strings.CutPrefix(text, "${")
-	if inside, found = strings.CutSuffix(inside, "}"); !found {
+	inside, begins := strings.CutPrefix(text, "${")
+	inside, ends := strings.CutSuffix(inside, "}")
+	if !begins || !ends {
 		return nil
 	}
 	tree := syntax(inside)

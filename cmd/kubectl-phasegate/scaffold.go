@@ -11,6 +11,7 @@ import (
 
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/scaffold"
+	"github.com/phasegate/phasegate/fsm"
 )
 
 // scaffoldOptions are the flags of scaffold.
@@ -57,44 +58,49 @@ Exit codes: 0 printed, 1 the file is refused, 2 it could not be read.`,
 }
 
 func (o *scaffoldOptions) run(s streams, file string) error {
-	namespace, name, found := strings.Cut(o.account, "/")
-	switch {
-	case o.output != "yaml" && o.output != "json":
-		return fmt.Errorf("-o %q: write yaml or json", o.output)
-	case o.only != "" && o.only != "crd" && o.only != "rbac":
-		return fmt.Errorf("--only %q: write crd or rbac", o.only)
-	case !found || namespace == "" || name == "":
-		return fmt.Errorf("--service-account %q: write NAMESPACE/NAME", o.account)
+	options, err := o.options()
+	if err != nil {
+		return err
 	}
 	machine, err := chooseMachine(s, file)
 	if err != nil {
 		return err
 	}
 	if catalog.Compiled(machine.Name()) {
-		return fmt.Errorf("machine %s has a controller of its own: its CRD and its roles are in the chart (docs/operate/rights.md)", machine.Name())
-	}
-	options := scaffold.Options{ClusterScoped: o.clusterScoped, Account: types.NamespacedName{Namespace: namespace, Name: name}}
-	if options.CRDs, err = readCRDs(o.crds); err != nil {
-		return err
+		return fmt.Errorf("machine %s has a controller of its own, whose CRD and roles are in the chart: name a file of your own", machine.Name())
 	}
 	var docs []string
 	for _, part := range []struct {
 		name string
-		make func() (string, error)
-	}{
-		{"crd", func() (string, error) { return scaffold.CRD(machine, options) }},
-		{"rbac", func() (string, error) { return scaffold.Role(machine, options) }},
-	} {
+		make func(*fsm.Machine, scaffold.Options) (string, error)
+	}{{"crd", scaffold.CRD}, {"rbac", scaffold.Role}} {
 		if o.only != "" && o.only != part.name {
 			continue
 		}
-		text, err := part.make()
+		text, err := part.make(machine, options)
 		if err != nil {
 			return err
 		}
 		docs = append(docs, text)
 	}
 	return o.print(s, strings.Join(docs, "---\n"))
+}
+
+// options are what the flags say of the cluster; an error is about a flag.
+func (o *scaffoldOptions) options() (scaffold.Options, error) {
+	namespace, name, _ := strings.Cut(o.account, "/")
+	options := scaffold.Options{ClusterScoped: o.clusterScoped, Account: types.NamespacedName{Namespace: namespace, Name: name}}
+	switch {
+	case o.output != "yaml" && o.output != "json":
+		return options, fmt.Errorf("-o %q: write yaml or json", o.output)
+	case o.only != "" && o.only != "crd" && o.only != "rbac":
+		return options, fmt.Errorf("--only %q: write crd or rbac", o.only)
+	case namespace == "" || name == "":
+		return options, fmt.Errorf("--service-account %q: write NAMESPACE/NAME", o.account)
+	}
+	var err error
+	options.CRDs, err = readCRDs(o.crds)
+	return options, err
 }
 
 // print writes the documents as they are, or as a list in JSON.

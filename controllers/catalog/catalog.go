@@ -22,6 +22,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/controllers/mcpserver"
 	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -84,6 +85,11 @@ func Needs(machine *fsm.Machine, migration datastoremigration.Settings, resource
 		return custom.Program(builtin.Options{}).Needs(machine, resources)
 	}
 	return own.needs(machine, migration, resources)
+}
+
+// Unclear are the calls of a machine whose rights are not among Needs: an expression says the kind.
+func Unclear(machine *fsm.Machine) []runner.Unclear {
+	return custom.Program(builtin.Options{}).Unclear(machine) // no action of a compiled-in machine has its kind from a parameter
 }
 
 // CRDs are those of the chart. It may be called any number of times.

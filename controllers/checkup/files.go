@@ -3,7 +3,9 @@ package checkup
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/go-logr/logr"
 
@@ -72,6 +74,9 @@ func (f *Files) check(controllers []string) check.Check {
 		}
 		for _, m := range f.Machines {
 			findings = append(findings, check.Finding{Level: check.Info, Message: "machine " + m.Name() + ", revision " + m.Revision()})
+			for _, u := range catalog.Unclear(m) {
+				findings = append(findings, check.Finding{Level: check.Info, Message: fmt.Sprintf("machine %s: an expression says the kind for %s, so it is not asked whether this account may %s it", m.Name(), u.By, strings.Join(u.Verbs, ", "))})
+			}
 		}
 		return findings, nil
 	}}

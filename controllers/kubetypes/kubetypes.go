@@ -105,14 +105,24 @@ func (w *walk) value(path string, t reflect.Type, v any) {
 		w.expression(path, want, text)
 	case !fits(want, v):
 		w.wrong(path, "%s, and must be %s", shown(v), article(want))
-	case want == "object" && t.Kind() == reflect.Struct:
-		w.fields(path, t, v.(map[string]any))
-	case want == "object" && t.Kind() == reflect.Map:
-		for _, key := range slices.Sorted(maps.Keys(v.(map[string]any))) {
-			w.value(join(path, key), t.Elem(), v.(map[string]any)[key])
+	default:
+		w.parts(path, t, v)
+	}
+}
+
+// parts are those of a value that fits its type.
+func (w *walk) parts(path string, t reflect.Type, v any) {
+	switch x := v.(type) {
+	case map[string]any:
+		if t.Kind() == reflect.Struct {
+			w.fields(path, t, x)
+			return
 		}
-	case want == "array":
-		for i, item := range v.([]any) {
+		for _, key := range slices.Sorted(maps.Keys(x)) {
+			w.value(join(path, key), t.Elem(), x[key])
+		}
+	case []any:
+		for i, item := range x {
 			w.value(fmt.Sprintf("%s[%d]", path, i), t.Elem(), item)
 		}
 	}

@@ -85,3 +85,27 @@ func TestNeedInWords(t *testing.T) {
 		}
 	}
 }
+
+// A role names objects where the machine does; what is to be created has no name yet.
+func TestAccess(t *testing.T) {
+	cases := map[string]struct {
+		why  string
+		give Access
+		want []string
+	}{
+		"Any":            {"all of the kind", Access{APIVersion: "apps/v1", Kind: "Deployment", Verbs: []string{"get"}}, []string{"get deployments.apps"}},
+		"Named":          {"the one, but a create", Access{APIVersion: "v1", Kind: "ConfigMap", Name: "a", Verbs: []string{"get", "create"}}, []string{"get configmaps a", "create configmaps"}},
+		"In a namespace": {"the question says where", Access{APIVersion: "v1", Kind: "Endpoints", Namespace: "n", Verbs: []string{"get"}}, []string{"get endpoints in namespace n"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, n := range c.give.Needs("x", Guess) {
+				got = append(got, n.String())
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, diff)
+			}
+		})
+	}
+}

@@ -51,7 +51,9 @@ func TestNeedsAreThoseOfTheMachine(t *testing.T) {
 	p := &Program[dm]{
 		Rights: may("list", "always"),
 		Actions: map[string]Action[dm]{
-			"Write": {Rights: may("patch", "written")}, "Undo": {Rights: may("patch", "written")}, "Idle": {Rights: may("patch", "idle")},
+			"Write": {Rights: may("patch", "written"), Access: func(fsm.Params) []rights.Access {
+				return []rights.Access{{APIVersion: "v1", Kind: "Gateway", Verbs: []string{"get"}}, {Verbs: []string{"delete"}}} // of what is not known
+			}}, "Undo": {Rights: may("patch", "written")}, "Idle": {Rights: may("patch", "idle")},
 		},
 		Guards: map[string]Guard[dm]{"open": {Rights: may("get", "asked")}, "idle": {Rights: may("get", "idle")}},
 	}
@@ -77,6 +79,7 @@ func TestNeedsAreThoseOfTheMachine(t *testing.T) {
 		"delete machinestates.phasegate.dev: every pass",
 		"get asked.g: guard open",
 		"get datastoremigrations.migration.projectcalico.org: every pass",
+		"get gatewaies: Renamed",
 		"get machinestates.phasegate.dev: every pass",
 		"list always.g: the controller",
 		"list daemonsets.apps node: watch of DaemonSet node",
@@ -97,5 +100,8 @@ func TestNeedsAreThoseOfTheMachine(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]Unclear{{By: "Renamed", Verbs: []string{"delete"}}}, p.Unclear(machine)); diff != "" {
+		t.Errorf("what no rule can grant (-want +got):\n%s", diff)
 	}
 }

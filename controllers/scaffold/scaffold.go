@@ -11,9 +11,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/catalog"
-	"github.com/phasegate/phasegate/controllers/custom"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/controllers/rights"
 	"github.com/phasegate/phasegate/fsm"
@@ -68,8 +66,7 @@ func neededBy(r rbacv1.PolicyRule, needs []rights.Need) string {
 // notes say what no rule can: what is known only when the machine runs, and what is no right.
 func notes(m *fsm.Machine) []string {
 	var all []string
-	program := custom.Program(builtin.Options{})
-	for _, u := range program.Unclear(m) {
+	for _, u := range catalog.Unclear(m) {
 		all = append(all, "Not among the rules: "+u.By+" needs "+strings.Join(u.Verbs, ", ")+" of a kind that an expression says. Add the kinds that it can be.")
 	}
 	for _, call := range m.Calls() {

@@ -17,6 +17,7 @@ import (
 // rights are missing, the object names all of them at once.
 func TestScaffold(t *testing.T) {
 	w := pristine(t)
+	w.kubectl(t, "wait", "--for=delete", "--timeout=60s", "namespace/bookshop", "crd/databaserestores.example.com") // of another test
 	machine := example(t, "database-restore/database-restore.yaml")
 	file := filepath.Join(t.TempDir(), "scaffold.yaml")
 	if err := os.WriteFile(file, []byte(w.phasegate(t, "scaffold", machine)), 0o600); err != nil {
@@ -26,7 +27,7 @@ func TestScaffold(t *testing.T) {
 	w.kubectl(t, "wait", "--for=condition=Established", "--timeout=30s", "crd/databaserestores.example.com")
 	w.openBookshop(t)
 	t.Cleanup(func() {
-		w.kubectl(t, "delete", "--wait=false", "namespace/bookshop", "crd/databaserestores.example.com", "clusterrole/phasegate-database-restore", "clusterrolebinding/phasegate-database-restore")
+		w.kubectl(t, "delete", "--timeout=60s", "namespace/bookshop", "crd/databaserestores.example.com", "clusterrole/phasegate-database-restore", "clusterrolebinding/phasegate-database-restore")
 	})
 	rules := printedRules(t, file)
 	base, err := harness.ChartRules("custom")

@@ -24,8 +24,9 @@ const (
 	blockLimit = "180"
 )
 
-// runnable is a block that runs, with the other words of its first line.
-var runnable = regexp.MustCompile("(?ms)^```sh run([^\n]*)\n(.*?)^```$")
+// runnable is a block that runs, with the other words of its first line, and with the lines of its output that the page
+// shows below it.
+var runnable = regexp.MustCompile("(?ms)^```sh run([^\n]*)\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?")
 
 // exported is the line by which the practice cluster hands itself over.
 var exported = regexp.MustCompile(`(?m)export KUBECONFIG=(\S+)`)
@@ -42,6 +43,7 @@ type reader struct {
 const (
 	migrate = "docs/tutorials/migrate-a-test-cluster.md"
 	extend  = "docs/tutorials/extend-a-machine.md"
+	own     = "docs/tutorials/your-own-controller.md"
 )
 
 // A block that is marked and does not run would promise what nobody has tried.
@@ -65,7 +67,7 @@ func TestEveryMarkedBlockRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{extend, migrate}, marked); diff != "" {
+	if diff := cmp.Diff([]string{extend, migrate, own}, marked); diff != "" {
 		t.Errorf("pages that are followed, and pages with marked blocks (-followed +marked):\n%s", diff)
 	}
 }
@@ -84,6 +86,41 @@ func TestMigrateATestCluster(t *testing.T) {
 // This one needs no cluster.
 func TestExtendAMachine(t *testing.T) {
 	newReader(t).follow(t, extend)
+}
+
+func TestYourOwnController(t *testing.T) {
+	r := newReader(t)
+	r.env = append(r.env, "KUBECONFIG="+practice(t, r.root))
+	t.Cleanup(r.endProcesses)
+	r.follow(t, own)
+}
+
+// endProcesses ends what a page has started in the background, where it did not come to its end.
+func (r *reader) endProcesses() {
+	files, _ := filepath.Glob(filepath.Join(r.root, "bin", "my-controller", "*.pid")) // the pattern is none that fails
+	for _, file := range files {
+		if data, err := os.ReadFile(file); err == nil {
+			_ = exec.Command("kill", strings.TrimSpace(string(data))).Run() // it may have ended
+		}
+	}
+}
+
+// What a page shows of a file is the file.
+func TestThePageShowsTheMachine(t *testing.T) {
+	r := newReader(t)
+	page, err := os.ReadFile(filepath.Join(r.root, own))
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine, err := os.ReadFile(filepath.Join(r.root, "docs/tutorials/your-own-controller/maintenance.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```yaml\n")
+	shown, _, _ := strings.Cut(rest, "```\n")
+	if diff := cmp.Diff(string(machine), shown); diff != "" {
+		t.Errorf("maintenance.yaml (-file +page):\n%s", diff)
+	}
 }
 
 func newReader(t *testing.T) *reader {
@@ -146,18 +183,28 @@ func (r *reader) follow(t *testing.T, page string) {
 		if code := exit(m[1]); err != nil && !strings.HasSuffix(err.Error(), "exit status "+code) || err == nil && code != "0" {
 			t.Fatalf("%s: this block: %v\n%s\nsaid:\n%s", page, err, m[2], out)
 		}
-		if strings.Contains(m[1], "picture") {
-			prompt := "$"
-			for line := range strings.Lines(m[2]) {
-				fmt.Fprintf(&r.recorded, "\x1b[1;32m%s\x1b[0m \x1b[1m%s\x1b[0m\n", prompt, strings.TrimSuffix(line, "\n"))
-				if prompt = "$"; strings.HasSuffix(line, "\\\n") {
-					prompt = ">" // as a shell does
-				}
+		for line := range strings.Lines(m[3]) {
+			if !strings.Contains("\n"+string(out), "\n"+line) {
+				t.Errorf("%s: the page shows %q below this block:\n%s\nit said:\n%s", page, line, m[2], out)
 			}
-			r.recorded.Write(out)
-			r.recorded.WriteString("\n")
+		}
+		if strings.Contains(m[1], "picture") {
+			r.record(m[2], out)
 		}
 	}
+}
+
+// record keeps a block and what it said for the picture.
+func (r *reader) record(block string, out []byte) {
+	prompt := "$"
+	for line := range strings.Lines(block) {
+		fmt.Fprintf(&r.recorded, "\x1b[1;32m%s\x1b[0m \x1b[1m%s\x1b[0m\n", prompt, strings.TrimSuffix(line, "\n"))
+		if prompt = "$"; strings.HasSuffix(line, "\\\n") {
+			prompt = ">" // as a shell does
+		}
+	}
+	r.recorded.Write(out)
+	r.recorded.WriteString("\n")
 }
 
 // exit is the code that a block must end with, by the first line of it: exit=4.
