@@ -43,7 +43,7 @@ var habits = slices.Concat(
 	[]kind{renamesStep, renamesEffect, removesPhase, addsStep, scales, deletes, wakes, fails, fails, lies, finds, waits, gives, vanishes, prunes})
 
 // drawHumans makes the schedule of a seed: up to ten people, each with a habit.
-func drawHumans(seed uint64, never []kind) schedule {
+func drawHumans(seed uint64, habits []kind) schedule {
 	r := rand.New(rand.NewPCG(seed, 0))
 	span := []int{150, 500, 1500}[r.IntN(3)]
 	var s schedule
@@ -54,9 +54,7 @@ func drawHumans(seed uint64, never []kind) schedule {
 			if habit == joins {
 				f.At = r.IntN(100) // early enough to meet the other one
 			}
-			if !slices.Contains(never, habit) {
-				s = append(s, f)
-			}
+			s = append(s, f)
 		}
 	}
 	slices.SortStableFunc(s, func(a, b fault) int { return a.At - b.At })
@@ -214,9 +212,14 @@ type refusal struct {
 
 var errLost = errors.New("the answer is lost")
 
+// own tells whether a request is the runner's, not that of an action.
+func (s *scene) own(r request) bool {
+	return r.GroupVersionKind == s.kind || r.GroupVersionKind == stateKind
+}
+
 // refuses is what becomes of a request about something that the machine works on.
 func (s *scene) refuses(r request) error {
-	if r.GroupVersionKind == s.kind || r.GroupVersionKind == stateKind {
+	if s.own(r) {
 		return nil
 	}
 	if s.clock.Now().Before(s.outage) {
@@ -242,7 +245,7 @@ func (s *scene) refused(kinds ...kind) (refusal, bool) {
 
 // loses is an error where the answer to a write does not arrive.
 func (s *scene) loses(r request) error {
-	if !r.writes() || s.lost == 0 || r.GroupVersionKind == s.kind || r.GroupVersionKind == stateKind {
+	if !r.writes() || s.lost == 0 || s.own(r) {
 		return nil
 	}
 	s.lost--

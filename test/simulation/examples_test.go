@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -52,6 +53,8 @@ type example struct {
 	exclusive bool
 	// succeeds: no Job fails.
 	succeeds bool
+	// fails: every Job does.
+	fails bool
 	// restores: at rest, what it has changed is as before.
 	restores bool
 	// pace is how long it is from one request over HTTP to the next of a step, at least.
@@ -61,6 +64,11 @@ type example struct {
 	goOn   func(*scene)
 
 	reconciler func(*scene, client.Client) reconciler
+	// planted is a defect, which is done before each pass; changed are texts of the file: old, new.
+	planted func(*scene)
+	changed []string
+	// only are the habits of all people; nil: any but those that are never seen here.
+	only []kind
 
 	once   sync.Once
 	parsed *machineFile
@@ -86,7 +94,22 @@ type asking struct {
 // tokens: a person asks again with one that was used before, too.
 var tokens = []string{"A", "B", "A", "C"}
 
+// draw makes the schedule of a seed.
+func (e *example) draw(seed uint64) schedule {
+	if e.only != nil {
+		return drawHumans(seed, e.only)
+	}
+	return drawHumans(seed, slices.DeleteFunc(slices.Clone(habits), func(k kind) bool { return slices.Contains(e.never, k) }))
+}
+
 func (e *example) text() ([]byte, error) {
+	if len(e.changed) > 0 {
+		text, err := os.ReadFile(e.file)
+		if changed := strings.NewReplacer(e.changed...).Replace(string(text)); changed != string(text) || err != nil {
+			return []byte(changed), err
+		}
+		return nil, fmt.Errorf("%s does not say %q any more", e.file, e.changed[0])
+	}
 	if !e.shipped {
 		return os.ReadFile(e.file)
 	}
@@ -121,6 +144,11 @@ func (e *example) bind(def *fsm.Definition) (*fsm.Machine, error) {
 	b, err := catalog.Bindings(def)
 	if err != nil {
 		return nil, err
+	}
+	if e.planted != nil || len(e.changed) > 0 { // the linter would refuse some defects
+		if m := fsm.Provable(def, b); m != nil {
+			return m, nil
+		}
 	}
 	m, diags := fsm.Bind(def, b)
 	return m, diags.Err()

@@ -207,7 +207,7 @@ func (s *scene) around(m *manager, r request, do func() error) error {
 		if err := do(); err != nil {
 			return err
 		}
-		if r.writes() {
+		if r.writes() && !s.own(r) {
 			s.tell("%s", r)
 		}
 	}

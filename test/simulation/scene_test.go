@@ -114,7 +114,7 @@ func (s *scene) tell(format string, args ...any) {
 // job is how long the next Job takes, and whether it fails.
 func (s *scene) job() (time.Duration, bool) {
 	takes := []time.Duration{5 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 20 * time.Minute}[s.chance.IntN(5)]
-	return takes, s.chance.IntN(6) == 0 && !s.example.succeeds
+	return takes, s.example.fails || s.chance.IntN(6) == 0 && !s.example.succeeds
 }
 
 // changed is called with every change of an object.
@@ -151,13 +151,18 @@ func (s *scene) play() {
 // settle runs until something holds, with what a person does in the end.
 func (s *scene) settle(what string, done func() bool) {
 	end := s.clock.Now().Add(s.example.enough)
-	for s.clock.Now().Before(end) && !done() {
+	for s.clock.Now().Before(end) {
 		if s.example.goOn != nil {
 			s.example.goOn(s)
 		}
 		s.run(10*time.Minute, done)
+		if !done() {
+			continue
+		}
+		if s.run(30*time.Second, nil); done() { // the cluster tidies up, and it stays so
+			return
+		}
 	}
-	s.run(30*time.Second, nil)
 	if !done() {
 		s.fail(ends, "not %s within %s: %s", what, s.example.enough, s.describe())
 	}
@@ -182,6 +187,9 @@ func (s *scene) run(d time.Duration, stop func() bool) {
 				return
 			}
 			s.between()
+			if s.example.planted != nil {
+				s.example.planted(s)
+			}
 			if !s.manager.dead() {
 				s.pass(queue[s.chance.IntN(len(queue))])
 			}

@@ -30,7 +30,7 @@ import (
 
 var (
 	seed = flag.Uint64("seed", 0, "seed of the first schedule; 0: 1, or by chance in make faults")
-	runs = flag.Int("runs", 0, "how many schedules are played; 0: 10,000 of faults, 30 of people")
+	runs = flag.Int("runs", 0, "how many schedules are played; 0: 10,000 of faults, 10 of people")
 )
 
 // edited are files that the machine may change to while an object is on its way: with
