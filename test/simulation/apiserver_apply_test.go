@@ -42,7 +42,7 @@ func (s *apiServer) apply(wanted object, manager string, force bool) error {
 	before := s.objects[at]
 	live := before.DeepCopy()
 	if before == nil {
-		if wanted.GetUID() != "" || wanted.GetResourceVersion() != "" {
+		if wanted.GetUID() != "" { // a resourceVersion does not keep an apply from creating
 			return apierrors.NewConflict(resourceOf(at), at.Name, apierrors.NewNotFound(resourceOf(at), at.Name))
 		}
 		live = &unstructured.Unstructured{}
@@ -52,7 +52,9 @@ func (s *apiServer) apply(wanted object, manager string, force bool) error {
 	} else if err := preconditions(before, wanted.GetUID(), wanted.GetResourceVersion()); err != nil {
 		return err
 	}
-	applied, err := s.fields.of(at.GroupVersionKind).Apply(live, wanted.DeepCopy(), manager, force)
+	wanted = wanted.DeepCopy()
+	wanted.SetResourceVersion("")
+	applied, err := s.fields.of(at.GroupVersionKind).Apply(live, wanted, manager, force)
 	if err != nil {
 		return err
 	}

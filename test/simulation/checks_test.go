@@ -290,8 +290,8 @@ func (c *checks) targetsAreAsBefore() {
 			if isEmpty(a) && isEmpty(b) {
 				return
 			}
-			if replicasOf, ok := b.(map[string]any); ok && c.meddled[at.Name] && a != nil {
-				replicasOf["replicas"] = a.(map[string]any)["replicas"]
+			if spec, ok := b.(map[string]any); ok && c.meddled[at.Name] && spec["replicas"] != nil {
+				spec["replicas"] = a.(map[string]any)["replicas"]
 			}
 			if !reflect.DeepEqual(a, b) {
 				c.fail(restored, "%v of %s is %v, and was %v", fields, at, b, a)

@@ -22,7 +22,9 @@ type machineFile struct {
 	// taken are all that were in force, by their revision: a pass ends with the one that it began with.
 	taken   map[string]*fsm.Machine
 	content map[string]any
-	edits   int
+	// under are the phases that objects are in: what people edit most.
+	under []string
+	edits int
 }
 
 func newFile(text []byte, bind func(*fsm.Definition) (*fsm.Machine, error)) (*machineFile, error) {
@@ -44,6 +46,10 @@ func (f *machineFile) copy() *machineFile {
 func (f *machineFile) edit(objects []v1alpha1.MachineStatus, change func(spec map[string]any) (did string)) (did string, err error) {
 	content := runtime.DeepCopyJSON(f.content)
 	f.edits++
+	f.under = nil
+	for _, st := range objects {
+		f.under = append(f.under, st.Phase)
+	}
 	did = change(content["spec"].(map[string]any))
 	text, err := yaml.Marshal(content)
 	if err != nil {
@@ -90,7 +96,7 @@ type editing func(f *machineFile, spec map[string]any, pick int) (did string)
 var editings = map[kind]editing{
 	comments: func(_ *machineFile, _ map[string]any, _ int) string { return "a comment, and nothing else" },
 	rewords: func(f *machineFile, spec map[string]any, pick int) string {
-		p, _ := pickFrom(list(spec, "phases"), pick)
+		p, _ := f.phase(list(spec, "phases"), pick)
 		p["description"] = fmt.Sprintf("Described anew, edit %d.", f.edits)
 		return fmt.Sprintf("description of %v", p["name"])
 	},
@@ -103,9 +109,17 @@ var editings = map[kind]editing{
 	addsStep:      addStep,
 }
 
+// phase is one of some: every other time one that an object is in.
+func (f *machineFile) phase(of []map[string]any, pick int) (map[string]any, bool) {
+	if i := slices.IndexFunc(of, func(p map[string]any) bool { return slices.Contains(f.under, p["name"].(string)) }); i >= 0 && pick%2 == 0 {
+		return of[i], true
+	}
+	return pickFrom(of, pick/2)
+}
+
 // retime makes the times of a phase longer or shorter.
-func retime(_ *machineFile, spec map[string]any, pick int) string {
-	p, _ := pickFrom(list(spec, "phases"), pick)
+func retime(f *machineFile, spec map[string]any, pick int) string {
+	p, _ := f.phase(list(spec, "phases"), pick)
 	factor := []float64{0.02, 0.5, 2}[pick/7%3]
 	var did []string
 	scale := func(of map[string]any, field string, least time.Duration) {
@@ -181,7 +195,7 @@ func successor(spec map[string]any, field, old, name string) {
 }
 
 func renamePhase(f *machineFile, spec map[string]any, pick int) string {
-	p, _ := pickFrom(list(spec, "phases"), pick)
+	p, _ := f.phase(list(spec, "phases"), pick)
 	old := p["name"].(string)
 	name := f.another(old)
 	for _, q := range list(spec, "phases") {
@@ -241,7 +255,7 @@ func renameEffect(f *machineFile, spec map[string]any, pick int) string {
 // addPhase puts a phase on an exit.
 func addPhase(f *machineFile, spec map[string]any, pick int) string {
 	all := slices.DeleteFunc(list(spec, "phases"), func(p map[string]any) bool { return p["next"] == nil || p["terminal"] != nil })
-	p, ok := pickFrom(all, pick)
+	p, ok := f.phase(all, pick)
 	if !ok {
 		return ""
 	}
@@ -274,8 +288,8 @@ func removePhase(_ *machineFile, spec map[string]any, pick int) string {
 }
 
 // addStep changes what a phase does, in a way that disturbs nothing.
-func addStep(_ *machineFile, spec map[string]any, pick int) string {
-	p, ok := pickFrom(slices.DeleteFunc(list(spec, "phases"), func(p map[string]any) bool { return p["steps"] == nil }), pick)
+func addStep(f *machineFile, spec map[string]any, pick int) string {
+	p, ok := f.phase(slices.DeleteFunc(list(spec, "phases"), func(p map[string]any) bool { return p["steps"] == nil }), pick)
 	if !ok {
 		return ""
 	}

@@ -70,12 +70,12 @@ func TestDefectsThatPeopleShowAreFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := example{file: c.of.file, objects: c.of.objects, targets: c.of.targets, requests: c.of.requests, exclusive: c.of.exclusive, succeeds: c.of.succeeds, fails: c.fails, restores: c.of.restores,
-				pace: c.of.pace, enough: c.of.enough, goOn: c.of.goOn, reconciler: c.of.reconciler, planted: c.planted, changed: c.changed, only: c.only}
+				unproved: c.of.unproved, pace: c.of.pace, enough: c.of.enough, goOn: c.of.goOn, reconciler: c.of.reconciler, planted: c.planted, changed: c.changed, only: c.only}
 			if c.file != "" {
 				e.file = c.file
 			}
 			for seed := range uint64(within) {
-				if said := human(&e, seed, e.draw(seed), nil)[c.want]; said != "" {
+				if said := human(&e, seed, e.draw(seed), c.want, nil)[c.want]; said != "" {
 					t.Logf("seed %d: %s", seed, said)
 					return
 				}

@@ -15,12 +15,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// human runs one schedule; the answer is what does not hold.
-func human(e *example, seed uint64, s schedule, log func(time.Duration, string)) map[property]string {
+// human runs one schedule; the answer is what does not hold. It ends with what is sought.
+func human(e *example, seed uint64, s schedule, sought property, log func(time.Duration, string)) map[property]string {
 	scene, err := newScene(e, seed, s, log)
 	if err != nil {
 		return map[property]string{ends: err.Error()}
 	}
+	scene.sought = sought
 	scene.play()
 	return scene.wrong
 }
@@ -41,7 +42,7 @@ func humans(e *example, first uint64, n int) map[property]finding {
 		group.Go(func() {
 			for i := next.Add(1) - 1; i < uint64(n); i = next.Add(1) - 1 {
 				seed := first + i
-				for p, said := range human(e, seed, e.draw(seed), nil) {
+				for p, said := range human(e, seed, e.draw(seed), "", nil) {
 					mu.Lock()
 					if old, known := found[p]; !known || seed < old.seed {
 						found[p] = finding{seed, said}
@@ -80,9 +81,9 @@ func TestTenRandomHumans(t *testing.T) {
 
 // report shrinks a schedule, and says what happened.
 func report(t *testing.T, e *example, p property, f finding) string {
-	s := shrink(e.draw(f.seed), func(s schedule) bool { return human(e, f.seed, s, nil)[p] != "" })
+	s := shrink(e.draw(f.seed), func(s schedule) bool { return human(e, f.seed, s, p, nil)[p] != "" })
 	var story []string
-	wrong := human(e, f.seed, s, func(at time.Duration, text string) { story = append(story, fmt.Sprintf("\t%s\t%s", at, text)) })[p]
+	wrong := human(e, f.seed, s, p, func(at time.Duration, text string) { story = append(story, fmt.Sprintf("\t%s\t%s", at, text)) })[p]
 	if wrong == "" {
 		wrong = f.said + " (not when it is played again)"
 	}

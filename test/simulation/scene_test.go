@@ -49,6 +49,8 @@ type scene struct {
 	deeds         schedule
 	event, passes int
 	calm          bool
+	// sought ends everything as soon as it does not hold.
+	sought property
 	// outage is how long what the machine works on does not answer; refusals are what it
 	// answers next, and lost is how many answers of writes do not arrive.
 	outage   time.Time
@@ -128,7 +130,7 @@ func (s *scene) changed(before, after object) {
 // play lets everything happen, then waits for the end, then deletes the objects.
 func (s *scene) play() {
 	defer s.site.close()
-	for quiet := 0; len(s.deeds) > 0 && quiet < 3 && !s.over(); quiet++ {
+	for quiet := 0; len(s.deeds) > 0 && quiet < 3 && !s.over() && !s.found(); quiet++ {
 		left := len(s.deeds)
 		s.run(10*time.Minute, s.over)
 		s.between()
@@ -139,19 +141,27 @@ func (s *scene) play() {
 	}
 	s.deeds, s.calm, s.outage = nil, true, time.Time{}
 	s.settle("at rest", s.rested)
+	if s.found() {
+		return
+	}
 	s.atRest()
 	for _, obj := range s.driven() {
 		_ = s.delete(refOf(obj), client.DeleteOptions{})
 	}
 	s.settle("gone", s.over)
-	s.atEnd()
+	if !s.found() {
+		s.atEnd()
+	}
 	s.manager.kill()
 }
+
+// found tells that what is sought does not hold: the rest does not matter.
+func (s *scene) found() bool { return s.sought != "" && s.wrong[s.sought] != "" }
 
 // settle runs until something holds, with what a person does in the end.
 func (s *scene) settle(what string, done func() bool) {
 	end := s.clock.Now().Add(s.example.enough)
-	for s.clock.Now().Before(end) {
+	for s.clock.Now().Before(end) && !s.found() {
 		if s.example.goOn != nil {
 			s.example.goOn(s)
 		}
@@ -163,7 +173,7 @@ func (s *scene) settle(what string, done func() bool) {
 			return
 		}
 	}
-	if !done() {
+	if !done() && !s.found() {
 		s.fail(ends, "not %s within %s: %s", what, s.example.enough, s.describe())
 	}
 }
@@ -172,7 +182,7 @@ func (s *scene) settle(what string, done func() bool) {
 func (s *scene) run(d time.Duration, stop func() bool) {
 	end := s.clock.Now().Add(d)
 	restless := 0
-	for s.passes < maxPasses {
+	for s.passes < maxPasses && !s.found() {
 		s.work()
 		s.burst()
 		if s.manager.dead() {
