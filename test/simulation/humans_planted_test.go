@@ -36,7 +36,7 @@ func TestDefectsThatPeopleShowAreFound(t *testing.T) {
 		"a wake-up is a try": {why: "what wakes an object uses up its attempts", of: restore, planted: forgets, only: []kind{annoys, outage, fails}, want: backoff},
 		"a crash is a try":   {why: "what is only in memory is forgotten", of: restore, planted: forgets, only: []kind{crashes, outage, fails}, want: backoff},
 		"a wake-up asks outside": {why: "a server is asked as often as somebody annotates the object", of: site, only: []kind{annoys}, want: early,
-			planted: func(s *scene) { forgets(s); s.manager.kill() }},
+			planted: func(s *scene) { forgets(s); s.forget() }},
 		"the next look is stored": {why: "5,000 objects that wait write 500 times a second", of: notes, only: []kind{annotates}, want: quiet,
 			planted: func(s *scene) {
 				for _, obj := range s.driven() {

@@ -51,13 +51,19 @@ type manager struct {
 func (s *scene) start() {
 	m := &manager{woken: map[item]bool{}, busy: map[item]bool{}, timers: map[item]time.Time{}, failures: map[item]int{}}
 	m.ctx, m.kill = context.WithCancel(s.ctx)
-	m.reconciler = s.example.reconciler(s, &apiClient{server: s.apiServer, scheme: s.scheme, mapper: s.mapper,
-		around: func(r request, do func() error) error { return s.around(m, r, do) }})
 	s.manager = m
+	s.forget()
 	s.wakeAll()
 	for _, state := range s.all(stateKind, "") {
 		s.leaves(state)
 	}
+}
+
+// forget takes from the process what it has in memory, but for its queue.
+func (s *scene) forget() {
+	m := s.manager
+	m.reconciler = s.example.reconciler(s, &apiClient{server: s.apiServer, scheme: s.scheme, mapper: s.mapper,
+		around: func(r request, do func() error) error { return s.around(m, r, do) }})
 }
 
 func (m *manager) dead() bool { return m.ctx.Err() != nil }

@@ -161,7 +161,7 @@ func (s *scene) found() bool { return s.sought != "" && s.wrong[s.sought] != "" 
 // settle runs until something holds, with what a person does in the end.
 func (s *scene) settle(what string, done func() bool) {
 	end := s.clock.Now().Add(s.example.enough)
-	for s.clock.Now().Before(end) && !s.found() {
+	for s.clock.Now().Before(end) && s.passes < maxPasses && !s.found() {
 		if s.example.goOn != nil {
 			s.example.goOn(s)
 		}
@@ -194,6 +194,7 @@ func (s *scene) run(d time.Duration, stop func() bool) {
 		if queue := s.manager.ready(s.clock.Now()); len(queue) > 0 {
 			if restless++; restless > maxRestless {
 				s.fail(ends, "the manager looks again and again: %s", s.describe())
+				s.passes = maxPasses
 				return
 			}
 			s.between()
