@@ -52,7 +52,7 @@ func drawHumans(seed uint64, habits []kind) schedule {
 		for range 1 + r.IntN(4) {
 			f := fault{At: r.IntN(span), Do: habit, Pick: r.IntN(1000)}
 			if habit == joins {
-				f.At = r.IntN(100) // early enough to meet the other one
+				f.At = r.IntN(40) // early enough to meet the other one
 			}
 			s = append(s, f)
 		}

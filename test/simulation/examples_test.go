@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -239,6 +240,19 @@ func approve(s *scene) {
 	}
 }
 
+// unscale takes back what somebody has scaled by hand, where a restore waits for that.
+func unscale(s *scene) {
+	for _, obj := range s.driven() {
+		if st := s.stateOf(obj); st != nil && strings.HasPrefix(st.Phase, "Pending") {
+			for _, d := range s.all(deploymentKind, "") {
+				if s.meddled[d.GetName()] {
+					s.edit(refOf(d), func(o object) { _ = unstructured.SetNestedField(o.Object, int64(3), "spec", "replicas") })
+				}
+			}
+		}
+	}
+}
+
 // succeed lets the test of the network succeed, which a machine waits for.
 func succeed(s *scene) {
 	s.edit(ref{schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "CronJob"}, types.NamespacedName{Namespace: "network-tests", Name: "smoke-test"}}, func(o object) {
@@ -271,7 +285,7 @@ var examples = map[string]*example{
 		enough:   4 * time.Hour, reconciler: driveServer},
 	"database-restore": {file: "../../docs/extend/examples/database-restore/database-restore.yaml", exclusive: true, restores: true,
 		objects: []map[string]any{named("monday", restore), named("tuesday", restore)}, targets: []map[string]any{deployment("bookshop")},
-		requests: retrying, never: []kind{respecs, deletesJob}, enough: 30 * time.Hour, reconciler: driveCustom},
+		requests: retrying, never: []kind{respecs, deletesJob}, enough: 30 * time.Hour, goOn: unscale, reconciler: driveCustom},
 	"site-check": {file: "../../docs/extend/examples/site-check/site-check.yaml", objects: []map[string]any{named("homepage", map[string]any{"url": "SITE"})},
 		never: []kind{respecs, joins}, pace: time.Second, enough: 50 * time.Hour, reconciler: driveCustom},
 	"restore": {file: "../../controllers/custom/testdata/restore.yaml", objects: []map[string]any{named("nightly", map[string]any{"backup": "a"}), named("weekly", map[string]any{"backup": "a"})},
