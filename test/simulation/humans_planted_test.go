@@ -26,7 +26,6 @@ func TestDefectsThatPeopleShowAreFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		why     string
 		of      *example
-		file    string
 		changed []string
 		planted func(*scene)
 		only    []kind
@@ -55,7 +54,6 @@ func TestDefectsThatPeopleShowAreFound(t *testing.T) {
 				}
 			})},
 		"a renamed phase is another visit": {why: "the Job is started beside the one that runs", of: restore, only: []kind{renamesPhase}, want: twice, planted: anotherVisit()},
-		"nobody claims the target":         {why: "two restores that look, and then act", of: restore, file: "testdata/unclaimed.yaml", only: []kind{joins}, planted: func(*scene) {}, want: together},
 		"a token is remembered until the next": {why: "A, B, A acts three times", of: restore, fails: true, only: []kind{asks}, want: asked,
 			planted: each(func(_ *scene, status map[string]any) {
 				requests, _ := status["requests"].([]any)
@@ -64,17 +62,11 @@ func TestDefectsThatPeopleShowAreFound(t *testing.T) {
 				}
 			})},
 		"an abort without undo": {why: "the application stays stopped", of: examples["maintenance"], changed: []string{"    - {undo: held}\n    next:\n    - {to: Gone}", "    next:\n    - {to: Gone}"},
-			only: []kind{deletes}, want: restored},
-		"an abort without Delete": {why: "the application runs while the Job works", of: examples["maintenance"], changed: []string{
-			"    - action: Delete\n      with: {apiVersion: batch/v1, kind: Job}\n      poll: 2s\n    - {undo: held}\n    next:\n    - {to: Gone}", "    - {undo: held}\n    next:\n    - {to: Gone}"},
-			only: []kind{deletes}, want: stopped},
+			only: []kind{asks, asks, deletes}, want: restored},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := example{file: c.of.file, objects: c.of.objects, targets: c.of.targets, requests: c.of.requests, exclusive: c.of.exclusive, succeeds: c.of.succeeds, fails: c.fails, restores: c.of.restores,
 				unproved: c.of.unproved, pace: c.of.pace, enough: c.of.enough, goOn: c.of.goOn, reconciler: c.of.reconciler, planted: c.planted, changed: c.changed, only: c.only}
-			if c.file != "" {
-				e.file = c.file
-			}
 			for seed := range uint64(within) {
 				if said := human(&e, seed, e.draw(seed), c.want, nil)[c.want]; said != "" {
 					t.Logf("seed %d: %s", seed, said)

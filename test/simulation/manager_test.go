@@ -181,7 +181,7 @@ const workers = 4
 
 // others make passes meanwhile, now and then.
 func (s *scene) others() {
-	if len(s.manager.busy) >= workers || s.chance.IntN(8) > 0 {
+	if len(s.manager.busy) >= workers || s.chance.IntN(4) > 0 {
 		return
 	}
 	for range 1 + s.chance.IntN(3) {

@@ -94,6 +94,9 @@ func newScene(e *example, seed uint64, deeds schedule, log func(time.Duration, s
 		s.arrive = append(s.arrive, obj)
 	}
 	s.arrives()
+	if !slices.Contains(e.never, joins) && s.chance.IntN(2) == 0 {
+		s.arrives() // both at once
+	}
 	return s, nil
 }
 
