@@ -152,6 +152,10 @@ bench-micro: ## Measure a pass of the engine, guards, conversion, equality and d
 fuzz: ## Run each fuzz target for FUZZTIME (10s)
 	hack/fuzz.sh $(FUZZTIME)
 
+.PHONY: humans
+humans: ## Play 1,000 schedules of people who interfere with each machine: about half an hour (a part is in make test)
+	$(GO) test -count=1 -timeout 4h -v ./test/simulation -run 'TestTenRandomHumans' -runs 1000 $(HUMANS_ARGS)
+
 .PHONY: faults faults-in-process faults-of-processes
 # They are bound by the CPU, two cores for five hundred migrations; as for test.
 faults: export CLUSTER_GOGC ?= 400
