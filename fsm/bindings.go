@@ -15,6 +15,12 @@ type ActionSpec struct {
 	Params map[string]Param `json:"params,omitempty"`
 	// Outputs are the names that the action adds to `result`, and their types.
 	Outputs map[string]Type `json:"outputs,omitempty"`
+	// External says that the action calls something outside the cluster. It is not called before its
+	// poll is due, whatever wakes the object; one that only reads the cluster is.
+	External bool `json:"external,omitempty"`
+	// Runs names what the action starts and waits for, and what goes on when the step is left before it
+	// is done: a Job. Empty: nothing.
+	Runs string `json:"runs,omitempty"`
 }
 
 // Param declares one `with` value.

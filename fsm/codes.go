@@ -29,6 +29,7 @@ var Codes = map[string]Code{
 	"PG015": {"a name is reserved, or cannot be shown", SeverityError},
 	"PG016": {"an expression could cost more than the API server allows", SeverityError},
 	"PG017": {"effects or deletion phases, but no finalizer", SeverityError},
+	"PG020": {"an effect is given back while a Job may run that was started under it", SeverityError},
 	"PG101": {"a progressing phase has no timeout", SeverityWarning},
 	"PG102": {"two guards of one phase can be true together", SeverityWarning},
 	"PG103": {"a hot loop: a cycle of phases that never waits", SeverityWarning},

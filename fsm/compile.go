@@ -67,6 +67,8 @@ type step struct {
 	message        *template
 	acquires, path string
 	releases       string
+	// id is Command.StepID.
+	id string
 }
 
 type recovery struct {
@@ -349,6 +351,7 @@ func (c *compiler) step(path string, src v1alpha1.Step, p *phase) step {
 		s.until = c.expr(path+".until", src.Until, true)
 	}
 	s.message = c.template(path+".message", src.Message)
+	s.id = stepID(s, p)
 	return s
 }
 
@@ -365,27 +368,6 @@ func (c *compiler) outputs(s step, p *phase) {
 			p.converts[name] = t
 		}
 	}
-}
-
-func stepName(s v1alpha1.Step) string {
-	if s.Undo != "" {
-		return firstOf(s.Name, "undo")
-	}
-	return firstOf(s.Name, s.Action, "wait")
-}
-
-// effectsOf names the effect that an action takes, and the one it gives back.
-func effectsOf(action string, effects []v1alpha1.Effect) (acquires, releases string) {
-	for _, e := range effects {
-		switch action {
-		case "":
-		case e.Acquire:
-			acquires = e.Name
-		case e.Release:
-			releases = e.Name
-		}
-	}
-	return acquires, releases
 }
 
 func firstOf(texts ...string) string {

@@ -68,7 +68,7 @@ func (r *Run) call(s *step, p *phase) *Command {
 		r.fail(Outcome{Err: err, Class: ClassInvalid}, s.retry, p)
 		return r.next
 	}
-	return r.act(&Command{Do: Act, Action: s.action.use, Step: s.name, With: with})
+	return r.act(&Command{Do: Act, Action: s.action.use, Step: s.name, StepID: s.id, With: with})
 }
 
 func (r *Run) act(cmd *Command) *Command {
