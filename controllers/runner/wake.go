@@ -212,7 +212,7 @@ func slim(obj any) (any, error) {
 func (i *informers) ownHandler() cache.ResourceEventHandler {
 	wake := func(obj any) {
 		if m := metadataOf(obj); m != nil {
-			i.wake([]types.NamespacedName{{Namespace: m.Namespace, Name: m.Name}})
+			enqueue(i.queue, m)
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
