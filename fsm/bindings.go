@@ -22,6 +22,9 @@ type ActionSpec struct {
 	// where the machine file says which: lint looks whether a phase may be run again.
 	Reads  *Target `json:"reads,omitempty"`
 	Writes *Target `json:"writes,omitempty"`
+	// Runs names what the action starts and waits for, and what goes on when the step is left before it
+	// is done: a Job. Empty: nothing.
+	Runs string `json:"runs,omitempty"`
 	// Check finds what the action can do nothing with in all parameters of a call together, as the file has them: a
 	// text may hold ${…}. nil: nothing is looked for.
 	Check func(with Params) []Misfit `json:"-"`

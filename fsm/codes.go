@@ -31,6 +31,7 @@ var Codes = map[string]Code{
 	"PG017": {"effects or deletion phases, but no finalizer", SeverityError},
 	"PG018": {"a manifest does not fit its kind", SeverityError},
 	"PG019": {"the kind is not there as the machine needs it", SeverityError},
+	"PG020": {"an effect is given back while a Job may run that was started under it", SeverityError},
 	"PG101": {"a progressing phase has no timeout", SeverityWarning},
 	"PG102": {"two guards of one phase can be true together", SeverityWarning},
 	"PG103": {"a hot loop: a cycle of phases that never waits", SeverityWarning},

@@ -74,6 +74,8 @@ type step struct {
 	message        *template
 	acquires, path string
 	releases       string
+	// id is Command.StepID.
+	id string
 }
 
 type recovery struct {
@@ -360,6 +362,7 @@ func (c *compiler) step(path string, src v1alpha1.Step, p *phase) step {
 		s.until = c.expr(path+".until", src.Until, true)
 	}
 	s.message = c.template(path+".message", src.Message)
+	s.id = stepID(s, p)
 	return s
 }
 

@@ -125,7 +125,7 @@ func TestGoneSeesNoChangeOfTheSpec(t *testing.T) {
 `+rest)), testBindings)
 	st := v1alpha1.MachineStatus{Phase: "Two", Revision: m.Revision(), Generation: 7, Held: v1alpha1.Held("lock")}
 	run := m.Run(st, fsm.View{Gone: true, Now: func() time.Time { return sim.Epoch }})
-	if d := cmp.Diff(fsm.Command{Do: fsm.Act, Action: "Give", Step: "Give", With: fsm.Params{}}, run.Next()); d != "" {
+	if d := cmp.Diff(fsm.Command{Do: fsm.Act, Action: "Give", Step: "Give", StepID: "Two/Give", With: fsm.Params{}}, run.Next()); d != "" {
 		t.Errorf("there is no spec that could change (-want +got):\n%s", d)
 	}
 	run.Done(fsm.Outcome{})

@@ -17,6 +17,7 @@ func (c *compiler) ledger() {
 		}
 	}
 	f.recoveries()
+	c.runs(f)
 	for _, p := range c.prog.order {
 		if f.at[p.Name] == 0 {
 			continue

@@ -77,7 +77,10 @@ type Command struct {
 	// Action, Step and With belong to Act. Effect is set when the action gives
 	// back a held effect.
 	Action, Step, Effect string
-	With                 Params
+	// StepID belongs to Act, and is the same for every call of the step and for no other step:
+	// the name that the file gives to the action, or else the phase and the name of the step.
+	StepID string
+	With   Params
 	// After belongs to Sleep.
 	After time.Duration
 	// Early belongs to Sleep: nothing was looked at, since it is not time yet. Nothing is to be

@@ -70,7 +70,7 @@ func (r *Run) call(s *step, p *phase) *Command {
 		r.fail(Outcome{Err: err, Class: ClassInvalid}, s.retry, p)
 		return r.next
 	}
-	return r.act(&Command{Do: Act, Action: s.action.use, Step: s.name, With: with}, s, s.action.spec.External)
+	return r.act(&Command{Do: Act, Action: s.action.use, Step: s.name, StepID: s.id, With: with}, s, s.action.spec.External)
 }
 
 // act asks for an action, once it is due.
@@ -200,25 +200,4 @@ func (r *Run) advance() {
 // restart makes the next look begin with the first step.
 func (r *Run) restart() {
 	r.st.Cursor, r.st.Step, r.st.StepSince = 0, "", nil
-}
-
-func StepName(s v1alpha1.Step) string {
-	if s.Undo != "" {
-		return firstOf(s.Name, "undo")
-	}
-	return firstOf(s.Name, s.Action, "wait")
-}
-
-// effectsOf names the effect that an action takes, and the one it gives back.
-func effectsOf(action string, effects []v1alpha1.Effect) (acquires, releases string) {
-	for _, e := range effects {
-		switch action {
-		case "":
-		case e.Acquire:
-			acquires = e.Name
-		case e.Release:
-			releases = e.Name
-		}
-	}
-	return acquires, releases
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/phasegate/phasegate/cmd/internal/release"
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/checkup"
+	"github.com/phasegate/phasegate/controllers/runner"
 )
 
 // none is the address of a server that is not wanted.
@@ -31,6 +32,8 @@ type options struct {
 	proxyResources  string
 	httpHosts       []string
 	httpPrivate     []string
+	workers         int
+	externalCalls   int
 	leader          leaderOptions
 	metrics         metricsOptions
 	probeAddress    string
@@ -53,6 +56,8 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.proxyResources, "proxy-resources", `{"requests":{"cpu":"50m","memory":"64Mi"},"limits":{"cpu":"1","memory":"512Mi"}}`, "requests and limits of the proxies of MCP servers, as `JSON`; a server's spec goes over them")
 	f.StringArrayVar(&o.httpHosts, "allow-http-host", nil, "HOST or HOST:PORT that the action HTTPRequest may ask; may be repeated; none: it asks nobody")
 	f.StringArrayVar(&o.httpPrivate, "allow-private-http", nil, "private network, such as 10.1.0.0/16, in which an allowed host may be; may be repeated")
+	f.IntVar(&o.workers, "workers", runner.DefaultWorkers, "how many objects of each kind are worked on at a time")
+	f.IntVar(&o.externalCalls, "external-calls", runner.DefaultExternalCalls, "how many HTTPRequests of each kind may be under way at a time; they take no worker from other objects, and those beyond it wait for their turn")
 	f.IntVar(&o.maxRequests, "max-requests-in-flight", 90, "how many requests may be on their way to the API server at a time, of the copy of a migration and of all others; watches and the lease do not count")
 	f.BoolVar(&o.polite, "polite", false, "copy one object at a time and rest in between while nothing is locked, so that the API server answers others nearly as fast as ever")
 	f.Var(&o.storeQuota, "store-quota", "how large etcd may become, its --quota-backend-bytes, such as 8Gi: a migration does not begin, and stops, before its copies fill it; none: etcd's default, 2Gi")
@@ -80,8 +85,8 @@ func (o *options) validate() error {
 	if _, err := o.ofProxies(); err != nil {
 		return err
 	}
-	if o.maxRequests < 1 {
-		return fmt.Errorf("--max-requests-in-flight: %d would let none through: use 1 or more", o.maxRequests)
+	if err := errors.Join(positive("--workers", o.workers), positive("--external-calls", o.externalCalls), positive("--max-requests-in-flight", o.maxRequests)); err != nil {
+		return err
 	}
 	if o.shutdownTimeout <= 0 {
 		return fmt.Errorf("--shutdown-timeout: %s leaves no time to end in: use 1s or more", o.shutdownTimeout)
@@ -97,7 +102,23 @@ func (o *options) validate() error {
 	return nil
 }
 
+func positive(flag string, n int) error {
+	if n < 1 {
+		return fmt.Errorf("%s: %d would let none through: use 1 or more", flag, n)
+	}
+	return nil
+}
+
 func (o *options) runs(controller string) bool { return slices.Contains(o.controllers, controller) }
+
+// limits are those of each controller. Where no host may be asked, no call takes its time.
+func (o *options) limits() runner.Limits {
+	limits := runner.Limits{Workers: o.workers}
+	if len(o.httpHosts) > 0 {
+		limits.ExternalCalls = o.externalCalls
+	}
+	return limits
+}
 
 // http is where machines may send requests.
 func (o *options) http() (builtin.HTTP, error) {

@@ -168,14 +168,14 @@ func (p *program) controllersOf(unlimited, cfg *rest.Config, measured *runner.Me
 		all[checkup.DatastoreMigration] = datastoremigration.Gate(cfg, p.store.Of(datastoremigration.MachineName), datastoremigration.Settings{
 			Registry: p.registry, CalicoNamespace: p.calicoNamespace, HTTP: p.http, Copying: p.copying(unlimited, cfg),
 			Metrics: datastoremigration.NewMetrics(metrics.Registry, time.Now), MemoryLimit: memoryLimit(),
-			Polite: p.polite, Manager: p.leader.installation(), StoreQuota: p.storeQuota.Value(),
+			Polite: p.polite, Manager: p.leader.installation(), Limits: p.limits(), StoreQuota: p.storeQuota.Value(),
 		}, measured)
 	}
 	if p.runs(checkup.MCPServer) {
-		all[checkup.MCPServer] = mcpserver.Gate(cfg, p.store.Of(mcpserver.MachineName), mcpserver.Settings{ProxyImage: p.proxyImage, ProxyResources: p.proxies, HTTP: p.http, Manager: p.leader.installation()}, measured)
+		all[checkup.MCPServer] = mcpserver.Gate(cfg, p.store.Of(mcpserver.MachineName), mcpserver.Settings{ProxyImage: p.proxyImage, ProxyResources: p.proxies, HTTP: p.http, Manager: p.leader.installation(), Limits: p.limits()}, measured)
 	}
 	if p.runs(checkup.Custom) {
-		all[checkup.Custom] = &custom.Fleet{Config: cfg, Store: p.store, Compiled: catalog.Compiled, Metrics: measured, HTTP: p.http, Manager: p.leader.installation()}
+		all[checkup.Custom] = &custom.Fleet{Config: cfg, Store: p.store, Compiled: catalog.Compiled, Metrics: measured, HTTP: p.http, Manager: p.leader.installation(), Limits: p.limits()}
 	}
 	return all
 }

@@ -38,6 +38,8 @@ func TestRunRefuses(t *testing.T) {
 		"no certificate":       {why: "a self-signed one is not what was asked for", args: []string{"--metrics-cert-dir", at("phases")}, want: []string{"--metrics-cert-dir", "tls.crt", "put tls.crt and tls.key there"}},
 		"certificate for http": {why: "somebody believes that metrics are encrypted", args: []string{"--metrics-cert-dir", at("phases"), "--metrics-secure=false"}, want: []string{"--metrics-cert-dir", "--metrics-secure=false"}},
 		"probes nowhere":       {why: "a port alone is no address", args: []string{"--health-probe-bind-address=8081"}, want: []string{"--health-probe-bind-address", ":PORT"}},
+		"no worker":            {why: "nothing would happen", args: []string{"--workers=0"}, want: []string{"--workers", "1 or more"}},
+		"no external call":     {why: "it would wait for ever", args: []string{"--external-calls=0"}, want: []string{"--external-calls", "1 or more"}},
 		"no request":           {why: "it would wait for ever", args: []string{"--max-requests-in-flight=0"}, want: []string{"--max-requests-in-flight", "1 or more"}},
 		"no time to end":       {why: "every write would be abandoned", args: []string{"--shutdown-timeout=0s"}, want: []string{"--shutdown-timeout", "1s or more"}},
 		"unknown format":       {why: "log readers depend on it", args: []string{"--log-format=yaml"}, want: []string{"--log-format", `"yaml"`, "json or text"}},

@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// noVersion is a resourceVersion that no object has. An apply that bears it makes
+// NoVersion is a resourceVersion that no object has. An apply that bears it makes
 // an object, and is a conflict with one that is there.
-const noVersion = "1"
+const NoVersion = "1"
 
 // Applier says for whom objects are applied.
 type Applier struct {
@@ -59,7 +59,7 @@ func Read[T client.Object](ctx context.Context, c client.Client, named T) (live 
 func Put[T client.Object](ctx context.Context, a Applier, live T, found bool, desired T) (now T, wrote bool, err error) {
 	want := desired.DeepCopyObject().(T)
 	want.SetOwnerReferences([]metav1.OwnerReference{a.Owner})
-	version := noVersion
+	version := NoVersion
 	if found {
 		if err := a.mayWrite(live); err != nil {
 			return live, false, err

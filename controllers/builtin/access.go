@@ -62,3 +62,11 @@ func toJob(fsm.Params) []rights.Access {
 		{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Pod", Verbs: []string{"list"}},
 	}
 }
+
+// toEndedJob is without a name, too. Pods say whether a Job still runs.
+func toEndedJob(fsm.Params) []rights.Access {
+	return []rights.Access{
+		{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job", Verbs: endJobVerbs},
+		{APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Pod", Verbs: podVerbs},
+	}
+}

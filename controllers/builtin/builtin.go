@@ -1,6 +1,6 @@
 // Package builtin has the actions that every machine may use: apply a manifest,
-// patch, delete, wait for a condition, read an object, run a Job, emit an Event,
-// set a condition, make an HTTP request. One file per action.
+// patch, delete, claim an object, wait for a condition, read an object, run and end
+// a Job, emit an Event, set a condition, make an HTTP request. One file per action.
 //
 // They are the same for all kinds. What they act on is in the parameters that the
 // machine file gives them; they know no machine, and keep nothing between calls.
@@ -43,9 +43,12 @@ func table() map[string]action {
 		"Apply":          {applySpec, apply, toManifest(applyVerbs...)},
 		"Patch":          {patchSpec, patchObject, toTarget(patchVerbs...)},
 		"Delete":         {deleteSpec, deleteObjects, toDeleted},
+		"Claim":          {claimSpec, claim, toTarget(claimVerbs...)},
+		"Unclaim":        {unclaimSpec, unclaim, toTarget(claimVerbs...)},
 		"AwaitCondition": {awaitConditionSpec, awaitCondition, toTarget("get")},
 		"ReadObject":     {readObjectSpec, readObject, toTarget("get")},
 		"RunJob":         {runJobSpec, runJob, toJob},
+		"EndJob":         {endJobSpec, endJob, toEndedJob},
 		"EmitEvent":      {emitEventSpec, emitEvent, nil}, // the runner makes Events, too
 		"SetCondition":   {setConditionSpec, setCondition, nil},
 		"HTTPRequest":    {httpRequestSpec, httpRequest, nil},
@@ -76,7 +79,7 @@ func Actions[T runner.Object[T]](o Options) map[string]runner.Action[T] {
 			}
 			return a.do(ctx, &call{
 				Options: o, owner: s.Object, kind: kind, status: s.Object.MachineStatus(),
-				with: s.With, now: s.Clock.Now, warn: s.Warn,
+				with: s.With, about: s.About(), stepID: s.StepID, now: s.Clock.Now, warn: s.Warn, save: s.Save, saved: s.Saved,
 				report: func(change func(*[]metav1.Condition)) {
 					s.Report(func(obj T) { change(obj.Conditions()) })
 				},

@@ -28,6 +28,12 @@ type call struct {
 	kind   schema.GroupVersionKind
 	status *v1alpha1.MachineStatus
 	with   fsm.Params
+	// about says whose state save writes; stepID is that of the scope.
+	about  v1alpha1.MachineStateSpec
+	stepID string
+	// save and saved keep a text with the state of the object.
+	save   func(ctx context.Context, name, text string) error
+	saved  func(name string) string
 	now    func() time.Time
 	warn   func(reason, format string, args ...any)
 	report func(change func(*[]metav1.Condition))

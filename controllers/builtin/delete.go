@@ -3,6 +3,7 @@ package builtin
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,7 +15,7 @@ import (
 )
 
 var deleteSpec = fsm.ActionSpec{
-	Doc:     "Deletes an object, or all of a kind that this object made, and waits until they are gone. It may be the release of an effect: what is not there or not ours is left alone.",
+	Doc:     "Deletes an object, or all of a kind that this object made, and waits until they are gone, and before them what they own: the Pods of a Job, for example. It may be the release of an effect: what is not there or not ours is left alone.",
 	Check:   kindOfTarget,
 	Params:  deleteParams(),
 	Writes:  &fsm.Target{},
@@ -23,7 +24,7 @@ var deleteSpec = fsm.ActionSpec{
 
 func deleteParams() map[string]fsm.Param {
 	params := withTarget(map[string]fsm.Param{
-		"wait": {Type: fsm.TypeBool, Doc: "false: do not wait until it is gone"},
+		"wait": {Type: fsm.TypeBool, Doc: "false: do not wait until it is gone; what it owns goes after it"},
 		"notOurs": {Type: fsm.TypeString, Check: oneOf("keep", "refuse", "allow"), Doc: "what to do with an object that this object did not make: keep it with a warning (the default), " +
 			"refuse: fail, or allow: delete it"},
 	})
@@ -41,7 +42,7 @@ var (
 const shownMost = 3
 
 func deleteObjects(ctx context.Context, c *call) (outputs, error) {
-	notOurs := c.with.String("notOurs", "keep")
+	notOurs, wait := c.with.String("notOurs", "keep"), c.with.Bool("wait", true)
 	objs, err := c.toDelete(ctx)
 	if err != nil {
 		return nil, err
@@ -56,7 +57,7 @@ func deleteObjects(ctx context.Context, c *call) (outputs, error) {
 			gone = false
 			continue
 		}
-		still, err := c.remove(ctx, obj)
+		still, err := c.remove(ctx, obj, wait)
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +65,7 @@ func deleteObjects(ctx context.Context, c *call) (outputs, error) {
 			left = append(left, still)
 		}
 	}
-	if len(left) > 0 && c.with.Bool("wait", true) {
+	if len(left) > 0 && wait {
 		return nil, fsm.Wait("Waiting until gone: %s", some(left))
 	}
 	return outputs{"gone": gone && len(left) == 0}, nil
@@ -110,15 +111,21 @@ func (c *call) notOurs(obj *unstructured.Unstructured, how string) error {
 	return nil
 }
 
-// remove answers what is still there, and why; empty when nothing is.
-func (c *call) remove(ctx context.Context, obj *unstructured.Unstructured) (still string, err error) {
+// remove answers what is still there, and why; empty when nothing is. To wait is to let the garbage collector
+// delete first what the object owns: it keeps the object meanwhile. That is asked for also where a deletion that
+// does not wait is under way.
+func (c *call) remove(ctx context.Context, obj *unstructured.Unstructured, wait bool) (still string, err error) {
 	if obj.GetUID() == c.owner.GetUID() {
 		return "", fsm.Terminal("OwnObject", "%s is the object that the machine drives: it would wait for itself, name another one", title(obj))
 	}
-	if obj.GetDeletionTimestamp() == nil {
+	how, asked := metav1.DeletePropagationBackground, obj.GetDeletionTimestamp() != nil
+	if wait {
+		how = metav1.DeletePropagationForeground
+		asked = asked && slices.Contains(obj.GetFinalizers(), metav1.FinalizerDeleteDependents)
+	}
+	if !asked {
 		uid := obj.GetUID()
-		// Jobs would leave their Pods behind by default.
-		err := c.Client.Delete(ctx, obj, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		err := c.Client.Delete(ctx, obj, client.Preconditions{UID: &uid}, client.PropagationPolicy(how))
 		if client.IgnoreNotFound(err) != nil {
 			return "", c.explain(err, "delete", obj, deleteVerbs...)
 		}
@@ -126,10 +133,23 @@ func (c *call) remove(ctx context.Context, obj *unstructured.Unstructured) (stil
 			return "", err
 		}
 	}
-	if finalizers := obj.GetFinalizers(); len(finalizers) > 0 {
-		return fmt.Sprintf("%s (finalizers %s)", title(obj), strings.Join(finalizers, ", ")), nil
+	return title(obj) + because(obj.GetFinalizers()), nil
+}
+
+// because says what keeps an object that is being deleted.
+func because(finalizers []string) string {
+	var reasons []string
+	others := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f == metav1.FinalizerDeleteDependents })
+	if len(others) < len(finalizers) {
+		reasons = append(reasons, "what it owns goes first")
 	}
-	return title(obj), nil
+	if len(others) > 0 {
+		reasons = append(reasons, "finalizers "+strings.Join(others, ", "))
+	}
+	if len(reasons) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(reasons, "; ") + ")"
 }
 
 // some names a few of many.

@@ -53,7 +53,7 @@ func emitEvent(ctx context.Context, c *call) (outputs, error) {
 	}
 	obj := &unstructured.Unstructured{Object: content}
 	obj.SetGroupVersionKind(eventsv1.SchemeGroupVersion.WithKind("Event"))
-	err = c.Client.Create(ctx, obj, c.fieldManager())
+	err = c.Client.Create(ctx, obj, c.writer())
 	if apierrs.IsAlreadyExists(err) {
 		return nil, nil
 	}

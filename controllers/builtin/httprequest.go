@@ -18,7 +18,7 @@ import (
 var httpRequestSpec = fsm.ActionSpec{
 	Doc: "Makes an HTTP request to a host that the manager allows (--allow-http-host; none by default). Any answer is a success: look at result.status. " +
 		"Parameters are readable in the machine file and values cannot come from a Secret yet, so give no passwords. " +
-		"It is called at its poll, whatever wakes the object. A repeat after a crash has the same Idempotency-Key header.",
+		"It is called at its poll, whatever wakes the object. It follows no redirects: they are answers. The header Idempotency-Key is the same when the same request is repeated, after a crash or by poll, and another one for another step, visit of the phase or body.",
 	Params: map[string]fsm.Param{
 		"url":     {Type: fsm.TypeString, Required: true, Check: isURL, Doc: "http or https, without user and password"},
 		"method":  {Type: fsm.TypeString, Check: isMethod, Doc: "default GET"},
@@ -35,7 +35,6 @@ const (
 	maxRequestBody = 64 << 10
 	// maxAnswer is how many bytes of an answer go into the result, as JSON.
 	maxAnswer       = 8 << 10
-	maxRedirects    = 5
 	defaultExchange = 10 * time.Second
 	maxExchange     = 30 * time.Second
 )
@@ -49,7 +48,7 @@ func httpRequest(ctx context.Context, c *call) (outputs, error) {
 	}
 	transport := c.HTTP.transport()
 	defer transport.CloseIdleConnections()
-	exchange := &http.Client{Transport: transport, CheckRedirect: sameHost}
+	exchange := &http.Client{Transport: transport, CheckRedirect: noRedirect}
 	answer, err := exchange.Do(req)
 	if err != nil {
 		return nil, bare(req, err)
@@ -86,7 +85,7 @@ func (c *call) request(ctx context.Context) (*http.Request, error) {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	req.Header.Set("User-Agent", reporter)
-	req.Header.Set("Idempotency-Key", c.visitKey(method, target.String()))
+	req.Header.Set("Idempotency-Key", c.visitKey(c.stepID, method, target.String(), body))
 	for name, value := range c.with.Object("headers") {
 		text, _ := value.(string)
 		req.Header.Set(name, text)
@@ -112,14 +111,8 @@ func (c *call) requestBody() (text string, isJSON bool, err error) {
 	return text, isJSON, nil
 }
 
-// sameHost follows redirects within one host only; any other is the answer.
-func sameHost(req *http.Request, via []*http.Request) error {
-	first := via[0].URL
-	if len(via) > maxRedirects || req.URL.Scheme != first.Scheme || req.URL.Host != first.Host {
-		return http.ErrUseLastResponse
-	}
-	return nil
-}
+// noRedirect makes a redirect the answer: it leads to where nobody has allowed requests, or makes a GET of a POST.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // bare is the cause of a failed exchange without the URL, whose path and query
 // may hold what nobody else should read.

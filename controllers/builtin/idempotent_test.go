@@ -2,21 +2,25 @@ package builtin_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/controllers/runner/runnertest"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/test/harness"
 )
 
 type params = fsm.Params
@@ -54,6 +58,9 @@ func endJobs(conditions ...batchv1.JobConditionType) func(context.Context, clien
 	}
 }
 
+// slowFinalizer is on what does not go at once.
+const slowFinalizer = "builtin.phasegate.dev/slow"
+
 // withConfigMaps makes a plan that made ConfigMaps in an earlier phase.
 func withConfigMaps(names ...string) func(context.Context, client.Client) (*plan, error) {
 	return func(ctx context.Context, c client.Client) (*plan, error) {
@@ -65,7 +72,7 @@ func withConfigMaps(names ...string) func(context.Context, client.Client) (*plan
 		for _, name := range names {
 			cm := somebodys(p.Namespace, name)
 			cm.Labels = map[string]string{builtin.LabelOwner: string(p.UID)}
-			cm.Finalizers = []string{"builtin.phasegate.dev/slow"}
+			cm.Finalizers = []string{slowFinalizer}
 			cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: planKind.GroupVersion().String(), Kind: planKind.Kind, Name: p.Name, UID: p.UID, Controller: &yes}}
 			if err := c.Create(ctx, cm); err != nil {
 				return nil, err
@@ -75,7 +82,7 @@ func withConfigMaps(names ...string) func(context.Context, client.Client) (*plan
 	}
 }
 
-// letGo plays whoever keeps deleted ConfigMaps.
+// letGo plays the controller that keeps deleted ConfigMaps, and awaits the garbage collector.
 func letGo(ctx context.Context, c client.Client, p *plan) error {
 	list := &corev1.ConfigMapList{}
 	if err := c.List(ctx, list, client.InNamespace(p.Namespace)); err != nil {
@@ -83,8 +90,8 @@ func letGo(ctx context.Context, c client.Client, p *plan) error {
 	}
 	for i := range list.Items {
 		if cm := &list.Items[i]; cm.DeletionTimestamp != nil {
-			cm.Finalizers = nil
-			if err := c.Update(ctx, cm); err != nil {
+			err := c.Patch(ctx, cm, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+			if client.IgnoreNotFound(err) != nil {
 				return err
 			}
 		}
@@ -100,6 +107,33 @@ func become(ctx context.Context, c client.Client, p *plan) error {
 	}
 	obj.Status.Conditions = []metav1.Condition{{Type: "Filled", Status: metav1.ConditionTrue, Reason: "Full", LastTransitionTime: metav1.NewTime(noon)}}
 	return c.Status().Update(ctx, obj)
+}
+
+// withJob makes a plan whose Job runs.
+func withJob(ctx context.Context, c client.Client) (*plan, error) {
+	p, err := newPlan(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: "restore-1234567890",
+		Labels:          map[string]string{builtin.LabelOwner: string(p.UID), builtin.LabelRun: "restore"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: planKind.GroupVersion().String(), Kind: planKind.Kind, Name: p.Name, UID: p.UID}}}}
+	job.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "restore", Image: "restore:1"}}}
+	return p, c.Create(ctx, job)
+}
+
+// goJobs awaits the garbage collector.
+func goJobs(ctx context.Context, c client.Client, p *plan) error {
+	return harness.Await(ctx, "the Jobs to be gone", time.Minute, func(ctx context.Context) error {
+		jobs := &batchv1.JobList{}
+		if err := c.List(ctx, jobs, client.InNamespace(p.Namespace)); err != nil {
+			return err
+		}
+		if len(jobs.Items) > 0 {
+			return fmt.Errorf("%d Jobs are there", len(jobs.Items))
+		}
+		return nil
+	})
 }
 
 func fixed(with params) func(*plan) params { return func(*plan) params { return with } }
@@ -150,10 +184,14 @@ func TestActionsAreIdempotent(t *testing.T) {
 		"delete all": {action: "Delete", setup: withConfigMaps("a", "b", "c"), meanwhile: letGo,
 			with:   fixed(params{"apiVersion": "v1", "kind": "ConfigMap"}),
 			writes: []string{"delete ConfigMap", "delete ConfigMap", "delete ConfigMap"}},
-		"await": {action: "AwaitCondition", meanwhile: become, with: fixed(and(params{"type": "Filled"}))},
-		"read":  {action: "ReadObject", with: fixed(and(params{"fields": []any{"spec.size"}}))},
+		"await":        {action: "AwaitCondition", meanwhile: become, with: fixed(and(params{"type": "Filled"}))},
+		"read":         {action: "ReadObject", with: fixed(and(params{"fields": []any{"spec.size"}}))},
+		"claim":        {action: "Claim", setup: claimed(nobody), with: fixed(target), writes: []string{"patch ConfigMap"}},
+		"take a claim": {action: "Claim", setup: claimed(gonePlan), with: fixed(target), writes: []string{"patch ConfigMap"}},
+		"give it back": {action: "Unclaim", setup: claimed(func(p *plan) string { return claimOf(p.Namespace, p.Name, p.UID) }), with: fixed(target), writes: []string{"patch ConfigMap"}},
+		"end of a job": {action: "EndJob", setup: withJob, meanwhile: goJobs, with: fixed(nil), writes: []string{"delete Job"}},
 		"job": {action: "RunJob", meanwhile: endJobs(batchv1.JobSuccessCriteriaMet, batchv1.JobComplete),
-			with: fixed(params{"manifest": plainJob("restore")}), writes: []string{"create Job"}},
+			with: fixed(params{"manifest": plainJob("restore")}), writes: []string{"create Job", "create MachineState", "patch MachineState"}},
 		"event": {action: "EmitEvent", with: fixed(params{"reason": "Started", "message": "it goes"}), writes: []string{"create Event"}},
 		"condition": {action: "SetCondition", with: fixed(params{"type": "Filled", "reason": "Full", "message": "to the brim"}),
 			writes: []string{"patch status of Plan"}},

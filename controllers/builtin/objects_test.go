@@ -4,14 +4,18 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/builtin"
+	"github.com/phasegate/phasegate/test/harness"
 )
 
 // What an action must not touch, and what it says then.
@@ -68,7 +72,7 @@ func TestObjectsOfOthers(t *testing.T) {
 		},
 		"delete, allowed": {
 			why:    "leave was given",
-			before: theirs, action: "Delete", with: at(params{"notOurs": "allow"}), out: map[string]any{"gone": true}, data: "gone",
+			before: theirs, action: "Delete", with: at(params{"notOurs": "allow", "wait": false}), out: map[string]any{"gone": true}, data: "gone",
 		},
 		"undo of what was not done": {
 			why:    "a release may be called for what was never taken",
@@ -156,10 +160,10 @@ func TestApplyMarksWhatItMakes(t *testing.T) {
 			if got := obj.GetLabels()[builtin.LabelOwner]; got != string(p.UID) {
 				t.Errorf("label %q, want the UID %s", got, p.UID)
 			}
-			if got := obj.GetManagedFields()[0].Manager; got != "phasegate/Plan" {
+			if got := obj.GetManagedFields()[0].Manager; got != "phasegate/Plan/"+string(p.UID)+"/Working/Apply" {
 				t.Errorf("field manager %q", got)
 			}
-			out, err := act(t, world, "Delete", p, params{"apiVersion": c.apiVersion, "kind": c.kind, "name": c.name, "namespace": c.namespace})
+			out, err := act(t, world, "Delete", p, params{"apiVersion": c.apiVersion, "kind": c.kind, "name": c.name, "namespace": c.namespace, "wait": false})
 			if diff := cmp.Diff(map[string]any{"gone": true}, out); diff != "" || err != nil {
 				t.Errorf("deleting what it made: %v (-want +got):\n%s", err, diff)
 			}
@@ -198,10 +202,22 @@ func TestForbiddenNamesTheRule(t *testing.T) {
 	_, p := plansFor(t)
 	config := rest.CopyConfig(shared.Cluster(t).Config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: "nobody"}
+	for _, obj := range []client.Object{ // what every pass needs
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "states"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"phasegate.dev"}, Resources: []string{"machinestates"}, Verbs: []string{"get"}}}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "states"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "states"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "nobody"}}},
+	} {
+		if err := shared.Cluster(t).Client.Create(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
 	nobody, err := client.New(config, client.Options{Scheme: shared.Cluster(t).Client.Scheme(), Mapper: shared.Cluster(t).Client.RESTMapper()})
 	if err != nil {
 		t.Fatal(err)
 	}
+	harness.Eventually(t, "the right to read states", time.Minute, func() error {
+		return client.IgnoreNotFound(nobody.Get(t.Context(), client.ObjectKey{Name: "none"}, &v1alpha1.MachineState{}))
+	})
 	cm := params{"apiVersion": "v1", "kind": "ConfigMap", "name": "any"}
 	cases := map[string]struct {
 		action string
@@ -211,6 +227,8 @@ func TestForbiddenNamesTheRule(t *testing.T) {
 		"apply":      {"Apply", params{"manifest": configMap("any", "a", "b")}, `{apiGroups: [""], resources: [configmaps], verbs: [get, create, patch]}`},
 		"delete":     {"Delete", cm, `{apiGroups: [""], resources: [configmaps], verbs: [get, list, delete]}`},
 		"delete all": {"Delete", params{"apiVersion": "v1", "kind": "ConfigMap"}, `{apiGroups: [""], resources: [configmaps], verbs: [get, list, delete]}`},
+		"claim":      {"Claim", cm, `{apiGroups: [""], resources: [configmaps], verbs: [get, patch]}`},
+		"end of job": {"EndJob", nil, `{apiGroups: ["batch"], resources: [jobs], verbs: [list, delete, get]}`},
 		"read":       {"ReadObject", cm, `{apiGroups: [""], resources: [configmaps], verbs: [get]}`},
 		"job":        {"RunJob", params{"manifest": plainJob("a")}, `{apiGroups: ["batch"], resources: [jobs], verbs: [get, create]}`},
 		"event":      {"EmitEvent", params{"reason": "A", "message": "b"}, `{apiGroups: ["events.k8s.io"], resources: [events], verbs: [create]}`},

@@ -152,7 +152,7 @@ func TestRunJobOncePerVisit(t *testing.T) {
 	run("restore")
 	run(strings.Repeat("long", 30))
 	third := jobs()
-	if _, err := act(t, world, "Delete", p, params{"apiVersion": "batch/v1", "kind": "Job"}); err != nil {
+	if _, err := act(t, world, "Delete", p, params{"apiVersion": "batch/v1", "kind": "Job", "wait": false}); err != nil {
 		t.Fatal(err)
 	}
 	want := []int{1, 2, 4, 0} // of one name, of two names, after another visit, after the release

@@ -64,7 +64,7 @@ func (c *call) patch(ctx context.Context, obj, body *unstructured.Unstructured) 
 	if err != nil {
 		return fsm.Terminal("InvalidPatch", "patch is not JSON: %w: write an object", err)
 	}
-	err = c.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, data), c.fieldManager())
+	err = c.Client.Patch(ctx, obj, client.RawPatch(types.MergePatchType, data), c.writer())
 	return c.explain(err, "patch", obj, patchVerbs...)
 }
 

@@ -18,8 +18,9 @@ import (
 )
 
 var runJobSpec = fsm.ActionSpec{
-	Doc: "Runs a Job once in each visit to the phase, and waits until it is done. A failed Job is a terminal error (reason JobFailed). " +
-		"Jobs are deleted with the object that the machine drives, or by Delete.",
+	Doc: "Runs a Job once in each visit to the phase, and waits until it is done. A failed Job is a terminal error (reason JobFailed), and so is one that was deleted before it was done (JobDeleted): it is not run again unasked. " +
+		"A Job goes on when its phase is left. While effects are held, make RunJob the acquire of an effect, with EndJob as its release. Jobs are deleted with the object that the machine drives.",
+	Runs:  "Job",
 	Check: fieldsOfJob,
 	Params: map[string]fsm.Param{
 		"manifest": {Type: fsm.TypeObject, Required: true, Check: isJob, Doc: "a batch/v1 Job; its name gets a suffix that belongs to the visit. " +
@@ -43,29 +44,54 @@ func runJob(ctx context.Context, c *call) (outputs, error) {
 	if err != nil {
 		return nil, err
 	}
-	live := wanted.DeepCopy()
-	found, err := c.find(ctx, live, runJobVerbs...)
+	notes, err := c.readJobNotes()
 	if err != nil {
 		return nil, err
 	}
-	if !found {
-		err := c.Client.Create(ctx, wanted, c.fieldManager())
-		if apierrs.IsAlreadyExists(err) { // the answer of an earlier create was lost
-			return nil, fsm.Wait("Job %s was created just now", wanted.GetName())
-		}
-		if err != nil {
-			return nil, c.explain(err, "create", live, runJobVerbs...)
-		}
-		live = wanted
+	note := notes.Jobs[wanted.GetName()]
+	if note.Done {
+		return outputs{"name": wanted.GetName(), "succeeded": note.Succeeded}, nil
 	}
-	if !c.made(live) {
-		return nil, fsm.Terminal("NotOurs", "%s is there already, and %s did not make it: give the Job another name", title(live), c.owner.GetName())
+	live, err := c.startJob(ctx, wanted, note)
+	if err != nil {
+		return nil, err
+	}
+	if note.UID == "" {
+		if err := c.saveJobNote(ctx, notes, live.GetName(), jobNote{UID: live.GetUID()}); err != nil {
+			return nil, err
+		}
 	}
 	job := &batchv1.Job{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, job); err != nil {
 		return nil, fmt.Errorf("read %s: %w", title(live), err)
 	}
-	return c.jobOutcome(ctx, live, job)
+	out, err := c.jobOutcome(ctx, live, job)
+	if err == nil {
+		err = c.saveJobNote(ctx, notes, live.GetName(), jobNote{UID: live.GetUID(), Done: true, Succeeded: int64(job.Status.Succeeded)})
+	}
+	return out, err
+}
+
+// startJob is the Job as it is, or as it was created. One that is on record and not there was deleted.
+func (c *call) startJob(ctx context.Context, wanted *unstructured.Unstructured, note jobNote) (*unstructured.Unstructured, error) {
+	live := wanted.DeepCopy()
+	found, err := c.find(ctx, live, runJobVerbs...)
+	switch {
+	case err != nil:
+		return nil, err
+	case found && !c.made(live):
+		return nil, fsm.Terminal("NotOurs", "%s is there already, and %s did not make it: give the Job another name", title(live), c.owner.GetName())
+	case found:
+		return live, nil
+	case note.UID != "":
+		return nil, fsm.Terminal("JobDeleted", "%s was deleted before it was done: what it did until then is not known, so it is not run again; "+
+			"look at what it left behind, then ask for another try", title(live))
+	}
+	err = c.Client.Create(ctx, wanted, c.writer())
+	if apierrs.IsAlreadyExists(err) { // the answer of an earlier create was lost
+		return nil, fsm.Wait("Job %s was created just now", wanted.GetName())
+	}
+	return wanted, c.explain(err, "create", live, runJobVerbs...)
 }
 
 // job is the Job to create. Its name is the same whenever the action runs in this
@@ -77,8 +103,7 @@ func (c *call) job() (*unstructured.Unstructured, error) {
 	}
 	obj.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("Job"))
 	base := cmp.Or(obj.GetName(), c.owner.GetName())
-	prefix := strings.TrimRight(base[:min(len(base), maxJobName-1-suffixLen)], "-.")
-	obj.SetName(prefix + "-" + c.visitKey(base)[:suffixLen])
+	obj.SetName(runName(base) + "-" + c.visitKey(base)[:suffixLen])
 	const field = "restartPolicy"
 	template := []string{"spec", "template", "spec"}
 	if _, found, _ := unstructured.NestedFieldNoCopy(obj.Object, append(template, field)...); !found {
@@ -90,7 +115,25 @@ func (c *call) job() (*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	c.mark(obj)
-	return obj, nil
+	return obj, c.label(obj, runName(base))
+}
+
+// runName is the name of a run as it fits before the suffix.
+func runName(name string) string {
+	return strings.TrimRight(name[:min(len(name), maxJobName-1-suffixLen)], "-.")
+}
+
+// label says on a Job and on its Pods which run they are of: Pods may outlive their Job, and must be found then.
+func (c *call) label(job *unstructured.Unstructured, run string) error {
+	labels := job.GetLabels()
+	labels[LabelRun] = run
+	job.SetLabels(labels)
+	for _, label := range []string{LabelOwner, LabelRun} {
+		if err := unstructured.SetNestedField(job.Object, labels[label], "spec", "template", "metadata", "labels", label); err != nil {
+			return fsm.Terminal("InvalidManifest", "spec.template.metadata of the Job: %w: correct the manifest", err)
+		}
+	}
+	return nil
 }
 
 func (c *call) jobOutcome(ctx context.Context, live *unstructured.Unstructured, job *batchv1.Job) (outputs, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,10 +18,12 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/custom"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/test/crds"
 	"github.com/phasegate/phasegate/test/harness"
 )
 
@@ -40,13 +43,13 @@ var shared = harness.Shared{Start: startServer}
 
 func TestMain(m *testing.M) { shared.Main(m) }
 
-// startServer has no controllers: the tests play them.
+// startServer has the garbage collector, and no other controllers: the tests play them.
 func startServer() (*harness.Cluster, error) {
 	ctx := context.Background()
 	c, err := harness.Start(ctx, harness.Options{
 		Own:     true,
 		Without: []string{"fakenodes", "scheduler", "controller-manager"},
-		Types: []func(*runtime.Scheme) error{func(s *runtime.Scheme) error {
+		Types: []func(*runtime.Scheme) error{v1alpha1.AddToScheme, func(s *runtime.Scheme) error {
 			s.AddKnownTypeWithName(planKind, &plan{})
 			metav1.AddToGroupVersion(s, planKind.GroupVersion())
 			return nil
@@ -54,6 +57,13 @@ func startServer() (*harness.Cluster, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	states, err := crds.ReadDir(filepath.Join("..", "..", "charts", "phasegate", "files", "crds"))
+	if err == nil {
+		err = crds.Install(ctx, c.Config, crds.Set{CRDs: states})
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Stop())
 	}
 	for kind, scope := range map[schema.GroupVersionKind]apiextensionsv1.ResourceScope{
 		planKind: apiextensionsv1.NamespaceScoped, siteKind: apiextensionsv1.ClusterScoped,
@@ -69,6 +79,14 @@ func startServer() (*harness.Cluster, error) {
 		if err != nil {
 			return nil, errors.Join(err, c.Stop())
 		}
+	}
+	collector, err := harness.Binary("tools/kube-controller-manager")
+	if err == nil {
+		_, err = harness.StartProcess(harness.Program{Name: "garbage-collector", Path: collector, LogDir: c.LogDir,
+			Args: []string{"--kubeconfig=" + c.Kubeconfig, "--controllers=garbage-collector-controller", "--leader-elect=false", "--secure-port=0"}})
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
 }
@@ -136,11 +154,17 @@ func act(t *testing.T, c client.Client, name string, of *plan, with fsm.Params) 
 
 func actWith(t *testing.T, o builtin.Options, name string, of *plan, with fsm.Params) (map[string]any, error) {
 	t.Helper()
+	return actAs(t, o, "Working/"+name, name, of, with)
+}
+
+// actAs calls an action as a step of that ID.
+func actAs(t *testing.T, o builtin.Options, stepID, name string, of *plan, with fsm.Params) (map[string]any, error) {
+	t.Helper()
 	obj := &plan{}
 	if err := shared.Cluster(t).Client.Get(t.Context(), client.ObjectKeyFromObject(of), obj); err != nil {
 		t.Fatal(err)
 	}
-	return runner.Once(t.Context(), o.Client, obj, builtin.Actions[*plan](o)[name], with, clocktesting.NewFakeClock(noon))
+	return runner.OnceAs(t.Context(), o.Client, obj, stepID, builtin.Actions[*plan](o)[name], with, clocktesting.NewFakeClock(noon))
 }
 
 // content is an object as a machine file would have it.

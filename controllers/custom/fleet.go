@@ -51,6 +51,8 @@ type Fleet struct {
 	Metrics *runner.Metrics
 	// Manager is that of runner.Busy.
 	Manager string
+	// Limits are those of each controller.
+	Limits runner.Limits
 
 	mu sync.Mutex
 	// gates are those of the machines that run, by machine.
@@ -120,14 +122,14 @@ func (f *Fleet) gate(name string) *runner.Pair {
 		return Program(builtin.Options{Client: c, HTTP: f.HTTP})
 	}
 	busy := &runner.Busy{Manager: f.Manager}
-	left := (&runner.Leftovers[*Object]{Name: "phasegate-" + name, Config: f.Config, Machine: machine, Program: program, Metrics: f.Metrics, Busy: busy}).Init()
+	left := (&runner.Leftovers[*Object]{Name: "phasegate-" + name, Config: f.Config, Machine: machine, Program: program, Metrics: f.Metrics, Busy: busy, Limits: f.Limits}).Init()
 	objects := func(ctx context.Context) error {
 		scheme, err := newScheme(gvk)
 		if err != nil {
 			return err
 		}
 		c := &runner.Controller[*Object]{
-			Name: left.Name, Config: f.Config, Scheme: scheme, Machine: machine, Program: program, Metrics: f.Metrics, Busy: busy, Gone: left.Gone,
+			Name: left.Name, Config: f.Config, Scheme: scheme, Machine: machine, Program: program, Metrics: f.Metrics, Busy: busy, Limits: f.Limits, Gone: left.Gone,
 		}
 		return c.Run(ctx)
 	}

@@ -64,6 +64,8 @@ type Settings struct {
 	MemoryLimit int64
 	// Manager is that of runner.Busy.
 	Manager string
+	// Limits are those of the controller.
+	Limits runner.Limits
 	// StoreQuota is how many bytes etcd may have (its --quota-backend-bytes); 0: DefaultStoreQuota.
 	StoreQuota int64
 	// Metrics are what is measured; nil: nobody looks.

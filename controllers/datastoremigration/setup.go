@@ -50,7 +50,7 @@ func Bindings() fsm.Bindings { return Program(nil, Settings{Registry: resources.
 func Gate(cfg *rest.Config, machine *machines.Handle, settings Settings, metrics *runner.Metrics) *runner.Pair {
 	busy := &runner.Busy{Manager: settings.Manager}
 	left := (&runner.Leftovers[*migration]{
-		Name: controllerName, Config: cfg, CRDName: migrationv1.CRDName, Scheme: NewScheme(), Machine: machine, Metrics: metrics, Busy: busy,
+		Name: controllerName, Config: cfg, CRDName: migrationv1.CRDName, Scheme: NewScheme(), Machine: machine, Metrics: metrics, Busy: busy, Limits: settings.Limits,
 	}).Init()
 	objects := func(ctx context.Context) error {
 		settings, err := settings.connected(ctx, cfg)
@@ -61,7 +61,7 @@ func Gate(cfg *rest.Config, machine *machines.Handle, settings Settings, metrics
 			Name: controllerName, Config: cfg, Scheme: NewScheme(), Machine: machine,
 			Program:   func(c client.Client) *runner.Program[*migration] { return Program(c, settings) },
 			Namespace: settings.CalicoNamespace,
-			Metrics:   metrics, Busy: busy, Gone: left.Gone,
+			Metrics:   metrics, Busy: busy, Limits: settings.Limits, Gone: left.Gone,
 		}
 		return c.Run(ctx)
 	}

@@ -35,6 +35,8 @@ type Settings struct {
 	HTTP builtin.HTTP
 	// Manager is that of runner.Busy.
 	Manager string
+	// Limits are those of the controller.
+	Limits runner.Limits
 }
 
 // steps is the receiver of every action. It keeps nothing between calls: all

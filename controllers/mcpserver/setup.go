@@ -39,10 +39,10 @@ func Gate(cfg *rest.Config, machine *machines.Handle, settings Settings, metrics
 	program := func(c client.Client) *runner.Program[*server] { return Program(c, settings) }
 	busy := &runner.Busy{Manager: settings.Manager}
 	left := (&runner.Leftovers[*server]{
-		Name: controllerName, Config: cfg, CRDName: v1beta1.CRDName, Scheme: NewScheme(), Machine: machine, Program: program, Metrics: metrics, Busy: busy,
+		Name: controllerName, Config: cfg, CRDName: v1beta1.CRDName, Scheme: NewScheme(), Machine: machine, Program: program, Metrics: metrics, Busy: busy, Limits: settings.Limits,
 	}).Init()
 	c := &runner.Controller[*server]{
-		Name: controllerName, Config: cfg, Scheme: NewScheme(), Machine: machine, Program: program, Metrics: metrics, Busy: busy, Gone: left.Gone,
+		Name: controllerName, Config: cfg, Scheme: NewScheme(), Machine: machine, Program: program, Metrics: metrics, Busy: busy, Limits: settings.Limits, Gone: left.Gone,
 	}
 	return &runner.Pair{Machine: machine, Objects: &crdgate.Gate{CRDName: v1beta1.CRDName, Config: cfg, Run: c.Run}, Leftovers: left.Gate()}
 }

@@ -27,8 +27,6 @@ import (
 )
 
 const (
-	// workers: a long step must not keep other objects from being answered.
-	workers = 4
 	// The backoff of passes that ended in an error outside the machine: a status
 	// that could not be written, for example.
 	passRetryBase = 100 * time.Millisecond
@@ -52,7 +50,8 @@ type Controller[T Object[T]] struct {
 	Metrics   *Metrics
 	// Busy keeps a pass over an object apart from one over what an object has left that is
 	// gone; Leftovers has the same.
-	Busy *Busy
+	Busy   *Busy
+	Limits Limits
 	// Gone is told of an object that does not exist any more; nil: nobody asks.
 	Gone func(types.NamespacedName)
 }
@@ -94,10 +93,11 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 		reconciler = &Reconciler[T]{
 			Client: live, Machine: c.Machine.InForce, Program: c.Program(live), Clock: clock.RealClock{},
 			Random: rand.Float64, Recorder: recorder, Metrics: c.Metrics, Shape: shapes.get, Busy: c.Busy, Gone: c.Gone, missing: &missing{},
+			turns: c.Limits.turns(),
 		}
 		return controller.Options{
 			Reconciler:              reconciler,
-			MaxConcurrentReconciles: workers,
+			MaxConcurrentReconciles: c.Limits.workers(),
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](passRetryBase, passRetryMax),
 		}, []source.Source{wake}, nil
 	}

@@ -59,7 +59,8 @@ type Leftovers[T Object[T]] struct {
 	Program func(client.Client) *Program[T]
 	Metrics *Metrics
 	// Busy is that of the Controller of the kind.
-	Busy *Busy
+	Busy   *Busy
+	Limits Limits
 
 	gone chan types.NamespacedName
 }
@@ -105,10 +106,10 @@ func (l *Leftovers[T]) Run(ctx context.Context) error {
 	defer states.wait()
 	build := func(own cluster.Cluster) (controller.Options, []source.Source, error) {
 		r := &Reconciler[T]{Client: live, Machine: l.Machine.InForce, Program: l.Program(live), Clock: clock.RealClock{},
-			Random: rand.Float64, Recorder: own.GetEventRecorder(l.Name), Metrics: l.Metrics, Busy: l.Busy, Installed: l.installed(crds), missing: &missing{}}
+			Random: rand.Float64, Recorder: own.GetEventRecorder(l.Name), Metrics: l.Metrics, Busy: l.Busy, Installed: l.installed(crds), missing: &missing{}, turns: l.Limits.turns()}
 		return controller.Options{
 			Reconciler:              reconcile.Func(r.ReconcileState),
-			MaxConcurrentReconciles: workers,
+			MaxConcurrentReconciles: l.Limits.workers(),
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](passRetryBase, passRetryMax),
 		}, []source.Source{states}, nil
 	}
@@ -119,7 +120,7 @@ func (l *Leftovers[T]) Run(ctx context.Context) error {
 // exists; else it gives back what is held, step by step, and then deletes the state.
 func (r *Reconciler[T]) ReconcileState(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	ctx, span := r.startPass(ctx, req)
-	result, err := r.passState(ctx, req.Name)
+	result, err := awaitTurn(r.passState(ctx, req.Name))
 	if apierrs.IsConflict(err) || errors.Is(err, errMoved) || apierrs.IsNotFound(err) {
 		result, err = reconcile.Result{RequeueAfter: again}, nil
 	}

@@ -27,7 +27,15 @@ const OnceMachine = "once"
 //
 // The error is the action's own, or that of the status write.
 func Once[T Object[T]](ctx context.Context, c client.Client, obj T, action Action[T], with fsm.Params, clock clock.WithTickerAndDelayedExecution) (map[string]any, error) {
-	kind := obj.GetObjectKind().GroupVersionKind()
+	return OnceAs(ctx, c, obj, OnceMachine, action, with, clock)
+}
+
+// OnceAs is Once for a step of another StepID.
+func OnceAs[T Object[T]](ctx context.Context, c client.Client, obj T, stepID string, action Action[T], with fsm.Params, clock clock.WithTickerAndDelayedExecution) (map[string]any, error) {
+	kind, err := c.GroupVersionKindFor(obj)
+	if err != nil {
+		return nil, err
+	}
 	p := &pass[T]{client: c, clock: clock, stored: obj, work: deepCopy(obj),
 		spec: specOf(OnceMachine, v1alpha1.ObjectKind{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind}, obj)}
 	state, err := readState(ctx, c, p.spec.Machine, obj.GetUID())
@@ -42,7 +50,7 @@ func Once[T Object[T]](ctx context.Context, c client.Client, obj T, action Actio
 		}
 	}
 	defer func() { reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(p.stored).Elem()) }()
-	outputs, err := action.Do(ctx, &Scope[T]{Object: seen, With: with, Clock: clock, pass: p, recorder: &events.FakeRecorder{}})
+	outputs, err := action.Do(ctx, &Scope[T]{Object: seen, StepID: stepID, With: with, Clock: clock, pass: p, recorder: &events.FakeRecorder{}})
 	if err != nil {
 		return nil, err
 	}

@@ -71,6 +71,7 @@ type Reconciler[T Object[T]] struct {
 	memory memory
 	// missing is nil where nobody remembers which rights are lacking.
 	missing *missing
+	turns   turns
 }
 
 // Reconcile makes one pass: at most one status write. A conflict is not an
@@ -78,7 +79,7 @@ type Reconciler[T Object[T]] struct {
 // of ctx: a program that ends leaves the rest to the next one.
 func (r *Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	ctx, span := r.startPass(ctx, req)
-	result, err := r.pass(ctx, req)
+	result, err := awaitTurn(r.pass(ctx, req))
 	if err != nil && ctx.Err() != nil {
 		result, err = reconcile.Result{}, nil
 	}
@@ -305,7 +306,7 @@ func observed[T Object[T]](obj T) int64 {
 // tells it.
 func (r *Reconciler[T]) step(ctx context.Context, p *pass[T], run *fsm.Run, cmd fsm.Command) error {
 	before := run.Status()
-	outcome, err := r.act(ctx, p, before, cmd)
+	outcome, err := r.inTurn(ctx, p, before, cmd)
 	if err != nil {
 		return err
 	}
@@ -326,7 +327,7 @@ func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], now v1alpha1.Machin
 	acting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	logger := log.FromContext(ctx).WithValues("step", cmd.Step, "action", cmd.Action)
-	scope := &Scope[T]{Object: deepCopy(p.work), Machine: p.machine, With: cmd.With, Clock: r.Clock, pass: p, recorder: r.Recorder}
+	scope := &Scope[T]{Object: deepCopy(p.work), Machine: p.machine, StepID: cmd.StepID, With: cmd.With, Clock: r.Clock, pass: p, recorder: r.Recorder}
 	*scope.Object.MachineStatus() = now
 	ended := p.publish(ctx, acting.Done(), func() { cancel(errMoved) })
 

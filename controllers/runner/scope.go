@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/patch"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -22,6 +23,8 @@ type Scope[T Object[T]] struct {
 	Object T
 	// Machine is the one of this pass.
 	Machine *fsm.Machine
+	// StepID is fsm.Command.StepID: the same for every call of the step, and for no other one.
+	StepID string
 	// With are the step's parameters.
 	With  fsm.Params
 	Clock clock.Clock
@@ -98,6 +101,9 @@ func (s *Scope[T]) Saved(name string) string {
 	defer s.pass.sending.Unlock()
 	return string(s.pass.saved[name])
 }
+
+// About says of which object, by which machine, the state is that Save writes.
+func (s *Scope[T]) About() v1alpha1.MachineStateSpec { return s.pass.spec }
 
 // Gone tells that there is no object any more, only its state: Object has what that says of it.
 func (s *Scope[T]) Gone() bool { return s.pass != nil && s.pass.gone }

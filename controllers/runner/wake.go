@@ -213,9 +213,8 @@ func slim(obj any) (any, error) {
 func (i *informers) ownHandler() cache.ResourceEventHandler {
 	atOnce := func(obj any) {
 		if m := metadataOf(obj); m != nil {
-			key := types.NamespacedName{Namespace: m.Namespace, Name: m.Name}
-			i.spread.drop(key)
-			i.queue.Add(reconcile.Request{NamespacedName: key})
+			i.spread.drop(types.NamespacedName{Namespace: m.Namespace, Name: m.Name})
+			enqueue(i.queue, m)
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{

@@ -16,6 +16,7 @@ import (
 
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/fsmtest"
 	"github.com/phasegate/phasegate/resources"
 )
 
@@ -90,6 +91,20 @@ func TestMachinesAreSound(t *testing.T) {
 			}
 		})
 	}
+}
+
+// On every way out the Job has ended before the application starts, with crashes everywhere.
+func TestDatabaseRestore(t *testing.T) {
+	const file = "examples/database-restore/database-restore.yaml"
+	def, diags := fsm.Load(file, []byte(read(t, file)))
+	if def == nil {
+		t.Fatal(diags.Err())
+	}
+	bindings, err := catalog.Bindings(def)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fsmtest.Scenarios(t, fsmtest.Machine(t, file, bindings), "testdata/database-restore/*.yaml")
 }
 
 const shipped = "../../phases/datastore-migration.yaml"

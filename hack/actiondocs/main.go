@@ -28,7 +28,8 @@ What holds for all of them:
 - What an action made is marked: by an owner reference, or by the label ` + "`phasegate.dev/owner-uid`" + ` where Kubernetes allows none. What others made is not deleted and not taken over, unless the machine says so.
 - A text in ` + "`with`" + ` may hold ` + "`${EXPRESSION}`" + `, see [the machine file](../machine-format.md).
 - The manager acts with its own rights. When they do not suffice, the message of the object names the rule to add.
-- Two named actions make an effect: one takes, the other gives back. [new-machine.md](new-machine.md) does it with Patch, and with Apply and Delete.
+- Two named actions make an effect: one takes, the other gives back. [new-machine.md](new-machine.md) does it with Claim and Unclaim, Patch and Patch, Apply and Delete, RunJob and EndJob.
+- What is applied and what is patched is bound to the object that was looked at. Where somebody else was faster, the step looks again.
 
 The examples are parts of [database-restore.yaml](examples/database-restore/database-restore.yaml) and [site-check.yaml](examples/site-check/site-check.yaml), which run in the tests.
 `

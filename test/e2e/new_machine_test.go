@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/test/harness"
 )
 
@@ -91,6 +92,7 @@ func directory(t *testing.T, examples ...string) string {
 // openBookshop makes the application of database-restore/sample.yaml.
 func (w *world) openBookshop(t *testing.T) {
 	t.Helper()
+	w.kubectl(t, "wait", "--for=delete", "--timeout=40s", "namespace/bookshop") // of the test before
 	w.kubectl(t, "create", "namespace", "bookshop")
 	w.kubectl(t, "create", "deployment", "bookshop", "-n", "bookshop", "--image=bookshop", "--replicas=3")
 	w.kubectl(t, "wait", "--for=condition=Available", "--timeout=40s", "-n", "bookshop", "deployment/bookshop")
@@ -102,8 +104,10 @@ func (w *world) assertOpen(t *testing.T) {
 	w.kubectl(t, "wait", "--for=condition=Available", "--timeout=40s", "-n", "bookshop", "deployment/bookshop")
 	shop := w.inBookshop(t, "apps/v1", "Deployment", "bookshop")
 	replicas, _, _ := unstructured.NestedInt64(shop.Object, "spec", "replicas")
-	if by, marked := shop.GetAnnotations()["example.com/stopped-by"]; marked || replicas != 3 {
-		t.Errorf("%d replicas, stopped by %q: it must be as it was", replicas, by)
+	for _, mark := range []string{"example.com/stopped-by", builtin.AnnotationClaim} {
+		if by, marked := shop.GetAnnotations()[mark]; marked || replicas != 3 {
+			t.Errorf("%d replicas, %s is %q: it must be as it was", replicas, mark, by)
+		}
 	}
 	if left := w.kubectl(t, "get", "configmap", "-n", "bookshop", "--ignore-not-found", "bookshop-maintenance"); left != "" {
 		t.Errorf("the notice stays:\n%s", left)
@@ -129,7 +133,7 @@ func (w *world) awaitStopped(t *testing.T) {
 		message, _, _ := unstructured.NestedString(restore.Object, "status", "message")
 		status := machineStatus(t, restore)
 		held := status.HeldNames()
-		return nilUnless(strings.Contains(message, "runs: 1 active") && cmp.Equal(held, []string{"notice", "stopped"}), message)
+		return nilUnless(strings.Contains(message, "runs: 1 active") && cmp.Equal(held, []string{"claimed", "notice", "stopped", "restore"}), message)
 	})
 	shop := w.inBookshop(t, "apps/v1", "Deployment", "bookshop")
 	if replicas, _, _ := unstructured.NestedInt64(shop.Object, "spec", "replicas"); replicas != 0 {
@@ -157,6 +161,115 @@ func (w *world) endPod(t *testing.T, phase corev1.PodPhase) {
 		}
 		return errors.New("there is none")
 	})
+}
+
+// TestRestoresOfOneApplication is what docs/extend/new-machine.md promises of the application: it does not run while
+// a Job does, and of two restores one waits.
+func TestRestoresOfOneApplication(t *testing.T) {
+	w := pristine(t)
+	w.apply(t, "database-restore/crd.yaml")
+	w.alsoGrant(t, "database-restore/rbac.yaml")
+	w.openBookshop(t)
+	t.Cleanup(func() {
+		w.kubectl(t, "delete", "--wait=false", "namespace/bookshop", "crd/databaserestores.example.com")
+	})
+	inTurn(t, "the Job lasts too long", func(t *testing.T) {
+		phases := directory(t, "database-restore/database-restore.yaml")
+		replaceIn(t, filepath.Join(phases, "database-restore.yaml"), "after: 12h", "after: 20s")
+		manager := w.manager(t, "--phases-dir", phases)
+		w.apply(t, "database-restore/sample.yaml")
+		w.awaitStopped(t)
+		pod := w.podOfJob(t)
+		w.kubectl(t, "patch", "-n", "bookshop", "pod", pod, "--type=merge", "-p", `{"metadata":{"finalizers":["example.com/still-writes"]}}`)
+		w.awaitRestore(t, "monday", "RollingBack", "Pod bookshop/"+pod)
+		shop := w.inBookshop(t, "apps/v1", "Deployment", "bookshop")
+		if replicas, _, _ := unstructured.NestedInt64(shop.Object, "spec", "replicas"); replicas != 0 {
+			t.Errorf("%d replicas while the Pod of the Job is there", replicas)
+		}
+		w.kubectl(t, "patch", "-n", "bookshop", "pod", pod, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+		w.awaitRestore(t, "monday", "Failed", "")
+		w.assertOpen(t)
+		if jobs := w.kubectl(t, "get", "jobs,pods", "-n", "bookshop", "-l", "phasegate.dev/run", "-o", "name"); jobs != "" {
+			t.Errorf("left of the Job: %s", jobs)
+		}
+		w.kubectl(t, "delete", "--timeout=40s", "-n", "bookshop", "databaserestore/monday")
+		manager.Kill()
+	})
+	w.manager(t, "--phases-dir", directory(t, "database-restore/database-restore.yaml"))
+	inTurn(t, "two at once", func(t *testing.T) {
+		sample, err := os.ReadFile(example(t, "database-restore/sample.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		both := filepath.Join(t.TempDir(), "both.yaml")
+		if err := os.WriteFile(both, []byte(string(sample)+"---\n"+strings.Replace(string(sample), "name: monday", "name: tuesday", 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		w.kubectl(t, "apply", "-f", both)
+		holder, other := "monday", "tuesday"
+		harness.Eventually(t, "one of them to run its Job", soon, func() error {
+			for _, name := range []string{"monday", "tuesday"} {
+				phase, message := w.restoreSays(t, name)
+				if phase == "Restoring" && strings.Contains(message, "runs: 1 active") {
+					holder, other = name, map[string]string{"monday": "tuesday", "tuesday": "monday"}[name]
+					return nil
+				}
+			}
+			return errors.New("none does")
+		})
+		w.awaitRestore(t, other, "Pending", "Deployment bookshop/bookshop is claimed by DatabaseRestore bookshop/"+holder)
+		if jobs := strings.Fields(w.kubectl(t, "get", "jobs", "-n", "bookshop", "-o", "name")); len(jobs) != 1 {
+			t.Errorf("the Jobs %v run at the same time", jobs)
+		}
+		w.endPod(t, corev1.PodSucceeded)
+		w.awaitRestore(t, holder, "Complete", "")
+		w.awaitRestore(t, other, "Restoring", "runs: 1 active")
+		w.endPod(t, corev1.PodSucceeded)
+		w.awaitRestore(t, other, "Complete", "")
+		w.assertOpen(t)
+	})
+	w.kubectl(t, "delete", "--timeout=40s", "databaserestores", "--all", "-A")
+	w.assertNoStates(t)
+}
+
+func replaceIn(t *testing.T, file, old, now string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(string(data), old) != 1 {
+		t.Fatalf("%s has not one %q", file, old)
+	}
+	if err := os.WriteFile(file, []byte(strings.Replace(string(data), old, now, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) restoreSays(t *testing.T, name string) (phase, message string) {
+	t.Helper()
+	restore := w.inBookshop(t, "example.com/v1", "DatabaseRestore", name)
+	phase, _, _ = unstructured.NestedString(restore.Object, "status", "phase")
+	message, _, _ = unstructured.NestedString(restore.Object, "status", "message")
+	return phase, message
+}
+
+func (w *world) awaitRestore(t *testing.T, name, phase, part string) {
+	t.Helper()
+	harness.Eventually(t, name+" to be "+phase+": "+part, soon, func() error {
+		now, message := w.restoreSays(t, name)
+		return nilUnless(now == phase && strings.Contains(message, part), now+": "+message)
+	})
+}
+
+// podOfJob is the name of the Pod that a Job runs.
+func (w *world) podOfJob(t *testing.T) (name string) {
+	t.Helper()
+	harness.Eventually(t, "the Pod of the Job", soon, func() error {
+		name = w.kubectl(t, "get", "pods", "-n", "bookshop", "-l", "phasegate.dev/run", "-o", "jsonpath={.items[*].metadata.name}")
+		return nilUnless(name != "", "none")
+	})
+	return name
 }
 
 // assertFailed checks that a failed restore holds nothing, and says why it failed.

@@ -1,0 +1,151 @@
+package builtin
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// LabelRun is on every Job of RunJob and on its Pods; its value is the name in the manifest.
+const LabelRun = "phasegate.dev/run"
+
+var endJobSpec = fsm.ActionSpec{
+	Doc: "Ends the Jobs that RunJob started for this object: one that is not done is deleted, and EndJob waits until no Pod of them runs any more, also where somebody has deleted the Job already. " +
+		"Jobs that are done stay, with their logs. As the release of an effect that RunJob acquires, it ends the Job on every way out, before what was taken earlier is given back.",
+	Params: map[string]fsm.Param{
+		"name":      {Type: fsm.TypeString, Check: isName, Doc: "the name in the manifest of RunJob; left out: all Jobs that RunJob started for this object"},
+		"namespace": {Type: fsm.TypeString, Doc: "of the Jobs; default: that of the object that the machine drives"},
+	},
+}
+
+var (
+	endJobVerbs = []string{"list", "delete", "get"}
+	podVerbs    = []string{"list"}
+)
+
+func endJob(ctx context.Context, c *call) (outputs, error) {
+	jobs, err := c.ofRuns(ctx, batchv1.SchemeGroupVersion.WithKind("Job"), endJobVerbs)
+	if err != nil {
+		return nil, err
+	}
+	left := []string{}
+	for i := range jobs {
+		job := &jobs[i]
+		if !c.made(job) || jobIsDone(job) {
+			continue
+		}
+		still, err := c.remove(ctx, job, true)
+		if err != nil {
+			return nil, err
+		}
+		if still != "" {
+			left = append(left, still)
+		}
+	}
+	// Read after the Jobs were deleted: a Job that is going makes no Pods.
+	pods, err := c.ofRuns(ctx, corev1.SchemeGroupVersion.WithKind("Pod"), podVerbs)
+	if err != nil {
+		return nil, err
+	}
+	for i := range pods {
+		if still := running(&pods[i]); still != "" {
+			left = append(left, still)
+		}
+	}
+	if len(left) > 0 {
+		return nil, fsm.Wait("Waiting until nothing runs any more: %s", some(left))
+	}
+	return nil, nil
+}
+
+// ofRuns lists the objects of a kind that bear the labels of the runs to end.
+func (c *call) ofRuns(ctx context.Context, kind schema.GroupVersionKind, verbs []string) ([]unstructured.Unstructured, error) {
+	at := &unstructured.Unstructured{}
+	at.SetGroupVersionKind(kind)
+	at.SetNamespace(c.with.String("namespace", ""))
+	if err := c.place(at); err != nil {
+		return nil, err
+	}
+	which := []client.ListOption{client.InNamespace(at.GetNamespace()), client.HasLabels{LabelRun}, client.MatchingLabels{LabelOwner: string(c.owner.GetUID())}}
+	if name := c.with.String("name", ""); name != "" {
+		which[1] = client.MatchingLabels{LabelOwner: string(c.owner.GetUID()), LabelRun: runName(name)}
+		which = which[:2]
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind)
+	err := c.Client.List(ctx, list, which...)
+	return list.Items, c.explain(err, "list", at, verbs...)
+}
+
+func jobIsDone(job *unstructured.Unstructured) bool {
+	for _, kind := range []batchv1.JobConditionType{batchv1.JobComplete, batchv1.JobFailed} {
+		if condition := conditionOf(job, string(kind)); condition != nil && condition["status"] == string(corev1.ConditionTrue) {
+			return true
+		}
+	}
+	return false
+}
+
+// running says what is known of a Pod whose containers may run; empty when they have ended.
+func running(pod *unstructured.Unstructured) string {
+	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
+	if phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed) {
+		return ""
+	}
+	text := title(pod)
+	if node, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName"); node != "" {
+		text += " on node " + node
+	}
+	return text + because(pod.GetFinalizers())
+}
+
+// savedJobs is the entry of the state that says which Jobs there were in a visit of a phase.
+const savedJobs = "jobs"
+
+// jobNotes are what is on record of the Jobs of one visit, by name. That a Job was there cannot be seen any more
+// when it is deleted.
+type jobNotes struct {
+	Visit string             `json:"visit"`
+	Jobs  map[string]jobNote `json:"jobs"`
+}
+
+type jobNote struct {
+	UID       types.UID `json:"uid"`
+	Done      bool      `json:"done,omitempty"`
+	Succeeded int64     `json:"succeeded,omitempty"`
+}
+
+// readJobNotes leaves out those of earlier visits.
+func (c *call) readJobNotes() (jobNotes, error) {
+	notes := jobNotes{}
+	if text := c.saved(savedJobs); text != "" {
+		if err := json.Unmarshal([]byte(text), &notes); err != nil {
+			return notes, fmt.Errorf("read saved.%s of the MachineState: %w: remove it", savedJobs, err)
+		}
+	}
+	if visit := c.status.Visit(); notes.Visit != visit {
+		notes = jobNotes{Visit: visit}
+	}
+	if notes.Jobs == nil {
+		notes.Jobs = map[string]jobNote{}
+	}
+	return notes, nil
+}
+
+func (c *call) saveJobNote(ctx context.Context, notes jobNotes, job string, note jobNote) error {
+	notes.Jobs[job] = note
+	text, err := json.Marshal(notes)
+	if err != nil {
+		return err
+	}
+	return c.save(ctx, savedJobs, string(text))
+}

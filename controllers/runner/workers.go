@@ -1,0 +1,90 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+const (
+	// DefaultWorkers are several, since a long step must not keep other objects from being answered.
+	DefaultWorkers = 4
+	// DefaultExternalCalls costs a goroutine and a connection each.
+	DefaultExternalCalls = 16
+	// turnAgain is how soon an object is looked at again whose call has to wait for its turn.
+	turnAgain = 500 * time.Millisecond
+	// deletionsFirst is the priority of an object that is being deleted; that of all others is 0.
+	deletionsFirst = 10
+)
+
+// Limits are how much a controller does at a time.
+type Limits struct {
+	// Workers is how many objects are worked on; 0 means DefaultWorkers.
+	Workers int
+	// ExternalCalls is how many actions may call outwards (fsm.ActionSpec.External). They have workers of their
+	// own, so that hosts that do not answer keep no other object waiting. 0: such calls are not bounded, since
+	// there are none.
+	ExternalCalls int
+}
+
+// workers is how many goroutines reconcile: Workers of them are never in a call outwards.
+func (l Limits) workers() int {
+	if l.Workers == 0 {
+		l.Workers = DefaultWorkers
+	}
+	return l.Workers + l.ExternalCalls
+}
+
+func (l Limits) turns() turns {
+	if l.ExternalCalls == 0 {
+		return nil
+	}
+	return make(turns, l.ExternalCalls)
+}
+
+// turns holds one token for each call outwards that is under way; nil bounds nothing.
+type turns chan struct{}
+
+// errNoTurn says that as many calls outwards are under way as may be. The pass ends, and nothing of it counts.
+var errNoTurn = errors.New("the call waits for its turn")
+
+// inTurn is act for an action that may have to wait for its turn.
+func (r *Reconciler[T]) inTurn(ctx context.Context, p *pass[T], now v1alpha1.MachineStatus, cmd fsm.Command) (fsm.Outcome, error) {
+	if r.turns == nil || !r.Program.Actions[cmd.Action].External {
+		return r.act(ctx, p, now, cmd)
+	}
+	select {
+	case r.turns <- struct{}{}:
+		defer func() { <-r.turns }()
+		return r.act(ctx, p, now, cmd)
+	default:
+		return fsm.Outcome{}, errNoTurn
+	}
+}
+
+// awaitTurn frees the worker of a pass whose call has to wait for its turn.
+func awaitTurn(result reconcile.Result, err error) (reconcile.Result, error) {
+	if errors.Is(err, errNoTurn) {
+		return reconcile.Result{RequeueAfter: turnAgain}, nil
+	}
+	return result, err
+}
+
+// enqueue adds an object that has changed. One that is being deleted comes before all that wait for a worker, and
+// stays there from pass to pass.
+func enqueue(q queue, m *metav1.PartialObjectMetadata) {
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: m.Namespace, Name: m.Name}}
+	if ordered, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok && !m.DeletionTimestamp.IsZero() {
+		ordered.AddWithOpts(priorityqueue.AddOpts{Priority: new(deletionsFirst)}, request)
+		return
+	}
+	q.Add(request)
+}

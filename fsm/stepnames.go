@@ -1,0 +1,47 @@
+package fsm
+
+import (
+	"fmt"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+// StepName is what a status calls a step.
+func StepName(s v1alpha1.Step) string {
+	if s.Undo != "" {
+		return firstOf(s.Name, "undo")
+	}
+	return firstOf(s.Name, s.Action, "wait")
+}
+
+// stepID does not change when steps are added or moved. Of steps that have no name of their own,
+// the second one of a phase has a number.
+func stepID(s step, p *phase) string {
+	if s.Action != s.action.use {
+		return s.Action
+	}
+	id, n := p.Name+"/"+s.name, 1
+	for _, earlier := range p.steps {
+		if earlier.name == s.name {
+			n++
+		}
+	}
+	if n > 1 {
+		id += fmt.Sprintf("#%d", n)
+	}
+	return id
+}
+
+// effectsOf names the effect that an action takes, and the one it gives back.
+func effectsOf(action string, effects []v1alpha1.Effect) (acquires, releases string) {
+	for _, e := range effects {
+		switch action {
+		case "":
+		case e.Acquire:
+			acquires = e.Name
+		case e.Release:
+			releases = e.Name
+		}
+	}
+	return acquires, releases
+}
