@@ -31,9 +31,12 @@ func TestAnEarlyLookAfterAnError(t *testing.T) {
 		"restarts":    {"a driver begins with what is stored", func(w *world, _ int) { w.Crash("Sleep", false, 0) }, 0, false, v1alpha1.MachineStatus{Phase: "One", Step: "Work", Attempts: 1}},
 		"edits of the spec": {"a corrected spec is tried at once, as an extra", func(w *world, i int) { w.set("spec.size", i) },
 			12, true, v1alpha1.MachineStatus{Phase: "One", Step: "Work", Attempts: 1}},
-		"edits of the file": {"so is a corrected file", func(w *world, i int) {
-			w.Machine = machineOf(t, "test.yaml", []byte(fmt.Sprint(file, "# ", i)), testBindings)
+		"edits of what the step does": {"so is a corrected file", func(w *world, i int) {
+			w.Machine = machineOf(t, "test.yaml", []byte(strings.Replace(file, "${int(self.spec.size)}", fmt.Sprintf("${int(self.spec.size) + %d}", i), 1)), testBindings)
 		}, 12, true, v1alpha1.MachineStatus{Phase: "One", Step: "Work", Attempts: 1}},
+		"comments in the file": {"the step does the same", func(w *world, i int) {
+			w.Machine = machineOf(t, "test.yaml", []byte(fmt.Sprint(file, "# ", i)), testBindings)
+		}, 0, false, v1alpha1.MachineStatus{Phase: "One", Step: "Work", Attempts: 1}},
 		"the finalizer is removed": {"it is put back first", func(w *world, _ int) { w.Finalizers = nil },
 			0, true, v1alpha1.MachineStatus{Phase: "One", Step: "Work", Attempts: 1}},
 		"a deletion": {"it waits for no backoff", func(w *world, _ int) { w.Delete() }, 0, true, v1alpha1.MachineStatus{Phase: "End"}},

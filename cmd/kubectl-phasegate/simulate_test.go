@@ -75,7 +75,7 @@ func TestSimulateTellsWhatIsWrong(t *testing.T) {
 			[]string{file("typo.yaml", head+"machine: datastore-migration\ngiven: {actions: {Preflihgt: [{}]}}\nscript: []\n")},
 			1, "", `never calls an action "Preflihgt"`},
 		"unknown field":      {"strictly read", []string{file("field.yaml", head+"machine: datastore-migration\nskript: []\n")}, 1, "", `field.yaml:4:1: PG000: unknown field "skript"`},
-		"unknown machine":    {"what there is", []string{file("other.yaml", head+"machine: nothing\nscript: []\n")}, 2, "", "neither a file nor a compiled-in machine: name one of datastore-migration"},
+		"unknown machine":    {"what there is", []string{file("other.yaml", head+"machine: nothing\nscript: []\n")}, 2, "", "neither a file nor a machine that is published or compiled in: name one of datastore-migration"},
 		"no file":            {"not a finding", []string{filepath.Join(dir, "none.yaml")}, 2, "", "none.yaml"},
 		"machine of a file":  {"relative to the scenario; its program is not this one", []string{file("door-scenario.yaml", head+"machine: door.yaml\nscript: []\n")}, 1, "", `action "TakeKey" is not known`},
 		"machine of a flag":  {"instead of what the scenario says", []string{file("flag.yaml", head+"machine: nothing\n"+object+"script:\n- until: {phase: Complete}\n"), "--machine", "datastore-migration"}, 0, "in the end: Complete", ""},
