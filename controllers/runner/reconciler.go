@@ -24,7 +24,6 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/patch"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
 const (
@@ -349,25 +348,6 @@ func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], now v1alpha1.Machin
 		logger.Info("step failed", "class", outcome.Class, "error", outcome.Err.Error(), "took", took)
 	}
 	return outcome, nil
-}
-
-// outcomeOf classifies the error of an action. Only an action itself can call
-// an error terminal: one that nobody foresaw is worth another try.
-func outcomeOf(outputs map[string]any, err error) fsm.Outcome {
-	var wait *fsm.WaitError
-	var terminal *fsm.TerminalError
-	o := fsm.Outcome{Outputs: outputs, Err: err}
-	switch {
-	case err == nil, errors.As(err, &wait):
-	case errors.As(err, &terminal):
-		o.Class = fsm.ClassTerminal
-	default:
-		o.Class, o.RetryAfter = fsm.Class(apierrors.Classify(err)), apierrors.RetryAfter(err)
-		if o.Class == fsm.ClassTerminal {
-			o.Class = fsm.ClassUnavailable
-		}
-	}
-	return o
 }
 
 func (r *Reconciler[T]) setFinalizer(ctx context.Context, obj T, do fsm.Verb, finalizer string) error {

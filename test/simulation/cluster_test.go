@@ -62,21 +62,20 @@ func (c *cluster) due(what string, obj object, takes time.Duration) bool {
 }
 
 // next is when something happens by itself.
-func (c *cluster) next() (at time.Time, any bool) {
+func (c *cluster) next() (at time.Time, planned bool) {
 	for _, plan := range c.plans {
-		if !any || plan.Before(at) {
-			at, any = plan, true
+		if !planned || plan.Before(at) {
+			at, planned = plan, true
 		}
 	}
-	return at, any
+	return at, planned
 }
 
 // work does what is due, and plans what will be.
 func (c *cluster) work() {
-	for again := true; again; {
-		again = false
+	for version := c.version - 1; version != c.version; {
 		c.asked = map[string]bool{}
-		version := c.version
+		version = c.version
 		for _, obj := range c.everything() {
 			if c.objects[refOf(obj)] == obj {
 				c.workOn(obj)
@@ -87,7 +86,6 @@ func (c *cluster) work() {
 				delete(c.plans, key)
 			}
 		}
-		again = version != c.version
 	}
 }
 

@@ -34,9 +34,9 @@ func newModel(s *scene) *model {
 
 // modelled replaces the work of a program.
 func modelled[T runner.Object[T]](s *scene, p *runner.Program[T]) *runner.Program[T] {
-	real := builtin.Specs()
+	genuine := builtin.Specs()
 	for name, a := range p.Actions {
-		if _, is := real[name]; is {
+		if _, is := genuine[name]; is {
 			continue
 		}
 		a.Do = func(_ context.Context, scope *runner.Scope[T]) (map[string]any, error) {

@@ -227,7 +227,7 @@ func (s *scene) upcoming(end time.Time) time.Time {
 			next = at
 		}
 	}
-	if at, any := s.next(); any {
+	if at, planned := s.next(); planned {
 		sooner(at)
 	}
 	for _, at := range s.manager.timers {
