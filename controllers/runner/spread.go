@@ -22,13 +22,14 @@ type spread struct {
 	last map[types.NamespacedName]time.Time
 }
 
-// turn tells how long a wake-up is put off; none: another one comes by then.
-func (s *spread) turn(key types.NamespacedName, now time.Time) (after time.Duration, none bool) {
+// turn tells how long a wake-up is put off. Each event has one, also where a look is planned already: the
+// queue may have brought that forward, to before the event, when it joined it with a sooner one.
+func (s *spread) turn(key types.NamespacedName, now time.Time) (after time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := s.last[key]
 	if last.After(now) {
-		return 0, true
+		return last.Sub(now)
 	}
 	if free := now.Add(-wakeBurst * wakeEvery); last.Before(free) {
 		last = free
@@ -38,7 +39,7 @@ func (s *spread) turn(key types.NamespacedName, now time.Time) (after time.Durat
 	}
 	next := last.Add(wakeEvery)
 	s.last[key] = next
-	return max(next.Sub(now), 0), false
+	return max(next.Sub(now), 0)
 }
 
 // drop forgets an object.

@@ -288,9 +288,7 @@ func (o *owners) keys() []types.NamespacedName {
 func (i *informers) wake(keys []types.NamespacedName) {
 	now := time.Now()
 	for _, key := range keys {
-		if after, none := i.spread.turn(key, now); !none {
-			i.queue.AddAfter(reconcile.Request{NamespacedName: key}, after)
-		}
+		i.queue.AddAfter(reconcile.Request{NamespacedName: key}, i.spread.turn(key, now))
 	}
 }
 
