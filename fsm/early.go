@@ -16,8 +16,8 @@ import (
 // What must not come before its time is decided here, from what is stored and the clock:
 //
 //   - A step that failed is not tried again before its backoff is over (MachineStatus.NotBefore), by
-//     nobody but a person who has changed the spec or the file since. Such a try is an extra one: where it
-//     fails, it counts as no attempt and moves no backoff, so that edits use up no attempts.
+//     nobody but a person who has changed the spec or the file since, or for whom the phase waits. Such a try
+//     is an extra one: where it fails, it counts as no attempt and moves no backoff, so that edits use up no attempts.
 //   - An action that calls something outside the cluster is called at its poll, and by an edit.
 //
 // All else costs nobody anything, and is looked at whenever something may have changed.
@@ -96,7 +96,7 @@ func (r *Run) Due(stored bool) *time.Time {
 
 // early ends a look that comes before a step that failed may be tried again.
 func (r *Run) early(p *phase) *Command {
-	if r.st.Attempts == 0 || r.edited || !r.heldBack() {
+	if r.st.Attempts == 0 || r.eager() || !r.heldBack() {
 		return nil
 	}
 	if r.begun() {
@@ -122,8 +122,15 @@ func (r *Run) heldBack() bool {
 	return r.st.NotBefore != nil && r.view.Now().Before(r.st.NotBefore.Time)
 }
 
-// extra tells that a step is tried before its time, since somebody has edited what it is about.
-func (r *Run) extra() bool { return r.edited && r.st.Attempts > 0 && r.heldBack() }
+// extra tells that a step is tried before its time, see eager.
+func (r *Run) extra() bool { return r.eager() && r.st.Attempts > 0 && r.heldBack() }
+
+// eager tells that a step that failed is tried at any moment: it was edited, or the phase waits for a
+// person, who may have corrected what it failed for, and no number of errors leads out of it.
+func (r *Run) eager() bool {
+	p := r.phase()
+	return r.edited || p != nil && p.Kind == "waiting" && !p.external
+}
 
 // holdBack keeps the current step from being called for a while.
 func (r *Run) holdBack(d time.Duration) {

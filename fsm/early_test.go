@@ -227,3 +227,26 @@ func TestRequestsAreActedOnOnce(t *testing.T) {
 		})
 	}
 }
+
+// A phase that waits for a person looks whenever something has changed: that may be the correction.
+func TestAWaitingPhaseLooksAtOnce(t *testing.T) {
+	w := newWorld(t, "test.yaml", []byte(one("    kind: waiting\n    poll: 1m\n    steps: [{action: Work}]\n"+toDone)), testBindings)
+	w.Give("Work", failing(errors.New("it is in the way"), fsm.ClassUnavailable))
+	w.settle()
+	w.Called = nil
+	for range 3 {
+		w.Tick(2 * time.Second)
+		w.Wake()
+		w.settle()
+	}
+	if d := cmp.Diff([]string{"Work", "Work", "Work"}, w.Called); d != "" || w.Stored.Attempts != 1 {
+		t.Errorf("each look tries, and none of them counts: attempt %d (-want +got):\n%s", w.Stored.Attempts, d)
+	}
+	w.Give("Work", sim.Answer{})
+	w.Tick(time.Second)
+	w.Wake()
+	w.settle()
+	if w.Stored.Phase != "Done" {
+		t.Errorf("the phase is %s after the correction, want Done", w.Stored.Phase)
+	}
+}
