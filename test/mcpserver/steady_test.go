@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,6 +32,18 @@ func TestSteadyStateWritesNothing(t *testing.T) {
 	s := readySpace(t)
 	s.annotate("fetch", map[string]string{v1beta1.AnnotationRestartedAt: request})
 	s.awaitRestarted("fetch", request)
+	harness.Eventually(t, "the pods of before the restart to be gone", soon, func() error {
+		old := 0
+		for name := range s.versions() {
+			if strings.HasPrefix(name, "Pod ") {
+				old++
+			}
+		}
+		if old > 2 { // one of the proxy, one of the server
+			return fmt.Errorf("%d pods", old)
+		}
+		return nil
+	})
 	s.awaitIdle()
 	status, versions, pods, begun := s.get("fetch").Status, s.versions(), s.workload("fetch"), s.count(writes)
 	if begun == 0 {
