@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,6 +88,10 @@ func TestRefusedAtStart(t *testing.T) {
 				if !regexp.MustCompile(part).MatchString(said) {
 					t.Errorf("it does not say %s:\n%s", part, said)
 				}
+			}
+			// With a machine file that is refused the manager starts all the same, and drives the others.
+			if !strings.Contains(strings.Join(tc.args, " "), "/nonexistent") && slices.Contains(tc.args, "--phases-dir") {
+				return
 			}
 			if strings.Contains(said, "kubeconfig") {
 				t.Errorf("files are checked before a cluster is looked for:\n%s", said)

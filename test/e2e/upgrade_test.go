@@ -239,7 +239,8 @@ func (v *versions) back(t *testing.T) {
 	locked := v.read(t, scene.MigrationName)
 	// What would stop the older version is told before: apiService and ownersOfV1 would not, of which it knows
 	// the name or the release.
-	v.exits(t, 1, "diff datastore-migration datastore-migration --live", "STRANDED", "LEAK: it holds lockOfV1, which")
+	shipped := filepath.Join(root(t), "phases", machineFile)
+	v.exits(t, 1, "diff "+shipped+" "+shipped+" --live", "STRANDED", "LEAK: it holds lockOfV1, which")
 	v.run(t, "", mapped(t, now))
 	v.assertHolds(t, "Migrating", "apiService")
 	v.goOn(t, "copied")
