@@ -28,22 +28,28 @@ var (
 	running    = regexp.MustCompile(`(?m)^controller_runtime_active_workers\{controller="phasegate-mcpserver".*\} (\S+)$`)
 )
 
+// awaitOldPodsGone waits until the pods of before a restart are gone: one of the proxy and one of the server are left.
+func (s *space) awaitOldPodsGone() {
+	s.t.Helper()
+	harness.Eventually(s.t, "the pods of before the restart to be gone", soon, func() error {
+		pods := 0
+		for name := range s.versions() {
+			if strings.HasPrefix(name, "Pod ") {
+				pods++
+			}
+		}
+		if pods > 2 {
+			return fmt.Errorf("%d pods", pods)
+		}
+		return nil
+	})
+}
+
 func TestSteadyStateWritesNothing(t *testing.T) {
 	s := readySpace(t)
 	s.annotate("fetch", map[string]string{v1beta1.AnnotationRestartedAt: request})
 	s.awaitRestarted("fetch", request)
-	harness.Eventually(t, "the pods of before the restart to be gone", soon, func() error {
-		old := 0
-		for name := range s.versions() {
-			if strings.HasPrefix(name, "Pod ") {
-				old++
-			}
-		}
-		if old > 2 { // one of the proxy, one of the server
-			return fmt.Errorf("%d pods", old)
-		}
-		return nil
-	})
+	s.awaitOldPodsGone()
 	s.awaitIdle()
 	status, versions, pods, begun := s.get("fetch").Status, s.versions(), s.workload("fetch"), s.count(writes)
 	if begun == 0 {
