@@ -70,16 +70,25 @@ func TestTheViewKnowsWhichSpecTheStatusIsAbout(t *testing.T) {
 	machine := shippedMachine(t, "mcpserver")
 	obj := &toolhivev1beta1.MCPServer{}
 	r := &Reconciler[*toolhivev1beta1.MCPServer]{Clock: clocktesting.NewFakeClock(kstatusNow), Program: &Program[*toolhivev1beta1.MCPServer]{}}
-	p := &pass[*toolhivev1beta1.MCPServer]{clock: r.Clock, machine: machine, stored: obj, work: obj.DeepCopy()}
+	p := &pass[*toolhivev1beta1.MCPServer]{clock: r.Clock, machine: machine}
+	must(t, p.begin(obj, nil))
 	if got := r.view(t.Context(), p).Observed; got != 0 {
 		t.Errorf("observed %d before anything was written, want 0", got)
 	}
 	obj.Generation = 3
 	p.settle(machine.Run(v1alpha1.MachineStatus{Phase: "Ready"}, r.view(t.Context(), p)))
-	p.stored = p.work
-	p.stored.Generation = 4 // somebody edits the spec
+	written := p.work
+	written.Generation = 4 // somebody edits the spec
+	must(t, p.begin(written, nil))
 	if view := r.view(t.Context(), p); view.Observed != 3 || view.Generation != 4 {
 		t.Errorf("observed %d of %d, want 3 of 4", view.Observed, view.Generation)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -121,7 +121,7 @@ func (l *Leftovers[T]) Run(ctx context.Context) error {
 func (r *Reconciler[T]) ReconcileState(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	ctx, span := r.startPass(ctx, req)
 	result, err := awaitTurn(r.passState(ctx, req.Name))
-	if apierrs.IsConflict(err) || errors.Is(err, errMoved) || apierrs.IsNotFound(err) {
+	if startAgain(err) {
 		result, err = reconcile.Result{RequeueAfter: again}, nil
 	}
 	if err != nil && ctx.Err() != nil {

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"reflect"
@@ -68,6 +69,12 @@ type pass[T Object[T]] struct {
 	// says that this is not known.
 	sent       T
 	unanswered bool
+	// behind: the view does not show all that is stored or reported. shownAt is when it was written last, or the
+	// pass began.
+	behind  bool
+	shownAt time.Time
+	// observed is the generation that what is stored is about; 0: not known.
+	observed int64
 
 	// mu guards work and is never held during a request: an action that reports
 	// does not wait for the API server.
@@ -80,7 +87,7 @@ type pass[T Object[T]] struct {
 
 // begin takes up an object and its state, as they were read.
 func (p *pass[T]) begin(obj T, state *v1alpha1.MachineState) error {
-	p.stored, p.work, p.state = obj, deepCopy(obj), state
+	p.stored, p.work, p.state, p.shownAt, p.observed = obj, deepCopy(obj), state, p.clock.Now(), observed(obj)
 	if state != nil {
 		p.saved = state.Status.Saved
 	}
@@ -115,8 +122,7 @@ func (p *pass[T]) adoptMetadata() {
 }
 
 // write makes the run's state durable, in one compare-and-swap, and calls stored then. The
-// view follows it. A ledger that grows or shrinks is shown with what comes next: under a
-// lock, each request is time that the cluster waits.
+// view follows it.
 func (p *pass[T]) write(ctx context.Context, run *fsm.Run, cmd fsm.Command, stored func()) error {
 	p.sending.Lock()
 	defer p.sending.Unlock()
@@ -124,11 +130,60 @@ func (p *pass[T]) write(ctx context.Context, run *fsm.Run, cmd fsm.Command, stor
 	if err := p.store(ctx); err != nil {
 		return err
 	}
+	p.observed = p.stored.GetGeneration()
 	stored()
-	if cmd.Do == fsm.Commit && cmd.Took == nil && !p.news() || cmd.Early && p.shows() {
+	switch {
+	case cmd.Do == fsm.Commit:
+		// A ledger that grows or shrinks is shown with what comes next.
+		if p.behind = p.behind || cmd.Took != nil || p.news(); !p.behind || p.mayLag(cmd) {
+			return nil
+		}
+	case cmd.Early && p.shows():
 		return nil
 	}
 	return p.show(ctx)
+}
+
+// mayLag tells whether the view may wait for a later run of this pass: under a lock, each request is time that the
+// cluster waits. Other programs heed the phase, so what is done in its name comes after it is shown, but for the first.
+func (p *pass[T]) mayLag(cmd fsm.Command) bool {
+	return (cmd.Took == nil || cmd.Took.From == "") && p.clock.Since(p.shownAt) < publishEvery
+}
+
+// unchanged tells whether the object is still as this pass has it.
+func (p *pass[T]) unchanged(ctx context.Context) bool {
+	if p.gone {
+		return true
+	}
+	live := p.empty()
+	err := p.client.Get(ctx, client.ObjectKeyFromObject(p.stored), live)
+	return err == nil && live.GetUID() == p.stored.GetUID() && live.GetResourceVersion() == p.stored.GetResourceVersion()
+}
+
+// catchUp writes the view where it is behind what is stored, at the end of a pass that ends with err. Where the pass
+// has to start again, so has what it would show.
+func (p *pass[T]) catchUp(ctx context.Context, err error) error {
+	if !p.behind || ctx.Err() != nil || startAgain(err) {
+		return err
+	}
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	return cmp.Or(err, p.show(ctx))
+}
+
+// startAgain tells whether an error says that the object is another one by now.
+func startAgain(err error) bool {
+	return apierrs.IsConflict(err) || apierrs.IsNotFound(err) || errors.Is(err, errMoved)
+}
+
+// beforeActions brings work to the stored state where the view is about another one, as after a crash between the two:
+// progress of an action would be written beside the words for another phase.
+func (p *pass[T]) beforeActions(run *fsm.Run) {
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	if !p.behind && !p.shows() {
+		p.settle(run)
+	}
 }
 
 // shows tells whether the view is about what is stored, or cannot be: what it tells of the last try is more
@@ -151,7 +206,9 @@ func (p *pass[T]) show(ctx context.Context) error {
 	if p.gone {
 		return nil
 	}
+	p.shownAt = p.clock.Now()
 	err := p.onTop(ctx, p.goOnWith, func() error { return p.send(ctx) })
+	p.behind = p.behind && err != nil
 	if apierrs.IsInvalid(err) {
 		log.FromContext(ctx).Error(err, "the status of the object cannot be shown: its CRD refuses it; the machine goes on", "state", v1alpha1.MachineStateName(p.spec.Machine, p.spec.Object.UID))
 		return nil

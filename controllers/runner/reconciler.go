@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,9 @@ import (
 const (
 	// again is how soon a pass follows one that made progress.
 	again = time.Nanosecond
+	// maxRuns bounds the runs of a pass, so that an object whose phases follow each other without end leaves
+	// the worker to others, and an edit of the machine file is seen.
+	maxRuns = 32
 	// unfitAgain is how soon an object that cannot be driven is looked at again.
 	unfitAgain = 5 * time.Second
 	// shapeAgain is how soon an object is looked at again whose CRD was not read yet.
@@ -66,6 +70,9 @@ type Reconciler[T Object[T]] struct {
 	// Tracing is told of each pass and each step; nil: the provider of the whole
 	// process, which does nothing unless the program has set one.
 	Tracing trace.TracerProvider
+	// MaxRuns is how many runs of the machine a pass may make, one after each commit; 0 means 32. With 1, a test
+	// sees what is stored between two of them.
+	MaxRuns int
 
 	memory memory
 	// missing is nil where nobody remembers which rights are lacking.
@@ -73,7 +80,7 @@ type Reconciler[T Object[T]] struct {
 	turns   turns
 }
 
-// Reconcile makes one pass: at most one status write. A conflict is not an
+// Reconcile makes one pass: it takes the object as far as it goes, commit by commit. A conflict is not an
 // error but news: everything is dropped and the pass starts again. Nor is the end
 // of ctx: a program that ends leaves the rest to the next one.
 func (r *Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -115,7 +122,7 @@ func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconc
 	p := r.newPass(machine)
 	p.shape = shape
 	result, err := r.advance(ctx, p, obj, state)
-	if apierrs.IsConflict(err) || errors.Is(err, errMoved) || apierrs.IsNotFound(err) {
+	if startAgain(err) {
 		log.FromContext(ctx).V(1).Info("the object changed meanwhile, starting again", "cause", err.Error())
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
@@ -148,32 +155,46 @@ func (r *Reconciler[T]) newPass(machine *fsm.Machine) *pass[T] {
 		written: func(obj T) { r.know(machine, obj) }}
 }
 
-// advance takes an object as far as it goes in one pass.
-func (r *Reconciler[T]) advance(ctx context.Context, p *pass[T], obj T, state *v1alpha1.MachineState) (result reconcile.Result, err error) {
+// advance takes an object as far as it goes: each commit is followed by another run, from what was stored, as long as
+// nobody else writes the object. The view follows at the end, or when it would be old.
+func (r *Reconciler[T]) advance(ctx context.Context, p *pass[T], obj T, state *v1alpha1.MachineState) (reconcile.Result, error) {
 	if aside, err := r.takeUp(ctx, p, obj, state); aside > 0 || err != nil {
 		return reconcile.Result{RequeueAfter: aside}, err
 	}
-	machine := p.machine
-	run := machine.Run(*p.work.MachineStatus(), r.view(ctx, p))
+	for runs := cmp.Or(r.MaxRuns, maxRuns); ; runs-- {
+		result, goOn, err := r.run(ctx, p)
+		if err != nil || !goOn || runs == 1 || !p.unchanged(ctx) {
+			return result, p.catchUp(ctx, err)
+		}
+		if err := r.record(ctx, p); err != nil {
+			return reconcile.Result{}, p.catchUp(ctx, err)
+		}
+	}
+}
+
+// run makes one run of the machine. goOn tells that what it came to is stored, and another run may follow at once.
+func (r *Reconciler[T]) run(ctx context.Context, p *pass[T]) (result reconcile.Result, goOn bool, err error) {
+	run, obj := p.machine.Run(*p.work.MachineStatus(), r.view(ctx, p)), p.stored
 	p.run = run
+	p.beforeActions(run)
 	defer func() { r.memory.keep(obj, run.Due(err == nil)) }()
 	for {
 		cmd := run.Next()
 		switch cmd.Do {
 		case fsm.Act:
 			if err := r.step(ctx, p, run, cmd); err != nil {
-				return reconcile.Result{}, err
+				return reconcile.Result{}, false, err
 			}
 		case fsm.Commit:
-			return reconcile.Result{RequeueAfter: again}, r.conclude(ctx, p, run, cmd)
+			return reconcile.Result{RequeueAfter: again}, true, r.conclude(ctx, p, run, cmd)
 		case fsm.Sleep:
-			return reconcile.Result{RequeueAfter: cmd.After}, r.conclude(ctx, p, run, cmd)
+			return reconcile.Result{RequeueAfter: cmd.After}, false, r.conclude(ctx, p, run, cmd)
 		case fsm.AddFinalizer:
-			return reconcile.Result{RequeueAfter: again}, r.setFinalizer(ctx, p.stored, cmd.Do, machine.Finalizer())
+			return reconcile.Result{RequeueAfter: again}, true, r.addFinalizer(ctx, p)
 		case fsm.RemoveFinalizer:
-			return reconcile.Result{RequeueAfter: again}, r.end(ctx, p)
+			return reconcile.Result{RequeueAfter: again}, false, r.end(ctx, p)
 		default:
-			return reconcile.Result{}, fmt.Errorf("the engine asks for %q, which this program does not know", cmd.Do)
+			return reconcile.Result{}, false, fmt.Errorf("the engine asks for %q, which this program does not know", cmd.Do)
 		}
 	}
 }
@@ -191,10 +212,24 @@ func (r *Reconciler[T]) takeUp(ctx context.Context, p *pass[T], obj T, state *v1
 	return 0, r.record(ctx, p)
 }
 
+// addFinalizer keeps the object from going before what is to be done in its name is undone.
+func (r *Reconciler[T]) addFinalizer(ctx context.Context, p *pass[T]) error {
+	err := patch.MutateAndPatchSpec(ctx, r.Client, p.stored, func(o T) { controllerutil.AddFinalizer(o, p.machine.Finalizer()) })
+	p.adoptMetadata()
+	return err
+}
+
 // end lets the object go, and its state after it. A crash in between leaves a state without
 // an object, which Leftovers finds.
 func (r *Reconciler[T]) end(ctx context.Context, p *pass[T]) error {
-	if err := r.setFinalizer(ctx, p.stored, fsm.RemoveFinalizer, p.machine.Finalizer()); err != nil {
+	if len(p.stored.GetFinalizers()) > 1 { // it stays, and nobody shows it any more
+		if err := p.catchUp(ctx, nil); err != nil {
+			return err
+		}
+	}
+	p.behind = false
+	err := patch.MutateAndPatchSpec(ctx, r.Client, p.stored, func(o T) { controllerutil.RemoveFinalizer(o, p.machine.Finalizer()) })
+	if err != nil {
 		return err
 	}
 	r.Busy.unclaim(p.stored.GetUID())
@@ -281,7 +316,7 @@ func (r *Reconciler[T]) view(ctx context.Context, p *pass[T]) fsm.View {
 		Finalizer:  controllerutil.ContainsFinalizer(read, p.machine.Finalizer()),
 		Gone:       p.gone,
 		Generation: read.GetGeneration(),
-		Observed:   observed(read),
+		Observed:   p.observed,
 		Due:        r.memory.of(read),
 		Now:        r.Clock.Now,
 		Random:     r.Random,
@@ -348,16 +383,6 @@ func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], now v1alpha1.Machin
 		logger.Info("step failed", "class", outcome.Class, "error", outcome.Err.Error(), "took", took)
 	}
 	return outcome, nil
-}
-
-func (r *Reconciler[T]) setFinalizer(ctx context.Context, obj T, do fsm.Verb, finalizer string) error {
-	return patch.MutateAndPatchSpec(ctx, r.Client, obj, func(o T) {
-		if do == fsm.AddFinalizer {
-			controllerutil.AddFinalizer(o, finalizer)
-		} else {
-			controllerutil.RemoveFinalizer(o, finalizer)
-		}
-	})
 }
 
 // announce tells a transition once it is durable.

@@ -127,7 +127,7 @@ func (b *bench) restart() {
 	b.edit()
 	b.Reconciler = &runner.Reconciler[*errand]{
 		Client: interceptor.NewClient(b.outside, b.watched()), Machine: func() *fsm.Machine { return b.machine }, Program: b.program(),
-		Clock: b.clock, Random: func() float64 { return 0.5 }, Recorder: b.events, Metrics: runner.NewMetrics(b.registry),
+		Clock: b.clock, Random: func() float64 { return 0.5 }, Recorder: b.events, Metrics: runner.NewMetrics(b.registry), MaxRuns: 1,
 	}
 }
 

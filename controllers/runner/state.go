@@ -183,6 +183,7 @@ func (p *pass[T]) store(ctx context.Context) error {
 			return err
 		}
 	}
+	p.saved = p.state.Status.Saved
 	return p.kept(next)
 }
 
