@@ -145,9 +145,11 @@ func (p *pass[T]) write(ctx context.Context, run *fsm.Run, cmd fsm.Command, stor
 }
 
 // mayLag tells whether the view may wait for a later run of this pass: under a lock, each request is time that the
-// cluster waits. Other programs heed the phase, so what is done in its name comes after it is shown, but for the first.
+// cluster waits. Other programs heed the phase, so what is done in its name comes after it is shown, but for the first
+// phase, and for one in which nothing is on its way.
 func (p *pass[T]) mayLag(cmd fsm.Command) bool {
-	return (cmd.Took == nil || cmd.Took.From == "") && p.clock.Since(p.shownAt) < publishEvery
+	heeded := cmd.Took != nil && cmd.Took.From != "" && !p.machine.Rests(cmd.Took.To)
+	return !heeded && p.clock.Since(p.shownAt) < publishEvery
 }
 
 // unchanged tells whether the object is still as this pass has it.

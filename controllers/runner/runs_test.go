@@ -37,7 +37,7 @@ func TestAPassGoesOnAfterACommit(t *testing.T) {
 		{Writes: []string{
 			"state", "status", // Leaving
 			"state",           // given back
-			"state", "status", // Gone
+			"state", // Gone
 			"object", "drop",
 		}, Result: now},
 		{},
@@ -156,5 +156,26 @@ func TestReportsWaitForTheEndOfThePass(t *testing.T) {
 	b.see()
 	if p := b.shown().Status.Progress; p == nil || p.Migrated != 7 || saved != "taken" || string(b.state().Status.Saved["note"]) != "taken" {
 		t.Errorf("the view shows progress %v; saved %q, on record %q", p, saved, b.state().Status.Saved["note"])
+	}
+}
+
+// An object that somebody else keeps shows its end: nobody drives it any more.
+func TestTheEndIsShownOnAnObjectThatStays(t *testing.T) {
+	b := newBenchOfRuns(t)
+	b.see()
+	if err := b.merge(t.Context(), `{"metadata":{"finalizers":["`+finalizer+`","somebody.example/else"]}}`); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.merge(context.Background(), `{"metadata":{"finalizers":null}}`); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := b.outside.Delete(t.Context(), b.stored()); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"state", "status", "state", "state", "status", "object", "drop"}
+	if diff := cmp.Diff(want, b.see().Writes); diff != "" || b.shown().Status.Phase != "Gone" {
+		t.Errorf("the view shows %q; writes (-want +got):\n%s", b.shown().Status.Phase, diff)
 	}
 }
