@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -60,35 +61,36 @@ func TestFollow(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			look := 0
-			f := follower{patience: time.Second, look: func(context.Context) (overview.Overview, error) {
-				look = min(look+1, len(c.looks))
-				return c.looks[look-1]()
-			}}
-			var errs bytes.Buffer
-			s := streams{err: &errs}
-			var end watched
-			err := finish(t.Context(), s, c.limit, func(ctx context.Context) (err error) {
-				end, err = f.follow(ctx, in(t, "Pending"), s, overview.View{})
-				return err
-			})
-			if err == nil {
-				err = end.code(s)
-			}
-			code := 0
-			if err != nil {
-				code = exitCode(s, err)
-			}
-			lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
-			if code != c.code || len(lines) != len(c.told) {
-				t.Fatalf("%s: exit code %d, want %d, told %d times:\n%s", c.why, code, c.code, len(lines), errs.String())
-			}
-			for i, part := range c.told {
-				if !strings.Contains(lines[i], part) {
-					t.Errorf("%s: line %d does not say %q: %s", c.why, i, part, lines[i])
+			synctest.Test(t, func(t *testing.T) { // its time is not the machine's: a loaded one looks as often
+				look := 0
+				f := follower{patience: time.Second, look: func(context.Context) (overview.Overview, error) {
+					look = min(look+1, len(c.looks))
+					return c.looks[look-1]()
+				}}
+				var errs bytes.Buffer
+				s := streams{err: &errs}
+				var end watched
+				err := finish(t.Context(), s, c.limit, func(ctx context.Context) (err error) {
+					end, err = f.follow(ctx, in(t, "Pending"), s, overview.View{})
+					return err
+				})
+				if err == nil {
+					err = end.code(s)
 				}
-			}
+				code := 0
+				if err != nil {
+					code = exitCode(s, err)
+				}
+				lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
+				if code != c.code || len(lines) != len(c.told) {
+					t.Fatalf("%s: exit code %d, want %d, told %d times:\n%s", c.why, code, c.code, len(lines), errs.String())
+				}
+				for i, part := range c.told {
+					if !strings.Contains(lines[i], part) {
+						t.Errorf("%s: line %d does not say %q: %s", c.why, i, part, lines[i])
+					}
+				}
+			})
 		})
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/client-go/discovery/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/phasegate/phasegate/controllers/check"
 )
@@ -71,7 +70,7 @@ func TestAdmissionPolicies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &steps{
 				Settings: Settings{Discovery: &fake.FakeDiscovery{Fake: &clienttesting.Fake{Resources: c.served}}},
-				client:   fakeclient.NewClientBuilder().WithScheme(NewScheme()).WithObjects(c.there...).Build(),
+				client:   newFake().WithObjects(c.there...).Build(),
 			}
 			findings, err := s.admissionPolicies().Run(t.Context())
 			if err != nil {

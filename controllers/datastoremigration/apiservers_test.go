@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/check"
@@ -120,7 +119,7 @@ func TestEveryServerIsAsked(t *testing.T) {
 				objects = append(objects, new(serverLease("apiserver-"+strconv.Itoa(i), time.Now())))
 			}
 			s := &steps{Settings: Settings{Registry: resources.Default(), Config: &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}}},
-				client: fake.NewClientBuilder().WithScheme(NewScheme()).WithRESTMapper(mapsLock()).WithObjects(objects...).Build()}
+				client: newFake().WithRESTMapper(mapsLock()).WithObjects(objects...).Build()}
 			sc := &scope{Object: &migration{ObjectMeta: metav1.ObjectMeta{UID: "u", Annotations: map[string]string{migrationv1.AnnotationWaive: c.waive}}}, Clock: clock.RealClock{}}
 			got := ""
 			if err := s.proveFence(t.Context(), sc, "mark", reason, 1); isWait(err) {
@@ -155,7 +154,7 @@ func TestServersThatCannotBeAskedAreNamed(t *testing.T) {
 	objects := []client.Object{lockObject(false), serverSlice([]int32{1}, "127.0.0.1"), new(serverLease("a", time.Now())), new(serverLease("b", time.Now()))}
 	for elsewhere, level := range map[bool]check.Level{false: check.Failure, true: check.Warning} {
 		s := &steps{Settings: Settings{Registry: resources.Default(), Config: &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, Elsewhere: elsewhere},
-			client: fake.NewClientBuilder().WithScheme(NewScheme()).WithRESTMapper(mapsLock()).WithObjects(objects...).Build()}
+			client: newFake().WithRESTMapper(mapsLock()).WithObjects(objects...).Build()}
 		for _, a := range check.Ask(t.Context(), s.everyServer()) {
 			want := map[string]check.Level{addressesCheck: check.Failure, reachedCheck: level}[a.ID]
 			if a.Err != nil || !a.Waivable || len(a.Findings) != 1 || a.Findings[0].Level != want {

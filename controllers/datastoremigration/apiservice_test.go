@@ -14,7 +14,6 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
@@ -56,7 +55,7 @@ func TestTheAPIServiceComesBack(t *testing.T) {
 			svc := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: apiServiceName},
 				Spec: apiregistrationv1.APIServiceSpec{Group: resources.V3Group, Version: "v3", Service: &apiregistrationv1.ServiceReference{Namespace: "calico-apiserver", Name: "calico-api"}}}
 			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: poolCRD, UID: "crd"}}
-			cl := allMayBeDone(fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(dm, svc, crd, lockObject(false)).Build())
+			cl := allMayBeDone(newFake().WithStatusSubresource(dm).WithObjects(dm, svc, crd, lockObject(false)).Build())
 			if c.saved {
 				must(t, cl.Create(t.Context(), onceState(dm.UID, savedAPIServiceKey, "{}")))
 			}
@@ -83,7 +82,7 @@ func TestALockThatIsOpenedDuringVerify(t *testing.T) {
 	dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
 	dm.Status.Lock = &migrationv1.Lock{Mode: migrationv1.LockCooperative}
 	var opened sync.Once // kinds are listed side by side
-	cl := fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(dm, lockObject(false)).Build()
+	cl := newFake().WithStatusSubresource(dm).WithObjects(dm, lockObject(false)).Build()
 	during := interceptor.NewClient(cl, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			err := c.List(ctx, list, opts...)

@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
@@ -54,7 +53,7 @@ func newBackedUp(t *testing.T, pools int) *backedUp {
 		}
 		objs = append(objs, pool(fmt.Sprintf("pool-%d", i), base64.StdEncoding.EncodeToString(noise)))
 	}
-	return &backedUp{fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(objs...).Build(), dm}
+	return &backedUp{newFake().WithStatusSubresource(dm).WithObjects(objs...).Build(), dm}
 }
 
 func v1Pool() schema.GroupVersionKind {

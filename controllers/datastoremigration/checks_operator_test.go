@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/discovery/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
 // The operator takes Calico to v3 after the point of no return: what would keep it from that is a failure before.
@@ -60,7 +59,7 @@ func TestTigeraOperator(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &steps{
 				Settings: Settings{CalicoNamespace: "calico-system", Discovery: &fake.FakeDiscovery{Fake: &clienttesting.Fake{Resources: tc.served}}},
-				client:   fakeclient.NewClientBuilder().WithScheme(NewScheme()).WithObjects(append(tc.all, tc.node)...).Build(),
+				client:   newFake().WithObjects(append(tc.all, tc.node)...).Build(),
 			}
 			findings, err := s.tigeraOperator(&migration{ObjectMeta: metav1.ObjectMeta{UID: types.UID(tc.asking)}}).Run(t.Context())
 			if err != nil {

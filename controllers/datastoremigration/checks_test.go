@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/phasegate/phasegate/resources"
 )
@@ -43,7 +42,7 @@ func TestBuiltInTiers(t *testing.T) {
 			}
 			tier.SetGroupVersionKind(kind.V1GVK())
 			tier.SetName(c.tier)
-			s := &steps{Settings: Settings{Registry: resources.Default()}, client: fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(tier).Build()}
+			s := &steps{Settings: Settings{Registry: resources.Default()}, client: newFake().WithObjects(tier).Build()}
 			findings, err := s.builtInTiers().Run(t.Context())
 			if err != nil {
 				t.Fatal(err)

@@ -14,7 +14,6 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/runner"
@@ -62,7 +61,7 @@ func TestCleanUpLosesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u", Annotations: map[string]string{migrationv1.AnnotationWaive: c.waive}}}
 			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: poolCRD, UID: "crd"}}
-			cl := allMayBeDone(fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(append(c.v3, dm, crd, pool("early", ""))...).Build())
+			cl := allMayBeDone(newFake().WithStatusSubresource(dm).WithObjects(append(c.v3, dm, crd, pool("early", ""))...).Build())
 			held, err := copier.New(resources.Default(), cl, copier.Owner{}).V1Digests(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -94,7 +93,7 @@ func TestCleanUpLosesNothing(t *testing.T) {
 func TestACRDThatDoesNotGo(t *testing.T) {
 	crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: poolCRD, UID: "crd", Finalizers: []string{"customresourcecleanup.apiextensions.k8s.io"}}}
 	dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
-	cl := allMayBeDone(fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(dm, crd).Build())
+	cl := allMayBeDone(newFake().WithStatusSubresource(dm).WithObjects(dm, crd).Build())
 	action := actionOn(cl, CleanUpAction)
 	hasty := clocktesting.NewFakeClock(time.Unix(0, 0))
 	go func() {

@@ -10,7 +10,6 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
@@ -46,7 +45,7 @@ func TestManners(t *testing.T) {
 				Spec: apiregistrationv1.APIServiceSpec{Group: resources.V3Group, Version: "v3"}}
 			seen := errors.New("seen")
 			var got atomic.Bool // kinds are listed side by side
-			api := fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(dm, svc, lockObject(false)).Build()
+			api := newFake().WithStatusSubresource(dm).WithObjects(dm, svc, lockObject(false)).Build()
 			copies := interceptor.NewClient(api, interceptor.Funcs{
 				List: func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
 					got.Store(inflight.IsPolite(ctx))

@@ -14,7 +14,6 @@ import (
 	discoveryfake "k8s.io/client-go/discovery/fake"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
@@ -39,7 +38,7 @@ func TestAttachWithoutTheNote(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
 			owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings", OwnerReferences: []metav1.OwnerReference{c.owner}}}
-			cl := interceptor.NewClient(fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(dm, owned).Build(), interceptor.Funcs{
+			cl := interceptor.NewClient(newFake().WithStatusSubresource(dm).WithObjects(dm, owned).Build(), interceptor.Funcs{
 				Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 					switch obj := obj.(type) {
 					case *v1alpha1.MachineState:
@@ -98,7 +97,7 @@ func TestDependentsWithoutTheRightToLookEverywhere(t *testing.T) {
 			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
 			owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "settings",
 				OwnerReferences: []metav1.OwnerReference{{APIVersion: "projectcalico.org/v3", Kind: "Tier", Name: "t", UID: "1"}}}}
-			cl := mayList(t, c.may, fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(dm, owned).Build())
+			cl := mayList(t, c.may, newFake().WithStatusSubresource(dm).WithObjects(dm, owned).Build())
 			listed := metav1.Verbs{"list", "patch"}
 			settings := Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: preferring{nothingServed(), []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
 				{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: listed}, {Name: "secrets", Kind: "Secret", Namespaced: true, Verbs: listed},

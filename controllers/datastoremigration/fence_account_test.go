@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
@@ -40,7 +39,7 @@ func TestAnotherAccountUnderTheLock(t *testing.T) {
 			lock := lockObject(false)
 			lock.SetAnnotations(map[string]string{migrationv1.AnnotationLockedBy: "u"})
 			fence := (&steps{Settings: Settings{Registry: resources.Default()}}).fenceFor(dm, c.fence, admissionregistrationv1.Fail)
-			cl := interceptor.NewClient(fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).
+			cl := interceptor.NewClient(newFake().WithStatusSubresource(dm).
 				WithObjects(fence[:]...).WithObjects(dm, lock, onceState(dm.UID, fenceAccountKey, c.onRecord)).Build(), interceptor.Funcs{
 				Create: func(ctx context.Context, cl client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 					if review, is := obj.(*authenticationv1.SelfSubjectReview); is {

@@ -17,7 +17,6 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
@@ -124,7 +123,7 @@ func TestStepsAreIdempotent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := 0
 			covered := runnertest.Idempotent(t, runnertest.Case[*migration]{
-				Client: allMayBeDone(fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(&migration{}).Build()),
+				Client: allMayBeDone(newFake().WithStatusSubresource(&migration{}).Build()),
 				Setup: func(ctx context.Context, cl client.Client) (*migration, error) {
 					n++
 					return c.before.build(ctx, cl, n)

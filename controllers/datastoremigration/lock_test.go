@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/fsm"
@@ -45,7 +44,7 @@ func TestLockIsFree(t *testing.T) {
 				info.SetAnnotations(map[string]string{migrationv1.AnnotationLockedBy: string(c.holder)})
 			}
 			objects := []client.Object{info, &migration{ObjectMeta: metav1.ObjectMeta{Name: "v1-to-v3", UID: "known"}}}
-			s := &steps{Settings: Settings{Registry: registry}, client: fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(objects...).Build()}
+			s := &steps{Settings: Settings{Registry: registry}, client: newFake().WithObjects(objects...).Build()}
 			var asking *migration
 			if c.asking != "" {
 				asking = &migration{ObjectMeta: metav1.ObjectMeta{UID: c.asking}}
@@ -73,7 +72,7 @@ func TestALockWithoutItsNote(t *testing.T) {
 	}
 	for mode, c := range cases {
 		t.Run(string(mode), func(t *testing.T) {
-			s := &steps{Settings: Settings{Registry: resources.Default()}, client: fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(lockObject(false)).Build()}
+			s := &steps{Settings: Settings{Registry: resources.Default()}, client: newFake().WithObjects(lockObject(false)).Build()}
 			dm := &migration{ObjectMeta: metav1.ObjectMeta{UID: "me"}, Status: migrationv1.DatastoreMigrationStatus{Lock: &migrationv1.Lock{Mode: mode}}}
 			got, err := "stands", s.lockStands(t.Context(), &scope{Object: dm})
 			if terminal := (*fsm.TerminalError)(nil); errors.As(err, &terminal) {
@@ -102,7 +101,7 @@ func TestWhileLocked(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := &steps{Settings: Settings{Registry: resources.Default()}, client: fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(lockObject(false)).Build()}
+			s := &steps{Settings: Settings{Registry: resources.Default()}, client: newFake().WithObjects(lockObject(false)).Build()}
 			lock := &migrationv1.Lock{Mode: migrationv1.LockCooperative}
 			if c.left != 0 {
 				lock.Deadline = &metav1.Time{Time: now.Add(c.left)}
@@ -133,7 +132,7 @@ func TestWhileLocked(t *testing.T) {
 // Whatever grows with the number of objects, or waits for an API server, is not begun behind the end of the lock.
 func TestLongStepsEndWithTheLock(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	s := &steps{Settings: Settings{Registry: resources.Default()}, client: fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(lockObject(false)).Build()}
+	s := &steps{Settings: Settings{Registry: resources.Default()}, client: newFake().WithObjects(lockObject(false)).Build()}
 	lock := &migrationv1.Lock{Mode: migrationv1.LockCooperative, Deadline: &metav1.Time{Time: now}}
 	for _, name := range []string{"Drain", "AwaitV3Served", "CopyResources", "RemapOwners", "Verify"} {
 		sc := &scope{Object: &migration{Status: migrationv1.DatastoreMigrationStatus{Lock: lock}}, Clock: clocktesting.NewFakeClock(now)}
@@ -192,7 +191,7 @@ func TestCloseV3(t *testing.T) {
 			if c.v3 != nil {
 				objects = append(objects, c.v3)
 			}
-			s := &steps{Settings: Settings{Registry: registry}, client: fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(objects...).Build()}
+			s := &steps{Settings: Settings{Registry: registry}, client: newFake().WithObjects(objects...).Build()}
 			err := s.closeV3(t.Context(), &scope{Object: &migration{ObjectMeta: metav1.ObjectMeta{UID: me}}}, registry.Lock().V3GVK())
 			refused := ""
 			if terminal := (*fsm.TerminalError)(nil); errors.As(err, &terminal) {

@@ -16,7 +16,6 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
@@ -57,7 +56,7 @@ func TestTheAPIServiceOfAnotherMigration(t *testing.T) {
 			if c.migration != "" {
 				dm.Annotations = map[string]string{migrationv1.AnnotationSavedAPIService: c.migration}
 			}
-			cl := fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(dm).Build()
+			cl := newFake().WithStatusSubresource(dm).WithObjects(dm).Build()
 			if !c.absent {
 				crds := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: apiServiceName}, Spec: apiregistrationv1.APIServiceSpec{Group: resources.V3Group, Version: resources.V3Version}}
 				if c.service != "" {
@@ -167,7 +166,7 @@ func TestAStateFromElsewhereParksNothing(t *testing.T) {
 			}
 			lock := lockObject(false)
 			lock.SetAnnotations(map[string]string{migrationv1.AnnotationLockedBy: c.v1LockedBy})
-			cl := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(state, crds, lock).Build()
+			cl := newFake().WithObjects(state, crds, lock).Build()
 			machine, diags := fsm.Bind(shipped(t), Bindings())
 			must(t, diags.Err())
 			r := &runner.Reconciler[*migration]{Client: cl, Machine: func() *fsm.Machine { return machine }, Clock: clock.RealClock{},

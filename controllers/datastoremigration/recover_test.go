@@ -14,7 +14,6 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
@@ -85,7 +84,7 @@ func TestAMigrationAfterTheMigration(t *testing.T) {
 			if c.v3 != nil {
 				objs = append(objs, info("v3", c.v3))
 			}
-			cl := fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(objs...).Build()
+			cl := newFake().WithStatusSubresource(dm).WithObjects(objs...).Build()
 			r := &runner.Reconciler[*migration]{Client: cl, Machine: func() *fsm.Machine { return machine }, Clock: clock.RealClock{},
 				Program:  Program(cl, Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: nothingServed()}),
 				Recorder: events.NewFakeRecorder(100), Metrics: runner.NewMetrics(prometheus.NewRegistry())}
@@ -131,7 +130,7 @@ func TestCleanUpAfterAnEarlierMigration(t *testing.T) {
 			if c.other {
 				objs = append(objs, &migration{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: types.UID(c.by)}})
 			}
-			cl := fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(dm).WithObjects(objs...).Build()
+			cl := newFake().WithStatusSubresource(dm).WithObjects(objs...).Build()
 			for _, action := range []string{"LiftFence", "ForgetCopies", "LiftFence", "ForgetCopies"} {
 				_, err := runner.Once(t.Context(), cl, dm, actionOn(cl, action), nil, clock.RealClock{})
 				must(t, err)

@@ -12,7 +12,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
@@ -44,7 +43,7 @@ func doorSaying(text string) apiextensionsv1.CustomResourceDefinitionVersion {
 // patchedCRD is the CRD after a server has applied what decide says, again and again.
 func patchedCRD(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition, decide func(*apiextensionsv1.CustomResourceDefinition) []doorOp) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	c := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(crd.DeepCopy()).Build()
+	c := newFake().WithObjects(crd.DeepCopy()).Build()
 	s := &steps{client: c}
 	if err := s.changeCRD(t.Context(), crd.Name, decide); err != nil {
 		t.Fatal(err)
@@ -151,7 +150,7 @@ func TestADoorThatSticksKeepsNoOtherOpen(t *testing.T) {
 		}))
 	}
 	refused := errors.New("refused")
-	c := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(crds...).WithInterceptorFuncs(interceptor.Funcs{
+	c := newFake().WithObjects(crds...).WithInterceptorFuncs(interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 			if obj.GetName() == sticks {
 				return refused

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
@@ -42,7 +41,7 @@ func TestTryV3Writes(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			cl := fake.NewClientBuilder().WithScheme(NewScheme()).WithStatusSubresource(&migration{}).Build()
+			cl := newFake().WithStatusSubresource(&migration{}).Build()
 			dm, err := c.before.build(t.Context(), cl, 1)
 			must(t, err)
 			if c.hook {

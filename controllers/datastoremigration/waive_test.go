@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	fakeclient "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/check"
@@ -42,7 +41,7 @@ func TestWaivers(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "u", Annotations: map[string]string{migrationv1.AnnotationWaive: c.waive}}}
-			s := &steps{client: fakeclient.NewClientBuilder().WithScheme(NewScheme()).WithObjects(dm).Build()}
+			s := &steps{client: newFake().WithObjects(dm).Build()}
 			for _, asking := range []*migration{dm, nil} { // nil: kubectl phasegate check
 				blockers, warnings, err := check.Split(check.Ask(t.Context(), s.heedWaivers(asking, []check.Check{failing("soft", true), failing("hard", false)})))
 				if err != nil {
