@@ -40,6 +40,10 @@ const (
 	// serverAnswers is how long an API server may take for what it is asked at a time.
 	serverAnswers = 5 * time.Second
 	serverPoll    = time.Second
+
+	// Lists of the API servers, by resource version. For the newest an API server may wait a tenth of a second until its
+	// cache has seen our own writes of other kinds.
+	newest, cached = "", "0"
 )
 
 func apiServersRights() []rbacv1.PolicyRule {
@@ -90,7 +94,7 @@ func serversOf(slice *discoveryv1.EndpointSlice, leases []coordinationv1.Lease, 
 	return k
 }
 
-func (s *steps) knownServers(ctx context.Context, now time.Time) (knownServers, error) {
+func (s *steps) knownServers(ctx context.Context, now time.Time, version string) (knownServers, error) {
 	slice, leases := &discoveryv1.EndpointSlice{}, &coordinationv1.LeaseList{}
 	group, both := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -101,7 +105,8 @@ func (s *steps) knownServers(ctx context.Context, now time.Time) (knownServers, 
 		return nil
 	})
 	group.Go(func() error {
-		if err := s.client.List(both, leases, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{identityLabel: identityOfServers}); err != nil {
+		if err := s.client.List(both, leases, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{identityLabel: identityOfServers},
+			&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}}); err != nil {
 			return fmt.Errorf("list the Leases of the API servers in kube-system: %w", err)
 		}
 		return nil
@@ -125,12 +130,12 @@ func (a apiServer) name() string {
 }
 
 // servers are all API servers. What a person has waived is not waited for.
-func (s *steps) servers(ctx context.Context, dm *migration, now time.Time) ([]apiServer, error) {
+func (s *steps) servers(ctx context.Context, dm *migration, now time.Time, version string) ([]apiServer, error) {
 	ours := []apiServer{{client: s.client}}
 	if s.Config == nil || isWaived(dm, reachedCheck) {
 		return ours, nil
 	}
-	known, err := s.knownServers(ctx, now)
+	known, err := s.knownServers(ctx, now, version)
 	if err != nil {
 		return nil, err
 	}
@@ -149,11 +154,12 @@ func (s *steps) servers(ctx context.Context, dm *migration, now time.Time) ([]ap
 	return all, nil
 }
 
-// eachServer does the same at every API server at the same time. One that does not answer is waited for.
-func (s *steps) eachServer(ctx context.Context, sc *scope, do func(context.Context, apiServer) error) error {
-	all, err := s.servers(ctx, sc.Object, sc.Clock.Now())
+// eachServer does the same at every API server at the same time, and answers which they are by a list of that version.
+// One that does not answer is waited for.
+func (s *steps) eachServer(ctx context.Context, sc *scope, version string, do func(context.Context, apiServer) error) ([]apiServer, error) {
+	all, err := s.servers(ctx, sc.Object, sc.Clock.Now(), version)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	group, others := errgroup.WithContext(ctx)
 	for _, server := range all {
@@ -161,9 +167,14 @@ func (s *steps) eachServer(ctx context.Context, sc *scope, do func(context.Conte
 	}
 	err = group.Wait()
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
-	return err
+	return all, err
+}
+
+// sameServers compares by addresses.
+func sameServers(a, b []apiServer) bool {
+	return slices.EqualFunc(a, b, func(a, b apiServer) bool { return a.address == b.address })
 }
 
 func askServer(ctx context.Context, server apiServer, do func(context.Context, apiServer) error) error {
@@ -224,7 +235,7 @@ func (s *steps) everyServer() []check.Check {
 			if s.Config == nil {
 				return nil, nil
 			}
-			known, err := s.knownServers(ctx, time.Now())
+			known, err := s.knownServers(ctx, time.Now(), newest)
 			if err != nil || known.unclear() == "" {
 				return nil, err
 			}
@@ -239,7 +250,7 @@ func (s *steps) unreached(ctx context.Context) ([]check.Finding, error) {
 	if s.Config == nil {
 		return nil, nil
 	}
-	known, err := s.knownServers(ctx, time.Now())
+	known, err := s.knownServers(ctx, time.Now(), newest)
 	if err != nil {
 		return nil, err
 	}

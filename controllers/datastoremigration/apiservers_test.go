@@ -72,21 +72,13 @@ func TestUnclearServers(t *testing.T) {
 // The proof of the fence is that of every API server: one that hangs, or takes writes, is waited for.
 func TestEveryServerIsAsked(t *testing.T) {
 	const reason = "v1 is closed"
-	answer := func(code int, status metav1.Status) *httptest.Server {
-		return httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			status.APIVersion, status.Kind, status.Code = "v1", "Status", int32(code)
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(code)
-			_ = json.NewEncoder(w).Encode(status)
-		}))
-	}
-	refuses := answer(http.StatusForbidden, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Message: reason})
+	refuses := answers(http.StatusForbidden, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Message: reason})
 	defer refuses.Close()
-	overloaded := answer(http.StatusServiceUnavailable, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonServiceUnavailable})
+	overloaded := answers(http.StatusServiceUnavailable, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonServiceUnavailable})
 	defer overloaded.Close()
-	accepts := answer(http.StatusOK, metav1.Status{Status: metav1.StatusSuccess})
+	accepts := answers(http.StatusOK, metav1.Status{Status: metav1.StatusSuccess})
 	defer accepts.Close()
-	away := answer(http.StatusOK, metav1.Status{})
+	away := answers(http.StatusOK, metav1.Status{})
 	away.Close()
 	cases := map[string]struct {
 		why    string
@@ -122,13 +114,53 @@ func TestEveryServerIsAsked(t *testing.T) {
 				client: newFake().WithRESTMapper(mapsLock()).WithObjects(objects...).Build()}
 			sc := &scope{Object: &migration{ObjectMeta: metav1.ObjectMeta{UID: "u", Annotations: map[string]string{migrationv1.AnnotationWaive: c.waive}}}, Clock: clock.RealClock{}}
 			got := ""
-			if err := s.proveFence(t.Context(), sc, "mark", reason, 1); isWait(err) {
+			if _, err := s.proveFence(t.Context(), sc, newest, "mark", reason, 1); isWait(err) {
 				got = err.Error()
 			} else if err != nil {
 				t.Fatal(err)
 			}
 			if c.want == "" && got != "" || !strings.Contains(got, c.want) {
 				t.Errorf("%s: it waits for %q, want %q", c.why, got, c.want)
+			}
+		})
+	}
+}
+
+// answers is an API server that answers everything in the same way.
+func answers(code int, status metav1.Status) *httptest.Server {
+	return httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		status.APIVersion, status.Kind, status.Code = "v1", "Status", int32(code)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(status)
+	}))
+}
+
+// An API server that was not asked when v1 was closed may have let in a write since: that it refuses now is not enough.
+func TestStillClosedAtTheSameServers(t *testing.T) {
+	dm := &migration{ObjectMeta: metav1.ObjectMeta{UID: "u"}}
+	refuses := answers(http.StatusForbidden, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Message: lockMessage(dm)})
+	defer refuses.Close()
+	for name, c := range map[string]struct {
+		closed []string
+		waits  bool
+	}{
+		"the same": {closed: []string{"127.0.0.1:" + port(t, refuses)}},
+		"one came": {waits: true},
+		"another":  {closed: []string{"127.0.0.1:1"}, waits: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, err := strconv.ParseInt(port(t, refuses), 10, 32)
+			must(t, err)
+			s := &steps{Settings: Settings{Registry: resources.Default(), Config: &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}}},
+				client: newFake().WithRESTMapper(mapsLock()).WithObjects(lockObject(false), serverSlice([]int32{int32(n)}, "127.0.0.1"), new(serverLease("a", time.Now()))).Build()}
+			var closed []apiServer
+			for _, address := range c.closed {
+				closed = append(closed, apiServer{address: address})
+			}
+			err = s.stillClosed(t.Context(), &scope{Object: dm, Clock: clock.RealClock{}}, closed, time.Second)
+			if err != nil && !isWait(err) || isWait(err) != c.waits {
+				t.Errorf("it says %v, want a wait: %t", err, c.waits)
 			}
 		})
 	}

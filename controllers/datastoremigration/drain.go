@@ -41,7 +41,8 @@ func (s *steps) drainRights() []rbacv1.PolicyRule {
 // one that would have been seen then. The copy goes on with that list.
 //
 // An API server may have been stopped with a write in it that it had let in. So each
-// is asked once more before the list: it has worked for `quiet` since it was closed.
+// is asked once more before the list: it has worked for `quiet` since it was closed. Which
+// ones there are may be read from a cache at first, since it is read anew then.
 //
 // Where the lock is only a request, nothing can be proved, and after `atMost` the
 // migration goes on: objects whose status changes for ever must not hold it up, and
@@ -53,8 +54,9 @@ func (s *steps) drain(ctx context.Context, sc *scope) (outputs, error) {
 	}
 	defer done()
 	enforced := isEnforced(sc.Object)
+	var closed []apiServer
 	if enforced {
-		if err := s.proveFence(ctx, sc, "the lock", lockMessage(sc.Object), proofs); err != nil {
+		if closed, err = s.proveFence(ctx, sc, cached, "the lock", lockMessage(sc.Object), proofs); err != nil {
 			return nil, err
 		}
 	}
@@ -68,8 +70,10 @@ func (s *steps) drain(ctx context.Context, sc *scope) (outputs, error) {
 		if err := sleep(ctx, sc.Clock, quiet); err != nil {
 			return nil, err
 		}
-		if err := s.stillClosed(ctx, sc, enforced, quiet); err != nil {
-			return nil, err
+		if enforced {
+			if err := s.stillClosed(ctx, sc, closed, quiet); err != nil {
+				return nil, err
+			}
 		}
 		moving, err = c.Moving(ctx, moving)
 		switch {
@@ -91,15 +95,16 @@ func isEnforced(dm *migration) bool {
 	return dm.Status.Lock != nil && dm.Status.Lock.Mode == migrationv1.LockEnforced
 }
 
-// stillClosed is an error where an API server did not answer at once: it is not known for
-// how long it has worked.
-func (s *steps) stillClosed(ctx context.Context, sc *scope, enforced bool, quiet time.Duration) error {
-	if !enforced {
-		return nil
-	}
+// stillClosed is an error where it is not known for how long an API server has worked since it was closed: it did not
+// answer at once, or is not among those that were.
+func (s *steps) stillClosed(ctx context.Context, sc *scope, closed []apiServer, quiet time.Duration) error {
 	asked := sc.Clock.Now()
-	if err := s.proveFence(ctx, sc, "the lock", lockMessage(sc.Object), 1); err != nil {
+	now, err := s.proveFence(ctx, sc, newest, "the lock", lockMessage(sc.Object), 1)
+	if err != nil {
 		return err
+	}
+	if !sameServers(closed, now) {
+		return &fsm.WaitError{After: quiet, Message: "API servers have come or gone since v1 was closed: what one had let in before may still be on its way"}
 	}
 	if took := sc.Clock.Since(asked); took > max(quiet, probePromptly) {
 		return &fsm.WaitError{After: quiet, Message: fmt.Sprintf("an API server took %s to refuse a write: what it had let in before may still be on its way", took.Round(time.Millisecond))}
@@ -107,11 +112,11 @@ func (s *steps) stillClosed(ctx context.Context, sc *scope, enforced bool, quiet
 	return nil
 }
 
-// proveFence waits until every API server refuses writes of v1, so many in a row, for the
+// proveFence waits until every API server, by a list of that version, refuses writes of v1, so many in a row, for the
 // reason that is given and for no other one. They are dry runs, so that nothing is
 // written where the fence has a hole.
-func (s *steps) proveFence(ctx context.Context, sc *scope, mark, reason string, proofs int) error {
-	return s.eachServer(ctx, sc, func(ctx context.Context, server apiServer) error {
+func (s *steps) proveFence(ctx context.Context, sc *scope, version, mark, reason string, proofs int) ([]apiServer, error) {
+	return s.eachServer(ctx, sc, version, func(ctx context.Context, server apiServer) error {
 		return s.proveAt(ctx, sc, server, mark, reason, proofs)
 	})
 }

@@ -98,7 +98,8 @@ func (s *steps) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return nil, s.proveFence(ctx, sc, string(sc.Object.UID), probeMessage(sc.Object), proofs)
+	_, err = s.proveFence(ctx, sc, newest, string(sc.Object.UID), probeMessage(sc.Object), proofs)
+	return nil, err
 }
 
 // canFence tells whether there is anything to make a fence of: an API server that knows

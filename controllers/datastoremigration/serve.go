@@ -37,7 +37,8 @@ func (s *steps) awaitV3Served(ctx context.Context, sc *scope) (outputs, error) {
 	if svc == nil || isAggregated(svc) {
 		return nil, cmp.Or(s.staysParked(ctx, sc), fsm.Wait("APIService %s does not point to the CRDs yet", apiServiceName))
 	}
-	return nil, s.eachServer(ctx, sc, s.serverServesV3)
+	_, err = s.eachServer(ctx, sc, newest, s.serverServesV3)
+	return nil, err
 }
 
 func (s *steps) serverServesV3(ctx context.Context, server apiServer) error {

@@ -31,7 +31,10 @@ const (
 	// The store is looked at the sooner, the less room there is: as if it grew by so much in a second.
 	storeGrowth = 20 * mebibyte
 	storeSoon   = time.Second
-	storeLate   = 10 * time.Second
+	// storeFirst is when it is looked at first under a lock: a copy that has little left to do is over by then, and the
+	// answer takes the API server a tenth of a second of work.
+	storeFirst = 500 * time.Millisecond
+	storeLate  = 10 * time.Second
 
 	metricsPath = "/metrics"
 	sizeMetric  = "apiserver_storage_size_bytes"
@@ -166,7 +169,7 @@ func nearlyFull(writing context.Context) (near *storeFullError) {
 // would be under a lock: nothing waits for it there.
 func (s *steps) whileRoom(ctx context.Context, clk clock.Clock, lookFirst bool) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	next, watched := time.Duration(0), true
+	next, watched := storeFirst, true
 	if lookFirst {
 		next, watched = s.lookAtRoom(ctx, cancel)
 	}
