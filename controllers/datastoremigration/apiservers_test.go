@@ -145,9 +145,10 @@ func TestStillClosedAtTheSameServers(t *testing.T) {
 		closed []string
 		waits  bool
 	}{
-		"the same": {closed: []string{"127.0.0.1:" + port(t, refuses)}},
-		"one came": {waits: true},
-		"another":  {closed: []string{"127.0.0.1:1"}, waits: true},
+		"the same":            {closed: []string{"127.0.0.1:" + port(t, refuses)}},
+		"one went":            {closed: []string{"127.0.0.1:1", "127.0.0.1:" + port(t, refuses)}, waits: true},
+		"another":             {closed: []string{"127.0.0.1:1"}, waits: true},
+		"v1 was never closed": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, err := strconv.ParseInt(port(t, refuses), 10, 32)

@@ -70,10 +70,8 @@ func (s *steps) drain(ctx context.Context, sc *scope) (outputs, error) {
 		if err := sleep(ctx, sc.Clock, quiet); err != nil {
 			return nil, err
 		}
-		if enforced {
-			if err := s.stillClosed(ctx, sc, closed, quiet); err != nil {
-				return nil, err
-			}
+		if err := s.stillClosed(ctx, sc, closed, quiet); err != nil {
+			return nil, err
 		}
 		moving, err = c.Moving(ctx, moving)
 		switch {
@@ -96,8 +94,11 @@ func isEnforced(dm *migration) bool {
 }
 
 // stillClosed is an error where it is not known for how long an API server has worked since it was closed: it did not
-// answer at once, or is not among those that were.
+// answer at once, or is not among those that were. Where none was closed there is nothing to ask.
 func (s *steps) stillClosed(ctx context.Context, sc *scope, closed []apiServer, quiet time.Duration) error {
+	if len(closed) == 0 {
+		return nil
+	}
 	asked := sc.Clock.Now()
 	now, err := s.proveFence(ctx, sc, newest, "the lock", lockMessage(sc.Object), 1)
 	if err != nil {

@@ -16,21 +16,12 @@ import (
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/patch"
 	"github.com/phasegate/phasegate/fsm"
 )
-
-// errMoved says that an action is not the one any more that the object needs: it is being deleted,
-// its spec has changed, or another manager drives it. Whatever was decided from the older one is dropped.
-var errMoved = errors.New("the object changed while the action ran")
-
-// publishEvery bounds how often progress is written, and how late a deletion is
-// noticed during a long action.
-const publishEvery = time.Second
 
 // pass is the notebook of one reconcile.
 type pass[T Object[T]] struct {
@@ -323,14 +314,6 @@ func (p *pass[T]) onTop(ctx context.Context, follow func(context.Context, T) err
 	})
 }
 
-// followAsked is goOnWith while an action runs: it also ends where the object does not ask for it any more.
-func (p *pass[T]) followAsked(ctx context.Context, live T) error {
-	if !p.asked(live) {
-		return errMoved
-	}
-	return p.goOnWith(ctx, live)
-}
-
 // goOnWith takes over what others have written into the object: annotations, labels, managed fields, a status. The
 // error is errMoved where the pass must not go on: another object bears the name, or another manager has
 // written the state. The object was read before the state, so that a view of a newer state was either
@@ -347,90 +330,4 @@ func (p *pass[T]) goOnWith(ctx context.Context, live T) error {
 	p.stored, p.unanswered = live, false
 	p.adoptMetadata()
 	return nil
-}
-
-// asked tells whether an object still asks for the action that runs: nobody deletes it, and its spec, our finalizer
-// and what the machine reads for this step are the same. Whatever else others write, and however often, does not keep
-// the action from its end. It needs sending.
-func (p *pass[T]) asked(live T) bool {
-	was := p.stored
-	return p.run != nil && live.GetUID() == was.GetUID() && live.GetGeneration() == was.GetGeneration() &&
-		live.GetDeletionTimestamp().IsZero() == was.GetDeletionTimestamp().IsZero() &&
-		controllerutil.ContainsFinalizer(live, p.machine.Finalizer()) == controllerutil.ContainsFinalizer(was, p.machine.Finalizer()) &&
-		p.run.Asks(func() (map[string]any, error) { return selfOf(live, p.state) })
-}
-
-// tookOver makes stored what the API server has, if that is what we sent last: the answer
-// was lost. It needs sending.
-func (p *pass[T]) tookOver(live T) bool {
-	if !p.unanswered {
-		return false
-	}
-	live.GetObjectKind().SetGroupVersionKind(p.sent.GetObjectKind().GroupVersionKind())
-	p.sent.SetResourceVersion(live.GetResourceVersion())
-	p.sent.SetManagedFields(live.GetManagedFields())
-	if !equalAsJSON(p.sent, live) {
-		return false
-	}
-	p.stored, p.unanswered = live, false
-	p.adoptMetadata()
-	return true
-}
-
-// publish writes progress once a second until the action is done. When the
-// object does not ask for the action any more it calls moved and stops. The function that it
-// returns is for the end of the action, after done: it waits for a write that is on
-// its way. Without its answer, the pass would take it for somebody else's.
-func (p *pass[T]) publish(ctx context.Context, done <-chan struct{}, moved func()) (wait func()) {
-	if p.gone {
-		return func() {}
-	}
-	ended := make(chan struct{})
-	// Most actions are over before there is anything to do here.
-	first := p.clock.AfterFunc(publishEvery, func() {
-		go func() { // a fake clock calls while it is locked
-			defer close(ended)
-			p.publishing(ctx, done, moved)
-		}()
-	})
-	return func() {
-		if !first.Stop() {
-			<-ended
-		}
-	}
-}
-
-func (p *pass[T]) publishing(ctx context.Context, done <-chan struct{}, moved func()) {
-	ticker := p.clock.NewTicker(publishEvery)
-	defer ticker.Stop()
-	for {
-		if p.movedOrSent(ctx) {
-			moved()
-			return
-		}
-		select {
-		case <-done:
-			return
-		case <-ticker.C():
-		}
-	}
-}
-
-// movedOrSent tells whether the action must end; errors are left to the pass's own write, which
-// cannot do without an answer.
-func (p *pass[T]) movedOrSent(ctx context.Context) bool {
-	p.sending.Lock()
-	defer p.sending.Unlock()
-	live := p.empty()
-	err := p.client.Get(ctx, client.ObjectKeyFromObject(p.stored), live)
-	if err != nil {
-		return client.IgnoreNotFound(err) == nil
-	}
-	if live.GetResourceVersion() != p.stored.GetResourceVersion() && !p.tookOver(live) {
-		if err := p.followAsked(ctx, live); err != nil {
-			return errors.Is(err, errMoved)
-		}
-	}
-	_ = p.send(ctx) // progress only: the next tick or the pass's own write repeats it
-	return false
 }

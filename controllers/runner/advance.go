@@ -1,0 +1,96 @@
+package runner
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/patch"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// advance takes an object as far as it goes: each commit is followed by another run, from what was stored, as long as
+// nobody else writes the object. The view follows at the end, or when it would be old.
+func (r *Reconciler[T]) advance(ctx context.Context, p *pass[T], obj T, state *v1alpha1.MachineState) (reconcile.Result, error) {
+	if aside, err := r.takeUp(ctx, p, obj, state); aside > 0 || err != nil {
+		return reconcile.Result{RequeueAfter: aside}, err
+	}
+	for runs := cmp.Or(r.MaxRuns, maxRuns); ; runs-- {
+		result, goOn, err := r.run(ctx, p)
+		if err != nil || !goOn || runs == 1 || !p.unchanged(ctx) {
+			return result, p.catchUp(ctx, err)
+		}
+		if err := r.record(ctx, p); err != nil {
+			return reconcile.Result{}, p.catchUp(ctx, err)
+		}
+	}
+}
+
+// run makes one run of the machine. goOn tells that what it came to is stored, and another run may follow at once.
+func (r *Reconciler[T]) run(ctx context.Context, p *pass[T]) (result reconcile.Result, goOn bool, err error) {
+	run, obj := p.machine.Run(*p.work.MachineStatus(), r.view(ctx, p)), p.stored
+	p.run = run
+	p.beforeActions(run)
+	defer func() { r.memory.keep(obj, run.Due(err == nil)) }()
+	for {
+		cmd := run.Next()
+		switch cmd.Do {
+		case fsm.Act:
+			if err := r.step(ctx, p, run, cmd); err != nil {
+				return reconcile.Result{}, false, err
+			}
+		case fsm.Commit:
+			return reconcile.Result{RequeueAfter: again}, true, r.conclude(ctx, p, run, cmd)
+		case fsm.Sleep:
+			return reconcile.Result{RequeueAfter: cmd.After}, false, r.conclude(ctx, p, run, cmd)
+		case fsm.AddFinalizer:
+			return reconcile.Result{RequeueAfter: again}, true, r.addFinalizer(ctx, p)
+		case fsm.RemoveFinalizer:
+			return reconcile.Result{RequeueAfter: again}, false, r.end(ctx, p)
+		default:
+			return reconcile.Result{}, false, fmt.Errorf("the engine asks for %q, which this program does not know", cmd.Do)
+		}
+	}
+}
+
+// takeUp begins a pass, or tells how long another installation is left alone with the object.
+func (r *Reconciler[T]) takeUp(ctx context.Context, p *pass[T], obj T, state *v1alpha1.MachineState) (aside time.Duration, err error) {
+	if err := p.begin(obj, state); err != nil {
+		return 0, err
+	}
+	p.spec = specOf(p.machine.Name(), p.machine.For(), obj)
+	if aside, err := r.standAside(ctx, p, p.about()); aside > 0 || err != nil || p.gone {
+		return aside, err
+	}
+	r.know(p.machine, p.work)
+	return 0, r.record(ctx, p)
+}
+
+// addFinalizer keeps the object from going before what is to be done in its name is undone.
+func (r *Reconciler[T]) addFinalizer(ctx context.Context, p *pass[T]) error {
+	err := patch.MutateAndPatchSpec(ctx, r.Client, p.stored, func(o T) { controllerutil.AddFinalizer(o, p.machine.Finalizer()) })
+	p.adoptMetadata()
+	return err
+}
+
+// end lets the object go, and its state after it. A crash in between leaves a state without
+// an object, which Leftovers finds.
+func (r *Reconciler[T]) end(ctx context.Context, p *pass[T]) error {
+	if len(p.stored.GetFinalizers()) > 1 { // it stays, and nobody shows it any more
+		if err := p.catchUp(ctx, nil); err != nil {
+			return err
+		}
+	}
+	p.behind = false
+	err := patch.MutateAndPatchSpec(ctx, r.Client, p.stored, func(o T) { controllerutil.RemoveFinalizer(o, p.machine.Finalizer()) })
+	if err != nil {
+		return err
+	}
+	r.Busy.unclaim(p.stored.GetUID())
+	return dropState(ctx, r.Client, p.state)
+}
