@@ -26,7 +26,7 @@ type program struct {
 	// sources are all that events can come from, by the name of the phase, and callbacks are those of every pass.
 	sources   map[string]*source
 	callbacks looplab.Callbacks
-	self     *Schema
+	self      *Schema
 	// guards of the program that the file asks.
 	guards []string
 	// texts are those of all expressions.

@@ -197,6 +197,8 @@ func (r *Run) event(ctx context.Context, name string, f *firing) error {
 	switch {
 	case err == nil && happened == stayed && f.cmd != nil, err == nil && happened == pending && f.took != nil:
 		return nil
+	case happened == calledOff && f.called: // by what came of the step
+		return err
 	case err == nil:
 		err = errors.New("it did not do what it is there for")
 	}

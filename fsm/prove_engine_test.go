@@ -77,7 +77,7 @@ func TestDefectsOfTheEngineAreFound(t *testing.T) {
 			},
 		},
 		"legal": {
-			why:    "an event that the phase does not have leads nowhere",
+			why: "an event that the phase does not have leads nowhere",
 			damage: func(p *program) {
 				work := p.sources["Work"]
 				work.events = slices.DeleteFunc(work.events, func(e looplab.EventDesc) bool { return e.Name == reasonDeletion })
