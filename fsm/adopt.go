@@ -97,9 +97,8 @@ func (m *Machine) Adopted(st v1alpha1.MachineStatus) v1alpha1.MachineStatus {
 // unknownPhase never guesses: only the machine's author knows where an object
 // of an older revision belongs.
 func (r *Run) unknownPhase() Command {
-	if to, err := r.m.prog.table.fire(r.st.Phase+"."+upgradeEvent, r.st.Phase, nil); err == nil {
-		r.rename(to)
-		return *r.next
+	if r.m.prog.sources[r.st.Phase] != nil { // upgrade.phaseMap knows it
+		return *r.take(reasonReplaced, "", nil)
 	}
 	r.stall = &stall{reason: "UnknownPhase", message: fmt.Sprintf(
 		"phase %q is not in revision %s of machine %s: restore the phase in the machine file, or add it to spec.upgrade.phaseMap",
@@ -130,8 +129,7 @@ func (r *Run) recover() Command {
 			}
 			r.st.Held = append(r.st.Held, h)
 		}
-		r.enter(q.To, "", firstOf(q.Reason, "StateRecovered"), "")
-		return *r.next
+		return *r.take(recoverEvent(q), "", q.when)
 	}
 	r.stall = &stall{reason: "StateLost", message: fmt.Sprintf(
 		"the object bears finalizer %s, but its MachineState is gone, and nothing in spec.recover of machine %s says where it stood: restore the MachineState from a backup; or give back by hand what is left, then remove the finalizer",

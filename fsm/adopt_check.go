@@ -105,10 +105,6 @@ func (c *compiler) checkPhaseMap() {
 		}
 		if c.prog.phases[to] == nil {
 			c.find(path, "PG001", fmt.Sprintf("phase %q does not exist", to), c.knownPhases(to))
-			continue
-		}
-		if err := c.prog.table.add(old+"."+upgradeEvent, old, to); err != nil {
-			c.find(path, "PG004", err.Error(), "remove one of them")
 		}
 	}
 }

@@ -23,7 +23,7 @@ func TestRecoveryAndUpgradeAreChecked(t *testing.T) {
 		"recover to nowhere": {why: "a typo", code: "PG001",
 			bad: recovery("{to: ⟦Dnoe}"), good: recovery("{to: Done}"), contains: []string{`phase "Dnoe" does not exist`}},
 		"recover after an open entry": {why: "the first that applies is taken", code: "PG004",
-			bad: recovery("⟦{to: Done}, {when: 'guards.a', to: One}"), good: recovery("{when: 'guards.a', to: One}, {to: Done}"), contains: []string{"the entries behind this one never apply"}},
+			bad: recovery("⟦{to: Done}, {when: 'guards.a', to: One, reason: Begun}"), good: recovery("{when: 'guards.a', to: One, reason: Begun}, {to: Done}"), contains: []string{"the entries behind this one never apply"}},
 		"recover that holds nothing known": {why: "a typo", code: "PG000",
 			bad: recovery("{to: One, holds: [⟦lcok]}"), good: recovery("{to: One, holds: [lock]}"), contains: []string{`"lcok" is no effect of this machine`}},
 		"recover that holds twice": {why: "it would be given back twice", code: "PG000",

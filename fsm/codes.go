@@ -38,6 +38,6 @@ var Codes = map[string]Code{
 	"PG104": {"objects of the older revision could not go on with this one", SeverityError},
 	"PG105": {"the objects cannot show where they stand", SeverityWarning},
 	"PG106": {"a step reads what a later step of its phase changes", SeverityWarning},
-	"PG107": {"an exit leads to its own phase", SeverityWarning},
+	"PG107": {"a phase leads to itself", SeverityError},
 	"PG201": {"an invariant does not hold", SeverityError},
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
+	looplab "github.com/looplab/fsm"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
@@ -22,8 +23,10 @@ type program struct {
 	requests map[string]*request
 	actions  map[string]*action
 	effects  map[string]effect
-	table    *table
-	self     *Schema
+	// sources are all that events can come from, by the name of the phase, and callbacks are those of every pass.
+	sources   map[string]*source
+	callbacks looplab.Callbacks
+	self      *Schema
 	// guards of the program that the file asks.
 	guards []string
 	// texts are those of all expressions.
@@ -128,7 +131,7 @@ func (c *compiler) run() {
 	spec := &c.def.Spec
 	c.declared = map[string]string{}
 	c.prog = &program{phases: map[string]*phase{}, facts: map[string]*expr{}, requests: map[string]*request{},
-		actions: map[string]*action{}, effects: map[string]effect{}, inText: map[string]bool{}, self: c.b.Self}
+		actions: map[string]*action{}, effects: map[string]effect{}, inText: map[string]bool{}, self: c.b.Self, callbacks: callbacks()}
 	c.facts(spec.Facts)
 	c.compileRequests(spec.Requests)
 	c.actions(spec.Actions)
@@ -265,6 +268,9 @@ func (c *compiler) phase(path string, src *v1alpha1.Phase, defPoll time.Duration
 	p := &phase{Phase: src, path: path, poll: defPoll}
 	if src.Poll != "" {
 		p.poll = c.duration(path+".poll", src.Poll)
+	}
+	if defRetry.to == src.Name { // the phase that all others give up to
+		defRetry.to = ""
 	}
 	p.retry = c.retry(path+".retry", src.Retry, defRetry)
 	if src.Timeout != nil {

@@ -13,8 +13,9 @@
 //	for {
 //		switch cmd := run.Next(); cmd.Do {
 //		case fsm.Act:
-//			run.Done(call(cmd.Action, cmd.With))
+//			run.Fire(ctx, call) // which looks up cmd.Action
 //		case fsm.Commit:
-//			store(run.Status()) // and start again from what was stored
+//			store(run.Status())
+//			run.Stored(tell) // and start again from what was stored
 //		…
 package fsm

@@ -129,7 +129,7 @@ func TestExternalActionsAreCalledAtTheirPoll(t *testing.T) {
 		"an exit is closed":   {"the whole look is repeated at its poll", "poll: 10s, steps: [{action: Look}]", answer(nil), wake, []time.Duration{0, 10 * second, 20 * second}, 0},
 		"after another step":  {"what only reads the cluster is called by the way", "poll: 10s, steps: [{action: Work}, {action: Look}]", answer(nil), wake, []time.Duration{0, 10 * second, 20 * second}, 0},
 		"without a poll":      {"a phase that only a watch wakes", "watch: [{apiVersion: v1, kind: Pod, name: x}], steps: [{action: Look}]", answer(nil), wake, []time.Duration{0, 10 * second, 20 * second}, 0},
-		"one after the other": {"the second was not called before", "poll: 10s, steps: [{action: Look}, {action: Look}]", answer(nil), wake, []time.Duration{0, 0, 10 * second, 10 * second, 20 * second, 20 * second}, 0},
+		"one after the other": {"the second was not called before", "poll: 10s, steps: [{action: Look}, {name: Again, action: Look}]", answer(nil), wake, []time.Duration{0, 0, 10 * second, 10 * second, 20 * second, 20 * second}, 0},
 		"steady":              {"also where it is looked at for years", "kind: steady, poll: 10s, steps: [{action: Look}]", answer(nil), wake, []time.Duration{0, 10 * second, 20 * second}, 0},
 		"restarts":            {"of a driver that cannot know when it called last", "steps: [{action: Look, until: 'result.n > 1', poll: 10s}]", answer(nil), restart, []time.Duration{0, 10 * second, 20 * second}, 0},
 		"an error":            {"its backoff decides", "retry: {base: 7s, factor: 1, jitter: 0}, steps: [{action: Look, poll: 10s}]", failing(errors.New("no"), fsm.ClassUnavailable), wake, []time.Duration{0, 7 * second, 14 * second, 21 * second, 28 * second}, 2},

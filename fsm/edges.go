@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
 // EdgeKind is what opens an edge.
@@ -22,11 +24,11 @@ const (
 
 // Edge is one way from a phase to another, whatever opens it.
 type Edge struct {
-	// Event is unique in its machine.
+	// Event is the one that looplab/fsm knows it by, and the reason of its transitions. It is unique in its phase.
 	Event    string
 	From, To string
 	Kind     EdgeKind
-	// Path is where the target stands in the file.
+	// Path is where the target stands in the file. It is unique in its machine.
 	Path string
 	// Guard is what must hold: an expression, the time of a timeout, the number of
 	// attempts, the class of an error; empty when nothing must.
@@ -36,8 +38,8 @@ type Edge struct {
 }
 
 // Edges lists every way between two phases: those of each phase in document
-// order, then those of upgrade.phaseMap. It is the one source of the transition
-// table, of the reachability checks and of drawings.
+// order, then those of upgrade.phaseMap. It is the one source of the events of
+// looplab/fsm, of the reachability checks and of drawings.
 func (m *Machine) Edges() []Edge {
 	var all []Edge
 	for _, p := range m.prog.order {
@@ -45,7 +47,7 @@ func (m *Machine) Edges() []Edge {
 	}
 	if u := m.def.Spec.Upgrade; u != nil {
 		for _, old := range slices.Sorted(maps.Keys(u.PhaseMap)) {
-			all = append(all, Edge{Event: old + "." + upgradeEvent, From: old, To: u.PhaseMap[old],
+			all = append(all, Edge{Event: reasonReplaced, From: old, To: u.PhaseMap[old],
 				Kind: EdgeUpgrade, Path: "spec.upgrade.phaseMap." + old})
 		}
 	}
@@ -57,45 +59,47 @@ func (p *phase) edges() []Edge { return p.ways }
 
 func (p *phase) listEdges() []Edge {
 	var out []Edge
-	add := func(to, path, name string, kind EdgeKind, guard, reason string) {
+	add := func(to, path, event string, kind EdgeKind, guard, reason string) {
 		if to != "" {
-			out = append(out, Edge{Event: p.Name + "." + name, From: p.Name, To: to, Kind: kind,
+			out = append(out, Edge{Event: event, From: p.Name, To: to, Kind: kind,
 				Path: p.path + "." + path, Guard: guard, Reason: reason})
 		}
 	}
 	for i, r := range p.Require {
-		add(r.Else, fmt.Sprintf("require[%d].else", i), requireEvent(i), EdgeRequire, "!("+r.When+")", r.Reason)
+		add(r.Else, fmt.Sprintf("require[%d].else", i), requireEvent(r), EdgeRequire, "!("+r.When+")", r.Reason)
 	}
 	for i, x := range p.Next {
-		add(x.To, fmt.Sprintf("next[%d].to", i), nextEvent(i), EdgeNext, x.When, x.Reason)
+		add(x.To, fmt.Sprintf("next[%d].to", i), nextEvent(x), EdgeNext, x.When, x.Reason)
 	}
 	if p.Timeout != nil {
-		add(p.Timeout.To, "timeout.to", timeoutEvent, EdgeTimeout, p.Timeout.After, p.Timeout.Reason)
+		add(p.Timeout.To, "timeout.to", timeoutEvent(p), EdgeTimeout, p.Timeout.After, p.Timeout.Reason)
 	}
-	add(p.retry.to, "retry.to", retryEvent, EdgeRetry, fmt.Sprintf("%d attempts", p.retry.attempts), "")
-	for i, s := range p.steps {
-		if s.retry.to != p.retry.to {
-			add(s.retry.to, fmt.Sprintf("steps[%d].retry.to", i), stepRetryEvent(i), EdgeRetry, fmt.Sprintf("%d attempts", s.retry.attempts), "")
+	add(p.retry.to, "retry.to", reasonExhausted, EdgeRetry, fmt.Sprintf("%d attempts", p.retry.attempts), "")
+	for i := range p.steps {
+		if s := &p.steps[i]; s.retry.to != p.retry.to {
+			add(s.retry.to, fmt.Sprintf("steps[%d].retry.to", i), stepRetryEvent(s), EdgeRetry, fmt.Sprintf("%d attempts", s.retry.attempts), "")
 		}
 	}
 	for i, e := range p.OnError {
-		add(e.To, fmt.Sprintf("onError[%d].to", i), errorEvent(i), EdgeError, e.Is, e.Reason)
+		add(e.To, fmt.Sprintf("onError[%d].to", i), errorEvent(e), EdgeError, e.Is, e.Reason)
 	}
 	if p.OnDelete != nil {
-		add(p.OnDelete.To, "onDelete.to", deleteEvent, EdgeDelete, "", "")
+		add(p.OnDelete.To, "onDelete.to", reasonDeletion, EdgeDelete, "", "")
 	}
 	return out
 }
 
-// Names of the events of one phase; the table's keys are phase + "." + name.
-const (
-	timeoutEvent = "timeout"
-	retryEvent   = "retry"
-	deleteEvent  = "onDelete"
-	upgradeEvent = "upgrade"
-)
+// The events of edges: the reason that the file gives, else the name of the target for an exit, and a reserved one for any other.
 
-func requireEvent(i int) string   { return fmt.Sprintf("require[%d]", i) }
-func nextEvent(i int) string      { return fmt.Sprintf("next[%d]", i) }
-func stepRetryEvent(i int) string { return fmt.Sprintf("steps[%d].retry", i) }
-func errorEvent(i int) string     { return fmt.Sprintf("onError[%d]", i) }
+func requireEvent(r v1alpha1.Require) string { return firstOf(r.Reason, reasonRequire) }
+func nextEvent(x v1alpha1.Exit) string       { return word(firstOf(x.Reason, x.To)) }
+func timeoutEvent(p *phase) string           { return firstOf(p.Timeout.Reason, reasonTimeout) }
+func stepRetryEvent(s *step) string          { return word(s.name) + reasonExhausted }
+
+// errorEvent: where the file gives no reason, an error that brings one of its own has that one instead.
+func errorEvent(e v1alpha1.OnError) string {
+	if e.Is == string(ClassAny) {
+		return firstOf(e.Reason, "AnyError")
+	}
+	return firstOf(e.Reason, e.Is+"Error")
+}

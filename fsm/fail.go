@@ -21,17 +21,21 @@ func (r *Run) fail(o Outcome, policy retry, p *phase) {
 	}
 	exhausted := policy.attempts > 0 && r.st.Attempts >= policy.attempts
 	if i := catcher(p.OnError, class, exhausted, policy.attempts == 0); i >= 0 {
-		r.next = r.take(p, errorEvent(i), firstOf(p.OnError[i].Reason, reason, string(class)+"Error"), text, nil)
+		event := errorEvent(p.OnError[i])
+		if p.OnError[i].Reason == "" { // the error's own says more
+			event = r.also(word(firstOf(reason, string(class)+"Error")), event)
+		}
+		r.next = r.caught(event, text)
 		return
 	}
 	if exhausted && policy.to != "" {
-		r.next = r.take(p, r.retryEvent(p, policy), "RetriesExhausted", text, nil)
+		r.next = r.take(r.retryEvent(p, policy), text, nil)
 		return
 	}
 	delay := policy.delay(r.st.Attempts, r.view.Random)
 	switch {
 	case class == ClassTerminal || exhausted:
-		r.stall, delay = &stall{word(firstOf(reason, "RetriesExhausted")), text}, policy.max
+		r.stall, delay = &stall{word(firstOf(reason, reasonExhausted)), text}, policy.max
 	case p.Kind == "waiting" && p.poll > 0:
 		delay = p.poll // who waits for a person looks at the same pace, whatever happens
 	}
@@ -67,9 +71,9 @@ func catcher(entries []v1alpha1.OnError, class Class, exhausted, forever bool) i
 
 func (r *Run) retryEvent(p *phase, policy retry) string {
 	if policy.to == p.retry.to {
-		return retryEvent
+		return reasonExhausted
 	}
-	return stepRetryEvent(int(r.st.Cursor))
+	return stepRetryEvent(&p.steps[r.st.Cursor])
 }
 
 func (q retry) delay(attempt int32, random func() float64) time.Duration {

@@ -87,7 +87,7 @@ func (f *flow) load(p *phase, e Edge) effectSet {
 // passing leaves out what closes the exit while it is held.
 func (f *flow) passing(p *phase, e Edge, held effectSet) effectSet {
 	for i, x := range p.next {
-		if e.Event != p.Name+"."+nextEvent(i) {
+		if e.Path != nextPath(p, i) {
 			continue
 		}
 		for name, b := range f.bits {

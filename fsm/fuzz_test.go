@@ -107,7 +107,7 @@ func BenchmarkPass(b *testing.B) {
 	for b.Loop() {
 		run := m.Run(start, view)
 		for cmd := run.Next(); cmd.Do != fsm.Sleep; cmd = run.Next() {
-			run.Done(found)
+			fire(b, run, found)
 		}
 		_, _ = run.Status(), run.Summary()
 	}

@@ -125,10 +125,10 @@ func TestGoneSeesNoChangeOfTheSpec(t *testing.T) {
 `+rest)), testBindings)
 	st := v1alpha1.MachineStatus{Phase: "Two", Revision: m.Revision(), Generation: 7, Held: v1alpha1.Held("lock")}
 	run := m.Run(st, fsm.View{Gone: true, Now: func() time.Time { return sim.Epoch }})
-	if d := cmp.Diff(fsm.Command{Do: fsm.Act, Action: "Give", Step: "Give", StepID: "Two/Give", With: fsm.Params{}}, run.Next()); d != "" {
+	if d := cmp.Diff(fsm.Command{Do: fsm.Act, Action: "Give", Step: "Give", Event: "Give", StepID: "Two/Give", With: fsm.Params{}}, run.Next()); d != "" {
 		t.Errorf("there is no spec that could change (-want +got):\n%s", d)
 	}
-	run.Done(fsm.Outcome{})
+	fire(t, run, fsm.Outcome{})
 	if d := cmp.Diff(fsm.Command{Do: fsm.Sleep}, run.Next()); d != "" || len(run.Status().Held) > 0 {
 		t.Errorf("finished as soon as nothing is held: %v (-want +got):\n%s", run.Status().Held, d)
 	}

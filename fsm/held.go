@@ -59,7 +59,8 @@ func (r *Run) undo(s *step, p *phase) *Command {
 		r.fail(Outcome{Err: err, Class: ClassInvalid}, s.retry, p)
 		return r.next
 	}
-	return r.act(&Command{Do: Act, Action: use, Step: s.name, StepID: firstOf(r.m.prog.effects[h.Name].Release, h.Name), With: with, Effect: h.Name}, s, r.m.bindings.Actions[use].External)
+	event := r.also(undoEvent(s.name, h.Name), "")
+	return r.act(&Command{Do: Act, Action: use, Step: s.name, Event: event, StepID: firstOf(r.m.prog.effects[h.Name].Release, h.Name), With: with, Effect: h.Name}, s, r.m.bindings.Actions[use].External)
 }
 
 // release is the action that gives an effect back, and its parameters. The one on record

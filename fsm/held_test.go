@@ -168,13 +168,13 @@ func TestReleaseOnRecord(t *testing.T) {
 		blocked v1alpha1.Blocked
 	}{
 		"on record": {why: "the file says something else by now", held: v1alpha1.HeldEffect{Name: "app", Release: "Scale", With: `{"name":"first","replicas":3}`},
-			want: fsm.Command{Do: fsm.Act, Action: "Scale", Step: "undo", Effect: "app", StepID: "Start", With: fsm.Params{"name": "first", "replicas": int64(3)}}},
+			want: fsm.Command{Do: fsm.Act, Action: "Scale", Step: "undo", Event: "undo/app", Effect: "app", StepID: "Start", With: fsm.Params{"name": "first", "replicas": int64(3)}}},
 		"of an effect that the file lost": {why: "the record is all that is needed", held: v1alpha1.HeldEffect{Name: "older", Release: "Wake", With: `{"name":"first"}`},
-			want: fsm.Command{Do: fsm.Act, Action: "Wake", Step: "undo", Effect: "older", StepID: "older", With: fsm.Params{"name": "first"}}},
+			want: fsm.Command{Do: fsm.Act, Action: "Wake", Step: "undo", Event: "undo/older", Effect: "older", StepID: "older", With: fsm.Params{"name": "first"}}},
 		"name only": {why: "the file says it, and reads the object now", held: v1alpha1.HeldEffect{Name: "app"}, self: map[string]any{"spec": map[string]any{"deployment": "second"}},
-			want: fsm.Command{Do: fsm.Act, Action: "Wake", Step: "undo", Effect: "app", StepID: "Start", With: fsm.Params{"name": "second"}}},
+			want: fsm.Command{Do: fsm.Act, Action: "Wake", Step: "undo", Event: "undo/app", Effect: "app", StepID: "Start", With: fsm.Params{"name": "second"}}},
 		"an action that the program lost": {why: "the file's release takes the parameters on record", held: v1alpha1.HeldEffect{Name: "app", Release: "Gone", With: `{"name":"first"}`},
-			want: fsm.Command{Do: fsm.Act, Action: "Wake", Step: "undo", Effect: "app", StepID: "Start", With: fsm.Params{"name": "first"}}},
+			want: fsm.Command{Do: fsm.Act, Action: "Wake", Step: "undo", Event: "undo/app", Effect: "app", StepID: "Start", With: fsm.Params{"name": "first"}}},
 		"parameters that the program lost": {why: "the same action with what it still takes would be a guess", held: v1alpha1.HeldEffect{Name: "app", Release: "Scale", With: `{"name":"first","surge":3}`},
 			blocked: v1alpha1.Blocked{Step: "undo", Because: "Terminal error, attempt 1", Got: `app is given back by Scale {"name":"first","surge":3}, which this program cannot do, and Wake of revision ` + m.Revision() + ` takes other parameters: "surge" is no parameter of it`}},
 		"nobody knows it": {why: "it is named, with the two ways out", held: v1alpha1.HeldEffect{Name: "older", Release: "Gone"},
@@ -215,7 +215,7 @@ func TestEffectHeldTwice(t *testing.T) {
 			st := v1alpha1.MachineStatus{Phase: c.phase, Revision: m.Revision(), Held: []v1alpha1.HeldEffect{first, second}}
 			run := m.Run(st, fsm.View{Finalizer: true, Self: fsm.Given(nil), Now: func() time.Time { return sim.Epoch }})
 			cmd := run.Next()
-			run.Done(fsm.Outcome{})
+			fire(t, run, fsm.Outcome{})
 			if d := cmp.Diff([]any{c.with, []v1alpha1.HeldEffect{first}}, []any{cmd.With, run.Status().Held}); d != "" {
 				t.Errorf("%s (-want +got):\n%s", c.why, d)
 			}

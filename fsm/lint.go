@@ -84,13 +84,12 @@ func (c *compiler) resultsOf(e *expr) []string {
 	return names
 }
 
-// checkOwnExits: closed exits are looked at again by poll, from the first step on. An exit to the phase itself does the
-// same, and begins the time of its timeout anew, which so never passes. What a person asks for is begun anew on purpose.
+// checkOwnExits: an edge to the phase itself is none. looplab/fsm takes it for a step, which neither leaves a phase nor enters
+// one; and the time of a timeout would begin anew with it, and never pass. Closed exits are looked at again by poll, from the first step on.
 func (c *compiler) checkOwnExits(p *phase) {
-	for i, x := range p.next {
-		asked := x.when != nil && slices.ContainsFunc(x.when.refs, func(r exprRef) bool { return r.root == varRequest || r.root == varChanged })
-		if x.To == p.Name && p.Kind != "steady" && !asked {
-			c.find(fmt.Sprintf("%s.next[%d].to", p.path, i), "PG107", fmt.Sprintf("next[%d] leads to its own phase %s: its timeout begins anew each time, and never passes", i, p.Name),
+	for _, e := range p.edges() {
+		if e.To == p.Name {
+			c.find(e.Path, "PG107", fmt.Sprintf("it leads from phase %s to itself, which is no transition", p.Name),
 				"remove it: with poll: the phase is looked at again from its first step; or lead to another phase")
 		}
 	}

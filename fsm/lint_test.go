@@ -78,7 +78,7 @@ func TestWhatIsHeld(t *testing.T) {
 		},
 		"requirement": {
 			why: "asked only while nothing is held", code: "PG011",
-			good: strings.Replace(held("    next: [{to: Back, when: 'guards.a'}, {to: One}]\n    poll: 5s\n"), "    onDelete", "    require: [{when: 'guards.b', else: Failed}]\n    onDelete", 1) + "  - {name: Failed, terminal: failure, onDelete: {to: Out}}\n",
+			good: strings.Replace(held("    next: [{to: Back, when: 'guards.a'}]\n    poll: 5s\n"), "    onDelete", "    require: [{when: 'guards.b', else: Failed}]\n    onDelete", 1) + "  - {name: Failed, terminal: failure, onDelete: {to: Out}}\n",
 			bad:  held("    next: [{to: Back, when: 'guards.a'}, {to: Failed}]\n    poll: 5s\n") + "  - {name: Failed, terminal: failure, onDelete: {to: Out}}\n",
 		},
 		"giving up to where only a deletion helps": {

@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -14,13 +13,13 @@ import (
 // exits are looked at once the steps are done; the first open one is taken.
 func (r *Run) exits(p *phase) Command {
 	r.calm()
-	for i, x := range p.next {
+	for _, x := range p.next {
 		asked := decision{open: true}
 		if x.when != nil {
 			asked = r.truth(x.when)
 		}
 		if asked.open {
-			return *r.take(p, nextEvent(i), firstOf(x.Reason, x.To), x.message.render(r.value), x.when)
+			return *r.take(nextEvent(x.Exit), x.message.render(r.value), x.when)
 		}
 		if len(r.st.Blocked) == maxBlocked {
 			continue
@@ -38,28 +37,6 @@ func (r *Run) exits(p *phase) Command {
 	return r.sleep(p.poll)
 }
 
-// take moves along an edge of the table.
-func (r *Run) take(p *phase, event, reason, message string, guard *expr) *Command {
-	to, err := r.m.prog.table.fire(p.Name+"."+event, p.Name, func() error {
-		if guard == nil {
-			return nil
-		}
-		if asked := r.truth(guard); !asked.open {
-			return fmt.Errorf("guard %s: %s", guard.text, asked.got)
-		}
-		return nil
-	})
-	if err != nil {
-		r.stall = &stall{"IllegalTransition", err.Error()}
-		r.message = err.Error()
-		cmd := r.sleep(cmp.Or(p.poll, defaultPoll))
-		return &cmd
-	}
-	r.recordRequests(guard)
-	r.enter(to, p.Name, reason, message)
-	return r.next
-}
-
 // enter begins a visit to a phase.
 func (r *Run) enter(to, from, reason, message string) {
 	now := r.now()
@@ -75,8 +52,8 @@ func (r *Run) enter(to, from, reason, message string) {
 
 // rename goes on with a visit under the name that the phase has in this revision: its entry
 // time and its deadline go on, and what its steps have made is found again.
-func (r *Run) rename(to string) {
-	r.noteTransition(to, r.st.Phase, "PhaseReplaced", "", r.now())
+func (r *Run) rename(to, reason string) {
+	r.noteTransition(to, r.st.Phase, reason, "", r.now())
 	if r.st.EnteredAs = firstOf(r.st.EnteredAs, r.st.Phase); r.st.EnteredAs == to {
 		r.st.EnteredAs = ""
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/go-cmp/cmp"
+	looplab "github.com/looplab/fsm"
 )
 
 // lockMachine takes a lock, gives it back, and says so.
@@ -76,8 +77,11 @@ func TestDefectsOfTheEngineAreFound(t *testing.T) {
 			},
 		},
 		"legal": {
-			why:    "an edge that the table does not know leads nowhere",
-			damage: func(p *program) { delete(p.table.edges, edgeKey{"Work." + deleteEvent, "Work"}) },
+			why: "an event that the phase does not have leads nowhere",
+			damage: func(p *program) {
+				work := p.sources["Work"]
+				work.events = slices.DeleteFunc(work.events, func(e looplab.EventDesc) bool { return e.Name == reasonDeletion })
+			},
 			want: map[string][]string{
 				"invariant deletable: a deletion never ends from here, even if every action succeeds; it also breaks legal": {"kubectl delete"},
 			},

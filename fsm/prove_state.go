@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	looplab "github.com/looplab/fsm"
+
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
@@ -69,6 +71,8 @@ type prover struct {
 	values   map[knownKey]known
 	asked    map[heldKey]bool
 	ledgers  map[string][]string
+	// pool has the state machines of all runs.
+	pool map[string]*looplab.FSM
 
 	nodes []node
 	seen  map[state]int
@@ -93,7 +97,7 @@ type failure struct {
 
 func newProver(m *Machine) *prover {
 	p := &prover{index: map[string]int16{}, steps: map[*step]*stepModel{}, fallible: map[*expr]int32{},
-		values: map[knownKey]known{}, asked: map[heldKey]bool{}, ledgers: map[string][]string{},
+		values: map[knownKey]known{}, asked: map[heldKey]bool{}, ledgers: map[string][]string{}, pool: map[string]*looplab.FSM{},
 		seen: map[state]int{}, violations: map[string]violation{}}
 	for _, e := range m.def.Spec.Effects {
 		p.effects = append(p.effects, e.Name)

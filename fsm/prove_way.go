@@ -1,6 +1,8 @@
 package fsm
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -67,11 +69,11 @@ func (w *way) walk() {
 	w.answers, w.events = w.answers[:0], w.events[:0]
 	w.run = w.m.Run(w.begin(), View{Deleting: w.from.deleting, Finalizer: w.from.finalizer, Gone: w.vanished,
 		Now: func() time.Time { return w.clock }, Guard: noGuard})
-	w.run.oracle = w.truth
+	w.run.oracle, w.run.pool = w.truth, w.pool
 	cmd := w.run.Next()
 	w.checkPatient(cmd)
 	if cmd.Do == Act {
-		if !w.act(cmd) {
+		if err := w.run.Fire(context.Background(), w.act); err != nil {
 			return
 		}
 		if w.run.next == nil {
@@ -129,8 +131,11 @@ const (
 	failing
 )
 
-// act answers an action. It is false when the program dies.
-func (w *way) act(cmd Command) bool {
+// errDies ends a reconcile.
+var errDies = errors.New("the program dies")
+
+// act answers an action, in place of the driver's. The error is that the program dies.
+func (w *way) act(_ context.Context, cmd Command) (Outcome, error) {
 	s := &w.run.phase().steps[w.run.st.Cursor]
 	model := w.steps[s]
 	takes, gives := model.takes, model.gives
@@ -139,8 +144,7 @@ func (w *way) act(cmd Command) bool {
 		w.checkReturn(gives, s)
 	}
 	if w.vanished {
-		w.done(event{kind: eventDone, step: s}, false)
-		return true
+		return w.done(event{kind: eventDone, step: s}, false), nil
 	}
 	how := w.pick(failing + len(model.failures))
 	changes := takes&^w.to.inPlace != 0 || gives&w.to.inPlace != 0
@@ -152,41 +156,39 @@ func (w *way) act(cmd Command) bool {
 	e := event{kind: eventDone, phase: w.from.phase, step: s, effects: takes | gives, did: did}
 	switch how {
 	case quickly, slowly:
-		w.done(e, how == slowly)
+		return w.done(e, how == slowly), nil
 	case notYet:
 		e.kind = eventWait
 		w.note(e)
-		w.run.Done(Outcome{Err: errNotYet})
+		return Outcome{Err: errNotYet}, nil
 	case crashed:
 		w.good = false
 		w.note(e)
 		w.note(event{kind: eventCrash})
 		w.to.running, w.to.memory = false, progress{}
 		w.to.kept &= w.to.inPlace
-		return false
-	default:
-		w.fails(e, model.failures[how-failing])
+		return Outcome{}, errDies
 	}
-	return true
+	return w.fails(e, model.failures[how-failing]), nil
 }
 
-func (w *way) done(e event, slow bool) {
+func (w *way) done(e event, slow bool) Outcome {
 	w.note(e)
 	if slow {
 		w.clock = w.clock.Add(longStep)
 	}
 	w.answers = w.answers[:0] // the results are others now
-	w.run.Done(Outcome{})
+	return Outcome{}
 }
 
-func (w *way) fails(e event, f failure) {
+func (w *way) fails(e event, f failure) Outcome {
 	w.good = false
 	e.kind, e.failure = eventFails, f
 	w.note(e)
 	if f.last {
 		w.run.st.Attempts = e.step.retry.attempts - 1
 	}
-	w.run.Done(f.Outcome)
+	return f.Outcome
 }
 
 // write carries out what ends a reconcile.
@@ -199,6 +201,10 @@ func (w *way) write(cmd Command) {
 		w.note(event{kind: eventRemoved})
 	default:
 		w.store()
+		if err := w.run.Stored(nil); err != nil {
+			w.run.refuse(err)
+			w.checkLegal()
+		}
 		if len(w.to.stored.held) > len(w.from.now().held) {
 			w.note(event{kind: eventBegins, phase: w.to.phase, step: &w.run.phase().steps[w.to.stored.cursor]})
 		}

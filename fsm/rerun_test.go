@@ -71,7 +71,7 @@ func TestWhatIsReadAndThenChanged(t *testing.T) {
 		"all of a kind":               {why: "it is one of them", steps: []string{read, use, "{action: Delete, with: {apiVersion: apps/v1, kind: Deployment}}"}, want: "an object"},
 		"awaited":                     {why: "the action waits for it", steps: []string{"{action: Await, with: {" + app + "}}", stop}, want: "spec.replicas"},
 		"whether it is to be written": {why: "it has been written then", steps: []string{read, strings.TrimSuffix(stop, "}") + ", if: 'result.object.spec.replicas > 0'}"}},
-		"read again":                  {why: "what is used was read after the change", steps: []string{read, stop, read, use}},
+		"read again":                  {why: "what is used was read after the change", steps: []string{read, stop, strings.Replace(read, "{", "{name: Again, ", 1), use}},
 		"steady":                      {why: "each look is such a run", steps: []string{read, use, stop}, phase: "    kind: steady\n"},
 		"undo":                        {why: "a release changes it", steps: []string{read, use, "{undo: held}"}, want: "which the later step undo changes"},
 	} {

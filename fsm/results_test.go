@@ -17,7 +17,7 @@ func TestLastingResult(t *testing.T) {
     steps:
     - {action: Plan}
     - {action: Look, until: 'result.ready'}
-    - {action: Look, if: 'result.ready', until: 'result.ready'}
+    - {name: Again, action: Look, if: 'result.ready', until: 'result.ready'}
     next: [{to: Done}]
     onDelete: {none: true}
   - {name: Done, terminal: success, onDelete: {none: true}}

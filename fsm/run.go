@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	looplab "github.com/looplab/fsm"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -57,9 +58,9 @@ type Verb string
 
 // The commands of a run.
 const (
-	// Act: call the action and hand its outcome to Done.
+	// Act: fire the event of a step with Fire, which calls the action.
 	Act Verb = "Act"
-	// Commit: write the status with a precondition on the resource version, then
+	// Commit: write the status with a precondition on the resource version, then call Stored, and
 	// start a new run from what was written.
 	Commit Verb = "Commit"
 	// AddFinalizer: add the machine's finalizer, then start a new run.
@@ -74,9 +75,9 @@ const (
 // Command is one thing to do.
 type Command struct {
 	Do Verb
-	// Action, Step and With belong to Act. Effect is set when the action gives
+	// Action, Step, Event and With belong to Act. Event is the one that Fire fires. Effect is set when the action gives
 	// back a held effect.
-	Action, Step, Effect string
+	Action, Step, Event, Effect string
 	// StepID belongs to Act, and is the same for every call of the step and for no other step:
 	// the name that the file gives to the action, or else the phase and the name of the step.
 	StepID string
@@ -106,10 +107,18 @@ type Run struct {
 	// in every other run.
 	oracle func(*expr) decision
 
-	// acting is what Done will hear about; began is when it was asked for.
+	// fsm is that of the phase, made at the first event; more are events that it has besides those of the phase. pool is
+	// for a proof alone, whose runs are many and die young.
+	fsm  *looplab.FSM
+	more []looplab.EventDesc
+	pool map[string]*looplab.FSM
+	// leaving is a transition that waits to be stored.
+	leaving *firing
+
+	// acting is what Fire will do; began is when it was asked for.
 	acting *Command
 	began  time.Time
-	// next is a command decided by Done or by a transition.
+	// next is a command decided by the outcome of an action or by a transition.
 	next    *Command
 	message string
 	stall   *stall
@@ -172,7 +181,7 @@ func (r *Run) Status() v1alpha1.MachineStatus {
 	return st
 }
 
-// Next answers what to do. After Act it must not be called before Done.
+// Next answers what to do. After Act it must not be called before Fire.
 func (r *Run) Next() Command {
 	if r.next != nil {
 		return *r.next
@@ -220,8 +229,7 @@ func (r *Run) begin() Command {
 	if r.lost() {
 		return r.recover()
 	}
-	r.enter(r.m.def.Spec.Initial, "", ReasonCreated, "")
-	return *r.next
+	return *r.take(ReasonCreated, "", nil)
 }
 
 // deletion is total: it asks no guard of the machine's author.
@@ -231,7 +239,7 @@ func (r *Run) deletion(p *phase) *Command {
 	}
 	switch {
 	case p.OnDelete.To != "":
-		return r.take(p, deleteEvent, "DeletionRequested", "", nil)
+		return r.take(reasonDeletion, "", nil)
 	case p.OnDelete.None && len(r.st.Held) == 0:
 		return &Command{Do: RemoveFinalizer}
 	case p.OnDelete.None:
@@ -248,8 +256,7 @@ func (r *Run) deadline(p *phase) *Command {
 		return nil
 	}
 	if p.Timeout.To != "" {
-		return r.take(p, timeoutEvent, firstOf(p.Timeout.Reason, "Timeout"),
-			fmt.Sprintf("%s lasted longer than %s: %s", p.Name, p.Timeout.After, r.waitingFor(p)), nil)
+		return r.take(timeoutEvent(p), fmt.Sprintf("%s lasted longer than %s: %s", p.Name, p.Timeout.After, r.waitingFor(p)), nil)
 	}
 	r.overdue = true
 	r.stall = &stall{p.Timeout.Stalled, fmt.Sprintf("%s lasts longer than %s", p.Name, p.Timeout.After)}
@@ -298,14 +305,14 @@ func (r *Run) require(p *phase) *Command {
 	if r.begun() {
 		return nil
 	}
-	for i, q := range p.require {
+	for _, q := range p.require {
 		asked := r.truth(q.when)
 		if asked.err != nil {
 			r.fail(Outcome{Err: fmt.Errorf("checking whether %s: %w", q.When, asked.err), Class: ClassUnavailable}, p.retry, p)
 			return r.next
 		}
 		if !asked.open {
-			return r.take(p, requireEvent(i), firstOf(q.Reason, "RequirementNotMet"), firstOf(q.message.render(r.value), asked.got), nil)
+			return r.take(requireEvent(q.Require), firstOf(q.message.render(r.value), asked.got), nil)
 		}
 	}
 	if !r.extra() { // it is the step that failed, of a phase that begins anew

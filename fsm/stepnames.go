@@ -1,8 +1,6 @@
 package fsm
 
 import (
-	"fmt"
-
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
@@ -14,22 +12,12 @@ func StepName(s v1alpha1.Step) string {
 	return firstOf(s.Name, s.Action, "wait")
 }
 
-// stepID does not change when steps are added or moved. Of steps that have no name of their own,
-// the second one of a phase has a number.
+// stepID does not change when steps are added or moved.
 func stepID(s step, p *phase) string {
 	if s.Action != s.action.use {
 		return s.Action
 	}
-	id, n := p.Name+"/"+s.name, 1
-	for _, earlier := range p.steps {
-		if earlier.name == s.name {
-			n++
-		}
-	}
-	if n > 1 {
-		id += fmt.Sprintf("#%d", n)
-	}
-	return id
+	return p.Name + "/" + s.name
 }
 
 // effectsOf names the effect that an action takes, and the one it gives back.

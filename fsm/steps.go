@@ -70,7 +70,7 @@ func (r *Run) call(s *step, p *phase) *Command {
 		r.fail(Outcome{Err: err, Class: ClassInvalid}, s.retry, p)
 		return r.next
 	}
-	return r.act(&Command{Do: Act, Action: s.action.use, Step: s.name, StepID: s.id, With: with}, s, s.action.spec.External)
+	return r.act(&Command{Do: Act, Action: s.action.use, Step: s.name, Event: s.name, StepID: s.id, With: with}, s, s.action.spec.External)
 }
 
 // act asks for an action, once it is due.
@@ -92,7 +92,7 @@ func (r *Run) commit(took *v1alpha1.Transition) *Command {
 }
 
 // Asks tells whether the action that runs would be asked for in the same way of the object as it is by
-// now, at the same moment: whether what the step reads of it is unchanged. It is for the time between Act and Done.
+// now, at the same moment: whether what the step reads of it is unchanged. It is for the time in which Fire calls it.
 func (r *Run) Asks(self func() (map[string]any, error)) bool {
 	if r.acting == nil {
 		return false
@@ -116,12 +116,9 @@ func (r *Run) Asks(self func() (map[string]any, error)) bool {
 	return errBefore == nil && errNow == nil && reflect.DeepEqual(asked, asks)
 }
 
-// Done tells the outcome of the action that Next asked for.
-func (r *Run) Done(o Outcome) {
+// done takes the outcome of the action that Next asked for.
+func (r *Run) done(o Outcome) {
 	cmd, p := r.acting, r.phase()
-	if cmd == nil {
-		return
-	}
 	r.acting = nil
 	s := &p.steps[r.st.Cursor]
 	if w := o.wait(); w != nil {

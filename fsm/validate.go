@@ -19,6 +19,7 @@ func (c *compiler) graph() {
 	c.checkKind()
 	c.checkMachineName()
 	c.checkTargets()
+	c.events()
 	c.checkReachable()
 	c.checkFinalizer()
 	c.checkWatches("spec", c.def.Spec.Watch)
@@ -41,7 +42,6 @@ func (c *compiler) checkKind() {
 }
 
 func (c *compiler) checkTargets() {
-	c.prog.table = &table{}
 	if c.prog.phases[c.def.Spec.Initial] == nil {
 		c.find("spec.initial", "PG001", fmt.Sprintf("initial phase %q does not exist", c.def.Spec.Initial), c.knownPhases(c.def.Spec.Initial))
 	}
@@ -50,10 +50,6 @@ func (c *compiler) checkTargets() {
 		for _, e := range p.edges() {
 			if c.prog.phases[e.To] == nil {
 				c.find(e.Path, "PG001", fmt.Sprintf("phase %q does not exist", e.To), c.knownPhases(e.To))
-				continue
-			}
-			if err := c.prog.table.add(e.Event, p.Name, e.To); err != nil {
-				c.find(e.Path, "PG004", err.Error(), "remove one of them")
 			}
 		}
 	}

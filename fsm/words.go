@@ -41,7 +41,7 @@ func (e Edge) when() string {
 	switch {
 	case e.Guard != "":
 		return "when " + e.Guard
-	case strings.HasSuffix(e.Event, "."+nextEvent(0)):
+	case strings.HasSuffix(e.Path, ".next[0].to"):
 		return "always"
 	}
 	return "otherwise"

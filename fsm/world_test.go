@@ -1,6 +1,7 @@
 package fsm_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -128,4 +129,12 @@ func shippedBindings(t testing.TB) fsm.Bindings {
 		t.Fatal(diags.Err())
 	}
 	return b
+}
+
+// fire carries out the step that a run asks for, whose action comes to the outcome.
+func fire(t testing.TB, run *fsm.Run, o fsm.Outcome) {
+	t.Helper()
+	if err := run.Fire(t.Context(), func(context.Context, fsm.Command) (fsm.Outcome, error) { return o, nil }); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -212,8 +212,8 @@ func (r *Reconciler[T]) conclude(ctx context.Context, p *pass[T], run *fsm.Run, 
 			tell(r.Recorder, p.about(), corev1.EventTypeNormal, "MachineReloaded", "Reload",
 				fmt.Sprintf("revision %s of machine %s replaces %s", now, p.machine.Name(), before))
 		}
-		if cmd.Took != nil {
-			r.announce(ctx, p.machine, p.about(), cmd.Took)
+		if err := run.Stored(func(t *v1alpha1.Transition) { r.announce(ctx, p.machine, p.about(), t) }); err != nil {
+			log.FromContext(ctx).Error(err, "a transition is stored, and nobody is told")
 		}
 	})
 }
@@ -253,17 +253,20 @@ func observed[T Object[T]](obj T) int64 {
 	return 0
 }
 
-// step runs one action and hands its outcome to the engine. The first of several
+// step fires the event of a step, which calls its action. The first of several
 // errors in a row is told, unless it leads to another phase: that transition
 // tells it.
 func (r *Reconciler[T]) step(ctx context.Context, p *pass[T], run *fsm.Run, cmd fsm.Command) error {
 	before := run.Status()
-	outcome, err := r.inTurn(ctx, p, before, cmd)
+	var outcome fsm.Outcome
+	err := run.Fire(ctx, func(ctx context.Context, cmd fsm.Command) (_ fsm.Outcome, err error) {
+		outcome, err = r.inTurn(ctx, p, before, cmd)
+		return outcome, err
+	})
 	if err != nil {
 		return err
 	}
 	first := before.Attempts == 0
-	run.Done(outcome)
 	if first && outcome.Err != nil && outcome.Class != "" && run.Next().Took == nil {
 		tell(r.Recorder, p.about(), corev1.EventTypeWarning, "StepFailed", "StepFailed", fmt.Sprintf("%s: %v", cmd.Action, outcome.Err))
 	}

@@ -28,7 +28,7 @@ type Options struct {
 type Marks struct {
 	// Here are lines to show at a phase.
 	Here map[string][]string
-	// Closed is what was seen of a closed exit, by Edge.Event.
+	// Closed is what was seen of a closed exit, by Edge.Path.
 	Closed map[string]string
 }
 
@@ -50,7 +50,7 @@ func MarkObject(m *fsm.Machine, name string, st *v1alpha1.MachineStatus) Marks {
 		}
 		for _, e := range m.Edges() {
 			if e.From == st.Phase && e.Kind == fsm.EdgeNext && e.To == b.To && e.Guard == b.Because {
-				marks.Closed[e.Event] = b.Got
+				marks.Closed[e.Path] = b.Got
 			}
 		}
 	}
@@ -112,7 +112,7 @@ func graphOf(m *fsm.Machine, o Options) graph {
 			}
 		}
 		words := e.Words()
-		if got, closed := o.Marks.Closed[e.Event]; closed {
+		if got, closed := o.Marks.Closed[e.Path]; closed {
 			words += " [closed: " + got + "]"
 		}
 		g.node(e.From).lead(e.To, words, e.Kind == fsm.EdgeDelete)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -75,21 +76,26 @@ func (w *World) step(run *fsm.Run, cmd fsm.Command, base int) (durable bool, err
 	if cmd.Do == fsm.Act {
 		name = w.written(run, cmd)
 	}
+	if cmd.Do == fsm.Act {
+		err := run.Fire(context.Background(), func(_ context.Context, cmd fsm.Command) (outcome fsm.Outcome, err error) {
+			if w.killed(name, cmd, false) {
+				return outcome, ErrCrash
+			}
+			if outcome = w.act(name, cmd); w.killed(name, cmd, true) { // its deed is done, and nobody knows
+				err = ErrCrash
+			}
+			return outcome, err
+		})
+		return err == nil, err
+	}
 	if w.killed(name, cmd, false) {
 		return false, ErrCrash
 	}
-	var outcome fsm.Outcome
-	if cmd.Do == fsm.Act {
-		outcome = w.act(name, cmd)
-	} else if err := w.write(run, cmd, base); err != nil {
+	if err := w.write(run, cmd, base); err != nil {
 		return false, err
 	}
 	if w.killed(name, cmd, true) {
-		return cmd.Do != fsm.Act, ErrCrash // an action's deed is done, and nobody knows
-	}
-	if cmd.Do == fsm.Act {
-		run.Done(outcome)
-		return true, nil
+		return true, ErrCrash
 	}
 	return true, w.show(run, cmd)
 }
@@ -144,7 +150,12 @@ func (w *World) write(run *fsm.Run, cmd fsm.Command, base int) error {
 		if err := w.store(run, cmd, base); err != nil {
 			return err
 		}
-		w.tell("commit %s", w.describe(cmd.Took))
+		if cmd.Took == nil {
+			w.tell("commit at step %d, held %v", w.Stored.Cursor, w.Stored.HeldNames())
+		}
+		if err := run.Stored(func(t *v1alpha1.Transition) { w.tell("commit %s", describe(t)) }); err != nil {
+			w.defect("%v", err)
+		}
 	case fsm.Sleep:
 		if err := w.store(run, cmd, base); err != nil {
 			return err
@@ -167,10 +178,7 @@ func (w *World) write(run *fsm.Run, cmd fsm.Command, base int) error {
 	return nil
 }
 
-func (w *World) describe(took *v1alpha1.Transition) string {
-	if took == nil {
-		return fmt.Sprintf("at step %d, held %v", w.Stored.Cursor, w.Stored.HeldNames())
-	}
+func describe(took *v1alpha1.Transition) string {
 	from := took.From
 	if from == "" {
 		from = "·"

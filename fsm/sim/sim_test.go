@@ -163,7 +163,7 @@ func TestNothingComesOfALookThatCrashed(t *testing.T) {
 
 func TestAWorldIsBounded(t *testing.T) {
 	spin := machine(t, "  phases:\n  - {name: One, next: [{to: Two}], onDelete: {none: true}}\n  - {name: Two, next: [{to: One}], onDelete: {none: true}}\n")
-	poll := machine(t, "  phases:\n  - {name: One, poll: 1s, next: [{to: One, when: 'false'}], onDelete: {none: true}}\n")
+	poll := machine(t, "  phases:\n  - {name: One, poll: 1s, next: [{to: Two, when: 'false'}], onDelete: {none: true}}\n  - {name: Two, terminal: success, onDelete: {none: true}}\n")
 	for name, c := range map[string]struct {
 		why  string
 		m    *fsm.Machine

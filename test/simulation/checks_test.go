@@ -6,6 +6,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -151,7 +152,7 @@ const tolerance = 100 * time.Millisecond
 // attempts: an error that comes before the backoff of the last one is over is not counted.
 func (c *checks) attempts(l *life, now *v1alpha1.MachineStatus, entered bool) {
 	clock := c.s.clock.Now()
-	exhausted := entered && now.History[len(now.History)-1].Reason == "RetriesExhausted"
+	exhausted := entered && strings.HasSuffix(now.History[len(now.History)-1].Reason, "RetriesExhausted")
 	counted := now.Attempts > l.last.Attempts && !entered
 	if (exhausted || counted) && l.last.Attempts > 0 && l.pause > 0 && clock.Sub(l.counted) < l.pause-tolerance {
 		c.fail(backoff, "%s, phase %s, step %q: attempt %d counts %s after attempt %d, and its backoff is %s", l.name, l.last.Phase, l.last.Step,
