@@ -35,7 +35,7 @@ const publishEvery = time.Second
 type pass[T Object[T]] struct {
 	client   client.Client
 	clock    clock.WithTickerAndDelayedExecution
-	decorate func(T)
+	decorate func(*fsm.Machine, T)
 	// empty is a new T.
 	empty func() T
 	// written is called after each write, with the object as its status should be; nil:
@@ -169,7 +169,7 @@ func (p *pass[T]) settle(run *fsm.Run) {
 	p.work.SetObservedGeneration(p.stored.GetGeneration())
 	p.setConditions(summary.Conditions)
 	if p.decorate != nil && !summary.Unknown {
-		p.decorate(p.work)
+		p.decorate(p.machine, p.work)
 	}
 }
 
