@@ -1,6 +1,7 @@
 package datastoremigration
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,17 +20,18 @@ var calicoPhases = []struct{ name, shown string }{
 	{"failed", migrationv1.PhaseFailed},
 }
 
-// calicoPhase is the one of these that a migration is in. Calico has none for an abort.
+// notCalicos stands for what Calico's own controller has no phase for: an abort.
+const notCalicos = "-"
+
+// calicoPhase is the one of these that a migration is in; empty before it is in any.
 func calicoPhase(phase fsm.PhaseInfo, dm *migration) string {
 	switch {
 	case phase.Deletion && dm.Status.CompletedAt != nil:
 		return migrationv1.PhaseComplete // it is cleaned up
 	case phase.Deletion:
-		return ""
+		return notCalicos
 	case phase.Failing:
 		return migrationv1.PhaseFailed
-	case dm.Status.Phase == "":
-		return migrationv1.PhasePending
 	}
 	return dm.Status.Phase
 }
@@ -108,7 +110,7 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	}
 	in := map[string]float64{}
 	for name, known := range m.known {
-		in[known.state.calico] = 1
+		in[cmp.Or(known.state.calico, migrationv1.PhasePending)] = 1
 		known.show(name, show)
 	}
 	if len(m.known) == 0 {
