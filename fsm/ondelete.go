@@ -16,11 +16,14 @@ func (m *Machine) OnDelete(st v1alpha1.MachineStatus) (does *v1alpha1.DeletionSt
 }
 
 // Deletion says for people what a deletion does, as the status has it, else as the machine
-// says: with what is given back on the way. It is nil where nobody has looked at the object.
+// says: with what is given back on the way. It is nil where nobody has looked at the object, and
+// where the machine does not know.
 func (m *Machine) Deletion(st v1alpha1.MachineStatus) *v1alpha1.DeletionStatus {
 	does := st.OnDelete
 	if does == nil && st.Phase != "" {
-		does, _ = m.OnDelete(st)
+		if now, known := m.OnDelete(st); known {
+			does = now
+		}
 	}
 	if does == nil || does.Mode != v1alpha1.DeletionTransition || len(st.Held) == 0 || !m.undoes(does.To) {
 		return does

@@ -4,7 +4,6 @@
 package renamed
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 
@@ -94,13 +93,9 @@ func phase(p *v1alpha1.Phase) {
 	for i := range p.Require {
 		p.Require[i].Else, p.Require[i].Reason = name(p.Require[i].Else), name(p.Require[i].Reason)
 	}
-	seen := map[string]int{}
 	for i := range p.Steps {
 		s := &p.Steps[i]
 		s.Name = name(fsm.StepName(*s))
-		if seen[s.Name]++; seen[s.Name] > 1 {
-			s.Name += fmt.Sprint(seen[s.Name])
-		}
 		retry(s.Retry)
 	}
 	for i := range p.Next {
