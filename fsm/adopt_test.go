@@ -159,16 +159,16 @@ func TestRecovery(t *testing.T) {
 			want: fsm.Command{Do: fsm.Commit}, st: v1alpha1.MachineStatus{Phase: "Done"}, message: "WasDone", deletions: "→ Out"},
 		"second": {why: "what it holds has its release on record from here on", file: recovering, b: sim.GuardAnswer{Open: true}, spec: map[string]any{"deployment": "first", "replicas": 3},
 			want: fsm.Command{Do: fsm.Commit}, st: v1alpha1.MachineStatus{Phase: "One", Held: []v1alpha1.HeldEffect{{Name: "app", Release: "Scale", With: `{"name":"first","replicas":3}`, Acquired: `{"name":"first"}`}}},
-			message: "StateRecovered", deletions: "→ Out: releases app"},
+			message: "StateRecovered", deletions: "→ Out"},
 		"guard fails": {why: "the second must not be asked instead", file: recovering, a: sim.GuardAnswer{Err: errors.New("no answer")}, b: sim.GuardAnswer{Open: true},
-			want: fsm.Command{Do: fsm.Sleep, After: 10 * time.Second}, message: "The state of this object is lost, and cannot be recovered yet: checking whether guards.a: no answer", deletions: "held until its state is recovered"},
+			want: fsm.Command{Do: fsm.Sleep, After: 10 * time.Second}, message: "The state of this object is lost, and cannot be recovered yet: checking whether guards.a: no answer", deletions: "blocked: until its state is recovered"},
 		"release cannot be read": {why: "later it could not be read either, when there is no object", file: recovering, b: sim.GuardAnswer{Open: true}, spec: map[string]any{},
-			want: fsm.Command{Do: fsm.Sleep, After: 10 * time.Second}, message: "The state of this object is lost, and cannot be recovered yet: what would give app back: with.", deletions: "held until its state is recovered"},
-		"none": {why: "no guess", file: recovering, want: fsm.Command{Do: fsm.Sleep}, stalled: true, deletions: "held until its state is recovered",
+			want: fsm.Command{Do: fsm.Sleep, After: 10 * time.Second}, message: "The state of this object is lost, and cannot be recovered yet: what would give app back: with.", deletions: "blocked: until its state is recovered"},
+		"none": {why: "no guess", file: recovering, want: fsm.Command{Do: fsm.Sleep}, stalled: true, deletions: "blocked: until its state is recovered",
 			message: "the object bears finalizer test.phasegate.dev/f, but its MachineState is gone, and nothing in spec.recover of machine test says where it stood: restore the MachineState from a backup; or give back by hand what is left, then remove the finalizer"},
-		"no entries": {why: "nor where the file says nothing", want: fsm.Command{Do: fsm.Sleep}, stalled: true, deletions: "held until its state is recovered", message: "the object bears finalizer"},
+		"no entries": {why: "nor where the file says nothing", want: fsm.Command{Do: fsm.Sleep}, stalled: true, deletions: "blocked: until its state is recovered", message: "the object bears finalizer"},
 		"always": {why: "an entry without when", file: "  recover: [{to: One, holds: [app]}]\n", spec: map[string]any{"deployment": "first", "replicas": 3},
-			want: fsm.Command{Do: fsm.Commit}, st: v1alpha1.MachineStatus{Phase: "One", Held: []v1alpha1.HeldEffect{{Name: "app", Release: "Scale", With: `{"name":"first","replicas":3}`, Acquired: `{"name":"first"}`}}}, message: "StateRecovered", deletions: "→ Out: releases app"},
+			want: fsm.Command{Do: fsm.Commit}, st: v1alpha1.MachineStatus{Phase: "One", Held: []v1alpha1.HeldEffect{{Name: "app", Release: "Scale", With: `{"name":"first","replicas":3}`, Acquired: `{"name":"first"}`}}}, message: "StateRecovered", deletions: "→ Out"},
 	} {
 		for _, deleting := range []bool{false, true} {
 			m := machineOf(t, "test.yaml", []byte(scaling+c.file), scalingBindings())
@@ -184,7 +184,7 @@ func TestRecovery(t *testing.T) {
 				t.Errorf("%s: %s (-want +got):\n%s", name, c.why, d)
 			}
 			st, shown := run.Status(), run.Summary()
-			if d := cmp.Diff(c.st, v1alpha1.MachineStatus{Phase: st.Phase, Held: st.Held}); d != "" || st.OnDelete != c.deletions {
+			if d := cmp.Diff(c.st, v1alpha1.MachineStatus{Phase: st.Phase, Held: st.Held}); d != "" || st.OnDelete.String() != c.deletions {
 				t.Errorf("%s: %s: on delete %q (-want +got):\n%s", name, c.why, st.OnDelete, d)
 			}
 			stalled := shown.Conditions[2].Reason == "StateLost"

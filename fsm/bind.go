@@ -12,6 +12,7 @@ type Machine struct {
 	def      *Definition
 	prog     *program
 	bindings Bindings
+	infos    map[string]PhaseInfo
 }
 
 // Bind compiles a definition and checks it as a whole: its expressions, the
@@ -25,7 +26,7 @@ func Bind(def *Definition, b Bindings) (*Machine, Diagnostics) {
 	if diags.Err() != nil {
 		return nil, diags
 	}
-	return &Machine{def: def, prog: c.prog, bindings: b}, diags
+	return &Machine{def: def, prog: c.prog, bindings: b, infos: c.prog.infos(def.Spec.Initial)}, diags
 }
 
 func checked(def *Definition, b Bindings) *compiler {
@@ -38,6 +39,7 @@ func checked(def *Definition, b Bindings) *compiler {
 	c.run()
 	c.graph()
 	c.bind()
+	c.roles()
 	return c
 }
 

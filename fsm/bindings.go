@@ -76,6 +76,8 @@ type Bindings struct {
 	Actions map[string]ActionSpec
 	// Guards maps the name of a guard to one sentence for people.
 	Guards map[string]string
+	// Roles are what phases and effects can be to the program: it knows none of their names.
+	Roles map[string]Role
 	// For is the kind that the actions are made for; none when they are for any.
 	For v1alpha1.ObjectKind
 	// Self is the type of `self`; nil leaves it unchecked until it is evaluated.

@@ -22,6 +22,7 @@ type bindingsFile struct {
 	Metadata   v1alpha1.FileMeta     `json:"metadata"`
 	Actions    map[string]ActionSpec `json:"actions,omitempty"`
 	Guards     map[string]string     `json:"guards,omitempty"`
+	Roles      map[string]Role       `json:"roles,omitempty"`
 }
 
 var knownTypes = []Type{TypeString, TypeInt, TypeNumber, TypeBool, TypeDuration, TypeStrings, TypeObject, TypeAny}
@@ -51,18 +52,23 @@ func LoadBindings(file string, data []byte) (Bindings, Diagnostics) {
 			check(fmt.Sprintf("actions.%s.outputs.%s", action, name), t)
 		}
 	}
-	return Bindings{Actions: f.Actions, Guards: f.Guards}, diags.sorted()
+	for name, role := range f.Roles {
+		if role.Of != RoleOfPhase && role.Of != RoleOfEffect {
+			diags = append(diags, src.Finding("roles."+name+".of", "PG000", fmt.Sprintf("a role of %q", role.Of), "write phase or effect"))
+		}
+	}
+	return Bindings{Actions: f.Actions, Guards: f.Guards, Roles: f.Roles}, diags.sorted()
 }
 
 // File renders bindings as LoadBindings reads them; name says whose they are.
 func (b Bindings) File(name string) ([]byte, error) {
 	return yaml.Marshal(bindingsFile{
 		APIVersion: v1alpha1.APIVersion, Kind: KindBindings, Metadata: v1alpha1.FileMeta{Name: name},
-		Actions: b.Actions, Guards: b.Guards,
+		Actions: b.Actions, Guards: b.Guards, Roles: b.Roles,
 	})
 }
 
-// String lists actions and guards for people: what each is for, what it takes and
+// String lists actions, guards and roles for people: what each is for, what it takes and
 // what it tells.
 func (b Bindings) String() string {
 	var out strings.Builder
@@ -78,6 +84,9 @@ func (b Bindings) String() string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.Guards)) {
 		fmt.Fprintf(&out, "guards.%s\n    %s\n", name, b.Guards[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.Roles)) {
+		fmt.Fprintf(&out, "role: %s\n    %s\n", name, b.Roles[name])
 	}
 	return out.String()
 }

@@ -32,6 +32,7 @@ var Codes = map[string]Code{
 	"PG018": {"a manifest does not fit its kind", SeverityError},
 	"PG019": {"the kind is not there as the machine needs it", SeverityError},
 	"PG020": {"an effect is given back while a Job may run that was started under it", SeverityError},
+	"PG022": {"a role is not known, missing or given twice", SeverityError},
 	"PG101": {"a progressing phase has no timeout", SeverityWarning},
 	"PG102": {"two guards of one phase can be true together", SeverityWarning},
 	"PG103": {"a hot loop: a cycle of phases that never waits", SeverityWarning},

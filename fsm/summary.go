@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -144,33 +143,26 @@ func conditions(reason, message string, p *phase, midway bool, s *stall) []metav
 }
 
 // onDelete tells what a deletion would do now.
-func (r *Run) onDelete() string {
+func (r *Run) onDelete() *v1alpha1.DeletionStatus {
 	p := r.phase()
+	blocked := func(message string) *v1alpha1.DeletionStatus {
+		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionBlocked, Message: clip(message, 512)}
+	}
 	switch {
 	case r.lost():
-		return "held until its state is recovered"
+		return blocked("until its state is recovered")
 	case r.st.Phase == "":
-		return "removed at once"
+		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionImmediate}
 	case p == nil:
-		return "held until the phase is known again"
+		return blocked("until the phase is known again")
 	case p.Deletion:
-		return "going on"
+		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionInProgress}
 	case p.OnDelete.Hold != "":
-		return clip("hold: "+p.OnDelete.Hold, 512)
+		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionHold, Message: clip(p.OnDelete.Hold, 512)}
 	case p.OnDelete.None && len(r.st.Held) > 0:
-		return clip("stuck: nothing here gives back "+strings.Join(r.st.HeldNames(), ", "), 512)
+		return blocked("nothing here gives back " + strings.Join(r.st.HeldNames(), ", "))
 	case p.OnDelete.None:
-		return "removed at once"
+		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionImmediate}
 	}
-	releases := r.st.HeldNames()
-	slices.Reverse(releases)
-	text := "→ " + p.OnDelete.To
-	if len(releases) > 0 && r.undoes(p.OnDelete.To) {
-		text += fmt.Sprintf(": releases %s", strings.Join(releases, ", "))
-	}
-	return clip(text, 512)
-}
-
-func (r *Run) undoes(name string) bool {
-	return slices.ContainsFunc(r.m.prog.phases[name].Steps, func(s v1alpha1.Step) bool { return s.Undo != "" })
+	return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionTransition, To: p.OnDelete.To}
 }

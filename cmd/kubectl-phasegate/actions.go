@@ -15,8 +15,8 @@ func actionsCommand(s streams) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "actions [MACHINE]",
-		Short: "List the actions and guards that a machine file may name",
-		Long: `List the actions and guards that a machine file may name: what each is for, the
+		Short: "List the actions, guards and roles that a machine file may name",
+		Long: `List the actions, guards and roles that a machine file may name: what each is for, the
 parameters that with: may give it, and what it adds to result.
 
 MACHINE is a machine that is compiled in, with actions of its own; without it, those

@@ -60,7 +60,7 @@ read, 4 there are some.`,
 
 // conflicts compares both sides, and also answers what else the comparison has found.
 func (l *look) conflicts(ctx context.Context, withDiff bool) (preview.Conflicts, copier.Comparison, error) {
-	site := preview.Site{Registry: l.registry, Migration: l.dm.Name, Locked: l.dm.Status.Machine.IsHeld("v1Lock")}
+	site := preview.Site{Registry: l.registry, Migration: l.dm.Name, Locked: l.dm.Status.DatastoreLockedAt != nil}
 	found := preview.Conflicts{Migration: l.dm.Name, Locked: site.Locked, Conflicts: []preview.Conflict{}}
 	compared, version, unseen, err := l.Compare(ctx)
 	if err != nil || unseen != "" {

@@ -87,11 +87,12 @@ func (o *explainOptions) live(ctx context.Context, s streams, args []string) err
 	if err != nil {
 		return err
 	}
-	told, err := teller(it.driver).Phase(it.object.Phase())
+	told, err := teller(it.driver).Phase(it.object.PhaseIn(it.driver))
 	if err != nil {
 		return err
 	}
 	told.Live = &story.Live{Object: it.object.String(), Status: it.object.Machine}
+	told.Live.Status.OnDelete = it.driver.Deletion(it.object.Machine)
 	return printAs(s.out, o.output, told, told.Text)
 }
 

@@ -243,7 +243,7 @@ func testPeersCRD(t *testing.T, c *harness.Cluster) {
 		t.Fatal(err)
 	}
 	// The status lags behind, and lies about what is held.
-	status := `{"status":{"phase":"Pending","message":"Nothing of v1 is locked","machine":{"phase":"Pending","held":[],"onDelete":"→ Aborting"}}}`
+	status := `{"status":{"phase":"Pending","message":"Nothing of v1 is locked","machine":{"phase":"Pending","held":[],"onDelete":{"mode":"Transition","to":"Aborting"}}}}`
 	if err := c.Client.Status().Patch(t.Context(), dm, client.RawPatch(types.MergePatchType, []byte(status))); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/resources"
@@ -56,10 +57,11 @@ It may be run again. Every write is refused where somebody has written meanwhile
 
 // glassCommand looks, tells, asks and acts.
 func glassCommand(s streams, cmd *cobra.Command, decide func(*datastoremigration.Locks) (datastoremigration.Verdict, error)) *cobra.Command {
-	yes := false
+	yes, files := false, []string{}
 	cmd.Args = cobra.NoArgs
 	at := clusterFlags(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "machine file of migrations; default: the one that the manager has published")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := at.rest()
 		if err != nil {
@@ -69,7 +71,15 @@ func glassCommand(s streams, cmd *cobra.Command, decide func(*datastoremigration
 		if err != nil {
 			return err
 		}
-		glass := datastoremigration.NewBreakGlass(c, resources.Default())
+		k, err := at.machines(cmd.Context(), s, files)
+		if err != nil {
+			return err
+		}
+		machine, err := k.driverOf(s, migrationKind, v1alpha1.MachineStatus{})
+		if err != nil {
+			return err
+		}
+		glass := datastoremigration.NewBreakGlass(c, resources.Default(), machine)
 		locks, err := glass.Look(cmd.Context())
 		if err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/checkup"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/controllers/preview"
+	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
 )
@@ -102,19 +103,20 @@ func newLook(ctx context.Context, s streams, at *cluster, o lookOptions) (*look,
 	if err != nil {
 		return nil, err
 	}
-	machine, err := chooseMachine(s, datastoremigration.MachineName)
+	k, err := at.machines(ctx, s, nil)
 	if err != nil {
 		return nil, err
 	}
-	c, _, err := at.connect()
-	if err != nil {
-		return nil, err
-	}
-	dm, err := theMigration(ctx, s, c, o.args)
+	dm, err := theMigration(ctx, s, k.client, o.args)
+	var machine *fsm.Machine
 	switch {
 	case o.orNone && errors.Is(err, errNoMigration):
 		dm = &migration{}
-	case err != nil:
+		machine, err = chooseMachine(s, datastoremigration.MachineName)
+	case err == nil:
+		machine, err = k.driverOf(s, migrationKind, dm.Status.Machine)
+	}
+	if err != nil {
 		return nil, err
 	}
 	cfg, err := at.rest()

@@ -52,7 +52,11 @@ func TestFeedReadsStates(t *testing.T) {
 			var got shownLine
 			for ctx.Err() == nil && got != c.want {
 				for _, o := range feed.Snapshot().Objects {
-					got = shownLine{o.Phase(), o.Note}
+					phase := o.Machine.Phase
+					if phase == "" {
+						phase = o.ShownPhase
+					}
+					got = shownLine{phase, o.Note}
 				}
 				select {
 				case <-ctx.Done():

@@ -81,7 +81,7 @@ func (s *steps) parkAPIService(ctx context.Context, sc *scope) (outputs, error) 
 // parks is true from before this migration points the APIService to the CRDs until it has
 // given it back, or keeps it for good.
 func parks(sc *scope) bool {
-	return sc.Object.Status.Machine.IsHeld(effectAPIService) || sc.Saved(savedAPIServiceKey) != ""
+	return sc.Machine.Holds(&sc.Object.Status.Machine, parkAction) || sc.Saved(savedAPIServiceKey) != ""
 }
 
 // staysParked points the APIService to the CRDs once more where somebody, an operator or

@@ -26,7 +26,7 @@ import (
 // An operator, or GitOps, may point the APIService to its server again at any moment. What
 // is behind the lock points it back; what comes after says so and deletes nothing.
 func TestTheAPIServiceComesBack(t *testing.T) {
-	held := func(dm *migration) { dm.Status.Machine.Held = v1alpha1.Held(effectV1Lock, effectAPIService) }
+	held := func(dm *migration) { dm.Status.Machine.Held = v1alpha1.Held("v1Lock", "apiService") }
 	kept := func(*migration) {}
 	locked := func(dm *migration) {
 		held(dm)

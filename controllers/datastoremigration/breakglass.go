@@ -1,6 +1,7 @@
 package datastoremigration
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 )
 
@@ -19,6 +21,8 @@ var ErrHeld = errors.New("nothing was written")
 
 // Locks is what keeps Calico's datastore closed at a moment, seen from outside.
 type Locks struct {
+	// Machine is the one that drives the migrations: it says what their phases are.
+	Machine *fsm.Machine
 	// V1 and V3 are the ClusterInformations; nil where there is none. V3 is nil too while
 	// the aggregated API server serves v3, which shows V1 then.
 	V1, V3 *unstructured.Unstructured
@@ -70,9 +74,24 @@ func byHand(info *unstructured.Unstructured) bool {
 
 func closed(info *unstructured.Unstructured) bool { return info != nil && !isReady(info) }
 
+// phase is what the machine says of the phase that a migration is in. Where nothing but its
+// status can be read, it is that which the status shows.
+func (l *Locks) phase(dm *migration) fsm.PhaseInfo {
+	return l.Machine.PhaseInfo(cmp.Or(dm.Status.Machine.Phase, l.Machine.PhaseShown(dm.Status.Phase)))
+}
+
 // passed tells whether v3 is in use: then v1 is closed for good.
-func passed(dm *migration) bool {
-	return dm.Status.CompletedAt != nil || slices.Contains([]string{phaseConverged, phaseComplete}, dm.CurrentPhase())
+func (l *Locks) passed(dm *migration) bool {
+	return dm.Status.CompletedAt != nil || l.phase(dm).NoReturn
+}
+
+// unknown is an error where a migration is in a phase of another machine file: what it has
+// done cannot be told.
+func (l *Locks) unknown(dm *migration) error {
+	if dm == nil || dm.CurrentPhase() == "" || l.phase(dm).Known {
+		return nil
+	}
+	return fmt.Errorf("%w: DatastoreMigration %s is in phase %s, which %s does not have: give the machine file that the manager runs with -f", ErrHeld, dm.Name, dm.CurrentPhase(), l.Machine.File())
 }
 
 func (l *Locks) migration(uid types.UID) *migration {
@@ -127,8 +146,11 @@ func (l *Locks) openHand() (v Verdict) {
 // openV1 is for a v1 that is closed while v3 is not open.
 func (l *Locks) openV1(force bool) (Verdict, error) {
 	holder := l.taker(lockedBy(l.V1))
+	if err := l.unknown(holder); err != nil {
+		return Verdict{}, err
+	}
 	switch {
-	case holder != nil && passed(holder):
+	case holder != nil && l.passed(holder):
 		return l.openV3(holder.UID, force)
 	case holder != nil && !force:
 		return Verdict{}, l.held(holder, "closed v1")
@@ -164,10 +186,13 @@ func (l *Locks) andOpenV1(first ...Deed) []Deed {
 // openV3 is for a v3 that is closed past the point of no return, or where there is no v1.
 func (l *Locks) openV3(by types.UID, force bool) (Verdict, error) {
 	holder := l.taker(by)
+	if err := l.unknown(holder); err != nil {
+		return Verdict{}, err
+	}
 	if holder != nil && !force {
 		return Verdict{}, l.held(holder, "closed v3")
 	}
-	if holder != nil && !passed(holder) {
+	if holder != nil && !l.passed(holder) {
 		return Verdict{}, fmt.Errorf("%w: v3 is closed by DatastoreMigration %s, in phase %s, and is not complete: Calico would take it for the truth; "+aheadOfTheManager,
 			ErrHeld, holder.Name, holder.CurrentPhase(), holder.Name)
 	}
@@ -184,7 +209,7 @@ func (l *Locks) held(by *migration, has string) error {
 		return fmt.Errorf("%w: DatastoreMigration %s is gone, but its MachineState says that it has %s%s, in phase %s: the manager is giving it back; if none can be brought to run, --force opens it (docs/operate/break-glass.md)",
 			ErrHeld, by.Name, has, since, by.CurrentPhase())
 	}
-	if passed(by) {
+	if l.passed(by) {
 		return fmt.Errorf("%w: DatastoreMigration %s %s%s and is past the point of no return, in phase %s: its manager opens v3; with --force, you do", ErrHeld, by.Name, has, since, by.CurrentPhase())
 	}
 	return fmt.Errorf("%w: DatastoreMigration %s has %s%s, and is in phase %s: "+aheadOfTheManager+"; if none can be brought to run, --force opens it (docs/operate/break-glass.md)",
@@ -196,7 +221,7 @@ func (l *Locks) held(by *migration, has string) error {
 func (l *Locks) Lock() (Verdict, error) {
 	for i := range l.Migrations {
 		dm := &l.Migrations[i]
-		if !passed(dm) && !slices.Contains([]string{phaseFailed, "Rejected"}, dm.CurrentPhase()) {
+		if !l.passed(dm) && l.phase(dm).Terminal != "failure" {
 			return Verdict{}, fmt.Errorf("%w: DatastoreMigration %s is in phase %s, and closes the datastore by itself when it is time; to stop it: kubectl phasegate abort %s", ErrHeld, dm.Name, dm.CurrentPhase(), dm.Name)
 		}
 	}

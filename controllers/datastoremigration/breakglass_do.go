@@ -21,19 +21,22 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/machinestate"
+	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 )
 
 // BreakGlass opens and closes Calico's datastore for a person, without a manager. It gives
 // back with the same code as the manager does.
 type BreakGlass struct {
-	steps *steps
-	locks Locks
+	steps   *steps
+	machine *fsm.Machine
+	locks   Locks
 }
 
-// NewBreakGlass speaks to a cluster as the client's account, whose scheme is NewScheme.
-func NewBreakGlass(c client.Client, registry *resources.Registry) *BreakGlass {
-	return &BreakGlass{steps: newSteps(c, Settings{Registry: registry})}
+// NewBreakGlass speaks to a cluster as the client's account, whose scheme is NewScheme. The
+// machine is the one that drives migrations there.
+func NewBreakGlass(c client.Client, registry *resources.Registry, machine *fsm.Machine) *BreakGlass {
+	return &BreakGlass{steps: newSteps(c, Settings{Registry: registry}), machine: machine}
 }
 
 // Look reads what keeps the datastore closed. It changes nothing, and may be called again;
@@ -44,7 +47,7 @@ func (b *BreakGlass) Look(ctx context.Context) (*Locks, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := Locks{Parked: !isAggregated(svc)}
+	l := Locks{Machine: b.machine, Parked: !isAggregated(svc)}
 	if err := b.lookAtMigrations(ctx, &l); err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/test/renamed"
 )
 
 // glassSide is a ClusterInformation, open or closed by somebody.
@@ -35,6 +36,18 @@ func inGlassPhase(phase string) []migration {
 func shownOnly(all []migration) []migration {
 	all[0].Status.Machine = v1alpha1.MachineStatus{}
 	return all
+}
+
+// locksAs are locks of migrations as a machine of files has them.
+func locksAs(file string, l Locks) Locks {
+	for _, all := range []*[]migration{&l.Migrations, &l.Orphans} {
+		var same []migration
+		for i := range *all {
+			same = append(same, *as(file, &(*all)[i]))
+		}
+		*all = same
+	}
+	return l
 }
 
 func TestUnlock(t *testing.T) {
@@ -82,17 +95,22 @@ func TestUnlock(t *testing.T) {
 		"a migration that is gone, past the point of no return": {why: "v3 is in use", locks: Locks{V1: glassSide(false, "gone"), V3: glassSide(true, "")}},
 		"closed without a name":                                 {why: "calicoctl leaves none", locks: Locks{V1: glassSide(false, "")}, want: []Deed{OpenV1}},
 	}
+	machines := files(t)
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := c.locks.Unlock(c.force)
-			if c.held != "" {
-				if !errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), c.held) {
-					t.Errorf("%s: %v, want one that says %q", c.why, err, c.held)
+			for file, m := range machines {
+				l := locksAs(file, c.locks)
+				l.Machine = m
+				got, err := l.Unlock(c.force)
+				if c.held != "" {
+					if !errors.Is(err, ErrHeld) || !strings.Contains(renamed.Back(err.Error()), c.held) {
+						t.Errorf("%s file: %s: %v, want one that says %q", file, c.why, err, c.held)
+					}
+					continue
 				}
-				return
-			}
-			if diff := cmp.Diff(c.want, got.Deeds); diff != "" || err != nil {
-				t.Errorf("%s: %v (-want +got):\n%s", c.why, err, diff)
+				if diff := cmp.Diff(c.want, got.Deeds); diff != "" || err != nil {
+					t.Errorf("%s file: %s: %v (-want +got):\n%s", file, c.why, err, diff)
+				}
 			}
 		})
 	}
@@ -112,17 +130,22 @@ func TestLockByHand(t *testing.T) {
 		"a migration is near": {why: "it would find its lock taken, or broken", locks: Locks{V1: glassSide(true, ""), Migrations: inGlassPhase("Pending")}, held: "to-v3 is in phase Pending"},
 		"a migration failed":  {why: "it holds nothing", locks: Locks{V1: glassSide(true, ""), Migrations: inGlassPhase("Failed")}, want: []Deed{CloseV1}},
 	}
+	machines := files(t)
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got, err := c.locks.Lock()
-			if c.held != "" {
-				if !errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), c.held) {
-					t.Errorf("%s: %v, want one that says %q", c.why, err, c.held)
+			for file, m := range machines {
+				l := locksAs(file, c.locks)
+				l.Machine = m
+				got, err := l.Lock()
+				if c.held != "" {
+					if !errors.Is(err, ErrHeld) || !strings.Contains(renamed.Back(err.Error()), c.held) {
+						t.Errorf("%s file: %s: %v, want one that says %q", file, c.why, err, c.held)
+					}
+					continue
 				}
-				return
-			}
-			if diff := cmp.Diff(c.want, got.Deeds); diff != "" || err != nil {
-				t.Errorf("%s: %v (-want +got):\n%s", c.why, err, diff)
+				if diff := cmp.Diff(c.want, got.Deeds); diff != "" || err != nil {
+					t.Errorf("%s file: %s: %v (-want +got):\n%s", file, c.why, err, diff)
+				}
 			}
 		})
 	}

@@ -47,7 +47,7 @@ func (s *steps) peerController(dm *migration) check.Check {
 		if dm != nil {
 			name = dm.Name
 		}
-		there := slices.ContainsFunc(all, func(dm migration) bool { return dm.Name == peerName && dm.Status.Phase != phaseComplete })
+		there := slices.ContainsFunc(all, func(dm migration) bool { return dm.Name == peerName && dm.Status.Phase != migrationv1.PhaseComplete })
 		return append(findings, bothAct(name, there, s.peerUser())), nil
 	}}
 }

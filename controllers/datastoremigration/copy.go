@@ -26,7 +26,7 @@ func (s *steps) plan(ctx context.Context, sc *scope) (outputs, error) {
 	if err := s.warnOfOverlaps(ctx, sc); err != nil {
 		return nil, err
 	}
-	sc.Report(func(dm *migration) { showPlan(dm, plan) })
+	sc.Report(func(dm *migration) { showPlan(sc.Machine, dm, plan) })
 	return outputs{"problems": examples(plan.Problems, showProblem), "objects": plan.Total}, nil
 }
 
@@ -66,7 +66,7 @@ func (s *steps) copyOnce(ctx context.Context, sc *scope, version, verb string) (
 		return copier.Result{}, storeFull("nothing is copied any more", errors.New("the copies had filled it"))
 	}
 	measure, began := s.Metrics.copying(sc.Object), sc.Clock.Now()
-	copying, done := s.whileRoom(ctx, sc.Clock, !sc.Object.Status.Machine.IsHeld(effectV1Lock))
+	copying, done := s.whileRoom(ctx, sc.Clock, !isLocked(sc.Machine, sc.Object))
 	defer done()
 	result, err := s.copierOver(sc.Object, version).Copy(copying, func(p copier.Progress) {
 		measure(p)

@@ -213,10 +213,13 @@ func TestGoesBefore(t *testing.T) {
 		dm.Status.Machine.Phase, dm.Status.Machine.Held = s.phase, v1alpha1.Held(s.held...)
 		return dm
 	}
+	machines := files(t)
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := goesBefore(build(c.other), build(c.dm)); got != c.want {
-				t.Errorf("got %t: %s", got, c.why)
+			for file, m := range machines {
+				if got := goesBefore(m, as(file, build(c.other)), as(file, build(c.dm))); got != c.want {
+					t.Errorf("%s file: got %t: %s", file, got, c.why)
+				}
 			}
 		})
 	}

@@ -7,6 +7,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/phasegate/phasegate/fsm"
 )
 
 func (s *steps) v1CRDsInstalled(ctx context.Context, _ *migration) (bool, string, error) {
@@ -82,14 +84,14 @@ func (s *steps) datastoreRights() []rbacv1.PolicyRule {
 
 // onlyMigration keeps two migrations apart. Of two that are new, the older one
 // goes first; the UID decides between twins.
-func (s *steps) onlyMigration(ctx context.Context, dm *migration) (bool, string, error) {
+func (s *steps) onlyMigration(ctx context.Context, m *fsm.Machine, dm *migration) (bool, string, error) {
 	all, err := s.migrations(ctx)
 	if err != nil {
 		return false, "", err
 	}
 	for i := range all {
 		other := &all[i]
-		if other.UID != dm.UID && goesBefore(other, dm) {
+		if other.UID != dm.UID && goesBefore(m, other, dm) {
 			return false, fmt.Sprintf("DatastoreMigration %s is active (%s): delete this one, or the other one first", other.Name, displayPhase(other)), nil
 		}
 	}
@@ -104,11 +106,11 @@ func displayPhase(dm *migration) string {
 }
 
 // goesBefore tells whether other has begun, or will begin before dm.
-func goesBefore(other, dm *migration) bool {
+func goesBefore(m *fsm.Machine, other, dm *migration) bool {
 	switch phase := other.Status.Machine.Phase; {
 	case len(other.Status.Machine.HeldNames()) > 0:
 		return true
-	case phase == phaseFailed || phase == "Rejected":
+	case m.PhaseInfo(phase).Terminal == "failure":
 		return false
 	case phase != "" && len(other.Finalizers) > 0:
 		return true

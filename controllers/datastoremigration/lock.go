@@ -137,7 +137,7 @@ func (s *steps) lockV1(ctx context.Context, sc *scope) (outputs, error) {
 
 // lockMode says what the lock will rest on. A machine without the fence has none.
 func (s *steps) lockMode(ctx context.Context, sc *scope) (migrationv1.LockMode, error) {
-	if !sc.Object.Status.Machine.IsHeld(effectV1Fence) {
+	if !sc.Machine.Holds(&sc.Object.Status.Machine, fenceAction) {
 		return migrationv1.LockCooperative, nil
 	}
 	possible, err := s.canFence(ctx)
@@ -252,7 +252,7 @@ func (s *steps) lockV3(ctx context.Context, sc *scope) (outputs, error) {
 	if blocked == "" || err != nil {
 		return nil, err
 	}
-	if sc.Object.Status.Machine.IsHeld(effectV1Lock) {
+	if isLocked(sc.Machine, sc.Object) {
 		return nil, fsm.Wait("v3 cannot be locked: %s", blocked)
 	}
 	refuseAhead(sc, blocked)

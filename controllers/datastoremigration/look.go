@@ -53,7 +53,7 @@ func (l *Looker) Checks(ctx context.Context) []check.Answer {
 // Plan reads, converts and validates every object of v1. Where v3's storage can be reached, it also
 // asks the API server by dry runs; else Unasked says why not.
 func (l *Looker) Plan(ctx context.Context) (copier.Plan, error) {
-	version, blocked, err := l.s.v3Version(ctx, l.dm)
+	version, blocked, err := l.s.v3Version(ctx, l.machine, l.dm)
 	if err != nil {
 		return copier.Plan{}, err
 	}
@@ -78,7 +78,7 @@ func (l *Looker) Dependents(ctx context.Context) (found []string, unseen []strin
 // Compare compares what both sides have. version is the one by which v3's storage was
 // reached; blocked is why it cannot be: nothing was compared then.
 func (l *Looker) Compare(ctx context.Context) (compared copier.Comparison, version, blocked string, err error) {
-	version, blocked, err = l.s.v3Version(ctx, l.dm)
+	version, blocked, err = l.s.v3Version(ctx, l.machine, l.dm)
 	if err != nil || blocked != "" {
 		return copier.Comparison{}, "", blocked, err
 	}

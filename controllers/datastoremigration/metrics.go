@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
@@ -74,8 +75,8 @@ func (m *Metrics) of(dm *migration) *measured {
 
 // Stored takes over what the API server has of a migration: call it whenever a
 // status was read or written. The object may change afterwards.
-func (m *Metrics) Stored(dm *migration) {
-	next := stateOf(dm)
+func (m *Metrics) Stored(machine *fsm.Machine, dm *migration) {
+	next := stateOf(machine, dm)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	known := m.of(dm)
@@ -84,7 +85,7 @@ func (m *Metrics) Stored(dm *migration) {
 		return
 	}
 	// Seen in another phase before: the transition is news, and not a predecessor's.
-	if last.phase != "" && last.phase != phaseConverged && next.phase == phaseConverged && dm.Status.StartedAt != nil {
+	if last.phase != "" && !last.noReturn && next.noReturn && dm.Status.StartedAt != nil {
 		m.duration.Observe(next.entered.Sub(dm.Status.StartedAt.Time).Seconds())
 	}
 	known.state, known.moved = next, m.now()

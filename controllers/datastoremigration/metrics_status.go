@@ -1,30 +1,39 @@
 package datastoremigration
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/fsm"
 )
 
-// Phases of the machine file that metrics and status fields speak of.
-const (
-	phaseConverged = "Converged"
-	phaseComplete  = "Complete"
-	phaseFailed    = "Failed"
-)
+// calicoPhases are the phases of Calico's own controller, by what status.phase shows.
+var calicoPhases = []struct{ name, shown string }{
+	{"pending", migrationv1.PhasePending},
+	{"migrating", migrationv1.PhaseMigrating},
+	{"waiting_for_conflict_resolution", migrationv1.PhaseWaiting},
+	{"converged", migrationv1.PhaseConverged},
+	{"complete", migrationv1.PhaseComplete},
+	{"failed", migrationv1.PhaseFailed},
+}
 
-// calicoPhases are the phases of Calico's own controller, and what of ours is shown
-// as them. In the phases that it does not have, an abort above all, none is shown.
-var calicoPhases = []struct {
-	name  string
-	shown []string
-}{
-	{"pending", []string{"", "Pending"}},
-	{"migrating", []string{"Migrating"}},
-	{"waiting_for_conflict_resolution", []string{"WaitingForConflictResolution"}},
-	{"converged", []string{phaseConverged}},
-	{"complete", []string{phaseComplete, "CleaningUp"}},
-	{"failed", []string{"RollingBack", phaseFailed}},
+// notCalicos stands for what Calico's own controller has no phase for: an abort.
+const notCalicos = "-"
+
+// calicoPhase is the one of these that a migration is in; empty before it is in any.
+func calicoPhase(phase fsm.PhaseInfo, dm *migration) string {
+	switch {
+	case phase.Deletion && dm.Status.CompletedAt != nil:
+		return migrationv1.PhaseComplete // it is cleaned up
+	case phase.Deletion:
+		return notCalicos
+	case phase.Failing:
+		return migrationv1.PhaseFailed
+	}
+	return dm.Status.Phase
 }
 
 func migrationDesc(name, help string, more ...string) *prometheus.Desc {
@@ -51,9 +60,11 @@ var (
 // state is what is shown of a status; another state is progress. It leaves out
 // what moves while nothing is achieved: attempts, times of checks, messages.
 type state struct {
-	phase, shown, step string
-	cursor             int32
-	entered            time.Time
+	phase, step string
+	calico      string
+	noReturn    bool
+	cursor      int32
+	entered     time.Time
 
 	locked      bool
 	lockedSince time.Time
@@ -62,14 +73,15 @@ type state struct {
 	kinds, kindsDone                                           int32
 }
 
-func stateOf(dm *migration) state {
+func stateOf(m *fsm.Machine, dm *migration) state {
 	machine := &dm.Status.Machine
-	s := state{phase: machine.Phase, shown: dm.Status.Phase, step: machine.Step, cursor: machine.Cursor}
+	phase := m.PhaseInfo(machine.Phase)
+	s := state{phase: machine.Phase, calico: calicoPhase(phase, dm), noReturn: phase.NoReturn, step: machine.Step, cursor: machine.Cursor}
 	if machine.Since != nil {
 		s.entered = machine.Since.UTC()
 	}
 	// v3 is closed from the first copy on, where nobody sees it: that locks nobody out before v1 is closed for good.
-	if s.locked = machine.IsHeld(effectV1Lock) || s.phase == phaseConverged && machine.IsHeld(effectV3Lock); s.locked {
+	if s.locked = isLocked(m, dm) || s.noReturn && m.Holds(machine, lockV3Action); s.locked {
 		s.lockedSince = s.entered
 		if at := dm.Status.DatastoreLockedAt; at != nil {
 			s.lockedSince = at.UTC()
@@ -98,18 +110,14 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	}
 	in := map[string]float64{}
 	for name, known := range m.known {
-		in[known.state.shown] = 1
+		in[cmp.Or(known.state.calico, migrationv1.PhasePending)] = 1
 		known.show(name, show)
 	}
 	if len(m.known) == 0 {
 		return
 	}
 	for _, phase := range calicoPhases {
-		value := 0.0
-		for _, ours := range phase.shown {
-			value = max(value, in[ours])
-		}
-		show(calicoPhaseDesc, value, phase.name)
+		show(calicoPhaseDesc, in[phase.shown], phase.name)
 	}
 }
 

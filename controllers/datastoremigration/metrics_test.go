@@ -104,18 +104,21 @@ func TestGaugesOfAStatus(t *testing.T) {
 			in:   status{Phase: "Aborting", Machine: machine{Phase: "Aborting", Since: sinceMicro()}},
 			want: map[string]float64{"phasegate_migration_last_progress_timestamp_seconds": now}},
 	}
+	machines := files(t)
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			g := newGauge()
-			dm := &migration{Status: c.in}
-			dm.Name, dm.UID = "v1-to-v3", "one"
-			g.Stored(dm)
-			if diff := cmp.Diff(c.want, g.shows(t, "")); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", c.why, diff)
-			}
-			g.Gone(types.NamespacedName{Name: dm.Name})
-			if diff := cmp.Diff(map[string]float64{}, g.shows(t, "")); diff != "" {
-				t.Errorf("an object that is gone (-want +got):\n%s", diff)
+			for file, m := range machines {
+				g := newGauge()
+				dm := as(file, &migration{Status: c.in})
+				dm.Name, dm.UID = "v1-to-v3", "one"
+				g.Stored(m, dm)
+				if diff := cmp.Diff(c.want, g.shows(t, "")); diff != "" {
+					t.Errorf("%s file: %s (-want +got):\n%s", file, c.why, diff)
+				}
+				g.Gone(types.NamespacedName{Name: dm.Name})
+				if diff := cmp.Diff(map[string]float64{}, g.shows(t, "")); diff != "" {
+					t.Errorf("%s file: an object that is gone (-want +got):\n%s", file, diff)
+				}
 			}
 		})
 	}
@@ -124,7 +127,7 @@ func TestGaugesOfAStatus(t *testing.T) {
 // A look that finds nothing new, an error and another try are no progress; a
 // copied object is, also while the status does not tell it yet.
 func TestProgressIsNotEveryWrite(t *testing.T) {
-	g := newGauge()
+	g, m := newGauge(), shippedMachine(t)
 	dm := &migration{Status: status{Phase: "Migrating", Machine: machine{Phase: "Migrating", Since: sinceMicro()}}}
 	moved := func() time.Duration {
 		return time.Duration(g.shows(t, "phasegate_migration_last_progress_timestamp_seconds")[""]-float64(since.Unix())) * time.Second
@@ -132,12 +135,12 @@ func TestProgressIsNotEveryWrite(t *testing.T) {
 	var got []time.Duration
 	copied := g.copying(dm)
 	for _, change := range []func(){
-		func() { g.Stored(dm) },
+		func() { g.Stored(m, dm) },
 		func() {
 			dm.Status.Machine.Attempts, dm.Status.Message = 1, "no luck (attempt 1)"
-			g.Stored(dm)
+			g.Stored(m, dm)
 		},
-		func() { dm.Status.Machine.Cursor = 1; g.Stored(dm) },
+		func() { dm.Status.Machine.Cursor = 1; g.Stored(m, dm) },
 		func() { copied(copier.Progress{Counts: copier.Counts{Total: 9, Done: 3}}) },
 		func() { copied(copier.Progress{Counts: copier.Counts{Total: 9, Done: 3}}) },
 	} {
@@ -196,17 +199,19 @@ func TestDurationIsObservedOnce(t *testing.T) {
 	in := func(phase string) *migration {
 		return &migration{Status: status{Phase: phase, StartedAt: at(-90 * time.Second), Machine: machine{Phase: phase, Since: sinceMicro()}}}
 	}
-	g := newGauge()
-	for _, phase := range []string{"Migrating", "Converged", "Converged", "Complete"} {
-		g.Stored(in(phase))
-	}
-	if diff := cmp.Diff(map[string]float64{"": 90}, g.shows(t, "calico_migration_duration_seconds")); diff != "" {
-		t.Errorf("durations (-want +got):\n%s", diff)
-	}
-	g = newGauge()
-	g.Stored(in("Converged"))
-	if diff := cmp.Diff(map[string]float64{}, g.shows(t, "calico_migration_duration_seconds")); diff != "" {
-		t.Errorf("durations in a process that came later (-want +got):\n%s", diff)
+	for file, m := range files(t) {
+		g := newGauge()
+		for _, phase := range []string{"Migrating", "Converged", "Converged", "Complete"} {
+			g.Stored(m, as(file, in(phase)))
+		}
+		if diff := cmp.Diff(map[string]float64{"": 90}, g.shows(t, "calico_migration_duration_seconds")); diff != "" {
+			t.Errorf("%s file: durations (-want +got):\n%s", file, diff)
+		}
+		g = newGauge()
+		g.Stored(m, as(file, in("Converged")))
+		if diff := cmp.Diff(map[string]float64{}, g.shows(t, "calico_migration_duration_seconds")); diff != "" {
+			t.Errorf("%s file: durations in a process that came later (-want +got):\n%s", file, diff)
+		}
 	}
 }
 

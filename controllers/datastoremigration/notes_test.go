@@ -158,7 +158,7 @@ func TestAStateFromElsewhereParksNothing(t *testing.T) {
 			state := &v1alpha1.MachineState{Spec: v1alpha1.MachineStateSpec{Machine: MachineName, Object: v1alpha1.ObjectReference{
 				APIVersion: migrationv1.GroupVersion.String(), Kind: "DatastoreMigration", Name: "to-v3", UID: "u"}}}
 			state.Name = v1alpha1.MachineStateName(MachineName, "u")
-			state.Status.Phase, state.Status.Held = "Migrating", v1alpha1.Held(effectAPIService)
+			state.Status.Phase, state.Status.Held = "Migrating", v1alpha1.Held("apiService")
 			state.Status.Saved = map[string]v1alpha1.SavedText{savedAPIServiceKey: v1alpha1.SavedText(saved)}
 			crds := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: apiServiceName}, Spec: apiregistrationv1.APIServiceSpec{Group: resources.V3Group, Version: resources.V3Version}}
 			if c.parkedBy != "" {

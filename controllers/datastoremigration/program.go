@@ -5,6 +5,7 @@
 package datastoremigration
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"time"
@@ -104,16 +105,17 @@ func Program(c client.Client, settings Settings) *runner.Program[*migration] {
 		New:      func() *migration { return &migration{} },
 		Actions:  actions,
 		Guards:   s.guards(),
+		Roles:    roles,
 		Rights:   []rbacv1.PolicyRule{crdgate.Rights(migrationv1.CRDName)},
 		Decorate: decorate,
 		Spread:   spreadConflicts,
-		Stored: func(dm *migration) {
-			s.Metrics.Stored(dm)
-			switch dm.Status.Phase {
-			case phaseConverged:
-				s.ledgers.of(dm).Unfollow()
-			case phaseComplete, phaseFailed:
+		Stored: func(m *fsm.Machine, dm *migration) {
+			s.Metrics.Stored(m, dm)
+			switch p := m.PhaseInfo(dm.Status.Machine.Phase); {
+			case p.Terminal != "":
 				s.ledgers.drop(dm.Name) // it may stay for months
+			case p.NoReturn && !p.Deletion:
+				s.ledgers.of(dm).Unfollow()
 			}
 		},
 		Gone: func(key types.NamespacedName) {
@@ -121,6 +123,18 @@ func Program(c client.Client, settings Settings) *runner.Program[*migration] {
 			s.ledgers.drop(key.Name)
 		},
 	}
+}
+
+// roleLock is that of the effect which is the lock of v1.
+const roleLock = "lock"
+
+var roles = map[string]fsm.Role{
+	roleLock: {Doc: "Nobody can write v1 while it is held: status.lock, the metrics and the alerts tell of it.", Of: fsm.RoleOfEffect, Required: true, Unique: true},
+}
+
+// isLocked tells whether v1 is locked, or is about to be, and can still be given back.
+func isLocked(m *fsm.Machine, dm *migration) bool {
+	return m.HoldsRole(&dm.Status.Machine, roleLock)
 }
 
 func (s *steps) actions() map[string]runner.Action[*migration] {
@@ -132,13 +146,13 @@ func (s *steps) actions() map[string]runner.Action[*migration] {
 // looking are the actions that change nothing.
 func (s *steps) looking() map[string]runner.Action[*migration] {
 	return map[string]runner.Action[*migration]{
-		"Preflight": {ActionSpec: fsm.ActionSpec{Doc: "Names every reason not to start; changes nothing.",
+		PreflightAction: {ActionSpec: fsm.ActionSpec{Doc: "Names every reason not to start; changes nothing.",
 			Outputs: map[string]fsm.Type{"blockers": fsm.TypeStrings}}, Do: s.preflight, Rights: s.preflightRights()},
-		"Plan": {ActionSpec: fsm.ActionSpec{Doc: "Counts, converts and validates every object; changes nothing.",
+		PlanAction: {ActionSpec: fsm.ActionSpec{Doc: "Counts, converts and validates every object; changes nothing.",
 			Params:  map[string]fsm.Param{"validate": {Type: fsm.TypeBool, Doc: "false: only counts and converts, because the API server validates what is copied ahead; true is the default"}},
 			Outputs: map[string]fsm.Type{"problems": fsm.TypeStrings, "objects": fsm.TypeInt}}, Do: s.plan,
 			Rights: grants(s.onV1("list"), s.onV1CRDs("get"), s.onV3CRDs("get"))},
-		"DetectConflicts": {ActionSpec: fsm.ActionSpec{Doc: "Compares both sides; changes nothing. While the aggregated API server owns v3, it sees something through the side door only.",
+		DetectAction: {ActionSpec: fsm.ActionSpec{Doc: "Compares both sides; changes nothing. While the aggregated API server owns v3, it sees something through the side door only.",
 			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings}}, Do: s.detectConflicts,
 			Rights: grants(onAPIService("get"), s.lists(), s.onV3("get patch"), s.onV3Status("patch"))},
 		"Drain": {ActionSpec: fsm.ActionSpec{Doc: "Waits until nobody writes v1 any more.",
@@ -152,8 +166,8 @@ func (s *steps) looking() map[string]runner.Action[*migration] {
 			Rights: grants(onAPIService("get patch"), s.lockStandsRights(), s.lists(), s.onV3("get patch"), s.onV3Status("patch"))}, // a dry run tells what admission makes of a copy
 		"TryV3Writes": {ActionSpec: fsm.ActionSpec{Doc: "Asks by dry runs whether v3 takes what is to be written there later: its lock, and changes and deletions of copies; changes nothing.",
 			Outputs: map[string]fsm.Type{"refused": fsm.TypeStrings}}, Do: s.tryV3Writes, Rights: s.tryV3WritesRights()},
-		"ObserveRollout": {ActionSpec: fsm.ActionSpec{Doc: "Looks which components do not run with projectcalico.org/v3 yet, in Calico's namespace.",
-			Outputs: map[string]fsm.Type{"namespace": fsm.TypeString, "pending": fsm.TypeStrings}}, Do: s.observeRollout, Rights: grants(observeRolloutRights(), s.datastoreRights())},
+		RolloutAction: {ActionSpec: fsm.ActionSpec{Doc: "Looks which components do not run with projectcalico.org/v3 yet, in Calico's namespace.",
+			Outputs: map[string]fsm.Type{"namespace": fsm.TypeString, "pending": fsm.TypeStrings, "unset": fsm.TypeStrings, "rolling": fsm.TypeStrings}}, Do: s.observeRollout, Rights: grants(observeRolloutRights(), s.datastoreRights())},
 	}
 }
 
@@ -162,7 +176,7 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 	return map[string]runner.Action[*migration]{
 		"LockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to false.",
 			Params: map[string]fsm.Param{"deadline": {Type: fsm.TypeDuration, Doc: "how long the lock may be held before the point of no return"}}}, Do: s.lockV1, Rights: grants(s.lockStandsRights(), s.onV1Lock("patch"))},
-		"FenceV1": {ActionSpec: fsm.ActionSpec{Doc: "Installs what refuses writes of v1 once it is locked, and proves that it works.",
+		fenceAction: {ActionSpec: fsm.ActionSpec{Doc: "Installs what refuses writes of v1 once it is locked, and proves that it works.",
 			Params: map[string]fsm.Param{"prove": {Type: fsm.TypeBool, Doc: "false: a later FenceV1, before the lock, waits and proves it; true is the default"},
 				"settle":    {Type: fsm.TypeDuration, Doc: "how long it waits, since it was installed, for API servers to hear of it; 2s, which is twice as long as they need, is the default"},
 				"watchFrom": {Type: fsm.TypeInt, Doc: "kinds with so many objects are watched from now on, instead of being listed under the lock; 300 is the default"}}},
@@ -185,7 +199,7 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 			Rights: grants(s.onV3("list get patch"), s.onV3CRDs("get"), s.onV3Lock("get patch"), s.earlierRights())},
 		"UnlockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to true, if this migration locked it."},
 			Do: s.unlockV1, Rights: grants(removeFenceRights(), onFencePolicy("patch"), whoAmI(), s.onV1Lock("get patch"))},
-		"ParkAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Saves the aggregated APIService with the state and lets the CRDs serve v3."},
+		parkAction: {ActionSpec: fsm.ActionSpec{Doc: "Saves the aggregated APIService with the state and lets the CRDs serve v3."},
 			Do: s.parkAPIService, Rights: onAPIService("get patch")},
 		"RestoreAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Puts the saved APIService back."}, Do: s.restoreAPIService,
 			// Where somebody has deleted it; a create cannot be bound to a name.
@@ -193,7 +207,7 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 		"ForgetAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Drops the saved APIService: nothing restores it past the point of no return."},
 			Do:     s.forgetAPIService,
 			Rights: onAPIService("get patch")},
-		"LockV3": {ActionSpec: fsm.ActionSpec{Doc: "Creates or sets the v3 ClusterInformation with datastoreReady false."}, Do: s.lockV3,
+		lockV3Action: {ActionSpec: fsm.ActionSpec{Doc: "Creates or sets the v3 ClusterInformation with datastoreReady false."}, Do: s.lockV3,
 			Rights: grants(onAPIService("get"), s.onV1Lock("get"), s.onV3Lock("get patch"), rule("create", resources.V3Group, s.Registry.Lock().V3Plural()))},
 		"UnlockV3": {ActionSpec: fsm.ActionSpec{Doc: "Gives the v3 lock back. created: keep opens the ClusterInformation that LockV3 created instead of deleting it.",
 			Params: map[string]fsm.Param{"created": {Type: fsm.TypeString, Doc: "keep, or delete: the default"}}}, Do: s.unlockV3,
@@ -203,7 +217,7 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 		CloseDoorAction: {ActionSpec: fsm.ActionSpec{Doc: "Takes that version out of the v3 CRDs again."}, Do: s.closeSideDoor, Rights: grants(s.onV3CRDs("get patch"), s.handOverRights())},
 		"HandOverFields": {ActionSpec: fsm.ActionSpec{Doc: "Gives the fields of v3 objects to the field managers that own them in v1, under version v3, for server-side apply."},
 			Do: s.handOverFields, Rights: s.handOverRights()},
-		"CopyResources": {ActionSpec: fsm.ActionSpec{Doc: "Copies every object to v3; what is there already is compared.",
+		CopyAction: {ActionSpec: fsm.ActionSpec{Doc: "Copies every object to v3; what is there already is compared.",
 			Params: map[string]fsm.Param{
 				"ahead":  {Type: fsm.TypeBool, Doc: "copy through the side door while nothing is locked, again and again; what is refused is an output then"},
 				"rounds": {Type: fsm.TypeInt, Doc: "how often at most; 5 is the default"},
@@ -220,15 +234,20 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 	}
 }
 
+// ofCluster is a guard that asks the cluster, whatever the machine is.
+func ofCluster(open func(context.Context, *migration) (bool, string, error)) func(context.Context, *fsm.Machine, *migration) (bool, string, error) {
+	return func(ctx context.Context, _ *fsm.Machine, dm *migration) (bool, string, error) { return open(ctx, dm) }
+}
+
 func (s *steps) guards() map[string]runner.Guard[*migration] {
 	return map[string]runner.Guard[*migration]{
-		"v1CRDsInstalled": {Doc: "At least one CRD of crd.projectcalico.org is there.", Open: s.v1CRDsInstalled, Rights: s.onV1CRDs("get")},
-		"notMigratedYet":  {Doc: "No other migration has moved this cluster to v3, as the cluster says.", Open: s.notMigratedYet, Rights: s.datastoreRights()},
-		"anythingLeft":    {Doc: "A CRD of crd.projectcalico.org is there, or v3 is not in use.", Open: s.anythingLeft, Rights: grants(s.onV1CRDs("get"), s.datastoreRights())},
+		"v1CRDsInstalled": {Doc: "At least one CRD of crd.projectcalico.org is there.", Open: ofCluster(s.v1CRDsInstalled), Rights: s.onV1CRDs("get")},
+		"notMigratedYet":  {Doc: "No other migration has moved this cluster to v3, as the cluster says.", Open: ofCluster(s.notMigratedYet), Rights: s.datastoreRights()},
+		"anythingLeft":    {Doc: "A CRD of crd.projectcalico.org is there, or v3 is not in use.", Open: ofCluster(s.anythingLeft), Rights: grants(s.onV1CRDs("get"), s.datastoreRights())},
 		"onlyMigration": {Doc: "No other DatastoreMigration is active.", Open: s.onlyMigration,
 			Rights: rule("list", migrationv1.GroupVersion.Group, "datastoremigrations")},
-		"v3OpenedByMigration": {Doc: "This migration has passed the point of no return, as the cluster says.", Open: s.v3OpenedByMigration, Rights: s.tracesRights()},
-		"leftByMigration":     {Doc: "Something is in place that this migration took, as the cluster says.", Open: s.leftByMigration, Rights: s.tracesRights()},
+		"v3OpenedByMigration": {Doc: "This migration has passed the point of no return, as the cluster says.", Open: ofCluster(s.v3OpenedByMigration), Rights: s.tracesRights()},
+		"leftByMigration":     {Doc: "Something is in place that this migration took, as the cluster says.", Open: ofCluster(s.leftByMigration), Rights: s.tracesRights()},
 	}
 }
 

@@ -30,6 +30,19 @@ const (
 	CloseDoorAction = "CloseSideDoor"
 )
 
+// Actions that Go asks about: whether what one takes is held, or whether a step that waits does one.
+const (
+	PreflightAction = "Preflight"
+	PlanAction      = "Plan"
+	DetectAction    = "DetectConflicts"
+	CopyAction      = "CopyResources"
+	RolloutAction   = "ObserveRollout"
+
+	fenceAction  = "FenceV1"
+	parkAction   = "ParkAPIService"
+	lockV3Action = "LockV3"
+)
+
 // Needs is what the controller of the machine must be allowed to do. What the actions
 // BackUpAction and CleanUpAction alone need may be granted later than the rest.
 func Needs(machine *fsm.Machine, settings Settings) []rights.Need {

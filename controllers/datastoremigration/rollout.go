@@ -54,16 +54,16 @@ func (s *steps) observeRollout(ctx context.Context, sc *scope) (outputs, error) 
 		return nil, cmp.Or(err, fsm.Wait("v1 and v3 were never verified to hold the same (there is no status.verified): compare them yourself, then set the annotation %s on this object",
 			waiverFor(sc.Object, waiveV1Changed)))
 	}
-	pending := []string{}
+	seen := rollout{pending: []string{}, unset: []string{}, rolling: []string{}}
 	node := &appsv1.DaemonSet{}
 	found, err := s.component(ctx, calicoNode, node)
 	switch {
 	case err != nil:
 		return nil, err
 	case !found:
-		pending = append(pending, fmt.Sprintf("%s (DaemonSet not found in namespace %s; is --calico-namespace right?)", calicoNode, s.CalicoNamespace))
+		seen.pending = append(seen.pending, fmt.Sprintf("%s (DaemonSet not found in namespace %s; is --calico-namespace right?)", calicoNode, s.CalicoNamespace))
 	default:
-		pending = appendPending(pending, calicoNode, &node.Spec.Template, daemonSetRolledOut(node))
+		seen.add("daemonset", calicoNode, &node.Spec.Template, daemonSetRolledOut(node))
 	}
 	for _, name := range []string{calicoTypha, calicoKubeControllers} {
 		deployment := &appsv1.Deployment{}
@@ -72,7 +72,7 @@ func (s *steps) observeRollout(ctx context.Context, sc *scope) (outputs, error) 
 			return nil, err
 		}
 		if found {
-			pending = appendPending(pending, name, &deployment.Spec.Template, deploymentRolledOut(deployment))
+			seen.add("deployment", name, &deployment.Spec.Template, deploymentRolledOut(deployment))
 		}
 	}
 	svc, err := s.apiService(ctx)
@@ -80,9 +80,9 @@ func (s *steps) observeRollout(ctx context.Context, sc *scope) (outputs, error) 
 		return nil, err
 	}
 	if isAggregated(svc) {
-		pending = append(pending, fmt.Sprintf("APIService %s (points to a server again, which shows v1: stop what applies it, and delete it; Kubernetes makes the one for the CRDs)", apiServiceName))
+		seen.pending = append(seen.pending, fmt.Sprintf("APIService %s (points to a server again, which shows v1: stop what applies it, and delete it; Kubernetes makes the one for the CRDs)", apiServiceName))
 	}
-	return outputs{"pending": pending, "namespace": s.CalicoNamespace}, nil
+	return outputs{"pending": seen.pending, "unset": seen.unset, "rolling": seen.rolling, "namespace": s.CalicoNamespace}, nil
 }
 
 func (s *steps) component(ctx context.Context, name string, obj client.Object) (bool, error) {
@@ -96,16 +96,28 @@ func (s *steps) component(ctx context.Context, name string, obj client.Object) (
 	return true, nil
 }
 
-func appendPending(pending []string, name string, pod *corev1.PodTemplateSpec, behind string) []string {
+// rollout is what is not there yet.
+type rollout struct {
+	// pending says it for people.
+	pending []string
+	// unset are the components that are not told to use v3, rolling those that are, and are
+	// not rolled out: as kubectl names them.
+	unset, rolling []string
+}
+
+func (r *rollout) add(resource, name string, pod *corev1.PodTemplateSpec, behind string) {
+	component, why := resource+"/"+name, behind
 	switch {
 	case !usesV3(name, pod):
-		return append(pending, name+" (variable not set)")
+		why, r.unset = "variable not set", append(r.unset, component)
 	case !configuresV3(pod):
-		return append(pending, fmt.Sprintf("%s (variable not set in its init container %s)", name, installCNI))
-	case behind != "":
-		return append(pending, fmt.Sprintf("%s (%s)", name, behind))
+		why, r.unset = "variable not set in its init container "+installCNI, append(r.unset, component)
+	case behind == "":
+		return
+	default:
+		r.rolling = append(r.rolling, component)
 	}
-	return pending
+	r.pending = append(r.pending, fmt.Sprintf("%s (%s)", name, why))
 }
 
 // configuresV3 looks at what writes the configuration of the CNI plugin, with the group that

@@ -201,7 +201,7 @@ func (s *steps) closeSideDoor(ctx context.Context, sc *scope) (outputs, error) {
 // v3 itself, or the side door, which it opens again where somebody has shut it. do may be
 // called several times. blocked is why v3 cannot be reached; do has not come to its end then.
 func (s *steps) overV3(ctx context.Context, sc *scope, do func(version string) error) (blocked string, err error) {
-	version, blocked, err := s.v3Version(ctx, sc.Object)
+	version, blocked, err := s.v3Version(ctx, sc.Machine, sc.Object)
 	if err != nil || blocked != "" {
 		return blocked, err
 	}
@@ -221,14 +221,14 @@ func (s *steps) overV3(ctx context.Context, sc *scope, do func(version string) e
 }
 
 // v3Version is the version by which v3's storage can be reached now, or why it cannot be.
-func (s *steps) v3Version(ctx context.Context, dm *migration) (version, blocked string, err error) {
+func (s *steps) v3Version(ctx context.Context, m *fsm.Machine, dm *migration) (version, blocked string, err error) {
 	svc, err := s.apiService(ctx)
 	switch {
 	case err != nil:
 		return "", "", err
 	case !isAggregated(svc):
 		return resources.V3Version, "", nil
-	case !dm.Status.Machine.IsHeld(effectSideDoor):
+	case !m.Holds(&dm.Status.Machine, OpenDoorAction):
 		return "", "the aggregated API server serves v3", nil
 	}
 	return migrationv1.SideDoorVersion, "", nil

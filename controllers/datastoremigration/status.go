@@ -10,44 +10,33 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
-// Names in the machine file's ledger that steps look for.
-const (
-	effectSideDoor   = "sideDoor"
-	effectV1Fence    = "v1Fence"
-	effectV1Lock     = "v1Lock"
-	effectAPIService = "apiService"
-	effectV3Lock     = "v3Lock"
-	effectV3Copies   = "v3Copies"
-)
-
-// aheadIsOver are the phases in which nobody asks any more what was copied ahead.
-var aheadIsOver = []string{phaseConverged, phaseComplete, "CleaningUp", "RollingBack", "Failed", "Rejected", "Aborting", "Gone"}
-
 // decorate derives the migration's own fields from the machine's. It is a pure
-// function of the object.
-func decorate(dm *migration) {
+// function of the machine and the object.
+func decorate(m *fsm.Machine, dm *migration) {
 	machine := &dm.Status.Machine
+	phase := m.PhaseInfo(machine.Phase)
 	// Past the point of no return v1 stays locked for good and is kept, not held:
 	// nobody waits for it then.
-	if !machine.IsHeld(effectV1Lock) {
+	if !isLocked(m, dm) {
 		dm.Status.DatastoreLockedAt, dm.Status.Lock = nil, nil
 	}
-	if slices.Contains(aheadIsOver, machine.Phase) {
-		dm.Status.CopyAhead = nil
+	if phase.NoReturn || phase.Failing || phase.Terminal != "" || phase.Deletion {
+		dm.Status.CopyAhead = nil // nobody asks any more what was copied ahead
 	}
-	if machine.Phase == phaseComplete && dm.Status.CompletedAt == nil && machine.Since != nil {
+	if phase.Terminal == "success" && dm.Status.CompletedAt == nil && machine.Since != nil {
 		completed := metav1.NewTime(machine.Since.Time)
 		dm.Status.CompletedAt = &completed
 	}
-	if machine.Phase == phaseComplete && dm.Status.Progress != nil {
+	if phase.Terminal == "success" && dm.Status.Progress != nil {
 		dm.Status.Progress.NotCopied, dm.Status.Progress.OnlyInV3 = "", "" // to be looked into before; the counts stay
 	}
 	setCondition(dm, migrationv1.ConditionConflict, conflictCondition(dm))
-	setCondition(dm, migrationv1.ConditionFailed, failedCondition(dm))
+	setCondition(dm, migrationv1.ConditionFailed, failedCondition(m, dm))
 }
 
 func setCondition(dm *migration, conditionType string, c *metav1.Condition) {
@@ -94,14 +83,15 @@ func spreadConflicts(dm *migration) {
 	}
 }
 
-// failedCondition keeps the cause while a failure is rolled back and afterwards.
-func failedCondition(dm *migration) *metav1.Condition {
+// failedCondition keeps the cause while a failure is rolled back and afterwards: what led
+// from where all could still go well.
+func failedCondition(m *fsm.Machine, dm *migration) *metav1.Condition {
 	machine := &dm.Status.Machine
-	if !slices.Contains([]string{"RollingBack", phaseFailed, "Rejected"}, machine.Phase) {
+	if !m.PhaseInfo(machine.Phase).Failing {
 		return nil
 	}
 	for _, t := range slices.Backward(machine.History) {
-		if t.To == "RollingBack" || t.To == "Rejected" {
+		if m.PhaseInfo(t.To).Failing && !m.PhaseInfo(t.From).Failing {
 			return &metav1.Condition{Reason: migrationv1.ReasonMigrationError, Message: t.Reason + ": " + t.Message}
 		}
 	}
@@ -198,9 +188,9 @@ func showSkipped(s copier.Skipped) string {
 
 // showPlan tells what there is to do. What was copied ahead is not forgotten when a plan is
 // made again.
-func showPlan(dm *migration, plan copier.Plan) {
+func showPlan(m *fsm.Machine, dm *migration, plan copier.Plan) {
 	shown := dm.Status.Progress
-	if shown == nil || !dm.Status.Machine.IsHeld(effectV3Copies) {
+	if shown == nil || !m.Holds(&dm.Status.Machine, CopyAction) {
 		dm.Status.Progress = plannedProgress(plan)
 		dm.Status.Progress.NotCopied = notCopied(plan.Skipped)
 		return

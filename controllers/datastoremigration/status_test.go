@@ -13,6 +13,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
+	"github.com/phasegate/phasegate/test/renamed"
 )
 
 type (
@@ -107,13 +108,22 @@ func TestDecorate(t *testing.T) {
 			want: status{Conflicts: one, Machine: machine{Phase: "Failed", History: failure}},
 		},
 	}
+	machines := files(t)
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			dm := &migration{Status: c.in}
-			for _, turn := range []string{"first", "second"} {
-				decorate(dm)
-				if diff := cmp.Diff(c.want, dm.Status); diff != "" {
-					t.Errorf("%s time, %s (-want +got):\n%s", turn, c.why, diff)
+			for file, m := range machines {
+				dm := as(file, &migration{Status: c.in})
+				want := as(file, &migration{Status: c.want}).Status
+				for i, cond := range want.Conditions {
+					if cond.Type == migrationv1.ConditionFailed && file == "renamed" {
+						want.Conditions[i].Message = renamed.Prefix + cond.Message
+					}
+				}
+				for _, turn := range []string{"first", "second"} {
+					decorate(m, dm)
+					if diff := cmp.Diff(want, dm.Status); diff != "" {
+						t.Errorf("%s file, %s time, %s (-want +got):\n%s", file, turn, c.why, diff)
+					}
 				}
 			}
 		})
@@ -177,8 +187,8 @@ func TestProgressKeepsWhatIsOnlyInV3(t *testing.T) {
 	if diff := cmp.Diff(want, dm.Status.Progress); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	dm.Status.Machine.Phase = phaseComplete
-	decorate(dm)
+	dm.Status.Machine.Phase = "Complete"
+	decorate(shippedMachine(t), dm)
 	if dm.Status.Progress.OnlyInV3 != "" {
 		t.Errorf("v3 has been open for long: %q", dm.Status.Progress.OnlyInV3)
 	}

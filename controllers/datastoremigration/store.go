@@ -102,7 +102,7 @@ const StoreSpaceCheck = "store-space"
 // hasSpace finds a store that the copies would fill.
 func (s *steps) hasSpace(dm *migration) check.Check {
 	return check.Check{ID: StoreSpaceCheck, Title: "etcd has room for the copies", Waivable: true, Run: func(ctx context.Context) ([]check.Finding, error) {
-		if dm != nil && dm.Status.Machine.IsHeld(effectV1Lock) {
+		if dm != nil && dm.Status.DatastoreLockedAt != nil {
 			return nil, nil // the copies are there
 		}
 		if dm == nil {

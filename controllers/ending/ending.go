@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
@@ -48,13 +47,13 @@ var ErrOther = errors.New("nothing was deleted")
 
 // Of tells what a deletion comes to now. A deletion that has begun stays what it was.
 func Of(dm *migrationv1.DatastoreMigration, m *fsm.Machine) Way {
-	does := onDelete(dm, m)
+	does, known := onDelete(dm, m)
 	switch {
 	case dm.Status.CompletedAt != nil:
 		return CleanUp
-	case does == "":
+	case !known && (does == nil || does.Mode == v1alpha1.DeletionBlocked):
 		return Unknown
-	case strings.HasPrefix(does, "hold: "):
+	case does.Mode == v1alpha1.DeletionHold:
 		return TooLate
 	}
 	return Abort
@@ -62,13 +61,13 @@ func Of(dm *migrationv1.DatastoreMigration, m *fsm.Machine) Way {
 
 // onDelete is what the machine says of a deletion. The status says it only where its CRD
 // keeps it, and is asked only about a phase that the machine at hand does not have.
-func onDelete(dm *migrationv1.DatastoreMigration, m *fsm.Machine) string {
+func onDelete(dm *migrationv1.DatastoreMigration, m *fsm.Machine) (does *v1alpha1.DeletionStatus, known bool) {
 	st := dm.Status.Machine
-	st.Phase = dm.CurrentPhase()
-	if text, known := m.OnDelete(st); known {
-		return text
+	st.Phase = cmp.Or(st.Phase, m.PhaseShown(dm.Status.Phase))
+	if does, known = m.OnDelete(st); known {
+		return does, true
 	}
-	return dm.Status.Machine.OnDelete
+	return dm.Status.Machine.OnDelete, false
 }
 
 // Refusal is nil where a deletion is what is wanted, else an error that names what to do.
@@ -173,7 +172,9 @@ func Wait(ctx context.Context, c client.Client, dm *migrationv1.DatastoreMigrati
 			seen(now.DatastoreMigration)
 		}
 		last = now.DatastoreMigration
-		if s := meta.FindStatusCondition(last.Status.Conditions, fsm.ConditionStalled); onDelete(last, m) == goingOn && s != nil {
+		// Before the phases that carry a deletion out, Stalled is of the past.
+		does, _ := onDelete(last, m)
+		if s := meta.FindStatusCondition(last.Status.Conditions, fsm.ConditionStalled); s != nil && does != nil && does.Mode == v1alpha1.DeletionInProgress {
 			return false, fmt.Errorf("%w: %s: %s: see docs/operate/troubleshooting.md", ErrStalled, s.Reason, s.Message)
 		}
 		return false, nil
@@ -183,10 +184,6 @@ func Wait(ctx context.Context, c client.Client, dm *migrationv1.DatastoreMigrati
 	}
 	return err
 }
-
-// goingOn is what a machine says of a deletion in the phases that carry it out. Before
-// them, Stalled is of the past.
-const goingOn = "going on"
 
 func object(dm *migrationv1.DatastoreMigration) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}

@@ -25,10 +25,27 @@ import (
 	"github.com/phasegate/phasegate/phases"
 )
 
+// told is what a status says of a deletion, from what people see of it.
+func told(text string) *v1alpha1.DeletionStatus {
+	to, transition := strings.CutPrefix(text, "→ ")
+	message, hold := strings.CutPrefix(text, "hold: ")
+	switch {
+	case transition:
+		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionTransition, To: to}
+	case hold:
+		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionHold, Message: message}
+	case text == "going on":
+		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionInProgress}
+	case text != "":
+		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionBlocked, Message: text}
+	}
+	return nil
+}
+
 func in(phase, onDelete string, held ...string) *migrationv1.DatastoreMigration {
 	dm := &migrationv1.DatastoreMigration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u"}}
 	dm.Status.Phase, dm.Status.Machine.Phase = phase, phase
-	dm.Status.Machine.OnDelete, dm.Status.Machine.Held = onDelete, v1alpha1.Held(held...)
+	dm.Status.Machine.OnDelete, dm.Status.Machine.Held = told(onDelete), v1alpha1.Held(held...)
 	if phase == "Complete" {
 		dm.Status.CompletedAt = &metav1.Time{Time: time.Unix(1, 0)}
 	}
@@ -49,7 +66,7 @@ func TestRefusal(t *testing.T) {
 		want ending.Way
 		says string
 	}{
-		"abort under the lock":     {why: "that is what it is for", dm: in("Migrating", "→ Aborting: releases v1Lock", "v1Lock"), want: ending.Abort},
+		"abort under the lock":     {why: "that is what it is for", dm: in("Migrating", "→ Aborting", "v1Lock"), want: ending.Abort},
 		"abort of a failed one":    {why: "it goes, and nothing else", dm: in("Failed", "→ Aborting"), want: ending.Abort},
 		"abort of a new one":       {why: "no manager has looked at it yet", dm: in("", ""), want: ending.Abort},
 		"abort past no return":     {why: "a deletion would wait, and then delete v1", dm: in("Converged", "hold: no way back"), want: ending.Abort, says: "wait for Complete: kubectl phasegate status to-v3 -w"},

@@ -92,9 +92,21 @@ var mutations = map[string]mutation{
 	"finalizer removed": {why: "the object would be gone before its lock", file: migration,
 		old: "  finalizer: migration.projectcalico.org/v1-crd-cleanup\n", new: "", code: "PG017", at: "  for: {apiVersion: migration"},
 
+	// Roles.
+	"role removed": {why: "a migration would show no lock", file: migration,
+		old: "role: lock, ", new: "", code: "PG022", at: "- {name: v1Fence"},
+	"typo in a role": {why: "a migration would show no lock", file: migration,
+		old: "role: lock, ", new: "role: lok, ", code: "PG022", at: "lok, acquire", more: []string{"PG022"}},
+	"role given twice": {why: "either could be meant", file: migration,
+		old: "{name: v1Owners, ", new: "{name: v1Owners, role: lock, ", code: "PG022", at: "lock, acquire: DetachV1Owners"},
+	"role of an effect for a phase": {why: "no phase is a lock", file: migration,
+		old: "  - name: Migrating\n", new: "  - name: Migrating\n    role: lock\n", code: "PG022", at: "lock\n    description: The locked window"},
+	"role of a phase removed": {why: "a server at rest would look Ready", file: mcpserver,
+		old: "    role: suspended # not Ready\n", new: "", code: "PG022", at: "- name: Pending\n"},
+
 	// What is held.
 	"lock and unlock exchanged": {why: "the ledger would note the unlock as taken", file: migration,
-		old: "{name: v1Lock, acquire: LockV1, release: UnlockV1}", new: "{name: v1Lock, acquire: UnlockV1, release: LockV1}", code: "PG011", at: "- action: LockV1\n"},
+		old: "{name: v1Lock, role: lock, acquire: LockV1, release: UnlockV1}", new: "{name: v1Lock, role: lock, acquire: UnlockV1, release: LockV1}", code: "PG011", at: "- action: LockV1\n"},
 	"unlock before lock": {why: "steps in the wrong order", file: migration,
 		old: "    - {action: LockV3}\n", new: "    - {action: UnlockV3}\n", code: "PG011", at: "- action: UnlockV3\n"},
 	"effect never released": {why: "the deletion skips the way back: the peer's mistake", file: migration,

@@ -64,8 +64,11 @@ type Object struct {
 // MachineStatus returns the object's own memory.
 func (o *Object) MachineStatus() *v1alpha1.MachineStatus { return &o.Machine }
 
-// Phase is the machine's own, else the one that the status shows.
-func (o *Object) Phase() string { return cmp.Or(o.Machine.Phase, o.ShownPhase) }
+// PhaseIn is the phase of a machine that the object is in: the one of its state, else that
+// which its status shows.
+func (o *Object) PhaseIn(m *fsm.Machine) string {
+	return cmp.Or(o.Machine.Phase, m.PhaseShown(o.ShownPhase))
+}
 
 // As reads the object into a Go type, with its state laid over the status. Fields that the
 // type does not have are left out: the controller may be newer.

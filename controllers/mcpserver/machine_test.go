@@ -31,9 +31,14 @@ var (
 	notReady = outputs{"wanted": int64(1), "current": true, "waitingFor": "StatefulSet fetch: 0 of 1 pods are ready"}
 )
 
+func shippedMachine(t testing.TB) *fsm.Machine {
+	t.Helper()
+	return fsmtest.Machine(t, "../../phases/mcpserver.yaml", Bindings())
+}
+
 func newPlay(t *testing.T) *play {
 	t.Helper()
-	machine := fsmtest.Machine(t, "../../phases/mcpserver.yaml", Bindings())
+	machine := shippedMachine(t)
 	p := &play{World: fsmtest.World(t, machine, map[string]any{"spec": map[string]any{"image": "example.org/fetch:1"}}), t: t, seen: wellSeen}
 	p.Respond, p.Tell = p.act, p.mayBeReady
 	return p

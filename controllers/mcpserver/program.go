@@ -57,6 +57,7 @@ func Program(c client.Client, settings Settings) *runner.Program[*server] {
 		New:      func() *server { return &server{} },
 		Actions:  actions,
 		Decorate: decorate,
+		Roles:    roles,
 		Rights:   []rbacv1.PolicyRule{crdgate.Rights(v1beta1.CRDName)},
 	}
 }

@@ -11,20 +11,22 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// phaseStopped is the phase of a server that is scaled to zero: it is where it
-// should be, which the machine calls steady, and yet nobody can use it.
-const phaseStopped = "Stopped"
+// roleSuspended is that of a server that is scaled to zero: it is where it should be,
+// which the machine calls steady, and yet nobody can use it.
+const roleSuspended = "suspended"
 
-// phaseTerminating is where what was made for the server is deleted.
-const phaseTerminating = "Terminating"
+var roles = map[string]fsm.Role{
+	roleSuspended: {Doc: "The server is scaled to zero, as its spec says: it is where it should be, and not Ready.", Of: fsm.RoleOfPhase, Required: true},
+}
 
 // decorate derives the server's own fields and conditions from its spec, its
-// annotations and the machine's state. It is a function of the object alone, but
+// annotations and the machine's state. It is a function of the machine and the object, but
 // for the moment at which a condition changes.
-func decorate(srv *server) {
+func decorate(m *fsm.Machine, srv *server) {
+	phase := m.PhaseInfo(srv.Status.Machine.Phase)
 	srv.Status.URL = urlOf(srv)
-	decorateReady(srv)
-	if srv.Status.Machine.Phase == phaseTerminating {
+	decorateReady(srv, phase.Role == roleSuspended)
+	if phase.Deletion {
 		srv.Status.ReadyReplicas = 0 // nobody counts them any more, and they are asked to go
 	}
 	problems := problemsByCondition(srv)
@@ -55,12 +57,12 @@ func urlOf(srv *server) string {
 
 // decorateReady gives Ready the two reasons that clients of the peer know; the
 // machine's own is in Reconciling, Stalled and the history.
-func decorateReady(srv *server) {
+func decorateReady(srv *server, suspended bool) {
 	ready := meta.FindStatusCondition(srv.Status.Conditions, fsm.ConditionReady)
 	if ready == nil {
 		return
 	}
-	if since := srv.Status.Machine.Since; srv.Status.Machine.Phase == phaseStopped && since != nil {
+	if since := srv.Status.Machine.Since; suspended && since != nil {
 		// A time of its own would make each look write.
 		ready.Status, ready.LastTransitionTime = metav1.ConditionFalse, metav1.NewTime(since.Time)
 	}

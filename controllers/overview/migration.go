@@ -10,6 +10,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/datastoremigration"
 )
 
 // migrationKind is the kind that has more to show than a machine: progress, a lock, conflicts.
@@ -20,16 +21,16 @@ func addMigration(o *Overview, dm *migrationv1.DatastoreMigration, now time.Time
 	st := &dm.Status
 	o.Progress, o.Lock, o.CopyAhead = progressOf(st, now), lockOf(st, now), st.CopyAhead
 	o.Conflicts, o.ConflictCount = st.Conflicts, conflictCount(st)
-	step := st.Machine.Step
-	if len(o.WhyNot) == 0 && st.Machine.OnDelete == "" && slices.Contains(waiting, step) {
-		o.WhyNot = []Closed{{Step: step, Because: "the step is not done", Got: st.Message}}
-	}
 }
 
-// waiting are steps that take and copy nothing: an object that is stored in one waits there.
-// Where the CRD of the object prunes what the manager writes about them, the message tells of
-// a step that waits.
-var waiting = []string{"Preflight", "Plan", "Validate", "DetectConflicts", "ObserveRollout"}
+// forPeople are actions that wait for what only a person can mend. A roll-out is not among
+// them: an operator may be at it.
+var forPeople = []string{datastoremigration.PreflightAction, datastoremigration.PlanAction, datastoremigration.DetectAction, datastoremigration.CopyAction}
+
+// waiting are actions that take and copy nothing: an object that is stored in a step of one
+// waits there. Where the CRD of the object prunes what the manager writes about them, the
+// message tells of a step that waits.
+var waiting = []string{datastoremigration.PreflightAction, datastoremigration.PlanAction, datastoremigration.DetectAction, datastoremigration.RolloutAction}
 
 func moment(at *metav1.Time) *time.Time {
 	if at == nil {
@@ -92,28 +93,29 @@ func conflictsOf(st *migrationv1.DatastoreMigrationStatus, kind string) (n int64
 	return n
 }
 
-// needsPerson tells that a step has found something that only a person can mend. A roll-out
-// is not among them: an operator may be at it.
-func needsPerson(o *Overview) bool {
-	return slices.ContainsFunc(o.WhyNot, func(c Closed) bool {
-		return slices.Contains([]string{"Preflight", "Plan", "Validate", "DetectConflicts", "CopyResources"}, c.Step)
-	})
+// waitsIn tells that a step waits that does one of some actions.
+func (a advisor) waitsIn(p *v1alpha1.Phase, actions ...string) bool {
+	return slices.ContainsFunc(a.overview.WhyNot, func(c Closed) bool { return slices.Contains(actions, a.actionOf(p, c.Step)) })
 }
 
 func deed(why, command string) Deed { return Deed{Why: why, Command: command} }
 
 // migrationAdvice is what helps a migration on.
-func migrationAdvice(o *Overview, result map[string]any) []Deed {
+func (a advisor) migrationAdvice(p *v1alpha1.Phase) []Deed {
 	var all []Deed
+	o := a.overview
 	if o.ConflictCount > 0 {
 		all = append(all, deed("see both sides of each conflict, and what resolves it", "kubectl phasegate conflicts "+o.Name))
 	}
 	for _, c := range o.WhyNot {
-		if help, ok := mends[c.Step]; ok {
+		if help, ok := mends[a.actionOf(p, c.Step)]; ok {
 			all = append(all, deed(help.Why, strings.ReplaceAll(help.Command, "NAME", o.Name)))
 		}
 	}
-	return append(all, rollout(o, result)...)
+	if a.waitsIn(p, datastoremigration.RolloutAction) {
+		all = append(all, rollout(a.result)...)
+	}
+	return all
 }
 
 // migrationEnds are the ways out of a migration for good: after success, and where a person
@@ -134,43 +136,26 @@ func migrationEnds(p *v1alpha1.Phase, o *Overview) []Deed {
 	return nil
 }
 
-// mends is what helps against what a step waits for.
+// mends is what helps against what a step waits for, by its action.
 var mends = map[string]Deed{
-	"Preflight":     deed("mend what the message names; every check, with its remedy", "kubectl phasegate check --controllers datastoremigration"),
-	"Plan":          deed("correct these objects in v1; all of them, with the field and the rule", "kubectl phasegate plan NAME"),
-	"Validate":      deed("correct these objects in v1; all of them, with the field and the rule", "kubectl phasegate plan NAME"),
-	"CopyResources": deed("correct what the message names in v1; nothing is locked", "kubectl phasegate plan NAME"),
+	datastoremigration.PreflightAction: deed("mend what the message names; every check, with its remedy", "kubectl phasegate check --controllers datastoremigration"),
+	datastoremigration.PlanAction:      deed("correct these objects in v1; all of them, with the field and the rule", "kubectl phasegate plan NAME"),
+	datastoremigration.CopyAction:      deed("correct what the message names in v1; nothing is locked", "kubectl phasegate plan NAME"),
 }
 
-// components are how kubectl names what has to run with v3.
-var components = map[string]string{
-	"calico-node": "daemonset/calico-node", "calico-typha": "deployment/calico-typha", "calico-kube-controllers": "deployment/calico-kube-controllers",
-}
-
-// rollout tells how the components that ObserveRollout names come to run with v3.
-func rollout(o *Overview, result map[string]any) []Deed {
-	if !slices.ContainsFunc(o.WhyNot, func(c Closed) bool { return c.Step == "ObserveRollout" }) {
-		return nil
-	}
+// rollout tells how the components come to run with v3 that a step has found without it.
+func rollout(result map[string]any) []Deed {
 	kubectl := "kubectl"
 	if namespace, ok := result["namespace"].(string); ok {
 		kubectl += " -n " + namespace
 	}
-	var unset []string
 	var all []Deed
-	for _, text := range texts(result["pending"]) {
-		name, why, _ := strings.Cut(text, " ")
-		switch component := components[name]; {
-		case component == "":
-		case strings.HasPrefix(why, "(variable not set"):
-			unset = append(unset, component)
-		default:
-			all = append(all, deed("see how far it is rolled out "+why, kubectl+" rollout status "+component))
-		}
-	}
-	if len(unset) > 0 {
-		all = slices.Insert(all, 0, deed("let Calico's components use v3, unless the Tigera operator does it, and put it into your manifests",
+	if unset := texts(result["unset"]); len(unset) > 0 {
+		all = append(all, deed("let Calico's components use v3, unless the Tigera operator does it, and put it into your manifests",
 			kubectl+" set env "+strings.Join(unset, " ")+" CALICO_API_GROUP=projectcalico.org/v3"))
+	}
+	for _, component := range texts(result["rolling"]) {
+		all = append(all, deed("see how far "+component+" is rolled out", kubectl+" rollout status "+component))
 	}
 	return all
 }

@@ -62,7 +62,7 @@ func (a advisor) outcome(p *v1alpha1.Phase) Outcome {
 		return Succeeded
 	case !o.Deleting && p.Terminal == "failure":
 		return Failed
-	case p.Kind == "waiting" && !p.Deletion, isTrue(fsm.ConditionStalled), a.migration && needsPerson(o):
+	case p.Kind == "waiting" && !p.Deletion, isTrue(fsm.ConditionStalled), a.migration && a.waitsIn(p, forPeople...):
 		return WaitsForPerson
 	}
 	return Running
@@ -76,7 +76,7 @@ func (a advisor) next(p *v1alpha1.Phase) []Deed {
 		return []Deed{deed("no manager has touched it yet: is one running", managers)}
 	}
 	if a.migration {
-		all = append(all, migrationAdvice(o, a.result)...)
+		all = append(all, a.migrationAdvice(p)...)
 	}
 	all = append(all, a.requests(p)...)
 	if o.Step != nil && o.Step.Attempts > 0 {
@@ -143,6 +143,16 @@ func asked(request, object string) string {
 	return fmt.Sprintf("approve %s --request %s", object, request)
 }
 
+// actionOf is the program's action that a step of a phase does; empty where the file has another one by now.
+func (a advisor) actionOf(p *v1alpha1.Phase, step string) string {
+	for _, s := range p.Steps {
+		if fsm.StepName(s) == step {
+			return programs(a.machine, s.Action)
+		}
+	}
+	return ""
+}
+
 // ends is the way out for good where a person has to decide: a deletion, if it may be had.
 func (a advisor) ends(p *v1alpha1.Phase) []Deed {
 	o := a.overview
@@ -154,5 +164,5 @@ func (a advisor) ends(p *v1alpha1.Phase) []Deed {
 	if group := a.of.Kind.Group; group != "" {
 		resource += "." + group
 	}
-	return []Deed{{Why: "or delete it; a deletion now: " + o.OnDelete, Command: fmt.Sprintf("kubectl delete %s %s%s", resource, o.Name, a.namespace())}}
+	return []Deed{{Why: "or delete it; a deletion now: " + o.OnDelete.String(), Command: fmt.Sprintf("kubectl delete %s %s%s", resource, o.Name, a.namespace())}}
 }

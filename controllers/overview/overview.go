@@ -19,13 +19,13 @@ import (
 // it are to be typed by the caller. Orphans are not set.
 func Of(m *fsm.Machine, of live.Object, now time.Time, by Caller) (Overview, error) {
 	st := of.Machine.DeepCopy()
-	st.Phase = of.Phase() // without a state, and on a CRD that is not ours, it is what there is
+	st.Phase = of.PhaseIn(m) // without a state, and on a CRD that is not ours, it is what there is
 	phase := phaseOf(m, st.Phase)
 	o := Overview{
 		Kind: of.Kind.Kind, Namespace: of.Namespace, Name: of.Name, Machine: m.Name(), Revision: st.Revision, Now: now.UTC(),
 		Phase: st.Phase, Description: phase.Description, Phases: line(m, st),
 		Since: instant(st.Since), Deadline: instant(st.Deadline), Message: of.Message,
-		WhyNot: closed(st), Held: held(m, st.Held), OnDelete: onDelete(m, st), Deleting: of.Deleting, Step: stepOf(m, &phase, st),
+		WhyNot: closed(st), Held: held(m, st.Held), OnDelete: m.Deletion(*st), Deleting: of.Deleting, Step: stepOf(m, &phase, st),
 		Conditions: of.Conditions, History: history(st), Note: of.Note, Stale: of.Stale,
 	}
 	if st.Revision != "" && st.Revision != m.Revision() {
@@ -38,6 +38,9 @@ func Of(m *fsm.Machine, of live.Object, now time.Time, by Caller) (Overview, err
 			return o, err
 		}
 		addMigration(&o, dm, now)
+		if step := dm.Status.Machine.Step; len(o.WhyNot) == 0 && dm.Status.Machine.OnDelete == nil && slices.Contains(waiting, advice.actionOf(&phase, step)) {
+			o.WhyNot = []Closed{{Step: step, Because: "the step is not done", Got: dm.Status.Message}}
+		}
 		advice.migration = true
 	}
 	o.Outcome = advice.outcome(&phase)
@@ -70,14 +73,6 @@ func closed(st *v1alpha1.MachineStatus) []Closed {
 		all = append(all, Closed{To: b.To, Step: b.Step, Because: b.Because, Got: b.Got})
 	}
 	return all
-}
-
-// onDelete is the machine's word where the status does not have it: its CRD may prune it.
-func onDelete(m *fsm.Machine, st *v1alpha1.MachineStatus) string {
-	if text, known := m.OnDelete(*st); st.OnDelete == "" && st.Phase != "" && known {
-		return text
-	}
-	return st.OnDelete
 }
 
 // held tells of each effect what gives it back: the release that was stored with it, else
@@ -116,12 +111,17 @@ func OrphansOf(m *fsm.Machine, left []live.Object, by Caller) []Orphan {
 
 // does is the program's own sentence on an action, also on one that the file gives a name.
 func does(m *fsm.Machine, action string) string {
+	return m.Bindings().Actions[programs(m, action)].Doc
+}
+
+// programs is the program's action behind a name of the file.
+func programs(m *fsm.Machine, action string) string {
 	for _, named := range m.Definition().Spec.Actions {
 		if named.Name == action {
-			action = named.Use
+			return named.Use
 		}
 	}
-	return m.Bindings().Actions[action].Doc
+	return action
 }
 
 // stepOf finds the step by its name: at the cursor another file may have another one, of which

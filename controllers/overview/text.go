@@ -267,8 +267,8 @@ func (o *Overview) reasons(p *page) {
 		}
 		p.row("Held", strings.Join(names, ", "))
 	}
-	if o.OnDelete != "" {
-		p.row("Deletion", o.OnDelete)
+	if o.OnDelete != nil {
+		p.row("Deletion", o.OnDelete.String())
 	}
 	var deeds []string
 	for _, d := range o.Next {

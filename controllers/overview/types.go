@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/live"
 )
 
@@ -50,8 +51,8 @@ type Overview struct {
 	// Held is what is taken and would be given back, in the order of taking.
 	Held []Held `json:"held,omitempty"`
 	// OnDelete says what a deletion would do now; Deleting that it has begun.
-	OnDelete string `json:"onDelete,omitempty"`
-	Deleting bool   `json:"deleting,omitempty"`
+	OnDelete *v1alpha1.DeletionStatus `json:"onDelete,omitempty"`
+	Deleting bool                     `json:"deleting,omitempty"`
 
 	Progress  *Progress              `json:"progress,omitempty"`
 	Lock      *Lock                  `json:"lock,omitempty"`

@@ -134,7 +134,7 @@ func (p benchedPass) prepare(tb testing.TB) func() {
 			"Take": does(answer(nil, nil), nil), "Give": does(answer(nil, nil), nil),
 			"Work": does(answer(nil, p.outcome), map[string]fsm.Type{"done": fsm.TypeAny}),
 		},
-		Guards: map[string]runner.Guard[*errand]{"welcome": {Open: func(context.Context, *errand) (bool, string, error) { return true, "", nil }}},
+		Guards: map[string]runner.Guard[*errand]{"welcome": {Open: func(context.Context, *fsm.Machine, *errand) (bool, string, error) { return true, "", nil }}},
 	}
 	data, err := os.ReadFile("testdata/errand.yaml")
 	if err != nil {

@@ -56,7 +56,7 @@ func cordon(c client.Client) runner.Action[*migrationv1.DatastoreMigration] {
 func spare(c client.Client) runner.Guard[*migrationv1.DatastoreMigration] {
 	return runner.Guard[*migrationv1.DatastoreMigration]{
 		Doc: "Another node takes Pods.",
-		Open: func(ctx context.Context, _ *migrationv1.DatastoreMigration) (bool, string, error) {
+		Open: func(ctx context.Context, _ *fsm.Machine, _ *migrationv1.DatastoreMigration) (bool, string, error) {
 			nodes := &corev1.NodeList{}
 			if err := c.List(ctx, nodes); err != nil {
 				return false, "", fmt.Errorf("list nodes: %w", err)
@@ -126,7 +126,7 @@ func ExampleAction() {
 // A guard says what it saw; status.machine.blocked shows it while an exit is closed.
 func ExampleGuard() {
 	c := exampleWorld(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: corev1.NodeSpec{Unschedulable: true}})
-	open, seen, err := spare(c).Open(context.Background(), &migrationv1.DatastoreMigration{})
+	open, seen, err := spare(c).Open(context.Background(), nil, &migrationv1.DatastoreMigration{})
 	fmt.Println(open, seen, err)
 	// Output:
 	// false 0 of 1 nodes take Pods <nil>

@@ -96,7 +96,7 @@ func TestGaugesEndWithTheController(t *testing.T) {
 		Name: "errands", Config: shared.Cluster(t).Config, Scheme: b.outside.Scheme(), Machine: store.Of("errand"), Metrics: b.Metrics,
 		Program: func(client.Client) *runner.Program[*errand] {
 			p := b.program()
-			p.Stored = func(obj *errand) {
+			p.Stored = func(_ *fsm.Machine, obj *errand) {
 				if obj.Name == b.name && obj.Status.Machine.Phase == "Done" {
 					cancel()
 				}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/phasegate/phasegate/fsm"
 )
 
 func TestMetricsOfALife(t *testing.T) {
@@ -42,7 +44,9 @@ func TestMetricsOfALife(t *testing.T) {
 func TestMetricsFollowTheStatus(t *testing.T) {
 	b := newBench(t)
 	var heard []string
-	b.Program.Stored = func(obj *errand) { heard = append(heard, obj.Status.Machine.Phase+" "+obj.Status.Message) }
+	b.Program.Stored = func(_ *fsm.Machine, obj *errand) {
+		heard = append(heard, obj.Status.Machine.Phase+" "+obj.Status.Message)
+	}
 	b.Program.Gone = func(key types.NamespacedName) { heard = append(heard, key.Name+" is gone") }
 	b.atWork()
 	heard = nil

@@ -27,7 +27,7 @@ import (
 type pass[T Object[T]] struct {
 	client   client.Client
 	clock    clock.WithTickerAndDelayedExecution
-	decorate func(T)
+	decorate func(*fsm.Machine, T)
 	// empty is a new T.
 	empty func() T
 	// written is called after each write, with the object as its status should be; nil:
@@ -219,7 +219,7 @@ func (p *pass[T]) settle(run *fsm.Run) {
 	p.work.SetObservedGeneration(p.stored.GetGeneration())
 	p.setConditions(summary.Conditions)
 	if p.decorate != nil && !summary.Unknown {
-		p.decorate(p.work)
+		p.decorate(p.machine, p.work)
 	}
 }
 
@@ -252,12 +252,14 @@ func rank(c metav1.Condition) int {
 func (p *pass[T]) send(ctx context.Context) error {
 	p.mu.Lock()
 	p.reported = false
+	unhide := hide(p.work.MachineStatus())
 	same := reflect.DeepEqual(p.work, p.stored) // as most passes end: to see it here costs less than two encodings
 	view := p.stored
 	if !same {
 		view = deepCopy(p.stored)
 		view.CopyStatusFrom(p.work)
 	}
+	unhide()
 	p.mu.Unlock()
 	if same {
 		return nil
@@ -284,6 +286,14 @@ func (p *pass[T]) send(ctx context.Context) error {
 	}
 	p.adopt(written, whole)
 	return nil
+}
+
+// hide takes out of a status, until unhide, what no view has: only the engine reads it, in the
+// state, and to people it is a line without a meaning.
+func hide(st *v1alpha1.MachineStatus) (unhide func()) {
+	revision, generation := st.PhaseRevision, st.Generation
+	st.PhaseRevision, st.Generation = "", 0
+	return func() { st.PhaseRevision, st.Generation = revision, generation }
 }
 
 // adopt takes what the API server has after our write of the view. It needs sending.

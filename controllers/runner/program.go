@@ -57,7 +57,8 @@ type Guard[T Object[T]] struct {
 	Doc string
 	// Rights are what Open must be allowed to do.
 	Rights []rbacv1.PolicyRule
-	Open   func(ctx context.Context, obj T) (open bool, seen string, err error)
+	// Open is asked about an object, of the machine of this pass.
+	Open func(ctx context.Context, machine *fsm.Machine, obj T) (open bool, seen string, err error)
 }
 
 // Program is all that machines of a kind may name.
@@ -66,21 +67,23 @@ type Program[T Object[T]] struct {
 	New     func() T
 	Actions map[string]Action[T]
 	Guards  map[string]Guard[T]
+	// Roles are what the program asks machines for, since it knows no names of theirs.
+	Roles map[string]fsm.Role
 	// Rights are what a controller of the kind needs whatever its machine does.
 	// What runner itself does, and the machine's watches, are not among them.
 	Rights []rbacv1.PolicyRule
 	// Decorate derives the kind's own status fields from the machine's, before
-	// each write; nil derives nothing. It must be a pure function of the object. While the
+	// each write; nil derives nothing. It must be a pure function of the machine and the object. While the
 	// machine does not have the object's phase it is not called: that object is named as
 	// another revision has it, and keeps what was derived last.
-	Decorate func(obj T)
+	Decorate func(machine *fsm.Machine, obj T)
 	// Spread repeats a type of condition where the CRD lets it, as another project does that
 	// has a condition for each of several things; nil: none is repeated.
 	Spread func(obj T)
 	// Stored is told what the API server has of an object, after each read and each
 	// write of its status, for the kind's own metrics; nil: nobody asks. It may be
 	// called from several goroutines and must not keep the object.
-	Stored func(obj T)
+	Stored func(machine *fsm.Machine, obj T)
 	// Gone is told that an object does not exist any more, or is not driven any more;
 	// nil: nobody asks. It may be an object of which Stored was never told.
 	Gone func(key types.NamespacedName)
@@ -88,7 +91,7 @@ type Program[T Object[T]] struct {
 
 // Bindings are the names of the program, for fsm.Bind.
 func (p *Program[T]) Bindings() fsm.Bindings {
-	b := fsm.Bindings{Actions: map[string]fsm.ActionSpec{}, Guards: map[string]string{}}
+	b := fsm.Bindings{Actions: map[string]fsm.ActionSpec{}, Guards: map[string]string{}, Roles: p.Roles}
 	for name, a := range p.Actions {
 		b.Actions[name] = a.ActionSpec
 	}

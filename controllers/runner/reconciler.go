@@ -158,7 +158,7 @@ func (r *Reconciler[T]) newPass(machine *fsm.Machine) *pass[T] {
 func (r *Reconciler[T]) know(machine *fsm.Machine, obj T) {
 	r.Metrics.Stored(machine, obj)
 	if r.Program.Stored != nil {
-		r.Program.Stored(obj)
+		r.Program.Stored(machine, obj)
 	}
 }
 
@@ -239,7 +239,7 @@ func (r *Reconciler[T]) view(ctx context.Context, p *pass[T]) fsm.View {
 		Now:        r.Clock.Now,
 		Random:     r.Random,
 		Guard: func(name string) (bool, string, error) {
-			return r.Program.Guards[name].Open(ctx, p.work)
+			return r.Program.Guards[name].Open(ctx, p.machine, p.work)
 		},
 	}
 }

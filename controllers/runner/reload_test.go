@@ -12,6 +12,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/fsm"
 )
 
 // The pass that is at work when the file changes ends with the machine that it
@@ -71,7 +72,7 @@ func TestReloadWithoutThePhase(t *testing.T) {
 // it would take away what is still true, as the deadline of a lock.
 func TestNothingIsDerivedOfAnUnknownPhase(t *testing.T) {
 	b, locked := newBench(t), "Done"
-	b.Program.Decorate = func(obj *errand) {
+	b.Program.Decorate = func(_ *fsm.Machine, obj *errand) {
 		if obj.Status.Lock == nil {
 			obj.Status.Lock = &migrationv1.Lock{Mode: migrationv1.LockCooperative}
 		}

@@ -166,7 +166,7 @@ func (b *bench) program() *runner.Program[*errand] {
 	return &runner.Program[*errand]{
 		New:     func() *errand { return &errand{} },
 		Actions: map[string]runner.Action[*errand]{"Take": action(&b.take, nil), "Work": work, "Give": action(&b.give, nil)},
-		Guards: map[string]runner.Guard[*errand]{"welcome": {Open: func(context.Context, *errand) (bool, string, error) {
+		Guards: map[string]runner.Guard[*errand]{"welcome": {Open: func(context.Context, *fsm.Machine, *errand) (bool, string, error) {
 			return b.welcome, "the door says so", nil
 		}}},
 	}

@@ -102,7 +102,7 @@ func selfOf[T Object[T]](obj T, state *v1alpha1.MachineState) (map[string]any, e
 // durable is what of a machine's status must outlive a crash.
 func durable(st *v1alpha1.MachineStatus) v1alpha1.MachineStatus {
 	kept := *st
-	kept.Blocked, kept.OnDelete = nil, ""
+	kept.Blocked, kept.OnDelete = nil, nil
 	return kept
 }
 

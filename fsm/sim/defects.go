@@ -39,7 +39,7 @@ func (w *World) checkState() {
 // checkView finds what the schema of the object's CRD would refuse.
 func (w *World) checkView() {
 	st := w.ShownMachine
-	if len(st.Blocked) > 16 || len(st.OnDelete) > 512 {
+	if len(st.Blocked) > 16 || len(st.OnDelete.String()) > 640 {
 		w.defect("the status is out of bounds: %d blocked, on delete %q", len(st.Blocked), st.OnDelete)
 	}
 	for _, b := range st.Blocked {

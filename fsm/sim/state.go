@@ -38,7 +38,7 @@ func (w *World) store(run *fsm.Run, cmd fsm.Command, base int) error {
 		return nil
 	}
 	// What tells a person what is being waited for belongs to the view.
-	st.Blocked, st.OnDelete = nil, ""
+	st.Blocked, st.OnDelete = nil, nil
 	data, err := json.Marshal(st)
 	st = v1alpha1.MachineStatus{}
 	if err == nil {

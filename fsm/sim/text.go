@@ -95,7 +95,7 @@ func (w *World) Describe() string {
 	for _, q := range st.Requests {
 		fmt.Fprintf(b, "  request %s %q\n", q.Name, q.Token)
 	}
-	fmt.Fprintf(b, "  on delete: %s", st.OnDelete)
+	fmt.Fprintf(b, "  on delete: %s", w.Machine.Deletion(st))
 	return b.String()
 }
 

@@ -60,7 +60,7 @@ func TestTexts(t *testing.T) {
 	at := metav1.NewMicroTime(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
 	live := phase(t, "Asked")
 	live.Live = &story.Live{Object: "shop/errand", Status: v1alpha1.MachineStatus{
-		Phase: "Asked", Revision: "sha256:0123456789abcdef", Since: &at, Deadline: &at, Held: v1alpha1.Held("key"), OnDelete: "removed at once",
+		Phase: "Asked", Revision: "sha256:0123456789abcdef", Since: &at, Deadline: &at, Held: v1alpha1.Held("key"), OnDelete: &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionImmediate},
 		Blocked: []v1alpha1.Blocked{
 			{Step: "AwaitYes", Because: "request.approve.pending", Got: "request.approve.pending = false"},
 			{To: "Away", Because: "guards.home"},

@@ -68,7 +68,7 @@ func (s *Phase) now() section {
 			c.add(1, "seen: %s", b.Got)
 		}
 	}
-	if st.OnDelete != "" {
+	if st.OnDelete != nil {
 		c.add(0, "a deletion now: %s", st.OnDelete)
 	}
 	return c

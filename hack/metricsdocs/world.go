@@ -113,9 +113,9 @@ func (w *world) server() *fsm.Machine { return w.store.Of(mcpserver.MachineName)
 
 // stored is what a controller does with what it read or wrote.
 func (w *world) stored(m *manager, dm *migrationv1.DatastoreMigration) {
-	m.migrations.Decorate(dm)
+	m.migrations.Decorate(w.migration(), dm)
 	m.machines.Stored(w.migration(), dm)
-	m.migrations.Stored(dm)
+	m.migrations.Stored(w.migration(), dm)
 }
 
 // at is the time of the play, for a status.

@@ -22,9 +22,7 @@ import (
 
 // What the next version of the program calls otherwise. Each kind of name of a machine file is there, and of
 // effects each way in which the ledger may be out of date: v1Owners has another name, apiService another
-// release, and v1Lock both. Go compares two of the names, CutOver and lockOfV1 (metrics_status.go and
-// status.go), so the next version has them there as well: else its migration would show no lock, and no
-// deadline would end it.
+// release, and v1Lock both. Go knows none of them but the actions.
 var (
 	renamedPhases   = map[string]string{"Migrating": "CutOver"}
 	renamedEffects  = map[string]string{"v1Lock": "lockOfV1", "v1Owners": "ownersOfV1"}
@@ -113,8 +111,8 @@ func nextManager(t *testing.T) string {
 		overlay.Replace[filepath.Join(root(t), file)] = copied
 	}
 	replace(filepath.Join("phases", machineFile), func(text string) string { return mapped(t, renamed(renamedFile(text), renamedActions)) })
-	for file, names := range map[string]map[string]string{"program.go": renamedActions, "status.go": renamedEffects, "metrics_status.go": renamedPhases} {
-		replace(filepath.Join("controllers", "datastoremigration", file), func(text string) string { return renamed(text, inCode(names)) })
+	for _, file := range []string{"program.go", "rights.go"} {
+		replace(filepath.Join("controllers", "datastoremigration", file), func(text string) string { return renamed(text, inCode(renamedActions)) })
 	}
 	data, err := json.Marshal(overlay)
 	if err == nil {

@@ -52,7 +52,7 @@ func modelled[T runner.Object[T]](s *scene, p *runner.Program[T]) *runner.Progra
 		p.Actions[name] = a
 	}
 	for name, g := range p.Guards {
-		g.Open = func(context.Context, T) (bool, string, error) { return true, "", nil }
+		g.Open = func(context.Context, *fsm.Machine, T) (bool, string, error) { return true, "", nil }
 		p.Guards[name] = g
 	}
 	p.Stored, p.Gone = nil, nil

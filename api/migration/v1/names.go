@@ -72,6 +72,17 @@ const (
 	LabelBackupUID = "migration.projectcalico.org/backup-of-uid"
 )
 
+// What status.phase shows of a migration as Calico's own controller does, whatever a machine
+// file calls its phases.
+const (
+	PhasePending   = "Pending"
+	PhaseMigrating = "Migrating"
+	PhaseWaiting   = "WaitingForConflictResolution"
+	PhaseConverged = "Converged"
+	PhaseComplete  = "Complete"
+	PhaseFailed    = "Failed"
+)
+
 // Domain conditions. Ready, Reconciling and Stalled are the runner's. Each type
 // occurs once; the objects in conflict are listed in status.conflicts.
 const (

@@ -112,6 +112,9 @@ type Effect struct {
 	Acquire string `json:"acquire"`
 	// Release is the action that gives it back; it must do nothing when nothing was taken.
 	Release string `json:"release"`
+	// Role says what it is to the program, which knows no names of this file. `actions` lists
+	// the roles that a program has.
+	Role string `json:"role,omitempty"`
 }
 
 // Request is a one-shot command: it is pending while its token is not empty
@@ -152,6 +155,9 @@ type Phase struct {
 	Deletion bool `json:"deletion,omitempty"`
 	// End says that the finalizer is removed here.
 	End bool `json:"end,omitempty"`
+	// Role says what the phase is to the program, which knows no names of this file. `actions`
+	// lists the roles that a program has.
+	Role string `json:"role,omitempty"`
 
 	// Require are preconditions, asked before the finalizer is added and anything is taken.
 	Require []Require `json:"require,omitempty"`

@@ -86,9 +86,8 @@ type MachineStatus struct {
 	// +optional
 	Blocked []Blocked `json:"blocked,omitempty"`
 	// OnDelete says what a deletion of this object would do now.
-	// +kubebuilder:validation:MaxLength=512
 	// +optional
-	OnDelete string `json:"onDelete,omitempty"`
+	OnDelete *DeletionStatus `json:"onDelete,omitempty"`
 	// Requests holds the tokens of the one-shot requests that were acted on.
 	// +listType=map
 	// +listMapKey=name
@@ -99,6 +98,64 @@ type MachineStatus struct {
 	// +kubebuilder:validation:MaxItems=20
 	// +optional
 	History []Transition `json:"history,omitempty"`
+}
+
+// DeletionMode is what a deletion of an object does.
+// +kubebuilder:validation:Enum=Transition;Hold;Immediate;InProgress;Blocked
+type DeletionMode string
+
+// What a deletion does.
+const (
+	// DeletionTransition leads to another phase, which gives back what is held if it undoes.
+	DeletionTransition DeletionMode = "Transition"
+	// DeletionHold goes on as before until a phase is entered in which a deletion does something.
+	DeletionHold DeletionMode = "Hold"
+	// DeletionImmediate lets the object go at once.
+	DeletionImmediate DeletionMode = "Immediate"
+	// DeletionInProgress is in the phases that carry a deletion out.
+	DeletionInProgress DeletionMode = "InProgress"
+	// DeletionBlocked waits until a person has repaired something: the phase is not known, the
+	// state is lost, or nothing gives back what is held.
+	DeletionBlocked DeletionMode = "Blocked"
+)
+
+// DeletionStatus says what a deletion of an object would do.
+//
+// +kubebuilder:object:generate=true
+type DeletionStatus struct {
+	// Mode is what it does.
+	Mode DeletionMode `json:"mode"`
+	// To is the phase that it leads to; set where the mode is Transition.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	To string `json:"to,omitempty"`
+	// Message says why it waits, for people; set where the mode is Hold or Blocked.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// String is a line for people: "→ Aborting", "hold: TEXT", "removed at once".
+func (d *DeletionStatus) String() string {
+	text := ""
+	switch {
+	case d == nil:
+		return ""
+	case d.Mode == DeletionTransition:
+		text = "→ " + d.To
+	case d.Mode == DeletionHold:
+		text = "hold"
+	case d.Mode == DeletionImmediate:
+		text = "removed at once"
+	case d.Mode == DeletionInProgress:
+		text = "going on"
+	default:
+		text = "blocked"
+	}
+	if d.Message != "" {
+		text += ": " + d.Message
+	}
+	return text
 }
 
 // HistoryLimit is how many transitions MachineStatus.History keeps: as many as leave room for

@@ -1,0 +1,89 @@
+package datastoremigration
+
+import (
+	"encoding/json"
+	"io/fs"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/phases"
+	"github.com/phasegate/phasegate/test/renamed"
+)
+
+// files are the shipped machine, and the same with other names of phases, steps, effects and
+// reasons: Go has to do the same with both.
+func files(t *testing.T) map[string]*fsm.Machine {
+	t.Helper()
+	data, err := fs.ReadFile(phases.Files, MachineName+".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := renamed.File(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]*fsm.Machine{}
+	for name, text := range map[string][]byte{"shipped": data, "renamed": other} {
+		def, diags := fsm.Load(name+".yaml", text)
+		if err := diags.Err(); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if all[name], diags = fsm.Bind(def, Bindings()); diags.Err() != nil {
+			t.Fatalf("%s: %v", name, diags.Err())
+		}
+	}
+	return all
+}
+
+func shippedMachine(t *testing.T) *fsm.Machine {
+	t.Helper()
+	return files(t)["shipped"]
+}
+
+// as is a migration as a machine of files has it.
+func as(file string, dm *migration) *migration {
+	dm = dm.DeepCopy()
+	if file == "renamed" {
+		renamed.Status(&dm.Status.Machine)
+	}
+	return dm
+}
+
+// back is a status with the names of the shipped file.
+func back(t *testing.T, st status) (named status) {
+	t.Helper()
+	text, err := json.Marshal(st)
+	if err == nil {
+		err = json.Unmarshal([]byte(renamed.Back(string(text))), &named)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return named
+}
+
+// What Go makes of a phase is the same by whatever name.
+func TestPhaseInfoByAnyName(t *testing.T) {
+	all := files(t)
+	got := map[string]map[string]fsm.PhaseInfo{}
+	for file, m := range all {
+		got[file] = map[string]fsm.PhaseInfo{}
+		for _, phase := range m.Phases() {
+			got[file][renamed.Back(phase)] = m.PhaseInfo(phase)
+		}
+	}
+	if diff := cmp.Diff(got["shipped"], got["renamed"]); diff != "" {
+		t.Errorf("(-shipped +renamed):\n%s", diff)
+	}
+	want := map[string]fsm.PhaseInfo{
+		"Pending": {Known: true}, "Migrating": {Known: true}, "WaitingForConflictResolution": {Known: true},
+		"Converged": {Known: true, NoReturn: true}, "Complete": {Known: true, NoReturn: true, Terminal: "success"}, "CleaningUp": {Known: true, NoReturn: true, Deletion: true},
+		"RollingBack": {Known: true, Failing: true}, "Failed": {Known: true, Failing: true, Terminal: "failure"}, "Rejected": {Known: true, Failing: true, Terminal: "failure"},
+		"Aborting": {Known: true, Deletion: true}, "Gone": {Known: true, Deletion: true},
+	}
+	if diff := cmp.Diff(want, got["shipped"]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,104 @@
+package fsm
+
+import "slices"
+
+// PhaseInfo is what a machine says of a phase to programs that know none of its names. All but
+// Role follows from the machine.
+type PhaseInfo struct {
+	// Known is false where the machine does not have the phase; the rest is empty then.
+	Known bool
+	// Role is the one that the file gives.
+	Role string
+	// Terminal is success, failure or empty.
+	Terminal string
+	// Deletion is true in the phases of a deletion.
+	Deletion bool
+	// Failing is true where only a failure is ahead, or is there: without a request and
+	// without a deletion, every way ends in a phase of failure.
+	Failing bool
+	// NoReturn is true from a point of no return on: in the phases that are reached only
+	// through one, or in success.
+	NoReturn bool
+}
+
+// PhaseInfo is about a phase by its name, also by one that upgrade.phaseMap has.
+func (m *Machine) PhaseInfo(name string) PhaseInfo {
+	p := m.prog.phases[name]
+	if u := m.def.Spec.Upgrade; p == nil && u != nil {
+		p = m.prog.phases[u.PhaseMap[name]]
+	}
+	if p == nil {
+		return PhaseInfo{}
+	}
+	return m.infos[p.Name]
+}
+
+// PhaseShown is the phase that status.phase shows as a name: of those that show it the one
+// that is called so, else the first. It is the name itself where no phase shows it.
+func (m *Machine) PhaseShown(shown string) string {
+	first := ""
+	for _, p := range m.prog.order {
+		switch {
+		case firstOf(p.ShowAs, p.Name) != shown:
+		case p.Name == shown:
+			return shown
+		default:
+			first = firstOf(first, p.Name)
+		}
+	}
+	return firstOf(first, shown)
+}
+
+func (p *program) infos(initial string) map[string]PhaseInfo {
+	before := p.reach([]string{initial}, func(q *phase, e Edge) bool {
+		to := p.phases[e.To]
+		return to != nil && !to.PointOfNoReturn && to.Terminal != "success"
+	})
+	var points []string
+	for _, q := range p.order {
+		if q.PointOfNoReturn {
+			points = append(points, q.Name)
+		}
+	}
+	after := p.reach(points, func(*phase, Edge) bool { return true })
+	all := map[string]PhaseInfo{}
+	for _, q := range p.order {
+		all[q.Name] = PhaseInfo{Known: true, Role: q.Role, Terminal: q.Terminal, Deletion: q.Deletion,
+			Failing: p.failing(q), NoReturn: after[q.Name] && !before[q.Name]}
+	}
+	return all
+}
+
+// reach are the phases from which edges lead on, with those where it begins.
+func (p *program) reach(from []string, follow func(*phase, Edge) bool) map[string]bool {
+	seen := map[string]bool{}
+	for queue := slices.Clone(from); len(queue) > 0; queue = queue[1:] {
+		q := p.phases[queue[0]]
+		if q == nil || seen[q.Name] {
+			continue
+		}
+		seen[q.Name] = true
+		for _, e := range q.edges() {
+			if follow(q, e) {
+				queue = append(queue, e.To)
+			}
+		}
+	}
+	return seen
+}
+
+// failing: it ends, and in nothing but a failure.
+func (p *program) failing(q *phase) bool {
+	if q.Deletion {
+		return false
+	}
+	fails := false
+	for name := range p.reach([]string{q.Name}, func(at *phase, e Edge) bool { return at.Terminal == "" && e.Kind != EdgeDelete }) {
+		at := p.phases[name]
+		if at.Terminal == "success" || at.Kind == "steady" || at.End {
+			return false
+		}
+		fails = fails || at.Terminal == "failure"
+	}
+	return fails
+}

@@ -1,0 +1,270 @@
+// Package machinenames keeps names of machine files out of Go: what a phase, a step or an effect
+// is called is the file's business.
+package machinenames
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const module = "github.com/phasegate/phasegate"
+
+// fields hold names of a machine file, by package (without the module), type and field.
+var fields = []string{
+	"api/phasegate/v1alpha1.MachineStatus.Phase", "api/phasegate/v1alpha1.MachineStatus.Step", "api/phasegate/v1alpha1.MachineStatus.EnteredAs",
+	"api/phasegate/v1alpha1.HeldEffect.Name", "api/phasegate/v1alpha1.Transition.From", "api/phasegate/v1alpha1.Transition.To", "api/phasegate/v1alpha1.Transition.Reason",
+	"api/phasegate/v1alpha1.Blocked.To", "api/phasegate/v1alpha1.Blocked.Step", "api/phasegate/v1alpha1.DeletionStatus.To", "api/phasegate/v1alpha1.DeletionStatus.Message",
+	"api/phasegate/v1alpha1.Effect.Name", "api/phasegate/v1alpha1.Step.Name",
+	"controllers/overview.Overview.Phase", "controllers/overview.Closed.To", "controllers/overview.Closed.Step", "controllers/overview.Step.Name", "controllers/overview.Held.Effect",
+	"controllers/overview.Transition.From", "controllers/overview.Transition.To", "controllers/overview.Transition.Reason",
+}
+
+// calls answer such names.
+var calls = []string{"CurrentPhase", "PhaseIn", "PhaseShown", "StepName", "HeldNames"}
+
+// engines are reasons of the engine itself, which no file has.
+var engines = []string{"fsm.ReasonCreated", "ReasonCreated"}
+
+// checker looks through one package.
+type checker struct {
+	fset  *token.FileSet
+	info  *types.Info
+	names map[types.Object]bool // variables that hold such a name
+	found []string
+}
+
+func (c *checker) report(at ast.Node, text string) {
+	p := c.fset.Position(at.Pos())
+	c.found = append(c.found, fmt.Sprintf("%s:%d: %s", filepath.Base(p.Filename), p.Line, text))
+}
+
+// isName tells whether an expression is a name of a machine file.
+func (c *checker) isName(e ast.Expr) bool {
+	switch x := ast.Unparen(e).(type) {
+	case *ast.Ident:
+		return c.names[c.info.ObjectOf(x)]
+	case *ast.SelectorExpr:
+		s := c.info.Selections[x]
+		if s == nil || s.Kind() != types.FieldVal {
+			return false
+		}
+		owner := s.Recv()
+		for i, at := range s.Index() { // through embedded fields
+			if p, ok := owner.Underlying().(*types.Pointer); ok {
+				owner = p.Elem()
+			}
+			if i == len(s.Index())-1 {
+				break
+			}
+			owner = owner.Underlying().(*types.Struct).Field(at).Type()
+		}
+		named, ok := types.Unalias(owner).(*types.Named)
+		if !ok || named.Obj().Pkg() == nil {
+			return false
+		}
+		path := strings.TrimPrefix(named.Obj().Pkg().Path(), module+"/")
+		return slices.Contains(fields, path+"."+named.Obj().Name()+"."+x.Sel.Name)
+	case *ast.CallExpr:
+		switch f := ast.Unparen(x.Fun).(type) {
+		case *ast.SelectorExpr:
+			return slices.Contains(calls, f.Sel.Name) || f.Sel.Name == "Or" && slices.ContainsFunc(x.Args, c.isName)
+		case *ast.Ident:
+			return slices.Contains(calls, f.Name)
+		}
+	}
+	return false
+}
+
+// isConstant tells whether an expression is a text that is written in Go, or a list or map of such.
+func (c *checker) isConstant(e ast.Expr) bool {
+	if v := c.info.Types[e]; v.Value != nil {
+		return v.Value.ExactString() != `""` && v.Value.Kind().String() == "String" && !slices.Contains(engines, types.ExprString(e))
+	}
+	switch x := ast.Unparen(e).(type) {
+	case *ast.CompositeLit:
+		return slices.ContainsFunc(x.Elts, func(elt ast.Expr) bool {
+			if kv, ok := elt.(*ast.KeyValueExpr); ok {
+				elt = kv.Key
+			}
+			return c.isConstant(elt)
+		})
+	case *ast.Ident: // a list or a map of the package: it is written in Go
+		o, ok := c.info.ObjectOf(x).(*types.Var)
+		if !ok || o.Pkg() == nil || o.Parent() != o.Pkg().Scope() {
+			return false
+		}
+		switch o.Type().Underlying().(type) {
+		case *types.Slice, *types.Map:
+			return true
+		}
+	}
+	return false
+}
+
+// learn notes the variables that hold a name.
+func (c *checker) learn(n ast.Node) {
+	switch x := n.(type) {
+	case *ast.AssignStmt:
+		for i, e := range x.Rhs {
+			if id, ok := x.Lhs[min(i, len(x.Lhs)-1)].(*ast.Ident); ok && len(x.Lhs) == len(x.Rhs) && c.isName(e) {
+				c.names[c.info.ObjectOf(id)] = true
+			}
+		}
+	case *ast.RangeStmt:
+		if id, ok := x.Value.(*ast.Ident); ok && c.isName(x.X) {
+			c.names[c.info.ObjectOf(id)] = true
+		}
+	}
+}
+
+func (c *checker) check(n ast.Node) {
+	switch x := n.(type) {
+	case *ast.BinaryExpr:
+		if (x.Op == token.EQL || x.Op == token.NEQ) && (c.isName(x.X) && c.isConstant(x.Y) || c.isConstant(x.X) && c.isName(x.Y)) {
+			c.report(x, types.ExprString(x))
+		}
+	case *ast.SwitchStmt:
+		if x.Tag == nil || !c.isName(x.Tag) {
+			return
+		}
+		for _, s := range x.Body.List {
+			if slices.ContainsFunc(s.(*ast.CaseClause).List, c.isConstant) {
+				c.report(s, "switch "+types.ExprString(x.Tag))
+			}
+		}
+	case *ast.IndexExpr:
+		if c.isName(x.Index) && c.isConstant(x.X) {
+			c.report(x, types.ExprString(x))
+		}
+	case *ast.CallExpr:
+		f, ok := ast.Unparen(x.Fun).(*ast.SelectorExpr)
+		if !ok {
+			return
+		}
+		pkg, _ := f.X.(*ast.Ident)
+		compares := pkg != nil && (pkg.Name == "slices" || pkg.Name == "strings" && f.Sel.Name != "Join")
+		if compares && slices.ContainsFunc(x.Args, c.isName) && slices.ContainsFunc(x.Args, c.isConstant) || f.Sel.Name == "IsHeld" && slices.ContainsFunc(x.Args, c.isConstant) {
+			c.report(x, types.ExprString(x))
+		}
+	}
+}
+
+// compared are the places where a package compares names of machine files with texts of Go.
+func compared(fset *token.FileSet, from types.Importer, path string, files []*ast.File) ([]string, error) {
+	c := &checker{fset: fset, names: map[types.Object]bool{}, info: &types.Info{
+		Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{}}}
+	if _, err := (&types.Config{Importer: from}).Check(path, fset, files, c.info); err != nil {
+		return nil, err
+	}
+	for _, look := range []func(ast.Node){c.learn, c.check} {
+		for _, f := range files {
+			ast.Inspect(f, func(n ast.Node) bool { look(n); return true })
+		}
+	}
+	return c.found, nil
+}
+
+// listed is a package as the go command lists it.
+type listed struct {
+	ImportPath, Dir, Export string
+	GoFiles                 []string
+}
+
+// packages are all of ours, and an importer of what they need, from what the go command has built.
+func packages(t *testing.T) (*token.FileSet, types.Importer, []listed) {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles", "./...")
+	cmd.Dir, cmd.Stderr = filepath.Join("..", ".."), os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	exports, ours := map[string]string{}, []listed{}
+	for dec := json.NewDecoder(bufio.NewReader(bytes.NewReader(out))); ; {
+		var p listed
+		if err := dec.Decode(&p); err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if exports[p.ImportPath] = p.Export; strings.HasPrefix(p.ImportPath, module+"/") {
+			ours = append(ours, p)
+		}
+	}
+	fset := token.NewFileSet()
+	return fset, importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }), ours
+}
+
+func TestGoComparesNoNamesOfMachineFiles(t *testing.T) {
+	fset, from, ours := packages(t)
+	looked := 0
+	for _, p := range ours {
+		place := strings.TrimPrefix(p.ImportPath, module+"/")
+		if strings.HasPrefix(place, "api/") || strings.HasPrefix(place, "test/") || len(p.GoFiles) == 0 {
+			continue
+		}
+		var files []*ast.File
+		for _, name := range p.GoFiles {
+			f, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, f)
+		}
+		found, err := compared(fset, from, p.ImportPath, files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		looked++
+		for _, f := range found {
+			t.Errorf("%s/%s: a machine file may call it otherwise: ask fsm.Machine (PhaseInfo, Holds, HoldsRole)", place, f)
+		}
+	}
+	if looked < 30 {
+		t.Errorf("only %d packages were looked through", looked)
+	}
+
+	bad, err := parser.ParseFile(fset, "testdata/bad.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := compared(fset, from, module+"/bad", []*ast.File{bad})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	text, err := os.ReadFile("testdata/bad.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(string(text), "\n") {
+		if strings.Contains(line, "// bad") {
+			want = append(want, fmt.Sprintf("bad.go:%d", i+1))
+		}
+	}
+	for _, f := range found {
+		place, _, _ := strings.Cut(f, ": ")
+		got = append(got, place)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, slices.Compact(got)); diff != "" || len(want) < 8 {
+		t.Errorf("what is wrong in testdata/bad.go (-want +got):\n%s", diff)
+	}
+}
