@@ -202,12 +202,16 @@ func rank(c metav1.Condition) int {
 func (p *pass[T]) send(ctx context.Context) error {
 	p.mu.Lock()
 	p.reported = false
+	own := p.work.MachineStatus()
+	revision := own.PhaseRevision
+	own.PhaseRevision = ""                      // only the state needs it: here it is a line more to read
 	same := reflect.DeepEqual(p.work, p.stored) // as most passes end: to see it here costs less than two encodings
 	view := p.stored
 	if !same {
 		view = deepCopy(p.stored)
 		view.CopyStatusFrom(p.work)
 	}
+	own.PhaseRevision = revision
 	p.mu.Unlock()
 	if same {
 		return nil
