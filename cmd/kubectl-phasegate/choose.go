@@ -35,7 +35,7 @@ func (c *cluster) choose(ctx context.Context, s streams, what string) (*fsm.Mach
 	if isPath(what) {
 		return chooseMachine(s, what)
 	}
-	k, _, cancel := c.quietly(ctx)
+	k, _, cancel := c.quietly(ctx, s.err)
 	defer cancel()
 	return k.having(what, "")
 }

@@ -11,11 +11,11 @@ import (
 )
 
 // quietly reads the machines of a cluster, and takes the compiled-in ones where it does not
-// answer soon.
-func (c *cluster) quietly(ctx context.Context) (*known, context.Context, context.CancelFunc) {
+// answer soon. warn is where it says that another machine is taken than the one that is published.
+func (c *cluster) quietly(ctx context.Context, warn io.Writer) (*known, context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, completionTakes)
 	c.limit = completionTakes // discovery heeds no context
-	k, err := c.machines(ctx, streams{out: io.Discard, err: io.Discard}, nil)
+	k, err := c.machines(ctx, streams{out: io.Discard, err: warn}, nil)
 	c.limit = 0
 	if err != nil {
 		k = &known{all: candidates(nil, compiledIn(), true), unread: "no cluster answers"}
@@ -30,7 +30,7 @@ func completeObjects(at *cluster) cobra.CompletionFunc {
 		if len(args) > 1 || len(args) == 1 && strings.Contains(args[0], "/") {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		k, ctx, cancel := at.quietly(cmd.Context())
+		k, ctx, cancel := at.quietly(cmd.Context(), io.Discard)
 		defer cancel()
 		kind, _, qualified := strings.Cut(text, "/")
 		switch {
@@ -49,7 +49,7 @@ func completeKinds(at *cluster) cobra.CompletionFunc {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		k, _, cancel := at.quietly(cmd.Context())
+		k, _, cancel := at.quietly(cmd.Context(), io.Discard)
 		defer cancel()
 		return k.kinds(), cobra.ShellCompDirectiveNoFileComp
 	}
@@ -86,7 +86,7 @@ func (k *known) names(ctx context.Context, kind, prefix string) (all []string) {
 // completeRequests offers the requests of all machines.
 func completeRequests(at *cluster) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-		k, _, cancel := at.quietly(cmd.Context())
+		k, _, cancel := at.quietly(cmd.Context(), io.Discard)
 		defer cancel()
 		for _, c := range k.all {
 			if m, err := c.machine(live.Object{}); err == nil {
@@ -102,7 +102,7 @@ func completeRequests(at *cluster) cobra.CompletionFunc {
 // completeMachines offers the machines that are known beside files.
 func completeMachines(at *cluster) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-		k, _, cancel := at.quietly(cmd.Context())
+		k, _, cancel := at.quietly(cmd.Context(), io.Discard)
 		defer cancel()
 		for _, c := range k.all {
 			names = append(names, c.name)

@@ -129,7 +129,7 @@ func (o *explainOptions) named(ctx context.Context, s streams, args []string) er
 		}
 		return o.phase(s, m, args[0])
 	}
-	k, _, cancel := o.at.quietly(ctx)
+	k, _, cancel := o.at.quietly(ctx, s.err)
 	defer cancel()
 	if i := slices.IndexFunc(k.all, func(c candidate) bool { return len(args) == 1 && c.name == args[0] }); i >= 0 {
 		m, err := k.all[i].machine(live.Object{})
@@ -183,7 +183,7 @@ func printAs(to io.Writer, output string, value any, text func() string) error {
 // completePhases offers machines and phases, then the machines that a phase may be of.
 func completePhases(at *cluster) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-		k, _, cancel := at.quietly(cmd.Context())
+		k, _, cancel := at.quietly(cmd.Context(), io.Discard)
 		defer cancel()
 		for _, c := range k.all {
 			names = append(names, c.name)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -87,7 +88,7 @@ func machineAndObject(ctx context.Context, s streams, at *cluster, args []string
 }
 
 func (c *cluster) isMachine(ctx context.Context, name string) bool {
-	k, _, cancel := c.quietly(ctx)
+	k, _, cancel := c.quietly(ctx, io.Discard)
 	defer cancel()
 	return slices.ContainsFunc(k.all, func(c candidate) bool { return c.name == name })
 }

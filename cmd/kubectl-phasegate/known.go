@@ -45,6 +45,10 @@ type candidate struct {
 	atHand    *fsm.Machine
 	// compiled says that the machine at hand is not that of -f.
 	compiled bool
+	// instead is the compiled-in machine of the name, for a published one that this program cannot
+	// read; warn says why it is taken.
+	instead *fsm.Machine
+	warn    func(machine string, why error)
 }
 
 // machines reads those that are known; files are those of -f.
@@ -73,7 +77,20 @@ func (c *cluster) machines(ctx context.Context, s streams, files []string) (*kno
 		return nil, err
 	}
 	k.all = candidates(published, machines, len(files) == 0)
+	for i := range k.all {
+		k.all[i].warn = c.warn(s)
+	}
 	return k, nil
+}
+
+// warn says once for each machine that another one is taken for it.
+func (c *cluster) warn(s streams) func(machine string, why error) {
+	return func(machine string, why error) {
+		if !slices.Contains(c.warned, machine) {
+			c.warned = append(c.warned, machine)
+			fmt.Fprintf(s.err, "‼ %s; until then, this is told by machine %s as it is compiled into this program\n", why, machine)
+		}
+	}
 }
 
 // published reads what managers have published, without asking first what the cluster serves.
@@ -91,7 +108,8 @@ func (c *cluster) published(ctx context.Context) ([]definitions.Published, strin
 	return definitions.List(ctx, reader)
 }
 
-// candidates is pure: the published machines, and those at hand whose kind none of them is for.
+// candidates is pure: the published machines, and those at hand whose kind none of them is for. A
+// compiled-in one stands by for a published one of its name.
 func candidates(published []definitions.Published, atHand []*fsm.Machine, compiled bool) (all []candidate) {
 	for _, p := range published {
 		i := slices.IndexFunc(all, func(c candidate) bool { return c.name == p.Machine })
@@ -105,17 +123,28 @@ func candidates(published []definitions.Published, atHand []*fsm.Machine, compil
 		if !slices.ContainsFunc(all, func(c candidate) bool { return c.kind.GroupKind() == kind.GroupKind() && len(c.published) > 0 }) {
 			all = append(all, candidate{name: m.Name(), kind: kind, atHand: m, compiled: compiled})
 		}
+		if i := slices.IndexFunc(all, func(c candidate) bool { return compiled && c.name == m.Name() && c.kind == kind }); i >= 0 {
+			all[i].instead = m
+		}
 	}
 	return all
 }
 
-// machine is the one that drives an object; a zero object stands for any.
+// machine is the one that drives an object; a zero object stands for any. A published one of a
+// newer manager, which this program cannot read, is told by the compiled-in one, if there is one.
 func (c candidate) machine(o live.Object) (*fsm.Machine, error) {
 	p, ok := definitions.Driver(c.published, o.Manager, o.Machine.Revision)
 	if !ok {
 		return c.atHand, nil
 	}
-	return p.Compile(catalog.Bindings)
+	m, err := p.Compile(catalog.Bindings)
+	if err == nil || c.instead == nil {
+		return m, err
+	}
+	if c.warn != nil {
+		c.warn(c.name, err)
+	}
+	return c.instead, nil
 }
 
 func (c candidate) lowerKind() string { return strings.ToLower(c.kind.Kind) }

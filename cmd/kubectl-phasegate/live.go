@@ -24,6 +24,8 @@ type cluster struct {
 	all   *pflag.FlagSet
 	// limit bounds each request; 0 is none but that of --request-timeout.
 	limit time.Duration
+	// warned are the machines that another one is taken for, and of which that was said.
+	warned []string
 }
 
 // clusterFlags gives a command all flags by which kubectl finds a cluster, and acts

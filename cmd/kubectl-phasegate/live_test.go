@@ -17,15 +17,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/definitions"
+	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/test/crds"
 	"github.com/phasegate/phasegate/test/harness"
 )
+
+var gateKind = schema.GroupVersionKind{Group: "live.phasegate.dev", Version: "v1", Kind: "Gate"}
 
 // gate makes an object in a phase of the machine gates.
 func gate(t *testing.T, c client.Client, name, status string) {
 	t.Helper()
 	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(schema.GroupVersionKind{Group: "live.phasegate.dev", Version: "v1", Kind: "Gate"})
+	u.SetGroupVersionKind(gateKind)
 	u.SetNamespace("default")
 	u.SetName(name)
 	if err := c.Create(t.Context(), u); err != nil {
@@ -41,11 +45,11 @@ func gate(t *testing.T, c client.Client, name, status string) {
 // what the earlier ones did.
 func TestLive(t *testing.T) {
 	c := harness.ForTest(t, harness.Options{Own: true, Without: []string{"fakenodes", "scheduler", "controller-manager"}})
-	definitions, err := crds.ReadDir("../../controllers/live/testdata/crds")
+	all, err := crds.ReadDir("../../controllers/live/testdata/crds")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := crds.Install(t.Context(), c.Config, crds.Set{CRDs: definitions}); err != nil {
+	if err := crds.Install(t.Context(), c.Config, crds.Set{CRDs: all}); err != nil {
 		t.Fatal(err)
 	}
 	gate(t, c.Client, "north", `{"name":"gate","phase":"Closed","blocked":[{"to":"Open","because":"request.approve.pending || request.never.pending","got":"request.approve.pending = false"}]}`)
@@ -98,6 +102,88 @@ func TestLive(t *testing.T) {
 	}
 	testPeersCRD(t, c)
 	testPublished(t, c)
+	testNewerManager(t, c)
+}
+
+// The file of a newer manager says what this program does not know: each command goes on with the compiled-in machine,
+// and says so in one line.
+func testNewerManager(t *testing.T, c *harness.Cluster) {
+	publish(t, c.Client, shipped, migrationKind, "calico-system/phasegate", "sha256:newer", ofNextVersion(t))
+	for _, tc := range []struct {
+		args []string
+		code int
+		out  string
+	}{
+		{args: []string{"status", "datastoremigration", "to-v3"}, out: "DatastoreMigration to-v3: Converged for"},
+		{args: []string{"explain", shipped}, out: "drives DatastoreMigration"},
+		{args: []string{"explain", shipped, "--live", "to-v3"}, out: "to-v3 is in Converged"},
+		{args: []string{"diff", shipped, shipped, "--live"}, out: "old (deleted, its state is still there)"},
+		{args: []string{"graph", shipped, "--live"}, out: "  |  1 object here"},
+		{args: []string{"retry", "datastoremigration", "to-v3", "--force"}, out: "datastoremigration/to-v3: request retry is "},
+		{args: []string{"approve", "datastoremigration", "to-v3", "--request", "retry", "--force"}, out: "datastoremigration/to-v3: request retry is "},
+	} {
+		got := perform(t, append(tc.args, "--kubeconfig", c.Kubeconfig)...)
+		if got.code != tc.code || !strings.Contains(got.out, tc.out) {
+			t.Errorf("%q: exit code %d, want %d; out must hold %q:\n%s%s", tc.args, got.code, tc.code, tc.out, got.out, got.err)
+		}
+		var said []string
+		for line := range strings.Lines(got.err) {
+			if strings.Contains(line, "cannot be read by this program") && strings.Contains(line, "ofTheNextVersion") && strings.Contains(line, "of the version of the manager") && strings.Contains(line, "compiled into this program") {
+				said = append(said, line)
+			}
+		}
+		if len(said) != 1 {
+			t.Errorf("%q: said in %d lines, want 1:\n%s", tc.args, len(said), got.err)
+		}
+	}
+}
+
+// ofNextVersion is the shipped machine with a field that this program does not know.
+func ofNextVersion(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../phases/datastore-migration.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := strings.Replace(string(text), "\n  initial:", "\n  ofTheNextVersion: true\n  initial:", 1)
+	if newer == string(text) {
+		t.Fatal("nothing was replaced")
+	}
+	return newer
+}
+
+// A machine that nobody can read here is an error only where there is no other one of its name.
+func TestPublishedThatCannotBeRead(t *testing.T) {
+	published := func(name, text string) []definitions.Published {
+		return []definitions.Published{{MachineDefinitionSpec: v1alpha1.MachineDefinitionSpec{Machine: name, Manager: "m/m", Revision: "sha256:newer", Text: text,
+			For: v1alpha1.ObjectKind{APIVersion: migrationKind.GroupVersion().String(), Kind: migrationKind.Kind}}}}
+	}
+	for name, tc := range map[string]struct {
+		why      string
+		machine  string
+		compiled bool
+		want     string
+	}{
+		"compiled in": {why: "what it shows is as good as without a manager", machine: shipped, compiled: true, want: shipped},
+		"somebody's":  {why: "there is nothing to tell it by", machine: "custom", compiled: true},
+		"that of -f":  {why: "a file that was given is not taken for another", machine: shipped},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := candidates(published(tc.machine, ofNextVersion(t)), compiledIn(), tc.compiled)
+			var said []string
+			all[0].warn = func(machine string, why error) { said = append(said, machine+": "+why.Error()) }
+			m, err := all[0].machine(live.Object{})
+			if tc.want == "" {
+				if err == nil || len(said) > 0 {
+					t.Errorf("%s: got %v, said %v", tc.why, m, said)
+				}
+				return
+			}
+			if err != nil || m.Name() != tc.want || len(said) != 1 || strings.Contains(said[0], "\n") || !strings.Contains(said[0], "ofTheNextVersion") {
+				t.Errorf("%s: error %v, said %q", tc.why, err, said)
+			}
+		})
+	}
 }
 
 // A manager has published the machine of a kind that this program has never heard of: every
@@ -107,8 +193,8 @@ func testPublished(t *testing.T, c *harness.Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	publish(t, c.Client, "shop/phasegate-custom", "sha256:in-force", string(text))
-	publish(t, c.Client, "other/phasegate-custom", "sha256:older", strings.ReplaceAll(string(text), "Closed", "Shut"))
+	publish(t, c.Client, "gate", gateKind, "shop/phasegate-custom", "sha256:in-force", string(text))
+	publish(t, c.Client, "gate", gateKind, "other/phasegate-custom", "sha256:older", strings.ReplaceAll(string(text), "Closed", "Shut"))
 	gate(t, c.Client, "east", `{"name":"gate","phase":"Closed","revision":"sha256:in-force","history":["2026-03-04T12:00:00.000000Z → Closed: Created"]}`)
 	gate(t, c.Client, "west", `{"name":"gate","phase":"Closed","step":"NotOfThisFile","revision":"sha256:before"}`)
 	gate(t, c.Client, "down", `{"name":"gate","phase":"Broken","revision":"sha256:in-force"}`)
@@ -187,13 +273,13 @@ func tryCommands(t *testing.T, c *harness.Cluster, name string) int {
 }
 
 // publish makes the MachineDefinition of a manager.
-func publish(t *testing.T, c client.Client, manager, revision, text string) {
+func publish(t *testing.T, c client.Client, machine string, of schema.GroupVersionKind, manager, revision, text string) {
 	t.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"machine": "gate", "for": map[string]any{"apiVersion": "live.phasegate.dev/v1", "kind": "Gate"}, "manager": manager, "revision": revision, "text": text,
+		"machine": machine, "for": map[string]any{"apiVersion": of.GroupVersion().String(), "kind": of.Kind}, "manager": manager, "revision": revision, "text": text,
 	}}}
 	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MachineDefinition"))
-	u.SetName(v1alpha1.MachineDefinitionName("gate", manager))
+	u.SetName(v1alpha1.MachineDefinitionName(machine, manager))
 	if err := c.Create(t.Context(), u); err != nil {
 		t.Fatal(err)
 	}
@@ -203,11 +289,11 @@ func publish(t *testing.T, c client.Client, manager, revision, text string) {
 // not have, or Calico's own where the environment says where it is.
 func peersCRDs(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
-	definitions, err := crds.ReadDir("../../charts/phasegate/files/crds")
+	all, err := crds.ReadDir("../../charts/phasegate/files/crds")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range definitions {
+	for _, d := range all {
 		versions, _, _ := unstructured.NestedSlice(d.Object, "spec", "versions")
 		for _, v := range versions {
 			for _, field := range []string{"machine", "lock", "copyAhead", "verified", "conflicts"} {
@@ -225,15 +311,15 @@ func peersCRDs(t *testing.T) []*unstructured.Unstructured {
 		if err != nil {
 			t.Fatal(err)
 		}
-		definitions = append(slices.DeleteFunc(definitions, func(d *unstructured.Unstructured) bool { return d.GetName() == theirs[0].GetName() }), theirs...)
+		all = append(slices.DeleteFunc(all, func(d *unstructured.Unstructured) bool { return d.GetName() == theirs[0].GetName() }), theirs...)
 	}
-	return definitions
+	return all
 }
 
 // A peer's CRD prunes status.machine: what is true is in the MachineStates.
 func testPeersCRD(t *testing.T, c *harness.Cluster) {
-	definitions := peersCRDs(t)
-	if err := crds.Install(t.Context(), c.Config, crds.Set{CRDs: definitions}); err != nil {
+	all := peersCRDs(t)
+	if err := crds.Install(t.Context(), c.Config, crds.Set{CRDs: all}); err != nil {
 		t.Fatal(err)
 	}
 	dm := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"type": "APIServerToCRDs"}}}

@@ -174,6 +174,7 @@ func (l *looker) reload(ctx context.Context, o live.Object) error {
 	}
 	for _, c := range candidates(published, nil, false) {
 		if c.name == l.name {
+			c.instead, c.warn = l.instead, l.warn
 			l.candidate = c
 			l.driver, err = c.machine(o)
 		}

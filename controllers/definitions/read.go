@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -60,7 +61,7 @@ func (p Published) Compile(bindings func(*fsm.Definition) (fsm.Bindings, error))
 	name := "MachineDefinition " + v1alpha1.MachineDefinitionName(p.Machine, p.Manager)
 	def, diags := fsm.Load(name, []byte(p.Text))
 	if def == nil {
-		return nil, p.unfit(diags.Err())
+		return nil, p.unfit(diags)
 	}
 	def.Revision = p.Revision // that of the manager, with which those of the states are compared
 	b, err := bindings(def)
@@ -69,14 +70,20 @@ func (p Published) Compile(bindings func(*fsm.Definition) (fsm.Bindings, error))
 	}
 	m, diags := fsm.Bind(def, b)
 	if m == nil {
-		return nil, p.unfit(diags.Err())
+		return nil, p.unfit(diags)
 	}
 	return m, nil
 }
 
-func (p Published) unfit(err error) error {
-	return fmt.Errorf("machine %s of %s cannot be read by this program: %w: use the kubectl-phasegate of the version of the manager, or give the machine file with -f",
-		p.Machine, cmp.Or(p.Manager, "a manager without a lease"), err)
+// unfit is one line: of what is wrong with the text for this program, the first.
+func (p Published) unfit(diags fsm.Diagnostics) error {
+	lines := strings.Split(diags.Err().Error(), "\n")
+	first := lines[min(1, len(lines)-1)] // the one before it tells that the file is refused
+	if more := len(lines) - 2; more > 0 {
+		first += fmt.Sprintf(" (and %d more)", more)
+	}
+	return fmt.Errorf("machine %s of %s cannot be read by this program: %s: use the kubectl-phasegate of the version of the manager, or give the machine file with -f",
+		p.Machine, cmp.Or(p.Manager, "a manager without a lease"), first)
 }
 
 // Driver is the one that drives an object, of those that are for its kind: that of the

@@ -116,3 +116,25 @@ func TestForgedViewIsRepaired(t *testing.T) {
 		t.Errorf("the view (-want +got):\n%s", diff)
 	}
 }
+
+// What only the next pass needs is no line more for who reads the object.
+func TestPhaseRevisionIsNotShown(t *testing.T) {
+	b := newBench(t)
+	b.passTo("Done")
+	b.see()
+	if state, shown := b.state().Status.PhaseRevision, b.shown().Status.Machine.PhaseRevision; state == "" || shown != "" {
+		t.Errorf("the state has %q, want one; the view shows %q, want none", state, shown)
+	}
+	older := b.shown()
+	older.Status.Machine.PhaseRevision = "of an older manager"
+	if err := b.outside.Status().Update(t.Context(), older); err != nil {
+		t.Fatal(err)
+	}
+	want := []seen{{Phase: "Done", Held: []string{"thing"}, Writes: []string{"status"}}, {Phase: "Done", Held: []string{"thing"}}}
+	if diff := cmp.Diff(want, []seen{b.see(), b.see()}); diff != "" {
+		t.Errorf("the passes (-want +got):\n%s", diff)
+	}
+	if got := b.shown().Status.Machine.PhaseRevision; got != "" {
+		t.Errorf("the view still shows %q", got)
+	}
+}
