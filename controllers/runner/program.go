@@ -89,14 +89,19 @@ type Program[T Object[T]] struct {
 	Gone func(key types.NamespacedName)
 }
 
-// Bindings are the names of the program, for fsm.Bind.
+// Bindings are the names of the program, for fsm.Bind. One without a function is none of them: a machine file that
+// names it is refused, and nothing that is nil is ever called.
 func (p *Program[T]) Bindings() fsm.Bindings {
 	b := fsm.Bindings{Actions: map[string]fsm.ActionSpec{}, Guards: map[string]string{}, Roles: p.Roles}
 	for name, a := range p.Actions {
-		b.Actions[name] = a.ActionSpec
+		if a.Do != nil {
+			b.Actions[name] = a.ActionSpec
+		}
 	}
 	for name, g := range p.Guards {
-		b.Guards[name] = g.Doc
+		if g.Open != nil {
+			b.Guards[name] = g.Doc
+		}
 	}
 	return b
 }
