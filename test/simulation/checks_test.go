@@ -172,7 +172,7 @@ func pause(m *fsm.Machine, st *v1alpha1.MachineStatus) time.Duration {
 	pace, steps := m.Pace(st.Phase)
 	for _, p := range m.Definition().Spec.Phases {
 		if p.Name == st.Phase && p.Kind == "waiting" && pace.Poll > 0 {
-			return pace.Poll
+			return min(pace.Poll, pace.Max) // the latter where it failed for good
 		}
 	}
 	if st.Step != "" && int(st.Cursor) < len(steps) {

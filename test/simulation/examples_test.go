@@ -240,15 +240,25 @@ func approve(s *scene) {
 	}
 }
 
-// unscale takes back what somebody has scaled by hand, where a restore waits for that.
+// unscale is a person who looks after what somebody has scaled by hand: a restore waits until its application has
+// stopped, and one that comes after it for the application.
 func unscale(s *scene) {
-	for _, obj := range s.driven() {
-		if st := s.stateOf(obj); st != nil && strings.HasPrefix(st.Phase, "Pending") {
-			for _, d := range s.all(deploymentKind, "") {
-				if s.meddled[d.GetName()] {
-					s.edit(refOf(d), func(o object) { _ = unstructured.SetNestedField(o.Object, int64(3), "spec", "replicas") })
-				}
-			}
+	in := func(phase string) bool {
+		return slices.ContainsFunc(s.driven(), func(obj object) bool {
+			st := s.stateOf(obj)
+			return st != nil && strings.HasPrefix(st.Phase, phase)
+		})
+	}
+	replicas := int64(3)
+	switch {
+	case in("Restoring"):
+		replicas = 0
+	case !in("Pending"):
+		return
+	}
+	for _, d := range s.all(deploymentKind, "") {
+		if s.meddled[d.GetName()] {
+			s.edit(refOf(d), func(o object) { _ = unstructured.SetNestedField(o.Object, replicas, "spec", "replicas") })
 		}
 	}
 }

@@ -105,6 +105,9 @@ func (s *scene) wakes(before, after object) {
 		}
 		return
 	}
+	if obj.GroupVersionKind() == stateKind && after != nil && (before == nil || !slices.Equal(before.GetFinalizers(), after.GetFinalizers())) {
+		s.leaves(after) // its object may have gone before it was written
+	}
 	for _, w := range s.file.inForce.Watches() {
 		if schema.FromAPIVersionAndKind(w.APIVersion, w.Kind) == obj.GroupVersionKind() {
 			s.wokenBy(w, obj)

@@ -244,8 +244,11 @@ func (s *scene) over() bool {
 	return len(s.driven()) == 0 && len(s.all(stateKind, "")) == 0 && (s.calm || len(s.arrive) == 0)
 }
 
-// rested tells that nothing of the objects goes on by itself.
+// rested tells that nothing of the objects goes on by itself, nor of those that are gone.
 func (s *scene) rested() bool {
+	if len(s.all(stateKind, "")) > len(s.driven()) {
+		return false
+	}
 	for _, obj := range s.driven() {
 		st := s.stateOf(obj)
 		if obj.GetDeletionTimestamp() != nil || st == nil || !s.restsIn(st.Phase) {
