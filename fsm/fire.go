@@ -126,6 +126,7 @@ func (r *Run) Fire(ctx context.Context, do Do) error {
 	err := r.event(ctx, f.cmd.Event, f)
 	switch {
 	case f.dropped != nil:
+		r.acting = nil
 		return f.dropped
 	case f.called && (err == nil || f.outcome.Err != nil):
 		r.done(f.outcome)

@@ -47,7 +47,7 @@ func TestKinds(t *testing.T) {
 		"kind of nobody":        {why: "without a cluster it may be anybody's", old: put, new: "{action: ReadObject, with: {apiVersion: foo.org/v1, kind: Foo, name: a}}"},
 		"kind not served":       {why: "the cluster says", live: true, old: put, new: "{action: ReadObject, with: {apiVersion: foo.org/v1, kind: Foo, name: a}}", want: []string{"14:65: PG019: the cluster does not serve foo.org/v1 Foo: correct the kind and its apiVersion, or install its CRD first"}},
 		"constant guard":        {why: "what follows is never asked", old: exit, new: "- {to: B, when: '1 == 1'}\n    - {to: B}", want: []string{"18:7: PG004: next[1] is never taken: next[0] is always open: put the exit that is always open last, and have only one"}},
-		"own phase":             {why: "its timeout would never pass", old: exit, new: "- {to: A, when: 'result.status == 200'}", want: []string{"17:12: PG107: next[0] leads to its own phase A: its timeout begins anew each time, and never passes: remove it: with poll: the phase is looked at again from its first step; or lead to another phase"}},
+		"own phase":             {why: "its timeout would never pass", old: exit, new: "- {to: A, when: 'result.status == 200'}", want: []string{"17:12: PG107: it leads from phase A to itself, which is no transition: remove it: with poll: the phase is looked at again from its first step; or lead to another phase"}},
 		"status without machine": {why: "kubectl shows less", crd: func(v *apiextensionsv1.CustomResourceDefinitionVersion) {
 			delete(v.Schema.OpenAPIV3Schema.Properties["status"].Properties, "machine")
 		}, want: []string{"5:8: PG105: CRD xes.example.com does not keep status.machine: kubectl cannot show what is held, and why nothing moves: add machine: {type: object, x-kubernetes-preserve-unknown-fields: true} to its status; kubectl phasegate scaffold --only=crd prints a CRD that does"}},
@@ -55,7 +55,8 @@ func TestKinds(t *testing.T) {
 			want: []string{"5:8: PG019: CRD xes.example.com has no status subresource: its objects would not be driven: add subresources: {status: {}} there; kubectl phasegate scaffold --only=crd prints a CRD that does"}},
 		"not served": {why: "nothing would be done", crd: func(v *apiextensionsv1.CustomResourceDefinitionVersion) { v.Served = false },
 			want: []string{"5:8: PG019: CRD xes.example.com does not serve version v1: set served: true there, or name another version"}},
-		"own phase on an edit":  {why: "what a person asks for begins anew", old: exit, new: "- {to: A, when: generationChanged}\n    " + exit},
+		"own phase on an edit":  {why: "a phase of its own does that", old: exit, new: "- {to: A, when: generationChanged}\n    " + exit,
+			want: []string{"17:12: PG107: it leads from phase A to itself, which is no transition: remove it: with poll: the phase is looked at again from its first step; or lead to another phase"}},
 		"as scaffold prints it": {why: "it keeps everything", crd: func(*apiextensionsv1.CustomResourceDefinitionVersion) {}},
 	}
 	data, err := os.ReadFile("testdata/target.yaml")

@@ -1,0 +1,258 @@
+package fsm
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	looplab "github.com/looplab/fsm"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+// locked is a run of lockMachine that comes to the step Lock, and goes to Done after it.
+func locked(t *testing.T, m *Machine) *Run {
+	t.Helper()
+	run := m.Run(v1alpha1.MachineStatus{Phase: "Work", Revision: m.Revision(), Held: v1alpha1.Held("lock")},
+		View{Finalizer: true, Now: func() time.Time { return provedNow }})
+	if cmd := run.Next(); cmd.Do != Act || cmd.Event != "Lock" {
+		t.Fatalf("it asks for %+v", cmd)
+	}
+	return run
+}
+
+// does answers an action, and counts its calls.
+func does(calls *int, o Outcome) Do {
+	return func(context.Context, Command) (Outcome, error) {
+		*calls++
+		return o, nil
+	}
+}
+
+// only replaces the event of a name in phase Work.
+func only(name string, by ...looplab.EventDesc) func(string, []looplab.EventDesc) []looplab.EventDesc {
+	return func(phase string, all []looplab.EventDesc) []looplab.EventDesc {
+		if phase != "Work" {
+			return all
+		}
+		return append(slices.DeleteFunc(all, func(e looplab.EventDesc) bool { return e.Name == name }), by...)
+	}
+}
+
+// What looplab/fsm answers, and what becomes of it.
+func TestAnswersOfAnEvent(t *testing.T) {
+	found := errors.New("found")
+	refuses := func(_ context.Context, e *looplab.Event) { e.Cancel(found) }
+	finds := func(_ context.Context, e *looplab.Event) { e.Err = found }
+	for name, c := range map[string]struct {
+		why       string
+		events    func(string, []looplab.EventDesc) []looplab.EventDesc
+		callbacks looplab.Callbacks
+		calls     int
+		stall     string // empty: it goes to Done
+	}{
+		"as it should be":             {why: "the twin of all the others", calls: 1},
+		"CanceledError of a step":     {"it is not called", nil, looplab.Callbacks{"before_Lock": refuses}, 0, "Lock from Work: found"},
+		"CanceledError of an exit":    {"it is not taken", nil, looplab.Callbacks{"before_Done": refuses}, 1, "Done from Work: found"},
+		"CanceledError while leaving": {"nor then", nil, looplab.Callbacks{"leave_Work": refuses}, 1, "Done from Work: found"},
+		"CanceledError without words": {"a refusal all the same", nil, looplab.Callbacks{"before_Lock": func(_ context.Context, e *looplab.Event) { e.Cancel() }}, 0, "does not say why"},
+		"NoTransitionError with a cause": {"what is found after the call is no success",
+			nil, looplab.Callbacks{"after_Lock": finds}, 1, "Lock from Work: found"},
+		"AsyncError with a cause": {"found before anything was decided", nil, looplab.Callbacks{"before_Done": finds}, 1, "Done from Work: found"},
+		"AsyncError of another":   {"nothing was decided", nil, looplab.Callbacks{"leave_Work": func(_ context.Context, e *looplab.Event) { e.Async() }}, 1, "did not do"},
+		"no answer":               {"it moved before it was stored", nil, looplab.Callbacks{"leave_state": func(context.Context, *looplab.Event) {}}, 1, "did not do"},
+		"UnknownEventError":       {"no such step", only("Lock"), nil, 0, "no phase has such an event"},
+		"InvalidEventError":       {"the step of another phase", only("Lock", looplab.EventDesc{Name: "Lock", Src: []string{"Out"}, Dst: "Out"}), nil, 0, "of another phase than Work"},
+		"a step that leaves":      {"its action would be called in another phase's name", only("Lock", looplab.EventDesc{Name: "Lock", Src: []string{"Work"}, Dst: "Done"}), nil, 0, errNoCall.Error()},
+		"an exit that stays":      {"no transition", only("Done", looplab.EventDesc{Name: "Done", Src: []string{"Work"}, Dst: "Work"}), nil, 1, errNoWay.Error()},
+		"an exit to nowhere":      {"no such phase", only("Done", looplab.EventDesc{Name: "Done", Src: []string{"Work"}, Dst: "Nowhere"}), nil, 1, `no phase "Nowhere"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run, calls := locked(t, lockProgram(t).Altered(c.events, c.callbacks)), 0
+			if err := run.Fire(t.Context(), does(&calls, Outcome{})); err != nil {
+				t.Fatal(err)
+			}
+			cmd := run.Next()
+			var told []string
+			if err := run.Stored(func(t *v1alpha1.Transition) { told = append(told, t.Reason) }); err != nil {
+				t.Fatal(err)
+			}
+			if calls != c.calls {
+				t.Errorf("%s: the action is called %d times, want %d", c.why, calls, c.calls)
+			}
+			if c.stall == "" {
+				if cmd.Do != Commit || cmd.Took.To != "Done" || !slices.Equal(told, []string{"Done"}) {
+					t.Errorf("%s: %+v, told %v", c.why, cmd, told)
+				}
+				return
+			}
+			if cmd.Do != Sleep || run.Status().Phase != "Work" || len(told) > 0 || run.stall == nil || !strings.Contains(run.stall.message, c.stall) {
+				t.Errorf("%s: %s in %s, told %v, stalled for %+v, want %q", c.why, cmd.Do, run.Status().Phase, told, run.stall, c.stall)
+			}
+		})
+	}
+}
+
+// An error of a step cancels its event, and is what decides; one of the driver ends the run.
+func TestErrorsOfAStep(t *testing.T) {
+	run, calls := locked(t, lockProgram(t)), 0
+	if err := run.Fire(t.Context(), does(&calls, Outcome{Err: errNotYet})); err != nil || run.stall != nil || run.Next().Do != Sleep || run.Status().Attempts != 0 {
+		t.Errorf("a wait is no error: %v, %+v, %+v", err, run.stall, run.Status())
+	}
+	run = locked(t, lockProgram(t))
+	if err := run.Fire(t.Context(), does(&calls, Outcome{Err: errForNow, Class: ClassUnavailable})); err != nil || run.stall != nil || run.Status().Attempts != 1 {
+		t.Errorf("an error is an attempt: %v, %+v, %+v", err, run.stall, run.Status())
+	}
+	run = locked(t, lockProgram(t))
+	ends := errors.New("the driver ends")
+	if err := run.Fire(t.Context(), func(context.Context, Command) (Outcome, error) { return Outcome{}, ends }); !errors.Is(err, ends) {
+		t.Errorf("the driver hears of its own error: %v", err)
+	}
+	if err := run.Fire(t.Context(), does(&calls, Outcome{})); err != nil || calls != 2 {
+		t.Errorf("nothing is carried out twice: %v, %d calls", err, calls)
+	}
+}
+
+// Who has not stored a transition comes to no other one.
+func TestInTransitionError(t *testing.T) {
+	run, calls := locked(t, lockProgram(t)), 0
+	if err := run.Fire(t.Context(), does(&calls, Outcome{})); err != nil || run.Next().Do != Commit {
+		t.Fatal(err)
+	}
+	run.st.Phase = "Work" // as if it had not been decided
+	run.take(reasonDeletion, "", nil)
+	if run.stall == nil || !strings.Contains(run.stall.message, "an earlier event waits to be stored") {
+		t.Errorf("stalled for %+v", run.stall)
+	}
+}
+
+// A transition that was called off, or was none, is told nobody.
+func TestStoredTellsNobodyOfWhatDidNotHappen(t *testing.T) {
+	for name, spoil := range map[string]func(*Run){
+		"called off": func(r *Run) {
+			r.fsm = looplab.NewFSM("Work", r.m.Events("Work"), r.m.prog.callbacks)
+			r.st.Phase = "Work"
+			var async looplab.AsyncError
+			if err := r.fsm.Event(context.Background(), "Done", &firing{run: r}); !errors.As(err, &async) {
+				t.Fatal(err)
+			}
+			async.CancelTransition()
+		},
+		"NotInTransitionError": func(r *Run) { r.fsm = looplab.NewFSM("Work", r.m.Events("Work"), nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			run, calls := locked(t, lockProgram(t)), 0
+			if err := run.Fire(t.Context(), does(&calls, Outcome{})); err != nil || run.Next().Do != Commit {
+				t.Fatal(err)
+			}
+			spoil(run)
+			if err := run.Stored(func(*v1alpha1.Transition) { t.Error("it is told") }); !errors.Is(err, errIllegal) {
+				t.Errorf("nobody hears of it: %v", err)
+			}
+		})
+	}
+}
+
+// At most once, and not before it is stored.
+func TestATransitionIsToldOnce(t *testing.T) {
+	run, calls, told := locked(t, lockProgram(t)), 0, 0
+	tell := func(*v1alpha1.Transition) { told++ }
+	if err := run.Fire(t.Context(), does(&calls, Outcome{})); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = run.Next(), run.Next()
+	if told != 0 || run.fsm.Current() != "Work" {
+		t.Errorf("told %d times in %s before it is stored", told, run.fsm.Current())
+	}
+	if err := errors.Join(run.Stored(tell), run.Stored(tell)); err != nil || told != 1 || run.fsm.Current() != "Done" {
+		t.Errorf("told %d times, %v", told, err)
+	}
+}
+
+// A guard that is shut by the time of the event keeps the exit shut, and nobody can give the guard of another.
+func TestGuardIsAskedAgain(t *testing.T) {
+	def, diags := Load("test.yaml", []byte(one("    poll: 5s\n    next: [{to: Done, when: 'guards.a', reason: Opened}, {to: Done}]\n")))
+	if def == nil {
+		t.Fatal(diags)
+	}
+	m, diags := Bind(def, testBindings)
+	if m == nil {
+		t.Fatal(diags)
+	}
+	for name, c := range map[string]struct {
+		why   string
+		open  bool
+		guard func(p *phase) *expr
+		stall string
+	}{
+		"open":       {"as Next found it", true, func(p *phase) *expr { return p.next[0].when }, ""},
+		"shut":       {"by now", false, func(p *phase) *expr { return p.next[0].when }, "guard guards.a"},
+		"of another": {"no caller can leave it out", false, func(*phase) *expr { return nil }, "that of another event"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: m.Revision()}, View{Finalizer: true, Now: func() time.Time { return provedNow },
+				Guard: func(string) (bool, string, error) { return c.open, "", nil }})
+			cmd := run.take("Opened", "", c.guard(run.phase()))
+			if stalled := run.stall != nil; stalled != (c.stall != "") || stalled && !strings.Contains(run.stall.message, c.stall) || !stalled && cmd.Took.Reason != "Opened" {
+				t.Errorf("%s: %+v, %+v", c.why, cmd, run.stall)
+			}
+		})
+	}
+}
+
+// A look that comes to no event makes no state machine.
+func TestEarlyLookMakesNoFSM(t *testing.T) {
+	m := lockProgram(t)
+	run := m.Run(v1alpha1.MachineStatus{Phase: "Work", Step: "Lock", Revision: m.Revision(), Held: v1alpha1.Held("lock"), Attempts: 1, NotBefore: microTime(provedNow.Add(time.Minute))},
+		View{Finalizer: true, Now: func() time.Time { return provedNow }})
+	if cmd := run.Next(); !cmd.Early || run.fsm != nil {
+		t.Errorf("%+v, %v", cmd, run.fsm)
+	}
+}
+
+// What an error brings as its reason is the event's name, unless that is the name of something else.
+func TestEventOfAnError(t *testing.T) {
+	const file = `    poll: 5s
+    steps: [{action: Work}, {action: Look}]
+    next: [{to: Done, when: 'guards.a', reason: Finished}, {to: Two, when: 'guards.b', reason: Broken}]
+    timeout: {after: 1h, to: Done}
+    onError: [{is: Terminal, to: Two}]
+  - {name: Two, terminal: failure, onDelete: {to: Out}}
+`
+	def, diags := Load("test.yaml", []byte(one(file)))
+	if def == nil {
+		t.Fatal(diags)
+	}
+	m, diags := Bind(def, testBindings)
+	if m == nil {
+		t.Fatal(diags)
+	}
+	got := map[string]string{}
+	for _, reason := range []string{"Stuck", "Look", "Finished", "Broken", ""} {
+		run := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: m.Revision()}, View{Finalizer: true, Now: func() time.Time { return provedNow }, Guard: noGuard})
+		run.Next()
+		if err := run.Fire(t.Context(), func(context.Context, Command) (Outcome, error) {
+			return Outcome{Err: &TerminalError{Reason: reason, Err: errForNow}}, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		took := run.Next().Took
+		if took == nil {
+			t.Fatalf("%q: %+v", reason, run.stall)
+		}
+		got[reason] = took.Reason + " " + took.To
+	}
+	want := map[string]string{
+		"Stuck": "Stuck Two", "Look": "TerminalError Two", // a step
+		"Finished": "TerminalError Two", // leads elsewhere
+		"Broken":   "Broken Two",        // leads there, too, and its guard is not asked
+		"":         "TerminalError Two",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
