@@ -1,8 +1,10 @@
 package simulation
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -28,6 +30,7 @@ const (
 	quiet    property = "a look that changes nothing writes nothing"
 	twice    property = "nothing is started twice in one visit to a phase"
 	together property = "two Jobs never work on one target"
+	apart    property = "two objects never work on one target at once"
 	stopped  property = "the application does not run while a Job works"
 	restored property = "what was changed is as before in the end"
 	leak     property = "nothing is left when the objects are gone"
@@ -50,6 +53,8 @@ type checks struct {
 // life is what was seen of one object.
 type life struct {
 	name string
+	// target is what it works on, as long as it is there to be asked.
+	target string
 	// visits counts the phases that were entered, other than by a new name.
 	visits int
 	last   v1alpha1.MachineStatus
@@ -130,6 +135,26 @@ func (c *checks) state(before, after object) {
 	c.requests(l, &now)
 	c.s.model.stored(&now)
 	l.last = now
+	l.target = cmp.Or(c.s.example.target(c.s, types.UID(uid)), l.target)
+	c.areApart()
+}
+
+// areApart: of the objects with one target one is at work on it, in all that may happen between its look and its deed.
+func (c *checks) areApart() {
+	works := func(h v1alpha1.HeldEffect) bool {
+		return c.s.example.works != "" && strings.HasPrefix(h.Name, c.s.example.works) // people rename it
+	}
+	at := map[string]string{}
+	for _, uid := range slices.Sorted(maps.Keys(c.lives)) {
+		l := c.lives[uid]
+		if !slices.ContainsFunc(l.last.Held, works) {
+			continue
+		}
+		if other := at[l.target]; other != "" {
+			c.fail(apart, "%s and %s work on %s", other, l.name, l.target)
+		}
+		at[l.target] = l.name
+	}
 }
 
 func (c *checks) transition(l *life, now *v1alpha1.MachineStatus) {

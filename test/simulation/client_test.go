@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -30,6 +31,8 @@ type apiClient struct {
 	mapper        meta.RESTMapper
 	// around carries a request out, or does not.
 	around func(r request, do func() error) error
+	// careless: it writes whatever has become of what it has read.
+	careless func(request) bool
 }
 
 func (c *apiClient) Scheme() *runtime.Scheme     { return c.scheme }
@@ -125,6 +128,9 @@ func (c *apiClient) patch(subresource string, obj client.Object, patch client.Pa
 		return err
 	}
 	data, err := patch.Data(obj)
+	if err == nil && c.careless(r) {
+		data, err = withoutPrecondition(data)
+	}
 	if err != nil {
 		return err
 	}
@@ -143,9 +149,25 @@ func (c *apiClient) Apply(_ context.Context, config runtime.ApplyConfiguration, 
 		return err
 	}
 	o := (&client.ApplyOptions{}).ApplyOptions(opts)
-	return c.around(request{"apply", "", refOf(wanted)}, func() error {
+	r := request{"apply", "", refOf(wanted)}
+	if c.careless(r) {
+		wanted.SetUID("")
+		wanted.SetResourceVersion("")
+	}
+	return c.around(r, func() error {
 		return c.server.apply(wanted, o.FieldManager, o.Force != nil && *o.Force)
 	})
+}
+
+// withoutPrecondition is a merge patch that does not say of which version it is.
+func withoutPrecondition(data []byte) ([]byte, error) {
+	u := map[string]any{}
+	if err := json.Unmarshal(data, &u); err != nil {
+		return nil, err
+	}
+	unstructured.RemoveNestedField(u, "metadata", "resourceVersion")
+	unstructured.RemoveNestedField(u, "metadata", "uid")
+	return json.Marshal(u)
 }
 
 func (c *apiClient) Status() client.SubResourceWriter { return &statusClient{client: c} }

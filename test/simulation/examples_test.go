@@ -54,6 +54,10 @@ type example struct {
 	never []kind
 	// exclusive: the machine promises that nobody else works on its target while its Job does.
 	exclusive bool
+	// works is the effect that an object takes when it has its target for itself; empty: it never does.
+	works string
+	// careless: actions look and then act, without a precondition.
+	careless bool
 	// succeeds: no Job fails.
 	succeeds bool
 	// fails: every Job does.
@@ -293,7 +297,7 @@ var examples = map[string]*example{
 		specs: []map[string]any{{"image": "fetch:2"}, {"image": "fetch:1"}}, never: []kind{joins},
 		requests: []asking{{"mcpserver.toolhive.stacklok.dev/restarted-at", []string{"2026-01-02T01:00:00Z", "2026-01-02T02:00:00Z", "2026-01-02T01:00:00Z"}}},
 		enough:   4 * time.Hour, reconciler: driveServer},
-	"database-restore": {file: "../../docs/extend/examples/database-restore/database-restore.yaml", exclusive: true, restores: true,
+	"database-restore": {file: "../../docs/extend/examples/database-restore/database-restore.yaml", exclusive: true, works: "stopped", restores: true,
 		objects: []map[string]any{named("monday", restore), named("tuesday", restore)}, targets: []map[string]any{deployment("bookshop")},
 		requests: retrying, never: []kind{respecs, deletesJob}, enough: 30 * time.Hour, goOn: unscale, reconciler: driveCustom},
 	"site-check": {file: "../../docs/extend/examples/site-check/site-check.yaml", objects: []map[string]any{named("homepage", map[string]any{"url": "SITE"})},

@@ -30,7 +30,9 @@ func TestDefectsThatPeopleShowAreFound(t *testing.T) {
 		planted func(*scene)
 		only    []kind
 		fails   bool
-		want    property
+		// careless: actions look and then act.
+		careless bool
+		want     property
 	}{
 		"a wake-up is a try": {why: "what wakes an object uses up its attempts", of: restore, planted: forgets, only: []kind{annoys, outage, fails}, want: backoff},
 		"a crash is a try":   {why: "what is only in memory is forgotten", of: restore, planted: forgets, only: []kind{crashes, outage, fails}, want: backoff},
@@ -61,11 +63,13 @@ func TestDefectsThatPeopleShowAreFound(t *testing.T) {
 					delete(q.(map[string]any), "earlier")
 				}
 			})},
+		"a claim without a precondition": {why: "two objects have one target", of: restore, careless: true, only: []kind{joins, annotates}, want: apart,
+			changed: []string{"use: Apply\n    with:\n", "use: Apply\n    with:\n      notOurs: allow\n"}},
 		"an abort without undo": {why: "the application stays stopped", of: examples["maintenance"], changed: []string{"    - {undo: held}\n    next:\n    - {to: Gone}", "    next:\n    - {to: Gone}"},
 			only: []kind{asks, asks, deletes}, want: restored},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := example{file: c.of.file, objects: c.of.objects, targets: c.of.targets, requests: c.of.requests, exclusive: c.of.exclusive, succeeds: c.of.succeeds, fails: c.fails, restores: c.of.restores,
+			e := example{file: c.of.file, objects: c.of.objects, targets: c.of.targets, requests: c.of.requests, exclusive: c.of.exclusive, succeeds: c.of.succeeds, fails: c.fails, works: c.of.works, careless: c.careless, restores: c.of.restores,
 				unproved: c.of.unproved, pace: c.of.pace, enough: c.of.enough, goOn: c.of.goOn, reconciler: c.of.reconciler, planted: c.planted, changed: c.changed, only: c.only}
 			for seed := range uint64(within) {
 				if said := human(&e, seed, e.draw(seed), c.want, nil)[c.want]; said != "" {

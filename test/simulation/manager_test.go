@@ -63,7 +63,8 @@ func (s *scene) start() {
 func (s *scene) forget() {
 	m := s.manager
 	m.reconciler = s.example.reconciler(s, &apiClient{server: s.apiServer, scheme: s.scheme, mapper: s.mapper,
-		around: func(r request, do func() error) error { return s.around(m, r, do) }})
+		around:   func(r request, do func() error) error { return s.around(m, r, do) },
+		careless: func(r request) bool { return s.example.careless && !s.own(r) }})
 }
 
 func (m *manager) dead() bool { return m.ctx.Err() != nil }
@@ -182,9 +183,13 @@ func (s *scene) pass(i item) {
 // workers is how many passes a manager makes at a time.
 const workers = 4
 
-// others make passes meanwhile, now and then.
-func (s *scene) others() {
-	if len(s.manager.busy) >= workers || s.chance.IntN(4) > 0 {
+// others make passes meanwhile, now and then; rather between the look and the deed of an action.
+func (s *scene) others(r request) {
+	seldom := 4
+	if r.writes() && !s.own(r) {
+		seldom = 2
+	}
+	if len(s.manager.busy) >= workers || s.chance.IntN(seldom) > 0 {
 		return
 	}
 	for range 1 + s.chance.IntN(3) {
@@ -198,7 +203,7 @@ func (s *scene) others() {
 // before and right after it.
 func (s *scene) around(m *manager, r request, do func() error) error {
 	s.clock.Step(time.Millisecond)
-	s.others()
+	s.others(r)
 	for _, first := range []bool{true, false} {
 		if m.dead() {
 			return errDead

@@ -114,7 +114,11 @@ func (m *model) outputs(name string, spec fsm.ActionSpec) map[string]any {
 
 // stored compares what is taken with the ledger of the one object that there is.
 func (m *model) stored(st *v1alpha1.MachineStatus) {
-	def := m.s.file.taken[st.Revision].Definition() // a pass ends with the file that it began with
+	by := m.s.file.taken[st.Revision] // a pass ends with the file that it began with
+	if by == nil {                    // a planted defect
+		by = m.s.file.inForce
+	}
+	def := by.Definition()
 	for _, e := range def.Spec.Effects {
 		for _, p := range def.Spec.Phases {
 			if p.Name == st.Phase && slices.Contains(p.Keeps, e.Name) {
