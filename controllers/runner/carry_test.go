@@ -1,0 +1,230 @@
+package runner_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	looplab "github.com/looplab/fsm"
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/sim"
+)
+
+// shippedProgram has every name of datastore-migration.yaml, and does nothing: each action answers zeros, each
+// guard is open.
+func shippedProgram(tb testing.TB) (*fsm.Machine, *runner.Program[*errand]) {
+	tb.Helper()
+	read := func(file string) []byte {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return data
+	}
+	b, diags := fsm.LoadBindings("bindings.yaml", read("../../docs/machines/datastore-migration.bindings.yaml"))
+	if err := diags.Err(); err != nil {
+		tb.Fatal(err)
+	}
+	program := &runner.Program[*errand]{New: func() *errand { return &errand{} },
+		Actions: map[string]runner.Action[*errand]{}, Guards: map[string]runner.Guard[*errand]{}}
+	for name, spec := range b.Actions {
+		program.Actions[name] = runner.Action[*errand]{ActionSpec: spec, Do: answer(sim.Zero(spec), nil)}
+	}
+	for name := range b.Guards {
+		program.Guards[name] = runner.Guard[*errand]{Open: func(context.Context, *errand) (bool, string, error) { return true, "", nil }}
+	}
+	def, diags := fsm.Load("datastore-migration.yaml", read("../../phases/datastore-migration.yaml"))
+	if err := diags.Err(); err != nil {
+		tb.Fatal(err)
+	}
+	m, diags := fsm.Bind(def, program.Bindings())
+	if err := diags.Err(); err != nil {
+		tb.Fatal(err)
+	}
+	return m, program
+}
+
+// standingIn is an object of the shipped machine in a phase, and its state.
+func standingIn(m *fsm.Machine, phase string, held ...string) (*errand, *v1alpha1.MachineState) {
+	obj := &errand{}
+	obj.Name, obj.UID, obj.Generation, obj.Finalizers = "carried", "0", 1, []string{m.Finalizer()}
+	obj.Spec.Type = migrationv1.APIServerToCRDs
+	since := metav1.NewMicroTime(noon)
+	st := v1alpha1.MachineStatus{Name: m.Name(), Revision: m.Revision(), Phase: phase, Since: &since, Held: v1alpha1.Held(held...), Generation: 1}
+	obj.Status.Machine = st
+	state := &v1alpha1.MachineState{}
+	state.Name = v1alpha1.MachineStateName(m.Name(), obj.UID)
+	state.Spec = v1alpha1.MachineStateSpec{Machine: m.Name(), Object: v1alpha1.ObjectReference{APIVersion: m.For().APIVersion, Kind: m.For().Kind, Name: obj.Name, UID: obj.UID}}
+	state.Status.MachineStatus = st
+	return obj, state
+}
+
+// carried drives an object that stands in a phase, on an API server that is played.
+type carried struct {
+	t        *testing.T
+	client   client.Client
+	r        *runner.Reconciler[*errand]
+	recorder *events.FakeRecorder
+	req      reconcile.Request
+	// refuse is asked before each write of a state; nil lets all pass.
+	refuse func() error
+}
+
+func carry(t *testing.T, m *fsm.Machine, program *runner.Program[*errand], phase string, held ...string) *carried {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(migrationv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	obj, state := standingIn(m, phase, held...)
+	c := &carried{t: t, recorder: events.NewFakeRecorder(100), req: reconcile.Request{NamespacedName: types.NamespacedName{Name: obj.Name}}}
+	c.client = interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(obj, state).WithStatusSubresource(obj).Build(), interceptor.Funcs{
+		Patch: func(ctx context.Context, under client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if _, state := obj.(*v1alpha1.MachineState); state && c.refuse != nil {
+				if err := c.refuse(); err != nil {
+					return err
+				}
+			}
+			return under.Patch(ctx, obj, patch, opts...)
+		},
+	})
+	c.r = &runner.Reconciler[*errand]{Client: c.client, Machine: func() *fsm.Machine { return m }, Program: program, Clock: standing{at: noon},
+		Recorder: c.recorder, Metrics: runner.NewMetrics(prometheus.NewRegistry())}
+	return c
+}
+
+// passes makes some, and answers the phase that is stored then, and the Events.
+func (c *carried) passes(n int) (phase string, told []string) {
+	c.t.Helper()
+	ctx := log.IntoContext(c.t.Context(), zap.New(zap.WriteTo(io.Discard)))
+	for range n {
+		if _, err := c.r.Reconcile(ctx, c.req); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	state := &v1alpha1.MachineState{}
+	if err := c.client.Get(c.t.Context(), types.NamespacedName{Name: v1alpha1.MachineStateName("datastore-migration", "0")}, state); err != nil {
+		c.t.Fatal(err)
+	}
+	for len(c.recorder.Events) > 0 {
+		told = append(told, <-c.recorder.Events)
+	}
+	return state.Status.Phase, told
+}
+
+var locks = []string{"v1Fence", "sideDoor", "dependents", "v1Lock", "v1Owners", "apiService", "v3Lock", "v3Copies"}
+
+// What is stored is what the events say, and what is told is what is stored.
+func TestEventsCarryAPass(t *testing.T) {
+	m, program := shippedProgram(t)
+	for name, c := range map[string]struct {
+		why   string
+		m     *fsm.Machine
+		phase string
+		told  []string
+		shown string
+	}{
+		"as the file says": {"the twin of the others", m, "Converged", []string{"Normal AllVerified Migrating → Converged"}, ""},
+		"refused": {"a callback that refuses an event stops it", m.Altered(nil, looplab.Callbacks{
+			"before_AllVerified": func(_ context.Context, e *looplab.Event) { e.Cancel(errors.New("not today")) }}),
+			"Migrating", nil, "illegal transition: AllVerified from Migrating: not today"},
+		"astray": {"an event that leads elsewhere leads there", m.Altered(func(_ string, all []looplab.EventDesc) []looplab.EventDesc {
+			for i := range all {
+				if all[i].Name == "AllVerified" {
+					all[i].Dst = "RollingBack"
+				}
+			}
+			return all
+		}, nil), "RollingBack", []string{"Normal AllVerified Migrating → RollingBack"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := carry(t, c.m, program, "Migrating", locks...)
+			phase, told := b.passes(1)
+			if d := cmp.Diff([]any{c.phase, c.told}, []any{phase, told}); d != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, d)
+			}
+			obj := &errand{}
+			if err := b.client.Get(t.Context(), b.req.NamespacedName, obj); err != nil || !strings.Contains(obj.Status.Message, c.shown) {
+				t.Errorf("%s: %v, %q", c.why, err, obj.Status.Message)
+			}
+		})
+	}
+}
+
+// A transition that is not stored is told nobody; the next pass, with a state machine of its own, tells it once.
+func TestWhatIsNotStoredIsNotTold(t *testing.T) {
+	m, program := shippedProgram(t)
+	b := carry(t, m, program, "Migrating", locks...)
+	b.refuse = func() error { return conflict() }
+	if phase, told := b.passes(1); phase != "Migrating" || told != nil {
+		t.Errorf("in %s, told %v, although nothing was stored", phase, told)
+	}
+	b.refuse = nil
+	if phase, told := b.passes(1); phase != "Converged" || len(told) != 1 {
+		t.Errorf("in %s, told %v, want Converged, once", phase, told)
+	}
+}
+
+// taken answers one object that nobody changes, as still does, and takes every write as if it had been stored.
+type taken struct{ still }
+
+func (taken) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+	return nil
+}
+
+func (taken) Status() client.SubResourceWriter { return takenStatus{} }
+
+type takenStatus struct{ client.SubResourceWriter }
+
+func (takenStatus) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+	return nil
+}
+
+// BenchmarkPassTransition is a pass over the shipped machine that takes a transition: the conflicts are resolved.
+func BenchmarkPassTransition(b *testing.B) {
+	m, program := shippedProgram(b)
+	obj, state := standingIn(m, "WaitingForConflictResolution", locks...)
+	obj.ResourceVersion, state.ResourceVersion = "1", "1"
+	r := &runner.Reconciler[*errand]{Client: taken{still{obj: obj, state: state}}, Machine: func() *fsm.Machine { return m }, Program: program,
+		Clock: standing{at: time.Now()}, Recorder: &events.FakeRecorder{}, Metrics: runner.NewMetrics(prometheus.NewRegistry())}
+	req := reconcile.Request{NamespacedName: types.NamespacedName{Name: obj.Name}}
+	var logged bytes.Buffer
+	ctx := log.IntoContext(b.Context(), zap.New(zap.WriteTo(&logged)))
+	if _, err := r.Reconcile(ctx, req); err != nil || !strings.Contains(logged.String(), "ConflictsResolved") {
+		b.Fatalf("no transition: %v, %s", err, logged.String())
+	}
+	ctx = log.IntoContext(b.Context(), zap.New(zap.WriteTo(io.Discard)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := r.Reconcile(ctx, req); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// conflict is the answer to a write of what somebody else has written meanwhile.
+func conflict() error {
+	return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("machinestates").GroupResource(), "carried", errors.New("the state was written meanwhile"))
+}
