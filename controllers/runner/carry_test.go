@@ -1,14 +1,12 @@
 package runner_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	looplab "github.com/looplab/fsm"
@@ -83,7 +81,7 @@ func standingIn(m *fsm.Machine, phase string, held ...string) (*errand, *v1alpha
 
 // carried drives an object that stands in a phase, on an API server that is played.
 type carried struct {
-	t        *testing.T
+	t        testing.TB
 	client   client.Client
 	r        *runner.Reconciler[*errand]
 	recorder *events.FakeRecorder
@@ -92,7 +90,7 @@ type carried struct {
 	refuse func() error
 }
 
-func carry(t *testing.T, m *fsm.Machine, program *runner.Program[*errand], phase string, held ...string) *carried {
+func carry(t testing.TB, m *fsm.Machine, program *runner.Program[*errand], phase string, held ...string) *carried {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(migrationv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
@@ -124,10 +122,7 @@ func (c *carried) passes(n int) (phase string, told []string) {
 			c.t.Fatal(err)
 		}
 	}
-	state := &v1alpha1.MachineState{}
-	if err := c.client.Get(c.t.Context(), types.NamespacedName{Name: v1alpha1.MachineStateName("datastore-migration", "0")}, state); err != nil {
-		c.t.Fatal(err)
-	}
+	_, state := c.stored()
 	for len(c.recorder.Events) > 0 {
 		told = append(told, <-c.recorder.Events)
 	}
@@ -165,9 +160,8 @@ func TestEventsCarryAPass(t *testing.T) {
 			if d := cmp.Diff([]any{c.phase, c.told}, []any{phase, told}); d != "" {
 				t.Errorf("%s (-want +got):\n%s", c.why, d)
 			}
-			obj := &errand{}
-			if err := b.client.Get(t.Context(), b.req.NamespacedName, obj); err != nil || !strings.Contains(obj.Status.Message, c.shown) {
-				t.Errorf("%s: %v, %q", c.why, err, obj.Status.Message)
+			if obj, _ := b.stored(); !strings.Contains(obj.Status.Message, c.shown) {
+				t.Errorf("%s: %q", c.why, obj.Status.Message)
 			}
 		})
 	}
@@ -187,41 +181,60 @@ func TestWhatIsNotStoredIsNotTold(t *testing.T) {
 	}
 }
 
-// taken answers one object that nobody changes, as still does, and takes every write as if it had been stored.
-type taken struct{ still }
+// taken answers one object that nobody changes, as still does, and to each write what it answered to the same write once.
+type taken struct {
+	still
+	obj   *errand
+	state *v1alpha1.MachineState
+}
 
-func (taken) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+func (w taken) Patch(_ context.Context, into client.Object, _ client.Patch, _ ...client.PatchOption) error {
+	w.state.DeepCopyInto(into.(*v1alpha1.MachineState))
 	return nil
 }
 
-func (taken) Status() client.SubResourceWriter { return takenStatus{} }
+func (w taken) Status() client.SubResourceWriter { return takenStatus{obj: w.obj} }
 
-type takenStatus struct{ client.SubResourceWriter }
+type takenStatus struct {
+	client.SubResourceWriter
+	obj *errand
+}
 
-func (takenStatus) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+func (w takenStatus) Patch(_ context.Context, into client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+	w.obj.DeepCopyInto(into.(*errand))
 	return nil
 }
 
 // BenchmarkPassTransition is a pass over the shipped machine that takes a transition: the conflicts are resolved.
 func BenchmarkPassTransition(b *testing.B) {
 	m, program := shippedProgram(b)
-	obj, state := standingIn(m, "WaitingForConflictResolution", locks...)
-	obj.ResourceVersion, state.ResourceVersion = "1", "1"
-	r := &runner.Reconciler[*errand]{Client: taken{still{obj: obj, state: state}}, Machine: func() *fsm.Machine { return m }, Program: program,
-		Clock: standing{at: time.Now()}, Recorder: &events.FakeRecorder{}, Metrics: runner.NewMetrics(prometheus.NewRegistry())}
-	req := reconcile.Request{NamespacedName: types.NamespacedName{Name: obj.Name}}
-	var logged bytes.Buffer
-	ctx := log.IntoContext(b.Context(), zap.New(zap.WriteTo(&logged)))
-	if _, err := r.Reconcile(ctx, req); err != nil || !strings.Contains(logged.String(), "ConflictsResolved") {
-		b.Fatalf("no transition: %v, %s", err, logged.String())
+	const phase = "WaitingForConflictResolution"
+	once := carry(b, m, program, phase, locks...)
+	before, state := once.stored()
+	if now, told := once.passes(1); now != "Migrating" || len(told) != 1 {
+		b.Fatalf("in %s, told %v", now, told)
 	}
-	ctx = log.IntoContext(b.Context(), zap.New(zap.WriteTo(io.Discard)))
+	wrote := taken{still: still{obj: before, state: state}}
+	wrote.obj, wrote.state = once.stored()
+	once.r.Client, once.r.Recorder = wrote, &events.FakeRecorder{}
+	ctx := log.IntoContext(b.Context(), zap.New(zap.WriteTo(io.Discard)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := r.Reconcile(ctx, req); err != nil {
+		if _, err := once.r.Reconcile(ctx, once.req); err != nil {
 			b.Fatal(err)
 		}
 	}
+}
+
+// stored is what is played: the object and its state.
+func (c *carried) stored() (*errand, *v1alpha1.MachineState) {
+	c.t.Helper()
+	obj, state := &errand{}, &v1alpha1.MachineState{}
+	key := types.NamespacedName{Name: v1alpha1.MachineStateName("datastore-migration", "0")}
+	if err := errors.Join(c.client.Get(c.t.Context(), c.req.NamespacedName, obj), c.client.Get(c.t.Context(), key, state)); err != nil {
+		c.t.Fatal(err)
+	}
+	return obj, state
 }
 
 // conflict is the answer to a write of what somebody else has written meanwhile.
