@@ -40,7 +40,7 @@ func TestKstatusAgrees(t *testing.T) {
 			"Pending": status.InProgressStatus, "Restarting": status.InProgressStatus,
 			"Ready": status.CurrentStatus, "Stopped": status.CurrentStatus,
 			"Failed":      status.InProgressStatus, // it is looked at again each minute, and recovers by itself
-			"Terminating": status.TerminatingStatus, "Gone": status.TerminatingStatus,
+			"Terminating": status.TerminatingStatus, "Updating": status.InProgressStatus, "Gone": status.TerminatingStatus,
 		})
 	})
 }

@@ -77,7 +77,7 @@ func reasonsIn(n ast.Node) []ast.Expr {
 			return n.Rhs[:1]
 		}
 	case *ast.ValueSpec: // constants that are used in the places above
-		if strings.HasPrefix(n.Names[0].Name, "Reason") {
+		if strings.HasPrefix(strings.ToLower(n.Names[0].Name), "reason") {
 			return n.Values
 		}
 	}
