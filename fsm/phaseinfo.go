@@ -50,7 +50,7 @@ func (m *Machine) PhaseShown(shown string) string {
 }
 
 func (p *program) infos(initial string) map[string]PhaseInfo {
-	before := p.reach([]string{initial}, func(q *phase, e Edge) bool {
+	before := p.reach([]string{initial}, func(_ *phase, e Edge) bool {
 		to := p.phases[e.To]
 		return to != nil && !to.PointOfNoReturn && to.Terminal != "success"
 	})

@@ -93,7 +93,9 @@ func TestUnlock(t *testing.T) {
 		"a migration that is gone, copied ahead": {why: "the lock of v3 lies behind the aggregated API server",
 			locks: Locks{V1: glassSide(false, "gone"), Behind: glassSide(false, "gone"), Fenced: true}, want: []Deed{DeleteV3Lock, LiftFenceDeed, OpenV1}},
 		"a migration that is gone, past the point of no return": {why: "v3 is in use", locks: Locks{V1: glassSide(false, "gone"), V3: glassSide(true, "")}},
-		"closed without a name":                                 {why: "calicoctl leaves none", locks: Locks{V1: glassSide(false, "")}, want: []Deed{OpenV1}},
+		"a phase of another file": {why: "whether v3 is in use already cannot be told", force: true,
+			locks: Locks{V1: glassSide(false, "u"), V3: glassSide(false, "u"), Migrations: inGlassPhase("Approving")}, held: "give the machine file that the manager runs with -f"},
+		"closed without a name": {why: "calicoctl leaves none", locks: Locks{V1: glassSide(false, "")}, want: []Deed{OpenV1}},
 	}
 	machines := files(t)
 	for name, c := range cases {

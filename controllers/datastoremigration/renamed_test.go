@@ -1,7 +1,6 @@
 package datastoremigration
 
 import (
-	"encoding/json"
 	"io/fs"
 	"testing"
 
@@ -49,19 +48,6 @@ func as(file string, dm *migration) *migration {
 		renamed.Status(&dm.Status.Machine)
 	}
 	return dm
-}
-
-// back is a status with the names of the shipped file.
-func back(t *testing.T, st status) (named status) {
-	t.Helper()
-	text, err := json.Marshal(st)
-	if err == nil {
-		err = json.Unmarshal([]byte(renamed.Back(string(text))), &named)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return named
 }
 
 // What Go makes of a phase is the same by whatever name.

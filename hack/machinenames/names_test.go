@@ -61,25 +61,7 @@ func (c *checker) isName(e ast.Expr) bool {
 		return c.names[c.info.ObjectOf(x)]
 	case *ast.SelectorExpr:
 		s := c.info.Selections[x]
-		if s == nil || s.Kind() != types.FieldVal {
-			return false
-		}
-		owner := s.Recv()
-		for i, at := range s.Index() { // through embedded fields
-			if p, ok := owner.Underlying().(*types.Pointer); ok {
-				owner = p.Elem()
-			}
-			if i == len(s.Index())-1 {
-				break
-			}
-			owner = owner.Underlying().(*types.Struct).Field(at).Type()
-		}
-		named, ok := types.Unalias(owner).(*types.Named)
-		if !ok || named.Obj().Pkg() == nil {
-			return false
-		}
-		path := strings.TrimPrefix(named.Obj().Pkg().Path(), module+"/")
-		return slices.Contains(fields, path+"."+named.Obj().Name()+"."+x.Sel.Name)
+		return s != nil && s.Kind() == types.FieldVal && slices.Contains(fields, ownerOf(s)+"."+x.Sel.Name)
 	case *ast.CallExpr:
 		switch f := ast.Unparen(x.Fun).(type) {
 		case *ast.SelectorExpr:
@@ -89,6 +71,26 @@ func (c *checker) isName(e ast.Expr) bool {
 		}
 	}
 	return false
+}
+
+// ownerOf is the type that has a field, be it embedded in another one.
+func ownerOf(s *types.Selection) string {
+	owner := deref(s.Recv())
+	for _, at := range s.Index()[:len(s.Index())-1] {
+		owner = deref(owner.Underlying().(*types.Struct).Field(at).Type())
+	}
+	named, ok := types.Unalias(owner).(*types.Named)
+	if !ok || named.Obj().Pkg() == nil {
+		return ""
+	}
+	return strings.TrimPrefix(named.Obj().Pkg().Path(), module+"/") + "." + named.Obj().Name()
+}
+
+func deref(t types.Type) types.Type {
+	if p, ok := t.Underlying().(*types.Pointer); ok {
+		return p.Elem()
+	}
+	return t
 }
 
 // isConstant tells whether an expression is a text that is written in Go, or a list or map of such.
@@ -136,32 +138,45 @@ func (c *checker) learn(n ast.Node) {
 func (c *checker) check(n ast.Node) {
 	switch x := n.(type) {
 	case *ast.BinaryExpr:
-		if (x.Op == token.EQL || x.Op == token.NEQ) && (c.isName(x.X) && c.isConstant(x.Y) || c.isConstant(x.X) && c.isName(x.Y)) {
+		if (x.Op == token.EQL || x.Op == token.NEQ) && c.both([]ast.Expr{x.X, x.Y}) {
 			c.report(x, types.ExprString(x))
 		}
 	case *ast.SwitchStmt:
-		if x.Tag == nil || !c.isName(x.Tag) {
-			return
-		}
-		for _, s := range x.Body.List {
-			if slices.ContainsFunc(s.(*ast.CaseClause).List, c.isConstant) {
-				c.report(s, "switch "+types.ExprString(x.Tag))
-			}
-		}
+		c.checkSwitch(x)
 	case *ast.IndexExpr:
 		if c.isName(x.Index) && c.isConstant(x.X) {
 			c.report(x, types.ExprString(x))
 		}
 	case *ast.CallExpr:
-		f, ok := ast.Unparen(x.Fun).(*ast.SelectorExpr)
-		if !ok {
-			return
+		c.checkCall(x)
+	}
+}
+
+// both tells whether one of some expressions is a name, and another one a text.
+func (c *checker) both(all []ast.Expr) bool {
+	return slices.ContainsFunc(all, c.isName) && slices.ContainsFunc(all, c.isConstant)
+}
+
+func (c *checker) checkSwitch(x *ast.SwitchStmt) {
+	if x.Tag == nil || !c.isName(x.Tag) {
+		return
+	}
+	for _, s := range x.Body.List {
+		if slices.ContainsFunc(s.(*ast.CaseClause).List, c.isConstant) {
+			c.report(s, "switch "+types.ExprString(x.Tag))
 		}
-		pkg, _ := f.X.(*ast.Ident)
-		compares := pkg != nil && (pkg.Name == "slices" || pkg.Name == "strings" && f.Sel.Name != "Join")
-		if compares && slices.ContainsFunc(x.Args, c.isName) && slices.ContainsFunc(x.Args, c.isConstant) || f.Sel.Name == "IsHeld" && slices.ContainsFunc(x.Args, c.isConstant) {
-			c.report(x, types.ExprString(x))
-		}
+	}
+}
+
+func (c *checker) checkCall(x *ast.CallExpr) {
+	f, ok := ast.Unparen(x.Fun).(*ast.SelectorExpr)
+	if !ok {
+		return
+	}
+	pkg, _ := f.X.(*ast.Ident)
+	compares := pkg != nil && (pkg.Name == "slices" || pkg.Name == "strings" && f.Sel.Name != "Join")
+	if compares && c.both(x.Args) || f.Sel.Name == "IsHeld" && slices.ContainsFunc(x.Args, c.isConstant) {
+		c.report(x, types.ExprString(x))
 	}
 }
 
@@ -211,6 +226,19 @@ func packages(t *testing.T) (*token.FileSet, types.Importer, []listed) {
 	return fset, importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }), ours
 }
 
+// parsed are the files of a package.
+func parsed(t *testing.T, fset *token.FileSet, dir string, names ...string) (files []*ast.File) {
+	t.Helper()
+	for _, name := range names {
+		f, err := parser.ParseFile(fset, filepath.Join(dir, name), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	return files
+}
+
 func TestGoComparesNoNamesOfMachineFiles(t *testing.T) {
 	fset, from, ours := packages(t)
 	looked := 0
@@ -219,15 +247,7 @@ func TestGoComparesNoNamesOfMachineFiles(t *testing.T) {
 		if strings.HasPrefix(place, "api/") || strings.HasPrefix(place, "test/") || len(p.GoFiles) == 0 {
 			continue
 		}
-		var files []*ast.File
-		for _, name := range p.GoFiles {
-			f, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			files = append(files, f)
-		}
-		found, err := compared(fset, from, p.ImportPath, files)
+		found, err := compared(fset, from, p.ImportPath, parsed(t, fset, p.Dir, p.GoFiles...))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,23 +259,25 @@ func TestGoComparesNoNamesOfMachineFiles(t *testing.T) {
 	if looked < 30 {
 		t.Errorf("only %d packages were looked through", looked)
 	}
+	checkBad(t, fset, from)
+}
 
-	bad, err := parser.ParseFile(fset, "testdata/bad.go", nil, 0)
+// checkBad looks whether all is found that is wrong in a file.
+func checkBad(t *testing.T, fset *token.FileSet, from types.Importer) {
+	t.Helper()
+	const file = "bad.go"
+	found, err := compared(fset, from, module+"/bad", parsed(t, fset, "testdata", file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := compared(fset, from, module+"/bad", []*ast.File{bad})
+	text, err := os.ReadFile(filepath.Join("testdata", file))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var want, got []string
-	text, err := os.ReadFile("testdata/bad.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for i, line := range strings.Split(string(text), "\n") {
 		if strings.Contains(line, "// bad") {
-			want = append(want, fmt.Sprintf("bad.go:%d", i+1))
+			want = append(want, fmt.Sprintf("%s:%d", file, i+1))
 		}
 	}
 	for _, f := range found {
@@ -265,6 +287,6 @@ func TestGoComparesNoNamesOfMachineFiles(t *testing.T) {
 	slices.Sort(got)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, slices.Compact(got)); diff != "" || len(want) < 8 {
-		t.Errorf("what is wrong in testdata/bad.go (-want +got):\n%s", diff)
+		t.Errorf("what is wrong in %s (-want +got):\n%s", file, diff)
 	}
 }

@@ -111,9 +111,7 @@ func nextManager(t *testing.T) string {
 		overlay.Replace[filepath.Join(root(t), file)] = copied
 	}
 	replace(filepath.Join("phases", machineFile), func(text string) string { return mapped(t, renamed(renamedFile(text), renamedActions)) })
-	for _, file := range []string{"program.go", "rights.go"} {
-		replace(filepath.Join("controllers", "datastoremigration", file), func(text string) string { return renamed(text, inCode(renamedActions)) })
-	}
+	replace(filepath.Join("controllers", "datastoremigration", "program.go"), func(text string) string { return renamed(text, inCode(renamedActions)) })
 	data, err := json.Marshal(overlay)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "overlay.json"), data, 0o600)

@@ -81,7 +81,13 @@ type world struct {
 	edits map[string]proxyEdit
 }
 
-func newWorld() (*world, error) {
+func newWorld() (w *world, err error) {
+	inUse, err = worldOf()
+	return inUse, err
+}
+
+// worldOf has our CRDs; args are more of the manager's.
+func worldOf(args ...string) (*world, error) {
 	root, err := harness.Root()
 	if err != nil {
 		return nil, err
@@ -91,13 +97,12 @@ func newWorld() (*world, error) {
 		return nil, err
 	}
 	driven.CRDs = append(driven.CRDs, toolConfigCRD)
-	inUse, err = worldWith(driven)
-	return inUse, err
+	return worldWith(driven, args...)
 }
 
 // worldWith starts a cluster with these CRDs, and all that runs on it. The caller closes
 // it; also after an error, if it is not nil.
-func worldWith(installed crds.Set) (*world, error) {
+func worldWith(installed crds.Set, args ...string) (*world, error) {
 	ctx := context.Background()
 	cluster, err := harness.Start(ctx, harness.Options{Own: true, Types: apiTypes})
 	if err != nil {
@@ -127,20 +132,20 @@ func worldWith(installed crds.Set) (*world, error) {
 	if err != nil {
 		return w, err
 	}
-	return w, w.startManager()
+	return w, w.startManager(args...)
 }
 
 // startManager runs bin/manager with the rights of the chart.
-func (w *world) startManager() error {
+func (w *world) startManager(args ...string) error {
 	path, err := harness.Binary("manager")
 	if err != nil {
 		return err
 	}
 	w.manager, err = harness.StartProcess(harness.Program{
-		Name: "manager", Path: path, LogDir: w.LogDir, Args: []string{
+		Name: "manager", Path: path, LogDir: w.LogDir, Args: append([]string{
 			"--kubeconfig", w.KubeconfigOf(managerAccount), "--controllers", "mcpserver",
 			"--proxy-image", proxyImage, "--metrics-bind-address", w.metrics, "--metrics-secure=false",
-		},
+		}, args...),
 	})
 	return err
 }
