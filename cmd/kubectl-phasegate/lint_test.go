@@ -3,17 +3,12 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	pages "github.com/phasegate/phasegate/docs/lint"
-	"github.com/phasegate/phasegate/fsm"
 )
 
 const (
@@ -155,55 +150,6 @@ spec:
 	clean := perform(t, "lint", "-o", "json").out
 	if !strings.Contains(clean, `"findings": []`) {
 		t.Errorf("no findings are an empty list, not null:\n%s", clean)
-	}
-}
-
-// What code scanning needs is listed in "SARIF support for code scanning" of GitHub's
-// documentation.
-func TestLintSARIF(t *testing.T) {
-	file := write(t, "with space.yaml", strings.Replace(unguarded, "to: Done", "to: Dnoe", 1))
-	var log map[string]any
-	if err := json.Unmarshal([]byte(perform(t, "lint", "-o", "sarif", "--bindings", backupBindings, file).out), &log); err != nil {
-		t.Fatal(err)
-	}
-	driver := log["runs"].([]any)[0].(map[string]any)["tool"].(map[string]any)["driver"].(map[string]any)
-	rules := driver["rules"].([]any)
-	delete(driver, "rules")
-	want := map[string]any{
-		"$schema": "https://json.schemastore.org/sarif-2.1.0.json", "version": "2.1.0",
-		"runs": []any{map[string]any{
-			"tool":       map[string]any{"driver": map[string]any{"name": "phasegate", "version": version}},
-			"columnKind": "unicodeCodePoints",
-			"results": []any{map[string]any{
-				"ruleId": "PG001", "ruleIndex": 1.0, "level": "error",
-				"message": map[string]any{"text": `phase "Dnoe" does not exist: did you mean Done? phases of this machine: Copying, Done`},
-				"locations": []any{map[string]any{"physicalLocation": map[string]any{
-					"artifactLocation": map[string]any{"uri": strings.ReplaceAll(file, " ", "%20")},
-					"region":           map[string]any{"startLine": 8.0, "startColumn": 63.0},
-				}}},
-			}},
-		}},
-	}
-	if d := cmp.Diff(want, log); d != "" {
-		t.Errorf("the log without its rules (-want +got):\n%s", d)
-	}
-	codes := slices.Sorted(maps.Keys(fsm.Codes))
-	for i, r := range rules {
-		page, err := pages.Page(codes[i])
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := map[string]any{
-			"id": codes[i], "shortDescription": map[string]any{"text": fsm.Codes[codes[i]].Title},
-			"help":                 map[string]any{"text": page, "markdown": page},
-			"defaultConfiguration": map[string]any{"level": string(fsm.Codes[codes[i]].Severity)},
-		}
-		if d := cmp.Diff(any(want), r); d != "" {
-			t.Errorf("rule %d (-want +got):\n%s", i, d)
-		}
-	}
-	if len(rules) != len(codes) {
-		t.Errorf("%d rules for %d codes", len(rules), len(codes))
 	}
 }
 

@@ -10,115 +10,37 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
+
 	"github.com/phasegate/phasegate/controllers/lint"
 	pages "github.com/phasegate/phasegate/docs/lint"
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// The part of SARIF 2.1.0 that code scanning reads. The libraries for it bring
-// test dependencies into the program, or cannot be fetched.
-type (
-	sarifLog struct {
-		Schema  string     `json:"$schema"`
-		Version string     `json:"version"`
-		Runs    []sarifRun `json:"runs"`
-	}
-	sarifRun struct {
-		Tool       sarifTool     `json:"tool"`
-		ColumnKind string        `json:"columnKind"`
-		Results    []sarifResult `json:"results"`
-	}
-	sarifTool struct {
-		Driver sarifDriver `json:"driver"`
-	}
-	sarifDriver struct {
-		Name    string      `json:"name"`
-		Version string      `json:"version"`
-		Rules   []sarifRule `json:"rules"`
-	}
-	sarifRule struct {
-		ID               string       `json:"id"`
-		ShortDescription sarifText    `json:"shortDescription"`
-		Help             sarifText    `json:"help"`
-		Configuration    sarifDefault `json:"defaultConfiguration"`
-	}
-	sarifDefault struct {
-		Level fsm.Severity `json:"level"`
-	}
-	sarifText struct {
-		Text     string `json:"text"`
-		Markdown string `json:"markdown,omitempty"`
-	}
-	sarifResult struct {
-		RuleID    string          `json:"ruleId"`
-		RuleIndex int             `json:"ruleIndex"`
-		Level     fsm.Severity    `json:"level"`
-		Message   sarifText       `json:"message"`
-		Locations []sarifLocation `json:"locations"`
-	}
-	sarifLocation struct {
-		Physical sarifPhysical `json:"physicalLocation"`
-	}
-	sarifPhysical struct {
-		Artifact sarifArtifact `json:"artifactLocation"`
-		Region   sarifRegion   `json:"region"`
-	}
-	sarifArtifact struct {
-		URI string `json:"uri"`
-	}
-	sarifRegion struct {
-		StartLine   int `json:"startLine"`
-		StartColumn int `json:"startColumn"`
-	}
-)
-
 // lintSARIF writes a log for code scanning. The severities have SARIF's names.
 func lintSARIF(to io.Writer, r *lint.Report) error {
-	codes := slices.Sorted(maps.Keys(fsm.Codes))
-	rules, err := sarifRules(codes)
-	if err != nil {
-		return err
+	run := sarif.NewRun().WithColumnKind("unicodeCodePoints").
+		WithTool(sarif.NewTool().WithDriver(sarif.NewToolComponent().WithName("phasegate").WithVersion(version)))
+	for _, code := range slices.Sorted(maps.Keys(fsm.Codes)) {
+		page, err := pages.Page(code)
+		if err != nil {
+			return err
+		}
+		run.AddRule(code).WithDescription(fsm.Codes[code].Title).WithMarkdownHelp(page).
+			WithDefaultConfiguration(sarif.NewReportingConfiguration().WithLevel(string(fsm.Codes[code].Severity)))
 	}
-	results := []sarifResult{} // not null: that would be a scan that failed
 	for _, d := range r.Findings {
-		results = append(results, sarifResult{
-			RuleID: d.Code, RuleIndex: slices.Index(codes, d.Code), Level: d.Severity,
-			Message: sarifText{Text: sarifMessage(d)},
-			Locations: []sarifLocation{{sarifPhysical{
-				Artifact: sarifArtifact{(&url.URL{Path: filepath.ToSlash(d.File)}).String()},
-				Region:   sarifRegion{d.Line, d.Column},
-			}}},
-		})
+		run.CreateResultForRule(d.Code).WithLevel(string(d.Severity)).WithMessage(sarif.NewTextMessage(sarifMessage(d))).
+			AddLocation(sarif.NewLocationWithPhysicalLocation(sarif.NewPhysicalLocation().
+				WithArtifactLocation(sarif.NewSimpleArtifactLocation((&url.URL{Path: filepath.ToSlash(d.File)}).String())).
+				WithRegion(sarif.NewRegion().WithStartLine(d.Line).WithStartColumn(d.Column))))
 	}
+	log := sarif.NewReport().AddRun(run)
+	log.Schema = "https://json.schemastore.org/sarif-2.1.0.json" // known to editors
 	enc := json.NewEncoder(to)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(sarifLog{
-		Schema:  "https://json.schemastore.org/sarif-2.1.0.json",
-		Version: "2.1.0",
-		Runs: []sarifRun{{
-			Tool:       sarifTool{sarifDriver{Name: "phasegate", Version: version, Rules: rules}},
-			ColumnKind: "unicodeCodePoints",
-			Results:    results,
-		}},
-	})
-}
-
-func sarifRules(codes []string) ([]sarifRule, error) {
-	rules := make([]sarifRule, len(codes))
-	for i, code := range codes {
-		page, err := pages.Page(code)
-		if err != nil {
-			return nil, err
-		}
-		rules[i] = sarifRule{
-			ID:               code,
-			ShortDescription: sarifText{Text: fsm.Codes[code].Title},
-			Help:             sarifText{Text: page, Markdown: page},
-			Configuration:    sarifDefault{fsm.Codes[code].Severity},
-		}
-	}
-	return rules, nil
+	return enc.Encode(log)
 }
 
 func sarifMessage(d fsm.Diagnostic) string {

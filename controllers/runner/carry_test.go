@@ -46,12 +46,12 @@ func shippedProgram(tb testing.TB) (*fsm.Machine, *runner.Program[*errand]) {
 		tb.Fatal(err)
 	}
 	program := &runner.Program[*errand]{New: func() *errand { return &errand{} },
-		Actions: map[string]runner.Action[*errand]{}, Guards: map[string]runner.Guard[*errand]{}}
+		Actions: map[string]runner.Action[*errand]{}, Guards: map[string]runner.Guard[*errand]{}, Roles: b.Roles}
 	for name, spec := range b.Actions {
 		program.Actions[name] = runner.Action[*errand]{ActionSpec: spec, Do: answer(sim.Zero(spec), nil)}
 	}
 	for name := range b.Guards {
-		program.Guards[name] = runner.Guard[*errand]{Open: func(context.Context, *errand) (bool, string, error) { return true, "", nil }}
+		program.Guards[name] = runner.Guard[*errand]{Open: func(context.Context, *fsm.Machine, *errand) (bool, string, error) { return true, "", nil }}
 	}
 	def, diags := fsm.Load("datastore-migration.yaml", read("../../phases/datastore-migration.yaml"))
 	if err := diags.Err(); err != nil {

@@ -1,5 +1,5 @@
-// Package alerts tests the chart's alerting rules and dashboard with the query
-// engine of Prometheus. It has a go.mod of its own, so that Prometheus never
+// Package alerts tests the chart's alerting rules and dashboard with Prometheus' own
+// evaluation of rules. It has a go.mod of its own, so that Prometheus never
 // becomes a dependency of the product, and does not link the product: what the
 // manager exports comes from plays/ and docs/operate/metrics.md, which
 // hack/metricsdocs writes with the manager's real collectors.

@@ -3,8 +3,9 @@ package alerts
 import (
 	"context"
 	"fmt"
-	"math"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,42 +13,12 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
-	"github.com/prometheus/prometheus/model/value"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/promqltest"
+	prometheus "github.com/prometheus/prometheus/rules"
 	"github.com/prometheus/prometheus/template"
 )
-
-// ruler evaluates rules as Prometheus does: alerts wait for their `for`, and go on
-// for their keep_firing_for; a recorded series that ends is marked as stale.
-type ruler struct {
-	t      *testing.T
-	engine *promql.Engine
-	db     memory
-	alerts map[string]map[string]*alert // by rule and labels
-	// recorded are the series of each recording rule in the last round.
-	recorded map[string][]labels.Labels
-	// fired are all that fired, in the order of their beginning.
-	fired []*alert
-}
-
-// alert is one that is pending, firing or over.
-type alert struct {
-	name, object       string
-	since, fires, ends time.Duration
-	firing             bool
-	// last is when its expression was true.
-	last time.Duration
-}
-
-func (a *alert) String() string {
-	return fmt.Sprintf("%s %s %s-%s", a.name, a.object, a.fires, a.ends)
-}
-
-func newRuler(t *testing.T) *ruler {
-	return &ruler{t: t, alerts: map[string]map[string]*alert{}, recorded: map[string][]labels.Labels{},
-		engine: promql.NewEngine(promql.EngineOpts{MaxSamples: 100000, Timeout: time.Minute, Parser: parser.NewParser(parser.Options{})})}
-}
 
 // rules are those of the chart.
 func rules(t *testing.T) []rulefmt.RuleGroup {
@@ -66,98 +37,93 @@ func rules(t *testing.T) []rulefmt.RuleGroup {
 	return groups.Groups
 }
 
-// round evaluates all rules once.
-func (r *ruler) round(groups []rulefmt.RuleGroup, now time.Duration) {
-	for _, group := range groups {
-		for i := range group.Rules {
-			rule := &group.Rules[i]
-			found := r.query(rule.Expr, now)
-			if rule.Record != "" {
-				r.record(rule.Record, found, now)
-			} else {
-				r.judge(rule, found, now)
+// fired are the alerts that fired, in the order of their beginning.
+type fired struct {
+	length time.Duration
+	begun  []string
+	ends   map[string]time.Duration
+}
+
+// note is a prometheus.NotifyFunc: it gets what fires in each round, and what is over.
+func (f *fired) note(_ context.Context, _ string, alerts ...*prometheus.Alert) {
+	for _, a := range alerts {
+		begun := fmt.Sprintf("%s %s %s", a.Labels.Get(labels.AlertName), objectOf(a.Labels), a.FiredAt.Sub(start))
+		if _, known := f.ends[begun]; !known {
+			f.begun = append(f.begun, begun)
+		}
+		f.ends[begun] = f.length
+		if !a.ResolvedAt.IsZero() {
+			f.ends[begun] = a.ResolvedAt.Sub(start)
+		}
+	}
+}
+
+// start of all plays.
+var start = time.Unix(0, 0)
+
+// evaluate loads series and evaluates the rules as Prometheus does, once an interval.
+func evaluate(t *testing.T, series string, interval, length time.Duration) (all []string) {
+	t.Helper()
+	loaded, err := promqltest.NewLazyLoader(series, promqltest.LazyLoaderOpts{EnableAtModifier: true, EnableNegativeOffset: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer loaded.Close() //nolint:errcheck // its directory is for this play only
+	f := fired{length: length, ends: map[string]time.Duration{}}
+	manager := prometheus.NewManager(&prometheus.ManagerOptions{
+		Appendable: loaded.Storage(),
+		QueryFunc:  checked(t, prometheus.EngineQueryFunc(loaded.QueryEngine(), loaded.Storage())),
+		NotifyFunc: f.note,
+	})
+	groups, errs := manager.LoadGroups(interval, labels.EmptyLabels(), "", nil, false, rulesFile)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	for now := start; now.Before(start.Add(length)); now = now.Add(interval) {
+		loaded.WithSamplesTill(now, func(err error) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+		for _, name := range slices.Sorted(maps.Keys(groups)) {
+			groups[name].Eval(t.Context(), now)
+			for _, rule := range groups[name].Rules() {
+				if err := rule.LastError(); err != nil {
+					t.Fatalf("%s at %s: %v", rule.Name(), now, err)
+				}
 			}
 		}
 	}
-}
-
-func (r *ruler) query(expr string, now time.Duration) promql.Vector {
-	r.t.Helper()
-	query, err := r.engine.NewInstantQuery(r.t.Context(), r.db.queryable(), nil, expr, time.UnixMilli(now.Milliseconds()))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer query.Close()
-	found, err := query.Exec(r.t.Context()).Vector()
-	if err != nil {
-		r.t.Fatalf("%s at %s: %v", expr, now, err)
-	}
-	return append(promql.Vector(nil), found...)
-}
-
-func (r *ruler) record(name string, found promql.Vector, now time.Duration) {
-	var series []labels.Labels
-	for _, s := range found {
-		of := labels.NewBuilder(s.Metric).Set(model.MetricNameLabel, name).Labels()
-		r.db.add(of, now, s.F)
-		series = append(series, of)
-	}
-	for _, last := range r.recorded[name] {
-		ended := true
-		for _, of := range series {
-			ended = ended && !labels.Equal(of, last)
-		}
-		if ended {
-			r.db.add(last, now, math.Float64frombits(value.StaleNaN))
-		}
-	}
-	r.recorded[name] = series
-}
-
-func (r *ruler) judge(rule *rulefmt.Rule, found promql.Vector, now time.Duration) {
-	active := r.alerts[rule.Alert]
-	if active == nil {
-		active = map[string]*alert{}
-		r.alerts[rule.Alert] = active
-	}
-	for _, s := range found {
-		s.Metric = labels.NewBuilder(s.Metric).Del(model.MetricNameLabel).Labels()
-		key := s.Metric.String()
-		if active[key] == nil {
-			active[key] = &alert{name: rule.Alert, object: objectOf(s.Metric), since: now}
-		}
-		active[key].last = now
-		r.checkTexts(rule, s, now)
-	}
-	for key, a := range active {
-		switch held := now - a.since; {
-		case a.last < now && (!a.firing || now-a.last >= time.Duration(rule.KeepFiringFor)):
-			a.ends = now
-			delete(active, key)
-		case !a.firing && held >= time.Duration(rule.For):
-			a.firing, a.fires = true, now
-			r.fired = append(r.fired, a)
-		}
-	}
-}
-
-// finish ends what still fires.
-func (r *ruler) finish(now time.Duration) []string {
-	var all []string
-	for _, a := range r.fired {
-		if a.ends == 0 {
-			a.ends = now
-		}
-		all = append(all, a.String())
+	for _, begun := range f.begun {
+		all = append(all, fmt.Sprintf("%s-%s", begun, f.ends[begun]))
 	}
 	return all
 }
 
-// objectOf are the values of the labels but for the pods', which no alert should have.
+// checked is a query that tries the texts of the alert that asks with what it finds.
+func checked(t *testing.T, ask prometheus.QueryFunc) prometheus.QueryFunc {
+	annotations := map[string]map[string]string{}
+	for _, group := range rules(t) {
+		for _, rule := range group.Rules {
+			annotations[rule.Alert] = rule.Annotations
+		}
+	}
+	return func(ctx context.Context, query string, now time.Time) (promql.Vector, error) {
+		found, err := ask(ctx, query, now)
+		alert := prometheus.FromOriginContext(ctx).Name
+		for _, s := range found {
+			checkTexts(t, alert, annotations[alert], s, now)
+		}
+		return found, err
+	}
+}
+
+// objectOf are the values of the labels that are not the rule's; no alert should have
+// those of pods.
 func objectOf(of labels.Labels) string {
 	var values []string
 	of.Range(func(l labels.Label) {
-		if l.Value != "" {
+		if l.Value != "" && l.Name != labels.AlertName && l.Name != "severity" {
 			values = append(values, l.Value)
 		}
 	})
@@ -166,18 +132,18 @@ func objectOf(of labels.Labels) string {
 
 // checkTexts expands the annotations: a label that a series does not have is seen
 // here only.
-func (r *ruler) checkTexts(rule *rulefmt.Rule, s promql.Sample, now time.Duration) {
-	r.t.Helper()
+func checkTexts(t *testing.T, alert string, annotations map[string]string, s promql.Sample, now time.Time) {
+	t.Helper()
 	data := template.AlertTemplateData(s.Metric.Map(), nil, "", s)
-	for name, text := range rule.Annotations {
+	for name, text := range annotations {
 		none := func(context.Context, string, time.Time) (promql.Vector, error) {
 			return nil, fmt.Errorf("texts that ask Prometheus are not for people who read them in a mail")
 		}
-		expander := template.NewTemplateExpander(r.t.Context(), "{{$labels := .Labels}}{{$value := .Value}}"+text, rule.Alert, data,
-			model.Time(now.Milliseconds()), none, nil, []string{"missingkey=error"})
+		expander := template.NewTemplateExpander(t.Context(), "{{$labels := .Labels}}{{$value := .Value}}"+text, alert, data,
+			model.TimeFromUnixNano(now.UnixNano()), none, nil, []string{"missingkey=error"})
 		out, err := expander.Expand()
 		if err != nil || strings.Contains(out, "  ") {
-			r.t.Errorf("%s: %s: %q, %v", rule.Alert, name, out, err)
+			t.Errorf("%s: %s: %q, %v", alert, name, out, err)
 		}
 	}
 }
