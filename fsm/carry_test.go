@@ -96,14 +96,7 @@ func TestDrawingsAgreeWithLooplab(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			arrows, named := map[string]bool{}, map[string]bool{}
-			for line := range strings.Lines(theirs) {
-				from, rest, arrow := strings.Cut(strings.TrimSpace(line), " --> ")
-				to, event, labelled := strings.Cut(rest, ": ")
-				if arrow && labelled && from != to { // from itself to itself: a step
-					arrows[from+" to "+to], named[from+" to "+to+": "+event] = true, true
-				}
-			}
+			arrows, named := drawn(theirs)
 			ours, edges := map[string]bool{}, map[string]bool{}
 			for line := range strings.Lines(draw.Mermaid(m, draw.Options{})) {
 				fields := strings.Fields(strings.ReplaceAll(line, "phase_", ""))
@@ -122,6 +115,20 @@ func TestDrawingsAgreeWithLooplab(t *testing.T) {
 			}
 		})
 	}
+}
+
+// drawn are the arrows of a state diagram of looplab/fsm, without and with the names of events. What leads from a phase to
+// itself is a step.
+func drawn(diagram string) (arrows, named map[string]bool) {
+	arrows, named = map[string]bool{}, map[string]bool{}
+	for line := range strings.Lines(diagram) {
+		from, rest, arrow := strings.Cut(strings.TrimSpace(line), " --> ")
+		to, event, labelled := strings.Cut(rest, ": ")
+		if arrow && labelled && from != to {
+			arrows[from+" to "+to], named[from+" to "+to+": "+event] = true, true
+		}
+	}
+	return arrows, named
 }
 
 // Two of one name would be one to looplab/fsm: the second, without a word.

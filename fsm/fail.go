@@ -21,11 +21,7 @@ func (r *Run) fail(o Outcome, policy retry, p *phase) {
 	}
 	exhausted := policy.attempts > 0 && r.st.Attempts >= policy.attempts
 	if i := catcher(p.OnError, class, exhausted, policy.attempts == 0); i >= 0 {
-		event := errorEvent(p.OnError[i])
-		if p.OnError[i].Reason == "" { // the error's own says more
-			event = r.also(word(firstOf(reason, string(class)+"Error")), event)
-		}
-		r.next = r.caught(event, text)
+		r.next = r.caught(r.errorEvent(p.OnError[i], firstOf(reason, string(class)+"Error")), text)
 		return
 	}
 	if exhausted && policy.to != "" {
@@ -52,6 +48,14 @@ func (r *Run) fail(o Outcome, policy retry, p *phase) {
 	r.message = fmt.Sprintf("%s (attempt %d, next in %s)", text, r.st.Attempts, delay.Round(100*time.Millisecond))
 	cmd := r.sleep(delay)
 	r.next = &cmd
+}
+
+// errorEvent is the event of a caught error. Where the file gives no reason, the error's own says more than a reserved one.
+func (r *Run) errorEvent(e v1alpha1.OnError, own string) string {
+	if e.Reason != "" {
+		return e.Reason
+	}
+	return r.also(word(own), errorEvent(e))
 }
 
 // catcher is the first onError entry that catches now, or -1. A terminal error

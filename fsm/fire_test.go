@@ -73,25 +73,24 @@ func TestAnswersOfAnEvent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run, calls := locked(t, lockProgram(t).Altered(c.events, c.callbacks)), 0
-			if err := run.Fire(t.Context(), does(&calls, Outcome{})); err != nil {
-				t.Fatal(err)
-			}
-			cmd := run.Next()
 			var told []string
-			if err := run.Stored(func(t *v1alpha1.Transition) { told = append(told, t.Reason) }); err != nil {
+			err := run.Fire(t.Context(), does(&calls, Outcome{}))
+			cmd := run.Next()
+			if err := errors.Join(err, run.Stored(func(t *v1alpha1.Transition) { told = append(told, t.Reason) })); err != nil {
 				t.Fatal(err)
 			}
 			if calls != c.calls {
 				t.Errorf("%s: the action is called %d times, want %d", c.why, calls, c.calls)
 			}
-			if c.stall == "" {
-				if cmd.Do != Commit || cmd.Took.To != "Done" || !slices.Equal(told, []string{"Done"}) {
-					t.Errorf("%s: %+v, told %v", c.why, cmd, told)
-				}
-				return
+			want, stalled := []any{Commit, "Done", []string{"Done"}}, ""
+			if c.stall != "" {
+				want = []any{Sleep, "Work", []string(nil)}
 			}
-			if cmd.Do != Sleep || run.Status().Phase != "Work" || len(told) > 0 || run.stall == nil || !strings.Contains(run.stall.message, c.stall) {
-				t.Errorf("%s: %s in %s, told %v, stalled for %+v, want %q", c.why, cmd.Do, run.Status().Phase, told, run.stall, c.stall)
+			if run.stall != nil {
+				stalled = run.stall.message
+			}
+			if d := cmp.Diff(want, []any{cmd.Do, run.Status().Phase, told}); d != "" || !strings.Contains(stalled, c.stall) {
+				t.Errorf("%s: stalled for %q, want %q (-want +got):\n%s", c.why, stalled, c.stall, d)
 			}
 		})
 	}
