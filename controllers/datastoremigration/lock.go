@@ -118,7 +118,7 @@ func (s *steps) lockV1(ctx context.Context, sc *scope) (outputs, error) {
 		}
 	}
 	sc.Report(func(dm *migration) {
-		now := metav1.NewTime(sc.Clock.Now())
+		now := metav1.NewTime(sc.Clock.Now().Truncate(time.Second)) // as the status has it
 		if dm.Status.DatastoreLockedAt == nil {
 			dm.Status.DatastoreLockedAt = &now
 		}

@@ -55,7 +55,7 @@ func TestKinds(t *testing.T) {
 			want: []string{"5:8: PG019: CRD xes.example.com has no status subresource: its objects would not be driven: add subresources: {status: {}} there; kubectl phasegate scaffold --only=crd prints a CRD that does"}},
 		"not served": {why: "nothing would be done", crd: func(v *apiextensionsv1.CustomResourceDefinitionVersion) { v.Served = false },
 			want: []string{"5:8: PG019: CRD xes.example.com does not serve version v1: set served: true there, or name another version"}},
-		"own phase on an edit":  {why: "a phase of its own does that", old: exit, new: "- {to: A, when: generationChanged}\n    " + exit,
+		"own phase on an edit": {why: "a phase of its own does that", old: exit, new: "- {to: A, when: generationChanged}\n    " + exit,
 			want: []string{"17:12: PG107: it leads from phase A to itself, which is no transition: remove it: with poll: the phase is looked at again from its first step; or lead to another phase"}},
 		"as scaffold prints it": {why: "it keeps everything", crd: func(*apiextensionsv1.CustomResourceDefinitionVersion) {}},
 	}

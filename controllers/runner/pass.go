@@ -291,9 +291,9 @@ func (p *pass[T]) send(ctx context.Context) error {
 // hide takes out of a status, until unhide, what no view has: only the engine reads it, in the
 // state, and to people it is a line without a meaning.
 func hide(st *v1alpha1.MachineStatus) (unhide func()) {
-	revision, generation := st.PhaseRevision, st.Generation
-	st.PhaseRevision, st.Generation = "", 0
-	return func() { st.PhaseRevision, st.Generation = revision, generation }
+	name, revision, generation := st.Name, st.PhaseRevision, st.Generation
+	st.Name, st.PhaseRevision, st.Generation = "", "", 0
+	return func() { st.Name, st.PhaseRevision, st.Generation = name, revision, generation }
 }
 
 // adopt takes what the API server has after our write of the view. It needs sending.

@@ -97,7 +97,7 @@ func missingRight(t *testing.T, w *world) {
 	w.start(t, evening, nowhere)
 	w.awaitMessage(t, evening, "rights: ")
 	w.assertDescribed(t, readable, "Pending", "Preflight", "may not create bgpconfigurations.projectcalico.org (needed by CopyResources)",
-		"grant it with the manager's ClusterRole", ofOurs("On Delete:"), ofOurs("→ Aborting"))
+		"grant it with the manager's ClusterRole", ofOurs("On Delete:"), ofOurs("Aborting"))
 	w.restoreRights(t)
 }
 

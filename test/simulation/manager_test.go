@@ -96,14 +96,7 @@ func (s *scene) wakes(before, after object) {
 		obj = before
 	}
 	if obj.GroupVersionKind() == s.kind {
-		if before == nil || after == nil || matters(before, after) {
-			s.manager.woken[item{NamespacedName: client.ObjectKeyFromObject(obj)}] = true
-		}
-		if after == nil {
-			for _, state := range s.all(stateKind, "") {
-				s.leaves(state)
-			}
-		}
+		s.wakesItself(before, after, obj)
 		return
 	}
 	if obj.GroupVersionKind() == stateKind && after != nil && (before == nil || !slices.Equal(before.GetFinalizers(), after.GetFinalizers())) {
@@ -112,6 +105,18 @@ func (s *scene) wakes(before, after object) {
 	for _, w := range s.file.inForce.Watches() {
 		if schema.FromAPIVersionAndKind(w.APIVersion, w.Kind) == obj.GroupVersionKind() {
 			s.wokenBy(w, obj)
+		}
+	}
+}
+
+// wakesItself is a change of an object that the machine drives.
+func (s *scene) wakesItself(before, after, obj object) {
+	if before == nil || after == nil || matters(before, after) {
+		s.manager.woken[item{NamespacedName: client.ObjectKeyFromObject(obj)}] = true
+	}
+	if after == nil {
+		for _, state := range s.all(stateKind, "") {
+			s.leaves(state)
 		}
 	}
 }
