@@ -238,7 +238,7 @@ func life(t *testing.T, b *bench) {
 	b.crd(asItIs)
 	b.create("early", map[string]any{"backup": "monday"})
 	b.put(file(t))
-	b.shows("early", map[string]string{"phase": "Restoring", "message": "restoring monday", "machine.name": "restore"})
+	b.shows("early", map[string]string{"phase": "Restoring", "message": "restoring monday", "machine.phase": "Restoring"})
 
 	b.patch("early", `{"spec":{"ready":true}}`)
 	b.shows("early", map[string]string{"phase": "Restored"})
