@@ -108,7 +108,7 @@ func carry(t testing.TB, m *fsm.Machine, program *runner.Program[*errand], phase
 			return under.Patch(ctx, obj, patch, opts...)
 		},
 	})
-	c.r = &runner.Reconciler[*errand]{Client: c.client, Machine: func() *fsm.Machine { return m }, Program: program, Clock: standing{at: noon},
+	c.r = &runner.Reconciler[*errand]{Client: c.client, Machine: func() *fsm.Machine { return m }, Program: program, Clock: standing{at: noon}, MaxRuns: 1,
 		Recorder: c.recorder, Metrics: runner.NewMetrics(prometheus.NewRegistry())}
 	return c
 }

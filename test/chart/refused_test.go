@@ -44,7 +44,7 @@ func TestRefused(t *testing.T) {
 			says:   []string{"controllers.mcpserver.serviceAccount.name", "datastoremigration"}},
 
 		"unknown machine": {why: "the override would be without effect", values: `{machines: {override: {datastore-migratoin: {}}}}`, says: []string{"machines.override.datastore-migratoin", "datastore-migration, mcpserver"}},
-		"unknown phase":   {why: "the same", values: `{machines: {override: {mcpserver: {phases: {Raedy: {poll: 1s}}}}}}`, says: []string{"machines.override.mcpserver.phases.Raedy", "Pending, Ready"}},
+		"unknown phase":   {why: "the same", values: `{machines: {override: {mcpserver: {phases: {Raedy: {poll: 1s}}}}}}`, says: []string{"machines.override.mcpserver.phases.Raedy", "Pending, Updating, Ready"}},
 		"unknown step":    {why: "the same", values: `{machines: {override: {mcpserver: {phases: {Ready: {steps: {Dance: {poll: 1s}}}}}}}}`, says: []string{"machines.override.mcpserver.phases.Ready.steps.Dance", "CheckSpec"}},
 		"step of no steps": {why: "a terminal phase has none", values: `{machines: {override: {datastore-migration: {phases: {Complete: {steps: {Dance: {poll: 1s}}}}}}}}`,
 			says: []string{"phases.Complete.steps.Dance"}},
