@@ -104,7 +104,7 @@ func missingRight(t *testing.T, w *world) {
 func stuckInConflict(t *testing.T, w *world) {
 	w.await(t, evening, waiting)
 	w.awaitMessage(t, evening, "resolve 1 conflict")
-	w.assertDescribed(t, full, waiting, "blocklist-0", "edit or delete one side", "ConflictsFound", ofOurs("releases v3Copies, v3Lock, sideDoor"), "Deadline:")
+	w.assertDescribed(t, full, waiting, "blocklist-0", "edit or delete one side", "ConflictsFound", ofOurs("Aborting"), "Deadline:")
 	columns := strings.Join(strings.Fields(w.kubectl(t, "get", "datastoremigrations", evening)), " ")
 	want := "NAME PHASE READY PROGRESS LOCKED CONFLICTS AGE " + evening + " " + waiting + " False "
 	if onPeersCRDs {

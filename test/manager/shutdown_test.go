@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/test/crds"
 )
 
@@ -87,7 +88,9 @@ func TestShutdownDuringAnAction(t *testing.T) {
 	t.Logf("ended %s after SIGTERM", time.Since(began).Round(time.Millisecond))
 	await(t, "the action to be told to end", hungUp)
 	after := read(t, call)
-	if phase, _, _ := unstructured.NestedString(after.Object, "status", "phase"); after.GetResourceVersion() != before || phase != "Calling" {
+	state := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.APIVersion, "kind": "MachineState"}}
+	state.SetName(v1alpha1.MachineStateName("call", call.GetUID()))
+	if phase, _, _ := unstructured.NestedString(read(t, state).Object, "status", "phase"); after.GetResourceVersion() != before || phase != "Calling" {
 		t.Errorf("phase %s, resourceVersion %s, was %s: the outcome of what was cut off was written", phase, after.GetResourceVersion(), before)
 	}
 	lease := &coordinationv1.Lease{}
