@@ -224,7 +224,7 @@ func notRolled(t *testing.T, w *world) {
 	for _, condition := range []string{"jsonpath={.status.phase}=Complete", "condition=Ready"} {
 		w.kubectl(t, "wait", "--for="+condition, "--timeout="+soon.String(), "datastoremigration/"+evening)
 	}
-	w.assertDescribed(t, readable, "Complete", ofOurs("→ CleaningUp"))
+	w.assertDescribed(t, readable, "Complete", ofOurs("CleaningUp"))
 }
 
 func cleanedUp(t *testing.T, w *world) {
