@@ -70,7 +70,7 @@ func TestNewMachine(t *testing.T) {
 		w.assertSiteChecked(t, server.URL, site)
 	})
 	w.kubectl(t, "delete", "--timeout=40s", "databaserestores,sitechecks", "--all", "-A")
-	w.assertNoStates(t)
+	w.assertNoStates(t, "DatabaseRestore", "SiteCheck")
 }
 
 // directory holds copies of examples, for --phases-dir.
@@ -229,7 +229,7 @@ func TestRestoresOfOneApplication(t *testing.T) {
 		w.assertOpen(t)
 	})
 	w.kubectl(t, "delete", "--timeout=40s", "databaserestores", "--all", "-A")
-	w.assertNoStates(t)
+	w.assertNoStates(t, "DatabaseRestore")
 }
 
 func replaceIn(t *testing.T, file, old, now string) {

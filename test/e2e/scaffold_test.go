@@ -63,7 +63,7 @@ func TestScaffold(t *testing.T) {
 	w.kubectl(t, "wait", "--for=condition=Ready", "--timeout=40s", "-n", "bookshop", "databaserestore/monday")
 	w.assertOpen(t)
 	w.kubectl(t, "delete", "--timeout=40s", "-n", "bookshop", "databaserestore/monday")
-	w.assertNoStates(t)
+	w.assertNoStates(t, "DatabaseRestore")
 }
 
 // printedRules are those of the ClusterRole in a file.

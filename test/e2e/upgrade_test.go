@@ -196,7 +196,7 @@ func TestUpgrade(t *testing.T) {
 		inTurn(t, c.name, func(t *testing.T) {
 			v.mount, v.running = newMount(t), nil
 			c.run(v, t)
-			v.assertNoStates(t)
+			v.assertNoStates(t, "DatastoreMigration")
 		})
 	}
 }
