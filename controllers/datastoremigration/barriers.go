@@ -7,7 +7,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
 )
@@ -44,10 +43,13 @@ func (s *steps) follow(ctx context.Context, sc *scope) error {
 	if !isAhead(sc) {
 		return nil
 	}
-	c := s.copierOver(sc.Object, migrationv1.SideDoorVersion)
+	version, blocked, err := s.v3Version(ctx, sc.Machine, sc.Object)
+	if err != nil || blocked != "" {
+		return err
+	}
+	c := s.copierOver(sc.Object, version)
 	kinds := s.barrierKinds(sc.Saved(barrierKindsKey))
 	if len(kinds) == 0 {
-		var err error
 		if kinds, err = s.planBarriers(ctx, sc, c); err != nil {
 			return err
 		}

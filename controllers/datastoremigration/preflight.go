@@ -65,7 +65,7 @@ func (s *steps) checks(machine *fsm.Machine, dm *migration) []check.Check {
 	copyAhead := s.canCopyAhead(machine)
 	checks := []check.Check{
 		check.Rights(s.client, needs, check.GrantRights), s.v3CRDs(), s.builtInTiers(), s.lockIsFree(dm), s.canBeFenced(), s.admissionPolicies(),
-		s.v1Kinds(), s.selectors(), s.peerController(dm), s.tigeraOperator(dm), s.dependents(), copyAhead, s.v3Webhooks(copyAhead), s.hasSpace(dm),
+		s.v1Kinds(), s.selectors(), s.peerController(dm), s.tigeraOperator(dm), s.dependents(), copyAhead, s.copiesInSight(), s.v3Webhooks(copyAhead), s.hasSpace(dm),
 	}
 	checks = append(checks, s.everyServer()...)
 	if s.MemoryLimit > 0 {

@@ -38,14 +38,15 @@ func (s *steps) openSideDoorRights() []rbacv1.PolicyRule {
 }
 
 // openSideDoor adds a served version to every v3 CRD, through which v3's storage can be
-// written while the aggregated API server owns v3. Where that is not to be had, everything
-// is copied under the lock, and the status says so before.
+// written while the aggregated API server owns v3. Where v3 is served from its CRDs already, v3
+// itself is the way. Where neither is to be had, everything is copied under the lock, and the
+// status says so before.
 func (s *steps) openSideDoor(ctx context.Context, sc *scope) (outputs, error) {
 	svc, err := s.apiService(ctx)
 	if err != nil {
 		return nil, err
 	}
-	refusal := "v3 is served from its CRDs already, where others would see half a copy"
+	refusal := ""
 	if isAggregated(svc) {
 		if refusal, err = s.open(ctx, sc); err != nil {
 			return nil, err
@@ -251,9 +252,13 @@ const CopyAheadCheck = "copy-ahead"
 
 // canCopyAhead warns of what will make the lock last as long as the copy.
 func (s *steps) canCopyAhead(machine *fsm.Machine) check.Check {
-	return check.Check{ID: "copy-ahead", Title: "objects can be copied before v1 is locked", Run: func(ctx context.Context) ([]check.Finding, error) {
+	return check.Check{ID: CopyAheadCheck, Title: "objects can be copied before v1 is locked", Run: func(ctx context.Context) ([]check.Finding, error) {
 		finding := func(why, remedy string) []check.Finding {
 			return []check.Finding{{Level: check.Warning, Message: "v1 will stay locked while all objects are copied: " + why, Remedy: remedy}}
+		}
+		svc, err := s.apiService(ctx)
+		if err != nil || !isAggregated(svc) {
+			return nil, err // v3 itself is the way
 		}
 		needs, _ := rights.Only(Needs(machine, s.Settings), OpenDoorAction, CloseDoorAction)
 		missing, err := rights.Missing(ctx, s.client, needs)
@@ -277,5 +282,18 @@ func (s *steps) canCopyAhead(machine *fsm.Machine) check.Check {
 			}
 		}
 		return nil, nil
+	}}
+}
+
+// copiesInSight warns that copies are seen before v3 is in use: nothing stands before v3's storage.
+func (s *steps) copiesInSight() check.Check {
+	return check.Check{ID: "copies-in-sight", Title: "copies are out of sight until v3 is in use", Run: func(ctx context.Context) ([]check.Finding, error) {
+		svc, err := s.apiService(ctx)
+		if err != nil || isAggregated(svc) {
+			return nil, err
+		}
+		return []check.Finding{{Level: check.Warning,
+			Message: "v3 is served from its CRDs: until Converged, clients of projectcalico.org/v3 see the copies, which are not complete and not in use",
+			Remedy:  "let no controller act on projectcalico.org/v3 until then; Calico's own programs wait while the v3 ClusterInformation has datastoreReady: false"}}, nil
 	}}
 }

@@ -171,7 +171,7 @@ func TestConflictSeenAhead(t *testing.T) {
 	dm = w.awaitMessage(t, dm.Name, "resolve 1 conflict, edit or delete one side: GlobalNetworkSet blocklist-0")
 	assertNamesConflict(t, w, dm)
 	w.assertOnlyInV3(t, dm, "globalnetworksets.v3.projectcalico.org")
-	if !slices.Equal(dm.Status.Machine.HeldNames(), []string{"v1Fence"}) || !w.ready(t, w.Registry.Lock().V1GVK().GroupVersion().String()) {
+	if !slices.Equal(dm.Status.Machine.HeldNames(), held("v3Copies")) || !w.ready(t, w.Registry.Lock().V1GVK().GroupVersion().String()) {
 		t.Errorf("something is locked before the conflict is solved: %v", dm.Status.Machine.HeldNames())
 	}
 	removeV3(t, w)
