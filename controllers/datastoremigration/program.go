@@ -212,7 +212,7 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 		"UnlockV3": {ActionSpec: fsm.ActionSpec{Doc: "Gives the v3 lock back. created: keep opens the ClusterInformation that LockV3 created instead of deleting it.",
 			Params: map[string]fsm.Param{"created": {Type: fsm.TypeString, Doc: "keep, or delete: the default"}}}, Do: s.unlockV3,
 			Rights: s.unlockV3Rights()},
-		OpenDoorAction: {ActionSpec: fsm.ActionSpec{Doc: "Adds a served version to the v3 CRDs, through which v3 can be written while the aggregated API server owns it. sideDoor is false where that is refused.",
+		OpenDoorAction: {ActionSpec: fsm.ActionSpec{Doc: "Adds a served version to the v3 CRDs, through which v3 can be written while the aggregated API server owns it. sideDoor is false where that is refused. Without that server v3 itself is the way, and no CRD is changed.",
 			Outputs: map[string]fsm.Type{"sideDoor": fsm.TypeBool}}, Do: s.openSideDoor, Rights: s.openSideDoorRights()},
 		CloseDoorAction: {ActionSpec: fsm.ActionSpec{Doc: "Takes that version out of the v3 CRDs again."}, Do: s.closeSideDoor, Rights: grants(s.onV3CRDs("get patch"), s.handOverRights())},
 		"HandOverFields": {ActionSpec: fsm.ActionSpec{Doc: "Gives the fields of v3 objects to the field managers that own them in v1, under version v3, for server-side apply."},

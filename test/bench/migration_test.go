@@ -77,12 +77,15 @@ var contenders = map[report.Contender]func(context.Context, int) ([]report.Run, 
 	report.Ahead: func(ctx context.Context, n int) ([]report.Run, error) {
 		return measure(ctx, report.Ahead, n)
 	},
+	report.Served: func(ctx context.Context, n int) ([]report.Run, error) {
+		return measure(ctx, report.Served, n)
+	},
 }
 
 // units are what the benchmark's own output calls locked times.
 var units = map[report.Contender]string{
 	report.Shipped: "shipped-locked-s", report.Unlimited: "unlimited-locked-s",
-	report.UnderLock: "under-lock-locked-s", report.Ahead: "ahead-locked-s",
+	report.UnderLock: "under-lock-locked-s", report.Ahead: "ahead-locked-s", report.Served: "served-locked-s",
 }
 
 func rotated(all []report.Contender, by int) []report.Contender {
@@ -99,7 +102,7 @@ type migrator interface {
 
 // measure lets a contender migrate a scene of its own, beside a bystander.
 func measure(ctx context.Context, c report.Contender, n int) ([]report.Run, error) {
-	s, err := newScene(ctx, n)
+	s, err := newScene(ctx, n, c != report.Served)
 	if err != nil {
 		return nil, err
 	}
@@ -119,9 +122,10 @@ func measure(ctx context.Context, c report.Contender, n int) ([]report.Run, erro
 	})
 }
 
-func newScene(ctx context.Context, n int) (*scene.Scene, error) {
+// newScene has n objects in v1, behind an aggregated API server or without one.
+func newScene(ctx context.Context, n int, aggregated bool) (*scene.Scene, error) {
 	s, err := scene.New(ctx, scene.Options{
-		Cluster: harness.Options{Own: true},
+		Cluster: harness.Options{Own: true}, NoStandIn: !aggregated,
 		Objects: append(append(fixture.Mix(n), fixture.BuiltinTiers()...), fixture.ClusterInformation()),
 	})
 	if err != nil {

@@ -66,7 +66,7 @@ var manners = []struct {
 }
 
 func neighbour(ctx context.Context, n int, idle time.Duration, args []string) (report.Latency, error) {
-	s, err := newScene(ctx, n)
+	s, err := newScene(ctx, n, true)
 	if err != nil {
 		return report.Latency{}, err
 	}

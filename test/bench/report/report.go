@@ -19,11 +19,12 @@ const (
 	Unlimited Contender = "control, no client limits"
 	UnderLock Contender = "ours, copying under the lock"
 	Ahead     Contender = "ours, copying ahead"
+	Served    Contender = "ours, v3 served from its CRDs"
 )
 
 // Contenders are all of them.
 func Contenders() []Contender {
-	return []Contender{RawSmall, Raw, Shipped, Unlimited, UnderLock, Ahead}
+	return []Contender{RawSmall, Raw, Shipped, Unlimited, UnderLock, Ahead, Served}
 }
 
 // Metric is one figure of a run.
