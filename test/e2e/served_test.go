@@ -62,6 +62,7 @@ func TestCopiedAheadWithoutAPIServer(t *testing.T) {
 	w.assertOwners(t)
 	w.goOn(t, nowhere)
 	w.await(t, scene.MigrationName, "Converged")
+	w.awaitMessage(t, scene.MigrationName, "calico-node")
 	w.assertV3Open(t)
 	w.assertSidesAreEqual(t)
 }
