@@ -16,7 +16,7 @@ import (
 
 func (s *steps) preflightRights() []rbacv1.PolicyRule {
 	return grants([]rbacv1.PolicyRule{rights.Asking}, apiServersRights(), s.onV3CRDs("get"), s.onV1Lock("get patch"), onAllOfV1("list"), s.builtInTierRights(), admissionRights(),
-		peerRights(), tigeraOperatorRights(), storeRights(), webhookRights(), rule("list", migrationv1.GroupVersion.Group, "datastoremigrations"))
+		peerRights(), tigeraOperatorRights(), cniRights(), storeRights(), webhookRights(), rule("list", migrationv1.GroupVersion.Group, "datastoremigrations"))
 }
 
 // preflight names every reason not to start. It runs before the finalizer has
@@ -65,7 +65,7 @@ func (s *steps) checks(machine *fsm.Machine, dm *migration) []check.Check {
 	copyAhead := s.canCopyAhead(machine)
 	checks := []check.Check{
 		check.Rights(s.client, needs, check.GrantRights), s.v3CRDs(), s.builtInTiers(), s.lockIsFree(dm), s.canBeFenced(), s.admissionPolicies(),
-		s.v1Kinds(), s.selectors(), s.peerController(dm), s.tigeraOperator(dm), s.dependents(), copyAhead, s.copiesInSight(), s.v3Webhooks(copyAhead), s.hasSpace(dm),
+		s.v1Kinds(), s.selectors(), s.peerController(dm), s.tigeraOperator(dm), s.dependents(), copyAhead, s.copiesInSight(), s.cniFollows(), s.v3Webhooks(copyAhead), s.hasSpace(dm),
 	}
 	checks = append(checks, s.everyServer()...)
 	if s.MemoryLimit > 0 {

@@ -166,8 +166,9 @@ func (s *steps) looking() map[string]runner.Action[*migration] {
 			Rights: grants(onAPIService("get patch"), s.lockStandsRights(), s.lists(), s.onV3("get patch"), s.onV3Status("patch"))}, // a dry run tells what admission makes of a copy
 		"TryV3Writes": {ActionSpec: fsm.ActionSpec{Doc: "Asks by dry runs whether v3 takes what is to be written there later: its lock, and changes and deletions of copies; changes nothing.",
 			Outputs: map[string]fsm.Type{"refused": fsm.TypeStrings}}, Do: s.tryV3Writes, Rights: s.tryV3WritesRights()},
-		RolloutAction: {ActionSpec: fsm.ActionSpec{Doc: "Looks which components do not run with projectcalico.org/v3 yet, in Calico's namespace.",
-			Outputs: map[string]fsm.Type{"namespace": fsm.TypeString, "pending": fsm.TypeStrings, "unset": fsm.TypeStrings, "rolling": fsm.TypeStrings}}, Do: s.observeRollout, Rights: grants(observeRolloutRights(), s.datastoreRights())},
+		RolloutAction: {ActionSpec: fsm.ActionSpec{Doc: "Looks which components do not run with projectcalico.org/v3 yet, in Calico's namespace, and whether the CNI plugin will.",
+			Outputs: map[string]fsm.Type{"namespace": fsm.TypeString, "pending": fsm.TypeStrings, "unset": fsm.TypeStrings, "rolling": fsm.TypeStrings, "restart": fsm.TypeStrings,
+				"configMap": fsm.TypeString, "configMapHasGroup": fsm.TypeBool}}, Do: s.observeRollout, Rights: grants(observeRolloutRights(), s.datastoreRights())},
 	}
 }
 

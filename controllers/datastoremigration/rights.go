@@ -50,7 +50,7 @@ func Needs(machine *fsm.Machine, settings Settings) []rights.Need {
 	for i := range all {
 		// Calico's components are watched there only, and the backup is written there.
 		switch {
-		case all[i].Group == appsv1.GroupName || IsBackUp(all[i]):
+		case all[i].Group == appsv1.GroupName || IsBackUp(all[i]) || all[i].Resource == "configmaps" && slices.Contains(cniConfigMaps, all[i].Name):
 			all[i].Namespace = settings.CalicoNamespace
 		case IsServers(all[i]):
 			all[i].Namespace = metav1.NamespaceSystem

@@ -33,7 +33,7 @@ const (
 )
 
 func observeRolloutRights() []rbacv1.PolicyRule {
-	return grants(onAPIService("get"), rule("get", appsv1.GroupName, "daemonsets", calicoNode), rule("get", appsv1.GroupName, "deployments", calicoTypha, calicoKubeControllers))
+	return grants(onAPIService("get"), cniRights(), rule("get", appsv1.GroupName, "daemonsets", calicoNode), rule("get", appsv1.GroupName, "deployments", calicoTypha, calicoKubeControllers))
 }
 
 // wasVerified: by this migration, by a person, or by an earlier one, which could not have opened v3 else. What that
@@ -54,7 +54,7 @@ func (s *steps) observeRollout(ctx context.Context, sc *scope) (outputs, error) 
 		return nil, cmp.Or(err, fsm.Wait("v1 and v3 were never verified to hold the same (there is no status.verified): compare them yourself, then set the annotation %s on this object",
 			waiverFor(sc.Object, waiveV1Changed)))
 	}
-	seen := rollout{pending: []string{}, unset: []string{}, rolling: []string{}}
+	seen := rollout{pending: []string{}, unset: []string{}, rolling: []string{}, restart: []string{}}
 	node := &appsv1.DaemonSet{}
 	found, err := s.component(ctx, calicoNode, node)
 	switch {
@@ -64,6 +64,13 @@ func (s *steps) observeRollout(ctx context.Context, sc *scope) (outputs, error) 
 		seen.pending = append(seen.pending, fmt.Sprintf("%s (DaemonSet not found in namespace %s; is --calico-namespace right?)", calicoNode, s.CalicoNamespace))
 	default:
 		seen.add("daemonset", calicoNode, &node.Spec.Template, daemonSetRolledOut(node))
+		c, template, err := s.cniTemplateOf(ctx, &node.Spec.Template)
+		if err != nil {
+			return nil, err
+		}
+		if c != nil {
+			seen.addCNI(node, c, template, isWaived(sc.Object, waiveCNI), waiverFor(sc.Object, waiveCNI))
+		}
 	}
 	for _, name := range []string{calicoTypha, calicoKubeControllers} {
 		deployment := &appsv1.Deployment{}
@@ -82,7 +89,8 @@ func (s *steps) observeRollout(ctx context.Context, sc *scope) (outputs, error) 
 	if isAggregated(svc) {
 		seen.pending = append(seen.pending, fmt.Sprintf("APIService %s (points to a server again, which shows v1: stop what applies it, and delete it; Kubernetes makes the one for the CRDs)", apiServiceName))
 	}
-	return outputs{"pending": seen.pending, "unset": seen.unset, "rolling": seen.rolling, "namespace": s.CalicoNamespace}, nil
+	return outputs{"pending": seen.pending, "unset": seen.unset, "rolling": seen.rolling, "restart": seen.restart,
+		"configMap": seen.configMap, "configMapHasGroup": seen.configMapHasGroup, "namespace": s.CalicoNamespace}, nil
 }
 
 func (s *steps) component(ctx context.Context, name string, obj client.Object) (bool, error) {
@@ -101,8 +109,11 @@ type rollout struct {
 	// pending says it for people.
 	pending []string
 	// unset are the components that are not told to use v3, rolling those that are, and are
-	// not rolled out: as kubectl names them.
-	unset, rolling []string
+	// not rolled out, restart those that are, before what they read was changed: as kubectl names them.
+	unset, rolling, restart []string
+	// configMap has to be changed, and names a group already.
+	configMap         string
+	configMapHasGroup bool
 }
 
 func (r *rollout) add(resource, name string, pod *corev1.PodTemplateSpec, behind string) {
@@ -110,20 +121,12 @@ func (r *rollout) add(resource, name string, pod *corev1.PodTemplateSpec, behind
 	switch {
 	case !usesV3(name, pod):
 		why, r.unset = "variable not set", append(r.unset, component)
-	case !configuresV3(pod):
-		why, r.unset = "variable not set in its init container "+installCNI, append(r.unset, component)
 	case behind == "":
 		return
 	default:
 		r.rolling = append(r.rolling, component)
 	}
 	r.pending = append(r.pending, fmt.Sprintf("%s (%s)", name, why))
-}
-
-// configuresV3 looks at what writes the configuration of the CNI plugin, with the group that
-// it is told itself: with v1, which stays locked, no new pod gets an address.
-func configuresV3(pod *corev1.PodTemplateSpec) bool {
-	return !slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == installCNI && !hasV3Env(c) })
 }
 
 // usesV3 looks at the container that bears the component's name, or at all of

@@ -35,7 +35,7 @@ func waiverFor(dm *migration, id string) string {
 // and adds one that each waiver is about a check that may be waived. Without a
 // migration, the waivers of all that there are count.
 func (s *steps) heedWaivers(dm *migration, checks []check.Check) []check.Check {
-	known := []string{waiveV1Changed, copier.WaiveAltered, waiveBackup, copier.WaiveLastCopies} // which are heeded by CleanUpAction, the copies and DeleteCopies
+	known := []string{waiveV1Changed, copier.WaiveAltered, waiveBackup, copier.WaiveLastCopies, waiveCNI} // which are heeded by CleanUpAction, the copies, DeleteCopies and RolloutAction
 	for i, c := range checks {
 		if !c.Waivable {
 			continue

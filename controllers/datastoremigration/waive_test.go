@@ -32,11 +32,11 @@ func TestWaivers(t *testing.T) {
 		"with space": {why: "people write lists so", waive: " soft@u, ", blockers: []string{"hard: bad: mend it"}, warnings: []string{"soft: waived: bad: mend it"}},
 		"too much": {why: "a migration without the lock is none", waive: "soft@u,hard@u",
 			blockers: []string{"hard: bad: mend it",
-				`waivers: DatastoreMigration m waives "hard", which is no check that may be waived: correct the annotation migration.projectcalico.org/waive: it may list altered-copies, last-copies, soft, v1-backup, v1-changed`},
+				`waivers: DatastoreMigration m waives "hard", which is no check that may be waived: correct the annotation migration.projectcalico.org/waive: it may list altered-copies, cni-group, last-copies, soft, v1-backup, v1-changed`},
 			warnings: []string{"soft: waived: bad: mend it"}},
 		"misspelt": {why: "it would look as if it were waived", waive: "sofd@u",
 			blockers: []string{"soft: bad" + how, "hard: bad: mend it",
-				`waivers: DatastoreMigration m waives "sofd", which is no check that may be waived: correct the annotation migration.projectcalico.org/waive: it may list altered-copies, last-copies, soft, v1-backup, v1-changed`}},
+				`waivers: DatastoreMigration m waives "sofd", which is no check that may be waived: correct the annotation migration.projectcalico.org/waive: it may list altered-copies, cni-group, last-copies, soft, v1-backup, v1-changed`}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,7 @@
 package machinestate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -143,13 +144,14 @@ func (s *States) Over(o Object, uid types.UID) (note string, err error) {
 
 // Overlay lays a state over the status of its object. Fields that the state does not have
 // are cleared, since others can write the status, but for what only the status tells and
-// what is about the same position: blocked and onDelete.
+// what is about the same position: blocked and onDelete, and the outputs of the step that is called again, which are
+// not worth a write of the state. Take these for no more than a text: the status can be forged.
 func Overlay(o Object, state *v1alpha1.MachineState) error {
 	st := o.MachineStatus()
 	view := *st
 	state.Status.MachineStatus.DeepCopyInto(st)
 	if view.Phase == st.Phase && view.Step == st.Step {
-		st.Blocked, st.OnDelete = view.Blocked, view.OnDelete
+		st.Blocked, st.OnDelete, st.Result = view.Blocked, view.OnDelete, cmp.Or(view.Result, st.Result)
 	}
 	if saved, ok := o.(saver); ok {
 		return saved.SetSavedStatus(string(state.Status.Saved[v1alpha1.SavedStatus]))

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -145,28 +146,49 @@ var mends = map[string]Deed{
 
 // rollout tells how the components come to run with v3 that a step has found without it.
 func rollout(result map[string]any) []Deed {
+	namespace := nameIn(result["namespace"])
 	kubectl := "kubectl"
-	if namespace, ok := result["namespace"].(string); ok {
+	if namespace != "" {
 		kubectl += " -n " + namespace
 	}
 	var all []Deed
-	if unset := texts(result["unset"]); len(unset) > 0 {
+	if name := nameIn(result["configMap"]); name != "" {
+		has, _ := result["configMapHasGroup"].(bool)
+		all = append(all, deed("let the CNI plugin take the group from calico-node's variable, unless the Tigera operator does it, and put it into your manifests",
+			datastoremigration.CNICommand(namespace, name, has)))
+	}
+	if unset := components(result["unset"]); len(unset) > 0 {
 		all = append(all, deed("let Calico's components use v3, unless the Tigera operator does it, and put it into your manifests",
 			kubectl+" set env "+strings.Join(unset, " ")+" CALICO_API_GROUP=projectcalico.org/v3"))
 	}
-	for _, component := range texts(result["rolling"]) {
+	for _, component := range components(result["restart"]) {
+		all = append(all, deed("let "+component+" write the CNI configuration anew", kubectl+" rollout restart "+component))
+	}
+	for _, component := range components(result["rolling"]) {
 		all = append(all, deed("see how far "+component+" is rolled out", kubectl+" rollout status "+component))
 	}
 	return all
 }
 
-func texts(list any) []string {
+// components are the components of a list, as kubectl names them.
+func components(list any) []string {
 	items, _ := list.([]any)
 	var all []string
 	for _, item := range items {
-		if text, ok := item.(string); ok {
+		text, _ := item.(string)
+		if resource, name, _ := strings.Cut(text, "/"); nameIn(resource) != "" && nameIn(name) != "" {
 			all = append(all, text)
 		}
 	}
 	return all
+}
+
+// nameIn is the name that an output is; empty where it is none. Commands are made of it, which people type as they are
+// printed, and who may write the status of an object may put anything there.
+func nameIn(output any) string {
+	text, _ := output.(string)
+	if len(validation.IsDNS1123Subdomain(text)) > 0 {
+		return ""
+	}
+	return text
 }

@@ -2,9 +2,13 @@ package e2e
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/test/fixture"
@@ -17,7 +21,9 @@ import (
 func TestCopiedAheadWithoutAPIServer(t *testing.T) {
 	w := own(t, scene.Options{Objects: fixture.Demo(1, objects), NoStandIn: true})
 	w.before = w.snapshot(t)
-	w.said(t, "kubectl phasegate plan", 0, "clients of projectcalico.org/v3 see the copies", "let no controller act on projectcalico.org/v3")
+	w.setCNITemplate(t, fixture.CNITemplate("")) // as Calico ships it
+	w.said(t, "kubectl phasegate plan", 0, "clients of projectcalico.org/v3 see the copies", "let no controller act on projectcalico.org/v3",
+		"new pods would get no address: cni_network_config of ConfigMap calico-config has no calico_api_group")
 	w.manager(t, "--phases-dir", gated(t))
 
 	for _, gate := range []string{"compared", "ahead", "locked", "verified"} {
@@ -65,6 +71,40 @@ func TestCopiedAheadWithoutAPIServer(t *testing.T) {
 	w.awaitMessage(t, scene.MigrationName, "calico-node")
 	w.assertV3Open(t)
 	w.assertSidesAreEqual(t)
+	w.assertCNIFollows(t)
+}
+
+// assertCNIFollows: calico-node alone may run with v3, and what it has written for the CNI plugin leaves new pods
+// without an address. Nothing is complete before that is changed, by the commands that status prints.
+func (w *world) assertCNIFollows(t *testing.T) {
+	t.Helper()
+	w.do(t, fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace))
+	w.awaitMessage(t, scene.MigrationName, "(the CNI plugin stays with v1, which is locked, and gives new pods no address: cni_network_config of ConfigMap calico-config has no calico_api_group)")
+	time.Sleep(time.Second) // by which Kubernetes tells what was changed first
+	status := w.said(t, "kubectl phasegate status "+scene.MigrationName, 0, "let the CNI plugin take the group")
+	w.said(t, advised(t, status, "let the CNI plugin take the group"), 0, "configmap/calico-config replaced")
+	w.awaitMessage(t, scene.MigrationName, "calico-node (its pods may be older than the change of ConfigMap calico-config, restart them)")
+	status = w.said(t, "kubectl phasegate status "+scene.MigrationName, 0, "rollout restart")
+	w.said(t, advised(t, status, "write the CNI configuration anew"), 0, "daemonset.apps/calico-node restarted")
+	w.kubectl(t, "wait", "--for=condition=Ready", "--timeout=90s", "datastoremigration/"+scene.MigrationName)
+	if diff := cmp.Diff(fixture.CNITemplate(`"calico_api_group": "__CALICO_API_GROUP__",`), w.cniTemplate(t)); diff != "" {
+		t.Errorf("the printed command has made of the template (-want +got):\n%s", diff)
+	}
+}
+
+func (w *world) cniTemplate(t *testing.T) string {
+	t.Helper()
+	config := &corev1.ConfigMap{}
+	w.do(t, w.Client.Get(t.Context(), client.ObjectKey{Namespace: scene.CalicoNamespace, Name: fixture.ConfigMap}, config))
+	return config.Data[fixture.CNIKey]
+}
+
+func (w *world) setCNITemplate(t *testing.T, text string) {
+	t.Helper()
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: scene.CalicoNamespace, Name: fixture.ConfigMap}}
+	before := config.DeepCopy()
+	config.Data = map[string]string{fixture.CNIKey: text}
+	w.do(t, w.Client.Patch(t.Context(), config, client.MergeFrom(before)))
 }
 
 // assertSidesAreEqual compares v1 and v3, read apart from the product.
