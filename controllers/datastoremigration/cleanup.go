@@ -255,7 +255,7 @@ func (s *steps) tellKept(sc *scope, left []v1CRD, held map[string]copier.V1Kind)
 	}
 	if len(kept) > 0 {
 		slices.Sort(kept)
-		sc.Warn("CRDsKept", "%d CRDs of v1 stay, with their objects: %s", len(kept), strings.Join(examples(kept, func(text string) string { return text }), "; "))
+		sc.Warn("CRDsKept", "%d CRDs of v1 stay, with their objects: %s. While there is one, programs of Calico that are not told their API group use v1: delete those that are empty", len(kept), strings.Join(examples(kept, func(text string) string { return text }), "; "))
 	}
 	return nil
 }
