@@ -29,14 +29,24 @@ const (
 	tokenPodUID  = "authentication.kubernetes.io/pod-uid"
 )
 
+// ownPod is the pod that the process is in; empty where it is in none, or in one that does not know its name.
+func ownPod() types.NamespacedName {
+	own := types.NamespacedName{Namespace: os.Getenv(podNamespaceVariable), Name: os.Getenv(podNameVariable)}
+	if own.Name == "" || own.Namespace == "" {
+		return types.NamespacedName{}
+	}
+	return own
+}
+
 // tellOwnPod adds the teller of refused machine files, if the process is in a pod
 // that knows its name.
 func tellOwnPod(mgr manager.Manager, cfg *rest.Config, store *machines.Store) error {
-	pod := corev1.Pod{}
-	pod.Name, pod.Namespace = os.Getenv(podNameVariable), os.Getenv(podNamespaceVariable)
-	if pod.Name == "" || pod.Namespace == "" {
+	own := ownPod()
+	if own.Name == "" {
 		return nil
 	}
+	pod := corev1.Pod{}
+	pod.Name, pod.Namespace = own.Name, own.Namespace
 	client, err := authenticationclient.NewForConfig(cfg)
 	if err != nil {
 		return err

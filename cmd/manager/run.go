@@ -167,7 +167,7 @@ func (p *program) controllersOf(unlimited, cfg *rest.Config, measured *runner.Me
 	if p.runs(checkup.DatastoreMigration) {
 		all[checkup.DatastoreMigration] = datastoremigration.Gate(cfg, p.store.Of(datastoremigration.MachineName), datastoremigration.Settings{
 			Registry: p.registry, CalicoNamespace: p.calicoNamespace, HTTP: p.http, Copying: p.copying(unlimited, cfg),
-			Metrics: datastoremigration.NewMetrics(metrics.Registry, time.Now), MemoryLimit: memoryLimit(),
+			Metrics: datastoremigration.NewMetrics(metrics.Registry, time.Now), MemoryLimit: memoryLimit(), Pod: ownPod(),
 			Polite: p.polite, Manager: p.leader.installation(), Limits: p.limits(), StoreQuota: p.storeQuota.Value(),
 		}, measured)
 	}

@@ -68,6 +68,9 @@ func (s *steps) checks(machine *fsm.Machine, dm *migration) []check.Check {
 		s.v1Kinds(), s.selectors(), s.peerController(dm), s.tigeraOperator(dm), s.dependents(), copyAhead, s.copiesInSight(), s.cniFollows(), s.v3Webhooks(copyAhead), s.hasSpace(dm),
 	}
 	checks = append(checks, s.everyServer()...)
+	if s.Pod.Name != "" {
+		checks = append(checks, s.managerIsLeft())
+	}
 	if s.MemoryLimit > 0 {
 		checks = append(checks, s.hasMemory(dm))
 	}

@@ -61,6 +61,8 @@ type Settings struct {
 	// Polite is to leave others most of the API server while nothing is locked, through a transport of Copying
 	// that knows inflight.Politely.
 	Polite bool
+	// Pod is the one that this program runs in; empty outside of pods.
+	Pod types.NamespacedName
 	// MemoryLimit is how many bytes of memory this program may use; 0: as many as there are.
 	MemoryLimit int64
 	// Manager is that of runner.Busy.
