@@ -7,7 +7,7 @@ SHELL := /bin/bash
 include test/cluster/cluster.mk
 
 # The cluster that install and run speak to: KUBECONFIG, else the one of `make cluster-up`.
-KUBE := $(or $(KUBECONFIG),$(wildcard $(CLUSTER_DIR)/kubeconfig))
+TARGET_KUBECONFIG := $(or $(KUBECONFIG),$(wildcard $(CLUSTER_DIR)/kubeconfig))
 # The directory of Calico's real CRDs, if any; go test changes directories, so it is made absolute.
 ifneq ($(CALICO_CRDS),)
 override CALICO_CRDS := $(abspath $(CALICO_CRDS))
@@ -23,6 +23,9 @@ GO ?= go
 FUZZTIME ?= 10s
 BENCH_ARGS ?=
 FAULTS_ARGS ?=
+E2E_ARGS ?=
+# go does not look at the servers when it reuses a result.
+FRESH = $(if $(KUBE),-count=1)
 # The race detector needs a C compiler; a machine without one tests without it.
 # Tests that start a cluster go without it: with the servers, two cores bear no more.
 RACE = $(if $(shell command -v $$($(GO) env CC)),-race)
@@ -57,11 +60,11 @@ picture: build cluster-tools ## Record docs/images/demo.svg: the commands of a t
 
 .PHONY: install
 install: bin/tools/kubectl ## Apply our CRDs to the cluster of KUBECONFIG (default: that of cluster-up), but not over those of others (CRDS=always: over those, too)
-	KUBECONFIG=$(KUBE) CRDS=$(CRDS) hack/install-crds.sh
+	KUBECONFIG=$(TARGET_KUBECONFIG) CRDS=$(CRDS) hack/install-crds.sh
 
 .PHONY: run
 run: build ## Run the manager against that cluster, in the foreground (MANAGER_ARGS adds flags)
-	bin/manager $(addprefix --kubeconfig=,$(KUBE)) --leader-elect=false $(MANAGER_ARGS)
+	bin/manager $(addprefix --kubeconfig=,$(TARGET_KUBECONFIG)) --leader-elect=false $(MANAGER_ARGS)
 
 ##@ Build
 
@@ -104,11 +107,11 @@ test: build tools ## Run all tests: unit, then those on a real control plane
 	$(GO) test -count=1 -run TestPassIsCheap ./controllers/runner
 	@# They read files of other modules, which go does not look at when it reuses a result.
 	for module in $(MODULES); do (cd $$module && $(GO) test -count=1 -timeout 10m ./...); done
-	$(GO) test -timeout 30m -p 1 $(CLUSTERED)
+	$(GO) test $(FRESH) -timeout 30m -p 1 $(CLUSTERED)
 
 .PHONY: e2e
-e2e: build cluster-tools ## Run only the end-to-end tests, with their output
-	$(GO) test -timeout 30m -v ./test/e2e/...
+e2e: build cluster-tools ## Run only the end-to-end tests, with their output (KUBE=v1.30.14: on that Kubernetes; E2E_ARGS='-run Lifecycle')
+	$(GO) test $(FRESH) -timeout 30m -v ./test/e2e/... $(E2E_ARGS)
 
 .PHONY: dashboard-test
 dashboard-test: build cluster-tools ## Open the dashboard in a real browser during a migration; screenshots in bin/dashboard (needs chromium; AXE=axe.min.js)

@@ -4,6 +4,8 @@
 CLUSTER_DIR ?= .cluster
 # More flags for cluster up, for example CLUSTER_FLAGS='--no-fsync --nodes 5'.
 CLUSTER_FLAGS ?=
+# The version of the servers, for example KUBE=v1.30.14; empty: the pinned one.
+KUBE ?=
 # More flags for the manager that cluster-reload starts.
 MANAGER_ARGS ?=
 
@@ -16,6 +18,8 @@ ifneq ($(KUBEBUILDER_ASSETS),)
 CLUSTER_ASSETS := --assets $(KUBEBUILDER_ASSETS)
 CLUSTER_MISSING := --skip-missing
 endif
+
+CLUSTER_VERSION := $(if $(KUBE),--kubernetes $(KUBE))
 
 # An existing cluster is used only if it is named on make's command line: tests
 # change the cluster they run on, and a KUBECONFIG that happens to be in the
@@ -36,11 +40,11 @@ cluster-launcher:
 	@cd test/cluster && GOWORK=off $(GO) build -trimpath -buildvcs=false -o $(CURDIR)/$(CLUSTER).$$$$ ./cmd/cluster && mv -f $(CURDIR)/$(CLUSTER).$$$$ $(CURDIR)/$(CLUSTER)
 
 tools: cluster-launcher ## Build the servers of the test cluster, kubectl and helm into bin/tools
-	@$(CLUSTER) tools --source test/cluster --out $(CLUSTER_TOOLS) $(CLUSTER_ASSETS)
+	@$(CLUSTER) tools --source test/cluster --out $(CLUSTER_TOOLS) $(CLUSTER_ASSETS) $(CLUSTER_VERSION)
 
 # What a cluster needs, which is all but helm: the demo does without, and is ready sooner.
 cluster-tools: cluster-launcher
-	@$(CLUSTER) tools --source test/cluster --out $(CLUSTER_TOOLS) --skip helm $(CLUSTER_ASSETS)
+	@$(CLUSTER) tools --source test/cluster --out $(CLUSTER_TOOLS) --skip helm $(CLUSTER_ASSETS) $(CLUSTER_VERSION)
 
 ifdef CLUSTER_EXISTING
 cluster-up: cluster-launcher

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"net/http"
 	"net/http/httptest"
@@ -28,6 +29,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/phasegate/phasegate/test/cluster/internal/tools"
 )
 
 const bin = "../../bin/tools"
@@ -82,11 +85,7 @@ func TestControlPlane(t *testing.T) {
 	t.Run("a DaemonSet becomes ready and its pods go at once", func(t *testing.T) { daemonSet(t, client) })
 	t.Run("the garbage collector deletes a dependent of another UID", func(t *testing.T) { garbage(t, client) })
 	t.Run("MutatingAdmissionPolicy v1 is served", func(t *testing.T) { admission(t, client) })
-	t.Run("the server tells its version", func(t *testing.T) {
-		if version, err := client.Discovery().ServerVersion(); err != nil || version.String() != "v1.36.1" {
-			t.Errorf("got %v, %v, want v1.36.1", version, err)
-		}
-	})
+	t.Run("server and nodes tell the version", func(t *testing.T) { versions(t, client) })
 	t.Run("an aggregated API server is reached by an ExternalName", func(t *testing.T) { aggregated(t, config) })
 }
 
@@ -146,7 +145,26 @@ func garbage(t *testing.T, client kubernetes.Interface) {
 	}
 }
 
+// kube is the version of the servers: that of `make KUBE=`, or the pinned one.
+var kube = cmp.Or(os.Getenv("KUBE"), tools.Version)
+
+func versions(t *testing.T, client kubernetes.Interface) {
+	if version, err := client.Discovery().ServerVersion(); err != nil || version.String() != kube {
+		t.Errorf("got %v, %v, want %s", version, err, kube)
+	}
+	node, err := client.CoreV1().Nodes().Get(t.Context(), "node-0", meta.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := node.Status.NodeInfo.KubeletVersion; got != kube {
+		t.Errorf("the kubelet of node-0 is %s, want %s", got, kube)
+	}
+}
+
 func admission(t *testing.T, client kubernetes.Interface) {
+	if minor := strings.Split(kube, ".")[1]; len(minor) == 2 && minor < "36" {
+		t.Skipf("needs Kubernetes 1.36, and this is %s: MutatingAdmissionPolicy is off by default before", kube)
+	}
 	served, err := client.Discovery().ServerResourcesForGroupVersion("admissionregistration.k8s.io/v1")
 	if err != nil {
 		t.Fatal(err)
@@ -297,6 +315,7 @@ func TestExitCodes(t *testing.T) {
 		"unknown server":  {args: []string{"up", "--dir", missing, "--without=kubelet"}, want: 2, why: "asked wrongly"},
 		"foreign up":      {args: []string{"up", "--dir", foreign}, want: 1, why: "the files are somebody's"},
 		"foreign down":    {args: []string{"down", "--dir", foreign}, want: 1, why: "the files are somebody's"},
+		"no version":      {args: []string{"tools", "--kubernetes", "1.30"}, want: 2, why: "there is no such release"},
 		"run on nothing":  {args: []string{"run", "--dir", missing, "--name", "a", "--", "true"}, want: 1, why: "there is no cluster"},
 		"help":            {args: []string{"help"}, want: 0, why: "asked and answered"},
 	}

@@ -29,10 +29,7 @@ import (
 // rights of the chart, and without MutatingAdmissionPolicy, which Kubernetes before 1.36 does not serve.
 // The parts build on each other.
 func TestLifecycle(t *testing.T) {
-	w := own(t, scene.Options{Objects: fixture.Demo(2, 1000), Cluster: harness.Options{APIServerArgs: []string{
-		"--disable-admission-plugins=MutatingAdmissionPolicy",
-		"--runtime-config=admissionregistration.k8s.io/v1/mutatingadmissionpolicies=false," +
-			"admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings=false"}}})
+	w := own(t, scene.Options{Objects: fixture.Demo(2, 1000), Cluster: harness.Options{NoPolicies: []string{harness.MutatingPolicies}}})
 	foreign := w.installForeignCRD(t)
 	owned := w.applyInV1(t)
 	before := w.content(t)

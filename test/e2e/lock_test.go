@@ -120,12 +120,7 @@ func TestFenceOfAnotherAccount(t *testing.T) {
 // Where the API server has no such policies, the lock is a request, which status and Events say; the migration
 // works all the same.
 func TestCooperativeLock(t *testing.T) {
-	w := own(t, scene.Options{Objects: fixture.Demo(1, objects), Cluster: harness.Options{APIServerArgs: []string{
-		"--disable-admission-plugins=ValidatingAdmissionPolicy,MutatingAdmissionPolicy",
-		"--runtime-config=admissionregistration.k8s.io/v1/validatingadmissionpolicies=false," +
-			"admissionregistration.k8s.io/v1/validatingadmissionpolicybindings=false," +
-			"admissionregistration.k8s.io/v1/mutatingadmissionpolicies=false," +
-			"admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings=false"}}})
+	w := own(t, scene.Options{Objects: fixture.Demo(1, objects), Cluster: harness.Options{NoPolicies: []string{harness.ValidatingPolicies, harness.MutatingPolicies}}})
 	w.manager(t, "--phases-dir", gated(t))
 	w.start(t, scene.MigrationName, "drained")
 	dm := w.awaitGate(t, scene.MigrationName, "drained")

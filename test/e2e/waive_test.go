@@ -12,6 +12,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/test/crds"
+	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/scene"
 )
 
@@ -33,6 +34,7 @@ func TestWaivers(t *testing.T) {
 			}, says: []string{"1 objects of widgets.crd.projectcalico.org would stay behind", "kinds.extra"}},
 		"policies forgotten": {id: "admission-policies", why: "users' policies would get no types",
 			spoil: func(t *testing.T, w *world) func() {
+				harness.NeedsKubernetes(t, 36, "Calico's policies that are missing here are MutatingAdmissionPolicies")
 				w.kubectl(t, "delete", "mutatingadmissionpolicies.admissionregistration.k8s.io", "tierlabel.policy.projectcalico.org")
 				return func() { w.restoreAdmission(t) }
 			}, says: []string{"MutatingAdmissionPolicy tierlabel.policy.projectcalico.org is not there", "the copies do without them"}},

@@ -52,6 +52,9 @@ type Options struct {
 	Fsync bool
 	// APIServerArgs are flags for kube-apiserver besides, for a cluster that differs.
 	APIServerArgs []string
+	// NoPolicies are kinds of admission policies that kube-apiserver is not to serve:
+	// MutatingPolicies, ValidatingPolicies.
+	NoPolicies []string
 	// Audit makes kube-apiserver write down every request: Cluster.AuditLog.
 	Audit bool
 	// Keep leaves the cluster running at the end, for somebody to look at.
@@ -150,6 +153,13 @@ func (c *Cluster) launch(ctx context.Context, base string, o Options) error {
 		if c.stop, err = keep(launcher, home, filepath.Join(c.LogDir, "down.log")); err != nil {
 			return err
 		}
+	}
+	if len(o.NoPolicies) > 0 {
+		_, minor, err := kubernetesOf(o.Tools)
+		if err != nil {
+			return errors.Join(err, c.stop())
+		}
+		o.APIServerArgs = append(slices.Clone(o.APIServerArgs), withoutPolicies(minor, o.NoPolicies...)...)
 	}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()

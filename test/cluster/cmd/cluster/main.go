@@ -25,7 +25,7 @@ const usage = `usage:
   cluster up    --dir DIR --kubeconfig FILE
   cluster down  --dir DIR
   cluster run   --dir DIR --name NAME -- PROGRAM [ARGUMENT...]
-  cluster tools [--source test/cluster] [--out bin/tools] [--skip=helm] [--assets DIR]
+  cluster tools [--source test/cluster] [--out bin/tools] [--skip=helm] [--assets DIR | --kubernetes v1.30.14]
 
 up starts a control plane in DIR and leaves DIR/kubeconfig, or takes that of a
 cluster that exists; down ends what up started and removes DIR; run starts a program that down ends too, in place of the one that
@@ -119,12 +119,13 @@ func build(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&options.Source, "source", "test/cluster", "")
 	flags.StringVar(&options.Out, "out", "bin/tools", "")
 	flags.StringVar(&options.Assets, "assets", "", "")
+	flags.StringVar(&options.Kubernetes, "kubernetes", "", "")
 	skip := flags.String("skip", "", "")
 	if err := parse(flags, args, nil, 0); err != nil {
 		return err
 	}
 	names, err := tools.Select(split(*skip))
-	if err != nil {
+	if err = errors.Join(err, options.Check()); err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
 	cache, err := os.UserCacheDir()

@@ -43,12 +43,16 @@ func run(ctx context.Context, kubeconfig string, count int) error {
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
+	version, err := client.Discovery().ServerVersion()
+	if err != nil {
+		return fmt.Errorf("ask the API server for its version: %w", err)
+	}
 	nodes := map[string]int{}
 	for i := range count {
 		nodes[fmt.Sprintf("node-%d", i)] = i
 	}
 	for name, index := range nodes {
-		go keepNode(ctx, client, name, index)
+		go keepNode(ctx, client, name, index, version.String())
 	}
 	return runPods(ctx, client, nodes)
 }

@@ -25,7 +25,7 @@ const (
 
 // keepNode makes a node and renews it until the context ends. A failure is
 // told and tried again at the next beat, because the API server may be away.
-func keepNode(ctx context.Context, client kubernetes.Interface, name string, index int) {
+func keepNode(ctx context.Context, client kubernetes.Interface, name string, index int, version string) {
 	report := func(err error) {
 		if err != nil && ctx.Err() == nil {
 			fmt.Fprintf(os.Stderr, "fakenodes: keep %s: %v\n", name, err)
@@ -36,7 +36,7 @@ func keepNode(ctx context.Context, client kubernetes.Interface, name string, ind
 		now := time.Now()
 		report(renewLease(ctx, client, name, now))
 		if now.Sub(lastStatus) >= statusPeriod {
-			err := renewNode(ctx, client, name, index, now)
+			err := renewNode(ctx, client, newNode(name, index, version, now))
 			report(err)
 			if err == nil {
 				lastStatus = now
@@ -51,13 +51,12 @@ func keepNode(ctx context.Context, client kubernetes.Interface, name string, ind
 }
 
 // renewNode writes the status of a node, creating the node if need be.
-func renewNode(ctx context.Context, client kubernetes.Interface, name string, index int, now time.Time) error {
-	node := newNode(name, index, now)
+func renewNode(ctx context.Context, client kubernetes.Interface, node *core.Node) error {
 	_, err := client.CoreV1().Nodes().Create(ctx, node, meta.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	existing, err := client.CoreV1().Nodes().Get(ctx, name, meta.GetOptions{})
+	existing, err := client.CoreV1().Nodes().Get(ctx, node.Name, meta.GetOptions{})
 	if err != nil {
 		return err
 	}
@@ -88,7 +87,7 @@ func renewLease(ctx context.Context, client kubernetes.Interface, name string, n
 }
 
 // newNode describes a healthy node with room for any test.
-func newNode(name string, index int, now time.Time) *core.Node {
+func newNode(name string, index int, version string, now time.Time) *core.Node {
 	capacity := core.ResourceList{
 		core.ResourceCPU:              resource.MustParse("32"),
 		core.ResourceMemory:           resource.MustParse("64Gi"),
@@ -115,7 +114,7 @@ func newNode(name string, index int, now time.Time) *core.Node {
 			},
 			NodeInfo: core.NodeSystemInfo{
 				Architecture: "amd64", OperatingSystem: "linux",
-				KubeletVersion: "v1.36.1", ContainerRuntimeVersion: "fakenodes://", OSImage: "fakenodes",
+				KubeletVersion: version, ContainerRuntimeVersion: "fakenodes://", OSImage: "fakenodes",
 			},
 		},
 	}

@@ -30,8 +30,22 @@ type Options struct {
 	// KUBEBUILDER_ASSETS. They are taken instead of building the same; of what
 	// is not there only our own programs are built.
 	Assets string
+	// Kubernetes, if not empty, is the version of the servers, v1.30.14 say, in
+	// place of the pinned one.
+	Kubernetes string
 	// Progress receives lines for people.
 	Progress io.Writer
+}
+
+// build says how a program is built.
+type build struct {
+	// dir is that of the module.
+	dir   string
+	flags []string
+	// cache is the folder that keeps the program.
+	cache string
+	// module, if not empty, is to be the go.mod in dir.
+	module []byte
 }
 
 // Build puts the wanted programs into Out. Whatever is built appears under its
@@ -63,18 +77,18 @@ func Build(ctx context.Context, o Options) error {
 // provide puts one program into Out.
 func (o Options) provide(ctx context.Context, p program, step, goVersion string) error {
 	target := filepath.Join(o.Out, p.name)
-	if p.ours {
-		return o.compile(ctx, p, target, step)
-	}
-	if o.Assets != "" {
+	if o.Assets != "" && !p.ours {
 		return o.fromAssets(p, target, step)
 	}
-	folder, err := key(filepath.Join(o.Source, p.module), goVersion, flags(p.module))
+	b, err := o.locate(ctx, p, goVersion)
 	if err != nil {
 		return err
 	}
-	kept := filepath.Join(o.Cache, folder, p.name)
-	if err := o.keep(ctx, p, kept, step); err != nil {
+	if p.ours {
+		return o.compile(ctx, p, b, target, step)
+	}
+	kept := filepath.Join(b.cache, p.name)
+	if err := o.keep(ctx, p, b, kept, step); err != nil {
 		return err
 	}
 	return link(kept, target)
@@ -99,7 +113,7 @@ func (o Options) fromAssets(p program, target, step string) error {
 
 // keep makes sure that the cache has a program. Another build of the same is
 // waited for, since it does the same work.
-func (o Options) keep(ctx context.Context, p program, kept, step string) error {
+func (o Options) keep(ctx context.Context, p program, b build, kept, step string) error {
 	if _, err := os.Stat(kept); err == nil {
 		return nil
 	}
@@ -117,19 +131,24 @@ func (o Options) keep(ctx context.Context, p program, kept, step string) error {
 	if _, err := os.Stat(kept); err == nil {
 		return nil
 	}
-	return o.compile(ctx, p, kept, step)
+	if b.module != nil {
+		if err := os.WriteFile(filepath.Join(folder, "go.mod"), b.module, 0o600); err != nil {
+			return err
+		}
+	}
+	return o.compile(ctx, p, b, kept, step)
 }
 
 // compile builds a program into a file beside target and then renames it.
-func (o Options) compile(ctx context.Context, p program, target, step string) error {
+func (o Options) compile(ctx context.Context, p program, b build, target, step string) error {
 	target, err := filepath.Abs(target)
 	if err != nil {
 		return err
 	}
 	partial := fmt.Sprintf("%s.%d.partial", target, os.Getpid())
 	defer os.Remove(partial)
-	command := exec.CommandContext(ctx, "go", slices.Concat([]string{"build"}, flags(p.module), []string{"-o", partial, p.source})...)
-	command.Dir = filepath.Join(o.Source, p.module)
+	command := exec.CommandContext(ctx, "go", slices.Concat([]string{"build"}, b.flags, []string{"-o", partial, p.source})...)
+	command.Dir = b.dir
 	// A workspace of the user's would replace the pinned versions.
 	command.Env = append(os.Environ(), "GOWORK=off")
 	var output bytes.Buffer

@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// version is the Kubernetes version that go.mod builds, which the binaries
+// Version is the Kubernetes version that go.mod builds, which the binaries
 // have to be told: clients cannot parse what they would answer otherwise.
-const version = "v1.36.1"
+const Version = "v1.36.1"
 
 // program is something that can be built.
 type program struct {
@@ -28,14 +28,17 @@ type program struct {
 	// ours is set for programs whose source is here: they are built every time,
 	// which is quick when nothing changed, and not kept in the cache.
 	ours bool
+	// server is set for what is built in another version of Kubernetes if one is
+	// wanted.
+	server bool
 }
 
 // programs lists all there are; helm, which the servers do not need, is last.
 var programs = []program{
 	{name: "etcd", source: "go.etcd.io/etcd/server/v3", module: "."},
-	{name: "kube-apiserver", source: "k8s.io/kubernetes/cmd/kube-apiserver", module: "."},
-	{name: "kube-controller-manager", source: "k8s.io/kubernetes/cmd/kube-controller-manager", module: "."},
-	{name: "kube-scheduler", source: "k8s.io/kubernetes/cmd/kube-scheduler", module: "."},
+	{name: "kube-apiserver", source: "k8s.io/kubernetes/cmd/kube-apiserver", module: ".", server: true},
+	{name: "kube-controller-manager", source: "k8s.io/kubernetes/cmd/kube-controller-manager", module: ".", server: true},
+	{name: "kube-scheduler", source: "k8s.io/kubernetes/cmd/kube-scheduler", module: ".", server: true},
 	{name: "kubectl", source: "k8s.io/kubernetes/cmd/kubectl", module: "."},
 	{name: "fakenodes", source: "./cmd/fakenodes", module: ".", ours: true},
 	{name: "helm", source: "helm.sh/helm/v4/cmd/helm", module: "helm"},
@@ -62,7 +65,7 @@ func Select(skip []string) ([]string, error) {
 // flags are the same for all programs of a module, so that they share what is
 // compiled; -trimpath makes that true of clones in different directories too. The
 // libraries of the others are the product's, and are shared with its build.
-func flags(module string) []string {
+func flags(module, version string) []string {
 	if module != "." {
 		return []string{"-buildvcs=false"}
 	}
@@ -77,17 +80,31 @@ func flags(module string) []string {
 	return []string{"-trimpath", "-buildvcs=false", "-ldflags", strings.Join(ldflags, " ")}
 }
 
+// file is one that a build depends on.
+type file struct {
+	name    string
+	content []byte
+}
+
 // key names the cache folder for what is built with flags from the module in
 // dir: it changes with everything that the result depends on.
 func key(dir, goVersion string, flags []string) (string, error) {
-	hash := sha256.New()
-	fmt.Fprintln(hash, goVersion, flags)
+	var files []file
 	for _, name := range []string{"go.mod", "go.sum"} {
 		content, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			return "", fmt.Errorf("hash the module: %w", err)
 		}
-		fmt.Fprintf(hash, "%s %d\n%s", name, len(content), content)
+		files = append(files, file{name, content})
 	}
-	return hex.EncodeToString(hash.Sum(nil))[:16], nil
+	return digest(goVersion, flags, files...), nil
+}
+
+func digest(goVersion string, flags []string, files ...file) string {
+	hash := sha256.New()
+	fmt.Fprintln(hash, goVersion, flags)
+	for _, f := range files {
+		fmt.Fprintf(hash, "%s %d\n%s", f.name, len(f.content), f.content)
+	}
+	return hex.EncodeToString(hash.Sum(nil))[:16]
 }
