@@ -1,6 +1,9 @@
 package e2e
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,4 +123,30 @@ func (w *world) assertSidesAreEqual(t *testing.T) {
 	if c := sides.Compare(inV1, inV3); !c.Equal() {
 		t.Errorf("v1 and v3 differ: missing %v, extra %v, different %v", c.Missing, c.Extra, c.Different)
 	}
+}
+
+// The path for manifests is typed as docs/operate/migrate.md has it, where v3 is served from its CRDs, from a
+// calico-config as Calico ships it to a new pod's address.
+func TestManifestPath(t *testing.T) {
+	w := own(t, scene.Options{Objects: fixture.Demo(1, objects), NoStandIn: true})
+	w.setCNITemplate(t, fixture.CNITemplate(""))
+	w.manager(t)
+	w.followPage(t, "First let the CNI plugin follow")
+	w.followPage(t, "Then let the components use v3")
+	w.said(t, "kubectl phasegate status to-v3", 0, "DatastoreMigration to-v3: Complete")
+}
+
+// followPage types the block of docs/operate/migrate.md below a sentence.
+func (w *world) followPage(t *testing.T, sentence string) {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(root(t), "docs", "operate", "migrate.md"))
+	w.do(t, err)
+	_, rest, found := strings.Cut(string(page), "\n"+sentence)
+	_, rest, _ = strings.Cut(rest, "```sh\n")
+	block, _, ended := strings.Cut(rest, "```\n")
+	if !found || !ended {
+		t.Fatalf("the page has no block below %q", sentence)
+	}
+	block = strings.ReplaceAll(block, "migration.yaml", filepath.Join(root(t), "docs", "tutorials", "migration.yaml"))
+	w.said(t, "set -e; ns="+scene.CalicoNamespace+"\n"+block, 0)
 }

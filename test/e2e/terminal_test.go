@@ -220,10 +220,8 @@ func notRolled(t *testing.T, w *world) {
 	w.exits(t, 1, "abort --yes", "past the point of no return", "kubectl phasegate status "+evening+" -w")
 	w.exits(t, 1, "cleanup --yes", "wait for Complete")
 	w.exits(t, 0, "unlock", "v1 is closed for good")
-	w.do(t, fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace))
-	for _, condition := range []string{"jsonpath={.status.phase}=Complete", "condition=Ready"} {
-		w.kubectl(t, "wait", "--for="+condition, "--timeout="+soon.String(), "datastoremigration/"+evening)
-	}
+	w.followPage(t, "Then let the components use v3")
+	w.kubectl(t, "wait", "--for=jsonpath={.status.phase}=Complete", "--timeout="+soon.String(), "datastoremigration/"+evening)
 	w.assertDescribed(t, readable, "Complete", ofOurs("CleaningUp"))
 }
 
