@@ -26,7 +26,9 @@ func (s *steps) handOverFields(ctx context.Context, sc *scope) (outputs, error) 
 	defer done()
 	err := ctx.Err()
 	if err == nil {
-		err = s.mustReachV3(ctx, sc, func(version string) error { return s.handOver(ctx, sc, version) })
+		err = s.mustReachV3(ctx, sc, func(version string) error {
+			return s.handOver(ctx, sc, version, func(string) bool { return true })
+		})
 	}
 	if near := nearlyFull(ctx); err != nil && near != nil {
 		err = fsm.Wait("v3 is open; its objects are given their field managers when there is room to store them once more: %v: defragment it or raise its quota", near)
@@ -36,8 +38,8 @@ func (s *steps) handOverFields(ctx context.Context, sc *scope) (outputs, error) 
 
 // handOver also leaves no entry of the side door's version in managedFields: after it is taken out of the CRDs, the
 // API server would refuse every server-side apply of an object that has one.
-func (s *steps) handOver(ctx context.Context, sc *scope, version string) error {
-	refused, err := s.copierOver(sc.Object, version).HandOver(s.unhurried(ctx))
+func (s *steps) handOver(ctx context.Context, sc *scope, version string, due func(kind string) bool) error {
+	refused, err := s.copierOver(sc.Object, version).HandOver(s.unhurried(ctx), due)
 	if err != nil {
 		return err
 	}
@@ -45,7 +47,11 @@ func (s *steps) handOver(ctx context.Context, sc *scope, version string) error {
 		return fsm.Wait("the managedFields of %d v3 objects cannot be changed: %s. Server-side apply would fail on them without version %s, which stays until they can",
 			n, strings.Join(examples(refused, showProblem), "; "), migrationv1.SideDoorVersion)
 	}
-	info, err := s.clusterInformation(ctx, s.Registry.Through(version).Lock().V3GVK())
+	lock := s.Registry.Through(version).Lock()
+	if !due(lock.Name()) {
+		return nil
+	}
+	info, err := s.clusterInformation(ctx, lock.V3GVK())
 	if err != nil || info == nil {
 		return err
 	}
@@ -59,17 +65,25 @@ func (s *steps) handOver(ctx context.Context, sc *scope, version string) error {
 	return nil
 }
 
-// retireDoor is handOver before the side door is closed. Where v3 is out of reach, nothing was written through it.
+// retireDoor is handOver before the side door is closed, of the kinds whose door is not closed yet: the others have been
+// handed over before, and to look again would open theirs, so that a manager that dies after each write would never end.
+// Where v3 is out of reach, nothing was written through the door.
 func (s *steps) retireDoor(ctx context.Context, sc *scope) error {
+	due := map[string]bool{}
 	for _, kind := range s.Registry.All() {
 		crd, err := s.crd(ctx, kind.V3CRDName())
 		if err != nil {
 			return err
 		}
-		if crd != nil && versionIndex(crd, migrationv1.SideDoorVersion) >= 0 {
-			_, err := s.overV3(ctx, sc, func(version string) error { return s.handOver(ctx, sc, version) })
-			return err
+		if crd != nil && (versionIndex(crd, migrationv1.SideDoorVersion) >= 0 || crd.Annotations[migrationv1.AnnotationSideDoor] == string(sc.Object.UID)) {
+			due[kind.Name()] = true
 		}
 	}
-	return nil
+	if len(due) == 0 {
+		return nil
+	}
+	_, err := s.overV3(ctx, sc, func(version string) error {
+		return s.handOver(ctx, sc, version, func(kind string) bool { return due[kind] })
+	})
+	return err
 }

@@ -19,10 +19,11 @@ import (
 // written through another version of v3 than v3 was written through v3, and what we have copied belongs to those who
 // own it in v1. It is a write for each object, so it is for a time when nothing is locked; a second call writes
 // nothing. The objects that the API server does not let us write are returned: while there are any, the other
-// version must stay.
-func (c *Copier) HandOver(ctx context.Context) (refused []resources.Problem, err error) {
+// version must stay. Of kinds that are not due nothing is read.
+func (c *Copier) HandOver(ctx context.Context, due func(kind string) bool) (refused []resources.Problem, err error) {
 	var mu sync.Mutex
-	err = eachKind(ctx, c.reg.Kinds(), func(ctx context.Context, kind *resources.Kind) error {
+	kinds := slices.DeleteFunc(c.reg.Kinds(), func(kind *resources.Kind) bool { return !due(kind.Name()) })
+	err = eachKind(ctx, kinds, func(ctx context.Context, kind *resources.Kind) error {
 		return c.handOverKind(ctx, kind, func(p resources.Problem) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -54,13 +54,13 @@ func TestHandOver(t *testing.T) {
 		return c.Patch(ctx, obj, patch, opts...)
 	}})
 	w.mustCopy(c)
-	refused, err := c.HandOver(t.Context())
+	refused, err := c.HandOver(t.Context(), func(string) bool { return true })
 	w.must(err)
 	if len(refused) != 1 || refused[0].Name != "set-3" {
 		t.Errorf("refused: %v, want set-3", refused)
 	}
 	refuse = ""
-	if refused, err = c.HandOver(t.Context()); err != nil || len(refused) > 0 || writes != 10 {
+	if refused, err = c.HandOver(t.Context(), func(string) bool { return true }); err != nil || len(refused) > 0 || writes != 10 {
 		t.Errorf("refused %v, error %v, %d writes in all, want one for each copy", refused, err, writes)
 	}
 	for i := range 5 {
@@ -68,7 +68,7 @@ func TestHandOver(t *testing.T) {
 		w.wantManagers(w.get(policy.V3GVK(), fmt.Sprintf("p-%d", i+5)), "phasegate projectcalico.org/v3", "test projectcalico.org/v3")
 	}
 	w.wantManagers(w.get(set.V3GVK(), "foreign"), "bob projectcalico.org/v3") // which we did not copy
-	if refused, err = c.HandOver(t.Context()); err != nil || len(refused) > 0 || writes != 10 {
+	if refused, err = c.HandOver(t.Context(), func(string) bool { return true }); err != nil || len(refused) > 0 || writes != 10 {
 		t.Errorf("a second call: refused %v, error %v, %d writes", refused, err, writes)
 	}
 }
