@@ -24,7 +24,7 @@ func TestJudgeVersion(t *testing.T) {
 		"v1.29.14":            {"no ValidatingAdmissionPolicy there", Failure},
 		"v1.30.0":             {"the first one", Info},
 		"v1.30.0-rc.1":        {"serves the same", Info},
-		"v1.36.3":             {"what we test with", Info},
+		"v1.37.2":             {"what we test with", Info},
 		"v1.31.4-gke.1183000": {"providers add to it", Info},
 		"v1.34.1+k3s1":        {"so do distributions", Info},
 		"":                    {"something between us and the API server answers", Failure},

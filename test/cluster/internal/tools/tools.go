@@ -15,7 +15,7 @@ import (
 
 // Version is the Kubernetes version that go.mod builds, which the binaries
 // have to be told: clients cannot parse what they would answer otherwise.
-const Version = "v1.36.1"
+const Version = "v1.37.2"
 
 // program is something that can be built.
 type program struct {
