@@ -1,7 +1,6 @@
 package datastoremigration
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"regexp"
@@ -106,7 +105,7 @@ func lastEnv(c *corev1.Container, name string) *corev1.EnvVar {
 func lastChange(obj metav1.Object, field string) time.Time {
 	var last time.Time
 	for _, entry := range obj.GetManagedFields() {
-		owns := entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.Raw, []byte(`"f:`+field+`"`))
+		owns := entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), `"f:`+field+`"`)
 		if owns && entry.Subresource == "" && entry.Time != nil && entry.Time.After(last) {
 			last = entry.Time.Time
 		}

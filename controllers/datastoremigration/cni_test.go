@@ -24,8 +24,8 @@ func template(group string) string {
 
 func written(manager string, at time.Time, field string) []metav1.ManagedFieldsEntry {
 	return []metav1.ManagedFieldsEntry{
-		{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Time: &metav1.Time{Time: at}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"` + field + `":{}}`)}},
-		{Manager: "status", Subresource: "status", Time: &metav1.Time{Time: at.Add(time.Hour)}, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"` + field + `":{}}`)}},
+		{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Time: &metav1.Time{Time: at}, FieldsV1: metav1.NewFieldsV1(`{"` + field + `":{}}`)},
+		{Manager: "status", Subresource: "status", Time: &metav1.Time{Time: at.Add(time.Hour)}, FieldsV1: metav1.NewFieldsV1(`{"` + field + `":{}}`)},
 	}
 }
 
