@@ -124,9 +124,9 @@ func TestCheckUp(t *testing.T) {
 			roles []string // the right to clean up is in another one
 			want  map[string]check.Level
 		}{
-			// There is no ClusterInformation here that could be locked.
+			// There is no ClusterInformation here that could be locked, and no API server of Calico before v3.
 			DatastoreMigration: {[]string{DatastoreMigration, DatastoreMigration + "-dependents", DatastoreMigration + "-copyahead"},
-				map[string]check.Level{"datastoremigration/cleanup-rights": check.Warning, "datastoremigration/fence": check.Warning}},
+				map[string]check.Level{"datastoremigration/cleanup-rights": check.Warning, "datastoremigration/copies-in-sight": check.Warning, "datastoremigration/fence": check.Warning}},
 			MCPServer: {roles: []string{MCPServer}, want: map[string]check.Level{}},
 			Custom:    {roles: []string{Custom}, want: map[string]check.Level{}},
 		} {

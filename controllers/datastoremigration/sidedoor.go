@@ -289,7 +289,7 @@ func (s *steps) canCopyAhead(machine *fsm.Machine) check.Check {
 func (s *steps) copiesInSight() check.Check {
 	return check.Check{ID: "copies-in-sight", Title: "copies are out of sight until v3 is in use", Run: func(ctx context.Context) ([]check.Finding, error) {
 		svc, err := s.apiService(ctx)
-		if err != nil || isAggregated(svc) {
+		if err != nil || svc == nil || isAggregated(svc) { // without an APIService v3 is not served at all
 			return nil, err
 		}
 		return []check.Finding{{Level: check.Warning,
