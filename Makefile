@@ -113,6 +113,11 @@ test: build tools ## Run all tests: unit, then those on a real control plane
 e2e: build cluster-tools ## Run only the end-to-end tests, with their output (KUBE=v1.30.14: on that Kubernetes; E2E_ARGS='-run Lifecycle')
 	$(GO) test $(FRESH) -timeout 30m -v ./test/e2e/... $(E2E_ARGS)
 
+.PHONY: real-calico
+real-calico: build cluster-tools ## Run the tests that take Calico's own programs from the directory CALICO_BIN; so far calico-ipam, which a new pod asks for its address
+	@test -x '$(CALICO_BIN)/calico-ipam' || { echo 'not run: CALICO_BIN names no directory with calico-ipam, an executable of a Calico release' >&2; exit 1; }
+	CALICO_BIN=$(abspath $(CALICO_BIN)) $(GO) test -count=1 -timeout 30m -v -run TestReal ./test/e2e
+
 .PHONY: dashboard-test
 dashboard-test: build cluster-tools ## Open the dashboard in a real browser during a migration; screenshots in bin/dashboard (needs chromium; AXE=axe.min.js)
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { echo 'no Chromium on the PATH; on Debian: apt-get install chromium' >&2; exit 1; }
