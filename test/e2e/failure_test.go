@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/scene"
@@ -139,7 +140,9 @@ func TestSecondMigration(t *testing.T) {
 	w.start(t, "the-first.one", "locked")
 	w.awaitGate(t, "the-first.one", "locked")
 	w.start(t, "the-second", nowhere)
-	second := w.awaitStatus(t, "the-second", "rejected", inMachinePhase("Rejected"))
+	second := w.awaitStatus(t, "the-second", "rejected", func(dm *migrationv1.DatastoreMigration) bool { // also in its status, which follows
+		return dm.Status.Machine.Phase == "Rejected" && dm.Status.Phase == "Failed"
+	})
 	assertAtRest(t, second, "Stalled")
 	if !strings.Contains(second.Status.Message, "the-first.one") || len(second.Finalizers) > 0 || second.Status.Phase != "Failed" {
 		t.Errorf("phase %s, finalizers %v: %s", second.Status.Phase, second.Finalizers, second.Status.Message)

@@ -249,10 +249,6 @@ func exits(t *testing.T, args ...string) (code int, said string) {
 	return exit.ExitCode(), string(out)
 }
 
-func inMachinePhase(phase string) func(*migrationv1.DatastoreMigration) bool {
-	return func(dm *migrationv1.DatastoreMigration) bool { return dm.Status.Machine.Phase == phase }
-}
-
 // failedTimes is met when a migration has failed so often, and stands there.
 func failedTimes(n int) func(*migrationv1.DatastoreMigration) bool {
 	return func(dm *migrationv1.DatastoreMigration) bool {
