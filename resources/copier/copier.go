@@ -45,8 +45,8 @@ type Copier struct {
 	ledger  *Ledger // nil: nothing is remembered
 	watches metadata.Interface
 	ending  <-chan struct{}
-	// frozen: what Moving has listed is still so. locked: only we write v1.
-	frozen, locked bool
+	// frozen: what Moving has listed is still so.
+	frozen bool
 	// askServer is AskServer.
 	askServer bool
 	// withhold leaves all owners in Calico to RemapOwners.

@@ -78,9 +78,7 @@ type job struct {
 
 func (c *Copier) newRun(ctx context.Context, report Report) (*run, error) {
 	kinds := c.reg.Kinds()
-	warm := c.warm(ctx, kinds)
 	totals, err := c.totals(ctx, kinds)
-	warm()
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +104,7 @@ func (c *Copier) Objects(ctx context.Context) (all int64, err error) {
 	return all, err
 }
 
-// totals asks all kinds at once: the answers are small, and the first request for a kind may take a
-// second (see warm).
+// totals asks all kinds at once: the answers are small.
 func (c *Copier) totals(ctx context.Context, kinds []*resources.Kind) ([]int64, error) {
 	totals := make([]int64, len(kinds))
 	g, ctx := errgroup.WithContext(ctx)
@@ -123,22 +120,6 @@ func (c *Copier) totals(ctx context.Context, kinds []*resources.Kind) ([]int64, 
 		})
 	}
 	return totals, g.Wait()
-}
-
-// warm touches every v3 kind at once and returns a function that waits for the answers. The API server
-// starts the storage of a CRD at the first request for it, and sends that request away for a second.
-// Kind after kind, that would be the longest part of a small copy. A kind that cannot be listed is not
-// reported here; whoever needs it will be told.
-func (c *Copier) warm(ctx context.Context, kinds []*resources.Kind) (wait func()) {
-	var all sync.WaitGroup
-	for _, kind := range kinds {
-		all.Go(func() {
-			list := &metav1.PartialObjectMetadataList{}
-			list.SetGroupVersionKind(listKind(kind.V3GVK()))
-			_ = c.c.List(ctx, list, client.Limit(1))
-		})
-	}
-	return all.Wait
 }
 
 // work feeds the objects of all kinds through one queue to the workers.
@@ -241,6 +222,7 @@ func (r *run) enqueue(ctx context.Context, kind *resources.Kind, listers chan st
 		},
 		single: func(key client.ObjectKey) error { return put(job{of: of, key: key}) },
 		whole:  func(v1 *unstructured.Unstructured) error { return put(job{of: of, v1: v1}) },
+		seen:   true,
 	})
 }
 

@@ -56,8 +56,7 @@ func (c *Copier) Crowded(ctx context.Context, many int64) ([]*resources.Kind, er
 	return crowded, err
 }
 
-// Follow watches these kinds on both sides, until Unfollow of the ledger. Under the lock a Copier need not
-// list them then: it writes an object of each instead, which is called a barrier. To find out whether a watch
+// Follow watches these kinds on both sides, until Unfollow of the ledger. A Copier need not list them then: it writes an object of each instead, which is called a barrier. To find out whether a watch
 // has shown everything, it waits for what it has written: an API server shows the writes to a kind in their
 // order. Before, all kinds are to be on record, for LiftBarriers. It may be called again. The error says which
 // kinds are listed as if there were no watch.
@@ -94,8 +93,10 @@ func (c *Copier) followKind(ctx, living context.Context, kind *resources.Kind) (
 	return f, f.v3.start(ctx, living, c, kind.V3GVK(), kind.V3GVR())
 }
 
-// LiftBarriers takes our notes off the v1 objects of these kinds. It may be called again.
+// LiftBarriers takes our notes off the v1 objects of these kinds, and makes no more: nothing is followed from then
+// on. It may be called again.
 func (c *Copier) LiftBarriers(ctx context.Context, kinds []*resources.Kind) error {
+	c.ledger.Unfollow()
 	noted, err := c.findV1(ctx, kinds, func(obj *Meta) bool { return resources.HasBarrier(obj) })
 	if err != nil {
 		return err
@@ -143,8 +144,11 @@ func (l *Ledger) follow(ctx context.Context, ending <-chan struct{}) context.Con
 	return living
 }
 
-// Unfollow ends all watches. It may be called again.
+// Unfollow ends all watches. It may be called again, and without a Ledger.
 func (l *Ledger) Unfollow() {
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	clear(l.followed)
@@ -159,9 +163,9 @@ func (l *Ledger) keepFollowed(kind *resources.Kind, f *followed) {
 	l.followed[kind.Name()] = f
 }
 
-// followed is nil for a kind that has to be listed: where v1 is not locked all are.
+// followed is nil for a kind that has to be listed.
 func (c *Copier) followed(kind *resources.Kind) *followed {
-	if !c.locked || c.ledger == nil {
+	if c.ledger == nil {
 		return nil
 	}
 	c.ledger.mu.Lock()
@@ -325,6 +329,13 @@ func (r *replica[T]) choose(key client.ObjectKey, obj *Meta) bool {
 		r.barrier = obj.DeepCopy() // a list uses its items again
 	}
 	return r.barrier != nil
+}
+
+// follows is false for a replica that knows nothing any more.
+func (r *replica[T]) follows() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.broken
 }
 
 // fail ends all use of the replica.

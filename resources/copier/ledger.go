@@ -69,6 +69,7 @@ func (l *Ledger) keep(kind *resources.Kind, proved *proofs) {
 // proofs are those of one kind, by the UID of the v1 object.
 type proofs struct {
 	schema *resources.Schema
+	v3     int64 // how many objects v3 had; negative where nobody has looked
 	mu     sync.Mutex
 	by     map[rawUID]proof
 }
@@ -91,7 +92,7 @@ func (p proof) holds(v1Version string, live entry) bool {
 }
 
 func newProofs(schema *resources.Schema) *proofs {
-	return &proofs{schema: schema, by: map[rawUID]proof{}}
+	return &proofs{schema: schema, v3: -1, by: map[rawUID]proof{}}
 }
 
 // of is the proof of one v1 object.

@@ -19,8 +19,12 @@ import (
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
-// inOrder is EachV1, with the oldest object first where that matters. It keeps all of the kind then.
+// inOrder is EachV1, with the oldest object first where that matters, of which it keeps all then. A Frozen Copier
+// lists no kind that has none.
 func (c *Copier) inOrder(ctx context.Context, kind *resources.Kind, do func(*unstructured.Unstructured) error) error {
+	if v1, frozen := c.frozenList(kind); frozen && len(v1) == 0 {
+		return nil
+	}
 	if !kind.InOrder() {
 		return c.EachV1(ctx, kind, do)
 	}
@@ -67,17 +71,17 @@ func (c *Copier) eachV3(ctx context.Context, kind *resources.Kind, do func(*unst
 
 // eachV3Metadata streams the metadata of the v3 objects of a kind.
 func (c *Copier) eachV3Metadata(ctx context.Context, kind *resources.Kind, do func(*metav1.PartialObjectMetadata) error) error {
-	return c.eachMetadata(ctx, kind.V3GVK(), kind.V3CRDName(), labels.Everything(), do)
+	return c.eachMetadata(ctx, kind.V3GVK(), kind.V3CRDName(), metadataPage, labels.Everything(), do)
 }
 
 // metadataPage is how many objects a page of metadata has. They are small, whatever the kind.
 const metadataPage = 2000
 
 // eachMetadata streams the metadata of the objects of a kind: a fifth of the bytes.
-func (c *Copier) eachMetadata(ctx context.Context, gvk schema.GroupVersionKind, crdName string, selector labels.Selector, do func(*metav1.PartialObjectMetadata) error) error {
+func (c *Copier) eachMetadata(ctx context.Context, gvk schema.GroupVersionKind, crdName string, size int64, selector labels.Selector, do func(*metav1.PartialObjectMetadata) error) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(listKind(gvk))
-	return c.pages(ctx, list, crdName, metadataPage, selector, func() error {
+	return c.pages(ctx, list, crdName, size, selector, func() error {
 		return eachOf(list.Items, do)
 	})
 }

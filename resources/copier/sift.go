@@ -45,6 +45,8 @@ type visitor struct {
 	whole func(v1 *unstructured.Unstructured) error
 	// onlyPairs tells that nothing is to be given where v3 has no object.
 	onlyPairs bool
+	// seen tells that v3 may be taken as it was seen last.
+	seen bool
 }
 
 func (c *Copier) newPairs(ctx context.Context, kind *resources.Kind) (*pairs, error) {
@@ -59,9 +61,16 @@ func (c *Copier) newPairs(ctx context.Context, kind *resources.Kind) (*pairs, er
 // has no digests, whatever is read.
 func (c *Copier) visit(ctx context.Context, of *pairs, content bool, v visitor) (err error) {
 	whole := len(of.known.by) == 0 || of.kind.InOrder()
-	if of.live, err = c.list(ctx, of, content && whole); err != nil || v.onlyPairs && of.live.total == 0 {
+	if v.seen {
+		of.live = c.lastSeen(of, whole)
+	}
+	if of.live == nil {
+		of.live, err = c.list(ctx, of, content && whole)
+	}
+	if err != nil || v.onlyPairs && of.live.total == 0 {
 		return err
 	}
+	of.proved.v3 = of.live.total
 	if whole {
 		return c.inOrder(ctx, of.kind, v.whole)
 	}
@@ -94,6 +103,21 @@ func (c *Copier) eachUnproved(ctx context.Context, of *pairs, do func(*unstructu
 
 // isFew tells whether some objects of a kind are read faster one by one than in a list of all.
 func isFew(some, others int) bool { return some <= 100 || some*10 <= some+others }
+
+// lastSeen is what v3 was when it was looked at last, for a Frozen Copier: nobody but us has written it since, and a
+// Verify finds what has happened all the same. It is nil where v3 has to be listed.
+func (c *Copier) lastSeen(of *pairs, whole bool) *index {
+	v1, frozen := c.frozenList(of.kind)
+	switch f := c.followed(of.kind); {
+	case !frozen:
+		return nil
+	case len(v1) == 0 && of.known.v3 == 0 && len(of.known.by) == 0:
+		return newIndex(0)
+	case !whole && f != nil && f.v3.follows():
+		return indexOf(f.v3)
+	}
+	return nil
+}
 
 func (c *Copier) list(ctx context.Context, of *pairs, content bool) (*index, error) {
 	if content {
@@ -139,7 +163,7 @@ func (c *Copier) eachV1Object(ctx context.Context, kind *resources.Kind, do func
 		}
 		return nil
 	}
-	return c.eachMetadata(ctx, kind.V1GVK(), kind.V1CRDName(), kind.Selector(), func(obj *metav1.PartialObjectMetadata) error {
+	return c.eachMetadata(ctx, kind.V1GVK(), kind.V1CRDName(), metadataPage, kind.Selector(), func(obj *metav1.PartialObjectMetadata) error {
 		return do(v1ObjectOf(obj))
 	})
 }

@@ -21,8 +21,11 @@ const overhead = 1.25
 // notesOf is how much larger a copy is than its v1 object: annotations of ours.
 const notesOf = 200
 
+// sample is how many objects of a kind tell how large one is.
+const sample = 50
+
 // Bytes is about how much the copies of all v1 objects will take of etcd's quota: as many as there are of a kind, as
-// large as the first page of them is on average.
+// large as the first of them are on average.
 func (c *Copier) Bytes(ctx context.Context) (int64, error) {
 	kinds := c.reg.Kinds()
 	totals, err := c.totals(ctx, kinds)
@@ -45,11 +48,11 @@ func (c *Copier) Bytes(ctx context.Context) (int64, error) {
 	return all.Load(), err
 }
 
-// meanSize is how large an object of the first page is on average, as etcd has it: JSON, with its managedFields.
+// meanSize is how large the first objects are on average, as etcd has it: JSON, with its managedFields.
 func (c *Copier) meanSize(ctx context.Context, kind *resources.Kind) (int64, error) {
 	list := &contentList{}
 	list.SetGroupVersionKind(listKind(kind.V1GVK()))
-	err := c.try(ctx, func() error { return c.c.List(ctx, list, client.Limit(kind.PageSize())) })
+	err := c.try(ctx, func() error { return c.c.List(ctx, list, client.Limit(sample)) })
 	if err != nil {
 		return 0, c.unlessAbsent(ctx, kind.V1CRDName(), fmt.Errorf("list %s: %w", kind.V1CRDName(), err))
 	}

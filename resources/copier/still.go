@@ -114,7 +114,7 @@ func (l *Ledger) note(kind *resources.Kind, now v1List, listed bool) moment {
 
 // Frozen lets Copy, RemapOwners and OwnedV1 rely on the lists that Moving has made, where it has: nobody
 // writes v1 since. Conflicts and Verify read v1 all the same, by the watches of Follow where it is followed.
-func Frozen() Option { return func(c *Copier) { c.frozen, c.locked = true, true } }
+func Frozen() Option { return func(c *Copier) { c.frozen = true } }
 
 // Thaw ends what a Frozen Copier relies on, for the kinds of these v1 objects: we are about to write them,
 // and what is copied has to know their versions from then on. It may be called again.

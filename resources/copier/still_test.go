@@ -1,9 +1,15 @@
 package copier_test
 
 import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/phasegate/phasegate/resources"
@@ -94,4 +100,39 @@ func TestFrozenLists(t *testing.T) {
 	if found, err = s.copier.OwnedV1(t.Context()); err != nil || len(found) != 1 || found[0].Name != "security.p" {
 		t.Errorf("%v refer to an owner (%v), want the policy", found, err)
 	}
+}
+
+// Under the lock nothing is read that cannot have changed: a kind that neither side had when it was looked at last.
+func TestFrozenCopyListsNoEmptyKind(t *testing.T) {
+	var mu sync.Mutex
+	listed := map[string]bool{}
+	funcs := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		mu.Lock()
+		defer mu.Unlock()
+		listed[strings.TrimSuffix(list.GetObjectKind().GroupVersionKind().Kind, "List")] = true
+		return c.List(ctx, list, opts...)
+	}}
+	s := newScene(t, interceptor.Funcs{})
+	s.v1("IPReservation", "metadata: {name: a}\nspec: {reservedCIDRs: [10.0.0.0/8]}")
+	s.v3("BGPFilter", "metadata: {name: only-in-v3}\nspec: {}")
+	s.copier = copier.New(resources.Default(), interceptor.NewClient(live.Client, funcs), copier.Owner{Name: "v1-to-v3", UID: owner},
+		copier.WithLedger(copier.NewLedger()), copier.Frozen())
+	everything := s.listedByCopy(listed)
+	if len(everything) < len(resources.Default().Kinds()) {
+		t.Errorf("a first Copy has listed %v only", everything)
+	}
+	if _, err := s.copier.Moving(t.Context(), resources.Default().All()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"BGPFilter", "IPReservation"}, s.listedByCopy(listed)); diff != "" {
+		t.Errorf("what a Copy lists after that (-want +got):\n%s", diff)
+	}
+}
+
+// listedByCopy are the kinds that a Copy lists, as listed notes them.
+func (s *scene) listedByCopy(listed map[string]bool) []string {
+	s.Helper()
+	clear(listed)
+	s.mustCopy()
+	return slices.Sorted(maps.Keys(listed))
 }

@@ -8,11 +8,15 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
+
+// tryPage is how many copies are read to find one that can be tried: more than the few that nobody may delete.
+const tryPage = 20
 
 // errTriedAll ends a list of which nothing more is to be tried.
 var errTriedAll = errors.New("nothing more to try")
@@ -24,7 +28,11 @@ func (c *Copier) TryWrites(ctx context.Context) (problems []resources.Problem, e
 	var mu sync.Mutex
 	err = eachKind(ctx, c.reg.Kinds(), func(ctx context.Context, kind *resources.Kind) error {
 		tried := map[string]bool{}
-		err := c.eachV3Metadata(ctx, kind, func(obj *metav1.PartialObjectMetadata) error {
+		size := int64(tryPage)
+		if kind.Tiered() {
+			size = metadataPage
+		}
+		err := c.eachMetadata(ctx, kind.V3GVK(), kind.V3CRDName(), size, labels.Everything(), func(obj *metav1.PartialObjectMetadata) error {
 			tier := tierOf(kind, obj)
 			if tried[tier] || !c.isOurs(obj) || kind.Undeletable(obj.Name) {
 				return nil
