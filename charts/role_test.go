@@ -47,7 +47,7 @@ func roles(t *testing.T) map[string][]rbacv1.PolicyRule {
 func TestRightsAreThoseAgreedOn(t *testing.T) {
 	var got strings.Builder
 	all := roles(t)
-	for _, name := range []string{"custom", "datastoremigration", "datastoremigration-apiservers", "datastoremigration-backup", "datastoremigration-cleanup", "datastoremigration-copyahead", "datastoremigration-dependents", "mcpserver"} {
+	for _, name := range []string{"custom", "datastoremigration", "datastoremigration-apiservers", "datastoremigration-backup", "datastoremigration-cleanup", "datastoremigration-copyahead", "datastoremigration-dependents", "mcpserver", "mcpserver-toolhive"} {
 		got.WriteString(name + "\n")
 		for _, need := range rights.Union(rights.Flatten(name, all[name]...)) {
 			got.WriteString("  " + need.String() + "\n")

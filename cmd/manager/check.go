@@ -66,7 +66,7 @@ Exit codes: 0 all is well or there are warnings (‼), 1 a check failed (×), 2 
 				return err
 			}
 			report, err := checkup.Run(cmd.Context(), checkup.Options{
-				Config: cfg, Controllers: o.controllers, CalicoNamespace: o.calicoNamespace, StoreQuota: o.storeQuota.Value(), Files: files,
+				Config: cfg, Controllers: o.controllers, CalicoNamespace: o.calicoNamespace, StoreQuota: o.storeQuota.Value(), Files: files, Proxy: o.flavour(),
 				Process: append(o.leader.needs(), o.metrics.needs()...),
 			})
 			if err != nil {

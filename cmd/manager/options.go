@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"github.com/phasegate/phasegate/cmd/internal/release"
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/checkup"
+	"github.com/phasegate/phasegate/controllers/mcpserver"
 	"github.com/phasegate/phasegate/controllers/runner"
 )
 
@@ -28,7 +30,9 @@ type options struct {
 	kindsFile       string
 	controllers     []string
 	calicoNamespace string
+	proxy           string
 	proxyImage      string
+	toolHiveImage   string
 	proxyResources  string
 	httpHosts       []string
 	httpPrivate     []string
@@ -52,7 +56,9 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.kindsFile, "kinds-file", "", "kind registry file that replaces the compiled-in one")
 	f.StringSliceVar(&o.controllers, "controllers", checkup.Controllers, "controllers to run; custom drives the machines of kinds that are known from a file alone")
 	f.StringVar(&o.calicoNamespace, "calico-namespace", "calico-system", "namespace of calico-node, calico-typha and calico-kube-controllers")
+	f.StringVar(&o.proxy, "proxy", "", "what the proxies of MCP servers run: phasegate, or toolhive for ToolHive's own proxyrunner, which enforces more; empty: toolhive where --toolhive-proxy-image is given, else phasegate")
 	f.StringVar(&o.proxyImage, "proxy-image", release.Current().Image("proxyrunner"), "image of the proxies of MCP servers")
+	f.StringVar(&o.toolHiveImage, "toolhive-proxy-image", "", "image of ToolHive's proxyrunner, for --proxy=toolhive")
 	f.StringVar(&o.proxyResources, "proxy-resources", `{"requests":{"cpu":"50m","memory":"64Mi"},"limits":{"cpu":"1","memory":"512Mi"}}`, "requests and limits of the proxies of MCP servers, as `JSON`; a server's spec goes over them")
 	f.StringArrayVar(&o.httpHosts, "allow-http-host", nil, "HOST or HOST:PORT that the action HTTPRequest may ask; may be repeated; none: it asks nobody")
 	f.StringArrayVar(&o.httpPrivate, "allow-private-http", nil, "private network, such as 10.1.0.0/16, in which an allowed host may be; may be repeated")
@@ -83,6 +89,9 @@ func (o *options) validate() error {
 		return err
 	}
 	if _, err := o.ofProxies(); err != nil {
+		return err
+	}
+	if err := o.validateProxy(); err != nil {
 		return err
 	}
 	if err := errors.Join(positive("--workers", o.workers), positive("--external-calls", o.externalCalls), positive("--max-requests-in-flight", o.maxRequests)); err != nil {
@@ -142,6 +151,32 @@ func (o *options) ofProxies() (corev1.ResourceRequirements, error) {
 		return r, fmt.Errorf(`--proxy-resources: %w: write JSON such as {"requests":{"cpu":"50m","memory":"64Mi"},"limits":{"memory":"512Mi"}}`, err)
 	}
 	return r, nil
+}
+
+// flavour is what the proxies run.
+func (o *options) flavour() mcpserver.Flavour {
+	if o.proxy == "" && o.toolHiveImage != "" {
+		return mcpserver.ToolHive
+	}
+	return cmp.Or(mcpserver.Flavour(o.proxy), mcpserver.Phasegate)
+}
+
+// imageOfProxies is that of the flavour.
+func (o *options) imageOfProxies() string {
+	if o.flavour() == mcpserver.ToolHive {
+		return o.toolHiveImage
+	}
+	return o.proxyImage
+}
+
+func (o *options) validateProxy() error {
+	switch flavour := o.flavour(); {
+	case !slices.Contains(mcpserver.Flavours, flavour):
+		return fmt.Errorf("--proxy: %q is not known: write one of %v", flavour, mcpserver.Flavours)
+	case flavour == mcpserver.ToolHive && o.toolHiveImage == "":
+		return errors.New("--proxy: toolhive needs the image of ToolHive's proxyrunner: give --toolhive-proxy-image")
+	}
+	return nil
 }
 
 // address is an error unless a server can be told to listen there.

@@ -46,7 +46,9 @@ type Options struct {
 	CalicoNamespace string
 	// StoreQuota is how many bytes etcd may have; 0: etcd's default.
 	StoreQuota int64
-	Files      Files
+	// Proxy is what the proxies of MCP servers run; empty: mcpserver.Phasegate.
+	Proxy mcpserver.Flavour
+	Files Files
 	// Process is what the manager itself needs, whichever controllers it runs.
 	Process []rights.Need
 	// Installing asks whether the chart can be installed: there are no CRDs yet, and
@@ -107,6 +109,9 @@ func (o *Options) checksOf(controller string, c client.Client, settings datastor
 	}
 	for _, m := range machines {
 		needs = rights.Union(needs, catalog.Needs(m, settings, rights.Served(c.RESTMapper())))
+		if controller == MCPServer {
+			needs = rights.Union(needs, mcpserver.NeedsOf(o.Proxy, m, rights.Served(c.RESTMapper())))
+		}
 	}
 	return []check.Check{check.Rights(c, needs, check.GrantRights)}
 }

@@ -163,7 +163,7 @@ func TestProxyPods(t *testing.T) {
 			Env: []v1beta1.EnvVar{{Name: "HOME", Value: "/home"}, {Name: "A", Value: "1"}, {Name: v1beta1.EnvGeneration, Value: "stolen"}},
 		}}
 	})
-	got, err := Settings{ProxyImage: "example.org/proxy:1"}.proxyPods(srv, `{"spec":{}}`, "sum")
+	got, err := Settings{ProxyImage: "example.org/proxy:1"}.proxyPods(srv, `{"spec":{}}`, "sum", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestProxyResources(t *testing.T) {
 		srv := fetch(func(s *v1beta1.MCPServerSpec) {
 			s.ResourceOverrides = &v1beta1.ResourceOverrides{ProxyDeployment: &v1beta1.ProxyDeploymentOverrides{Resources: c.spec}}
 		})
-		pods, err := Settings{ProxyResources: defaults}.proxyPods(srv, "{}", "sum")
+		pods, err := Settings{ProxyResources: defaults}.proxyPods(srv, "{}", "sum", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,7 +243,7 @@ func TestOnlyProxiesOfStdioServersAttach(t *testing.T) {
 		"stopped":         {func(s *v1beta1.MCPServerSpec) { s.Transport, s.BackendReplicas = "", new(int32(0)) }, []right{{[]string{"create", "get"}, []string{"fetch-0"}}}},
 	} {
 		var got []right
-		for _, rule := range role(fetch(c.change)).Rules {
+		for _, rule := range role(Phasegate, fetch(c.change)).Rules {
 			if slices.Contains(rule.Resources, "pods/attach") {
 				got = append(got, right{rule.Verbs, rule.ResourceNames})
 			}

@@ -12,19 +12,19 @@ import (
 // checkSpec tells what cannot be used as it is; what stops the server is Terminal.
 // An Event is emitted only as long as no stored condition tells the same.
 func (s *steps) checkSpec(_ context.Context, sc *scope) (outputs, error) {
-	byCondition := problemsByCondition(sc.Object)
+	byCondition := problemsByCondition(s.Proxy, sc.Object)
 	for _, condition := range slices.Sorted(maps.Keys(byCondition)) {
 		if p := byCondition[condition]; p != nil && !told(sc.Object, condition, p) {
 			sc.Warn(p.Reason, "%s", p.Message)
 		}
 	}
-	return nil, unusable(sc.Object)
+	return nil, unusable(s.Proxy, sc.Object)
 }
 
 // unusable is Terminal and tells all reasons for which the server is not run; nil if
 // there are none.
-func unusable(srv *server) error {
-	problems := specProblems(srv)
+func unusable(proxy Flavour, srv *server) error {
+	problems := specProblems(proxy, srv)
 	if len(problems) == 0 {
 		return nil
 	}

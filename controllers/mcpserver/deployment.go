@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/controllers/mcpserver/toolhive"
 )
 
 // proxyUser is the uid and gid of the proxy.
@@ -63,7 +64,7 @@ func strategy(s *v1beta1.MCPServerSpec) appsv1.DeploymentStrategy {
 }
 
 // proxyPods are the proxy's pods, without the generation.
-func (s Settings) proxyPods(srv *server, podPatch, checksum string) (corev1.PodTemplateSpec, error) {
+func (s Settings) proxyPods(srv *server, podPatch, checksum string, peers *toolhive.Proxy) (corev1.PodTemplateSpec, error) {
 	overrides := proxyOverrides(&srv.Spec)
 	metadata := v1beta1.MetadataOverrides{}
 	if overrides.PodTemplateMetadataOverrides != nil {
@@ -85,6 +86,9 @@ func (s Settings) proxyPods(srv *server, podPatch, checksum string) (corev1.PodT
 		Volumes: []corev1.Volume{{Name: "runconfig", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: v1beta1.RunConfigName(srv.Name)}}}}},
 	}
+	if peers != nil {
+		addExtras(&pod, peers)
+	}
 	for _, secret := range overrides.ImagePullSecrets {
 		pod.ImagePullSecrets = append(pod.ImagePullSecrets, corev1.LocalObjectReference{Name: secret.Name})
 	}
@@ -95,6 +99,24 @@ func (s Settings) proxyPods(srv *server, podPatch, checksum string) (corev1.PodT
 		},
 		Spec: pod,
 	}, nil
+}
+
+// addExtras adds what the file of ToolHive's proxyrunner speaks of. A secret goes over
+// what the user sets, since it is the only one; any other variable is the user's to say.
+func addExtras(pod *corev1.PodSpec, peers *toolhive.Proxy) {
+	c := &pod.Containers[0]
+	for _, more := range peers.Env {
+		i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == more.Name })
+		switch {
+		case i < 0:
+			c.Env = append(c.Env, more)
+		case more.ValueFrom != nil:
+			c.Env[i] = more
+		}
+	}
+	slices.SortFunc(c.Env, func(a, b corev1.EnvVar) int { return cmp.Compare(a.Name, b.Name) })
+	c.VolumeMounts = append(c.VolumeMounts, peers.Mounts...)
+	pod.Volumes = append(pod.Volumes, peers.Volumes...)
 }
 
 // setProxyResources sets those of the proxy. Of a resource that the spec names, nothing

@@ -16,19 +16,24 @@ import (
 	"github.com/phasegate/phasegate/controllers/apply"
 	"github.com/phasegate/phasegate/controllers/mcpserver/backend"
 	"github.com/phasegate/phasegate/controllers/mcpserver/freeze"
+	"github.com/phasegate/phasegate/controllers/mcpserver/toolhive"
 	"github.com/phasegate/phasegate/fsm"
 )
 
 // ensureWorkloadRights include those of a proxy: nobody can grant what he does not
 // have.
-func ensureWorkloadRights() []rbacv1.PolicyRule {
+func ensureWorkloadRights(proxy Flavour) []rbacv1.PolicyRule {
 	rules := []rbacv1.PolicyRule{
 		on("get create patch", corev1.GroupName, "serviceaccounts", "services", "configmaps"),
 		on("get create patch", appsv1.GroupName, "deployments"),
 		on("get create patch", rbacv1.GroupName, "roles", "rolebindings"),
 		on("get patch", appsv1.GroupName, "statefulsets"),
 	}
-	for _, rule := range role(&server{}).Rules {
+	if proxy == ToolHive {
+		rules = append(rules, makeWayRights()...)
+		rules = append(rules, proxy.configRights()...)
+	}
+	for _, rule := range role(proxy, &server{}).Rules {
 		rule.ResourceNames = nil // those of any server
 		rules = append(rules, rule)
 	}
@@ -46,7 +51,11 @@ const fieldManager = "phasegate-mcpserver"
 // failed or waited last. So what stops a server is asked here as well.
 func (s *steps) ensureWorkload(ctx context.Context, sc *scope) (outputs, error) {
 	srv := sc.Object
-	if err := unusable(srv); err != nil {
+	if err := unusable(s.Proxy, srv); err != nil {
+		return nil, err
+	}
+	peers, err := s.peersProxy(ctx, srv)
+	if err != nil {
 		return nil, err
 	}
 	a := apply.Applier{Client: s.client, Manager: fieldManager, Owner: ownerReference(srv)}
@@ -54,14 +63,17 @@ func (s *steps) ensureWorkload(ctx context.Context, sc *scope) (outputs, error) 
 	if err != nil {
 		return nil, err
 	}
-	now, err := s.ensureProxy(ctx, a, sc, set)
+	now, err := s.ensureProxy(ctx, a, sc, set, peers)
+	if err == nil && s.Proxy == ToolHive {
+		set, err = s.makeWay(ctx, srv, set)
+	}
 	if err != nil {
 		return nil, classified(err)
 	}
 	return nil, classified(s.scaleBackend(ctx, srv, now, set))
 }
 
-func (s *steps) ensureProxy(ctx context.Context, a apply.Applier, sc *scope, set *appsv1.StatefulSet) (*appsv1.Deployment, error) {
+func (s *steps) ensureProxy(ctx context.Context, a apply.Applier, sc *scope, set *appsv1.StatefulSet, peers *toolhive.Proxy) (*appsv1.Deployment, error) {
 	srv := sc.Object
 	accounts := []*corev1.ServiceAccount{proxyAccount(srv)}
 	if srv.Spec.ServiceAccount == nil {
@@ -72,7 +84,7 @@ func (s *steps) ensureProxy(ctx context.Context, a apply.Applier, sc *scope, set
 			return nil, err
 		}
 	}
-	if _, err := ensure(ctx, a, role(srv)); err != nil {
+	if _, err := ensure(ctx, a, role(s.Proxy, srv)); err != nil {
 		return nil, err
 	}
 	if _, err := ensure(ctx, a, roleBinding(srv)); err != nil {
@@ -85,7 +97,7 @@ func (s *steps) ensureProxy(ctx context.Context, a apply.Applier, sc *scope, set
 	if err != nil {
 		return nil, err
 	}
-	want, err := s.proxyOf(srv, live)
+	want, err := s.proxyOf(srv, live, peers)
 	if err != nil {
 		return nil, err
 	}
@@ -123,15 +135,26 @@ type proxy struct {
 	backend    backend.Config
 }
 
-// proxyOf is the proxy of a server, given the Deployment that is there (nil for none).
-// It is pure.
-func (s *steps) proxyOf(srv *server, live *appsv1.Deployment) (*proxy, error) {
+// peersProxy is what ToolHive's proxyrunner is to be given; nil with another flavour.
+func (s *steps) peersProxy(ctx context.Context, srv *server) (*toolhive.Proxy, error) {
+	if s.Proxy != ToolHive {
+		return nil, nil
+	}
+	made, err := s.toolHive(ctx, srv)
+	if err != nil {
+		return nil, err
+	}
+	return made.proxy, made.problem()
+}
+
+// proxyOf is the proxy of a server, given the Deployment that is there (nil for none),
+// and what ToolHive's proxyrunner is to be given (nil for our own). It is pure.
+func (s *steps) proxyOf(srv *server, live *appsv1.Deployment, peers *toolhive.Proxy) (*proxy, error) {
 	patch, err := podPatch(srv)
 	if err != nil {
 		return nil, fsm.Terminal("InvalidSpec", "%w", err)
 	}
-	rc := runConfig(srv)
-	checksum, err := checksumOf(rc)
+	file, err := fileOf(srv, peers)
 	if err != nil {
 		return nil, err
 	}
@@ -143,14 +166,16 @@ func (s *steps) proxyOf(srv *server, live *appsv1.Deployment) (*proxy, error) {
 		}
 	}
 	d := deployment(srv, now.Spec.Replicas, applied.Spec.Replicas)
-	if d.Spec.Template, err = s.proxyPods(srv, patch, checksum); err != nil {
+	if d.Spec.Template, err = s.proxyPods(srv, patch, file.checksum, peers); err != nil {
 		return nil, fsm.Terminal("InvalidSpec", "%w", err)
 	}
-	rc.MCPServerGeneration = freeze.Stamp(&d.Spec.Template, &applied.Spec.Template, srv.Generation)
-	d.Spec.Template.Annotations[v1beta1.AnnotationGeneration] = strconv.FormatInt(rc.MCPServerGeneration, 10)
-	file, err := configMap(srv, rc, checksum)
-	return &proxy{deployment: d, file: file, backend: backend.Config{
-		Namespace: srv.Namespace, Run: rc, Image: srv.Spec.Image, PodPatch: []byte(patch),
+	run := runConfig(srv)
+	run.MCPServerGeneration = freeze.Stamp(&d.Spec.Template, &applied.Spec.Template, srv.Generation)
+	d.Spec.Template.Annotations[v1beta1.AnnotationGeneration] = strconv.FormatInt(run.MCPServerGeneration, 10)
+	file.stamp(run.MCPServerGeneration)
+	cm, err := configMap(srv, file.content, file.checksum)
+	return &proxy{deployment: d, file: cm, backend: backend.Config{
+		Namespace: srv.Namespace, Run: run, Image: srv.Spec.Image, PodPatch: []byte(patch),
 	}}, err
 }
 

@@ -22,7 +22,7 @@ func lookRights() []rbacv1.PolicyRule {
 // observeWorkload reads pods only where something is missing: they say why. What must
 // not run as it is is never called ready, whichever step the look began with.
 func (s *steps) observeWorkload(ctx context.Context, sc *scope) (outputs, error) {
-	if err := unusable(sc.Object); err != nil {
+	if err := unusable(s.Proxy, sc.Object); err != nil {
 		return nil, err
 	}
 	w, err := s.lookAt(ctx, sc.Object)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/controllers/mcpserver/toolhive"
 )
 
 // problem is what stands against a spec or a request, as a condition tells it.
@@ -25,11 +26,11 @@ func newProblem(reason, format string, args ...any) *problem {
 
 // problemsByCondition are the problems that have a condition of their own, by its
 // type; nil for a condition that is not False. It is pure.
-func problemsByCondition(srv *server) map[string]*problem {
+func problemsByCondition(proxy Flavour, srv *server) map[string]*problem {
 	return map[string]*problem{
 		v1beta1.ConditionPodTemplateValid:    podTemplateProblem(srv),
 		v1beta1.ConditionRestartRequestValid: restartProblem(srv),
-		v1beta1.ConditionSpecEnforced:        enforcementProblem(srv),
+		v1beta1.ConditionSpecEnforced:        enforcementProblem(proxy, srv),
 	}
 }
 
@@ -68,13 +69,13 @@ func restartProblem(srv *server) *problem {
 }
 
 // enforcementProblem names what the spec asks for and the proxy does not do.
-func enforcementProblem(srv *server) *problem {
-	if refused := unprotected(srv); len(refused) > 0 {
+func enforcementProblem(proxy Flavour, srv *server) *problem {
+	if refused := unprotected(proxy, srv); len(refused) > 0 {
 		return newProblem(v1beta1.ReasonNotEnforced,
 			"this proxy does not enforce %s, so the server is not run: remove the field, run this server with ToolHive's operator, or accept that nothing enforces it with the annotation %s: %q",
-			list(paths(refused)), v1beta1.AnnotationAcceptNotEnforced, strings.Join(append(accepted(srv), refused...), ","))
+			list(paths(refused)), v1beta1.AnnotationAcceptNotEnforced, strings.Join(append(accepted(proxy, srv), refused...), ","))
 	}
-	if without := slices.Concat(protection(srv), extras(srv)); len(without) > 0 {
+	if without := slices.Concat(protection(proxy, srv), extras(proxy, srv)); len(without) > 0 {
 		return newProblem(v1beta1.ReasonNotEnforced, "kept for other controllers, but without effect on this proxy: %s", list(paths(without)))
 	}
 	return nil
@@ -82,16 +83,16 @@ func enforcementProblem(srv *server) *problem {
 
 // unprotected are the fields that ask for protection which nobody would give, and of
 // which nobody has said that this is known. A server that has one of them is not run.
-func unprotected(srv *server) []string {
-	known := accepted(srv)
-	return slices.DeleteFunc(protection(srv), func(field string) bool { return slices.Contains(known, field) })
+func unprotected(proxy Flavour, srv *server) []string {
+	known := accepted(proxy, srv)
+	return slices.DeleteFunc(protection(proxy, srv), func(field string) bool { return slices.Contains(known, field) })
 }
 
 // accepted are the fields that ask for protection and that the annotation names. It
 // names each: one that is added later, by another controller for instance, is not
 // accepted by what was written before.
-func accepted(srv *server) (fields []string) {
-	asked := protection(srv)
+func accepted(proxy Flavour, srv *server) (fields []string) {
+	asked := protection(proxy, srv)
 	for text := range strings.SplitSeq(srv.Annotations[v1beta1.AnnotationAcceptNotEnforced], ",") {
 		field := strings.TrimPrefix(strings.TrimSpace(text), "spec.")
 		if slices.Contains(asked, field) && !slices.Contains(fields, field) {
@@ -101,14 +102,14 @@ func accepted(srv *server) (fields []string) {
 	return fields
 }
 
-// protection are the fields that ask for protection.
-func protection(srv *server) []string {
+// protection are the fields that ask for protection which the proxy does not give.
+func protection(proxy Flavour, srv *server) []string {
 	s := &srv.Spec
 	var audit struct{ Enabled bool }
 	if s.Audit != nil && json.Unmarshal(s.Audit.Raw, &audit) != nil {
 		audit.Enabled = true // it asks for something that is not understood
 	}
-	return named(
+	return proxy.without(
 		field{"oidcConfigRef", s.OIDCConfigRef != nil},
 		field{"oidcConfig", s.OIDCConfig != nil},
 		field{"authServerRef", s.AuthServerRef != nil},
@@ -124,9 +125,9 @@ func protection(srv *server) []string {
 }
 
 // extras are the fields without which nobody is less protected.
-func extras(srv *server) []string {
+func extras(proxy Flavour, srv *server) []string {
 	s := &srv.Spec
-	return named(
+	return proxy.without(
 		field{"telemetryConfigRef", s.TelemetryConfigRef != nil},
 		field{"sessionStorage", s.SessionStorage != nil && s.SessionStorage.Provider == "redis"},
 	)
@@ -137,11 +138,11 @@ type field struct {
 	set  bool
 }
 
-// named are the names of the fields that are set.
-func named(fields ...field) (names []string) {
-	for _, f := range fields {
-		if f.set {
-			names = append(names, f.name)
+// without are the names of the fields that are set and of which the proxy does nothing.
+func (f Flavour) without(fields ...field) (names []string) {
+	for _, field := range fields {
+		if field.set && (f != ToolHive || !toolhive.Enforces(field.name)) {
+			names = append(names, field.name)
 		}
 	}
 	return names

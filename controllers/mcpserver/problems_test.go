@@ -62,7 +62,7 @@ func TestSpecProblems(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, specProblems(fetch(test.change))); diff != "" {
+			if diff := cmp.Diff(test.want, specProblems(Phasegate, fetch(test.change))); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", test.why, diff)
 			}
 		})
@@ -70,7 +70,7 @@ func TestSpecProblems(t *testing.T) {
 	named := fetch(nil)
 	named.Name = "mcpserver"
 	want := invalid(`metadata.name is "mcpserver", which is the label of every proxy: make a server of another name, and delete this one`)
-	if diff := cmp.Diff(want, specProblems(named)); diff != "" {
+	if diff := cmp.Diff(want, specProblems(Phasegate, named)); diff != "" {
 		t.Errorf("its backend would select all proxies (-want +got):\n%s", diff)
 	}
 }
@@ -98,9 +98,9 @@ func TestNoServerIsOpenThatAsksForProtection(t *testing.T) {
 			for accepts, want := range map[string]bool{"": true, "true": true, "image, groupRef": true, field: false, "image, spec." + field + " ": false} {
 				srv := fetch(ask)
 				srv.Annotations = map[string]string{"phasegate.dev/accept-not-enforced": accepts}
-				problems := specProblems(srv)
+				problems := specProblems(Phasegate, srv)
 				refused := len(problems) > 0 && problems[0].Reason == v1beta1.ReasonNotEnforced && strings.Contains(problems[0].Message, "spec."+field)
-				told := problemsByCondition(srv)[v1beta1.ConditionSpecEnforced]
+				told := problemsByCondition(Phasegate, srv)[v1beta1.ConditionSpecEnforced]
 				if refused != want || told == nil || !strings.Contains(told.Message, "spec."+field) {
 					t.Errorf("accepting %q, refused is %v, want %v; problems %v, SpecEnforced %v", accepts, refused, want, problems, told)
 				}
@@ -135,7 +135,7 @@ func TestProblemsByCondition(t *testing.T) {
 			srv := fetch(test.change)
 			srv.Annotations = test.annotations
 			got := map[string]*problem{}
-			for condition, p := range problemsByCondition(srv) {
+			for condition, p := range problemsByCondition(Phasegate, srv) {
 				if p == nil {
 					continue
 				}

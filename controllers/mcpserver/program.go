@@ -27,6 +27,8 @@ type (
 
 // Settings are what the steps need to know besides the object.
 type Settings struct {
+	// Proxy is which program the proxies run; empty is Phasegate.
+	Proxy Flavour
 	// ProxyImage is the image of the proxy's pods.
 	ProxyImage string
 	// ProxyResources are those of the proxy's container, where the spec does not say.
@@ -56,7 +58,8 @@ func Program(c client.Client, settings Settings) *runner.Program[*server] {
 	return &runner.Program[*server]{
 		New:      func() *server { return &server{} },
 		Actions:  actions,
-		Decorate: decorate,
+		Decorate: s.decorate,
+		Watches:  settings.Proxy.watches(),
 		Roles:    roles,
 		Rights:   []rbacv1.PolicyRule{crdgate.Rights(v1beta1.CRDName)},
 	}
@@ -71,9 +74,9 @@ func (s *steps) actions() map[string]runner.Action[*server] {
 	return map[string]runner.Action[*server]{
 		"CheckSpec": {ActionSpec: fsm.ActionSpec{Doc: "Tells what in the spec cannot be used, is not enforced or is not understood; changes nothing."}, Do: s.checkSpec},
 		"ResolveRefs": {ActionSpec: fsm.ActionSpec{Doc: "Records the hashes of the configurations that the spec names; changes nothing."},
-			Do: s.resolveRefs, Rights: resolveRefsRights()},
+			Do: s.resolveRefs, Rights: s.Proxy.configRights()},
 		"EnsureWorkload": {ActionSpec: fsm.ActionSpec{Doc: "Brings the proxy's objects to what the spec says, and scales the backend of a stopped server to zero. Writes only what differs."},
-			Do: s.ensureWorkload, Rights: ensureWorkloadRights()},
+			Do: s.ensureWorkload, Rights: ensureWorkloadRights(s.Proxy)},
 		"ObserveWorkload": {ActionSpec: fsm.ActionSpec{Doc: "Looks how far the pods of the proxy and the backend are; changes nothing.",
 			Outputs: map[string]fsm.Type{
 				"wanted": fsm.TypeInt, "readyReplicas": fsm.TypeInt,

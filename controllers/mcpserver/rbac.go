@@ -23,13 +23,16 @@ func backendAccount(srv *server) *corev1.ServiceAccount {
 
 // role lets the proxy apply its own backend and Services. Which object a create or a
 // list is about cannot be said by name.
-func role(srv *server) *rbacv1.Role {
+func role(proxy Flavour, srv *server) *rbacv1.Role {
 	services := []string{v1beta1.BackendServiceName(srv.Name), v1beta1.HeadlessServiceName(srv.Name)}
 	rules := []rbacv1.PolicyRule{
 		{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, ResourceNames: []string{srv.Name}, Verbs: []string{"get", "patch"}},
 		{APIGroups: []string{"apps"}, Resources: []string{"statefulsets"}, Verbs: []string{"create"}},
 		{APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: services, Verbs: []string{"get", "patch"}},
 		{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"create"}},
+	}
+	if proxy == ToolHive {
+		rules[0].Verbs = append(rules[0].Verbs, "watch") // it waits for its backend by a watch
 	}
 	if transport(&srv.Spec) == v1beta1.TransportStdio {
 		rules = append(rules, attachRules(srv)...)

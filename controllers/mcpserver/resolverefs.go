@@ -7,79 +7,93 @@ import (
 	"encoding/json"
 	"fmt"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 )
-
-func resolveRefsRights() []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{on("get", v1beta1.GroupVersion.Group, "mcptoolconfigs", "mcpexternalauthconfigs")}
-}
 
 // hashBytes of a hash are shown: enough to tell one content from another.
 const hashBytes = 8
 
-// ref is a configuration that a server may name, and where the status tells of it.
-type ref struct {
-	kind, condition, valid, absent string
-	// of is the reference in the spec; nil if there is none.
-	of func(*server) *v1beta1.LocalRef
-	// hash points into the status.
-	hash func(*server) *string
-}
-
-var refs = []ref{
-	{
-		kind: "MCPToolConfig", condition: v1beta1.ConditionToolConfigRefValidated,
-		valid: v1beta1.ReasonToolConfigRefValid, absent: v1beta1.ReasonToolConfigRefNotFound,
-		of:   func(s *server) *v1beta1.LocalRef { return s.Spec.ToolConfigRef },
-		hash: func(s *server) *string { return &s.Status.ToolConfigHash },
-	},
-	{
-		kind: "MCPExternalAuthConfig", condition: v1beta1.ConditionExternalAuthConfigValidated,
-		valid: v1beta1.ReasonExternalAuthConfigValid, absent: v1beta1.ReasonExternalAuthConfigAbsent,
-		of:   func(s *server) *v1beta1.LocalRef { return s.Spec.ExternalAuthConfigRef },
-		hash: func(s *server) *string { return &s.Status.ExternalAuthConfigHash },
-	},
-}
-
-// resolveRefs writes the status only. What is not found is told and keeps nobody
-// from running; what could not be asked is an error, and leaves the status as it is.
+// resolveRefs writes the status only. Where the proxy does without the configurations,
+// one that is not found is told and keeps nobody from running; ToolHive's proxyrunner
+// runs from them, so that what is missing or wrong stops the server. What could not be
+// asked is an error, and leaves the status as it is.
 func (s *steps) resolveRefs(ctx context.Context, sc *scope) (outputs, error) {
-	for _, r := range refs {
-		named := r.of(sc.Object)
-		if named == nil {
-			sc.Report(r.forget)
-			continue
-		}
-		config, err := s.config(ctx, r.kind, sc.Object.Namespace, named.Name)
+	if s.Proxy == ToolHive {
+		made, err := s.toolHive(ctx, sc.Object)
 		if err != nil {
 			return nil, err
 		}
-		hash, err := hashOf(config)
-		if err != nil {
-			return nil, fmt.Errorf("hash %s %s/%s: %w", r.kind, sc.Object.Namespace, named.Name, err)
-		}
-		sc.Report(func(srv *server) { r.tell(srv, named.Name, hash) })
+		sc.Report(made.tell)
+		return nil, made.problem()
 	}
+	found, err := s.findings(ctx, sc.Object)
+	if err != nil {
+		return nil, err
+	}
+	sc.Report(func(srv *server) {
+		for _, f := range found {
+			f.tell(srv)
+		}
+	})
 	return nil, nil
 }
 
+// finding is what a reference leads to.
+type finding struct {
+	ref
+	// name is in the spec; empty without a reference.
+	name  string
+	named bool
+	// config is nil where there is none, and hash empty.
+	config *unstructured.Unstructured
+	hash   string
+}
+
+func (f finding) tell(srv *server) {
+	if f.named {
+		f.ref.tell(srv, f.name, f.hash)
+	} else {
+		f.forget(srv)
+	}
+}
+
+// findings are those of all references that the flavour looks at.
+func (s *steps) findings(ctx context.Context, srv *server) ([]finding, error) {
+	var found []finding
+	for _, r := range s.Proxy.refs() {
+		f := finding{ref: r}
+		if named := r.of(srv); named != nil {
+			f.name, f.named = named.Name, true
+			var err error
+			if f.config, err = s.config(ctx, r, srv.Namespace, f.name); err != nil {
+				return nil, err
+			}
+			if f.hash, err = hashOf(f.config); err != nil {
+				return nil, fmt.Errorf("hash %s %s/%s: %w", r.kind, srv.Namespace, f.name, err)
+			}
+		}
+		found = append(found, f)
+	}
+	return found, nil
+}
+
 // config is nil where there is none, also because its kind is not installed.
-func (s *steps) config(ctx context.Context, kind, namespace, name string) (*unstructured.Unstructured, error) {
+func (s *steps) config(ctx context.Context, r ref, namespace, name string) (*unstructured.Unstructured, error) {
+	if name == "" {
+		return nil, nil
+	}
 	config := &unstructured.Unstructured{}
-	config.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(kind))
+	config.SetAPIVersion(r.apiVersion())
+	config.SetKind(r.kind)
 	err := s.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, config)
 	switch {
 	case apierrs.IsNotFound(err), meta.IsNoMatchError(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("read %s %s/%s: %w", kind, namespace, name, err)
+		return nil, fmt.Errorf("read %s %s/%s: %w", r.kind, namespace, name, err)
 	}
 	return config, nil
 }
@@ -95,21 +109,4 @@ func hashOf(config *unstructured.Unstructured) (string, error) {
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:hashBytes]), nil
-}
-
-// tell records what a look at the configuration has found; an empty hash is nothing.
-func (r ref) tell(srv *server, name, hash string) {
-	*r.hash(srv) = hash
-	c := &metav1.Condition{Status: metav1.ConditionTrue, Reason: r.valid, Message: fmt.Sprintf("%s %s has hash %s", r.kind, name, hash)}
-	if hash == "" {
-		c = &metav1.Condition{Status: metav1.ConditionFalse, Reason: r.absent,
-			Message: fmt.Sprintf("%s %s is not in namespace %s: create it, or remove the reference", r.kind, name, srv.Namespace)}
-	}
-	setCondition(srv, r.condition, c)
-}
-
-// forget is for a reference that the spec does not have any more.
-func (r ref) forget(srv *server) {
-	*r.hash(srv) = ""
-	setCondition(srv, r.condition, nil)
 }

@@ -71,6 +71,11 @@ func proxyPort(s *v1beta1.MCPServerSpec) int32 { return cmp.Or(s.ProxyPort, 8080
 func checksumOf(rc *runconfig.RunConfig) (string, error) {
 	content := *rc
 	content.MCPServerGeneration, content.ScalingConfig, content.Owner = 0, nil, nil
+	return sumOf(content)
+}
+
+// sumOf is that of some content as JSON.
+func sumOf(content any) (string, error) {
 	data, err := json.Marshal(content)
 	if err != nil {
 		return "", fmt.Errorf("encode %s: %w", v1beta1.RunConfigFile, err)
@@ -80,7 +85,7 @@ func checksumOf(rc *runconfig.RunConfig) (string, error) {
 }
 
 // configMap holds the file that the proxy reads.
-func configMap(srv *server, rc *runconfig.RunConfig, checksum string) (*corev1.ConfigMap, error) {
+func configMap(srv *server, rc any, checksum string) (*corev1.ConfigMap, error) {
 	data, err := json.MarshalIndent(rc, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("encode %s: %w", v1beta1.RunConfigFile, err)

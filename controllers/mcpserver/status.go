@@ -22,28 +22,21 @@ var roles = map[string]fsm.Role{
 // decorate derives the server's own fields and conditions from its spec, its
 // annotations and the machine's state. It is a function of the machine and the object, but
 // for the moment at which a condition changes.
-func decorate(m *fsm.Machine, srv *server) {
+func (s Settings) decorate(m *fsm.Machine, srv *server) {
 	phase := m.PhaseInfo(srv.Status.Machine.Phase)
 	srv.Status.URL = urlOf(srv)
 	decorateReady(srv, phase.Role == roleSuspended)
 	if phase.Deletion {
 		srv.Status.ReadyReplicas = 0 // nobody counts them any more, and they are asked to go
 	}
-	problems := problemsByCondition(srv)
+	problems := problemsByCondition(s.Proxy, srv)
 	setCondition(srv, v1beta1.ConditionPodTemplateValid, podTemplateCondition(srv, problems[v1beta1.ConditionPodTemplateValid]))
 	setCondition(srv, v1beta1.ConditionStdioReplicaCapped, stdioCondition(srv))
-	setCondition(srv, v1beta1.ConditionSessionStorageWarning, sessionCondition(srv))
+	setCondition(srv, v1beta1.ConditionSessionStorageWarning, sessionCondition(s.Proxy, srv))
 	for _, kind := range []string{v1beta1.ConditionRestartRequestValid, v1beta1.ConditionSpecEnforced} {
 		setCondition(srv, kind, whileFalse(problems[kind]))
 	}
-	for _, ref := range refs {
-		if ref.of(srv) == nil {
-			ref.forget(srv)
-		}
-	}
-	for _, kind := range peersConditions {
-		setCondition(srv, kind, nil)
-	}
+	s.Proxy.forget(srv)
 }
 
 // urlOf is where clients in the cluster reach the proxy.
@@ -119,13 +112,16 @@ func stdioCondition(srv *server) *metav1.Condition {
 		Message: "no more than one proxy is asked for"}
 }
 
-func sessionCondition(srv *server) *metav1.Condition {
+func sessionCondition(proxy Flavour, srv *server) *metav1.Condition {
 	if ptr.Deref(srv.Spec.Replicas, 1) <= 1 || transport(&srv.Spec) == v1beta1.TransportStdio {
 		return nil
 	}
 	if storage := srv.Spec.SessionStorage; storage != nil && storage.Provider == "redis" {
-		return &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1beta1.ReasonSessionStorageConfigured,
-			Message: "spec.sessionStorage names a store, which this proxy does not use"}
+		told := "spec.sessionStorage names a store, which this proxy does not use"
+		if proxy == ToolHive {
+			told = "proxies share sessions in the store that spec.sessionStorage names"
+		}
+		return &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1beta1.ReasonSessionStorageConfigured, Message: told}
 	}
 	return &metav1.Condition{Status: metav1.ConditionTrue, Reason: v1beta1.ReasonSessionStorageMissingForReplicas,
 		Message: fmt.Sprintf("%d proxies share no sessions: a client keeps its session while it comes to the same one, for which spec.sessionAffinity is ClientIP", *srv.Spec.Replicas)}

@@ -67,7 +67,7 @@ func TestDecorateURL(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			srv := described("Ready", metav1.ConditionTrue, func(s *server) { s.Status.URL = "http://what.it.was:1/mcp"; c.change(&s.Spec) })
-			decorate(shippedMachine(t), srv)
+			Settings{}.decorate(shippedMachine(t), srv)
 			if srv.Status.URL != c.want {
 				t.Errorf("%s: url is %q, want %q", c.why, srv.Status.URL, c.want)
 			}
@@ -141,7 +141,7 @@ func TestDecorateConditions(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			decorate(shippedMachine(t), c.srv)
+			Settings{}.decorate(shippedMachine(t), c.srv)
 			if diff := cmp.Diff(c.want, seenOf(c.srv)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", c.why, diff)
 			}
@@ -168,7 +168,7 @@ func refusedAt(generation int64) func(*server) {
 // The Deployment is deleted, and nobody counts its pods any more.
 func TestNoProxyIsReadyOfAServerThatGoes(t *testing.T) {
 	srv := described("Terminating", metav1.ConditionFalse, func(s *server) { s.Status.ReadyReplicas = 2 })
-	decorate(shippedMachine(t), srv)
+	Settings{}.decorate(shippedMachine(t), srv)
 	if srv.Status.ReadyReplicas != 0 {
 		t.Errorf("readyReplicas is %d", srv.Status.ReadyReplicas)
 	}
@@ -186,12 +186,12 @@ func TestDecorateTwiceChangesNothing(t *testing.T) {
 			s.Spec.Transport, s.Spec.Replicas = v1beta1.TransportStdio, new(int32(3))
 			s.Spec.AuthzConfig = &apiextensionsv1.JSON{Raw: []byte(`{}`)}
 		})
-		decorate(shippedMachine(t), srv)
+		Settings{}.decorate(shippedMachine(t), srv)
 		before := srv.DeepCopy()
 		now := metav1.Date(2026, 3, 4, 14, 0, 0, 0, time.UTC)
 		meta.SetStatusCondition(&srv.Status.Conditions, metav1.Condition{Type: "Ready", Status: status, Reason: "WhateverLedHere", Message: "the cause",
 			ObservedGeneration: 4, LastTransitionTime: now})
-		decorate(shippedMachine(t), srv)
+		Settings{}.decorate(shippedMachine(t), srv)
 		if diff := cmp.Diff(before.Status, srv.Status, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: a second look writes (-first +second):\n%s", phase, diff)
 		}

@@ -128,7 +128,7 @@ func TestForgetsThePeersConditions(t *testing.T) {
 		{Type: "OIDCConfigRefValidated", Status: metav1.ConditionTrue, Reason: "OIDCConfigRefValid"},
 		{Type: "SomebodyElses", Status: metav1.ConditionTrue, Reason: "Theirs"},
 	}
-	decorate(shippedMachine(t), srv)
+	Settings{}.decorate(shippedMachine(t), srv)
 	want := []metav1.Condition{{Type: "SomebodyElses", Status: metav1.ConditionTrue, Reason: "Theirs"}}
 	if diff := cmp.Diff(want, srv.Status.Conditions); diff != "" {
 		t.Errorf("conditions (-want +got):\n%s", diff)

@@ -16,9 +16,9 @@ import (
 // specProblems are all reasons for which a server cannot be run as its spec says,
 // the weightiest first. Much of it the CRD refuses already; but the CRD may be
 // older or another's. It is pure.
-func specProblems(srv *server) (problems []*problem) {
-	if len(unprotected(srv)) > 0 {
-		problems = append(problems, enforcementProblem(srv))
+func specProblems(proxy Flavour, srv *server) (problems []*problem) {
+	if len(unprotected(proxy, srv)) > 0 {
+		problems = append(problems, enforcementProblem(proxy, srv))
 	}
 	if p := podTemplateProblem(srv); p != nil {
 		problems = append(problems, p)

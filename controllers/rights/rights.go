@@ -103,6 +103,13 @@ func Union(lists ...[]Need) []Need {
 	return all
 }
 
+// Without are the needs that others do not have, whoever needs them.
+func Without(needs, others []Need) []Need {
+	return slices.DeleteFunc(slices.Clone(needs), func(n Need) bool {
+		return slices.ContainsFunc(others, func(o Need) bool { return o.String() == n.String() })
+	})
+}
+
 // ByTarget makes one of those that are about the same objects and stand beside each
 // other, with all verbs: for people.
 func ByTarget(needs []Need) []Need {

@@ -90,8 +90,10 @@ func (c *Controller[T]) Run(ctx context.Context) error {
 		wake.refused = func(ctx context.Context, machine *fsm.Machine, note string) {
 			tellRefused(ctx, live, recorder, machine, note)
 		}
+		program := c.Program(live)
+		wake.also = program.Watches
 		reconciler = &Reconciler[T]{
-			Client: live, Machine: c.Machine.InForce, Program: c.Program(live), Clock: clock.RealClock{},
+			Client: live, Machine: c.Machine.InForce, Program: program, Clock: clock.RealClock{},
 			Random: rand.Float64, Recorder: recorder, Metrics: c.Metrics, Shape: shapes.get, Busy: c.Busy, Gone: c.Gone, missing: &missing{},
 			turns: c.Limits.turns(),
 		}

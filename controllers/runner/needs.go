@@ -27,7 +27,7 @@ func (p *Program[T]) Needs(machine *fsm.Machine, resources rights.Resources) []r
 		p.NeedsOfAny(),
 		rights.Flatten(forRunner, rights.Rule("get list watch patch", group, plural), rights.Rule("patch", group, plural+"/status")),
 	}
-	for _, w := range machine.Watches() {
+	for _, w := range slices.Concat(machine.Watches(), p.Watches) {
 		group, plural := resources(w.APIVersion, w.Kind)
 		var names []string
 		who := "watch of " + w.Kind

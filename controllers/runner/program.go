@@ -72,6 +72,9 @@ type Program[T Object[T]] struct {
 	// Rights are what a controller of the kind needs whatever its machine does.
 	// What runner itself does, and the machine's watches, are not among them.
 	Rights []rbacv1.PolicyRule
+	// Watches are kinds whose objects wake the machine's, besides those that the machine
+	// names: which they are depends on how the program is set up, and the file does not.
+	Watches []v1alpha1.Watch
 	// Decorate derives the kind's own status fields from the machine's, before
 	// each write; nil derives nothing. It must be a pure function of the machine and the object. While the
 	// machine does not have the object's phase it is not called: that object is named as

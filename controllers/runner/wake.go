@@ -45,6 +45,8 @@ type waker struct {
 	mapper  meta.RESTMapper
 	// namespace is the only one in which others' objects are watched; empty: all.
 	namespace string
+	// also are watched besides what the machine says.
+	also []v1alpha1.Watch
 	// refused tells about a file that is not used.
 	refused func(ctx context.Context, machine *fsm.Machine, note string)
 	// reshaped holds a token when the CRD keeps something else of a status: each view is
@@ -139,7 +141,7 @@ func (i *informers) follow(ctx context.Context, machine *fsm.Machine) (again tim
 		}
 	}
 	wanted := []watched{own}
-	for _, w := range machine.Watches() {
+	for _, w := range slices.Concat(machine.Watches(), i.also) {
 		wanted = append(wanted, watched{Watch: w})
 	}
 	maps.DeleteFunc(i.stop, func(w watched, stop context.CancelFunc) bool {

@@ -17,6 +17,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/custom"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/controllers/mcpserver"
 	"github.com/phasegate/phasegate/controllers/rights"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/phases"
@@ -70,6 +71,7 @@ func roles() ([]role, error) {
 	late, migrate := rights.Only(catalog.Needs(migration, kinds, rights.Guess), datastoremigration.BackUpAction, datastoremigration.CleanUpAction)
 	detach, migrate := rights.Only(migrate, datastoremigration.DetachAction)
 	ahead, migrate := rights.Only(migrate, datastoremigration.OpenDoorAction, datastoremigration.CloseDoorAction)
+	ofServers := catalog.Needs(mcp, kinds, rights.Guess)
 	var backUp, cleanUp, servers []rights.Need
 	for _, n := range late {
 		if datastoremigration.IsBackUp(n) {
@@ -92,7 +94,8 @@ func roles() ([]role, error) {
 		{"datastoremigration-copyahead", "The same account, to add a version to Calico's v3 CRDs for the time of a migration, through which objects are copied before v1 is locked: `controllers.datastoremigration.copyAhead.enabled`.", ahead},
 		{"datastoremigration-dependents", "The same account, to find what belongs to Calico's objects and is no object of Calico: `controllers.datastoremigration.dependents.enabled`. " +
 			"The chart adds the right to patch what `controllers.datastoremigration.dependents.patch` lists: by default ConfigMaps and Secrets, to take references to their owners off while these change places.", detach},
-		{"mcpserver", "The account of MCP servers. It holds the rights of a proxy too, since nobody can grant what he does not have.", catalog.Needs(mcp, kinds, rights.Guess)},
+		{"mcpserver", "The account of MCP servers. It holds the rights of a proxy too, since nobody can grant what he does not have.", ofServers},
+		{"mcpserver-toolhive", "The same account, where the proxies are ToolHive's: `proxy`. It reads the configurations that only they are given.", rights.Without(mcpserver.NeedsOf(mcpserver.ToolHive, mcp, rights.Guess), ofServers)},
 		{"custom", "The account of machines that no controller is compiled in for. What such a machine works on is yours to grant.", custom.Program(builtin.Options{}).NeedsOfAny()},
 	}, nil
 }

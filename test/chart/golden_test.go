@@ -32,6 +32,7 @@ var standIns = map[string]string{
 	"files/rbac/datastoremigration-copyahead.yaml":  "rules:\n- {apiGroups: [apiextensions.k8s.io], resources: [customresourcedefinitions], resourceNames: [bgpfilters.projectcalico.org], verbs: [patch]}\n",
 	"files/rbac/datastoremigration-dependents.yaml": "rules:\n- {apiGroups: ['*'], resources: ['*'], verbs: [list]}\n",
 	"files/rbac/mcpserver.yaml":                     "rules:\n- {apiGroups: [toolhive.stacklok.dev], resources: [mcpservers], verbs: [get]}\n",
+	"files/rbac/mcpserver-toolhive.yaml":            "rules:\n- {apiGroups: [toolhive.stacklok.dev], resources: [mcpoidcconfigs], verbs: [get]}\n",
 	"files/rbac/custom.yaml":                        "rules:\n- {apiGroups: [events.k8s.io], resources: [events], verbs: [create]}\n",
 	"files/machines/datastore-migration.yaml": "# A comment.\nmetadata: {name: datastore-migration}\nspec:\n  phases:\n" +
 		"  - {name: WaitingForConflictResolution, poll: 5s}\n  - {name: Migrating, steps: [{action: Drain, with: {quiet: 1s, atMost: 10s}}]}\n",

@@ -32,6 +32,12 @@ func TestRefused(t *testing.T) {
 		"CRDs to be deleted":    {why: "only those that are surely ours", values: `{crds: {keep: false}}`, says: []string{"crds.keep", "crds.install=always"}},
 		"global values":         {why: "Helm hands them to each chart of an umbrella", values: `{global: {registry: x}}`},
 
+		"proxy":                  {why: "a typing error", values: `{proxy: toolHive}`, says: []string{"proxy"}},
+		"proxy without image":    {why: "no pod would start", values: `{proxy: toolhive}`, says: []string{"proxy", "toolhiveProxyImage.repository"}},
+		"proxy without version":  {why: "ours is none of ToolHive's", values: `{toolhiveProxyImage: {repository: x/y}}`, says: []string{"toolhiveProxyImage", "tag"}},
+		"proxy with an image":    {why: "the image says which", values: `{toolhiveProxyImage: {repository: x/y, tag: v1}}`},
+		"our proxy all the same": {why: "one value goes back", values: `{proxy: phasegate, toolhiveProxyImage: {repository: x/y}}`},
+
 		"lease":             {why: "two could lead at a time", values: `{leaderElection: {renewDeadline: 15s}}`, says: []string{"leaderElection", "leaseDuration (15s) > renewDeadline (15s)"}},
 		"lease in units":    {why: "1m is longer than 30s", values: `{leaderElection: {leaseDuration: 1m, renewDeadline: 30s, retryPeriod: 500ms}}`},
 		"retry":             {why: "it would never be tried again", values: `{leaderElection: {retryPeriod: 10s}}`, says: []string{"retryPeriod (10s)"}},

@@ -61,6 +61,11 @@ called. One that another release has made, or has left, is as good as ours. Retu
 {{- $account.name | default (printf "%s-%s" (include "phasegate.fullname" $root) (index . 1)) }}
 {{- end }}
 
+{{/* What the proxies of MCP servers run. */}}
+{{- define "phasegate.proxy" -}}
+{{- .Values.proxy | default (ternary "toolhive" "phasegate" (ne .Values.toolhiveProxyImage.repository "")) }}
+{{- end }}
+
 {{/* Takes (list $ image). */}}
 {{- define "phasegate.image" -}}
 {{- $root := index . 0 }}

@@ -28,6 +28,10 @@ ports, so each controller has its own. Takes (list $ controller), returns JSON.
 {{- end }}
 {{- else if eq $controller "mcpserver" }}
 - --proxy-image={{ include "phasegate.image" (list $root $root.Values.proxyImage) }}
+{{- if eq (include "phasegate.proxy" $root) "toolhive" }}
+- --proxy=toolhive
+- --toolhive-proxy-image={{ include "phasegate.image" (list $root $root.Values.toolhiveProxyImage) }}
+{{- end }}
 - {{ printf "--proxy-resources=%s" (toJson $root.Values.proxyResources) | quote }}
 {{- end }}
 - --log-format={{ $root.Values.logging.format }}

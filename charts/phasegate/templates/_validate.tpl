@@ -8,6 +8,7 @@ be is said in values.schema.json. Each message: the value, what is wrong, what t
 {{- include "phasegate.validateKinds" . }}
 {{- include "phasegate.validateMetrics" . }}
 {{- include "phasegate.validateCRDs" . }}
+{{- include "phasegate.validateProxy" . }}
 {{- $lease := .Values.leaderElection }}
 {{- $lasts := include "phasegate.milliseconds" $lease.leaseDuration | int }}
 {{- $renews := include "phasegate.milliseconds" $lease.renewDeadline | int }}
@@ -128,6 +129,18 @@ release. Helm's lookup answers nothing in `helm template`: then the managers fin
 {{- fail (printf "kinds: kind %s is in the registry twice: to change a shipped kind, copy files/kinds.yaml into kinds.file and edit it" .kind) }}
 {{- end }}
 {{- $seen = append $seen .kind }}
+{{- end }}
+{{- end }}
+
+{{- define "phasegate.validateProxy" }}
+{{- $image := .Values.toolhiveProxyImage }}
+{{- if eq (include "phasegate.proxy" .) "toolhive" }}
+{{- if not $image.repository }}
+{{- fail "proxy: toolhive needs the image of ToolHive's proxyrunner: give toolhiveProxyImage.repository" }}
+{{- end }}
+{{- if not (or $image.tag $image.digest) }}
+{{- fail "toolhiveProxyImage: it has neither tag nor digest, and the chart's version is none of ToolHive's: give one of them" }}
+{{- end }}
 {{- end }}
 {{- end }}
 

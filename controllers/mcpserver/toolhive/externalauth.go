@@ -1,0 +1,93 @@
+package toolhive
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+)
+
+// exchangeSecretEnv is where the program takes the secret of the exchange from.
+const exchangeSecretEnv = "TOOLHIVE_TOKEN_EXCHANGE_CLIENT_SECRET"
+
+// TokenExchange is how the token of a client becomes one for the server.
+type TokenExchange struct {
+	TokenURL string `json:"token_url"`
+	ClientID string `json:"client_id"`
+	// ClientSecret is always empty: the program takes it from a variable.
+	ClientSecret     string   `json:"client_secret"`
+	Audience         string   `json:"audience"`
+	Scopes           []string `json:"scopes,omitempty"`
+	SubjectTokenType string   `json:"subject_token_type,omitempty"`
+	HeaderStrategy   string   `json:"header_strategy,omitempty"`
+	HeaderName       string   `json:"external_token_header_name,omitempty"`
+}
+
+// exchangeSpec is the spec of an MCPExternalAuthConfig that exchanges tokens.
+type exchangeSpec struct {
+	Type          string `json:"type"`
+	TokenExchange *struct {
+		TokenURL         string     `json:"tokenUrl"`
+		ClientID         string     `json:"clientId"`
+		ClientSecretRef  *SecretKey `json:"clientSecretRef"`
+		Audience         string     `json:"audience"`
+		Scopes           []string   `json:"scopes"`
+		SubjectTokenType string     `json:"subjectTokenType"`
+		HeaderName       string     `json:"externalTokenHeaderName"`
+	} `json:"tokenExchange"`
+}
+
+// tokenTypes are the long names of the kinds of tokens.
+var tokenTypes = map[string]string{
+	"":             "",
+	"access_token": "urn:ietf:params:oauth:token-type:access_token",
+	"id_token":     "urn:ietf:params:oauth:token-type:id_token",
+	"jwt":          "urn:ietf:params:oauth:token-type:jwt",
+}
+
+// addExternalAuth knows two types: tokens are exchanged, or nothing is done. All
+// others are for proxies of servers elsewhere, or for several servers in one: with this
+// program they would do nothing.
+func (p *Proxy) addExternalAuth(srv *v1beta1.MCPServer, named Objects) *InvalidError {
+	const field = "externalAuthConfigRef"
+	if srv.Spec.ExternalAuthConfigRef == nil {
+		return nil
+	}
+	name := named.ExternalAuth.GetName()
+	kind, _, _ := unstructured.NestedString(named.ExternalAuth.Object, "spec", "type")
+	switch kind {
+	case "unauthenticated":
+		return nil
+	case "tokenExchange":
+	default:
+		return invalid(field, "MCPExternalAuthConfig %s is of type %q, which is not enforced here: only tokenExchange and unauthenticated are", name, kind)
+	}
+	var spec exchangeSpec
+	if err := decodeSpec(field, named.ExternalAuth, &spec); err != nil {
+		return err
+	}
+	from := spec.TokenExchange
+	if from == nil || from.TokenURL == "" || from.Audience == "" {
+		return invalid(field, "MCPExternalAuthConfig %s lacks tokenExchange with tokenUrl and audience", name)
+	}
+	long, known := tokenTypes[from.SubjectTokenType]
+	for _, full := range tokenTypes {
+		if full == from.SubjectTokenType {
+			long, known = full, true
+		}
+	}
+	if !known {
+		return invalid(field, "MCPExternalAuthConfig %s has subjectTokenType %q: write access_token, id_token or jwt", name, from.SubjectTokenType)
+	}
+	exchange := &TokenExchange{
+		TokenURL: from.TokenURL, ClientID: from.ClientID, Audience: from.Audience, Scopes: from.Scopes,
+		SubjectTokenType: long, HeaderStrategy: "replace", HeaderName: from.HeaderName,
+	}
+	if from.HeaderName != "" {
+		exchange.HeaderStrategy = "custom"
+	}
+	if from.ClientSecretRef != nil {
+		p.addEnv(exchangeSecretEnv, *from.ClientSecretRef)
+	}
+	p.Config.TokenExchange = exchange
+	return nil
+}

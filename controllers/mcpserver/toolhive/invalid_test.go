@@ -1,0 +1,102 @@
+package toolhive_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/controllers/mcpserver/toolhive"
+)
+
+// TestInvalid is about what the file cannot say, or the program would not start with: it
+// is never left out.
+func TestInvalid(t *testing.T) {
+	auth := func(spec string) toolhive.Objects {
+		return toolhive.Objects{ExternalAuth: object("MCPExternalAuthConfig", "auth", spec)}
+	}
+	hooks := func(spec string) toolhive.Objects {
+		return toolhive.Objects{Webhook: object("MCPWebhookConfig", "hooks", spec)}
+	}
+	refAuth := func(s *spec) { s.ExternalAuthConfigRef = &v1beta1.LocalRef{Name: "auth"} }
+	refHooks := func(s *spec) { s.WebhookConfigRef = text(`{"name":"hooks"}`) }
+	refTools := func(s *spec) { s.ToolConfigRef = &v1beta1.LocalRef{Name: "tools"} }
+	refMap := func(s *spec) { s.AuthzConfig = text(`{"type":"configMap","configMap":{"name":"p"}}`) }
+	policies := func(key, value string) toolhive.Objects {
+		return toolhive.Objects{Policies: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Data: map[string]string{key: value}}}
+	}
+	for name, c := range map[string]struct {
+		why    string
+		change func(*spec)
+		named  toolhive.Objects
+		field  string
+		says   string
+	}{
+		"authz of tomorrow": {"a field that is not known may be the one that protects", func(s *spec) { s.AuthzConfig = text(`{"type":"inline","inline":{"policies":["x"]},"strict":true}`) }, toolhive.Objects{}, "authzConfig", `unknown field "strict"`},
+		"authz of neither":  {"the type says which", func(s *spec) { s.AuthzConfig = text(`{"type":"inline"}`) }, toolhive.Objects{}, "authzConfig", `type "inline" needs what it names`},
+		"no policy":         {"all would be denied", func(s *spec) { s.AuthzConfig = text(`{"type":"inline","inline":{"policies":[]}}`) }, toolhive.Objects{}, "authzConfig", "has no policy"},
+		"entities": {"the program would not start", func(s *spec) {
+			s.AuthzConfig = text(`{"type":"inline","inline":{"policies":["x"],"entitiesJson":"{"}}`)
+		}, toolhive.Objects{}, "authzConfig", "no JSON list"},
+		"no key":                  {"nobody says what is permitted", refMap, policies("other", ""), "authzConfig", "has no key authz.json"},
+		"no YAML":                 {"it cannot be read", refMap, policies("authz.json", "{"), "authzConfig", "neither JSON nor YAML"},
+		"no policies":             {"it is something else", refMap, policies("authz.json", "a: b"), "authzConfig", `version "" and type ""`},
+		"authz type":              {"the program does not know it", func(s *spec) { s.AuthzConfigRef = text(`{"name":"p"}`) }, toolhive.Objects{Authz: object("MCPAuthzConfig", "p", `{"type":"opa","config":{"a":"b"}}`)}, "authzConfigRef", `type "opa"`},
+		"no audience":             {"any token would do", func(s *spec) { s.OIDCConfigRef = text(`{"name":"idp"}`) }, idp, "oidcConfigRef", "audience is empty"},
+		"no issuer":               {"nobody could be let in, or everybody", oidcRef, toolhive.Objects{OIDC: object("MCPOIDCConfig", "idp", `{"type":"inline","inline":{}}`)}, "oidcConfigRef", "inline with an issuer"},
+		"oidc of tomorrow":        {"as with policies", oidcRef, toolhive.Objects{OIDC: object("MCPOIDCConfig", "idp", `{"type":"inline","inline":{"issuer":"https://idp","requiredClaims":["x"]}}`)}, "oidcConfigRef", `unknown field "inline.requiredClaims"`},
+		"audit of tomorrow":       {"it asks for what is not written", func(s *spec) { s.Audit = text(`{"enabled":true,"eventTypes":["x"]}`) }, toolhive.Objects{}, "audit", `unknown field "eventTypes"`},
+		"annotations of a tool":   {"the file has no place for them", refTools, toolhive.Objects{Tool: object("MCPToolConfig", "tools", `{"toolsOverride":{"a":{"name":"b","annotations":{"readOnlyHint":true}}}}`)}, "toolConfigRef", "annotations for the tool a"},
+		"empty override":          {"the program would not start", refTools, toolhive.Objects{Tool: object("MCPToolConfig", "tools", `{"toolsOverride":{"a":{}}}`)}, "toolConfigRef", "says nothing of the tool a"},
+		"sampling":                {"it is none", func(s *spec) { s.TelemetryConfigRef = text(`{"name":"o"}`) }, toolhive.Objects{Telemetry: object("MCPTelemetryConfig", "o", `{"openTelemetry":{"enabled":true,"tracing":{"samplingRate":"often"}}}`)}, "telemetryConfigRef", `sampling rate "often"`},
+		"limits without a store":  {"nothing would be counted", func(s *spec) { s.RateLimiting = text(`{"shared":{"maxTokens":1,"refillPeriod":"1s"}}`) }, toolhive.Objects{}, "rateLimiting", "provider redis"},
+		"limits of nothing":       {"it looks like a limit", func(s *spec) { redis(s); s.RateLimiting = text(`{}`) }, toolhive.Objects{}, "rateLimiting", "limits nothing"},
+		"limits without users":    {"all would share one", func(s *spec) { redis(s); s.RateLimiting = text(`{"perUser":{"maxTokens":1,"refillPeriod":"1s"}}`) }, toolhive.Objects{}, "rateLimiting", "spec.oidcConfigRef"},
+		"no store":                {"sessions would be nowhere", func(s *spec) { s.SessionStorage = &v1beta1.SessionStorage{Provider: "redis"} }, toolhive.Objects{}, "sessionStorage", "no address"},
+		"header injection":        {"the program does it for servers elsewhere only", refAuth, auth(`{"type":"headerInjection","headerInjection":{"headerName":"a"}}`), "externalAuthConfigRef", `type "headerInjection"`},
+		"embedded server":         {"not written here yet", refAuth, auth(`{"type":"embeddedAuthServer"}`), "externalAuthConfigRef", `type "embeddedAuthServer"`},
+		"exchange of tomorrow":    {"another token would be exchanged", refAuth, auth(`{"type":"tokenExchange","tokenExchange":{"tokenUrl":"https://t","audience":"a","subjectProviderName":"x"}}`), "externalAuthConfigRef", `unknown field "tokenExchange.subjectProviderName"`},
+		"exchange for nobody":     {"the token would be good anywhere", refAuth, auth(`{"type":"tokenExchange","tokenExchange":{"tokenUrl":"https://t"}}`), "externalAuthConfigRef", "lacks tokenExchange"},
+		"token type":              {"the program would not start", refAuth, auth(`{"type":"tokenExchange","tokenExchange":{"tokenUrl":"https://t","audience":"a","subjectTokenType":"saml"}}`), "externalAuthConfigRef", `subjectTokenType "saml"`},
+		"webhooks of none":        {"nobody would be asked", refHooks, hooks(`{}`), "webhookConfigRef", "has no webhook"},
+		"webhook over http":       {"anybody could answer", refHooks, hooks(`{"validating":[{"name":"a","url":"http://a"}]}`), "webhookConfigRef", "not https"},
+		"webhook that is slow":    {"the program would not start", refHooks, hooks(`{"mutating":[{"name":"a","url":"https://a","timeout":"1h"}]}`), "webhookConfigRef", "write one from 1s to 30s"},
+		"webhook without its key": {"the program would not start", refHooks, hooks(`{"validating":[{"name":"a","url":"https://a","tlsConfig":{"clientCertSecretRef":{"name":"a","key":"b"}}}]}`), "webhookConfigRef", "needs its key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			proxy, wrong := toolhive.Make(server(c.change), base(), c.named)
+			if proxy != nil || len(wrong) != 1 || wrong[0].Field != c.field || !strings.Contains(wrong[0].Error(), c.says) {
+				t.Errorf("%s: proxy %v, wrong %v; want one problem of %s that says %q", c.why, proxy, wrong, c.field, c.says)
+			}
+		})
+	}
+}
+
+// TestAllIsToldAtOnce spares people one round for each mistake.
+func TestAllIsToldAtOnce(t *testing.T) {
+	_, wrong := toolhive.Make(server(func(s *spec) {
+		s.Audit, s.RateLimiting = text(`[]`), text(`[]`)
+	}), base(), toolhive.Objects{})
+	if len(wrong) != 2 {
+		t.Errorf("told: %v, want both fields", wrong)
+	}
+}
+
+func TestPoliciesOf(t *testing.T) {
+	for value, want := range map[string]string{
+		`{"type":"configMap","configMap":{"name":"p"}}`: "p",
+		`{"configMap":{"name":"p"}}`:                    "p",
+		`{"type":"inline","configMap":{"name":"p"}}`:    "",
+		`{"type":"configMap"}`:                          "",
+		`[]`:                                            "",
+	} {
+		if got := toolhive.PoliciesOf(server(func(s *spec) { s.AuthzConfig = text(value) })); got != want {
+			t.Errorf("of %s: %q, want %q", value, got, want)
+		}
+	}
+	if got := toolhive.PoliciesOf(server(nil)); got != "" {
+		t.Errorf("of nothing: %q", got)
+	}
+}

@@ -1,0 +1,115 @@
+package toolhive
+
+import (
+	"encoding/json"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+)
+
+// redisPasswordEnv is where the program takes the password of the store from.
+const redisPasswordEnv = "THV_SESSION_REDIS_PASSWORD"
+
+// maxAuditData is how much of a request or answer an audit event may have, in bytes:
+// the program's own default, which counts only where a file asks for data at all.
+const maxAuditData = 1024
+
+// Audit is an audit log on standard output. The file does not switch it on: its being
+// there does.
+type Audit struct {
+	DetectApplicationErrors bool `json:"detectApplicationErrors"`
+	MaxDataSize             int  `json:"maxDataSize"`
+}
+
+func (p *Proxy) addAudit(srv *v1beta1.MCPServer, _ Objects) *InvalidError {
+	if srv.Spec.Audit == nil {
+		return nil
+	}
+	var spec struct {
+		Enabled bool `json:"enabled"`
+	}
+	if err := decodeField("audit", srv.Spec.Audit, &spec); err != nil {
+		return err
+	}
+	if spec.Enabled {
+		p.Config.Audit = &Audit{DetectApplicationErrors: true, MaxDataSize: maxAuditData}
+	}
+	return nil
+}
+
+func (p *Proxy) addSessions(srv *v1beta1.MCPServer, _ Objects) *InvalidError {
+	storage := srv.Spec.SessionStorage
+	if storage == nil || storage.Provider != "redis" {
+		return nil
+	}
+	if storage.Address == "" {
+		return invalid("sessionStorage", "redis has no address: name its host and port")
+	}
+	p.Config.Scaling = scaling(srv.Spec.BackendReplicas, &Redis{Address: storage.Address, DB: storage.DB, KeyPrefix: storage.KeyPrefix})
+	if storage.PasswordRef != nil {
+		p.addEnv(redisPasswordEnv, SecretKey{Name: storage.PasswordRef.Name, Key: storage.PasswordRef.Key})
+	}
+	return nil
+}
+
+// rateLimits is spec.rateLimiting, which the program reads as it is.
+type rateLimits struct {
+	Shared  *bucket `json:"shared"`
+	PerUser *bucket `json:"perUser"`
+	Tools   []struct {
+		Name    string  `json:"name"`
+		Shared  *bucket `json:"shared"`
+		PerUser *bucket `json:"perUser"`
+	} `json:"tools"`
+}
+
+type bucket struct {
+	MaxTokens    int32  `json:"maxTokens"`
+	RefillPeriod string `json:"refillPeriod"`
+}
+
+// perUser tells whether the program must know its users.
+func (l *rateLimits) perUser() bool {
+	for _, t := range l.Tools {
+		if t.PerUser != nil {
+			return true
+		}
+	}
+	return l.PerUser != nil
+}
+
+// addRateLimits comes after addSessions: what is counted is kept in the store of sessions.
+func (p *Proxy) addRateLimits(srv *v1beta1.MCPServer, _ Objects) *InvalidError {
+	const field = "rateLimiting"
+	if srv.Spec.RateLimiting == nil {
+		return nil
+	}
+	var limits rateLimits
+	if err := decodeField(field, srv.Spec.RateLimiting, &limits); err != nil {
+		return err
+	}
+	switch {
+	case limits.Shared == nil && limits.PerUser == nil && len(limits.Tools) == 0:
+		return invalid(field, "it limits nothing: name shared, perUser or tools")
+	case p.Config.Scaling == nil || p.Config.Scaling.Redis == nil:
+		return invalid(field, "what is counted is kept in spec.sessionStorage: name one with provider redis")
+	case limits.perUser() && p.Config.OIDC == nil:
+		return invalid(field, "perUser needs users: name who they are in spec.oidcConfigRef")
+	}
+	text, err := json.Marshal(srv.Spec.RateLimiting)
+	if err != nil {
+		return invalid(field, "%w", err)
+	}
+	p.Config.RateLimit, p.Config.RateLimitNamespace = text, srv.Namespace
+	return nil
+}
+
+func rateLimitParameters(rc *RunConfig) parameters {
+	if rc.RateLimit == nil {
+		return nil
+	}
+	values := parameters{"namespace": rc.RateLimitNamespace, "server_name": rc.Name, "config": rc.RateLimit, "redis_addr": rc.Scaling.Redis.Address}
+	if db := rc.Scaling.Redis.DB; db != 0 {
+		values["redis_db"] = db
+	}
+	return values
+}
