@@ -118,6 +118,11 @@ real-calico: build cluster-tools ## Run the tests that take Calico's own program
 	@test -x '$(CALICO_BIN)/calico-ipam' || { echo 'not run: CALICO_BIN names no directory with calico-ipam, an executable of a Calico release' >&2; exit 1; }
 	CALICO_BIN=$(abspath $(CALICO_BIN)) $(GO) test -count=1 -timeout 30m -v -run TestReal ./test/e2e
 
+.PHONY: real-toolhive
+real-toolhive: build cluster-tools ## Serve MCP sessions through ToolHive's own proxyrunner, the program THV_PROXYRUNNER, as --proxy=toolhive deploys it
+	@test -x '$(THV_PROXYRUNNER)' || { echo 'not run: THV_PROXYRUNNER names no program: build cmd/thv-proxyrunner of github.com/stacklok/toolhive' >&2; exit 1; }
+	THV_PROXYRUNNER=$(abspath $(THV_PROXYRUNNER)) $(GO) test -count=1 -timeout 30m -v -run TestReal ./test/toolhive
+
 .PHONY: dashboard-test
 dashboard-test: build cluster-tools ## Open the dashboard in a real browser during a migration; screenshots in bin/dashboard (needs chromium; AXE=axe.min.js)
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { echo 'no Chromium on the PATH; on Debian: apt-get install chromium' >&2; exit 1; }

@@ -33,11 +33,22 @@ func role(proxy Flavour, srv *server) *rbacv1.Role {
 	}
 	if proxy == ToolHive {
 		rules[0].Verbs = append(rules[0].Verbs, "watch") // it waits for its backend by a watch
+		rules = append(rules, monitorRules(srv)...)
 	}
 	if transport(&srv.Spec) == v1beta1.TransportStdio {
 		rules = append(rules, attachRules(srv)...)
 	}
 	return &rbacv1.Role{ObjectMeta: objectMeta(srv, v1beta1.ProxyRBACName(srv.Name)), Rules: rules}
+}
+
+// monitorRules let ToolHive's proxyrunner look every few seconds whether its backend is
+// there: without them it does not start. The Service of the server's name is none that
+// anybody makes.
+func monitorRules(srv *server) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
+		{APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: []string{srv.Name}, Verbs: []string{"get"}},
+	}
 }
 
 // attachable is how many pods of a stdio server a proxy may attach to: it needs one, and

@@ -60,9 +60,10 @@ func Serve(t testing.TB, c client.Client, node string, containers map[string]*co
 	if err := c.Create(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
+	before := n.DeepCopy() // a controller of nodes may write them, too
 	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: host}}
 	n.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(number)
-	if err := c.Status().Update(t.Context(), n); err != nil {
+	if err := c.Status().Patch(t.Context(), n, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
 }
