@@ -35,23 +35,9 @@ func (s *steps) toolHive(ctx context.Context, srv *server) (*toolHiveProxy, erro
 	if made.findings, err = s.findings(ctx, srv); err != nil {
 		return nil, err
 	}
-	var named toolhive.Objects
-	for _, f := range made.findings {
-		if f.named && f.config == nil {
-			made.add(f.condition, f.absence(srv, f.name))
-		}
-		*f.into(&named) = f.config
-	}
-	if name := toolhive.PoliciesOf(srv); name != "" {
-		if named.Policies, err = s.configMap(ctx, srv, name); err != nil {
-			return nil, err
-		}
-		if named.Policies == nil {
-			made.add("", newProblem("AuthzConfigMapNotFound", "ConfigMap %s, which spec.authzConfig names, is not in namespace %s: create it", name, srv.Namespace))
-		}
-	}
-	if len(made.wrong) > 0 {
-		return made, nil
+	named, err := s.objects(ctx, srv, made)
+	if err != nil || len(made.wrong) > 0 {
+		return made, err
 	}
 	proxy, wrong := toolhive.Make(srv, runConfig(srv), named)
 	for _, w := range wrong {
@@ -67,6 +53,24 @@ func (s *steps) toolHive(ctx context.Context, srv *server) (*toolHiveProxy, erro
 		made.proxy = proxy
 	}
 	return made, nil
+}
+
+// objects are those that the spec names; each that is not there is a problem.
+func (s *steps) objects(ctx context.Context, srv *server, made *toolHiveProxy) (named toolhive.Objects, err error) {
+	for _, f := range made.findings {
+		if f.named && f.config == nil {
+			made.add(f.condition, f.absence(srv, f.name))
+		}
+		*f.into(&named) = f.config
+	}
+	name := toolhive.PoliciesOf(srv)
+	if name == "" {
+		return named, nil
+	}
+	if named.Policies, err = s.configMap(ctx, srv, name); err == nil && named.Policies == nil {
+		made.add("", newProblem("AuthzConfigMapNotFound", "ConfigMap %s, which spec.authzConfig names, is not in namespace %s: create it", name, srv.Namespace))
+	}
+	return named, err
 }
 
 func (p *toolHiveProxy) add(condition string, wrong *problem) {

@@ -74,7 +74,7 @@ func (w *world) converse(name, mode string) {
 		session, err = w.session(address, mode, "")
 		return err
 	})
-	defer session.Close()
+	defer func() { _ = session.Close() }() // what is tested was seen
 	if got := session.InitializeResult().ServerInfo.Name; got != "echo" {
 		w.Errorf("initialize: the server calls itself %q", got)
 	}
@@ -189,7 +189,7 @@ func (w *world) protected() {
 	if err != nil {
 		w.Fatalf("a good token: %v", err)
 	}
-	defer session.Close()
+	defer func() { _ = session.Close() }() // what is tested was seen
 	if got, err := w.call(session, "echo", map[string]any{"text": "hello"}); got != "hello" || err != nil {
 		w.Errorf("a tool that the policies permit: %q, %v", got, err)
 	}
@@ -231,7 +231,7 @@ func (w *world) tools() {
 	if err != nil {
 		w.Fatal(err)
 	}
-	defer session.Close()
+	defer func() { _ = session.Close() }() // what is tested was seen
 	if diff := cmp.Diff([]string{"say"}, w.list(session)); diff != "" {
 		w.Errorf("tools/list (-want +got):\n%s", diff)
 	}

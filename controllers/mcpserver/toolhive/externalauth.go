@@ -7,7 +7,7 @@ import (
 )
 
 // exchangeSecretEnv is where the program takes the secret of the exchange from.
-const exchangeSecretEnv = "TOOLHIVE_TOKEN_EXCHANGE_CLIENT_SECRET"
+const exchangeSecretEnv = "TOOLHIVE_TOKEN_EXCHANGE_CLIENT_SECRET" //nolint:gosec // the name of a variable
 
 // TokenExchange is how the token of a client becomes one for the server.
 type TokenExchange struct {
@@ -37,11 +37,24 @@ type exchangeSpec struct {
 }
 
 // tokenTypes are the long names of the kinds of tokens.
-var tokenTypes = map[string]string{
+var tokenTypes = map[string]string{ //nolint:gosec // names of kinds, not tokens
 	"":             "",
 	"access_token": "urn:ietf:params:oauth:token-type:access_token",
 	"id_token":     "urn:ietf:params:oauth:token-type:id_token",
 	"jwt":          "urn:ietf:params:oauth:token-type:jwt",
+}
+
+// tokenType is the long name of a kind of tokens, which may be given by either name.
+func tokenType(name string) (long string, known bool) {
+	if long, known = tokenTypes[name]; known {
+		return long, true
+	}
+	for _, full := range tokenTypes {
+		if full == name {
+			return full, true
+		}
+	}
+	return "", false
 }
 
 // addExternalAuth knows two types: tokens are exchanged, or nothing is done. All
@@ -58,23 +71,23 @@ func (p *Proxy) addExternalAuth(srv *v1beta1.MCPServer, named Objects) *InvalidE
 	case "unauthenticated":
 		return nil
 	case "tokenExchange":
+		return p.addTokenExchange(field, named.ExternalAuth)
 	default:
 		return invalid(field, "MCPExternalAuthConfig %s is of type %q, which is not enforced here: only tokenExchange and unauthenticated are", name, kind)
 	}
+}
+
+func (p *Proxy) addTokenExchange(field string, config *unstructured.Unstructured) *InvalidError {
+	name := config.GetName()
 	var spec exchangeSpec
-	if err := decodeSpec(field, named.ExternalAuth, &spec); err != nil {
+	if err := decodeSpec(field, config, &spec); err != nil {
 		return err
 	}
 	from := spec.TokenExchange
 	if from == nil || from.TokenURL == "" || from.Audience == "" {
 		return invalid(field, "MCPExternalAuthConfig %s lacks tokenExchange with tokenUrl and audience", name)
 	}
-	long, known := tokenTypes[from.SubjectTokenType]
-	for _, full := range tokenTypes {
-		if full == from.SubjectTokenType {
-			long, known = full, true
-		}
-	}
+	long, known := tokenType(from.SubjectTokenType)
 	if !known {
 		return invalid(field, "MCPExternalAuthConfig %s has subjectTokenType %q: write access_token, id_token or jwt", name, from.SubjectTokenType)
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // redisPasswordEnv is where the program takes the password of the store from.
-const redisPasswordEnv = "THV_SESSION_REDIS_PASSWORD"
+const redisPasswordEnv = "THV_SESSION_REDIS_PASSWORD" //nolint:gosec // the name of a variable
 
 // maxAuditData is how much of a request or answer an audit event may have, in bytes:
 // the program's own default, which counts only where a file asks for data at all.

@@ -10,7 +10,7 @@ import (
 const (
 	// Where a pod has the certificate of the API server's authority, and its own token.
 	clusterCA    = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
-	clusterToken = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+	clusterToken = "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path
 	// clusterIssuer is who issues the tokens of ServiceAccounts, where nobody says more.
 	clusterIssuer = "https://kubernetes.default.svc"
 
@@ -18,7 +18,7 @@ const (
 	oidcCAVolume = "oidc-ca-bundle-"
 	caKey        = "ca.crt"
 
-	oidcSecretEnv = "TOOLHIVE_OIDC_CLIENT_SECRET"
+	oidcSecretEnv = "TOOLHIVE_OIDC_CLIENT_SECRET" //nolint:gosec // the name of a variable
 )
 
 // OIDC is who may come in. The program gives its fields no other names in JSON.
