@@ -2,6 +2,9 @@ package copier
 
 import (
 	"context"
+	"maps"
+	"reflect"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -176,9 +179,31 @@ func v1ObjectOf(obj *metav1.PartialObjectMetadata) v1Object {
 	}
 }
 
-// isEqual compares a v3 object with what it should be by its content alone, owners in Calico left out.
+// isEqual compares a v3 object with what it should be by its content alone, owners in Calico left out. The answer to
+// most creates is what was sent, which is seen without two digests.
 func (c *Copier) isEqual(of *pairs, conv *resources.Converted, live *unstructured.Unstructured) bool {
-	return c.contentEntry(of.kind, of.schema, live).equals(of, conv)
+	e := c.statusEntry(of.schema, live)
+	if isAsSent(of.kind, conv.Object, live) {
+		return !e.terminating && !e.lacksStatus(of.schema, conv)
+	}
+	e.body.digest = contentDigest(of.kind, of.schema, live)
+	return e.equals(of, conv)
+}
+
+// isAsSent tells that an object holds the very content that was sent; if not, it may still mean the same.
+func isAsSent(kind *resources.Kind, sent, live *unstructured.Unstructured) bool {
+	for field := range live.Object {
+		if _, has := sent.Object[field]; !has && !(field == "status" && kind.HasStatus()) {
+			return false
+		}
+	}
+	for field, value := range sent.Object {
+		if field != "metadata" && !reflect.DeepEqual(value, live.Object[field]) {
+			return false
+		}
+	}
+	return maps.Equal(sent.GetLabels(), live.GetLabels()) && maps.Equal(sent.GetAnnotations(), live.GetAnnotations()) &&
+		slices.Equal(sent.GetFinalizers(), live.GetFinalizers()) && reflect.DeepEqual(sent.GetOwnerReferences(), live.GetOwnerReferences())
 }
 
 // equals is isEqual for an object that was digested.
