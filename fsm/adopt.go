@@ -71,7 +71,7 @@ func successor(names map[string]string, old string) string { return firstOf(name
 // here, or something that it holds cannot be given back. The status is one that any
 // revision has stored.
 func (m *Machine) Adopts(st v1alpha1.MachineStatus) error {
-	r := m.Run(st, View{Now: time.Now})
+	r := m.Run(st, Input{Now: time.Now})
 	u := m.def.Spec.Upgrade
 	if r.phase() == nil && st.Phase != "" && (u == nil || u.PhaseMap[st.Phase] == "") {
 		return fmt.Errorf("it is in phase %s, which is not here: restore the phase, or name its successor in spec.upgrade.phaseMap", st.Phase)
@@ -87,7 +87,7 @@ func (m *Machine) Adopts(st v1alpha1.MachineStatus) error {
 // Adopted is where an object goes on with this machine, of a status that any revision has
 // stored. One that cannot go on stays in its phase.
 func (m *Machine) Adopted(st v1alpha1.MachineStatus) v1alpha1.MachineStatus {
-	r := m.Run(st, View{Now: time.Now})
+	r := m.Run(st, Input{Now: time.Now})
 	if st.Phase != "" && r.phase() == nil {
 		r.unknownPhase()
 	}
@@ -142,10 +142,10 @@ func (r *Run) recover() Command {
 func (r *Run) notYetRecovered(err error) Command {
 	r.st.Held = nil
 	r.message = clip(fmt.Sprintf("The state of this object is lost, and cannot be recovered yet: %v", err), maxText)
-	return Command{Do: Sleep, After: defaultPoll}
+	return Command{Do: Requeue, After: defaultPoll}
 }
 
 // lost tells that the object may hold something, and nothing is stored of it.
 func (r *Run) lost() bool {
-	return r.st.Phase == "" && r.view.Finalizer && len(r.m.prog.effects) > 0
+	return r.st.Phase == "" && r.input.Finalizer && len(r.m.prog.effects) > 0
 }

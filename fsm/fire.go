@@ -13,7 +13,7 @@ import (
 
 // Do carries out a command: it calls the action, and answers what came of it. An error says that nothing of the run
 // counts any more: the driver is ending, or the object is another one by now.
-type Do func(ctx context.Context, cmd Command) (Outcome, error)
+type Do func(ctx context.Context, cmd Command) (Result, error)
 
 // firing is what the callbacks of an event get, as its only argument.
 type firing struct {
@@ -23,7 +23,7 @@ type firing struct {
 	cmd     *Command
 	do      Do
 	called  bool
-	outcome Outcome
+	outcome Result
 	dropped error
 
 	// Of a way on: what is told of it, what was decided, and who hears of it once it is durable.
@@ -89,7 +89,7 @@ func leaveState(_ context.Context, e *looplab.Event) {
 		r.recordRequests(f.guard)
 		r.enter(e.Dst, e.Src, e.Event, f.message)
 	}
-	f.took = r.next.Took
+	f.took = r.next.Transition
 	e.Async()
 }
 

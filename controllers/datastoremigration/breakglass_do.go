@@ -128,7 +128,7 @@ func (b *BreakGlass) holder(l *Locks) *migration {
 
 // Do carries out one deed of a verdict. Each is a write with a precondition on what was
 // seen, and may be repeated; a conflict says that somebody else was faster: look again.
-func (b *BreakGlass) Do(ctx context.Context, deed Deed) error {
+func (b *BreakGlass) Do(ctx context.Context, deed LockWrite) error {
 	switch deed {
 	case DeleteMigration:
 		return b.deleteMigration(ctx)

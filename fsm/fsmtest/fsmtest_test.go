@@ -77,12 +77,12 @@ func TestFailuresAreTold(t *testing.T) {
 		"golden that is not the same": {"where", func(t testing.TB) { fsmtest.Golden(t, "testdata/door/opens.txt", "x") }, []string{"-update rewrites it"}},
 		"ledger that somebody emptied": {"what is in place must be in the ledger", func(t testing.TB) {
 			w := fsmtest.World(t, door, nil)
-			if err := w.Settle(); err != nil {
+			if err := w.RunUntilIdle(); err != nil {
 				t.Fatal(err)
 			}
 			w.Stored.Held = nil
 			w.Stored.Cursor = 1
-			if err := w.Settle(); err != nil {
+			if err := w.RunUntilIdle(); err != nil {
 				t.Fatal(err)
 			}
 		}, []string{"key is in place, but not in the stored ledger"}},

@@ -136,8 +136,8 @@ func (i *index) take(key client.ObjectKey) (entry, bool) {
 	return *e, true
 }
 
-// strays are the copies of ours that nobody took, sorted by name.
-func (i *index) strays() []client.ObjectKey { return i.left(true) }
+// orphans are the copies of ours that nobody took, sorted by name.
+func (i *index) orphans() []client.ObjectKey { return i.left(true) }
 
 // left are the entries that nobody took, of our copies or of all others, sorted by name.
 func (i *index) left(ours bool) []client.ObjectKey {
