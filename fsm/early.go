@@ -80,7 +80,7 @@ func (r *Run) pollOf(p *phase) time.Duration {
 	return cmp.Or(poll, defaultPoll)
 }
 
-// Due is what the driver remembers for View.Due of the next run; nil is nothing. Stored tells
+// Due is what the driver remembers for Input.Due of the next run; nil is nothing. Stored tells
 // that what this run came to was written. What it has called outside the cluster it has called all the same.
 func (r *Run) Due(stored bool) *time.Time {
 	switch {

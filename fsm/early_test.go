@@ -28,7 +28,7 @@ func TestAnEarlyLookAfterAnError(t *testing.T) {
 	}{
 		"wake-ups":    {"a watch knows nothing of the backoff", func(w *world, _ int) { w.Wake() }, 0, false, v1alpha1.MachineStatus{Phase: "One", Step: "Work", Attempts: 1}},
 		"annotations": {"nor do annotations", func(w *world, i int) { w.Annotate(map[string]string{"somebody": fmt.Sprint(i)}) }, 0, false, v1alpha1.MachineStatus{Phase: "One", Step: "Work", Attempts: 1}},
-		"restarts":    {"a driver begins with what is stored", func(w *world, _ int) { w.Crash("Sleep", false, 0) }, 0, false, v1alpha1.MachineStatus{Phase: "One", Step: "Work", Attempts: 1}},
+		"restarts":    {"a driver begins with what is stored", func(w *world, _ int) { w.Crash("Requeue", false, 0) }, 0, false, v1alpha1.MachineStatus{Phase: "One", Step: "Work", Attempts: 1}},
 		"edits of the spec": {"a corrected spec is tried at once, as an extra", func(w *world, i int) { w.set("spec.size", i) },
 			12, true, v1alpha1.MachineStatus{Phase: "One", Step: "Work", Attempts: 1}},
 		"edits of what the step does": {"so is a corrected file", func(w *world, i int) {
@@ -111,7 +111,7 @@ func TestExternalActionsAreCalledAtTheirPoll(t *testing.T) {
 	wake := func(w *world, _ int) { w.Wake() }
 	restart := func(w *world, i int) {
 		if i%17 == 0 {
-			w.Crash("Sleep", true, 0)
+			w.Crash("Requeue", true, 0)
 			w.Wake()
 		}
 	}

@@ -116,7 +116,7 @@ func (r *Run) shut(m meaning, guard *expr) error {
 	return nil
 }
 
-// Fire carries out what Next asked for with Act: it fires the event of the step, which calls do, once, unless the machine
+// Fire carries out what Next asked for with RunAction: it fires the event of the step, which calls do, once, unless the machine
 // refuses the event. The error is that of do: the run is to be thrown away then.
 func (r *Run) Fire(ctx context.Context, do Do) error {
 	if r.acting == nil {

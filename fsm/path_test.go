@@ -7,7 +7,7 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-func TestMainPath(t *testing.T) {
+func TestHappyPath(t *testing.T) {
 	cases := map[string]struct{ why, phases, want string }{
 		"shortest": {why: "a detour over a waiting phase is not the way on which all goes well", phases: `
   - {name: A, next: [{to: B, when: 'self.spec.x == 1'}, {to: C}], onDelete: {none: true}}

@@ -45,7 +45,7 @@ type Input struct {
 	Random func() float64
 }
 
-// StaticObject is a View.Self for an object that is data already.
+// StaticObject is a Input.Self for an object that is data already.
 func StaticObject(self map[string]any) func() (map[string]any, error) {
 	return func() (map[string]any, error) { return self, nil }
 }
@@ -59,7 +59,7 @@ type Verb string
 // The commands of a run.
 const (
 	// RunAction: fire the event of a step with Fire, which calls the action.
-	RunAction Verb = "Act"
+	RunAction Verb = "RunAction"
 	// Commit: write the status with a precondition on the resource version, then call Stored, and
 	// start a new run from what was written.
 	Commit Verb = "Commit"
@@ -69,22 +69,22 @@ const (
 	RemoveFinalizer Verb = "RemoveFinalizer"
 	// Requeue: write the status if it changed; come back after Command.After, or
 	// when something changes if that is 0.
-	Requeue Verb = "Sleep"
+	Requeue Verb = "Requeue"
 )
 
 // Command is one thing to do.
 type Command struct {
 	Do Verb
-	// Action, Step, Event and With belong to Act. Event is the one that Fire fires. Effect is set when the action gives
+	// Action, Step, Event and With belong to RunAction. Event is the one that Fire fires. Effect is set when the action gives
 	// back a held effect.
 	Action, Step, Event, Effect string
-	// StepID belongs to Act, and is the same for every call of the step and for no other step:
+	// StepID belongs to RunAction, and is the same for every call of the step and for no other step:
 	// the name that the file gives to the action, or else the phase and the name of the step.
 	StepID string
 	With   Params
-	// After belongs to Sleep.
+	// After belongs to Requeue.
 	After time.Duration
-	// Early belongs to Sleep: nothing was looked at, since it is not time yet. Nothing is to be
+	// Early belongs to Requeue: nothing was looked at, since it is not time yet. Nothing is to be
 	// written then, if the status shows the stored state.
 	Early bool
 	// Transition is the edge that a Commit makes durable; nil when there is none.
@@ -99,7 +99,7 @@ type Run struct {
 	st     v1alpha1.MachineStatus
 	result map[string]any
 	guards map[string]guardAnswer
-	// self is View.Self as expressions see it; spent is what they cost so far.
+	// self is Input.Self as expressions see it; spent is what they cost so far.
 	self  any
 	spent uint64
 
@@ -181,7 +181,7 @@ func (r *Run) Status() v1alpha1.MachineStatus {
 	return st
 }
 
-// Next answers what to do. After Act it must not be called before Fire.
+// Next answers what to do. After RunAction it must not be called before Fire.
 func (r *Run) Next() Command {
 	if r.next != nil {
 		return *r.next

@@ -318,7 +318,7 @@ func TestOutputsThatDoNotFitAreAnError(t *testing.T) {
 		w.Finalizers = []string{w.Machine.Finalizer()}
 		run := w.Machine.Run(v1alpha1.MachineStatus{Phase: "One", Revision: w.Machine.Revision()}, w.View())
 		if cmd := run.Next(); cmd.Do != fsm.RunAction {
-			t.Fatalf("%s: got %s, want Act", name, cmd.Do)
+			t.Fatalf("%s: got %s, want RunAction", name, cmd.Do)
 		}
 		fire(t, run, fsm.Result{Outputs: outputs})
 		if cmd := run.Next(); cmd.Do != fsm.Requeue || run.Status().Result != "" || !strings.Contains(run.Summary().Message, "Look: outputs") {

@@ -123,7 +123,7 @@ func (e *end) ask(s streams, dm *migrationv1.DatastoreMigration, machine *fsm.Ma
 		return errFindings
 	}
 	fmt.Fprintf(s.err, "DatastoreMigration %s is in phase %s. Its %s:\n", dm.Name, cmp.Or(dm.CurrentPhase(), "(none yet)"), e.way)
-	for _, line := range deletion.Told(dm, machine, catalog.BindingsOf(machine.Name())) {
+	for _, line := range deletion.Consequences(dm, machine, catalog.BindingsOf(machine.Name())) {
 		fmt.Fprintf(s.err, "  %s\n", line)
 	}
 	if dm.DeletionTimestamp != nil {

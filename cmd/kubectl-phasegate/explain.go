@@ -96,7 +96,7 @@ func (o *explainOptions) live(ctx context.Context, s streams, args []string) err
 	return printAs(s.out, o.output, told, told.Text)
 }
 
-func teller(m *fsm.Machine) *describe.Teller { return describe.New(m, m.Bindings()) }
+func teller(m *fsm.Machine) *describe.Describer { return describe.New(m, m.Bindings()) }
 
 // whole tells of the machines of files.
 func (o *explainOptions) whole(s streams, args []string) error {

@@ -13,12 +13,12 @@ import (
 // it again. The zero value is ready for use, from several goroutines.
 type caches struct {
 	mu sync.Mutex
-	by map[string]migrationLedger // by the name of the migration
+	by map[string]migrationCache // by the name of the migration
 }
 
-type migrationLedger struct {
-	of     types.UID
-	ledger *copier.EqualityCache
+type migrationCache struct {
+	of    types.UID
+	equal *copier.EqualityCache
 	// fence is what was seen of it last, and fenced since when.
 	fence  fenceParts
 	fenced time.Time
@@ -33,7 +33,7 @@ type fenceParts [4]types.UID
 func (l *caches) of(dm *migration) *copier.EqualityCache {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.entry(dm).ledger
+	return l.entry(dm).equal
 }
 
 // fenced tells since when these very parts have been seen to stand: since now at the latest.
@@ -65,15 +65,15 @@ func (l *caches) isFull(dm *migration) bool {
 }
 
 // entry is called with mu held.
-func (l *caches) entry(dm *migration) migrationLedger {
+func (l *caches) entry(dm *migration) migrationCache {
 	if l.by == nil {
-		l.by = map[string]migrationLedger{}
+		l.by = map[string]migrationCache{}
 	}
 	if known, ok := l.by[dm.Name]; !ok || known.of != dm.UID {
 		if ok {
-			known.ledger.Unwatch()
+			known.equal.Unwatch()
 		}
-		l.by[dm.Name] = migrationLedger{of: dm.UID, ledger: copier.NewEqualityCache()}
+		l.by[dm.Name] = migrationCache{of: dm.UID, equal: copier.NewEqualityCache()}
 	}
 	return l.by[dm.Name]
 }
@@ -83,7 +83,7 @@ func (l *caches) drop(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if known, ok := l.by[name]; ok {
-		known.ledger.Unwatch()
+		known.equal.Unwatch()
 	}
 	delete(l.by, name)
 }

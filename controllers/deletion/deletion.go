@@ -87,8 +87,8 @@ func Refusal(dm *migrationv1.DatastoreMigration, m *fsm.Machine, want DeleteMode
 	return fmt.Errorf("%w: %s: there is nothing to clean up before Complete; to give everything back, run: kubectl phasegate abort %s", ErrOther, where, dm.Name)
 }
 
-// Told says, line by line, what a deletion will do.
-func Told(dm *migrationv1.DatastoreMigration, machine *fsm.Machine, bindings fsm.Bindings) []string {
+// Consequences says, line by line, what a deletion will do.
+func Consequences(dm *migrationv1.DatastoreMigration, machine *fsm.Machine, bindings fsm.Bindings) []string {
 	if Of(dm, machine) == CleanUp {
 		return []string{
 			"every v1 object and CRD is kept in Secrets: kubectl get secrets -A -l " + migrationv1.LabelBackupOf + "=" + dm.Name,

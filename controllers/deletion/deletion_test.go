@@ -98,7 +98,7 @@ func TestTold(t *testing.T) {
 	machine, bindings := shipped(t)
 	under := in("Migrating", "", "v1Fence", "v1Lock")
 	under.Status.Machine.Held = append(under.Status.Machine.Held, v1alpha1.HeldEffect{Name: "renamed", Release: "UnlockV3"})
-	got := deletion.Told(under, machine, bindings)
+	got := deletion.Consequences(under, machine, bindings)
 	want := []string{
 		"renamed    " + bindings.Actions["UnlockV3"].Doc, // as it was stored, whatever the file says by now
 		"v1Lock     Sets v1 datastoreReady to true, if this migration locked it.",
@@ -108,7 +108,7 @@ func TestTold(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("under the lock (-want +got):\n%s", diff)
 	}
-	if got := deletion.Told(in("Complete", ""), machine, bindings); len(got) != 3 || !strings.Contains(got[0], "backup-of=to-v3") {
+	if got := deletion.Consequences(in("Complete", ""), machine, bindings); len(got) != 3 || !strings.Contains(got[0], "backup-of=to-v3") {
 		t.Errorf("a clean-up: %q, want where the backup is", got)
 	}
 }

@@ -82,8 +82,8 @@ type Live struct {
 	Status v1alpha1.MachineStatus `json:"status"`
 }
 
-// Teller tells the stories of one machine.
-type Teller struct {
+// Describer tells the stories of one machine.
+type Describer struct {
 	m *fsm.Machine
 	// known has a sentence for each action and guard.
 	known    fsm.Bindings
@@ -95,8 +95,8 @@ type Teller struct {
 
 // New makes a teller; the bindings are those that the machine was bound to. It is
 // safe for concurrent use.
-func New(m *fsm.Machine, known fsm.Bindings) *Teller {
-	t := &Teller{m: m, known: known, phases: map[string]*v1alpha1.Phase{}, edges: map[string][]fsm.Edge{}, requests: m.Requests()}
+func New(m *fsm.Machine, known fsm.Bindings) *Describer {
+	t := &Describer{m: m, known: known, phases: map[string]*v1alpha1.Phase{}, edges: map[string][]fsm.Edge{}, requests: m.Requests()}
 	spec := &m.Definition().Spec
 	for i := range spec.Phases {
 		t.phases[spec.Phases[i].Name] = &spec.Phases[i]
@@ -109,7 +109,7 @@ func New(m *fsm.Machine, known fsm.Bindings) *Teller {
 }
 
 // Phase tells of one phase. The error says that the machine does not have it.
-func (t *Teller) Phase(name string) (*Phase, error) {
+func (t *Describer) Phase(name string) (*Phase, error) {
 	p := t.phases[name]
 	if p == nil {
 		return nil, fmt.Errorf("machine %s has no phase %q; it has: %s", t.m.Name(), name, strings.Join(t.m.Phases(), ", "))
@@ -135,7 +135,7 @@ func (t *Teller) Phase(name string) (*Phase, error) {
 }
 
 // opens are the words of an edge, with the program's sentence on each Go guard.
-func (t *Teller) opens(e fsm.Edge) string {
+func (t *Describer) opens(e fsm.Edge) string {
 	words := e.Words()
 	for _, name := range sortedKeys(t.known.Guards) {
 		if reads(e.Guard, "guards."+name) {
@@ -173,7 +173,7 @@ func waiting(p *v1alpha1.Phase, pace fsm.Pace) []string {
 }
 
 // asks lists the requests that the phase waits for, and how to make them.
-func (t *Teller) asks(p *v1alpha1.Phase) []Request {
+func (t *Describer) asks(p *v1alpha1.Phase) []Request {
 	var all []Request
 	for _, q := range t.requests {
 		if !slices.Contains(q.Phases, p.Name) {
@@ -195,7 +195,7 @@ func (t *Teller) asks(p *v1alpha1.Phase) []Request {
 	return all
 }
 
-func (t *Teller) commands(q fsm.Request) []string {
+func (t *Describer) commands(q fsm.Request) []string {
 	if q.Annotation == "" {
 		return nil
 	}

@@ -29,7 +29,7 @@ var known = fsm.Bindings{
 	Guards: map[string]string{"home": "Somebody is at home."},
 }
 
-func errand(t *testing.T) *describe.Teller {
+func errand(t *testing.T) *describe.Describer {
 	t.Helper()
 	path := filepath.Join("testdata", "errand.yaml")
 	data, err := os.ReadFile(path)

@@ -23,13 +23,13 @@ type Held struct {
 // Each list is in the order in which the file takes the effects.
 type holds struct{ entry, here map[string][]string }
 
-func (t *Teller) held(p *v1alpha1.Phase) Held {
+func (t *Describer) held(p *v1alpha1.Phase) Held {
 	return Held{Entry: t.effects.entry[p.Name], Here: t.effects.here[p.Name], Keeps: p.Keeps}
 }
 
 // flow follows the effects along all edges until nothing is new. What it answers
 // is never too little, and may be more than any run will hold.
-func (t *Teller) flow() holds {
+func (t *Describer) flow() holds {
 	order := t.order()
 	h := holds{entry: map[string][]string{}, here: map[string][]string{}}
 	for changed := true; changed; {
@@ -48,7 +48,7 @@ func (t *Teller) flow() holds {
 }
 
 // order lists the effects as the phases take them.
-func (t *Teller) order() []string {
+func (t *Describer) order() []string {
 	var all []string
 	for _, name := range t.m.Phases() {
 		for _, effect := range t.takes(t.phases[name]) {
@@ -60,7 +60,7 @@ func (t *Teller) order() []string {
 	return all
 }
 
-func (t *Teller) takes(p *v1alpha1.Phase) []string {
+func (t *Describer) takes(p *v1alpha1.Phase) []string {
 	var all []string
 	for _, s := range p.Steps {
 		if taken, _ := t.effect(s); taken != "" {
@@ -71,7 +71,7 @@ func (t *Teller) takes(p *v1alpha1.Phase) []string {
 }
 
 // effect is what a step takes and what it gives back.
-func (t *Teller) effect(s v1alpha1.Step) (taken, given string) {
+func (t *Describer) effect(s v1alpha1.Step) (taken, given string) {
 	for _, e := range t.m.Definition().Spec.Effects {
 		switch s.Action {
 		case "":
@@ -86,7 +86,7 @@ func (t *Teller) effect(s v1alpha1.Step) (taken, given string) {
 
 // leaves is what may still be held when an edge is taken. An exit comes after
 // all steps; whatever interrupts the phase may come after any.
-func (t *Teller) leaves(p *v1alpha1.Phase, e fsm.Edge, here []string) []string {
+func (t *Describer) leaves(p *v1alpha1.Phase, e fsm.Edge, here []string) []string {
 	switch e.Kind {
 	case fsm.EdgeRequire:
 		return nil // asked only while nothing is held
@@ -98,7 +98,7 @@ func (t *Teller) leaves(p *v1alpha1.Phase, e fsm.Edge, here []string) []string {
 
 // afterSteps is what may be held once the steps of a phase are done; a step with
 // a condition may have been left out.
-func (t *Teller) afterSteps(p *v1alpha1.Phase, held []string) []string {
+func (t *Describer) afterSteps(p *v1alpha1.Phase, held []string) []string {
 	for _, s := range p.Steps {
 		taken, given := t.effect(s)
 		switch {
@@ -136,7 +136,7 @@ func backwards(list []string) string {
 }
 
 // deletion follows a deletion from a phase to the end, on the shortest way.
-func (t *Teller) deletion(p *v1alpha1.Phase) Deletion {
+func (t *Describer) deletion(p *v1alpha1.Phase) Deletion {
 	d := Deletion{}
 	switch {
 	case p.End:
@@ -165,7 +165,7 @@ func (t *Teller) deletion(p *v1alpha1.Phase) Deletion {
 }
 
 // does is what a phase on the way of a deletion does, one sentence for each step.
-func (t *Teller) does(p *v1alpha1.Phase, held []string) []string {
+func (t *Describer) does(p *v1alpha1.Phase, held []string) []string {
 	var all []string
 	for i, s := range p.Steps {
 		switch {
@@ -186,7 +186,7 @@ func (t *Teller) does(p *v1alpha1.Phase, held []string) []string {
 }
 
 // wayOut is the shortest way of a deletion from a phase to where the object goes.
-func (t *Teller) wayOut(from string) []string {
+func (t *Describer) wayOut(from string) []string {
 	before := map[string]string{from: ""}
 	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {
 		p := t.phases[queue[0]]

@@ -38,7 +38,7 @@ type Command struct {
 }
 
 // Machine tells of the whole machine.
-func (t *Teller) Machine() *Machine {
+func (t *Describer) Machine() *Machine {
 	s := &Machine{
 		Machine: t.m.Name(), Revision: t.m.Revision(), APIVersion: t.m.For().APIVersion, Kind: t.m.For().Kind,
 		Initial: t.m.Definition().Spec.Initial, Way: t.m.HappyPath(), Effects: t.effectList(),
@@ -54,7 +54,7 @@ func (t *Teller) Machine() *Machine {
 	return s
 }
 
-func (t *Teller) effectList() (all []Effect) {
+func (t *Describer) effectList() (all []Effect) {
 	for _, e := range t.m.Definition().Spec.Effects {
 		told := Effect{Name: e.Name, Acquire: e.Acquire, Release: e.Release}
 		for _, name := range t.m.Phases() {

@@ -8,7 +8,7 @@ import (
 )
 
 // Page is the machine as a page of documentation, in Markdown.
-func (t *Teller) Page() string {
+func (t *Describer) Page() string {
 	kind := t.m.For()
 	var b strings.Builder
 	fmt.Fprintf(&b, "# The machine %s\n\n", t.m.Name())
@@ -27,7 +27,7 @@ func (t *Teller) Page() string {
 	return b.String()
 }
 
-func (t *Teller) timings(b *strings.Builder) {
+func (t *Describer) timings(b *strings.Builder) {
 	b.WriteString("## How long\n\n| phase | all steps again | timeout | worst time until the object rests |\n|---|---|---|---|\n")
 	for _, name := range t.m.Phases() {
 		p := t.phases[name]
@@ -52,7 +52,7 @@ func (t *Teller) timings(b *strings.Builder) {
 	b.WriteString("\nTimeouts count from the entry into the phase. A step that runs when a deadline passes is not interrupted.\n\n")
 }
 
-func (t *Teller) effectTable(b *strings.Builder) {
+func (t *Describer) effectTable(b *strings.Builder) {
 	effects := t.effectList()
 	if len(effects) == 0 {
 		return
@@ -64,7 +64,7 @@ func (t *Teller) effectTable(b *strings.Builder) {
 	b.WriteString("\nWhat is held at this moment stands in `status.machine.held`.\n\n")
 }
 
-func (t *Teller) requestTable(b *strings.Builder) {
+func (t *Describer) requestTable(b *strings.Builder) {
 	if len(t.requests) == 0 {
 		return
 	}
@@ -81,7 +81,7 @@ func (t *Teller) requestTable(b *strings.Builder) {
 
 // chapter is the story of one phase; code is code, so that no name is taken for
 // markup.
-func (t *Teller) chapter(b *strings.Builder, name string) {
+func (t *Describer) chapter(b *strings.Builder, name string) {
 	s, err := t.Phase(name)
 	if err != nil {
 		return // not reached: the name is the machine's own

@@ -17,7 +17,7 @@ import (
 )
 
 // step tells what a step does; pace is its own, usual that of the phase.
-func (t *Teller) step(p *v1alpha1.Phase, s *v1alpha1.Step, usual, pace fsm.Pace) Step {
+func (t *Describer) step(p *v1alpha1.Phase, s *v1alpha1.Step, usual, pace fsm.Pace) Step {
 	out := Step{Name: fsm.StepName(*s)}
 	note := func(is bool, format string, args ...any) {
 		if is {
@@ -43,7 +43,7 @@ func (t *Teller) step(p *v1alpha1.Phase, s *v1alpha1.Step, usual, pace fsm.Pace)
 }
 
 // action tells what the program says of an action, and which effect it is of.
-func (t *Teller) action(s *v1alpha1.Step, out *Step, note func(bool, string, ...any)) {
+func (t *Describer) action(s *v1alpha1.Step, out *Step, note func(bool, string, ...any)) {
 	use, with := s.Action, map[string]any{}
 	for _, a := range t.m.Definition().Spec.Actions {
 		if a.Name == s.Action {

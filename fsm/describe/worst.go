@@ -27,7 +27,7 @@ type Worst struct {
 // rests tells whether an object may stay in the phase for good.
 func rests(p *v1alpha1.Phase) bool { return p.Terminal != "" || p.End || p.Kind == "steady" }
 
-func (t *Teller) worst(from string) Worst {
+func (t *Describer) worst(from string) Worst {
 	if rests(t.phases[from]) {
 		return Worst{Bound: "0s", Path: []string{from}}
 	}
@@ -73,7 +73,7 @@ func circleWords(circle []string) string {
 
 // ahead are the phases that a phase leads to by itself; a deletion is a choice,
 // and a phase of rest leads nowhere by itself.
-func (t *Teller) ahead(name string) []string {
+func (t *Describer) ahead(name string) []string {
 	if rests(t.phases[name]) {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (t *Teller) ahead(name string) []string {
 }
 
 // reached are the phases that one leads to, itself only if there is a way back.
-func (t *Teller) reached(from string) map[string]bool {
+func (t *Describer) reached(from string) map[string]bool {
 	seen := map[string]bool{}
 	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {
 		for _, to := range t.ahead(queue[0]) {
@@ -102,7 +102,7 @@ func (t *Teller) reached(from string) map[string]bool {
 
 // onTheWay lists a phase and those that follow it, in document order, without
 // the phases of rest.
-func (t *Teller) onTheWay(from string) []string {
+func (t *Describer) onTheWay(from string) []string {
 	seen := t.reached(from)
 	return slices.DeleteFunc(t.m.Phases(), func(name string) bool {
 		return name != from && !seen[name] || rests(t.phases[name])
@@ -110,7 +110,7 @@ func (t *Teller) onTheWay(from string) []string {
 }
 
 // circle lists the phases that a phase leads to and that lead back to it.
-func (t *Teller) circle(name string) []string {
+func (t *Describer) circle(name string) []string {
 	seen := t.reached(name)
 	if !seen[name] {
 		return nil
@@ -126,7 +126,7 @@ type leg struct {
 
 // longest follows timeouts where there is no circle; known spares walking twice
 // where ways join.
-func (t *Teller) longest(from string, known map[string]leg) leg {
+func (t *Describer) longest(from string, known map[string]leg) leg {
 	if l, ok := known[from]; ok {
 		return l
 	}

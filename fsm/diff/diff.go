@@ -25,8 +25,8 @@ type Report struct {
 	Phases  []Change `json:"phases,omitempty"`
 	// Dangers are what could strand an object or leak an effect.
 	Dangers []string `json:"dangers,omitempty"`
-	// Fates are those of live objects, where they were looked at.
-	Fates []Fate `json:"fates,omitempty"`
+	// Impacts are those of live objects, where they were looked at.
+	Impacts []Impact `json:"impacts,omitempty"`
 }
 
 // Change is what happened to one phase.
@@ -118,10 +118,10 @@ func outline(p v1alpha1.Phase) []string {
 // Stranding tells whether anything would be left behind: of the live objects, if
 // they were looked at, else of any that there could be.
 func (r Report) Stranding() bool {
-	if r.Fates == nil {
+	if r.Impacts == nil {
 		return len(r.Dangers) > 0
 	}
-	return slices.ContainsFunc(r.Fates, Fate.bad)
+	return slices.ContainsFunc(r.Impacts, Impact.bad)
 }
 
 func label(d *fsm.Definition) string { return d.File + " (" + d.Revision + ")" }

@@ -163,7 +163,7 @@ spec:
   - {name: Gone, deletion: true, end: true}
 `
 
-func TestFates(t *testing.T) {
+func TestImpacts(t *testing.T) {
 	def, diags := fsm.Load("after.yaml", []byte(after))
 	if err := diags.Err(); err != nil {
 		t.Fatal(err)
@@ -177,41 +177,41 @@ func TestFates(t *testing.T) {
 	cases := map[string]struct {
 		why     string
 		st      v1alpha1.MachineStatus
-		want    diff.Fate
+		want    diff.Impact
 		strands bool
 	}{
-		"New": {why: "no machine has touched it", want: diff.Fate{To: "Closed", Words: "begins in Closed"}},
+		"New": {why: "no machine has touched it", want: diff.Impact{To: "Closed", Words: "begins in Closed"}},
 		"OnDuty": {why: "changed steps begin the phase again, but not its deadline", st: v1alpha1.MachineStatus{Phase: "Closed", Revision: "sha256:old", PhaseRevision: "sha256:other", Deadline: &at},
-			want: diff.Fate{Phase: "Closed", To: "Closed", Words: "goes on in Closed, from its first step again (what the steps do has changed), with the deadline that it has"}},
+			want: diff.Impact{Phase: "Closed", To: "Closed", Words: "goes on in Closed, from its first step again (what the steps do has changed), with the deadline that it has"}},
 		"SameRevision": {why: "nothing changes for it", st: v1alpha1.MachineStatus{Phase: "Closed", Revision: newer.Revision(), Held: v1alpha1.Held("lock")},
-			want: diff.Fate{Phase: "Closed", To: "Closed", Words: "goes on in Closed"}},
-		"AtRest": {why: "a terminal phase has no steps to repeat", st: v1alpha1.MachineStatus{Phase: "Open"}, want: diff.Fate{Phase: "Open", To: "Open", Words: "goes on in Open"}},
-		"Mapped": {why: "phaseMap says where", st: v1alpha1.MachineStatus{Phase: "Broken"}, want: diff.Fate{Phase: "Broken", To: "Halted", Words: "goes on in Halted (spec.upgrade.phaseMap)"}},
-		"SameSteps": {why: "what changed elsewhere in the file is nothing to it", st: v1alpha1.MachineStatus{Phase: "Closed", Step: "Look", Revision: "sha256:old", PhaseRevision: newer.Adopted(v1alpha1.MachineStatus{Phase: "Closed"}).PhaseRevision},
-			want: diff.Fate{Phase: "Closed", To: "Closed", Words: "goes on in Closed"}},
+			want: diff.Impact{Phase: "Closed", To: "Closed", Words: "goes on in Closed"}},
+		"AtRest": {why: "a terminal phase has no steps to repeat", st: v1alpha1.MachineStatus{Phase: "Open"}, want: diff.Impact{Phase: "Open", To: "Open", Words: "goes on in Open"}},
+		"Mapped": {why: "phaseMap says where", st: v1alpha1.MachineStatus{Phase: "Broken"}, want: diff.Impact{Phase: "Broken", To: "Halted", Words: "goes on in Halted (spec.upgrade.phaseMap)"}},
+		"SameSteps": {why: "what changed elsewhere in the file is nothing to it", st: v1alpha1.MachineStatus{Phase: "Closed", Step: "Look", Revision: "sha256:old", PhaseRevision: newer.Resumed(v1alpha1.MachineStatus{Phase: "Closed"}).PhaseRevision},
+			want: diff.Impact{Phase: "Closed", To: "Closed", Words: "goes on in Closed"}},
 		"Stranded": {why: "nobody knows where it belongs", st: v1alpha1.MachineStatus{Phase: "Ajar"}, strands: true,
-			want: diff.Fate{Phase: "Ajar", Words: "STRANDED: Stalled (UnknownPhase) until the phase is back or spec.upgrade.phaseMap names its successor"}},
+			want: diff.Impact{Phase: "Ajar", Words: "STRANDED: Stalled (UnknownPhase) until the phase is back or spec.upgrade.phaseMap names its successor"}},
 		"Step": {why: "stepMap says where", st: v1alpha1.MachineStatus{Phase: "Closed", Step: "Peek"},
-			want: diff.Fate{Phase: "Closed", To: "Closed", Words: "goes on in Closed, from its step Look (spec.upgrade.stepMap)"}},
+			want: diff.Impact{Phase: "Closed", To: "Closed", Words: "goes on in Closed, from its step Look (spec.upgrade.stepMap)"}},
 		"StepElsewhere": {why: "its phase has no such step", st: v1alpha1.MachineStatus{Phase: "Closed", Step: "Vault"},
-			want: diff.Fate{Phase: "Closed", To: "Closed", Words: "goes on in Closed, from its first step again (it is not stored what the steps did)"}},
-		"MappedEffect":   {why: "effectMap names its successor", st: v1alpha1.MachineStatus{Phase: "Open", Held: v1alpha1.Held("bolt")}, want: diff.Fate{Phase: "Open", To: "Open", Words: "goes on in Open"}},
-		"RecordedEffect": {why: "what gives it back is stored with it", st: v1alpha1.MachineStatus{Phase: "Open", Held: []v1alpha1.HeldEffect{{Name: "key", Release: "Hang"}}}, want: diff.Fate{Phase: "Open", To: "Open", Words: "goes on in Open"}},
+			want: diff.Impact{Phase: "Closed", To: "Closed", Words: "goes on in Closed, from its first step again (it is not stored what the steps did)"}},
+		"MappedEffect":   {why: "effectMap names its successor", st: v1alpha1.MachineStatus{Phase: "Open", Held: v1alpha1.Held("bolt")}, want: diff.Impact{Phase: "Open", To: "Open", Words: "goes on in Open"}},
+		"RecordedEffect": {why: "what gives it back is stored with it", st: v1alpha1.MachineStatus{Phase: "Open", Held: []v1alpha1.HeldEffect{{Name: "key", Release: "Hang"}}}, want: diff.Impact{Phase: "Open", To: "Open", Words: "goes on in Open"}},
 		"LostRelease": {why: "nothing in the program gives it back", st: v1alpha1.MachineStatus{Phase: "Open", Held: []v1alpha1.HeldEffect{{Name: "lock", Release: "Drop"}, {Name: "key", Release: "Drop"}}}, strands: true,
-			want: diff.Fate{Phase: "Open", To: "Open", Leaks: []string{"key"},
+			want: diff.Impact{Phase: "Open", To: "Open", Leaks: []string{"key"},
 				Words: "goes on in Open; LEAK: it holds key, which the new revision cannot give back: `undo: held` stops there"}},
 		"Leaking": {why: "it holds what the new revision does not know", st: v1alpha1.MachineStatus{Phase: "Open", Held: v1alpha1.Held("lock", "key")}, strands: true,
-			want: diff.Fate{Phase: "Open", To: "Open", Leaks: []string{"key"},
+			want: diff.Impact{Phase: "Open", To: "Open", Leaks: []string{"key"},
 				Words: "goes on in Open; LEAK: it holds key, which the new revision cannot give back: `undo: held` stops there"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			tc.want.Object = "shop/door"
-			got := diff.FateOf(newer, "shop/door", &tc.st)
+			got := diff.ImpactOf(newer, "shop/door", &tc.st)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.why, diff)
 			}
-			r := diff.Report{Dangers: []string{"to others"}, Fates: []diff.Fate{got}}
+			r := diff.Report{Dangers: []string{"to others"}, Impacts: []diff.Impact{got}}
 			if r.Stranding() != tc.strands {
 				t.Errorf("%s: stranding is %v; with live objects, only they count", tc.why, r.Stranding())
 			}
@@ -237,7 +237,7 @@ phase B: renamed from A
 	if diff := cmp.Diff(offline+"\nDANGER\n  phase C is gone\n", r.Text()); diff != "" {
 		t.Errorf("offline (-want +got):\n%s", diff)
 	}
-	r.Fates = []diff.Fate{{Object: "shop/door", Phase: "A", To: "B", Words: "goes on in B"}}
+	r.Impacts = []diff.Impact{{Object: "shop/door", Phase: "A", To: "B", Words: "goes on in B"}}
 	if diff := cmp.Diff(offline+"\nobjects: 1\n  shop/door in \"A\": goes on in B\n", r.Text()); diff != "" {
 		t.Errorf("live (-want +got):\n%s", diff)
 	}

@@ -21,12 +21,12 @@ func (r Report) Text() string {
 		b.WriteString(head + "\n")
 		list(&b, "", c.Words)
 	}
-	if r.Fates == nil {
+	if r.Impacts == nil {
 		list(&b, "\nDANGER\n", r.Dangers)
 		return b.String()
 	}
-	fmt.Fprintf(&b, "\nobjects: %d\n", len(r.Fates))
-	for _, f := range r.Fates {
+	fmt.Fprintf(&b, "\nobjects: %d\n", len(r.Impacts))
+	for _, f := range r.Impacts {
 		fmt.Fprintf(&b, "  %s in %q: %s\n", f.Object, f.Phase, f.Words)
 	}
 	return b.String()

@@ -143,7 +143,7 @@ func (w *Fake) killed(name string, cmd fsm.Command, done bool) bool {
 	return true
 }
 
-// write carries out a command other than Act.
+// write carries out a command other than RunAction.
 func (w *Fake) write(run *fsm.Run, cmd fsm.Command, base int) error {
 	switch cmd.Do {
 	case fsm.Commit:

@@ -134,7 +134,7 @@ func TestNothingComesOfALookThatCrashed(t *testing.T) {
 		happen func(w *simulate.Fake)
 	}{
 		"crash":          {"the same answer again: the world did not change", func(w *simulate.Fake) { w.Crash("Look", true, 0) }},
-		"crash and down": {"time passes, nothing else", func(w *simulate.Fake) { w.Crash("Sleep", false, time.Hour) }},
+		"crash and down": {"time passes, nothing else", func(w *simulate.Fake) { w.Crash("Requeue", false, time.Hour) }},
 		"conflict":       {"what was decided is dropped", func(w *simulate.Fake) { w.ConflictNext = true }},
 	} {
 		t.Run(name, func(t *testing.T) {

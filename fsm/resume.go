@@ -84,9 +84,9 @@ func (m *Machine) Adopts(st v1alpha1.MachineStatus) error {
 	return nil
 }
 
-// Adopted is where an object goes on with this machine, of a status that any revision has
+// Resumed is where an object goes on with this machine, of a status that any revision has
 // stored. One that cannot go on stays in its phase.
-func (m *Machine) Adopted(st v1alpha1.MachineStatus) v1alpha1.MachineStatus {
+func (m *Machine) Resumed(st v1alpha1.MachineStatus) v1alpha1.MachineStatus {
 	r := m.Run(st, Input{Now: time.Now})
 	if st.Phase != "" && r.phase() == nil {
 		r.unknownPhase()

@@ -8,8 +8,8 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// Fate is what a new revision means for an object.
-type Fate struct {
+// Impact is what a new revision means for an object.
+type Impact struct {
 	Object string `json:"object"`
 	Phase  string `json:"phase"`
 	// To is where it goes on; empty when it is stranded.
@@ -20,11 +20,11 @@ type Fate struct {
 	Words string   `json:"words"`
 }
 
-// FateOf tells what happens to an object, named as it is shown, when the machine
+// ImpactOf tells what happens to an object, named as it is shown, when the machine
 // that drives it becomes the new revision.
-func FateOf(m *fsm.Machine, object string, st *v1alpha1.MachineStatus) Fate {
-	f, newer := Fate{Object: object, Phase: st.Phase}, m.Definition()
-	adopted := m.Adopted(*st)
+func ImpactOf(m *fsm.Machine, object string, st *v1alpha1.MachineStatus) Impact {
+	f, newer := Impact{Object: object, Phase: st.Phase}, m.Definition()
+	adopted := m.Resumed(*st)
 	switch p, known := byName(newer.Spec.Phases)[adopted.Phase]; {
 	case st.Phase == "":
 		f.To, f.Words = newer.Spec.Initial, "begins in "+newer.Spec.Initial
@@ -65,4 +65,4 @@ func goesOn(p v1alpha1.Phase, st, adopted *v1alpha1.MachineStatus) string {
 	return words
 }
 
-func (f Fate) bad() bool { return f.To == "" || len(f.Leaks) > 0 }
+func (f Impact) bad() bool { return f.To == "" || len(f.Leaks) > 0 }
