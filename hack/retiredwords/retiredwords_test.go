@@ -25,33 +25,23 @@ var retired = map[string]string{
 // kept are names that have such a word, each with its reason.
 var kept = map[string]string{"OwnersWithheld": "status.progress has it, which people and machine files read"}
 
-var word = regexp.MustCompile(`[A-Z][a-z0-9]*`)
+var words = regexp.MustCompile(`[A-Z][a-z0-9]*`)
 
 func TestRetiredWordsStayAway(t *testing.T) {
 	seen := map[string]bool{}
 	for _, dir := range []string{"api", "cmd", "controllers", "fsm", "resources", "phases"} {
-		err := filepath.WalkDir(filepath.Join("..", "..", dir), func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
+		for _, path := range sources(t, filepath.Join("..", "..", dir)) {
 			set := token.NewFileSet()
 			file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
 			if err != nil {
-				return err
+				t.Fatal(err)
 			}
 			for _, id := range exported(file) {
-				for _, w := range word.FindAllString(id.Name, -1) {
-					if instead := retired[w]; instead != "" && kept[id.Name] == "" {
-						t.Errorf("%s: %s: the word %s is retired, say %s", set.Position(id.Pos()), id.Name, w, instead)
-					} else if instead != "" {
-						seen[id.Name] = true
-					}
+				word, instead := retiredIn(id.Name)
+				if seen[id.Name] = instead != ""; instead != "" && kept[id.Name] == "" {
+					t.Errorf("%s: %s: the word %s is retired, say %s", set.Position(id.Pos()), id.Name, word, instead)
 				}
 			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
 	}
 	for name := range kept {
@@ -59,6 +49,31 @@ func TestRetiredWordsStayAway(t *testing.T) {
 			t.Errorf("%s is kept, and is not there any more", name)
 		}
 	}
+}
+
+// sources are the Go files under a directory that are no tests.
+func sources(t *testing.T, dir string) (files []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// retiredIn is the first retired word of a name, and what is said instead.
+func retiredIn(name string) (word, instead string) {
+	for _, word := range words.FindAllString(name, -1) {
+		if instead := retired[word]; instead != "" {
+			return word, instead
+		}
+	}
+	return "", ""
 }
 
 // exported are the exported names that a file declares.

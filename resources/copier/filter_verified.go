@@ -64,13 +64,7 @@ func (c *Copier) newPairs(ctx context.Context, kind *resources.Kind) (*pairs, er
 // has no digests, whatever is read.
 func (c *Copier) visit(ctx context.Context, of *pairs, content bool, v visitor) (err error) {
 	whole := len(of.known.by) == 0 || of.kind.InOrder()
-	if v.seen {
-		of.live = c.lastSeen(of, whole)
-	}
-	if of.live == nil {
-		of.live, err = c.list(ctx, of, content && whole)
-	}
-	if err != nil || v.onlyPairs && of.live.total == 0 {
+	if of.live, err = c.list(ctx, of, content && whole, v.seen); err != nil || v.onlyPairs && of.live.total == 0 {
 		return err
 	}
 	of.proved.v3 = of.live.total
@@ -109,20 +103,25 @@ func isFew(some, others int) bool { return some <= 100 || some*10 <= some+others
 
 // lastSeen is what v3 was when it was looked at last, for UseSnapshot: nobody but us has written it since, and a
 // Verify finds what has happened all the same. It is nil where v3 has to be listed.
-func (c *Copier) lastSeen(of *pairs, whole bool) *index {
+func (c *Copier) lastSeen(of *pairs, content bool) *index {
 	v1, frozen := c.snapshotOf(of.kind)
 	switch f := c.watched(of.kind); {
 	case !frozen:
 		return nil
 	case len(v1) == 0 && of.known.v3 == 0 && len(of.known.by) == 0:
 		return newIndex(0)
-	case !whole && f != nil && f.v3.follows():
+	case !content && f != nil && f.v3.follows():
 		return indexOf(f.v3)
 	}
 	return nil
 }
 
-func (c *Copier) list(ctx context.Context, of *pairs, content bool) (*index, error) {
+func (c *Copier) list(ctx context.Context, of *pairs, content, seen bool) (*index, error) {
+	if seen {
+		if last := c.lastSeen(of, content); last != nil {
+			return last, nil
+		}
+	}
 	if content {
 		return c.indexContent(ctx, of.kind, of.schema)
 	}

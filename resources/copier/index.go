@@ -57,6 +57,18 @@ func (i *index) at(key client.ObjectKey) entry {
 	return entry{}
 }
 
+// indexOf is what a watch has shown.
+func indexOf(r *replica[entry]) *index {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	idx := newIndex(len(r.objects))
+	for key, obj := range r.objects {
+		idx.entries[key] = &obj.is
+	}
+	idx.total = int64(len(r.objects))
+	return idx
+}
+
 // indexContent lists whole objects and digests them.
 func (c *Copier) indexContent(ctx context.Context, kind *resources.Kind, schema *resources.Schema) (*index, error) {
 	idx := newIndex(0)

@@ -201,17 +201,6 @@ func (c *Copier) v3Now(ctx context.Context, kind *resources.Kind) *index {
 	return indexOf(f.v3)
 }
 
-func indexOf(r *replica[entry]) *index {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	idx := newIndex(len(r.objects))
-	for key, obj := range r.objects {
-		idx.entries[key] = &obj.is
-	}
-	idx.total = int64(len(r.objects))
-	return idx
-}
-
 // replica is what one side holds of a kind, as far as a watch has shown it.
 type replica[T any] struct {
 	of  func(*Meta) T
