@@ -6,7 +6,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -40,7 +40,7 @@ const (
 )
 
 // NeedsOf is all that the controller must be allowed to do with a flavour of proxies.
-func NeedsOf(proxy Flavour, machine *fsm.Machine, resources rights.Resources) []rights.Need {
+func NeedsOf(proxy Flavour, machine *fsm.Machine, resources rbac.Resources) []rbac.Need {
 	return Program(nil, Settings{Proxy: proxy}).Needs(machine, resources)
 }
 

@@ -23,7 +23,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/controllers/mcpserver/toolhive"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/controllers/runner/runnertest"
 	"github.com/phasegate/phasegate/fsm"
@@ -340,9 +340,9 @@ func TestRightsOfFlavours(t *testing.T) {
 	}
 }
 
-type need = rights.Need
+type need = rbac.Need
 
-var guess = rights.Guess
+var guess = rbac.Guess
 
 // countWrites counts applies.
 func countWrites(c client.WithWatch, writes *int) client.Client {

@@ -15,10 +15,10 @@ import (
 
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/catalog"
-	"github.com/phasegate/phasegate/controllers/custom"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/controllers/generic"
 	"github.com/phasegate/phasegate/controllers/mcpserver"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/phases"
 	"github.com/phasegate/phasegate/resources"
@@ -41,7 +41,7 @@ func write(dir, file string) error {
 		return err
 	}
 	for _, r := range roles {
-		text, err := yaml.Marshal(map[string][]rbacv1.PolicyRule{"rules": rights.Merge(r.needs)})
+		text, err := yaml.Marshal(map[string][]rbacv1.PolicyRule{"rules": rbac.Merge(r.needs)})
 		if err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func write(dir, file string) error {
 
 type role struct {
 	name, doc string
-	needs     []rights.Need
+	needs     []rbac.Need
 }
 
 func roles() ([]role, error) {
@@ -68,11 +68,11 @@ func roles() ([]role, error) {
 		return nil, err
 	}
 	kinds := datastoremigration.Settings{Registry: resources.Default()}
-	late, migrate := rights.Only(catalog.Needs(migration, kinds, rights.Guess), datastoremigration.BackUpAction, datastoremigration.CleanUpAction)
-	detach, migrate := rights.Only(migrate, datastoremigration.DetachAction)
-	ahead, migrate := rights.Only(migrate, datastoremigration.OpenDoorAction, datastoremigration.CloseDoorAction)
-	ofServers := catalog.Needs(mcp, kinds, rights.Guess)
-	var backUp, cleanUp, servers []rights.Need
+	late, migrate := rbac.Only(catalog.Needs(migration, kinds, rbac.Guess), datastoremigration.BackUpAction, datastoremigration.CleanUpAction)
+	detach, migrate := rbac.Only(migrate, datastoremigration.DetachAction)
+	ahead, migrate := rbac.Only(migrate, datastoremigration.OpenDoorAction, datastoremigration.CloseDoorAction)
+	ofServers := catalog.Needs(mcp, kinds, rbac.Guess)
+	var backUp, cleanUp, servers []rbac.Need
 	for _, n := range late {
 		if datastoremigration.IsBackUp(n) {
 			backUp = append(backUp, n)
@@ -80,7 +80,7 @@ func roles() ([]role, error) {
 			cleanUp = append(cleanUp, n)
 		}
 	}
-	migrate = slices.DeleteFunc(migrate, func(n rights.Need) bool {
+	migrate = slices.DeleteFunc(migrate, func(n rbac.Need) bool {
 		if datastoremigration.IsServers(n) {
 			servers = append(servers, n)
 		}
@@ -95,8 +95,8 @@ func roles() ([]role, error) {
 		{"datastoremigration-dependents", "The same account, to find what belongs to Calico's objects and is no object of Calico: `controllers.datastoremigration.dependents.enabled`. " +
 			"The chart adds the right to patch what `controllers.datastoremigration.dependents.patch` lists: by default ConfigMaps and Secrets, to take references to their owners off while these change places.", detach},
 		{"mcpserver", "The account of MCP servers. It holds the rights of a proxy too, since nobody can grant what he does not have.", ofServers},
-		{"mcpserver-toolhive", "The same account, where the proxies are ToolHive's: `proxy`. It reads the configurations that only they are given.", rights.Without(mcpserver.NeedsOf(mcpserver.ToolHive, mcp, rights.Guess), ofServers)},
-		{"custom", "The account of machines that no controller is compiled in for. What such a machine works on is yours to grant.", custom.Program(builtin.Options{}).NeedsOfAny()},
+		{"mcpserver-toolhive", "The same account, where the proxies are ToolHive's: `proxy`. It reads the configurations that only they are given.", rbac.Without(mcpserver.NeedsOf(mcpserver.ToolHive, mcp, rbac.Guess), ofServers)},
+		{"custom", "The account of machines that no controller is compiled in for. What such a machine works on is yours to grant.", generic.Program(builtin.Options{}).NeedsOfAny()},
 	}, nil
 }
 

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
-	"github.com/phasegate/phasegate/test/scene"
-	"github.com/phasegate/phasegate/test/standin"
+	"github.com/phasegate/phasegate/test/fakeapiserver"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // What applies the APIService again in the middle, an operator or GitOps, makes v3 show v1: the migration points
@@ -24,8 +24,8 @@ func TestTheAPIServiceComesBack(t *testing.T) {
 	for name, gate := range cases {
 		inTurn(t, name, func(t *testing.T) {
 			applied := w.liveAPIService(t)
-			w.start(t, scene.MigrationName, gate)
-			w.awaitGate(t, scene.MigrationName, gate)
+			w.start(t, setup.MigrationName, gate)
+			w.awaitGate(t, setup.MigrationName, gate)
 			now := w.liveAPIService(t)
 			if now.Spec.Service != nil {
 				t.Fatalf("at gate %s the APIService points to %v", gate, now.Spec.Service)
@@ -33,9 +33,9 @@ func TestTheAPIServiceComesBack(t *testing.T) {
 			now.Labels, now.Annotations, now.Spec = applied.Labels, applied.Annotations, applied.Spec
 			w.do(t, w.Client.Update(t.Context(), now))
 			w.goOn(t, "verified")
-			w.awaitGate(t, scene.MigrationName, "verified")
+			w.awaitGate(t, setup.MigrationName, "verified")
 			assertSameContent(t, before, w.content(t))
-			w.remove(t, scene.MigrationName)
+			w.remove(t, setup.MigrationName)
 			w.assertUntouched(t)
 		})
 	}
@@ -44,6 +44,6 @@ func TestTheAPIServiceComesBack(t *testing.T) {
 func (w *world) liveAPIService(t *testing.T) *apiregistrationv1.APIService {
 	t.Helper()
 	svc := &apiregistrationv1.APIService{}
-	w.do(t, w.Client.Get(t.Context(), types.NamespacedName{Name: standin.APIServiceName}, svc))
+	w.do(t, w.Client.Get(t.Context(), types.NamespacedName{Name: fakeapiserver.APIServiceName}, svc))
 	return svc
 }

@@ -14,7 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // calicoBin names the directory of a Calico release's own programs. None of them is built here.
@@ -27,7 +27,7 @@ func TestRealCNIPlugin(t *testing.T) {
 	if _, err := os.Stat(plugin); os.Getenv(calicoBin) == "" || err != nil {
 		t.Skipf("not run: it takes Calico's calico-ipam from %s (%v)", calicoBin, err)
 	}
-	w := own(t, scene.Options{Objects: fixture.Demo(1, objects), NoStandIn: true})
+	w := own(t, setup.Options{Objects: fixture.Demo(1, objects), NoStandIn: true})
 	w.setCNITemplate(t, fixture.CNITemplate(""))
 	const account = "calico-cni"
 	w.do(t, w.Grant(t.Context(), account, []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}))
