@@ -176,6 +176,8 @@ func (r *realCluster) ownedOutside(t *testing.T) *unstructured.Unstructured {
 	obj.SetOwnerReferences(ownedBy(fixture.OwnerTier))
 	r.nameOwners(t, obj)
 	r.do(t, r.Client.Create(t.Context(), obj))
+	protect := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "patch"}}
+	r.do(t, r.Grant(t.Context(), managerAccount, append(managerRules(t), protect)))
 	return obj
 }
 
