@@ -74,7 +74,7 @@ build: ## Build bin/manager, bin/kubectl-phasegate, bin/proxyrunner, and the ser
 	$(GO) build -o bin/kubectl-phasegate ./cmd/kubectl-phasegate
 	install -m 755 cmd/kubectl-phasegate/kubectl_complete-phasegate bin/
 	$(GO) build -o bin/proxyrunner ./cmd/proxyrunner
-	$(GO) build -o bin/standin ./test/standin/cmd/standin
+	$(GO) build -o bin/fakeapiserver ./test/fakeapiserver/cmd/fakeapiserver
 	$(GO) build -o bin/echoserver ./test/mcp/echoserver
 
 .PHONY: generate

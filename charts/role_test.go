@@ -15,7 +15,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/check"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 )
 
 var update = flag.Bool("update", false, "write testdata/rights.txt anew")
@@ -49,7 +49,7 @@ func TestRightsAreThoseAgreedOn(t *testing.T) {
 	all := roles(t)
 	for _, name := range []string{"custom", "datastoremigration", "datastoremigration-apiservers", "datastoremigration-backup", "datastoremigration-cleanup", "datastoremigration-copyahead", "datastoremigration-dependents", "mcpserver"} {
 		got.WriteString(name + "\n")
-		for _, need := range rights.Union(rights.Flatten(name, all[name]...)) {
+		for _, need := range rbac.Union(rbac.Flatten(name, all[name]...)) {
 			got.WriteString("  " + need.String() + "\n")
 		}
 		delete(all, name)
@@ -75,7 +75,7 @@ func TestRightsAreThoseAgreedOn(t *testing.T) {
 // What no role may ever say, whoever thinks that an action needs it.
 func TestNoRoleGrantsMoreThanItCanName(t *testing.T) {
 	for role, rules := range roles(t) {
-		for _, need := range rights.Flatten(role, rules...) {
+		for _, need := range rbac.Flatten(role, rules...) {
 			for _, rule := range taboos {
 				if rule.broken(need) {
 					t.Errorf("%s: %s: %s", role, need, rule.why)
@@ -87,38 +87,38 @@ func TestNoRoleGrantsMoreThanItCanName(t *testing.T) {
 
 var taboos = []struct {
 	why    string
-	broken func(rights.Need) bool
+	broken func(rbac.Need) bool
 }{
-	{"say which; what belongs to Calico's objects, and kinds of v1 that no registry knows, are found by listing everything", func(n rights.Need) bool {
+	{"say which; what belongs to Calico's objects, and kinds of v1 that no registry knows, are found by listing everything", func(n rbac.Need) bool {
 		all := n.String() == "list *.crd.projectcalico.org" || n.For[0] == "datastoremigration-dependents" && n.String() == "list *.*"
 		return n.Verb == "*" || (n.Group == "*" || n.Resource == "*") && !all
 	}},
-	{"nothing here does that", func(n rights.Need) bool {
+	{"nothing here does that", func(n rbac.Need) bool {
 		inTier := n.Verb == "update" && strings.HasPrefix(n.Resource, "tier.") // no resource, but the name under which Calico grants a right
 		return slices.Contains([]string{"escalate", "bind", "impersonate", "deletecollection", "update"}, n.Verb) && !inTier
 	}},
-	{"of v1, notes about owners and the one lock are patched; nothing is created or deleted", func(n rights.Need) bool {
+	{"of v1, notes about owners and the one lock are patched; nothing is created or deleted", func(n rbac.Need) bool {
 		return n.Group == "crd.projectcalico.org" && writes(n) && (n.Verb != "patch" || n.Resource == "clusterinformations" && n.Name != "default")
 	}},
-	{"of v3, there is one lock", func(n rights.Need) bool {
+	{"of v3, there is one lock", func(n rbac.Need) bool {
 		return n.Resource == "clusterinformations" && writes(n) && n.Verb != "create" && n.Name != "default"
 	}},
-	{"only Calico's APIService is looked at and changed; a create cannot be named", func(n rights.Need) bool {
+	{"only Calico's APIService is looked at and changed; a create cannot be named", func(n rbac.Need) bool {
 		return n.Resource == "apiservices" && n.Verb != "create" && n.Name != "v3.projectcalico.org"
 	}},
-	{"only a clean-up deletes CRDs, and those of v1 only; only copying ahead patches them, and those of v3 only", func(n rights.Need) bool {
+	{"only a clean-up deletes CRDs, and those of v1 only; only copying ahead patches them, and those of v3 only", func(n rbac.Need) bool {
 		v1 := strings.HasSuffix(n.Name, ".crd.projectcalico.org")
 		cleanUp := n.Verb == "delete" && n.For[0] == "datastoremigration-cleanup" && v1
 		sideDoor := n.Verb == "patch" && n.For[0] == "datastoremigration-copyahead" && !v1 && strings.HasSuffix(n.Name, ".projectcalico.org")
 		return n.Resource == "customresourcedefinitions" && writes(n) && !cleanUp && !sideDoor
 	}},
-	{"admission objects are looked at by name, but for webhooks, which others name, and only the fences are made, changed and deleted; a create cannot be named", func(n rights.Need) bool {
+	{"admission objects are looked at by name, but for webhooks, which others name, and only the fences are made, changed and deleted; a create cannot be named", func(n rbac.Need) bool {
 		fence := strings.HasPrefix(n.Resource, "validating") && (n.Verb == "create" || (n.Verb == "delete" || n.Verb == "patch" && n.Resource == "validatingadmissionpolicies") && slices.Contains([]string{migrationv1.FenceName, migrationv1.V3FenceName}, n.Name))
 		return n.Group == "admissionregistration.k8s.io" && (writes(n) && !fence || n.Name == "" && n.Verb != "create" && n.String() != "list validatingwebhookconfigurations.admissionregistration.k8s.io")
 	}},
 }
 
-func writes(n rights.Need) bool { return !slices.Contains([]string{"get", "list", "watch"}, n.Verb) }
+func writes(n rbac.Need) bool { return !slices.Contains([]string{"get", "list", "watch"}, n.Verb) }
 
 // Helm refuses an older cluster, and so does the check.
 func TestOldestKubernetes(t *testing.T) {

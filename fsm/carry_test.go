@@ -12,7 +12,7 @@ import (
 	looplab "github.com/looplab/fsm"
 
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/draw"
+	"github.com/phasegate/phasegate/fsm/graph"
 )
 
 // refusing is a machine whose event AllVerified a callback refuses.
@@ -98,7 +98,7 @@ func TestDrawingsAgreeWithLooplab(t *testing.T) {
 			}
 			arrows, named := drawn(theirs)
 			ours, edges := map[string]bool{}, map[string]bool{}
-			for line := range strings.Lines(draw.Mermaid(m, draw.Options{})) {
+			for line := range strings.Lines(graph.Mermaid(m, graph.Options{})) {
 				fields := strings.Fields(strings.ReplaceAll(line, "phase_", ""))
 				if len(fields) > 2 && strings.HasPrefix(fields[1], "-") {
 					ours[fields[0]+" to "+fields[len(fields)-1]] = true

@@ -67,7 +67,7 @@ func TestOneEvaluationIsBounded(t *testing.T) {
 	for i := range list {
 		list[i] = int64(i)
 	}
-	r.view.Self = Given(map[string]any{"list": list})
+	r.input.Self = StaticObject(map[string]any{"list": list})
 	got := r.truth(e)
 	if got.open || got.err == nil || !strings.Contains(got.got, "cost limit exceeded") {
 		t.Errorf("a million steps are too many: %+v", got)
@@ -122,7 +122,7 @@ func TestSelfIsReadWhenAskedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := runOf(t, nil)
 			reads = 0
-			r.view.Self = func() (map[string]any, error) {
+			r.input.Self = func() (map[string]any, error) {
 				reads++
 				return map[string]any{"x": int64(1)}, c.err
 			}

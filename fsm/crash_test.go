@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
 // A story drives the shipped machine from its creation to its end, whatever
@@ -67,8 +67,8 @@ func TestCrashAnywhereEndsTheSame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var told *world
-			begin := func() *sim.World { told = shipped(t); return told.World }
-			crashes, changed := sim.CrashEverywhere(begin, func(*sim.World) { s.tell(told) })
+			begin := func() *simulate.Fake { told = shipped(t); return told.Fake }
+			crashes, changed := simulate.CrashEverywhere(begin, func(*simulate.Fake) { s.tell(told) })
 			if crashes == 0 || !told.Gone() {
 				t.Fatalf("%s: the story has no end: %+v", s.why, told.Ending())
 			}
@@ -94,7 +94,7 @@ func TestRivalWriteAnywhereEndsTheSame(t *testing.T) {
 		n := 0
 		w.Interrupt = func(cmd fsm.Command, done bool) bool {
 			if cmd.Do == fsm.Commit && !done {
-				w.Rival = n == at
+				w.ConflictNext = n == at
 				n++
 			}
 			return false
@@ -132,7 +132,7 @@ var reach = map[string]func(w *world){
 		w.Give("Verify", failing(fsm.Terminal("Bad", "bad"), ""))
 		w.settle()
 	},
-	"Rejected": func(w *world) { w.GiveGuard("onlyMigration", sim.GuardAnswer{}); w.settle() },
+	"Rejected": func(w *world) { w.GiveGuard("onlyMigration", simulate.GuardAnswer{}); w.settle() },
 	"Aborting": func(w *world) {
 		w.Give("Verify", answer(map[string]any{"different": 1}))
 		w.settle()

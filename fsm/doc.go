@@ -3,16 +3,16 @@
 //
 // It knows no cluster. A run is fed values (the stored status, the object as
 // unstructured data, the time, the outcome of an action) and answers with
-// commands (act, commit, sleep); whoever drives it does the work and stores
+// commands (run an action, commit, requeue); whoever drives it does the work and stores
 // the status. The same run can therefore be driven by a controller, by a test
 // or by a simulation.
 //
 //	def, diags := fsm.Load("phases/door.yaml", data)
 //	machine, diags := fsm.Bind(def, bindings)
-//	run := machine.Run(status, view)
+//	run := machine.Run(status, input)
 //	for {
 //		switch cmd := run.Next(); cmd.Do {
-//		case fsm.Act:
+//		case fsm.RunAction:
 //			run.Fire(ctx, call) // which looks up cmd.Action
 //		case fsm.Commit:
 //			store(run.Status())

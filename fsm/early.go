@@ -51,13 +51,13 @@ func (r *Run) timingOf(moved bool) timing {
 	if p != nil && p.external {
 		t.was = st.DeepCopy()
 	}
-	t.edited = st.NotBefore != nil && (moved || st.TriedGeneration != r.view.Generation)
+	t.edited = st.NotBefore != nil && (moved || st.TriedGeneration != r.input.Generation)
 	switch {
 	case p == nil || moved || st.Attempts > 0:
-	case r.view.Due != nil:
-		t.due = *r.view.Due
+	case r.input.Due != nil:
+		t.due = *r.input.Due
 	case st.NotBefore != nil:
-		t.due = onward(st.NotBefore.Time, r.pollOf(p), r.view.Now())
+		t.due = onward(st.NotBefore.Time, r.pollOf(p), r.input.Now())
 	}
 	return t
 }
@@ -80,12 +80,12 @@ func (r *Run) pollOf(p *phase) time.Duration {
 	return cmp.Or(poll, defaultPoll)
 }
 
-// Due is what the driver remembers for View.Due of the next run; nil is nothing. Stored tells
+// Due is what the driver remembers for Input.Due of the next run; nil is nothing. Stored tells
 // that what this run came to was written. What it has called outside the cluster it has called all the same.
 func (r *Run) Due(stored bool) *time.Time {
 	switch {
 	case !stored && r.again.IsZero():
-		return r.view.Due
+		return r.input.Due
 	case !stored:
 		return new(r.again)
 	case r.due.IsZero() && r.st.NotBefore == nil:
@@ -113,13 +113,13 @@ func (r *Run) early(p *phase) *Command {
 // stored state; else what it says is still true, and says more.
 func (r *Run) stay(until time.Time, message string) *Command {
 	r.message = message
-	cmd := r.sleep(until.Sub(r.view.Now()))
+	cmd := r.sleep(until.Sub(r.input.Now()))
 	cmd.Early = r.stall == nil
 	return &cmd
 }
 
 func (r *Run) heldBack() bool {
-	return r.st.NotBefore != nil && r.view.Now().Before(r.st.NotBefore.Time)
+	return r.st.NotBefore != nil && r.input.Now().Before(r.st.NotBefore.Time)
 }
 
 // extra tells that a step is tried before its time, see eager.
@@ -134,8 +134,8 @@ func (r *Run) eager() bool {
 
 // holdBack keeps the current step from being called for a while.
 func (r *Run) holdBack(d time.Duration) {
-	at := metav1.NewMicroTime(r.view.Now().Add(d).Truncate(time.Microsecond))
-	r.st.NotBefore, r.st.TriedGeneration = &at, r.view.Generation
+	at := metav1.NewMicroTime(r.input.Now().Add(d).Truncate(time.Microsecond))
+	r.st.NotBefore, r.st.TriedGeneration = &at, r.input.Generation
 }
 
 // calm is for what is no error.
@@ -148,24 +148,24 @@ func (r *Run) calm() {
 
 // calls notes that a step is about to call something outside the cluster.
 func (r *Run) calls(s *step) {
-	r.again = r.view.Now().Add(cmp.Or(s.poll, defaultPoll))
+	r.again = r.input.Now().Add(cmp.Or(s.poll, defaultPoll))
 	r.due, r.called = r.again, true
 }
 
 // polls says when what is outside the cluster may be called again. Only the first time of a visit
 // is stored: looks that change nothing write nothing.
 func (r *Run) polls(after time.Duration) {
-	r.due = r.view.Now().Add(after)
+	r.due = r.input.Now().Add(after)
 	if r.st.NotBefore == nil {
 		r.holdBack(after)
 	}
-	r.st.TriedGeneration = r.view.Generation
+	r.st.TriedGeneration = r.input.Generation
 }
 
 // notDue ends a look that comes to a step that must not be called yet. Where the step waits already,
 // or the look is a new one at a phase whose exits were closed, nothing has come of it.
 func (r *Run) notDue(s *step) *Command {
-	if r.edited || !r.view.Now().Before(r.due) {
+	if r.edited || !r.input.Now().Before(r.due) {
 		return nil
 	}
 	message := fmt.Sprintf("%s is called again at %s", s.name, r.due.UTC().Format(time.RFC3339))
@@ -173,7 +173,7 @@ func (r *Run) notDue(s *step) *Command {
 	again := was != nil && was.Cursor == 0 && was.Step == ""
 	if !again && (was == nil || was.Cursor != r.st.Cursor || was.Step != r.st.Step) {
 		r.message = message
-		cmd := r.sleep(r.due.Sub(r.view.Now()))
+		cmd := r.sleep(r.due.Sub(r.input.Now()))
 		return &cmd
 	}
 	deadline := r.st.Deadline

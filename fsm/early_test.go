@@ -11,7 +11,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
 const failingWork = "    retry: {base: 10s, max: 1m, jitter: 0, attempts: 5, to: Done}\n    timeout: {after: 1h, to: Done}\n    steps: [{action: Work, with: {count: '${int(self.spec.size)}'}}]\n"
@@ -28,7 +28,7 @@ func TestAnEarlyLookAfterAnError(t *testing.T) {
 	}{
 		"wake-ups":    {"a watch knows nothing of the backoff", func(w *world, _ int) { w.Wake() }, 0, false, v1alpha1.MachineStatus{Phase: "One", Step: "Work", Attempts: 1}},
 		"annotations": {"nor do annotations", func(w *world, i int) { w.Annotate(map[string]string{"somebody": fmt.Sprint(i)}) }, 0, false, v1alpha1.MachineStatus{Phase: "One", Step: "Work", Attempts: 1}},
-		"restarts":    {"a driver begins with what is stored", func(w *world, _ int) { w.Crash("Sleep", false, 0) }, 0, false, v1alpha1.MachineStatus{Phase: "One", Step: "Work", Attempts: 1}},
+		"restarts":    {"a driver begins with what is stored", func(w *world, _ int) { w.Crash("Requeue", false, 0) }, 0, false, v1alpha1.MachineStatus{Phase: "One", Step: "Work", Attempts: 1}},
 		"edits of the spec": {"a corrected spec is tried at once, as an extra", func(w *world, i int) { w.set("spec.size", i) },
 			12, true, v1alpha1.MachineStatus{Phase: "One", Step: "Work", Attempts: 1}},
 		"edits of what the step does": {"so is a corrected file", func(w *world, i int) {
@@ -111,14 +111,14 @@ func TestExternalActionsAreCalledAtTheirPoll(t *testing.T) {
 	wake := func(w *world, _ int) { w.Wake() }
 	restart := func(w *world, i int) {
 		if i%17 == 0 {
-			w.Crash("Sleep", true, 0)
+			w.Crash("Requeue", true, 0)
 			w.Wake()
 		}
 	}
 	waiting := failing(fsm.Wait("not yet"), "")
 	for name, c := range map[string]struct {
 		why, phase string
-		gives      sim.Answer
+		gives      simulate.Answer
 		happens    func(w *world, i int) // ten times a second
 		want       []time.Duration
 		wrote      int
@@ -142,13 +142,13 @@ func TestExternalActionsAreCalledAtTheirPoll(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			file := phases("  - {name: One, " + c.phase + ", timeout: {after: 1h, to: Done}, next: [{to: Done, when: 'guards.b'}], onDelete: {to: Out}}\n" + rest)
 			w := newWorld(t, "test.yaml", []byte(file), external())
-			w.GiveGuard("b", sim.GuardAnswer{})
+			w.GiveGuard("b", simulate.GuardAnswer{})
 			var called []time.Duration
-			w.Respond = func(action string, _ fsm.Command) (sim.Answer, bool) {
+			w.Respond = func(action string, _ fsm.Command) (simulate.Answer, bool) {
 				if action != "Look" {
-					return sim.Answer{}, false
+					return simulate.Answer{}, false
 				}
-				called = append(called, w.Now().Sub(sim.Epoch))
+				called = append(called, w.Now().Sub(simulate.Epoch))
 				return c.gives, true
 			}
 			w.settle()
@@ -174,9 +174,9 @@ func TestExternalActionsAreCalledAtTheirPoll(t *testing.T) {
 func TestExternalActionIsNotRepeatedForALostCommit(t *testing.T) {
 	w := newWorld(t, "test.yaml", []byte(one("    poll: 10s\n    steps: [{action: Look, poll: 10s}]\n"+toDone)), external())
 	for range 2 {
-		_, _ = w.Look()
+		_, _ = w.Reconcile()
 	}
-	w.Rival = true
+	w.ConflictNext = true
 	w.settle()
 	if d := cmp.Diff([]string{"Look"}, w.Called); d != "" {
 		t.Errorf("calls before the poll is over (-want +got):\n%s", d)
@@ -242,7 +242,7 @@ func TestAWaitingPhaseLooksAtOnce(t *testing.T) {
 	if d := cmp.Diff([]string{"Work", "Work", "Work"}, w.Called); d != "" || w.Stored.Attempts != 1 {
 		t.Errorf("each look tries, and none of them counts: attempt %d (-want +got):\n%s", w.Stored.Attempts, d)
 	}
-	w.Give("Work", sim.Answer{})
+	w.Give("Work", simulate.Answer{})
 	w.Tick(time.Second)
 	w.Wake()
 	w.settle()

@@ -54,8 +54,8 @@ const (
 var classes = []Class{ClassTerminal, ClassConflict, ClassForbidden, ClassNotFound, ClassInvalid,
 	ClassTimeout, ClassThrottled, ClassUnavailable, ClassAny}
 
-// Outcome is what an action came to. The zero Outcome is success without outputs.
-type Outcome struct {
+// Result is what an action came to. The zero Result is success without outputs.
+type Result struct {
 	// Outputs of a successful action, merged into `result`.
 	Outputs map[string]any
 	// Err is nil, a WaitError, a TerminalError, or any other error: retried.
@@ -66,7 +66,7 @@ type Outcome struct {
 	RetryAfter time.Duration
 }
 
-func (o Outcome) wait() *WaitError {
+func (o Result) wait() *WaitError {
 	var w *WaitError
 	if errors.As(o.Err, &w) {
 		return w
@@ -74,7 +74,7 @@ func (o Outcome) wait() *WaitError {
 	return nil
 }
 
-func (o Outcome) terminal() *TerminalError {
+func (o Result) terminal() *TerminalError {
 	var t *TerminalError
 	if errors.As(o.Err, &t) {
 		return t

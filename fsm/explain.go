@@ -14,8 +14,8 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
-// Explained is how one guard of a phase stands.
-type Explained struct {
+// GuardResult is how one guard of a phase stands.
+type GuardResult struct {
 	// Path is where the guard stands in the file, Guard is how it is written.
 	Path, Guard string
 	Open        bool
@@ -30,21 +30,21 @@ type Explained struct {
 // order, and says of each what decided it. It is empty where the machine does not
 // have the phase. The view must have Now and Guard; nothing is changed, and it may
 // be called any number of times.
-func (m *Machine) Explain(st v1alpha1.MachineStatus, v View) []Explained {
+func (m *Machine) Explain(st v1alpha1.MachineStatus, v Input) []GuardResult {
 	r := m.Run(st, v)
 	p := r.phase()
 	if p == nil {
 		return nil
 	}
-	var all []Explained
+	var all []GuardResult
 	add := func(path string, e *expr) {
 		if e == nil {
 			return
 		}
-		s := r.sight()
+		s := r.activation()
 		x := r.decide(e, s)
-		r.tell(e, s, &x)
-		all = append(all, Explained{Path: p.path + path, Guard: e.text, Open: x.open, Because: x.because, Got: x.got, Err: x.err})
+		r.explain(e, s, &x)
+		all = append(all, GuardResult{Path: p.path + path, Guard: e.text, Open: x.open, Because: x.because, Got: x.got, Err: x.err})
 	}
 	for i, q := range p.require {
 		add(fmt.Sprintf(".require[%d].when", i), q.when)

@@ -78,9 +78,9 @@ func TestWhatDecidedAGuard(t *testing.T) {
 			if len(errs) > 0 {
 				t.Fatal(errs)
 			}
-			s := r.sight()
+			s := r.activation()
 			v := r.decide(e, s)
-			r.tell(e, s, &v)
+			r.explain(e, s, &v)
 			if v.open && v.err != nil {
 				t.Errorf("%s: open in spite of %v", c.why, v.err)
 			}

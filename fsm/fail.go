@@ -10,7 +10,7 @@ import (
 )
 
 // fail decides between retry and catch.
-func (r *Run) fail(o Outcome, policy retry, p *phase) {
+func (r *Run) fail(o Result, policy retry, p *phase) {
 	extra := r.extra()
 	if !extra {
 		r.st.Attempts++
@@ -28,7 +28,7 @@ func (r *Run) fail(o Outcome, policy retry, p *phase) {
 		r.next = r.take(r.retryEvent(p, policy), text, nil)
 		return
 	}
-	delay := policy.delay(r.st.Attempts, r.view.Random)
+	delay := policy.delay(r.st.Attempts, r.input.Random)
 	switch {
 	case class == ClassTerminal || exhausted:
 		r.stall, delay = &stall{word(firstOf(reason, reasonExhausted)), text}, policy.max
@@ -36,7 +36,7 @@ func (r *Run) fail(o Outcome, policy retry, p *phase) {
 		delay = p.poll // who waits for a person looks at the same pace, whatever happens
 	}
 	if extra {
-		delay = r.st.NotBefore.Sub(r.view.Now())
+		delay = r.st.NotBefore.Sub(r.input.Now())
 	}
 	delay = max(delay, o.RetryAfter)
 	r.holdBack(delay)

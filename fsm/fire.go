@@ -13,7 +13,7 @@ import (
 
 // Do carries out a command: it calls the action, and answers what came of it. An error says that nothing of the run
 // counts any more: the driver is ending, or the object is another one by now.
-type Do func(ctx context.Context, cmd Command) (Outcome, error)
+type Do func(ctx context.Context, cmd Command) (Result, error)
 
 // firing is what the callbacks of an event get, as its only argument.
 type firing struct {
@@ -23,7 +23,7 @@ type firing struct {
 	cmd     *Command
 	do      Do
 	called  bool
-	outcome Outcome
+	outcome Result
 	dropped error
 
 	// Of a way on: what is told of it, what was decided, and who hears of it once it is durable.
@@ -89,7 +89,7 @@ func leaveState(_ context.Context, e *looplab.Event) {
 		r.recordRequests(f.guard)
 		r.enter(e.Dst, e.Src, e.Event, f.message)
 	}
-	f.took = r.next.Took
+	f.took = r.next.Transition
 	e.Async()
 }
 
@@ -116,7 +116,7 @@ func (r *Run) shut(m meaning, guard *expr) error {
 	return nil
 }
 
-// Fire carries out what Next asked for with Act: it fires the event of the step, which calls do, once, unless the machine
+// Fire carries out what Next asked for with RunAction: it fires the event of the step, which calls do, once, unless the machine
 // refuses the event. The error is that of do: the run is to be thrown away then.
 func (r *Run) Fire(ctx context.Context, do Do) error {
 	if r.acting == nil {

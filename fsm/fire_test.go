@@ -18,16 +18,16 @@ import (
 func locked(t *testing.T, m *Machine) *Run {
 	t.Helper()
 	run := m.Run(v1alpha1.MachineStatus{Phase: "Work", Revision: m.Revision(), Held: v1alpha1.Held("lock")},
-		View{Finalizer: true, Now: func() time.Time { return provedNow }})
-	if cmd := run.Next(); cmd.Do != Act || cmd.Event != "Lock" {
+		Input{Finalizer: true, Now: func() time.Time { return provedNow }})
+	if cmd := run.Next(); cmd.Do != RunAction || cmd.Event != "Lock" {
 		t.Fatalf("it asks for %+v", cmd)
 	}
 	return run
 }
 
 // does answers an action, and counts its calls.
-func does(calls *int, o Outcome) Do {
-	return func(context.Context, Command) (Outcome, error) {
+func does(calls *int, o Result) Do {
+	return func(context.Context, Command) (Result, error) {
 		*calls++
 		return o, nil
 	}
@@ -74,7 +74,7 @@ func TestAnswersOfAnEvent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run, calls := locked(t, lockProgram(t).Altered(c.events, c.callbacks)), 0
 			var told []string
-			err := run.Fire(t.Context(), does(&calls, Outcome{}))
+			err := run.Fire(t.Context(), does(&calls, Result{}))
 			cmd := run.Next()
 			if err := errors.Join(err, run.Stored(func(t *v1alpha1.Transition) { told = append(told, t.Reason) })); err != nil {
 				t.Fatal(err)
@@ -84,7 +84,7 @@ func TestAnswersOfAnEvent(t *testing.T) {
 			}
 			want, stalled := []any{Commit, "Done", []string{"Done"}}, ""
 			if c.stall != "" {
-				want = []any{Sleep, "Work", []string(nil)}
+				want = []any{Requeue, "Work", []string(nil)}
 			}
 			if run.stall != nil {
 				stalled = run.stall.message
@@ -99,19 +99,19 @@ func TestAnswersOfAnEvent(t *testing.T) {
 // An error of a step cancels its event, and is what decides; one of the driver ends the run.
 func TestErrorsOfAStep(t *testing.T) {
 	run, calls := locked(t, lockProgram(t)), 0
-	if err := run.Fire(t.Context(), does(&calls, Outcome{Err: errNotYet})); err != nil || run.stall != nil || run.Next().Do != Sleep || run.Status().Attempts != 0 {
+	if err := run.Fire(t.Context(), does(&calls, Result{Err: errNotYet})); err != nil || run.stall != nil || run.Next().Do != Requeue || run.Status().Attempts != 0 {
 		t.Errorf("a wait is no error: %v, %+v, %+v", err, run.stall, run.Status())
 	}
 	run = locked(t, lockProgram(t))
-	if err := run.Fire(t.Context(), does(&calls, Outcome{Err: errForNow, Class: ClassUnavailable})); err != nil || run.stall != nil || run.Status().Attempts != 1 {
+	if err := run.Fire(t.Context(), does(&calls, Result{Err: errForNow, Class: ClassUnavailable})); err != nil || run.stall != nil || run.Status().Attempts != 1 {
 		t.Errorf("an error is an attempt: %v, %+v, %+v", err, run.stall, run.Status())
 	}
 	run = locked(t, lockProgram(t))
 	ends := errors.New("the driver ends")
-	if err := run.Fire(t.Context(), func(context.Context, Command) (Outcome, error) { return Outcome{}, ends }); !errors.Is(err, ends) {
+	if err := run.Fire(t.Context(), func(context.Context, Command) (Result, error) { return Result{}, ends }); !errors.Is(err, ends) {
 		t.Errorf("the driver hears of its own error: %v", err)
 	}
-	if err := run.Fire(t.Context(), does(&calls, Outcome{})); err != nil || calls != 2 {
+	if err := run.Fire(t.Context(), does(&calls, Result{})); err != nil || calls != 2 {
 		t.Errorf("nothing is carried out twice: %v, %d calls", err, calls)
 	}
 }
@@ -119,7 +119,7 @@ func TestErrorsOfAStep(t *testing.T) {
 // Who has not stored a transition comes to no other one.
 func TestInTransitionError(t *testing.T) {
 	run, calls := locked(t, lockProgram(t)), 0
-	if err := run.Fire(t.Context(), does(&calls, Outcome{})); err != nil || run.Next().Do != Commit {
+	if err := run.Fire(t.Context(), does(&calls, Result{})); err != nil || run.Next().Do != Commit {
 		t.Fatal(err)
 	}
 	run.st.Phase = "Work" // as if it had not been decided
@@ -145,7 +145,7 @@ func TestStoredTellsNobodyOfWhatDidNotHappen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run, calls := locked(t, lockProgram(t)), 0
-			if err := run.Fire(t.Context(), does(&calls, Outcome{})); err != nil || run.Next().Do != Commit {
+			if err := run.Fire(t.Context(), does(&calls, Result{})); err != nil || run.Next().Do != Commit {
 				t.Fatal(err)
 			}
 			spoil(run)
@@ -160,7 +160,7 @@ func TestStoredTellsNobodyOfWhatDidNotHappen(t *testing.T) {
 func TestATransitionIsToldOnce(t *testing.T) {
 	run, calls, told := locked(t, lockProgram(t)), 0, 0
 	tell := func(*v1alpha1.Transition) { told++ }
-	if err := run.Fire(t.Context(), does(&calls, Outcome{})); err != nil {
+	if err := run.Fire(t.Context(), does(&calls, Result{})); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = run.Next(), run.Next()
@@ -193,10 +193,10 @@ func TestGuardIsAskedAgain(t *testing.T) {
 		"of another": {"no caller can leave it out", false, func(*phase) *expr { return nil }, "that of another event"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: m.Revision()}, View{Finalizer: true, Now: func() time.Time { return provedNow },
+			run := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: m.Revision()}, Input{Finalizer: true, Now: func() time.Time { return provedNow },
 				Guard: func(string) (bool, string, error) { return c.open, "", nil }})
 			cmd := run.take("Opened", "", c.guard(run.phase()))
-			if stalled := run.stall != nil; stalled != (c.stall != "") || stalled && !strings.Contains(run.stall.message, c.stall) || !stalled && cmd.Took.Reason != "Opened" {
+			if stalled := run.stall != nil; stalled != (c.stall != "") || stalled && !strings.Contains(run.stall.message, c.stall) || !stalled && cmd.Transition.Reason != "Opened" {
 				t.Errorf("%s: %+v, %+v", c.why, cmd, run.stall)
 			}
 		})
@@ -207,7 +207,7 @@ func TestGuardIsAskedAgain(t *testing.T) {
 func TestEarlyLookMakesNoFSM(t *testing.T) {
 	m := lockProgram(t)
 	run := m.Run(v1alpha1.MachineStatus{Phase: "Work", Step: "Lock", Revision: m.Revision(), Held: v1alpha1.Held("lock"), Attempts: 1, NotBefore: microTime(provedNow.Add(time.Minute))},
-		View{Finalizer: true, Now: func() time.Time { return provedNow }})
+		Input{Finalizer: true, Now: func() time.Time { return provedNow }})
 	if cmd := run.Next(); !cmd.Early || run.fsm != nil {
 		t.Errorf("%+v, %v", cmd, run.fsm)
 	}
@@ -232,14 +232,14 @@ func TestEventOfAnError(t *testing.T) {
 	}
 	got := map[string]string{}
 	for _, reason := range []string{"Stuck", "Look", "Finished", "Broken", ""} {
-		run := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: m.Revision()}, View{Finalizer: true, Now: func() time.Time { return provedNow }, Guard: noGuard})
+		run := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: m.Revision()}, Input{Finalizer: true, Now: func() time.Time { return provedNow }, Guard: noGuard})
 		run.Next()
-		if err := run.Fire(t.Context(), func(context.Context, Command) (Outcome, error) {
-			return Outcome{Err: &TerminalError{Reason: reason, Err: errForNow}}, nil
+		if err := run.Fire(t.Context(), func(context.Context, Command) (Result, error) {
+			return Result{Err: &TerminalError{Reason: reason, Err: errForNow}}, nil
 		}); err != nil {
 			t.Fatal(err)
 		}
-		took := run.Next().Took
+		took := run.Next().Transition
 		if took == nil {
 			t.Fatalf("%q: %+v", reason, run.stall)
 		}

@@ -39,12 +39,12 @@ func fullRun(f testing.TB) (*scope, *Run) {
 		"spec":     map[string]any{"size": int64(3), "parts": []any{map[string]any{"name": "a", "ready": true}}, "free": []any{"b"}},
 	}
 	r := (&Machine{def: def, prog: c.prog}).Run(v1alpha1.MachineStatus{Phase: "One", Held: v1alpha1.Held("lock"), Result: `{"n": 7, "list": ["x", "y"]}`},
-		View{Self: Given(self), Now: func() time.Time { return time.Unix(1e9, 0) }, Guard: func(name string) (bool, string, error) { return name == "a", name, nil }})
+		Input{Self: StaticObject(self), Now: func() time.Time { return time.Unix(1e9, 0) }, Guard: func(name string) (bool, string, error) { return name == "a", name, nil }})
 	return c.scope, r
 }
 
 // again makes a run of the same status that has spent nothing.
-func again(r *Run) *Run { return r.m.Run(r.st, r.view) }
+func again(r *Run) *Run { return r.m.Run(r.st, r.input) }
 
 func checkOffsets(t *testing.T, text string, errs []compileError) {
 	t.Helper()
@@ -78,9 +78,9 @@ func FuzzExpression(f *testing.F) {
 			return
 		}
 		r := again(r)
-		s := r.sight()
+		s := r.activation()
 		d := r.decide(e, s)
-		r.tell(e, s, &d)
+		r.explain(e, s, &d)
 		if d.open && d.err != nil || !d.open && d.because == "" {
 			t.Errorf("neither open nor closed for a reason: %+v", d)
 		}

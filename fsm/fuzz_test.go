@@ -7,7 +7,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
 // FuzzLoad looks for a file that panics, takes long, or is taken in spite of a
@@ -35,7 +35,7 @@ func FuzzLoad(f *testing.F) {
 		}
 		w := worldOf(t, m, nil)
 		for range 5 {
-			_, _ = w.Look()
+			_, _ = w.Reconcile()
 			w.Tick(time.Second)
 		}
 	})
@@ -100,13 +100,13 @@ func BenchmarkPass(b *testing.B) {
 	if len(diags) > 0 {
 		b.Fatal(diags.Err())
 	}
-	found := fsm.Outcome{Outputs: map[string]any{"conflicts": 1, "examples": []string{"Tier b: spec"}}}
-	view := fsm.View{Finalizer: true, Now: func() time.Time { return sim.Epoch }}
+	found := fsm.Result{Outputs: map[string]any{"conflicts": 1, "examples": []string{"Tier b: spec"}}}
+	view := fsm.Input{Finalizer: true, Now: func() time.Time { return simulate.Epoch }}
 	start := v1alpha1.MachineStatus{Phase: "WaitingForConflictResolution", Held: v1alpha1.Held("v1Lock"), Revision: m.Revision()}
 	b.ReportAllocs()
 	for b.Loop() {
 		run := m.Run(start, view)
-		for cmd := run.Next(); cmd.Do != fsm.Sleep; cmd = run.Next() {
+		for cmd := run.Next(); cmd.Do != fsm.Requeue; cmd = run.Next() {
 			fire(b, run, found)
 		}
 		_, _ = run.Status(), run.Summary()

@@ -11,7 +11,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
 // releases of the shipped machine's effects.
@@ -101,8 +101,8 @@ func TestVanishedFromEveryPhase(t *testing.T) {
 func TestVanishedWithoutEffects(t *testing.T) {
 	m := proved(t)["mcpserver"]
 	for _, phase := range append(m.Phases(), "", "Unknown") {
-		run := m.Run(v1alpha1.MachineStatus{Phase: phase}, fsm.View{Gone: true, Now: func() time.Time { return sim.Epoch }})
-		if d := cmp.Diff(fsm.Command{Do: fsm.Sleep}, run.Next()); d != "" {
+		run := m.Run(v1alpha1.MachineStatus{Phase: phase}, fsm.Input{Gone: true, Now: func() time.Time { return simulate.Epoch }})
+		if d := cmp.Diff(fsm.Command{Do: fsm.Requeue}, run.Next()); d != "" {
 			t.Errorf("phase %q: nothing is done (-want +got):\n%s", phase, d)
 		}
 		if stalled := run.Summary().Conditions[2]; stalled.Reason != "WithinDeadline" {
@@ -124,12 +124,12 @@ func TestGoneSeesNoChangeOfTheSpec(t *testing.T) {
     onDelete: {hold: goes on}
 `+rest)), testBindings)
 	st := v1alpha1.MachineStatus{Phase: "Two", Revision: m.Revision(), Generation: 7, Held: v1alpha1.Held("lock")}
-	run := m.Run(st, fsm.View{Gone: true, Now: func() time.Time { return sim.Epoch }})
-	if d := cmp.Diff(fsm.Command{Do: fsm.Act, Action: "Give", Step: "Give", Event: "Give", StepID: "Two/Give", With: fsm.Params{}}, run.Next()); d != "" {
+	run := m.Run(st, fsm.Input{Gone: true, Now: func() time.Time { return simulate.Epoch }})
+	if d := cmp.Diff(fsm.Command{Do: fsm.RunAction, Action: "Give", Step: "Give", Event: "Give", StepID: "Two/Give", With: fsm.Params{}}, run.Next()); d != "" {
 		t.Errorf("there is no spec that could change (-want +got):\n%s", d)
 	}
-	fire(t, run, fsm.Outcome{})
-	if d := cmp.Diff(fsm.Command{Do: fsm.Sleep}, run.Next()); d != "" || len(run.Status().Held) > 0 {
+	fire(t, run, fsm.Result{})
+	if d := cmp.Diff(fsm.Command{Do: fsm.Requeue}, run.Next()); d != "" || len(run.Status().Held) > 0 {
 		t.Errorf("finished as soon as nothing is held: %v (-want +got):\n%s", run.Status().Held, d)
 	}
 }

@@ -19,7 +19,7 @@ const maxHeld = 32 << 10
 func (r *Run) hold(s *step, p *phase) *Command {
 	h, err := r.entry(r.m.prog.effects[s.acquires], s.action)
 	if err != nil {
-		r.fail(Outcome{Err: err, Class: ClassInvalid}, s.retry, p)
+		r.fail(Result{Err: err, Class: ClassInvalid}, s.retry, p)
 		return r.next
 	}
 	r.st.Held = append(r.st.Held, h)
@@ -56,11 +56,11 @@ func (r *Run) undo(s *step, p *phase) *Command {
 	h := r.st.Held[len(r.st.Held)-1]
 	use, with, err := r.m.release(h, r.value)
 	if err != nil {
-		r.fail(Outcome{Err: err, Class: ClassInvalid}, s.retry, p)
+		r.fail(Result{Err: err, Class: ClassInvalid}, s.retry, p)
 		return r.next
 	}
 	event := r.also(undoEvent(s.name, h.Name), "")
-	return r.act(&Command{Do: Act, Action: use, Step: s.name, Event: event, StepID: firstOf(r.m.prog.effects[h.Name].Release, h.Name), With: with, Effect: h.Name}, s, r.m.bindings.Actions[use].External)
+	return r.act(&Command{Do: RunAction, Action: use, Step: s.name, Event: event, StepID: firstOf(r.m.prog.effects[h.Name].Release, h.Name), With: with, Effect: h.Name}, s, r.m.bindings.Actions[use].External)
 }
 
 // release is the action that gives an effect back, and its parameters. The one on record

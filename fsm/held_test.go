@@ -10,7 +10,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
 // scaling stops a deployment while it works, and starts it again.
@@ -47,15 +47,15 @@ func scalingBindings() fsm.Bindings {
 func scaler(t *testing.T, file string) (w *world, did *[]string) {
 	t.Helper()
 	w = worldOf(t, machineOf(t, "test.yaml", []byte(file), scalingBindings()), map[string]any{"deployment": "first", "replicas": 3})
-	w.GiveGuard("a", sim.GuardAnswer{})
+	w.GiveGuard("a", simulate.GuardAnswer{})
 	did = &[]string{}
-	w.Respond = func(_ string, cmd fsm.Command) (sim.Answer, bool) {
+	w.Respond = func(_ string, cmd fsm.Command) (simulate.Answer, bool) {
 		with, err := json.Marshal(cmd.With)
 		if err != nil {
 			t.Fatal(err)
 		}
 		*did = append(*did, cmd.Action+" "+string(with))
-		return sim.Answer{}, true
+		return simulate.Answer{}, true
 	}
 	return w, did
 }
@@ -88,9 +88,9 @@ func TestTargetIsFixedWhenTaken(t *testing.T) {
 			w.settle()
 		}, []string{stopFirst, stopFirst}},
 		"crash before the deed": {"the ledger says what is done after the restart", func(w *world) {
-			w.Interrupt = func(cmd fsm.Command, _ bool) bool { return cmd.Do == fsm.Act }
+			w.Interrupt = func(cmd fsm.Command, _ bool) bool { return cmd.Do == fsm.RunAction }
 			_ = w.Run(time.Minute, func() bool { return w.Stored.IsHeld("app") })
-			_, _ = w.Look()
+			_, _ = w.Reconcile()
 			w.Interrupt = nil
 			edit(w)
 			w.settle()
@@ -130,7 +130,7 @@ func TestTakenAnewReadsAnew(t *testing.T) {
 	w, did := scaler(t, strings.Replace(scaling, "next: [{to: Done}]", "next: [{to: One, when: 'guards.b'}, {to: Done}]", 1))
 	w.settle()
 	w.set("spec.deployment", "second")
-	w.GiveGuard("a", sim.GuardAnswer{Open: true, Times: 1}, sim.GuardAnswer{})
+	w.GiveGuard("a", simulate.GuardAnswer{Open: true, Times: 1}, simulate.GuardAnswer{})
 	w.settle()
 	if got := (*did)[len(*did)-1]; got != `Scale {"name":"second","replicas":0}` {
 		t.Errorf("what was given back is read anew when it is taken again: %v", *did)
@@ -168,13 +168,13 @@ func TestReleaseOnRecord(t *testing.T) {
 		blocked v1alpha1.Blocked
 	}{
 		"on record": {why: "the file says something else by now", held: v1alpha1.HeldEffect{Name: "app", Release: "Scale", With: `{"name":"first","replicas":3}`},
-			want: fsm.Command{Do: fsm.Act, Action: "Scale", Step: "undo", Event: "undo/app", Effect: "app", StepID: "Start", With: fsm.Params{"name": "first", "replicas": int64(3)}}},
+			want: fsm.Command{Do: fsm.RunAction, Action: "Scale", Step: "undo", Event: "undo/app", Effect: "app", StepID: "Start", With: fsm.Params{"name": "first", "replicas": int64(3)}}},
 		"of an effect that the file lost": {why: "the record is all that is needed", held: v1alpha1.HeldEffect{Name: "older", Release: "Wake", With: `{"name":"first"}`},
-			want: fsm.Command{Do: fsm.Act, Action: "Wake", Step: "undo", Event: "undo/older", Effect: "older", StepID: "older", With: fsm.Params{"name": "first"}}},
+			want: fsm.Command{Do: fsm.RunAction, Action: "Wake", Step: "undo", Event: "undo/older", Effect: "older", StepID: "older", With: fsm.Params{"name": "first"}}},
 		"name only": {why: "the file says it, and reads the object now", held: v1alpha1.HeldEffect{Name: "app"}, self: map[string]any{"spec": map[string]any{"deployment": "second"}},
-			want: fsm.Command{Do: fsm.Act, Action: "Wake", Step: "undo", Event: "undo/app", Effect: "app", StepID: "Start", With: fsm.Params{"name": "second"}}},
+			want: fsm.Command{Do: fsm.RunAction, Action: "Wake", Step: "undo", Event: "undo/app", Effect: "app", StepID: "Start", With: fsm.Params{"name": "second"}}},
 		"an action that the program lost": {why: "the file's release takes the parameters on record", held: v1alpha1.HeldEffect{Name: "app", Release: "Gone", With: `{"name":"first"}`},
-			want: fsm.Command{Do: fsm.Act, Action: "Wake", Step: "undo", Event: "undo/app", Effect: "app", StepID: "Start", With: fsm.Params{"name": "first"}}},
+			want: fsm.Command{Do: fsm.RunAction, Action: "Wake", Step: "undo", Event: "undo/app", Effect: "app", StepID: "Start", With: fsm.Params{"name": "first"}}},
 		"parameters that the program lost": {why: "the same action with what it still takes would be a guess", held: v1alpha1.HeldEffect{Name: "app", Release: "Scale", With: `{"name":"first","surge":3}`},
 			blocked: v1alpha1.Blocked{Step: "undo", Because: "Terminal error, attempt 1", Got: `app is given back by Scale {"name":"first","surge":3}, which this program cannot do, and Wake of revision ` + m.Revision() + ` takes other parameters: "surge" is no parameter of it`}},
 		"nobody knows it": {why: "it is named, with the two ways out", held: v1alpha1.HeldEffect{Name: "older", Release: "Gone"},
@@ -186,10 +186,10 @@ func TestReleaseOnRecord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			st := v1alpha1.MachineStatus{Phase: "Out", Revision: m.Revision(), Held: []v1alpha1.HeldEffect{c.held}}
-			run := m.Run(st, fsm.View{Deleting: true, Finalizer: true, Self: fsm.Given(c.self), Now: func() time.Time { return sim.Epoch }})
+			run := m.Run(st, fsm.Input{Deleting: true, Finalizer: true, Self: fsm.StaticObject(c.self), Now: func() time.Time { return simulate.Epoch }})
 			cmd := run.Next()
 			if c.blocked.Step != "" {
-				if d := cmp.Diff([]v1alpha1.Blocked{c.blocked}, run.Status().Blocked); d != "" || cmd.Do != fsm.Sleep {
+				if d := cmp.Diff([]v1alpha1.Blocked{c.blocked}, run.Status().Blocked); d != "" || cmd.Do != fsm.Requeue {
 					t.Errorf("%s: %s (-want +got):\n%s", c.why, cmd.Do, d)
 				}
 			} else if d := cmp.Diff(c.want, cmd); d != "" {
@@ -213,9 +213,9 @@ func TestEffectHeldTwice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			st := v1alpha1.MachineStatus{Phase: c.phase, Revision: m.Revision(), Held: []v1alpha1.HeldEffect{first, second}}
-			run := m.Run(st, fsm.View{Finalizer: true, Self: fsm.Given(nil), Now: func() time.Time { return sim.Epoch }})
+			run := m.Run(st, fsm.Input{Finalizer: true, Self: fsm.StaticObject(nil), Now: func() time.Time { return simulate.Epoch }})
 			cmd := run.Next()
-			fire(t, run, fsm.Outcome{})
+			fire(t, run, fsm.Result{})
 			if d := cmp.Diff([]any{c.with, []v1alpha1.HeldEffect{first}}, []any{cmd.With, run.Status().Held}); d != "" {
 				t.Errorf("%s (-want +got):\n%s", c.why, d)
 			}

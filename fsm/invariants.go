@@ -50,8 +50,8 @@ var invariantEnv = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-// Situation is what invariants are about.
-type Situation struct {
+// InvariantState is what invariants are about.
+type InvariantState struct {
 	// Phase is empty before the first, and where the machine has none of that name.
 	Phase string
 	// Held is the ledger, InPlace what is really there.
@@ -61,7 +61,7 @@ type Situation struct {
 
 // Broken names the invariants of the file that are not true of a situation. One that
 // cannot be evaluated is not true. It may be called any number of times.
-func (m *Machine) Broken(s Situation) []string {
+func (m *Machine) Broken(s InvariantState) []string {
 	var names []string
 	for i := range m.prog.invariants {
 		if inv := &m.prog.invariants[i]; !inv.holds(m, s) {
@@ -71,7 +71,7 @@ func (m *Machine) Broken(s Situation) []string {
 	return names
 }
 
-func (inv *invariant) holds(m *Machine, s Situation) bool {
+func (inv *invariant) holds(m *Machine, s InvariantState) bool {
 	ph := &v1alpha1.Phase{}
 	if at := m.prog.phases[s.Phase]; at != nil {
 		ph = at.Phase

@@ -99,8 +99,8 @@ func (c *compiler) checkOwnExits(p *phase) {
 func (c *compiler) hotLoops() {
 	hot := map[string][]Edge{}
 	for _, p := range c.prog.order {
-		if !p.pauses() {
-			hot[p.Name] = p.rushes()
+		if !p.waits() {
+			hot[p.Name] = p.immediateEdges()
 		}
 	}
 	seen := map[string]bool{} // phases of cycles that are reported
@@ -119,15 +119,15 @@ func (c *compiler) hotLoops() {
 	}
 }
 
-// pauses: the author says that something in the phase takes its time.
-func (p *phase) pauses() bool {
+// waits: the author says that something in the phase takes its time.
+func (p *phase) waits() bool {
 	return p.Poll != "" || p.Terminal != "" || p.End || slices.ContainsFunc(p.steps, func(s step) bool {
 		return s.wait > 0 || s.until != nil || s.Poll != ""
 	})
 }
 
-// rushes are the ways out that are always open, and those that an error opens at once.
-func (p *phase) rushes() []Edge {
+// immediateEdges are the ways out that are always open, and those that an error opens at once.
+func (p *phase) immediateEdges() []Edge {
 	var out []Edge
 	for _, e := range p.edges() {
 		switch e.Kind {

@@ -41,7 +41,7 @@ func (r *Run) exits(p *phase) Command {
 func (r *Run) enter(to, from, reason, message string) {
 	now := r.now()
 	r.noteTransition(to, from, reason, message, now)
-	r.st.Since, r.st.EnteredAs, r.st.Generation = &now, "", r.view.Generation
+	r.st.Since, r.st.EnteredAs, r.st.Generation = &now, "", r.input.Generation
 	r.restart()
 	r.st.Attempts, r.st.NotBefore, r.st.TriedGeneration = 0, nil, 0
 	r.timing = timing{again: r.again}

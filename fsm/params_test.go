@@ -33,7 +33,7 @@ func TestParametersAreFoundWhenTheActionIsCalled(t *testing.T) {
 			w.Give("Look", answer(map[string]any{"n": 7, "list": []string{"x", "y"}}))
 			var got fsm.Params
 			w.Interrupt = func(cmd fsm.Command, _ bool) bool {
-				if cmd.Do == fsm.Act && cmd.Action == "Say" {
+				if cmd.Do == fsm.RunAction && cmd.Action == "Say" {
 					got = cmd.With
 				}
 				return false

@@ -4,8 +4,8 @@ import (
 	"slices"
 )
 
-// MainPath is the way on which all goes well from the initial phase: see PathFrom.
-func (m *Machine) MainPath() []string { return m.PathFrom(m.def.Spec.Initial) }
+// HappyPath is the way on which all goes well from the initial phase: see PathFrom.
+func (m *Machine) HappyPath() []string { return m.PathFrom(m.def.Spec.Initial) }
 
 // PathFrom is the way on which all goes well from a phase: the shortest one by exits to a
 // phase that ends in success, else to a steady one; a terminal phase is not passed, since

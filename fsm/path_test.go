@@ -7,7 +7,7 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-func TestMainPath(t *testing.T) {
+func TestHappyPath(t *testing.T) {
 	cases := map[string]struct{ why, phases, want string }{
 		"shortest": {why: "a detour over a waiting phase is not the way on which all goes well", phases: `
   - {name: A, next: [{to: B, when: 'self.spec.x == 1'}, {to: C}], onDelete: {none: true}}
@@ -30,7 +30,7 @@ func TestMainPath(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			m := machineOf(t, "m.yaml", []byte("apiVersion: phasegate.dev/v1alpha1\nkind: Machine\nmetadata: {name: m}\nspec:\n  for: {apiVersion: example.org/v1, kind: K}\n  initial: A\n  phases:"+c.phases+"\n"), fsm.Bindings{})
-			if got := strings.Join(m.MainPath(), " "); got != c.want {
+			if got := strings.Join(m.HappyPath(), " "); got != c.want {
 				t.Errorf("%s: got %s, want %s", c.why, got, c.want)
 			}
 		})

@@ -85,7 +85,7 @@ func (w *way) checkLegal() {
 
 // checkPatient finds an engine that tries a step again before its time, or moves on by what it did not look at.
 func (w *way) checkPatient(cmd Command) {
-	if w.early && !w.run.eager() && (cmd.Do == Act || cmd.Do == Sleep && !cmd.Early && w.run.stall == nil) {
+	if w.early && !w.run.eager() && (cmd.Do == RunAction || cmd.Do == Requeue && !cmd.Early && w.run.stall == nil) {
 		w.violate(violation{invariant: invariantPatient, path: w.place(w.from), at: w.at, more: w.events, effects: allEffects,
 			message: "a step that failed is tried again before its backoff is over",
 			fix:     "this is a defect of the engine: report it"})
@@ -105,7 +105,7 @@ func (p *prover) holds(inv *invariant, s state) bool {
 	key := heldKey{inv, s.phase, s.stored.held, s.inPlace, s.deleting, s.gone}
 	ok, known := p.asked[key]
 	if !known {
-		where := Situation{Held: p.ledger(s.stored.held), InPlace: p.names(s.inPlace), Deleting: s.deleting, Gone: s.gone}
+		where := InvariantState{Held: p.ledger(s.stored.held), InPlace: p.names(s.inPlace), Deleting: s.deleting, Gone: s.gone}
 		if ph := p.phaseOf(s); ph != nil {
 			where.Phase = ph.Name
 		}

@@ -91,7 +91,7 @@ type stepModel struct {
 // failure is one way in which an action can fail: for now, for the last time that
 // is tolerated, or for good.
 type failure struct {
-	Outcome
+	Result
 	last bool
 }
 
@@ -162,11 +162,11 @@ func (p *prover) modelOf(s *step, ph *phase) *stepModel {
 			named = append(named, class)
 		}
 	}
-	model.failures = append(model.failures, failure{Outcome: Outcome{Err: errForGood}})
+	model.failures = append(model.failures, failure{Result: Result{Err: errForGood}})
 	for _, class := range named {
-		model.failures = append(model.failures, failure{Outcome: Outcome{Err: errForNow, Class: class}})
+		model.failures = append(model.failures, failure{Result: Result{Err: errForNow, Class: class}})
 		if s.retry.attempts > 1 {
-			model.failures = append(model.failures, failure{Outcome: Outcome{Err: errForNow, Class: class}, last: true})
+			model.failures = append(model.failures, failure{Result: Result{Err: errForNow, Class: class}, last: true})
 		}
 	}
 	return model

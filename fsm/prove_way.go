@@ -67,12 +67,12 @@ func microTime(t time.Time) *metav1.MicroTime {
 func (w *way) walk() {
 	w.to, w.clock, w.good = w.from, provedNow, true
 	w.answers, w.events = w.answers[:0], w.events[:0]
-	w.run = w.m.Run(w.begin(), View{Deleting: w.from.deleting, Finalizer: w.from.finalizer, Gone: w.vanished,
+	w.run = w.m.Run(w.begin(), Input{Deleting: w.from.deleting, Finalizer: w.from.finalizer, Gone: w.vanished,
 		Now: func() time.Time { return w.clock }, Guard: noGuard})
-	w.run.oracle, w.run.pool = w.truth, w.pool
+	w.run.guardStub, w.run.pool = w.truth, w.pool
 	cmd := w.run.Next()
 	w.checkPatient(cmd)
-	if cmd.Do == Act {
+	if cmd.Do == RunAction {
 		if err := w.run.Fire(context.Background(), w.act); err != nil {
 			return
 		}
@@ -135,7 +135,7 @@ const (
 var errDies = errors.New("the program dies")
 
 // act answers an action, in place of the driver's. The error is that the program dies.
-func (w *way) act(_ context.Context, cmd Command) (Outcome, error) {
+func (w *way) act(_ context.Context, cmd Command) (Result, error) {
 	s := &w.run.phase().steps[w.run.st.Cursor]
 	model := w.steps[s]
 	takes, gives := model.takes, model.gives
@@ -160,35 +160,35 @@ func (w *way) act(_ context.Context, cmd Command) (Outcome, error) {
 	case notYet:
 		e.kind = eventWait
 		w.note(e)
-		return Outcome{Err: errNotYet}, nil
+		return Result{Err: errNotYet}, nil
 	case crashed:
 		w.good = false
 		w.note(e)
 		w.note(event{kind: eventCrash})
 		w.to.running, w.to.memory = false, progress{}
 		w.to.kept &= w.to.inPlace
-		return Outcome{}, errDies
+		return Result{}, errDies
 	}
 	return w.fails(e, model.failures[how-failing]), nil
 }
 
-func (w *way) done(e event, slow bool) Outcome {
+func (w *way) done(e event, slow bool) Result {
 	w.note(e)
 	if slow {
 		w.clock = w.clock.Add(longStep)
 	}
 	w.answers = w.answers[:0] // the results are others now
-	return Outcome{}
+	return Result{}
 }
 
-func (w *way) fails(e event, f failure) Outcome {
+func (w *way) fails(e event, f failure) Result {
 	w.good = false
 	e.kind, e.failure = eventFails, f
 	w.note(e)
 	if f.last {
 		w.run.st.Attempts = e.step.retry.attempts - 1
 	}
-	return f.Outcome
+	return f.Result
 }
 
 // write carries out what ends a reconcile.
@@ -209,13 +209,13 @@ func (w *way) write(cmd Command) {
 			w.note(event{kind: eventBegins, phase: w.to.phase, step: &w.run.phase().steps[w.to.stored.cursor]})
 		}
 	}
-	if cmd.Took != nil {
-		to := w.m.prog.phases[cmd.Took.To]
+	if cmd.Transition != nil {
+		to := w.m.prog.phases[cmd.Transition.To]
 		w.to.kept |= w.effectsOf(to.Keeps) & w.from.now().heldSet()
 		if to.PointOfNoReturn {
 			w.to.final |= w.to.stored.heldSet()
 		}
-		w.note(event{kind: eventTook, phase: w.to.phase, reason: cmd.Took.Reason})
+		w.note(event{kind: eventTook, phase: w.to.phase, reason: cmd.Transition.Reason})
 	}
 	w.to.kept &= w.to.inPlace
 	w.to.final &= w.to.stored.heldSet()

@@ -56,7 +56,7 @@ func (p *phase) waitsFor(request string) bool {
 // refuses. A request that the machine does not have accepts none.
 func (m *Machine) Accepts(request, token string, st v1alpha1.MachineStatus, self map[string]any) bool {
 	q := m.prog.requests[request]
-	return q != nil && m.Run(st, View{Self: Given(self), Now: time.Now}).isNew(q, token)
+	return q != nil && m.Run(st, Input{Self: StaticObject(self), Now: time.Now}).isNew(q, token)
 }
 
 // annotationOf finds the annotation of the object that an expression reads first.

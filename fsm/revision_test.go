@@ -9,7 +9,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
 // edited waits at the last step of One; each part of it is changed by a case.
@@ -123,11 +123,11 @@ func TestWhatAnEditDoes(t *testing.T) {
 // began the phase again after each change; so does this one, once.
 func TestStateWithoutPhaseRevision(t *testing.T) {
 	m := machineOf(t, "test.yaml", []byte(edited), testBindings)
-	got := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: "sha256:0123456789abcdef", Cursor: 2, Step: "Take"}, fsm.View{}).Status()
+	got := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: "sha256:0123456789abcdef", Cursor: 2, Step: "Take"}, fsm.Input{}).Status()
 	if d := cmp.Diff([]any{int32(0), "", m.Revision()}, []any{got.Cursor, got.Step, got.Revision}); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	if again := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: got.Revision, PhaseRevision: got.PhaseRevision, Cursor: 2, Step: "Take"}, fsm.View{}).Status(); again.Cursor != 2 {
+	if again := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: got.Revision, PhaseRevision: got.PhaseRevision, Cursor: 2, Step: "Take"}, fsm.Input{}).Status(); again.Cursor != 2 {
 		t.Errorf("it starts again each time: step %d", again.Cursor)
 	}
 }
@@ -203,7 +203,7 @@ func TestNotedValueSurvivesAnEdit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			replicas, ready := 3, false
 			w := worldOf(t, machineOf(t, "test.yaml", []byte(noting), b), nil)
-			w.Respond = func(action string, cmd fsm.Command) (sim.Answer, bool) {
+			w.Respond = func(action string, cmd fsm.Command) (simulate.Answer, bool) {
 				switch {
 				case action == "Read":
 					return answer(map[string]any{"replicas": replicas}), true
@@ -212,7 +212,7 @@ func TestNotedValueSurvivesAnEdit(t *testing.T) {
 				case !ready:
 					return failing(fsm.Wait("it runs"), ""), true
 				}
-				return sim.Answer{}, true
+				return simulate.Answer{}, true
 			}
 			w.settle()
 			w.Machine = machineOf(t, "test.yaml", []byte(strings.Replace(noting, c.old, c.edit, 1)), b)

@@ -11,8 +11,8 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
-// View is what the driver observed of the object before a run.
-type View struct {
+// Input is what the driver observed of the object before a run.
+type Input struct {
 	// Self answers the object as unstructured data, with whole numbers as int64: as
 	// the API machinery decodes it. It is called at most once in a run, only when an
 	// expression reads it; nil answers an empty object.
@@ -45,8 +45,8 @@ type View struct {
 	Random func() float64
 }
 
-// Given is a View.Self for an object that is data already.
-func Given(self map[string]any) func() (map[string]any, error) {
+// StaticObject is a Input.Self for an object that is data already.
+func StaticObject(self map[string]any) func() (map[string]any, error) {
 	return func() (map[string]any, error) { return self, nil }
 }
 
@@ -58,8 +58,8 @@ type Verb string
 
 // The commands of a run.
 const (
-	// Act: fire the event of a step with Fire, which calls the action.
-	Act Verb = "Act"
+	// RunAction: fire the event of a step with Fire, which calls the action.
+	RunAction Verb = "RunAction"
 	// Commit: write the status with a precondition on the resource version, then call Stored, and
 	// start a new run from what was written.
 	Commit Verb = "Commit"
@@ -67,45 +67,45 @@ const (
 	AddFinalizer Verb = "AddFinalizer"
 	// RemoveFinalizer: remove the machine's finalizer; the object may be gone then.
 	RemoveFinalizer Verb = "RemoveFinalizer"
-	// Sleep: write the status if it changed; come back after Command.After, or
+	// Requeue: write the status if it changed; come back after Command.After, or
 	// when something changes if that is 0.
-	Sleep Verb = "Sleep"
+	Requeue Verb = "Requeue"
 )
 
 // Command is one thing to do.
 type Command struct {
 	Do Verb
-	// Action, Step, Event and With belong to Act. Event is the one that Fire fires. Effect is set when the action gives
+	// Action, Step, Event and With belong to RunAction. Event is the one that Fire fires. Effect is set when the action gives
 	// back a held effect.
 	Action, Step, Event, Effect string
-	// StepID belongs to Act, and is the same for every call of the step and for no other step:
+	// StepID belongs to RunAction, and is the same for every call of the step and for no other step:
 	// the name that the file gives to the action, or else the phase and the name of the step.
 	StepID string
 	With   Params
-	// After belongs to Sleep.
+	// After belongs to Requeue.
 	After time.Duration
-	// Early belongs to Sleep: nothing was looked at, since it is not time yet. Nothing is to be
+	// Early belongs to Requeue: nothing was looked at, since it is not time yet. Nothing is to be
 	// written then, if the status shows the stored state.
 	Early bool
-	// Took is the edge that a Commit makes durable; nil when there is none.
-	Took *v1alpha1.Transition
+	// Transition is the edge that a Commit makes durable; nil when there is none.
+	Transition *v1alpha1.Transition
 }
 
 // Run is one pass over an object: a notebook that is thrown away afterwards.
 // It is not safe for concurrent use.
 type Run struct {
 	m      *Machine
-	view   View
+	input  Input
 	st     v1alpha1.MachineStatus
 	result map[string]any
 	guards map[string]guardAnswer
-	// self is View.Self as expressions see it; spent is what they cost so far.
+	// self is Input.Self as expressions see it; spent is what they cost so far.
 	self  any
 	spent uint64
 
-	// oracle answers guards while a machine is proved: there is no object then. Nil
+	// guardStub answers guards while a machine is proved: there is no object then. Nil
 	// in every other run.
-	oracle func(*expr) decision
+	guardStub func(*expr) decision
 
 	// fsm is that of the phase, made at the first event; more are events that it has besides those of the phase. pool is
 	// for a proof alone, whose runs are many and die young.
@@ -144,12 +144,12 @@ const defaultPoll = 10 * time.Second
 const longStep = time.Second
 
 // Run starts a pass from a stored status, which is not changed.
-func (m *Machine) Run(status v1alpha1.MachineStatus, v View) *Run {
-	r := &Run{m: m, view: v, st: *status.DeepCopy(), guards: map[string]guardAnswer{}}
+func (m *Machine) Run(status v1alpha1.MachineStatus, v Input) *Run {
+	r := &Run{m: m, input: v, st: *status.DeepCopy(), guards: map[string]guardAnswer{}}
 	r.result = decodeResult(r.st.Result)
 	switch {
 	case v.Gone: // nobody changes its spec any more
-		r.view.Generation = r.st.Generation
+		r.input.Generation = r.st.Generation
 	case r.st.Generation == 0: // stored before there was this field
 		r.st.Generation = v.Generation
 	}
@@ -167,7 +167,7 @@ func (m *Machine) Run(status v1alpha1.MachineStatus, v View) *Run {
 // says Ready at its end: of the new spec, so every step must have seen it.
 func (r *Run) outdated() bool {
 	p := r.phase()
-	return p != nil && p.Kind == "steady" && r.view.Observed != 0 && r.view.Observed != r.view.Generation
+	return p != nil && p.Kind == "steady" && r.input.Observed != 0 && r.input.Observed != r.input.Generation
 }
 
 // Status is what is to be stored now.
@@ -181,7 +181,7 @@ func (r *Run) Status() v1alpha1.MachineStatus {
 	return st
 }
 
-// Next answers what to do. After Act it must not be called before Fire.
+// Next answers what to do. After RunAction it must not be called before Fire.
 func (r *Run) Next() Command {
 	if r.next != nil {
 		return *r.next
@@ -189,7 +189,7 @@ func (r *Run) Next() Command {
 	if r.st.Phase == "" {
 		return r.begin()
 	}
-	if r.view.Gone && len(r.st.Held) == 0 {
+	if r.input.Gone && len(r.st.Held) == 0 {
 		return r.rest()
 	}
 	p := r.phase()
@@ -199,7 +199,7 @@ func (r *Run) Next() Command {
 	if r.finished(p) {
 		return r.rest()
 	}
-	if p.End && !r.view.Gone {
+	if p.End && !r.input.Gone {
 		return Command{Do: RemoveFinalizer}
 	}
 	for _, decide := range []func(*phase) *Command{r.deletion, r.deadline, r.early, r.admit, r.steps} {
@@ -213,17 +213,17 @@ func (r *Run) Next() Command {
 // finished: nothing of ours keeps the object, and nothing of it is left to give
 // back. What is held is given back even when somebody took the finalizer away.
 func (r *Run) finished(p *phase) bool {
-	return !r.view.Gone && !r.view.Finalizer && (p.End || r.view.Deleting && len(r.st.Held) == 0)
+	return !r.input.Gone && !r.input.Finalizer && (p.End || r.input.Deleting && len(r.st.Held) == 0)
 }
 
 func (r *Run) phase() *phase { return r.m.prog.phases[r.st.Phase] }
 
 func (r *Run) now() metav1.MicroTime {
-	return metav1.NewMicroTime(r.view.Now().Truncate(time.Microsecond))
+	return metav1.NewMicroTime(r.input.Now().Truncate(time.Microsecond))
 }
 
 func (r *Run) begin() Command {
-	if r.view.Gone || r.view.Deleting && !r.view.Finalizer {
+	if r.input.Gone || r.input.Deleting && !r.input.Finalizer {
 		return r.rest()
 	}
 	if r.lost() {
@@ -234,7 +234,7 @@ func (r *Run) begin() Command {
 
 // deletion is total: it asks no guard of the machine's author.
 func (r *Run) deletion(p *phase) *Command {
-	if !r.view.Deleting && !r.view.Gone || p.Deletion {
+	if !r.input.Deleting && !r.input.Gone || p.Deletion {
 		return nil
 	}
 	switch {
@@ -252,7 +252,7 @@ func (r *Run) deletion(p *phase) *Command {
 
 func (r *Run) deadline(p *phase) *Command {
 	r.st.Deadline = p.deadline(r.st.Since) // of the file as it is now
-	if r.st.Deadline == nil || r.view.Now().Before(r.st.Deadline.Time) {
+	if r.st.Deadline == nil || r.input.Now().Before(r.st.Deadline.Time) {
 		return nil
 	}
 	if p.Timeout.To != "" {
@@ -275,7 +275,7 @@ func (p *phase) deadline(since *metav1.MicroTime) *metav1.MicroTime {
 // may be about something that nobody asks for: the phase's own words are better.
 func (r *Run) waitingFor(p *phase) string {
 	if len(r.st.Blocked) == 0 {
-		return clip(firstOf(r.view.Message, "no step was blocked"), maxText/4)
+		return clip(firstOf(r.input.Message, "no step was blocked"), maxText/4)
 	}
 	b := r.st.Blocked[0]
 	if message := p.message.render(r.value); b.Step == "" && message != "" {
@@ -288,13 +288,13 @@ func (r *Run) waitingFor(p *phase) string {
 // that needs undoing may happen before. A finalizer that is there already proves
 // nothing: it may come from a manifest or a backup, or from an earlier visit.
 func (r *Run) admit(p *phase) *Command {
-	if p.Deletion || p.Terminal != "" || r.view.Deleting || r.view.Gone {
+	if p.Deletion || p.Terminal != "" || r.input.Deleting || r.input.Gone {
 		return nil
 	}
 	if cmd := r.require(p); cmd != nil {
 		return cmd
 	}
-	if r.view.Finalizer || r.m.def.Spec.Finalizer == "" {
+	if r.input.Finalizer || r.m.def.Spec.Finalizer == "" {
 		return nil
 	}
 	return &Command{Do: AddFinalizer}
@@ -308,7 +308,7 @@ func (r *Run) require(p *phase) *Command {
 	for _, q := range p.require {
 		asked := r.truth(q.when)
 		if asked.err != nil {
-			r.fail(Outcome{Err: fmt.Errorf("checking whether %s: %w", q.When, asked.err), Class: ClassUnavailable}, p.retry, p)
+			r.fail(Result{Err: fmt.Errorf("checking whether %s: %w", q.When, asked.err), Class: ClassUnavailable}, p.retry, p)
 			return r.next
 		}
 		if !asked.open {
@@ -327,12 +327,12 @@ func (r *Run) begun() bool { return r.st.Cursor > 0 || r.st.Step != "" || len(r.
 // sleep ends the run; a deadline cuts it short.
 func (r *Run) sleep(after time.Duration) Command {
 	if r.st.Deadline != nil && !r.overdue {
-		if left := max(r.st.Deadline.Sub(r.view.Now()), time.Millisecond); after == 0 || left < after {
+		if left := max(r.st.Deadline.Sub(r.input.Now()), time.Millisecond); after == 0 || left < after {
 			after = left
 		}
 	}
-	return Command{Do: Sleep, After: after}
+	return Command{Do: Requeue, After: after}
 }
 
 // rest ends the run until something changes: there is nothing to look at again.
-func (r *Run) rest() Command { return Command{Do: Sleep} }
+func (r *Run) rest() Command { return Command{Do: Requeue} }

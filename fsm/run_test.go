@@ -16,7 +16,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
 func TestRestIsQuiet(t *testing.T) {
@@ -40,8 +40,8 @@ func TestRestIsQuiet(t *testing.T) {
 			version, status := w.Version(), w.Stored
 			for range 3 {
 				w.Tick(time.Minute)
-				cmd, err := w.Look()
-				if err != nil || cmd.Do != fsm.Sleep || cmd.After != c.wake {
+				cmd, err := w.Reconcile()
+				if err != nil || cmd.Do != fsm.Requeue || cmd.After != c.wake {
 					t.Errorf("%s: got %s after %s, %v; want a sleep of %s", c.why, cmd.Do, cmd.After, err, c.wake)
 				}
 			}
@@ -56,13 +56,13 @@ func TestAnEndThatNobodyDeletes(t *testing.T) {
 	w := newWorld(t, "test.yaml", []byte(phases("  - {name: One, next: [{to: End}], onDelete: {to: End}}\n  - {name: End, deletion: true, end: true}\n")), testBindings)
 	var did []fsm.Verb
 	for range 6 {
-		cmd, err := w.Look()
+		cmd, err := w.Reconcile()
 		if err != nil {
 			t.Fatal(err)
 		}
 		did = append(did, cmd.Do)
 	}
-	if d := cmp.Diff([]fsm.Verb{fsm.Commit, fsm.AddFinalizer, fsm.Commit, fsm.RemoveFinalizer, fsm.Sleep, fsm.Sleep}, did); d != "" {
+	if d := cmp.Diff([]fsm.Verb{fsm.Commit, fsm.AddFinalizer, fsm.Commit, fsm.RemoveFinalizer, fsm.Requeue, fsm.Requeue}, did); d != "" {
 		t.Errorf("a finalizer is removed once, not for ever (-want +got):\n%s", d)
 	}
 }
@@ -81,20 +81,20 @@ func TestDeadlineSurvivesTheDriverAndTheFile(t *testing.T) {
 		to            string
 	}{
 		"honored":     {"it is stored as a time of day", "timeout: {after: 1h, to: Done}, ", "timeout: {after: 1h, to: Done}, ", time.Hour, fsm.Commit, 0, "Done"},
-		"cuts a poll": {"it does not wait for the next look", "timeout: {after: 90s, to: Done}, ", "timeout: {after: 90s, to: Done}, ", time.Minute, fsm.Sleep, 30 * time.Second, "One"},
-		"longer":      {"a new file is for those in the phase too", "timeout: {after: 1h, to: Done}, ", "timeout: {after: 2h, to: Done}, ", time.Hour, fsm.Sleep, time.Minute, "One"},
+		"cuts a poll": {"it does not wait for the next look", "timeout: {after: 90s, to: Done}, ", "timeout: {after: 90s, to: Done}, ", time.Minute, fsm.Requeue, 30 * time.Second, "One"},
+		"longer":      {"a new file is for those in the phase too", "timeout: {after: 1h, to: Done}, ", "timeout: {after: 2h, to: Done}, ", time.Hour, fsm.Requeue, time.Minute, "One"},
 		"shorter":     {"it counts from the entry all the same", "timeout: {after: 1h, to: Done}, ", "timeout: {after: 30m, to: Done}, ", 31 * time.Minute, fsm.Commit, 0, "Done"},
 		"added":       {"a new one counts from the entry", "", "timeout: {after: 1h, to: Done}, ", time.Hour, fsm.Commit, 0, "Done"},
-		"removed":     {"and one that is gone must not wake a run again and again", "timeout: {after: 1h, to: Done}, ", "", 2 * time.Hour, fsm.Sleep, time.Minute, "One"},
-		"now stalled": {"a target that is gone is not gone to", "timeout: {after: 1h, to: Done}, ", "timeout: {after: 1h, stalled: Late}, ", 2 * time.Hour, fsm.Sleep, time.Minute, "One"},
+		"removed":     {"and one that is gone must not wake a run again and again", "timeout: {after: 1h, to: Done}, ", "", 2 * time.Hour, fsm.Requeue, time.Minute, "One"},
+		"now stalled": {"a target that is gone is not gone to", "timeout: {after: 1h, to: Done}, ", "timeout: {after: 1h, stalled: Late}, ", 2 * time.Hour, fsm.Requeue, time.Minute, "One"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "test.yaml", []byte(phases("  - {name: One, "+c.before+waiting+"}\n"+rest)), testBindings)
-			w.GiveGuard("a", sim.GuardAnswer{})
+			w.GiveGuard("a", simulate.GuardAnswer{})
 			w.settle()
 			w.Machine = file(c.after)
 			w.Tick(c.at)
-			cmd, err := w.Look()
+			cmd, err := w.Reconcile()
 			if err != nil || cmd.Do != c.do || cmd.After != c.wake || w.Stored.Phase != c.to {
 				t.Errorf("%s: got %s after %s in %s, %v", c.why, cmd.Do, cmd.After, w.Stored.Phase, err)
 			}
@@ -105,7 +105,7 @@ func TestDeadlineSurvivesTheDriverAndTheFile(t *testing.T) {
 func TestAChangedFileLeavesNoStepOut(t *testing.T) {
 	old := one("    poll: 5s\n    steps: [{action: Look}, {action: Work}]\n" + toDone)
 	w := newWorld(t, "test.yaml", []byte(old), testBindings)
-	w.Give("Work", sim.Answer{Outcome: fsm.Outcome{Err: fsm.Wait("not yet")}})
+	w.Give("Work", simulate.Answer{Result: fsm.Result{Err: fsm.Wait("not yet")}})
 	w.settle()
 	w.Give("Work")
 	w.Called = nil
@@ -121,7 +121,7 @@ func TestAChangedFileLeavesNoStepOut(t *testing.T) {
 
 func TestHeldEffectThatTheFileLost(t *testing.T) {
 	w := newWorld(t, "test.yaml", []byte(one("    poll: 5s\n    steps: [{action: Take}]\n    next: [{to: Done, when: 'guards.a'}]\n")), testBindings)
-	w.GiveGuard("a", sim.GuardAnswer{})
+	w.GiveGuard("a", simulate.GuardAnswer{})
 	w.settle()
 	w.Stored.Held = append(w.Stored.Held, v1alpha1.HeldEffect{Name: "older"})
 	w.Delete()
@@ -144,7 +144,7 @@ func TestStatusEditedByHandDoesNotPanic(t *testing.T) {
 		st.Revision = revision
 		w.Finalizers = []string{w.Machine.Finalizer()}
 		run := w.Machine.Run(st, w.View())
-		if cmd := run.Next(); cmd.Do != fsm.Sleep && cmd.Do != fsm.Commit {
+		if cmd := run.Next(); cmd.Do != fsm.Requeue && cmd.Do != fsm.Commit {
 			t.Errorf("%s: got %s", name, cmd.Do)
 		}
 	}
@@ -158,7 +158,7 @@ func TestResultHasTheSameTypesAfterARestart(t *testing.T) {
 				"n": fsm.TypeInt, "list": fsm.TypeStrings, "ratio": fsm.TypeNumber, "took": fsm.TypeDuration}}
 			w := newWorld(t, "test.yaml", []byte(one("    poll: 5s\n    steps: [{action: Look}"+between+"]\n    next:\n    - to: Done\n"+
 				"      when: 'type(result.n) == int && result.n == 3 && result.list == [\"a\"] && result.ratio * 1.5 == 3.0 && result.took + duration(\"1m\") == duration(\"150s\")'\n")), b)
-			w.Give("Look", sim.Answer{Outcome: fsm.Outcome{Outputs: map[string]any{"n": int32(3), "list": []string{"a"}, "ratio": 2.0, "took": "90s"}}})
+			w.Give("Look", simulate.Answer{Result: fsm.Result{Outputs: map[string]any{"n": int32(3), "list": []string{"a"}, "ratio": 2.0, "took": "90s"}}})
 			w.settle()
 			w.Tick(time.Minute)
 			w.settle()
@@ -176,7 +176,7 @@ func TestHistoryAndBlockedAreBounded(t *testing.T) {
 	}
 	w := newWorld(t, "test.yaml", []byte(spec("  phases:\n  - {name: One, poll: 1s, next: [{to: Two}], onDelete: {none: true}}\n  - name: Two\n    poll: 1s\n    onDelete: {none: true}\n    next:\n"+exits.String()+"    - {to: One, when: 'guards.a'}\n  - {name: Three, next: [{to: One}], onDelete: {none: true}}\n")), testBindings)
 	for range 60 {
-		if _, err := w.Look(); err != nil {
+		if _, err := w.Reconcile(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -188,8 +188,8 @@ func TestHistoryAndBlockedAreBounded(t *testing.T) {
 		t.Errorf("the newest is not the last: %+v after %+v", last, before)
 	}
 	long := strings.Repeat("ä", 5000)
-	w.GiveGuard("a", sim.GuardAnswer{Seen: long})
-	w.GiveGuard("b", sim.GuardAnswer{Seen: long})
+	w.GiveGuard("a", simulate.GuardAnswer{Seen: long})
+	w.GiveGuard("b", simulate.GuardAnswer{Seen: long})
 	w.settle() // the world checks the bounds
 	if n := len(w.ShownMachine.Blocked); w.Stored.Phase == "Two" && n != 16 {
 		t.Errorf("blocked holds %d", n)
@@ -198,13 +198,13 @@ func TestHistoryAndBlockedAreBounded(t *testing.T) {
 
 func TestErrorsOfAnySizeFitTheStatus(t *testing.T) {
 	long := strings.Repeat("no route to host ", 500)
-	for name, o := range map[string]fsm.Outcome{
+	for name, o := range map[string]fsm.Result{
 		"retried":  {Err: errors.New(long), Class: fsm.ClassUnavailable},
 		"terminal": {Err: fsm.Terminal(long, "%s", long)},
 		"waiting":  {Err: fsm.Wait("%s", long)},
 	} {
 		w := newWorld(t, "test.yaml", []byte(one("    poll: 5s\n    steps: [{action: Work}]\n    onError: [{is: Terminal, to: Done}]\n"+toDone)), testBindings)
-		w.Give("Work", sim.Answer{Outcome: o})
+		w.Give("Work", simulate.Answer{Result: o})
 		w.settle() // the world checks the bounds
 		if len(w.Shown.Message) > 1024 {
 			t.Errorf("%s: a message of %d bytes", name, len(w.Shown.Message))
@@ -214,12 +214,12 @@ func TestErrorsOfAnySizeFitTheStatus(t *testing.T) {
 
 func TestRetryAfterIsHonored(t *testing.T) {
 	w := newWorld(t, "test.yaml", []byte(one("    steps: [{action: Work}]\n"+toDone)), testBindings)
-	w.Give("Work", sim.Answer{Outcome: fsm.Outcome{Err: errors.New("slow down"), Class: fsm.ClassThrottled, RetryAfter: 42 * time.Second}})
+	w.Give("Work", simulate.Answer{Result: fsm.Result{Err: errors.New("slow down"), Class: fsm.ClassThrottled, RetryAfter: 42 * time.Second}})
 	var last fsm.Command
 	for range 3 {
-		last, _ = w.Look()
+		last, _ = w.Reconcile()
 	}
-	if want := (fsm.Command{Do: fsm.Sleep, After: 42 * time.Second}); cmp.Diff(want, last) != "" {
+	if want := (fsm.Command{Do: fsm.Requeue, After: 42 * time.Second}); cmp.Diff(want, last) != "" {
 		t.Errorf("got %+v", last)
 	}
 }
@@ -236,12 +236,12 @@ func TestWaitHasAPaceOfItsOwn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "test.yaml", []byte(one("    steps: ["+c.step+"]\n"+toDone)), testBindings)
-			w.Give("Work", sim.Answer{Outcome: fsm.Outcome{Err: c.wait}})
+			w.Give("Work", simulate.Answer{Result: fsm.Result{Err: c.wait}})
 			var last fsm.Command
 			for range 3 {
-				last, _ = w.Look()
+				last, _ = w.Reconcile()
 			}
-			if want := (fsm.Command{Do: fsm.Sleep, After: c.want}); cmp.Diff(want, last) != "" {
+			if want := (fsm.Command{Do: fsm.Requeue, After: c.want}); cmp.Diff(want, last) != "" {
 				t.Errorf("%s: got %+v", c.why, last)
 			}
 		})
@@ -253,10 +253,10 @@ func TestRunLeavesTheStoredStatusAlone(t *testing.T) {
 	reach["Migrating"](w)
 	before, _ := json.Marshal(w.Stored)
 	run := w.Machine.Run(w.Stored, w.View())
-	for cmd := run.Next(); cmd.Do == fsm.Act; cmd = run.Next() {
-		fire(t, run, fsm.Outcome{Outputs: sim.Zero(w.Machine.Bindings().Actions[cmd.Action])})
+	for cmd := run.Next(); cmd.Do == fsm.RunAction; cmd = run.Next() {
+		fire(t, run, fsm.Result{Outputs: simulate.Zero(w.Machine.Bindings().Actions[cmd.Action])})
 	}
-	fire(t, run, fsm.Outcome{Err: errors.New("nobody asked")})
+	fire(t, run, fsm.Result{Err: errors.New("nobody asked")})
 	if after, _ := json.Marshal(w.Stored); string(after) != string(before) {
 		t.Errorf("the stored status changed:\n%s\n%s", before, after)
 	}
@@ -270,12 +270,12 @@ func TestOneMachineServesManyRuns(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 50 {
-				view := fsm.View{Self: fsm.Given(w.Self()), Finalizer: true, Now: func() time.Time { return sim.Epoch }}
+				view := fsm.Input{Self: fsm.StaticObject(w.Self()), Finalizer: true, Now: func() time.Time { return simulate.Epoch }}
 				run := w.Machine.Run(w.Stored, view)
 				if d := cmp.Diff(want, run.Next()); d != "" {
 					t.Errorf("another answer (-alone +together):\n%s", d)
 				}
-				fire(t, run, fsm.Outcome{Outputs: map[string]any{"conflicts": 1, "examples": []string{"x"}}})
+				fire(t, run, fsm.Result{Outputs: map[string]any{"conflicts": 1, "examples": []string{"x"}}})
 				run.Next()
 			}
 		})
@@ -317,11 +317,11 @@ func TestOutputsThatDoNotFitAreAnError(t *testing.T) {
 		w := newWorld(t, "test.yaml", file, testBindings)
 		w.Finalizers = []string{w.Machine.Finalizer()}
 		run := w.Machine.Run(v1alpha1.MachineStatus{Phase: "One", Revision: w.Machine.Revision()}, w.View())
-		if cmd := run.Next(); cmd.Do != fsm.Act {
-			t.Fatalf("%s: got %s, want Act", name, cmd.Do)
+		if cmd := run.Next(); cmd.Do != fsm.RunAction {
+			t.Fatalf("%s: got %s, want RunAction", name, cmd.Do)
 		}
-		fire(t, run, fsm.Outcome{Outputs: outputs})
-		if cmd := run.Next(); cmd.Do != fsm.Sleep || run.Status().Result != "" || !strings.Contains(run.Summary().Message, "Look: outputs") {
+		fire(t, run, fsm.Result{Outputs: outputs})
+		if cmd := run.Next(); cmd.Do != fsm.Requeue || run.Status().Result != "" || !strings.Contains(run.Summary().Message, "Look: outputs") {
 			t.Errorf("%s: %s, result %.20q, %q; want it named and not stored, because the API server would refuse the whole status",
 				name, cmd.Do, run.Status().Result, run.Summary().Message)
 		}
@@ -330,7 +330,7 @@ func TestOutputsThatDoNotFitAreAnError(t *testing.T) {
 
 func TestGuardThatClosesAtTheLastMoment(t *testing.T) {
 	w := newWorld(t, "test.yaml", []byte(one("    poll: 5s\n    next: [{to: Done, when: 'now < timestamp(\"2026-01-02T03:04:06Z\")'}]\n")), testBindings)
-	_, _ = w.Look()
+	_, _ = w.Reconcile()
 	w.Finalizers = []string{w.Machine.Finalizer()}
 	refused := 0
 	for shutAt := range 20 {
@@ -338,9 +338,9 @@ func TestGuardThatClosesAtTheLastMoment(t *testing.T) {
 		view.Now = func() time.Time {
 			looks++
 			if looks > shutAt {
-				return sim.Epoch.Add(time.Hour)
+				return simulate.Epoch.Add(time.Hour)
 			}
-			return sim.Epoch
+			return simulate.Epoch
 		}
 		run := w.Machine.Run(w.Stored, view)
 		cmd := run.Next()
@@ -349,7 +349,7 @@ func TestGuardThatClosesAtTheLastMoment(t *testing.T) {
 		}
 		if slices.ContainsFunc(run.Summary().Conditions, func(c metav1.Condition) bool { return c.Reason == "IllegalTransition" }) {
 			refused++
-			if cmd.Do != fsm.Sleep || cmd.After <= 0 {
+			if cmd.Do != fsm.Requeue || cmd.After <= 0 {
 				t.Errorf("a refused transition must be looked at again: %+v", cmd)
 			}
 		}
@@ -372,11 +372,11 @@ func TestGenerationChangedOutlivesCommits(t *testing.T) {
 `+rest)), testBindings)
 	status := v1alpha1.MachineStatus{}
 	for generation := int64(1); status.Phase != "Done"; generation = 2 {
-		run := machine.Run(status, fsm.View{Finalizer: status.Phase != "", Generation: generation, Now: func() time.Time { return sim.Epoch }})
-		for cmd := run.Next(); cmd.Do == fsm.Act; cmd = run.Next() {
-			fire(t, run, fsm.Outcome{})
+		run := machine.Run(status, fsm.Input{Finalizer: status.Phase != "", Generation: generation, Now: func() time.Time { return simulate.Epoch }})
+		for cmd := run.Next(); cmd.Do == fsm.RunAction; cmd = run.Next() {
+			fire(t, run, fsm.Result{})
 		}
-		if cmd := run.Next(); cmd.Do == fsm.Sleep {
+		if cmd := run.Next(); cmd.Do == fsm.Requeue {
 			t.Fatalf("the machine sleeps in %s, blocked by %v", run.Status().Phase, run.Status().Blocked)
 		}
 		status = run.Status()

@@ -10,7 +10,7 @@ import (
 
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
 // TestTranscripts plays every file of testdata. A block is comments (#), one
@@ -83,9 +83,9 @@ var verbs = map[string]func(s *scene, name, rest string){
 	"delete":  func(s *scene, _, _ string) { s.w.Delete() },
 	"steal":   func(s *scene, _, _ string) { s.w.Finalizers = nil },
 	"keep":    func(s *scene, _, _ string) { s.w.Finalizers = append(s.w.Finalizers, "other.dev/keep") },
-	"rival":   func(s *scene, _, _ string) { s.w.Rival = true },
+	"rival":   func(s *scene, _, _ string) { s.w.ConflictNext = true },
 	"advance": func(s *scene, name, _ string) { s.w.Tick(s.duration(name)) },
-	"pass":    func(s *scene, _, _ string) { _, _ = s.w.Look() }, // what happened is in the trace
+	"pass":    func(s *scene, _, _ string) { _, _ = s.w.Reconcile() }, // what happened is in the trace
 	"settle":  func(s *scene, _, _ string) { s.w.settle() },
 	"status":  func(s *scene, _, _ string) { s.trace.WriteString(s.w.Describe() + "\n") },
 }
@@ -116,8 +116,8 @@ func (s *scene) machine(name, text string) {
 	} else {
 		s.w = newWorld(s.t, "test.yaml", []byte(header+text+"\n"), testBindings)
 	}
-	s.w.Tell = func(e sim.Event) {
-		if e.Kind == sim.EventDid {
+	s.w.Tell = func(e simulate.Event) {
+		if e.Kind == simulate.EventDid {
 			s.trace.WriteString(e.Text + "\n")
 		}
 	}
@@ -125,14 +125,14 @@ func (s *scene) machine(name, text string) {
 
 func (s *scene) guard(name, text string) {
 	how, seen, _ := strings.Cut(text, " ")
-	g := sim.GuardAnswer{Open: how == "open", Seen: seen}
+	g := simulate.GuardAnswer{Open: how == "open", Seen: seen}
 	if how == "error" {
 		g.Err = errors.New(seen)
 	}
 	s.w.GiveGuard(name, g)
 }
 
-func (s *scene) answer(text string) sim.Answer {
+func (s *scene) answer(text string) simulate.Answer {
 	how, rest, _ := strings.Cut(text, " ")
 	word, message, _ := strings.Cut(rest, " ")
 	switch how {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
 // A steady phase says Ready of the generation that was looked at. Where the look did
@@ -31,7 +31,7 @@ func TestSteadyIsReadyOnceALookCameToItsEnd(t *testing.T) {
 	looks := func(n int) func(*world) {
 		return func(w *world) {
 			for range n {
-				if _, err := w.Look(); err != nil {
+				if _, err := w.Reconcile(); err != nil {
 					t.Error(err)
 				}
 			}
@@ -60,10 +60,10 @@ func TestSteadyIsReadyOnceALookCameToItsEnd(t *testing.T) {
 			func(w *world) { w.Give("Work", failing(fsm.Terminal("BadSpec", "no such image"), "")); w.settle() },
 			is("False StepFailed", "False StepFailed", "True BadSpec", "no such image (attempt 1, next in 5m0s)")},
 		"its condition fails": {"whether it has to be done is not known", "steps: [{action: Work, if: 'guards.a'}], ",
-			func(w *world) { w.GiveGuard("a", sim.GuardAnswer{Err: errors.New("no answer")}); w.settle() },
+			func(w *world) { w.GiveGuard("a", simulate.GuardAnswer{Err: errors.New("no answer")}); w.settle() },
 			failed("if guards.a: no answer (attempt 1, next in 1s)")},
 		"a precondition fails": {"no step was begun", "require: [{when: 'guards.a', else: Done}], steps: [{action: Work}], ",
-			func(w *world) { w.GiveGuard("a", sim.GuardAnswer{Err: errors.New("no answer")}); w.settle() },
+			func(w *world) { w.GiveGuard("a", simulate.GuardAnswer{Err: errors.New("no answer")}); w.settle() },
 			failed("checking whether guards.a: no answer (attempt 1, next in 1s)")},
 		"a step says not yet": {"the same as a failure, but that nothing is wrong", "steps: [{action: Work}], ",
 			func(w *world) { w.Give("Work", failing(fsm.Wait("the old one is going"), "")); w.settle() }, notDone("the old one is going")},
@@ -75,7 +75,7 @@ func TestSteadyIsReadyOnceALookCameToItsEnd(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "test.yaml", []byte(phases("  - {name: One, kind: steady, poll: 1m, "+c.phase+"next: [{to: Done, when: 'guards.b'}], onDelete: {to: Out}}\n"+rest)), testBindings)
-			w.GiveGuard("b", sim.GuardAnswer{}) // a closed exit is waited for by nobody
+			w.GiveGuard("b", simulate.GuardAnswer{}) // a closed exit is waited for by nobody
 			c.happens(w)
 			got := shown{Message: w.Shown.Message}
 			for _, x := range w.Shown.Conditions {
@@ -100,7 +100,7 @@ func TestANewSpecIsLookedAtFromTheFirstStepOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "test.yaml", []byte(phases("  - {name: One, "+c.kind+"poll: 1m, timeout: {after: 9h, stalled: Late}, steps: [{action: Look}, {action: Work}], next: [{to: Done, when: 'guards.b'}], onDelete: {to: Out}}\n"+rest)), testBindings)
-			w.GiveGuard("b", sim.GuardAnswer{})
+			w.GiveGuard("b", simulate.GuardAnswer{})
 			w.Give("Work", failing(fsm.Wait("not yet"), ""))
 			w.settle()
 			w.Called = nil

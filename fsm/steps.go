@@ -21,7 +21,7 @@ func (r *Run) steps(p *phase) *Command {
 		if s.cond != nil {
 			asked := r.truth(s.cond)
 			if asked.err != nil {
-				r.fail(Outcome{Err: fmt.Errorf("if %s: %w", s.If, asked.err), Class: ClassUnavailable}, s.retry, p)
+				r.fail(Result{Err: fmt.Errorf("if %s: %w", s.If, asked.err), Class: ClassUnavailable}, s.retry, p)
 				return r.next
 			}
 			if !asked.open {
@@ -39,7 +39,7 @@ func (r *Run) steps(p *phase) *Command {
 func (r *Run) oneStep(s *step, p *phase) *Command {
 	switch {
 	case s.wait > 0:
-		if left := s.wait - r.view.Now().Sub(r.st.StepSince.Time); left > 0 {
+		if left := s.wait - r.input.Now().Sub(r.st.StepSince.Time); left > 0 {
 			r.message = firstOf(s.message.render(r.value), "Waiting "+s.Wait)
 			cmd := r.sleep(left)
 			return &cmd
@@ -67,15 +67,15 @@ func (r *Run) call(s *step, p *phase) *Command {
 		with, err = s.action.params(r.value, fixed)
 	}
 	if err != nil {
-		r.fail(Outcome{Err: err, Class: ClassInvalid}, s.retry, p)
+		r.fail(Result{Err: err, Class: ClassInvalid}, s.retry, p)
 		return r.next
 	}
-	return r.act(&Command{Do: Act, Action: s.action.use, Step: s.name, Event: s.name, StepID: s.id, With: with}, s, s.action.spec.External)
+	return r.act(&Command{Do: RunAction, Action: s.action.use, Step: s.name, Event: s.name, StepID: s.id, With: with}, s, s.action.spec.External)
 }
 
 // act asks for an action, once it is due.
 func (r *Run) act(cmd *Command, s *step, external bool) *Command {
-	r.began = r.view.Now()
+	r.began = r.input.Now()
 	if external {
 		if early := r.notDue(s); early != nil {
 			return early
@@ -87,7 +87,7 @@ func (r *Run) act(cmd *Command, s *step, external bool) *Command {
 }
 
 func (r *Run) commit(took *v1alpha1.Transition) *Command {
-	r.next = &Command{Do: Commit, Took: took}
+	r.next = &Command{Do: Commit, Transition: took}
 	return r.next
 }
 
@@ -102,8 +102,8 @@ func (r *Run) Asks(self func() (map[string]any, error)) bool {
 		return true // by what is on record
 	}
 	before, now := *r, *r
-	before.view.Now = func() time.Time { return r.began }
-	now.view.Now, now.view.Self, now.self = before.view.Now, self, nil
+	before.input.Now = func() time.Time { return r.began }
+	now.input.Now, now.input.Self, now.self = before.input.Now, self, nil
 	if s.cond != nil && !now.truth(s.cond).open {
 		return false
 	}
@@ -117,7 +117,7 @@ func (r *Run) Asks(self func() (map[string]any, error)) bool {
 }
 
 // done takes the outcome of the action that Next asked for.
-func (r *Run) done(o Outcome) {
+func (r *Run) done(o Result) {
 	cmd, p := r.acting, r.phase()
 	r.acting = nil
 	s := &p.steps[r.st.Cursor]
@@ -148,7 +148,7 @@ func (r *Run) done(o Outcome) {
 	if r.reached(s) {
 		r.advance()
 	}
-	if r.next == nil && p.Kind != "steady" && r.view.Now().Sub(r.began) >= longStep {
+	if r.next == nil && p.Kind != "steady" && r.input.Now().Sub(r.began) >= longStep {
 		r.commit(nil)
 	}
 }

@@ -56,7 +56,7 @@ func (r *Run) text(p *phase) string {
 	if r.stall != nil && !strings.Contains(text, r.stall.message) {
 		text = r.stall.message + ". " + text
 	}
-	if r.view.Deleting && p.OnDelete != nil && p.OnDelete.Hold != "" {
+	if r.input.Deleting && p.OnDelete != nil && p.OnDelete.Hold != "" {
 		text = p.OnDelete.Hold + ". " + text
 	}
 	return text
@@ -98,7 +98,7 @@ func (r *Run) midway(p *phase) bool {
 	if p.Kind != "steady" {
 		return false
 	}
-	created := r.next != nil && r.next.Took != nil && r.next.Took.From == "" && len(p.steps) > 0
+	created := r.next != nil && r.next.Transition != nil && r.next.Transition.From == "" && len(p.steps) > 0
 	return created || r.st.Step != "" || r.st.Attempts > 0
 }
 

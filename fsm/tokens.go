@@ -30,7 +30,7 @@ func (r *Run) isNew(q *request, token string) bool {
 	if q.valid == nil {
 		return true
 	}
-	s := r.sight()
+	s := r.activation()
 	s.token = token
 	v, err := r.eval(q.valid, s)
 	return err == nil && v == types.True

@@ -11,18 +11,18 @@ import (
 	"github.com/google/cel-go/interpreter"
 )
 
-// sight is what an expression sees: asked by name, so that what it does not read
+// activation is what an expression sees: asked by name, so that what it does not read
 // is not made.
-type sight struct {
+type activation struct {
 	*Run
 	now   time.Time
 	token string
 }
 
-func (r *Run) sight() sight { return sight{Run: r, now: r.view.Now()} }
+func (r *Run) activation() activation { return activation{Run: r, now: r.input.Now()} }
 
 // ResolveName answers the value of a root.
-func (s sight) ResolveName(name string) (any, bool) {
+func (s activation) ResolveName(name string) (any, bool) {
 	switch name {
 	case varSelf:
 		return s.selfValue(), true
@@ -39,7 +39,7 @@ func (s sight) ResolveName(name string) (any, bool) {
 	case varHeld:
 		return append([]string{}, s.st.HeldNames()...), true
 	case varChanged:
-		return s.view.Generation != s.st.Generation, true
+		return s.input.Generation != s.st.Generation, true
 	case varNow:
 		return s.now, true
 	case varToken:
@@ -49,15 +49,15 @@ func (s sight) ResolveName(name string) (any, bool) {
 }
 
 // Parent is nil: there is nothing else to see.
-func (s sight) Parent() interpreter.Activation { return nil }
+func (s activation) Parent() interpreter.Activation { return nil }
 
 // selfValue is the object by the types of its schema, made once, or the error that kept
 // it from being read.
 func (r *Run) selfValue() any {
 	if r.self == nil {
 		self, err := map[string]any{}, error(nil)
-		if r.view.Self != nil {
-			self, err = r.view.Self()
+		if r.input.Self != nil {
+			self, err = r.input.Self()
 		}
 		r.self = self
 		switch schema := r.m.prog.self; {
@@ -83,7 +83,7 @@ func (r *Run) phaseValue(now time.Time) map[string]any {
 var errBudget = fmt.Errorf("the expressions of this reconcile cost more than %d together: read less, or let an action compute it", maxRunCost)
 
 // eval is the one place where expressions are evaluated, and what they cost adds up.
-func (r *Run) eval(e *expr, s sight) (ref.Val, error) {
+func (r *Run) eval(e *expr, s activation) (ref.Val, error) {
 	if r.spent > maxRunCost {
 		return nil, errBudget
 	}
@@ -96,16 +96,16 @@ func (r *Run) eval(e *expr, s sight) (ref.Val, error) {
 
 // watch evaluates an expression once more, for what came out in each of its parts.
 // It has no limit of its own: what cost too much the first time is not watched.
-func (r *Run) watch(e *expr, s sight) interpreter.EvalState {
+func (r *Run) watch(e *expr, s activation) interpreter.EvalState {
 	_, details, _ := e.watch.ContextEval(r.context(), s)
 	return details.State()
 }
 
 func (r *Run) context() context.Context {
-	if r.view.Context == nil {
+	if r.input.Context == nil {
 		return context.Background()
 	}
-	return r.view.Context
+	return r.input.Context
 }
 
 // unbounded errors say that there was no end to an evaluation.
@@ -114,7 +114,7 @@ func (r *Run) unbounded(err error) bool {
 }
 
 // value evaluates an expression as it stands in most places.
-func (r *Run) value(e *expr) (ref.Val, error) { return r.eval(e, r.sight()) }
+func (r *Run) value(e *expr) (ref.Val, error) { return r.eval(e, r.activation()) }
 
 // decision is what a guard came to.
 type decision struct {
@@ -127,18 +127,18 @@ type decision struct {
 
 // truth decides a guard; it is the only place that does.
 func (r *Run) truth(e *expr) decision {
-	if r.oracle != nil {
-		return r.oracle(e)
+	if r.guardStub != nil {
+		return r.guardStub(e)
 	}
-	s := r.sight()
+	s := r.activation()
 	d := r.decide(e, s)
 	if !d.open {
-		r.tell(e, s, &d)
+		r.explain(e, s, &d)
 	}
 	return d
 }
 
-func (r *Run) decide(e *expr, s sight) decision {
+func (r *Run) decide(e *expr, s activation) decision {
 	v, err := r.eval(e, s)
 	if err != nil {
 		return decision{err: err}
@@ -150,8 +150,8 @@ func (r *Run) decide(e *expr, s sight) decision {
 	return decision{open: open, err: err}
 }
 
-// tell adds why.
-func (r *Run) tell(e *expr, s sight, d *decision) {
+// explain adds why.
+func (r *Run) explain(e *expr, s activation, d *decision) {
 	switch {
 	case d.err == nil:
 		d.because, d.got = e.explain(d.open, r.watch(e, s), r.told)
@@ -173,7 +173,7 @@ func (r *Run) told(ref exprRef) string {
 func (r *Run) guardValue(name string) ref.Val {
 	a, asked := r.guards[name]
 	if !asked {
-		a.open, a.seen, a.err = r.view.Guard(name)
+		a.open, a.seen, a.err = r.input.Guard(name)
 		r.guards[name] = a
 	}
 	if a.err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
 // waitingFile waits in a phase of a name for an action, as RunJob waits for its Job.
@@ -47,11 +47,11 @@ func TestVisitGoesOnUnderAnotherName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := worldOf(t, machineOf(t, "test.yaml", []byte(waitingFile("", "One")), testBindings), nil)
 			var visits []string
-			w.Respond = func(action string, _ fsm.Command) (sim.Answer, bool) {
+			w.Respond = func(action string, _ fsm.Command) (simulate.Answer, bool) {
 				if action == "Work" {
 					visits = append(visits, w.Stored.Visit())
 				}
-				return sim.Answer{Outcome: fsm.Outcome{Err: fsm.Wait("it runs")}}, action == "Work"
+				return simulate.Answer{Result: fsm.Result{Err: fsm.Wait("it runs")}}, action == "Work"
 			}
 			w.settle()
 			began, deadline := w.Stored.Since, w.Stored.Deadline
@@ -75,7 +75,7 @@ func TestVisitGoesOnUnderAnotherName(t *testing.T) {
 // A visit is over when its phase is left: also one of a phase that was renamed.
 func TestVisitsAreTold(t *testing.T) {
 	w := worldOf(t, machineOf(t, "test.yaml", []byte(waitingFile("", "One")), testBindings), nil)
-	w.Give("Work", sim.Answer{Outcome: fsm.Outcome{Err: fsm.Wait("it runs")}, Times: 2}, sim.Answer{})
+	w.Give("Work", simulate.Answer{Result: fsm.Result{Err: fsm.Wait("it runs")}, Times: 2}, simulate.Answer{})
 	w.settle()
 	first := w.Stored.Visit()
 	w.Machine = machineOf(t, "test.yaml", []byte(strings.Replace(waitingFile("  upgrade: {phaseMap: {One: First}}\n", "First"),
@@ -83,7 +83,7 @@ func TestVisitsAreTold(t *testing.T) {
 	w.advance(time.Minute)
 	second := w.Stored.Visit()
 	w.set("spec.again", true)
-	w.Give("Work", sim.Answer{Outcome: fsm.Outcome{Err: fsm.Wait("it runs")}})
+	w.Give("Work", simulate.Answer{Result: fsm.Result{Err: fsm.Wait("it runs")}})
 	w.settle()
 	if third := w.Stored.Visit(); w.Stored.Phase != "First" || w.Stored.EnteredAs != "" || first == second || second == third || first == third {
 		t.Errorf("phase %s, entered as %q, visits %q, %q and %q", w.Stored.Phase, w.Stored.EnteredAs, first, second, third)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
 const (
@@ -26,7 +26,7 @@ var (
 
 // world is a simulated one that fails its test on a defect.
 type world struct {
-	*sim.World
+	*simulate.Fake
 	t testing.TB
 	// conflict is in the v3 datastore, where it is seen only once v3 is uncovered.
 	conflict bool
@@ -56,24 +56,24 @@ func worldOf(t testing.TB, m *fsm.Machine, spec map[string]any) *world {
 		spec = map[string]any{}
 	}
 	simulated := fsmtest.World(t, m, map[string]any{"metadata": map[string]any{"name": "x"}, "spec": spec})
-	w := &world{World: simulated, t: t}
+	w := &world{Fake: simulated, t: t}
 	w.Respond = w.seesConflict
 	return w
 }
 
-func (w *world) seesConflict(action string, _ fsm.Command) (sim.Answer, bool) {
+func (w *world) seesConflict(action string, _ fsm.Command) (simulate.Answer, bool) {
 	sees := action == "CopyResources" || action == "DetectConflicts"
 	for _, name := range w.InPlace() {
 		if w.conflict && sees && name == "apiService" {
 			return answer(map[string]any{"conflicts": 1}), true
 		}
 	}
-	return sim.Answer{}, false
+	return simulate.Answer{}, false
 }
 
 func (w *world) settle() {
 	w.t.Helper()
-	if err := w.Settle(); err != nil {
+	if err := w.RunUntilIdle(); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -92,12 +92,12 @@ func (w *world) set(path string, value any) {
 	}
 }
 
-func answer(outputs map[string]any) sim.Answer {
-	return sim.Answer{Outcome: fsm.Outcome{Outputs: outputs}}
+func answer(outputs map[string]any) simulate.Answer {
+	return simulate.Answer{Result: fsm.Result{Outputs: outputs}}
 }
 
-func failing(err error, class fsm.Class) sim.Answer {
-	return sim.Answer{Outcome: fsm.Outcome{Err: err, Class: class}}
+func failing(err error, class fsm.Class) simulate.Answer {
+	return simulate.Answer{Result: fsm.Result{Err: err, Class: class}}
 }
 
 // shipped is the machine of phases/datastore-migration.yaml with the names that
@@ -132,9 +132,9 @@ func shippedBindings(t testing.TB) fsm.Bindings {
 }
 
 // fire carries out the step that a run asks for, whose action comes to the outcome.
-func fire(t testing.TB, run *fsm.Run, o fsm.Outcome) {
+func fire(t testing.TB, run *fsm.Run, o fsm.Result) {
 	t.Helper()
-	if err := run.Fire(t.Context(), func(context.Context, fsm.Command) (fsm.Outcome, error) { return o, nil }); err != nil {
+	if err := run.Fire(t.Context(), func(context.Context, fsm.Command) (fsm.Result, error) { return o, nil }); err != nil {
 		t.Fatal(err)
 	}
 }

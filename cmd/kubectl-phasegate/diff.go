@@ -7,7 +7,7 @@ import (
 
 	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/compare"
+	"github.com/phasegate/phasegate/fsm/diff"
 )
 
 func diffCommand(s streams) *cobra.Command {
@@ -44,9 +44,9 @@ refused, 2 they could not be compared.`,
 		if err != nil {
 			return err
 		}
-		report := compare.Machines(older.Definition(), newer.Definition())
+		report := diff.Machines(older.Definition(), newer.Definition())
 		if inFlight {
-			if report.Fates, err = fates(cmd.Context(), s, at, newer); err != nil {
+			if report.Impacts, err = fates(cmd.Context(), s, at, newer); err != nil {
 				return err
 			}
 		}
@@ -62,20 +62,20 @@ refused, 2 they could not be compared.`,
 }
 
 // fates looks at every object that the machine drives or would drive.
-func fates(ctx context.Context, s streams, at *cluster, newer *fsm.Machine) ([]compare.Fate, error) {
+func fates(ctx context.Context, s streams, at *cluster, newer *fsm.Machine) ([]diff.Impact, error) {
 	c, _, err := at.connect()
 	if err != nil {
 		return nil, err
 	}
 	objects, err := live.List(ctx, c, newer, at.only())
-	all := []compare.Fate{} // not nil: they were looked at
+	all := []diff.Impact{} // not nil: they were looked at
 	noted(s, objects...)
 	for _, o := range objects {
 		name := o.String()
 		if o.Gone {
 			name += " (deleted, its state is still there)"
 		}
-		all = append(all, compare.FateOf(newer, name, &o.Machine))
+		all = append(all, diff.ImpactOf(newer, name, &o.Machine))
 	}
 	return all, err
 }

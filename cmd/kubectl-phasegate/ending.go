@@ -11,7 +11,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/catalog"
-	"github.com/phasegate/phasegate/controllers/ending"
+	"github.com/phasegate/phasegate/controllers/deletion"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -22,7 +22,7 @@ would do something else in this phase, or you said no; 2 it could not be asked; 
 it was not gone in time; 4 --wait: it is stalled, a person must act.`
 
 func abortCommand(s streams) *cobra.Command {
-	return endCommand(s, ending.Abort, &cobra.Command{
+	return endCommand(s, deletion.Abort, &cobra.Command{
 		Use:   "abort [NAME]",
 		Short: "Give up a migration: everything that it holds is given back",
 		Long: `Delete a DatastoreMigration before its point of no return. It says first what will be
@@ -36,7 +36,7 @@ From Converged on there is no way back: then nothing is deleted.` + endingExits,
 }
 
 func cleanupCommand(s streams) *cobra.Command {
-	return endCommand(s, ending.CleanUp, &cobra.Command{
+	return endCommand(s, deletion.CleanUp, &cobra.Command{
 		Use:   "cleanup [NAME]",
 		Short: "End a migration that is Complete: the v1 CRDs and their objects are deleted",
 		Long: `Delete a DatastoreMigration that is Complete. The v1 objects and CRDs are kept in
@@ -51,14 +51,14 @@ Before Complete nothing is deleted: see abort.` + endingExits,
 
 // end is what the flags of a deletion say.
 type end struct {
-	way     ending.Way
+	way     deletion.DeleteMode
 	files   []string
 	yes     bool
 	wait    bool
 	timeout time.Duration
 }
 
-func endCommand(s streams, way ending.Way, cmd *cobra.Command) *cobra.Command {
+func endCommand(s streams, way deletion.DeleteMode, cmd *cobra.Command) *cobra.Command {
 	e := end{way: way}
 	at := clusterFlags(cmd)
 	flags := cmd.Flags()
@@ -89,8 +89,8 @@ func (e *end) run(ctx context.Context, s streams, at *cluster, args []string) er
 	if err := e.ask(s, dm, machine); err != nil {
 		return err
 	}
-	err = ending.Delete(ctx, c, dm, machine, e.way)
-	if errors.Is(err, ending.ErrOther) {
+	err = deletion.Delete(ctx, c, dm, machine, e.way)
+	if errors.Is(err, deletion.ErrOther) {
 		fmt.Fprintln(s.err, err)
 		return errFindings
 	}
@@ -102,11 +102,11 @@ func (e *end) run(ctx context.Context, s streams, at *cluster, args []string) er
 		return nil
 	}
 	err = finish(ctx, s, e.timeout, func(ctx context.Context) error {
-		return ending.Wait(ctx, c, dm, machine, func(dm *migrationv1.DatastoreMigration) {
+		return deletion.Wait(ctx, c, dm, machine, func(dm *migrationv1.DatastoreMigration) {
 			fmt.Fprintf(s.err, "%s: %s\n", dm.CurrentPhase(), dm.Status.Message)
 		})
 	})
-	if errors.Is(err, ending.ErrStalled) {
+	if errors.Is(err, deletion.ErrStalled) {
 		fmt.Fprintln(s.err, err)
 		return errWaits
 	}
@@ -118,12 +118,12 @@ func (e *end) run(ctx context.Context, s streams, at *cluster, args []string) er
 
 // ask tells what will happen, and asks whether it shall. What was begun is only told.
 func (e *end) ask(s streams, dm *migrationv1.DatastoreMigration, machine *fsm.Machine) error {
-	if err := ending.Refusal(dm, machine, e.way); err != nil {
+	if err := deletion.Refusal(dm, machine, e.way); err != nil {
 		fmt.Fprintln(s.err, err)
 		return errFindings
 	}
 	fmt.Fprintf(s.err, "DatastoreMigration %s is in phase %s. Its %s:\n", dm.Name, cmp.Or(dm.CurrentPhase(), "(none yet)"), e.way)
-	for _, line := range ending.Told(dm, machine, catalog.BindingsOf(machine.Name())) {
+	for _, line := range deletion.Consequences(dm, machine, catalog.BindingsOf(machine.Name())) {
 		fmt.Fprintf(s.err, "  %s\n", line)
 	}
 	if dm.DeletionTimestamp != nil {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/story"
+	"github.com/phasegate/phasegate/fsm/describe"
 )
 
 // explainOptions are what the flags say.
@@ -91,12 +91,12 @@ func (o *explainOptions) live(ctx context.Context, s streams, args []string) err
 	if err != nil {
 		return err
 	}
-	told.Live = &story.Live{Object: it.object.String(), Status: it.object.Machine}
+	told.Live = &describe.Live{Object: it.object.String(), Status: it.object.Machine}
 	told.Live.Status.OnDelete = it.driver.Deletion(it.object.Machine)
 	return printAs(s.out, o.output, told, told.Text)
 }
 
-func teller(m *fsm.Machine) *story.Teller { return story.New(m, m.Bindings()) }
+func teller(m *fsm.Machine) *describe.Describer { return describe.New(m, m.Bindings()) }
 
 // whole tells of the machines of files.
 func (o *explainOptions) whole(s streams, args []string) error {

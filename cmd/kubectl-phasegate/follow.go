@@ -9,7 +9,7 @@ import (
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/phasegate/phasegate/controllers/overview"
+	"github.com/phasegate/phasegate/controllers/statusview"
 )
 
 // errReplaced says that the object is gone, and another one has its name.
@@ -26,13 +26,13 @@ const (
 // follower follows an object until it ends.
 type follower struct {
 	// look reads it anew.
-	look     func(context.Context) (overview.Overview, error)
+	look     func(context.Context) (statusview.Overview, error)
 	patience time.Duration
 }
 
 // watched is how a watch ended.
 type watched struct {
-	last overview.Overview
+	last statusview.Overview
 	gone bool
 }
 
@@ -42,9 +42,9 @@ func (e watched) code(s streams) error {
 	case e.gone:
 		fmt.Fprintf(s.err, "%s is gone: it was in %s.\n", e.last.Name, e.last.Phase)
 		return nil
-	case e.last.Outcome == overview.Failed:
+	case e.last.Outcome == statusview.Failed:
 		return errFindings
-	case e.last.Outcome == overview.WaitsForPerson:
+	case e.last.Outcome == statusview.WaitsForPerson:
 		return errWaits
 	}
 	return nil
@@ -52,7 +52,7 @@ func (e watched) code(s streams) error {
 
 // sight is one look at an object.
 type sight struct {
-	overview overview.Overview
+	overview statusview.Overview
 	// err says why nothing new was seen.
 	err  error
 	over bool
@@ -60,7 +60,7 @@ type sight struct {
 }
 
 // picture is a sight for a terminal.
-func (s sight) picture(v overview.View) string {
+func (s sight) picture(v statusview.View) string {
 	text := s.overview.String(v)
 	if s.err != nil {
 		text += "\n‼ not seen since " + s.overview.Now.Format(time.TimeOnly) + ": " + s.err.Error() + "\n"
@@ -70,7 +70,7 @@ func (s sight) picture(v overview.View) string {
 
 // follow shows every change, live where s.err is a terminal. The error says that it could
 // not go on; the answer tells the last that was seen all the same.
-func (f follower) follow(ctx context.Context, first overview.Overview, s streams, v overview.View) (watched, error) {
+func (f follower) follow(ctx context.Context, first statusview.Overview, s streams, v statusview.View) (watched, error) {
 	show := lines(s.err)
 	if terminal := terminalOf(s.err); terminal != nil {
 		v.Style = styleFor(s.err)
@@ -116,9 +116,9 @@ func (f follower) next(ctx context.Context, last sight) (sight, error) {
 // isOver tells whether there is nothing more to wait for.
 func (f follower) isOver(now sight, waits time.Time) (bool, time.Time) {
 	switch now.overview.Outcome {
-	case overview.Succeeded, overview.Failed:
+	case statusview.Succeeded, statusview.Failed:
 		return true, waits
-	case overview.WaitsForPerson:
+	case statusview.WaitsForPerson:
 		if waits.IsZero() {
 			waits = now.overview.Now
 		}

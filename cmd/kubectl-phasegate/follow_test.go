@@ -15,17 +15,17 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/live"
-	"github.com/phasegate/phasegate/controllers/overview"
+	"github.com/phasegate/phasegate/controllers/statusview"
 )
 
 // in is a migration in a phase.
-func in(t *testing.T, phase string) overview.Overview {
+func in(t *testing.T, phase string) statusview.Overview {
 	t.Helper()
 	m, err := chooseMachine(streams{}, shipped)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := overview.Of(m, live.Object{Kind: migrationKind, Name: "to-v3", Machine: v1alpha1.MachineStatus{Phase: phase}}, time.Now(), overview.Caller{})
+	o, err := statusview.Of(m, live.Object{Kind: migrationKind, Name: "to-v3", Machine: v1alpha1.MachineStatus{Phase: phase}}, time.Now(), statusview.Caller{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,12 +35,12 @@ func in(t *testing.T, phase string) overview.Overview {
 func TestFollow(t *testing.T) {
 	gone := apierrs.NewNotFound(schema.GroupResource{Resource: "datastoremigrations"}, "to-v3")
 	forbidden := apierrs.NewForbidden(schema.GroupResource{Resource: "datastoremigrations"}, "to-v3", nil)
-	type look = func() (overview.Overview, error)
+	type look = func() (statusview.Overview, error)
 	seen := func(phase string) look {
-		return func() (overview.Overview, error) { return in(t, phase), nil }
+		return func() (statusview.Overview, error) { return in(t, phase), nil }
 	}
 	fails := func(err error) look {
-		return func() (overview.Overview, error) { return overview.Overview{}, err }
+		return func() (statusview.Overview, error) { return statusview.Overview{}, err }
 	}
 	cases := map[string]struct {
 		why   string
@@ -63,7 +63,7 @@ func TestFollow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // its time is not the machine's: a loaded one looks as often
 				look := 0
-				f := follower{patience: time.Second, look: func(context.Context) (overview.Overview, error) {
+				f := follower{patience: time.Second, look: func(context.Context) (statusview.Overview, error) {
 					look = min(look+1, len(c.looks))
 					return c.looks[look-1]()
 				}}
@@ -71,7 +71,7 @@ func TestFollow(t *testing.T) {
 				s := streams{err: &errs}
 				var end watched
 				err := finish(t.Context(), s, c.limit, func(ctx context.Context) (err error) {
-					end, err = f.follow(ctx, in(t, "Pending"), s, overview.View{})
+					end, err = f.follow(ctx, in(t, "Pending"), s, statusview.View{})
 					return err
 				})
 				if err == nil {
@@ -97,7 +97,7 @@ func TestFollow(t *testing.T) {
 
 func TestPicture(t *testing.T) {
 	seen := sight{overview: in(t, "Migrating"), err: errors.New("connection refused")}
-	text := seen.picture(overview.View{})
+	text := seen.picture(statusview.View{})
 	for _, part := range []string{"● [Migrating]", "‼ not seen since", "connection refused", "Ctrl-C leaves"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("a terminal does not show %q:\n%s", part, text)

@@ -13,11 +13,11 @@ import (
 
 	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/draw"
+	"github.com/phasegate/phasegate/fsm/graph"
 )
 
-var formats = map[string]func(*fsm.Machine, draw.Options) string{
-	"ascii": draw.ASCII, "dot": draw.Dot, "mermaid": draw.Mermaid, "svg": draw.SVG,
+var formats = map[string]func(*fsm.Machine, graph.Options) string{
+	"ascii": graph.ASCII, "dot": graph.Dot, "mermaid": graph.Mermaid, "svg": graph.SVG,
 }
 
 // everywhere is what --live is without a value: all objects.
@@ -61,7 +61,7 @@ Exit codes: 0 drawn, 1 the file is refused, 2 it could not be read.`,
 		if err != nil {
 			return err
 		}
-		options := draw.Options{NoDeletion: noDeletion, NoErrors: !errorEdges}
+		options := graph.Options{NoDeletion: noDeletion, NoErrors: !errorEdges}
 		if name != "" {
 			if options.Marks, err = marks(cmd.Context(), s, at, machine, name); err != nil {
 				return err
@@ -94,10 +94,10 @@ func (c *cluster) isMachine(ctx context.Context, name string) bool {
 }
 
 // marks reads one object, or counts all of them.
-func marks(ctx context.Context, s streams, at *cluster, m *fsm.Machine, name string) (draw.Marks, error) {
+func marks(ctx context.Context, s streams, at *cluster, m *fsm.Machine, name string) (graph.Marks, error) {
 	c, _, err := at.connect()
 	if err != nil {
-		return draw.Marks{}, err
+		return graph.Marks{}, err
 	}
 	if name == everywhere {
 		objects, err := live.List(ctx, c, m, at.only())
@@ -108,15 +108,15 @@ func marks(ctx context.Context, s streams, at *cluster, m *fsm.Machine, name str
 				counts[o.Machine.Phase]++
 			}
 		}
-		return draw.MarkCounts(counts), err
+		return graph.MarkCounts(counts), err
 	}
 	namespace, err := at.namespace()
 	if err != nil {
-		return draw.Marks{}, err
+		return graph.Marks{}, err
 	}
 	o, err := live.Get(ctx, c, m, types.NamespacedName{Namespace: namespace, Name: name})
 	noted(s, o)
-	return draw.MarkObject(m, o.String(), &o.Machine), err
+	return graph.MarkObject(m, o.String(), &o.Machine), err
 }
 
 // completeOutput offers the formats of -o.

@@ -18,7 +18,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/definitions"
 	"github.com/phasegate/phasegate/controllers/live"
-	"github.com/phasegate/phasegate/controllers/overview"
+	"github.com/phasegate/phasegate/controllers/statusview"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -31,7 +31,7 @@ type known struct {
 	// unread says why nothing that is published could be read; empty where it could.
 	unread string
 	// caller is what the commands need that are shown.
-	caller overview.Caller
+	caller statusview.Caller
 	// namespace is that of the flag, else of the context.
 	namespace string
 }
@@ -61,7 +61,7 @@ func (c *cluster) machines(ctx context.Context, s streams, files []string) (*kno
 	if k.namespace, err = c.namespace(); err != nil {
 		return nil, err
 	}
-	k.caller = overview.Caller{Flags: c.given(), File: strings.Join(quoted(files), ",")}
+	k.caller = statusview.Caller{Flags: c.given(), File: strings.Join(quoted(files), ",")}
 	var published []definitions.Published
 	if len(files) == 0 {
 		if published, k.unread, err = c.published(ctx); err != nil {

@@ -50,13 +50,13 @@ point of no return it opens v3; v1 stays closed then, for good.
 It may be run again. Every write is refused where somebody has written meanwhile.` + lockExits,
 		Example: `  kubectl phasegate unlock
   kubectl phasegate unlock --force`,
-	}, func(l *datastoremigration.Locks) (datastoremigration.Verdict, error) { return l.Unlock(force) })
+	}, func(l *datastoremigration.Locks) (datastoremigration.UnlockDecision, error) { return l.Unlock(force) })
 	cmd.Flags().BoolVar(&force, "force", false, "open it although a migration has it locked")
 	return cmd
 }
 
 // glassCommand looks, tells, asks and acts.
-func glassCommand(s streams, cmd *cobra.Command, decide func(*datastoremigration.Locks) (datastoremigration.Verdict, error)) *cobra.Command {
+func glassCommand(s streams, cmd *cobra.Command, decide func(*datastoremigration.Locks) (datastoremigration.UnlockDecision, error)) *cobra.Command {
 	yes, files := false, []string{}
 	cmd.Args = cobra.NoArgs
 	at := clusterFlags(cmd)
@@ -98,7 +98,7 @@ func glassCommand(s streams, cmd *cobra.Command, decide func(*datastoremigration
 	return cmd
 }
 
-func breakGlass(ctx context.Context, s streams, glass *datastoremigration.BreakGlass, verdict datastoremigration.Verdict, yes bool) error {
+func breakGlass(ctx context.Context, s streams, glass *datastoremigration.BreakGlass, verdict datastoremigration.UnlockDecision, yes bool) error {
 	fmt.Fprintln(s.err, verdict.Says)
 	if len(verdict.Deeds) == 0 {
 		fmt.Fprintln(s.out, "nothing to do")

@@ -93,7 +93,7 @@ type lookOptions struct {
 
 // look asks a cluster what a migration would find.
 type look struct {
-	*datastoremigration.Looker
+	*datastoremigration.Inspector
 	registry *resources.Registry
 	dm       *migration
 }

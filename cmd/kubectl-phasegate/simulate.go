@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
 func simulateCommand(s streams) *cobra.Command {
@@ -45,9 +45,9 @@ read.`,
 		if output != "text" && output != "json" {
 			return fmt.Errorf("-o %q: write text or json", output)
 		}
-		var results []*sim.Result
+		var results []*simulate.Result
 		for _, file := range args {
-			result, err := simulate(s, file, machine, crash)
+			result, err := play(s, file, machine, crash)
 			if err != nil {
 				return err
 			}
@@ -58,13 +58,13 @@ read.`,
 	return cmd
 }
 
-// simulate plays one file; findings are printed.
-func simulate(s streams, file, machine string, crash bool) (*sim.Result, error) {
+// play plays one file; findings are printed.
+func play(s streams, file, machine string, crash bool) (*simulate.Result, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	scenario, diags := sim.Load(file, data)
+	scenario, diags := simulate.Load(file, data)
 	if scenario == nil {
 		return nil, findings(s, diags)
 	}
@@ -95,7 +95,7 @@ func findings(s streams, diags fsm.Diagnostics) error {
 	return errFindings
 }
 
-func report(s streams, output string, results []*sim.Result) error {
+func report(s streams, output string, results []*simulate.Result) error {
 	failed := false
 	for i, r := range results {
 		failed = failed || len(r.Failures) > 0

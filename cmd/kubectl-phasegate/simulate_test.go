@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/phasegate/phasegate/fsm/fsmtest"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
 const scenarios = "../../docs/examples/scenarios/"
@@ -93,7 +93,7 @@ func TestSimulateTellsWhatIsWrong(t *testing.T) {
 
 func TestSimulateAsJSON(t *testing.T) {
 	out, _, code := simulated(t, scenarios+"retry-after-failure.yaml", "-o", "json")
-	var results []sim.Result
+	var results []simulate.Result
 	if err := json.Unmarshal([]byte(out), &results); err != nil || code != 0 || len(results) != 1 {
 		t.Fatalf("exit %d, %d results: %v", code, len(results), err)
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/phasegate/phasegate/controllers/definitions"
 	"github.com/phasegate/phasegate/controllers/live"
-	"github.com/phasegate/phasegate/controllers/overview"
+	"github.com/phasegate/phasegate/controllers/statusview"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
@@ -100,14 +100,14 @@ func (o *statusOptions) run(ctx context.Context, s streams, args []string) error
 	if first.Stale != nil {
 		fmt.Fprintln(s.err, "this status is stale: "+first.Stale.Why)
 	}
-	first.Orphans = overview.OrphansOf(it.driver, it.left, k.caller)
+	first.Orphans = statusview.OrphansOf(it.driver, it.left, k.caller)
 	if !o.watch {
 		return o.show(s.out, it, first)
 	}
 	f := follower{look: look.again, patience: patience}
 	var end watched
 	err = finish(ctx, s, o.timeout, func(ctx context.Context) (err error) {
-		end, err = f.follow(ctx, first, s, overview.View{Tree: o.tree, Wide: o.output.format == "wide"})
+		end, err = f.follow(ctx, first, s, statusview.View{Tree: o.tree, Wide: o.output.format == "wide"})
 		return err
 	})
 	if shown := o.show(s.out, it, end.last); shown != nil {
@@ -120,20 +120,20 @@ func (o *statusOptions) run(ctx context.Context, s streams, args []string) error
 }
 
 // onlyLeft shows what is left of objects that are gone, where there is no other.
-func (o *statusOptions) onlyLeft(s streams, it target, by overview.Caller, missing error) error {
+func (o *statusOptions) onlyLeft(s streams, it target, by statusview.Caller, missing error) error {
 	if len(it.left) == 0 {
 		return missing
 	}
 	fmt.Fprintln(s.err, missing)
-	return o.show(s.out, it, overview.Overview{
-		Kind: it.kind.Kind, Machine: it.name, Now: time.Now().UTC(), Phases: []overview.Phase{}, Orphans: overview.OrphansOf(it.driver, it.left, by),
+	return o.show(s.out, it, statusview.Overview{
+		Kind: it.kind.Kind, Machine: it.name, Now: time.Now().UTC(), Phases: []statusview.Phase{}, Orphans: statusview.OrphansOf(it.driver, it.left, by),
 	})
 }
 
-func (o *statusOptions) show(to io.Writer, it target, seen overview.Overview) error {
+func (o *statusOptions) show(to io.Writer, it target, seen statusview.Overview) error {
 	text := func(wide bool) func(io.Writer) error {
 		return func(to io.Writer) error {
-			return seen.Text(to, overview.View{Tree: o.tree, Wide: wide, Style: styleFor(to)})
+			return seen.Text(to, statusview.View{Tree: o.tree, Wide: wide, Style: styleFor(to)})
 		}
 	}
 	return o.output.print(to, shown{
@@ -149,16 +149,16 @@ type looker struct {
 }
 
 // again reads the object anew. Another one of the same name is not it.
-func (l *looker) again(ctx context.Context) (overview.Overview, error) {
+func (l *looker) again(ctx context.Context) (statusview.Overview, error) {
 	o, err := live.Get(ctx, l.client, l.driver, types.NamespacedName{Namespace: l.object.Namespace, Name: l.object.Name})
 	if err != nil {
-		return overview.Overview{}, err
+		return statusview.Overview{}, err
 	}
 	if o.UID != l.object.UID {
-		return overview.Overview{}, errReplaced
+		return statusview.Overview{}, errReplaced
 	}
 	if err := l.reload(ctx, o); err != nil {
-		return overview.Overview{}, err
+		return statusview.Overview{}, err
 	}
 	return l.overview(ctx, o)
 }
@@ -182,12 +182,12 @@ func (l *looker) reload(ctx context.Context, o live.Object) error {
 	return err
 }
 
-func (l *looker) overview(ctx context.Context, o live.Object) (overview.Overview, error) {
+func (l *looker) overview(ctx context.Context, o live.Object) (statusview.Overview, error) {
 	o.LookForManager(ctx, l.client, time.Now())
 	if full := unwritable(ctx, l.client, o); full != nil {
 		o.Stale = full
 	}
-	return overview.Of(l.driver, o, time.Now(), l.caller)
+	return statusview.Of(l.driver, o, time.Now(), l.caller)
 }
 
 // unwritable says that what is shown is old, because etcd is full and takes no write; nil where it does, and where

@@ -11,13 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/phasegate/phasegate/cmd/internal/release"
-	"github.com/phasegate/phasegate/controllers/bundle"
 	"github.com/phasegate/phasegate/controllers/checkup"
+	"github.com/phasegate/phasegate/controllers/supportbundle"
 	"github.com/phasegate/phasegate/resources"
 )
 
 func supportBundleCommand(s streams) *cobra.Command {
-	o := bundle.Options{Registry: resources.Default(), Version: release.Current()}
+	o := supportbundle.Options{Registry: resources.Default(), Version: release.Current()}
 	file, calico := "", "calico-system"
 	cmd := &cobra.Command{
 		Use:   "support-bundle [NAME]",
@@ -68,7 +68,7 @@ written.`,
 			}
 			return json.Marshal(report)
 		}
-		collected, err := bundle.Collect(cmd.Context(), o)
+		collected, err := supportbundle.Collect(cmd.Context(), o)
 		if err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ written.`,
 }
 
 // writeBundle tells where it is, and what is not in it.
-func writeBundle(s streams, b *bundle.Bundle, file string, now time.Time) error {
+func writeBundle(s streams, b *supportbundle.Bundle, file string, now time.Time) error {
 	dir := "phasegate-" + now.UTC().Format("20060102T150405Z")
 	if file == "" {
 		file = dir + ".tar.gz"
@@ -99,7 +99,7 @@ func writeBundle(s streams, b *bundle.Bundle, file string, now time.Time) error 
 	return nil
 }
 
-func bundleFile(b *bundle.Bundle, file, dir string, now time.Time) error {
+func bundleFile(b *supportbundle.Bundle, file, dir string, now time.Time) error {
 	to, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err

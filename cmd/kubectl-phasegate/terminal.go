@@ -10,7 +10,7 @@ import (
 	"charm.land/lipgloss/v2"
 	"golang.org/x/term"
 
-	"github.com/phasegate/phasegate/controllers/overview"
+	"github.com/phasegate/phasegate/controllers/statusview"
 )
 
 // terminalOf is the terminal behind a writer, where colour and animation belong: nil with
@@ -25,20 +25,20 @@ func terminalOf(to io.Writer) *os.File {
 
 // styles use the colours that every terminal has in its own palette, so that they can be
 // read on light and on dark.
-var styles = map[overview.Role]lipgloss.Style{
-	overview.Title:   lipgloss.NewStyle().Bold(true),
-	overview.Good:    lipgloss.NewStyle().Foreground(lipgloss.Green),
-	overview.Warning: lipgloss.NewStyle().Foreground(lipgloss.Yellow).Bold(true),
-	overview.Bad:     lipgloss.NewStyle().Foreground(lipgloss.Red).Bold(true),
-	overview.Faint:   lipgloss.NewStyle().Faint(true),
+var styles = map[statusview.Role]lipgloss.Style{
+	statusview.Title:   lipgloss.NewStyle().Bold(true),
+	statusview.Good:    lipgloss.NewStyle().Foreground(lipgloss.Green),
+	statusview.Warning: lipgloss.NewStyle().Foreground(lipgloss.Yellow).Bold(true),
+	statusview.Bad:     lipgloss.NewStyle().Foreground(lipgloss.Red).Bold(true),
+	statusview.Faint:   lipgloss.NewStyle().Faint(true),
 }
 
 // styleFor is nil where there is no colour.
-func styleFor(to io.Writer) func(overview.Role, string) string {
+func styleFor(to io.Writer) func(statusview.Role, string) string {
 	if terminalOf(to) == nil {
 		return nil
 	}
-	return func(role overview.Role, text string) string { return styles[role].Render(text) }
+	return func(role statusview.Role, text string) string { return styles[role].Render(text) }
 }
 
 // What a terminal is told, besides colours.

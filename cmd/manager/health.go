@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/phasegate/phasegate/controllers/health"
-	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/machinestore"
 )
 
 const (
@@ -61,7 +61,7 @@ func serveHealth(mgr manager.Manager, o *options, v *vitals, ready []health.Chec
 }
 
 // readyChecks are the lines of /readyz?verbose, without those of the controllers.
-func readyChecks(mgr manager.Manager, cfg *rest.Config, store *machines.Store) ([]health.Check, error) {
+func readyChecks(mgr manager.Manager, cfg *rest.Config, store *machinestore.Store) ([]health.Check, error) {
 	asking := rest.CopyConfig(cfg)
 	asking.Timeout = apiTimeout
 	api, err := discovery.NewDiscoveryClientForConfig(asking)
@@ -83,7 +83,7 @@ func readyChecks(mgr manager.Manager, cfg *rest.Config, store *machines.Store) (
 
 // inForce tells of a file that is refused too, which makes nobody unready while a machine of
 // its name goes on.
-func inForce(store *machines.Store) string {
+func inForce(store *machinestore.Store) string {
 	note, sep := strings.Join(store.Names(), ", ")+" in force", "; refused: "
 	for _, r := range store.Refusals() {
 		note, sep = note+sep+r.Note, "; "

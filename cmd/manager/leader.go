@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/phasegate/phasegate/controllers/health"
-	"github.com/phasegate/phasegate/controllers/lease"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/leaderguard"
+	"github.com/phasegate/phasegate/controllers/rbac"
 )
 
 // podNamespaceFile is there in every pod that has a token.
@@ -71,13 +71,13 @@ func (o *leaderOptions) installation() string {
 }
 
 // needs is what the election must be allowed to do.
-func (o *leaderOptions) needs() []rights.Need {
+func (o *leaderOptions) needs() []rbac.Need {
 	if !o.elect {
 		return nil
 	}
-	needs := rights.Flatten("leader election",
-		rights.Rule("create", coordinationv1.GroupName, "leases"), rights.Rule("get update", coordinationv1.GroupName, "leases", o.name),
-		rights.Rule("create", "", "events"))
+	needs := rbac.Flatten("leader election",
+		rbac.Rule("create", coordinationv1.GroupName, "leases"), rbac.Rule("get update", coordinationv1.GroupName, "leases", o.name),
+		rbac.Rule("create", "", "events"))
 	for i := range needs {
 		needs[i].Namespace = o.namespace
 	}
@@ -100,7 +100,7 @@ func (o *leaderOptions) needs() []rights.Need {
 func (o *leaderOptions) configure(m *manager.Options, cfg, work *rest.Config, pulse *health.Pulse) {
 	own := rest.CopyConfig(cfg)
 	if o.elect {
-		held := lease.New(o.renew)
+		held := leaderguard.New(o.renew)
 		own.Wrap(held.Renewals)
 		work.Dial = held.Dial
 	}

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 )
 
 // The names that a Secret of type kubernetes.io/tls has when it is mounted.
@@ -51,12 +51,12 @@ func (o *metricsOptions) validate() error {
 }
 
 // needs is what asking about a scraper must be allowed.
-func (o *metricsOptions) needs() []rights.Need {
+func (o *metricsOptions) needs() []rbac.Need {
 	if o.address == none || !o.secure {
 		return nil
 	}
-	return rights.Flatten("metrics over HTTPS",
-		rights.Rule("create", authenticationv1.GroupName, "tokenreviews"), rights.Rule("create", authorizationv1.GroupName, "subjectaccessreviews"))
+	return rbac.Flatten("metrics over HTTPS",
+		rbac.Rule("create", authenticationv1.GroupName, "tokenreviews"), rbac.Rule("create", authorizationv1.GroupName, "subjectaccessreviews"))
 }
 
 // server asks the cluster who a client is (TokenReview) and whether it may get

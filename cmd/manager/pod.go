@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/controllers/runner"
 )
 
@@ -40,7 +40,7 @@ func ownPod() types.NamespacedName {
 
 // tellOwnPod adds the teller of refused machine files, if the process is in a pod
 // that knows its name.
-func tellOwnPod(mgr manager.Manager, cfg *rest.Config, store *machines.Store) error {
+func tellOwnPod(mgr manager.Manager, cfg *rest.Config, store *machinestore.Store) error {
 	own := ownPod()
 	if own.Name == "" {
 		return nil
@@ -51,7 +51,7 @@ func tellOwnPod(mgr manager.Manager, cfg *rest.Config, store *machines.Store) er
 	if err != nil {
 		return err
 	}
-	return mgr.Add(&runner.PodTeller{Store: store, Recorder: mgr.GetEventRecorder("phasegate-manager"),
+	return mgr.Add(&runner.PodEventSource{Store: store, Recorder: mgr.GetEventRecorder("phasegate-manager"),
 		Pod: func(ctx context.Context) *corev1.Pod {
 			found := pod
 			found.UID = ownUID(ctx, client, pod.Name)

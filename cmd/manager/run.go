@@ -21,11 +21,11 @@ import (
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/checkup"
-	"github.com/phasegate/phasegate/controllers/custom"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/controllers/generic"
 	"github.com/phasegate/phasegate/controllers/health"
 	"github.com/phasegate/phasegate/controllers/inflight"
-	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/controllers/mcpserver"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/resources"
@@ -86,7 +86,7 @@ type program struct {
 	registry *resources.Registry
 	http     builtin.HTTP
 	proxies  corev1.ResourceRequirements
-	store    *machines.Store
+	store    *machinestore.Store
 	vitals   vitals
 }
 
@@ -175,7 +175,7 @@ func (p *program) controllersOf(unlimited, cfg *rest.Config, measured *runner.Me
 		all[checkup.MCPServer] = mcpserver.Gate(cfg, p.store.Of(mcpserver.MachineName), mcpserver.Settings{ProxyImage: p.proxyImage, ProxyResources: p.proxies, HTTP: p.http, Manager: p.leader.installation(), Limits: p.limits()}, measured)
 	}
 	if p.runs(checkup.Custom) {
-		all[checkup.Custom] = &custom.Fleet{Config: cfg, Store: p.store, Compiled: catalog.Compiled, Metrics: measured, HTTP: p.http, Manager: p.leader.installation(), Limits: p.limits()}
+		all[checkup.Custom] = &generic.Fleet{Config: cfg, Store: p.store, Compiled: catalog.Compiled, Metrics: measured, HTTP: p.http, Manager: p.leader.installation(), Limits: p.limits()}
 	}
 	return all
 }

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/machinestore"
 )
 
 // statesPage is how many states are read at a time.
@@ -19,7 +19,7 @@ const statesPage = 500
 
 // statesOf reads the states of a machine's objects from the API server, page by page. Where
 // it does not have their kind, there are none.
-func statesOf(cfg *rest.Config) (machines.Objects, error) {
+func statesOf(cfg *rest.Config) (machinestore.Objects, error) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func statesOf(cfg *rest.Config) (machines.Objects, error) {
 	return states(reader), nil
 }
 
-func states(reader client.Reader) machines.Objects {
+func states(reader client.Reader) machinestore.Objects {
 	return func(ctx context.Context, machine string, each func(*v1alpha1.MachineState)) error {
 		for page := (v1alpha1.MachineStateList{}); ; {
 			err := reader.List(ctx, &page, client.MatchingLabels{v1alpha1.MachineLabel: machine}, client.Limit(statesPage), client.Continue(page.Continue))

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -35,7 +35,7 @@ type action struct {
 	fsm.ActionSpec
 	do func(ctx context.Context, c *call) (outputs, error)
 	// access is runner.Action.Access; nil: the action needs none.
-	access func(with fsm.Params) []rights.Access
+	access func(with fsm.Params) []rbac.Access
 }
 
 func table() map[string]action {

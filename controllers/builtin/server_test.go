@@ -20,7 +20,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/builtin"
-	"github.com/phasegate/phasegate/controllers/custom"
+	"github.com/phasegate/phasegate/controllers/generic"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/test/crds"
@@ -28,7 +28,7 @@ import (
 )
 
 // plan and site are kinds that machines drive here; a site is cluster-scoped.
-type plan = custom.Object
+type plan = generic.Object
 
 var (
 	planKind = schema.GroupVersionKind{Group: "builtin.phasegate.dev", Version: "v1", Kind: "Plan"}

@@ -18,10 +18,10 @@ import (
 	toolhivev1beta1 "github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/charts"
 	"github.com/phasegate/phasegate/controllers/builtin"
-	"github.com/phasegate/phasegate/controllers/custom"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/controllers/generic"
 	"github.com/phasegate/phasegate/controllers/mcpserver"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -30,14 +30,14 @@ import (
 var compiled = map[string]program{
 	datastoremigration.MachineName: {
 		bindings: datastoremigration.Bindings,
-		needs: func(m *fsm.Machine, settings datastoremigration.Settings, _ rights.Resources) []rights.Need {
+		needs: func(m *fsm.Machine, settings datastoremigration.Settings, _ rbac.Resources) []rbac.Need {
 			return datastoremigration.Needs(m, settings) // no plural of Calico's is its own choice
 		},
 		kind: v1alpha1.ObjectKind{APIVersion: migrationv1.GroupVersion.String(), Kind: "DatastoreMigration"},
 	},
 	mcpserver.MachineName: {
 		bindings: mcpserver.Bindings,
-		needs: func(m *fsm.Machine, _ datastoremigration.Settings, resources rights.Resources) []rights.Need {
+		needs: func(m *fsm.Machine, _ datastoremigration.Settings, resources rbac.Resources) []rbac.Need {
 			return mcpserver.Program(nil, mcpserver.Settings{}).Needs(m, resources)
 		},
 		kind: v1alpha1.ObjectKind{APIVersion: toolhivev1beta1.GroupVersion.String(), Kind: "MCPServer"},
@@ -46,7 +46,7 @@ var compiled = map[string]program{
 
 type program struct {
 	bindings func() fsm.Bindings
-	needs    func(*fsm.Machine, datastoremigration.Settings, rights.Resources) []rights.Need
+	needs    func(*fsm.Machine, datastoremigration.Settings, rbac.Resources) []rbac.Need
 	kind     v1alpha1.ObjectKind
 }
 
@@ -70,7 +70,7 @@ func Bindings(def *fsm.Definition) (fsm.Bindings, error) {
 func BindingsOf(name string) fsm.Bindings {
 	own, ok := compiled[name]
 	if !ok {
-		return custom.Bindings()
+		return generic.Bindings()
 	}
 	b := own.bindings()
 	b.For = own.kind
@@ -79,17 +79,17 @@ func BindingsOf(name string) fsm.Bindings {
 
 // Needs is what the controller of a machine must be allowed to do. The settings
 // matter for a migration only: which kinds, and where Calico's components run.
-func Needs(machine *fsm.Machine, migration datastoremigration.Settings, resources rights.Resources) []rights.Need {
+func Needs(machine *fsm.Machine, migration datastoremigration.Settings, resources rbac.Resources) []rbac.Need {
 	own, ok := compiled[machine.Name()]
 	if !ok {
-		return custom.Program(builtin.Options{}).Needs(machine, resources)
+		return generic.Program(builtin.Options{}).Needs(machine, resources)
 	}
 	return own.needs(machine, migration, resources)
 }
 
 // Unclear are the calls of a machine whose rights are not among Needs: an expression says the kind.
 func Unclear(machine *fsm.Machine) []runner.Unclear {
-	return custom.Program(builtin.Options{}).Unclear(machine) // no action of a compiled-in machine has its kind from a parameter
+	return generic.Program(builtin.Options{}).Unclear(machine) // no action of a compiled-in machine has its kind from a parameter
 }
 
 // CRDs are those of the chart. It may be called any number of times.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 )
 
 var update = flag.Bool("update", false, "write testdata anew")
@@ -38,10 +38,10 @@ func TestJudgeVersion(t *testing.T) {
 
 // Rights to one object are one line, whatever may not be done to it.
 func TestDenied(t *testing.T) {
-	need := func(verb, resource, name string, who ...string) rights.Need {
-		return rights.Need{Group: "g", Resource: resource, Name: name, Verb: verb, For: who}
+	need := func(verb, resource, name string, who ...string) rbac.Need {
+		return rbac.Need{Group: "g", Resource: resource, Name: name, Verb: verb, For: who}
 	}
-	got := denied([]rights.Need{need("create", "a", "", "Copy"), need("delete", "a", "", "Copy", "Abort"), need("get", "a", "x", "Look")}, "grant it")
+	got := denied([]rbac.Need{need("create", "a", "", "Copy"), need("delete", "a", "", "Copy", "Abort"), need("get", "a", "x", "Look")}, "grant it")
 	want := []Finding{
 		{Failure, "this account may not create, delete a.g (needed by Abort, Copy)", "grant it"},
 		{Failure, "this account may not get a.g x (needed by Look)", "grant it"},

@@ -19,10 +19,10 @@ import (
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/check"
-	"github.com/phasegate/phasegate/controllers/custom"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/controllers/generic"
 	"github.com/phasegate/phasegate/controllers/mcpserver"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -48,7 +48,7 @@ type Options struct {
 	StoreQuota int64
 	Files      Files
 	// Process is what the manager itself needs, whichever controllers it runs.
-	Process []rights.Need
+	Process []rbac.Need
 	// Installing asks whether the chart can be installed: there are no CRDs yet, and
 	// the account must have the rights that it is to grant.
 	Installing bool
@@ -101,12 +101,12 @@ func (o *Options) checksOf(controller string, c client.Client, settings datastor
 	if controller == DatastoreMigration {
 		return datastoremigration.Checks(c, settings, machines[0])
 	}
-	needs := custom.Program(builtin.Options{}).NeedsOfAny()
+	needs := generic.Program(builtin.Options{}).NeedsOfAny()
 	if controller == MCPServer {
 		needs = nil
 	}
 	for _, m := range machines {
-		needs = rights.Union(needs, catalog.Needs(m, settings, rights.Served(c.RESTMapper())))
+		needs = rbac.Union(needs, catalog.Needs(m, settings, rbac.Served(c.RESTMapper())))
 	}
 	return []check.Check{check.Rights(c, needs, check.GrantRights)}
 }
@@ -157,15 +157,15 @@ func (o *Options) crds() ([]check.WantedCRD, error) {
 
 // installing is what helm install itself does. That nobody can grant what he does
 // not have is what the checks of the controllers are for.
-func installing(namespace string) []rights.Need {
+func installing(namespace string) []rbac.Need {
 	const verbs = "get create patch delete"
-	inCluster := rights.Flatten("helm install",
-		rights.Rule(verbs, "apiextensions.k8s.io", "customresourcedefinitions"),
-		rights.Rule(verbs, "rbac.authorization.k8s.io", "clusterroles"), rights.Rule(verbs, "rbac.authorization.k8s.io", "clusterrolebindings"))
-	inNamespace := rights.Flatten("helm install",
-		rights.Rule(verbs, "apps", "deployments"), rights.Rule(verbs, "", "serviceaccounts"), rights.Rule(verbs, "", "configmaps"),
-		rights.Rule(verbs, "", "services"), rights.Rule(verbs, "", "secrets"),
-		rights.Rule(verbs, "rbac.authorization.k8s.io", "roles"), rights.Rule(verbs, "rbac.authorization.k8s.io", "rolebindings"))
+	inCluster := rbac.Flatten("helm install",
+		rbac.Rule(verbs, "apiextensions.k8s.io", "customresourcedefinitions"),
+		rbac.Rule(verbs, "rbac.authorization.k8s.io", "clusterroles"), rbac.Rule(verbs, "rbac.authorization.k8s.io", "clusterrolebindings"))
+	inNamespace := rbac.Flatten("helm install",
+		rbac.Rule(verbs, "apps", "deployments"), rbac.Rule(verbs, "", "serviceaccounts"), rbac.Rule(verbs, "", "configmaps"),
+		rbac.Rule(verbs, "", "services"), rbac.Rule(verbs, "", "secrets"),
+		rbac.Rule(verbs, "rbac.authorization.k8s.io", "roles"), rbac.Rule(verbs, "rbac.authorization.k8s.io", "rolebindings"))
 	for i := range inNamespace {
 		inNamespace[i].Namespace = cmp.Or(namespace, "phasegate-system")
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/controllers/lint"
-	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/phases"
 	"github.com/phasegate/phasegate/resources"
@@ -24,7 +24,7 @@ type Files struct {
 	Registry *resources.Registry
 	// faults are about the directory or the registry of kinds.
 	faults  []error
-	refused []machines.Refusal
+	refused []machinestore.Refusal
 }
 
 // Load reads a directory of machine files and a file of kinds; empty for those that
@@ -54,8 +54,8 @@ func Load(phasesDir, kindsFile string) (Files, error) {
 	return f, nil
 }
 
-func load(dir string) (*machines.Store, error) {
-	return machines.Load(machines.Options{Shipped: phases.Files, Dir: dir, Bindings: catalog.Bindings, Log: logr.Discard()})
+func load(dir string) (*machinestore.Store, error) {
+	return machinestore.Load(machinestore.Options{Shipped: phases.Files, Dir: dir, Bindings: catalog.Bindings, Log: logr.Discard()})
 }
 
 // check is a failure where a machine of one of the controllers has a file that cannot be used.

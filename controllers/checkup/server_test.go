@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/controllers/check"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/crds"
 	"github.com/phasegate/phasegate/test/harness"
@@ -163,7 +163,7 @@ func textOf(report check.Report) string {
 // Watches of the runner and the gate select by name, which is enough for a rule that
 // names the object; without the name, the same account is refused.
 func TestNamedListAndWatch(t *testing.T) {
-	rule := rights.Rule("list watch", "apps", "daemonsets", "calico-node")
+	rule := rbac.Rule("list watch", "apps", "daemonsets", "calico-node")
 	cfg := accountOf(t, "watcher", []rbacv1.PolicyRule{rule})
 	daemonSets := kubernetes.NewForConfigOrDie(cfg).AppsV1().DaemonSets("calico-system")
 	tries := map[string]func(metav1.ListOptions) error{
@@ -188,8 +188,8 @@ func TestNamedListAndWatch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := rights.Flatten("", rule, rights.Rule("list", "apps", "daemonsets"), rights.Rule("get", "apps", "daemonsets", "calico-node"))
-	missing, err := rights.Missing(t.Context(), c, all)
+	all := rbac.Flatten("", rule, rbac.Rule("list", "apps", "daemonsets"), rbac.Rule("get", "apps", "daemonsets", "calico-node"))
+	missing, err := rbac.Missing(t.Context(), c, all)
 	if diff := cmp.Diff(all[2:], missing); err != nil || diff != "" {
 		t.Errorf("what is missing: %v (-want +got):\n%s", err, diff)
 	}

@@ -4,7 +4,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 )
 
 // Rights are what a Gate needs: to see the CRD of its name and that of MachineState, or
@@ -14,5 +14,5 @@ func Rights(crdName string) rbacv1.PolicyRule {
 	if crdName != "" {
 		names = []string{crdName, v1alpha1.MachineStateCRD}
 	}
-	return rights.Rule("list watch", "apiextensions.k8s.io", "customresourcedefinitions", names...)
+	return rbac.Rule("list watch", "apiextensions.k8s.io", "customresourcedefinitions", names...)
 }

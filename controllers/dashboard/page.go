@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/phasegate/phasegate/controllers/overview"
-	"github.com/phasegate/phasegate/fsm/draw"
+	"github.com/phasegate/phasegate/controllers/statusview"
+	"github.com/phasegate/phasegate/fsm/graph"
 )
 
 // stale is how old the last answer of the API server may be. It is asked more often.
@@ -37,7 +37,7 @@ type view struct {
 
 // object is one of them, with a number for the ids of its parts.
 type object struct {
-	overview.Overview
+	statusview.Overview
 	ID      int
 	Diagram template.HTML
 }
@@ -45,9 +45,9 @@ type object struct {
 var templates = template.Must(template.New("page.html").Funcs(template.FuncMap{
 	"span":  span,
 	"clock": clock,
-	"until": func(o overview.Overview, t *time.Time) string { return span(t.Sub(o.Now).Seconds()) },
+	"until": func(o statusview.Overview, t *time.Time) string { return span(t.Sub(o.Now).Seconds()) },
 	"at":    func(t time.Time) string { return clock(&t) },
-	"since": func(o overview.Overview, t *time.Time) string { return span(o.Now.Sub(*t).Seconds()) },
+	"since": func(o statusview.Overview, t *time.Time) string { return span(o.Now.Sub(*t).Seconds()) },
 	"share": share,
 }).ParseFS(files, "static/*.html"))
 
@@ -96,13 +96,13 @@ func (s *Server) view() view {
 	v := view{Cluster: s.Cluster, Kind: s.Kind, Trouble: trouble(snapshot, now), More: len(snapshot.Objects) - len(shown)}
 	for i, o := range shown {
 		machine := s.Machine(o)
-		seen, err := overview.Of(machine, o, now, s.Caller)
+		seen, err := statusview.Of(machine, o, now, s.Caller)
 		if err != nil {
 			v.Trouble = cmp.Or(v.Trouble, err.Error())
 			continue
 		}
 		seen.Phase = cmp.Or(seen.Phase, "none yet")
-		picture := draw.SVG(machine, draw.Options{Marks: draw.MarkObject(machine, o.String(), &o.Machine)})
+		picture := graph.SVG(machine, graph.Options{Marks: graph.MarkObject(machine, o.String(), &o.Machine)})
 		v.Objects = append(v.Objects, object{Overview: seen, ID: i, Diagram: template.HTML(picture)}) //nolint:gosec // draw.SVG escapes what it is given
 	}
 	return v

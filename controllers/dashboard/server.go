@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/controllers/live"
-	"github.com/phasegate/phasegate/controllers/overview"
+	"github.com/phasegate/phasegate/controllers/statusview"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -45,7 +45,7 @@ type Server struct {
 	// Machine answers the one that drives an object.
 	Machine func(live.Object) *fsm.Machine
 	// Caller is what the commands on the page need.
-	Caller overview.Caller
+	Caller statusview.Caller
 	// Cluster is what the page calls the cluster.
 	Cluster string
 	// Look answers what is known now. It is called often and must not wait.

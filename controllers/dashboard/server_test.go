@@ -24,11 +24,11 @@ import (
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/catalog"
-	"github.com/phasegate/phasegate/controllers/custom"
 	"github.com/phasegate/phasegate/controllers/dashboard"
+	"github.com/phasegate/phasegate/controllers/generic"
 	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/controllers/machinestate"
-	"github.com/phasegate/phasegate/controllers/overview"
+	"github.com/phasegate/phasegate/controllers/statusview"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
 )
@@ -269,7 +269,7 @@ func nextState(t *testing.T, lines *bufio.Scanner) (s state) {
 
 // A kind of one's own is shown by its own machine; of hundreds of objects the first are.
 func TestPageOfAnyKind(t *testing.T) {
-	m := fsmtest.Machine(t, "../../docs/extend/examples/database-restore/database-restore.yaml", custom.Bindings())
+	m := fsmtest.Machine(t, "../../docs/extend/examples/database-restore/database-restore.yaml", generic.Bindings())
 	var all []live.Object
 	for i := range 32 {
 		all = append(all, live.Object{
@@ -278,7 +278,7 @@ func TestPageOfAnyKind(t *testing.T) {
 		})
 	}
 	s := dashboard.Server{
-		Kind: "DatabaseRestore", Machine: func(live.Object) *fsm.Machine { return m }, Caller: overview.Caller{Flags: "--context=lab"},
+		Kind: "DatabaseRestore", Machine: func(live.Object) *fsm.Machine { return m }, Caller: statusview.Caller{Flags: "--context=lab"},
 		Look: well(all...), Now: func() time.Time { return noon },
 	}
 	page := body(t, get(s.Handler(), http.MethodGet, "/", "localhost"))

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 )
@@ -35,7 +35,7 @@ const (
 )
 
 func (s *steps) backUpRights() []rbacv1.PolicyRule {
-	return grants([]rbacv1.PolicyRule{rights.Asking}, onSecrets(), s.onV1CRDs("get"), onAllOfV1("list"),
+	return grants([]rbacv1.PolicyRule{rbac.Asking}, onSecrets(), s.onV1CRDs("get"), onAllOfV1("list"),
 		allOf("list", resources.V1Group, s.Registry.All(), (*resources.Kind).V1Plural))
 }
 
@@ -105,7 +105,7 @@ func (s *steps) backUp(ctx context.Context, sc *scope) error {
 
 // mayHaveBeenWhole tells whether the deletion may have begun on the strength of a backup. Where the state was
 // lost, any part of one says so.
-func (s *steps) mayHaveBeenWhole(ctx context.Context, sc *scope, v *vault) (bool, error) {
+func (s *steps) mayHaveBeenWhole(ctx context.Context, sc *scope, v *backupStore) (bool, error) {
 	if noted := sc.Saved(backupKey); noted != "" || !wasLost(sc.Object) {
 		return noted == backupWhole, nil
 	}
@@ -114,7 +114,7 @@ func (s *steps) mayHaveBeenWhole(ctx context.Context, sc *scope, v *vault) (bool
 }
 
 // writeBackup leaves as it is what was written already and is right, and reads all of it back.
-func (s *steps) writeBackup(ctx context.Context, sc *scope, v *vault) error {
+func (s *steps) writeBackup(ctx context.Context, sc *scope, v *backupStore) error {
 	w := newBackupWriter(v)
 	if err := s.eachOfV1(ctx, func(obj *unstructured.Unstructured) error { return w.add(ctx, obj) }); err != nil {
 		return err
@@ -138,11 +138,11 @@ func (s *steps) writeBackup(ctx context.Context, sc *scope, v *vault) error {
 
 // mayKeep waits for the rights to Secrets, which may be granted as late as this.
 func (s *steps) mayKeep(ctx context.Context) error {
-	needs := rights.Flatten(BackUpAction, onSecrets()...)
+	needs := rbac.Flatten(BackUpAction, onSecrets()...)
 	for i := range needs {
 		needs[i].Namespace = s.CalicoNamespace
 	}
-	missing, err := rights.Missing(ctx, s.client, needs)
+	missing, err := rbac.Missing(ctx, s.client, needs)
 	if err != nil || len(missing) == 0 {
 		return err
 	}

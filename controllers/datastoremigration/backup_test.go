@@ -307,7 +307,7 @@ func TestNothingGoesWithoutItsBackup(t *testing.T) {
 			if said := fmt.Sprint(err); (err != nil) != (c.says != "") || !strings.Contains(said, c.says) || there() != (c.says != "") {
 				t.Fatalf("it says %v, want %q; the CRD is there: %t: %s", err, c.says, there(), c.why)
 			}
-			index, err := (&vault{client: b.WithWatch, namespace: "calico-system", migration: b.dm}).read(t.Context())
+			index, err := (&backupStore{client: b.WithWatch, namespace: "calico-system", migration: b.dm}).read(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -383,12 +383,12 @@ func TestBackUpNames(t *testing.T) {
 		strings.Repeat("a", 253):       strings.Repeat("a", 63),
 		strings.Repeat("a", 62) + "-b": strings.Repeat("a", 62),
 	} {
-		v := &vault{migration: &migration{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("u")}}}
+		v := &backupStore{migration: &migration{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("u")}}}
 		if got := v.prefix(); got != want {
 			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
 	}
-	if got := (&vault{migration: &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3"}}}).name(7); got != "to-v3-v1-backup-7" {
+	if got := (&backupStore{migration: &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3"}}}).name(7); got != "to-v3-v1-backup-7" {
 		t.Errorf("got %s, other than the documents say", got)
 	}
 }

@@ -41,28 +41,28 @@ type Locks struct {
 	Note string
 }
 
-// Deed is one write that opens or closes the datastore, in the order of the constants.
-type Deed string
+// LockWrite is one write that opens or closes the datastore, in the order of the constants.
+type LockWrite string
 
 // The deeds.
 const (
-	DeleteMigration   Deed = "delete the migration, so that a manager which comes back gives the rest back"
-	OpenAPIService    Deed = "put the APIService of Calico's API server back"
-	DeleteV3Lock      Deed = "delete the lock of v3, which is a copy"
-	LiftFenceDeed     Deed = "lift the fence around v1"
-	OpenV1            Deed = "open v1: datastoreReady=true"
-	OpenV3            Deed = "open v3: datastoreReady=true"
-	CloseV1           Deed = "close v1: datastoreReady=false"
-	CloseV3           Deed = "close v3: datastoreReady=false"
-	handPrefix             = "kubectl phasegate lock: "
-	aheadOfTheManager      = "abort it, if a manager runs: kubectl phasegate abort %s"
+	DeleteMigration   LockWrite = "delete the migration, so that a manager which comes back gives the rest back"
+	OpenAPIService    LockWrite = "put the APIService of Calico's API server back"
+	DeleteV3Lock      LockWrite = "delete the lock of v3, which is a copy"
+	LiftFence         LockWrite = "lift the fence around v1"
+	OpenV1            LockWrite = "open v1: datastoreReady=true"
+	OpenV3            LockWrite = "open v3: datastoreReady=true"
+	CloseV1           LockWrite = "close v1: datastoreReady=false"
+	CloseV3           LockWrite = "close v3: datastoreReady=false"
+	handPrefix                  = "kubectl phasegate lock: "
+	aheadOfTheManager           = "abort it, if a manager runs: kubectl phasegate abort %s"
 )
 
-// Verdict is what is to be done, and why.
-type Verdict struct {
+// UnlockDecision is what is to be done, and why.
+type UnlockDecision struct {
 	// Says is the situation in a sentence.
 	Says  string
-	Deeds []Deed
+	Deeds []LockWrite
 	// Holder is the migration that loses its lock; nil where none has it.
 	Holder *migration
 }
@@ -117,15 +117,15 @@ func find(all []migration, uid types.UID) *migration {
 
 // Unlock decides how to open what is closed. It is an ErrHeld while a migration holds the
 // lock, unless force says that no manager gives it back.
-func (l *Locks) Unlock(force bool) (Verdict, error) {
+func (l *Locks) Unlock(force bool) (UnlockDecision, error) {
 	if v := l.openHand(); len(v.Deeds) > 0 {
 		return v, nil
 	}
 	switch v1Closed := closed(l.V1); {
 	case !v1Closed && !closed(l.V3):
-		return Verdict{Says: "the datastore is open"}, nil
+		return UnlockDecision{Says: "the datastore is open"}, nil
 	case v1Closed && l.V3 != nil && isReady(l.V3):
-		return Verdict{Says: "v3 is open and in use; v1 is closed for good"}, nil
+		return UnlockDecision{Says: "v3 is open and in use; v1 is closed for good"}, nil
 	case v1Closed:
 		return l.openV1(force)
 	}
@@ -133,34 +133,34 @@ func (l *Locks) Unlock(force bool) (Verdict, error) {
 }
 
 // openHand opens what was closed by hand, and nothing else.
-func (l *Locks) openHand() (v Verdict) {
+func (l *Locks) openHand() (v UnlockDecision) {
 	if byHand(l.V1) {
-		v = Verdict{Says: "v1 was closed by hand: " + string(lockedBy(l.V1)), Deeds: []Deed{OpenV1}}
+		v = UnlockDecision{Says: "v1 was closed by hand: " + string(lockedBy(l.V1)), Deeds: []LockWrite{OpenV1}}
 	}
 	if byHand(l.V3) {
-		v = Verdict{Says: "v3 was closed by hand: " + string(lockedBy(l.V3)), Deeds: append(v.Deeds, OpenV3)}
+		v = UnlockDecision{Says: "v3 was closed by hand: " + string(lockedBy(l.V3)), Deeds: append(v.Deeds, OpenV3)}
 	}
 	return v
 }
 
 // openV1 is for a v1 that is closed while v3 is not open.
-func (l *Locks) openV1(force bool) (Verdict, error) {
+func (l *Locks) openV1(force bool) (UnlockDecision, error) {
 	holder := l.taker(lockedBy(l.V1))
 	if err := l.unknown(holder); err != nil {
-		return Verdict{}, err
+		return UnlockDecision{}, err
 	}
 	switch {
 	case holder != nil && l.passed(holder):
 		return l.openV3(holder.UID, force)
 	case holder != nil && !force:
-		return Verdict{}, l.held(holder, "closed v1")
+		return UnlockDecision{}, l.held(holder, "closed v1")
 	case l.migration(lockedBy(l.V1)) != nil:
-		return Verdict{Holder: holder, Says: fmt.Sprintf("DatastoreMigration %s has closed v1, and is in phase %s", holder.Name, holder.CurrentPhase()),
+		return UnlockDecision{Holder: holder, Says: fmt.Sprintf("DatastoreMigration %s has closed v1, and is in phase %s", holder.Name, holder.CurrentPhase()),
 			Deeds: l.andOpenV1(DeleteMigration)}, nil
 	case lockedBy(l.V1) == "":
-		return Verdict{Says: "v1 was closed by somebody who left no name, and not by a migration of ours", Deeds: []Deed{OpenV1}}, nil
+		return UnlockDecision{Says: "v1 was closed by somebody who left no name, and not by a migration of ours", Deeds: []LockWrite{OpenV1}}, nil
 	}
-	v := Verdict{Says: fmt.Sprintf("v1 was closed by a DatastoreMigration that is gone, UID %s: nobody gives back what it held", lockedBy(l.V1))}
+	v := UnlockDecision{Says: fmt.Sprintf("v1 was closed by a DatastoreMigration that is gone, UID %s: nobody gives back what it held", lockedBy(l.V1))}
 	if l.v3ClosedBy(lockedBy(l.V1)) {
 		v.Deeds = append(v.Deeds, DeleteV3Lock)
 	}
@@ -173,30 +173,30 @@ func (l *Locks) v3ClosedBy(uid types.UID) bool {
 }
 
 // andOpenV1 is what comes after some deeds to give v1 back.
-func (l *Locks) andOpenV1(first ...Deed) []Deed {
+func (l *Locks) andOpenV1(first ...LockWrite) []LockWrite {
 	if l.Parked {
 		first = append(first, OpenAPIService)
 	}
 	if l.Fenced {
-		first = append(first, LiftFenceDeed)
+		first = append(first, LiftFence)
 	}
 	return append(first, OpenV1)
 }
 
 // openV3 is for a v3 that is closed past the point of no return, or where there is no v1.
-func (l *Locks) openV3(by types.UID, force bool) (Verdict, error) {
+func (l *Locks) openV3(by types.UID, force bool) (UnlockDecision, error) {
 	holder := l.taker(by)
 	if err := l.unknown(holder); err != nil {
-		return Verdict{}, err
+		return UnlockDecision{}, err
 	}
 	if holder != nil && !force {
-		return Verdict{}, l.held(holder, "closed v3")
+		return UnlockDecision{}, l.held(holder, "closed v3")
 	}
 	if holder != nil && !l.passed(holder) {
-		return Verdict{}, fmt.Errorf("%w: v3 is closed by DatastoreMigration %s, in phase %s, and is not complete: Calico would take it for the truth; "+aheadOfTheManager,
+		return UnlockDecision{}, fmt.Errorf("%w: v3 is closed by DatastoreMigration %s, in phase %s, and is not complete: Calico would take it for the truth; "+aheadOfTheManager,
 			ErrHeld, holder.Name, holder.CurrentPhase(), holder.Name)
 	}
-	return Verdict{Says: "v3 is in use, and closed", Deeds: []Deed{OpenV3}}, nil
+	return UnlockDecision{Says: "v3 is in use, and closed", Deeds: []LockWrite{OpenV3}}, nil
 }
 
 // held says who, since when, and what is better than force.
@@ -218,14 +218,14 @@ func (l *Locks) held(by *migration, has string) error {
 
 // Lock decides what to close by hand: every side that is open. It is an ErrHeld while a
 // migration is on its way, which closes by itself and would take this for a breach.
-func (l *Locks) Lock() (Verdict, error) {
+func (l *Locks) Lock() (UnlockDecision, error) {
 	for i := range l.Migrations {
 		dm := &l.Migrations[i]
 		if !l.passed(dm) && l.phase(dm).Terminal != "failure" {
-			return Verdict{}, fmt.Errorf("%w: DatastoreMigration %s is in phase %s, and closes the datastore by itself when it is time; to stop it: kubectl phasegate abort %s", ErrHeld, dm.Name, dm.CurrentPhase(), dm.Name)
+			return UnlockDecision{}, fmt.Errorf("%w: DatastoreMigration %s is in phase %s, and closes the datastore by itself when it is time; to stop it: kubectl phasegate abort %s", ErrHeld, dm.Name, dm.CurrentPhase(), dm.Name)
 		}
 	}
-	v := Verdict{Says: "Calico's components stop giving out addresses; writes of others are not refused: that is what a migration's fence does"}
+	v := UnlockDecision{Says: "Calico's components stop giving out addresses; writes of others are not refused: that is what a migration's fence does"}
 	if l.V1 != nil && isReady(l.V1) {
 		v.Deeds = append(v.Deeds, CloseV1)
 	}
@@ -236,9 +236,9 @@ func (l *Locks) Lock() (Verdict, error) {
 	case len(v.Deeds) > 0:
 		return v, nil
 	case l.V1 == nil && l.V3 == nil:
-		return Verdict{}, fmt.Errorf("there is no ClusterInformation %s in %s or %s, so nothing to close: is this a cluster with Calico?", clusterInformationName, resources.V1Group, resources.V3Group)
+		return UnlockDecision{}, fmt.Errorf("there is no ClusterInformation %s in %s or %s, so nothing to close: is this a cluster with Calico?", clusterInformationName, resources.V1Group, resources.V3Group)
 	}
-	return Verdict{Says: "the datastore is closed already"}, nil
+	return UnlockDecision{Says: "the datastore is closed already"}, nil
 }
 
 // handNote is what a side bears that was closed by hand: never the UID of a migration.

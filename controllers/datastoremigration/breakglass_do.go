@@ -128,7 +128,7 @@ func (b *BreakGlass) holder(l *Locks) *migration {
 
 // Do carries out one deed of a verdict. Each is a write with a precondition on what was
 // seen, and may be repeated; a conflict says that somebody else was faster: look again.
-func (b *BreakGlass) Do(ctx context.Context, deed Deed) error {
+func (b *BreakGlass) Do(ctx context.Context, deed LockWrite) error {
 	switch deed {
 	case DeleteMigration:
 		return b.deleteMigration(ctx)
@@ -136,7 +136,7 @@ func (b *BreakGlass) Do(ctx context.Context, deed Deed) error {
 		return b.openAPIService(ctx)
 	case DeleteV3Lock:
 		return b.deleteV3Lock(ctx)
-	case LiftFenceDeed:
+	case LiftFence:
 		return b.steps.removeFence(ctx, b.holder(&b.locks))
 	case OpenV1:
 		return b.set(ctx, b.locks.V1, true)

@@ -56,46 +56,46 @@ func TestUnlock(t *testing.T) {
 		why   string
 		locks Locks
 		force bool
-		want  []Deed
+		want  []LockWrite
 		held  string
 	}{
 		"open": {why: "a second call has nothing to do", locks: Locks{V1: glassSide(true, "")}},
 		"closed by hand": {why: "that is its counterpart; a migration that waits for it does not mind",
-			locks: Locks{V1: glassSide(false, hand), Migrations: inGlassPhase("Pending")}, want: []Deed{OpenV1}},
-		"both closed by hand": {why: "no side stays behind", locks: Locks{V1: glassSide(false, hand), V3: glassSide(false, hand)}, want: []Deed{OpenV1, OpenV3}},
+			locks: Locks{V1: glassSide(false, hand), Migrations: inGlassPhase("Pending")}, want: []LockWrite{OpenV1}},
+		"both closed by hand": {why: "no side stays behind", locks: Locks{V1: glassSide(false, hand), V3: glassSide(false, hand)}, want: []LockWrite{OpenV1, OpenV3}},
 		"v3 closed by hand after a migration": {why: "v1 stays closed for good",
-			locks: Locks{V1: glassSide(false, "u"), V3: glassSide(false, hand), Migrations: inGlassPhase("Complete")}, want: []Deed{OpenV3}},
+			locks: Locks{V1: glassSide(false, "u"), V3: glassSide(false, hand), Migrations: inGlassPhase("Complete")}, want: []LockWrite{OpenV3}},
 		"a migration holds it": {why: "its manager gives back what it has taken", locks: Locks{V1: glassSide(false, "u"), Fenced: true, Migrations: inGlassPhase("Migrating")},
 			held: "to-v3 has closed v1 at 2026-11-21T10:00:00Z, and is in phase Migrating: abort it"},
 		"a migration without a manager": {why: "in the order of docs/operate/break-glass.md", force: true,
 			locks: Locks{V1: glassSide(false, "u"), V3: glassSide(false, "u"), Fenced: true, Parked: true, Migrations: inGlassPhase("Migrating")},
-			want:  []Deed{DeleteMigration, OpenAPIService, LiftFenceDeed, OpenV1}},
+			want:  []LockWrite{DeleteMigration, OpenAPIService, LiftFence, OpenV1}},
 		"nothing is parked yet": {why: "nothing is put back that was not taken", force: true,
-			locks: Locks{V1: glassSide(false, "u"), Migrations: inGlassPhase("Migrating")}, want: []Deed{DeleteMigration, OpenV1}},
+			locks: Locks{V1: glassSide(false, "u"), Migrations: inGlassPhase("Migrating")}, want: []LockWrite{DeleteMigration, OpenV1}},
 		"converged, v3 not opened": {why: "v1 must not be opened any more", locks: Locks{V1: glassSide(false, "u"), V3: glassSide(false, "u"), Migrations: inGlassPhase("Converged")},
 			held: "its manager opens v3"},
 		"converged, v3 not opened, no manager": {why: "v3 is complete", force: true,
-			locks: Locks{V1: glassSide(false, "u"), V3: glassSide(false, "u"), Fenced: true, Migrations: inGlassPhase("Converged")}, want: []Deed{OpenV3}},
+			locks: Locks{V1: glassSide(false, "u"), V3: glassSide(false, "u"), Fenced: true, Migrations: inGlassPhase("Converged")}, want: []LockWrite{OpenV3}},
 		"converged": {why: "there is nothing to open, with force or without", force: true,
 			locks: Locks{V1: glassSide(false, "u"), V3: glassSide(true, ""), Fenced: true, Migrations: inGlassPhase("Converged")}},
 		"a migration that is gone": {why: "nobody else gives back what it held",
-			locks: Locks{V1: glassSide(false, "gone"), V3: glassSide(false, "gone"), Fenced: true, Parked: true}, want: []Deed{DeleteV3Lock, OpenAPIService, LiftFenceDeed, OpenV1}},
+			locks: Locks{V1: glassSide(false, "gone"), V3: glassSide(false, "gone"), Fenced: true, Parked: true}, want: []LockWrite{DeleteV3Lock, OpenAPIService, LiftFence, OpenV1}},
 		"a migration that is gone, its state is not": {why: "the manager gives it back",
 			locks: Locks{V1: glassSide(false, "u"), Fenced: true, Orphans: inGlassPhase("Migrating")},
 			held:  "to-v3 is gone, but its MachineState says that it has closed v1 at 2026-11-21T10:00:00Z, in phase Migrating: the manager is giving it back"},
 		"the same without a manager": {why: "there is no object to delete", force: true,
 			locks: Locks{V1: glassSide(false, "u"), V3: glassSide(false, "u"), Fenced: true, Parked: true, Orphans: inGlassPhase("Migrating")},
-			want:  []Deed{DeleteV3Lock, OpenAPIService, LiftFenceDeed, OpenV1}},
+			want:  []LockWrite{DeleteV3Lock, OpenAPIService, LiftFence, OpenV1}},
 		"the same past the point of no return": {why: "v1 must not be opened any more", force: true,
-			locks: Locks{V1: glassSide(false, "u"), V3: glassSide(false, "u"), Orphans: inGlassPhase("Converged")}, want: []Deed{OpenV3}},
+			locks: Locks{V1: glassSide(false, "u"), V3: glassSide(false, "u"), Orphans: inGlassPhase("Converged")}, want: []LockWrite{OpenV3}},
 		"a peer's CRD, and the states may not be read": {why: "the phase that the status shows is the last that is known", force: true,
-			locks: Locks{V1: glassSide(false, "u"), V3: glassSide(false, "u"), Migrations: shownOnly(inGlassPhase("Converged"))}, want: []Deed{OpenV3}},
+			locks: Locks{V1: glassSide(false, "u"), V3: glassSide(false, "u"), Migrations: shownOnly(inGlassPhase("Converged"))}, want: []LockWrite{OpenV3}},
 		"a migration that is gone, copied ahead": {why: "the lock of v3 lies behind the aggregated API server",
-			locks: Locks{V1: glassSide(false, "gone"), Behind: glassSide(false, "gone"), Fenced: true}, want: []Deed{DeleteV3Lock, LiftFenceDeed, OpenV1}},
+			locks: Locks{V1: glassSide(false, "gone"), Behind: glassSide(false, "gone"), Fenced: true}, want: []LockWrite{DeleteV3Lock, LiftFence, OpenV1}},
 		"a migration that is gone, past the point of no return": {why: "v3 is in use", locks: Locks{V1: glassSide(false, "gone"), V3: glassSide(true, "")}},
 		"a phase of another file": {why: "whether v3 is in use already cannot be told", force: true,
 			locks: Locks{V1: glassSide(false, "u"), V3: glassSide(false, "u"), Migrations: inGlassPhase("Approving")}, held: "give the machine file that the manager runs with -f"},
-		"closed without a name": {why: "calicoctl leaves none", locks: Locks{V1: glassSide(false, "")}, want: []Deed{OpenV1}},
+		"closed without a name": {why: "calicoctl leaves none", locks: Locks{V1: glassSide(false, "")}, want: []LockWrite{OpenV1}},
 	}
 	machines := files(t)
 	for name, c := range cases {
@@ -122,15 +122,15 @@ func TestLockByHand(t *testing.T) {
 	cases := map[string]struct {
 		why   string
 		locks Locks
-		want  []Deed
+		want  []LockWrite
 		held  string
 	}{
-		"v1 is in use":        {why: "v3 is a view of it", locks: Locks{V1: glassSide(true, "")}, want: []Deed{CloseV1}},
-		"v3 is in use":        {why: "v1 is closed already", locks: Locks{V1: glassSide(false, "u"), V3: glassSide(true, ""), Migrations: inGlassPhase("Complete")}, want: []Deed{CloseV3}},
-		"both are open":       {why: "one side open and one closed would contradict each other", locks: Locks{V1: glassSide(true, ""), V3: glassSide(true, "")}, want: []Deed{CloseV1, CloseV3}},
+		"v1 is in use":        {why: "v3 is a view of it", locks: Locks{V1: glassSide(true, "")}, want: []LockWrite{CloseV1}},
+		"v3 is in use":        {why: "v1 is closed already", locks: Locks{V1: glassSide(false, "u"), V3: glassSide(true, ""), Migrations: inGlassPhase("Complete")}, want: []LockWrite{CloseV3}},
+		"both are open":       {why: "one side open and one closed would contradict each other", locks: Locks{V1: glassSide(true, ""), V3: glassSide(true, "")}, want: []LockWrite{CloseV1, CloseV3}},
 		"closed":              {why: "whoever did it: a second call changes nothing", locks: Locks{V1: glassSide(false, "x")}},
 		"a migration is near": {why: "it would find its lock taken, or broken", locks: Locks{V1: glassSide(true, ""), Migrations: inGlassPhase("Pending")}, held: "to-v3 is in phase Pending"},
-		"a migration failed":  {why: "it holds nothing", locks: Locks{V1: glassSide(true, ""), Migrations: inGlassPhase("Failed")}, want: []Deed{CloseV1}},
+		"a migration failed":  {why: "it holds nothing", locks: Locks{V1: glassSide(true, ""), Migrations: inGlassPhase("Failed")}, want: []LockWrite{CloseV1}},
 	}
 	machines := files(t)
 	for name, c := range cases {

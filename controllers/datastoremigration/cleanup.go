@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
@@ -35,7 +35,7 @@ const (
 )
 
 func (s *steps) cleanUpRights() []rbacv1.PolicyRule {
-	return grants([]rbacv1.PolicyRule{rights.Asking}, onAPIService("get"), s.onV1CRDs("get delete"), s.onV3CRDs("get"), s.onV1("list"), s.backUpRights())
+	return grants([]rbacv1.PolicyRule{rbac.Asking}, onAPIService("get"), s.onV1CRDs("get delete"), s.onV3CRDs("get"), s.onV1("list"), s.backUpRights())
 }
 
 // v1CRD is the CRD of a kind of the registry.
@@ -188,7 +188,7 @@ func (s *steps) mayDelete(ctx context.Context, crds []v1CRD) error {
 	for _, crd := range crds {
 		names = append(names, crd.Name)
 	}
-	missing, err := rights.Missing(ctx, s.client, rights.Flatten(CleanUpAction, rights.Rule("delete", crdGroup, crdResource, names...)))
+	missing, err := rbac.Missing(ctx, s.client, rbac.Flatten(CleanUpAction, rbac.Rule("delete", crdGroup, crdResource, names...)))
 	if err != nil || len(missing) == 0 {
 		return err
 	}

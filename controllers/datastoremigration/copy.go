@@ -46,7 +46,7 @@ func (s *steps) copyResources(ctx context.Context, sc *scope) (outputs, error) {
 	defer done()
 	sc.Report(func(dm *migration) { dm.Status.Verified = nil })
 	result, err := s.copyOnce(ctx, sc, resources.V3Version, "Copying")
-	var mayNot *copier.MayNotWriteError
+	var mayNot *copier.ForbiddenError
 	if errors.As(err, &mayNot) { // the copier has waited for the right: the lock does not
 		return nil, fsm.Terminal("RightMissing", "%w: %s, then retry", err, check.GrantRights)
 	}
@@ -62,7 +62,7 @@ func (s *steps) copyResources(ctx context.Context, sc *scope) (outputs, error) {
 
 // copyOnce copies everything through a version of v3, and shows how far it is.
 func (s *steps) copyOnce(ctx context.Context, sc *scope, version, verb string) (copier.Result, error) {
-	if s.ledgers.isFull(sc.Object) {
+	if s.caches.isFull(sc.Object) {
 		return copier.Result{}, storeFull("nothing is copied any more", errors.New("the copies had filled it"))
 	}
 	measure, began := s.Metrics.copying(sc.Object), sc.Clock.Now()
@@ -85,7 +85,7 @@ func (s *steps) copyOnce(ctx context.Context, sc *scope, version, verb string) (
 	sc.Report(func(dm *migration) {
 		showProgress(dm, result.Progress, sc.Clock.Since(began), verb)
 		setConflicts(dm, result.Conflicts)
-		dm.Status.Progress.OwnersWithheld, dm.Status.Progress.NotCopied = int32(result.Withheld), notCopied(result.Skipped)
+		dm.Status.Progress.OwnersWithheld, dm.Status.Progress.NotCopied = int32(result.Deferred), notCopied(result.Skipped)
 	})
 	tellOnlyInV3(sc, result.OnlyInV3)
 	if _, going := forPeople(result.Conflicts); len(going) > 0 {
@@ -110,7 +110,7 @@ func judgeAltered(dm *migration, altered []copier.Conflict) []resources.Problem 
 
 func copied(result copier.Result) outputs {
 	people, _ := forPeople(result.Conflicts)
-	return conflictOutputs(people, outputs{"objects": result.Total, "ownersWithheld": result.Withheld, "rejected": examples(result.Rejected, showProblem)})
+	return conflictOutputs(people, outputs{"objects": result.Total, "ownersWithheld": result.Deferred, "rejected": examples(result.Rejected, showProblem)})
 }
 
 // forPeople separates what only a person can resolve from what copying again, or time, does.
@@ -264,7 +264,7 @@ func (s *steps) deleteCopies(ctx context.Context, sc *scope) (outputs, error) {
 	if n := len(deletion.Remaining); n > 0 {
 		return nil, fsm.Wait("%d copies are still being deleted: %v", n, examples(deletion.Remaining, showProblem))
 	}
-	s.ledgers.setFull(sc.Object, false)
+	s.caches.setFull(sc.Object, false)
 	sc.Report(func(dm *migration) {
 		dm.Status.Progress, dm.Status.Conflicts, dm.Status.Verified = nil, nil, nil
 	})

@@ -85,7 +85,7 @@ func showRound(dm *migration, result copier.Result, took time.Duration) {
 		return
 	}
 	rate := perSecond(result.Done, took)
-	expected, basis := ExpectedLock(result.Done, rate, result.Withheld)
+	expected, basis := ExpectedLock(result.Done, rate, result.Deferred)
 	ahead.Round++
 	ahead.Changed = int32(result.Changed())
 	ahead.ExpectedLockSeconds = expected

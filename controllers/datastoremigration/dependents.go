@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
 )
@@ -33,25 +33,25 @@ const (
 
 // detachRights is to list everything, which an installation need not grant: then only what may be listed is looked at.
 // To patch what is found, which may be anything, is the chart's to grant. Whoever detaches may attach again.
-func detachRights() []rbacv1.PolicyRule { return []rbacv1.PolicyRule{rights.Rule("list", "*", "*")} }
+func detachRights() []rbacv1.PolicyRule { return []rbacv1.PolicyRule{rbac.Rule("list", "*", "*")} }
 
 // listable parts kinds into those that this account may list, and the names of the others. To ask leaves no refusals in
 // the audit log, as a list of each would.
 func (s *steps) listable(ctx context.Context, kinds []foreignKind) (may []foreignKind, unlisted []string, err error) {
-	missing, err := rights.Missing(ctx, s.client, rights.Flatten(DetachAction, detachRights()...))
+	missing, err := rbac.Missing(ctx, s.client, rbac.Flatten(DetachAction, detachRights()...))
 	if err != nil || len(missing) == 0 {
 		return kinds, nil, err
 	}
-	needs := make([]rights.Need, len(kinds))
+	needs := make([]rbac.Need, len(kinds))
 	for i, kind := range kinds {
-		needs[i] = rights.Need{Group: kind.Group, Resource: kind.plural, Verb: "list"}
+		needs[i] = rbac.Need{Group: kind.Group, Resource: kind.plural, Verb: "list"}
 	}
-	if missing, err = rights.Missing(ctx, s.client, needs); err != nil {
+	if missing, err = rbac.Missing(ctx, s.client, needs); err != nil {
 		return nil, nil, err
 	}
 	for _, kind := range kinds {
 		name := schema.GroupResource{Group: kind.Group, Resource: kind.plural}
-		if slices.ContainsFunc(missing, func(n rights.Need) bool { return n.Group == name.Group && n.Resource == name.Resource }) {
+		if slices.ContainsFunc(missing, func(n rbac.Need) bool { return n.Group == name.Group && n.Resource == name.Resource }) {
 			unlisted = append(unlisted, name.String())
 		} else {
 			may = append(may, kind)
@@ -107,7 +107,7 @@ func isCalico(group string) bool { return group == resources.V1Group || group ==
 type dependents struct {
 	found []*copier.Meta
 	// needs are the rights to patch them, for the objects that each is about.
-	needs []rights.Need
+	needs []rbac.Need
 	// unlisted are resources that may not be listed, and hidden groups that nobody knows the kinds of.
 	unlisted, hidden []string
 }
@@ -143,7 +143,7 @@ func (s *steps) findDependents(ctx context.Context, c *copier.Copier) (dependent
 				return err
 			}
 			for _, obj := range found {
-				all.needs = append(all.needs, rights.Need{Group: kind.Group, Resource: kind.plural, Namespace: obj.Namespace, Verb: "patch", For: []string{nameOf(obj)}})
+				all.needs = append(all.needs, rbac.Need{Group: kind.Group, Resource: kind.plural, Namespace: obj.Namespace, Verb: "patch", For: []string{nameOf(obj)}})
 			}
 			all.found = append(all.found, found...)
 			return nil
@@ -151,7 +151,7 @@ func (s *steps) findDependents(ctx context.Context, c *copier.Copier) (dependent
 	}
 	err = group.Wait()
 	slices.Sort(all.unlisted)
-	all.needs = rights.Union(all.needs)
+	all.needs = rbac.Union(all.needs)
 	slices.SortFunc(all.found, func(a, b *copier.Meta) int { return strings.Compare(nameOf(a), nameOf(b)) })
 	return all, err
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/phasegate/phasegate/controllers/check"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 )
 
 // dependentsCheck is the id of the check about objects outside Calico.
@@ -35,7 +35,7 @@ func (s *steps) dependents() check.Check {
 				Message: fmt.Sprintf("the API server cannot tell what is in %s, where something may depend on Calico's objects", group),
 				Remedy:  "mend what serves it, or remove its APIService"})
 		}
-		missing, err := rights.Missing(ctx, s.client, all.needs)
+		missing, err := rbac.Missing(ctx, s.client, all.needs)
 		for _, need := range missing {
 			findings = append(findings, check.Finding{Level: check.Failure,
 				Message: fmt.Sprintf("this account may not %s (needed by %s), and so not protect what depends on Calico's objects: %s",

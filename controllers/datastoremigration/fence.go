@@ -88,7 +88,7 @@ func (s *steps) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
 	if err := s.whileUnknown(ctx, sc.Object, admissionregistrationv1.Ignore); err != nil {
 		return nil, err
 	}
-	settled := s.ledgers.fenced(sc.Object, stands, sc.Clock.Now()).Add(sc.With.Duration("settle", fenceSettles))
+	settled := s.caches.fenced(sc.Object, stands, sc.Clock.Now()).Add(sc.With.Duration("settle", fenceSettles))
 	if !sc.With.Bool("prove", true) {
 		return nil, nil
 	}

@@ -113,7 +113,7 @@ func (m *Metrics) copying(dm *migration) copier.Report {
 			// Another copy creates other objects; whatever else it finds, it finds again.
 			m.resources.WithLabelValues(k.Kind, "migrated").Add(float64(k.Created - created[k.Kind]))
 			created[k.Kind] = k.Created
-			known.count(m.resources.WithLabelValues(k.Kind, "skipped"), countKey{k.Kind, "skipped"}, k.Adopted)
+			known.count(m.resources.WithLabelValues(k.Kind, "skipped"), countKey{k.Kind, "skipped"}, k.AlreadyEqual)
 			known.count(m.resources.WithLabelValues(k.Kind, "terminating"), countKey{k.Kind, "terminating"}, k.Terminating)
 			known.count(m.resources.WithLabelValues(k.Kind, "conflict"), countKey{k.Kind, "conflict"}, k.Conflicts)
 			known.count(m.errors.WithLabelValues(k.Kind), countKey{kind: k.Kind}, k.Rejected)

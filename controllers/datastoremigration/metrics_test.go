@@ -158,8 +158,8 @@ func TestCountersOfCopies(t *testing.T) {
 		return copier.Progress{Counts: c, Kinds: []copier.KindProgress{{Kind: "Tier", Counts: c}}}
 	}
 	idle := tiers(copier.Counts{Total: 6})
-	first := tiers(copier.Counts{Total: 6, Done: 6, Created: 2, Adopted: 1, Terminating: 1, Conflicts: 1, Rejected: 1})
-	again := tiers(copier.Counts{Total: 6, Done: 6, Kept: 2, Adopted: 1, Terminating: 1, Conflicts: 1, Rejected: 1})
+	first := tiers(copier.Counts{Total: 6, Done: 6, Created: 2, AlreadyEqual: 1, Terminating: 1, Conflicts: 1, Rejected: 1})
+	again := tiers(copier.Counts{Total: 6, Done: 6, Kept: 2, AlreadyEqual: 1, Terminating: 1, Conflicts: 1, Rejected: 1})
 	once := map[string]float64{"resources_total{Tier,migrated}": 2, "resources_total{Tier,skipped}": 1, "resources_total{Tier,terminating}": 1, "resources_total{Tier,conflict}": 1,
 		"resource_errors_total{Tier}": 1, "type_duration_seconds{Tier}": 5, "phase{pending}": 1}
 	cases := map[string]struct {

@@ -107,7 +107,7 @@ func TestTheBackupIsOnRecord(t *testing.T) {
 				must(t, b.backUp(t, b.WithWatch, nil))
 			}
 			must(t, b.run(t, b.WithWatch, CleanUpAction, nil))
-			index, err := (&vault{client: b.WithWatch, namespace: "calico-system", migration: b.dm}).read(t.Context())
+			index, err := (&backupStore{client: b.WithWatch, namespace: "calico-system", migration: b.dm}).read(t.Context())
 			if err != nil || index == nil || index.Objects["IPPool"] != 7 {
 				t.Errorf("v1 is gone, and the backup has %+v, %v: %s", index, err, c.why)
 			}

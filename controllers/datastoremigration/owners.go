@@ -40,7 +40,7 @@ func (s *steps) detachV1Owners(ctx context.Context, sc *scope) (outputs, error) 
 	if err != nil {
 		return nil, err
 	}
-	c.Thaw(owned)
+	c.Invalidate(owned)
 	return nil, c.EditAll(ctx, owned, detachBy(sc.Object.UID))
 }
 

@@ -10,12 +10,12 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/check"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 )
 
 func (s *steps) preflightRights() []rbacv1.PolicyRule {
-	return grants([]rbacv1.PolicyRule{rights.Asking}, apiServersRights(), s.onV3CRDs("get"), s.onV1Lock("get patch"), onAllOfV1("list"), s.builtInTierRights(), admissionRights(),
+	return grants([]rbacv1.PolicyRule{rbac.Asking}, apiServersRights(), s.onV3CRDs("get"), s.onV1Lock("get patch"), onAllOfV1("list"), s.builtInTierRights(), admissionRights(),
 		peerRights(), tigeraOperatorRights(), cniRights(), storeRights(), webhookRights(), rule("list", migrationv1.GroupVersion.Group, "datastoremigrations"))
 }
 
@@ -44,8 +44,8 @@ func Checks(c client.Client, settings Settings, machine *fsm.Machine) []check.Ch
 // mayCleanUp tells early what a clean-up would wait for.
 func (s *steps) mayCleanUp(machine *fsm.Machine) check.Check {
 	return check.Check{ID: "cleanup-rights", Title: "the account may clean up after a completed migration", Run: func(ctx context.Context) ([]check.Finding, error) {
-		needs, _ := rights.Only(Needs(machine, s.Settings), BackUpAction, CleanUpAction)
-		missing, err := rights.Missing(ctx, s.client, needs)
+		needs, _ := rbac.Only(Needs(machine, s.Settings), BackUpAction, CleanUpAction)
+		missing, err := rbac.Missing(ctx, s.client, needs)
 		if err != nil || len(missing) == 0 {
 			return nil, err
 		}
@@ -59,9 +59,9 @@ func (s *steps) mayCleanUp(machine *fsm.Machine) check.Check {
 // is none yet.
 func (s *steps) checks(machine *fsm.Machine, dm *migration) []check.Check {
 	// The right to clean up may be granted later: the action asks for it itself.
-	_, needs := rights.Only(Needs(machine, s.Settings), BackUpAction, CleanUpAction)
-	_, needs = rights.Only(needs, DetachAction) // asked by a check that may be waived
-	_, needs = rights.Only(needs, OpenDoorAction, CloseDoorAction)
+	_, needs := rbac.Only(Needs(machine, s.Settings), BackUpAction, CleanUpAction)
+	_, needs = rbac.Only(needs, DetachAction) // asked by a check that may be waived
+	_, needs = rbac.Only(needs, OpenDoorAction, CloseDoorAction)
 	copyAhead := s.canCopyAhead(machine)
 	checks := []check.Check{
 		check.Rights(s.client, needs, check.GrantRights), s.v3CRDs(), s.builtInTiers(), s.lockIsFree(dm), s.canBeFenced(), s.admissionPolicies(),

@@ -21,7 +21,7 @@ import (
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/crdgate"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
@@ -79,8 +79,8 @@ type Settings struct {
 // time and no more: all state is in the cluster.
 type steps struct {
 	Settings
-	ledgers ledgers
-	direct  directClients
+	caches caches
+	direct directClients
 	// client reads from and writes to the API server, without a cache and
 	// without a rate limit of its own.
 	client client.Client
@@ -115,14 +115,14 @@ func Program(c client.Client, settings Settings) *runner.Program[*migration] {
 			s.Metrics.Stored(m, dm)
 			switch p := m.PhaseInfo(dm.Status.Machine.Phase); {
 			case p.Terminal != "":
-				s.ledgers.drop(dm.Name) // it may stay for months
+				s.caches.drop(dm.Name) // it may stay for months
 			case p.NoReturn && !p.Deletion:
-				s.ledgers.of(dm).Unfollow()
+				s.caches.of(dm).Unwatch()
 			}
 		},
 		Gone: func(key types.NamespacedName) {
 			s.Metrics.Gone(key)
-			s.ledgers.drop(key.Name)
+			s.caches.drop(key.Name)
 		},
 	}
 }
@@ -187,10 +187,10 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 		"UnfenceV1": {ActionSpec: fsm.ActionSpec{Doc: "Removes what FenceV1 installed, if this migration did."}, Do: s.unfenceV1, Rights: s.unfenceRights()},
 		"LiftFence": {ActionSpec: fsm.ActionSpec{Doc: "Removes the fence after the point of no return, when v1 is gone."}, Do: s.liftFence, Rights: grants(s.unfenceRights(), s.earlierRights())},
 		DetachAction: {ActionSpec: fsm.ActionSpec{Doc: "Takes references to Calico objects off objects outside Calico, and notes them there."},
-			Do: s.detachDependents, Rights: append(detachRights(), rights.Asking)},
+			Do: s.detachDependents, Rights: append(detachRights(), rbac.Asking)},
 		"AttachDependents": {ActionSpec: fsm.ActionSpec{Doc: "Puts the references back. owners: v3 points them to the v3 objects.",
 			Params: map[string]fsm.Param{"owners": {Type: fsm.TypeString, Doc: "v1 or v3: whose UIDs; v1 is the default"}}},
-			Do: s.attachDependents, Rights: grants([]rbacv1.PolicyRule{rights.Asking}, s.awaitOwnersRights(), s.lists())},
+			Do: s.attachDependents, Rights: grants([]rbacv1.PolicyRule{rbac.Asking}, s.awaitOwnersRights(), s.lists())},
 		"DetachV1Owners": {ActionSpec: fsm.ActionSpec{Doc: "Takes references to Calico objects off v1 objects, and notes them there."},
 			Do: s.detachV1Owners, Rights: grants(s.onV1("list patch"), s.onV1CRDs("get"))},
 		"AttachV1Owners": {ActionSpec: fsm.ActionSpec{Doc: "Puts the references back on the v1 objects."},
@@ -260,12 +260,12 @@ func (s *steps) copier(dm *migration) *copier.Copier {
 
 // copierOver reaches v3 by a version that its CRDs serve.
 func (s *steps) copierOver(dm *migration, version string, more ...copier.Option) *copier.Copier {
-	options := []copier.Option{copier.WithRetried(s.Metrics.retried), copier.WithLedger(s.ledgers.of(dm)), copier.WithWatches(s.Metadata, s.Ending)}
+	options := []copier.Option{copier.WithRetried(s.Metrics.retried), copier.WithEqualityCache(s.caches.of(dm)), copier.WithWatches(s.Metadata, s.Ending)}
 	if version == migrationv1.SideDoorVersion {
-		options = append(options, copier.WithholdOwners())
+		options = append(options, copier.DeferOwners())
 	}
 	if isEnforced(dm) {
-		options = append(options, copier.Frozen())
+		options = append(options, copier.UseSnapshot())
 	}
 	return copier.New(s.Registry.Through(version), s.Copies, copier.Owner{Name: dm.Name, UID: dm.UID}, append(options, more...)...)
 }

@@ -10,7 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 )
@@ -45,8 +45,8 @@ const (
 
 // Needs is what the controller of the machine must be allowed to do. What the actions
 // BackUpAction and CleanUpAction alone need may be granted later than the rest.
-func Needs(machine *fsm.Machine, settings Settings) []rights.Need {
-	all := Program(nil, settings).Needs(machine, rights.Guess)
+func Needs(machine *fsm.Machine, settings Settings) []rbac.Need {
+	all := Program(nil, settings).Needs(machine, rbac.Guess)
 	for i := range all {
 		// Calico's components are watched there only, and the backup is written there.
 		switch {
@@ -63,19 +63,19 @@ func Needs(machine *fsm.Machine, settings Settings) []rights.Need {
 
 // IsBackUp tells whether a right is about the Secrets of a backup: a role of the Calico
 // namespace grants it.
-func IsBackUp(n rights.Need) bool {
-	only, _ := rights.Only([]rights.Need{n}, BackUpAction, CleanUpAction)
+func IsBackUp(n rbac.Need) bool {
+	only, _ := rbac.Only([]rbac.Need{n}, BackUpAction, CleanUpAction)
 	return len(only) > 0 && n.Group == "" && n.Resource == "secrets"
 }
 
 // IsServers tells whether a right is about the Leases of API servers: a role of kube-system grants it.
-func IsServers(n rights.Need) bool { return n.Group == coordinationv1.GroupName }
+func IsServers(n rbac.Need) bool { return n.Group == coordinationv1.GroupName }
 
 // grants concatenates rules.
 func grants(lists ...[]rbacv1.PolicyRule) []rbacv1.PolicyRule { return slices.Concat(lists...) }
 
 func rule(verbs, group, resource string, names ...string) []rbacv1.PolicyRule {
-	return []rbacv1.PolicyRule{rights.Rule(verbs, group, resource, names...)}
+	return []rbacv1.PolicyRule{rbac.Rule(verbs, group, resource, names...)}
 }
 
 // allOf names many resources of one group.

@@ -18,7 +18,7 @@ import (
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/crdgate"
-	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
@@ -47,7 +47,7 @@ func Bindings() fsm.Bindings { return Program(nil, Settings{Registry: resources.
 // Gate makes the controller, to be added to a manager: it runs while the CRD of
 // DatastoreMigration is established, whosever it is; and whether it is or not, what
 // migrations have left that are gone is given back.
-func Gate(cfg *rest.Config, machine *machines.Handle, settings Settings, metrics *runner.Metrics) *runner.Pair {
+func Gate(cfg *rest.Config, machine *machinestore.Handle, settings Settings, metrics *runner.Metrics) *runner.Pair {
 	busy := &runner.Busy{Manager: settings.Manager}
 	left := (&runner.Leftovers[*migration]{
 		Name: controllerName, Config: cfg, CRDName: migrationv1.CRDName, Scheme: NewScheme(), Machine: machine, Metrics: metrics, Busy: busy, Limits: settings.Limits,

@@ -16,7 +16,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/check"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/apierrors"
@@ -260,8 +260,8 @@ func (s *steps) canCopyAhead(machine *fsm.Machine) check.Check {
 		if err != nil || !isAggregated(svc) {
 			return nil, err // v3 itself is the way
 		}
-		needs, _ := rights.Only(Needs(machine, s.Settings), OpenDoorAction, CloseDoorAction)
-		missing, err := rights.Missing(ctx, s.client, needs)
+		needs, _ := rbac.Only(Needs(machine, s.Settings), OpenDoorAction, CloseDoorAction)
+		missing, err := rbac.Missing(ctx, s.client, needs)
 		if err != nil {
 			return nil, err
 		}

@@ -107,7 +107,7 @@ func perSecond(objects int64, took time.Duration) int32 {
 func progressOf(p copier.Progress) *migrationv1.Progress {
 	out := &migrationv1.Progress{
 		TotalTypes: int32(len(p.Kinds)), Total: int32(p.Total),
-		Migrated: int32(p.Created + p.Updated + p.Kept), Skipped: int32(p.Adopted), Terminating: int32(p.Terminating), Conflicts: int32(p.Conflicts),
+		Migrated: int32(p.Created + p.Updated + p.Kept), Skipped: int32(p.AlreadyEqual), Terminating: int32(p.Terminating), Conflicts: int32(p.Conflicts),
 	}
 	counts := make([]migrationv1.KindCount, len(p.Kinds))
 	for i, k := range p.Kinds {
@@ -122,7 +122,7 @@ func progressOf(p copier.Progress) *migrationv1.Progress {
 		inWork, inConflict := k.Done > 0 && k.Done < k.Total, k.Conflicts > 0 && p.Conflicts > migrationv1.MaxConflicts
 		if inWork || inConflict {
 			out.TypeDetails = append(out.TypeDetails, migrationv1.TypeProgress{
-				Kind: k.Kind, Migrated: int32(k.Created + k.Updated + k.Kept), Skipped: int32(k.Adopted), Terminating: int32(k.Terminating), Conflicts: int32(k.Conflicts),
+				Kind: k.Kind, Migrated: int32(k.Created + k.Updated + k.Kept), Skipped: int32(k.AlreadyEqual), Terminating: int32(k.Terminating), Conflicts: int32(k.Conflicts),
 			})
 		}
 	}

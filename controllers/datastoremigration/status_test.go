@@ -135,12 +135,12 @@ func TestProgressOf(t *testing.T) {
 		return copier.KindProgress{Kind: name, Counts: c}
 	}
 	progress := copier.Progress{
-		Counts: copier.Counts{Total: 20, Done: 12, Created: 4, Updated: 2, Kept: 1, Adopted: 3, Terminating: 1, Conflicts: 1},
+		Counts: copier.Counts{Total: 20, Done: 12, Created: 4, Updated: 2, Kept: 1, AlreadyEqual: 3, Terminating: 1, Conflicts: 1},
 		Kinds: []copier.KindProgress{
 			kind("Tier", copier.Counts{Total: 4, Done: 4, Created: 3, Kept: 1}),
 			kind("IPPool", copier.Counts{}),
 			kind("NetworkPolicy", copier.Counts{Total: 2, Done: 2, Created: 1, Conflicts: 1}),
-			kind("NetworkSet", copier.Counts{Total: 10, Done: 6, Updated: 1, Kept: 1, Adopted: 3, Terminating: 1}),
+			kind("NetworkSet", copier.Counts{Total: 10, Done: 6, Updated: 1, Kept: 1, AlreadyEqual: 3, Terminating: 1}),
 			kind("HostEndpoint", copier.Counts{Total: 4}),
 		},
 	}
@@ -301,8 +301,8 @@ func TestARateEndsWithTheCopy(t *testing.T) {
 }
 
 func TestWhoResolvesAConflict(t *testing.T) {
-	all := []copier.Conflict{{Name: "theirs", Cause: copier.CauseForeign}, {Name: "edited", Cause: copier.CauseEdited},
-		{Name: "going", Cause: copier.CauseLeaving}, {Name: "old", Cause: copier.CauseStale}}
+	all := []copier.Conflict{{Name: "theirs", Cause: copier.CauseUnmanaged}, {Name: "edited", Cause: copier.CauseEdited},
+		{Name: "going", Cause: copier.CauseTerminating}, {Name: "old", Cause: copier.CauseStale}}
 	people, others := forPeople(all)
 	if diff := cmp.Diff([][]copier.Conflict{all[:2], all[2:]}, [][]copier.Conflict{people, others}); diff != "" {
 		t.Errorf("a copy that is being deleted passes by itself, and an old one is copied again (-want +got):\n%s", diff)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/phasegate/phasegate/controllers/check"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
@@ -40,7 +40,7 @@ const (
 	sizeMetric  = "apiserver_storage_size_bytes"
 )
 
-func storeRights() []rbacv1.PolicyRule { return []rbacv1.PolicyRule{rights.URL("get", metricsPath)} }
+func storeRights() []rbacv1.PolicyRule { return []rbacv1.PolicyRule{rbac.URL("get", metricsPath)} }
 
 // storeQuota is what the size of the store is judged against.
 func (s *steps) storeQuota() int64 {
@@ -212,7 +212,7 @@ func (s *steps) withoutRoom(ctx, copying context.Context, sc *scope, version str
 	if !apierrors.StoreFull(err) {
 		return nil
 	}
-	s.ledgers.setFull(sc.Object, true)
+	s.caches.setFull(sc.Object, true)
 	gone, failed := s.copierOver(sc.Object, version).FreeStore(ctx)
 	return errors.Join(failed, storeFull(fmt.Sprintf("%d copies were deleted", gone), err))
 }

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -72,7 +72,7 @@ func cluster(t *testing.T, writes *[]string, refuse error, objects ...client.Obj
 }
 
 // storeOf has the machines of files.
-func storeOf(t *testing.T, names ...string) *machines.Store {
+func storeOf(t *testing.T, names ...string) *machinestore.Store {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range names {
@@ -80,7 +80,7 @@ func storeOf(t *testing.T, names ...string) *machines.Store {
 			t.Fatal(err)
 		}
 	}
-	store, err := machines.Load(machines.Options{Shipped: fstest.MapFS{}, Dir: dir, Bindings: none, Log: logr.Discard()})
+	store, err := machinestore.Load(machinestore.Options{Shipped: fstest.MapFS{}, Dir: dir, Bindings: none, Log: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func storeOf(t *testing.T, names ...string) *machines.Store {
 }
 
 // assertPublished looks for what a manager has published that does not run.
-func assertPublished(t *testing.T, c client.Client, store *machines.Store, runs string) {
+func assertPublished(t *testing.T, c client.Client, store *machinestore.Store, runs string) {
 	t.Helper()
 	all, unread, err := List(t.Context(), c)
 	if err != nil || unread != "" {

@@ -15,14 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/controllers/patch"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 )
 
 // Rights are what a Publisher needs.
-var Rights = rights.Rule("list create patch delete", v1alpha1.Group, "machinedefinitions")
+var Rights = rbac.Rule("list create patch delete", v1alpha1.Group, "machinedefinitions")
 
 const (
 	// repairEvery is how soon a definition comes back that was edited or deleted.
@@ -36,7 +36,7 @@ const (
 // says so once for each reason, and the machines run all the same.
 type Publisher struct {
 	Client client.Client
-	Store  *machines.Store
+	Store  *machinestore.Store
 	// Runs tells whether this process runs the machine of a name.
 	Runs func(machine string) bool
 	// Manager is the installation, as in status.manager of a MachineState.

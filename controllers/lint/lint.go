@@ -15,7 +15,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 	"github.com/phasegate/phasegate/resources"
 )
 
@@ -110,8 +110,8 @@ func (r *Report) check(f File, names map[string]string, o Options) (fsm.Diagnost
 	case fsm.KindBindings:
 		_, diags := fsm.LoadBindings(f.Name, f.Data)
 		return diags, nil
-	case sim.KindScenario:
-		_, diags := sim.Load(f.Name, f.Data)
+	case simulate.KindScenario:
+		_, diags := simulate.Load(f.Name, f.Data)
 		return diags, nil
 	}
 	def, diags := fsm.Load(f.Name, f.Data)

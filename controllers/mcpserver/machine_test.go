@@ -11,12 +11,12 @@ import (
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
 // play is a server of the shipped machine whose actions are made up.
 type play struct {
-	*sim.World
+	*simulate.Fake
 	t *testing.T
 	// ensure and observe are the errors of EnsureWorkload and ObserveWorkload; seen is
 	// what ObserveWorkload answers without one.
@@ -39,26 +39,26 @@ func shippedMachine(t testing.TB) *fsm.Machine {
 func newPlay(t *testing.T) *play {
 	t.Helper()
 	machine := shippedMachine(t)
-	p := &play{World: fsmtest.World(t, machine, map[string]any{"spec": map[string]any{"image": "example.org/fetch:1"}}), t: t, seen: wellSeen}
+	p := &play{Fake: fsmtest.World(t, machine, map[string]any{"spec": map[string]any{"image": "example.org/fetch:1"}}), t: t, seen: wellSeen}
 	p.Respond, p.Tell = p.act, p.mayBeReady
 	return p
 }
 
-func (p *play) act(action string, _ fsm.Command) (sim.Answer, bool) {
+func (p *play) act(action string, _ fsm.Command) (simulate.Answer, bool) {
 	switch action {
 	case "EnsureWorkload":
 		if p.ensure == nil {
 			p.applied = p.View().Generation
 		}
-		return sim.Answer{Outcome: fsm.Outcome{Err: p.ensure, Class: fsm.ClassForbidden}}, true
+		return simulate.Answer{Result: fsm.Result{Err: p.ensure, Class: fsm.ClassForbidden}}, true
 	case "ObserveWorkload":
-		return sim.Answer{Outcome: fsm.Outcome{Outputs: p.seen, Err: p.observe, Class: fsm.ClassUnavailable}}, true
+		return simulate.Answer{Result: fsm.Result{Outputs: p.seen, Err: p.observe, Class: fsm.ClassUnavailable}}, true
 	}
-	return sim.Answer{}, false
+	return simulate.Answer{}, false
 }
 
 // mayBeReady is asked after everything that happens.
-func (p *play) mayBeReady(e sim.Event) {
+func (p *play) mayBeReady(e simulate.Event) {
 	status, _ := p.Self()["status"].(map[string]any)
 	if observed, _ := status["observedGeneration"].(int64); meta.IsStatusConditionTrue(p.Shown.Conditions, fsm.ConditionReady) && observed > p.applied {
 		p.t.Errorf("after %q the server is Ready of generation %d, but %d is what was applied", e.Text, observed, p.applied)
@@ -94,7 +94,7 @@ func TestReadyIsOfTheSpecThatWasApplied(t *testing.T) {
 			shown{"Ready", "StepNotDone", "Deployment fetch is being deleted"}},
 		"after a failed look": {"the last step is done again, and then it is the first one's turn", func(p *play) {
 			p.observe = errors.New("etcd is gone")
-			if err := p.Settle(); err != nil {
+			if err := p.RunUntilIdle(); err != nil {
 				t.Fatal(err)
 			}
 			p.observe = nil
@@ -110,7 +110,7 @@ func TestReadyIsOfTheSpecThatWasApplied(t *testing.T) {
 			p := newPlay(t)
 			p.until("Ready")
 			test.comes(p)
-			if err := p.Settle(); err != nil {
+			if err := p.RunUntilIdle(); err != nil {
 				t.Fatal(err)
 			}
 			got := shown{Phase: p.Shown.Phase}

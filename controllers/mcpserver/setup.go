@@ -10,7 +10,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/controllers/crdgate"
-	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -35,7 +35,7 @@ func Bindings() fsm.Bindings { return Program(nil, Settings{}).Bindings() }
 
 // Gate makes the controller, to be added to a manager: it runs while the CRD of
 // MCPServer is established, whosever it is.
-func Gate(cfg *rest.Config, machine *machines.Handle, settings Settings, metrics *runner.Metrics) *runner.Pair {
+func Gate(cfg *rest.Config, machine *machinestore.Handle, settings Settings, metrics *runner.Metrics) *runner.Pair {
 	program := func(c client.Client) *runner.Program[*server] { return Program(c, settings) }
 	busy := &runner.Busy{Manager: settings.Manager}
 	left := (&runner.Leftovers[*server]{

@@ -37,7 +37,7 @@ type Conflict struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// Cause is Foreign, or Edited for a copy of ours that somebody has changed since.
+	// Cause is Unmanaged, or Edited for a copy of ours that somebody has changed since.
 	Cause  copier.Cause `json:"cause"`
 	Fields []Field      `json:"fields"`
 	// KeepV1 and KeepV3 are what somebody who wants that side has to do.

@@ -31,7 +31,7 @@ func object(t *testing.T, text string) *unstructured.Unstructured {
 // policy is a conflict of an object with another name in v1, and with a quote in it.
 func policy(t *testing.T) (copier.Conflict, datastoremigration.Both) {
 	t.Helper()
-	return copier.Conflict{Kind: "NetworkPolicy", Namespace: "shop", Name: "web", Cause: copier.CauseForeign,
+	return copier.Conflict{Kind: "NetworkPolicy", Namespace: "shop", Name: "web", Cause: copier.CauseUnmanaged,
 			Fields: []resources.FieldDiff{{Path: "spec.selector", Want: `"app == 'web'"`, Have: `"all()"`}}},
 		datastoremigration.Both{
 			V1: object(t, "metadata: {name: default.web, namespace: shop}"),

@@ -40,14 +40,14 @@ func (r *Reconciler[T]) run(ctx context.Context, p *pass[T]) (result reconcile.R
 	for {
 		cmd := run.Next()
 		switch cmd.Do {
-		case fsm.Act:
+		case fsm.RunAction:
 			if err := r.step(ctx, p, run, cmd); err != nil {
 				return reconcile.Result{}, false, err
 			}
 		case fsm.Commit:
-			return reconcile.Result{RequeueAfter: again}, true, r.conclude(ctx, p, run, cmd)
-		case fsm.Sleep:
-			return reconcile.Result{RequeueAfter: cmd.After}, false, r.conclude(ctx, p, run, cmd)
+			return reconcile.Result{RequeueAfter: again}, true, r.commit(ctx, p, run, cmd)
+		case fsm.Requeue:
+			return reconcile.Result{RequeueAfter: cmd.After}, false, r.commit(ctx, p, run, cmd)
 		case fsm.AddFinalizer:
 			return reconcile.Result{RequeueAfter: again}, true, r.addFinalizer(ctx, p)
 		case fsm.RemoveFinalizer:
@@ -67,7 +67,7 @@ func (r *Reconciler[T]) takeUp(ctx context.Context, p *pass[T], obj T, state *v1
 	if aside, err := r.standAside(ctx, p, p.about()); aside > 0 || err != nil || p.gone {
 		return aside, err
 	}
-	r.know(p.machine, p.work)
+	r.track(p.machine, p.work)
 	return 0, r.record(ctx, p)
 }
 

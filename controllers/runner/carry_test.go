@@ -27,7 +27,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
 // shippedProgram has every name of datastore-migration.yaml, and does nothing: each action answers zeros, each
@@ -48,7 +48,7 @@ func shippedProgram(tb testing.TB) (*fsm.Machine, *runner.Program[*errand]) {
 	program := &runner.Program[*errand]{New: func() *errand { return &errand{} },
 		Actions: map[string]runner.Action[*errand]{}, Guards: map[string]runner.Guard[*errand]{}, Roles: b.Roles}
 	for name, spec := range b.Actions {
-		program.Actions[name] = runner.Action[*errand]{ActionSpec: spec, Do: answer(sim.Zero(spec), nil)}
+		program.Actions[name] = runner.Action[*errand]{ActionSpec: spec, Do: answer(simulate.Zero(spec), nil)}
 	}
 	for name := range b.Guards {
 		program.Guards[name] = runner.Guard[*errand]{Open: func(context.Context, *fsm.Machine, *errand) (bool, string, error) { return true, "", nil }}

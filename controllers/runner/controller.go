@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/phasegate/phasegate/controllers/crdgate"
-	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -42,7 +42,7 @@ type Controller[T Object[T]] struct {
 	// Scheme knows T under the kind that the machine is for, and what the program
 	// reads and writes as Go types.
 	Scheme  *runtime.Scheme
-	Machine *machines.Handle
+	Machine *machinestore.Handle
 	// Program binds the names of the machine to work that is done with the client.
 	Program func(client.Client) *Program[T]
 	// Namespace is the only one in which other objects are watched; empty: all.

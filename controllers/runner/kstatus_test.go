@@ -123,7 +123,7 @@ func kstatusOf[T Object[T]](t *testing.T, machine *fsm.Machine, obj T, st v1alph
 	st.Name, st.Revision, st.Since = machine.Name(), machine.Revision(), &since
 	*obj.MachineStatus() = st
 	p := &pass[T]{clock: clocktesting.NewFakeClock(kstatusNow), machine: machine, stored: obj, work: deepCopy(obj)}
-	p.settle(machine.Run(*obj.MachineStatus(), fsm.View{Deleting: deleting, Finalizer: true, Generation: 3, Now: p.clock.Now,
+	p.settle(machine.Run(*obj.MachineStatus(), fsm.Input{Deleting: deleting, Finalizer: true, Generation: 3, Now: p.clock.Now,
 		Self: func() (map[string]any, error) { return map[string]any{}, nil }}))
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p.work)
 	if err != nil {

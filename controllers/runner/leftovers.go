@@ -31,7 +31,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/crdgate"
-	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
@@ -55,7 +55,7 @@ type Leftovers[T Object[T]] struct {
 	CRDName string
 	// Scheme knows T and MachineState.
 	Scheme  *runtime.Scheme
-	Machine *machines.Handle
+	Machine *machinestore.Handle
 	Program func(client.Client) *Program[T]
 	Metrics *Metrics
 	// Busy is that of the Controller of the kind.

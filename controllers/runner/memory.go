@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// memory is what fsm.View.Due of the next pass is, by object: what a look that changes nothing does
+// memory is what fsm.Input.Due of the next pass is, by object: what a look that changes nothing does
 // not write. A process that has forgotten it calls at the pace of the file all the same. The zero value is ready.
 type memory struct {
 	mu  sync.Mutex

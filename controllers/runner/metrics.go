@@ -48,7 +48,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 
 // Stored takes over what the API server has of an object: call it whenever a
 // status was read or written. The object may change afterwards.
-func (m *Metrics) Stored(machine *fsm.Machine, obj Stateful) {
+func (m *Metrics) Stored(machine *fsm.Machine, obj MachineObject) {
 	for _, request := range m.objects.put(machine, obj) {
 		m.requests.WithLabelValues(machine.Name(), request).Inc()
 	}
@@ -69,7 +69,7 @@ func (m *Metrics) Took(machine *fsm.Machine, t *v1alpha1.Transition) {
 }
 
 // Did counts one call of an action.
-func (m *Metrics) Did(machine *fsm.Machine, action string, took time.Duration, o fsm.Outcome) {
+func (m *Metrics) Did(machine *fsm.Machine, action string, took time.Duration, o fsm.Result) {
 	m.steps.WithLabelValues(machine.Name(), action).Observe(took.Seconds())
 	if o.Err == nil || o.Class == "" {
 		return

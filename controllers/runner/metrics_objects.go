@@ -15,8 +15,8 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// Stateful is an object of whatever kind with a machine's status.
-type Stateful interface {
+// MachineObject is an object of whatever kind with a machine's status.
+type MachineObject interface {
 	client.Object
 	MachineStatus() *v1alpha1.MachineStatus
 	Conditions() *[]metav1.Condition
@@ -72,7 +72,7 @@ type snapshot struct {
 func newObjects() *objects { return &objects{known: map[objectKey]snapshot{}} }
 
 // put answers the requests that were acted on since the object was put last.
-func (o *objects) put(machine *fsm.Machine, obj Stateful) (acted []string) {
+func (o *objects) put(machine *fsm.Machine, obj MachineObject) (acted []string) {
 	st, conditions := obj.MachineStatus(), *obj.Conditions()
 	next := snapshot{
 		machine: machine, uid: obj.GetUID(), phase: st.Phase, revision: st.Revision,

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -82,7 +82,7 @@ func TestGaugesEndWithTheController(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := machines.Load(machines.Options{
+	store, err := machinestore.Load(machinestore.Options{
 		Shipped: fstest.MapFS{"errand.yaml": {Data: file}}, Log: logr.Discard(),
 		Bindings: func(*fsm.Definition) (fsm.Bindings, error) { return b.program().Bindings(), nil },
 	})

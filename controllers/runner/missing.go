@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
@@ -61,13 +61,13 @@ func (r *Reconciler[T]) withMissing(ctx context.Context, p *pass[T], err error) 
 	}
 	namespace := p.stored.GetNamespace()
 	text, failed := r.missing.remember([2]string{namespace, p.machine.Revision()}, r.Clock.Now(), func() (string, error) {
-		needs := r.Program.needsOfCalls(p.machine, rights.Served(r.Client.RESTMapper()))
+		needs := r.Program.needsOfCalls(p.machine, rbac.Served(r.Client.RESTMapper()))
 		for i := range needs {
 			if needs[i].Namespace == "" {
 				needs[i].Namespace = namespace // a role there is enough
 			}
 		}
-		missing, err := rights.Missing(ctx, r.Client, needs)
+		missing, err := rbac.Missing(ctx, r.Client, needs)
 		return inWords(missing), err
 	})
 	if failed != nil || text == "" {
@@ -76,9 +76,9 @@ func (r *Reconciler[T]) withMissing(ctx context.Context, p *pass[T], err error) 
 	return fmt.Errorf("%w; in all, the manager lacks for machine %s: %s; kubectl phasegate scaffold --only=rbac prints the role", err, p.machine.Name(), text)
 }
 
-func inWords(missing []rights.Need) string {
+func inWords(missing []rbac.Need) string {
 	var parts []string
-	for _, n := range rights.ByTarget(missing) {
+	for _, n := range rbac.ByTarget(missing) {
 		parts = append(parts, fmt.Sprintf("%s (for %s)", n, strings.Join(n.For, ", ")))
 	}
 	return strings.Join(parts, "; ")

@@ -5,7 +5,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/definitions"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -21,11 +21,11 @@ const (
 // Needs is all that the controller of a machine must be allowed to do, each right
 // once, for all who need it. What a call does with objects whose kind an expression
 // says is not among it: see Unclear.
-func (p *Program[T]) Needs(machine *fsm.Machine, resources rights.Resources) []rights.Need {
+func (p *Program[T]) Needs(machine *fsm.Machine, resources rbac.Resources) []rbac.Need {
 	group, plural := resources(machine.For().APIVersion, machine.For().Kind)
-	lists := [][]rights.Need{
+	lists := [][]rbac.Need{
 		p.NeedsOfAny(),
-		rights.Flatten(forRunner, rights.Rule("get list watch patch", group, plural), rights.Rule("patch", group, plural+"/status")),
+		rbac.Flatten(forRunner, rbac.Rule("get list watch patch", group, plural), rbac.Rule("patch", group, plural+"/status")),
 	}
 	for _, w := range machine.Watches() {
 		group, plural := resources(w.APIVersion, w.Kind)
@@ -34,34 +34,34 @@ func (p *Program[T]) Needs(machine *fsm.Machine, resources rights.Resources) []r
 		if w.Name != "" {
 			names, who = []string{w.Name}, who+" "+w.Name
 		}
-		lists = append(lists, rights.Flatten(who, rights.Rule("list watch", group, plural, names...)))
+		lists = append(lists, rbac.Flatten(who, rbac.Rule("list watch", group, plural, names...)))
 	}
 	unused := machine.Bindings().Unused(machine.Definition())
 	for name, action := range p.Actions {
 		if !slices.Contains(unused, name) {
-			lists = append(lists, rights.Flatten(name, action.Rights...))
+			lists = append(lists, rbac.Flatten(name, action.Rights...))
 		}
 	}
 	lists = append(lists, p.needsOfCalls(machine, resources))
 	for _, name := range machine.Guards() {
-		lists = append(lists, rights.Flatten("guard "+name, p.Guards[name].Rights...))
+		lists = append(lists, rbac.Flatten("guard "+name, p.Guards[name].Rights...))
 	}
-	return rights.Union(lists...)
+	return rbac.Union(lists...)
 }
 
 // NeedsOfAny are those of Needs that every machine has, whatever it is for.
-func (p *Program[T]) NeedsOfAny() []rights.Need {
-	return rights.Union(
-		rights.Flatten(forRunner, rights.Rule("get list watch create patch delete", v1alpha1.Group, "machinestates")),
-		rights.Flatten(forDefinitions, definitions.Rights),
-		rights.Flatten(forEvents, rights.Rule("create patch", "events.k8s.io", "events")),
-		rights.Flatten(forChecks, rights.Asking), // what they ask for includes the rights of any machine
-		rights.Flatten(forController, p.Rights...))
+func (p *Program[T]) NeedsOfAny() []rbac.Need {
+	return rbac.Union(
+		rbac.Flatten(forRunner, rbac.Rule("get list watch create patch delete", v1alpha1.Group, "machinestates")),
+		rbac.Flatten(forDefinitions, definitions.Rights),
+		rbac.Flatten(forEvents, rbac.Rule("create patch", "events.k8s.io", "events")),
+		rbac.Flatten(forChecks, rbac.Asking), // what they ask for includes the rights of any machine
+		rbac.Flatten(forController, p.Rights...))
 }
 
 // needsOfCalls are those that follow from the parameters of calls.
-func (p *Program[T]) needsOfCalls(machine *fsm.Machine, resources rights.Resources) []rights.Need {
-	var lists [][]rights.Need
+func (p *Program[T]) needsOfCalls(machine *fsm.Machine, resources rbac.Resources) []rbac.Need {
+	var lists [][]rbac.Need
 	for _, call := range machine.Calls() {
 		for _, access := range p.accessOf(call) {
 			if access.Kind != "" {
@@ -69,7 +69,7 @@ func (p *Program[T]) needsOfCalls(machine *fsm.Machine, resources rights.Resourc
 			}
 		}
 	}
-	return rights.Union(lists...)
+	return rbac.Union(lists...)
 }
 
 // Unclear are the calls of a machine whose rights cannot be known before they are made:
@@ -93,7 +93,7 @@ type Unclear struct {
 	Verbs []string
 }
 
-func (p *Program[T]) accessOf(call fsm.Call) []rights.Access {
+func (p *Program[T]) accessOf(call fsm.Call) []rbac.Access {
 	if access := p.Actions[call.Action].Access; access != nil {
 		return access(call.With)
 	}

@@ -10,7 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -46,14 +46,14 @@ spec:
 // Needs are those of the machine that runs: what its file does not name needs no right.
 func TestNeedsAreThoseOfTheMachine(t *testing.T) {
 	may := func(verb, resource string) []rbacv1.PolicyRule {
-		return []rbacv1.PolicyRule{rights.Rule(verb, "g", resource)}
+		return []rbacv1.PolicyRule{rbac.Rule(verb, "g", resource)}
 	}
 	type dm = *migrationv1.DatastoreMigration
 	p := &Program[dm]{
 		Rights: may("list", "always"),
 		Actions: map[string]Action[dm]{
-			"Write": {Rights: may("patch", "written"), Access: func(fsm.Params) []rights.Access {
-				return []rights.Access{{APIVersion: "v1", Kind: "Gateway", Verbs: []string{"get"}}, {Verbs: []string{"delete"}}} // of what is not known
+			"Write": {Rights: may("patch", "written"), Access: func(fsm.Params) []rbac.Access {
+				return []rbac.Access{{APIVersion: "v1", Kind: "Gateway", Verbs: []string{"get"}}, {Verbs: []string{"delete"}}} // of what is not known
 			}}, "Undo": {Rights: may("patch", "written")}, "Idle": {Rights: may("patch", "idle")},
 		},
 		Guards: map[string]Guard[dm]{"open": {Rights: may("get", "asked")}, "idle": {Rights: may("get", "idle")}},
@@ -75,7 +75,7 @@ func TestNeedsAreThoseOfTheMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, n := range p.Needs(machine, rights.Guess) {
+	for _, n := range p.Needs(machine, rbac.Guess) {
 		got = append(got, n.String()+": "+strings.Join(n.For, ", "))
 	}
 	slices.Sort(got)

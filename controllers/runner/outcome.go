@@ -9,10 +9,10 @@ import (
 
 // outcomeOf classifies the error of an action. Only an action itself can call
 // an error terminal: one that nobody foresaw is worth another try.
-func outcomeOf(outputs map[string]any, err error) fsm.Outcome {
+func outcomeOf(outputs map[string]any, err error) fsm.Result {
 	var wait *fsm.WaitError
 	var terminal *fsm.TerminalError
-	o := fsm.Outcome{Outputs: outputs, Err: err}
+	o := fsm.Result{Outputs: outputs, Err: err}
 	switch {
 	case err == nil, errors.As(err, &wait):
 	case errors.As(err, &terminal):

@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/phasegate/phasegate/controllers/crdgate"
-	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/machinestore"
 )
 
 // Pair is the controller of a kind and that of what its objects have left. It is a
 // manager.Runnable that runs on the leader only.
 type Pair struct {
 	// Machine drives the objects; nothing runs before it is in force.
-	Machine            *machines.Handle
+	Machine            *machinestore.Handle
 	Objects, Leftovers *crdgate.Gate
 }
 

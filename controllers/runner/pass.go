@@ -126,7 +126,7 @@ func (p *pass[T]) write(ctx context.Context, run *fsm.Run, cmd fsm.Command, stor
 	switch {
 	case cmd.Do == fsm.Commit:
 		// A ledger that grows or shrinks is shown with what comes next.
-		if p.behind = p.behind || cmd.Took != nil || p.news(); !p.behind || p.mayLag(cmd) {
+		if p.behind = p.behind || cmd.Transition != nil || p.news(); !p.behind || p.mayLag(cmd) {
 			return nil
 		}
 	case cmd.Early && p.shows():
@@ -139,7 +139,7 @@ func (p *pass[T]) write(ctx context.Context, run *fsm.Run, cmd fsm.Command, stor
 // cluster waits. Other programs heed the phase, so what is done in its name comes after it is shown, but for the first
 // phase, and for one in which nothing is on its way.
 func (p *pass[T]) mayLag(cmd fsm.Command) bool {
-	heeded := cmd.Took != nil && cmd.Took.From != "" && !p.machine.Rests(cmd.Took.To)
+	heeded := cmd.Transition != nil && cmd.Transition.From != "" && !p.machine.Rests(cmd.Transition.To)
 	return !heeded && p.clock.Since(p.shownAt) < publishEvery
 }
 

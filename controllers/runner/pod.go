@@ -7,14 +7,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 
-	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/machinestore"
 )
 
-// PodTeller puts a Warning on the process's own Pod when a machine file is refused,
+// PodEventSource puts a Warning on the process's own Pod when a machine file is refused,
 // so that `kubectl describe pod` shows it: also on a standby, and when there is no
 // object to tell. Add it to a manager.
-type PodTeller struct {
-	Store    *machines.Store
+type PodEventSource struct {
+	Store    *machinestore.Store
 	Recorder events.EventRecorder
 	// Pod answers the process's own Pod: name, namespace and UID are enough. It is
 	// asked when there is something to tell.
@@ -22,11 +22,11 @@ type PodTeller struct {
 }
 
 // NeedLeaderElection is false: each process reads its own copy of the files.
-func (t *PodTeller) NeedLeaderElection() bool { return false }
+func (t *PodEventSource) NeedLeaderElection() bool { return false }
 
 // Start tells of each finding once, until ctx is done.
-func (t *PodTeller) Start(ctx context.Context) error {
-	var told []machines.Refusal
+func (t *PodEventSource) Start(ctx context.Context) error {
+	var told []machinestore.Refusal
 	for {
 		changed, refusals := t.Store.Changed(), t.Store.Refusals()
 		for _, r := range refusals {

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 
-	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -22,7 +22,7 @@ import (
 // Each finding is told once: not again when another file is refused.
 func TestRefusedFileIsToldOnThePod(t *testing.T) {
 	dir := t.TempDir()
-	store, err := machines.Load(machines.Options{
+	store, err := machinestore.Load(machinestore.Options{
 		Shipped: fstest.MapFS{}, Dir: dir, Log: logr.Discard(),
 		Bindings: func(*fsm.Definition) (fsm.Bindings, error) { return fsm.Bindings{}, nil },
 	})
@@ -32,7 +32,7 @@ func TestRefusedFileIsToldOnThePod(t *testing.T) {
 	recorder := events.NewFakeRecorder(10)
 	pod := &corev1.Pod{}
 	pod.Name, pod.Namespace = "manager-0", "phasegate-system"
-	teller := &runner.PodTeller{Store: store, Recorder: recorder, Pod: func(context.Context) *corev1.Pod { return pod }}
+	teller := &runner.PodEventSource{Store: store, Recorder: recorder, Pod: func(context.Context) *corev1.Pod { return pod }}
 	var ended sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
 	for _, start := range []func(context.Context) error{store.Start, teller.Start} {

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -24,13 +24,13 @@ type Object[T any] interface {
 	// MachineStatus and Conditions hand out the object's own memory.
 	MachineStatus() *v1alpha1.MachineStatus
 	Conditions() *[]metav1.Condition
-	Shown
+	StatusWriter
 	// CopyStatusFrom makes the status a deep copy of another object's.
 	CopyStatusFrom(T)
 }
 
-// Shown is what a status tells people, and of which spec.
-type Shown interface {
+// StatusWriter is what a status tells people, and of which spec.
+type StatusWriter interface {
 	// SetDisplay sets what `kubectl get` shows.
 	SetDisplay(phase, message string)
 	SetObservedGeneration(int64)
@@ -47,7 +47,7 @@ type Action[T Object[T]] struct {
 	Rights []rbacv1.PolicyRule
 	// Access is what Do must be allowed to do besides, by the parameters of a call as the file has them: a text may hold
 	// ${…}. Where that hides the kind, so does the answer. nil: nothing.
-	Access func(with fsm.Params) []rights.Access
+	Access func(with fsm.Params) []rbac.Access
 	Do     func(ctx context.Context, s *Scope[T]) (map[string]any, error)
 }
 

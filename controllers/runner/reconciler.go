@@ -96,7 +96,7 @@ func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconc
 	obj, machine := r.Program.New(), r.Machine()
 	if err := r.Client.Get(ctx, req.NamespacedName, obj); err != nil {
 		if apierrs.IsNotFound(err) {
-			r.forget(machine, req.NamespacedName)
+			r.untrack(machine, req.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
@@ -151,19 +151,19 @@ func (r *Reconciler[T]) shape() (*Shape, error) {
 
 func (r *Reconciler[T]) newPass(machine *fsm.Machine) *pass[T] {
 	return &pass[T]{client: r.Client, manager: r.Busy.manager(), clock: r.Clock, decorate: r.Program.Decorate, spread: r.Program.Spread, empty: r.Program.New, machine: machine,
-		written: func(obj T) { r.know(machine, obj) }}
+		written: func(obj T) { r.track(machine, obj) }}
 }
 
-// know tells those who measure what the API server has of an object.
-func (r *Reconciler[T]) know(machine *fsm.Machine, obj T) {
+// track tells those who measure what the API server has of an object.
+func (r *Reconciler[T]) track(machine *fsm.Machine, obj T) {
 	r.Metrics.Stored(machine, obj)
 	if r.Program.Stored != nil {
 		r.Program.Stored(machine, obj)
 	}
 }
 
-// forget tells them that an object is gone, or that nobody looks at it any more.
-func (r *Reconciler[T]) forget(machine *fsm.Machine, key types.NamespacedName) {
+// untrack tells them that an object is gone, or that nobody looks at it any more.
+func (r *Reconciler[T]) untrack(machine *fsm.Machine, key types.NamespacedName) {
 	r.memory.drop(key)
 	r.Metrics.Gone(machine, key)
 	if r.Program.Gone != nil {
@@ -177,7 +177,7 @@ func (r *Reconciler[T]) forget(machine *fsm.Machine, key types.NamespacedName) {
 // forgetAll is for the end of a controller: whatever it knows gets old from then on.
 func (r *Reconciler[T]) forgetAll(machine *fsm.Machine) {
 	for _, key := range r.Metrics.objects.of(machine.Name()) {
-		r.forget(machine, key)
+		r.untrack(machine, key)
 	}
 }
 
@@ -200,8 +200,8 @@ func (r *Reconciler[T]) record(ctx context.Context, p *pass[T]) error {
 	return err
 }
 
-// conclude makes the state of a run durable, and tells what is durable then.
-func (r *Reconciler[T]) conclude(ctx context.Context, p *pass[T], run *fsm.Run, cmd fsm.Command) error {
+// commit makes the state of a run durable, and tells what is durable then.
+func (r *Reconciler[T]) commit(ctx context.Context, p *pass[T], run *fsm.Run, cmd fsm.Command) error {
 	before := ""
 	if p.state != nil {
 		before = p.state.Status.Revision
@@ -218,10 +218,10 @@ func (r *Reconciler[T]) conclude(ctx context.Context, p *pass[T], run *fsm.Run, 
 	})
 }
 
-func (r *Reconciler[T]) view(ctx context.Context, p *pass[T]) fsm.View {
+func (r *Reconciler[T]) view(ctx context.Context, p *pass[T]) fsm.Input {
 	read := p.stored // what this pass writes does not change it
 	state := p.state
-	return fsm.View{
+	return fsm.Input{
 		Context: ctx,
 		Self: func() (map[string]any, error) {
 			self, err := selfOf(read, state)
@@ -258,8 +258,8 @@ func observed[T Object[T]](obj T) int64 {
 // tells it.
 func (r *Reconciler[T]) step(ctx context.Context, p *pass[T], run *fsm.Run, cmd fsm.Command) error {
 	before := run.Status()
-	var outcome fsm.Outcome
-	err := run.Fire(ctx, func(ctx context.Context, cmd fsm.Command) (_ fsm.Outcome, err error) {
+	var outcome fsm.Result
+	err := run.Fire(ctx, func(ctx context.Context, cmd fsm.Command) (_ fsm.Result, err error) {
 		outcome, err = r.inTurn(ctx, p, before, cmd)
 		return outcome, err
 	})
@@ -267,7 +267,7 @@ func (r *Reconciler[T]) step(ctx context.Context, p *pass[T], run *fsm.Run, cmd 
 		return err
 	}
 	first := before.Attempts == 0
-	if first && outcome.Err != nil && outcome.Class != "" && run.Next().Took == nil {
+	if first && outcome.Err != nil && outcome.Class != "" && run.Next().Transition == nil {
 		tell(r.Recorder, p.about(), corev1.EventTypeWarning, "StepFailed", "StepFailed", fmt.Sprintf("%s: %v", cmd.Action, outcome.Err))
 	}
 	return nil
@@ -276,7 +276,7 @@ func (r *Reconciler[T]) step(ctx context.Context, p *pass[T], run *fsm.Run, cmd 
 // act runs one action, which sees the machine as it is now, written or not. Its context
 // ends early when the object does not ask for it any more, by a deletion above all; errMoved
 // is returned then.
-func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], now v1alpha1.MachineStatus, cmd fsm.Command) (outcome fsm.Outcome, err error) {
+func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], now v1alpha1.MachineStatus, cmd fsm.Command) (outcome fsm.Result, err error) {
 	ctx, span := r.startStep(ctx, cmd)
 	defer func() { endStep(span, outcome, err) }()
 	acting, cancel := context.WithCancelCause(ctx)
@@ -293,10 +293,10 @@ func (r *Reconciler[T]) act(ctx context.Context, p *pass[T], now v1alpha1.Machin
 	ended()
 	took := r.Clock.Since(began)
 	if moved {
-		return fsm.Outcome{}, errMoved
+		return fsm.Result{}, errMoved
 	}
 	if ctx.Err() != nil { // shutting down: nothing that was not written counts
-		return fsm.Outcome{}, ctx.Err()
+		return fsm.Result{}, ctx.Err()
 	}
 	outcome = outcomeOf(outputs, r.withMissing(ctx, p, failure))
 	r.Metrics.Did(p.machine, cmd.Action, took, outcome)

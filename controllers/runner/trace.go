@@ -84,7 +84,7 @@ func endPass(span trace.Span, err error) {
 }
 
 // endStep tells how a step ended. err is about the pass, which drops the outcome.
-func endStep(span trace.Span, o fsm.Outcome, err error) {
+func endStep(span trace.Span, o fsm.Result, err error) {
 	outcome := "Done"
 	switch {
 	case errors.Is(err, errMoved):

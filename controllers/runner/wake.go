@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -40,7 +40,7 @@ const (
 // Informers hold metadata only, since an event only wakes: the pass reads for
 // itself.
 type waker struct {
-	machine *machines.Handle
+	machine *machinestore.Handle
 	client  metadata.Interface
 	mapper  meta.RESTMapper
 	// namespace is the only one in which others' objects are watched; empty: all.

@@ -57,7 +57,7 @@ type turns chan struct{}
 var errNoTurn = errors.New("the call waits for its turn")
 
 // inTurn is act for an action that may have to wait for its turn.
-func (r *Reconciler[T]) inTurn(ctx context.Context, p *pass[T], now v1alpha1.MachineStatus, cmd fsm.Command) (fsm.Outcome, error) {
+func (r *Reconciler[T]) inTurn(ctx context.Context, p *pass[T], now v1alpha1.MachineStatus, cmd fsm.Command) (fsm.Result, error) {
 	if r.turns == nil || !r.Program.Actions[cmd.Action].External {
 		return r.act(ctx, p, now, cmd)
 	}
@@ -66,7 +66,7 @@ func (r *Reconciler[T]) inTurn(ctx context.Context, p *pass[T], now v1alpha1.Mac
 		defer func() { <-r.turns }()
 		return r.act(ctx, p, now, cmd)
 	default:
-		return fsm.Outcome{}, errNoTurn
+		return fsm.Result{}, errNoTurn
 	}
 }
 

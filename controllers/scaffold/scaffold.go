@@ -13,7 +13,7 @@ import (
 
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -29,7 +29,7 @@ type Options struct {
 
 // resources answers plurals.
 func (o Options) resources(apiVersion, kind string) (group, resource string) {
-	group, resource = rights.Guess(apiVersion, kind)
+	group, resource = rbac.Guess(apiVersion, kind)
 	for i := range o.CRDs {
 		if spec := &o.CRDs[i].Spec; spec.Group == group && spec.Names.Kind == kind {
 			return group, spec.Names.Plural
@@ -42,7 +42,7 @@ func (o Options) resources(apiVersion, kind string) (group, resource string) {
 func Role(m *fsm.Machine, o Options) (string, error) {
 	needs := catalog.Needs(m, datastoremigration.Settings{}, o.resources)
 	var rules []rule
-	for _, r := range rights.Merge(needs) {
+	for _, r := range rbac.Merge(needs) {
 		rules = append(rules, rule{PolicyRule: r, For: neededBy(r, needs)})
 	}
 	return fill(roleText, map[string]any{
@@ -51,7 +51,7 @@ func Role(m *fsm.Machine, o Options) (string, error) {
 }
 
 // neededBy lists the steps and watches for which a rule is there.
-func neededBy(r rbacv1.PolicyRule, needs []rights.Need) string {
+func neededBy(r rbacv1.PolicyRule, needs []rbac.Need) string {
 	var who []string
 	for _, n := range needs {
 		if slices.Contains(r.APIGroups, n.Group) && slices.Contains(r.Resources, n.Resource) && slices.Contains(r.Verbs, n.Verb) &&

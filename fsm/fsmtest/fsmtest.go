@@ -27,7 +27,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files with what happens now")
@@ -52,9 +52,9 @@ func Machine(t testing.TB, file string, b fsm.Bindings) *fsm.Machine {
 
 // World is a sim.World with an object that was just created. It fails the test,
 // at its end, with what the machine or the engine did wrong.
-func World(t testing.TB, m *fsm.Machine, object map[string]any) *sim.World {
+func World(t testing.TB, m *fsm.Machine, object map[string]any) *simulate.Fake {
 	t.Helper()
-	w, err := sim.New(m, object)
+	w, err := simulate.New(m, object)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,9 +134,9 @@ func Golden(t testing.TB, file, got string) {
 	}
 }
 
-func load(t testing.TB, file string) *sim.Scenario {
+func load(t testing.TB, file string) *simulate.Scenario {
 	t.Helper()
-	s, diags := sim.Load(file, read(t, file))
+	s, diags := simulate.Load(file, read(t, file))
 	if s == nil {
 		t.Fatal(diags.Err())
 	}

@@ -72,17 +72,17 @@ func TestFailuresAreTold(t *testing.T) {
 		}, []string{`action "TakeKey" is not known`, `action "ReturnKey" is not known`}},
 		"scenario with a typo":        {"found before it is played", func(t testing.TB) { fsmtest.Play(t, door, "testdata/bad/typo.yaml") }, []string{`typo.yaml:6:16: PG005: machine door never calls an action "TryHandel"`}},
 		"expectation that fails":      {"what was expected, and what was", func(t testing.TB) { fsmtest.Play(t, door, "testdata/bad/hasty.yaml") }, []string{"hasty.yaml:5:10: expected within 1s: phase Open, got Closed"}},
-		"end that depends on a crash": {"what takes 40s does not fit twice into a deadline of 1m", func(t testing.TB) { fsmtest.Crash(t, door, "testdata/bad/fragile.yaml") }, []string{"a crash after Act TryHandle in phase Closed changes the end"}},
+		"end that depends on a crash": {"what takes 40s does not fit twice into a deadline of 1m", func(t testing.TB) { fsmtest.Crash(t, door, "testdata/bad/fragile.yaml") }, []string{"a crash after RunAction TryHandle in phase Closed changes the end"}},
 		"golden that does not exist":  {"how to make it", func(t testing.TB) { fsmtest.Golden(t, "testdata/none.txt", "") }, []string{"go test -update writes it"}},
 		"golden that is not the same": {"where", func(t testing.TB) { fsmtest.Golden(t, "testdata/door/opens.txt", "x") }, []string{"-update rewrites it"}},
 		"ledger that somebody emptied": {"what is in place must be in the ledger", func(t testing.TB) {
 			w := fsmtest.World(t, door, nil)
-			if err := w.Settle(); err != nil {
+			if err := w.RunUntilIdle(); err != nil {
 				t.Fatal(err)
 			}
 			w.Stored.Held = nil
 			w.Stored.Cursor = 1
-			if err := w.Settle(); err != nil {
+			if err := w.RunUntilIdle(); err != nil {
 				t.Fatal(err)
 			}
 		}, []string{"key is in place, but not in the stored ledger"}},

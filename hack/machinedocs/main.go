@@ -12,7 +12,7 @@ import (
 
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/story"
+	"github.com/phasegate/phasegate/fsm/describe"
 	"github.com/phasegate/phasegate/phases"
 )
 
@@ -61,7 +61,7 @@ func writeMachine(dir, name string) error {
 	if err != nil {
 		return err
 	}
-	for ending, content := range map[string]string{".md": story.New(m, known).Page(), ".bindings.yaml": string(bindings)} {
+	for ending, content := range map[string]string{".md": describe.New(m, known).Page(), ".bindings.yaml": string(bindings)} {
 		if err := os.WriteFile(filepath.Join(dir, m.Name()+ending), []byte(content), 0o644); err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/crdgate"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/controllers/inflight"
-	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/phases"
 )
@@ -44,8 +44,8 @@ func exported() ([]metric, error) {
 	return list.all, list.err
 }
 
-func load(shipped fs.FS, dir string) (*machines.Store, error) {
-	return machines.Load(machines.Options{Shipped: shipped, Dir: dir, Bindings: catalog.Bindings, Log: logr.Discard()})
+func load(shipped fs.FS, dir string) (*machinestore.Store, error) {
+	return machinestore.Load(machinestore.Options{Shipped: shipped, Dir: dir, Bindings: catalog.Bindings, Log: logr.Discard()})
 }
 
 // listing is a registry that writes down what is registered.

@@ -257,12 +257,12 @@ func stalled(w *world) error {
 
 func stepFailing(w *world) error {
 	m := w.lead("leader")
-	forbidden := fsm.Outcome{Err: errors.New("forbidden"), Class: fsm.ClassForbidden}
-	unavailable := fsm.Outcome{Err: errors.New("unavailable"), Class: fsm.ClassUnavailable}
+	forbidden := fsm.Result{Err: errors.New("forbidden"), Class: fsm.ClassForbidden}
+	unavailable := fsm.Result{Err: errors.New("unavailable"), Class: fsm.ClassUnavailable}
 	for range 2 {
 		m.machines.Did(w.migration(), "Verify", time.Second, unavailable)
 	}
-	m.machines.Did(w.migration(), "Verify", time.Second, fsm.Outcome{})
+	m.machines.Did(w.migration(), "Verify", time.Second, fsm.Result{})
 	var errs []error
 	for attempts := range int32(24) {
 		m.machines.Did(w.server(), "EnsureWorkload", time.Second, forbidden)

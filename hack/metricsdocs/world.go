@@ -16,7 +16,7 @@ import (
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/crdgate"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
-	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/controllers/mcpserver"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
@@ -36,7 +36,7 @@ type play struct {
 // world is a cluster in a play. Its time begins at 0, as that of a test does.
 type world struct {
 	now   time.Time
-	store *machines.Store
+	store *machinestore.Store
 	// managers are the processes that are there, by pod.
 	managers map[string]*manager
 	// rules is the text of the alerts: what it does not ask for is not written down.

@@ -15,9 +15,9 @@ import (
 
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/catalog"
-	"github.com/phasegate/phasegate/controllers/custom"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/generic"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/phases"
 	"github.com/phasegate/phasegate/resources"
@@ -40,7 +40,7 @@ func write(dir, file string) error {
 		return err
 	}
 	for _, r := range roles {
-		text, err := yaml.Marshal(map[string][]rbacv1.PolicyRule{"rules": rights.Merge(r.needs)})
+		text, err := yaml.Marshal(map[string][]rbacv1.PolicyRule{"rules": rbac.Merge(r.needs)})
 		if err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ func write(dir, file string) error {
 
 type role struct {
 	name, doc string
-	needs     []rights.Need
+	needs     []rbac.Need
 }
 
 func roles() ([]role, error) {
@@ -67,10 +67,10 @@ func roles() ([]role, error) {
 		return nil, err
 	}
 	kinds := datastoremigration.Settings{Registry: resources.Default()}
-	late, migrate := rights.Only(catalog.Needs(migration, kinds, rights.Guess), datastoremigration.BackUpAction, datastoremigration.CleanUpAction)
-	detach, migrate := rights.Only(migrate, datastoremigration.DetachAction)
-	ahead, migrate := rights.Only(migrate, datastoremigration.OpenDoorAction, datastoremigration.CloseDoorAction)
-	var backUp, cleanUp, servers []rights.Need
+	late, migrate := rbac.Only(catalog.Needs(migration, kinds, rbac.Guess), datastoremigration.BackUpAction, datastoremigration.CleanUpAction)
+	detach, migrate := rbac.Only(migrate, datastoremigration.DetachAction)
+	ahead, migrate := rbac.Only(migrate, datastoremigration.OpenDoorAction, datastoremigration.CloseDoorAction)
+	var backUp, cleanUp, servers []rbac.Need
 	for _, n := range late {
 		if datastoremigration.IsBackUp(n) {
 			backUp = append(backUp, n)
@@ -78,7 +78,7 @@ func roles() ([]role, error) {
 			cleanUp = append(cleanUp, n)
 		}
 	}
-	migrate = slices.DeleteFunc(migrate, func(n rights.Need) bool {
+	migrate = slices.DeleteFunc(migrate, func(n rbac.Need) bool {
 		if datastoremigration.IsServers(n) {
 			servers = append(servers, n)
 		}
@@ -92,8 +92,8 @@ func roles() ([]role, error) {
 		{"datastoremigration-copyahead", "The same account, to add a version to Calico's v3 CRDs for the time of a migration, through which objects are copied before v1 is locked: `controllers.datastoremigration.copyAhead.enabled`.", ahead},
 		{"datastoremigration-dependents", "The same account, to find what belongs to Calico's objects and is no object of Calico: `controllers.datastoremigration.dependents.enabled`. " +
 			"The chart adds the right to patch what `controllers.datastoremigration.dependents.patch` lists: by default ConfigMaps and Secrets, to take references to their owners off while these change places.", detach},
-		{"mcpserver", "The account of MCP servers. It holds the rights of a proxy too, since nobody can grant what he does not have.", catalog.Needs(mcp, kinds, rights.Guess)},
-		{"custom", "The account of machines that no controller is compiled in for. What such a machine works on is yours to grant.", custom.Program(builtin.Options{}).NeedsOfAny()},
+		{"mcpserver", "The account of MCP servers. It holds the rights of a proxy too, since nobody can grant what he does not have.", catalog.Needs(mcp, kinds, rbac.Guess)},
+		{"custom", "The account of machines that no controller is compiled in for. What such a machine works on is yours to grant.", generic.Program(builtin.Options{}).NeedsOfAny()},
 	}, nil
 }
 

@@ -8,7 +8,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 )
 
 // listed is how many names of a list are shown: the rest is in the chart's files.
@@ -43,15 +43,15 @@ type line struct {
 	who string
 }
 
-func lines(needs []rights.Need) []line {
-	of := map[string][]rights.Need{}
+func lines(needs []rbac.Need) []line {
+	of := map[string][]rbac.Need{}
 	for _, n := range needs {
 		who := strings.Join(n.For, ", ")
 		of[who] = append(of[who], n)
 	}
 	var all []line
 	for who, theirs := range of {
-		for _, rule := range rights.Merge(theirs) {
+		for _, rule := range rbac.Merge(theirs) {
 			all = append(all, line{rule, who})
 		}
 	}

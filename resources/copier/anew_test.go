@@ -60,7 +60,7 @@ func TestWhatIsImmutableIsCreatedAnew(t *testing.T) {
 		"finalizer": {why: "a copy that goes is no pool that goes: nobody does the work of a finalizer for it", edit: `{"metadata":{"finalizers":["projectcalico.org/ippool-finalizer"]}}`, counts: Counts{Created: 1}, cidr: "11.0.0.0/8"},
 		"edited": {why: "what somebody has written there is his", edit: `{"metadata":{"labels":{"his":"own"}}}`, counts: Counts{Conflicts: 1}, cidr: "10.0.0.0/8",
 			conflict: `Edited spec.cidr: "11.0.0.0/8" in v1, "10.0.0.0/8" in v3, which cannot be changed: delete the v3 object, and it is copied again`},
-		"not ours":        {why: "a person says which one is right", forget: true, counts: Counts{Conflicts: 1}, cidr: "10.0.0.0/8", conflict: `Foreign spec.cidr: "11.0.0.0/8" in v1, "10.0.0.0/8" in v3`},
+		"not ours":        {why: "a person says which one is right", forget: true, counts: Counts{Conflicts: 1}, cidr: "10.0.0.0/8", conflict: `Unmanaged spec.cidr: "11.0.0.0/8" in v1, "10.0.0.0/8" in v3`},
 		"refused as well": {why: "a copy is not removed for one that v3 does not take", bad: "11.0.0.0/8", counts: Counts{Rejected: 1}, rejected: 1, cidr: "10.0.0.0/8"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -42,15 +42,15 @@ type Copier struct {
 	backoff wait.Backoff
 	retried func(kind, operation string)
 	schemas *schemaCache
-	ledger  *Ledger // nil: nothing is remembered
+	cache   *EqualityCache // nil: nothing is remembered
 	watches metadata.Interface
 	ending  <-chan struct{}
-	// frozen: what Moving has listed is still so.
-	frozen bool
+	// snapshot: what Moving has listed is still so.
+	snapshot bool
 	// askServer is AskServer.
 	askServer bool
-	// withhold leaves all owners in Calico to RemapOwners.
-	withhold bool
+	// deferOwners leaves all owners in Calico to RemapOwners.
+	deferOwners bool
 }
 
 // Option changes how a Copier works, never what it does.
@@ -65,10 +65,10 @@ func WithRetried(retried func(kind, operation string)) Option {
 	return func(c *Copier) { c.retried = retried }
 }
 
-// WithholdOwners leaves all owners in Calico to a later RemapOwners. It is for a version of v3 that the API
+// DeferOwners leaves all owners in Calico to a later RemapOwners. It is for a version of v3 that the API
 // server of Calico does not know: the garbage collector would look for the owners behind that server, find
 // others there, and remember those of the copies as absent for ever.
-func WithholdOwners() Option { return func(c *Copier) { c.withhold = true } }
+func DeferOwners() Option { return func(c *Copier) { c.deferOwners = true } }
 
 // AskServer lets Plan ask the API server about each object, by a dry run: only the server knows what admission does.
 func AskServer() Option { return func(c *Copier) { c.askServer = true } }
@@ -106,17 +106,17 @@ type KindProgress struct {
 
 // Counts adds up objects; every object that is done is in exactly one of the others.
 type Counts struct {
-	Total       int64
-	Done        int64
-	Created     int64
-	Adopted     int64 // was there already, is not ours and is equal
-	Kept        int64 // was there from an earlier try of ours and is equal
-	Updated     int64 // was there from an earlier try of ours and differed
-	Deleted     int64
-	Conflicts   int64
-	Rejected    int64
-	Planned     int64 // by Plan: nothing is wrong with it
-	Terminating int64 // is being deleted in v1, is needed by none, and is left behind; a copy of it is Deleted
+	Total        int64
+	Done         int64
+	Created      int64
+	AlreadyEqual int64 // was there already, is not ours and is equal
+	Kept         int64 // was there from an earlier try of ours and is equal
+	Updated      int64 // was there from an earlier try of ours and differed
+	Deleted      int64
+	Conflicts    int64
+	Rejected     int64
+	Planned      int64 // by Plan: nothing is wrong with it
+	Terminating  int64 // is being deleted in v1, is needed by none, and is left behind; a copy of it is Deleted
 }
 
 // Conflict is a v3 object that differs from what v1 says.
@@ -134,15 +134,15 @@ type Cause string
 // The causes. A person ends the first two, Copy and RemapOwners the third, who owns the admission policy the fourth,
 // time the last.
 const (
-	CauseForeign Cause = "Foreign" // it is not ours
-	CauseEdited  Cause = "Edited"  // it is our copy, and somebody has changed it since
-	CauseStale   Cause = "Stale"   // it is our copy of what v1 was, or lacks a part
-	CauseAltered Cause = "Altered" // it is our copy, and admission has made something else of it than v1 has
-	CauseLeaving Cause = "Leaving" // it is our copy, and is being deleted; or it cannot come, since its namespace is
+	CauseUnmanaged   Cause = "Unmanaged"   // it is not ours
+	CauseEdited      Cause = "Edited"      // it is our copy, and somebody has changed it since
+	CauseStale       Cause = "Stale"       // it is our copy of what v1 was, or lacks a part
+	CauseAltered     Cause = "Altered"     // it is our copy, and admission has made something else of it than v1 has
+	CauseTerminating Cause = "Terminating" // it is our copy, and is being deleted; or it cannot come, since its namespace is
 )
 
 // ForPerson tells that neither another try nor time ends the conflict.
-func (c Conflict) ForPerson() bool { return c.Cause == CauseForeign || c.Cause == CauseEdited }
+func (c Conflict) ForPerson() bool { return c.Cause == CauseUnmanaged || c.Cause == CauseEdited }
 
 // Plan is what a copy would have to do.
 type Plan struct {
@@ -163,8 +163,8 @@ type Result struct {
 	Altered []Conflict
 	// OnlyInV3 are v3 objects that are not ours and have no v1 object.
 	OnlyInV3 []resources.Problem
-	// Withheld counts the objects that lack owners in Calico; at 0 RemapOwners would find nothing to do.
-	Withheld int64
+	// Deferred counts the objects that lack owners in Calico; at 0 RemapOwners would find nothing to do.
+	Deferred int64
 }
 
 // Changed is how many objects of v3 the Copy has written or removed.

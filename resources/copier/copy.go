@@ -51,7 +51,7 @@ type run struct {
 	mu        sync.Mutex
 	conflicts []Conflict
 	rejected  []resources.Problem
-	withheld  int64
+	deferred  int64
 	adopted   []dependent // foreign, and equal but for owners in Calico, as far as these were known
 	altered   []Conflict
 	skipped   []Skipped
@@ -110,7 +110,7 @@ func (c *Copier) totals(ctx context.Context, kinds []*resources.Kind) ([]int64, 
 	g, ctx := errgroup.WithContext(ctx)
 	for i, kind := range kinds {
 		g.Go(func() error {
-			if list, listed := c.frozenList(kind); listed {
+			if list, listed := c.snapshotOf(kind); listed {
 				totals[i] = int64(len(list))
 				return nil
 			}
@@ -173,14 +173,14 @@ func (r *run) feed(ctx context.Context, kind *resources.Kind, listers chan struc
 		return err // a worker failed: what is left in the index was perhaps never looked at
 	}
 	if !of.unreadable {
-		if err := r.removeStrays(ctx, of); err != nil {
+		if err := r.removeOrphans(ctx, of); err != nil {
 			return err
 		}
 		r.mu.Lock()
 		r.onlyInV3 = append(r.onlyInV3, of.live.onlyInV3(kind)...)
 		r.mu.Unlock()
 	}
-	r.ledger.keep(kind, of.proved)
+	r.cache.keep(kind, of.proved)
 	close(r.finished[kind.Name()])
 	return nil
 }
@@ -279,7 +279,7 @@ func (r *run) copyOne(ctx context.Context, j *job) (err error) {
 
 // ownersNow are the owners in Calico that a copy may have already.
 func (r *run) ownersNow(refs []metav1.OwnerReference) (resolved, unknown []metav1.OwnerReference) {
-	if r.withhold {
+	if r.deferOwners {
 		return nil, refs
 	}
 	return r.owners.resolve(refs)
@@ -287,7 +287,7 @@ func (r *run) ownersNow(refs []metav1.OwnerReference) (resolved, unknown []metav
 
 // prove notes that the v3 object is equal, by its content, to what the v1 object of the job becomes.
 func (r *run) prove(j *job, uid types.UID, version uint64) {
-	if r.ledger != nil {
+	if r.cache != nil {
 		j.of.proved.prove(j.conv, v1Digest(j.of.kind, j.v1), uid, version)
 	}
 }
@@ -308,10 +308,10 @@ func (r *run) conflict(of *kindRun, live *unstructured.Unstructured, cause Cause
 	r.tracker.done(of.kind, conflicted)
 }
 
-// removeStrays deletes copies of ours whose v1 object went away since they were made, or is being deleted; but
+// removeOrphans deletes copies of ours whose v1 object went away since they were made, or is being deleted; but
 // not with its CRD.
-func (r *run) removeStrays(ctx context.Context, of *kindRun) error {
-	strays := of.live.strays()
+func (r *run) removeOrphans(ctx context.Context, of *kindRun) error {
+	strays := of.live.orphans()
 	if len(strays) == 0 {
 		return nil
 	}
@@ -320,7 +320,7 @@ func (r *run) removeStrays(ctx context.Context, of *kindRun) error {
 		return err
 	}
 	for _, key := range strays {
-		gone, err := r.removeStray(ctx, of.kind, key, crd)
+		gone, err := r.removeOrphan(ctx, of.kind, key, crd)
 		if err != nil {
 			return fmt.Errorf("delete %s %s, which is gone from v1: %w", of.kind.Name(), key, err)
 		}
@@ -331,7 +331,7 @@ func (r *run) removeStrays(ctx context.Context, of *kindRun) error {
 	return nil
 }
 
-func (r *run) removeStray(ctx context.Context, kind *resources.Kind, key client.ObjectKey, crd *metav1.PartialObjectMetadata) (fate, error) {
+func (r *run) removeOrphan(ctx context.Context, kind *resources.Kind, key client.ObjectKey, crd *metav1.PartialObjectMetadata) (deleteResult, error) {
 	seen, err := r.getMetadata(ctx, kind, key)
 	switch {
 	case apierrors.Classify(err) == apierrors.NotFound:
@@ -355,7 +355,7 @@ func (r *run) result() Result {
 	slices.SortFunc(r.skipped, compareSkipped)
 	slices.SortFunc(r.onlyInV3, compareProblems)
 	return Result{Progress: r.tracker.snapshot(), Conflicts: r.conflicts, Rejected: r.rejected, Skipped: r.skipped, Altered: r.altered,
-		OnlyInV3: r.onlyInV3, Withheld: r.withheld}
+		OnlyInV3: r.onlyInV3, Deferred: r.deferred}
 }
 
 func compareConflicts(a, b Conflict) int {

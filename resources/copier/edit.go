@@ -142,7 +142,7 @@ func (c *Copier) EditAll(ctx context.Context, objs []*Meta, change func(*Meta) e
 // or by the one of the aggregated view, to the v3 objects that they have become. A reference to a v3 object
 // stays. Those whose object is not there come back as unknown.
 func (c *Copier) Owners(ctx context.Context) (func([]metav1.OwnerReference) (resolved, unknown []metav1.OwnerReference), error) {
-	s := c.newSurvey(false)
+	s := c.newComparer(false)
 	if err := s.run(ctx); err != nil {
 		return nil, err
 	}

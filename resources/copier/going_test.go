@@ -15,14 +15,14 @@ import (
 
 // What is being deleted in v1 must not live on in v3, where nobody deletes it.
 func TestACopyGoesWithAnObjectThatIsBeingDeleted(t *testing.T) {
-	for name, ledger := range map[string]*Ledger{"compared": nil, "with a ledger": NewLedger()} {
+	for name, ledger := range map[string]*EqualityCache{"compared": nil, "with a ledger": NewEqualityCache()} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			kind := kindOf(t, "IPReservation")
 			for _, object := range []string{"stays", "going"} {
 				w.v1("IPReservation", "metadata: {name: "+object+", finalizers: [test/hold]}\nspec: {reservedCIDRs: [10.0.0.0/8]}")
 			}
-			c := w.copier(interceptor.Funcs{}, WithLedger(ledger))
+			c := w.copier(interceptor.Funcs{}, WithEqualityCache(ledger))
 			w.mustCopy(c)
 			w.must(w.client.Delete(t.Context(), w.get(kind.V1GVK(), "going")))
 			v := w.mustVerify(c)
@@ -123,7 +123,7 @@ func TestWhatIsSkippedIsListed(t *testing.T) {
 	for _, name := range []string{"here", "there"} {
 		w.v1("IPReservation", "metadata: {name: "+name+"}\nspec: {reservedCIDRs: [10.0.0.0/8]}")
 	}
-	c := w.copier(interceptor.Funcs{}, WithLedger(NewLedger()))
+	c := w.copier(interceptor.Funcs{}, WithEqualityCache(NewEqualityCache()))
 	w.mustCopy(c)
 	w.patch(w.get(kind.V3GVK(), "there"), `{"metadata":{"annotations":{"migration.projectcalico.org/migrated-by":null,"migration.projectcalico.org/copied-version":null}}}`)
 	want := []Skipped{{Kind: "IPReservation", Name: "there", Why: SkippedEqual}}

@@ -57,6 +57,18 @@ func (i *index) at(key client.ObjectKey) entry {
 	return entry{}
 }
 
+// indexOf is what a watch has shown.
+func indexOf(r *replica[entry]) *index {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	idx := newIndex(len(r.objects))
+	for key, obj := range r.objects {
+		idx.entries[key] = &obj.is
+	}
+	idx.total = int64(len(r.objects))
+	return idx
+}
+
 // indexContent lists whole objects and digests them.
 func (c *Copier) indexContent(ctx context.Context, kind *resources.Kind, schema *resources.Schema) (*index, error) {
 	idx := newIndex(0)
@@ -136,8 +148,8 @@ func (i *index) take(key client.ObjectKey) (entry, bool) {
 	return *e, true
 }
 
-// strays are the copies of ours that nobody took, sorted by name.
-func (i *index) strays() []client.ObjectKey { return i.left(true) }
+// orphans are the copies of ours that nobody took, sorted by name.
+func (i *index) orphans() []client.ObjectKey { return i.left(true) }
 
 // left are the entries that nobody took, of our copies or of all others, sorted by name.
 func (i *index) left(ours bool) []client.ObjectKey {

@@ -19,10 +19,10 @@ import (
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
-// inOrder is EachV1, with the oldest object first where that matters, of which it keeps all then. A Frozen Copier
-// lists no kind that has none.
+// inOrder is EachV1, with the oldest object first where that matters, of which it keeps all then. With
+// UseSnapshot no kind is listed that has none.
 func (c *Copier) inOrder(ctx context.Context, kind *resources.Kind, do func(*unstructured.Unstructured) error) error {
-	if v1, frozen := c.frozenList(kind); frozen && len(v1) == 0 {
+	if v1, frozen := c.snapshotOf(kind); frozen && len(v1) == 0 {
 		return nil
 	}
 	if !kind.InOrder() {

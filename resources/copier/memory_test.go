@@ -19,10 +19,10 @@ import (
 func BenchmarkMemory(b *testing.B) {
 	const objects = 100_000
 	for name, fill := range map[string]func(n int) any{
-		"Index":    func(n int) any { return filledIndex(n) },
-		"Ledger":   func(n int) any { return filledProofs(n) },
-		"List":     func(n int) any { return filledList(n) },
-		"Followed": filledFollowed,
+		"Index":         func(n int) any { return filledIndex(n) },
+		"EqualityCache": func(n int) any { return filledProofs(n) },
+		"List":          func(n int) any { return filledList(n) },
+		"Followed":      filledFollowed,
 	} {
 		b.Run(name, func(b *testing.B) {
 			var before, after runtime.MemStats
@@ -72,7 +72,7 @@ func filledList(n int) (all []*v1Object) {
 
 // filledFollowed is a kind that is followed, as it is looked at under the lock.
 func filledFollowed(n int) any {
-	f := New(nil, nil, Owner{UID: "me"}).newFollowed()
+	f := New(nil, nil, Owner{UID: "me"}).newWatched()
 	for i := range n {
 		version := fmt.Sprint(i + 1)
 		v1 := &Meta{ObjectMeta: metav1.ObjectMeta{Name: nameOf(i).Name, UID: uidOf(i), ResourceVersion: version}}

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/test/fakeapiserver"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/standin"
 )
 
 // The aggregated API server shows v1 itself under v3. Everything "is there already and equal" then: a
@@ -19,12 +19,12 @@ import (
 func TestAMirrorIsNeverTakenForACopy(t *testing.T) {
 	s := newScene(t, interceptor.Funcs{})
 	s.v1("Tier", "metadata: {name: security}\nspec: {order: 10}")
-	stop, err := standin.Start(t.Context(), live.Config, resources.Default())
+	stop, err := fakeapiserver.Start(t.Context(), live.Config, resources.Default())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		svc := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: standin.APIServiceName}}
+		svc := &apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: fakeapiserver.APIServiceName}}
 		if err := live.Client.Delete(t.Context(), svc); err != nil {
 			t.Error(err)
 		}

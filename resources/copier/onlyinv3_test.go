@@ -11,7 +11,7 @@ import (
 
 // What v3 has, and nobody has migrated, is in force as soon as v3 is open: each look at both sides names it.
 func TestOnlyInV3IsNamed(t *testing.T) {
-	for name, ledger := range map[string]*Ledger{"compared": nil, "with a ledger": NewLedger()} {
+	for name, ledger := range map[string]*EqualityCache{"compared": nil, "with a ledger": NewEqualityCache()} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.v1("NetworkSet", "metadata: {namespace: shop, name: both}\nspec: {nets: [10.0.0.0/8]}")
@@ -28,7 +28,7 @@ func TestOnlyInV3IsNamed(t *testing.T) {
 					Message: "is in v3 only, and in force as soon as v3 is open: no migration has made it",
 					Remedy:  "delete it, unless v3 is to have it: kubectl delete networksets.v3.projectcalico.org by-hand -n shop"},
 			}
-			c := w.copier(interceptor.Funcs{}, WithLedger(ledger))
+			c := w.copier(interceptor.Funcs{}, WithEqualityCache(ledger))
 			check := func(when string, got []resources.Problem) {
 				t.Helper()
 				if diff := cmp.Diff(want, got); diff != "" {

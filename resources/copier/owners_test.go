@@ -15,14 +15,14 @@ func TestWithheldOwners(t *testing.T) {
 	s := newScene(t, interceptor.Funcs{})
 	tier := s.v1("Tier", "metadata: {name: security}\nspec: {order: 5, defaultAction: Deny}")
 	s.v1("GlobalNetworkPolicy", owned("security.p", "crd.projectcalico.org/v1", "Tier", "security", tier)+"spec: {tier: security, selector: all()}")
-	early := copier.New(resources.Default(), live.Client, copier.Owner{Name: "v1-to-v3", UID: owner}, copier.WithholdOwners())
+	early := copier.New(resources.Default(), live.Client, copier.Owner{Name: "v1-to-v3", UID: owner}, copier.DeferOwners())
 	for _, when := range []string{"copied", "copied again"} {
 		result, err := early.Copy(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if refs := s.get(v3("GlobalNetworkPolicy"), "security.p").GetOwnerReferences(); len(refs) != 0 || result.Withheld != 1 {
-			t.Errorf("%s: owners %v, %d withheld; want none and the policy", when, refs, result.Withheld)
+		if refs := s.get(v3("GlobalNetworkPolicy"), "security.p").GetOwnerReferences(); len(refs) != 0 || result.Deferred != 1 {
+			t.Errorf("%s: owners %v, %d withheld; want none and the policy", when, refs, result.Deferred)
 		}
 	}
 	compared, err := early.Compare(t.Context())
@@ -43,22 +43,22 @@ func TestOwnersTakenOffAreAConflict(t *testing.T) {
 	s := newScene(t, interceptor.Funcs{})
 	tier := s.v1("Tier", "metadata: {name: security}\nspec: {order: 5, defaultAction: Deny}")
 	s.v1("GlobalNetworkPolicy", owned("security.p", "crd.projectcalico.org/v1", "Tier", "security", tier)+"spec: {tier: security, selector: all()}")
-	as, ledger := copier.Owner{Name: "v1-to-v3", UID: owner}, copier.NewLedger()
-	if _, err := copier.New(resources.Default(), live.Client, as, copier.WithLedger(ledger), copier.WithholdOwners()).Copy(t.Context(), nil); err != nil {
+	as, ledger := copier.Owner{Name: "v1-to-v3", UID: owner}, copier.NewEqualityCache()
+	if _, err := copier.New(resources.Default(), live.Client, as, copier.WithEqualityCache(ledger), copier.DeferOwners()).Copy(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	s.copier = copier.New(resources.Default(), live.Client, as, copier.WithLedger(ledger), copier.Frozen())
-	if err := s.copier.NoteV1(t.Context(), resources.Default().Kinds()); err != nil {
+	s.copier = copier.New(resources.Default(), live.Client, as, copier.WithEqualityCache(ledger), copier.UseSnapshot())
+	if err := s.copier.Snapshot(t.Context(), resources.Default().Kinds()); err != nil {
 		t.Fatal(err)
 	}
-	if moving, err := s.copier.Moving(t.Context(), resources.Default().Kinds()); err != nil || len(moving) > 0 {
+	if moving, err := s.copier.ChangedSince(t.Context(), resources.Default().Kinds()); err != nil || len(moving) > 0 {
 		t.Fatalf("moving %v, %v", moving, err)
 	}
 	refs, err := s.copier.OwnedV1(t.Context())
 	if err != nil || len(refs) != 1 {
 		t.Fatalf("%d with owners, %v", len(refs), err)
 	}
-	s.copier.Thaw(refs)
+	s.copier.Invalidate(refs)
 	if err := s.copier.EditAll(t.Context(), refs, func(obj *copier.Meta) error { return resources.DetachOwners(obj, owner) }); err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestCopiesOfAMigrationThatIsGone(t *testing.T) {
 			s := newScene(t, interceptor.Funcs{})
 			tier := s.v1("Tier", "metadata: {name: security}\nspec: {order: 5, defaultAction: Deny}")
 			s.v1("GlobalNetworkPolicy", owned("security.p", "crd.projectcalico.org/v1", "Tier", "security", tier)+"spec: {tier: security, selector: all()}")
-			gone := copier.New(resources.Default(), live.Client, copier.Owner{Name: "v1-to-v3", UID: "gone"}, copier.WithholdOwners())
+			gone := copier.New(resources.Default(), live.Client, copier.Owner{Name: "v1-to-v3", UID: "gone"}, copier.DeferOwners())
 			if _, err := gone.Copy(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}
@@ -105,8 +105,8 @@ func TestCopiesOfAMigrationThatIsGone(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			next := copier.New(resources.Default(), live.Client, copier.Owner{Name: "v1-to-v3", UID: owner}, copier.WithholdOwners())
-			want := map[string]string{"security.p": "Foreign metadata.ownerReferences"}
+			next := copier.New(resources.Default(), live.Client, copier.Owner{Name: "v1-to-v3", UID: owner}, copier.DeferOwners())
+			want := map[string]string{"security.p": "Unmanaged metadata.ownerReferences"}
 			compared, err := next.Compare(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -117,8 +117,8 @@ func TestCopiesOfAMigrationThatIsGone(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.wantFindings("by the copy, where "+tc.why, result.Conflicts, want)
-			if result.Adopted != 1 || result.Counts.Conflicts != 1 || result.Withheld != 0 {
-				t.Errorf("%d adopted, %d in conflict, %d with owners withheld; want the tier, the policy, and none", result.Adopted, result.Counts.Conflicts, result.Withheld)
+			if result.AlreadyEqual != 1 || result.Counts.Conflicts != 1 || result.Deferred != 0 {
+				t.Errorf("%d adopted, %d in conflict, %d with owners withheld; want the tier, the policy, and none", result.AlreadyEqual, result.Counts.Conflicts, result.Deferred)
 			}
 		})
 	}

@@ -104,13 +104,13 @@ func (t *tracker) snapshot() Progress {
 type counter = func(*Counts) *int64
 
 // The counters, for done.
-func created(c *Counts) *int64     { return &c.Created }
-func adopted(c *Counts) *int64     { return &c.Adopted }
-func updated(c *Counts) *int64     { return &c.Updated }
-func conflicted(c *Counts) *int64  { return &c.Conflicts }
-func rejected(c *Counts) *int64    { return &c.Rejected }
-func terminating(c *Counts) *int64 { return &c.Terminating }
-func planned(c *Counts) *int64     { return &c.Planned }
+func created(c *Counts) *int64      { return &c.Created }
+func alreadyEqual(c *Counts) *int64 { return &c.AlreadyEqual }
+func updated(c *Counts) *int64      { return &c.Updated }
+func conflicted(c *Counts) *int64   { return &c.Conflicts }
+func rejected(c *Counts) *int64     { return &c.Rejected }
+func terminating(c *Counts) *int64  { return &c.Terminating }
+func planned(c *Counts) *int64      { return &c.Planned }
 
 // equal is where an object counts that needs nothing: one of ours was copied by
 // an earlier try, and people are told that it is migrated, not skipped.
@@ -118,5 +118,5 @@ func equal(ours bool) counter {
 	if ours {
 		return func(c *Counts) *int64 { return &c.Kept }
 	}
-	return adopted
+	return alreadyEqual
 }

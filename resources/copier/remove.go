@@ -14,13 +14,13 @@ import (
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
-// fate is what became of a copy that should go.
-type fate string
+// deleteResult is what became of a copy that should go.
+type deleteResult string
 
 const (
-	deleted fate = "deleted" // by us, just now
-	absent  fate = "absent"  // gone, or somebody else's by now
-	kept    fate = "kept"    // protected: it lost our mark and stays
+	deleted deleteResult = "deleted" // by us, just now
+	absent  deleteResult = "absent"  // gone, or somebody else's by now
+	kept    deleteResult = "kept"    // protected: it lost our mark and stays
 )
 
 // DeleteCopies removes every v3 object that bears our mark, kinds that depend on others before those, and
@@ -138,13 +138,13 @@ func (c *Copier) remaining(ctx context.Context, kinds []*resources.Kind) ([]reso
 
 // remove deletes one copy of ours, exactly as it was seen; seen is read if it is nil, and read again if it
 // has changed since.
-func (c *Copier) remove(ctx context.Context, kind *resources.Kind, key client.ObjectKey, seen *metav1.PartialObjectMetadata) (fate, error) {
+func (c *Copier) remove(ctx context.Context, kind *resources.Kind, key client.ObjectKey, seen *metav1.PartialObjectMetadata) (deleteResult, error) {
 	for range maxRaces {
 		var err error
 		if seen == nil {
 			seen, err = c.getMetadata(ctx, kind, key)
 		}
-		var what fate
+		var what deleteResult
 		if err == nil {
 			what, err = c.removeLive(ctx, kind, seen)
 		}
@@ -165,7 +165,7 @@ func (c *Copier) remove(ctx context.Context, kind *resources.Kind, key client.Ob
 // removeLive returns the bare error of the API server. The deletion of a copy is not the deletion of the
 // object, which lives on in v1: no finalizer's work may be done for it. So the finalizers go first, and
 // the delete insists on the version without them, in case a controller puts one back.
-func (c *Copier) removeLive(ctx context.Context, kind *resources.Kind, obj *metav1.PartialObjectMetadata) (fate, error) {
+func (c *Copier) removeLive(ctx context.Context, kind *resources.Kind, obj *metav1.PartialObjectMetadata) (deleteResult, error) {
 	if !c.isOurs(obj) {
 		return absent, nil
 	}

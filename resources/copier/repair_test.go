@@ -30,7 +30,7 @@ func TestARepairLeavesOwnersToRemapOwners(t *testing.T) {
 				w.patch(w.get(policy, "security.p"), strings.ReplaceAll(text, "%s", string(tier.GetUID())))
 			}
 			change(tc.before)
-			ahead, locked := w.copier(interceptor.Funcs{}, WithholdOwners()), w.copier(interceptor.Funcs{})
+			ahead, locked := w.copier(interceptor.Funcs{}, DeferOwners()), w.copier(interceptor.Funcs{})
 			w.mustCopy(ahead)
 			if name == "owner removed" {
 				_, err := locked.RemapOwners(t.Context())

@@ -43,11 +43,11 @@ func TestCopyAllKindsTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Protected tiers may be left over from another test; they are equal.
-	s.wantCounts("first copy", first, copier.Counts{Created: total - first.Adopted, Adopted: min(first.Adopted, int64(len(builtin)))})
+	s.wantCounts("first copy", first, copier.Counts{Created: total - first.AlreadyEqual, AlreadyEqual: min(first.AlreadyEqual, int64(len(builtin)))})
 	if diff := cmp.Diff(first.Progress, last); diff != "" {
 		t.Errorf("the last report is not the result (-result +report):\n%s", diff)
 	}
-	s.wantCounts("second copy", s.mustCopy(), copier.Counts{Kept: first.Created, Adopted: first.Adopted})
+	s.wantCounts("second copy", s.mustCopy(), copier.Counts{Kept: first.Created, AlreadyEqual: first.AlreadyEqual})
 	s.wantVerified()
 	deletion := s.mustDelete()
 	if deletion.Deleted+int64(len(deletion.Kept)) != first.Created {
@@ -65,12 +65,12 @@ func TestConflictsAreReportedAndOthersGoOn(t *testing.T) {
 	}
 	theirs := s.v3("IPReservation", "metadata: {name: theirs}\nspec: {reservedCIDRs: [11.0.0.0/8]}")
 	equal := s.v3("IPReservation", "metadata: {name: equal}\nspec: {reservedCIDRs: [10.0.0.0/8]}")
-	want := []copier.Conflict{{Kind: "IPReservation", Name: "theirs", Cause: copier.CauseForeign, Fields: []resources.FieldDiff{
+	want := []copier.Conflict{{Kind: "IPReservation", Name: "theirs", Cause: copier.CauseUnmanaged, Fields: []resources.FieldDiff{
 		{Path: "spec.reservedCIDRs[0]", Want: `"10.0.0.0/8"`, Have: `"11.0.0.0/8"`},
 	}}}
 
 	first := s.mustCopy()
-	s.wantCounts("copy", first, copier.Counts{Created: 1, Adopted: 1, Conflicts: 1})
+	s.wantCounts("copy", first, copier.Counts{Created: 1, AlreadyEqual: 1, Conflicts: 1})
 	found, err := s.copier.Compare(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestOwners(t *testing.T) {
 	s.v1("GlobalNetworkSet", owned("orphan", "projectcalico.org/v3", "Tier", "nobody", "00000000-0000-4000-8000-000000000001")+"spec: {nets: [10.0.0.0/8]}")
 
 	for _, when := range []string{"first copy", "second copy, as after a crash"} {
-		if n := s.mustCopy().Withheld; n != 2 {
+		if n := s.mustCopy().Deferred; n != 2 {
 			t.Errorf("%s: %d objects without their owners, want early and orphan", when, n)
 		}
 	}

@@ -17,7 +17,7 @@ func TestAStatusFollowsV1(t *testing.T) {
 		w.v1("IPPool", "metadata: {name: "+name+"}\nspec: {cidr: 10.0.0.0/8}")
 		w.patchStatus(w.get(kind.V1GVK(), name), "calico", `{"status":{"old":"field","conditions":[{"type":"Allocatable","status":"True"}]}}`)
 	}
-	c := w.copier(interceptor.Funcs{}, WithLedger(NewLedger()))
+	c := w.copier(interceptor.Funcs{}, WithEqualityCache(NewEqualityCache()))
 	w.mustCopy(c)
 	w.patchStatus(w.get(kind.V3GVK(), "written"), "calico", fmt.Sprintf(status, "Unknown"))
 	for _, name := range []string{"copied", "written"} {

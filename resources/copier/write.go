@@ -19,7 +19,7 @@ func (r *run) write(ctx context.Context, j *job, there bool) error {
 	for range 2 * maxRaces {
 		attempt := r.create
 		if there {
-			attempt = r.settle
+			attempt = r.reconcileExisting
 		}
 		again, err := attempt(ctx, j)
 		if !again || err != nil {
@@ -44,8 +44,8 @@ func (r *run) create(ctx context.Context, j *job) (again bool, err error) {
 	return false, r.refused(ctx, j, err)
 }
 
-// settle deals with an object that is there already. again tells that it changed or vanished meanwhile.
-func (r *run) settle(ctx context.Context, j *job) (again bool, err error) {
+// reconcileExisting deals with an object that is there already. again tells that it changed or vanished meanwhile.
+func (r *run) reconcileExisting(ctx context.Context, j *job) (again bool, err error) {
 	of, want := j.of, j.conv.Object
 	key := client.ObjectKeyFromObject(want)
 	live, err := r.get(ctx, of.kind.V3GVK(), key)
@@ -77,7 +77,7 @@ func (r *run) settle(ctx context.Context, j *job) (again bool, err error) {
 func (r *run) repair(ctx context.Context, j *job, live *unstructured.Unstructured) (again bool, err error) {
 	next := desiredOver(j.of.kind, j.conv.Object, live)
 	if owesOwners(j.conv.Object, live, j.conv.V1Content) {
-		markWithheld(next, j.conv)
+		markDeferred(next, j.conv)
 	}
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
 	err = r.tryWrite(ctx, func() error { return r.c.Patch(ctx, next, patch) })
@@ -90,17 +90,17 @@ func (r *run) repair(ctx context.Context, j *job, live *unstructured.Unstructure
 	case apierrors.Conflict, apierrors.NotFound:
 		return true, nil
 	case apierrors.Invalid:
-		if gone, clearErr := r.clearWay(ctx, j, live); gone || clearErr != nil {
+		if gone, clearErr := r.deleteForRecreate(ctx, j, live); gone || clearErr != nil {
 			return gone, clearErr
 		}
 	}
 	return false, r.refused(ctx, j, err)
 }
 
-// clearWay removes a copy of ours that cannot become what it should be, since a field may not change: the v1
+// deleteForRecreate removes a copy of ours that cannot become what it should be, since a field may not change: the v1
 // object was deleted and created anew. It is removed as it was seen, if nobody else has written it, and if the
 // server would take the new one.
-func (r *run) clearWay(ctx context.Context, j *job, live *unstructured.Unstructured) (gone bool, err error) {
+func (r *run) deleteForRecreate(ctx context.Context, j *job, live *unstructured.Unstructured) (gone bool, err error) {
 	if !r.mayClear(j, live) {
 		return false, nil
 	}
@@ -222,11 +222,11 @@ func (r *run) done(j *job, live *unstructured.Unstructured, count counter) error
 	return r.landed(conv.V1UID, dependent{kind: of.kind, key: client.ObjectKeyFromObject(live), want: conv.Owners, live: r.entryOf(live)})
 }
 
-// MayNotWriteError ends a Copy: the right to a write was missing for as long as tries go on.
-type MayNotWriteError struct{ Err error }
+// ForbiddenError ends a Copy: the right to a write was missing for as long as tries go on.
+type ForbiddenError struct{ Err error }
 
-func (e *MayNotWriteError) Error() string { return e.Err.Error() }
-func (e *MayNotWriteError) Unwrap() error { return e.Err }
+func (e *ForbiddenError) Error() string { return e.Err.Error() }
+func (e *ForbiddenError) Unwrap() error { return e.Err }
 
 // refused notes an object that the server did not take. It returns an error if the reason is not the
 // object's. What is in a namespace that is being deleted will be gone from v1 in a moment, too.
@@ -234,13 +234,13 @@ func (r *run) refused(ctx context.Context, j *job, err error) error {
 	key := client.ObjectKeyFromObject(j.conv.Object)
 	class := apierrors.Classify(err)
 	if apierrors.NotAllowed(err) {
-		return &MayNotWriteError{fmt.Errorf("write %s %s: %w", j.of.kind.Name(), key, err)}
+		return &ForbiddenError{fmt.Errorf("write %s %s: %w", j.of.kind.Name(), key, err)}
 	}
 	if ctx.Err() != nil || apierrors.Retryable(class) || class == apierrors.NotFound && !namespaceMissing(err) {
 		return fmt.Errorf("write %s %s: %w", j.of.kind.Name(), key, err)
 	}
 	if apierrors.NamespaceEnds(err) {
-		r.conflict(j.of, j.conv.Object, CauseLeaving, nil)
+		r.conflict(j.of, j.conv.Object, CauseTerminating, nil)
 		return nil
 	}
 	if namespaceMissing(err) {

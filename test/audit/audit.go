@@ -15,11 +15,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 )
 
 // Requests are what one user has asked for: each right once, sorted.
-type Requests struct{ Allowed, Denied []rights.Need }
+type Requests struct{ Allowed, Denied []rbac.Need }
 
 // event is what is read of an audit.k8s.io/v1 Event.
 type event struct {
@@ -74,19 +74,19 @@ func Read(log io.Reader, excused func(time.Time) bool) (map[string]Requests, err
 			continue
 		}
 		if seen[e.User.Username] == nil {
-			seen[e.User.Username] = &notes{map[string]rights.Need{}, map[string]rights.Need{}}
+			seen[e.User.Username] = &notes{map[string]rbac.Need{}, map[string]rbac.Need{}}
 		}
 		seen[e.User.Username].take(e)
 	}
 }
 
 // notes are the rights that a user had and had not, by what they are called.
-type notes struct{ allowed, denied map[string]rights.Need }
+type notes struct{ allowed, denied map[string]rbac.Need }
 
 func (n *notes) take(e event) {
 	if e.ObjectRef == nil {
 		path, _, _ := strings.Cut(e.RequestURI, "?")
-		need := rights.Need{URL: path, Verb: e.Verb}
+		need := rbac.Need{URL: path, Verb: e.Verb}
 		if e.denied() {
 			n.denied[need.String()] = need
 		} else {
@@ -94,7 +94,7 @@ func (n *notes) take(e event) {
 		}
 		return
 	}
-	need := rights.Need{
+	need := rbac.Need{
 		Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource, Name: e.ObjectRef.Name,
 		Namespace: e.ObjectRef.Namespace, Verb: e.Verb,
 	}
@@ -120,35 +120,35 @@ func summed(seen map[string]*notes) map[string]Requests {
 	return requests
 }
 
-func sorted(needs map[string]rights.Need) []rights.Need {
-	var all []rights.Need
+func sorted(needs map[string]rbac.Need) []rbac.Need {
+	var all []rbac.Need
 	for _, n := range needs {
 		all = append(all, n)
 	}
-	return rights.Union(all)
+	return rbac.Union(all)
 }
 
 // Unused are those of the granted rights that none of the requests needed. A request
 // needs the narrowest right that allows it: one to a single object before one to all,
 // one to a resource before one to a whole group ("*") or to everything. The namespaces
 // of both do not count, as in a role of a cluster.
-func Unused(granted, requests []rights.Need) []rights.Need {
+func Unused(granted, requests []rbac.Need) []rbac.Need {
 	used := map[string]bool{}
 	for _, r := range requests {
 		used[narrowest(granted, r)] = true
 	}
-	return slices.DeleteFunc(slices.Clone(granted), func(g rights.Need) bool { return used[bare(g)] })
+	return slices.DeleteFunc(slices.Clone(granted), func(g rbac.Need) bool { return used[bare(g)] })
 }
 
-func narrowest(granted []rights.Need, request rights.Need) string {
+func narrowest(granted []rbac.Need, request rbac.Need) string {
 	all := request
 	all.Name = ""
 	ofGroup := all
 	ofGroup.Resource = "*"
 	everything := ofGroup
 	everything.Group = "*"
-	for _, allows := range []rights.Need{request, all, ofGroup, everything} {
-		if slices.ContainsFunc(granted, func(g rights.Need) bool { return bare(g) == bare(allows) }) {
+	for _, allows := range []rbac.Need{request, all, ofGroup, everything} {
+		if slices.ContainsFunc(granted, func(g rbac.Need) bool { return bare(g) == bare(allows) }) {
 			return bare(allows)
 		}
 	}
@@ -156,7 +156,7 @@ func narrowest(granted []rights.Need, request rights.Need) string {
 }
 
 // bare is a right without a namespace.
-func bare(n rights.Need) string {
+func bare(n rbac.Need) string {
 	n.Namespace = ""
 	return n.String()
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 )
 
 const (
@@ -17,7 +17,7 @@ const (
 )
 
 func TestRead(t *testing.T) {
-	get := rights.Need{Resource: "pods", Name: "p", Namespace: "ns", Verb: "get"}
+	get := rbac.Need{Resource: "pods", Name: "p", Namespace: "ns", Verb: "get"}
 	cases := map[string]struct {
 		why   string
 		lines []string
@@ -29,36 +29,36 @@ func TestRead(t *testing.T) {
 				`{"verb":"get",` + manager + `,"objectRef":{"resource":"pods","name":"p","namespace":"ns"},` + allowed + `}`,
 				`{"verb":"get",` + manager + `,"objectRef":{"resource":"pods","name":"p","namespace":"ns"},` + allowed + `}`,
 			},
-			want: map[string]Requests{"manager": {Allowed: []rights.Need{get}}},
+			want: map[string]Requests{"manager": {Allowed: []rbac.Need{get}}},
 		},
 		"a path": {
 			why:   "a role names paths, too",
 			lines: []string{`{"verb":"get",` + manager + `,"requestURI":"/version?timeout=1s",` + allowed + `}`},
-			want:  map[string]Requests{"manager": {Allowed: []rights.Need{{URL: "/version", Verb: "get"}}}},
+			want:  map[string]Requests{"manager": {Allowed: []rbac.Need{{URL: "/version", Verb: "get"}}}},
 		},
 		"another user": {
 			why:   "each has rights of its own",
 			lines: []string{`{"verb":"get","user":{"username":"x"},"objectRef":{"resource":"pods","name":"p","namespace":"ns"},` + allowed + `}`},
-			want:  map[string]Requests{"x": {Allowed: []rights.Need{get}}},
+			want:  map[string]Requests{"x": {Allowed: []rbac.Need{get}}},
 		},
 		"a subresource": {
 			why:   "it is a right of its own",
 			lines: []string{`{"verb":"patch",` + manager + `,"objectRef":{"resource":"doors","subresource":"status","apiGroup":"example.org"},` + allowed + `}`},
-			want:  map[string]Requests{"manager": {Allowed: []rights.Need{{Group: "example.org", Resource: "doors/status", Verb: "patch"}}}},
+			want:  map[string]Requests{"manager": {Allowed: []rbac.Need{{Group: "example.org", Resource: "doors/status", Verb: "patch"}}}},
 		},
 		"an apply that creates": {
 			why: "the API server asks for create besides, and writes down patch",
 			lines: []string{
 				`{"verb":"patch",` + manager + `,"objectRef":{"resource":"services","name":"s"},"responseStatus":{"code":201},` + allowed + `}`,
 			},
-			want: map[string]Requests{"manager": {Allowed: []rights.Need{
+			want: map[string]Requests{"manager": {Allowed: []rbac.Need{
 				{Resource: "services", Name: "s", Verb: "create"}, {Resource: "services", Name: "s", Verb: "patch"},
 			}}},
 		},
 		"refused": {
 			why:   "a right that is not there is not used",
 			lines: []string{`{"verb":"get",` + manager + `,"objectRef":{"resource":"pods","name":"p","namespace":"ns"},"responseStatus":{"code":403},` + denied + `}`},
-			want:  map[string]Requests{"manager": {Denied: []rights.Need{get}}},
+			want:  map[string]Requests{"manager": {Denied: []rbac.Need{get}}},
 		},
 	}
 	for name, c := range cases {
@@ -90,7 +90,7 @@ func TestReadSaysWhere(t *testing.T) {
 }
 
 func TestUnused(t *testing.T) {
-	all := rights.Need{Resource: "pods", Verb: "get"}
+	all := rbac.Need{Resource: "pods", Verb: "get"}
 	one, other := all, all
 	one.Name, other.Name = "p", "q"
 	inNamespace := one
@@ -99,22 +99,22 @@ func TestUnused(t *testing.T) {
 	ofGroup.Resource, everything.Resource, everything.Group = "*", "*", "*"
 	cases := map[string]struct {
 		why                     string
-		granted, requests, want []rights.Need
+		granted, requests, want []rbac.Need
 	}{
-		"used":            {"a right to all is one to each", []rights.Need{all}, []rights.Need{one}, nil},
-		"in a namespace":  {"a role of the cluster is for all", []rights.Need{one}, []rights.Need{inNamespace}, nil},
-		"another object":  {"the right to one is not used by asking for another", []rights.Need{one}, []rights.Need{other}, []rights.Need{one}},
-		"another verb":    {"nobody asked", []rights.Need{all}, []rights.Need{{Resource: "pods", Name: "p", Verb: "list"}}, []rights.Need{all}},
-		"the wide one":    {"the narrow one would do", []rights.Need{all, one}, []rights.Need{one}, []rights.Need{all}},
-		"the narrow one":  {"it was not asked for by name", []rights.Need{all, one}, []rights.Need{other}, []rights.Need{one}},
-		"a whole group":   {"it is for kinds that nobody knows beforehand", []rights.Need{ofGroup}, []rights.Need{one}, nil},
-		"everything":      {"so is this", []rights.Need{everything}, []rights.Need{one}, nil},
-		"the group's one": {"the narrowest right is used", []rights.Need{everything, ofGroup, all}, []rights.Need{one}, []rights.Need{everything, ofGroup}},
-		"nothing granted": {"nothing can be too much", nil, []rights.Need{one}, nil},
+		"used":            {"a right to all is one to each", []rbac.Need{all}, []rbac.Need{one}, nil},
+		"in a namespace":  {"a role of the cluster is for all", []rbac.Need{one}, []rbac.Need{inNamespace}, nil},
+		"another object":  {"the right to one is not used by asking for another", []rbac.Need{one}, []rbac.Need{other}, []rbac.Need{one}},
+		"another verb":    {"nobody asked", []rbac.Need{all}, []rbac.Need{{Resource: "pods", Name: "p", Verb: "list"}}, []rbac.Need{all}},
+		"the wide one":    {"the narrow one would do", []rbac.Need{all, one}, []rbac.Need{one}, []rbac.Need{all}},
+		"the narrow one":  {"it was not asked for by name", []rbac.Need{all, one}, []rbac.Need{other}, []rbac.Need{one}},
+		"a whole group":   {"it is for kinds that nobody knows beforehand", []rbac.Need{ofGroup}, []rbac.Need{one}, nil},
+		"everything":      {"so is this", []rbac.Need{everything}, []rbac.Need{one}, nil},
+		"the group's one": {"the narrowest right is used", []rbac.Need{everything, ofGroup, all}, []rbac.Need{one}, []rbac.Need{everything, ofGroup}},
+		"nothing granted": {"nothing can be too much", nil, []rbac.Need{one}, nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, Unused(c.granted, c.requests), cmp.Transformer("sorted", func(n []rights.Need) []string {
+			if diff := cmp.Diff(c.want, Unused(c.granted, c.requests), cmp.Transformer("sorted", func(n []rbac.Need) []string {
 				var texts []string
 				for _, need := range n {
 					texts = append(texts, need.String())
@@ -137,7 +137,7 @@ func TestReadExcuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]Requests{"manager": {Allowed: []rights.Need{{Resource: "pods", Verb: "watch"}}, Denied: []rights.Need{{Resource: "pods", Verb: "list"}}}}
+	want := map[string]Requests{"manager": {Allowed: []rbac.Need{{Resource: "pods", Verb: "watch"}}, Denied: []rbac.Need{{Resource: "pods", Verb: "list"}}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // What the control does as Calico's own controller does: the numbers are those of its
@@ -32,14 +32,14 @@ const (
 // control is a migration as Calico's controller makes it. It knows no fence, no crash
 // and no conflict: the figures are what it is for.
 type control struct {
-	scene *scene.Scene
+	scene *setup.Setup
 	// limited reads and writes v3, admin does the rest.
 	limited, admin client.Client
 	drain          time.Duration
 }
 
 // newControl makes a control: with its own limits, or with none.
-func newControl(s *scene.Scene, unlimited bool) (*control, error) {
+func newControl(s *setup.Setup, unlimited bool) (*control, error) {
 	c := &control{scene: s, admin: s.Client, drain: shippedDrain}
 	config := rest.CopyConfig(s.Config)
 	config.QPS, config.Burst = controlQPS, controlBurst

@@ -11,7 +11,7 @@
 // be interrupted: remove the file to begin anew. RESULTS.md is made of it alone.
 //
 // CALICO_CRDS takes the real CRDs. BENCH_CONTENDERS takes some of: raw, shipped,
-// unlimited, underlock, ahead.
+// unlimited, underlock, ahead, served.
 //
 // # Contenders
 //

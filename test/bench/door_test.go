@@ -14,12 +14,12 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // refuseDoor makes the API server refuse the version through which a migration copies
 // ahead, and returns once it does: it is for clusters whose CRDs somebody keeps as they are.
-func refuseDoor(ctx context.Context, s *scene.Scene) error {
+func refuseDoor(ctx context.Context, s *setup.Setup) error {
 	forbidden, fail := metav1.StatusReasonForbidden, admissionv1.Fail
 	meta := metav1.ObjectMeta{Name: "no-side-door"}
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta}

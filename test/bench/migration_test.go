@@ -16,7 +16,7 @@ import (
 	"github.com/phasegate/phasegate/test/bench/report"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 const (
@@ -123,8 +123,8 @@ func measure(ctx context.Context, c report.Contender, n int) ([]report.Run, erro
 }
 
 // newScene has n objects in v1, behind an aggregated API server or without one.
-func newScene(ctx context.Context, n int, aggregated bool) (*scene.Scene, error) {
-	s, err := scene.New(ctx, scene.Options{
+func newScene(ctx context.Context, n int, aggregated bool) (*setup.Setup, error) {
+	s, err := setup.New(ctx, setup.Options{
 		Cluster: harness.Options{Own: true}, NoStandIn: !aggregated,
 		Objects: append(append(fixture.Mix(n), fixture.BuiltinTiers()...), fixture.ClusterInformation()),
 	})
@@ -138,13 +138,13 @@ func newScene(ctx context.Context, n int, aggregated bool) (*scene.Scene, error)
 }
 
 // ended closes the scene after do.
-func ended[T any](s *scene.Scene, do func() (T, error)) (T, error) {
+func ended[T any](s *setup.Setup, do func() (T, error)) (T, error) {
 	v, err := do()
 	return v, errors.Join(err, s.Close())
 }
 
 // prepare makes a contender ready to start.
-func prepare(ctx context.Context, s *scene.Scene, c report.Contender) (migrator, error) {
+func prepare(ctx context.Context, s *setup.Setup, c report.Contender) (migrator, error) {
 	switch c {
 	case report.Shipped, report.Unlimited:
 		return newControl(s, c == report.Unlimited)
@@ -157,7 +157,7 @@ func prepare(ctx context.Context, s *scene.Scene, c report.Contender) (migrator,
 }
 
 // observe measures a migration from outside, and what it tells itself.
-func observe(ctx context.Context, s *scene.Scene, n int, how migrator) (map[report.Metric]float64, error) {
+func observe(ctx context.Context, s *setup.Setup, n int, how migrator) (map[report.Metric]float64, error) {
 	load, err := loadNow()
 	if err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func observe(ctx context.Context, s *scene.Scene, n int, how migrator) (map[repo
 }
 
 // beside runs a migration while a bystander writes v1 and watches the locks.
-func beside(ctx context.Context, s *scene.Scene, run func(context.Context) error) (seen closure, err error) {
+func beside(ctx context.Context, s *setup.Setup, run func(context.Context) error) (seen closure, err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	b, err := watchLock(ctx, s.Config, s.Registry)
 	if err != nil {

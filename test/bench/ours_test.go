@@ -13,7 +13,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/test/bench/report"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // controllerOfMigrations is the name of the controller in the manager's metrics.
@@ -21,7 +21,7 @@ const controllerOfMigrations = "phasegate-datastoremigration"
 
 // ours is a migration by the manager's own process.
 type ours struct {
-	scene   *scene.Scene
+	scene   *setup.Setup
 	manager *harness.Process
 	metrics string
 
@@ -39,7 +39,7 @@ type turn struct {
 }
 
 // newOurs starts the manager and returns when it waits for migrations. The caller ends it.
-func newOurs(ctx context.Context, s *scene.Scene, args ...string) (*ours, error) {
+func newOurs(ctx context.Context, s *setup.Setup, args ...string) (*ours, error) {
 	metrics, err := harness.FreeAddress()
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (o *ours) run(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	if err := o.scene.Migrate(ctx, scene.MigrationName); err != nil {
+	if err := o.scene.Migrate(ctx, setup.MigrationName); err != nil {
 		return err
 	}
 	dm, err := o.converged(ctx)

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/writer"
+	"github.com/phasegate/phasegate/test/loadgenerator"
 )
 
 const (
@@ -40,7 +40,7 @@ func (c closure) locked() time.Duration { return c.opened.Sub(c.closed) }
 // writes belong to the scene: they are what a migration must not lose.
 type bystander struct {
 	v1, v3 dynamic.ResourceInterface // the locks
-	writer *writer.Writer
+	writer *loadgenerator.Writer
 	watch  watch.Interface
 }
 
@@ -58,7 +58,7 @@ func watchLock(ctx context.Context, config *rest.Config, registry *resources.Reg
 	if b.watch, err = b.v1.Watch(ctx, metav1.ListOptions{}); err != nil {
 		return nil, fmt.Errorf("watch v1's lock: %w", err)
 	}
-	if b.writer, err = writer.Start(ctx, config, writes); err != nil {
+	if b.writer, err = loadgenerator.Start(ctx, config, writes); err != nil {
 		b.watch.Stop()
 		return nil, err
 	}

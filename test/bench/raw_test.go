@@ -16,7 +16,7 @@ import (
 	"github.com/phasegate/phasegate/test/bench/report"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // rawWorkers is how many creates are in flight.
@@ -25,7 +25,7 @@ const rawWorkers = 32
 // rawCreates makes v3 objects as fast as a plain client can: first the mix, as a
 // migration makes it, then as many handles, which are small.
 func rawCreates(ctx context.Context, n int) ([]report.Run, error) {
-	s, err := scene.New(ctx, scene.Options{Cluster: harness.Options{Own: true}, NoStandIn: true})
+	s, err := setup.New(ctx, setup.Options{Cluster: harness.Options{Own: true}, NoStandIn: true})
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func convertAll(objects []*unstructured.Unstructured) ([]*unstructured.Unstructu
 
 // known waits until the client knows how all kinds are called: it asks for that once, and
 // not while something is timed.
-func known(ctx context.Context, s *scene.Scene) error {
+func known(ctx context.Context, s *setup.Setup) error {
 	return harness.Await(ctx, "all kinds to be served", patience, func(context.Context) error {
 		for _, kind := range s.Registry.Kinds() {
 			if _, err := s.Client.RESTMapper().RESTMapping(kind.V3GVK().GroupKind(), resources.V3Version); err != nil {
@@ -107,7 +107,7 @@ func handles(objects []*unstructured.Unstructured, n int) []*unstructured.Unstru
 	return out
 }
 
-func timed(ctx context.Context, s *scene.Scene, objects []*unstructured.Unstructured) (map[report.Metric]float64, error) {
+func timed(ctx context.Context, s *setup.Setup, objects []*unstructured.Unstructured) (map[report.Metric]float64, error) {
 	load, err := loadNow()
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func timed(ctx context.Context, s *scene.Scene, objects []*unstructured.Unstruct
 	}, nil
 }
 
-func creating(s *scene.Scene) func(context.Context, *unstructured.Unstructured) error {
+func creating(s *setup.Setup) func(context.Context, *unstructured.Unstructured) error {
 	return func(ctx context.Context, obj *unstructured.Unstructured) error {
 		return s.Client.Create(ctx, obj)
 	}

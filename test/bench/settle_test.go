@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // settled returns when the garbage collector watches all kinds, as it does on any cluster that is older than a
 // minute. It looks for new ones every 30 s, and the first look lists every object at once: that would fall into
 // the middle of what is measured. It shows by deleting an object whose owner never was: one of v1, because a
 // watch of v3 that began before Calico's API server did knows for minutes nothing of what that serves.
-func settled(ctx context.Context, s *scene.Scene) error {
+func settled(ctx context.Context, s *setup.Setup) error {
 	orphan := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"nets": []any{"192.0.2.0/24"}}}}
 	orphan.SetAPIVersion(resources.V1Group + "/" + resources.V1Version)
 	orphan.SetKind("GlobalNetworkSet")

@@ -12,8 +12,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/test/fakeapiserver"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/standin"
 )
 
 // apiServerAccount is the account of Calico's API server.
@@ -42,7 +42,7 @@ func (r Release) StartAPIServer(ctx context.Context, c *harness.Cluster) (*Serve
 	if err := c.Grant(ctx, apiServerAccount, apiServerRules); err != nil {
 		return nil, err
 	}
-	certs, err := standin.NewCertificates()
+	certs, err := fakeapiserver.NewCertificates()
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (r Release) StartAPIServer(ctx context.Context, c *harness.Cluster) (*Serve
 	if err := s.Start(); err != nil {
 		return nil, err
 	}
-	if err := standin.Register(ctx, c.Config, int32(port), certs.CA); err != nil {
+	if err := fakeapiserver.Register(ctx, c.Config, int32(port), certs.CA); err != nil {
 		return nil, errors.Join(err, s.process.Alive(), s.End())
 	}
 	return s, nil

@@ -16,7 +16,7 @@ import (
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 const (
@@ -39,10 +39,10 @@ func leftover(version string) *unstructured.Unstructured {
 
 func TestDashboardInABrowser(t *testing.T) {
 	chromium(t)
-	s := scene.ForTest(t, scene.Options{
+	s := setup.ForTest(t, setup.Options{
 		Cluster: harness.Options{Own: true}, // a server of it is stopped for a while
 		Objects: fixture.Demo(1, objects),
-		BeforeStandIn: func(ctx context.Context, s *scene.Scene) error {
+		BeforeStandIn: func(ctx context.Context, s *setup.Setup) error {
 			return s.Client.Create(ctx, leftover("v3"))
 		},
 	})
@@ -56,7 +56,7 @@ func TestDashboardInABrowser(t *testing.T) {
 	if _, err := s.StartManager(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Migrate(t.Context(), scene.MigrationName); err != nil {
+	if err := s.Migrate(t.Context(), setup.MigrationName); err != nil {
 		t.Fatal(err)
 	}
 	b.await(t, phase, "WaitingForConflictResolution", phaseLimit)
@@ -74,7 +74,7 @@ func TestDashboardInABrowser(t *testing.T) {
 	b.await(t, phase, "Converged", phaseLimit)
 	b.picture(t, "converged", "dark")
 	b.picture(t, "converged", "light")
-	if err := fixture.SwitchComponents(t.Context(), s.Client, scene.CalicoNamespace); err != nil {
+	if err := fixture.SwitchComponents(t.Context(), s.Client, setup.CalicoNamespace); err != nil {
 		t.Fatal(err)
 	}
 	b.await(t, phase, "Complete", phaseLimit)
@@ -110,7 +110,7 @@ func TestDashboardInABrowser(t *testing.T) {
 }
 
 // serve starts the command and answers the address that it prints.
-func serve(t *testing.T, s *scene.Scene) (*harness.Process, string) {
+func serve(t *testing.T, s *setup.Setup) (*harness.Process, string) {
 	t.Helper()
 	path, err := harness.Binary("kubectl-phasegate")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // The object in the way: a leftover in the v3 CRD's storage, with other content
@@ -26,7 +26,7 @@ const (
 
 // plant creates the leftover. It works only before the stand-in is registered:
 // then the CRD's storage is hidden behind it.
-func plant(ctx context.Context, s *scene.Scene) error {
+func plant(ctx context.Context, s *setup.Setup) error {
 	kind, found := s.Registry.Kind(conflictKind)
 	if !found {
 		return fmt.Errorf("plant a conflict: %s is no kind of the registry", conflictKind)
@@ -76,7 +76,7 @@ func (s *story) meetConflict(ctx context.Context) error {
 // the phase by as long as the conflicts take to be looked for once more.
 func (s *story) namesConflict(ctx context.Context) (dm *migrationv1.DatastoreMigration, err error) {
 	err = harness.Await(ctx, "a message that names the conflict", messageLimit, func(ctx context.Context) error {
-		if dm, err = s.scene.Migration(ctx, scene.MigrationName); err != nil {
+		if dm, err = s.scene.Migration(ctx, setup.MigrationName); err != nil {
 			return err
 		}
 		if !strings.Contains(dm.Status.Message, conflictName) {

@@ -7,7 +7,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // follow shows the way of the migration until it is in phase. It gives up at
@@ -18,7 +18,7 @@ func (s *story) follow(ctx context.Context, phase string, limit time.Duration) (
 		if err := s.manager.Alive(); err != nil {
 			return err
 		}
-		if dm, err = s.scene.Migration(ctx, scene.MigrationName); err != nil {
+		if dm, err = s.scene.Migration(ctx, setup.MigrationName); err != nil {
 			return err
 		}
 		s.showTransitions(dm)

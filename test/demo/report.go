@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/sides"
+	"github.com/phasegate/phasegate/test/equality"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 )
 
 // printCounts shows how many objects of each kind are on both sides.
-func printCounts(out *terminal, kinds []*resources.Kind, v1, v3 sides.Side) {
+func printCounts(out *terminal, kinds []*resources.Kind, v1, v3 equality.Side) {
 	var cells []string
 	for _, kind := range kinds {
 		cells = append(cells, fmt.Sprintf("%-30s%4d %4d", kind.Name(), v1.Count(kind.Name()), v3.Count(kind.Name())))
@@ -31,7 +31,7 @@ func printCounts(out *terminal, kinds []*resources.Kind, v1, v3 sides.Side) {
 }
 
 // printComparison shows what differs, and what is no difference but a default.
-func printComparison(out *terminal, c sides.Comparison) {
+func printComparison(out *terminal, c equality.Comparison) {
 	for _, found := range []struct {
 		what string
 		list []string

@@ -9,13 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/test/equality"
 	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/sides"
 )
 
 // checkSpecial looks at the objects that migrations are known to damage. It says
 // what it found, and returns an error that names every failure.
-func checkSpecial(v3 sides.Side) (found []string, err error) {
+func checkSpecial(v3 equality.Side) (found []string, err error) {
 	owned, err := checkOwners(v3)
 	found = append(found, fmt.Sprintf("%d policies owned by a Tier carry its new uid", owned))
 	errs := []error{err}
@@ -37,7 +37,7 @@ func checkSpecial(v3 sides.Side) (found []string, err error) {
 	return found, errors.Join(errs...)
 }
 
-func anyOf(s sides.Side, kind string, is func(*unstructured.Unstructured) bool) bool {
+func anyOf(s equality.Side, kind string, is func(*unstructured.Unstructured) bool) bool {
 	for k, obj := range s {
 		if k.Kind == kind && is(obj) {
 			return true
@@ -48,7 +48,7 @@ func anyOf(s sides.Side, kind string, is func(*unstructured.Unstructured) bool) 
 
 // checkOwners makes sure that every reference to a Calico owner is one that the
 // garbage collector accepts, and that nothing owned by a Tier was collected.
-func checkOwners(v3 sides.Side) (owned int, err error) {
+func checkOwners(v3 equality.Side) (owned int, err error) {
 	var errs []error
 	for k, obj := range v3 {
 		for _, ref := range obj.GetOwnerReferences() {
@@ -68,8 +68,8 @@ func checkOwners(v3 sides.Side) (owned int, err error) {
 	return owned, errors.Join(errs...)
 }
 
-func checkOwner(v3 sides.Side, ref metav1.OwnerReference) error {
-	owner, found := v3[sides.Key{Kind: ref.Kind, Name: ref.Name}]
+func checkOwner(v3 equality.Side, ref metav1.OwnerReference) error {
+	owner, found := v3[equality.Key{Kind: ref.Kind, Name: ref.Name}]
 	switch {
 	case !found:
 		return fmt.Errorf("its owner %s %s is not in v3", ref.Kind, ref.Name)

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/phasegate/phasegate/test/equality"
 	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/sides"
 )
 
 func parse(t *testing.T, text string) *unstructured.Unstructured {
@@ -25,15 +25,15 @@ func parse(t *testing.T, text string) *unstructured.Unstructured {
 
 func TestCheckOwners(t *testing.T) {
 	tier := parse(t, "apiVersion: projectcalico.org/v3\nkind: Tier\nmetadata: {name: "+fixture.OwnerTier+", uid: new}")
-	build := func(change func(i int, uid *string) bool) sides.Side {
-		v3 := sides.Side{{Kind: "Tier", Name: fixture.OwnerTier}: tier}
+	build := func(change func(i int, uid *string) bool) equality.Side {
+		v3 := equality.Side{{Kind: "Tier", Name: fixture.OwnerTier}: tier}
 		for i := range fixture.OwnedPolicies {
 			uid := "new"
 			if !change(i, &uid) {
 				continue
 			}
 			name := string(rune('a' + i))
-			v3[sides.Key{Kind: "GlobalNetworkPolicy", Name: name}] = parse(t, "apiVersion: projectcalico.org/v3\nkind: GlobalNetworkPolicy\nmetadata: {name: "+name+
+			v3[equality.Key{Kind: "GlobalNetworkPolicy", Name: name}] = parse(t, "apiVersion: projectcalico.org/v3\nkind: GlobalNetworkPolicy\nmetadata: {name: "+name+
 				", ownerReferences: [{apiVersion: projectcalico.org/v3, kind: Tier, name: "+fixture.OwnerTier+", uid: "+uid+"}]}")
 		}
 		return v3

@@ -13,10 +13,10 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/test/equality"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
-	"github.com/phasegate/phasegate/test/sides"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // What must not be exceeded.
@@ -42,12 +42,12 @@ type story struct {
 	options
 	out *terminal
 
-	scene   *scene.Scene
+	scene   *setup.Setup
 	manager *harness.Process
 	prober  *prober
 	shown   int // transitions printed so far
 
-	inV3    sides.Side // what v3 holds after the migration
+	inV3    equality.Side // what v3 holds after the migration
 	summary summary
 }
 
@@ -66,7 +66,7 @@ func (s *story) whole() []step {
 	return []step{
 		{"A Calico cluster, from nothing", s.build},
 		{"The manager starts; a client reads v3 every " + probeEvery.String(), s.start},
-		{"Migrate: kubectl would apply DatastoreMigration " + scene.MigrationName, s.migrate},
+		{"Migrate: kubectl would apply DatastoreMigration " + setup.MigrationName, s.migrate},
 		{"A v3 object is in the way", s.meetConflict},
 		{"Resolve it, and the migration goes on by itself", s.resume},
 		{"Compare both sides, object by object", s.compare},
@@ -163,10 +163,10 @@ func (s *story) showKept() {
 func (s *story) build(ctx context.Context) (err error) {
 	objects := fixture.Demo(s.seed, s.objects)
 	s.summary.objects = len(objects)
-	s.scene, err = scene.New(ctx, scene.Options{
+	s.scene, err = setup.New(ctx, setup.Options{
 		Cluster: harness.Options{Own: true, Keep: s.keep},
 		Objects: objects,
-		BeforeStandIn: func(ctx context.Context, sc *scene.Scene) error {
+		BeforeStandIn: func(ctx context.Context, sc *setup.Setup) error {
 			s.out.line("leaving %s %s with other content in v3, as a trial may have", conflictKind, conflictName)
 			return plant(ctx, sc)
 		},
@@ -200,9 +200,9 @@ func (s *story) start(ctx context.Context) (err error) {
 func (s *story) migrate(ctx context.Context) error {
 	s.out.line("apiVersion: %s", migrationv1.GroupVersion)
 	s.out.line("kind: DatastoreMigration")
-	s.out.line("metadata: {name: %s}", scene.MigrationName)
+	s.out.line("metadata: {name: %s}", setup.MigrationName)
 	s.out.line("spec: {type: %s}", migrationv1.APIServerToCRDs)
-	return s.scene.Migrate(ctx, scene.MigrationName)
+	return s.scene.Migrate(ctx, setup.MigrationName)
 }
 
 func (s *story) resume(ctx context.Context) error {
@@ -231,7 +231,7 @@ func (s *story) compare(ctx context.Context) error {
 		return err
 	}
 	printCounts(s.out, reader.Registry.Kinds(), inV1, s.inV3)
-	c := sides.Compare(inV1, s.inV3)
+	c := equality.Compare(inV1, s.inV3)
 	printComparison(s.out, c)
 	if !c.Equal() {
 		return fmt.Errorf("the sides differ: %d objects missing in v3, %d too many, %d fields different",
@@ -245,18 +245,18 @@ func (s *story) compare(ctx context.Context) error {
 	return err
 }
 
-func (s *story) reader() (sides.Reader, error) {
+func (s *story) reader() (equality.Reader, error) {
 	client, err := dynamic.NewForConfig(s.scene.Config)
 	if err != nil {
-		return sides.Reader{}, fmt.Errorf("make a client for comparing: %w", err)
+		return equality.Reader{}, fmt.Errorf("make a client for comparing: %w", err)
 	}
-	return sides.Reader{Client: client, Registry: s.scene.Registry}, nil
+	return equality.Reader{Client: client, Registry: s.scene.Registry}, nil
 }
 
 // rollOut also ends the reading of v3, which has been served by its CRDs alone
 // for a while then.
 func (s *story) rollOut(ctx context.Context) error {
-	if err := fixture.SwitchComponents(ctx, s.scene.Client, scene.CalicoNamespace); err != nil {
+	if err := fixture.SwitchComponents(ctx, s.scene.Client, setup.CalicoNamespace); err != nil {
 		return err
 	}
 	s.out.line("%s, %s and %s now have %s=%s", fixture.NodeDaemonSet, fixture.Typha, fixture.KubeControllers,
@@ -274,7 +274,7 @@ func (s *story) rollOut(ctx context.Context) error {
 }
 
 func (s *story) describe(ctx context.Context) error {
-	text, err := s.kubectl(ctx, "describe", "datastoremigration", scene.MigrationName)
+	text, err := s.kubectl(ctx, "describe", "datastoremigration", setup.MigrationName)
 	if err != nil {
 		return err
 	}
@@ -290,7 +290,7 @@ func (s *story) describe(ctx context.Context) error {
 
 // cleanUp deletes the migration and makes sure that v1 is gone and v3 is whole.
 func (s *story) cleanUp(ctx context.Context) error {
-	out, err := s.kubectl(ctx, "delete", "datastoremigration", scene.MigrationName, "--timeout", cleanUpLimit.String())
+	out, err := s.kubectl(ctx, "delete", "datastoremigration", setup.MigrationName, "--timeout", cleanUpLimit.String())
 	if err != nil {
 		return err
 	}
@@ -315,7 +315,7 @@ func (s *story) cleanUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c := sides.Compare(s.inV3, now); !c.Equal() {
+	if c := equality.Compare(s.inV3, now); !c.Equal() {
 		printComparison(s.out, c)
 		return errors.New("v3 is not what it was before the clean-up")
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // Deleting the migration before the point of no return gives everything back, wherever it stands.
@@ -33,12 +33,12 @@ func TestAbort(t *testing.T) {
 	}
 	for name, tc := range cases {
 		inTurn(t, name, func(t *testing.T) {
-			w.start(t, scene.MigrationName, tc.gate)
-			dm := w.awaitGate(t, scene.MigrationName, tc.gate)
+			w.start(t, setup.MigrationName, tc.gate)
+			dm := w.awaitGate(t, setup.MigrationName, tc.gate)
 			if diff := cmp.Diff(tc.held, dm.Status.Machine.HeldNames()); diff != "" {
 				t.Errorf("what it holds (-want +got), %s:\n%s", tc.why, diff)
 			}
-			w.remove(t, scene.MigrationName)
+			w.remove(t, setup.MigrationName)
 			w.assertUntouched(t)
 		})
 	}

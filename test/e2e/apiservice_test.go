@@ -10,9 +10,9 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/test/fakeapiserver"
 	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/scene"
-	"github.com/phasegate/phasegate/test/standin"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // What applies the APIService again in the middle, an operator or GitOps, makes v3 show v1: the migration points
@@ -29,8 +29,8 @@ func TestTheAPIServiceComesBack(t *testing.T) {
 	for name, gate := range cases {
 		inTurn(t, name, func(t *testing.T) {
 			applied := w.liveAPIService(t)
-			w.start(t, scene.MigrationName, gate)
-			w.awaitGate(t, scene.MigrationName, gate)
+			w.start(t, setup.MigrationName, gate)
+			w.awaitGate(t, setup.MigrationName, gate)
 			now := w.liveAPIService(t)
 			if now.Spec.Service != nil {
 				t.Fatalf("at gate %s the APIService points to %v", gate, now.Spec.Service)
@@ -38,9 +38,9 @@ func TestTheAPIServiceComesBack(t *testing.T) {
 			now.Labels, now.Annotations, now.Spec = applied.Labels, applied.Annotations, applied.Spec
 			w.do(t, w.Client.Update(t.Context(), now))
 			w.goOn(t, "verified")
-			w.awaitGate(t, scene.MigrationName, "verified")
+			w.awaitGate(t, setup.MigrationName, "verified")
 			assertSameContent(t, before, w.content(t))
-			w.remove(t, scene.MigrationName)
+			w.remove(t, setup.MigrationName)
 			w.assertUntouched(t)
 		})
 	}
@@ -49,20 +49,20 @@ func TestTheAPIServiceComesBack(t *testing.T) {
 func (w *world) liveAPIService(t *testing.T) *apiregistrationv1.APIService {
 	t.Helper()
 	svc := &apiregistrationv1.APIService{}
-	w.do(t, w.Client.Get(t.Context(), types.NamespacedName{Name: standin.APIServiceName}, svc))
+	w.do(t, w.Client.Get(t.Context(), types.NamespacedName{Name: fakeapiserver.APIServiceName}, svc))
 	return svc
 }
 
 // An API server that has seen the APIService of a server turn into one of CRDs goes on to tell of the kinds of that server,
 // and once it is gone, that it cannot: then no namespace ends any more. Nothing of this is left when a migration is through.
 func TestNobodyIsToldOfTheAPIServer(t *testing.T) {
-	w := own(t, scene.Options{Objects: fixture.Demo(1, objects)})
+	w := own(t, setup.Options{Objects: fixture.Demo(1, objects)})
 	w.manager(t)
 	if told := w.toldKinds(t); !slices.Contains(told, "profiles") {
 		t.Fatalf("the aggregated API server serves %q: it has nothing that the CRDs have not", told)
 	}
-	w.do(t, w.Migrate(t.Context(), scene.MigrationName))
-	w.awaitMessage(t, scene.MigrationName, "calico-node")
+	w.do(t, w.Migrate(t.Context(), setup.MigrationName))
+	w.awaitMessage(t, setup.MigrationName, "calico-node")
 	w.assertToldOfCRDs(t)
 	svc := w.liveAPIService(t)
 	if svc.Labels["kube-aggregator.kubernetes.io/automanaged"] != "true" || svc.Spec.Service != nil || len(svc.Annotations) > 0 {

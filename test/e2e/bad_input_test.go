@@ -21,7 +21,7 @@ import (
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/crds"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 func v1Set(name string, annotations map[string]string) *unstructured.Unstructured {
@@ -180,21 +180,21 @@ func TestBadInput(t *testing.T) {
 		inTurn(t, name, func(t *testing.T) {
 			mend := tc.spoil(t, w)
 			spoiled := w.snapshot(t)
-			w.start(t, scene.MigrationName, "begin")
+			w.start(t, setup.MigrationName, "begin")
 			for _, part := range tc.says {
-				dm := w.awaitMessage(t, scene.MigrationName, part)
+				dm := w.awaitMessage(t, setup.MigrationName, part)
 				if dm.Status.Phase != "Pending" || !slices.Equal(dm.Status.Machine.HeldNames(), tc.held) {
 					t.Fatalf("phase %s, held %v: %s", dm.Status.Phase, dm.Status.Machine.HeldNames(), tc.why)
 				}
 			}
-			w.assertReadable(t, scene.MigrationName, full)
+			w.assertReadable(t, setup.MigrationName, full)
 			if diff := cmp.Diff(spoiled, w.snapshot(t)); tc.held == nil && diff != "" {
 				t.Errorf("something was changed (-before +after):\n%s", diff)
 			}
 			mend()
-			w.annotate(t, scene.MigrationName, map[string]string{"e2e.phasegate.dev/look": "again"})
-			w.awaitGate(t, scene.MigrationName, "begin")
-			w.remove(t, scene.MigrationName)
+			w.annotate(t, setup.MigrationName, map[string]string{"e2e.phasegate.dev/look": "again"})
+			w.awaitGate(t, setup.MigrationName, "begin")
+			w.remove(t, setup.MigrationName)
 			w.assertUntouched(t)
 		})
 	}
@@ -268,8 +268,8 @@ func TestMissingRights(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.managerAs(t, account, "--phases-dir", dir)
-			w.start(t, scene.MigrationName, "begin")
-			dm := w.awaitMessage(t, scene.MigrationName, tc.says)
+			w.start(t, setup.MigrationName, "begin")
+			dm := w.awaitMessage(t, setup.MigrationName, tc.says)
 			if dm.Status.Phase != "Pending" || len(dm.Status.Machine.HeldNames()) > 0 || !strings.Contains(dm.Status.Message, "grant it") {
 				t.Errorf("phase %s, held %v, %q: %s", dm.Status.Phase, dm.Status.Machine.HeldNames(), dm.Status.Message, tc.why)
 			}
@@ -278,10 +278,10 @@ func TestMissingRights(t *testing.T) {
 			}
 			harness.Eventually(t, "the machine to go on", soon, func() error {
 				now := time.Now().Truncate(4 * time.Second) // each time, what is under way begins anew
-				w.annotate(t, scene.MigrationName, map[string]string{"e2e.phasegate.dev/look": now.String()})
-				return nilIf(w.read(t, scene.MigrationName).Status.Phase == "Migrating")
+				w.annotate(t, setup.MigrationName, map[string]string{"e2e.phasegate.dev/look": now.String()})
+				return nilIf(w.read(t, setup.MigrationName).Status.Phase == "Migrating")
 			})
-			w.remove(t, scene.MigrationName)
+			w.remove(t, setup.MigrationName)
 		})
 	}
 }
@@ -310,22 +310,22 @@ func TestUnknownPhase(t *testing.T) {
 	w := pristine(t)
 	dir := gated(t)
 	p := w.manager(t, "--phases-dir", dir)
-	w.start(t, scene.MigrationName, "locked")
-	before := w.awaitGate(t, scene.MigrationName, "locked")
+	w.start(t, setup.MigrationName, "locked")
+	before := w.awaitGate(t, setup.MigrationName, "locked")
 	if err := p.Stop(soon); err != nil {
 		t.Fatal(err)
 	}
 	w.setPhase(t, "Nowhere")
 	p = w.manager(t, "--phases-dir", dir)
-	dm := w.awaitMessage(t, scene.MigrationName, "Nowhere")
+	dm := w.awaitMessage(t, setup.MigrationName, "Nowhere")
 	assertAtRest(t, dm, "Stalled")
 	for _, part := range []string{`phase "Nowhere"`, "restore the phase", "phaseMap"} {
 		if !strings.Contains(dm.Status.Message, part) {
 			t.Errorf("the message does not say %q: %s", part, dm.Status.Message)
 		}
 	}
-	w.askRemoval(t, scene.MigrationName)
-	dm = w.awaitStatus(t, scene.MigrationName, "seen after the deletion", func(dm *migrationv1.DatastoreMigration) bool {
+	w.askRemoval(t, setup.MigrationName)
+	dm = w.awaitStatus(t, setup.MigrationName, "seen after the deletion", func(dm *migrationv1.DatastoreMigration) bool {
 		return dm.Status.ObservedGeneration == dm.Generation && dm.DeletionTimestamp != nil
 	})
 	if diff := cmp.Diff(before.Status.Machine.HeldNames(), dm.Status.Machine.HeldNames()); diff != "" || len(dm.Finalizers) == 0 {
@@ -336,13 +336,13 @@ func TestUnknownPhase(t *testing.T) {
 	}
 	w.setPhase(t, "Migrating")
 	w.manager(t, "--phases-dir", dir)
-	w.awaitGone(t, scene.MigrationName)
+	w.awaitGone(t, setup.MigrationName)
 }
 
 func (w *world) setPhase(t *testing.T, phase string) {
 	t.Helper()
 	state := &phasegatev1alpha1.MachineState{}
-	state.Name = phasegatev1alpha1.MachineStateName(datastoremigration.MachineName, w.read(t, scene.MigrationName).UID)
+	state.Name = phasegatev1alpha1.MachineStateName(datastoremigration.MachineName, w.read(t, setup.MigrationName).UID)
 	if err := w.Client.Get(t.Context(), client.ObjectKeyFromObject(state), state); err != nil {
 		t.Fatal(err)
 	}

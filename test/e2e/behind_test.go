@@ -11,8 +11,8 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/test/fakeapiserver"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/standin"
 )
 
 // behind does something to the v3 CRDs while the aggregated API server is out of the way, then brings that
@@ -21,7 +21,7 @@ func (w *world) behind(t *testing.T, do func(context.Context) error) {
 	t.Helper()
 	ctx := context.Background() // also for what a test cleans up
 	svc := &apiregistrationv1.APIService{}
-	name := types.NamespacedName{Name: standin.APIServiceName}
+	name := types.NamespacedName{Name: fakeapiserver.APIServiceName}
 	if err := w.Client.Get(ctx, name, svc); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // Somebody writes v1 without a pause, until v3 is open. Then a clean-up deletes nothing that was written since
@@ -22,7 +22,7 @@ import (
 // the documents. The parts build on each other.
 func TestCleanUpAndRestore(t *testing.T) {
 	const name = "to-v3" // as the documents have it
-	w := own(t, scene.Options{Objects: fixture.Demo(3, objects)})
+	w := own(t, setup.Options{Objects: fixture.Demo(3, objects)})
 	log, end := w.writing(t)
 	w.manager(t)
 	if err := w.Migrate(t.Context(), name); err != nil {
@@ -30,7 +30,7 @@ func TestCleanUpAndRestore(t *testing.T) {
 	}
 	w.await(t, name, "Converged")
 	w.assertKeptOut(t, log, end)
-	if err := fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace); err != nil {
+	if err := fixture.SwitchComponents(t.Context(), w.Client, setup.CalicoNamespace); err != nil {
 		t.Fatal(err)
 	}
 	w.await(t, name, "Complete")

@@ -13,7 +13,7 @@ import (
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 const waiting = "WaitingForConflictResolution"
@@ -95,13 +95,13 @@ func TestConflictUnderTheLock(t *testing.T) {
 		inTurn(t, name, func(t *testing.T) {
 			w.obstruct(t)
 			before, counted := w.content(t), manager.scrape(t)
-			w.start(t, scene.MigrationName, "verified")
-			dm := w.await(t, scene.MigrationName, waiting)
+			w.start(t, setup.MigrationName, "verified")
+			dm := w.await(t, setup.MigrationName, waiting)
 			dm = w.awaitMessage(t, dm.Name, "Datastore is locked: ")
 			assertNamesConflict(t, w, dm)
 			assertShowsConflict(t, manager.scrape(t), dm)
 			tc.resolve(t, w)
-			dm = w.awaitGate(t, scene.MigrationName, "verified")
+			dm = w.awaitGate(t, setup.MigrationName, "verified")
 			if diff := cmp.Diff([]string{"Pending", "Migrating", waiting, "Migrating"}, path(dm)); diff != "" {
 				t.Errorf("the way it came (-want +got):\n%s", diff)
 			}
@@ -110,7 +110,7 @@ func TestConflictUnderTheLock(t *testing.T) {
 			}
 			assertCounted(t, counted, manager.scrape(t), dm)
 			assertSameContent(t, before, w.content(t))
-			w.remove(t, scene.MigrationName)
+			w.remove(t, setup.MigrationName)
 			left := w.stored(t)
 			if diff := cmp.Diff(tc.left, left, cmp.Transformer("sorted", func(s []string) string { return strings.Join(s, " ") })); diff != "" {
 				t.Errorf("what is left in v3, %s (-want +got):\n%s", tc.why, diff)
@@ -128,9 +128,9 @@ func TestAbortInConflict(t *testing.T) {
 	w := pristine(t)
 	w.obstruct(t)
 	w.manager(t, "--phases-dir", gated(t))
-	w.start(t, scene.MigrationName, nowhere)
-	w.await(t, scene.MigrationName, waiting)
-	w.remove(t, scene.MigrationName)
+	w.start(t, setup.MigrationName, nowhere)
+	w.await(t, setup.MigrationName, waiting)
+	w.remove(t, setup.MigrationName)
 	if diff := cmp.Diff([]string{"globalnetworksets/blocklist-0"}, w.stored(t)); diff != "" {
 		t.Errorf("what is left in v3 (-want +got): the object that was there before stays\n%s", diff)
 	}
@@ -159,7 +159,7 @@ func (w *world) assertOnlyInV3(t *testing.T, dm *migrationv1.DatastoreMigration,
 
 // Where nothing shadows the v3 CRDs a conflict is seen before anything is locked.
 func TestConflictSeenAhead(t *testing.T) {
-	w := own(t, scene.Options{Objects: fixture.Demo(3, objects), NoStandIn: true})
+	w := own(t, setup.Options{Objects: fixture.Demo(3, objects), NoStandIn: true})
 	for _, obj := range []*unstructured.Unstructured{contested(), leftOver()} {
 		w.do(t, w.Client.Create(t.Context(), obj))
 	}
@@ -187,7 +187,7 @@ func TestConflictSeenAhead(t *testing.T) {
 			t.Errorf("phase %s: v3 is open, there is no way back", dm.Status.Phase)
 		}
 		w.kubectl(t, "describe", "datastoremigration", dm.Name)
-		if err := fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace); err != nil {
+		if err := fixture.SwitchComponents(t.Context(), w.Client, setup.CalicoNamespace); err != nil {
 			t.Fatal(err)
 		}
 		w.awaitGone(t, dm.Name)

@@ -23,7 +23,7 @@ import (
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
 	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 const (
@@ -35,10 +35,10 @@ const (
 // Somebody changes any one field of a copy, between the copying and the verification:
 // it is found and named, whatever it was, and the migration does not converge.
 func TestEveryCorruptionIsFound(t *testing.T) {
-	w := own(t, scene.Options{Objects: fixture.Demo(5, objects)})
+	w := own(t, setup.Options{Objects: fixture.Demo(5, objects)})
 	w.manager(t, "--phases-dir", gated(t, fastConflicts))
-	w.start(t, scene.MigrationName, "remapped")
-	dm := w.awaitGate(t, scene.MigrationName, "remapped")
+	w.start(t, setup.MigrationName, "remapped")
+	dm := w.awaitGate(t, setup.MigrationName, "remapped")
 
 	corrupted := w.corrupt(t, corruptions)
 	w.annotate(t, dm.Name, map[string]string{openGates: gatesBefore("verified")})

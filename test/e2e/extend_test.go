@@ -15,13 +15,13 @@ import (
 
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // Three pages of docs/extend at once, in a migration that goes all the way: a kind of our own, an approval
 // by the command line, a look at another object before it counts as done.
 func TestExtendedMigration(t *testing.T) {
-	w := own(t, scene.Options{Objects: fixture.Demo(3, 300)})
+	w := own(t, setup.Options{Objects: fixture.Demo(3, 300)})
 	before := w.content(t)
 	w.apply(t, "a-22nd-kind/crds.yaml")
 	w.apply(t, "a-22nd-kind/sample.yaml")
@@ -30,21 +30,21 @@ func TestExtendedMigration(t *testing.T) {
 	phases := patched(t, file, "approval-gate/gate.diff", "health-check/smoke-test.diff")
 	kinds := patched(t, "resources/kinds.yaml", "a-22nd-kind/kinds.diff")
 	w.manager(t, "--phases-dir", phases, "--kinds-file", filepath.Join(kinds, "kinds.yaml"))
-	if err := w.Migrate(t.Context(), scene.MigrationName); err != nil {
+	if err := w.Migrate(t.Context(), setup.MigrationName); err != nil {
 		t.Fatal(err)
 	}
 	// What a step past the lock needs is missed before it.
-	w.awaitMessage(t, scene.MigrationName, "this account may not get cronjobs.batch smoke-test in namespace network-tests (needed by ReadObject)")
+	w.awaitMessage(t, setup.MigrationName, "this account may not get cronjobs.batch smoke-test in namespace network-tests (needed by ReadObject)")
 	w.alsoGrant(t, "health-check/rbac.yaml")
 
 	t.Run("approval", func(t *testing.T) {
-		w.await(t, scene.MigrationName, "AwaitingApproval")
+		w.await(t, setup.MigrationName, "AwaitingApproval")
 		if !w.ready(t, "crd.projectcalico.org/v1") {
 			t.Error("v1 is locked before anybody approved")
 		}
-		said := w.phasegate(t, "approve", scene.MigrationName, "--file", phases, "--wait")
+		said := w.phasegate(t, "approve", setup.MigrationName, "--file", phases, "--wait")
 		t.Log(said)
-		dm := w.await(t, scene.MigrationName, "Converged")
+		dm := w.await(t, setup.MigrationName, "Converged")
 		if token := dm.Annotations["phasegate.dev/approve"]; token == "" || token != dm.Annotations["phasegate.dev/approved"] {
 			t.Errorf("annotations %v: the approval that was acted on is shown", dm.Annotations)
 		}
@@ -62,14 +62,14 @@ func TestExtendedMigration(t *testing.T) {
 	})
 	t.Run("health check", w.passSmokeTest)
 
-	dm := w.await(t, scene.MigrationName, "Complete")
+	dm := w.await(t, setup.MigrationName, "Complete")
 	if diff := cmp.Diff([]string{"Pending", "AwaitingApproval", "Migrating", "Converged", "SmokeTest", "Complete"}, path(dm)); diff != "" {
 		t.Errorf("the way it came (-want +got):\n%s", diff)
 	}
 	if p := dm.Status.Progress; p == nil || p.TypeProgress != "22 / 22" {
 		t.Errorf("progress %+v, want 22 types", p)
 	}
-	w.remove(t, scene.MigrationName)
+	w.remove(t, setup.MigrationName)
 	assertNoCRDs(t, w, resources.V1Group)
 	w.get(t, v3, "BandwidthPolicy", "streaming")
 	assertSameContent(t, before, w.content(t))
@@ -90,13 +90,13 @@ func (w *world) passSmokeTest(t *testing.T) {
 		}
 	}
 	w.passed(t, cron, time.Now().Add(-time.Hour)) // before the migration: it does not count
-	if err := fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace); err != nil {
+	if err := fixture.SwitchComponents(t.Context(), w.Client, setup.CalicoNamespace); err != nil {
 		t.Fatal(err)
 	}
-	dm := w.awaitMessage(t, scene.MigrationName, "Waiting until CronJob network-tests/smoke-test succeeds; it did so last 20")
+	dm := w.awaitMessage(t, setup.MigrationName, "Waiting until CronJob network-tests/smoke-test succeeds; it did so last 20")
 	assertAtRest(t, dm, "Reconciling")
 	w.passed(t, cron, time.Now().Add(time.Second))
-	w.await(t, scene.MigrationName, "Complete")
+	w.await(t, setup.MigrationName, "Complete")
 }
 
 // passed is the CronJob controller after a successful Job.

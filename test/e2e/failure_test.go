@@ -17,7 +17,7 @@ import (
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // forbid lets an admission policy refuse one object of v3, as nothing before the cutover can tell, and
@@ -67,8 +67,8 @@ func TestRefusedUnderTheLock(t *testing.T) {
 	w := pristine(t)
 	lift := w.forbid(t)
 	w.manager(t, "--phases-dir", gated(t, underTheLock))
-	w.start(t, scene.MigrationName, "verified")
-	dm := w.await(t, scene.MigrationName, "Failed")
+	w.start(t, setup.MigrationName, "verified")
+	dm := w.await(t, setup.MigrationName, "Failed")
 	if diff := cmp.Diff([]string{"Pending", "Migrating", "RollingBack", "Failed"}, path(dm)); diff != "" {
 		t.Errorf("the way it came (-want +got):\n%s", diff)
 	}
@@ -102,7 +102,7 @@ func TestRefusedUnderTheLock(t *testing.T) {
 			t.Errorf("the token on record (-want +got):\n%s", diff)
 		}
 	})
-	w.remove(t, scene.MigrationName)
+	w.remove(t, setup.MigrationName)
 }
 
 // Nothing is left to do when a failed migration is deleted.
@@ -110,9 +110,9 @@ func TestAbortAfterFailure(t *testing.T) {
 	w := pristine(t)
 	lift := w.forbid(t)
 	w.manager(t, "--phases-dir", gated(t, underTheLock))
-	w.start(t, scene.MigrationName, nowhere)
-	w.await(t, scene.MigrationName, "Failed")
-	w.remove(t, scene.MigrationName)
+	w.start(t, setup.MigrationName, nowhere)
+	w.await(t, setup.MigrationName, "Failed")
+	w.remove(t, setup.MigrationName)
 	lift()
 }
 
@@ -121,16 +121,16 @@ func TestRightsGoUnderTheLock(t *testing.T) {
 	w := pristine(t)
 	t.Cleanup(func() { w.restoreRights(t) })
 	w.manager(t, "--phases-dir", gated(t, underTheLock))
-	w.start(t, scene.MigrationName, "v3locked")
-	w.awaitGate(t, scene.MigrationName, "v3locked")
+	w.start(t, setup.MigrationName, "v3locked")
+	w.awaitGate(t, setup.MigrationName, "v3locked")
 	w.revoke(t, resources.V3Group, "*", "create")
-	w.annotate(t, scene.MigrationName, map[string]string{openGates: gatesBefore("verified")})
-	dm := w.await(t, scene.MigrationName, "Failed")
+	w.annotate(t, setup.MigrationName, map[string]string{openGates: gatesBefore("verified")})
+	dm := w.await(t, setup.MigrationName, "Failed")
 	for _, part := range []string{"cannot create resource", "in API group \"projectcalico.org\""} {
 		w.awaitMessage(t, dm.Name, part)
 	}
 	w.assertUntouched(t)
-	w.remove(t, scene.MigrationName)
+	w.remove(t, setup.MigrationName)
 }
 
 // A second migration is told which one is in its way, and goes without a trace.

@@ -20,8 +20,8 @@ import (
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
-	"github.com/phasegate/phasegate/test/writer"
+	"github.com/phasegate/phasegate/test/loadgenerator"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 const v1 = resources.V1Group + "/" + resources.V1Version
@@ -102,7 +102,7 @@ func (w *world) assertV1Closed(t *testing.T) {
 			t.Errorf("v1 is closed; %s is answered with %v", write.name, err)
 			continue
 		}
-		for _, part := range []string{"DatastoreMigration " + scene.MigrationName, "break glass: delete ValidatingAdmissionPolicyBinding " + migrationv1.FenceName} {
+		for _, part := range []string{"DatastoreMigration " + setup.MigrationName, "break glass: delete ValidatingAdmissionPolicyBinding " + migrationv1.FenceName} {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("the refusal of %s does not say %q: %v", write.name, part, err)
 			}
@@ -118,7 +118,7 @@ func (w *world) assertV3Closed(t *testing.T) {
 		"change a copy":    w.Client.Patch(t.Context(), guarded(v3, "GlobalNetworkSet", "guarded"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"at":"once"}}}`))),
 		"delete a copy":    w.Client.Delete(t.Context(), guarded(v3, "GlobalNetworkSet", "guarded")),
 	} {
-		if !apierrs.IsForbidden(err) || !strings.Contains(err.Error(), "DatastoreMigration "+scene.MigrationName) {
+		if !apierrs.IsForbidden(err) || !strings.Contains(err.Error(), "DatastoreMigration "+setup.MigrationName) {
 			t.Errorf("v3 is not open, and an abort would lose it; to %s is answered with %v", name, err)
 		}
 	}
@@ -141,7 +141,7 @@ func (w *world) assertV3Open(t *testing.T) {
 // goOn opens the gates up to another one.
 func (w *world) goOn(t *testing.T, gate string) {
 	t.Helper()
-	w.annotate(t, scene.MigrationName, map[string]string{openGates: gatesBefore(gate)})
+	w.annotate(t, setup.MigrationName, map[string]string{openGates: gatesBefore(gate)})
 }
 
 // lend creates objects for the duration of a test.
@@ -177,8 +177,8 @@ func TestFence(t *testing.T) {
 	w.manager(t, "--phases-dir", gated(t))
 
 	w.assertV1Open(t)
-	w.start(t, scene.MigrationName, "fenced")
-	dm := w.awaitGate(t, scene.MigrationName, "fenced")
+	w.start(t, setup.MigrationName, "fenced")
+	dm := w.awaitGate(t, setup.MigrationName, "fenced")
 	if dm.Status.Lock != nil {
 		t.Errorf("nothing is locked, status.lock is %+v", dm.Status.Lock)
 	}
@@ -189,7 +189,7 @@ func TestFence(t *testing.T) {
 	open()
 
 	w.goOn(t, "drained")
-	dm = w.awaitGate(t, scene.MigrationName, "drained")
+	dm = w.awaitGate(t, setup.MigrationName, "drained")
 	if lock := dm.Status.Lock; lock == nil || lock.Mode != migrationv1.LockEnforced || lock.Deadline == nil || lock.Deadline.Sub(dm.Status.DatastoreLockedAt.Time) != 30*time.Minute {
 		t.Errorf("status.lock is %+v; locked at %v", lock, dm.Status.DatastoreLockedAt)
 	}
@@ -199,15 +199,15 @@ func TestFence(t *testing.T) {
 	w.assertGoes(t, owner, owned)
 
 	w.goOn(t, "copied")
-	w.awaitGate(t, scene.MigrationName, "copied")
+	w.awaitGate(t, setup.MigrationName, "copied")
 	w.assertV3Closed(t)
 
 	asked := time.Now()
-	w.askRemoval(t, scene.MigrationName)
+	w.askRemoval(t, setup.MigrationName)
 	patch := w.writes("")[2]
 	harness.Eventually(t, "v1 to be open", soon, func() error { return patch.try(t.Context()) })
 	t.Logf("v1 is open %s after the deletion was asked for", time.Since(asked).Round(time.Millisecond))
-	w.awaitGone(t, scene.MigrationName)
+	w.awaitGone(t, setup.MigrationName)
 	w.assertV1Open(t)
 }
 
@@ -238,19 +238,19 @@ func (w *world) assertGoes(t *testing.T, deleted, follows client.Object) {
 
 // writing begins to write v1, 20 times a second. What it answers ends that, and judges it: the attempts, and
 // the windows in which v1 was closed.
-func (w *world) writing(t *testing.T) (log func() []writer.Attempt, end func() ([]writer.Attempt, []writer.Window)) {
+func (w *world) writing(t *testing.T) (log func() []loadgenerator.Attempt, end func() ([]loadgenerator.Attempt, []loadgenerator.Window)) {
 	t.Helper()
-	watcher, err := writer.Watch(t.Context(), w.Client)
+	watcher, err := loadgenerator.Watch(t.Context(), w.Client)
 	if err != nil {
 		t.Fatal(err)
 	}
-	busy, err := writer.Start(t.Context(), w.Config, 20)
+	busy, err := loadgenerator.Start(t.Context(), w.Config, 20)
 	if err != nil {
 		t.Fatal(err)
 	}
-	end = func() ([]writer.Attempt, []writer.Window) {
+	end = func() ([]loadgenerator.Attempt, []loadgenerator.Window) {
 		attempts, windows := busy.Stop(), watcher.Stop()
-		if breaches := writer.Breaches(attempts, windows); len(breaches) > 0 {
+		if breaches := loadgenerator.Breaches(attempts, windows); len(breaches) > 0 {
 			t.Errorf("%d writes were accepted while v1 was closed (%v), the first is %+v", len(breaches), windows, breaches[0])
 		}
 		refused := 0
@@ -275,12 +275,12 @@ func (w *world) writing(t *testing.T) (log func() []writer.Attempt, end func() (
 // Somebody writes without a pause, from before the migration until after its abort.
 func TestNobodyWritesBehindTheFence(t *testing.T) {
 	w := pristine(t)
-	w.lend(t, guarded(v1, "GlobalNetworkSet", writer.ObjectName))
+	w.lend(t, guarded(v1, "GlobalNetworkSet", loadgenerator.ObjectName))
 	w.manager(t, "--phases-dir", gated(t))
 	log, end := w.writing(t)
-	w.start(t, scene.MigrationName, "verified")
-	w.awaitGate(t, scene.MigrationName, "verified")
-	w.remove(t, scene.MigrationName)
+	w.start(t, setup.MigrationName, "verified")
+	w.awaitGate(t, setup.MigrationName, "verified")
+	w.remove(t, setup.MigrationName)
 	gone := time.Now()
 	harness.Eventually(t, "the writer to write again", soon, func() error {
 		last := log()
@@ -297,7 +297,7 @@ func TestNobodyWritesBehindTheFence(t *testing.T) {
 
 // assertKeptOut judges what writing began, once v3 is open: the last write that v1 took is in v3, and it takes
 // no other.
-func (w *world) assertKeptOut(t *testing.T, log func() []writer.Attempt, end func() ([]writer.Attempt, []writer.Window)) {
+func (w *world) assertKeptOut(t *testing.T, log func() []loadgenerator.Attempt, end func() ([]loadgenerator.Attempt, []loadgenerator.Window)) {
 	t.Helper()
 	until := len(log()) + 20
 	harness.Eventually(t, "a second of writes to a datastore that was left", soon, func() error {
@@ -313,7 +313,7 @@ func (w *world) assertKeptOut(t *testing.T, log func() []writer.Attempt, end fun
 			last = fmt.Sprint(a.N)
 		}
 	}
-	if got := w.get(t, v3, "GlobalNetworkSet", writer.ObjectName).GetLabels()[writer.Label]; got != last {
+	if got := w.get(t, v3, "GlobalNetworkSet", loadgenerator.ObjectName).GetLabels()[loadgenerator.Label]; got != last {
 		t.Errorf("v3 has write %s, the last one that v1 took is %s", got, last)
 	}
 	w.assertClosedForGood(t)

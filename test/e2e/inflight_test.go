@@ -3,7 +3,7 @@ package e2e
 import (
 	"testing"
 
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // A manager that may send one request at a time is slow. It must not be stuck: none
@@ -19,10 +19,10 @@ func TestOneRequestAtATime(t *testing.T) {
 			w := pristine(t)
 			before := w.content(t)
 			w.manager(t, "--phases-dir", gated(t), c.flag)
-			w.start(t, scene.MigrationName, "verified")
-			w.awaitGate(t, scene.MigrationName, "verified")
+			w.start(t, setup.MigrationName, "verified")
+			w.awaitGate(t, setup.MigrationName, "verified")
 			assertSameContent(t, before, w.content(t))
-			w.remove(t, scene.MigrationName)
+			w.remove(t, setup.MigrationName)
 		})
 	}
 }

@@ -14,7 +14,7 @@ import (
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // What changes while no manager runs is seen by the next one.
@@ -42,8 +42,8 @@ func TestKilledWhileWaiting(t *testing.T) {
 			args := []string{"--phases-dir", gated(t, underTheLock), "--leader-elect", "--leader-elect-namespace=default", "--leader-elect-lease-name=killed",
 				"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=300ms"}
 			p := w.manager(t, args...)
-			w.start(t, scene.MigrationName, "verified")
-			dm := w.awaitMessage(t, scene.MigrationName, tc.says)
+			w.start(t, setup.MigrationName, "verified")
+			dm := w.awaitMessage(t, setup.MigrationName, tc.says)
 			if dm.Status.Phase != name {
 				t.Errorf("phase %s: %s", dm.Status.Phase, tc.why)
 			}
@@ -59,9 +59,9 @@ func TestKilledWhileWaiting(t *testing.T) {
 			})
 			w.said(t, "kubectl phasegate status", 0, "‼ This status is stale since ", "kubectl get pods --namespace default ")
 			p = w.manager(t, args...)
-			w.awaitGate(t, scene.MigrationName, "verified")
+			w.awaitGate(t, setup.MigrationName, "verified")
 			w.said(t, "kubectl phasegate status -o jsonpath='fresh{.stale.why}.'", 0, "fresh.")
-			w.remove(t, scene.MigrationName)
+			w.remove(t, setup.MigrationName)
 			w.assertUntouched(t)
 			if err := p.Stop(soon); err != nil {
 				t.Error(err)
@@ -72,44 +72,44 @@ func TestKilledWhileWaiting(t *testing.T) {
 
 // After the point of no return a killed manager only ever goes forward.
 func TestKilledAfterConverged(t *testing.T) {
-	w := own(t, scene.Options{Objects: fixture.Demo(5, objects)})
+	w := own(t, setup.Options{Objects: fixture.Demo(5, objects)})
 	foreign := w.installForeignCRD(t)
 	before := w.content(t)
 	p := w.manager(t)
-	if err := w.Migrate(t.Context(), scene.MigrationName); err != nil {
+	if err := w.Migrate(t.Context(), setup.MigrationName); err != nil {
 		t.Fatal(err)
 	}
-	w.await(t, scene.MigrationName, "Converged")
+	w.await(t, setup.MigrationName, "Converged")
 	p.Kill()
-	if err := fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace); err != nil {
+	if err := fixture.SwitchComponents(t.Context(), w.Client, setup.CalicoNamespace); err != nil {
 		t.Fatal(err)
 	}
 	p = w.manager(t)
-	assertAtRest(t, w.await(t, scene.MigrationName, "Complete"), "Ready")
+	assertAtRest(t, w.await(t, setup.MigrationName, "Complete"), "Ready")
 	p.Kill()
-	w.restoreMigration(t, scene.MigrationName)
+	w.restoreMigration(t, setup.MigrationName)
 	p = w.manager(t)
-	if dm := w.await(t, scene.MigrationName, "Complete"); !slices.Equal(path(dm), []string{"Converged", "Complete"}) {
+	if dm := w.await(t, setup.MigrationName, "Complete"); !slices.Equal(path(dm), []string{"Converged", "Complete"}) {
 		t.Errorf("a migrated cluster that was restored went through %v", path(dm))
 	}
-	w.askRemoval(t, scene.MigrationName)
-	w.awaitMessage(t, scene.MigrationName, "of which 0 were verified") // by this one
+	w.askRemoval(t, setup.MigrationName)
+	w.awaitMessage(t, setup.MigrationName, "of which 0 were verified") // by this one
 	p.Kill()
-	w.waive(t, scene.MigrationName, "v1-changed")
+	w.waive(t, setup.MigrationName, "v1-changed")
 	for range 3 {
 		p = w.manager(t)
-		w.awaitMessage(t, scene.MigrationName, "Deleting CRD")
+		w.awaitMessage(t, setup.MigrationName, "Deleting CRD")
 		p.Kill()
 	}
 	w.manager(t)
-	w.awaitGone(t, scene.MigrationName)
+	w.awaitGone(t, setup.MigrationName)
 	w.assertV1Gone(t, foreign)
 	assertSameContent(t, before, w.content(t))
-	if err := w.Migrate(t.Context(), scene.MigrationName); err != nil { // as GitOps does
+	if err := w.Migrate(t.Context(), setup.MigrationName); err != nil { // as GitOps does
 		t.Fatal(err)
 	}
-	assertAtRest(t, w.await(t, scene.MigrationName, "Complete"), "Ready")
-	w.remove(t, scene.MigrationName)
+	assertAtRest(t, w.await(t, setup.MigrationName, "Complete"), "Ready")
+	w.remove(t, setup.MigrationName)
 }
 
 // restoreMigration leaves a migration as a backup brings it back: with another UID, with its finalizers, without
@@ -131,14 +131,14 @@ func TestAPIServerHangs(t *testing.T) {
 	w := pristine(t)
 	before := w.content(t)
 	w.manager(t, "--phases-dir", gated(t))
-	w.start(t, scene.MigrationName, "v3locked")
-	w.awaitGate(t, scene.MigrationName, "v3locked")
-	w.annotate(t, scene.MigrationName, map[string]string{openGates: gatesBefore("verified")})
-	w.awaitStatus(t, scene.MigrationName, "copying", holds("v3Copies"))
+	w.start(t, setup.MigrationName, "v3locked")
+	w.awaitGate(t, setup.MigrationName, "v3locked")
+	w.annotate(t, setup.MigrationName, map[string]string{openGates: gatesBefore("verified")})
+	w.awaitStatus(t, setup.MigrationName, "copying", holds("v3Copies"))
 	w.freezeAPIServer(t, 3*time.Second)
-	w.awaitGate(t, scene.MigrationName, "verified")
+	w.awaitGate(t, setup.MigrationName, "verified")
 	assertSameContent(t, before, w.content(t))
-	w.remove(t, scene.MigrationName)
+	w.remove(t, setup.MigrationName)
 }
 
 // A list that fails is an error to be retried, never "there is nothing".
@@ -164,19 +164,19 @@ func TestErrorsInTheMiddle(t *testing.T) {
 	for name, tc := range cases {
 		inTurn(t, name, func(t *testing.T) {
 			t.Cleanup(func() { tc.mend(t, w) })
-			w.start(t, scene.MigrationName, tc.stopAt)
-			w.awaitGate(t, scene.MigrationName, tc.stopAt)
+			w.start(t, setup.MigrationName, tc.stopAt)
+			w.awaitGate(t, setup.MigrationName, tc.stopAt)
 			tc.spoil(t, w)
-			w.annotate(t, scene.MigrationName, map[string]string{openGates: gatesBefore("verified")})
+			w.annotate(t, setup.MigrationName, map[string]string{openGates: gatesBefore("verified")})
 			for _, part := range tc.says {
-				if dm := w.awaitMessage(t, scene.MigrationName, part); dm.Status.Phase != "Migrating" {
+				if dm := w.awaitMessage(t, setup.MigrationName, part); dm.Status.Phase != "Migrating" {
 					t.Fatalf("phase %s: %s", dm.Status.Phase, tc.why)
 				}
 			}
 			tc.mend(t, w)
-			w.awaitGate(t, scene.MigrationName, "verified")
+			w.awaitGate(t, setup.MigrationName, "verified")
 			assertSameContent(t, before, w.content(t))
-			w.remove(t, scene.MigrationName)
+			w.remove(t, setup.MigrationName)
 			w.assertUntouched(t)
 		})
 	}

@@ -22,26 +22,26 @@ import (
 	"github.com/phasegate/phasegate/test/crds"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // A whole migration as in the documents, from the first check to the removal of the v1 CRDs, with the
 // rights of the chart, and without MutatingAdmissionPolicy, which Kubernetes before 1.36 does not serve.
 // The parts build on each other.
 func TestLifecycle(t *testing.T) {
-	w := own(t, scene.Options{Objects: fixture.Demo(2, 1000), Cluster: harness.Options{NoPolicies: []string{harness.MutatingPolicies}}})
+	w := own(t, setup.Options{Objects: fixture.Demo(2, 1000), Cluster: harness.Options{NoPolicies: []string{harness.MutatingPolicies}}})
 	foreign := w.installForeignCRD(t)
 	owned := w.applyInV1(t)
 	before := w.content(t)
 	w.revoke(t, "apiextensions.k8s.io", "customresourcedefinitions", "delete") // the right to clean up may come at the end
 	w.assertHeedsOperator(t)
 	w.manager(t)
-	watched := w.watch(t, scene.MigrationName)
+	watched := w.watch(t, setup.MigrationName)
 
-	if err := w.Migrate(t.Context(), scene.MigrationName); err != nil {
+	if err := w.Migrate(t.Context(), setup.MigrationName); err != nil {
 		t.Fatal(err)
 	}
-	w.await(t, scene.MigrationName, "Converged")
+	w.await(t, setup.MigrationName, "Converged")
 	converged := time.Now()
 
 	t.Run("converged", w.assertConverged)
@@ -57,20 +57,20 @@ func TestLifecycle(t *testing.T) {
 	t.Run("field owners", func(t *testing.T) { w.assertFieldOwners(t, owned) })
 
 	t.Run("complete", func(t *testing.T) {
-		if err := fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace); err != nil {
+		if err := fixture.SwitchComponents(t.Context(), w.Client, setup.CalicoNamespace); err != nil {
 			t.Fatal(err)
 		}
-		w.kubectl(t, "wait", "--for=condition=Ready", "--timeout=90s", "datastoremigration/"+scene.MigrationName)
+		w.kubectl(t, "wait", "--for=condition=Ready", "--timeout=90s", "datastoremigration/"+setup.MigrationName)
 		w.assertComplete(t, len(before))
 	})
 	t.Run("clean up", func(t *testing.T) {
-		w.askRemoval(t, scene.MigrationName)
-		w.awaitMessage(t, scene.MigrationName, fmt.Sprintf("%[1]d of %[1]d v1 CRDs may not be deleted by this account, so none is", len(w.Registry.All())))
+		w.askRemoval(t, setup.MigrationName)
+		w.awaitMessage(t, setup.MigrationName, fmt.Sprintf("%[1]d of %[1]d v1 CRDs may not be deleted by this account, so none is", len(w.Registry.All())))
 		if left := w.v1CRDs(t); len(left) != len(w.Registry.All())+1 {
 			t.Errorf("without the right to all, some are deleted; left are %q", left)
 		}
 		w.restoreRights(t)
-		w.awaitGone(t, scene.MigrationName)
+		w.awaitGone(t, setup.MigrationName)
 		w.assertV1Gone(t, foreign)
 		assertSameContent(t, before, w.content(t))
 		w.assertFieldOwners(t, owned)
@@ -94,7 +94,7 @@ func TestLifecycle(t *testing.T) {
 func (w *world) assertHeedsOperator(t *testing.T) {
 	t.Helper()
 	owners := func(json string) {
-		w.kubectl(t, "patch", "daemonset", "calico-node", "-n", scene.CalicoNamespace, "--type=merge", "-p", `{"metadata":{"ownerReferences":`+json+`}}`)
+		w.kubectl(t, "patch", "daemonset", "calico-node", "-n", setup.CalicoNamespace, "--type=merge", "-p", `{"metadata":{"ownerReferences":`+json+`}}`)
 	}
 	owners(`[{"apiVersion":"operator.tigera.io/v1","kind":"Installation","name":"default","uid":"1b7e0d3f-9f0a-4a55-8d0e-3c5a3a0f6a11","controller":true}]`)
 	w.said(t, "kubectl phasegate check --controllers datastoremigration", 1, "× tigera-operator: ", "the API server does not serve MutatingAdmissionPolicy: without it the operator refuses")
@@ -104,12 +104,12 @@ func (w *world) assertHeedsOperator(t *testing.T) {
 // assertConverged checks what a migration says, and what is locked, while it waits for components.
 func (w *world) assertConverged(t *testing.T) {
 	t.Helper()
-	dm := w.awaitMessage(t, scene.MigrationName, "calico-node")
+	dm := w.awaitMessage(t, setup.MigrationName, "calico-node")
 	assertAtRest(t, dm, "Reconciling")
 	if diff := cmp.Diff([]string(nil), dm.Status.Machine.HeldNames()); diff != "" {
 		t.Errorf("v3 is open, the rest is kept on purpose (-want +got):\n%s", diff)
 	}
-	w.assertReadable(t, scene.MigrationName, full)
+	w.assertReadable(t, setup.MigrationName, full)
 	if v1, v3 := w.ready(t, w.Registry.Lock().V1GVK().GroupVersion().String()), w.ready(t, w.Registry.Lock().V3GVK().GroupVersion().String()); v1 || !v3 {
 		t.Errorf("datastoreReady is %t in v1 and %t in v3: v1 stays locked, v3 is open", v1, v3)
 	}
@@ -118,7 +118,7 @@ func (w *world) assertConverged(t *testing.T) {
 // assertComplete checks what a migration that is through says of itself.
 func (w *world) assertComplete(t *testing.T, migrated int) {
 	t.Helper()
-	dm := w.await(t, scene.MigrationName, "Complete")
+	dm := w.await(t, setup.MigrationName, "Complete")
 	assertAtRest(t, dm, "Ready")
 	if diff := cmp.Diff([]string{"Pending", "Migrating", "Converged", "Complete"}, path(dm)); diff != "" {
 		t.Errorf("the way it came (-want +got):\n%s", diff)
@@ -129,7 +129,7 @@ func (w *world) assertComplete(t *testing.T, migrated int) {
 	if p := dm.Status.Progress; p == nil || int(p.Migrated) != migrated || p.Skipped != 0 || p.TypeProgress != "21 / 21" {
 		t.Errorf("progress %+v, want %d objects of 21 types", p, migrated)
 	}
-	text := w.assertReadable(t, scene.MigrationName, readable)
+	text := w.assertReadable(t, setup.MigrationName, readable)
 	for _, part := range []string{"Converged", "ReadyToCutOver", "RolledOut"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("describe does not tell of %s:\n%s", part, text)

@@ -18,7 +18,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // breakGlass is what the page says: without the binding nobody is refused.
@@ -60,16 +60,16 @@ func TestLockBroken(t *testing.T) {
 	w.manager(t, "--phases-dir", gated(t))
 	for name, tc := range cases {
 		inTurn(t, name, func(t *testing.T) {
-			w.start(t, scene.MigrationName, tc.gate)
-			w.awaitGate(t, scene.MigrationName, tc.gate)
+			w.start(t, setup.MigrationName, tc.gate)
+			w.awaitGate(t, setup.MigrationName, tc.gate)
 			tc.do(t, w)
 			w.goOn(t, nowhere)
-			dm := w.await(t, scene.MigrationName, "Failed")
+			dm := w.await(t, setup.MigrationName, "Failed")
 			failed := meta.FindStatusCondition(dm.Status.Conditions, migrationv1.ConditionFailed)
 			if failed == nil || !strings.Contains(failed.Message, tc.says) {
 				t.Errorf("%s: it says %+v", tc.why, failed)
 			}
-			w.remove(t, scene.MigrationName)
+			w.remove(t, setup.MigrationName)
 			w.assertUntouched(t)
 		})
 	}
@@ -83,9 +83,9 @@ func TestLockDeadline(t *testing.T) {
 	w := pristine(t)
 	w.obstruct(t)
 	w.manager(t, "--phases-dir", machine(t, quickly, fastConflicts, shortLock, underTheLock))
-	w.start(t, scene.MigrationName, nowhere)
-	first := w.await(t, scene.MigrationName, waiting)
-	dm := w.await(t, scene.MigrationName, "Failed")
+	w.start(t, setup.MigrationName, nowhere)
+	first := w.await(t, setup.MigrationName, waiting)
+	dm := w.await(t, setup.MigrationName, "Failed")
 	if failed := meta.FindStatusCondition(dm.Status.Conditions, migrationv1.ConditionFailed); failed == nil || !strings.HasPrefix(failed.Message, "LockDeadline: ") {
 		t.Errorf("it says %+v", failed)
 	}
@@ -95,7 +95,7 @@ func TestLockDeadline(t *testing.T) {
 	if dm.Status.Lock != nil || dm.Status.DatastoreLockedAt != nil {
 		t.Errorf("nothing is locked, the status says %+v since %v", dm.Status.Lock, dm.Status.DatastoreLockedAt)
 	}
-	w.remove(t, scene.MigrationName)
+	w.remove(t, setup.MigrationName)
 	w.clear(t)
 }
 
@@ -104,9 +104,9 @@ func TestLockDeadline(t *testing.T) {
 func TestFenceOfAnotherAccount(t *testing.T) {
 	w := pristine(t)
 	dir := gated(t)
-	w.start(t, scene.MigrationName, "copied")
+	w.start(t, setup.MigrationName, "copied")
 	p := w.manager(t, "--phases-dir", dir)
-	w.awaitGate(t, scene.MigrationName, "copied")
+	w.awaitGate(t, setup.MigrationName, "copied")
 	if err := p.Stop(soon); err != nil {
 		t.Fatal(err)
 	}
@@ -114,29 +114,29 @@ func TestFenceOfAnotherAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.managerAs(t, "renamed", "--phases-dir", dir)
-	w.remove(t, scene.MigrationName)
+	w.remove(t, setup.MigrationName)
 }
 
 // Where the API server has no such policies, the lock is a request, which status and Events say; the migration
 // works all the same.
 func TestCooperativeLock(t *testing.T) {
-	w := own(t, scene.Options{Objects: fixture.Demo(1, objects), Cluster: harness.Options{NoPolicies: []string{harness.ValidatingPolicies, harness.MutatingPolicies}}})
+	w := own(t, setup.Options{Objects: fixture.Demo(1, objects), Cluster: harness.Options{NoPolicies: []string{harness.ValidatingPolicies, harness.MutatingPolicies}}})
 	w.manager(t, "--phases-dir", gated(t))
-	w.start(t, scene.MigrationName, "drained")
-	dm := w.awaitGate(t, scene.MigrationName, "drained")
+	w.start(t, setup.MigrationName, "drained")
+	dm := w.awaitGate(t, setup.MigrationName, "drained")
 	if dm.Status.Lock == nil || dm.Status.Lock.Mode != migrationv1.LockCooperative {
 		t.Errorf("status.lock is %+v", dm.Status.Lock)
 	}
 	if text := w.awaitEvent(t, "ChecksWarn"); !strings.Contains(text, "fence: the lock of v1 is cooperative only") {
 		t.Errorf("what is worth knowing is told as %q", text)
 	}
-	w.remove(t, scene.MigrationName)
+	w.remove(t, setup.MigrationName)
 	if ready := w.ready(t, v1); !ready {
 		t.Error("v1 is locked after an abort")
 	}
 	before := w.content(t)
-	w.start(t, scene.MigrationName, nowhere)
-	w.await(t, scene.MigrationName, "Converged")
+	w.start(t, setup.MigrationName, nowhere)
+	w.await(t, setup.MigrationName, "Converged")
 	assertSameContent(t, before, w.content(t))
 }
 
@@ -145,10 +145,10 @@ func TestBreakGlass(t *testing.T) {
 	w := pristine(t)
 	dir := gated(t)
 	p := w.manager(t, "--phases-dir", dir)
-	w.start(t, scene.MigrationName, "copied")
-	w.awaitGate(t, scene.MigrationName, "copied")
+	w.start(t, setup.MigrationName, "copied")
+	w.awaitGate(t, setup.MigrationName, "copied")
 	p.Kill()
-	w.kubectl(t, "delete", "datastoremigration", scene.MigrationName, "--wait=false")
+	w.kubectl(t, "delete", "datastoremigration", setup.MigrationName, "--wait=false")
 	saved := w.kubectl(t, "get", "machinestates", "-l", "phasegate.dev/machine=datastore-migration", "-o", `jsonpath={.items[0].status.saved.apiService}`)
 	file := filepath.Join(t.TempDir(), "saved-apiservice.json")
 	if err := os.WriteFile(file, []byte(saved), 0o600); err != nil {
@@ -168,7 +168,7 @@ func TestBreakGlass(t *testing.T) {
 		return nil
 	})
 	w.manager(t, "--phases-dir", dir)
-	w.awaitGone(t, scene.MigrationName)
+	w.awaitGone(t, setup.MigrationName)
 	if diff := cmp.Diff([]string{}, w.fences(t)); diff != "" {
 		t.Errorf("fences (-want +got):\n%s", diff)
 	}

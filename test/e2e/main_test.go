@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // objects is how many v1 objects a cluster has, where their number is not the point.
@@ -39,7 +39,7 @@ func closeShared() error {
 	if shared == nil {
 		return nil
 	}
-	s := shared.Scene
+	s := shared.Setup
 	shared = nil
 	return s.Close()
 }
@@ -50,7 +50,7 @@ func closeShared() error {
 func pristine(t *testing.T) *world {
 	t.Helper()
 	if shared == nil {
-		shared = newWorld(t, scene.Options{Objects: fixture.Demo(1, objects)})
+		shared = newWorld(t, setup.Options{Objects: fixture.Demo(1, objects)})
 		shared.dressAPIService(t)
 		shared.before = shared.snapshot(t)
 	}
@@ -77,7 +77,7 @@ func (w *world) assertUntouched(t *testing.T) {
 }
 
 // own gives a test a cluster of its own, to be changed for good.
-func own(t *testing.T, o scene.Options) *world {
+func own(t *testing.T, o setup.Options) *world {
 	t.Helper()
 	w := newWorld(t, o)
 	t.Cleanup(func() {
@@ -88,14 +88,14 @@ func own(t *testing.T, o scene.Options) *world {
 	return w
 }
 
-func newWorld(t *testing.T, o scene.Options) *world {
+func newWorld(t *testing.T, o setup.Options) *world {
 	t.Helper()
 	o.Cluster.Own = true
-	s, err := scene.New(context.Background(), o) // it may outlive this test
+	s, err := setup.New(context.Background(), o) // it may outlive this test
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{Scene: s}
+	w := &world{Setup: s}
 	if err := w.Grant(t.Context(), managerAccount, managerRules(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
 	othernames "github.com/phasegate/phasegate/test/renamed"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // recorded is what was seen of a run by the names of the shipped file, by the moment.
@@ -79,7 +79,7 @@ func (r *run) asks(t *testing.T, moment, line string) {
 // look notes the status, the metrics and what kubectl phasegate status tells.
 func (r *run) look(t *testing.T, moment string) {
 	t.Helper()
-	dm := r.read(t, scene.MigrationName)
+	dm := r.read(t, setup.MigrationName)
 	st := &dm.Status
 	r.saw(moment, "%s, %q; locked %t, lock %t, started %t, completed %t, ahead %t, conflicts %d", st.Phase, st.Message,
 		st.DatastoreLockedAt != nil, st.Lock != nil, st.StartedAt != nil, st.CompletedAt != nil, st.CopyAhead != nil, len(st.Conflicts))
@@ -92,7 +92,7 @@ func (r *run) look(t *testing.T, moment string) {
 	}
 	r.saw(moment, "%v", r.gauges(t))
 	var shown map[string]any
-	if err := json.Unmarshal([]byte(r.phasegate(t, "status", scene.MigrationName, "-o", "json")), &shown); err != nil {
+	if err := json.Unmarshal([]byte(r.phasegate(t, "status", setup.MigrationName, "-o", "json")), &shown); err != nil {
 		t.Fatal(err)
 	}
 	for _, field := range []string{"phase", "phases", "outcome", "step", "message", "whyNot", "held", "onDelete", "deleting", "conflictCount", "next"} {
@@ -130,11 +130,11 @@ func (r *run) gauges(t *testing.T) []string {
 func (r *run) conflict(t *testing.T) {
 	r.obstruct(t)
 	p := r.manages(t)
-	r.start(t, scene.MigrationName, nowhere)
-	r.await(t, scene.MigrationName, waiting)
-	r.awaitMessage(t, scene.MigrationName, "Datastore is locked: ")
+	r.start(t, setup.MigrationName, nowhere)
+	r.await(t, setup.MigrationName, waiting)
+	r.awaitMessage(t, setup.MigrationName, "Datastore is locked: ")
 	r.look(t, "conflict")
-	r.types(t, "conflict", "conflicts "+scene.MigrationName, 4)
+	r.types(t, "conflict", "conflicts "+setup.MigrationName, 4)
 	r.types(t, "conflict", "unlock --yes", 1) // the migration gives it back
 	r.types(t, "conflict", "cleanup --yes", 1)
 	r.asks(t, "conflict", "abort --yes --wait")
@@ -149,16 +149,16 @@ func (r *run) conflict(t *testing.T) {
 func (r *run) failure(t *testing.T) {
 	lift := r.forbid(t)
 	p := r.manages(t)
-	r.start(t, scene.MigrationName, nowhere)
-	r.await(t, scene.MigrationName, migrationv1.PhaseFailed)
-	r.awaitStatus(t, scene.MigrationName, "at rest", func(dm *migrationv1.DatastoreMigration) bool { return len(dm.Status.Machine.Held) == 0 })
+	r.start(t, setup.MigrationName, nowhere)
+	r.await(t, setup.MigrationName, migrationv1.PhaseFailed)
+	r.awaitStatus(t, setup.MigrationName, "at rest", func(dm *migrationv1.DatastoreMigration) bool { return len(dm.Status.Machine.Held) == 0 })
 	r.look(t, "failure")
 	r.types(t, "failure", "lock --yes", 0)
 	r.types(t, "failure", "unlock --yes", 0)
 	lift()
 	r.goOn(t, "remapped")
-	r.asks(t, "failure", "retry "+scene.MigrationName)
-	r.awaitMessage(t, scene.MigrationName, gateMessage("remapped"))
+	r.asks(t, "failure", "retry "+setup.MigrationName)
+	r.awaitMessage(t, setup.MigrationName, gateMessage("remapped"))
 	r.look(t, "retried")
 	r.types(t, "retried", "lock --yes", 1) // the migration closes by itself
 	if err := p.Stop(soon); err != nil {
@@ -167,7 +167,7 @@ func (r *run) failure(t *testing.T) {
 	r.types(t, "retried", "unlock --yes", 1)
 	r.types(t, "retried", "unlock --yes --force", 0)
 	p = r.manages(t)
-	r.awaitGone(t, scene.MigrationName)
+	r.awaitGone(t, setup.MigrationName)
 	if err := p.Stop(soon); err != nil {
 		t.Fatal(err)
 	}
@@ -177,19 +177,19 @@ func (r *run) failure(t *testing.T) {
 // cutOver ends by a deletion after it, which waits for the roll-out and cleans up.
 func (r *run) cutOver(t *testing.T) {
 	r.manages(t)
-	r.start(t, scene.MigrationName, nowhere)
-	r.await(t, scene.MigrationName, migrationv1.PhaseConverged)
-	r.awaitMessage(t, scene.MigrationName, "variable not set")
+	r.start(t, setup.MigrationName, nowhere)
+	r.await(t, setup.MigrationName, migrationv1.PhaseConverged)
+	r.awaitMessage(t, setup.MigrationName, "variable not set")
 	r.look(t, "converged")
 	r.types(t, "converged", "abort --yes", 1)
 	r.types(t, "converged", "cleanup --yes", 1)
-	r.askRemoval(t, scene.MigrationName)
-	r.awaitMessage(t, scene.MigrationName, "cannot be rolled back")
+	r.askRemoval(t, setup.MigrationName)
+	r.awaitMessage(t, setup.MigrationName, "cannot be rolled back")
 	r.look(t, "deleted")
-	if err := fixture.SwitchComponents(t.Context(), r.Client, scene.CalicoNamespace); err != nil {
+	if err := fixture.SwitchComponents(t.Context(), r.Client, setup.CalicoNamespace); err != nil {
 		t.Fatal(err)
 	}
-	r.awaitGone(t, scene.MigrationName)
+	r.awaitGone(t, setup.MigrationName)
 	r.saw("gone", "CRDs of v1 %v, states %s", r.v1CRDs(t), r.kubectl(t, "get", "machinestates", "-o", "name"))
 }
 
@@ -208,7 +208,7 @@ func TestByOtherNames(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, machineFile), []byte(file.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			r := &run{world: own(t, scene.Options{Objects: fixture.Demo(1, objects/2)}), seen: recorded{}, args: []string{"--phases-dir", dir}}
+			r := &run{world: own(t, setup.Options{Objects: fixture.Demo(1, objects/2)}), seen: recorded{}, args: []string{"--phases-dir", dir}}
 			r.dressAPIService(t)
 			r.before = r.snapshot(t)
 			for _, part := range []func(*testing.T){r.conflict, r.failure, r.cutOver} {

@@ -18,7 +18,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/test/crds"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // What others on the cluster do while a migration holds the lock, with a real manager.
@@ -42,8 +42,8 @@ func TestForeignCRDUnderTheLock(t *testing.T) {
 	theirs := crdFile(t, true)
 	w := pristine(t)
 	w.manager(t, "--phases-dir", gated(t))
-	w.start(t, scene.MigrationName, "locked")
-	w.awaitGate(t, scene.MigrationName, "locked")
+	w.start(t, setup.MigrationName, "locked")
+	w.awaitGate(t, setup.MigrationName, "locked")
 	w.kubectl(t, "apply", "--server-side", "--force-conflicts", "-f", theirs)
 	t.Cleanup(func() {
 		if !onPeersCRDs {
@@ -52,7 +52,7 @@ func TestForeignCRDUnderTheLock(t *testing.T) {
 	})
 	shown := &migrationv1.DatastoreMigration{}
 	harness.Eventually(t, "the view to be of Calico's CRD", soon, func() error {
-		if err := w.Client.Get(t.Context(), types.NamespacedName{Name: scene.MigrationName}, shown); err != nil {
+		if err := w.Client.Get(t.Context(), types.NamespacedName{Name: setup.MigrationName}, shown); err != nil {
 			return err
 		}
 		if shown.Status.Machine.Phase != "" || shown.Status.Phase != "Migrating" {
@@ -60,17 +60,17 @@ func TestForeignCRDUnderTheLock(t *testing.T) {
 		}
 		return nil
 	})
-	dm := w.read(t, scene.MigrationName)
+	dm := w.read(t, setup.MigrationName)
 	if !dm.Status.Machine.IsHeld("v1Lock") || dm.Status.Lock == nil || dm.Status.Lock.Deadline == nil {
 		t.Errorf("the state lost what is held: %v, lock %+v", dm.Status.Machine.HeldNames(), dm.Status.Lock)
 	}
-	if out := w.phasegate(t, "status", scene.MigrationName); !strings.Contains(out, "v1Lock") {
+	if out := w.phasegate(t, "status", setup.MigrationName); !strings.Contains(out, "v1Lock") {
 		t.Errorf("the command line does not show what is held:\n%s", out)
 	}
-	if described := w.assertStateReadable(t, scene.MigrationName); !strings.Contains(described, "v1Lock → UnlockV1") {
+	if described := w.assertStateReadable(t, setup.MigrationName); !strings.Contains(described, "v1Lock → UnlockV1") {
 		t.Errorf("kubectl describe of the state does not show the lock:\n%s", described)
 	}
-	w.remove(t, scene.MigrationName)
+	w.remove(t, setup.MigrationName)
 	w.assertNoStates(t, "DatastoreMigration")
 }
 
@@ -79,10 +79,10 @@ func TestForeignCRDUnderTheLock(t *testing.T) {
 func TestCRDDeletedUnderTheLock(t *testing.T) {
 	w := pristine(t)
 	w.manager(t, "--phases-dir", gated(t))
-	w.start(t, scene.MigrationName, "copied")
-	w.awaitGate(t, scene.MigrationName, "copied")
+	w.start(t, setup.MigrationName, "copied")
+	w.awaitGate(t, setup.MigrationName, "copied")
 	w.kubectl(t, "delete", "crd", migrationv1.CRDName, "--wait=false")
-	w.kubectl(t, "patch", "datastoremigration", scene.MigrationName, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	w.kubectl(t, "patch", "datastoremigration", setup.MigrationName, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
 	w.assertNoStates(t, "DatastoreMigration")
 	if events := w.kubectl(t, "get", "events.events.k8s.io", "-A", "-o", "custom-columns=REASON:.reason"); !strings.Contains(events, "ObjectGone") {
 		t.Errorf("no Event says that the migration is gone:\n%s", events)
@@ -117,14 +117,14 @@ func (w *world) noCRD(t *testing.T, name string) error {
 func TestStatesCRDDeletedUnderTheLock(t *testing.T) {
 	w := pristine(t)
 	w.manager(t, "--phases-dir", gated(t))
-	w.start(t, scene.MigrationName, "locked")
-	w.awaitGate(t, scene.MigrationName, "locked")
+	w.start(t, setup.MigrationName, "locked")
+	w.awaitGate(t, setup.MigrationName, "locked")
 	w.kubectl(t, "delete", "crd", v1alpha1.MachineStateCRD, "--wait=false")
-	w.askRemoval(t, scene.MigrationName)
+	w.askRemoval(t, setup.MigrationName)
 	harness.Eventually(t, "the CRD of states to be gone", soon, func() error { return w.noCRD(t, v1alpha1.MachineStateCRD) })
 	w.installCRDs(t)
 	harness.Eventually(t, "the way out to be told", soon, func() error {
-		dm, err := w.Migration(t.Context(), scene.MigrationName)
+		dm, err := w.Migration(t.Context(), setup.MigrationName)
 		if apierrs.IsNotFound(err) {
 			return nil // its last write came before the CRD went
 		}
@@ -133,12 +133,12 @@ func TestStatesCRDDeletedUnderTheLock(t *testing.T) {
 		}
 		return err
 	})
-	dm := &migrationv1.DatastoreMigration{ObjectMeta: metav1.ObjectMeta{Name: scene.MigrationName}}
+	dm := &migrationv1.DatastoreMigration{ObjectMeta: metav1.ObjectMeta{Name: setup.MigrationName}}
 	none := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 	if err := client.IgnoreNotFound(w.Client.Patch(t.Context(), dm, none)); err != nil {
 		t.Fatal(err)
 	}
-	w.awaitGone(t, scene.MigrationName)
+	w.awaitGone(t, setup.MigrationName)
 }
 
 // assertNoStates waits until objects of the kinds have left no state. A state of another

@@ -11,30 +11,30 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // docs/extend/approval-gate.md, with the annotation that a tool for GitOps would write.
 func TestApprovalGate(t *testing.T) {
 	w := pristine(t)
 	w.manager(t, "--phases-dir", gated(t, with("approval-gate/gate.diff")))
-	w.start(t, scene.MigrationName, "locked")
-	dm := w.awaitMessage(t, scene.MigrationName, "kubectl phasegate approve "+scene.MigrationName)
+	w.start(t, setup.MigrationName, "locked")
+	dm := w.awaitMessage(t, setup.MigrationName, "kubectl phasegate approve "+setup.MigrationName)
 	assertAtRest(t, dm, "Reconciling")
 	// On Calico's CRD, which knows neither, the message has said it.
 	if !onPeersCRDs && (dm.Status.Phase != "AwaitingApproval" || len(dm.Status.Machine.Blocked) != 1 || dm.Status.Machine.Blocked[0].To != "Migrating") {
 		t.Errorf("phase %s, blocked %+v: the closed exit is named", dm.Status.Phase, dm.Status.Machine.Blocked)
 	}
 	w.assertNothingLocked(t, dm) // before the approval
-	w.annotate(t, scene.MigrationName, map[string]string{"phasegate.dev/approve": "change-4711"})
-	dm = w.awaitGate(t, scene.MigrationName, "locked")
+	w.annotate(t, setup.MigrationName, map[string]string{"phasegate.dev/approve": "change-4711"})
+	dm = w.awaitGate(t, setup.MigrationName, "locked")
 	if diff := cmp.Diff([]string{"Pending", "AwaitingApproval", "Migrating"}, path(dm)); diff != "" {
 		t.Errorf("the way it came (-want +got):\n%s", diff)
 	}
 	if got := dm.Annotations["phasegate.dev/approved"]; got != "change-4711" {
 		t.Errorf("phasegate.dev/approved is %q: it shows which approval was acted on", got)
 	}
-	w.remove(t, scene.MigrationName)
+	w.remove(t, setup.MigrationName)
 }
 
 // A poll interval that is changed in a copy of the machine is the one that is kept: it looks again by itself.
@@ -44,11 +44,11 @@ func TestChangedPollInterval(t *testing.T) {
 		t.Cleanup(func() { w.restoreCRDs(t) })
 		w.dropCRD(t, "ippools.projectcalico.org")
 		w.manager(t, "--phases-dir", gated(t, inStep("Pending", "Preflight", func(s *v1alpha1.Step) { s.Poll = "200ms" })))
-		w.start(t, scene.MigrationName, "begin")
-		w.awaitMessage(t, scene.MigrationName, "CRD ippools.projectcalico.org is not installed")
+		w.start(t, setup.MigrationName, "begin")
+		w.awaitMessage(t, setup.MigrationName, "CRD ippools.projectcalico.org is not installed")
 		w.restoreCRDs(t)
-		w.awaitGate(t, scene.MigrationName, "begin")
-		w.remove(t, scene.MigrationName)
+		w.awaitGate(t, setup.MigrationName, "begin")
+		w.remove(t, setup.MigrationName)
 	})
 }
 

@@ -17,14 +17,14 @@ import (
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/calico"
 	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // What Calico's own calico-ipam does with the configuration that install-cni makes of the template: before, with v1
 // locked for good, and once the template follows calico-node's variable. It is what the check cni-group is about.
 func TestRealCNIPlugin(t *testing.T) {
 	release := calico.ForTest(t, calico.IPAM)
-	w := own(t, scene.Options{Objects: fixture.Demo(1, objects), NoStandIn: true})
+	w := own(t, setup.Options{Objects: fixture.Demo(1, objects), NoStandIn: true})
 	w.setCNITemplate(t, fixture.CNITemplate(""))
 	w.do(t, w.Grant(t.Context(), cniAccount, []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}))
 	plugin := calico.Plugin{Release: release, Kubeconfig: w.KubeconfigOf(cniAccount), Dir: t.TempDir()}

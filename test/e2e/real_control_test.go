@@ -15,7 +15,7 @@ import (
 	"github.com/phasegate/phasegate/test/crds"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // theirPatience is how long Calico's own controller may take: it drains for 10 s, and looks every 10 s.
@@ -105,10 +105,10 @@ func TestRealControl(t *testing.T) {
 		r.awaitControllers(t)
 		before := r.seen(t)
 		begun := time.Now()
-		r.do(t, r.Migrate(t.Context(), scene.MigrationName))
+		r.do(t, r.Migrate(t.Context(), setup.MigrationName))
 		said := r.theirPhase(t, "Converged")
 		took[1] = time.Since(begun)
-		r.do(t, fixture.SwitchComponents(t.Context(), r.Client, scene.CalicoNamespace))
+		r.do(t, fixture.SwitchComponents(t.Context(), r.Client, setup.CalicoNamespace))
 		said += "; " + r.theirPhase(t, "Complete")
 		t.Log(said)
 		theirs = calico.Explain(calico.Differences(before, r.seen(t)), nil).Counts
@@ -143,7 +143,7 @@ func (r *realCluster) theirPhase(t *testing.T, phase string) string {
 	t.Helper()
 	last := ""
 	r.do(t, harness.Await(t.Context(), "Calico's controller in "+phase, theirPatience, func(ctx context.Context) error {
-		dm, err := r.Migration(ctx, scene.MigrationName)
+		dm, err := r.Migration(ctx, setup.MigrationName)
 		if err != nil {
 			return err
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/phasegate/phasegate/test/calico"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // After an abort Calico's API server shows every field as before, whatever was under way, and addresses can be had.
@@ -25,19 +25,19 @@ func TestRealAborts(t *testing.T) {
 	}
 	for _, gate := range []string{"planned", "ahead", "locked", "copied", "verified"} {
 		inTurn(t, gate, func(t *testing.T) {
-			r.start(t, scene.MigrationName, gate)
-			r.awaitGate(t, scene.MigrationName, gate)
-			abort(t, scene.MigrationName)
+			r.start(t, setup.MigrationName, gate)
+			r.awaitGate(t, setup.MigrationName, gate)
+			abort(t, setup.MigrationName)
 		})
 	}
 	inTurn(t, "a conflict under the lock", func(t *testing.T) {
 		r.do(t, manager.Stop(soon))
 		r.manager(t, "--phases-dir", gated(t, underTheLock))
 		r.obstruct(t)
-		r.start(t, scene.MigrationName, nowhere)
-		r.await(t, scene.MigrationName, waiting)
-		r.awaitMessage(t, scene.MigrationName, "Datastore is locked: ")
-		abort(t, scene.MigrationName)
+		r.start(t, setup.MigrationName, nowhere)
+		r.await(t, setup.MigrationName, waiting)
+		r.awaitMessage(t, setup.MigrationName, "Datastore is locked: ")
+		abort(t, setup.MigrationName)
 	})
 }
 
@@ -85,15 +85,15 @@ func TestRealKills(t *testing.T) {
 	for _, victim := range sortedKeys(victims) {
 		for _, moment := range sortedKeys(moments) {
 			inTurn(t, victim+" "+moment, func(t *testing.T) {
-				r.start(t, scene.MigrationName, moments[moment].gate)
-				r.awaitGate(t, scene.MigrationName, moments[moment].gate)
+				r.start(t, setup.MigrationName, moments[moment].gate)
+				r.awaitGate(t, setup.MigrationName, moments[moment].gate)
 				r.goOn(t, "verified")
-				r.awaitStatus(t, scene.MigrationName, moment, holds(moments[moment].holds))
+				r.awaitStatus(t, setup.MigrationName, moment, holds(moments[moment].holds))
 				victims[victim](t)
-				r.awaitGate(t, scene.MigrationName, "verified")
+				r.awaitGate(t, setup.MigrationName, "verified")
 				r.assertSidesAreEqual(t)
 				r.assertAddresses(t, held, v3)
-				r.remove(t, scene.MigrationName)
+				r.remove(t, setup.MigrationName)
 				r.assertAsBefore(t, before, held)
 			})
 		}

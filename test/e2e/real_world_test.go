@@ -23,9 +23,9 @@ import (
 
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/calico"
+	"github.com/phasegate/phasegate/test/fakeapiserver/v1form"
 	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/scene"
-	"github.com/phasegate/phasegate/test/standin/v1form"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // What docs/operate/real-programs.md says of these variables.
@@ -52,7 +52,7 @@ type realCluster struct {
 func realCalico(t *testing.T, programs ...calico.Program) *realCluster {
 	t.Helper()
 	r := &realCluster{release: calico.ForTest(t, append(programs, calico.APIServer)...)}
-	r.world = own(t, scene.Options{Objects: []*unstructured.Unstructured{}, Aggregated: func(ctx context.Context, s *scene.Scene) (end func() error, err error) {
+	r.world = own(t, setup.Options{Objects: []*unstructured.Unstructured{}, Aggregated: func(ctx context.Context, s *setup.Setup) (end func() error, err error) {
 		if r.server, err = r.release.StartAPIServer(ctx, s.Cluster); err != nil {
 			return nil, err
 		}
@@ -297,7 +297,7 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 // switchOver does what docs/operate/migrate.md says at Converged, and waits for Complete.
 func (r *realCluster) switchOver(t *testing.T, name string) {
 	t.Helper()
-	r.do(t, fixture.SwitchComponents(t.Context(), r.Client, scene.CalicoNamespace))
+	r.do(t, fixture.SwitchComponents(t.Context(), r.Client, setup.CalicoNamespace))
 	r.await(t, name, "Complete")
 }
 

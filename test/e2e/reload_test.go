@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // An edit of the mounted machines takes effect in a migration that is under way, without a restart; one that
@@ -25,34 +25,34 @@ func TestReload(t *testing.T) {
 	mount := newMount(t)
 	mount.set(t, file)
 	manager := w.manager(t, "--phases-dir", mount.dir)
-	w.start(t, scene.MigrationName, "begin")
-	w.awaitGate(t, scene.MigrationName, "begin")
+	w.start(t, setup.MigrationName, "begin")
+	w.awaitGate(t, setup.MigrationName, "begin")
 
 	mount.set(t, edited(t, file, "to: Migrating", "to: Migratng"))
 	told := w.awaitEvent(t, "MachineRefused")
 	if !regexp.MustCompile(machineFile + `:\d+:\d+: PG001: .*"Migratng" does not exist`).MatchString(told) {
 		t.Errorf("Event MachineRefused names file, line, column and code: %s", told)
 	}
-	w.annotate(t, scene.MigrationName, map[string]string{openGates: gatesBefore("locked")})
-	before := w.awaitGate(t, scene.MigrationName, "locked") // with the last good machine
+	w.annotate(t, setup.MigrationName, map[string]string{openGates: gatesBefore("locked")})
+	before := w.awaitGate(t, setup.MigrationName, "locked") // with the last good machine
 
 	began := time.Now()
 	file = edited(t, file, gateMessage("locked"), "at an edited gate")
 	mount.set(t, file)
 	harness.Eventually(t, "the edit to take effect", soon, func() error {
-		return nilIf(w.read(t, scene.MigrationName).Status.Message == "at an edited gate")
+		return nilIf(w.read(t, setup.MigrationName).Status.Message == "at an edited gate")
 	})
 	t.Logf("an edit took effect after %s", time.Since(began)) // two looks, a second apart; 5 s are promised
 	if err := manager.Alive(); err != nil {
 		t.Error(err)
 	}
-	after := w.read(t, scene.MigrationName).Status.Machine
+	after := w.read(t, setup.MigrationName).Status.Machine
 	if after.Phase != before.Status.Machine.Phase || len(after.History) != len(before.Status.Machine.History) || after.Revision != before.Status.Machine.Revision {
 		t.Errorf("phase %s, revision %s, %d transitions: a message is no other revision", after.Phase, after.Revision, len(after.History))
 	}
 	mount.set(t, edited(t, file, "after: 168h", "after: 167h"))
 	harness.Eventually(t, "another revision", soon, func() error {
-		after = w.read(t, scene.MigrationName).Status.Machine
+		after = w.read(t, setup.MigrationName).Status.Machine
 		return nilIf(after.Revision != before.Status.Machine.Revision)
 	})
 	if was := before.Status.Machine; after.Phase != was.Phase || len(after.History) != len(was.History) || after.Cursor != was.Cursor || after.Step != was.Step {
@@ -61,7 +61,7 @@ func TestReload(t *testing.T) {
 	if told := w.awaitEvent(t, "MachineReloaded"); !strings.Contains(told, after.Revision) {
 		t.Errorf("Event MachineReloaded names the revision %s: %s", after.Revision, told)
 	}
-	w.remove(t, scene.MigrationName)
+	w.remove(t, setup.MigrationName)
 }
 
 // edited replaces a text that is there once or more.

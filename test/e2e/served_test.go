@@ -14,15 +14,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/test/equality"
 	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/scene"
-	"github.com/phasegate/phasegate/test/sides"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // Calico without its API server, as most manifests install it: v3 is served from its CRDs all the time. Objects are
 // copied before the lock there, too, and an abort leaves nothing.
 func TestCopiedAheadWithoutAPIServer(t *testing.T) {
-	w := own(t, scene.Options{Objects: fixture.Demo(1, objects), NoStandIn: true})
+	w := own(t, setup.Options{Objects: fixture.Demo(1, objects), NoStandIn: true})
 	w.before = w.snapshot(t)
 	w.setCNITemplate(t, fixture.CNITemplate("")) // as Calico ships it
 	w.said(t, "kubectl phasegate plan", 0, "clients of projectcalico.org/v3 see the copies", "let no controller act on projectcalico.org/v3",
@@ -31,9 +31,9 @@ func TestCopiedAheadWithoutAPIServer(t *testing.T) {
 
 	for _, gate := range []string{"compared", "ahead", "locked", "verified"} {
 		t.Run("abort "+gate, func(t *testing.T) {
-			w.start(t, scene.MigrationName, gate)
-			w.awaitGate(t, scene.MigrationName, gate)
-			w.remove(t, scene.MigrationName)
+			w.start(t, setup.MigrationName, gate)
+			w.awaitGate(t, setup.MigrationName, gate)
+			w.remove(t, setup.MigrationName)
 			w.assertUntouched(t)
 		})
 	}
@@ -41,8 +41,8 @@ func TestCopiedAheadWithoutAPIServer(t *testing.T) {
 	for _, name := range []string{"ahead-goes", "ahead-changes"} {
 		w.do(t, w.Client.Create(t.Context(), feed(name)))
 	}
-	w.start(t, scene.MigrationName, "ahead")
-	dm := w.awaitGate(t, scene.MigrationName, "ahead")
+	w.start(t, setup.MigrationName, "ahead")
+	dm := w.awaitGate(t, setup.MigrationName, "ahead")
 	w.assertNothingLocked(t, dm)
 	if ahead := dm.Status.CopyAhead; ahead == nil || ahead.State != migrationv1.CopyAheadOpen || ahead.Round < 1 {
 		t.Errorf("status.copyAhead %+v", ahead)
@@ -57,7 +57,7 @@ func TestCopiedAheadWithoutAPIServer(t *testing.T) {
 	w.do(t, w.Client.Create(t.Context(), feed("ahead-comes")))
 	w.setNets(t, "ahead-changes", "198.51.100.0/24")
 	w.goOn(t, "locked")
-	w.awaitGate(t, scene.MigrationName, "locked")
+	w.awaitGate(t, setup.MigrationName, "locked")
 	total := 0
 	for _, copies := range w.copies(t) {
 		total += len(copies)
@@ -66,12 +66,12 @@ func TestCopiedAheadWithoutAPIServer(t *testing.T) {
 		t.Errorf("%d copies are there when v1 is locked, want about %d", total, want)
 	}
 	w.goOn(t, "verified")
-	w.awaitGate(t, scene.MigrationName, "verified")
+	w.awaitGate(t, setup.MigrationName, "verified")
 	w.assertSidesAreEqual(t)
 	w.assertOwners(t)
 	w.goOn(t, nowhere)
-	w.await(t, scene.MigrationName, "Converged")
-	w.awaitMessage(t, scene.MigrationName, "calico-node")
+	w.await(t, setup.MigrationName, "Converged")
+	w.awaitMessage(t, setup.MigrationName, "calico-node")
 	w.assertV3Open(t)
 	w.assertSidesAreEqual(t)
 	w.assertCNIFollows(t)
@@ -81,15 +81,15 @@ func TestCopiedAheadWithoutAPIServer(t *testing.T) {
 // without an address. Nothing is complete before that is changed, by the commands that status prints.
 func (w *world) assertCNIFollows(t *testing.T) {
 	t.Helper()
-	w.do(t, fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace))
-	w.awaitMessage(t, scene.MigrationName, "(the CNI plugin stays with v1, which is locked, and gives new pods no address: cni_network_config of ConfigMap calico-config has no calico_api_group)")
+	w.do(t, fixture.SwitchComponents(t.Context(), w.Client, setup.CalicoNamespace))
+	w.awaitMessage(t, setup.MigrationName, "(the CNI plugin stays with v1, which is locked, and gives new pods no address: cni_network_config of ConfigMap calico-config has no calico_api_group)")
 	time.Sleep(time.Second) // by which Kubernetes tells what was changed first
-	status := w.said(t, "kubectl phasegate status "+scene.MigrationName, 0, "let the CNI plugin take the group")
+	status := w.said(t, "kubectl phasegate status "+setup.MigrationName, 0, "let the CNI plugin take the group")
 	w.said(t, advised(t, status, "let the CNI plugin take the group"), 0, "configmap/calico-config replaced")
-	w.awaitMessage(t, scene.MigrationName, "calico-node (its pods may be older than the change of ConfigMap calico-config, restart them)")
-	status = w.said(t, "kubectl phasegate status "+scene.MigrationName, 0, "rollout restart")
+	w.awaitMessage(t, setup.MigrationName, "calico-node (its pods may be older than the change of ConfigMap calico-config, restart them)")
+	status = w.said(t, "kubectl phasegate status "+setup.MigrationName, 0, "rollout restart")
 	w.said(t, advised(t, status, "write the CNI configuration anew"), 0, "daemonset.apps/calico-node restarted")
-	w.kubectl(t, "wait", "--for=condition=Ready", "--timeout=90s", "datastoremigration/"+scene.MigrationName)
+	w.kubectl(t, "wait", "--for=condition=Ready", "--timeout=90s", "datastoremigration/"+setup.MigrationName)
 	if diff := cmp.Diff(fixture.CNITemplate(`"calico_api_group": "__CALICO_API_GROUP__",`), w.cniTemplate(t)); diff != "" {
 		t.Errorf("the printed command has made of the template (-want +got):\n%s", diff)
 	}
@@ -98,13 +98,13 @@ func (w *world) assertCNIFollows(t *testing.T) {
 func (w *world) cniTemplate(t *testing.T) string {
 	t.Helper()
 	config := &corev1.ConfigMap{}
-	w.do(t, w.Client.Get(t.Context(), client.ObjectKey{Namespace: scene.CalicoNamespace, Name: fixture.ConfigMap}, config))
+	w.do(t, w.Client.Get(t.Context(), client.ObjectKey{Namespace: setup.CalicoNamespace, Name: fixture.ConfigMap}, config))
 	return config.Data[fixture.CNIKey]
 }
 
 func (w *world) setCNITemplate(t *testing.T, text string) {
 	t.Helper()
-	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: scene.CalicoNamespace, Name: fixture.ConfigMap}}
+	config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: setup.CalicoNamespace, Name: fixture.ConfigMap}}
 	before := config.DeepCopy()
 	config.Data = map[string]string{fixture.CNIKey: text}
 	w.do(t, w.Client.Patch(t.Context(), config, client.MergeFrom(before)))
@@ -115,12 +115,12 @@ func (w *world) assertSidesAreEqual(t *testing.T) {
 	t.Helper()
 	dynamic, err := dynamic.NewForConfig(w.Config)
 	w.do(t, err)
-	r := sides.Reader{Client: dynamic, Registry: w.Registry}
+	r := equality.Reader{Client: dynamic, Registry: w.Registry}
 	inV1, err := r.V1(t.Context())
 	w.do(t, err)
 	inV3, err := r.V3(t.Context())
 	w.do(t, err)
-	if c := sides.Compare(inV1, inV3); !c.Equal() {
+	if c := equality.Compare(inV1, inV3); !c.Equal() {
 		t.Errorf("v1 and v3 differ: missing %v, extra %v, different %v", c.Missing, c.Extra, c.Different)
 	}
 }
@@ -128,7 +128,7 @@ func (w *world) assertSidesAreEqual(t *testing.T) {
 // The path for manifests is typed as docs/operate/migrate.md has it, where v3 is served from its CRDs, from a
 // calico-config as Calico ships it to a new pod's address.
 func TestManifestPath(t *testing.T) {
-	w := own(t, scene.Options{Objects: fixture.Demo(1, objects), NoStandIn: true})
+	w := own(t, setup.Options{Objects: fixture.Demo(1, objects), NoStandIn: true})
 	w.setCNITemplate(t, fixture.CNITemplate(""))
 	w.manager(t)
 	w.followPage(t, "First let the CNI plugin follow")
@@ -148,5 +148,5 @@ func (w *world) followPage(t *testing.T, sentence string) {
 		t.Fatalf("the page has no block below %q", sentence)
 	}
 	block = strings.ReplaceAll(block, "migration.yaml", filepath.Join(root(t), "docs", "tutorials", "migration.yaml"))
-	w.said(t, "set -e; ns="+scene.CalicoNamespace+"\n"+block, 0)
+	w.said(t, "set -e; ns="+setup.CalicoNamespace+"\n"+block, 0)
 }

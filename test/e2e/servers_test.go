@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // waitingWrites is how many writes wait in an API server while it does not work.
@@ -57,8 +57,8 @@ func TestEveryAPIServer(t *testing.T) {
 	}
 	w := pristine(t)
 	w.manager(t, "--phases-dir", gated(t))
-	w.start(t, scene.MigrationName, "ahead")
-	w.awaitGate(t, scene.MigrationName, "ahead")
+	w.start(t, setup.MigrationName, "ahead")
+	w.awaitGate(t, setup.MigrationName, "ahead")
 	server, through := w.secondServer(t)
 	if err := through.Create(t.Context(), guarded(v1, "GlobalNetworkSet", "early"), client.DryRunAll); err != nil {
 		t.Errorf("nothing is locked, and an API server that has just started answers %v", err)
@@ -70,9 +70,9 @@ func TestEveryAPIServer(t *testing.T) {
 		before, moment := "fenced", time.Duration(0)
 		if round > 0 {
 			before, moment = "begin", time.Duration(rand.Int64N(int64(3*time.Second)))
-			w.start(t, scene.MigrationName, before)
+			w.start(t, setup.MigrationName, before)
 		}
-		w.awaitGate(t, scene.MigrationName, before)
+		w.awaitGate(t, setup.MigrationName, before)
 		in, gone := w.frozenRound(t, server, through, round, moment)
 		t.Logf("frozen %s after %s: %d of %d writes that waited were accepted, %d are not in v3", moment, before, in, waitingWrites, gone)
 		lost, accepted = lost+gone, accepted+in
@@ -103,13 +103,13 @@ func (w *world) frozenRound(t *testing.T, server *harness.Server, through client
 		w.goOn(t, "verified")
 	}
 	_ = harness.Await(t.Context(), "the migration to go on without it", 3*time.Second, func(context.Context) error {
-		return nilIf(w.read(t, scene.MigrationName).Status.Message == gateMessage("verified"))
+		return nilIf(w.read(t, setup.MigrationName).Status.Message == gateMessage("verified"))
 	}) // which it should not
 	if err := server.Resume(); err != nil {
 		t.Fatal(err)
 	}
 	writing.Wait()
-	w.awaitGate(t, scene.MigrationName, "verified")
+	w.awaitGate(t, setup.MigrationName, "verified")
 	for i, err := range errs {
 		if err == nil {
 			accepted++
@@ -118,7 +118,7 @@ func (w *world) frozenRound(t *testing.T, server *harness.Server, through client
 			t.Errorf("write %d: %v", i, err)
 		}
 	}
-	w.remove(t, scene.MigrationName)
+	w.remove(t, setup.MigrationName)
 	for i := range waitingWrites {
 		if err := client.IgnoreNotFound(w.Client.Delete(t.Context(), guarded(v1, "GlobalNetworkSet", name(i)))); err != nil {
 			t.Fatal(err)

@@ -27,7 +27,7 @@ import (
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // feed is a GlobalNetworkSet of v1 that no fixture has.
@@ -78,8 +78,8 @@ func TestCopiedAhead(t *testing.T) {
 	}
 	w.behind(t, func(ctx context.Context) error { return w.Client.Create(ctx, leftOver()) })
 	w.manager(t, "--phases-dir", gated(t))
-	w.start(t, scene.MigrationName, "ahead")
-	dm := w.awaitGate(t, scene.MigrationName, "ahead")
+	w.start(t, setup.MigrationName, "ahead")
+	dm := w.awaitGate(t, setup.MigrationName, "ahead")
 	w.assertNothingLocked(t, dm)
 	w.assertOnlyInV3(t, dm, "globalnetworksets.v3precopy.projectcalico.org")
 	w.kubectl(t, "delete", "globalnetworksets.v3precopy.projectcalico.org", leftOver().GetName())
@@ -162,12 +162,12 @@ func TestFoundAhead(t *testing.T) {
 	for name, c := range cases {
 		inTurn(t, name, func(t *testing.T) {
 			remove := c.obstruct(t, w)
-			w.start(t, scene.MigrationName, "verified")
-			dm := w.awaitMessage(t, scene.MigrationName, c.says)
+			w.start(t, setup.MigrationName, "verified")
+			dm := w.awaitMessage(t, setup.MigrationName, c.says)
 			w.assertNothingLocked(t, dm)
 			remove()
-			w.awaitGate(t, scene.MigrationName, "verified")
-			w.remove(t, scene.MigrationName)
+			w.awaitGate(t, setup.MigrationName, "verified")
+			w.remove(t, setup.MigrationName)
 			w.assertUntouched(t)
 		})
 	}
@@ -195,8 +195,8 @@ func TestSideDoorRefused(t *testing.T) {
 		inTurn(t, name, func(t *testing.T) {
 			lift := sync.OnceFunc(c.refuse(t, w))
 			t.Cleanup(lift)
-			w.start(t, scene.MigrationName, "begin")
-			dm := w.awaitStatus(t, scene.MigrationName, "at the begin of Migrating", func(dm *migrationv1.DatastoreMigration) bool {
+			w.start(t, setup.MigrationName, "begin")
+			dm := w.awaitStatus(t, setup.MigrationName, "at the begin of Migrating", func(dm *migrationv1.DatastoreMigration) bool {
 				return dm.Status.Message == gateMessage("begin")
 			})
 			w.assertNothingLocked(t, dm)
@@ -222,8 +222,8 @@ func TestSideDoorRefusedLate(t *testing.T) {
 	})
 	t.Cleanup(func() { w.restoreCRDs(t) })
 	w.manager(t, "--phases-dir", gated(t, inStep("Pending", "CopyResources", func(s *v1alpha1.Step) { s.Poll = "1s" })))
-	w.start(t, scene.MigrationName, "compared")
-	w.awaitGate(t, scene.MigrationName, "compared")
+	w.start(t, setup.MigrationName, "compared")
+	w.awaitGate(t, setup.MigrationName, "compared")
 	lift := sync.OnceFunc(w.freezeCRDs(t))
 	t.Cleanup(lift)
 	if !w.shut(t.Context(), sets) {
@@ -240,15 +240,15 @@ func TestSideDoorRefusedLate(t *testing.T) {
 		return errors.Join(errors.New("it is open"), err)
 	})
 	w.goOn(t, "begin")
-	dm := w.awaitMessage(t, scene.MigrationName, "Objects that cannot be copied: GlobalNetworkSet blocklist-3: ")
+	dm := w.awaitMessage(t, setup.MigrationName, "Objects that cannot be copied: GlobalNetworkSet blocklist-3: ")
 	w.assertNothingLocked(t, dm)
 	if ahead := dm.Status.CopyAhead; ahead == nil || ahead.State != migrationv1.CopyAheadRefused || dm.Status.Phase != "Pending" {
 		t.Errorf("phase %s, status.copyAhead %+v, want Refused", dm.Status.Phase, ahead)
 	}
 	lift()
 	w.restoreCRDs(t)
-	w.awaitGate(t, scene.MigrationName, "begin")
-	w.remove(t, scene.MigrationName)
+	w.awaitGate(t, setup.MigrationName, "begin")
+	w.remove(t, setup.MigrationName)
 	w.assertUntouched(t)
 }
 
@@ -256,16 +256,16 @@ func TestSideDoorRefusedLate(t *testing.T) {
 func TestSideDoorShutOnce(t *testing.T) {
 	w := pristine(t)
 	w.manager(t, "--phases-dir", gated(t))
-	w.start(t, scene.MigrationName, "compared")
-	w.awaitGate(t, scene.MigrationName, "compared")
+	w.start(t, setup.MigrationName, "compared")
+	w.awaitGate(t, setup.MigrationName, "compared")
 	w.shut(t.Context(), "globalnetworksets.projectcalico.org", "tiers.projectcalico.org")
-	w.annotate(t, scene.MigrationName, map[string]string{openGates: gatesBefore("ahead")})
-	dm := w.awaitGate(t, scene.MigrationName, "ahead")
+	w.annotate(t, setup.MigrationName, map[string]string{openGates: gatesBefore("ahead")})
+	dm := w.awaitGate(t, setup.MigrationName, "ahead")
 	if ahead := dm.Status.CopyAhead; ahead == nil || ahead.State != migrationv1.CopyAheadOpen || ahead.Round < 1 {
 		t.Errorf("status.copyAhead %+v", ahead)
 	}
 	w.shut(t.Context(), "globalnetworksets.projectcalico.org") // and the abort must reach the copies
-	w.remove(t, scene.MigrationName)
+	w.remove(t, setup.MigrationName)
 	if diff := cmp.Diff([]string{}, w.stored(t), cmp.Transformer("sorted", func(s []string) string { return strings.Join(s, " ") })); diff != "" {
 		t.Errorf("what is left in v3 (-want +got):\n%s", diff)
 	}
@@ -356,20 +356,20 @@ func (w *world) freezeCRDs(t *testing.T) (lift func()) {
 // A migration whose finalizer was removed by hand leaves a lock of v3 behind the side door, where nobody sees it.
 // The next migration takes it over.
 func TestGoneBeforeTheLock(t *testing.T) {
-	w := own(t, scene.Options{Objects: append(fixture.BuiltinTiers(), fixture.ClusterInformation(), feed("ahead"))})
+	w := own(t, setup.Options{Objects: append(fixture.BuiltinTiers(), fixture.ClusterInformation(), feed("ahead"))})
 	dir := gated(t)
 	p := w.manager(t, "--phases-dir", dir)
-	w.start(t, scene.MigrationName, "ahead")
-	w.awaitGate(t, scene.MigrationName, "ahead")
+	w.start(t, setup.MigrationName, "ahead")
+	w.awaitGate(t, setup.MigrationName, "ahead")
 	w.assertDoorIsUsed(t, "globalnetworksets/ahead", "clusterinformations/default")
 	p.Kill()
-	w.kubectl(t, "delete", "datastoremigration", scene.MigrationName, "--wait=false")
-	w.kubectl(t, "patch", "datastoremigration", scene.MigrationName, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
-	w.awaitGone(t, scene.MigrationName)
+	w.kubectl(t, "delete", "datastoremigration", setup.MigrationName, "--wait=false")
+	w.kubectl(t, "patch", "datastoremigration", setup.MigrationName, "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	w.awaitGone(t, setup.MigrationName)
 	before := w.content(t)
 	w.manager(t, "--phases-dir", dir)
-	w.start(t, scene.MigrationName, nowhere)
-	dm := w.await(t, scene.MigrationName, "Converged")
+	w.start(t, setup.MigrationName, nowhere)
+	dm := w.await(t, setup.MigrationName, "Converged")
 	if diff := cmp.Diff([]string{"Pending", "Migrating", "Converged"}, path(dm)); diff != "" {
 		t.Errorf("the way it came (-want +got):\n%s", diff)
 	}

@@ -20,7 +20,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/standin"
+	"github.com/phasegate/phasegate/test/fakeapiserver"
 )
 
 // snapshot is all that a migration could have left traces in.
@@ -140,7 +140,7 @@ func (w *world) apiService(t *testing.T) string {
 	t.Helper()
 	svc := &unstructured.Unstructured{}
 	svc.SetGroupVersionKind(apiregistrationv1.SchemeGroupVersion.WithKind("APIService"))
-	if err := w.Client.Get(context.Background(), types.NamespacedName{Name: standin.APIServiceName}, svc); err != nil {
+	if err := w.Client.Get(context.Background(), types.NamespacedName{Name: fakeapiserver.APIServiceName}, svc); err != nil {
 		t.Fatal(err)
 	}
 	delete(svc.Object, "status")
@@ -151,7 +151,7 @@ func (w *world) apiService(t *testing.T) string {
 func (w *world) dressAPIService(t *testing.T) {
 	t.Helper()
 	svc := &apiregistrationv1.APIService{}
-	if err := w.Client.Get(context.Background(), types.NamespacedName{Name: standin.APIServiceName}, svc); err != nil {
+	if err := w.Client.Get(context.Background(), types.NamespacedName{Name: fakeapiserver.APIServiceName}, svc); err != nil {
 		t.Fatal(err)
 	}
 	svc.Labels["team"] = "network"

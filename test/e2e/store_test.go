@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // large objects take more of the store than all others together.
@@ -42,22 +42,22 @@ func TestStoreFull(t *testing.T) {
 	t.Run("named before", func(t *testing.T) {
 		quota := "--store-quota=" + strconv.FormatInt(w.storeSize(t)+4*mebibyte, 10)
 		w.manager(t, quota)
-		w.start(t, scene.MigrationName, nowhere)
-		w.awaitMessage(t, scene.MigrationName, "store-space: the copies add some ")
+		w.start(t, setup.MigrationName, nowhere)
+		w.awaitMessage(t, setup.MigrationName, "store-space: the copies add some ")
 		w.said(t, "kubectl phasegate plan "+quota, 1, "× store-space: the copies add some ", "MiB to etcd, which has ")
 		w.said(t, "kubectl phasegate plan", 0, "✓ the copies add some ", " MiB now, of a quota of 2048 MiB (etcd's default)")
-		w.remove(t, scene.MigrationName)
+		w.remove(t, setup.MigrationName)
 	})
 	t.Run("stopped before", func(t *testing.T) {
 		w.atDoor(t)
 		w.manager(t, "--phases-dir", gated(t), "--store-quota", strconv.FormatInt(w.storeSize(t), 10))
-		w.annotate(t, scene.MigrationName, map[string]string{openGates: gatesBefore(nowhere)})
-		dm := w.await(t, scene.MigrationName, "Failed")
+		w.annotate(t, setup.MigrationName, map[string]string{openGates: gatesBefore(nowhere)})
+		dm := w.await(t, setup.MigrationName, "Failed")
 		if !strings.Contains(dm.Status.Message, "the copies need more room than there is: etcd has ") {
 			t.Errorf("it says %q", dm.Status.Message)
 		}
 		w.assertNothingLocked(t, dm)
-		w.remove(t, scene.MigrationName)
+		w.remove(t, setup.MigrationName)
 	})
 	t.Run("full", func(t *testing.T) {
 		w.atDoor(t)
@@ -65,7 +65,7 @@ func TestStoreFull(t *testing.T) {
 		w.limitStore(t, w.storeSize(t)+2*mebibyte)
 		defer w.limitStore(t, 1<<30)
 		w.manager(t, "--phases-dir", gated(t))
-		w.annotate(t, scene.MigrationName, map[string]string{openGates: gatesBefore(nowhere)})
+		w.annotate(t, setup.MigrationName, map[string]string{openGates: gatesBefore(nowhere)})
 		said := w.awaitFull(t)
 		if !strings.Contains(said, "database space exceeded") {
 			t.Errorf("status says %q", said)
@@ -78,13 +78,13 @@ func TestStoreFull(t *testing.T) {
 			return nil
 		})
 		w.limitStore(t, 1<<30)
-		w.annotate(t, scene.MigrationName, map[string]string{"look": "again"}) // not as late as the manager would
-		dm := w.await(t, scene.MigrationName, "Failed")
+		w.annotate(t, setup.MigrationName, map[string]string{"look": "again"}) // not as late as the manager would
+		dm := w.await(t, setup.MigrationName, "Failed")
 		if !strings.Contains(dm.Status.Message, "etcd is full") {
 			t.Errorf("it says %q", dm.Status.Message)
 		}
 		w.assertNothingLocked(t, dm)
-		w.remove(t, scene.MigrationName)
+		w.remove(t, setup.MigrationName)
 	})
 	if after := w.stored(t); !slices.Equal(before, after) {
 		t.Errorf("v3 stores %d objects, and did %d before", len(after), len(before))
@@ -95,8 +95,8 @@ func TestStoreFull(t *testing.T) {
 func (w *world) atDoor(t *testing.T) {
 	t.Helper()
 	manager := w.manager(t, "--phases-dir", gated(t))
-	w.start(t, scene.MigrationName, "compared")
-	w.awaitGate(t, scene.MigrationName, "compared")
+	w.start(t, setup.MigrationName, "compared")
+	w.awaitGate(t, setup.MigrationName, "compared")
 	if err := manager.Stop(20 * time.Second); err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func askEtcd(url string, question map[string]any) (answer etcdAnswer, err error)
 func (w *world) awaitFull(t *testing.T) (said string) {
 	t.Helper()
 	harness.Eventually(t, "status to say that etcd is full", soon, func() error {
-		_, errs, _ := w.typed(t, "kubectl phasegate status "+scene.MigrationName)
+		_, errs, _ := w.typed(t, "kubectl phasegate status "+setup.MigrationName)
 		if said = errs; !strings.Contains(said, "etcd is full") {
 			return fmt.Errorf("it says %q", said)
 		}

@@ -19,7 +19,7 @@ import (
 
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // evening is the name of the migration of the story.
@@ -28,7 +28,7 @@ const evening = "to-v3"
 // TestAtTheTerminal is an evening at the terminal, with nothing but kubectl and its plugin: a migration that
 // is stuck three times, is aborted, loses its manager under the lock, and comes to its end.
 func TestAtTheTerminal(t *testing.T) {
-	w := own(t, scene.Options{Objects: fixture.Demo(5, 60)})
+	w := own(t, setup.Options{Objects: fixture.Demo(5, 60)})
 	w.obstruct(t)
 	manager := w.manager(t, "--phases-dir", gated(t))
 	chapters := []struct {

@@ -17,7 +17,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // What the next version of the program calls otherwise. Each kind of name of a machine file is there, and of
@@ -180,7 +180,7 @@ func (v *versions) stop(t *testing.T) {
 // call otherwise: nothing is lost, nothing is done twice, and either gives everything back.
 func TestUpgrade(t *testing.T) {
 	next := nextManager(t)
-	v := &versions{world: own(t, scene.Options{Objects: fixture.Demo(1, objects)}), next: next}
+	v := &versions{world: own(t, setup.Options{Objects: fixture.Demo(1, objects)}), next: next}
 	v.dressAPIService(t)
 	v.before = v.snapshot(t)
 	for _, c := range []struct {
@@ -210,29 +210,29 @@ func gatedText(t *testing.T, more ...edit) (now, next string) {
 func (v *versions) ahead(t *testing.T) {
 	now, next := gatedText(t)
 	v.run(t, "", now)
-	v.start(t, scene.MigrationName, "ahead")
-	before := v.awaitGate(t, scene.MigrationName, "ahead").Status.Machine
+	v.start(t, setup.MigrationName, "ahead")
+	before := v.awaitGate(t, setup.MigrationName, "ahead").Status.Machine
 	v.run(t, v.next, mapped(t, next))
-	after := v.awaitStatus(t, scene.MigrationName, "with the next revision", func(dm *migrationv1.DatastoreMigration) bool {
+	after := v.awaitStatus(t, setup.MigrationName, "with the next revision", func(dm *migrationv1.DatastoreMigration) bool {
 		return dm.Status.Machine.Revision != before.Revision
 	}).Status.Machine
 	if after.Step != "pause-ahead" || after.Cursor != before.Cursor || len(after.History) != len(before.History) {
 		t.Errorf("at step %s, number %d after %d, history %v: the phase began anew", after.Step, after.Cursor, before.Cursor, after.History)
 	}
-	v.remove(t, scene.MigrationName)
+	v.remove(t, setup.MigrationName)
 	v.assertUntouched(t)
 }
 
 func (v *versions) back(t *testing.T) {
 	now, next := gatedText(t)
 	v.run(t, "", now)
-	v.start(t, scene.MigrationName, "fenced")
-	v.awaitGate(t, scene.MigrationName, "fenced")
+	v.start(t, setup.MigrationName, "fenced")
+	v.awaitGate(t, setup.MigrationName, "fenced")
 	v.run(t, v.next, mapped(t, next))
 	v.assertHolds(t, "CutOver", "v3Copies")
 	v.goOn(t, "parked")
 	v.assertHolds(t, "CutOver", "apiService")
-	locked := v.read(t, scene.MigrationName)
+	locked := v.read(t, setup.MigrationName)
 	// What would stop the older version is told before: apiService and ownersOfV1 would not, of which it knows
 	// the name or the release.
 	shipped := filepath.Join(root(t), "phases", machineFile)
@@ -240,33 +240,33 @@ func (v *versions) back(t *testing.T) {
 	v.run(t, "", mapped(t, now))
 	v.assertHolds(t, "Migrating", "apiService")
 	v.goOn(t, "copied")
-	dm := v.awaitGate(t, scene.MigrationName, "copied")
+	dm := v.awaitGate(t, setup.MigrationName, "copied")
 	assertStillLocked(t, locked, dm, "Pending", "Migrating", "CutOver", "Migrating")
-	v.remove(t, scene.MigrationName)
+	v.remove(t, setup.MigrationName)
 	v.assertUntouched(t)
 }
 
 func (v *versions) unmapped(t *testing.T) {
 	now, next := gatedText(t)
 	v.run(t, "", now)
-	v.start(t, scene.MigrationName, "locked")
-	locked := v.awaitGate(t, scene.MigrationName, "locked")
+	v.start(t, setup.MigrationName, "locked")
+	locked := v.awaitGate(t, setup.MigrationName, "locked")
 
 	v.mount.set(t, renamedFile(now)) // a running manager has another file to go on with
 	told := v.awaitEvent(t, "MachineRefused")
-	for _, part := range []string{"PG104", "DatastoreMigration " + scene.MigrationName + " cannot go on with it", "in phase Migrating", "spec.upgrade.phaseMap"} {
+	for _, part := range []string{"PG104", "DatastoreMigration " + setup.MigrationName + " cannot go on with it", "in phase Migrating", "spec.upgrade.phaseMap"} {
 		if !strings.Contains(told, part) {
 			t.Errorf("Event MachineRefused does not say %q: %s", part, told)
 		}
 	}
 	v.goOn(t, "parked")
-	v.awaitGate(t, scene.MigrationName, "parked")
+	v.awaitGate(t, setup.MigrationName, "parked")
 
 	v.run(t, v.next, next) // one that starts has not
-	dm := v.awaitMessage(t, scene.MigrationName, "add it to spec.upgrade.phaseMap")
+	dm := v.awaitMessage(t, setup.MigrationName, "add it to spec.upgrade.phaseMap")
 	assertAtRest(t, dm, "Stalled")
 	v.assertHeld(t, "Migrating", held("apiService"))
-	if said := v.running.Tail(200); !strings.Contains(said, "PG104") || !strings.Contains(said, scene.MigrationName) {
+	if said := v.running.Tail(200); !strings.Contains(said, "PG104") || !strings.Contains(said, setup.MigrationName) {
 		t.Errorf("the manager that starts does not log what cannot go on:\n%s", said)
 	}
 	if v.ready(t, v.Registry.Lock().V1GVK().GroupVersion().String()) {
@@ -277,31 +277,31 @@ func (v *versions) unmapped(t *testing.T) {
 	}
 	v.mount.set(t, mapped(t, next)) // as the message says
 	v.assertHolds(t, "CutOver", "apiService")
-	assertStillLocked(t, locked, v.read(t, scene.MigrationName), "Pending", "Migrating", "CutOver")
-	v.remove(t, scene.MigrationName)
+	assertStillLocked(t, locked, v.read(t, setup.MigrationName), "Pending", "Migrating", "CutOver")
+	v.remove(t, setup.MigrationName)
 	v.assertUntouched(t)
 }
 
 func (v *versions) requested(t *testing.T) {
 	now, next := gatedText(t, inPhase("Pending", func(_ *testing.T, p *v1alpha1.Phase) { p.Timeout.After = "1s" }))
 	v.run(t, "", now)
-	v.start(t, scene.MigrationName, "pending")
-	v.awaitStatus(t, scene.MigrationName, "failed", failedTimes(1))
-	v.annotate(t, scene.MigrationName, map[string]string{"phasegate.dev/retry": "first"})
-	before := v.awaitStatus(t, scene.MigrationName, "failed again", failedTimes(2))
+	v.start(t, setup.MigrationName, "pending")
+	v.awaitStatus(t, setup.MigrationName, "failed", failedTimes(1))
+	v.annotate(t, setup.MigrationName, map[string]string{"phasegate.dev/retry": "first"})
+	before := v.awaitStatus(t, setup.MigrationName, "failed again", failedTimes(2))
 	for _, version := range []struct{ program, file, request string }{{v.next, next, "again"}, {"", now, "retry"}} {
 		v.run(t, version.program, mapped(t, version.file))
-		dm := v.awaitStatus(t, scene.MigrationName, "with request "+version.request, func(dm *migrationv1.DatastoreMigration) bool {
+		dm := v.awaitStatus(t, setup.MigrationName, "with request "+version.request, func(dm *migrationv1.DatastoreMigration) bool {
 			return len(dm.Status.Machine.Requests) == 1 && dm.Status.Machine.Requests[0].Name == version.request
 		})
-		v.annotate(t, scene.MigrationName, map[string]string{"unrelated": "wakes " + version.request})
+		v.annotate(t, setup.MigrationName, map[string]string{"unrelated": "wakes " + version.request})
 		if diff := cmp.Diff(path(before), path(dm)); diff != "" {
 			t.Errorf("one request was acted on twice (-before +after):\n%s", diff)
 		}
 	}
-	v.annotate(t, scene.MigrationName, map[string]string{"phasegate.dev/retry": "second"})
-	v.awaitStatus(t, scene.MigrationName, "failed by another request", failedTimes(3))
-	v.remove(t, scene.MigrationName)
+	v.annotate(t, setup.MigrationName, map[string]string{"phasegate.dev/retry": "second"})
+	v.awaitStatus(t, setup.MigrationName, "failed by another request", failedTimes(3))
+	v.remove(t, setup.MigrationName)
 }
 
 // complete is the last: what it does is for good.
@@ -309,21 +309,21 @@ func (v *versions) complete(t *testing.T) {
 	content := v.content(t)
 	now, _ := gatedText(t)
 	v.run(t, "", now)
-	v.start(t, scene.MigrationName, "verified")
-	locked := v.awaitGate(t, scene.MigrationName, "verified")
+	v.start(t, setup.MigrationName, "verified")
+	locked := v.awaitGate(t, setup.MigrationName, "verified")
 	before := v.writesOfCopies(t)
 	v.running.Kill() // as a node that is lost
 	v.run(t, v.next, "")
-	dm := v.await(t, scene.MigrationName, "Converged")
+	dm := v.await(t, setup.MigrationName, "Converged")
 	if diff := cmp.Diff(before, v.writesOfCopies(t)); diff != "" {
 		t.Errorf("the next version writes copies again that are right (-before +after):\n%s", diff)
 	}
 	assertStillLocked(t, locked, dm, "Pending", "Migrating", "CutOver", "Converged")
-	if err := fixture.SwitchComponents(t.Context(), v.Client, scene.CalicoNamespace); err != nil {
+	if err := fixture.SwitchComponents(t.Context(), v.Client, setup.CalicoNamespace); err != nil {
 		t.Fatal(err)
 	}
-	assertAtRest(t, v.await(t, scene.MigrationName, "Complete"), "Ready")
-	v.remove(t, scene.MigrationName)
+	assertAtRest(t, v.await(t, setup.MigrationName, "Complete"), "Ready")
+	v.remove(t, setup.MigrationName)
 	if left := v.v1CRDs(t); len(left) > 0 {
 		t.Errorf("v1 CRDs are left: %q", left)
 	}
@@ -376,7 +376,7 @@ func (v *versions) assertHolds(t *testing.T, phase, last string) {
 
 func (v *versions) assertHeld(t *testing.T, phase string, names []string) {
 	t.Helper()
-	v.awaitStatus(t, scene.MigrationName, fmt.Sprintf("in %s, holding %v", phase, names), func(dm *migrationv1.DatastoreMigration) bool {
+	v.awaitStatus(t, setup.MigrationName, fmt.Sprintf("in %s, holding %v", phase, names), func(dm *migrationv1.DatastoreMigration) bool {
 		return dm.Status.Machine.Phase == phase && slices.Equal(dm.Status.Machine.HeldNames(), names)
 	})
 }

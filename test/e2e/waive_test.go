@@ -13,7 +13,7 @@ import (
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/test/crds"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // What a person has to decide keeps a migration in Pending until he has decided; the decision is told, and
@@ -40,32 +40,32 @@ func TestWaivers(t *testing.T) {
 			}, says: []string{"MutatingAdmissionPolicy tierlabel.policy.projectcalico.org is not there", "the copies do without them"}},
 		"the peer acts": {id: "peer-controller", why: "two would migrate the same objects",
 			spoil: func(t *testing.T, w *world) func() { return w.letPeerAct(t) },
-			says:  []string{"system:serviceaccount:" + scene.CalicoNamespace + ":calico-kube-controllers", "give the migration another name, to-v3 say"}},
+			says:  []string{"system:serviceaccount:" + setup.CalicoNamespace + ":calico-kube-controllers", "give the migration another name, to-v3 say"}},
 	}
 	w := pristine(t)
 	w.manager(t, "--phases-dir", gated(t))
 	for name, tc := range cases {
 		inTurn(t, name, func(t *testing.T) {
 			mend := tc.spoil(t, w)
-			w.start(t, scene.MigrationName, "begin")
+			w.start(t, setup.MigrationName, "begin")
 			for _, part := range append(tc.says, "waive it with the annotation "+migrationv1.AnnotationWaive+"="+tc.id+"@") {
-				if dm := w.awaitMessage(t, scene.MigrationName, part); dm.Status.Phase != "Pending" {
+				if dm := w.awaitMessage(t, setup.MigrationName, part); dm.Status.Phase != "Pending" {
 					t.Fatalf("phase %s: %s", dm.Status.Phase, tc.why)
 				}
 			}
-			w.annotate(t, scene.MigrationName, map[string]string{migrationv1.AnnotationWaive: tc.id + ",v3-crds"})
+			w.annotate(t, setup.MigrationName, map[string]string{migrationv1.AnnotationWaive: tc.id + ",v3-crds"})
 			for _, part := range []string{`waives "v3-crds", which is no check that may be waived`, fmt.Sprintf("waives %q, which was not decided about this object", tc.id)} {
-				w.awaitMessage(t, scene.MigrationName, part)
+				w.awaitMessage(t, setup.MigrationName, part)
 			}
-			w.waive(t, scene.MigrationName, tc.id)
-			w.awaitGate(t, scene.MigrationName, "begin")
+			w.waive(t, setup.MigrationName, tc.id)
+			w.awaitGate(t, setup.MigrationName, "begin")
 			if told := w.awaitEvent(t, "ChecksWarn"); !strings.Contains(told, tc.id+": waived: ") {
 				t.Errorf("the decision is told as %q", told)
 			}
 			if said := w.phasegate(t, "check", "--controllers", "datastoremigration"); !strings.Contains(said, "    waived: ") || !strings.Contains(said, tc.says[0]) {
 				t.Errorf("whoever asks later does not see it:\n%s", said)
 			}
-			w.remove(t, scene.MigrationName)
+			w.remove(t, setup.MigrationName)
 			if err := w.Client.DeleteAllOf(t.Context(), &corev1.Event{}, client.InNamespace(metav1.NamespaceDefault)); err != nil { // of all tests before
 				t.Fatal(err)
 			}
@@ -102,7 +102,7 @@ func (w *world) letPeerAct(t *testing.T) (stop func()) {
 		&rbacv1.ClusterRole{ObjectMeta: name, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"migration.projectcalico.org"},
 			Resources: []string{"datastoremigrations", "datastoremigrations/status"}, Verbs: []string{"get", "update"}}}},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name.Name},
-			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: scene.CalicoNamespace, Name: name.Name}}},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: setup.CalicoNamespace, Name: name.Name}}},
 	}
 	for _, obj := range objs {
 		if err := w.Client.Create(t.Context(), obj); err != nil {

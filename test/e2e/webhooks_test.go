@@ -27,7 +27,7 @@ import (
 	"github.com/phasegate/phasegate/resources/apierrors"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 const managerUser = "system:serviceaccount:" + metav1.NamespaceDefault + ":" + managerAccount
@@ -41,12 +41,12 @@ func TestWebhooksBeforeTheLock(t *testing.T) {
 	hooks := w.calicoWebhooks(t)
 	w.grantInTiers(t, "create", "update")
 	w.manager(t, "--phases-dir", gated(t))
-	w.start(t, scene.MigrationName, "begin")
-	wake := func() { w.annotate(t, scene.MigrationName, map[string]string{"unrelated": time.Now().String()}) }
+	w.start(t, setup.MigrationName, "begin")
+	wake := func() { w.annotate(t, setup.MigrationName, map[string]string{"unrelated": time.Now().String()}) }
 	inPending := func(t *testing.T, why string, says ...string) {
 		t.Helper()
 		for _, part := range says {
-			if dm := w.awaitMessage(t, scene.MigrationName, part); dm.Status.Phase != "Pending" || dm.Status.Lock != nil {
+			if dm := w.awaitMessage(t, setup.MigrationName, part); dm.Status.Phase != "Pending" || dm.Status.Lock != nil {
 				t.Fatalf("phase %s, lock %v: %s", dm.Status.Phase, dm.Status.Lock, why)
 			}
 		}
@@ -70,8 +70,8 @@ func TestWebhooksBeforeTheLock(t *testing.T) {
 		hooks.freeze("")
 		wake()
 	})
-	w.awaitGate(t, scene.MigrationName, "begin")
-	w.remove(t, scene.MigrationName)
+	w.awaitGate(t, setup.MigrationName, "begin")
+	w.remove(t, setup.MigrationName)
 }
 
 // assertNotesKept: what the webhooks refuse to the manager when v1 is gone, the rights of a tier and ClusterInformation,
@@ -198,7 +198,7 @@ func answer(decide func(*admissionv1.AdmissionRequest) (string, metav1.StatusRea
 
 func (h *calicoWebhooks) byIdentity(r *admissionv1.AdmissionRequest) (string, metav1.StatusReason) {
 	user := r.UserInfo.Username
-	calicos := slices.Contains([]string{"calico-node", "calico-typha", "calico-kube-controllers"}, strings.TrimPrefix(user, "system:serviceaccount:"+scene.CalicoNamespace+":"))
+	calicos := slices.Contains([]string{"calico-node", "calico-typha", "calico-kube-controllers"}, strings.TrimPrefix(user, "system:serviceaccount:"+setup.CalicoNamespace+":"))
 	if calicos || user == h.user.Load() {
 		return "", ""
 	}

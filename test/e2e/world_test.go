@@ -20,7 +20,7 @@ import (
 	phasegatev1alpha1 "github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // soon bounds every wait for something that takes seconds, on a busy machine.
@@ -29,7 +29,7 @@ const soon = 45 * time.Second
 // world is a cluster and the words in which the tests speak of it. Each of them
 // ends the test when it fails.
 type world struct {
-	*scene.Scene
+	*setup.Setup
 	before snapshot
 }
 

@@ -16,7 +16,7 @@ import (
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // Versions of the chart. There is no published one yet: the first is the chart of this checkout under
@@ -121,7 +121,7 @@ func uninstall(t *testing.T, w *world) {
 	if w.crd(t, migrationCRD) == nil {
 		t.Fatal("the CRD is gone, and with it the migration")
 	}
-	if said, err := w.try(t, filepath.Join("tools", "kubectl"), "delete", "crd", migrationCRD, "--wait=false"); err == nil || !strings.Contains(said, scene.MigrationName+" exists and would be deleted with its CRD") {
+	if said, err := w.try(t, filepath.Join("tools", "kubectl"), "delete", "crd", migrationCRD, "--wait=false"); err == nil || !strings.Contains(said, setup.MigrationName+" exists and would be deleted with its CRD") {
 		t.Fatalf("the CRD can be deleted, and the migration with it (%v): %s", err, said)
 	}
 	if now := w.awaitPhase(t, inConflict); now.UID != before.UID || now.DeletionTimestamp != nil {

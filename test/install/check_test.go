@@ -9,14 +9,14 @@ import (
 	"testing"
 
 	"github.com/phasegate/phasegate/controllers/check"
-	"github.com/phasegate/phasegate/controllers/rights"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/controllers/rbac"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // check runs the checks of a controller as its account.
 func (w *world) check(t *testing.T, controller, kubeconfig string) (string, error) {
 	t.Helper()
-	return w.run(t, kubeconfig, filepath.Join(w.root, "bin", "manager"), "check", "--controllers="+controller, "--calico-namespace="+scene.CalicoNamespace,
+	return w.run(t, kubeconfig, filepath.Join(w.root, "bin", "manager"), "check", "--controllers="+controller, "--calico-namespace="+setup.CalicoNamespace,
 		"--leader-elect", "--leader-elect-namespace="+system, "--leader-elect-lease-name="+account(controller), "--metrics-bind-address=:8443", "-o", "json")
 }
 
@@ -49,7 +49,7 @@ func missingIn(report string) []string {
 // helmTest: the checks run as a pod with the account of a controller, and their result is that of helm.
 func helmTest(t *testing.T, w *world) {
 	w.helm(t, "test", release, "--timeout", "60s")
-	taken := rights.Need{Group: "apiregistration.k8s.io", Resource: "apiservices", Name: "v3.projectcalico.org", Verb: "patch"}
+	taken := rbac.Need{Group: "apiregistration.k8s.io", Resource: "apiservices", Name: "v3.projectcalico.org", Verb: "patch"}
 	restore := w.without(t, migrating, grantOf(w.role(t, account(migrating))), taken)
 	said, err := w.try(t, filepath.Join("tools", "helm"), "test", release, "--timeout", "60s", "--namespace", system)
 	restore()

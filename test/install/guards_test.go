@@ -19,7 +19,7 @@ import (
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/test/crds"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // envToolHive names the directory of ToolHive's real CRDs.
@@ -29,7 +29,7 @@ const envToolHive = "TOOLHIVE_CRDS"
 func bare(t *testing.T) *world {
 	t.Helper()
 	cluster := harness.ForTest(t, harness.Options{Own: true, Without: []string{"controller-manager", "scheduler", "fakenodes"}})
-	w := &world{Scene: &scene.Scene{Cluster: cluster}, helmHome: t.TempDir()}
+	w := &world{Setup: &setup.Setup{Cluster: cluster}, helmHome: t.TempDir()}
 	var err error
 	if w.root, err = harness.Root(); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/test/harness"
 )
 
@@ -66,15 +66,15 @@ func jsonPathKey(key string) string {
 
 // rightsOfProxies are what the manager has handed on. The API server lets nobody grant what he has not, so
 // that the manager needs them, though it never uses them.
-func (w *world) rightsOfProxies(t *testing.T) []rights.Need {
+func (w *world) rightsOfProxies(t *testing.T) []rbac.Need {
 	t.Helper()
 	roles := &rbacv1.RoleList{}
 	if err := w.Client.List(t.Context(), roles, client.InNamespace("tools")); err != nil {
 		t.Fatal(err)
 	}
-	var all []rights.Need
+	var all []rbac.Need
 	for _, role := range roles.Items {
-		all = append(all, rights.Flatten("Role "+role.Name, role.Rules...)...)
+		all = append(all, rbac.Flatten("Role "+role.Name, role.Rules...)...)
 	}
 	return all
 }

@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // inConflict is the phase in which a migration waits for a person; here nothing in it is hurried.
@@ -47,7 +47,7 @@ func (w *world) awaitMigration(t *testing.T, what string, met func(*migrationv1.
 	t.Helper()
 	var dm *migrationv1.DatastoreMigration
 	harness.Eventually(t, "the migration "+what, soon, func() (err error) {
-		if dm, err = w.Migration(t.Context(), scene.MigrationName); err != nil {
+		if dm, err = w.Migration(t.Context(), setup.MigrationName); err != nil {
 			return err
 		}
 		if !met(dm) {
@@ -84,7 +84,7 @@ func mistakes(t *testing.T, w *world) {
 	w.kubectl(t, "wait", "-n", "tools", "mcpserver", "lost", "--for=jsonpath={.status.phase}=Failed", "--timeout=45s")
 	for _, said := range []string{"MachineRefused", "(x2 over"} {
 		w.pollEvery(t, "sometimes")
-		for _, object := range [][]string{{"datastoremigration/" + scene.MigrationName}, {"mcpserver/lost", "-n", "tools"}} {
+		for _, object := range [][]string{{"datastoremigration/" + setup.MigrationName}, {"mcpserver/lost", "-n", "tools"}} {
 			harness.Eventually(t, "an Event of "+object[0], soon, func() error {
 				events := w.kubectl(t, append([]string{"events", "--types=Warning", "--for"}, object...)...)
 				if strings.Contains(events, `"sometimes" is not a positive duration`) && strings.Contains(events, said) {
@@ -132,7 +132,7 @@ func pollInterval(t *testing.T, w *world) {
 func abort(t *testing.T, w *world) {
 	const ahead = "controllers.datastoremigration.copyAhead.enabled"
 	w.abort(t)
-	w.taken = append(w.taken, rights.Flatten("", *grantOf(w.role(t, account(migrating)+"-copyahead")).rules...)...)
+	w.taken = append(w.taken, rbac.Flatten("", *grantOf(w.role(t, account(migrating)+"-copyahead")).rules...)...)
 	w.upgradeTo(t, w.chart(t, firstVersion), "--set", ahead+"=false")
 	if dm := w.migrate(t); dm.Status.DatastoreLockedAt == nil {
 		t.Errorf("it met the obstacle before the lock: %s", dm.Status.Message)
@@ -143,7 +143,7 @@ func abort(t *testing.T, w *world) {
 
 func (w *world) abort(t *testing.T) {
 	t.Helper()
-	w.kubectl(t, "delete", "datastoremigration", scene.MigrationName, "--timeout=45s")
+	w.kubectl(t, "delete", "datastoremigration", setup.MigrationName, "--timeout=45s")
 	if ready := w.kubectl(t, "get", "clusterinformations.v1.crd.projectcalico.org", "default", "-o", "jsonpath={.spec.datastoreReady}"); ready != "true" {
 		t.Errorf("v1 is not given back: datastoreReady is %q", ready)
 	}
@@ -156,23 +156,23 @@ func (w *world) abort(t *testing.T) {
 func complete(t *testing.T, w *world) {
 	w.kubectl(t, "delete", "globalnetworksets."+migrationv1.SideDoorVersion+".projectcalico.org", obstacle)
 	w.awaitPhase(t, "Converged")
-	if err := fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace); err != nil {
+	if err := fixture.SwitchComponents(t.Context(), w.Client, setup.CalicoNamespace); err != nil {
 		t.Fatal(err)
 	}
 	w.awaitPhase(t, "Complete")
-	w.kubectl(t, "wait", "--for=condition=Ready", "datastoremigration", scene.MigrationName, "--timeout=10s")
+	w.kubectl(t, "wait", "--for=condition=Ready", "datastoremigration", setup.MigrationName, "--timeout=10s")
 }
 
 // cleanUp: without the rights to keep v1 and to delete it a deletion waits and says so; a value of the chart grants them.
 func cleanUp(t *testing.T, w *world) {
 	const enabled = "controllers.datastoremigration.cleanup.enabled"
 	w.upgradeTo(t, w.chart(t, secondVersion), "--set", enabled+"=false")
-	w.kubectl(t, "delete", "datastoremigration", scene.MigrationName, "--wait=false")
-	w.awaitMessage(t, "no v1 CRD is deleted", "get secrets in namespace "+scene.CalicoNamespace, enabled)
+	w.kubectl(t, "delete", "datastoremigration", setup.MigrationName, "--wait=false")
+	w.awaitMessage(t, "no v1 CRD is deleted", "get secrets in namespace "+setup.CalicoNamespace, enabled)
 	w.kubectl(t, "get", "clusterinformations.v1.crd.projectcalico.org", "default") // nothing has been deleted
 	w.upgradeTo(t, w.chart(t, secondVersion), "--set", enabled+"=true")
 	harness.Eventually(t, "the migration and the v1 CRDs to be gone", soon, func() error {
-		dm, err := w.Migration(t.Context(), scene.MigrationName)
+		dm, err := w.Migration(t.Context(), setup.MigrationName)
 		if err == nil {
 			return fmt.Errorf("phase %q, step %q: %s", dm.Status.Phase, dm.Status.Machine.Step, dm.Status.Message)
 		}

@@ -19,11 +19,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/audit"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // sample is how many rights of each role of an account are taken away in turn; all of them if RIGHTS=all.
@@ -120,7 +120,7 @@ func (w *world) grants(t *testing.T, controller string) []grant {
 	all := []grant{grantOf(w.role(t, account(controller))), grantOf(w.role(t, release+"-metrics-auth")), {election, &election.Rules}}
 	if controller == migrating {
 		backup := &rbacv1.Role{}
-		w.read(t, types.NamespacedName{Namespace: scene.CalicoNamespace, Name: account(controller) + "-backup"}, backup)
+		w.read(t, types.NamespacedName{Namespace: setup.CalicoNamespace, Name: account(controller) + "-backup"}, backup)
 		servers := &rbacv1.Role{}
 		w.read(t, types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: account(controller) + "-apiservers"}, servers)
 		all = append(all, grant{servers, &servers.Rules}, grantOf(w.role(t, account(controller)+"-cleanup")), grantOf(w.role(t, account(controller)+"-copyahead")),
@@ -132,10 +132,10 @@ func (w *world) grants(t *testing.T, controller string) []grant {
 // without takes a right away from an account until the function that it returns is called, and
 // waits both times until the API server knows. Who has no right to everything is refused many things, none of
 // which has its name: all that is refused meanwhile is for this.
-func (w *world) without(t *testing.T, controller string, from grant, taken rights.Need) (restore func()) {
+func (w *world) without(t *testing.T, controller string, from grant, taken rbac.Need) (restore func()) {
 	t.Helper()
 	before, begin := *from.rules, time.Now()
-	*from.rules = rights.Merge(slices.DeleteFunc(rights.Flatten("", before...), func(n rights.Need) bool { return n.String() == taken.String() }))
+	*from.rules = rbac.Merge(slices.DeleteFunc(rbac.Flatten("", before...), func(n rbac.Need) bool { return n.String() == taken.String() }))
 	if err := w.Client.Update(t.Context(), from.Object); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func (w *world) without(t *testing.T, controller string, from grant, taken right
 }
 
 // awaitMay waits until the API server says that an account may do something, or may not.
-func (w *world) awaitMay(t *testing.T, controller string, from grant, n rights.Need, may bool) {
+func (w *world) awaitMay(t *testing.T, controller string, from grant, n rbac.Need, may bool) {
 	t.Helper()
 	spec := authorizationv1.SubjectAccessReviewSpec{User: userOf(controller)}
 	if resource, subresource, _ := strings.Cut(n.Resource, "/"); n.URL == "" {
@@ -200,7 +200,7 @@ func missingRights(t *testing.T, w *world) {
 			t.Fatalf("the check of %s fails with all rights: %v\n%s", account(controller), err, said)
 		}
 		for _, from := range w.grants(t, controller) {
-			picked := some(t, from.GetName(), slices.DeleteFunc(rights.Flatten("", *from.rules...), func(n rights.Need) bool {
+			picked := some(t, from.GetName(), slices.DeleteFunc(rbac.Flatten("", *from.rules...), func(n rbac.Need) bool {
 				return w.givenTwice(t, controller, from, n)
 			}))
 			for _, taken := range picked {
@@ -223,18 +223,18 @@ func missingRights(t *testing.T, w *world) {
 
 // givenTwice tells that another role of the cluster gives the account the same right, or a wider one:
 // taken away from one of them, it would not be missed.
-func (w *world) givenTwice(t *testing.T, controller string, from grant, n rights.Need) bool {
+func (w *world) givenTwice(t *testing.T, controller string, from grant, n rbac.Need) bool {
 	t.Helper()
-	others := slices.DeleteFunc(w.grantedInCluster(t, controller), func(o rights.Need) bool {
+	others := slices.DeleteFunc(w.grantedInCluster(t, controller), func(o rbac.Need) bool {
 		return slices.Contains(o.For, "ClusterRole "+from.GetName())
 	})
-	return slices.ContainsFunc(others, func(o rights.Need) bool {
+	return slices.ContainsFunc(others, func(o rbac.Need) bool {
 		return o.Verb == n.Verb && (o.Group == "*" || o.Group == n.Group) && (o.Resource == "*" || o.Resource == n.Resource) && (o.Name == "" || o.Name == n.Name)
 	})
 }
 
 // some are all of the rights, or a sample of them that may be repeated.
-func some(t *testing.T, from string, all []rights.Need) []rights.Need {
+func some(t *testing.T, from string, all []rbac.Need) []rbac.Need {
 	t.Helper()
 	if os.Getenv("RIGHTS") == "all" {
 		t.Logf("%s: each of %d rights", from, len(all))
@@ -249,7 +249,7 @@ func some(t *testing.T, from string, all []rights.Need) []rights.Need {
 	}
 	t.Logf("%s: %d of %d rights, the same again with RIGHTS=%d", from, min(sample, len(all)), len(all), seed)
 	order := rand.New(rand.NewPCG(seed, 0)).Perm(len(all))
-	var picked []rights.Need
+	var picked []rbac.Need
 	for _, i := range order[:min(sample, len(all))] {
 		picked = append(picked, all[i])
 	}
@@ -258,7 +258,7 @@ func some(t *testing.T, from string, all []rights.Need) []rights.Need {
 
 // missingInPreflight: who is told nothing by helm is told by the migration.
 func missingInPreflight(t *testing.T, w *world) {
-	taken := rights.Need{Group: "apiregistration.k8s.io", Resource: "apiservices", Name: "v3.projectcalico.org", Verb: "patch"}
+	taken := rbac.Need{Group: "apiregistration.k8s.io", Resource: "apiservices", Name: "v3.projectcalico.org", Verb: "patch"}
 	restore := w.without(t, migrating, grantOf(w.role(t, account(migrating))), taken)
 	w.kubectl(t, "apply", "-f", "testdata/migration.yaml")
 	w.awaitMessage(t, taken.String())
@@ -284,12 +284,12 @@ var exceptions = map[string]string{
 
 // reads are exceptions, too: a v3 object is read alone where it is found with other content than v1 has, or came while
 // it was copied. In the story that is the obstacle, which must have been read.
-func reads(n rights.Need) bool {
+func reads(n rbac.Need) bool {
 	return n.Group == resources.V3Group && n.Verb == "get" && n.Name == "" && n.Resource != "globalnetworksets"
 }
 
 // inTier are rights that nobody uses: Calico's webhooks, where there are any, ask for them in the name of whoever writes.
-func inTier(n rights.Need) bool {
+func inTier(n rbac.Need) bool {
 	return n.Group == resources.V3Group && strings.HasPrefix(n.Resource, "tier.")
 }
 
@@ -304,7 +304,7 @@ func unusedRights(t *testing.T, w *world) {
 		seen := requests[userOf(controller)]
 		used := slices.Concat(seen.Allowed, w.handedOn[controller])
 		granted := w.granted(t, controller)
-		unused := slices.DeleteFunc(audit.Unused(granted, used), func(n rights.Need) bool { return exceptions[n.String()] != "" || reads(n) || inTier(n) })
+		unused := slices.DeleteFunc(audit.Unused(granted, used), func(n rbac.Need) bool { return exceptions[n.String()] != "" || reads(n) || inTier(n) })
 		if len(unused) > 0 {
 			t.Errorf("%s has never needed the right to\n%s", account(controller), lines(unused))
 		}
@@ -316,22 +316,22 @@ func unusedRights(t *testing.T, w *world) {
 }
 
 // withReason says that the right was taken away, be it as the one to all objects of a resource.
-func (w *world) withReason(n rights.Need) bool {
+func (w *world) withReason(n rbac.Need) bool {
 	n.Namespace = ""
 	ofAll := n
 	ofAll.Name = ""
-	return slices.ContainsFunc(w.taken, func(taken rights.Need) bool {
+	return slices.ContainsFunc(w.taken, func(taken rbac.Need) bool {
 		return taken.String() == n.String() || taken.String() == ofAll.String()
 	})
 }
 
 func TestWithReason(t *testing.T) {
-	need := func(verb, name, namespace string) rights.Need {
-		return rights.Need{Group: "g", Resource: "pools", Verb: verb, Name: name, Namespace: namespace}
+	need := func(verb, name, namespace string) rbac.Need {
+		return rbac.Need{Group: "g", Resource: "pools", Verb: verb, Name: name, Namespace: namespace}
 	}
 	cases := map[string]struct {
 		why            string
-		taken, refused rights.Need
+		taken, refused rbac.Need
 		want           bool
 	}{
 		"the same":         {"it was taken away", need("get", "a", ""), need("get", "a", ""), true},
@@ -342,14 +342,14 @@ func TestWithReason(t *testing.T) {
 		"all, not the one": {"it was never taken away", need("list", "a", ""), need("list", "", ""), false},
 	}
 	for name, c := range cases {
-		if got := (&world{taken: []rights.Need{c.taken}}).withReason(c.refused); got != c.want {
+		if got := (&world{taken: []rbac.Need{c.taken}}).withReason(c.refused); got != c.want {
 			t.Errorf("%s: %t, want %t: %s", name, got, c.want, c.why)
 		}
 	}
 }
 
 // lines is one for each right, and who gave it.
-func lines(needs []rights.Need) string {
+func lines(needs []rbac.Need) string {
 	var all []string
 	for _, n := range needs {
 		all = append(all, strings.TrimSuffix(n.String()+", of "+strings.Join(n.For, ", "), ", of "))
@@ -365,7 +365,7 @@ func ours(controller string) func(rbacv1.Subject) bool {
 }
 
 // granted are the rights that all roles of an account give, for the names of the roles.
-func (w *world) granted(t *testing.T, controller string) []rights.Need {
+func (w *world) granted(t *testing.T, controller string) []rbac.Need {
 	t.Helper()
 	all := w.grantedInCluster(t, controller)
 	local := &rbacv1.RoleBindingList{}
@@ -376,13 +376,13 @@ func (w *world) granted(t *testing.T, controller string) []rights.Need {
 		if slices.ContainsFunc(b.Subjects, ours(controller)) {
 			role := &rbacv1.Role{}
 			w.read(t, types.NamespacedName{Namespace: b.Namespace, Name: b.RoleRef.Name}, role)
-			all = append(all, rights.Flatten("Role "+role.Name, role.Rules...)...)
+			all = append(all, rbac.Flatten("Role "+role.Name, role.Rules...)...)
 		}
 	}
-	return rights.Union(all)
+	return rbac.Union(all)
 }
 
-func (w *world) grantedInCluster(t *testing.T, controller string) (all []rights.Need) {
+func (w *world) grantedInCluster(t *testing.T, controller string) (all []rbac.Need) {
 	t.Helper()
 	cluster := &rbacv1.ClusterRoleBindingList{}
 	if err := w.Client.List(t.Context(), cluster); err != nil {
@@ -390,7 +390,7 @@ func (w *world) grantedInCluster(t *testing.T, controller string) (all []rights.
 	}
 	for _, b := range cluster.Items {
 		if slices.ContainsFunc(b.Subjects, ours(controller)) {
-			all = append(all, rights.Flatten("ClusterRole "+b.RoleRef.Name, w.role(t, b.RoleRef.Name).Rules...)...)
+			all = append(all, rbac.Flatten("ClusterRole "+b.RoleRef.Name, w.role(t, b.RoleRef.Name).Rules...)...)
 		}
 	}
 	return all

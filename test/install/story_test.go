@@ -16,7 +16,7 @@ import (
 	"github.com/phasegate/phasegate/test/crds"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // objects is how many v1 objects there are: their number is not the point.
@@ -28,7 +28,7 @@ const obstacle = "blocklist-0"
 // TestStory tells what becomes of an installation, from the first to the last command. Each
 // chapter goes on where the one before it ended.
 func TestStory(t *testing.T) {
-	w := newWorld(t, scene.Options{
+	w := newWorld(t, setup.Options{
 		Cluster: harness.Options{Own: true, Audit: true}, Objects: fixture.Demo(1, objects), NoCRD: true, BeforeStandIn: furnish,
 	})
 	chapters := []struct {
@@ -65,7 +65,7 @@ func TestStory(t *testing.T) {
 }
 
 // furnish puts what others have installed on the cluster: ToolHive's kinds, owners, and an object in the way.
-func furnish(ctx context.Context, s *scene.Scene) error {
+func furnish(ctx context.Context, s *setup.Setup) error {
 	set := crds.Set{CRDs: []*unstructured.Unstructured{
 		othersCRD("MCPToolConfig", "mcptoolconfig"), othersCRD("MCPExternalAuthConfig", "mcpexternalauthconfig"),
 	}}
@@ -79,7 +79,7 @@ func furnish(ctx context.Context, s *scene.Scene) error {
 }
 
 // ownEachKind gives one v1 object of each kind an owner in Calico, from which a migration has to detach it.
-func ownEachKind(ctx context.Context, s *scene.Scene) error {
+func ownEachKind(ctx context.Context, s *setup.Setup) error {
 	tier := &unstructured.Unstructured{}
 	tier.SetGroupVersionKind(schema.GroupVersionKind{Group: resources.V1Group, Version: resources.V1Version, Kind: "Tier"})
 	if err := s.Client.Get(ctx, types.NamespacedName{Name: fixture.OwnerTier}, tier); err != nil {

@@ -20,10 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/test/harness"
 	"github.com/phasegate/phasegate/test/podrunner"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 const (
@@ -43,13 +43,13 @@ const (
 // world is the cluster, and the words in which the story is told. Each of them ends
 // the test when it fails.
 type world struct {
-	*scene.Scene
+	*setup.Setup
 	pods *podrunner.Runner
 	root string
 	// handedOn are rights of controllers that others use: see rightsOfProxies.
-	handedOn map[string][]rights.Need
+	handedOn map[string][]rbac.Need
 	// taken are the rights that were taken away for a while, of any controller.
-	taken []rights.Need
+	taken []rbac.Need
 	// excused are the times at which what is refused is nobody's fault: helm uninstalled, or a right to everything
 	// was taken away.
 	excused []span
@@ -61,9 +61,9 @@ type world struct {
 	helmHome string
 }
 
-func newWorld(t *testing.T, o scene.Options) *world {
+func newWorld(t *testing.T, o setup.Options) *world {
 	t.Helper()
-	w := &world{Scene: scene.ForTest(t, o), helmHome: t.TempDir(), handedOn: map[string][]rights.Need{}, tokens: map[string]string{}}
+	w := &world{Setup: setup.ForTest(t, o), helmHome: t.TempDir(), handedOn: map[string][]rbac.Need{}, tokens: map[string]string{}}
 	var err error
 	if w.root, err = harness.Root(); err != nil {
 		t.Fatal(err)

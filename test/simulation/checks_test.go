@@ -18,7 +18,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
 // property is what must hold whatever people do.
@@ -75,7 +75,7 @@ func newChecks(s *scene) *checks {
 // fail notes the first violation of each property.
 func (c *checks) fail(p property, format string, args ...any) {
 	if c.wrong[p] == "" {
-		c.wrong[p] = fmt.Sprintf("%s: ", c.s.clock.Since(sim.Epoch)) + fmt.Sprintf(format, args...)
+		c.wrong[p] = fmt.Sprintf("%s: ", c.s.clock.Since(simulate.Epoch)) + fmt.Sprintf(format, args...)
 		c.s.tell("WRONG: %s: %s", p, c.wrong[p])
 	}
 }

@@ -26,8 +26,8 @@ import (
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/catalog"
-	"github.com/phasegate/phasegate/controllers/custom"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/controllers/generic"
 	"github.com/phasegate/phasegate/controllers/mcpserver"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
@@ -35,7 +35,7 @@ import (
 	"github.com/phasegate/phasegate/resources"
 )
 
-type nothing = custom.Object
+type nothing = generic.Object
 
 // example is a machine, and what surrounds it.
 type example struct {
@@ -176,7 +176,7 @@ func (e *example) scheme(kind schema.GroupVersionKind) (*runtime.Scheme, meta.RE
 		}
 	}
 	if !scheme.Recognizes(kind) {
-		scheme.AddKnownTypeWithName(kind, &custom.Object{})
+		scheme.AddKnownTypeWithName(kind, &generic.Object{})
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(stateKind, meta.RESTScopeRoot)
@@ -205,7 +205,7 @@ func drive[T runner.Object[T]](s *scene, c client.Client, p *runner.Program[T]) 
 }
 
 func driveCustom(s *scene, c client.Client) reconciler {
-	return drive(s, c, custom.Program(builtin.Options{Client: c, HTTP: s.site.leave()}))
+	return drive(s, c, generic.Program(builtin.Options{Client: c, HTTP: s.site.leave()}))
 }
 
 func driveMigration(s *scene, c client.Client) reconciler {
@@ -302,9 +302,9 @@ var examples = map[string]*example{
 		requests: retrying, never: []kind{respecs, deletesJob}, enough: 30 * time.Hour, goOn: unscale, reconciler: driveCustom},
 	"site-check": {file: "../../docs/extend/examples/site-check/site-check.yaml", objects: []map[string]any{named("homepage", map[string]any{"url": "SITE"})},
 		never: []kind{respecs, joins}, pace: time.Second, enough: 50 * time.Hour, reconciler: driveCustom},
-	"restore": {file: "../../controllers/custom/testdata/restore.yaml", objects: []map[string]any{named("nightly", map[string]any{"backup": "a"}), named("weekly", map[string]any{"backup": "a"})},
+	"restore": {file: "../../controllers/generic/testdata/restore.yaml", objects: []map[string]any{named("nightly", map[string]any{"backup": "a"}), named("weekly", map[string]any{"backup": "a"})},
 		specs: []map[string]any{{"backup": "b"}, {"replicas": int64(0)}, {"replicas": int64(2)}}, enough: 60 * time.Hour, goOn: set(map[string]any{"ready": true}), reconciler: driveCustom},
-	"target": {file: "../../controllers/custom/testdata/target.yaml", restores: true, objects: []map[string]any{named("one", map[string]any{"backup": "app"}), named("two", map[string]any{"backup": "app"})},
+	"target": {file: "../../controllers/generic/testdata/target.yaml", restores: true, objects: []map[string]any{named("one", map[string]any{"backup": "app"}), named("two", map[string]any{"backup": "app"})},
 		targets: []map[string]any{deployment("app"), deployment("other")}, specs: []map[string]any{{"backup": "other"}, {"backup": "app"}},
 		enough: 60 * time.Hour, goOn: set(map[string]any{"ready": true}), reconciler: driveCustom},
 	"notes": {file: "testdata/notes.yaml", succeeds: true, restores: true, objects: []map[string]any{named("tidy", map[string]any{"deployment": "shop"})}, targets: []map[string]any{deployment("shop")},

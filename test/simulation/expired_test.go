@@ -5,12 +5,12 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
 // hear notes when the last look came to its end.
-func (p *play) hear(tell func(sim.Event)) func(sim.Event) {
-	return func(e sim.Event) {
+func (p *play) hear(tell func(simulate.Event)) func(simulate.Event) {
+	return func(e simulate.Event) {
 		if strings.HasPrefix(e.Text, "sleep ") {
 			p.slept = p.w.Now()
 		}

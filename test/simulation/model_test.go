@@ -13,7 +13,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
 // model stands for the actions of a controller of its own: of what they do in a cluster
@@ -101,7 +101,7 @@ func (m *model) does(name string) {
 }
 
 func (m *model) outputs(name string, spec fsm.ActionSpec) map[string]any {
-	out := sim.Zero(spec)
+	out := simulate.Zero(spec)
 	switch name {
 	case "OpenSideDoor":
 		out["sideDoor"] = m.door

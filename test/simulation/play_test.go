@@ -12,7 +12,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
 // enough is the time in which a machine must come to an end once nothing fails any
@@ -21,7 +21,7 @@ const enough = 3 * time.Hour
 
 // play is one schedule being played.
 type play struct {
-	w     *sim.World
+	w     *simulate.Fake
 	truth *truth
 	// machines are those that the file may change to; the first is in force at first,
 	// the last in the end, and knows every phase of the others.
@@ -29,7 +29,7 @@ type play struct {
 	faults   schedule
 	event    int
 	// pending is what an action will go on saying.
-	pending map[string][]sim.Answer
+	pending map[string][]simulate.Answer
 	// outage is how long every action fails.
 	outage time.Time
 	asked  int
@@ -54,12 +54,12 @@ const (
 )
 
 // run plays a schedule and answers what is wrong, or nothing.
-func run(s schedule, machines []*fsm.Machine, planted defect, tell func(sim.Event)) string {
-	w, err := sim.New(machines[0], map[string]any{"metadata": map[string]any{"name": "to-v3"}, "spec": map[string]any{"type": "APIServerToCRDs"}})
+func run(s schedule, machines []*fsm.Machine, planted defect, tell func(simulate.Event)) string {
+	w, err := simulate.New(machines[0], map[string]any{"metadata": map[string]any{"name": "to-v3"}, "spec": map[string]any{"type": "APIServerToCRDs"}})
 	if err != nil {
 		return err.Error()
 	}
-	p := &play{w: w, truth: newTruth(machines[0]), machines: machines, faults: slices.Clone(s), pending: map[string][]sim.Answer{}, planted: planted}
+	p := &play{w: w, truth: newTruth(machines[0]), machines: machines, faults: slices.Clone(s), pending: map[string][]simulate.Answer{}, planted: planted}
 	w.Tell = p.hear(tell)
 	w.Respond, w.Interrupt, w.TrustView = p.respond, p.interrupt, planted == viewTrusted
 	p.storm()
@@ -82,7 +82,7 @@ func (p *play) next(kinds ...kind) (fault, bool) {
 	f := p.faults[i]
 	p.faults = slices.Delete(p.faults, i, i+1)
 	if p.w.Tell != nil {
-		p.w.Tell(sim.Event{At: p.w.Now().Sub(sim.Epoch), Kind: sim.EventNote, Text: f.String()})
+		p.w.Tell(simulate.Event{At: p.w.Now().Sub(simulate.Epoch), Kind: simulate.EventNote, Text: f.String()})
 	}
 	return f, true
 }
@@ -126,7 +126,7 @@ func (p *play) calm() {
 	for _, name := range slices.Sorted(maps.Keys(p.w.Machine.Bindings().Guards)) {
 		p.w.GiveGuard(name)
 	}
-	p.pending, p.outage, p.w.Rival, p.w.Machine = map[string][]sim.Answer{}, time.Time{}, false, p.machines[len(p.machines)-1]
+	p.pending, p.outage, p.w.ConflictNext, p.w.Machine = map[string][]simulate.Answer{}, time.Time{}, false, p.machines[len(p.machines)-1]
 	p.restore()
 	for _, ends := range []func() bool{p.ended, p.w.Over} {
 		if p.over() {
@@ -190,7 +190,7 @@ func (p *play) happen(f fault) {
 		w.Wake()
 	case closes, blinds:
 		guards := slices.Sorted(maps.Keys(w.Machine.Bindings().Guards))
-		answer := sim.GuardAnswer{Seen: "closed", Times: 1 + f.Pick%5}
+		answer := simulate.GuardAnswer{Seen: "closed", Times: 1 + f.Pick%5}
 		if f.Do == blinds {
 			answer.Err = errors.New("the API server does not answer")
 		}
@@ -224,11 +224,11 @@ func (p *play) restore() {
 // interrupt is asked before and after each command.
 func (p *play) interrupt(cmd fsm.Command, done bool) bool {
 	p.event++
-	if !done && cmd.Do != fsm.Act {
+	if !done && cmd.Do != fsm.RunAction {
 		if _, ok := p.next(conflicts); ok {
-			p.w.Rival = true
+			p.w.ConflictNext = true
 		}
-		if p.planted == deedFirst && cmd.Do == fsm.Commit && cmd.Took == nil {
+		if p.planted == deedFirst && cmd.Do == fsm.Commit && cmd.Transition == nil {
 			p.tooEarly()
 		}
 	}
@@ -250,7 +250,7 @@ func (p *play) tooEarly() {
 }
 
 // respond is an action: its deed, and what it says.
-func (p *play) respond(action string, cmd fsm.Command) (sim.Answer, bool) {
+func (p *play) respond(action string, cmd fsm.Command) (simulate.Answer, bool) {
 	if waiting := p.pending[action]; len(waiting) > 0 {
 		p.pending[action] = waiting[1:]
 		return p.did(action, cmd, waiting[0], waiting[0].Err == nil), true
@@ -260,36 +260,36 @@ func (p *play) respond(action string, cmd fsm.Command) (sim.Answer, bool) {
 		kinds = append(kinds, finds)
 	}
 	f, ok := p.next(kinds...)
-	refused := sim.Answer{Outcome: fsm.Outcome{Err: errors.New("refused"), Class: classes[f.Pick%len(classes)]}}
+	refused := simulate.Answer{Result: fsm.Result{Err: errors.New("refused"), Class: classes[f.Pick%len(classes)]}}
 	switch {
 	case p.w.Now().Before(p.outage):
 		return p.did(action, cmd, refused, false), true
 	case !ok:
-		return p.did(action, cmd, sim.Answer{}, true), true
+		return p.did(action, cmd, simulate.Answer{}, true), true
 	}
 	switch f.Do {
 	case outage:
 		p.outage = p.w.Now().Add(40 * time.Minute)
 		return p.did(action, cmd, refused, false), true
 	case gives:
-		return p.did(action, cmd, sim.Answer{Outcome: fsm.Outcome{Err: fsm.Terminal("Bad", "for good"), Class: fsm.ClassTerminal}}, f.Pick%2 == 0), true
+		return p.did(action, cmd, simulate.Answer{Result: fsm.Result{Err: fsm.Terminal("Bad", "for good"), Class: fsm.ClassTerminal}}, f.Pick%2 == 0), true
 	case waits:
-		return p.did(action, cmd, sim.Answer{Outcome: fsm.Outcome{Err: fsm.Wait("not yet")}}, f.Pick%2 == 0), true
+		return p.did(action, cmd, simulate.Answer{Result: fsm.Result{Err: fsm.Wait("not yet")}}, f.Pick%2 == 0), true
 	case lies:
 		return p.did(action, cmd, refused, true), true
 	case finds:
-		found := sim.Answer{Outcome: fsm.Outcome{Outputs: something(p.w.Machine.Bindings().Actions[cmd.Action])}}
-		p.pending[action] = slices.Repeat([]sim.Answer{found}, f.Pick%7)
+		found := simulate.Answer{Result: fsm.Result{Outputs: something(p.w.Machine.Bindings().Actions[cmd.Action])}}
+		p.pending[action] = slices.Repeat([]simulate.Answer{found}, f.Pick%7)
 		return p.did(action, cmd, found, true), true
 	case drags:
-		return p.did(action, cmd, sim.Answer{Takes: 10 * time.Minute}, true), true
+		return p.did(action, cmd, simulate.Answer{Takes: 10 * time.Minute}, true), true
 	}
 	return p.did(action, cmd, refused, f.Pick%2 == 0), true
 }
 
 var classes = []fsm.Class{fsm.ClassConflict, fsm.ClassForbidden, fsm.ClassNotFound, fsm.ClassInvalid, fsm.ClassTimeout, fsm.ClassThrottled, fsm.ClassUnavailable}
 
-func (p *play) did(action string, cmd fsm.Command, said sim.Answer, done bool) sim.Answer {
+func (p *play) did(action string, cmd fsm.Command, said simulate.Answer, done bool) simulate.Answer {
 	if p.lost != nil {
 		p.fail("%s is called, and nobody knows where the object stands", action)
 	}
@@ -315,7 +315,7 @@ func (p *play) allowed(action string, cmd fsm.Command) {
 
 // something is what an action answers on a day on which there is something to tell.
 func something(spec fsm.ActionSpec) map[string]any {
-	out := sim.Zero(spec)
+	out := simulate.Zero(spec)
 	for name, t := range spec.Outputs {
 		switch t {
 		case fsm.TypeInt:

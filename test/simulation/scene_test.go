@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
 // Bounds of a run: a machine that does not come to an end is a finding.
@@ -64,7 +64,7 @@ type scene struct {
 
 // newScene sets up everything; the seed decides what is drawn besides the schedule.
 func newScene(e *example, seed uint64, deeds schedule, log func(time.Duration, string)) (*scene, error) {
-	s := &scene{example: e, ctx: context.Background(), clock: clocktesting.NewFakeClock(sim.Epoch), deeds: slices.Clone(deeds), log: log,
+	s := &scene{example: e, ctx: context.Background(), clock: clocktesting.NewFakeClock(simulate.Epoch), deeds: slices.Clone(deeds), log: log,
 		chance: rand.New(rand.NewPCG(seed, 1)), expected: map[ref]object{}}
 	s.cluster = &cluster{apiServer: &apiServer{clock: s.clock, objects: map[ref]object{}, fields: fieldManagers{}, written: s.changed}, job: s.job,
 		plans: map[string]time.Time{}, jobs: map[types.UID]jobPlan{}}
@@ -112,7 +112,7 @@ func (s *scene) arrives() {
 
 func (s *scene) tell(format string, args ...any) {
 	if s.log != nil {
-		s.log(s.clock.Since(sim.Epoch), fmt.Sprintf(format, args...))
+		s.log(s.clock.Since(simulate.Epoch), fmt.Sprintf(format, args...))
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 	"github.com/phasegate/phasegate/phases"
 )
 
@@ -100,7 +100,7 @@ func TestRandomSchedules(t *testing.T) {
 	}
 	s := shrink(draw(bad), func(s schedule) bool { return run(s, machines, none, nil) != "" })
 	var story strings.Builder
-	wrong = run(s, machines, none, func(e sim.Event) { story.WriteString("\t" + e.At.String() + "\t" + e.Text + "\n") })
+	wrong = run(s, machines, none, func(e simulate.Event) { story.WriteString("\t" + e.At.String() + "\t" + e.Text + "\n") })
 	t.Errorf("seed %d: %s\nwith:\n%s\nso:\n%s\nagain: go test ./test/simulation -run TestRandomSchedules -seed %d -runs 1", bad, wrong, s, story.String(), bad)
 }
 

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/controllers/builtin"
-	"github.com/phasegate/phasegate/fsm/sim"
+	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
 // site is what a machine asks over HTTP: the paths of one server for all scenes.
@@ -40,7 +40,7 @@ func openSite(s *scene) *site {
 	}
 	sites.opened++
 	site := &site{s: s, id: fmt.Sprint(sites.opened), base: sites.server.URL, bodies: map[string]string{},
-		up: sim.Epoch.Add([]time.Duration{0, 30 * time.Second, 3 * time.Minute}[s.chance.IntN(3)])}
+		up: simulate.Epoch.Add([]time.Duration{0, 30 * time.Second, 3 * time.Minute}[s.chance.IntN(3)])}
 	sites.open[site.id] = site
 	return site
 }

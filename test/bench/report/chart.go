@@ -18,7 +18,7 @@ func LockedChart(f *Figures) Chart {
 	c := Chart{Title: "Locked time against number of objects", X: "objects", Y: "locked, s"}
 	for _, contender := range Contenders() {
 		metric := Locked
-		if contender == RawSmall {
+		if contender == RawSmall || contender == Raw {
 			metric = Total
 		}
 		line := Line{Name: string(contender)}

@@ -11,12 +11,12 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/sides"
+	"github.com/phasegate/phasegate/test/equality"
 )
 
 // lost is I1.
 func (r Run) lost() []string {
-	flaws := sides.Compare(r.Before.V3, r.After.V3).Missing
+	flaws := equality.Compare(r.Before.V3, r.After.V3).Missing
 	if r.End == CleanedUp {
 		return flaws
 	}
@@ -30,7 +30,7 @@ func (r Run) lost() []string {
 
 // strays is I2.
 func (r Run) strays() []string {
-	flaws := sides.Compare(r.Before.V3, r.After.V3).Extra
+	flaws := equality.Compare(r.Before.V3, r.After.V3).Extra
 	for key := range r.After.V1 {
 		if _, found := r.Before.V1[key]; !found {
 			flaws = append(flaws, fmt.Sprintf("%s is new in v1", key))
@@ -55,7 +55,7 @@ func (r Run) strays() []string {
 }
 
 // noted are the objects that bear a note of the migration.
-func noted(side sides.Side) []string {
+func noted(side equality.Side) []string {
 	var flaws []string
 	for key, obj := range side {
 		for name := range obj.GetAnnotations() {
@@ -75,7 +75,7 @@ func (r Run) content() []string {
 	if r.End == GivenBack {
 		return changed(r.Before.V1, r.After.V1)
 	}
-	c := sides.Compare(r.Before.V3, r.After.V3)
+	c := equality.Compare(r.Before.V3, r.After.V3)
 	flaws := c.Different
 	for _, name := range c.NoStatus {
 		kind, _, _ := strings.Cut(name, " ")
@@ -94,7 +94,7 @@ func (r Run) content() []string {
 
 // changed lists the objects of both sides that differ in more than what every write
 // changes.
-func changed(before, after sides.Side) []string {
+func changed(before, after equality.Side) []string {
 	var flaws []string
 	for key, want := range before {
 		have, found := after[key]
@@ -130,8 +130,8 @@ func (r Run) others() []string {
 	if r.End == GivenBack {
 		return changed(r.Before.Others, r.After.Others)
 	}
-	before, after := sides.Side{}, sides.Side{}
-	for _, side := range []struct{ from, to sides.Side }{{r.Before.Others, before}, {r.After.Others, after}} {
+	before, after := equality.Side{}, equality.Side{}
+	for _, side := range []struct{ from, to equality.Side }{{r.Before.Others, before}, {r.After.Others, after}} {
 		for key, obj := range side.from {
 			if obj.GetLabels()[SentinelLabel] != "" {
 				side.to[key] = withoutOwners(obj)
@@ -180,7 +180,7 @@ func (r Run) owners() []string {
 		return nil // nothing is owned by Calico while both sides change places: see others
 	}
 	var flaws []string
-	for _, side := range []sides.Side{r.After.V3, r.After.Others} {
+	for _, side := range []equality.Side{r.After.V3, r.After.Others} {
 		for key, obj := range side {
 			for _, ref := range obj.GetOwnerReferences() {
 				if flaw := r.dangling(key.Namespace, ref); flaw != "" {
@@ -193,7 +193,7 @@ func (r Run) owners() []string {
 }
 
 func (r Run) dangling(namespace string, ref metav1.OwnerReference) string {
-	key := sides.Key{Kind: ref.Kind, Name: ref.Name}
+	key := equality.Key{Kind: ref.Kind, Name: ref.Name}
 	if kind, found := resources.Default().Kind(ref.Kind); found && kind.Namespaced() {
 		key.Namespace = namespace // an owner is in the same namespace, or in none
 	}

@@ -14,20 +14,20 @@ import (
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/phases"
+	"github.com/phasegate/phasegate/test/equality"
 	"github.com/phasegate/phasegate/test/faults/invariants"
-	"github.com/phasegate/phasegate/test/sides"
 )
 
 // side reads objects, one for each document.
-func side(t *testing.T, text string) sides.Side {
+func side(t *testing.T, text string) equality.Side {
 	t.Helper()
-	out := sides.Side{}
+	out := equality.Side{}
 	for _, doc := range strings.Split(text, "---\n") {
 		obj := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(doc), &obj.Object); err != nil {
 			t.Fatal(err)
 		}
-		out[sides.Key{Kind: obj.GetKind(), Namespace: obj.GetNamespace(), Name: obj.GetName()}] = obj
+		out[equality.Key{Kind: obj.GetKind(), Namespace: obj.GetNamespace(), Name: obj.GetName()}] = obj
 	}
 	return out
 }
@@ -99,8 +99,8 @@ func good(t *testing.T, end invariants.End) *invariants.Run {
 
 // Each invariant can fail, and says what is wrong.
 func TestViolations(t *testing.T) {
-	at := func(text string) func(sides.Side, *testing.T) {
-		return func(s sides.Side, t *testing.T) { maps.Copy(s, side(t, text)) }
+	at := func(text string) func(equality.Side, *testing.T) {
+		return func(s equality.Side, t *testing.T) { maps.Copy(s, side(t, text)) }
 	}
 	cases := map[string]struct {
 		why  string
@@ -110,7 +110,7 @@ func TestViolations(t *testing.T) {
 	}{
 		"all well, at the gate": {why: "nothing is wrong", end: invariants.AtGate, harm: func(*testing.T, *invariants.Run) {}},
 		"all well, detached": {why: "the note goes when the owners come back", end: invariants.AtGate, harm: func(_ *testing.T, r *invariants.Run) {
-			obj := r.After.Others[sides.Key{Kind: "ConfigMap", Namespace: "shop", Name: "s"}]
+			obj := r.After.Others[equality.Key{Kind: "ConfigMap", Namespace: "shop", Name: "s"}]
 			obj.SetOwnerReferences(nil)
 			obj.SetAnnotations(map[string]string{migrationv1.AnnotationDetachedOwners: "[]"})
 		}},

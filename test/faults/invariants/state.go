@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/sides"
+	"github.com/phasegate/phasegate/test/equality"
 )
 
 // SentinelLabel marks the objects outside Calico that a migration must not harm.
@@ -47,25 +47,25 @@ type Eye struct {
 type State struct {
 	// V1 are the objects of v1 as they are stored, the lock among them; empty when
 	// the CRDs are gone.
-	V1 sides.Side
+	V1 equality.Side
 	// V3 is what users of v3 see, whoever answers.
-	V3 sides.Side
+	V3 equality.Side
 	// Stored is what is in the storage of the v3 CRDs, whoever serves v3.
 	Stored []string
 	// Others are the APIService, the objects outside Calico, and fences.
-	Others sides.Side
+	Others equality.Side
 }
 
 // Look reads everything. Nothing is written.
 func (e Eye) Look(ctx context.Context) (*State, error) {
-	s := &State{V1: sides.Side{}, Others: sides.Side{}}
+	s := &State{V1: equality.Side{}, Others: equality.Side{}}
 	for _, kind := range e.Registry.All() {
 		if err := e.into(ctx, s.V1, kind.V1GVR(), metav1.ListOptions{}); err != nil {
 			return nil, err
 		}
 	}
 	var err error
-	if s.V3, err = (sides.Reader{Client: e.Client, Registry: e.Registry}).V3(ctx); err != nil {
+	if s.V3, err = (equality.Reader{Client: e.Client, Registry: e.Registry}).V3(ctx); err != nil {
 		return nil, err
 	}
 	if s.Stored, err = e.Stored(ctx); err != nil {
@@ -87,7 +87,7 @@ func (e Eye) Look(ctx context.Context) (*State, error) {
 }
 
 // into lists; what is not served has no objects.
-func (e Eye) into(ctx context.Context, side sides.Side, gvr schema.GroupVersionResource, o metav1.ListOptions) error {
+func (e Eye) into(ctx context.Context, side equality.Side, gvr schema.GroupVersionResource, o metav1.ListOptions) error {
 	list, err := e.Client.Resource(gvr).List(ctx, o)
 	if apierrs.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return nil
@@ -102,8 +102,8 @@ func (e Eye) into(ctx context.Context, side sides.Side, gvr schema.GroupVersionR
 	return nil
 }
 
-func keyOf(obj *unstructured.Unstructured) sides.Key {
-	return sides.Key{Kind: obj.GetKind(), Namespace: obj.GetNamespace(), Name: obj.GetName()}
+func keyOf(obj *unstructured.Unstructured) equality.Key {
+	return equality.Key{Kind: obj.GetKind(), Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
 func builtinTier(name string) bool {

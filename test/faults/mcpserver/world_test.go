@@ -29,7 +29,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/controllers/catalog"
-	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/controllers/mcpserver"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/phases"
@@ -87,7 +87,7 @@ type world struct {
 	*harness.Cluster
 	t         *testing.T
 	namespace string
-	store     *machines.Store
+	store     *machinestore.Store
 	// changed has a token when a workload or a Service has changed.
 	changed chan struct{}
 }
@@ -135,8 +135,8 @@ func (w *world) watch(lists ...client.ObjectList) {
 }
 
 // shipped are the machines of a manager without files of its own.
-var shipped = sync.OnceValues(func() (*machines.Store, error) {
-	return machines.Load(machines.Options{Shipped: phases.Files, Bindings: catalog.Bindings, Log: logr.Discard()})
+var shipped = sync.OnceValues(func() (*machinestore.Store, error) {
+	return machinestore.Load(machinestore.Options{Shipped: phases.Files, Bindings: catalog.Bindings, Log: logr.Discard()})
 })
 
 // process is what a new process of the manager has: nothing but the API server,

@@ -23,7 +23,7 @@ import (
 
 	"github.com/phasegate/phasegate/test/faults/report"
 	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // objects make a migration of some more than minWrites: besides them each side door, lock and fence is written.
@@ -119,7 +119,7 @@ func anyWorld() (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newWorld(scene.Options{Objects: fixture.Demo(1, objects)}, machine)
+	return newWorld(setup.Options{Objects: fixture.Demo(1, objects)}, machine)
 }
 
 // allOnly leaves a test to `make faults`.

@@ -24,11 +24,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/test/equality"
 	"github.com/phasegate/phasegate/test/faults"
 	"github.com/phasegate/phasegate/test/faults/invariants"
 	"github.com/phasegate/phasegate/test/faults/report"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/sides"
 )
 
 // expire answers a list that goes on with "410 Gone", as after a compaction: with the
@@ -78,9 +78,9 @@ func TestCompaction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	scene := *w.Scene
+	scene := *w.Setup
 	scene.Registry = registry
-	w.Scene = &scene
+	w.Setup = &scene
 	for name, withToken := range map[string]bool{"compacted between pages, with a token": true, "compacted between pages, without": false} {
 		t.Run(name, func(t *testing.T) {
 			of, dice := report.Of(name), random(3)
@@ -154,7 +154,7 @@ func TestDeletedWhileCopied(t *testing.T) {
 	const name = "an object goes between list and copy"
 	w := common(t)
 	kind, _ := w.Registry.Kind("GlobalNetworkSet")
-	key := sides.Key{Kind: kind.Name(), Name: "blocklist-5"}
+	key := equality.Key{Kind: kind.Name(), Name: "blocklist-5"}
 	collector := w.as(t, "system:serviceaccount:kube-system:generic-garbage-collector", "system:serviceaccounts", "system:masters")
 	j := w.begin(t)
 	begun := time.Now()

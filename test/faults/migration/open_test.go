@@ -7,7 +7,7 @@ import (
 	"github.com/phasegate/phasegate/test/faults/invariants"
 	"github.com/phasegate/phasegate/test/faults/report"
 	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // Past the point of no return it goes forward only, with a crash at every write: every
@@ -28,7 +28,7 @@ func TestCrashOpen(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w, err := newWorld(scene.Options{Objects: fixture.Demo(1, 0)}, machine)
+			w, err := newWorld(setup.Options{Objects: fixture.Demo(1, 0)}, machine)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +46,7 @@ func TestCrashOpen(t *testing.T) {
 			j.survive(healthy, inPhase("Converged")) // the way there has sweeps of its own
 			_, there := j.survive(short, atRest)
 			j.check(invariants.Open)
-			if err := fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace); err != nil {
+			if err := fixture.SwitchComponents(t.Context(), w.Client, setup.CalicoNamespace); err != nil {
 				t.Fatal(err)
 			}
 			_, complete := j.survive(short, inPhase("Complete"))

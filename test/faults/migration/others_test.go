@@ -27,7 +27,7 @@ import (
 	"github.com/phasegate/phasegate/test/faults/report"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // The others on the cluster: a GitOps tool that applies Calico's own CRD over ours, people
@@ -145,7 +145,7 @@ func TestCRDFlipsOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := newWorld(scene.Options{Objects: fixture.Demo(1, 0)}, machine)
+	w, err := newWorld(setup.Options{Objects: fixture.Demo(1, 0)}, machine)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestCRDFlipsOpen(t *testing.T) {
 	j.recorder.MayGap()
 	_, there := j.survive(flipping, atRest)
 	j.check(invariants.Open)
-	if err := fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace); err != nil {
+	if err := fixture.SwitchComponents(t.Context(), w.Client, setup.CalicoNamespace); err != nil {
 		t.Fatal(err)
 	}
 	j.survive(flipping, inPhase("Complete"))
@@ -181,7 +181,7 @@ func (w *world) vanish() error {
 		return err
 	}
 	dm := &migration{}
-	dm.Name = scene.MigrationName
+	dm.Name = setup.MigrationName
 	return client.IgnoreNotFound(w.Client.Patch(context.Background(), dm, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/phasegate/phasegate/test/faults"
 	"github.com/phasegate/phasegate/test/faults/invariants"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // lives are the transports of one process after the other: what happens to the n-th,
@@ -84,11 +84,11 @@ func (w *world) begin(t *testing.T) *journey {
 	j := &journey{world: w}
 	w.t = t
 	var err error
-	if j.recorder, err = invariants.StartRecorder(t.Context(), w.eye.Client, scene.MigrationName); err != nil {
+	if j.recorder, err = invariants.StartRecorder(t.Context(), w.eye.Client, setup.MigrationName); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(j.recorder.Stop)
-	if err := w.Migrate(t.Context(), scene.MigrationName); err != nil {
+	if err := w.Migrate(t.Context(), setup.MigrationName); err != nil {
 		t.Fatal(err)
 	}
 	return j

@@ -30,7 +30,7 @@ import (
 	"github.com/phasegate/phasegate/test/faults"
 	"github.com/phasegate/phasegate/test/faults/invariants"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 type migration = migrationv1.DatastoreMigration
@@ -46,7 +46,7 @@ const (
 
 // world is a cluster, and the lives of the processes that migrate it.
 type world struct {
-	*scene.Scene
+	*setup.Setup
 	t       *testing.T
 	machine *fsm.Machine
 	config  *rest.Config // of the account
@@ -58,14 +58,14 @@ type world struct {
 }
 
 // newWorld furnishes a cluster. The caller closes it.
-func newWorld(o scene.Options, machine *fsm.Machine) (*world, error) {
+func newWorld(o setup.Options, machine *fsm.Machine) (*world, error) {
 	ctx := context.Background() // it may outlive a test
 	o.Cluster.Own = true
-	s, err := scene.New(ctx, o)
+	s, err := setup.New(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	w := &world{Scene: s, machine: machine}
+	w := &world{Setup: s, machine: machine}
 	if err := w.settle(ctx); err != nil {
 		return nil, fmt.Errorf("%w (and close the scene: %w)", err, s.Close())
 	}
@@ -119,7 +119,7 @@ func (w *world) process(living context.Context, faulty *faults.Transport) *runne
 	return &runner.Reconciler[*migration]{
 		Client: c, Machine: func() *fsm.Machine { return w.machine },
 		Program: datastoremigration.Program(c, datastoremigration.Settings{
-			Registry: w.Registry, CalicoNamespace: scene.CalicoNamespace, Discovery: api, Metadata: watches, Ending: living.Done()}),
+			Registry: w.Registry, CalicoNamespace: setup.CalicoNamespace, Discovery: api, Metadata: watches, Ending: living.Done()}),
 		Clock: clock.RealClock{}, Recorder: &events.FakeRecorder{}, Metrics: runner.NewMetrics(prometheus.NewRegistry()),
 		Shape: w.shape,
 	}
@@ -136,7 +136,7 @@ func (w *world) drive(faulty *faults.Transport, where func(*migration) bool) boo
 	}).Stop()
 	living := untilDown(ctx, faulty)
 	p := w.process(living, faulty)
-	req := reconcile.Request{NamespacedName: client.ObjectKey{Name: scene.MigrationName}}
+	req := reconcile.Request{NamespacedName: client.ObjectKey{Name: setup.MigrationName}}
 	for {
 		result, err := p.Reconcile(living, req)
 		if faulty.Crashed() {
@@ -188,7 +188,7 @@ const patience = 2 * time.Second
 // read is nil when the migration is gone.
 func (w *world) read() *migration {
 	w.t.Helper()
-	dm, err := w.Migration(w.t.Context(), scene.MigrationName)
+	dm, err := w.Migration(w.t.Context(), setup.MigrationName)
 	if apierrs.IsNotFound(err) {
 		return nil
 	}
@@ -199,7 +199,7 @@ func (w *world) read() *migration {
 }
 
 func (w *world) askRemoval() error {
-	dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: scene.MigrationName}}
+	dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: setup.MigrationName}}
 	return client.IgnoreNotFound(w.Client.Delete(context.Background(), dm))
 }
 

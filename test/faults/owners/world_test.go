@@ -30,41 +30,41 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
-	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/phases"
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/test/fakeapiserver"
 	"github.com/phasegate/phasegate/test/faults"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
-	"github.com/phasegate/phasegate/test/standin"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 const (
 	// soon is many times what anything here takes, for machines under load.
 	soon = 2 * time.Minute
 	// migrationName is the only migration's.
-	migrationName = scene.MigrationName
+	migrationName = setup.MigrationName
 	// collector is the account of the garbage collector.
 	collector = "system:serviceaccount:kube-system:generic-garbage-collector"
 )
 
 // world is a cluster with Calico's API aggregated, and words to speak of it.
 type world struct {
-	*scene.Scene
+	*setup.Setup
 	t      *testing.T
-	server *standin.Server
+	server *fakeapiserver.Server
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, Scene: scene.ForTest(t, scene.Options{
+	w := &world{t: t, Setup: setup.ForTest(t, setup.Options{
 		Cluster:   harness.Options{Own: true, Audit: true, Without: []string{"scheduler"}},
 		Objects:   append(fixture.BuiltinTiers(), fixture.ClusterInformation()),
 		NoStandIn: true, // it is this test's, to end its watches
 	})}
-	server, err := standin.Listen(w.Config, w.Registry, "127.0.0.1:0")
+	server, err := fakeapiserver.Listen(w.Config, w.Registry, "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func newWorld(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	if err := standin.Register(t.Context(), w.Config, server.Port(), server.CABundle()); err != nil {
+	if err := fakeapiserver.Register(t.Context(), w.Config, server.Port(), server.CABundle()); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -122,7 +122,7 @@ func (w *world) renewV3CRDs() {
 type edit func(*v1alpha1.MachineSpec)
 
 // machine is a changed copy of the shipped machine.
-func (w *world) machine(edits ...edit) *machines.Handle {
+func (w *world) machine(edits ...edit) *machinestore.Handle {
 	w.t.Helper()
 	data, err := fs.ReadFile(phases.Files, datastoremigration.MachineName+".yaml")
 	if err != nil {
@@ -142,7 +142,7 @@ func (w *world) machine(edits ...edit) *machines.Handle {
 	if err := os.WriteFile(filepath.Join(dir, datastoremigration.MachineName+".yaml"), data, 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-	store, err := machines.Load(machines.Options{Shipped: phases.Files, Dir: dir, Bindings: catalog.Bindings, Log: logr.Discard()})
+	store, err := machinestore.Load(machinestore.Options{Shipped: phases.Files, Dir: dir, Bindings: catalog.Bindings, Log: logr.Discard()})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -194,11 +194,11 @@ func (w *world) in(t *testing.T) *world {
 }
 
 // run lets a manager work, behind faults, until the test or its part ends.
-func (w *world) run(machine *machines.Handle, rules ...*faults.Rule) {
+func (w *world) run(machine *machinestore.Handle, rules ...*faults.Rule) {
 	w.t.Helper()
 	config := rest.CopyConfig(w.Config)
 	config.Wrap(faults.New(rules...).Wrap)
-	gate := datastoremigration.Gate(config, machine, datastoremigration.Settings{Registry: w.Registry, CalicoNamespace: scene.CalicoNamespace},
+	gate := datastoremigration.Gate(config, machine, datastoremigration.Settings{Registry: w.Registry, CalicoNamespace: setup.CalicoNamespace},
 		runner.NewMetrics(prometheus.NewRegistry()))
 	ctx, end := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

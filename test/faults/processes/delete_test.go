@@ -8,7 +8,7 @@ import (
 
 	"github.com/phasegate/phasegate/test/faults/invariants"
 	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 const (
@@ -27,7 +27,7 @@ func TestDeleted(t *testing.T) {
 	repeat(t, experiment{name: "deleted at a random instant", all: 50, some: 2, run: func(t *testing.T, random *rand.Rand) time.Duration {
 		w := pristine(t)
 		// The components run on v3 already, so that Complete comes by itself.
-		if err := fixture.SwitchComponents(t.Context(), w.Client, scene.CalicoNamespace); err != nil {
+		if err := fixture.SwitchComponents(t.Context(), w.Client, setup.CalicoNamespace); err != nil {
 			t.Fatal(err)
 		}
 		w.manager(t, "--phases-dir", dir)

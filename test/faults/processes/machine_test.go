@@ -12,7 +12,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
-	"github.com/phasegate/phasegate/controllers/machines"
+	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/phases"
 )
@@ -48,7 +48,7 @@ func machine(t *testing.T) (dir string, compiled *fsm.Machine) {
 	if err := os.WriteFile(filepath.Join(dir, machineFile), data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	store, err := machines.Load(machines.Options{Shipped: phases.Files, Dir: dir, Bindings: catalog.Bindings, Log: logr.Discard()})
+	store, err := machinestore.Load(machinestore.Options{Shipped: phases.Files, Dir: dir, Bindings: catalog.Bindings, Log: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/phasegate/phasegate/test/faults/report"
 	"github.com/phasegate/phasegate/test/fixture"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 const (
@@ -60,7 +60,7 @@ func closeShared() error {
 	if shared == nil {
 		return nil
 	}
-	s := shared.Scene
+	s := shared.Setup
 	shared = nil
 	return s.Close()
 }
@@ -85,12 +85,12 @@ func pristine(t *testing.T) *world {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	s, err := scene.New(context.Background(), scene.Options{Objects: fixture.Demo(3, objects), // it may outlive this test
+	s, err := setup.New(context.Background(), setup.Options{Objects: fixture.Demo(3, objects), // it may outlive this test
 		Cluster: harness.Options{Own: true, Audit: true, Fsync: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{Scene: s}
+	w := &world{Setup: s}
 	if w.dynamic, err = dynamic.NewForConfig(s.Config); err != nil {
 		t.Fatal(err)
 	}

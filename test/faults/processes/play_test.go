@@ -11,10 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/test/equality"
 	"github.com/phasegate/phasegate/test/faults/invariants"
-	"github.com/phasegate/phasegate/test/scene"
-	"github.com/phasegate/phasegate/test/sides"
-	"github.com/phasegate/phasegate/test/writer"
+	"github.com/phasegate/phasegate/test/loadgenerator"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // Somebody writes v1 so often a second, all the time.
@@ -25,8 +25,8 @@ type play struct {
 	*world
 	machine  *fsm.Machine
 	recorder *invariants.Recorder
-	writer   *writer.Writer
-	watcher  *writer.Watcher
+	writer   *loadgenerator.Writer
+	watcher  *loadgenerator.Watcher
 }
 
 // watch begins to look at the migration to come, or at the rest of one.
@@ -35,15 +35,15 @@ func (w *world) watch(t *testing.T, machine *fsm.Machine) *play {
 	ctx := context.WithoutCancel(t.Context())
 	p := &play{world: w, machine: machine}
 	var err error
-	if p.recorder, err = invariants.StartRecorder(ctx, w.dynamic, scene.MigrationName); err != nil {
+	if p.recorder, err = invariants.StartRecorder(ctx, w.dynamic, setup.MigrationName); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.recorder.Stop)
-	if p.watcher, err = writer.Watch(ctx, w.Client); err != nil {
+	if p.watcher, err = loadgenerator.Watch(ctx, w.Client); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.watcher.Stop() })
-	if p.writer, err = writer.Start(ctx, w.Config, writesPerSecond); apierrs.IsForbidden(err) || apierrs.IsInvalid(err) {
+	if p.writer, err = loadgenerator.Start(ctx, w.Config, writesPerSecond); apierrs.IsForbidden(err) || apierrs.IsInvalid(err) {
 		// v1 is closed from the begin of this play to its end. Invalid is what an API server answers
 		// that was started again and does not know the fence's parameter yet.
 		return p
@@ -67,7 +67,7 @@ func (p *play) check(t *testing.T, end invariants.End, took, limit time.Duration
 	run := invariants.Run{End: end, Before: p.before, After: p.look(t), Record: record, Machine: p.machine, Took: took, Limit: limit}
 	windows := p.watcher.Stop()
 	if p.writer != nil {
-		for _, a := range writer.Breaches(p.writer.Stop(), windows) {
+		for _, a := range loadgenerator.Breaches(p.writer.Stop(), windows) {
 			run.Accepted = append(run.Accepted, fmt.Sprintf("attempt %d at revision %d", a.N, a.Revision))
 		}
 	}
@@ -83,8 +83,8 @@ func (w *world) look(t *testing.T) *invariants.State {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, side := range []sides.Side{state.V1, state.V3} {
-		delete(side, sides.Key{Kind: "GlobalNetworkSet", Name: writer.ObjectName})
+	for _, side := range []equality.Side{state.V1, state.V3} {
+		delete(side, equality.Key{Kind: "GlobalNetworkSet", Name: loadgenerator.ObjectName})
 	}
 	return state
 }

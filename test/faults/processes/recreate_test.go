@@ -11,7 +11,7 @@ import (
 
 	"github.com/phasegate/phasegate/test/faults/invariants"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // A migration of the same name is another one. It takes over nothing, and ends right,
@@ -55,7 +55,7 @@ func TestFinalizerRemoved(t *testing.T) {
 		pause(upTo(random, 2*time.Second))
 		manager.Kill()
 		w.remove(t)
-		w.shell(t, `kubectl patch datastoremigration `+scene.MigrationName+` --type=merge -p '{"metadata":{"finalizers":null}}'`)
+		w.shell(t, `kubectl patch datastoremigration `+setup.MigrationName+` --type=merge -p '{"metadata":{"finalizers":null}}'`)
 		w.until(t, "the first to be gone", isGone)
 
 		w.manager(t, "--phases-dir", dir)

@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
-	"github.com/phasegate/phasegate/controllers/rights"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/test/faults/invariants"
 	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 type migration = migrationv1.DatastoreMigration
@@ -30,7 +30,7 @@ const leaseName = "processes"
 // world is a cluster and the words in which the experiments speak of it. Each of them
 // ends the test when it fails.
 type world struct {
-	*scene.Scene
+	*setup.Setup
 	dynamic dynamic.Interface
 	// before is everything before the first migration.
 	before *invariants.State
@@ -45,8 +45,8 @@ func (w *world) grant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules = append(rules, rights.Rule("create", "coordination.k8s.io", "leases"),
-		rights.Rule("get update", "coordination.k8s.io", "leases", leaseName), rights.Rule("create patch", "", "events"))
+	rules = append(rules, rbac.Rule("create", "coordination.k8s.io", "leases"),
+		rbac.Rule("get update", "coordination.k8s.io", "leases", leaseName), rbac.Rule("create patch", "", "events"))
 	if err := w.Grant(t.Context(), account, rules); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func (w *world) launch(kubeconfig string, args ...string) (*harness.Process, err
 // start creates a migration.
 func (w *world) start(t *testing.T, annotations map[string]string) {
 	t.Helper()
-	dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: scene.MigrationName, Annotations: annotations}}
+	dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: setup.MigrationName, Annotations: annotations}}
 	dm.Spec.Type = migrationv1.APIServerToCRDs
 	if err := w.Client.Create(t.Context(), dm); err != nil {
 		t.Fatal(err)
@@ -92,7 +92,7 @@ func (w *world) until(t *testing.T, what string, met func(*migration) bool) *mig
 	t.Helper()
 	var dm *migration
 	harness.Eventually(t, what, patience, func() (err error) {
-		dm, err = w.Migration(t.Context(), scene.MigrationName)
+		dm, err = w.Migration(t.Context(), setup.MigrationName)
 		if apierrs.IsNotFound(err) {
 			dm, err = nil, nil
 		}
@@ -131,7 +131,7 @@ func (w *world) underTheLock(t *testing.T, random *rand.Rand) {
 // remove asks for the removal, as `kubectl delete --wait=false` does.
 func (w *world) remove(t *testing.T) {
 	t.Helper()
-	if err := w.Client.Delete(t.Context(), &migration{ObjectMeta: metav1.ObjectMeta{Name: scene.MigrationName}}); err != nil {
+	if err := w.Client.Delete(t.Context(), &migration{ObjectMeta: metav1.ObjectMeta{Name: setup.MigrationName}}); err != nil {
 		t.Fatal(err)
 	}
 }

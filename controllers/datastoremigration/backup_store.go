@@ -1,0 +1,273 @@
+package datastoremigration
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"reflect"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+const (
+	// partKey holds lines of JSON, an object each, compressed with gzip.
+	partKey = "objects.jsonl.gz"
+	// indexKey is in the last Secret only: without it, the backup is not complete.
+	indexKey = "index.json"
+	// partSize is how many compressed bytes end a part. The object that goes beyond is
+	// at most 1.5 MiB of JSON, and the limit of a Secret is 1 MiB.
+	partSize = 256 << 10
+)
+
+// backupIndex says what is in a backup.
+type backupIndex struct {
+	Migration string       `json:"migration"`
+	UID       types.UID    `json:"uid"`
+	Parts     []backupPart `json:"parts"`
+	// CRDs of v1, by name.
+	CRDs []string `json:"crds"`
+	// Objects is how many there are, by kind as v1 calls it.
+	Objects map[string]int `json:"objects"`
+}
+
+func (i *backupIndex) empty() bool { return len(i.CRDs)+len(i.Objects) == 0 }
+
+// backupPart is one Secret.
+type backupPart struct {
+	Secret string `json:"secret"`
+	Lines  int    `json:"lines"`
+	// SHA256 is of the lines, not compressed.
+	SHA256 string `json:"sha256"`
+}
+
+// backupStore is the Secrets of one migration, numbered from 1 on. They outlive it.
+type backupStore struct {
+	client    client.Client
+	namespace string
+	migration *migration
+	// begin is called before each write: what is there may be no whole backup from then on. Where there is
+	// nothing to write it stays what it is, or two notes would take turns in a process that dies often.
+	begin func(context.Context) error
+}
+
+func (s *steps) vault(dm *migration) *backupStore {
+	return &backupStore{client: s.client, namespace: s.CalicoNamespace, migration: dm}
+}
+
+// prefix is the name of the migration, as far as it is a label's value.
+func (v *backupStore) prefix() string {
+	const longest = 63
+	return strings.Trim(v.migration.Name[:min(len(v.migration.Name), longest)], "-.")
+}
+
+func (v *backupStore) name(n int) string { return fmt.Sprintf("%s-v1-backup-%d", v.prefix(), n) }
+
+// get is nil where there is no such Secret. One of an earlier migration with the same
+// name is kept: it may be all that is left of it.
+func (v *backupStore) get(ctx context.Context, n int) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	err := v.client.Get(ctx, types.NamespacedName{Namespace: v.namespace, Name: v.name(n)}, secret)
+	if apierrs.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read Secret %s in namespace %s: %w", v.name(n), v.namespace, err)
+	}
+	if uid := secret.Labels[migrationv1.LabelBackupUID]; uid != string(v.migration.UID) {
+		return nil, fsm.Wait("the backup cannot be written, so no v1 CRD is deleted: Secret %s in namespace %s belongs to another migration (UID %q). Save and delete the Secrets with the label %s=%s",
+			secret.Name, v.namespace, uid, migrationv1.LabelBackupOf, v.prefix())
+	}
+	return secret, nil
+}
+
+// read answers what a complete backup holds, after it has read all of it; nil if there
+// is none, or not all of it.
+func (v *backupStore) read(ctx context.Context) (*backupIndex, error) {
+	var parts []backupPart
+	for n := 1; ; n++ {
+		secret, err := v.get(ctx, n)
+		if secret == nil || err != nil {
+			return nil, err
+		}
+		raw, last := secret.Data[indexKey]
+		if !last {
+			parts = append(parts, partOf(secret))
+			continue
+		}
+		index := &backupIndex{}
+		if json.Unmarshal(raw, index) != nil || !reflect.DeepEqual(index.Parts, parts) {
+			return nil, nil
+		}
+		return index, nil
+	}
+}
+
+// partOf reads a Secret. Of one that cannot be read the sum is that of no part.
+func partOf(secret *corev1.Secret) backupPart {
+	part := backupPart{Secret: secret.Name}
+	sum := sha256.New()
+	packed, err := gzip.NewReader(bytes.NewReader(secret.Data[partKey]))
+	if err != nil {
+		return part
+	}
+	lines := bufio.NewReader(io.TeeReader(packed, sum))
+	for {
+		_, err := lines.ReadSlice('\n')
+		switch {
+		case err == nil:
+			part.Lines++
+		case errors.Is(err, io.EOF):
+			part.SHA256 = hex.EncodeToString(sum.Sum(nil))
+			return part
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return part
+		}
+	}
+}
+
+// put leaves a Secret that holds the same, and writes any other anew.
+func (v *backupStore) put(ctx context.Context, n int, key string, data []byte, same func(*corev1.Secret) bool) error {
+	there, err := v.get(ctx, n)
+	if err != nil || there != nil && same(there) {
+		return err
+	}
+	if err := v.begin(ctx); err != nil {
+		return err
+	}
+	if err := v.remove(ctx, there); err != nil {
+		return err
+	}
+	immutable := true
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v.namespace, Name: v.name(n), Labels: map[string]string{
+			migrationv1.LabelBackupOf: v.prefix(), migrationv1.LabelBackupUID: string(v.migration.UID),
+		}},
+		Immutable: &immutable,
+		Data:      map[string][]byte{key: data},
+	}
+	if err := v.client.Create(ctx, secret); err != nil {
+		return fmt.Errorf("write the backup to Secret %s in namespace %s: %w", secret.Name, v.namespace, err)
+	}
+	return nil
+}
+
+func (v *backupStore) remove(ctx context.Context, secret *corev1.Secret) error {
+	if secret == nil {
+		return nil
+	}
+	err := v.client.Delete(ctx, secret, client.Preconditions{UID: &secret.UID, ResourceVersion: &secret.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete Secret %s in namespace %s, to write it anew: %w", secret.Name, secret.Namespace, err)
+	}
+	return nil
+}
+
+// removeFrom removes what an earlier try has left behind the last Secret.
+func (v *backupStore) removeFrom(ctx context.Context, n int) error {
+	for ; ; n++ {
+		secret, err := v.get(ctx, n)
+		if secret == nil || err != nil {
+			return err
+		}
+		if err := v.begin(ctx); err != nil {
+			return err
+		}
+		if err := v.remove(ctx, secret); err != nil {
+			return err
+		}
+	}
+}
+
+// backupWriter splits a stream of objects into parts. The same objects make the same
+// parts; it holds one part at a time.
+type backupWriter struct {
+	*backupStore
+	index  backupIndex
+	packed bytes.Buffer
+	pack   *gzip.Writer
+	sum    hash.Hash
+	lines  int
+}
+
+func newBackupWriter(v *backupStore) *backupWriter {
+	w := &backupWriter{backupStore: v, sum: sha256.New(), index: backupIndex{
+		Migration: v.migration.Name, UID: v.migration.UID, Objects: map[string]int{},
+	}}
+	w.pack = gzip.NewWriter(&w.packed)
+	return w
+}
+
+// add takes an object, less what only its server could make use of.
+func (w *backupWriter) add(ctx context.Context, obj *unstructured.Unstructured) error {
+	unstructured.RemoveNestedField(obj.Object, "metadata", "resourceVersion")
+	unstructured.RemoveNestedField(obj.Object, "metadata", "managedFields")
+	line, err := json.Marshal(obj.Object)
+	if err != nil {
+		return fmt.Errorf("write %s %s to the backup: %w", obj.GetKind(), obj.GetName(), err)
+	}
+	if _, err := io.MultiWriter(w.pack, w.sum).Write(append(line, '\n')); err != nil {
+		return err
+	}
+	w.lines++
+	if obj.GroupVersionKind().Group == crdGroup {
+		w.index.CRDs = append(w.index.CRDs, obj.GetName())
+	} else {
+		w.index.Objects[obj.GetKind()]++
+	}
+	if w.packed.Len() < partSize {
+		return nil
+	}
+	return w.flush(ctx)
+}
+
+// flush ends a part.
+func (w *backupWriter) flush(ctx context.Context) error {
+	if w.lines == 0 {
+		return nil
+	}
+	if err := w.pack.Close(); err != nil {
+		return err
+	}
+	n := len(w.index.Parts) + 1
+	part := backupPart{Secret: w.name(n), Lines: w.lines, SHA256: hex.EncodeToString(w.sum.Sum(nil))}
+	w.index.Parts = append(w.index.Parts, part)
+	err := w.put(ctx, n, partKey, bytes.Clone(w.packed.Bytes()), func(there *corev1.Secret) bool { return partOf(there) == part })
+	w.packed.Reset()
+	w.pack.Reset(&w.packed)
+	w.sum.Reset()
+	w.lines = 0
+	return err
+}
+
+// finish writes the last part and then the index.
+func (w *backupWriter) finish(ctx context.Context) error {
+	if err := w.flush(ctx); err != nil {
+		return err
+	}
+	raw, err := json.Marshal(w.index)
+	if err != nil {
+		return err
+	}
+	n := len(w.index.Parts) + 1
+	if err := w.put(ctx, n, indexKey, raw, func(there *corev1.Secret) bool { return bytes.Equal(there.Data[indexKey], raw) }); err != nil {
+		return err
+	}
+	return w.removeFrom(ctx, n+1)
+}

@@ -1,0 +1,89 @@
+package datastoremigration
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/phasegate/phasegate/resources/copier"
+)
+
+// caches has what was proved in each migration, so that the next step need not prove
+// it again. The zero value is ready for use, from several goroutines.
+type caches struct {
+	mu sync.Mutex
+	by map[string]migrationCache // by the name of the migration
+}
+
+type migrationCache struct {
+	of    types.UID
+	equal *copier.EqualityCache
+	// fence is what was seen of it last, and fenced since when.
+	fence  fenceParts
+	fenced time.Time
+	// full: the copies had filled the store, and are not deleted yet.
+	full bool
+}
+
+// fenceParts are the UIDs of what makes up a fence.
+type fenceParts [4]types.UID
+
+// of is that of one migration. One that was created anew under its name has another.
+func (l *caches) of(dm *migration) *copier.EqualityCache {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.entry(dm).equal
+}
+
+// fenced tells since when these very parts have been seen to stand: since now at the latest.
+func (l *caches) fenced(dm *migration, parts fenceParts, now time.Time) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := l.entry(dm)
+	if known.fence != parts {
+		known.fence, known.fenced = parts, now
+		l.by[dm.Name] = known
+	}
+	return known.fenced
+}
+
+// setFull notes that the copies have filled the store, or that they are gone. It is nowhere else: such a store takes no
+// note.
+func (l *caches) setFull(dm *migration, full bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := l.entry(dm)
+	known.full = full
+	l.by[dm.Name] = known
+}
+
+func (l *caches) isFull(dm *migration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.entry(dm).full
+}
+
+// entry is called with mu held.
+func (l *caches) entry(dm *migration) migrationCache {
+	if l.by == nil {
+		l.by = map[string]migrationCache{}
+	}
+	if known, ok := l.by[dm.Name]; !ok || known.of != dm.UID {
+		if ok {
+			known.equal.Unwatch()
+		}
+		l.by[dm.Name] = migrationCache{of: dm.UID, equal: copier.NewEqualityCache()}
+	}
+	return l.by[dm.Name]
+}
+
+// drop forgets a migration that is gone.
+func (l *caches) drop(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if known, ok := l.by[name]; ok {
+		known.equal.Unwatch()
+	}
+	delete(l.by, name)
+}

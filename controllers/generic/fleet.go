@@ -1,0 +1,158 @@
+package generic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/builtin"
+	"github.com/phasegate/phasegate/controllers/crdgate"
+	"github.com/phasegate/phasegate/controllers/machinestore"
+	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// Program binds the names of a machine file to the built-in actions.
+func Program(o builtin.Options) *runner.Program[*Object] {
+	return &runner.Program[*Object]{
+		New:     func() *Object { return &Object{} },
+		Actions: builtin.Actions[*Object](o),
+		// All of them, as the plural is not known.
+		Rights: []rbacv1.PolicyRule{crdgate.Rights("")},
+	}
+}
+
+// Bindings are the names that the machine of any kind may use.
+func Bindings() fsm.Bindings { return Program(builtin.Options{}).Bindings() }
+
+// Fleet runs a controller for each machine that no Go code is made for, also for
+// those whose file comes later. Add it to a manager; it runs on the leader only.
+type Fleet struct {
+	Config *rest.Config
+	Store  *machinestore.Store
+	// Compiled tells which machines have a controller of their own.
+	Compiled func(name string) bool
+	// HTTP is where HTTPRequest may go.
+	HTTP    builtin.HTTP
+	Metrics *runner.Metrics
+	// Manager is that of runner.Busy.
+	Manager string
+	// Limits are those of each controller.
+	Limits runner.Limits
+
+	mu sync.Mutex
+	// gates are those of the machines that run, by machine.
+	gates map[string]*runner.Pair
+}
+
+// NeedLeaderElection makes the manager start the fleet on the leader only.
+func (f *Fleet) NeedLeaderElection() bool { return true }
+
+// Start runs until ctx is done and all controllers have ended.
+func (f *Fleet) Start(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for {
+		changed := f.Store.Changed()
+		for _, gate := range f.added() {
+			group.Go(func() error { return gate.Start(ctx) })
+		}
+		select {
+		case <-ctx.Done():
+			return group.Wait()
+		case <-changed:
+		}
+	}
+}
+
+// added makes the gates of the machines that are new.
+func (f *Fleet) added() []*runner.Pair {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.gates == nil {
+		f.gates = map[string]*runner.Pair{}
+	}
+	var added []*runner.Pair
+	for _, name := range f.Store.Names() {
+		if f.gates[name] == nil && !f.Compiled(name) {
+			f.gates[name] = f.gate(name)
+			added = append(added, f.gates[name])
+		}
+	}
+	return added
+}
+
+// Ready says for a probe what the controllers do, and is an error while one that
+// should run does not. It may be called at any time.
+func (f *Fleet) Ready(ctx context.Context) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var notes []string
+	var faults []error
+	for _, name := range slices.Sorted(maps.Keys(f.gates)) {
+		note, err := f.gates[name].Ready(ctx)
+		notes, faults = append(notes, name+" "+note), append(faults, err)
+	}
+	if len(notes) == 0 {
+		return "no machine is driven from its file alone", nil
+	}
+	return strings.Join(notes, "; "), errors.Join(faults...)
+}
+
+// gate is the controller of one machine, which runs while its CRD is there, and that of
+// what its objects have left.
+func (f *Fleet) gate(name string) *runner.Pair {
+	machine := f.Store.Of(name)
+	kind := machine.InForce().For() // the store refuses another kind under the same name
+	gvk := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)
+	program := func(c client.Client) *runner.Program[*Object] {
+		return Program(builtin.Options{Client: c, HTTP: f.HTTP})
+	}
+	busy := &runner.Busy{Manager: f.Manager}
+	left := (&runner.Leftovers[*Object]{Name: "phasegate-" + name, Config: f.Config, Machine: machine, Program: program, Metrics: f.Metrics, Busy: busy, Limits: f.Limits}).Init()
+	objects := func(ctx context.Context) error {
+		scheme, err := newScheme(gvk)
+		if err != nil {
+			return err
+		}
+		c := &runner.Controller[*Object]{
+			Name: left.Name, Config: f.Config, Scheme: scheme, Machine: machine, Program: program, Metrics: f.Metrics, Busy: busy, Limits: f.Limits, Gone: left.Gone,
+		}
+		return c.Run(ctx)
+	}
+	gate := left.Gate()
+	gate.Run = func(ctx context.Context) (err error) {
+		if left.Scheme, err = newScheme(gvk); err != nil {
+			return err
+		}
+		return left.Run(ctx)
+	}
+	return &runner.Pair{Machine: machine, Objects: &crdgate.Gate{Kind: gvk.GroupKind(), Config: f.Config, Run: objects}, Leftovers: gate}
+}
+
+// newScheme knows Object under the kind, and the types of Kubernetes.
+func newScheme(kind schema.GroupVersionKind) (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	if scheme.Recognizes(kind) {
+		return nil, fmt.Errorf("%s is a kind of Kubernetes itself: a machine must be for one of a CRD", kind)
+	}
+	scheme.AddKnownTypeWithName(kind, &Object{})
+	metav1.AddToGroupVersion(scheme, kind.GroupVersion())
+	return scheme, nil
+}

@@ -1,0 +1,69 @@
+// Package generic drives kinds that this program has never heard of: all that is
+// known of them is a machine file and the CRD that it is for. Their actions are
+// the built-in ones, which know no kind either.
+package generic
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/runner"
+)
+
+// maxMessage is how many bytes of a message the status shows.
+const maxMessage = 1024
+
+// Object is an object of any kind. Fields that it does not have are left alone in
+// the cluster, since only differences are written; expressions do not see them.
+type Object struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is whatever the CRD says.
+	Spec   map[string]any `json:"spec,omitempty"`
+	Status Status         `json:"status,omitempty"`
+}
+
+// Status is what the CRD of a machine-driven kind must keep.
+type Status struct {
+	Phase              string                 `json:"phase,omitempty"`
+	Message            string                 `json:"message,omitempty"`
+	ObservedGeneration int64                  `json:"observedGeneration,omitempty"`
+	Conditions         []metav1.Condition     `json:"conditions,omitempty"`
+	Machine            v1alpha1.MachineStatus `json:"machine,omitempty"`
+}
+
+var _ runner.Object[*Object] = &Object{}
+
+// DeepCopyObject is for runtime.Object.
+func (o *Object) DeepCopyObject() runtime.Object {
+	out := &Object{TypeMeta: o.TypeMeta, Spec: runtime.DeepCopyJSON(o.Spec)}
+	o.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.CopyStatusFrom(o)
+	return out
+}
+
+// MachineStatus returns the block that the engine keeps.
+func (o *Object) MachineStatus() *v1alpha1.MachineStatus { return &o.Status.Machine }
+
+// Conditions returns the conditions for reading and changing.
+func (o *Object) Conditions() *[]metav1.Condition { return &o.Status.Conditions }
+
+// SetDisplay sets what `kubectl get` shows; a long message is cut.
+func (o *Object) SetDisplay(phase, message string) {
+	o.Status.Phase, o.Status.Message = phase, runner.Cut(message, maxMessage)
+}
+
+// SetObservedGeneration notes the generation that the status is about.
+func (o *Object) SetObservedGeneration(generation int64) { o.Status.ObservedGeneration = generation }
+
+// CopyStatusFrom makes the status a deep copy of another object's.
+func (o *Object) CopyStatusFrom(other *Object) {
+	o.Status = other.Status
+	other.Status.Machine.DeepCopyInto(&o.Status.Machine)
+	o.Status.Conditions = nil
+	for i := range other.Status.Conditions {
+		o.Status.Conditions = append(o.Status.Conditions, *other.Status.Conditions[i].DeepCopy())
+	}
+}

@@ -1,0 +1,144 @@
+// Package rbac is what a program must be allowed to do, as data: which right, who
+// needs it, the rules of a role that grant it, and the question to an API server
+// what of it is missing.
+//
+// It knows no controller and no machine: those say what they need next to the work
+// that needs it (runner.Action, runner.Guard, runner.Program).
+package rbac
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// Need is one right, and who needs it.
+type Need struct {
+	Group string
+	// Resource is a plural, with its subresource if it has one: "pods/attach".
+	Resource string
+	// Name of the one object that the right is about; empty: of all.
+	Name string
+	// Namespace is the only one in which the right is needed; empty: in all. Roles
+	// of a cluster cannot say it; Missing asks with it.
+	Namespace string
+	Verb      string
+	// URL is a path of the API server that is no resource, such as "/metrics"; the others are empty then.
+	URL string
+	// For names those who need it: actions, guards, watches.
+	For []string
+}
+
+// String is the right in words: "delete customresourcedefinitions.apiextensions.k8s.io
+// tiers.crd.projectcalico.org".
+func (n Need) String() string {
+	text := n.Verb + " " + n.Resource + n.URL
+	if n.Group != "" {
+		text += "." + n.Group
+	}
+	if n.Name != "" {
+		text += " " + n.Name
+	}
+	if n.Namespace != "" {
+		text += " in namespace " + n.Namespace
+	}
+	return text
+}
+
+// Rule is a rule for one resource. Verbs are separated by blanks.
+func Rule(verbs, group, resource string, names ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names, Verbs: strings.Fields(verbs)}
+}
+
+// URL is a rule for a path of the API server that is no resource.
+func URL(verbs, url string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{NonResourceURLs: []string{url}, Verbs: strings.Fields(verbs)}
+}
+
+// Flatten lists the single rights that rules give, for who.
+func Flatten(who string, rules ...rbacv1.PolicyRule) []Need {
+	var needs []Need
+	for _, rule := range rules {
+		for _, url := range rule.NonResourceURLs {
+			for _, verb := range rule.Verbs {
+				needs = append(needs, Need{URL: url, Verb: verb, For: []string{who}})
+			}
+		}
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, name := range names {
+					for _, verb := range rule.Verbs {
+						needs = append(needs, Need{Group: group, Resource: resource, Name: name, Verb: verb, For: []string{who}})
+					}
+				}
+			}
+		}
+	}
+	return needs
+}
+
+// Union sorts needs, and leaves each once, for all who need it.
+func Union(lists ...[]Need) []Need {
+	sorted := slices.Concat(lists...)
+	slices.SortStableFunc(sorted, compare)
+	var all []Need
+	for _, n := range sorted {
+		if last := len(all) - 1; last >= 0 && compare(all[last], n) == 0 {
+			all[last].For = append(all[last].For, n.For...)
+			continue
+		}
+		n.For = slices.Clone(n.For)
+		all = append(all, n)
+	}
+	for i := range all {
+		slices.Sort(all[i].For)
+		all[i].For = slices.Compact(all[i].For)
+	}
+	return all
+}
+
+// ByTarget makes one of those that are about the same objects and stand beside each
+// other, with all verbs: for people.
+func ByTarget(needs []Need) []Need {
+	var all []Need
+	for _, n := range needs {
+		n.For = slices.Clone(n.For)
+		if last := len(all) - 1; last >= 0 && sameTarget(all[last], n) {
+			n.Verb, n.For = all[last].Verb+", "+n.Verb, append(all[last].For, n.For...)
+			all = all[:last]
+		}
+		slices.Sort(n.For)
+		n.For = slices.Compact(n.For)
+		all = append(all, n)
+	}
+	return all
+}
+
+func sameTarget(a, b Need) bool {
+	a.Verb, b.Verb = "", ""
+	return compare(a, b) == 0
+}
+
+// Only are the needs that nobody but who has, and the others.
+func Only(needs []Need, who ...string) (only, others []Need) {
+	for _, n := range needs {
+		if slices.ContainsFunc(n.For, func(other string) bool { return !slices.Contains(who, other) }) {
+			others = append(others, n)
+		} else {
+			only = append(only, n)
+		}
+	}
+	return only, others
+}
+
+// compare leaves out who needs it.
+func compare(a, b Need) int {
+	return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Name, b.Name),
+		cmp.Compare(a.URL, b.URL), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Verb, b.Verb))
+}

@@ -1,0 +1,289 @@
+package supportbundle
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/resources"
+)
+
+// Bounds of what is read.
+const (
+	page     = 500
+	logLines = 2000
+	logBytes = 1 << 20
+)
+
+// partOf are the labels of what the chart installs.
+var partOf = client.MatchingLabels{"app.kubernetes.io/name": "phasegate"}
+
+// list reads objects of a kind; none where the cluster does not serve it.
+func (c *collector) list(ctx context.Context, gvk schema.GroupVersionKind, opts ...client.ListOption) ([]unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(gvk)
+	var all []unstructured.Unstructured
+	for {
+		err := c.Client.List(ctx, list, append(opts, client.Limit(page), client.Continue(list.GetContinue()))...)
+		if meta.IsNoMatchError(err) || apierrs.IsNotFound(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", gvk.GroupKind(), err)
+		}
+		all = append(all, list.Items...)
+		if list.GetContinue() == "" {
+			return all, nil
+		}
+	}
+}
+
+// keep puts an object into the bundle, redacted.
+func (c *collector) keep(dir string, u *unstructured.Unstructured) {
+	c.redactor.Object(u.Object)
+	name := u.GetName() + ".json"
+	if ns := u.GetNamespace(); ns != "" {
+		name = ns + "/" + name
+	}
+	c.files[dir+"/"+name] = u.Object
+}
+
+func (c *collector) migrations(ctx context.Context) error {
+	all, err := c.list(ctx, migrationv1.GroupVersion.WithKind("DatastoreMigration"))
+	for i := range all {
+		if c.Migration != "" && all[i].GetName() != c.Migration {
+			continue
+		}
+		if c.RedactNames {
+			c.hideNames(&all[i])
+		}
+		c.keep("migrations", &all[i])
+	}
+	return err
+}
+
+// hideNames hashes the names of the objects in conflict, wherever the CRD keeps them.
+func (c *collector) hideNames(dm *unstructured.Unstructured) {
+	conflicts, _, _ := unstructured.NestedSlice(dm.Object, "status", "conflicts")
+	for _, item := range conflicts {
+		if conflict, ok := item.(map[string]any); ok {
+			for _, key := range []string{"name", "namespace"} {
+				name, _ := conflict[key].(string)
+				c.redactor.hash(name)
+			}
+		}
+	}
+	conditions, _, _ := unstructured.NestedSlice(dm.Object, "status", "conditions")
+	for conflict := range conflictConditions(conditions) {
+		c.redactor.hash(conflict.Name)
+		c.redactor.hash(conflict.Namespace)
+	}
+}
+
+func (c *collector) servers(ctx context.Context) error {
+	all, err := c.list(ctx, schema.GroupVersionKind{Group: "toolhive.stacklok.dev", Version: "v1beta1", Kind: "MCPServer"})
+	for i := range all {
+		c.keep("mcpservers", &all[i])
+	}
+	return err
+}
+
+// states are those of the migrations that are kept, and of every other machine; also those
+// whose object is gone.
+func (c *collector) states(ctx context.Context) error {
+	all, err := c.list(ctx, v1alpha1.GroupVersion.WithKind("MachineState"))
+	for i := range all {
+		kind, _, _ := unstructured.NestedString(all[i].Object, "spec", "object", "kind")
+		name, _, _ := unstructured.NestedString(all[i].Object, "spec", "object", "name")
+		if c.Migration == "" || kind != "DatastoreMigration" || name == c.Migration {
+			c.keep("machinestates", &all[i])
+		}
+	}
+	return err
+}
+
+// programs are what the chart runs, with the end of what they said.
+func (c *collector) programs(ctx context.Context) error {
+	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, partOf)
+	if err != nil {
+		return err
+	}
+	pods, err := c.list(ctx, corev1.SchemeGroupVersion.WithKind("Pod"), partOf)
+	for i := range deployments {
+		c.keep("programs/deployments", &deployments[i])
+	}
+	for i := range pods {
+		c.keep("programs/pods", &pods[i])
+		c.logs(ctx, pods[i].GetNamespace(), pods[i].GetName())
+	}
+	return err
+}
+
+func (c *collector) logs(ctx context.Context, namespace, pod string) {
+	lines, size := int64(logLines), int64(logBytes)
+	for _, previous := range []bool{false, true} {
+		text, err := c.kube.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{TailLines: &lines, LimitBytes: &size, Previous: previous, Timestamps: true}).DoRaw(ctx)
+		name := fmt.Sprintf("programs/logs/%s/%s.log", namespace, pod)
+		if previous {
+			name = strings.TrimSuffix(name, ".log") + "-previous.log"
+		}
+		switch {
+		case err == nil:
+			c.files[name] = text
+		case !previous: // most have no previous one
+			c.missing = append(c.missing, fmt.Sprintf("%s: %v", name, err))
+		}
+	}
+}
+
+// about are the kinds of which events are kept, besides those in the namespaces of the programs.
+var about = []string{"DatastoreMigration", "MCPServer", "MachineState"}
+
+func (c *collector) events(ctx context.Context) error {
+	all, err := c.list(ctx, schema.GroupVersionKind{Group: "events.k8s.io", Version: "v1", Kind: "Event"})
+	if err != nil {
+		return err
+	}
+	var kept []any
+	for i := range all {
+		kind, _, _ := unstructured.NestedString(all[i].Object, "regarding", "kind")
+		name, _, _ := unstructured.NestedString(all[i].Object, "regarding", "name")
+		if slices.Contains(about, kind) || strings.HasPrefix(name, "phasegate") {
+			c.redactor.Object(all[i].Object)
+			kept = append(kept, all[i].Object)
+		}
+	}
+	c.files["events.json"] = kept
+	return nil
+}
+
+// crds are the shape of definitions: what is served and stored, and whether it works.
+func (c *collector) crds(ctx context.Context) error {
+	all, err := c.list(ctx, schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	groups := []string{resources.V1Group, resources.V3Group, migrationv1.GroupVersion.Group, "toolhive.stacklok.dev", "phasegate.dev"}
+	shapes := map[string]any{}
+	for i := range all {
+		group, _, _ := unstructured.NestedString(all[i].Object, "spec", "group")
+		if !slices.Contains(groups, group) {
+			continue
+		}
+		var versions []any
+		listed, _, _ := unstructured.NestedSlice(all[i].Object, "spec", "versions")
+		for _, item := range listed {
+			if v, ok := item.(map[string]any); ok {
+				versions = append(versions, map[string]any{"name": v["name"], "served": v["served"], "storage": v["storage"], "keepsStatusMachine": keepsMachine(v)})
+			}
+		}
+		scope, _, _ := unstructured.NestedString(all[i].Object, "spec", "scope")
+		conditions, _, _ := unstructured.NestedSlice(all[i].Object, "status", "conditions")
+		stored, _, _ := unstructured.NestedSlice(all[i].Object, "status", "storedVersions")
+		shapes[all[i].GetName()] = map[string]any{"scope": scope, "versions": versions, "storedVersions": stored, "conditions": conditions,
+			"deleting": all[i].GetDeletionTimestamp() != nil}
+	}
+	c.files["crds.json"] = shapes
+	return err
+}
+
+// keepsMachine tells a CRD of ours from a peer's, which prunes status.machine.
+func keepsMachine(version map[string]any) bool {
+	_, found, _ := unstructured.NestedFieldNoCopy(version, "schema", "openAPIV3Schema", "properties", "status", "properties", "machine")
+	return found
+}
+
+func (c *collector) apiService(ctx context.Context) error {
+	all, err := c.list(ctx, schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"})
+	for i := range all {
+		if strings.HasSuffix(all[i].GetName(), "."+resources.V3Group) {
+			c.keep("apiservices", &all[i])
+		}
+	}
+	return err
+}
+
+// admission are policies of ours; of others only the names, since any may refuse a write.
+func (c *collector) admission(ctx context.Context) error {
+	others := map[string][]string{}
+	for _, kind := range []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
+		"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
+		all, err := c.list(ctx, schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
+		if err != nil {
+			return err
+		}
+		for i := range all {
+			if all[i].GetName() == migrationv1.FenceName || all[i].GetName() == migrationv1.V3FenceName || all[i].GetLabels()["app.kubernetes.io/name"] == "phasegate" {
+				c.keep("admission/"+kind, &all[i])
+				continue
+			}
+			others[kind] = append(others[kind], all[i].GetName())
+		}
+	}
+	c.files["admission/others.json"] = others
+	return nil
+}
+
+// calico counts Calico's objects, and looks whether the datastore is open.
+func (c *collector) calico(ctx context.Context) error {
+	counts, locks := map[string]int64{}, map[string]any{}
+	for _, kind := range append(slices.Clone(c.Registry.Kinds()), c.Registry.Lock()) {
+		for _, gvk := range []schema.GroupVersionKind{kind.V1GVK(), kind.V3GVK()} {
+			n, err := c.count(ctx, gvk)
+			if err != nil {
+				return err
+			}
+			counts[gvk.GroupVersion().String()+" "+gvk.Kind] = n
+		}
+	}
+	for _, gvk := range []schema.GroupVersionKind{c.Registry.Lock().V1GVK(), c.Registry.Lock().V3GVK()} {
+		info := &unstructured.Unstructured{}
+		info.SetGroupVersionKind(gvk)
+		if err := c.Client.Get(ctx, client.ObjectKey{Name: "default"}, info); err != nil {
+			continue // the checks say why
+		}
+		ready, _, _ := unstructured.NestedFieldNoCopy(info.Object, "spec", "datastoreReady")
+		locks[gvk.GroupVersion().String()] = map[string]any{"datastoreReady": ready, "lockedBy": info.GetAnnotations()[migrationv1.AnnotationLockedBy]}
+	}
+	c.files["calico.json"] = map[string]any{"objects": counts, "locks": locks}
+	return nil
+}
+
+// count reads one object's metadata and lets the API server count the rest; -1 where the
+// kind is not served.
+func (c *collector) count(ctx context.Context, gvk schema.GroupVersionKind) (int64, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(gvk)
+	err := c.Client.List(ctx, list, client.Limit(1))
+	if meta.IsNoMatchError(err) || apierrs.IsNotFound(err) {
+		return -1, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("count %s: %w", gvk.GroupKind(), err)
+	}
+	n := int64(len(list.Items))
+	if list.RemainingItemCount != nil {
+		n += *list.RemainingItemCount
+	}
+	return n, nil
+}
+
+func (c *collector) checks(ctx context.Context) error {
+	if c.Checks == nil {
+		return nil
+	}
+	text, err := c.Checks(ctx)
+	if err == nil && json.Valid(text) {
+		c.files["checks.json"] = text
+	}
+	return err
+}

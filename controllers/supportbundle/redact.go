@@ -1,0 +1,277 @@
+package supportbundle
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+// leftOut stands where something was.
+const leftOut = "(left out)"
+
+// Redactor takes out of objects and texts what nobody else shall read. What it once left
+// out it finds again in every text: a value of an environment variable in a log, say.
+type Redactor struct {
+	names map[string]string // what to write instead
+}
+
+// NewRedactor knows nothing yet.
+func NewRedactor() *Redactor { return &Redactor{names: map[string]string{}} }
+
+const (
+	// knownFrom is how long a value must be to be looked for everywhere: shorter ones are
+	// words.
+	knownFrom = 8
+	// contentFrom is the same for what Calico's objects hold: addresses are short.
+	contentFrom = 4
+)
+
+func (r *Redactor) omit(value string, from int) string {
+	if len(value) >= from && !isOrdinary(value) {
+		r.names[value] = leftOut
+	}
+	return leftOut
+}
+
+// isOrdinary is true of values that every text has, and that tell nothing.
+func isOrdinary(value string) bool {
+	return slices.Contains([]string{"true", "false", "default", "null", "(none)", leftOut}, value)
+}
+
+// hash replaces a name by one that stays the same in the whole bundle.
+func (r *Redactor) hash(name string) {
+	if name != "" {
+		r.names[name] = fmt.Sprintf("name-%x", sha256.Sum256([]byte(name)))[:13]
+	}
+}
+
+// ourDomains are those of annotations that programs write for programs.
+var ourDomains = []string{"migration.projectcalico.org/", "phasegate.dev/", "toolhive.stacklok.dev/", "meta.helm.sh/", "deployment.kubernetes.io/"}
+
+// content are the fields that are left out wherever they are.
+var content = []string{"data", "stringData", "binaryData", "caBundle", "value", "command", "result", "podTemplateSpec"}
+
+// Object leaves out of an object, in place, what is no metadata of it, no status, and no
+// setting of ours. It does not matter where in the object it is.
+func (r *Redactor) Object(o map[string]any) {
+	if spec, ok := o["spec"].(map[string]any); ok && o["kind"] == "MCPServer" {
+		r.allBut(spec, []string{"image", "transport", "proxyMode", "proxyPort", "port", "targetPort", "mcpPort", "replicas", "backendReplicas"})
+	}
+	r.walk(o)
+}
+
+// allBut leaves out of a map everything but some keys.
+func (r *Redactor) allBut(in map[string]any, keep []string) {
+	for key, value := range in {
+		if !slices.Contains(keep, key) {
+			in[key] = r.everything(value)
+		}
+	}
+}
+
+func (r *Redactor) walk(v any) {
+	switch v := v.(type) {
+	case []any:
+		for _, item := range v {
+			r.walk(item)
+		}
+	case map[string]any:
+		delete(v, "managedFields")
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			switch {
+			case slices.Contains(content, key):
+				v[key] = r.everything(v[key])
+			case key == "args":
+				v[key] = r.flags(v[key])
+			case key == "annotations":
+				r.annotations(v[key])
+			case key == "conflicts":
+				r.conflicts(v[key])
+			case key == "conditions":
+				r.conditions(v[key])
+			case key == "held":
+				r.held(v[key])
+			case key == "saved":
+				r.saved(v[key])
+			default:
+				r.walk(v[key])
+			}
+		}
+	}
+}
+
+// everything leaves out all texts of a value, and remembers them.
+func (r *Redactor) everything(v any) any {
+	switch v := v.(type) {
+	case string:
+		return r.omit(v, knownFrom)
+	case []any:
+		for _, item := range v {
+			r.everything(item)
+		}
+	case map[string]any:
+		for _, item := range v {
+			r.everything(item)
+		}
+	}
+	return leftOut
+}
+
+func (r *Redactor) annotations(v any) {
+	all, _ := v.(map[string]any)
+	for key, value := range all {
+		ours := slices.ContainsFunc(ourDomains, func(d string) bool { return strings.HasPrefix(key, d) })
+		// What was saved of another's object is that other's.
+		if !ours || strings.Contains(key, "/saved-") {
+			all[key] = r.everything(value)
+		}
+	}
+}
+
+// held keeps which effects are held and what releases them: parameters come from the spec.
+func (r *Redactor) held(v any) {
+	list, _ := v.([]any)
+	for i, item := range list {
+		if effect, _, found := strings.Cut(fmt.Sprint(item), " {"); found {
+			list[i] = effect + " " + leftOut
+		}
+	}
+}
+
+// saved keeps fields of the object's own status. What else was saved is another's, such as
+// the manifest of an APIService.
+func (r *Redactor) saved(v any) {
+	all, _ := v.(map[string]any)
+	for key, value := range all {
+		if key != v1alpha1.SavedStatus {
+			all[key] = r.everything(value)
+		}
+	}
+}
+
+// flags keeps the names of flags: what they are set to may be anything.
+func (r *Redactor) flags(v any) any {
+	list, ok := v.([]any)
+	if !ok {
+		return r.everything(v)
+	}
+	for i, item := range list {
+		text := fmt.Sprint(item)
+		name, value, found := strings.Cut(text, "=")
+		switch {
+		case found && strings.HasPrefix(name, "--"):
+			list[i] = name + "=" + r.setting(value)
+		case !strings.HasPrefix(text, "--"):
+			list[i] = r.omit(text, knownFrom)
+		}
+	}
+	return list
+}
+
+// harmless are values of flags: switches, numbers, durations, ports and paths of ours.
+var harmless = regexp.MustCompile(`^(true|false|[0-9]+(ms|s|m|h)?|:[0-9]+|/etc/phasegate/.*|(datastoremigration|mcpserver|custom|,)+)$`)
+
+func (r *Redactor) setting(value string) string {
+	if harmless.MatchString(value) {
+		return value
+	}
+	return r.omit(value, knownFrom)
+}
+
+// conflicts keeps which fields differ, and leaves out what is in them.
+func (r *Redactor) conflicts(v any) {
+	list, _ := v.([]any)
+	for _, item := range list {
+		conflict, _ := item.(map[string]any)
+		fields, _ := conflict["fields"].([]any)
+		for i, field := range fields {
+			fields[i] = r.field(fmt.Sprint(field))
+		}
+	}
+}
+
+// conditions does the same where the CRD has no place for conflicts but conditions.
+func (r *Redactor) conditions(v any) {
+	for conflict, condition := range conflictConditions(v) {
+		for i, field := range conflict.Fields {
+			conflict.Fields[i] = r.field(field)
+		}
+		condition["message"] = conflict.Message()
+	}
+}
+
+// conflictConditions are the conditions of a status that describe a conflict each.
+func conflictConditions(conditions any) iter.Seq2[*migrationv1.Conflict, map[string]any] {
+	return func(yield func(*migrationv1.Conflict, map[string]any) bool) {
+		list, _ := conditions.([]any)
+		for _, item := range list {
+			condition, _ := item.(map[string]any)
+			message, _ := condition["message"].(string)
+			conflict, ok := migrationv1.ParseConflict(message)
+			if ok && condition["type"] == migrationv1.ConditionConflict && !yield(&conflict, condition) {
+				return
+			}
+		}
+	}
+}
+
+// field is a field that differs without the values of both sides.
+func (r *Redactor) field(text string) string {
+	path, values, _ := strings.Cut(text, ": ")
+	for _, side := range strings.FieldsFunc(values, func(c rune) bool {
+		return unicode.IsSpace(c) || strings.ContainsRune(`,;"'[]{}`, c)
+	}) {
+		r.omit(side, contentFrom)
+	}
+	r.omit(values, contentFrom)
+	return path + ": " + leftOut
+}
+
+// secrets are found by their looks: tokens, keys, and what is called a password.
+var secrets = []*regexp.Regexp{
+	regexp.MustCompile(`eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]+\.?[A-Za-z0-9_-]*`),
+	regexp.MustCompile(`-----BEGIN [A-Z ]+-----[^-]*-----END [A-Z ]+-----`),
+	regexp.MustCompile(`(?i)\b(?:bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}`),
+	regexp.MustCompile(`(?i)(?:pass(?:word|wd)?|token|secret|api[_-]?key)\\?["']?\s*[:=]\s*\\?["']?[^\s"'\\,;}]+`),
+	regexp.MustCompile(`://[^/\s:@"]+:[^/\s@"]+@`),
+}
+
+// Text leaves out of a text what looks like a secret, and all that was left out of
+// objects before. Objects come first, texts last.
+func (r *Redactor) Text(text []byte) []byte {
+	s := string(text)
+	for _, looks := range secrets {
+		s = looks.ReplaceAllString(s, leftOut)
+	}
+	known := slices.Collect(maps.Keys(r.names))
+	// The longest first: one may be a part of another.
+	slices.SortFunc(known, func(a, b string) int {
+		if len(a) != len(b) {
+			return len(b) - len(a)
+		}
+		return strings.Compare(a, b)
+	})
+	pairs := make([]string, 0, 4*len(known))
+	for _, value := range known {
+		pairs = append(pairs, value, r.names[value])
+		if quoted := inJSON(value); quoted != value {
+			pairs = append(pairs, quoted, r.names[value])
+		}
+	}
+	return []byte(strings.NewReplacer(pairs...).Replace(s))
+}
+
+// inJSON is a text as JSON has it between quotes.
+func inJSON(text string) string {
+	quoted, _ := json.Marshal(text) // a string never fails
+	return string(quoted[1 : len(quoted)-1])
+}

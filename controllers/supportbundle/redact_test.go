@@ -1,0 +1,114 @@
+package supportbundle
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+func TestObject(t *testing.T) {
+	cases := map[string]struct{ why, object, want string }{
+		"a pod": {why: "its environment and what it is started with may be secret, and are needed by nobody",
+			object: `{kind: Pod, metadata: {name: p, annotations: {a/b: planted-1, phasegate.dev/retry: now}, managedFields: [{x: y}]},
+				spec: {containers: [{image: i, env: [{name: N, value: planted-2}, {name: R, valueFrom: {secretKeyRef: {name: s, key: k}}}],
+				args: ["--leader-elect=true", "--kubeconfig=planted-3", run, planted-4], command: [planted-5]}]}, status: {phase: Running}}`,
+			want: `{kind: Pod, metadata: {name: p, annotations: {a/b: (left out), phasegate.dev/retry: now}},
+				spec: {containers: [{image: i, env: [{name: N, value: (left out)}, {name: R, valueFrom: {secretKeyRef: {name: s, key: k}}}],
+				args: ["--leader-elect=true", "--kubeconfig=(left out)", (left out), (left out)], command: (left out)}]}, status: {phase: Running}}`},
+		"an MCP server": {why: "what is not known to be harmless is left out",
+			object: `{kind: MCPServer, spec: {image: i, replicas: 2, args: [planted], env: [{name: a, value: b}], oidcConfig: {inline: {clientSecret: planted}}, future: {a: planted}}}`,
+			want:   `{kind: MCPServer, spec: {image: i, replicas: 2, args: (left out), env: (left out), oidcConfig: (left out), future: (left out)}}`},
+		"a migration": {why: "of Calico's objects it holds which differ and where, not what is in them",
+			object: `{kind: DatastoreMigration, metadata: {annotations: {migration.projectcalico.org/saved-apiservice: planted}},
+				status: {phase: Migrating, conflicts: [{kind: IPPool, name: n, fields: ["spec.cidr: 10.9.8.0/24 in v1, 10.9.7.0/24 in v3"]}], machine: {result: '{"a":"planted"}', held: [v1Lock]}}}`,
+			want: `{kind: DatastoreMigration, metadata: {annotations: {migration.projectcalico.org/saved-apiservice: (left out)}},
+				status: {phase: Migrating, conflicts: [{kind: IPPool, name: n, fields: ["spec.cidr: (left out)"]}], machine: {result: (left out), held: [v1Lock]}}}`},
+		"a migration on Calico's CRD": {why: "the same, where a condition describes each conflict",
+			object: `{kind: DatastoreMigration, status: {conditions: [{type: Ready, message: "resolve 1 conflict"},
+				{type: Conflict, message: "IPPool a/n differs between v1 and v3: spec.cidr: 10.9.8.0/24 in v1, 10.9.7.0/24 in v3; spec.x: [] in v1, [planted] in v3: edit or delete one side"}]}}`,
+			want: `{kind: DatastoreMigration, status: {conditions: [{type: Ready, message: "resolve 1 conflict"},
+				{type: Conflict, message: "IPPool a/n differs between v1 and v3: spec.cidr: (left out); spec.x: (left out): edit or delete one side"}]}}`},
+		"a state": {why: "it holds what releases which effect, not with what; what was saved of another's object is that other's",
+			object: `{kind: MachineState, spec: {machine: m, object: {name: o, uid: u}}, status: {phase: Migrating, result: '{"a":"planted"}',
+				held: [v1Lock, 'app → Patch {"name":"planted"} ← {"n":"planted"}', 'b → Undo ← {"n":"planted"}', 'c → Undo'], saved: {status: '{"lock":{"mode":"Enforced"}}', apiService: planted}}}`,
+			want: `{kind: MachineState, spec: {machine: m, object: {name: o, uid: u}}, status: {phase: Migrating, result: (left out),
+				held: [v1Lock, app → Patch (left out), b → Undo ← (left out), c → Undo], saved: {status: '{"lock":{"mode":"Enforced"}}', apiService: (left out)}}}`},
+		"a Secret that got in": {why: "none is read; if one came in, nothing of it would show", object: `{kind: Secret, data: {a: planted}, stringData: {b: planted}}`, want: `{kind: Secret, data: (left out), stringData: (left out)}`},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := parse(t, c.object)
+			NewRedactor().Object(got)
+			if diff := cmp.Diff(parse(t, c.want), got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, diff)
+			}
+		})
+	}
+}
+
+func parse(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var o map[string]any
+	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(text, "\t", " ")), &o); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestText(t *testing.T) {
+	r := NewRedactor()
+	r.Object(parse(t, `{env: [{name: N, value: "s3cr3t-of-the-env"}, {name: M, value: "with \"quotes\" in it"}, {name: S, value: short}],
+		conflicts: [{fields: ["spec.nets: [10.9.8.0/24] in v1, [] in v3"]}]}`))
+	r.hash("customer-acme")
+	quoted, err := json.Marshal(`with "quotes" in it`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct{ why, text, want string }{
+		"a value of before":    {why: "what was left out of an object is found in a log", text: "started with s3cr3t-of-the-env", want: "started with (left out)"},
+		"in JSON":              {why: "logs are JSON", text: string(quoted), want: `"(left out)"`},
+		"a short value":        {why: "it is a word, and would tear holes into everything", text: "a short log", want: "a short log"},
+		"a conflict":           {why: "messages quote the first field that differs", text: "GlobalNetworkSet x (spec.nets: [10.9.8.0/24] in v1, [] in v3)", want: "GlobalNetworkSet x (spec.nets: (left out))"},
+		"a name":               {why: "it is the same one everywhere, and nobody's", text: "GlobalNetworkSet customer-acme", want: "GlobalNetworkSet name-06c5cd41"},
+		"a token":              {why: "nobody registered it", text: "got eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJrIn0.c2ln here", want: "got (left out) here"},
+		"a header":             {why: "of a request in a log", text: "Authorization: Bearer abcdefgh12345", want: "Authorization: (left out)"},
+		"a password":           {why: "as programs print it", text: `{"password":"hunter2","a":1}`, want: `{"(left out)","a":1}`},
+		"an address":           {why: "with a password in it", text: "dial postgres://u:hunter2@db:5432/x", want: "dial postgres(left out)db:5432/x"},
+		"a key":                {why: "of a certificate", text: "-----BEGIN EC PRIVATE KEY-----\nabc\n-----END EC PRIVATE KEY-----", want: "(left out)"},
+		"nothing to leave out": {why: "a log is of use", text: `{"msg":"transition","from":"Pending"}`, want: `{"msg":"transition","from":"Pending"}`},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, string(r.Text([]byte(c.text)))); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.why, diff)
+			}
+		})
+	}
+}
+
+func TestWriteIsReproducible(t *testing.T) {
+	b := &Bundle{Files: map[string][]byte{"b.json": []byte("2"), "a/x.json": []byte("1")}}
+	var first, second bytes.Buffer
+	for _, to := range []*bytes.Buffer{&first, &second} {
+		if err := b.Write(to, "bundle", time.Unix(1, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(first.Bytes(), second.Bytes()) {
+		t.Error("the same files make other bytes")
+	}
+	zipped, err := gzip.NewReader(&first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := io.ReadAll(zipped); err != nil || !bytes.Contains(all, []byte("bundle/a/x.json")) {
+		t.Errorf("the archive does not hold its files: %v", err)
+	}
+}

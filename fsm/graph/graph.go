@@ -1,0 +1,159 @@
+// Package graph turns a machine into pictures: Mermaid, dot and plain text, with a
+// mark where objects are.
+//
+// It knows machines and stored statuses, but neither files nor clusters: what is
+// drawn comes in as values, and what is answered is text.
+package graph
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// Options leave things out of a picture, and mark others.
+type Options struct {
+	// NoDeletion leaves out the edges that a deletion takes; the phases stay.
+	NoDeletion bool
+	// NoErrors leaves out the edges of errors and of retries that end.
+	NoErrors bool
+	Marks    Marks
+}
+
+// Marks are where objects are. A phase that the machine does not have is drawn
+// too, as one that nothing leads out of.
+type Marks struct {
+	// Here are lines to show at a phase.
+	Here map[string][]string
+	// Closed is what was seen of a closed exit, by Edge.Path.
+	Closed map[string]string
+}
+
+// MarkObject marks the phase of one object, what it holds, the step that it waits
+// in and the exits that it found closed.
+func MarkObject(m *fsm.Machine, name string, st *v1alpha1.MachineStatus) Marks {
+	here := name + " is here"
+	if st.Since != nil {
+		here += " since " + st.Since.UTC().Format("2006-01-02 15:04:05Z")
+	}
+	marks := Marks{Here: map[string][]string{}, Closed: map[string]string{}}
+	lines := []string{here}
+	if len(st.Held) > 0 {
+		lines = append(lines, "holds "+strings.Join(st.HeldNames(), ", "))
+	}
+	for _, b := range st.Blocked {
+		if b.Step != "" {
+			lines = append(lines, fmt.Sprintf("step %s waits: %s: %s", b.Step, b.Because, b.Got))
+		}
+		for _, e := range m.Edges() {
+			if e.From == st.Phase && e.Kind == fsm.EdgeNext && e.To == b.To && e.Guard == b.Because {
+				marks.Closed[e.Path] = b.Got
+			}
+		}
+	}
+	if st.Phase != "" {
+		marks.Here[st.Phase] = lines
+	}
+	return marks
+}
+
+// MarkCounts marks how many objects are in each phase.
+func MarkCounts(counts map[string]int) Marks {
+	marks := Marks{Here: map[string][]string{}}
+	for phase, n := range counts {
+		noun := "objects"
+		if n == 1 {
+			noun = "object"
+		}
+		marks.Here[phase] = []string{fmt.Sprintf("%d %s here", n, noun)}
+	}
+	return marks
+}
+
+// graph is what all formats draw.
+type graph struct {
+	title string
+	nodes []node
+}
+
+type node struct {
+	name  string
+	phase v1alpha1.Phase
+	// tags and notes are what the file says, here is where objects are.
+	tags, notes, here []string
+	edges             []edge
+}
+
+// edge is all ways from a node to another that are drawn as one line.
+type edge struct {
+	to       string
+	deletion bool
+	labels   []string
+}
+
+func graphOf(m *fsm.Machine, o Options) graph {
+	kind := m.For()
+	g := graph{title: fmt.Sprintf("%s drives %s (%s)", m.Name(), kind.Kind, kind.APIVersion)}
+	for _, p := range m.Definition().Spec.Phases {
+		g.nodes = append(g.nodes, node{name: p.Name, phase: p, tags: m.Traits(&p), notes: fsm.StayWords(&p), here: o.Marks.Here[p.Name]})
+	}
+	for _, e := range m.Edges() {
+		switch e.Kind {
+		case fsm.EdgeDelete:
+			if o.NoDeletion {
+				continue
+			}
+		case fsm.EdgeError, fsm.EdgeRetry:
+			if o.NoErrors {
+				continue
+			}
+		}
+		words := e.Words()
+		if got, closed := o.Marks.Closed[e.Path]; closed {
+			words += " [closed: " + got + "]"
+		}
+		g.node(e.From).lead(e.To, words, e.Kind == fsm.EdgeDelete)
+	}
+	for _, phase := range sortedKeys(o.Marks.Here) {
+		g.node(phase).here = o.Marks.Here[phase]
+	}
+	return g
+}
+
+// node finds a node; that of a phase which only older revisions have is made.
+func (g *graph) node(name string) *node {
+	i := slices.IndexFunc(g.nodes, func(n node) bool { return n.name == name })
+	if i < 0 {
+		i = len(g.nodes)
+		g.nodes = append(g.nodes, node{name: name, tags: []string{"not in this revision"}})
+	}
+	return &g.nodes[i]
+}
+
+func (n *node) lead(to, words string, deletion bool) {
+	for i, e := range n.edges {
+		if e.to == to && e.deletion == deletion {
+			n.edges[i].labels = append(e.labels, words)
+			return
+		}
+	}
+	n.edges = append(n.edges, edge{to: to, deletion: deletion, labels: []string{words}})
+}
+
+// class is what a node looks like.
+func (n *node) class() string {
+	switch {
+	case len(n.here) > 0:
+		return "here"
+	case n.phase.Deletion:
+		return "deletion"
+	case n.phase.Terminal != "":
+		return n.phase.Terminal
+	case n.phase.Kind != "":
+		return n.phase.Kind
+	}
+	return "progressing"
+}

@@ -1,0 +1,84 @@
+package graph
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// Mermaid draws a flowchart for pages that render Mermaid. A deletion is dashed.
+func Mermaid(m *fsm.Machine, o Options) string {
+	g := graphOf(m, o)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%%%% %s\nflowchart TD\n", g.title)
+	used := map[string]bool{}
+	for _, n := range g.nodes {
+		used[n.class()] = true
+		left, right := mermaidShape(n)
+		text := slices.Concat([]string{"<b>" + mermaidText(n.name) + "</b>"}, mermaidTexts(n.tags, n.notes, n.here))
+		fmt.Fprintf(&b, "  %s%s\"%s\"%s:::%s\n", mermaidID(n.name), left, strings.Join(text, "<br/>"), right, n.class())
+	}
+	for _, n := range g.nodes {
+		for _, e := range n.edges {
+			arrow := "-->"
+			if e.deletion {
+				arrow = "-.->"
+			}
+			fmt.Fprintf(&b, "  %s %s|\"%s\"| %s\n", mermaidID(n.name), arrow, strings.Join(mermaidTexts(e.labels), "<br/>"), mermaidID(e.to))
+		}
+	}
+	for _, class := range sortedKeys(used) {
+		fmt.Fprintf(&b, "  classDef %s %s\n", class, mermaidStyles[class])
+	}
+	return b.String()
+}
+
+var mermaidStyles = map[string]string{
+	"progressing": "fill:#e8f0fe,stroke:#3367d6,color:#111",
+	"waiting":     "fill:#fef7e0,stroke:#b06000,color:#111",
+	"steady":      "fill:#e6f4ea,stroke:#137333,color:#111",
+	"success":     "fill:#e6f4ea,stroke:#137333,color:#111",
+	"failure":     "fill:#fce8e6,stroke:#c5221f,color:#111",
+	"deletion":    "fill:#f1f3f4,stroke:#5f6368,color:#111,stroke-dasharray:4 3",
+	"here":        "fill:#fff59d,stroke:#111,color:#111,stroke-width:4px",
+}
+
+func mermaidShape(n node) (left, right string) {
+	switch {
+	case n.phase.End:
+		return "((", "))"
+	case n.phase.Terminal != "":
+		return "[[", "]]"
+	case n.phase.Kind == "waiting":
+		return "{{", "}}"
+	case slices.Contains(n.tags, "initial"):
+		return "([", "])"
+	}
+	return "[", "]"
+}
+
+// mermaidID is a name that is no keyword of Mermaid, such as end, and has no
+// dashes, which could be read as an arrow. Two phases never share one.
+func mermaidID(name string) string {
+	return "phase_" + strings.NewReplacer("_", "__", "-", "_d").Replace(name)
+}
+
+func mermaidTexts(lists ...[]string) []string {
+	var all []string
+	for _, text := range slices.Concat(lists...) {
+		all = append(all, mermaidText(text))
+	}
+	return all
+}
+
+// mermaidText is text that means itself between Mermaid's quotes.
+func mermaidText(text string) string {
+	return strings.NewReplacer(
+		"#", "#35;", `"`, "#quot;", "&", "#amp;", "<", "#lt;", ">", "#gt;", "`", "#96;", "%", "#37;", `\`, "#92;", "\n", " ", "\r", "",
+	).Replace(text)
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

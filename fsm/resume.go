@@ -1,0 +1,151 @@
+package fsm
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+// adopt gives a status that another revision wrote the names of this one. It answers whether
+// the phase begins again.
+func (r *Run) adopt() (again bool) {
+	if u := r.m.def.Spec.Upgrade; u != nil {
+		for i := range r.st.Held {
+			h := &r.st.Held[i]
+			h.Name = successor(u.EffectMap, h.Name)
+		}
+		r.adoptRequests(u.RequestMap)
+	}
+	return r.goOn()
+}
+
+// goOn finds the step at which an object goes on whose phase another revision drove: where
+// it stands if the phase does the same, else where the file says, else at the first. The
+// cursor would count other steps; and steps are idempotent, so that none is left out. It
+// answers whether it is the first.
+func (r *Run) goOn() (again bool) {
+	p, u := r.phase(), r.m.def.Spec.Upgrade
+	if p == nil || r.st.PhaseRevision == p.revision {
+		return false
+	}
+	at := -1
+	if u != nil && u.StepMap[r.st.Step] != "" {
+		at = slices.IndexFunc(p.steps, func(s step) bool { return s.name == u.StepMap[r.st.Step] })
+	}
+	if at < 0 {
+		r.restart()
+		return true
+	}
+	r.st.Cursor, r.st.Step = int32(at), p.steps[at].name
+	return false
+}
+
+// adoptRequests makes one of two that have one name by now, as after a rollback: the API server
+// would refuse both. The newer one is the last.
+func (r *Run) adoptRequests(names map[string]string) {
+	var adopted []v1alpha1.RequestStatus
+	for _, q := range r.st.Requests {
+		q.Name = successor(names, q.Name)
+		if i := slices.IndexFunc(adopted, func(old v1alpha1.RequestStatus) bool { return old.Name == q.Name }); i >= 0 {
+			q = after(q.Name, q.Token, append(marks(q), marks(adopted[i])...))
+			adopted = slices.Delete(adopted, i, i+1)
+		}
+		adopted = append(adopted, q)
+	}
+	r.st.Requests = adopted
+}
+
+// errNotNow says that a parameter of a release would be evaluated when it is needed.
+var errNotNow = errors.New("evaluated when it is needed")
+
+func notNow(*expr) (ref.Val, error) { return nil, errNotNow }
+
+func successor(names map[string]string, old string) string { return firstOf(names[old], old) }
+
+// Adopts is an error where an object cannot go on with this machine: its phase is not known
+// here, or something that it holds cannot be given back. The status is one that any
+// revision has stored.
+func (m *Machine) Adopts(st v1alpha1.MachineStatus) error {
+	r := m.Run(st, Input{Now: time.Now})
+	u := m.def.Spec.Upgrade
+	if r.phase() == nil && st.Phase != "" && (u == nil || u.PhaseMap[st.Phase] == "") {
+		return fmt.Errorf("it is in phase %s, which is not here: restore the phase, or name its successor in spec.upgrade.phaseMap", st.Phase)
+	}
+	for _, h := range r.st.Held {
+		if _, _, err := m.release(h, notNow); err != nil && !errors.Is(err, errNotNow) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Resumed is where an object goes on with this machine, of a status that any revision has
+// stored. One that cannot go on stays in its phase.
+func (m *Machine) Resumed(st v1alpha1.MachineStatus) v1alpha1.MachineStatus {
+	r := m.Run(st, Input{Now: time.Now})
+	if st.Phase != "" && r.phase() == nil {
+		r.unknownPhase()
+	}
+	return r.Status()
+}
+
+// unknownPhase never guesses: only the machine's author knows where an object
+// of an older revision belongs.
+func (r *Run) unknownPhase() Command {
+	if r.m.prog.sources[r.st.Phase] != nil { // upgrade.phaseMap knows it
+		return *r.take(reasonReplaced, "", nil)
+	}
+	r.stall = &stall{reason: "UnknownPhase", message: fmt.Sprintf(
+		"phase %q is not in revision %s of machine %s: restore the phase in the machine file, or add it to spec.upgrade.phaseMap",
+		r.st.Phase, r.m.def.Revision, r.m.def.Metadata.Name)}
+	r.message = r.stall.message
+	return r.rest()
+}
+
+// recover finds out where an object stands that bears our finalizer although nothing is
+// stored of it. What the cluster says decides, and nothing is guessed.
+func (r *Run) recover() Command {
+	for _, q := range r.m.prog.recover {
+		asked := decision{open: true}
+		if q.when != nil {
+			asked = r.truth(q.when)
+		}
+		if asked.err != nil {
+			return r.notYetRecovered(fmt.Errorf("checking whether %s: %w", q.When, asked.err))
+		}
+		if !asked.open {
+			continue
+		}
+		for _, name := range q.Holds {
+			e := r.m.prog.effects[name]
+			h, err := r.entry(e, e.acquire)
+			if err != nil {
+				return r.notYetRecovered(err)
+			}
+			r.st.Held = append(r.st.Held, h)
+		}
+		return *r.take(recoverEvent(q), "", q.when)
+	}
+	r.stall = &stall{reason: "StateLost", message: fmt.Sprintf(
+		"the object bears finalizer %s, but its MachineState is gone, and nothing in spec.recover of machine %s says where it stood: restore the MachineState from a backup; or give back by hand what is left, then remove the finalizer",
+		r.m.def.Spec.Finalizer, r.m.def.Metadata.Name)}
+	r.message = r.stall.message
+	return r.rest()
+}
+
+// notYetRecovered looks again soon: there is no phase yet whose pace it could have.
+func (r *Run) notYetRecovered(err error) Command {
+	r.st.Held = nil
+	r.message = clip(fmt.Sprintf("The state of this object is lost, and cannot be recovered yet: %v", err), maxText)
+	return Command{Do: Requeue, After: defaultPoll}
+}
+
+// lost tells that the object may hold something, and nothing is stored of it.
+func (r *Run) lost() bool {
+	return r.st.Phase == "" && r.input.Finalizer && len(r.m.prog.effects) > 0
+}

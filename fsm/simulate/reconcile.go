@@ -1,0 +1,215 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// crashPoint is where the driver is killed next: once.
+type crashPoint struct {
+	// at is an action as the machine calls it, or a verb of the engine.
+	at   string
+	done bool
+	down time.Duration
+}
+
+func (c crashPoint) String() string { return beforeOrAfter(c.done) + " " + c.at }
+
+func beforeOrAfter(done bool) string {
+	if done {
+		return "after"
+	}
+	return "before"
+}
+
+// Crash kills the driver once, the next time before or (done) after an action or
+// a verb such as Commit; it is down for a while then.
+func (w *Fake) Crash(at string, done bool, down time.Duration) {
+	w.crash = &crashPoint{at, done, down}
+}
+
+// Reconcile is one look of the driver at the object: a reconcile. It answers the
+// command that ended it; the error is ErrCrash or ErrConflict.
+func (w *Fake) Reconcile() (fsm.Command, error) {
+	w.looks++
+	w.dirty, w.wake = true, time.Time{} // until the look came to its end
+	w.adopt()
+	w.record()
+	base, before := w.stateVersion, w.given.clone()
+	run := w.Machine.Run(w.state(), w.View())
+	for range maxCommands {
+		cmd := run.Next()
+		durable, err := w.step(run, cmd, base)
+		w.remember(run, cmd, err)
+		if err != nil && !durable {
+			// Nothing came of this look, so the next one meets the same world.
+			w.given = before
+		}
+		if err != nil || cmd.Do != fsm.RunAction {
+			return cmd, err
+		}
+	}
+	w.defect("a look does not end")
+	return fsm.Command{Do: fsm.Requeue}, nil
+}
+
+// remember keeps what the driver has in memory between two looks: nothing after a crash.
+func (w *Fake) remember(run *fsm.Run, cmd fsm.Command, err error) {
+	switch {
+	case errors.Is(err, ErrCrash):
+		w.paced = nil
+	case err != nil || cmd.Do != fsm.RunAction:
+		w.paced = run.Due(err == nil)
+	}
+}
+
+// step carries out one command; durable tells whether the API server has it.
+func (w *Fake) step(run *fsm.Run, cmd fsm.Command, base int) (durable bool, err error) {
+	name := string(cmd.Do)
+	if cmd.Do == fsm.RunAction {
+		name = w.written(run, cmd)
+	}
+	if cmd.Do == fsm.RunAction {
+		err := run.Fire(context.Background(), func(_ context.Context, cmd fsm.Command) (outcome fsm.Result, err error) {
+			if w.killed(name, cmd, false) {
+				return outcome, ErrCrash
+			}
+			if outcome = w.act(name, cmd); w.killed(name, cmd, true) { // its deed is done, and nobody knows
+				err = ErrCrash
+			}
+			return outcome, err
+		})
+		return err == nil, err
+	}
+	if w.killed(name, cmd, false) {
+		return false, ErrCrash
+	}
+	if err := w.write(run, cmd, base); err != nil {
+		return false, err
+	}
+	if w.killed(name, cmd, true) {
+		return true, ErrCrash
+	}
+	return true, w.show(run, cmd)
+}
+
+// WriteView is what the driver does after a command that changes what the status of the
+// object shows. A crash before it is one after the command.
+const WriteView fsm.Verb = "WriteView"
+
+// show repairs the view, where there is an object. A write of the ledger alone does not.
+func (w *Fake) show(run *fsm.Run, cmd fsm.Command) error {
+	w.forget()
+	if ledger := cmd.Do != fsm.Requeue && cmd.Transition == nil; w.gone || ledger && !w.TrustView {
+		return nil
+	}
+	if cmd.Early && w.ShownMachine.SamePosition(&w.Stored) {
+		return nil
+	}
+	st := run.Status()
+	if !reflect.DeepEqual(st, w.ShownMachine) || w.observed != w.generation {
+		w.version++
+	}
+	w.Shown, w.ShownMachine, w.observed = run.Summary(), st, w.generation
+	w.checkView()
+	if w.killed(string(WriteView), fsm.Command{Do: WriteView, Transition: cmd.Transition}, true) {
+		return ErrCrash
+	}
+	return nil
+}
+
+func (w *Fake) killed(name string, cmd fsm.Command, done bool) bool {
+	here := crashPoint{at: name, done: done}
+	switch c := w.crash; {
+	case c != nil && c.at == name && c.done == done:
+		here, w.crash = *c, nil
+	case w.Interrupt == nil || !w.Interrupt(cmd, done):
+		return false
+	}
+	w.dirty = true
+	if here.down > 0 {
+		w.tell("crash %s, down for %s", here, here.down)
+	} else {
+		w.tell("crash %s", here)
+	}
+	w.now = w.now.Add(here.down)
+	return true
+}
+
+// write carries out a command other than RunAction.
+func (w *Fake) write(run *fsm.Run, cmd fsm.Command, base int) error {
+	switch cmd.Do {
+	case fsm.Commit:
+		if err := w.store(run, cmd, base); err != nil {
+			return err
+		}
+		if cmd.Transition == nil {
+			w.tell("commit at step %d, held %v", w.Stored.Cursor, w.Stored.HeldNames())
+		}
+		if err := run.Stored(func(t *v1alpha1.Transition) { w.tell("commit %s", describe(t)) }); err != nil {
+			w.defect("%v", err)
+		}
+	case fsm.Requeue:
+		if err := w.store(run, cmd, base); err != nil {
+			return err
+		}
+		w.dirty = false
+		if w.forget(); w.Over() {
+			return nil
+		}
+		if cmd.After == 0 {
+			w.tell("sleep until something changes")
+			return nil
+		}
+		w.wake = w.now.Add(cmd.After)
+		w.tell("sleep %s", cmd.After)
+	case fsm.AddFinalizer, fsm.RemoveFinalizer:
+		w.setFinalizer(cmd.Do)
+	default:
+		w.defect("unknown command %q", cmd.Do)
+	}
+	return nil
+}
+
+func describe(took *v1alpha1.Transition) string {
+	from := took.From
+	if from == "" {
+		from = "·"
+	}
+	s := fmt.Sprintf("%s → %s (%s)", from, took.To, took.Reason)
+	if took.Message != "" {
+		s += ": " + took.Message
+	}
+	return s
+}
+
+// View is what the driver observes now.
+func (w *Fake) View() fsm.Input {
+	asked := map[string]bool{}
+	return fsm.Input{
+		Self:       fsm.StaticObject(w.Self()),
+		Deleting:   w.deleting,
+		Gone:       w.gone,
+		Message:    w.Shown.Message,
+		Finalizer:  slices.Contains(w.Finalizers, w.Machine.Finalizer()),
+		Generation: w.generation,
+		Observed:   w.observed,
+		Due:        w.paced,
+		Now:        w.Now,
+		Guard: func(name string) (bool, string, error) {
+			if asked[name] {
+				w.defect("guard %s is asked twice in one look", name)
+			}
+			asked[name] = true
+			g := w.guard(name)
+			return g.Open, g.Seen, g.Err
+		},
+	}
+}

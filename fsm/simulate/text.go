@@ -1,0 +1,120 @@
+package simulate
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+const maxText = 1000
+
+func clip(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	cut := maxText
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}
+
+var plainText = regexp.MustCompile(`^[\pL\d_./·%-][\pL\d _./·%=()@;-]*$`)
+
+// flow writes a value as a person would in a YAML file, on one line.
+func flow(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	var back any
+	if err := utiljson.Unmarshal(data, &back); err != nil {
+		return fmt.Sprint(v)
+	}
+	return flowValue(back)
+}
+
+func flowValue(v any) string {
+	switch x := v.(type) {
+	case map[string]any:
+		parts := make([]string, 0, len(x))
+		for _, key := range slices.Sorted(maps.Keys(x)) {
+			parts = append(parts, flowValue(key)+": "+flowValue(x[key]))
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	case []any:
+		parts := make([]string, len(x))
+		for i, item := range x {
+			parts[i] = flowValue(item)
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case string:
+		if plainText.MatchString(x) {
+			return x
+		}
+		return strconv.Quote(x)
+	case nil:
+		return "null"
+	}
+	return fmt.Sprint(v)
+}
+
+// Describe tells what a person sees of the object now, several lines; times are
+// relative to now.
+func (w *Fake) Describe() string {
+	if w.gone {
+		return "gone, left in place " + list(w.InPlace())
+	}
+	b, st := &strings.Builder{}, w.ShownMachine
+	fmt.Fprintf(b, "%s: %s\n", w.Shown.Phase, w.Shown.Message)
+	for _, c := range w.Shown.Conditions {
+		fmt.Fprintf(b, "  %s=%s %s\n", c.Type, c.Status, c.Reason)
+	}
+	if st.Step != "" {
+		fmt.Fprintf(b, "  step %s, cursor %d, attempts %d\n", st.Step, st.Cursor, st.Attempts)
+	}
+	if st.Deadline != nil {
+		fmt.Fprintf(b, "  deadline in %s\n", st.Deadline.Sub(w.now).Round(time.Second))
+	}
+	if st.Attempts > 0 && st.NotBefore != nil {
+		fmt.Fprintf(b, "  next try in %s\n", st.NotBefore.Sub(w.now).Round(time.Millisecond))
+	}
+	fmt.Fprintf(b, "  held %s, in place %s\n", list(st.HeldNames()), list(w.InPlace()))
+	for _, x := range st.Blocked {
+		fmt.Fprintf(b, "  blocked %s%s: %s: %s\n", x.To, x.Step, x.Because, x.Got)
+	}
+	for _, q := range st.Requests {
+		fmt.Fprintf(b, "  request %s %q\n", q.Name, q.Token)
+	}
+	fmt.Fprintf(b, "  on delete: %s", w.Machine.Deletion(st))
+	return b.String()
+}
+
+func list(names []string) string { return "[" + strings.Join(names, " ") + "]" }
+
+// raised tells whether a condition is true.
+func (w *Fake) raised(name string) bool {
+	return slices.ContainsFunc(w.Shown.Conditions, func(c metav1.Condition) bool {
+		return c.Type == name && c.Status == metav1.ConditionTrue
+	})
+}
+
+// reasons of the conditions, each once.
+func (w *Fake) reasons() []string {
+	var out []string
+	for _, c := range w.Shown.Conditions {
+		if !slices.Contains(out, c.Reason) {
+			out = append(out, c.Reason)
+		}
+	}
+	return out
+}
