@@ -114,9 +114,11 @@ e2e: build cluster-tools ## Run only the end-to-end tests, with their output (KU
 	$(GO) test $(FRESH) -timeout 30m -v ./test/e2e/... $(E2E_ARGS)
 
 .PHONY: real-calico
-real-calico: build cluster-tools ## Run the tests that take Calico's own programs from the directory CALICO_BIN; so far calico-ipam, which a new pod asks for its address
-	@test -x '$(CALICO_BIN)/calico-ipam' || { echo 'not run: CALICO_BIN names no directory with calico-ipam, an executable of a Calico release' >&2; exit 1; }
-	CALICO_BIN=$(abspath $(CALICO_BIN)) $(GO) test -count=1 -timeout 30m -v -run TestReal ./test/e2e
+real-calico: build cluster-tools ## Migrate with Calico's own programs, from the directory CALICO_BIN; reports in bin/real-calico (REAL_ALLOCATIONS=500: the long form; REAL_ARGS='-run TestRealKills')
+	@test -d '$(CALICO_BIN)' || { echo 'not run: CALICO_BIN names no directory with programs of a Calico release: docs/operate/real-programs.md' >&2; exit 1; }
+	mkdir -p bin/real-calico
+	CALICO_BIN=$(abspath $(CALICO_BIN)) REAL_REPORT=$(abspath bin/real-calico) REAL_ALLOCATIONS=$(REAL_ALLOCATIONS) \
+		$(GO) test -count=1 -timeout 90m -v -run TestReal ./test/e2e $(REAL_ARGS)
 
 .PHONY: real-toolhive
 real-toolhive: build cluster-tools ## Serve MCP sessions through ToolHive's own proxyrunner, the program THV_PROXYRUNNER, as --proxy=toolhive deploys it

@@ -129,6 +129,16 @@ func (a apiServer) name() string {
 	return "API server " + a.address
 }
 
+// config reaches the same server as cfg does, by itself.
+func (a apiServer) config(cfg *rest.Config) *rest.Config {
+	if a.address == "" {
+		return cfg
+	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.Host, cfg.ServerName = "https://"+a.address, servedName
+	return cfg
+}
+
 // servers are all API servers. What a person has waived is not waited for.
 func (s *steps) servers(ctx context.Context, dm *migration, now time.Time, version string) ([]apiServer, error) {
 	ours := []apiServer{{client: s.client}}
@@ -214,9 +224,7 @@ func (d *directClients) to(cfg *rest.Config, address string, like client.Client)
 	if known, ok := d.by[address]; ok {
 		return known, nil
 	}
-	cfg = rest.CopyConfig(cfg)
-	cfg.Host, cfg.ServerName = "https://"+address, servedName
-	c, err := client.New(cfg, client.Options{Scheme: like.Scheme(), Mapper: like.RESTMapper()})
+	c, err := client.New(apiServer{address: address}.config(cfg), client.Options{Scheme: like.Scheme(), Mapper: like.RESTMapper()})
 	if err != nil {
 		return apiServer{}, fmt.Errorf("make the client for API server %s: %w", address, err)
 	}

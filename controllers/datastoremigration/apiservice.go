@@ -51,7 +51,7 @@ func isAggregated(svc *apiregistrationv1.APIService) bool {
 // turns it in place into what kube-apiserver keeps for CRDs. In place, there is
 // no moment without an APIService, and nothing that a controller could create
 // again before us on the way back. It bears what it was itself, too, for those who have
-// neither the state nor this program.
+// neither the state nor this program. Once v3 is open, forgetParked deletes it.
 func (s *steps) parkAPIService(ctx context.Context, sc *scope) (outputs, error) {
 	svc, err := s.apiService(ctx)
 	if err != nil || !isAggregated(svc) {
@@ -207,7 +207,7 @@ func readSaved(where, text string) (*savedAPIService, error) {
 	return saved, nil
 }
 
-// forgetAPIService drops what was saved, for good.
+// forgetAPIService drops what was saved, where the APIService is what it was before.
 func (s *steps) forgetAPIService(ctx context.Context, sc *scope) (outputs, error) {
 	svc, err := s.apiService(ctx)
 	if err != nil {

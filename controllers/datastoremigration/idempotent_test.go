@@ -116,7 +116,7 @@ func TestStepsAreIdempotent(t *testing.T) {
 			writes: []string{"patch APIService"}},
 		"restore it, where somebody has edited our note": {action: "RestoreAPIService", before: before{parked: true, saved: &garbled},
 			writes: []string{"patch APIService", "patch MachineState"}},
-		"forget it":               {action: "ForgetAPIService", before: before{parked: true}, writes: []string{"patch APIService", "patch MachineState"}},
+		"forget it":               {action: "ForgetAPIService", before: before{parked: true}, writes: []string{"delete APIService", "patch MachineState"}},
 		"forget the v3 lock":      {action: "ForgetCopies", before: before{v3: &closed}, writes: []string{"patch ClusterInformation"}},
 		"nothing of it to forget": {action: "ForgetCopies", before: before{v3: &open}},
 		"delete CRDs of v1": {action: "DeleteV1CRDs", before: before{parked: true, crds: []string{"ippools.crd.projectcalico.org", "tiers.crd.projectcalico.org"}},

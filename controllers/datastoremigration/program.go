@@ -207,9 +207,9 @@ func (s *steps) acting() map[string]runner.Action[*migration] {
 		"RestoreAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Puts the saved APIService back."}, Do: s.restoreAPIService,
 			// Where somebody has deleted it; a create cannot be bound to a name.
 			Rights: grants(onAPIService("get patch"), rule("create", apiServiceGroup, "apiservices"), s.onV1Lock("get"))},
-		"ForgetAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Drops the saved APIService: nothing restores it past the point of no return."},
-			Do:     s.forgetAPIService,
-			Rights: onAPIService("get patch")},
+		"ForgetAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Drops the saved APIService, and deletes the parked one, which kube-apiserver makes anew: else API servers go on to tell clients of the kinds of the aggregated API server."},
+			Do:     s.forgetParked,
+			Rights: grants(apiServersRights(), onAPIService("get delete"))},
 		lockV3Action: {ActionSpec: fsm.ActionSpec{Doc: "Creates or sets the v3 ClusterInformation with datastoreReady false."}, Do: s.lockV3,
 			Rights: grants(onAPIService("get"), s.onV1Lock("get"), s.onV3Lock("get patch"), rule("create", resources.V3Group, s.Registry.Lock().V3Plural()))},
 		"UnlockV3": {ActionSpec: fsm.ActionSpec{Doc: "Gives the v3 lock back. created: keep opens the ClusterInformation that LockV3 created instead of deleting it.",

@@ -4,7 +4,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -15,15 +14,18 @@ import (
 
 const validFor = 7 * 24 * time.Hour
 
-type certificates struct {
-	caPEM   []byte
-	serving tls.Certificate
+// Certificates are what an aggregated API server needs behind the Service of this package, as PEM.
+type Certificates struct {
+	// CA is for the APIService. Its key is forgotten.
+	CA []byte
+	// Cert and Key are for the server.
+	Cert, Key []byte
 }
 
-// newCertificates makes a CA that exists in memory only and a serving certificate for one DNS name,
-// the one that kube-apiserver's aggregator asks for: <service>.<namespace>.svc.
-func newCertificates(dnsName string) (certificates, error) {
-	now := time.Now()
+// NewCertificates makes a CA and a serving certificate for the name that kube-apiserver's aggregator asks
+// for: <service>.<namespace>.svc. Each call makes other ones.
+func NewCertificates() (Certificates, error) {
+	now, dnsName := time.Now(), ServiceName+"."+Namespace+".svc"
 	template := x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "phasegate stand-in CA"},
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(validFor),
@@ -31,15 +33,15 @@ func newCertificates(dnsName string) (certificates, error) {
 	}
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return certificates{}, fmt.Errorf("make CA key: %w", err)
+		return Certificates{}, fmt.Errorf("make CA key: %w", err)
 	}
 	ca, err := x509.CreateCertificate(rand.Reader, &template, &template, &caKey.PublicKey, caKey)
 	if err != nil {
-		return certificates{}, fmt.Errorf("make CA certificate: %w", err)
+		return Certificates{}, fmt.Errorf("make CA certificate: %w", err)
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return certificates{}, fmt.Errorf("make serving key: %w", err)
+		return Certificates{}, fmt.Errorf("make serving key: %w", err)
 	}
 	leaf := x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: dnsName}, DNSNames: []string{dnsName},
@@ -48,10 +50,15 @@ func newCertificates(dnsName string) (certificates, error) {
 	}
 	cert, err := x509.CreateCertificate(rand.Reader, &leaf, &template, &key.PublicKey, caKey)
 	if err != nil {
-		return certificates{}, fmt.Errorf("make serving certificate: %w", err)
+		return Certificates{}, fmt.Errorf("make serving certificate: %w", err)
 	}
-	return certificates{
-		caPEM:   pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca}),
-		serving: tls.Certificate{Certificate: [][]byte{cert}, PrivateKey: key},
+	private, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return Certificates{}, fmt.Errorf("encode serving key: %w", err)
+	}
+	return Certificates{
+		CA:   pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca}),
+		Cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
+		Key:  pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private}),
 	}, nil
 }

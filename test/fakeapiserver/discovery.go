@@ -44,5 +44,16 @@ func apiResources(reg *resources.Registry) metav1.APIResourceList {
 			})
 		}
 	}
+	list.APIResources = append(list.APIResources, metav1.APIResource{Name: profiles, Kind: "Profile", Verbs: metav1.Verbs{"get", "list"}})
 	return list
+}
+
+// profiles are what Calico's server makes of namespaces and service accounts: no CRD has them, so whoever is still told of
+// them is told of a server that does not serve any more.
+const profiles = "profiles"
+
+func profileList() map[string]any {
+	return map[string]any{"apiVersion": groupVersion, "kind": "ProfileList", "metadata": map[string]any{}, "items": []any{
+		map[string]any{"apiVersion": groupVersion, "kind": "Profile", "metadata": map[string]any{"name": "projectcalico-default-allow"}, "spec": map[string]any{}},
+	}}
 }

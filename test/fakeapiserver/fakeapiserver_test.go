@@ -123,6 +123,7 @@ func testDiscovery(t *testing.T) {
 			want[k.V3Plural()+"/status "+k.Name()] = k.Namespaced()
 		}
 	}
+	want["profiles Profile"] = false
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("resources (-want +got):\n%s", diff)
 	}

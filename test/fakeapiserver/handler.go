@@ -42,6 +42,7 @@ func newHandler(reg *resources.Registry, client dynamic.Interface) *handler {
 	mux.HandleFunc("GET /apis", static(apiGroupList()))
 	mux.HandleFunc("GET /apis/"+resources.V3Group, static(apiGroup()))
 	mux.HandleFunc("GET "+root, static(apiResources(reg)))
+	mux.HandleFunc("GET "+root+"/"+profiles, static(profileList()))
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
 	for _, prefix := range []string{root, root + "/namespaces/{namespace}"} {
 		mux.HandleFunc(prefix+"/{plural}", h.serve(h.collection))

@@ -29,7 +29,8 @@ const drainWithin = 3 * time.Second
 type Server struct {
 	listener net.Listener
 	handler  *handler
-	certs    certificates
+	serving  tls.Certificate
+	caBundle []byte
 }
 
 // Listen opens the address (127.0.0.1:0 picks a free port) and makes a fresh CA and serving
@@ -41,15 +42,19 @@ func Listen(cfg *rest.Config, reg *resources.Registry, address string) (*Server,
 	if err != nil {
 		return nil, fmt.Errorf("client for v1 objects: %w", err)
 	}
-	certs, err := newCertificates(ServiceName + "." + Namespace + ".svc")
+	certs, err := NewCertificates()
 	if err != nil {
 		return nil, err
+	}
+	serving, err := tls.X509KeyPair(certs.Cert, certs.Key)
+	if err != nil {
+		return nil, fmt.Errorf("serving certificate: %w", err)
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	return &Server{listener: listener, handler: newHandler(reg, client), certs: certs}, nil
+	return &Server{listener: listener, handler: newHandler(reg, client), serving: serving, caBundle: certs.CA}, nil
 }
 
 // Port is the TCP port that Listen got.
@@ -58,7 +63,7 @@ func (s *Server) Port() int32 {
 }
 
 // CABundle is the PEM certificate that the APIService must trust.
-func (s *Server) CABundle() []byte { return s.certs.caPEM }
+func (s *Server) CABundle() []byte { return s.caBundle }
 
 // EndWatches ends the watches that are open now, as a server does after minutes: the next one of the same
 // client goes where the APIService points to then. Without kinds it ends all. It may be called any number of times.
@@ -70,7 +75,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		Handler:           s.handler.mux,
 		ReadHeaderTimeout: 10 * time.Second,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
-		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{s.certs.serving}, MinVersion: tls.VersionTLS12},
+		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{s.serving}, MinVersion: tls.VersionTLS12},
 	}
 	done := make(chan error, 1)
 	go func() { done <- srv.ServeTLS(s.listener, "", "") }()

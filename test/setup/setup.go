@@ -50,6 +50,9 @@ type Options struct {
 	Objects []*unstructured.Unstructured
 	// NoStandIn leaves the aggregated API server away: v3 is served from the CRDs.
 	NoStandIn bool
+	// Aggregated starts another server for v3.projectcalico.org in the place of the stand-in, and answers
+	// what ends it; nil for the stand-in.
+	Aggregated func(context.Context, *Setup) (end func() error, err error)
 	// NoCRD leaves our own CRD away, which comes with the chart.
 	NoCRD bool
 	// BeforeStandIn is called while v3 is still served from its CRDs, so that it
@@ -139,12 +142,19 @@ func (s *Setup) furnish(ctx context.Context, o Options) error {
 		return nil
 	}
 	s.say("registering the aggregated API server for v3.projectcalico.org")
-	end, err := fakeapiserver.Start(ctx, s.Config, s.Registry)
+	if o.Aggregated == nil {
+		o.Aggregated = startFake
+	}
+	end, err := o.Aggregated(ctx, s)
 	if err != nil {
 		return err
 	}
 	s.endServer = end
 	return nil
+}
+
+func startFake(ctx context.Context, s *Setup) (end func() error, err error) {
+	return fakeapiserver.Start(ctx, s.Config, s.Registry)
 }
 
 func source() string {

@@ -1,0 +1,156 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/test/calico"
+	"github.com/phasegate/phasegate/test/crds"
+	"github.com/phasegate/phasegate/test/fixture"
+	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/setup"
+)
+
+// theirPatience is how long Calico's own controller may take: it drains for 10 s, and looks every 10 s.
+const theirPatience = 3 * time.Minute
+
+// controllersMade is what kube-controllers does on its own account while a migration is under way, or after it.
+var controllersMade = []calico.Explanation{
+	{Objects: "HostEndpoint .*-auto-hep", Why: "kube-controllers makes one for each node"},
+	{Objects: "KubeControllersConfiguration .*", Path: `\.status\..*|\.metadata\.managedFields\[kube-controllers .*`, Why: "kube-controllers reports what it runs with"},
+	{Objects: "(IPPool|Tier) .*", Path: `\.status.*|\.metadata\.finalizers.*|\.metadata\.managedFields\[kube-controllers .*`, Why: "kube-controllers looks after pools and tiers where v3 is the datastore"},
+}
+
+// Calico's kube-controllers works through the whole migration; it is restarted with the variable, as at a rollout.
+func TestRealKubeControllers(t *testing.T) {
+	r := realCalico(t, calico.IPAM, calico.KubeControllers)
+	controllers := r.kubeControllers(t, "")
+	held := r.allocate(t, "pod", 12)
+	r.awaitControllers(t)
+	before := r.seen(t)
+	r.manager(t)
+	r.do(t, r.Migrate(t.Context(), realMigration))
+	r.await(t, realMigration, "Converged")
+	r.do(t, controllers.Alive())
+	controllers.Kill()
+	controllers = r.kubeControllers(t, fixture.APIGroupV3)
+	r.switchOver(t, realMigration)
+	r.waive(t, realMigration, "v1-changed")
+	r.remove(t, realMigration)
+	r.do(t, controllers.Alive())
+	r.assertAddresses(t, held, v3)
+	found := calico.Explain(calico.Differences(before, r.seen(t)), append(slices.Clone(controllersMade), explained...))
+	report(t, "kube-controllers", found.Lines)
+	for _, d := range found.Unexplained {
+		t.Error(d)
+	}
+}
+
+func (r *realCluster) kubeControllers(t *testing.T, group string) *harness.Process {
+	t.Helper()
+	p, err := r.release.StartKubeControllers(t.Context(), r.Cluster, group)
+	r.do(t, err)
+	t.Cleanup(func() {
+		p.Kill()
+		if t.Failed() {
+			t.Logf("the end of what kube-controllers said:\n%s", p.Tail(25))
+		}
+	})
+	return p
+}
+
+// awaitControllers waits until kube-controllers has made what the configuration asks for.
+func (r *realCluster) awaitControllers(t *testing.T) {
+	t.Helper()
+	harness.Eventually(t, "kube-controllers to work", soon, func() error {
+		for _, obj := range r.list(t, mustKind(t, r.Registry, "HostEndpoint").V3GVK()) {
+			if obj.GetName() == "node-2-auto-hep" {
+				return nil
+			}
+		}
+		return errors.New("there is no host endpoint of node-2")
+	})
+}
+
+// The same objects, migrated by us and by the controller that is in kube-controllers: what clients see otherwise, side by
+// side. Nothing is asserted of theirs.
+func TestRealControl(t *testing.T) {
+	calico.ForTest(t, calico.APIServer, calico.IPAM, calico.KubeControllers)
+	ours, theirs := map[string]int{}, map[string]int{}
+	var took [2]time.Duration
+	t.Run("ours", func(t *testing.T) {
+		r := realCalico(t, calico.IPAM)
+		r.allocate(t, "pod", allocations(t))
+		before := r.seen(t)
+		r.manager(t)
+		begun := time.Now()
+		r.do(t, r.Migrate(t.Context(), realMigration))
+		r.await(t, realMigration, "Converged")
+		took[0] = time.Since(begun)
+		r.switchOver(t, realMigration)
+		ours = calico.Explain(calico.Differences(before, r.seen(t)), nil).Counts
+	})
+	t.Run("theirs", func(t *testing.T) {
+		r := realCalico(t, calico.IPAM, calico.KubeControllers)
+		r.takeTheirCRD(t)
+		r.allocate(t, "pod", allocations(t))
+		r.kubeControllers(t, "")
+		r.awaitControllers(t)
+		before := r.seen(t)
+		begun := time.Now()
+		r.do(t, r.Migrate(t.Context(), setup.MigrationName))
+		said := r.theirPhase(t, "Converged")
+		took[1] = time.Since(begun)
+		r.do(t, fixture.SwitchComponents(t.Context(), r.Client, setup.CalicoNamespace))
+		said += "; " + r.theirPhase(t, "Complete")
+		t.Log(said)
+		theirs = calico.Explain(calico.Differences(before, r.seen(t)), nil).Counts
+	})
+	lines := []string{fmt.Sprintf("ours converged after %s, theirs after %s", took[0].Round(time.Millisecond), took[1].Round(time.Millisecond)), "  ours theirs"}
+	all := maps.Clone(ours)
+	maps.Copy(all, theirs)
+	for _, sort := range sortedKeys(all) {
+		lines = append(lines, fmt.Sprintf("%6d %6d  %s", ours[sort], theirs[sort], sort))
+	}
+	report(t, "control", lines)
+}
+
+// takeTheirCRD replaces the CRD of DatastoreMigrations by theirs, if that is given.
+func (r *realCluster) takeTheirCRD(t *testing.T) {
+	t.Helper()
+	peers, err := crds.Peers()
+	r.do(t, err)
+	for _, crd := range peers {
+		if crd.GetName() != "datastoremigrations.migration.projectcalico.org" {
+			continue
+		}
+		live := crd.DeepCopy()
+		r.do(t, r.Client.Get(t.Context(), client.ObjectKeyFromObject(crd), live))
+		live.Object["spec"] = crd.Object["spec"]
+		r.do(t, r.Client.Update(t.Context(), live))
+	}
+}
+
+// theirPhase waits for a phase that Calico's controller shows, and answers what it said last.
+func (r *realCluster) theirPhase(t *testing.T, phase string) string {
+	t.Helper()
+	last := ""
+	r.do(t, harness.Await(t.Context(), "Calico's controller in "+phase, theirPatience, func(ctx context.Context) error {
+		dm, err := r.Migration(ctx, setup.MigrationName)
+		if err != nil {
+			return err
+		}
+		if last = dm.Status.Phase + ": " + dm.Status.Message; dm.Status.Phase != phase {
+			return errors.New(last)
+		}
+		return nil
+	}))
+	return last
+}

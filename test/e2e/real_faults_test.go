@@ -1,0 +1,140 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/test/calico"
+	"github.com/phasegate/phasegate/test/fixture"
+	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/setup"
+)
+
+// After an abort Calico's API server shows every field as before, whatever was under way, and addresses can be had.
+func TestRealAborts(t *testing.T) {
+	r := realCalico(t, calico.IPAM)
+	held := r.allocate(t, "pod", 12)
+	before := r.seen(t)
+	manager := r.manager(t, "--phases-dir", gated(t))
+	abort := func(t *testing.T, name string) {
+		t.Helper()
+		r.remove(t, name)
+		r.assertAsBefore(t, before, held)
+	}
+	for _, gate := range []string{"planned", "ahead", "locked", "copied", "verified"} {
+		inTurn(t, gate, func(t *testing.T) {
+			r.start(t, setup.MigrationName, gate)
+			r.awaitGate(t, setup.MigrationName, gate)
+			abort(t, setup.MigrationName)
+		})
+	}
+	inTurn(t, "a conflict under the lock", func(t *testing.T) {
+		r.do(t, manager.Stop(soon))
+		r.manager(t, "--phases-dir", gated(t, underTheLock))
+		r.obstruct(t)
+		r.start(t, setup.MigrationName, nowhere)
+		r.await(t, setup.MigrationName, waiting)
+		r.awaitMessage(t, setup.MigrationName, "Datastore is locked: ")
+		abort(t, setup.MigrationName)
+	})
+}
+
+// afterAbort is why clients of Calico's API server may see a field otherwise after an abort.
+var afterAbort = []calico.Explanation{
+	{Path: `\.metadata\.resourceVersion`, Why: "owners were taken off and put back, and one object of a kind was a barrier"},
+	{Objects: "ClusterInformation .*", Path: `\.metadata\..*`, Why: "it was the lock"},
+}
+
+func (r *realCluster) assertAsBefore(t *testing.T, before calico.Objects, held map[string]string) {
+	t.Helper()
+	harness.Eventually(t, "v3 served by Calico's API server", soon, func() error {
+		return nilIf(!r.served(t, mustKind(t, r.Registry, "IPAMHandle")))
+	})
+	found := calico.Explain(calico.Differences(before, r.seen(t)), afterAbort)
+	for _, d := range found.Unexplained {
+		t.Error(d)
+	}
+	if len(found.Lines) > 0 {
+		t.Logf("after the abort: %q", found.Lines)
+	}
+	r.assertAddresses(t, held, v1)
+}
+
+// Processes that are killed without notice, while objects are copied and while v1 is locked.
+func TestRealKills(t *testing.T) {
+	r := realCalico(t, calico.IPAM)
+	held := r.allocate(t, "pod", 12)
+	before := r.seen(t)
+	phases := gated(t)
+	manager := r.manager(t, "--phases-dir", phases)
+	victims := map[string]func(*testing.T){
+		"Calico's API server": func(t *testing.T) { r.server.Kill(); r.do(t, r.server.Start()) },
+		"kube-apiserver": func(t *testing.T) {
+			server, err := r.Server(harness.APIServer)
+			r.do(t, err)
+			r.do(t, server.Kill(t.Context()))
+			r.do(t, server.Revive())
+			r.do(t, r.AwaitReady(t.Context(), server))
+		},
+		"the manager": func(*testing.T) { manager.Kill(); manager = r.manager(t, "--phases-dir", phases) }, // for the cases after this, too
+	}
+	// A gate, and what is held soon after it was opened: then something dies.
+	moments := map[string]struct{ gate, holds string }{"copying ahead": {"compared", "v3Copies"}, "under the lock": {"fenced", "v1Lock"}}
+	for _, victim := range sortedKeys(victims) {
+		for _, moment := range sortedKeys(moments) {
+			inTurn(t, victim+" "+moment, func(t *testing.T) {
+				r.start(t, setup.MigrationName, moments[moment].gate)
+				r.awaitGate(t, setup.MigrationName, moments[moment].gate)
+				r.goOn(t, "verified")
+				r.awaitStatus(t, setup.MigrationName, moment, holds(moments[moment].holds))
+				victims[victim](t)
+				r.awaitGate(t, setup.MigrationName, "verified")
+				r.assertSidesAreEqual(t)
+				r.assertAddresses(t, held, v3)
+				r.remove(t, setup.MigrationName)
+				r.assertAsBefore(t, before, held)
+			})
+		}
+	}
+}
+
+// Pods come and go through the whole window, on nodes whose plugin follows calico-node. What the plugin has acknowledged is
+// what v3 has in the end, for each pod once.
+func TestRealAddressesThroughTheWindow(t *testing.T) {
+	r := realCalico(t, calico.IPAM)
+	r.manager(t)
+	k := &kubelet{plugin: r.plugin, held: map[string]string{}, unknown: map[string]bool{}}
+	k.group.Store(new(""))
+	end := k.run(t)
+	harness.Eventually(t, "pods to come and go", soon, func() error { return k.atLeast(8) })
+	r.do(t, r.Migrate(t.Context(), realMigration))
+	r.await(t, realMigration, "Converged")
+	k.group.Store(new(fixture.APIGroupV3)) // what install-cni writes, when calico-node has been rolled
+	r.switchOver(t, realMigration)
+	k.mark()
+	harness.Eventually(t, "pods to come and go again", soon, func() error { return k.atLeast(8) })
+	end()
+
+	held, unknown := k.result()
+	stored := r.assigned(t, mustKind(t, r.Registry, "IPAMBlock"), v3)
+	owner := map[string]string{}
+	for pod, addresses := range stored {
+		if _, ours := held[pod]; !ours && !unknown[pod] {
+			t.Errorf("%s has %v, which were given back or never acknowledged", pod, addresses)
+		}
+		for _, address := range addresses {
+			if other, twice := owner[address]; twice {
+				t.Errorf("%s is given to %s and %s", address, other, pod)
+			}
+			owner[address] = pod
+		}
+	}
+	for pod, address := range held {
+		if diff := cmp.Diff([]string{address}, stored[pod]); diff != "" {
+			t.Errorf("%s (-acknowledged +stored):\n%s", pod, diff)
+		}
+	}
+	report(t, "addresses", []string{k.String(), fmt.Sprintf("%d addresses are held in the end, of %d pods nobody knows", len(held), len(unknown))})
+}
