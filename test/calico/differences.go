@@ -80,7 +80,7 @@ func leaves(obj *unstructured.Unstructured) map[string]string {
 	for _, entry := range obj.GetManagedFields() {
 		fields := ""
 		if entry.FieldsV1 != nil {
-			fields = string(entry.FieldsV1.Raw)
+			fields = entry.FieldsV1.GetRawString()
 		}
 		at := fmt.Sprintf(".metadata.managedFields[%s %s %s]", entry.Manager, entry.Operation, entry.Subresource)
 		out[at+".apiVersion"], out[at+".fieldsV1"] = entry.APIVersion, fields

@@ -142,19 +142,17 @@ func (s *Setup) furnish(ctx context.Context, o Options) error {
 		return nil
 	}
 	s.say("registering the aggregated API server for v3.projectcalico.org")
-	if o.Aggregated == nil {
-		o.Aggregated = startFake
-	}
-	end, err := o.Aggregated(ctx, s)
-	if err != nil {
-		return err
-	}
-	s.endServer = end
-	return nil
+	return s.aggregate(ctx, o)
 }
 
-func startFake(ctx context.Context, s *Setup) (end func() error, err error) {
-	return fakeapiserver.Start(ctx, s.Config, s.Registry)
+// aggregate puts an API server in front of v3: a fake one, unless another is given.
+func (s *Setup) aggregate(ctx context.Context, o Options) (err error) {
+	if o.Aggregated == nil {
+		s.endServer, err = fakeapiserver.Start(ctx, s.Config, s.Registry)
+	} else {
+		s.endServer, err = o.Aggregated(ctx, s)
+	}
+	return err
 }
 
 func source() string {
