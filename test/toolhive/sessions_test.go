@@ -1,6 +1,7 @@
 package toolhive
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/test/harness"
@@ -35,6 +37,7 @@ func TestReal(t *testing.T) {
 	t.Run("protected", func(t *testing.T) { w.on(t).protected() })
 	t.Run("tools", func(t *testing.T) { w.on(t).tools() })
 	t.Run("a reference to nothing", func(t *testing.T) { w.on(t).missing() })
+	t.Run("there and back", func(t *testing.T) { w.on(t).thereAndBack() })
 	t.Run("rights", func(t *testing.T) { w.on(t).noRightIsMissing() })
 }
 
@@ -258,6 +261,42 @@ func (w *world) missing() {
 		w.Errorf("the Deployment: %v, want none", err)
 	}
 	w.configure("MCPOIDCConfig", "later", map[string]any{"type": "inline", "inline": map[string]any{"issuer": newIssuer(w.T).url, "insecureAllowHTTP": true, "jwksAllowPrivateIP": true}})
+	w.awaitPhase(name, "Ready")
+}
+
+// thereAndBack changes the program under a server. What the one has made, the other could
+// not work with.
+func (w *world) thereAndBack() {
+	const name = "turn"
+	w.startManager("phasegate")
+	w.backend(name, v1beta1.TransportStreamableHTTP)
+	w.create(name, v1beta1.TransportStreamableHTTP, nil)
+	w.awaitProxy(name, ourImage)
+	w.startManager("toolhive")
+	w.awaitProxy(name, theirImage)
+	w.converse(name, v1beta1.TransportStreamableHTTP)
+	w.startManager("phasegate")
+	w.awaitProxy(name, ourImage)
+}
+
+// awaitProxy waits until a server is Ready behind pods of an image, and those only.
+func (w *world) awaitProxy(name, image string) {
+	w.Helper()
+	harness.Eventually(w, name+" behind "+image, soon, func() error {
+		list := &corev1.PodList{}
+		if err := w.Client.List(w.Context(), list, client.InNamespace(w.ns), client.MatchingLabels(v1beta1.ProxyLabels(name))); err != nil {
+			return err
+		}
+		if len(list.Items) == 0 {
+			return errors.New("no pods")
+		}
+		for _, pod := range list.Items {
+			if got := pod.Spec.Containers[0].Image; got != image {
+				return fmt.Errorf("pod %s runs %s", pod.Name, got)
+			}
+		}
+		return nil
+	})
 	w.awaitPhase(name, "Ready")
 }
 

@@ -40,9 +40,10 @@ import (
 const envProgram = "THV_PROXYRUNNER"
 
 const (
-	account    = "phasegate-manager"
-	proxyImage = "registry.example/toolhive/proxyrunner:1"
-	image      = "registry.example/echo:1"
+	account = "phasegate-manager"
+	// theirImage and ourImage are those of the two programs.
+	theirImage, ourImage = "registry.example/toolhive/proxyrunner:1", "registry.example/phasegate/proxyrunner:1"
+	image                = "registry.example/echo:1"
 	// soon bounds every wait: the program waits for its backend, and starts slowly.
 	soon = 2 * time.Minute
 )
@@ -72,9 +73,15 @@ func newWorld(t *testing.T) *world {
 	w.Cluster = harness.ForTest(t, harness.Options{Own: true, Types: []func(*runtime.Scheme) error{v1beta1.AddToScheme, v1alpha1.AddToScheme}})
 	w.install()
 	home := t.TempDir()
-	var err error
+	ours, err := harness.Binary("proxyrunner")
+	if err != nil {
+		t.Fatal(err)
+	}
 	w.pods, err = podrunner.Start(podrunner.Options{Cluster: w.Cluster, Programs: map[string]string{v1beta1.ProxyContainer: program},
 		Edit: func(pod *corev1.Pod, p *harness.Program) {
+			if pod.Spec.Containers[0].Image == ourImage {
+				p.Path = ours
+			}
 			p.Env = append(p.Env, "HTTP_PROXY="+w.network(pod.Labels[v1beta1.LabelName]), "NO_PROXY=127.0.0.0/8,localhost", "HOME="+home, "XDG_CONFIG_HOME="+home)
 		}})
 	if err != nil {
@@ -86,7 +93,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.ns = ns.Name
-	w.startManager()
+	w.startManager("toolhive")
 	t.Cleanup(w.show)
 	return w
 }
@@ -129,8 +136,9 @@ func permissive(kind, version string) *unstructured.Unstructured {
 	}}
 }
 
-// startManager runs it with the rights that the chart grants with proxy=toolhive.
-func (w *world) startManager() {
+// startManager runs it with the rights that the chart grants with proxy=toolhive, in the
+// place of one that runs.
+func (w *world) startManager(proxy string) {
 	w.Helper()
 	rules, err := harness.ChartRules("mcpserver", "mcpserver-toolhive")
 	if err != nil {
@@ -143,8 +151,11 @@ func (w *world) startManager() {
 	if err != nil {
 		w.Fatal(err)
 	}
+	if w.manager != nil {
+		w.manager.Kill()
+	}
 	w.manager = harness.ProcessForTest(w, harness.Program{Name: "manager", Path: path, LogDir: w.LogDir, Args: []string{
-		"--kubeconfig", w.KubeconfigOf(account), "--controllers", "mcpserver", "--proxy=toolhive", "--toolhive-proxy-image", proxyImage,
+		"--kubeconfig", w.KubeconfigOf(account), "--controllers", "mcpserver", "--proxy", proxy, "--toolhive-proxy-image", theirImage, "--proxy-image", ourImage,
 		"--metrics-bind-address", "0"}})
 }
 
