@@ -146,11 +146,14 @@ func (s *Setup) furnish(ctx context.Context, o Options) error {
 }
 
 // aggregate puts an API server in front of v3: a fake one, unless another is given.
-func (s *Setup) aggregate(ctx context.Context, o Options) (err error) {
-	if o.Aggregated == nil {
-		s.endServer, err = fakeapiserver.Start(ctx, s.Config, s.Registry)
-	} else {
-		s.endServer, err = o.Aggregated(ctx, s)
+func (s *Setup) aggregate(ctx context.Context, o Options) error {
+	start := o.Aggregated
+	if start == nil {
+		start = func(ctx context.Context, s *Setup) (func() error, error) { return fakeapiserver.Start(ctx, s.Config, s.Registry) }
+	}
+	end, err := start(ctx, s)
+	if err == nil {
+		s.endServer = end
 	}
 	return err
 }
