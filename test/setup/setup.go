@@ -149,7 +149,9 @@ func (s *Setup) furnish(ctx context.Context, o Options) error {
 func (s *Setup) aggregate(ctx context.Context, o Options) error {
 	start := o.Aggregated
 	if start == nil {
-		start = func(ctx context.Context, s *Setup) (func() error, error) { return fakeapiserver.Start(ctx, s.Config, s.Registry) }
+		start = func(ctx context.Context, s *Setup) (func() error, error) {
+			return fakeapiserver.Start(ctx, s.Config, s.Registry)
+		}
 	}
 	end, err := start(ctx, s)
 	if err == nil {
