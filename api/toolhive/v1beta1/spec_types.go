@@ -103,6 +103,15 @@ type MCPServerSpec struct {
 	// EndpointPrefix is put before the path that an sse endpoint event names.
 	// +optional
 	EndpointPrefix string `json:"endpointPrefix,omitempty"`
+	// MaxRequestBodySize is how long a request may be, in bytes; 8 MiB if 0 or unset.
+	// ToolHive's proxy heeds it.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	MaxRequestBodySize int64 `json:"maxRequestBodySize,omitempty"`
+	// ProxyReadTimeout is how long a request may take to come in, such as 1m; 30s if
+	// unset. ToolHive's proxy heeds it.
+	// +optional
+	ProxyReadTimeout string `json:"proxyReadTimeout,omitempty"`
 	// SessionStorage says where sessions would be kept.
 	// +optional
 	SessionStorage *SessionStorage `json:"sessionStorage,omitempty"`
@@ -330,6 +339,11 @@ type SessionStorage struct {
 	// PasswordRef is the password of the store.
 	// +optional
 	PasswordRef *SecretKeyRef `json:"passwordRef,omitempty"`
+	// TLS asks for encryption on the way to the store.
+	// +kubebuilder:pruning:PreserveUnknownFields
+	// +kubebuilder:validation:Type=object
+	// +optional
+	TLS *apiextensionsv1.JSON `json:"tls,omitempty"`
 }
 
 // SecretKeyRef is a key of a Secret.

@@ -2,6 +2,7 @@ package toolhive
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 )
@@ -41,13 +42,34 @@ func (p *Proxy) addSessions(srv *v1beta1.MCPServer, _ Objects) *InvalidError {
 	if storage == nil || storage.Provider != "redis" {
 		return nil
 	}
-	if storage.Address == "" {
+	switch {
+	case storage.Address == "":
 		return invalid("sessionStorage", "redis has no address: name its host and port")
+	case storage.TLS != nil:
+		return invalid("sessionStorage", "tls is not written into the proxy's configuration yet, so that the password would go unencrypted: remove it, or use another store")
 	}
 	p.Config.Scaling = scaling(srv.Spec.BackendReplicas, &Redis{Address: storage.Address, DB: storage.DB, KeyPrefix: storage.KeyPrefix})
 	if storage.PasswordRef != nil {
 		p.addEnv(redisPasswordEnv, SecretKey{Name: storage.PasswordRef.Name, Key: storage.PasswordRef.Key})
 	}
+	return nil
+}
+
+// addRequestLimits is about single requests.
+func (p *Proxy) addRequestLimits(srv *v1beta1.MCPServer, _ Objects) *InvalidError {
+	size, text := srv.Spec.MaxRequestBodySize, srv.Spec.ProxyReadTimeout
+	if size < 0 {
+		return invalid("maxRequestBodySize", "%d bytes are none: write a positive number", size)
+	}
+	p.Config.MaxRequestBodySize = size
+	if text == "" {
+		return nil
+	}
+	timeout, err := time.ParseDuration(text)
+	if err != nil || timeout < 0 {
+		return invalid("proxyReadTimeout", "%q is no time: write one such as 1m", text)
+	}
+	p.Config.ProxyReadTimeout = timeout.String()
 	return nil
 }
 

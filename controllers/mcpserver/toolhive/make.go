@@ -46,7 +46,7 @@ func Make(srv *v1beta1.MCPServer, base *runconfig.RunConfig, named Objects) (*Pr
 	p := &Proxy{Config: plain(srv, base)}
 	var wrong []*InvalidError
 	for _, add := range []func(*v1beta1.MCPServer, Objects) *InvalidError{
-		p.addTools, p.addTelemetry, p.addAuthz, p.addOIDC, p.addExternalAuth, p.addWebhooks, p.addAudit, p.addSessions, p.addRateLimits,
+		p.addTools, p.addTelemetry, p.addAuthz, p.addOIDC, p.addExternalAuth, p.addWebhooks, p.addAudit, p.addRequestLimits, p.addSessions, p.addRateLimits,
 	} {
 		if err := add(srv, named); err != nil {
 			wrong = append(wrong, err)

@@ -216,6 +216,11 @@ var fields = map[string]field{
 		named: toolhive.Objects{OIDC: object("MCPOIDCConfig", "idp", `{"type":"kubernetesServiceAccount","kubernetesServiceAccount":{"issuer":"https://idp","useClusterAuth":false}}`)},
 		want:  `{` + idpFile + `}`,
 	},
+	"one request": {
+		why:    "the limit is that of the spec",
+		change: func(s *spec) { s.MaxRequestBodySize, s.ProxyReadTimeout = 1000, "60s" },
+		want:   `{"max_request_body_size": 1000, "proxy_read_timeout": "1m0s"}`,
+	},
 	"audit": {
 		why: "its being there switches it on", change: func(s *spec) { s.Audit = text(`{"enabled":true}`) },
 		want: `{"audit_config": {"detectApplicationErrors":true,"maxDataSize":1024}}`, middleware: []string{"audit"},
@@ -339,4 +344,12 @@ func types(file map[string]any) (kinds []string) {
 		kinds = append(kinds, m.(map[string]any)["type"].(string))
 	}
 	return kinds
+}
+
+// The list of middlewares is what counts, so a limit must be there, too.
+func TestLimitOfOneRequestIsInTheList(t *testing.T) {
+	list := make1(t, server(func(s *spec) { s.MaxRequestBodySize = 1000 }), toolhive.Objects{}).Config.Middlewares
+	if diff := cmp.Diff(fromJSON(t, `{"type": "bodylimit", "parameters": {"max_bytes": 1000}}`), values(t, list[0])); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }

@@ -1,5 +1,7 @@
 package toolhive
 
+import "cmp"
+
 // maxBody is how long a request may be, in bytes: the program's own default.
 const maxBody = 8 << 20
 
@@ -32,7 +34,7 @@ func middlewares(rc *RunConfig) []Middleware {
 			list = append(list, Middleware{Type: kind, Parameters: values})
 		}
 	}
-	add(true, "bodylimit", parameters{"max_bytes": maxBody})
+	add(true, "bodylimit", parameters{"max_bytes": cmp.Or(rc.MaxRequestBodySize, maxBody)})
 	add(rc.Audit != nil, "audit", parameters{"config_data": rc.Audit, "transport_type": rc.Transport})
 	add(true, "auth", authParameters(rc.OIDC))
 	add(rc.TokenExchange != nil, "tokenexchange", parameters{"token_exchange_config": rc.TokenExchange})
