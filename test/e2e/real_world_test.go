@@ -51,6 +51,12 @@ type realCluster struct {
 // realCalico skips the test where a program is not there. The API server is always asked for.
 func realCalico(t *testing.T, programs ...calico.Program) *realCluster {
 	t.Helper()
+	return realCalicoWithout(t, func(*unstructured.Unstructured) bool { return false }, programs...)
+}
+
+// realCalicoWithout leaves some objects away.
+func realCalicoWithout(t *testing.T, left func(*unstructured.Unstructured) bool, programs ...calico.Program) *realCluster {
+	t.Helper()
 	r := &realCluster{release: calico.ForTest(t, append(programs, calico.APIServer)...)}
 	r.world = own(t, setup.Options{Objects: []*unstructured.Unstructured{}, Aggregated: func(ctx context.Context, s *setup.Setup) (end func() error, err error) {
 		if r.server, err = r.release.StartAPIServer(ctx, s.Cluster); err != nil {
@@ -65,15 +71,14 @@ func realCalico(t *testing.T, programs ...calico.Program) *realCluster {
 	})
 	r.do(t, r.Grant(t.Context(), cniAccount, []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}}))
 	r.plugin = calico.Plugin{Release: r.release, Kubeconfig: r.KubeconfigOf(cniAccount), Dir: t.TempDir()}
-	r.createAll(t)
+	r.createAll(t, slices.DeleteFunc(wanted(t, r.Registry), left))
 	return r
 }
 
 // createAll applies objects of every kind that the API server serves, as a GitOps tool does, and writes what has a status.
-func (r *realCluster) createAll(t *testing.T) {
+func (r *realCluster) createAll(t *testing.T, all []*unstructured.Unstructured) {
 	t.Helper()
 	counts, refused := map[string]int{}, []string{}
-	all := wanted(t, r.Registry)
 	slices.SortStableFunc(all, func(a, b *unstructured.Unstructured) int { return cmp.Compare(rank(a), rank(b)) })
 	for _, obj := range all {
 		r.ensureNamespace(t, obj.GetNamespace())
