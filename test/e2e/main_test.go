@@ -2,7 +2,8 @@
 // API on one side, a process on the other. It knows nothing of how the manager
 // works inside; what it compares are the objects before and after.
 //
-// Tests that end where they began share one cluster; see pristine.
+// Tests that end where they began share one cluster; see pristine. Those whose names begin with TestReal run programs of a
+// Calico release, where CALICO_BIN names some: docs/operate/real-programs.md.
 package e2e
 
 import (
