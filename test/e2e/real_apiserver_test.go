@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
-	"github.com/phasegate/phasegate/test/scene"
+	"github.com/phasegate/phasegate/test/setup"
 )
 
 // What Calico's API server does that nobody would expect of one, and what the stand-in does as it does.
@@ -38,8 +38,8 @@ func TestRealAPIServer(t *testing.T) {
 		}
 	})
 	r.manager(t, "--phases-dir", gated(t))
-	r.start(t, scene.MigrationName, "drained")
-	r.awaitGate(t, scene.MigrationName, "drained")
+	r.start(t, setup.MigrationName, "drained")
+	r.awaitGate(t, setup.MigrationName, "drained")
 	t.Run("a refusal of v1", func(t *testing.T) {
 		obj := r.get(t, v3, "GlobalNetworkSet", "blocklist-0")
 		create := &unstructured.Unstructured{Object: map[string]any{"spec": obj.Object["spec"]}}
@@ -58,7 +58,7 @@ func TestRealAPIServer(t *testing.T) {
 			}
 		}
 	})
-	r.remove(t, scene.MigrationName)
+	r.remove(t, setup.MigrationName)
 }
 
 func labelled(obj *unstructured.Unstructured) *unstructured.Unstructured {
@@ -74,7 +74,7 @@ func refusedByTheServer(err error) error {
 	if !errors.As(err, &status) || status.Status().Code != http.StatusInternalServerError {
 		return fmt.Errorf("answered with %w, want code 500", err)
 	}
-	for _, part := range []string{"connection is unauthorized: ", "DatastoreMigration " + scene.MigrationName} {
+	for _, part := range []string{"connection is unauthorized: ", "DatastoreMigration " + setup.MigrationName} {
 		if !strings.Contains(err.Error(), part) {
 			return fmt.Errorf("it does not say %q: %w", part, err)
 		}
