@@ -20,6 +20,10 @@ func TestOneRequestAtATime(t *testing.T) {
 			before := w.content(t)
 			w.manager(t, "--phases-dir", gated(t), c.flag)
 			w.start(t, setup.MigrationName, "verified")
+			// Politeness is ten pauses for each answer, so that it takes the longer, the busier the machine is.
+			if _, err := w.AwaitPhase(t.Context(), setup.MigrationName, "Migrating", 4*soon); err != nil {
+				t.Fatal(err)
+			}
 			w.awaitGate(t, setup.MigrationName, "verified")
 			assertSameContent(t, before, w.content(t))
 			w.remove(t, setup.MigrationName)
