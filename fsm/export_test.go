@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What the internal tests share with those that drive machines in fsm/sim, which
+// What the internal tests share with those that drive machines in fsm/simulate, which
 // imports this package.
 const (
 	Header   = header

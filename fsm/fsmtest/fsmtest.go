@@ -9,7 +9,7 @@
 //		fsmtest.Scenarios(t, door, "testdata/*.yaml")
 //	}
 //
-// The clock is that of a sim.World: it moves only when the machine waits. For a
+// The clock is that of a simulate.Fake: it moves only when the machine waits. For a
 // test that needs more than a scenario says, such as actions of your own that run
 // for real, drive a World.
 //
@@ -50,7 +50,7 @@ func Machine(t testing.TB, file string, b fsm.Bindings) *fsm.Machine {
 	return m
 }
 
-// World is a sim.World with an object that was just created. It fails the test,
+// World is a simulate.Fake with an object that was just created. It fails the test,
 // at its end, with what the machine or the engine did wrong.
 func World(t testing.TB, m *fsm.Machine, object map[string]any) *simulate.Fake {
 	t.Helper()

@@ -45,7 +45,7 @@ type Copier struct {
 	cache   *EqualityCache // nil: nothing is remembered
 	watches metadata.Interface
 	ending  <-chan struct{}
-	// snapshot: what Moving has listed is still so.
+	// snapshot: what ChangedSince has listed is still so.
 	snapshot bool
 	// askServer is AskServer.
 	askServer bool

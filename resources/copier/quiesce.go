@@ -112,7 +112,7 @@ func (l *EqualityCache) note(kind *resources.Kind, now v1List, listed bool) mome
 	return before
 }
 
-// UseSnapshot lets Copy, RemapOwners and OwnedV1 rely on the lists that Moving has made, where it has: nobody
+// UseSnapshot lets Copy, RemapOwners and OwnedV1 rely on the lists that ChangedSince has made, where it has: nobody
 // writes v1 since. Conflicts and Verify read v1 all the same, by the watches of Follow where it is followed.
 func UseSnapshot() Option { return func(c *Copier) { c.snapshot = true } }
 
@@ -142,7 +142,7 @@ func (c *Copier) withoutSnapshot() *Copier {
 	return &other
 }
 
-// snapshotOf is what the last Moving has listed of a kind.
+// snapshotOf is what the last ChangedSince has listed of a kind.
 func (c *Copier) snapshotOf(kind *resources.Kind) ([]*v1Object, bool) {
 	if !c.snapshot || c.cache == nil {
 		return nil, false
