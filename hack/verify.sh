@@ -40,7 +40,7 @@ check_imports() {
 # check_forbidden compares what the linter says of a file full of mistakes with the
 # lines that are marked in it: a rule that does not match any more is silent.
 check_forbidden() {
-	local dir=controllers/testdata/forbidden
+	local dir=controllers/patch/testdata/forbidden
 	diff <(grep -n '// forbidden$' $dir/forbidden.go | cut -d: -f1) \
 		<(bin/tools/golangci-lint run --enable-only forbidigo ./$dir | sed -nE "s#^$dir/forbidden.go:([0-9]+):.*#\1#p" | sort -nu) ||
 		complain "the linter and the marks in $dir/forbidden.go disagree about these lines (< marked, > found): see forbidigo in .golangci.yml"

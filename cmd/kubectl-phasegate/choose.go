@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/phasegate/phasegate/controllers/live"
+	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
 	"github.com/phasegate/phasegate/fsm"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/preview"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
-	"github.com/phasegate/phasegate/controllers/preview"
 	"github.com/phasegate/phasegate/resources/copier"
 )
 

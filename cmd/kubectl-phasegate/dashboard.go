@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/controllers/dashboard"
-	"github.com/phasegate/phasegate/controllers/definitions"
-	"github.com/phasegate/phasegate/controllers/live"
+	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/dashboard"
+	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
+	"github.com/phasegate/phasegate/controllers/machinestore/definitions"
 	"github.com/phasegate/phasegate/fsm"
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/deletion"
 	"github.com/phasegate/phasegate/controllers/catalog"
-	"github.com/phasegate/phasegate/controllers/deletion"
 	"github.com/phasegate/phasegate/fsm"
 )
 

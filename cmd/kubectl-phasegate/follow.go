@@ -9,7 +9,7 @@ import (
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/phasegate/phasegate/controllers/statusview"
+	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/statusview"
 )
 
 // errReplaced says that the object is gone, and another one has its name.

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/controllers/definitions"
-	"github.com/phasegate/phasegate/controllers/live"
+	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
+	"github.com/phasegate/phasegate/controllers/machinestore/definitions"
 )
 
 // ofNextVersion is the shipped machine with a field that this program does not know.

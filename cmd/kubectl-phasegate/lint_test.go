@@ -14,7 +14,7 @@ import (
 const (
 	backupBindings = "../../docs/lint/bindings.yaml"
 	mcpserver      = "../../phases/mcpserver.yaml"
-	gateCRDs       = "../../controllers/live/testdata/crds"
+	gateCRDs       = "../../cmd/kubectl-phasegate/internal/live/testdata/crds"
 )
 
 // unguarded is a machine with a warning only.

@@ -43,7 +43,7 @@ func gate(t *testing.T, c client.Client, name, status string) {
 // what the earlier ones did.
 func TestLive(t *testing.T) {
 	c := harness.ForTest(t, harness.Options{Own: true, Without: []string{"fakenodes", "scheduler", "controller-manager"}})
-	all, err := crds.ReadDir("../../controllers/live/testdata/crds")
+	all, err := crds.ReadDir("../../cmd/kubectl-phasegate/internal/live/testdata/crds")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func changed(t *testing.T, replace ...string) string {
 
 const (
 	shipped = "datastore-migration"
-	gates   = "../../controllers/live/testdata/gate.yaml"
+	gates   = "../../cmd/kubectl-phasegate/internal/live/testdata/gate.yaml"
 )
 
 func TestMachineCommands(t *testing.T) {

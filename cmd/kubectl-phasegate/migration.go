@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
-	"github.com/phasegate/phasegate/controllers/live"
+	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
 )
 
 type migration = migrationv1.DatastoreMigration

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/phasegate/phasegate/controllers/checkup"
+	"github.com/phasegate/phasegate/cmd/internal/checkup"
+	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/preview"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
-	"github.com/phasegate/phasegate/controllers/preview"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/scaffold"
 	"github.com/phasegate/phasegate/controllers/catalog"
-	"github.com/phasegate/phasegate/controllers/scaffold"
 	"github.com/phasegate/phasegate/fsm"
 )
 

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/phasegate/phasegate/cmd/internal/checkup"
 	"github.com/phasegate/phasegate/cmd/internal/release"
-	"github.com/phasegate/phasegate/controllers/checkup"
-	"github.com/phasegate/phasegate/controllers/supportbundle"
+	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/supportbundle"
 	"github.com/phasegate/phasegate/resources"
 )
 

@@ -10,7 +10,7 @@ import (
 	"charm.land/lipgloss/v2"
 	"golang.org/x/term"
 
-	"github.com/phasegate/phasegate/controllers/statusview"
+	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/statusview"
 )
 
 // terminalOf is the terminal behind a writer, where colour and animation belong: nil with

@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/phasegate/phasegate/controllers/inflight"
+	"github.com/phasegate/phasegate/resources/inflight"
 )
 
 // What a migration marks as polite must meet, in the client that it is given, the transport that knows the mark.

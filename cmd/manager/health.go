@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/phasegate/phasegate/controllers/health"
+	"github.com/phasegate/phasegate/cmd/manager/internal/health"
 	"github.com/phasegate/phasegate/controllers/machinestore"
 )
 

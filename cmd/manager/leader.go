@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/phasegate/phasegate/controllers/health"
-	"github.com/phasegate/phasegate/controllers/leaderguard"
+	"github.com/phasegate/phasegate/cmd/manager/internal/health"
+	"github.com/phasegate/phasegate/cmd/manager/internal/leaderguard"
 	"github.com/phasegate/phasegate/controllers/rbac"
 )
 

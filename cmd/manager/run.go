@@ -18,17 +18,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/phasegate/phasegate/cmd/internal/checkup"
+	"github.com/phasegate/phasegate/cmd/manager/internal/health"
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/catalog"
-	"github.com/phasegate/phasegate/controllers/checkup"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/controllers/generic"
-	"github.com/phasegate/phasegate/controllers/health"
-	"github.com/phasegate/phasegate/controllers/inflight"
 	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/controllers/mcpserver"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/resources/inflight"
 )
 
 // run checks every flag and file before it talks to a cluster. It ends when ctx

@@ -1,7 +1,7 @@
 package builtin
 
 import (
-	"github.com/phasegate/phasegate/controllers/kubetypes"
+	"github.com/phasegate/phasegate/controllers/builtin/kubetypes"
 	"github.com/phasegate/phasegate/fsm"
 )
 

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
-	"github.com/phasegate/phasegate/controllers/inflight"
 	"github.com/phasegate/phasegate/resources/copier"
+	"github.com/phasegate/phasegate/resources/inflight"
 )
 
 const (

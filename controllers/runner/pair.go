@@ -6,8 +6,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/phasegate/phasegate/controllers/crdgate"
 	"github.com/phasegate/phasegate/controllers/machinestore"
+	"github.com/phasegate/phasegate/controllers/runner/crdgate"
 )
 
 // Pair is the controller of a kind and that of what its objects have left. It is a

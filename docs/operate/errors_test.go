@@ -25,7 +25,7 @@ var wrapping = regexp.MustCompile(`^.*\S: %w$`)
 func TestErrorsSayWhatToDo(t *testing.T) {
 	w := errorWalk{T: t, seen: map[string]int{}}
 	walkGo(t, []string{"controllers", "resources"}, w.product)
-	walkGo(t, []string{"cmd/kubectl-phasegate", "controllers/live", "controllers/deletion"}, w.commands)
+	walkGo(t, []string{"cmd/kubectl-phasegate", "cmd/kubectl-phasegate/internal/live", "cmd/kubectl-phasegate/internal/deletion"}, w.commands)
 	for kind, least := range map[string]int{"fsm.Terminal": 40, "Finding": 15, "Problem": 8, "command line": 30} {
 		if w.seen[kind] < least {
 			t.Errorf("%d calls of %s were looked at, fewer than %d: the walk misses them", w.seen[kind], kind, least)

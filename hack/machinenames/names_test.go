@@ -31,8 +31,8 @@ var fields = []string{
 	"api/phasegate/v1alpha1.HeldEffect.Name", "api/phasegate/v1alpha1.Transition.From", "api/phasegate/v1alpha1.Transition.To", "api/phasegate/v1alpha1.Transition.Reason",
 	"api/phasegate/v1alpha1.Blocked.To", "api/phasegate/v1alpha1.Blocked.Step", "api/phasegate/v1alpha1.DeletionStatus.To", "api/phasegate/v1alpha1.DeletionStatus.Message",
 	"api/phasegate/v1alpha1.Effect.Name", "api/phasegate/v1alpha1.Step.Name",
-	"controllers/statusview.Overview.Phase", "controllers/statusview.Closed.To", "controllers/statusview.Closed.Step", "controllers/statusview.Step.Name", "controllers/statusview.Held.Effect",
-	"controllers/statusview.Transition.From", "controllers/statusview.Transition.To", "controllers/statusview.Transition.Reason",
+	"cmd/kubectl-phasegate/internal/statusview.Overview.Phase", "cmd/kubectl-phasegate/internal/statusview.Closed.To", "cmd/kubectl-phasegate/internal/statusview.Closed.Step", "cmd/kubectl-phasegate/internal/statusview.Step.Name", "cmd/kubectl-phasegate/internal/statusview.Held.Effect",
+	"cmd/kubectl-phasegate/internal/statusview.Transition.From", "cmd/kubectl-phasegate/internal/statusview.Transition.To", "cmd/kubectl-phasegate/internal/statusview.Transition.Reason",
 }
 
 // calls answer such names.

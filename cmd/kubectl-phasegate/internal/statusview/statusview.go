@@ -1,0 +1,156 @@
+package statusview
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// Of makes the overview of an object, by the machine that drives it. Where another revision
+// drove it last, it says so, and what that machine does not have is left out. The commands in
+// it are to be typed by the caller. Orphans are not set.
+func Of(m *fsm.Machine, of live.Object, now time.Time, by Caller) (Overview, error) {
+	st := of.Machine.DeepCopy()
+	st.Phase = of.PhaseIn(m) // without a state, and on a CRD that is not ours, it is what there is
+	phase := phaseOf(m, st.Phase)
+	o := Overview{
+		Kind: of.Kind.Kind, Namespace: of.Namespace, Name: of.Name, Machine: m.Name(), Revision: st.Revision, Now: now.UTC(),
+		Phase: st.Phase, Description: phase.Description, Phases: line(m, st),
+		Since: instant(st.Since), Deadline: instant(st.Deadline), Message: of.Message,
+		WhyNot: closed(st), Held: held(m, st.Held), OnDelete: m.Deletion(*st), Deleting: of.Deleting, Step: stepOf(m, &phase, st),
+		Conditions: of.Conditions, History: history(st), Note: of.Note, Stale: of.Stale,
+	}
+	if st.Revision != "" && st.Revision != m.Revision() {
+		o.InForce = m.Revision()
+	}
+	advice := advisor{machine: m, of: &of, overview: &o, result: resultOf(st)}
+	if of.Kind.GroupKind() == migrationKind {
+		dm := &migrationv1.DatastoreMigration{}
+		if err := of.As(dm); err != nil {
+			return o, err
+		}
+		addMigration(&o, dm, now)
+		if step := dm.Status.Machine.Step; len(o.WhyNot) == 0 && dm.Status.Machine.OnDelete == nil && slices.Contains(waiting, advice.actionOf(&phase, step)) {
+			o.WhyNot = []Closed{{Step: step, Because: "the step is not done", Got: dm.Status.Message}}
+		}
+		advice.migration = true
+	}
+	o.Outcome = advice.outcome(&phase)
+	o.Next = advice.next(&phase)
+	by.complete(&o)
+	return o, nil
+}
+
+// phaseOf answers a phase that says nothing where the machine has none of that name.
+func phaseOf(m *fsm.Machine, name string) v1alpha1.Phase {
+	all := m.Definition().Spec.Phases
+	if i := slices.IndexFunc(all, func(p v1alpha1.Phase) bool { return p.Name == name }); i >= 0 {
+		return all[i]
+	}
+	return v1alpha1.Phase{Name: name}
+}
+
+func instant(at *metav1.MicroTime) *time.Time {
+	if at == nil {
+		return nil
+	}
+	utc := at.UTC()
+	return &utc
+}
+
+// closed are the ways on that are closed.
+func closed(st *v1alpha1.MachineStatus) []Closed {
+	var all []Closed
+	for _, b := range st.Blocked {
+		all = append(all, Closed{To: b.To, Step: b.Step, Because: b.Because, Got: b.Got})
+	}
+	return all
+}
+
+// held tells of each effect what gives it back: the release that was stored with it, else
+// that of the machine.
+func held(m *fsm.Machine, effects []v1alpha1.HeldEffect) []Held {
+	var all []Held
+	for _, stored := range effects {
+		h := Held{Effect: stored.Name, Release: does(m, stored.Release)}
+		for _, e := range m.Definition().Spec.Effects {
+			if e.Name == stored.Name {
+				h.Acquire, h.Release = does(m, e.Acquire), cmp.Or(h.Release, does(m, e.Release))
+			}
+		}
+		all = append(all, h)
+	}
+	return all
+}
+
+// OrphansOf are objects that are gone, of which there are states.
+func OrphansOf(m *fsm.Machine, left []live.Object, by Caller) []Orphan {
+	var all []Orphan
+	for _, s := range left {
+		o := Orphan{
+			State: v1alpha1.MachineStateName(m.Name(), s.UID), Kind: s.Kind.Kind, Namespace: s.Namespace, Object: s.Name, UID: s.UID,
+			Phase: s.Machine.Phase, Held: held(m, s.Machine.Held),
+		}
+		o.Command = by.typed("kubectl describe machinestate " + o.State)
+		o.Next = "nothing is held: the manager removes the state"
+		if len(o.Held) > 0 {
+			o.Next = "what it holds is being given back by the manager, which then removes the state"
+		}
+		all = append(all, o)
+	}
+	return all
+}
+
+// does is the program's own sentence on an action, also on one that the file gives a name.
+func does(m *fsm.Machine, action string) string {
+	return m.Bindings().Actions[programs(m, action)].Doc
+}
+
+// programs is the program's action behind a name of the file.
+func programs(m *fsm.Machine, action string) string {
+	for _, named := range m.Definition().Spec.Actions {
+		if named.Name == action {
+			return named.Use
+		}
+	}
+	return action
+}
+
+// stepOf finds the step by its name: at the cursor another file may have another one, of which
+// nothing is said then.
+func stepOf(m *fsm.Machine, p *v1alpha1.Phase, st *v1alpha1.MachineStatus) *Step {
+	if st.Step == "" {
+		return nil
+	}
+	s := &Step{Name: st.Step, Attempts: st.Attempts}
+	if s.Attempts > 0 {
+		s.NotBefore = instant(st.NotBefore)
+	}
+	if i := int(st.Cursor); i < len(p.Steps) && fsm.StepName(p.Steps[i]) == st.Step {
+		s.Number, s.Of, s.Does = i+1, len(p.Steps), does(m, p.Steps[i].Action)
+	}
+	return s
+}
+
+func history(st *v1alpha1.MachineStatus) []Transition {
+	var all []Transition
+	for _, t := range st.History {
+		all = append(all, Transition{From: t.From, To: t.To, At: t.At.UTC(), Seconds: t.Took.Seconds(), Reason: t.Reason, Message: t.Message})
+	}
+	return all
+}
+
+// resultOf are the outputs of the present phase's steps. What cannot be read is none.
+func resultOf(st *v1alpha1.MachineStatus) map[string]any {
+	result := map[string]any{}
+	_ = json.Unmarshal([]byte(st.Result), &result) // for advice only
+	return result
+}
