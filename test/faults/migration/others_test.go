@@ -187,7 +187,7 @@ func (w *world) vanish() error {
 
 // A migration that vanishes right before any write has everything given back in its name.
 func TestFinalizerRemoved(t *testing.T) {
-	each(t, "finalizer removed, and deleted, before a write", 3, func(t *testing.T, w *world, write int) (bool, time.Duration) {
+	each(t, "finalizer removed, and deleted, before a write", 3, 1, func(t *testing.T, w *world, write int) (bool, time.Duration) {
 		j := w.begin(t)
 		vanished := faults.Before(func() {
 			if err := w.vanish(); err != nil {
@@ -270,7 +270,7 @@ func (w *world) loseState(t *testing.T) {
 // A migration whose state is deleted by force right before any write is recovered by what
 // bears its UID, or stands and says so; then, as the message says, its finalizer is removed.
 func TestStateDeleted(t *testing.T) {
-	each(t, "state deleted by force before a write", 3, func(t *testing.T, w *world, write int) (bool, time.Duration) {
+	each(t, "state deleted by force before a write", 3, 1, func(t *testing.T, w *world, write int) (bool, time.Duration) {
 		j := w.begin(t)
 		begun := time.Now()
 		lost := faults.Before(func() { w.loseState(t) })

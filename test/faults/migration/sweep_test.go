@@ -32,9 +32,13 @@ func (w *world) measure(t *testing.T) {
 	t.Logf("without faults: %d writes, %s to the gate and back", n, time.Since(begun))
 }
 
+// crashes is how many processes of one journey of TestCrash meet the fault, each after as many writes: a sweep with one
+// crash for each journey takes that many times as long, and tells nothing more (TestShortLives has a crash at every write).
+const crashes = 4
+
 // each runs an experiment for every write, until there is no such write any more; a few
-// of them where there is little time.
-func each(t *testing.T, experiment string, few int, attempt func(t *testing.T, w *world, write int) (came bool, recovery time.Duration)) {
+// of them where there is little time. Each run has that many faults, by turns with the others.
+func each(t *testing.T, experiment string, few, faultsEach int, attempt func(t *testing.T, w *world, write int) (came bool, recovery time.Duration)) {
 	t.Helper()
 	beside(t)
 	w, of := common(t), report.Of(experiment)
@@ -59,7 +63,7 @@ func each(t *testing.T, experiment string, few int, attempt func(t *testing.T, w
 			}
 		})
 		if passed && !came && everything {
-			if write <= minWrites {
+			if write <= minWrites/faultsEach {
 				t.Errorf("there is no write %d: the sweep tests too little", write)
 			}
 			return
@@ -67,17 +71,33 @@ func each(t *testing.T, experiment string, few int, attempt func(t *testing.T, w
 	}
 }
 
-// A process that crashes at any write of the way there, and another one at the same write
-// of the way back, leaves nothing undone and nothing done twice.
+// spread is for a fault that comes at one write of the first process, and of the next ones after as many writes more
+// as make the faults of all journeys come at every write of a migration.
+func (w *world) spread(fault faults.Fault, write int) lives {
+	pace := (w.clean + crashes - 1) / crashes
+	return func(n int) *faults.Transport {
+		nth := write
+		if n > 0 {
+			nth = pace
+		}
+		return faults.New(&faults.Rule{When: faults.Write, Nth: nth, Do: fault})
+	}
+}
+
+// Processes that crash at any writes of the way there, and others at the same writes
+// of the way back, leave nothing undone and nothing done twice.
 func TestCrash(t *testing.T) {
 	beside(t)
 	for name, fault := range map[string]faults.Fault{"a crash before a write": faults.CrashBefore, "a crash after a write": faults.CrashAfter} {
 		t.Run(name, func(t *testing.T) {
-			each(t, name, 2, func(t *testing.T, w *world, write int) (bool, time.Duration) {
+			each(t, name, 2, crashes, func(t *testing.T, w *world, write int) (bool, time.Duration) {
+				if everything && (write-1)*crashes >= w.clean {
+					return false, 0
+				}
 				j := w.begin(t)
-				came, there := j.survive(once(fault, write), atGate)
+				came, there := j.survive(w.spread(fault, write), atGate)
 				j.check(invariants.AtGate)
-				_, back := j.back(once(fault, write))
+				_, back := j.back(w.spread(fault, write))
 				return came, max(there, back)
 			})
 		})
@@ -86,7 +106,7 @@ func TestCrash(t *testing.T) {
 
 // A migration that is deleted right before any write gives everything back.
 func TestAbort(t *testing.T) {
-	each(t, "deleted before a write", 2, func(t *testing.T, w *world, write int) (bool, time.Duration) {
+	each(t, "deleted before a write", 2, 1, func(t *testing.T, w *world, write int) (bool, time.Duration) {
 		j := w.begin(t)
 		var asked time.Time
 		deleted := faults.Before(func() {

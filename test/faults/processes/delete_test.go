@@ -33,6 +33,8 @@ func TestDeleted(t *testing.T) {
 		w.manager(t, "--phases-dir", dir)
 		p := w.watch(t, m)
 		w.start(t, through)
+		// One that nobody has seen yet simply goes.
+		w.until(t, "the migration to be taken on", func(dm *migration) bool { return dm != nil && len(dm.Finalizers) > 0 })
 		window := wholeWay
 		if !everything {
 			window = beforeTheEnd // the other end takes the cluster
