@@ -31,7 +31,7 @@ FRESH = $(if $(KUBE),-count=1)
 RACE = $(if $(shell command -v $$($(GO) env CC)),-race)
 
 # What has a go.mod of its own, so that none of it reaches the product's dependencies.
-MODULES := test/cluster test/chart test/alerts test/chartplot hack/release
+MODULES := test/cluster test/chart test/chart/alerts test/bench/chartplot hack/release
 # Packages with Go tests that need no cluster, and those that start one.
 UNIT = $$($(GO) list ./... | grep -v /phasegate/test/)
 CLUSTERED = $$($(GO) list ./test/... | grep -v '/test/bench$$')
@@ -56,7 +56,7 @@ practice: build cluster-tools ## A Calico cluster from nothing with a manager, t
 
 .PHONY: picture
 picture: build cluster-tools ## Record docs/images/demo.svg: the commands of a tutorial on a real control plane (needs script, of util-linux)
-	PICTURE=$(abspath docs/images/demo.svg) $(GO) test -count=1 -timeout 15m -v -run Migrate ./test/tutorials
+	PICTURE=$(abspath docs/images/demo.svg) $(GO) test -count=1 -timeout 15m -v -run Migrate ./test/demo/tutorials
 
 .PHONY: install
 install: bin/tools/kubectl ## Apply our CRDs to the cluster of KUBECONFIG (default: that of cluster-up), but not over those of others (CRDS=always: over those, too)
@@ -74,8 +74,8 @@ build: ## Build bin/manager, bin/kubectl-phasegate, bin/proxyrunner, and the ser
 	$(GO) build -o bin/kubectl-phasegate ./cmd/kubectl-phasegate
 	install -m 755 cmd/kubectl-phasegate/kubectl_complete-phasegate bin/
 	$(GO) build -o bin/proxyrunner ./cmd/proxyrunner
-	$(GO) build -o bin/fakeapiserver ./test/fakeapiserver/cmd/fakeapiserver
-	$(GO) build -o bin/echoserver ./test/mcp/echoserver
+	$(GO) build -o bin/fakeapiserver ./test/support/fakeapiserver/cmd/fakeapiserver
+	$(GO) build -o bin/echoserver ./test/support/mcp/echoserver
 
 .PHONY: generate
 generate: bin/tools/controller-gen ## Write deepcopy, CRDs and RBAC from the sources
@@ -123,18 +123,18 @@ real-calico: build cluster-tools ## Migrate with Calico's own programs, from the
 .PHONY: real-toolhive
 real-toolhive: build cluster-tools ## Serve MCP sessions through ToolHive's own proxyrunner, the program THV_PROXYRUNNER, as --proxy=toolhive deploys it
 	@test -x '$(THV_PROXYRUNNER)' || { echo 'not run: THV_PROXYRUNNER names no program: build cmd/thv-proxyrunner of github.com/stacklok/toolhive' >&2; exit 1; }
-	THV_PROXYRUNNER=$(abspath $(THV_PROXYRUNNER)) $(GO) test -count=1 -timeout 30m -v -run TestReal ./test/toolhive
+	THV_PROXYRUNNER=$(abspath $(THV_PROXYRUNNER)) $(GO) test -count=1 -timeout 30m -v -run TestReal ./test/peers/toolhive
 
 .PHONY: dashboard-test
 dashboard-test: build cluster-tools ## Open the dashboard in a real browser during a migration; screenshots in bin/dashboard (needs chromium; AXE=axe.min.js)
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { echo 'no Chromium on the PATH; on Debian: apt-get install chromium' >&2; exit 1; }
 	mkdir -p bin/dashboard
-	$(GO) test -count=1 -timeout 15m -artifacts -outputdir $(abspath bin/dashboard) -v ./test/dashboard
+	$(GO) test -count=1 -timeout 15m -artifacts -outputdir $(abspath bin/dashboard) -v ./test/install/dashboard
 
 .PHONY: lint
 lint: bin/tools/golangci-lint ## Check style, budgets and import directions
 	bin/tools/golangci-lint run ./...
-	for module in $(MODULES); do (cd $$module && ../../bin/tools/golangci-lint run --config ../../.golangci.yml ./...); done
+	for module in $(MODULES); do (cd $$module && $(abspath bin/tools/golangci-lint) run --config $(abspath .golangci.yml) ./...); done
 
 .PHONY: verify
 verify: bin/tools/controller-gen bin/tools/golangci-lint ## Check that generated files, go.mod files and documents agree with the sources
@@ -147,13 +147,13 @@ BENCH = BENCH_OUT=$(abspath $(BENCH_OUT)) $(GO) test -run '^$$' -benchtime 1x -t
 
 .PHONY: waiting
 waiting: build cluster-tools ## Let WAITING_OBJECTS (5000) objects of a machine that is only a file wait for a minute on one manager, and wake 500 of them
-	WAITING_OBJECTS=$(or $(WAITING_OBJECTS),5000) WAITING_QUIET=$(or $(WAITING_QUIET),60) $(GO) test -count=1 -timeout 60m -v ./test/waiting
+	WAITING_OBJECTS=$(or $(WAITING_OBJECTS),5000) WAITING_QUIET=$(or $(WAITING_QUIET),60) $(GO) test -count=1 -timeout 60m -v ./test/bench/waiting
 
 .PHONY: bench bench-migration bench-neighbour bench-servers bench-proxy bench-micro
 bench: bench-migration $(if $(BENCH_OBJECTS),,bench-neighbour) bench-servers bench-micro ## Measure all of the following (hours; BENCH_OBJECTS=500 BENCH_SERVERS=20: a minute)
 bench-migration: build cluster-tools ## Compare migrations with what Calico's controller does and with raw creates (BENCH_SIZES, BENCH_REPEATS, BENCH_CONTENDERS)
 	ok=0; $(BENCH) -bench Migration || ok=$$?; \
-	$(if $(BENCH_OBJECTS),,(cd test/chartplot && $(GO) run . <$(abspath $(BENCH_OUT))/locked.json >$(abspath $(BENCH_OUT))/locked.svg) &&) exit $$ok
+	$(if $(BENCH_OBJECTS),,(cd test/bench/chartplot && $(GO) run . <$(abspath $(BENCH_OUT))/locked.json >$(abspath $(BENCH_OUT))/locked.svg) &&) exit $$ok
 bench-neighbour: build cluster-tools ## Measure what another client notices of a copy (BENCH_SIZES)
 	$(BENCH) -bench Neighbour
 bench-servers: build cluster-tools ## Run BENCH_SERVERS (500) MCP servers on one manager

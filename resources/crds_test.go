@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/crds"
-	"github.com/phasegate/phasegate/test/fixture"
+	"github.com/phasegate/phasegate/test/support/crds"
+	"github.com/phasegate/phasegate/test/support/fixture"
 )
 
 // The CRDs are Calico's own where CALICO_CRDS says where they are, and generated permissive ones else.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 func TestPercentFor(t *testing.T) {

@@ -23,8 +23,8 @@ import (
 	"github.com/phasegate/phasegate/controllers/generic"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/test/crds"
-	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/support/crds"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 // plan and site are kinds that machines drive here; a site is cluster-scoped.

@@ -13,7 +13,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/test/renamed"
+	"github.com/phasegate/phasegate/test/support/renamed"
 )
 
 // glassSide is a ClusterInformation, open or closed by somebody.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/phases"
-	"github.com/phasegate/phasegate/test/renamed"
+	"github.com/phasegate/phasegate/test/support/renamed"
 )
 
 // files are the shipped machine, and the same with other names of phases, steps, effects and

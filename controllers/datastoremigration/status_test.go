@@ -13,7 +13,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
-	"github.com/phasegate/phasegate/test/renamed"
+	"github.com/phasegate/phasegate/test/support/renamed"
 )
 
 type (

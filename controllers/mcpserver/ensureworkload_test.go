@@ -23,7 +23,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/controllers/runner/runnertest"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 // httpServer is a spec that says as little as it can.

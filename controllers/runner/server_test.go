@@ -26,8 +26,8 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/test/crds"
-	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/support/crds"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 type (

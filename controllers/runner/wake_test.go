@@ -22,7 +22,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 func object(namespace, name string, change ...func(*metav1.PartialObjectMetadata)) *metav1.PartialObjectMetadata {

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
-	"github.com/phasegate/phasegate/test/crds"
-	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/support/crds"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 // What admission makes of a copy is nobody's decision: it is named field by field, and never taken for proved. What it

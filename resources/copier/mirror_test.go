@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/fakeapiserver"
-	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/support/fakeapiserver"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 // The aggregated API server shows v1 itself under v3. Everything "is there already and equal" then: a

@@ -19,7 +19,7 @@ import (
 
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
-	"github.com/phasegate/phasegate/test/fixture"
+	"github.com/phasegate/phasegate/test/support/fixture"
 )
 
 func TestCopyAllKindsTwice(t *testing.T) {

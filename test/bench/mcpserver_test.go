@@ -18,9 +18,9 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
-	"github.com/phasegate/phasegate/test/crds"
-	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/proxies"
+	"github.com/phasegate/phasegate/test/support/crds"
+	"github.com/phasegate/phasegate/test/support/harness"
+	"github.com/phasegate/phasegate/test/support/proxies"
 )
 
 const (

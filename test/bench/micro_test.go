@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/fixture"
+	"github.com/phasegate/phasegate/test/support/fixture"
 )
 
 // BenchmarkConvert is what a copy pays for each object besides requests.

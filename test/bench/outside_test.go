@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/loadgenerator"
+	"github.com/phasegate/phasegate/test/support/loadgenerator"
 )
 
 const (

@@ -14,9 +14,9 @@ import (
 
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/bench/report"
-	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/setup"
+	"github.com/phasegate/phasegate/test/support/fixture"
+	"github.com/phasegate/phasegate/test/support/harness"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 // rawWorkers is how many creates are in flight.

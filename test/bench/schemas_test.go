@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/crds"
+	"github.com/phasegate/phasegate/test/support/crds"
 )
 
 // uid is any UID: an object without one cannot be converted.

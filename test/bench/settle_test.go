@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/setup"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 // settled returns when the garbage collector watches all kinds, as it does on any cluster that is older than a

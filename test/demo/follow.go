@@ -6,8 +6,8 @@ import (
 	"time"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
-	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/setup"
+	"github.com/phasegate/phasegate/test/support/harness"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 // follow shows the way of the migration until it is in phase. It gives up at

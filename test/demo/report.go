@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/equality"
+	"github.com/phasegate/phasegate/test/support/equality"
 )
 
 const (

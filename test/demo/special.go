@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/equality"
-	"github.com/phasegate/phasegate/test/fixture"
+	"github.com/phasegate/phasegate/test/support/equality"
+	"github.com/phasegate/phasegate/test/support/fixture"
 )
 
 // checkSpecial looks at the objects that migrations are known to damage. It says

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/phasegate/phasegate/test/equality"
-	"github.com/phasegate/phasegate/test/fixture"
+	"github.com/phasegate/phasegate/test/support/equality"
+	"github.com/phasegate/phasegate/test/support/fixture"
 )
 
 func parse(t *testing.T, text string) *unstructured.Unstructured {

@@ -10,9 +10,9 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/fakeapiserver"
-	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/setup"
+	"github.com/phasegate/phasegate/test/support/fakeapiserver"
+	"github.com/phasegate/phasegate/test/support/fixture"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 // What applies the APIService again in the middle, an operator or GitOps, makes v3 show v1: the migration points

@@ -11,8 +11,8 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/fakeapiserver"
-	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/support/fakeapiserver"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 // behind does something to the v3 CRDs while the aggregated API server is out of the way, then brings that

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 // blackHole is a machine that asks a host, and has something to do at the end.

@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
-	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/setup"
+	"github.com/phasegate/phasegate/test/support/fixture"
+	"github.com/phasegate/phasegate/test/support/harness"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 // Somebody writes v1 without a pause, until v3 is open. Then a clean-up deletes nothing that was written since

@@ -12,8 +12,8 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/setup"
+	"github.com/phasegate/phasegate/test/support/fixture"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 // typed runs a line in a shell that has kubectl and the plugin on its PATH, as a user has.

@@ -18,7 +18,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/crds"
+	"github.com/phasegate/phasegate/test/support/crds"
 )
 
 // content maps every object of v3 except the lock to what a user of v3 cares about. Read while the

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 // dashboardShows starts the dashboard and reads its page until it has a text. What a
-// browser makes of it is tried in test/dashboard, where there is one.
+// browser makes of it is tried in test/install/dashboard, where there is one.
 func (w *world) dashboardShows(t *testing.T, part string) {
 	t.Helper()
 	path, err := harness.Binary("kubectl-phasegate")

@@ -19,9 +19,9 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/loadgenerator"
-	"github.com/phasegate/phasegate/test/setup"
+	"github.com/phasegate/phasegate/test/support/harness"
+	"github.com/phasegate/phasegate/test/support/loadgenerator"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 const v1 = resources.V1Group + "/" + resources.V1Version

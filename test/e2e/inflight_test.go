@@ -3,7 +3,7 @@ package e2e
 import (
 	"testing"
 
-	"github.com/phasegate/phasegate/test/setup"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 // A manager that may send one request at a time is slow. It must not be stuck: none

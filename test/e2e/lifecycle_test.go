@@ -19,10 +19,10 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/crds"
-	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/setup"
+	"github.com/phasegate/phasegate/test/support/crds"
+	"github.com/phasegate/phasegate/test/support/fixture"
+	"github.com/phasegate/phasegate/test/support/harness"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 // A whole migration as in the documents, from the first check to the removal of the v1 CRDs, with the

@@ -16,8 +16,8 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/setup"
+	"github.com/phasegate/phasegate/test/support/fixture"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 // objects is how many v1 objects a cluster has, where their number is not the point.

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
-	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 // measured is a manager that serves its metrics.

@@ -22,7 +22,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/builtin"
-	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 // docs/extend/new-machine.md and builtin-actions.md: kinds that the program has never heard of, driven by

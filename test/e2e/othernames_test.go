@@ -16,10 +16,10 @@ import (
 	difference "github.com/google/go-cmp/cmp"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
-	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/harness"
-	othernames "github.com/phasegate/phasegate/test/renamed"
-	"github.com/phasegate/phasegate/test/setup"
+	"github.com/phasegate/phasegate/test/support/fixture"
+	"github.com/phasegate/phasegate/test/support/harness"
+	othernames "github.com/phasegate/phasegate/test/support/renamed"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 // recorded is what was seen of a run by the names of the shipped file, by the moment.

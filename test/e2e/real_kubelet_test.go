@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/phasegate/phasegate/test/calico"
+	"github.com/phasegate/phasegate/test/peers/calico"
 )
 
 // kubelet plays a node on which pods come and go without a pause: of three that come the oldest goes.

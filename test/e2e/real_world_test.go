@@ -22,10 +22,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/calico"
-	"github.com/phasegate/phasegate/test/fakeapiserver/v1form"
-	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/setup"
+	"github.com/phasegate/phasegate/test/peers/calico"
+	"github.com/phasegate/phasegate/test/support/fakeapiserver/v1form"
+	"github.com/phasegate/phasegate/test/support/fixture"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 // What docs/operate/real-programs.md says of these variables.

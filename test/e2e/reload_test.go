@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/setup"
+	"github.com/phasegate/phasegate/test/support/harness"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 // An edit of the mounted machines takes effect in a migration that is under way, without a restart; one that

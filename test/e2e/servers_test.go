@@ -12,8 +12,8 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/setup"
+	"github.com/phasegate/phasegate/test/support/harness"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 // waitingWrites is how many writes wait in an API server while it does not work.

@@ -20,7 +20,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/fakeapiserver"
+	"github.com/phasegate/phasegate/test/support/fakeapiserver"
 )
 
 // snapshot is all that a migration could have left traces in.

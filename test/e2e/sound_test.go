@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
-	"github.com/phasegate/phasegate/test/crds"
+	"github.com/phasegate/phasegate/test/support/crds"
 )
 
 // assertSound checks what holds for a migration at every moment.

@@ -19,8 +19,8 @@ import (
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	phasegatev1alpha1 "github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
-	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/setup"
+	"github.com/phasegate/phasegate/test/support/harness"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 // soon bounds every wait for something that takes seconds, on a busy machine. E2E_SOON=3m is for one that has no time.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/controllers/rbac"
-	"github.com/phasegate/phasegate/test/setup"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 // check runs the checks of a controller as its account.

@@ -21,9 +21,9 @@ import (
 
 	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/audit"
-	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/setup"
+	"github.com/phasegate/phasegate/test/support/audit"
+	"github.com/phasegate/phasegate/test/support/harness"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 // sample is how many rights of each role of an account are taken away in turn; all of them if RIGHTS=all.

@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/crds"
-	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/setup"
+	"github.com/phasegate/phasegate/test/support/crds"
+	"github.com/phasegate/phasegate/test/support/fixture"
+	"github.com/phasegate/phasegate/test/support/harness"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 // objects is how many v1 objects there are: their number is not the point.

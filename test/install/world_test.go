@@ -21,9 +21,9 @@ import (
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/controllers/rbac"
-	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/podrunner"
-	"github.com/phasegate/phasegate/test/setup"
+	"github.com/phasegate/phasegate/test/support/harness"
+	"github.com/phasegate/phasegate/test/support/podrunner"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 const (

@@ -1,7 +1,7 @@
 // Package mcpserver runs bin/manager and bin/proxyrunner on a real control plane
 // and looks at MCPServers as their users do: through kubectl, Events and status.
 // Nodes pretend to run pods; the proxies among them run as real processes, with
-// the rights of their pods (test/podrunner). Nothing here knows how either works
+// the rights of their pods (test/support/podrunner). Nothing here knows how either works
 // inside.
 //
 // All tests share one cluster and one manager, each in a namespace of its own.
@@ -24,9 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
-	"github.com/phasegate/phasegate/test/crds"
-	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/podrunner"
+	"github.com/phasegate/phasegate/test/support/crds"
+	"github.com/phasegate/phasegate/test/support/harness"
+	"github.com/phasegate/phasegate/test/support/podrunner"
 )
 
 // soon bounds every wait for something that takes seconds, on a busy machine.

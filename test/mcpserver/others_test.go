@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
-	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 func TestWhatOthersDoStays(t *testing.T) {

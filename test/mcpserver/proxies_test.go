@@ -3,7 +3,7 @@ package mcpserver
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 // proxyEdit changes what is started for a proxy pod.

@@ -20,8 +20,8 @@ import (
 	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/crds"
-	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/support/crds"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 // shared is an API server without controllers and without any CRD, at first.

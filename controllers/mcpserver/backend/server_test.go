@@ -15,7 +15,7 @@ import (
 	"github.com/phasegate/phasegate/api/toolhive/runconfig"
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/controllers/mcpserver/backend"
-	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 // shared has no controllers: what is tested is what a proxy writes.

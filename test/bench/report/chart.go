@@ -1,6 +1,6 @@
 package report
 
-// Chart is what test/chartplot draws: lines through points.
+// Chart is what test/bench/chartplot draws: lines through points.
 type Chart struct {
 	Title, X, Y string
 	Lines       []Line

@@ -11,7 +11,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/equality"
+	"github.com/phasegate/phasegate/test/support/equality"
 )
 
 // lost is I1.

@@ -14,8 +14,8 @@ import (
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/phases"
-	"github.com/phasegate/phasegate/test/equality"
 	"github.com/phasegate/phasegate/test/faults/invariants"
+	"github.com/phasegate/phasegate/test/support/equality"
 )
 
 // side reads objects, one for each document.

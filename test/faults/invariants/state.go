@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/equality"
+	"github.com/phasegate/phasegate/test/support/equality"
 )
 
 // SentinelLabel marks the objects outside Calico that a migration must not harm.

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
-	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 // workload counts how often the two workloads of a server were changed: by the API

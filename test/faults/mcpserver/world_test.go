@@ -33,11 +33,11 @@ import (
 	"github.com/phasegate/phasegate/controllers/mcpserver"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/phases"
-	"github.com/phasegate/phasegate/test/crds"
 	"github.com/phasegate/phasegate/test/faults"
 	"github.com/phasegate/phasegate/test/faults/report"
-	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/proxies"
+	"github.com/phasegate/phasegate/test/support/crds"
+	"github.com/phasegate/phasegate/test/support/harness"
+	"github.com/phasegate/phasegate/test/support/proxies"
 )
 
 type server = v1beta1.MCPServer

@@ -24,11 +24,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/equality"
 	"github.com/phasegate/phasegate/test/faults"
 	"github.com/phasegate/phasegate/test/faults/invariants"
 	"github.com/phasegate/phasegate/test/faults/report"
-	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/support/equality"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 // expire answers a list that goes on with "410 Gone", as after a compaction: with the

@@ -11,7 +11,7 @@ import (
 
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/test/faults/invariants"
-	"github.com/phasegate/phasegate/test/fixture"
+	"github.com/phasegate/phasegate/test/support/fixture"
 )
 
 // owned are the Calico objects that own something outside Calico, as kind and name.

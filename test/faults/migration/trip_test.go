@@ -9,7 +9,7 @@ import (
 
 	"github.com/phasegate/phasegate/test/faults"
 	"github.com/phasegate/phasegate/test/faults/invariants"
-	"github.com/phasegate/phasegate/test/setup"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 // lives are the transports of one process after the other: what happens to the n-th,

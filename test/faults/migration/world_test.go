@@ -29,8 +29,8 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/test/faults"
 	"github.com/phasegate/phasegate/test/faults/invariants"
-	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/setup"
+	"github.com/phasegate/phasegate/test/support/harness"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 type migration = migrationv1.DatastoreMigration

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/crds"
 	"github.com/phasegate/phasegate/test/faults"
+	"github.com/phasegate/phasegate/test/support/crds"
 )
 
 const (

@@ -34,11 +34,11 @@ import (
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/phases"
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/fakeapiserver"
 	"github.com/phasegate/phasegate/test/faults"
-	"github.com/phasegate/phasegate/test/fixture"
-	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/setup"
+	"github.com/phasegate/phasegate/test/support/fakeapiserver"
+	"github.com/phasegate/phasegate/test/support/fixture"
+	"github.com/phasegate/phasegate/test/support/harness"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 const (

@@ -11,10 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/test/equality"
 	"github.com/phasegate/phasegate/test/faults/invariants"
-	"github.com/phasegate/phasegate/test/loadgenerator"
-	"github.com/phasegate/phasegate/test/setup"
+	"github.com/phasegate/phasegate/test/support/equality"
+	"github.com/phasegate/phasegate/test/support/loadgenerator"
+	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 // Somebody writes v1 so often a second, all the time.

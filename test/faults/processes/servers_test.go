@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/test/faults/invariants"
-	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 const (

@@ -17,7 +17,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
-	"github.com/phasegate/phasegate/test/renamed"
+	"github.com/phasegate/phasegate/test/support/renamed"
 )
 
 // renamedMachine is the shipped machine with other names of phases, steps, effects and reasons.

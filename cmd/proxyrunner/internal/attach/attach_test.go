@@ -20,9 +20,9 @@ import (
 
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/attach"
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/bridge"
-	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/mcp/container"
-	"github.com/phasegate/phasegate/test/mcp/kubelet"
+	"github.com/phasegate/phasegate/test/support/harness"
+	"github.com/phasegate/phasegate/test/support/mcp/container"
+	"github.com/phasegate/phasegate/test/support/mcp/kubelet"
 )
 
 const server, node = "fetch", "node-of-fetch"

@@ -12,8 +12,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/bridge"
-	"github.com/phasegate/phasegate/test/harness"
-	"github.com/phasegate/phasegate/test/mcp/container"
+	"github.com/phasegate/phasegate/test/support/harness"
+	"github.com/phasegate/phasegate/test/support/mcp/container"
 )
 
 // start serves a bridge in front of a container, and waits until it is attached.

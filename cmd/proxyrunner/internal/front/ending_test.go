@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/front"
-	"github.com/phasegate/phasegate/test/mcp/memnet"
+	"github.com/phasegate/phasegate/test/support/mcp/memnet"
 )
 
 // ending is one in which the clock of a bubble can tell the steps apart.

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/front"
-	"github.com/phasegate/phasegate/test/mcp/memnet"
+	"github.com/phasegate/phasegate/test/support/mcp/memnet"
 )
 
 // serve serves a handler on a network in memory, until the test ends.

@@ -20,7 +20,7 @@ import (
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/front"
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/relay"
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/rpcerror"
-	"github.com/phasegate/phasegate/test/mcp/memnet"
+	"github.com/phasegate/phasegate/test/support/mcp/memnet"
 )
 
 const (

@@ -16,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/relay"
-	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 // pods are MCP servers, each a process of its own, that are found by the names of pods.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/relay"
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/rpcerror"
-	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 // front starts a relay to the server at target.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/relay"
-	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 // sseBackend has sessions a, b and so on. What is sent to one of its channels is said on

@@ -1,0 +1,221 @@
+package api_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// peersCRDs names a directory with the CRDs of ToolHive's operator, which are not
+// a part of this repository.
+const peersCRDs = "TOOLHIVE_CRDS"
+
+const crdFile = "toolhive.stacklok.dev_mcpservers.yaml"
+
+func readCRD(t *testing.T, dir string) apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, crdFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(data, &crd); err != nil {
+		t.Fatal(err)
+	}
+	return crd
+}
+
+func both(t *testing.T) (theirs, ours apiextensionsv1.CustomResourceDefinition) {
+	t.Helper()
+	dir := os.Getenv(peersCRDs)
+	if dir == "" {
+		t.Skipf("%s does not name a directory with the peer's CRDs", peersCRDs)
+	}
+	return readCRD(t, dir), readCRD(t, filepath.Join("..", "..", "..", "charts", "phasegate", "files", "crds"))
+}
+
+// Scripts find servers by these, and a cluster has one CRD of the name only.
+func TestSameOutside(t *testing.T) {
+	theirs, ours := both(t)
+	type outside struct {
+		Name, Group string
+		Scope       apiextensionsv1.ResourceScope
+		Names       apiextensionsv1.CustomResourceDefinitionNames
+		Labels      map[string]string
+		Versions    []any
+	}
+	of := func(crd apiextensionsv1.CustomResourceDefinition) outside {
+		o := outside{Name: crd.Name, Group: crd.Spec.Group, Scope: crd.Spec.Scope, Names: crd.Spec.Names, Labels: crd.Labels}
+		for _, v := range crd.Spec.Versions {
+			o.Versions = append(o.Versions, v.Name, v.Served, v.Storage, v.Deprecated, v.AdditionalPrinterColumns, v.Subresources)
+		}
+		return o
+	}
+	if diff := cmp.Diff(of(theirs), of(ours)); diff != "" {
+		t.Errorf("(-theirs +ours):\n%s", diff)
+	}
+}
+
+// narrower lists the differences that a manifest could notice, with the reasons.
+var narrower = []struct {
+	why  string
+	what []string
+}{
+	{"a server without a spec, or of such a name, cannot work: see the messages", []string{": 5 rules"}},
+	{"the same, of a server without an image", []string{".spec.image: minLength 1"}},
+	{"the peer's rules in other words", []string{".spec: 2 rules", ".spec.sessionStorage: 1 rules"}},
+	{"the peer refuses it later, in its operator", []string{
+		".spec.env: 2 rules", ".spec.env[].name: 1 rules", ".spec.resources.limits.cpu: 1 rules", ".spec.resources.limits.memory: 1 rules",
+		".spec.resources.requests.cpu: 1 rules", ".spec.resources.requests.memory: 1 rules",
+	}},
+	{"the API server refuses the pods later, where nobody looks", []string{
+		".spec.resourceOverrides.proxyDeployment.env[].name: 1 rules", ".spec.resources: 2 rules",
+		".spec.secrets[].key: minLength 1", ".spec.secrets[].name: minLength 1", ".spec.secrets[].targetEnvName: 1 rules",
+		".spec.volumes[].hostPath: 1 rules", ".spec.volumes[].mountPath: 1 rules", ".spec.volumes[].name: 1 rules", ".spec.volumes[].name: maxLength 63",
+	}},
+	{"what a rule reads must be bounded; manifests are far below", []string{
+		".spec.env: maxItems 256", ".spec.env[].name: maxLength 1024", ".spec.env[].value: maxLength 65536",
+		".spec.resourceOverrides.proxyDeployment.env: maxItems 256", ".spec.resourceOverrides.proxyDeployment.env[].name: maxLength 1024",
+		".spec.resourceOverrides.proxyDeployment.env[].value: maxLength 65536",
+		".spec.resources.limits.cpu: maxLength 64", ".spec.resources.limits.memory: maxLength 64",
+		".spec.resources.requests.cpu: maxLength 64", ".spec.resources.requests.memory: maxLength 64",
+		".spec.secrets: maxItems 256", ".spec.secrets[].targetEnvName: maxLength 1024",
+		".spec.volumes: maxItems 128", ".spec.volumes[].hostPath: maxLength 4096", ".spec.volumes[].mountPath: maxLength 4096",
+	}},
+	{"only our controller writes the status, and keeps to these", []string{
+		".status.conditions: maxItems 64", ".status.externalAuthConfigHash: maxLength 80", ".status.message: maxLength 1024",
+		".status.observedGeneration: minimum -1", ".status.phase: maxLength 63", ".status.phase: pattern ^[A-Za-z][A-Za-z0-9_-]*$",
+		".status.toolConfigHash: maxLength 80", ".status.url: maxLength 2048",
+	}},
+	{"it belongs to what is not done", []string{
+		".status: authServerConfigHash is not kept", ".status: authzConfigHash is not kept", ".status: oidcConfigHash is not kept",
+		".status: telemetryConfigHash is not kept", ".status: webhookConfigHash is not kept",
+	}},
+}
+
+// Every manifest that the peer takes must be taken, with the same meaning. Ours
+// may take more.
+func TestSchemaIsNotNarrower(t *testing.T) {
+	theirs, ours := both(t)
+	for i, v := range theirs.Spec.Versions {
+		c := comparison{found: map[string]bool{}}
+		c.schema("", *v.Schema.OpenAPIV3Schema, *ours.Spec.Versions[i].Schema.OpenAPIV3Schema)
+		want := map[string]bool{}
+		for _, group := range narrower {
+			for _, difference := range group.what {
+				want[difference] = true
+			}
+		}
+		if diff := cmp.Diff(want, c.found); diff != "" {
+			t.Errorf("%s (-listed with a reason +found):\n%s", v.Name, diff)
+		}
+	}
+}
+
+// comparison collects where ours takes less than theirs, or means something else.
+type comparison struct{ found map[string]bool }
+
+func (c comparison) note(path, format string, args ...any) {
+	c.found[path+": "+fmt.Sprintf(format, args...)] = true
+}
+
+func (c comparison) schema(path string, theirs, ours apiextensionsv1.JSONSchemaProps) {
+	c.meaning(path, theirs, ours)
+	c.bounds(path, theirs, ours)
+	for _, field := range ours.Required {
+		if !slices.Contains(theirs.Required, field) {
+			c.note(path, "%s is required", field)
+		}
+	}
+	for name := range maps.Keys(theirs.Properties) {
+		if mine, known := ours.Properties[name]; known {
+			c.schema(path+"."+name, theirs.Properties[name], mine)
+		} else if ours.XPreserveUnknownFields == nil {
+			c.note(path, "%s is not kept", name)
+		}
+	}
+	if theirs.Items != nil && ours.Items != nil {
+		c.schema(path+"[]", *theirs.Items.Schema, *ours.Items.Schema)
+	}
+}
+
+// meaning is what must be the same.
+func (c comparison) meaning(path string, theirs, ours apiextensionsv1.JSONSchemaProps) {
+	type same struct {
+		Type, Format string
+		Default      string
+		List, Map    *string
+		Keys         []string
+	}
+	// Ours says of an object that nobody has looked at that it is not done; the manager sets both.
+	if path == ".status" || path == ".status.observedGeneration" {
+		ours.Default = theirs.Default
+	}
+	of := func(s apiextensionsv1.JSONSchemaProps) same {
+		m := same{Type: s.Type, Format: s.Format, List: s.XListType, Map: s.XMapType, Keys: s.XListMapKeys}
+		if s.Default != nil {
+			m.Default = string(s.Default.Raw)
+		}
+		return m
+	}
+	if diff := cmp.Diff(of(theirs), of(ours)); diff != "" {
+		c.note(path, "means something else (-theirs +ours):\n%s", diff)
+	}
+}
+
+// bounds is where ours may take more, and not less.
+func (c comparison) bounds(path string, theirs, ours apiextensionsv1.JSONSchemaProps) {
+	for _, b := range []struct {
+		name         string
+		theirs, ours *int64
+		sign         int64
+	}{
+		{"maximum", whole(theirs.Maximum), whole(ours.Maximum), 1},
+		{"maxLength", theirs.MaxLength, ours.MaxLength, 1},
+		{"maxItems", theirs.MaxItems, ours.MaxItems, 1},
+		{"minimum", whole(theirs.Minimum), whole(ours.Minimum), -1},
+		{"minLength", theirs.MinLength, ours.MinLength, -1},
+		{"minItems", theirs.MinItems, ours.MinItems, -1},
+	} {
+		if b.ours != nil && (b.theirs == nil || *b.ours*b.sign < *b.theirs*b.sign) {
+			c.note(path, "%s %d", b.name, *b.ours)
+		}
+	}
+	c.values(path, theirs, ours)
+}
+
+func whole(f *float64) *int64 {
+	if f == nil {
+		return nil
+	}
+	n := int64(*f)
+	return &n
+}
+
+// values is what a text or an object must look like.
+func (c comparison) values(path string, theirs, ours apiextensionsv1.JSONSchemaProps) {
+	if ours.Pattern != "" && ours.Pattern != theirs.Pattern {
+		c.note(path, "pattern %s", ours.Pattern)
+	}
+	for _, value := range theirs.Enum {
+		if len(ours.Enum) > 0 && !slices.ContainsFunc(ours.Enum, func(v apiextensionsv1.JSON) bool { return string(v.Raw) == string(value.Raw) }) {
+			c.note(path, "%s is refused", value.Raw)
+		}
+	}
+	if len(theirs.Enum) == 0 && len(ours.Enum) > 0 {
+		c.note(path, "one of %d values", len(ours.Enum))
+	}
+	rules := slices.DeleteFunc(slices.Clone(ours.XValidations), func(rule apiextensionsv1.ValidationRule) bool {
+		return slices.ContainsFunc(theirs.XValidations, func(r apiextensionsv1.ValidationRule) bool { return r.Rule == rule.Rule })
+	})
+	if len(rules) > 0 {
+		c.note(path, "%d rules", len(rules))
+	}
+}

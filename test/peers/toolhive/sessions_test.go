@@ -1,0 +1,320 @@
+package toolhive
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/test/support/harness"
+	"github.com/phasegate/phasegate/test/support/mcp/container"
+	"github.com/phasegate/phasegate/test/support/mcp/kubelet"
+)
+
+// TestReal holds what a user of ToolHive has, and must have here as well.
+func TestReal(t *testing.T) {
+	w := newWorld(t)
+	t.Run("streamable-http", func(t *testing.T) { w.on(t).plain("http", v1beta1.TransportStreamableHTTP) })
+	t.Run("sse", func(t *testing.T) { w.on(t).plain("sse", v1beta1.TransportSSE) })
+	t.Run("stdio", func(t *testing.T) { w.on(t).stdio("stdio", v1beta1.TransportStreamableHTTP) })
+	t.Run("stdio, sse to clients", func(t *testing.T) { w.on(t).stdio("stdio-sse", v1beta1.TransportSSE) })
+	t.Run("protected", func(t *testing.T) { w.on(t).protected() })
+	t.Run("tools", func(t *testing.T) { w.on(t).tools() })
+	t.Run("a reference to nothing", func(t *testing.T) { w.on(t).missing() })
+	t.Run("there and back", func(t *testing.T) { w.on(t).thereAndBack() })
+	t.Run("rights", func(t *testing.T) { w.on(t).noRightIsMissing() })
+}
+
+// on is the world for a part of the test.
+func (w *world) on(t *testing.T) *world {
+	return &world{T: t, Cluster: w.Cluster, pods: w.pods, manager: w.manager, ns: w.ns, mu: w.mu, backends: w.backends, networks: w.networks}
+}
+
+// session is one of a client with a token.
+func (w *world) session(address, mode, token string) (*mcp.ClientSession, error) {
+	hc := &http.Client{Transport: bearer(token)}
+	var transport mcp.Transport = &mcp.StreamableClientTransport{Endpoint: address + "/mcp", HTTPClient: hc, MaxRetries: -1}
+	if mode == v1beta1.TransportSSE {
+		transport = &mcp.SSEClientTransport{Endpoint: address + "/sse", HTTPClient: hc}
+	}
+	return mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(w.Context(), transport, nil)
+}
+
+// bearer sends a token with each request; empty sends none.
+type bearer string
+
+// RoundTrip implements http.RoundTripper.
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+string(b))
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// converse does with a server what clients do.
+func (w *world) converse(name, mode string) {
+	w.Helper()
+	address, _ := w.proxy(name)
+	var session *mcp.ClientSession
+	harness.Eventually(w, "a session with "+name, soon, func() (err error) {
+		session, err = w.session(address, mode, "")
+		return err
+	})
+	defer func() { _ = session.Close() }() // what is tested was seen
+	if got := session.InitializeResult().ServerInfo.Name; got != "echo" {
+		w.Errorf("initialize: the server calls itself %q", got)
+	}
+	if diff := cmp.Diff([]string{"add", "echo"}, w.list(session)); diff != "" {
+		w.Errorf("tools/list (-want +got):\n%s", diff)
+	}
+	if got, err := w.call(session, "echo", map[string]any{"text": "hello"}); got != "hello" || err != nil {
+		w.Errorf("tools/call: %q, %v", got, err)
+	}
+}
+
+func (w *world) list(session *mcp.ClientSession) []string {
+	w.Helper()
+	tools, err := session.ListTools(w.Context(), nil)
+	if err != nil {
+		w.Fatal(err)
+	}
+	var names []string
+	for _, tool := range tools.Tools {
+		names = append(names, tool.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (w *world) call(session *mcp.ClientSession, tool string, args map[string]any) (string, error) {
+	result, err := session.CallTool(w.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
+	if err != nil {
+		return "", err
+	}
+	if len(result.Content) != 1 {
+		return "", fmt.Errorf("%d contents", len(result.Content))
+	}
+	text, ok := result.Content[0].(*mcp.TextContent)
+	if !ok || result.IsError {
+		return "", fmt.Errorf("answered %+v", result.Content[0])
+	}
+	return text.Text, nil
+}
+
+func (w *world) plain(name, transport string) {
+	w.backend(name, transport)
+	w.create(name, transport, nil)
+	w.awaitPhase(name, "Ready")
+	w.converse(name, transport)
+	set := &appsv1.StatefulSet{}
+	if err := w.Client.Get(w.Context(), w.key(name), set); err != nil {
+		w.Fatal(err)
+	}
+	if owner := metav1.GetControllerOf(set); owner == nil || owner.Kind != "MCPServer" {
+		w.Errorf("owner of the StatefulSet: %v, want the MCPServer, which it goes with", owner)
+	}
+}
+
+// stdio plays the node of the server's pod, to which the program attaches.
+func (w *world) stdio(name, mode string) {
+	node := "node-of-" + name
+	pod := name + "-0"
+	running := container.Run(w.T, container.Echo(w.T))
+	kubelet.Serve(w.T, w.Client, node, map[string]*container.Container{w.ns + "/" + pod + "/mcp": running})
+	w.create(name, v1beta1.TransportStdio, func(s *v1beta1.MCPServerSpec) {
+		s.ProxyMode = mode
+		s.PodTemplateSpec = &runtime.RawExtension{Raw: []byte(`{"spec":{"nodeName":"` + node + `"}}`)}
+	})
+	w.play(pod)
+	w.awaitPhase(name, "Ready")
+	w.converse(name, mode)
+}
+
+// play makes a pod ready, as its kubelet would.
+func (w *world) play(name string) {
+	w.Helper()
+	harness.Eventually(w, "pod "+name, soon, func() error {
+		pod := &corev1.Pod{}
+		if err := w.Client.Get(w.Context(), w.key(name), pod); err != nil {
+			return err
+		}
+		now := metav1.Now()
+		pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &now
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now},
+			{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: now}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "mcp", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}}}
+		return w.Client.Status().Update(w.Context(), pod)
+	})
+}
+
+// protected is a server with an issuer, policies and an audit log.
+func (w *world) protected() {
+	const name = "safe"
+	issuer := newIssuer(w.T)
+	w.backend(name, v1beta1.TransportStreamableHTTP)
+	w.configure("MCPOIDCConfig", "idp", map[string]any{"type": "inline", "inline": map[string]any{
+		"issuer": issuer.url, "insecureAllowHTTP": true, "jwksAllowPrivateIP": true}})
+	w.create(name, v1beta1.TransportStreamableHTTP, func(s *v1beta1.MCPServerSpec) {
+		s.OIDCConfigRef = raw(`{"name":"idp","audience":"safe"}`)
+		s.AuthzConfig = raw(`{"type":"inline","inline":{"policies":[` +
+			`"permit(principal, action == Action::\"call_tool\", resource == Tool::\"echo\");"]}}`)
+		s.Audit = raw(`{"enabled":true}`)
+	})
+	w.awaitPhase(name, "Ready")
+	address, process := w.proxy(name)
+
+	for why, token := range map[string]string{
+		"no token": "", "a token of another issuer": newIssuer(w.T).token("https://elsewhere", "safe"),
+		"a token for another server": issuer.token(issuer.url, "other"), "a forged token": newIssuer(w.T).token(issuer.url, "safe"),
+	} {
+		if _, err := w.session(address, v1beta1.TransportStreamableHTTP, token); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
+			w.Errorf("%s: %v, want that it is refused", why, err)
+		}
+	}
+	session, err := w.session(address, v1beta1.TransportStreamableHTTP, issuer.token(issuer.url, "safe"))
+	if err != nil {
+		w.Fatalf("a good token: %v", err)
+	}
+	defer func() { _ = session.Close() }() // what is tested was seen
+	if got, err := w.call(session, "echo", map[string]any{"text": "hello"}); got != "hello" || err != nil {
+		w.Errorf("a tool that the policies permit: %q, %v", got, err)
+	}
+	if got, err := w.call(session, "add", map[string]any{"a": 1, "b": 2}); err == nil {
+		w.Errorf("a tool that no policy permits: answered %q", got)
+	}
+	if diff := cmp.Diff([]string{"echo"}, w.list(session)); diff != "" {
+		w.Errorf("tools that clients may call are listed (-want +got):\n%s", diff)
+	}
+	harness.Eventually(w, "an audit event of the call that was denied", 10*time.Second, func() error {
+		return says(process, `"outcome":"denied"`, `"audit_id"`)
+	})
+}
+
+// says tells whether a line of a program has all parts.
+func says(p *harness.Process, parts ...string) error {
+	text, err := os.ReadFile(p.Log)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(text)) {
+		if !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(line, part) }) {
+			return nil
+		}
+	}
+	return fmt.Errorf("no line with %q", parts)
+}
+
+// tools is a server of which clients see one tool, under another name.
+func (w *world) tools() {
+	const name = "few"
+	w.backend(name, v1beta1.TransportStreamableHTTP)
+	w.configure("MCPToolConfig", "tools", map[string]any{"toolsFilter": []any{"say"},
+		"toolsOverride": map[string]any{"echo": map[string]any{"name": "say", "description": "Says it."}}})
+	w.create(name, v1beta1.TransportStreamableHTTP, func(s *v1beta1.MCPServerSpec) { s.ToolConfigRef = &v1beta1.LocalRef{Name: "tools"} })
+	w.awaitPhase(name, "Ready")
+	address, _ := w.proxy(name)
+	session, err := w.session(address, v1beta1.TransportStreamableHTTP, "")
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer func() { _ = session.Close() }() // what is tested was seen
+	if diff := cmp.Diff([]string{"say"}, w.list(session)); diff != "" {
+		w.Errorf("tools/list (-want +got):\n%s", diff)
+	}
+	if got, err := w.call(session, "say", map[string]any{"text": "hello"}); got != "hello" || err != nil {
+		w.Errorf("the tool under its new name: %q, %v", got, err)
+	}
+	if got, err := w.call(session, "add", map[string]any{"a": 1, "b": 2}); err == nil {
+		w.Errorf("a tool that is filtered out: answered %q", got)
+	}
+}
+
+// missing is a server without what it names: nothing runs unprotected, and it runs
+// as soon as it is there.
+func (w *world) missing() {
+	const name = "early"
+	w.backend(name, v1beta1.TransportStreamableHTTP)
+	w.create(name, v1beta1.TransportStreamableHTTP, func(s *v1beta1.MCPServerSpec) { s.OIDCConfigRef = raw(`{"name":"later","audience":"x"}`) })
+	srv := w.awaitPhase(name, "Failed")
+	c := meta.FindStatusCondition(srv.Status.Conditions, "OIDCConfigRefValidated")
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != "OIDCConfigRefNotFound" {
+		w.Errorf("condition: %+v", c)
+	}
+	if err := w.Client.Get(w.Context(), w.key(name), &appsv1.Deployment{}); !apierrs.IsNotFound(err) {
+		w.Errorf("the Deployment: %v, want none", err)
+	}
+	w.configure("MCPOIDCConfig", "later", map[string]any{"type": "inline", "inline": map[string]any{"issuer": newIssuer(w.T).url, "insecureAllowHTTP": true, "jwksAllowPrivateIP": true}})
+	w.awaitPhase(name, "Ready")
+}
+
+// thereAndBack changes the program under a server. What the one has made, the other could
+// not work with.
+func (w *world) thereAndBack() {
+	const name = "turn"
+	w.startManager("phasegate")
+	w.backend(name, v1beta1.TransportStreamableHTTP)
+	w.create(name, v1beta1.TransportStreamableHTTP, nil)
+	w.awaitProxy(name, ourImage)
+	w.startManager("toolhive")
+	w.awaitProxy(name, theirImage)
+	w.converse(name, v1beta1.TransportStreamableHTTP)
+	w.startManager("phasegate")
+	w.awaitProxy(name, ourImage)
+}
+
+// awaitProxy waits until a server is Ready behind pods of an image, and those only.
+func (w *world) awaitProxy(name, image string) {
+	w.Helper()
+	harness.Eventually(w, name+" behind "+image, soon, func() error {
+		list := &corev1.PodList{}
+		if err := w.Client.List(w.Context(), list, client.InNamespace(w.ns), client.MatchingLabels(v1beta1.ProxyLabels(name))); err != nil {
+			return err
+		}
+		if len(list.Items) == 0 {
+			return errors.New("no pods")
+		}
+		for _, pod := range list.Items {
+			if got := pod.Spec.Containers[0].Image; got != image {
+				return fmt.Errorf("pod %s runs %s", pod.Name, got)
+			}
+		}
+		return nil
+	})
+	w.awaitPhase(name, "Ready")
+}
+
+// noRightIsMissing looks at all that was said: neither the manager nor a proxy asked for
+// more than it may.
+func (w *world) noRightIsMissing() {
+	for _, log := range w.logs() {
+		text, err := os.ReadFile(log)
+		if err != nil {
+			w.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(strings.ToLower(line), "forbidden: user") || strings.Contains(line, "is forbidden") {
+				w.Errorf("%s: %s", log, line)
+				break
+			}
+		}
+	}
+}
+
+func raw(text string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(text)} }
