@@ -144,6 +144,9 @@ func (w *world) again(t *testing.T) {
 	}
 	for _, obj := range now.V1 {
 		resources.DropBarrier(obj) // what is to be kept is without our notes
+		if len(obj.GetAnnotations()) == 0 {
+			obj.SetAnnotations(nil)
+		}
 	}
 	changed := *w.before
 	changed.V1, changed.V3 = now.V1, now.V3
