@@ -121,9 +121,10 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// ForTest is Start for the duration of a test. A failure to start fails the test.
+// ForTest is Start for the duration of a test. A failure to start fails the test, and -short skips it.
 func ForTest(t testing.TB, o Options) *Cluster {
 	t.Helper()
+	notShort(t)
 	c, err := Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -238,4 +239,12 @@ func (c *Cluster) connect(o Options) error {
 		return fmt.Errorf("make a client for %s: %w", config.Host, err)
 	}
 	return nil
+}
+
+// notShort skips a test that is about to use a control plane where the tests without one are wanted alone.
+func notShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs a control plane: not with -short")
+	}
 }

@@ -20,9 +20,10 @@ type Shared struct {
 	err     error
 }
 
-// Cluster answers the cluster, and ends the test where it could not be started.
+// Cluster answers the cluster, and ends the test where it could not be started; -short skips the test.
 func (s *Shared) Cluster(t *testing.T) *Cluster {
 	t.Helper()
+	notShort(t)
 	s.once.Do(func() { s.cluster, s.err = s.Start() })
 	if s.err != nil {
 		t.Fatal(s.err)
