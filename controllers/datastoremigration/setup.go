@@ -19,7 +19,6 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/controllers/runner"
-	"github.com/phasegate/phasegate/controllers/runner/crdgate"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 )
@@ -44,37 +43,22 @@ func NewScheme() *runtime.Scheme {
 // Bindings are the names that a machine file for DatastoreMigration may use.
 func Bindings() fsm.Bindings { return Program(nil, Settings{Registry: resources.Default()}).Bindings() }
 
-// Gate makes the controller, to be added to a manager: it runs while the CRD of
+// Gate makes the controllers, to be added to a manager: they run while the CRD of
 // DatastoreMigration is established, whosever it is; and whether it is or not, what
 // migrations have left that are gone is given back.
 func Gate(cfg *rest.Config, machine *machinestore.Handle, settings Settings, metrics *runner.Metrics) *runner.Pair {
-	busy := &runner.Busy{Manager: settings.Manager}
-	left := (&runner.Leftovers[*migration]{
-		Name: controllerName, Config: cfg, CRDName: migrationv1.CRDName, Scheme: NewScheme(), Machine: machine, Metrics: metrics, Busy: busy, Limits: settings.Limits,
-	}).Init()
-	objects := func(ctx context.Context) error {
-		settings, err := settings.connected(ctx, cfg)
-		if err != nil {
-			return err
-		}
-		c := &runner.Controller[*migration]{
-			Name: controllerName, Config: cfg, Scheme: NewScheme(), Machine: machine,
-			Program:   func(c client.Client) *runner.Program[*migration] { return Program(c, settings) },
-			Namespace: settings.CalicoNamespace,
-			Metrics:   metrics, Busy: busy, Limits: settings.Limits, Gone: left.Gone,
-		}
-		return c.Run(ctx)
-	}
-	gate := left.Gate()
-	gate.Run = func(ctx context.Context) error {
-		settings, err := settings.connected(ctx, cfg)
-		if err != nil {
-			return err
-		}
-		left.Program = func(c client.Client) *runner.Program[*migration] { return Program(c, settings) }
-		return left.Run(ctx)
-	}
-	return &runner.Pair{Machine: machine, Objects: &crdgate.Gate{CRDName: migrationv1.CRDName, Config: cfg, Run: objects}, Leftovers: gate}
+	return runner.Driver[*migration]{
+		Name: controllerName, Config: cfg, CRDName: migrationv1.CRDName, Machine: machine, Namespace: settings.CalicoNamespace,
+		Metrics: metrics, Manager: settings.Manager, Limits: settings.Limits,
+		Scheme: func() (*runtime.Scheme, error) { return NewScheme(), nil },
+		Program: func(ctx context.Context, c client.Client) (*runner.Program[*migration], error) {
+			settings, err := settings.connected(ctx, cfg)
+			if err != nil {
+				return nil, err
+			}
+			return Program(c, settings), nil
+		},
+	}.Pair()
 }
 
 // connected are the settings with their clients, which end with ctx.

@@ -117,30 +117,15 @@ func (f *Fleet) Ready(ctx context.Context) (string, error) {
 func (f *Fleet) gate(name string) *runner.Pair {
 	machine := f.Store.Of(name)
 	kind := machine.InForce().For() // the store refuses another kind under the same name
-	gvk := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)
-	program := func(c client.Client) *runner.Program[*Object] {
-		return Program(builtin.Options{Client: c, HTTP: f.HTTP})
-	}
-	busy := &runner.Busy{Manager: f.Manager}
-	left := (&runner.Leftovers[*Object]{Name: "phasegate-" + name, Config: f.Config, Machine: machine, Program: program, Metrics: f.Metrics, Busy: busy, Limits: f.Limits}).Init()
-	objects := func(ctx context.Context) error {
-		scheme, err := newScheme(gvk)
-		if err != nil {
-			return err
-		}
-		c := &runner.Controller[*Object]{
-			Name: left.Name, Config: f.Config, Scheme: scheme, Machine: machine, Program: program, Metrics: f.Metrics, Busy: busy, Limits: f.Limits, Gone: left.Gone,
-		}
-		return c.Run(ctx)
-	}
-	gate := left.Gate()
-	gate.Run = func(ctx context.Context) (err error) {
-		if left.Scheme, err = newScheme(gvk); err != nil {
-			return err
-		}
-		return left.Run(ctx)
-	}
-	return &runner.Pair{Machine: machine, Objects: &crdgate.Gate{Kind: gvk.GroupKind(), Config: f.Config, Run: objects}, Leftovers: gate}
+	return runner.Driver[*Object]{
+		Name: "phasegate-" + name, Config: f.Config, Machine: machine, Metrics: f.Metrics, Manager: f.Manager, Limits: f.Limits,
+		Scheme: func() (*runtime.Scheme, error) {
+			return newScheme(schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind))
+		},
+		Program: func(_ context.Context, c client.Client) (*runner.Program[*Object], error) {
+			return Program(builtin.Options{Client: c, HTTP: f.HTTP}), nil
+		},
+	}.Pair()
 }
 
 // newScheme knows Object under the kind, and the types of Kubernetes.

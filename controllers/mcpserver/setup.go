@@ -1,6 +1,8 @@
 package mcpserver
 
 import (
+	"context"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -11,7 +13,6 @@ import (
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/controllers/runner"
-	"github.com/phasegate/phasegate/controllers/runner/crdgate"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -33,16 +34,14 @@ func NewScheme() *runtime.Scheme {
 // Bindings are the names that a machine file for MCPServer may use.
 func Bindings() fsm.Bindings { return Program(nil, Settings{}).Bindings() }
 
-// Gate makes the controller, to be added to a manager: it runs while the CRD of
+// Gate makes the controllers, to be added to a manager: they run while the CRD of
 // MCPServer is established, whosever it is.
 func Gate(cfg *rest.Config, machine *machinestore.Handle, settings Settings, metrics *runner.Metrics) *runner.Pair {
-	program := func(c client.Client) *runner.Program[*server] { return Program(c, settings) }
-	busy := &runner.Busy{Manager: settings.Manager}
-	left := (&runner.Leftovers[*server]{
-		Name: controllerName, Config: cfg, CRDName: v1beta1.CRDName, Scheme: NewScheme(), Machine: machine, Program: program, Metrics: metrics, Busy: busy, Limits: settings.Limits,
-	}).Init()
-	c := &runner.Controller[*server]{
-		Name: controllerName, Config: cfg, Scheme: NewScheme(), Machine: machine, Program: program, Metrics: metrics, Busy: busy, Limits: settings.Limits, Gone: left.Gone,
-	}
-	return &runner.Pair{Machine: machine, Objects: &crdgate.Gate{CRDName: v1beta1.CRDName, Config: cfg, Run: c.Run}, Leftovers: left.Gate()}
+	return runner.Driver[*server]{
+		Name: controllerName, Config: cfg, CRDName: v1beta1.CRDName, Machine: machine, Metrics: metrics, Manager: settings.Manager, Limits: settings.Limits,
+		Scheme: func() (*runtime.Scheme, error) { return NewScheme(), nil },
+		Program: func(_ context.Context, c client.Client) (*runner.Program[*server], error) {
+			return Program(c, settings), nil
+		},
+	}.Pair()
 }

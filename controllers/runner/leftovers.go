@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -15,23 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/controllers/machinestore"
-	"github.com/phasegate/phasegate/controllers/runner/crdgate"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
@@ -43,78 +32,6 @@ const (
 	// idleAgain is the same for a state that holds nothing, and is only in the way.
 	idleAgain = 30 * time.Minute
 )
-
-// Leftovers gives back what objects have left that are gone although something was held:
-// their finalizer was removed by hand, or their CRD deleted. It works from the states, and
-// runs whether there is a CRD of the objects or not. All its fields are set before Run.
-type Leftovers[T Object[T]] struct {
-	// Name is also the reporting controller of Events.
-	Name   string
-	Config *rest.Config
-	// CRDName is that of the objects; empty where only their kind is known.
-	CRDName string
-	// Scheme knows T and MachineState.
-	Scheme  *runtime.Scheme
-	Machine *machinestore.Handle
-	Program func(client.Client) *Program[T]
-	Metrics *Metrics
-	// Busy is that of the Controller of the kind.
-	Busy   *Busy
-	Limits Limits
-
-	gone chan types.NamespacedName
-}
-
-// goneBuffer is how many objects may go before the states are looked at; a state that is
-// not heard of then is found by its own pace.
-const goneBuffer = 1024
-
-// Init makes it ready for Gone; call it once, before Run.
-func (l *Leftovers[T]) Init() *Leftovers[T] {
-	l.gone = make(chan types.NamespacedName, goneBuffer)
-	return l
-}
-
-// Gone says that there is no object of the name any more. It never blocks.
-func (l *Leftovers[T]) Gone(key types.NamespacedName) {
-	select {
-	case l.gone <- key:
-	default:
-	}
-}
-
-// Gate runs it while the CRD of MachineState is there.
-func (l *Leftovers[T]) Gate() *crdgate.Gate {
-	return &crdgate.Gate{CRDName: v1alpha1.MachineStateCRD, Config: l.Config, Run: l.Run}
-}
-
-// Run returns when ctx is done.
-func (l *Leftovers[T]) Run(ctx context.Context) error {
-	live, err := client.New(l.Config, client.Options{Scheme: l.Scheme})
-	if err != nil {
-		return fmt.Errorf("make the client of the states of %s: %w", l.Name, err)
-	}
-	crds, err := clientset.NewForConfig(l.Config)
-	if err != nil {
-		return fmt.Errorf("make the client for the CRD of %s: %w", l.Name, err)
-	}
-	onlyMetadata, err := metadata.NewForConfig(l.Config)
-	if err != nil {
-		return fmt.Errorf("make the metadata client of the states of %s: %w", l.Name, err)
-	}
-	states := &stateSource{client: onlyMetadata, machine: l.Machine.InForce().Name(), gone: l.gone}
-	defer states.wait()
-	build := func(own cluster.Cluster) (controller.Options, []source.Source, error) {
-		r := &Reconciler[T]{Client: live, Machine: l.Machine.InForce, Program: l.Program(live), Clock: clock.RealClock{},
-			Random: rand.Float64, Recorder: own.GetEventRecorder(l.Name), Metrics: l.Metrics, Busy: l.Busy, Installed: l.installed(crds), missing: &missing{}, turns: l.Limits.turns()}
-		return controller.Options{
-			Reconciler:              reconcile.Func(r.ReconcileState),
-			MaxConcurrentReconciles: l.Limits.workers(),
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](passRetryBase, passRetryMax),
-		}, []source.Source{states}, nil
-	}
-	return crdgate.RunController(ctx, l.Config, l.Name+"-states", build, func(o *cluster.Options) { o.Scheme = l.Scheme })
-}
 
 // ReconcileState makes one pass over a state. It does nothing while the object of the state
 // exists; else it gives back what is held, step by step, and then deletes the state.
@@ -215,20 +132,19 @@ func (r *Reconciler[T]) exists(ctx context.Context, state *v1alpha1.MachineState
 }
 
 // installed tells whether there is a CRD of the kind.
-func (l *Leftovers[T]) installed(crds clientset.Interface) func(context.Context) (bool, error) {
+func (d *Driver[T]) installed(crds clientset.Interface) func(context.Context) (bool, error) {
 	return func(ctx context.Context) (bool, error) {
 		options := metav1.ListOptions{}
-		if l.CRDName != "" {
-			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, l.CRDName).String()
+		if d.CRDName != "" {
+			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, d.CRDName).String()
 		}
 		list, err := crds.ApiextensionsV1().CustomResourceDefinitions().List(ctx, options)
 		if err != nil {
 			return false, fmt.Errorf("look for the CRD: %w", err)
 		}
-		kind := l.Machine.InForce().For()
-		gk := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind).GroupKind()
+		kind := d.kind()
 		return slices.ContainsFunc(list.Items, func(crd apiextensionsv1.CustomResourceDefinition) bool {
-			return crd.Spec.Group == gk.Group && crd.Spec.Names.Kind == gk.Kind
+			return crd.Spec.Group == kind.Group && crd.Spec.Names.Kind == kind.Kind
 		}), nil
 	}
 }

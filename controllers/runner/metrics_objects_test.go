@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -92,9 +93,9 @@ func TestGaugesEndWithTheController(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	var gone atomic.Bool
-	c := &runner.Controller[*errand]{
-		Name: "errands", Config: shared.Cluster(t).Config, Scheme: b.outside.Scheme(), Machine: store.Of("errand"), Metrics: b.Metrics,
-		Program: func(client.Client) *runner.Program[*errand] {
+	c := &runner.Driver[*errand]{
+		Name: "errands", Config: shared.Cluster(t).Config, Scheme: func() (*runtime.Scheme, error) { return b.outside.Scheme(), nil }, Machine: store.Of("errand"), Metrics: b.Metrics,
+		Program: func(context.Context, client.Client) (*runner.Program[*errand], error) {
 			p := b.program()
 			p.Stored = func(_ *fsm.Machine, obj *errand) {
 				if obj.Name == b.name && obj.Status.Machine.Phase == "Done" {
@@ -102,7 +103,7 @@ func TestGaugesEndWithTheController(t *testing.T) {
 				}
 			}
 			p.Gone = func(key types.NamespacedName) { gone.Store(gone.Load() || key.Name == b.name) }
-			return p
+			return p, nil
 		},
 	}
 	if err := c.Run(ctx); err != nil || ctx.Err() != context.Canceled {
