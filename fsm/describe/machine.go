@@ -107,12 +107,7 @@ func (s *Machine) requests() section {
 	c := section{title: "What a person can ask for"}
 	for _, q := range s.Requests {
 		c.add(0, "%s, in %s", q.Name, strings.Join(q.Phases, ", "))
-		for _, command := range q.Commands {
-			c.add(1, "%s", command)
-		}
-		if len(q.Commands) == 0 {
-			c.add(1, "%s", byHand)
-		}
+		c.commands(q.Commands)
 	}
 	return c
 }

@@ -157,16 +157,21 @@ func (s *Phase) lasts() section {
 
 const byHand = "its token does not come from an annotation: set what it reads by hand"
 
+// commands are what makes a request.
+func (c *section) commands(all []string) {
+	if len(all) == 0 {
+		all = []string{byHand}
+	}
+	for _, command := range all {
+		c.add(1, "%s", command)
+	}
+}
+
 func (s *Phase) out() section {
 	c := section{title: "How a person gets it out"}
 	for _, q := range s.Requests {
 		c.add(0, "request %s, %s:", q.Name, strings.Join(q.Leads, " and "))
-		for _, command := range q.Commands {
-			c.add(1, "%s", command)
-		}
-		if len(q.Commands) == 0 {
-			c.add(1, "%s", byHand)
-		}
+		c.commands(q.Commands)
 	}
 	return c
 }

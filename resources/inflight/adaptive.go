@@ -56,28 +56,20 @@ func (a *Adaptive) told(value func() int) func() float64 {
 }
 
 // Wrap is for rest.Config.Wrap. A request has its turn until its answer is read or closed.
-func (a *Adaptive) Wrap(next http.RoundTripper) http.RoundTripper { return &adaptiveTransport{a, next} }
+func (a *Adaptive) Wrap(next http.RoundTripper) http.RoundTripper { return &wrapped{next, a.send} }
 
-type adaptiveTransport struct {
-	limit *Adaptive
-	next  http.RoundTripper
-}
-
-// WrappedRoundTripper lets client-go find what is underneath.
-func (t *adaptiveTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
-
-func (t *adaptiveTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if err := t.limit.enter(req.Context()); err != nil {
+func (a *Adaptive) send(next http.RoundTripper, req *http.Request) (*http.Response, error) {
+	if err := a.enter(req.Context()); err != nil {
 		return unsent(req, err)
 	}
 	sent := time.Now()
-	resp, err := t.next.RoundTrip(req)
+	resp, err := next.RoundTrip(req)
 	if wait, tooMuch := overload(resp, err); tooMuch {
-		t.limit.halve(sent, wait)
+		a.halve(sent, wait)
 	} else if err == nil && req.Method != http.MethodGet { // a list takes as long as it is long
-		t.limit.answered()
+		a.answered()
 	}
-	return whileRead(resp, err, t.limit.leave)
+	return whileRead(resp, err, a.leave)
 }
 
 // overload tells whether the API server has had too much, and how long it asks to be left alone.

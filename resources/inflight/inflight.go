@@ -39,30 +39,33 @@ func New(most int, reg prometheus.Registerer) *Limit {
 
 // Wrap is for rest.Config.Wrap. A request has its turn until its answer is read or
 // closed; a watch, whose answer does not end, needs none.
-func (l *Limit) Wrap(next http.RoundTripper) http.RoundTripper { return &transport{l, next} }
+func (l *Limit) Wrap(next http.RoundTripper) http.RoundTripper { return &wrapped{next, l.send} }
 
-type transport struct {
-	limit *Limit
-	next  http.RoundTripper
-}
-
-// WrappedRoundTripper lets client-go find what is underneath.
-func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
-
-func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+func (l *Limit) send(next http.RoundTripper, req *http.Request) (*http.Response, error) {
 	if isWatch(req) {
-		return t.next.RoundTrip(req)
+		return next.RoundTrip(req)
 	}
 	began := time.Now()
 	select {
-	case t.limit.slots <- struct{}{}:
+	case l.slots <- struct{}{}:
 	case <-req.Context().Done():
 		return unsent(req, req.Context().Err())
 	}
-	t.limit.waiting.Observe(time.Since(began).Seconds())
-	resp, err := t.next.RoundTrip(req)
-	return whileRead(resp, err, func() { <-t.limit.slots })
+	l.waiting.Observe(time.Since(began).Seconds())
+	resp, err := next.RoundTrip(req)
+	return whileRead(resp, err, func() { <-l.slots })
 }
+
+// wrapped sends each request as a limit says.
+type wrapped struct {
+	next http.RoundTripper
+	send func(next http.RoundTripper, req *http.Request) (*http.Response, error)
+}
+
+func (w *wrapped) RoundTrip(req *http.Request) (*http.Response, error) { return w.send(w.next, req) }
+
+// WrappedRoundTripper lets client-go find what is underneath.
+func (w *wrapped) WrappedRoundTripper() http.RoundTripper { return w.next }
 
 // unsent is for a request that did not get its turn.
 func unsent(req *http.Request, err error) (*http.Response, error) {

@@ -32,28 +32,20 @@ type Polite struct{ turn chan struct{} }
 func NewPolite() *Polite { return &Polite{turn: make(chan struct{}, 1)} }
 
 // Wrap is for rest.Config.Wrap. A request has its turn until its answer is read or closed.
-func (p *Polite) Wrap(next http.RoundTripper) http.RoundTripper { return &politeTransport{p, next} }
+func (p *Polite) Wrap(next http.RoundTripper) http.RoundTripper { return &wrapped{next, p.send} }
 
-type politeTransport struct {
-	polite *Polite
-	next   http.RoundTripper
-}
-
-// WrappedRoundTripper lets client-go find what is underneath.
-func (t *politeTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
-
-func (t *politeTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+func (p *Polite) send(next http.RoundTripper, req *http.Request) (*http.Response, error) {
 	if !IsPolite(req.Context()) || isWatch(req) {
-		return t.next.RoundTrip(req)
+		return next.RoundTrip(req)
 	}
 	select {
-	case t.polite.turn <- struct{}{}:
+	case p.turn <- struct{}{}:
 	case <-req.Context().Done():
 		return unsent(req, req.Context().Err())
 	}
 	sent := time.Now()
-	resp, err := t.next.RoundTrip(req)
+	resp, err := next.RoundTrip(req)
 	return whileRead(resp, err, func() {
-		time.AfterFunc(min(longestRest, restFor*time.Since(sent)), func() { <-t.polite.turn })
+		time.AfterFunc(min(longestRest, restFor*time.Since(sent)), func() { <-p.turn })
 	})
 }
