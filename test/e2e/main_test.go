@@ -17,53 +17,43 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/phasegate/phasegate/test/support/fixture"
+	"github.com/phasegate/phasegate/test/support/harness"
 	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 // objects is how many v1 objects a cluster has, where their number is not the point.
 const objects = 240
 
-// shared is the cluster of the tests that leave no trace; nil when there is none yet.
-var shared *world
+// shared are the clusters of the tests that leave no trace.
+var shared = harness.Pool[*world]{
+	New: func(t testing.TB) *world {
+		w := newWorld(t, setup.Options{Objects: fixture.Demo(1, objects)})
+		w.dressAPIService(t)
+		w.before = w.snapshot(t)
+		return w
+	},
+	End: func(w *world) error { return w.Close() },
+}
 
 func TestMain(m *testing.M) {
 	log.SetLogger(klog.Background())
 	code := m.Run()
-	if err := closeShared(); err != nil {
-		fmt.Fprintln(os.Stderr, "end the shared cluster:", err)
+	if err := shared.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, "end the shared clusters:", err)
 		code = max(code, 1)
 	}
 	os.Exit(code)
 }
 
-func closeShared() error {
-	if shared == nil {
-		return nil
-	}
-	s := shared.Setup
-	shared = nil
-	return s.Close()
-}
-
-// pristine lends the shared cluster to a test, which must leave it as it was: v1
-// objects, lock, APIService and the storage of v3 are compared at the end. A test
-// that fails takes the cluster with it.
+// pristine lends a shared cluster to a test, which must leave it as it was: v1
+// objects, lock, APIService and the storage of v3 are compared at the end. The test runs beside others.
 func pristine(t *testing.T) *world {
 	t.Helper()
-	if shared == nil {
-		shared = newWorld(t, setup.Options{Objects: fixture.Demo(1, objects)})
-		shared.dressAPIService(t)
-		shared.before = shared.snapshot(t)
-	}
-	w := *shared
+	t.Parallel()
+	w := *shared.Lend(t)
 	t.Cleanup(func() {
 		if !t.Failed() {
 			w.assertUntouched(t)
-		}
-		if t.Failed() {
-			if err := closeShared(); err != nil {
-				t.Log(err)
-			}
 		}
 	})
 	return &w
@@ -77,9 +67,10 @@ func (w *world) assertUntouched(t *testing.T) {
 	}
 }
 
-// own gives a test a cluster of its own, to be changed for good.
+// own gives a test a cluster of its own, to be changed for good. The test runs beside others.
 func own(t *testing.T, o setup.Options) *world {
 	t.Helper()
+	t.Parallel()
 	w := newWorld(t, o)
 	t.Cleanup(func() {
 		if err := w.Close(); err != nil {
@@ -89,7 +80,7 @@ func own(t *testing.T, o setup.Options) *world {
 	return w
 }
 
-func newWorld(t *testing.T, o setup.Options) *world {
+func newWorld(t testing.TB, o setup.Options) *world {
 	t.Helper()
 	o.Cluster.Own = true
 	s, err := setup.New(context.Background(), o) // it may outlive this test

@@ -20,7 +20,7 @@ import (
 const managerAccount = "phasegate-manager"
 
 // managerRules are those of the chart, for the one manager that runs all controllers here.
-func managerRules(t *testing.T) []rbacv1.PolicyRule {
+func managerRules(t testing.TB) []rbacv1.PolicyRule {
 	t.Helper()
 	rules, err := harness.MigrationRules()
 	if err != nil {

@@ -41,7 +41,7 @@ type snapshot struct {
 	Stored []string
 }
 
-func (w *world) snapshot(t *testing.T) snapshot {
+func (w *world) snapshot(t testing.TB) snapshot {
 	t.Helper()
 	s := snapshot{V1: map[string]string{}, V3CRDs: w.v3CRDs(t), APIService: w.apiService(t), Fences: w.fences(t), Stored: w.stored(t)}
 	for _, kind := range w.Registry.All() {
@@ -60,7 +60,7 @@ func (w *world) snapshot(t *testing.T) snapshot {
 }
 
 // v3CRDs leaves out who owns the versions: nobody does after a migration, so that nobody is in the way.
-func (w *world) v3CRDs(t *testing.T) map[string]string {
+func (w *world) v3CRDs(t testing.TB) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for _, kind := range w.Registry.All() {
@@ -86,7 +86,7 @@ func (w *world) v3CRDs(t *testing.T) map[string]string {
 	return out
 }
 
-func (w *world) fences(t *testing.T) []string {
+func (w *world) fences(t testing.TB) []string {
 	t.Helper()
 	found := []string{}
 	for _, kind := range []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
@@ -100,7 +100,7 @@ func (w *world) fences(t *testing.T) []string {
 }
 
 // list returns all objects of a kind; none if it is not served.
-func (w *world) list(t *testing.T, gvk schema.GroupVersionKind) []*unstructured.Unstructured {
+func (w *world) list(t testing.TB, gvk schema.GroupVersionKind) []*unstructured.Unstructured {
 	t.Helper()
 	list := &unstructured.UnstructuredList{}
 	gvk.Kind += "List"
@@ -127,7 +127,7 @@ func withoutServerFields(obj *unstructured.Unstructured) *unstructured.Unstructu
 	return obj
 }
 
-func asJSON(t *testing.T, value any) string {
+func asJSON(t testing.TB, value any) string {
 	t.Helper()
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -136,7 +136,7 @@ func asJSON(t *testing.T, value any) string {
 	return string(text)
 }
 
-func (w *world) apiService(t *testing.T) string {
+func (w *world) apiService(t testing.TB) string {
 	t.Helper()
 	svc := &unstructured.Unstructured{}
 	svc.SetGroupVersionKind(apiregistrationv1.SchemeGroupVersion.WithKind("APIService"))
@@ -148,7 +148,7 @@ func (w *world) apiService(t *testing.T) string {
 }
 
 // dressAPIService gives the APIService something to lose.
-func (w *world) dressAPIService(t *testing.T) {
+func (w *world) dressAPIService(t testing.TB) {
 	t.Helper()
 	svc := &apiregistrationv1.APIService{}
 	if err := w.Client.Get(context.Background(), types.NamespacedName{Name: fakeapiserver.APIServiceName}, svc); err != nil {
@@ -161,7 +161,7 @@ func (w *world) dressAPIService(t *testing.T) {
 	}
 }
 
-func (w *world) stored(t *testing.T) []string {
+func (w *world) stored(t testing.TB) []string {
 	t.Helper()
 	keys, err := w.Stored(context.Background())
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 
 	"github.com/phasegate/phasegate/test/faults/report"
 	"github.com/phasegate/phasegate/test/support/fixture"
+	"github.com/phasegate/phasegate/test/support/harness"
 	"github.com/phasegate/phasegate/test/support/setup"
 )
 
@@ -35,12 +35,23 @@ var (
 	seed       = uint64(time.Now().UnixNano())
 	// from is the first write of the sweeps.
 	from = uint64(1)
-	// idle are the clusters of the runs that end where they began, while no test has them.
-	idle struct {
-		sync.Mutex
-		worlds []*world
-	}
 )
+
+// shared are the clusters of the runs that end where they began.
+var shared = harness.Pool[*world]{
+	New: func(t testing.TB) *world {
+		machine, err := quick(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := newWorld(setup.Options{Objects: fixture.Demo(1, objects)}, machine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	},
+	End: func(w *world) error { return w.Close() },
+}
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard()) // a crash is no news here
@@ -65,11 +76,9 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
-	for _, w := range idle.worlds {
-		if err := w.Close(); err != nil {
-			fmt.Fprintln(os.Stderr, "end a cluster:", err)
-			code = 1
-		}
+	if err := shared.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, "end the clusters:", err)
+		code = 1
 	}
 	return code
 }
@@ -77,49 +86,12 @@ func run(m *testing.M) int {
 // random is the same for a test whatever runs besides.
 func random(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
 
-// common lends a cluster to a test, whose migrations must give back what they take. A test that fails takes
-// the cluster with it.
-func common(t *testing.T) *world {
-	t.Helper()
-	w, err := anyWorld()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			if err := w.Close(); err != nil {
-				t.Log(err)
-			}
-			return
-		}
-		idle.Lock()
-		defer idle.Unlock()
-		idle.worlds = append(idle.worlds, w)
-	})
-	return w
-}
-
 // beside lets a test that takes many minutes go on beside others, each in a cluster of its own.
 func beside(t *testing.T) {
 	t.Helper()
 	if everything {
 		t.Parallel()
 	}
-}
-
-func anyWorld() (*world, error) {
-	idle.Lock()
-	defer idle.Unlock()
-	if last := len(idle.worlds) - 1; last >= 0 {
-		w := idle.worlds[last]
-		idle.worlds = idle.worlds[:last]
-		return w, nil
-	}
-	machine, err := quick(true)
-	if err != nil {
-		return nil, err
-	}
-	return newWorld(setup.Options{Objects: fixture.Demo(1, objects)}, machine)
 }
 
 // allOnly leaves a test to `make faults`.

@@ -68,7 +68,7 @@ func latest(token string) string {
 // no object is skipped or copied twice.
 func TestCompaction(t *testing.T) {
 	allOnly(t)
-	w := *common(t)
+	w := *shared.Lend(t)
 	file, err := os.ReadFile(filepath.Join("..", "..", "..", "resources", "kinds.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func beforeLock(do func()) lives {
 func TestWrittenBeforeTheLock(t *testing.T) {
 	allOnly(t)
 	const name = "v1 is written right before the lock"
-	w := common(t)
+	w := shared.Lend(t)
 	set := w.v1Object("GlobalNetworkSet", "blocklist-3")
 	write := func() {
 		change := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"nets":["203.0.113.77/32"]}}`))
@@ -158,7 +158,7 @@ func (w *world) again(t *testing.T) {
 func TestDeletedWhileCopied(t *testing.T) {
 	allOnly(t)
 	const name = "an object goes between list and copy"
-	w := common(t)
+	w := shared.Lend(t)
 	kind, _ := w.Registry.Kind("GlobalNetworkSet")
 	key := equality.Key{Kind: kind.Name(), Name: "blocklist-5"}
 	collector := w.as(t, "system:serviceaccount:kube-system:generic-garbage-collector", "system:serviceaccounts", "system:masters")
@@ -188,7 +188,7 @@ func TestDeletedWhileCopied(t *testing.T) {
 // needed: the migration waits until it has gone from v1, and fails for nothing.
 func TestNamespaceEnds(t *testing.T) {
 	const name = "a namespace ends between list and copy"
-	w := common(t)
+	w := shared.Lend(t)
 	kind, _ := w.Registry.Kind("NetworkSet")
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "doomed"}}
 	set := w.v1Object(kind.Name(), "doomed")
@@ -252,7 +252,7 @@ var refusals = map[string]struct {
 // An object that the API server refuses is named within 10 seconds, while nothing is
 // locked, and the migration goes on when it is refused no longer.
 func TestRefused(t *testing.T) {
-	w := common(t)
+	w := shared.Lend(t)
 	for name, tc := range refusals {
 		if tc.settles > 0 && !everything {
 			continue

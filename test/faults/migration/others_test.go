@@ -93,7 +93,7 @@ func (w *world) replace(crd *unstructured.Unstructured) {
 func TestCRDFlips(t *testing.T) {
 	ours, theirs := bothCRDs(t)
 	beside(t)
-	w := common(t)
+	w := shared.Lend(t)
 	t.Cleanup(func() { w.replace(ours) })
 	flipping, flips := w.flipping(ours, theirs)
 	j := w.begin(t)

@@ -61,7 +61,7 @@ func TestStorm(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			beside(t)
-			w, of := common(t), report.Of(name)
+			w, of := shared.Lend(t), report.Of(name)
 			w.measure(t)
 			of.Writes(w.clean)
 			for i := range sampleOf(1, 20) {
@@ -106,7 +106,7 @@ func sampleOf(few, all int) int {
 func TestTwoCrashes(t *testing.T) {
 	const name = "two crashes"
 	beside(t)
-	w, of := common(t), report.Of(name)
+	w, of := shared.Lend(t), report.Of(name)
 	w.measure(t)
 	n := w.clean
 	of.Writes(n)

@@ -41,7 +41,7 @@ const crashes = 4
 func each(t *testing.T, experiment string, few, faultsEach int, attempt func(t *testing.T, w *world, write int) (came bool, recovery time.Duration)) {
 	t.Helper()
 	beside(t)
-	w, of := common(t), report.Of(experiment)
+	w, of := shared.Lend(t), report.Of(experiment)
 	w.measure(t)
 	n := w.clean
 	of.Writes(n)
@@ -138,7 +138,7 @@ func TestShortLives(t *testing.T) {
 	if !everything { // the way back alone, where a release must not undo what another one of its writes has done
 		delete(cases, "one unseen write for each process")
 	}
-	w := common(t)
+	w := shared.Lend(t)
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var crashes int
