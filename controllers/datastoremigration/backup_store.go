@@ -67,8 +67,8 @@ type backupStore struct {
 	begin func(context.Context) error
 }
 
-func (s *steps) vault(dm *migration) *backupStore {
-	return &backupStore{client: s.client, namespace: s.CalicoNamespace, migration: dm}
+func (b *backups) vault(dm *migration) *backupStore {
+	return &backupStore{client: b.client, namespace: b.namespace, migration: dm}
 }
 
 // prefix is the name of the migration, as far as it is a label's value.

@@ -19,10 +19,10 @@ import (
 )
 
 // v3CRDs finds v3 CRDs that could not take a copy.
-func (s *steps) v3CRDs() check.Check {
+func (s *preflight) v3CRDs() check.Check {
 	return check.Check{ID: "v3-crds", Title: "Calico's v3 CRDs can take the copies", Run: func(ctx context.Context) ([]check.Finding, error) {
 		var findings []check.Finding
-		for _, kind := range s.Registry.All() {
+		for _, kind := range s.registry.All() {
 			crd := &apiextensionsv1.CustomResourceDefinition{}
 			err := s.client.Get(ctx, types.NamespacedName{Name: kind.V3CRDName()}, crd)
 			if client.IgnoreNotFound(err) != nil {
@@ -73,8 +73,8 @@ var builtInTiers = []struct {
 	{"kube-baseline", 10_000_000, "Pass", false},
 }
 
-func (s *steps) builtInTierRights() []rbacv1.PolicyRule {
-	tier, ok := s.Registry.Kind(tierKind)
+func (s *preflight) builtInTierRights() []rbacv1.PolicyRule {
+	tier, ok := s.registry.Kind(tierKind)
 	if !ok {
 		return nil
 	}
@@ -86,9 +86,9 @@ func (s *steps) builtInTierRights() []rbacv1.PolicyRule {
 }
 
 // builtInTiers finds built-in tiers that the v3 CRD would refuse.
-func (s *steps) builtInTiers() check.Check {
+func (s *preflight) builtInTiers() check.Check {
 	return check.Check{ID: "builtin-tiers", Title: "the built-in tiers are as v3 demands them", Run: func(ctx context.Context) ([]check.Finding, error) {
-		kind, ok := s.Registry.Kind(tierKind)
+		kind, ok := s.registry.Kind(tierKind)
 		if !ok {
 			return nil, nil
 		}
@@ -141,10 +141,10 @@ func number(u *unstructured.Unstructured, path ...string) (float64, bool) {
 
 // lockIsFree finds a lock that somebody else holds than the migration that asks, and
 // a cluster that does not let this program write the lock.
-func (s *steps) lockIsFree(dm *migration) check.Check {
+func (s *preflight) lockIsFree(dm *migration) check.Check {
 	asking := uidOf(dm)
 	return check.Check{ID: "lock", Title: "the datastore is open, and can be locked", Run: func(ctx context.Context) ([]check.Finding, error) {
-		info, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
+		info, err := s.v1Info(ctx)
 		if meta.IsNoMatchError(err) || err == nil && info == nil {
 			return nil, nil
 		}
@@ -177,7 +177,7 @@ func uidOf(dm *migration) types.UID {
 
 // whoLocked is no failure where no migration asks and one holds the lock: it does so
 // from the cut-over until v1 is gone.
-func (s *steps) whoLocked(ctx context.Context, holder, asking types.UID) ([]check.Finding, error) {
+func (s *preflight) whoLocked(ctx context.Context, holder, asking types.UID) ([]check.Finding, error) {
 	if asking != "" && holder == asking {
 		return nil, nil // so it can be written; and the fence refuses dry runs by now
 	}

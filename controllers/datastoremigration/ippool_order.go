@@ -29,8 +29,8 @@ type ipPool struct {
 // warnOfOverlaps names the IP pools that overlap and between which the time of creation
 // decides: a copy is as old as the migration. Copies are made in the order of v1, but
 // the API server counts in seconds.
-func (s *steps) warnOfOverlaps(ctx context.Context, sc *scope) error {
-	kind, known := s.Registry.Kind(poolKind)
+func (s *copying) warnOfOverlaps(ctx context.Context, sc *scope) error {
+	kind, known := s.registry.Kind(poolKind)
 	if !known {
 		return nil
 	}

@@ -44,8 +44,8 @@ func doorSaying(text string) apiextensionsv1.CustomResourceDefinitionVersion {
 func patchedCRD(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition, decide func(*apiextensionsv1.CustomResourceDefinition) []doorOp) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	c := newFake().WithObjects(crd.DeepCopy()).Build()
-	s := &steps{client: c}
-	if err := s.changeCRD(t.Context(), crd.Name, decide); err != nil {
+	s := newEffects(c, Settings{})
+	if err := s.door.changeCRD(t.Context(), crd.Name, decide); err != nil {
 		t.Fatal(err)
 	}
 	out, err := s.crd(t.Context(), crd.Name)
@@ -163,8 +163,8 @@ func TestADoorThatSticksKeepsNoOtherOpen(t *testing.T) {
 			return c.Patch(ctx, obj, patch, opts...)
 		},
 	}).Build()
-	s := newSteps(c, Settings{Registry: resources.Default()})
-	if _, err := s.closeSideDoor(t.Context(), &scope{Object: &migration{ObjectMeta: metav1.ObjectMeta{UID: me}}}); !errors.Is(err, refused) {
+	s := newEffects(c, Settings{Registry: resources.Default()})
+	if _, err := s.door.closeSideDoor(t.Context(), &scope{Object: &migration{ObjectMeta: metav1.ObjectMeta{UID: me}}}); !errors.Is(err, refused) {
 		t.Errorf("it says %v, want the one that sticks", err)
 	}
 	var open []string

@@ -44,9 +44,9 @@ func admissionRights() []rbacv1.PolicyRule {
 
 // admissionPolicies tells which versions of admission policies are served, and where
 // Calico's are not there.
-func (s *steps) admissionPolicies() check.Check {
+func (s *preflight) admissionPolicies() check.Check {
 	return check.Check{ID: "admission-policies", Title: "Calico's admission policies are there", Waivable: true, Run: func(ctx context.Context) ([]check.Finding, error) {
-		served, err := s.discover(admissionregistrationv1.GroupName)
+		served, err := s.apis.discover(admissionregistrationv1.GroupName)
 		if err != nil {
 			return nil, err
 		}
@@ -82,7 +82,7 @@ func versionsOf(served []metav1.APIResource) []string {
 	return versions
 }
 
-func (s *steps) isThere(ctx context.Context, gvk schema.GroupVersionKind, name string) (bool, error) {
+func (s *preflight) isThere(ctx context.Context, gvk schema.GroupVersionKind, name string) (bool, error) {
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(gvk)
 	err := s.client.Get(ctx, types.NamespacedName{Name: name}, obj)
