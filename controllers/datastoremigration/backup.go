@@ -8,12 +8,8 @@ import (
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/rbac"
@@ -186,12 +182,12 @@ func (b *backups) eachOfV1(ctx context.Context, do func(*unstructured.Unstructur
 	for _, kind := range b.registry.All() {
 		crd := &unstructured.Unstructured{}
 		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: crdGroup, Version: "v1", Kind: "CustomResourceDefinition"})
-		err := b.client.Get(ctx, types.NamespacedName{Name: kind.V1CRDName()}, crd)
-		if apierrs.IsNotFound(err) {
-			continue
-		}
+		crd, err := read(ctx, b.client, byName(kind.V1CRDName()), crd, "CRD "+kind.V1CRDName())
 		if err != nil {
-			return fmt.Errorf("read CRD %s: %w", kind.V1CRDName(), err)
+			return err
+		}
+		if crd == nil {
+			continue
 		}
 		delete(crd.Object, "status")
 		if err := do(crd); err != nil {
@@ -213,24 +209,14 @@ func (b *backups) eachOfV1(ctx context.Context, do func(*unstructured.Unstructur
 
 // eachOf streams the objects of a kind; one that is not served has none.
 func (b *backups) eachOf(ctx context.Context, gvk schema.GroupVersionKind, pageSize int64, do func(*unstructured.Unstructured) error) error {
-	opts := &client.ListOptions{Limit: pageSize}
-	for {
-		page := &unstructured.UnstructuredList{}
-		page.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-		err := b.client.List(ctx, page, opts)
-		if apierrs.IsNotFound(err) || meta.IsNoMatchError(err) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("list %s: %w", gvk.GroupKind(), err)
-		}
+	page := &unstructured.UnstructuredList{}
+	_, err := b.eachPage(ctx, gvk, page, pageSize, func() error {
 		for i := range page.Items {
 			if err := do(&page.Items[i]); err != nil {
 				return err
 			}
 		}
-		if opts.Continue = page.GetContinue(); opts.Continue == "" {
-			return nil
-		}
-	}
+		return nil
+	})
+	return err
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -155,11 +154,7 @@ func (b *BreakGlass) deleteMigration(ctx context.Context) error {
 	if dm.DeletionTimestamp != nil {
 		return nil
 	}
-	uid := dm.UID
-	if err := b.effects.client.Delete(ctx, dm.DeepCopy(), client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete DatastoreMigration %s: %w", dm.Name, err)
-	}
-	return nil
+	return remove(ctx, b.effects.client, dm.DeepCopy(), "DatastoreMigration "+dm.Name)
 }
 
 func (b *BreakGlass) openAPIService(ctx context.Context) error {
@@ -193,9 +188,8 @@ func (b *BreakGlass) deleteV3Lock(ctx context.Context) error {
 		if info == nil {
 			continue
 		}
-		uid := info.GetUID()
-		if err := b.effects.client.Delete(ctx, info.DeepCopy(), client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete %s %s: %w", info.GroupVersionKind().GroupKind(), info.GetName(), err)
+		if err := remove(ctx, b.effects.client, info.DeepCopy(), info.GroupVersionKind().GroupKind().String()+" "+info.GetName()); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -203,9 +197,8 @@ func (b *BreakGlass) deleteV3Lock(ctx context.Context) error {
 
 const (
 	// forgets is how long an API server may go on refusing for a fence that is lifted.
-	forgets   = 15 * time.Second
-	tryAgain  = 500 * time.Millisecond
-	whoAreYou = "ask the API server who you are"
+	forgets  = 15 * time.Second
+	tryAgain = 500 * time.Millisecond
 )
 
 // set opens or closes one side. What it writes over is what was seen, but for a manager
@@ -248,11 +241,11 @@ func (b *BreakGlass) note(ctx context.Context, ready bool) (types.UID, error) {
 	if ready {
 		return "", nil
 	}
-	review := &authenticationv1.SelfSubjectReview{}
-	if err := b.effects.client.Create(ctx, review); err != nil {
-		return "", fmt.Errorf("%s: %w", whoAreYou, err)
+	user, err := b.effects.self(ctx)
+	if err != nil {
+		return "", fmt.Errorf("ask the API server who you are: %w", err)
 	}
-	return handNote(review.Status.UserInfo.Username, time.Now()), nil
+	return handNote(user, time.Now()), nil
 }
 
 func isSameLock(a, b *unstructured.Unstructured) bool {

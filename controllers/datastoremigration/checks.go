@@ -23,16 +23,11 @@ func (s *preflight) v3CRDs() check.Check {
 	return check.Check{ID: "v3-crds", Title: "Calico's v3 CRDs can take the copies", Run: func(ctx context.Context) ([]check.Finding, error) {
 		var findings []check.Finding
 		for _, kind := range s.registry.All() {
-			crd := &apiextensionsv1.CustomResourceDefinition{}
-			err := s.client.Get(ctx, types.NamespacedName{Name: kind.V3CRDName()}, crd)
-			if client.IgnoreNotFound(err) != nil {
-				return nil, fmt.Errorf("read CRD %s: %w", kind.V3CRDName(), err)
-			}
-			why := unusable(crd, kind)
+			crd, err := s.crd(ctx, kind.V3CRDName())
 			if err != nil {
-				why = "is not installed"
+				return nil, err
 			}
-			if why != "" {
+			if why := unusable(crd, kind); why != "" {
 				findings = append(findings, check.Finding{Level: check.Failure, Message: fmt.Sprintf("CRD %s %s", kind.V3CRDName(), why),
 					Remedy: "apply Calico's projectcalico.org/v3 CRDs"})
 			}
@@ -41,7 +36,11 @@ func (s *preflight) v3CRDs() check.Check {
 	}}
 }
 
+// unusable says why a v3 CRD could not take a copy; empty if it could. Nil is one that is not there.
 func unusable(crd *apiextensionsv1.CustomResourceDefinition, kind *resources.Kind) string {
+	if crd == nil {
+		return "is not installed"
+	}
 	scope := apiextensionsv1.ClusterScoped
 	if kind.Namespaced() {
 		scope = apiextensionsv1.NamespaceScoped
@@ -96,12 +95,12 @@ func (s *preflight) builtInTiers() check.Check {
 		for _, want := range builtInTiers {
 			tier := &unstructured.Unstructured{}
 			tier.SetGroupVersionKind(kind.V1GVK())
-			err := s.client.Get(ctx, types.NamespacedName{Name: want.name}, tier)
-			if apierrs.IsNotFound(err) || meta.IsNoMatchError(err) {
-				continue
+			tier, err := read(ctx, s.client, byName(want.name), tier, "Tier "+want.name)
+			if err != nil && !meta.IsNoMatchError(err) {
+				return nil, err
 			}
-			if err != nil {
-				return nil, fmt.Errorf("read Tier %s: %w", want.name, err)
+			if tier == nil {
+				continue
 			}
 			order, hasOrder := number(tier, "spec", "order")
 			action, _, _ := unstructured.NestedString(tier.Object, "spec", "defaultAction") // an empty one is not copied

@@ -7,10 +7,8 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/phasegate/phasegate/controllers/check"
 )
@@ -85,12 +83,6 @@ func versionsOf(served []metav1.APIResource) []string {
 func (s *preflight) isThere(ctx context.Context, gvk schema.GroupVersionKind, name string) (bool, error) {
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(gvk)
-	err := s.client.Get(ctx, types.NamespacedName{Name: name}, obj)
-	if apierrs.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("read %s %s: %w", gvk.Kind, name, err)
-	}
-	return true, nil
+	obj, err := read(ctx, s.client, byName(name), obj, gvk.Kind+" "+name)
+	return obj != nil, err
 }

@@ -7,12 +7,9 @@ import (
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/resources"
@@ -72,25 +69,17 @@ func (s *preflight) selectors() check.Check {
 // count counts the objects of a kind that a selector leaves out. A kind that is not
 // served has none.
 func (s *preflight) count(ctx context.Context, gvk schema.GroupVersionKind, leavingOut labels.Selector) (int, error) {
-	n := 0
-	opts := &client.ListOptions{Limit: metadataPage}
-	for {
-		page := &metav1.PartialObjectMetadataList{}
-		page.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-		err := s.client.List(ctx, page, opts)
-		if apierrs.IsNotFound(err) || meta.IsNoMatchError(err) {
-			return 0, nil
-		}
-		if err != nil {
-			return 0, fmt.Errorf("list %s: %w", gvk.GroupKind(), err)
-		}
+	n, page := 0, &metav1.PartialObjectMetadataList{}
+	served, err := s.eachPage(ctx, gvk, page, metadataPage, func() error {
 		for i := range page.Items {
 			if !leavingOut.Matches(labels.Set(page.Items[i].Labels)) {
 				n++
 			}
 		}
-		if opts.Continue = page.Continue; opts.Continue == "" {
-			return n, nil
-		}
+		return nil
+	})
+	if err != nil || !served {
+		return 0, err
 	}
+	return n, nil
 }

@@ -9,7 +9,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/rbac"
@@ -121,7 +120,7 @@ func (s *cleanUp) losesNothing(ctx context.Context, sc *scope, left []v1CRD, hel
 			"Each of those that are left is older than the verification, so v3 was given it as it is, and nothing is lost", strings.Join(fewer, "; "))
 	}
 	if len(changed) > 0 {
-		list := strings.Join(examples(changed, func(text string) string { return text }), "; ")
+		list := strings.Join(examples(changed, asIs), "; ")
 		if !isWaived(sc.Object, waiveV1Changed) {
 			return fsm.Wait("v1 holds what was not verified to be in v3, so nothing is deleted: %s. Bring what is missing to v3, then set the annotation %s on this object, or delete the v1 CRDs yourself",
 				list, waiverFor(sc.Object, waiveV1Changed))
@@ -163,7 +162,7 @@ func unverified(left []v1CRD, held map[string]copier.V1Kind, verified map[string
 			text = fmt.Sprintf("%s, %d objects, of which some have changed", name, now.Objects)
 		}
 		if len(since) > 0 {
-			text += fmt.Sprintf(" (written since: %s)", strings.Join(examples(since, func(text string) string { return text }), ", "))
+			text += fmt.Sprintf(" (written since: %s)", strings.Join(examples(since, asIs), ", "))
 		}
 		changed = append(changed, text)
 	}
@@ -176,9 +175,7 @@ func (s *cleanUp) lostV3(ctx context.Context, kind *resources.Kind, verified *mi
 	switch {
 	case err != nil:
 		return "", err
-	case crd == nil:
-		return "is not installed", nil
-	case verified != nil && crd.CreationTimestamp.After(verified.At.Time):
+	case crd != nil && verified != nil && crd.CreationTimestamp.After(verified.At.Time):
 		return "was created anew after the migration", nil
 	}
 	return unusable(crd, kind), nil
@@ -209,9 +206,8 @@ const grantCleanUp = "Grant it (Helm: controllers.datastoremigration.cleanup.ena
 func (s *cleanUp) deleteCRD(ctx context.Context, sc *scope, judged v1CRD) error {
 	if judged.DeletionTimestamp.IsZero() {
 		sc.Report(func(dm *migration) { dm.Status.Message = "Deleting CRD " + judged.Name })
-		err := s.client.Delete(ctx, judged.CustomResourceDefinition, client.Preconditions{UID: &judged.UID})
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete CRD %s: %w", judged.Name, err)
+		if err := remove(ctx, s.client, judged.CustomResourceDefinition, "CRD "+judged.Name); err != nil {
+			return err
 		}
 	}
 	for until := sc.Clock.Now().Add(crdGoneSoon); ; {
@@ -248,7 +244,7 @@ func (s *cleanUp) tellKept(sc *scope, left []v1CRD, held map[string]copier.V1Kin
 	}
 	if len(kept) > 0 {
 		slices.Sort(kept)
-		sc.Warn("CRDsKept", "%d CRDs of v1 stay, with their objects: %s. While there is one, programs of Calico that are not told their API group use v1: delete those that are empty", len(kept), strings.Join(examples(kept, func(text string) string { return text }), "; "))
+		sc.Warn("CRDsKept", "%d CRDs of v1 stay, with their objects: %s. While there is one, programs of Calico that are not told their API group use v1: delete those that are empty", len(kept), strings.Join(examples(kept, asIs), "; "))
 	}
 	return nil
 }

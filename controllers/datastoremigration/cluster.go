@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -51,6 +52,39 @@ func remove(ctx context.Context, c client.Client, obj client.Object, what string
 		return fmt.Errorf("delete %s: %w", what, err)
 	}
 	return nil
+}
+
+// eachPage lists a kind into page, a page at a time; served is false where there is none such, or none any more.
+func (c *cluster) eachPage(ctx context.Context, gvk schema.GroupVersionKind, page listOfKind, size int64, do func() error) (served bool, err error) {
+	for opts := (&client.ListOptions{Limit: size}); ; {
+		page.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		err := c.client.List(ctx, page, opts)
+		if apierrs.IsNotFound(err) || meta.IsNoMatchError(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("list %s: %w", gvk.GroupKind(), err)
+		}
+		if err := do(); err != nil {
+			return true, err
+		}
+		if opts.Continue = page.GetContinue(); opts.Continue == "" {
+			return true, nil
+		}
+	}
+}
+
+// listOfKind is a list that is told of which kind.
+type listOfKind interface {
+	client.ObjectList
+	SetGroupVersionKind(gvk schema.GroupVersionKind)
+}
+
+// self is the name of the account that the client has.
+func (c *cluster) self(ctx context.Context) (string, error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	err := c.client.Create(ctx, review)
+	return review.Status.UserInfo.Username, err
 }
 
 // clusterInformationName is the singleton that holds Calico's lock.

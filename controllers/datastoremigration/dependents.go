@@ -342,7 +342,7 @@ func (s *dependents) canBeProtected() check.Check {
 		for _, need := range missing {
 			findings = append(findings, check.Finding{Level: check.Failure,
 				Message: fmt.Sprintf("this account may not %s (needed by %s), and so not protect what depends on Calico's objects: %s",
-					need, DetachAction, strings.Join(examples(need.For, func(name string) string { return name }), ", ")),
+					need, DetachAction, strings.Join(examples(need.For, asIs), ", ")),
 				Remedy: fmt.Sprintf("add {apiGroups: [%q], resources: [%s]} to the Helm value %s", need.Group, need.Resource, patchValue)})
 		}
 		return findings, err

@@ -10,7 +10,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -131,11 +130,11 @@ func (f *fence) fence(ctx context.Context, dm *migration, whileUnknown admission
 
 // account is the one that this process is.
 func (f *fence) account(ctx context.Context) (string, error) {
-	review := &authenticationv1.SelfSubjectReview{}
-	if err := f.client.Create(ctx, review); err != nil {
+	user, err := f.self(ctx)
+	if err != nil {
 		return "", fmt.Errorf("ask the API server who we are: %w", err)
 	}
-	return review.Status.UserInfo.Username, nil
+	return user, nil
 }
 
 // fenceFor is the fence that lets an account pass.
@@ -191,24 +190,15 @@ func (f *fence) install(ctx context.Context, want client.Object) (types.UID, err
 // partOfFence reads what has the kind and name of part; nil when there is none, or no
 // such kind.
 func (f *fence) partOfFence(ctx context.Context, part client.Object) (client.Object, error) {
-	have := part.DeepCopyObject().(client.Object)
-	err := f.client.Get(ctx, types.NamespacedName{Name: part.GetName()}, have)
-	if apierrs.IsNotFound(err) || meta.IsNoMatchError(err) {
+	have, err := read(ctx, f.client, byName(part.GetName()), part.DeepCopyObject().(client.Object), "the fence, "+f.nameOf(part))
+	if meta.IsNoMatchError(err) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read the fence, %s: %w", f.nameOf(part), err)
-	}
-	return have, nil
+	return have, err
 }
 
 func (f *fence) removePart(ctx context.Context, part client.Object) error {
-	uid := part.GetUID()
-	err := f.client.Delete(ctx, part, client.Preconditions{UID: &uid})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete the fence, %s: %w", f.nameOf(part), err)
-	}
-	return nil
+	return remove(ctx, f.client, part, "the fence, "+f.nameOf(part))
 }
 
 // unfenceV1 also takes back what was noted on v1 since the fence was there.

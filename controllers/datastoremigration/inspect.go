@@ -6,7 +6,6 @@ import (
 	"math"
 	"time"
 
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
@@ -139,14 +138,7 @@ func (l *Inspector) Sides(ctx context.Context, conflicts []copier.Conflict, vers
 func (l *Inspector) read(ctx context.Context, kind *resources.Kind, name types.NamespacedName) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(kind.V3GVK())
-	err := l.s.client.Get(ctx, name, u)
-	if apierrs.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read %s %s of v3: %w", kind.Name(), name, err)
-	}
-	return u, nil
+	return read(ctx, l.s.client, name, u, fmt.Sprintf("%s %s of v3", kind.Name(), name))
 }
 
 // ExpectedLock is how long v1 stays locked where objects are copied ahead, and what that

@@ -8,10 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/resources"
 )
@@ -46,7 +45,7 @@ func (s *copying) warnOfOverlaps(ctx context.Context, sc *scope) error {
 	}
 	if found := overlaps(pools); len(found) > 0 {
 		sc.Warn("OverlappingIPPools", "IP pools overlap, and their age decides which is used, which a copy does not keep: %s. Disable or shrink one of each",
-			strings.Join(examples(found, func(text string) string { return text }), "; "))
+			strings.Join(examples(found, asIs), "; "))
 	}
 	return nil
 }

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/patch"
@@ -76,11 +75,7 @@ func (l *v3Lock) openV3(ctx context.Context, sc *scope, gvk schema.GroupVersionK
 	}
 	switch holder := lockedBy(info); decideUnlock(info, sc.Object.UID, keep) {
 	case unlockDeletes:
-		own := info.GetUID()
-		err := l.client.Delete(ctx, info, client.Preconditions{UID: &own})
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete the v3 ClusterInformation that this migration created: %w", err)
-		}
+		return remove(ctx, l.client, info, "the v3 ClusterInformation that this migration created")
 	case unlockOpens:
 		return l.setReady(ctx, info, true, "")
 	case unlockWaits:

@@ -46,9 +46,9 @@ func (s *preflight) preflight(ctx context.Context, sc *scope) (outputs, error) {
 		return nil, err
 	}
 	if len(blockers) == 0 && len(warnings) > 0 {
-		sc.Warn("ChecksWarn", "%s", strings.Join(examples(warnings, func(w string) string { return w }), "; "))
+		sc.Warn("ChecksWarn", "%s", strings.Join(examples(warnings, asIs), "; "))
 	}
-	return outputs{"blockers": examples(blockers, func(b string) string { return b })}, nil
+	return outputs{"blockers": examples(blockers, asIs)}, nil
 }
 
 // Checks are what Preflight asks, for people who ask before there is a migration:

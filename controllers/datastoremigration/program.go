@@ -10,11 +10,10 @@ import (
 	"maps"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/builtin"
@@ -268,6 +267,9 @@ const (
 	exampleLimit  = 5
 	exampleLength = 512
 )
+
+// asIs shows a text.
+func asIs(text string) string { return text }
 
 // examples shortens a list for outputs; the rest is counted.
 func examples[E any](items []E, show func(E) string) []string {

@@ -38,7 +38,7 @@ func (s *annotations) forgetCopies(ctx context.Context, sc *scope) (outputs, err
 		}
 		slices.Sort(why)
 		sc.Warn("NotesKept", "%d v3 objects keep the annotations of this migration, which is harmless: %s: %s", len(kept),
-			strings.Join(examples(kept, func(p resources.Problem) string { return p.Kind + " " + p.Object() }), ", "), strings.Join(examples(slices.Compact(why), func(text string) string { return text }), "; "))
+			strings.Join(examples(kept, func(p resources.Problem) string { return p.Kind + " " + p.Object() }), ", "), strings.Join(examples(slices.Compact(why), asIs), "; "))
 	}
 	return nil, err
 }

@@ -10,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -102,14 +101,8 @@ func (r *components) observeRollout(ctx context.Context, sc *scope) (outputs, er
 }
 
 func (r *components) component(ctx context.Context, name string, obj client.Object) (bool, error) {
-	err := r.client.Get(ctx, types.NamespacedName{Namespace: r.namespace, Name: name}, obj)
-	if apierrs.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("read %s/%s: %w", r.namespace, name, err)
-	}
-	return true, nil
+	obj, err := read(ctx, r.client, types.NamespacedName{Namespace: r.namespace, Name: name}, obj, r.namespace+"/"+name)
+	return obj != nil, err
 }
 
 // rollout is what is not there yet.
