@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/datastoremigration/sidedoor"
 	"github.com/phasegate/phasegate/controllers/patch"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
@@ -75,7 +76,7 @@ func (s *door) retireDoor(ctx context.Context, sc *scope) error {
 		if err != nil {
 			return err
 		}
-		if crd != nil && (versionIndex(crd, migrationv1.SideDoorVersion) >= 0 || crd.Annotations[migrationv1.AnnotationSideDoor] == string(sc.Object.UID)) {
+		if crd != nil && (sidedoor.Has(crd) || crd.Annotations[migrationv1.AnnotationSideDoor] == string(sc.Object.UID)) {
 			due[kind.Name()] = true
 		}
 	}

@@ -3,7 +3,6 @@ package datastoremigration
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,10 +11,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/check"
+	"github.com/phasegate/phasegate/controllers/datastoremigration/sidedoor"
 	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
@@ -35,8 +34,6 @@ type door struct {
 const (
 	// doorTries is how often a door that somebody shuts is opened again.
 	doorTries = 3
-	// doorRaces is how often one CRD may change under our hands.
-	doorRaces = 5
 	// doorServed is how long the API server may take to serve a version that it has accepted.
 	doorServed = 10 * time.Second
 	doorPoll   = 200 * time.Millisecond
@@ -104,8 +101,8 @@ func (s *door) openCRDs(ctx context.Context, by types.UID) (string, error) {
 	var failed error
 	for _, kind := range s.registry.All() {
 		refusal := ""
-		err := s.changeCRD(ctx, kind.V3CRDName(), func(crd *apiextensionsv1.CustomResourceDefinition) (ops []doorOp) {
-			ops, refusal = openDoor(crd, by)
+		err := sidedoor.Change(ctx, s.client, kind.V3CRDName(), func(crd *apiextensionsv1.CustomResourceDefinition) (ops []sidedoor.Op) {
+			ops, refusal = sidedoor.Open(crd, by)
 			return ops
 		})
 		switch apierrors.Classify(err) {
@@ -120,39 +117,6 @@ func (s *door) openCRDs(ctx context.Context, by types.UID) (string, error) {
 		failed = cmp.Or(failed, err)
 	}
 	return "", failed
-}
-
-// changeCRD patches a CRD until decide finds nothing to do any more, in what the server has
-// answered last. The error wraps the API server's.
-func (s *door) changeCRD(ctx context.Context, name string, decide func(*apiextensionsv1.CustomResourceDefinition) []doorOp) error {
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	err := s.client.Get(ctx, types.NamespacedName{Name: name}, crd)
-	for range doorRaces {
-		if err != nil {
-			break
-		}
-		ops := decide(crd)
-		if len(ops) == 0 {
-			return nil
-		}
-		var body []byte
-		if body, err = json.Marshal(ops); err != nil {
-			break
-		}
-		crd = &apiextensionsv1.CustomResourceDefinition{}
-		crd.Name = name
-		err = s.client.Patch(ctx, crd, client.RawPatch(types.JSONPatchType, body), client.FieldOwner(doorManager))
-		if apierrors.Classify(err) == apierrors.Conflict {
-			err = s.client.Get(ctx, types.NamespacedName{Name: name}, crd)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("cannot be changed: %w", err)
-	}
-	if len(decide(crd)) > 0 {
-		return fmt.Errorf("cannot be changed: others changed it %d times meanwhile", doorRaces)
-	}
-	return nil
 }
 
 // awaitDoor asks every kind, because the API server starts the storage of each at the first
@@ -182,7 +146,7 @@ func (s *door) awaitDoor(ctx context.Context, sc *scope) error {
 
 func (s *door) isShut(ctx context.Context, kind *resources.Kind) (bool, error) {
 	crd, err := s.crd(ctx, kind.V3CRDName())
-	return err == nil && (crd == nil || versionIndex(crd, migrationv1.SideDoorVersion) < 0), err
+	return err == nil && (crd == nil || !sidedoor.Has(crd)), err
 }
 
 func isWait(err error) bool {
@@ -198,8 +162,8 @@ func (s *door) closeSideDoor(ctx context.Context, sc *scope) (outputs, error) {
 	}
 	var failed error
 	for _, kind := range s.registry.All() {
-		err := s.changeCRD(ctx, kind.V3CRDName(), func(crd *apiextensionsv1.CustomResourceDefinition) []doorOp {
-			return closeDoor(crd, sc.Object.UID)
+		err := sidedoor.Change(ctx, s.client, kind.V3CRDName(), func(crd *apiextensionsv1.CustomResourceDefinition) []sidedoor.Op {
+			return sidedoor.Close(crd, sc.Object.UID)
 		})
 		if err != nil && apierrors.Classify(err) != apierrors.NotFound {
 			failed = cmp.Or(failed, fmt.Errorf("take version %s out of CRD %s: %w", migrationv1.SideDoorVersion, kind.V3CRDName(), err))
@@ -287,7 +251,7 @@ func (s *door) canCopyAhead(all []rbac.Need) check.Check {
 			if crd == nil {
 				continue // another check says so
 			}
-			if why := noDoor(crd); why != "" {
+			if why := sidedoor.Refusal(crd); why != "" {
 				return finding(fmt.Sprintf("CRD %s %s", crd.Name, why), "apply Calico's CRD as it is"), nil
 			}
 		}
