@@ -25,6 +25,15 @@ import (
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
+// servers asks each API server by itself: one that hangs knows nothing of a lock or of a CRD.
+type servers struct {
+	cluster
+
+	config    *rest.Config
+	elsewhere bool
+	direct    directClients
+}
+
 const (
 	// addressesCheck and reachedCheck are the ids of the checks, by which a person waives them.
 	addressesCheck = "api-servers"
@@ -94,18 +103,18 @@ func serversOf(slice *discoveryv1.EndpointSlice, leases []coordinationv1.Lease, 
 	return k
 }
 
-func (s *steps) knownServers(ctx context.Context, now time.Time, version string) (knownServers, error) {
+func (a *servers) knownServers(ctx context.Context, now time.Time, version string) (knownServers, error) {
 	slice, leases := &discoveryv1.EndpointSlice{}, &coordinationv1.LeaseList{}
 	group, both := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		err := s.client.Get(both, types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: kubernetesService}, slice)
+		err := a.client.Get(both, types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: kubernetesService}, slice)
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("read the addresses of the API servers, EndpointSlice default/%s: %w", kubernetesService, err)
 		}
 		return nil
 	})
 	group.Go(func() error {
-		if err := s.client.List(both, leases, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{identityLabel: identityOfServers},
+		if err := a.client.List(both, leases, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{identityLabel: identityOfServers},
 			&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: version}}); err != nil {
 			return fmt.Errorf("list the Leases of the API servers in kube-system: %w", err)
 		}
@@ -140,12 +149,12 @@ func (a apiServer) config(cfg *rest.Config) *rest.Config {
 }
 
 // servers are all API servers. What a person has waived is not waited for.
-func (s *steps) servers(ctx context.Context, dm *migration, now time.Time, version string) ([]apiServer, error) {
-	ours := []apiServer{{client: s.client}}
-	if s.Config == nil || isWaived(dm, reachedCheck) {
+func (a *servers) servers(ctx context.Context, dm *migration, now time.Time, version string) ([]apiServer, error) {
+	ours := []apiServer{{client: a.client}}
+	if a.config == nil || isWaived(dm, reachedCheck) {
 		return ours, nil
 	}
-	known, err := s.knownServers(ctx, now, version)
+	known, err := a.knownServers(ctx, now, version)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +166,7 @@ func (s *steps) servers(ctx context.Context, dm *migration, now time.Time, versi
 	}
 	all := make([]apiServer, len(known.addresses))
 	for i, address := range known.addresses {
-		if all[i], err = s.direct.to(s.Config, address, s.client); err != nil {
+		if all[i], err = a.direct.to(a.config, address, a.client); err != nil {
 			return nil, err
 		}
 	}
@@ -166,8 +175,8 @@ func (s *steps) servers(ctx context.Context, dm *migration, now time.Time, versi
 
 // eachServer does the same at every API server at the same time, and answers which they are by a list of that version.
 // One that does not answer is waited for.
-func (s *steps) eachServer(ctx context.Context, sc *scope, version string, do func(context.Context, apiServer) error) ([]apiServer, error) {
-	all, err := s.servers(ctx, sc.Object, sc.Clock.Now(), version)
+func (a *servers) eachServer(ctx context.Context, sc *scope, version string, do func(context.Context, apiServer) error) ([]apiServer, error) {
+	all, err := a.servers(ctx, sc.Object, sc.Clock.Now(), version)
 	if err != nil {
 		return nil, err
 	}
@@ -236,29 +245,29 @@ func (d *directClients) to(cfg *rest.Config, address string, like client.Client)
 }
 
 // everyServer finds what would keep the migration from asking each API server whether it refuses writes.
-func (s *steps) everyServer() []check.Check {
+func (a *servers) everyServer() []check.Check {
 	const remedy = "a server that hangs at the lock, and cannot be asked, takes writes that v3 never gets"
 	return []check.Check{
 		{ID: addressesCheck, Title: "every API server has an address of its own", Waivable: true, Run: func(ctx context.Context) ([]check.Finding, error) {
-			if s.Config == nil {
+			if a.config == nil {
 				return nil, nil
 			}
-			known, err := s.knownServers(ctx, time.Now(), newest)
+			known, err := a.knownServers(ctx, time.Now(), newest)
 			if err != nil || known.unclear() == "" {
 				return nil, err
 			}
 			return []check.Finding{{Level: check.Failure, Message: known.unclear() + "; " + remedy,
 				Remedy: "if a server is gone for good, delete its Lease; if one address is that of a load balancer, let the API servers advertise their own (--advertise-address)"}}, nil
 		}},
-		{ID: reachedCheck, Title: "every API server can be asked by itself", Waivable: true, Run: s.unreached},
+		{ID: reachedCheck, Title: "every API server can be asked by itself", Waivable: true, Run: a.unreached},
 	}
 }
 
-func (s *steps) unreached(ctx context.Context) ([]check.Finding, error) {
-	if s.Config == nil {
+func (a *servers) unreached(ctx context.Context) ([]check.Finding, error) {
+	if a.config == nil {
 		return nil, nil
 	}
-	known, err := s.knownServers(ctx, time.Now(), newest)
+	known, err := a.knownServers(ctx, time.Now(), newest)
 	if err != nil {
 		return nil, err
 	}
@@ -266,12 +275,12 @@ func (s *steps) unreached(ctx context.Context) ([]check.Finding, error) {
 	var group errgroup.Group
 	for i, address := range known.addresses {
 		group.Go(func() error {
-			server, err := s.direct.to(s.Config, address, s.client)
+			server, err := a.direct.to(a.config, address, a.client)
 			if err != nil {
 				return err
 			}
 			silent[i] = askServer(ctx, server, func(ctx context.Context, server apiServer) error {
-				_, err := readLock(ctx, server.client, s.Registry.Lock().V1GVK())
+				_, err := readLock(ctx, server.client, a.registry.Lock().V1GVK())
 				return err
 			})
 			return nil
@@ -287,7 +296,7 @@ func (s *steps) unreached(ctx context.Context) ([]check.Finding, error) {
 		}
 		f := check.Finding{Level: check.Failure, Message: fmt.Sprintf("API server %s: %v", known.addresses[i], err),
 			Remedy: "repair it, or let this account's pods reach that address"}
-		if s.Elsewhere {
+		if a.elsewhere {
 			f.Level, f.Remedy = check.Warning, "only the manager has to reach it: kubectl phasegate status says when it cannot"
 		}
 		findings = append(findings, f)

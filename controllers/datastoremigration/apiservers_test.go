@@ -110,11 +110,11 @@ func TestEveryServerIsAsked(t *testing.T) {
 			for i := range c.leases {
 				objects = append(objects, new(serverLease("apiserver-"+strconv.Itoa(i), time.Now())))
 			}
-			s := &steps{Settings: Settings{Registry: resources.Default(), Config: &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}}},
-				client: newFake().WithRESTMapper(mapsLock()).WithObjects(objects...).Build()}
+			s := newEffects(newFake().WithRESTMapper(mapsLock()).WithObjects(objects...).Build(),
+				Settings{Registry: resources.Default(), Config: &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}}})
 			sc := &scope{Object: &migration{ObjectMeta: metav1.ObjectMeta{UID: "u", Annotations: map[string]string{migrationv1.AnnotationWaive: c.waive}}}, Clock: clock.RealClock{}}
 			got := ""
-			if _, err := s.proveFence(t.Context(), sc, newest, "mark", reason, 1); isWait(err) {
+			if _, err := s.fence.proveFence(t.Context(), sc, newest, "mark", reason, 1); isWait(err) {
 				got = err.Error()
 			} else if err != nil {
 				t.Fatal(err)
@@ -153,13 +153,13 @@ func TestStillClosedAtTheSameServers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n, err := strconv.ParseInt(port(t, refuses), 10, 32)
 			must(t, err)
-			s := &steps{Settings: Settings{Registry: resources.Default(), Config: &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}}},
-				client: newFake().WithRESTMapper(mapsLock()).WithObjects(lockObject(false), serverSlice([]int32{int32(n)}, "127.0.0.1"), new(serverLease("a", time.Now()))).Build()}
+			s := newEffects(newFake().WithRESTMapper(mapsLock()).WithObjects(lockObject(false), serverSlice([]int32{int32(n)}, "127.0.0.1"), new(serverLease("a", time.Now()))).Build(),
+				Settings{Registry: resources.Default(), Config: &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}}})
 			var closed []apiServer
 			for _, address := range c.closed {
 				closed = append(closed, apiServer{address: address})
 			}
-			err = s.stillClosed(t.Context(), &scope{Object: dm, Clock: clock.RealClock{}}, closed, time.Second)
+			err = s.v1Lock.stillClosed(t.Context(), &scope{Object: dm, Clock: clock.RealClock{}}, closed, time.Second)
 			if err != nil && !isWait(err) || isWait(err) != c.waits {
 				t.Errorf("it says %v, want a wait: %t", err, c.waits)
 			}
@@ -186,9 +186,9 @@ func port(t *testing.T, server *httptest.Server) string {
 func TestServersThatCannotBeAskedAreNamed(t *testing.T) {
 	objects := []client.Object{lockObject(false), serverSlice([]int32{1}, "127.0.0.1"), new(serverLease("a", time.Now())), new(serverLease("b", time.Now()))}
 	for elsewhere, level := range map[bool]check.Level{false: check.Failure, true: check.Warning} {
-		s := &steps{Settings: Settings{Registry: resources.Default(), Config: &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, Elsewhere: elsewhere},
-			client: newFake().WithRESTMapper(mapsLock()).WithObjects(objects...).Build()}
-		for _, a := range check.Ask(t.Context(), s.everyServer()) {
+		s := newEffects(newFake().WithRESTMapper(mapsLock()).WithObjects(objects...).Build(),
+			Settings{Registry: resources.Default(), Config: &rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, Elsewhere: elsewhere})
+		for _, a := range check.Ask(t.Context(), s.servers.everyServer()) {
 			want := map[string]check.Level{addressesCheck: check.Failure, reachedCheck: level}[a.ID]
 			if a.Err != nil || !a.Waivable || len(a.Findings) != 1 || a.Findings[0].Level != want {
 				t.Errorf("check %s, asked from elsewhere: %t, answers %v, %v, want one %s that may be waived", a.ID, elsewhere, a.Findings, a.Err, want)

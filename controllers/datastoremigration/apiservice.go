@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"time"
 
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/patch"
@@ -18,11 +18,18 @@ import (
 	"github.com/phasegate/phasegate/resources"
 )
 
+// parking takes the APIService of v3 from the aggregated API server, and gives it back. What it was is saved with the
+// state before it is changed, and on itself; a crash in between leaves it as it was, or changed and bearing both. People
+// see an APIService without a service, with the UID of the migration.
+type parking struct {
+	cluster
+
+	servers *servers
+}
+
 const (
 	// savedAPIServiceKey is where the state has what the APIService was.
 	savedAPIServiceKey = "apiService"
-
-	apiServiceName = "v3.projectcalico.org"
 	// automanagedLabel marks an APIService that kube-apiserver keeps for a CRD.
 	automanagedLabel = "kube-aggregator.kubernetes.io/automanaged"
 	// What kube-apiserver itself writes for the group of a CRD.
@@ -30,30 +37,13 @@ const (
 	crdVersionPriority = 100
 )
 
-// apiService reads the APIService of v3; nil when there is none.
-func (s *steps) apiService(ctx context.Context) (*apiregistrationv1.APIService, error) {
-	svc := &apiregistrationv1.APIService{}
-	err := s.client.Get(ctx, types.NamespacedName{Name: apiServiceName}, svc)
-	if apierrs.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read APIService %s: %w", apiServiceName, err)
-	}
-	return svc, nil
-}
-
-func isAggregated(svc *apiregistrationv1.APIService) bool {
-	return svc != nil && svc.Spec.Service != nil
-}
-
 // parkAPIService saves the aggregated APIService with the state first, then
 // turns it in place into what kube-apiserver keeps for CRDs. In place, there is
 // no moment without an APIService, and nothing that a controller could create
 // again before us on the way back. It bears what it was itself, too, for those who have
 // neither the state nor this program. Once v3 is open, forgetParked deletes it.
-func (s *steps) parkAPIService(ctx context.Context, sc *scope) (outputs, error) {
-	svc, err := s.apiService(ctx)
+func (p *parking) parkAPIService(ctx context.Context, sc *scope) (outputs, error) {
+	svc, err := p.apiService(ctx)
 	if err != nil || !isAggregated(svc) {
 		return nil, err
 	}
@@ -64,7 +54,7 @@ func (s *steps) parkAPIService(ctx context.Context, sc *scope) (outputs, error) 
 	if err := sc.Save(ctx, savedAPIServiceKey, saved); err != nil {
 		return nil, err
 	}
-	err = patch.MutateAndPatchSpec(ctx, s.client, svc, func(svc *apiregistrationv1.APIService) {
+	err = patch.MutateAndPatchSpec(ctx, p.client, svc, func(svc *apiregistrationv1.APIService) {
 		svc.Labels = map[string]string{automanagedLabel: "true"}
 		svc.Annotations = map[string]string{migrationv1.AnnotationSavedAPIService: saved, migrationv1.AnnotationLockedBy: string(sc.Object.UID)}
 		svc.Spec = apiregistrationv1.APIServiceSpec{
@@ -86,15 +76,15 @@ func parks(sc *scope) bool {
 
 // staysParked points the APIService to the CRDs once more where somebody, an operator or
 // GitOps, has pointed it to a server meanwhile. The error waits until that is heard of.
-func (s *steps) staysParked(ctx context.Context, sc *scope) error {
+func (p *parking) staysParked(ctx context.Context, sc *scope) error {
 	if !parks(sc) {
 		return nil
 	}
-	svc, err := s.apiService(ctx)
+	svc, err := p.apiService(ctx)
 	if err != nil || !isAggregated(svc) {
 		return err
 	}
-	if _, err := s.parkAPIService(ctx, sc); err != nil {
+	if _, err := p.parkAPIService(ctx, sc); err != nil {
 		return err
 	}
 	return &fsm.WaitError{After: time.Second, Message: fmt.Sprintf(
@@ -139,12 +129,12 @@ func (saved *savedAPIService) onto(svc *apiregistrationv1.APIService) {
 // restoreAPIService puts the saved APIService back, with every label,
 // annotation and field it had. An aggregated one that somebody else made in the
 // meantime is left alone.
-func (s *steps) restoreAPIService(ctx context.Context, sc *scope) (outputs, error) {
-	svc, err := s.apiService(ctx)
+func (p *parking) restoreAPIService(ctx context.Context, sc *scope) (outputs, error) {
+	svc, err := p.apiService(ctx)
 	if err != nil {
 		return nil, err
 	}
-	parked, err := s.parkedHere(ctx, sc, svc)
+	parked, err := p.parkedHere(ctx, sc, svc)
 	if err != nil {
 		return nil, err
 	}
@@ -156,21 +146,21 @@ func (s *steps) restoreAPIService(ctx context.Context, sc *scope) (outputs, erro
 		if err != nil || saved == nil {
 			return nil, err // nothing was parked
 		}
-		if err := s.putBack(ctx, svc, saved); err != nil {
+		if err := p.putBack(ctx, svc, saved); err != nil {
 			return nil, err
 		}
 	}
-	return s.forgetAPIService(ctx, sc)
+	return p.forgetAPIService(ctx, sc)
 }
 
 // parkedHere tells whether it was this migration that parked the APIService, in this cluster. Of an object that
 // is there the state is believed. A state alone may have come out of a backup, of another cluster or of another time:
 // then the mark on the APIService decides, or v1, which is locked for as long as it is parked.
-func (s *steps) parkedHere(ctx context.Context, sc *scope, svc *apiregistrationv1.APIService) (bool, error) {
+func (p *parking) parkedHere(ctx context.Context, sc *scope, svc *apiregistrationv1.APIService) (bool, error) {
 	if !sc.Gone() || svc != nil && svc.Annotations[migrationv1.AnnotationLockedBy] == string(sc.Object.UID) {
 		return true, nil
 	}
-	v1, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
+	v1, err := p.v1Info(ctx)
 	if err != nil && !gone(err) {
 		return false, err
 	}
@@ -208,13 +198,13 @@ func readSaved(where, text string) (*savedAPIService, error) {
 }
 
 // forgetAPIService drops what was saved, where the APIService is what it was before.
-func (s *steps) forgetAPIService(ctx context.Context, sc *scope) (outputs, error) {
-	svc, err := s.apiService(ctx)
+func (p *parking) forgetAPIService(ctx context.Context, sc *scope) (outputs, error) {
+	svc, err := p.apiService(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if svc != nil && svc.Annotations[migrationv1.AnnotationSavedAPIService] != "" {
-		err := patch.MutateAndPatchSpec(ctx, s.client, svc, func(svc *apiregistrationv1.APIService) {
+		err := patch.MutateAndPatchSpec(ctx, p.client, svc, func(svc *apiregistrationv1.APIService) {
 			delete(svc.Annotations, migrationv1.AnnotationSavedAPIService)
 			delete(svc.Annotations, migrationv1.AnnotationLockedBy)
 		})
@@ -226,17 +216,48 @@ func (s *steps) forgetAPIService(ctx context.Context, sc *scope) (outputs, error
 }
 
 // putBack writes over the one that is there, or makes it anew.
-func (s *steps) putBack(ctx context.Context, svc *apiregistrationv1.APIService, saved *savedAPIService) error {
+func (p *parking) putBack(ctx context.Context, svc *apiregistrationv1.APIService, saved *savedAPIService) error {
 	var err error
 	if svc == nil {
 		svc = &apiregistrationv1.APIService{}
 		saved.onto(svc)
-		err = s.client.Create(ctx, svc)
+		err = p.client.Create(ctx, svc)
 	} else {
-		err = patch.MutateAndPatchSpec(ctx, s.client, svc, saved.onto)
+		err = patch.MutateAndPatchSpec(ctx, p.client, svc, saved.onto)
 	}
 	if err != nil {
 		return fmt.Errorf("restore APIService %s: %w", apiServiceName, err)
+	}
+	return nil
+}
+
+// forgetParked deletes the parked APIService and what was saved of it, for good. kube-apiserver makes one for
+// the CRDs at once, and v3 is served without a pause.
+//
+// Turning it in place is not enough. An API server that has seen an APIService of a server goes on to ask that
+// server for its kinds when it is turned into one of CRDs, and tells clients of those. Once that server is removed,
+// discovery of v3 is stale, and no namespace of the cluster ends any more. Only a deletion makes it forget. One that
+// has not heard of the deletion, since the new one came too soon, hears of another.
+func (p *parking) forgetParked(ctx context.Context, sc *scope) (outputs, error) {
+	svc, err := p.apiService(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if svc != nil && !isAggregated(svc) && (svc.Annotations[migrationv1.AnnotationSavedAPIService] != "" || p.staleServer(ctx, sc) != "") {
+		if err := p.deleteAPIService(ctx, svc); err != nil {
+			return nil, err
+		}
+	}
+	if stale := p.staleServer(ctx, sc); stale != "" {
+		return nil, &fsm.WaitError{After: serverPoll, Message: stale}
+	}
+	return nil, sc.Save(ctx, savedAPIServiceKey, "")
+}
+
+func (p *parking) deleteAPIService(ctx context.Context, svc *apiregistrationv1.APIService) error {
+	err := p.client.Delete(ctx, svc, client.Preconditions{UID: &svc.UID, ResourceVersion: &svc.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete APIService %s, which kube-apiserver makes anew: %w", apiServiceName, err)
 	}
 	return nil
 }

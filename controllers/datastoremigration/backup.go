@@ -8,18 +8,23 @@ import (
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 )
+
+// backups keeps v1 in Secrets of Calico's namespace before it is deleted. They outlive the migration, and nobody
+// deletes them but a person; a backup without its index, which is written last, is none.
+type backups struct {
+	cluster
+
+	apis      *apis
+	namespace string
+}
 
 // BackUpAction keeps v1 before CleanUpAction deletes it.
 const BackUpAction = "BackUpV1"
@@ -34,9 +39,9 @@ const (
 	waiveBackup = "v1-backup"
 )
 
-func (s *steps) backUpRights() []rbacv1.PolicyRule {
-	return grants([]rbacv1.PolicyRule{rbac.Asking}, onSecrets(), s.onV1CRDs("get"), onAllOfV1("list"),
-		allOf("list", resources.V1Group, s.Registry.All(), (*resources.Kind).V1Plural))
+func (b *backups) backUpRights() []rbacv1.PolicyRule {
+	return grants([]rbacv1.PolicyRule{rbac.Asking}, onSecrets(), b.onV1CRDs("get"), onAllOfV1("list"),
+		allOf("list", resources.V1Group, b.registry.All(), (*resources.Kind).V1Plural))
 }
 
 // onSecrets are in the Calico namespace only, see Needs.
@@ -45,12 +50,12 @@ func onSecrets() []rbacv1.PolicyRule { return rule("get create delete", "", "sec
 // backUpV1 writes every v1 object and CRD to Secrets, and reads them back. It may be
 // called again: what is written already and right stays, and a backup that is complete
 // is left alone once the first CRD has gone, since there would be less in a new one.
-func (s *steps) backUpV1(ctx context.Context, sc *scope) (outputs, error) {
+func (b *backups) backUpV1(ctx context.Context, sc *scope) (outputs, error) {
 	switch to := sc.With.String("to", "Secrets"); to {
 	case "None":
 		return nil, sc.Save(ctx, backupKey, "")
 	case "Secrets":
-		return nil, s.backUp(ctx, sc)
+		return nil, b.backUp(ctx, sc)
 	default:
 		return nil, fmt.Errorf("parameter to is %q: use Secrets or None", to)
 	}
@@ -59,26 +64,26 @@ func (s *steps) backUpV1(ctx context.Context, sc *scope) (outputs, error) {
 // renewBackup brings a backup up to date that may have waited for long, and notes that
 // the deletion may begin. Whether one is wanted is on record: what is in the Secrets
 // does not tell, since a part may be missing.
-func (s *steps) renewBackup(ctx context.Context, sc *scope) error {
+func (b *backups) renewBackup(ctx context.Context, sc *scope) error {
 	if sc.Saved(backupKey) == "" {
 		return nil
 	}
-	if err := s.backUp(ctx, sc); err != nil {
+	if err := b.backUp(ctx, sc); err != nil {
 		return err
 	}
 	return sc.Save(ctx, backupKey, backupWhole)
 }
 
-func (s *steps) backUp(ctx context.Context, sc *scope) error {
-	if err := s.mayKeep(ctx); err != nil {
+func (b *backups) backUp(ctx context.Context, sc *scope) error {
+	if err := b.mayKeep(ctx); err != nil {
 		return err
 	}
-	v := s.vault(sc.Object)
+	v := b.vault(sc.Object)
 	done, err := v.read(ctx)
 	if err != nil {
 		return err
 	}
-	whole, err := s.mayHaveBeenWhole(ctx, sc, v)
+	whole, err := b.mayHaveBeenWhole(ctx, sc, v)
 	if err != nil {
 		return err
 	}
@@ -91,7 +96,7 @@ func (s *steps) backUp(ctx context.Context, sc *scope) error {
 		return fsm.Wait("the backup of v1 is not whole any more, so nothing more of v1 is deleted: bring back the Secrets in namespace %s with the label %s=%s; or set the annotation %s on this object to go on without a backup",
 			v.namespace, migrationv1.LabelBackupOf, v.prefix(), waiverFor(sc.Object, waiveBackup))
 	}
-	if begun, err := s.deletionHasBegun(ctx, done); begun || err != nil {
+	if begun, err := b.deletionHasBegun(ctx, done); begun || err != nil {
 		return err
 	}
 	v.begin = func(ctx context.Context) error { return sc.Save(ctx, backupKey, backupWanted) }
@@ -100,12 +105,12 @@ func (s *steps) backUp(ctx context.Context, sc *scope) error {
 			return err
 		}
 	}
-	return s.writeBackup(ctx, sc, v)
+	return b.writeBackup(ctx, sc, v)
 }
 
 // mayHaveBeenWhole tells whether the deletion may have begun on the strength of a backup. Where the state was
 // lost, any part of one says so.
-func (s *steps) mayHaveBeenWhole(ctx context.Context, sc *scope, v *backupStore) (bool, error) {
+func (b *backups) mayHaveBeenWhole(ctx context.Context, sc *scope, v *backupStore) (bool, error) {
 	if noted := sc.Saved(backupKey); noted != "" || !wasLost(sc.Object) {
 		return noted == backupWhole, nil
 	}
@@ -114,9 +119,9 @@ func (s *steps) mayHaveBeenWhole(ctx context.Context, sc *scope, v *backupStore)
 }
 
 // writeBackup leaves as it is what was written already and is right, and reads all of it back.
-func (s *steps) writeBackup(ctx context.Context, sc *scope, v *backupStore) error {
+func (b *backups) writeBackup(ctx context.Context, sc *scope, v *backupStore) error {
 	w := newBackupWriter(v)
-	if err := s.eachOfV1(ctx, func(obj *unstructured.Unstructured) error { return w.add(ctx, obj) }); err != nil {
+	if err := b.eachOfV1(ctx, func(obj *unstructured.Unstructured) error { return w.add(ctx, obj) }); err != nil {
 		return err
 	}
 	if w.index.empty() {
@@ -137,12 +142,12 @@ func (s *steps) writeBackup(ctx context.Context, sc *scope, v *backupStore) erro
 }
 
 // mayKeep waits for the rights to Secrets, which may be granted as late as this.
-func (s *steps) mayKeep(ctx context.Context) error {
+func (b *backups) mayKeep(ctx context.Context) error {
 	needs := rbac.Flatten(BackUpAction, onSecrets()...)
 	for i := range needs {
-		needs[i].Namespace = s.CalicoNamespace
+		needs[i].Namespace = b.namespace
 	}
-	missing, err := rbac.Missing(ctx, s.client, needs)
+	missing, err := rbac.Missing(ctx, b.client, needs)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
@@ -151,12 +156,12 @@ func (s *steps) mayKeep(ctx context.Context) error {
 }
 
 // deletionHasBegun tells whether a CRD of a complete backup has gone since.
-func (s *steps) deletionHasBegun(ctx context.Context, done *backupIndex) (bool, error) {
+func (b *backups) deletionHasBegun(ctx context.Context, done *backupIndex) (bool, error) {
 	if done == nil {
 		return false, nil
 	}
 	for _, name := range done.CRDs {
-		crd, err := s.crd(ctx, name)
+		crd, err := b.crd(ctx, name)
 		if err != nil {
 			return false, err
 		}
@@ -169,33 +174,33 @@ func (s *steps) deletionHasBegun(ctx context.Context, done *backupIndex) (bool, 
 
 // eachOfV1 streams the CRDs of the registry's kinds, then all objects of the v1 group,
 // also those that no entry covers or that a selector leaves out.
-func (s *steps) eachOfV1(ctx context.Context, do func(*unstructured.Unstructured) error) error {
-	foreign, err := s.foreignV1()
+func (b *backups) eachOfV1(ctx context.Context, do func(*unstructured.Unstructured) error) error {
+	foreign, err := b.apis.foreignV1()
 	if err != nil {
 		return err
 	}
-	for _, kind := range s.Registry.All() {
+	for _, kind := range b.registry.All() {
 		crd := &unstructured.Unstructured{}
 		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: crdGroup, Version: "v1", Kind: "CustomResourceDefinition"})
-		err := s.client.Get(ctx, types.NamespacedName{Name: kind.V1CRDName()}, crd)
-		if apierrs.IsNotFound(err) {
-			continue
-		}
+		crd, err := read(ctx, b.client, byName(kind.V1CRDName()), crd, "CRD "+kind.V1CRDName())
 		if err != nil {
-			return fmt.Errorf("read CRD %s: %w", kind.V1CRDName(), err)
+			return err
+		}
+		if crd == nil {
+			continue
 		}
 		delete(crd.Object, "status")
 		if err := do(crd); err != nil {
 			return err
 		}
 	}
-	for _, kind := range s.Registry.All() {
-		if err := s.eachOf(ctx, kind.V1GVK(), kind.PageSize(), do); err != nil {
+	for _, kind := range b.registry.All() {
+		if err := b.eachOf(ctx, kind.V1GVK(), kind.PageSize(), do); err != nil {
 			return err
 		}
 	}
 	for _, plural := range slices.Sorted(maps.Keys(foreign)) {
-		if err := s.eachOf(ctx, foreign[plural], metadataPage, do); err != nil {
+		if err := b.eachOf(ctx, foreign[plural], metadataPage, do); err != nil {
 			return err
 		}
 	}
@@ -203,25 +208,15 @@ func (s *steps) eachOfV1(ctx context.Context, do func(*unstructured.Unstructured
 }
 
 // eachOf streams the objects of a kind; one that is not served has none.
-func (s *steps) eachOf(ctx context.Context, gvk schema.GroupVersionKind, pageSize int64, do func(*unstructured.Unstructured) error) error {
-	opts := &client.ListOptions{Limit: pageSize}
-	for {
-		page := &unstructured.UnstructuredList{}
-		page.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-		err := s.client.List(ctx, page, opts)
-		if apierrs.IsNotFound(err) || meta.IsNoMatchError(err) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("list %s: %w", gvk.GroupKind(), err)
-		}
+func (b *backups) eachOf(ctx context.Context, gvk schema.GroupVersionKind, pageSize int64, do func(*unstructured.Unstructured) error) error {
+	page := &unstructured.UnstructuredList{}
+	_, err := b.eachPage(ctx, gvk, page, pageSize, func() error {
 		for i := range page.Items {
 			if err := do(&page.Items[i]); err != nil {
 				return err
 			}
 		}
-		if opts.Continue = page.GetContinue(); opts.Continue == "" {
-			return nil
-		}
-	}
+		return nil
+	})
+	return err
 }

@@ -16,7 +16,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -67,8 +66,8 @@ type backupStore struct {
 	begin func(context.Context) error
 }
 
-func (s *steps) vault(dm *migration) *backupStore {
-	return &backupStore{client: s.client, namespace: s.CalicoNamespace, migration: dm}
+func (b *backups) vault(dm *migration) *backupStore {
+	return &backupStore{client: b.client, namespace: b.namespace, migration: dm}
 }
 
 // prefix is the name of the migration, as far as it is a label's value.
@@ -82,13 +81,9 @@ func (v *backupStore) name(n int) string { return fmt.Sprintf("%s-v1-backup-%d",
 // get is nil where there is no such Secret. One of an earlier migration with the same
 // name is kept: it may be all that is left of it.
 func (v *backupStore) get(ctx context.Context, n int) (*corev1.Secret, error) {
-	secret := &corev1.Secret{}
-	err := v.client.Get(ctx, types.NamespacedName{Namespace: v.namespace, Name: v.name(n)}, secret)
-	if apierrs.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read Secret %s in namespace %s: %w", v.name(n), v.namespace, err)
+	secret, err := read(ctx, v.client, types.NamespacedName{Namespace: v.namespace, Name: v.name(n)}, &corev1.Secret{}, fmt.Sprintf("Secret %s in namespace %s", v.name(n), v.namespace))
+	if err != nil || secret == nil {
+		return nil, err
 	}
 	if uid := secret.Labels[migrationv1.LabelBackupUID]; uid != string(v.migration.UID) {
 		return nil, fsm.Wait("the backup cannot be written, so no v1 CRD is deleted: Secret %s in namespace %s belongs to another migration (UID %q). Save and delete the Secrets with the label %s=%s",

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,7 +27,7 @@ import (
 // BreakGlass opens and closes Calico's datastore for a person, without a manager. It gives
 // back with the same code as the manager does.
 type BreakGlass struct {
-	steps   *steps
+	effects *effects
 	machine *fsm.Machine
 	locks   Locks
 }
@@ -36,13 +35,13 @@ type BreakGlass struct {
 // NewBreakGlass speaks to a cluster as the client's account, whose scheme is NewScheme. The
 // machine is the one that drives migrations there.
 func NewBreakGlass(c client.Client, registry *resources.Registry, machine *fsm.Machine) *BreakGlass {
-	return &BreakGlass{steps: newSteps(c, Settings{Registry: registry}), machine: machine}
+	return &BreakGlass{effects: newEffects(c, Settings{Registry: registry}), machine: machine}
 }
 
 // Look reads what keeps the datastore closed. It changes nothing, and may be called again;
 // Do goes by what was seen last.
 func (b *BreakGlass) Look(ctx context.Context) (*Locks, error) {
-	s := b.steps
+	s := b.effects
 	svc, err := s.apiService(ctx)
 	if err != nil {
 		return nil, err
@@ -51,14 +50,14 @@ func (b *BreakGlass) Look(ctx context.Context) (*Locks, error) {
 	if err := b.lookAtMigrations(ctx, &l); err != nil {
 		return nil, err
 	}
-	if l.V1, err = b.side(ctx, s.Registry.Lock().V1GVK()); err != nil {
+	if l.V1, err = b.side(ctx, s.registry.Lock().V1GVK()); err != nil {
 		return nil, err
 	}
-	behind := s.Registry.Through(migrationv1.SideDoorVersion).Lock().V3GVK()
+	behind := s.registry.Through(migrationv1.SideDoorVersion).Lock().V3GVK()
 	if isAggregated(svc) {
 		l.Behind, err = b.side(ctx, behind)
 	} else {
-		l.V3, err = b.side(ctx, s.Registry.Lock().V3GVK())
+		l.V3, err = b.side(ctx, s.registry.Lock().V3GVK())
 	}
 	if err != nil {
 		return nil, err
@@ -70,17 +69,17 @@ func (b *BreakGlass) Look(ctx context.Context) (*Locks, error) {
 		}
 		l.Parked = saved != nil
 	}
-	part, err := s.partOfFence(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: migrationv1.FenceName}})
+	part, err := s.fence.partOfFence(ctx, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: migrationv1.FenceName}})
 	l.Fenced, b.locks = part != nil, l
 	return &l, err
 }
 
 // lookAtMigrations reads the migrations, and then their states.
 func (b *BreakGlass) lookAtMigrations(ctx context.Context, l *Locks) (err error) {
-	if l.Migrations, err = b.steps.migrations(ctx); err != nil {
+	if l.Migrations, err = b.effects.migrations(ctx); err != nil {
 		return err
 	}
-	states, err := machinestate.List(ctx, b.steps.client, MachineName)
+	states, err := machinestate.List(ctx, b.effects.client, MachineName)
 	if err != nil {
 		return err
 	}
@@ -106,7 +105,7 @@ func (b *BreakGlass) lookAtMigrations(ctx context.Context, l *Locks) (err error)
 
 // side is nil where the API server does not serve it.
 func (b *BreakGlass) side(ctx context.Context, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
-	info, err := b.steps.clusterInformation(ctx, gvk)
+	info, err := b.effects.clusterInformation(ctx, gvk)
 	if meta.IsNoMatchError(err) || apierrs.IsNotFound(err) {
 		return nil, nil
 	}
@@ -137,7 +136,7 @@ func (b *BreakGlass) Do(ctx context.Context, deed LockWrite) error {
 	case DeleteV3Lock:
 		return b.deleteV3Lock(ctx)
 	case LiftFence:
-		return b.steps.removeFence(ctx, b.holder(&b.locks))
+		return b.effects.fence.removeFence(ctx, b.holder(&b.locks))
 	case OpenV1:
 		return b.set(ctx, b.locks.V1, true)
 	case OpenV3:
@@ -155,15 +154,11 @@ func (b *BreakGlass) deleteMigration(ctx context.Context) error {
 	if dm.DeletionTimestamp != nil {
 		return nil
 	}
-	uid := dm.UID
-	if err := b.steps.client.Delete(ctx, dm.DeepCopy(), client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete DatastoreMigration %s: %w", dm.Name, err)
-	}
-	return nil
+	return remove(ctx, b.effects.client, dm.DeepCopy(), "DatastoreMigration "+dm.Name)
 }
 
 func (b *BreakGlass) openAPIService(ctx context.Context) error {
-	svc, err := b.steps.apiService(ctx)
+	svc, err := b.effects.apiService(ctx)
 	if err != nil || isAggregated(svc) {
 		return err
 	}
@@ -171,14 +166,14 @@ func (b *BreakGlass) openAPIService(ctx context.Context) error {
 	if err != nil || saved == nil {
 		return err
 	}
-	return b.steps.putBack(ctx, svc, saved)
+	return b.effects.parking.putBack(ctx, svc, saved)
 }
 
 // saved is what the APIService was, from the state of the migration that holds the lock, or
 // from what is parked.
 func (b *BreakGlass) saved(ctx context.Context, l *Locks, svc *apiregistrationv1.APIService) (*savedAPIService, error) {
 	uid, text := b.holder(l).UID, ""
-	states, err := machinestate.Get(ctx, b.steps.client, MachineName, uid)
+	states, err := machinestate.Get(ctx, b.effects.client, MachineName, uid)
 	if err != nil {
 		return nil, err
 	}
@@ -193,9 +188,8 @@ func (b *BreakGlass) deleteV3Lock(ctx context.Context) error {
 		if info == nil {
 			continue
 		}
-		uid := info.GetUID()
-		if err := b.steps.client.Delete(ctx, info.DeepCopy(), client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete %s %s: %w", info.GroupVersionKind().GroupKind(), info.GetName(), err)
+		if err := remove(ctx, b.effects.client, info.DeepCopy(), info.GroupVersionKind().GroupKind().String()+" "+info.GetName()); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -203,9 +197,8 @@ func (b *BreakGlass) deleteV3Lock(ctx context.Context) error {
 
 const (
 	// forgets is how long an API server may go on refusing for a fence that is lifted.
-	forgets   = 15 * time.Second
-	tryAgain  = 500 * time.Millisecond
-	whoAreYou = "ask the API server who you are"
+	forgets  = 15 * time.Second
+	tryAgain = 500 * time.Millisecond
 )
 
 // set opens or closes one side. What it writes over is what was seen, but for a manager
@@ -217,7 +210,7 @@ func (b *BreakGlass) set(ctx context.Context, seen *unstructured.Unstructured, r
 	}
 	var last error
 	err = wait.PollUntilContextTimeout(ctx, tryAgain, forgets, true, func(ctx context.Context) (bool, error) {
-		last = b.steps.setReady(ctx, seen.DeepCopy(), ready, note)
+		last = b.effects.setReady(ctx, seen.DeepCopy(), ready, note)
 		switch {
 		case apierrs.IsForbidden(last) || apierrs.IsInvalid(last): // the fence is not forgotten yet
 			return false, nil
@@ -248,11 +241,11 @@ func (b *BreakGlass) note(ctx context.Context, ready bool) (types.UID, error) {
 	if ready {
 		return "", nil
 	}
-	review := &authenticationv1.SelfSubjectReview{}
-	if err := b.steps.client.Create(ctx, review); err != nil {
-		return "", fmt.Errorf("%s: %w", whoAreYou, err)
+	user, err := b.effects.self(ctx)
+	if err != nil {
+		return "", fmt.Errorf("ask the API server who you are: %w", err)
 	}
-	return handNote(review.Status.UserInfo.Username, time.Now()), nil
+	return handNote(user, time.Now()), nil
 }
 
 func isSameLock(a, b *unstructured.Unstructured) bool {

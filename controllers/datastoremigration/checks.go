@@ -19,20 +19,15 @@ import (
 )
 
 // v3CRDs finds v3 CRDs that could not take a copy.
-func (s *steps) v3CRDs() check.Check {
+func (s *preflight) v3CRDs() check.Check {
 	return check.Check{ID: "v3-crds", Title: "Calico's v3 CRDs can take the copies", Run: func(ctx context.Context) ([]check.Finding, error) {
 		var findings []check.Finding
-		for _, kind := range s.Registry.All() {
-			crd := &apiextensionsv1.CustomResourceDefinition{}
-			err := s.client.Get(ctx, types.NamespacedName{Name: kind.V3CRDName()}, crd)
-			if client.IgnoreNotFound(err) != nil {
-				return nil, fmt.Errorf("read CRD %s: %w", kind.V3CRDName(), err)
-			}
-			why := unusable(crd, kind)
+		for _, kind := range s.registry.All() {
+			crd, err := s.crd(ctx, kind.V3CRDName())
 			if err != nil {
-				why = "is not installed"
+				return nil, err
 			}
-			if why != "" {
+			if why := unusable(crd, kind); why != "" {
 				findings = append(findings, check.Finding{Level: check.Failure, Message: fmt.Sprintf("CRD %s %s", kind.V3CRDName(), why),
 					Remedy: "apply Calico's projectcalico.org/v3 CRDs"})
 			}
@@ -41,7 +36,11 @@ func (s *steps) v3CRDs() check.Check {
 	}}
 }
 
+// unusable says why a v3 CRD could not take a copy; empty if it could. Nil is one that is not there.
 func unusable(crd *apiextensionsv1.CustomResourceDefinition, kind *resources.Kind) string {
+	if crd == nil {
+		return "is not installed"
+	}
 	scope := apiextensionsv1.ClusterScoped
 	if kind.Namespaced() {
 		scope = apiextensionsv1.NamespaceScoped
@@ -73,8 +72,8 @@ var builtInTiers = []struct {
 	{"kube-baseline", 10_000_000, "Pass", false},
 }
 
-func (s *steps) builtInTierRights() []rbacv1.PolicyRule {
-	tier, ok := s.Registry.Kind(tierKind)
+func (s *preflight) builtInTierRights() []rbacv1.PolicyRule {
+	tier, ok := s.registry.Kind(tierKind)
 	if !ok {
 		return nil
 	}
@@ -86,9 +85,9 @@ func (s *steps) builtInTierRights() []rbacv1.PolicyRule {
 }
 
 // builtInTiers finds built-in tiers that the v3 CRD would refuse.
-func (s *steps) builtInTiers() check.Check {
+func (s *preflight) builtInTiers() check.Check {
 	return check.Check{ID: "builtin-tiers", Title: "the built-in tiers are as v3 demands them", Run: func(ctx context.Context) ([]check.Finding, error) {
-		kind, ok := s.Registry.Kind(tierKind)
+		kind, ok := s.registry.Kind(tierKind)
 		if !ok {
 			return nil, nil
 		}
@@ -96,12 +95,12 @@ func (s *steps) builtInTiers() check.Check {
 		for _, want := range builtInTiers {
 			tier := &unstructured.Unstructured{}
 			tier.SetGroupVersionKind(kind.V1GVK())
-			err := s.client.Get(ctx, types.NamespacedName{Name: want.name}, tier)
-			if apierrs.IsNotFound(err) || meta.IsNoMatchError(err) {
-				continue
+			tier, err := read(ctx, s.client, byName(want.name), tier, "Tier "+want.name)
+			if err != nil && !meta.IsNoMatchError(err) {
+				return nil, err
 			}
-			if err != nil {
-				return nil, fmt.Errorf("read Tier %s: %w", want.name, err)
+			if tier == nil {
+				continue
 			}
 			order, hasOrder := number(tier, "spec", "order")
 			action, _, _ := unstructured.NestedString(tier.Object, "spec", "defaultAction") // an empty one is not copied
@@ -141,10 +140,10 @@ func number(u *unstructured.Unstructured, path ...string) (float64, bool) {
 
 // lockIsFree finds a lock that somebody else holds than the migration that asks, and
 // a cluster that does not let this program write the lock.
-func (s *steps) lockIsFree(dm *migration) check.Check {
+func (s *preflight) lockIsFree(dm *migration) check.Check {
 	asking := uidOf(dm)
 	return check.Check{ID: "lock", Title: "the datastore is open, and can be locked", Run: func(ctx context.Context) ([]check.Finding, error) {
-		info, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
+		info, err := s.v1Info(ctx)
 		if meta.IsNoMatchError(err) || err == nil && info == nil {
 			return nil, nil
 		}
@@ -177,7 +176,7 @@ func uidOf(dm *migration) types.UID {
 
 // whoLocked is no failure where no migration asks and one holds the lock: it does so
 // from the cut-over until v1 is gone.
-func (s *steps) whoLocked(ctx context.Context, holder, asking types.UID) ([]check.Finding, error) {
+func (s *preflight) whoLocked(ctx context.Context, holder, asking types.UID) ([]check.Finding, error) {
 	if asking != "" && holder == asking {
 		return nil, nil // so it can be written; and the fence refuses dry runs by now
 	}

@@ -25,13 +25,13 @@ func tigeraOperatorRights() []rbacv1.PolicyRule {
 
 // tigeraOperator finds what would keep the Tigera operator, where it runs Calico, from taking it to v3. It is to do
 // that at Converged, from where there is no way back.
-func (s *steps) tigeraOperator(dm *migration) check.Check {
+func (s *preflight) tigeraOperator(dm *migration) check.Check {
 	return check.Check{ID: "tigera-operator", Title: "the Tigera operator, if it runs Calico, takes it to v3", Waivable: true, Run: func(ctx context.Context) ([]check.Finding, error) {
 		node := &appsv1.DaemonSet{}
-		if found, err := s.component(ctx, calicoNode, node); err != nil || !found || !byTigeraOperator(node) {
+		if found, err := s.components.component(ctx, calicoNode, node); err != nil || !found || !byTigeraOperator(node) {
 			return nil, err
 		}
-		served, err := s.discover(admissionregistrationv1.GroupName)
+		served, err := s.apis.discover(admissionregistrationv1.GroupName)
 		if err != nil {
 			return nil, err
 		}

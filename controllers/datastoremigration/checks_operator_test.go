@@ -57,11 +57,9 @@ func TestTigeraOperator(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := &steps{
-				Settings: Settings{CalicoNamespace: "calico-system", Discovery: &fake.FakeDiscovery{Fake: &clienttesting.Fake{Resources: tc.served}}},
-				client:   newFake().WithObjects(append(tc.all, tc.node)...).Build(),
-			}
-			findings, err := s.tigeraOperator(&migration{ObjectMeta: metav1.ObjectMeta{UID: types.UID(tc.asking)}}).Run(t.Context())
+			s := newEffects(newFake().WithObjects(append(tc.all, tc.node)...).Build(),
+				Settings{CalicoNamespace: "calico-system", Discovery: &fake.FakeDiscovery{Fake: &clienttesting.Fake{Resources: tc.served}}})
+			findings, err := s.preflight.tigeraOperator(&migration{ObjectMeta: metav1.ObjectMeta{UID: types.UID(tc.asking)}}).Run(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

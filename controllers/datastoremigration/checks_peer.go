@@ -12,6 +12,13 @@ import (
 	"github.com/phasegate/phasegate/controllers/check"
 )
 
+// peer is Calico's own controller, which acts on DatastoreMigrations, too.
+type peer struct {
+	cluster
+
+	namespace string
+}
+
 const (
 	// peerName is the only name that Calico's own controller acts on.
 	peerName = "v1-to-v3"
@@ -25,9 +32,9 @@ func peerRights() []rbacv1.PolicyRule {
 
 // peerController finds another program that acts on DatastoreMigrations: two that
 // move the same objects would undo each other's work.
-func (s *steps) peerController(dm *migration) check.Check {
+func (p *peer) peerController(dm *migration) check.Check {
 	return check.Check{ID: "peer-controller", Title: "Calico's own controller leaves the migration alone", Waivable: true, Run: func(ctx context.Context) ([]check.Finding, error) {
-		all, err := s.migrations(ctx)
+		all, err := p.migrations(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -39,7 +46,7 @@ func (s *steps) peerController(dm *migration) check.Check {
 					Remedy:  "delete it and wait until it is gone, or let that controller finish"})
 			}
 		}
-		acts, err := s.peerMayAct(ctx)
+		acts, err := p.peerMayAct(ctx)
 		if err != nil || !acts {
 			return findings, err
 		}
@@ -48,7 +55,7 @@ func (s *steps) peerController(dm *migration) check.Check {
 			name = dm.Name
 		}
 		there := slices.ContainsFunc(all, func(dm migration) bool { return dm.Name == peerName && dm.Status.Phase != migrationv1.PhaseComplete })
-		return append(findings, bothAct(name, there, s.peerUser())), nil
+		return append(findings, bothAct(name, there, p.peerUser())), nil
 	}}
 }
 
@@ -78,22 +85,22 @@ func bothAct(name string, there bool, user string) check.Finding {
 // isPeers: whatever our runner writes has the machine in it.
 func isPeers(dm *migration) bool { return dm.Status.Phase != "" && dm.Status.Machine.Phase == "" }
 
-func (s *steps) peerUser() string {
-	return "system:serviceaccount:" + s.CalicoNamespace + ":" + peerAccount
+func (p *peer) peerUser() string {
+	return "system:serviceaccount:" + p.namespace + ":" + peerAccount
 }
 
 // peerMayAct asks whether the account of Calico's controller may do what only that
 // controller needs.
-func (s *steps) peerMayAct(ctx context.Context) (bool, error) {
+func (p *peer) peerMayAct(ctx context.Context) (bool, error) {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User:   s.peerUser(),
-		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + s.CalicoNamespace, "system:authenticated"},
+		User:   p.peerUser(),
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + p.namespace, "system:authenticated"},
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Verb: "update", Group: migrationv1.GroupVersion.Group, Version: "*", Resource: "datastoremigrations", Subresource: "status", Name: peerName,
 		},
 	}}
-	if err := s.client.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("ask whether %s may update datastoremigrations/status: %w", s.peerUser(), err)
+	if err := p.client.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("ask whether %s may update datastoremigrations/status: %w", p.peerUser(), err)
 	}
 	return review.Status.Allowed, nil
 }

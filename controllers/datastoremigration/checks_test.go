@@ -42,8 +42,8 @@ func TestBuiltInTiers(t *testing.T) {
 			}
 			tier.SetGroupVersionKind(kind.V1GVK())
 			tier.SetName(c.tier)
-			s := &steps{Settings: Settings{Registry: resources.Default()}, client: newFake().WithObjects(tier).Build()}
-			findings, err := s.builtInTiers().Run(t.Context())
+			s := newEffects(newFake().WithObjects(tier).Build(), Settings{Registry: resources.Default()})
+			findings, err := s.preflight.builtInTiers().Run(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

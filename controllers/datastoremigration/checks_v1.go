@@ -7,12 +7,9 @@ import (
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/resources"
@@ -24,54 +21,10 @@ const metadataPage = 500
 // onAllOfV1 is about kinds whose names nobody knows beforehand.
 func onAllOfV1(verbs string) []rbacv1.PolicyRule { return rule(verbs, resources.V1Group, "*") }
 
-// discover answers what a group serves: the versions of each resource, the best first.
-func (s *steps) discover(group string) (map[string][]metav1.APIResource, error) {
-	groups, err := s.Discovery.ServerGroups()
-	if err != nil {
-		return nil, fmt.Errorf("ask which API groups are served: %w", err)
-	}
-	i := slices.IndexFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == group })
-	if i < 0 {
-		return nil, nil
-	}
-	served := map[string][]metav1.APIResource{}
-	for _, version := range groups.Groups[i].Versions {
-		list, err := s.Discovery.ServerResourcesForGroupVersion(version.GroupVersion)
-		if apierrs.IsNotFound(err) {
-			continue // its last CRD went a moment ago
-		}
-		if err != nil {
-			return nil, fmt.Errorf("ask what %s serves: %w", version.GroupVersion, err)
-		}
-		for _, r := range list.APIResources {
-			r.Group, r.Version = group, version.Version
-			served[r.Name] = append(served[r.Name], r)
-		}
-	}
-	return served, nil
-}
-
-// foreignV1 are the resources of the v1 group that no entry of the registry covers,
-// by plural.
-func (s *steps) foreignV1() (map[string]schema.GroupVersionKind, error) {
-	served, err := s.discover(resources.V1Group)
-	if err != nil {
-		return nil, err
-	}
-	known := namesOf(s.Registry.All(), (*resources.Kind).V1Plural)
-	foreign := map[string]schema.GroupVersionKind{}
-	for plural, versions := range served {
-		if best := versions[0]; !slices.Contains(known, plural) && slices.Contains(best.Verbs, "list") { // subresources cannot be listed
-			foreign[plural] = schema.GroupVersionKind{Group: best.Group, Version: best.Version, Kind: best.Kind}
-		}
-	}
-	return foreign, nil
-}
-
 // v1Kinds finds objects that would stay behind, because nobody knows their kind.
-func (s *steps) v1Kinds() check.Check {
+func (s *preflight) v1Kinds() check.Check {
 	return check.Check{ID: "v1-kinds", Title: "every v1 kind that has objects is known", Waivable: true, Run: func(ctx context.Context) ([]check.Finding, error) {
-		foreign, err := s.foreignV1()
+		foreign, err := s.apis.foreignV1()
 		if err != nil {
 			return nil, err
 		}
@@ -92,10 +45,10 @@ func (s *steps) v1Kinds() check.Check {
 }
 
 // selectors tells of objects that the registry leaves out on purpose.
-func (s *steps) selectors() check.Check {
+func (s *preflight) selectors() check.Check {
 	return check.Check{ID: "selectors", Title: "no selector of the registry leaves objects out", Run: func(ctx context.Context) ([]check.Finding, error) {
 		var findings []check.Finding
-		for _, kind := range s.Registry.Kinds() {
+		for _, kind := range s.registry.Kinds() {
 			if kind.Selector().Empty() {
 				continue
 			}
@@ -115,26 +68,18 @@ func (s *steps) selectors() check.Check {
 
 // count counts the objects of a kind that a selector leaves out. A kind that is not
 // served has none.
-func (s *steps) count(ctx context.Context, gvk schema.GroupVersionKind, leavingOut labels.Selector) (int, error) {
-	n := 0
-	opts := &client.ListOptions{Limit: metadataPage}
-	for {
-		page := &metav1.PartialObjectMetadataList{}
-		page.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-		err := s.client.List(ctx, page, opts)
-		if apierrs.IsNotFound(err) || meta.IsNoMatchError(err) {
-			return 0, nil
-		}
-		if err != nil {
-			return 0, fmt.Errorf("list %s: %w", gvk.GroupKind(), err)
-		}
+func (s *preflight) count(ctx context.Context, gvk schema.GroupVersionKind, leavingOut labels.Selector) (int, error) {
+	n, page := 0, &metav1.PartialObjectMetadataList{}
+	served, err := s.eachPage(ctx, gvk, page, metadataPage, func() error {
 		for i := range page.Items {
 			if !leavingOut.Matches(labels.Set(page.Items[i].Labels)) {
 				n++
 			}
 		}
-		if opts.Continue = page.Continue; opts.Continue == "" {
-			return n, nil
-		}
+		return nil
+	})
+	if err != nil || !served {
+		return 0, err
 	}
+	return n, nil
 }

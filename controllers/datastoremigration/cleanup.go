@@ -9,9 +9,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/rbac"
@@ -19,6 +16,14 @@ import (
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
 )
+
+// cleanUp deletes the CRDs of v1, of which there is no way back but the backup.
+type cleanUp struct {
+	copiers
+
+	apis    *apis
+	backups *backups
+}
 
 // CleanUpAction deletes v1. What it and BackUpAction alone need may be granted later
 // than the rest.
@@ -34,8 +39,8 @@ const (
 	crdGoneSoon = 10 * time.Second
 )
 
-func (s *steps) cleanUpRights() []rbacv1.PolicyRule {
-	return grants([]rbacv1.PolicyRule{rbac.Asking}, onAPIService("get"), s.onV1CRDs("get delete"), s.onV3CRDs("get"), s.onV1("list"), s.backUpRights())
+func (s *cleanUp) cleanUpRights() []rbacv1.PolicyRule {
+	return grants([]rbacv1.PolicyRule{rbac.Asking}, onAPIService("get"), s.onV1CRDs("get delete"), s.onV3CRDs("get"), s.onV1("list"), s.backups.backUpRights())
 }
 
 // v1CRD is the CRD of a kind of the registry.
@@ -48,7 +53,7 @@ type v1CRD struct {
 // waits until each is gone: none before it is sure that v3 has every object of each.
 // CRDs of kinds that were not migrated stay. The lock goes last: while anything of v1
 // is left, it stays locked.
-func (s *steps) deleteV1CRDs(ctx context.Context, sc *scope) (outputs, error) {
+func (s *cleanUp) deleteV1CRDs(ctx context.Context, sc *scope) (outputs, error) {
 	svc, err := s.apiService(ctx)
 	if err != nil {
 		return nil, err
@@ -72,7 +77,7 @@ func (s *steps) deleteV1CRDs(ctx context.Context, sc *scope) (outputs, error) {
 		return nil, err
 	}
 	if len(goes) > 0 {
-		if err := s.renewBackup(ctx, sc); err != nil {
+		if err := s.backups.renewBackup(ctx, sc); err != nil {
 			return nil, err
 		}
 	}
@@ -85,9 +90,9 @@ func (s *steps) deleteV1CRDs(ctx context.Context, sc *scope) (outputs, error) {
 }
 
 // v1CRDs are those of the registry that are there, the lock's last.
-func (s *steps) v1CRDs(ctx context.Context) ([]v1CRD, error) {
+func (s *cleanUp) v1CRDs(ctx context.Context) ([]v1CRD, error) {
 	var left []v1CRD
-	for _, kind := range s.Registry.All() {
+	for _, kind := range s.registry.All() {
 		crd, err := s.crd(ctx, kind.V1CRDName())
 		if err != nil {
 			return nil, err
@@ -101,7 +106,7 @@ func (s *steps) v1CRDs(ctx context.Context) ([]v1CRD, error) {
 
 // losesNothing waits where v1 holds something that was not verified to be in v3, or
 // where v3 is not there any more.
-func (s *steps) losesNothing(ctx context.Context, sc *scope, left []v1CRD, held map[string]copier.V1Kind) error {
+func (s *cleanUp) losesNothing(ctx context.Context, sc *scope, left []v1CRD, held map[string]copier.V1Kind) error {
 	verified, known := sc.Object.Status.Verified, map[string]migrationv1.VerifiedKind{}
 	if verified != nil {
 		var err error
@@ -115,7 +120,7 @@ func (s *steps) losesNothing(ctx context.Context, sc *scope, left []v1CRD, held 
 			"Each of those that are left is older than the verification, so v3 was given it as it is, and nothing is lost", strings.Join(fewer, "; "))
 	}
 	if len(changed) > 0 {
-		list := strings.Join(examples(changed, func(text string) string { return text }), "; ")
+		list := strings.Join(examples(changed, asIs), "; ")
 		if !isWaived(sc.Object, waiveV1Changed) {
 			return fsm.Wait("v1 holds what was not verified to be in v3, so nothing is deleted: %s. Bring what is missing to v3, then set the annotation %s on this object, or delete the v1 CRDs yourself",
 				list, waiverFor(sc.Object, waiveV1Changed))
@@ -157,7 +162,7 @@ func unverified(left []v1CRD, held map[string]copier.V1Kind, verified map[string
 			text = fmt.Sprintf("%s, %d objects, of which some have changed", name, now.Objects)
 		}
 		if len(since) > 0 {
-			text += fmt.Sprintf(" (written since: %s)", strings.Join(examples(since, func(text string) string { return text }), ", "))
+			text += fmt.Sprintf(" (written since: %s)", strings.Join(examples(since, asIs), ", "))
 		}
 		changed = append(changed, text)
 	}
@@ -165,14 +170,12 @@ func unverified(left []v1CRD, held map[string]copier.V1Kind, verified map[string
 }
 
 // lostV3 says why the copies of a kind cannot be there any more; empty if they can.
-func (s *steps) lostV3(ctx context.Context, kind *resources.Kind, verified *migrationv1.Verified) (string, error) {
+func (s *cleanUp) lostV3(ctx context.Context, kind *resources.Kind, verified *migrationv1.Verified) (string, error) {
 	crd, err := s.crd(ctx, kind.V3CRDName())
 	switch {
 	case err != nil:
 		return "", err
-	case crd == nil:
-		return "is not installed", nil
-	case verified != nil && crd.CreationTimestamp.After(verified.At.Time):
+	case crd != nil && verified != nil && crd.CreationTimestamp.After(verified.At.Time):
 		return "was created anew after the migration", nil
 	}
 	return unusable(crd, kind), nil
@@ -180,7 +183,7 @@ func (s *steps) lostV3(ctx context.Context, kind *resources.Kind, verified *migr
 
 // mayDelete waits for the right to delete CRDs, which may be granted as late as
 // this. Without the right to all of them, none is deleted.
-func (s *steps) mayDelete(ctx context.Context, crds []v1CRD) error {
+func (s *cleanUp) mayDelete(ctx context.Context, crds []v1CRD) error {
 	if len(crds) == 0 {
 		return nil
 	}
@@ -198,27 +201,13 @@ func (s *steps) mayDelete(ctx context.Context, crds []v1CRD) error {
 
 const grantCleanUp = "Grant it (Helm: controllers.datastoremigration.cleanup.enabled=true)"
 
-// crd is nil where there is none.
-func (s *steps) crd(ctx context.Context, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	err := s.client.Get(ctx, types.NamespacedName{Name: name}, crd)
-	if apierrs.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read CRD %s: %w", name, err)
-	}
-	return crd, nil
-}
-
 // deleteCRD deletes the CRD that was judged. One that somebody creates in its place
 // may have objects, and is judged anew.
-func (s *steps) deleteCRD(ctx context.Context, sc *scope, judged v1CRD) error {
+func (s *cleanUp) deleteCRD(ctx context.Context, sc *scope, judged v1CRD) error {
 	if judged.DeletionTimestamp.IsZero() {
 		sc.Report(func(dm *migration) { dm.Status.Message = "Deleting CRD " + judged.Name })
-		err := s.client.Delete(ctx, judged.CustomResourceDefinition, client.Preconditions{UID: &judged.UID})
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete CRD %s: %w", judged.Name, err)
+		if err := remove(ctx, s.client, judged.CustomResourceDefinition, "CRD "+judged.Name); err != nil {
+			return err
 		}
 	}
 	for until := sc.Clock.Now().Add(crdGoneSoon); ; {
@@ -239,8 +228,8 @@ func (s *steps) deleteCRD(ctx context.Context, sc *scope, judged v1CRD) error {
 }
 
 // tellKept names the CRDs of v1 that stay for good, and why.
-func (s *steps) tellKept(sc *scope, left []v1CRD, held map[string]copier.V1Kind) error {
-	foreign, err := s.foreignV1()
+func (s *cleanUp) tellKept(sc *scope, left []v1CRD, held map[string]copier.V1Kind) error {
+	foreign, err := s.apis.foreignV1()
 	if err != nil {
 		return err
 	}
@@ -255,7 +244,7 @@ func (s *steps) tellKept(sc *scope, left []v1CRD, held map[string]copier.V1Kind)
 	}
 	if len(kept) > 0 {
 		slices.Sort(kept)
-		sc.Warn("CRDsKept", "%d CRDs of v1 stay, with their objects: %s. While there is one, programs of Calico that are not told their API group use v1: delete those that are empty", len(kept), strings.Join(examples(kept, func(text string) string { return text }), "; "))
+		sc.Warn("CRDsKept", "%d CRDs of v1 stay, with their objects: %s. While there is one, programs of Calico that are not told their API group use v1: delete those that are empty", len(kept), strings.Join(examples(kept, asIs), "; "))
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func cniRights() []rbacv1.PolicyRule {
 
 // cniTemplateOf reads the template that calico-node's install-cni is given; nil where it has no such container: then
 // somebody else configures the network of pods.
-func (s *steps) cniTemplateOf(ctx context.Context, pod *corev1.PodTemplateSpec) (*corev1.Container, cniTemplate, error) {
+func (r *components) cniTemplateOf(ctx context.Context, pod *corev1.PodTemplateSpec) (*corev1.Container, cniTemplate, error) {
 	i := slices.IndexFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == installCNI })
 	if i < 0 {
 		return nil, cniTemplate{}, nil
@@ -75,7 +75,7 @@ func (s *steps) cniTemplateOf(ctx context.Context, pod *corev1.PodTemplateSpec) 
 	}
 	ref := env.ValueFrom.ConfigMapKeyRef
 	config := &corev1.ConfigMap{}
-	found, err := s.component(ctx, ref.Name, config)
+	found, err := r.component(ctx, ref.Name, config)
 	switch {
 	case apierrs.IsForbidden(err):
 		return c, cniTemplate{unseen: fmt.Sprintf("ConfigMap %s may not be read by this account", ref.Name)}, nil
@@ -186,14 +186,14 @@ func CNICommand(namespace, configMap string, has bool) string {
 }
 
 // cniFollows warns before the lock of what a person has to change after it, and may change now.
-func (s *steps) cniFollows() check.Check {
+func (r *components) cniFollows() check.Check {
 	return check.Check{ID: "cni-group", Title: "the CNI plugin takes the API group from calico-node's variable", Run: func(ctx context.Context) ([]check.Finding, error) {
 		node := &appsv1.DaemonSet{}
-		found, err := s.component(ctx, calicoNode, node)
+		found, err := r.component(ctx, calicoNode, node)
 		if err != nil || !found || byTigeraOperator(node) { // which writes the template anew
 			return nil, err
 		}
-		c, t, err := s.cniTemplateOf(ctx, &node.Spec.Template)
+		c, t, err := r.cniTemplateOf(ctx, &node.Spec.Template)
 		if err != nil || c == nil {
 			return nil, err
 		}
@@ -206,7 +206,7 @@ func (s *steps) cniFollows() check.Check {
 		case group == groupFromEnv, strings.EqualFold(group, apiGroupValue):
 			return nil, nil
 		case t.configMap != "":
-			remedy = ": " + CNICommand(s.CalicoNamespace, t.configMap, groupInTemplate.MatchString(t.text))
+			remedy = ": " + CNICommand(r.namespace, t.configMap, groupInTemplate.MatchString(t.text))
 		}
 		return []check.Finding{{Level: check.Warning,
 			Message: fmt.Sprintf("after the migration the CNI plugin would stay with v1, and new pods would get no address: %s", t.stays()),

@@ -89,9 +89,9 @@ func TestWhatTheCNIPluginIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			node := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "calico-system", Name: calicoNode}}
 			node.Spec.Template.Spec.InitContainers = c.init
-			s := &steps{Settings: Settings{CalicoNamespace: "calico-system"}, client: newFake().WithObjects(append(c.have, node)...).Build()}
+			s := newEffects(newFake().WithObjects(append(c.have, node)...).Build(), Settings{CalicoNamespace: "calico-system"})
 			got := rollout{}
-			install, template, err := s.cniTemplateOf(t.Context(), &node.Spec.Template)
+			install, template, err := s.components.cniTemplateOf(t.Context(), &node.Spec.Template)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +102,7 @@ func TestWhatTheCNIPluginIsTold(t *testing.T) {
 			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(rollout{})); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", c.why, diff)
 			}
-			findings, err := s.cniFollows().Run(t.Context())
+			findings, err := s.components.cniFollows().Run(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -28,8 +28,8 @@ func TestCopiesInSight(t *testing.T) {
 		"not there":  {"there is no v3, as another check says", nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &steps{Settings: Settings{Registry: resources.Default()}, client: newFake().WithObjects(c.have...).Build()}
-			findings, err := s.copiesInSight().Run(t.Context())
+			s := newEffects(newFake().WithObjects(c.have...).Build(), Settings{Registry: resources.Default()})
+			findings, err := s.door.copiesInSight().Run(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,9 +16,20 @@ import (
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
+// copying copies, compares and verifies, and deletes the copies again. They bear the UID of the migration, and what is
+// there already is compared: a copy that was cut short goes on where it was. People see status.progress and
+// status.conflicts.
+type copying struct {
+	copiers
+
+	door *door
+	lock *v1Lock
+	room *room
+}
+
 // plan also warns of what no copy can preserve. Where all is copied ahead, the API server
 // validates it then, while nothing is locked.
-func (s *steps) plan(ctx context.Context, sc *scope) (outputs, error) {
+func (s *copying) plan(ctx context.Context, sc *scope) (outputs, error) {
 	plan, err := s.copier(sc.Object).Plan(s.unhurried(ctx), sc.With.Bool("validate", true), nil)
 	if err != nil {
 		return nil, err
@@ -35,11 +46,11 @@ func showProblem(p resources.Problem) string { return p.Error() }
 // copyResources copies everything. A conflict is an output, because a person
 // can solve it; an object that the API server refuses ends the migration,
 // because nothing here can.
-func (s *steps) copyResources(ctx context.Context, sc *scope) (outputs, error) {
+func (s *copying) copyResources(ctx context.Context, sc *scope) (outputs, error) {
 	if sc.With.Bool("ahead", false) {
 		return s.copyAhead(ctx, sc)
 	}
-	ctx, done, err := s.whileLocked(ctx, sc)
+	ctx, done, err := s.lock.whileLocked(ctx, sc)
 	if err != nil {
 		return nil, err
 	}
@@ -61,19 +72,19 @@ func (s *steps) copyResources(ctx context.Context, sc *scope) (outputs, error) {
 }
 
 // copyOnce copies everything through a version of v3, and shows how far it is.
-func (s *steps) copyOnce(ctx context.Context, sc *scope, version, verb string) (copier.Result, error) {
+func (s *copying) copyOnce(ctx context.Context, sc *scope, version, verb string) (copier.Result, error) {
 	if s.caches.isFull(sc.Object) {
 		return copier.Result{}, storeFull("nothing is copied any more", errors.New("the copies had filled it"))
 	}
-	measure, began := s.Metrics.copying(sc.Object), sc.Clock.Now()
-	copying, done := s.whileRoom(ctx, sc.Clock, !isLocked(sc.Machine, sc.Object))
+	measure, began := s.metrics.copying(sc.Object), sc.Clock.Now()
+	copying, done := s.room.whileRoom(ctx, sc.Clock, !isLocked(sc.Machine, sc.Object))
 	defer done()
 	result, err := s.copierOver(sc.Object, version).Copy(copying, func(p copier.Progress) {
 		measure(p)
 		sc.Report(func(dm *migration) { showProgress(dm, p, sc.Clock.Since(began), verb) })
 	})
 	if err != nil {
-		if full := s.withoutRoom(ctx, copying, sc, version, err); full != nil {
+		if full := s.room.withoutRoom(ctx, copying, sc, version, err); full != nil {
 			err = full
 		}
 		return result, err
@@ -151,9 +162,9 @@ func objectName(kind, namespace, name string) string {
 
 // detectConflicts compares both sides where both can be seen: v3 shows v1 itself while the
 // aggregated API server serves it.
-func (s *steps) detectConflicts(ctx context.Context, sc *scope) (outputs, error) {
+func (s *copying) detectConflicts(ctx context.Context, sc *scope) (outputs, error) {
 	var compared copier.Comparison
-	blocked, err := s.overV3(ctx, sc, func(version string) (err error) {
+	blocked, err := s.door.overV3(ctx, sc, func(version string) (err error) {
 		compared, err = s.copierOver(sc.Object, version).Compare(ctx)
 		return err
 	})
@@ -167,8 +178,8 @@ func (s *steps) detectConflicts(ctx context.Context, sc *scope) (outputs, error)
 	return conflictOutputs(compared.Conflicts, outputs{}), nil
 }
 
-func (s *steps) remapOwners(ctx context.Context, sc *scope) (outputs, error) {
-	ctx, done, err := s.whileLocked(ctx, sc)
+func (s *copying) remapOwners(ctx context.Context, sc *scope) (outputs, error) {
+	ctx, done, err := s.lock.whileLocked(ctx, sc)
 	if err != nil {
 		return nil, err
 	}
@@ -191,8 +202,8 @@ func (s *steps) remapOwners(ctx context.Context, sc *scope) (outputs, error) {
 
 // verify compares both sides. What it proves is on record as long as it is true: the
 // clean-up deletes nothing else.
-func (s *steps) verify(ctx context.Context, sc *scope) (outputs, error) {
-	ctx, done, err := s.whileLocked(ctx, sc)
+func (s *copying) verify(ctx context.Context, sc *scope) (outputs, error) {
+	ctx, done, err := s.lock.whileLocked(ctx, sc)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +219,7 @@ func (s *steps) verify(ctx context.Context, sc *scope) (outputs, error) {
 		}
 	}
 	// What was written through a lock that was open for a moment may be in what was read before.
-	if err := s.lockStands(ctx, sc); err != nil {
+	if err := s.lock.lockStands(ctx, sc); err != nil {
 		return nil, err
 	}
 	people, _ := forPeople(v.Different)
@@ -249,9 +260,9 @@ func verified(v copier.Verification, alteredToo bool, revision uint64, at time.T
 
 // deleteCopies takes back what this migration created. Objects with finalizers
 // of others take a moment: wait for them, so that nothing is left behind.
-func (s *steps) deleteCopies(ctx context.Context, sc *scope) (outputs, error) {
+func (s *copying) deleteCopies(ctx context.Context, sc *scope) (outputs, error) {
 	var deletion copier.Deletion
-	err := s.mustReachV3(ctx, sc, func(version string) (err error) {
+	err := s.door.mustReachV3(ctx, sc, func(version string) (err error) {
 		deletion, err = s.copierOver(sc.Object, version).DeleteCopies(ctx, isWaived(sc.Object, copier.WaiveLastCopies), nil)
 		return err
 	})

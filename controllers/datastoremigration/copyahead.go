@@ -6,7 +6,6 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources/copier"
-	"github.com/phasegate/phasegate/resources/inflight"
 )
 
 const (
@@ -25,13 +24,13 @@ const (
 // copyAhead copies through the side door in rounds, while the cluster works as before: each
 // brings v3 to what v1 is by then. What the API server refuses, and conflicts, are outputs:
 // nothing is locked, and there is time to correct them, and to be polite.
-func (s *steps) copyAhead(ctx context.Context, sc *scope) (outputs, error) {
+func (s *copying) copyAhead(ctx context.Context, sc *scope) (outputs, error) {
 	ctx = s.unhurried(ctx)
 	var last copier.Result
 	rounds, until := sc.With.Int("rounds", aheadRounds), int64(sc.With.Int("until", aheadUntil))
 	for round := 1; round <= rounds && isAhead(sc); round++ {
 		began := sc.Clock.Now()
-		blocked, err := s.overV3(ctx, sc, func(version string) (err error) {
+		blocked, err := s.door.overV3(ctx, sc, func(version string) (err error) {
 			last, err = s.copyOnce(ctx, sc, version, "Copying ahead")
 			return err
 		})
@@ -56,17 +55,9 @@ func (s *steps) copyAhead(ctx context.Context, sc *scope) (outputs, error) {
 
 // validate names what v3 would refuse, where copying ahead does not come to it any more:
 // under the lock it would end the migration.
-func (s *steps) validate(ctx context.Context, sc *scope) (outputs, error) {
+func (s *copying) validate(ctx context.Context, sc *scope) (outputs, error) {
 	plan, err := s.copier(sc.Object).Plan(ctx, true, nil)
 	return copied(copier.Result{Rejected: plan.Problems}), err
-}
-
-// unhurried is for steps that copy, or read as much, before anything is locked.
-func (s *steps) unhurried(ctx context.Context) context.Context {
-	if s.Polite {
-		return inflight.Politely(ctx)
-	}
-	return ctx
 }
 
 // isAhead is false where the door was given up since it was opened: under the lock it is

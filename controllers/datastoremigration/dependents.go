@@ -13,16 +13,25 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
 )
+
+// dependents does for objects outside Calico what owners does for v1. Their kinds are on record with the state before
+// the first one is touched, so that they are found again.
+type dependents struct {
+	copiers
+
+	discovery discovery.DiscoveryInterface
+	owners    *owners
+}
 
 const (
 	// DetachAction is the name of the action whose rights are to read everything.
@@ -37,7 +46,7 @@ func detachRights() []rbacv1.PolicyRule { return []rbacv1.PolicyRule{rbac.Rule("
 
 // listable parts kinds into those that this account may list, and the names of the others. To ask leaves no refusals in
 // the audit log, as a list of each would.
-func (s *steps) listable(ctx context.Context, kinds []foreignKind) (may []foreignKind, unlisted []string, err error) {
+func (s *dependents) listable(ctx context.Context, kinds []foreignKind) (may []foreignKind, unlisted []string, err error) {
 	missing, err := rbac.Missing(ctx, s.client, rbac.Flatten(DetachAction, detachRights()...))
 	if err != nil || len(missing) == 0 {
 		return kinds, nil, err
@@ -68,8 +77,8 @@ type foreignKind struct {
 
 // foreignKinds are all that the API server tells of, and the groups that it could
 // not tell of.
-func (s *steps) foreignKinds() (kinds []foreignKind, hidden []string, err error) {
-	lists, err := s.Discovery.ServerPreferredResources()
+func (s *dependents) foreignKinds() (kinds []foreignKind, hidden []string, err error) {
+	lists, err := s.discovery.ServerPreferredResources()
 	failed, partial := discovery.GroupDiscoveryFailedErrorGroups(err)
 	if err != nil && !partial {
 		return nil, nil, fmt.Errorf("ask which kinds there are: %w", err)
@@ -103,8 +112,8 @@ func mayHaveOwners(group string, r metav1.APIResource) bool {
 
 func isCalico(group string) bool { return group == resources.V1Group || group == resources.V3Group }
 
-// dependents is what was found, and what could not be looked at.
-type dependents struct {
+// dependentsFound is what was found, and what could not be looked at.
+type dependentsFound struct {
 	found []*copier.Meta
 	// needs are the rights to patch them, for the objects that each is about.
 	needs []rbac.Need
@@ -112,19 +121,19 @@ type dependents struct {
 	unlisted, hidden []string
 }
 
-func (d dependents) unseen() []string { return slices.Concat(d.unlisted, d.hidden) }
+func (d dependentsFound) unseen() []string { return slices.Concat(d.unlisted, d.hidden) }
 
 // findDependents lists the objects outside Calico that refer to a Calico object.
-func (s *steps) findDependents(ctx context.Context, c *copier.Copier) (dependents, error) {
+func (s *dependents) findDependents(ctx context.Context, c *copier.Copier) (dependentsFound, error) {
 	kinds, hidden, err := s.foreignKinds()
 	if err != nil {
-		return dependents{}, err
+		return dependentsFound{}, err
 	}
 	kinds, unlisted, err := s.listable(ctx, kinds)
 	if err != nil {
-		return dependents{}, err
+		return dependentsFound{}, err
 	}
-	all := dependents{unlisted: unlisted, hidden: hidden}
+	all := dependentsFound{unlisted: unlisted, hidden: hidden}
 	var mu sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(kindsAtATime)
@@ -156,11 +165,6 @@ func (s *steps) findDependents(ctx context.Context, c *copier.Copier) (dependent
 	return all, err
 }
 
-// gone tells that a kind is not served any more, or was never meant to be listed.
-func gone(err error) bool {
-	return apierrs.IsNotFound(err) || apierrs.IsMethodNotSupported(err) || meta.IsNoMatchError(err)
-}
-
 // nameOf is an object in words: "ConfigMap shop/settings".
 func nameOf(obj *copier.Meta) string {
 	return obj.Kind + " " + client.ObjectKeyFromObject(obj).String()
@@ -169,7 +173,7 @@ func nameOf(obj *copier.Meta) string {
 // detachDependents takes references to Calico objects off all other objects: the
 // garbage collector would delete these when Calico's get other UIDs. Which kinds have
 // any is on record before the first is touched, so that they are found again.
-func (s *steps) detachDependents(ctx context.Context, sc *scope) (outputs, error) {
+func (s *dependents) detachDependents(ctx context.Context, sc *scope) (outputs, error) {
 	c := s.copier(sc.Object)
 	all, err := s.findDependents(ctx, c)
 	if err != nil {
@@ -240,7 +244,7 @@ func recordedKinds(sc *scope) []string {
 
 // attachDependents puts the references back: to the old owners, or to those that took
 // their places.
-func (s *steps) attachDependents(ctx context.Context, sc *scope) (outputs, error) {
+func (s *dependents) attachDependents(ctx context.Context, sc *scope) (outputs, error) {
 	c := s.copier(sc.Object)
 	detached, err := s.detachedDependents(ctx, sc, c)
 	if err != nil {
@@ -258,7 +262,7 @@ func (s *steps) attachDependents(ctx context.Context, sc *scope) (outputs, error
 	return nil, sc.Save(ctx, detachedKindsKey, "")
 }
 
-func (s *steps) detachedDependents(ctx context.Context, sc *scope, c *copier.Copier) ([]*copier.Meta, error) {
+func (s *dependents) detachedDependents(ctx context.Context, sc *scope, c *copier.Copier) ([]*copier.Meta, error) {
 	var all []*copier.Meta
 	texts := recordedKinds(sc)
 	recorded := len(texts) > 0
@@ -291,9 +295,9 @@ func (s *steps) detachedDependents(ctx context.Context, sc *scope, c *copier.Cop
 
 // ownersNow waits until the old owners may be referred to again, or finds the new
 // ones: a reference to one that is not there any more is left off.
-func (s *steps) ownersNow(ctx context.Context, sc *scope, c *copier.Copier) (func([]metav1.OwnerReference) []metav1.OwnerReference, error) {
+func (s *dependents) ownersNow(ctx context.Context, sc *scope, c *copier.Copier) (func([]metav1.OwnerReference) []metav1.OwnerReference, error) {
 	if sc.With.String("owners", "v1") != "v3" {
-		return nil, s.awaitOwners(ctx, sc)
+		return nil, s.owners.awaitOwners(ctx, sc)
 	}
 	resolve, err := c.Owners(ctx)
 	if err != nil {
@@ -306,4 +310,41 @@ func (s *steps) ownersNow(ctx context.Context, sc *scope, c *copier.Copier) (fun
 		}
 		return resolved
 	}, nil
+}
+
+// dependentsCheck is the id of the check about objects outside Calico.
+const dependentsCheck = "dependents"
+
+// patchValue is where the chart lists what may be patched.
+const patchValue = "controllers.datastoremigration.dependents.patch"
+
+// canBeProtected finds what would be in the garbage collector's reach during a migration,
+// and what may hide it.
+func (s *dependents) canBeProtected() check.Check {
+	return check.Check{ID: "dependents", Waivable: true, Title: "objects outside Calico that Calico's own can be protected", Run: func(ctx context.Context) ([]check.Finding, error) {
+		all, err := s.findDependents(ctx, s.copier(&migration{}))
+		if err != nil {
+			return nil, err
+		}
+		var findings []check.Finding
+		if len(all.unlisted) > 0 {
+			findings = append(findings, check.Finding{Level: check.Failure, // nobody but a person can tell whether something is lost
+				Message: fmt.Sprintf("this account may not list *.* (needed by %s): what belongs to an object of Calico is not looked for in these, and the garbage collector may delete it during a migration: %s",
+					DetachAction, clip(strings.Join(all.unlisted, ", "), exampleLength)),
+				Remedy: "see whether there is anything (kubectl phasegate plan, as an administrator); if so, grant it (Helm: controllers.datastoremigration.dependents.enabled=true)"})
+		}
+		for _, group := range all.hidden {
+			findings = append(findings, check.Finding{Level: check.Failure,
+				Message: fmt.Sprintf("the API server cannot tell what is in %s, where something may depend on Calico's objects", group),
+				Remedy:  "mend what serves it, or remove its APIService"})
+		}
+		missing, err := rbac.Missing(ctx, s.client, all.needs)
+		for _, need := range missing {
+			findings = append(findings, check.Finding{Level: check.Failure,
+				Message: fmt.Sprintf("this account may not %s (needed by %s), and so not protect what depends on Calico's objects: %s",
+					need, DetachAction, strings.Join(examples(need.For, asIs), ", ")),
+				Remedy: fmt.Sprintf("add {apiGroups: [%q], resources: [%s]} to the Helm value %s", need.Group, need.Resource, patchValue)})
+		}
+		return findings, err
+	}}
 }

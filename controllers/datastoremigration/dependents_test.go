@@ -102,7 +102,7 @@ func TestDependentsWithoutTheRightToLookEverywhere(t *testing.T) {
 			settings := Settings{Registry: resources.Default(), CalicoNamespace: "calico-system", Discovery: preferring{nothingServed(), []*metav1.APIResourceList{{GroupVersion: "v1", APIResources: []metav1.APIResource{
 				{Name: "configmaps", Kind: "ConfigMap", Namespaced: true, Verbs: listed}, {Name: "secrets", Kind: "Secret", Namespaced: true, Verbs: listed},
 			}}}}}
-			findings, err := newSteps(cl, settings).dependents().Run(t.Context())
+			findings, err := newEffects(cl, settings).dependents.canBeProtected().Run(t.Context())
 			must(t, err)
 			var got []string
 			for _, f := range findings {

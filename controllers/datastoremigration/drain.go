@@ -3,32 +3,17 @@ package datastoremigration
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 )
 
-// What proves the fence: so many dry runs refused in a row, of so many tries at most.
-const (
-	proofs     = 3
-	proofTries = 20
-	proofPoll  = 50 * time.Millisecond
-	// probePromptly is how long an API server under load may take for a single one.
-	probePromptly = 500 * time.Millisecond
-)
-
-func (s *steps) drainRights() []rbacv1.PolicyRule {
-	return grants(apiServersRights(), s.onV1Lock("patch"), allOf("list", resources.V1Group, s.Registry.All(), (*resources.Kind).V1Plural)) // the lock is v1's too
+func (s *v1Lock) drainRights() []rbacv1.PolicyRule {
+	return grants(apiServersRights(), s.onV1Lock("patch"), allOf("list", resources.V1Group, s.registry.All(), (*resources.Kind).V1Plural)) // the lock is v1's too
 }
 
 // drain proves that v1 is closed, and then that nobody has written it for `quiet`: what
@@ -47,7 +32,7 @@ func (s *steps) drainRights() []rbacv1.PolicyRule {
 // Where the lock is only a request, nothing can be proved, and after `atMost` the
 // migration goes on: objects whose status changes for ever must not hold it up, and
 // Verify compares everything again before anything is opened.
-func (s *steps) drain(ctx context.Context, sc *scope) (outputs, error) {
+func (s *v1Lock) drain(ctx context.Context, sc *scope) (outputs, error) {
 	ctx, done, err := untilDeadline(ctx, sc)
 	if err != nil {
 		return nil, err
@@ -56,13 +41,13 @@ func (s *steps) drain(ctx context.Context, sc *scope) (outputs, error) {
 	enforced := isEnforced(sc.Object)
 	var closed []apiServer
 	if enforced {
-		if closed, err = s.proveFence(ctx, sc, cached, "the lock", lockMessage(sc.Object), proofs); err != nil {
+		if closed, err = s.fence.proveFence(ctx, sc, cached, "the lock", lockMessage(sc.Object), proofs); err != nil {
 			return nil, err
 		}
 	}
 	quiet, atMost := sc.With.Duration("quiet", time.Second), sc.With.Duration("atMost", 10*time.Second)
 	end := sc.Clock.Now().Add(atMost)
-	c, moving := s.copier(sc.Object), s.Registry.All() // the lock is v1's too
+	c, moving := s.copier(sc.Object), s.registry.All() // the lock is v1's too
 	if err := c.Snapshot(ctx, moving); err != nil {
 		return nil, err
 	}
@@ -88,19 +73,14 @@ func (s *steps) drain(ctx context.Context, sc *scope) (outputs, error) {
 	}
 }
 
-// isEnforced tells that nobody can write v1, and nobody is only asked not to.
-func isEnforced(dm *migration) bool {
-	return dm.Status.Lock != nil && dm.Status.Lock.Mode == migrationv1.LockEnforced
-}
-
 // stillClosed is an error where it is not known for how long an API server has worked since it was closed: it did not
 // answer at once, or is not among those that were. Where none was closed there is nothing to ask.
-func (s *steps) stillClosed(ctx context.Context, sc *scope, closed []apiServer, quiet time.Duration) error {
+func (s *v1Lock) stillClosed(ctx context.Context, sc *scope, closed []apiServer, quiet time.Duration) error {
 	if len(closed) == 0 {
 		return nil
 	}
 	asked := sc.Clock.Now()
-	now, err := s.proveFence(ctx, sc, newest, "the lock", lockMessage(sc.Object), 1)
+	now, err := s.fence.proveFence(ctx, sc, newest, "the lock", lockMessage(sc.Object), 1)
 	if err != nil {
 		return err
 	}
@@ -111,52 +91,6 @@ func (s *steps) stillClosed(ctx context.Context, sc *scope, closed []apiServer, 
 		return &fsm.WaitError{After: quiet, Message: fmt.Sprintf("an API server took %s to refuse a write: what it had let in before may still be on its way", took.Round(time.Millisecond))}
 	}
 	return nil
-}
-
-// proveFence waits until every API server, by a list of that version, refuses writes of v1, so many in a row, for the
-// reason that is given and for no other one. They are dry runs, so that nothing is
-// written where the fence has a hole.
-func (s *steps) proveFence(ctx context.Context, sc *scope, version, mark, reason string, proofs int) ([]apiServer, error) {
-	return s.eachServer(ctx, sc, version, func(ctx context.Context, server apiServer) error {
-		return s.proveAt(ctx, sc, server, mark, reason, proofs)
-	})
-}
-
-func (s *steps) proveAt(ctx context.Context, sc *scope, server apiServer, mark, reason string, proofs int) error {
-	seen := error(nil)
-	for refused, tries := 0, 0; refused < proofs; tries++ {
-		err := s.probeFence(ctx, server.client, mark)
-		switch {
-		case apierrs.IsForbidden(err) && strings.Contains(err.Error(), reason):
-			refused++
-			continue
-		case err != nil && !apierrs.IsForbidden(err):
-			return fmt.Errorf("try whether the fence around v1 works: %w", err)
-		case tries >= proofTries:
-			return &fsm.WaitError{After: time.Second, Message: fmt.Sprintf("the fence around v1 does not work yet at %s, is the admission plugin ValidatingAdmissionPolicy on? %s", server.name(), outcomeOf(seen))}
-		}
-		refused, seen = 0, err
-		if err := sleep(ctx, sc.Clock, proofPoll); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func outcomeOf(dryRun error) string {
-	if dryRun == nil {
-		return "A dry run of a write was accepted"
-	}
-	return "A dry run of a write said: " + dryRun.Error()
-}
-
-// probeFence tries to write the lock, as a dry run.
-func (s *steps) probeFence(ctx context.Context, c client.Client, mark string) error {
-	info := &unstructured.Unstructured{}
-	info.SetGroupVersionKind(s.Registry.Lock().V1GVK())
-	info.SetName(clusterInformationName)
-	body := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, migrationv1.AnnotationFenceProbe, mark)
-	return c.Patch(ctx, info, client.RawPatch(types.MergePatchType, body), client.DryRunAll)
 }
 
 func sleep(ctx context.Context, c clock.Clock, d time.Duration) error {

@@ -4,16 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,27 +22,39 @@ import (
 	"github.com/phasegate/phasegate/resources"
 )
 
+// fence refuses writes of v1 while it is locked, and of v3 until it is open: two policies with their bindings. They are
+// inert until v1 is locked, and nothing but their annotation says whose they are: a crash leaves any of the four, which
+// the release finds by name. People see the policies, and their message when a write is refused.
+type fence struct {
+	cluster
+
+	apis      *apis
+	servers   *servers
+	caches    *caches
+	watchSync *watchSync
+}
+
 // fenceSettles is how long the fence may be there before it is believed. An API server
 // looks for new policies once a second; one that cannot be asked by itself does so, too.
 const fenceSettles = 2 * time.Second
 
-func (s *steps) fenceRights() []rbacv1.PolicyRule {
-	return grants(s.followRights(), apiServersRights(), onFence("get delete"), onFencePolicy("patch"), rule("create", admissionregistrationv1.GroupName, fencePolicies), rule("create", admissionregistrationv1.GroupName, fenceBindings),
-		whoAmI(), s.onV1Lock("get patch"),
+func (f *fence) fenceRights() []rbacv1.PolicyRule {
+	return grants(f.watchSync.followRights(), apiServersRights(), onFence("get delete"), onFencePolicy("patch"), rule("create", admissionregistrationv1.GroupName, fencePolicies), rule("create", admissionregistrationv1.GroupName, fenceBindings),
+		whoAmI(), f.onV1Lock("get patch"),
 		// Who makes a policy with parameters must be allowed to read all that could be ones.
-		rule("get", resources.V1Group, s.Registry.Lock().V1Plural()))
+		rule("get", resources.V1Group, f.registry.Lock().V1Plural()))
 }
 
-func (s *steps) unfenceRights() []rbacv1.PolicyRule {
-	return grants(removeFenceRights(), s.onV1("list patch"))
+func (f *fence) unfenceRights() []rbacv1.PolicyRule {
+	return grants(removeFenceRights(), f.onV1("list patch"))
 }
 
 // removeFenceRights are also for what lifts a fence that was made for another account.
 func removeFenceRights() []rbacv1.PolicyRule { return onFence("get delete") }
 
 // lockStandsRights are also for what lifts a fence that was made for another account.
-func (s *steps) lockStandsRights() []rbacv1.PolicyRule {
-	return grants(onFence("get"), rule("patch", admissionregistrationv1.GroupName, fencePolicies, fenceNames...), whoAmI(), s.onV1Lock("get"))
+func (f *fence) lockStandsRights() []rbacv1.PolicyRule {
+	return grants(onFence("get"), rule("patch", admissionregistrationv1.GroupName, fencePolicies, fenceNames...), whoAmI(), f.onV1Lock("get"))
 }
 
 // onFencePolicy is about the one policy that the lock changes.
@@ -62,17 +72,13 @@ func whoAmI() []rbacv1.PolicyRule {
 
 // fenceV1 installs what refuses writes of v1 from the moment on in which it is locked,
 // and proves that it works while it still lets everybody pass. What was installed long
-// ago, without a proof then, need not settle any more. Under the lock it only looks: a
-// fence that was down for a moment has let somebody in.
-func (s *steps) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
-	if sc.Object.Status.Lock != nil {
-		return nil, s.lockStands(ctx, sc)
-	}
-	possible, err := s.canFence(ctx)
+// ago, without a proof then, need not settle any more.
+func (f *fence) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
+	possible, err := f.canFence(ctx)
 	if err != nil || !possible {
 		return nil, err
 	}
-	want, account, err := s.fence(ctx, sc.Object, admissionregistrationv1.Ignore)
+	want, account, err := f.fence(ctx, sc.Object, admissionregistrationv1.Ignore)
 	if err != nil {
 		return nil, err
 	}
@@ -81,59 +87,59 @@ func (s *steps) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
 	}
 	var stands fenceParts
 	for i, part := range want {
-		if stands[i], err = s.install(ctx, part); err != nil {
+		if stands[i], err = f.install(ctx, part); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.whileUnknown(ctx, sc.Object, admissionregistrationv1.Ignore); err != nil {
+	if err := f.whileUnknown(ctx, sc.Object, admissionregistrationv1.Ignore); err != nil {
 		return nil, err
 	}
-	settled := s.caches.fenced(sc.Object, stands, sc.Clock.Now()).Add(sc.With.Duration("settle", fenceSettles))
+	settled := f.caches.fenced(sc.Object, stands, sc.Clock.Now()).Add(sc.With.Duration("settle", fenceSettles))
 	if !sc.With.Bool("prove", true) {
 		return nil, nil
 	}
 	group, both := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.follow(both, sc) })
+	group.Go(func() error { return f.watchSync.follow(both, sc) })
 	group.Go(func() error { return sleep(both, sc.Clock, settled.Sub(sc.Clock.Now())) })
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	_, err = s.proveFence(ctx, sc, newest, string(sc.Object.UID), probeMessage(sc.Object), proofs)
+	_, err = f.proveFence(ctx, sc, newest, string(sc.Object.UID), probeMessage(sc.Object), proofs)
 	return nil, err
 }
 
 // canFence tells whether there is anything to make a fence of: an API server that knows
 // ValidatingAdmissionPolicy, and a lock that the policy can look at.
-func (s *steps) canFence(ctx context.Context) (bool, error) {
-	served, err := s.discover(admissionregistrationv1.GroupName)
+func (f *fence) canFence(ctx context.Context) (bool, error) {
+	served, err := f.apis.discover(admissionregistrationv1.GroupName)
 	if err != nil || !slices.Contains(versionsOf(served[fencePolicies]), admissionregistrationv1.SchemeGroupVersion.Version) {
 		return false, err
 	}
-	info, err := s.clusterInformation(ctx, s.Registry.Lock().V1GVK())
+	info, err := f.v1Info(ctx)
 	return info != nil, err
 }
 
 // fence is what belongs into the cluster, in the order in which it is made: for this
 // migration, and for the account that runs it.
-func (s *steps) fence(ctx context.Context, dm *migration, whileUnknown admissionregistrationv1.FailurePolicyType) (parts [4]client.Object, account string, err error) {
-	if account, err = s.account(ctx); err != nil {
+func (f *fence) fence(ctx context.Context, dm *migration, whileUnknown admissionregistrationv1.FailurePolicyType) (parts [4]client.Object, account string, err error) {
+	if account, err = f.account(ctx); err != nil {
 		return parts, "", err
 	}
-	return s.fenceFor(dm, account, whileUnknown), account, nil
+	return f.fenceFor(dm, account, whileUnknown), account, nil
 }
 
 // account is the one that this process is.
-func (s *steps) account(ctx context.Context) (string, error) {
-	review := &authenticationv1.SelfSubjectReview{}
-	if err := s.client.Create(ctx, review); err != nil {
+func (f *fence) account(ctx context.Context) (string, error) {
+	user, err := f.self(ctx)
+	if err != nil {
 		return "", fmt.Errorf("ask the API server who we are: %w", err)
 	}
-	return review.Status.UserInfo.Username, nil
+	return user, nil
 }
 
 // fenceFor is the fence that lets an account pass.
-func (s *steps) fenceFor(dm *migration, account string, whileUnknown admissionregistrationv1.FailurePolicyType) [4]client.Object {
-	lock := s.Registry.Lock()
+func (f *fence) fenceFor(dm *migration, account string, whileUnknown admissionregistrationv1.FailurePolicyType) [4]client.Object {
+	lock := f.registry.Lock()
 	return [4]client.Object{fencePolicy(dm, lock.V1GVK(), account, whileUnknown), fenceBinding(dm, migrationv1.FenceName),
 		v3FencePolicy(dm, lock, account), fenceBinding(dm, migrationv1.V3FenceName)}
 }
@@ -141,8 +147,8 @@ func (s *steps) fenceFor(dm *migration, account string, whileUnknown admissionre
 // whileUnknown says what the fence of this migration does as long as an API server does not
 // know its parameter, for half a minute after its own start: Ignore while v1 is open, so
 // that nobody is refused, and Fail while it is closed, so that nobody is let in.
-func (s *steps) whileUnknown(ctx context.Context, dm *migration, want admissionregistrationv1.FailurePolicyType) error {
-	have, err := s.partOfFence(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(dm, migrationv1.FenceName)})
+func (f *fence) whileUnknown(ctx context.Context, dm *migration, want admissionregistrationv1.FailurePolicyType) error {
+	have, err := f.partOfFence(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(dm, migrationv1.FenceName)})
 	if err != nil || have == nil || !ofMigration(have, dm) {
 		return err
 	}
@@ -150,11 +156,11 @@ func (s *steps) whileUnknown(ctx context.Context, dm *migration, want admissionr
 	if policy.Spec.FailurePolicy != nil && *policy.Spec.FailurePolicy == want {
 		return nil
 	}
-	err = patch.MutateAndPatchSpec(ctx, s.client, policy, func(policy *admissionregistrationv1.ValidatingAdmissionPolicy) {
+	err = patch.MutateAndPatchSpec(ctx, f.client, policy, func(policy *admissionregistrationv1.ValidatingAdmissionPolicy) {
 		policy.Spec.FailurePolicy = &want
 	})
 	if err != nil {
-		return fmt.Errorf("set failurePolicy %s on the fence, %s: %w", want, s.nameOf(policy), err)
+		return fmt.Errorf("set failurePolicy %s on the fence, %s: %w", want, f.nameOf(policy), err)
 	}
 	return nil
 }
@@ -162,8 +168,8 @@ func (s *steps) whileUnknown(ctx context.Context, dm *migration, want admissionr
 // install makes a part of the fence, and tells by its UID whether it is the one of last
 // time. What is there and differs is of a migration that is gone, or made for another
 // account: it is made anew, so that it settles anew.
-func (s *steps) install(ctx context.Context, want client.Object) (types.UID, error) {
-	have, err := s.partOfFence(ctx, want)
+func (f *fence) install(ctx context.Context, want client.Object) (types.UID, error) {
+	have, err := f.partOfFence(ctx, want)
 	if err != nil {
 		return "", err
 	}
@@ -171,62 +177,53 @@ func (s *steps) install(ctx context.Context, want client.Object) (types.UID, err
 		return have.GetUID(), nil
 	}
 	if have != nil {
-		if err := s.removePart(ctx, have); err != nil {
+		if err := f.removePart(ctx, have); err != nil {
 			return "", err
 		}
 	}
-	if err := s.client.Create(ctx, want); err != nil {
-		return "", fmt.Errorf("create the fence, %s: %w", s.nameOf(want), err)
+	if err := f.client.Create(ctx, want); err != nil {
+		return "", fmt.Errorf("create the fence, %s: %w", f.nameOf(want), err)
 	}
 	return want.GetUID(), nil
 }
 
 // partOfFence reads what has the kind and name of part; nil when there is none, or no
 // such kind.
-func (s *steps) partOfFence(ctx context.Context, part client.Object) (client.Object, error) {
-	have := part.DeepCopyObject().(client.Object)
-	err := s.client.Get(ctx, types.NamespacedName{Name: part.GetName()}, have)
-	if apierrs.IsNotFound(err) || meta.IsNoMatchError(err) {
+func (f *fence) partOfFence(ctx context.Context, part client.Object) (client.Object, error) {
+	have, err := read(ctx, f.client, byName(part.GetName()), part.DeepCopyObject().(client.Object), "the fence, "+f.nameOf(part))
+	if meta.IsNoMatchError(err) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read the fence, %s: %w", s.nameOf(part), err)
-	}
-	return have, nil
+	return have, err
 }
 
-func (s *steps) removePart(ctx context.Context, part client.Object) error {
-	uid := part.GetUID()
-	err := s.client.Delete(ctx, part, client.Preconditions{UID: &uid})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete the fence, %s: %w", s.nameOf(part), err)
-	}
-	return nil
+func (f *fence) removePart(ctx context.Context, part client.Object) error {
+	return remove(ctx, f.client, part, "the fence, "+f.nameOf(part))
 }
 
 // unfenceV1 also takes back what was noted on v1 since the fence was there.
-func (s *steps) unfenceV1(ctx context.Context, sc *scope) (outputs, error) {
-	if err := s.removeFence(ctx, sc.Object); err != nil {
+func (f *fence) unfenceV1(ctx context.Context, sc *scope) (outputs, error) {
+	if err := f.removeFence(ctx, sc.Object); err != nil {
 		return nil, err
 	}
-	return nil, s.liftBarriers(ctx, sc)
+	return nil, f.watchSync.liftBarriers(ctx, sc)
 }
 
 // liftFence removes the fence past the point of no return: that of this migration, and what an earlier one has left.
-func (s *steps) liftFence(ctx context.Context, sc *scope) (outputs, error) {
-	if err := s.withEarlier(ctx, sc.Object, s.removeFence); err != nil {
+func (f *fence) liftFence(ctx context.Context, sc *scope) (outputs, error) {
+	if err := f.withEarlier(ctx, sc.Object, f.removeFence); err != nil {
 		return nil, err
 	}
-	return nil, s.liftBarriers(ctx, sc)
+	return nil, f.watchSync.liftBarriers(ctx, sc)
 }
 
 // fenceNames are those of both fences, around v1 and v3.
 var fenceNames = []string{migrationv1.FenceName, migrationv1.V3FenceName}
 
 // removeFence removes what this migration installed.
-func (s *steps) removeFence(ctx context.Context, dm *migration) error {
+func (f *fence) removeFence(ctx context.Context, dm *migration) error {
 	for _, name := range fenceNames {
-		if err := s.removeNamed(ctx, dm, name); err != nil {
+		if err := f.removeNamed(ctx, dm, name); err != nil {
 			return err
 		}
 	}
@@ -234,16 +231,16 @@ func (s *steps) removeFence(ctx context.Context, dm *migration) error {
 }
 
 // removeNamed removes one fence: the binding first, without which the policy does nothing.
-func (s *steps) removeNamed(ctx context.Context, dm *migration, name string) error {
+func (f *fence) removeNamed(ctx context.Context, dm *migration, name string) error {
 	for _, part := range []client.Object{fenceBinding(dm, name), &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(dm, name)}} {
-		have, err := s.partOfFence(ctx, part)
+		have, err := f.partOfFence(ctx, part)
 		if err != nil {
 			return err
 		}
 		if have == nil || !ofMigration(have, dm) {
 			continue
 		}
-		if err := s.removePart(ctx, have); err != nil {
+		if err := f.removePart(ctx, have); err != nil {
 			return err
 		}
 	}
@@ -253,62 +250,23 @@ func (s *steps) removeNamed(ctx context.Context, dm *migration, name string) err
 // letUsPass lifts a fence of this migration that was made for another account, because
 // the manager runs as another one since: nobody could give v1 back through it. It is for
 // releases only, for which v1 need not be closed any more.
-func (s *steps) letUsPass(ctx context.Context, sc *scope) error {
-	policy, err := s.partOfFence(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(sc.Object, migrationv1.FenceName)})
+func (f *fence) letUsPass(ctx context.Context, sc *scope) error {
+	policy, err := f.partOfFence(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(sc.Object, migrationv1.FenceName)})
 	if err != nil || policy == nil || !ofMigration(policy, sc.Object) {
 		return err
 	}
-	want, _, err := s.fence(ctx, sc.Object, admissionregistrationv1.Ignore)
+	want, _, err := f.fence(ctx, sc.Object, admissionregistrationv1.Ignore)
 	if err != nil || samePart(policy, want[0], true) {
 		return err
 	}
-	if err := s.removeFence(ctx, sc.Object); err != nil {
+	if err := f.removeFence(ctx, sc.Object); err != nil {
 		return err
 	}
 	return &fsm.WaitError{After: fenceSettles, Message: "the fence around v1 was made for another account than this one; it is lifted, to give v1 back"}
 }
 
-// fenceStands is an error, for good, where the fence is not as fenceV1 has left it. It is asked
-// under the lock: everything is read at the same time.
-func (s *steps) fenceStands(ctx context.Context, sc *scope) error {
-	var account string
-	var have [4]client.Object
-	group, reading := errgroup.WithContext(ctx)
-	group.Go(func() (err error) {
-		account, err = s.account(reading)
-		return err
-	})
-	for i, part := range s.fenceFor(sc.Object, "", admissionregistrationv1.Fail) { // for its kinds and names
-		group.Go(func() (err error) {
-			have[i], err = s.partOfFence(reading, part)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	over := false
-	for i, part := range s.fenceFor(sc.Object, account, admissionregistrationv1.Fail) {
-		if have[i] != nil && samePart(have[i], part, false) {
-			continue
-		}
-		taken, err := s.takeFenceOver(ctx, sc, have[i], i, part)
-		if err != nil {
-			return err
-		}
-		if over = over || taken; !taken {
-			side, _, _ := strings.Cut(part.GetName(), "-")
-			return lockBroken("somebody else has removed or changed the fence around " + side + ", " + s.nameOf(part) + ",")
-		}
-	}
-	if over {
-		return &fsm.WaitError{After: fenceSettles, Message: "the fence was made for the account of another installation; it lets this one pass now"}
-	}
-	return sc.Save(ctx, fenceAccountKey, account)
-}
-
-func (s *steps) nameOf(part client.Object) string {
-	gvk, _ := s.client.GroupVersionKindFor(part) // every scheme that these steps run with knows it
+func (f *fence) nameOf(part client.Object) string {
+	gvk, _ := f.client.GroupVersionKindFor(part) // every scheme that these steps run with knows it
 	return gvk.Kind + " " + part.GetName()
 }
 
@@ -316,29 +274,10 @@ func ofMigration(part client.Object, dm *migration) bool {
 	return part.GetAnnotations()[migrationv1.AnnotationLockedBy] == string(dm.UID)
 }
 
-// samePart compares what decides: whose it is, and what it says. open leaves out what the
-// lock changes.
-func samePart(have, want client.Object, open bool) bool {
-	if !have.GetDeletionTimestamp().IsZero() || have.GetAnnotations()[migrationv1.AnnotationLockedBy] != want.GetAnnotations()[migrationv1.AnnotationLockedBy] {
-		return false
-	}
-	switch want := want.(type) {
-	case *admissionregistrationv1.ValidatingAdmissionPolicy:
-		spec := have.(*admissionregistrationv1.ValidatingAdmissionPolicy).Spec
-		if open {
-			spec.FailurePolicy = want.Spec.FailurePolicy
-		}
-		return equality.Semantic.DeepEqual(spec, want.Spec)
-	case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
-		return equality.Semantic.DeepEqual(have.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding).Spec, want.Spec)
-	}
-	return false
-}
-
 // canBeFenced warns where the lock will be a request and nothing else.
-func (s *steps) canBeFenced() check.Check {
+func (f *fence) canBeFenced() check.Check {
 	return check.Check{ID: "fence", Title: "writes of v1 can be refused while it is locked", Run: func(ctx context.Context) ([]check.Finding, error) {
-		possible, err := s.canFence(ctx)
+		possible, err := f.canFence(ctx)
 		if meta.IsNoMatchError(err) {
 			return nil, nil // there is no v1: other checks say so
 		}
@@ -349,4 +288,22 @@ func (s *steps) canBeFenced() check.Check {
 			Message: "the lock of v1 is cooperative only, nothing refuses writes while the objects are copied: the API server does not serve ValidatingAdmissionPolicy in v1, or there is no v1 ClusterInformation " + clusterInformationName,
 			Remedy:  "serve admissionregistration.k8s.io/v1, or stop everything but Calico that writes crd.projectcalico.org"}}, nil
 	}}
+}
+
+func (f *fence) fenceTraces(ctx context.Context, dm *migration, t *traces) error {
+	var parts []client.Object
+	for _, name := range fenceNames {
+		named := metav1.ObjectMeta{Name: name}
+		parts = append(parts, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: named}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: named})
+	}
+	for _, part := range parts {
+		have, err := f.partOfFence(ctx, part)
+		if err != nil {
+			return err
+		}
+		if have != nil && ofMigration(have, dm) {
+			t.left = append(t.left, "the fence, "+f.nameOf(part))
+		}
+	}
+	return nil
 }

@@ -9,20 +9,21 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/datastoremigration/sidedoor"
 	"github.com/phasegate/phasegate/controllers/patch"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 )
 
-func (s *steps) handOverRights() []rbacv1.PolicyRule {
+func (s *door) handOverRights() []rbacv1.PolicyRule {
 	return grants(onAPIService("get"), s.lists(), s.onV3("patch"), s.onV3Lock("get patch"), storeRights())
 }
 
 // handOverFields gives the fields of v3 objects to the managers that own them in v1, once v3 is open: a server-side
 // apply of one of them finds its own fields, and a conflict where it would have found one in v1. That stores each
 // object once more: it waits for room where there is none, and nobody else waits for it.
-func (s *steps) handOverFields(ctx context.Context, sc *scope) (outputs, error) {
-	ctx, done := s.whileRoom(ctx, sc.Clock, true)
+func (s *door) handOverFields(ctx context.Context, sc *scope) (outputs, error) {
+	ctx, done := s.room.whileRoom(ctx, sc.Clock, true)
 	defer done()
 	err := ctx.Err()
 	if err == nil {
@@ -38,7 +39,7 @@ func (s *steps) handOverFields(ctx context.Context, sc *scope) (outputs, error) 
 
 // handOver also leaves no entry of the side door's version in managedFields: after it is taken out of the CRDs, the
 // API server would refuse every server-side apply of an object that has one.
-func (s *steps) handOver(ctx context.Context, sc *scope, version string, due func(kind string) bool) error {
+func (s *door) handOver(ctx context.Context, sc *scope, version string, due func(kind string) bool) error {
 	refused, err := s.copierOver(sc.Object, version).HandOver(s.unhurried(ctx), due)
 	if err != nil {
 		return err
@@ -47,7 +48,7 @@ func (s *steps) handOver(ctx context.Context, sc *scope, version string, due fun
 		return fsm.Wait("the managedFields of %d v3 objects cannot be changed: %s. Server-side apply would fail on them without version %s, which stays until they can",
 			n, strings.Join(examples(refused, showProblem), "; "), migrationv1.SideDoorVersion)
 	}
-	lock := s.Registry.Through(version).Lock()
+	lock := s.registry.Through(version).Lock()
 	if !due(lock.Name()) {
 		return nil
 	}
@@ -68,14 +69,14 @@ func (s *steps) handOver(ctx context.Context, sc *scope, version string, due fun
 // retireDoor is handOver before the side door is closed, of the kinds whose door is not closed yet: the others have been
 // handed over before, and to look again would open theirs, so that a manager that dies after each write would never end.
 // Where v3 is out of reach, nothing was written through the door.
-func (s *steps) retireDoor(ctx context.Context, sc *scope) error {
+func (s *door) retireDoor(ctx context.Context, sc *scope) error {
 	due := map[string]bool{}
-	for _, kind := range s.Registry.All() {
+	for _, kind := range s.registry.All() {
 		crd, err := s.crd(ctx, kind.V3CRDName())
 		if err != nil {
 			return err
 		}
-		if crd != nil && (versionIndex(crd, migrationv1.SideDoorVersion) >= 0 || crd.Annotations[migrationv1.AnnotationSideDoor] == string(sc.Object.UID)) {
+		if crd != nil && (sidedoor.Has(crd) || crd.Annotations[migrationv1.AnnotationSideDoor] == string(sc.Object.UID)) {
 			due[kind.Name()] = true
 		}
 	}

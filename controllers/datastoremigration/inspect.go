@@ -6,7 +6,6 @@ import (
 	"math"
 	"time"
 
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
@@ -23,7 +22,7 @@ import (
 // Inspector asks for people what a migration would find, with the migration's own code and the
 // rights of whoever asks. It changes nothing, and may be asked any number of times.
 type Inspector struct {
-	s       *steps
+	s       *effects
 	machine *fsm.Machine
 	dm      *migration
 }
@@ -42,33 +41,33 @@ func Look(cfg *rest.Config, settings Settings, machine *fsm.Machine, dm *migrati
 		return nil, fmt.Errorf("make the client: %w", err)
 	}
 	settings.Discovery, settings.Config, settings.Elsewhere = api, cfg, true
-	return &Inspector{newSteps(c, settings), machine, dm}, nil
+	return &Inspector{newEffects(c, settings), machine, dm}, nil
 }
 
 // Checks are the answers that the first step of the migration would get.
 func (l *Inspector) Checks(ctx context.Context) []check.Answer {
-	return check.Ask(ctx, append(l.s.checks(l.machine, l.dm), check.KubernetesVersion(l.s.Discovery)))
+	return check.Ask(ctx, append(l.s.preflight.checks(l.machine, l.dm), check.KubernetesVersion(l.s.preflight.settings.Discovery)))
 }
 
 // Plan reads, converts and validates every object of v1. Where v3's storage can be reached, it also
 // asks the API server by dry runs; else Unasked says why not.
 func (l *Inspector) Plan(ctx context.Context) (copier.Plan, error) {
-	version, blocked, err := l.s.v3Version(ctx, l.machine, l.dm)
+	version, blocked, err := l.s.door.v3Version(ctx, l.machine, l.dm)
 	if err != nil {
 		return copier.Plan{}, err
 	}
 	if blocked != "" {
-		plan, err := l.s.copier(l.dm).Plan(ctx, true, nil)
+		plan, err := l.s.copiers.copier(l.dm).Plan(ctx, true, nil)
 		plan.Unasked = blocked
 		return plan, err
 	}
-	return l.s.copierOver(l.dm, version, copier.AskServer()).Plan(ctx, true, nil)
+	return l.s.copiers.copierOver(l.dm, version, copier.AskServer()).Plan(ctx, true, nil)
 }
 
 // Dependents are the objects outside Calico that the migration would take owner references
 // off, and the resources that it cannot look into.
 func (l *Inspector) Dependents(ctx context.Context) (found []string, unseen []string, err error) {
-	all, err := l.s.findDependents(ctx, l.s.copier(l.dm))
+	all, err := l.s.dependents.findDependents(ctx, l.s.copiers.copier(l.dm))
 	for _, obj := range all.found {
 		found = append(found, nameOf(obj))
 	}
@@ -78,11 +77,11 @@ func (l *Inspector) Dependents(ctx context.Context) (found []string, unseen []st
 // Compare compares what both sides have. version is the one by which v3's storage was
 // reached; blocked is why it cannot be: nothing was compared then.
 func (l *Inspector) Compare(ctx context.Context) (compared copier.Comparison, version, blocked string, err error) {
-	version, blocked, err = l.s.v3Version(ctx, l.machine, l.dm)
+	version, blocked, err = l.s.door.v3Version(ctx, l.machine, l.dm)
 	if err != nil || blocked != "" {
 		return copier.Comparison{}, "", blocked, err
 	}
-	compared, err = l.s.copierOver(l.dm, version).Compare(ctx)
+	compared, err = l.s.copiers.copierOver(l.dm, version).Compare(ctx)
 	return compared, version, "", err
 }
 
@@ -102,12 +101,12 @@ func (l *Inspector) Sides(ctx context.Context, conflicts []copier.Conflict, vers
 		kinds[c.Kind] = true
 		want[key{c.Kind, c.Namespace, c.Name}] = nil
 	}
-	reg := l.s.Registry.Through(version)
+	reg := l.s.registry.Through(version)
 	for _, kind := range reg.Kinds() {
 		if !kinds[kind.Name()] {
 			continue
 		}
-		err := l.s.copier(l.dm).EachV1(ctx, kind, func(v1 *unstructured.Unstructured) error {
+		err := l.s.copiers.copier(l.dm).EachV1(ctx, kind, func(v1 *unstructured.Unstructured) error {
 			conv, err := resources.Convert(kind, v1, nil)
 			if err != nil {
 				return err
@@ -139,14 +138,7 @@ func (l *Inspector) Sides(ctx context.Context, conflicts []copier.Conflict, vers
 func (l *Inspector) read(ctx context.Context, kind *resources.Kind, name types.NamespacedName) (*unstructured.Unstructured, error) {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(kind.V3GVK())
-	err := l.s.client.Get(ctx, name, u)
-	if apierrs.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read %s %s of v3: %w", kind.Name(), name, err)
-	}
-	return u, nil
+	return read(ctx, l.s.client, name, u, fmt.Sprintf("%s %s of v3", kind.Name(), name))
 }
 
 // ExpectedLock is how long v1 stays locked where objects are copied ahead, and what that

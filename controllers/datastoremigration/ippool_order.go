@@ -8,10 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/resources"
 )
@@ -29,8 +28,8 @@ type ipPool struct {
 // warnOfOverlaps names the IP pools that overlap and between which the time of creation
 // decides: a copy is as old as the migration. Copies are made in the order of v1, but
 // the API server counts in seconds.
-func (s *steps) warnOfOverlaps(ctx context.Context, sc *scope) error {
-	kind, known := s.Registry.Kind(poolKind)
+func (s *copying) warnOfOverlaps(ctx context.Context, sc *scope) error {
+	kind, known := s.registry.Kind(poolKind)
 	if !known {
 		return nil
 	}
@@ -46,7 +45,7 @@ func (s *steps) warnOfOverlaps(ctx context.Context, sc *scope) error {
 	}
 	if found := overlaps(pools); len(found) > 0 {
 		sc.Warn("OverlappingIPPools", "IP pools overlap, and their age decides which is used, which a copy does not keep: %s. Disable or shrink one of each",
-			strings.Join(examples(found, func(text string) string { return text }), "; "))
+			strings.Join(examples(found, asIs), "; "))
 	}
 	return nil
 }

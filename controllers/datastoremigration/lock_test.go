@@ -44,12 +44,12 @@ func TestLockIsFree(t *testing.T) {
 				info.SetAnnotations(map[string]string{migrationv1.AnnotationLockedBy: string(c.holder)})
 			}
 			objects := []client.Object{info, &migration{ObjectMeta: metav1.ObjectMeta{Name: "v1-to-v3", UID: "known"}}}
-			s := &steps{Settings: Settings{Registry: registry}, client: newFake().WithObjects(objects...).Build()}
+			s := newEffects(newFake().WithObjects(objects...).Build(), Settings{Registry: registry})
 			var asking *migration
 			if c.asking != "" {
 				asking = &migration{ObjectMeta: metav1.ObjectMeta{UID: c.asking}}
 			}
-			findings, err := s.lockIsFree(asking).Run(t.Context())
+			findings, err := s.preflight.lockIsFree(asking).Run(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,9 +72,9 @@ func TestALockWithoutItsNote(t *testing.T) {
 	}
 	for mode, c := range cases {
 		t.Run(string(mode), func(t *testing.T) {
-			s := &steps{Settings: Settings{Registry: resources.Default()}, client: newFake().WithObjects(lockObject(false)).Build()}
+			s := newEffects(newFake().WithObjects(lockObject(false)).Build(), Settings{Registry: resources.Default()})
 			dm := &migration{ObjectMeta: metav1.ObjectMeta{UID: "me"}, Status: migrationv1.DatastoreMigrationStatus{Lock: &migrationv1.Lock{Mode: mode}}}
-			got, err := "stands", s.lockStands(t.Context(), &scope{Object: dm})
+			got, err := "stands", s.v1Lock.lockStands(t.Context(), &scope{Object: dm})
 			if terminal := (*fsm.TerminalError)(nil); errors.As(err, &terminal) {
 				got = terminal.Reason
 			} else if err != nil {
@@ -101,14 +101,14 @@ func TestWhileLocked(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := &steps{Settings: Settings{Registry: resources.Default()}, client: newFake().WithObjects(lockObject(false)).Build()}
+			s := newEffects(newFake().WithObjects(lockObject(false)).Build(), Settings{Registry: resources.Default()})
 			lock := &migrationv1.Lock{Mode: migrationv1.LockCooperative}
 			if c.left != 0 {
 				lock.Deadline = &metav1.Time{Time: now.Add(c.left)}
 			}
 			sc := &scope{Object: &migration{Status: migrationv1.DatastoreMigrationStatus{Lock: lock}}, Clock: clocktesting.NewFakeClock(now)}
 			got := "goes on"
-			ctx, done, err := s.whileLocked(t.Context(), sc)
+			ctx, done, err := s.v1Lock.whileLocked(t.Context(), sc)
 			var terminal *fsm.TerminalError
 			switch {
 			case errors.As(err, &terminal):
@@ -132,11 +132,11 @@ func TestWhileLocked(t *testing.T) {
 // Whatever grows with the number of objects, or waits for an API server, is not begun behind the end of the lock.
 func TestLongStepsEndWithTheLock(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	s := &steps{Settings: Settings{Registry: resources.Default()}, client: newFake().WithObjects(lockObject(false)).Build()}
+	s := newEffects(newFake().WithObjects(lockObject(false)).Build(), Settings{Registry: resources.Default()})
 	lock := &migrationv1.Lock{Mode: migrationv1.LockCooperative, Deadline: &metav1.Time{Time: now}}
 	for _, name := range []string{"Drain", "AwaitV3Served", "CopyResources", "RemapOwners", "Verify"} {
 		sc := &scope{Object: &migration{Status: migrationv1.DatastoreMigrationStatus{Lock: lock}}, Clock: clocktesting.NewFakeClock(now)}
-		_, err := s.actions()[name].Do(t.Context(), sc)
+		_, err := s.actionsByName()[name].Do(t.Context(), sc)
 		var terminal *fsm.TerminalError
 		if !errors.As(err, &terminal) || terminal.Reason != "LockDeadline" {
 			t.Errorf("%s answers %v, want LockDeadline: v1 would stay closed for as long as it takes", name, err)
@@ -191,8 +191,8 @@ func TestCloseV3(t *testing.T) {
 			if c.v3 != nil {
 				objects = append(objects, c.v3)
 			}
-			s := &steps{Settings: Settings{Registry: registry}, client: newFake().WithObjects(objects...).Build()}
-			err := s.closeV3(t.Context(), &scope{Object: &migration{ObjectMeta: metav1.ObjectMeta{UID: me}}}, registry.Lock().V3GVK())
+			s := newEffects(newFake().WithObjects(objects...).Build(), Settings{Registry: registry})
+			err := s.v3Lock.closeV3(t.Context(), &scope{Object: &migration{ObjectMeta: metav1.ObjectMeta{UID: me}}}, registry.Lock().V3GVK())
 			refused := ""
 			if terminal := (*fsm.TerminalError)(nil); errors.As(err, &terminal) {
 				refused = terminal.Reason

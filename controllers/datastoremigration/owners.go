@@ -20,6 +20,16 @@ import (
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
+// owners takes references to Calico objects off v1 objects while the garbage collector could find the owners missing,
+// and puts them back. Each object bears its references in a note with the UID of the migration, written with the same
+// patch: after a crash, the notes tell which ones are done.
+type owners struct {
+	copiers
+
+	namespace string
+	fence     *fence
+}
+
 const (
 	// canaryName is that of the ConfigMap that the garbage collector is to delete.
 	canaryName = "phasegate-collector-canary"
@@ -34,7 +44,7 @@ const (
 // detachV1Owners takes references to Calico objects off v1 objects. While v1 and v3
 // change places, the garbage collector, which sees Calico's objects as v3 only, finds
 // their owners missing.
-func (s *steps) detachV1Owners(ctx context.Context, sc *scope) (outputs, error) {
+func (s *owners) detachV1Owners(ctx context.Context, sc *scope) (outputs, error) {
 	c := s.copier(sc.Object)
 	owned, err := c.OwnedV1(ctx)
 	if err != nil {
@@ -63,8 +73,8 @@ func detachedBy(migration types.UID) func(*copier.Meta) bool {
 }
 
 // attachV1Owners gives v1 objects back what detachV1Owners took.
-func (s *steps) attachV1Owners(ctx context.Context, sc *scope) (outputs, error) {
-	if err := s.letUsPass(ctx, sc); err != nil {
+func (s *owners) attachV1Owners(ctx context.Context, sc *scope) (outputs, error) {
+	if err := s.fence.letUsPass(ctx, sc); err != nil {
 		return nil, err
 	}
 	c := s.copier(sc.Object)
@@ -91,7 +101,7 @@ func attachTo(migration types.UID, rewrite func([]metav1.OwnerReference) []metav
 // there again, and the garbage collector has looked at everything that it had to look
 // at for having missed them. It deletes what it finds in its queue with an owner of
 // which it remembers that it was gone, even if it is back.
-func (s *steps) awaitOwners(ctx context.Context, sc *scope) error {
+func (s *owners) awaitOwners(ctx context.Context, sc *scope) error {
 	svc, err := s.apiService(ctx)
 	if err != nil {
 		return err
@@ -108,16 +118,16 @@ func (s *steps) awaitOwners(ctx context.Context, sc *scope) error {
 }
 
 // awaitOwnersRights: a create cannot be bound to a name.
-func (s *steps) awaitOwnersRights() []rbacv1.PolicyRule {
+func (s *owners) awaitOwnersRights() []rbacv1.PolicyRule {
 	return grants(onAPIService("get"), s.onV1Lock("get"), s.onV3Lock("get"),
 		rule("create", corev1.GroupName, "configmaps"), rule("get delete", corev1.GroupName, "configmaps", canaryName))
 }
 
 // awaitCollector gives the garbage collector something to delete, which comes last
 // in its queue. Where it may not be put, nothing is asked.
-func (s *steps) awaitCollector(ctx context.Context, sc *scope) error {
+func (s *owners) awaitCollector(ctx context.Context, sc *scope) error {
 	canary := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: s.CalicoNamespace, Name: canaryName,
+		Namespace: s.namespace, Name: canaryName,
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: canaryName + "-owner", UID: uuid.NewUUID()}},
 	}}
 	err := s.client.Create(ctx, canary)

@@ -13,9 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
@@ -25,7 +22,6 @@ import (
 	"github.com/phasegate/phasegate/controllers/runner/crdgate"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/resources/copier"
 )
 
 type (
@@ -34,95 +30,99 @@ type (
 	outputs   = map[string]any
 )
 
-// Settings are what the steps need to know of the cluster.
-type Settings struct {
-	// Registry lists the kinds to migrate.
-	Registry *resources.Registry
-	// CalicoNamespace is where calico-node, calico-typha and
-	// calico-kube-controllers run.
-	CalicoNamespace string
-	// Config is what the client was made of, to ask each API server by itself; nil: all that is asked
-	// goes where the client leads.
-	Config *rest.Config
-	// Elsewhere says that the checks are not asked from where the manager runs.
-	Elsewhere bool
-	// Discovery tells what the API server serves, for the checks.
-	Discovery discovery.DiscoveryInterface
-	// Metadata is for watches of the kinds with many objects; nil: they are listed under the lock.
-	Metadata metadata.Interface
-	// Ending is closed when the controller ends, and its watches with it; nil: never.
-	Ending <-chan struct{}
-	// HTTP is where the built-in HTTPRequest may go.
-	HTTP builtin.HTTP
-	// Copying is for the requests of copies, which are many; nil: they go where all others
-	// go. Copies is the client made of it, by Gate.
-	Copying *rest.Config
-	Copies  client.Client
-	// Polite is to leave others most of the API server while nothing is locked, through a transport of Copying
-	// that knows inflight.Politely.
-	Polite bool
-	// Pod is the one that this program runs in; empty outside of pods.
-	Pod types.NamespacedName
-	// MemoryLimit is how many bytes of memory this program may use; 0: as many as there are.
-	MemoryLimit int64
-	// Manager is that of runner.Busy.
-	Manager string
-	// Limits are those of the controller.
-	Limits runner.Limits
-	// StoreQuota is how many bytes etcd may have (its --quota-backend-bytes); 0: DefaultStoreQuota.
-	StoreQuota int64
-	// Metrics are what is measured; nil: nobody looks.
-	Metrics *Metrics
+// effects are all that a migration takes, does and gives back, each of a type of its own, which has the client and the
+// settings that it needs and the effects that it rests on. What one keeps between calls saves time and no more: all
+// state is in the cluster.
+type effects struct {
+	cluster
+
+	copiers     *copiers
+	servers     *servers
+	parking     *parking
+	door        *door
+	room        *room
+	watchSync   *watchSync
+	fence       *fence
+	v1Lock      *v1Lock
+	v3Lock      *v3Lock
+	owners      *owners
+	dependents  *dependents
+	copying     *copying
+	dryRuns     *dryRuns
+	annotations *annotations
+	backups     *backups
+	cleanUp     *cleanUp
+	components  *components
+	peer        *peer
+	guards      *guards
+	recovery    *recovery
+	preflight   *preflight
 }
 
-// steps is the receiver of every action and guard. What it keeps between calls saves
-// time and no more: all state is in the cluster.
-type steps struct {
-	Settings
-	caches caches
-	direct directClients
-	// client reads from and writes to the API server, without a cache and
-	// without a rate limit of its own.
-	client client.Client
-}
-
-// newSteps fills in what settings leave away.
-func newSteps(c client.Client, settings Settings) *steps {
+// newEffects gives each effect what it needs. The client reads from and writes to the API server, without a cache and
+// without a rate limit of its own.
+func newEffects(c client.Client, settings Settings) *effects {
 	if settings.Metrics == nil {
 		settings.Metrics = NewMetrics(prometheus.NewRegistry(), time.Now)
 	}
 	if settings.Copies == nil {
 		settings.Copies = c
 	}
-	return &steps{Settings: settings, client: c}
+	e := &effects{cluster: cluster{client: c, registry: settings.Registry}}
+	on, namespace := e.cluster, settings.CalicoNamespace
+	apis := &apis{cluster: on, discovery: settings.Discovery}
+	e.copiers = &copiers{cluster: on, copies: settings.Copies, metadata: settings.Metadata, ending: settings.Ending, polite: settings.Polite, metrics: settings.Metrics, caches: &caches{}}
+	over := *e.copiers
+	e.servers = &servers{cluster: on, config: settings.Config, elsewhere: settings.Elsewhere}
+	e.parking = &parking{cluster: on, servers: e.servers}
+	e.room = &room{copiers: over, discovery: settings.Discovery, quota: settings.StoreQuota}
+	e.door = &door{copiers: over, parking: e.parking, room: e.room}
+	e.watchSync = &watchSync{copiers: over, door: e.door}
+	e.fence = &fence{cluster: on, apis: apis, servers: e.servers, caches: over.caches, watchSync: e.watchSync}
+	e.v1Lock = &v1Lock{copiers: over, fence: e.fence, parking: e.parking}
+	e.v3Lock = &v3Lock{cluster: on, door: e.door, fence: e.fence}
+	e.owners = &owners{copiers: over, namespace: namespace, fence: e.fence}
+	e.dependents = &dependents{copiers: over, discovery: settings.Discovery, owners: e.owners}
+	e.copying = &copying{copiers: over, door: e.door, lock: e.v1Lock, room: e.room}
+	e.dryRuns = &dryRuns{copiers: over, door: e.door}
+	e.annotations = &annotations{over}
+	e.backups = &backups{cluster: on, apis: apis, namespace: namespace}
+	e.cleanUp = &cleanUp{copiers: over, apis: apis, backups: e.backups}
+	e.components = &components{cluster: on, namespace: namespace}
+	e.peer = &peer{cluster: on, namespace: namespace}
+	e.guards = &guards{on}
+	e.recovery = &recovery{cluster: on, fence: e.fence, door: e.door, peer: e.peer}
+	e.preflight = &preflight{settings: settings, copiers: over, apis: apis, servers: e.servers, fence: e.fence, door: e.door, room: e.room,
+		dependents: e.dependents, dryRuns: e.dryRuns, components: e.components, peer: e.peer}
+	return e
 }
 
 // Program binds the names of the machine file to the work; the built-in actions
 // are there for edited files. The client must not read from a cache.
 func Program(c client.Client, settings Settings) *runner.Program[*migration] {
-	s := newSteps(c, settings)
+	e := newEffects(c, settings)
 	actions := builtin.Actions[*migration](builtin.Options{Client: c, HTTP: settings.HTTP})
-	maps.Copy(actions, s.actions())
+	maps.Copy(actions, e.actionsByName())
 	return &runner.Program[*migration]{
 		New:      func() *migration { return &migration{} },
 		Actions:  actions,
-		Guards:   s.guards(),
+		Guards:   e.guardsByName(),
 		Roles:    roles,
 		Rights:   []rbacv1.PolicyRule{crdgate.Rights(migrationv1.CRDName)},
 		Decorate: decorate,
 		Spread:   spreadConflicts,
 		Stored: func(m *fsm.Machine, dm *migration) {
-			s.Metrics.Stored(m, dm)
+			e.copiers.metrics.Stored(m, dm)
 			switch p := m.PhaseInfo(dm.Status.Machine.Phase); {
 			case p.Terminal != "":
-				s.caches.drop(dm.Name) // it may stay for months
+				e.copiers.caches.drop(dm.Name) // it may stay for months
 			case p.NoReturn && !p.Deletion:
-				s.caches.of(dm).Unwatch()
+				e.copiers.caches.of(dm).Unwatch()
 			}
 		},
 		Gone: func(key types.NamespacedName) {
-			s.Metrics.Gone(key)
-			s.caches.drop(key.Name)
+			e.copiers.metrics.Gone(key)
+			e.copiers.caches.drop(key.Name)
 		},
 	}
 }
@@ -139,102 +139,110 @@ func isLocked(m *fsm.Machine, dm *migration) bool {
 	return m.HoldsRole(&dm.Status.Machine, roleLock)
 }
 
-func (s *steps) actions() map[string]runner.Action[*migration] {
-	all := s.looking()
-	maps.Copy(all, s.acting())
+func (e *effects) actionsByName() map[string]runner.Action[*migration] {
+	all := e.looking()
+	maps.Copy(all, e.acting())
 	return all
 }
 
 // looking are the actions that change nothing.
-func (s *steps) looking() map[string]runner.Action[*migration] {
+func (e *effects) looking() map[string]runner.Action[*migration] {
 	return map[string]runner.Action[*migration]{
 		PreflightAction: {ActionSpec: fsm.ActionSpec{Doc: "Names every reason not to start; changes nothing.",
-			Outputs: map[string]fsm.Type{"blockers": fsm.TypeStrings}}, Do: s.preflight, Rights: s.preflightRights()},
+			Outputs: map[string]fsm.Type{"blockers": fsm.TypeStrings}}, Do: e.preflight.preflight, Rights: e.preflight.preflightRights()},
 		PlanAction: {ActionSpec: fsm.ActionSpec{Doc: "Counts, converts and validates every object; changes nothing.",
 			Params:  map[string]fsm.Param{"validate": {Type: fsm.TypeBool, Doc: "false: only counts and converts, because the API server validates what is copied ahead; true is the default"}},
-			Outputs: map[string]fsm.Type{"problems": fsm.TypeStrings, "objects": fsm.TypeInt}}, Do: s.plan,
-			Rights: grants(s.onV1("list"), s.onV1CRDs("get"), s.onV3CRDs("get"))},
+			Outputs: map[string]fsm.Type{"problems": fsm.TypeStrings, "objects": fsm.TypeInt}}, Do: e.copying.plan,
+			Rights: grants(e.onV1("list"), e.onV1CRDs("get"), e.onV3CRDs("get"))},
 		DetectAction: {ActionSpec: fsm.ActionSpec{Doc: "Compares both sides; changes nothing. While the aggregated API server owns v3, it sees something through the side door only.",
-			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings}}, Do: s.detectConflicts,
-			Rights: grants(onAPIService("get"), s.lists(), s.onV3("get patch"), s.onV3Status("patch"))},
+			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings}}, Do: e.copying.detectConflicts,
+			Rights: grants(onAPIService("get"), e.lists(), e.onV3("get patch"), e.onV3Status("patch"))},
 		"Drain": {ActionSpec: fsm.ActionSpec{Doc: "Waits until nobody writes v1 any more.",
 			Params: map[string]fsm.Param{
 				"quiet":  {Type: fsm.TypeDuration, Doc: "how long nobody may have written"},
 				"atMost": {Type: fsm.TypeDuration, Doc: "when to go on all the same, where the lock is cooperative only"}},
-			Outputs: map[string]fsm.Type{"quiet": fsm.TypeBool}}, Do: s.drain, Rights: s.drainRights()},
-		"AwaitV3Served": {ActionSpec: fsm.ActionSpec{Doc: "Waits until every v3 kind is served from its CRD."}, Do: s.awaitV3Served, Rights: s.awaitV3ServedRights()},
+			Outputs: map[string]fsm.Type{"quiet": fsm.TypeBool}}, Do: e.v1Lock.drain, Rights: e.v1Lock.drainRights()},
+		"AwaitV3Served": {ActionSpec: fsm.ActionSpec{Doc: "Waits until every v3 kind is served from its CRD."}, Do: e.parking.awaitV3Served, Rights: e.parking.awaitV3ServedRights()},
 		"Verify": {ActionSpec: fsm.ActionSpec{Doc: "Reads both sides again and compares every object.",
-			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "different": fsm.TypeInt, "examples": fsm.TypeStrings, "verified": fsm.TypeInt}}, Do: s.verify,
-			Rights: grants(onAPIService("get patch"), s.lockStandsRights(), s.lists(), s.onV3("get patch"), s.onV3Status("patch"))}, // a dry run tells what admission makes of a copy
+			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "different": fsm.TypeInt, "examples": fsm.TypeStrings, "verified": fsm.TypeInt}}, Do: e.copying.verify,
+			Rights: grants(onAPIService("get patch"), e.fence.lockStandsRights(), e.lists(), e.onV3("get patch"), e.onV3Status("patch"))}, // a dry run tells what admission makes of a copy
 		"TryV3Writes": {ActionSpec: fsm.ActionSpec{Doc: "Asks by dry runs whether v3 takes what is to be written there later: its lock, and changes and deletions of copies; changes nothing.",
-			Outputs: map[string]fsm.Type{"refused": fsm.TypeStrings}}, Do: s.tryV3Writes, Rights: s.tryV3WritesRights()},
+			Outputs: map[string]fsm.Type{"refused": fsm.TypeStrings}}, Do: e.dryRuns.tryV3Writes, Rights: e.dryRuns.tryV3WritesRights()},
 		RolloutAction: {ActionSpec: fsm.ActionSpec{Doc: "Looks which components do not run with projectcalico.org/v3 yet, in Calico's namespace, and whether the CNI plugin will.",
 			Outputs: map[string]fsm.Type{"namespace": fsm.TypeString, "pending": fsm.TypeStrings, "unset": fsm.TypeStrings, "rolling": fsm.TypeStrings, "restart": fsm.TypeStrings,
-				"configMap": fsm.TypeString, "configMapHasGroup": fsm.TypeBool}}, Do: s.observeRollout, Rights: grants(observeRolloutRights(), s.datastoreRights())},
+				"configMap": fsm.TypeString, "configMapHasGroup": fsm.TypeBool}}, Do: e.components.observeRollout, Rights: grants(observeRolloutRights(), e.datastoreRights())},
 	}
 }
 
 // acting are the actions that write.
-func (s *steps) acting() map[string]runner.Action[*migration] {
+func (e *effects) acting() map[string]runner.Action[*migration] {
 	return map[string]runner.Action[*migration]{
 		"LockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to false.",
-			Params: map[string]fsm.Param{"deadline": {Type: fsm.TypeDuration, Doc: "how long the lock may be held before the point of no return"}}}, Do: s.lockV1, Rights: grants(s.lockStandsRights(), s.onV1Lock("patch"))},
+			Params: map[string]fsm.Param{"deadline": {Type: fsm.TypeDuration, Doc: "how long the lock may be held before the point of no return"}}}, Do: e.v1Lock.lockV1, Rights: grants(e.fence.lockStandsRights(), e.onV1Lock("patch"))},
 		fenceAction: {ActionSpec: fsm.ActionSpec{Doc: "Installs what refuses writes of v1 once it is locked, and proves that it works.",
 			Params: map[string]fsm.Param{"prove": {Type: fsm.TypeBool, Doc: "false: a later FenceV1, before the lock, waits and proves it; true is the default"},
 				"settle":    {Type: fsm.TypeDuration, Doc: "how long it waits, since it was installed, for API servers to hear of it; 2s, which is twice as long as they need, is the default"},
 				"watchFrom": {Type: fsm.TypeInt, Doc: "kinds with so many objects are watched from now on, instead of being listed under the lock; 300 is the default"}}},
-			Do: s.fenceV1, Rights: s.fenceRights()},
-		"UnfenceV1": {ActionSpec: fsm.ActionSpec{Doc: "Removes what FenceV1 installed, if this migration did."}, Do: s.unfenceV1, Rights: s.unfenceRights()},
-		"LiftFence": {ActionSpec: fsm.ActionSpec{Doc: "Removes the fence after the point of no return, when v1 is gone."}, Do: s.liftFence, Rights: grants(s.unfenceRights(), s.earlierRights())},
+			Do: e.fenceV1, Rights: e.fence.fenceRights()},
+		"UnfenceV1": {ActionSpec: fsm.ActionSpec{Doc: "Removes what FenceV1 installed, if this migration did."}, Do: e.fence.unfenceV1, Rights: e.fence.unfenceRights()},
+		"LiftFence": {ActionSpec: fsm.ActionSpec{Doc: "Removes the fence after the point of no return, when v1 is gone."}, Do: e.fence.liftFence, Rights: grants(e.fence.unfenceRights(), e.earlierRights())},
 		DetachAction: {ActionSpec: fsm.ActionSpec{Doc: "Takes references to Calico objects off objects outside Calico, and notes them there."},
-			Do: s.detachDependents, Rights: append(detachRights(), rbac.Asking)},
+			Do: e.dependents.detachDependents, Rights: append(detachRights(), rbac.Asking)},
 		"AttachDependents": {ActionSpec: fsm.ActionSpec{Doc: "Puts the references back. owners: v3 points them to the v3 objects.",
 			Params: map[string]fsm.Param{"owners": {Type: fsm.TypeString, Doc: "v1 or v3: whose UIDs; v1 is the default"}}},
-			Do: s.attachDependents, Rights: grants([]rbacv1.PolicyRule{rbac.Asking}, s.awaitOwnersRights(), s.lists())},
+			Do: e.dependents.attachDependents, Rights: grants([]rbacv1.PolicyRule{rbac.Asking}, e.owners.awaitOwnersRights(), e.lists())},
 		"DetachV1Owners": {ActionSpec: fsm.ActionSpec{Doc: "Takes references to Calico objects off v1 objects, and notes them there."},
-			Do: s.detachV1Owners, Rights: grants(s.onV1("list patch"), s.onV1CRDs("get"))},
+			Do: e.owners.detachV1Owners, Rights: grants(e.onV1("list patch"), e.onV1CRDs("get"))},
 		"AttachV1Owners": {ActionSpec: fsm.ActionSpec{Doc: "Puts the references back on the v1 objects."},
-			Do: s.attachV1Owners, Rights: grants(removeFenceRights(), whoAmI(), s.onV1("list patch"), s.onV1CRDs("get"), s.awaitOwnersRights())},
+			Do: e.owners.attachV1Owners, Rights: grants(removeFenceRights(), whoAmI(), e.onV1("list patch"), e.onV1CRDs("get"), e.owners.awaitOwnersRights())},
 		BackUpAction: {ActionSpec: fsm.ActionSpec{Doc: "Keeps every v1 object and CRD in Secrets, from which they can be restored.",
 			Params: map[string]fsm.Param{"to": {Type: fsm.TypeString, Doc: "Secrets, or None for no backup; Secrets is the default"}}},
-			Do: s.backUpV1, Rights: s.backUpRights()},
-		"ForgetCopies": {ActionSpec: fsm.ActionSpec{Doc: "Removes our notes from the v3 objects."}, Do: s.forgetCopies,
-			Rights: grants(s.onV3("list get patch"), s.onV3CRDs("get"), s.onV3Lock("get patch"), s.earlierRights())},
+			Do: e.backups.backUpV1, Rights: e.backups.backUpRights()},
+		"ForgetCopies": {ActionSpec: fsm.ActionSpec{Doc: "Removes our notes from the v3 objects."}, Do: e.annotations.forgetCopies,
+			Rights: grants(e.onV3("list get patch"), e.onV3CRDs("get"), e.onV3Lock("get patch"), e.earlierRights())},
 		"UnlockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to true, if this migration locked it."},
-			Do: s.unlockV1, Rights: grants(removeFenceRights(), onFencePolicy("patch"), whoAmI(), s.onV1Lock("get patch"))},
+			Do: e.v1Lock.unlockV1, Rights: grants(removeFenceRights(), onFencePolicy("patch"), whoAmI(), e.onV1Lock("get patch"))},
 		parkAction: {ActionSpec: fsm.ActionSpec{Doc: "Saves the aggregated APIService with the state and lets the CRDs serve v3."},
-			Do: s.parkAPIService, Rights: onAPIService("get patch")},
-		"RestoreAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Puts the saved APIService back."}, Do: s.restoreAPIService,
+			Do: e.parking.parkAPIService, Rights: onAPIService("get patch")},
+		"RestoreAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Puts the saved APIService back."}, Do: e.parking.restoreAPIService,
 			// Where somebody has deleted it; a create cannot be bound to a name.
-			Rights: grants(onAPIService("get patch"), rule("create", apiServiceGroup, "apiservices"), s.onV1Lock("get"))},
+			Rights: grants(onAPIService("get patch"), rule("create", apiServiceGroup, "apiservices"), e.onV1Lock("get"))},
 		"ForgetAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Drops the saved APIService, and deletes the parked one, which kube-apiserver makes anew: else API servers go on to tell clients of the kinds of the aggregated API server."},
-			Do:     s.forgetParked,
+			Do:     e.parking.forgetParked,
 			Rights: grants(apiServersRights(), onAPIService("get delete"))},
-		lockV3Action: {ActionSpec: fsm.ActionSpec{Doc: "Creates or sets the v3 ClusterInformation with datastoreReady false."}, Do: s.lockV3,
-			Rights: grants(onAPIService("get"), s.onV1Lock("get"), s.onV3Lock("get patch"), rule("create", resources.V3Group, s.Registry.Lock().V3Plural()))},
+		lockV3Action: {ActionSpec: fsm.ActionSpec{Doc: "Creates or sets the v3 ClusterInformation with datastoreReady false."}, Do: e.v3Lock.lockV3,
+			Rights: grants(onAPIService("get"), e.onV1Lock("get"), e.onV3Lock("get patch"), rule("create", resources.V3Group, e.registry.Lock().V3Plural()))},
 		"UnlockV3": {ActionSpec: fsm.ActionSpec{Doc: "Gives the v3 lock back. created: keep opens the ClusterInformation that LockV3 created instead of deleting it.",
-			Params: map[string]fsm.Param{"created": {Type: fsm.TypeString, Doc: "keep, or delete: the default"}}}, Do: s.unlockV3,
-			Rights: s.unlockV3Rights()},
+			Params: map[string]fsm.Param{"created": {Type: fsm.TypeString, Doc: "keep, or delete: the default"}}}, Do: e.v3Lock.unlockV3,
+			Rights: e.v3Lock.unlockV3Rights()},
 		OpenDoorAction: {ActionSpec: fsm.ActionSpec{Doc: "Adds a served version to the v3 CRDs, through which v3 can be written while the aggregated API server owns it. sideDoor is false where that is refused. Without that server v3 itself is the way, and no CRD is changed.",
-			Outputs: map[string]fsm.Type{"sideDoor": fsm.TypeBool}}, Do: s.openSideDoor, Rights: s.openSideDoorRights()},
-		CloseDoorAction: {ActionSpec: fsm.ActionSpec{Doc: "Takes that version out of the v3 CRDs again."}, Do: s.closeSideDoor, Rights: grants(s.onV3CRDs("get patch"), s.handOverRights())},
+			Outputs: map[string]fsm.Type{"sideDoor": fsm.TypeBool}}, Do: e.door.openSideDoor, Rights: e.door.openSideDoorRights()},
+		CloseDoorAction: {ActionSpec: fsm.ActionSpec{Doc: "Takes that version out of the v3 CRDs again."}, Do: e.door.closeSideDoor, Rights: grants(e.onV3CRDs("get patch"), e.door.handOverRights())},
 		"HandOverFields": {ActionSpec: fsm.ActionSpec{Doc: "Gives the fields of v3 objects to the field managers that own them in v1, under version v3, for server-side apply."},
-			Do: s.handOverFields, Rights: s.handOverRights()},
+			Do: e.door.handOverFields, Rights: e.door.handOverRights()},
 		CopyAction: {ActionSpec: fsm.ActionSpec{Doc: "Copies every object to v3; what is there already is compared.",
 			Params: map[string]fsm.Param{
 				"ahead":  {Type: fsm.TypeBool, Doc: "copy through the side door while nothing is locked, again and again; what is refused is an output then"},
 				"rounds": {Type: fsm.TypeInt, Doc: "how often at most; 5 is the default"},
 				"until":  {Type: fsm.TypeInt, Doc: "a round that changes fewer objects is the last one; 100 is the default"}},
-			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings, "objects": fsm.TypeInt, "ownersWithheld": fsm.TypeInt, "rejected": fsm.TypeStrings}}, Do: s.copyResources,
-			Rights: grants(storeRights(), onAPIService("get patch"), s.lockStandsRights(), s.lists(), s.onV3("get create patch delete"), s.onV3Status("patch"))},
-		"DeleteCopies": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v3 objects that this migration created."}, Do: s.deleteCopies,
-			Rights: grants(s.onV3("list get patch delete"), s.onV1CRDs("get"), s.onV3CRDs("get"), onAPIService("get patch"))},
+			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings, "objects": fsm.TypeInt, "ownersWithheld": fsm.TypeInt, "rejected": fsm.TypeStrings}}, Do: e.copying.copyResources,
+			Rights: grants(storeRights(), onAPIService("get patch"), e.fence.lockStandsRights(), e.lists(), e.onV3("get create patch delete"), e.onV3Status("patch"))},
+		"DeleteCopies": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v3 objects that this migration created."}, Do: e.copying.deleteCopies,
+			Rights: grants(e.onV3("list get patch delete"), e.onV1CRDs("get"), e.onV3CRDs("get"), onAPIService("get patch"))},
 		"RemapOwners": {ActionSpec: fsm.ActionSpec{Doc: "Adds the owner references that were withheld while the owner was not copied yet.",
-			Outputs: map[string]fsm.Type{"ownersMissing": fsm.TypeInt}}, Do: s.remapOwners,
-			Rights: grants(onAPIService("get patch"), s.lockStandsRights(), s.lists(), s.onV3("get patch"))},
+			Outputs: map[string]fsm.Type{"ownersMissing": fsm.TypeInt}}, Do: e.copying.remapOwners,
+			Rights: grants(onAPIService("get patch"), e.fence.lockStandsRights(), e.lists(), e.onV3("get patch"))},
 		CleanUpAction: {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v1 CRDs of the migrated kinds, one at a time, if v1 still holds what was verified."},
-			Do: s.deleteV1CRDs, Rights: s.cleanUpRights()},
+			Do: e.cleanUp.deleteV1CRDs, Rights: e.cleanUp.cleanUpRights()},
 	}
+}
+
+// fenceV1 only looks under the lock: a fence that was down for a moment has let somebody in.
+func (e *effects) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
+	if sc.Object.Status.Lock != nil {
+		return nil, e.v1Lock.lockStands(ctx, sc)
+	}
+	return e.fence.fenceV1(ctx, sc)
 }
 
 // ofCluster is a guard that asks the cluster, whatever the machine is.
@@ -242,32 +250,16 @@ func ofCluster(open func(context.Context, *migration) (bool, string, error)) fun
 	return func(ctx context.Context, _ *fsm.Machine, dm *migration) (bool, string, error) { return open(ctx, dm) }
 }
 
-func (s *steps) guards() map[string]runner.Guard[*migration] {
+func (e *effects) guardsByName() map[string]runner.Guard[*migration] {
 	return map[string]runner.Guard[*migration]{
-		"v1CRDsInstalled": {Doc: "At least one CRD of crd.projectcalico.org is there.", Open: ofCluster(s.v1CRDsInstalled), Rights: s.onV1CRDs("get")},
-		"notMigratedYet":  {Doc: "No other migration has moved this cluster to v3, as the cluster says.", Open: ofCluster(s.notMigratedYet), Rights: s.datastoreRights()},
-		"anythingLeft":    {Doc: "A CRD of crd.projectcalico.org is there, or v3 is not in use.", Open: ofCluster(s.anythingLeft), Rights: grants(s.onV1CRDs("get"), s.datastoreRights())},
-		"onlyMigration": {Doc: "No other DatastoreMigration is active.", Open: s.onlyMigration,
+		"v1CRDsInstalled": {Doc: "At least one CRD of crd.projectcalico.org is there.", Open: ofCluster(e.guards.v1CRDsInstalled), Rights: e.onV1CRDs("get")},
+		"notMigratedYet":  {Doc: "No other migration has moved this cluster to v3, as the cluster says.", Open: ofCluster(e.guards.notMigratedYet), Rights: e.datastoreRights()},
+		"anythingLeft":    {Doc: "A CRD of crd.projectcalico.org is there, or v3 is not in use.", Open: ofCluster(e.guards.anythingLeft), Rights: grants(e.onV1CRDs("get"), e.datastoreRights())},
+		"onlyMigration": {Doc: "No other DatastoreMigration is active.", Open: e.guards.onlyMigration,
 			Rights: rule("list", migrationv1.GroupVersion.Group, "datastoremigrations")},
-		"v3OpenedByMigration": {Doc: "This migration has passed the point of no return, as the cluster says.", Open: ofCluster(s.v3OpenedByMigration), Rights: s.tracesRights()},
-		"leftByMigration":     {Doc: "Something is in place that this migration took, as the cluster says.", Open: ofCluster(s.leftByMigration), Rights: s.tracesRights()},
+		"v3OpenedByMigration": {Doc: "This migration has passed the point of no return, as the cluster says.", Open: ofCluster(e.recovery.v3OpenedByMigration), Rights: e.recovery.tracesRights()},
+		"leftByMigration":     {Doc: "Something is in place that this migration took, as the cluster says.", Open: ofCluster(e.recovery.leftByMigration), Rights: e.recovery.tracesRights()},
 	}
-}
-
-func (s *steps) copier(dm *migration) *copier.Copier {
-	return s.copierOver(dm, resources.V3Version)
-}
-
-// copierOver reaches v3 by a version that its CRDs serve.
-func (s *steps) copierOver(dm *migration, version string, more ...copier.Option) *copier.Copier {
-	options := []copier.Option{copier.WithRetried(s.Metrics.retried), copier.WithEqualityCache(s.caches.of(dm)), copier.WithWatches(s.Metadata, s.Ending)}
-	if version == migrationv1.SideDoorVersion {
-		options = append(options, copier.DeferOwners())
-	}
-	if isEnforced(dm) {
-		options = append(options, copier.UseSnapshot())
-	}
-	return copier.New(s.Registry.Through(version), s.Copies, copier.Owner{Name: dm.Name, UID: dm.UID}, append(options, more...)...)
 }
 
 // What status.machine.result carries of a list: entries, and characters of each.
@@ -275,6 +267,9 @@ const (
 	exampleLimit  = 5
 	exampleLength = 512
 )
+
+// asIs shows a text.
+func asIs(text string) string { return text }
 
 // examples shortens a list for outputs; the rest is counted.
 func examples[E any](items []E, show func(E) string) []string {

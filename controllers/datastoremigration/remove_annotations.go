@@ -16,12 +16,15 @@ import (
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
+// annotations takes off v3 what says whose copies they were.
+type annotations struct{ copiers }
+
 // forgetCopies takes the notes of this migration, and of one that it has taken over, off
 // everything in v3: from here on nothing is anybody's copy. Where admission refuses that, the notes stay, and it is
 // told: v1 is gone, so that there is no way but on, and a note means nothing any more. It is not done sooner, because
 // Calico's webhooks, which come with v3, let nobody but Calico write ClusterInformation: v1 would stay for good. And
 // until v1 is gone the notes say whose the copies are, should the state be lost.
-func (s *steps) forgetCopies(ctx context.Context, sc *scope) (outputs, error) {
+func (s *annotations) forgetCopies(ctx context.Context, sc *scope) (outputs, error) {
 	var kept []resources.Problem
 	err := s.withEarlier(ctx, sc.Object, func(ctx context.Context, dm *migration) error {
 		more, err := s.forgetCopiesOf(ctx, dm)
@@ -35,17 +38,17 @@ func (s *steps) forgetCopies(ctx context.Context, sc *scope) (outputs, error) {
 		}
 		slices.Sort(why)
 		sc.Warn("NotesKept", "%d v3 objects keep the annotations of this migration, which is harmless: %s: %s", len(kept),
-			strings.Join(examples(kept, func(p resources.Problem) string { return p.Kind + " " + p.Object() }), ", "), strings.Join(examples(slices.Compact(why), func(text string) string { return text }), "; "))
+			strings.Join(examples(kept, func(p resources.Problem) string { return p.Kind + " " + p.Object() }), ", "), strings.Join(examples(slices.Compact(why), asIs), "; "))
 	}
 	return nil, err
 }
 
 // forgetCopiesOf takes its notes off the lock last: the lock tells whose they are.
-func (s *steps) forgetCopiesOf(ctx context.Context, dm *migration) (kept []resources.Problem, err error) {
+func (s *annotations) forgetCopiesOf(ctx context.Context, dm *migration) (kept []resources.Problem, err error) {
 	if kept, err = s.copier(dm).ForgetCopies(ctx); err != nil {
 		return nil, err
 	}
-	lock, uid := s.Registry.Lock(), dm.UID
+	lock, uid := s.registry.Lock(), dm.UID
 	info, err := s.clusterInformation(ctx, lock.V3GVK())
 	if err != nil || info == nil || createdBy(info) != uid && lockedBy(info) != uid {
 		return kept, err

@@ -10,6 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
@@ -92,25 +93,25 @@ func namesOf(kinds []*resources.Kind, name func(*resources.Kind) string) []strin
 }
 
 // onV1 and onV3 are about the kinds that are copied, which the lock is not one of.
-func (s *steps) onV1(verbs string) []rbacv1.PolicyRule {
-	return allOf(verbs, resources.V1Group, s.Registry.Kinds(), (*resources.Kind).V1Plural)
+func (c *cluster) onV1(verbs string) []rbacv1.PolicyRule {
+	return allOf(verbs, resources.V1Group, c.registry.Kinds(), (*resources.Kind).V1Plural)
 }
 
-func (s *steps) onV3(verbs string) []rbacv1.PolicyRule {
-	return append(allOf(verbs, resources.V3Group, s.Registry.Kinds(), (*resources.Kind).V3Plural), s.inTiers(verbs)...)
+func (c *cluster) onV3(verbs string) []rbacv1.PolicyRule {
+	return append(allOf(verbs, resources.V3Group, c.registry.Kinds(), (*resources.Kind).V3Plural), c.inTiers(verbs)...)
 }
 
 // inTiers are the rights for which Calico's admission webhook asks besides, in the name of whoever writes a policy: to
 // do so in its tier, and to read the tier. To the webhook a patch is an update.
-func (s *steps) inTiers(verbs string) []rbacv1.PolicyRule {
+func (c *cluster) inTiers(verbs string) []rbacv1.PolicyRule {
 	var writes []string
 	for verb, asked := range map[string]string{"create": "create", "patch": "update", "delete": "delete"} {
 		if slices.Contains(strings.Fields(verbs), verb) {
 			writes = append(writes, asked)
 		}
 	}
-	tier, known := s.Registry.Kind(tierKind)
-	tiered := slices.DeleteFunc(s.Registry.Kinds(), func(kind *resources.Kind) bool { return !kind.Tiered() })
+	tier, known := c.registry.Kind(tierKind)
+	tiered := slices.DeleteFunc(c.registry.Kinds(), func(kind *resources.Kind) bool { return !kind.Tiered() })
 	if len(writes) == 0 || len(tiered) == 0 || !known {
 		return nil
 	}
@@ -119,9 +120,9 @@ func (s *steps) inTiers(verbs string) []rbacv1.PolicyRule {
 }
 
 // onV3Status is about the kinds whose status takes a write of its own.
-func (s *steps) onV3Status(verbs string) []rbacv1.PolicyRule {
+func (c *cluster) onV3Status(verbs string) []rbacv1.PolicyRule {
 	var kinds []*resources.Kind
-	for _, kind := range s.Registry.Kinds() {
+	for _, kind := range c.registry.Kinds() {
 		if kind.HasStatus() {
 			kinds = append(kinds, kind)
 		}
@@ -133,28 +134,36 @@ func (s *steps) onV3Status(verbs string) []rbacv1.PolicyRule {
 }
 
 // onV1Lock and onV3Lock are about the one object that holds the lock.
-func (s *steps) onV1Lock(verbs string) []rbacv1.PolicyRule {
-	return rule(verbs, resources.V1Group, s.Registry.Lock().V1Plural(), clusterInformationName)
+func (c *cluster) onV1Lock(verbs string) []rbacv1.PolicyRule {
+	return rule(verbs, resources.V1Group, c.registry.Lock().V1Plural(), clusterInformationName)
 }
 
-func (s *steps) onV3Lock(verbs string) []rbacv1.PolicyRule {
-	return rule(verbs, resources.V3Group, s.Registry.Lock().V3Plural(), clusterInformationName)
+func (c *cluster) onV3Lock(verbs string) []rbacv1.PolicyRule {
+	return rule(verbs, resources.V3Group, c.registry.Lock().V3Plural(), clusterInformationName)
 }
 
-func (s *steps) onV1CRDs(verbs string) []rbacv1.PolicyRule {
-	return rule(verbs, crdGroup, crdResource, namesOf(s.Registry.All(), (*resources.Kind).V1CRDName)...)
+func (c *cluster) onV1CRDs(verbs string) []rbacv1.PolicyRule {
+	return rule(verbs, crdGroup, crdResource, namesOf(c.registry.All(), (*resources.Kind).V1CRDName)...)
 }
 
-func (s *steps) onV3CRDs(verbs string) []rbacv1.PolicyRule {
-	return rule(verbs, crdGroup, crdResource, namesOf(s.Registry.All(), (*resources.Kind).V3CRDName)...)
+func (c *cluster) onV3CRDs(verbs string) []rbacv1.PolicyRule {
+	return rule(verbs, crdGroup, crdResource, namesOf(c.registry.All(), (*resources.Kind).V3CRDName)...)
 }
 
 // lists is to read both sides. A list that is not found is believed only if its CRD
 // is not there either.
-func (s *steps) lists() []rbacv1.PolicyRule {
-	return grants(s.onV1("list"), s.onV3("list"), s.onV1CRDs("get"), s.onV3CRDs("get"))
+func (c *cluster) lists() []rbacv1.PolicyRule {
+	return grants(c.onV1("list"), c.onV3("list"), c.onV1CRDs("get"), c.onV3CRDs("get"))
 }
 
 func onAPIService(verbs string) []rbacv1.PolicyRule {
 	return rule(verbs, apiServiceGroup, "apiservices", apiServiceName)
+}
+
+func (c *cluster) earlierRights() []rbacv1.PolicyRule {
+	return grants(onAPIService("get"), c.onV3Lock("get"), rule("list", migrationv1.GroupVersion.Group, "datastoremigrations"))
+}
+
+func (c *cluster) datastoreRights() []rbacv1.PolicyRule {
+	return grants(onAPIService("get"), c.onV1Lock("get"), c.onV3Lock("get"))
 }

@@ -10,12 +10,18 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/fsm"
 )
+
+// components looks at Calico's own, in their namespace; it writes nothing.
+type components struct {
+	cluster
+
+	namespace string
+}
 
 const (
 	apiGroupEnv   = "CALICO_API_GROUP"
@@ -38,33 +44,34 @@ func observeRolloutRights() []rbacv1.PolicyRule {
 
 // wasVerified: by this migration, by a person, or by an earlier one, which could not have opened v3 else. What that
 // one has verified is not known any more, so that a clean-up asks a person.
-func (s *steps) wasVerified(ctx context.Context, dm *migration) (bool, error) {
+func (r *components) wasVerified(ctx context.Context, dm *migration) (bool, error) {
 	if dm.Status.Verified != nil || isWaived(dm, waiveV1Changed) {
 		return true, nil
 	}
-	not, _, err := s.notMigratedYet(ctx, dm)
-	return err == nil && !not, err
+	d, err := r.datastore(ctx)
+	by := d.migratedBy()
+	return err == nil && by != "" && by != dm.UID, err
 }
 
 // observeRollout lists the components that do not run with v3 yet, and where they are. calico-node
 // must be there; the others only count where they are installed. Nothing is complete
 // that was never verified, by whatever way a machine of the user's has come here.
-func (s *steps) observeRollout(ctx context.Context, sc *scope) (outputs, error) {
-	if proved, err := s.wasVerified(ctx, sc.Object); err != nil || !proved {
+func (r *components) observeRollout(ctx context.Context, sc *scope) (outputs, error) {
+	if proved, err := r.wasVerified(ctx, sc.Object); err != nil || !proved {
 		return nil, cmp.Or(err, fsm.Wait("v1 and v3 were never verified to hold the same (there is no status.verified): compare them yourself, then set the annotation %s on this object",
 			waiverFor(sc.Object, waiveV1Changed)))
 	}
 	seen := rollout{pending: []string{}, unset: []string{}, rolling: []string{}, restart: []string{}}
 	node := &appsv1.DaemonSet{}
-	found, err := s.component(ctx, calicoNode, node)
+	found, err := r.component(ctx, calicoNode, node)
 	switch {
 	case err != nil:
 		return nil, err
 	case !found:
-		seen.pending = append(seen.pending, fmt.Sprintf("%s (DaemonSet not found in namespace %s; is --calico-namespace right?)", calicoNode, s.CalicoNamespace))
+		seen.pending = append(seen.pending, fmt.Sprintf("%s (DaemonSet not found in namespace %s; is --calico-namespace right?)", calicoNode, r.namespace))
 	default:
 		seen.add("daemonset", calicoNode, &node.Spec.Template, daemonSetRolledOut(node))
-		c, template, err := s.cniTemplateOf(ctx, &node.Spec.Template)
+		c, template, err := r.cniTemplateOf(ctx, &node.Spec.Template)
 		if err != nil {
 			return nil, err
 		}
@@ -74,7 +81,7 @@ func (s *steps) observeRollout(ctx context.Context, sc *scope) (outputs, error) 
 	}
 	for _, name := range []string{calicoTypha, calicoKubeControllers} {
 		deployment := &appsv1.Deployment{}
-		found, err := s.component(ctx, name, deployment)
+		found, err := r.component(ctx, name, deployment)
 		if err != nil {
 			return nil, err
 		}
@@ -82,7 +89,7 @@ func (s *steps) observeRollout(ctx context.Context, sc *scope) (outputs, error) 
 			seen.add("deployment", name, &deployment.Spec.Template, deploymentRolledOut(deployment))
 		}
 	}
-	svc, err := s.apiService(ctx)
+	svc, err := r.apiService(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -90,18 +97,12 @@ func (s *steps) observeRollout(ctx context.Context, sc *scope) (outputs, error) 
 		seen.pending = append(seen.pending, fmt.Sprintf("APIService %s (points to a server again, which shows v1: stop what applies it, and delete it; Kubernetes makes the one for the CRDs)", apiServiceName))
 	}
 	return outputs{"pending": seen.pending, "unset": seen.unset, "rolling": seen.rolling, "restart": seen.restart,
-		"configMap": seen.configMap, "configMapHasGroup": seen.configMapHasGroup, "namespace": s.CalicoNamespace}, nil
+		"configMap": seen.configMap, "configMapHasGroup": seen.configMapHasGroup, "namespace": r.namespace}, nil
 }
 
-func (s *steps) component(ctx context.Context, name string, obj client.Object) (bool, error) {
-	err := s.client.Get(ctx, types.NamespacedName{Namespace: s.CalicoNamespace, Name: name}, obj)
-	if apierrs.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("read %s/%s: %w", s.CalicoNamespace, name, err)
-	}
-	return true, nil
+func (r *components) component(ctx context.Context, name string, obj client.Object) (bool, error) {
+	obj, err := read(ctx, r.client, types.NamespacedName{Namespace: r.namespace, Name: name}, obj, r.namespace+"/"+name)
+	return obj != nil, err
 }
 
 // rollout is what is not there yet.

@@ -4,19 +4,20 @@ import (
 	"context"
 	"fmt"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
@@ -78,4 +79,45 @@ func (settings Settings) connected(ctx context.Context, cfg *rest.Config) (Setti
 		}
 	}
 	return settings, nil
+}
+
+// Settings are what the steps need to know of the cluster.
+type Settings struct {
+	// Registry lists the kinds to migrate.
+	Registry *resources.Registry
+	// CalicoNamespace is where calico-node, calico-typha and
+	// calico-kube-controllers run.
+	CalicoNamespace string
+	// Config is what the client was made of, to ask each API server by itself; nil: all that is asked
+	// goes where the client leads.
+	Config *rest.Config
+	// Elsewhere says that the checks are not asked from where the manager runs.
+	Elsewhere bool
+	// Discovery tells what the API server serves, for the checks.
+	Discovery discovery.DiscoveryInterface
+	// Metadata is for watches of the kinds with many objects; nil: they are listed under the lock.
+	Metadata metadata.Interface
+	// Ending is closed when the controller ends, and its watches with it; nil: never.
+	Ending <-chan struct{}
+	// HTTP is where the built-in HTTPRequest may go.
+	HTTP builtin.HTTP
+	// Copying is for the requests of copies, which are many; nil: they go where all others
+	// go. Copies is the client made of it, by Gate.
+	Copying *rest.Config
+	Copies  client.Client
+	// Polite is to leave others most of the API server while nothing is locked, through a transport of Copying
+	// that knows inflight.Politely.
+	Polite bool
+	// Pod is the one that this program runs in; empty outside of pods.
+	Pod types.NamespacedName
+	// MemoryLimit is how many bytes of memory this program may use; 0: as many as there are.
+	MemoryLimit int64
+	// Manager is that of runner.Busy.
+	Manager string
+	// Limits are those of the controller.
+	Limits runner.Limits
+	// StoreQuota is how many bytes etcd may have (its --quota-backend-bytes); 0: DefaultStoreQuota.
+	StoreQuota int64
+	// Metrics are what is measured; nil: nobody looks.
+	Metrics *Metrics
 }

@@ -3,7 +3,6 @@ package datastoremigration
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,36 +11,44 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/check"
+	"github.com/phasegate/phasegate/controllers/datastoremigration/sidedoor"
 	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
+// door is the side door: a second served version of each v3 CRD, by which v3's storage can be written while the
+// aggregated API server owns v3. Each CRD bears the UID of the migration; a crash leaves some open, and to close looks
+// at all. People see status.copyAhead, which is Refused where there is none.
+type door struct {
+	copiers
+
+	parking *parking
+	room    *room
+}
+
 const (
 	// doorTries is how often a door that somebody shuts is opened again.
 	doorTries = 3
-	// doorRaces is how often one CRD may change under our hands.
-	doorRaces = 5
 	// doorServed is how long the API server may take to serve a version that it has accepted.
 	doorServed = 10 * time.Second
 	doorPoll   = 200 * time.Millisecond
 )
 
-func (s *steps) openSideDoorRights() []rbacv1.PolicyRule {
+func (s *door) openSideDoorRights() []rbacv1.PolicyRule {
 	return grants(onAPIService("get"), s.onV3CRDs("get patch"),
-		allOf("list", resources.V3Group, s.Registry.All(), (*resources.Kind).V3Plural))
+		allOf("list", resources.V3Group, s.registry.All(), (*resources.Kind).V3Plural))
 }
 
 // openSideDoor adds a served version to every v3 CRD, through which v3's storage can be
 // written while the aggregated API server owns v3. Where v3 is served from its CRDs already, v3
 // itself is the way. Where neither is to be had, everything is copied under the lock, and the
 // status says so before.
-func (s *steps) openSideDoor(ctx context.Context, sc *scope) (outputs, error) {
+func (s *door) openSideDoor(ctx context.Context, sc *scope) (outputs, error) {
 	svc, err := s.apiService(ctx)
 	if err != nil {
 		return nil, err
@@ -74,7 +81,7 @@ func refuseAhead(sc *scope, why string) {
 
 // open opens all doors and waits until every kind answers through its own. refusal is why that
 // cannot be had.
-func (s *steps) open(ctx context.Context, sc *scope) (refusal string, err error) {
+func (s *door) open(ctx context.Context, sc *scope) (refusal string, err error) {
 	for range doorTries {
 		if refusal, err = s.openCRDs(ctx, sc.Object.UID); err != nil || refusal != "" {
 			return refusal, err
@@ -90,12 +97,12 @@ func (s *steps) open(ctx context.Context, sc *scope) (refusal string, err error)
 // server compiles all rules of a schema, and all at once would leave no CPU for anybody else.
 // One that fails does not keep the others closed, so that a storm of errors is passed through.
 // What it has opened when it is refused stays open: closeSideDoor is next.
-func (s *steps) openCRDs(ctx context.Context, by types.UID) (string, error) {
+func (s *door) openCRDs(ctx context.Context, by types.UID) (string, error) {
 	var failed error
-	for _, kind := range s.Registry.All() {
+	for _, kind := range s.registry.All() {
 		refusal := ""
-		err := s.changeCRD(ctx, kind.V3CRDName(), func(crd *apiextensionsv1.CustomResourceDefinition) (ops []doorOp) {
-			ops, refusal = openDoor(crd, by)
+		err := sidedoor.Change(ctx, s.client, kind.V3CRDName(), func(crd *apiextensionsv1.CustomResourceDefinition) (ops []sidedoor.Op) {
+			ops, refusal = sidedoor.Open(crd, by)
 			return ops
 		})
 		switch apierrors.Classify(err) {
@@ -112,45 +119,12 @@ func (s *steps) openCRDs(ctx context.Context, by types.UID) (string, error) {
 	return "", failed
 }
 
-// changeCRD patches a CRD until decide finds nothing to do any more, in what the server has
-// answered last. The error wraps the API server's.
-func (s *steps) changeCRD(ctx context.Context, name string, decide func(*apiextensionsv1.CustomResourceDefinition) []doorOp) error {
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	err := s.client.Get(ctx, types.NamespacedName{Name: name}, crd)
-	for range doorRaces {
-		if err != nil {
-			break
-		}
-		ops := decide(crd)
-		if len(ops) == 0 {
-			return nil
-		}
-		var body []byte
-		if body, err = json.Marshal(ops); err != nil {
-			break
-		}
-		crd = &apiextensionsv1.CustomResourceDefinition{}
-		crd.Name = name
-		err = s.client.Patch(ctx, crd, client.RawPatch(types.JSONPatchType, body), client.FieldOwner(doorManager))
-		if apierrors.Classify(err) == apierrors.Conflict {
-			err = s.client.Get(ctx, types.NamespacedName{Name: name}, crd)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("cannot be changed: %w", err)
-	}
-	if len(decide(crd)) > 0 {
-		return fmt.Errorf("cannot be changed: others changed it %d times meanwhile", doorRaces)
-	}
-	return nil
-}
-
 // awaitDoor asks every kind, because the API server starts the storage of each at the first
 // request for it. The error is that of a kind that has not answered in time, or whose door has
 // been shut: waiting for that would be in vain.
-func (s *steps) awaitDoor(ctx context.Context, sc *scope) error {
+func (s *door) awaitDoor(ctx context.Context, sc *scope) error {
 	end := sc.Clock.Now().Add(doorServed)
-	for _, kind := range s.Registry.Through(migrationv1.SideDoorVersion).All() {
+	for _, kind := range s.registry.Through(migrationv1.SideDoorVersion).All() {
 		for {
 			err := served(ctx, s.client, kind)
 			if err == nil {
@@ -170,9 +144,9 @@ func (s *steps) awaitDoor(ctx context.Context, sc *scope) error {
 	return nil
 }
 
-func (s *steps) isShut(ctx context.Context, kind *resources.Kind) (bool, error) {
+func (s *door) isShut(ctx context.Context, kind *resources.Kind) (bool, error) {
 	crd, err := s.crd(ctx, kind.V3CRDName())
-	return err == nil && (crd == nil || versionIndex(crd, migrationv1.SideDoorVersion) < 0), err
+	return err == nil && (crd == nil || !sidedoor.Has(crd)), err
 }
 
 func isWait(err error) bool {
@@ -182,14 +156,14 @@ func isWait(err error) bool {
 
 // closeSideDoor takes out of the CRDs what openSideDoor has put there for this migration. One
 // that fails, again and again perhaps, does not keep the others open.
-func (s *steps) closeSideDoor(ctx context.Context, sc *scope) (outputs, error) {
+func (s *door) closeSideDoor(ctx context.Context, sc *scope) (outputs, error) {
 	if err := s.retireDoor(ctx, sc); err != nil {
 		return nil, err
 	}
 	var failed error
-	for _, kind := range s.Registry.All() {
-		err := s.changeCRD(ctx, kind.V3CRDName(), func(crd *apiextensionsv1.CustomResourceDefinition) []doorOp {
-			return closeDoor(crd, sc.Object.UID)
+	for _, kind := range s.registry.All() {
+		err := sidedoor.Change(ctx, s.client, kind.V3CRDName(), func(crd *apiextensionsv1.CustomResourceDefinition) []sidedoor.Op {
+			return sidedoor.Close(crd, sc.Object.UID)
 		})
 		if err != nil && apierrors.Classify(err) != apierrors.NotFound {
 			failed = cmp.Or(failed, fmt.Errorf("take version %s out of CRD %s: %w", migrationv1.SideDoorVersion, kind.V3CRDName(), err))
@@ -201,7 +175,7 @@ func (s *steps) closeSideDoor(ctx context.Context, sc *scope) (outputs, error) {
 // overV3 lets do work with v3's storage through the version by which it can be reached now:
 // v3 itself, or the side door, which it opens again where somebody has shut it. do may be
 // called several times. blocked is why v3 cannot be reached; do has not come to its end then.
-func (s *steps) overV3(ctx context.Context, sc *scope, do func(version string) error) (blocked string, err error) {
+func (s *door) overV3(ctx context.Context, sc *scope, do func(version string) error) (blocked string, err error) {
 	version, blocked, err := s.v3Version(ctx, sc.Machine, sc.Object)
 	if err != nil || blocked != "" {
 		return blocked, err
@@ -222,7 +196,7 @@ func (s *steps) overV3(ctx context.Context, sc *scope, do func(version string) e
 }
 
 // v3Version is the version by which v3's storage can be reached now, or why it cannot be.
-func (s *steps) v3Version(ctx context.Context, m *fsm.Machine, dm *migration) (version, blocked string, err error) {
+func (s *door) v3Version(ctx context.Context, m *fsm.Machine, dm *migration) (version, blocked string, err error) {
 	svc, err := s.apiService(ctx)
 	switch {
 	case err != nil:
@@ -238,12 +212,12 @@ func (s *steps) v3Version(ctx context.Context, m *fsm.Machine, dm *migration) (v
 // mustReachV3 is overV3 for what gives back. Where v3 is out of reach it waits: while the
 // APIService is parked, for the CRDs to serve v3; else for a side door, because what was
 // copied ahead hurts nobody, and the APIService is not to be touched while owners are in place.
-func (s *steps) mustReachV3(ctx context.Context, sc *scope, do func(version string) error) error {
+func (s *door) mustReachV3(ctx context.Context, sc *scope, do func(version string) error) error {
 	blocked, err := s.overV3(ctx, sc, do)
 	if blocked == "" || err != nil {
 		return err
 	}
-	return cmp.Or(s.staysParked(ctx, sc), fsm.Wait("what was copied ahead is still in v3 and out of reach: %s", blocked))
+	return cmp.Or(s.parking.staysParked(ctx, sc), fsm.Wait("what was copied ahead is still in v3 and out of reach: %s", blocked))
 }
 
 // CopyAheadCheck is the id of the check that finds why everything would be copied under the
@@ -251,7 +225,7 @@ func (s *steps) mustReachV3(ctx context.Context, sc *scope, do func(version stri
 const CopyAheadCheck = "copy-ahead"
 
 // canCopyAhead warns of what will make the lock last as long as the copy.
-func (s *steps) canCopyAhead(machine *fsm.Machine) check.Check {
+func (s *door) canCopyAhead(all []rbac.Need) check.Check {
 	return check.Check{ID: CopyAheadCheck, Title: "objects can be copied before v1 is locked", Run: func(ctx context.Context) ([]check.Finding, error) {
 		finding := func(why, remedy string) []check.Finding {
 			return []check.Finding{{Level: check.Warning, Message: "v1 will stay locked while all objects are copied: " + why, Remedy: remedy}}
@@ -260,7 +234,7 @@ func (s *steps) canCopyAhead(machine *fsm.Machine) check.Check {
 		if err != nil || !isAggregated(svc) {
 			return nil, err // v3 itself is the way
 		}
-		needs, _ := rbac.Only(Needs(machine, s.Settings), OpenDoorAction, CloseDoorAction)
+		needs, _ := rbac.Only(all, OpenDoorAction, CloseDoorAction)
 		missing, err := rbac.Missing(ctx, s.client, needs)
 		if err != nil {
 			return nil, err
@@ -269,7 +243,7 @@ func (s *steps) canCopyAhead(machine *fsm.Machine) check.Check {
 			return finding(fmt.Sprintf("this account may not %s (needed by %s; %d of %d such rights are missing)", missing[0], strings.Join(missing[0].For, ", "), len(missing), len(needs)),
 				"grant it (Helm: controllers.datastoremigration.copyAhead.enabled=true)"), nil
 		}
-		for _, kind := range s.Registry.All() {
+		for _, kind := range s.registry.All() {
 			crd, err := s.crd(ctx, kind.V3CRDName())
 			if err != nil {
 				return nil, err
@@ -277,7 +251,7 @@ func (s *steps) canCopyAhead(machine *fsm.Machine) check.Check {
 			if crd == nil {
 				continue // another check says so
 			}
-			if why := noDoor(crd); why != "" {
+			if why := sidedoor.Refusal(crd); why != "" {
 				return finding(fmt.Sprintf("CRD %s %s", crd.Name, why), "apply Calico's CRD as it is"), nil
 			}
 		}
@@ -286,7 +260,7 @@ func (s *steps) canCopyAhead(machine *fsm.Machine) check.Check {
 }
 
 // copiesInSight warns that copies are seen before v3 is in use: nothing stands before v3's storage.
-func (s *steps) copiesInSight() check.Check {
+func (s *door) copiesInSight() check.Check {
 	return check.Check{ID: "copies-in-sight", Title: "copies are out of sight until v3 is in use", Run: func(ctx context.Context) ([]check.Finding, error) {
 		svc, err := s.apiService(ctx)
 		if err != nil || svc == nil || isAggregated(svc) { // without an APIService v3 is not served at all
@@ -296,4 +270,18 @@ func (s *steps) copiesInSight() check.Check {
 			Message: "v3 is served from its CRDs: until Converged, clients of projectcalico.org/v3 see the copies, which are not complete and not in use",
 			Remedy:  "let no controller act on projectcalico.org/v3 until then; Calico's own programs wait while the v3 ClusterInformation has datastoreReady: false"}}, nil
 	}}
+}
+
+// doorTraces looks for the side door.
+func (s *door) doorTraces(ctx context.Context, dm *migration, t *traces) error {
+	for _, kind := range s.registry.All() {
+		crd, err := s.crd(ctx, kind.V3CRDName())
+		if err != nil {
+			return err
+		}
+		if crd != nil && crd.Annotations[migrationv1.AnnotationSideDoor] == string(dm.UID) {
+			t.left = append(t.left, "the side door in CRD "+crd.Name)
+		}
+	}
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -20,6 +21,14 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
+
+// room knows how much of etcd's quota is left.
+type room struct {
+	copiers
+
+	discovery discovery.DiscoveryInterface
+	quota     int64
+}
 
 // Objects are stored twice until v1 goes. Where etcd's quota is used up, it takes no write of anybody: so what the
 // copies add is judged before, and the store is watched while they are made.
@@ -43,9 +52,9 @@ const (
 func storeRights() []rbacv1.PolicyRule { return []rbacv1.PolicyRule{rbac.URL("get", metricsPath)} }
 
 // storeQuota is what the size of the store is judged against.
-func (s *steps) storeQuota() int64 {
-	if s.StoreQuota > 0 {
-		return s.StoreQuota
+func (s *room) storeQuota() int64 {
+	if s.quota > 0 {
+		return s.quota
 	}
 	return DefaultStoreQuota
 }
@@ -54,11 +63,11 @@ func (s *steps) storeQuota() int64 {
 var errNoSize = errors.New("has no metric " + sizeMetric)
 
 // storeSize asks the API server how large its store is.
-func (s *steps) storeSize(ctx context.Context) (int64, error) {
-	if s.Discovery == nil {
+func (s *room) storeSize(ctx context.Context) (int64, error) {
+	if s.discovery == nil {
 		return 0, errNoSize
 	}
-	api, isReal := s.Discovery.RESTClient().(*rest.RESTClient)
+	api, isReal := s.discovery.RESTClient().(*rest.RESTClient)
 	if !isReal || api == nil {
 		return 0, errNoSize
 	}
@@ -100,7 +109,7 @@ func readSize(metrics io.Reader) (size int64, err error) {
 const StoreSpaceCheck = "store-space"
 
 // hasSpace finds a store that the copies would fill.
-func (s *steps) hasSpace(dm *migration) check.Check {
+func (s *room) hasSpace(dm *migration) check.Check {
 	return check.Check{ID: StoreSpaceCheck, Title: "etcd has room for the copies", Waivable: true, Run: func(ctx context.Context) ([]check.Finding, error) {
 		if dm != nil && dm.Status.DatastoreLockedAt != nil {
 			return nil, nil // the copies are there
@@ -116,7 +125,7 @@ func (s *steps) hasSpace(dm *migration) check.Check {
 		if err != nil && !unknownSize(err) {
 			return nil, fmt.Errorf("ask how large the store is: %w", err)
 		}
-		return judgeSpace(adds, size, s.storeQuota(), s.StoreQuota > 0, err), nil
+		return judgeSpace(adds, size, s.storeQuota(), s.quota > 0, err), nil
 	}}
 }
 
@@ -167,7 +176,7 @@ func nearlyFull(writing context.Context) (near *storeFullError) {
 // whileRoom gives a context for writing objects that ends, with a storeFullError, before the store is full. Where its
 // size is not known, it is not watched: Preflight has said so. It is looked at before anything is written, unless that
 // would be under a lock: nothing waits for it there.
-func (s *steps) whileRoom(ctx context.Context, clk clock.Clock, lookFirst bool) (context.Context, func()) {
+func (s *room) whileRoom(ctx context.Context, clk clock.Clock, lookFirst bool) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	next, watched := storeFirst, true
 	if lookFirst {
@@ -182,7 +191,7 @@ func (s *steps) whileRoom(ctx context.Context, clk clock.Clock, lookFirst bool) 
 }
 
 // lookAtRoom tells when to look again, and whether that is of any use.
-func (s *steps) lookAtRoom(ctx context.Context, full context.CancelCauseFunc) (next time.Duration, again bool) {
+func (s *room) lookAtRoom(ctx context.Context, full context.CancelCauseFunc) (next time.Duration, again bool) {
 	size, err := s.storeSize(ctx)
 	if err != nil {
 		return storeSoon, !unknownSize(err)
@@ -205,7 +214,7 @@ const ReasonStoreFull = "StoreFull"
 // withoutRoom makes of what ended a copy for want of room an end of the migration; nil: it was something else. A store
 // that is full already takes deletes and nothing else, not even a note that it is full: so the copies go at once,
 // before anything is written. What is written after that is tried again until somebody has made room.
-func (s *steps) withoutRoom(ctx, copying context.Context, sc *scope, version string, err error) error {
+func (s *room) withoutRoom(ctx, copying context.Context, sc *scope, version string, err error) error {
 	if near := nearlyFull(copying); near != nil {
 		return fsm.Terminal(ReasonStoreFull, "the copies need more room than there is: %w: defragment it or raise its quota, then retry", near)
 	}

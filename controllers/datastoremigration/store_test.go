@@ -78,8 +78,8 @@ func TestHandingOverWaitsForRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &steps{Settings: Settings{Registry: resources.Default(), Discovery: api, StoreQuota: 20 * mebibyte}} // no client: nothing is written
-	_, err = s.handOverFields(t.Context(), &scope{Object: &migration{}, Clock: clock.RealClock{}})
+	s := newEffects(nil, Settings{Registry: resources.Default(), Discovery: api, StoreQuota: 20 * mebibyte}) // no client: nothing is written
+	_, err = s.door.handOverFields(t.Context(), &scope{Object: &migration{}, Clock: clock.RealClock{}})
 	if !isWait(err) || !strings.Contains(err.Error(), "etcd has 19 MiB of a quota of 20 MiB, and at most 90 % may be used") {
 		t.Errorf("it says %v", err)
 	}

@@ -16,6 +16,13 @@ import (
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
+// dryRuns tries what is to be written in v3 later.
+type dryRuns struct {
+	copiers
+
+	door *door
+}
+
 // webhooksCheck is the id of the check about webhooks that are asked about writes of v3.
 const webhooksCheck = "v3-webhooks"
 
@@ -23,17 +30,17 @@ func webhookRights() []rbacv1.PolicyRule {
 	return rule("list", admissionregistrationv1.GroupName, "validatingwebhookconfigurations")
 }
 
-func (s *steps) tryV3WritesRights() []rbacv1.PolicyRule {
-	return grants(webhookRights(), onAPIService("get"), s.onV1Lock("get"), s.onV3Lock("get patch delete"), rule("create", resources.V3Group, s.Registry.Lock().V3Plural()),
+func (s *dryRuns) tryV3WritesRights() []rbacv1.PolicyRule {
+	return grants(webhookRights(), onAPIService("get"), s.onV1Lock("get"), s.onV3Lock("get patch delete"), rule("create", resources.V3Group, s.registry.Lock().V3Plural()),
 		s.onV3("list patch delete"), s.onV3CRDs("get"))
 }
 
 // tryV3Writes finds what admission would refuse when it is too late: a refusal to open v3 would keep it closed, and one
 // to delete copies would keep a retreat from its end. What can be reached is asked by dry runs; they change nothing.
-func (s *steps) tryV3Writes(ctx context.Context, sc *scope) (outputs, error) {
+func (s *dryRuns) tryV3Writes(ctx context.Context, sc *scope) (outputs, error) {
 	refused := []string{} // nil is no list to the machine
-	blocked, err := s.overV3(ctx, sc, func(version string) error {
-		lock, err := s.tryLockV3(ctx, sc.Object, s.Registry.Through(version).Lock())
+	blocked, err := s.door.overV3(ctx, sc, func(version string) error {
+		lock, err := s.tryLockV3(ctx, sc.Object, s.registry.Through(version).Lock())
 		if err != nil {
 			return err
 		}
@@ -58,7 +65,7 @@ func (s *steps) tryV3Writes(ctx context.Context, sc *scope) (outputs, error) {
 }
 
 // tryLockV3 tries what closes v3; or, where it is there already, what opens it again, and takes the lock away.
-func (s *steps) tryLockV3(ctx context.Context, dm *migration, kind *resources.Kind) (refused []resources.Problem, err error) {
+func (s *dryRuns) tryLockV3(ctx context.Context, dm *migration, kind *resources.Kind) (refused []resources.Problem, err error) {
 	info, err := s.clusterInformation(ctx, kind.V3GVK())
 	if err != nil {
 		return nil, err
@@ -89,12 +96,12 @@ func (s *steps) tryLockV3(ctx context.Context, dm *migration, kind *resources.Ki
 }
 
 // webhooksOnV3 are the webhooks that may be asked about a write of v3.
-func (s *steps) webhooksOnV3(ctx context.Context) ([]string, error) {
+func (s *dryRuns) webhooksOnV3(ctx context.Context) ([]string, error) {
 	list := &admissionregistrationv1.ValidatingWebhookConfigurationList{}
 	if err := s.client.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("list ValidatingWebhookConfigurations: %w", err)
 	}
-	return webhooksOn(list.Items, namesOf(s.Registry.All(), (*resources.Kind).V3Plural)), nil
+	return webhooksOn(list.Items, namesOf(s.registry.All(), (*resources.Kind).V3Plural)), nil
 }
 
 // webhooksOn names those that have a rule about a resource of v3, whatever the rest of their conditions.
@@ -124,7 +131,7 @@ func untried(hook, why string) check.Finding {
 }
 
 // v3Webhooks says which webhooks are going to be tried, or that they cannot be.
-func (s *steps) v3Webhooks(copyAhead check.Check) check.Check {
+func (s *dryRuns) v3Webhooks(copyAhead check.Check) check.Check {
 	return check.Check{ID: webhooksCheck, Waivable: true, Title: "webhooks on writes of v3 can be tried before v1 is locked", Run: func(ctx context.Context) ([]check.Finding, error) {
 		hooks, err := s.webhooksOnV3(ctx)
 		if err != nil || len(hooks) == 0 {

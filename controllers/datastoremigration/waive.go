@@ -6,12 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/check"
-	"github.com/phasegate/phasegate/controllers/runner/machinestate"
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
@@ -34,7 +30,7 @@ func waiverFor(dm *migration, id string) string {
 // heedWaivers lets the checks that a person has waived warn where they would fail,
 // and adds one that each waiver is about a check that may be waived. Without a
 // migration, the waivers of all that there are count.
-func (s *steps) heedWaivers(dm *migration, checks []check.Check) []check.Check {
+func (s *preflight) heedWaivers(dm *migration, checks []check.Check) []check.Check {
 	known := []string{waiveV1Changed, copier.WaiveAltered, waiveBackup, copier.WaiveLastCopies, waiveCNI} // which are heeded by CleanUpAction, the copies, DeleteCopies and RolloutAction
 	for i, c := range checks {
 		if !c.Waivable {
@@ -60,29 +56,11 @@ func (s *steps) heedWaivers(dm *migration, checks []check.Check) []check.Check {
 func isFailure(f check.Finding) bool { return f.Level == check.Failure }
 
 // waiving are the migrations whose waivers count.
-func (s *steps) waiving(ctx context.Context, dm *migration) ([]migration, error) {
+func (s *preflight) waiving(ctx context.Context, dm *migration) ([]migration, error) {
 	if dm != nil {
 		return []migration{*dm}, nil
 	}
 	return s.migrations(ctx)
-}
-
-// migrations are all that there are, as their states say; none where their CRD is not installed yet.
-func (s *steps) migrations(ctx context.Context) ([]migration, error) {
-	list := &migrationv1.DatastoreMigrationList{}
-	if err := s.client.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrs.IsNotFound(err) {
-		return nil, fmt.Errorf("list DatastoreMigrations: %w", err)
-	}
-	states, err := machinestate.List(ctx, s.client, MachineName)
-	if err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		if _, err := states.Over(&list.Items[i], list.Items[i].UID); err != nil {
-			return nil, err
-		}
-	}
-	return list.Items, nil
 }
 
 // waive makes warnings of failures, or says how a person does.

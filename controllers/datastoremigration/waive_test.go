@@ -41,9 +41,9 @@ func TestWaivers(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "m", UID: "u", Annotations: map[string]string{migrationv1.AnnotationWaive: c.waive}}}
-			s := &steps{client: newFake().WithObjects(dm).Build()}
+			s := newEffects(newFake().WithObjects(dm).Build(), Settings{})
 			for _, asking := range []*migration{dm, nil} { // nil: kubectl phasegate check
-				blockers, warnings, err := check.Split(check.Ask(t.Context(), s.heedWaivers(asking, []check.Check{failing("soft", true), failing("hard", false)})))
+				blockers, warnings, err := check.Split(check.Ask(t.Context(), s.preflight.heedWaivers(asking, []check.Check{failing("soft", true), failing("hard", false)})))
 				if err != nil {
 					t.Fatal(err)
 				}

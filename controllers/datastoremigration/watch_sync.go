@@ -11,6 +11,13 @@ import (
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
+// watchSync watches large kinds from before the lock on.
+type watchSync struct {
+	copiers
+
+	door *door
+}
+
 // Lists take the longer the more objects there are, and under the lock they would be most of
 // it. So large kinds are watched from before the lock on. A watch says what has changed, and
 // not that there is nothing more to come: that is known when it shows a write of our own, to an
@@ -26,9 +33,9 @@ const barrierKindsKey = "barrierKinds"
 const watchFrom = 300
 
 // followRights: barriers are written on both sides. Copies may be patched by those who make them.
-func (s *steps) followRights() []rbacv1.PolicyRule {
+func (s *watchSync) followRights() []rbacv1.PolicyRule {
 	var kinds []*resources.Kind
-	for _, kind := range s.Registry.Kinds() {
+	for _, kind := range s.registry.Kinds() {
 		if copier.MayWatch(kind) {
 			kinds = append(kinds, kind)
 		}
@@ -39,11 +46,11 @@ func (s *steps) followRights() []rbacv1.PolicyRule {
 
 // follow watches the large kinds from now on, if they are copied ahead. What cannot be watched is
 // listed. Kinds that are on record from an earlier try are watched again.
-func (s *steps) follow(ctx context.Context, sc *scope) error {
+func (s *watchSync) follow(ctx context.Context, sc *scope) error {
 	if !isAhead(sc) {
 		return nil
 	}
-	version, blocked, err := s.v3Version(ctx, sc.Machine, sc.Object)
+	version, blocked, err := s.door.v3Version(ctx, sc.Machine, sc.Object)
 	if err != nil || blocked != "" {
 		return err
 	}
@@ -61,7 +68,7 @@ func (s *steps) follow(ctx context.Context, sc *scope) error {
 }
 
 // planBarriers chooses the kinds of which an object will be written, and puts them on record.
-func (s *steps) planBarriers(ctx context.Context, sc *scope, c *copier.Copier) ([]*resources.Kind, error) {
+func (s *watchSync) planBarriers(ctx context.Context, sc *scope, c *copier.Copier) ([]*resources.Kind, error) {
 	kinds, err := c.LargeKinds(ctx, int64(sc.With.Int("watchFrom", watchFrom)))
 	if err != nil || len(kinds) == 0 {
 		return nil, err
@@ -75,9 +82,9 @@ func (s *steps) planBarriers(ctx context.Context, sc *scope, c *copier.Copier) (
 
 // barrierKinds reads what planBarriers has noted. A kind that the registry does not have is none of which we
 // would write an object.
-func (s *steps) barrierKinds(saved string) (kinds []*resources.Kind) {
+func (s *watchSync) barrierKinds(saved string) (kinds []*resources.Kind) {
 	for name := range strings.SplitSeq(saved, ",") {
-		if kind, known := s.Registry.Kind(strings.TrimSpace(name)); known {
+		if kind, known := s.registry.Kind(strings.TrimSpace(name)); known {
 			kinds = append(kinds, kind)
 		}
 	}
@@ -85,10 +92,10 @@ func (s *steps) barrierKinds(saved string) (kinds []*resources.Kind) {
 }
 
 // liftBarriers takes our notes off v1; those in v3 go with the copies, or with the other notes on them.
-func (s *steps) liftBarriers(ctx context.Context, sc *scope) error {
+func (s *watchSync) liftBarriers(ctx context.Context, sc *scope) error {
 	kinds := s.barrierKinds(sc.Saved(barrierKindsKey))
 	if len(kinds) == 0 && wasLost(sc.Object) { // then it may be any
-		kinds = slices.DeleteFunc(slices.Clone(s.Registry.Kinds()), func(kind *resources.Kind) bool { return !copier.MayWatch(kind) })
+		kinds = slices.DeleteFunc(slices.Clone(s.registry.Kinds()), func(kind *resources.Kind) bool { return !copier.MayWatch(kind) })
 	}
 	if len(kinds) == 0 {
 		return nil

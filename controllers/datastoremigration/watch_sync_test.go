@@ -20,11 +20,11 @@ func TestBarrierKinds(t *testing.T) {
 		"by a person":   {why: "a blank is no mistake", note: "IPAMHandle, NetworkPolicy", want: []string{"IPAMHandle", "NetworkPolicy"}},
 		"known no more": {why: "its entry has left the registry; a migration goes on", note: "BandwidthPolicy,IPAMHandle", want: []string{"IPAMHandle"}},
 	}
-	s := &steps{Settings: Settings{Registry: resources.Default()}}
+	s := newEffects(nil, Settings{Registry: resources.Default()})
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, kind := range s.barrierKinds(tc.note) {
+			for _, kind := range s.watchSync.barrierKinds(tc.note) {
 				got = append(got, kind.Name())
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

@@ -7,10 +7,8 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/phasegate/phasegate/controllers/check"
 )
@@ -44,9 +42,9 @@ func admissionRights() []rbacv1.PolicyRule {
 
 // admissionPolicies tells which versions of admission policies are served, and where
 // Calico's are not there.
-func (s *steps) admissionPolicies() check.Check {
+func (s *preflight) admissionPolicies() check.Check {
 	return check.Check{ID: "admission-policies", Title: "Calico's admission policies are there", Waivable: true, Run: func(ctx context.Context) ([]check.Finding, error) {
-		served, err := s.discover(admissionregistrationv1.GroupName)
+		served, err := s.apis.discover(admissionregistrationv1.GroupName)
 		if err != nil {
 			return nil, err
 		}
@@ -82,15 +80,9 @@ func versionsOf(served []metav1.APIResource) []string {
 	return versions
 }
 
-func (s *steps) isThere(ctx context.Context, gvk schema.GroupVersionKind, name string) (bool, error) {
+func (s *preflight) isThere(ctx context.Context, gvk schema.GroupVersionKind, name string) (bool, error) {
 	obj := &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(gvk)
-	err := s.client.Get(ctx, types.NamespacedName{Name: name}, obj)
-	if apierrs.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("read %s %s: %w", gvk.Kind, name, err)
-	}
-	return true, nil
+	obj, err := read(ctx, s.client, byName(name), obj, gvk.Kind+" "+name)
+	return obj != nil, err
 }

@@ -68,11 +68,9 @@ func TestAdmissionPolicies(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			s := &steps{
-				Settings: Settings{Discovery: &fake.FakeDiscovery{Fake: &clienttesting.Fake{Resources: c.served}}},
-				client:   newFake().WithObjects(c.there...).Build(),
-			}
-			findings, err := s.admissionPolicies().Run(t.Context())
+			s := newEffects(newFake().WithObjects(c.there...).Build(),
+				Settings{Discovery: &fake.FakeDiscovery{Fake: &clienttesting.Fake{Resources: c.served}}})
+			findings, err := s.preflight.admissionPolicies().Run(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,13 +1,31 @@
 package datastoremigration
 
 import (
+	"context"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
+	"github.com/phasegate/phasegate/resources/inflight"
 )
+
+// copiers makes the copier of a migration, for whatever reads or writes objects of both sides.
+type copiers struct {
+	cluster
+
+	copies   client.Client
+	metadata metadata.Interface
+	ending   <-chan struct{}
+	polite   bool
+	metrics  *Metrics
+	caches   *caches
+}
 
 // caches has what was proved in each migration, so that the next step need not prove
 // it again. The zero value is ready for use, from several goroutines.
@@ -86,4 +104,28 @@ func (l *caches) drop(name string) {
 		known.equal.Unwatch()
 	}
 	delete(l.by, name)
+}
+
+func (s *copiers) copier(dm *migration) *copier.Copier {
+	return s.copierOver(dm, resources.V3Version)
+}
+
+// copierOver reaches v3 by a version that its CRDs serve.
+func (s *copiers) copierOver(dm *migration, version string, more ...copier.Option) *copier.Copier {
+	options := []copier.Option{copier.WithRetried(s.metrics.retried), copier.WithEqualityCache(s.caches.of(dm)), copier.WithWatches(s.metadata, s.ending)}
+	if version == migrationv1.SideDoorVersion {
+		options = append(options, copier.DeferOwners())
+	}
+	if isEnforced(dm) {
+		options = append(options, copier.UseSnapshot())
+	}
+	return copier.New(s.registry.Through(version), s.copies, copier.Owner{Name: dm.Name, UID: dm.UID}, append(options, more...)...)
+}
+
+// unhurried is for steps that copy, or read as much, before anything is locked.
+func (s *copiers) unhurried(ctx context.Context) context.Context {
+	if s.polite {
+		return inflight.Politely(ctx)
+	}
+	return ctx
 }

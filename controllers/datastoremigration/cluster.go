@@ -1,0 +1,314 @@
+package datastoremigration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/patch"
+	"github.com/phasegate/phasegate/controllers/runner/machinestate"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources"
+)
+
+// cluster reads and writes what says where Calico's data is: the ClusterInformation of either side, the CRDs, the
+// APIService of v3, and the migrations that there are.
+type cluster struct {
+	client   client.Client
+	registry *resources.Registry
+}
+
+// read reads an object; nil where there is none. The error says what was read.
+func read[T client.Object](ctx context.Context, c client.Client, name types.NamespacedName, obj T, what string) (none T, err error) {
+	err = c.Get(ctx, name, obj)
+	if apierrs.IsNotFound(err) {
+		return none, nil
+	}
+	if err != nil {
+		return none, fmt.Errorf("read %s: %w", what, err)
+	}
+	return obj, nil
+}
+
+// byName is of an object in no namespace.
+func byName(name string) types.NamespacedName { return types.NamespacedName{Name: name} }
+
+// remove deletes the object that was read, and no other one of its name. The error says what was deleted.
+func remove(ctx context.Context, c client.Client, obj client.Object, what string) error {
+	uid := obj.GetUID()
+	if err := c.Delete(ctx, obj, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete %s: %w", what, err)
+	}
+	return nil
+}
+
+// eachPage lists a kind into page, a page at a time; served is false where there is none such, or none any more.
+func (c *cluster) eachPage(ctx context.Context, gvk schema.GroupVersionKind, page listOfKind, size int64, do func() error) (served bool, err error) {
+	for opts := (&client.ListOptions{Limit: size}); ; {
+		page.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		err := c.client.List(ctx, page, opts)
+		if apierrs.IsNotFound(err) || meta.IsNoMatchError(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("list %s: %w", gvk.GroupKind(), err)
+		}
+		if err := do(); err != nil {
+			return true, err
+		}
+		if opts.Continue = page.GetContinue(); opts.Continue == "" {
+			return true, nil
+		}
+	}
+}
+
+// listOfKind is a list that is told of which kind.
+type listOfKind interface {
+	client.ObjectList
+	SetGroupVersionKind(gvk schema.GroupVersionKind)
+}
+
+// self is the name of the account that the client has.
+func (c *cluster) self(ctx context.Context) (string, error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	err := c.client.Create(ctx, review)
+	return review.Status.UserInfo.Username, err
+}
+
+// clusterInformationName is the singleton that holds Calico's lock.
+const clusterInformationName = "default"
+
+// clusterInformation reads the lock object of one side; nil when there is none.
+func (c *cluster) clusterInformation(ctx context.Context, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+	return readLock(ctx, c.client, gvk)
+}
+
+// v1Info and v3Info are the lock objects of v1, and of v3 by its own version.
+func (c *cluster) v1Info(ctx context.Context) (*unstructured.Unstructured, error) {
+	return c.clusterInformation(ctx, c.registry.Lock().V1GVK())
+}
+
+func (c *cluster) v3Info(ctx context.Context) (*unstructured.Unstructured, error) {
+	return c.clusterInformation(ctx, c.registry.Lock().V3GVK())
+}
+
+func readLock(ctx context.Context, c client.Client, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
+	info := &unstructured.Unstructured{}
+	info.SetGroupVersionKind(gvk)
+	err := c.Get(ctx, byName(clusterInformationName), info)
+	// Behind a side door that is shut the object may be there.
+	shut := gvk.Version == migrationv1.SideDoorVersion && apierrs.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	if apierrs.IsNotFound(err) && !shut {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the lock, %s %s: %w", gvk.GroupKind(), clusterInformationName, err)
+	}
+	return info, nil
+}
+
+// isReady is false only where datastoreReady says so: absent means open.
+func isReady(info *unstructured.Unstructured) bool {
+	ready, found, _ := unstructured.NestedBool(info.Object, "spec", "datastoreReady")
+	return ready || !found
+}
+
+func lockedBy(info *unstructured.Unstructured) types.UID {
+	return types.UID(info.GetAnnotations()[migrationv1.AnnotationLockedBy])
+}
+
+func createdBy(info *unstructured.Unstructured) types.UID {
+	return types.UID(info.GetAnnotations()[migrationv1.AnnotationMigratedBy])
+}
+
+// setReady changes the lock and the note of its owner in one write, so that
+// there is never a lock of which nobody knows whose it is.
+func (c *cluster) setReady(ctx context.Context, info *unstructured.Unstructured, ready bool, owner types.UID) error {
+	err := patch.MutateAndPatchSpec(ctx, c.client, info, func(u *unstructured.Unstructured) {
+		spec, _, _ := unstructured.NestedMap(u.Object, "spec")
+		if spec == nil {
+			spec = map[string]any{}
+		}
+		spec["datastoreReady"] = ready
+		u.Object["spec"] = spec
+		annotations := u.GetAnnotations()
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		if owner == "" {
+			delete(annotations, migrationv1.AnnotationLockedBy)
+		} else {
+			annotations[migrationv1.AnnotationLockedBy] = string(owner)
+		}
+		u.SetAnnotations(annotations)
+	})
+	if err != nil {
+		return fmt.Errorf("set datastoreReady=%t on %s %s: %w", ready, info.GroupVersionKind().GroupKind(), info.GetName(), err)
+	}
+	return nil
+}
+
+// lock takes an existing lock object for this migration.
+func (c *cluster) lock(ctx context.Context, info *unstructured.Unstructured, owner types.UID) error {
+	switch holder := lockedBy(info); {
+	case !isReady(info) && holder == owner:
+		return nil
+	case !isReady(info):
+		return fsm.Terminal("AlreadyLocked",
+			"%s %s has datastoreReady=false, locked by %q, not by this migration: find out who locked it, set datastoreReady to true when it is safe, then retry",
+			info.GroupVersionKind().GroupKind(), info.GetName(), holder)
+	}
+	return c.setReady(ctx, info, false, owner)
+}
+
+// v3InReach reads the lock of v3 where it is within reach: from its CRD, or through a side door.
+func (c *cluster) v3InReach(ctx context.Context) (*unstructured.Unstructured, error) {
+	svc, err := c.apiService(ctx)
+	if err != nil {
+		return nil, err
+	}
+	gvk := c.registry.Lock().V3GVK()
+	if isAggregated(svc) {
+		gvk = c.registry.Through(migrationv1.SideDoorVersion).Lock().V3GVK()
+	}
+	info, err := c.clusterInformation(ctx, gvk)
+	if gone(err) {
+		return nil, nil
+	}
+	return info, err
+}
+
+const apiServiceName = "v3.projectcalico.org"
+
+// apiService reads the APIService of v3; nil when there is none.
+func (c *cluster) apiService(ctx context.Context) (*apiregistrationv1.APIService, error) {
+	return read(ctx, c.client, byName(apiServiceName), &apiregistrationv1.APIService{}, "APIService "+apiServiceName)
+}
+
+func isAggregated(svc *apiregistrationv1.APIService) bool {
+	return svc != nil && svc.Spec.Service != nil
+}
+
+// crd is nil where there is none.
+func (c *cluster) crd(ctx context.Context, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	return read(ctx, c.client, byName(name), &apiextensionsv1.CustomResourceDefinition{}, "CRD "+name)
+}
+
+// migrations are all that there are, as their states say; none where their CRD is not installed yet.
+func (c *cluster) migrations(ctx context.Context) ([]migration, error) {
+	list := &migrationv1.DatastoreMigrationList{}
+	if err := c.client.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrs.IsNotFound(err) {
+		return nil, fmt.Errorf("list DatastoreMigrations: %w", err)
+	}
+	states, err := machinestate.List(ctx, c.client, MachineName)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if _, err := states.Over(&list.Items[i], list.Items[i].UID); err != nil {
+			return nil, err
+		}
+	}
+	return list.Items, nil
+}
+
+// datastore is what the locks of both sides say.
+type datastore struct {
+	// v1 and v3 are the ClusterInformation of either side; nil where there is none. v3's is nil, too, while v3 is
+	// answered by a server, which would show v1's.
+	v1, v3 *unstructured.Unstructured
+}
+
+func (c *cluster) datastore(ctx context.Context) (d datastore, err error) {
+	svc, err := c.apiService(ctx)
+	if err != nil {
+		return d, err
+	}
+	if d.v1, err = c.v1Info(ctx); err != nil && !gone(err) {
+		return d, err
+	}
+	if isAggregated(svc) {
+		return d, nil
+	}
+	d.v3, err = c.v3Info(ctx)
+	if gone(err) {
+		err = nil
+	}
+	return d, err
+}
+
+// v3InUse: v3 is served from its CRDs, and open.
+func (d datastore) v3InUse() bool { return d.v3 != nil && isReady(d.v3) }
+
+// migratedBy is the UID of the migration that has moved the cluster to v3: v1 is closed in its name, and v3 is
+// in use and was made by it. It is empty where that is not so, or cannot be told.
+func (d datastore) migratedBy() types.UID {
+	if d.v1 == nil || isReady(d.v1) || !d.v3InUse() || createdBy(d.v3) != lockedBy(d.v1) {
+		return ""
+	}
+	return lockedBy(d.v1)
+}
+
+// earlier stands for the migration that has made v3's lock, and is gone: what bears its UID was left to this one. Nil
+// where there is none. It can be told until ForgetCopies ends.
+func (c *cluster) earlier(ctx context.Context, dm *migration) (*migration, error) {
+	v3, err := c.v3InReach(ctx)
+	if err != nil || v3 == nil || createdBy(v3) == "" || createdBy(v3) == dm.UID {
+		return nil, err
+	}
+	all, err := c.migrations(ctx)
+	if err != nil || slices.ContainsFunc(all, func(other migration) bool { return other.UID == createdBy(v3) }) {
+		return nil, err
+	}
+	return &migration{ObjectMeta: metav1.ObjectMeta{Name: dm.Name, UID: createdBy(v3)}}, nil
+}
+
+// withEarlier does something in the name of the earlier migration, if there is one, and then of this one.
+func (c *cluster) withEarlier(ctx context.Context, dm *migration, do func(context.Context, *migration) error) error {
+	earlier, err := c.earlier(ctx, dm)
+	if err != nil {
+		return err
+	}
+	if earlier != nil {
+		if err := do(ctx, earlier); err != nil {
+			return err
+		}
+	}
+	return do(ctx, dm)
+}
+
+// answersFromV1 tells whether v3 shows v1's own objects, as the aggregated server
+// does. The lock object is asked for, because every cluster has it.
+func (c *cluster) answersFromV1(ctx context.Context, asked client.Client) (bool, error) {
+	v1, err := readLock(ctx, asked, c.registry.Lock().V1GVK())
+	if err != nil || v1 == nil {
+		return false, err
+	}
+	v3, err := readLock(ctx, asked, c.registry.Lock().V3GVK())
+	if err != nil || v3 == nil {
+		return false, err
+	}
+	return resources.IsMirror(v1.GetUID(), v3.GetUID()), nil
+}
+
+// gone tells that a kind is not served any more, or was never meant to be listed.
+func gone(err error) bool {
+	return apierrs.IsNotFound(err) || apierrs.IsMethodNotSupported(err) || meta.IsNoMatchError(err)
+}
+
+// isEnforced tells that nobody can write v1, and nobody is only asked not to.
+func isEnforced(dm *migration) bool {
+	return dm.Status.Lock != nil && dm.Status.Lock.Mode == migrationv1.LockEnforced
+}

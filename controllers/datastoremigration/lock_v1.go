@@ -1,0 +1,167 @@
+package datastoremigration
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/fsm"
+)
+
+// v1Lock closes v1 and opens it again. One write sets datastoreReady and notes whose lock it is, so that a crash leaves
+// either nothing or a lock with its owner. People see it in status.lock, with its deadline.
+type v1Lock struct {
+	copiers
+
+	fence   *fence
+	parking *parking
+}
+
+// lockV1 closes v1. With a fence, this one write is both the request that Calico's
+// components heed and the parameter by which the API server refuses all others. How
+// long v1 may stay closed is counted from the first time, whatever is tried again.
+func (s *v1Lock) lockV1(ctx context.Context, sc *scope) (outputs, error) {
+	mode, err := s.lockMode(ctx, sc)
+	if err != nil {
+		return nil, err
+	}
+	info, err := s.v1Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if info != nil {
+		if err := s.lock(ctx, info, sc.Object.UID); err != nil {
+			return nil, err
+		}
+	}
+	sc.Report(func(dm *migration) {
+		now := metav1.NewTime(sc.Clock.Now().Truncate(time.Second)) // as the status has it
+		if dm.Status.DatastoreLockedAt == nil {
+			dm.Status.DatastoreLockedAt = &now
+		}
+		if dm.Status.StartedAt == nil {
+			dm.Status.StartedAt = &now
+		}
+		if dm.Status.Lock == nil {
+			dm.Status.Lock = &migrationv1.Lock{Mode: mode}
+			if limit := sc.With.Duration("deadline", 0); limit > 0 {
+				dm.Status.Lock.Deadline = &metav1.Time{Time: now.Add(limit)}
+			}
+		}
+	})
+	return nil, nil
+}
+
+// lockMode says what the lock will rest on. A machine without the fence has none.
+func (s *v1Lock) lockMode(ctx context.Context, sc *scope) (migrationv1.LockMode, error) {
+	if !sc.Machine.Holds(&sc.Object.Status.Machine, fenceAction) {
+		return migrationv1.LockCooperative, nil
+	}
+	possible, err := s.fence.canFence(ctx)
+	if err != nil || !possible {
+		return migrationv1.LockCooperative, err
+	}
+	// Before the lock, so that it costs nothing under it, and an API server that starts meanwhile reads this.
+	if err := s.fence.whileUnknown(ctx, sc.Object, admissionregistrationv1.Fail); err != nil {
+		return "", err
+	}
+	return migrationv1.LockEnforced, s.fence.fenceStands(ctx, sc)
+}
+
+// lockStands is an error, for good, where v1 is not closed any more as lockV1 has left
+// it: what was written since may be missing in v3. Without a lock of this migration it
+// asks nothing.
+func (s *v1Lock) lockStands(ctx context.Context, sc *scope) error {
+	lock := sc.Object.Status.Lock
+	if lock == nil {
+		return nil
+	}
+	enforced := lock.Mode == migrationv1.LockEnforced
+	var closed, fence error
+	var both sync.WaitGroup
+	both.Go(func() { closed = s.v1Closed(ctx, sc.Object.UID, enforced) })
+	if enforced {
+		both.Go(func() { fence = s.fence.fenceStands(ctx, sc) })
+	}
+	both.Wait()
+	return cmp.Or(closed, fence)
+}
+
+func (s *v1Lock) v1Closed(ctx context.Context, uid types.UID, enforced bool) error {
+	info, err := s.v1Info(ctx)
+	if err != nil {
+		return err
+	}
+	// Calico's components may drop the note when they write the object; the fence keeps them from it, and heeds the note.
+	ours := info != nil && (lockedBy(info) == uid || lockedBy(info) == "" && !enforced)
+	if enforced && info == nil || info != nil && (isReady(info) || !ours) {
+		return lockBroken("somebody else has opened v1, " + s.registry.Lock().V1GVK().GroupKind().String() + " " + clusterInformationName)
+	}
+	return nil
+}
+
+// whileLocked is a context that ends with the lock's deadline, for a step that may take
+// long: v1 is not to stay closed because nobody looks in between. It is an error, for
+// good, where the lock does not stand, or has lasted long enough; and it waits where v3 is
+// not answered by the CRDs any more.
+func (s *v1Lock) whileLocked(ctx context.Context, sc *scope) (context.Context, context.CancelFunc, error) {
+	if err := s.lockStands(ctx, sc); err != nil {
+		return nil, nil, err
+	}
+	if err := s.parking.staysParked(ctx, sc); err != nil {
+		return nil, nil, err
+	}
+	return untilDeadline(ctx, sc)
+}
+
+// untilDeadline is a context that ends with the lock's deadline; an error, for good, where that is over.
+func untilDeadline(ctx context.Context, sc *scope) (context.Context, context.CancelFunc, error) {
+	lock := sc.Object.Status.Lock
+	if lock == nil || lock.Deadline == nil {
+		return ctx, func() {}, nil
+	}
+	over := fsm.Terminal("LockDeadline", "v1 has been locked until its deadline, %s, and everything is given back: see what it waited for (an API server that does not answer, a copy that takes long), or give LockV1 a later deadline",
+		lock.Deadline.UTC().Format(time.RFC3339))
+	left := lock.Deadline.Sub(sc.Clock.Now())
+	if left <= 0 {
+		return nil, nil, over
+	}
+	within, cancel := context.WithTimeoutCause(ctx, left, over)
+	return within, cancel, nil
+}
+
+func lockBroken(how string) error {
+	return fsm.Terminal("LockBroken", "%s while this migration had it locked: what was written since may be missing in v3; stop who did it, then retry", how)
+}
+
+// unlockV1 opens v1 if this migration locked it. The note may have been lost
+// (Calico's own components rewrite the object); then our record of having
+// locked it decides.
+func (s *v1Lock) unlockV1(ctx context.Context, sc *scope) (outputs, error) {
+	if err := s.fence.letUsPass(ctx, sc); err != nil {
+		return nil, err
+	}
+	info, err := s.v1Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if info != nil && isOurs(info, sc.Object) {
+		if err := s.setReady(ctx, info, true, ""); err != nil {
+			return nil, err
+		}
+	}
+	return nil, s.fence.whileUnknown(ctx, sc.Object, admissionregistrationv1.Ignore)
+}
+
+// isOurs tells that this migration has locked v1.
+func isOurs(info *unstructured.Unstructured, dm *migration) bool {
+	holder := lockedBy(info)
+	return holder == dm.UID || holder == "" && !isReady(info) && dm.Status.DatastoreLockedAt != nil
+}
