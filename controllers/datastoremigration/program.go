@@ -267,7 +267,7 @@ func (s *steps) copierOver(dm *migration, version string, more ...copier.Option)
 	if isEnforced(dm) {
 		options = append(options, copier.UseSnapshot())
 	}
-	return copier.New(s.Registry.Through(version), s.Copies, copier.Owner{Name: dm.Name, UID: dm.UID}, append(options, more...)...)
+	return copier.New(s.Registry.Through(version), s.Copies, dm.UID, append(options, more...)...)
 }
 
 // What status.machine.result carries of a list: entries, and characters of each.
