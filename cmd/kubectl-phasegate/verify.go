@@ -88,7 +88,7 @@ func compareSides(ctx context.Context, s streams, at *cluster, args []string, ki
 		return sides{}, err
 	}
 	fmt.Fprintf(s.err, "Reading v1 and v3 of %s...\n", dm.Name)
-	v, err := copier.New(files.Registry, objects, copier.Owner{Name: dm.Name, UID: dm.UID}).Verify(ctx)
+	v, err := copier.New(files.Registry, objects, dm.UID).Verify(ctx)
 	if err != nil {
 		return sides{}, fmt.Errorf("compare v1 and v3: %w", err)
 	}

@@ -25,7 +25,7 @@ func TestVerify(t *testing.T) {
 		made(t, c.Client, v1+"metadata: {name: "+name+"}\nspec: {nets: [198.51.100.0/24]}")
 	}
 	copyAll := func() {
-		if _, err := copier.New(resources.Default(), c.Client, copier.Owner{Name: "to-v3", UID: dm.GetUID()}).Copy(t.Context(), nil); err != nil {
+		if _, err := copier.New(resources.Default(), c.Client, dm.GetUID()).Copy(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
 	}

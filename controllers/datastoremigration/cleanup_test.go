@@ -62,7 +62,7 @@ func TestCleanUpLosesNothing(t *testing.T) {
 			dm := &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3", UID: "u", Annotations: map[string]string{migrationv1.AnnotationWaive: c.waive}}}
 			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: poolCRD, UID: "crd"}}
 			cl := allMayBeDone(newFake().WithStatusSubresource(dm).WithObjects(append(c.v3, dm, crd, pool("early", ""))...).Build())
-			held, err := copier.New(resources.Default(), cl, copier.Owner{}).V1Digests(t.Context(), nil)
+			held, err := copier.New(resources.Default(), cl, "").V1Digests(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

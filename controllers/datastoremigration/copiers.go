@@ -119,7 +119,7 @@ func (s *copiers) copierOver(dm *migration, version string, more ...copier.Optio
 	if isEnforced(dm) {
 		options = append(options, copier.UseSnapshot())
 	}
-	return copier.New(s.registry.Through(version), s.copies, copier.Owner{Name: dm.Name, UID: dm.UID}, append(options, more...)...)
+	return copier.New(s.registry.Through(version), s.copies, dm.UID, append(options, more...)...)
 }
 
 // unhurried is for steps that copy, or read as much, before anything is locked.

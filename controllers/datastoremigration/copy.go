@@ -30,7 +30,7 @@ type copying struct {
 // plan also warns of what no copy can preserve. Where all is copied ahead, the API server
 // validates it then, while nothing is locked.
 func (s *copying) plan(ctx context.Context, sc *scope) (outputs, error) {
-	plan, err := s.copier(sc.Object).Plan(s.unhurried(ctx), sc.With.Bool("validate", true), nil)
+	plan, err := s.copier(sc.Object).Plan(s.unhurried(ctx), sc.With.Bool("validate", true))
 	if err != nil {
 		return nil, err
 	}
@@ -263,7 +263,7 @@ func verified(v copier.Verification, alteredToo bool, revision uint64, at time.T
 func (s *copying) deleteCopies(ctx context.Context, sc *scope) (outputs, error) {
 	var deletion copier.Deletion
 	err := s.door.mustReachV3(ctx, sc, func(version string) (err error) {
-		deletion, err = s.copierOver(sc.Object, version).DeleteCopies(ctx, isWaived(sc.Object, copier.WaiveLastCopies), nil)
+		deletion, err = s.copierOver(sc.Object, version).DeleteCopies(ctx, isWaived(sc.Object, copier.WaiveLastCopies))
 		return err
 	})
 	if err != nil {

@@ -56,7 +56,7 @@ func (s *copying) copyAhead(ctx context.Context, sc *scope) (outputs, error) {
 // validate names what v3 would refuse, where copying ahead does not come to it any more:
 // under the lock it would end the migration.
 func (s *copying) validate(ctx context.Context, sc *scope) (outputs, error) {
-	plan, err := s.copier(sc.Object).Plan(ctx, true, nil)
+	plan, err := s.copier(sc.Object).Plan(ctx, true)
 	return copied(copier.Result{Rejected: plan.Problems}), err
 }
 

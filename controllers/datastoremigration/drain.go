@@ -48,7 +48,7 @@ func (s *v1Lock) drain(ctx context.Context, sc *scope) (outputs, error) {
 	quiet, atMost := sc.With.Duration("quiet", time.Second), sc.With.Duration("atMost", 10*time.Second)
 	end := sc.Clock.Now().Add(atMost)
 	c, moving := s.copier(sc.Object), s.registry.All() // the lock is v1's too
-	if err := c.Snapshot(ctx, moving); err != nil {
+	if err := c.Snapshot.Take(ctx, moving); err != nil {
 		return nil, err
 	}
 	for {

@@ -57,11 +57,11 @@ func (l *Inspector) Plan(ctx context.Context) (copier.Plan, error) {
 		return copier.Plan{}, err
 	}
 	if blocked != "" {
-		plan, err := l.s.copiers.copier(l.dm).Plan(ctx, true, nil)
+		plan, err := l.s.copiers.copier(l.dm).Plan(ctx, true)
 		plan.Unasked = blocked
 		return plan, err
 	}
-	return l.s.copiers.copierOver(l.dm, version, copier.AskServer()).Plan(ctx, true, nil)
+	return l.s.copiers.copierOver(l.dm, version, copier.AskServer()).Plan(ctx, true)
 }
 
 // Dependents are the objects outside Calico that the migration would take owner references

@@ -123,7 +123,7 @@ func TestWhatIsUndeletableIsNotCreatedAnew(t *testing.T) {
 	if result := w.mustCopy(refusing); len(result.Rejected) != 1 {
 		t.Errorf("%+v, want the tier rejected", result.Counts)
 	}
-	if live := w.get(kindOf(t, "Tier").V3GVK(), "default"); live == nil || !c.isOurs(live) {
+	if live := w.get(kindOf(t, "Tier").V3GVK(), "default"); live == nil || !c.me.has(live) {
 		t.Errorf("the tier is not our copy any more: %v", live)
 	}
 }

@@ -1,147 +1,128 @@
 package copier
 
 import (
-	"context"
-	"fmt"
+	"crypto/sha256"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
-// decide compares an existing v3 object with the wanted one; no cause means equal. Owners in Calico are
-// not compared: some of them may not be known yet, and RemapOwners repairs them.
-func decide(kind *resources.Kind, schema *resources.Schema, want, live *unstructured.Unstructured, ours bool) (Cause, []resources.FieldDiff) {
+// rules decide about the objects of one kind. They ask nobody.
+type rules struct {
+	me     owner
+	kind   *resources.Kind
+	schema *resources.Schema
+}
+
+// finding is how a v3 object differs from the wanted one; without a cause it is equal.
+type finding struct {
+	cause  Cause
+	fields []resources.FieldDiff
+}
+
+// conflict is a finding about an object of v3.
+func (r rules) conflict(key client.ObjectKey, f finding) Conflict {
+	return Conflict{Kind: r.kind.Name(), Namespace: key.Namespace, Name: key.Name, Cause: f.cause, Fields: f.fields}
+}
+
+// compare compares an existing v3 object with the wanted one. Owners in Calico are not compared: some of them may not
+// be known yet, and RemapOwners repairs them.
+func (r rules) compare(want, live *unstructured.Unstructured) finding {
 	differs, leaving := CauseUnmanaged, CauseUnmanaged
-	if ours {
+	if r.me.has(live) {
 		differs, leaving = CauseStale, CauseTerminating
 	}
 	if at := live.GetDeletionTimestamp(); at != nil {
-		return leaving, []resources.FieldDiff{{Path: "metadata.deletionTimestamp", Want: "(absent)", Have: at.UTC().Format(time.RFC3339)}}
+		return finding{leaving, []resources.FieldDiff{{Path: "metadata.deletionTimestamp", Want: "(absent)", Have: at.UTC().Format(time.RFC3339)}}}
 	}
-	if diffs := resources.Diff(kind, schema, withCalicoOwners(want, nil), withCalicoOwners(live, nil)); len(diffs) > 0 {
-		return differs, diffs
+	if diffs := resources.Diff(r.kind, r.schema, withoutCalicoOwners(want), withoutCalicoOwners(live)); len(diffs) > 0 {
+		return finding{differs, diffs}
 	}
-	return "", nil
+	return finding{}
 }
 
-// judge is decide, and for a copy of ours that differs it finds out why. What admission makes of the
-// wanted object again, as a dry run shows, is no difference. What somebody else has changed since we
-// wrote it is his. The rest is for a Copy to repair. again says that the object changed or vanished
-// meanwhile.
-func (c *Copier) judge(ctx context.Context, kind *resources.Kind, schema *resources.Schema, conv *resources.Converted, live *unstructured.Unstructured) (cause Cause, diffs []resources.FieldDiff, again bool, err error) {
-	cause, diffs = decide(kind, schema, conv.Object, live, c.isOurs(live))
-	if cause != CauseStale {
-		return cause, diffs, false, nil
+// edited is what others have done to a copy of ours, which should become this.
+func (r rules) edited(conv *resources.Converted, want, live *unstructured.Unstructured) []resources.FieldDiff {
+	copied := strings.TrimSuffix(live.GetAnnotations()[resources.CopiedVersionAnnotation], deferred)
+	return resources.Edited(r.kind, r.schema, withoutCalicoOwners(want), withoutCalicoOwners(live), fieldManager, copied == conv.V1Content)
+}
+
+// altered is how a v3 object, which another copy would not change, is no copy of v1. Without fields it is one.
+func (r rules) altered(conv *resources.Converted, live *unstructured.Unstructured) finding {
+	fields := resources.Altered(r.kind, r.schema, withoutCalicoOwners(conv.Object), withoutCalicoOwners(live))
+	if r.lacksStatus(r.entryWithStatus(live), conv) {
+		fields = append(fields, resources.DiffStatus(r.schema, conv.Status, statusOf(live))...)
 	}
-	admitted := desiredOver(kind, conv.Object, live)
-	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
-	err = c.try(ctx, func() error { return c.c.Patch(ctx, admitted, patch, client.DryRunAll) })
-	switch apierrors.Classify(err) {
-	case apierrors.None:
-	case apierrors.Conflict, apierrors.NotFound:
-		return "", nil, true, nil
-	case apierrors.Invalid:
-		if len(editedSince(kind, schema, conv, live)) > 0 { // what nobody else has a part in, Copy makes anew
-			return CauseEdited, fixedFirst(diffs, err), false, nil
+	return finding{CauseAltered, fields}
+}
+
+// isEqual compares a v3 object with what it should be by its content alone, owners in Calico left out. The answer to
+// most creates is what was sent, which is seen without two digests.
+func (r rules) isEqual(conv *resources.Converted, live *unstructured.Unstructured) bool {
+	if r.isAsSent(conv.Object, live) {
+		e := r.entryWithStatus(live)
+		return !e.terminating && !r.lacksStatus(e, conv)
+	}
+	return r.equals(r.entryWithContent(live), conv)
+}
+
+// isAsSent: an object holds the very content that was sent. If it does not, it may still mean the same.
+func (r rules) isAsSent(sent, live *unstructured.Unstructured) bool {
+	for field := range live.Object {
+		if _, has := sent.Object[field]; !has && !(field == "status" && r.kind.HasStatus()) {
+			return false
 		}
-		return cause, diffs, false, nil
-	case apierrors.Forbidden:
-		return cause, diffs, false, nil // Copy will be told the same, and names the object
-	default:
-		return "", nil, false, fmt.Errorf("ask what would become of %s %s: %w", kind.Name(), client.ObjectKeyFromObject(live), err)
 	}
-	want, have := withCalicoOwners(admitted, nil), withCalicoOwners(live, nil)
-	diffs = resources.Diff(kind, schema, want, have)
-	if len(diffs) == 0 {
-		return "", nil, false, nil
-	}
-	if edited := resources.Edited(kind, schema, want, have, fieldManager, copiedVersion(live) == conv.V1Content); len(edited) > 0 {
-		return CauseEdited, edited, false, nil
-	}
-	return CauseStale, diffs, false, nil
-}
-
-// alteredFields are those in which a v3 object, which another copy would not change, is no copy of v1.
-func (c *Copier) alteredFields(of *pairs, conv *resources.Converted, live *unstructured.Unstructured) []resources.FieldDiff {
-	fields := resources.Altered(of.kind, of.schema, withCalicoOwners(conv.Object, nil), withCalicoOwners(live, nil))
-	if c.statusEntry(of.schema, live).lacksStatus(of.schema, conv) {
-		fields = append(fields, resources.DiffStatus(of.schema, conv.Status, statusIn(live))...)
-	}
-	return fields
-}
-
-func alteredCopy(kind *resources.Kind, live *unstructured.Unstructured, fields []resources.FieldDiff) Conflict {
-	return Conflict{Kind: kind.Name(), Namespace: live.GetNamespace(), Name: live.GetName(), Cause: CauseAltered, Fields: fields}
-}
-
-// WaiveAltered is what a person waives who wants v3 to have what admission makes of the copies.
-const WaiveAltered = "altered-copies"
-
-// Problem says of an altered copy what a person can do; by is the UID of the migration, empty where there is none yet.
-func (c Conflict) Problem(by types.UID) resources.Problem {
-	var fields []string
-	for i, f := range c.Fields {
-		if i == fieldsNamed {
-			fields = append(fields, fmt.Sprintf("and %d more", len(c.Fields)-i))
-			break
+	for field, value := range sent.Object {
+		if field != "metadata" && !reflect.DeepEqual(value, live.Object[field]) {
+			return false
 		}
-		fields = append(fields, f.String())
 	}
-	return resources.Problem{Kind: c.Kind, Namespace: c.Namespace, Name: c.Name, Reason: resources.ReasonAltered,
-		Message: "an admission policy or a webhook makes something else of it in v3: " + strings.Join(fields, ", "),
-		Remedy: fmt.Sprintf("change what does it, and delete the copy; or, if v3 is to have it so, waive it with the annotation %s on the migration",
-			migrationv1.WaiverAnnotation(WaiveAltered, by))}
+	return maps.Equal(sent.GetLabels(), live.GetLabels()) && maps.Equal(sent.GetAnnotations(), live.GetAnnotations()) &&
+		slices.Equal(sent.GetFinalizers(), live.GetFinalizers()) && reflect.DeepEqual(sent.GetOwnerReferences(), live.GetOwnerReferences())
 }
 
-// fieldsNamed is how many fields of an object a message names.
-const fieldsNamed = 5
-
-// editedSince is what others have done to a copy of ours.
-func editedSince(kind *resources.Kind, schema *resources.Schema, conv *resources.Converted, live *unstructured.Unstructured) []resources.FieldDiff {
-	want, have := withCalicoOwners(desiredOver(kind, conv.Object, live), nil), withCalicoOwners(live, nil)
-	return resources.Edited(kind, schema, want, have, fieldManager, copiedVersion(live) == conv.V1Content)
+// equals is isEqual for an object that was digested.
+func (r rules) equals(e entry, conv *resources.Converted) bool {
+	return !e.terminating && !r.lacksStatus(e, conv) && e.body != nil && e.body.digest == r.digest(conv.Object)
 }
 
-// fixedFirst marks the fields that the API server has refused to change, and puts them first.
-func fixedFirst(diffs []resources.FieldDiff, refusal error) []resources.FieldDiff {
-	var causes []metav1.StatusCause
-	if details := apierrors.Details(refusal); details != nil {
-		causes = details.Causes
-	}
-	for i := range diffs {
-		path := diffs[i].Path
-		diffs[i].Fixed = slices.ContainsFunc(causes, func(c metav1.StatusCause) bool {
-			return c.Field != "" && (strings.HasPrefix(path, c.Field) || strings.HasPrefix(c.Field, path))
-		})
-	}
-	slices.SortStableFunc(diffs, func(a, b resources.FieldDiff) int {
-		if a.Fixed == b.Fixed {
-			return 0
-		} else if a.Fixed {
-			return -1
-		}
-		return 1
-	})
-	return diffs
+// digest leaves the owners in Calico out: they are compared, and repaired, by themselves.
+func (r rules) digest(obj *unstructured.Unstructured) [sha256.Size]byte {
+	return resources.Digest(r.kind, r.schema, withoutCalicoOwners(obj))
 }
 
-// isBare tells that nobody has written a status yet.
-func isBare(obj *unstructured.Unstructured) bool {
+func (r rules) entryWithContent(obj *unstructured.Unstructured) entry {
+	e := r.entryWithStatus(obj)
+	e.body.digest = r.digest(obj)
+	return e
+}
+
+func (r rules) entryWithStatus(obj *unstructured.Unstructured) entry {
+	e := entryOf(r.me, obj)
+	e.body = &body{bare: isBare(obj), ownStatus: r.ownStatus(obj)}
+	return e
+}
+
+// isBare: nobody has written a status yet.
+func isBare(obj *unstructured.Unstructured) bool { return len(statusOf(obj)) == 0 }
+
+func statusOf(obj *unstructured.Unstructured) map[string]any {
 	status, _ := obj.Object["status"].(map[string]any)
-	return len(status) == 0
+	return status
 }
 
 // ownStatus is a digest of the status of an object if nobody but us has written it, and else "".
-func ownStatus(schema *resources.Schema, obj *unstructured.Unstructured) string {
+func (r rules) ownStatus(obj *unstructured.Unstructured) string {
 	ours := false
 	for _, entry := range obj.GetManagedFields() {
 		if entry.Subresource == "status" {
@@ -151,61 +132,43 @@ func ownStatus(schema *resources.Schema, obj *unstructured.Unstructured) string 
 			ours = true
 		}
 	}
-	if ours {
-		return statusDigest(schema, statusIn(obj))
+	if !ours {
+		return ""
 	}
-	return ""
+	return r.statusDigest(statusOf(obj))
 }
 
-func statusIn(obj *unstructured.Unstructured) map[string]any {
-	status, _ := obj.Object["status"].(map[string]any)
-	return status
-}
-
-func statusDigest(schema *resources.Schema, status map[string]any) string {
-	sum := resources.StatusDigest(schema, status)
+func (r rules) statusDigest(status map[string]any) string {
+	sum := resources.StatusDigest(r.schema, status)
 	return string(sum[:])
 }
 
-// lacksStatus tells that a copy of ours has no status, where v1 has one, or another one than v1 has. What a
-// controller has written stays.
-func (e entry) lacksStatus(schema *resources.Schema, conv *resources.Converted) bool {
+// lacksStatus: a copy of ours has no status, where v1 has one, or another one than v1 has. What a controller has
+// written stays.
+func (r rules) lacksStatus(e entry, conv *resources.Converted) bool {
 	switch {
 	case !e.ours || e.body == nil:
 		return false
 	case e.body.bare:
 		return len(conv.Status) > 0
 	}
-	return e.body.ownStatus != "" && e.body.ownStatus != statusDigest(schema, conv.Status)
+	return e.body.ownStatus != "" && e.body.ownStatus != r.statusDigest(conv.Status)
 }
 
-// withheld ends the CopiedVersionAnnotation of a copy that does not have all its owners yet.
-const withheld = " owners withheld"
-
-// owesOwners tells that a copy of ours, repaired, has other owners in Calico than we want: a repair keeps
-// those that are there. One that was complete, and is of this very content, owes nothing: what it lacks,
-// somebody has taken away.
-func owesOwners(want, live *unstructured.Unstructured, content string) bool {
-	wanted, _ := resources.SplitOwners(want.GetOwnerReferences())
-	have, _ := resources.SplitOwners(live.GetOwnerReferences())
-	return live.GetAnnotations()[resources.CopiedVersionAnnotation] != content && len(resources.DiffOwners(wanted, have)) > 0
-}
-
-func copiedVersion(obj metav1.Object) string {
-	return strings.TrimSuffix(obj.GetAnnotations()[resources.CopiedVersionAnnotation], withheld)
-}
-
-// desiredOver is the live object with the content that we want. What the server manages, the status, the
+// desired is the live object with the content that we want. What the server manages, the status, the
 // owners in Calico and the finalizers of Calico's own controllers stay as they are.
-func desiredOver(kind *resources.Kind, want, live *unstructured.Unstructured) *unstructured.Unstructured {
+func (r rules) desired(want, live *unstructured.Unstructured) *unstructured.Unstructured {
+	kept := func(field string) bool {
+		return field == "apiVersion" || field == "kind" || field == "metadata" || field == "status" && r.kind.HasStatus()
+	}
 	out := live.DeepCopy()
 	for field := range live.Object {
-		if !keptField(kind, field) {
+		if !kept(field) {
 			delete(out.Object, field)
 		}
 	}
 	for field, value := range want.Object {
-		if !keptField(kind, field) {
+		if !kept(field) {
 			out.Object[field] = value
 		}
 	}
@@ -213,7 +176,7 @@ func desiredOver(kind *resources.Kind, want, live *unstructured.Unstructured) *u
 	out.SetAnnotations(want.GetAnnotations())
 	finalizers := want.GetFinalizers()
 	for _, f := range live.GetFinalizers() {
-		if kind.ControllerFinalizer(f) && !slices.Contains(finalizers, f) {
+		if r.kind.ControllerFinalizer(f) && !slices.Contains(finalizers, f) {
 			finalizers = append(finalizers, f)
 		}
 	}
@@ -224,35 +187,46 @@ func desiredOver(kind *resources.Kind, want, live *unstructured.Unstructured) *u
 	return out
 }
 
-func keptField(kind *resources.Kind, field string) bool {
-	return field == "apiVersion" || field == "kind" || field == "metadata" || field == "status" && kind.HasStatus()
+// owesOwners: a copy of ours, repaired, has other owners in Calico than we want, since a repair keeps
+// those that are there. One that was complete, and is of this very content, owes nothing: what it lacks,
+// another writer has taken away.
+func owesOwners(want, live *unstructured.Unstructured, content string) bool {
+	wanted, _ := resources.SplitOwners(want.GetOwnerReferences())
+	have, _ := resources.SplitOwners(live.GetOwnerReferences())
+	return live.GetAnnotations()[resources.CopiedVersionAnnotation] != content && len(resources.DiffOwners(wanted, have)) > 0
 }
 
-// mark stamps an object that we are about to write: whose it is, and of what it is a copy. Its metadata
-// is its own: see resources.Convert.
-func (c *Copier) mark(obj *unstructured.Unstructured, conv *resources.Converted, complete bool) {
-	annotations := obj.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
+// fixedFirst marks the fields that the API server has refused to change, and puts them first.
+func fixedFirst(diffs []resources.FieldDiff, refusal error) []resources.FieldDiff {
+	var causes []metav1.StatusCause
+	if details := apierrors.Details(refusal); details != nil {
+		causes = details.Causes
 	}
-	annotations[resources.MigratedByAnnotation] = string(c.owner.UID)
-	annotations[resources.CopiedVersionAnnotation] = conv.V1Content
-	obj.SetAnnotations(annotations)
-	if !complete {
-		markDeferred(obj, conv)
+	var fixed, others []resources.FieldDiff
+	for _, diff := range diffs {
+		diff.Fixed = slices.ContainsFunc(causes, func(c metav1.StatusCause) bool {
+			return c.Field != "" && (strings.HasPrefix(diff.Path, c.Field) || strings.HasPrefix(c.Field, diff.Path))
+		})
+		if diff.Fixed {
+			fixed = append(fixed, diff)
+		} else {
+			others = append(others, diff)
+		}
 	}
+	return append(fixed, others...)
 }
 
-// markDeferred says of a copy that RemapOwners is to set its owners.
-func markDeferred(obj *unstructured.Unstructured, conv *resources.Converted) {
-	annotations := obj.GetAnnotations()
-	annotations[resources.CopiedVersionAnnotation] = conv.V1Content + withheld
-	obj.SetAnnotations(annotations)
-}
-
-// setOwners replaces all owner references of an object whose metadata is its own.
-func setOwners(obj *unstructured.Unstructured, refs []metav1.OwnerReference) {
-	if len(refs) > 0 {
-		obj.SetOwnerReferences(refs)
+// withoutCalicoOwners returns obj without references to Calico objects; all others stay. It returns obj itself if
+// there is nothing to change, and else a shallow copy.
+func withoutCalicoOwners(obj *unstructured.Unstructured) *unstructured.Unstructured {
+	calico, foreign := resources.SplitOwners(obj.GetOwnerReferences())
+	if len(calico) == 0 {
+		return obj
 	}
+	out := &unstructured.Unstructured{Object: maps.Clone(obj.Object)}
+	if meta, ok := obj.Object["metadata"].(map[string]any); ok {
+		out.Object["metadata"] = maps.Clone(meta)
+	}
+	out.SetOwnerReferences(foreign)
+	return out
 }

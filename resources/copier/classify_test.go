@@ -12,7 +12,7 @@ import (
 	"github.com/phasegate/phasegate/resources"
 )
 
-const me = types.UID("0e5e3214-5bda-429e-8d53-2f1b77363286")
+const me = "0e5e3214-5bda-429e-8d53-2f1b77363286"
 
 func object(t *testing.T, text string) *unstructured.Unstructured {
 	t.Helper()
@@ -33,7 +33,7 @@ func kindOf(t *testing.T, name string) *resources.Kind {
 }
 
 func TestDecide(t *testing.T) {
-	const mine = "annotations: {migration.projectcalico.org/migrated-by: " + string(me) + "}"
+	const mine = "annotations: {migration.projectcalico.org/migrated-by: " + me + "}"
 	for name, tc := range map[string]struct {
 		want, live string
 		cause      Cause
@@ -55,14 +55,13 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := object(t, tc.live)
-			copier := &Copier{owner: Owner{UID: me}}
-			got, diffs := decide(kindOf(t, "NetworkSet"), nil, object(t, tc.want), live, copier.isOurs(live))
+			got := rules{me, kindOf(t, "NetworkSet"), nil}.compare(object(t, tc.want), live)
 			var paths []string
-			for _, d := range diffs {
+			for _, d := range got.fields {
 				paths = append(paths, d.Path)
 			}
-			if got != tc.cause {
-				t.Errorf("%q, want %q: %s", got, tc.cause, tc.why)
+			if got.cause != tc.cause {
+				t.Errorf("%q, want %q: %s", got.cause, tc.cause, tc.why)
 			}
 			if diff := cmp.Diff(tc.paths, paths); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.why, diff)
@@ -71,7 +70,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestDesiredOverKeepsWhatIsNotOurs(t *testing.T) {
+func TestDesiredKeepsWhatIsNotOurs(t *testing.T) {
 	live := object(t, `
 apiVersion: projectcalico.org/v3
 kind: Tier
@@ -104,7 +103,7 @@ metadata:
 spec: {order: 2}
 status: {conditions: []}`)
 	before := live.DeepCopy()
-	got := desiredOver(kindOf(t, "Tier"), want, live)
+	got := rules{me, kindOf(t, "Tier"), nil}.desired(want, live)
 	if diff := cmp.Diff(expected.Object, got.Object); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -73,7 +73,7 @@ func newScene(t *testing.T, faults interceptor.Funcs) *scene {
 		t.Fatal(err)
 	}
 	return &scene{T: t, copier: copier.New(resources.Default(), interceptor.NewClient(live.Client, faults),
-		copier.Owner{Name: "v1-to-v3", UID: owner},
+		owner,
 		copier.WithEqualityCache(copier.NewEqualityCache()), copier.WithBackoff(wait.Backoff{Duration: time.Millisecond, Factor: 1, Steps: 3}))}
 }
 
@@ -256,7 +256,7 @@ func (s *scene) wantRemap(patched int64, missing ...string) {
 // mustDelete takes the copies back and fails if any is left.
 func (s *scene) mustDelete() copier.Deletion {
 	s.Helper()
-	deletion, err := s.copier.DeleteCopies(s.Context(), false, nil)
+	deletion, err := s.copier.DeleteCopies(s.Context(), false)
 	if err != nil || len(deletion.Remaining) != 0 {
 		s.Fatalf("delete: %+v, %v", deletion, err)
 	}

@@ -67,10 +67,10 @@ func TestCopiesOutliveTheirV1CRD(t *testing.T) {
 // assertLastCopiesStay aborts: copies that are the last of their objects go only if a person says so.
 func assertLastCopiesStay(t *testing.T, c *Copier, last bool) {
 	t.Helper()
-	if deletion, err := c.DeleteCopies(t.Context(), false, nil); (err != nil) != last || last && deletion.Deleted > 0 {
+	if deletion, err := c.DeleteCopies(t.Context(), false); (err != nil) != last || last && deletion.Deleted > 0 {
 		t.Errorf("DeleteCopies: %v, %d deleted", err, deletion.Deleted)
 	}
-	if deletion, err := c.DeleteCopies(t.Context(), true, nil); err != nil || last && deletion.Deleted == 0 {
+	if deletion, err := c.DeleteCopies(t.Context(), true); err != nil || last && deletion.Deleted == 0 {
 		t.Errorf("a person has said that they may go: %v, %d deleted", err, deletion.Deleted)
 	}
 }

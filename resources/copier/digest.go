@@ -21,7 +21,7 @@ import (
 type V1Kind struct {
 	// VerifiedKind is equal to that of a Verification exactly if v1 holds what it held then.
 	migrationv1.VerifiedKind
-	// Since names the objects that may have been written since the Verification, where that can be told.
+	// Since names the objects that may have been written since the Verification, where that can be known.
 	Since []string
 	// Excluded is how many objects the selector of the kind leaves out: they were never migrated.
 	Excluded int64
@@ -30,14 +30,14 @@ type V1Kind struct {
 // V1Digests counts and digests what v1 holds now, by the v3 kind; a kind without objects, or without a
 // CRD, is there with none. Objects that are being deleted count for nothing, as in a copy. It changes
 // nothing, and needs nothing of v3. since is the result of the Verification, or nil.
-func (c *Copier) V1Digests(ctx context.Context, since *migrationv1.Verified) (map[string]V1Kind, error) {
+func (s *Source) V1Digests(ctx context.Context, since *migrationv1.Verified) (map[string]V1Kind, error) {
 	var mu sync.Mutex
 	out := map[string]V1Kind{}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(maxListers)
-	for _, kind := range c.reg.Kinds() {
+	for _, kind := range s.reg.Kinds() {
 		g.Go(func() error {
-			of, err := c.v1Kind(ctx, kind, since)
+			of, err := s.v1Kind(ctx, kind, since)
 			mu.Lock()
 			defer mu.Unlock()
 			out[kind.Name()] = of
@@ -47,10 +47,12 @@ func (c *Copier) V1Digests(ctx context.Context, since *migrationv1.Verified) (ma
 	return out, g.Wait()
 }
 
-func (c *Copier) v1Kind(ctx context.Context, kind *resources.Kind, since *migrationv1.Verified) (V1Kind, error) {
+func (s *Source) v1Kind(ctx context.Context, kind *resources.Kind, since *migrationv1.Verified) (V1Kind, error) {
 	var of V1Kind
 	var sum kindDigest
-	err := c.eachV1Of(ctx, kind, labels.Everything(), func(v1 *unstructured.Unstructured) error {
+	whole := inV1(kind)
+	whole.selector = labels.Everything()
+	err := s.eachObject(ctx, whole, func(v1 *unstructured.Unstructured) error {
 		if !kind.Selector().Matches(labels.Set(v1.GetLabels())) {
 			of.Excluded++
 			return nil
@@ -72,22 +74,11 @@ func (c *Copier) v1Kind(ctx context.Context, kind *resources.Kind, since *migrat
 	return of, err
 }
 
-// writtenSince is false for an object that the Verification has seen in this very state. The revision alone tells it,
+// writtenSince is false for an object that the Verification has seen in this very state. The revision alone proves it,
 // in the storage that it is of; in another one, a restored one say, the object was created later.
 func writtenSince(v1 *unstructured.Unstructured, since *migrationv1.Verified) bool {
 	version := parseVersion(v1.GetResourceVersion())
 	return version == 0 || version > uint64(since.Revision) || v1.GetCreationTimestamp().After(since.At.Time)
-}
-
-// Revision is where the storage of v1 stands: what is written later has a newer resourceVersion. It is 0 where v1 has
-// no CRDs.
-func (c *Copier) Revision(ctx context.Context) (uint64, error) {
-	for _, kind := range c.reg.Kinds() {
-		if now, err := c.momentOf(ctx, kind); err != nil || now.revision > 0 {
-			return now.revision, err
-		}
-	}
-	return 0, nil
 }
 
 // v1Digest is of all that anybody but the server has written of a v1 object. It is of the object as it

@@ -1,7 +1,6 @@
 package copier
 
 import (
-	"context"
 	"strconv"
 	"sync"
 
@@ -10,60 +9,47 @@ import (
 	"github.com/phasegate/phasegate/resources"
 )
 
-// EqualityCache remembers of which v1 objects it is proved that v3 holds the same, so that nobody has to read
-// them again: as long as neither object has another resourceVersion, nothing has changed. It is in memory
-// only, some hundred bytes for each object. What it has forgotten is compared in full, so that nothing but
-// time depends on it.
-//
-// A EqualityCache belongs to one migration. Safe for concurrent use.
+// EqualityCache is what Copiers of one migration remember from one to the next. It remembers of which v1 objects it is
+// proved that v3 holds the same, so that nobody has to read them again: as long as neither object has another
+// resourceVersion, nothing has changed. It is in memory only, some hundred bytes for each object. What it has
+// forgotten is compared in full, so that nothing but time depends on it. Safe for concurrent use.
 type EqualityCache struct {
-	schemas schemaCache
-	mu      sync.Mutex
-	kinds   map[string]*proofs // by the v3 kind, as the others
-	moments map[string]moment
-	lists   map[string][]*v1Object
-	// watched are the kinds that are watched until unfollow is called.
-	watched map[string]*watchedKind
-	unwatch context.CancelFunc
+	schemas   schemaCache
+	snapshots snapshots
+	watched   watchedKinds
+	// forgetful: nothing that was proved is kept.
+	forgetful bool
+	mu        sync.Mutex
+	proved    map[string]*proofs // by the v3 kind, as the others
 }
 
 // NewEqualityCache returns an EqualityCache that knows nothing.
 func NewEqualityCache() *EqualityCache {
-	return &EqualityCache{kinds: map[string]*proofs{}, moments: map[string]moment{}, lists: map[string][]*v1Object{}, watched: map[string]*watchedKind{}}
+	return &EqualityCache{proved: map[string]*proofs{}, watched: watchedKinds{by: map[string]*watchedKind{}},
+		snapshots: snapshots{moments: map[string]moment{}, lists: map[string][]*v1Object{}}}
 }
 
-// WithEqualityCache lets a Copier rely on what earlier ones have proved, and write down what it proves itself. With
-// nil, as without the option, it compares everything.
-func WithEqualityCache(l *EqualityCache) Option {
-	return func(c *Copier) {
-		if c.cache = l; l != nil {
-			c.schemas = &l.schemas
-		}
-	}
-}
+// Unwatch ends all watches. It may be called again.
+func (l *EqualityCache) Unwatch() { l.watched.end() }
 
 // of is what is proved of a kind, under this very schema: another one may see other differences.
 func (l *EqualityCache) of(kind *resources.Kind, schema *resources.Schema) *proofs {
-	if l == nil {
-		return newProofs(schema)
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known := l.kinds[kind.Name()]
-	if known == nil || known.schema != schema {
-		return newProofs(schema)
+	if known := l.proved[kind.Name()]; known != nil && known.schema == schema {
+		return known
 	}
-	return known
+	return newProofs(schema)
 }
 
 // keep replaces what is proved of a kind by what a look at all of its objects has proved.
 func (l *EqualityCache) keep(kind *resources.Kind, proved *proofs) {
-	if l == nil {
+	if l.forgetful {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.kinds[kind.Name()] = proved
+	l.proved[kind.Name()] = proved
 }
 
 // proofs are those of one kind, by the UID of the v1 object.
@@ -86,7 +72,7 @@ type proof struct {
 	digest    digest // of the v1 object, see v1Digest
 }
 
-// holds tells that neither object has changed since.
+// holds says that neither object has changed since.
 func (p proof) holds(v1Version string, live entry) bool {
 	return p.v1Version == parseVersion(v1Version) && p.v3 == live.id() && p.v3Version == live.version
 }

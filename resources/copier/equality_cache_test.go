@@ -43,8 +43,8 @@ func TestALedgerChangesNothing(t *testing.T) {
 func rounds(t *testing.T, seed uint64, ledger *copier.EqualityCache) (all []told) {
 	t.Helper()
 	w := &world{scene: newScene(t, interceptor.Funcs{}), Rand: rand.New(rand.NewPCG(seed, seed))}
-	w.copier = copier.New(resources.Default(), live.Client, copier.Owner{Name: "v1-to-v3", UID: owner}, copier.WithEqualityCache(ledger))
-	fresh := copier.New(resources.Default(), live.Client, copier.Owner{Name: "v1-to-v3", UID: owner})
+	w.copier = copier.New(resources.Default(), live.Client, owner, copier.WithEqualityCache(ledger))
+	fresh := copier.New(resources.Default(), live.Client, owner)
 	w.furnish()
 	for round := range 4 {
 		if round > 0 {

@@ -37,7 +37,7 @@ func TestACopyGoesWithAnObjectThatIsBeingDeleted(t *testing.T) {
 				t.Errorf("it lives on in v3: %v", left)
 			}
 			w.wantVerified(c)
-			deletion, err := c.DeleteCopies(t.Context(), false, nil)
+			deletion, err := c.DeleteCopies(t.Context(), false)
 			if err != nil || deletion.Deleted != 1 {
 				t.Errorf("%+v, %v: want that an abort deletes the other one", deletion, err)
 			}
@@ -88,7 +88,7 @@ func TestWhatOthersNeedIsNamed(t *testing.T) {
 		w.must(w.client.Delete(t.Context(), w.get(kindOf(t, of[0]).V1GVK(), of[1])))
 	}
 	c := w.copier(interceptor.Funcs{})
-	plan, err := c.Plan(t.Context(), true, nil)
+	plan, err := c.Plan(t.Context(), true)
 	w.must(err)
 	result := w.mustCopy(c)
 	named := []string{

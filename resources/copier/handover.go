@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
-	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,59 +18,51 @@ import (
 // own it in v1. It is a write for each object, so it is for a time when nothing is locked; a second call writes
 // nothing. The objects that the API server does not let us write are returned: while there are any, the other
 // version must stay. Of kinds that are not due nothing is read.
-func (c *Copier) HandOver(ctx context.Context, due func(kind string) bool) (refused []resources.Problem, err error) {
-	var mu sync.Mutex
+func (c *Copier) HandOver(ctx context.Context, due func(kind string) bool) ([]resources.Problem, error) {
+	h := &handover{Editor: c.Editor, source: c.Source, me: c.me}
 	kinds := slices.DeleteFunc(c.reg.Kinds(), func(kind *resources.Kind) bool { return !due(kind.Name()) })
-	err = eachKind(ctx, kinds, func(ctx context.Context, kind *resources.Kind) error {
-		return c.handOverKind(ctx, kind, func(p resources.Problem) {
-			mu.Lock()
-			defer mu.Unlock()
-			refused = append(refused, p)
-		})
-	})
-	slices.SortFunc(refused, compareProblems)
-	return refused, err
+	err := eachKind(ctx, kinds, h.kind)
+	return h.refused.sorted(compareProblems), err
 }
 
-func (c *Copier) handOverKind(ctx context.Context, kind *resources.Kind, refuse func(resources.Problem)) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // also of the list of v1, which is not always read to its end
-	v1 := &v1Owners{Copier: c, kind: kind, ahead: map[client.ObjectKey][]metav1.ManagedFieldsEntry{}}
-	g, workCtx := errgroup.WithContext(ctx)
-	g.SetLimit(workers)
-	err := c.eachV3Metadata(ctx, kind, func(obj *metav1.PartialObjectMetadata) error {
-		key := client.ObjectKeyFromObject(obj)
+// handover is one HandOver.
+type handover struct {
+	*Editor
+	source  *Source
+	me      owner
+	refused gathered[resources.Problem]
+}
+
+func (h *handover) kind(ctx context.Context, kind *resources.Kind) error {
+	g, ctx := crew(ctx) // whose end is that of the list of v1, too, which is not always read to its end
+	v1 := &v1Owners{Source: h.source, kind: kind, ahead: map[client.ObjectKey][]metav1.ManagedFieldsEntry{}}
+	return finish(g, h.eachMeta(ctx, inV3(kind), func(obj *Meta) error {
 		var inV1 []metav1.ManagedFieldsEntry
-		if c.isOurs(obj) && resources.NeedsV1(obj.ManagedFields, fieldManager) {
+		if h.me.has(obj) && resources.NeedsV1(obj.ManagedFields, fieldManager) {
 			var err error
-			if inV1, err = v1.take(ctx, key); err != nil {
+			if inV1, err = v1.take(ctx, client.ObjectKeyFromObject(obj)); err != nil {
 				return err
 			}
 		}
 		if _, changes, err := resources.HandedOver(obj.ManagedFields, inV1, fieldManager); err == nil && !changes {
-			return workCtx.Err()
+			return ctx.Err()
 		}
-		obj.SetGroupVersionKind(kind.V3GVK()) // an item of a list says that it is metadata only
-		obj = obj.DeepCopy()                  // the page is overwritten by the next one
-		g.Go(func() error { return c.handOverOne(workCtx, kind, obj, inV1, refuse) })
-		return workCtx.Err()
-	})
-	if workErr := g.Wait(); workErr != nil {
-		return workErr // the list only stopped because a worker failed
-	}
-	return err
+		obj = obj.DeepCopy() // the page is overwritten by the next one
+		g.Go(func() error { return h.one(ctx, kind, obj, inV1) })
+		return ctx.Err()
+	}))
 }
 
-func (c *Copier) handOverOne(ctx context.Context, kind *resources.Kind, obj *Meta, inV1 []metav1.ManagedFieldsEntry, refuse func(resources.Problem)) error {
+func (h *handover) one(ctx context.Context, kind *resources.Kind, obj *Meta, inV1 []metav1.ManagedFieldsEntry) error {
 	key := client.ObjectKeyFromObject(obj)
-	err := c.Edit(ctx, obj, func(obj *Meta) (err error) {
+	err := h.Edit(ctx, obj, func(obj *Meta) (err error) {
 		obj.ManagedFields, _, err = resources.HandedOver(obj.ManagedFields, inV1, fieldManager)
 		return err
 	})
 	if !apierrors.Refused(err) {
 		return err
 	}
-	refuse(resources.Problem{
+	h.refused.add(resources.Problem{
 		Kind: kind.Name(), Namespace: key.Namespace, Name: key.Name, Reason: resources.ReasonRejected,
 		Message: fmt.Sprintf("the API server refuses to change its managedFields: %v", err), Remedy: "correct the v3 object, or what refuses it",
 	})
@@ -82,7 +72,7 @@ func (c *Copier) handOverOne(ctx context.Context, kind *resources.Kind, obj *Met
 // v1Owners finds the field managers of v1 objects by the names that these have in v3. Both sides are listed in the
 // order of their names, nearly: so only those are kept that come before it is their turn.
 type v1Owners struct {
-	*Copier
+	*Source
 	kind   *resources.Kind
 	ahead  map[client.ObjectKey][]metav1.ManagedFieldsEntry
 	stream chan ownedV1

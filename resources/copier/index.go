@@ -1,14 +1,12 @@
 package copier
 
 import (
-	"context"
 	"crypto/sha256"
 	"fmt"
 	"slices"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,7 +33,7 @@ type entry struct {
 	body        *body // nil in an index of metadata
 }
 
-// body is what only the whole object tells.
+// body is what only the whole object says.
 type body struct {
 	digest    [sha256.Size]byte // zero if only the status was asked for
 	bare      bool              // has no status
@@ -57,60 +55,12 @@ func (i *index) at(key client.ObjectKey) entry {
 	return entry{}
 }
 
-// indexOf is what a watch has shown.
-func indexOf(r *replica[entry]) *index {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	idx := newIndex(len(r.objects))
-	for key, obj := range r.objects {
-		idx.entries[key] = &obj.is
-	}
-	idx.total = int64(len(r.objects))
-	return idx
-}
-
-// indexContent lists whole objects and digests them.
-func (c *Copier) indexContent(ctx context.Context, kind *resources.Kind, schema *resources.Schema) (*index, error) {
-	idx := newIndex(0)
-	err := c.eachV3(ctx, kind, func(obj *unstructured.Unstructured) error {
-		idx.put(client.ObjectKeyFromObject(obj), c.contentEntry(kind, schema, obj))
-		return nil
-	})
-	idx.total = int64(len(idx.entries))
-	return idx, err
-}
-
-// indexMetadata reads metadata only.
-func (c *Copier) indexMetadata(ctx context.Context, kind *resources.Kind) (*index, error) {
-	if now := c.v3Now(ctx, kind); now != nil {
-		return now, nil
-	}
-	idx := newIndex(0)
-	err := c.eachV3Metadata(ctx, kind, func(obj *metav1.PartialObjectMetadata) error {
-		idx.put(client.ObjectKeyFromObject(obj), c.entryOf(obj))
-		return nil
-	})
-	idx.total = int64(len(idx.entries))
-	return idx, err
-}
-
-func (c *Copier) contentEntry(kind *resources.Kind, schema *resources.Schema, obj *unstructured.Unstructured) entry {
-	e := c.statusEntry(schema, obj)
-	e.body.digest = contentDigest(kind, schema, obj)
-	return e
-}
-
-func (c *Copier) statusEntry(schema *resources.Schema, obj *unstructured.Unstructured) entry {
-	e := c.entryOf(obj)
-	e.body = &body{bare: isBare(obj), ownStatus: ownStatus(schema, obj)}
-	return e
-}
-
-func (c *Copier) entryOf(obj metav1.Object) entry {
+// entryOf is what the metadata of a v3 object says.
+func entryOf(me owner, obj metav1.Object) entry {
 	return entry{
 		uid: obj.GetUID(), version: parseVersion(obj.GetResourceVersion()), owners: obj.GetOwnerReferences(),
 		copied: obj.GetAnnotations()[resources.CopiedVersionAnnotation],
-		ours:   c.isOurs(obj), marked: obj.GetAnnotations()[resources.MigratedByAnnotation] != "", terminating: obj.GetDeletionTimestamp() != nil,
+		ours:   me.has(obj), marked: obj.GetAnnotations()[resources.MigratedByAnnotation] != "", terminating: obj.GetDeletionTimestamp() != nil,
 	}
 }
 
@@ -129,11 +79,6 @@ func (i *index) names() map[rawUID]client.ObjectKey {
 		names[e.id()] = key
 	}
 	return names
-}
-
-// isOurs is false for every object where there is no migration.
-func (c *Copier) isOurs(obj metav1.Object) bool {
-	return c.owner.UID != "" && obj.GetAnnotations()[resources.MigratedByAnnotation] == string(c.owner.UID)
 }
 
 // take removes and returns an entry: what is left in the end has no v1 object.
@@ -190,35 +135,4 @@ func (i *index) onlyInV3(kind *resources.Kind) (only []resources.Problem) {
 
 func compareKeys(a, b client.ObjectKey) int {
 	return slices.Compare([]string{a.Namespace, a.Name}, []string{b.Namespace, b.Name})
-}
-
-// contentDigest leaves the owners in Calico out: they are compared, and repaired, by themselves.
-func contentDigest(kind *resources.Kind, schema *resources.Schema, obj *unstructured.Unstructured) [sha256.Size]byte {
-	return resources.Digest(kind, schema, withCalicoOwners(obj, nil))
-}
-
-// withCalicoOwners returns obj with exactly these references to Calico objects; all others stay. It
-// returns obj itself if there is nothing to change, and else a shallow copy.
-func withCalicoOwners(obj *unstructured.Unstructured, owners []metav1.OwnerReference) *unstructured.Unstructured {
-	calico, foreign := resources.SplitOwners(obj.GetOwnerReferences())
-	if len(calico) == 0 && len(owners) == 0 {
-		return obj
-	}
-	return withOwners(obj, append(foreign, owners...))
-}
-
-func withOwners(obj *unstructured.Unstructured, refs []metav1.OwnerReference) *unstructured.Unstructured {
-	out := &unstructured.Unstructured{Object: make(map[string]any, len(obj.Object))}
-	for k, v := range obj.Object {
-		out.Object[k] = v
-	}
-	meta := map[string]any{}
-	if old, ok := obj.Object["metadata"].(map[string]any); ok {
-		for k, v := range old {
-			meta[k] = v
-		}
-	}
-	out.Object["metadata"] = meta
-	out.SetOwnerReferences(refs)
-	return out
 }

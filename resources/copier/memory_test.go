@@ -72,7 +72,7 @@ func filledList(n int) (all []*v1Object) {
 
 // filledFollowed is a kind that is followed, as it is looked at under the lock.
 func filledFollowed(n int) any {
-	f := New(nil, nil, Owner{UID: "me"}).newWatched()
+	f := New(resources.Default(), nil, "me").newWatched(resources.Default().Kinds()[0])
 	for i := range n {
 		version := fmt.Sprint(i + 1)
 		v1 := &Meta{ObjectMeta: metav1.ObjectMeta{Name: nameOf(i).Name, UID: uidOf(i), ResourceVersion: version}}

@@ -15,7 +15,7 @@ func TestWithheldOwners(t *testing.T) {
 	s := newScene(t, interceptor.Funcs{})
 	tier := s.v1("Tier", "metadata: {name: security}\nspec: {order: 5, defaultAction: Deny}")
 	s.v1("GlobalNetworkPolicy", owned("security.p", "crd.projectcalico.org/v1", "Tier", "security", tier)+"spec: {tier: security, selector: all()}")
-	early := copier.New(resources.Default(), live.Client, copier.Owner{Name: "v1-to-v3", UID: owner}, copier.DeferOwners())
+	early := copier.New(resources.Default(), live.Client, owner, copier.DeferOwners())
 	for _, when := range []string{"copied", "copied again"} {
 		result, err := early.Copy(t.Context(), nil)
 		if err != nil {
@@ -43,12 +43,12 @@ func TestOwnersTakenOffAreAConflict(t *testing.T) {
 	s := newScene(t, interceptor.Funcs{})
 	tier := s.v1("Tier", "metadata: {name: security}\nspec: {order: 5, defaultAction: Deny}")
 	s.v1("GlobalNetworkPolicy", owned("security.p", "crd.projectcalico.org/v1", "Tier", "security", tier)+"spec: {tier: security, selector: all()}")
-	as, ledger := copier.Owner{Name: "v1-to-v3", UID: owner}, copier.NewEqualityCache()
+	as, ledger := owner, copier.NewEqualityCache()
 	if _, err := copier.New(resources.Default(), live.Client, as, copier.WithEqualityCache(ledger), copier.DeferOwners()).Copy(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	s.copier = copier.New(resources.Default(), live.Client, as, copier.WithEqualityCache(ledger), copier.UseSnapshot())
-	if err := s.copier.Snapshot(t.Context(), resources.Default().Kinds()); err != nil {
+	if err := s.copier.Snapshot.Take(t.Context(), resources.Default().Kinds()); err != nil {
 		t.Fatal(err)
 	}
 	if moving, err := s.copier.ChangedSince(t.Context(), resources.Default().Kinds()); err != nil || len(moving) > 0 {
@@ -92,7 +92,7 @@ func TestCopiesOfAMigrationThatIsGone(t *testing.T) {
 			s := newScene(t, interceptor.Funcs{})
 			tier := s.v1("Tier", "metadata: {name: security}\nspec: {order: 5, defaultAction: Deny}")
 			s.v1("GlobalNetworkPolicy", owned("security.p", "crd.projectcalico.org/v1", "Tier", "security", tier)+"spec: {tier: security, selector: all()}")
-			gone := copier.New(resources.Default(), live.Client, copier.Owner{Name: "v1-to-v3", UID: "gone"}, copier.DeferOwners())
+			gone := copier.New(resources.Default(), live.Client, "gone", copier.DeferOwners())
 			if _, err := gone.Copy(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +105,7 @@ func TestCopiesOfAMigrationThatIsGone(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			next := copier.New(resources.Default(), live.Client, copier.Owner{Name: "v1-to-v3", UID: owner}, copier.DeferOwners())
+			next := copier.New(resources.Default(), live.Client, owner, copier.DeferOwners())
 			want := map[string]string{"security.p": "Unmanaged metadata.ownerReferences"}
 			compared, err := next.Compare(t.Context())
 			if err != nil {

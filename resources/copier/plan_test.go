@@ -42,7 +42,7 @@ func TestPlanAsksTheServer(t *testing.T) {
 			}
 			return nil
 		}}, AskServer())
-		plan, err := c.Plan(t.Context(), true, nil)
+		plan, err := c.Plan(t.Context(), true)
 		w.must(err)
 		got := map[string]string{}
 		for _, p := range plan.Problems {

@@ -72,12 +72,12 @@ func (t *tracker) moved(kind *resources.Kind, from, to counter) {
 	}
 }
 
-// deleted counts an object that is no v1 object's and so not part of the total.
-func (t *tracker) deleted(kind *resources.Kind) {
+// deleted counts objects that are no v1 object's and so not part of the total.
+func (t *tracker) deleted(kind *resources.Kind, objects int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.progress.Deleted++
-	t.progress.Kinds[t.index[kind.Name()]].Deleted++
+	t.progress.Deleted += objects
+	t.progress.Kinds[t.index[kind.Name()]].Deleted += objects
 }
 
 func (t *tracker) flush() {

@@ -61,12 +61,12 @@ func TestOwesOwners(t *testing.T) {
 		content          string
 		owes             bool
 	}{
-		"withheld":   {why: "RemapOwners sets it", want: tier("a"), live: "[]", mark: withheld, content: "8", owes: true},
+		"withheld":   {why: "RemapOwners sets it", want: tier("a"), live: "[]", mark: deferred, content: "8", owes: true},
 		"another":    {why: "v1 has another owner by now", want: tier("a"), live: tier("b"), content: "8", owes: true},
 		"none":       {why: "v1 has none by now", want: "[]", live: tier("b"), content: "8", owes: true},
-		"the same":   {why: "it is complete", want: tier("a"), live: tier("a"), mark: withheld, content: "8"},
+		"the same":   {why: "it is complete", want: tier("a"), live: tier("a"), mark: deferred, content: "8"},
 		"taken away": {why: "it had all that this v1 object has: a person did it", want: tier("a"), live: "[]", content: "7"},
-		"not yet":    {why: "it never had it", want: tier("a"), live: "[]", mark: withheld, content: "7", owes: true},
+		"not yet":    {why: "it never had it", want: tier("a"), live: "[]", mark: deferred, content: "7", owes: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := object(t, "metadata: {ownerReferences: "+tc.want+"}")

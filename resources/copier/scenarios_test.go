@@ -166,7 +166,7 @@ func TestPlanNamesEveryProblemAndChangesNothing(t *testing.T) {
 	s.v1("GlobalNetworkPolicy", "metadata: {name: default.foo, annotations: {projectcalico.org/metadata: '{}'}}\nspec: {tier: default, selector: all()}")
 	s.v1("HostEndpoint", "metadata: {name: broken, annotations: {projectcalico.org/metadata: '{'}}\nspec: {node: n1, interfaceName: eth0}")
 	s.v1("HostEndpoint", "metadata: {name: fine}\nspec: {node: n1, interfaceName: eth0}")
-	plan, err := s.copier.Plan(t.Context(), true, nil)
+	plan, err := s.copier.Plan(t.Context(), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,12 +200,12 @@ func TestFailedListIsNeverAnEmptyOne(t *testing.T) {
 				return c.List(ctx, list, opts...)
 			}})
 			calls := map[string]func() error{
-				"Plan":    func() error { _, err := s.copier.Plan(t.Context(), true, nil); return err },
+				"Plan":    func() error { _, err := s.copier.Plan(t.Context(), true); return err },
 				"Copy":    func() error { _, err := s.copier.Copy(t.Context(), nil); return err },
 				"Compare": func() error { _, err := s.copier.Compare(t.Context()); return err },
 				"Verify":  func() error { _, err := s.copier.Verify(t.Context()); return err },
 				"Remap":   func() error { _, err := s.copier.RemapOwners(t.Context()); return err },
-				"Delete":  func() error { _, err := s.copier.DeleteCopies(t.Context(), false, nil); return err },
+				"Delete":  func() error { _, err := s.copier.DeleteCopies(t.Context(), false); return err },
 			}
 			for name, call := range calls {
 				if err := call(); err == nil || !strings.Contains(err.Error(), "Tier") {
@@ -306,7 +306,7 @@ spec: {cidr: 11.0.0.0/8, blockSize: 26, nodeSelector: all(), vxlanMode: Never, i
 	if f := s.get(v3("IPPool"), "pool").GetFinalizers(); len(f) != 1 {
 		t.Errorf("finalizers of the copy: %q, want those of v1", f)
 	}
-	deletion, err := s.copier.DeleteCopies(t.Context(), false, nil)
+	deletion, err := s.copier.DeleteCopies(t.Context(), false)
 	if err != nil || deletion.Deleted != 1 || len(deletion.Remaining) != 0 {
 		t.Errorf("%+v, %v; want it deleted although nobody removes the finalizer", deletion, err)
 	}
@@ -329,8 +329,8 @@ spec:
 		t.Fatal(err)
 	}
 	newScene(t, interceptor.Funcs{})
-	c := copier.New(registry, live.Client, copier.Owner{UID: owner})
-	plan, err := c.Plan(t.Context(), true, nil)
+	c := copier.New(registry, live.Client, owner)
+	plan, err := c.Plan(t.Context(), true)
 	if err != nil || plan.Total != 0 {
 		t.Errorf("plan: %+v, %v; want no objects and no error", plan, err)
 	}

@@ -4,11 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
@@ -24,51 +20,47 @@ var errTriedAll = errors.New("nothing more to try")
 // TryWrites asks by dry runs for what is still to be done to the copies, whatever becomes of the migration: to change
 // their metadata, and to delete them. It changes nothing. Of each kind it tries one copy, of a kind of policies one in
 // each tier, since Calico grants rights by tier. What the API server would refuse is returned.
-func (c *Copier) TryWrites(ctx context.Context) (problems []resources.Problem, err error) {
-	var mu sync.Mutex
-	err = eachKind(ctx, c.reg.Kinds(), func(ctx context.Context, kind *resources.Kind) error {
-		tried := map[string]bool{}
-		size := int64(tryPage)
-		if kind.Tiered() {
-			size = metadataPage
+func (c *Copies) TryWrites(ctx context.Context) ([]resources.Problem, error) {
+	var problems gathered[resources.Problem]
+	err := eachKind(ctx, c.reg.Kinds(), func(ctx context.Context, kind *resources.Kind) error {
+		tried := map[string]bool{} // tiers; a kind without tiers has the empty one
+		copies := inV3(kind)
+		if !kind.Tiered() {
+			copies.metaPage = tryPage
 		}
-		err := c.eachMetadata(ctx, kind.V3GVK(), kind.V3CRDName(), size, labels.Everything(), func(obj *metav1.PartialObjectMetadata) error {
+		err := c.eachMeta(ctx, copies, func(obj *Meta) error {
 			tier := tierOf(kind, obj)
-			if tried[tier] || !c.isOurs(obj) || kind.Undeletable(obj.Name) {
+			if tried[tier] || !c.me.has(obj) || kind.Undeletable(obj.Name) {
 				return nil
 			}
-			obj.SetGroupVersionKind(kind.V3GVK()) // an item of a list says that it is metadata only
-			found, answered, err := c.tryWritesOf(ctx, kind, obj)
-			if err != nil {
-				return err
+			found, err := c.tryWritesOf(ctx, kind, obj)
+			if errors.Is(err, errChanged) {
+				return nil // another one is tried
 			}
-			mu.Lock()
-			problems = append(problems, found...)
-			mu.Unlock()
-			if tried[tier] = answered; answered && !kind.Tiered() {
+			problems.add(found...)
+			if tried[tier] = true; err == nil && !kind.Tiered() {
 				return errTriedAll
 			}
-			return nil
+			return err
 		})
 		if errors.Is(err, errTriedAll) {
 			return nil
 		}
 		return err
 	})
-	slices.SortFunc(problems, compareProblems)
-	return problems, err
+	return problems.sorted(compareProblems), err
 }
 
 // tierOf is empty for a kind without tiers.
-func tierOf(kind *resources.Kind, obj *metav1.PartialObjectMetadata) string {
+func tierOf(kind *resources.Kind, obj *Meta) string {
 	if !kind.Tiered() {
 		return ""
 	}
 	return obj.Labels[resources.TierLabel]
 }
 
-// tryWritesOf tries one copy. answered is false for one that has changed or gone meanwhile.
-func (c *Copier) tryWritesOf(ctx context.Context, kind *resources.Kind, obj *metav1.PartialObjectMetadata) (problems []resources.Problem, answered bool, err error) {
+// tryWritesOf tries one copy. It is errChanged if that has changed or gone meanwhile.
+func (c *Copies) tryWritesOf(ctx context.Context, kind *resources.Kind, obj *Meta) (problems []resources.Problem, err error) {
 	key := client.ObjectKeyFromObject(obj)
 	for _, try := range []struct {
 		verb string
@@ -76,7 +68,7 @@ func (c *Copier) tryWritesOf(ctx context.Context, kind *resources.Kind, obj *met
 	}{
 		{"patch", func() error {
 			changed := obj.DeepCopy()
-			return c.patchMetadata(ctx, changed, func() { forget(changed) }, client.DryRunAll)
+			return c.patchMeta(ctx, changed, func() { unmark(changed) }, client.DryRunAll)
 		}},
 		{"delete", func() error { return c.deleteExactly(ctx, obj, client.DryRunAll) }},
 	} {
@@ -89,12 +81,12 @@ func (c *Copier) tryWritesOf(ctx context.Context, kind *resources.Kind, obj *met
 			}
 			problems = append(problems, problem)
 		case class == apierrors.Conflict || class == apierrors.NotFound:
-			return nil, false, nil
+			return nil, errChanged
 		case err != nil:
-			return nil, false, fmt.Errorf("try to %s %s %s: %w", try.verb, kind.Name(), key, err)
+			return nil, fmt.Errorf("try to %s %s %s: %w", try.verb, kind.Name(), key, err)
 		}
 	}
-	return problems, true, nil
+	return problems, nil
 }
 
 // Refusal says of a v3 object that the API server does not let something be done to it.

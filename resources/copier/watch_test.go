@@ -68,7 +68,7 @@ func follower(t *testing.T, l *lists) (s *scene, ledger *copier.EqualityCache, k
 	}
 	ledger = copier.NewEqualityCache()
 	t.Cleanup(ledger.Unwatch)
-	s.copier = copier.New(resources.Default(), interceptor.NewClient(live.Client, l.funcs()), copier.Owner{Name: "v1-to-v3", UID: owner},
+	s.copier = copier.New(resources.Default(), interceptor.NewClient(live.Client, l.funcs()), owner,
 		copier.WithEqualityCache(ledger), copier.WithWatches(watches, nil), copier.UseSnapshot())
 	s.wantCounts("ahead", s.mustCopy(), copier.Counts{Created: many})
 	if kinds, err = s.copier.LargeKinds(t.Context(), many); err != nil {
@@ -92,7 +92,7 @@ func TestFollow(t *testing.T) {
 	l := &lists{}
 	s, _, followed := follower(t, l)
 	kinds := resources.Default().All()
-	if err := s.copier.Snapshot(t.Context(), kinds); err != nil {
+	if err := s.copier.Snapshot.Take(t.Context(), kinds); err != nil {
 		t.Fatal(err)
 	}
 	l.of.Store(0)

@@ -118,7 +118,7 @@ func objectOf(gvk schema.GroupVersionKind) *unstructured.Unstructured {
 // copier is one of the migration me. faults stand between it and the world.
 func (w *world) copier(faults interceptor.Funcs, opts ...Option) *Copier {
 	opts = append(opts, WithBackoff(wait.Backoff{Duration: time.Millisecond, Factor: 1, Steps: 3}))
-	return New(resources.Default(), interceptor.NewClient(w.client, faults), Owner{Name: "v1-to-v3", UID: me}, opts...)
+	return New(resources.Default(), interceptor.NewClient(w.client, faults), me, opts...)
 }
 
 func (w *world) v1(kind, text string) *unstructured.Unstructured {

@@ -2,6 +2,7 @@ package copier
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,122 +14,171 @@ import (
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
-// write creates the object, or settles with the one that is there: at once where it is known, since a create
-// would be one write more in vain.
-func (r *run) write(ctx context.Context, j *job, there bool) error {
-	for range 2 * maxRaces {
-		attempt := r.create
-		if there {
-			attempt = r.reconcileExisting
+// writer brings objects to v3, one with each call. Its errors stop the whole copy; what is wrong with one object goes
+// to the notes.
+type writer struct {
+	*api
+	v1     *Source
+	copies *Copies
+	notes  *notebook
+	// deferOwners leaves all owners in Calico to RemapOwners.
+	deferOwners bool
+}
+
+func (w *writer) copy(ctx context.Context, j *job) (err error) {
+	of := j.of
+	if j.v1 == nil {
+		if j.v1, err = w.v1.read(ctx, of.kind, j.key); err != nil || j.v1 == nil {
+			return err
 		}
-		again, err := attempt(ctx, j)
-		if !again || err != nil {
+	}
+	j.conv, err = resources.Convert(of.kind, j.v1, of.schema)
+	var problem *resources.Problem
+	if errors.As(err, &problem) {
+		w.notes.reject(of.kind, *problem)
+		of.unreadable.Store(true)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if j.conv.Terminating {
+		w.notes.leave(of.kind, j.v1)
+		return nil
+	}
+	want := j.conv.Object
+	there, known := of.live.take(client.ObjectKeyFromObject(want))
+	if known && of.equals(there, j.conv) {
+		of.prove(j, there.uid, there.version)
+		return w.equal(j.conv.V1UID, j.dependent(there))
+	}
+	resolved, unknown := w.ownersNow(j.conv.Owners)
+	if len(resolved) > 0 {
+		want.SetOwnerReferences(append(want.GetOwnerReferences(), resolved...))
+	}
+	of.me.mark(want, j.conv)
+	if len(unknown) > 0 {
+		markDeferred(want, j.conv)
+	}
+	return w.write(ctx, j, known)
+}
+
+// ownersNow are the owners in Calico that a copy may have already.
+func (w *writer) ownersNow(refs []metav1.OwnerReference) (resolved, unknown []metav1.OwnerReference) {
+	if w.deferOwners {
+		return nil, refs
+	}
+	return w.notes.owners.resolve(refs)
+}
+
+// write creates the object, or reconciles the one that is there: at once where it is known, since a create
+// would be one write more in vain.
+func (w *writer) write(ctx context.Context, j *job, there bool) error {
+	for range 2 * maxRaces {
+		attempt := w.create
+		if there {
+			attempt = w.reconcileExisting
+		}
+		if err := attempt(ctx, j); !errors.Is(err, errChanged) {
 			return err
 		}
 		there = !there
 	}
-	return fmt.Errorf("%s %s: changed %d times while it was copied", j.of.kind.Name(), client.ObjectKeyFromObject(j.conv.Object), maxRaces)
+	return fmt.Errorf("%s %s: changed %d times while it was copied", j.of.kind.Name(), j.name(), maxRaces)
 }
 
-// create tells by again that the object is there already.
-func (r *run) create(ctx context.Context, j *job) (again bool, err error) {
-	want := j.conv.Object
-	made := &creation{Unstructured: *want}
-	err = r.tryWrite(ctx, r.counted(j.of.kind.Name(), "create", func() error { return r.c.Create(ctx, made) }))
+// create is errChanged if the object is there already.
+func (w *writer) create(ctx context.Context, j *job) error {
+	made := &creation{Unstructured: *j.conv.Object}
+	err := w.tryWrite(ctx, w.counted(j.of.kind.Name(), "create", func() error { return w.client.Create(ctx, made) }))
 	switch apierrors.Classify(err) {
 	case apierrors.None:
-		return r.finish(ctx, j, &made.Unstructured, created)
+		return w.writeStatus(ctx, j, &made.Unstructured, created)
 	case apierrors.Conflict:
-		return true, nil
+		return errChanged
 	}
-	return false, r.refused(ctx, j, err)
+	return w.refused(ctx, j, err)
 }
 
-// reconcileExisting deals with an object that is there already. again tells that it changed or vanished meanwhile.
-func (r *run) reconcileExisting(ctx context.Context, j *job) (again bool, err error) {
-	of, want := j.of, j.conv.Object
-	key := client.ObjectKeyFromObject(want)
-	live, err := r.get(ctx, of.kind.V3GVK(), key)
+// reconcileExisting deals with an object that is there already.
+func (w *writer) reconcileExisting(ctx context.Context, j *job) error {
+	live, err := w.get(ctx, j.of.kind.V3GVK(), j.name())
 	if apierrors.Classify(err) == apierrors.NotFound {
-		return true, nil
+		return errChanged
 	}
 	if err != nil {
-		return false, fmt.Errorf("read %s %s: %w", of.kind.Name(), key, err)
+		return fmt.Errorf("read %s %s: %w", j.of.kind.Name(), j.name(), err)
 	}
-	seen := r.statusEntry(of.schema, live)
-	cause, diffs, again, err := r.judge(ctx, of.kind, of.schema, j.conv, live)
+	found, err := j.of.difference(ctx, j.conv, live)
+	seen := j.of.entryWithStatus(live)
 	switch {
-	case again || err != nil:
-		return again, err
-	case cause == CauseStale:
-		return r.repair(ctx, j, live)
-	case cause != "":
-		r.conflict(of, live, cause, diffs)
-		return false, nil
-	case seen.lacksStatus(of.schema, j.conv) && seen.body.bare:
-		return r.finish(ctx, j, live, equal(seen.ours))
-	case seen.lacksStatus(of.schema, j.conv):
-		return r.finish(ctx, j, live, updated)
+	case err != nil:
+		return err
+	case found.cause == CauseStale:
+		return w.repair(ctx, j, live)
+	case found.cause != "":
+		w.notes.conflict(j.of.kind, j.of.conflict(j.name(), found))
+		return nil
+	case j.of.lacksStatus(seen, j.conv) && !seen.body.bare:
+		return w.writeStatus(ctx, j, live, updated)
+	case j.of.lacksStatus(seen, j.conv):
+		return w.writeStatus(ctx, j, live, equal(seen.ours))
 	}
-	return false, r.done(j, live, equal(seen.ours))
+	return w.done(j, live, equal(seen.ours))
 }
 
 // repair makes a copy of ours what it should be.
-func (r *run) repair(ctx context.Context, j *job, live *unstructured.Unstructured) (again bool, err error) {
-	next := desiredOver(j.of.kind, j.conv.Object, live)
+func (w *writer) repair(ctx context.Context, j *job, live *unstructured.Unstructured) error {
+	next := j.of.desired(j.conv.Object, live)
 	if owesOwners(j.conv.Object, live, j.conv.V1Content) {
 		markDeferred(next, j.conv)
 	}
 	patch := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{})
-	err = r.tryWrite(ctx, func() error { return r.c.Patch(ctx, next, patch) })
+	err := w.tryWrite(ctx, func() error { return w.client.Patch(ctx, next, patch) })
 	switch apierrors.Classify(err) {
 	case apierrors.None:
-		if r.statusEntry(j.of.schema, next).lacksStatus(j.of.schema, j.conv) {
-			return r.finish(ctx, j, next, updated)
+		if j.of.lacksStatus(j.of.entryWithStatus(next), j.conv) {
+			return w.writeStatus(ctx, j, next, updated)
 		}
-		return false, r.done(j, next, updated)
+		return w.done(j, next, updated)
 	case apierrors.Conflict, apierrors.NotFound:
-		return true, nil
+		return errChanged
 	case apierrors.Invalid:
-		if gone, clearErr := r.deleteForRecreate(ctx, j, live); gone || clearErr != nil {
-			return gone, clearErr
+		if cleared := w.deleteForRecreate(ctx, j, live); cleared != nil {
+			return cleared
 		}
 	}
-	return false, r.refused(ctx, j, err)
+	return w.refused(ctx, j, err)
 }
 
 // deleteForRecreate removes a copy of ours that cannot become what it should be, since a field may not change: the v1
 // object was deleted and created anew. It is removed as it was seen, if nobody else has written it, and if the
-// server would take the new one.
-func (r *run) deleteForRecreate(ctx context.Context, j *job, live *unstructured.Unstructured) (gone bool, err error) {
-	if !r.mayClear(j, live) {
-		return false, nil
+// server would take the new one. It is errChanged if the copy is gone, or has changed, and nil if it stays.
+func (w *writer) deleteForRecreate(ctx context.Context, j *job, live *unstructured.Unstructured) error {
+	of := j.of
+	if !of.me.has(live) || len(of.edited(j.conv, of.desired(j.conv.Object, live), live)) > 0 || of.kind.Undeletable(live.GetName()) {
+		return nil
 	}
 	trial := &creation{Unstructured: *j.conv.Object.DeepCopy()}
-	err = r.tryWrite(ctx, func() error { return r.c.Create(ctx, trial, client.DryRunAll) })
+	err := w.tryWrite(ctx, func() error { return w.client.Create(ctx, trial, client.DryRunAll) })
 	switch class := apierrors.Classify(err); {
 	case class == apierrors.None || class == apierrors.Conflict: // it is there
 	case ctx.Err() != nil || apierrors.Retryable(class):
-		return false, fmt.Errorf("ask whether %s %s may be created anew: %w", j.of.kind.Name(), client.ObjectKeyFromObject(live), err)
+		return fmt.Errorf("ask whether %s %s may be created anew: %w", of.kind.Name(), j.name(), err)
 	default:
-		return false, nil // the answer to the repair says enough
+		return nil // the answer to the repair says enough
 	}
-	_, err = r.removeLive(ctx, j.of.kind, metadataOf(live))
+	_, err = w.copies.removeLive(ctx, of.kind, metadataOf(live))
 	switch apierrors.Classify(err) {
 	case apierrors.None, apierrors.Conflict, apierrors.NotFound: // write looks again
-		return true, nil
+		return errChanged
 	}
-	return false, fmt.Errorf("delete %s %s, which cannot become what v1 has: %w", j.of.kind.Name(), client.ObjectKeyFromObject(live), err)
-}
-
-// mayClear tells whether nobody but us has a part in a copy.
-func (r *run) mayClear(j *job, live *unstructured.Unstructured) bool {
-	return r.isOurs(live) && len(editedSince(j.of.kind, j.of.schema, j.conv, live)) == 0 && !j.of.kind.Undeletable(live.GetName())
+	return fmt.Errorf("delete %s %s, which cannot become what v1 has: %w", of.kind.Name(), j.name(), err)
 }
 
 // metadataOf is what the deletion of an object has to know of it.
-func metadataOf(live *unstructured.Unstructured) *metav1.PartialObjectMetadata {
-	out := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+func metadataOf(live *unstructured.Unstructured) *Meta {
+	out := &Meta{ObjectMeta: metav1.ObjectMeta{
 		Namespace: live.GetNamespace(), Name: live.GetName(), UID: live.GetUID(), ResourceVersion: live.GetResourceVersion(),
 		Annotations: live.GetAnnotations(), Finalizers: live.GetFinalizers(),
 	}}
@@ -136,90 +186,58 @@ func metadataOf(live *unstructured.Unstructured) *metav1.PartialObjectMetadata {
 	return out
 }
 
-// finish writes the status that v1 has to a copy of ours that lacks it, as it was seen: not over what a
+// writeStatus writes the status that v1 has to a copy of ours that lacks it, as it was seen: not over what a
 // controller has written by then.
-func (r *run) finish(ctx context.Context, j *job, live *unstructured.Unstructured, count counter) (again bool, err error) {
-	if len(j.conv.Status) > 0 || r.statusEntry(j.of.schema, live).lacksStatus(j.of.schema, j.conv) {
+func (w *writer) writeStatus(ctx context.Context, j *job, live *unstructured.Unstructured, count counter) error {
+	if len(j.conv.Status) > 0 || j.of.lacksStatus(j.of.entryWithStatus(live), j.conv) {
 		patch, err := statusPatch(live, j.conv.Status)
 		if err != nil {
-			return false, fmt.Errorf("write the status of %s %s: %w", j.of.kind.Name(), client.ObjectKeyFromObject(live), err)
+			return fmt.Errorf("write the status of %s %s: %w", j.of.kind.Name(), j.name(), err)
 		}
-		live = bareCopy(live)
-		err = r.tryWrite(ctx, func() error { return r.c.Status().Patch(ctx, live, patch) })
+		live = nameOnly(live)
+		err = w.tryWrite(ctx, func() error { return w.client.Status().Patch(ctx, live, patch) })
 		switch apierrors.Classify(err) {
 		case apierrors.None:
 		case apierrors.Conflict, apierrors.NotFound:
-			return true, nil
+			return errChanged
 		default:
-			return false, r.refused(ctx, j, err)
+			return w.refused(ctx, j, err)
 		}
 	}
-	return false, r.done(j, live, count)
-}
-
-// bareCopy names an object, for an answer to be read into.
-func bareCopy(obj *unstructured.Unstructured) *unstructured.Unstructured {
-	out := &unstructured.Unstructured{}
-	out.SetGroupVersionKind(obj.GroupVersionKind())
-	out.SetNamespace(obj.GetNamespace())
-	out.SetName(obj.GetName())
-	return out
-}
-
-// statusPatch makes the status of live what it should be, and takes away what is not in it any more.
-func statusPatch(live *unstructured.Unstructured, status map[string]any) (client.Patch, error) {
-	next := live.DeepCopy()
-	next.Object["status"] = status
-	if len(status) == 0 {
-		delete(next.Object, "status")
-	}
-	data, err := client.MergeFromWithOptions(live, client.MergeFromWithOptimisticLock{}).Data(next)
-	return client.RawPatch(types.MergePatchType, data), err
-}
-
-// judgeStatus is judge of the status of a copy. One that admission makes of v1's again is no repair's to change.
-func (c *Copier) judgeStatus(ctx context.Context, kind *resources.Kind, schema *resources.Schema, conv *resources.Converted, live *unstructured.Unstructured) (cause Cause, diffs []resources.FieldDiff, again bool, err error) {
-	if !c.statusEntry(schema, live).lacksStatus(schema, conv) {
-		return "", nil, false, nil
-	}
-	if isBare(live) {
-		return CauseStale, []resources.FieldDiff{{Path: "status", Want: "present", Have: "(absent)"}}, false, nil
-	}
-	diffs = resources.DiffStatus(schema, conv.Status, statusIn(live))
-	patch, err := statusPatch(live, conv.Status)
-	if err != nil {
-		return "", nil, false, err
-	}
-	admitted := bareCopy(live)
-	err = c.try(ctx, func() error { return c.c.Status().Patch(ctx, admitted, patch, client.DryRunAll) })
-	switch apierrors.Classify(err) {
-	case apierrors.None:
-		if len(resources.DiffStatus(schema, statusIn(admitted), statusIn(live))) == 0 {
-			return CauseAltered, diffs, false, nil
-		}
-	case apierrors.Conflict, apierrors.NotFound:
-		return "", nil, true, nil
-	case apierrors.Invalid, apierrors.Forbidden: // Copy will be told the same, and names the object
-	default:
-		return "", nil, false, fmt.Errorf("ask what would become of the status of %s %s: %w", kind.Name(), client.ObjectKeyFromObject(live), err)
-	}
-	return CauseStale, diffs, false, nil
+	return w.done(j, live, count)
 }
 
 // done counts an object that is in v3 by now, as the server has answered it. What it holds is proved by
 // its content alone: admission may have made something else of what we sent.
-func (r *run) done(j *job, live *unstructured.Unstructured, count counter) error {
-	of, conv := j.of, j.conv
-	if r.isEqual(of.pairs, conv, live) {
-		r.prove(j, live.GetUID(), parseVersion(live.GetResourceVersion()))
-	} else if fields := r.alteredFields(of.pairs, conv, live); len(fields) > 0 {
-		r.mu.Lock()
-		r.altered = append(r.altered, alteredCopy(of.kind, live, fields))
-		r.mu.Unlock()
+func (w *writer) done(j *job, live *unstructured.Unstructured, count counter) error {
+	if j.of.isEqual(j.conv, live) {
+		j.of.prove(j, live.GetUID(), parseVersion(live.GetResourceVersion()))
+	} else if found := j.of.altered(j.conv, live); len(found.fields) > 0 {
+		w.notes.altered.add(j.of.conflict(j.name(), found))
 	}
-	r.tracker.done(of.kind, count)
-	r.skip(of.kind, client.ObjectKeyFromObject(live), r.isOurs(live))
-	return r.landed(conv.V1UID, dependent{kind: of.kind, key: client.ObjectKeyFromObject(live), want: conv.Owners, live: r.entryOf(live)})
+	in := j.dependent(entryOf(j.of.me, live))
+	w.notes.done(in, count)
+	return w.notes.landed(j.conv.V1UID, in)
+}
+
+// equal counts an object that v3 has already as v1 has it.
+func (w *writer) equal(v1 types.UID, in dependent) error {
+	w.notes.done(in, equal(in.live.ours))
+	return w.notes.landed(v1, in)
+}
+
+// prove notes that the v3 object is equal, by its content, to what the v1 object of the job becomes.
+func (k *kindRun) prove(j *job, uid types.UID, version uint64) {
+	if !k.from.cache.forgetful {
+		k.proved.prove(j.conv, v1Digest(k.kind, j.v1), uid, version)
+	}
+}
+
+// name is that of the v3 object.
+func (j *job) name() client.ObjectKey { return client.ObjectKeyFromObject(j.conv.Object) }
+
+func (j *job) dependent(live entry) dependent {
+	return dependent{kind: j.of.kind, key: j.name(), want: j.conv.Owners, live: live}
 }
 
 // ForbiddenError ends a Copy: the right to a write was missing for as long as tries go on.
@@ -230,30 +248,29 @@ func (e *ForbiddenError) Unwrap() error { return e.Err }
 
 // refused notes an object that the server did not take. It returns an error if the reason is not the
 // object's. What is in a namespace that is being deleted will be gone from v1 in a moment, too.
-func (r *run) refused(ctx context.Context, j *job, err error) error {
-	key := client.ObjectKeyFromObject(j.conv.Object)
-	class := apierrors.Classify(err)
+func (w *writer) refused(ctx context.Context, j *job, err error) error {
+	of, class := j.of, apierrors.Classify(err)
 	if apierrors.NotAllowed(err) {
-		return &ForbiddenError{fmt.Errorf("write %s %s: %w", j.of.kind.Name(), key, err)}
+		return &ForbiddenError{fmt.Errorf("write %s %s: %w", of.kind.Name(), j.name(), err)}
 	}
 	if ctx.Err() != nil || apierrors.Retryable(class) || class == apierrors.NotFound && !namespaceMissing(err) {
-		return fmt.Errorf("write %s %s: %w", j.of.kind.Name(), key, err)
+		return fmt.Errorf("write %s %s: %w", of.kind.Name(), j.name(), err)
 	}
 	if apierrors.NamespaceEnds(err) {
-		r.conflict(j.of, j.conv.Object, CauseTerminating, nil)
+		w.notes.conflict(of.kind, of.conflict(j.name(), finding{cause: CauseTerminating}))
 		return nil
 	}
 	if namespaceMissing(err) {
-		v1, readErr := r.readV1(ctx, j.of.kind, client.ObjectKeyFromObject(j.v1))
+		v1, readErr := w.v1.read(ctx, of.kind, client.ObjectKeyFromObject(j.v1))
 		if readErr != nil {
 			return readErr
 		}
 		if v1 == nil { // it went with its namespace since it was listed
-			r.leave(j.of.kind, j.v1)
+			w.notes.leave(of.kind, j.v1)
 			return nil
 		}
 	}
-	r.reject(j.of, refusal(j.of.kind, key, err))
+	w.notes.reject(of.kind, refusal(of.kind, j.name(), err))
 	return nil
 }
 
@@ -265,7 +282,7 @@ func refusal(kind *resources.Kind, key client.ObjectKey, err error) resources.Pr
 	}
 }
 
-// namespaceMissing tells a namespace that is gone from a resource that is not served.
+// namespaceMissing is true for a namespace that is gone, and false for a resource that is not served.
 func namespaceMissing(err error) bool {
 	details := apierrors.Details(err)
 	return details != nil && details.Kind == "namespaces"

@@ -52,7 +52,7 @@ func TestEveryCorruptionIsFound(t *testing.T) {
 		}
 	}
 	// The status has room for some. All are named to whoever asks again.
-	found, err := copier.New(w.Registry, w.Client, copier.Owner{Name: dm.Name, UID: dm.UID}).Compare(t.Context())
+	found, err := copier.New(w.Registry, w.Client, dm.UID).Compare(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,9 +43,9 @@ func TestRetriesAreTold(t *testing.T) {
 					return answer
 				},
 			})
-			copier := New(resources.Default(), live, Owner{}, WithBackoff(wait.Backoff{Duration: time.Microsecond, Factor: 1, Steps: 3}),
+			copier := New(resources.Default(), live, "", WithBackoff(wait.Backoff{Duration: time.Microsecond, Factor: 1, Steps: 3}),
 				WithRetried(func(kind, operation string) { got = append(got, operation+" "+kind) }))
-			_, err := copier.get(t.Context(), lock.V3GVK(), client.ObjectKey{Name: "x"})
+			_, err := copier.api.get(t.Context(), lock.V3GVK(), client.ObjectKey{Name: "x"})
 			if last := c.answers[len(c.answers)-1]; !errors.Is(err, last) {
 				t.Errorf("error %v, want %v", err, last)
 			}

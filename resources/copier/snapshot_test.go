@@ -46,7 +46,7 @@ func TestMoving(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s.v1("IPReservation", "metadata: {name: "+name+"}\nspec: {reservedCIDRs: [10.0.0.0/8]}")
 			kinds := resources.Default().All()
-			if err := s.copier.Snapshot(t.Context(), kinds); err != nil {
+			if err := s.copier.Snapshot.Take(t.Context(), kinds); err != nil {
 				t.Fatal(err)
 			}
 			tc.do(name)
@@ -75,7 +75,7 @@ func TestFrozenLists(t *testing.T) {
 		s.v1("IPReservation", "metadata: {name: "+name+"}\nspec: {reservedCIDRs: [10.0.0.0/8]}")
 	}
 	ledger := copier.NewEqualityCache()
-	s.copier = copier.New(resources.Default(), live.Client, copier.Owner{Name: "v1-to-v3", UID: owner}, copier.WithEqualityCache(ledger), copier.UseSnapshot())
+	s.copier = copier.New(resources.Default(), live.Client, owner, copier.WithEqualityCache(ledger), copier.UseSnapshot())
 	s.wantCounts("without lists", s.mustCopy(), copier.Counts{Created: 2})
 	look := func() {
 		t.Helper()
@@ -115,7 +115,7 @@ func TestFrozenCopyListsNoEmptyKind(t *testing.T) {
 	s := newScene(t, interceptor.Funcs{})
 	s.v1("IPReservation", "metadata: {name: a}\nspec: {reservedCIDRs: [10.0.0.0/8]}")
 	s.v3("BGPFilter", "metadata: {name: only-in-v3}\nspec: {}")
-	s.copier = copier.New(resources.Default(), interceptor.NewClient(live.Client, funcs), copier.Owner{Name: "v1-to-v3", UID: owner},
+	s.copier = copier.New(resources.Default(), interceptor.NewClient(live.Client, funcs), owner,
 		copier.WithEqualityCache(copier.NewEqualityCache()), copier.UseSnapshot())
 	everything := s.listedByCopy(listed)
 	if len(everything) < len(resources.Default().Kinds())-1 {

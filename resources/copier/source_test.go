@@ -60,7 +60,7 @@ func TestFreeStore(t *testing.T) {
 		t.Errorf("%d deleted, %v, %d writes: want all but the one with a finalizer, without a write", deleted, err, writes)
 	}
 	full = false
-	if d, err := c.DeleteCopies(t.Context(), false, nil); err != nil || d.Deleted != 1 || len(d.Remaining) > 0 {
+	if d, err := c.DeleteCopies(t.Context(), false); err != nil || d.Deleted != 1 || len(d.Remaining) > 0 {
 		t.Errorf("and then: %+v, %v", d, err)
 	}
 }
