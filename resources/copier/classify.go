@@ -29,9 +29,9 @@ type finding struct {
 	fields []resources.FieldDiff
 }
 
-// conflict is a finding about an object of v3.
-func (r rules) conflict(key client.ObjectKey, f finding) Conflict {
-	return Conflict{Kind: r.kind.Name(), Namespace: key.Namespace, Name: key.Name, Cause: f.cause, Fields: f.fields}
+// conflictOf is a finding about an object of v3.
+func conflictOf(kind *resources.Kind, key client.ObjectKey, f finding) Conflict {
+	return Conflict{Kind: kind.Name(), Namespace: key.Namespace, Name: key.Name, Cause: f.cause, Fields: f.fields}
 }
 
 // compare compares an existing v3 object with the wanted one. Owners in Calico are not compared: some of them may not

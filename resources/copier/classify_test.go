@@ -1,6 +1,7 @@
 package copier
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -180,5 +181,33 @@ func TestAProofHolds(t *testing.T) {
 		if len(nothing.by) > 0 {
 			t.Errorf("%s: %v is proved, which cannot be recognized later", name, nothing.by)
 		}
+	}
+}
+
+func TestOwesOwners(t *testing.T) {
+	const mine = "{migration.projectcalico.org/copied-version: '7%s'}"
+	tier := func(uid string) string {
+		return "[{apiVersion: projectcalico.org/v3, kind: Tier, name: t, uid: " + uid + "}, {apiVersion: v1, kind: Pod, name: p, uid: " + uid + "}]"
+	}
+	for name, tc := range map[string]struct {
+		why              string
+		want, live, mark string
+		content          string
+		owes             bool
+	}{
+		"withheld":   {why: "RemapOwners sets it", want: tier("a"), live: "[]", mark: deferred, content: "8", owes: true},
+		"another":    {why: "v1 has another owner by now", want: tier("a"), live: tier("b"), content: "8", owes: true},
+		"none":       {why: "v1 has none by now", want: "[]", live: tier("b"), content: "8", owes: true},
+		"the same":   {why: "it is complete", want: tier("a"), live: tier("a"), mark: deferred, content: "8"},
+		"taken away": {why: "it had all that this v1 object has: a person did it", want: tier("a"), live: "[]", content: "7"},
+		"not yet":    {why: "it never had it", want: tier("a"), live: "[]", mark: deferred, content: "7", owes: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := object(t, "metadata: {ownerReferences: "+tc.want+"}")
+			live := object(t, "metadata: {annotations: "+strings.ReplaceAll(mine, "%s", tc.mark)+", ownerReferences: "+tc.live+"}")
+			if got := owesOwners(want, live, tc.content); got != tc.owes {
+				t.Errorf("owes: %t, want %t: %s", got, tc.owes, tc.why)
+			}
+		})
 	}
 }

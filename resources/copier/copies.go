@@ -139,10 +139,7 @@ func (d *deletion) one(ctx context.Context, kind *resources.Kind, obj *Meta) err
 	case deleted:
 		d.deleted.Add(1)
 	case kept:
-		d.kept.add(resources.Problem{
-			Kind: kind.Name(), Namespace: key.Namespace, Name: key.Name, Reason: resources.ReasonProtected,
-			Message: "may not be deleted and stays, without our mark", Remedy: "none is needed",
-		})
+		d.kept.add(problemOf(kind, key, resources.ReasonProtected, "may not be deleted and stays, without our mark", "none is needed"))
 	}
 	return nil
 }
@@ -154,10 +151,8 @@ func (c *Copies) remaining(ctx context.Context) (out []resources.Problem, err er
 	for _, kind := range kinds {
 		err := c.eachMeta(ctx, inV3(kind), func(obj *Meta) error {
 			if c.me.has(obj) {
-				out = append(out, resources.Problem{
-					Kind: kind.Name(), Namespace: obj.Namespace, Name: obj.Name, Reason: resources.ReasonRemaining,
-					Message: fmt.Sprintf("is still there, finalizers %q", obj.Finalizers), Remedy: "wait, or remove the finalizers",
-				})
+				out = append(out, problemOf(kind, client.ObjectKeyFromObject(obj), resources.ReasonRemaining,
+					fmt.Sprintf("is still there, finalizers %q", obj.Finalizers), "wait, or remove the finalizers"))
 			}
 			return nil
 		})

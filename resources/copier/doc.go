@@ -17,14 +17,15 @@
 //
 //	copier.go, result.go            the parts, the options, and what the calls return
 //	requests.go, list.go            api: one request, tried again, and lists of one side of a kind
-//	source.go, digest.go            Source: what v1 holds
-//	index.go, owner.go              what is known of a v3 object; whose it is
+//	source.go, digest.go, space.go  Source: what v1 holds, its digest, its size
+//	index.go                        what is known of a v3 object; whose it is
 //	classify.go, ask.go             rules: same, changed, edited, altered, being deleted; asker: what admission would do
 //	sides.go, equality_cache.go     pairs: both sides of a kind, of which what is proved is not read again
 //	copy.go, write.go               copying: kinds in their order; writer: create first, then amend
 //	notebook.go, terminating.go,    what the workers find, how far they are, what is being deleted in v1,
 //	progress.go, owners.go          and where each owner went
-//	verify.go, remap.go, plan.go    comparer, owners that came later, a copy without writes
+//	verify.go, verify_kind.go,      comparer: where the sides differ;
+//	remap.go, plan.go               owners that came later; a copy without writes
 //	copies.go, amend.go,            Copies: what bears our mark is deleted, or loses it;
 //	trywrites.go, handover.go       whether that would be let, and whose fields they are in the end
 //	snapshot.go, watch.go,          Snapshot: v1 while nobody writes it; Watcher and replica: both sides without

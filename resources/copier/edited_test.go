@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
 	"github.com/phasegate/phasegate/test/support/harness"
 )
@@ -337,41 +336,4 @@ func TestDigestsFollowV1(t *testing.T) {
 		t.Errorf("digests that changed (-want +got):\n%s", diff)
 	}
 	agree()
-}
-
-func TestForgetCopies(t *testing.T) {
-	var races sync.Once
-	s := newScene(t, interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-		races.Do(func() { // somebody writes right before us
-			other := &unstructured.Unstructured{}
-			other.SetGroupVersionKind(v3("IPReservation"))
-			other.SetName(obj.GetName())
-			if err := live.Client.Patch(ctx, other, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"his":"own"}}}`))); err != nil {
-				t.Error(err)
-			}
-		})
-		return c.Patch(ctx, obj, patch, opts...)
-	}})
-	for i := range 3 {
-		s.v1("IPReservation", fmt.Sprintf("metadata: {name: ours-%d, annotations: {keep: me}}\nspec: {reservedCIDRs: [10.0.0.0/8]}", i))
-	}
-	s.v3("IPReservation", "metadata: {name: theirs, annotations: {"+resources.MigratedByAnnotation+": another}}\nspec: {reservedCIDRs: [10.0.0.0/8]}")
-	s.mustCopy()
-	for range 2 {
-		if kept, err := s.copier.ForgetCopies(t.Context()); len(kept) > 0 || err != nil {
-			t.Errorf("kept %v, %v", kept, err)
-		}
-	}
-	got := map[string]int{}
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(v3("IPReservation"))
-	if err := live.Client.List(t.Context(), list); err != nil {
-		t.Fatal(err)
-	}
-	for _, obj := range list.Items {
-		got[obj.GetName()] = len(obj.GetAnnotations())
-	}
-	if diff := cmp.Diff(map[string]int{"ours-0": 1, "ours-1": 1, "ours-2": 1, "theirs": 1}, got); diff != "" {
-		t.Errorf("annotations left (-want +got):\n%s", diff)
-	}
 }

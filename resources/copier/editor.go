@@ -22,7 +22,7 @@ type Editor struct{ *api }
 // the API server's, also where the kind is not served.
 func (e *Editor) Find(ctx context.Context, gvk schema.GroupVersionKind, match func(*Meta) bool) ([]*Meta, error) {
 	var found []*Meta
-	err := e.eachMeta(ctx, all(gvk, anyPage), func(obj *Meta) error {
+	err := e.eachMeta(ctx, served(gvk, anyPage), func(obj *Meta) error {
 		if match(obj) {
 			found = append(found, obj.DeepCopy())
 		}

@@ -54,7 +54,6 @@ func (h *handover) kind(ctx context.Context, kind *resources.Kind) error {
 }
 
 func (h *handover) one(ctx context.Context, kind *resources.Kind, obj *Meta, inV1 []metav1.ManagedFieldsEntry) error {
-	key := client.ObjectKeyFromObject(obj)
 	err := h.Edit(ctx, obj, func(obj *Meta) (err error) {
 		obj.ManagedFields, _, err = resources.HandedOver(obj.ManagedFields, inV1, fieldManager)
 		return err
@@ -62,10 +61,8 @@ func (h *handover) one(ctx context.Context, kind *resources.Kind, obj *Meta, inV
 	if !apierrors.Refused(err) {
 		return err
 	}
-	h.refused.add(resources.Problem{
-		Kind: kind.Name(), Namespace: key.Namespace, Name: key.Name, Reason: resources.ReasonRejected,
-		Message: fmt.Sprintf("the API server refuses to change its managedFields: %v", err), Remedy: "correct the v3 object, or what refuses it",
-	})
+	h.refused.add(problemOf(kind, client.ObjectKeyFromObject(obj), resources.ReasonRejected,
+		fmt.Sprintf("the API server refuses to change its managedFields: %v", err), "correct the v3 object, or what refuses it"))
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
 )
 
@@ -124,15 +125,51 @@ func (i *index) onlyInV3(kind *resources.Kind) (only []resources.Problem) {
 		if key.Namespace != "" {
 			target += " -n " + key.Namespace
 		}
-		only = append(only, resources.Problem{
-			Kind: kind.Name(), Namespace: key.Namespace, Name: key.Name, Reason: resources.ReasonOnlyInV3,
-			Message: "is in v3 only, and in force as soon as v3 is open: " + who,
-			Remedy:  fmt.Sprintf("delete it, unless v3 is to have it: kubectl delete %s.%s.%s %s", kind.V3Plural(), kind.V3GVK().Version, resources.V3Group, target),
-		})
+		only = append(only, problemOf(kind, key, resources.ReasonOnlyInV3, "is in v3 only, and in force as soon as v3 is open: "+who,
+			fmt.Sprintf("delete it, unless v3 is to have it: kubectl delete %s.%s.%s %s", kind.V3Plural(), kind.V3GVK().Version, resources.V3Group, target)))
 	}
 	return only
 }
 
 func compareKeys(a, b client.ObjectKey) int {
 	return slices.Compare([]string{a.Namespace, a.Name}, []string{b.Namespace, b.Name})
+}
+
+// owner is the UID of the migration that the copies belong to; "" where there is none yet.
+type owner types.UID
+
+// has is false for every object where there is no migration.
+func (me owner) has(obj metav1.Object) bool {
+	return me != "" && obj.GetAnnotations()[resources.MigratedByAnnotation] == string(me)
+}
+
+// mark stamps an object that we are about to write: whose it is, and of what it is a copy. Its metadata
+// is its own: see resources.Convert.
+func (me owner) mark(obj metav1.Object, conv *resources.Converted) {
+	annotate(obj, resources.MigratedByAnnotation, string(me))
+	annotate(obj, resources.CopiedVersionAnnotation, conv.V1Content)
+}
+
+// deferred ends the CopiedVersionAnnotation of a copy that does not have all its owners yet.
+const deferred = " owners withheld"
+
+// markDeferred says of a copy that RemapOwners is to set its owners.
+func markDeferred(obj metav1.Object, conv *resources.Converted) {
+	annotate(obj, resources.CopiedVersionAnnotation, conv.V1Content+deferred)
+}
+
+func annotate(obj metav1.Object, key, value string) {
+	annotations := obj.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[key] = value
+	obj.SetAnnotations(annotations)
+}
+
+// unmark removes the annotations of this program.
+func unmark(obj *Meta) {
+	delete(obj.Annotations, resources.MigratedByAnnotation)
+	delete(obj.Annotations, resources.CopiedVersionAnnotation)
+	delete(obj.Annotations, migrationv1.AnnotationBarrier)
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
@@ -41,8 +42,8 @@ func inV3(kind *resources.Kind) side {
 	return side{kind.V3GVK(), kind.V3CRDName(), labels.Everything(), kind.PageSize(), metadataPage}
 }
 
-// all are the objects of a kind of any group, which must be served.
-func all(gvk schema.GroupVersionKind, metaPage int64) side {
+// served is a kind of any group, which must be served.
+func served(gvk schema.GroupVersionKind, metaPage int64) side {
 	return side{gvk: gvk, selector: labels.Everything(), metaPage: metaPage}
 }
 
@@ -140,4 +141,32 @@ func (a *api) unlessAbsent(ctx context.Context, crdName string, listErr error) e
 func listKind(gvk schema.GroupVersionKind) schema.GroupVersionKind {
 	gvk.Kind += "List"
 	return gvk
+}
+
+// contentList is a list of custom resources that is decoded in one go. The one that it wraps parses the
+// list, and then each item, several times over, to find kinds that every item of ours states itself.
+type contentList struct{ unstructured.UnstructuredList }
+
+// UnmarshalJSON replaces what was in the list.
+func (l *contentList) UnmarshalJSON(data []byte) error {
+	var content map[string]any
+	if err := json.Unmarshal(data, &content); err != nil {
+		return err
+	}
+	l.UnstructuredList = unstructured.UnstructuredList{}
+	l.SetUnstructuredContent(content)
+	return nil
+}
+
+// creation is an object to create, and then the answer, which is decoded in one go like a list.
+type creation struct{ unstructured.Unstructured }
+
+// UnmarshalJSON replaces the object.
+func (c *creation) UnmarshalJSON(data []byte) error {
+	var content map[string]any
+	if err := json.Unmarshal(data, &content); err != nil {
+		return err
+	}
+	c.SetUnstructuredContent(content)
+	return nil
 }

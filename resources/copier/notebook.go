@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
 )
@@ -34,8 +35,8 @@ func (n *notebook) reject(kind *resources.Kind, problem resources.Problem) {
 	n.tracker.rejected(kind, problem)
 }
 
-func (n *notebook) conflict(kind *resources.Kind, c Conflict) {
-	n.conflicts.add(c)
+func (n *notebook) conflict(kind *resources.Kind, key client.ObjectKey, found finding) {
+	n.conflicts.add(conflictOf(kind, key, found))
 	n.tracker.done(kind, conflicted)
 }
 
@@ -77,7 +78,7 @@ func (n *notebook) judgeUnmanaged() {
 	for _, d := range n.unmanaged.all {
 		want, _ := n.owners.resolve(d.want)
 		if diffs := resources.DiffOwners(want, d.live.owners); len(diffs) > 0 {
-			n.conflicts.add(d.conflict(CauseUnmanaged, diffs))
+			n.conflicts.add(conflictOf(d.kind, d.key, finding{CauseUnmanaged, diffs}))
 			n.tracker.moved(d.kind, alreadyEqual, conflicted)
 			n.skipped.remove(func(s Skipped) bool { return s == d.skipped() })
 		}

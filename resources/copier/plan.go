@@ -101,11 +101,9 @@ func (p *planner) check(ctx context.Context, of *pairs, v1 *unstructured.Unstruc
 	}
 	key := client.ObjectKeyFromObject(conv.Object)
 	if other, taken := from[key]; taken {
-		return nil, &resources.Problem{
-			Kind: of.kind.Name(), Namespace: v1.GetNamespace(), Reason: resources.ReasonNameCollision,
-			Message: fmt.Sprintf("it and %q would both become %q in v3", other, key.Name),
-			Remedy:  "delete or rename one of the two v1 objects",
-		}
+		problem := problemOf(of.kind, client.ObjectKeyFromObject(v1), resources.ReasonNameCollision,
+			fmt.Sprintf("it and %q would both become %q in v3", other, key.Name), "delete or rename one of the two v1 objects")
+		return nil, &problem
 	}
 	from[key] = v1.GetName()
 	if !p.validate {
@@ -138,7 +136,7 @@ func (p *planner) ask(ctx context.Context, of *pairs, conv *resources.Converted)
 		if len(fields) == 0 {
 			return nil
 		}
-		problem := of.conflict(key, finding{CauseAltered, fields}).Problem(types.UID(p.me))
+		problem := conflictOf(of.kind, key, finding{CauseAltered, fields}).Problem(types.UID(p.me))
 		return &problem
 	case class == apierrors.Conflict || apierrors.NamespaceEnds(err):
 		return nil

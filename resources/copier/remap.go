@@ -19,8 +19,8 @@ import (
 // in Missing. Unmanaged objects, and what another writer has changed since, are not touched; Conflicts names
 // those whose owners differ.
 func (c *Copier) RemapOwners(ctx context.Context) (RemapResult, error) {
-	s := newComparer(c.sides)
-	if err := s.all(ctx); err != nil {
+	s, err := compareAll(ctx, c.sides, false, false)
+	if err != nil {
 		return RemapResult{}, err
 	}
 	var result RemapResult
@@ -40,7 +40,7 @@ func (c *Copier) RemapOwners(ctx context.Context) (RemapResult, error) {
 			return err
 		})
 	}
-	err := g.Wait()
+	err = g.Wait()
 	result.Patched = patched.Load()
 	return result, err
 }
@@ -49,8 +49,8 @@ func (c *Copier) RemapOwners(ctx context.Context) (RemapResult, error) {
 // or by the one of the aggregated view, to the v3 objects that they have become. A reference to a v3 object
 // stays. Those whose object is not there come back as unknown.
 func (c *Copier) Owners(ctx context.Context) (func([]metav1.OwnerReference) (resolved, unknown []metav1.OwnerReference), error) {
-	s := newComparer(c.sides)
-	if err := s.all(ctx); err != nil {
+	s, err := compareAll(ctx, c.sides, false, false)
+	if err != nil {
 		return nil, err
 	}
 	there := map[types.UID]bool{}
@@ -103,10 +103,6 @@ func (d dependent) skipped() Skipped {
 	return Skipped{Kind: d.kind.Name(), Namespace: d.key.Namespace, Name: d.key.Name, Why: SkippedEqual}
 }
 
-func (d dependent) conflict(cause Cause, fields []resources.FieldDiff) Conflict {
-	return Conflict{Kind: d.kind.Name(), Namespace: d.key.Namespace, Name: d.key.Name, Cause: cause, Fields: fields}
-}
-
 // cause says why the owners differ. Our copy had all that v1 has, unless we deferred some; an owner
 // whose UID alone is another one has been replaced since.
 func (d dependent) cause(want []metav1.OwnerReference) Cause {
@@ -131,11 +127,8 @@ func byName(refs []metav1.OwnerReference) []metav1.OwnerReference {
 func (d dependent) missing(unknown []metav1.OwnerReference) []resources.Problem {
 	var out []resources.Problem
 	for _, ref := range unknown {
-		out = append(out, resources.Problem{
-			Kind: d.kind.Name(), Namespace: d.key.Namespace, Name: d.key.Name, Reason: resources.ReasonOwnerMissing,
-			Message: fmt.Sprintf("its owner %s %q (uid %s) does not exist and is left out", ref.Kind, ref.Name, ref.UID),
-			Remedy:  "none is needed, unless the owner should exist",
-		})
+		out = append(out, problemOf(d.kind, d.key, resources.ReasonOwnerMissing,
+			fmt.Sprintf("its owner %s %q (uid %s) does not exist and is left out", ref.Kind, ref.Name, ref.UID), "none is needed, unless the owner should exist"))
 	}
 	return out
 }

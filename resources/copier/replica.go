@@ -64,7 +64,7 @@ func newReplica[T any](a *api, gvk schema.GroupVersionKind, of func(*Meta) T) *r
 // start lists the kind, and watches it from there on while it lives.
 func (r *replica[T]) start(ctx, living context.Context, c metadata.Interface, gvr schema.GroupVersionResource) error {
 	from := ""
-	err := r.eachMetaPage(ctx, all(r.gvk, metadataPage), func(page *metav1.PartialObjectMetadataList) error {
+	err := r.eachMetaPage(ctx, served(r.gvk, metadataPage), func(page *metav1.PartialObjectMetadataList) error {
 		if from == "" {
 			from = page.ResourceVersion // later pages may be newer; what is shown twice is taken once
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
@@ -209,6 +210,11 @@ type Deletion struct {
 
 func compareConflicts(a, b Conflict) int {
 	return slices.Compare([]string{a.Kind, a.Namespace, a.Name}, []string{b.Kind, b.Namespace, b.Name})
+}
+
+// problemOf is a problem of one object.
+func problemOf(kind *resources.Kind, key client.ObjectKey, reason resources.Reason, message, remedy string) resources.Problem {
+	return resources.Problem{Kind: kind.Name(), Namespace: key.Namespace, Name: key.Name, Reason: reason, Message: message, Remedy: remedy}
 }
 
 func compareProblems(a, b resources.Problem) int {

@@ -3,10 +3,8 @@ package copier
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -237,59 +235,4 @@ func (s *Source) OwnedV1(ctx context.Context) ([]*Meta, error) {
 		return taken && kind.Selector().Empty() && !slices.ContainsFunc(list, func(v1 *v1Object) bool { return v1.attached })
 	})
 	return s.editor.findV1(ctx, kinds, func(obj *Meta) bool { return resources.HasCalicoOwners(obj) })
-}
-
-const (
-	// revisions is how often a copy is stored until its migration is through, and each time counts until etcd is
-	// defragmented: when it is created, and when its fields are handed over.
-	revisions = 2
-	// overhead is what etcd needs for a revision besides the object: its key, its metadata, and pages that are not full.
-	overhead = 1.25
-	// notesOf is how much larger a copy is than its v1 object: annotations of ours.
-	notesOf = 200
-	// sample is how many objects of a kind tell how large one is.
-	sample = 50
-)
-
-// Bytes is about how much the copies of all v1 objects will take of etcd's quota: as many as there are of a kind, as
-// large as the first of them are on average.
-func (s *Source) Bytes(ctx context.Context) (int64, error) {
-	kinds := s.reg.Kinds()
-	totals, err := s.totals(ctx, kinds)
-	if err != nil {
-		return 0, err
-	}
-	var all atomic.Int64
-	g, ctx := errgroup.WithContext(ctx)
-	for i, kind := range kinds {
-		if totals[i] == 0 {
-			continue
-		}
-		g.Go(func() error {
-			each, err := s.meanSize(ctx, kind)
-			all.Add(int64(float64(totals[i]) * float64(each+notesOf) * revisions * overhead))
-			return err
-		})
-	}
-	err = g.Wait()
-	return all.Load(), err
-}
-
-// meanSize is how large the first objects are on average, as etcd has it: JSON, with its managedFields.
-func (s *Source) meanSize(ctx context.Context, kind *resources.Kind) (int64, error) {
-	list := &contentList{}
-	list.SetGroupVersionKind(listKind(kind.V1GVK()))
-	err := s.try(ctx, func() error { return s.client.List(ctx, list, client.Limit(sample)) })
-	if err != nil {
-		return 0, s.unlessAbsent(ctx, kind.V1CRDName(), fmt.Errorf("list %s: %w", kind.V1CRDName(), err))
-	}
-	size := 0
-	for _, obj := range list.Items {
-		data, err := json.Marshal(obj.Object)
-		if err != nil {
-			return 0, fmt.Errorf("encode %s %s: %w", kind.Name(), client.ObjectKeyFromObject(&obj), err)
-		}
-		size += len(data)
-	}
-	return int64(size / max(len(list.Items), 1)), nil
 }

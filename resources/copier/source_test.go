@@ -1,69 +1,17 @@
 package copier
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 )
-
-// refusing refuses and counts every write, except deletes, while full.
-func refusing(w *world, full *bool, writes *int) interceptor.Funcs {
-	refuse := func() error {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if !*full {
-			return nil
-		}
-		*writes++
-		return apierrs.NewInternalError(errors.New("etcdserver: mvcc: database space exceeded"))
-	}
-	return interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-			if err := refuse(); err != nil {
-				return err
-			}
-			return c.Create(ctx, obj, opts...)
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			if err := refuse(); err != nil {
-				return err
-			}
-			return c.Patch(ctx, obj, patch, opts...)
-		},
-	}
-}
-
-// A full store refuses each write in one way, and takes deletes.
-func TestFreeStore(t *testing.T) {
-	w := newWorld(t)
-	for i := range 5 {
-		w.v1("GlobalNetworkSet", fmt.Sprintf("metadata: {name: set-%d}\nspec: {nets: [192.0.2.0/24]}", i))
-	}
-	w.v1("IPPool", "metadata: {name: pool, finalizers: [theirs]}\nspec: {cidr: 10.0.0.0/8}")
-	full, writes := false, 0
-	c := w.copier(refusing(w, &full, &writes))
-	w.mustCopy(c)
-	full = true
-	w.v1("GlobalNetworkSet", "metadata: {name: one-too-many}\nspec: {nets: [192.0.2.0/24]}")
-	if _, err := c.Copy(t.Context(), nil); err == nil || writes != 1 {
-		t.Errorf("a copy into a full store: %v after %d tries, want the answer to the first", err, writes)
-	}
-	deleted, err := c.FreeStore(t.Context())
-	if err != nil || deleted != 5 || writes != 1 {
-		t.Errorf("%d deleted, %v, %d writes: want all but the one with a finalizer, without a write", deleted, err, writes)
-	}
-	full = false
-	if d, err := c.DeleteCopies(t.Context(), false); err != nil || d.Deleted != 1 || len(d.Remaining) > 0 {
-		t.Errorf("and then: %+v, %v", d, err)
-	}
-}
 
 // What the copies add is known from a page of each kind.
 func TestBytes(t *testing.T) {
@@ -76,5 +24,35 @@ func TestBytes(t *testing.T) {
 	w.must(err)
 	if small < 500 || small > 3000 || both < 250000 || both > 260000 {
 		t.Errorf("%d and %d bytes", small, both)
+	}
+}
+
+// Of each v1 object it is known whether it was written since a verification, whatever has gone meanwhile.
+func TestWhatWasWrittenSinceAVerification(t *testing.T) {
+	w := newWorld(t)
+	kind := kindOf(t, "NetworkSet")
+	made := map[string]*Meta{}
+	for _, name := range []string{"kept", "gone", "edited"} {
+		obj := w.v1("NetworkSet", "metadata: {namespace: shop, name: "+name+", creationTimestamp: \"2026-01-01T00:00:00Z\"}\nspec: {nets: [10.0.0.0/8]}")
+		made[name] = metadataOf(obj)
+	}
+	c := w.copier(interceptor.Funcs{})
+	since := &migrationv1.Verified{At: metav1.NewTime(time.Now().Add(time.Hour)), Revision: int64(parseVersion(made["edited"].ResourceVersion))}
+	w.must(w.client.Delete(t.Context(), made["gone"]))
+	w.patch(made["edited"], `{"metadata":{"labels":{"a":"b"}}}`)
+	w.v1("NetworkSet", "metadata: {namespace: shop, name: late, creationTimestamp: \"2026-01-01T00:00:00Z\"}\nspec: {nets: [10.0.0.0/8]}")
+	for why, tc := range map[string]struct {
+		since *migrationv1.Verified
+		want  []string
+	}{
+		"some were written":             {since: since, want: []string{"shop/edited", "shop/late"}},
+		"nothing is known":              {since: &migrationv1.Verified{At: since.At}},
+		"all were made anew, elsewhere": {since: &migrationv1.Verified{At: metav1.NewTime(time.Unix(-1, 0)), Revision: 1 << 40}, want: []string{"shop/edited", "shop/kept", "shop/late"}},
+	} {
+		held, err := c.V1Digests(t.Context(), tc.since)
+		w.must(err)
+		if diff := cmp.Diff(fmt.Sprint(tc.want), fmt.Sprint(held[kind.Name()].Since)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", why, diff)
+		}
 	}
 }

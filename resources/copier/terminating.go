@@ -70,9 +70,7 @@ func deletedInUse(kind *resources.Kind, v1 *unstructured.Unstructured, users []s
 	if more := len(users) - usersNamed; more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
-	return resources.Problem{
-		Kind: kind.Name(), Namespace: v1.GetNamespace(), Name: v1.GetName(), Reason: resources.ReasonDeletedInUse,
-		Message: fmt.Sprintf("is being deleted, and %d %s it: %s", len(users), need, list),
-		Remedy:  "delete or move what needs it, so that the deletion ends; or, to keep it, remove its finalizers and create it again at once",
-	}
+	return problemOf(kind, client.ObjectKeyFromObject(v1), resources.ReasonDeletedInUse,
+		fmt.Sprintf("is being deleted, and %d %s it: %s", len(users), need, list),
+		"delete or move what needs it, so that the deletion ends; or, to keep it, remove its finalizers and create it again at once")
 }

@@ -91,8 +91,5 @@ func (c *Copies) tryWritesOf(ctx context.Context, kind *resources.Kind, obj *Met
 
 // Refusal says of a v3 object that the API server does not let something be done to it.
 func Refusal(verb string, kind *resources.Kind, key client.ObjectKey, err error) resources.Problem {
-	return resources.Problem{
-		Kind: kind.Name(), Namespace: key.Namespace, Name: key.Name, Reason: resources.ReasonRejected,
-		Message: fmt.Sprintf("%s is refused: %v", verb, err), Remedy: "let this account pass what refuses it",
-	}
+	return problemOf(kind, key, resources.ReasonRejected, fmt.Sprintf("%s is refused: %v", verb, err), "let this account pass what refuses it")
 }

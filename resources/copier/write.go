@@ -117,7 +117,7 @@ func (w *writer) reconcileExisting(ctx context.Context, j *job) error {
 	case found.cause == CauseStale:
 		return w.repair(ctx, j, live)
 	case found.cause != "":
-		w.notes.conflict(j.of.kind, j.of.conflict(j.name(), found))
+		w.notes.conflict(j.of.kind, j.name(), found)
 		return nil
 	case j.of.lacksStatus(seen, j.conv) && !seen.body.bare:
 		return w.writeStatus(ctx, j, live, updated)
@@ -213,7 +213,7 @@ func (w *writer) done(j *job, live *unstructured.Unstructured, count counter) er
 	if j.of.isEqual(j.conv, live) {
 		j.of.prove(j, live.GetUID(), parseVersion(live.GetResourceVersion()))
 	} else if found := j.of.altered(j.conv, live); len(found.fields) > 0 {
-		w.notes.altered.add(j.of.conflict(j.name(), found))
+		w.notes.altered.add(conflictOf(j.of.kind, j.name(), found))
 	}
 	in := j.dependent(entryOf(j.of.me, live))
 	w.notes.done(in, count)
@@ -257,7 +257,7 @@ func (w *writer) refused(ctx context.Context, j *job, err error) error {
 		return fmt.Errorf("write %s %s: %w", of.kind.Name(), j.name(), err)
 	}
 	if apierrors.NamespaceEnds(err) {
-		w.notes.conflict(of.kind, of.conflict(j.name(), finding{cause: CauseTerminating}))
+		w.notes.conflict(of.kind, j.name(), finding{cause: CauseTerminating})
 		return nil
 	}
 	if namespaceMissing(err) {
@@ -275,11 +275,8 @@ func (w *writer) refused(ctx context.Context, j *job, err error) error {
 }
 
 func refusal(kind *resources.Kind, key client.ObjectKey, err error) resources.Problem {
-	return resources.Problem{
-		Kind: kind.Name(), Namespace: key.Namespace, Name: key.Name, Reason: resources.ReasonRejected,
-		Message: fmt.Sprintf("refused by the API server: %v", err),
-		Remedy:  "change the v1 object, or what refuses it, then try again",
-	}
+	return problemOf(kind, key, resources.ReasonRejected, fmt.Sprintf("refused by the API server: %v", err),
+		"change the v1 object, or what refuses it, then try again")
 }
 
 // namespaceMissing is true for a namespace that is gone, and false for a resource that is not served.

@@ -3,6 +3,7 @@ package copier
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -125,5 +126,98 @@ func TestWhatIsUndeletableIsNotCreatedAnew(t *testing.T) {
 	}
 	if live := w.get(kindOf(t, "Tier").V3GVK(), "default"); live == nil || !c.me.has(live) {
 		t.Errorf("the tier is not our copy any more: %v", live)
+	}
+}
+
+// A status that nobody but us has written in v3 follows v1, until a controller of v3 writes it.
+func TestAStatusFollowsV1(t *testing.T) {
+	const status = `{"status":{"conditions":[{"type":"Allocatable","status":"%s"}]}}`
+	w := newWorld(t)
+	kind := kindOf(t, "IPPool")
+	for _, name := range []string{"copied", "written", "dropped"} {
+		w.v1("IPPool", "metadata: {name: "+name+"}\nspec: {cidr: 10.0.0.0/8}")
+		w.patchStatus(w.get(kind.V1GVK(), name), "calico", `{"status":{"old":"field","conditions":[{"type":"Allocatable","status":"True"}]}}`)
+	}
+	c := w.copier(interceptor.Funcs{}, WithEqualityCache(NewEqualityCache()))
+	w.mustCopy(c)
+	w.patchStatus(w.get(kind.V3GVK(), "written"), "calico", fmt.Sprintf(status, "Unknown"))
+	for _, name := range []string{"copied", "written"} {
+		w.patchStatus(w.get(kind.V1GVK(), name), "calico", fmt.Sprintf(status, "False"))
+	}
+	w.patchStatus(w.get(kind.V1GVK(), "dropped"), "calico", `{"status":{"old":null}}`)
+	named := map[string]string{}
+	for _, d := range w.mustVerify(c).Different {
+		named[d.Name] = fmt.Sprint(d.Cause, " ", d.Fields)
+	}
+	if diff := cmp.Diff(map[string]string{
+		"copied":  `Stale [status.conditions[0].status: "False" in v1, "True" in v3]`,
+		"dropped": `Stale [status.old: (absent) in v1, "field" in v3]`,
+	}, named); diff != "" {
+		t.Errorf("what Verify says before they follow (-want +got):\n%s", diff)
+	}
+	for _, want := range []Counts{{Updated: 2, Kept: 1}, {Kept: 3}} {
+		want.Total, want.Done = 3, 3
+		if diff := cmp.Diff(want, w.mustCopy(c).Counts); diff != "" {
+			t.Errorf("counts (-want +got):\n%s", diff)
+		}
+		w.wantVerified(c)
+	}
+	w.patchStatus(w.get(kind.V1GVK(), "dropped"), "calico", `{"status":null}`)
+	w.mustCopy(c)
+	w.wantVerified(c)
+	got := map[string]any{}
+	for _, name := range []string{"copied", "written", "dropped"} {
+		got[name] = w.get(kind.V3GVK(), name).Object["status"]
+	}
+	condition := func(status string) []any { return []any{map[string]any{"type": "Allocatable", "status": status}} }
+	want := map[string]any{
+		"copied":  map[string]any{"old": "field", "conditions": condition("False")},
+		"written": map[string]any{"old": "field", "conditions": condition("Unknown")},
+		"dropped": nil,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("statuses (-want +got):\n%s", diff)
+	}
+}
+
+// A repair keeps the owners in Calico that a copy has. It may not say that the copy is complete while they are
+// others than in v1: that would look like somebody's deed, and the migration would wait for a person.
+func TestARepairLeavesOwnersToRemapOwners(t *testing.T) {
+	const owned = `{"metadata":{"ownerReferences":[{"apiVersion":"crd.projectcalico.org/v1","kind":"Tier","name":"security","uid":"%s"}]}}`
+	for name, tc := range map[string]struct {
+		why    string
+		before string // what v1 becomes before the first copy, and after it
+		after  string
+	}{
+		"withheld":      {why: "the copy ahead has no owners, and v1 changes before the lock", before: owned, after: `{"spec":{"order":7}}`},
+		"owner removed": {why: "v1 has let go of its owner, and nobody has changed the copy", before: owned, after: `{"metadata":{"ownerReferences":null},"spec":{"order":7}}`},
+		"owner added":   {why: "the same", before: `{}`, after: owned},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			policy := kindOf(t, "GlobalNetworkPolicy").V1GVK()
+			tier := w.v1("Tier", "metadata: {name: security}\nspec: {order: 5}")
+			w.v1("GlobalNetworkPolicy", "metadata: {name: security.p}\nspec: {tier: security, selector: all()}")
+			change := func(text string) {
+				w.patch(w.get(policy, "security.p"), strings.ReplaceAll(text, "%s", string(tier.GetUID())))
+			}
+			change(tc.before)
+			ahead, locked := w.copier(interceptor.Funcs{}, DeferOwners()), w.copier(interceptor.Funcs{})
+			w.mustCopy(ahead)
+			if name == "owner removed" {
+				_, err := locked.RemapOwners(t.Context())
+				w.must(err)
+			}
+			change(tc.after)
+			for range 2 { // again, as after a crash
+				w.mustCopy(locked)
+			}
+			remapped, err := locked.RemapOwners(t.Context())
+			w.must(err)
+			if diff := cmp.Diff(RemapResult{Patched: 1}, remapped); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.why, diff)
+			}
+			w.wantVerified(locked)
+		})
 	}
 }

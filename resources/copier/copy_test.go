@@ -2,7 +2,10 @@ package copier
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +15,49 @@ import (
 
 	"github.com/phasegate/phasegate/resources"
 )
+
+// What the API server makes at its first sight of a kind it would make for each object that comes meanwhile; the
+// others go side by side.
+func TestTheFirstOfAKindGoesAlone(t *testing.T) {
+	w := newWorld(t)
+	const each = 6
+	kinds := []string{"NetworkSet", "GlobalNetworkSet"}
+	for i := range each {
+		w.v1(kinds[0], fmt.Sprintf(`{"metadata": {"namespace": "default", "name": "set-%d"}}`, i))
+		w.v1(kinds[1], fmt.Sprintf(`{"metadata": {"name": "set-%d"}}`, i))
+	}
+	var mu sync.Mutex
+	begun, answered, most := map[string]int{}, map[string]int{}, map[string]int{}
+	c := w.copier(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			kind := obj.GetObjectKind().GroupVersionKind().Kind
+			mu.Lock()
+			if begun[kind]++; begun[kind] > 1 && answered[kind] == 0 {
+				t.Errorf("%s %s is sent before the first %s is answered", kind, obj.GetName(), kind)
+			}
+			most[kind] = max(most[kind], begun[kind]-answered[kind])
+			mu.Unlock()
+			time.Sleep(50 * time.Millisecond) // as an API server that has something to make
+			err := c.Create(ctx, obj, opts...)
+			mu.Lock()
+			answered[kind]++
+			mu.Unlock()
+			return err
+		},
+	})
+	result, err := c.Copy(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done := result.Progress.Done; done != int64(each*len(kinds)) {
+		t.Errorf("%d objects are copied, want %d", done, each*len(kinds))
+	}
+	for _, kind := range kinds {
+		if most[kind] < 2 {
+			t.Errorf("at most %d %ss are in flight at a time: the others wait for nothing", most[kind], kind)
+		}
+	}
+}
 
 // What is being deleted in v1 must not live on in v3, where nobody deletes it.
 func TestACopyGoesWithAnObjectThatIsBeingDeleted(t *testing.T) {
@@ -136,5 +182,42 @@ func TestWhatIsSkippedIsListed(t *testing.T) {
 	w.must(err)
 	if diff := cmp.Diff(want, compared.Equal); diff != "" {
 		t.Errorf("before a copy (-want +got):\n%s", diff)
+	}
+}
+
+// What v3 has, and nobody has migrated, is in force as soon as v3 is open: each look at both sides names it.
+func TestOnlyInV3IsNamed(t *testing.T) {
+	for name, ledger := range map[string]*EqualityCache{"compared": nil, "with a ledger": NewEqualityCache()} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.v1("NetworkSet", "metadata: {namespace: shop, name: both}\nspec: {nets: [10.0.0.0/8]}")
+			w.v1("NetworkSet", "metadata: {namespace: shop, name: equal}\nspec: {nets: [10.0.0.0/8]}")
+			w.v3("NetworkSet", "metadata: {namespace: shop, name: equal}\nspec: {nets: [10.0.0.0/8]}")
+			w.v3("NetworkSet", "metadata: {namespace: shop, name: by-hand}\nspec: {nets: [11.0.0.0/8]}")
+			w.v3("GlobalNetworkPolicy", "metadata: {name: aborted, annotations: {migration.projectcalico.org/migrated-by: another}}\nspec: {order: 5}")
+			w.v3("Tier", "metadata: {name: kube-admin}\nspec: {order: 1000, defaultAction: Pass}") // in every v3, and nobody may delete it
+			want := []resources.Problem{
+				{Kind: "GlobalNetworkPolicy", Name: "aborted", Reason: resources.ReasonOnlyInV3,
+					Message: "is in v3 only, and in force as soon as v3 is open: another migration has left it",
+					Remedy:  "delete it, unless v3 is to have it: kubectl delete globalnetworkpolicies.v3.projectcalico.org aborted"},
+				{Kind: "NetworkSet", Namespace: "shop", Name: "by-hand", Reason: resources.ReasonOnlyInV3,
+					Message: "is in v3 only, and in force as soon as v3 is open: no migration has made it",
+					Remedy:  "delete it, unless v3 is to have it: kubectl delete networksets.v3.projectcalico.org by-hand -n shop"},
+			}
+			c := w.copier(interceptor.Funcs{}, WithEqualityCache(ledger))
+			check := func(when string, got []resources.Problem) {
+				t.Helper()
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", when, diff)
+				}
+			}
+			compared, err := c.Compare(t.Context())
+			w.must(err)
+			check("before a copy", compared.OnlyInV3)
+			check("by the copy", w.mustCopy(c).OnlyInV3)
+			check("by the next copy", w.mustCopy(c).OnlyInV3)
+			check("by the comparison before v3 opens", w.mustVerify(c).OnlyInV3)
+			w.wantVerified(c) // nothing is wrong with the copies
+		})
 	}
 }
