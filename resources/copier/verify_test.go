@@ -16,9 +16,9 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
-	"github.com/phasegate/phasegate/test/crds"
-	"github.com/phasegate/phasegate/test/fakeapiserver"
-	"github.com/phasegate/phasegate/test/harness"
+	"github.com/phasegate/phasegate/test/support/crds"
+	"github.com/phasegate/phasegate/test/support/fakeapiserver"
+	"github.com/phasegate/phasegate/test/support/harness"
 )
 
 // Where v3 has nothing there is nothing to be in conflict with: before the first copy, that is nearly everywhere.
