@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
@@ -38,10 +37,6 @@ const (
 	// crdGoneSoon is for how long at a time: then the machine looks at its own clock.
 	crdGoneSoon = 10 * time.Second
 )
-
-func (s *cleanUp) cleanUpRights() []rbacv1.PolicyRule {
-	return grants([]rbacv1.PolicyRule{rbac.Asking}, onAPIService("get"), s.onV1CRDs("get delete"), s.onV3CRDs("get"), s.onV1("list"), s.backups.backUpRights())
-}
 
 // v1CRD is the CRD of a kind of the registry.
 type v1CRD struct {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/datastoremigration/policies"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
@@ -52,7 +53,7 @@ func TestAnotherAccountUnderTheLock(t *testing.T) {
 			if broken := err != nil && strings.Contains(err.Error(), "somebody else has removed or changed the fence"); broken != c.broken || err != nil && !broken {
 				t.Fatalf("it says %v: %s", err, c.why)
 			}
-			for _, name := range fenceNames {
+			for _, name := range policies.Names {
 				if passes := letsPass(t, cl, name, now); passes == c.broken {
 					t.Errorf("%s lets this account pass: %t: %s", name, passes, c.why)
 				}

@@ -7,8 +7,14 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// guards are answered by the cluster as it is.
-type guards struct{ cluster }
+// guards are answered by the cluster as it is. Two of them ask what a migration holds whose state is lost (recover.go).
+type guards struct {
+	cluster
+
+	fence      *fence
+	door       *door
+	components *components
+}
 
 func (g *guards) v1CRDsInstalled(ctx context.Context, _ *migration) (bool, string, error) {
 	for _, kind := range g.registry.All() {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,10 +25,6 @@ type v3Lock struct {
 
 	door  *door
 	fence *fence
-}
-
-func (l *v3Lock) unlockV3Rights() []rbacv1.PolicyRule {
-	return grants(onAPIService("get patch"), l.onV1Lock("get patch"), l.onV3Lock("get patch delete"), removeFenceRights())
 }
 
 // unlockV3 opens v3 for business, or takes away what lockV3 did. The fence around v3 hears of it by its
