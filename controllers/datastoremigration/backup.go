@@ -23,7 +23,6 @@ import (
 type backups struct {
 	cluster
 
-	apis      *apis
 	namespace string
 }
 
@@ -175,7 +174,7 @@ func (b *backups) deletionHasBegun(ctx context.Context, done *backupstore.Index)
 // eachOfV1 streams the CRDs of the registry's kinds, then all objects of the v1 group,
 // also those that no entry covers or that a selector leaves out.
 func (b *backups) eachOfV1(ctx context.Context, do func(*unstructured.Unstructured) error) error {
-	foreign, err := b.apis.foreignV1()
+	foreign, err := b.foreignV1()
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,6 @@ import (
 type cleanUp struct {
 	copiers
 
-	apis    *apis
 	backups *backups
 }
 
@@ -224,7 +223,7 @@ func (s *cleanUp) deleteCRD(ctx context.Context, sc *scope, judged v1CRD) error 
 
 // tellKept names the CRDs of v1 that stay for good, and why.
 func (s *cleanUp) tellKept(sc *scope, left []v1CRD, held map[string]copier.V1Kind) error {
-	foreign, err := s.apis.foreignV1()
+	foreign, err := s.foreignV1()
 	if err != nil {
 		return err
 	}

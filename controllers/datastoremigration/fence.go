@@ -29,7 +29,6 @@ import (
 type fence struct {
 	cluster
 
-	apis      *apis
 	servers   *servers
 	caches    *caches
 	watchSync *watchSync
@@ -112,7 +111,7 @@ func (f *fence) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
 // canFence tells whether there is anything to make a fence of: an API server that knows
 // ValidatingAdmissionPolicy, and a lock that the policy can look at.
 func (f *fence) canFence(ctx context.Context) (bool, error) {
-	served, err := f.apis.discover(admissionregistrationv1.GroupName)
+	served, err := f.discover(admissionregistrationv1.GroupName)
 	if err != nil || !slices.Contains(versionsOf(served[policies.PolicyResource]), admissionregistrationv1.SchemeGroupVersion.Version) {
 		return false, err
 	}
@@ -177,7 +176,7 @@ func (f *fence) install(ctx context.Context, want client.Object) (types.UID, err
 		return have.GetUID(), nil
 	}
 	if have != nil {
-		if err := f.removePart(ctx, have); err != nil {
+		if err := remove(ctx, f.client, have, "the fence, "+f.nameOf(have)); err != nil {
 			return "", err
 		}
 	}
@@ -195,10 +194,6 @@ func (f *fence) partOfFence(ctx context.Context, part client.Object) (client.Obj
 		return nil, nil
 	}
 	return have, err
-}
-
-func (f *fence) removePart(ctx context.Context, part client.Object) error {
-	return remove(ctx, f.client, part, "the fence, "+f.nameOf(part))
 }
 
 // unfenceV1 also takes back what was noted on v1 since the fence was there.
@@ -238,7 +233,7 @@ func (f *fence) removeNamed(ctx context.Context, dm *migration, name string) err
 		if have == nil || !policies.Of(have, dm) {
 			continue
 		}
-		if err := f.removePart(ctx, have); err != nil {
+		if err := remove(ctx, f.client, have, "the fence, "+f.nameOf(have)); err != nil {
 			return err
 		}
 	}

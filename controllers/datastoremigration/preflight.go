@@ -21,7 +21,6 @@ type preflight struct {
 
 	settings Settings
 
-	apis       *apis
 	servers    *servers
 	fence      *fence
 	door       *door
@@ -40,7 +39,7 @@ func (s *preflight) preflightRights() []rbacv1.PolicyRule {
 // any consequence and before anything is locked, and it changes nothing. What is
 // worth knowing is told once, when nothing stands in the way.
 func (s *preflight) preflight(ctx context.Context, sc *scope) (outputs, error) {
-	blockers, warnings, err := check.Split(check.Ask(ctx, append(s.checks(sc.Machine, sc.Object), check.KubernetesVersion(s.settings.Discovery))))
+	blockers, warnings, err := check.Split(check.Ask(ctx, append(s.checks(sc.Machine, sc.Object), check.KubernetesVersion(s.discovery))))
 	if err != nil && len(blockers) == 0 { // else it may be for a right that is named in them
 		return nil, err
 	}

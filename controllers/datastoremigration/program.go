@@ -66,28 +66,27 @@ func newEffects(c client.Client, settings Settings) *effects {
 	if settings.Copies == nil {
 		settings.Copies = c
 	}
-	e := &effects{cluster: cluster{client: c, registry: settings.Registry}}
+	e := &effects{cluster: cluster{client: c, discovery: settings.Discovery, registry: settings.Registry}}
 	on, namespace := e.cluster, settings.CalicoNamespace
-	apis := &apis{cluster: on, discovery: settings.Discovery}
 	e.copiers = &copiers{cluster: on, copies: settings.Copies, metadata: settings.Metadata, ending: settings.Ending, polite: settings.Polite, metrics: settings.Metrics, caches: &caches{}}
 	over := *e.copiers
 	e.servers = &servers{cluster: on, config: settings.Config, elsewhere: settings.Elsewhere}
 	e.parking = &parking{cluster: on, servers: e.servers}
-	e.room = &room{copiers: over, discovery: settings.Discovery, quota: settings.StoreQuota}
+	e.room = &room{copiers: over, quota: settings.StoreQuota}
 	e.door = &door{copiers: over, parking: e.parking, room: e.room}
 	e.watchSync = &watchSync{copiers: over, door: e.door}
-	e.fence = &fence{cluster: on, apis: apis, servers: e.servers, caches: over.caches, watchSync: e.watchSync}
+	e.fence = &fence{cluster: on, servers: e.servers, caches: over.caches, watchSync: e.watchSync}
 	e.v1Lock = &v1Lock{copiers: over, fence: e.fence, parking: e.parking}
 	e.v3Lock = &v3Lock{cluster: on, door: e.door, fence: e.fence}
 	e.owners = &owners{copiers: over, namespace: namespace, fence: e.fence}
-	e.dependents = &dependents{copiers: over, discovery: settings.Discovery, owners: e.owners}
+	e.dependents = &dependents{copiers: over, owners: e.owners}
 	e.copying = &copying{copiers: over, door: e.door, lock: e.v1Lock, room: e.room}
 	e.dryRuns = &dryRuns{copiers: over, door: e.door}
-	e.backups = &backups{cluster: on, apis: apis, namespace: namespace}
-	e.cleanUp = &cleanUp{copiers: over, apis: apis, backups: e.backups}
+	e.backups = &backups{cluster: on, namespace: namespace}
+	e.cleanUp = &cleanUp{copiers: over, backups: e.backups}
 	e.components = &components{cluster: on, namespace: namespace}
 	e.guards = &guards{cluster: on, fence: e.fence, door: e.door, components: e.components}
-	e.preflight = &preflight{settings: settings, copiers: over, apis: apis, servers: e.servers, fence: e.fence, door: e.door, room: e.room,
+	e.preflight = &preflight{settings: settings, copiers: over, servers: e.servers, fence: e.fence, door: e.door, room: e.room,
 		dependents: e.dependents, dryRuns: e.dryRuns, components: e.components}
 	return e
 }
@@ -246,20 +245,15 @@ func (e *effects) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
 	return e.fence.fenceV1(ctx, sc)
 }
 
-// ofCluster is a guard that asks the cluster, whatever the machine is.
-func ofCluster(open func(context.Context, *migration) (bool, string, error)) func(context.Context, *fsm.Machine, *migration) (bool, string, error) {
-	return func(ctx context.Context, _ *fsm.Machine, dm *migration) (bool, string, error) { return open(ctx, dm) }
-}
-
 func (e *effects) guardsByName() map[string]runner.Guard[*migration] {
 	return map[string]runner.Guard[*migration]{
-		"v1CRDsInstalled": {Doc: "At least one CRD of crd.projectcalico.org is there.", Open: ofCluster(e.guards.v1CRDsInstalled), Rights: e.onV1CRDs("get")},
-		"notMigratedYet":  {Doc: "No other migration has moved this cluster to v3, as the cluster says.", Open: ofCluster(e.guards.notMigratedYet), Rights: e.datastoreRights()},
-		"anythingLeft":    {Doc: "A CRD of crd.projectcalico.org is there, or v3 is not in use.", Open: ofCluster(e.guards.anythingLeft), Rights: grants(e.onV1CRDs("get"), e.datastoreRights())},
+		"v1CRDsInstalled": {Doc: "At least one CRD of crd.projectcalico.org is there.", Open: e.guards.v1CRDsInstalled, Rights: e.onV1CRDs("get")},
+		"notMigratedYet":  {Doc: "No other migration has moved this cluster to v3, as the cluster says.", Open: e.guards.notMigratedYet, Rights: e.datastoreRights()},
+		"anythingLeft":    {Doc: "A CRD of crd.projectcalico.org is there, or v3 is not in use.", Open: e.guards.anythingLeft, Rights: grants(e.onV1CRDs("get"), e.datastoreRights())},
 		"onlyMigration": {Doc: "No other DatastoreMigration is active.", Open: e.guards.onlyMigration,
 			Rights: rule("list", migrationv1.GroupVersion.Group, "datastoremigrations")},
-		"v3OpenedByMigration": {Doc: "This migration has passed the point of no return, as the cluster says.", Open: ofCluster(e.guards.v3OpenedByMigration), Rights: e.guards.tracesRights()},
-		"leftByMigration":     {Doc: "Something is in place that this migration took, as the cluster says.", Open: ofCluster(e.guards.leftByMigration), Rights: e.guards.tracesRights()},
+		"v3OpenedByMigration": {Doc: "This migration has passed the point of no return, as the cluster says.", Open: e.guards.v3OpenedByMigration, Rights: e.guards.tracesRights()},
+		"leftByMigration":     {Doc: "Something is in place that this migration took, as the cluster says.", Open: e.guards.leftByMigration, Rights: e.guards.tracesRights()},
 	}
 }
 

@@ -72,7 +72,7 @@ func (g *guards) notThePeers(ctx context.Context, dm *migration, _ *traces) erro
 }
 
 // v3OpenedByMigration tells whether the migration has passed the point of no return.
-func (g *guards) v3OpenedByMigration(ctx context.Context, dm *migration) (bool, string, error) {
+func (g *guards) v3OpenedByMigration(ctx context.Context, _ *fsm.Machine, dm *migration) (bool, string, error) {
 	t, err := g.traces(ctx, dm)
 	if err != nil {
 		return false, "", err
@@ -90,7 +90,7 @@ func (g *guards) v3OpenedByMigration(ctx context.Context, dm *migration) (bool, 
 }
 
 // leftByMigration tells whether anything is in place that the migration has to give back.
-func (g *guards) leftByMigration(ctx context.Context, dm *migration) (bool, string, error) {
+func (g *guards) leftByMigration(ctx context.Context, _ *fsm.Machine, dm *migration) (bool, string, error) {
 	t, err := g.traces(ctx, dm)
 	if err != nil {
 		return false, "", err

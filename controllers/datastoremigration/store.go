@@ -13,7 +13,6 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -27,8 +26,7 @@ import (
 type room struct {
 	copiers
 
-	discovery discovery.DiscoveryInterface
-	quota     int64
+	quota int64
 }
 
 // Objects are stored twice until v1 goes. Where etcd's quota is used up, it takes no write of anybody: so what the
