@@ -97,13 +97,9 @@ func (c *cluster) clusterInformation(ctx context.Context, gvk schema.GroupVersio
 	return readLock(ctx, c.client, gvk)
 }
 
-// v1Info and v3Info are the lock objects of v1, and of v3 by its own version.
+// v1Info is the lock object of v1.
 func (c *cluster) v1Info(ctx context.Context) (*unstructured.Unstructured, error) {
 	return c.clusterInformation(ctx, c.registry.Lock().V1GVK())
-}
-
-func (c *cluster) v3Info(ctx context.Context) (*unstructured.Unstructured, error) {
-	return c.clusterInformation(ctx, c.registry.Lock().V3GVK())
 }
 
 func readLock(ctx context.Context, c client.Client, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
@@ -244,7 +240,7 @@ func (c *cluster) datastore(ctx context.Context) (d datastore, err error) {
 	if isAggregated(svc) {
 		return d, nil
 	}
-	d.v3, err = c.v3Info(ctx)
+	d.v3, err = c.clusterInformation(ctx, c.registry.Lock().V3GVK())
 	if gone(err) {
 		err = nil
 	}

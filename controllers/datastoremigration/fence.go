@@ -78,7 +78,7 @@ func (f *fence) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
 	if err != nil || !possible {
 		return nil, err
 	}
-	want, account, err := f.fence(ctx, sc.Object, admissionregistrationv1.Ignore)
+	want, account, err := f.parts(ctx, sc.Object, admissionregistrationv1.Ignore)
 	if err != nil {
 		return nil, err
 	}
@@ -119,13 +119,13 @@ func (f *fence) canFence(ctx context.Context) (bool, error) {
 	return info != nil, err
 }
 
-// fence is what belongs into the cluster, in the order in which it is made: for this
+// parts are what belongs into the cluster, in the order in which it is made: for this
 // migration, and for the account that runs it.
-func (f *fence) fence(ctx context.Context, dm *migration, whileUnknown admissionregistrationv1.FailurePolicyType) (parts [4]client.Object, account string, err error) {
+func (f *fence) parts(ctx context.Context, dm *migration, whileUnknown admissionregistrationv1.FailurePolicyType) (parts [4]client.Object, account string, err error) {
 	if account, err = f.account(ctx); err != nil {
 		return parts, "", err
 	}
-	return f.fenceFor(dm, account, whileUnknown), account, nil
+	return f.partsFor(dm, account, whileUnknown), account, nil
 }
 
 // account is the one that this process is.
@@ -137,8 +137,8 @@ func (f *fence) account(ctx context.Context) (string, error) {
 	return user, nil
 }
 
-// fenceFor is the fence that lets an account pass.
-func (f *fence) fenceFor(dm *migration, account string, whileUnknown admissionregistrationv1.FailurePolicyType) [4]client.Object {
+// partsFor are those of the fence that lets an account pass.
+func (f *fence) partsFor(dm *migration, account string, whileUnknown admissionregistrationv1.FailurePolicyType) [4]client.Object {
 	return policies.Fence(dm, f.registry.Lock(), clusterInformationName, account, whileUnknown)
 }
 
@@ -249,7 +249,7 @@ func (f *fence) letUsPass(ctx context.Context, sc *scope) error {
 	if err != nil || policy == nil || !policies.Of(policy, sc.Object) {
 		return err
 	}
-	want, _, err := f.fence(ctx, sc.Object, admissionregistrationv1.Ignore)
+	want, _, err := f.parts(ctx, sc.Object, admissionregistrationv1.Ignore)
 	if err != nil || policies.Same(policy, want[0], true) {
 		return err
 	}

@@ -39,7 +39,7 @@ func TestAnotherAccountUnderTheLock(t *testing.T) {
 			dm.Status.Lock = &migrationv1.Lock{Mode: migrationv1.LockEnforced}
 			lock := lockObject(false)
 			lock.SetAnnotations(map[string]string{migrationv1.AnnotationLockedBy: "u"})
-			fence := newEffects(nil, Settings{Registry: resources.Default()}).fence.fenceFor(dm, c.fence, admissionregistrationv1.Fail)
+			fence := newEffects(nil, Settings{Registry: resources.Default()}).fence.partsFor(dm, c.fence, admissionregistrationv1.Fail)
 			cl := interceptor.NewClient(newFake().WithStatusSubresource(dm).
 				WithObjects(fence[:]...).WithObjects(dm, lock, onceState(dm.UID, fenceAccountKey, c.onRecord)).Build(), interceptor.Funcs{
 				Create: func(ctx context.Context, cl client.WithWatch, obj client.Object, opts ...client.CreateOption) error {

@@ -38,7 +38,7 @@ func (f *fence) fenceStands(ctx context.Context, sc *scope) error {
 		account, err = f.account(reading)
 		return err
 	})
-	for i, part := range f.fenceFor(sc.Object, "", admissionregistrationv1.Fail) { // for its kinds and names
+	for i, part := range f.partsFor(sc.Object, "", admissionregistrationv1.Fail) { // for its kinds and names
 		group.Go(func() (err error) {
 			have[i], err = f.partOfFence(reading, part)
 			return err
@@ -48,7 +48,7 @@ func (f *fence) fenceStands(ctx context.Context, sc *scope) error {
 		return err
 	}
 	over := false
-	for i, part := range f.fenceFor(sc.Object, account, admissionregistrationv1.Fail) {
+	for i, part := range f.partsFor(sc.Object, account, admissionregistrationv1.Fail) {
 		if have[i] != nil && policies.Same(have[i], part, false) {
 			continue
 		}
@@ -76,7 +76,7 @@ const fenceAccountKey = "fenceAccount"
 func (f *fence) takeFenceOver(ctx context.Context, sc *scope, have client.Object, part int, want client.Object) (taken bool, err error) {
 	policy, is := have.(*admissionregistrationv1.ValidatingAdmissionPolicy)
 	before := sc.Saved(fenceAccountKey)
-	if !is || before == "" || !policies.Same(policy, f.fenceFor(sc.Object, before, admissionregistrationv1.Fail)[part], false) {
+	if !is || before == "" || !policies.Same(policy, f.partsFor(sc.Object, before, admissionregistrationv1.Fail)[part], false) {
 		return false, nil
 	}
 	err = patch.MutateAndPatchSpec(ctx, f.client, policy, func(policy *admissionregistrationv1.ValidatingAdmissionPolicy) {
