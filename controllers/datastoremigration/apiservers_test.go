@@ -20,6 +20,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/check"
+	"github.com/phasegate/phasegate/controllers/datastoremigration/policies"
 	"github.com/phasegate/phasegate/resources"
 )
 
@@ -139,7 +140,7 @@ func answers(code int, status metav1.Status) *httptest.Server {
 // An API server that was not asked when v1 was closed may have let in a write since: that it refuses now is not enough.
 func TestStillClosedAtTheSameServers(t *testing.T) {
 	dm := &migration{ObjectMeta: metav1.ObjectMeta{UID: "u"}}
-	refuses := answers(http.StatusForbidden, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Message: lockMessage(dm)})
+	refuses := answers(http.StatusForbidden, metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonForbidden, Message: policies.LockMessage(dm)})
 	defer refuses.Close()
 	for name, c := range map[string]struct {
 		closed []string

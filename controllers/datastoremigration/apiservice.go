@@ -244,20 +244,13 @@ func (p *parking) forgetParked(ctx context.Context, sc *scope) (outputs, error) 
 		return nil, err
 	}
 	if svc != nil && !isAggregated(svc) && (svc.Annotations[migrationv1.AnnotationSavedAPIService] != "" || p.staleServer(ctx, sc) != "") {
-		if err := p.deleteAPIService(ctx, svc); err != nil {
-			return nil, err
+		err := p.client.Delete(ctx, svc, client.Preconditions{UID: &svc.UID, ResourceVersion: &svc.ResourceVersion})
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("delete APIService %s, which kube-apiserver makes anew: %w", apiServiceName, err)
 		}
 	}
 	if stale := p.staleServer(ctx, sc); stale != "" {
 		return nil, &fsm.WaitError{After: serverPoll, Message: stale}
 	}
 	return nil, sc.Save(ctx, savedAPIServiceKey, "")
-}
-
-func (p *parking) deleteAPIService(ctx context.Context, svc *apiregistrationv1.APIService) error {
-	err := p.client.Delete(ctx, svc, client.Preconditions{UID: &svc.UID, ResourceVersion: &svc.ResourceVersion})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete APIService %s, which kube-apiserver makes anew: %w", apiServiceName, err)
-	}
-	return nil
 }

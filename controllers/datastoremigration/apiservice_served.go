@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,11 +19,6 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 )
-
-func (p *parking) awaitV3ServedRights() []rbacv1.PolicyRule {
-	return grants(apiServersRights(), onAPIService("get patch"), p.onV1Lock("get"), p.onV3Lock("get"),
-		allOf("list", resources.V3Group, p.registry.All(), (*resources.Kind).V3Plural))
-}
 
 // awaitV3Served waits until every API server answers every v3 kind, and answers it from its
 // CRD: an aggregated server that still answers would make every copy look as if

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/datastoremigration/backupstore"
 	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
@@ -22,7 +23,6 @@ import (
 type backups struct {
 	cluster
 
-	apis      *apis
 	namespace string
 }
 
@@ -78,8 +78,8 @@ func (b *backups) backUp(ctx context.Context, sc *scope) error {
 	if err := b.mayKeep(ctx); err != nil {
 		return err
 	}
-	v := b.vault(sc.Object)
-	done, err := v.read(ctx)
+	v := &backupstore.Store{Client: b.client, Namespace: b.namespace, Migration: sc.Object}
+	done, err := v.Read(ctx)
 	if err != nil {
 		return err
 	}
@@ -94,14 +94,14 @@ func (b *backups) backUp(ctx context.Context, sc *scope) error {
 			return nil
 		}
 		return fsm.Wait("the backup of v1 is not whole any more, so nothing more of v1 is deleted: bring back the Secrets in namespace %s with the label %s=%s; or set the annotation %s on this object to go on without a backup",
-			v.namespace, migrationv1.LabelBackupOf, v.prefix(), waiverFor(sc.Object, waiveBackup))
+			v.Namespace, migrationv1.LabelBackupOf, v.Prefix(), waiverFor(sc.Object, waiveBackup))
 	}
 	if begun, err := b.deletionHasBegun(ctx, done); begun || err != nil {
 		return err
 	}
-	v.begin = func(ctx context.Context) error { return sc.Save(ctx, backupKey, backupWanted) }
+	v.Begin = func(ctx context.Context) error { return sc.Save(ctx, backupKey, backupWanted) }
 	if sc.Saved(backupKey) == "" {
-		if err := v.begin(ctx); err != nil {
+		if err := v.Begin(ctx); err != nil {
 			return err
 		}
 	}
@@ -110,33 +110,32 @@ func (b *backups) backUp(ctx context.Context, sc *scope) error {
 
 // mayHaveBeenWhole tells whether the deletion may have begun on the strength of a backup. Where the state was
 // lost, any part of one says so.
-func (b *backups) mayHaveBeenWhole(ctx context.Context, sc *scope, v *backupStore) (bool, error) {
+func (b *backups) mayHaveBeenWhole(ctx context.Context, sc *scope, v *backupstore.Store) (bool, error) {
 	if noted := sc.Saved(backupKey); noted != "" || !wasLost(sc.Object) {
 		return noted == backupWhole, nil
 	}
-	first, err := v.get(ctx, 1)
-	return first != nil, err
+	return v.Begun(ctx)
 }
 
 // writeBackup leaves as it is what was written already and is right, and reads all of it back.
-func (b *backups) writeBackup(ctx context.Context, sc *scope, v *backupStore) error {
-	w := newBackupWriter(v)
-	if err := b.eachOfV1(ctx, func(obj *unstructured.Unstructured) error { return w.add(ctx, obj) }); err != nil {
+func (b *backups) writeBackup(ctx context.Context, sc *scope, v *backupstore.Store) error {
+	w := backupstore.NewWriter(v)
+	if err := b.eachOfV1(ctx, func(obj *unstructured.Unstructured) error { return w.Add(ctx, obj) }); err != nil {
 		return err
 	}
-	if w.index.empty() {
+	if w.Index.Empty() {
 		return nil
 	}
 	sc.Report(func(dm *migration) { dm.Status.Message = "Writing the backup of v1" })
-	if err := w.finish(ctx); err != nil {
+	if err := w.Finish(ctx); err != nil {
 		return err
 	}
-	written, err := v.read(ctx)
+	written, err := v.Read(ctx)
 	if err != nil {
 		return err
 	}
-	if !reflect.DeepEqual(written, &w.index) {
-		return fmt.Errorf("the backup in namespace %s does not hold what was written to it: see who changes Secrets with the label %s=%s", v.namespace, migrationv1.LabelBackupOf, v.prefix())
+	if !reflect.DeepEqual(written, &w.Index) {
+		return fmt.Errorf("the backup in namespace %s does not hold what was written to it: see who changes Secrets with the label %s=%s", v.Namespace, migrationv1.LabelBackupOf, v.Prefix())
 	}
 	return nil
 }
@@ -156,7 +155,7 @@ func (b *backups) mayKeep(ctx context.Context) error {
 }
 
 // deletionHasBegun tells whether a CRD of a complete backup has gone since.
-func (b *backups) deletionHasBegun(ctx context.Context, done *backupIndex) (bool, error) {
+func (b *backups) deletionHasBegun(ctx context.Context, done *backupstore.Index) (bool, error) {
 	if done == nil {
 		return false, nil
 	}
@@ -175,7 +174,7 @@ func (b *backups) deletionHasBegun(ctx context.Context, done *backupIndex) (bool
 // eachOfV1 streams the CRDs of the registry's kinds, then all objects of the v1 group,
 // also those that no entry covers or that a selector leaves out.
 func (b *backups) eachOfV1(ctx context.Context, do func(*unstructured.Unstructured) error) error {
-	foreign, err := b.apis.foreignV1()
+	foreign, err := b.foreignV1()
 	if err != nil {
 		return err
 	}

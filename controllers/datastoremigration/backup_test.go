@@ -20,13 +20,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/datastoremigration/backupstore"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
@@ -151,7 +151,7 @@ func TestBackUpHoldsAll(t *testing.T) {
 	secrets := b.secrets(t)
 	var lines []string
 	for n := 1; n < len(secrets); n++ {
-		packed, err := gzip.NewReader(strings.NewReader(secrets[fmt.Sprintf("to-v3-v1-backup-%d", n)][partKey]))
+		packed, err := gzip.NewReader(strings.NewReader(secrets[fmt.Sprintf("to-v3-v1-backup-%d", n)][backupstore.PartKey]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,12 +174,12 @@ func TestBackUpHoldsAll(t *testing.T) {
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Errorf("objects (-want +got):\n%s", diff)
 	}
-	index := backupIndex{}
-	if err := json.Unmarshal([]byte(secrets[fmt.Sprintf("to-v3-v1-backup-%d", len(secrets))][indexKey]), &index); err != nil {
+	index := backupstore.Index{}
+	if err := json.Unmarshal([]byte(secrets[fmt.Sprintf("to-v3-v1-backup-%d", len(secrets))][backupstore.IndexKey]), &index); err != nil {
 		t.Fatal(err)
 	}
 	index.Parts = nil
-	if diff := cmp.Diff(backupIndex{Migration: "to-v3", UID: "u-1", CRDs: []string{poolCRD}, Objects: map[string]int{"IPPool": 12}}, index); diff != "" {
+	if diff := cmp.Diff(backupstore.Index{Migration: "to-v3", UID: "u-1", CRDs: []string{poolCRD}, Objects: map[string]int{"IPPool": 12}}, index); diff != "" {
 		t.Errorf("index (-want +got):\n%s", diff)
 	}
 }
@@ -210,7 +210,7 @@ func TestBackUpAgain(t *testing.T) {
 		"a part is another": {why: "it is replaced", same: true, writes: 1, meanwhile: func(t *testing.T, b *backedUp) {
 			s := secret(1)
 			must(t, b.Get(t.Context(), client.ObjectKeyFromObject(s), s))
-			s.Data[partKey] = []byte("torn")
+			s.Data[backupstore.PartKey] = []byte("torn")
 			must(t, b.Update(t.Context(), s))
 		}},
 		"v1 has less": {why: "clean-up waited, somebody removed objects: parts and index are new, what is too much goes", writes: 2, meanwhile: func(t *testing.T, b *backedUp) {
@@ -307,7 +307,7 @@ func TestNothingGoesWithoutItsBackup(t *testing.T) {
 			if said := fmt.Sprint(err); (err != nil) != (c.says != "") || !strings.Contains(said, c.says) || there() != (c.says != "") {
 				t.Fatalf("it says %v, want %q; the CRD is there: %t: %s", err, c.says, there(), c.why)
 			}
-			index, err := (&backupStore{client: b.WithWatch, namespace: "calico-system", migration: b.dm}).read(t.Context())
+			index, err := (&backupstore.Store{Client: b.WithWatch, Namespace: "calico-system", Migration: b.dm}).Read(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -374,21 +374,4 @@ func (b *backedUp) note(t *testing.T, key, value string) {
 	must(t, b.Get(t.Context(), client.ObjectKeyFromObject(b.dm), dm))
 	metav1.SetMetaDataAnnotation(&dm.ObjectMeta, key, value)
 	must(t, b.Update(t.Context(), dm))
-}
-
-// The name of a migration may be longer than that of a label's value.
-func TestBackUpNames(t *testing.T) {
-	for name, want := range map[string]string{
-		"to-v3":                        "to-v3",
-		strings.Repeat("a", 253):       strings.Repeat("a", 63),
-		strings.Repeat("a", 62) + "-b": strings.Repeat("a", 62),
-	} {
-		v := &backupStore{migration: &migration{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("u")}}}
-		if got := v.prefix(); got != want {
-			t.Errorf("%s: got %s, want %s", name, got, want)
-		}
-	}
-	if got := (&backupStore{migration: &migration{ObjectMeta: metav1.ObjectMeta{Name: "to-v3"}}}).name(7); got != "to-v3-v1-backup-7" {
-		t.Errorf("got %s, other than the documents say", got)
-	}
 }

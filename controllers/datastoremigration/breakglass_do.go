@@ -223,7 +223,7 @@ func (b *BreakGlass) set(ctx context.Context, seen *unstructured.Unstructured, r
 				last = nil
 				return true, nil
 			}
-			if isSameLock(now, seen) {
+			if lockedBy(now) == lockedBy(seen) && isReady(now) == isReady(seen) {
 				seen = now // somebody changed something else
 				return false, nil
 			}
@@ -246,8 +246,4 @@ func (b *BreakGlass) note(ctx context.Context, ready bool) (types.UID, error) {
 		return "", fmt.Errorf("ask the API server who you are: %w", err)
 	}
 	return handNote(user, time.Now()), nil
-}
-
-func isSameLock(a, b *unstructured.Unstructured) bool {
-	return lockedBy(a) == lockedBy(b) && isReady(a) == isReady(b)
 }

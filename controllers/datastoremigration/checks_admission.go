@@ -44,7 +44,7 @@ func admissionRights() []rbacv1.PolicyRule {
 // Calico's are not there.
 func (s *preflight) admissionPolicies() check.Check {
 	return check.Check{ID: "admission-policies", Title: "Calico's admission policies are there", Waivable: true, Run: func(ctx context.Context) ([]check.Finding, error) {
-		served, err := s.apis.discover(admissionregistrationv1.GroupName)
+		served, err := s.discover(admissionregistrationv1.GroupName)
 		if err != nil {
 			return nil, err
 		}

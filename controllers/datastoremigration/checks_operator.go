@@ -31,7 +31,7 @@ func (s *preflight) tigeraOperator(dm *migration) check.Check {
 		if found, err := s.components.component(ctx, calicoNode, node); err != nil || !found || !byTigeraOperator(node) {
 			return nil, err
 		}
-		served, err := s.apis.discover(admissionregistrationv1.GroupName)
+		served, err := s.discover(admissionregistrationv1.GroupName)
 		if err != nil {
 			return nil, err
 		}

@@ -12,13 +12,6 @@ import (
 	"github.com/phasegate/phasegate/controllers/check"
 )
 
-// peer is Calico's own controller, which acts on DatastoreMigrations, too.
-type peer struct {
-	cluster
-
-	namespace string
-}
-
 const (
 	// peerName is the only name that Calico's own controller acts on.
 	peerName = "v1-to-v3"
@@ -32,9 +25,9 @@ func peerRights() []rbacv1.PolicyRule {
 
 // peerController finds another program that acts on DatastoreMigrations: two that
 // move the same objects would undo each other's work.
-func (p *peer) peerController(dm *migration) check.Check {
+func (r *components) peerController(dm *migration) check.Check {
 	return check.Check{ID: "peer-controller", Title: "Calico's own controller leaves the migration alone", Waivable: true, Run: func(ctx context.Context) ([]check.Finding, error) {
-		all, err := p.migrations(ctx)
+		all, err := r.migrations(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -46,7 +39,7 @@ func (p *peer) peerController(dm *migration) check.Check {
 					Remedy:  "delete it and wait until it is gone, or let that controller finish"})
 			}
 		}
-		acts, err := p.peerMayAct(ctx)
+		acts, err := r.peerMayAct(ctx)
 		if err != nil || !acts {
 			return findings, err
 		}
@@ -55,7 +48,7 @@ func (p *peer) peerController(dm *migration) check.Check {
 			name = dm.Name
 		}
 		there := slices.ContainsFunc(all, func(dm migration) bool { return dm.Name == peerName && dm.Status.Phase != migrationv1.PhaseComplete })
-		return append(findings, bothAct(name, there, p.peerUser())), nil
+		return append(findings, bothAct(name, there, r.peerUser())), nil
 	}}
 }
 
@@ -85,22 +78,22 @@ func bothAct(name string, there bool, user string) check.Finding {
 // isPeers: whatever our runner writes has the machine in it.
 func isPeers(dm *migration) bool { return dm.Status.Phase != "" && dm.Status.Machine.Phase == "" }
 
-func (p *peer) peerUser() string {
-	return "system:serviceaccount:" + p.namespace + ":" + peerAccount
+func (r *components) peerUser() string {
+	return "system:serviceaccount:" + r.namespace + ":" + peerAccount
 }
 
 // peerMayAct asks whether the account of Calico's controller may do what only that
 // controller needs.
-func (p *peer) peerMayAct(ctx context.Context) (bool, error) {
+func (r *components) peerMayAct(ctx context.Context) (bool, error) {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User:   p.peerUser(),
-		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + p.namespace, "system:authenticated"},
+		User:   r.peerUser(),
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + r.namespace, "system:authenticated"},
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Verb: "update", Group: migrationv1.GroupVersion.Group, Version: "*", Resource: "datastoremigrations", Subresource: "status", Name: peerName,
 		},
 	}}
-	if err := p.client.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("ask whether %s may update datastoremigrations/status: %w", p.peerUser(), err)
+	if err := r.client.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("ask whether %s may update datastoremigrations/status: %w", r.peerUser(), err)
 	}
 	return review.Status.Allowed, nil
 }

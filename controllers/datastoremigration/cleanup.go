@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
@@ -21,7 +20,6 @@ import (
 type cleanUp struct {
 	copiers
 
-	apis    *apis
 	backups *backups
 }
 
@@ -38,10 +36,6 @@ const (
 	// crdGoneSoon is for how long at a time: then the machine looks at its own clock.
 	crdGoneSoon = 10 * time.Second
 )
-
-func (s *cleanUp) cleanUpRights() []rbacv1.PolicyRule {
-	return grants([]rbacv1.PolicyRule{rbac.Asking}, onAPIService("get"), s.onV1CRDs("get delete"), s.onV3CRDs("get"), s.onV1("list"), s.backups.backUpRights())
-}
 
 // v1CRD is the CRD of a kind of the registry.
 type v1CRD struct {
@@ -229,7 +223,7 @@ func (s *cleanUp) deleteCRD(ctx context.Context, sc *scope, judged v1CRD) error 
 
 // tellKept names the CRDs of v1 that stay for good, and why.
 func (s *cleanUp) tellKept(sc *scope, left []v1CRD, held map[string]copier.V1Kind) error {
-	foreign, err := s.apis.foreignV1()
+	foreign, err := s.foreignV1()
 	if err != nil {
 		return err
 	}

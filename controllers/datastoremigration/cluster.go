@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,8 +27,9 @@ import (
 // cluster reads and writes what says where Calico's data is: the ClusterInformation of either side, the CRDs, the
 // APIService of v3, and the migrations that there are.
 type cluster struct {
-	client   client.Client
-	registry *resources.Registry
+	client    client.Client
+	discovery discovery.DiscoveryInterface
+	registry  *resources.Registry
 }
 
 // read reads an object; nil where there is none. The error says what was read.
@@ -95,13 +97,9 @@ func (c *cluster) clusterInformation(ctx context.Context, gvk schema.GroupVersio
 	return readLock(ctx, c.client, gvk)
 }
 
-// v1Info and v3Info are the lock objects of v1, and of v3 by its own version.
+// v1Info is the lock object of v1.
 func (c *cluster) v1Info(ctx context.Context) (*unstructured.Unstructured, error) {
 	return c.clusterInformation(ctx, c.registry.Lock().V1GVK())
-}
-
-func (c *cluster) v3Info(ctx context.Context) (*unstructured.Unstructured, error) {
-	return c.clusterInformation(ctx, c.registry.Lock().V3GVK())
 }
 
 func readLock(ctx context.Context, c client.Client, gvk schema.GroupVersionKind) (*unstructured.Unstructured, error) {
@@ -242,7 +240,7 @@ func (c *cluster) datastore(ctx context.Context) (d datastore, err error) {
 	if isAggregated(svc) {
 		return d, nil
 	}
-	d.v3, err = c.v3Info(ctx)
+	d.v3, err = c.clusterInformation(ctx, c.registry.Lock().V3GVK())
 	if gone(err) {
 		err = nil
 	}
@@ -311,4 +309,48 @@ func gone(err error) bool {
 // isEnforced tells that nobody can write v1, and nobody is only asked not to.
 func isEnforced(dm *migration) bool {
 	return dm.Status.Lock != nil && dm.Status.Lock.Mode == migrationv1.LockEnforced
+}
+
+// discover answers what a group serves: the versions of each resource, the best first.
+func (c *cluster) discover(group string) (map[string][]metav1.APIResource, error) {
+	groups, err := c.discovery.ServerGroups()
+	if err != nil {
+		return nil, fmt.Errorf("ask which API groups are served: %w", err)
+	}
+	i := slices.IndexFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == group })
+	if i < 0 {
+		return nil, nil
+	}
+	served := map[string][]metav1.APIResource{}
+	for _, version := range groups.Groups[i].Versions {
+		list, err := c.discovery.ServerResourcesForGroupVersion(version.GroupVersion)
+		if apierrs.IsNotFound(err) {
+			continue // its last CRD went a moment ago
+		}
+		if err != nil {
+			return nil, fmt.Errorf("ask what %s serves: %w", version.GroupVersion, err)
+		}
+		for _, r := range list.APIResources {
+			r.Group, r.Version = group, version.Version
+			served[r.Name] = append(served[r.Name], r)
+		}
+	}
+	return served, nil
+}
+
+// foreignV1 are the resources of the v1 group that no entry of the registry covers,
+// by plural.
+func (c *cluster) foreignV1() (map[string]schema.GroupVersionKind, error) {
+	served, err := c.discover(resources.V1Group)
+	if err != nil {
+		return nil, err
+	}
+	known := namesOf(c.registry.All(), (*resources.Kind).V1Plural)
+	foreign := map[string]schema.GroupVersionKind{}
+	for plural, versions := range served {
+		if best := versions[0]; !slices.Contains(known, plural) && slices.Contains(best.Verbs, "list") { // subresources cannot be listed
+			foreign[plural] = schema.GroupVersionKind{Group: best.Group, Version: best.Version, Kind: best.Kind}
+		}
+	}
+	return foreign, nil
 }

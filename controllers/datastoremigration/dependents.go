@@ -29,8 +29,7 @@ import (
 type dependents struct {
 	copiers
 
-	discovery discovery.DiscoveryInterface
-	owners    *owners
+	owners *owners
 }
 
 const (

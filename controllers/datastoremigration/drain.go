@@ -5,16 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/utils/clock"
 
+	"github.com/phasegate/phasegate/controllers/datastoremigration/policies"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/resources"
 )
-
-func (s *v1Lock) drainRights() []rbacv1.PolicyRule {
-	return grants(apiServersRights(), s.onV1Lock("patch"), allOf("list", resources.V1Group, s.registry.All(), (*resources.Kind).V1Plural)) // the lock is v1's too
-}
 
 // drain proves that v1 is closed, and then that nobody has written it for `quiet`: what
 // was let in before has landed.
@@ -41,7 +36,7 @@ func (s *v1Lock) drain(ctx context.Context, sc *scope) (outputs, error) {
 	enforced := isEnforced(sc.Object)
 	var closed []apiServer
 	if enforced {
-		if closed, err = s.fence.proveFence(ctx, sc, cached, "the lock", lockMessage(sc.Object), proofs); err != nil {
+		if closed, err = s.fence.proveFence(ctx, sc, cached, "the lock", policies.LockMessage(sc.Object), proofs); err != nil {
 			return nil, err
 		}
 	}
@@ -80,7 +75,7 @@ func (s *v1Lock) stillClosed(ctx context.Context, sc *scope, closed []apiServer,
 		return nil
 	}
 	asked := sc.Clock.Now()
-	now, err := s.fence.proveFence(ctx, sc, newest, "the lock", lockMessage(sc.Object), 1)
+	now, err := s.fence.proveFence(ctx, sc, newest, "the lock", policies.LockMessage(sc.Object), 1)
 	if err != nil {
 		return err
 	}

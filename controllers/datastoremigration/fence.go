@@ -17,6 +17,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/check"
+	"github.com/phasegate/phasegate/controllers/datastoremigration/policies"
 	"github.com/phasegate/phasegate/controllers/patch"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
@@ -28,7 +29,6 @@ import (
 type fence struct {
 	cluster
 
-	apis      *apis
 	servers   *servers
 	caches    *caches
 	watchSync *watchSync
@@ -39,7 +39,7 @@ type fence struct {
 const fenceSettles = 2 * time.Second
 
 func (f *fence) fenceRights() []rbacv1.PolicyRule {
-	return grants(f.watchSync.followRights(), apiServersRights(), onFence("get delete"), onFencePolicy("patch"), rule("create", admissionregistrationv1.GroupName, fencePolicies), rule("create", admissionregistrationv1.GroupName, fenceBindings),
+	return grants(f.watchSync.followRights(), apiServersRights(), onFence("get delete"), onFencePolicy("patch"), rule("create", admissionregistrationv1.GroupName, policies.PolicyResource), rule("create", admissionregistrationv1.GroupName, policies.BindingResource),
 		whoAmI(), f.onV1Lock("get patch"),
 		// Who makes a policy with parameters must be allowed to read all that could be ones.
 		rule("get", resources.V1Group, f.registry.Lock().V1Plural()))
@@ -54,16 +54,16 @@ func removeFenceRights() []rbacv1.PolicyRule { return onFence("get delete") }
 
 // lockStandsRights are also for what lifts a fence that was made for another account.
 func (f *fence) lockStandsRights() []rbacv1.PolicyRule {
-	return grants(onFence("get"), rule("patch", admissionregistrationv1.GroupName, fencePolicies, fenceNames...), whoAmI(), f.onV1Lock("get"))
+	return grants(onFence("get"), rule("patch", admissionregistrationv1.GroupName, policies.PolicyResource, policies.Names...), whoAmI(), f.onV1Lock("get"))
 }
 
 // onFencePolicy is about the one policy that the lock changes.
 func onFencePolicy(verbs string) []rbacv1.PolicyRule {
-	return rule(verbs, admissionregistrationv1.GroupName, fencePolicies, migrationv1.FenceName)
+	return rule(verbs, admissionregistrationv1.GroupName, policies.PolicyResource, migrationv1.FenceName)
 }
 
 func onFence(verbs string) []rbacv1.PolicyRule {
-	return grants(rule(verbs, admissionregistrationv1.GroupName, fencePolicies, fenceNames...), rule(verbs, admissionregistrationv1.GroupName, fenceBindings, fenceNames...))
+	return grants(rule(verbs, admissionregistrationv1.GroupName, policies.PolicyResource, policies.Names...), rule(verbs, admissionregistrationv1.GroupName, policies.BindingResource, policies.Names...))
 }
 
 func whoAmI() []rbacv1.PolicyRule {
@@ -78,7 +78,7 @@ func (f *fence) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
 	if err != nil || !possible {
 		return nil, err
 	}
-	want, account, err := f.fence(ctx, sc.Object, admissionregistrationv1.Ignore)
+	want, account, err := f.parts(ctx, sc.Object, admissionregistrationv1.Ignore)
 	if err != nil {
 		return nil, err
 	}
@@ -104,28 +104,28 @@ func (f *fence) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	_, err = f.proveFence(ctx, sc, newest, string(sc.Object.UID), probeMessage(sc.Object), proofs)
+	_, err = f.proveFence(ctx, sc, newest, string(sc.Object.UID), policies.ProbeMessage(sc.Object), proofs)
 	return nil, err
 }
 
 // canFence tells whether there is anything to make a fence of: an API server that knows
 // ValidatingAdmissionPolicy, and a lock that the policy can look at.
 func (f *fence) canFence(ctx context.Context) (bool, error) {
-	served, err := f.apis.discover(admissionregistrationv1.GroupName)
-	if err != nil || !slices.Contains(versionsOf(served[fencePolicies]), admissionregistrationv1.SchemeGroupVersion.Version) {
+	served, err := f.discover(admissionregistrationv1.GroupName)
+	if err != nil || !slices.Contains(versionsOf(served[policies.PolicyResource]), admissionregistrationv1.SchemeGroupVersion.Version) {
 		return false, err
 	}
 	info, err := f.v1Info(ctx)
 	return info != nil, err
 }
 
-// fence is what belongs into the cluster, in the order in which it is made: for this
+// parts are what belongs into the cluster, in the order in which it is made: for this
 // migration, and for the account that runs it.
-func (f *fence) fence(ctx context.Context, dm *migration, whileUnknown admissionregistrationv1.FailurePolicyType) (parts [4]client.Object, account string, err error) {
+func (f *fence) parts(ctx context.Context, dm *migration, whileUnknown admissionregistrationv1.FailurePolicyType) (parts [4]client.Object, account string, err error) {
 	if account, err = f.account(ctx); err != nil {
 		return parts, "", err
 	}
-	return f.fenceFor(dm, account, whileUnknown), account, nil
+	return f.partsFor(dm, account, whileUnknown), account, nil
 }
 
 // account is the one that this process is.
@@ -137,19 +137,18 @@ func (f *fence) account(ctx context.Context) (string, error) {
 	return user, nil
 }
 
-// fenceFor is the fence that lets an account pass.
-func (f *fence) fenceFor(dm *migration, account string, whileUnknown admissionregistrationv1.FailurePolicyType) [4]client.Object {
-	lock := f.registry.Lock()
-	return [4]client.Object{fencePolicy(dm, lock.V1GVK(), account, whileUnknown), fenceBinding(dm, migrationv1.FenceName),
-		v3FencePolicy(dm, lock, account), fenceBinding(dm, migrationv1.V3FenceName)}
+// partsFor are those of the fence that lets an account pass.
+func (f *fence) partsFor(dm *migration, account string, whileUnknown admissionregistrationv1.FailurePolicyType) [4]client.Object {
+	return policies.Fence(dm, f.registry.Lock(), clusterInformationName, account, whileUnknown)
 }
 
 // whileUnknown says what the fence of this migration does as long as an API server does not
 // know its parameter, for half a minute after its own start: Ignore while v1 is open, so
 // that nobody is refused, and Fail while it is closed, so that nobody is let in.
 func (f *fence) whileUnknown(ctx context.Context, dm *migration, want admissionregistrationv1.FailurePolicyType) error {
-	have, err := f.partOfFence(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(dm, migrationv1.FenceName)})
-	if err != nil || have == nil || !ofMigration(have, dm) {
+	named, _ := policies.Named(dm, migrationv1.FenceName)
+	have, err := f.partOfFence(ctx, named)
+	if err != nil || have == nil || !policies.Of(have, dm) {
 		return err
 	}
 	policy := have.(*admissionregistrationv1.ValidatingAdmissionPolicy)
@@ -173,11 +172,11 @@ func (f *fence) install(ctx context.Context, want client.Object) (types.UID, err
 	if err != nil {
 		return "", err
 	}
-	if have != nil && samePart(have, want, true) {
+	if have != nil && policies.Same(have, want, true) {
 		return have.GetUID(), nil
 	}
 	if have != nil {
-		if err := f.removePart(ctx, have); err != nil {
+		if err := remove(ctx, f.client, have, "the fence, "+f.nameOf(have)); err != nil {
 			return "", err
 		}
 	}
@@ -197,10 +196,6 @@ func (f *fence) partOfFence(ctx context.Context, part client.Object) (client.Obj
 	return have, err
 }
 
-func (f *fence) removePart(ctx context.Context, part client.Object) error {
-	return remove(ctx, f.client, part, "the fence, "+f.nameOf(part))
-}
-
 // unfenceV1 also takes back what was noted on v1 since the fence was there.
 func (f *fence) unfenceV1(ctx context.Context, sc *scope) (outputs, error) {
 	if err := f.removeFence(ctx, sc.Object); err != nil {
@@ -217,12 +212,9 @@ func (f *fence) liftFence(ctx context.Context, sc *scope) (outputs, error) {
 	return nil, f.watchSync.liftBarriers(ctx, sc)
 }
 
-// fenceNames are those of both fences, around v1 and v3.
-var fenceNames = []string{migrationv1.FenceName, migrationv1.V3FenceName}
-
 // removeFence removes what this migration installed.
 func (f *fence) removeFence(ctx context.Context, dm *migration) error {
-	for _, name := range fenceNames {
+	for _, name := range policies.Names {
 		if err := f.removeNamed(ctx, dm, name); err != nil {
 			return err
 		}
@@ -232,15 +224,16 @@ func (f *fence) removeFence(ctx context.Context, dm *migration) error {
 
 // removeNamed removes one fence: the binding first, without which the policy does nothing.
 func (f *fence) removeNamed(ctx context.Context, dm *migration, name string) error {
-	for _, part := range []client.Object{fenceBinding(dm, name), &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(dm, name)}} {
+	policy, binding := policies.Named(dm, name)
+	for _, part := range []client.Object{binding, policy} {
 		have, err := f.partOfFence(ctx, part)
 		if err != nil {
 			return err
 		}
-		if have == nil || !ofMigration(have, dm) {
+		if have == nil || !policies.Of(have, dm) {
 			continue
 		}
-		if err := f.removePart(ctx, have); err != nil {
+		if err := remove(ctx, f.client, have, "the fence, "+f.nameOf(have)); err != nil {
 			return err
 		}
 	}
@@ -251,12 +244,13 @@ func (f *fence) removeNamed(ctx context.Context, dm *migration, name string) err
 // the manager runs as another one since: nobody could give v1 back through it. It is for
 // releases only, for which v1 need not be closed any more.
 func (f *fence) letUsPass(ctx context.Context, sc *scope) error {
-	policy, err := f.partOfFence(ctx, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(sc.Object, migrationv1.FenceName)})
-	if err != nil || policy == nil || !ofMigration(policy, sc.Object) {
+	named, _ := policies.Named(sc.Object, migrationv1.FenceName)
+	policy, err := f.partOfFence(ctx, named)
+	if err != nil || policy == nil || !policies.Of(policy, sc.Object) {
 		return err
 	}
-	want, _, err := f.fence(ctx, sc.Object, admissionregistrationv1.Ignore)
-	if err != nil || samePart(policy, want[0], true) {
+	want, _, err := f.parts(ctx, sc.Object, admissionregistrationv1.Ignore)
+	if err != nil || policies.Same(policy, want[0], true) {
 		return err
 	}
 	if err := f.removeFence(ctx, sc.Object); err != nil {
@@ -268,10 +262,6 @@ func (f *fence) letUsPass(ctx context.Context, sc *scope) error {
 func (f *fence) nameOf(part client.Object) string {
 	gvk, _ := f.client.GroupVersionKindFor(part) // every scheme that these steps run with knows it
 	return gvk.Kind + " " + part.GetName()
-}
-
-func ofMigration(part client.Object, dm *migration) bool {
-	return part.GetAnnotations()[migrationv1.AnnotationLockedBy] == string(dm.UID)
 }
 
 // canBeFenced warns where the lock will be a request and nothing else.
@@ -292,7 +282,7 @@ func (f *fence) canBeFenced() check.Check {
 
 func (f *fence) fenceTraces(ctx context.Context, dm *migration, t *traces) error {
 	var parts []client.Object
-	for _, name := range fenceNames {
+	for _, name := range policies.Names {
 		named := metav1.ObjectMeta{Name: name}
 		parts = append(parts, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: named}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: named})
 	}
@@ -301,7 +291,7 @@ func (f *fence) fenceTraces(ctx context.Context, dm *migration, t *traces) error
 		if err != nil {
 			return err
 		}
-		if have != nil && ofMigration(have, dm) {
+		if have != nil && policies.Of(have, dm) {
 			t.left = append(t.left, "the fence, "+f.nameOf(part))
 		}
 	}

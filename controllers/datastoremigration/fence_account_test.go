@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/datastoremigration/policies"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
@@ -38,7 +39,7 @@ func TestAnotherAccountUnderTheLock(t *testing.T) {
 			dm.Status.Lock = &migrationv1.Lock{Mode: migrationv1.LockEnforced}
 			lock := lockObject(false)
 			lock.SetAnnotations(map[string]string{migrationv1.AnnotationLockedBy: "u"})
-			fence := newEffects(nil, Settings{Registry: resources.Default()}).fence.fenceFor(dm, c.fence, admissionregistrationv1.Fail)
+			fence := newEffects(nil, Settings{Registry: resources.Default()}).fence.partsFor(dm, c.fence, admissionregistrationv1.Fail)
 			cl := interceptor.NewClient(newFake().WithStatusSubresource(dm).
 				WithObjects(fence[:]...).WithObjects(dm, lock, onceState(dm.UID, fenceAccountKey, c.onRecord)).Build(), interceptor.Funcs{
 				Create: func(ctx context.Context, cl client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
@@ -52,7 +53,7 @@ func TestAnotherAccountUnderTheLock(t *testing.T) {
 			if broken := err != nil && strings.Contains(err.Error(), "somebody else has removed or changed the fence"); broken != c.broken || err != nil && !broken {
 				t.Fatalf("it says %v: %s", err, c.why)
 			}
-			for _, name := range fenceNames {
+			for _, name := range policies.Names {
 				if passes := letsPass(t, cl, name, now); passes == c.broken {
 					t.Errorf("%s lets this account pass: %t: %s", name, passes, c.why)
 				}

@@ -8,13 +8,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/controllers/datastoremigration/policies"
 	"github.com/phasegate/phasegate/controllers/patch"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -38,7 +38,7 @@ func (f *fence) fenceStands(ctx context.Context, sc *scope) error {
 		account, err = f.account(reading)
 		return err
 	})
-	for i, part := range f.fenceFor(sc.Object, "", admissionregistrationv1.Fail) { // for its kinds and names
+	for i, part := range f.partsFor(sc.Object, "", admissionregistrationv1.Fail) { // for its kinds and names
 		group.Go(func() (err error) {
 			have[i], err = f.partOfFence(reading, part)
 			return err
@@ -48,8 +48,8 @@ func (f *fence) fenceStands(ctx context.Context, sc *scope) error {
 		return err
 	}
 	over := false
-	for i, part := range f.fenceFor(sc.Object, account, admissionregistrationv1.Fail) {
-		if have[i] != nil && samePart(have[i], part, false) {
+	for i, part := range f.partsFor(sc.Object, account, admissionregistrationv1.Fail) {
+		if have[i] != nil && policies.Same(have[i], part, false) {
 			continue
 		}
 		taken, err := f.takeFenceOver(ctx, sc, have[i], i, part)
@@ -76,7 +76,7 @@ const fenceAccountKey = "fenceAccount"
 func (f *fence) takeFenceOver(ctx context.Context, sc *scope, have client.Object, part int, want client.Object) (taken bool, err error) {
 	policy, is := have.(*admissionregistrationv1.ValidatingAdmissionPolicy)
 	before := sc.Saved(fenceAccountKey)
-	if !is || before == "" || !samePart(policy, f.fenceFor(sc.Object, before, admissionregistrationv1.Fail)[part], false) {
+	if !is || before == "" || !policies.Same(policy, f.partsFor(sc.Object, before, admissionregistrationv1.Fail)[part], false) {
 		return false, nil
 	}
 	err = patch.MutateAndPatchSpec(ctx, f.client, policy, func(policy *admissionregistrationv1.ValidatingAdmissionPolicy) {
@@ -86,25 +86,6 @@ func (f *fence) takeFenceOver(ctx context.Context, sc *scope, have client.Object
 		return false, fmt.Errorf("let this account pass the fence, %s: %w", f.nameOf(policy), err)
 	}
 	return true, nil
-}
-
-// samePart compares what decides: whose it is, and what it says. open leaves out what the
-// lock changes.
-func samePart(have, want client.Object, open bool) bool {
-	if !have.GetDeletionTimestamp().IsZero() || have.GetAnnotations()[migrationv1.AnnotationLockedBy] != want.GetAnnotations()[migrationv1.AnnotationLockedBy] {
-		return false
-	}
-	switch want := want.(type) {
-	case *admissionregistrationv1.ValidatingAdmissionPolicy:
-		spec := have.(*admissionregistrationv1.ValidatingAdmissionPolicy).Spec
-		if open {
-			spec.FailurePolicy = want.Spec.FailurePolicy
-		}
-		return equality.Semantic.DeepEqual(spec, want.Spec)
-	case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
-		return equality.Semantic.DeepEqual(have.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding).Spec, want.Spec)
-	}
-	return false
 }
 
 // proveFence waits until every API server, by a list of that version, refuses writes of v1, so many in a row, for the

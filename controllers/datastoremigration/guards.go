@@ -1,16 +1,23 @@
 package datastoremigration
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// guards are answered by the cluster as it is.
-type guards struct{ cluster }
+// guards are answered by the cluster as it is. Two of them ask what a migration holds whose state is lost (recover.go).
+type guards struct {
+	cluster
 
-func (g *guards) v1CRDsInstalled(ctx context.Context, _ *migration) (bool, string, error) {
+	fence      *fence
+	door       *door
+	components *components
+}
+
+func (g *guards) v1CRDsInstalled(ctx context.Context, _ *fsm.Machine, _ *migration) (bool, string, error) {
 	for _, kind := range g.registry.All() {
 		if crd, err := g.crd(ctx, kind.V1CRDName()); crd != nil || err != nil {
 			return err == nil, "", err
@@ -21,7 +28,7 @@ func (g *guards) v1CRDsInstalled(ctx context.Context, _ *migration) (bool, strin
 
 // notMigratedYet is false in a cluster that was migrated, but not by this migration: a backup has brought it back
 // with another UID, or somebody has removed the finalizer of the one that did it.
-func (g *guards) notMigratedYet(ctx context.Context, dm *migration) (bool, string, error) {
+func (g *guards) notMigratedYet(ctx context.Context, _ *fsm.Machine, dm *migration) (bool, string, error) {
 	d, err := g.datastore(ctx)
 	if err != nil {
 		return false, "", err
@@ -31,8 +38,8 @@ func (g *guards) notMigratedYet(ctx context.Context, dm *migration) (bool, strin
 }
 
 // anythingLeft is false where there is no v1, and v3 is in use.
-func (g *guards) anythingLeft(ctx context.Context, dm *migration) (bool, string, error) {
-	installed, _, err := g.v1CRDsInstalled(ctx, dm)
+func (g *guards) anythingLeft(ctx context.Context, m *fsm.Machine, dm *migration) (bool, string, error) {
+	installed, _, err := g.v1CRDsInstalled(ctx, m, dm)
 	if err != nil || installed {
 		return installed, "", err
 	}
@@ -50,17 +57,10 @@ func (g *guards) onlyMigration(ctx context.Context, m *fsm.Machine, dm *migratio
 	for i := range all {
 		other := &all[i]
 		if other.UID != dm.UID && goesBefore(m, other, dm) {
-			return false, fmt.Sprintf("DatastoreMigration %s is active (%s): delete this one, or the other one first", other.Name, displayPhase(other)), nil
+			return false, fmt.Sprintf("DatastoreMigration %s is active (%s): delete this one, or the other one first", other.Name, cmp.Or(other.Status.Phase, "new")), nil
 		}
 	}
 	return true, "", nil
-}
-
-func displayPhase(dm *migration) string {
-	if dm.Status.Phase == "" {
-		return "new"
-	}
-	return dm.Status.Phase
 }
 
 // goesBefore tells whether other has begun, or will begin before dm.

@@ -46,7 +46,7 @@ func Look(cfg *rest.Config, settings Settings, machine *fsm.Machine, dm *migrati
 
 // Checks are the answers that the first step of the migration would get.
 func (l *Inspector) Checks(ctx context.Context) []check.Answer {
-	return check.Ask(ctx, append(l.s.preflight.checks(l.machine, l.dm), check.KubernetesVersion(l.s.preflight.settings.Discovery)))
+	return check.Ask(ctx, append(l.s.preflight.checks(l.machine, l.dm), check.KubernetesVersion(l.s.discovery)))
 }
 
 // Plan reads, converts and validates every object of v1. Where v3's storage can be reached, it also

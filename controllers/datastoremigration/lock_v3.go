@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,94 +25,6 @@ type v3Lock struct {
 
 	door  *door
 	fence *fence
-}
-
-func (l *v3Lock) unlockV3Rights() []rbacv1.PolicyRule {
-	return grants(onAPIService("get patch"), l.onV1Lock("get patch"), l.onV3Lock("get patch delete"), removeFenceRights())
-}
-
-// unlockV3 opens v3 for business, or takes away what lockV3 did. The fence around v3 hears of it by its
-// parameter at once, and goes after that: a policy that is deleted is enforced for another second.
-func (l *v3Lock) unlockV3(ctx context.Context, sc *scope) (outputs, error) {
-	keep := sc.With.String("created", "delete") == "keep"
-	if keep {
-		if err := l.noteV3Open(ctx, sc.Object); err != nil {
-			return nil, err
-		}
-	}
-	err := l.door.mustReachV3(ctx, sc, func(version string) error {
-		return l.openV3(ctx, sc, l.registry.Through(version).Lock().V3GVK(), keep)
-	})
-	if err != nil || !keep {
-		return nil, err
-	}
-	return nil, l.fence.removeNamed(ctx, sc.Object, migrationv1.V3FenceName)
-}
-
-// noteV3Open tells the fence around v3 that v3 is open.
-func (l *v3Lock) noteV3Open(ctx context.Context, dm *migration) error {
-	info, err := l.v1Info(ctx)
-	if err != nil && !gone(err) {
-		return err
-	}
-	if info == nil || info.GetAnnotations()[migrationv1.AnnotationV3Open] == string(dm.UID) {
-		return nil
-	}
-	err = patch.MutateAndPatchSpec(ctx, l.client, info, func(info *unstructured.Unstructured) {
-		info.SetAnnotations(labels.Merge(info.GetAnnotations(), labels.Set{migrationv1.AnnotationV3Open: string(dm.UID)}))
-	})
-	if err != nil {
-		return fmt.Errorf("note on v1 ClusterInformation %s that v3 is open: %w", clusterInformationName, err)
-	}
-	return nil
-}
-
-func (l *v3Lock) openV3(ctx context.Context, sc *scope, gvk schema.GroupVersionKind, keep bool) error {
-	info, err := l.clusterInformation(ctx, gvk)
-	if err != nil || info == nil {
-		return err
-	}
-	switch holder := lockedBy(info); decideUnlock(info, sc.Object.UID, keep) {
-	case unlockDeletes:
-		return remove(ctx, l.client, info, "the v3 ClusterInformation that this migration created")
-	case unlockOpens:
-		return l.setReady(ctx, info, true, "")
-	case unlockWaits:
-		return fsm.Wait("%s %s has datastoreReady=false, set by %q and not by this migration, which has to open v3: find out who did it, and set datastoreReady to true when it is safe",
-			gvk.GroupKind(), clusterInformationName, holder)
-	case unlockLeavesClosed:
-		sc.Warn("V3StaysLocked", "%s %s has datastoreReady=false, set by %q and not by this migration, which leaves it so", gvk.GroupKind(), clusterInformationName, holder)
-	}
-	return nil
-}
-
-// unlockDecision says what becomes of the lock of v3.
-type unlockDecision string
-
-const (
-	unlockDeletes      unlockDecision = "delete"
-	unlockOpens        unlockDecision = "open"
-	unlockHasNothing   unlockDecision = "nothing to do"
-	unlockWaits        unlockDecision = "wait"
-	unlockLeavesClosed unlockDecision = "leave closed"
-)
-
-// decideUnlock says it of a lock that this migration holds. keep: v3 has to be open afterwards.
-func decideUnlock(info *unstructured.Unstructured, uid types.UID, keep bool) unlockDecision {
-	holder := lockedBy(info)
-	switch {
-	case createdBy(info) == uid && !keep:
-		return unlockDeletes
-	case holder == uid:
-		return unlockOpens
-	case isReady(info):
-		return unlockHasNothing
-	case keep && holder == "": // it was closed by lockV3, which refuses the lock of another; Calico's components may drop the note
-		return unlockOpens
-	case keep:
-		return unlockWaits
-	}
-	return unlockLeavesClosed
 }
 
 // lockV3 makes sure that v3 is locked before anything can be read from it. The object is
@@ -203,4 +114,88 @@ func lockedCopy(v1 *unstructured.Unstructured, gvk schema.GroupVersionKind, owne
 		migrationv1.AnnotationLockedBy:   string(owner),
 	})
 	return info
+}
+
+// unlockV3 opens v3 for business, or takes away what lockV3 did. The fence around v3 hears of it by its
+// parameter at once, and goes after that: a policy that is deleted is enforced for another second.
+func (l *v3Lock) unlockV3(ctx context.Context, sc *scope) (outputs, error) {
+	keep := sc.With.String("created", "delete") == "keep"
+	if keep {
+		if err := l.noteV3Open(ctx, sc.Object); err != nil {
+			return nil, err
+		}
+	}
+	err := l.door.mustReachV3(ctx, sc, func(version string) error {
+		return l.openV3(ctx, sc, l.registry.Through(version).Lock().V3GVK(), keep)
+	})
+	if err != nil || !keep {
+		return nil, err
+	}
+	return nil, l.fence.removeNamed(ctx, sc.Object, migrationv1.V3FenceName)
+}
+
+// noteV3Open tells the fence around v3 that v3 is open.
+func (l *v3Lock) noteV3Open(ctx context.Context, dm *migration) error {
+	info, err := l.v1Info(ctx)
+	if err != nil && !gone(err) {
+		return err
+	}
+	if info == nil || info.GetAnnotations()[migrationv1.AnnotationV3Open] == string(dm.UID) {
+		return nil
+	}
+	err = patch.MutateAndPatchSpec(ctx, l.client, info, func(info *unstructured.Unstructured) {
+		info.SetAnnotations(labels.Merge(info.GetAnnotations(), labels.Set{migrationv1.AnnotationV3Open: string(dm.UID)}))
+	})
+	if err != nil {
+		return fmt.Errorf("note on v1 ClusterInformation %s that v3 is open: %w", clusterInformationName, err)
+	}
+	return nil
+}
+
+func (l *v3Lock) openV3(ctx context.Context, sc *scope, gvk schema.GroupVersionKind, keep bool) error {
+	info, err := l.clusterInformation(ctx, gvk)
+	if err != nil || info == nil {
+		return err
+	}
+	switch holder := lockedBy(info); decideUnlock(info, sc.Object.UID, keep) {
+	case unlockDeletes:
+		return remove(ctx, l.client, info, "the v3 ClusterInformation that this migration created")
+	case unlockOpens:
+		return l.setReady(ctx, info, true, "")
+	case unlockWaits:
+		return fsm.Wait("%s %s has datastoreReady=false, set by %q and not by this migration, which has to open v3: find out who did it, and set datastoreReady to true when it is safe",
+			gvk.GroupKind(), clusterInformationName, holder)
+	case unlockLeavesClosed:
+		sc.Warn("V3StaysLocked", "%s %s has datastoreReady=false, set by %q and not by this migration, which leaves it so", gvk.GroupKind(), clusterInformationName, holder)
+	}
+	return nil
+}
+
+// unlockDecision says what becomes of the lock of v3.
+type unlockDecision string
+
+const (
+	unlockDeletes      unlockDecision = "delete"
+	unlockOpens        unlockDecision = "open"
+	unlockHasNothing   unlockDecision = "nothing to do"
+	unlockWaits        unlockDecision = "wait"
+	unlockLeavesClosed unlockDecision = "leave closed"
+)
+
+// decideUnlock says it of a lock that this migration holds. keep: v3 has to be open afterwards.
+func decideUnlock(info *unstructured.Unstructured, uid types.UID, keep bool) unlockDecision {
+	holder := lockedBy(info)
+	switch {
+	case createdBy(info) == uid && !keep:
+		return unlockDeletes
+	case holder == uid:
+		return unlockOpens
+	case isReady(info):
+		return unlockHasNothing
+	case keep && holder == "": // it was closed by lockV3, which refuses the lock of another; Calico's components may drop the note
+		return unlockOpens
+	case keep:
+		return unlockWaits
+	}
+	return unlockLeavesClosed
 }

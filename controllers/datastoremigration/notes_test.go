@@ -20,6 +20,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/datastoremigration/backupstore"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
@@ -107,7 +108,7 @@ func TestTheBackupIsOnRecord(t *testing.T) {
 				must(t, b.backUp(t, b.WithWatch, nil))
 			}
 			must(t, b.run(t, b.WithWatch, CleanUpAction, nil))
-			index, err := (&backupStore{client: b.WithWatch, namespace: "calico-system", migration: b.dm}).read(t.Context())
+			index, err := (&backupstore.Store{Client: b.WithWatch, Namespace: "calico-system", Migration: b.dm}).Read(t.Context())
 			if err != nil || index == nil || index.Objects["IPPool"] != 7 {
 				t.Errorf("v1 is gone, and the backup has %+v, %v: %s", index, err, c.why)
 			}

@@ -21,7 +21,6 @@ type preflight struct {
 
 	settings Settings
 
-	apis       *apis
 	servers    *servers
 	fence      *fence
 	door       *door
@@ -29,7 +28,6 @@ type preflight struct {
 	dependents *dependents
 	dryRuns    *dryRuns
 	components *components
-	peer       *peer
 }
 
 func (s *preflight) preflightRights() []rbacv1.PolicyRule {
@@ -41,7 +39,7 @@ func (s *preflight) preflightRights() []rbacv1.PolicyRule {
 // any consequence and before anything is locked, and it changes nothing. What is
 // worth knowing is told once, when nothing stands in the way.
 func (s *preflight) preflight(ctx context.Context, sc *scope) (outputs, error) {
-	blockers, warnings, err := check.Split(check.Ask(ctx, append(s.checks(sc.Machine, sc.Object), check.KubernetesVersion(s.settings.Discovery))))
+	blockers, warnings, err := check.Split(check.Ask(ctx, append(s.checks(sc.Machine, sc.Object), check.KubernetesVersion(s.discovery))))
 	if err != nil && len(blockers) == 0 { // else it may be for a right that is named in them
 		return nil, err
 	}
@@ -84,7 +82,7 @@ func (s *preflight) checks(machine *fsm.Machine, dm *migration) []check.Check {
 	copyAhead := s.door.canCopyAhead(all)
 	checks := []check.Check{
 		check.Rights(s.client, needs, check.GrantRights), s.v3CRDs(), s.builtInTiers(), s.lockIsFree(dm), s.fence.canBeFenced(), s.admissionPolicies(),
-		s.v1Kinds(), s.selectors(), s.peer.peerController(dm), s.tigeraOperator(dm), s.dependents.canBeProtected(), copyAhead, s.door.copiesInSight(), s.components.cniFollows(), s.dryRuns.v3Webhooks(copyAhead), s.room.hasSpace(dm),
+		s.v1Kinds(), s.selectors(), s.components.peerController(dm), s.tigeraOperator(dm), s.dependents.canBeProtected(), copyAhead, s.door.copiesInSight(), s.components.cniFollows(), s.dryRuns.v3Webhooks(copyAhead), s.room.hasSpace(dm),
 	}
 	checks = append(checks, s.servers.everyServer()...)
 	if s.settings.Pod.Name != "" {

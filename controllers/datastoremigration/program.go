@@ -1,5 +1,6 @@
-// Package datastoremigration is the work behind the DatastoreMigration machine:
-// one file per step. What comes after what is written in
+// Package datastoremigration is the work behind the DatastoreMigration machine: a
+// type and a file for each effect, with what takes it and what gives it back. Start
+// with newEffects, and Program, which binds names to work. What comes after what is written in
 // phases/datastore-migration.yaml, not here; how the status is stored is the
 // runner's business, how objects are converted and copied that of resources.
 package datastoremigration
@@ -36,27 +37,24 @@ type (
 type effects struct {
 	cluster
 
-	copiers     *copiers
-	servers     *servers
-	parking     *parking
-	door        *door
-	room        *room
-	watchSync   *watchSync
-	fence       *fence
-	v1Lock      *v1Lock
-	v3Lock      *v3Lock
-	owners      *owners
-	dependents  *dependents
-	copying     *copying
-	dryRuns     *dryRuns
-	annotations *annotations
-	backups     *backups
-	cleanUp     *cleanUp
-	components  *components
-	peer        *peer
-	guards      *guards
-	recovery    *recovery
-	preflight   *preflight
+	copiers    *copiers
+	servers    *servers
+	parking    *parking
+	door       *door
+	room       *room
+	watchSync  *watchSync
+	fence      *fence
+	v1Lock     *v1Lock
+	v3Lock     *v3Lock
+	owners     *owners
+	dependents *dependents
+	copying    *copying
+	dryRuns    *dryRuns
+	backups    *backups
+	cleanUp    *cleanUp
+	components *components
+	guards     *guards
+	preflight  *preflight
 }
 
 // newEffects gives each effect what it needs. The client reads from and writes to the API server, without a cache and
@@ -68,32 +66,28 @@ func newEffects(c client.Client, settings Settings) *effects {
 	if settings.Copies == nil {
 		settings.Copies = c
 	}
-	e := &effects{cluster: cluster{client: c, registry: settings.Registry}}
+	e := &effects{cluster: cluster{client: c, discovery: settings.Discovery, registry: settings.Registry}}
 	on, namespace := e.cluster, settings.CalicoNamespace
-	apis := &apis{cluster: on, discovery: settings.Discovery}
 	e.copiers = &copiers{cluster: on, copies: settings.Copies, metadata: settings.Metadata, ending: settings.Ending, polite: settings.Polite, metrics: settings.Metrics, caches: &caches{}}
 	over := *e.copiers
 	e.servers = &servers{cluster: on, config: settings.Config, elsewhere: settings.Elsewhere}
 	e.parking = &parking{cluster: on, servers: e.servers}
-	e.room = &room{copiers: over, discovery: settings.Discovery, quota: settings.StoreQuota}
+	e.room = &room{copiers: over, quota: settings.StoreQuota}
 	e.door = &door{copiers: over, parking: e.parking, room: e.room}
 	e.watchSync = &watchSync{copiers: over, door: e.door}
-	e.fence = &fence{cluster: on, apis: apis, servers: e.servers, caches: over.caches, watchSync: e.watchSync}
+	e.fence = &fence{cluster: on, servers: e.servers, caches: over.caches, watchSync: e.watchSync}
 	e.v1Lock = &v1Lock{copiers: over, fence: e.fence, parking: e.parking}
 	e.v3Lock = &v3Lock{cluster: on, door: e.door, fence: e.fence}
 	e.owners = &owners{copiers: over, namespace: namespace, fence: e.fence}
-	e.dependents = &dependents{copiers: over, discovery: settings.Discovery, owners: e.owners}
+	e.dependents = &dependents{copiers: over, owners: e.owners}
 	e.copying = &copying{copiers: over, door: e.door, lock: e.v1Lock, room: e.room}
 	e.dryRuns = &dryRuns{copiers: over, door: e.door}
-	e.annotations = &annotations{over}
-	e.backups = &backups{cluster: on, apis: apis, namespace: namespace}
-	e.cleanUp = &cleanUp{copiers: over, apis: apis, backups: e.backups}
+	e.backups = &backups{cluster: on, namespace: namespace}
+	e.cleanUp = &cleanUp{copiers: over, backups: e.backups}
 	e.components = &components{cluster: on, namespace: namespace}
-	e.peer = &peer{cluster: on, namespace: namespace}
-	e.guards = &guards{on}
-	e.recovery = &recovery{cluster: on, fence: e.fence, door: e.door, peer: e.peer}
-	e.preflight = &preflight{settings: settings, copiers: over, apis: apis, servers: e.servers, fence: e.fence, door: e.door, room: e.room,
-		dependents: e.dependents, dryRuns: e.dryRuns, components: e.components, peer: e.peer}
+	e.guards = &guards{cluster: on, fence: e.fence, door: e.door, components: e.components}
+	e.preflight = &preflight{settings: settings, copiers: over, servers: e.servers, fence: e.fence, door: e.door, room: e.room,
+		dependents: e.dependents, dryRuns: e.dryRuns, components: e.components}
 	return e
 }
 
@@ -161,13 +155,18 @@ func (e *effects) looking() map[string]runner.Action[*migration] {
 			Params: map[string]fsm.Param{
 				"quiet":  {Type: fsm.TypeDuration, Doc: "how long nobody may have written"},
 				"atMost": {Type: fsm.TypeDuration, Doc: "when to go on all the same, where the lock is cooperative only"}},
-			Outputs: map[string]fsm.Type{"quiet": fsm.TypeBool}}, Do: e.v1Lock.drain, Rights: e.v1Lock.drainRights()},
-		"AwaitV3Served": {ActionSpec: fsm.ActionSpec{Doc: "Waits until every v3 kind is served from its CRD."}, Do: e.parking.awaitV3Served, Rights: e.parking.awaitV3ServedRights()},
+			Outputs: map[string]fsm.Type{"quiet": fsm.TypeBool}}, Do: e.v1Lock.drain,
+			Rights: grants(apiServersRights(), e.onV1Lock("patch"), allOf("list", resources.V1Group, e.registry.All(), (*resources.Kind).V1Plural))}, // the lock is v1's, too
+		"AwaitV3Served": {ActionSpec: fsm.ActionSpec{Doc: "Waits until every v3 kind is served from its CRD."}, Do: e.parking.awaitV3Served,
+			Rights: grants(apiServersRights(), onAPIService("get patch"), e.onV1Lock("get"), e.onV3Lock("get"),
+				allOf("list", resources.V3Group, e.registry.All(), (*resources.Kind).V3Plural))},
 		"Verify": {ActionSpec: fsm.ActionSpec{Doc: "Reads both sides again and compares every object.",
 			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "different": fsm.TypeInt, "examples": fsm.TypeStrings, "verified": fsm.TypeInt}}, Do: e.copying.verify,
 			Rights: grants(onAPIService("get patch"), e.fence.lockStandsRights(), e.lists(), e.onV3("get patch"), e.onV3Status("patch"))}, // a dry run tells what admission makes of a copy
 		"TryV3Writes": {ActionSpec: fsm.ActionSpec{Doc: "Asks by dry runs whether v3 takes what is to be written there later: its lock, and changes and deletions of copies; changes nothing.",
-			Outputs: map[string]fsm.Type{"refused": fsm.TypeStrings}}, Do: e.dryRuns.tryV3Writes, Rights: e.dryRuns.tryV3WritesRights()},
+			Outputs: map[string]fsm.Type{"refused": fsm.TypeStrings}}, Do: e.dryRuns.tryV3Writes,
+			Rights: grants(webhookRights(), onAPIService("get"), e.onV1Lock("get"), e.onV3Lock("get patch delete"), rule("create", resources.V3Group, e.registry.Lock().V3Plural()),
+				e.onV3("list patch delete"), e.onV3CRDs("get"))},
 		RolloutAction: {ActionSpec: fsm.ActionSpec{Doc: "Looks which components do not run with projectcalico.org/v3 yet, in Calico's namespace, and whether the CNI plugin will.",
 			Outputs: map[string]fsm.Type{"namespace": fsm.TypeString, "pending": fsm.TypeStrings, "unset": fsm.TypeStrings, "rolling": fsm.TypeStrings, "restart": fsm.TypeStrings,
 				"configMap": fsm.TypeString, "configMapHasGroup": fsm.TypeBool}}, Do: e.components.observeRollout, Rights: grants(observeRolloutRights(), e.datastoreRights())},
@@ -198,7 +197,7 @@ func (e *effects) acting() map[string]runner.Action[*migration] {
 		BackUpAction: {ActionSpec: fsm.ActionSpec{Doc: "Keeps every v1 object and CRD in Secrets, from which they can be restored.",
 			Params: map[string]fsm.Param{"to": {Type: fsm.TypeString, Doc: "Secrets, or None for no backup; Secrets is the default"}}},
 			Do: e.backups.backUpV1, Rights: e.backups.backUpRights()},
-		"ForgetCopies": {ActionSpec: fsm.ActionSpec{Doc: "Removes our notes from the v3 objects."}, Do: e.annotations.forgetCopies,
+		"ForgetCopies": {ActionSpec: fsm.ActionSpec{Doc: "Removes our notes from the v3 objects."}, Do: e.copying.forgetCopies,
 			Rights: grants(e.onV3("list get patch"), e.onV3CRDs("get"), e.onV3Lock("get patch"), e.earlierRights())},
 		"UnlockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to true, if this migration locked it."},
 			Do: e.v1Lock.unlockV1, Rights: grants(removeFenceRights(), onFencePolicy("patch"), whoAmI(), e.onV1Lock("get patch"))},
@@ -214,9 +213,10 @@ func (e *effects) acting() map[string]runner.Action[*migration] {
 			Rights: grants(onAPIService("get"), e.onV1Lock("get"), e.onV3Lock("get patch"), rule("create", resources.V3Group, e.registry.Lock().V3Plural()))},
 		"UnlockV3": {ActionSpec: fsm.ActionSpec{Doc: "Gives the v3 lock back. created: keep opens the ClusterInformation that LockV3 created instead of deleting it.",
 			Params: map[string]fsm.Param{"created": {Type: fsm.TypeString, Doc: "keep, or delete: the default"}}}, Do: e.v3Lock.unlockV3,
-			Rights: e.v3Lock.unlockV3Rights()},
+			Rights: grants(onAPIService("get patch"), e.onV1Lock("get patch"), e.onV3Lock("get patch delete"), removeFenceRights())},
 		OpenDoorAction: {ActionSpec: fsm.ActionSpec{Doc: "Adds a served version to the v3 CRDs, through which v3 can be written while the aggregated API server owns it. sideDoor is false where that is refused. Without that server v3 itself is the way, and no CRD is changed.",
-			Outputs: map[string]fsm.Type{"sideDoor": fsm.TypeBool}}, Do: e.door.openSideDoor, Rights: e.door.openSideDoorRights()},
+			Outputs: map[string]fsm.Type{"sideDoor": fsm.TypeBool}}, Do: e.door.openSideDoor, Rights: grants(onAPIService("get"), e.onV3CRDs("get patch"),
+			allOf("list", resources.V3Group, e.registry.All(), (*resources.Kind).V3Plural))},
 		CloseDoorAction: {ActionSpec: fsm.ActionSpec{Doc: "Takes that version out of the v3 CRDs again."}, Do: e.door.closeSideDoor, Rights: grants(e.onV3CRDs("get patch"), e.door.handOverRights())},
 		"HandOverFields": {ActionSpec: fsm.ActionSpec{Doc: "Gives the fields of v3 objects to the field managers that own them in v1, under version v3, for server-side apply."},
 			Do: e.door.handOverFields, Rights: e.door.handOverRights()},
@@ -233,7 +233,7 @@ func (e *effects) acting() map[string]runner.Action[*migration] {
 			Outputs: map[string]fsm.Type{"ownersMissing": fsm.TypeInt}}, Do: e.copying.remapOwners,
 			Rights: grants(onAPIService("get patch"), e.fence.lockStandsRights(), e.lists(), e.onV3("get patch"))},
 		CleanUpAction: {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v1 CRDs of the migrated kinds, one at a time, if v1 still holds what was verified."},
-			Do: e.cleanUp.deleteV1CRDs, Rights: e.cleanUp.cleanUpRights()},
+			Do: e.cleanUp.deleteV1CRDs, Rights: grants([]rbacv1.PolicyRule{rbac.Asking}, onAPIService("get"), e.onV1CRDs("get delete"), e.onV3CRDs("get"), e.onV1("list"), e.backups.backUpRights())},
 	}
 }
 
@@ -245,20 +245,15 @@ func (e *effects) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
 	return e.fence.fenceV1(ctx, sc)
 }
 
-// ofCluster is a guard that asks the cluster, whatever the machine is.
-func ofCluster(open func(context.Context, *migration) (bool, string, error)) func(context.Context, *fsm.Machine, *migration) (bool, string, error) {
-	return func(ctx context.Context, _ *fsm.Machine, dm *migration) (bool, string, error) { return open(ctx, dm) }
-}
-
 func (e *effects) guardsByName() map[string]runner.Guard[*migration] {
 	return map[string]runner.Guard[*migration]{
-		"v1CRDsInstalled": {Doc: "At least one CRD of crd.projectcalico.org is there.", Open: ofCluster(e.guards.v1CRDsInstalled), Rights: e.onV1CRDs("get")},
-		"notMigratedYet":  {Doc: "No other migration has moved this cluster to v3, as the cluster says.", Open: ofCluster(e.guards.notMigratedYet), Rights: e.datastoreRights()},
-		"anythingLeft":    {Doc: "A CRD of crd.projectcalico.org is there, or v3 is not in use.", Open: ofCluster(e.guards.anythingLeft), Rights: grants(e.onV1CRDs("get"), e.datastoreRights())},
+		"v1CRDsInstalled": {Doc: "At least one CRD of crd.projectcalico.org is there.", Open: e.guards.v1CRDsInstalled, Rights: e.onV1CRDs("get")},
+		"notMigratedYet":  {Doc: "No other migration has moved this cluster to v3, as the cluster says.", Open: e.guards.notMigratedYet, Rights: e.datastoreRights()},
+		"anythingLeft":    {Doc: "A CRD of crd.projectcalico.org is there, or v3 is not in use.", Open: e.guards.anythingLeft, Rights: grants(e.onV1CRDs("get"), e.datastoreRights())},
 		"onlyMigration": {Doc: "No other DatastoreMigration is active.", Open: e.guards.onlyMigration,
 			Rights: rule("list", migrationv1.GroupVersion.Group, "datastoremigrations")},
-		"v3OpenedByMigration": {Doc: "This migration has passed the point of no return, as the cluster says.", Open: ofCluster(e.recovery.v3OpenedByMigration), Rights: e.recovery.tracesRights()},
-		"leftByMigration":     {Doc: "Something is in place that this migration took, as the cluster says.", Open: ofCluster(e.recovery.leftByMigration), Rights: e.recovery.tracesRights()},
+		"v3OpenedByMigration": {Doc: "This migration has passed the point of no return, as the cluster says.", Open: e.guards.v3OpenedByMigration, Rights: e.guards.tracesRights()},
+		"leftByMigration":     {Doc: "Something is in place that this migration took, as the cluster says.", Open: e.guards.leftByMigration, Rights: e.guards.tracesRights()},
 	}
 }
 

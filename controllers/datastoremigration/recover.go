@@ -12,15 +12,6 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// recovery finds what a migration holds whose state is lost.
-type recovery struct {
-	cluster
-
-	fence *fence
-	door  *door
-	peer  *peer
-}
-
 // A migration whose state is lost is recognized by what bears its UID in the cluster: the
 // lock of v1, that of v3, the fence and the side door. The first of them is taken before
 // anything else, and the last given back after everything else.
@@ -38,9 +29,9 @@ type traces struct {
 	left []string
 }
 
-func (r *recovery) traces(ctx context.Context, dm *migration) (traces, error) {
+func (g *guards) traces(ctx context.Context, dm *migration) (traces, error) {
 	t := traces{}
-	for _, look := range []func(context.Context, *migration, *traces) error{r.notThePeers, r.lockTraces, r.fence.fenceTraces, r.door.doorTraces} {
+	for _, look := range []func(context.Context, *migration, *traces) error{g.notThePeers, g.lockTraces, g.fence.fenceTraces, g.door.doorTraces} {
 		if err := look(ctx, dm, &t); err != nil {
 			return t, err
 		}
@@ -48,15 +39,15 @@ func (r *recovery) traces(ctx context.Context, dm *migration) (traces, error) {
 	return t, nil
 }
 
-func (r *recovery) lockTraces(ctx context.Context, dm *migration, t *traces) error {
-	v1, err := r.v1Info(ctx)
+func (g *guards) lockTraces(ctx context.Context, dm *migration, t *traces) error {
+	v1, err := g.v1Info(ctx)
 	if err != nil && !gone(err) {
 		return err
 	}
 	if t.v1Locked = v1 != nil && !isReady(v1) && lockedBy(v1) == dm.UID; t.v1Locked {
 		t.left = append(t.left, "the lock of v1")
 	}
-	v3, err := r.v3InReach(ctx)
+	v3, err := g.v3InReach(ctx)
 	if err != nil || v3 == nil {
 		return err
 	}
@@ -69,24 +60,24 @@ func (r *recovery) lockTraces(ctx context.Context, dm *migration, t *traces) err
 
 // notThePeers is an error where Calico's own controller may be at work on the object: its
 // finalizer has the same name, and what it has left is not ours to give back.
-func (r *recovery) notThePeers(ctx context.Context, dm *migration, _ *traces) error {
+func (g *guards) notThePeers(ctx context.Context, dm *migration, _ *traces) error {
 	if dm.Name != peerName {
 		return nil
 	}
-	acts, err := r.peer.peerMayAct(ctx)
+	acts, err := g.components.peerMayAct(ctx)
 	if err != nil || !acts {
 		return err
 	}
-	return fmt.Errorf("Calico's own controller (%s) acts on a DatastoreMigration with the name %s, and this one has no state of ours: let that controller finish, or take its rights away first", r.peer.peerUser(), peerName) //nolint:staticcheck // a name begins with a capital
+	return fmt.Errorf("Calico's own controller (%s) acts on a DatastoreMigration with the name %s, and this one has no state of ours: let that controller finish, or take its rights away first", g.components.peerUser(), peerName) //nolint:staticcheck // a name begins with a capital
 }
 
 // v3OpenedByMigration tells whether the migration has passed the point of no return.
-func (r *recovery) v3OpenedByMigration(ctx context.Context, dm *migration) (bool, string, error) {
-	t, err := r.traces(ctx, dm)
+func (g *guards) v3OpenedByMigration(ctx context.Context, _ *fsm.Machine, dm *migration) (bool, string, error) {
+	t, err := g.traces(ctx, dm)
 	if err != nil {
 		return false, "", err
 	}
-	svc, err := r.apiService(ctx)
+	svc, err := g.apiService(ctx)
 	if err != nil {
 		return false, "", err
 	}
@@ -99,14 +90,14 @@ func (r *recovery) v3OpenedByMigration(ctx context.Context, dm *migration) (bool
 }
 
 // leftByMigration tells whether anything is in place that the migration has to give back.
-func (r *recovery) leftByMigration(ctx context.Context, dm *migration) (bool, string, error) {
-	t, err := r.traces(ctx, dm)
+func (g *guards) leftByMigration(ctx context.Context, _ *fsm.Machine, dm *migration) (bool, string, error) {
+	t, err := g.traces(ctx, dm)
 	if err != nil {
 		return false, "", err
 	}
 	return len(t.left) > 0, fmt.Sprintf("in place in its name: %v", t.left), nil
 }
 
-func (r *recovery) tracesRights() []rbacv1.PolicyRule {
-	return grants(peerRights(), onAPIService("get"), onFence("get"), r.onV1Lock("get"), r.onV3Lock("get"), r.onV3CRDs("get"))
+func (g *guards) tracesRights() []rbacv1.PolicyRule {
+	return grants(peerRights(), onAPIService("get"), onFence("get"), g.onV1Lock("get"), g.onV3Lock("get"), g.onV3CRDs("get"))
 }

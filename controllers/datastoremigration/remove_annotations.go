@@ -16,15 +16,12 @@ import (
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
-// annotations takes off v3 what says whose copies they were.
-type annotations struct{ copiers }
-
 // forgetCopies takes the notes of this migration, and of one that it has taken over, off
 // everything in v3: from here on nothing is anybody's copy. Where admission refuses that, the notes stay, and it is
 // told: v1 is gone, so that there is no way but on, and a note means nothing any more. It is not done sooner, because
 // Calico's webhooks, which come with v3, let nobody but Calico write ClusterInformation: v1 would stay for good. And
 // until v1 is gone the notes say whose the copies are, should the state be lost.
-func (s *annotations) forgetCopies(ctx context.Context, sc *scope) (outputs, error) {
+func (s *copying) forgetCopies(ctx context.Context, sc *scope) (outputs, error) {
 	var kept []resources.Problem
 	err := s.withEarlier(ctx, sc.Object, func(ctx context.Context, dm *migration) error {
 		more, err := s.forgetCopiesOf(ctx, dm)
@@ -44,7 +41,7 @@ func (s *annotations) forgetCopies(ctx context.Context, sc *scope) (outputs, err
 }
 
 // forgetCopiesOf takes its notes off the lock last: the lock tells whose they are.
-func (s *annotations) forgetCopiesOf(ctx context.Context, dm *migration) (kept []resources.Problem, err error) {
+func (s *copying) forgetCopiesOf(ctx context.Context, dm *migration) (kept []resources.Problem, err error) {
 	if kept, err = s.copier(dm).ForgetCopies(ctx); err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// components looks at Calico's own, in their namespace; it writes nothing.
+// components looks at Calico's own programs, in their namespace; it writes nothing.
 type components struct {
 	cluster
 

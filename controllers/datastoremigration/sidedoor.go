@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -38,11 +37,6 @@ const (
 	doorServed = 10 * time.Second
 	doorPoll   = 200 * time.Millisecond
 )
-
-func (s *door) openSideDoorRights() []rbacv1.PolicyRule {
-	return grants(onAPIService("get"), s.onV3CRDs("get patch"),
-		allOf("list", resources.V3Group, s.registry.All(), (*resources.Kind).V3Plural))
-}
 
 // openSideDoor adds a served version to every v3 CRD, through which v3's storage can be
 // written while the aggregated API server owns v3. Where v3 is served from its CRDs already, v3

@@ -8,11 +8,11 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
@@ -26,8 +26,7 @@ import (
 type room struct {
 	copiers
 
-	discovery discovery.DiscoveryInterface
-	quota     int64
+	quota int64
 }
 
 // Objects are stored twice until v1 goes. Where etcd's quota is used up, it takes no write of anybody: so what the
@@ -175,19 +174,23 @@ func nearlyFull(writing context.Context) (near *storeFullError) {
 
 // whileRoom gives a context for writing objects that ends, with a storeFullError, before the store is full. Where its
 // size is not known, it is not watched: Preflight has said so. It is looked at before anything is written, unless that
-// would be under a lock: nothing waits for it there.
+// would be under a lock: nothing waits for it there. The function that ends the context ends the watching, too.
 func (s *room) whileRoom(ctx context.Context, clk clock.Clock, lookFirst bool) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	next, watched := storeFirst, true
 	if lookFirst {
 		next, watched = s.lookAtRoom(ctx, cancel)
 	}
-	go func() {
+	var looking sync.WaitGroup
+	looking.Go(func() {
 		for watched && sleep(ctx, clk, next) == nil {
 			next, watched = s.lookAtRoom(ctx, cancel)
 		}
-	}()
-	return ctx, func() { cancel(nil) }
+	})
+	return ctx, func() {
+		cancel(nil)
+		looking.Wait()
+	}
 }
 
 // lookAtRoom tells when to look again, and whether that is of any use.

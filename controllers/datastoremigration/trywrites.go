@@ -30,11 +30,6 @@ func webhookRights() []rbacv1.PolicyRule {
 	return rule("list", admissionregistrationv1.GroupName, "validatingwebhookconfigurations")
 }
 
-func (s *dryRuns) tryV3WritesRights() []rbacv1.PolicyRule {
-	return grants(webhookRights(), onAPIService("get"), s.onV1Lock("get"), s.onV3Lock("get patch delete"), rule("create", resources.V3Group, s.registry.Lock().V3Plural()),
-		s.onV3("list patch delete"), s.onV3CRDs("get"))
-}
-
 // tryV3Writes finds what admission would refuse when it is too late: a refusal to open v3 would keep it closed, and one
 // to delete copies would keep a retreat from its end. What can be reached is asked by dry runs; they change nothing.
 func (s *dryRuns) tryV3Writes(ctx context.Context, sc *scope) (outputs, error) {

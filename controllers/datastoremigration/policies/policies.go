@@ -1,26 +1,46 @@
-package datastoremigration
+package policies
 
 import (
 	"fmt"
 	"strconv"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
 )
 
+type migration = migrationv1.DatastoreMigration
+
+// The resources of a fence.
 const (
-	fencePolicies = "validatingadmissionpolicies"
-	fenceBindings = "validatingadmissionpolicybindings"
+	PolicyResource  = "validatingadmissionpolicies"
+	BindingResource = "validatingadmissionpolicybindings"
 )
 
 // Kubernetes itself deletes what belongs to something that was deleted. It would try for
 // ever, and namespaces would not end.
 const deletedByKubernetes = `request.operation == "DELETE" && request.userInfo.username in [` +
 	`"system:serviceaccount:kube-system:generic-garbage-collector", "system:serviceaccount:kube-system:namespace-controller", "system:kube-controller-manager"]`
+
+// Names are those of both fences, around v1 and v3.
+var Names = []string{migrationv1.FenceName, migrationv1.V3FenceName}
+
+// Fence is both fences, each a policy and its binding, in the order in which they are made: they let an account pass, and
+// their parameter is the lock of v1, which has that name.
+func Fence(dm *migration, lock *resources.Kind, lockName, account string, whileUnknown admissionregistrationv1.FailurePolicyType) [4]client.Object {
+	return [4]client.Object{fencePolicy(dm, lock.V1GVK(), account, whileUnknown), fenceBinding(dm, migrationv1.FenceName, lockName),
+		v3FencePolicy(dm, lock, account), fenceBinding(dm, migrationv1.V3FenceName, lockName)}
+}
+
+// Named are the policy and the binding of one fence, without what they say.
+func Named(dm *migration, name string) (*admissionregistrationv1.ValidatingAdmissionPolicy, *admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
+	return &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: fenceMeta(dm, name)}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: fenceMeta(dm, name)}
+}
 
 // fencePolicy refuses writes of v1 while this migration has it locked; a lock of anybody
 // else is not its business, however long it stands there. The lock is its parameter,
@@ -38,8 +58,8 @@ func fencePolicy(dm *migration, lock schema.GroupVersionKind, user string, while
 	forbidden := metav1.StatusReasonForbidden
 	policy.Spec.Validations = []admissionregistrationv1.Validation{
 		{Expression: fmt.Sprintf(`!(request.dryRun && request.operation == "UPDATE" && object.metadata.?annotations[?%q].orValue("") == %q)`, migrationv1.AnnotationFenceProbe, dm.UID),
-			Message: probeMessage(dm), Reason: &forbidden},
-		{Expression: unlocked(dm), Message: lockMessage(dm), Reason: &forbidden},
+			Message: ProbeMessage(dm), Reason: &forbidden},
+		{Expression: unlocked(dm), Message: LockMessage(dm), Reason: &forbidden},
 	}
 	return policy
 }
@@ -102,13 +122,13 @@ func policyAround(dm *migration, name, group string, lock schema.GroupVersionKin
 }
 
 // fenceBinding binds the policy of that name to the lock. Where there is no lock, nobody is refused.
-func fenceBinding(dm *migration, name string) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+func fenceBinding(dm *migration, name, lockName string) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
 	allow := admissionregistrationv1.AllowAction
 	return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: fenceMeta(dm, name),
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
 			PolicyName:        name,
-			ParamRef:          &admissionregistrationv1.ParamRef{Name: clusterInformationName, ParameterNotFoundAction: &allow},
+			ParamRef:          &admissionregistrationv1.ParamRef{Name: lockName, ParameterNotFoundAction: &allow},
 			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 		},
 	}
@@ -118,8 +138,8 @@ func fenceMeta(dm *migration, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Annotations: map[string]string{migrationv1.AnnotationLockedBy: string(dm.UID)}}
 }
 
-// lockMessage is what people read whose write was refused.
-func lockMessage(dm *migration) string {
+// LockMessage is what people read whose write was refused.
+func LockMessage(dm *migration) string {
 	return fmt.Sprintf("DatastoreMigration %[1]s moves Calico's objects from crd.projectcalico.org/v1 to projectcalico.org/v3, so that v1 is closed: "+
 		"see `kubectl get datastoremigration %[1]s`. Once it has converged, write projectcalico.org/v3; until then, deleting it opens v1 again. "+
 		"If no manager runs, break glass: delete ValidatingAdmissionPolicyBinding %[2]s", dm.Name, migrationv1.FenceName)
@@ -131,6 +151,31 @@ func v3Message(dm *migration) string {
 		"Try again when it has converged: see `kubectl get datastoremigration %[1]s`. What was in v3 before can be edited and deleted, to resolve a conflict", dm.Name)
 }
 
-func probeMessage(dm *migration) string {
+// ProbeMessage is the answer to a dry run that tries whether the fence works.
+func ProbeMessage(dm *migration) string {
 	return fmt.Sprintf("the fence of DatastoreMigration %s (%s) works", dm.Name, dm.UID)
+}
+
+// Of tells that a part is of this migration.
+func Of(part client.Object, dm *migration) bool {
+	return part.GetAnnotations()[migrationv1.AnnotationLockedBy] == string(dm.UID)
+}
+
+// Same compares what decides: whose it is, and what it says. open leaves out what the
+// lock changes.
+func Same(have, want client.Object, open bool) bool {
+	if !have.GetDeletionTimestamp().IsZero() || have.GetAnnotations()[migrationv1.AnnotationLockedBy] != want.GetAnnotations()[migrationv1.AnnotationLockedBy] {
+		return false
+	}
+	switch want := want.(type) {
+	case *admissionregistrationv1.ValidatingAdmissionPolicy:
+		spec := have.(*admissionregistrationv1.ValidatingAdmissionPolicy).Spec
+		if open {
+			spec.FailurePolicy = want.Spec.FailurePolicy
+		}
+		return equality.Semantic.DeepEqual(spec, want.Spec)
+	case *admissionregistrationv1.ValidatingAdmissionPolicyBinding:
+		return equality.Semantic.DeepEqual(have.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding).Spec, want.Spec)
+	}
+	return false
 }
