@@ -1,17 +1,21 @@
 package fsm
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/phasegate/phasegate/fsm/diag"
+)
 
 // Against compares a revision of a machine with the one before it: an object in a
 // phase that is gone needs to know where it belongs, else it is Stalled.
-func (d *Definition) Against(old *Definition) Diagnostics {
+func (d *Definition) Against(old *Definition) diag.Diagnostics {
 	stays := map[string]bool{}
 	var names []string
 	for _, p := range d.Spec.Phases {
 		stays[p.Name] = true
 		names = append(names, p.Name)
 	}
-	var diags Diagnostics
+	var diags diag.Diagnostics
 	for _, p := range old.Spec.Phases {
 		if stays[p.Name] || d.Spec.Upgrade != nil && d.Spec.Upgrade.PhaseMap[p.Name] != "" {
 			continue

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // Machine is a definition bound to actions and guards. It is immutable and
@@ -19,10 +21,10 @@ type Machine struct {
 // graph of its phases, and that every action, guard, parameter and result that
 // it names exists. The machine is nil when a finding is an error. It may be called
 // any number of times.
-func Bind(def *Definition, b Bindings) (*Machine, Diagnostics) {
+func Bind(def *Definition, b Bindings) (*Machine, diag.Diagnostics) {
 	c := checked(def, b)
 	c.lint()
-	diags := c.findings()
+	diags := def.Report(c.diags)
 	if diags.Err() != nil {
 		return nil, diags
 	}
@@ -92,7 +94,7 @@ func (c *compiler) unknownAction(path, name string) {
 	if named := slices.Sorted(maps.Keys(c.prog.actions)); len(named) > 0 {
 		known, what = append(known, named...), "actions of the program and of this file"
 	}
-	c.find(path, "PG005", fmt.Sprintf("action %q is not known to this program", name), instead(name, what, known))
+	c.find(path, "PG005", fmt.Sprintf("action %q is not known to this program", name), diag.Instead(name, what, known))
 }
 
 func (c *compiler) required(path string, a *action) {
@@ -110,7 +112,7 @@ func (a *action) misspelt() (meant []string) {
 	known := slices.Sorted(maps.Keys(a.spec.Params))
 	for name := range a.with {
 		if _, is := a.spec.Params[name]; !is {
-			meant = append(meant, nearest(name, known))
+			meant = append(meant, diag.Nearest(name, known))
 		}
 	}
 	return meant
@@ -140,7 +142,7 @@ func (c *compiler) params(path string, a *action) {
 			c.parameter(fmt.Sprintf("parameter %s of %s", name, a.use), want, v)
 		} else if a.use != "" {
 			c.find(v.path, "PG005", fmt.Sprintf("action %s has no parameter %q", a.use, name),
-				instead(name, "parameters", slices.Sorted(maps.Keys(a.spec.Params))))
+				diag.Instead(name, "parameters", slices.Sorted(maps.Keys(a.spec.Params))))
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // KindBindings is the kind of a bindings file.
@@ -29,14 +30,14 @@ var knownTypes = []Type{TypeString, TypeInt, TypeNumber, TypeBool, TypeDuration,
 
 // LoadBindings reads a file of kind Bindings as strictly as a machine. The type of
 // `self` is not in it: that is a CRD's to tell. It may be called any number of times.
-func LoadBindings(file string, data []byte) (Bindings, Diagnostics) {
+func LoadBindings(file string, data []byte) (Bindings, diag.Diagnostics) {
 	var f bindingsFile
-	src, diags := Decode(file, data, &f)
+	src, diags := diag.Decode(file, data, &f)
 	if len(diags) > 0 {
 		return Bindings{}, diags
 	}
 	if f.APIVersion != v1alpha1.APIVersion || f.Kind != KindBindings {
-		return Bindings{}, Diagnostics{src.Finding("apiVersion", "PG000", fmt.Sprintf("apiVersion %q, kind %q", f.APIVersion, f.Kind),
+		return Bindings{}, diag.Diagnostics{src.Finding("apiVersion", "PG000", fmt.Sprintf("apiVersion %q, kind %q", f.APIVersion, f.Kind),
 			fmt.Sprintf("write apiVersion: %s and kind: %s", v1alpha1.APIVersion, KindBindings))}
 	}
 	check := func(path string, t Type) {
@@ -57,7 +58,7 @@ func LoadBindings(file string, data []byte) (Bindings, Diagnostics) {
 			diags = append(diags, src.Finding("roles."+name+".of", "PG000", fmt.Sprintf("a role of %q", role.Of), "write phase or effect"))
 		}
 	}
-	return Bindings{Actions: f.Actions, Guards: f.Guards, Roles: f.Roles}, diags.sorted()
+	return Bindings{Actions: f.Actions, Guards: f.Guards, Roles: f.Roles}, diags.Sorted()
 }
 
 // File renders bindings as LoadBindings reads them; name says whose they are.

@@ -1,9 +1,12 @@
 package fsm
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // Call is one place of the file that calls an action of the program.
@@ -85,12 +88,12 @@ func (v *value) placeOfItem(path string) string {
 }
 
 // Misfit is the finding about something that does not fit at a path.
-func (d *Definition) Misfit(path string, m Misfit) Diagnostic {
+func (d *Definition) Misfit(path string, m Misfit) diag.Diagnostic {
 	return d.Finding(path, "PG018", m.Message, m.fix())
 }
 
 func (m Misfit) fix() string {
-	switch near := nearest(m.Name, m.Known); {
+	switch near := diag.Nearest(m.Name, m.Known); {
 	case m.Name == "":
 		return "correct the value"
 	case near != "":
@@ -107,8 +110,8 @@ func (c *compiler) together(a *action, at string) {
 		return
 	}
 	for _, flaw := range a.spec.Check(a.written()) {
-		x := c.def.Misfit(firstOf(a.place(flaw.Path), at), flaw)
-		same := func(d Diagnostic) bool { return d.Pos == x.Pos && d.Message == x.Message }
+		x := c.def.Misfit(cmp.Or(a.place(flaw.Path), at), flaw)
+		same := func(d diag.Diagnostic) bool { return d.Pos == x.Pos && d.Message == x.Message }
 		if !slices.ContainsFunc(c.diags, same) {
 			c.diags = append(c.diags, x)
 		}

@@ -12,6 +12,7 @@ import (
 	looplab "github.com/looplab/fsm"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
 	"github.com/phasegate/phasegate/fsm/graph"
 )
 
@@ -74,7 +75,7 @@ func TestEventsCarryTheProof(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, diags := fsm.Prove(c.m, fsm.ProveOptions{})
-			found := slices.ContainsFunc(diags, func(d fsm.Diagnostic) bool {
+			found := slices.ContainsFunc(diags, func(d diag.Diagnostic) bool {
 				return strings.Contains(d.Message, c.message) && (c.trace == "" || slices.Contains(d.Trace, c.trace))
 			})
 			if !found {
@@ -154,7 +155,7 @@ func TestNamesAreUniqueInAPhase(t *testing.T) {
 				t.Fatal(diags)
 			}
 			_, diags = fsm.Bind(def, testBindings)
-			found := slices.ContainsFunc(diags, func(d fsm.Diagnostic) bool { return d.Code == "PG000" && strings.Contains(d.Message, c.want) })
+			found := slices.ContainsFunc(diags, func(d diag.Diagnostic) bool { return d.Code == "PG000" && strings.Contains(d.Message, c.want) })
 			if found != (c.want != "") {
 				t.Errorf("%s: %v", c.why, diags)
 			}

@@ -12,6 +12,8 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	apiservercel "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // expr is a compiled expression; it is safe for concurrent use.
@@ -49,7 +51,7 @@ func (r exprRef) nameless() bool {
 // compileError is a finding inside an expression.
 type compileError struct {
 	code, message, fix string
-	severity           Severity
+	severity           diag.Severity
 	// offset counts characters from 0.
 	offset int
 	id     int64

@@ -12,6 +12,7 @@ import (
 	looplab "github.com/looplab/fsm"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // program is a machine file with every expression compiled and every duration
@@ -116,7 +117,7 @@ type compiler struct {
 	b     Bindings
 	scope *scope
 	prog  *program
-	diags Diagnostics
+	diags diag.Diagnostics
 	// declared is where each name was declared first, by what it is of.
 	declared map[string]string
 	// whileHolding is what whileHeld has found, by expression and effect.
@@ -385,13 +386,4 @@ func (c *compiler) outputs(s step, p *phase) {
 			p.converts[name] = t
 		}
 	}
-}
-
-func firstOf(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }

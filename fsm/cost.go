@@ -13,6 +13,8 @@ import (
 	declared "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/common"
 	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // maxRunCost is what all expressions of one reconcile may cost together, as the
@@ -36,7 +38,7 @@ func (s *scope) costs(ast *cel.Ast) []compileError {
 	}
 	worst := &sizes{scope: s, worst: true, unbounded: map[string]bool{}}
 	if cost, err := s.env.EstimateCost(ast, &library.CostEstimator{SizeEstimator: worst}); err != nil || cost.Max > limit {
-		return []compileError{{code: "PG016", severity: SeverityWarning,
+		return []compileError{{code: "PG016", severity: diag.SeverityWarning,
 			message: fmt.Sprintf("with the largest object that the schema allows it costs %s, more than the %d that one evaluation may cost, and fails", price(cost.Max), limit),
 			fix: fmt.Sprintf("give maxItems, maxProperties or maxLength in the schema to %s, or read less of it",
 				strings.Join(slices.Sorted(maps.Keys(worst.unbounded)), ", "))}}

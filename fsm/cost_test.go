@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apiservercel "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 func TestExpressionsAreBounded(t *testing.T) {
@@ -48,8 +50,8 @@ func TestUnboundedListsAreAWarning(t *testing.T) {
 		t.Fatal(diags.Err())
 	}
 	m, diags := Bind(def, jobBindings(t))
-	diags = slices.DeleteFunc(diags, func(d Diagnostic) bool { return d.Code == "PG101" })
-	if m == nil || len(diags) != 1 || diags[0].Code != "PG016" || diags[0].Severity != SeverityWarning {
+	diags = slices.DeleteFunc(diags, func(d diag.Diagnostic) bool { return d.Code == "PG101" })
+	if m == nil || len(diags) != 1 || diags[0].Code != "PG016" || diags[0].Severity != diag.SeverityWarning {
 		t.Fatalf("an object of ordinary size passes: got %v, %v", m != nil, diags)
 	}
 	if want := "give maxItems, maxProperties or maxLength in the schema to self.spec.free, self.spec.free[]"; !strings.Contains(diags[0].Fix, want) {

@@ -104,7 +104,7 @@ func (r *Run) early(p *phase) *Command {
 			return cmd
 		}
 	}
-	step := firstOf(r.st.Step, "require")
+	step := cmp.Or(r.st.Step, "require")
 	r.st.Blocked = []v1alpha1.Blocked{{Step: step, Because: fmt.Sprintf("error, attempt %d", r.st.Attempts)}}
 	return r.stay(r.st.NotBefore.Time, fmt.Sprintf("%s failed (attempt %d), next at %s", step, r.st.Attempts, r.st.NotBefore.UTC().Format(time.RFC3339)))
 }

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -91,15 +92,15 @@ func (p *phase) listEdges() []Edge {
 
 // The events of edges: the reason that the file gives, else the name of the target for an exit, and a reserved one for any other.
 
-func requireEvent(r v1alpha1.Require) string { return firstOf(r.Reason, reasonRequire) }
-func nextEvent(x v1alpha1.Exit) string       { return word(firstOf(x.Reason, x.To)) }
-func timeoutEvent(p *phase) string           { return firstOf(p.Timeout.Reason, reasonTimeout) }
+func requireEvent(r v1alpha1.Require) string { return cmp.Or(r.Reason, reasonRequire) }
+func nextEvent(x v1alpha1.Exit) string       { return word(cmp.Or(x.Reason, x.To)) }
+func timeoutEvent(p *phase) string           { return cmp.Or(p.Timeout.Reason, reasonTimeout) }
 func stepRetryEvent(s *step) string          { return word(s.name) + reasonExhausted }
 
 // errorEvent: where the file gives no reason, an error that brings one of its own has that one instead.
 func errorEvent(e v1alpha1.OnError) string {
 	if e.Is == string(ClassAny) {
-		return firstOf(e.Reason, "AnyError")
+		return cmp.Or(e.Reason, "AnyError")
 	}
-	return firstOf(e.Reason, e.Is+"Error")
+	return cmp.Or(e.Reason, e.Is+"Error")
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // The Kubernetes release whose CEL libraries expressions may use.
@@ -231,7 +233,7 @@ func (s *scope) check(r exprRef) *compileError {
 func (s *scope) unknown(r exprRef, i int, in *cel.Type) *compileError {
 	fields, _ := s.FindStructFieldNames(in.TypeName())
 	name, path := r.names[i], strings.Join(r.names[:i+1], ".")
-	could := func(what string) string { return instead(name, what, fields[:min(len(fields), 30)]) }
+	could := func(what string) string { return diag.Instead(name, what, fields[:min(len(fields), 30)]) }
 	switch {
 	case i == 1 && r.root == varResult:
 		return &compileError{code: "PG006", message: path + " is an output of no step before this place", fix: could("outputs here")}

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -101,7 +102,7 @@ func (c *compiler) beginnings() {
 			c.sameName(path, name, first[name])
 			continue
 		}
-		first[name] = firstOf(first[name], path)
+		first[name] = cmp.Or(first[name], path)
 	}
 }
 
@@ -112,7 +113,7 @@ func (c *compiler) phaseEvents(p *phase) {
 			c.sameName(path, name, first[name])
 			return
 		}
-		first[name] = firstOf(first[name], path)
+		first[name] = cmp.Or(first[name], path)
 	}
 	for i := range p.steps {
 		for _, name := range c.stepEvents(&p.steps[i]) {
@@ -157,7 +158,7 @@ func nextPath(p *phase, i int) string { return fmt.Sprintf("%s.next[%d].to", p.p
 // undoEvent gives back one effect.
 func undoEvent(step, effect string) string { return step + "/" + effect }
 
-func recoverEvent(q recovery) string { return firstOf(q.Reason, reasonRecovered) }
+func recoverEvent(q recovery) string { return cmp.Or(q.Reason, reasonRecovered) }
 
 // Events are what looplab/fsm is made of in a phase: the steps, which lead from it to itself, and its edges. Empty: there is no such phase.
 func (m *Machine) Events(phase string) []looplab.EventDesc {

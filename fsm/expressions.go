@@ -49,7 +49,7 @@ func (c *compiler) template(path, text string) *template {
 func (c *compiler) findIn(path, text string, errs []compileError) {
 	for _, e := range errs {
 		x := c.def.Finding(path, e.code, e.message, e.fix)
-		x.Pos = c.def.inside(path, text, e.offset)
+		x.Pos = c.def.Inside(path, text, e.offset)
 		if e.severity != "" {
 			x.Severity = e.severity
 		}

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -21,7 +22,7 @@ func (r *Run) fail(o Result, policy retry, p *phase) {
 	}
 	exhausted := policy.attempts > 0 && r.st.Attempts >= policy.attempts
 	if i := catcher(p.OnError, class, exhausted, policy.attempts == 0); i >= 0 {
-		r.next = r.caught(r.errorEvent(p.OnError[i], firstOf(reason, string(class)+"Error")), text)
+		r.next = r.caught(r.errorEvent(p.OnError[i], cmp.Or(reason, string(class)+"Error")), text)
 		return
 	}
 	if exhausted && policy.to != "" {
@@ -31,7 +32,7 @@ func (r *Run) fail(o Result, policy retry, p *phase) {
 	delay := policy.delay(r.st.Attempts, r.input.Random)
 	switch {
 	case class == ClassTerminal || exhausted:
-		r.stall, delay = &stall{word(firstOf(reason, reasonExhausted)), text}, policy.max
+		r.stall, delay = &stall{word(cmp.Or(reason, reasonExhausted)), text}, policy.max
 	case p.Kind == "waiting" && p.poll > 0:
 		delay = p.poll // who waits for a person looks at the same pace, whatever happens
 	}
@@ -41,7 +42,7 @@ func (r *Run) fail(o Result, policy retry, p *phase) {
 	delay = max(delay, o.RetryAfter)
 	r.holdBack(delay)
 	r.st.Blocked = []v1alpha1.Blocked{{
-		Step:    firstOf(r.st.Step, "require"),
+		Step:    cmp.Or(r.st.Step, "require"),
 		Because: fmt.Sprintf("%s error, attempt %d", class, r.st.Attempts),
 		Got:     clip(text, maxText),
 	}}

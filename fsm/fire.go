@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -186,7 +187,7 @@ func (r *Run) refuse(err error) *Command {
 
 // event fires an event of the phase. It is nil where a step was done, or where a way on waits to be stored.
 func (r *Run) event(ctx context.Context, name string, f *firing) error {
-	at := firstOf(r.st.Phase, unborn)
+	at := cmp.Or(r.st.Phase, unborn)
 	s := r.m.prog.sources[at]
 	if s == nil {
 		return fmt.Errorf("%w: %s from %s", errIllegal, name, at)
@@ -243,7 +244,7 @@ func (r *Run) drop(s *source) {
 // event that leads elsewhere, the other one is fired.
 func (r *Run) also(name, like string) string {
 	s := r.m.prog.sources[r.st.Phase]
-	to := firstOf(s.leads(like), s.name)
+	to := cmp.Or(s.leads(like), s.name)
 	switch s.leads(name) {
 	case to:
 		return name

@@ -7,6 +7,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -41,7 +42,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-func pointSomewhere(t *testing.T, data []byte, diags fsm.Diagnostics) {
+func pointSomewhere(t *testing.T, data []byte, diags diag.Diagnostics) {
 	t.Helper()
 	lines := 2 + strings.Count(string(data), "\n") + strings.Count(string(data), "\r")
 	for _, d := range diags {

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -60,7 +61,7 @@ func (r *Run) undo(s *step, p *phase) *Command {
 		return r.next
 	}
 	event := r.also(undoEvent(s.name, h.Name), "")
-	return r.act(&Command{Do: RunAction, Action: use, Step: s.name, Event: event, StepID: firstOf(r.m.prog.effects[h.Name].Release, h.Name), With: with, Effect: h.Name}, s, r.m.bindings.Actions[use].External)
+	return r.act(&Command{Do: RunAction, Action: use, Step: s.name, Event: event, StepID: cmp.Or(r.m.prog.effects[h.Name].Release, h.Name), With: with, Effect: h.Name}, s, r.m.bindings.Actions[use].External)
 }
 
 // release is the action that gives an effect back, and its parameters. The one on record

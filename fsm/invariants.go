@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sync"
@@ -77,7 +78,7 @@ func (inv *invariant) holds(m *Machine, s InvariantState) bool {
 		ph = at.Phase
 	}
 	v, _, err := inv.prog.Eval(map[string]any{
-		varPhaseName: ph.Name, varPhaseKind: firstOf(ph.Kind, "progressing"), varPhaseTerminal: ph.Terminal,
+		varPhaseName: ph.Name, varPhaseKind: cmp.Or(ph.Kind, "progressing"), varPhaseTerminal: ph.Terminal,
 		varPhaseDeletion: ph.Deletion, varPhaseEnd: ph.End,
 		varHeld: append([]string{}, s.Held...), varInPlace: append([]string{}, s.InPlace...),
 		varDeleting: s.Deleting, varGone: s.Gone,

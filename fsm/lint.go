@@ -3,6 +3,8 @@ package fsm
 import (
 	"fmt"
 	"slices"
+
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // lint looks for what a run could come to, once the names in the file are right.
@@ -26,7 +28,7 @@ func (c *compiler) lint() {
 
 // unclear: with such a finding the ways are not those that the author has in mind.
 func (c *compiler) unclear() bool {
-	return len(c.def.Spec.Effects) > maxEffects || slices.ContainsFunc(c.diags, func(d Diagnostic) bool {
+	return len(c.def.Spec.Effects) > maxEffects || slices.ContainsFunc(c.diags, func(d diag.Diagnostic) bool {
 		return slices.Contains([]string{"PG000", "PG001", "PG002", "PG005"}, d.Code)
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // held is a machine whose phase One takes the lock, and then has some more in it;
@@ -319,7 +321,7 @@ func TestCodesAreThoseThatAreGiven(t *testing.T) {
 			given[code[1]] = true
 		}
 	}
-	if d := cmp.Diff(slices.Sorted(maps.Keys(Codes)), slices.Sorted(maps.Keys(given))); d != "" {
+	if d := cmp.Diff(slices.Sorted(maps.Keys(diag.Codes)), slices.Sorted(maps.Keys(given))); d != "" {
 		t.Errorf("codes (-listed +given):\n%s", d)
 	}
 }

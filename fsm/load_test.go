@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // finding is a diagnostic without its fix, which is for people to judge.
 type finding struct {
 	Code    string
-	Pos     Pos
+	Pos     diag.Pos
 	Message string
 }
 
@@ -19,12 +21,12 @@ type finding struct {
 const mark = "⟦"
 
 // expected takes the marks out of a bad file: one finding per mark, in order.
-func expected(bad string) (file string, places []Pos) {
+func expected(bad string) (file string, places []diag.Pos) {
 	line, column := 1, 1
 	var b strings.Builder
 	for _, r := range bad {
 		if string(r) == mark {
-			places = append(places, Pos{line, column})
+			places = append(places, diag.Pos{Line: line, Column: column})
 			continue
 		}
 		b.WriteRune(r)
@@ -36,7 +38,7 @@ func expected(bad string) (file string, places []Pos) {
 	return b.String(), places
 }
 
-func load(file string, b Bindings) Diagnostics {
+func load(file string, b Bindings) diag.Diagnostics {
 	def, diags := Load("test.yaml", []byte(file))
 	if len(diags) == 0 {
 		_, diags = Bind(def, b)
@@ -85,9 +87,9 @@ func (c badFile) check(t *testing.T) {
 }
 
 // findings are the errors; a case about a warning sees those of its code too.
-func (c badFile) findings(file string) Diagnostics {
-	return slices.DeleteFunc(load(file, c.bindings), func(d Diagnostic) bool {
-		return d.Severity == SeverityWarning && d.Code != c.code
+func (c badFile) findings(file string) diag.Diagnostics {
+	return slices.DeleteFunc(load(file, c.bindings), func(d diag.Diagnostic) bool {
+		return d.Severity == diag.SeverityWarning && d.Code != c.code
 	})
 }
 
@@ -243,7 +245,7 @@ func TestLoadIsBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		why, file, contains string
 	}{
-		"oversize":    {"256 KiB is enough for any machine", spec(onePhase) + "#" + strings.Repeat("x", MaxFileSize), "more than 262144"},
+		"oversize":    {"256 KiB is enough for any machine", spec(onePhase) + "#" + strings.Repeat("x", diag.MaxFileSize), "more than 262144"},
 		"deep":        {"with may hold anything, but not any depth", spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {a: " + strings.Repeat("[", 40) + strings.Repeat("]", 40) + "}}], onDelete: {none: true}}\n"), "32 levels"},
 		"many values": {"a list of nothing is still work", spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {a: [" + strings.Repeat("1,", 30_000) + "]}}], onDelete: {none: true}}\n"), "more than 20000 values"},
 	} {

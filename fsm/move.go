@@ -54,7 +54,7 @@ func (r *Run) enter(to, from, reason, message string) {
 // time and its deadline go on, and what its steps have made is found again.
 func (r *Run) rename(to, reason string) {
 	r.noteTransition(to, r.st.Phase, reason, "", r.now())
-	if r.st.EnteredAs = firstOf(r.st.EnteredAs, r.st.Phase); r.st.EnteredAs == to {
+	if r.st.EnteredAs = cmp.Or(r.st.EnteredAs, r.st.Phase); r.st.EnteredAs == to {
 		r.st.EnteredAs = ""
 	}
 	r.arrive(to)

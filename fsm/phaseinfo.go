@@ -1,6 +1,9 @@
 package fsm
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // PhaseInfo is what a machine says of a phase to programs that know none of its names. All but
 // Role follows from the machine.
@@ -39,14 +42,14 @@ func (m *Machine) PhaseShown(shown string) string {
 	first := ""
 	for _, p := range m.prog.order {
 		switch {
-		case firstOf(p.ShowAs, p.Name) != shown:
+		case cmp.Or(p.ShowAs, p.Name) != shown:
 		case p.Name == shown:
 			return shown
 		default:
-			first = firstOf(first, p.Name)
+			first = cmp.Or(first, p.Name)
 		}
 	}
-	return firstOf(first, shown)
+	return cmp.Or(first, shown)
 }
 
 func (p *program) infos(initial string) map[string]PhaseInfo {

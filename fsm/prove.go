@@ -3,6 +3,8 @@ package fsm
 import (
 	"fmt"
 	"slices"
+
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // ProveOptions bound a proof.
@@ -37,7 +39,7 @@ type Report struct {
 // the view is no other than one after the commit: a run reads nothing of the view, and
 // what expressions read of self.status is tried both ways. A state that is lost is not
 // followed: what spec.recover asks of the cluster decides then, and a proof has none.
-func Prove(m *Machine, o ProveOptions) (Report, Diagnostics) {
+func Prove(m *Machine, o ProveOptions) (Report, diag.Diagnostics) {
 	if o.MaxStates == 0 {
 		o.MaxStates = defaultMaxStates
 	}
@@ -56,7 +58,7 @@ func Prove(m *Machine, o ProveOptions) (Report, Diagnostics) {
 			fmt.Sprintf("not proved: there are more than %d states", o.MaxStates),
 			"use fewer effects at a time, fewer steps in a phase, or prove with a higher bound"))
 	}
-	return report, diags.sorted()
+	return report, diags.Sorted()
 }
 
 // Provable is a machine to be proved, and only that: also where Bind refuses the file

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // event is something that an operator would understand; it becomes a line of a
@@ -59,9 +61,9 @@ func (p *prover) violate(v violation) {
 
 // findings has one for each cause: what does not hold either on the way on from a state that
 // is wrong already is named with it.
-func (p *prover) findings() Diagnostics {
+func (p *prover) findings() diag.Diagnostics {
 	roots, also := p.roots()
-	var diags Diagnostics
+	var diags diag.Diagnostics
 	for _, v := range roots {
 		message := fmt.Sprintf("invariant %s: %s", v.invariant, v.message)
 		if more := also[v.invariant]; len(more) > 0 {

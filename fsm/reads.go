@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -87,7 +88,7 @@ func (r *fieldReader) guess(c celast.CallExpr) {
 	kind := takenFor[c.FunctionName()]
 	if slices.Contains(compared, c.FunctionName()) {
 		for _, a := range args {
-			kind = firstOf(kind, literalType(a))
+			kind = cmp.Or(kind, literalType(a))
 		}
 	}
 	for i, a := range args {

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -155,7 +156,7 @@ func (c *compiler) checkRerun(p *phase) {
 		for j := i + 1; j < len(p.steps); j++ {
 			if field, changed := c.disturbs(p, i, j, read); changed {
 				c.find(s.path, "PG106", fmt.Sprintf("step %s reads %s, which the later step %s changes: when %s is run again from its first step, it reads what the machine has written itself",
-					s.name, firstOf(strings.Join(field, "."), "an object"), p.steps[j].name, p.Name),
+					s.name, cmp.Or(strings.Join(field, "."), "an object"), p.steps[j].name, p.Name),
 					"read it in a phase of its own before this one, and keep it there in an annotation if it is needed later")
 				break
 			}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // targetBindings are as those of the built-in actions.
@@ -91,7 +93,7 @@ func TestWhatIsReadAndThenChanged(t *testing.T) {
 			for _, d := range load(file, targetBindings()) {
 				if d.Code == "PG106" {
 					got = append(got, d.Message)
-				} else if d.Severity != SeverityWarning {
+				} else if d.Severity != diag.SeverityWarning {
 					t.Error(d)
 				}
 			}

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -65,7 +66,7 @@ var errNotNow = errors.New("evaluated when it is needed")
 
 func notNow(*expr) (ref.Val, error) { return nil, errNotNow }
 
-func successor(names map[string]string, old string) string { return firstOf(names[old], old) }
+func successor(names map[string]string, old string) string { return cmp.Or(names[old], old) }
 
 // Adopts is an error where an object cannot go on with this machine: its phase is not known
 // here, or something that it holds cannot be given back. The status is one that any

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // Role declares what a phase or an effect of a machine can be to the program.
@@ -70,7 +71,7 @@ func (c *compiler) role(given map[string]string, path string, of RoleOf, name, o
 	case !known && len(c.b.Roles) == 0:
 		c.find(path, "PG022", fmt.Sprintf("role %q is not known to this program, which has no roles", name), "remove it")
 	case !known:
-		c.find(path, "PG022", fmt.Sprintf("role %q is not known to this program", name), instead(name, "its roles", slices.Sorted(maps.Keys(c.b.Roles))))
+		c.find(path, "PG022", fmt.Sprintf("role %q is not known to this program", name), diag.Instead(name, "its roles", slices.Sorted(maps.Keys(c.b.Roles))))
 	case role.Of != of:
 		c.find(path, "PG022", fmt.Sprintf("role %s is for the %ss of a machine, not for the %s %s", name, role.Of, of, owner), "move it: "+role.Doc)
 	case role.Unique && given[name] != "":

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -275,13 +276,13 @@ func (p *phase) deadline(since *metav1.MicroTime) *metav1.MicroTime {
 // may be about something that nobody asks for: the phase's own words are better.
 func (r *Run) waitingFor(p *phase) string {
 	if len(r.st.Blocked) == 0 {
-		return clip(firstOf(r.input.Message, "no step was blocked"), maxText/4)
+		return clip(cmp.Or(r.input.Message, "no step was blocked"), maxText/4)
 	}
 	b := r.st.Blocked[0]
 	if message := p.message.render(r.value); b.Step == "" && message != "" {
 		return message
 	}
-	return clip(firstOf(b.Got, b.Because), 160)
+	return clip(cmp.Or(b.Got, b.Because), 160)
 }
 
 // admit checks the preconditions, then puts the finalizer in place: nothing
@@ -312,7 +313,7 @@ func (r *Run) require(p *phase) *Command {
 			return r.next
 		}
 		if !asked.open {
-			return r.take(requireEvent(q.Require), firstOf(q.message.render(r.value), asked.got), nil)
+			return r.take(requireEvent(q.Require), cmp.Or(q.message.render(r.value), asked.got), nil)
 		}
 	}
 	if !r.extra() { // it is the step that failed, of a phase that begins anew

@@ -1,15 +1,17 @@
 package fsm
 
 import (
+	"cmp"
+
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
 // StepName is what a status calls a step.
 func StepName(s v1alpha1.Step) string {
 	if s.Undo != "" {
-		return firstOf(s.Name, "undo")
+		return cmp.Or(s.Name, "undo")
 	}
-	return firstOf(s.Name, s.Action, "wait")
+	return cmp.Or(s.Name, s.Action, "wait")
 }
 
 // stepID does not change when steps are added or moved.

@@ -40,7 +40,7 @@ func (r *Run) oneStep(s *step, p *phase) *Command {
 	switch {
 	case s.wait > 0:
 		if left := s.wait - r.input.Now().Sub(r.st.StepSince.Time); left > 0 {
-			r.message = firstOf(s.message.render(r.value), "Waiting "+s.Wait)
+			r.message = cmp.Or(s.message.render(r.value), "Waiting "+s.Wait)
 			cmd := r.sleep(left)
 			return &cmd
 		}
@@ -155,7 +155,7 @@ func (r *Run) done(o Result) {
 
 func (r *Run) notDone(s *step, w *WaitError) {
 	r.calm()
-	r.message = firstOf(s.message.render(r.value), w.Message)
+	r.message = cmp.Or(s.message.render(r.value), w.Message)
 	r.st.Blocked = []v1alpha1.Blocked{{Step: s.name, Because: "the step is not done", Got: clip(w.Message, maxText)}}
 	after := cmp.Or(max(w.After, 0), s.poll, defaultPoll)
 	if r.called {
@@ -176,7 +176,7 @@ func (r *Run) reached(s *step) bool {
 		return true
 	}
 	r.st.Blocked = []v1alpha1.Blocked{{Step: s.name, Because: asked.because, Got: asked.got}}
-	r.message = firstOf(s.message.render(r.value), fmt.Sprintf("Waiting in step %s until %s", s.name, s.Until))
+	r.message = cmp.Or(s.message.render(r.value), fmt.Sprintf("Waiting in step %s until %s", s.name, s.Until))
 	if r.called {
 		r.polls(cmp.Or(s.poll, defaultPoll))
 	}

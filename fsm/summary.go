@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -42,7 +43,7 @@ func (r *Run) Summary() Summary {
 	}
 	text := r.text(p)
 	return Summary{
-		Phase:      firstOf(p.ShowAs, p.Name),
+		Phase:      cmp.Or(p.ShowAs, p.Name),
 		Message:    clip(text, maxText),
 		Conditions: conditions(r.reason(p), clip(text, maxText), p, r.midway(p), r.stall),
 	}
@@ -70,7 +71,7 @@ func (r *Run) story(p *phase) string {
 	if r.midway(p) {
 		return "the steps of " + p.Name + " are not done yet"
 	}
-	return firstOf(p.Description, r.reason(p))
+	return cmp.Or(p.Description, r.reason(p))
 }
 
 // cause is the transition that tells why a phase of failure was entered: the

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // graph checks the phases and the ways between them.
@@ -61,7 +62,7 @@ func (c *compiler) knownPhases(name string) string {
 	for i, p := range c.prog.order {
 		names[i] = p.Name
 	}
-	return instead(name, "phases of this machine", names)
+	return diag.Instead(name, "phases of this machine", names)
 }
 
 // closure answers all phases that grow out of a start set.
@@ -80,7 +81,7 @@ func (c *compiler) closure(start map[string]bool, grow func(p *phase, in map[str
 // checkReachable follows the ways from the initial phase, and those to an end. With
 // a target that does not exist the ways are not those that the author has in mind.
 func (c *compiler) checkReachable() {
-	if slices.ContainsFunc(c.diags, func(d Diagnostic) bool { return d.Code == "PG001" }) {
+	if slices.ContainsFunc(c.diags, func(d diag.Diagnostic) bool { return d.Code == "PG001" }) {
 		return
 	}
 	start := map[string]bool{c.def.Spec.Initial: true}

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -34,7 +35,7 @@ func word(text string) string {
 		return text
 	}
 	w := strings.TrimLeft(notInWord.ReplaceAllString(text, ""), "0123456789")
-	return firstOf(w[:min(len(w), maxReason)], "Unknown")
+	return cmp.Or(w[:min(len(w), maxReason)], "Unknown")
 }
 
 // unique finds the second of two with one name.

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // checker finds what is wrong with a scenario, by itself and against a machine.
 type checker struct {
 	s     *Scenario
-	diags fsm.Diagnostics
+	diags diag.Diagnostics
 }
 
 func (c *checker) find(path, code, fix, format string, args ...any) {
@@ -22,8 +23,8 @@ func (c *checker) find(path, code, fix, format string, args ...any) {
 }
 
 // found are the findings by place.
-func (c *checker) found() fsm.Diagnostics {
-	slices.SortStableFunc(c.diags, func(a, b fsm.Diagnostic) int {
+func (c *checker) found() diag.Diagnostics {
+	slices.SortStableFunc(c.diags, func(a, b diag.Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	return c.diags

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // compat checks a scenario compat the machine it is about, so that a misspelled
@@ -22,7 +23,7 @@ type compat struct {
 
 // Check finds names that the machine or its program does not have, and outputs
 // of other types than declared.
-func (s *Scenario) Check(m *fsm.Machine) fsm.Diagnostics {
+func (s *Scenario) Check(m *fsm.Machine) diag.Diagnostics {
 	c := &compat{checker: checker{s: s}, def: m.Definition(), b: m.Bindings(), actions: calls(m.Definition())}
 	for _, p := range c.def.Spec.Phases {
 		c.phases = append(c.phases, p.Name)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // Result is a scenario that was played.
@@ -29,7 +30,7 @@ type Result struct {
 // Failure is an expectation that did not hold, or a defect.
 type Failure struct {
 	File string `json:"file"`
-	fsm.Pos
+	diag.Pos
 	Text string `json:"text"`
 }
 
@@ -39,7 +40,7 @@ func (f Failure) String() string {
 
 // Play runs a scenario. The result is nil when it does not fit the machine: the
 // findings say why. It may be called any number of times.
-func (s *Scenario) Play(m *fsm.Machine) (*Result, fsm.Diagnostics) {
+func (s *Scenario) Play(m *fsm.Machine) (*Result, diag.Diagnostics) {
 	if diags := s.Check(m); len(diags) > 0 {
 		return nil, diags
 	}
@@ -60,7 +61,7 @@ func (s *Scenario) Crashed(m *fsm.Machine) []Failure {
 	})
 	failures := make([]Failure, len(changed))
 	for i, d := range changed {
-		failures[i] = Failure{File: s.File, Pos: fsm.Pos{Line: 1, Column: 1}, Text: d.String()}
+		failures[i] = Failure{File: s.File, Pos: diag.Pos{Line: 1, Column: 1}, Text: d.String()}
 	}
 	return failures
 }

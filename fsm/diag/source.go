@@ -1,4 +1,4 @@
-package fsm
+package diag
 
 import (
 	"bytes"
@@ -46,7 +46,7 @@ func (s *Source) Pos(path string) Pos { return s.Finding(path, "", "", "").Pos }
 func Decode(file string, data []byte, into any) (*Source, Diagnostics) {
 	s := &Source{File: file, at: map[string]place{}, lines: strings.Split(string(data), "\n")}
 	if diags := s.decode(data, into); len(diags) > 0 {
-		return nil, diags.sorted()
+		return nil, diags.Sorted()
 	}
 	return s, nil
 }

@@ -1,4 +1,4 @@
-package fsm
+package diag
 
 import (
 	"strconv"
@@ -7,9 +7,9 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 )
 
-// inside is where the character at an offset of a text stands in the file; the
+// Inside is where the character at an offset of a text stands in the file; the
 // beginning of the value where that cannot be told.
-func (s *Source) inside(path, text string, offset int) Pos {
+func (s *Source) Inside(path, text string, offset int) Pos {
 	at, known := s.at[path]
 	if !known {
 		return s.Pos(path)

@@ -1,4 +1,4 @@
-package fsm
+package diag
 
 // Code is what all findings of one code have in common.
 type Code struct {

@@ -1,4 +1,4 @@
-package fsm
+package diag
 
 import (
 	"cmp"
@@ -100,7 +100,7 @@ func (w *walker) walkMapping(n *yamlv3.Node, t reflect.Type, path string, depth 
 			w.find(key, sub, fmt.Sprintf("duplicate key %q: it is in line %d already", key.Value, seen[key.Value]), "keep one of them")
 		case !known:
 			w.find(key, sub, fmt.Sprintf("unknown field %q in %s", key.Value, cmpPath(path)),
-				instead(key.Value, "known fields", fieldNames(t)))
+				Instead(key.Value, "known fields", fieldNames(t)))
 		case f.required && value.Kind == yamlv3.ScalarNode && value.Value == "":
 			w.find(value, sub, sub+" is empty", "give it a value")
 		default:

@@ -1,4 +1,4 @@
-package fsm
+package diag
 
 import "testing"
 
@@ -16,7 +16,7 @@ func TestInstead(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := instead(c.name, "phases", c.known); got != c.want {
+			if got := Instead(c.name, "phases", c.known); got != c.want {
 				t.Errorf("%s: %q, want %q", c.why, got, c.want)
 			}
 		})

@@ -1,4 +1,4 @@
-package fsm
+package diag
 
 import (
 	"fmt"
@@ -17,9 +17,9 @@ type ignored struct {
 
 var ignoreComment = regexp.MustCompile(`(?:^|\s)#\s*phasegate:ignore\b\s*(\S*)[ \t]*(.*)$`)
 
-func ignores(data []byte) []*ignored {
+func ignores(lines []string) []*ignored {
 	var all []*ignored
-	for i, text := range strings.Split(string(data), "\n") {
+	for i, text := range lines {
 		m := ignoreComment.FindStringSubmatchIndex(text)
 		if m == nil {
 			continue
@@ -35,39 +35,37 @@ func ignores(data []byte) []*ignored {
 	return all
 }
 
-// findings are the diagnostics that a file gets: with their severities, sorted,
-// without those that its author knows about.
-func (c *compiler) findings() Diagnostics {
-	for i := range c.diags {
-		if Codes[c.diags[i].Code].Severity == SeverityWarning {
-			c.diags[i].Severity = SeverityWarning
+// Report is what a file gets of its findings: with their severities, sorted, and without the warnings
+// that the author knows about. Each comment that has nothing to say is a finding of its own.
+func (s *Source) Report(found Diagnostics) Diagnostics {
+	for i := range found {
+		if Codes[found[i].Code].Severity == SeverityWarning {
+			found[i].Severity = SeverityWarning
 		}
 	}
-	return c.def.withoutIgnored(c.diags).sorted()
-}
-
-// withoutIgnored leaves out the warnings that the author knows about, and adds a
-// finding for each comment that has nothing to say.
-func (d *Definition) withoutIgnored(diags Diagnostics) Diagnostics {
 	var out Diagnostics
-	comments := ignores(d.text)
-	for _, x := range diags {
-		known := false
-		for _, i := range comments {
-			if i.line == x.Line && i.code == x.Code && x.Severity == SeverityWarning && i.reason != "" {
-				i.used, known = true, true
-			}
-		}
-		if !known {
+	comments := ignores(s.lines)
+	for _, x := range found {
+		if !isKnown(x, comments) {
 			out = append(out, x)
 		}
 	}
 	for _, i := range comments {
-		if message, fix := i.defect(diags); message != "" {
-			out = append(out, d.diagAt(place{Pos: i.at}, "PG000", message, fix))
+		if message, fix := i.defect(found); message != "" {
+			out = append(out, s.diagAt(place{Pos: i.at}, "PG000", message, fix))
 		}
 	}
-	return out
+	return out.Sorted()
+}
+
+// isKnown tells whether a comment is about a finding, and notes that it is used.
+func isKnown(x Diagnostic, comments []*ignored) (known bool) {
+	for _, i := range comments {
+		if i.line == x.Line && i.code == x.Code && x.Severity == SeverityWarning && i.reason != "" {
+			i.used, known = true, true
+		}
+	}
+	return known
 }
 
 func (i *ignored) defect(diags Diagnostics) (message, fix string) {

@@ -1,4 +1,4 @@
-package fsm
+package diag
 
 import (
 	"cmp"
@@ -64,7 +64,8 @@ func (ds Diagnostics) Err() error {
 	return fmt.Errorf("the file is refused, nothing of it is used:\n%s", strings.Join(lines, "\n"))
 }
 
-func (ds Diagnostics) sorted() Diagnostics {
+// Sorted are the same findings in the order of the file, in place.
+func (ds Diagnostics) Sorted() Diagnostics {
 	slices.SortStableFunc(ds, func(a, b Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Code, b.Code))
 	})
