@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // Machine is a definition bound to actions and guards. It is immutable and
@@ -34,7 +35,7 @@ func Bind(def *Definition, b Bindings) (*Machine, diag.Diagnostics) {
 func checked(def *Definition, b Bindings) *compiler {
 	c := &compiler{def: def, b: b}
 	var err error
-	if c.scope, err = newScope(b); err != nil {
+	if c.scope, err = expr.NewScope(b.Self, slices.Collect(maps.Keys(b.Guards))); err != nil {
 		c.find("spec.for", "PG000", "the schema of the objects cannot be used: "+err.Error(), "correct the CRD")
 		return c
 	}
@@ -134,29 +135,29 @@ func (c *compiler) action(name string) *action {
 func (c *compiler) params(path string, a *action) {
 	for _, name := range slices.Sorted(maps.Keys(a.with)) {
 		v := a.with[name]
-		if v.path != path+".with."+name {
+		if v.Path != path+".with."+name {
 			continue
 		}
 		want, known := a.spec.Params[name]
 		if known {
 			c.parameter(fmt.Sprintf("parameter %s of %s", name, a.use), want, v)
 		} else if a.use != "" {
-			c.find(v.path, "PG005", fmt.Sprintf("action %s has no parameter %q", a.use, name),
+			c.find(v.Path, "PG005", fmt.Sprintf("action %s has no parameter %q", a.use, name),
 				diag.Instead(name, "parameters", slices.Sorted(maps.Keys(a.spec.Params))))
 		}
 	}
 }
 
-func (c *compiler) parameter(what string, want Param, v *value) {
+func (c *compiler) parameter(what string, want Param, v *expr.Value) {
 	const correct = "correct the value"
 	switch {
-	case v.varies() && !want.Type.fits(v.cel()):
-		c.find(v.path, "PG005", fmt.Sprintf("%s is %s, never of type %s", what, v.cel(), want.Type), "convert it in the expression")
-	case !v.varies() && !want.Type.Accepts(v.plainly()):
-		c.find(v.path, "PG005", fmt.Sprintf("%s is %v, not of type %s", what, v.plainly(), want.Type), correct)
-	case want.Check != nil && v.text == nil:
-		if err := want.Check(v.written()); err != nil {
-			c.find(v.path, "PG005", fmt.Sprintf("%s: %v", what, err), correct)
+	case v.Varies() && !want.Type.Fits(v.CELType()):
+		c.find(v.Path, "PG005", fmt.Sprintf("%s is %s, never of type %s", what, v.CELType(), want.Type), "convert it in the expression")
+	case !v.Varies() && !want.Type.Accepts(v.Plainly()):
+		c.find(v.Path, "PG005", fmt.Sprintf("%s is %v, not of type %s", what, v.Plainly(), want.Type), correct)
+	case want.Check != nil && !v.IsText():
+		if err := want.Check(v.Written()); err != nil {
+			c.find(v.Path, "PG005", fmt.Sprintf("%s: %v", what, err), correct)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // ActionSpec declares an action that a machine may name.
@@ -14,7 +15,7 @@ type ActionSpec struct {
 	// Params are the names that `with` may use.
 	Params map[string]Param `json:"params,omitempty"`
 	// Outputs are the names that the action adds to `result`, and their types.
-	Outputs map[string]Type `json:"outputs,omitempty"`
+	Outputs map[string]expr.Type `json:"outputs,omitempty"`
 	// External says that the action calls something outside the cluster. It is not called before its
 	// poll is due, whatever wakes the object; one that only reads the cluster is.
 	External bool `json:"external,omitempty"`
@@ -27,7 +28,7 @@ type ActionSpec struct {
 	Runs string `json:"runs,omitempty"`
 	// Check finds what the action can do nothing with in all parameters of a call together, as the file has them: a
 	// text may hold ${…}. nil: nothing is looked for.
-	Check func(with Params) []Misfit `json:"-"`
+	Check func(with expr.Params) []Misfit `json:"-"`
 }
 
 // Misfit is a place in the parameters of a call that the action can do nothing with.
@@ -43,7 +44,7 @@ type Misfit struct {
 
 // Param declares one `with` value.
 type Param struct {
-	Type Type `json:"type"`
+	Type expr.Type `json:"type"`
 	// Required parameters have no fall-back.
 	Required bool `json:"required,omitempty"`
 	// Doc is one sentence for people.
@@ -52,23 +53,6 @@ type Param struct {
 	// what it says plainly. In an object, a text with ${…} is given as it is written.
 	Check func(value any) error `json:"-"`
 }
-
-// Type is the type of a `with` value or of an output.
-type Type string
-
-// The types of parameters and outputs.
-const (
-	TypeString   Type = "string"
-	TypeInt      Type = "int"
-	TypeNumber   Type = "number"
-	TypeBool     Type = "bool"
-	TypeDuration Type = "duration"
-	TypeStrings  Type = "[]string"
-	// TypeObject is content that nobody declared: a manifest, or another object
-	// of the cluster. An expression that reads one may fail when it is evaluated.
-	TypeObject Type = "object"
-	TypeAny    Type = "any"
-)
 
 // Bindings are the actions and guards that the program has, and the type of the
 // objects that it drives.
@@ -81,7 +65,7 @@ type Bindings struct {
 	// For is the kind that the actions are made for; none when they are for any.
 	For v1alpha1.ObjectKind
 	// Self is the type of `self`; nil leaves it unchecked until it is evaluated.
-	Self *Schema
+	Self *expr.Schema
 }
 
 // Unused lists the actions that no step, effect or named action of any of the

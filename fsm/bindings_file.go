@@ -10,6 +10,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // KindBindings is the kind of a bindings file.
@@ -26,7 +27,7 @@ type bindingsFile struct {
 	Roles      map[string]Role       `json:"roles,omitempty"`
 }
 
-var knownTypes = []Type{TypeString, TypeInt, TypeNumber, TypeBool, TypeDuration, TypeStrings, TypeObject, TypeAny}
+var knownTypes = []expr.Type{expr.TypeString, expr.TypeInt, expr.TypeNumber, expr.TypeBool, expr.TypeDuration, expr.TypeStrings, expr.TypeObject, expr.TypeAny}
 
 // LoadBindings reads a file of kind Bindings as strictly as a machine. The type of
 // `self` is not in it: that is a CRD's to tell. It may be called any number of times.
@@ -40,7 +41,7 @@ func LoadBindings(file string, data []byte) (Bindings, diag.Diagnostics) {
 		return Bindings{}, diag.Diagnostics{src.Finding("apiVersion", "PG000", fmt.Sprintf("apiVersion %q, kind %q", f.APIVersion, f.Kind),
 			fmt.Sprintf("write apiVersion: %s and kind: %s", v1alpha1.APIVersion, KindBindings))}
 	}
-	check := func(path string, t Type) {
+	check := func(path string, t expr.Type) {
 		if !slices.Contains(knownTypes, t) {
 			diags = append(diags, src.Finding(path, "PG000", fmt.Sprintf("unknown type %q", t), fmt.Sprintf("write one of %q", knownTypes)))
 		}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 func TestBindingsFile(t *testing.T) {
@@ -19,8 +21,8 @@ func TestBindingsFile(t *testing.T) {
 			why:  "what is declared is what a machine may name",
 			file: header + "actions:\n  Wait:\n    doc: Waits.\n    params: {on: {type: string, required: true, doc: whom}}\n    outputs: {there: bool}\nguards: {open: Tells whether it is open.}\n",
 			want: Bindings{
-				Actions: map[string]ActionSpec{"Wait": {Doc: "Waits.", Outputs: map[string]Type{"there": TypeBool},
-					Params: map[string]Param{"on": {Type: TypeString, Required: true, Doc: "whom"}}}},
+				Actions: map[string]ActionSpec{"Wait": {Doc: "Waits.", Outputs: map[string]expr.Type{"there": expr.TypeBool},
+					Params: map[string]Param{"on": {Type: expr.TypeString, Required: true, Doc: "whom"}}}},
 				Guards: map[string]string{"open": "Tells whether it is open."},
 			},
 		},

@@ -2,11 +2,11 @@ package fsm
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // Call is one place of the file that calls an action of the program.
@@ -16,7 +16,7 @@ type Call struct {
 	// By is the name of the step, or of the file's own action that releases an effect.
 	By string
 	// With are the parameters as the file has them: a text may hold ${…}.
-	With Params
+	With expr.Params
 	call *action
 }
 
@@ -44,10 +44,10 @@ func (m *Machine) Calls() []Call {
 func (c Call) Place(path string) string { return c.call.place(path) }
 
 // written are the parameters with their expressions as texts.
-func (a *action) written() Params {
-	all := Params{}
+func (a *action) written() expr.Params {
+	all := expr.Params{}
 	for name, v := range a.with {
-		all[name] = v.written()
+		all[name] = v.Written()
 	}
 	return all
 }
@@ -56,35 +56,9 @@ func (a *action) written() Params {
 func (a *action) place(path string) string {
 	name, rest, _ := strings.Cut(path, ".")
 	if v := a.with[name]; v != nil {
-		return v.place(rest)
+		return v.Place(rest)
 	}
 	return ""
-}
-
-func (v *value) place(path string) string {
-	if path == "" {
-		return v.path
-	}
-	name, rest, _ := strings.Cut(path, ".")
-	if key, index, isItem := strings.Cut(name, "["); isItem {
-		name, rest = key, strings.TrimSuffix("["+index+"."+rest, ".")
-	}
-	if name == "" { // [0].name
-		return v.placeOfItem(path)
-	}
-	if field := v.fields[name]; field != nil {
-		return field.place(rest)
-	}
-	return v.path
-}
-
-func (v *value) placeOfItem(path string) string {
-	at, rest := 0, ""
-	if _, err := fmt.Sscanf(path, "[%d]", &at); err != nil || at >= len(v.items) {
-		return v.path
-	}
-	_, rest, _ = strings.Cut(path, "]")
-	return v.items[at].place(strings.TrimPrefix(rest, "."))
 }
 
 // Misfit is the finding about something that does not fit at a path.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/cel-go/cel"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // program is a machine file with every expression compiled and every duration
@@ -20,14 +20,14 @@ import (
 type program struct {
 	phases   map[string]*phase
 	order    []*phase
-	facts    map[string]*expr
+	facts    map[string]*expr.Expr
 	requests map[string]*request
 	actions  map[string]*action
 	effects  map[string]effect
 	// sources are all that events can come from, by the name of the phase, and callbacks are those of every pass.
 	sources   map[string]*source
 	callbacks looplab.Callbacks
-	self      *Schema
+	self      *expr.Schema
 	// guards of the program that the file asks.
 	guards []string
 	// texts are those of all expressions.
@@ -48,19 +48,19 @@ type phase struct {
 	timeout  time.Duration
 	poll     time.Duration
 	retry    retry
-	message  *template
+	message  *expr.Template
 	ways     []Edge
 	revision string // a hash of what the steps do
 	// converts are the outputs that JSON does not bring back in their type.
-	converts map[string]Type
+	converts map[string]expr.Type
 	// external: a step of it may call something outside the cluster.
 	external bool
 }
 
 type require struct {
 	v1alpha1.Require
-	when    *expr
-	message *template
+	when    *expr.Expr
+	message *expr.Template
 }
 
 type effect struct {
@@ -72,10 +72,10 @@ type step struct {
 	v1alpha1.Step
 	action         *action
 	name           string
-	cond, until    *expr
+	cond, until    *expr.Expr
 	wait, poll     time.Duration
 	retry          retry
-	message        *template
+	message        *expr.Template
 	acquires, path string
 	releases       string
 	// id is Command.StepID.
@@ -84,13 +84,13 @@ type step struct {
 
 type recovery struct {
 	v1alpha1.Recovery
-	when *expr
+	when *expr.Expr
 }
 
 type exit struct {
 	v1alpha1.Exit
-	when    *expr
-	message *template
+	when    *expr.Expr
+	message *expr.Template
 }
 
 type retry struct {
@@ -102,10 +102,10 @@ type retry struct {
 
 type request struct {
 	v1alpha1.Request
-	token, valid *expr
+	token, valid *expr.Expr
 	// recorded is the token that the object says was acted on last; nil: it does not say.
-	recorded *expr
-	params   map[string]*expr
+	recorded *expr.Expr
+	params   map[string]*expr.Expr
 }
 
 // The backoff of a machine that declares none.
@@ -115,13 +115,13 @@ var defaultRetry = retry{base: time.Second, max: 5 * time.Minute, factor: 2, jit
 type compiler struct {
 	def   *Definition
 	b     Bindings
-	scope *scope
+	scope *expr.Scope
 	prog  *program
 	diags diag.Diagnostics
 	// declared is where each name was declared first, by what it is of.
 	declared map[string]string
 	// whileHolding is what whileHeld has found, by expression and effect.
-	whileHolding map[[2]string]verdict
+	whileHolding map[[2]string]expr.Truth
 }
 
 func (c *compiler) find(path, code, message, fix string) {
@@ -131,14 +131,14 @@ func (c *compiler) find(path, code, message, fix string) {
 func (c *compiler) run() {
 	spec := &c.def.Spec
 	c.declared = map[string]string{}
-	c.prog = &program{phases: map[string]*phase{}, facts: map[string]*expr{}, requests: map[string]*request{},
+	c.prog = &program{phases: map[string]*phase{}, facts: map[string]*expr.Expr{}, requests: map[string]*request{},
 		actions: map[string]*action{}, effects: map[string]effect{}, inText: map[string]bool{}, self: c.b.Self, callbacks: callbacks()}
 	c.facts(spec.Facts)
 	c.compileRequests(spec.Requests)
 	c.actions(spec.Actions)
 	c.effects(spec.Effects)
-	c.limit("spec.effects", len(spec.Effects), maxEffects)
-	c.limit("spec.requests", len(spec.Requests), maxRequests)
+	c.limit("spec.effects", len(spec.Effects), v1alpha1.EffectLimit)
+	c.limit("spec.requests", len(spec.Requests), v1alpha1.RequestLimit)
 	defPoll := c.duration("spec.defaults.poll", spec.Defaults.Poll)
 	defRetry := c.retry("spec.defaults.retry", spec.Defaults.Retry, defaultRetry)
 	for i := range spec.Phases {
@@ -155,7 +155,7 @@ func (c *compiler) run() {
 
 // facts are read in phases and elsewhere; which results there are depends on where.
 func (c *compiler) facts(facts []v1alpha1.Named) {
-	c.scope.anyResult = true
+	c.scope.AnyResult = true
 	for i, f := range facts {
 		path := fmt.Sprintf("spec.facts[%d]", i)
 		c.unique(path, "fact", f.Name)
@@ -163,9 +163,9 @@ func (c *compiler) facts(facts []v1alpha1.Named) {
 		e := c.expr(path+".expr", f.Expr, false)
 		// Known after it compiled: a fact sees only the facts before it.
 		c.prog.facts[f.Name] = e
-		c.scope.fields(varFacts)[f.Name] = typeOf(e)
+		c.scope.Fields(expr.VarFacts)[f.Name] = expr.TypeOf(e)
 	}
-	c.scope.noResults()
+	c.scope.NoResults()
 }
 
 func (c *compiler) actions(actions []v1alpha1.NamedAction) {
@@ -187,36 +187,12 @@ func (c *compiler) actions(actions []v1alpha1.NamedAction) {
 }
 
 // with compiles parameters and lays them over those that are there already.
-func (c *compiler) with(path string, values map[string]any, base map[string]*value) map[string]*value {
-	over := map[string]*value{}
+func (c *compiler) with(path string, values map[string]any, base map[string]*expr.Value) map[string]*expr.Value {
+	over := map[string]*expr.Value{}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		over[name] = c.value(path+".with."+name, values[name])
+		over[name] = expr.NewValue(path+".with."+name, values[name], c.template)
 	}
-	return overlay(base, over)
-}
-
-func (c *compiler) value(path string, v any) *value {
-	out := &value{path: path}
-	switch x := v.(type) {
-	case map[string]any:
-		out.fields = map[string]*value{}
-		for _, key := range slices.Sorted(maps.Keys(x)) {
-			out.fields[key] = c.value(path+"."+key, x[key])
-		}
-	case []any:
-		out.items = make([]*value, len(x))
-		for i := range x {
-			out.items[i] = c.value(fmt.Sprintf("%s[%d]", path, i), x[i])
-		}
-	case string:
-		out.plain = x
-		if strings.Contains(x, "${") {
-			out.text = c.template(path, x)
-		}
-	default:
-		out.plain = v
-	}
-	return out
+	return expr.Overlay(base, over)
 }
 
 func (c *compiler) effects(effects []v1alpha1.Effect) {
@@ -242,10 +218,10 @@ func (c *compiler) compileRequests(requests []v1alpha1.Request) {
 		path := fmt.Sprintf("spec.requests[%d]", i)
 		c.unique(path, "request", r.Name)
 		c.selectable(path, "a request", r.Name)
-		compiled := &request{Request: r, params: map[string]*expr{}}
+		compiled := &request{Request: r, params: map[string]*expr.Expr{}}
 		compiled.token = c.expr(path+".token", r.Token, false)
-		if t := compiled.token; t != nil && t.out.Kind() != types.StringKind && t.out.Kind() != types.DynKind {
-			c.find(path+".token", "PG006", fmt.Sprintf("the token is %s, not a string", t.out), "write string(…), or orValue(\"\") for an optional")
+		if t := compiled.token; t != nil && t.Out.Kind() != types.StringKind && t.Out.Kind() != types.DynKind {
+			c.find(path+".token", "PG006", fmt.Sprintf("the token is %s, not a string", t.Out), "write string(…), or orValue(\"\") for an optional")
 		}
 		if r.Valid != "" {
 			compiled.valid = c.expr(path+".valid", r.Valid, true)
@@ -256,12 +232,12 @@ func (c *compiler) compileRequests(requests []v1alpha1.Request) {
 		params := map[string]*cel.Type{}
 		for _, name := range slices.Sorted(maps.Keys(r.Params)) {
 			compiled.params[name] = c.expr(path+".params."+name, r.Params[name], false)
-			params[name] = typeOf(compiled.params[name])
+			params[name] = expr.TypeOf(compiled.params[name])
 		}
 		c.prog.requests[r.Name] = compiled
-		this := varRequest + "." + r.Name
-		c.scope.fields(varRequest)[r.Name] = c.scope.define(this, map[string]*cel.Type{
-			"pending": cel.BoolType, "token": cel.StringType, "params": c.scope.define(this+".params", params)})
+		this := expr.VarRequest + "." + r.Name
+		c.scope.Fields(expr.VarRequest)[r.Name] = c.scope.Define(this, map[string]*cel.Type{
+			"pending": cel.BoolType, "token": cel.StringType, "params": c.scope.Define(this+".params", params)})
 	}
 }
 
@@ -277,7 +253,7 @@ func (c *compiler) phase(path string, src *v1alpha1.Phase, defPoll time.Duration
 	if src.Timeout != nil {
 		p.timeout = c.duration(path+".timeout.after", src.Timeout.After)
 	}
-	c.scope.noResults()
+	c.scope.NoResults()
 	for i, r := range src.Require {
 		at := fmt.Sprintf("%s.require[%d]", path, i)
 		p.require = append(p.require, require{r, c.expr(at+".when", r.When, true), c.template(at+".message", r.Message)})
@@ -329,7 +305,7 @@ func (c *compiler) phaseSense(p *phase) {
 	}
 	for i, x := range p.next {
 		broken := x.When != "" && x.when == nil // finding enough
-		if p.Terminal != "" && !broken && len(x.when.reads(varRequest)) == 0 {
+		if p.Terminal != "" && !broken && len(x.when.Reads(expr.VarRequest)) == 0 {
 			c.find(fmt.Sprintf("%s.next[%d]", p.path, i), "PG000", "an exit of a terminal phase that no request opens",
 				"write when: 'request.NAME.pending', or make the phase kind: steady")
 		}
@@ -376,12 +352,12 @@ func (c *compiler) step(path string, src v1alpha1.Step, p *phase) step {
 // outputs are results from here on. Those of an action that is not known could be
 // any: that it is not known is finding enough.
 func (c *compiler) outputs(s step, p *phase) {
-	c.scope.anyResult = c.scope.anyResult || s.Action != "" && s.action.use == ""
-	c.scope.addResults(s.action.spec.Outputs)
+	c.scope.AnyResult = c.scope.AnyResult || s.Action != "" && s.action.use == ""
+	c.scope.AddResults(s.action.spec.Outputs)
 	for name, t := range s.action.spec.Outputs {
-		if t == TypeNumber || t == TypeDuration {
+		if t == expr.TypeNumber || t == expr.TypeDuration {
 			if p.converts == nil {
-				p.converts = map[string]Type{}
+				p.converts = map[string]expr.Type{}
 			}
 			p.converts[name] = t
 		}

@@ -10,6 +10,7 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 func TestExpressionsAreBounded(t *testing.T) {
@@ -61,7 +62,7 @@ func TestUnboundedListsAreAWarning(t *testing.T) {
 
 func TestOneEvaluationIsBounded(t *testing.T) {
 	r := runOf(t, nil)
-	e, errs := anything(t).compile(`self.list.all(a, self.list.all(b, a + b < 0 || true))`)
+	e, errs := anything(t).Compile(`self.list.all(a, self.list.all(b, a + b < 0 || true))`)
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -81,7 +82,7 @@ func TestOneEvaluationIsBounded(t *testing.T) {
 
 func TestAReconcileHasABudget(t *testing.T) {
 	r := runOf(t, nil)
-	e, errs := anything(t).compile(`facts.big && facts.big && result.n == 7`)
+	e, errs := anything(t).Compile(`facts.big && facts.big && result.n == 7`)
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -95,9 +96,9 @@ func TestAReconcileHasABudget(t *testing.T) {
 	if fact := r.spent - once; once < 2*fact || fact == 0 {
 		t.Errorf("a fact that is read twice is paid twice: %d with two facts of %d", once, fact)
 	}
-	r.spent = maxRunCost + 1
+	r.spent = expr.MaxRunCost + 1
 	got := r.truth(e)
-	want := decision{because: e.text, got: "error: " + errBudget.Error(), err: errBudget}
+	want := decision{because: e.Text, got: "error: " + errBudget.Error(), err: errBudget}
 	if !errors.Is(got.err, errBudget) {
 		t.Errorf("got %v", got.err)
 	}
@@ -128,7 +129,7 @@ func TestSelfIsReadWhenAskedFor(t *testing.T) {
 				reads++
 				return map[string]any{"x": int64(1)}, c.err
 			}
-			e, errs := anything(t).compile(c.expr)
+			e, errs := anything(t).Compile(c.expr)
 			if len(errs) > 0 {
 				t.Fatal(errs)
 			}

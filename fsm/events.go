@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	looplab "github.com/looplab/fsm"
+
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // Reserved names of events, for what a file gives no reason of its own. The name of an event that leads on
@@ -36,7 +38,7 @@ type source struct {
 // meaning is what an event of a source is.
 type meaning struct {
 	// guards are those that may open it, nil for none: of several exits where a file gives them no reasons.
-	guards []*expr
+	guards []*expr.Expr
 	// unnamed: the file gives it no reason. It may stand for all ways to one phase that have none.
 	unnamed bool
 	// renames: the visit goes on under another name.
@@ -82,7 +84,7 @@ func (c *compiler) events() {
 	if u := c.def.Spec.Upgrade; u != nil {
 		for _, old := range slices.Sorted(maps.Keys(u.PhaseMap)) {
 			if c.prog.phases[old] == nil { // else it is found elsewhere
-				c.newSource(old).add(reasonReplaced, u.PhaseMap[old], meaning{guards: []*expr{nil}, renames: true})
+				c.newSource(old).add(reasonReplaced, u.PhaseMap[old], meaning{guards: []*expr.Expr{nil}, renames: true})
 			}
 		}
 	}
@@ -94,11 +96,11 @@ func (c *compiler) events() {
 // beginnings are the ways into a first phase.
 func (c *compiler) beginnings() {
 	s := c.newSource(unborn)
-	s.add(ReasonCreated, c.def.Spec.Initial, meaning{guards: []*expr{nil}})
+	s.add(ReasonCreated, c.def.Spec.Initial, meaning{guards: []*expr.Expr{nil}})
 	first := map[string]string{}
 	for i, q := range c.prog.recover {
 		path, name := fmt.Sprintf("spec.recover[%d]", i), recoverEvent(q)
-		if !s.add(name, q.To, meaning{guards: []*expr{q.when}, unnamed: q.Reason == ""}) {
+		if !s.add(name, q.To, meaning{guards: []*expr.Expr{q.when}, unnamed: q.Reason == ""}) {
 			c.sameName(path, name, first[name])
 			continue
 		}
@@ -120,12 +122,12 @@ func (c *compiler) phaseEvents(p *phase) {
 			add(p.steps[i].path, name, p.Name, meaning{})
 		}
 	}
-	guards := map[string]*expr{}
+	guards := map[string]*expr.Expr{}
 	for i, x := range p.next {
 		guards[nextPath(p, i)] = x.when
 	}
 	for _, e := range p.edges() {
-		add(e.Path, e.Event, e.To, meaning{guards: []*expr{guards[e.Path]}, unnamed: e.Reason == ""})
+		add(e.Path, e.Event, e.To, meaning{guards: []*expr.Expr{guards[e.Path]}, unnamed: e.Reason == ""})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // exit is a machine whose one guarded exit is given in YAML.
@@ -183,16 +184,14 @@ func runOf(t *testing.T, guard func(string) (bool, string, error)) *Run {
 }
 
 // anything sees what runOf has, whatever the results are.
-func anything(t *testing.T) *scope {
+func anything(t *testing.T) *expr.Scope {
 	t.Helper()
-	b := testBindings
-	b.Guards = map[string]string{"open": "", "shut": "", "fails": ""}
-	s, err := newScope(b)
+	s, err := expr.NewScope(testBindings.Self, []string{"open", "shut", "fails"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.anyResult = true
-	s.define(varFacts, map[string]*cel.Type{"big": cel.BoolType, "bad": cel.DynType})
+	s.AnyResult = true
+	s.Define(expr.VarFacts, map[string]*cel.Type{"big": cel.BoolType, "bad": cel.DynType})
 	return s
 }
 
@@ -209,11 +208,11 @@ func TestMessagesNeverFail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := runOf(t, nil)
-			tmpl, errs := parseTemplate(c.text, anything(t).compile)
+			tmpl, errs := expr.ParseTemplate(c.text, anything(t).Compile)
 			if len(errs) > 0 {
 				t.Fatal(errs)
 			}
-			if got := tmpl.render(r.value); got != c.want {
+			if got := tmpl.Render(r.value); got != c.want {
 				t.Errorf("%s: got %q, want %q", c.why, got, c.want)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // fail decides between retry and catch.
@@ -44,7 +45,7 @@ func (r *Run) fail(o Result, policy retry, p *phase) {
 	r.st.Blocked = []v1alpha1.Blocked{{
 		Step:    cmp.Or(r.st.Step, "require"),
 		Because: fmt.Sprintf("%s error, attempt %d", class, r.st.Attempts),
-		Got:     clip(text, maxText),
+		Got:     expr.Clip(text, v1alpha1.TextLimit),
 	}}
 	r.message = fmt.Sprintf("%s (attempt %d, next in %s)", text, r.st.Attempts, delay.Round(100*time.Millisecond))
 	cmd := r.sleep(delay)

@@ -10,6 +10,7 @@ import (
 	looplab "github.com/looplab/fsm"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // Do carries out a command: it calls the action, and answers what came of it. An error says that nothing of the run
@@ -29,7 +30,7 @@ type firing struct {
 
 	// Of a way on: what is told of it, what was decided, and who hears of it once it is durable.
 	message  string
-	guard    *expr
+	guard    *expr.Expr
 	caught   bool // by onError: no guard is asked
 	took     *v1alpha1.Transition
 	announce func(*v1alpha1.Transition)
@@ -104,7 +105,7 @@ func enterState(_ context.Context, e *looplab.Event) {
 func (r *Run) meaning(e *looplab.Event) meaning { return r.m.prog.sources[e.Src].means[e.Event] }
 
 // shut is nil while the guard of an event is open.
-func (r *Run) shut(m meaning, guard *expr) error {
+func (r *Run) shut(m meaning, guard *expr.Expr) error {
 	if !slices.Contains(m.guards, guard) {
 		return errors.New("the guard is that of another event")
 	}
@@ -112,7 +113,7 @@ func (r *Run) shut(m meaning, guard *expr) error {
 		return nil
 	}
 	if asked := r.truth(guard); !asked.open {
-		return fmt.Errorf("guard %s: %s", guard.text, asked.got)
+		return fmt.Errorf("guard %s: %s", guard.Text, asked.got)
 	}
 	return nil
 }
@@ -139,7 +140,7 @@ func (r *Run) Fire(ctx context.Context, do Do) error {
 }
 
 // take fires an event that leads on. What it comes to is a Commit, or the machine stands still.
-func (r *Run) take(event, message string, guard *expr) *Command {
+func (r *Run) take(event, message string, guard *expr.Expr) *Command {
 	return r.goBy(event, &firing{run: r, message: message, guard: guard})
 }
 

@@ -12,6 +12,7 @@ import (
 	looplab "github.com/looplab/fsm"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // locked is a run of lockMachine that comes to the step Lock, and goes to Done after it.
@@ -185,12 +186,12 @@ func TestGuardIsAskedAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		why   string
 		open  bool
-		guard func(p *phase) *expr
+		guard func(p *phase) *expr.Expr
 		stall string
 	}{
-		"open":       {"as Next found it", true, func(p *phase) *expr { return p.next[0].when }, ""},
-		"shut":       {"by now", false, func(p *phase) *expr { return p.next[0].when }, "guard guards.a"},
-		"of another": {"no caller can leave it out", false, func(*phase) *expr { return nil }, "that of another event"},
+		"open":       {"as Next found it", true, func(p *phase) *expr.Expr { return p.next[0].when }, ""},
+		"shut":       {"by now", false, func(p *phase) *expr.Expr { return p.next[0].when }, "guard guards.a"},
+		"of another": {"no caller can leave it out", false, func(*phase) *expr.Expr { return nil }, "that of another event"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: m.Revision()}, Input{Finalizer: true, Now: func() time.Time { return provedNow },

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // effectSet holds one bit for each effect, in the order of the file, and one that
@@ -91,7 +93,7 @@ func (f *flow) passing(p *phase, e Edge, held effectSet) effectSet {
 			continue
 		}
 		for name, b := range f.bits {
-			if held&b != 0 && f.c.whileHeld(x.when, name) == never {
+			if held&b != 0 && f.c.whileHeld(x.when, name) == expr.Never {
 				held &^= b
 			}
 		}
@@ -125,7 +127,7 @@ func (f *flow) acquired(s *step) effectSet {
 func (f *flow) released(s *step, held effectSet) effectSet {
 	may := f.gives(s) & held
 	for name, b := range f.bits {
-		if may&b != 0 && f.c.whileHeld(s.cond, name) != always {
+		if may&b != 0 && f.c.whileHeld(s.cond, name) != expr.Always {
 			may &^= b
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/expr"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -63,7 +64,7 @@ func everything(def *fsm.Definition) fsm.Bindings {
 	}
 	for _, p := range def.Spec.Phases {
 		for _, s := range p.Steps {
-			b.Actions[s.Action] = fsm.ActionSpec{Outputs: map[string]fsm.Type{"n": fsm.TypeInt}}
+			b.Actions[s.Action] = fsm.ActionSpec{Outputs: map[string]expr.Type{"n": expr.TypeInt}}
 		}
 	}
 	return b
@@ -72,7 +73,7 @@ func everything(def *fsm.Definition) fsm.Bindings {
 func anyOf(with map[string]any) map[string]fsm.Param {
 	params := map[string]fsm.Param{}
 	for name := range with {
-		params[name] = fsm.Param{Type: fsm.TypeAny}
+		params[name] = fsm.Param{Type: expr.TypeAny}
 	}
 	return params
 }

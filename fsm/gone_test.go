@@ -11,6 +11,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -125,7 +126,7 @@ func TestGoneSeesNoChangeOfTheSpec(t *testing.T) {
 `+rest)), testBindings)
 	st := v1alpha1.MachineStatus{Phase: "Two", Revision: m.Revision(), Generation: 7, Held: v1alpha1.Held("lock")}
 	run := m.Run(st, fsm.Input{Gone: true, Now: func() time.Time { return simulate.Epoch }})
-	if d := cmp.Diff(fsm.Command{Do: fsm.RunAction, Action: "Give", Step: "Give", Event: "Give", StepID: "Two/Give", With: fsm.Params{}}, run.Next()); d != "" {
+	if d := cmp.Diff(fsm.Command{Do: fsm.RunAction, Action: "Give", Step: "Give", Event: "Give", StepID: "Two/Give", With: expr.Params{}}, run.Next()); d != "" {
 		t.Errorf("there is no spec that could change (-want +got):\n%s", d)
 	}
 	fire(t, run, fsm.Result{})

@@ -10,6 +10,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // maxHeld is how long the line of a held effect may be; the CRDs say the same.
@@ -67,7 +68,7 @@ func (r *Run) undo(s *step, p *phase) *Command {
 // release is the action that gives an effect back, and its parameters. The one on record
 // comes first, whatever the file says by now. Where the program does not have it any more,
 // the effect's release in the file takes its place, with the parameters on record.
-func (m *Machine) release(h v1alpha1.HeldEffect, find evaluator) (use string, with Params, err error) {
+func (m *Machine) release(h v1alpha1.HeldEffect, find expr.Evaluator) (use string, with expr.Params, err error) {
 	recorded, err := decodeParams(h.With)
 	if err != nil {
 		return "", nil, Terminal("UnreadableEffect", "the parameters that give back %s cannot be read (%w): correct them in the MachineState", h.Name, err)
@@ -93,14 +94,14 @@ func (m *Machine) release(h v1alpha1.HeldEffect, find evaluator) (use string, wi
 }
 
 // takes is an error where parameters are none of the action's.
-func (a ActionSpec) takes(with Params) error {
+func (a ActionSpec) takes(with expr.Params) error {
 	for name, value := range with {
 		p, known := a.Params[name]
 		if !known {
 			return fmt.Errorf("%q is no parameter of it", name)
 		}
 		if !p.Type.Accepts(value) {
-			return fmt.Errorf("%s is %v, not of type %s", name, clip(fmt.Sprint(value), 120), p.Type)
+			return fmt.Errorf("%s is %v, not of type %s", name, expr.Clip(fmt.Sprint(value), 120), p.Type)
 		}
 	}
 	for name, p := range a.Params {
@@ -113,7 +114,7 @@ func (a ActionSpec) takes(with Params) error {
 
 // fixed are the parameters that the action of a step has from the ledger: of two entries
 // of one name, from the newest.
-func (r *Run) fixed(s *step) (Params, error) {
+func (r *Run) fixed(s *step) (expr.Params, error) {
 	for _, h := range slices.Backward(r.st.Held) {
 		switch h.Name {
 		case s.acquires:
@@ -135,7 +136,7 @@ func (r *Run) returned(effect string) {
 	}
 }
 
-func encodeParams(with Params) (string, error) {
+func encodeParams(with expr.Params) (string, error) {
 	if len(with) == 0 {
 		return "", nil
 	}
@@ -146,11 +147,11 @@ func encodeParams(with Params) (string, error) {
 	return string(raw), nil
 }
 
-func decodeParams(text string) (Params, error) {
+func decodeParams(text string) (expr.Params, error) {
 	if text == "" {
 		return nil, nil
 	}
-	var with Params
+	var with expr.Params
 	if err := utiljson.Unmarshal([]byte(text), (*map[string]any)(&with)); err != nil {
 		return nil, fmt.Errorf("read stored parameters: %w", err)
 	}

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // lint looks for what a run could come to, once the names in the file are right.
@@ -12,7 +14,7 @@ func (c *compiler) lint() {
 	if c.unclear() {
 		return
 	}
-	c.whileHolding = map[[2]string]verdict{}
+	c.whileHolding = map[[2]string]expr.Truth{}
 	c.ledger()
 	c.hotLoops()
 	for _, p := range c.prog.order {
@@ -28,7 +30,7 @@ func (c *compiler) lint() {
 
 // unclear: with such a finding the ways are not those that the author has in mind.
 func (c *compiler) unclear() bool {
-	return len(c.def.Spec.Effects) > maxEffects || slices.ContainsFunc(c.diags, func(d diag.Diagnostic) bool {
+	return len(c.def.Spec.Effects) > v1alpha1.EffectLimit || slices.ContainsFunc(c.diags, func(d diag.Diagnostic) bool {
 		return slices.Contains([]string{"PG000", "PG001", "PG002", "PG005"}, d.Code)
 	})
 }
@@ -56,7 +58,7 @@ func (c *compiler) checkDecisions(p *phase) {
 		s := &p.steps[i]
 		c.checkDecision(s.path+".if", s.cond, objects)
 		for name, t := range s.action.spec.Outputs {
-			objects[name] = t == TypeObject
+			objects[name] = t == expr.TypeObject
 		}
 		c.checkDecision(s.path+".until", s.until, objects)
 	}
@@ -65,7 +67,7 @@ func (c *compiler) checkDecisions(p *phase) {
 	}
 }
 
-func (c *compiler) checkDecision(path string, e *expr, objects map[string]bool) {
+func (c *compiler) checkDecision(path string, e *expr.Expr, objects map[string]bool) {
 	for _, name := range c.resultsOf(e) {
 		if objects[name] {
 			c.find(path, "PG014", fmt.Sprintf("result.%s is the content of another object: while it is not what the expression expects, the deletion hangs", name),
@@ -75,12 +77,12 @@ func (c *compiler) checkDecision(path string, e *expr, objects map[string]bool) 
 }
 
 // resultsOf are the outputs that an expression reads, be it through facts.
-func (c *compiler) resultsOf(e *expr) []string {
+func (c *compiler) resultsOf(e *expr.Expr) []string {
 	if e == nil {
 		return nil
 	}
-	names := e.reads(varResult)
-	for _, f := range e.reads(varFacts) {
+	names := e.Reads(expr.VarResult)
+	for _, f := range e.Reads(expr.VarFacts) {
 		names = append(names, c.resultsOf(c.prog.facts[f])...)
 	}
 	return names

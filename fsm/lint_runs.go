@@ -3,6 +3,8 @@ package fsm
 import (
 	"fmt"
 	"slices"
+
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // runs finds effects that are given back while something may run that a step has started under them: what
@@ -57,7 +59,7 @@ func (f *flow) leaveRunning(p *phase, ended int, via map[string]Edge, queue []st
 
 // ends tells whether a step ends a run for certain.
 func (f *flow) ends(q, run *step) bool {
-	return run.acquires != "" && (q.Undo != "" || q.releases == run.acquires) && f.c.whileHeld(q.cond, run.acquires) == always
+	return run.acquires != "" && (q.Undo != "" || q.releases == run.acquires) && f.c.whileHeld(q.cond, run.acquires) == expr.Always
 }
 
 func (f *flow) findRun(from *phase, s *step, p *phase, q *step, back effectSet, via map[string]Edge) {

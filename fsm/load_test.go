@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // finding is a diagnostic without its fix, which is for people to judge.
@@ -277,7 +278,7 @@ func TestExampleOfTheDocumentation(t *testing.T) {
 	if len(diags) > 0 {
 		t.Fatal(diags.Err())
 	}
-	b := Bindings{Actions: map[string]ActionSpec{"TryHandle": {Outputs: map[string]Type{"turned": TypeBool}}}}
+	b := Bindings{Actions: map[string]ActionSpec{"TryHandle": {Outputs: map[string]expr.Type{"turned": expr.TypeBool}}}}
 	if _, diags := Bind(def, b); len(diags) > 0 {
 		t.Error(diags)
 	}
@@ -293,8 +294,8 @@ metadata: {name: test}
 var testBindings = Bindings{
 	Guards: map[string]string{"a": "", "b": ""},
 	Actions: map[string]ActionSpec{
-		"Look":  {Outputs: map[string]Type{"n": TypeInt, "list": TypeStrings}},
-		"Work":  {Params: map[string]Param{"count": {Type: TypeInt}, "text": {Type: TypeString}, "after": {Type: TypeDuration}, "any": {Type: TypeAny}}},
+		"Look":  {Outputs: map[string]expr.Type{"n": expr.TypeInt, "list": expr.TypeStrings}},
+		"Work":  {Params: map[string]Param{"count": {Type: expr.TypeInt}, "text": {Type: expr.TypeString}, "after": {Type: expr.TypeDuration}, "any": {Type: expr.TypeAny}}},
 		"Take":  {},
 		"Give":  {},
 		"Take2": {},

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // exits are looked at once the steps are done; the first open one is taken.
@@ -19,14 +20,14 @@ func (r *Run) exits(p *phase) Command {
 			asked = r.truth(x.when)
 		}
 		if asked.open {
-			return *r.take(nextEvent(x.Exit), x.message.render(r.value), x.when)
+			return *r.take(nextEvent(x.Exit), x.message.Render(r.value), x.when)
 		}
-		if len(r.st.Blocked) == maxBlocked {
+		if len(r.st.Blocked) == v1alpha1.BlockedLimit {
 			continue
 		}
 		r.st.Blocked = append(r.st.Blocked, v1alpha1.Blocked{To: x.To, Because: asked.because, Got: asked.got})
 	}
-	r.message = p.message.render(r.value)
+	r.message = p.message.Render(r.value)
 	r.restart()
 	if p.external {
 		r.polls(cmp.Or(p.poll, defaultPoll))
@@ -62,7 +63,7 @@ func (r *Run) rename(to, reason string) {
 }
 
 func (r *Run) noteTransition(to, from, reason, message string, now metav1.MicroTime) {
-	t := v1alpha1.Transition{From: from, To: to, At: now, Reason: word(reason), Message: clip(message, 512)}
+	t := v1alpha1.Transition{From: from, To: to, At: now, Reason: word(reason), Message: expr.Clip(message, 512)}
 	if r.st.Since != nil {
 		t.Took = metav1.Duration{Duration: now.Sub(r.st.Since.Time).Round(time.Millisecond)}
 	}

@@ -10,6 +10,8 @@ import (
 	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/parser"
+
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // Bounds of the comparison of guards: combinations of values, and exits of a phase.
@@ -31,14 +33,14 @@ type cases struct {
 type values map[string]any
 
 func newCases(text string) *cases {
-	c := &cases{tree: syntax(text), constants: map[string][]any{}}
+	c := &cases{tree: expr.Parse(text), constants: map[string][]any{}}
 	if c.tree == nil {
 		return nil
 	}
-	decide(c.tree.Expr(), func(e celast.Expr) verdict {
+	expr.Decide(c.tree.Expr(), func(e celast.Expr) expr.Truth {
 		term, _, constant := c.comparison(e)
 		c.constants[term] = append(c.constants[term], constant)
-		return perhaps
+		return expr.Perhaps
 	})
 	return c
 }
@@ -84,10 +86,10 @@ var (
 
 // holds tells whether the expression is true with these values.
 func (c *cases) holds(v values) bool {
-	return decide(c.tree.Expr(), func(e celast.Expr) verdict {
+	return expr.Decide(c.tree.Expr(), func(e celast.Expr) expr.Truth {
 		term, op, constant := c.comparison(e)
-		return certainly(compares[op](order(v[term], constant)))
-	}) == always
+		return expr.Certainly(compares[op](order(v[term], constant)))
+	}) == expr.Always
 }
 
 // order compares two values of one type; true is more than false.

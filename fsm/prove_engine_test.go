@@ -172,7 +172,7 @@ func TestWhatIsKnownOfAGuard(t *testing.T) {
 	c := checked(m.def, lockBindings())
 	for text, tc := range cases {
 		t.Run(text, func(t *testing.T) {
-			e, errs := c.scope.compile(text)
+			e, errs := c.scope.Compile(text)
 			if e == nil {
 				t.Fatal(errs)
 			}

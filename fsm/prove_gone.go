@@ -5,6 +5,8 @@ import (
 
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // stand is all of a state that decides what a run does without an object.
@@ -63,9 +65,9 @@ func (p *prover) checkGone() {
 
 // withoutObject is what an expression comes to where there is no object: self is empty. It
 // is an error where the expression reads nothing else that could decide it.
-func (p *prover) withoutObject(e *expr, phase string, held []string) (v ref.Val, certain bool) {
-	v, _, err := e.prog.Eval(map[string]any{varSelf: map[string]any{}, varHeld: append([]string{}, held...),
-		varPhase: newLazyMap(func(name string) ref.Val {
+func (p *prover) withoutObject(e *expr.Expr, phase string, held []string) (v ref.Val, certain bool) {
+	v, err := e.Partly(map[string]any{expr.VarSelf: map[string]any{}, expr.VarHeld: append([]string{}, held...),
+		expr.VarPhase: expr.NewLazyMap(func(name string) ref.Val {
 			if name == "name" {
 				return types.String(phase)
 			}
@@ -74,14 +76,14 @@ func (p *prover) withoutObject(e *expr, phase string, held []string) (v ref.Val,
 	if err == nil {
 		return v, true
 	}
-	other := func(r exprRef) bool {
-		return r.root != varSelf && r.root != varHeld && (r.root != varPhase || r.field != "name")
+	known := func(root, name string) bool {
+		return root == expr.VarSelf || root == expr.VarHeld || root == expr.VarPhase && name == "name"
 	}
-	return nil, !slices.ContainsFunc(e.refs, other)
+	return nil, !e.ReadsBeside(known)
 }
 
 // goneTruth decides a guard while there is no object.
-func (w *way) goneTruth(e *expr) decision {
+func (w *way) goneTruth(e *expr.Expr) decision {
 	v, certain := w.withoutObject(e, w.run.st.Phase, w.run.st.HeldNames())
 	switch {
 	case v == types.True:

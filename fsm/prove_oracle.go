@@ -3,19 +3,21 @@ package fsm
 import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // answered is what a guard was decided to be during one reconcile.
 type answered struct {
-	e *expr
+	e *expr.Expr
 	decision
 }
 
 // truth is the oracle of a run: what the state determines is so, all else is tried
 // both ways. Between two actions, the same text answers the same.
-func (w *way) truth(e *expr) decision {
+func (w *way) truth(e *expr.Expr) decision {
 	for _, a := range w.answers {
-		if a.e.text == e.text {
+		if a.e.Text == e.Text {
 			return a.decision
 		}
 	}
@@ -24,7 +26,7 @@ func (w *way) truth(e *expr) decision {
 	return v
 }
 
-func (w *way) decide(e *expr) decision {
+func (w *way) decide(e *expr.Expr) decision {
 	if w.vanished {
 		return w.goneTruth(e)
 	}
@@ -56,7 +58,7 @@ func (w *way) decide(e *expr) decision {
 }
 
 type knownKey struct {
-	e           *expr
+	e           *expr.Expr
 	phase, held string
 }
 
@@ -64,7 +66,7 @@ type knownKey struct {
 // is: nothing.
 type known struct{ value ref.Val }
 
-func (p *prover) known(e *expr, phase string, held []string) known {
+func (p *prover) known(e *expr.Expr, phase string, held []string) known {
 	key := knownKey{e: e, phase: phase}
 	for _, name := range held {
 		key.held += name + " "
@@ -80,16 +82,16 @@ func (p *prover) known(e *expr, phase string, held []string) known {
 // partly evaluates an expression without the object, the cluster and the time. What
 // is not there is an error, and CEL lets && and || be decided in spite of one: a value
 // is what the expression comes to whatever is not known.
-func (p *prover) partly(e *expr, phase string, held []string) ref.Val {
-	v, _, err := e.prog.Eval(map[string]any{
-		varHeld: append([]string{}, held...),
-		varPhase: newLazyMap(func(name string) ref.Val {
+func (p *prover) partly(e *expr.Expr, phase string, held []string) ref.Val {
+	v, err := e.Partly(map[string]any{
+		expr.VarHeld: append([]string{}, held...),
+		expr.VarPhase: expr.NewLazyMap(func(name string) ref.Val {
 			if name == "name" {
 				return types.String(phase)
 			}
 			return types.WrapErr(errForNow)
 		}),
-		varFacts: newLazyMap(func(name string) ref.Val {
+		expr.VarFacts: expr.NewLazyMap(func(name string) ref.Val {
 			if k := p.known(p.m.prog.facts[name], phase, held); k.value != nil {
 				return k.value
 			}

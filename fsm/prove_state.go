@@ -8,6 +8,7 @@ import (
 	looplab "github.com/looplab/fsm"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // state is all that decides what can happen next: what the API server stores of an
@@ -67,7 +68,7 @@ type prover struct {
 	effects []string
 	// steps and fallible are what can happen in a step and to a guard.
 	steps    map[*step]*stepModel
-	fallible map[*expr]int32
+	fallible map[*expr.Expr]int32
 	values   map[knownKey]known
 	asked    map[heldKey]bool
 	ledgers  map[string][]string
@@ -96,7 +97,7 @@ type failure struct {
 }
 
 func newProver(m *Machine) *prover {
-	p := &prover{index: map[string]int16{}, steps: map[*step]*stepModel{}, fallible: map[*expr]int32{},
+	p := &prover{index: map[string]int16{}, steps: map[*step]*stepModel{}, fallible: map[*expr.Expr]int32{},
 		values: map[knownKey]known{}, asked: map[heldKey]bool{}, ledgers: map[string][]string{}, pool: map[string]*looplab.FSM{},
 		seen: map[state]int{}, violations: map[string]violation{}}
 	for _, e := range m.def.Spec.Effects {

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 func TestAnnotationOf(t *testing.T) {
@@ -24,7 +25,7 @@ func TestAnnotationOf(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := annotationOf(tc.expr); got != tc.want {
+			if got := expr.AnnotationOf(tc.expr); got != tc.want {
 				t.Errorf("%s: %q, want %q", tc.why, got, tc.want)
 			}
 		})

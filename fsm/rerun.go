@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // Target is an object that an action is about, as far as the machine file tells.
@@ -38,7 +40,7 @@ func (t *Target) touches(a *action) (touched, bool) {
 	}
 	param := func(name string) any {
 		if v := a.with[name]; v != nil {
-			return v.written()
+			return v.Written()
 		}
 		return nil
 	}
@@ -200,7 +202,7 @@ func (c *compiler) matters(p *phase, reader int, read touched) bool {
 // isUsed follows an output until another step replaces it. Whether the object that was read is
 // written does not count: it has been written then.
 func (c *compiler) isUsed(p *phase, reader int, read touched, name string) bool {
-	asks := func(e *expr) bool { return slices.Contains(c.resultsOf(e), name) }
+	asks := func(e *expr.Expr) bool { return slices.Contains(c.resultsOf(e), name) }
 	if asks(p.steps[reader].until) {
 		return true
 	}
@@ -208,7 +210,7 @@ func (c *compiler) isUsed(p *phase, reader int, read touched, name string) bool 
 		s := &p.steps[i]
 		used := asks(s.cond) && !slices.ContainsFunc(c.writes(s), read.same)
 		for _, v := range s.action.with {
-			v.each(func(e *expr) { used = used || asks(e) })
+			v.Each(func(e *expr.Expr) { used = used || asks(e) })
 		}
 		_, replaces := s.action.spec.Outputs[name]
 		if used || !replaces && asks(s.until) {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // targetBindings are as those of the built-in actions.
@@ -15,20 +16,20 @@ func targetBindings() Bindings {
 	target := func(more ...string) map[string]Param {
 		params := map[string]Param{}
 		for _, name := range []string{"apiVersion", "kind", "namespace", "name"} {
-			params[name] = Param{Type: TypeString}
+			params[name] = Param{Type: expr.TypeString}
 		}
 		for _, name := range more {
-			params[name] = Param{Type: TypeAny}
+			params[name] = Param{Type: expr.TypeAny}
 		}
 		return params
 	}
 	return Bindings{Guards: testBindings.Guards, Actions: map[string]ActionSpec{
-		"Read":   {Params: target("fields"), Outputs: map[string]Type{"object": TypeObject}, Reads: &Target{Param: "fields", Fields: []string{"metadata.generation", "status"}}},
+		"Read":   {Params: target("fields"), Outputs: map[string]expr.Type{"object": expr.TypeObject}, Reads: &Target{Param: "fields", Fields: []string{"metadata.generation", "status"}}},
 		"Await":  {Params: target(), Reads: &Target{Fields: []string{"status"}, Waits: true}},
 		"Patch":  {Params: target("patch"), Writes: &Target{Param: "patch"}},
-		"Apply":  {Params: map[string]Param{"manifest": {Type: TypeObject}}, Writes: &Target{Manifest: "manifest", Param: "manifest"}},
+		"Apply":  {Params: map[string]Param{"manifest": {Type: expr.TypeObject}}, Writes: &Target{Manifest: "manifest", Param: "manifest"}},
 		"Delete": {Params: target(), Writes: &Target{}},
-		"Work":   {Params: map[string]Param{"any": {Type: TypeAny}}, Outputs: map[string]Type{"n": TypeInt}},
+		"Work":   {Params: map[string]Param{"any": {Type: expr.TypeAny}}, Outputs: map[string]expr.Type{"n": expr.TypeInt}},
 	}}
 }
 

@@ -9,6 +9,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // results are the outputs of this visit in the types that their actions declare:
@@ -31,13 +32,13 @@ func (r *Run) results() map[string]any {
 }
 
 // convert makes a value that came out of JSON one of the type, if it can be.
-func convert(t Type, v any) (any, bool) {
+func convert(t expr.Type, v any) (any, bool) {
 	switch x := v.(type) {
 	case int64:
-		return float64(x), t == TypeNumber
+		return float64(x), t == expr.TypeNumber
 	case string:
 		d, err := time.ParseDuration(x)
-		return d, t == TypeDuration && err == nil
+		return d, t == expr.TypeDuration && err == nil
 	}
 	return nil, false
 }

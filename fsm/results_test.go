@@ -5,6 +5,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 func TestLastingResult(t *testing.T) {
@@ -22,8 +23,8 @@ func TestLastingResult(t *testing.T) {
     onDelete: {none: true}
   - {name: Done, terminal: success, onDelete: {none: true}}
 `), fsm.Bindings{Actions: map[string]fsm.ActionSpec{
-		"Plan": {Outputs: map[string]fsm.Type{"planned": fsm.TypeInt}},
-		"Look": {Outputs: map[string]fsm.Type{"ready": fsm.TypeBool}},
+		"Plan": {Outputs: map[string]expr.Type{"planned": expr.TypeInt}},
+		"Look": {Outputs: map[string]expr.Type{"ready": expr.TypeBool}},
 	}})
 	const result = `{"planned":3,"ready":false}`
 	for name, c := range map[string]struct {

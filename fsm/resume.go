@@ -10,6 +10,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // adopt gives a status that another revision wrote the names of this one. It answers whether
@@ -64,7 +65,7 @@ func (r *Run) adoptRequests(names map[string]string) {
 // errNotNow says that a parameter of a release would be evaluated when it is needed.
 var errNotNow = errors.New("evaluated when it is needed")
 
-func notNow(*expr) (ref.Val, error) { return nil, errNotNow }
+func notNow(*expr.Expr) (ref.Val, error) { return nil, errNotNow }
 
 func successor(names map[string]string, old string) string { return cmp.Or(names[old], old) }
 
@@ -142,7 +143,7 @@ func (r *Run) recover() Command {
 // notYetRecovered looks again soon: there is no phase yet whose pace it could have.
 func (r *Run) notYetRecovered(err error) Command {
 	r.st.Held = nil
-	r.message = clip(fmt.Sprintf("The state of this object is lost, and cannot be recovered yet: %v", err), maxText)
+	r.message = expr.Clip(fmt.Sprintf("The state of this object is lost, and cannot be recovered yet: %v", err), v1alpha1.TextLimit)
 	return Command{Do: Requeue, After: defaultPoll}
 }
 

@@ -6,12 +6,13 @@ import (
 	"slices"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // recovery compiles spec.recover. What is in it is checked as exits are: an entry behind
 // one that always applies would never be asked.
 func (c *compiler) recovery(all []v1alpha1.Recovery) {
-	c.scope.noResults()
+	c.scope.NoResults()
 	for i, src := range all {
 		path := fmt.Sprintf("spec.recover[%d]", i)
 		q := recovery{Recovery: src}
@@ -20,7 +21,7 @@ func (c *compiler) recovery(all []v1alpha1.Recovery) {
 		} else if i < len(all)-1 {
 			c.find(path, "PG004", "the entries behind this one never apply: it has no when", "give it a when, or make it the last one")
 		}
-		for _, name := range q.when.reads(varFacts) {
+		for _, name := range q.when.Reads(expr.VarFacts) {
 			if c.readsResult(name) {
 				c.find(path+".when", "PG006", fmt.Sprintf("facts.%s reads result, and no step has run", name), "read the object, or ask a guard")
 			}
@@ -36,7 +37,7 @@ func (c *compiler) recovery(all []v1alpha1.Recovery) {
 
 func (c *compiler) readsResult(fact string) bool {
 	f := c.prog.facts[fact]
-	return len(f.reads(varResult)) > 0 || slices.ContainsFunc(f.reads(varFacts), c.readsResult)
+	return len(f.Reads(expr.VarResult)) > 0 || slices.ContainsFunc(f.Reads(expr.VarFacts), c.readsResult)
 }
 
 // recovered checks the effects that an entry of spec.recover names.

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // Same tells whether two files decode to one machine, texts for people included: they differ
@@ -72,8 +73,8 @@ func (c *compiler) phaseRevision(p *phase) string {
 		d := deed{Action: s.action.use, Undo: s.Undo, If: s.If, Until: s.Until, Wait: s.Wait != "",
 			Takes: s.acquires, Gives: s.releases, With: map[string]any{}}
 		for name, v := range s.action.with {
-			d.With[name] = v.written()
-			v.each(func(e *expr) { c.read(&w, e) })
+			d.With[name] = v.Written()
+			v.Each(func(e *expr.Expr) { c.read(&w, e) })
 		}
 		c.read(&w, s.cond)
 		c.read(&w, s.until)
@@ -83,14 +84,14 @@ func (c *compiler) phaseRevision(p *phase) string {
 }
 
 // read adds what an expression reads by name.
-func (c *compiler) read(w *work, e *expr) {
-	for _, name := range e.reads(varFacts) {
+func (c *compiler) read(w *work, e *expr.Expr) {
+	for _, name := range e.Reads(expr.VarFacts) {
 		if f := c.prog.facts[name]; f != nil && w.Facts[name] == "" {
-			w.Facts[name] = f.text
+			w.Facts[name] = f.Text
 			c.read(w, f)
 		}
 	}
-	for _, name := range e.reads(varRequest) {
+	for _, name := range e.Reads(expr.VarRequest) {
 		if q := c.prog.requests[name]; q != nil && w.Requests[name].Name == "" {
 			w.Requests[name] = v1alpha1.Request{Name: name, Token: q.Token, Valid: q.Valid, Params: q.Params}
 			for _, of := range append(slices.Collect(maps.Values(q.params)), q.token, q.valid) {

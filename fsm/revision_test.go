@@ -9,6 +9,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -186,9 +187,9 @@ spec:
 // the steps themselves are edited it is, which is what PG106 warns of.
 func TestNotedValueSurvivesAnEdit(t *testing.T) {
 	b := fsm.Bindings{Actions: map[string]fsm.ActionSpec{
-		"Read":  {Outputs: map[string]fsm.Type{"replicas": fsm.TypeInt}, Reads: &fsm.Target{Fields: []string{"spec.replicas"}}},
-		"Scale": {Params: map[string]fsm.Param{"replicas": {Type: fsm.TypeInt}}, Writes: &fsm.Target{Fields: []string{"spec.replicas"}}},
-		"Work":  {Params: map[string]fsm.Param{"any": {Type: fsm.TypeAny}}},
+		"Read":  {Outputs: map[string]expr.Type{"replicas": expr.TypeInt}, Reads: &fsm.Target{Fields: []string{"spec.replicas"}}},
+		"Scale": {Params: map[string]fsm.Param{"replicas": {Type: expr.TypeInt}}, Writes: &fsm.Target{Fields: []string{"spec.replicas"}}},
+		"Work":  {Params: map[string]fsm.Param{"any": {Type: expr.TypeAny}}},
 	}}
 	for name, c := range map[string]struct {
 		why       string

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // Input is what the driver observed of the object before a run.
@@ -82,7 +83,7 @@ type Command struct {
 	// StepID belongs to RunAction, and is the same for every call of the step and for no other step:
 	// the name that the file gives to the action, or else the phase and the name of the step.
 	StepID string
-	With   Params
+	With   expr.Params
 	// After belongs to Requeue.
 	After time.Duration
 	// Early belongs to Requeue: nothing was looked at, since it is not time yet. Nothing is to be
@@ -106,7 +107,7 @@ type Run struct {
 
 	// guardStub answers guards while a machine is proved: there is no object then. Nil
 	// in every other run.
-	guardStub func(*expr) decision
+	guardStub func(*expr.Expr) decision
 
 	// fsm is that of the phase, made at the first event; more are events that it has besides those of the phase. pool is
 	// for a proof alone, whose runs are many and die young.
@@ -276,13 +277,13 @@ func (p *phase) deadline(since *metav1.MicroTime) *metav1.MicroTime {
 // may be about something that nobody asks for: the phase's own words are better.
 func (r *Run) waitingFor(p *phase) string {
 	if len(r.st.Blocked) == 0 {
-		return clip(cmp.Or(r.input.Message, "no step was blocked"), maxText/4)
+		return expr.Clip(cmp.Or(r.input.Message, "no step was blocked"), v1alpha1.TextLimit/4)
 	}
 	b := r.st.Blocked[0]
-	if message := p.message.render(r.value); b.Step == "" && message != "" {
+	if message := p.message.Render(r.value); b.Step == "" && message != "" {
 		return message
 	}
-	return clip(cmp.Or(b.Got, b.Because), 160)
+	return expr.Clip(cmp.Or(b.Got, b.Because), 160)
 }
 
 // admit checks the preconditions, then puts the finalizer in place: nothing
@@ -313,7 +314,7 @@ func (r *Run) require(p *phase) *Command {
 			return r.next
 		}
 		if !asked.open {
-			return r.take(requireEvent(q.Require), cmp.Or(q.message.render(r.value), asked.got), nil)
+			return r.take(requireEvent(q.Require), cmp.Or(q.message.Render(r.value), asked.got), nil)
 		}
 	}
 	if !r.extra() { // it is the step that failed, of a phase that begins anew

@@ -16,6 +16,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -154,8 +155,8 @@ func TestResultHasTheSameTypesAfterARestart(t *testing.T) {
 	for name, between := range map[string]string{"same run": "", "restart in between": ", {wait: 1m}"} {
 		t.Run(name, func(t *testing.T) {
 			b := fsm.Bindings{Guards: testBindings.Guards, Actions: maps.Clone(testBindings.Actions)}
-			b.Actions["Look"] = fsm.ActionSpec{Outputs: map[string]fsm.Type{
-				"n": fsm.TypeInt, "list": fsm.TypeStrings, "ratio": fsm.TypeNumber, "took": fsm.TypeDuration}}
+			b.Actions["Look"] = fsm.ActionSpec{Outputs: map[string]expr.Type{
+				"n": expr.TypeInt, "list": expr.TypeStrings, "ratio": expr.TypeNumber, "took": expr.TypeDuration}}
 			w := newWorld(t, "test.yaml", []byte(one("    poll: 5s\n    steps: [{action: Look}"+between+"]\n    next:\n    - to: Done\n"+
 				"      when: 'type(result.n) == int && result.n == 3 && result.list == [\"a\"] && result.ratio * 1.5 == 3.0 && result.took + duration(\"1m\") == duration(\"150s\")'\n")), b)
 			w.Give("Look", simulate.Answer{Result: fsm.Result{Outputs: map[string]any{"n": int32(3), "list": []string{"a"}, "ratio": 2.0, "took": "90s"}}})

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // jobSchema is what a CRD could say of its objects.
@@ -25,7 +26,7 @@ const jobSchema = `{"type": "object", "required": ["spec"], "properties": {
 
 func jobBindings(t testing.TB) Bindings {
 	t.Helper()
-	s, err := NewSchema([]byte(jobSchema))
+	s, err := expr.NewSchema([]byte(jobSchema))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +169,7 @@ func TestValuesOfSelf(t *testing.T) {
 
 func TestSchemasThatCannotBeRead(t *testing.T) {
 	for name, text := range map[string]string{"no JSON": "{", "no schema": `{"properties": 3}`} {
-		if _, err := NewSchema([]byte(text)); err == nil {
+		if _, err := expr.NewSchema([]byte(text)); err == nil {
 			t.Errorf("%s: %s is taken", name, text)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // steps walks on from the cursor; nil means that the last step is done.
@@ -40,7 +41,7 @@ func (r *Run) oneStep(s *step, p *phase) *Command {
 	switch {
 	case s.wait > 0:
 		if left := s.wait - r.input.Now().Sub(r.st.StepSince.Time); left > 0 {
-			r.message = cmp.Or(s.message.render(r.value), "Waiting "+s.Wait)
+			r.message = cmp.Or(s.message.Render(r.value), "Waiting "+s.Wait)
 			cmd := r.sleep(left)
 			return &cmd
 		}
@@ -62,7 +63,7 @@ func (r *Run) oneStep(s *step, p *phase) *Command {
 // parameters read is what they read when the effect was taken.
 func (r *Run) call(s *step, p *phase) *Command {
 	fixed, err := r.fixed(s)
-	var with Params
+	var with expr.Params
 	if err == nil {
 		with, err = s.action.params(r.value, fixed)
 	}
@@ -155,8 +156,8 @@ func (r *Run) done(o Result) {
 
 func (r *Run) notDone(s *step, w *WaitError) {
 	r.calm()
-	r.message = cmp.Or(s.message.render(r.value), w.Message)
-	r.st.Blocked = []v1alpha1.Blocked{{Step: s.name, Because: "the step is not done", Got: clip(w.Message, maxText)}}
+	r.message = cmp.Or(s.message.Render(r.value), w.Message)
+	r.st.Blocked = []v1alpha1.Blocked{{Step: s.name, Because: "the step is not done", Got: expr.Clip(w.Message, v1alpha1.TextLimit)}}
 	after := cmp.Or(max(w.After, 0), s.poll, defaultPoll)
 	if r.called {
 		r.polls(after)
@@ -176,7 +177,7 @@ func (r *Run) reached(s *step) bool {
 		return true
 	}
 	r.st.Blocked = []v1alpha1.Blocked{{Step: s.name, Because: asked.because, Got: asked.got}}
-	r.message = cmp.Or(s.message.render(r.value), fmt.Sprintf("Waiting in step %s until %s", s.name, s.Until))
+	r.message = cmp.Or(s.message.Render(r.value), fmt.Sprintf("Waiting in step %s until %s", s.name, s.Until))
 	if r.called {
 		r.polls(cmp.Or(s.poll, defaultPoll))
 	}

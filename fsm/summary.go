@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // The conditions that every machine-driven object has (kstatus).
@@ -44,8 +45,8 @@ func (r *Run) Summary() Summary {
 	text := r.text(p)
 	return Summary{
 		Phase:      cmp.Or(p.ShowAs, p.Name),
-		Message:    clip(text, maxText),
-		Conditions: conditions(r.reason(p), clip(text, maxText), p, r.midway(p), r.stall),
+		Message:    expr.Clip(text, v1alpha1.TextLimit),
+		Conditions: conditions(r.reason(p), expr.Clip(text, v1alpha1.TextLimit), p, r.midway(p), r.stall),
 	}
 }
 
@@ -128,7 +129,7 @@ func conditions(reason, message string, p *phase, midway bool, s *stall) []metav
 	switch {
 	case s != nil:
 		reconciling, stalled = metav1.ConditionFalse, metav1.ConditionTrue
-		stalledReason, stalledMessage = s.reason, clip(s.message, maxText)
+		stalledReason, stalledMessage = s.reason, expr.Clip(s.message, v1alpha1.TextLimit)
 	case p == nil:
 	case p.Terminal == "failure":
 		reconciling, stalled = metav1.ConditionFalse, metav1.ConditionTrue
@@ -147,7 +148,7 @@ func conditions(reason, message string, p *phase, midway bool, s *stall) []metav
 func (r *Run) onDelete() *v1alpha1.DeletionStatus {
 	p := r.phase()
 	blocked := func(message string) *v1alpha1.DeletionStatus {
-		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionBlocked, Message: clip(message, 512)}
+		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionBlocked, Message: expr.Clip(message, 512)}
 	}
 	switch {
 	case r.lost():
@@ -159,7 +160,7 @@ func (r *Run) onDelete() *v1alpha1.DeletionStatus {
 	case p.Deletion:
 		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionInProgress}
 	case p.OnDelete.Hold != "":
-		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionHold, Message: clip(p.OnDelete.Hold, 512)}
+		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionHold, Message: expr.Clip(p.OnDelete.Hold, 512)}
 	case p.OnDelete.None && len(r.st.Held) > 0:
 		return blocked("nothing here gives back " + strings.Join(r.st.HeldNames(), ", "))
 	case p.OnDelete.None:

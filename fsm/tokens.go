@@ -11,6 +11,7 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // maxEarlier is how many tokens that are no times are remembered beside the last one: a person
@@ -103,11 +104,11 @@ func (r *Run) actedOn(name string) v1alpha1.RequestStatus {
 
 // recordRequests stores the tokens of the requests that opened a guard, in the
 // same write that acts on it: a request is acted on once.
-func (r *Run) recordRequests(guard *expr) {
+func (r *Run) recordRequests(guard *expr.Expr) {
 	if guard == nil {
 		return
 	}
-	for _, name := range guard.reads(varRequest) {
+	for _, name := range guard.Reads(expr.VarRequest) {
 		token, err := r.token(r.m.prog.requests[name])
 		if err != nil || !r.pending(name) {
 			continue // the other half of an || that was open without it

@@ -6,13 +6,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/cel-go/cel"
 	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // graph checks the phases and the ways between them.
@@ -210,12 +210,11 @@ func (c *compiler) checkShadowed(p *phase) {
 
 // always tells whether a guard is true whatever it is asked about.
 func (x exit) always() bool {
-	if x.when != nil && len(x.when.refs) == 0 {
-		v, _, err := x.when.prog.Eval(cel.NoVars())
-		return err == nil && v == types.True
+	if v, is := x.when.Constant(); is {
+		return v == types.True
 	}
-	tree := syntax(x.When)
-	return tree != nil && decide(tree.Expr(), func(celast.Expr) verdict { return perhaps }) == always
+	tree := expr.Parse(x.When)
+	return tree != nil && expr.Decide(tree.Expr(), func(celast.Expr) expr.Truth { return expr.Perhaps }) == expr.Always
 }
 
 // checkWatches: a watch is set up once for all objects.

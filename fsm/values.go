@@ -8,22 +8,10 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-)
-
-// Bounds of the status block: what the CRD of an object refuses would stop its
-// machine, so a file that could get there is refused first.
-const (
-	maxEffects  = 32
-	maxRequests = 16
-	maxBlocked  = 16
-	maxText     = 1024
-	maxReason   = 128
-	maxToken    = 253
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 var (
-	// identifier is what CEL can select, no longer than the status holds.
-	identifier = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,62}$`)
 	// reasonWord is narrower than the API's own rule, which allows , and : too.
 	reasonWord = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_]{0,126}[A-Za-z0-9])?$`)
 	notInWord  = regexp.MustCompile(`[^A-Za-z0-9]+`)
@@ -35,7 +23,7 @@ func word(text string) string {
 		return text
 	}
 	w := strings.TrimLeft(notInWord.ReplaceAllString(text, ""), "0123456789")
-	return cmp.Or(w[:min(len(w), maxReason)], "Unknown")
+	return cmp.Or(w[:min(len(w), v1alpha1.ReasonLimit)], "Unknown")
 }
 
 // unique finds the second of two with one name.
@@ -50,7 +38,7 @@ func (c *compiler) unique(path, what, name string) {
 
 // selectable names can stand behind facts. and request. in an expression.
 func (c *compiler) selectable(path, what, name string) {
-	if !identifier.MatchString(name) {
+	if !expr.Identifier.MatchString(name) {
 		c.find(path+".name", "PG000", fmt.Sprintf("%q is not a name for %s", name, what), "write at most 63 letters, digits and _, a letter first")
 	}
 }

@@ -14,15 +14,16 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/describe"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 var update = flag.Bool("update", false, "write the stories under testdata anew")
 
 var known = fsm.Bindings{
 	Actions: map[string]fsm.ActionSpec{
-		"Look":   {Doc: "Looks around.", Outputs: map[string]fsm.Type{"price": fsm.TypeInt}},
-		"Take":   {Doc: "Takes a thing.", Params: map[string]fsm.Param{"what": {Type: fsm.TypeString}, "where": {Type: fsm.TypeString}}},
-		"Give":   {Doc: "Puts a thing back.", Params: map[string]fsm.Param{"what": {Type: fsm.TypeString}}},
+		"Look":   {Doc: "Looks around.", Outputs: map[string]expr.Type{"price": expr.TypeInt}},
+		"Take":   {Doc: "Takes a thing.", Params: map[string]fsm.Param{"what": {Type: expr.TypeString}, "where": {Type: expr.TypeString}}},
+		"Give":   {Doc: "Puts a thing back.", Params: map[string]fsm.Param{"what": {Type: expr.TypeString}}},
 		"Pay":    {Doc: "Pays."},
 		"Refund": {Doc: "Gets the money back."},
 	},

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
 )
 
@@ -16,7 +17,7 @@ import (
 var bindings = fsm.Bindings{Actions: map[string]fsm.ActionSpec{
 	"TakeKey":   {Doc: "Takes the key from the desk."},
 	"ReturnKey": {Doc: "Brings the key back."},
-	"TryHandle": {Doc: "Turns the handle.", Outputs: map[string]fsm.Type{"turned": fsm.TypeBool}},
+	"TryHandle": {Doc: "Turns the handle.", Outputs: map[string]expr.Type{"turned": expr.TypeBool}},
 }}
 
 func TestDoor(t *testing.T) {

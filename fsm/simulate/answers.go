@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // Answer is what an action comes to when it is called. Outputs that it does not
@@ -150,19 +151,19 @@ func Zero(spec fsm.ActionSpec) map[string]any {
 	out := map[string]any{}
 	for name, t := range spec.Outputs {
 		switch t {
-		case fsm.TypeString:
+		case expr.TypeString:
 			out[name] = ""
-		case fsm.TypeInt:
+		case expr.TypeInt:
 			out[name] = int64(0)
-		case fsm.TypeNumber:
+		case expr.TypeNumber:
 			out[name] = 0.0
-		case fsm.TypeBool:
+		case expr.TypeBool:
 			out[name] = false
-		case fsm.TypeDuration:
+		case expr.TypeDuration:
 			out[name] = "0s"
-		case fsm.TypeStrings:
+		case expr.TypeStrings:
 			out[name] = []any{}
-		case fsm.TypeObject:
+		case expr.TypeObject:
 			out[name] = map[string]any{}
 		default:
 			out[name] = nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -46,7 +47,7 @@ func kettle() *fsm.Machine {
 	m, diags := fsm.Bind(def, fsm.Bindings{Actions: map[string]fsm.ActionSpec{
 		"SwitchOn":  {},
 		"SwitchOff": {},
-		"Measure":   {Outputs: map[string]fsm.Type{"degrees": fsm.TypeInt}},
+		"Measure":   {Outputs: map[string]expr.Type{"degrees": expr.TypeInt}},
 	}})
 	if m == nil {
 		panic(diags.Err())

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // FuzzSimulate looks for a scenario that panics, that goes on for ever, or that
@@ -68,7 +69,7 @@ func playBounded(t *testing.T, s *Scenario, m *fsm.Machine) {
 }
 
 var doorBindings = fsm.Bindings{Actions: map[string]fsm.ActionSpec{
-	"TakeKey": {}, "ReturnKey": {}, "TryHandle": {Outputs: map[string]fsm.Type{"turned": fsm.TypeBool}},
+	"TakeKey": {}, "ReturnKey": {}, "TryHandle": {Outputs: map[string]expr.Type{"turned": expr.TypeBool}},
 }}
 
 func mcpserverBindings(f *testing.F) fsm.Bindings {

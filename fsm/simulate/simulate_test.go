@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
@@ -18,10 +19,10 @@ import (
 var bindings = fsm.Bindings{
 	Guards: map[string]string{"dry": ""},
 	Actions: map[string]fsm.ActionSpec{
-		"Apply":  {Params: map[string]fsm.Param{"manifest": {Type: fsm.TypeObject, Required: true}}},
-		"Remove": {Params: map[string]fsm.Param{"kind": {Type: fsm.TypeString, Required: true}}},
-		"Look": {Outputs: map[string]fsm.Type{"n": fsm.TypeInt, "ratio": fsm.TypeNumber, "ok": fsm.TypeBool, "age": fsm.TypeDuration,
-			"text": fsm.TypeString, "list": fsm.TypeStrings, "object": fsm.TypeObject, "any": fsm.TypeAny}},
+		"Apply":  {Params: map[string]fsm.Param{"manifest": {Type: expr.TypeObject, Required: true}}},
+		"Remove": {Params: map[string]fsm.Param{"kind": {Type: expr.TypeString, Required: true}}},
+		"Look": {Outputs: map[string]expr.Type{"n": expr.TypeInt, "ratio": expr.TypeNumber, "ok": expr.TypeBool, "age": expr.TypeDuration,
+			"text": expr.TypeString, "list": expr.TypeStrings, "object": expr.TypeObject, "any": expr.TypeAny}},
 	},
 }
 

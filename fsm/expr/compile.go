@@ -1,7 +1,8 @@
-package fsm
+package expr
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,13 +17,13 @@ import (
 	"github.com/phasegate/phasegate/fsm/diag"
 )
 
-// expr is a compiled expression; it is safe for concurrent use.
-type expr struct {
-	text string
+// Expr is a compiled expression; it is safe for concurrent use.
+type Expr struct {
+	Text string
 	// prog counts what it costs, watch remembers what each part came to: the library
 	// observes one of the two only.
 	prog, watch cel.Program
-	out         *cel.Type
+	Out         *cel.Type
 	// refs are the maximal selections that begin at one of our roots: result.conflicts.
 	refs []exprRef
 	// cause finds the part that made it true or false.
@@ -45,20 +46,20 @@ type exprRef struct {
 // nameless references are refused: only a name written out can be checked, called
 // lazily and recorded.
 func (r exprRef) nameless() bool {
-	return r.field == "" && slices.Contains([]string{varFacts, varRequest, varGuards}, r.root)
+	return r.field == "" && slices.Contains([]string{VarFacts, VarRequest, VarGuards}, r.root)
 }
 
-// compileError is a finding inside an expression.
-type compileError struct {
-	code, message, fix string
-	severity           diag.Severity
-	// offset counts characters from 0.
-	offset int
+// Problem is a finding inside an expression.
+type Problem struct {
+	Code, Message, Fix string
+	Severity           diag.Severity
+	// Offset counts characters from 0.
+	Offset int
 	id     int64
 }
 
-// compile answers an expression, or findings; with warnings both.
-func (s *scope) compile(text string) (*expr, []compileError) {
+// Compile answers an expression, or findings; with warnings both.
+func (s *Scope) Compile(text string) (*Expr, []Problem) {
 	ast, issues := s.env.Parse(text)
 	if issues.Err() != nil {
 		return nil, found(text, issues)
@@ -68,22 +69,22 @@ func (s *scope) compile(text string) (*expr, []compileError) {
 	errs, told := s.checkAll(refs)
 	checked, issues := s.env.Check(ast)
 	for _, e := range found(text, issues) {
-		if !told[e.id] && !whole(refs, e.message) {
+		if !told[e.id] && !whole(refs, e.Message) {
 			errs = append(errs, e)
 		}
 	}
 	if len(errs) > 0 {
 		return nil, sortErrors(errs)
 	}
-	e := &expr{text: text, out: checked.OutputType(), refs: refs}
+	e := &Expr{Text: text, Out: checked.OutputType(), refs: refs}
 	if err := s.plan(e, checked); err != nil {
-		return nil, []compileError{{code: "PG006", message: err.Error(), fix: fixCEL}}
+		return nil, []Problem{{Code: "PG006", Message: err.Error(), Fix: fixCEL}}
 	}
 	e.cause = causeOf(text, checked.NativeRep(), checked.NativeRep().Expr())
 	return e, s.costs(checked)
 }
 
-func (s *scope) plan(e *expr, checked *cel.Ast) (err error) {
+func (s *Scope) plan(e *Expr, checked *cel.Ast) (err error) {
 	e.prog, err = s.env.Program(checked,
 		cel.EvalOptions(cel.OptOptimize, cel.OptTrackCost),
 		cel.CostLimit(apiservercel.PerCallLimit),
@@ -99,7 +100,7 @@ func (s *scope) plan(e *expr, checked *cel.Ast) (err error) {
 
 // checkAll checks what is read of our roots. The ids are those that the type
 // checker must not complain of a second time.
-func (s *scope) checkAll(refs []exprRef) (errs []compileError, told map[int64]bool) {
+func (s *Scope) checkAll(refs []exprRef) (errs []Problem, told map[int64]bool) {
 	told = map[int64]bool{}
 	for _, r := range refs {
 		e := s.check(r)
@@ -123,24 +124,24 @@ func whole(refs []exprRef, message string) bool {
 const fixCEL = "correct the CEL expression"
 
 // found turns the library's issues into findings.
-func found(text string, issues *cel.Issues) []compileError {
+func found(text string, issues *cel.Issues) []Problem {
 	if issues == nil {
 		return nil
 	}
-	var errs []compileError
+	var errs []Problem
 	for _, e := range issues.Errors() {
 		message, fix := plainly(e.Message)
-		errs = append(errs, compileError{code: "PG006", message: message, fix: fix, offset: offsetOf(text, e.Location), id: e.ExprID})
+		errs = append(errs, Problem{Code: "PG006", Message: message, Fix: fix, Offset: offsetOf(text, e.Location), id: e.ExprID})
 	}
 	return sortErrors(errs)
 }
 
 // sortErrors puts them in the order of the text, each once.
-func sortErrors(errs []compileError) []compileError {
-	slices.SortStableFunc(errs, func(a, b compileError) int {
-		return cmp.Or(cmp.Compare(a.offset, b.offset), cmp.Compare(a.message, b.message))
+func sortErrors(errs []Problem) []Problem {
+	slices.SortStableFunc(errs, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Offset, b.Offset), cmp.Compare(a.Message, b.Message))
 	})
-	return slices.CompactFunc(errs, func(a, b compileError) bool { return a.offset == b.offset && a.message == b.message })
+	return slices.CompactFunc(errs, func(a, b Problem) bool { return a.Offset == b.Offset && a.Message == b.Message })
 }
 
 // offsetOf counts the characters before a location. What has no place is said of
@@ -157,12 +158,13 @@ func offsetOf(text string, at common.Location) int {
 	return min(offset, len([]rune(text)))
 }
 
-func (e *expr) isBool() bool {
-	return slices.Contains([]types.Kind{types.BoolKind, types.DynKind, types.AnyKind}, e.out.Kind())
+// IsBool tells whether it can be a guard.
+func (e *Expr) IsBool() bool {
+	return slices.Contains([]types.Kind{types.BoolKind, types.DynKind, types.AnyKind}, e.Out.Kind())
 }
 
 // isRoot tells whether a name is one of those that an expression can see.
-func isRoot(name string) bool { return name == varSelf || rootTypes[name] != nil }
+func isRoot(name string) bool { return name == VarSelf || rootTypes[name] != nil }
 
 // selectByName rewrites result["n"] into result.n, so that the type checker knows
 // what it is. self has names that only an index can say.
@@ -173,7 +175,7 @@ func selectByName(a *celast.AST) {
 			return
 		}
 		links := chainOf(e)
-		if len(links) == 0 || links[0].name == varSelf || !isRoot(links[0].name) {
+		if len(links) == 0 || links[0].name == VarSelf || !isRoot(links[0].name) {
 			return
 		}
 		e.SetKindCase(build.NewSelect(e.ID(), e.AsCall().Args()[0], links[len(links)-1].name))
@@ -267,15 +269,18 @@ func refOf(text string, info *celast.SourceInfo, links []link) exprRef {
 	return r
 }
 
+// Identifier is what CEL can select, no longer than the status holds.
+var Identifier = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,62}$`)
+
 func selector(name string) string {
-	if identifier.MatchString(name) {
+	if Identifier.MatchString(name) {
 		return "." + name
 	}
 	return "[" + strconv.Quote(name) + "]"
 }
 
-// reads lists the names after a root: reads("guards") of `guards.a && guards.b` is a, b.
-func (e *expr) reads(root string) []string {
+// Reads lists the names after a root: reads("guards") of `guards.a && guards.b` is a, b.
+func (e *Expr) Reads(root string) []string {
 	if e == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package fsm
+package expr
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ type lazyMap struct {
 	find func(string) ref.Val
 }
 
-func newLazyMap(find func(string) ref.Val) lazyMap {
+func NewLazyMap(find func(string) ref.Val) lazyMap {
 	empty := types.NewStringStringMap(types.DefaultTypeAdapter, nil)
 	return lazyMap{Mapper: empty, find: find}
 }

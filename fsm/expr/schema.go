@@ -1,4 +1,4 @@
-package fsm
+package expr
 
 import (
 	"encoding/json"
@@ -39,7 +39,7 @@ func NewSchema(openAPIV3Schema []byte) (*Schema, error) {
 		return nil, fmt.Errorf("read the schema of a CRD: it describes no object")
 	}
 	plain(s.decl)
-	s.decl = s.decl.MaybeAssignTypeName(objectType(varSelf).TypeName())
+	s.decl = s.decl.MaybeAssignTypeName(objectType(VarSelf).TypeName())
 	s.types = apiservercel.NewDeclTypeProvider(s.decl)
 	return s, nil
 }
@@ -59,9 +59,9 @@ func plain(d *apiservercel.DeclType) {
 	}
 }
 
-// value makes the fields of an object readable by their types: dates are times,
+// Value makes the fields of an object readable by their types: dates are times,
 // and whole numbers stay whole. Nothing is converted before it is read.
-func (s *Schema) value(object map[string]any) ref.Val {
+func (s *Schema) Value(object map[string]any) ref.Val {
 	return common.UnstructuredToVal(object, s.root)
 }
 

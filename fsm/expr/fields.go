@@ -1,4 +1,4 @@
-package fsm
+package expr
 
 import (
 	"cmp"
@@ -21,12 +21,12 @@ type Field struct {
 	InText bool
 }
 
-// Fields lists what the expressions of the file read of the object, each field once.
-func (m *Machine) Fields() []Field {
+// Fields lists what expressions read of the object, each field once. inText has those that stand in a text with more than them.
+func Fields(texts []string, inText map[string]bool) []Field {
 	r := fieldReader{}
-	for _, text := range m.prog.texts {
-		if tree := syntax(text); tree != nil {
-			r.read(tree, m.prog.inText[text])
+	for _, text := range texts {
+		if tree := Parse(text); tree != nil {
+			r.read(tree, inText[text])
 		}
 	}
 	return r.fields
@@ -41,7 +41,7 @@ func (r *fieldReader) read(tree *celast.AST, inText bool) {
 			r.guess(e.AsCall())
 		}
 		links := chainOf(e)
-		if inner[e.ID()] || len(links) < 2 || links[0].name != varSelf {
+		if inner[e.ID()] || len(links) < 2 || links[0].name != VarSelf {
 			return
 		}
 		for _, l := range links {
@@ -96,7 +96,7 @@ func (r *fieldReader) guess(c celast.CallExpr) {
 			break // what a text is compared with may be anything
 		}
 		if a = withoutFallback(a); kind != "" {
-			if links := chainOf(a); len(links) > 1 && links[0].name == varSelf {
+			if links := chainOf(a); len(links) > 1 && links[0].name == VarSelf {
 				r.note(links, kind)
 			}
 		}
@@ -135,12 +135,12 @@ func FieldOf(text string) []string {
 	if !begins || !ends {
 		return nil
 	}
-	tree := syntax(inside)
+	tree := Parse(inside)
 	if tree == nil {
 		return nil
 	}
 	links := chainOf(withoutFallback(tree.Expr()))
-	if len(links) < 2 || links[0].name != varSelf {
+	if len(links) < 2 || links[0].name != VarSelf {
 		return nil
 	}
 	var path []string

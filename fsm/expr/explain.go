@@ -1,6 +1,7 @@
-package fsm
+package expr
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,51 +14,6 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
-
-// GuardResult is how one guard of a phase stands.
-type GuardResult struct {
-	// Path is where the guard stands in the file, Guard is how it is written.
-	Path, Guard string
-	Open        bool
-	// Because is the part of the guard that decided, Got are the values seen in
-	// it: the words of status.machine.blocked.
-	Because, Got string
-	// Err says why it could not be evaluated; it is not open then.
-	Err error
-}
-
-// Explain evaluates all guards of the phase that a status is in, in document
-// order, and says of each what decided it. It is empty where the machine does not
-// have the phase. The view must have Now and Guard; nothing is changed, and it may
-// be called any number of times.
-func (m *Machine) Explain(st v1alpha1.MachineStatus, v Input) []GuardResult {
-	r := m.Run(st, v)
-	p := r.phase()
-	if p == nil {
-		return nil
-	}
-	var all []GuardResult
-	add := func(path string, e *expr) {
-		if e == nil {
-			return
-		}
-		s := r.activation()
-		x := r.decide(e, s)
-		r.explain(e, s, &x)
-		all = append(all, GuardResult{Path: p.path + path, Guard: e.text, Open: x.open, Because: x.because, Got: x.got, Err: x.err})
-	}
-	for i, q := range p.require {
-		add(fmt.Sprintf(".require[%d].when", i), q.when)
-	}
-	for i, s := range p.steps {
-		add(fmt.Sprintf(".steps[%d].if", i), s.cond)
-		add(fmt.Sprintf(".steps[%d].until", i), s.until)
-	}
-	for i, x := range p.next {
-		add(fmt.Sprintf(".next[%d].when", i), x.when)
-	}
-	return all
-}
 
 // cause is an expression taken apart at its logical operators, as far as one part
 // can decide the whole.
@@ -251,15 +207,19 @@ func truthOf(id int64, state interpreter.EvalState) (value, seen bool) {
 	return bool(b), isBool
 }
 
-// explain tells the part of the expression that decided, and the values in it. A
-// text of told stands for the value of its reference. What changes by itself is
-// left out: each look would be a status write.
-func (e *expr) explain(value bool, state interpreter.EvalState, told func(exprRef) string) (because, got string) {
+// Why evaluates an expression once more, for the part of it that gave it its value, and the values in that part. Seen is
+// what a guard of the program says of itself, which explains more than its value. What changes by itself is left
+// out: each look would be a status write. It has no limit of its own: what cost too much the first time is not watched.
+func (e *Expr) Why(ctx context.Context, vars variables, value bool, seen func(guard string) string) (because, got string) {
+	state := e.states(ctx, vars)
 	r := e.cause.why(value, state)
 	var values []string
 	for _, part := range r.parts {
 		for _, ref := range part.tells(state) {
-			text := told(ref)
+			text := ""
+			if ref.root == VarGuards {
+				text = seen(ref.field)
+			}
 			if text == "" {
 				text = part.seen(ref, state)
 			}
@@ -268,7 +228,18 @@ func (e *expr) explain(value bool, state interpreter.EvalState, told func(exprRe
 			}
 		}
 	}
-	return clip(r.text, maxText), clip(strings.Join(values, ", "), maxText)
+	return Clip(r.text, v1alpha1.TextLimit), Clip(strings.Join(values, ", "), v1alpha1.TextLimit)
+}
+
+// Failed evaluates an expression once more, for the part of it that could not be.
+func (e *Expr) Failed(ctx context.Context, vars variables) string {
+	return Clip(e.cause.failed(e.states(ctx, vars)), v1alpha1.TextLimit)
+}
+
+// states is what each part of the expression came to.
+func (e *Expr) states(ctx context.Context, vars variables) interpreter.EvalState {
+	_, details, _ := e.watch.ContextEval(ctx, vars)
+	return details.State()
 }
 
 // tells lists what is told of a part: of a loop that ended early, the element that
@@ -289,10 +260,10 @@ func (d decided) tells(state interpreter.EvalState) []exprRef {
 func (d decided) seen(r exprRef, state interpreter.EvalState) string {
 	v, ok := state.Value(r.id)
 	switch {
-	case r.root == varNow, r.text == varPhase, r.text == varPhase+".age":
+	case r.root == VarNow, r.text == VarPhase, r.text == VarPhase+".age":
 		return ""
 	case ok && !types.IsUnknownOrError(v):
-		return r.text + " = " + clip(show(v), 120)
+		return r.text + " = " + Clip(Show(v), 120)
 	case r.id == d.id: // a branch of ?: is not observed on its own
 		return fmt.Sprintf("%s = %t", r.text, d.value)
 	}

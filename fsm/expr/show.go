@@ -1,4 +1,4 @@
-package fsm
+package expr
 
 import (
 	"fmt"
@@ -12,14 +12,14 @@ import (
 
 var listType = reflect.TypeFor[[]any]()
 
-// show tells a value to people.
-func show(v ref.Val) string {
+// Show tells a value to people.
+func Show(v ref.Val) string {
 	switch x := v.(type) {
 	case *types.Optional:
 		if !x.HasValue() {
 			return "none"
 		}
-		return show(x.GetValue())
+		return Show(x.GetValue())
 	case traits.Lister:
 		native, err := x.ConvertToNative(listType)
 		if err == nil {
@@ -31,7 +31,7 @@ func show(v ref.Val) string {
 	return fmt.Sprint(v.Value())
 }
 
-func clip(s string, n int) string {
+func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

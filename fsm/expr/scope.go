@@ -1,4 +1,4 @@
-package fsm
+package expr
 
 import (
 	"fmt"
@@ -27,29 +27,29 @@ const (
 
 // Roots of what an expression can see; the names are the contract with users.
 const (
-	varSelf    = "self"
-	varResult  = "result"
-	varGuards  = "guards"
-	varFacts   = "facts"
-	varRequest = "request"
-	varPhase   = "phase"
-	varHeld    = "held"
-	varChanged = "generationChanged"
-	varNow     = "now"
-	varToken   = "token"
+	VarSelf    = "self"
+	VarResult  = "result"
+	VarGuards  = "guards"
+	VarFacts   = "facts"
+	VarRequest = "request"
+	VarPhase   = "phase"
+	VarHeld    = "held"
+	VarChanged = "generationChanged"
+	VarNow     = "now"
+	VarToken   = "token"
 )
 
 // rootTypes are the roots that look the same in every machine; `self` is added.
 var rootTypes = map[string]*cel.Type{
-	varResult:  objectType(varResult),
-	varGuards:  objectType(varGuards),
-	varFacts:   objectType(varFacts),
-	varRequest: objectType(varRequest),
-	varPhase:   objectType(varPhase),
-	varHeld:    cel.ListType(cel.StringType),
-	varChanged: cel.BoolType,
-	varNow:     cel.TimestampType,
-	varToken:   cel.StringType,
+	VarResult:  objectType(VarResult),
+	VarGuards:  objectType(VarGuards),
+	VarFacts:   objectType(VarFacts),
+	VarRequest: objectType(VarRequest),
+	VarPhase:   objectType(VarPhase),
+	VarHeld:    cel.ListType(cel.StringType),
+	VarChanged: cel.BoolType,
+	VarNow:     cel.TimestampType,
+	VarToken:   cel.StringType,
 }
 
 // objectType names the type of a root or of a part of it. With a blank in it, no
@@ -74,47 +74,49 @@ var baseEnv = sync.OnceValues(func() (*cel.Env, error) {
 	return env.Extend(opts...)
 })
 
-// scope is what the expressions at one place of a file can see, and of which type
+// Scope is what the expressions at one place of a file can see, and of which type
 // it is. Compiling a file goes from place to place and changes it on the way; once
 // the file is compiled, nothing does.
-type scope struct {
+type Scope struct {
 	// Provider knows the types of the libraries and of self.
 	types.Provider
 	env  *cel.Env
 	self *Schema
 	// objects are the fields of the types that objectType names.
 	objects map[string]map[string]*cel.Type
-	// anyResult: which results there are is not known here.
-	anyResult bool
+	// AnyResult: which results there are is not known here.
+	AnyResult bool
 }
 
-func newScope(b Bindings) (*scope, error) {
+// NewScope is what every expression of a machine can see: an object of a schema, nil for one that is unknown, and the
+// guards of a program.
+func NewScope(self *Schema, guards []string) (*Scope, error) {
 	base, err := baseEnv()
 	if err != nil {
 		return nil, err
 	}
-	s := &scope{self: b.Self, objects: map[string]map[string]*cel.Type{}}
+	s := &Scope{self: self, objects: map[string]map[string]*cel.Type{}}
 	s.Provider = base.CELTypeProvider()
-	if b.Self != nil {
-		if s.Provider, err = b.Self.types.WithTypeProvider(s.Provider); err != nil {
+	if self != nil {
+		if s.Provider, err = self.types.WithTypeProvider(s.Provider); err != nil {
 			return nil, err
 		}
 	}
-	s.define(varResult, nil)
-	s.define(varFacts, nil)
-	s.define(varRequest, nil)
-	s.define(varPhase, map[string]*cel.Type{"name": cel.StringType, "age": cel.DurationType, "attempts": cel.IntType})
-	guards := map[string]*cel.Type{}
-	for name := range b.Guards {
-		guards[name] = cel.BoolType
+	s.Define(VarResult, nil)
+	s.Define(VarFacts, nil)
+	s.Define(VarRequest, nil)
+	s.Define(VarPhase, map[string]*cel.Type{"name": cel.StringType, "age": cel.DurationType, "attempts": cel.IntType})
+	asked := map[string]*cel.Type{}
+	for _, name := range guards {
+		asked[name] = cel.BoolType
 	}
-	s.define(varGuards, guards)
-	s.env, err = base.Extend(cel.Variable(varSelf, s.root(varSelf)), cel.CustomTypeProvider(s))
+	s.Define(VarGuards, asked)
+	s.env, err = base.Extend(cel.Variable(VarSelf, s.root(VarSelf)), cel.CustomTypeProvider(s))
 	return s, err
 }
 
-// define says which fields the type of a path has.
-func (s *scope) define(path string, fields map[string]*cel.Type) *cel.Type {
+// Define says which fields the type of a path has.
+func (s *Scope) Define(path string, fields map[string]*cel.Type) *cel.Type {
 	t := objectType(path)
 	if fields == nil {
 		fields = map[string]*cel.Type{}
@@ -123,15 +125,15 @@ func (s *scope) define(path string, fields map[string]*cel.Type) *cel.Type {
 	return t
 }
 
-// fields of the type of a path; to be read, or added to.
-func (s *scope) fields(path string) map[string]*cel.Type {
+// Fields of the type of a path; to be read, or added to.
+func (s *Scope) Fields(path string) map[string]*cel.Type {
 	return s.objects[objectType(path).TypeName()]
 }
 
 // root is the type of a root; nil when there is no such root.
-func (s *scope) root(name string) *cel.Type {
+func (s *Scope) root(name string) *cel.Type {
 	switch {
-	case name != varSelf:
+	case name != VarSelf:
 		return rootTypes[name]
 	case s.self != nil:
 		return s.self.decl.CelType()
@@ -139,27 +141,27 @@ func (s *scope) root(name string) *cel.Type {
 	return cel.DynType
 }
 
-// noResults forgets the outputs of the steps.
-func (s *scope) noResults() {
-	s.define(varResult, nil)
-	s.anyResult = false
+// NoResults forgets the outputs of the steps.
+func (s *Scope) NoResults() {
+	s.Define(VarResult, nil)
+	s.AnyResult = false
 }
 
-// addResults makes outputs known. An output that two steps have with different
+// AddResults makes outputs known. An output that two steps have with different
 // types is either, since the second step may be left out.
-func (s *scope) addResults(outputs map[string]Type) {
-	known := s.fields(varResult)
+func (s *Scope) AddResults(outputs map[string]Type) {
+	known := s.Fields(VarResult)
 	for name, t := range outputs {
-		if old, twice := known[name]; twice && !old.IsExactType(t.cel()) {
+		if old, twice := known[name]; twice && !old.IsExactType(t.CELType()) {
 			known[name] = cel.DynType
 		} else {
-			known[name] = t.cel()
+			known[name] = t.CELType()
 		}
 	}
 }
 
 // FindStructType is the checker's question for a type.
-func (s *scope) FindStructType(name string) (*types.Type, bool) {
+func (s *Scope) FindStructType(name string) (*types.Type, bool) {
 	if _, ours := s.objects[name]; ours {
 		return types.NewTypeTypeWithParam(cel.ObjectType(name)), true
 	}
@@ -167,7 +169,7 @@ func (s *scope) FindStructType(name string) (*types.Type, bool) {
 }
 
 // FindStructFieldNames is the checker's question for the fields of a type.
-func (s *scope) FindStructFieldNames(name string) ([]string, bool) {
+func (s *Scope) FindStructFieldNames(name string) ([]string, bool) {
 	if fields, ours := s.objects[name]; ours {
 		return slices.Sorted(maps.Keys(fields)), true
 	}
@@ -180,13 +182,13 @@ func (s *scope) FindStructFieldNames(name string) ([]string, bool) {
 }
 
 // FindStructFieldType is the checker's question for a field.
-func (s *scope) FindStructFieldType(name, field string) (*types.FieldType, bool) {
+func (s *Scope) FindStructFieldType(name, field string) (*types.FieldType, bool) {
 	fields, ours := s.objects[name]
 	if !ours {
 		return s.Provider.FindStructFieldType(name, field)
 	}
 	t, known := fields[field]
-	if !known && s.anyResult && name == rootTypes[varResult].TypeName() {
+	if !known && s.AnyResult && name == rootTypes[VarResult].TypeName() {
 		t, known = cel.DynType, true
 	}
 	return &types.FieldType{Type: t}, known
@@ -194,7 +196,7 @@ func (s *scope) FindStructFieldType(name, field string) (*types.FieldType, bool)
 
 // field is the type behind a name; known is false when the type has no such field,
 // and the type is nil when that cannot be told.
-func (s *scope) field(t *cel.Type, name string) (ft *cel.Type, known bool) {
+func (s *Scope) field(t *cel.Type, name string) (ft *cel.Type, known bool) {
 	switch t.Kind() {
 	case types.StructKind:
 		if f, ok := s.FindStructFieldType(t.TypeName(), name); ok {
@@ -209,16 +211,16 @@ func (s *scope) field(t *cel.Type, name string) (ft *cel.Type, known bool) {
 
 // check refuses names that are not there, with what there is instead; the type
 // checker would only say that a field is undefined.
-func (s *scope) check(r exprRef) *compileError {
+func (s *Scope) check(r exprRef) *Problem {
 	if r.nameless() {
-		return &compileError{code: "PG006", message: r.root + " is read without a name", fix: fmt.Sprintf("write %s.NAME", r.root), offset: r.offsets[0]}
+		return &Problem{Code: "PG006", Message: r.root + " is read without a name", Fix: fmt.Sprintf("write %s.NAME", r.root), Offset: r.offsets[0]}
 	}
 	t := s.root(r.root)
 	for i, name := range r.names[1:] {
 		next, known := s.field(t, name)
 		if !known {
 			e := s.unknown(r, i+1, t)
-			e.offset = r.offsets[i+1]
+			e.Offset = r.offsets[i+1]
 			return e
 		}
 		if next == nil {
@@ -230,19 +232,19 @@ func (s *scope) check(r exprRef) *compileError {
 }
 
 // unknown says that the i-th name of a reference is not there.
-func (s *scope) unknown(r exprRef, i int, in *cel.Type) *compileError {
+func (s *Scope) unknown(r exprRef, i int, in *cel.Type) *Problem {
 	fields, _ := s.FindStructFieldNames(in.TypeName())
 	name, path := r.names[i], strings.Join(r.names[:i+1], ".")
 	could := func(what string) string { return diag.Instead(name, what, fields[:min(len(fields), 30)]) }
 	switch {
-	case i == 1 && r.root == varResult:
-		return &compileError{code: "PG006", message: path + " is an output of no step before this place", fix: could("outputs here")}
-	case i == 1 && r.root == varGuards:
-		return &compileError{code: "PG005", message: fmt.Sprintf("guard %q is not known to this program", name), fix: could("known guards")}
-	case i == 1 && r.root == varFacts:
-		return &compileError{code: "PG006", message: path + " is not declared before this place", fix: "declare it under spec.facts, in order; " + could("declared before")}
-	case i == 1 && r.root == varRequest:
-		return &compileError{code: "PG006", message: path + " is not declared", fix: "declare it under spec.requests; " + could("declared")}
+	case i == 1 && r.root == VarResult:
+		return &Problem{Code: "PG006", Message: path + " is an output of no step before this place", Fix: could("outputs here")}
+	case i == 1 && r.root == VarGuards:
+		return &Problem{Code: "PG005", Message: fmt.Sprintf("guard %q is not known to this program", name), Fix: could("known guards")}
+	case i == 1 && r.root == VarFacts:
+		return &Problem{Code: "PG006", Message: path + " is not declared before this place", Fix: "declare it under spec.facts, in order; " + could("declared before")}
+	case i == 1 && r.root == VarRequest:
+		return &Problem{Code: "PG006", Message: path + " is not declared", Fix: "declare it under spec.requests; " + could("declared")}
 	}
-	return &compileError{code: "PG006", message: fmt.Sprintf("%s has no field %q", strings.Join(r.names[:i], "."), name), fix: could("fields")}
+	return &Problem{Code: "PG006", Message: fmt.Sprintf("%s has no field %q", strings.Join(r.names[:i], "."), name), Fix: could("fields")}
 }

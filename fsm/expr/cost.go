@@ -1,4 +1,4 @@
-package fsm
+package expr
 
 import (
 	"fmt"
@@ -14,12 +14,13 @@ import (
 	"k8s.io/apiserver/pkg/cel/common"
 	"k8s.io/apiserver/pkg/cel/library"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/diag"
 )
 
-// maxRunCost is what all expressions of one reconcile may cost together, as the
+// MaxRunCost is what all expressions of one reconcile may cost together, as the
 // API server has it for one request; one evaluation may cost PerCallLimit.
-const maxRunCost = apiservercel.RuntimeCELCostBudget
+const MaxRunCost = apiservercel.RuntimeCELCostBudget
 
 // assumedSize stands for the length of what nobody bounds: that of a result, of
 // an object without a schema, or of what an expression makes. 128 texts of 128
@@ -29,18 +30,18 @@ const assumedSize = 128
 // costs finds expressions that could cost more than one evaluation may. Where only
 // a schema without limits makes that possible it is a warning: an object of
 // ordinary size passes.
-func (s *scope) costs(ast *cel.Ast) []compileError {
+func (s *Scope) costs(ast *cel.Ast) []Problem {
 	const limit = apiservercel.PerCallLimit
 	usual := &sizes{scope: s, unbounded: map[string]bool{}}
 	if cost, err := s.env.EstimateCost(ast, &library.CostEstimator{SizeEstimator: usual}); err != nil || cost.Max > limit {
-		return []compileError{{code: "PG016", message: fmt.Sprintf("it may cost %s, more than the %d that one evaluation may cost", price(cost.Max), limit),
-			fix: "loop over less, or let an action compute it"}}
+		return []Problem{{Code: "PG016", Message: fmt.Sprintf("it may cost %s, more than the %d that one evaluation may cost", price(cost.Max), limit),
+			Fix: "loop over less, or let an action compute it"}}
 	}
 	worst := &sizes{scope: s, worst: true, unbounded: map[string]bool{}}
 	if cost, err := s.env.EstimateCost(ast, &library.CostEstimator{SizeEstimator: worst}); err != nil || cost.Max > limit {
-		return []compileError{{code: "PG016", severity: diag.SeverityWarning,
-			message: fmt.Sprintf("with the largest object that the schema allows it costs %s, more than the %d that one evaluation may cost, and fails", price(cost.Max), limit),
-			fix: fmt.Sprintf("give maxItems, maxProperties or maxLength in the schema to %s, or read less of it",
+		return []Problem{{Code: "PG016", Severity: diag.SeverityWarning,
+			Message: fmt.Sprintf("with the largest object that the schema allows it costs %s, more than the %d that one evaluation may cost, and fails", price(cost.Max), limit),
+			Fix: fmt.Sprintf("give maxItems, maxProperties or maxLength in the schema to %s, or read less of it",
 				strings.Join(slices.Sorted(maps.Keys(worst.unbounded)), ", "))}}
 	}
 	return nil
@@ -55,7 +56,7 @@ func price(cost uint64) string {
 
 // sizes estimates the length of texts, lists and maps.
 type sizes struct {
-	scope *scope
+	scope *Scope
 	// worst: what the schema does not bound is as large as a request can be.
 	worst bool
 	// unbounded are the places of self that the schema does not bound.
@@ -81,9 +82,9 @@ func (s *sizes) most(path []string) uint64 {
 	switch {
 	case len(path) == 0:
 		return assumedSize
-	case path[0] == varHeld:
-		return max(maxEffects, 63) // of the list, and of a name
-	case path[0] == varSelf && s.scope.self != nil:
+	case path[0] == VarHeld:
+		return max(v1alpha1.EffectLimit, 63) // of the list, and of a name
+	case path[0] == VarSelf && s.scope.self != nil:
 		return s.self(path)
 	}
 	return assumedSize

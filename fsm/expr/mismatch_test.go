@@ -1,4 +1,4 @@
-package fsm
+package expr
 
 import (
 	"testing"
@@ -20,17 +20,17 @@ func TestPlainly(t *testing.T) {
 		"function":            {`size(1) > 0`, "size does not take (int)", "compare or convert it: each side must be of the same type"},
 		"map":                 {`{"a": 1} == 2`, "== has a value of type map(string, int) on its left and one of type int on its right", "compare or convert it: each side must be of the same type"},
 	}
-	s, err := newScope(Bindings{})
+	s, err := NewScope(nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, errs := s.compile(c.expr)
+			_, errs := s.Compile(c.expr)
 			if len(errs) != 1 {
 				t.Fatalf("findings %v, want one", errs)
 			}
-			if diff := cmp.Diff([]string{c.message, c.fix}, []string{errs[0].message, errs[0].fix}); diff != "" {
+			if diff := cmp.Diff([]string{c.message, c.fix}, []string{errs[0].Message, errs[0].Fix}); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

@@ -1,4 +1,4 @@
-package fsm
+package expr
 
 import (
 	"fmt"
@@ -9,21 +9,21 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 )
 
-// template is a text with ${CEL} parts; $${ is a ${ that means itself.
-type template struct {
+// Template is a text with ${CEL} parts; $${ is a ${ that means itself.
+type Template struct {
 	parts []templatePart
 }
 
 type templatePart struct {
 	text string // literal, when expr is nil
-	expr *expr
+	expr *Expr
 }
 
-// parseTemplate compiles the expressions of a text; an expression ends at the
+// ParseTemplate compiles the expressions of a text; an expression ends at the
 // brace that closes it, quotes respected. The findings are those of all of them.
-func parseTemplate(text string, compile func(string) (*expr, []compileError)) (*template, []compileError) {
-	t := &template{}
-	var errs []compileError
+func ParseTemplate(text string, compile func(string) (*Expr, []Problem)) (*Template, []Problem) {
+	t := &Template{}
+	var errs []Problem
 	for rest := text; rest != ""; {
 		at := utf8.RuneCountInString(text[:len(text)-len(rest)])
 		before, after, found := strings.Cut(rest, "${")
@@ -41,12 +41,12 @@ func parseTemplate(text string, compile func(string) (*expr, []compileError)) (*
 		at += utf8.RuneCountInString(before)
 		end := closingBrace(after)
 		if end < 0 {
-			errs = append(errs, compileError{code: "PG006", message: "${ without a closing }", fix: "add the }, or write $${ for a ${ that means itself", offset: at})
+			errs = append(errs, Problem{Code: "PG006", Message: "${ without a closing }", Fix: "add the }, or write $${ for a ${ that means itself", Offset: at})
 			break
 		}
 		e, more := compile(after[:end])
 		for _, x := range more {
-			x.offset += at + len("${")
+			x.Offset += at + len("${")
 			errs = append(errs, x)
 		}
 		t.parts = append(t.parts, templatePart{expr: e})
@@ -80,40 +80,50 @@ func closingBrace(s string) int {
 }
 
 // alone answers the expression of a template that is nothing else, else nil.
-func (t *template) alone() *expr {
+func (t *Template) alone() *Expr {
 	if len(t.parts) == 1 {
 		return t.parts[0].expr
 	}
 	return nil
 }
 
-// evaluator answers the value of an expression.
-type evaluator func(*expr) (ref.Val, error)
+// Within are the expressions that stand in a text with more than them.
+func (t *Template) Within() (texts []string) {
+	for _, part := range t.parts {
+		if part.expr != nil && len(t.parts) > 1 {
+			texts = append(texts, part.expr.Text)
+		}
+	}
+	return texts
+}
 
-// render never fails: a part that cannot be evaluated shows as "?", because a
+// Evaluator answers the value of an expression.
+type Evaluator func(*Expr) (ref.Val, error)
+
+// Render never fails: a part that cannot be evaluated shows as "?", because a
 // message must not stop a machine.
-func (t *template) render(eval evaluator) string {
+func (t *Template) Render(eval Evaluator) string {
 	text, _ := t.fill(eval, func(error) error { return nil })
 	return text
 }
 
-// value is what a parameter comes to: what the expression is where the template
+// Value is what a parameter comes to: what the expression is where the template
 // is nothing else, and a text where it is more.
-func (t *template) value(eval evaluator) (any, error) {
+func (t *Template) Value(eval Evaluator) (any, error) {
 	e := t.alone()
 	if e == nil {
 		return t.fill(eval, func(err error) error { return err })
 	}
 	v, err := eval(e)
 	if err != nil {
-		return nil, fmt.Errorf("${%s}: %w", e.text, err)
+		return nil, fmt.Errorf("${%s}: %w", e.Text, err)
 	}
 	return native(v)
 }
 
 // fill puts the values into the text. An error that failed answers ends it; one
 // that it swallows shows as "?".
-func (t *template) fill(eval evaluator, failed func(error) error) (string, error) {
+func (t *Template) fill(eval Evaluator, failed func(error) error) (string, error) {
 	if t == nil {
 		return "", nil
 	}
@@ -126,14 +136,14 @@ func (t *template) fill(eval evaluator, failed func(error) error) (string, error
 		v, err := eval(p.expr)
 		switch text, isText := v.(types.String); {
 		case err != nil:
-			if err := failed(fmt.Errorf("${%s}: %w", p.expr.text, err)); err != nil {
+			if err := failed(fmt.Errorf("${%s}: %w", p.expr.Text, err)); err != nil {
 				return "", err
 			}
 			b.WriteString("?")
 		case isText:
 			b.WriteString(string(text))
 		default:
-			b.WriteString(show(v))
+			b.WriteString(Show(v))
 		}
 	}
 	return b.String(), nil

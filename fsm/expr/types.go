@@ -1,4 +1,4 @@
-package fsm
+package expr
 
 import (
 	"slices"
@@ -7,8 +7,8 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// cel is the type in expressions.
-func (t Type) cel() *cel.Type {
+// CELType is the type in expressions.
+func (t Type) CELType() *cel.Type {
 	switch t {
 	case TypeString:
 		return cel.StringType
@@ -37,20 +37,37 @@ var kinds = map[Type][]types.Kind{
 	TypeObject:   {types.MapKind, types.StructKind},
 }
 
-// fits tells whether a value of a type of expressions can be of the type, seen as
+// Fits tells whether a value of a type of expressions can be of the type, seen as
 // the action gets it. What cannot be told before it is evaluated fits.
-func (t Type) fits(of *cel.Type) bool {
+func (t Type) Fits(of *cel.Type) bool {
 	kind := of.Kind()
 	switch kind {
 	case types.DynKind, types.AnyKind, types.TypeParamKind, types.ErrorKind:
 		return true
 	case types.OpaqueKind: // an optional
-		return len(of.Parameters()) != 1 || t.fits(of.Parameters()[0])
+		return len(of.Parameters()) != 1 || t.Fits(of.Parameters()[0])
 	case types.ListKind:
 		if t == TypeStrings {
-			return TypeString.fits(of.Parameters()[0])
+			return TypeString.Fits(of.Parameters()[0])
 		}
 	}
 	fit, typed := kinds[t]
 	return !typed || slices.Contains(fit, kind)
 }
+
+// Type is the type of a `with` value or of an output.
+type Type string
+
+// The types of parameters and outputs.
+const (
+	TypeString   Type = "string"
+	TypeInt      Type = "int"
+	TypeNumber   Type = "number"
+	TypeBool     Type = "bool"
+	TypeDuration Type = "duration"
+	TypeStrings  Type = "[]string"
+	// TypeObject is content that nobody declared: a manifest, or another object
+	// of the cluster. An expression that reads one may fail when it is evaluated.
+	TypeObject Type = "object"
+	TypeAny    Type = "any"
+)
