@@ -9,41 +9,20 @@ import (
 	"github.com/phasegate/phasegate/fsm/expr"
 )
 
-// Machine is a definition bound to actions and guards. It is immutable and
-// safe for concurrent use by any number of runs.
-type Machine struct {
-	def      *Definition
-	prog     *program
-	bindings Bindings
-	infos    map[string]PhaseInfo
-}
-
-// Bind compiles a definition and checks it as a whole: its expressions, the
-// graph of its phases, and that every action, guard, parameter and result that
-// it names exists. The machine is nil when a finding is an error. It may be called
-// any number of times.
-func Bind(def *Definition, b Bindings) (*Machine, diag.Diagnostics) {
-	c := checked(def, b)
-	c.lint()
-	diags := def.Report(c.diags)
-	if diags.Err() != nil {
-		return nil, diags
-	}
-	return &Machine{def: def, prog: c.prog, bindings: b, infos: c.prog.infos(def.Spec.Initial)}, diags
-}
-
-func checked(def *Definition, b Bindings) *compiler {
+// compileProgram makes the program of a file, with what is wrong in the file itself: its expressions, the graph of its
+// phases, and what it asks of the bindings. The program is nil where nothing could be compiled.
+func compileProgram(def *Definition, b Bindings) (*program, diag.Diagnostics) {
 	c := &compiler{def: def, b: b}
 	var err error
 	if c.scope, err = expr.NewScope(b.Self, slices.Collect(maps.Keys(b.Guards))); err != nil {
 		c.find("spec.for", "PG000", "the schema of the objects cannot be used: "+err.Error(), "correct the CRD")
-		return c
+		return nil, c.diags
 	}
 	c.run()
 	c.graph()
 	c.bind()
 	c.roles()
-	return c
+	return c.prog, c.diags
 }
 
 // bind checks what a file asks of actions: that they exist, and their parameters.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
-	looplab "github.com/looplab/fsm"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/diag"
@@ -24,10 +23,9 @@ type program struct {
 	requests map[string]*request
 	actions  map[string]*action
 	effects  map[string]effect
-	// sources are all that events can come from, by the name of the phase, and callbacks are those of every pass.
-	sources   map[string]*source
-	callbacks looplab.Callbacks
-	self      *expr.Schema
+	// sources are all that events can come from, by the name of the phase.
+	sources map[string]*source
+	self    *expr.Schema
 	// guards of the program that the file asks.
 	guards []string
 	// texts are those of all expressions.
@@ -120,8 +118,6 @@ type compiler struct {
 	diags diag.Diagnostics
 	// declared is where each name was declared first, by what it is of.
 	declared map[string]string
-	// whileHolding is what whileHeld has found, by expression and effect.
-	whileHolding map[[2]string]expr.Truth
 }
 
 func (c *compiler) find(path, code, message, fix string) {
@@ -132,7 +128,7 @@ func (c *compiler) run() {
 	spec := &c.def.Spec
 	c.declared = map[string]string{}
 	c.prog = &program{phases: map[string]*phase{}, facts: map[string]*expr.Expr{}, requests: map[string]*request{},
-		actions: map[string]*action{}, effects: map[string]effect{}, inText: map[string]bool{}, self: c.b.Self, callbacks: callbacks()}
+		actions: map[string]*action{}, effects: map[string]effect{}, inText: map[string]bool{}, self: c.b.Self}
 	c.facts(spec.Facts)
 	c.compileRequests(spec.Requests)
 	c.actions(spec.Actions)

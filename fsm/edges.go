@@ -3,8 +3,6 @@ package fsm
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
@@ -36,23 +34,6 @@ type Edge struct {
 	Guard string
 	// Reason is the one that the file gives; empty when it gives none.
 	Reason string
-}
-
-// Edges lists every way between two phases: those of each phase in document
-// order, then those of upgrade.phaseMap. It is the one source of the events of
-// looplab/fsm, of the reachability checks and of drawings.
-func (m *Machine) Edges() []Edge {
-	var all []Edge
-	for _, p := range m.prog.order {
-		all = append(all, p.edges()...)
-	}
-	if u := m.def.Spec.Upgrade; u != nil {
-		for _, old := range slices.Sorted(maps.Keys(u.PhaseMap)) {
-			all = append(all, Edge{Event: reasonReplaced, From: old, To: u.PhaseMap[old],
-				Kind: EdgeUpgrade, Path: "spec.upgrade.phaseMap." + old})
-		}
-	}
-	return all
 }
 
 // edges are those of the compiled phase; who reads them must not change them.

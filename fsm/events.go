@@ -161,28 +161,3 @@ func nextPath(p *phase, i int) string { return fmt.Sprintf("%s.next[%d].to", p.p
 func undoEvent(step, effect string) string { return step + "/" + effect }
 
 func recoverEvent(q recovery) string { return cmp.Or(q.Reason, reasonRecovered) }
-
-// Events are what looplab/fsm is made of in a phase: the steps, which lead from it to itself, and its edges. Empty: there is no such phase.
-func (m *Machine) Events(phase string) []looplab.EventDesc {
-	if s := m.prog.sources[phase]; s != nil {
-		return slices.Clone(s.events)
-	}
-	return nil
-}
-
-// Altered is the machine with other events in looplab/fsm, and with callbacks beside those of the engine. Nothing else
-// is changed: a test sees by it that the events decide, and nobody passes them by. nil leaves the events as they are.
-func (m *Machine) Altered(events func(phase string, all []looplab.EventDesc) []looplab.EventDesc, callbacks looplab.Callbacks) *Machine {
-	altered, prog := *m, *m.prog
-	prog.sources, prog.callbacks = map[string]*source{}, maps.Clone(m.prog.callbacks)
-	for name, s := range m.prog.sources {
-		other := *s
-		if events != nil {
-			other.events = events(name, slices.Clone(s.events))
-		}
-		prog.sources[name] = &other
-	}
-	maps.Copy(prog.callbacks, callbacks)
-	altered.prog = &prog
-	return &altered
-}

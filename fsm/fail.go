@@ -30,7 +30,7 @@ func (r *Run) fail(o Result, policy retry, p *phase) {
 		r.next = r.take(r.retryEvent(p, policy), text, nil)
 		return
 	}
-	delay := policy.delay(r.st.Attempts, r.input.Random)
+	delay := delayOf(policy, r.st.Attempts, r.input.Random)
 	switch {
 	case class == ClassTerminal || exhausted:
 		r.stall, delay = &stall{word(cmp.Or(reason, reasonExhausted)), text}, policy.max
@@ -82,7 +82,7 @@ func (r *Run) retryEvent(p *phase, policy retry) string {
 	return stepRetryEvent(&p.steps[r.st.Cursor])
 }
 
-func (q retry) delay(attempt int32, random func() float64) time.Duration {
+func delayOf(q retry, attempt int32, random func() float64) time.Duration {
 	d := min(float64(q.base)*math.Pow(q.factor, float64(attempt-1)), float64(q.max))
 	if random != nil {
 		d *= 1 + q.jitter*(2*random()-1)

@@ -20,11 +20,11 @@ func TestDelay(t *testing.T) {
 		"jittered": {"jitter goes both ways", 1, func() float64 { return 0 }, 500 * time.Millisecond},
 		"later":    {"jitter goes both ways", 1, func() float64 { return 1 }, 1500 * time.Millisecond},
 	} {
-		if got := policy.delay(c.attempt, c.random); got != c.want {
+		if got := delayOf(policy, c.attempt, c.random); got != c.want {
 			t.Errorf("%s: %s: got %s, want %s", name, c.why, got, c.want)
 		}
 	}
-	if got := (retry{base: time.Second, max: time.Second, factor: 1, jitter: 1}).delay(1, func() float64 { return 0 }); got <= 0 {
+	if got := delayOf(retry{base: time.Second, max: time.Second, factor: 1, jitter: 1}, 1, func() float64 { return 0 }); got <= 0 {
 		t.Errorf("a delay of %s would be a sleep until something changes", got)
 	}
 }

@@ -215,12 +215,12 @@ func (r *Run) event(ctx context.Context, name string, f *firing) error {
 // makes very many runs, takes the one that it had.
 func (r *Run) newFSM(s *source) *looplab.FSM {
 	if r.pool == nil {
-		return looplab.NewFSM(s.name, slices.Concat(s.events, r.more), r.m.prog.callbacks)
+		return looplab.NewFSM(s.name, slices.Concat(s.events, r.more), r.m.callbacks)
 	}
 	key := r.poolKey(s)
 	f := r.pool[key]
 	if f == nil {
-		f = looplab.NewFSM(s.name, slices.Concat(s.events, r.more), r.m.prog.callbacks)
+		f = looplab.NewFSM(s.name, slices.Concat(s.events, r.more), r.m.callbacks)
 		r.pool[key] = f
 	}
 	f.SetState(s.name)

@@ -134,7 +134,7 @@ func TestInTransitionError(t *testing.T) {
 func TestStoredTellsNobodyOfWhatDidNotHappen(t *testing.T) {
 	for name, spoil := range map[string]func(*Run){
 		"called off": func(r *Run) {
-			r.fsm = looplab.NewFSM("Work", r.m.Events("Work"), r.m.prog.callbacks)
+			r.fsm = looplab.NewFSM("Work", r.m.Events("Work"), r.m.callbacks)
 			r.st.Phase = "Work"
 			var async looplab.AsyncError
 			if err := r.fsm.Event(context.Background(), "Done", &firing{run: r}); !errors.As(err, &async) {

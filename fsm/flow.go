@@ -19,7 +19,7 @@ func bit(i int) effectSet { return 1 << i }
 // flow is which effects may be held where: a bit that is not set is surely not
 // held. It overlooks what guards say of anything but `held`.
 type flow struct {
-	c     *compiler
+	c     *linter
 	bits  map[string]effectSet
 	names []string
 	// at is what may be held in a phase before one of its steps.
@@ -37,7 +37,7 @@ type carried struct {
 	bit   effectSet
 }
 
-func (c *compiler) newFlow(takes bool) *flow {
+func (c *linter) newFlow(takes bool) *flow {
 	f := &flow{c: c, bits: map[string]effectSet{}, at: map[string]effectSet{}, via: map[carried]Edge{}, takes: takes}
 	for i, e := range c.def.Spec.Effects {
 		f.bits[e.Name] = bit(i)

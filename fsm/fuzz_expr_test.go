@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/cel-go/cel"
 	apiservercel "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -26,24 +27,31 @@ func fullRun(f testing.TB) (*expr.Scope, *Run) {
 	if len(diags) > 0 {
 		f.Fatal(diags.Err())
 	}
-	c := &compiler{def: def, b: jobBindings(f)}
-	var err error
-	if c.scope, err = expr.NewScope(c.b.Self, slices.Collect(maps.Keys(c.b.Guards))); err != nil {
-		f.Fatal(err)
+	b := jobBindings(f)
+	m, diags := Bind(def, b)
+	if m == nil {
+		f.Fatal(diags.Err())
 	}
-	c.run()
-	if err := c.diags.Err(); err != nil {
-		f.Fatal(err)
-	}
-	// What is compiled last sees no outputs: expressions here are those of an exit of the phase.
-	c.scope.AddResults(c.prog.phases["One"].steps[0].action.spec.Outputs)
 	self := map[string]any{
 		"metadata": map[string]any{"name": "a", "labels": map[string]any{"x/y": "z"}},
 		"spec":     map[string]any{"size": int64(3), "parts": []any{map[string]any{"name": "a", "ready": true}}, "free": []any{"b"}},
 	}
-	r := (&Machine{def: def, prog: c.prog}).Run(v1alpha1.MachineStatus{Phase: "One", Held: v1alpha1.Held("lock"), Result: `{"n": 7, "list": ["x", "y"]}`},
+	r := m.Run(v1alpha1.MachineStatus{Phase: "One", Held: v1alpha1.Held("lock"), Result: `{"n": 7, "list": ["x", "y"]}`},
 		Input{Self: StaticObject(self), Now: func() time.Time { return time.Unix(1e9, 0) }, Guard: func(name string) (bool, string, error) { return name == "a", name, nil }})
-	return c.scope, r
+	return scopeLike(f, b), r
+}
+
+// scopeLike is that of an exit of the phase: what it sees of facts, requests and outputs.
+func scopeLike(f testing.TB, b Bindings) *expr.Scope {
+	s, err := expr.NewScope(b.Self, slices.Collect(maps.Keys(b.Guards)))
+	if err != nil {
+		f.Fatal(err)
+	}
+	s.Define(expr.VarFacts, map[string]*cel.Type{"big": cel.BoolType})
+	s.Define(expr.VarRequest, map[string]*cel.Type{"go": s.Define("request.go", map[string]*cel.Type{
+		"pending": cel.BoolType, "token": cel.StringType, "params": s.Define("request.go.params", map[string]*cel.Type{"n": cel.IntType})})})
+	s.AddResults(b.Actions["Look"].Outputs)
+	return s
 }
 
 // again makes a run of the same status that has spent nothing.

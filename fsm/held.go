@@ -93,25 +93,6 @@ func (m *Machine) release(h v1alpha1.HeldEffect, find expr.Evaluator) (use strin
 	return e.release.use, recorded, nil
 }
 
-// takes is an error where parameters are none of the action's.
-func (a ActionSpec) takes(with expr.Params) error {
-	for name, value := range with {
-		p, known := a.Params[name]
-		if !known {
-			return fmt.Errorf("%q is no parameter of it", name)
-		}
-		if !p.Type.Accepts(value) {
-			return fmt.Errorf("%s is %v, not of type %s", name, expr.Clip(fmt.Sprint(value), 120), p.Type)
-		}
-	}
-	for name, p := range a.Params {
-		if _, given := with[name]; p.Required && !given {
-			return fmt.Errorf("%s is missing", name)
-		}
-	}
-	return nil
-}
-
 // fixed are the parameters that the action of a step has from the ledger: of two entries
 // of one name, from the newest.
 func (r *Run) fixed(s *step) (expr.Params, error) {

@@ -16,6 +16,9 @@ type invariant struct {
 	effects []string
 }
 
+// builtInInvariants are the names of those that are proved of every machine.
+var builtInInvariants = []string{"ledger", "noLeak", "deletable", "released", "noReturn", "legal", "releasedWhenGone", "patient"}
+
 // InvariantState is what invariants are about.
 type InvariantState struct {
 	// Phase is empty before the first, and where the machine has none of that name.
@@ -25,21 +28,10 @@ type InvariantState struct {
 	Deleting, Gone bool
 }
 
-// Broken names the invariants of the file that are not true of a situation. One that
-// cannot be evaluated is not true. It may be called any number of times.
-func (m *Machine) Broken(s InvariantState) []string {
-	var names []string
-	for i := range m.prog.invariants {
-		if inv := &m.prog.invariants[i]; !inv.holds(m, s) {
-			names = append(names, inv.name)
-		}
-	}
-	return names
-}
-
-func (inv *invariant) holds(m *Machine, s InvariantState) bool {
+// holds is false also where it cannot be evaluated.
+func (inv *invariant) holds(p *program, s InvariantState) bool {
 	ph := &v1alpha1.Phase{}
-	if at := m.prog.phases[s.Phase]; at != nil {
+	if at := p.phases[s.Phase]; at != nil {
 		ph = at.Phase
 	}
 	return inv.expr.IsTrue(ph, s.Held, s.InPlace, s.Deleting, s.Gone)
@@ -51,7 +43,7 @@ func (c *compiler) invariants(all []v1alpha1.Named) {
 		path := fmt.Sprintf("spec.invariants[%d]", i)
 		c.unique(path, "invariant", n.Name)
 		c.selectable(path, "an invariant", n.Name)
-		if slices.Contains(builtIn, n.Name) {
+		if slices.Contains(builtInInvariants, n.Name) {
 			c.find(path+".name", "PG000", fmt.Sprintf("%s is proved of every machine", n.Name), "choose another name")
 		}
 		c.invariant(path+".expr", n)

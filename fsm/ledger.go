@@ -1,12 +1,10 @@
 package fsm
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // ledger checks that whatever is taken is given back or kept, on every way, and
 // that no way leads back from a point of no return.
-func (c *compiler) ledger() {
+func (c *linter) ledger() {
 	f := c.newFlow(true)
 	gives := f.givers()
 	f.stop = func(e Edge, load effectSet) effectSet { return f.leaks(e, load, gives) }
@@ -86,7 +84,7 @@ func (f *flow) checkEdges(p *phase, gives map[string]effectSet) {
 	}
 }
 
-func (c *compiler) findOnWay(path, code, message, fix string, trace []string) {
+func (c *linter) findOnWay(path, code, message, fix string, trace []string) {
 	x := c.def.Finding(path, code, message, fix)
 	x.Trace = trace
 	c.diags = append(c.diags, x)
@@ -137,7 +135,7 @@ func (f *flow) checkReleases(p *phase) {
 
 // checkNoReturn follows what was taken before a point of no return: an undo must
 // not meet it, nor a phase give it back that is also a way back from before.
-func (c *compiler) checkNoReturn(from *phase, held effectSet) {
+func (c *linter) checkNoReturn(from *phase, held effectSet) {
 	f := c.newFlow(false)
 	f.spread(from.Name, held|arrives)
 	before := c.beforeNoReturn()
@@ -178,7 +176,7 @@ func (f *flow) behind(p *phase, others map[string]func()) bool {
 	}
 }
 
-func (c *compiler) findReturn(f *flow, from, p *phase, s *step, back effectSet) {
+func (c *linter) findReturn(f *flow, from, p *phase, s *step, back effectSet) {
 	path, trace := s.path, []string(nil)
 	if e, ok := f.via[carried{p.Name, arrives}]; ok {
 		path, trace = e.Path, f.trace(e, arrives)
@@ -188,8 +186,8 @@ func (c *compiler) findReturn(f *flow, from, p *phase, s *step, back effectSet) 
 }
 
 // beforeNoReturn are the phases that are reached without passing a point of no return.
-func (c *compiler) beforeNoReturn() map[string]bool {
-	return c.closure(map[string]bool{c.def.Spec.Initial: true}, func(p *phase, in map[string]bool) bool {
-		return !p.PointOfNoReturn && c.entered(p, in)
+func (c *linter) beforeNoReturn() map[string]bool {
+	return c.prog.closure(map[string]bool{c.def.Spec.Initial: true}, func(p *phase, in map[string]bool) bool {
+		return !p.PointOfNoReturn && c.prog.entered(p, in)
 	})
 }

@@ -9,12 +9,26 @@ import (
 	"github.com/phasegate/phasegate/fsm/expr"
 )
 
-// lint looks for what a run could come to, once the names in the file are right.
-func (c *compiler) lint() {
-	if c.unclear() {
-		return
+// linter collects what it finds.
+type linter struct {
+	def   *Definition
+	prog  *program
+	diags diag.Diagnostics
+	// whileHolding is what whileHeld has found, by expression and effect.
+	whileHolding map[[2]string]expr.Truth
+}
+
+func (c *linter) find(path, code, message, fix string) {
+	c.diags = append(c.diags, c.def.Finding(path, code, message, fix))
+}
+
+// lintProgram looks for what a run could come to, once the names in the file are right: after findings that
+// say otherwise it finds nothing.
+func lintProgram(def *Definition, prog *program, found diag.Diagnostics) diag.Diagnostics {
+	if unclear(def, found) {
+		return nil
 	}
-	c.whileHolding = map[[2]string]expr.Truth{}
+	c := &linter{def: def, prog: prog, whileHolding: map[[2]string]expr.Truth{}}
 	c.ledger()
 	c.hotLoops()
 	for _, p := range c.prog.order {
@@ -26,18 +40,19 @@ func (c *compiler) lint() {
 			c.checkDecisions(p)
 		}
 	}
+	return c.diags
 }
 
 // unclear: with such a finding the ways are not those that the author has in mind.
-func (c *compiler) unclear() bool {
-	return len(c.def.Spec.Effects) > v1alpha1.EffectLimit || slices.ContainsFunc(c.diags, func(d diag.Diagnostic) bool {
+func unclear(def *Definition, found diag.Diagnostics) bool {
+	return len(def.Spec.Effects) > v1alpha1.EffectLimit || slices.ContainsFunc(found, func(d diag.Diagnostic) bool {
 		return slices.Contains([]string{"PG000", "PG001", "PG002", "PG005"}, d.Code)
 	})
 }
 
 // checkTimeout finds phases that nobody would notice are stuck.
-func (c *compiler) checkTimeout(p *phase) {
-	passes := len(p.steps) == 0 && p.leaves() || len(p.edges()) == 0
+func (c *linter) checkTimeout(p *phase) {
+	passes := len(p.steps) == 0 && leaves(p) || len(p.edges()) == 0
 	if p.Kind != "" && p.Kind != "progressing" || p.Terminal != "" || p.End || p.Timeout != nil || passes {
 		return
 	}
@@ -46,13 +61,13 @@ func (c *compiler) checkTimeout(p *phase) {
 }
 
 // leaves tells whether an exit without a guard is there.
-func (p *phase) leaves() bool {
+func leaves(p *phase) bool {
 	return slices.ContainsFunc(p.next, func(x exit) bool { return x.When == "" })
 }
 
 // checkDecisions: in a deletion phase nothing of another object may decide. It is
 // content that nobody declared, so the expression may fail for ever.
-func (c *compiler) checkDecisions(p *phase) {
+func (c *linter) checkDecisions(p *phase) {
 	objects := map[string]bool{}
 	for i := range p.steps {
 		s := &p.steps[i]
@@ -67,7 +82,7 @@ func (c *compiler) checkDecisions(p *phase) {
 	}
 }
 
-func (c *compiler) checkDecision(path string, e *expr.Expr, objects map[string]bool) {
+func (c *linter) checkDecision(path string, e *expr.Expr, objects map[string]bool) {
 	for _, name := range c.resultsOf(e) {
 		if objects[name] {
 			c.find(path, "PG014", fmt.Sprintf("result.%s is the content of another object: while it is not what the expression expects, the deletion hangs", name),
@@ -77,7 +92,7 @@ func (c *compiler) checkDecision(path string, e *expr.Expr, objects map[string]b
 }
 
 // resultsOf are the outputs that an expression reads, be it through facts.
-func (c *compiler) resultsOf(e *expr.Expr) []string {
+func (c *linter) resultsOf(e *expr.Expr) []string {
 	if e == nil {
 		return nil
 	}
@@ -90,7 +105,7 @@ func (c *compiler) resultsOf(e *expr.Expr) []string {
 
 // checkOwnExits: an edge to the phase itself is none. looplab/fsm takes it for a step, which neither leaves a phase nor enters
 // one; and the time of a timeout would begin anew with it, and never pass. Closed exits are looked at again by poll, from the first step on.
-func (c *compiler) checkOwnExits(p *phase) {
+func (c *linter) checkOwnExits(p *phase) {
 	for _, e := range p.edges() {
 		if e.To == p.Name {
 			c.find(e.Path, "PG107", fmt.Sprintf("it leads from phase %s to itself, which is no transition", p.Name),
@@ -100,11 +115,11 @@ func (c *compiler) checkOwnExits(p *phase) {
 }
 
 // hotLoops finds cycles of phases that a run goes round without ever waiting.
-func (c *compiler) hotLoops() {
+func (c *linter) hotLoops() {
 	hot := map[string][]Edge{}
 	for _, p := range c.prog.order {
-		if !p.waits() {
-			hot[p.Name] = p.immediateEdges()
+		if !waits(p) {
+			hot[p.Name] = immediateEdges(p)
 		}
 	}
 	seen := map[string]bool{} // phases of cycles that are reported
@@ -124,14 +139,14 @@ func (c *compiler) hotLoops() {
 }
 
 // waits: the author says that something in the phase takes its time.
-func (p *phase) waits() bool {
+func waits(p *phase) bool {
 	return p.Poll != "" || p.Terminal != "" || p.End || slices.ContainsFunc(p.steps, func(s step) bool {
 		return s.wait > 0 || s.until != nil || s.Poll != ""
 	})
 }
 
 // immediateEdges are the ways out that are always open, and those that an error opens at once.
-func (p *phase) immediateEdges() []Edge {
+func immediateEdges(p *phase) []Edge {
 	var out []Edge
 	for _, e := range p.edges() {
 		switch e.Kind {

@@ -10,7 +10,7 @@ import (
 // runs finds effects that are given back while something may run that a step has started under them: what
 // ActionSpec.Runs names goes on when its phase is left before the step is done. It ends by itself only where it is
 // an effect, too, that was taken later: what is taken last is given back first.
-func (c *compiler) runs(f *flow) {
+func (c *linter) runs(f *flow) {
 	for _, p := range c.prog.order {
 		held := f.at[p.Name]
 		for i := range p.steps {

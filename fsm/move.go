@@ -75,6 +75,6 @@ func (r *Run) noteTransition(to, from, reason, message string, now metav1.MicroT
 // arrive stores the phase, and what it says of every object in it.
 func (r *Run) arrive(to string) {
 	p := r.m.prog.phases[to]
-	r.st.Phase, r.st.Blocked, r.st.Deadline = to, nil, p.deadline(r.st.Since)
+	r.st.Phase, r.st.Blocked, r.st.Deadline = to, nil, deadlineOf(p, r.st.Since)
 	r.st.Held = slices.DeleteFunc(r.st.Held, func(h v1alpha1.HeldEffect) bool { return slices.Contains(p.Keeps, h.Name) })
 }

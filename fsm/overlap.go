@@ -197,7 +197,7 @@ func combinations(likely bool, all ...*cases) []values {
 }
 
 // checkGuards compares the guards of a phase with each other.
-func (c *compiler) checkGuards(p *phase) {
+func (c *linter) checkGuards(p *phase) {
 	if len(p.next) > maxCompared {
 		return
 	}
@@ -257,7 +257,7 @@ func (c *cases) readsOnly(what *cases) bool {
 // checkOverlap finds two guards on one and the same term that are true together for
 // some of its values, and neither of which is a part of the other: that would be
 // the usual way to write the special case first.
-func (c *compiler) checkOverlap(path string, j int, this *cases, earlier map[int]*cases) {
+func (c *linter) checkOverlap(path string, j int, this *cases, earlier map[int]*cases) {
 	for _, i := range slices.Sorted(maps.Keys(earlier)) {
 		other := earlier[i]
 		if len(this.constants) != 1 || len(other.constants) != 1 || !other.readsOnly(this) {

@@ -1,8 +1,6 @@
 package fsm
 
-import (
-	"slices"
-)
+import "slices"
 
 // HappyPath is the way on which all goes well from the initial phase: see PathFrom.
 func (m *Machine) HappyPath() []string { return m.PathFrom(m.def.Spec.Initial) }

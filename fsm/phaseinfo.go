@@ -52,8 +52,8 @@ func (m *Machine) PhaseShown(shown string) string {
 	return cmp.Or(first, shown)
 }
 
-func (p *program) infos(initial string) map[string]PhaseInfo {
-	before := p.reach([]string{initial}, func(_ *phase, e Edge) bool {
+func infosOf(p *program, initial string) map[string]PhaseInfo {
+	before := reach(p, []string{initial}, func(_ *phase, e Edge) bool {
 		to := p.phases[e.To]
 		return to != nil && !to.PointOfNoReturn && to.Terminal != "success"
 	})
@@ -63,17 +63,17 @@ func (p *program) infos(initial string) map[string]PhaseInfo {
 			points = append(points, q.Name)
 		}
 	}
-	after := p.reach(points, func(*phase, Edge) bool { return true })
+	after := reach(p, points, func(*phase, Edge) bool { return true })
 	all := map[string]PhaseInfo{}
 	for _, q := range p.order {
 		all[q.Name] = PhaseInfo{Known: true, Role: q.Role, Terminal: q.Terminal, Deletion: q.Deletion,
-			Failing: p.failing(q), NoReturn: after[q.Name] && !before[q.Name]}
+			Failing: endsInFailure(p, q), NoReturn: after[q.Name] && !before[q.Name]}
 	}
 	return all
 }
 
 // reach are the phases from which edges lead on, with those where it begins.
-func (p *program) reach(from []string, follow func(*phase, Edge) bool) map[string]bool {
+func reach(p *program, from []string, follow func(*phase, Edge) bool) map[string]bool {
 	seen := map[string]bool{}
 	for queue := slices.Clone(from); len(queue) > 0; queue = queue[1:] {
 		q := p.phases[queue[0]]
@@ -90,13 +90,13 @@ func (p *program) reach(from []string, follow func(*phase, Edge) bool) map[strin
 	return seen
 }
 
-// failing: it ends, and in nothing but a failure.
-func (p *program) failing(q *phase) bool {
+// endsInFailure: it ends, and in nothing but a failure.
+func endsInFailure(p *program, q *phase) bool {
 	if q.Deletion {
 		return false
 	}
 	fails := false
-	for name := range p.reach([]string{q.Name}, func(at *phase, e Edge) bool { return at.Terminal == "" && e.Kind != EdgeDelete }) {
+	for name := range reach(p, []string{q.Name}, func(at *phase, e Edge) bool { return at.Terminal == "" && e.Kind != EdgeDelete }) {
 		at := p.phases[name]
 		if at.Terminal == "success" || at.Kind == "steady" || at.End {
 			return false

@@ -66,11 +66,11 @@ func Prove(m *Machine, o ProveOptions) (Report, diag.Diagnostics) {
 // how. It is nil where the file says nothing that could be run. It may be called any
 // number of times.
 func Provable(def *Definition, b Bindings) *Machine {
-	c := checked(def, b)
-	if c.diags.Err() != nil {
+	prog, found := compileProgram(def, b)
+	if found.Err() != nil {
 		return nil
 	}
-	return &Machine{def: def, prog: c.prog, bindings: b}
+	return &Machine{def: def, prog: prog, bindings: b, callbacks: callbacks()}
 }
 
 // node is a state, and how it was first reached: by one event more than its parent.

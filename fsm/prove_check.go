@@ -17,11 +17,9 @@ const (
 	invariantPatient   = "patient"
 )
 
-var builtIn = []string{invariantLedger, invariantNoLeak, invariantDeletable, invariantReleased, invariantNoReturn, invariantLegal, invariantGone, invariantPatient}
-
 // invariants are the names of all that is proved.
 func (p *prover) invariants() []string {
-	names := slices.Clone(builtIn)
+	names := slices.Clone(builtInInvariants)
 	for _, inv := range p.m.prog.invariants {
 		names = append(names, inv.name)
 	}
@@ -109,7 +107,7 @@ func (p *prover) holds(inv *invariant, s state) bool {
 		if ph := p.phaseOf(s); ph != nil {
 			where.Phase = ph.Name
 		}
-		ok = inv.holds(p.m, where)
+		ok = inv.holds(p.m.prog, where)
 		p.asked[key] = ok
 	}
 	return ok

@@ -143,7 +143,7 @@ func (p *prover) bare(m *Machine) *Machine {
 		prog.phases[ph.Name] = &ph
 		prog.order = append(prog.order, &ph)
 	}
-	return &Machine{def: m.def, prog: &prog}
+	return &Machine{def: m.def, prog: &prog, callbacks: m.callbacks}
 }
 
 func (p *prover) modelOf(s *step, ph *phase) *stepModel {

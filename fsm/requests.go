@@ -32,7 +32,7 @@ func (m *Machine) Requests() []Request {
 			}
 		}
 		for _, p := range m.prog.order {
-			if p.waitsFor(src.Name) {
+			if waitsFor(p, src.Name) {
 				q.Phases = append(q.Phases, p.Name)
 			}
 		}
@@ -43,7 +43,7 @@ func (m *Machine) Requests() []Request {
 
 // waitsFor tells whether a request can move an object out of the phase or on to
 // the next step; these are the places that record the token.
-func (p *phase) waitsFor(request string) bool {
+func waitsFor(p *phase, request string) bool {
 	asks := func(e *expr.Expr) bool { return slices.Contains(e.Reads(expr.VarRequest), request) }
 	return slices.ContainsFunc(p.next, func(x exit) bool { return asks(x.when) }) ||
 		slices.ContainsFunc(p.steps, func(s step) bool { return asks(s.until) })

@@ -10,20 +10,6 @@ import (
 	"github.com/phasegate/phasegate/fsm/expr"
 )
 
-// Target is an object that an action is about, as far as the machine file tells.
-type Target struct {
-	// Manifest is the parameter that holds the object. Empty: the parameters apiVersion, kind,
-	// namespace and name say which it is, as far as the action has them.
-	Manifest string `json:"manifest,omitempty"`
-	// Param is the parameter that says which fields it is about: a list of paths, or an object
-	// that has them. Where it is left out, or there is none, these are Fields.
-	Param string `json:"param,omitempty"`
-	// Fields are paths such as spec.replicas; none: the object is read or written as a whole.
-	Fields []string `json:"fields,omitempty"`
-	// Waits says of an action that reads that it waits until the fields say something.
-	Waits bool `json:"waits,omitempty"`
-}
-
 // touched are the fields of an object that a step reads or writes.
 type touched struct {
 	group, kind, namespace, name string
@@ -34,7 +20,7 @@ type touched struct {
 }
 
 // touches is what an action is about; false where the file does not tell.
-func (t *Target) touches(a *action) (touched, bool) {
+func touches(t *Target, a *action) (touched, bool) {
 	if t == nil {
 		return touched{}, false
 	}
@@ -66,7 +52,7 @@ func (t *Target) touches(a *action) (touched, bool) {
 	}
 	switch fields := param(t.Param).(type) {
 	case map[string]any:
-		out.fields = leaves(fields, nil)
+		out.fields = leavesOf(fields, nil)
 	case []any:
 		for _, f := range fields {
 			out.fields = append(out.fields, strings.Split(fmt.Sprint(f), "."))
@@ -80,12 +66,12 @@ func (t *Target) touches(a *action) (touched, bool) {
 	return out, of != nil
 }
 
-// leaves are the paths of an object that are set.
-func leaves(fields map[string]any, above []string) (paths [][]string) {
+// leavesOf are the paths of an object that are set.
+func leavesOf(fields map[string]any, above []string) (paths [][]string) {
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		path := append(slices.Clone(above), name)
 		if inner, ok := fields[name].(map[string]any); ok && len(inner) > 0 {
-			paths = append(paths, leaves(inner, path)...)
+			paths = append(paths, leavesOf(inner, path)...)
 			continue
 		}
 		paths = append(paths, path)
@@ -125,7 +111,7 @@ func (t touched) covers(field []string) bool {
 }
 
 // writes are what a step may change: of an undo, all that any release changes.
-func (c *compiler) writes(s *step) (all []touched) {
+func (c *linter) writes(s *step) (all []touched) {
 	actions := []*action{s.action}
 	if s.Undo != "" {
 		actions = nil
@@ -134,7 +120,7 @@ func (c *compiler) writes(s *step) (all []touched) {
 		}
 	}
 	for _, a := range actions {
-		if t, known := a.spec.Writes.touches(a); known {
+		if t, known := touches(a.spec.Writes, a); known {
 			all = append(all, t)
 		}
 	}
@@ -145,13 +131,13 @@ func (c *compiler) writes(s *step) (all []touched) {
 // again from its first step, after any of them: the step reads what the machine itself has
 // written then. Not so where a step before it brings the field to the same value each time,
 // and not in a steady phase, each look of which is such a run.
-func (c *compiler) checkRerun(p *phase) {
+func (c *linter) checkRerun(p *phase) {
 	if p.Kind == "steady" {
 		return
 	}
 	for i := range p.steps {
 		s := &p.steps[i]
-		read, known := s.action.spec.Reads.touches(s.action)
+		read, known := touches(s.action.spec.Reads, s.action)
 		if !known {
 			continue
 		}
@@ -168,7 +154,7 @@ func (c *compiler) checkRerun(p *phase) {
 
 // disturbs tells of the first field that a step reads and a later one changes, if anything
 // depends on what is read.
-func (c *compiler) disturbs(p *phase, reader, writer int, read touched) (field []string, changed bool) {
+func (c *linter) disturbs(p *phase, reader, writer int, read touched) (field []string, changed bool) {
 	for _, w := range c.writes(&p.steps[writer]) {
 		if !w.same(read) {
 			continue
@@ -183,14 +169,14 @@ func (c *compiler) disturbs(p *phase, reader, writer int, read touched) (field [
 }
 
 // settled: a step before the reader writes the field, whenever the phase is run.
-func (c *compiler) settled(p *phase, reader int, written touched, field []string) bool {
+func (c *linter) settled(p *phase, reader int, written touched, field []string) bool {
 	return slices.ContainsFunc(p.steps[:reader], func(s step) bool {
 		return s.cond == nil && s.Undo == "" && slices.ContainsFunc(c.writes(&s), func(w touched) bool { return w.same(written) && w.covers(field) })
 	})
 }
 
 // matters: something that is done, or where the phase leads, depends on what the step reads.
-func (c *compiler) matters(p *phase, reader int, read touched) bool {
+func (c *linter) matters(p *phase, reader int, read touched) bool {
 	for name := range p.steps[reader].action.spec.Outputs {
 		if c.isUsed(p, reader, read, name) {
 			return true
@@ -201,7 +187,7 @@ func (c *compiler) matters(p *phase, reader int, read touched) bool {
 
 // isUsed follows an output until another step replaces it. Whether the object that was read is
 // written does not count: it has been written then.
-func (c *compiler) isUsed(p *phase, reader int, read touched, name string) bool {
+func (c *linter) isUsed(p *phase, reader int, read touched, name string) bool {
 	asks := func(e *expr.Expr) bool { return slices.Contains(c.resultsOf(e), name) }
 	if asks(p.steps[reader].until) {
 		return true

@@ -53,22 +53,6 @@ func (c *compiler) recovered(path string, holds []string) {
 	}
 }
 
-// recoveries follows what may be held where a lost state is recovered.
-func (f *flow) recoveries() {
-	for i, q := range f.c.prog.recover {
-		to, load := f.c.prog.phases[q.To], effectSet(0)
-		for _, name := range q.Holds {
-			load |= f.bits[name]
-		}
-		load &^= f.kept(to)
-		f.spread(q.To, load|arrives)
-		if load != 0 && (to.End || to.Terminal == "failure") {
-			f.c.find(fmt.Sprintf("spec.recover[%d].to", i), "PG011", fmt.Sprintf("%s is entered while %s may be held, and gives nothing back", q.To, f.list(load)),
-				"lead to a phase with undo: held")
-		}
-	}
-}
-
 // checkUpgrade checks that old names are old and new ones exist.
 func (c *compiler) checkUpgrade() {
 	u := c.def.Spec.Upgrade

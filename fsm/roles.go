@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/diag"
 )
 
@@ -78,25 +77,4 @@ func (c *compiler) role(given map[string]string, path string, of RoleOf, name, o
 		c.find(path, "PG022", fmt.Sprintf("role %s is given to %s already", name, given[name]), "keep the one that is it: "+role.Doc)
 	}
 	given[name] = owner
-}
-
-// Holds tells whether an effect is held that an action of the program takes. A status of an
-// older revision is read by upgrade.effectMap.
-func (m *Machine) Holds(st *v1alpha1.MachineStatus, action string) bool {
-	return m.holds(st, func(e effect) bool { return e.acquire.use == action })
-}
-
-// HoldsRole tells whether an effect is held that has a role.
-func (m *Machine) HoldsRole(st *v1alpha1.MachineStatus, role string) bool {
-	return m.holds(st, func(e effect) bool { return e.Role == role })
-}
-
-func (m *Machine) holds(st *v1alpha1.MachineStatus, is func(effect) bool) bool {
-	return slices.ContainsFunc(st.Held, func(h v1alpha1.HeldEffect) bool {
-		e, known := m.prog.effects[h.Name]
-		if u := m.def.Spec.Upgrade; !known && u != nil {
-			e, known = m.prog.effects[u.EffectMap[h.Name]]
-		}
-		return known && is(e)
-	})
 }

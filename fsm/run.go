@@ -52,9 +52,6 @@ func StaticObject(self map[string]any) func() (map[string]any, error) {
 	return func() (map[string]any, error) { return self, nil }
 }
 
-// ReasonCreated is the reason of the first transition of an object that is new.
-const ReasonCreated = "Created"
-
 // Verb is what the driver must do next.
 type Verb string
 
@@ -253,7 +250,7 @@ func (r *Run) deletion(p *phase) *Command {
 }
 
 func (r *Run) deadline(p *phase) *Command {
-	r.st.Deadline = p.deadline(r.st.Since) // of the file as it is now
+	r.st.Deadline = deadlineOf(p, r.st.Since) // of the file as it is now
 	if r.st.Deadline == nil || r.input.Now().Before(r.st.Deadline.Time) {
 		return nil
 	}
@@ -265,7 +262,7 @@ func (r *Run) deadline(p *phase) *Command {
 	return nil
 }
 
-func (p *phase) deadline(since *metav1.MicroTime) *metav1.MicroTime {
+func deadlineOf(p *phase, since *metav1.MicroTime) *metav1.MicroTime {
 	if p.timeout == 0 || since == nil {
 		return nil
 	}

@@ -66,10 +66,10 @@ func (c *compiler) knownPhases(name string) string {
 }
 
 // closure answers all phases that grow out of a start set.
-func (c *compiler) closure(start map[string]bool, grow func(p *phase, in map[string]bool) bool) map[string]bool {
+func (prog *program) closure(start map[string]bool, grow func(p *phase, in map[string]bool) bool) map[string]bool {
 	for changed := true; changed; {
 		changed = false
-		for _, p := range c.prog.order {
+		for _, p := range prog.order {
 			if !start[p.Name] && grow(p, start) {
 				start[p.Name], changed = true, true
 			}
@@ -88,8 +88,8 @@ func (c *compiler) checkReachable() {
 	for _, q := range c.prog.recover {
 		start[q.To] = true
 	}
-	seen := c.closure(start, c.entered)
-	ends := c.closure(map[string]bool{}, leads)
+	seen := c.prog.closure(start, c.prog.entered)
+	ends := c.prog.closure(map[string]bool{}, leads)
 	for _, p := range c.prog.order {
 		if !seen[p.Name] {
 			c.find(p.path+".name", "PG002", fmt.Sprintf("phase %s is unreachable", p.Name), "add an exit that leads to it, or remove it")
@@ -121,8 +121,8 @@ func (c *compiler) endless(ends map[string]bool) []*phase {
 }
 
 // entered tells whether an edge leads from the set to the phase.
-func (c *compiler) entered(p *phase, from map[string]bool) bool {
-	return slices.ContainsFunc(c.prog.order, func(q *phase) bool {
+func (prog *program) entered(p *phase, from map[string]bool) bool {
+	return slices.ContainsFunc(prog.order, func(q *phase) bool {
 		return from[q.Name] && slices.ContainsFunc(q.edges(), func(e Edge) bool { return e.To == p.Name })
 	})
 }

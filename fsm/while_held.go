@@ -8,7 +8,7 @@ import (
 )
 
 // whileHeld tells what a guard comes to while an effect is held; nil is always true.
-func (c *compiler) whileHeld(e *expr.Expr, effect string) expr.Truth {
+func (c *linter) whileHeld(e *expr.Expr, effect string) expr.Truth {
 	if e == nil {
 		return expr.Always
 	}
@@ -21,7 +21,7 @@ func (c *compiler) whileHeld(e *expr.Expr, effect string) expr.Truth {
 	return found
 }
 
-func (c *compiler) decideHeld(e *expr.Expr, effect string) expr.Truth {
+func (c *linter) decideHeld(e *expr.Expr, effect string) expr.Truth {
 	tree := expr.Parse(e.Text)
 	if tree == nil {
 		return expr.Perhaps

@@ -1,0 +1,31 @@
+package fsm
+
+import (
+	looplab "github.com/looplab/fsm"
+
+	"github.com/phasegate/phasegate/fsm/diag"
+)
+
+// Machine is a definition bound to actions and guards. It is immutable and
+// safe for concurrent use by any number of runs.
+type Machine struct {
+	def      *Definition
+	prog     *program
+	bindings Bindings
+	infos    map[string]PhaseInfo
+	// callbacks are those of every pass.
+	callbacks looplab.Callbacks
+}
+
+// Bind compiles a definition and checks it as a whole: its expressions, the
+// graph of its phases, and that every action, guard, parameter and result that
+// it names exists. The machine is nil when a finding is an error. It may be called
+// any number of times.
+func Bind(def *Definition, b Bindings) (*Machine, diag.Diagnostics) {
+	prog, found := compileProgram(def, b)
+	diags := def.Report(append(found, lintProgram(def, prog, found)...))
+	if diags.Err() != nil {
+		return nil, diags
+	}
+	return &Machine{def: def, prog: prog, bindings: b, infos: infosOf(prog, def.Spec.Initial), callbacks: callbacks()}, diags
+}
