@@ -14,6 +14,7 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/diag"
 	"github.com/phasegate/phasegate/fsm/graph"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // refusing is a machine whose event AllVerified a callback refuses.
@@ -150,7 +151,7 @@ func TestNamesAreUniqueInAPhase(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := phases("  - {name: One, kind: waiting, " + c.phase + ", onDelete: {to: Out}}\n  - {name: Two, terminal: failure, onDelete: {to: Out}}\n" + rest)
-			def, diags := fsm.Load("test.yaml", []byte(file))
+			def, diags := program.Load("test.yaml", []byte(file))
 			if def == nil {
 				t.Fatal(diags)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/phasegate/phasegate/fsm/diag"
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 func TestExpressionsAreBounded(t *testing.T) {
@@ -46,7 +47,7 @@ func TestExpressionsAreBounded(t *testing.T) {
 
 func TestUnboundedListsAreAWarning(t *testing.T) {
 	file := guarded(`'self.spec.free.all(a, self.spec.free.exists_one(b, a == b))'`)
-	def, diags := Load("test.yaml", []byte(file))
+	def, diags := program.Load("test.yaml", []byte(file))
 	if len(diags) > 0 {
 		t.Fatal(diags.Err())
 	}
@@ -90,7 +91,7 @@ func TestAReconcileHasABudget(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	once := r.spent
-	if _, err := r.value(r.m.prog.facts["big"]); err != nil {
+	if _, err := r.value(r.m.prog.Facts["big"]); err != nil {
 		t.Fatal(err)
 	}
 	if fact := r.spent - once; once < 2*fact || fact == 0 {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // WaitError says "not yet": nothing is wrong, look again later.
@@ -42,7 +44,7 @@ type Result struct {
 	// Err is nil, a WaitError, a TerminalError, or any other error: retried.
 	Err error
 	// Class of Err; ignored for a WaitError.
-	Class Class
+	Class program.Class
 	// RetryAfter is how long the server asked to wait; 0 when it did not.
 	RetryAfter time.Duration
 }

@@ -37,17 +37,17 @@ func (m *Machine) Explain(st v1alpha1.MachineStatus, v Input) []GuardResult {
 		s := r.activation()
 		x := r.decide(e, s)
 		r.explain(e, s, &x)
-		all = append(all, GuardResult{Path: p.path + path, Guard: e.Text, Open: x.open, Because: x.because, Got: x.got, Err: x.err})
+		all = append(all, GuardResult{Path: p.Path + path, Guard: e.Text, Open: x.open, Because: x.because, Got: x.got, Err: x.err})
 	}
-	for i, q := range p.require {
-		add(fmt.Sprintf(".require[%d].when", i), q.when)
+	for i, q := range p.Requirements {
+		add(fmt.Sprintf(".require[%d].when", i), q.WhenExpr)
 	}
-	for i, s := range p.steps {
-		add(fmt.Sprintf(".steps[%d].if", i), s.cond)
-		add(fmt.Sprintf(".steps[%d].until", i), s.until)
+	for i, s := range p.StepList {
+		add(fmt.Sprintf(".steps[%d].if", i), s.IfExpr)
+		add(fmt.Sprintf(".steps[%d].until", i), s.UntilExpr)
 	}
-	for i, x := range p.next {
-		add(fmt.Sprintf(".next[%d].when", i), x.when)
+	for i, x := range p.Exits {
+		add(fmt.Sprintf(".next[%d].when", i), x.WhenExpr)
 	}
 	return all
 }

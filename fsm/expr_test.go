@@ -9,6 +9,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // exit is a machine whose one guarded exit is given in YAML.
@@ -150,7 +151,7 @@ func TestExpressionsAreCheckedAtLoad(t *testing.T) {
 }
 
 func TestUnusedNames(t *testing.T) {
-	def, diags := Load("test.yaml", []byte(one("    steps: [{action: Look}]\n"+toDone)))
+	def, diags := program.Load("test.yaml", []byte(one("    steps: [{action: Look}]\n"+toDone)))
 	if len(diags) > 0 {
 		t.Fatal(diags.Err())
 	}
@@ -162,7 +163,7 @@ func TestUnusedNames(t *testing.T) {
 // runOf is a run of a machine with facts, at rest in phase One.
 func runOf(t *testing.T, guard func(string) (bool, string, error)) *Run {
 	t.Helper()
-	def, diags := Load("test.yaml", []byte(spec(`  facts:
+	def, diags := program.Load("test.yaml", []byte(spec(`  facts:
   - {name: big, expr: 'result.n > 3'}
   - {name: bad, expr: 'self.spec.none'}
   phases:

@@ -3,10 +3,12 @@ package fsm
 import (
 	"testing"
 	"time"
+
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 func TestDelay(t *testing.T) {
-	policy := retry{base: time.Second, max: 10 * time.Second, factor: 2, jitter: 0.5}
+	policy := program.Backoff{Base: time.Second, Max: 10 * time.Second, Factor: 2, Jitter: 0.5}
 	for name, c := range map[string]struct {
 		why     string
 		attempt int32
@@ -24,7 +26,7 @@ func TestDelay(t *testing.T) {
 			t.Errorf("%s: %s: got %s, want %s", name, c.why, got, c.want)
 		}
 	}
-	if got := delayOf(retry{base: time.Second, max: time.Second, factor: 1, jitter: 1}, 1, func() float64 { return 0 }); got <= 0 {
+	if got := delayOf(program.Backoff{Base: time.Second, Max: time.Second, Factor: 1, Jitter: 1}, 1, func() float64 { return 0 }); got <= 0 {
 		t.Errorf("a delay of %s would be a sleep until something changes", got)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Do carries out a command: it calls the action, and answers what came of it. An error says that nothing of the run
@@ -80,12 +81,12 @@ func leaveState(_ context.Context, e *looplab.Event) {
 	case e.Err != nil:
 		e.Cancel(e.Err)
 		return
-	case r.m.prog.phases[e.Dst] == nil:
+	case r.m.prog.Phases[e.Dst] == nil:
 		e.Cancel(fmt.Errorf("there is no phase %q", e.Dst))
 		return
-	case m.renames:
+	case m.Renames:
 		r.rename(e.Dst, e.Event)
-	case e.Src == unborn:
+	case e.Src == program.Unborn:
 		r.enter(e.Dst, "", e.Event, f.message)
 	default:
 		r.recordRequests(f.guard)
@@ -102,11 +103,11 @@ func enterState(_ context.Context, e *looplab.Event) {
 	}
 }
 
-func (r *Run) meaning(e *looplab.Event) meaning { return r.m.prog.sources[e.Src].means[e.Event] }
+func (r *Run) meaning(e *looplab.Event) program.Meaning { return r.m.prog.Events[e.Src].Means[e.Event] }
 
 // shut is nil while the guard of an event is open.
-func (r *Run) shut(m meaning, guard *expr.Expr) error {
-	if !slices.Contains(m.guards, guard) {
+func (r *Run) shut(m program.Meaning, guard *expr.Expr) error {
+	if !slices.Contains(m.Guards, guard) {
 		return errors.New("the guard is that of another event")
 	}
 	if guard == nil {
@@ -179,8 +180,8 @@ func (r *Run) refuse(err error) *Command {
 	r.stall = &stall{"IllegalTransition", err.Error()}
 	r.message = err.Error()
 	poll := defaultPoll
-	if p := r.phase(); p != nil && p.poll > 0 {
-		poll = p.poll
+	if p := r.phase(); p != nil && p.PollEvery > 0 {
+		poll = p.PollEvery
 	}
 	cmd := r.sleep(poll)
 	return &cmd
@@ -188,8 +189,8 @@ func (r *Run) refuse(err error) *Command {
 
 // event fires an event of the phase. It is nil where a step was done, or where a way on waits to be stored.
 func (r *Run) event(ctx context.Context, name string, f *firing) error {
-	at := cmp.Or(r.st.Phase, unborn)
-	s := r.m.prog.sources[at]
+	at := cmp.Or(r.st.Phase, program.Unborn)
+	s := r.m.prog.Events[at]
 	if s == nil {
 		return fmt.Errorf("%w: %s from %s", errIllegal, name, at)
 	}
@@ -213,29 +214,29 @@ func (r *Run) event(ctx context.Context, name string, f *firing) error {
 
 // newFSM makes the state machine of this run, at its first event: a look that comes to none pays nothing. A proof, which
 // makes very many runs, takes the one that it had.
-func (r *Run) newFSM(s *source) *looplab.FSM {
+func (r *Run) newFSM(s *program.PhaseEvents) *looplab.FSM {
 	if r.pool == nil {
-		return looplab.NewFSM(s.name, slices.Concat(s.events, r.more), r.m.callbacks)
+		return looplab.NewFSM(s.Name, slices.Concat(s.Events, r.more), r.m.callbacks)
 	}
 	key := r.poolKey(s)
 	f := r.pool[key]
 	if f == nil {
-		f = looplab.NewFSM(s.name, slices.Concat(s.events, r.more), r.m.callbacks)
+		f = looplab.NewFSM(s.Name, slices.Concat(s.Events, r.more), r.m.callbacks)
 		r.pool[key] = f
 	}
-	f.SetState(s.name)
+	f.SetState(s.Name)
 	return f
 }
 
-func (r *Run) poolKey(s *source) string {
-	key := s.name
+func (r *Run) poolKey(s *program.PhaseEvents) string {
+	key := s.Name
 	for _, e := range r.more {
 		key += " " + e.Name
 	}
 	return key
 }
 
-func (r *Run) drop(s *source) {
+func (r *Run) drop(s *program.PhaseEvents) {
 	r.fsm = nil
 	delete(r.pool, r.poolKey(s))
 }
@@ -244,16 +245,16 @@ func (r *Run) drop(s *source) {
 // error with a reason of its own. It leads where another one does; like "" stays in the phase. Where the name is that of an
 // event that leads elsewhere, the other one is fired.
 func (r *Run) also(name, like string) string {
-	s := r.m.prog.sources[r.st.Phase]
-	to := cmp.Or(s.leads(like), s.name)
-	switch s.leads(name) {
+	s := r.m.prog.Events[r.st.Phase]
+	to := cmp.Or(s.Leads(like), s.Name)
+	switch s.Leads(name) {
 	case to:
 		return name
 	case "":
 	default:
 		return like
 	}
-	r.more = append(r.more, looplab.EventDesc{Name: name, Src: []string{s.name}, Dst: to})
+	r.more = append(r.more, looplab.EventDesc{Name: name, Src: []string{s.Name}, Dst: to})
 	r.fsm = nil
 	return name
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // locked is a run of lockMachine that comes to the step Lock, and goes to Done after it.
@@ -104,7 +105,7 @@ func TestErrorsOfAStep(t *testing.T) {
 		t.Errorf("a wait is no error: %v, %+v, %+v", err, run.stall, run.Status())
 	}
 	run = locked(t, lockProgram(t))
-	if err := run.Fire(t.Context(), does(&calls, Result{Err: errForNow, Class: ClassUnavailable})); err != nil || run.stall != nil || run.Status().Attempts != 1 {
+	if err := run.Fire(t.Context(), does(&calls, Result{Err: errForNow, Class: program.ClassUnavailable})); err != nil || run.stall != nil || run.Status().Attempts != 1 {
 		t.Errorf("an error is an attempt: %v, %+v, %+v", err, run.stall, run.Status())
 	}
 	run = locked(t, lockProgram(t))
@@ -124,7 +125,7 @@ func TestInTransitionError(t *testing.T) {
 		t.Fatal(err)
 	}
 	run.st.Phase = "Work" // as if it had not been decided
-	run.take(reasonDeletion, "", nil)
+	run.take(program.ReasonDeletion, "", nil)
 	if run.stall == nil || !strings.Contains(run.stall.message, "an earlier event waits to be stored") {
 		t.Errorf("stalled for %+v", run.stall)
 	}
@@ -175,7 +176,7 @@ func TestATransitionIsToldOnce(t *testing.T) {
 
 // A guard that is shut by the time of the event keeps the exit shut, and nobody can give the guard of another.
 func TestGuardIsAskedAgain(t *testing.T) {
-	def, diags := Load("test.yaml", []byte(one("    poll: 5s\n    next: [{to: Done, when: 'guards.a', reason: Opened}, {to: Done}]\n")))
+	def, diags := program.Load("test.yaml", []byte(one("    poll: 5s\n    next: [{to: Done, when: 'guards.a', reason: Opened}, {to: Done}]\n")))
 	if def == nil {
 		t.Fatal(diags)
 	}
@@ -186,12 +187,12 @@ func TestGuardIsAskedAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		why   string
 		open  bool
-		guard func(p *phase) *expr.Expr
+		guard func(p *program.Phase) *expr.Expr
 		stall string
 	}{
-		"open":       {"as Next found it", true, func(p *phase) *expr.Expr { return p.next[0].when }, ""},
-		"shut":       {"by now", false, func(p *phase) *expr.Expr { return p.next[0].when }, "guard guards.a"},
-		"of another": {"no caller can leave it out", false, func(*phase) *expr.Expr { return nil }, "that of another event"},
+		"open":       {"as Next found it", true, func(p *program.Phase) *expr.Expr { return p.Exits[0].WhenExpr }, ""},
+		"shut":       {"by now", false, func(p *program.Phase) *expr.Expr { return p.Exits[0].WhenExpr }, "guard guards.a"},
+		"of another": {"no caller can leave it out", false, func(*program.Phase) *expr.Expr { return nil }, "that of another event"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: m.Revision()}, Input{Finalizer: true, Now: func() time.Time { return provedNow },
@@ -223,7 +224,7 @@ func TestEventOfAnError(t *testing.T) {
     onError: [{is: Terminal, to: Two}]
   - {name: Two, terminal: failure, onDelete: {to: Out}}
 `
-	def, diags := Load("test.yaml", []byte(one(file)))
+	def, diags := program.Load("test.yaml", []byte(one(file)))
 	if def == nil {
 		t.Fatal(diags)
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // effectSet holds one bit for each effect, in the order of the file, and one that
@@ -25,11 +26,11 @@ type flow struct {
 	// at is what may be held in a phase before one of its steps.
 	at map[string]effectSet
 	// via is the edge that first brought a bit into a phase.
-	via map[carried]Edge
+	via map[carried]program.Edge
 	// takes: acquiring steps count. Without it, only what was there at the start is followed.
 	takes bool
 	// stop says what of an edge's load does not travel on.
-	stop func(e Edge, load effectSet) effectSet
+	stop func(e program.Edge, load effectSet) effectSet
 }
 
 type carried struct {
@@ -38,7 +39,7 @@ type carried struct {
 }
 
 func (c *linter) newFlow(takes bool) *flow {
-	f := &flow{c: c, bits: map[string]effectSet{}, at: map[string]effectSet{}, via: map[carried]Edge{}, takes: takes}
+	f := &flow{c: c, bits: map[string]effectSet{}, at: map[string]effectSet{}, via: map[carried]program.Edge{}, takes: takes}
 	for i, e := range c.def.Spec.Effects {
 		f.bits[e.Name] = bit(i)
 		f.names = append(f.names, e.Name)
@@ -50,9 +51,9 @@ func (c *linter) newFlow(takes bool) *flow {
 func (f *flow) spread(start string, load effectSet) {
 	f.at[start] |= load
 	for queue := []string{start}; len(queue) > 0; queue = queue[1:] {
-		p := f.c.prog.phases[queue[0]]
-		for _, e := range p.edges() {
-			to := f.c.prog.phases[e.To]
+		p := f.c.prog.Phases[queue[0]]
+		for _, e := range p.Edges() {
+			to := f.c.prog.Phases[e.To]
 			load := f.load(p, e) &^ f.kept(to)
 			if f.stop != nil {
 				load &^= f.stop(e, load)
@@ -74,26 +75,26 @@ func (f *flow) spread(start string, load effectSet) {
 
 // load is what may be held when an edge is taken. Exits are looked at after the
 // steps; an error, a deadline or a deletion may come between any two of them.
-func (f *flow) load(p *phase, e Edge) effectSet {
+func (f *flow) load(p *program.Phase, e program.Edge) effectSet {
 	switch e.Kind {
-	case EdgeRequire: // asked only while nothing is held
+	case program.EdgeRequire: // asked only while nothing is held
 		return arrives & f.at[p.Name]
-	case EdgeNext:
-		return f.passing(p, e, f.through(p, func(*step, effectSet) {}))
+	case program.EdgeNext:
+		return f.passing(p, e, f.through(p, func(*program.Step, effectSet) {}))
 	}
 	all := f.at[p.Name]
-	f.through(p, func(s *step, before effectSet) { all |= before | f.acquired(s) })
+	f.through(p, func(s *program.Step, before effectSet) { all |= before | f.acquired(s) })
 	return all
 }
 
 // passing leaves out what closes the exit while it is held.
-func (f *flow) passing(p *phase, e Edge, held effectSet) effectSet {
-	for i, x := range p.next {
-		if e.Path != nextPath(p, i) {
+func (f *flow) passing(p *program.Phase, e program.Edge, held effectSet) effectSet {
+	for i, x := range p.Exits {
+		if e.Path != program.NextPath(p, i) {
 			continue
 		}
 		for name, b := range f.bits {
-			if held&b != 0 && f.c.whileHeld(x.when, name) == expr.Never {
+			if held&b != 0 && f.c.whileHeld(x.WhenExpr, name) == expr.Never {
 				held &^= b
 			}
 		}
@@ -103,12 +104,12 @@ func (f *flow) passing(p *phase, e Edge, held effectSet) effectSet {
 
 // through walks the steps and tells what may be held before each; the answer is
 // what may be held after the last.
-func (f *flow) through(p *phase, before func(*step, effectSet)) effectSet {
+func (f *flow) through(p *program.Phase, before func(*program.Step, effectSet)) effectSet {
 	held := f.at[p.Name]
 	// With its exits closed a phase begins again, with what it holds by then.
 	for range 2 {
-		for i := range p.steps {
-			s := &p.steps[i]
+		for i := range p.StepList {
+			s := &p.StepList[i]
 			before(s, held)
 			held = held&^f.released(s, held) | f.acquired(s)
 		}
@@ -116,18 +117,18 @@ func (f *flow) through(p *phase, before func(*step, effectSet)) effectSet {
 	return held
 }
 
-func (f *flow) acquired(s *step) effectSet {
+func (f *flow) acquired(s *program.Step) effectSet {
 	if !f.takes {
 		return 0
 	}
-	return f.bits[s.acquires]
+	return f.bits[s.Acquires]
 }
 
 // released is what a step gives back for certain.
-func (f *flow) released(s *step, held effectSet) effectSet {
+func (f *flow) released(s *program.Step, held effectSet) effectSet {
 	may := f.gives(s) & held
 	for name, b := range f.bits {
-		if may&b != 0 && f.c.whileHeld(s.cond, name) != expr.Always {
+		if may&b != 0 && f.c.whileHeld(s.IfExpr, name) != expr.Always {
 			may &^= b
 		}
 	}
@@ -135,14 +136,14 @@ func (f *flow) released(s *step, held effectSet) effectSet {
 }
 
 // gives is what a step may give back.
-func (f *flow) gives(s *step) effectSet {
+func (f *flow) gives(s *program.Step) effectSet {
 	if s.Undo != "" {
 		return ^arrives
 	}
-	return f.bits[s.releases]
+	return f.bits[s.Releases]
 }
 
-func (f *flow) kept(p *phase) effectSet {
+func (f *flow) kept(p *program.Phase) effectSet {
 	var set effectSet
 	for _, name := range p.Keeps {
 		set |= f.bits[name]
@@ -162,11 +163,11 @@ func (f *flow) list(set effectSet) string {
 }
 
 // trace is the way on which a bit came to the end of an edge.
-func (f *flow) trace(last Edge, b effectSet) []string {
+func (f *flow) trace(last program.Edge, b effectSet) []string {
 	way := []string{arrow(last)}
-	for phase := f.c.prog.phases[last.From]; ; {
+	for phase := f.c.prog.Phases[last.From]; ; {
 		if s := f.takenIn(phase, b); s != nil {
-			way = append(way, fmt.Sprintf("%s: step %s takes %s", phase.Name, s.name, s.acquires))
+			way = append(way, fmt.Sprintf("%s: step %s takes %s", phase.Name, s.Label, s.Acquires))
 			break
 		}
 		e, ok := f.via[carried{phase.Name, b}]
@@ -174,19 +175,19 @@ func (f *flow) trace(last Edge, b effectSet) []string {
 			break
 		}
 		way = append(way, arrow(e))
-		phase = f.c.prog.phases[e.From]
+		phase = f.c.prog.Phases[e.From]
 	}
 	slices.Reverse(way)
 	return way
 }
 
-func (f *flow) takenIn(p *phase, b effectSet) *step {
-	for i := range p.steps {
-		if f.acquired(&p.steps[i])&b != 0 {
-			return &p.steps[i]
+func (f *flow) takenIn(p *program.Phase, b effectSet) *program.Step {
+	for i := range p.StepList {
+		if f.acquired(&p.StepList[i])&b != 0 {
+			return &p.StepList[i]
 		}
 	}
 	return nil
 }
 
-func arrow(e Edge) string { return fmt.Sprintf("%s → %s (%s)", e.From, e.To, e.Kind) }
+func arrow(e program.Edge) string { return fmt.Sprintf("%s → %s (%s)", e.From, e.To, e.Kind) }

@@ -13,12 +13,13 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // fullRun is a run that has something of everything to read.
 func fullRun(f testing.TB) (*expr.Scope, *Run) {
 	f.Helper()
-	def, diags := Load("fuzz.yaml", []byte(spec(`  facts:
+	def, diags := program.Load("fuzz.yaml", []byte(spec(`  facts:
   - {name: big, expr: 'result.n > 3'}
   requests: [{name: go, token: 'self.metadata.name', params: {n: 'self.spec.size'}}]
   phases:
@@ -42,7 +43,7 @@ func fullRun(f testing.TB) (*expr.Scope, *Run) {
 }
 
 // scopeLike is that of an exit of the phase: what it sees of facts, requests and outputs.
-func scopeLike(f testing.TB, b Bindings) *expr.Scope {
+func scopeLike(f testing.TB, b program.Bindings) *expr.Scope {
 	s, err := expr.NewScope(b.Self, slices.Collect(maps.Keys(b.Guards)))
 	if err != nil {
 		f.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -33,7 +34,7 @@ func releases(w *world, held []string) []string {
 func TestVanishedFromEveryPhase(t *testing.T) {
 	kept := []string{"apiService", "v1Fence", "v1Lock", "v1Owners", "v3Copies"}
 	pending := func(w *world) {
-		w.Give("OpenSideDoor", failing(errors.New("no"), fsm.ClassUnavailable))
+		w.Give("OpenSideDoor", failing(errors.New("no"), program.ClassUnavailable))
 		w.settle()
 		w.Give("OpenSideDoor")
 	}

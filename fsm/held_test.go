@@ -11,6 +11,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -35,12 +36,12 @@ const scaling = header + `spec:
     onDelete: {to: Out}
 ` + rest
 
-func scalingBindings() fsm.Bindings {
-	params := map[string]fsm.Param{"name": {Type: expr.TypeString, Required: true}, "replicas": {Type: expr.TypeInt}}
-	return fsm.Bindings{Guards: map[string]string{"a": "", "b": ""}, Actions: map[string]fsm.ActionSpec{
+func scalingBindings() program.Bindings {
+	params := map[string]program.Param{"name": {Type: expr.TypeString, Required: true}, "replicas": {Type: expr.TypeInt}}
+	return program.Bindings{Guards: map[string]string{"a": "", "b": ""}, Actions: map[string]program.ActionSpec{
 		"Scale":  {Params: params},
 		"Resize": {Params: params},
-		"Wake":   {Params: map[string]fsm.Param{"name": {Type: expr.TypeString, Required: true}}},
+		"Wake":   {Params: map[string]program.Param{"name": {Type: expr.TypeString, Required: true}}},
 	}}
 }
 

@@ -7,12 +7,13 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/diag"
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // linter collects what it finds.
 type linter struct {
-	def   *Definition
-	prog  *program
+	def   *program.Definition
+	prog  *program.Program
 	diags diag.Diagnostics
 	// whileHolding is what whileHeld has found, by expression and effect.
 	whileHolding map[[2]string]expr.Truth
@@ -24,14 +25,14 @@ func (c *linter) find(path, code, message, fix string) {
 
 // lintProgram looks for what a run could come to, once the names in the file are right: after findings that
 // say otherwise it finds nothing.
-func lintProgram(def *Definition, prog *program, found diag.Diagnostics) diag.Diagnostics {
+func lintProgram(def *program.Definition, prog *program.Program, found diag.Diagnostics) diag.Diagnostics {
 	if unclear(def, found) {
 		return nil
 	}
 	c := &linter{def: def, prog: prog, whileHolding: map[[2]string]expr.Truth{}}
 	c.ledger()
 	c.hotLoops()
-	for _, p := range c.prog.order {
+	for _, p := range c.prog.Order {
 		c.checkTimeout(p)
 		c.checkGuards(p)
 		c.checkRerun(p)
@@ -44,41 +45,41 @@ func lintProgram(def *Definition, prog *program, found diag.Diagnostics) diag.Di
 }
 
 // unclear: with such a finding the ways are not those that the author has in mind.
-func unclear(def *Definition, found diag.Diagnostics) bool {
+func unclear(def *program.Definition, found diag.Diagnostics) bool {
 	return len(def.Spec.Effects) > v1alpha1.EffectLimit || slices.ContainsFunc(found, func(d diag.Diagnostic) bool {
 		return slices.Contains([]string{"PG000", "PG001", "PG002", "PG005"}, d.Code)
 	})
 }
 
 // checkTimeout finds phases that nobody would notice are stuck.
-func (c *linter) checkTimeout(p *phase) {
-	passes := len(p.steps) == 0 && leaves(p) || len(p.edges()) == 0
+func (c *linter) checkTimeout(p *program.Phase) {
+	passes := len(p.StepList) == 0 && leaves(p) || len(p.Edges()) == 0
 	if p.Kind != "" && p.Kind != "progressing" || p.Terminal != "" || p.End || p.Timeout != nil || passes {
 		return
 	}
-	c.find(p.path+".name", "PG101", fmt.Sprintf("phase %s is progressing and has no timeout: when it is stuck, nothing says so", p.Name),
+	c.find(p.Path+".name", "PG101", fmt.Sprintf("phase %s is progressing and has no timeout: when it is stuck, nothing says so", p.Name),
 		"add timeout: {after: 1h, to: PHASE} or {after: 1h, stalled: REASON}, or kind: waiting where it waits for a person")
 }
 
 // leaves tells whether an exit without a guard is there.
-func leaves(p *phase) bool {
-	return slices.ContainsFunc(p.next, func(x exit) bool { return x.When == "" })
+func leaves(p *program.Phase) bool {
+	return slices.ContainsFunc(p.Exits, func(x program.Exit) bool { return x.When == "" })
 }
 
 // checkDecisions: in a deletion phase nothing of another object may decide. It is
 // content that nobody declared, so the expression may fail for ever.
-func (c *linter) checkDecisions(p *phase) {
+func (c *linter) checkDecisions(p *program.Phase) {
 	objects := map[string]bool{}
-	for i := range p.steps {
-		s := &p.steps[i]
-		c.checkDecision(s.path+".if", s.cond, objects)
-		for name, t := range s.action.spec.Outputs {
+	for i := range p.StepList {
+		s := &p.StepList[i]
+		c.checkDecision(s.Path+".if", s.IfExpr, objects)
+		for name, t := range s.Bound.Spec.Outputs {
 			objects[name] = t == expr.TypeObject
 		}
-		c.checkDecision(s.path+".until", s.until, objects)
+		c.checkDecision(s.Path+".until", s.UntilExpr, objects)
 	}
-	for i, x := range p.next {
-		c.checkDecision(fmt.Sprintf("%s.next[%d].when", p.path, i), x.when, objects)
+	for i, x := range p.Exits {
+		c.checkDecision(fmt.Sprintf("%s.next[%d].when", p.Path, i), x.WhenExpr, objects)
 	}
 }
 
@@ -98,15 +99,15 @@ func (c *linter) resultsOf(e *expr.Expr) []string {
 	}
 	names := e.Reads(expr.VarResult)
 	for _, f := range e.Reads(expr.VarFacts) {
-		names = append(names, c.resultsOf(c.prog.facts[f])...)
+		names = append(names, c.resultsOf(c.prog.Facts[f])...)
 	}
 	return names
 }
 
 // checkOwnExits: an edge to the phase itself is none. looplab/fsm takes it for a step, which neither leaves a phase nor enters
 // one; and the time of a timeout would begin anew with it, and never pass. Closed exits are looked at again by poll, from the first step on.
-func (c *linter) checkOwnExits(p *phase) {
-	for _, e := range p.edges() {
+func (c *linter) checkOwnExits(p *program.Phase) {
+	for _, e := range p.Edges() {
 		if e.To == p.Name {
 			c.find(e.Path, "PG107", fmt.Sprintf("it leads from phase %s to itself, which is no transition", p.Name),
 				"remove it: with poll: the phase is looked at again from its first step; or lead to another phase")
@@ -116,14 +117,14 @@ func (c *linter) checkOwnExits(p *phase) {
 
 // hotLoops finds cycles of phases that a run goes round without ever waiting.
 func (c *linter) hotLoops() {
-	hot := map[string][]Edge{}
-	for _, p := range c.prog.order {
+	hot := map[string][]program.Edge{}
+	for _, p := range c.prog.Order {
 		if !waits(p) {
 			hot[p.Name] = immediateEdges(p)
 		}
 	}
 	seen := map[string]bool{} // phases of cycles that are reported
-	for _, p := range c.prog.order {
+	for _, p := range c.prog.Order {
 		way := cycle(hot, p.Name)
 		if way == nil || seen[p.Name] {
 			continue
@@ -139,24 +140,24 @@ func (c *linter) hotLoops() {
 }
 
 // waits: the author says that something in the phase takes its time.
-func waits(p *phase) bool {
-	return p.Poll != "" || p.Terminal != "" || p.End || slices.ContainsFunc(p.steps, func(s step) bool {
-		return s.wait > 0 || s.until != nil || s.Poll != ""
+func waits(p *program.Phase) bool {
+	return p.Poll != "" || p.Terminal != "" || p.End || slices.ContainsFunc(p.StepList, func(s program.Step) bool {
+		return s.WaitFor > 0 || s.UntilExpr != nil || s.Poll != ""
 	})
 }
 
 // immediateEdges are the ways out that are always open, and those that an error opens at once.
-func immediateEdges(p *phase) []Edge {
-	var out []Edge
-	for _, e := range p.edges() {
+func immediateEdges(p *program.Phase) []program.Edge {
+	var out []program.Edge
+	for _, e := range p.Edges() {
 		switch e.Kind {
-		case EdgeNext:
+		case program.EdgeNext:
 			if e.Guard == "" || e.Guard == "true" {
 				out = append(out, e)
 			}
-		case EdgeError:
+		case program.EdgeError:
 			// A terminal error is caught at once, any other where retries do not end.
-			if caught := Class(e.Guard); len(p.steps) > 0 && (caught == ClassTerminal || caught == ClassAny || p.retry.attempts == 0) {
+			if caught := program.Class(e.Guard); len(p.StepList) > 0 && (caught == program.ClassTerminal || caught == program.ClassAny || p.Backoff.Attempts == 0) {
 				out = append(out, e)
 			}
 		}
@@ -165,8 +166,8 @@ func immediateEdges(p *phase) []Edge {
 }
 
 // cycle is the shortest way from a phase back to itself; nil when there is none.
-func cycle(edges map[string][]Edge, start string) []Edge {
-	into := map[string]Edge{}
+func cycle(edges map[string][]program.Edge, start string) []program.Edge {
+	into := map[string]program.Edge{}
 	for queue := []string{start}; len(queue) > 0; queue = queue[1:] {
 		for _, e := range edges[queue[0]] {
 			if _, known := into[e.To]; known {
@@ -176,7 +177,7 @@ func cycle(edges map[string][]Edge, start string) []Edge {
 			queue = append(queue, e.To)
 		}
 	}
-	var way []Edge
+	var way []program.Edge
 	for at := start; ; {
 		e, ok := into[at]
 		if !ok {

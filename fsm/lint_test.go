@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // held is a machine whose phase One takes the lock, and then has some more in it;
@@ -272,8 +273,8 @@ func TestIgnoreComments(t *testing.T) {
 }
 
 func TestAgainstAnOlderRevision(t *testing.T) {
-	read := func(phases string) *Definition {
-		def, diags := Load("new.yaml", []byte(spec(phases)))
+	read := func(phases string) *program.Definition {
+		def, diags := program.Load("new.yaml", []byte(spec(phases)))
 		if len(diags) > 0 {
 			t.Fatal(diags)
 		}

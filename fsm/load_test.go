@@ -9,6 +9,7 @@ import (
 
 	"github.com/phasegate/phasegate/fsm/diag"
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // finding is a diagnostic without its fix, which is for people to judge.
@@ -39,8 +40,8 @@ func expected(bad string) (file string, places []diag.Pos) {
 	return b.String(), places
 }
 
-func load(file string, b Bindings) diag.Diagnostics {
-	def, diags := Load("test.yaml", []byte(file))
+func load(file string, b program.Bindings) diag.Diagnostics {
+	def, diags := program.Load("test.yaml", []byte(file))
 	if len(diags) == 0 {
 		_, diags = Bind(def, b)
 	}
@@ -52,8 +53,8 @@ type badFile struct {
 	why       string
 	bad, good string
 	code      string
-	contains  []string // one per mark
-	bindings  Bindings // testBindings when there are none
+	contains  []string         // one per mark
+	bindings  program.Bindings // testBindings when there are none
 }
 
 func (c badFile) check(t *testing.T) {
@@ -261,7 +262,7 @@ func TestLoadIsBounded(t *testing.T) {
 }
 
 func TestScalarsAreReadAsYAML12(t *testing.T) {
-	def, diags := Load("test.yaml", []byte(spec("  phases:\n  - {name: yes, description: on, terminal: success, message: 1:30, onDelete: {none: true}}\n  - {name: One, poll: 5s, next: [{to: yes}], onDelete: {none: true}}\n")))
+	def, diags := program.Load("test.yaml", []byte(spec("  phases:\n  - {name: yes, description: on, terminal: success, message: 1:30, onDelete: {none: true}}\n  - {name: One, poll: 5s, next: [{to: yes}], onDelete: {none: true}}\n")))
 	if len(diags) > 0 {
 		t.Fatal(diags.Err())
 	}
@@ -274,11 +275,11 @@ func TestScalarsAreReadAsYAML12(t *testing.T) {
 func TestExampleOfTheDocumentation(t *testing.T) {
 	_, text, _ := strings.Cut(string(ReadFile(t, "../docs/machine-format.md")), "```yaml\n")
 	text, _, _ = strings.Cut(text, "```")
-	def, diags := Load("machine-format.md", []byte(text))
+	def, diags := program.Load("machine-format.md", []byte(text))
 	if len(diags) > 0 {
 		t.Fatal(diags.Err())
 	}
-	b := Bindings{Actions: map[string]ActionSpec{"TryHandle": {Outputs: map[string]expr.Type{"turned": expr.TypeBool}}}}
+	b := program.Bindings{Actions: map[string]program.ActionSpec{"TryHandle": {Outputs: map[string]expr.Type{"turned": expr.TypeBool}}}}
 	if _, diags := Bind(def, b); len(diags) > 0 {
 		t.Error(diags)
 	}
@@ -291,11 +292,11 @@ metadata: {name: test}
 
 // testBindings are for small machines: Take and Give are an effect's, Look's
 // outputs are free.
-var testBindings = Bindings{
+var testBindings = program.Bindings{
 	Guards: map[string]string{"a": "", "b": ""},
-	Actions: map[string]ActionSpec{
+	Actions: map[string]program.ActionSpec{
 		"Look":  {Outputs: map[string]expr.Type{"n": expr.TypeInt, "list": expr.TypeStrings}},
-		"Work":  {Params: map[string]Param{"count": {Type: expr.TypeInt}, "text": {Type: expr.TypeString}, "after": {Type: expr.TypeDuration}, "any": {Type: expr.TypeAny}}},
+		"Work":  {Params: map[string]program.Param{"count": {Type: expr.TypeInt}, "text": {Type: expr.TypeString}, "after": {Type: expr.TypeDuration}, "any": {Type: expr.TypeAny}}},
 		"Take":  {},
 		"Give":  {},
 		"Take2": {},

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Name of the machine, from its file.
@@ -22,20 +23,20 @@ func (m *Machine) For() v1alpha1.ObjectKind { return m.def.Spec.For }
 func (m *Machine) Finalizer() string { return m.def.Spec.Finalizer }
 
 // Definition is the file behind the machine.
-func (m *Machine) Definition() *Definition { return m.def }
+func (m *Machine) Definition() *program.Definition { return m.def }
 
 // Bindings are what the machine was bound to: the program that it can call.
-func (m *Machine) Bindings() Bindings { return m.bindings }
+func (m *Machine) Bindings() program.Bindings { return m.bindings }
 
 // Guards lists the guards of the program that the file asks, each once.
-func (m *Machine) Guards() []string { return slices.Clone(m.prog.guards) }
+func (m *Machine) Guards() []string { return slices.Clone(m.prog.Guards) }
 
 // Records lists the annotations that show which requests were acted on last, and
 // what they should say for a stored status.
 func (m *Machine) Records(st *v1alpha1.MachineStatus) map[string]string {
 	out := map[string]string{}
 	for _, q := range st.Requests {
-		if known := m.prog.requests[q.Name]; known != nil && known.Record != nil {
+		if known := m.prog.Requests[q.Name]; known != nil && known.Record != nil {
 			out[known.Record.Annotation] = q.Token
 		}
 	}
@@ -44,8 +45,8 @@ func (m *Machine) Records(st *v1alpha1.MachineStatus) map[string]string {
 
 // Phases lists the phases in document order.
 func (m *Machine) Phases() []string {
-	names := make([]string, len(m.prog.order))
-	for i, p := range m.prog.order {
+	names := make([]string, len(m.prog.Order))
+	for i, p := range m.prog.Order {
 		names[i] = p.Name
 	}
 	return names
@@ -54,7 +55,7 @@ func (m *Machine) Phases() []string {
 // Rests tells whether nothing is on its way in a phase: it is terminal, the end, or steady. A
 // new object, and one in a phase that is not here, is on its way.
 func (m *Machine) Rests(phase string) bool {
-	p := m.prog.phases[phase]
+	p := m.prog.Phases[phase]
 	return p != nil && (p.Terminal != "" || p.End || p.Kind == "steady")
 }
 
@@ -71,7 +72,7 @@ func (m *Machine) Watches() []v1alpha1.Watch {
 		}
 	}
 	add(m.def.Spec.Watch)
-	for _, p := range m.prog.order {
+	for _, p := range m.prog.Order {
 		add(p.Watch)
 	}
 	return all

@@ -4,14 +4,15 @@ import (
 	looplab "github.com/looplab/fsm"
 
 	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Machine is a definition bound to actions and guards. It is immutable and
 // safe for concurrent use by any number of runs.
 type Machine struct {
-	def      *Definition
-	prog     *program
-	bindings Bindings
+	def      *program.Definition
+	prog     *program.Program
+	bindings program.Bindings
 	infos    map[string]PhaseInfo
 	// callbacks are those of every pass.
 	callbacks looplab.Callbacks
@@ -21,8 +22,8 @@ type Machine struct {
 // graph of its phases, and that every action, guard, parameter and result that
 // it names exists. The machine is nil when a finding is an error. It may be called
 // any number of times.
-func Bind(def *Definition, b Bindings) (*Machine, diag.Diagnostics) {
-	prog, found := compileProgram(def, b)
+func Bind(def *program.Definition, b program.Bindings) (*Machine, diag.Diagnostics) {
+	prog, found := program.Compile(def, b)
 	diags := def.Report(append(found, lintProgram(def, prog, found)...))
 	if diags.Err() != nil {
 		return nil, diags

@@ -9,33 +9,34 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // exits are looked at once the steps are done; the first open one is taken.
-func (r *Run) exits(p *phase) Command {
+func (r *Run) exits(p *program.Phase) Command {
 	r.calm()
-	for _, x := range p.next {
+	for _, x := range p.Exits {
 		asked := decision{open: true}
-		if x.when != nil {
-			asked = r.truth(x.when)
+		if x.WhenExpr != nil {
+			asked = r.truth(x.WhenExpr)
 		}
 		if asked.open {
-			return *r.take(nextEvent(x.Exit), x.message.Render(r.value), x.when)
+			return *r.take(program.NextEvent(x.Exit), x.Text.Render(r.value), x.WhenExpr)
 		}
 		if len(r.st.Blocked) == v1alpha1.BlockedLimit {
 			continue
 		}
 		r.st.Blocked = append(r.st.Blocked, v1alpha1.Blocked{To: x.To, Because: asked.because, Got: asked.got})
 	}
-	r.message = p.message.Render(r.value)
+	r.message = p.Text.Render(r.value)
 	r.restart()
-	if p.external {
-		r.polls(cmp.Or(p.poll, defaultPoll))
+	if p.External {
+		r.polls(cmp.Or(p.PollEvery, defaultPoll))
 	}
 	if p.Terminal != "" && p.Poll == "" {
 		return r.sleep(0)
 	}
-	return r.sleep(p.poll)
+	return r.sleep(p.PollEvery)
 }
 
 // enter begins a visit to a phase.
@@ -63,7 +64,7 @@ func (r *Run) rename(to, reason string) {
 }
 
 func (r *Run) noteTransition(to, from, reason, message string, now metav1.MicroTime) {
-	t := v1alpha1.Transition{From: from, To: to, At: now, Reason: word(reason), Message: expr.Clip(message, 512)}
+	t := v1alpha1.Transition{From: from, To: to, At: now, Reason: program.Word(reason), Message: expr.Clip(message, 512)}
 	if r.st.Since != nil {
 		t.Took = metav1.Duration{Duration: now.Sub(r.st.Since.Time).Round(time.Millisecond)}
 	}
@@ -74,7 +75,7 @@ func (r *Run) noteTransition(to, from, reason, message string, now metav1.MicroT
 
 // arrive stores the phase, and what it says of every object in it.
 func (r *Run) arrive(to string) {
-	p := r.m.prog.phases[to]
+	p := r.m.prog.Phases[to]
 	r.st.Phase, r.st.Blocked, r.st.Deadline = to, nil, deadlineOf(p, r.st.Since)
 	r.st.Held = slices.DeleteFunc(r.st.Held, func(h v1alpha1.HeldEffect) bool { return slices.Contains(p.Keeps, h.Name) })
 }

@@ -35,6 +35,6 @@ func (m *Machine) Deletion(st v1alpha1.MachineStatus) *v1alpha1.DeletionStatus {
 }
 
 func (m *Machine) undoes(phase string) bool {
-	p := m.prog.phases[phase]
+	p := m.prog.Phases[phase]
 	return p != nil && slices.ContainsFunc(p.Steps, func(s v1alpha1.Step) bool { return s.Undo != "" })
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/parser"
 
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Bounds of the comparison of guards: combinations of values, and exits of a phase.
@@ -197,17 +198,17 @@ func combinations(likely bool, all ...*cases) []values {
 }
 
 // checkGuards compares the guards of a phase with each other.
-func (c *linter) checkGuards(p *phase) {
-	if len(p.next) > maxCompared {
+func (c *linter) checkGuards(p *program.Phase) {
+	if len(p.Exits) > maxCompared {
 		return
 	}
 	earlier := map[int]*cases{}
-	for j, x := range p.next {
+	for j, x := range p.Exits {
 		this := newCases(x.When)
-		if this == nil || slices.ContainsFunc(p.next[:j], func(y exit) bool { return y.When == x.When }) {
+		if this == nil || slices.ContainsFunc(p.Exits[:j], func(y program.Exit) bool { return y.When == x.When }) {
 			continue // checkShadowed says it already
 		}
-		path := fmt.Sprintf("%s.next[%d].when", p.path, j)
+		path := fmt.Sprintf("%s.next[%d].when", p.Path, j)
 		if why, fix := this.closed(earlier); why != "" {
 			c.find(path, "PG004", fmt.Sprintf("next[%d] is never taken: %s", j, why), fix)
 		} else {

@@ -3,6 +3,8 @@ package fsm
 import (
 	"cmp"
 	"slices"
+
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // PhaseInfo is what a machine says of a phase to programs that know none of its names. All but
@@ -26,9 +28,9 @@ type PhaseInfo struct {
 
 // PhaseInfo is about a phase by its name, also by one that upgrade.phaseMap has.
 func (m *Machine) PhaseInfo(name string) PhaseInfo {
-	p := m.prog.phases[name]
+	p := m.prog.Phases[name]
 	if u := m.def.Spec.Upgrade; p == nil && u != nil {
-		p = m.prog.phases[u.PhaseMap[name]]
+		p = m.prog.Phases[u.PhaseMap[name]]
 	}
 	if p == nil {
 		return PhaseInfo{}
@@ -40,7 +42,7 @@ func (m *Machine) PhaseInfo(name string) PhaseInfo {
 // that is called so, else the first. It is the name itself where no phase shows it.
 func (m *Machine) PhaseShown(shown string) string {
 	first := ""
-	for _, p := range m.prog.order {
+	for _, p := range m.prog.Order {
 		switch {
 		case cmp.Or(p.ShowAs, p.Name) != shown:
 		case p.Name == shown:
@@ -52,20 +54,20 @@ func (m *Machine) PhaseShown(shown string) string {
 	return cmp.Or(first, shown)
 }
 
-func infosOf(p *program, initial string) map[string]PhaseInfo {
-	before := reach(p, []string{initial}, func(_ *phase, e Edge) bool {
-		to := p.phases[e.To]
+func infosOf(p *program.Program, initial string) map[string]PhaseInfo {
+	before := reach(p, []string{initial}, func(_ *program.Phase, e program.Edge) bool {
+		to := p.Phases[e.To]
 		return to != nil && !to.PointOfNoReturn && to.Terminal != "success"
 	})
 	var points []string
-	for _, q := range p.order {
+	for _, q := range p.Order {
 		if q.PointOfNoReturn {
 			points = append(points, q.Name)
 		}
 	}
-	after := reach(p, points, func(*phase, Edge) bool { return true })
+	after := reach(p, points, func(*program.Phase, program.Edge) bool { return true })
 	all := map[string]PhaseInfo{}
-	for _, q := range p.order {
+	for _, q := range p.Order {
 		all[q.Name] = PhaseInfo{Known: true, Role: q.Role, Terminal: q.Terminal, Deletion: q.Deletion,
 			Failing: endsInFailure(p, q), NoReturn: after[q.Name] && !before[q.Name]}
 	}
@@ -73,15 +75,15 @@ func infosOf(p *program, initial string) map[string]PhaseInfo {
 }
 
 // reach are the phases from which edges lead on, with those where it begins.
-func reach(p *program, from []string, follow func(*phase, Edge) bool) map[string]bool {
+func reach(p *program.Program, from []string, follow func(*program.Phase, program.Edge) bool) map[string]bool {
 	seen := map[string]bool{}
 	for queue := slices.Clone(from); len(queue) > 0; queue = queue[1:] {
-		q := p.phases[queue[0]]
+		q := p.Phases[queue[0]]
 		if q == nil || seen[q.Name] {
 			continue
 		}
 		seen[q.Name] = true
-		for _, e := range q.edges() {
+		for _, e := range q.Edges() {
 			if follow(q, e) {
 				queue = append(queue, e.To)
 			}
@@ -91,13 +93,13 @@ func reach(p *program, from []string, follow func(*phase, Edge) bool) map[string
 }
 
 // endsInFailure: it ends, and in nothing but a failure.
-func endsInFailure(p *program, q *phase) bool {
+func endsInFailure(p *program.Program, q *program.Phase) bool {
 	if q.Deletion {
 		return false
 	}
 	fails := false
-	for name := range reach(p, []string{q.Name}, func(at *phase, e Edge) bool { return at.Terminal == "" && e.Kind != EdgeDelete }) {
-		at := p.phases[name]
+	for name := range reach(p, []string{q.Name}, func(at *program.Phase, e program.Edge) bool { return at.Terminal == "" && e.Kind != program.EdgeDelete }) {
+		at := p.Phases[name]
 		if at.Terminal == "success" || at.Kind == "steady" || at.End {
 			return false
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // ProveOptions bound a proof.
@@ -65,8 +66,8 @@ func Prove(m *Machine, o ProveOptions) (Report, diag.Diagnostics) {
 // because of what a run could come to (PG011 to PG014), so that the proof can show
 // how. It is nil where the file says nothing that could be run. It may be called any
 // number of times.
-func Provable(def *Definition, b Bindings) *Machine {
-	prog, found := compileProgram(def, b)
+func Provable(def *program.Definition, b program.Bindings) *Machine {
+	prog, found := program.Compile(def, b)
 	if found.Err() != nil {
 		return nil
 	}

@@ -3,6 +3,8 @@ package fsm
 import (
 	"fmt"
 	"slices"
+
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // The invariants of every machine.
@@ -19,9 +21,9 @@ const (
 
 // invariants are the names of all that is proved.
 func (p *prover) invariants() []string {
-	names := slices.Clone(builtInInvariants)
-	for _, inv := range p.m.prog.invariants {
-		names = append(names, inv.name)
+	names := slices.Clone(program.BuiltInInvariants)
+	for _, inv := range p.m.prog.Invariants {
+		names = append(names, inv.Name)
 	}
 	return names
 }
@@ -45,10 +47,10 @@ func (p *prover) check(at int) {
 		found(invariantReleased, fmt.Sprintf("%s is terminal, and %s is held", ph.Name, p.list(s.stored.heldSet())),
 			"give it back in a phase before this one, or name it in keeps", s.stored.heldSet())
 	}
-	for i := range p.m.prog.invariants {
-		if inv := &p.m.prog.invariants[i]; !p.holds(inv, s) {
-			p.violate(violation{invariant: inv.name, path: inv.path, at: at, effects: p.matter(inv),
-				message: fmt.Sprintf("not true with %s: %s", p.describe(s), inv.text),
+	for i := range p.m.prog.Invariants {
+		if inv := &p.m.prog.Invariants[i]; !p.holds(inv, s) {
+			p.violate(violation{invariant: inv.Name, path: inv.Path, at: at, effects: p.matter(inv),
+				message: fmt.Sprintf("not true with %s: %s", p.describe(s), inv.Text),
 				fix:     "change the order of the steps on this way, or correct the invariant"})
 		}
 	}
@@ -64,9 +66,9 @@ func (p *prover) beforeEnd(at int) state {
 }
 
 // checkReturn finds an undo of what was held at the point of no return.
-func (w *way) checkReturn(gives effectBits, s *step) {
+func (w *way) checkReturn(gives effectBits, s *program.Step) {
 	if back := gives & w.to.final; back != 0 {
-		w.violate(violation{invariant: invariantNoReturn, path: s.path, at: w.at, more: w.events, effects: back,
+		w.violate(violation{invariant: invariantNoReturn, path: s.Path, at: w.at, more: w.events, effects: back,
 			message: w.list(back) + " was held at the point of no return, and is given back by an undo",
 			fix:     "name it in keeps of the point of no return, give it back there in a step, or do not lead here"})
 	}
@@ -91,7 +93,7 @@ func (w *way) checkPatient(cmd Command) {
 }
 
 type heldKey struct {
-	inv            *invariant
+	inv            *program.Invariant
 	phase          int16
 	held           string
 	inPlace        effectBits
@@ -99,15 +101,15 @@ type heldKey struct {
 }
 
 // holds asks for an invariant of the file once for each situation.
-func (p *prover) holds(inv *invariant, s state) bool {
+func (p *prover) holds(inv *program.Invariant, s state) bool {
 	key := heldKey{inv, s.phase, s.stored.held, s.inPlace, s.deleting, s.gone}
 	ok, known := p.asked[key]
 	if !known {
-		where := InvariantState{Held: p.ledger(s.stored.held), InPlace: p.names(s.inPlace), Deleting: s.deleting, Gone: s.gone}
+		where := program.InvariantState{Held: p.ledger(s.stored.held), InPlace: p.names(s.inPlace), Deleting: s.deleting, Gone: s.gone}
 		if ph := p.phaseOf(s); ph != nil {
 			where.Phase = ph.Name
 		}
-		ok = inv.holds(p.m.prog, where)
+		ok = inv.Holds(p.m.prog, where)
 		p.asked[key] = ok
 	}
 	return ok
@@ -125,9 +127,9 @@ func (p *prover) describe(s state) string {
 }
 
 // matter are the effects that an invariant names; all when it names none.
-func (p *prover) matter(inv *invariant) effectBits {
-	if len(inv.effects) == 0 {
+func (p *prover) matter(inv *program.Invariant) effectBits {
+	if len(inv.Effects) == 0 {
 		return allEffects
 	}
-	return p.effectsOf(inv.effects)
+	return p.effectsOf(inv.Effects)
 }

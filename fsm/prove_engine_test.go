@@ -10,6 +10,7 @@ import (
 	looplab "github.com/looplab/fsm"
 
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // lockMachine takes a lock, gives it back, and says so.
@@ -42,14 +43,14 @@ spec:
   - {name: Gone, deletion: true, end: true}
 `
 
-func lockBindings() Bindings {
-	return Bindings{Actions: map[string]ActionSpec{"Lock": {}, "Unlock": {}}, Guards: map[string]string{"ready": ""}}
+func lockBindings() program.Bindings {
+	return program.Bindings{Actions: map[string]program.ActionSpec{"Lock": {}, "Unlock": {}}, Guards: map[string]string{"ready": ""}}
 }
 
 // lockProgram is compiled afresh each time, so that a test may damage it.
 func lockProgram(t *testing.T) *Machine {
 	t.Helper()
-	def, diags := Load("lock.yaml", []byte(lockMachine))
+	def, diags := program.Load("lock.yaml", []byte(lockMachine))
 	if len(diags) > 0 {
 		t.Fatal(diags)
 	}
@@ -76,26 +77,26 @@ func lockScope(t *testing.T) *expr.Scope {
 func TestDefectsOfTheEngineAreFound(t *testing.T) {
 	cases := map[string]struct {
 		why    string
-		damage func(*program)
+		damage func(*program.Program)
 		want   map[string][]string
 	}{
 		"none": {
 			why:    "the twin of all the others",
-			damage: func(*program) {},
+			damage: func(*program.Program) {},
 			want:   map[string][]string{},
 		},
 		"ledger": {
 			why:    "a deed before the ledger is written is lost in a crash",
-			damage: func(p *program) { p.phases["Work"].steps[0].acquires = "" },
+			damage: func(p *program.Program) { p.Phases["Work"].StepList[0].Acquires = "" },
 			want: map[string][]string{
 				"invariant ledger: lock is in place, but neither held nor kept: nobody would give it back; it also breaks noLeak": {"Work: Lock done"},
 			},
 		},
 		"legal": {
 			why: "an event that the phase does not have leads nowhere",
-			damage: func(p *program) {
-				work := p.sources["Work"]
-				work.events = slices.DeleteFunc(work.events, func(e looplab.EventDesc) bool { return e.Name == reasonDeletion })
+			damage: func(p *program.Program) {
+				work := p.Events["Work"]
+				work.Events = slices.DeleteFunc(work.Events, func(e looplab.EventDesc) bool { return e.Name == program.ReasonDeletion })
 			},
 			want: map[string][]string{
 				"invariant deletable: a deletion never ends from here, even if every action succeeds; it also breaks legal": {"kubectl delete"},
@@ -220,7 +221,7 @@ func EdgesNotTaken(m *Machine) []string {
 	}
 	var missing []string
 	for _, e := range m.Edges() {
-		if !taken[pair{e.From, e.To}] && e.Kind != EdgeUpgrade {
+		if !taken[pair{e.From, e.To}] && e.Kind != program.EdgeUpgrade {
 			missing = append(missing, e.Event)
 		}
 	}

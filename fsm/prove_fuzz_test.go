@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Whatever a file says, a proof ends, and tells the same each time.
@@ -18,7 +19,7 @@ func FuzzProve(f *testing.F) {
 		f.Add(string(readFile(f, "../phases/"+name+".yaml")))
 	}
 	f.Fuzz(func(t *testing.T, file string) {
-		def, diags := fsm.Load("fuzz.yaml", []byte(file))
+		def, diags := program.Load("fuzz.yaml", []byte(file))
 		if len(diags) > 0 {
 			return
 		}

@@ -92,7 +92,7 @@ func (p *prover) partly(e *expr.Expr, phase string, held []string) ref.Val {
 			return types.WrapErr(errForNow)
 		}),
 		expr.VarFacts: expr.NewLazyMap(func(name string) ref.Val {
-			if k := p.known(p.m.prog.facts[name], phase, held); k.value != nil {
+			if k := p.known(p.m.prog.Facts[name], phase, held); k.value != nil {
 				return k.value
 			}
 			return types.WrapErr(errForNow)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // state is all that decides what can happen next: what the API server stores of an
@@ -67,7 +68,7 @@ type prover struct {
 	index   map[string]int16 // of a phase
 	effects []string
 	// steps and fallible are what can happen in a step and to a guard.
-	steps    map[*step]*stepModel
+	steps    map[*program.Step]*stepModel
 	fallible map[*expr.Expr]int32
 	values   map[knownKey]known
 	asked    map[heldKey]bool
@@ -97,21 +98,21 @@ type failure struct {
 }
 
 func newProver(m *Machine) *prover {
-	p := &prover{index: map[string]int16{}, steps: map[*step]*stepModel{}, fallible: map[*expr.Expr]int32{},
+	p := &prover{index: map[string]int16{}, steps: map[*program.Step]*stepModel{}, fallible: map[*expr.Expr]int32{},
 		values: map[knownKey]known{}, asked: map[heldKey]bool{}, ledgers: map[string][]string{}, pool: map[string]*looplab.FSM{},
 		seen: map[state]int{}, violations: map[string]violation{}}
 	for _, e := range m.def.Spec.Effects {
 		p.effects = append(p.effects, e.Name)
 	}
 	p.m = p.bare(m)
-	for i, ph := range p.m.prog.order {
+	for i, ph := range p.m.prog.Order {
 		p.index[ph.Name] = int16(i)
-		for _, q := range ph.require {
-			p.fallible[q.when] = ph.retry.attempts
+		for _, q := range ph.Requirements {
+			p.fallible[q.WhenExpr] = ph.Backoff.Attempts
 		}
-		for i := range ph.steps {
-			s := &ph.steps[i]
-			p.fallible[s.cond] = s.retry.attempts
+		for i := range ph.StepList {
+			s := &ph.StepList[i]
+			p.fallible[s.IfExpr] = s.Backoff.Attempts
 			p.steps[s] = p.modelOf(s, ph)
 		}
 	}
@@ -122,31 +123,31 @@ func newProver(m *Machine) *prover {
 // about it is in the failures of each step.
 func (p *prover) bare(m *Machine) *Machine {
 	prog := *m.prog
-	prog.phases, prog.order, prog.effects = map[string]*phase{}, nil, map[string]effect{}
-	for name, e := range m.prog.effects {
-		prog.effects[name] = effect{e.Effect, &action{use: e.acquire.use}, &action{use: e.release.use}}
+	prog.Phases, prog.Order, prog.Effects = map[string]*program.Phase{}, nil, map[string]program.Effect{}
+	for name, e := range m.prog.Effects {
+		prog.Effects[name] = program.Effect{Effect: e.Effect, BoundAcquire: &program.Action{Use: e.BoundAcquire.Use}, BoundRelease: &program.Action{Use: e.BoundRelease.Use}}
 	}
-	for _, old := range m.prog.order {
+	for _, old := range m.prog.Order {
 		ph := *old
-		ph.message = nil
-		ph.require, ph.steps, ph.next = slices.Clone(old.require), slices.Clone(old.steps), slices.Clone(old.next)
-		for i := range ph.require {
-			ph.require[i].message = nil
+		ph.Text = nil
+		ph.Requirements, ph.StepList, ph.Exits = slices.Clone(old.Requirements), slices.Clone(old.StepList), slices.Clone(old.Exits)
+		for i := range ph.Requirements {
+			ph.Requirements[i].Text = nil
 		}
-		for i := range ph.steps {
-			ph.steps[i].message = nil
-			ph.steps[i].action = &action{use: ph.steps[i].action.use}
+		for i := range ph.StepList {
+			ph.StepList[i].Text = nil
+			ph.StepList[i].Bound = &program.Action{Use: ph.StepList[i].Bound.Use}
 		}
-		for i := range ph.next {
-			ph.next[i].message = nil
+		for i := range ph.Exits {
+			ph.Exits[i].Text = nil
 		}
-		prog.phases[ph.Name] = &ph
-		prog.order = append(prog.order, &ph)
+		prog.Phases[ph.Name] = &ph
+		prog.Order = append(prog.Order, &ph)
 	}
 	return &Machine{def: m.def, prog: &prog, callbacks: m.callbacks}
 }
 
-func (p *prover) modelOf(s *step, ph *phase) *stepModel {
+func (p *prover) modelOf(s *program.Step, ph *program.Phase) *stepModel {
 	model := &stepModel{}
 	for _, e := range p.m.def.Spec.Effects {
 		switch s.Action {
@@ -157,16 +158,16 @@ func (p *prover) modelOf(s *step, ph *phase) *stepModel {
 			model.gives |= p.effect(e.Name)
 		}
 	}
-	named := []Class{ClassUnavailable}
+	named := []program.Class{program.ClassUnavailable}
 	for _, e := range ph.OnError {
-		if class := Class(e.Is); class != ClassAny && class != ClassTerminal && !slices.Contains(named, class) {
+		if class := program.Class(e.Is); class != program.ClassAny && class != program.ClassTerminal && !slices.Contains(named, class) {
 			named = append(named, class)
 		}
 	}
 	model.failures = append(model.failures, failure{Result: Result{Err: errForGood}})
 	for _, class := range named {
 		model.failures = append(model.failures, failure{Result: Result{Err: errForNow, Class: class}})
-		if s.retry.attempts > 1 {
+		if s.Backoff.Attempts > 1 {
 			model.failures = append(model.failures, failure{Result: Result{Err: errForNow, Class: class}, last: true})
 		}
 	}
@@ -215,17 +216,17 @@ func (p *prover) ledger(held string) []string {
 	return names
 }
 
-func (p *prover) phaseOf(s state) *phase {
+func (p *prover) phaseOf(s state) *program.Phase {
 	if s.phase == noPhase {
 		return nil
 	}
-	return p.m.prog.order[s.phase]
+	return p.m.prog.Order[s.phase]
 }
 
 // place is where a finding about a state stands.
 func (p *prover) place(s state) string {
 	if ph := p.phaseOf(s); ph != nil {
-		return ph.path + ".name"
+		return ph.Path + ".name"
 	}
 	return "spec.initial"
 }
@@ -246,16 +247,16 @@ func (p *prover) status(s state, late, changed bool) v1alpha1.MachineStatus {
 	}
 	since := microTime(provedNow.Add(time.Hour)) // a deadline that is never near
 	if late {
-		since = microTime(provedNow.Add(-ph.timeout))
+		since = microTime(provedNow.Add(-ph.TimeoutAfter))
 	}
 	now := s.now()
 	st.Phase, st.Cursor, st.Held, st.Since = ph.Name, int32(now.cursor), v1alpha1.Held(p.ledger(now.held)...), since
-	if int(now.cursor) < len(ph.steps) {
+	if int(now.cursor) < len(ph.StepList) {
 		if now.begun {
-			st.Step = ph.steps[now.cursor].name
+			st.Step = ph.StepList[now.cursor].Label
 		}
 		if now.waited {
-			st.StepSince = microTime(provedNow.Add(-ph.steps[now.cursor].wait))
+			st.StepSince = microTime(provedNow.Add(-ph.StepList[now.cursor].WaitFor))
 		}
 	}
 	return st

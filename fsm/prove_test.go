@@ -9,12 +9,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // proved are the machines that must hold.
 func proved(t testing.TB) map[string]*fsm.Machine {
 	t.Helper()
-	b, diags := fsm.LoadBindings("mcpserver.bindings.yaml", readFile(t, "../docs/machines/mcpserver.bindings.yaml"))
+	b, diags := program.LoadBindings("mcpserver.bindings.yaml", readFile(t, "../docs/machines/mcpserver.bindings.yaml"))
 	if len(diags) > 0 {
 		t.Fatal(diags)
 	}
@@ -60,7 +61,7 @@ func BenchmarkProve(b *testing.B) {
 // prove answers what a proof finds, each finding with its trace as lines below.
 func prove(t *testing.T, file string, data string) []string {
 	t.Helper()
-	def, diags := fsm.Load(file, []byte(data))
+	def, diags := program.Load(file, []byte(data))
 	if len(diags) > 0 {
 		t.Fatal(diags)
 	}
@@ -323,7 +324,7 @@ func TestInvariantsOfTheShippedMachineBite(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			def, diags := fsm.Load("changed.yaml", []byte(replaced(t, file, c.change...)))
+			def, diags := program.Load("changed.yaml", []byte(replaced(t, file, c.change...)))
 			if len(diags) > 0 {
 				t.Fatal(diags)
 			}
@@ -349,7 +350,7 @@ func TestWaysThroughManyGuardsDoNotMultiply(t *testing.T) {
 		fmt.Fprintf(&steps, "\n    - {action: A%d, if: 'self.spec.x > %d'}", i, i)
 	}
 	file := replaced(t, soundMachine, " [{action: Lock}]", steps.String())
-	def, diags := fsm.Load("sound.yaml", []byte(file))
+	def, diags := program.Load("sound.yaml", []byte(file))
 	if len(diags) > 0 {
 		t.Fatal(diags)
 	}

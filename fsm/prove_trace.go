@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // event is something that an operator would understand; it becomes a line of a
@@ -13,7 +14,7 @@ import (
 type event struct {
 	kind    eventKind
 	phase   int16
-	step    *step
+	step    *program.Step
 	effects effectBits
 	// did: the action has changed the world.
 	did     bool
@@ -163,7 +164,7 @@ func (p *prover) where(e event) string {
 	if e.phase == noPhase {
 		return ""
 	}
-	return p.m.prog.order[e.phase].Name
+	return p.m.prog.Order[e.phase].Name
 }
 
 func (p *prover) tookLine(e event) string {
@@ -207,7 +208,7 @@ func (p *prover) deed(e event) string {
 			return x.Release
 		}
 	}
-	return e.step.name
+	return e.step.Label
 }
 
 func howFails(f failure) string {
@@ -216,7 +217,7 @@ func howFails(f failure) string {
 		return " for good"
 	case f.last:
 		return " too often"
-	case f.Class != ClassUnavailable:
+	case f.Class != program.ClassUnavailable:
 		return " (" + string(f.Class) + ")"
 	}
 	return ""

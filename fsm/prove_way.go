@@ -136,7 +136,7 @@ var errDies = errors.New("the program dies")
 
 // act answers an action, in place of the driver's. The error is that the program dies.
 func (w *way) act(_ context.Context, cmd Command) (Result, error) {
-	s := &w.run.phase().steps[w.run.st.Cursor]
+	s := &w.run.phase().StepList[w.run.st.Cursor]
 	model := w.steps[s]
 	takes, gives := model.takes, model.gives
 	if cmd.Effect != "" {
@@ -186,7 +186,7 @@ func (w *way) fails(e event, f failure) Result {
 	e.kind, e.failure = eventFails, f
 	w.note(e)
 	if f.last {
-		w.run.st.Attempts = e.step.retry.attempts - 1
+		w.run.st.Attempts = e.step.Backoff.Attempts - 1
 	}
 	return f.Result
 }
@@ -206,11 +206,11 @@ func (w *way) write(cmd Command) {
 			w.checkLegal()
 		}
 		if len(w.to.stored.held) > len(w.from.now().held) {
-			w.note(event{kind: eventBegins, phase: w.to.phase, step: &w.run.phase().steps[w.to.stored.cursor]})
+			w.note(event{kind: eventBegins, phase: w.to.phase, step: &w.run.phase().StepList[w.to.stored.cursor]})
 		}
 	}
 	if cmd.Transition != nil {
-		to := w.m.prog.phases[cmd.Transition.To]
+		to := w.m.prog.Phases[cmd.Transition.To]
 		w.to.kept |= w.effectsOf(to.Keeps) & w.from.now().heldSet()
 		if to.PointOfNoReturn {
 			w.to.final |= w.to.stored.heldSet()

@@ -4,8 +4,8 @@ import "fmt"
 
 // recoveries follows what may be held where a lost state is recovered.
 func (f *flow) recoveries() {
-	for i, q := range f.c.prog.recover {
-		to, load := f.c.prog.phases[q.To], effectSet(0)
+	for i, q := range f.c.prog.Recover {
+		to, load := f.c.prog.Phases[q.To], effectSet(0)
 		for _, name := range q.Holds {
 			load |= f.bits[name]
 		}

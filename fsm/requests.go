@@ -6,6 +6,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Request is how a one-shot request of a machine is made, and where it matters.
@@ -31,7 +32,7 @@ func (m *Machine) Requests() []Request {
 				q.Params[name] = a
 			}
 		}
-		for _, p := range m.prog.order {
+		for _, p := range m.prog.Order {
 			if waitsFor(p, src.Name) {
 				q.Phases = append(q.Phases, p.Name)
 			}
@@ -43,16 +44,16 @@ func (m *Machine) Requests() []Request {
 
 // waitsFor tells whether a request can move an object out of the phase or on to
 // the next step; these are the places that record the token.
-func waitsFor(p *phase, request string) bool {
+func waitsFor(p *program.Phase, request string) bool {
 	asks := func(e *expr.Expr) bool { return slices.Contains(e.Reads(expr.VarRequest), request) }
-	return slices.ContainsFunc(p.next, func(x exit) bool { return asks(x.when) }) ||
-		slices.ContainsFunc(p.steps, func(s step) bool { return asks(s.until) })
+	return slices.ContainsFunc(p.Exits, func(x program.Exit) bool { return asks(x.WhenExpr) }) ||
+		slices.ContainsFunc(p.StepList, func(s program.Step) bool { return asks(s.UntilExpr) })
 }
 
 // Accepts tells whether a token would be a new request for an object, given as it
 // is stored: neither the token that was acted on last nor one that `valid`
 // refuses. A request that the machine does not have accepts none.
 func (m *Machine) Accepts(request, token string, st v1alpha1.MachineStatus, self map[string]any) bool {
-	q := m.prog.requests[request]
+	q := m.prog.Requests[request]
 	return q != nil && m.Run(st, Input{Self: StaticObject(self), Now: time.Now}).isNew(q, token)
 }

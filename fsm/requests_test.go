@@ -8,6 +8,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 func TestAnnotationOf(t *testing.T) {
@@ -56,11 +57,11 @@ spec:
 
 func gate(t *testing.T) *Machine {
 	t.Helper()
-	def, diags := Load("gate.yaml", []byte(gateMachine))
+	def, diags := program.Load("gate.yaml", []byte(gateMachine))
 	if err := diags.Err(); err != nil {
 		t.Fatal(err)
 	}
-	m, diags := Bind(def, Bindings{Actions: map[string]ActionSpec{"Look": {}}})
+	m, diags := Bind(def, program.Bindings{Actions: map[string]program.ActionSpec{"Look": {}}})
 	if err := diags.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // touched are the fields of an object that a step reads or writes.
@@ -20,12 +21,12 @@ type touched struct {
 }
 
 // touches is what an action is about; false where the file does not tell.
-func touches(t *Target, a *action) (touched, bool) {
+func touches(t *program.Target, a *program.Action) (touched, bool) {
 	if t == nil {
 		return touched{}, false
 	}
 	param := func(name string) any {
-		if v := a.with[name]; v != nil {
+		if v := a.With[name]; v != nil {
 			return v.Written()
 		}
 		return nil
@@ -111,16 +112,16 @@ func (t touched) covers(field []string) bool {
 }
 
 // writes are what a step may change: of an undo, all that any release changes.
-func (c *linter) writes(s *step) (all []touched) {
-	actions := []*action{s.action}
+func (c *linter) writes(s *program.Step) (all []touched) {
+	actions := []*program.Action{s.Bound}
 	if s.Undo != "" {
 		actions = nil
 		for _, e := range c.def.Spec.Effects {
-			actions = append(actions, c.prog.effects[e.Name].release)
+			actions = append(actions, c.prog.Effects[e.Name].BoundRelease)
 		}
 	}
 	for _, a := range actions {
-		if t, known := touches(a.spec.Writes, a); known {
+		if t, known := touches(a.Spec.Writes, a); known {
 			all = append(all, t)
 		}
 	}
@@ -131,20 +132,20 @@ func (c *linter) writes(s *step) (all []touched) {
 // again from its first step, after any of them: the step reads what the machine itself has
 // written then. Not so where a step before it brings the field to the same value each time,
 // and not in a steady phase, each look of which is such a run.
-func (c *linter) checkRerun(p *phase) {
+func (c *linter) checkRerun(p *program.Phase) {
 	if p.Kind == "steady" {
 		return
 	}
-	for i := range p.steps {
-		s := &p.steps[i]
-		read, known := touches(s.action.spec.Reads, s.action)
+	for i := range p.StepList {
+		s := &p.StepList[i]
+		read, known := touches(s.Bound.Spec.Reads, s.Bound)
 		if !known {
 			continue
 		}
-		for j := i + 1; j < len(p.steps); j++ {
+		for j := i + 1; j < len(p.StepList); j++ {
 			if field, changed := c.disturbs(p, i, j, read); changed {
-				c.find(s.path, "PG106", fmt.Sprintf("step %s reads %s, which the later step %s changes: when %s is run again from its first step, it reads what the machine has written itself",
-					s.name, cmp.Or(strings.Join(field, "."), "an object"), p.steps[j].name, p.Name),
+				c.find(s.Path, "PG106", fmt.Sprintf("step %s reads %s, which the later step %s changes: when %s is run again from its first step, it reads what the machine has written itself",
+					s.Label, cmp.Or(strings.Join(field, "."), "an object"), p.StepList[j].Label, p.Name),
 					"read it in a phase of its own before this one, and keep it there in an annotation if it is needed later")
 				break
 			}
@@ -154,13 +155,13 @@ func (c *linter) checkRerun(p *phase) {
 
 // disturbs tells of the first field that a step reads and a later one changes, if anything
 // depends on what is read.
-func (c *linter) disturbs(p *phase, reader, writer int, read touched) (field []string, changed bool) {
-	for _, w := range c.writes(&p.steps[writer]) {
+func (c *linter) disturbs(p *program.Phase, reader, writer int, read touched) (field []string, changed bool) {
+	for _, w := range c.writes(&p.StepList[writer]) {
 		if !w.same(read) {
 			continue
 		}
 		for _, field := range w.changes(read) {
-			if !c.settled(p, reader, w, field) && (p.steps[reader].action.spec.Reads.Waits || c.matters(p, reader, read)) {
+			if !c.settled(p, reader, w, field) && (p.StepList[reader].Bound.Spec.Reads.Waits || c.matters(p, reader, read)) {
 				return field, true
 			}
 		}
@@ -169,15 +170,15 @@ func (c *linter) disturbs(p *phase, reader, writer int, read touched) (field []s
 }
 
 // settled: a step before the reader writes the field, whenever the phase is run.
-func (c *linter) settled(p *phase, reader int, written touched, field []string) bool {
-	return slices.ContainsFunc(p.steps[:reader], func(s step) bool {
-		return s.cond == nil && s.Undo == "" && slices.ContainsFunc(c.writes(&s), func(w touched) bool { return w.same(written) && w.covers(field) })
+func (c *linter) settled(p *program.Phase, reader int, written touched, field []string) bool {
+	return slices.ContainsFunc(p.StepList[:reader], func(s program.Step) bool {
+		return s.IfExpr == nil && s.Undo == "" && slices.ContainsFunc(c.writes(&s), func(w touched) bool { return w.same(written) && w.covers(field) })
 	})
 }
 
 // matters: something that is done, or where the phase leads, depends on what the step reads.
-func (c *linter) matters(p *phase, reader int, read touched) bool {
-	for name := range p.steps[reader].action.spec.Outputs {
+func (c *linter) matters(p *program.Phase, reader int, read touched) bool {
+	for name := range p.StepList[reader].Bound.Spec.Outputs {
 		if c.isUsed(p, reader, read, name) {
 			return true
 		}
@@ -187,24 +188,24 @@ func (c *linter) matters(p *phase, reader int, read touched) bool {
 
 // isUsed follows an output until another step replaces it. Whether the object that was read is
 // written does not count: it has been written then.
-func (c *linter) isUsed(p *phase, reader int, read touched, name string) bool {
+func (c *linter) isUsed(p *program.Phase, reader int, read touched, name string) bool {
 	asks := func(e *expr.Expr) bool { return slices.Contains(c.resultsOf(e), name) }
-	if asks(p.steps[reader].until) {
+	if asks(p.StepList[reader].UntilExpr) {
 		return true
 	}
-	for i := reader + 1; i < len(p.steps); i++ {
-		s := &p.steps[i]
-		used := asks(s.cond) && !slices.ContainsFunc(c.writes(s), read.same)
-		for _, v := range s.action.with {
+	for i := reader + 1; i < len(p.StepList); i++ {
+		s := &p.StepList[i]
+		used := asks(s.IfExpr) && !slices.ContainsFunc(c.writes(s), read.same)
+		for _, v := range s.Bound.With {
 			v.Each(func(e *expr.Expr) { used = used || asks(e) })
 		}
-		_, replaces := s.action.spec.Outputs[name]
-		if used || !replaces && asks(s.until) {
+		_, replaces := s.Bound.Spec.Outputs[name]
+		if used || !replaces && asks(s.UntilExpr) {
 			return true
 		}
-		if replaces && s.cond == nil {
+		if replaces && s.IfExpr == nil {
 			return false
 		}
 	}
-	return slices.ContainsFunc(p.next, func(x exit) bool { return asks(x.when) })
+	return slices.ContainsFunc(p.Exits, func(x program.Exit) bool { return asks(x.WhenExpr) })
 }

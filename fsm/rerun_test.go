@@ -9,27 +9,28 @@ import (
 
 	"github.com/phasegate/phasegate/fsm/diag"
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // targetBindings are as those of the built-in actions.
-func targetBindings() Bindings {
-	target := func(more ...string) map[string]Param {
-		params := map[string]Param{}
+func targetBindings() program.Bindings {
+	target := func(more ...string) map[string]program.Param {
+		params := map[string]program.Param{}
 		for _, name := range []string{"apiVersion", "kind", "namespace", "name"} {
-			params[name] = Param{Type: expr.TypeString}
+			params[name] = program.Param{Type: expr.TypeString}
 		}
 		for _, name := range more {
-			params[name] = Param{Type: expr.TypeAny}
+			params[name] = program.Param{Type: expr.TypeAny}
 		}
 		return params
 	}
-	return Bindings{Guards: testBindings.Guards, Actions: map[string]ActionSpec{
-		"Read":   {Params: target("fields"), Outputs: map[string]expr.Type{"object": expr.TypeObject}, Reads: &Target{Param: "fields", Fields: []string{"metadata.generation", "status"}}},
-		"Await":  {Params: target(), Reads: &Target{Fields: []string{"status"}, Waits: true}},
-		"Patch":  {Params: target("patch"), Writes: &Target{Param: "patch"}},
-		"Apply":  {Params: map[string]Param{"manifest": {Type: expr.TypeObject}}, Writes: &Target{Manifest: "manifest", Param: "manifest"}},
-		"Delete": {Params: target(), Writes: &Target{}},
-		"Work":   {Params: map[string]Param{"any": {Type: expr.TypeAny}}, Outputs: map[string]expr.Type{"n": expr.TypeInt}},
+	return program.Bindings{Guards: testBindings.Guards, Actions: map[string]program.ActionSpec{
+		"Read":   {Params: target("fields"), Outputs: map[string]expr.Type{"object": expr.TypeObject}, Reads: &program.Target{Param: "fields", Fields: []string{"metadata.generation", "status"}}},
+		"Await":  {Params: target(), Reads: &program.Target{Fields: []string{"status"}, Waits: true}},
+		"Patch":  {Params: target("patch"), Writes: &program.Target{Param: "patch"}},
+		"Apply":  {Params: map[string]program.Param{"manifest": {Type: expr.TypeObject}}, Writes: &program.Target{Manifest: "manifest", Param: "manifest"}},
+		"Delete": {Params: target(), Writes: &program.Target{}},
+		"Work":   {Params: map[string]program.Param{"any": {Type: expr.TypeAny}}, Outputs: map[string]expr.Type{"n": expr.TypeInt}},
 	}}
 }
 

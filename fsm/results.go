@@ -19,11 +19,11 @@ func (r *Run) results() map[string]any {
 	if p == nil || r.result == nil {
 		return map[string]any{}
 	}
-	if len(p.converts) == 0 {
+	if len(p.Converts) == 0 {
 		return r.result
 	}
 	typed := maps.Clone(r.result)
-	for name, t := range p.converts {
+	for name, t := range p.Converts {
 		if v, ok := convert(t, typed[name]); ok {
 			typed[name] = v
 		}
@@ -66,15 +66,15 @@ func (r *Run) merge(outputs map[string]any) error {
 // first step, that is nothing. A step with an `if` may be left out next time, so its outputs
 // count.
 func (m *Machine) LastingResult(st *v1alpha1.MachineStatus) string {
-	p := m.prog.phases[st.Phase]
+	p := m.prog.Phases[st.Phase]
 	if st.Cursor == 0 {
 		return ""
 	}
-	if p == nil || st.Cursor < 0 || int(st.Cursor) >= len(p.steps) || p.steps[st.Cursor].cond != nil {
+	if p == nil || st.Cursor < 0 || int(st.Cursor) >= len(p.StepList) || p.StepList[st.Cursor].IfExpr != nil {
 		return st.Result
 	}
 	lasting := decodeResult(st.Result)
-	for name := range p.steps[st.Cursor].action.spec.Outputs {
+	for name := range p.StepList[st.Cursor].Bound.Spec.Outputs {
 		delete(lasting, name)
 	}
 	text, err := encodeResult(lasting)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Input is what the driver observed of the object before a run.
@@ -174,7 +175,7 @@ func (r *Run) Status() v1alpha1.MachineStatus {
 	st := *r.st.DeepCopy()
 	st.Name, st.Revision = r.m.def.Metadata.Name, r.m.def.Revision
 	if p := r.phase(); p != nil { // else a later revision may have it again
-		st.PhaseRevision = p.revision
+		st.PhaseRevision = p.Revision
 	}
 	st.OnDelete = r.onDelete()
 	return st
@@ -201,7 +202,7 @@ func (r *Run) Next() Command {
 	if p.End && !r.input.Gone {
 		return Command{Do: RemoveFinalizer}
 	}
-	for _, decide := range []func(*phase) *Command{r.deletion, r.deadline, r.early, r.admit, r.steps} {
+	for _, decide := range []func(*program.Phase) *Command{r.deletion, r.deadline, r.early, r.admit, r.steps} {
 		if cmd := decide(p); cmd != nil {
 			return *cmd
 		}
@@ -211,11 +212,11 @@ func (r *Run) Next() Command {
 
 // finished: nothing of ours keeps the object, and nothing of it is left to give
 // back. What is held is given back even when somebody took the finalizer away.
-func (r *Run) finished(p *phase) bool {
+func (r *Run) finished(p *program.Phase) bool {
 	return !r.input.Gone && !r.input.Finalizer && (p.End || r.input.Deleting && len(r.st.Held) == 0)
 }
 
-func (r *Run) phase() *phase { return r.m.prog.phases[r.st.Phase] }
+func (r *Run) phase() *program.Phase { return r.m.prog.Phases[r.st.Phase] }
 
 func (r *Run) now() metav1.MicroTime {
 	return metav1.NewMicroTime(r.input.Now().Truncate(time.Microsecond))
@@ -228,17 +229,17 @@ func (r *Run) begin() Command {
 	if r.lost() {
 		return r.recover()
 	}
-	return *r.take(ReasonCreated, "", nil)
+	return *r.take(program.ReasonCreated, "", nil)
 }
 
 // deletion is total: it asks no guard of the machine's author.
-func (r *Run) deletion(p *phase) *Command {
+func (r *Run) deletion(p *program.Phase) *Command {
 	if !r.input.Deleting && !r.input.Gone || p.Deletion {
 		return nil
 	}
 	switch {
 	case p.OnDelete.To != "":
-		return r.take(reasonDeletion, "", nil)
+		return r.take(program.ReasonDeletion, "", nil)
 	case p.OnDelete.None && len(r.st.Held) == 0:
 		return &Command{Do: RemoveFinalizer}
 	case p.OnDelete.None:
@@ -249,35 +250,35 @@ func (r *Run) deletion(p *phase) *Command {
 	return nil // hold: go on
 }
 
-func (r *Run) deadline(p *phase) *Command {
+func (r *Run) deadline(p *program.Phase) *Command {
 	r.st.Deadline = deadlineOf(p, r.st.Since) // of the file as it is now
 	if r.st.Deadline == nil || r.input.Now().Before(r.st.Deadline.Time) {
 		return nil
 	}
 	if p.Timeout.To != "" {
-		return r.take(timeoutEvent(p), fmt.Sprintf("%s lasted longer than %s: %s", p.Name, p.Timeout.After, r.waitingFor(p)), nil)
+		return r.take(program.TimeoutEvent(p), fmt.Sprintf("%s lasted longer than %s: %s", p.Name, p.Timeout.After, r.waitingFor(p)), nil)
 	}
 	r.overdue = true
 	r.stall = &stall{p.Timeout.Stalled, fmt.Sprintf("%s lasts longer than %s", p.Name, p.Timeout.After)}
 	return nil
 }
 
-func deadlineOf(p *phase, since *metav1.MicroTime) *metav1.MicroTime {
-	if p.timeout == 0 || since == nil {
+func deadlineOf(p *program.Phase, since *metav1.MicroTime) *metav1.MicroTime {
+	if p.TimeoutAfter == 0 || since == nil {
 		return nil
 	}
-	at := metav1.NewMicroTime(since.Add(p.timeout))
+	at := metav1.NewMicroTime(since.Add(p.TimeoutAfter))
 	return &at
 }
 
 // waitingFor tells what the last pass had been waiting for. Of closed exits the first
 // may be about something that nobody asks for: the phase's own words are better.
-func (r *Run) waitingFor(p *phase) string {
+func (r *Run) waitingFor(p *program.Phase) string {
 	if len(r.st.Blocked) == 0 {
 		return expr.Clip(cmp.Or(r.input.Message, "no step was blocked"), v1alpha1.TextLimit/4)
 	}
 	b := r.st.Blocked[0]
-	if message := p.message.Render(r.value); b.Step == "" && message != "" {
+	if message := p.Text.Render(r.value); b.Step == "" && message != "" {
 		return message
 	}
 	return expr.Clip(cmp.Or(b.Got, b.Because), 160)
@@ -286,7 +287,7 @@ func (r *Run) waitingFor(p *phase) string {
 // admit checks the preconditions, then puts the finalizer in place: nothing
 // that needs undoing may happen before. A finalizer that is there already proves
 // nothing: it may come from a manifest or a backup, or from an earlier visit.
-func (r *Run) admit(p *phase) *Command {
+func (r *Run) admit(p *program.Phase) *Command {
 	if p.Deletion || p.Terminal != "" || r.input.Deleting || r.input.Gone {
 		return nil
 	}
@@ -300,18 +301,18 @@ func (r *Run) admit(p *phase) *Command {
 }
 
 // require is asked before the first step, while nothing is held.
-func (r *Run) require(p *phase) *Command {
+func (r *Run) require(p *program.Phase) *Command {
 	if r.begun() {
 		return nil
 	}
-	for _, q := range p.require {
-		asked := r.truth(q.when)
+	for _, q := range p.Requirements {
+		asked := r.truth(q.WhenExpr)
 		if asked.err != nil {
-			r.fail(Result{Err: fmt.Errorf("checking whether %s: %w", q.When, asked.err), Class: ClassUnavailable}, p.retry, p)
+			r.fail(Result{Err: fmt.Errorf("checking whether %s: %w", q.When, asked.err), Class: program.ClassUnavailable}, p.Backoff, p)
 			return r.next
 		}
 		if !asked.open {
-			return r.take(requireEvent(q.Require), cmp.Or(q.message.Render(r.value), asked.got), nil)
+			return r.take(program.RequireEvent(q.Require), cmp.Or(q.Text.Render(r.value), asked.got), nil)
 		}
 	}
 	if !r.extra() { // it is the step that failed, of a phase that begins anew

@@ -8,6 +8,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // jobSchema is what a CRD could say of its objects.
@@ -24,7 +25,7 @@ const jobSchema = `{"type": "object", "required": ["spec"], "properties": {
     "many": {"type": "array", "maxItems": 10000, "items": {"type": "string", "maxLength": 100}},
     "free": {"type": "array", "items": {"type": "string"}}}}}}`
 
-func jobBindings(t testing.TB) Bindings {
+func jobBindings(t testing.TB) program.Bindings {
 	t.Helper()
 	s, err := expr.NewSchema([]byte(jobSchema))
 	if err != nil {
@@ -143,7 +144,7 @@ func TestValuesOfSelf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			def, diags := Load("test.yaml", []byte(guarded("'"+c.when+"'")))
+			def, diags := program.Load("test.yaml", []byte(guarded("'"+c.when+"'")))
 			if len(diags) > 0 {
 				t.Fatal(diags.Err())
 			}

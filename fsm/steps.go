@@ -8,21 +8,22 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // steps walks on from the cursor; nil means that the last step is done.
-func (r *Run) steps(p *phase) *Command {
-	for int(r.st.Cursor) < len(p.steps) {
-		s := &p.steps[r.st.Cursor]
-		r.st.Step = s.name
-		if s.wait > 0 && r.st.StepSince == nil {
+func (r *Run) steps(p *program.Phase) *Command {
+	for int(r.st.Cursor) < len(p.StepList) {
+		s := &p.StepList[r.st.Cursor]
+		r.st.Step = s.Label
+		if s.WaitFor > 0 && r.st.StepSince == nil {
 			now := r.now()
 			r.st.StepSince = &now
 		}
-		if s.cond != nil {
-			asked := r.truth(s.cond)
+		if s.IfExpr != nil {
+			asked := r.truth(s.IfExpr)
 			if asked.err != nil {
-				r.fail(Result{Err: fmt.Errorf("if %s: %w", s.If, asked.err), Class: ClassUnavailable}, s.retry, p)
+				r.fail(Result{Err: fmt.Errorf("if %s: %w", s.If, asked.err), Class: program.ClassUnavailable}, s.Backoff, p)
 				return r.next
 			}
 			if !asked.open {
@@ -37,11 +38,11 @@ func (r *Run) steps(p *phase) *Command {
 	return nil
 }
 
-func (r *Run) oneStep(s *step, p *phase) *Command {
+func (r *Run) oneStep(s *program.Step, p *program.Phase) *Command {
 	switch {
-	case s.wait > 0:
-		if left := s.wait - r.input.Now().Sub(r.st.StepSince.Time); left > 0 {
-			r.message = cmp.Or(s.message.Render(r.value), "Waiting "+s.Wait)
+	case s.WaitFor > 0:
+		if left := s.WaitFor - r.input.Now().Sub(r.st.StepSince.Time); left > 0 {
+			r.message = cmp.Or(s.Text.Render(r.value), "Waiting "+s.Wait)
 			cmd := r.sleep(left)
 			return &cmd
 		}
@@ -53,7 +54,7 @@ func (r *Run) oneStep(s *step, p *phase) *Command {
 			return nil
 		}
 		return r.undo(s, p)
-	case s.acquires != "" && !r.st.IsHeld(s.acquires):
+	case s.Acquires != "" && !r.st.IsHeld(s.Acquires):
 		return r.hold(s, p)
 	}
 	return r.call(s, p)
@@ -61,21 +62,21 @@ func (r *Run) oneStep(s *step, p *phase) *Command {
 
 // call asks for the action of a step. Where it is about an effect that is held, what its
 // parameters read is what they read when the effect was taken.
-func (r *Run) call(s *step, p *phase) *Command {
+func (r *Run) call(s *program.Step, p *program.Phase) *Command {
 	fixed, err := r.fixed(s)
 	var with expr.Params
 	if err == nil {
-		with, err = s.action.params(r.value, fixed)
+		with, err = s.Bound.Params(r.value, fixed)
 	}
 	if err != nil {
-		r.fail(Result{Err: err, Class: ClassInvalid}, s.retry, p)
+		r.fail(Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
 		return r.next
 	}
-	return r.act(&Command{Do: RunAction, Action: s.action.use, Step: s.name, Event: s.name, StepID: s.id, With: with}, s, s.action.spec.External)
+	return r.act(&Command{Do: RunAction, Action: s.Bound.Use, Step: s.Label, Event: s.Label, StepID: s.ID, With: with}, s, s.Bound.Spec.External)
 }
 
 // act asks for an action, once it is due.
-func (r *Run) act(cmd *Command, s *step, external bool) *Command {
+func (r *Run) act(cmd *Command, s *program.Step, external bool) *Command {
 	r.began = r.input.Now()
 	if external {
 		if early := r.notDue(s); early != nil {
@@ -98,22 +99,22 @@ func (r *Run) Asks(self func() (map[string]any, error)) bool {
 	if r.acting == nil {
 		return false
 	}
-	s := &r.phase().steps[r.st.Cursor]
+	s := &r.phase().StepList[r.st.Cursor]
 	if s.Undo != "" {
 		return true // by what is on record
 	}
 	before, now := *r, *r
 	before.input.Now = func() time.Time { return r.began }
 	now.input.Now, now.input.Self, now.self = before.input.Now, self, nil
-	if s.cond != nil && !now.truth(s.cond).open {
+	if s.IfExpr != nil && !now.truth(s.IfExpr).open {
 		return false
 	}
 	fixed, err := r.fixed(s)
 	if err != nil {
 		return false
 	}
-	asked, errBefore := s.action.params(before.value, fixed)
-	asks, errNow := s.action.params(now.value, fixed)
+	asked, errBefore := s.Bound.Params(before.value, fixed)
+	asks, errNow := s.Bound.Params(now.value, fixed)
 	return errBefore == nil && errNow == nil && reflect.DeepEqual(asked, asks)
 }
 
@@ -121,7 +122,7 @@ func (r *Run) Asks(self func() (map[string]any, error)) bool {
 func (r *Run) done(o Result) {
 	cmd, p := r.acting, r.phase()
 	r.acting = nil
-	s := &p.steps[r.st.Cursor]
+	s := &p.StepList[r.st.Cursor]
 	if w := o.wait(); w != nil {
 		r.notDone(s, w)
 		return
@@ -132,7 +133,7 @@ func (r *Run) done(o Result) {
 		}
 	}
 	if o.Err != nil {
-		r.fail(o, s.retry, p)
+		r.fail(o, s.Backoff, p)
 		return
 	}
 	r.calm()
@@ -145,7 +146,7 @@ func (r *Run) done(o Result) {
 		r.commit(nil)
 		return
 	}
-	r.returned(s.releases)
+	r.returned(s.Releases)
 	if r.reached(s) {
 		r.advance()
 	}
@@ -154,11 +155,11 @@ func (r *Run) done(o Result) {
 	}
 }
 
-func (r *Run) notDone(s *step, w *WaitError) {
+func (r *Run) notDone(s *program.Step, w *WaitError) {
 	r.calm()
-	r.message = cmp.Or(s.message.Render(r.value), w.Message)
-	r.st.Blocked = []v1alpha1.Blocked{{Step: s.name, Because: "the step is not done", Got: expr.Clip(w.Message, v1alpha1.TextLimit)}}
-	after := cmp.Or(max(w.After, 0), s.poll, defaultPoll)
+	r.message = cmp.Or(s.Text.Render(r.value), w.Message)
+	r.st.Blocked = []v1alpha1.Blocked{{Step: s.Label, Because: "the step is not done", Got: expr.Clip(w.Message, v1alpha1.TextLimit)}}
+	after := cmp.Or(max(w.After, 0), s.PollEvery, defaultPoll)
 	if r.called {
 		r.polls(after)
 	}
@@ -167,21 +168,21 @@ func (r *Run) notDone(s *step, w *WaitError) {
 }
 
 // reached is false while the step's `until` is not true; the run sleeps then.
-func (r *Run) reached(s *step) bool {
-	if s.until == nil {
+func (r *Run) reached(s *program.Step) bool {
+	if s.UntilExpr == nil {
 		return true
 	}
-	asked := r.truth(s.until)
+	asked := r.truth(s.UntilExpr)
 	if asked.open {
-		r.recordRequests(s.until)
+		r.recordRequests(s.UntilExpr)
 		return true
 	}
-	r.st.Blocked = []v1alpha1.Blocked{{Step: s.name, Because: asked.because, Got: asked.got}}
-	r.message = cmp.Or(s.message.Render(r.value), fmt.Sprintf("Waiting in step %s until %s", s.name, s.Until))
+	r.st.Blocked = []v1alpha1.Blocked{{Step: s.Label, Because: asked.because, Got: asked.got}}
+	r.message = cmp.Or(s.Text.Render(r.value), fmt.Sprintf("Waiting in step %s until %s", s.Label, s.Until))
 	if r.called {
-		r.polls(cmp.Or(s.poll, defaultPoll))
+		r.polls(cmp.Or(s.PollEvery, defaultPoll))
 	}
-	cmd := r.sleep(s.poll)
+	cmd := r.sleep(s.PollEvery)
 	r.next = &cmd
 	return false
 }

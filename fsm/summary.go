@@ -9,6 +9,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // The conditions that every machine-driven object has (kstatus).
@@ -50,7 +51,7 @@ func (r *Run) Summary() Summary {
 	}
 }
 
-func (r *Run) text(p *phase) string {
+func (r *Run) text(p *program.Phase) string {
 	text := r.message
 	if text == "" {
 		text = r.story(p)
@@ -65,7 +66,7 @@ func (r *Run) text(p *phase) string {
 }
 
 // story is the message of a phase that has none: for a failure, its cause.
-func (r *Run) story(p *phase) string {
+func (r *Run) story(p *program.Phase) string {
 	if t := r.cause(p); t != nil {
 		return t.Reason + ": " + t.Message
 	}
@@ -77,12 +78,12 @@ func (r *Run) story(p *phase) string {
 
 // cause is the transition that tells why a phase of failure was entered: the
 // last one that says something, but none from before an earlier end.
-func (r *Run) cause(p *phase) *v1alpha1.Transition {
+func (r *Run) cause(p *program.Phase) *v1alpha1.Transition {
 	if p.Terminal != "failure" {
 		return nil
 	}
 	for i, t := range slices.Backward(r.st.History) {
-		from := r.m.prog.phases[t.From]
+		from := r.m.prog.Phases[t.From]
 		if t.Message != "" {
 			return &r.st.History[i]
 		}
@@ -96,15 +97,15 @@ func (r *Run) cause(p *phase) *v1alpha1.Transition {
 // midway tells that the look at a steady phase has not come to its end: a step fails,
 // waits or was not reached yet. Nobody knows then whether the object is as its spec
 // wants it, which may be newer than the last look that came there.
-func (r *Run) midway(p *phase) bool {
+func (r *Run) midway(p *program.Phase) bool {
 	if p.Kind != "steady" {
 		return false
 	}
-	created := r.next != nil && r.next.Transition != nil && r.next.Transition.From == "" && len(p.steps) > 0
+	created := r.next != nil && r.next.Transition != nil && r.next.Transition.From == "" && len(p.StepList) > 0
 	return created || r.st.Step != "" || r.st.Attempts > 0
 }
 
-func (r *Run) reason(p *phase) string {
+func (r *Run) reason(p *program.Phase) string {
 	if r.midway(p) {
 		if r.st.Attempts > 0 {
 			return ReasonStepFailed
@@ -112,7 +113,7 @@ func (r *Run) reason(p *phase) string {
 		return ReasonStepNotDone
 	}
 	if p.Kind == "progressing" || p.Kind == "" && p.Terminal == "" {
-		return word(p.Name)
+		return program.Word(p.Name)
 	}
 	if t := r.cause(p); t != nil {
 		return t.Reason
@@ -120,10 +121,10 @@ func (r *Run) reason(p *phase) string {
 	if n := len(r.st.History); n > 0 && r.st.History[n-1].Reason != "" {
 		return r.st.History[n-1].Reason
 	}
-	return word(p.Name)
+	return program.Word(p.Name)
 }
 
-func conditions(reason, message string, p *phase, midway bool, s *stall) []metav1.Condition {
+func conditions(reason, message string, p *program.Phase, midway bool, s *stall) []metav1.Condition {
 	ready, reconciling, stalled := metav1.ConditionFalse, metav1.ConditionTrue, metav1.ConditionFalse
 	stalledReason, stalledMessage := "WithinDeadline", ""
 	switch {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // activation is what an expression sees: asked by name, so that what it does not read
@@ -63,7 +64,7 @@ func (r *Run) selfValue() any {
 			self, err = r.input.Self()
 		}
 		r.self = self
-		switch schema := r.m.prog.self; {
+		switch schema := r.m.prog.Self; {
 		case err != nil:
 			r.self = types.WrapErr(err)
 		case schema != nil:
@@ -172,7 +173,7 @@ func (r *Run) guardValue(name string) ref.Val {
 }
 
 func (r *Run) factValue(name string) ref.Val {
-	e := r.m.prog.facts[name]
+	e := r.m.prog.Facts[name]
 	if e == nil {
 		return nil
 	}
@@ -189,7 +190,7 @@ func (r *Run) valueOrError(e *expr.Expr) ref.Val {
 
 // requestValue is {pending, token, params} of a one-shot request.
 func (r *Run) requestValue(name string) ref.Val {
-	q := r.m.prog.requests[name]
+	q := r.m.prog.Requests[name]
 	if q == nil {
 		return nil
 	}
@@ -198,7 +199,7 @@ func (r *Run) requestValue(name string) ref.Val {
 		return types.WrapErr(err)
 	}
 	params := map[string]any{}
-	for p, e := range q.params {
+	for p, e := range q.ParamExprs {
 		params[p] = r.valueOrError(e)
 	}
 	return types.DefaultTypeAdapter.NativeToValue(map[string]any{"pending": r.isNew(q, token), "token": token, "params": params})
@@ -206,8 +207,8 @@ func (r *Run) requestValue(name string) ref.Val {
 
 // token is the text that tells one request from the next, as far as the status
 // can hold it; null is no request.
-func (r *Run) token(q *request) (string, error) {
-	text, err := r.textOf(q.token)
+func (r *Run) token(q *program.Request) (string, error) {
+	text, err := r.textOf(q.TokenExpr)
 	if err != nil {
 		return "", fmt.Errorf("token of request %s: %w", q.Name, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // withSpec is a machine whose only step gives an action a parameter.
@@ -23,11 +24,11 @@ func withSpec(value string) string {
 `)
 }
 
-func withBindings(t expr.Type) Bindings {
-	return Bindings{Actions: map[string]ActionSpec{
+func withBindings(t expr.Type) program.Bindings {
+	return program.Bindings{Actions: map[string]program.ActionSpec{
 		"Nod":  {},
 		"Look": {Outputs: map[string]expr.Type{"n": expr.TypeInt, "list": expr.TypeStrings}},
-		"Say":  {Params: map[string]Param{"text": {Type: t, Required: true}, "to": {Type: expr.TypeString}}},
+		"Say":  {Params: map[string]program.Param{"text": {Type: t, Required: true}, "to": {Type: expr.TypeString}}},
 	}}
 }
 

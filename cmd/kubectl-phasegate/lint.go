@@ -18,6 +18,7 @@ import (
 	pages "github.com/phasegate/phasegate/docs/lint"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // lintOptions are what the flags say.
@@ -145,7 +146,7 @@ func (o *lintOptions) known(ctx context.Context) (lint.Known, error) {
 		if err != nil {
 			return known, fmt.Errorf("--bindings: %w", err)
 		}
-		program, diags := fsm.LoadBindings(files[0].Name, files[0].Data)
+		program, diags := program.LoadBindings(files[0].Name, files[0].Data)
 		if err := diags.Err(); err != nil {
 			return known, fmt.Errorf("--bindings: %w", err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/program"
 	"github.com/phasegate/phasegate/fsm/simulate"
 	"github.com/phasegate/phasegate/resources"
 )
@@ -108,8 +109,8 @@ func (r *Report) check(f File, names map[string]string, o Options) (diag.Diagnos
 	switch kind {
 	case resources.KindRegistry:
 		return Registry(f.Name, f.Data), nil
-	case fsm.KindBindings:
-		_, diags := fsm.LoadBindings(f.Name, f.Data)
+	case program.KindBindings:
+		_, diags := program.LoadBindings(f.Name, f.Data)
 		return diags, nil
 	case simulate.KindScenario:
 		_, diags := simulate.Load(f.Name, f.Data)

@@ -10,6 +10,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/live"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Caller is what the commands of an overview need besides, since the command that shows it
@@ -146,7 +147,7 @@ func asked(request, object string) string {
 // actionOf is the program's action that a step of a phase does; empty where the file has another one by now.
 func (a advisor) actionOf(p *v1alpha1.Phase, step string) string {
 	for _, s := range p.Steps {
-		if fsm.StepName(s) == step {
+		if program.StepName(s) == step {
 			return programs(a.machine, s.Action)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	pages "github.com/phasegate/phasegate/docs/lint"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // finding is what a page says that its bad example gets.
@@ -41,7 +42,7 @@ func check(t *testing.T, name, text, older, crd string) []finding {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bindings, diags := fsm.LoadBindings("bindings.yaml", data)
+	bindings, diags := program.LoadBindings("bindings.yaml", data)
 	if len(diags) > 0 {
 		t.Fatal(diags)
 	}

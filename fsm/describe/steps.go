@@ -14,11 +14,12 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // step tells what a step does; pace is its own, usual that of the phase.
 func (t *Describer) step(p *v1alpha1.Phase, s *v1alpha1.Step, usual, pace fsm.Pace) Step {
-	out := Step{Name: fsm.StepName(*s)}
+	out := Step{Name: program.StepName(*s)}
 	note := func(is bool, format string, args ...any) {
 		if is {
 			out.Notes = append(out.Notes, fmt.Sprintf(format, args...))

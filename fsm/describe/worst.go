@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Worst is how long it may take from the entry into a phase until the object
@@ -79,7 +79,7 @@ func (t *Describer) ahead(name string) []string {
 	}
 	var all []string
 	for _, e := range t.edges[name] {
-		if e.Kind != fsm.EdgeDelete && !slices.Contains(all, e.To) {
+		if e.Kind != program.EdgeDelete && !slices.Contains(all, e.To) {
 			all = append(all, e.To)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Answer is what an action comes to when it is called. Outputs that it does not
@@ -147,7 +148,7 @@ func (w *Fake) next(names ...string) (Answer, bool) {
 
 // Zero are the outputs of an action on a day on which there is nothing to tell:
 // lists are empty, and numbers 0.
-func Zero(spec fsm.ActionSpec) map[string]any {
+func Zero(spec program.ActionSpec) map[string]any {
 	out := map[string]any{}
 	for name, t := range spec.Outputs {
 		switch t {
@@ -233,7 +234,7 @@ func (w *Fake) effect(name, undone string, o fsm.Result) {
 }
 
 // use is the program's name of an action of the file.
-func use(def *fsm.Definition, action string) string {
+func use(def *program.Definition, action string) string {
 	for _, a := range def.Spec.Actions {
 		if a.Name == action {
 			return a.Use

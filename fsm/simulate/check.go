@@ -10,6 +10,7 @@ import (
 
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // checker finds what is wrong with a scenario, by itself and against a machine.
@@ -52,8 +53,8 @@ func (c *checker) given(path string, g *Given) {
 }
 
 // errorClasses are those that an error may have; a terminal one is written as such.
-var errorClasses = []string{string(fsm.ClassConflict), string(fsm.ClassForbidden), string(fsm.ClassNotFound), string(fsm.ClassInvalid),
-	string(fsm.ClassTimeout), string(fsm.ClassThrottled), string(fsm.ClassUnavailable)}
+var errorClasses = []string{string(program.ClassConflict), string(program.ClassForbidden), string(program.ClassNotFound), string(program.ClassInvalid),
+	string(program.ClassTimeout), string(program.ClassThrottled), string(program.ClassUnavailable)}
 
 func (c *checker) answer(path string, a ActionAnswer) {
 	c.times(path, a.Times)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Result is a scenario that was played.
@@ -103,9 +104,9 @@ func (a ActionAnswer) answer(last bool) Answer {
 	case a.Wait != "":
 		out.Err = &fsm.WaitError{After: duration(a.After), Message: a.Wait}
 	case a.Terminal != "":
-		out.Err, out.Class = fsm.Terminal(a.Terminal, "%s", a.Message), fsm.ClassTerminal
+		out.Err, out.Class = fsm.Terminal(a.Terminal, "%s", a.Message), program.ClassTerminal
 	case a.Error != "":
-		out.Err, out.Class = errors.New(a.Message), fsm.Class(a.Error)
+		out.Err, out.Class = errors.New(a.Message), program.Class(a.Error)
 	default:
 		out.Outputs = a.Outputs
 	}

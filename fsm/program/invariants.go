@@ -1,4 +1,4 @@
-package fsm
+package program
 
 import (
 	"fmt"
@@ -8,16 +8,16 @@ import (
 	"github.com/phasegate/phasegate/fsm/expr"
 )
 
-// invariant is a compiled spec.invariants entry.
-type invariant struct {
-	name, path, text string
+// Invariant is a compiled spec.invariants entry.
+type Invariant struct {
+	Name, Path, Text string
 	expr             *expr.Invariant
-	// effects that it names.
-	effects []string
+	// Effects that it names.
+	Effects []string
 }
 
-// builtInInvariants are the names of those that are proved of every machine.
-var builtInInvariants = []string{"ledger", "noLeak", "deletable", "released", "noReturn", "legal", "releasedWhenGone", "patient"}
+// BuiltInInvariants are the names of those that are proved of every machine.
+var BuiltInInvariants = []string{"ledger", "noLeak", "deletable", "released", "noReturn", "legal", "releasedWhenGone", "patient"}
 
 // InvariantState is what invariants are about.
 type InvariantState struct {
@@ -28,10 +28,10 @@ type InvariantState struct {
 	Deleting, Gone bool
 }
 
-// holds is false also where it cannot be evaluated.
-func (inv *invariant) holds(p *program, s InvariantState) bool {
+// Holds is false also where it cannot be evaluated.
+func (inv *Invariant) Holds(p *Program, s InvariantState) bool {
 	ph := &v1alpha1.Phase{}
-	if at := p.phases[s.Phase]; at != nil {
+	if at := p.Phases[s.Phase]; at != nil {
 		ph = at.Phase
 	}
 	return inv.expr.IsTrue(ph, s.Held, s.InPlace, s.Deleting, s.Gone)
@@ -43,7 +43,7 @@ func (c *compiler) invariants(all []v1alpha1.Named) {
 		path := fmt.Sprintf("spec.invariants[%d]", i)
 		c.unique(path, "invariant", n.Name)
 		c.selectable(path, "an invariant", n.Name)
-		if slices.Contains(builtInInvariants, n.Name) {
+		if slices.Contains(BuiltInInvariants, n.Name) {
 			c.find(path+".name", "PG000", fmt.Sprintf("%s is proved of every machine", n.Name), "choose another name")
 		}
 		c.invariant(path+".expr", n)
@@ -60,25 +60,25 @@ func (c *compiler) invariant(path string, n v1alpha1.Named) {
 		c.find(path, "PG007", fmt.Sprintf("invariant %q is %s, not a boolean", n.Expr, e.Out), "compare it with something")
 		return
 	}
-	inv := invariant{name: n.Name, path: path, text: n.Expr, expr: e}
+	inv := Invariant{Name: n.Name, Path: path, Text: n.Expr, expr: e}
 	c.invariantNames(&inv)
-	c.prog.invariants = append(c.prog.invariants, inv)
+	c.prog.Invariants = append(c.prog.Invariants, inv)
 }
 
 // invariantNames checks the texts that mean a phase or an effect: with a name
 // that nothing has, an invariant could hold for no reason.
-func (c *compiler) invariantNames(inv *invariant) {
+func (c *compiler) invariantNames(inv *Invariant) {
 	for _, m := range inv.expr.Mentions {
 		switch {
-		case m.OfPhase && m.Name != "" && c.prog.phases[m.Name] == nil:
-			c.findIn(inv.path, inv.text, []expr.Problem{{Code: "PG001", Offset: m.Offset,
+		case m.OfPhase && m.Name != "" && c.prog.Phases[m.Name] == nil:
+			c.findIn(inv.Path, inv.Text, []expr.Problem{{Code: "PG001", Offset: m.Offset,
 				Message: fmt.Sprintf("phase %q does not exist", m.Name), Fix: c.knownPhases(m.Name)}})
 		case m.OfEffect:
-			if c.prog.effects[m.Name].Name == "" {
-				c.findIn(inv.path, inv.text, []expr.Problem{{Code: "PG005", Offset: m.Offset,
+			if c.prog.Effects[m.Name].Name == "" {
+				c.findIn(inv.Path, inv.Text, []expr.Problem{{Code: "PG005", Offset: m.Offset,
 					Message: fmt.Sprintf("effect %q is not declared", m.Name), Fix: "declare it under spec.effects"}})
 			} else {
-				inv.effects = append(inv.effects, m.Name)
+				inv.Effects = append(inv.Effects, m.Name)
 			}
 		}
 	}

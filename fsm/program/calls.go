@@ -1,4 +1,4 @@
-package fsm
+package program
 
 import (
 	"cmp"
@@ -9,19 +9,19 @@ import (
 	"github.com/phasegate/phasegate/fsm/expr"
 )
 
-// written are the parameters with their expressions as texts.
-func (a *action) written() expr.Params {
+// Written are the parameters with their expressions as texts.
+func (a *Action) Written() expr.Params {
 	all := expr.Params{}
-	for name, v := range a.with {
+	for name, v := range a.With {
 		all[name] = v.Written()
 	}
 	return all
 }
 
-// place is the path in the file of a path in the parameters.
-func (a *action) place(path string) string {
+// Place is the path in the file of a path in the parameters.
+func (a *Action) Place(path string) string {
 	name, rest, _ := strings.Cut(path, ".")
-	if v := a.with[name]; v != nil {
+	if v := a.With[name]; v != nil {
 		return v.Place(rest)
 	}
 	return ""
@@ -45,12 +45,12 @@ func (m Misfit) fix() string {
 
 // together asks the action what of all its parameters it could do nothing with. What
 // stands in spec.actions is said once, however many steps name it.
-func (c *compiler) together(a *action, at string) {
-	if a.spec.Check == nil {
+func (c *compiler) together(a *Action, at string) {
+	if a.Spec.Check == nil {
 		return
 	}
-	for _, flaw := range a.spec.Check(a.written()) {
-		x := c.def.Misfit(cmp.Or(a.place(flaw.Path), at), flaw)
+	for _, flaw := range a.Spec.Check(a.Written()) {
+		x := c.def.Misfit(cmp.Or(a.Place(flaw.Path), at), flaw)
 		same := func(d diag.Diagnostic) bool { return d.Pos == x.Pos && d.Message == x.Message }
 		if !slices.ContainsFunc(c.diags, same) {
 			c.diags = append(c.diags, x)

@@ -1,4 +1,4 @@
-package fsm
+package program
 
 import (
 	"crypto/sha256"
@@ -66,18 +66,18 @@ type deed struct {
 }
 
 // phaseRevision is a hash of the work of a phase.
-func (c *compiler) phaseRevision(p *phase) string {
+func (c *compiler) phaseRevision(p *Phase) string {
 	w := work{Facts: map[string]string{}, Requests: map[string]v1alpha1.Request{}}
-	for i := range p.steps {
-		s := &p.steps[i]
-		d := deed{Action: s.action.use, Undo: s.Undo, If: s.If, Until: s.Until, Wait: s.Wait != "",
-			Takes: s.acquires, Gives: s.releases, With: map[string]any{}}
-		for name, v := range s.action.with {
+	for i := range p.StepList {
+		s := &p.StepList[i]
+		d := deed{Action: s.Bound.Use, Undo: s.Undo, If: s.If, Until: s.Until, Wait: s.Wait != "",
+			Takes: s.Acquires, Gives: s.Releases, With: map[string]any{}}
+		for name, v := range s.Bound.With {
 			d.With[name] = v.Written()
 			v.Each(func(e *expr.Expr) { c.read(&w, e) })
 		}
-		c.read(&w, s.cond)
-		c.read(&w, s.until)
+		c.read(&w, s.IfExpr)
+		c.read(&w, s.UntilExpr)
 		w.Steps = append(w.Steps, d)
 	}
 	return hashOf(w)
@@ -86,15 +86,15 @@ func (c *compiler) phaseRevision(p *phase) string {
 // read adds what an expression reads by name.
 func (c *compiler) read(w *work, e *expr.Expr) {
 	for _, name := range e.Reads(expr.VarFacts) {
-		if f := c.prog.facts[name]; f != nil && w.Facts[name] == "" {
+		if f := c.prog.Facts[name]; f != nil && w.Facts[name] == "" {
 			w.Facts[name] = f.Text
 			c.read(w, f)
 		}
 	}
 	for _, name := range e.Reads(expr.VarRequest) {
-		if q := c.prog.requests[name]; q != nil && w.Requests[name].Name == "" {
+		if q := c.prog.Requests[name]; q != nil && w.Requests[name].Name == "" {
 			w.Requests[name] = v1alpha1.Request{Name: name, Token: q.Token, Valid: q.Valid, Params: q.Params}
-			for _, of := range append(slices.Collect(maps.Values(q.params)), q.token, q.valid) {
+			for _, of := range append(slices.Collect(maps.Values(q.ParamExprs)), q.TokenExpr, q.ValidExpr) {
 				c.read(w, of)
 			}
 		}

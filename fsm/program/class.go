@@ -1,4 +1,4 @@
-package fsm
+package program
 
 // Class is the kind of an error, as `onError[].is` names it.
 type Class string

@@ -1,4 +1,4 @@
-package fsm
+package program
 
 import (
 	"cmp"
@@ -17,8 +17,8 @@ var (
 	notInWord  = regexp.MustCompile(`[^A-Za-z0-9]+`)
 )
 
-// word makes a text fit to be the reason of a condition.
-func word(text string) string {
+// Word makes a text fit to be the reason of a condition.
+func Word(text string) string {
 	if reasonWord.MatchString(text) {
 		return text
 	}
@@ -50,19 +50,19 @@ func (c *compiler) limit(path string, n, most int) {
 }
 
 // phaseWords checks the texts of a phase that end up as reasons of conditions.
-func (c *compiler) phaseWords(p *phase) {
+func (c *compiler) phaseWords(p *Phase) {
 	for i, r := range p.Require {
-		c.reason(fmt.Sprintf("%s.require[%d].reason", p.path, i), r.Reason)
+		c.reason(fmt.Sprintf("%s.require[%d].reason", p.Path, i), r.Reason)
 	}
 	for i, x := range p.Next {
-		c.reason(fmt.Sprintf("%s.next[%d].reason", p.path, i), x.Reason)
+		c.reason(fmt.Sprintf("%s.next[%d].reason", p.Path, i), x.Reason)
 	}
 	for i, e := range p.OnError {
-		c.reason(fmt.Sprintf("%s.onError[%d].reason", p.path, i), e.Reason)
+		c.reason(fmt.Sprintf("%s.onError[%d].reason", p.Path, i), e.Reason)
 	}
 	if p.Timeout != nil {
-		c.reason(p.path+".timeout.reason", p.Timeout.Reason)
-		c.reason(p.path+".timeout.stalled", p.Timeout.Stalled)
+		c.reason(p.Path+".timeout.reason", p.Timeout.Reason)
+		c.reason(p.Path+".timeout.stalled", p.Timeout.Stalled)
 	}
 }
 
@@ -84,28 +84,28 @@ func (c *compiler) duration(path, text string) time.Duration {
 	return d
 }
 
-func (c *compiler) retry(path string, src *v1alpha1.Retry, base retry) retry {
+func (c *compiler) retry(path string, src *v1alpha1.Retry, base Backoff) Backoff {
 	if src == nil {
 		return base
 	}
 	r := base
 	if d := c.duration(path+".base", src.Base); d > 0 {
-		r.base = d
+		r.Base = d
 	}
 	if d := c.duration(path+".max", src.Max); d > 0 {
-		r.max = d
+		r.Max = d
 	}
 	if src.Factor != 0 {
-		r.factor = src.Factor
+		r.Factor = src.Factor
 	}
 	if src.Jitter != nil {
-		r.jitter = *src.Jitter
+		r.Jitter = *src.Jitter
 	}
-	r.attempts, r.to = src.Attempts, src.To
-	if r.factor < 1 || r.jitter < 0 || r.jitter > 1 || r.attempts < 0 {
+	r.Attempts, r.To = src.Attempts, src.To
+	if r.Factor < 1 || r.Jitter < 0 || r.Jitter > 1 || r.Attempts < 0 {
 		c.find(path, "PG000", "factor must be at least 1, jitter between 0 and 1, attempts not negative", "correct the backoff")
 	}
-	if r.to != "" && r.attempts == 0 {
+	if r.To != "" && r.Attempts == 0 {
 		c.find(path+".to", "PG000", "retry.to without attempts is never reached", "add attempts: N")
 	}
 	return r

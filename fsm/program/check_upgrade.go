@@ -1,4 +1,4 @@
-package fsm
+package program
 
 import (
 	"fmt"
@@ -15,28 +15,28 @@ func (c *compiler) recovery(all []v1alpha1.Recovery) {
 	c.scope.NoResults()
 	for i, src := range all {
 		path := fmt.Sprintf("spec.recover[%d]", i)
-		q := recovery{Recovery: src}
+		q := Recovery{Recovery: src}
 		if src.When != "" {
-			q.when = c.expr(path+".when", src.When, true)
+			q.WhenExpr = c.expr(path+".when", src.When, true)
 		} else if i < len(all)-1 {
 			c.find(path, "PG004", "the entries behind this one never apply: it has no when", "give it a when, or make it the last one")
 		}
-		for _, name := range q.when.Reads(expr.VarFacts) {
+		for _, name := range q.WhenExpr.Reads(expr.VarFacts) {
 			if c.readsResult(name) {
 				c.find(path+".when", "PG006", fmt.Sprintf("facts.%s reads result, and no step has run", name), "read the object, or ask a guard")
 			}
 		}
-		if c.prog.phases[src.To] == nil {
+		if c.prog.Phases[src.To] == nil {
 			c.find(path+".to", "PG001", fmt.Sprintf("phase %q does not exist", src.To), c.knownPhases(src.To))
 		}
 		c.reason(path+".reason", src.Reason)
 		c.recovered(path, src.Holds)
-		c.prog.recover = append(c.prog.recover, q)
+		c.prog.Recover = append(c.prog.Recover, q)
 	}
 }
 
 func (c *compiler) readsResult(fact string) bool {
-	f := c.prog.facts[fact]
+	f := c.prog.Facts[fact]
 	return len(f.Reads(expr.VarResult)) > 0 || slices.ContainsFunc(f.Reads(expr.VarFacts), c.readsResult)
 }
 
@@ -44,8 +44,8 @@ func (c *compiler) readsResult(fact string) bool {
 func (c *compiler) recovered(path string, holds []string) {
 	for i, name := range holds {
 		at := fmt.Sprintf("%s.holds[%d]", path, i)
-		if c.prog.effects[name].Name == "" {
-			c.find(at, "PG000", fmt.Sprintf("%q is no effect of this machine", name), fmt.Sprintf("write one of %q", slices.Sorted(maps.Keys(c.prog.effects))))
+		if c.prog.Effects[name].Name == "" {
+			c.find(at, "PG000", fmt.Sprintf("%q is no effect of this machine", name), fmt.Sprintf("write one of %q", slices.Sorted(maps.Keys(c.prog.Effects))))
 		}
 		if slices.Contains(holds[:i], name) {
 			c.find(at, "PG000", fmt.Sprintf("effect %q is listed twice", name), "remove one of them")
@@ -60,11 +60,11 @@ func (c *compiler) checkUpgrade() {
 		return
 	}
 	c.checkPhaseMap()
-	c.checkNames("effectMap", "effect", u.EffectMap, func(name string) bool { return c.prog.effects[name].Name != "" })
-	c.checkNames("requestMap", "request", u.RequestMap, func(name string) bool { return c.prog.requests[name] != nil })
+	c.checkNames("effectMap", "effect", u.EffectMap, func(name string) bool { return c.prog.Effects[name].Name != "" })
+	c.checkNames("requestMap", "request", u.RequestMap, func(name string) bool { return c.prog.Requests[name] != nil })
 	c.checkNames("stepMap", "step", u.StepMap, func(name string) bool {
-		return slices.ContainsFunc(c.prog.order, func(p *phase) bool {
-			return slices.ContainsFunc(p.steps, func(s step) bool { return s.name == name })
+		return slices.ContainsFunc(c.prog.Order, func(p *Phase) bool {
+			return slices.ContainsFunc(p.StepList, func(s Step) bool { return s.Label == name })
 		})
 	})
 }
@@ -85,10 +85,10 @@ func (c *compiler) checkNames(field, what string, names map[string]string, known
 func (c *compiler) checkPhaseMap() {
 	for _, old := range slices.Sorted(maps.Keys(c.def.Spec.Upgrade.PhaseMap)) {
 		to, path := c.def.Spec.Upgrade.PhaseMap[old], "spec.upgrade.phaseMap."+old
-		if c.prog.phases[old] != nil {
+		if c.prog.Phases[old] != nil {
 			c.find(path, "PG000", fmt.Sprintf("%s is a phase of this revision: it needs no adoption", old), "remove the entry")
 		}
-		if c.prog.phases[to] == nil {
+		if c.prog.Phases[to] == nil {
 			c.find(path, "PG001", fmt.Sprintf("phase %q does not exist", to), c.knownPhases(to))
 		}
 	}

@@ -1,4 +1,4 @@
-package fsm
+package program
 
 import (
 	"cmp"
@@ -15,11 +15,11 @@ func StepName(s v1alpha1.Step) string {
 }
 
 // stepID does not change when steps are added or moved.
-func stepID(s step, p *phase) string {
-	if s.Action != s.action.use {
+func stepID(s Step, p *Phase) string {
+	if s.Action != s.Bound.Use {
 		return s.Action
 	}
-	return p.Name + "/" + s.name
+	return p.Name + "/" + s.Label
 }
 
 // effectsOf names the effect that an action takes, and the one it gives back.

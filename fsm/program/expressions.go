@@ -1,4 +1,4 @@
-package fsm
+package program
 
 import (
 	"fmt"
@@ -10,12 +10,12 @@ import (
 // compile also notes what was compiled, and which guards of the program the file asks.
 func (c *compiler) compile(text string) (*expr.Expr, []expr.Problem) {
 	e, errs := c.scope.Compile(text)
-	if !slices.Contains(c.prog.texts, text) {
-		c.prog.texts = append(c.prog.texts, text)
+	if !slices.Contains(c.prog.Texts, text) {
+		c.prog.Texts = append(c.prog.Texts, text)
 	}
 	for _, name := range e.Reads(expr.VarGuards) {
-		if !slices.Contains(c.prog.guards, name) {
-			c.prog.guards = append(c.prog.guards, name)
+		if !slices.Contains(c.prog.Guards, name) {
+			c.prog.Guards = append(c.prog.Guards, name)
 		}
 	}
 	return e, errs
@@ -38,7 +38,7 @@ func (c *compiler) template(path, text string) *expr.Template {
 	t, errs := expr.ParseTemplate(text, c.compile)
 	c.findIn(path, text, errs)
 	for _, e := range t.Within() {
-		c.prog.inText[e] = true
+		c.prog.InText[e] = true
 	}
 	return t
 }

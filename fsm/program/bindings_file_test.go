@@ -1,7 +1,6 @@
-package fsm
+package program
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -71,33 +70,5 @@ func TestBindingsFile(t *testing.T) {
 				t.Errorf("what is printed reads back differently: %v\n%s", diags, d)
 			}
 		})
-	}
-}
-
-// mcpserver is the shipped machine, with what its program has.
-func mcpserver(t *testing.T) (*Definition, Bindings) {
-	t.Helper()
-	read := func(name string) []byte {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return data
-	}
-	b, diags := LoadBindings("mcpserver.bindings.yaml", read("../docs/machines/mcpserver.bindings.yaml"))
-	if len(diags) > 0 {
-		t.Fatal(diags)
-	}
-	def, diags := Load("mcpserver.yaml", read("../phases/mcpserver.yaml"))
-	if len(diags) > 0 {
-		t.Fatal(diags)
-	}
-	return def, b
-}
-
-func TestMCPServerHasNoFinding(t *testing.T) {
-	def, b := mcpserver(t)
-	if _, diags := Bind(def, b); len(diags) > 0 {
-		t.Error(diags)
 	}
 }

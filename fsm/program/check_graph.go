@@ -1,4 +1,4 @@
-package fsm
+package program
 
 import (
 	"fmt"
@@ -24,8 +24,8 @@ func (c *compiler) graph() {
 	c.checkReachable()
 	c.checkFinalizer()
 	c.checkWatches("spec", c.def.Spec.Watch)
-	for _, p := range c.prog.order {
-		c.checkWatches(p.path, p.Watch)
+	for _, p := range c.prog.Order {
+		c.checkWatches(p.Path, p.Watch)
 		c.checkName(p)
 		c.checkDeadEnd(p)
 		c.checkShadowed(p)
@@ -43,13 +43,13 @@ func (c *compiler) checkKind() {
 }
 
 func (c *compiler) checkTargets() {
-	if c.prog.phases[c.def.Spec.Initial] == nil {
+	if c.prog.Phases[c.def.Spec.Initial] == nil {
 		c.find("spec.initial", "PG001", fmt.Sprintf("initial phase %q does not exist", c.def.Spec.Initial), c.knownPhases(c.def.Spec.Initial))
 	}
 	c.checkUpgrade()
-	for _, p := range c.prog.order {
-		for _, e := range p.edges() {
-			if c.prog.phases[e.To] == nil {
+	for _, p := range c.prog.Order {
+		for _, e := range p.Edges() {
+			if c.prog.Phases[e.To] == nil {
 				c.find(e.Path, "PG001", fmt.Sprintf("phase %q does not exist", e.To), c.knownPhases(e.To))
 			}
 		}
@@ -58,18 +58,18 @@ func (c *compiler) checkTargets() {
 
 // knownPhases says what could be written in place of the name of a phase.
 func (c *compiler) knownPhases(name string) string {
-	names := make([]string, len(c.prog.order))
-	for i, p := range c.prog.order {
+	names := make([]string, len(c.prog.Order))
+	for i, p := range c.prog.Order {
 		names[i] = p.Name
 	}
 	return diag.Instead(name, "phases of this machine", names)
 }
 
-// closure answers all phases that grow out of a start set.
-func (prog *program) closure(start map[string]bool, grow func(p *phase, in map[string]bool) bool) map[string]bool {
+// Closure answers all phases that grow out of a start set.
+func (prog *Program) Closure(start map[string]bool, grow func(p *Phase, in map[string]bool) bool) map[string]bool {
 	for changed := true; changed; {
 		changed = false
-		for _, p := range prog.order {
+		for _, p := range prog.Order {
 			if !start[p.Name] && grow(p, start) {
 				start[p.Name], changed = true, true
 			}
@@ -85,32 +85,32 @@ func (c *compiler) checkReachable() {
 		return
 	}
 	start := map[string]bool{c.def.Spec.Initial: true}
-	for _, q := range c.prog.recover {
+	for _, q := range c.prog.Recover {
 		start[q.To] = true
 	}
-	seen := c.prog.closure(start, c.prog.entered)
-	ends := c.prog.closure(map[string]bool{}, leads)
-	for _, p := range c.prog.order {
+	seen := c.prog.Closure(start, c.prog.Entered)
+	ends := c.prog.Closure(map[string]bool{}, leads)
+	for _, p := range c.prog.Order {
 		if !seen[p.Name] {
-			c.find(p.path+".name", "PG002", fmt.Sprintf("phase %s is unreachable", p.Name), "add an exit that leads to it, or remove it")
+			c.find(p.Path+".name", "PG002", fmt.Sprintf("phase %s is unreachable", p.Name), "add an exit that leads to it, or remove it")
 		}
 	}
 	for _, p := range c.endless(ends) {
-		c.find(p.path+".name", "PG009", fmt.Sprintf("no end phase is reachable from %s: its object could never be deleted", p.Name),
+		c.find(p.Path+".name", "PG009", fmt.Sprintf("no end phase is reachable from %s: its object could never be deleted", p.Name),
 			"add onDelete: {to: P} and lead P to a phase with end: true")
 	}
 }
 
 // endless are the phases from which no end is reachable; without those that only
 // lead to others of them, unless they go round in a circle.
-func (c *compiler) endless(ends map[string]bool) []*phase {
-	var all, last []*phase
-	for _, p := range c.prog.order {
+func (c *compiler) endless(ends map[string]bool) []*Phase {
+	var all, last []*Phase
+	for _, p := range c.prog.Order {
 		if ends[p.Name] {
 			continue
 		}
 		all = append(all, p)
-		if !slices.ContainsFunc(p.edges(), func(e Edge) bool { return e.To != p.Name }) {
+		if !slices.ContainsFunc(p.Edges(), func(e Edge) bool { return e.To != p.Name }) {
 			last = append(last, p)
 		}
 	}
@@ -120,19 +120,19 @@ func (c *compiler) endless(ends map[string]bool) []*phase {
 	return last
 }
 
-// entered tells whether an edge leads from the set to the phase.
-func (prog *program) entered(p *phase, from map[string]bool) bool {
-	return slices.ContainsFunc(prog.order, func(q *phase) bool {
-		return from[q.Name] && slices.ContainsFunc(q.edges(), func(e Edge) bool { return e.To == p.Name })
+// Entered tells whether an edge leads from the set to the phase.
+func (prog *Program) Entered(p *Phase, from map[string]bool) bool {
+	return slices.ContainsFunc(prog.Order, func(q *Phase) bool {
+		return from[q.Name] && slices.ContainsFunc(q.Edges(), func(e Edge) bool { return e.To == p.Name })
 	})
 }
 
 // leads tells whether the phase is an end, or has an edge into the set.
-func leads(p *phase, to map[string]bool) bool {
+func leads(p *Phase, to map[string]bool) bool {
 	if p.End || p.OnDelete != nil && p.OnDelete.None {
 		return true
 	}
-	return slices.ContainsFunc(p.edges(), func(e Edge) bool { return to[e.To] })
+	return slices.ContainsFunc(p.Edges(), func(e Edge) bool { return to[e.To] })
 }
 
 func (c *compiler) checkFinalizer() {
@@ -140,7 +140,7 @@ func (c *compiler) checkFinalizer() {
 		return
 	}
 	needs := len(c.def.Spec.Effects) > 0
-	for _, p := range c.prog.order {
+	for _, p := range c.prog.Order {
 		needs = needs || p.Deletion
 	}
 	if needs {
@@ -163,37 +163,37 @@ var shownName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,62}$`)
 
 // checkName refuses the names that libraries of state machines read as
 // callbacks, and those that a status could not show.
-func (c *compiler) checkName(p *phase) {
+func (c *compiler) checkName(p *Phase) {
 	reserved := p.Name == "event" || p.Name == "state"
 	for _, prefix := range reservedPrefixes {
 		reserved = reserved || strings.HasPrefix(p.Name, prefix)
 	}
 	if reserved {
-		c.find(p.path+".name", "PG015", fmt.Sprintf("%q is a reserved name", p.Name), "rename the phase")
+		c.find(p.Path+".name", "PG015", fmt.Sprintf("%q is a reserved name", p.Name), "rename the phase")
 	}
 	for field, name := range map[string]string{"name": p.Name, "showAs": p.ShowAs} {
 		if name != "" && !shownName.MatchString(name) {
-			c.find(p.path+"."+field, "PG015", fmt.Sprintf("%q cannot be shown in status.phase", name),
+			c.find(p.Path+"."+field, "PG015", fmt.Sprintf("%q cannot be shown in status.phase", name),
 				"begin with a letter, use letters, digits, - and _, at most 63")
 		}
 	}
 }
 
-func (c *compiler) checkDeadEnd(p *phase) {
+func (c *compiler) checkDeadEnd(p *Phase) {
 	if p.Terminal != "" || p.End || p.Kind == "steady" || len(p.Next) > 0 {
 		return
 	}
 	if p.Timeout != nil && p.Timeout.To != "" {
 		return
 	}
-	c.find(p.path+".name", "PG003", fmt.Sprintf("phase %s is a dead end: not terminal, not end, no exit", p.Name),
+	c.find(p.Path+".name", "PG003", fmt.Sprintf("phase %s is a dead end: not terminal, not end, no exit", p.Name),
 		"add next:, or terminal: success|failure, or end: true")
 }
 
-func (c *compiler) checkShadowed(p *phase) {
+func (c *compiler) checkShadowed(p *Phase) {
 	seen := map[string]int{}
 	for i, x := range p.Next {
-		path := fmt.Sprintf("%s.next[%d]", p.path, i)
+		path := fmt.Sprintf("%s.next[%d]", p.Path, i)
 		if open, ok := seen[""]; ok {
 			c.find(path, "PG004", fmt.Sprintf("next[%d] is never taken: next[%d] is always open", i, open), "put the exit that is always open last, and have only one")
 			continue
@@ -201,7 +201,7 @@ func (c *compiler) checkShadowed(p *phase) {
 		if first, ok := seen[x.When]; ok {
 			c.find(path, "PG004", fmt.Sprintf("next[%d] is never taken: next[%d] has the same when", i, first), "remove one of them")
 		}
-		if p.next[i].always() {
+		if p.Exits[i].always() {
 			seen[""] = i
 		}
 		seen[x.When] = i
@@ -209,8 +209,8 @@ func (c *compiler) checkShadowed(p *phase) {
 }
 
 // always tells whether a guard is true whatever it is asked about.
-func (x exit) always() bool {
-	if v, is := x.when.Constant(); is {
+func (x Exit) always() bool {
+	if v, is := x.WhenExpr.Constant(); is {
 		return v == types.True
 	}
 	tree := expr.Parse(x.When)
@@ -229,13 +229,13 @@ func (c *compiler) checkWatches(path string, all []v1alpha1.Watch) {
 	}
 }
 
-func (c *compiler) checkOnDelete(p *phase) {
+func (c *compiler) checkOnDelete(p *Phase) {
 	if p.Deletion {
 		return
 	}
 	fix := "add onDelete: {to: PHASE}, {hold: TEXT} or {none: true}"
 	if p.OnDelete == nil {
-		c.find(p.path+".name", "PG008", fmt.Sprintf("phase %s does not say what a deletion does", p.Name), fix)
+		c.find(p.Path+".name", "PG008", fmt.Sprintf("phase %s does not say what a deletion does", p.Name), fix)
 		return
 	}
 	ways := 0
@@ -245,29 +245,29 @@ func (c *compiler) checkOnDelete(p *phase) {
 		}
 	}
 	if ways != 1 {
-		c.find(p.path+".onDelete", "PG008", "onDelete must have exactly one of to, hold and none", fix)
+		c.find(p.Path+".onDelete", "PG008", "onDelete must have exactly one of to, hold and none", fix)
 	}
 }
 
 // checkLiveness finds phases that could sleep for ever.
-func (c *compiler) checkLiveness(p *phase) {
+func (c *compiler) checkLiveness(p *Phase) {
 	if p.End || p.Terminal != "" || c.wakes(p) {
 		return
 	}
-	for i, s := range p.steps {
-		if s.until != nil && s.poll == 0 {
-			c.find(fmt.Sprintf("%s.steps[%d]", p.path, i), "PG010", "the step waits without poll, watch or timeout: it could sleep for ever", "add poll: 10s")
+	for i, s := range p.StepList {
+		if s.UntilExpr != nil && s.PollEvery == 0 {
+			c.find(fmt.Sprintf("%s.steps[%d]", p.Path, i), "PG010", "the step waits without poll, watch or timeout: it could sleep for ever", "add poll: 10s")
 		}
 	}
-	open := len(p.next) > 0 && p.next[len(p.next)-1].When == ""
-	if !open && p.poll == 0 {
-		c.find(p.path+".name", "PG010", fmt.Sprintf("phase %s could sleep for ever: every exit has a guard and nothing makes it look again", p.Name),
+	open := len(p.Exits) > 0 && p.Exits[len(p.Exits)-1].When == ""
+	if !open && p.PollEvery == 0 {
+		c.find(p.Path+".name", "PG010", fmt.Sprintf("phase %s could sleep for ever: every exit has a guard and nothing makes it look again", p.Name),
 			"add poll: 10s, watch: or timeout: with to:")
 	}
 }
 
 // wakes tells whether a phase looks again without a poll. A timeout that only
 // says so would leave it asleep.
-func (c *compiler) wakes(p *phase) bool {
+func (c *compiler) wakes(p *Phase) bool {
 	return len(p.Watch) > 0 || len(c.def.Spec.Watch) > 0 || p.Timeout != nil && p.Timeout.To != ""
 }

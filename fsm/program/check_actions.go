@@ -1,4 +1,4 @@
-package fsm
+package program
 
 import (
 	"fmt"
@@ -9,9 +9,9 @@ import (
 	"github.com/phasegate/phasegate/fsm/expr"
 )
 
-// compileProgram makes the program of a file, with what is wrong in the file itself: its expressions, the graph of its
+// Compile makes the program of a file, with what is wrong in the file itself: its expressions, the graph of its
 // phases, and what it asks of the bindings. The program is nil where nothing could be compiled.
-func compileProgram(def *Definition, b Bindings) (*program, diag.Diagnostics) {
+func Compile(def *Definition, b Bindings) (*Program, diag.Diagnostics) {
 	c := &compiler{def: def, b: b}
 	var err error
 	if c.scope, err = expr.NewScope(b.Self, slices.Collect(maps.Keys(b.Guards))); err != nil {
@@ -34,22 +34,22 @@ func (c *compiler) bind() {
 		c.call(fmt.Sprintf("spec.effects[%d].acquire", i), e.Acquire)
 		c.call(fmt.Sprintf("spec.effects[%d].release", i), e.Release)
 	}
-	for _, p := range c.prog.order {
-		for _, s := range p.steps {
+	for _, p := range c.prog.Order {
+		for _, s := range p.StepList {
 			c.bindStep(s)
 		}
 	}
 }
 
-func (c *compiler) bindStep(s step) {
+func (c *compiler) bindStep(s Step) {
 	switch {
 	case s.Action == "":
-	case s.action.use == "":
-		c.unknownAction(s.path+".action", s.Action)
+	case s.Bound.Use == "":
+		c.unknownAction(s.Path+".action", s.Action)
 	default:
-		c.params(s.path, s.action)
-		c.required(s.path, s.action)
-		c.together(s.action, s.path)
+		c.params(s.Path, s.Bound)
+		c.required(s.Path, s.Bound)
+		c.together(s.Bound, s.Path)
 	}
 }
 
@@ -57,7 +57,7 @@ func (c *compiler) bindStep(s step) {
 // a step could give.
 func (c *compiler) call(path, name string) {
 	a := c.action(name)
-	if a.use == "" {
+	if a.Use == "" {
 		c.unknownAction(path, name)
 		return
 	}
@@ -77,21 +77,21 @@ func (c *compiler) unknownAction(path, name string) {
 	c.find(path, "PG005", fmt.Sprintf("action %q is not known to this program", name), diag.Instead(name, what, known))
 }
 
-func (c *compiler) required(path string, a *action) {
+func (c *compiler) required(path string, a *Action) {
 	misspelt := a.misspelt()
-	for _, name := range slices.Sorted(maps.Keys(a.spec.Params)) {
-		if a.spec.Params[name].Required && a.with[name] == nil && !slices.Contains(misspelt, name) {
-			c.find(path, "PG005", fmt.Sprintf("action %s needs parameter %q", a.use, name), "add it to with: "+a.spec.Params[name].Doc)
+	for _, name := range slices.Sorted(maps.Keys(a.Spec.Params)) {
+		if a.Spec.Params[name].Required && a.With[name] == nil && !slices.Contains(misspelt, name) {
+			c.find(path, "PG005", fmt.Sprintf("action %s needs parameter %q", a.Use, name), "add it to with: "+a.Spec.Params[name].Doc)
 		}
 	}
 }
 
 // misspelt are the parameters that were meant by names that the action does not have: of
 // these it is said where they stand.
-func (a *action) misspelt() (meant []string) {
-	known := slices.Sorted(maps.Keys(a.spec.Params))
-	for name := range a.with {
-		if _, is := a.spec.Params[name]; !is {
+func (a *Action) misspelt() (meant []string) {
+	known := slices.Sorted(maps.Keys(a.Spec.Params))
+	for name := range a.With {
+		if _, is := a.Spec.Params[name]; !is {
 			meant = append(meant, diag.Nearest(name, known))
 		}
 	}
@@ -99,30 +99,30 @@ func (a *action) misspelt() (meant []string) {
 }
 
 // action finds an action of the program, or the one behind a name of the file.
-func (c *compiler) action(name string) *action {
+func (c *compiler) action(name string) *Action {
 	if a := c.prog.actions[name]; a != nil {
 		return a
 	}
 	if spec, ok := c.b.Actions[name]; ok {
-		return &action{use: name, spec: spec}
+		return &Action{Use: name, Spec: spec}
 	}
-	return &action{}
+	return &Action{}
 }
 
 // params checks the parameters that stand at a path; those of a named action are
 // checked where they stand.
-func (c *compiler) params(path string, a *action) {
-	for _, name := range slices.Sorted(maps.Keys(a.with)) {
-		v := a.with[name]
+func (c *compiler) params(path string, a *Action) {
+	for _, name := range slices.Sorted(maps.Keys(a.With)) {
+		v := a.With[name]
 		if v.Path != path+".with."+name {
 			continue
 		}
-		want, known := a.spec.Params[name]
+		want, known := a.Spec.Params[name]
 		if known {
-			c.parameter(fmt.Sprintf("parameter %s of %s", name, a.use), want, v)
-		} else if a.use != "" {
-			c.find(v.Path, "PG005", fmt.Sprintf("action %s has no parameter %q", a.use, name),
-				diag.Instead(name, "parameters", slices.Sorted(maps.Keys(a.spec.Params))))
+			c.parameter(fmt.Sprintf("parameter %s of %s", name, a.Use), want, v)
+		} else if a.Use != "" {
+			c.find(v.Path, "PG005", fmt.Sprintf("action %s has no parameter %q", a.Use, name),
+				diag.Instead(name, "parameters", slices.Sorted(maps.Keys(a.Spec.Params))))
 		}
 	}
 }
