@@ -1,11 +1,8 @@
 package fsm
 
 import (
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/fsm/diag"
 	"github.com/phasegate/phasegate/fsm/expr"
@@ -107,13 +104,5 @@ func TestWhatIsReadAndThenChanged(t *testing.T) {
 				t.Errorf("%s: got %q, want %q", c.why, got, c.want)
 			}
 		})
-	}
-}
-
-func TestLeaves(t *testing.T) {
-	got := leavesOf(map[string]any{"a": map[string]any{"b.c/d": 1, "e": nil}, "f": map[string]any{}}, nil)
-	want := [][]string{{"a", "b.c/d"}, {"a", "e"}, {"f"}}
-	if d := cmp.Diff(want, got); d != "" || !slices.IsSortedFunc(got, slices.Compare) {
-		t.Errorf("(-want +got):\n%s", d)
 	}
 }

@@ -1,4 +1,4 @@
-package fsm
+package lint
 
 import (
 	celast "github.com/google/cel-go/common/ast"

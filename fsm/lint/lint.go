@@ -1,4 +1,4 @@
-package fsm
+package lint
 
 import (
 	"fmt"
@@ -23,9 +23,9 @@ func (c *linter) find(path, code, message, fix string) {
 	c.diags = append(c.diags, c.def.Finding(path, code, message, fix))
 }
 
-// lintProgram looks for what a run could come to, once the names in the file are right: after findings that
+// Check looks for what a run could come to, once the names in the file are right: after findings that
 // say otherwise it finds nothing.
-func lintProgram(def *program.Definition, prog *program.Program, found diag.Diagnostics) diag.Diagnostics {
+func Check(def *program.Definition, prog *program.Program, found diag.Diagnostics) diag.Diagnostics {
 	if unclear(def, found) {
 		return nil
 	}
