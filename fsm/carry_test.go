@@ -15,6 +15,7 @@ import (
 	"github.com/phasegate/phasegate/fsm/diag"
 	"github.com/phasegate/phasegate/fsm/graph"
 	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/prove"
 )
 
 // refusing is a machine whose event AllVerified a callback refuses.
@@ -75,7 +76,7 @@ func TestEventsCarryTheProof(t *testing.T) {
 		"astray":  {"so is one that ends with all in place", "invariant released: Failed is terminal, and", "→ Failed (AllVerified)", astray(m, "Failed")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, diags := fsm.Prove(c.m, fsm.ProveOptions{})
+			_, diags := prove.Prove(c.m, prove.Options{})
 			found := slices.ContainsFunc(diags, func(d diag.Diagnostic) bool {
 				return strings.Contains(d.Message, c.message) && (c.trace == "" || slices.Contains(d.Trace, c.trace))
 			})

@@ -35,6 +35,18 @@ func Bind(def *program.Definition, b program.Bindings) (*Machine, diag.Diagnosti
 	return &Machine{def: def, prog: prog, bindings: b, infos: infosOf(prog, def.Spec.Initial), callbacks: callbacks()}, diags
 }
 
+// Provable is a machine to be proved, and only that: also where Bind refuses the file
+// because of what a run could come to (PG011 to PG014), so that the proof can show
+// how. It is nil where the file says nothing that could be run. It may be called any
+// number of times.
+func Provable(def *program.Definition, b program.Bindings) *Machine {
+	prog, found := program.Compile(def, b)
+	if found.Err() != nil {
+		return nil
+	}
+	return &Machine{def: def, prog: prog, bindings: b, callbacks: callbacks()}
+}
+
 // Name of the machine, from its file.
 func (m *Machine) Name() string { return m.def.Metadata.Name }
 
@@ -52,6 +64,9 @@ func (m *Machine) Finalizer() string { return m.def.Spec.Finalizer }
 
 // Definition is the file behind the machine.
 func (m *Machine) Definition() *program.Definition { return m.def }
+
+// Program is the file behind the machine as it was compiled. Nobody may change it.
+func (m *Machine) Program() *program.Program { return m.prog }
 
 // Bindings are what the machine was bound to: the program that it can call.
 func (m *Machine) Bindings() program.Bindings { return m.bindings }

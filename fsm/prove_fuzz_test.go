@@ -7,6 +7,7 @@ import (
 
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/prove"
 )
 
 // Whatever a file says, a proof ends, and tells the same each time.
@@ -27,9 +28,9 @@ func FuzzProve(f *testing.F) {
 		if m == nil {
 			return
 		}
-		o := fsm.ProveOptions{MaxStates: 500}
-		report, diags := fsm.Prove(m, o)
-		again, same := fsm.Prove(m, o)
+		o := prove.Options{MaxStates: 500}
+		report, diags := prove.Prove(m, o)
+		again, same := prove.Prove(m, o)
 		if d := cmp.Diff(report, again) + cmp.Diff(diags, same); d != "" {
 			t.Error(d)
 		}

@@ -105,7 +105,7 @@ type Run struct {
 
 	// guardStub answers guards while a machine is proved: there is no object then. Nil
 	// in every other run.
-	guardStub func(*expr.Expr) decision
+	guardStub func(*expr.Expr) (open bool, err error)
 
 	// fsm is that of the phase, made at the first event; more are events that it has besides those of the phase. pool is
 	// for a proof alone, whose runs are many and die young.

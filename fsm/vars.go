@@ -123,7 +123,8 @@ type decision struct {
 // truth decides a guard; it is the only place that does.
 func (r *Run) truth(e *expr.Expr) decision {
 	if r.guardStub != nil {
-		return r.guardStub(e)
+		open, err := r.guardStub(e)
+		return decision{open: open, err: err}
 	}
 	s := r.activation()
 	d := r.decide(e, s)

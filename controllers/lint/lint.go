@@ -17,6 +17,7 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/diag"
 	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/prove"
 	"github.com/phasegate/phasegate/fsm/simulate"
 	"github.com/phasegate/phasegate/resources"
 )
@@ -59,7 +60,7 @@ type Unchecked struct {
 // Proof is how much of a machine was looked at.
 type Proof struct {
 	File string `json:"file"`
-	fsm.Report
+	prove.Report
 }
 
 // Check checks files as one set: all that is wrong with any of them, by file and
@@ -148,7 +149,7 @@ func (r *Report) machine(def *fsm.Definition, o Options) (diag.Diagnostics, erro
 		return diags, nil
 	}
 	if m := fsm.Provable(def, b); m != nil {
-		report, found := fsm.Prove(m, fsm.ProveOptions{})
+		report, found := prove.Prove(m, prove.Options{})
 		r.Proofs = append(r.Proofs, Proof{File: def.File, Report: report})
 		diags = proved(diags, found)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/expr"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
+	"github.com/phasegate/phasegate/fsm/prove"
 	"github.com/phasegate/phasegate/resources"
 )
 
@@ -87,7 +88,7 @@ func TestMachinesAreSound(t *testing.T) {
 			if len(diags) > 0 {
 				t.Fatalf("%s: %v", c.why, diags)
 			}
-			if _, diags := fsm.Prove(m, fsm.ProveOptions{}); len(diags) > 0 {
+			if _, diags := prove.Prove(m, prove.Options{}); len(diags) > 0 {
 				t.Errorf("%s: %v", c.why, diags)
 			}
 		})

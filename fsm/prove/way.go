@@ -1,4 +1,4 @@
-package fsm
+package prove
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // way is what one reconcile does until the next action has ended, under one series
@@ -18,7 +20,7 @@ type way struct {
 	choices
 	at       int
 	from, to state
-	run      *Run
+	run      *fsm.Trial
 	clock    time.Time
 	answers  []answered
 	events   []event
@@ -67,16 +69,15 @@ func microTime(t time.Time) *metav1.MicroTime {
 func (w *way) walk() {
 	w.to, w.clock, w.good = w.from, provedNow, true
 	w.answers, w.events = w.answers[:0], w.events[:0]
-	w.run = w.m.Run(w.begin(), Input{Deleting: w.from.deleting, Finalizer: w.from.finalizer, Gone: w.vanished,
-		Now: func() time.Time { return w.clock }, Guard: noGuard})
-	w.run.guardStub, w.run.pool = w.truth, w.pool
+	w.run = w.trials.Run(w.begin(), fsm.Input{Deleting: w.from.deleting, Finalizer: w.from.finalizer, Gone: w.vanished,
+		Now: func() time.Time { return w.clock }, Guard: noGuard}, w.truth)
 	cmd := w.run.Next()
 	w.checkPatient(cmd)
-	if cmd.Do == RunAction {
+	if cmd.Do == fsm.RunAction {
 		if err := w.run.Fire(context.Background(), w.act); err != nil {
 			return
 		}
-		if w.run.next == nil {
+		if !w.run.Decided() {
 			w.to.running, w.to.memory = true, w.progress()
 			return
 		}
@@ -131,12 +132,15 @@ const (
 	failing
 )
 
+// longTime is longer than a step may take before its end is made durable at once.
+const longTime = time.Minute
+
 // errDies ends a reconcile.
 var errDies = errors.New("the program dies")
 
 // act answers an action, in place of the driver's. The error is that the program dies.
-func (w *way) act(_ context.Context, cmd Command) (Result, error) {
-	s := &w.run.phase().StepList[w.run.st.Cursor]
+func (w *way) act(_ context.Context, cmd fsm.Command) (fsm.Result, error) {
+	s := w.step()
 	model := w.steps[s]
 	takes, gives := model.takes, model.gives
 	if cmd.Effect != "" {
@@ -160,57 +164,65 @@ func (w *way) act(_ context.Context, cmd Command) (Result, error) {
 	case notYet:
 		e.kind = eventWait
 		w.note(e)
-		return Result{Err: errNotYet}, nil
+		return fsm.Result{Err: errNotYet}, nil
 	case crashed:
 		w.good = false
 		w.note(e)
 		w.note(event{kind: eventCrash})
 		w.to.running, w.to.memory = false, progress{}
 		w.to.kept &= w.to.inPlace
-		return Result{}, errDies
+		return fsm.Result{}, errDies
 	}
 	return w.fails(e, model.failures[how-failing]), nil
 }
 
-func (w *way) done(e event, slow bool) Result {
-	w.note(e)
-	if slow {
-		w.clock = w.clock.Add(longStep)
-	}
-	w.answers = w.answers[:0] // the results are others now
-	return Result{}
+// step is the one whose action is asked for.
+func (w *way) step() *program.Step {
+	st := w.run.State()
+	return &w.prog.Phases[st.Phase].StepList[st.Cursor]
 }
 
-func (w *way) fails(e event, f failure) Result {
+func (w *way) done(e event, slow bool) fsm.Result {
+	w.note(e)
+	if slow {
+		w.clock = w.clock.Add(longTime)
+	}
+	w.answers = w.answers[:0] // the results are others now
+	return fsm.Result{}
+}
+
+func (w *way) fails(e event, f failure) fsm.Result {
 	w.good = false
 	e.kind, e.failure = eventFails, f
 	w.note(e)
 	if f.last {
-		w.run.st.Attempts = e.step.Backoff.Attempts - 1
+		w.run.State().Attempts = e.step.Backoff.Attempts - 1
 	}
 	return f.Result
 }
 
 // write carries out what ends a reconcile.
-func (w *way) write(cmd Command) {
+func (w *way) write(cmd fsm.Command) {
 	switch cmd.Do {
-	case AddFinalizer:
+	case fsm.AddFinalizer:
 		w.to.finalizer = true
-	case RemoveFinalizer:
+	case fsm.RemoveFinalizer:
 		w.to.finalizer, w.to.gone = false, w.to.deleting
 		w.note(event{kind: eventRemoved})
 	default:
 		w.store()
 		if err := w.run.Stored(nil); err != nil {
-			w.run.refuse(err)
-			w.checkLegal()
+			w.stuck("IllegalTransition", err.Error())
 		}
 		if len(w.to.stored.held) > len(w.from.now().held) {
-			w.note(event{kind: eventBegins, phase: w.to.phase, step: &w.run.phase().StepList[w.to.stored.cursor]})
+			w.note(event{kind: eventBegins, phase: w.to.phase, step: &w.prog.Order[w.to.phase].StepList[w.to.stored.cursor]})
 		}
 	}
 	if cmd.Transition != nil {
-		to := w.m.prog.Phases[cmd.Transition.To]
+		to := w.prog.Phases[cmd.Transition.To]
+		if !w.vanished {
+			w.taken[edge{cmd.Transition.From, cmd.Transition.To}] = true
+		}
 		w.to.kept |= w.effectsOf(to.Keeps) & w.from.now().heldSet()
 		if to.PointOfNoReturn {
 			w.to.final |= w.to.stored.heldSet()
@@ -223,11 +235,11 @@ func (w *way) write(cmd Command) {
 
 // store keeps of the status what a state has.
 func (w *way) store() {
-	w.to.phase, w.to.stored = w.index[w.run.st.Phase], w.progress()
+	w.to.phase, w.to.stored = w.index[w.run.State().Phase], w.progress()
 }
 
 func (w *way) progress() progress {
-	st := &w.run.st
+	st := w.run.State()
 	now := progress{cursor: int16(st.Cursor), begun: st.Cursor == 0 && st.Step != "", waited: st.StepSince != nil,
 		held: w.from.now().held}
 	if slices.Equal(st.HeldNames(), w.ledger(now.held)) {

@@ -1,4 +1,4 @@
-package fsm
+package prove
 
 import (
 	"fmt"
@@ -70,7 +70,7 @@ func (p *prover) findings() diag.Diagnostics {
 		if more := also[v.invariant]; len(more) > 0 {
 			message += "; it also breaks " + strings.Join(more, ", ")
 		}
-		d := p.m.def.Finding(v.path, "PG201", message, v.fix)
+		d := p.machine.Definition().Finding(v.path, "PG201", message, v.fix)
 		d.Trace = p.trace(v)
 		diags = append(diags, d)
 	}
@@ -164,7 +164,7 @@ func (p *prover) where(e event) string {
 	if e.phase == noPhase {
 		return ""
 	}
-	return p.m.prog.Order[e.phase].Name
+	return p.prog.Order[e.phase].Name
 }
 
 func (p *prover) tookLine(e event) string {
@@ -203,7 +203,7 @@ func (p *prover) deed(e event) string {
 	if e.step.Undo == "" {
 		return e.step.Action
 	}
-	for _, x := range p.m.def.Spec.Effects {
+	for _, x := range p.machine.Definition().Spec.Effects {
 		if p.effect(x.Name) == e.effects {
 			return x.Release
 		}
@@ -213,7 +213,7 @@ func (p *prover) deed(e event) string {
 
 func howFails(f failure) string {
 	switch {
-	case f.terminal() != nil:
+	case f.Err == errForGood:
 		return " for good"
 	case f.last:
 		return " too often"

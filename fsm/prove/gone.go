@@ -1,4 +1,4 @@
-package fsm
+package prove
 
 import (
 	"slices"
@@ -83,18 +83,18 @@ func (p *prover) withoutObject(e *expr.Expr, phase string, held []string) (v ref
 }
 
 // goneTruth decides a guard while there is no object.
-func (w *way) goneTruth(e *expr.Expr) decision {
-	v, certain := w.withoutObject(e, w.run.st.Phase, w.run.st.HeldNames())
+func (w *way) goneTruth(e *expr.Expr) answer {
+	v, certain := w.withoutObject(e, w.run.State().Phase, w.run.State().HeldNames())
 	switch {
 	case v == types.True:
-		return decision{open: true}
+		return answer{open: true}
 	case v != nil:
-		return decision{}
+		return answer{}
 	case !certain:
-		return decision{open: w.pick(2) == 0}
+		return answer{open: w.pick(2) == 0}
 	}
 	if attempts := w.fallible[e]; attempts > 1 && w.pick(2) == 1 {
-		w.run.st.Attempts = attempts - 1
+		w.run.State().Attempts = attempts - 1
 	}
-	return decision{err: errForNow}
+	return answer{err: errForNow}
 }

@@ -1,4 +1,4 @@
-package fsm
+package prove
 
 import (
 	"github.com/google/cel-go/common/types"
@@ -7,34 +7,40 @@ import (
 	"github.com/phasegate/phasegate/fsm/expr"
 )
 
+// answer is what a guard comes to; an error is not open.
+type answer struct {
+	open bool
+	err  error
+}
+
 // answered is what a guard was decided to be during one reconcile.
 type answered struct {
 	e *expr.Expr
-	decision
+	answer
 }
 
 // truth is the oracle of a run: what the state determines is so, all else is tried
 // both ways. Between two actions, the same text answers the same.
-func (w *way) truth(e *expr.Expr) decision {
+func (w *way) truth(e *expr.Expr) (open bool, err error) {
 	for _, a := range w.answers {
 		if a.e.Text == e.Text {
-			return a.decision
+			return a.open, a.err
 		}
 	}
 	v := w.decide(e)
 	w.answers = append(w.answers, answered{e, v})
-	return v
+	return v.open, v.err
 }
 
-func (w *way) decide(e *expr.Expr) decision {
+func (w *way) decide(e *expr.Expr) answer {
 	if w.vanished {
 		return w.goneTruth(e)
 	}
-	switch w.known(e, w.run.st.Phase, w.run.st.HeldNames()).value {
+	switch w.known(e, w.run.State().Phase, w.run.State().HeldNames()).value {
 	case types.True:
-		return decision{open: true}
+		return answer{open: true}
 	case types.False:
-		return decision{}
+		return answer{}
 	}
 	ways := 2
 	attempts, fallible := w.fallible[e]
@@ -46,15 +52,15 @@ func (w *way) decide(e *expr.Expr) decision {
 	}
 	switch w.pick(ways) {
 	case 0:
-		return decision{open: true}
+		return answer{open: true}
 	case 1:
-		return decision{}
+		return answer{}
 	case 3:
-		w.run.st.Attempts = attempts - 1
+		w.run.State().Attempts = attempts - 1
 	}
 	w.good = false
 	w.note(event{kind: eventUnclear, phase: w.from.phase})
-	return decision{err: errForNow}
+	return answer{err: errForNow}
 }
 
 type knownKey struct {
@@ -92,7 +98,7 @@ func (p *prover) partly(e *expr.Expr, phase string, held []string) ref.Val {
 			return types.WrapErr(errForNow)
 		}),
 		expr.VarFacts: expr.NewLazyMap(func(name string) ref.Val {
-			if k := p.known(p.m.prog.Facts[name], phase, held); k.value != nil {
+			if k := p.known(p.prog.Facts[name], phase, held); k.value != nil {
 				return k.value
 			}
 			return types.WrapErr(errForNow)

@@ -1,9 +1,10 @@
-package fsm
+package prove
 
 import (
 	"fmt"
 	"slices"
 
+	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
@@ -22,7 +23,7 @@ const (
 // invariants are the names of all that is proved.
 func (p *prover) invariants() []string {
 	names := slices.Clone(program.BuiltInInvariants)
-	for _, inv := range p.m.prog.Invariants {
+	for _, inv := range p.prog.Invariants {
 		names = append(names, inv.Name)
 	}
 	return names
@@ -47,8 +48,8 @@ func (p *prover) check(at int) {
 		found(invariantReleased, fmt.Sprintf("%s is terminal, and %s is held", ph.Name, p.list(s.stored.heldSet())),
 			"give it back in a phase before this one, or name it in keeps", s.stored.heldSet())
 	}
-	for i := range p.m.prog.Invariants {
-		if inv := &p.m.prog.Invariants[i]; !p.holds(inv, s) {
+	for i := range p.prog.Invariants {
+		if inv := &p.prog.Invariants[i]; !p.holds(inv, s) {
 			p.violate(violation{invariant: inv.Name, path: inv.Path, at: at, effects: p.matter(inv),
 				message: fmt.Sprintf("not true with %s: %s", p.describe(s), inv.Text),
 				fix:     "change the order of the steps on this way, or correct the invariant"})
@@ -76,16 +77,21 @@ func (w *way) checkReturn(gives effectBits, s *program.Step) {
 
 // checkLegal finds an engine that stands still because it knows no legal way on.
 func (w *way) checkLegal() {
-	if stall := w.run.stall; stall != nil && slices.Contains([]string{"IllegalTransition", "UnknownPhase", "EffectsHeld"}, stall.reason) {
-		w.violate(violation{invariant: invariantLegal, path: w.place(w.from), at: w.at, more: w.events, effects: allEffects,
-			message: "the machine gets stuck (" + stall.reason + "): " + stall.message,
-			fix:     "lead the deletion to a phase with a step {undo: held}"})
+	if reason, message := w.run.Stalled(); slices.Contains([]string{"IllegalTransition", "UnknownPhase", "EffectsHeld"}, reason) {
+		w.stuck(reason, message)
 	}
 }
 
+func (w *way) stuck(reason, message string) {
+	w.violate(violation{invariant: invariantLegal, path: w.place(w.from), at: w.at, more: w.events, effects: allEffects,
+		message: "the machine gets stuck (" + reason + "): " + message,
+		fix:     "lead the deletion to a phase with a step {undo: held}"})
+}
+
 // checkPatient finds an engine that tries a step again before its time, or moves on by what it did not look at.
-func (w *way) checkPatient(cmd Command) {
-	if w.early && !w.run.eager() && (cmd.Do == RunAction || cmd.Do == Requeue && !cmd.Early && w.run.stall == nil) {
+func (w *way) checkPatient(cmd fsm.Command) {
+	stalled, _ := w.run.Stalled()
+	if w.early && !w.run.Eager() && (cmd.Do == fsm.RunAction || cmd.Do == fsm.Requeue && !cmd.Early && stalled == "") {
 		w.violate(violation{invariant: invariantPatient, path: w.place(w.from), at: w.at, more: w.events, effects: allEffects,
 			message: "a step that failed is tried again before its backoff is over",
 			fix:     "this is a defect of the engine: report it"})
@@ -109,7 +115,7 @@ func (p *prover) holds(inv *program.Invariant, s state) bool {
 		if ph := p.phaseOf(s); ph != nil {
 			where.Phase = ph.Name
 		}
-		ok = inv.Holds(p.m.prog, where)
+		ok = inv.Holds(p.prog, where)
 		p.asked[key] = ok
 	}
 	return ok

@@ -1,6 +1,7 @@
-package fsm
+package prove
 
 import (
+	"os"
 	"slices"
 	"testing"
 
@@ -9,52 +10,27 @@ import (
 	"github.com/google/go-cmp/cmp"
 	looplab "github.com/looplab/fsm"
 
+	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/expr"
 	"github.com/phasegate/phasegate/fsm/program"
 )
-
-// lockMachine takes a lock, gives it back, and says so.
-const lockMachine = `apiVersion: phasegate.dev/v1alpha1
-kind: Machine
-metadata: {name: lock}
-spec:
-  for: {apiVersion: example.org/v1, kind: Lock}
-  initial: Work
-  finalizer: example.org/lock
-  effects:
-  - {name: lock, acquire: Lock, release: Unlock}
-  facts:
-  - {name: locked, expr: '"lock" in held'}
-  - {name: big, expr: 'self.spec.size > 3'}
-  requests:
-  - {name: go, token: 'self.spec.go'}
-  phases:
-  - name: Work
-    steps: [{action: Lock}]
-    next: [{to: Done}]
-    timeout: {after: 1h, stalled: Slow}
-    onDelete: {to: Out}
-  - {name: Done, terminal: success, keeps: [lock], onDelete: {to: Out}}
-  - name: Out
-    deletion: true
-    steps: [{undo: held}]
-    next: [{to: Gone}]
-    timeout: {after: 1h, stalled: Slow}
-  - {name: Gone, deletion: true, end: true}
-`
 
 func lockBindings() program.Bindings {
 	return program.Bindings{Actions: map[string]program.ActionSpec{"Lock": {}, "Unlock": {}}, Guards: map[string]string{"ready": ""}}
 }
 
 // lockProgram is compiled afresh each time, so that a test may damage it.
-func lockProgram(t *testing.T) *Machine {
+func lockProgram(t *testing.T) *fsm.Machine {
 	t.Helper()
-	def, diags := program.Load("lock.yaml", []byte(lockMachine))
+	data, err := os.ReadFile("../testdata/lock.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	def, diags := program.Load("lock.yaml", data)
 	if len(diags) > 0 {
 		t.Fatal(diags)
 	}
-	m := Provable(def, lockBindings())
+	m := fsm.Provable(def, lockBindings())
 	if m == nil {
 		t.Fatal("the machine is refused")
 	}
@@ -106,8 +82,8 @@ func TestDefectsOfTheEngineAreFound(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			m := lockProgram(t)
-			c.damage(m.prog)
-			_, diags := Prove(m, ProveOptions{})
+			c.damage(m.Program())
+			_, diags := Prove(m, Options{})
 			got := map[string][]string{}
 			for _, d := range diags {
 				got[d.Message] = d.Trace
@@ -130,7 +106,7 @@ func TestProofLooksEarly(t *testing.T) {
 			if w.walk(); w.early {
 				leaves := n.deleting && !p.phaseOf(n.state).Deletion // which waits for no backoff
 				stays[p.phaseOf(n.state).Name] = leaves != (w.to == w.from)
-				w.checkPatient(Command{Do: RunAction})
+				w.checkPatient(fsm.Command{Do: fsm.RunAction})
 			}
 		}
 	}
@@ -144,14 +120,14 @@ func TestProofLooksEarly(t *testing.T) {
 
 func TestProofIsGivenUpAtItsBound(t *testing.T) {
 	m := lockProgram(t)
-	report, diags := Prove(m, ProveOptions{})
+	report, diags := Prove(m, Options{})
 	if len(diags) > 0 {
 		t.Fatal(diags)
 	}
-	if _, diags = Prove(m, ProveOptions{MaxStates: report.States}); len(diags) > 0 {
+	if _, diags = Prove(m, Options{MaxStates: report.States}); len(diags) > 0 {
 		t.Errorf("as many states as allowed: %v", diags)
 	}
-	_, diags = Prove(m, ProveOptions{MaxStates: report.States - 1})
+	_, diags = Prove(m, Options{MaxStates: report.States - 1})
 	if len(diags) != 1 || diags[0].Code != "PG201" || diags[0].Line == 0 {
 		t.Errorf("one state more than allowed: %v", diags)
 	}
@@ -203,27 +179,10 @@ func TestWhatIsKnownOfAGuard(t *testing.T) {
 	}
 }
 
-// EdgesNotTaken are those that a proof never goes. One that does not go every way
-// proves nothing.
-func EdgesNotTaken(m *Machine) []string {
-	p := newProver(m)
-	p.explore(defaultMaxStates)
-	type pair struct{ from, to string }
-	taken := map[pair]bool{}
-	for i, n := range p.nodes {
-		w := &way{prover: p, at: i, from: n.state}
-		for more := !n.gone && n.phase != noPhase; more; more = w.another() {
-			w.walk()
-			if slices.ContainsFunc(w.events, func(e event) bool { return e.kind == eventTook }) {
-				taken[pair{p.phaseOf(n.state).Name, p.phaseOf(w.to).Name}] = true
-			}
-		}
+// A file cannot give the name of a built-in invariant to one of its own: program refuses those that are proved here.
+func TestBuiltInInvariantsAreReserved(t *testing.T) {
+	proved := []string{invariantLedger, invariantNoLeak, invariantDeletable, invariantReleased, invariantNoReturn, invariantLegal, invariantGone, invariantPatient}
+	if d := cmp.Diff(program.BuiltInInvariants, proved); d != "" {
+		t.Errorf("(-reserved +proved):\n%s", d)
 	}
-	var missing []string
-	for _, e := range m.Edges() {
-		if !taken[pair{e.From, e.To}] && e.Kind != program.EdgeUpgrade {
-			missing = append(missing, e.Event)
-		}
-	}
-	return missing
 }

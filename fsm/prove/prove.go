@@ -1,15 +1,16 @@
-package fsm
+package prove
 
 import (
 	"fmt"
 	"slices"
 
+	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/diag"
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
-// ProveOptions bound a proof.
-type ProveOptions struct {
+// Options bound a proof.
+type Options struct {
 	// MaxStates is how many states are looked at before the proof is given up; 0
 	// means 200,000, which takes some seconds.
 	MaxStates int
@@ -25,6 +26,8 @@ type Report struct {
 	// Invariants that were looked at in every state: the built-in ones, then those
 	// of the file.
 	Invariants []string `json:"invariants"`
+	// EdgesNotTaken are the events of edges that no run has gone by: of those nothing is proved.
+	EdgesNotTaken []string `json:"-"`
 }
 
 // Prove looks at everything that can happen to one object of a machine: every
@@ -40,7 +43,7 @@ type Report struct {
 // the view is no other than one after the commit: a run reads nothing of the view, and
 // what expressions read of self.status is tried both ways. A state that is lost is not
 // followed: what spec.recover asks of the cluster decides then, and a proof has none.
-func Prove(m *Machine, o ProveOptions) (Report, diag.Diagnostics) {
+func Prove(m *fsm.Machine, o Options) (Report, diag.Diagnostics) {
 	if o.MaxStates == 0 {
 		o.MaxStates = defaultMaxStates
 	}
@@ -52,26 +55,14 @@ func Prove(m *Machine, o ProveOptions) (Report, diag.Diagnostics) {
 	if complete && len(p.violations) == 0 { // where a deletion leaks, so does this
 		p.checkGone()
 	}
-	report := Report{States: len(p.nodes), Transitions: p.transitions, Invariants: p.invariants()}
+	report := Report{States: len(p.nodes), Transitions: p.transitions, Invariants: p.invariants(), EdgesNotTaken: p.edgesNotTaken()}
 	diags := p.findings()
 	if !complete {
-		diags = append(diags, m.def.Finding("spec.phases", "PG201",
+		diags = append(diags, m.Definition().Finding("spec.phases", "PG201",
 			fmt.Sprintf("not proved: there are more than %d states", o.MaxStates),
 			"use fewer effects at a time, fewer steps in a phase, or prove with a higher bound"))
 	}
 	return report, diags.Sorted()
-}
-
-// Provable is a machine to be proved, and only that: also where Bind refuses the file
-// because of what a run could come to (PG011 to PG014), so that the proof can show
-// how. It is nil where the file says nothing that could be run. It may be called any
-// number of times.
-func Provable(def *program.Definition, b program.Bindings) *Machine {
-	prog, found := program.Compile(def, b)
-	if found.Err() != nil {
-		return nil
-	}
-	return &Machine{def: def, prog: prog, bindings: b, callbacks: callbacks()}
 }
 
 // node is a state, and how it was first reached: by one event more than its parent.
@@ -81,6 +72,15 @@ type node struct {
 	events []event
 	// before are the nodes that lead here while actions succeed.
 	before []int
+}
+
+func (p *prover) edgesNotTaken() (missing []string) {
+	for _, e := range p.machine.Edges() {
+		if !p.taken[edge{e.From, e.To}] && e.Kind != program.EdgeUpgrade {
+			missing = append(missing, e.Event)
+		}
+	}
+	return missing
 }
 
 // explore goes breadth first, so that the first way to a state is a shortest one.
@@ -94,7 +94,7 @@ func (p *prover) explore(bound int) bool {
 		return len(p.nodes) <= bound
 	}
 	p.visit(-1, state{phase: noPhase}, nil, true)
-	if !drain() || p.m.Finalizer() == "" || len(p.effects) > 0 {
+	if !drain() || p.machine.Finalizer() == "" || len(p.effects) > 0 {
 		return len(p.nodes) <= bound
 	}
 	// Only what no other object could come to begins with such a manifest. A machine with

@@ -1,13 +1,12 @@
-package fsm
+package prove
 
 import (
 	"errors"
 	"slices"
 	"time"
 
-	looplab "github.com/looplab/fsm"
-
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/expr"
 	"github.com/phasegate/phasegate/fsm/program"
 )
@@ -61,10 +60,15 @@ func (s progress) heldSet() effectBits {
 	return set
 }
 
+// edge is a pair of phases that a transition leads from and to.
+type edge struct{ from, to string }
+
 // prover is one proof.
 type prover struct {
-	// m is the machine without what needs an object: messages and parameters.
-	m       *Machine
+	machine *fsm.Machine
+	// prog is its program without what needs an object: messages and parameters; trials are runs of that.
+	prog    *program.Program
+	trials  *fsm.Trials
 	index   map[string]int16 // of a phase
 	effects []string
 	// steps and fallible are what can happen in a step and to a guard.
@@ -73,8 +77,8 @@ type prover struct {
 	values   map[knownKey]known
 	asked    map[heldKey]bool
 	ledgers  map[string][]string
-	// pool has the state machines of all runs.
-	pool map[string]*looplab.FSM
+	// taken are the pairs of phases that a run has led from and to.
+	taken map[edge]bool
 
 	nodes []node
 	seen  map[state]int
@@ -93,19 +97,20 @@ type stepModel struct {
 // failure is one way in which an action can fail: for now, for the last time that
 // is tolerated, or for good.
 type failure struct {
-	Result
+	fsm.Result
 	last bool
 }
 
-func newProver(m *Machine) *prover {
-	p := &prover{index: map[string]int16{}, steps: map[*program.Step]*stepModel{}, fallible: map[*expr.Expr]int32{},
-		values: map[knownKey]known{}, asked: map[heldKey]bool{}, ledgers: map[string][]string{}, pool: map[string]*looplab.FSM{},
+func newProver(m *fsm.Machine) *prover {
+	p := &prover{machine: m, index: map[string]int16{}, steps: map[*program.Step]*stepModel{}, fallible: map[*expr.Expr]int32{},
+		values: map[knownKey]known{}, asked: map[heldKey]bool{}, ledgers: map[string][]string{}, taken: map[edge]bool{},
 		seen: map[state]int{}, violations: map[string]violation{}}
-	for _, e := range m.def.Spec.Effects {
+	for _, e := range m.Definition().Spec.Effects {
 		p.effects = append(p.effects, e.Name)
 	}
-	p.m = p.bare(m)
-	for i, ph := range p.m.prog.Order {
+	p.prog = bare(m.Program())
+	p.trials = m.Trials(p.prog)
+	for i, ph := range p.prog.Order {
 		p.index[ph.Name] = int16(i)
 		for _, q := range ph.Requirements {
 			p.fallible[q.WhenExpr] = ph.Backoff.Attempts
@@ -119,15 +124,15 @@ func newProver(m *Machine) *prover {
 	return p
 }
 
-// bare copies a machine without what only an object could fill in. What can fail
+// bare copies a program without what only an object could fill in. What can fail
 // about it is in the failures of each step.
-func (p *prover) bare(m *Machine) *Machine {
-	prog := *m.prog
+func bare(of *program.Program) *program.Program {
+	prog := *of
 	prog.Phases, prog.Order, prog.Effects = map[string]*program.Phase{}, nil, map[string]program.Effect{}
-	for name, e := range m.prog.Effects {
+	for name, e := range of.Effects {
 		prog.Effects[name] = program.Effect{Effect: e.Effect, BoundAcquire: &program.Action{Use: e.BoundAcquire.Use}, BoundRelease: &program.Action{Use: e.BoundRelease.Use}}
 	}
-	for _, old := range m.prog.Order {
+	for _, old := range of.Order {
 		ph := *old
 		ph.Text = nil
 		ph.Requirements, ph.StepList, ph.Exits = slices.Clone(old.Requirements), slices.Clone(old.StepList), slices.Clone(old.Exits)
@@ -144,12 +149,12 @@ func (p *prover) bare(m *Machine) *Machine {
 		prog.Phases[ph.Name] = &ph
 		prog.Order = append(prog.Order, &ph)
 	}
-	return &Machine{def: m.def, prog: &prog, callbacks: m.callbacks}
+	return &prog
 }
 
 func (p *prover) modelOf(s *program.Step, ph *program.Phase) *stepModel {
 	model := &stepModel{}
-	for _, e := range p.m.def.Spec.Effects {
+	for _, e := range p.machine.Definition().Spec.Effects {
 		switch s.Action {
 		case "":
 		case e.Acquire:
@@ -164,11 +169,11 @@ func (p *prover) modelOf(s *program.Step, ph *program.Phase) *stepModel {
 			named = append(named, class)
 		}
 	}
-	model.failures = append(model.failures, failure{Result: Result{Err: errForGood}})
+	model.failures = append(model.failures, failure{Result: fsm.Result{Err: errForGood}})
 	for _, class := range named {
-		model.failures = append(model.failures, failure{Result: Result{Err: errForNow, Class: class}})
+		model.failures = append(model.failures, failure{Result: fsm.Result{Err: errForNow, Class: class}})
 		if s.Backoff.Attempts > 1 {
-			model.failures = append(model.failures, failure{Result: Result{Err: errForNow, Class: class}, last: true})
+			model.failures = append(model.failures, failure{Result: fsm.Result{Err: errForNow, Class: class}, last: true})
 		}
 	}
 	return model
@@ -177,8 +182,8 @@ func (p *prover) modelOf(s *program.Step, ph *program.Phase) *stepModel {
 // The errors of the actions of a proof; nobody reads what they say.
 var (
 	errForNow  = errors.New("fails")
-	errForGood = Terminal("Terminal", "fails for good")
-	errNotYet  = Wait("not yet")
+	errForGood = fsm.Terminal("Terminal", "fails for good")
+	errNotYet  = fsm.Wait("not yet")
 )
 
 func (p *prover) effect(name string) effectBits {
@@ -220,7 +225,7 @@ func (p *prover) phaseOf(s state) *program.Phase {
 	if s.phase == noPhase {
 		return nil
 	}
-	return p.m.prog.Order[s.phase]
+	return p.prog.Order[s.phase]
 }
 
 // place is where a finding about a state stands.
@@ -237,7 +242,7 @@ var provedNow = time.Unix(1_000_000_000, 0)
 // status is a stored status that a state stands for. Late: the deadline has passed.
 // Changed: another revision of the file wrote it.
 func (p *prover) status(s state, late, changed bool) v1alpha1.MachineStatus {
-	st := v1alpha1.MachineStatus{Revision: p.m.def.Revision}
+	st := v1alpha1.MachineStatus{Revision: p.machine.Definition().Revision}
 	if changed {
 		st.Revision = ""
 	}
