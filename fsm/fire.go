@@ -14,29 +14,6 @@ import (
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
-// Do carries out a command: it calls the action, and answers what came of it. An error says that nothing of the run
-// counts any more: the driver is ending, or the object is another one by now.
-type Do func(ctx context.Context, cmd Command) (Result, error)
-
-// firing is what the callbacks of an event get, as its only argument.
-type firing struct {
-	run *Run
-
-	// Of a step: what to do, and what came of it.
-	cmd     *Command
-	do      Do
-	called  bool
-	outcome Result
-	dropped error
-
-	// Of a way on: what is told of it, what was decided, and who hears of it once it is durable.
-	message  string
-	guard    *expr.Expr
-	caught   bool // by onError: no guard is asked
-	took     *v1alpha1.Transition
-	announce func(*v1alpha1.Transition)
-}
-
 // callbacks of every machine. They are generic: those of looplab/fsm belong to the name of an event, not to an event of one phase.
 func callbacks() looplab.Callbacks {
 	return looplab.Callbacks{"before_event": beforeEvent, "leave_state": leaveState, "enter_state": enterState}

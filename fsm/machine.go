@@ -6,8 +6,6 @@ import (
 	looplab "github.com/looplab/fsm"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm/diag"
-	"github.com/phasegate/phasegate/fsm/lint"
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
@@ -20,31 +18,6 @@ type Machine struct {
 	infos    map[string]PhaseInfo
 	// callbacks are those of every pass.
 	callbacks looplab.Callbacks
-}
-
-// Bind compiles a definition and checks it as a whole: its expressions, the
-// graph of its phases, and that every action, guard, parameter and result that
-// it names exists. The machine is nil when a finding is an error. It may be called
-// any number of times.
-func Bind(def *program.Definition, b program.Bindings) (*Machine, diag.Diagnostics) {
-	prog, found := program.Compile(def, b)
-	diags := def.Report(append(found, lint.Check(def, prog, found)...))
-	if diags.Err() != nil {
-		return nil, diags
-	}
-	return &Machine{def: def, prog: prog, bindings: b, infos: infosOf(prog, def.Spec.Initial), callbacks: callbacks()}, diags
-}
-
-// Provable is a machine to be proved, and only that: also where Bind refuses the file
-// because of what a run could come to (PG011 to PG014), so that the proof can show
-// how. It is nil where the file says nothing that could be run. It may be called any
-// number of times.
-func Provable(def *program.Definition, b program.Bindings) *Machine {
-	prog, found := program.Compile(def, b)
-	if found.Err() != nil {
-		return nil
-	}
-	return &Machine{def: def, prog: prog, bindings: b, callbacks: callbacks()}
 }
 
 // Name of the machine, from its file.
@@ -119,4 +92,23 @@ func (m *Machine) Watches() []v1alpha1.Watch {
 		add(p.Watch)
 	}
 	return all
+}
+
+// PhaseInfo is what a machine says of a phase to programs that know none of its names. All but
+// Role follows from the machine.
+type PhaseInfo struct {
+	// Known is false where the machine does not have the phase; the rest is empty then.
+	Known bool
+	// Role is the one that the file gives.
+	Role string
+	// Terminal is success, failure or empty.
+	Terminal string
+	// Deletion is true in the phases of a deletion.
+	Deletion bool
+	// Failing is true where only a failure is ahead, or is there: without a request and
+	// without a deletion, every way ends in a phase of failure.
+	Failing bool
+	// NoReturn is true from a point of no return on: in the phases that are reached only
+	// through one, or in success.
+	NoReturn bool
 }

@@ -7,25 +7,6 @@ import (
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
-// PhaseInfo is what a machine says of a phase to programs that know none of its names. All but
-// Role follows from the machine.
-type PhaseInfo struct {
-	// Known is false where the machine does not have the phase; the rest is empty then.
-	Known bool
-	// Role is the one that the file gives.
-	Role string
-	// Terminal is success, failure or empty.
-	Terminal string
-	// Deletion is true in the phases of a deletion.
-	Deletion bool
-	// Failing is true where only a failure is ahead, or is there: without a request and
-	// without a deletion, every way ends in a phase of failure.
-	Failing bool
-	// NoReturn is true from a point of no return on: in the phases that are reached only
-	// through one, or in success.
-	NoReturn bool
-}
-
 // PhaseInfo is about a phase by its name, also by one that upgrade.phaseMap has.
 func (m *Machine) PhaseInfo(name string) PhaseInfo {
 	p := m.prog.Phases[name]

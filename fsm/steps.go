@@ -88,11 +88,6 @@ func (r *Run) act(cmd *Command, s *program.Step, external bool) *Command {
 	return cmd
 }
 
-func (r *Run) commit(took *v1alpha1.Transition) *Command {
-	r.next = &Command{Do: Commit, Transition: took}
-	return r.next
-}
-
 // Asks tells whether the action that runs would be asked for in the same way of the object as it is by
 // now, at the same moment: whether what the step reads of it is unchanged. It is for the time in which Fire calls it.
 func (r *Run) Asks(self func() (map[string]any, error)) bool {
@@ -194,9 +189,4 @@ func (r *Run) advance() {
 	if r.called { // the next step was not
 		r.due, r.called = time.Time{}, false
 	}
-}
-
-// restart makes the next look begin with the first step.
-func (r *Run) restart() {
-	r.st.Cursor, r.st.Step, r.st.StepSince = 0, "", nil
 }

@@ -66,3 +66,5 @@ func conversion(types []string) string {
 	}
 	return "compare or convert it: each side must be of the same type"
 }
+
+const fixCEL = "correct the CEL expression"

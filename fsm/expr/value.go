@@ -1,17 +1,12 @@
 package expr
 
 import (
-	"encoding/base64"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/common/types/ref"
-	"github.com/google/cel-go/common/types/traits"
 )
 
 // Value is a `with` value: plain, or with ${CEL} in some of its texts.
@@ -151,65 +146,6 @@ func (v *Value) Eval(find Evaluator) (any, error) {
 		return out, nil
 	}
 	return v.plain, nil
-}
-
-// native turns a CEL value into what JSON could hold.
-func native(v ref.Val) (any, error) {
-	switch x := v.(type) {
-	case *types.Optional:
-		if !x.HasValue() {
-			return nil, nil
-		}
-		return native(x.GetValue())
-	case traits.Mapper:
-		return nativeMap(x)
-	case traits.Lister:
-		out := []any{}
-		for it := x.Iterator(); it.HasNext() == types.True; {
-			item, err := native(it.Next())
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, item)
-		}
-		return out, nil
-	}
-	return nativeScalar(v)
-}
-
-func nativeScalar(v ref.Val) (any, error) {
-	switch x := v.(type) {
-	case types.Null:
-		return nil, nil
-	case types.Bool, types.Int, types.Double, types.String:
-		return v.Value(), nil
-	case types.Uint:
-		return int64(x), nil // beyond what JSON's readers keep anyway
-	case types.Bytes:
-		return base64.StdEncoding.EncodeToString(x), nil
-	case types.Timestamp:
-		return x.UTC().Format(time.RFC3339Nano), nil
-	case types.Duration:
-		return x.Duration.String(), nil
-	}
-	return nil, fmt.Errorf("a %s cannot be a parameter: convert it, for example with string(…)", v.Type().TypeName())
-}
-
-func nativeMap(m traits.Mapper) (any, error) {
-	out := map[string]any{}
-	for it := m.Iterator(); it.HasNext() == types.True; {
-		key := it.Next()
-		name, ok := key.(types.String)
-		if !ok {
-			return nil, fmt.Errorf("key %v of a map is no text", key.Value())
-		}
-		got, err := native(m.Get(key))
-		if err != nil {
-			return nil, err
-		}
-		out[string(name)] = got
-	}
-	return out, nil
 }
 
 // Place is where the file has what is at a path in the value, or what is next above it.

@@ -189,5 +189,3 @@ func (f *flow) takenIn(p *program.Phase, b effectSet) *program.Step {
 	}
 	return nil
 }
-
-func arrow(e program.Edge) string { return fmt.Sprintf("%s → %s (%s)", e.From, e.To, e.Kind) }

@@ -88,12 +88,6 @@ func (f *flow) checkEdges(p *program.Phase, gives map[string]effectSet) {
 	}
 }
 
-func (c *linter) findOnWay(path, code, message, fix string, trace []string) {
-	x := c.def.Finding(path, code, message, fix)
-	x.Trace = trace
-	c.diags = append(c.diags, x)
-}
-
 // checkLetGo: an object that a deletion lets go at once must not hold anything.
 func (f *flow) checkLetGo(p *program.Phase) {
 	if p.OnDelete == nil || !p.OnDelete.None {

@@ -10,27 +10,11 @@ import (
 	"github.com/google/cel-go/common/types"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm/diag"
 	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // The backoff of a machine that declares none.
 var defaultRetry = Backoff{Base: time.Second, Max: 5 * time.Minute, Factor: 2, Jitter: 0.2}
-
-// compiler collects findings while it turns the file into a program.
-type compiler struct {
-	def   *Definition
-	b     Bindings
-	scope *expr.Scope
-	prog  *Program
-	diags diag.Diagnostics
-	// declared is where each name was declared first, by what it is of.
-	declared map[string]string
-}
-
-func (c *compiler) find(path, code, message, fix string) {
-	c.diags = append(c.diags, c.def.Finding(path, code, message, fix))
-}
 
 func (c *compiler) run() {
 	spec := &c.def.Spec

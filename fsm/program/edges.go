@@ -7,35 +7,6 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
-// EdgeKind is what opens an edge.
-type EdgeKind string
-
-// The kinds of edges.
-const (
-	EdgeRequire EdgeKind = "require"
-	EdgeNext    EdgeKind = "next"
-	EdgeTimeout EdgeKind = "timeout"
-	EdgeRetry   EdgeKind = "retry"
-	EdgeError   EdgeKind = "onError"
-	EdgeDelete  EdgeKind = "onDelete"
-	EdgeUpgrade EdgeKind = "upgrade"
-)
-
-// Edge is one way from a phase to another, whatever opens it.
-type Edge struct {
-	// Event is the one that looplab/fsm knows it by, and the reason of its transitions. It is unique in its phase.
-	Event    string
-	From, To string
-	Kind     EdgeKind
-	// Path is where the target stands in the file. It is unique in its machine.
-	Path string
-	// Guard is what must hold: an expression, the time of a timeout, the number of
-	// attempts, the class of an error; empty when nothing must.
-	Guard string
-	// Reason is the one that the file gives; empty when it gives none.
-	Reason string
-}
-
 // Edges are those of the compiled phase; who reads them must not change them.
 func (p *Phase) Edges() []Edge { return p.ways }
 

@@ -26,25 +26,6 @@ const (
 // would be taken for that of the generic callbacks.
 const Unborn = "(new)"
 
-// PhaseEvents is all that can happen in one phase. Its events are what looplab/fsm is made of for a pass that comes to one;
-// they are made once, and never changed.
-type PhaseEvents struct {
-	Name   string
-	Events []looplab.EventDesc
-	// Means is what each of them is.
-	Means map[string]Meaning
-}
-
-// Meaning is what an event of a source is.
-type Meaning struct {
-	// Guards are those that may open it, nil for none: of several exits where a file gives them no reasons.
-	Guards []*expr.Expr
-	// unnamed: the file gives it no reason. It may stand for all ways to one phase that have none.
-	unnamed bool
-	// Renames: the visit goes on under another name.
-	Renames bool
-}
-
 // add makes an event. The answer is false where there is another one of the name: looplab/fsm would take the second
 // for the first, and say nothing.
 func (s *PhaseEvents) add(name, to string, m Meaning) bool {

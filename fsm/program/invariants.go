@@ -8,14 +8,6 @@ import (
 	"github.com/phasegate/phasegate/fsm/expr"
 )
 
-// Invariant is a compiled spec.invariants entry.
-type Invariant struct {
-	Name, Path, Text string
-	expr             *expr.Invariant
-	// Effects that it names.
-	Effects []string
-}
-
 // BuiltInInvariants are the names of those that are proved of every machine.
 var BuiltInInvariants = []string{"ledger", "noLeak", "deletable", "released", "noReturn", "legal", "releasedWhenGone", "patient"}
 

@@ -3,6 +3,8 @@ package program
 import (
 	"time"
 
+	looplab "github.com/looplab/fsm"
+
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/expr"
 )
@@ -110,4 +112,60 @@ type Request struct {
 	// Recorded is the token that the object says was acted on last; nil: it does not say.
 	Recorded   *expr.Expr
 	ParamExprs map[string]*expr.Expr
+}
+
+// EdgeKind is what opens an edge.
+type EdgeKind string
+
+// The kinds of edges.
+const (
+	EdgeRequire EdgeKind = "require"
+	EdgeNext    EdgeKind = "next"
+	EdgeTimeout EdgeKind = "timeout"
+	EdgeRetry   EdgeKind = "retry"
+	EdgeError   EdgeKind = "onError"
+	EdgeDelete  EdgeKind = "onDelete"
+	EdgeUpgrade EdgeKind = "upgrade"
+)
+
+// Edge is one way from a phase to another, whatever opens it.
+type Edge struct {
+	// Event is the one that looplab/fsm knows it by, and the reason of its transitions. It is unique in its phase.
+	Event    string
+	From, To string
+	Kind     EdgeKind
+	// Path is where the target stands in the file. It is unique in its machine.
+	Path string
+	// Guard is what must hold: an expression, the time of a timeout, the number of
+	// attempts, the class of an error; empty when nothing must.
+	Guard string
+	// Reason is the one that the file gives; empty when it gives none.
+	Reason string
+}
+
+// PhaseEvents is all that can happen in one phase. Its events are what looplab/fsm is made of for a pass that comes to one;
+// they are made once, and never changed.
+type PhaseEvents struct {
+	Name   string
+	Events []looplab.EventDesc
+	// Means is what each of them is.
+	Means map[string]Meaning
+}
+
+// Meaning is what an event of a source is.
+type Meaning struct {
+	// Guards are those that may open it, nil for none: of several exits where a file gives them no reasons.
+	Guards []*expr.Expr
+	// unnamed: the file gives it no reason. It may stand for all ways to one phase that have none.
+	unnamed bool
+	// Renames: the visit goes on under another name.
+	Renames bool
+}
+
+// Invariant is a compiled spec.invariants entry.
+type Invariant struct {
+	Name, Path, Text string
+	expr             *expr.Invariant
+	// Effects that it names.
+	Effects []string
 }

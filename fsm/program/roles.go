@@ -8,42 +8,6 @@ import (
 	"github.com/phasegate/phasegate/fsm/diag"
 )
 
-// Role declares what a phase or an effect of a machine can be to the program.
-type Role struct {
-	// Doc is one sentence for people.
-	Doc string `json:"doc,omitempty"`
-	// Of is what may have it.
-	Of RoleOf `json:"of"`
-	// Required: a machine of the program has it.
-	Required bool `json:"required,omitempty"`
-	// Unique: no more than one has it.
-	Unique bool `json:"unique,omitempty"`
-}
-
-// RoleOf is what a role is for.
-type RoleOf string
-
-// What has roles.
-const (
-	RoleOfPhase  RoleOf = "phase"
-	RoleOfEffect RoleOf = "effect"
-)
-
-// String is what the role is of, and what it says.
-func (r Role) String() string {
-	text := "of a " + string(r.Of)
-	if r.Of == RoleOfEffect {
-		text = "of an effect"
-	}
-	if r.Unique {
-		text += ", of one only"
-	}
-	if r.Required {
-		text += ", required"
-	}
-	return text + ": " + r.Doc
-}
-
 // roles checks that the roles of a file are those that the program has and needs.
 func (c *compiler) roles() {
 	given := map[string]string{} // to whom

@@ -7,18 +7,6 @@ import (
 	"github.com/phasegate/phasegate/fsm/expr"
 )
 
-// answer is what a guard comes to; an error is not open.
-type answer struct {
-	open bool
-	err  error
-}
-
-// answered is what a guard was decided to be during one reconcile.
-type answered struct {
-	e *expr.Expr
-	answer
-}
-
 // truth is the oracle of a run: what the state determines is so, all else is tried
 // both ways. Between two actions, the same text answers the same.
 func (w *way) truth(e *expr.Expr) (open bool, err error) {
@@ -62,15 +50,6 @@ func (w *way) decide(e *expr.Expr) answer {
 	w.note(event{kind: eventUnclear, phase: w.from.phase})
 	return answer{err: errForNow}
 }
-
-type knownKey struct {
-	e           *expr.Expr
-	phase, held string
-}
-
-// known is what the phase and the ledger alone say of an expression; a nil value
-// is: nothing.
-type known struct{ value ref.Val }
 
 func (p *prover) known(e *expr.Expr, phase string, held []string) known {
 	key := knownKey{e: e, phase: phase}

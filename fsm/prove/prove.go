@@ -9,26 +9,7 @@ import (
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
-// Options bound a proof.
-type Options struct {
-	// MaxStates is how many states are looked at before the proof is given up; 0
-	// means 200,000, which takes some seconds.
-	MaxStates int
-}
-
 const defaultMaxStates = 200_000
-
-// Report tells what a proof has looked at.
-type Report struct {
-	// States that an object can be in, and the ways between two of them.
-	States      int `json:"states"`
-	Transitions int `json:"transitions"`
-	// Invariants that were looked at in every state: the built-in ones, then those
-	// of the file.
-	Invariants []string `json:"invariants"`
-	// EdgesNotTaken are the events of edges that no run has gone by: of those nothing is proved.
-	EdgesNotTaken []string `json:"-"`
-}
 
 // Prove looks at everything that can happen to one object of a machine: every
 // action succeeds, waits, fails for now or for good, having done its work or not;
@@ -63,15 +44,6 @@ func Prove(m *fsm.Machine, o Options) (Report, diag.Diagnostics) {
 			"use fewer effects at a time, fewer steps in a phase, or prove with a higher bound"))
 	}
 	return report, diags.Sorted()
-}
-
-// node is a state, and how it was first reached: by one event more than its parent.
-type node struct {
-	state
-	parent int
-	events []event
-	// before are the nodes that lead here while actions succeed.
-	before []int
 }
 
 func (p *prover) edgesNotTaken() (missing []string) {
@@ -190,4 +162,23 @@ func (p *prover) violateDeletable(leads []bool) {
 	p.violate(violation{invariant: invariantDeletable, path: p.place(p.nodes[stuck].state), at: stuck, effects: allEffects,
 		message: "a deletion never ends from here, even if every action succeeds",
 		fix:     "let every phase of the deletion lead to one with end: true, whatever is held"})
+}
+
+// Options bound a proof.
+type Options struct {
+	// MaxStates is how many states are looked at before the proof is given up; 0
+	// means 200,000, which takes some seconds.
+	MaxStates int
+}
+
+// Report tells what a proof has looked at.
+type Report struct {
+	// States that an object can be in, and the ways between two of them.
+	States      int `json:"states"`
+	Transitions int `json:"transitions"`
+	// Invariants that were looked at in every state: the built-in ones, then those
+	// of the file.
+	Invariants []string `json:"invariants"`
+	// EdgesNotTaken are the events of edges that no run has gone by: of those nothing is proved.
+	EdgesNotTaken []string `json:"-"`
 }

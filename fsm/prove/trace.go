@@ -9,57 +9,6 @@ import (
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
-// event is something that an operator would understand; it becomes a line of a
-// trace. What the engine does in between is none.
-type event struct {
-	kind    eventKind
-	phase   int16
-	step    *program.Step
-	effects effectBits
-	// did: the action has changed the world.
-	did     bool
-	failure failure
-	reason  string
-}
-
-type eventKind int8
-
-const (
-	eventManifest eventKind = iota
-	eventDelete
-	eventBegins
-	eventDone
-	eventWait
-	eventFails
-	eventUnclear
-	eventCrash
-	eventTimeout
-	eventChanged
-	eventTook
-	eventRemoved
-	eventVanished
-	eventEarly
-)
-
-// violation is an invariant that does not hold in a state, or in what comes next.
-type violation struct {
-	invariant, path, message, fix string
-	at                            int
-	// more happened after the state was stored.
-	more []event
-	// effects that matter; deeds about others are left out of the trace.
-	effects effectBits
-}
-
-// violate notes the first violation of each invariant: the one with the shortest
-// way to it.
-func (p *prover) violate(v violation) {
-	if _, known := p.violations[v.invariant]; !known {
-		v.more = slices.Clone(v.more)
-		p.violations[v.invariant] = v
-	}
-}
-
 // findings has one for each cause: what does not hold either on the way on from a state that
 // is wrong already is named with it.
 func (p *prover) findings() diag.Diagnostics {
@@ -223,5 +172,21 @@ func howFails(f failure) string {
 	return ""
 }
 
-// list names effects in a sentence.
-func (p *prover) list(set effectBits) string { return strings.Join(p.names(set), ", ") }
+func (p *prover) describe(s state) string {
+	text := fmt.Sprintf("held [%s], in place [%s]", p.list(s.stored.heldSet()), p.list(s.inPlace))
+	if ph := p.phaseOf(s); ph != nil {
+		text = "phase " + ph.Name + ", " + text
+	}
+	if s.gone {
+		text += ", gone"
+	}
+	return text
+}
+
+// matter are the effects that an invariant names; all when it names none.
+func (p *prover) matter(inv *program.Invariant) effectBits {
+	if len(inv.Effects) == 0 {
+		return allEffects
+	}
+	return p.effectsOf(inv.Effects)
+}

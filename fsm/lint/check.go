@@ -10,19 +10,6 @@ import (
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
-// linter collects what it finds.
-type linter struct {
-	def   *program.Definition
-	prog  *program.Program
-	diags diag.Diagnostics
-	// whileHolding is what whileHeld has found, by expression and effect.
-	whileHolding map[[2]string]expr.Truth
-}
-
-func (c *linter) find(path, code, message, fix string) {
-	c.diags = append(c.diags, c.def.Finding(path, code, message, fix))
-}
-
 // Check looks for what a run could come to, once the names in the file are right: after findings that
 // say otherwise it finds nothing.
 func Check(def *program.Definition, prog *program.Program, found diag.Diagnostics) diag.Diagnostics {
@@ -90,18 +77,6 @@ func (c *linter) checkDecision(path string, e *expr.Expr, objects map[string]boo
 				"ask an output that the action declares, or use a step that waits by itself")
 		}
 	}
-}
-
-// resultsOf are the outputs that an expression reads, be it through facts.
-func (c *linter) resultsOf(e *expr.Expr) []string {
-	if e == nil {
-		return nil
-	}
-	names := e.Reads(expr.VarResult)
-	for _, f := range e.Reads(expr.VarFacts) {
-		names = append(names, c.resultsOf(c.prog.Facts[f])...)
-	}
-	return names
 }
 
 // checkOwnExits: an edge to the phase itself is none. looplab/fsm takes it for a step, which neither leaves a phase nor enters

@@ -4,8 +4,24 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/phasegate/phasegate/fsm/diag"
 	"github.com/phasegate/phasegate/fsm/expr"
 )
+
+// compiler collects findings while it turns the file into a program.
+type compiler struct {
+	def   *Definition
+	b     Bindings
+	scope *expr.Scope
+	prog  *Program
+	diags diag.Diagnostics
+	// declared is where each name was declared first, by what it is of.
+	declared map[string]string
+}
+
+func (c *compiler) find(path, code, message, fix string) {
+	c.diags = append(c.diags, c.def.Finding(path, code, message, fix))
+}
 
 // compile also notes what was compiled, and which guards of the program the file asks.
 func (c *compiler) compile(text string) (*expr.Expr, []expr.Problem) {
