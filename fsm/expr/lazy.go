@@ -15,6 +15,7 @@ type lazyMap struct {
 	find func(string) ref.Val
 }
 
+// NewLazyMap finds a value by its name; find answers nil where there is none.
 func NewLazyMap(find func(string) ref.Val) lazyMap {
 	empty := types.NewStringStringMap(types.DefaultTypeAdapter, nil)
 	return lazyMap{Mapper: empty, find: find}

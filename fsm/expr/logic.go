@@ -10,6 +10,7 @@ import (
 // Truth is what can be said of an expression without evaluating it.
 type Truth int
 
+// What can be said.
 const (
 	Perhaps Truth = iota
 	Never

@@ -33,6 +33,7 @@ func Show(v ref.Val) string {
 	return fmt.Sprint(v.Value())
 }
 
+// Clip cuts a text to a number of bytes.
 func Clip(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -56,7 +56,7 @@ func TimeoutEvent(p *Phase) string { return cmp.Or(p.Timeout.Reason, reasonTimeo
 // StepRetryEvent leads on after the last attempt of a step that has a backoff of its own.
 func StepRetryEvent(s *Step) string { return Word(s.Label) + ReasonExhausted }
 
-// ErrorEvent: where the file gives no reason, an error that brings one of its own has that one instead.
+// ErrorEvent leads on after an error. Where the file gives no reason, an error that brings one of its own has that one instead.
 func ErrorEvent(e v1alpha1.OnError) string {
 	if e.Is == string(ClassAny) {
 		return cmp.Or(e.Reason, "AnyError")

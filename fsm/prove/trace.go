@@ -1,6 +1,7 @@
 package prove
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -162,7 +163,7 @@ func (p *prover) deed(e event) string {
 
 func howFails(f failure) string {
 	switch {
-	case f.Err == errForGood:
+	case errors.Is(f.Err, errForGood):
 		return " for good"
 	case f.last:
 		return " too often"
