@@ -98,7 +98,7 @@ func (r *Run) extra() bool { return r.eager() && r.st.Attempts > 0 && r.heldBack
 // person, who may have corrected what it failed for, and no number of errors leads out of it.
 func (r *Run) eager() bool {
 	p := r.phase()
-	return r.edited || p != nil && p.Kind == "waiting" && !p.External
+	return r.edited || p != nil && p.Kind == v1alpha1.PhaseWaiting && !p.External
 }
 
 // holdBack keeps the current step from being called for a while.

@@ -35,7 +35,7 @@ func (r *Run) fail(o Result, policy program.Backoff, p *program.Phase) {
 	switch {
 	case class == program.ClassTerminal || exhausted:
 		r.stall, delay = &stall{program.Word(cmp.Or(reason, program.ReasonExhausted)), text}, policy.Max
-	case p.Kind == "waiting" && p.PollEvery > 0:
+	case p.Kind == v1alpha1.PhaseWaiting && p.PollEvery > 0:
 		delay = p.PollEvery // who waits for a person looks at the same pace, whatever happens
 	}
 	if extra {

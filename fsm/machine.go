@@ -72,7 +72,7 @@ func (m *Machine) Phases() []string {
 // new object, and one in a phase that is not here, is on its way.
 func (m *Machine) Rests(phase string) bool {
 	p := m.prog.Phases[phase]
-	return p != nil && (p.Terminal != "" || p.End || p.Kind == "steady")
+	return p != nil && (p.Terminal != "" || p.End || p.Kind == v1alpha1.PhaseSteady)
 }
 
 // Watches lists the other objects whose changes may move a run, each once.
@@ -102,7 +102,7 @@ type PhaseInfo struct {
 	// Role is the one that the file gives.
 	Role string
 	// Terminal is success, failure or empty.
-	Terminal string
+	Terminal v1alpha1.PhaseEnd
 	// Deletion is true in the phases of a deletion.
 	Deletion bool
 	// Failing is true where only a failure is ahead, or is there: without a request and

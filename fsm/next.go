@@ -33,7 +33,7 @@ func (m *Machine) Run(status v1alpha1.MachineStatus, v Input) *Run {
 // says Ready at its end: of the new spec, so every step must have seen it.
 func (r *Run) outdated() bool {
 	p := r.phase()
-	return p != nil && p.Kind == "steady" && r.input.Observed != 0 && r.input.Observed != r.input.Generation
+	return p != nil && p.Kind == v1alpha1.PhaseSteady && r.input.Observed != 0 && r.input.Observed != r.input.Generation
 }
 
 // Status is what is to be stored now.

@@ -3,6 +3,7 @@ package fsm
 import (
 	"slices"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
@@ -33,9 +34,9 @@ func (m *Machine) PathFrom(from string) []string {
 			}
 		}
 	}
-	goal := slices.IndexFunc(order, func(p *program.Phase) bool { return p.Terminal == "success" })
+	goal := slices.IndexFunc(order, func(p *program.Phase) bool { return p.Terminal == v1alpha1.PhaseSuccess })
 	if goal < 0 {
-		goal = slices.IndexFunc(order, func(p *program.Phase) bool { return p.Kind == "steady" })
+		goal = slices.IndexFunc(order, func(p *program.Phase) bool { return p.Kind == v1alpha1.PhaseSteady })
 	}
 	path := []string{order[max(goal, 0)].Name}
 	for path[0] != from {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
@@ -38,7 +39,7 @@ func (m *Machine) PhaseShown(shown string) string {
 func infosOf(p *program.Program, initial string) map[string]PhaseInfo {
 	before := reach(p, []string{initial}, func(_ *program.Phase, e program.Edge) bool {
 		to := p.Phases[e.To]
-		return to != nil && !to.PointOfNoReturn && to.Terminal != "success"
+		return to != nil && !to.PointOfNoReturn && to.Terminal != v1alpha1.PhaseSuccess
 	})
 	var points []string
 	for _, q := range p.Order {
@@ -81,10 +82,10 @@ func endsInFailure(p *program.Program, q *program.Phase) bool {
 	fails := false
 	for name := range reach(p, []string{q.Name}, func(at *program.Phase, e program.Edge) bool { return at.Terminal == "" && e.Kind != program.EdgeDelete }) {
 		at := p.Phases[name]
-		if at.Terminal == "success" || at.Kind == "steady" || at.End {
+		if at.Terminal == v1alpha1.PhaseSuccess || at.Kind == v1alpha1.PhaseSteady || at.End {
 			return false
 		}
-		fails = fails || at.Terminal == "failure"
+		fails = fails || at.Terminal == v1alpha1.PhaseFailure
 	}
 	return fails
 }

@@ -74,8 +74,8 @@ func (m *Machine) Traits(p *v1alpha1.Phase) []string {
 		}
 	}
 	add(p.Name == m.def.Spec.Initial, "initial")
-	add(p.Kind != "" && p.Kind != "progressing", p.Kind)
-	add(p.Terminal != "", "terminal: "+p.Terminal)
+	add(p.Kind != "" && p.Kind != v1alpha1.PhaseProgressing, string(p.Kind))
+	add(p.Terminal != "", "terminal: "+string(p.Terminal))
 	add(p.Deletion, "deletion")
 	add(p.End, "end")
 	add(p.PointOfNoReturn, "point of no return")

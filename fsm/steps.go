@@ -145,7 +145,7 @@ func (r *Run) done(o Result) {
 	if r.reached(s) {
 		r.advance()
 	}
-	if r.next == nil && p.Kind != "steady" && r.input.Now().Sub(r.began) >= longStep {
+	if r.next == nil && p.Kind != v1alpha1.PhaseSteady && r.input.Now().Sub(r.began) >= longStep {
 		r.commit(nil)
 	}
 }

@@ -79,7 +79,7 @@ func (r *Run) story(p *program.Phase) string {
 // cause is the transition that tells why a phase of failure was entered: the
 // last one that says something, but none from before an earlier end.
 func (r *Run) cause(p *program.Phase) *v1alpha1.Transition {
-	if p.Terminal != "failure" {
+	if p.Terminal != v1alpha1.PhaseFailure {
 		return nil
 	}
 	for i, t := range slices.Backward(r.st.History) {
@@ -98,7 +98,7 @@ func (r *Run) cause(p *program.Phase) *v1alpha1.Transition {
 // waits or was not reached yet. Nobody knows then whether the object is as its spec
 // wants it, which may be newer than the last look that came there.
 func (r *Run) midway(p *program.Phase) bool {
-	if p.Kind != "steady" {
+	if p.Kind != v1alpha1.PhaseSteady {
 		return false
 	}
 	created := r.next != nil && r.next.Transition != nil && r.next.Transition.From == "" && len(p.StepList) > 0
@@ -112,7 +112,7 @@ func (r *Run) reason(p *program.Phase) string {
 		}
 		return ReasonStepNotDone
 	}
-	if p.Kind == "progressing" || p.Kind == "" && p.Terminal == "" {
+	if p.Kind == v1alpha1.PhaseProgressing || p.Kind == "" && p.Terminal == "" {
 		return program.Word(p.Name)
 	}
 	if t := r.cause(p); t != nil {
@@ -132,10 +132,10 @@ func conditions(reason, message string, p *program.Phase, midway bool, s *stall)
 		reconciling, stalled = metav1.ConditionFalse, metav1.ConditionTrue
 		stalledReason, stalledMessage = s.reason, expr.Clip(s.message, v1alpha1.TextLimit)
 	case p == nil:
-	case p.Terminal == "failure":
+	case p.Terminal == v1alpha1.PhaseFailure:
 		reconciling, stalled = metav1.ConditionFalse, metav1.ConditionTrue
 		stalledReason, stalledMessage = reason, message
-	case p.Terminal == "success", p.Kind == "steady" && !midway:
+	case p.Terminal == v1alpha1.PhaseSuccess, p.Kind == v1alpha1.PhaseSteady && !midway:
 		ready, reconciling = metav1.ConditionTrue, metav1.ConditionFalse
 	}
 	return []metav1.Condition{

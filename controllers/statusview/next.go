@@ -59,11 +59,11 @@ func (a advisor) outcome(p *v1alpha1.Phase) Outcome {
 	o := a.overview
 	isTrue := func(condition string) bool { return meta.IsStatusConditionTrue(o.Conditions, condition) }
 	switch {
-	case !o.Deleting && (p.Terminal == "success" || p.Kind == "steady" && isTrue(fsm.ConditionReady)):
+	case !o.Deleting && (p.Terminal == v1alpha1.PhaseSuccess || p.Kind == v1alpha1.PhaseSteady && isTrue(fsm.ConditionReady)):
 		return Succeeded
-	case !o.Deleting && p.Terminal == "failure":
+	case !o.Deleting && p.Terminal == v1alpha1.PhaseFailure:
 		return Failed
-	case p.Kind == "waiting" && !p.Deletion, isTrue(fsm.ConditionStalled), a.migration && a.waitsIn(p, forPeople...):
+	case p.Kind == v1alpha1.PhaseWaiting && !p.Deletion, isTrue(fsm.ConditionStalled), a.migration && a.waitsIn(p, forPeople...):
 		return WaitsForPerson
 	}
 	return Running
@@ -128,7 +128,7 @@ func (a advisor) requests(p *v1alpha1.Phase) []Remedy {
 			continue // the command would be refused
 		}
 		why := "to let it go on, ask for " + q.Name
-		if p.Terminal == "failure" || p.Kind == "waiting" && q.Name != "approve" {
+		if p.Terminal == v1alpha1.PhaseFailure || p.Kind == v1alpha1.PhaseWaiting && q.Name != "approve" {
 			why = "when the cause is mended, ask for " + q.Name
 		}
 		all = append(all, Remedy{Why: why, Command: "kubectl phasegate " + asked(q.Name, a.argument()) + " --wait" + a.namespace(), ofMachine: true})

@@ -149,7 +149,7 @@ func (t *Describer) opens(e program.Edge) string {
 // looksAgain tells whether the steps of a phase are repeated while its exits are
 // closed, and how often; 0 where only a change leads to that.
 func looksAgain(p *v1alpha1.Phase, pace fsm.Pace) (bool, time.Duration) {
-	again := p.Kind == "steady" || len(p.Next) > 0 && p.Next[len(p.Next)-1].When != ""
+	again := p.Kind == v1alpha1.PhaseSteady || len(p.Next) > 0 && p.Next[len(p.Next)-1].When != ""
 	if !again || p.Terminal != "" && p.Poll == "" {
 		return again, 0
 	}

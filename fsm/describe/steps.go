@@ -80,7 +80,7 @@ func inline(with map[string]any) string {
 func afterError(p *v1alpha1.Phase, poll time.Duration, pace fsm.Pace) string {
 	text := fmt.Sprintf("after an error: again in %s", short(pace.Base))
 	switch {
-	case p.Kind == "waiting" && poll > 0:
+	case p.Kind == v1alpha1.PhaseWaiting && poll > 0:
 		text = fmt.Sprintf("after an error: again in %s", short(poll))
 	case pace.Max > pace.Base && pace.Factor > 1:
 		text += fmt.Sprintf(", then %s times as long, at most %s", strconv.FormatFloat(pace.Factor, 'g', -1, 64), short(pace.Max))

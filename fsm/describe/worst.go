@@ -25,7 +25,9 @@ type Worst struct {
 }
 
 // rests tells whether an object may stay in the phase for good.
-func rests(p *v1alpha1.Phase) bool { return p.Terminal != "" || p.End || p.Kind == "steady" }
+func rests(p *v1alpha1.Phase) bool {
+	return p.Terminal != "" || p.End || p.Kind == v1alpha1.PhaseSteady
+}
 
 func (t *Describer) worst(from string) Worst {
 	if rests(t.phases[from]) {

@@ -123,7 +123,7 @@ func (e *Invariant) IsBool() bool { return e.Out == cel.BoolType }
 // IsTrue is false also where it cannot be evaluated.
 func (e *Invariant) IsTrue(ph *v1alpha1.Phase, held, inPlace []string, deleting, gone bool) bool {
 	v, _, err := e.prog.Eval(map[string]any{
-		varPhaseName: ph.Name, varPhaseKind: cmp.Or(ph.Kind, "progressing"), varPhaseTerminal: ph.Terminal,
+		varPhaseName: ph.Name, varPhaseKind: string(cmp.Or(ph.Kind, v1alpha1.PhaseProgressing)), varPhaseTerminal: string(ph.Terminal),
 		varPhaseDeletion: ph.Deletion, varPhaseEnd: ph.End,
 		VarHeld: append([]string{}, held...), varInPlace: append([]string{}, inPlace...),
 		varDeleting: deleting, varGone: gone,

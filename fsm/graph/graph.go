@@ -152,9 +152,9 @@ func (n *node) class() string {
 	case n.phase.Deletion:
 		return "deletion"
 	case n.phase.Terminal != "":
-		return n.phase.Terminal
+		return string(n.phase.Terminal)
 	case n.phase.Kind != "":
-		return n.phase.Kind
+		return string(n.phase.Kind)
 	}
-	return "progressing"
+	return string(v1alpha1.PhaseProgressing)
 }

@@ -41,7 +41,7 @@ func unclear(def *program.Definition, found diag.Diagnostics) bool {
 // checkTimeout finds phases that nobody would notice are stuck.
 func (c *linter) checkTimeout(p *program.Phase) {
 	passes := len(p.StepList) == 0 && leaves(p) || len(p.Edges()) == 0
-	if p.Kind != "" && p.Kind != "progressing" || p.Terminal != "" || p.End || p.Timeout != nil || passes {
+	if p.Kind != "" && p.Kind != v1alpha1.PhaseProgressing || p.Terminal != "" || p.End || p.Timeout != nil || passes {
 		return
 	}
 	c.find(p.Path+".name", "PG101", fmt.Sprintf("phase %s is progressing and has no timeout: when it is stuck, nothing says so", p.Name),

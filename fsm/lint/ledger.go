@@ -3,6 +3,7 @@ package lint
 import (
 	"fmt"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
@@ -59,7 +60,7 @@ func (f *flow) givers() map[string]effectSet {
 func (f *flow) leaks(e program.Edge, load effectSet, gives map[string]effectSet) effectSet {
 	to := f.c.prog.Phases[e.To]
 	switch {
-	case to.End || to.Terminal == "failure":
+	case to.End || to.Terminal == v1alpha1.PhaseFailure:
 		return load &^ arrives
 	case givesUp(e):
 		return load &^ arrives &^ gives[e.To]
@@ -199,7 +200,7 @@ func (f *flow) recoveries() {
 		}
 		load &^= f.kept(to)
 		f.spread(q.To, load|arrives)
-		if load != 0 && (to.End || to.Terminal == "failure") {
+		if load != 0 && (to.End || to.Terminal == v1alpha1.PhaseFailure) {
 			f.c.find(fmt.Sprintf("spec.recover[%d].to", i), "PG011", fmt.Sprintf("%s is entered while %s may be held, and gives nothing back", q.To, f.list(load)),
 				"lead to a phase with undo: held")
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/expr"
 	"github.com/phasegate/phasegate/fsm/program"
 )
@@ -133,7 +134,7 @@ func (c *linter) writes(s *program.Step) (all []touched) {
 // written then. Not so where a step before it brings the field to the same value each time,
 // and not in a steady phase, each look of which is such a run.
 func (c *linter) checkRerun(p *program.Phase) {
-	if p.Kind == "steady" {
+	if p.Kind == v1alpha1.PhaseSteady {
 		return
 	}
 	for i := range p.StepList {

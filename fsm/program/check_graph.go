@@ -180,7 +180,7 @@ func (c *compiler) checkName(p *Phase) {
 }
 
 func (c *compiler) checkDeadEnd(p *Phase) {
-	if p.Terminal != "" || p.End || p.Kind == "steady" || len(p.Next) > 0 {
+	if p.Terminal != "" || p.End || p.Kind == v1alpha1.PhaseSteady || len(p.Next) > 0 {
 		return
 	}
 	if p.Timeout != nil && p.Timeout.To != "" {

@@ -167,8 +167,8 @@ func (c *compiler) phase(path string, src *v1alpha1.Phase, defPoll time.Duration
 }
 
 func (c *compiler) phaseValues(p *Phase) {
-	c.oneOf(p.Path+".kind", p.Kind, "", "progressing", "waiting", "steady")
-	c.oneOf(p.Path+".terminal", p.Terminal, "", "success", "failure")
+	c.oneOf(p.Path+".kind", string(p.Kind), "", string(v1alpha1.PhaseProgressing), string(v1alpha1.PhaseWaiting), string(v1alpha1.PhaseSteady))
+	c.oneOf(p.Path+".terminal", string(p.Terminal), "", string(v1alpha1.PhaseSuccess), string(v1alpha1.PhaseFailure))
 	for i, e := range p.OnError {
 		if !slices.Contains(classes, Class(e.Is)) {
 			c.find(fmt.Sprintf("%s.onError[%d].is", p.Path, i), "PG000", fmt.Sprintf("unknown error class %q", e.Is),

@@ -61,7 +61,7 @@ func revisionOf(m v1alpha1.Machine) string {
 // withoutTexts also leaves out a kind that is written out although it is the default.
 func withoutTexts(p v1alpha1.Phase) v1alpha1.Phase {
 	p.Description, p.Message = "", ""
-	if p.Kind == "progressing" {
+	if p.Kind == v1alpha1.PhaseProgressing {
 		p.Kind = ""
 	}
 	p.Require, p.Steps, p.Next = slices.Clone(p.Require), slices.Clone(p.Steps), slices.Clone(p.Next)
