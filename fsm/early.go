@@ -11,6 +11,17 @@ import (
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
+// An object may be woken at any moment: by a watch, an annotation, or a driver that was restarted.
+// What must not come before its time is decided here, from what is stored and the clock:
+//
+//   - A step that failed is not tried again before its backoff is over (MachineStatus.NotBefore), by
+//     nobody but a person who has changed the spec or the file since, or for whom the phase waits. Such a try
+//     is an extra one: where it fails, it counts as no attempt and moves no backoff, so that edits use up no attempts.
+//   - An action that calls something outside the cluster is called at its poll, and by an edit.
+//
+// All else costs nobody anything, and is looked at whenever something may have changed.
+
+// timingOf is that of a run that begins.
 func (r *Run) timingOf(moved bool) timing {
 	var t timing
 	st, p := &r.st, r.phase()
