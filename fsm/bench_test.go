@@ -12,7 +12,7 @@ func BenchmarkGuard(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			scope, r := fullRun(b)
-			e, errs := scope.compile(expr)
+			e, errs := scope.Compile(expr)
 			if len(errs) > 0 {
 				b.Fatal(errs)
 			}

@@ -1,160 +1,32 @@
 package fsm
 
 import (
-	"fmt"
-	"maps"
-	"slices"
+	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/lint"
+	"github.com/phasegate/phasegate/fsm/program"
 )
-
-// Machine is a definition bound to actions and guards. It is immutable and
-// safe for concurrent use by any number of runs.
-type Machine struct {
-	def      *Definition
-	prog     *program
-	bindings Bindings
-	infos    map[string]PhaseInfo
-}
 
 // Bind compiles a definition and checks it as a whole: its expressions, the
 // graph of its phases, and that every action, guard, parameter and result that
 // it names exists. The machine is nil when a finding is an error. It may be called
 // any number of times.
-func Bind(def *Definition, b Bindings) (*Machine, Diagnostics) {
-	c := checked(def, b)
-	c.lint()
-	diags := c.findings()
+func Bind(def *program.Definition, b program.Bindings) (*Machine, diag.Diagnostics) {
+	prog, found := program.Compile(def, b)
+	diags := def.Report(append(found, lint.Check(def, prog, found)...))
 	if diags.Err() != nil {
 		return nil, diags
 	}
-	return &Machine{def: def, prog: c.prog, bindings: b, infos: c.prog.infos(def.Spec.Initial)}, diags
+	return &Machine{def: def, prog: prog, bindings: b, infos: infosOf(prog, def.Spec.Initial), callbacks: callbacks()}, diags
 }
 
-func checked(def *Definition, b Bindings) *compiler {
-	c := &compiler{def: def, b: b}
-	var err error
-	if c.scope, err = newScope(b); err != nil {
-		c.find("spec.for", "PG000", "the schema of the objects cannot be used: "+err.Error(), "correct the CRD")
-		return c
+// Provable is a machine to be proved, and only that: also where Bind refuses the file
+// because of what a run could come to (PG011 to PG014), so that the proof can show
+// how. It is nil where the file says nothing that could be run. It may be called any
+// number of times.
+func Provable(def *program.Definition, b program.Bindings) *Machine {
+	prog, found := program.Compile(def, b)
+	if found.Err() != nil {
+		return nil
 	}
-	c.run()
-	c.graph()
-	c.bind()
-	c.roles()
-	return c
-}
-
-// bind checks what a file asks of actions: that they exist, and their parameters.
-func (c *compiler) bind() {
-	for i, a := range c.def.Spec.Actions {
-		c.params(fmt.Sprintf("spec.actions[%d]", i), c.prog.actions[a.Name])
-	}
-	for i, e := range c.def.Spec.Effects {
-		c.call(fmt.Sprintf("spec.effects[%d].acquire", i), e.Acquire)
-		c.call(fmt.Sprintf("spec.effects[%d].release", i), e.Release)
-	}
-	for _, p := range c.prog.order {
-		for _, s := range p.steps {
-			c.bindStep(s)
-		}
-	}
-}
-
-func (c *compiler) bindStep(s step) {
-	switch {
-	case s.Action == "":
-	case s.action.use == "":
-		c.unknownAction(s.path+".action", s.Action)
-	default:
-		c.params(s.path, s.action)
-		c.required(s.path, s.action)
-		c.together(s.action, s.path)
-	}
-}
-
-// call checks that an action exists, and that it needs no parameter that only
-// a step could give.
-func (c *compiler) call(path, name string) {
-	a := c.action(name)
-	if a.use == "" {
-		c.unknownAction(path, name)
-		return
-	}
-	c.required(path, a)
-	c.together(a, path)
-}
-
-func (c *compiler) unknownAction(path, name string) {
-	if _, declared := c.prog.actions[name]; declared {
-		return // with an action that is not known: that is said there
-	}
-	known := slices.Sorted(maps.Keys(c.b.Actions))
-	what := "known actions"
-	if named := slices.Sorted(maps.Keys(c.prog.actions)); len(named) > 0 {
-		known, what = append(known, named...), "actions of the program and of this file"
-	}
-	c.find(path, "PG005", fmt.Sprintf("action %q is not known to this program", name), instead(name, what, known))
-}
-
-func (c *compiler) required(path string, a *action) {
-	misspelt := a.misspelt()
-	for _, name := range slices.Sorted(maps.Keys(a.spec.Params)) {
-		if a.spec.Params[name].Required && a.with[name] == nil && !slices.Contains(misspelt, name) {
-			c.find(path, "PG005", fmt.Sprintf("action %s needs parameter %q", a.use, name), "add it to with: "+a.spec.Params[name].Doc)
-		}
-	}
-}
-
-// misspelt are the parameters that were meant by names that the action does not have: of
-// these it is said where they stand.
-func (a *action) misspelt() (meant []string) {
-	known := slices.Sorted(maps.Keys(a.spec.Params))
-	for name := range a.with {
-		if _, is := a.spec.Params[name]; !is {
-			meant = append(meant, nearest(name, known))
-		}
-	}
-	return meant
-}
-
-// action finds an action of the program, or the one behind a name of the file.
-func (c *compiler) action(name string) *action {
-	if a := c.prog.actions[name]; a != nil {
-		return a
-	}
-	if spec, ok := c.b.Actions[name]; ok {
-		return &action{use: name, spec: spec}
-	}
-	return &action{}
-}
-
-// params checks the parameters that stand at a path; those of a named action are
-// checked where they stand.
-func (c *compiler) params(path string, a *action) {
-	for _, name := range slices.Sorted(maps.Keys(a.with)) {
-		v := a.with[name]
-		if v.path != path+".with."+name {
-			continue
-		}
-		want, known := a.spec.Params[name]
-		if known {
-			c.parameter(fmt.Sprintf("parameter %s of %s", name, a.use), want, v)
-		} else if a.use != "" {
-			c.find(v.path, "PG005", fmt.Sprintf("action %s has no parameter %q", a.use, name),
-				instead(name, "parameters", slices.Sorted(maps.Keys(a.spec.Params))))
-		}
-	}
-}
-
-func (c *compiler) parameter(what string, want Param, v *value) {
-	const correct = "correct the value"
-	switch {
-	case v.varies() && !want.Type.fits(v.cel()):
-		c.find(v.path, "PG005", fmt.Sprintf("%s is %s, never of type %s", what, v.cel(), want.Type), "convert it in the expression")
-	case !v.varies() && !want.Type.Accepts(v.plainly()):
-		c.find(v.path, "PG005", fmt.Sprintf("%s is %v, not of type %s", what, v.plainly(), want.Type), correct)
-	case want.Check != nil && v.text == nil:
-		if err := want.Check(v.written()); err != nil {
-			c.find(v.path, "PG005", fmt.Sprintf("%s: %v", what, err), correct)
-		}
-	}
+	return &Machine{def: def, prog: prog, bindings: b, callbacks: callbacks()}
 }

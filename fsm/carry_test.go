@@ -12,7 +12,10 @@ import (
 	looplab "github.com/looplab/fsm"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
 	"github.com/phasegate/phasegate/fsm/graph"
+	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/prove"
 )
 
 // refusing is a machine whose event AllVerified a callback refuses.
@@ -73,8 +76,8 @@ func TestEventsCarryTheProof(t *testing.T) {
 		"astray":  {"so is one that ends with all in place", "invariant released: Failed is terminal, and", "→ Failed (AllVerified)", astray(m, "Failed")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, diags := fsm.Prove(c.m, fsm.ProveOptions{})
-			found := slices.ContainsFunc(diags, func(d fsm.Diagnostic) bool {
+			_, diags := prove.Prove(c.m, prove.Options{})
+			found := slices.ContainsFunc(diags, func(d diag.Diagnostic) bool {
 				return strings.Contains(d.Message, c.message) && (c.trace == "" || slices.Contains(d.Trace, c.trace))
 			})
 			if !found {
@@ -149,12 +152,12 @@ func TestNamesAreUniqueInAPhase(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := phases("  - {name: One, kind: waiting, " + c.phase + ", onDelete: {to: Out}}\n  - {name: Two, terminal: failure, onDelete: {to: Out}}\n" + rest)
-			def, diags := fsm.Load("test.yaml", []byte(file))
+			def, diags := program.Load("test.yaml", []byte(file))
 			if def == nil {
 				t.Fatal(diags)
 			}
 			_, diags = fsm.Bind(def, testBindings)
-			found := slices.ContainsFunc(diags, func(d fsm.Diagnostic) bool { return d.Code == "PG000" && strings.Contains(d.Message, c.want) })
+			found := slices.ContainsFunc(diags, func(d diag.Diagnostic) bool { return d.Code == "PG000" && strings.Contains(d.Message, c.want) })
 			if found != (c.want != "") {
 				t.Errorf("%s: %v", c.why, diags)
 			}

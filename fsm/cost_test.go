@@ -8,6 +8,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apiservercel "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 func TestExpressionsAreBounded(t *testing.T) {
@@ -43,13 +47,13 @@ func TestExpressionsAreBounded(t *testing.T) {
 
 func TestUnboundedListsAreAWarning(t *testing.T) {
 	file := guarded(`'self.spec.free.all(a, self.spec.free.exists_one(b, a == b))'`)
-	def, diags := Load("test.yaml", []byte(file))
+	def, diags := program.Load("test.yaml", []byte(file))
 	if len(diags) > 0 {
 		t.Fatal(diags.Err())
 	}
 	m, diags := Bind(def, jobBindings(t))
-	diags = slices.DeleteFunc(diags, func(d Diagnostic) bool { return d.Code == "PG101" })
-	if m == nil || len(diags) != 1 || diags[0].Code != "PG016" || diags[0].Severity != SeverityWarning {
+	diags = slices.DeleteFunc(diags, func(d diag.Diagnostic) bool { return d.Code == "PG101" })
+	if m == nil || len(diags) != 1 || diags[0].Code != "PG016" || diags[0].Severity != diag.SeverityWarning {
 		t.Fatalf("an object of ordinary size passes: got %v, %v", m != nil, diags)
 	}
 	if want := "give maxItems, maxProperties or maxLength in the schema to self.spec.free, self.spec.free[]"; !strings.Contains(diags[0].Fix, want) {
@@ -59,7 +63,7 @@ func TestUnboundedListsAreAWarning(t *testing.T) {
 
 func TestOneEvaluationIsBounded(t *testing.T) {
 	r := runOf(t, nil)
-	e, errs := anything(t).compile(`self.list.all(a, self.list.all(b, a + b < 0 || true))`)
+	e, errs := anything(t).Compile(`self.list.all(a, self.list.all(b, a + b < 0 || true))`)
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -79,7 +83,7 @@ func TestOneEvaluationIsBounded(t *testing.T) {
 
 func TestAReconcileHasABudget(t *testing.T) {
 	r := runOf(t, nil)
-	e, errs := anything(t).compile(`facts.big && facts.big && result.n == 7`)
+	e, errs := anything(t).Compile(`facts.big && facts.big && result.n == 7`)
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -87,15 +91,15 @@ func TestAReconcileHasABudget(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	once := r.spent
-	if _, err := r.value(r.m.prog.facts["big"]); err != nil {
+	if _, err := r.value(r.m.prog.Facts["big"]); err != nil {
 		t.Fatal(err)
 	}
 	if fact := r.spent - once; once < 2*fact || fact == 0 {
 		t.Errorf("a fact that is read twice is paid twice: %d with two facts of %d", once, fact)
 	}
-	r.spent = maxRunCost + 1
+	r.spent = expr.MaxRunCost + 1
 	got := r.truth(e)
-	want := decision{because: e.text, got: "error: " + errBudget.Error(), err: errBudget}
+	want := decision{because: e.Text, got: "error: " + errBudget.Error(), err: errBudget}
 	if !errors.Is(got.err, errBudget) {
 		t.Errorf("got %v", got.err)
 	}
@@ -126,7 +130,7 @@ func TestSelfIsReadWhenAskedFor(t *testing.T) {
 				reads++
 				return map[string]any{"x": int64(1)}, c.err
 			}
-			e, errs := anything(t).compile(c.expr)
+			e, errs := anything(t).Compile(c.expr)
 			if len(errs) > 0 {
 				t.Fatal(errs)
 			}

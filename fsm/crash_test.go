@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -124,7 +125,7 @@ var reach = map[string]func(w *world){
 	"Complete": func(w *world) { w.settle() },
 	"RollingBack": func(w *world) {
 		w.Give("Verify", failing(fsm.Terminal("Bad", "bad"), ""))
-		w.Give("UnlockV3", failing(errors.New("no"), fsm.ClassUnavailable))
+		w.Give("UnlockV3", failing(errors.New("no"), program.ClassUnavailable))
 		w.settle()
 		w.Give("UnlockV3")
 	},
@@ -136,7 +137,7 @@ var reach = map[string]func(w *world){
 	"Aborting": func(w *world) {
 		w.Give("Verify", answer(map[string]any{"different": 1}))
 		w.settle()
-		w.Give("RestoreAPIService", failing(errors.New("no"), fsm.ClassUnavailable))
+		w.Give("RestoreAPIService", failing(errors.New("no"), program.ClassUnavailable))
 		w.Delete()
 		w.settle()
 		w.Give("RestoreAPIService")

@@ -7,6 +7,9 @@
 // the status. The same run can therefore be driven by a controller, by a test
 // or by a simulation.
 //
+// It imports program, which compiles a file, and lint, which Bind asks besides; nothing below it knows of a run. Begin
+// with Run.Next (next.go), then Run.Fire (fire.go); face.go has the names of other packages that a driver needs.
+//
 //	def, diags := fsm.Load("phases/door.yaml", data)
 //	machine, diags := fsm.Bind(def, bindings)
 //	run := machine.Run(status, input)

@@ -3,13 +3,12 @@ package fsm
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // An object may be woken at any moment: by a watch, an annotation, or a driver that was restarted.
@@ -21,34 +20,15 @@ import (
 //   - An action that calls something outside the cluster is called at its poll, and by an edit.
 //
 // All else costs nobody anything, and is looked at whenever something may have changed.
-type timing struct {
-	// edited: the spec or the file has changed since the call that NotBefore is about.
-	edited bool
-	// due is when something outside the cluster may be called again.
-	due time.Time
-	// called: the current step has called something outside the cluster, which may be called again at
-	// again if nothing comes of this run.
-	called bool
-	again  time.Time
-	// was is what the run began with, in a phase that calls outside the cluster.
-	was *v1alpha1.MachineStatus
-}
 
-// external tells whether a step may call something outside the cluster: an undo, if a release does.
-func (c *compiler) external(s step) bool {
-	if s.Undo == "" {
-		return s.action.spec.External
-	}
-	return slices.ContainsFunc(slices.Collect(maps.Values(c.prog.effects)), func(e effect) bool { return e.release.spec.External })
-}
-
+// timingOf is that of a run that begins.
 func (r *Run) timingOf(moved bool) timing {
 	var t timing
 	st, p := &r.st, r.phase()
 	if moved && st.Attempts == 0 {
 		st.NotBefore, st.TriedGeneration = nil, 0
 	}
-	if p != nil && p.external {
+	if p != nil && p.External {
 		t.was = st.DeepCopy()
 	}
 	t.edited = st.NotBefore != nil && (moved || st.TriedGeneration != r.input.Generation)
@@ -72,10 +52,10 @@ func onward(first time.Time, poll time.Duration, now time.Time) time.Time {
 }
 
 // pollOf is that of the current step; of none, that of the phase.
-func (r *Run) pollOf(p *phase) time.Duration {
-	poll := p.poll
-	if at := int(r.st.Cursor); r.st.Step != "" && at < len(p.steps) {
-		poll = p.steps[at].poll
+func (r *Run) pollOf(p *program.Phase) time.Duration {
+	poll := p.PollEvery
+	if at := int(r.st.Cursor); r.st.Step != "" && at < len(p.StepList) {
+		poll = p.StepList[at].PollEvery
 	}
 	return cmp.Or(poll, defaultPoll)
 }
@@ -95,7 +75,7 @@ func (r *Run) Due(stored bool) *time.Time {
 }
 
 // early ends a look that comes before a step that failed may be tried again.
-func (r *Run) early(p *phase) *Command {
+func (r *Run) early(p *program.Phase) *Command {
 	if r.st.Attempts == 0 || r.eager() || !r.heldBack() {
 		return nil
 	}
@@ -104,7 +84,7 @@ func (r *Run) early(p *phase) *Command {
 			return cmd
 		}
 	}
-	step := firstOf(r.st.Step, "require")
+	step := cmp.Or(r.st.Step, "require")
 	r.st.Blocked = []v1alpha1.Blocked{{Step: step, Because: fmt.Sprintf("error, attempt %d", r.st.Attempts)}}
 	return r.stay(r.st.NotBefore.Time, fmt.Sprintf("%s failed (attempt %d), next at %s", step, r.st.Attempts, r.st.NotBefore.UTC().Format(time.RFC3339)))
 }
@@ -129,7 +109,7 @@ func (r *Run) extra() bool { return r.eager() && r.st.Attempts > 0 && r.heldBack
 // person, who may have corrected what it failed for, and no number of errors leads out of it.
 func (r *Run) eager() bool {
 	p := r.phase()
-	return r.edited || p != nil && p.Kind == "waiting" && !p.external
+	return r.edited || p != nil && p.Kind == v1alpha1.PhaseWaiting && !p.External
 }
 
 // holdBack keeps the current step from being called for a while.
@@ -147,8 +127,8 @@ func (r *Run) calm() {
 }
 
 // calls notes that a step is about to call something outside the cluster.
-func (r *Run) calls(s *step) {
-	r.again = r.input.Now().Add(cmp.Or(s.poll, defaultPoll))
+func (r *Run) calls(s *program.Step) {
+	r.again = r.input.Now().Add(cmp.Or(s.PollEvery, defaultPoll))
 	r.due, r.called = r.again, true
 }
 
@@ -164,11 +144,11 @@ func (r *Run) polls(after time.Duration) {
 
 // notDue ends a look that comes to a step that must not be called yet. Where the step waits already,
 // or the look is a new one at a phase whose exits were closed, nothing has come of it.
-func (r *Run) notDue(s *step) *Command {
+func (r *Run) notDue(s *program.Step) *Command {
 	if r.edited || !r.input.Now().Before(r.due) {
 		return nil
 	}
-	message := fmt.Sprintf("%s is called again at %s", s.name, r.due.UTC().Format(time.RFC3339))
+	message := fmt.Sprintf("%s is called again at %s", s.Label, r.due.UTC().Format(time.RFC3339))
 	was := r.was
 	again := was != nil && was.Cursor == 0 && was.Step == ""
 	if !again && (was == nil || was.Cursor != r.st.Cursor || was.Step != r.st.Step) {

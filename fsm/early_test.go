@@ -11,6 +11,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -49,7 +50,7 @@ func TestAnEarlyLookAfterAnError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, "test.yaml", []byte(file), testBindings)
 			w.set("spec.size", 100)
-			w.Give("Work", failing(errors.New("no"), fsm.ClassUnavailable))
+			w.Give("Work", failing(errors.New("no"), program.ClassUnavailable))
 			w.settle()
 			w.Called = nil
 			stored, tries := *w.Stored.DeepCopy(), 0
@@ -85,7 +86,7 @@ func TestAnEarlyLookAfterAnError(t *testing.T) {
 func TestAnEarlyLookRepairsTheView(t *testing.T) {
 	w := newWorld(t, "test.yaml", []byte(one(failingWork+toDone)), testBindings)
 	w.set("spec.size", 100)
-	w.Give("Work", failing(errors.New("no"), fsm.ClassUnavailable))
+	w.Give("Work", failing(errors.New("no"), program.ClassUnavailable))
 	w.Crash("WriteView", true, 0)
 	w.settle()
 	w.Shown.Message, w.ShownMachine.Attempts = "an older view", 0
@@ -96,8 +97,8 @@ func TestAnEarlyLookRepairsTheView(t *testing.T) {
 }
 
 // external are the bindings of the tests, in which Look calls something outside the cluster.
-func external() fsm.Bindings {
-	b := fsm.Bindings{Guards: testBindings.Guards, Actions: map[string]fsm.ActionSpec{}}
+func external() program.Bindings {
+	b := program.Bindings{Guards: testBindings.Guards, Actions: map[string]program.ActionSpec{}}
 	for name, spec := range testBindings.Actions {
 		spec.External = name == "Look" || name == "Give"
 		b.Actions[name] = spec
@@ -132,7 +133,7 @@ func TestExternalActionsAreCalledAtTheirPoll(t *testing.T) {
 		"one after the other": {"the second was not called before", "poll: 10s, steps: [{action: Look}, {name: Again, action: Look}]", answer(nil), wake, []time.Duration{0, 0, 10 * second, 10 * second, 20 * second, 20 * second}, 0},
 		"steady":              {"also where it is looked at for years", "kind: steady, poll: 10s, steps: [{action: Look}]", answer(nil), wake, []time.Duration{0, 10 * second, 20 * second}, 0},
 		"restarts":            {"of a driver that cannot know when it called last", "steps: [{action: Look, until: 'result.n > 1', poll: 10s}]", answer(nil), restart, []time.Duration{0, 10 * second, 20 * second}, 0},
-		"an error":            {"its backoff decides", "retry: {base: 7s, factor: 1, jitter: 0}, steps: [{action: Look, poll: 10s}]", failing(errors.New("no"), fsm.ClassUnavailable), wake, []time.Duration{0, 7 * second, 14 * second, 21 * second, 28 * second}, 2},
+		"an error":            {"its backoff decides", "retry: {base: 7s, factor: 1, jitter: 0}, steps: [{action: Look, poll: 10s}]", failing(errors.New("no"), program.ClassUnavailable), wake, []time.Duration{0, 7 * second, 14 * second, 21 * second, 28 * second}, 2},
 		"an edit": {"it asks for a new look", "steps: [{action: Look, until: 'result.n > 1', poll: 10s}]", answer(nil), func(w *world, i int) {
 			if i == 42 {
 				w.set("spec.size", 1)
@@ -231,7 +232,7 @@ func TestRequestsAreActedOnOnce(t *testing.T) {
 // A phase that waits for a person looks whenever something has changed: that may be the correction.
 func TestAWaitingPhaseLooksAtOnce(t *testing.T) {
 	w := newWorld(t, "test.yaml", []byte(one("    kind: waiting\n    poll: 1m\n    steps: [{action: Work}]\n"+toDone)), testBindings)
-	w.Give("Work", failing(errors.New("it is in the way"), fsm.ClassUnavailable))
+	w.Give("Work", failing(errors.New("it is in the way"), program.ClassUnavailable))
 	w.settle()
 	w.Called = nil
 	for range 3 {

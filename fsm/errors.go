@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // WaitError says "not yet": nothing is wrong, look again later.
@@ -35,25 +37,6 @@ func Terminal(reason, format string, args ...any) error {
 	return &TerminalError{Reason: reason, Err: fmt.Errorf(format, args...)}
 }
 
-// Class is the kind of an error, as `onError[].is` names it.
-type Class string
-
-// The classes of errors. The driver classifies; the engine only compares.
-const (
-	ClassTerminal    Class = "Terminal"
-	ClassConflict    Class = "Conflict"
-	ClassForbidden   Class = "Forbidden"
-	ClassNotFound    Class = "NotFound"
-	ClassInvalid     Class = "Invalid"
-	ClassTimeout     Class = "Timeout"
-	ClassThrottled   Class = "Throttled"
-	ClassUnavailable Class = "Unavailable"
-	ClassAny         Class = "*"
-)
-
-var classes = []Class{ClassTerminal, ClassConflict, ClassForbidden, ClassNotFound, ClassInvalid,
-	ClassTimeout, ClassThrottled, ClassUnavailable, ClassAny}
-
 // Result is what an action came to. The zero Result is success without outputs.
 type Result struct {
 	// Outputs of a successful action, merged into `result`.
@@ -61,7 +44,7 @@ type Result struct {
 	// Err is nil, a WaitError, a TerminalError, or any other error: retried.
 	Err error
 	// Class of Err; ignored for a WaitError.
-	Class Class
+	Class program.Class
 	// RetryAfter is how long the server asked to wait; 0 when it did not.
 	RetryAfter time.Duration
 }

@@ -74,7 +74,7 @@ func TestWhatDecidedAGuard(t *testing.T) {
 				}
 				return true, "", nil
 			})
-			e, errs := anything(t).compile(c.when)
+			e, errs := anything(t).Compile(c.when)
 			if len(errs) > 0 {
 				t.Fatal(errs)
 			}

@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // exit is a machine whose one guarded exit is given in YAML.
@@ -149,7 +151,7 @@ func TestExpressionsAreCheckedAtLoad(t *testing.T) {
 }
 
 func TestUnusedNames(t *testing.T) {
-	def, diags := Load("test.yaml", []byte(one("    steps: [{action: Look}]\n"+toDone)))
+	def, diags := program.Load("test.yaml", []byte(one("    steps: [{action: Look}]\n"+toDone)))
 	if len(diags) > 0 {
 		t.Fatal(diags.Err())
 	}
@@ -161,7 +163,7 @@ func TestUnusedNames(t *testing.T) {
 // runOf is a run of a machine with facts, at rest in phase One.
 func runOf(t *testing.T, guard func(string) (bool, string, error)) *Run {
 	t.Helper()
-	def, diags := Load("test.yaml", []byte(spec(`  facts:
+	def, diags := program.Load("test.yaml", []byte(spec(`  facts:
   - {name: big, expr: 'result.n > 3'}
   - {name: bad, expr: 'self.spec.none'}
   phases:
@@ -183,16 +185,14 @@ func runOf(t *testing.T, guard func(string) (bool, string, error)) *Run {
 }
 
 // anything sees what runOf has, whatever the results are.
-func anything(t *testing.T) *scope {
+func anything(t *testing.T) *expr.Scope {
 	t.Helper()
-	b := testBindings
-	b.Guards = map[string]string{"open": "", "shut": "", "fails": ""}
-	s, err := newScope(b)
+	s, err := expr.NewScope(testBindings.Self, []string{"open", "shut", "fails"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.anyResult = true
-	s.define(varFacts, map[string]*cel.Type{"big": cel.BoolType, "bad": cel.DynType})
+	s.AnyResult = true
+	s.Define(expr.VarFacts, map[string]*cel.Type{"big": cel.BoolType, "bad": cel.DynType})
 	return s
 }
 
@@ -209,11 +209,11 @@ func TestMessagesNeverFail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := runOf(t, nil)
-			tmpl, errs := parseTemplate(c.text, anything(t).compile)
+			tmpl, errs := expr.ParseTemplate(c.text, anything(t).Compile)
 			if len(errs) > 0 {
 				t.Fatal(errs)
 			}
-			if got := tmpl.render(r.value); got != c.want {
+			if got := tmpl.Render(r.value); got != c.want {
 				t.Errorf("%s: got %q, want %q", c.why, got, c.want)
 			}
 		})

@@ -1,39 +1,42 @@
 package fsm
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // fail decides between retry and catch.
-func (r *Run) fail(o Result, policy retry, p *phase) {
+func (r *Run) fail(o Result, policy program.Backoff, p *program.Phase) {
 	extra := r.extra()
 	if !extra {
 		r.st.Attempts++
 	}
 	text, reason, class := o.Err.Error(), "", o.Class
 	if t := o.terminal(); t != nil {
-		class, reason = ClassTerminal, t.Reason
+		class, reason = program.ClassTerminal, t.Reason
 	}
-	exhausted := policy.attempts > 0 && r.st.Attempts >= policy.attempts
-	if i := catcher(p.OnError, class, exhausted, policy.attempts == 0); i >= 0 {
-		r.next = r.caught(r.errorEvent(p.OnError[i], firstOf(reason, string(class)+"Error")), text)
+	exhausted := policy.Attempts > 0 && r.st.Attempts >= policy.Attempts
+	if i := catcher(p.OnError, class, exhausted, policy.Attempts == 0); i >= 0 {
+		r.next = r.caught(r.errorEvent(p.OnError[i], cmp.Or(reason, string(class)+"Error")), text)
 		return
 	}
-	if exhausted && policy.to != "" {
+	if exhausted && policy.To != "" {
 		r.next = r.take(r.retryEvent(p, policy), text, nil)
 		return
 	}
-	delay := policy.delay(r.st.Attempts, r.input.Random)
+	delay := delayOf(policy, r.st.Attempts, r.input.Random)
 	switch {
-	case class == ClassTerminal || exhausted:
-		r.stall, delay = &stall{word(firstOf(reason, reasonExhausted)), text}, policy.max
-	case p.Kind == "waiting" && p.poll > 0:
-		delay = p.poll // who waits for a person looks at the same pace, whatever happens
+	case class == program.ClassTerminal || exhausted:
+		r.stall, delay = &stall{program.Word(cmp.Or(reason, program.ReasonExhausted)), text}, policy.Max
+	case p.Kind == v1alpha1.PhaseWaiting && p.PollEvery > 0:
+		delay = p.PollEvery // who waits for a person looks at the same pace, whatever happens
 	}
 	if extra {
 		delay = r.st.NotBefore.Sub(r.input.Now())
@@ -41,9 +44,9 @@ func (r *Run) fail(o Result, policy retry, p *phase) {
 	delay = max(delay, o.RetryAfter)
 	r.holdBack(delay)
 	r.st.Blocked = []v1alpha1.Blocked{{
-		Step:    firstOf(r.st.Step, "require"),
+		Step:    cmp.Or(r.st.Step, "require"),
 		Because: fmt.Sprintf("%s error, attempt %d", class, r.st.Attempts),
-		Got:     clip(text, maxText),
+		Got:     expr.Clip(text, v1alpha1.TextLimit),
 	}}
 	r.message = fmt.Sprintf("%s (attempt %d, next in %s)", text, r.st.Attempts, delay.Round(100*time.Millisecond))
 	cmd := r.sleep(delay)
@@ -55,35 +58,35 @@ func (r *Run) errorEvent(e v1alpha1.OnError, own string) string {
 	if e.Reason != "" {
 		return e.Reason
 	}
-	return r.also(word(own), errorEvent(e))
+	return r.also(program.Word(own), program.ErrorEvent(e))
 }
 
 // catcher is the first onError entry that catches now, or -1. A terminal error
 // is caught at once, any other after the last retry. A class that is retried
 // for ever could never be caught, so naming it catches it at once; `*` does not.
-func catcher(entries []v1alpha1.OnError, class Class, exhausted, forever bool) int {
+func catcher(entries []v1alpha1.OnError, class program.Class, exhausted, forever bool) int {
 	return slices.IndexFunc(entries, func(e v1alpha1.OnError) bool {
-		switch Class(e.Is) {
+		switch program.Class(e.Is) {
 		case class:
-			return class == ClassTerminal || exhausted || forever
-		case ClassAny:
-			return class == ClassTerminal || exhausted
+			return class == program.ClassTerminal || exhausted || forever
+		case program.ClassAny:
+			return class == program.ClassTerminal || exhausted
 		}
 		return false
 	})
 }
 
-func (r *Run) retryEvent(p *phase, policy retry) string {
-	if policy.to == p.retry.to {
-		return reasonExhausted
+func (r *Run) retryEvent(p *program.Phase, policy program.Backoff) string {
+	if policy.To == p.Backoff.To {
+		return program.ReasonExhausted
 	}
-	return stepRetryEvent(&p.steps[r.st.Cursor])
+	return program.StepRetryEvent(&p.StepList[r.st.Cursor])
 }
 
-func (q retry) delay(attempt int32, random func() float64) time.Duration {
-	d := min(float64(q.base)*math.Pow(q.factor, float64(attempt-1)), float64(q.max))
+func delayOf(q program.Backoff, attempt int32, random func() float64) time.Duration {
+	d := min(float64(q.Base)*math.Pow(q.Factor, float64(attempt-1)), float64(q.Max))
 	if random != nil {
-		d *= 1 + q.jitter*(2*random()-1)
+		d *= 1 + q.Jitter*(2*random()-1)
 	}
 	return max(time.Duration(d), time.Millisecond) // 0 would sleep until something changes
 }

@@ -3,10 +3,12 @@ package fsm
 import (
 	"testing"
 	"time"
+
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 func TestDelay(t *testing.T) {
-	policy := retry{base: time.Second, max: 10 * time.Second, factor: 2, jitter: 0.5}
+	policy := program.Backoff{Base: time.Second, Max: 10 * time.Second, Factor: 2, Jitter: 0.5}
 	for name, c := range map[string]struct {
 		why     string
 		attempt int32
@@ -20,11 +22,11 @@ func TestDelay(t *testing.T) {
 		"jittered": {"jitter goes both ways", 1, func() float64 { return 0 }, 500 * time.Millisecond},
 		"later":    {"jitter goes both ways", 1, func() float64 { return 1 }, 1500 * time.Millisecond},
 	} {
-		if got := policy.delay(c.attempt, c.random); got != c.want {
+		if got := delayOf(policy, c.attempt, c.random); got != c.want {
 			t.Errorf("%s: %s: got %s, want %s", name, c.why, got, c.want)
 		}
 	}
-	if got := (retry{base: time.Second, max: time.Second, factor: 1, jitter: 1}).delay(1, func() float64 { return 0 }); got <= 0 {
+	if got := delayOf(program.Backoff{Base: time.Second, Max: time.Second, Factor: 1, Jitter: 1}, 1, func() float64 { return 0 }); got <= 0 {
 		t.Errorf("a delay of %s would be a sleep until something changes", got)
 	}
 }

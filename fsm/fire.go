@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,30 +10,9 @@ import (
 	looplab "github.com/looplab/fsm"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
-
-// Do carries out a command: it calls the action, and answers what came of it. An error says that nothing of the run
-// counts any more: the driver is ending, or the object is another one by now.
-type Do func(ctx context.Context, cmd Command) (Result, error)
-
-// firing is what the callbacks of an event get, as its only argument.
-type firing struct {
-	run *Run
-
-	// Of a step: what to do, and what came of it.
-	cmd     *Command
-	do      Do
-	called  bool
-	outcome Result
-	dropped error
-
-	// Of a way on: what is told of it, what was decided, and who hears of it once it is durable.
-	message  string
-	guard    *expr
-	caught   bool // by onError: no guard is asked
-	took     *v1alpha1.Transition
-	announce func(*v1alpha1.Transition)
-}
 
 // callbacks of every machine. They are generic: those of looplab/fsm belong to the name of an event, not to an event of one phase.
 func callbacks() looplab.Callbacks {
@@ -78,12 +58,12 @@ func leaveState(_ context.Context, e *looplab.Event) {
 	case e.Err != nil:
 		e.Cancel(e.Err)
 		return
-	case r.m.prog.phases[e.Dst] == nil:
+	case r.m.prog.Phases[e.Dst] == nil:
 		e.Cancel(fmt.Errorf("there is no phase %q", e.Dst))
 		return
-	case m.renames:
+	case m.Renames:
 		r.rename(e.Dst, e.Event)
-	case e.Src == unborn:
+	case e.Src == program.Unborn:
 		r.enter(e.Dst, "", e.Event, f.message)
 	default:
 		r.recordRequests(f.guard)
@@ -100,18 +80,18 @@ func enterState(_ context.Context, e *looplab.Event) {
 	}
 }
 
-func (r *Run) meaning(e *looplab.Event) meaning { return r.m.prog.sources[e.Src].means[e.Event] }
+func (r *Run) meaning(e *looplab.Event) program.Meaning { return r.m.prog.Events[e.Src].Means[e.Event] }
 
 // shut is nil while the guard of an event is open.
-func (r *Run) shut(m meaning, guard *expr) error {
-	if !slices.Contains(m.guards, guard) {
+func (r *Run) shut(m program.Meaning, guard *expr.Expr) error {
+	if !slices.Contains(m.Guards, guard) {
 		return errors.New("the guard is that of another event")
 	}
 	if guard == nil {
 		return nil
 	}
 	if asked := r.truth(guard); !asked.open {
-		return fmt.Errorf("guard %s: %s", guard.text, asked.got)
+		return fmt.Errorf("guard %s: %s", guard.Text, asked.got)
 	}
 	return nil
 }
@@ -138,7 +118,7 @@ func (r *Run) Fire(ctx context.Context, do Do) error {
 }
 
 // take fires an event that leads on. What it comes to is a Commit, or the machine stands still.
-func (r *Run) take(event, message string, guard *expr) *Command {
+func (r *Run) take(event, message string, guard *expr.Expr) *Command {
 	return r.goBy(event, &firing{run: r, message: message, guard: guard})
 }
 
@@ -177,8 +157,8 @@ func (r *Run) refuse(err error) *Command {
 	r.stall = &stall{"IllegalTransition", err.Error()}
 	r.message = err.Error()
 	poll := defaultPoll
-	if p := r.phase(); p != nil && p.poll > 0 {
-		poll = p.poll
+	if p := r.phase(); p != nil && p.PollEvery > 0 {
+		poll = p.PollEvery
 	}
 	cmd := r.sleep(poll)
 	return &cmd
@@ -186,8 +166,8 @@ func (r *Run) refuse(err error) *Command {
 
 // event fires an event of the phase. It is nil where a step was done, or where a way on waits to be stored.
 func (r *Run) event(ctx context.Context, name string, f *firing) error {
-	at := firstOf(r.st.Phase, unborn)
-	s := r.m.prog.sources[at]
+	at := cmp.Or(r.st.Phase, program.Unborn)
+	s := r.m.prog.Events[at]
 	if s == nil {
 		return fmt.Errorf("%w: %s from %s", errIllegal, name, at)
 	}
@@ -211,29 +191,29 @@ func (r *Run) event(ctx context.Context, name string, f *firing) error {
 
 // newFSM makes the state machine of this run, at its first event: a look that comes to none pays nothing. A proof, which
 // makes very many runs, takes the one that it had.
-func (r *Run) newFSM(s *source) *looplab.FSM {
+func (r *Run) newFSM(s *program.PhaseEvents) *looplab.FSM {
 	if r.pool == nil {
-		return looplab.NewFSM(s.name, slices.Concat(s.events, r.more), r.m.prog.callbacks)
+		return looplab.NewFSM(s.Name, slices.Concat(s.Events, r.more), r.m.callbacks)
 	}
 	key := r.poolKey(s)
 	f := r.pool[key]
 	if f == nil {
-		f = looplab.NewFSM(s.name, slices.Concat(s.events, r.more), r.m.prog.callbacks)
+		f = looplab.NewFSM(s.Name, slices.Concat(s.Events, r.more), r.m.callbacks)
 		r.pool[key] = f
 	}
-	f.SetState(s.name)
+	f.SetState(s.Name)
 	return f
 }
 
-func (r *Run) poolKey(s *source) string {
-	key := s.name
+func (r *Run) poolKey(s *program.PhaseEvents) string {
+	key := s.Name
 	for _, e := range r.more {
 		key += " " + e.Name
 	}
 	return key
 }
 
-func (r *Run) drop(s *source) {
+func (r *Run) drop(s *program.PhaseEvents) {
 	r.fsm = nil
 	delete(r.pool, r.poolKey(s))
 }
@@ -242,16 +222,16 @@ func (r *Run) drop(s *source) {
 // error with a reason of its own. It leads where another one does; like "" stays in the phase. Where the name is that of an
 // event that leads elsewhere, the other one is fired.
 func (r *Run) also(name, like string) string {
-	s := r.m.prog.sources[r.st.Phase]
-	to := firstOf(s.leads(like), s.name)
-	switch s.leads(name) {
+	s := r.m.prog.Events[r.st.Phase]
+	to := cmp.Or(s.Leads(like), s.Name)
+	switch s.Leads(name) {
 	case to:
 		return name
 	case "":
 	default:
 		return like
 	}
-	r.more = append(r.more, looplab.EventDesc{Name: name, Src: []string{s.name}, Dst: to})
+	r.more = append(r.more, looplab.EventDesc{Name: name, Src: []string{s.Name}, Dst: to})
 	r.fsm = nil
 	return name
 }

@@ -10,15 +10,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	looplab "github.com/looplab/fsm"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // locked is a run of lockMachine that comes to the step Lock, and goes to Done after it.
 func locked(t *testing.T, m *Machine) *Run {
 	t.Helper()
 	run := m.Run(v1alpha1.MachineStatus{Phase: "Work", Revision: m.Revision(), Held: v1alpha1.Held("lock")},
-		Input{Finalizer: true, Now: func() time.Time { return provedNow }})
+		Input{Finalizer: true, Now: func() time.Time { return fireNow }})
 	if cmd := run.Next(); cmd.Do != RunAction || cmd.Event != "Lock" {
 		t.Fatalf("it asks for %+v", cmd)
 	}
@@ -72,7 +75,7 @@ func TestAnswersOfAnEvent(t *testing.T) {
 		"an exit to nowhere":      {"no such phase", only("Done", looplab.EventDesc{Name: "Done", Src: []string{"Work"}, Dst: "Nowhere"}), nil, 1, `no phase "Nowhere"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run, calls := locked(t, lockProgram(t).Altered(c.events, c.callbacks)), 0
+			run, calls := locked(t, lockMachine(t).Altered(c.events, c.callbacks)), 0
 			var told []string
 			err := run.Fire(t.Context(), does(&calls, Result{}))
 			cmd := run.Next()
@@ -98,15 +101,15 @@ func TestAnswersOfAnEvent(t *testing.T) {
 
 // An error of a step cancels its event, and is what decides; one of the driver ends the run.
 func TestErrorsOfAStep(t *testing.T) {
-	run, calls := locked(t, lockProgram(t)), 0
+	run, calls := locked(t, lockMachine(t)), 0
 	if err := run.Fire(t.Context(), does(&calls, Result{Err: errNotYet})); err != nil || run.stall != nil || run.Next().Do != Requeue || run.Status().Attempts != 0 {
 		t.Errorf("a wait is no error: %v, %+v, %+v", err, run.stall, run.Status())
 	}
-	run = locked(t, lockProgram(t))
-	if err := run.Fire(t.Context(), does(&calls, Result{Err: errForNow, Class: ClassUnavailable})); err != nil || run.stall != nil || run.Status().Attempts != 1 {
+	run = locked(t, lockMachine(t))
+	if err := run.Fire(t.Context(), does(&calls, Result{Err: errAgain, Class: program.ClassUnavailable})); err != nil || run.stall != nil || run.Status().Attempts != 1 {
 		t.Errorf("an error is an attempt: %v, %+v, %+v", err, run.stall, run.Status())
 	}
-	run = locked(t, lockProgram(t))
+	run = locked(t, lockMachine(t))
 	ends := errors.New("the driver ends")
 	if err := run.Fire(t.Context(), func(context.Context, Command) (Result, error) { return Result{}, ends }); !errors.Is(err, ends) {
 		t.Errorf("the driver hears of its own error: %v", err)
@@ -118,12 +121,12 @@ func TestErrorsOfAStep(t *testing.T) {
 
 // Who has not stored a transition comes to no other one.
 func TestInTransitionError(t *testing.T) {
-	run, calls := locked(t, lockProgram(t)), 0
+	run, calls := locked(t, lockMachine(t)), 0
 	if err := run.Fire(t.Context(), does(&calls, Result{})); err != nil || run.Next().Do != Commit {
 		t.Fatal(err)
 	}
 	run.st.Phase = "Work" // as if it had not been decided
-	run.take(reasonDeletion, "", nil)
+	run.take(program.ReasonDeletion, "", nil)
 	if run.stall == nil || !strings.Contains(run.stall.message, "an earlier event waits to be stored") {
 		t.Errorf("stalled for %+v", run.stall)
 	}
@@ -133,7 +136,7 @@ func TestInTransitionError(t *testing.T) {
 func TestStoredTellsNobodyOfWhatDidNotHappen(t *testing.T) {
 	for name, spoil := range map[string]func(*Run){
 		"called off": func(r *Run) {
-			r.fsm = looplab.NewFSM("Work", r.m.Events("Work"), r.m.prog.callbacks)
+			r.fsm = looplab.NewFSM("Work", r.m.Events("Work"), r.m.callbacks)
 			r.st.Phase = "Work"
 			var async looplab.AsyncError
 			if err := r.fsm.Event(context.Background(), "Done", &firing{run: r}); !errors.As(err, &async) {
@@ -144,7 +147,7 @@ func TestStoredTellsNobodyOfWhatDidNotHappen(t *testing.T) {
 		"NotInTransitionError": func(r *Run) { r.fsm = looplab.NewFSM("Work", r.m.Events("Work"), nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			run, calls := locked(t, lockProgram(t)), 0
+			run, calls := locked(t, lockMachine(t)), 0
 			if err := run.Fire(t.Context(), does(&calls, Result{})); err != nil || run.Next().Do != Commit {
 				t.Fatal(err)
 			}
@@ -158,7 +161,7 @@ func TestStoredTellsNobodyOfWhatDidNotHappen(t *testing.T) {
 
 // At most once, and not before it is stored.
 func TestATransitionIsToldOnce(t *testing.T) {
-	run, calls, told := locked(t, lockProgram(t)), 0, 0
+	run, calls, told := locked(t, lockMachine(t)), 0, 0
 	tell := func(*v1alpha1.Transition) { told++ }
 	if err := run.Fire(t.Context(), does(&calls, Result{})); err != nil {
 		t.Fatal(err)
@@ -174,7 +177,7 @@ func TestATransitionIsToldOnce(t *testing.T) {
 
 // A guard that is shut by the time of the event keeps the exit shut, and nobody can give the guard of another.
 func TestGuardIsAskedAgain(t *testing.T) {
-	def, diags := Load("test.yaml", []byte(one("    poll: 5s\n    next: [{to: Done, when: 'guards.a', reason: Opened}, {to: Done}]\n")))
+	def, diags := program.Load("test.yaml", []byte(one("    poll: 5s\n    next: [{to: Done, when: 'guards.a', reason: Opened}, {to: Done}]\n")))
 	if def == nil {
 		t.Fatal(diags)
 	}
@@ -185,15 +188,15 @@ func TestGuardIsAskedAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		why   string
 		open  bool
-		guard func(p *phase) *expr
+		guard func(p *program.Phase) *expr.Expr
 		stall string
 	}{
-		"open":       {"as Next found it", true, func(p *phase) *expr { return p.next[0].when }, ""},
-		"shut":       {"by now", false, func(p *phase) *expr { return p.next[0].when }, "guard guards.a"},
-		"of another": {"no caller can leave it out", false, func(*phase) *expr { return nil }, "that of another event"},
+		"open":       {"as Next found it", true, func(p *program.Phase) *expr.Expr { return p.Exits[0].WhenExpr }, ""},
+		"shut":       {"by now", false, func(p *program.Phase) *expr.Expr { return p.Exits[0].WhenExpr }, "guard guards.a"},
+		"of another": {"no caller can leave it out", false, func(*program.Phase) *expr.Expr { return nil }, "that of another event"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: m.Revision()}, Input{Finalizer: true, Now: func() time.Time { return provedNow },
+			run := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: m.Revision()}, Input{Finalizer: true, Now: func() time.Time { return fireNow },
 				Guard: func(string) (bool, string, error) { return c.open, "", nil }})
 			cmd := run.take("Opened", "", c.guard(run.phase()))
 			if stalled := run.stall != nil; stalled != (c.stall != "") || stalled && !strings.Contains(run.stall.message, c.stall) || !stalled && cmd.Transition.Reason != "Opened" {
@@ -205,9 +208,9 @@ func TestGuardIsAskedAgain(t *testing.T) {
 
 // A look that comes to no event makes no state machine.
 func TestEarlyLookMakesNoFSM(t *testing.T) {
-	m := lockProgram(t)
-	run := m.Run(v1alpha1.MachineStatus{Phase: "Work", Step: "Lock", Revision: m.Revision(), Held: v1alpha1.Held("lock"), Attempts: 1, NotBefore: microTime(provedNow.Add(time.Minute))},
-		Input{Finalizer: true, Now: func() time.Time { return provedNow }})
+	m := lockMachine(t)
+	run := m.Run(v1alpha1.MachineStatus{Phase: "Work", Step: "Lock", Revision: m.Revision(), Held: v1alpha1.Held("lock"), Attempts: 1, NotBefore: microTime(fireNow.Add(time.Minute))},
+		Input{Finalizer: true, Now: func() time.Time { return fireNow }})
 	if cmd := run.Next(); !cmd.Early || run.fsm != nil {
 		t.Errorf("%+v, %v", cmd, run.fsm)
 	}
@@ -222,7 +225,7 @@ func TestEventOfAnError(t *testing.T) {
     onError: [{is: Terminal, to: Two}]
   - {name: Two, terminal: failure, onDelete: {to: Out}}
 `
-	def, diags := Load("test.yaml", []byte(one(file)))
+	def, diags := program.Load("test.yaml", []byte(one(file)))
 	if def == nil {
 		t.Fatal(diags)
 	}
@@ -232,10 +235,10 @@ func TestEventOfAnError(t *testing.T) {
 	}
 	got := map[string]string{}
 	for _, reason := range []string{"Stuck", "Look", "Finished", "Broken", ""} {
-		run := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: m.Revision()}, Input{Finalizer: true, Now: func() time.Time { return provedNow }, Guard: noGuard})
+		run := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: m.Revision()}, Input{Finalizer: true, Now: func() time.Time { return fireNow }, Guard: noGuard})
 		run.Next()
 		if err := run.Fire(t.Context(), func(context.Context, Command) (Result, error) {
-			return Result{Err: &TerminalError{Reason: reason, Err: errForNow}}, nil
+			return Result{Err: &TerminalError{Reason: reason, Err: errAgain}}, nil
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -254,4 +257,31 @@ func TestEventOfAnError(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
+}
+
+var (
+	fireNow   = time.Unix(1_000_000_000, 0)
+	errAgain  = errors.New("fails")
+	errNotYet = Wait("not yet")
+)
+
+func noGuard(string) (bool, string, error) { return false, "", errAgain }
+
+func microTime(t time.Time) *metav1.MicroTime {
+	m := metav1.NewMicroTime(t)
+	return &m
+}
+
+// lockMachine is compiled afresh each time, so that a test may damage it.
+func lockMachine(t *testing.T) *Machine {
+	t.Helper()
+	def, diags := program.Load("lock.yaml", ReadFile(t, "testdata/lock.yaml"))
+	if len(diags) > 0 {
+		t.Fatal(diags)
+	}
+	m := Provable(def, program.Bindings{Actions: map[string]program.ActionSpec{"Lock": {}, "Unlock": {}}})
+	if m == nil {
+		t.Fatal("the machine is refused")
+	}
+	return m
 }

@@ -1,20 +1,25 @@
 package fsm
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/cel-go/cel"
 	apiservercel "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // fullRun is a run that has something of everything to read.
-func fullRun(f testing.TB) (*scope, *Run) {
+func fullRun(f testing.TB) (*expr.Scope, *Run) {
 	f.Helper()
-	def, diags := Load("fuzz.yaml", []byte(spec(`  facts:
+	def, diags := program.Load("fuzz.yaml", []byte(spec(`  facts:
   - {name: big, expr: 'result.n > 3'}
   requests: [{name: go, token: 'self.metadata.name', params: {n: 'self.spec.size'}}]
   phases:
@@ -23,33 +28,40 @@ func fullRun(f testing.TB) (*scope, *Run) {
 	if len(diags) > 0 {
 		f.Fatal(diags.Err())
 	}
-	c := &compiler{def: def, b: jobBindings(f)}
-	var err error
-	if c.scope, err = newScope(c.b); err != nil {
-		f.Fatal(err)
+	b := jobBindings(f)
+	m, diags := Bind(def, b)
+	if m == nil {
+		f.Fatal(diags.Err())
 	}
-	c.run()
-	if err := c.diags.Err(); err != nil {
-		f.Fatal(err)
-	}
-	// What is compiled last sees no outputs: expressions here are those of an exit of the phase.
-	c.scope.addResults(c.prog.phases["One"].steps[0].action.spec.Outputs)
 	self := map[string]any{
 		"metadata": map[string]any{"name": "a", "labels": map[string]any{"x/y": "z"}},
 		"spec":     map[string]any{"size": int64(3), "parts": []any{map[string]any{"name": "a", "ready": true}}, "free": []any{"b"}},
 	}
-	r := (&Machine{def: def, prog: c.prog}).Run(v1alpha1.MachineStatus{Phase: "One", Held: v1alpha1.Held("lock"), Result: `{"n": 7, "list": ["x", "y"]}`},
+	r := m.Run(v1alpha1.MachineStatus{Phase: "One", Held: v1alpha1.Held("lock"), Result: `{"n": 7, "list": ["x", "y"]}`},
 		Input{Self: StaticObject(self), Now: func() time.Time { return time.Unix(1e9, 0) }, Guard: func(name string) (bool, string, error) { return name == "a", name, nil }})
-	return c.scope, r
+	return scopeLike(f, b), r
+}
+
+// scopeLike is that of an exit of the phase: what it sees of facts, requests and outputs.
+func scopeLike(f testing.TB, b program.Bindings) *expr.Scope {
+	s, err := expr.NewScope(b.Self, slices.Collect(maps.Keys(b.Guards)))
+	if err != nil {
+		f.Fatal(err)
+	}
+	s.Define(expr.VarFacts, map[string]*cel.Type{"big": cel.BoolType})
+	s.Define(expr.VarRequest, map[string]*cel.Type{"go": s.Define("request.go", map[string]*cel.Type{
+		"pending": cel.BoolType, "token": cel.StringType, "params": s.Define("request.go.params", map[string]*cel.Type{"n": cel.IntType})})})
+	s.AddResults(b.Actions["Look"].Outputs)
+	return s
 }
 
 // again makes a run of the same status that has spent nothing.
 func again(r *Run) *Run { return r.m.Run(r.st, r.input) }
 
-func checkOffsets(t *testing.T, text string, errs []compileError) {
+func checkOffsets(t *testing.T, text string, errs []expr.Problem) {
 	t.Helper()
 	for _, e := range errs {
-		if e.code == "" || e.message == "" || e.fix == "" || e.offset < 0 || e.offset > utf8.RuneCountInString(text) {
+		if e.Code == "" || e.Message == "" || e.Fix == "" || e.Offset < 0 || e.Offset > utf8.RuneCountInString(text) {
 			t.Errorf("a finding that points nowhere in %d characters: %+v", utf8.RuneCountInString(text), e)
 		}
 	}
@@ -69,7 +81,7 @@ func FuzzExpression(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		e, errs := scope.compile(text)
+		e, errs := scope.Compile(text)
 		checkOffsets(t, text, errs)
 		if e == nil {
 			if len(errs) == 0 {
@@ -84,7 +96,7 @@ func FuzzExpression(f *testing.F) {
 		if d.open && d.err != nil || !d.open && d.because == "" {
 			t.Errorf("neither open nor closed for a reason: %+v", d)
 		}
-		if len(d.because) > maxText || len(d.got) > maxText || r.spent > maxRunCost+apiservercel.PerCallLimit {
+		if len(d.because) > v1alpha1.TextLimit || len(d.got) > v1alpha1.TextLimit || r.spent > expr.MaxRunCost+apiservercel.PerCallLimit {
 			t.Errorf("without bounds: %d and %d bytes, %d spent", len(d.because), len(d.got), r.spent)
 		}
 	})
@@ -101,10 +113,10 @@ func FuzzTemplate(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		tmpl, errs := parseTemplate(text, scope.compile)
+		tmpl, errs := expr.ParseTemplate(text, scope.Compile)
 		checkOffsets(t, text, errs)
 		if strings.Count(text, "${") == strings.Count(text, "$${") {
-			got := tmpl.render(nil) // nothing in it is evaluated
+			got := tmpl.Render(nil) // nothing in it is evaluated
 			if want := strings.ReplaceAll(text, "$${", "${"); len(errs) > 0 || got != want {
 				t.Errorf("a text without an expression: got %q, want %q, findings %+v", got, want, errs)
 			}
@@ -114,8 +126,8 @@ func FuzzTemplate(f *testing.F) {
 			return
 		}
 		r := again(r)
-		_ = tmpl.render(r.value)
-		if _, err := tmpl.value(r.value); err == nil && r.spent > maxRunCost+apiservercel.PerCallLimit {
+		_ = tmpl.Render(r.value)
+		if _, err := tmpl.Value(r.value); err == nil && r.spent > expr.MaxRunCost+apiservercel.PerCallLimit {
 			t.Errorf("without bounds: %d spent", r.spent)
 		}
 	})

@@ -7,6 +7,9 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -20,7 +23,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte("---\n"))
 	f.Add([]byte(one("    poll: 5s\n    next:\n    - to: Done\n      when: >-\n        self.a ==\n\n        = 3\n    message: \"\\u00e4 ${self.a\\\n      == = 1}\"\n")))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		def, diags := fsm.Load("fuzz.yaml", data)
+		def, diags := program.Load("fuzz.yaml", data)
 		if (def == nil) == (len(diags) == 0) {
 			t.Fatalf("a definition or findings, not both and not neither: %v", diags)
 		}
@@ -41,7 +44,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-func pointSomewhere(t *testing.T, data []byte, diags fsm.Diagnostics) {
+func pointSomewhere(t *testing.T, data []byte, diags diag.Diagnostics) {
 	t.Helper()
 	lines := 2 + strings.Count(string(data), "\n") + strings.Count(string(data), "\r")
 	for _, d := range diags {
@@ -52,26 +55,26 @@ func pointSomewhere(t *testing.T, data []byte, diags fsm.Diagnostics) {
 }
 
 // everything binds whatever a file names.
-func everything(def *fsm.Definition) fsm.Bindings {
-	b := fsm.Bindings{Actions: map[string]fsm.ActionSpec{}, Guards: map[string]string{"a": "", "b": ""}}
+func everything(def *program.Definition) program.Bindings {
+	b := program.Bindings{Actions: map[string]program.ActionSpec{}, Guards: map[string]string{"a": "", "b": ""}}
 	for _, a := range def.Spec.Actions {
-		b.Actions[a.Use] = fsm.ActionSpec{Params: anyOf(a.With)}
+		b.Actions[a.Use] = program.ActionSpec{Params: anyOf(a.With)}
 	}
 	for _, e := range def.Spec.Effects {
-		b.Actions[e.Acquire], b.Actions[e.Release] = fsm.ActionSpec{}, fsm.ActionSpec{}
+		b.Actions[e.Acquire], b.Actions[e.Release] = program.ActionSpec{}, program.ActionSpec{}
 	}
 	for _, p := range def.Spec.Phases {
 		for _, s := range p.Steps {
-			b.Actions[s.Action] = fsm.ActionSpec{Outputs: map[string]fsm.Type{"n": fsm.TypeInt}}
+			b.Actions[s.Action] = program.ActionSpec{Outputs: map[string]expr.Type{"n": expr.TypeInt}}
 		}
 	}
 	return b
 }
 
-func anyOf(with map[string]any) map[string]fsm.Param {
-	params := map[string]fsm.Param{}
+func anyOf(with map[string]any) map[string]program.Param {
+	params := map[string]program.Param{}
 	for name := range with {
-		params[name] = fsm.Param{Type: fsm.TypeAny}
+		params[name] = program.Param{Type: expr.TypeAny}
 	}
 	return params
 }
@@ -81,7 +84,7 @@ func BenchmarkLoadAndBind(b *testing.B) {
 	bindings := shippedBindings(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		def, diags := fsm.Load("datastore-migration.yaml", data)
+		def, diags := program.Load("datastore-migration.yaml", data)
 		if len(diags) > 0 {
 			b.Fatal(diags.Err())
 		}
@@ -95,7 +98,7 @@ func BenchmarkLoadAndBind(b *testing.B) {
 func BenchmarkPass(b *testing.B) {
 	data := readFile(b, "../phases/datastore-migration.yaml")
 	bindings := shippedBindings(b)
-	def, _ := fsm.Load("datastore-migration.yaml", data)
+	def, _ := program.Load("datastore-migration.yaml", data)
 	m, diags := fsm.Bind(def, bindings)
 	if len(diags) > 0 {
 		b.Fatal(diags.Err())

@@ -11,6 +11,8 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -32,7 +34,7 @@ func releases(w *world, held []string) []string {
 func TestVanishedFromEveryPhase(t *testing.T) {
 	kept := []string{"apiService", "v1Fence", "v1Lock", "v1Owners", "v3Copies"}
 	pending := func(w *world) {
-		w.Give("OpenSideDoor", failing(errors.New("no"), fsm.ClassUnavailable))
+		w.Give("OpenSideDoor", failing(errors.New("no"), program.ClassUnavailable))
 		w.settle()
 		w.Give("OpenSideDoor")
 	}
@@ -125,7 +127,7 @@ func TestGoneSeesNoChangeOfTheSpec(t *testing.T) {
 `+rest)), testBindings)
 	st := v1alpha1.MachineStatus{Phase: "Two", Revision: m.Revision(), Generation: 7, Held: v1alpha1.Held("lock")}
 	run := m.Run(st, fsm.Input{Gone: true, Now: func() time.Time { return simulate.Epoch }})
-	if d := cmp.Diff(fsm.Command{Do: fsm.RunAction, Action: "Give", Step: "Give", Event: "Give", StepID: "Two/Give", With: fsm.Params{}}, run.Next()); d != "" {
+	if d := cmp.Diff(fsm.Command{Do: fsm.RunAction, Action: "Give", Step: "Give", Event: "Give", StepID: "Two/Give", With: expr.Params{}}, run.Next()); d != "" {
 		t.Errorf("there is no spec that could change (-want +got):\n%s", d)
 	}
 	fire(t, run, fsm.Result{})

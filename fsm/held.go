@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -9,6 +10,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // maxHeld is how long the line of a held effect may be; the CRDs say the same.
@@ -16,10 +19,10 @@ const maxHeld = 32 << 10
 
 // hold writes the ledger before the deed: what is taken, and what gives it back. A crash
 // in between costs a release of something that was never taken, which is harmless.
-func (r *Run) hold(s *step, p *phase) *Command {
-	h, err := r.entry(r.m.prog.effects[s.acquires], s.action)
+func (r *Run) hold(s *program.Step, p *program.Phase) *Command {
+	h, err := r.entry(r.m.prog.Effects[s.Acquires], s.Bound)
 	if err != nil {
-		r.fail(Result{Err: err, Class: ClassInvalid}, s.retry, p)
+		r.fail(Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
 		return r.next
 	}
 	r.st.Held = append(r.st.Held, h)
@@ -29,16 +32,16 @@ func (r *Run) hold(s *step, p *phase) *Command {
 // entry is how the ledger has an effect that an action is about to take, or may have taken.
 // The parameters of its release are resolved now: an edit of the object later on must not
 // lead elsewhere.
-func (r *Run) entry(e effect, acquire *action) (v1alpha1.HeldEffect, error) {
-	h := v1alpha1.HeldEffect{Name: e.Name, Release: e.release.use}
-	with, err := e.release.params(r.value, nil)
+func (r *Run) entry(e program.Effect, acquire *program.Action) (v1alpha1.HeldEffect, error) {
+	h := v1alpha1.HeldEffect{Name: e.Name, Release: e.BoundRelease.Use}
+	with, err := e.BoundRelease.Params(r.value, nil)
 	if err == nil {
 		h.With, err = encodeParams(with)
 	}
 	if err != nil {
 		return h, fmt.Errorf("what would give %s back: %w", e.Name, err)
 	}
-	acquired, err := acquire.varying(r.value)
+	acquired, err := acquire.Varying(r.value)
 	if err != nil {
 		return h, err
 	}
@@ -52,72 +55,53 @@ func (r *Run) entry(e effect, acquire *action) (v1alpha1.HeldEffect, error) {
 }
 
 // undo gives back what was taken last, as it was recorded.
-func (r *Run) undo(s *step, p *phase) *Command {
+func (r *Run) undo(s *program.Step, p *program.Phase) *Command {
 	h := r.st.Held[len(r.st.Held)-1]
 	use, with, err := r.m.release(h, r.value)
 	if err != nil {
-		r.fail(Result{Err: err, Class: ClassInvalid}, s.retry, p)
+		r.fail(Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
 		return r.next
 	}
-	event := r.also(undoEvent(s.name, h.Name), "")
-	return r.act(&Command{Do: RunAction, Action: use, Step: s.name, Event: event, StepID: firstOf(r.m.prog.effects[h.Name].Release, h.Name), With: with, Effect: h.Name}, s, r.m.bindings.Actions[use].External)
+	event := r.also(program.UndoEvent(s.Label, h.Name), "")
+	return r.act(&Command{Do: RunAction, Action: use, Step: s.Label, Event: event, StepID: cmp.Or(r.m.prog.Effects[h.Name].Release, h.Name), With: with, Effect: h.Name}, s, r.m.bindings.Actions[use].External)
 }
 
 // release is the action that gives an effect back, and its parameters. The one on record
 // comes first, whatever the file says by now. Where the program does not have it any more,
 // the effect's release in the file takes its place, with the parameters on record.
-func (m *Machine) release(h v1alpha1.HeldEffect, find evaluator) (use string, with Params, err error) {
+func (m *Machine) release(h v1alpha1.HeldEffect, find expr.Evaluator) (use string, with expr.Params, err error) {
 	recorded, err := decodeParams(h.With)
 	if err != nil {
 		return "", nil, Terminal("UnreadableEffect", "the parameters that give back %s cannot be read (%w): correct them in the MachineState", h.Name, err)
 	}
 	spec, known := m.bindings.Actions[h.Release]
-	if known && spec.takes(recorded) == nil {
+	if known && spec.Takes(recorded) == nil {
 		return h.Release, recorded, nil
 	}
-	e, ok := m.prog.effects[h.Name]
+	e, ok := m.prog.Effects[h.Name]
 	if !ok {
 		return "", nil, Terminal("UnknownEffect", "%s is held, but revision %s of machine %s has no such effect: restore it in the machine file, or name its successor in spec.upgrade.effectMap",
 			h.Name, m.def.Revision, m.def.Metadata.Name)
 	}
-	if h.Release == "" || h.Release == e.release.use {
-		with, err = e.release.params(find, recorded)
-		return e.release.use, with, err
+	if h.Release == "" || h.Release == e.BoundRelease.Use {
+		with, err = e.BoundRelease.Params(find, recorded)
+		return e.BoundRelease.Use, with, err
 	}
-	if err := e.release.spec.takes(recorded); err != nil {
+	if err := e.BoundRelease.Spec.Takes(recorded); err != nil {
 		return "", nil, Terminal("UnknownRelease", "%s is given back by %s, which this program cannot do, and %s of revision %s takes other parameters: %w",
-			h.Name, strings.TrimSpace(h.Release+" "+h.With), e.release.use, m.def.Revision, err)
+			h.Name, strings.TrimSpace(h.Release+" "+h.With), e.BoundRelease.Use, m.def.Revision, err)
 	}
-	return e.release.use, recorded, nil
-}
-
-// takes is an error where parameters are none of the action's.
-func (a ActionSpec) takes(with Params) error {
-	for name, value := range with {
-		p, known := a.Params[name]
-		if !known {
-			return fmt.Errorf("%q is no parameter of it", name)
-		}
-		if !p.Type.Accepts(value) {
-			return fmt.Errorf("%s is %v, not of type %s", name, clip(fmt.Sprint(value), 120), p.Type)
-		}
-	}
-	for name, p := range a.Params {
-		if _, given := with[name]; p.Required && !given {
-			return fmt.Errorf("%s is missing", name)
-		}
-	}
-	return nil
+	return e.BoundRelease.Use, recorded, nil
 }
 
 // fixed are the parameters that the action of a step has from the ledger: of two entries
 // of one name, from the newest.
-func (r *Run) fixed(s *step) (Params, error) {
+func (r *Run) fixed(s *program.Step) (expr.Params, error) {
 	for _, h := range slices.Backward(r.st.Held) {
 		switch h.Name {
-		case s.acquires:
+		case s.Acquires:
 			return decodeParams(h.Acquired)
-		case s.releases:
+		case s.Releases:
 			return decodeParams(h.With)
 		}
 	}
@@ -134,7 +118,7 @@ func (r *Run) returned(effect string) {
 	}
 }
 
-func encodeParams(with Params) (string, error) {
+func encodeParams(with expr.Params) (string, error) {
 	if len(with) == 0 {
 		return "", nil
 	}
@@ -145,11 +129,11 @@ func encodeParams(with Params) (string, error) {
 	return string(raw), nil
 }
 
-func decodeParams(text string) (Params, error) {
+func decodeParams(text string) (expr.Params, error) {
 	if text == "" {
 		return nil, nil
 	}
-	var with Params
+	var with expr.Params
 	if err := utiljson.Unmarshal([]byte(text), (*map[string]any)(&with)); err != nil {
 		return nil, fmt.Errorf("read stored parameters: %w", err)
 	}

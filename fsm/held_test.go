@@ -10,6 +10,8 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -34,12 +36,12 @@ const scaling = header + `spec:
     onDelete: {to: Out}
 ` + rest
 
-func scalingBindings() fsm.Bindings {
-	params := map[string]fsm.Param{"name": {Type: fsm.TypeString, Required: true}, "replicas": {Type: fsm.TypeInt}}
-	return fsm.Bindings{Guards: map[string]string{"a": "", "b": ""}, Actions: map[string]fsm.ActionSpec{
+func scalingBindings() program.Bindings {
+	params := map[string]program.Param{"name": {Type: expr.TypeString, Required: true}, "replicas": {Type: expr.TypeInt}}
+	return program.Bindings{Guards: map[string]string{"a": "", "b": ""}, Actions: map[string]program.ActionSpec{
 		"Scale":  {Params: params},
 		"Resize": {Params: params},
-		"Wake":   {Params: map[string]fsm.Param{"name": {Type: fsm.TypeString, Required: true}}},
+		"Wake":   {Params: map[string]program.Param{"name": {Type: expr.TypeString, Required: true}}},
 	}}
 }
 
@@ -168,13 +170,13 @@ func TestReleaseOnRecord(t *testing.T) {
 		blocked v1alpha1.Blocked
 	}{
 		"on record": {why: "the file says something else by now", held: v1alpha1.HeldEffect{Name: "app", Release: "Scale", With: `{"name":"first","replicas":3}`},
-			want: fsm.Command{Do: fsm.RunAction, Action: "Scale", Step: "undo", Event: "undo/app", Effect: "app", StepID: "Start", With: fsm.Params{"name": "first", "replicas": int64(3)}}},
+			want: fsm.Command{Do: fsm.RunAction, Action: "Scale", Step: "undo", Event: "undo/app", Effect: "app", StepID: "Start", With: expr.Params{"name": "first", "replicas": int64(3)}}},
 		"of an effect that the file lost": {why: "the record is all that is needed", held: v1alpha1.HeldEffect{Name: "older", Release: "Wake", With: `{"name":"first"}`},
-			want: fsm.Command{Do: fsm.RunAction, Action: "Wake", Step: "undo", Event: "undo/older", Effect: "older", StepID: "older", With: fsm.Params{"name": "first"}}},
+			want: fsm.Command{Do: fsm.RunAction, Action: "Wake", Step: "undo", Event: "undo/older", Effect: "older", StepID: "older", With: expr.Params{"name": "first"}}},
 		"name only": {why: "the file says it, and reads the object now", held: v1alpha1.HeldEffect{Name: "app"}, self: map[string]any{"spec": map[string]any{"deployment": "second"}},
-			want: fsm.Command{Do: fsm.RunAction, Action: "Wake", Step: "undo", Event: "undo/app", Effect: "app", StepID: "Start", With: fsm.Params{"name": "second"}}},
+			want: fsm.Command{Do: fsm.RunAction, Action: "Wake", Step: "undo", Event: "undo/app", Effect: "app", StepID: "Start", With: expr.Params{"name": "second"}}},
 		"an action that the program lost": {why: "the file's release takes the parameters on record", held: v1alpha1.HeldEffect{Name: "app", Release: "Gone", With: `{"name":"first"}`},
-			want: fsm.Command{Do: fsm.RunAction, Action: "Wake", Step: "undo", Event: "undo/app", Effect: "app", StepID: "Start", With: fsm.Params{"name": "first"}}},
+			want: fsm.Command{Do: fsm.RunAction, Action: "Wake", Step: "undo", Event: "undo/app", Effect: "app", StepID: "Start", With: expr.Params{"name": "first"}}},
 		"parameters that the program lost": {why: "the same action with what it still takes would be a guess", held: v1alpha1.HeldEffect{Name: "app", Release: "Scale", With: `{"name":"first","surge":3}`},
 			blocked: v1alpha1.Blocked{Step: "undo", Because: "Terminal error, attempt 1", Got: `app is given back by Scale {"name":"first","surge":3}, which this program cannot do, and Wake of revision ` + m.Revision() + ` takes other parameters: "surge" is no parameter of it`}},
 		"nobody knows it": {why: "it is named, with the two ways out", held: v1alpha1.HeldEffect{Name: "older", Release: "Gone"},
@@ -206,10 +208,10 @@ func TestEffectHeldTwice(t *testing.T) {
 	second := v1alpha1.HeldEffect{Name: "app", Release: "Scale", With: `{"name":"second"}`}
 	for name, c := range map[string]struct {
 		why, phase string
-		with       fsm.Params
+		with       expr.Params
 	}{
-		"undo": {"newest first, and one at a time", "Out", fsm.Params{"name": "second"}},
-		"step": {"a step gives back one, an undo the rest", "Two", fsm.Params{"name": "second", "replicas": 7.0}},
+		"undo": {"newest first, and one at a time", "Out", expr.Params{"name": "second"}},
+		"step": {"a step gives back one, an undo the rest", "Two", expr.Params{"name": "second", "replicas": 7.0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			st := v1alpha1.MachineStatus{Phase: c.phase, Revision: m.Revision(), Held: []v1alpha1.HeldEffect{first, second}}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // running is a machine that stops an application and runs a Job under it: by the steps of One, and on the way out by
@@ -26,9 +28,9 @@ func TestRuns(t *testing.T) {
 	b := testBindings
 	b.Actions = maps.Clone(b.Actions)
 	for _, name := range []string{"Stop", "Start", "EndRun"} {
-		b.Actions[name] = ActionSpec{}
+		b.Actions[name] = program.ActionSpec{}
 	}
-	b.Actions["Run"] = ActionSpec{Runs: "Job"}
+	b.Actions["Run"] = program.ActionSpec{Runs: "Job"}
 	const job = ", {name: job, acquire: Run, release: EndRun}"
 	cases := map[string]struct {
 		why, file string
@@ -76,7 +78,7 @@ func TestRuns(t *testing.T) {
 
 // What a step writes bears its ID: it must stay when steps are added, and be no other step's.
 func TestStepID(t *testing.T) {
-	def, diags := Load("test.yaml", []byte(phases(`  - name: One
+	def, diags := program.Load("test.yaml", []byte(phases(`  - name: One
     onDelete: {to: Out}
     steps: [{action: Work}, {action: Take}, {action: Work, name: Look}, {undo: held}]
     next: [{to: Done}]
@@ -90,8 +92,8 @@ func TestStepID(t *testing.T) {
 		t.Fatal(diags)
 	}
 	var ids []string
-	for _, s := range m.prog.phases["One"].steps {
-		ids = append(ids, s.id)
+	for _, s := range m.prog.Phases["One"].StepList {
+		ids = append(ids, s.ID)
 	}
 	if d := cmp.Diff([]string{"One/Work", "One/Take", "One/Look", "One/undo"}, ids); d != "" {
 		t.Errorf("(-want +got):\n%s", d)

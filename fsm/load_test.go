@@ -6,12 +6,16 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // finding is a diagnostic without its fix, which is for people to judge.
 type finding struct {
 	Code    string
-	Pos     Pos
+	Pos     diag.Pos
 	Message string
 }
 
@@ -19,12 +23,12 @@ type finding struct {
 const mark = "⟦"
 
 // expected takes the marks out of a bad file: one finding per mark, in order.
-func expected(bad string) (file string, places []Pos) {
+func expected(bad string) (file string, places []diag.Pos) {
 	line, column := 1, 1
 	var b strings.Builder
 	for _, r := range bad {
 		if string(r) == mark {
-			places = append(places, Pos{line, column})
+			places = append(places, diag.Pos{Line: line, Column: column})
 			continue
 		}
 		b.WriteRune(r)
@@ -36,8 +40,8 @@ func expected(bad string) (file string, places []Pos) {
 	return b.String(), places
 }
 
-func load(file string, b Bindings) Diagnostics {
-	def, diags := Load("test.yaml", []byte(file))
+func load(file string, b program.Bindings) diag.Diagnostics {
+	def, diags := program.Load("test.yaml", []byte(file))
 	if len(diags) == 0 {
 		_, diags = Bind(def, b)
 	}
@@ -49,8 +53,8 @@ type badFile struct {
 	why       string
 	bad, good string
 	code      string
-	contains  []string // one per mark
-	bindings  Bindings // testBindings when there are none
+	contains  []string         // one per mark
+	bindings  program.Bindings // testBindings when there are none
 }
 
 func (c badFile) check(t *testing.T) {
@@ -85,9 +89,9 @@ func (c badFile) check(t *testing.T) {
 }
 
 // findings are the errors; a case about a warning sees those of its code too.
-func (c badFile) findings(file string) Diagnostics {
-	return slices.DeleteFunc(load(file, c.bindings), func(d Diagnostic) bool {
-		return d.Severity == SeverityWarning && d.Code != c.code
+func (c badFile) findings(file string) diag.Diagnostics {
+	return slices.DeleteFunc(load(file, c.bindings), func(d diag.Diagnostic) bool {
+		return d.Severity == diag.SeverityWarning && d.Code != c.code
 	})
 }
 
@@ -243,7 +247,7 @@ func TestLoadIsBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		why, file, contains string
 	}{
-		"oversize":    {"256 KiB is enough for any machine", spec(onePhase) + "#" + strings.Repeat("x", MaxFileSize), "more than 262144"},
+		"oversize":    {"256 KiB is enough for any machine", spec(onePhase) + "#" + strings.Repeat("x", diag.MaxFileSize), "more than 262144"},
 		"deep":        {"with may hold anything, but not any depth", spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {a: " + strings.Repeat("[", 40) + strings.Repeat("]", 40) + "}}], onDelete: {none: true}}\n"), "32 levels"},
 		"many values": {"a list of nothing is still work", spec("  phases:\n  - {name: One, kind: steady, poll: 1s, steps: [{action: Work, with: {a: [" + strings.Repeat("1,", 30_000) + "]}}], onDelete: {none: true}}\n"), "more than 20000 values"},
 	} {
@@ -258,7 +262,7 @@ func TestLoadIsBounded(t *testing.T) {
 }
 
 func TestScalarsAreReadAsYAML12(t *testing.T) {
-	def, diags := Load("test.yaml", []byte(spec("  phases:\n  - {name: yes, description: on, terminal: success, message: 1:30, onDelete: {none: true}}\n  - {name: One, poll: 5s, next: [{to: yes}], onDelete: {none: true}}\n")))
+	def, diags := program.Load("test.yaml", []byte(spec("  phases:\n  - {name: yes, description: on, terminal: success, message: 1:30, onDelete: {none: true}}\n  - {name: One, poll: 5s, next: [{to: yes}], onDelete: {none: true}}\n")))
 	if len(diags) > 0 {
 		t.Fatal(diags.Err())
 	}
@@ -271,11 +275,11 @@ func TestScalarsAreReadAsYAML12(t *testing.T) {
 func TestExampleOfTheDocumentation(t *testing.T) {
 	_, text, _ := strings.Cut(string(ReadFile(t, "../docs/machine-format.md")), "```yaml\n")
 	text, _, _ = strings.Cut(text, "```")
-	def, diags := Load("machine-format.md", []byte(text))
+	def, diags := program.Load("machine-format.md", []byte(text))
 	if len(diags) > 0 {
 		t.Fatal(diags.Err())
 	}
-	b := Bindings{Actions: map[string]ActionSpec{"TryHandle": {Outputs: map[string]Type{"turned": TypeBool}}}}
+	b := program.Bindings{Actions: map[string]program.ActionSpec{"TryHandle": {Outputs: map[string]expr.Type{"turned": expr.TypeBool}}}}
 	if _, diags := Bind(def, b); len(diags) > 0 {
 		t.Error(diags)
 	}
@@ -288,11 +292,11 @@ metadata: {name: test}
 
 // testBindings are for small machines: Take and Give are an effect's, Look's
 // outputs are free.
-var testBindings = Bindings{
+var testBindings = program.Bindings{
 	Guards: map[string]string{"a": "", "b": ""},
-	Actions: map[string]ActionSpec{
-		"Look":  {Outputs: map[string]Type{"n": TypeInt, "list": TypeStrings}},
-		"Work":  {Params: map[string]Param{"count": {Type: TypeInt}, "text": {Type: TypeString}, "after": {Type: TypeDuration}, "any": {Type: TypeAny}}},
+	Actions: map[string]program.ActionSpec{
+		"Look":  {Outputs: map[string]expr.Type{"n": expr.TypeInt, "list": expr.TypeStrings}},
+		"Work":  {Params: map[string]program.Param{"count": {Type: expr.TypeInt}, "text": {Type: expr.TypeString}, "after": {Type: expr.TypeDuration}, "any": {Type: expr.TypeAny}}},
 		"Take":  {},
 		"Give":  {},
 		"Take2": {},

@@ -8,33 +8,35 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // exits are looked at once the steps are done; the first open one is taken.
-func (r *Run) exits(p *phase) Command {
+func (r *Run) exits(p *program.Phase) Command {
 	r.calm()
-	for _, x := range p.next {
+	for _, x := range p.Exits {
 		asked := decision{open: true}
-		if x.when != nil {
-			asked = r.truth(x.when)
+		if x.WhenExpr != nil {
+			asked = r.truth(x.WhenExpr)
 		}
 		if asked.open {
-			return *r.take(nextEvent(x.Exit), x.message.render(r.value), x.when)
+			return *r.take(program.NextEvent(x.Exit), x.Text.Render(r.value), x.WhenExpr)
 		}
-		if len(r.st.Blocked) == maxBlocked {
+		if len(r.st.Blocked) == v1alpha1.BlockedLimit {
 			continue
 		}
 		r.st.Blocked = append(r.st.Blocked, v1alpha1.Blocked{To: x.To, Because: asked.because, Got: asked.got})
 	}
-	r.message = p.message.render(r.value)
+	r.message = p.Text.Render(r.value)
 	r.restart()
-	if p.external {
-		r.polls(cmp.Or(p.poll, defaultPoll))
+	if p.External {
+		r.polls(cmp.Or(p.PollEvery, defaultPoll))
 	}
 	if p.Terminal != "" && p.Poll == "" {
 		return r.sleep(0)
 	}
-	return r.sleep(p.poll)
+	return r.sleep(p.PollEvery)
 }
 
 // enter begins a visit to a phase.
@@ -54,7 +56,7 @@ func (r *Run) enter(to, from, reason, message string) {
 // time and its deadline go on, and what its steps have made is found again.
 func (r *Run) rename(to, reason string) {
 	r.noteTransition(to, r.st.Phase, reason, "", r.now())
-	if r.st.EnteredAs = firstOf(r.st.EnteredAs, r.st.Phase); r.st.EnteredAs == to {
+	if r.st.EnteredAs = cmp.Or(r.st.EnteredAs, r.st.Phase); r.st.EnteredAs == to {
 		r.st.EnteredAs = ""
 	}
 	r.arrive(to)
@@ -62,7 +64,7 @@ func (r *Run) rename(to, reason string) {
 }
 
 func (r *Run) noteTransition(to, from, reason, message string, now metav1.MicroTime) {
-	t := v1alpha1.Transition{From: from, To: to, At: now, Reason: word(reason), Message: clip(message, 512)}
+	t := v1alpha1.Transition{From: from, To: to, At: now, Reason: program.Word(reason), Message: expr.Clip(message, 512)}
 	if r.st.Since != nil {
 		t.Took = metav1.Duration{Duration: now.Sub(r.st.Since.Time).Round(time.Millisecond)}
 	}
@@ -73,7 +75,7 @@ func (r *Run) noteTransition(to, from, reason, message string, now metav1.MicroT
 
 // arrive stores the phase, and what it says of every object in it.
 func (r *Run) arrive(to string) {
-	p := r.m.prog.phases[to]
-	r.st.Phase, r.st.Blocked, r.st.Deadline = to, nil, p.deadline(r.st.Since)
+	p := r.m.prog.Phases[to]
+	r.st.Phase, r.st.Blocked, r.st.Deadline = to, nil, deadlineOf(p, r.st.Since)
 	r.st.Held = slices.DeleteFunc(r.st.Held, func(h v1alpha1.HeldEffect) bool { return slices.Contains(p.Keeps, h.Name) })
 }

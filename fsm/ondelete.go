@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // OnDelete says what a deletion of an object in this state would do, as
@@ -30,10 +31,10 @@ func (m *Machine) Deletion(st v1alpha1.MachineStatus) *v1alpha1.DeletionStatus {
 	}
 	releases := st.HeldNames()
 	slices.Reverse(releases)
-	return &v1alpha1.DeletionStatus{Mode: does.Mode, To: does.To, Message: clip("releases "+strings.Join(releases, ", "), 512)}
+	return &v1alpha1.DeletionStatus{Mode: does.Mode, To: does.To, Message: expr.Clip("releases "+strings.Join(releases, ", "), 512)}
 }
 
 func (m *Machine) undoes(phase string) bool {
-	p := m.prog.phases[phase]
+	p := m.prog.Phases[phase]
 	return p != nil && slices.ContainsFunc(p.Steps, func(s v1alpha1.Step) bool { return s.Undo != "" })
 }

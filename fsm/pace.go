@@ -3,6 +3,8 @@ package fsm
 import (
 	"cmp"
 	"time"
+
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Pace is how often a phase or a step looks again, and what it does after an
@@ -21,21 +23,21 @@ type Pace struct {
 // Pace answers the paces of a phase and of its steps in order; nil steps of a
 // phase that the machine does not have.
 func (m *Machine) Pace(name string) (Pace, []Pace) {
-	p := m.prog.phases[name]
+	p := m.prog.Phases[name]
 	if p == nil {
 		return Pace{}, nil
 	}
-	steps := make([]Pace, len(p.steps))
-	for i, s := range p.steps {
-		poll := s.poll
-		if s.wait == 0 && s.until == nil {
+	steps := make([]Pace, len(p.StepList))
+	for i, s := range p.StepList {
+		poll := s.PollEvery
+		if s.WaitFor == 0 && s.UntilExpr == nil {
 			poll = cmp.Or(poll, defaultPoll) // the action may say that it is not done
 		}
-		steps[i] = paceOf(poll, s.retry)
+		steps[i] = paceOf(poll, s.Backoff)
 	}
-	return paceOf(p.poll, p.retry), steps
+	return paceOf(p.PollEvery, p.Backoff), steps
 }
 
-func paceOf(poll time.Duration, r retry) Pace {
-	return Pace{Poll: poll, Base: r.base, Max: r.max, Factor: r.factor, Attempts: r.attempts, RetryTo: r.to}
+func paceOf(poll time.Duration, r program.Backoff) Pace {
+	return Pace{Poll: poll, Base: r.Base, Max: r.Max, Factor: r.Factor, Attempts: r.Attempts, RetryTo: r.To}
 }

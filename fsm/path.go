@@ -2,6 +2,9 @@ package fsm
 
 import (
 	"slices"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // HappyPath is the way on which all goes well from the initial phase: see PathFrom.
@@ -12,28 +15,28 @@ func (m *Machine) HappyPath() []string { return m.PathFrom(m.def.Spec.Initial) }
 // only a request leads out of it. Where there is neither, it is the phase alone; it is
 // empty where the machine does not have the phase.
 func (m *Machine) PathFrom(from string) []string {
-	if m.prog.phases[from] == nil {
+	if m.prog.Phases[from] == nil {
 		return nil
 	}
 	before := map[string]string{}
 	queue := []string{from}
-	var order []*phase
+	var order []*program.Phase
 	for len(queue) > 0 {
-		p := m.prog.phases[queue[0]]
+		p := m.prog.Phases[queue[0]]
 		order, queue = append(order, p), queue[1:]
 		if p.Terminal != "" && p.Name != from {
 			continue
 		}
-		for _, e := range p.edges() {
-			if _, seen := before[e.To]; e.Kind == EdgeNext && !seen && e.To != from {
+		for _, e := range p.Edges() {
+			if _, seen := before[e.To]; e.Kind == program.EdgeNext && !seen && e.To != from {
 				before[e.To] = p.Name
 				queue = append(queue, e.To)
 			}
 		}
 	}
-	goal := slices.IndexFunc(order, func(p *phase) bool { return p.Terminal == "success" })
+	goal := slices.IndexFunc(order, func(p *program.Phase) bool { return p.Terminal == v1alpha1.PhaseSuccess })
 	if goal < 0 {
-		goal = slices.IndexFunc(order, func(p *phase) bool { return p.Kind == "steady" })
+		goal = slices.IndexFunc(order, func(p *program.Phase) bool { return p.Kind == v1alpha1.PhaseSteady })
 	}
 	path := []string{order[max(goal, 0)].Name}
 	for path[0] != from {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 func TestHappyPath(t *testing.T) {
@@ -29,7 +29,7 @@ func TestHappyPath(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			m := machineOf(t, "m.yaml", []byte("apiVersion: phasegate.dev/v1alpha1\nkind: Machine\nmetadata: {name: m}\nspec:\n  for: {apiVersion: example.org/v1, kind: K}\n  initial: A\n  phases:"+c.phases+"\n"), fsm.Bindings{})
+			m := machineOf(t, "m.yaml", []byte("apiVersion: phasegate.dev/v1alpha1\nkind: Machine\nmetadata: {name: m}\nspec:\n  for: {apiVersion: example.org/v1, kind: K}\n  initial: A\n  phases:"+c.phases+"\n"), program.Bindings{})
 			if got := strings.Join(m.HappyPath(), " "); got != c.want {
 				t.Errorf("%s: got %s, want %s", c.why, got, c.want)
 			}

@@ -1,31 +1,18 @@
 package fsm
 
-import "slices"
+import (
+	"cmp"
+	"slices"
 
-// PhaseInfo is what a machine says of a phase to programs that know none of its names. All but
-// Role follows from the machine.
-type PhaseInfo struct {
-	// Known is false where the machine does not have the phase; the rest is empty then.
-	Known bool
-	// Role is the one that the file gives.
-	Role string
-	// Terminal is success, failure or empty.
-	Terminal string
-	// Deletion is true in the phases of a deletion.
-	Deletion bool
-	// Failing is true where only a failure is ahead, or is there: without a request and
-	// without a deletion, every way ends in a phase of failure.
-	Failing bool
-	// NoReturn is true from a point of no return on: in the phases that are reached only
-	// through one, or in success.
-	NoReturn bool
-}
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/program"
+)
 
 // PhaseInfo is about a phase by its name, also by one that upgrade.phaseMap has.
 func (m *Machine) PhaseInfo(name string) PhaseInfo {
-	p := m.prog.phases[name]
+	p := m.prog.Phases[name]
 	if u := m.def.Spec.Upgrade; p == nil && u != nil {
-		p = m.prog.phases[u.PhaseMap[name]]
+		p = m.prog.Phases[u.PhaseMap[name]]
 	}
 	if p == nil {
 		return PhaseInfo{}
@@ -37,48 +24,48 @@ func (m *Machine) PhaseInfo(name string) PhaseInfo {
 // that is called so, else the first. It is the name itself where no phase shows it.
 func (m *Machine) PhaseShown(shown string) string {
 	first := ""
-	for _, p := range m.prog.order {
+	for _, p := range m.prog.Order {
 		switch {
-		case firstOf(p.ShowAs, p.Name) != shown:
+		case cmp.Or(p.ShowAs, p.Name) != shown:
 		case p.Name == shown:
 			return shown
 		default:
-			first = firstOf(first, p.Name)
+			first = cmp.Or(first, p.Name)
 		}
 	}
-	return firstOf(first, shown)
+	return cmp.Or(first, shown)
 }
 
-func (p *program) infos(initial string) map[string]PhaseInfo {
-	before := p.reach([]string{initial}, func(_ *phase, e Edge) bool {
-		to := p.phases[e.To]
-		return to != nil && !to.PointOfNoReturn && to.Terminal != "success"
+func infosOf(p *program.Program, initial string) map[string]PhaseInfo {
+	before := reach(p, []string{initial}, func(_ *program.Phase, e program.Edge) bool {
+		to := p.Phases[e.To]
+		return to != nil && !to.PointOfNoReturn && to.Terminal != v1alpha1.PhaseSuccess
 	})
 	var points []string
-	for _, q := range p.order {
+	for _, q := range p.Order {
 		if q.PointOfNoReturn {
 			points = append(points, q.Name)
 		}
 	}
-	after := p.reach(points, func(*phase, Edge) bool { return true })
+	after := reach(p, points, func(*program.Phase, program.Edge) bool { return true })
 	all := map[string]PhaseInfo{}
-	for _, q := range p.order {
+	for _, q := range p.Order {
 		all[q.Name] = PhaseInfo{Known: true, Role: q.Role, Terminal: q.Terminal, Deletion: q.Deletion,
-			Failing: p.failing(q), NoReturn: after[q.Name] && !before[q.Name]}
+			Failing: endsInFailure(p, q), NoReturn: after[q.Name] && !before[q.Name]}
 	}
 	return all
 }
 
 // reach are the phases from which edges lead on, with those where it begins.
-func (p *program) reach(from []string, follow func(*phase, Edge) bool) map[string]bool {
+func reach(p *program.Program, from []string, follow func(*program.Phase, program.Edge) bool) map[string]bool {
 	seen := map[string]bool{}
 	for queue := slices.Clone(from); len(queue) > 0; queue = queue[1:] {
-		q := p.phases[queue[0]]
+		q := p.Phases[queue[0]]
 		if q == nil || seen[q.Name] {
 			continue
 		}
 		seen[q.Name] = true
-		for _, e := range q.edges() {
+		for _, e := range q.Edges() {
 			if follow(q, e) {
 				queue = append(queue, e.To)
 			}
@@ -87,18 +74,18 @@ func (p *program) reach(from []string, follow func(*phase, Edge) bool) map[strin
 	return seen
 }
 
-// failing: it ends, and in nothing but a failure.
-func (p *program) failing(q *phase) bool {
+// endsInFailure: it ends, and in nothing but a failure.
+func endsInFailure(p *program.Program, q *program.Phase) bool {
 	if q.Deletion {
 		return false
 	}
 	fails := false
-	for name := range p.reach([]string{q.Name}, func(at *phase, e Edge) bool { return at.Terminal == "" && e.Kind != EdgeDelete }) {
-		at := p.phases[name]
-		if at.Terminal == "success" || at.Kind == "steady" || at.End {
+	for name := range reach(p, []string{q.Name}, func(at *program.Phase, e program.Edge) bool { return at.Terminal == "" && e.Kind != program.EdgeDelete }) {
+		at := p.Phases[name]
+		if at.Terminal == v1alpha1.PhaseSuccess || at.Kind == v1alpha1.PhaseSteady || at.End {
 			return false
 		}
-		fails = fails || at.Terminal == "failure"
+		fails = fails || at.Terminal == v1alpha1.PhaseFailure
 	}
 	return fails
 }

@@ -6,6 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/prove"
 )
 
 // Whatever a file says, a proof ends, and tells the same each time.
@@ -18,7 +20,7 @@ func FuzzProve(f *testing.F) {
 		f.Add(string(readFile(f, "../phases/"+name+".yaml")))
 	}
 	f.Fuzz(func(t *testing.T, file string) {
-		def, diags := fsm.Load("fuzz.yaml", []byte(file))
+		def, diags := program.Load("fuzz.yaml", []byte(file))
 		if len(diags) > 0 {
 			return
 		}
@@ -26,9 +28,9 @@ func FuzzProve(f *testing.F) {
 		if m == nil {
 			return
 		}
-		o := fsm.ProveOptions{MaxStates: 500}
-		report, diags := fsm.Prove(m, o)
-		again, same := fsm.Prove(m, o)
+		o := prove.Options{MaxStates: 500}
+		report, diags := prove.Prove(m, o)
+		again, same := prove.Prove(m, o)
 		if d := cmp.Diff(report, again) + cmp.Diff(diags, same); d != "" {
 			t.Error(d)
 		}

@@ -35,7 +35,7 @@ func TestVanishedObjectsAreProved(t *testing.T) {
 			if c.found {
 				want = []string{"releasedWhenGone"}
 			}
-			for _, line := range prove(t, "test.yaml", text) {
+			for _, line := range proofOf(t, "test.yaml", text) {
 				if _, rest, ok := strings.Cut(line, "PG201: invariant "); ok {
 					invariant, _, _ := strings.Cut(rest, ":")
 					got = append(got, invariant)

@@ -9,12 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/prove"
 )
 
 // proved are the machines that must hold.
 func proved(t testing.TB) map[string]*fsm.Machine {
 	t.Helper()
-	b, diags := fsm.LoadBindings("mcpserver.bindings.yaml", readFile(t, "../docs/machines/mcpserver.bindings.yaml"))
+	b, diags := program.LoadBindings("mcpserver.bindings.yaml", readFile(t, "../docs/machines/mcpserver.bindings.yaml"))
 	if len(diags) > 0 {
 		t.Fatal(diags)
 	}
@@ -27,14 +29,14 @@ func proved(t testing.TB) map[string]*fsm.Machine {
 func TestMachinesAreProved(t *testing.T) {
 	for name, m := range proved(t) {
 		t.Run(name, func(t *testing.T) {
-			report, diags := fsm.Prove(m, fsm.ProveOptions{})
+			report, diags := prove.Prove(m, prove.Options{})
 			for _, d := range diags {
 				t.Errorf("%s\n\t%s", d, strings.Join(d.Trace, "\n\t"))
 			}
 			if n := len(m.Definition().Spec.Invariants); n == 0 || len(report.Invariants) != 8+n {
 				t.Errorf("%d invariants in the file, proved are %v", n, report.Invariants)
 			}
-			if missing := fsm.EdgesNotTaken(m); missing != nil {
+			if missing := report.EdgesNotTaken; missing != nil {
 				t.Errorf("the proof does not go by %v", missing)
 			}
 			if report.States < len(m.Phases()) || report.Transitions < report.States {
@@ -48,19 +50,19 @@ func BenchmarkProve(b *testing.B) {
 	for name, m := range proved(b) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
-			var report fsm.Report
+			var report prove.Report
 			for b.Loop() {
-				report, _ = fsm.Prove(m, fsm.ProveOptions{})
+				report, _ = prove.Prove(m, prove.Options{})
 			}
 			b.ReportMetric(float64(report.States), "states")
 		})
 	}
 }
 
-// prove answers what a proof finds, each finding with its trace as lines below.
-func prove(t *testing.T, file string, data string) []string {
+// proofOf answers what a proof finds, each finding with its trace as lines below.
+func proofOf(t *testing.T, file string, data string) []string {
 	t.Helper()
-	def, diags := fsm.Load(file, []byte(data))
+	def, diags := program.Load(file, []byte(data))
 	if len(diags) > 0 {
 		t.Fatal(diags)
 	}
@@ -70,7 +72,7 @@ func prove(t *testing.T, file string, data string) []string {
 		_, diags := fsm.Bind(def, b)
 		t.Fatal(diags)
 	}
-	_, diags = fsm.Prove(m, fsm.ProveOptions{})
+	_, diags = prove.Prove(m, prove.Options{})
 	var lines []string
 	for _, d := range diags {
 		lines = append(lines, d.String())
@@ -119,14 +121,14 @@ func TestMistakesOfOrderAreFound(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			file := string(readFile(t, "testdata/machines/"+name+".yaml"))
-			got := prove(t, name+".yaml", file)
+			got := proofOf(t, name+".yaml", file)
 			if d := cmp.Diff(c.want, got); d != "" {
 				t.Errorf("%s (-want +got):\n%s", c.why, d)
 			}
 			if len(got) > 1+6 {
 				t.Errorf("the trace is longer than 6 events")
 			}
-			if got := prove(t, name+".yaml", replaced(t, file, c.right...)); got != nil {
+			if got := proofOf(t, name+".yaml", replaced(t, file, c.right...)); got != nil {
 				t.Errorf("put right, and still:\n%s", strings.Join(got, "\n"))
 			}
 		})
@@ -246,14 +248,14 @@ func TestInvariants(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := prove(t, "sound.yaml", soundMachine); got != nil {
+			if got := proofOf(t, "sound.yaml", soundMachine); got != nil {
 				t.Fatalf("the sound machine:\n%s", strings.Join(got, "\n"))
 			}
-			got := prove(t, "sound.yaml", replaced(t, soundMachine, c.change...))
+			got := proofOf(t, "sound.yaml", replaced(t, soundMachine, c.change...))
 			if d := cmp.Diff(c.want, got); d != "" {
 				t.Errorf("%s (-want +got):\n%s", c.why, d)
 			}
-			if got := prove(t, "sound.yaml", replaced(t, soundMachine, c.twin...)); got != nil {
+			if got := proofOf(t, "sound.yaml", replaced(t, soundMachine, c.twin...)); got != nil {
 				t.Errorf("the twin:\n%s", strings.Join(got, "\n"))
 			}
 		})
@@ -323,11 +325,11 @@ func TestInvariantsOfTheShippedMachineBite(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			def, diags := fsm.Load("changed.yaml", []byte(replaced(t, file, c.change...)))
+			def, diags := program.Load("changed.yaml", []byte(replaced(t, file, c.change...)))
 			if len(diags) > 0 {
 				t.Fatal(diags)
 			}
-			_, diags = fsm.Prove(fsm.Provable(def, shippedBindings(t)), fsm.ProveOptions{})
+			_, diags = prove.Prove(fsm.Provable(def, shippedBindings(t)), prove.Options{})
 			for _, d := range diags {
 				_, also, _ := strings.Cut(d.Message, "it also breaks ")
 				if strings.HasPrefix(d.Message, "invariant "+name+":") || slices.Contains(strings.Split(also, ", "), name) {
@@ -349,11 +351,11 @@ func TestWaysThroughManyGuardsDoNotMultiply(t *testing.T) {
 		fmt.Fprintf(&steps, "\n    - {action: A%d, if: 'self.spec.x > %d'}", i, i)
 	}
 	file := replaced(t, soundMachine, " [{action: Lock}]", steps.String())
-	def, diags := fsm.Load("sound.yaml", []byte(file))
+	def, diags := program.Load("sound.yaml", []byte(file))
 	if len(diags) > 0 {
 		t.Fatal(diags)
 	}
-	report, diags := fsm.Prove(fsm.Provable(def, everything(def)), fsm.ProveOptions{})
+	report, diags := prove.Prove(fsm.Provable(def, everything(def)), prove.Options{})
 	if len(diags) > 0 {
 		t.Fatal(diags)
 	}

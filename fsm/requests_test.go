@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 func TestAnnotationOf(t *testing.T) {
@@ -24,7 +26,7 @@ func TestAnnotationOf(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := annotationOf(tc.expr); got != tc.want {
+			if got := expr.AnnotationOf(tc.expr); got != tc.want {
 				t.Errorf("%s: %q, want %q", tc.why, got, tc.want)
 			}
 		})
@@ -55,11 +57,11 @@ spec:
 
 func gate(t *testing.T) *Machine {
 	t.Helper()
-	def, diags := Load("gate.yaml", []byte(gateMachine))
+	def, diags := program.Load("gate.yaml", []byte(gateMachine))
 	if err := diags.Err(); err != nil {
 		t.Fatal(err)
 	}
-	m, diags := Bind(def, Bindings{Actions: map[string]ActionSpec{"Look": {}}})
+	m, diags := Bind(def, program.Bindings{Actions: map[string]program.ActionSpec{"Look": {}}})
 	if err := diags.Err(); err != nil {
 		t.Fatal(err)
 	}

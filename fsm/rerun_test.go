@@ -1,32 +1,33 @@
 package fsm
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // targetBindings are as those of the built-in actions.
-func targetBindings() Bindings {
-	target := func(more ...string) map[string]Param {
-		params := map[string]Param{}
+func targetBindings() program.Bindings {
+	target := func(more ...string) map[string]program.Param {
+		params := map[string]program.Param{}
 		for _, name := range []string{"apiVersion", "kind", "namespace", "name"} {
-			params[name] = Param{Type: TypeString}
+			params[name] = program.Param{Type: expr.TypeString}
 		}
 		for _, name := range more {
-			params[name] = Param{Type: TypeAny}
+			params[name] = program.Param{Type: expr.TypeAny}
 		}
 		return params
 	}
-	return Bindings{Guards: testBindings.Guards, Actions: map[string]ActionSpec{
-		"Read":   {Params: target("fields"), Outputs: map[string]Type{"object": TypeObject}, Reads: &Target{Param: "fields", Fields: []string{"metadata.generation", "status"}}},
-		"Await":  {Params: target(), Reads: &Target{Fields: []string{"status"}, Waits: true}},
-		"Patch":  {Params: target("patch"), Writes: &Target{Param: "patch"}},
-		"Apply":  {Params: map[string]Param{"manifest": {Type: TypeObject}}, Writes: &Target{Manifest: "manifest", Param: "manifest"}},
-		"Delete": {Params: target(), Writes: &Target{}},
-		"Work":   {Params: map[string]Param{"any": {Type: TypeAny}}, Outputs: map[string]Type{"n": TypeInt}},
+	return program.Bindings{Guards: testBindings.Guards, Actions: map[string]program.ActionSpec{
+		"Read":   {Params: target("fields"), Outputs: map[string]expr.Type{"object": expr.TypeObject}, Reads: &program.Target{Param: "fields", Fields: []string{"metadata.generation", "status"}}},
+		"Await":  {Params: target(), Reads: &program.Target{Fields: []string{"status"}, Waits: true}},
+		"Patch":  {Params: target("patch"), Writes: &program.Target{Param: "patch"}},
+		"Apply":  {Params: map[string]program.Param{"manifest": {Type: expr.TypeObject}}, Writes: &program.Target{Manifest: "manifest", Param: "manifest"}},
+		"Delete": {Params: target(), Writes: &program.Target{}},
+		"Work":   {Params: map[string]program.Param{"any": {Type: expr.TypeAny}}, Outputs: map[string]expr.Type{"n": expr.TypeInt}},
 	}}
 }
 
@@ -91,7 +92,7 @@ func TestWhatIsReadAndThenChanged(t *testing.T) {
 			for _, d := range load(file, targetBindings()) {
 				if d.Code == "PG106" {
 					got = append(got, d.Message)
-				} else if d.Severity != SeverityWarning {
+				} else if d.Severity != diag.SeverityWarning {
 					t.Error(d)
 				}
 			}
@@ -103,13 +104,5 @@ func TestWhatIsReadAndThenChanged(t *testing.T) {
 				t.Errorf("%s: got %q, want %q", c.why, got, c.want)
 			}
 		})
-	}
-}
-
-func TestLeaves(t *testing.T) {
-	got := leaves(map[string]any{"a": map[string]any{"b.c/d": 1, "e": nil}, "f": map[string]any{}}, nil)
-	want := [][]string{{"a", "b.c/d"}, {"a", "e"}, {"f"}}
-	if d := cmp.Diff(want, got); d != "" || !slices.IsSortedFunc(got, slices.Compare) {
-		t.Errorf("(-want +got):\n%s", d)
 	}
 }

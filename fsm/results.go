@@ -9,6 +9,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // results are the outputs of this visit in the types that their actions declare:
@@ -18,11 +19,11 @@ func (r *Run) results() map[string]any {
 	if p == nil || r.result == nil {
 		return map[string]any{}
 	}
-	if len(p.converts) == 0 {
+	if len(p.Converts) == 0 {
 		return r.result
 	}
 	typed := maps.Clone(r.result)
-	for name, t := range p.converts {
+	for name, t := range p.Converts {
 		if v, ok := convert(t, typed[name]); ok {
 			typed[name] = v
 		}
@@ -31,13 +32,13 @@ func (r *Run) results() map[string]any {
 }
 
 // convert makes a value that came out of JSON one of the type, if it can be.
-func convert(t Type, v any) (any, bool) {
+func convert(t expr.Type, v any) (any, bool) {
 	switch x := v.(type) {
 	case int64:
-		return float64(x), t == TypeNumber
+		return float64(x), t == expr.TypeNumber
 	case string:
 		d, err := time.ParseDuration(x)
-		return d, t == TypeDuration && err == nil
+		return d, t == expr.TypeDuration && err == nil
 	}
 	return nil, false
 }
@@ -65,15 +66,15 @@ func (r *Run) merge(outputs map[string]any) error {
 // first step, that is nothing. A step with an `if` may be left out next time, so its outputs
 // count.
 func (m *Machine) LastingResult(st *v1alpha1.MachineStatus) string {
-	p := m.prog.phases[st.Phase]
+	p := m.prog.Phases[st.Phase]
 	if st.Cursor == 0 {
 		return ""
 	}
-	if p == nil || st.Cursor < 0 || int(st.Cursor) >= len(p.steps) || p.steps[st.Cursor].cond != nil {
+	if p == nil || st.Cursor < 0 || int(st.Cursor) >= len(p.StepList) || p.StepList[st.Cursor].IfExpr != nil {
 		return st.Result
 	}
 	lasting := decodeResult(st.Result)
-	for name := range p.steps[st.Cursor].action.spec.Outputs {
+	for name := range p.StepList[st.Cursor].Bound.Spec.Outputs {
 		delete(lasting, name)
 	}
 	text, err := encodeResult(lasting)

@@ -4,7 +4,8 @@ import (
 	"testing"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 func TestLastingResult(t *testing.T) {
@@ -21,9 +22,9 @@ func TestLastingResult(t *testing.T) {
     next: [{to: Done}]
     onDelete: {none: true}
   - {name: Done, terminal: success, onDelete: {none: true}}
-`), fsm.Bindings{Actions: map[string]fsm.ActionSpec{
-		"Plan": {Outputs: map[string]fsm.Type{"planned": fsm.TypeInt}},
-		"Look": {Outputs: map[string]fsm.Type{"ready": fsm.TypeBool}},
+`), program.Bindings{Actions: map[string]program.ActionSpec{
+		"Plan": {Outputs: map[string]expr.Type{"planned": expr.TypeInt}},
+		"Look": {Outputs: map[string]expr.Type{"ready": expr.TypeBool}},
 	}})
 	const result = `{"planned":3,"ready":false}`
 	for name, c := range map[string]struct {

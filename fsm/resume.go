@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +10,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // adopt gives a status that another revision wrote the names of this one. It answers whether
@@ -30,18 +33,18 @@ func (r *Run) adopt() (again bool) {
 // answers whether it is the first.
 func (r *Run) goOn() (again bool) {
 	p, u := r.phase(), r.m.def.Spec.Upgrade
-	if p == nil || r.st.PhaseRevision == p.revision {
+	if p == nil || r.st.PhaseRevision == p.Revision {
 		return false
 	}
 	at := -1
 	if u != nil && u.StepMap[r.st.Step] != "" {
-		at = slices.IndexFunc(p.steps, func(s step) bool { return s.name == u.StepMap[r.st.Step] })
+		at = slices.IndexFunc(p.StepList, func(s program.Step) bool { return s.Label == u.StepMap[r.st.Step] })
 	}
 	if at < 0 {
 		r.restart()
 		return true
 	}
-	r.st.Cursor, r.st.Step = int32(at), p.steps[at].name
+	r.st.Cursor, r.st.Step = int32(at), p.StepList[at].Label
 	return false
 }
 
@@ -63,9 +66,9 @@ func (r *Run) adoptRequests(names map[string]string) {
 // errNotNow says that a parameter of a release would be evaluated when it is needed.
 var errNotNow = errors.New("evaluated when it is needed")
 
-func notNow(*expr) (ref.Val, error) { return nil, errNotNow }
+func notNow(*expr.Expr) (ref.Val, error) { return nil, errNotNow }
 
-func successor(names map[string]string, old string) string { return firstOf(names[old], old) }
+func successor(names map[string]string, old string) string { return cmp.Or(names[old], old) }
 
 // Adopts is an error where an object cannot go on with this machine: its phase is not known
 // here, or something that it holds cannot be given back. The status is one that any
@@ -97,8 +100,8 @@ func (m *Machine) Resumed(st v1alpha1.MachineStatus) v1alpha1.MachineStatus {
 // unknownPhase never guesses: only the machine's author knows where an object
 // of an older revision belongs.
 func (r *Run) unknownPhase() Command {
-	if r.m.prog.sources[r.st.Phase] != nil { // upgrade.phaseMap knows it
-		return *r.take(reasonReplaced, "", nil)
+	if r.m.prog.Events[r.st.Phase] != nil { // upgrade.phaseMap knows it
+		return *r.take(program.ReasonReplaced, "", nil)
 	}
 	r.stall = &stall{reason: "UnknownPhase", message: fmt.Sprintf(
 		"phase %q is not in revision %s of machine %s: restore the phase in the machine file, or add it to spec.upgrade.phaseMap",
@@ -110,10 +113,10 @@ func (r *Run) unknownPhase() Command {
 // recover finds out where an object stands that bears our finalizer although nothing is
 // stored of it. What the cluster says decides, and nothing is guessed.
 func (r *Run) recover() Command {
-	for _, q := range r.m.prog.recover {
+	for _, q := range r.m.prog.Recover {
 		asked := decision{open: true}
-		if q.when != nil {
-			asked = r.truth(q.when)
+		if q.WhenExpr != nil {
+			asked = r.truth(q.WhenExpr)
 		}
 		if asked.err != nil {
 			return r.notYetRecovered(fmt.Errorf("checking whether %s: %w", q.When, asked.err))
@@ -122,14 +125,14 @@ func (r *Run) recover() Command {
 			continue
 		}
 		for _, name := range q.Holds {
-			e := r.m.prog.effects[name]
-			h, err := r.entry(e, e.acquire)
+			e := r.m.prog.Effects[name]
+			h, err := r.entry(e, e.BoundAcquire)
 			if err != nil {
 				return r.notYetRecovered(err)
 			}
 			r.st.Held = append(r.st.Held, h)
 		}
-		return *r.take(recoverEvent(q), "", q.when)
+		return *r.take(program.RecoverEvent(q), "", q.WhenExpr)
 	}
 	r.stall = &stall{reason: "StateLost", message: fmt.Sprintf(
 		"the object bears finalizer %s, but its MachineState is gone, and nothing in spec.recover of machine %s says where it stood: restore the MachineState from a backup; or give back by hand what is left, then remove the finalizer",
@@ -141,11 +144,11 @@ func (r *Run) recover() Command {
 // notYetRecovered looks again soon: there is no phase yet whose pace it could have.
 func (r *Run) notYetRecovered(err error) Command {
 	r.st.Held = nil
-	r.message = clip(fmt.Sprintf("The state of this object is lost, and cannot be recovered yet: %v", err), maxText)
+	r.message = expr.Clip(fmt.Sprintf("The state of this object is lost, and cannot be recovered yet: %v", err), v1alpha1.TextLimit)
 	return Command{Do: Requeue, After: defaultPoll}
 }
 
 // lost tells that the object may hold something, and nothing is stored of it.
 func (r *Run) lost() bool {
-	return r.st.Phase == "" && r.input.Finalizer && len(r.m.prog.effects) > 0
+	return r.st.Phase == "" && r.input.Finalizer && len(r.m.prog.Effects) > 0
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -185,10 +187,10 @@ spec:
 // What is noted is not noted anew because of an edit that has nothing to do with it; where
 // the steps themselves are edited it is, which is what PG106 warns of.
 func TestNotedValueSurvivesAnEdit(t *testing.T) {
-	b := fsm.Bindings{Actions: map[string]fsm.ActionSpec{
-		"Read":  {Outputs: map[string]fsm.Type{"replicas": fsm.TypeInt}, Reads: &fsm.Target{Fields: []string{"spec.replicas"}}},
-		"Scale": {Params: map[string]fsm.Param{"replicas": {Type: fsm.TypeInt}}, Writes: &fsm.Target{Fields: []string{"spec.replicas"}}},
-		"Work":  {Params: map[string]fsm.Param{"any": {Type: fsm.TypeAny}}},
+	b := program.Bindings{Actions: map[string]program.ActionSpec{
+		"Read":  {Outputs: map[string]expr.Type{"replicas": expr.TypeInt}, Reads: &program.Target{Fields: []string{"spec.replicas"}}},
+		"Scale": {Params: map[string]program.Param{"replicas": {Type: expr.TypeInt}}, Writes: &program.Target{Fields: []string{"spec.replicas"}}},
+		"Work":  {Params: map[string]program.Param{"any": {Type: expr.TypeAny}}},
 	}}
 	for name, c := range map[string]struct {
 		why       string

@@ -1,100 +1,28 @@
 package fsm
 
 import (
-	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/program"
 )
-
-// Role declares what a phase or an effect of a machine can be to the program.
-type Role struct {
-	// Doc is one sentence for people.
-	Doc string `json:"doc,omitempty"`
-	// Of is what may have it.
-	Of RoleOf `json:"of"`
-	// Required: a machine of the program has it.
-	Required bool `json:"required,omitempty"`
-	// Unique: no more than one has it.
-	Unique bool `json:"unique,omitempty"`
-}
-
-// RoleOf is what a role is for.
-type RoleOf string
-
-// What has roles.
-const (
-	RoleOfPhase  RoleOf = "phase"
-	RoleOfEffect RoleOf = "effect"
-)
-
-// String is what the role is of, and what it says.
-func (r Role) String() string {
-	text := "of a " + string(r.Of)
-	if r.Of == RoleOfEffect {
-		text = "of an effect"
-	}
-	if r.Unique {
-		text += ", of one only"
-	}
-	if r.Required {
-		text += ", required"
-	}
-	return text + ": " + r.Doc
-}
-
-// roles checks that the roles of a file are those that the program has and needs.
-func (c *compiler) roles() {
-	given := map[string]string{} // to whom
-	for i, e := range c.def.Spec.Effects {
-		c.role(given, fmt.Sprintf("spec.effects[%d].role", i), RoleOfEffect, e.Role, e.Name)
-	}
-	for i, p := range c.def.Spec.Phases {
-		c.role(given, fmt.Sprintf("spec.phases[%d].role", i), RoleOfPhase, p.Role, p.Name)
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.b.Roles)) {
-		if role := c.b.Roles[name]; role.Required && given[name] == "" {
-			c.find(fmt.Sprintf("spec.%ss", role.Of), "PG022", fmt.Sprintf("no %s has role: %s, which the program needs", role.Of, name),
-				fmt.Sprintf("add role: %s to the %s that is it: %s", name, role.Of, role.Doc))
-		}
-	}
-}
-
-func (c *compiler) role(given map[string]string, path string, of RoleOf, name, owner string) {
-	if name == "" {
-		return
-	}
-	role, known := c.b.Roles[name]
-	switch {
-	case !known && len(c.b.Roles) == 0:
-		c.find(path, "PG022", fmt.Sprintf("role %q is not known to this program, which has no roles", name), "remove it")
-	case !known:
-		c.find(path, "PG022", fmt.Sprintf("role %q is not known to this program", name), instead(name, "its roles", slices.Sorted(maps.Keys(c.b.Roles))))
-	case role.Of != of:
-		c.find(path, "PG022", fmt.Sprintf("role %s is for the %ss of a machine, not for the %s %s", name, role.Of, of, owner), "move it: "+role.Doc)
-	case role.Unique && given[name] != "":
-		c.find(path, "PG022", fmt.Sprintf("role %s is given to %s already", name, given[name]), "keep the one that is it: "+role.Doc)
-	}
-	given[name] = owner
-}
 
 // Holds tells whether an effect is held that an action of the program takes. A status of an
 // older revision is read by upgrade.effectMap.
 func (m *Machine) Holds(st *v1alpha1.MachineStatus, action string) bool {
-	return m.holds(st, func(e effect) bool { return e.acquire.use == action })
+	return m.holds(st, func(e program.Effect) bool { return e.BoundAcquire.Use == action })
 }
 
 // HoldsRole tells whether an effect is held that has a role.
 func (m *Machine) HoldsRole(st *v1alpha1.MachineStatus, role string) bool {
-	return m.holds(st, func(e effect) bool { return e.Role == role })
+	return m.holds(st, func(e program.Effect) bool { return e.Role == role })
 }
 
-func (m *Machine) holds(st *v1alpha1.MachineStatus, is func(effect) bool) bool {
+func (m *Machine) holds(st *v1alpha1.MachineStatus, is func(program.Effect) bool) bool {
 	return slices.ContainsFunc(st.Held, func(h v1alpha1.HeldEffect) bool {
-		e, known := m.prog.effects[h.Name]
+		e, known := m.prog.Effects[h.Name]
 		if u := m.def.Spec.Upgrade; !known && u != nil {
-			e, known = m.prog.effects[u.EffectMap[h.Name]]
+			e, known = m.prog.Effects[u.EffectMap[h.Name]]
 		}
 		return known && is(e)
 	})

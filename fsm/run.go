@@ -2,13 +2,14 @@ package fsm
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	looplab "github.com/looplab/fsm"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Input is what the driver observed of the object before a run.
@@ -50,9 +51,6 @@ func StaticObject(self map[string]any) func() (map[string]any, error) {
 	return func() (map[string]any, error) { return self, nil }
 }
 
-// ReasonCreated is the reason of the first transition of an object that is new.
-const ReasonCreated = "Created"
-
 // Verb is what the driver must do next.
 type Verb string
 
@@ -81,7 +79,7 @@ type Command struct {
 	// StepID belongs to RunAction, and is the same for every call of the step and for no other step:
 	// the name that the file gives to the action, or else the phase and the name of the step.
 	StepID string
-	With   Params
+	With   expr.Params
 	// After belongs to Requeue.
 	After time.Duration
 	// Early belongs to Requeue: nothing was looked at, since it is not time yet. Nothing is to be
@@ -105,7 +103,7 @@ type Run struct {
 
 	// guardStub answers guards while a machine is proved: there is no object then. Nil
 	// in every other run.
-	guardStub func(*expr) decision
+	guardStub func(*expr.Expr) (open bool, err error)
 
 	// fsm is that of the phase, made at the first event; more are events that it has besides those of the phase. pool is
 	// for a proof alone, whose runs are many and die young.
@@ -143,186 +141,19 @@ const defaultPoll = 10 * time.Second
 // so that a crash does not repeat it. Steps of a steady phase are repeated anyway.
 const longStep = time.Second
 
-// Run starts a pass from a stored status, which is not changed.
-func (m *Machine) Run(status v1alpha1.MachineStatus, v Input) *Run {
-	r := &Run{m: m, input: v, st: *status.DeepCopy(), guards: map[string]guardAnswer{}}
-	r.result = decodeResult(r.st.Result)
-	switch {
-	case v.Gone: // nobody changes its spec any more
-		r.input.Generation = r.st.Generation
-	case r.st.Generation == 0: // stored before there was this field
-		r.st.Generation = v.Generation
-	}
-	moved := r.st.Revision != m.def.Revision && r.adopt()
-	if r.st.Cursor < 0 || r.outdated() {
-		// The cursor counts steps that were done for an older spec, or was written by
-		// hand. Steps are idempotent: begin with the first, so that none is left out.
-		r.restart()
-	}
-	r.timing = r.timingOf(moved)
-	return r
-}
-
-// outdated tells that the spec changed in the middle of a look at a steady phase, which
-// says Ready at its end: of the new spec, so every step must have seen it.
-func (r *Run) outdated() bool {
-	p := r.phase()
-	return p != nil && p.Kind == "steady" && r.input.Observed != 0 && r.input.Observed != r.input.Generation
-}
-
-// Status is what is to be stored now.
-func (r *Run) Status() v1alpha1.MachineStatus {
-	st := *r.st.DeepCopy()
-	st.Name, st.Revision = r.m.def.Metadata.Name, r.m.def.Revision
-	if p := r.phase(); p != nil { // else a later revision may have it again
-		st.PhaseRevision = p.revision
-	}
-	st.OnDelete = r.onDelete()
-	return st
-}
-
-// Next answers what to do. After RunAction it must not be called before Fire.
-func (r *Run) Next() Command {
-	if r.next != nil {
-		return *r.next
-	}
-	if r.st.Phase == "" {
-		return r.begin()
-	}
-	if r.input.Gone && len(r.st.Held) == 0 {
-		return r.rest()
-	}
-	p := r.phase()
-	if p == nil {
-		return r.unknownPhase()
-	}
-	if r.finished(p) {
-		return r.rest()
-	}
-	if p.End && !r.input.Gone {
-		return Command{Do: RemoveFinalizer}
-	}
-	for _, decide := range []func(*phase) *Command{r.deletion, r.deadline, r.early, r.admit, r.steps} {
-		if cmd := decide(p); cmd != nil {
-			return *cmd
-		}
-	}
-	return r.exits(p)
-}
-
-// finished: nothing of ours keeps the object, and nothing of it is left to give
-// back. What is held is given back even when somebody took the finalizer away.
-func (r *Run) finished(p *phase) bool {
-	return !r.input.Gone && !r.input.Finalizer && (p.End || r.input.Deleting && len(r.st.Held) == 0)
-}
-
-func (r *Run) phase() *phase { return r.m.prog.phases[r.st.Phase] }
+func (r *Run) phase() *program.Phase { return r.m.prog.Phases[r.st.Phase] }
 
 func (r *Run) now() metav1.MicroTime {
 	return metav1.NewMicroTime(r.input.Now().Truncate(time.Microsecond))
 }
 
-func (r *Run) begin() Command {
-	if r.input.Gone || r.input.Deleting && !r.input.Finalizer {
-		return r.rest()
-	}
-	if r.lost() {
-		return r.recover()
-	}
-	return *r.take(ReasonCreated, "", nil)
-}
-
-// deletion is total: it asks no guard of the machine's author.
-func (r *Run) deletion(p *phase) *Command {
-	if !r.input.Deleting && !r.input.Gone || p.Deletion {
+func deadlineOf(p *program.Phase, since *metav1.MicroTime) *metav1.MicroTime {
+	if p.TimeoutAfter == 0 || since == nil {
 		return nil
 	}
-	switch {
-	case p.OnDelete.To != "":
-		return r.take(reasonDeletion, "", nil)
-	case p.OnDelete.None && len(r.st.Held) == 0:
-		return &Command{Do: RemoveFinalizer}
-	case p.OnDelete.None:
-		r.stall = &stall{"EffectsHeld", fmt.Sprintf("held: %v; a machine that holds effects here has a defect", r.st.HeldNames())}
-		cmd := r.rest()
-		return &cmd
-	}
-	return nil // hold: go on
-}
-
-func (r *Run) deadline(p *phase) *Command {
-	r.st.Deadline = p.deadline(r.st.Since) // of the file as it is now
-	if r.st.Deadline == nil || r.input.Now().Before(r.st.Deadline.Time) {
-		return nil
-	}
-	if p.Timeout.To != "" {
-		return r.take(timeoutEvent(p), fmt.Sprintf("%s lasted longer than %s: %s", p.Name, p.Timeout.After, r.waitingFor(p)), nil)
-	}
-	r.overdue = true
-	r.stall = &stall{p.Timeout.Stalled, fmt.Sprintf("%s lasts longer than %s", p.Name, p.Timeout.After)}
-	return nil
-}
-
-func (p *phase) deadline(since *metav1.MicroTime) *metav1.MicroTime {
-	if p.timeout == 0 || since == nil {
-		return nil
-	}
-	at := metav1.NewMicroTime(since.Add(p.timeout))
+	at := metav1.NewMicroTime(since.Add(p.TimeoutAfter))
 	return &at
 }
-
-// waitingFor tells what the last pass had been waiting for. Of closed exits the first
-// may be about something that nobody asks for: the phase's own words are better.
-func (r *Run) waitingFor(p *phase) string {
-	if len(r.st.Blocked) == 0 {
-		return clip(firstOf(r.input.Message, "no step was blocked"), maxText/4)
-	}
-	b := r.st.Blocked[0]
-	if message := p.message.render(r.value); b.Step == "" && message != "" {
-		return message
-	}
-	return clip(firstOf(b.Got, b.Because), 160)
-}
-
-// admit checks the preconditions, then puts the finalizer in place: nothing
-// that needs undoing may happen before. A finalizer that is there already proves
-// nothing: it may come from a manifest or a backup, or from an earlier visit.
-func (r *Run) admit(p *phase) *Command {
-	if p.Deletion || p.Terminal != "" || r.input.Deleting || r.input.Gone {
-		return nil
-	}
-	if cmd := r.require(p); cmd != nil {
-		return cmd
-	}
-	if r.input.Finalizer || r.m.def.Spec.Finalizer == "" {
-		return nil
-	}
-	return &Command{Do: AddFinalizer}
-}
-
-// require is asked before the first step, while nothing is held.
-func (r *Run) require(p *phase) *Command {
-	if r.begun() {
-		return nil
-	}
-	for _, q := range p.require {
-		asked := r.truth(q.when)
-		if asked.err != nil {
-			r.fail(Result{Err: fmt.Errorf("checking whether %s: %w", q.When, asked.err), Class: ClassUnavailable}, p.retry, p)
-			return r.next
-		}
-		if !asked.open {
-			return r.take(requireEvent(q.Require), firstOf(q.message.render(r.value), asked.got), nil)
-		}
-	}
-	if !r.extra() { // it is the step that failed, of a phase that begins anew
-		r.calm()
-	}
-	return nil
-}
-
-// begun tells whether the steps have been, which come after the preconditions.
-func (r *Run) begun() bool { return r.st.Cursor > 0 || r.st.Step != "" || len(r.st.Held) > 0 }
 
 // sleep ends the run; a deadline cuts it short.
 func (r *Run) sleep(after time.Duration) Command {
@@ -336,3 +167,53 @@ func (r *Run) sleep(after time.Duration) Command {
 
 // rest ends the run until something changes: there is nothing to look at again.
 func (r *Run) rest() Command { return Command{Do: Requeue} }
+
+func (r *Run) commit(took *v1alpha1.Transition) *Command {
+	r.next = &Command{Do: Commit, Transition: took}
+	return r.next
+}
+
+// timing is what may come early in a run, see early.go.
+type timing struct {
+	// edited: the spec or the file has changed since the call that NotBefore is about.
+	edited bool
+	// due is when something outside the cluster may be called again.
+	due time.Time
+	// called: the current step has called something outside the cluster, which may be called again at
+	// again if nothing comes of this run.
+	called bool
+	again  time.Time
+	// was is what the run began with, in a phase that calls outside the cluster.
+	was *v1alpha1.MachineStatus
+}
+
+// Do carries out a command: it calls the action, and answers what came of it. An error says that nothing of the run
+// counts any more: the driver is ending, or the object is another one by now.
+type Do func(ctx context.Context, cmd Command) (Result, error)
+
+// firing is what the callbacks of an event get, as its only argument.
+type firing struct {
+	run *Run
+
+	// Of a step: what to do, and what came of it.
+	cmd     *Command
+	do      Do
+	called  bool
+	outcome Result
+	dropped error
+
+	// Of a way on: what is told of it, what was decided, and who hears of it once it is durable.
+	message  string
+	guard    *expr.Expr
+	caught   bool // by onError: no guard is asked
+	took     *v1alpha1.Transition
+	announce func(*v1alpha1.Transition)
+}
+
+// restart makes the next look begin with the first step.
+func (r *Run) restart() {
+	r.st.Cursor, r.st.Step, r.st.StepSince = 0, "", nil
+}
+
+// begun tells whether the steps have been, which come after the preconditions.
+func (r *Run) begun() bool { return r.st.Cursor > 0 || r.st.Step != "" || len(r.st.Held) > 0 }

@@ -16,6 +16,8 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -153,9 +155,9 @@ func TestStatusEditedByHandDoesNotPanic(t *testing.T) {
 func TestResultHasTheSameTypesAfterARestart(t *testing.T) {
 	for name, between := range map[string]string{"same run": "", "restart in between": ", {wait: 1m}"} {
 		t.Run(name, func(t *testing.T) {
-			b := fsm.Bindings{Guards: testBindings.Guards, Actions: maps.Clone(testBindings.Actions)}
-			b.Actions["Look"] = fsm.ActionSpec{Outputs: map[string]fsm.Type{
-				"n": fsm.TypeInt, "list": fsm.TypeStrings, "ratio": fsm.TypeNumber, "took": fsm.TypeDuration}}
+			b := program.Bindings{Guards: testBindings.Guards, Actions: maps.Clone(testBindings.Actions)}
+			b.Actions["Look"] = program.ActionSpec{Outputs: map[string]expr.Type{
+				"n": expr.TypeInt, "list": expr.TypeStrings, "ratio": expr.TypeNumber, "took": expr.TypeDuration}}
 			w := newWorld(t, "test.yaml", []byte(one("    poll: 5s\n    steps: [{action: Look}"+between+"]\n    next:\n    - to: Done\n"+
 				"      when: 'type(result.n) == int && result.n == 3 && result.list == [\"a\"] && result.ratio * 1.5 == 3.0 && result.took + duration(\"1m\") == duration(\"150s\")'\n")), b)
 			w.Give("Look", simulate.Answer{Result: fsm.Result{Outputs: map[string]any{"n": int32(3), "list": []string{"a"}, "ratio": 2.0, "took": "90s"}}})
@@ -199,7 +201,7 @@ func TestHistoryAndBlockedAreBounded(t *testing.T) {
 func TestErrorsOfAnySizeFitTheStatus(t *testing.T) {
 	long := strings.Repeat("no route to host ", 500)
 	for name, o := range map[string]fsm.Result{
-		"retried":  {Err: errors.New(long), Class: fsm.ClassUnavailable},
+		"retried":  {Err: errors.New(long), Class: program.ClassUnavailable},
 		"terminal": {Err: fsm.Terminal(long, "%s", long)},
 		"waiting":  {Err: fsm.Wait("%s", long)},
 	} {
@@ -214,7 +216,7 @@ func TestErrorsOfAnySizeFitTheStatus(t *testing.T) {
 
 func TestRetryAfterIsHonored(t *testing.T) {
 	w := newWorld(t, "test.yaml", []byte(one("    steps: [{action: Work}]\n"+toDone)), testBindings)
-	w.Give("Work", simulate.Answer{Result: fsm.Result{Err: errors.New("slow down"), Class: fsm.ClassThrottled, RetryAfter: 42 * time.Second}})
+	w.Give("Work", simulate.Answer{Result: fsm.Result{Err: errors.New("slow down"), Class: program.ClassThrottled, RetryAfter: 42 * time.Second}})
 	var last fsm.Command
 	for range 3 {
 		last, _ = w.Reconcile()

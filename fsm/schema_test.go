@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // jobSchema is what a CRD could say of its objects.
@@ -23,9 +25,9 @@ const jobSchema = `{"type": "object", "required": ["spec"], "properties": {
     "many": {"type": "array", "maxItems": 10000, "items": {"type": "string", "maxLength": 100}},
     "free": {"type": "array", "items": {"type": "string"}}}}}}`
 
-func jobBindings(t testing.TB) Bindings {
+func jobBindings(t testing.TB) program.Bindings {
 	t.Helper()
-	s, err := NewSchema([]byte(jobSchema))
+	s, err := expr.NewSchema([]byte(jobSchema))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +144,7 @@ func TestValuesOfSelf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			def, diags := Load("test.yaml", []byte(guarded("'"+c.when+"'")))
+			def, diags := program.Load("test.yaml", []byte(guarded("'"+c.when+"'")))
 			if len(diags) > 0 {
 				t.Fatal(diags.Err())
 			}
@@ -168,7 +170,7 @@ func TestValuesOfSelf(t *testing.T) {
 
 func TestSchemasThatCannotBeRead(t *testing.T) {
 	for name, text := range map[string]string{"no JSON": "{", "no schema": `{"properties": 3}`} {
-		if _, err := NewSchema([]byte(text)); err == nil {
+		if _, err := expr.NewSchema([]byte(text)); err == nil {
 			t.Errorf("%s: %s is taken", name, text)
 		}
 	}

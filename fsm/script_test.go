@@ -10,6 +10,7 @@ import (
 
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
+	"github.com/phasegate/phasegate/fsm/program"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -139,9 +140,9 @@ func (s *scene) answer(text string) simulate.Answer {
 	case "wait":
 		return failing(fsm.Wait("%s", rest), "")
 	case "error":
-		return failing(errors.New(message), fsm.Class(word))
+		return failing(errors.New(message), program.Class(word))
 	case "terminal":
-		return failing(fsm.Terminal(word, "%s", message), fsm.ClassTerminal)
+		return failing(fsm.Terminal(word, "%s", message), program.ClassTerminal)
 	case "takes":
 		a := s.answer(message)
 		a.Takes = s.duration(word)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -38,7 +39,7 @@ func TestSteadyIsReadyOnceALookCameToItsEnd(t *testing.T) {
 		}
 	}
 	ready := is("True Created", "False Created", "False WithinDeadline", "Created")
-	gone := failing(errors.New("etcd is gone"), fsm.ClassUnavailable)
+	gone := failing(errors.New("etcd is gone"), program.ClassUnavailable)
 	cases := map[string]struct {
 		why, phase string
 		happens    func(w *world)

@@ -7,21 +7,23 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // steps walks on from the cursor; nil means that the last step is done.
-func (r *Run) steps(p *phase) *Command {
-	for int(r.st.Cursor) < len(p.steps) {
-		s := &p.steps[r.st.Cursor]
-		r.st.Step = s.name
-		if s.wait > 0 && r.st.StepSince == nil {
+func (r *Run) steps(p *program.Phase) *Command {
+	for int(r.st.Cursor) < len(p.StepList) {
+		s := &p.StepList[r.st.Cursor]
+		r.st.Step = s.Label
+		if s.WaitFor > 0 && r.st.StepSince == nil {
 			now := r.now()
 			r.st.StepSince = &now
 		}
-		if s.cond != nil {
-			asked := r.truth(s.cond)
+		if s.IfExpr != nil {
+			asked := r.truth(s.IfExpr)
 			if asked.err != nil {
-				r.fail(Result{Err: fmt.Errorf("if %s: %w", s.If, asked.err), Class: ClassUnavailable}, s.retry, p)
+				r.fail(Result{Err: fmt.Errorf("if %s: %w", s.If, asked.err), Class: program.ClassUnavailable}, s.Backoff, p)
 				return r.next
 			}
 			if !asked.open {
@@ -36,11 +38,11 @@ func (r *Run) steps(p *phase) *Command {
 	return nil
 }
 
-func (r *Run) oneStep(s *step, p *phase) *Command {
+func (r *Run) oneStep(s *program.Step, p *program.Phase) *Command {
 	switch {
-	case s.wait > 0:
-		if left := s.wait - r.input.Now().Sub(r.st.StepSince.Time); left > 0 {
-			r.message = firstOf(s.message.render(r.value), "Waiting "+s.Wait)
+	case s.WaitFor > 0:
+		if left := s.WaitFor - r.input.Now().Sub(r.st.StepSince.Time); left > 0 {
+			r.message = cmp.Or(s.Text.Render(r.value), "Waiting "+s.Wait)
 			cmd := r.sleep(left)
 			return &cmd
 		}
@@ -52,7 +54,7 @@ func (r *Run) oneStep(s *step, p *phase) *Command {
 			return nil
 		}
 		return r.undo(s, p)
-	case s.acquires != "" && !r.st.IsHeld(s.acquires):
+	case s.Acquires != "" && !r.st.IsHeld(s.Acquires):
 		return r.hold(s, p)
 	}
 	return r.call(s, p)
@@ -60,21 +62,21 @@ func (r *Run) oneStep(s *step, p *phase) *Command {
 
 // call asks for the action of a step. Where it is about an effect that is held, what its
 // parameters read is what they read when the effect was taken.
-func (r *Run) call(s *step, p *phase) *Command {
+func (r *Run) call(s *program.Step, p *program.Phase) *Command {
 	fixed, err := r.fixed(s)
-	var with Params
+	var with expr.Params
 	if err == nil {
-		with, err = s.action.params(r.value, fixed)
+		with, err = s.Bound.Params(r.value, fixed)
 	}
 	if err != nil {
-		r.fail(Result{Err: err, Class: ClassInvalid}, s.retry, p)
+		r.fail(Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
 		return r.next
 	}
-	return r.act(&Command{Do: RunAction, Action: s.action.use, Step: s.name, Event: s.name, StepID: s.id, With: with}, s, s.action.spec.External)
+	return r.act(&Command{Do: RunAction, Action: s.Bound.Use, Step: s.Label, Event: s.Label, StepID: s.ID, With: with}, s, s.Bound.Spec.External)
 }
 
 // act asks for an action, once it is due.
-func (r *Run) act(cmd *Command, s *step, external bool) *Command {
+func (r *Run) act(cmd *Command, s *program.Step, external bool) *Command {
 	r.began = r.input.Now()
 	if external {
 		if early := r.notDue(s); early != nil {
@@ -86,33 +88,28 @@ func (r *Run) act(cmd *Command, s *step, external bool) *Command {
 	return cmd
 }
 
-func (r *Run) commit(took *v1alpha1.Transition) *Command {
-	r.next = &Command{Do: Commit, Transition: took}
-	return r.next
-}
-
 // Asks tells whether the action that runs would be asked for in the same way of the object as it is by
 // now, at the same moment: whether what the step reads of it is unchanged. It is for the time in which Fire calls it.
 func (r *Run) Asks(self func() (map[string]any, error)) bool {
 	if r.acting == nil {
 		return false
 	}
-	s := &r.phase().steps[r.st.Cursor]
+	s := &r.phase().StepList[r.st.Cursor]
 	if s.Undo != "" {
 		return true // by what is on record
 	}
 	before, now := *r, *r
 	before.input.Now = func() time.Time { return r.began }
 	now.input.Now, now.input.Self, now.self = before.input.Now, self, nil
-	if s.cond != nil && !now.truth(s.cond).open {
+	if s.IfExpr != nil && !now.truth(s.IfExpr).open {
 		return false
 	}
 	fixed, err := r.fixed(s)
 	if err != nil {
 		return false
 	}
-	asked, errBefore := s.action.params(before.value, fixed)
-	asks, errNow := s.action.params(now.value, fixed)
+	asked, errBefore := s.Bound.Params(before.value, fixed)
+	asks, errNow := s.Bound.Params(now.value, fixed)
 	return errBefore == nil && errNow == nil && reflect.DeepEqual(asked, asks)
 }
 
@@ -120,7 +117,7 @@ func (r *Run) Asks(self func() (map[string]any, error)) bool {
 func (r *Run) done(o Result) {
 	cmd, p := r.acting, r.phase()
 	r.acting = nil
-	s := &p.steps[r.st.Cursor]
+	s := &p.StepList[r.st.Cursor]
 	if w := o.wait(); w != nil {
 		r.notDone(s, w)
 		return
@@ -131,7 +128,7 @@ func (r *Run) done(o Result) {
 		}
 	}
 	if o.Err != nil {
-		r.fail(o, s.retry, p)
+		r.fail(o, s.Backoff, p)
 		return
 	}
 	r.calm()
@@ -144,20 +141,20 @@ func (r *Run) done(o Result) {
 		r.commit(nil)
 		return
 	}
-	r.returned(s.releases)
+	r.returned(s.Releases)
 	if r.reached(s) {
 		r.advance()
 	}
-	if r.next == nil && p.Kind != "steady" && r.input.Now().Sub(r.began) >= longStep {
+	if r.next == nil && p.Kind != v1alpha1.PhaseSteady && r.input.Now().Sub(r.began) >= longStep {
 		r.commit(nil)
 	}
 }
 
-func (r *Run) notDone(s *step, w *WaitError) {
+func (r *Run) notDone(s *program.Step, w *WaitError) {
 	r.calm()
-	r.message = firstOf(s.message.render(r.value), w.Message)
-	r.st.Blocked = []v1alpha1.Blocked{{Step: s.name, Because: "the step is not done", Got: clip(w.Message, maxText)}}
-	after := cmp.Or(max(w.After, 0), s.poll, defaultPoll)
+	r.message = cmp.Or(s.Text.Render(r.value), w.Message)
+	r.st.Blocked = []v1alpha1.Blocked{{Step: s.Label, Because: "the step is not done", Got: expr.Clip(w.Message, v1alpha1.TextLimit)}}
+	after := cmp.Or(max(w.After, 0), s.PollEvery, defaultPoll)
 	if r.called {
 		r.polls(after)
 	}
@@ -166,21 +163,21 @@ func (r *Run) notDone(s *step, w *WaitError) {
 }
 
 // reached is false while the step's `until` is not true; the run sleeps then.
-func (r *Run) reached(s *step) bool {
-	if s.until == nil {
+func (r *Run) reached(s *program.Step) bool {
+	if s.UntilExpr == nil {
 		return true
 	}
-	asked := r.truth(s.until)
+	asked := r.truth(s.UntilExpr)
 	if asked.open {
-		r.recordRequests(s.until)
+		r.recordRequests(s.UntilExpr)
 		return true
 	}
-	r.st.Blocked = []v1alpha1.Blocked{{Step: s.name, Because: asked.because, Got: asked.got}}
-	r.message = firstOf(s.message.render(r.value), fmt.Sprintf("Waiting in step %s until %s", s.name, s.Until))
+	r.st.Blocked = []v1alpha1.Blocked{{Step: s.Label, Because: asked.because, Got: asked.got}}
+	r.message = cmp.Or(s.Text.Render(r.value), fmt.Sprintf("Waiting in step %s until %s", s.Label, s.Until))
 	if r.called {
-		r.polls(cmp.Or(s.poll, defaultPoll))
+		r.polls(cmp.Or(s.PollEvery, defaultPoll))
 	}
-	cmd := r.sleep(s.poll)
+	cmd := r.sleep(s.PollEvery)
 	r.next = &cmd
 	return false
 }
@@ -192,9 +189,4 @@ func (r *Run) advance() {
 	if r.called { // the next step was not
 		r.due, r.called = time.Time{}, false
 	}
-}
-
-// restart makes the next look begin with the first step.
-func (r *Run) restart() {
-	r.st.Cursor, r.st.Step, r.st.StepSince = 0, "", nil
 }

@@ -1,12 +1,15 @@
 package fsm
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // The conditions that every machine-driven object has (kstatus).
@@ -42,13 +45,13 @@ func (r *Run) Summary() Summary {
 	}
 	text := r.text(p)
 	return Summary{
-		Phase:      firstOf(p.ShowAs, p.Name),
-		Message:    clip(text, maxText),
-		Conditions: conditions(r.reason(p), clip(text, maxText), p, r.midway(p), r.stall),
+		Phase:      cmp.Or(p.ShowAs, p.Name),
+		Message:    expr.Clip(text, v1alpha1.TextLimit),
+		Conditions: conditions(r.reason(p), expr.Clip(text, v1alpha1.TextLimit), p, r.midway(p), r.stall),
 	}
 }
 
-func (r *Run) text(p *phase) string {
+func (r *Run) text(p *program.Phase) string {
 	text := r.message
 	if text == "" {
 		text = r.story(p)
@@ -63,24 +66,24 @@ func (r *Run) text(p *phase) string {
 }
 
 // story is the message of a phase that has none: for a failure, its cause.
-func (r *Run) story(p *phase) string {
+func (r *Run) story(p *program.Phase) string {
 	if t := r.cause(p); t != nil {
 		return t.Reason + ": " + t.Message
 	}
 	if r.midway(p) {
 		return "the steps of " + p.Name + " are not done yet"
 	}
-	return firstOf(p.Description, r.reason(p))
+	return cmp.Or(p.Description, r.reason(p))
 }
 
 // cause is the transition that tells why a phase of failure was entered: the
 // last one that says something, but none from before an earlier end.
-func (r *Run) cause(p *phase) *v1alpha1.Transition {
-	if p.Terminal != "failure" {
+func (r *Run) cause(p *program.Phase) *v1alpha1.Transition {
+	if p.Terminal != v1alpha1.PhaseFailure {
 		return nil
 	}
 	for i, t := range slices.Backward(r.st.History) {
-		from := r.m.prog.phases[t.From]
+		from := r.m.prog.Phases[t.From]
 		if t.Message != "" {
 			return &r.st.History[i]
 		}
@@ -94,23 +97,23 @@ func (r *Run) cause(p *phase) *v1alpha1.Transition {
 // midway tells that the look at a steady phase has not come to its end: a step fails,
 // waits or was not reached yet. Nobody knows then whether the object is as its spec
 // wants it, which may be newer than the last look that came there.
-func (r *Run) midway(p *phase) bool {
-	if p.Kind != "steady" {
+func (r *Run) midway(p *program.Phase) bool {
+	if p.Kind != v1alpha1.PhaseSteady {
 		return false
 	}
-	created := r.next != nil && r.next.Transition != nil && r.next.Transition.From == "" && len(p.steps) > 0
+	created := r.next != nil && r.next.Transition != nil && r.next.Transition.From == "" && len(p.StepList) > 0
 	return created || r.st.Step != "" || r.st.Attempts > 0
 }
 
-func (r *Run) reason(p *phase) string {
+func (r *Run) reason(p *program.Phase) string {
 	if r.midway(p) {
 		if r.st.Attempts > 0 {
 			return ReasonStepFailed
 		}
 		return ReasonStepNotDone
 	}
-	if p.Kind == "progressing" || p.Kind == "" && p.Terminal == "" {
-		return word(p.Name)
+	if p.Kind == v1alpha1.PhaseProgressing || p.Kind == "" && p.Terminal == "" {
+		return program.Word(p.Name)
 	}
 	if t := r.cause(p); t != nil {
 		return t.Reason
@@ -118,21 +121,21 @@ func (r *Run) reason(p *phase) string {
 	if n := len(r.st.History); n > 0 && r.st.History[n-1].Reason != "" {
 		return r.st.History[n-1].Reason
 	}
-	return word(p.Name)
+	return program.Word(p.Name)
 }
 
-func conditions(reason, message string, p *phase, midway bool, s *stall) []metav1.Condition {
+func conditions(reason, message string, p *program.Phase, midway bool, s *stall) []metav1.Condition {
 	ready, reconciling, stalled := metav1.ConditionFalse, metav1.ConditionTrue, metav1.ConditionFalse
 	stalledReason, stalledMessage := "WithinDeadline", ""
 	switch {
 	case s != nil:
 		reconciling, stalled = metav1.ConditionFalse, metav1.ConditionTrue
-		stalledReason, stalledMessage = s.reason, clip(s.message, maxText)
+		stalledReason, stalledMessage = s.reason, expr.Clip(s.message, v1alpha1.TextLimit)
 	case p == nil:
-	case p.Terminal == "failure":
+	case p.Terminal == v1alpha1.PhaseFailure:
 		reconciling, stalled = metav1.ConditionFalse, metav1.ConditionTrue
 		stalledReason, stalledMessage = reason, message
-	case p.Terminal == "success", p.Kind == "steady" && !midway:
+	case p.Terminal == v1alpha1.PhaseSuccess, p.Kind == v1alpha1.PhaseSteady && !midway:
 		ready, reconciling = metav1.ConditionTrue, metav1.ConditionFalse
 	}
 	return []metav1.Condition{
@@ -146,7 +149,7 @@ func conditions(reason, message string, p *phase, midway bool, s *stall) []metav
 func (r *Run) onDelete() *v1alpha1.DeletionStatus {
 	p := r.phase()
 	blocked := func(message string) *v1alpha1.DeletionStatus {
-		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionBlocked, Message: clip(message, 512)}
+		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionBlocked, Message: expr.Clip(message, 512)}
 	}
 	switch {
 	case r.lost():
@@ -158,7 +161,7 @@ func (r *Run) onDelete() *v1alpha1.DeletionStatus {
 	case p.Deletion:
 		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionInProgress}
 	case p.OnDelete.Hold != "":
-		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionHold, Message: clip(p.OnDelete.Hold, 512)}
+		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionHold, Message: expr.Clip(p.OnDelete.Hold, 512)}
 	case p.OnDelete.None && len(r.st.Held) > 0:
 		return blocked("nothing here gives back " + strings.Join(r.st.HeldNames(), ", "))
 	case p.OnDelete.None:

@@ -11,6 +11,8 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // maxEarlier is how many tokens that are no times are remembered beside the last one: a person
@@ -20,19 +22,19 @@ const maxEarlier = 32
 
 // isNew tells whether a token asks for something that was not done yet. It is the one rule for the
 // requests of all machines: no token is acted on twice, and of times none that is not later than the last.
-func (r *Run) isNew(q *request, token string) bool {
+func (r *Run) isNew(q *program.Request, token string) bool {
 	if token == "" || acted(r.actedOn(q.Name), token) {
 		return false
 	}
-	if recorded, err := r.textOf(q.recorded); err == nil && acted(v1alpha1.RequestStatus{Token: recorded}, token) {
+	if recorded, err := r.textOf(q.Recorded); err == nil && acted(v1alpha1.RequestStatus{Token: recorded}, token) {
 		return false // by another program, or for the object that this one was restored from
 	}
-	if q.valid == nil {
+	if q.ValidExpr == nil {
 		return true
 	}
 	s := r.activation()
 	s.token = token
-	v, err := r.eval(q.valid, s)
+	v, err := r.eval(q.ValidExpr, s)
 	return err == nil && v == types.True
 }
 
@@ -103,12 +105,12 @@ func (r *Run) actedOn(name string) v1alpha1.RequestStatus {
 
 // recordRequests stores the tokens of the requests that opened a guard, in the
 // same write that acts on it: a request is acted on once.
-func (r *Run) recordRequests(guard *expr) {
+func (r *Run) recordRequests(guard *expr.Expr) {
 	if guard == nil {
 		return
 	}
-	for _, name := range guard.reads(varRequest) {
-		token, err := r.token(r.m.prog.requests[name])
+	for _, name := range guard.Reads(expr.VarRequest) {
+		token, err := r.token(r.m.prog.Requests[name])
 		if err != nil || !r.pending(name) {
 			continue // the other half of an || that was open without it
 		}

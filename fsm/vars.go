@@ -9,6 +9,10 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // activation is what an expression sees: asked by name, so that what it does not read
@@ -24,25 +28,25 @@ func (r *Run) activation() activation { return activation{Run: r, now: r.input.N
 // ResolveName answers the value of a root.
 func (s activation) ResolveName(name string) (any, bool) {
 	switch name {
-	case varSelf:
+	case expr.VarSelf:
 		return s.selfValue(), true
-	case varResult:
+	case expr.VarResult:
 		return s.results(), true
-	case varGuards:
-		return newLazyMap(s.guardValue), true
-	case varFacts:
-		return newLazyMap(s.factValue), true
-	case varRequest:
-		return newLazyMap(s.requestValue), true
-	case varPhase:
+	case expr.VarGuards:
+		return expr.NewLazyMap(s.guardValue), true
+	case expr.VarFacts:
+		return expr.NewLazyMap(s.factValue), true
+	case expr.VarRequest:
+		return expr.NewLazyMap(s.requestValue), true
+	case expr.VarPhase:
 		return s.phaseValue(s.now), true
-	case varHeld:
+	case expr.VarHeld:
 		return append([]string{}, s.st.HeldNames()...), true
-	case varChanged:
+	case expr.VarChanged:
 		return s.input.Generation != s.st.Generation, true
-	case varNow:
+	case expr.VarNow:
 		return s.now, true
-	case varToken:
+	case expr.VarToken:
 		return s.token, true
 	}
 	return nil, false
@@ -60,11 +64,11 @@ func (r *Run) selfValue() any {
 			self, err = r.input.Self()
 		}
 		r.self = self
-		switch schema := r.m.prog.self; {
+		switch schema := r.m.prog.Self; {
 		case err != nil:
 			r.self = types.WrapErr(err)
 		case schema != nil:
-			r.self = schema.value(self)
+			r.self = schema.Value(self)
 		}
 	}
 	return r.self
@@ -80,25 +84,16 @@ func (r *Run) phaseValue(now time.Time) map[string]any {
 
 // errBudget says that a reconcile costs too much. What is asked after it cannot be
 // evaluated either, so nothing moves on half an answer.
-var errBudget = fmt.Errorf("the expressions of this reconcile cost more than %d together: read less, or let an action compute it", maxRunCost)
+var errBudget = fmt.Errorf("the expressions of this reconcile cost more than %d together: read less, or let an action compute it", expr.MaxRunCost)
 
 // eval is the one place where expressions are evaluated, and what they cost adds up.
-func (r *Run) eval(e *expr, s activation) (ref.Val, error) {
-	if r.spent > maxRunCost {
+func (r *Run) eval(e *expr.Expr, s activation) (ref.Val, error) {
+	if r.spent > expr.MaxRunCost {
 		return nil, errBudget
 	}
-	v, details, err := e.prog.ContextEval(r.context(), s)
-	if cost := details.ActualCost(); cost != nil {
-		r.spent += *cost
-	}
+	v, cost, err := e.Eval(r.context(), s)
+	r.spent += cost
 	return v, err
-}
-
-// watch evaluates an expression once more, for what came out in each of its parts.
-// It has no limit of its own: what cost too much the first time is not watched.
-func (r *Run) watch(e *expr, s activation) interpreter.EvalState {
-	_, details, _ := e.watch.ContextEval(r.context(), s)
-	return details.State()
 }
 
 func (r *Run) context() context.Context {
@@ -114,7 +109,7 @@ func (r *Run) unbounded(err error) bool {
 }
 
 // value evaluates an expression as it stands in most places.
-func (r *Run) value(e *expr) (ref.Val, error) { return r.eval(e, r.activation()) }
+func (r *Run) value(e *expr.Expr) (ref.Val, error) { return r.eval(e, r.activation()) }
 
 // decision is what a guard came to.
 type decision struct {
@@ -126,9 +121,10 @@ type decision struct {
 }
 
 // truth decides a guard; it is the only place that does.
-func (r *Run) truth(e *expr) decision {
+func (r *Run) truth(e *expr.Expr) decision {
 	if r.guardStub != nil {
-		return r.guardStub(e)
+		open, err := r.guardStub(e)
+		return decision{open: open, err: err}
 	}
 	s := r.activation()
 	d := r.decide(e, s)
@@ -138,37 +134,32 @@ func (r *Run) truth(e *expr) decision {
 	return d
 }
 
-func (r *Run) decide(e *expr, s activation) decision {
+func (r *Run) decide(e *expr.Expr, s activation) decision {
 	v, err := r.eval(e, s)
 	if err != nil {
 		return decision{err: err}
 	}
 	open, isBool := v.Value().(bool)
 	if !isBool {
-		err = fmt.Errorf("%s is %s, not a boolean", e.text, clip(show(v), 120))
+		err = fmt.Errorf("%s is %s, not a boolean", e.Text, expr.Clip(expr.Show(v), 120))
 	}
 	return decision{open: open, err: err}
 }
 
 // explain adds why.
-func (r *Run) explain(e *expr, s activation, d *decision) {
+func (r *Run) explain(e *expr.Expr, s activation, d *decision) {
 	switch {
 	case d.err == nil:
-		d.because, d.got = e.explain(d.open, r.watch(e, s), r.told)
+		d.because, d.got = e.Why(r.context(), s, d.open, r.seen)
 	case r.unbounded(d.err):
-		d.because, d.got = clip(e.text, maxText), clip("error: "+d.err.Error(), maxText)
+		d.because, d.got = expr.Clip(e.Text, v1alpha1.TextLimit), expr.Clip("error: "+d.err.Error(), v1alpha1.TextLimit)
 	default:
-		d.because, d.got = clip(e.cause.failed(r.watch(e, s)), maxText), clip("error: "+d.err.Error(), maxText)
+		d.because, d.got = e.Failed(r.context(), s), expr.Clip("error: "+d.err.Error(), v1alpha1.TextLimit)
 	}
 }
 
-// told is what a Go guard says of itself: it explains more than its value does.
-func (r *Run) told(ref exprRef) string {
-	if ref.root != varGuards {
-		return ""
-	}
-	return r.guards[ref.field].seen
-}
+// seen is what a guard of the program says of itself.
+func (r *Run) seen(guard string) string { return r.guards[guard].seen }
 
 func (r *Run) guardValue(name string) ref.Val {
 	a, asked := r.guards[name]
@@ -183,14 +174,14 @@ func (r *Run) guardValue(name string) ref.Val {
 }
 
 func (r *Run) factValue(name string) ref.Val {
-	e := r.m.prog.facts[name]
+	e := r.m.prog.Facts[name]
 	if e == nil {
 		return nil
 	}
 	return r.valueOrError(e)
 }
 
-func (r *Run) valueOrError(e *expr) ref.Val {
+func (r *Run) valueOrError(e *expr.Expr) ref.Val {
 	v, err := r.value(e)
 	if err != nil {
 		return types.WrapErr(err)
@@ -200,7 +191,7 @@ func (r *Run) valueOrError(e *expr) ref.Val {
 
 // requestValue is {pending, token, params} of a one-shot request.
 func (r *Run) requestValue(name string) ref.Val {
-	q := r.m.prog.requests[name]
+	q := r.m.prog.Requests[name]
 	if q == nil {
 		return nil
 	}
@@ -209,7 +200,7 @@ func (r *Run) requestValue(name string) ref.Val {
 		return types.WrapErr(err)
 	}
 	params := map[string]any{}
-	for p, e := range q.params {
+	for p, e := range q.ParamExprs {
 		params[p] = r.valueOrError(e)
 	}
 	return types.DefaultTypeAdapter.NativeToValue(map[string]any{"pending": r.isNew(q, token), "token": token, "params": params})
@@ -217,16 +208,16 @@ func (r *Run) requestValue(name string) ref.Val {
 
 // token is the text that tells one request from the next, as far as the status
 // can hold it; null is no request.
-func (r *Run) token(q *request) (string, error) {
-	text, err := r.textOf(q.token)
+func (r *Run) token(q *program.Request) (string, error) {
+	text, err := r.textOf(q.TokenExpr)
 	if err != nil {
 		return "", fmt.Errorf("token of request %s: %w", q.Name, err)
 	}
-	return clip(text, maxToken), nil
+	return expr.Clip(text, v1alpha1.TokenLimit), nil
 }
 
 // textOf is the text that an expression comes to; null and no expression are none.
-func (r *Run) textOf(e *expr) (string, error) {
+func (r *Run) textOf(e *expr.Expr) (string, error) {
 	if e == nil {
 		return "", nil
 	}
@@ -238,6 +229,6 @@ func (r *Run) textOf(e *expr) (string, error) {
 	case *types.Err:
 		return "", v
 	default:
-		return "", fmt.Errorf("%s is no text", clip(show(v), 120))
+		return "", fmt.Errorf("%s is no text", expr.Clip(expr.Show(v), 120))
 	}
 }

@@ -4,7 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // withSpec is a machine whose only step gives an action a parameter.
@@ -23,11 +24,11 @@ func withSpec(value string) string {
 `)
 }
 
-func withBindings(t Type) Bindings {
-	return Bindings{Actions: map[string]ActionSpec{
+func withBindings(t expr.Type) program.Bindings {
+	return program.Bindings{Actions: map[string]program.ActionSpec{
 		"Nod":  {},
-		"Look": {Outputs: map[string]Type{"n": TypeInt, "list": TypeStrings}},
-		"Say":  {Params: map[string]Param{"text": {Type: t, Required: true}, "to": {Type: TypeString}}},
+		"Look": {Outputs: map[string]expr.Type{"n": expr.TypeInt, "list": expr.TypeStrings}},
+		"Say":  {Params: map[string]program.Param{"text": {Type: t, Required: true}, "to": {Type: expr.TypeString}}},
 	}}
 }
 
@@ -52,38 +53,8 @@ func TestNamedActions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c.bindings = withBindings(TypeString)
+			c.bindings = withBindings(expr.TypeString)
 			c.check(t)
-		})
-	}
-}
-
-// A step changes a part of what a named action says.
-func TestParametersAreLaidOverEachOther(t *testing.T) {
-	plain := func(v any) *value { return &value{plain: v} }
-	object := func(fields map[string]*value) *value { return &value{fields: fields} }
-	list := func(items ...*value) *value { return &value{items: items} }
-	cases := map[string]struct {
-		why              string
-		base, over, want map[string]*value
-	}{
-		"Fields":    {"what is not said stays", map[string]*value{"a": object(map[string]*value{"x": plain(1), "y": plain(2)})}, map[string]*value{"a": object(map[string]*value{"y": plain(3)})}, map[string]*value{"a": object(map[string]*value{"x": plain(1), "y": plain(3)})}},
-		"Deep":      {"at every depth", map[string]*value{"a": object(map[string]*value{"b": object(map[string]*value{"x": plain(1)})})}, map[string]*value{"a": object(map[string]*value{"b": object(map[string]*value{"y": plain(2)})})}, map[string]*value{"a": object(map[string]*value{"b": object(map[string]*value{"x": plain(1), "y": plain(2)})})}},
-		"Lists":     {"items have no names", map[string]*value{"a": list(plain(1), plain(2))}, map[string]*value{"a": list(plain(3))}, map[string]*value{"a": list(plain(3))}},
-		"Null":      {"it is a value, too", map[string]*value{"a": object(map[string]*value{"x": plain(1)})}, map[string]*value{"a": object(map[string]*value{"x": plain(nil)})}, map[string]*value{"a": object(map[string]*value{"x": plain(nil)})}},
-		"Otherwise": {"an object takes the place of a text", map[string]*value{"a": plain("t")}, map[string]*value{"a": object(nil)}, map[string]*value{"a": object(nil)}},
-		"Nothing":   {"a step without parameters has those of the action", map[string]*value{"a": plain(1)}, nil, map[string]*value{"a": plain(1)}},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			before := (&action{with: c.base}).written()
-			got := (&action{with: overlay(c.base, c.over)}).written()
-			if diff := cmp.Diff((&action{with: c.want}).written(), got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", c.why, diff)
-			}
-			if diff := cmp.Diff(before, (&action{with: c.base}).written()); diff != "" {
-				t.Errorf("the named action itself has changed (-before +after):\n%s", diff)
-			}
 		})
 	}
 }

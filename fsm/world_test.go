@@ -8,6 +8,7 @@ import (
 
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
+	"github.com/phasegate/phasegate/fsm/program"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -32,14 +33,14 @@ type world struct {
 	conflict bool
 }
 
-func newWorld(t testing.TB, file string, data []byte, b fsm.Bindings) *world {
+func newWorld(t testing.TB, file string, data []byte, b program.Bindings) *world {
 	t.Helper()
 	return worldOf(t, machineOf(t, file, data, b), nil)
 }
 
-func machineOf(t testing.TB, file string, data []byte, b fsm.Bindings) *fsm.Machine {
+func machineOf(t testing.TB, file string, data []byte, b program.Bindings) *fsm.Machine {
 	t.Helper()
-	def, diags := fsm.Load(file, data)
+	def, diags := program.Load(file, data)
 	if len(diags) > 0 {
 		t.Fatal(diags.Err())
 	}
@@ -96,7 +97,7 @@ func answer(outputs map[string]any) simulate.Answer {
 	return simulate.Answer{Result: fsm.Result{Outputs: outputs}}
 }
 
-func failing(err error, class fsm.Class) simulate.Answer {
+func failing(err error, class program.Class) simulate.Answer {
 	return simulate.Answer{Result: fsm.Result{Err: err, Class: class}}
 }
 
@@ -121,10 +122,10 @@ var (
 )
 
 // shippedBindings are those that `make generate` writes from the program.
-func shippedBindings(t testing.TB) fsm.Bindings {
+func shippedBindings(t testing.TB) program.Bindings {
 	t.Helper()
 	const file = "../docs/machines/datastore-migration.bindings.yaml"
-	b, diags := fsm.LoadBindings(file, readFile(t, file))
+	b, diags := program.LoadBindings(file, readFile(t, file))
 	if len(diags) > 0 {
 		t.Fatal(diags.Err())
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/lint"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
 	"github.com/phasegate/phasegate/phases"
 )
 
@@ -21,7 +22,7 @@ type machineFile struct {
 	name string
 	// machine is nil when a finding is an error.
 	machine *fsm.Machine
-	diags   fsm.Diagnostics
+	diags   diag.Diagnostics
 }
 
 // stdin is the name of the input in findings.
@@ -83,7 +84,7 @@ func readCRDs(args []string) ([]apiextensionsv1.CustomResourceDefinition, error)
 
 func readArg(in io.Reader, arg string) ([]lint.File, error) {
 	if arg == "-" && in != nil {
-		data, err := io.ReadAll(io.LimitReader(in, fsm.MaxFileSize+1)) // one byte more is a finding
+		data, err := io.ReadAll(io.LimitReader(in, diag.MaxFileSize+1)) // one byte more is a finding
 		return []lint.File{{Name: stdin, Data: data}}, err
 	}
 	info, err := os.Stat(arg)

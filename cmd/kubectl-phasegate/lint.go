@@ -17,6 +17,8 @@ import (
 	"github.com/phasegate/phasegate/controllers/lint"
 	pages "github.com/phasegate/phasegate/docs/lint"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // lintOptions are what the flags say.
@@ -61,7 +63,7 @@ Exit codes: 0 no finding or only warnings, 1 findings, 2 the check was not made.
 	flags.StringVar(&o.explain, "explain", "", "print the page of a `CODE`, and check nothing")
 	completeOutput(cmd, slices.Sorted(maps.Keys(lintFormats))...)
 	// The flag exists, and one function is registered: there is nothing to fail.
-	_ = cmd.RegisterFlagCompletionFunc("explain", cobra.FixedCompletions(slices.Sorted(maps.Keys(fsm.Codes)), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("explain", cobra.FixedCompletions(slices.Sorted(maps.Keys(diag.Codes)), cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), s, args) }
 	return cmd
 }
@@ -144,7 +146,7 @@ func (o *lintOptions) known(ctx context.Context) (lint.Known, error) {
 		if err != nil {
 			return known, fmt.Errorf("--bindings: %w", err)
 		}
-		program, diags := fsm.LoadBindings(files[0].Name, files[0].Data)
+		program, diags := program.LoadBindings(files[0].Name, files[0].Data)
 		if err := diags.Err(); err != nil {
 			return known, fmt.Errorf("--bindings: %w", err)
 		}

@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"github.com/phasegate/phasegate/controllers/lint"
-	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // lintFormats are the values of lint's -o.
@@ -19,7 +19,7 @@ var lintFormats = map[string]func(io.Writer, *lint.Report) error{
 func lintText(to io.Writer, r *lint.Report) error {
 	for _, d := range r.Findings {
 		severity := ""
-		if d.Severity == fsm.SeverityWarning {
+		if d.Severity == diag.SeverityWarning {
 			severity = "warning: "
 		}
 		fmt.Fprintf(to, "%s:%d:%d: %s%s: %s: %s (%s)\n", d.File, d.Line, d.Column, severity, d.Code, d.Message, d.Fix, pageOf(d.Code))

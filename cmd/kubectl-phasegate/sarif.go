@@ -14,20 +14,20 @@ import (
 
 	"github.com/phasegate/phasegate/controllers/lint"
 	pages "github.com/phasegate/phasegate/docs/lint"
-	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // lintSARIF writes a log for code scanning. The severities have SARIF's names.
 func lintSARIF(to io.Writer, r *lint.Report) error {
 	run := sarif.NewRun().WithColumnKind("unicodeCodePoints").
 		WithTool(sarif.NewTool().WithDriver(sarif.NewToolComponent().WithName("phasegate").WithVersion(version)))
-	for _, code := range slices.Sorted(maps.Keys(fsm.Codes)) {
+	for _, code := range slices.Sorted(maps.Keys(diag.Codes)) {
 		page, err := pages.Page(code)
 		if err != nil {
 			return err
 		}
-		run.AddRule(code).WithDescription(fsm.Codes[code].Title).WithMarkdownHelp(page).
-			WithDefaultConfiguration(sarif.NewReportingConfiguration().WithLevel(string(fsm.Codes[code].Severity)))
+		run.AddRule(code).WithDescription(diag.Codes[code].Title).WithMarkdownHelp(page).
+			WithDefaultConfiguration(sarif.NewReportingConfiguration().WithLevel(string(diag.Codes[code].Severity)))
 	}
 	for _, d := range r.Findings {
 		run.CreateResultForRule(d.Code).WithLevel(string(d.Severity)).WithMessage(sarif.NewTextMessage(sarifMessage(d))).
@@ -43,7 +43,7 @@ func lintSARIF(to io.Writer, r *lint.Report) error {
 	return enc.Encode(log)
 }
 
-func sarifMessage(d fsm.Diagnostic) string {
+func sarifMessage(d diag.Diagnostic) string {
 	text := fmt.Sprintf("%s: %s", d.Message, d.Fix)
 	if len(d.Trace) > 0 {
 		text += "\n" + strings.Join(d.Trace, "\n")

@@ -11,7 +11,7 @@ import (
 	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
 
 	pages "github.com/phasegate/phasegate/docs/lint"
-	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // What code scanning needs is listed in "SARIF support for code scanning" of GitHub's
@@ -45,16 +45,16 @@ func TestLintSARIF(t *testing.T) {
 	if d := cmp.Diff(want, log); d != "" {
 		t.Errorf("the log without its rules (-want +got):\n%s", d)
 	}
-	codes := slices.Sorted(maps.Keys(fsm.Codes))
+	codes := slices.Sorted(maps.Keys(diag.Codes))
 	for i, r := range rules {
 		page, err := pages.Page(codes[i])
 		if err != nil {
 			t.Fatal(err)
 		}
 		want := map[string]any{
-			"id": codes[i], "shortDescription": map[string]any{"text": fsm.Codes[codes[i]].Title},
+			"id": codes[i], "shortDescription": map[string]any{"text": diag.Codes[codes[i]].Title},
 			"help":                 map[string]any{"text": page, "markdown": page},
-			"defaultConfiguration": map[string]any{"level": string(fsm.Codes[codes[i]].Severity)},
+			"defaultConfiguration": map[string]any{"level": string(diag.Codes[codes[i]].Severity)},
 		}
 		if d := cmp.Diff(any(want), r); d != "" {
 			t.Errorf("rule %d (-want +got):\n%s", i, d)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -88,7 +88,7 @@ func play(s streams, file, machine string, crash bool) (*simulate.Result, error)
 	return result, nil
 }
 
-func findings(s streams, diags fsm.Diagnostics) error {
+func findings(s streams, diags diag.Diagnostics) error {
 	for _, d := range diags {
 		fmt.Fprintln(s.err, d)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // compiled are the machines with a program of their own, by metadata.name.
@@ -113,14 +114,14 @@ func CRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 }
 
 // Schema is the type of a kind whose CRD is in the chart; nil of any other kind.
-func Schema(kind v1alpha1.ObjectKind) (*fsm.Schema, error) {
+func Schema(kind v1alpha1.ObjectKind) (*expr.Schema, error) {
 	crds, err := CRDs()
 	if err != nil {
 		return nil, err
 	}
 	for _, crd := range crds {
 		if schema := SchemaOf(crd, kind); schema != nil {
-			return fsm.NewSchema(schema)
+			return expr.NewSchema(schema)
 		}
 	}
 	return nil, nil

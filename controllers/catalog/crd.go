@@ -8,7 +8,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
-// SchemaOf is the schema of a kind in a CRD, as JSON for fsm.NewSchema; nil when
+// SchemaOf is the schema of a kind in a CRD, as JSON for expr.NewSchema; nil when
 // the CRD is of another kind, does not have the version, or has no schema.
 func SchemaOf(crd *apiextensionsv1.CustomResourceDefinition, kind v1alpha1.ObjectKind) []byte {
 	for _, v := range crd.Spec.Versions {

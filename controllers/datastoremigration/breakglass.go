@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 )
@@ -221,7 +222,7 @@ func (l *Locks) held(by *migration, has string) error {
 func (l *Locks) Lock() (UnlockDecision, error) {
 	for i := range l.Migrations {
 		dm := &l.Migrations[i]
-		if !l.passed(dm) && l.phase(dm).Terminal != "failure" {
+		if !l.passed(dm) && l.phase(dm).Terminal != v1alpha1.PhaseFailure {
 			return UnlockDecision{}, fmt.Errorf("%w: DatastoreMigration %s is in phase %s, and closes the datastore by itself when it is time; to stop it: kubectl phasegate abort %s", ErrHeld, dm.Name, dm.CurrentPhase(), dm.Name)
 		}
 	}

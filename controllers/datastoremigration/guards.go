@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -68,7 +69,7 @@ func goesBefore(m *fsm.Machine, other, dm *migration) bool {
 	switch phase := other.Status.Machine.Phase; {
 	case len(other.Status.Machine.HeldNames()) > 0:
 		return true
-	case m.PhaseInfo(phase).Terminal == "failure":
+	case m.PhaseInfo(phase).Terminal == v1alpha1.PhaseFailure:
 		return false
 	case phase != "" && len(other.Finalizers) > 0:
 		return true

@@ -10,6 +10,7 @@ import (
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // A migration whose state is lost is recognized by what bears its UID in the cluster: the
@@ -18,7 +19,7 @@ import (
 
 // wasLost tells whether the state of the migration was lost, and with it what was saved.
 func wasLost(dm *migration) bool {
-	return slices.ContainsFunc(dm.Status.Machine.History, func(t v1alpha1.Transition) bool { return t.From == "" && t.Reason != fsm.ReasonCreated })
+	return slices.ContainsFunc(dm.Status.Machine.History, func(t v1alpha1.Transition) bool { return t.From == "" && t.Reason != program.ReasonCreated })
 }
 
 // traces is what bears the UID of a migration.

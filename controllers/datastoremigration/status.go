@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
@@ -28,11 +29,11 @@ func decorate(m *fsm.Machine, dm *migration) {
 	if phase.NoReturn || phase.Failing || phase.Terminal != "" || phase.Deletion {
 		dm.Status.CopyAhead = nil // nobody asks any more what was copied ahead
 	}
-	if phase.Terminal == "success" && dm.Status.CompletedAt == nil && machine.Since != nil {
+	if phase.Terminal == v1alpha1.PhaseSuccess && dm.Status.CompletedAt == nil && machine.Since != nil {
 		completed := metav1.NewTime(machine.Since.Time)
 		dm.Status.CompletedAt = &completed
 	}
-	if phase.Terminal == "success" && dm.Status.Progress != nil {
+	if phase.Terminal == v1alpha1.PhaseSuccess && dm.Status.Progress != nil {
 		dm.Status.Progress.NotCopied, dm.Status.Progress.OnlyInV3 = "", "" // to be looked into before; the counts stay
 	}
 	setCondition(dm, migrationv1.ConditionConflict, conflictCondition(dm))

@@ -12,12 +12,13 @@ import (
 	"github.com/phasegate/phasegate/controllers/builtin/kubetypes"
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // Kinds finds what the kinds that a machine names lack: a misspelt one, one that the cluster does not serve, and a
 // CRD that the machine cannot work with.
-func (k Known) Kinds(m *fsm.Machine) fsm.Diagnostics {
-	var found fsm.Diagnostics
+func (k Known) Kinds(m *fsm.Machine) diag.Diagnostics {
+	var found diag.Diagnostics
 	def := m.Definition()
 	if !catalog.Compiled(m.Name()) {
 		found = append(found, k.driven(def)...)
@@ -50,13 +51,13 @@ func (k Known) Kinds(m *fsm.Machine) fsm.Diagnostics {
 }
 
 // unique leaves one finding of those that an action named by several steps gets.
-func unique(all fsm.Diagnostics) fsm.Diagnostics {
+func unique(all diag.Diagnostics) diag.Diagnostics {
 	type key struct {
-		fsm.Pos
+		diag.Pos
 		message string
 	}
 	seen := map[key]bool{}
-	var out fsm.Diagnostics
+	var out diag.Diagnostics
 	for _, d := range all {
 		if at := (key{d.Pos, d.Message}); !seen[at] {
 			seen[at], out = true, append(out, d)
@@ -65,7 +66,7 @@ func unique(all fsm.Diagnostics) fsm.Diagnostics {
 	return out
 }
 
-func (k Known) served(def *fsm.Definition, path, apiVersion, kind string) fsm.Diagnostics {
+func (k Known) served(def *fsm.Definition, path, apiVersion, kind string) diag.Diagnostics {
 	if k.Served == nil {
 		return nil
 	}
@@ -73,11 +74,11 @@ func (k Known) served(def *fsm.Definition, path, apiVersion, kind string) fsm.Di
 	if _, err := k.Served.RESTMapping(gvk.GroupKind(), gvk.Version); !meta.IsNoMatchError(err) {
 		return nil // that the cluster does not answer is no finding about the file
 	}
-	return fsm.Diagnostics{def.Finding(path, "PG019", fmt.Sprintf("the cluster does not serve %s %s", apiVersion, kind), "correct the kind and its apiVersion, or install its CRD first")}
+	return diag.Diagnostics{def.Finding(path, "PG019", fmt.Sprintf("the cluster does not serve %s %s", apiVersion, kind), "correct the kind and its apiVersion, or install its CRD first")}
 }
 
 // driven looks whether the CRD of the objects that a machine drives keeps what the manager writes.
-func (k Known) driven(def *fsm.Definition) fsm.Diagnostics {
+func (k Known) driven(def *fsm.Definition) diag.Diagnostics {
 	kind := def.Spec.For
 	for i := range k.CRDs {
 		crd := &k.CRDs[i]
@@ -88,13 +89,13 @@ func (k Known) driven(def *fsm.Definition) fsm.Diagnostics {
 			const scaffold = "kubectl phasegate scaffold --only=crd prints a CRD that does"
 			switch {
 			case !v.Served:
-				return fsm.Diagnostics{def.Finding("spec.for", "PG019", fmt.Sprintf("CRD %s does not serve version %s", crd.Name, v.Name), "set served: true there, or name another version")}
+				return diag.Diagnostics{def.Finding("spec.for", "PG019", fmt.Sprintf("CRD %s does not serve version %s", crd.Name, v.Name), "set served: true there, or name another version")}
 			case v.Subresources == nil || v.Subresources.Status == nil:
-				return fsm.Diagnostics{def.Finding("spec.for", "PG019", fmt.Sprintf("CRD %s has no status subresource: its objects would not be driven", crd.Name), "add subresources: {status: {}} there; "+scaffold)}
+				return diag.Diagnostics{def.Finding("spec.for", "PG019", fmt.Sprintf("CRD %s has no status subresource: its objects would not be driven", crd.Name), "add subresources: {status: {}} there; "+scaffold)}
 			case v.Schema != nil && !keeps(v.Schema.OpenAPIV3Schema, "status", "machine"):
 				x := def.Finding("spec.for", "PG105", fmt.Sprintf("CRD %s does not keep status.machine: kubectl cannot show what is held, and why nothing moves", crd.Name), "add machine: {type: object, x-kubernetes-preserve-unknown-fields: true} to its status; "+scaffold)
-				x.Severity = fsm.SeverityWarning
-				return fsm.Diagnostics{x}
+				x.Severity = diag.SeverityWarning
+				return diag.Diagnostics{x}
 			}
 			return nil
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // Known is what machines may name, and what their objects look like, where it is
@@ -36,7 +37,7 @@ func (k Known) Bindings(def *fsm.Definition) (fsm.Bindings, error) {
 	var err error
 	for i := range k.CRDs {
 		if schema := catalog.SchemaOf(&k.CRDs[i], def.Spec.For); schema != nil {
-			b.Self, err = fsm.NewSchema(schema)
+			b.Self, err = expr.NewSchema(schema)
 			return b, err
 		}
 	}

@@ -15,6 +15,9 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/program"
+	"github.com/phasegate/phasegate/fsm/prove"
 	"github.com/phasegate/phasegate/fsm/simulate"
 	"github.com/phasegate/phasegate/resources"
 )
@@ -30,7 +33,7 @@ type Options struct {
 	// Bindings answers what the machine of a file may name, and the type of `self`.
 	Bindings func(*fsm.Definition) (fsm.Bindings, error)
 	// Kinds finds what is wrong with the kinds that a machine without errors names; nil: nothing is looked for.
-	Kinds func(*fsm.Machine) fsm.Diagnostics
+	Kinds func(*fsm.Machine) diag.Diagnostics
 	// Against are the older revisions, by the name of the machine.
 	Against map[string]*fsm.Definition
 	// Prove looks at everything that can happen to an object.
@@ -39,11 +42,11 @@ type Options struct {
 
 // Report is what was found. Its fields are stable.
 type Report struct {
-	Files    int             `json:"files"`
-	Errors   int             `json:"errors"`
-	Warnings int             `json:"warnings"`
-	Findings fsm.Diagnostics `json:"findings"`
-	Proofs   []Proof         `json:"proofs,omitempty"`
+	Files    int              `json:"files"`
+	Errors   int              `json:"errors"`
+	Warnings int              `json:"warnings"`
+	Findings diag.Diagnostics `json:"findings"`
+	Proofs   []Proof          `json:"proofs,omitempty"`
 	// Unchecked are machines of whose objects no CRD is known: what is read of `self` may not be there.
 	Unchecked []Unchecked `json:"unchecked,omitempty"`
 }
@@ -57,14 +60,14 @@ type Unchecked struct {
 // Proof is how much of a machine was looked at.
 type Proof struct {
 	File string `json:"file"`
-	fsm.Report
+	prove.Report
 }
 
 // Check checks files as one set: all that is wrong with any of them, by file and
 // line. An error means that a check could not be made. It may be called any number
 // of times.
 func Check(files []File, o Options) (*Report, error) {
-	r := &Report{Files: len(files), Findings: fsm.Diagnostics{}}
+	r := &Report{Files: len(files), Findings: diag.Diagnostics{}}
 	names := map[string]string{}
 	for _, f := range files {
 		diags, err := r.check(f, names, o)
@@ -73,11 +76,11 @@ func Check(files []File, o Options) (*Report, error) {
 		}
 		r.Findings = append(r.Findings, diags...)
 	}
-	slices.SortStableFunc(r.Findings, func(a, b fsm.Diagnostic) int {
+	slices.SortStableFunc(r.Findings, func(a, b diag.Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Code, b.Code))
 	})
 	for _, d := range r.Findings {
-		if d.Severity == fsm.SeverityWarning {
+		if d.Severity == diag.SeverityWarning {
 			r.Warnings++
 		} else {
 			r.Errors++
@@ -102,13 +105,13 @@ func kindOf(data []byte) (apiVersion, kind string, err error) {
 	return head.APIVersion, head.Kind, err
 }
 
-func (r *Report) check(f File, names map[string]string, o Options) (fsm.Diagnostics, error) {
+func (r *Report) check(f File, names map[string]string, o Options) (diag.Diagnostics, error) {
 	_, kind, _ := kindOf(f.Data) // of a file that cannot be read, the machine's loader says why
 	switch kind {
 	case resources.KindRegistry:
 		return Registry(f.Name, f.Data), nil
-	case fsm.KindBindings:
-		_, diags := fsm.LoadBindings(f.Name, f.Data)
+	case program.KindBindings:
+		_, diags := program.LoadBindings(f.Name, f.Data)
 		return diags, nil
 	case simulate.KindScenario:
 		_, diags := simulate.Load(f.Name, f.Data)
@@ -127,7 +130,7 @@ func (r *Report) check(f File, names map[string]string, o Options) (fsm.Diagnost
 	return append(diags, more...), err
 }
 
-func (r *Report) machine(def *fsm.Definition, o Options) (fsm.Diagnostics, error) {
+func (r *Report) machine(def *fsm.Definition, o Options) (diag.Diagnostics, error) {
 	b, err := o.Bindings(def)
 	if err != nil {
 		return nil, err
@@ -146,7 +149,7 @@ func (r *Report) machine(def *fsm.Definition, o Options) (fsm.Diagnostics, error
 		return diags, nil
 	}
 	if m := fsm.Provable(def, b); m != nil {
-		report, found := fsm.Prove(m, fsm.ProveOptions{})
+		report, found := prove.Prove(m, prove.Options{})
 		r.Proofs = append(r.Proofs, Proof{File: def.File, Report: report})
 		diags = proved(diags, found)
 	}
@@ -155,8 +158,8 @@ func (r *Report) machine(def *fsm.Definition, o Options) (fsm.Diagnostics, error
 
 // proved adds what a proof has found. Where a file is refused for what a run could come to, the
 // proof finds that, too: its way is shown with the finding then, so that one cause has one.
-func proved(diags, found fsm.Diagnostics) fsm.Diagnostics {
-	i := slices.IndexFunc(diags, func(d fsm.Diagnostic) bool { return d.Severity == fsm.SeverityError })
+func proved(diags, found diag.Diagnostics) diag.Diagnostics {
+	i := slices.IndexFunc(diags, func(d diag.Diagnostic) bool { return d.Severity == diag.SeverityError })
 	if i < 0 || len(found) == 0 {
 		return append(diags, found...)
 	}
@@ -167,14 +170,14 @@ func proved(diags, found fsm.Diagnostics) fsm.Diagnostics {
 }
 
 // Registry checks a kind registry file. It may be called any number of times.
-func Registry(file string, data []byte) fsm.Diagnostics {
+func Registry(file string, data []byte) diag.Diagnostics {
 	var registry v1alpha1.KindRegistry
-	src, diags := fsm.Decode(file, data, &registry)
+	src, diags := diag.Decode(file, data, &registry)
 	if len(diags) > 0 {
 		return diags
 	}
 	if registry.APIVersion != v1alpha1.APIVersion || registry.Kind != resources.KindRegistry {
-		return fsm.Diagnostics{src.Finding("apiVersion", "PG000", fmt.Sprintf("apiVersion %q, kind %q", registry.APIVersion, registry.Kind),
+		return diag.Diagnostics{src.Finding("apiVersion", "PG000", fmt.Sprintf("apiVersion %q, kind %q", registry.APIVersion, registry.Kind),
 			fmt.Sprintf("write apiVersion: %s and kind: %s", v1alpha1.APIVersion, resources.KindRegistry))}
 	}
 	for _, m := range resources.Mistakes(registry.Spec.Kinds) {

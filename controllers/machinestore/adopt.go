@@ -10,6 +10,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // Objects calls a function with the state of each object that a machine drives. An error
@@ -96,7 +97,7 @@ func (u *unfit) objects() string {
 	return objects
 }
 
-func (u *unfit) finding(m *fsm.Machine) fsm.Diagnostic {
+func (u *unfit) finding(m *fsm.Machine) diag.Diagnostic {
 	f := finding(m.File(), m.Definition().Pos("spec.upgrade"), "spec.upgrade", fmt.Sprintf("%s cannot go on with it: %s", u.objects(), u.reason),
 		"or change the file once the objects have come to an end")
 	f.Code = "PG104"

@@ -10,6 +10,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // refusal is a file that is not used.
@@ -19,7 +20,7 @@ type refusal struct {
 	// machine is the one that goes on as it was; empty when the file does not even
 	// tell whose it is.
 	machine  string
-	findings fsm.Diagnostics
+	findings diag.Diagnostics
 }
 
 // note is the first finding, for people.
@@ -36,7 +37,7 @@ type verdict struct {
 	// inForce are the machines that run, by name.
 	inForce map[string]*fsm.Machine
 	// warnings are about machines that run all the same, by name.
-	warnings map[string]fsm.Diagnostics
+	warnings map[string]diag.Diagnostics
 	refused  []refusal
 	// orphans are machines that run on though their file is gone.
 	orphans []string
@@ -55,7 +56,7 @@ type bindings func(*fsm.Definition) (fsm.Bindings, error)
 // program starts, nothing drives its objects until fallBack has asked them.
 func judge(shipped, before map[string]*fsm.Machine, files []file, bind bindings) verdict {
 	j := &judgement{before: before, known: maps.Clone(shipped), found: map[string]*fsm.Machine{}, disputed: map[string]bool{},
-		verdict: verdict{inForce: map[string]*fsm.Machine{}, warnings: map[string]fsm.Diagnostics{}, waiting: map[string]string{}}}
+		verdict: verdict{inForce: map[string]*fsm.Machine{}, warnings: map[string]diag.Diagnostics{}, waiting: map[string]string{}}}
 	if j.known == nil {
 		j.known = map[string]*fsm.Machine{}
 	}
@@ -83,7 +84,7 @@ type judgement struct {
 	disputed map[string]bool
 }
 
-func (j *judgement) refuse(f, machine string, findings ...fsm.Diagnostic) {
+func (j *judgement) refuse(f, machine string, findings ...diag.Diagnostic) {
 	j.refused = append(j.refused, refusal{file: f, machine: machine, findings: findings})
 	j.disputed[machine] = true
 	delete(j.found, machine)
@@ -91,7 +92,7 @@ func (j *judgement) refuse(f, machine string, findings ...fsm.Diagnostic) {
 
 func (j *judgement) load(f file, bind bindings) {
 	if f.fault != "" {
-		j.refuse(f.name, j.whose(f), finding(f.name, fsm.Pos{Line: 1, Column: 1}, "", "it cannot be read: "+f.fault, "make it readable or remove it"))
+		j.refuse(f.name, j.whose(f), finding(f.name, diag.Pos{Line: 1, Column: 1}, "", "it cannot be read: "+f.fault, "make it readable or remove it"))
 		return
 	}
 	def, diags := fsm.Load(f.name, f.data)
@@ -123,7 +124,7 @@ func (j *judgement) load(f file, bind bindings) {
 // whose guesses whose a file is that cannot be decoded: as far as it tells, else that of the
 // machine which came from a file of this name.
 func (j *judgement) whose(f file) string {
-	if name := fsm.NameIn(f.data); name != "" {
+	if name := diag.NameIn(f.data); name != "" {
 		return name
 	}
 	for name, m := range j.known {
@@ -200,8 +201,8 @@ func (j *judgement) stay(name string) {
 	j.waiting[name] = ""
 }
 
-func finding(path string, at fsm.Pos, field, message, fix string) fsm.Diagnostic {
-	return fsm.Diagnostic{Code: "PG000", File: path, Pos: at, Path: field, Severity: fsm.SeverityError, Message: message, Fix: fix}
+func finding(path string, at diag.Pos, field, message, fix string) diag.Diagnostic {
+	return diag.Diagnostic{Code: "PG000", File: path, Pos: at, Path: field, Severity: diag.SeverityError, Message: message, Fix: fix}
 }
 
 func groupKind(k v1alpha1.ObjectKind) schema.GroupKind {

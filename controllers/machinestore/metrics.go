@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // gauges are the store's metrics.
@@ -67,5 +67,5 @@ func (g *gauges) count(last, next verdict) {
 
 func (r refusal) equal(other refusal) bool {
 	return r.file == other.file && r.machine == other.machine &&
-		slices.EqualFunc(r.findings, other.findings, func(a, b fsm.Diagnostic) bool { return a.String() == b.String() })
+		slices.EqualFunc(r.findings, other.findings, func(a, b diag.Diagnostic) bool { return a.String() == b.String() })
 }

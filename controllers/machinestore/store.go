@@ -29,6 +29,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // lookEvery is how often the directory is read. It is small and mostly in memory,
@@ -98,7 +99,7 @@ func Load(o Options) (*Store, error) {
 func (s *Store) runs(machine string) bool { return s.Runs == nil || machine == "" || s.Runs(machine) }
 
 func errorOf(refused []refusal) error {
-	var all fsm.Diagnostics
+	var all diag.Diagnostics
 	for _, r := range refused {
 		all = append(all, r.findings...)
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -41,7 +42,7 @@ func shippedProgram(tb testing.TB) (*fsm.Machine, *runner.Program[*errand]) {
 		}
 		return data
 	}
-	b, diags := fsm.LoadBindings("bindings.yaml", read("../../docs/machines/datastore-migration.bindings.yaml"))
+	b, diags := program.LoadBindings("bindings.yaml", read("../../docs/machines/datastore-migration.bindings.yaml"))
 	if err := diags.Err(); err != nil {
 		tb.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	toolhivev1beta1 "github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 	"github.com/phasegate/phasegate/phases"
 )
 
@@ -152,7 +153,7 @@ func shippedMachine(t *testing.T, name string) *fsm.Machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bindings, diags := fsm.LoadBindings(file, names)
+	bindings, diags := program.LoadBindings(file, names)
 	if diags.Err() != nil {
 		t.Fatal(diags.Err())
 	}

@@ -16,7 +16,9 @@ import (
 
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
+	"github.com/phasegate/phasegate/fsm/prove"
 	"github.com/phasegate/phasegate/resources"
 )
 
@@ -86,7 +88,7 @@ func TestMachinesAreSound(t *testing.T) {
 			if len(diags) > 0 {
 				t.Fatalf("%s: %v", c.why, diags)
 			}
-			if _, diags := fsm.Prove(m, fsm.ProveOptions{}); len(diags) > 0 {
+			if _, diags := prove.Prove(m, prove.Options{}); len(diags) > 0 {
 				t.Errorf("%s: %v", c.why, diags)
 			}
 		})
@@ -132,13 +134,13 @@ func patched(t *testing.T, file string, diffs ...string) []byte {
 }
 
 // typed is the type that a CRD gives to `self`.
-func typed(t *testing.T, file string, def *fsm.Definition) *fsm.Schema {
+func typed(t *testing.T, file string, def *fsm.Definition) *expr.Schema {
 	t.Helper()
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err := yaml.UnmarshalStrict([]byte(read(t, file)), crd); err != nil {
 		t.Fatal(err)
 	}
-	schema, err := fsm.NewSchema(catalog.SchemaOf(crd, def.Spec.For))
+	schema, err := expr.NewSchema(catalog.SchemaOf(crd, def.Spec.For))
 	if err != nil {
 		t.Fatalf("the CRD is not that of the machine: %v", err)
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/phasegate/phasegate/controllers/lint"
 	pages "github.com/phasegate/phasegate/docs/lint"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // finding is what a page says that its bad example gets.
@@ -40,7 +42,7 @@ func check(t *testing.T, name, text, older, crd string) []finding {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bindings, diags := fsm.LoadBindings("bindings.yaml", data)
+	bindings, diags := program.LoadBindings("bindings.yaml", data)
 	if len(diags) > 0 {
 		t.Fatal(diags)
 	}
@@ -71,13 +73,13 @@ func check(t *testing.T, name, text, older, crd string) []finding {
 }
 
 func TestExamplesGetWhatTheirPageSays(t *testing.T) {
-	for code := range fsm.Codes {
+	for code := range diag.Codes {
 		t.Run(code, func(t *testing.T) {
 			page, err := pages.Page(code)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := "# " + code + ": " + fsm.Codes[code].Title + "\n"; !strings.HasPrefix(page, want) {
+			if want := "# " + code + ": " + diag.Codes[code].Title + "\n"; !strings.HasPrefix(page, want) {
 				t.Errorf("the page does not begin with %q", want)
 			}
 			bad, good, old := example(page, "Bad"), example(page, "Good"), example(page, "Old")
@@ -115,9 +117,9 @@ func TestIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want, names []string
-	for code, c := range fsm.Codes {
+	for code, c := range diag.Codes {
 		severity := ""
-		if c.Severity == fsm.SeverityWarning {
+		if c.Severity == diag.SeverityWarning {
 			severity = "warning: "
 		}
 		want = append(want, fmt.Sprintf("| [%s](%s.md) | %s%s |", code, code, severity, c.Title))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Phase is the story of one phase. All texts are whole sentences or parts of
@@ -50,11 +51,11 @@ type Step struct {
 
 // Exit is a way out of the phase.
 type Exit struct {
-	To     string       `json:"to"`
-	Kind   fsm.EdgeKind `json:"kind"`
-	Guard  string       `json:"guard,omitempty"`
-	Reason string       `json:"reason,omitempty"`
-	Words  string       `json:"words"`
+	To     string           `json:"to"`
+	Kind   program.EdgeKind `json:"kind"`
+	Guard  string           `json:"guard,omitempty"`
+	Reason string           `json:"reason,omitempty"`
+	Words  string           `json:"words"`
 }
 
 // Deletion is what a deletion does from here to the end.
@@ -86,17 +87,17 @@ type Live struct {
 type Describer struct {
 	m *fsm.Machine
 	// known has a sentence for each action and guard.
-	known    fsm.Bindings
+	known    program.Bindings
 	phases   map[string]*v1alpha1.Phase
-	edges    map[string][]fsm.Edge
+	edges    map[string][]program.Edge
 	effects  holds
 	requests []fsm.Request
 }
 
 // New makes a teller; the bindings are those that the machine was bound to. It is
 // safe for concurrent use.
-func New(m *fsm.Machine, known fsm.Bindings) *Describer {
-	t := &Describer{m: m, known: known, phases: map[string]*v1alpha1.Phase{}, edges: map[string][]fsm.Edge{}, requests: m.Requests()}
+func New(m *fsm.Machine, known program.Bindings) *Describer {
+	t := &Describer{m: m, known: known, phases: map[string]*v1alpha1.Phase{}, edges: map[string][]program.Edge{}, requests: m.Requests()}
 	spec := &m.Definition().Spec
 	for i := range spec.Phases {
 		t.phases[spec.Phases[i].Name] = &spec.Phases[i]
@@ -126,7 +127,7 @@ func (t *Describer) Phase(name string) (*Phase, error) {
 		s.AfterError = afterError(p, pace.Poll, pace)
 	}
 	for _, e := range t.edges[name] {
-		if e.Kind != fsm.EdgeDelete {
+		if e.Kind != program.EdgeDelete {
 			s.Exits = append(s.Exits, Exit{To: e.To, Kind: e.Kind, Guard: e.Guard, Reason: e.Reason, Words: t.opens(e)})
 		}
 	}
@@ -135,7 +136,7 @@ func (t *Describer) Phase(name string) (*Phase, error) {
 }
 
 // opens are the words of an edge, with the program's sentence on each Go guard.
-func (t *Describer) opens(e fsm.Edge) string {
+func (t *Describer) opens(e program.Edge) string {
 	words := e.Words()
 	for _, name := range sortedKeys(t.known.Guards) {
 		if reads(e.Guard, "guards."+name) {
@@ -148,7 +149,7 @@ func (t *Describer) opens(e fsm.Edge) string {
 // looksAgain tells whether the steps of a phase are repeated while its exits are
 // closed, and how often; 0 where only a change leads to that.
 func looksAgain(p *v1alpha1.Phase, pace fsm.Pace) (bool, time.Duration) {
-	again := p.Kind == "steady" || len(p.Next) > 0 && p.Next[len(p.Next)-1].When != ""
+	again := p.Kind == v1alpha1.PhaseSteady || len(p.Next) > 0 && p.Next[len(p.Next)-1].When != ""
 	if !again || p.Terminal != "" && p.Poll == "" {
 		return again, 0
 	}
@@ -182,7 +183,7 @@ func (t *Describer) asks(p *v1alpha1.Phase) []Request {
 		r := Request{Name: q.Name, Commands: t.commands(q)}
 		for _, s := range p.Steps {
 			if reads(s.Until, "request."+q.Name) {
-				r.Leads = append(r.Leads, "on from step "+fsm.StepName(s))
+				r.Leads = append(r.Leads, "on from step "+program.StepName(s))
 			}
 		}
 		for _, x := range p.Next {

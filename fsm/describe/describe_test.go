@@ -14,15 +14,17 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/describe"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 var update = flag.Bool("update", false, "write the stories under testdata anew")
 
-var known = fsm.Bindings{
-	Actions: map[string]fsm.ActionSpec{
-		"Look":   {Doc: "Looks around.", Outputs: map[string]fsm.Type{"price": fsm.TypeInt}},
-		"Take":   {Doc: "Takes a thing.", Params: map[string]fsm.Param{"what": {Type: fsm.TypeString}, "where": {Type: fsm.TypeString}}},
-		"Give":   {Doc: "Puts a thing back.", Params: map[string]fsm.Param{"what": {Type: fsm.TypeString}}},
+var known = program.Bindings{
+	Actions: map[string]program.ActionSpec{
+		"Look":   {Doc: "Looks around.", Outputs: map[string]expr.Type{"price": expr.TypeInt}},
+		"Take":   {Doc: "Takes a thing.", Params: map[string]program.Param{"what": {Type: expr.TypeString}, "where": {Type: expr.TypeString}}},
+		"Give":   {Doc: "Puts a thing back.", Params: map[string]program.Param{"what": {Type: expr.TypeString}}},
 		"Pay":    {Doc: "Pays."},
 		"Refund": {Doc: "Gets the money back."},
 	},
@@ -36,7 +38,7 @@ func errand(t *testing.T) *describe.Describer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	def, diags := fsm.Load(path, data)
+	def, diags := program.Load(path, data)
 	if err := diags.Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Held is what may be held in a phase, oldest first.
@@ -86,11 +86,11 @@ func (t *Describer) effect(s v1alpha1.Step) (taken, given string) {
 
 // leaves is what may still be held when an edge is taken. An exit comes after
 // all steps; whatever interrupts the phase may come after any.
-func (t *Describer) leaves(p *v1alpha1.Phase, e fsm.Edge, here []string) []string {
+func (t *Describer) leaves(p *v1alpha1.Phase, e program.Edge, here []string) []string {
 	switch e.Kind {
-	case fsm.EdgeRequire:
+	case program.EdgeRequire:
 		return nil // asked only while nothing is held
-	case fsm.EdgeNext:
+	case program.EdgeNext:
 		return t.afterSteps(p, here)
 	}
 	return here
@@ -200,7 +200,7 @@ func (t *Describer) wayOut(from string) []string {
 		}
 		for _, e := range t.edges[p.Name] {
 			_, seen := before[e.To]
-			if !seen && (e.Kind == fsm.EdgeDelete || e.Kind == fsm.EdgeNext && (p.OnDelete == nil || p.OnDelete.To == "")) {
+			if !seen && (e.Kind == program.EdgeDelete || e.Kind == program.EdgeNext && (p.OnDelete == nil || p.OnDelete.To == "")) {
 				before[e.To] = p.Name
 				queue = append(queue, e.To)
 			}

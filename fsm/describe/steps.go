@@ -14,11 +14,12 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // step tells what a step does; pace is its own, usual that of the phase.
 func (t *Describer) step(p *v1alpha1.Phase, s *v1alpha1.Step, usual, pace fsm.Pace) Step {
-	out := Step{Name: fsm.StepName(*s)}
+	out := Step{Name: program.StepName(*s)}
 	note := func(is bool, format string, args ...any) {
 		if is {
 			out.Notes = append(out.Notes, fmt.Sprintf(format, args...))
@@ -79,7 +80,7 @@ func inline(with map[string]any) string {
 func afterError(p *v1alpha1.Phase, poll time.Duration, pace fsm.Pace) string {
 	text := fmt.Sprintf("after an error: again in %s", short(pace.Base))
 	switch {
-	case p.Kind == "waiting" && poll > 0:
+	case p.Kind == v1alpha1.PhaseWaiting && poll > 0:
 		text = fmt.Sprintf("after an error: again in %s", short(poll))
 	case pace.Max > pace.Base && pace.Factor > 1:
 		text += fmt.Sprintf(", then %s times as long, at most %s", strconv.FormatFloat(pace.Factor, 'g', -1, 64), short(pace.Max))

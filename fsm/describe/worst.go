@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Worst is how long it may take from the entry into a phase until the object
@@ -25,7 +25,9 @@ type Worst struct {
 }
 
 // rests tells whether an object may stay in the phase for good.
-func rests(p *v1alpha1.Phase) bool { return p.Terminal != "" || p.End || p.Kind == "steady" }
+func rests(p *v1alpha1.Phase) bool {
+	return p.Terminal != "" || p.End || p.Kind == v1alpha1.PhaseSteady
+}
 
 func (t *Describer) worst(from string) Worst {
 	if rests(t.phases[from]) {
@@ -79,7 +81,7 @@ func (t *Describer) ahead(name string) []string {
 	}
 	var all []string
 	for _, e := range t.edges[name] {
-		if e.Kind != fsm.EdgeDelete && !slices.Contains(all, e.To) {
+		if e.Kind != program.EdgeDelete && !slices.Contains(all, e.To) {
 			all = append(all, e.To)
 		}
 	}

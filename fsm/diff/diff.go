@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Report is what changed, in words.
@@ -40,7 +40,7 @@ type Change struct {
 }
 
 // Machines compares two revisions.
-func Machines(older, newer *fsm.Definition) Report {
+func Machines(older, newer *program.Definition) Report {
 	r := Report{Old: label(older), New: label(newer)}
 	r.Machine = changes(withoutPhases(older.Spec), withoutPhases(newer.Spec))
 	if older.Metadata.Name != newer.Metadata.Name {
@@ -124,7 +124,7 @@ func (r Report) Stranding() bool {
 	return slices.ContainsFunc(r.Impacts, Impact.bad)
 }
 
-func label(d *fsm.Definition) string { return d.File + " (" + d.Revision + ")" }
+func label(d *program.Definition) string { return d.File + " (" + d.Revision + ")" }
 
 func withoutPhases(s v1alpha1.MachineSpec) v1alpha1.MachineSpec {
 	s.Phases = nil
@@ -139,14 +139,14 @@ func byName(phases []v1alpha1.Phase) map[string]v1alpha1.Phase {
 	return all
 }
 
-func adoption(d *fsm.Definition) v1alpha1.Upgrade {
+func adoption(d *program.Definition) v1alpha1.Upgrade {
 	if d.Spec.Upgrade == nil {
 		return v1alpha1.Upgrade{}
 	}
 	return *d.Spec.Upgrade
 }
 
-func hasEffect(d *fsm.Definition, name string) bool {
+func hasEffect(d *program.Definition, name string) bool {
 	return slices.ContainsFunc(d.Spec.Effects, func(e v1alpha1.Effect) bool { return e.Name == name })
 }
 

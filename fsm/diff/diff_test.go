@@ -11,6 +11,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/diff"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 const before = `apiVersion: phasegate.dev/v1alpha1
@@ -32,14 +33,14 @@ spec:
 `
 
 // file is the machine above after replacements, old and new by turns.
-func file(t *testing.T, name string, replace ...string) *fsm.Definition {
+func file(t *testing.T, name string, replace ...string) *program.Definition {
 	t.Helper()
 	for i := 0; i < len(replace); i += 2 {
 		if !strings.Contains(before, replace[i]) {
 			t.Fatalf("%q is not in the machine", replace[i])
 		}
 	}
-	def, diags := fsm.Load(name, []byte(strings.NewReplacer(replace...).Replace(before)))
+	def, diags := program.Load(name, []byte(strings.NewReplacer(replace...).Replace(before)))
 	if err := diags.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -164,11 +165,11 @@ spec:
 `
 
 func TestImpacts(t *testing.T) {
-	def, diags := fsm.Load("after.yaml", []byte(after))
+	def, diags := program.Load("after.yaml", []byte(after))
 	if err := diags.Err(); err != nil {
 		t.Fatal(err)
 	}
-	newer, diags := fsm.Bind(def, fsm.Bindings{Actions: map[string]fsm.ActionSpec{
+	newer, diags := fsm.Bind(def, program.Bindings{Actions: map[string]program.ActionSpec{
 		"Look": {}, "Lock": {}, "Unlock": {}, "Hang": {}}})
 	if err := diags.Err(); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // A scenario of the shipped machine goes by the events of looplab/fsm, and by nothing else.
@@ -20,7 +21,7 @@ func TestEventsCarryScenarios(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, diags := fsm.LoadBindings("bindings.yaml", data)
+	b, diags := program.LoadBindings("bindings.yaml", data)
 	if len(diags) > 0 {
 		t.Fatal(diags.Err())
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -34,9 +35,9 @@ var update = flag.Bool("update", false, "rewrite golden files with what happens 
 
 // Machine loads and binds a machine file; it fails the test with the findings, and
 // logs warnings.
-func Machine(t testing.TB, file string, b fsm.Bindings) *fsm.Machine {
+func Machine(t testing.TB, file string, b program.Bindings) *fsm.Machine {
 	t.Helper()
-	def, diags := fsm.Load(file, read(t, file))
+	def, diags := program.Load(file, read(t, file))
 	if def == nil {
 		t.Fatal(diags.Err())
 	}

@@ -8,15 +8,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // bindings are what the program of the door has.
-var bindings = fsm.Bindings{Actions: map[string]fsm.ActionSpec{
+var bindings = program.Bindings{Actions: map[string]program.ActionSpec{
 	"TakeKey":   {Doc: "Takes the key from the desk."},
 	"ReturnKey": {Doc: "Brings the key back."},
-	"TryHandle": {Doc: "Turns the handle.", Outputs: map[string]fsm.Type{"turned": fsm.TypeBool}},
+	"TryHandle": {Doc: "Turns the handle.", Outputs: map[string]expr.Type{"turned": expr.TypeBool}},
 }}
 
 func TestDoor(t *testing.T) {
@@ -68,7 +69,7 @@ func TestFailuresAreTold(t *testing.T) {
 	}{
 		"no file": {"a typo in a path", func(t testing.TB) { fsmtest.Machine(t, "testdata/none.yaml", bindings) }, []string{"testdata/none.yaml: no such file"}},
 		"machine that cannot be bound": {"all findings at once", func(t testing.TB) {
-			fsmtest.Machine(t, "testdata/door.yaml", fsm.Bindings{Actions: map[string]fsm.ActionSpec{"TryHandle": bindings.Actions["TryHandle"]}})
+			fsmtest.Machine(t, "testdata/door.yaml", program.Bindings{Actions: map[string]program.ActionSpec{"TryHandle": bindings.Actions["TryHandle"]}})
 		}, []string{`action "TakeKey" is not known`, `action "ReturnKey" is not known`}},
 		"scenario with a typo":        {"found before it is played", func(t testing.TB) { fsmtest.Play(t, door, "testdata/bad/typo.yaml") }, []string{`typo.yaml:6:16: PG005: machine door never calls an action "TryHandel"`}},
 		"expectation that fails":      {"what was expected, and what was", func(t testing.TB) { fsmtest.Play(t, door, "testdata/bad/hasty.yaml") }, []string{"hasty.yaml:5:10: expected within 1s: phase Open, got Closed"}},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Options leave things out of a picture, and mark others.
@@ -49,7 +50,7 @@ func MarkObject(m *fsm.Machine, name string, st *v1alpha1.MachineStatus) Marks {
 			lines = append(lines, fmt.Sprintf("step %s waits: %s: %s", b.Step, b.Because, b.Got))
 		}
 		for _, e := range m.Edges() {
-			if e.From == st.Phase && e.Kind == fsm.EdgeNext && e.To == b.To && e.Guard == b.Because {
+			if e.From == st.Phase && e.Kind == program.EdgeNext && e.To == b.To && e.Guard == b.Because {
 				marks.Closed[e.Path] = b.Got
 			}
 		}
@@ -98,15 +99,15 @@ func graphOf(m *fsm.Machine, o Options) graph {
 	kind := m.For()
 	g := graph{title: fmt.Sprintf("%s drives %s (%s)", m.Name(), kind.Kind, kind.APIVersion)}
 	for _, p := range m.Definition().Spec.Phases {
-		g.nodes = append(g.nodes, node{name: p.Name, phase: p, tags: m.Traits(&p), notes: fsm.StayWords(&p), here: o.Marks.Here[p.Name]})
+		g.nodes = append(g.nodes, node{name: p.Name, phase: p, tags: m.Traits(&p), notes: program.StayWords(&p), here: o.Marks.Here[p.Name]})
 	}
 	for _, e := range m.Edges() {
 		switch e.Kind {
-		case fsm.EdgeDelete:
+		case program.EdgeDelete:
 			if o.NoDeletion {
 				continue
 			}
-		case fsm.EdgeError, fsm.EdgeRetry:
+		case program.EdgeError, program.EdgeRetry:
 			if o.NoErrors {
 				continue
 			}
@@ -115,7 +116,7 @@ func graphOf(m *fsm.Machine, o Options) graph {
 		if got, closed := o.Marks.Closed[e.Path]; closed {
 			words += " [closed: " + got + "]"
 		}
-		g.node(e.From).lead(e.To, words, e.Kind == fsm.EdgeDelete)
+		g.node(e.From).lead(e.To, words, e.Kind == program.EdgeDelete)
 	}
 	for _, phase := range sortedKeys(o.Marks.Here) {
 		g.node(phase).here = o.Marks.Here[phase]
@@ -151,9 +152,9 @@ func (n *node) class() string {
 	case n.phase.Deletion:
 		return "deletion"
 	case n.phase.Terminal != "":
-		return n.phase.Terminal
+		return string(n.phase.Terminal)
 	case n.phase.Kind != "":
-		return n.phase.Kind
+		return string(n.phase.Kind)
 	}
-	return "progressing"
+	return string(v1alpha1.PhaseProgressing)
 }

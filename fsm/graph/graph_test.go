@@ -19,6 +19,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/graph"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 var update = flag.Bool("update", false, "write the pictures under testdata anew")
@@ -32,9 +33,9 @@ func read(t *testing.T, path string) []byte {
 	return data
 }
 
-func bind(t *testing.T, path string, b fsm.Bindings) *fsm.Machine {
+func bind(t *testing.T, path string, b program.Bindings) *fsm.Machine {
 	t.Helper()
-	def, diags := fsm.Load(path, read(t, path))
+	def, diags := program.Load(path, read(t, path))
 	if err := diags.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -47,13 +48,13 @@ func bind(t *testing.T, path string, b fsm.Bindings) *fsm.Machine {
 
 func odd(t *testing.T) *fsm.Machine {
 	t.Helper()
-	return bind(t, "testdata/odd.yaml", fsm.Bindings{})
+	return bind(t, "testdata/odd.yaml", program.Bindings{})
 }
 
 func mcpserver(t *testing.T) *fsm.Machine {
 	t.Helper()
 	path := "../../docs/machines/mcpserver.bindings.yaml"
-	b, diags := fsm.LoadBindings(path, read(t, path))
+	b, diags := program.LoadBindings(path, read(t, path))
 	if err := diags.Err(); err != nil {
 		t.Fatal(err)
 	}

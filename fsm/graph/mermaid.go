@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -52,7 +53,7 @@ func mermaidShape(n node) (left, right string) {
 		return "((", "))"
 	case n.phase.Terminal != "":
 		return "[[", "]]"
-	case n.phase.Kind == "waiting":
+	case n.phase.Kind == v1alpha1.PhaseWaiting:
 		return "{{", "}}"
 	case slices.Contains(n.tags, "initial"):
 		return "([", "])"

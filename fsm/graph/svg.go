@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -113,7 +114,7 @@ func (n *node) row() int {
 	switch {
 	case n.phase.Deletion:
 		return rowDeletion
-	case n.phase.Kind == "waiting":
+	case n.phase.Kind == v1alpha1.PhaseWaiting:
 		return rowWaiting
 	}
 	return rowAside

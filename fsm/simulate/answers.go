@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Answer is what an action comes to when it is called. Outputs that it does not
@@ -146,23 +148,23 @@ func (w *Fake) next(names ...string) (Answer, bool) {
 
 // Zero are the outputs of an action on a day on which there is nothing to tell:
 // lists are empty, and numbers 0.
-func Zero(spec fsm.ActionSpec) map[string]any {
+func Zero(spec program.ActionSpec) map[string]any {
 	out := map[string]any{}
 	for name, t := range spec.Outputs {
 		switch t {
-		case fsm.TypeString:
+		case expr.TypeString:
 			out[name] = ""
-		case fsm.TypeInt:
+		case expr.TypeInt:
 			out[name] = int64(0)
-		case fsm.TypeNumber:
+		case expr.TypeNumber:
 			out[name] = 0.0
-		case fsm.TypeBool:
+		case expr.TypeBool:
 			out[name] = false
-		case fsm.TypeDuration:
+		case expr.TypeDuration:
 			out[name] = "0s"
-		case fsm.TypeStrings:
+		case expr.TypeStrings:
 			out[name] = []any{}
-		case fsm.TypeObject:
+		case expr.TypeObject:
 			out[name] = map[string]any{}
 		default:
 			out[name] = nil
@@ -232,7 +234,7 @@ func (w *Fake) effect(name, undone string, o fsm.Result) {
 }
 
 // use is the program's name of an action of the file.
-func use(def *fsm.Definition, action string) string {
+func use(def *program.Definition, action string) string {
 	for _, a := range def.Spec.Actions {
 		if a.Name == action {
 			return a.Use

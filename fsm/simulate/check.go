@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // checker finds what is wrong with a scenario, by itself and against a machine.
 type checker struct {
 	s     *Scenario
-	diags fsm.Diagnostics
+	diags diag.Diagnostics
 }
 
 func (c *checker) find(path, code, fix, format string, args ...any) {
@@ -22,8 +24,8 @@ func (c *checker) find(path, code, fix, format string, args ...any) {
 }
 
 // found are the findings by place.
-func (c *checker) found() fsm.Diagnostics {
-	slices.SortStableFunc(c.diags, func(a, b fsm.Diagnostic) int {
+func (c *checker) found() diag.Diagnostics {
+	slices.SortStableFunc(c.diags, func(a, b diag.Diagnostic) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	return c.diags
@@ -51,8 +53,8 @@ func (c *checker) given(path string, g *Given) {
 }
 
 // errorClasses are those that an error may have; a terminal one is written as such.
-var errorClasses = []string{string(fsm.ClassConflict), string(fsm.ClassForbidden), string(fsm.ClassNotFound), string(fsm.ClassInvalid),
-	string(fsm.ClassTimeout), string(fsm.ClassThrottled), string(fsm.ClassUnavailable)}
+var errorClasses = []string{string(program.ClassConflict), string(program.ClassForbidden), string(program.ClassNotFound), string(program.ClassInvalid),
+	string(program.ClassTimeout), string(program.ClassThrottled), string(program.ClassUnavailable)}
 
 func (c *checker) answer(path string, a ActionAnswer) {
 	c.times(path, a.Times)

@@ -7,14 +7,16 @@ import (
 	"strings"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // compat checks a scenario compat the machine it is about, so that a misspelled
 // name is not a quiet answer that nobody ever asks for.
 type compat struct {
 	checker
-	def *fsm.Definition
-	b   fsm.Bindings
+	def *program.Definition
+	b   program.Bindings
 	// actions maps each name that the machine calls to the program's.
 	actions map[string]string
 	phases  []string
@@ -22,7 +24,7 @@ type compat struct {
 
 // Check finds names that the machine or its program does not have, and outputs
 // of other types than declared.
-func (s *Scenario) Check(m *fsm.Machine) fsm.Diagnostics {
+func (s *Scenario) Check(m *fsm.Machine) diag.Diagnostics {
 	c := &compat{checker: checker{s: s}, def: m.Definition(), b: m.Bindings(), actions: calls(m.Definition())}
 	for _, p := range c.def.Spec.Phases {
 		c.phases = append(c.phases, p.Name)
@@ -46,7 +48,7 @@ func (s *Scenario) Check(m *fsm.Machine) fsm.Diagnostics {
 }
 
 // calls are the actions that a machine calls, by the name that it calls them.
-func calls(def *fsm.Definition) map[string]string {
+func calls(def *program.Definition) map[string]string {
 	named, all := map[string]string{}, map[string]string{}
 	for _, a := range def.Spec.Actions {
 		named[a.Name] = a.Use

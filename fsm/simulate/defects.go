@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 var reasonOfCondition = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)
@@ -54,7 +54,7 @@ func (w *Fake) checkView() {
 func (w *Fake) checkInvariants() {
 	// An object that vanished was not let go by its machine: what must be true then is
 	// what is true while it is being deleted.
-	s := fsm.InvariantState{Phase: w.Stored.Phase, Held: w.Stored.HeldNames(), InPlace: w.InPlace(), Deleting: w.deleting, Gone: w.gone && !w.vanished}
+	s := program.InvariantState{Phase: w.Stored.Phase, Held: w.Stored.HeldNames(), InPlace: w.InPlace(), Deleting: w.deleting, Gone: w.gone && !w.vanished}
 	if !w.hasState() && !w.gone {
 		return // lost: nobody knows
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -39,14 +41,14 @@ spec:
 // kettle is a machine bound to the names that a program would have. In a program,
 // the bindings are those of its runner.Program.
 func kettle() *fsm.Machine {
-	def, diags := fsm.Load("kettle.yaml", []byte(kettleFile))
+	def, diags := program.Load("kettle.yaml", []byte(kettleFile))
 	if def == nil {
 		panic(diags.Err())
 	}
-	m, diags := fsm.Bind(def, fsm.Bindings{Actions: map[string]fsm.ActionSpec{
+	m, diags := fsm.Bind(def, program.Bindings{Actions: map[string]program.ActionSpec{
 		"SwitchOn":  {},
 		"SwitchOff": {},
-		"Measure":   {Outputs: map[string]fsm.Type{"degrees": fsm.TypeInt}},
+		"Measure":   {Outputs: map[string]expr.Type{"degrees": expr.TypeInt}},
 	}})
 	if m == nil {
 		panic(diags.Err())

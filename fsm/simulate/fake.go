@@ -9,6 +9,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Bounds of a run, so that no machine and no scenario runs for ever.
@@ -104,7 +105,7 @@ type Fake struct {
 	// machine leaves in place for good.
 	inPlace, released, kept map[string]bool
 	// checked is the situation that the invariants of the file were asked about last.
-	checked fsm.InvariantState
+	checked program.InvariantState
 }
 
 // Event is one thing that happened.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // FuzzSimulate looks for a scenario that panics, that goes on for ever, or that
@@ -67,22 +69,22 @@ func playBounded(t *testing.T, s *Scenario, m *fsm.Machine) {
 	}
 }
 
-var doorBindings = fsm.Bindings{Actions: map[string]fsm.ActionSpec{
-	"TakeKey": {}, "ReturnKey": {}, "TryHandle": {Outputs: map[string]fsm.Type{"turned": fsm.TypeBool}},
+var doorBindings = program.Bindings{Actions: map[string]program.ActionSpec{
+	"TakeKey": {}, "ReturnKey": {}, "TryHandle": {Outputs: map[string]expr.Type{"turned": expr.TypeBool}},
 }}
 
-func mcpserverBindings(f *testing.F) fsm.Bindings {
+func mcpserverBindings(f *testing.F) program.Bindings {
 	f.Helper()
-	b, diags := fsm.LoadBindings("mcpserver.bindings.yaml", readFuzz(f, "../../docs/machines/mcpserver.bindings.yaml"))
+	b, diags := program.LoadBindings("mcpserver.bindings.yaml", readFuzz(f, "../../docs/machines/mcpserver.bindings.yaml"))
 	if len(diags) > 0 {
 		f.Fatal(diags.Err())
 	}
 	return b
 }
 
-func fuzzed(f *testing.F, file string, b fsm.Bindings) *fsm.Machine {
+func fuzzed(f *testing.F, file string, b program.Bindings) *fsm.Machine {
 	f.Helper()
-	def, diags := fsm.Load(file, readFuzz(f, file))
+	def, diags := program.Load(file, readFuzz(f, file))
 	if def == nil {
 		f.Fatal(diags.Err())
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Result is a scenario that was played.
@@ -29,7 +31,7 @@ type Result struct {
 // Failure is an expectation that did not hold, or a defect.
 type Failure struct {
 	File string `json:"file"`
-	fsm.Pos
+	diag.Pos
 	Text string `json:"text"`
 }
 
@@ -39,7 +41,7 @@ func (f Failure) String() string {
 
 // Play runs a scenario. The result is nil when it does not fit the machine: the
 // findings say why. It may be called any number of times.
-func (s *Scenario) Play(m *fsm.Machine) (*Result, fsm.Diagnostics) {
+func (s *Scenario) Play(m *fsm.Machine) (*Result, diag.Diagnostics) {
 	if diags := s.Check(m); len(diags) > 0 {
 		return nil, diags
 	}
@@ -60,7 +62,7 @@ func (s *Scenario) Crashed(m *fsm.Machine) []Failure {
 	})
 	failures := make([]Failure, len(changed))
 	for i, d := range changed {
-		failures[i] = Failure{File: s.File, Pos: fsm.Pos{Line: 1, Column: 1}, Text: d.String()}
+		failures[i] = Failure{File: s.File, Pos: diag.Pos{Line: 1, Column: 1}, Text: d.String()}
 	}
 	return failures
 }
@@ -102,9 +104,9 @@ func (a ActionAnswer) answer(last bool) Answer {
 	case a.Wait != "":
 		out.Err = &fsm.WaitError{After: duration(a.After), Message: a.Wait}
 	case a.Terminal != "":
-		out.Err, out.Class = fsm.Terminal(a.Terminal, "%s", a.Message), fsm.ClassTerminal
+		out.Err, out.Class = fsm.Terminal(a.Terminal, "%s", a.Message), program.ClassTerminal
 	case a.Error != "":
-		out.Err, out.Class = errors.New(a.Message), fsm.Class(a.Error)
+		out.Err, out.Class = errors.New(a.Message), program.Class(a.Error)
 	default:
 		out.Outputs = a.Outputs
 	}

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // KindScenario is the kind of a scenario file.
@@ -13,7 +13,7 @@ const KindScenario = "Scenario"
 // Scenario is a scenario file that was read without a finding.
 type Scenario struct {
 	Content
-	*fsm.Source
+	*diag.Source
 }
 
 // Content is what a scenario file says; docs/simulate.md explains it.
@@ -117,10 +117,10 @@ const defaultWithin = 24 * time.Hour
 
 // Load reads a scenario file strictly. It reads nothing but data, and may be called
 // any number of times. The scenario is nil when there is a finding.
-func Load(file string, data []byte) (*Scenario, fsm.Diagnostics) {
+func Load(file string, data []byte) (*Scenario, diag.Diagnostics) {
 	s := &Scenario{}
-	var diags fsm.Diagnostics
-	if s.Source, diags = fsm.Decode(file, data, &s.Content); len(diags) > 0 {
+	var diags diag.Diagnostics
+	if s.Source, diags = diag.Decode(file, data, &s.Content); len(diags) > 0 {
 		return nil, diags
 	}
 	c := &checker{s: s}

@@ -10,18 +10,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
 	"github.com/phasegate/phasegate/fsm/fsmtest"
+	"github.com/phasegate/phasegate/fsm/program"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
 // bindings are those of the machines of these tests.
-var bindings = fsm.Bindings{
+var bindings = program.Bindings{
 	Guards: map[string]string{"dry": ""},
-	Actions: map[string]fsm.ActionSpec{
-		"Apply":  {Params: map[string]fsm.Param{"manifest": {Type: fsm.TypeObject, Required: true}}},
-		"Remove": {Params: map[string]fsm.Param{"kind": {Type: fsm.TypeString, Required: true}}},
-		"Look": {Outputs: map[string]fsm.Type{"n": fsm.TypeInt, "ratio": fsm.TypeNumber, "ok": fsm.TypeBool, "age": fsm.TypeDuration,
-			"text": fsm.TypeString, "list": fsm.TypeStrings, "object": fsm.TypeObject, "any": fsm.TypeAny}},
+	Actions: map[string]program.ActionSpec{
+		"Apply":  {Params: map[string]program.Param{"manifest": {Type: expr.TypeObject, Required: true}}},
+		"Remove": {Params: map[string]program.Param{"kind": {Type: expr.TypeString, Required: true}}},
+		"Look": {Outputs: map[string]expr.Type{"n": expr.TypeInt, "ratio": expr.TypeNumber, "ok": expr.TypeBool, "age": expr.TypeDuration,
+			"text": expr.TypeString, "list": expr.TypeStrings, "object": expr.TypeObject, "any": expr.TypeAny}},
 	},
 }
 
@@ -60,7 +62,7 @@ func TestTheMachineOfMCPServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, diags := fsm.LoadBindings("mcpserver.bindings.yaml", data)
+	b, diags := program.LoadBindings("mcpserver.bindings.yaml", data)
 	if len(diags) > 0 {
 		t.Fatal(diags.Err())
 	}
@@ -69,12 +71,12 @@ func TestTheMachineOfMCPServer(t *testing.T) {
 
 func TestNamedActionsAreGivenByTheirNames(t *testing.T) {
 	w := fsmtest.World(t, machine(t, named), nil)
-	w.Give("ApplyJob", simulate.Answer{Result: fsm.Result{Err: errors.New("quota"), Class: fsm.ClassForbidden}, Times: 1})
+	w.Give("ApplyJob", simulate.Answer{Result: fsm.Result{Err: errors.New("quota"), Class: program.ClassForbidden}, Times: 1})
 	w.Give("Look", simulate.Answer{Result: fsm.Result{Outputs: map[string]any{"n": 1}}, Times: 2}, simulate.Answer{Result: fsm.Result{Outputs: map[string]any{"n": 2}}})
 	if err := w.Run(time.Minute, nil); err != nil {
 		t.Fatal(err)
 	}
-	w.Give("RemoveJob", simulate.Answer{Result: fsm.Result{Err: errors.New("slow"), Class: fsm.ClassTimeout}, Times: 1})
+	w.Give("RemoveJob", simulate.Answer{Result: fsm.Result{Err: errors.New("slow"), Class: program.ClassTimeout}, Times: 1})
 	w.Delete()
 	if err := w.Run(time.Minute, nil); err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ var fields = []string{
 var calls = []string{"CurrentPhase", "PhaseIn", "PhaseShown", "StepName", "HeldNames"}
 
 // engines are reasons of the engine itself, which no file has.
-var engines = []string{"fsm.ReasonCreated", "ReasonCreated"}
+var engines = []string{"program.ReasonCreated", "ReasonCreated"}
 
 // checker looks through one package.
 type checker struct {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 
 	"github.com/invopop/jsonschema"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
 // What a schema refuses, the program refuses too (but for an empty text where
@@ -35,8 +37,8 @@ var details = map[string]detail{
 	"Phase":          onDeleteOrDeletion,
 	"Phase.name":     pattern(phaseName),
 	"Phase.showAs":   pattern(phaseName),
-	"Phase.kind":     oneOf("progressing", "waiting", "steady"),
-	"Phase.terminal": oneOf("success", "failure"),
+	"Phase.kind":     oneOf(string(v1alpha1.PhaseProgressing), string(v1alpha1.PhaseWaiting), string(v1alpha1.PhaseSteady)),
+	"Phase.terminal": oneOf(string(v1alpha1.PhaseSuccess), string(v1alpha1.PhaseFailure)),
 	"Phase.poll":     pattern(duration),
 
 	"Require.else":    pattern(phaseName),

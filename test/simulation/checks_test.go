@@ -18,6 +18,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -165,7 +166,7 @@ func (c *checks) transition(l *life, now *v1alpha1.MachineStatus) {
 		l.visits++
 		clear(l.calls)
 	}
-	edge := func(e fsm.Edge) bool { return e.From == t.From && e.To == t.To }
+	edge := func(e program.Edge) bool { return e.From == t.From && e.To == t.To }
 	if t.From != l.last.Phase || t.From != "" && !renamed && !slices.ContainsFunc(c.s.file.taken[now.Revision].Edges(), edge) {
 		c.fail(legal, "%s was in %q, and goes from %s to %s, which is no edge of the file", l.name, l.last.Phase, t.From, t.To)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 	"github.com/phasegate/phasegate/fsm/simulate"
 )
 
@@ -360,7 +361,7 @@ func (p *play) transition(st *v1alpha1.MachineStatus) {
 	if last.From != p.phase || last.To != st.Phase {
 		p.fail("phase %s became %s, the history says %s → %s", p.phase, st.Phase, last.From, last.To)
 	}
-	edge := func(e fsm.Edge) bool { return e.From == last.From && e.To == last.To }
+	edge := func(e program.Edge) bool { return e.From == last.From && e.To == last.To }
 	if last.From != "" && !slices.ContainsFunc(p.w.Machine.Edges(), edge) {
 		p.fail("%s → %s is no edge of the file", last.From, last.To)
 	}

@@ -138,6 +138,25 @@ type Record struct {
 	Annotation string `json:"annotation"`
 }
 
+// PhaseKind is what an object does in a phase; empty is progressing.
+type PhaseKind string
+
+// The kinds of phases.
+const (
+	PhaseProgressing PhaseKind = "progressing"
+	PhaseWaiting     PhaseKind = "waiting"
+	PhaseSteady      PhaseKind = "steady"
+)
+
+// PhaseEnd is how a machine ends in a terminal phase; empty in any other.
+type PhaseEnd string
+
+// The ends of machines.
+const (
+	PhaseSuccess PhaseEnd = "success"
+	PhaseFailure PhaseEnd = "failure"
+)
+
 // Phase is one state of the machine.
 type Phase struct {
 	// Name is unique in the machine.
@@ -148,9 +167,9 @@ type Phase struct {
 	ShowAs string `json:"showAs,omitempty"`
 	// Kind is progressing (the default), waiting (on a person: an error never backs
 	// off) or steady (the object is Ready while no step fails or waits).
-	Kind string `json:"kind,omitempty"`
+	Kind PhaseKind `json:"kind,omitempty"`
 	// Terminal is success or failure. Such a phase is left by a request only.
-	Terminal string `json:"terminal,omitempty"`
+	Terminal PhaseEnd `json:"terminal,omitempty"`
 	// Deletion says that the phase is part of what a deletion does.
 	Deletion bool `json:"deletion,omitempty"`
 	// End says that the finalizer is removed here.

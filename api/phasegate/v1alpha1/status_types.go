@@ -162,6 +162,17 @@ func (d *DeletionStatus) String() string {
 // the rest in 60 lines of describe.
 const HistoryLimit = 16
 
+// Bounds of MachineStatus beside it: what the CRD of an object refuses would stop its machine, so a file that
+// could get there is refused first. Lengths are in bytes.
+const (
+	EffectLimit  = 32
+	RequestLimit = 16
+	BlockedLimit = 16
+	TextLimit    = 1024
+	ReasonLimit  = 128
+	TokenLimit   = 253
+)
+
 // Blocked is one closed way out.
 //
 // +kubebuilder:object:generate=true

@@ -16,6 +16,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/diag"
 )
 
 // Published is a machine that a manager runs.
@@ -76,7 +77,7 @@ func (p Published) Compile(bindings func(*fsm.Definition) (fsm.Bindings, error))
 }
 
 // unfit is one line: of what is wrong with the text for this program, the first.
-func (p Published) unfit(diags fsm.Diagnostics) error {
+func (p Published) unfit(diags diag.Diagnostics) error {
 	lines := strings.Split(diags.Err().Error(), "\n")
 	first := lines[min(1, len(lines)-1)] // the one before it tells that the file is refused
 	if more := len(lines) - 2; more > 0 {

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // The names are the old ones behind these. No text of the program has them.
@@ -95,7 +95,7 @@ func phase(p *v1alpha1.Phase) {
 	}
 	for i := range p.Steps {
 		s := &p.Steps[i]
-		s.Name = name(fsm.StepName(*s))
+		s.Name = name(program.StepName(*s))
 		retry(s.Retry)
 	}
 	for i := range p.Next {

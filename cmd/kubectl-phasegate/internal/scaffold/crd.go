@@ -10,6 +10,7 @@ import (
 
 	"github.com/phasegate/phasegate/controllers/builtin/kubetypes"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // CRD is a CustomResourceDefinition of the kind that a machine drives, as YAML. Its status
@@ -64,7 +65,7 @@ func specOf(m *fsm.Machine) *field {
 		f.types = append(f.types, read.Types...)
 	}
 	for text, kind := range usedAs(m) {
-		if path := fsm.FieldOf(text); len(path) > 1 && path[0] == "spec" {
+		if path := expr.FieldOf(text); len(path) > 1 && path[0] == "spec" {
 			f := root.at(path[1:])
 			f.types = append(f.types, kind)
 		}

@@ -72,7 +72,7 @@ func ahead(m *fsm.Machine, present string, passed []string) []string {
 		from = passed[i]
 	}
 	way := m.PathFrom(from)
-	if len(way) == 0 || phaseOf(m, from).Terminal != "" || phaseOf(m, from).Kind == "steady" {
+	if len(way) == 0 || phaseOf(m, from).Terminal != "" || phaseOf(m, from).Kind == v1alpha1.PhaseSteady {
 		return nil
 	}
 	return way

@@ -10,6 +10,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Caller is what the commands of an overview need besides, since the command that shows it
@@ -58,11 +59,11 @@ func (a advisor) outcome(p *v1alpha1.Phase) Outcome {
 	o := a.overview
 	isTrue := func(condition string) bool { return meta.IsStatusConditionTrue(o.Conditions, condition) }
 	switch {
-	case !o.Deleting && (p.Terminal == "success" || p.Kind == "steady" && isTrue(fsm.ConditionReady)):
+	case !o.Deleting && (p.Terminal == v1alpha1.PhaseSuccess || p.Kind == v1alpha1.PhaseSteady && isTrue(fsm.ConditionReady)):
 		return Succeeded
-	case !o.Deleting && p.Terminal == "failure":
+	case !o.Deleting && p.Terminal == v1alpha1.PhaseFailure:
 		return Failed
-	case p.Kind == "waiting" && !p.Deletion, isTrue(fsm.ConditionStalled), a.migration && a.waitsIn(p, forPeople...):
+	case p.Kind == v1alpha1.PhaseWaiting && !p.Deletion, isTrue(fsm.ConditionStalled), a.migration && a.waitsIn(p, forPeople...):
 		return WaitsForPerson
 	}
 	return Running
@@ -127,7 +128,7 @@ func (a advisor) requests(p *v1alpha1.Phase) []Remedy {
 			continue // the command would be refused
 		}
 		why := "to let it go on, ask for " + q.Name
-		if p.Terminal == "failure" || p.Kind == "waiting" && q.Name != "approve" {
+		if p.Terminal == v1alpha1.PhaseFailure || p.Kind == v1alpha1.PhaseWaiting && q.Name != "approve" {
 			why = "when the cause is mended, ask for " + q.Name
 		}
 		all = append(all, Remedy{Why: why, Command: "kubectl phasegate " + asked(q.Name, a.argument()) + " --wait" + a.namespace(), ofMachine: true})
@@ -146,7 +147,7 @@ func asked(request, object string) string {
 // actionOf is the program's action that a step of a phase does; empty where the file has another one by now.
 func (a advisor) actionOf(p *v1alpha1.Phase, step string) string {
 	for _, s := range p.Steps {
-		if fsm.StepName(s) == step {
+		if program.StepName(s) == step {
 			return programs(a.machine, s.Action)
 		}
 	}

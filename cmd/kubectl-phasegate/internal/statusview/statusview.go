@@ -12,6 +12,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/program"
 )
 
 // Of makes the overview of an object, by the machine that drives it. Where another revision
@@ -134,7 +135,7 @@ func stepOf(m *fsm.Machine, p *v1alpha1.Phase, st *v1alpha1.MachineStatus) *Step
 	if s.Attempts > 0 {
 		s.NotBefore = instant(st.NotBefore)
 	}
-	if i := int(st.Cursor); i < len(p.Steps) && fsm.StepName(p.Steps[i]) == st.Step {
+	if i := int(st.Cursor); i < len(p.Steps) && program.StepName(p.Steps[i]) == st.Step {
 		s.Number, s.Of, s.Does = i+1, len(p.Steps), does(m, p.Steps[i].Action)
 	}
 	return s

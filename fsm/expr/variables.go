@@ -1,0 +1,44 @@
+package expr
+
+import "github.com/google/cel-go/cel"
+
+// The Kubernetes release whose CEL libraries expressions may use.
+const celRelease = "1.36"
+
+// Bounds of one expression; a larger one is refused before it costs anything.
+const (
+	maxExprSize  = 8 << 10 // characters
+	maxExprDepth = 64      // parentheses and the like
+	maxExprLoops = 3       // a loop in a loop in a loop
+)
+
+// Roots of what an expression can see; the names are the contract with users.
+const (
+	VarSelf    = "self"
+	VarResult  = "result"
+	VarGuards  = "guards"
+	VarFacts   = "facts"
+	VarRequest = "request"
+	VarPhase   = "phase"
+	VarHeld    = "held"
+	VarChanged = "generationChanged"
+	VarNow     = "now"
+	VarToken   = "token"
+)
+
+// rootTypes are the roots that look the same in every machine; `self` is added.
+var rootTypes = map[string]*cel.Type{
+	VarResult:  objectType(VarResult),
+	VarGuards:  objectType(VarGuards),
+	VarFacts:   objectType(VarFacts),
+	VarRequest: objectType(VarRequest),
+	VarPhase:   objectType(VarPhase),
+	VarHeld:    cel.ListType(cel.StringType),
+	VarChanged: cel.BoolType,
+	VarNow:     cel.TimestampType,
+	VarToken:   cel.StringType,
+}
+
+// objectType names the type of a root or of a part of it. With a blank in it, no
+// expression can mean the type when it means the value.
+func objectType(path string) *cel.Type { return cel.ObjectType("object " + path) }

@@ -1,0 +1,208 @@
+package lint
+
+import (
+	"fmt"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/program"
+)
+
+// ledger checks that whatever is taken is given back or kept, on every way, and
+// that no way leads back from a point of no return.
+func (c *linter) ledger() {
+	f := c.newFlow(true)
+	gives := f.givers()
+	f.stop = func(e program.Edge, load effectSet) effectSet { return f.leaks(e, load, gives) }
+	f.spread(c.def.Spec.Initial, arrives)
+	for _, p := range c.prog.Order {
+		if f.at[p.Name] != 0 {
+			f.checkReleases(p) // of what is held without an accident
+		}
+	}
+	f.recoveries()
+	c.runs(f)
+	for _, p := range c.prog.Order {
+		if f.at[p.Name] == 0 {
+			continue
+		}
+		f.checkEdges(p, gives)
+		f.checkLetGo(p)
+		if p.PointOfNoReturn {
+			c.checkNoReturn(p, f.at[p.Name])
+		}
+	}
+}
+
+// givers tells for each phase what is given back or kept there or further on,
+// without a deletion.
+func (f *flow) givers() map[string]effectSet {
+	all := map[string]effectSet{}
+	for changed := true; changed; {
+		changed = false
+		for _, p := range f.c.prog.Order {
+			own := all[p.Name] | f.kept(p)
+			for i := range p.StepList {
+				own |= f.gives(&p.StepList[i])
+			}
+			for _, e := range p.Edges() {
+				if e.Kind != program.EdgeDelete {
+					own |= all[e.To]
+				}
+			}
+			changed = changed || own != all[p.Name]
+			all[p.Name] = own
+		}
+	}
+	return all
+}
+
+// leaks is what nobody gives back any more once the edge was taken.
+func (f *flow) leaks(e program.Edge, load effectSet, gives map[string]effectSet) effectSet {
+	to := f.c.prog.Phases[e.To]
+	switch {
+	case to.End || to.Terminal == v1alpha1.PhaseFailure:
+		return load &^ arrives
+	case givesUp(e):
+		return load &^ arrives &^ gives[e.To]
+	}
+	return 0
+}
+
+func givesUp(e program.Edge) bool {
+	return e.Kind == program.EdgeRetry || e.Kind == program.EdgeError || e.Kind == program.EdgeTimeout
+}
+
+func (f *flow) checkEdges(p *program.Phase, gives map[string]effectSet) {
+	for _, e := range p.Edges() {
+		to := f.c.prog.Phases[e.To]
+		leaks := f.leaks(e, f.load(p, e)&^f.kept(to), gives)
+		if leaks == 0 {
+			continue
+		}
+		code, fix := "PG011", fmt.Sprintf("lead through a phase with undo: held, or list it under keeps: of %s", e.To)
+		message := fmt.Sprintf("%s is entered while %s may be held, and gives nothing back", e.To, f.list(leaks))
+		if givesUp(e) {
+			code, fix = "PG013", "lead to a phase that gives it back and never gives up"
+			message = fmt.Sprintf("%s gives up here while %s may be held, and from %s on nothing is given back", p.Name, f.list(leaks), e.To)
+		}
+		f.c.findOnWay(e.Path, code, message, fix, f.trace(e, leaks&-leaks))
+	}
+}
+
+// checkLetGo: an object that a deletion lets go at once must not hold anything.
+func (f *flow) checkLetGo(p *program.Phase) {
+	if p.OnDelete == nil || !p.OnDelete.None {
+		return
+	}
+	held := f.load(p, program.Edge{Kind: program.EdgeDelete}) &^ arrives
+	if held != 0 {
+		f.c.find(p.Path+".onDelete", "PG011", fmt.Sprintf("a deletion lets the object go while %s may be held", f.list(held)),
+			"write onDelete: {to: P} and give back in P")
+	}
+}
+
+// taken are the effects that some step takes.
+func (f *flow) taken() effectSet {
+	var all effectSet
+	for _, p := range f.c.prog.Order {
+		for i := range p.StepList {
+			all |= f.acquired(&p.StepList[i])
+		}
+	}
+	return all
+}
+
+// checkReleases finds steps that never have anything to give back. What an earlier
+// phase keeps is not held any more, and still there: checkNoReturn looks at that.
+func (f *flow) checkReleases(p *program.Phase) {
+	var kept effectSet
+	for _, q := range f.c.prog.Order {
+		kept |= f.kept(q)
+	}
+	useful := map[*program.Step]bool{}
+	f.through(p, func(s *program.Step, before effectSet) {
+		useful[s] = useful[s] || before&f.bits[s.Releases] != 0
+	})
+	for i := range p.StepList {
+		s := &p.StepList[i]
+		if b := f.bits[s.Releases]; b != 0 && !useful[s] && b&kept&f.taken() == 0 {
+			f.c.find(s.Path, "PG011", fmt.Sprintf("%s gives back %s, which is not held here on any way", s.Action, s.Releases),
+				"move the step behind the one that takes it, or exchange acquire and release of the effect")
+		}
+	}
+}
+
+// checkNoReturn follows what was taken before a point of no return: an undo must
+// not meet it, nor a phase give it back that is also a way back from before.
+func (c *linter) checkNoReturn(from *program.Phase, held effectSet) {
+	f := c.newFlow(false)
+	f.spread(from.Name, held|arrives)
+	before := c.beforeNoReturn()
+	found := map[string]func(){}
+	for _, p := range c.prog.Order {
+		if f.at[p.Name] == 0 {
+			continue
+		}
+		f.through(p, func(s *program.Step, now effectSet) {
+			back := f.bits[s.Releases] & f.kept(from)
+			if s.Undo != "" || before[p.Name] {
+				back |= f.gives(s) & now &^ arrives
+			}
+			if back != 0 && found[p.Name] == nil {
+				found[p.Name] = func() { c.findReturn(f, from, p, s, back) }
+			}
+		})
+	}
+	for _, p := range c.prog.Order {
+		if report := found[p.Name]; report != nil && !f.behind(p, found) {
+			report()
+		}
+	}
+}
+
+// behind tells whether the way to a phase leads through one of others: what is
+// wrong there is enough to know.
+func (f *flow) behind(p *program.Phase, others map[string]func()) bool {
+	for {
+		e, ok := f.via[carried{p.Name, arrives}]
+		if !ok {
+			return false
+		}
+		if others[e.From] != nil {
+			return true
+		}
+		p = f.c.prog.Phases[e.From]
+	}
+}
+
+func (c *linter) findReturn(f *flow, from, p *program.Phase, s *program.Step, back effectSet) {
+	path, trace := s.Path, []string(nil)
+	if e, ok := f.via[carried{p.Name, arrives}]; ok {
+		path, trace = e.Path, f.trace(e, arrives)
+	}
+	c.findOnWay(path, "PG012", fmt.Sprintf("%s is a point of no return, yet step %s of %s gives back %s, which was taken before", from.Name, s.Label, p.Name, f.list(back)),
+		fmt.Sprintf("lead to a phase that goes on, write onDelete: {hold: TEXT} where a deletion leads back, or list under keeps: of %s what stays", from.Name), trace)
+}
+
+// beforeNoReturn are the phases that are reached without passing a point of no return.
+func (c *linter) beforeNoReturn() map[string]bool {
+	return c.prog.Closure(map[string]bool{c.def.Spec.Initial: true}, func(p *program.Phase, in map[string]bool) bool {
+		return !p.PointOfNoReturn && c.prog.Entered(p, in)
+	})
+}
+
+// recoveries follows what may be held where a lost state is recovered.
+func (f *flow) recoveries() {
+	for i, q := range f.c.prog.Recover {
+		to, load := f.c.prog.Phases[q.To], effectSet(0)
+		for _, name := range q.Holds {
+			load |= f.bits[name]
+		}
+		load &^= f.kept(to)
+		f.spread(q.To, load|arrives)
+		if load != 0 && (to.End || to.Terminal == v1alpha1.PhaseFailure) {
+			f.c.find(fmt.Sprintf("spec.recover[%d].to", i), "PG011", fmt.Sprintf("%s is entered while %s may be held, and gives nothing back", q.To, f.list(load)),
+				"lead to a phase with undo: held")
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package fsm
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/fsm/expr"
+	"github.com/phasegate/phasegate/fsm/program"
+)
+
+// Run starts a pass from a stored status, which is not changed.
+func (m *Machine) Run(status v1alpha1.MachineStatus, v Input) *Run {
+	r := &Run{m: m, input: v, st: *status.DeepCopy(), guards: map[string]guardAnswer{}}
+	r.result = decodeResult(r.st.Result)
+	switch {
+	case v.Gone: // nobody changes its spec any more
+		r.input.Generation = r.st.Generation
+	case r.st.Generation == 0: // stored before there was this field
+		r.st.Generation = v.Generation
+	}
+	moved := r.st.Revision != m.def.Revision && r.adopt()
+	if r.st.Cursor < 0 || r.outdated() {
+		// The cursor counts steps that were done for an older spec, or was written by
+		// hand. Steps are idempotent: begin with the first, so that none is left out.
+		r.restart()
+	}
+	r.timing = r.timingOf(moved)
+	return r
+}
+
+// outdated tells that the spec changed in the middle of a look at a steady phase, which
+// says Ready at its end: of the new spec, so every step must have seen it.
+func (r *Run) outdated() bool {
+	p := r.phase()
+	return p != nil && p.Kind == v1alpha1.PhaseSteady && r.input.Observed != 0 && r.input.Observed != r.input.Generation
+}
+
+// Status is what is to be stored now.
+func (r *Run) Status() v1alpha1.MachineStatus {
+	st := *r.st.DeepCopy()
+	st.Name, st.Revision = r.m.def.Metadata.Name, r.m.def.Revision
+	if p := r.phase(); p != nil { // else a later revision may have it again
+		st.PhaseRevision = p.Revision
+	}
+	st.OnDelete = r.onDelete()
+	return st
+}
+
+// Next answers what to do. After RunAction it must not be called before Fire.
+func (r *Run) Next() Command {
+	if r.next != nil {
+		return *r.next
+	}
+	if r.st.Phase == "" {
+		return r.begin()
+	}
+	if r.input.Gone && len(r.st.Held) == 0 {
+		return r.rest()
+	}
+	p := r.phase()
+	if p == nil {
+		return r.unknownPhase()
+	}
+	if r.finished(p) {
+		return r.rest()
+	}
+	if p.End && !r.input.Gone {
+		return Command{Do: RemoveFinalizer}
+	}
+	for _, decide := range []func(*program.Phase) *Command{r.deletion, r.deadline, r.early, r.admit, r.steps} {
+		if cmd := decide(p); cmd != nil {
+			return *cmd
+		}
+	}
+	return r.exits(p)
+}
+
+// finished: nothing of ours keeps the object, and nothing of it is left to give
+// back. What is held is given back even when somebody took the finalizer away.
+func (r *Run) finished(p *program.Phase) bool {
+	return !r.input.Gone && !r.input.Finalizer && (p.End || r.input.Deleting && len(r.st.Held) == 0)
+}
+
+func (r *Run) begin() Command {
+	if r.input.Gone || r.input.Deleting && !r.input.Finalizer {
+		return r.rest()
+	}
+	if r.lost() {
+		return r.recover()
+	}
+	return *r.take(program.ReasonCreated, "", nil)
+}
+
+// deletion is total: it asks no guard of the machine's author.
+func (r *Run) deletion(p *program.Phase) *Command {
+	if !r.input.Deleting && !r.input.Gone || p.Deletion {
+		return nil
+	}
+	switch {
+	case p.OnDelete.To != "":
+		return r.take(program.ReasonDeletion, "", nil)
+	case p.OnDelete.None && len(r.st.Held) == 0:
+		return &Command{Do: RemoveFinalizer}
+	case p.OnDelete.None:
+		r.stall = &stall{"EffectsHeld", fmt.Sprintf("held: %v; a machine that holds effects here has a defect", r.st.HeldNames())}
+		cmd := r.rest()
+		return &cmd
+	}
+	return nil // hold: go on
+}
+
+func (r *Run) deadline(p *program.Phase) *Command {
+	r.st.Deadline = deadlineOf(p, r.st.Since) // of the file as it is now
+	if r.st.Deadline == nil || r.input.Now().Before(r.st.Deadline.Time) {
+		return nil
+	}
+	if p.Timeout.To != "" {
+		return r.take(program.TimeoutEvent(p), fmt.Sprintf("%s lasted longer than %s: %s", p.Name, p.Timeout.After, r.waitingFor(p)), nil)
+	}
+	r.overdue = true
+	r.stall = &stall{p.Timeout.Stalled, fmt.Sprintf("%s lasts longer than %s", p.Name, p.Timeout.After)}
+	return nil
+}
+
+// waitingFor tells what the last pass had been waiting for. Of closed exits the first
+// may be about something that nobody asks for: the phase's own words are better.
+func (r *Run) waitingFor(p *program.Phase) string {
+	if len(r.st.Blocked) == 0 {
+		return expr.Clip(cmp.Or(r.input.Message, "no step was blocked"), v1alpha1.TextLimit/4)
+	}
+	b := r.st.Blocked[0]
+	if message := p.Text.Render(r.value); b.Step == "" && message != "" {
+		return message
+	}
+	return expr.Clip(cmp.Or(b.Got, b.Because), 160)
+}
+
+// admit checks the preconditions, then puts the finalizer in place: nothing
+// that needs undoing may happen before. A finalizer that is there already proves
+// nothing: it may come from a manifest or a backup, or from an earlier visit.
+func (r *Run) admit(p *program.Phase) *Command {
+	if p.Deletion || p.Terminal != "" || r.input.Deleting || r.input.Gone {
+		return nil
+	}
+	if cmd := r.require(p); cmd != nil {
+		return cmd
+	}
+	if r.input.Finalizer || r.m.def.Spec.Finalizer == "" {
+		return nil
+	}
+	return &Command{Do: AddFinalizer}
+}
+
+// require is asked before the first step, while nothing is held.
+func (r *Run) require(p *program.Phase) *Command {
+	if r.begun() {
+		return nil
+	}
+	for _, q := range p.Requirements {
+		asked := r.truth(q.WhenExpr)
+		if asked.err != nil {
+			r.fail(Result{Err: fmt.Errorf("checking whether %s: %w", q.When, asked.err), Class: program.ClassUnavailable}, p.Backoff, p)
+			return r.next
+		}
+		if !asked.open {
+			return r.take(program.RequireEvent(q.Require), cmp.Or(q.Text.Render(r.value), asked.got), nil)
+		}
+	}
+	if !r.extra() { // it is the step that failed, of a phase that begins anew
+		r.calm()
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package program
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/expr"
+)
+
+// Compile makes the program of a file, with what is wrong in the file itself: its expressions, the graph of its
+// phases, and what it asks of the bindings. The program is nil where nothing could be compiled.
+func Compile(def *Definition, b Bindings) (*Program, diag.Diagnostics) {
+	c := &compiler{def: def, b: b}
+	var err error
+	if c.scope, err = expr.NewScope(b.Self, slices.Collect(maps.Keys(b.Guards))); err != nil {
+		c.find("spec.for", "PG000", "the schema of the objects cannot be used: "+err.Error(), "correct the CRD")
+		return nil, c.diags
+	}
+	c.run()
+	c.graph()
+	c.bind()
+	c.roles()
+	return c.prog, c.diags
+}
+
+// bind checks what a file asks of actions: that they exist, and their parameters.
+func (c *compiler) bind() {
+	for i, a := range c.def.Spec.Actions {
+		c.params(fmt.Sprintf("spec.actions[%d]", i), c.prog.actions[a.Name])
+	}
+	for i, e := range c.def.Spec.Effects {
+		c.call(fmt.Sprintf("spec.effects[%d].acquire", i), e.Acquire)
+		c.call(fmt.Sprintf("spec.effects[%d].release", i), e.Release)
+	}
+	for _, p := range c.prog.Order {
+		for _, s := range p.StepList {
+			c.bindStep(s)
+		}
+	}
+}
+
+func (c *compiler) bindStep(s Step) {
+	switch {
+	case s.Action == "":
+	case s.Bound.Use == "":
+		c.unknownAction(s.Path+".action", s.Action)
+	default:
+		c.params(s.Path, s.Bound)
+		c.required(s.Path, s.Bound)
+		c.together(s.Bound, s.Path)
+	}
+}
+
+// call checks that an action exists, and that it needs no parameter that only
+// a step could give.
+func (c *compiler) call(path, name string) {
+	a := c.action(name)
+	if a.Use == "" {
+		c.unknownAction(path, name)
+		return
+	}
+	c.required(path, a)
+	c.together(a, path)
+}
+
+func (c *compiler) unknownAction(path, name string) {
+	if _, declared := c.prog.actions[name]; declared {
+		return // with an action that is not known: that is said there
+	}
+	known := slices.Sorted(maps.Keys(c.b.Actions))
+	what := "known actions"
+	if named := slices.Sorted(maps.Keys(c.prog.actions)); len(named) > 0 {
+		known, what = append(known, named...), "actions of the program and of this file"
+	}
+	c.find(path, "PG005", fmt.Sprintf("action %q is not known to this program", name), diag.Instead(name, what, known))
+}
+
+func (c *compiler) required(path string, a *Action) {
+	misspelt := a.misspelt()
+	for _, name := range slices.Sorted(maps.Keys(a.Spec.Params)) {
+		if a.Spec.Params[name].Required && a.With[name] == nil && !slices.Contains(misspelt, name) {
+			c.find(path, "PG005", fmt.Sprintf("action %s needs parameter %q", a.Use, name), "add it to with: "+a.Spec.Params[name].Doc)
+		}
+	}
+}
+
+// misspelt are the parameters that were meant by names that the action does not have: of
+// these it is said where they stand.
+func (a *Action) misspelt() (meant []string) {
+	known := slices.Sorted(maps.Keys(a.Spec.Params))
+	for name := range a.With {
+		if _, is := a.Spec.Params[name]; !is {
+			meant = append(meant, diag.Nearest(name, known))
+		}
+	}
+	return meant
+}
+
+// action finds an action of the program, or the one behind a name of the file.
+func (c *compiler) action(name string) *Action {
+	if a := c.prog.actions[name]; a != nil {
+		return a
+	}
+	if spec, ok := c.b.Actions[name]; ok {
+		return &Action{Use: name, Spec: spec}
+	}
+	return &Action{}
+}
+
+// params checks the parameters that stand at a path; those of a named action are
+// checked where they stand.
+func (c *compiler) params(path string, a *Action) {
+	for _, name := range slices.Sorted(maps.Keys(a.With)) {
+		v := a.With[name]
+		if v.Path != path+".with."+name {
+			continue
+		}
+		want, known := a.Spec.Params[name]
+		if known {
+			c.parameter(fmt.Sprintf("parameter %s of %s", name, a.Use), want, v)
+		} else if a.Use != "" {
+			c.find(v.Path, "PG005", fmt.Sprintf("action %s has no parameter %q", a.Use, name),
+				diag.Instead(name, "parameters", slices.Sorted(maps.Keys(a.Spec.Params))))
+		}
+	}
+}
+
+func (c *compiler) parameter(what string, want Param, v *expr.Value) {
+	const correct = "correct the value"
+	switch {
+	case v.Varies() && !want.Type.Fits(v.CELType()):
+		c.find(v.Path, "PG005", fmt.Sprintf("%s is %s, never of type %s", what, v.CELType(), want.Type), "convert it in the expression")
+	case !v.Varies() && !want.Type.Accepts(v.Plainly()):
+		c.find(v.Path, "PG005", fmt.Sprintf("%s is %v, not of type %s", what, v.Plainly(), want.Type), correct)
+	case want.Check != nil && !v.IsText():
+		if err := want.Check(v.Written()); err != nil {
+			c.find(v.Path, "PG005", fmt.Sprintf("%s: %v", what, err), correct)
+		}
+	}
+}

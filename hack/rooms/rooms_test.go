@@ -1,0 +1,134 @@
+// Package rooms holds the tree to the order in which docs/architecture.md says that it is read: imports go one way,
+// and in the packages of fsm/ so do, as far as they can, the references between files.
+package rooms
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/phasegate/phasegate/"
+
+// rooms may import themselves and these. What is no room holds data that is embedded, as docs/ and charts/ do, or is
+// none of the product.
+var rooms = map[string][]string{
+	"api":         {},
+	"phases":      {},
+	"resources":   {"api"},
+	"fsm":         {"api"},
+	"controllers": {"resources", "phases", "fsm", "api"},
+	"cmd":         {"controllers", "resources", "phases", "fsm", "api"},
+}
+
+// engine are the packages of fsm/, bottom to top: each may import those before it.
+var engine = []string{"fsm/diag", "fsm/expr", "fsm/program", "fsm/lint", "fsm", "fsm/prove", "fsm/graph", "fsm/describe", "fsm/diff", "fsm/simulate", "fsm/fsmtest"}
+
+// listed is a package as the go command lists it, without the module.
+type listed struct {
+	ImportPath, Dir, Export string
+	GoFiles, Imports        []string
+}
+
+// list asks the go command for packages.
+func list(t *testing.T, args ...string) (all []listed) {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Dir,Export,GoFiles,Imports"}, args...)...)
+	cmd.Dir = filepath.Join("..", "..")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		switch err := dec.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			return all
+		case err != nil:
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+}
+
+func room(path string) string {
+	top, _, _ := strings.Cut(path, "/")
+	return top
+}
+
+// wrong says why a package must not import another one of ours; empty: it may.
+func wrong(from, to string) string {
+	allowed, isRoom := rooms[room(from)]
+	if !isRoom {
+		return ""
+	}
+	_, toRoom := rooms[room(to)]
+	if room(to) == "test" || room(to) == "hack" {
+		return "the product does not know its tests and tools"
+	}
+	if toRoom && room(from) != room(to) && !slices.Contains(allowed, room(to)) {
+		return room(from) + " imports " + strings.Join(append(allowed, "itself"), ", ")
+	}
+	if room(from) != "fsm" || room(to) != "fsm" {
+		return ""
+	}
+	above, below := slices.Index(engine, from), slices.Index(engine, to)
+	if above < 0 || below < 0 {
+		return "a package of fsm/ needs a place in the order: add it to engine in hack/rooms"
+	}
+	if below > above {
+		return "in fsm/ imports lead down: " + strings.Join(engine, ", ")
+	}
+	return ""
+}
+
+func TestImportsGoOneWay(t *testing.T) {
+	seen := map[string]bool{}
+	for _, p := range list(t, "./...") {
+		from := strings.TrimPrefix(p.ImportPath, module)
+		seen[from] = true
+		for _, i := range p.Imports {
+			if to, ours := strings.CutPrefix(i, module); ours {
+				if why := wrong(from, to); why != "" {
+					t.Errorf("%s imports %s: %s", from, to, why)
+				}
+			}
+		}
+	}
+	for _, name := range append([]string{"api/phasegate/v1alpha1", "controllers/runner"}, engine...) {
+		if !seen[name] {
+			t.Errorf("%s is not there any more", name)
+		}
+	}
+}
+
+func TestWrongImportsAreFound(t *testing.T) {
+	cases := map[string]struct {
+		why, from, to string
+		wrong         bool
+	}{
+		"down":             {"the one way", "controllers/runner", "fsm", false},
+		"up":               {"a room knows nothing of those above it", "fsm", "controllers/runner", true},
+		"beside":           {"resources and fsm do not know each other", "resources", "fsm", true},
+		"in fsm":           {"the engine runs a program", "fsm", "fsm/program", false},
+		"in fsm up":        {"a program is data, and nothing runs in it", "fsm/program", "fsm", true},
+		"in fsm beside":    {"lint and the proof do not know each other", "fsm/lint", "fsm/prove", true},
+		"in fsm, new":      {"a new package gets a place", "fsm/new", "fsm", true},
+		"same room":        {"controllers have no order yet", "controllers/runner", "controllers/machinestore", false},
+		"data":             {"a page is embedded where it is", "cmd/kubectl-phasegate", "docs/lint", false},
+		"its tests":        {"what is shipped has none", "cmd/manager", "test/cluster", true},
+		"tests of a house": {"test/ may know everything", "test/e2e", "cmd/manager", false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := wrong(c.from, c.to); (got != "") != c.wrong {
+				t.Errorf("%s: %q", c.why, got)
+			}
+		})
+	}
+}

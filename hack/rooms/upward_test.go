@@ -1,0 +1,133 @@
+package rooms
+
+import (
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// upward is how many pairs of files of a package may refer to each other against the order that has fewest of them. A
+// reference up is one that a reader cannot follow from the bottom; a number that grows wants another cut.
+var upward = map[string]int{
+	"fsm/diag": 1, "fsm/expr": 1, "fsm/program": 4, "fsm/lint": 0, "fsm": 7, "fsm/prove": 4,
+	"fsm/describe": 5, "fsm/graph": 1, "fsm/diff": 1, "fsm/simulate": 8, "fsm/fsmtest": 0,
+}
+
+// uses has, for each file, the files of its package in which something is declared that it reads.
+type uses map[string]map[string]bool
+
+// usesIn counts each file once, by the types: names, fields and methods alike.
+func usesIn(t *testing.T, fset *token.FileSet, from types.Importer, p listed) uses {
+	t.Helper()
+	var files []*ast.File
+	all := uses{}
+	for _, name := range p.GoFiles {
+		f, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files, all[name] = append(files, f), map[string]bool{}
+	}
+	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
+	pkg, err := (&types.Config{Importer: from}).Check(p.ImportPath, fset, files, info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := func(pos token.Pos) string { return filepath.Base(fset.Position(pos).Filename) }
+	for id, o := range info.Uses {
+		if _, named := o.(*types.PkgName); o.Pkg() == pkg && !named && file(o.Pos()) != file(id.Pos()) {
+			all[file(id.Pos())][file(o.Pos())] = true
+		}
+	}
+	return all
+}
+
+// pairs counts the references between files.
+func (u uses) pairs() (n int) {
+	for _, to := range u {
+		n += len(to)
+	}
+	return n
+}
+
+// up counts those that lead up in an order of files, bottom to top.
+func (u uses) up(order []string) int { return len(u.ups(order)) }
+
+// ups names them.
+func (u uses) ups(order []string) (all []string) {
+	for i, f := range order {
+		for _, above := range order[i+1:] {
+			if u[f][above] {
+				all = append(all, f+" → "+above)
+			}
+		}
+	}
+	return all
+}
+
+// order is one with few references up: each file is put where it has fewest, until that changes nothing. It need not be
+// the best there is, and is the same each time.
+func (u uses) order() []string {
+	best := slices.Sorted(maps.Keys(u))
+	for better := true; better; {
+		better = false
+		for _, f := range slices.Clone(best) {
+			rest := slices.DeleteFunc(slices.Clone(best), func(other string) bool { return other == f })
+			for at := range best {
+				if tried := slices.Insert(slices.Clone(rest), at, f); u.up(tried) < u.up(best) {
+					best, better = tried, true
+				}
+			}
+		}
+	}
+	return best
+}
+
+func TestFilesReferDown(t *testing.T) {
+	exports, ours := map[string]string{}, []listed{}
+	for _, p := range list(t, "-export", "-deps", "./fsm/...") {
+		if exports[p.ImportPath] = p.Export; strings.HasPrefix(p.ImportPath, module+"fsm") {
+			ours = append(ours, p)
+		}
+	}
+	fset := token.NewFileSet()
+	from := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	for _, p := range ours {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		u := usesIn(t, fset, from, p)
+		order := u.order()
+		up := u.up(order)
+		t.Logf("%-13s %2d files, %3d references between them, %2d up: %s", name, len(u), u.pairs(), up, strings.Join(u.ups(order), ", "))
+		if most, known := upward[name]; !known || up > most {
+			t.Errorf("%s: %d references between files lead up in the best order found, at most %d may: move what they mean further down, or into a file of its own", name, up, most)
+		}
+	}
+}
+
+func TestOrderHasFewReferencesUp(t *testing.T) {
+	cases := map[string]struct {
+		why  string
+		uses uses
+		want int
+	}{
+		"chain":  {"there is an order without any", uses{"a": {"b": true}, "b": {"c": true}, "c": {}}, 0},
+		"circle": {"one leads up, wherever it is begun", uses{"a": {"b": true}, "b": {"c": true}, "c": {"a": true}}, 1},
+		"pairs":  {"each pair has one", uses{"a": {"b": true}, "b": {"a": true}, "c": {"d": true}, "d": {"c": true}}, 2},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := c.uses.up(c.uses.order()); got != c.want {
+				t.Errorf("%s: %d, want %d", c.why, got, c.want)
+			}
+		})
+	}
+}
