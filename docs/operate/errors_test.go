@@ -46,6 +46,10 @@ func (w errorWalk) product(n ast.Node) {
 			w.seen["fsm.Terminal"]++
 			assertRemedy(w.T, "fsm.Terminal", format(n.Args[1]))
 		}
+		if called(n) == "problemOf" { // of the copier
+			w.seen["Problem"]++
+			assertFields(w.T, "Problem", map[string]ast.Expr{"Kind": n.Args[0], "Name": n.Args[1], "Reason": n.Args[2], "Message": n.Args[3], "Remedy": n.Args[4]})
+		}
 	case *ast.CompositeLit:
 		if fields, kind := literal(n); kind != "" {
 			w.seen[kind]++
