@@ -73,7 +73,7 @@ func (a asker) statusDifference(ctx context.Context, conv *resources.Converted, 
 		return finding{}, err
 	}
 	admitted := nameOnly(live)
-	err = a.try(ctx, func() error { return a.client.Status().Patch(ctx, admitted, patch, client.DryRunAll) })
+	err = a.try(ctx, func() error { return a.patchStatus(ctx, admitted, patch, client.DryRunAll) })
 	switch apierrors.Classify(err) {
 	case apierrors.None:
 		if len(resources.DiffStatus(a.schema, statusOf(admitted), statusOf(live))) == 0 {

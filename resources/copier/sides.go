@@ -62,16 +62,8 @@ type visitor struct {
 // has no digests, whatever is read.
 func (p *pairs) visit(ctx context.Context, content bool, v visitor) (err error) {
 	whole := len(p.known.by) == 0 || p.kind.InOrder()
-	if v.seen {
-		p.live = p.lastSeen(content && whole)
-	}
-	if p.live == nil {
-		if p.live, err = p.list(ctx, content && whole); err != nil {
-			return err
-		}
-	}
-	if v.onlyPairs && p.live.total == 0 {
-		return nil
+	if p.live, err = p.list(ctx, content && whole, v.seen); err != nil || v.onlyPairs && p.live.total == 0 {
+		return err
 	}
 	p.proved.v3 = p.live.total
 	if whole {
@@ -90,10 +82,9 @@ func (p *pairs) visit(ctx context.Context, content bool, v visitor) (err error) 
 		}
 	}
 	return p.from.v1.EachV1(ctx, p.kind, func(v1 *unstructured.Unstructured) error {
-		if id, err := resources.ParseUID(v1.GetUID()); err == nil {
-			if _, done := p.proved.of(id); done {
-				return nil
-			}
+		id, _ := resources.ParseUID(v1.GetUID()) // of zero nothing is proved
+		if _, done := p.proved.of(id); done {
+			return nil
 		}
 		return v.whole(v1)
 	})
@@ -118,8 +109,13 @@ func (p *pairs) lastSeen(content bool) *index {
 	return nil
 }
 
-// list reads v3: whole objects, of which it keeps a digest, or the metadata.
-func (p *pairs) list(ctx context.Context, content bool) (*index, error) {
+// list reads v3, unless what was seen last is good enough: whole objects, of which it keeps a digest, or the metadata.
+func (p *pairs) list(ctx context.Context, content, seen bool) (*index, error) {
+	if seen {
+		if last := p.lastSeen(content); last != nil {
+			return last, nil
+		}
+	}
 	if watched := p.from.v1.watcher.kinds.of(p.kind); !content && watched != nil && watched.v3.pass(ctx) {
 		return indexOf(watched.v3), nil
 	}

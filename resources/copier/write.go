@@ -195,7 +195,7 @@ func (w *writer) writeStatus(ctx context.Context, j *job, live *unstructured.Uns
 			return fmt.Errorf("write the status of %s %s: %w", j.of.kind.Name(), j.name(), err)
 		}
 		live = nameOnly(live)
-		err = w.tryWrite(ctx, func() error { return w.client.Status().Patch(ctx, live, patch) })
+		err = w.tryWrite(ctx, func() error { return w.patchStatus(ctx, live, patch) })
 		switch apierrors.Classify(err) {
 		case apierrors.None:
 		case apierrors.Conflict, apierrors.NotFound:
@@ -205,6 +205,11 @@ func (w *writer) writeStatus(ctx context.Context, j *job, live *unstructured.Uns
 		}
 	}
 	return w.done(j, live, count)
+}
+
+// patchStatus is one request. A copy comes with its status, which is content here.
+func (a *api) patchStatus(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	return a.client.Status().Patch(ctx, obj, patch, opts...)
 }
 
 // done counts an object that is in v3 by now, as the server has answered it. What it holds is proved by
