@@ -25,6 +25,9 @@ It is asked as you. With --as it is asked as the manager's account, which is wha
 counts for rights. With --pre it is asked before anything is installed: whether
 you may install the chart, and have the rights that it is to grant.
 
+The rights for ToolHive's proxies are asked about if the manager runs them: --proxy
+says so, or the flags of the Deployment that the chart has made.
+
 crds-installed says whose each CRD is. Those of Calico and ToolHive do as they are;
 with --pre, those that are missing are no failure, since the chart brings them.
 
@@ -40,6 +43,7 @@ Exit codes: 0 all is well or there are warnings (‼), 1 a check failed (×), 2 
 	f.BoolVar(&o.Installing, "pre", false, "before the installation")
 	f.StringSliceVar(&o.Controllers, "controllers", o.Controllers, "controllers that are to run")
 	f.StringVar(&o.CalicoNamespace, "calico-namespace", "calico-system", "namespace of calico-node, calico-typha and calico-kube-controllers")
+	proxy := f.String("proxy", "", "what the proxies of MCP servers run: phasegate or toolhive; none: what the manager of the chart says, where it can be seen")
 	quota := storeQuotaFlag(f)
 	f.StringVar(&phasesDir, "phases-dir", "", "directory of machine files, as for the manager")
 	f.StringVar(&kindsFile, "kinds-file", "", "kind registry file, as for the manager")
@@ -57,6 +61,13 @@ Exit codes: 0 all is well or there are warnings (‼), 1 a check failed (×), 2 
 			return err
 		}
 		o.Namespace, o.StoreQuota = where.only(), quota.Value()
+		note, err := o.SetProxy(cmd.Context(), *proxy)
+		if err != nil {
+			return err
+		}
+		if note != "" {
+			fmt.Fprintln(s.err, note)
+		}
 		if o.Files, err = checkup.Load(phasesDir, kindsFile); err != nil {
 			return err
 		}
