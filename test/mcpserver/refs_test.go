@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -86,5 +87,21 @@ func TestReferencesOfARefusedServer(t *testing.T) {
 	s.awaitCondition("fetch", "Ready", "True", v1beta1.ReasonReady)
 	if phase := s.get("refused").Status.Phase; phase != "Failed" {
 		t.Errorf("the refused server is %s, want Failed", phase)
+	}
+
+	// It is looked at each minute; but what it waits for is noticed when it comes.
+	s.edit("refused", func(srv *v1beta1.MCPServer) { srv.Spec.ToolConfigRef = &v1beta1.LocalRef{Name: "late"} })
+	s.awaitCondition("refused", v1beta1.ConditionToolConfigRefValidated, "False", v1beta1.ReasonToolConfigRefNotFound)
+	config := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
+	config.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MCPToolConfig"))
+	config.SetNamespace(s.ns)
+	config.SetName("late")
+	if err := s.Client.Create(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	s.awaitCondition("refused", v1beta1.ConditionToolConfigRefValidated, "True", v1beta1.ReasonToolConfigRefValid)
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("noticed after %s", took)
 	}
 }
