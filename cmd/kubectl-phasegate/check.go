@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -61,24 +62,30 @@ Exit codes: 0 all is well or there are warnings (‼), 1 a check failed (×), 2 
 			return err
 		}
 		o.Namespace, o.StoreQuota = where.only(), quota.Value()
-		note, err := o.SetProxy(cmd.Context(), *proxy)
-		if err != nil {
-			return err
-		}
-		if note != "" {
-			fmt.Fprintln(s.err, note)
-		}
 		if o.Files, err = checkup.Load(phasesDir, kindsFile); err != nil {
 			return err
 		}
-		report, err := checkup.Run(cmd.Context(), o)
-		if err != nil {
-			return err
-		}
-		if err := report.Write(s.out, format); !errors.Is(err, check.ErrFailed) {
-			return err
-		}
-		return errFindings
+		return askCluster(cmd.Context(), s, o, *proxy, format)
 	}
 	return cmd
+}
+
+// askCluster asks, and prints what came of it. Which proxies the rights are for is what is
+// said, or what the manager runs.
+func askCluster(ctx context.Context, s streams, o checkup.Options, proxy, format string) error {
+	note, err := o.SetProxy(ctx, proxy)
+	if err != nil {
+		return err
+	}
+	if note != "" {
+		fmt.Fprintln(s.err, note)
+	}
+	report, err := checkup.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := report.Write(s.out, format); !errors.Is(err, check.ErrFailed) {
+		return err
+	}
+	return errFindings
 }
