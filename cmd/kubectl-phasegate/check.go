@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,6 +26,9 @@ It is asked as you. With --as it is asked as the manager's account, which is wha
 counts for rights. With --pre it is asked before anything is installed: whether
 you may install the chart, and have the rights that it is to grant.
 
+The rights for ToolHive's proxies are asked about if the manager runs them: --proxy
+says so, or the flags of the Deployment that the chart has made.
+
 crds-installed says whose each CRD is. Those of Calico and ToolHive do as they are;
 with --pre, those that are missing are no failure, since the chart brings them.
 
@@ -40,6 +44,7 @@ Exit codes: 0 all is well or there are warnings (‼), 1 a check failed (×), 2 
 	f.BoolVar(&o.Installing, "pre", false, "before the installation")
 	f.StringSliceVar(&o.Controllers, "controllers", o.Controllers, "controllers that are to run")
 	f.StringVar(&o.CalicoNamespace, "calico-namespace", "calico-system", "namespace of calico-node, calico-typha and calico-kube-controllers")
+	proxy := f.String("proxy", "", "what the proxies of MCP servers run: phasegate or toolhive; none: what the manager of the chart says, where it can be seen")
 	quota := storeQuotaFlag(f)
 	f.StringVar(&phasesDir, "phases-dir", "", "directory of machine files, as for the manager")
 	f.StringVar(&kindsFile, "kinds-file", "", "kind registry file, as for the manager")
@@ -60,14 +65,27 @@ Exit codes: 0 all is well or there are warnings (‼), 1 a check failed (×), 2 
 		if o.Files, err = checkup.Load(phasesDir, kindsFile); err != nil {
 			return err
 		}
-		report, err := checkup.Run(cmd.Context(), o)
-		if err != nil {
-			return err
-		}
-		if err := report.Write(s.out, format); !errors.Is(err, check.ErrFailed) {
-			return err
-		}
-		return errFindings
+		return askCluster(cmd.Context(), s, o, *proxy, format)
 	}
 	return cmd
+}
+
+// askCluster asks, and prints what came of it. Which proxies the rights are for is what is
+// said, or what the manager runs.
+func askCluster(ctx context.Context, s streams, o checkup.Options, proxy, format string) error {
+	note, err := o.SetProxy(ctx, proxy)
+	if err != nil {
+		return err
+	}
+	if note != "" {
+		fmt.Fprintln(s.err, note)
+	}
+	report, err := checkup.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := report.Write(s.out, format); !errors.Is(err, check.ErrFailed) {
+		return err
+	}
+	return errFindings
 }

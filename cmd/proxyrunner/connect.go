@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/phasegate/phasegate/api/toolhive/runconfig"
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/attach"
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/bridge"
@@ -18,11 +19,14 @@ import (
 	"github.com/phasegate/phasegate/controllers/mcpserver/backend"
 )
 
+// The manager lets no spec pass that asks for more than the proxy can hold.
+const _ = uint(limit.MaxBody - runconfig.MaxRequestBody)
+
 // connector makes what reaches the server: a bridge to its standard input and
 // output, or a relay to where it listens.
 func (o options) connector(l *config.Loaded, access *kube.Access) func(host string) supervise.Connection {
 	run := l.Run
-	requests, answers := limit.NewBudget(limit.Total), limit.NewBudget(limit.Total)
+	requests, answers := limit.NewBudget(limit.Total).Bound(run.MaxRequestBodySize), limit.NewBudget(limit.Total)
 	if run.Transport == v1beta1.TransportStdio {
 		return func(string) supervise.Connection {
 			return bridge.New(bridge.Options{

@@ -116,6 +116,7 @@ func run(ctx context.Context, o options) error {
 		"transport", first.Run.Transport, "generation", first.Run.MCPServerGeneration, "file", first.Path)
 
 	f := front.New(first.Run.Transport)
+	f.ReadWithin(first.ReadTime)
 	f.AllowOrigins(strings.FieldsFunc(os.Getenv(front.OriginsEnv), func(r rune) bool { return r == ',' || r == ' ' }))
 	s := &supervise.Supervisor{
 		Deploy: func(ctx context.Context) (backend.Result, error) { return o.deploy(ctx, access) },

@@ -60,9 +60,11 @@ func TestRunConfig(t *testing.T) {
 				s.Transport, s.ProxyPort, s.MCPPort, s.Args, s.BackendReplicas = "sse", 8081, 9000, []string{"-v"}, new(int32(0))
 				s.Env = []v1beta1.EnvVar{{Name: "MCP_PORT", Value: "1"}, {Name: "EMPTY"}}
 				s.TrustProxyHeaders, s.EndpointPrefix = true, "/a"
+				s.MaxRequestBodySize, s.ProxyReadTimeout = 1<<20, "5s"
 			},
 			base("sse", "sse", func(rc *runconfig.RunConfig) {
 				rc.Port, rc.TargetPort, rc.CmdArgs, rc.TrustProxyHeaders, rc.EndpointPrefix = 8081, 9000, []string{"-v"}, true, "/a"
+				rc.MaxRequestBodySize, rc.ProxyReadTimeout = 1<<20, "5s"
 				rc.EnvVars = map[string]string{"MCP_TRANSPORT": "sse", "MCP_PORT": "1", "FASTMCP_PORT": "9000", "EMPTY": ""}
 				rc.ScalingConfig = &runconfig.ScalingConfig{BackendReplicas: new(int32(0))}
 			})},

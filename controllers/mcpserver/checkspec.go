@@ -11,14 +11,21 @@ import (
 
 // checkSpec tells what cannot be used as it is; what stops the server is Terminal.
 // An Event is emitted only as long as no stored condition tells the same.
-func (s *steps) checkSpec(_ context.Context, sc *scope) (outputs, error) {
+//
+// A server that is stopped here comes to no other step. What its references lead to is told all
+// the same, as far as it can be asked.
+func (s *steps) checkSpec(ctx context.Context, sc *scope) (outputs, error) {
 	byCondition := problemsByCondition(s.Proxy, sc.Object)
 	for _, condition := range slices.Sorted(maps.Keys(byCondition)) {
 		if p := byCondition[condition]; p != nil && !told(sc.Object, condition, p) {
 			sc.Warn(p.Reason, "%s", p.Message)
 		}
 	}
-	return nil, unusable(s.Proxy, sc.Object)
+	wrong := unusable(s.Proxy, sc.Object)
+	if wrong != nil {
+		_, _ = s.resolveRefs(ctx, sc)
+	}
+	return nil, wrong
 }
 
 // unusable is Terminal and tells all reasons for which the server is not run; nil if

@@ -54,7 +54,7 @@ func (f Flavour) watches() []v1alpha1.Watch {
 
 // configRights are those to the configurations.
 func (f Flavour) configRights() []rbacv1.PolicyRule {
-	kinds := []string{"mcptoolconfigs", "mcpexternalauthconfigs"}
+	kinds := []string{"mcptoolconfigs", "mcpexternalauthconfigs", "mcpgroups"}
 	if f != ToolHive {
 		return []rbacv1.PolicyRule{on("get", v1beta1.GroupVersion.Group, kinds...)}
 	}

@@ -47,6 +47,11 @@ func TestSpecProblems(t *testing.T) {
 		"template, case":  {"the API server tells cases apart", template(`{"spec":{"NodeSelector":{}}}`), badTemplate(`unknown field "spec.NodeSelector"`)},
 		"template, type":  {"a text is no list", template(`{"spec":{"containers":"mcp"}}`), badTemplate("json: cannot unmarshal string into Go struct field PodSpec.spec.containers of type []v1.Container")},
 		"template, name":  {"a container without a name is nobody's", template(`{"spec":{"containers":[{"image":"a"}]}}`), badTemplate(`container 1 needs a name of its own; "mcp" is the MCP server's`)},
+		"body, negative":  {"nobody meant it", func(s *spec) { s.MaxRequestBodySize = -1 }, invalid("spec.maxRequestBodySize is -1: write a number of bytes")},
+		"body, large": {"the memory of our proxy is bounded, and a limit that is cut would be a lie", func(s *spec) { s.MaxRequestBodySize = 25165825 },
+			invalid("spec.maxRequestBodySize is 25165825, and this proxy holds requests of at most 25165824 bytes: write that or less, or let ToolHive's proxy serve")},
+		"body, the largest": {"our proxy takes it", func(s *spec) { s.MaxRequestBodySize, s.ProxyReadTimeout = 25165824, "1m30s" }, nil},
+		"read, no time":     {"no proxy would start", func(s *spec) { s.ProxyReadTimeout = "soon" }, invalid(`spec.proxyReadTimeout is "soon": write a time such as 1m`)},
 		"protection": {"nobody would give it", func(s *spec) {
 			s.OIDCConfigRef, s.RateLimiting, s.Audit = &apiextensionsv1.JSON{Raw: []byte(`{}`)}, &apiextensionsv1.JSON{Raw: []byte(`{}`)}, &apiextensionsv1.JSON{Raw: []byte(`{"enabled":true}`)}
 		}, []*problem{{"NotEnforced", "this proxy does not enforce spec.oidcConfigRef, spec.rateLimiting, spec.audit, so the server is not run: remove the field, run this server with ToolHive's operator, or accept that nothing enforces it with the annotation phasegate.dev/accept-not-enforced: \"oidcConfigRef,rateLimiting,audit\""}}},

@@ -72,7 +72,8 @@ func on(verbs, group string, resources ...string) rbacv1.PolicyRule {
 
 func (s *steps) actions() map[string]runner.Action[*server] {
 	return map[string]runner.Action[*server]{
-		"CheckSpec": {ActionSpec: fsm.ActionSpec{Doc: "Tells what in the spec cannot be used, is not enforced or is not understood; changes nothing."}, Do: s.checkSpec},
+		"CheckSpec": {ActionSpec: fsm.ActionSpec{Doc: "Tells what in the spec cannot be used, is not enforced or is not understood; changes nothing."},
+			Do: s.checkSpec, Rights: s.Proxy.configRights()},
 		"ResolveRefs": {ActionSpec: fsm.ActionSpec{Doc: "Records the hashes of the configurations that the spec names; changes nothing."},
 			Do: s.resolveRefs, Rights: s.Proxy.configRights()},
 		"EnsureWorkload": {ActionSpec: fsm.ActionSpec{Doc: "Brings the proxy's objects to what the spec says, and scales the backend of a stopped server to zero. Writes only what differs."},

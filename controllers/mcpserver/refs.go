@@ -23,6 +23,11 @@ type ref struct {
 
 	// version is that of the kind; empty: v1beta1.GroupVersion.
 	version string
+	// wrong is why a configuration that is there is not to be used; nil for nothing. The
+	// function is nil where none of that can be seen.
+	wrong func(srv *server, config *unstructured.Unstructured) *problem
+	// unfit is why the reference leads nowhere, whatever is there; as wrong.
+	unfit func(*server) *problem
 	// field is that of the spec, invalid the reason for which no proxy can be made of
 	// the configuration, and into where it is handed over: for ToolHive alone.
 	field, invalid string
@@ -44,8 +49,19 @@ var refs = []ref{
 		valid: v1beta1.ReasonExternalAuthConfigValid, absent: v1beta1.ReasonExternalAuthConfigAbsent,
 		of:    func(s *server) *v1beta1.LocalRef { return s.Spec.ExternalAuthConfigRef },
 		hash:  func(s *server) *string { return &s.Status.ExternalAuthConfigHash },
-		field: "externalAuthConfigRef", invalid: "InvalidConfig",
+		field: "externalAuthConfigRef", invalid: "InvalidConfig", wrong: mirrored,
 		into: func(o *toolhive.Objects) **unstructured.Unstructured { return &o.ExternalAuth },
+	},
+	{
+		kind: "MCPExternalAuthConfig", condition: v1beta1.ConditionAuthServerRefValidated,
+		valid: v1beta1.ReasonAuthServerRefValid, absent: v1beta1.ReasonAuthServerRefNotFound,
+		of:   func(s *server) *v1beta1.LocalRef { return localRef(s.Spec.AuthServerRef) },
+		hash: func(s *server) *string { return &s.Status.AuthServerConfigHash }, unfit: authServerKind, wrong: noAuthServer,
+	},
+	{
+		kind: "MCPGroup", condition: v1beta1.ConditionGroupRefValidated,
+		valid: v1beta1.ReasonGroupRefValid, absent: v1beta1.ReasonGroupRefNotFound,
+		of: func(s *server) *v1beta1.LocalRef { return localRef(s.Spec.GroupRef) }, wrong: groupNotReady,
 	},
 }
 
@@ -54,34 +70,35 @@ var toolHiveRefs = []ref{
 	{
 		kind: "MCPOIDCConfig", condition: "OIDCConfigRefValidated", valid: "OIDCConfigRefValid", absent: "OIDCConfigRefNotFound",
 		of:    func(s *server) *v1beta1.LocalRef { return localRef(s.Spec.OIDCConfigRef) },
-		field: "oidcConfigRef", invalid: "OIDCConfigRefNotValid",
+		hash:  func(s *server) *string { return &s.Status.OIDCConfigHash },
+		field: "oidcConfigRef", invalid: "OIDCConfigRefNotValid", wrong: notValid("OIDCConfigRefNotValid"),
 		into: func(o *toolhive.Objects) **unstructured.Unstructured { return &o.OIDC },
 	},
 	{
 		kind: "MCPAuthzConfig", condition: "AuthzConfigRefValidated", valid: "AuthzConfigRefValid", absent: "AuthzConfigRefNotFound",
 		of:    func(s *server) *v1beta1.LocalRef { return localRef(s.Spec.AuthzConfigRef) },
-		field: "authzConfigRef", invalid: "AuthzConfigRefNotValid",
+		hash:  func(s *server) *string { return &s.Status.AuthzConfigHash },
+		field: "authzConfigRef", invalid: "AuthzConfigRefNotValid", wrong: notValid("AuthzConfigRefNotValid"),
 		into: func(o *toolhive.Objects) **unstructured.Unstructured { return &o.Authz },
 	},
 	{
 		kind: "MCPTelemetryConfig", condition: "TelemetryConfigRefValidated", valid: "TelemetryConfigRefValid", absent: "TelemetryConfigRefNotFound",
 		of:    func(s *server) *v1beta1.LocalRef { return localRef(s.Spec.TelemetryConfigRef) },
+		hash:  func(s *server) *string { return &s.Status.TelemetryConfigHash },
 		field: "telemetryConfigRef", invalid: "TelemetryConfigRefInvalid",
 		into: func(o *toolhive.Objects) **unstructured.Unstructured { return &o.Telemetry },
 	},
 	{
 		kind: webhookKind, version: webhookVersion, condition: "WebhookConfigValidated", valid: "WebhookConfigValid", absent: "WebhookConfigInvalid",
 		of:    func(s *server) *v1beta1.LocalRef { return localRef(s.Spec.WebhookConfigRef) },
+		hash:  func(s *server) *string { return &s.Status.WebhookConfigHash },
 		field: "webhookConfigRef", invalid: "WebhookConfigInvalid",
 		into: func(o *toolhive.Objects) **unstructured.Unstructured { return &o.Webhook },
 	},
 }
 
-// Conditions of ToolHive that are about no reference, or about several.
-const (
-	conditionRateLimit = "RateLimitConfigValid"
-	conditionCABundle  = "CABundleRefValidated"
-)
+// conditionCABundle is about certificates that several references may lead to.
+const conditionCABundle = "CABundleRefValidated"
 
 // refs are those that this flavour looks at.
 func (f Flavour) refs() []ref {
@@ -106,15 +123,42 @@ func localRef(value *apiextensionsv1.JSON) *v1beta1.LocalRef {
 func (r ref) apiVersion() string { return cmp.Or(r.version, v1beta1.GroupVersion.String()) }
 
 // tell records what a look at the configuration has found; an empty hash is nothing.
-func (r ref) tell(srv *server, name, hash string) {
-	if r.hash != nil {
-		*r.hash(srv) = hash
+func (f finding) tell(srv *server) {
+	if !f.named {
+		f.forget(srv)
+		return
 	}
-	c := &metav1.Condition{Status: metav1.ConditionTrue, Reason: r.valid, Message: fmt.Sprintf("%s %s has hash %s", r.kind, name, hash)}
-	if hash == "" {
-		c = whileFalse(r.absence(srv, name))
+	if f.hash != nil {
+		*f.hash(srv) = f.sum
 	}
-	setCondition(srv, r.condition, c)
+	c := &metav1.Condition{Status: metav1.ConditionTrue, Reason: f.valid, Message: fmt.Sprintf("%s %s has hash %s", f.kind, f.name, f.sum)}
+	if f.hash == nil {
+		c.Message = fmt.Sprintf("%s %s is there and ready", f.kind, f.name)
+	}
+	if p := f.problem(srv); p != nil {
+		c = whileFalse(p)
+	}
+	setCondition(srv, f.condition, c)
+}
+
+// problem is why the configuration that the spec names cannot be used; nil if it can, or
+// if the spec names none.
+func (f finding) problem(srv *server) *problem {
+	if !f.named {
+		return nil
+	}
+	if f.unfit != nil {
+		if p := f.unfit(srv); p != nil {
+			return p
+		}
+	}
+	switch {
+	case f.config == nil:
+		return f.absence(srv, f.name)
+	case f.wrong == nil:
+		return nil
+	}
+	return f.wrong(srv, f.config)
 }
 
 // absence is what is told of a configuration that is not there.
@@ -141,7 +185,6 @@ func (f Flavour) forget(srv *server) {
 		told[r.condition] = true
 	}
 	if f == ToolHive {
-		told[conditionRateLimit] = srv.Spec.RateLimiting != nil
 		told[conditionCABundle] = srv.Spec.OIDCConfigRef != nil || srv.Spec.TelemetryConfigRef != nil
 	}
 	for _, kind := range peersConditions {

@@ -2,9 +2,6 @@ package mcpserver
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
@@ -12,9 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
-
-// hashBytes of a hash are shown: enough to tell one content from another.
-const hashBytes = 8
 
 // resolveRefs writes the status only. Where the proxy does without the configurations,
 // one that is not found is told and keeps nobody from running; ToolHive's proxyrunner
@@ -47,17 +41,10 @@ type finding struct {
 	// name is in the spec; empty without a reference.
 	name  string
 	named bool
-	// config is nil where there is none, and hash empty.
+	// config is nil where there is none, and sum empty.
 	config *unstructured.Unstructured
-	hash   string
-}
-
-func (f finding) tell(srv *server) {
-	if f.named {
-		f.ref.tell(srv, f.name, f.hash)
-	} else {
-		f.forget(srv)
-	}
+	// sum is its hash.
+	sum string
 }
 
 // findings are those of all references that the flavour looks at.
@@ -71,7 +58,7 @@ func (s *steps) findings(ctx context.Context, srv *server) ([]finding, error) {
 			if f.config, err = s.config(ctx, r, srv.Namespace, f.name); err != nil {
 				return nil, err
 			}
-			if f.hash, err = hashOf(f.config); err != nil {
+			if f.sum, err = hashOf(f.config); err != nil {
 				return nil, fmt.Errorf("hash %s %s/%s: %w", r.kind, srv.Namespace, f.name, err)
 			}
 		}
@@ -96,17 +83,4 @@ func (s *steps) config(ctx context.Context, r ref, namespace, name string) (*uns
 		return nil, fmt.Errorf("read %s %s/%s: %w", r.kind, namespace, name, err)
 	}
 	return config, nil
-}
-
-// hashOf is that of the spec, as JSON with sorted keys; empty for nil.
-func hashOf(config *unstructured.Unstructured) (string, error) {
-	if config == nil {
-		return "", nil
-	}
-	text, err := json.Marshal(config.Object["spec"])
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:hashBytes]), nil
 }

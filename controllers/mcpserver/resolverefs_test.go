@@ -62,7 +62,7 @@ func TestResolveRefs(t *testing.T) {
 			tool:    "cdab067e9f3beb32", auth: "74234e98afe7498f",
 			conditions: []seen{
 				{"ToolConfigRefValidated", "True", "ToolConfigRefValid", "MCPToolConfig tools has hash cdab067e9f3beb32"},
-				{"ExternalAuthConfigValidated", "True", "ExternalAuthConfigRefValid", "MCPExternalAuthConfig auth has hash 74234e98afe7498f"}}},
+				{"ExternalAuthConfigValidated", "True", "ExternalAuthConfigValid", "MCPExternalAuthConfig auth has hash 74234e98afe7498f"}}},
 		"not there": {why: "told, and nobody is kept from running", srv: refServer(), conditions: []seen{absentTool, absentAuth}},
 		"gone":      {why: "an old hash would tell that it is still there", srv: refServer(known), conditions: []seen{absentTool, absentAuth}},
 		"kind not installed": {why: "as if it was not there", srv: refServer(known), conditions: []seen{absentTool, absentAuth},
@@ -102,7 +102,7 @@ func TestResolveRefs(t *testing.T) {
 			if diff := cmp.Diff([]string{c.tool, c.auth}, []string{now.Status.ToolConfigHash, now.Status.ExternalAuthConfigHash}); diff != "" {
 				t.Errorf("%s: hashes (-want +got):\n%s", c.why, diff)
 			}
-			if diff := cmp.Diff(c.conditions, seenOf(now)); diff != "" {
+			if diff := cmp.Diff(c.conditions, notable(now)); diff != "" {
 				t.Errorf("%s: conditions (-want +got):\n%s", c.why, diff)
 			}
 		})
@@ -132,5 +132,107 @@ func TestHashOfIsTheSpecs(t *testing.T) {
 	}
 	if hashes[0] != hashes[1] || hashes[0] == hashes[2] || len(hashes[0]) != 2*hashBytes {
 		t.Errorf("hashes of one spec, the same, another: %v", hashes)
+	}
+}
+
+// withStatus is a configuration with a status that somebody else writes.
+func withStatus(obj *unstructured.Unstructured, generation, observed int64, status map[string]any) *unstructured.Unstructured {
+	obj = obj.DeepCopy()
+	obj.SetGeneration(generation)
+	status["observedGeneration"] = observed
+	obj.Object["status"] = status
+	return obj
+}
+
+// The peer's controllers tell the hash of a configuration in its status, and servers repeat
+// it there. Where they run, the hashes are theirs.
+func TestHashOfIsTheOneThatIsTold(t *testing.T) {
+	plain := config("MCPToolConfig", "tools", map[string]any{"a": "x"})
+	own, err := hashOf(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		why      string
+		observed int64
+		hash     string
+		want     string
+	}{
+		"of this spec": {"one hash for one content", 3, "5d41402a", "5d41402a"},
+		"of an older":  {"it would hide the change", 2, "5d41402a", own},
+		"of none":      {"their controllers do not run", 3, "", own},
+	} {
+		got, err := hashOf(withStatus(plain, 3, c.observed, map[string]any{"configHash": c.hash}))
+		if err != nil || got != c.want {
+			t.Errorf("%s: %s, %v, want %s: %s", name, got, err, c.want, c.why)
+		}
+	}
+}
+
+// TestWhatReferencesLeadTo holds types, statuses and reasons to those of the peer, for what is
+// looked at whichever program the proxies run.
+func TestWhatReferencesLeadTo(t *testing.T) {
+	group := func(s *server) { s.Spec.GroupRef = text(`{"name":"team"}`) }
+	authServer := func(ref string) func(*server) { return func(s *server) { s.Spec.AuthServerRef = text(ref) } }
+	ofType := func(kind string, upstreams ...any) *unstructured.Unstructured {
+		return config("MCPExternalAuthConfig", "as", map[string]any{"type": kind, "embeddedAuthServer": map[string]any{"upstreamProviders": upstreams}})
+	}
+	team := func(status map[string]any) *unstructured.Unstructured {
+		return withStatus(config("MCPGroup", "team", nil), 1, 1, status)
+	}
+	externalAuth := func(s *server) { s.Spec.ExternalAuthConfigRef = &v1beta1.LocalRef{Name: "as"} }
+	invalid := func(observed int64) *unstructured.Unstructured {
+		return withStatus(ofType("obo"), 2, observed, map[string]any{"conditions": []any{
+			map[string]any{"type": "Valid", "status": "False", "reason": "EnterpriseRequired", "message": "not in this build"}}})
+	}
+	const groups, servers, auths = "GroupRefValidated", "AuthServerRefValidated", "ExternalAuthConfigValidated"
+	for name, c := range map[string]struct {
+		why    string
+		change func(*server)
+		there  *unstructured.Unstructured
+		want   seen
+	}{
+		"group": {"it is there and ready", group, team(map[string]any{"phase": "Ready"}),
+			seen{groups, "True", "GroupRefIsValid", "MCPGroup team is there and ready"}},
+		"no group": {"told, and nobody is kept from running", group, nil,
+			seen{groups, "False", "GroupRefNotFound", "MCPGroup team is not in namespace tools: create it, or remove the reference"}},
+		"group that waits": {"it has a phase of its own", group, team(map[string]any{"phase": "Pending"}),
+			seen{groups, "False", "GroupRefNotReady", `MCPGroup team is in phase "Pending": it is to be Ready`}},
+		"group of nobody": {"nobody has looked at it", group, team(map[string]any{}),
+			seen{groups, "False", "GroupRefNotReady", `MCPGroup team is in phase "": it is to be Ready`}},
+		"auth server": {"it is one", authServer(`{"kind":"MCPExternalAuthConfig","name":"as"}`), withStatus(ofType("embeddedAuthServer", "a"), 1, 1, map[string]any{"configHash": "77"}),
+			seen{servers, "True", "AuthServerRefValid", "MCPExternalAuthConfig as has hash 77"}},
+		"no auth server": {"nobody would issue tokens", authServer(`{"name":"as"}`), nil,
+			seen{servers, "False", "AuthServerRefNotFound", "MCPExternalAuthConfig as is not in namespace tools: create it, or remove the reference"}},
+		"auth server of another kind": {"the kind decides before the name", authServer(`{"kind":"Secret","name":"as"}`), nil,
+			seen{servers, "False", "AuthServerRefInvalidKind", "spec.authServerRef names a Secret: only MCPExternalAuthConfig is known"}},
+		"auth server that is none": {"it is for something else", authServer(`{"name":"as"}`), ofType("tokenExchange"),
+			seen{servers, "False", "AuthServerRefInvalidType", `spec.authServerRef: MCPExternalAuthConfig as is of type "tokenExchange": write embeddedAuthServer`}},
+		"auth server of two": {"a server has one", authServer(`{"name":"as"}`), ofType("embeddedAuthServer", "a", "b"),
+			seen{servers, "False", "MultiUpstreamNotSupported", "spec.authServerRef: MCPExternalAuthConfig as has 2 upstream providers: an MCPServer can have one"}},
+		"external auth that is not valid": {"the reason is repeated", externalAuth, invalid(2),
+			seen{auths, "False", "EnterpriseRequired", "MCPExternalAuthConfig as is not valid, as its status says: not in this build"}},
+		"external auth that was not valid": {"the spec has changed since", externalAuth, invalid(1),
+			seen{auths, "True", "ExternalAuthConfigValid", "MCPExternalAuthConfig as has hash 76e7a67f1fbdef25"}},
+	} {
+		srv := described("Ready", metav1.ConditionTrue, c.change, func(s *server) { s.Status.Conditions = nil })
+		objects := []client.Object{srv}
+		if c.there != nil {
+			objects = append(objects, c.there)
+		}
+		world := fake.NewClientBuilder().WithScheme(NewScheme()).WithObjects(objects...).Build()
+		for _, flavour := range Flavours {
+			found, err := (&steps{Settings: Settings{Proxy: flavour}, client: world}).findings(t.Context(), srv)
+			if err != nil {
+				t.Fatal(err)
+			}
+			now := srv.DeepCopy()
+			for _, f := range found {
+				f.tell(now)
+			}
+			if diff := cmp.Diff([]seen{c.want}, seenOf(now)); diff != "" {
+				t.Errorf("%s, %s: %s (-want +got):\n%s", name, flavour, c.why, diff)
+			}
+		}
 	}
 }

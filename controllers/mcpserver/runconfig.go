@@ -32,6 +32,9 @@ func runConfig(srv *server) *runconfig.RunConfig {
 		},
 		TrustProxyHeaders: s.TrustProxyHeaders,
 		EndpointPrefix:    s.EndpointPrefix,
+		// How long, and how slow, a request may be.
+		MaxRequestBodySize: s.MaxRequestBodySize,
+		ProxyReadTimeout:   s.ProxyReadTimeout,
 		Owner: &runconfig.Owner{
 			APIVersion: v1beta1.GroupVersion.String(), Kind: "MCPServer", Name: srv.Name, UID: string(srv.UID),
 		},

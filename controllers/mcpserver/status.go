@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -8,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/controllers/mcpserver/toolhive"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -33,6 +35,8 @@ func (s Settings) decorate(m *fsm.Machine, srv *server) {
 	setCondition(srv, v1beta1.ConditionPodTemplateValid, podTemplateCondition(srv, problems[v1beta1.ConditionPodTemplateValid]))
 	setCondition(srv, v1beta1.ConditionStdioReplicaCapped, stdioCondition(srv))
 	setCondition(srv, v1beta1.ConditionSessionStorageWarning, sessionCondition(s.Proxy, srv))
+	setCondition(srv, v1beta1.ConditionRateLimitConfigValid, rateLimitCondition(srv))
+	setCondition(srv, v1beta1.ConditionPrimaryUpstreamProviderIgnored, upstreamProviderCondition(srv))
 	for _, kind := range []string{v1beta1.ConditionRestartRequestValid, v1beta1.ConditionSpecEnforced} {
 		setCondition(srv, kind, whileFalse(problems[kind]))
 	}
@@ -94,35 +98,72 @@ func podTemplateCondition(srv *server, p *problem) *metav1.Condition {
 		Message: "spec.podTemplateSpec is laid under the pods of the server"}
 }
 
+// stdioCondition is on every server, as sessionCondition and rateLimitCondition are:
+// clients of the peer wait for them.
 func stdioCondition(srv *server) *metav1.Condition {
-	if transport(&srv.Spec) != v1beta1.TransportStdio {
-		return nil
-	}
 	capped := func(format string, asked int32) *metav1.Condition {
 		return &metav1.Condition{Status: metav1.ConditionTrue, Reason: v1beta1.ReasonStdioTransportCapAt1, Message: fmt.Sprintf(format, asked)}
 	}
-	if asked := ptr.Deref(srv.Spec.Replicas, 1); asked > 1 {
-		return capped("spec.replicas is %d, and 1 proxy runs: no more than one can be attached to a stdio server", asked)
-	}
-	if asked := ptr.Deref(srv.Spec.BackendReplicas, 1); asked > 1 {
-		return capped("spec.backendReplicas is %d, and 1 pod is used: a proxy is attached to one stdio server, the others stand by; "+
-			"set it to 1, or use a server that speaks HTTP", asked)
+	if transport(&srv.Spec) == v1beta1.TransportStdio {
+		if asked := ptr.Deref(srv.Spec.Replicas, 1); asked > 1 {
+			return capped("spec.replicas is %d, and 1 proxy runs: no more than one can be attached to a stdio server", asked)
+		}
+		if asked := ptr.Deref(srv.Spec.BackendReplicas, 1); asked > 1 {
+			return capped("spec.backendReplicas is %d, and 1 pod is used: a proxy is attached to one stdio server, the others stand by; "+
+				"set it to 1, or use a server that speaks HTTP", asked)
+		}
 	}
 	return &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1beta1.ReasonStdioReplicaCapNotActive,
-		Message: "no more than one proxy is asked for"}
+		Message: "as many pods run as the spec asks for"}
 }
 
 func sessionCondition(proxy Flavour, srv *server) *metav1.Condition {
-	if ptr.Deref(srv.Spec.Replicas, 1) <= 1 || transport(&srv.Spec) == v1beta1.TransportStdio {
+	asked, storage := ptr.Deref(srv.Spec.Replicas, 1), srv.Spec.SessionStorage
+	switch {
+	case asked <= 1:
+		return &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1beta1.ReasonSessionStorageNotApplicable,
+			Message: "no more than one proxy is asked for"}
+	case storage == nil || storage.Provider != "redis":
+		return &metav1.Condition{Status: metav1.ConditionTrue, Reason: v1beta1.ReasonSessionStorageMissingForReplicas,
+			Message: fmt.Sprintf("%d proxies share no sessions: a client keeps its session while it comes to the same one, for which spec.sessionAffinity is ClientIP", asked)}
+	}
+	told := "spec.sessionStorage names a store, which this proxy does not use"
+	if proxy == ToolHive {
+		told = "proxies share sessions in the store that spec.sessionStorage names"
+	}
+	return &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1beta1.ReasonSessionStorageConfigured, Message: told}
+}
+
+// rateLimitCondition is about what the spec says, not about whether anybody heeds it.
+func rateLimitCondition(srv *server) *metav1.Condition {
+	if srv.Spec.RateLimiting == nil {
+		return &metav1.Condition{Status: metav1.ConditionTrue, Reason: v1beta1.ReasonRateLimitNotApplicable,
+			Message: "spec.rateLimiting is not set"}
+	}
+	if p := rateLimitProblem(srv); p != nil {
+		return whileFalse(p)
+	}
+	return &metav1.Condition{Status: metav1.ConditionTrue, Reason: v1beta1.ReasonRateLimitConfigValid,
+		Message: "spec.rateLimiting is understood"}
+}
+
+func rateLimitProblem(srv *server) *problem {
+	wrong := toolhive.RateLimitError(&srv.Spec)
+	switch {
+	case wrong == nil:
+		return nil
+	case errors.Is(wrong, toolhive.ErrNoUsers):
+		return newProblem(v1beta1.ReasonRateLimitPerUserNeedsAuth, "%v", wrong)
+	}
+	return newProblem(v1beta1.ReasonRateLimitConfigInvalid, "%v", wrong)
+}
+
+// upstreamProviderCondition is there while it is True.
+func upstreamProviderCondition(srv *server) *metav1.Condition {
+	name := toolhive.PrimaryUpstreamProvider(&srv.Spec)
+	if name == "" {
 		return nil
 	}
-	if storage := srv.Spec.SessionStorage; storage != nil && storage.Provider == "redis" {
-		told := "spec.sessionStorage names a store, which this proxy does not use"
-		if proxy == ToolHive {
-			told = "proxies share sessions in the store that spec.sessionStorage names"
-		}
-		return &metav1.Condition{Status: metav1.ConditionFalse, Reason: v1beta1.ReasonSessionStorageConfigured, Message: told}
-	}
-	return &metav1.Condition{Status: metav1.ConditionTrue, Reason: v1beta1.ReasonSessionStorageMissingForReplicas,
-		Message: fmt.Sprintf("%d proxies share no sessions: a client keeps its session while it comes to the same one, for which spec.sessionAffinity is ClientIP", *srv.Spec.Replicas)}
+	return &metav1.Condition{Status: metav1.ConditionTrue, Reason: v1beta1.ReasonPrimaryUpstreamProviderIgnored,
+		Message: fmt.Sprintf("spec.authzConfig.inline.primaryUpstreamProvider is %q, without effect on an MCPServer: remove it", name)}
 }

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -43,6 +44,79 @@ func seenOf(srv *server) []seen {
 	return all
 }
 
+// usual are the conditions that every server has, as they are where nothing is asked for
+// that they tell of.
+var usual = []seen{
+	{"StdioReplicaCapped", "False", "StdioReplicaCapNotActive", "as many pods run as the spec asks for"},
+	{"SessionStorageWarning", "False", "SessionStorageWarningNotApplicable", "no more than one proxy is asked for"},
+	{"RateLimitConfigValid", "True", "RateLimitNotApplicable", "spec.rateLimiting is not set"},
+}
+
+// notable are the others, and those that are not as usual.
+func notable(srv *server) []seen {
+	return slices.DeleteFunc(seenOf(srv), func(s seen) bool { return slices.Contains(usual, s) })
+}
+
+// Whoever waits for a condition of the peer waits for ever where it is absent: these three
+// are on every server, of whichever flavour, and say what the spec says.
+func TestConditionsOfEveryServer(t *testing.T) {
+	stdio := func(s *v1beta1.MCPServerSpec) { s.Transport = v1beta1.TransportStdio }
+	replicas := func(n int32) func(*v1beta1.MCPServerSpec) {
+		return func(s *v1beta1.MCPServerSpec) { s.Replicas = &n }
+	}
+	redis := func(s *v1beta1.MCPServerSpec) {
+		s.SessionStorage = &v1beta1.SessionStorage{Provider: "redis", Address: "r:1"}
+	}
+	limits := func(value string) func(*v1beta1.MCPServerSpec) {
+		return func(s *v1beta1.MCPServerSpec) { s.RateLimiting = text(value) }
+	}
+	oidc := func(s *v1beta1.MCPServerSpec) { s.OIDCConfigRef = text(`{"name":"idp","audience":"a"}`) }
+	auth := func(s *v1beta1.MCPServerSpec) { s.ExternalAuthConfigRef = &v1beta1.LocalRef{Name: "auth"} }
+	const perUser, shared = `{"perUser":{"maxTokens":1,"refillPeriod":"1s"}}`, `{"shared":{"maxTokens":1,"refillPeriod":"1s"}}`
+	type specs = []func(*v1beta1.MCPServerSpec)
+	inactive, none, absent := "False StdioReplicaCapNotActive", "False SessionStorageWarningNotApplicable", "True RateLimitNotApplicable"
+	for name, c := range map[string]struct {
+		why  string
+		spec specs
+		want []string
+	}{
+		"least":              {"nothing is asked for that they tell of", nil, []string{inactive, none, absent}},
+		"stdio":              {"one proxy is no more than one", specs{stdio}, []string{inactive, none, absent}},
+		"stopped":            {"the same", specs{stdio, replicas(0)}, []string{inactive, none, absent}},
+		"stdio, three":       {"one of them runs; the warning is about what is asked for", specs{stdio, replicas(3)}, []string{"True StdioTransportCapAt1", "True SessionStorageMissingForReplicas", absent}},
+		"three":              {"sessions are not shared", specs{replicas(3)}, []string{inactive, "True SessionStorageMissingForReplicas", absent}},
+		"three in memory":    {"memory is not shared", specs{replicas(3), func(s *v1beta1.MCPServerSpec) { s.SessionStorage = &v1beta1.SessionStorage{Provider: "memory"} }}, []string{inactive, "True SessionStorageMissingForReplicas", absent}},
+		"three and a store":  {"it is named", specs{replicas(3), redis}, []string{inactive, "False SessionStorageConfigured", absent}},
+		"one and a store":    {"one proxy shares with nobody", specs{redis}, []string{inactive, none, absent}},
+		"limits":             {"they can be followed", specs{redis, limits(shared)}, []string{inactive, none, "True RateLimitConfigValid"}},
+		"limits, no store":   {"nothing would be counted", specs{limits(shared)}, []string{inactive, none, "False RateLimitConfigInvalid"}},
+		"limits of tomorrow": {"the field that is not known may be the limit", specs{redis, limits(`{"burst":1}`)}, []string{inactive, none, "False RateLimitConfigInvalid"}},
+		"users":              {"they are known by their tokens", specs{redis, limits(perUser), oidc}, []string{inactive, none, "True RateLimitConfigValid"}},
+		"unknown users":      {"nobody knows who calls", specs{redis, limits(perUser)}, []string{inactive, none, "False PerUserRequiresAuth"}},
+		"exchanged tokens":   {"they say who calls only where tokens are asked for", specs{redis, limits(perUser), auth}, []string{inactive, none, "False PerUserRequiresAuth"}},
+		"users of a tool": {"as of all", specs{redis, limits(`{"tools":[{"name":"a","perUser":{"maxTokens":1,"refillPeriod":"1s"}}]}`)},
+			[]string{inactive, none, "False PerUserRequiresAuth"}},
+	} {
+		for _, flavour := range Flavours {
+			srv := described("Ready", metav1.ConditionTrue, func(s *server) {
+				for _, change := range c.spec {
+					change(&s.Spec)
+				}
+			})
+			Settings{Proxy: flavour}.decorate(shippedMachine(t), srv)
+			var got []string
+			for _, u := range usual {
+				if now := meta.FindStatusCondition(srv.Status.Conditions, u.Type); now != nil {
+					got = append(got, string(now.Status)+" "+now.Reason)
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("%s, %s: %s (-want +got):\n%s", name, flavour, c.why, diff)
+			}
+		}
+	}
+}
+
 func TestDecorateURL(t *testing.T) {
 	cases := map[string]struct {
 		why    string
@@ -78,6 +152,8 @@ func TestDecorateURL(t *testing.T) {
 func TestDecorateConditions(t *testing.T) {
 	ready := seen{"Ready", "True", "Ready", "the cause"}
 	notReady := seen{"Ready", "False", "NotReady", "the cause"}
+	alone := seen{"SessionStorageWarning", "True", "SessionStorageMissingForReplicas",
+		"3 proxies share no sessions: a client keeps its session while it comes to the same one, for which spec.sessionAffinity is ClientIP"}
 	stdio := func(s *server) { s.Spec.Transport = v1beta1.TransportStdio }
 	three := func(s *server) { s.Spec.Replicas = new(int32(3)) }
 	redis := func(s *server) { s.Spec.SessionStorage = &v1beta1.SessionStorage{Provider: "redis", Address: "r:6379"} }
@@ -110,21 +186,26 @@ func TestDecorateConditions(t *testing.T) {
 		"template refused before": {"it was another spec", described("Ready", metav1.ConditionTrue, left("PodTemplateValid"), refusedAt(3)), []seen{ready}},
 		"template removed":        {"what does not apply any more goes", described("Ready", metav1.ConditionTrue, left("PodTemplateValid")), []seen{ready}},
 
-		"stdio": {"the cap is told for stdio, active or not", described("Ready", metav1.ConditionTrue, stdio),
-			[]seen{ready, {"StdioReplicaCapped", "False", "StdioReplicaCapNotActive", "no more than one proxy is asked for"}}},
-		"stdio, three": {"sessions of one proxy are not lost between several", described("Ready", metav1.ConditionTrue, stdio, three),
-			[]seen{ready, {"StdioReplicaCapped", "True", "StdioTransportCapAt1", "spec.replicas is 3, and 1 proxy runs: no more than one can be attached to a stdio server"}}},
+		"stdio": {"no more is asked for than there can be", described("Ready", metav1.ConditionTrue, stdio), []seen{ready}},
+		"stdio, three": {"both are about what the spec asks for", described("Ready", metav1.ConditionTrue, stdio, three),
+			[]seen{ready, {"StdioReplicaCapped", "True", "StdioTransportCapAt1", "spec.replicas is 3, and 1 proxy runs: no more than one can be attached to a stdio server"}, alone}},
 		"stdio, three backends": {"nobody is to believe that they share the load", described("Ready", metav1.ConditionTrue, stdio, func(s *server) { s.Spec.BackendReplicas = new(int32(3)) }),
 			[]seen{ready, {"StdioReplicaCapped", "True", "StdioTransportCapAt1", "spec.backendReplicas is 3, and 1 pod is used: a proxy is attached to one stdio server, the others stand by; set it to 1, or use a server that speaks HTTP"}}},
 		"stdio no more": {"what does not apply any more goes", described("Ready", metav1.ConditionTrue, left("StdioReplicaCapped")), []seen{ready}},
 
-		"three": {"a warning: nothing fails", described("Ready", metav1.ConditionTrue, three),
-			[]seen{ready, {"SessionStorageWarning", "True", "SessionStorageMissingForReplicas",
-				"3 proxies share no sessions: a client keeps its session while it comes to the same one, for which spec.sessionAffinity is ClientIP"}}},
+		"three":     {"a warning: nothing fails", described("Ready", metav1.ConditionTrue, three), []seen{ready, alone}},
 		"one again": {"what does not apply any more goes", described("Ready", metav1.ConditionTrue, left("SessionStorageWarning")), []seen{ready}},
 		"three, redis": {"what the spec has is told, and that the proxy does not use it", described("Ready", metav1.ConditionTrue, three, redis),
 			[]seen{ready, {"SessionStorageWarning", "False", "SessionStorageConfigured", "spec.sessionStorage names a store, which this proxy does not use"},
 				{"SpecEnforced", "False", "NotEnforced", "kept for other controllers, but without effect on this proxy: spec.sessionStorage"}}},
+
+		"an upstream provider": {"it is on the field of another kind", described("Ready", metav1.ConditionTrue, annotated(v1beta1.AnnotationAcceptNotEnforced, "authzConfig"),
+			func(s *server) {
+				s.Spec.AuthzConfig = text(`{"type":"inline","inline":{"policies":["x"],"primaryUpstreamProvider":"okta"}}`)
+			}), []seen{ready, {"AuthzPrimaryUpstreamProviderIgnored", "True", "PrimaryUpstreamProviderIgnored",
+			`spec.authzConfig.inline.primaryUpstreamProvider is "okta", without effect on an MCPServer: remove it`},
+			{"SpecEnforced", "False", "NotEnforced", "kept for other controllers, but without effect on this proxy: spec.authzConfig"}}},
+		"an upstream provider no more": {"what does not apply any more goes", described("Ready", metav1.ConditionTrue, left("AuthzPrimaryUpstreamProviderIgnored")), []seen{ready}},
 
 		"restart understood": {"no problem, no condition", described("Ready", metav1.ConditionTrue,
 			annotated(v1beta1.AnnotationRestartedAt, "2026-03-04T12:00:00Z"), left("RestartRequestValid")), []seen{ready}},
@@ -142,7 +223,7 @@ func TestDecorateConditions(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			Settings{}.decorate(shippedMachine(t), c.srv)
-			if diff := cmp.Diff(c.want, seenOf(c.srv)); diff != "" {
+			if diff := cmp.Diff(c.want, notable(c.srv)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", c.why, diff)
 			}
 			for _, condition := range c.srv.Status.Conditions {

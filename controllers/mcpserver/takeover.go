@@ -17,8 +17,7 @@ import (
 // peersConditions are about what this proxy does not do. After a change from the
 // peer's operator nobody else would take away what they said last.
 var peersConditions = []string{
-	"RateLimitConfigValid", "GroupRefValidated", "CABundleRefValidated", "OIDCConfigRefValidated", "AuthzConfigRefValidated",
-	"AuthServerRefValidated", "TelemetryConfigRefValidated", "WebhookConfigValidated", "AuthzPrimaryUpstreamProviderIgnored",
+	conditionCABundle, "OIDCConfigRefValidated", "AuthzConfigRefValidated", "TelemetryConfigRefValidated", "WebhookConfigValidated",
 }
 
 // makeRoom takes away from a live object of ours what the peer set and an apply, to

@@ -253,14 +253,16 @@ func TestTheirRefs(t *testing.T) {
 		"no key of it": {why: "the same", change: oidc, objects: []client.Object{withCA, bundle(nil)}, reason: "CABundleRefInvalid", says: "no certificate under ca.crt",
 			want: []seen{{"OIDCConfigRefValidated", "True", "OIDCConfigRefValid", "MCPOIDCConfig idp has hash 490ed919bb0cbb96"},
 				{"CABundleRefValidated", "False", "CABundleRefInvalid", "ConfigMap ca has no certificate under ca.crt: add it"}}},
+		"invalid": {why: "their controller has looked at it, and nobody else could", change: oidc, reason: "OIDCConfigRefNotValid", says: "no such issuer",
+			objects: []client.Object{withStatus(idp, 2, 2, map[string]any{"conditions": []any{map[string]any{"type": "Valid", "status": "False", "reason": "ConfigInvalid", "message": "no such issuer"}}})},
+			want:    []seen{{"OIDCConfigRefValidated", "False", "OIDCConfigRefNotValid", "MCPOIDCConfig idp is not valid, as its status says: no such issuer"}}},
 		"no policies": {why: "no condition of ToolHive tells of them", change: func(s *server) {
 			s.Spec.AuthzConfig = text(`{"type":"configMap","configMap":{"name":"p"}}`)
 		}, reason: "AuthzConfigMapNotFound", says: "ConfigMap p"},
 		"limits": {why: "nobody knows the users", change: func(s *server) {
 			s.Spec.SessionStorage = &v1beta1.SessionStorage{Provider: "redis", Address: "r:1"}
 			s.Spec.RateLimiting = text(`{"perUser":{"maxTokens":1,"refillPeriod":"1s"}}`)
-		}, reason: "RateLimitConfigInvalid", says: "spec.oidcConfigRef",
-			want: []seen{{"RateLimitConfigValid", "False", "RateLimitConfigInvalid", "spec.rateLimiting: perUser needs users: name who they are in spec.oidcConfigRef"}}},
+		}, reason: "PerUserRequiresAuth", says: "spec.oidcConfigRef"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := described("Ready", metav1.ConditionTrue, c.change, func(s *server) { s.Status.Conditions = nil })

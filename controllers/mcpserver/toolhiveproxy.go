@@ -17,6 +17,7 @@ import (
 
 // toolHiveProxy is what came of the configurations that a server names.
 type toolHiveProxy struct {
+	server *server
 	// proxy is nil where there is a problem.
 	proxy    *toolhive.Proxy
 	findings []finding
@@ -30,7 +31,7 @@ type toolHiveProxy struct {
 // toolHive reads what the spec names, and makes the proxy of it. The error is about
 // what could not be asked: a problem is none.
 func (s *steps) toolHive(ctx context.Context, srv *server) (*toolHiveProxy, error) {
-	made := &toolHiveProxy{wrong: map[string][]*problem{}}
+	made := &toolHiveProxy{server: srv, wrong: map[string][]*problem{}}
 	var err error
 	if made.findings, err = s.findings(ctx, srv); err != nil {
 		return nil, err
@@ -55,11 +56,15 @@ func (s *steps) toolHive(ctx context.Context, srv *server) (*toolHiveProxy, erro
 	return made, nil
 }
 
-// objects are those that the spec names; each that is not there is a problem.
+// objects are those that the spec names; each that is not there, or says of itself that it
+// is not valid, is a problem.
 func (s *steps) objects(ctx context.Context, srv *server, made *toolHiveProxy) (named toolhive.Objects, err error) {
 	for _, f := range made.findings {
-		if f.named && f.config == nil {
-			made.add(f.condition, f.absence(srv, f.name))
+		if f.into == nil { // the proxy is not made of it
+			continue
+		}
+		if p := f.problem(srv); p != nil {
+			made.add(f.condition, p)
 		}
 		*f.into(&named) = f.config
 	}
@@ -79,8 +84,10 @@ func (p *toolHiveProxy) add(condition string, wrong *problem) {
 
 // told is the condition that tells of a field, and what it tells.
 func (p *toolHiveProxy) told(w *toolhive.InvalidError) (string, *problem) {
-	if w.Field == "rateLimiting" {
-		return conditionRateLimit, newProblem("RateLimitConfigInvalid", "%v", w)
+	if w.Field == "rateLimiting" { // its condition is that of the spec alone: rateLimitCondition
+		if p := rateLimitProblem(p.server); p != nil {
+			return "", p
+		}
 	}
 	for _, f := range p.findings {
 		if f.field == w.Field {
@@ -142,9 +149,6 @@ func (p *toolHiveProxy) problem() error {
 func (p *toolHiveProxy) tell(srv *server) {
 	for _, f := range p.findings {
 		f.tell(srv)
-	}
-	if srv.Spec.RateLimiting != nil {
-		setCondition(srv, conditionRateLimit, &metav1.Condition{Status: metav1.ConditionTrue, Reason: "RateLimitConfigValid", Message: "the proxy limits calls as spec.rateLimiting says"})
 	}
 	setCondition(srv, conditionCABundle, nil)
 	if p.bundles {

@@ -6,10 +6,12 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/phasegate/phasegate/api/toolhive/runconfig"
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 )
 
@@ -23,7 +25,7 @@ func specProblems(proxy Flavour, srv *server) (problems []*problem) {
 	if p := podTemplateProblem(srv); p != nil {
 		problems = append(problems, p)
 	}
-	if text := texts(errors.Join(append(fieldErrors(&srv.Spec), nameError(srv.Name))...)); text != "" {
+	if text := texts(errors.Join(append(fieldErrors(&srv.Spec), nameError(srv.Name), requestError(proxy, &srv.Spec))...)); text != "" {
 		problems = append(problems, newProblem("InvalidSpec", "%s", text))
 	}
 	return problems
@@ -34,6 +36,23 @@ func specProblems(proxy Flavour, srv *server) (problems []*problem) {
 func nameError(name string) error {
 	if name == v1beta1.ProxyLabels(name)["app"] {
 		return fmt.Errorf("metadata.name is %q, which is the label of every proxy: make a server of another name, and delete this one", name)
+	}
+	return nil
+}
+
+// requestError is about the limits of single requests.
+func requestError(proxy Flavour, s *v1beta1.MCPServerSpec) error {
+	if s.MaxRequestBodySize < 0 {
+		return fmt.Errorf("spec.maxRequestBodySize is %d: write a number of bytes", s.MaxRequestBodySize)
+	}
+	if proxy != ToolHive && s.MaxRequestBodySize > runconfig.MaxRequestBody {
+		return fmt.Errorf("spec.maxRequestBodySize is %d, and this proxy holds requests of at most %d bytes: write that or less, or let ToolHive's proxy serve", s.MaxRequestBodySize, runconfig.MaxRequestBody)
+	}
+	if s.ProxyReadTimeout == "" {
+		return nil
+	}
+	if d, err := time.ParseDuration(s.ProxyReadTimeout); err != nil || d < 0 {
+		return fmt.Errorf("spec.proxyReadTimeout is %q: write a time such as 1m", s.ProxyReadTimeout)
 	}
 	return nil
 }

@@ -68,6 +68,7 @@ func TestStory(t *testing.T) {
 func furnish(ctx context.Context, s *setup.Setup) error {
 	set := crds.Set{CRDs: []*unstructured.Unstructured{
 		othersCRD("MCPToolConfig", "mcptoolconfig"), othersCRD("MCPExternalAuthConfig", "mcpexternalauthconfig"),
+		othersCRD("MCPGroup", "mcpgroup"),
 	}}
 	if err := crds.Install(ctx, s.Config, set); err != nil {
 		return err

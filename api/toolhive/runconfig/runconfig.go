@@ -7,6 +7,10 @@ package runconfig
 // SchemaVersion is that of the files that are written.
 const SchemaVersion = "v0.1.0"
 
+// MaxRequestBody is how long a request to the proxy of this project may be at most, in bytes,
+// whatever is asked for: its memory is bounded.
+const MaxRequestBody = 24 << 20
+
 // RunConfig is the content of runconfig.json. The image and the pod template are
 // arguments of the proxy instead: the file changes under a running pod.
 type RunConfig struct {
@@ -34,6 +38,10 @@ type RunConfig struct {
 	ContainerLabels   map[string]string `json:"container_labels,omitempty"`
 	TrustProxyHeaders bool              `json:"trust_proxy_headers,omitempty"`
 	EndpointPrefix    string            `json:"endpoint_prefix,omitempty"`
+	// MaxRequestBodySize is how long a request may be, in bytes; 8 MiB if 0.
+	MaxRequestBodySize int64 `json:"max_request_body_size,omitempty"`
+	// ProxyReadTimeout is how long a request may take to come in, as a Go duration; 30s if empty.
+	ProxyReadTimeout string `json:"proxy_read_timeout,omitempty"`
 	// SessionTTL is how long an idle session is kept, as a Go duration; 2h if empty.
 	SessionTTL    string         `json:"session_ttl,omitempty"`
 	ScalingConfig *ScalingConfig `json:"scaling_config,omitempty"`

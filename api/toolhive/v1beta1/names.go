@@ -104,8 +104,9 @@ func ProxyRBACName(server string) string { return server + "-proxy-runner" }
 // BackendServiceAccountName is the ServiceAccount of a backend that names none.
 func BackendServiceAccountName(server string) string { return server + "-sa" }
 
-// Domain conditions. Ready, Reconciling and Stalled are the runner's. A condition
-// that does not apply is absent.
+// Domain conditions. Ready, Reconciling and Stalled are the runner's. Of the others,
+// StdioReplicaCapped, SessionStorageWarning and RateLimitConfigValid are on every server, as
+// with the peer; one that does not apply is absent.
 const (
 	// ConditionPodTemplateValid tells whether spec.podTemplateSpec can be used.
 	ConditionPodTemplateValid = "PodTemplateValid"
@@ -124,6 +125,17 @@ const (
 	// whether the object that the spec names is there.
 	ConditionToolConfigRefValidated      = "ToolConfigRefValidated"
 	ConditionExternalAuthConfigValidated = "ExternalAuthConfigValidated"
+	// ConditionAuthServerRefValidated is about spec.authServerRef.
+	ConditionAuthServerRefValidated = "AuthServerRefValidated"
+	// ConditionGroupRefValidated tells whether the group of the server is there and ready.
+	// It stops nobody.
+	ConditionGroupRefValidated = "GroupRefValidated"
+	// ConditionRateLimitConfigValid tells whether spec.rateLimiting can be followed. That
+	// nobody follows it is told by SpecEnforced.
+	ConditionRateLimitConfigValid = "RateLimitConfigValid"
+	// ConditionPrimaryUpstreamProviderIgnored is there while the spec has a field of
+	// authzConfig that has no effect on an MCPServer.
+	ConditionPrimaryUpstreamProviderIgnored = "AuthzPrimaryUpstreamProviderIgnored"
 )
 
 // Reasons of conditions. Ready has these two, whatever phase the machine is in.
@@ -139,6 +151,13 @@ const (
 
 	ReasonSessionStorageMissingForReplicas = "SessionStorageMissingForReplicas"
 	ReasonSessionStorageConfigured         = "SessionStorageConfigured"
+	ReasonSessionStorageNotApplicable      = "SessionStorageWarningNotApplicable"
+
+	ReasonRateLimitConfigValid           = "RateLimitConfigValid"
+	ReasonRateLimitNotApplicable         = "RateLimitNotApplicable"
+	ReasonRateLimitPerUserNeedsAuth      = "PerUserRequiresAuth"
+	ReasonRateLimitConfigInvalid         = "RateLimitConfigInvalid" // the peer has no word for it
+	ReasonPrimaryUpstreamProviderIgnored = "PrimaryUpstreamProviderIgnored"
 
 	ReasonInvalidRestartTimestamp = "InvalidRestartTimestamp"
 	ReasonInvalidRestartStrategy  = "InvalidRestartStrategy"
@@ -147,8 +166,18 @@ const (
 
 	ReasonToolConfigRefValid       = "ToolConfigRefValid"
 	ReasonToolConfigRefNotFound    = "ToolConfigRefNotFound"
-	ReasonExternalAuthConfigValid  = "ExternalAuthConfigRefValid"
+	ReasonExternalAuthConfigValid  = "ExternalAuthConfigValid"
 	ReasonExternalAuthConfigAbsent = "ExternalAuthConfigRefNotFound"
+
+	ReasonAuthServerRefValid         = "AuthServerRefValid"
+	ReasonAuthServerRefNotFound      = "AuthServerRefNotFound"
+	ReasonAuthServerRefInvalidKind   = "AuthServerRefInvalidKind"
+	ReasonAuthServerRefInvalidType   = "AuthServerRefInvalidType"
+	ReasonAuthServerRefMultiUpstream = "MultiUpstreamNotSupported"
+
+	ReasonGroupRefValid    = "GroupRefIsValid"
+	ReasonGroupRefNotFound = "GroupRefNotFound"
+	ReasonGroupRefNotReady = "GroupRefNotReady"
 )
 
 // MaxMessageLength bounds status.message, in characters.

@@ -103,13 +103,13 @@ type MCPServerSpec struct {
 	// EndpointPrefix is put before the path that an sse endpoint event names.
 	// +optional
 	EndpointPrefix string `json:"endpointPrefix,omitempty"`
-	// MaxRequestBodySize is how long a request may be, in bytes; 8 MiB if 0 or unset.
-	// ToolHive's proxy heeds it.
+	// MaxRequestBodySize is how long a request may be, in bytes; 8 MiB if 0 or unset. Our
+	// own proxy takes 24 MiB at most.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	MaxRequestBodySize int64 `json:"maxRequestBodySize,omitempty"`
 	// ProxyReadTimeout is how long a request may take to come in, such as 1m; 30s if
-	// unset. ToolHive's proxy heeds it.
+	// unset.
 	// +optional
 	ProxyReadTimeout string `json:"proxyReadTimeout,omitempty"`
 	// SessionStorage says where sessions would be kept.

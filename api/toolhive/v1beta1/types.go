@@ -84,6 +84,26 @@ type MCPServerStatus struct {
 	// +kubebuilder:validation:MaxLength=80
 	// +optional
 	ExternalAuthConfigHash string `json:"externalAuthConfigHash,omitempty"`
+	// AuthServerConfigHash is the hash of the MCPExternalAuthConfig that spec.authServerRef names.
+	// +kubebuilder:validation:MaxLength=80
+	// +optional
+	AuthServerConfigHash string `json:"authServerConfigHash,omitempty"`
+	// OIDCConfigHash is the hash of the MCPOIDCConfig that spec.oidcConfigRef names.
+	// +kubebuilder:validation:MaxLength=80
+	// +optional
+	OIDCConfigHash string `json:"oidcConfigHash,omitempty"`
+	// AuthzConfigHash is the hash of the MCPAuthzConfig that spec.authzConfigRef names.
+	// +kubebuilder:validation:MaxLength=80
+	// +optional
+	AuthzConfigHash string `json:"authzConfigHash,omitempty"`
+	// TelemetryConfigHash is the hash of the MCPTelemetryConfig that spec.telemetryConfigRef names.
+	// +kubebuilder:validation:MaxLength=80
+	// +optional
+	TelemetryConfigHash string `json:"telemetryConfigHash,omitempty"`
+	// WebhookConfigHash is the hash of the MCPWebhookConfig that spec.webhookConfigRef names.
+	// +kubebuilder:validation:MaxLength=80
+	// +optional
+	WebhookConfigHash string `json:"webhookConfigHash,omitempty"`
 
 	// Conditions, each type once: Ready, Reconciling and Stalled (kstatus), and
 	// those of names.go.

@@ -46,6 +46,16 @@ func PoliciesOf(srv *v1beta1.MCPServer) string {
 	return spec.ConfigMap.Name
 }
 
+// PrimaryUpstreamProvider is a field of spec.authzConfig that has no effect here; empty if
+// it is not there.
+func PrimaryUpstreamProvider(s *v1beta1.MCPServerSpec) string {
+	var spec authzSpec
+	if s.AuthzConfig == nil || json.Unmarshal(s.AuthzConfig.Raw, &spec) != nil || spec.Inline == nil {
+		return ""
+	}
+	return spec.Inline.PrimaryUpstreamProvider
+}
+
 // authz is a file of policies.
 type authz struct {
 	Version string `json:"version"`

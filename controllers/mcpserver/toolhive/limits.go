@@ -2,6 +2,7 @@ package toolhive
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
@@ -99,27 +100,45 @@ func (l *rateLimits) perUser() bool {
 	return l.PerUser != nil
 }
 
-// addRateLimits comes after addSessions: what is counted is kept in the store of sessions.
-func (p *Proxy) addRateLimits(srv *v1beta1.MCPServer, _ Objects) *InvalidError {
+// ErrNoUsers is about limits per user where nobody knows the users.
+var ErrNoUsers = errors.New("perUser needs users: name who they are in spec.oidcConfigRef")
+
+// RateLimitError is why spec.rateLimiting cannot be followed; nil if it can, or is not there.
+func RateLimitError(s *v1beta1.MCPServerSpec) error {
+	if wrong := rateLimitProblem(s); wrong != nil {
+		return wrong
+	}
+	return nil
+}
+
+func rateLimitProblem(s *v1beta1.MCPServerSpec) *InvalidError {
 	const field = "rateLimiting"
-	if srv.Spec.RateLimiting == nil {
+	if s.RateLimiting == nil {
 		return nil
 	}
 	var limits rateLimits
-	if err := decodeField(field, srv.Spec.RateLimiting, &limits); err != nil {
+	if err := decodeField(field, s.RateLimiting, &limits); err != nil {
 		return err
 	}
 	switch {
 	case limits.Shared == nil && limits.PerUser == nil && len(limits.Tools) == 0:
 		return invalid(field, "it limits nothing: name shared, perUser or tools")
-	case p.Config.Scaling == nil || p.Config.Scaling.Redis == nil:
+	case s.SessionStorage == nil || s.SessionStorage.Provider != "redis":
 		return invalid(field, "what is counted is kept in spec.sessionStorage: name one with provider redis")
-	case limits.perUser() && p.Config.OIDC == nil:
-		return invalid(field, "perUser needs users: name who they are in spec.oidcConfigRef")
+	case limits.perUser() && s.OIDCConfigRef == nil:
+		return &InvalidError{Field: field, Err: ErrNoUsers}
+	}
+	return nil
+}
+
+// addRateLimits comes after addSessions: what is counted is kept in the store of sessions.
+func (p *Proxy) addRateLimits(srv *v1beta1.MCPServer, _ Objects) *InvalidError {
+	if wrong := rateLimitProblem(&srv.Spec); wrong != nil || srv.Spec.RateLimiting == nil || p.Config.Scaling == nil {
+		return wrong
 	}
 	text, err := json.Marshal(srv.Spec.RateLimiting)
 	if err != nil {
-		return invalid(field, "%w", err)
+		return invalid("rateLimiting", "%w", err)
 	}
 	p.Config.RateLimit, p.Config.RateLimitNamespace = text, srv.Namespace
 	return nil

@@ -33,8 +33,6 @@ type RunConfig struct {
 	ToolsOverride         map[string]Tool    `json:"tools_override,omitempty"`
 	ValidatingWebhooks    []Webhook          `json:"validating_webhooks,omitempty"`
 	MutatingWebhooks      []Webhook          `json:"mutating_webhooks,omitempty"`
-	MaxRequestBodySize    int64              `json:"max_request_body_size,omitempty"`
-	ProxyReadTimeout      string             `json:"proxy_read_timeout,omitempty"`
 	// Scaling stands for that of runconfig.RunConfig, of which it has more.
 	Scaling *Scaling `json:"scaling_config,omitempty"`
 	// Middlewares is what the program does with each request, from the outside in.

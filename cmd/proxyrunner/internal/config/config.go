@@ -34,6 +34,8 @@ type Loaded struct {
 	Path string
 	// SessionTTL is the duration in Run, 0 if it has none.
 	SessionTTL time.Duration
+	// ReadTime is how long a request may take to come in, 0 where Run does not say.
+	ReadTime time.Duration
 	// Stale says that the file is newer than the proxy's pod.
 	Stale bool
 	// Warning is what was passed over; empty for nothing.
@@ -55,6 +57,9 @@ func Load(paths []string, generation string) (*Loaded, error) {
 	fillIn(l.Run)
 	if l.SessionTTL, err = check(path, l.Run); err != nil {
 		return nil, err
+	}
+	if l.ReadTime, err = readTime(l.Run); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	inFile := l.Run.MCPServerGeneration
 	l.Run.MCPServerGeneration, l.Warning = freeze.Override(inFile, generation)
@@ -106,6 +111,18 @@ func fillIn(r *runconfig.RunConfig) {
 	}
 }
 
+// readTime is that of the file.
+func readTime(r *runconfig.RunConfig) (time.Duration, error) {
+	if r.ProxyReadTimeout == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(r.ProxyReadTimeout)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("proxy_read_timeout: is %q, must be a duration such as 30s: correct it where the file is made", r.ProxyReadTimeout)
+	}
+	return d, nil
+}
+
 // check tells what in the file at path cannot be run.
 func check(path string, r *runconfig.RunConfig) (ttl time.Duration, err error) {
 	var ttlErr error
@@ -126,6 +143,7 @@ func check(path string, r *runconfig.RunConfig) (ttl time.Duration, err error) {
 		{"proxy_mode", r.ProxyMode, r.Transport != v1beta1.TransportStdio || slices.Contains(transports[1:], r.ProxyMode), "sse or streamable-http"},
 		{"port", r.Port, isPort(r.Port), "a port, 1 to 65535"},
 		{"target_port", r.TargetPort, r.TargetPort == 0 || isPort(r.TargetPort), "a port, 1 to 65535"},
+		{"max_request_body_size", r.MaxRequestBodySize, r.MaxRequestBodySize >= 0, "a number of bytes"},
 		{"session_ttl", r.SessionTTL, ttlErr == nil && ttl >= 0, "a duration such as 2h"},
 	} {
 		if !field.ok {

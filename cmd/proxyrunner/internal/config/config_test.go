@@ -48,6 +48,11 @@ func TestLoad(t *testing.T) {
 			want: config.Loaded{SessionTTL: 90 * time.Minute,
 				Run: &runconfig.RunConfig{Name: "fetch", Transport: "stdio", ProxyMode: "streamable-http", Port: 8080, SessionTTL: "90m", Owner: whose}},
 		},
+		"limits of a request": {
+			why: "they are those of the spec", file: `{"name":"fetch","transport":"stdio","max_request_body_size":1024,"proxy_read_timeout":"5s",` + owner + `}`,
+			want: config.Loaded{ReadTime: 5 * time.Second, Run: &runconfig.RunConfig{Name: "fetch", Transport: "stdio", ProxyMode: "streamable-http", Port: 8080,
+				MaxRequestBodySize: 1024, ProxyReadTimeout: "5s", Owner: whose}},
+		},
 		"the pod is older than the file": {
 			why: "the file has changed under it", file: `{"name":"fetch","transport":"stdio","mcpserver_generation":5,` + owner + `}`, generation: "3",
 			want: config.Loaded{Stale: true,
@@ -96,6 +101,8 @@ func TestBadFileIsNamedWithFieldAndRemedy(t *testing.T) {
 		"bad values": {`{"name":"fetch","transport":"stdio","proxy_mode":"http","port":70000,"session_ttl":"2",` + owner + `}`, []string{
 			`proxy_mode: is "http", must be sse or streamable-http` + remedy, "port: is 70000, must be a port, 1 to 65535" + remedy,
 			`session_ttl: is "2", must be a duration such as 2h` + remedy}},
+		"bad body":   {`{"name":"fetch","transport":"stdio","max_request_body_size":-1,` + owner + `}`, []string{"max_request_body_size: is -1, must be a number of bytes" + remedy}},
+		"bad time":   {`{"name":"fetch","transport":"stdio","proxy_read_timeout":"5",` + owner + `}`, []string{`proxy_read_timeout: is "5", must be a duration such as 30s` + remedy}},
 		"bad target": {`{"name":"fetch","transport":"sse","target_port":-1,` + owner + `}`, []string{"target_port: is -1, must be a port, 1 to 65535" + remedy}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -39,6 +39,7 @@ type Front struct {
 	mux       *http.ServeMux
 	transport string
 	origins   []string
+	readTime  time.Duration
 
 	mu      sync.Mutex
 	server  Server // nil while there is none
@@ -47,7 +48,7 @@ type Front struct {
 
 // New makes a Front without a server. transport is shown in the health report.
 func New(transport string) *Front {
-	f := &Front{mux: http.NewServeMux(), transport: transport, waiting: "the proxy is starting"}
+	f := &Front{mux: http.NewServeMux(), transport: transport, readTime: limit.ReadTime, waiting: "the proxy is starting"}
 	f.mux.HandleFunc(v1beta1.HealthPath, f.health)
 	if transport == v1beta1.TransportStdio { // a server that speaks HTTP answers itself
 		f.mux.HandleFunc("/.well-known/", wellKnown)
@@ -55,6 +56,16 @@ func New(transport string) *Front {
 	f.mux.Handle("/", limit.Requests(maxRequests, http.HandlerFunc(f.pass)))
 	return f
 }
+
+// ReadWithin makes d the time within which a request has to come in; 0 leaves it as it is.
+func (f *Front) ReadWithin(d time.Duration) {
+	if d > 0 {
+		f.readTime = d
+	}
+}
+
+// ReadTime is that of Reader.
+func (f *Front) ReadTime() time.Duration { return f.readTime }
 
 // Open hands requests to server from now on. It may be called again.
 func (f *Front) Open(server Server) {

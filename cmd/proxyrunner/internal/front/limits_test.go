@@ -91,6 +91,51 @@ func read(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// patient is a handler that says how long a request may take to come in.
+type patient struct {
+	http.Handler
+	*front.Front
+}
+
+func (p patient) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.Handler.ServeHTTP(w, r) }
+
+// The time that the spec of a server gives to a request counts for its header and its body.
+func TestSlowRequestIsGivenUpInItsTime(t *testing.T) {
+	const post = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nxx"
+	for name, c := range map[string]struct {
+		why, sends   string
+		within       time.Duration
+		open, closed time.Duration
+	}{
+		"as ever":      {"nothing is said", post, 0, 29 * time.Second, 40 * time.Second},
+		"shorter":      {"slow clients are given up sooner", post, 3 * time.Second, 2 * time.Second, 5 * time.Second},
+		"short header": {"the header is a part of the request", "POST / HT", 3 * time.Second, 2 * time.Second, 5 * time.Second},
+		"longer":       {"large requests come over slow lines", post, 2 * time.Minute, 119 * time.Second, 130 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := front.New("sse")
+				f.ReadWithin(c.within)
+				l := serve(t, patient{http.HandlerFunc(read), f})
+				conn, err := l.Dial(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = conn.Close() }() // the test is over
+				if _, err := io.WriteString(conn, c.sends); err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				_ = conn.SetReadDeadline(began.Add(c.closed))
+				_, err = io.Copy(io.Discard, conn)
+				if took := time.Since(began); err != nil || took < c.open {
+					t.Errorf("given up after %s (%v), want between %s and %s: %s", took, err, c.open, c.closed, c.why)
+				}
+			})
+		})
+	}
+}
+
 // What takes its time and goes on is not given up.
 func TestClientThatGoesOnIsNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

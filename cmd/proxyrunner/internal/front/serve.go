@@ -46,6 +46,9 @@ var UsualEnding = Ending{Listen: 5 * time.Second, Drain: 20 * time.Second}
 // is idle, and begins nothing that lasts. Drain returns at once.
 type Drainer interface{ Drain() }
 
+// Reader is a handler that says how long a request may take to come in.
+type Reader interface{ ReadTime() time.Duration }
+
 // Serve serves clients on listener until ctx is done, and then ends as it is told:
 // what is under way after that is cut.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler, end Ending) error {
@@ -53,8 +56,12 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, end
 	if end.CutStreams {
 		g.handler = endStreams(ctx, handler)
 	}
+	read := limit.ReadTime
+	if r, ok := handler.(Reader); ok {
+		read = r.ReadTime()
+	}
 	server := &http.Server{
-		Handler: limit.Time(g), ReadHeaderTimeout: readHeader, IdleTimeout: idle, MaxHeaderBytes: maxHeader,
+		Handler: limit.Time(g, read), ReadHeaderTimeout: min(readHeader, read), IdleTimeout: idle, MaxHeaderBytes: maxHeader,
 		WriteTimeout: limit.WriteTime, // for answers that are not a handler's, limit.Time is for the others
 		ConnState:    limit.NewConns(maxConns).State,
 	}

@@ -21,13 +21,30 @@ const firstRead = 4 << 10
 // busyRetry is when a client may try again that was refused for want of room.
 const busyRetry = 2 * time.Second
 
+// MaxBody is how many bytes a request may have at most, whatever is asked for: while it
+// grows, it takes nearly twice as much.
+const MaxBody = 24 << 20
+
 // Budget is a number of bytes that many share.
-type Budget struct{ left atomic.Int64 }
+type Budget struct {
+	left atomic.Int64
+	// body is how many of them one request may take.
+	body int
+}
 
 // NewBudget makes one of that many bytes.
 func NewBudget(bytes int64) *Budget {
-	b := &Budget{}
+	b := &Budget{body: rpcerror.MaxBody}
 	b.left.Store(bytes)
+	return b
+}
+
+// Bound makes n the number of bytes that one request may have; 0 leaves it as it is. It is
+// called before the budget is used.
+func (b *Budget) Bound(n int64) *Budget {
+	if n > 0 {
+		b.body = int(min(n, MaxBody))
+	}
 	return b
 }
 
@@ -51,8 +68,8 @@ func (b *Budget) Left() int64 { return b.left.Load() }
 // called twice. If the body is too large, too slow, broken off or finds no room,
 // the request is answered and ok is false.
 func (b *Budget) Body(w http.ResponseWriter, r *http.Request) (body []byte, free func(), ok bool) {
-	in := http.MaxBytesReader(w, r.Body, rpcerror.MaxBody)
-	body, err := b.read(in, sizeOf(r))
+	in := http.MaxBytesReader(w, r.Body, int64(b.body))
+	body, err := b.read(in, b.sizeOf(r))
 	if err != nil {
 		b.refuse(w, err)
 		return nil, nil, false
@@ -68,11 +85,11 @@ func (b *Budget) Body(w http.ResponseWriter, r *http.Request) (body []byte, free
 
 // sizeOf is how much room the whole body needs at most, with a byte in which to
 // meet its end.
-func sizeOf(r *http.Request) int {
-	if r.ContentLength >= 0 && r.ContentLength < rpcerror.MaxBody {
+func (b *Budget) sizeOf(r *http.Request) int {
+	if r.ContentLength >= 0 && r.ContentLength < int64(b.body) {
 		return int(r.ContentLength) + 1
 	}
-	return rpcerror.MaxBody + 1
+	return b.body + 1
 }
 
 var errNoRoom = errors.New("the proxy holds as many requests as it can")
@@ -117,9 +134,9 @@ func (b *Budget) refuse(w http.ResponseWriter, err error) {
 		rpcerror.WriteRetry(w, http.StatusServiceUnavailable, nil, err.Error()+": try again", busyRetry)
 	case errors.As(err, &tooLarge):
 		rpcerror.Write(w, http.StatusRequestEntityTooLarge, nil,
-			fmt.Sprintf("the request is larger than %d bytes, which is all that the proxy passes on", rpcerror.MaxBody))
+			fmt.Sprintf("the request is larger than %d bytes, which is all that the proxy passes on", b.body))
 	case errors.As(err, &slow) && slow.Timeout():
-		rpcerror.Write(w, http.StatusRequestTimeout, nil, fmt.Sprintf("the request did not arrive within %s", ReadTime))
+		rpcerror.Write(w, http.StatusRequestTimeout, nil, "the request did not arrive in time")
 	default:
 		rpcerror.Write(w, http.StatusBadRequest, nil, fmt.Sprintf("read the request: %v", err))
 	}

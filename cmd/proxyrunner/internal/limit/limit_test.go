@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/limit"
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/rpcerror"
 )
 
 func TestSurplusConnectionIsClosed(t *testing.T) {
@@ -103,6 +104,38 @@ func TestBodyTakesRoomAsItArrives(t *testing.T) {
 			}
 			if w.Code != test.status || budget.Left() != test.budget {
 				t.Errorf("status %d with %d bytes left, want %d with %d: %s", w.Code, budget.Left(), test.status, test.budget, test.why)
+			}
+		})
+	}
+}
+
+// What the spec of a server says of the length of a request is what its proxy takes.
+func TestRequestOfAnotherLength(t *testing.T) {
+	for name, c := range map[string]struct {
+		why         string
+		bound       int64
+		size, known int
+		status      int
+	}{
+		"nothing is said": {"as ever", 0, rpcerror.MaxBody, -1, 200},
+		"too long":        {"as ever", 0, rpcerror.MaxBody + 1, -1, 413},
+		"fits":            {"the last byte counts", 100, 100, 100, 200},
+		"less is allowed": {"the spec asks for less", 100, 101, 101, 413},
+		"less, unknown":   {"also where the length is not announced", 100, 101, -1, 413},
+		"more is allowed": {"the spec asks for more", rpcerror.MaxBody + 100, rpcerror.MaxBody + 100, -1, 200},
+		"the most":        {"it fits while it grows", limit.Total, limit.MaxBody, -1, 200},
+		"more than that":  {"the memory of all clients is bounded", limit.Total, limit.MaxBody + 1, -1, 413},
+	} {
+		t.Run(name, func(t *testing.T) {
+			budget := limit.NewBudget(limit.Total).Bound(c.bound)
+			w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/mcp", strings.NewReader(strings.Repeat(" ", c.size)))
+			r.ContentLength = int64(c.known)
+			body, free, ok := budget.Body(w, r)
+			if ok {
+				free()
+			}
+			if w.Code != c.status || ok && len(body) != c.size || budget.Left() != limit.Total {
+				t.Errorf("status %d, read %d bytes, %d left; want %d: %s", w.Code, len(body), budget.Left(), c.status, c.why)
 			}
 		})
 	}

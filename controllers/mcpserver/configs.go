@@ -1,0 +1,109 @@
+package mcpserver
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+)
+
+// What is read of a configuration besides its spec. Its status is written by ToolHive's own
+// controllers, if by anybody: what it says of an older spec, or does not say, counts for nothing.
+
+// hashBytes of a hash are shown: enough to tell one content from another.
+const hashBytes = 8
+
+// hashOf is that which the status of a configuration tells of its present spec; else one of
+// the spec, as JSON with sorted keys. It is empty for nil.
+func hashOf(config *unstructured.Unstructured) (string, error) {
+	if config == nil {
+		return "", nil
+	}
+	if told, _, _ := unstructured.NestedString(config.Object, "status", "configHash"); told != "" && current(config) {
+		return told, nil
+	}
+	text, err := json.Marshal(config.Object["spec"])
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:hashBytes]), nil
+}
+
+// current tells whether the status of a configuration is about its present spec.
+func current(config *unstructured.Unstructured) bool {
+	seen, _, _ := unstructured.NestedInt64(config.Object, "status", "observedGeneration")
+	return seen == config.GetGeneration()
+}
+
+// validity is the condition Valid of a configuration while it is False, and about its present spec.
+func validity(config *unstructured.Unstructured) (reason, message string, invalid bool) {
+	all, _, _ := unstructured.NestedSlice(config.Object, "status", "conditions")
+	i := slices.IndexFunc(all, func(c any) bool {
+		condition, ok := c.(map[string]any)
+		return ok && condition["type"] == "Valid" && condition["status"] == "False"
+	})
+	if i < 0 || !current(config) {
+		return "", "", false
+	}
+	condition := all[i].(map[string]any)
+	reason, _, _ = unstructured.NestedString(condition, "reason")
+	message, _, _ = unstructured.NestedString(condition, "message")
+	return reason, message, true
+}
+
+// notValid is for a configuration that says itself that it is not valid.
+func notValid(reason string) func(*server, *unstructured.Unstructured) *problem {
+	return func(_ *server, config *unstructured.Unstructured) *problem {
+		if _, message, invalid := validity(config); invalid {
+			return newProblem(reason, "%s %s is not valid, as its status says: %s", config.GetKind(), config.GetName(), message)
+		}
+		return nil
+	}
+}
+
+// mirrored is notValid with the reason that the configuration has.
+func mirrored(srv *server, config *unstructured.Unstructured) *problem {
+	reason, _, invalid := validity(config)
+	if !invalid {
+		return nil
+	}
+	return notValid(reason)(srv, config)
+}
+
+// authServerKind is about a reference of a kind that nobody knows.
+func authServerKind(srv *server) *problem {
+	const known = "MCPExternalAuthConfig"
+	var ref struct{ Kind string }
+	if srv.Spec.AuthServerRef == nil || json.Unmarshal(srv.Spec.AuthServerRef.Raw, &ref) != nil || ref.Kind == "" || ref.Kind == known {
+		return nil
+	}
+	return newProblem(v1beta1.ReasonAuthServerRefInvalidKind, "spec.authServerRef names a %s: only %s is known", ref.Kind, known)
+}
+
+// noAuthServer is why a configuration is not that of one authorization server.
+func noAuthServer(_ *server, config *unstructured.Unstructured) *problem {
+	kind, _, _ := unstructured.NestedString(config.Object, "spec", "type")
+	upstreams, _, _ := unstructured.NestedSlice(config.Object, "spec", "embeddedAuthServer", "upstreamProviders")
+	switch {
+	case kind != "embeddedAuthServer":
+		return newProblem(v1beta1.ReasonAuthServerRefInvalidType, "spec.authServerRef: %s %s is of type %q: write embeddedAuthServer", config.GetKind(), config.GetName(), kind)
+	case len(upstreams) > 1:
+		return newProblem(v1beta1.ReasonAuthServerRefMultiUpstream, "spec.authServerRef: %s %s has %d upstream providers: an MCPServer can have one", config.GetKind(), config.GetName(), len(upstreams))
+	}
+	return nil
+}
+
+// groupNotReady is about an MCPGroup.
+func groupNotReady(_ *server, group *unstructured.Unstructured) *problem {
+	const ready = "Ready"
+	phase, _, _ := unstructured.NestedString(group.Object, "status", "phase")
+	if phase == ready {
+		return nil
+	}
+	return newProblem(v1beta1.ReasonGroupRefNotReady, "MCPGroup %s is in phase %q: it is to be %s", group.GetName(), phase, ready)
+}
