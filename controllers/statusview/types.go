@@ -52,7 +52,7 @@ type Overview struct {
 	Held []Held `json:"held,omitempty"`
 	// OnDelete says what a deletion would do now; Deleting that it has begun.
 	OnDelete *Deletion `json:"onDelete,omitempty"`
-	Deleting bool                     `json:"deleting,omitempty"`
+	Deleting bool      `json:"deleting,omitempty"`
 
 	Progress  *Progress              `json:"progress,omitempty"`
 	Lock      *Lock                  `json:"lock,omitempty"`

@@ -30,11 +30,11 @@ func readCRD(t *testing.T) apiextensionsv1.CustomResourceDefinition {
 func TestBoundsAgreeWithConstants(t *testing.T) {
 	status := readCRD(t).Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties
 	want := map[string]int64{
-		"conflicts": v1.MaxConflictsLength,
+		"conflicts":   v1.MaxConflictsLength,
 		"typeDetails": v1.MaxTypeDetails, "message": v1.MaxMessageLength,
 	}
 	got := map[string]int64{
-		"conflicts": *status["conflicts"].MaxLength,
+		"conflicts":   *status["conflicts"].MaxLength,
 		"typeDetails": *status["progress"].Properties["typeDetails"].MaxItems, "message": *status["message"].MaxLength,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

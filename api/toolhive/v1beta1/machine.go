@@ -21,10 +21,10 @@ func (s *MCPServer) SetDisplay(phase, message string) {
 	s.Status.Phase, s.Status.Message = phase, v1alpha1.Shorten(message, MaxMessageLength)
 }
 
-// SetObservedGeneration records it.
+// GetObservedGeneration is the generation that the status is about; 0 or less: not known.
 func (s *MCPServer) GetObservedGeneration() int64 { return s.Status.ObservedGeneration }
 
-// SetObservedGeneration notes the generation that the status is about.
+// SetObservedGeneration records it.
 func (s *MCPServer) SetObservedGeneration(generation int64) { s.Status.ObservedGeneration = generation }
 
 // CopyStatusFrom makes the status a deep copy of another object's.
