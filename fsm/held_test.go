@@ -191,7 +191,7 @@ func TestReleaseOnRecord(t *testing.T) {
 			run := m.Run(st, fsm.Input{Deleting: true, Finalizer: true, Self: fsm.StaticObject(c.self), Now: func() time.Time { return simulate.Epoch }})
 			cmd := run.Next()
 			if c.blocked.Step != "" {
-				if d := cmp.Diff([]v1alpha1.Blocked{c.blocked}, run.Status().Blocked); d != "" || cmd.Do != fsm.Requeue {
+				if d := cmp.Diff(v1alpha1.BlockedWays{c.blocked}, run.Status().Blocked); d != "" || cmd.Do != fsm.Requeue {
 					t.Errorf("%s: %s (-want +got):\n%s", c.why, cmd.Do, d)
 				}
 			} else if d := cmp.Diff(c.want, cmd); d != "" {
@@ -218,7 +218,7 @@ func TestEffectHeldTwice(t *testing.T) {
 			run := m.Run(st, fsm.Input{Finalizer: true, Self: fsm.StaticObject(nil), Now: func() time.Time { return simulate.Epoch }})
 			cmd := run.Next()
 			fire(t, run, fsm.Result{})
-			if d := cmp.Diff([]any{c.with, []v1alpha1.HeldEffect{first}}, []any{cmd.With, run.Status().Held}); d != "" {
+			if d := cmp.Diff([]any{c.with, v1alpha1.HeldEffects{first}}, []any{cmd.With, run.Status().Held}); d != "" {
 				t.Errorf("%s (-want +got):\n%s", c.why, d)
 			}
 		})

@@ -194,7 +194,7 @@ func (l *looker) overview(ctx context.Context, o live.Object) (statusview.Overvi
 // that cannot be found out. It asks for what is there already, and so writes nothing: a full etcd refuses that before
 // it looks.
 func unwritable(ctx context.Context, c client.Client, o live.Object) *live.Stale {
-	if !meta.IsStatusConditionTrue(o.Conditions, fsm.ConditionReconciling) {
+	if meta.IsStatusConditionTrue(o.Conditions, fsm.ConditionReady) || meta.IsStatusConditionTrue(o.Conditions, fsm.ConditionStalled) {
 		return nil
 	}
 	err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}})

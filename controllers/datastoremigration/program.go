@@ -105,6 +105,7 @@ func Program(c client.Client, settings Settings) *runner.Program[*migration] {
 		Rights:   []rbacv1.PolicyRule{crdgate.Rights(migrationv1.CRDName)},
 		Decorate: decorate,
 		Spread:   spreadConflicts,
+		Abridge:  (*migration).Abridge,
 		Stored: func(m *fsm.Machine, dm *migration) {
 			e.copiers.metrics.Stored(m, dm)
 			switch p := m.PhaseInfo(dm.Status.Machine.Phase); {

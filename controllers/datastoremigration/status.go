@@ -57,14 +57,21 @@ func conflictCondition(dm *migration) *metav1.Condition {
 	}
 	c := &metav1.Condition{Reason: migrationv1.ReasonResourceMismatch}
 	first := dm.Status.Conflicts[0]
-	c.Message = fmt.Sprintf("%d objects differ between v1 and v3, the first is %s: edit or delete one side; all are in status.conflicts, `kubectl phasegate conflicts` has the commands",
-		len(dm.Status.Conflicts), objectName(first.Kind, first.Namespace, first.Name))
+	c.Message = fmt.Sprintf("%s between v1 and v3, the first is %s: edit or delete one side; status.conflicts lists all, `kubectl phasegate conflicts` has the commands",
+		differ(len(dm.Status.Conflicts)), objectName(first.Kind, first.Namespace, first.Name))
 	if total := dm.Status.Progress; total != nil && int(total.Conflicts) > len(dm.Status.Conflicts) {
 		c.Reason = migrationv1.ReasonConflictsOmitted
-		c.Message = fmt.Sprintf("%d objects differ between v1 and v3, %d of them are in status.conflicts: edit or delete one side, `kubectl phasegate conflicts` has the commands",
-			total.Conflicts, len(dm.Status.Conflicts))
+		c.Message = fmt.Sprintf("%s between v1 and v3: edit or delete one side; status.conflicts lists %d of them, `kubectl phasegate conflicts` lists all and has the commands",
+			differ(int(total.Conflicts)), len(dm.Status.Conflicts))
 	}
 	return c
+}
+
+func differ(n int) string {
+	if n == 1 {
+		return "1 object differs"
+	}
+	return fmt.Sprintf("%d objects differ", n)
 }
 
 // spreadConflicts shows a condition for each conflict, as Calico's own controller does, where
@@ -112,14 +119,14 @@ func progressOf(p copier.Progress) *migrationv1.Progress {
 	}
 	counts := make([]migrationv1.KindCount, len(p.Kinds))
 	for i, k := range p.Kinds {
-		counts[i] = migrationv1.KindCount{Kind: k.Kind, Done: k.Done, Total: k.Total}
+		counts[i] = migrationv1.KindCount{Kind: k.Kind, Done: k.Done, Total: k.Total, Conflicts: k.Conflicts}
 		if k.Done >= k.Total {
 			out.CompletedTypes++
 		} else if out.CurrentType == "" {
 			out.CurrentType = k.Kind
 		}
 		// Two lines of describe for each of 21 kinds would bury everything else. As long as
-		// status.conflicts has all, their kinds can be read there.
+		// the list of conflicts has all, their kinds can be read there.
 		inWork, inConflict := k.Done > 0 && k.Done < k.Total, k.Conflicts > 0 && p.Conflicts > migrationv1.MaxConflicts
 		if inWork || inConflict {
 			out.TypeDetails = append(out.TypeDetails, migrationv1.TypeProgress{

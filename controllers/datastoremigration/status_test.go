@@ -78,13 +78,13 @@ func TestDecorate(t *testing.T) {
 			why: "the condition names an object, so that kubectl wait and describe are enough to begin",
 			in:  status{ObservedGeneration: 4, Conflicts: one, Machine: machine{Phase: "WaitingForConflictResolution", Since: sinceMicro()}},
 			want: status{ObservedGeneration: 4, Conflicts: one, Machine: machine{Phase: "WaitingForConflictResolution", Since: sinceMicro()},
-				Conditions: []metav1.Condition{conflict("ResourceMismatch", "1 objects differ between v1 and v3, the first is NetworkPolicy shop/web: edit or delete one side; all are in status.conflicts, `kubectl phasegate conflicts` has the commands")}},
+				Conditions: []metav1.Condition{conflict("ResourceMismatch", "1 object differs between v1 and v3, the first is NetworkPolicy shop/web: edit or delete one side; status.conflicts lists all, `kubectl phasegate conflicts` has the commands")}},
 		},
 		"more conflicts than listed": {
 			why: "the list is bounded: a reader must not take it for all",
 			in:  status{ObservedGeneration: 4, Conflicts: one, Progress: &migrationv1.Progress{Conflicts: 40}, Machine: machine{Since: sinceMicro()}},
 			want: status{ObservedGeneration: 4, Conflicts: one, Progress: &migrationv1.Progress{Conflicts: 40}, Machine: machine{Since: sinceMicro()},
-				Conditions: []metav1.Condition{conflict("ConflictsOmitted", "40 objects differ between v1 and v3, 1 of them are in status.conflicts: edit or delete one side, `kubectl phasegate conflicts` has the commands")}},
+				Conditions: []metav1.Condition{conflict("ConflictsOmitted", "40 objects differ between v1 and v3: edit or delete one side; status.conflicts lists 1 of them, `kubectl phasegate conflicts` lists all and has the commands")}},
 		},
 		"conflicts resolved": {
 			why:  "a condition that is over goes",
@@ -147,7 +147,7 @@ func TestProgressOf(t *testing.T) {
 	want := &migrationv1.Progress{
 		TotalTypes: 5, CompletedTypes: 3, TypeProgress: "3 / 5", CurrentType: "NetworkSet",
 		Total: 20, Migrated: 7, Skipped: 3, Terminating: 1, Conflicts: 1, Objects: "11/20",
-		Kinds: "Tier=4/4 NetworkPolicy=2/2 NetworkSet=6/10 HostEndpoint=0/4",
+		Kinds: "Tier=4/4 NetworkPolicy=2/2,conflicts=1 NetworkSet=6/10 HostEndpoint=0/4",
 		TypeDetails: []migrationv1.TypeProgress{ // what is done needs no line, and the conflict has its own
 			{Kind: "NetworkSet", Migrated: 2, Skipped: 3, Terminating: 1},
 		},

@@ -55,6 +55,9 @@ func (o *Object) SetDisplay(phase, message string) {
 	o.Status.Phase, o.Status.Message = phase, runner.Cut(message, maxMessage)
 }
 
+// GetObservedGeneration is the generation that the status is about; 0 or less: not known.
+func (o *Object) GetObservedGeneration() int64 { return o.Status.ObservedGeneration }
+
 // SetObservedGeneration notes the generation that the status is about.
 func (o *Object) SetObservedGeneration(generation int64) { o.Status.ObservedGeneration = generation }
 

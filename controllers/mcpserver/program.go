@@ -59,6 +59,7 @@ func Program(c client.Client, settings Settings) *runner.Program[*server] {
 		New:      func() *server { return &server{} },
 		Actions:  actions,
 		Decorate: s.decorate,
+		Abridge:  (*server).Abridge,
 		Watches:  settings.Proxy.watches(),
 		Roles:    roles,
 		Rights:   []rbacv1.PolicyRule{crdgate.Rights(v1beta1.CRDName)},

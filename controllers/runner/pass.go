@@ -38,8 +38,8 @@ type pass[T Object[T]] struct {
 	run *fsm.Run
 	// shape is what the CRD keeps of a status; nil: everything.
 	shape *Shape
-	// spread is Program.Spread.
-	spread func(T)
+	// spread is Program.Spread, abridge is Program.Abridge.
+	spread, abridge func(T)
 	// manager is Busy.Manager.
 	manager string
 	// gone: there is no object, only a state that holds something.
@@ -78,10 +78,12 @@ type pass[T Object[T]] struct {
 
 // begin takes up an object and its state, as they were read.
 func (p *pass[T]) begin(obj T, state *v1alpha1.MachineState) error {
-	p.stored, p.work, p.state, p.shownAt, p.observed = obj, deepCopy(obj), state, p.clock.Now(), observed(obj)
+	p.stored, p.work, p.state, p.shownAt = obj, deepCopy(obj), state, p.clock.Now()
 	if state != nil {
 		p.saved = state.Status.Saved
 	}
+	untrim(p.work)
+	p.observed = observed(p.work)
 	// Where a CRD lets a type of condition repeat, the view repeats it.
 	all := p.work.Conditions()
 	seen := map[string]bool{}
@@ -247,26 +249,23 @@ func rank(c metav1.Condition) int {
 	return 3
 }
 
-// send brings the status of the object to that of work, as far as its CRD keeps it.
-// Nothing is sent when nothing changed.
+// send brings the status of the object to that of work, as far as its CRD keeps it and as
+// people need it. Nothing is sent when nothing changed.
 func (p *pass[T]) send(ctx context.Context) error {
 	p.mu.Lock()
 	p.reported = false
-	unhide := hide(p.work.MachineStatus())
-	same := reflect.DeepEqual(p.work, p.stored) // as most passes end: to see it here costs less than two encodings
-	view := p.stored
+	view := deepCopy(p.work)
+	p.trim(view)
+	same := reflect.DeepEqual(view, p.stored) // as most passes end: to see it here costs less than two encodings
+	var whole T
 	if !same {
-		view = deepCopy(p.stored)
-		view.CopyStatusFrom(p.work)
+		whole = deepCopy(p.work)
 	}
-	unhide()
 	p.mu.Unlock()
 	if same {
 		return nil
 	}
-	whole := view
 	if p.shape != nil {
-		whole = deepCopy(view)
 		if err := fitView(p.shape, p.empty(), view, p.stored, p.spread); err != nil {
 			return err
 		}
@@ -286,14 +285,6 @@ func (p *pass[T]) send(ctx context.Context) error {
 	}
 	p.adopt(written, whole)
 	return nil
-}
-
-// hide takes out of a status, until unhide, what no view has: only the engine reads it, in the
-// state, and to people it is a line without a meaning.
-func hide(st *v1alpha1.MachineStatus) (unhide func()) {
-	name, revision, generation := st.Name, st.PhaseRevision, st.Generation
-	st.Name, st.PhaseRevision, st.Generation = "", "", 0
-	return func() { st.Name, st.PhaseRevision, st.Generation = name, revision, generation }
 }
 
 // adopt takes what the API server has after our write of the view. It needs sending.

@@ -34,6 +34,8 @@ type StatusWriter interface {
 	// SetDisplay sets what `kubectl get` shows.
 	SetDisplay(phase, message string)
 	SetObservedGeneration(int64)
+	// GetObservedGeneration is 0 or less where it is not known, as on CRDs of others.
+	GetObservedGeneration() int64
 }
 
 // Action is the work of a step. Do must be idempotent: after a crash it runs
@@ -83,6 +85,9 @@ type Program[T Object[T]] struct {
 	// Spread repeats a type of condition where the CRD lets it, as another project does that
 	// has a condition for each of several things; nil: none is repeated.
 	Spread func(obj T)
+	// Abridge takes out of a status of the kind what people need not see in the object: the MachineState has it. It is
+	// called where the CRD keeps status.machine, after the runner has done the same for that. nil: nothing.
+	Abridge func(obj T)
 	// Stored is told what the API server has of an object, after each read and each
 	// write of its status, for the kind's own metrics; nil: nobody asks. It may be
 	// called from several goroutines and must not keep the object.

@@ -150,7 +150,7 @@ func (r *Reconciler[T]) shape() (*Shape, error) {
 }
 
 func (r *Reconciler[T]) newPass(machine *fsm.Machine) *pass[T] {
-	return &pass[T]{client: r.Client, manager: r.Busy.manager(), clock: r.Clock, decorate: r.Program.Decorate, spread: r.Program.Spread, empty: r.Program.New, machine: machine,
+	return &pass[T]{client: r.Client, manager: r.Busy.manager(), clock: r.Clock, decorate: r.Program.Decorate, spread: r.Program.Spread, abridge: r.Program.Abridge, empty: r.Program.New, machine: machine,
 		written: func(obj T) { r.track(machine, obj) }}
 }
 

@@ -109,7 +109,7 @@ func (w *world) assertConverged(t *testing.T) {
 	if diff := cmp.Diff([]string(nil), dm.Status.Machine.HeldNames()); diff != "" {
 		t.Errorf("v3 is open, the rest is kept on purpose (-want +got):\n%s", diff)
 	}
-	w.assertReadable(t, setup.MigrationName, full)
+	w.assertReadable(t, setup.MigrationName)
 	if v1, v3 := w.ready(t, w.Registry.Lock().V1GVK().GroupVersion().String()), w.ready(t, w.Registry.Lock().V3GVK().GroupVersion().String()); v1 || !v3 {
 		t.Errorf("datastoreReady is %t in v1 and %t in v3: v1 stays locked, v3 is open", v1, v3)
 	}
@@ -129,7 +129,7 @@ func (w *world) assertComplete(t *testing.T, migrated int) {
 	if p := dm.Status.Progress; p == nil || int(p.Migrated) != migrated || p.Skipped != 0 || p.TypeProgress != "21 / 21" {
 		t.Errorf("progress %+v, want %d objects of 21 types", p, migrated)
 	}
-	text := w.assertReadable(t, setup.MigrationName, readable)
+	text := w.assertReadable(t, setup.MigrationName)
 	for _, part := range []string{"Converged", "ReadyToCutOver", "RolledOut"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("describe does not tell of %s:\n%s", part, text)

@@ -79,9 +79,9 @@ func (w *world) exits(t *testing.T, code int, args string, parts ...string) stri
 }
 
 // assertDescribed checks that describe, within its lines, has all that somebody needs who is stuck.
-func (w *world) assertDescribed(t *testing.T, limit int, parts ...string) {
+func (w *world) assertDescribed(t *testing.T, parts ...string) {
 	t.Helper()
-	text := w.assertReadable(t, evening, limit)
+	text := w.assertReadable(t, evening)
 	if onPeersCRDs { // which keep phase, message and conditions; the rest is the state's to tell
 		text += w.assertStateReadable(t, evening)
 	}
@@ -96,7 +96,7 @@ func missingRight(t *testing.T, w *world) {
 	w.revoke(t, resources.V3Group, "*", "create")
 	w.start(t, evening, nowhere)
 	w.awaitMessage(t, evening, "rights: ")
-	w.assertDescribed(t, readable, "Pending", "Preflight", "may not create bgpconfigurations.projectcalico.org (needed by CopyResources)",
+	w.assertDescribed(t, "Pending", "Preflight", "may not create bgpconfigurations.projectcalico.org (needed by CopyResources)",
 		"grant it with the manager's ClusterRole", ofOurs("On Delete:"), ofOurs("Aborting"))
 	w.restoreRights(t)
 }
@@ -104,7 +104,7 @@ func missingRight(t *testing.T, w *world) {
 func stuckInConflict(t *testing.T, w *world) {
 	w.await(t, evening, waiting)
 	w.awaitMessage(t, evening, "resolve 1 conflict")
-	w.assertDescribed(t, full, waiting, "blocklist-0", "edit or delete one side", "ConflictsFound", ofOurs("Aborting"), "Deadline:")
+	w.assertDescribed(t, waiting, "blocklist-0", "edit or delete one side", "ConflictsFound", ofOurs("Aborting"), "Deadline:")
 	columns := strings.Join(strings.Fields(w.kubectl(t, "get", "datastoremigrations", evening)), " ")
 	want := "NAME PHASE READY PROGRESS LOCKED CONFLICTS AGE " + evening + " " + waiting + " False "
 	if onPeersCRDs {
@@ -216,13 +216,13 @@ func notRolled(t *testing.T, w *world) {
 	w.start(t, evening, nowhere)
 	w.await(t, evening, "Converged")
 	w.awaitMessage(t, evening, "calico-node")
-	w.assertDescribed(t, full, "Converged", "ObserveRollout", "CALICO_API_GROUP=projectcalico.org/v3", "calico-node", ofOurs("cannot be rolled back"), "Deadline:")
+	w.assertDescribed(t, "Converged", "ObserveRollout", "CALICO_API_GROUP=projectcalico.org/v3", "calico-node", ofOurs("cannot be rolled back"), "Deadline:")
 	w.exits(t, 1, "abort --yes", "past the point of no return", "kubectl phasegate status "+evening+" -w")
 	w.exits(t, 1, "cleanup --yes", "wait for Complete")
 	w.exits(t, 0, "unlock", "v1 is closed for good")
 	w.followPage(t, "Then let the components use v3")
 	w.kubectl(t, "wait", "--for=jsonpath={.status.phase}=Complete", "--timeout="+soon.String(), "datastoremigration/"+evening)
-	w.assertDescribed(t, readable, "Complete", ofOurs("CleaningUp"))
+	w.assertDescribed(t, "Complete", ofOurs("CleaningUp"))
 }
 
 func cleanedUp(t *testing.T, w *world) {

@@ -207,32 +207,28 @@ func (w *world) run(t *testing.T, program string, args ...string) string {
 	return string(out)
 }
 
-// How many lines kubectl describe may print: readable where issue 8 has it so; full, with what is held, copied, in
-// conflict and waited for, is what it takes now, so that it does not grow unseen.
-const (
-	readable = 60
-	full     = 95
-)
+// readable is how many lines kubectl describe may print in any state.
+const readable = 60
 
 // assertReadable checks that describe tells the story in so many lines.
-func (w *world) assertReadable(t *testing.T, name string, limit int) string {
+func (w *world) assertReadable(t *testing.T, name string) string {
 	t.Helper()
-	return w.describe(t, limit, "datastoremigration", name)
+	return w.describe(t, "datastoremigration", name)
 }
 
 // assertStateReadable is assertReadable for what the manager remembers of a migration.
 func (w *world) assertStateReadable(t *testing.T, name string) string {
 	t.Helper()
-	return w.describe(t, readable, "machinestate", phasegatev1alpha1.MachineStateName(datastoremigration.MachineName, w.read(t, name).UID))
+	return w.describe(t, "machinestate", phasegatev1alpha1.MachineStateName(datastoremigration.MachineName, w.read(t, name).UID))
 }
 
-func (w *world) describe(t *testing.T, limit int, kind, name string) string {
+func (w *world) describe(t *testing.T, kind, name string) string {
 	t.Helper()
 	text := w.kubectl(t, "describe", kind, name)
 	lines := strings.Count(text, "\n")
 	t.Logf("kubectl describe %s prints %d lines", kind, lines)
-	if lines > limit {
-		t.Errorf("kubectl describe %s prints %d lines, more than %d:\n%s", kind, lines, limit, text)
+	if lines > readable {
+		t.Errorf("kubectl describe %s prints %d lines, more than %d:\n%s", kind, lines, readable, text)
 	}
 	return text
 }

@@ -1,6 +1,7 @@
 package v1
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -27,5 +28,40 @@ func TestParseConflict(t *testing.T) {
 				t.Errorf("%s: %v (-want +got):\n%s", c.why, ok, diff)
 			}
 		})
+	}
+}
+
+func TestConflictsAreOneLine(t *testing.T) {
+	for name, c := range map[string]struct {
+		why  string
+		all  Conflicts
+		line string
+		back Conflicts
+	}{
+		"two": {"what is written comes back",
+			Conflicts{{Kind: "NetworkPolicy", Namespace: "shop", Name: "web", Fields: []string{"spec.order: 1 in v1, 2 in v3", "spec.tier: a in v1, b in v3"}}, {Kind: "Tier", Name: "t"}},
+			"NetworkPolicy shop/web: spec.order: 1 in v1, 2 in v3; spec.tier: a in v1, b in v3 | Tier t", nil},
+		"separators": {"what separates two conflicts is replaced inside a value", Conflicts{{Kind: "Tier", Name: "t", Fields: []string{"a: \"x | y\""}}},
+			"Tier t: a: \"x ¦ y\"", Conflicts{{Kind: "Tier", Name: "t", Fields: []string{"a: \"x ¦ y\""}}}},
+	} {
+		data, err := json.Marshal(c.all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var line string
+		var back Conflicts
+		if json.Unmarshal(data, &line) != nil || json.Unmarshal(data, &back) != nil {
+			t.Fatalf("%s: not read back: %s", name, data)
+		}
+		if c.back == nil {
+			c.back = c.all
+		}
+		if diff := cmp.Diff(c.line, line) + cmp.Diff([]Conflict(c.back), []Conflict(back)); diff != "" {
+			t.Errorf("%s: %s (-want +got):\n%s", name, c.why, diff)
+		}
+	}
+	var earlier Conflicts
+	if err := json.Unmarshal([]byte(`[{"kind":"Tier","name":"t"}]`), &earlier); err != nil || len(earlier) != 1 || earlier[0].Name != "t" {
+		t.Errorf("the list that earlier versions wrote: %v, %v", earlier, err)
 	}
 }

@@ -29,13 +29,12 @@ func readCRD(t *testing.T) apiextensionsv1.CustomResourceDefinition {
 // it to. A write that is too long is refused as a whole.
 func TestBoundsAgreeWithConstants(t *testing.T) {
 	status := readCRD(t).Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties
-	conflict := status["conflicts"].Items.Schema.Properties["fields"]
 	want := map[string]int64{
-		"conflicts": v1.MaxConflicts, "fields": v1.MaxConflictFields, "field": v1.MaxConflictFieldLength,
+		"conflicts":   v1.MaxConflictsLength,
 		"typeDetails": v1.MaxTypeDetails, "message": v1.MaxMessageLength,
 	}
 	got := map[string]int64{
-		"conflicts": *status["conflicts"].MaxItems, "fields": *conflict.MaxItems, "field": *conflict.Items.Schema.MaxLength,
+		"conflicts":   *status["conflicts"].MaxLength,
 		"typeDetails": *status["progress"].Properties["typeDetails"].MaxItems, "message": *status["message"].MaxLength,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

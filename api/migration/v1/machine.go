@@ -19,6 +19,9 @@ func (m *DatastoreMigration) MachineStatus() *v1alpha1.MachineStatus { return &m
 // Conditions returns the conditions for reading and changing.
 func (m *DatastoreMigration) Conditions() *[]metav1.Condition { return &m.Status.Conditions }
 
+// GetObservedGeneration is the generation that the status is about; 0 or less: not known.
+func (m *DatastoreMigration) GetObservedGeneration() int64 { return m.Status.ObservedGeneration }
+
 // SetObservedGeneration notes the generation that the status is about.
 func (m *DatastoreMigration) SetObservedGeneration(generation int64) {
 	m.Status.ObservedGeneration = generation
@@ -52,15 +55,22 @@ type savedStatus struct {
 	Lock              *Lock        `json:"lock,omitempty"`
 	CopyAhead         *CopyAhead   `json:"copyAhead,omitempty"`
 	Verified          *Verified    `json:"verified,omitempty"`
+	NotCopied         string       `json:"notCopied,omitempty"`
+	OnlyInV3          string       `json:"onlyInV3,omitempty"`
+	OwnersWithheld    int32        `json:"ownersWithheld,omitempty"`
 }
 
 // SavedStatus returns the fields of the status that must outlive a crash as a JSON
 // object, for the entry v1alpha1.SavedStatus of a MachineState: datastoreLockedAt,
-// startedAt, completedAt, lock, copyAhead and verified. It is empty when none of them is
-// set. Equal fields give equal texts.
+// startedAt, completedAt, lock, copyAhead, verified, and of progress
+// notCopied, onlyInV3 and ownersWithheld. It is empty when none of them is set. Equal fields give equal texts.
 func (m *DatastoreMigration) SavedStatus() (string, error) {
 	s := &m.Status
-	saved := savedStatus{s.DatastoreLockedAt, s.StartedAt, s.CompletedAt, s.Lock, s.CopyAhead, s.Verified}
+	saved := savedStatus{DatastoreLockedAt: s.DatastoreLockedAt, StartedAt: s.StartedAt, CompletedAt: s.CompletedAt,
+		Lock: s.Lock, CopyAhead: s.CopyAhead, Verified: s.Verified}
+	if s.Progress != nil {
+		saved.NotCopied, saved.OnlyInV3, saved.OwnersWithheld = s.Progress.NotCopied, s.Progress.OnlyInV3, s.Progress.OwnersWithheld
+	}
 	if saved == (savedStatus{}) {
 		return "", nil
 	}
@@ -86,5 +96,11 @@ func (m *DatastoreMigration) SetSavedStatus(text string) error {
 	s := &m.Status
 	s.DatastoreLockedAt, s.StartedAt, s.CompletedAt = saved.DatastoreLockedAt, saved.StartedAt, saved.CompletedAt
 	s.Lock, s.CopyAhead, s.Verified = saved.Lock, saved.CopyAhead, saved.Verified
+	if s.Progress == nil && (saved.NotCopied+saved.OnlyInV3 != "" || saved.OwnersWithheld != 0) {
+		s.Progress = &Progress{}
+	}
+	if s.Progress != nil {
+		s.Progress.NotCopied, s.Progress.OnlyInV3, s.Progress.OwnersWithheld = saved.NotCopied, saved.OnlyInV3, saved.OwnersWithheld
+	}
 	return nil
 }

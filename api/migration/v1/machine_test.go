@@ -21,6 +21,7 @@ func TestSavedStatus(t *testing.T) {
 		Lock:      &v1.Lock{Mode: v1.LockEnforced, Deadline: savedAt(31)},
 		CopyAhead: &v1.CopyAhead{State: v1.CopyAheadOpen, Round: 2},
 		Verified:  &v1.Verified{At: *savedAt(2), Digests: "Tier=3:9f86d081884c7d65"},
+		Progress:  &v1.Progress{NotCopied: "Tier a", OnlyInV3: "Tier b", OwnersWithheld: 4},
 	}
 	for name, c := range map[string]struct {
 		why    string
@@ -29,9 +30,9 @@ func TestSavedStatus(t *testing.T) {
 	}{
 		"none": {"nothing to keep is no entry", v1.DatastoreMigrationStatus{Phase: "Pending", Message: "waits"}, ""},
 		"one":  {"what is unset is not named", v1.DatastoreMigrationStatus{StartedAt: savedAt(0)}, `{"startedAt":"2026-03-04T12:00:00Z"}`},
-		"all": {"the six fields, and no other", full, `{"datastoreLockedAt":"2026-03-04T12:01:00Z","startedAt":"2026-03-04T12:00:00Z","completedAt":"2026-03-04T12:02:00Z",` +
+		"all": {"these fields, and no other", full, `{"datastoreLockedAt":"2026-03-04T12:01:00Z","startedAt":"2026-03-04T12:00:00Z","completedAt":"2026-03-04T12:02:00Z",` +
 			`"lock":{"mode":"Enforced","deadline":"2026-03-04T12:31:00Z"},"copyAhead":{"state":"Open","round":2},` +
-			`"verified":{"at":"2026-03-04T12:02:00Z","digests":"Tier=3:9f86d081884c7d65"}}`},
+			`"verified":{"at":"2026-03-04T12:02:00Z","digests":"Tier=3:9f86d081884c7d65"},"notCopied":"Tier a","onlyInV3":"Tier b","ownersWithheld":4}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := v1.DatastoreMigration{Status: c.status}
@@ -41,7 +42,7 @@ func TestSavedStatus(t *testing.T) {
 			}
 			// A view that says otherwise loses.
 			got := v1.DatastoreMigration{Status: full}
-			got.Status.Phase, got.Status.Message = c.status.Phase, c.status.Message
+			got.Status.Phase, got.Status.Message, got.Status.Progress = c.status.Phase, c.status.Message, nil
 			if err := got.SetSavedStatus(text); err != nil {
 				t.Fatal(err)
 			}

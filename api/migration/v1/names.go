@@ -84,7 +84,7 @@ const (
 )
 
 // Domain conditions. Ready, Reconciling and Stalled are the runner's. Each type
-// occurs once; the objects in conflict are listed in status.conflicts.
+// occurs once; status.conflicts names the objects in conflict.
 const (
 	// ConditionConflict is True while v3 objects with other content are in the way.
 	ConditionConflict = "Conflict"
@@ -112,9 +112,11 @@ const (
 	// counts the rest not counted.
 	MaxNamed = 16
 	// MaxConflictFields is how many differing fields are listed per conflict.
-	MaxConflictFields = 16
+	MaxConflictFields = 8
 	// MaxConflictFieldLength bounds one entry of Conflict.Fields.
-	MaxConflictFieldLength = 512
+	MaxConflictFieldLength = 400
+	// MaxConflictsLength bounds the line of all conflicts.
+	MaxConflictsLength = 131072
 	// MaxTypeDetails is how many kinds the progress lists.
 	MaxTypeDetails = 128
 	// MaxMessageLength bounds status.message.

@@ -2,6 +2,7 @@ package v1
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -10,6 +11,8 @@ type KindCount struct {
 	// Kind as v3 calls it.
 	Kind        string
 	Done, Total int64
+	// Conflicts is how many of them are in conflict.
+	Conflicts int64
 }
 
 // JoinCounts writes Progress.Kinds in the order given. Kinds without objects are left out.
@@ -17,17 +20,26 @@ func JoinCounts(kinds []KindCount) string {
 	var parts []string
 	for _, k := range kinds {
 		if k.Total > 0 {
-			parts = append(parts, fmt.Sprintf("%s=%d/%d", k.Kind, k.Done, k.Total))
+			part := fmt.Sprintf("%s=%d/%d", k.Kind, k.Done, k.Total)
+			if k.Conflicts > 0 {
+				part += fmt.Sprintf("%s%d", kindConflicts, k.Conflicts)
+			}
+			parts = append(parts, part)
 		}
 	}
 	return strings.Join(parts, " ")
 }
+
+// kindConflicts precedes the number of conflicts of a kind.
+const kindConflicts = ",conflicts="
 
 // ByKind reads Kinds. What was not written by JoinCounts is left out: it is for display.
 func (p *Progress) ByKind() []KindCount {
 	var kinds []KindCount
 	for _, part := range strings.Fields(p.Kinds) {
 		var k KindCount
+		part, conflicts, _ := strings.Cut(part, kindConflicts)
+		k.Conflicts, _ = strconv.ParseInt(conflicts, 10, 64) // 0 where none are named
 		kind, counts, _ := strings.Cut(part, "=")
 		if n, _ := fmt.Sscanf(counts, "%d/%d", &k.Done, &k.Total); n == 2 {
 			k.Kind = kind

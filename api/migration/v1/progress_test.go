@@ -12,9 +12,10 @@ func TestCounts(t *testing.T) {
 		text string
 		want []KindCount
 	}{
-		"two":     {"as it is written", "Tier=3/3 NetworkPolicy=10/200", []KindCount{{"Tier", 3, 3}, {"NetworkPolicy", 10, 200}}},
-		"none":    {"before the plan", "", nil},
-		"strange": {"a newer controller may write more: what is understood is shown", "Tier=3/3 x IPPool=one/2", []KindCount{{"Tier", 3, 3}}},
+		"two":       {"as it is written", "Tier=3/3 NetworkPolicy=10/200", []KindCount{{"Tier", 3, 3, 0}, {"NetworkPolicy", 10, 200, 0}}},
+		"conflicts": {"which kinds they are of", "Tier=3/3,conflicts=2 IPPool=1/1", []KindCount{{"Tier", 3, 3, 2}, {"IPPool", 1, 1, 0}}},
+		"none":      {"before the plan", "", nil},
+		"strange":   {"a newer controller may write more: what is understood is shown", "Tier=3/3 x IPPool=one/2", []KindCount{{"Tier", 3, 3, 0}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Progress{Kinds: c.text}
@@ -23,8 +24,8 @@ func TestCounts(t *testing.T) {
 			}
 		})
 	}
-	given := []KindCount{{"Tier", 3, 3}, {"IPPool", 0, 0}, {"NetworkPolicy", 10, 200}}
-	if got := JoinCounts(given); got != "Tier=3/3 NetworkPolicy=10/200" {
+	given := []KindCount{{"Tier", 3, 3, 1}, {"IPPool", 0, 0, 0}, {"NetworkPolicy", 10, 200, 0}}
+	if got := JoinCounts(given); got != "Tier=3/3,conflicts=1 NetworkPolicy=10/200" {
 		t.Errorf("kinds without objects take no room: %q", got)
 	}
 }

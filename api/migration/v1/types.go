@@ -96,27 +96,31 @@ type DatastoreMigrationStatus struct {
 	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
 
 	// Lock says how v1 is kept from being written, while it is locked and can still
-	// be opened again.
+	// be opened again. It is shown where the lock is cooperative; the end of an enforced one is
+	// shown as machine.deadline, and the MachineState has all of it.
 	// +optional
 	Lock *Lock `json:"lock,omitempty"`
 
 	// CopyAhead says how the copying that locks nothing has gone, until both sides are
-	// verified or everything is given back.
+	// verified or everything is given back. The MachineState has it; the object does not show it.
 	// +optional
 	CopyAhead *CopyAhead `json:"copyAhead,omitempty"`
 	// Progress counts kinds and objects.
 	// +optional
 	Progress *Progress `json:"progress,omitempty"`
 	// Verified is what the last verification has proved that both sides hold.
-	// Without it nothing is opened, completed or cleaned up.
+	// Without it nothing is opened, completed or cleaned up. The MachineState has it; the object
+	// does not show it.
 	// +optional
 	Verified *Verified `json:"verified,omitempty"`
-	// Conflicts lists the v3 objects that are in the way; Progress.Conflicts
-	// counts all of them, also those that do not fit here.
-	// +kubebuilder:validation:MaxItems=32
-	// +listType=atomic
+	// Conflicts lists the v3 objects that are in the way, in one line of describe: "KIND
+	// NAMESPACE/NAME: FIELD; FIELD | KIND NAME: FIELD". Progress.Conflicts counts all of them,
+	// also those beyond the 32 that are listed here.
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=131072
 	// +optional
-	Conflicts []Conflict `json:"conflicts,omitempty"`
+	Conflicts Conflicts `json:"conflicts,omitempty"`
 	// Conditions, each type once: Ready, Reconciling and Stalled (kstatus), and
 	// Conflict and Failed.
 	// +kubebuilder:validation:MaxItems=64
@@ -223,8 +227,8 @@ type Progress struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Objects string `json:"objects,omitempty"`
-	// ObjectsPerSecond is how many objects the present copy, or the last one, has copied
-	// or found equal in a second; unset once both sides are verified.
+	// ObjectsPerSecond is how many objects the present copy has copied or found equal in a
+	// second; unset while nothing is copied.
 	// +optional
 	ObjectsPerSecond int32 `json:"objectsPerSecond,omitempty"`
 	// Total is the number of objects of all kinds.
@@ -242,13 +246,14 @@ type Progress struct {
 	Terminating int32 `json:"terminating,omitempty"`
 	// NotCopied names the objects that Skipped and Terminating count, as many as fit: "Tier
 	// web: being deleted in v1; NetworkSet a/b: in v3 already, with the same content". One
-	// line of describe.
+	// line. The MachineState has it; the object does not show it.
 	// +kubebuilder:validation:MaxLength=8192
 	// +optional
 	NotCopied string `json:"notCopied,omitempty"`
 	// OnlyInV3 names the objects that v3 has and v1 does not have, and that this migration
 	// has not made, as many as fit: "NetworkSet a/b; Tier web; and 3 more". They are in
-	// force as soon as v3 is open. One line of describe.
+	// force as soon as v3 is open. One line. The MachineState has it; the object does not show
+	// it.
 	// +kubebuilder:validation:MaxLength=8192
 	// +optional
 	OnlyInV3 string `json:"onlyInV3,omitempty"`
@@ -256,19 +261,21 @@ type Progress struct {
 	// +optional
 	Conflicts int32 `json:"conflicts,omitempty"`
 	// OwnersWithheld is the number of copied objects that lack owner references to
-	// Calico objects: the owner is not copied yet, or does not exist.
+	// Calico objects: the owner is not copied yet, or does not exist. The MachineState has it;
+	// the object does not show it.
 	// +optional
 	OwnersWithheld int32 `json:"ownersWithheld,omitempty"`
 	// TypeDetails splits the counts by kind, for the kinds that are in work, and for
-	// those that have conflicts where status.conflicts does not list all.
+	// those that have conflicts where status.conflicts does not list all. A controller shows
+	// it only on the CRD of Calico; on this one, Kinds has the counts.
 	// +kubebuilder:validation:MaxItems=128
 	// +listType=map
 	// +listMapKey=kind
 	// +optional
 	TypeDetails []TypeProgress `json:"typeDetails,omitempty"`
 	// Kinds holds, for each kind that has objects, how many of them are looked at and how
-	// many there are, in the order of copying: "Tier=3/3 NetworkPolicy=10/200". One line
-	// of describe.
+	// many there are, in the order of copying: "Tier=3/3 NetworkPolicy=10/200". A kind with
+	// conflicts has their number, too: "Tier=3/3,conflicts=1". One line of describe.
 	// +kubebuilder:validation:MaxLength=8192
 	// +optional
 	Kinds string `json:"kinds,omitempty"`
@@ -293,22 +300,18 @@ type TypeProgress struct {
 	Conflicts int32 `json:"conflicts,omitempty"`
 }
 
+// Conflicts are at most MaxConflicts. On the wire they are one line of text (see conflict.go).
+type Conflicts []Conflict
+
 // Conflict is one v3 object that exists with other content than its v1 source.
 type Conflict struct {
 	// Kind as v3 calls it.
-	// +kubebuilder:validation:MaxLength=253
 	Kind string `json:"kind"`
 	// Namespace of the object; empty for a cluster-scoped one.
-	// +kubebuilder:validation:MaxLength=253
-	// +optional
 	Namespace string `json:"namespace,omitempty"`
 	// Name of the object in v3.
-	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Fields that differ, each with both values where they are short.
-	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:items:MaxLength=512
-	// +listType=atomic
-	// +optional
+	// Fields that differ, each with both values where they are short. They are at most
+	// MaxConflictFields, of at most MaxConflictFieldLength characters.
 	Fields []string `json:"fields,omitempty"`
 }

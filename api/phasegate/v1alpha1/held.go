@@ -115,6 +115,79 @@ func cutObject(text string) (object, rest string, err error) {
 	return text[:end], text[end:], nil
 }
 
+// HeldEffects are effects in the order of taking. On the wire they are a line each; where no
+// more than their names is known, as in the status of an object, one line lists them all:
+// "v1Fence, v1Lock, v3Copies".
+type HeldEffects []HeldEffect
+
+// heldSeparator stands between names in one line; a name has no comma.
+const heldSeparator = ", "
+
+// lines are what MarshalJSON writes.
+func (h HeldEffects) lines() []string {
+	lines, names := make([]string, len(h)), true
+	for i, e := range h {
+		lines[i] = e.String()
+		names = names && e == HeldEffect{Name: e.Name}
+	}
+	if names && len(h) > 1 {
+		return []string{strings.Join(lines, heldSeparator)}
+	}
+	return lines
+}
+
+// MarshalJSON writes the lines.
+func (h HeldEffects) MarshalJSON() ([]byte, error) {
+	if h == nil {
+		return []byte("null"), nil
+	}
+	return json.Marshal(h.lines())
+}
+
+// ToUnstructured is what MarshalJSON writes, without JSON.
+func (h HeldEffects) ToUnstructured() any {
+	if h == nil {
+		return nil
+	}
+	lines := h.lines()
+	list := make([]any, len(lines))
+	for i, line := range lines {
+		list[i] = line
+	}
+	return list
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (h *HeldEffects) UnmarshalJSON(data []byte) error {
+	var lines []json.RawMessage
+	if err := json.Unmarshal(data, &lines); err != nil {
+		return fmt.Errorf("read held effects: %w", err)
+	}
+	*h = nil
+	if lines != nil {
+		*h = HeldEffects{}
+	}
+	for _, data := range lines {
+		var line string
+		if json.Unmarshal(data, &line) == nil && !strings.Contains(line, "{") && strings.Contains(line, heldSeparator) {
+			for name := range strings.SplitSeq(line, heldSeparator) {
+				e, err := parseHeld(name)
+				if err != nil {
+					return fmt.Errorf("read held effects: %q is no list of names: %w", line, err)
+				}
+				*h = append(*h, e)
+			}
+			continue
+		}
+		var e HeldEffect
+		if err := json.Unmarshal(data, &e); err != nil {
+			return err
+		}
+		*h = append(*h, e)
+	}
+	return nil
+}
+
 // HeldNames are the names of the effects held, in the order in which they were taken; nil
 // where none is.
 func (s *MachineStatus) HeldNames() []string {
@@ -126,8 +199,8 @@ func (s *MachineStatus) HeldNames() []string {
 }
 
 // Held are effects of which no more than the names is known.
-func Held(names ...string) []HeldEffect {
-	held := make([]HeldEffect, len(names))
+func Held(names ...string) HeldEffects {
+	held := make(HeldEffects, len(names))
 	for i, name := range names {
 		held[i].Name = name
 	}

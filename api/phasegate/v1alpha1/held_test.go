@@ -61,3 +61,43 @@ func TestHeldEffectRefuses(t *testing.T) {
 		})
 	}
 }
+
+// In the status of an object one line lists what is held, and it reads back.
+func TestHeldEffectsAreFewLines(t *testing.T) {
+	cases := map[string]struct {
+		why  string
+		held v1alpha1.HeldEffects
+		want string
+	}{
+		"Nothing":  {"no effect, no list", nil, `null`},
+		"Empty":    {"a list without effects stays one", v1alpha1.HeldEffects{}, `[]`},
+		"One":      {"as it was", v1alpha1.Held("a"), `["a"]`},
+		"Names":    {"a view has the names alone", v1alpha1.Held("a", "b", "c"), `["a, b, c"]`},
+		"Releases": {"a state has what gives each back", v1alpha1.HeldEffects{{Name: "a", Release: "X", With: `{"k":"v, w"}`}, {Name: "b"}}, `["a → X {\"k\":\"v, w\"}","b"]`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			data, err := json.Marshal(tc.held)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, got := any(nil), any(nil)
+			if json.Unmarshal([]byte(tc.want), &want) != nil || json.Unmarshal(data, &got) != nil {
+				t.Fatal("no JSON")
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.why, diff)
+			}
+			if diff := cmp.Diff(want, tc.held.ToUnstructured()); diff != "" {
+				t.Errorf("%s: without JSON (-want +got):\n%s", tc.why, diff)
+			}
+			var back v1alpha1.HeldEffects
+			if err := json.Unmarshal(data, &back); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.held, back); diff != "" {
+				t.Errorf("%s: read back (-want +got):\n%s", tc.why, diff)
+			}
+		})
+	}
+}

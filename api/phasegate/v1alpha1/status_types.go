@@ -75,17 +75,21 @@ type MachineStatus struct {
 	// action is called.
 	// +kubebuilder:validation:MaxItems=32
 	// +optional
-	Held []HeldEffect `json:"held,omitempty"`
+	Held HeldEffects `json:"held,omitempty"`
 	// Result holds the outputs of the steps of this visit to the phase, as JSON
 	// text: one line of describe.
 	// +kubebuilder:validation:MaxLength=16384
 	// +optional
 	Result string `json:"result,omitempty"`
-	// Blocked says which exits (or which step) are closed, and by what.
-	// +kubebuilder:validation:MaxItems=16
+	// Blocked says which exits (or which step) are closed, and by what, in one line:
+	// "→ Migrating: GUARD; seen: VALUE | step Preflight: GUARD; seen: VALUE".
+	// +kubebuilder:validation:Schemaless
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=40000
 	// +optional
-	Blocked []Blocked `json:"blocked,omitempty"`
-	// OnDelete says what a deletion of this object would do now.
+	Blocked BlockedWays `json:"blocked,omitempty"`
+	// OnDelete says what a deletion of this object would do now, in one line: "→ PHASE",
+	// "hold: REASON", "removed at once", "going on" or "blocked: REASON".
 	// +optional
 	OnDelete *DeletionStatus `json:"onDelete,omitempty"`
 	// Requests holds the tokens of the one-shot requests that were acted on.
@@ -94,72 +98,15 @@ type MachineStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	Requests []RequestStatus `json:"requests,omitempty"`
-	// History holds the last transitions, oldest first.
+	// History holds the last transitions, oldest first: up to 16 in a MachineState, the last
+	// ones in the status of the object.
 	// +kubebuilder:validation:MaxItems=20
 	// +optional
 	History []Transition `json:"history,omitempty"`
 }
 
-// DeletionMode is what a deletion of an object does.
-// +kubebuilder:validation:Enum=Transition;Hold;Immediate;InProgress;Blocked
-type DeletionMode string
-
-// What a deletion does.
-const (
-	// DeletionTransition leads to another phase, which gives back what is held if it undoes.
-	DeletionTransition DeletionMode = "Transition"
-	// DeletionHold goes on as before until a phase is entered in which a deletion does something.
-	DeletionHold DeletionMode = "Hold"
-	// DeletionImmediate lets the object go at once.
-	DeletionImmediate DeletionMode = "Immediate"
-	// DeletionInProgress is in the phases that carry a deletion out.
-	DeletionInProgress DeletionMode = "InProgress"
-	// DeletionBlocked waits until a person has repaired something: the phase is not known, the
-	// state is lost, or nothing gives back what is held.
-	DeletionBlocked DeletionMode = "Blocked"
-)
-
-// DeletionStatus says what a deletion of an object would do.
-//
-// +kubebuilder:object:generate=true
-type DeletionStatus struct {
-	// Mode is what it does.
-	Mode DeletionMode `json:"mode"`
-	// To is the phase that it leads to; set where the mode is Transition.
-	// +kubebuilder:validation:MaxLength=63
-	// +optional
-	To string `json:"to,omitempty"`
-	// Message says why it waits, for people; set where the mode is Hold or Blocked.
-	// +kubebuilder:validation:MaxLength=512
-	// +optional
-	Message string `json:"message,omitempty"`
-}
-
-// String is a line for people: "→ Aborting", "hold: TEXT", "removed at once".
-func (d *DeletionStatus) String() string {
-	text := ""
-	switch {
-	case d == nil:
-		return ""
-	case d.Mode == DeletionTransition:
-		text = "→ " + d.To
-	case d.Mode == DeletionHold:
-		text = "hold"
-	case d.Mode == DeletionImmediate:
-		text = "removed at once"
-	case d.Mode == DeletionInProgress:
-		text = "going on"
-	default:
-		text = "blocked"
-	}
-	if d.Message != "" {
-		text += ": " + d.Message
-	}
-	return text
-}
-
-// HistoryLimit is how many transitions MachineStatus.History keeps: as many as leave room for
-// the rest in 60 lines of describe.
+// HistoryLimit is how many transitions the History of a MachineState keeps: as many as leave
+// room for the rest in 60 lines of describe.
 const HistoryLimit = 16
 
 // Bounds of MachineStatus beside it: what the CRD of an object refuses would stop its machine, so a file that
@@ -173,26 +120,9 @@ const (
 	TokenLimit   = 253
 )
 
-// Blocked is one closed way out.
-//
-// +kubebuilder:object:generate=true
-type Blocked struct {
-	// To is the phase that cannot be entered yet; empty for a step that waits.
-	// +kubebuilder:validation:MaxLength=63
-	// +optional
-	To string `json:"to,omitempty"`
-	// Step is the step that waits; empty for an exit.
-	// +kubebuilder:validation:MaxLength=253
-	// +optional
-	Step string `json:"step,omitempty"`
-	// Because is the expression that is not true.
-	// +kubebuilder:validation:MaxLength=1024
-	Because string `json:"because"`
-	// Got is the value seen, or the error of evaluating.
-	// +kubebuilder:validation:MaxLength=1024
-	// +optional
-	Got string `json:"got,omitempty"`
-}
+// HistoryShown is how many of them the status of an object shows at most. A kind that has
+// more to show leaves less room for them.
+const HistoryShown = 8
 
 // SamePosition tells whether two statuses are about one visit to a step, after as many errors: what
 // one of them shows is true of the other.
@@ -237,4 +167,9 @@ type Transition struct {
 	Reason string
 	// Message says more where the reason is an error; at most 512 characters.
 	Message string
+}
+
+// ShowHistory leaves the last transitions.
+func (s *MachineStatus) ShowHistory(most int) {
+	s.History = s.History[max(0, len(s.History)-most):]
 }

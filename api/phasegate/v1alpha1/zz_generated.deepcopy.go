@@ -246,12 +246,12 @@ func (in *MachineStatus) DeepCopyInto(out *MachineStatus) {
 	}
 	if in.Held != nil {
 		in, out := &in.Held, &out.Held
-		*out = make([]HeldEffect, len(*in))
+		*out = make(HeldEffects, len(*in))
 		copy(*out, *in)
 	}
 	if in.Blocked != nil {
 		in, out := &in.Blocked, &out.Blocked
-		*out = make([]Blocked, len(*in))
+		*out = make(BlockedWays, len(*in))
 		copy(*out, *in)
 	}
 	if in.OnDelete != nil {

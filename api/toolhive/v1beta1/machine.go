@@ -21,8 +21,22 @@ func (s *MCPServer) SetDisplay(phase, message string) {
 	s.Status.Phase, s.Status.Message = phase, v1alpha1.Shorten(message, MaxMessageLength)
 }
 
+// GetObservedGeneration is the generation that the status is about; 0 or less: not known.
+func (s *MCPServer) GetObservedGeneration() int64 { return s.Status.ObservedGeneration }
+
 // SetObservedGeneration records it.
 func (s *MCPServer) SetObservedGeneration(generation int64) { s.Status.ObservedGeneration = generation }
 
 // CopyStatusFrom makes the status a deep copy of another object's.
 func (s *MCPServer) CopyStatusFrom(other *MCPServer) { other.Status.DeepCopyInto(&s.Status) }
+
+// historyShown is how many transitions leave room for the spec and the conditions.
+const historyShown = 2
+
+// Abridge takes out of the status what people need not see in the object, so that kubectl
+// describe prints at most 60 lines: the MachineState has it.
+func (s *MCPServer) Abridge() {
+	st := &s.Status.Machine
+	st.ShowHistory(historyShown)
+	st.Result, st.Requests = "", nil
+}

@@ -158,8 +158,8 @@ func (a Ask) Wait(ctx context.Context, token string) (Object, error) {
 			return false, nil
 		}
 		last = o
-		done := v1alpha1.RequestStatus{Name: q.Name, Token: token}
-		if slices.Contains(last.Machine.Requests, done) {
+		done := func(r v1alpha1.RequestStatus) bool { return r.Name == q.Name && r.Token == token } // whatever came earlier
+		if slices.ContainsFunc(last.Machine.Requests, done) {
 			return true, nil
 		}
 		if now := u.GetAnnotations()[q.Annotation]; now != token {

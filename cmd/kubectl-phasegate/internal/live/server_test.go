@@ -275,7 +275,7 @@ func testWaits(t *testing.T, b *bench) {
 				return errors.New("the server is away")
 			}
 			if looks == 3 {
-				b.status("waits", `{"phase":"Open","requests":[{"name":"approve","token":"`+token+`"}]}`)
+				b.status("waits", `{"phase":"Open","requests":[{"name":"approve","token":"`+token+`","earlier":"0123456789abcdef"}]}`) // not the first request
 			}
 			return c.Get(ctx, key, o, opts...)
 		},

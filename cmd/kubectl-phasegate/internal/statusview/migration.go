@@ -70,7 +70,7 @@ func progressOf(st *migrationv1.DatastoreMigrationStatus, now time.Time) *Progre
 		Kinds: p.TotalTypes, KindsDone: p.CompletedTypes, Current: p.CurrentType,
 	}
 	for _, k := range p.ByKind() {
-		out.PerKind = append(out.PerKind, KindProgress{Kind: k.Kind, Done: k.Done, Total: k.Total, Conflicts: conflictsOf(st, k.Kind)})
+		out.PerKind = append(out.PerKind, KindProgress{Kind: k.Kind, Done: k.Done, Total: k.Total, Conflicts: max(k.Conflicts, conflictsOf(st, k.Kind))})
 	}
 	out.ObjectsPerSecond = float64(p.ObjectsPerSecond)
 	if left := out.Total - out.Done - out.Conflicts; out.ObjectsPerSecond > 0 && left > 0 {

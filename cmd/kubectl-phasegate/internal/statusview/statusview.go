@@ -26,7 +26,7 @@ func Of(m *fsm.Machine, of live.Object, now time.Time, by Caller) (Overview, err
 		Kind: of.Kind.Kind, Namespace: of.Namespace, Name: of.Name, Machine: m.Name(), Revision: st.Revision, Now: now.UTC(),
 		Phase: st.Phase, Description: phase.Description, Phases: line(m, st),
 		Since: instant(st.Since), Deadline: instant(st.Deadline), Message: of.Message,
-		WhyNot: closed(st), Held: held(m, st.Held), OnDelete: m.Deletion(*st), Deleting: of.Deleting, Step: stepOf(m, &phase, st),
+		WhyNot: closed(st), Held: held(m, st.Held), OnDelete: (*Deletion)(m.Deletion(*st)), Deleting: of.Deleting, Step: stepOf(m, &phase, st),
 		Conditions: of.Conditions, History: history(st), Note: of.Note, Stale: of.Stale,
 	}
 	if st.Revision != "" && st.Revision != m.Revision() {

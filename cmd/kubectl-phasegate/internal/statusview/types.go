@@ -51,8 +51,8 @@ type Overview struct {
 	// Held is what is taken and would be given back, in the order of taking.
 	Held []Held `json:"held,omitempty"`
 	// OnDelete says what a deletion would do now; Deleting that it has begun.
-	OnDelete *v1alpha1.DeletionStatus `json:"onDelete,omitempty"`
-	Deleting bool                     `json:"deleting,omitempty"`
+	OnDelete *Deletion `json:"onDelete,omitempty"`
+	Deleting bool      `json:"deleting,omitempty"`
 
 	Progress  *Progress              `json:"progress,omitempty"`
 	Lock      *Lock                  `json:"lock,omitempty"`
@@ -76,6 +76,12 @@ type Overview struct {
 	// History are the last transitions, the oldest first.
 	History []Transition `json:"history,omitempty"`
 }
+
+// Deletion is v1alpha1.DeletionStatus, with its fields in JSON.
+type Deletion v1alpha1.DeletionStatus
+
+// String is a line for people.
+func (d *Deletion) String() string { return (*v1alpha1.DeletionStatus)(d).String() }
 
 // Outcome says whether there is something to wait for.
 type Outcome string

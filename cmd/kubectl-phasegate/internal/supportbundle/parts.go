@@ -76,14 +76,10 @@ func (c *collector) migrations(ctx context.Context) error {
 
 // hideNames hashes the names of the objects in conflict, wherever the CRD keeps them.
 func (c *collector) hideNames(dm *unstructured.Unstructured) {
-	conflicts, _, _ := unstructured.NestedSlice(dm.Object, "status", "conflicts")
-	for _, item := range conflicts {
-		if conflict, ok := item.(map[string]any); ok {
-			for _, key := range []string{"name", "namespace"} {
-				name, _ := conflict[key].(string)
-				c.redactor.hash(name)
-			}
-		}
+	listed, _, _ := unstructured.NestedFieldNoCopy(dm.Object, "status", "conflicts")
+	for _, conflict := range conflictsIn(listed) {
+		c.redactor.hash(conflict.Name)
+		c.redactor.hash(conflict.Namespace)
 	}
 	conditions, _, _ := unstructured.NestedSlice(dm.Object, "status", "conditions")
 	for conflict := range conflictConditions(conditions) {

@@ -95,7 +95,7 @@ func (r *Redactor) walk(v any) {
 			case key == "annotations":
 				r.annotations(v[key])
 			case key == "conflicts":
-				r.conflicts(v[key])
+				v[key] = r.conflicts(v[key])
 			case key == "conditions":
 				r.conditions(v[key])
 			case key == "held":
@@ -188,15 +188,30 @@ func (r *Redactor) setting(value string) string {
 }
 
 // conflicts keeps which fields differ, and leaves out what is in them.
-func (r *Redactor) conflicts(v any) {
-	list, _ := v.([]any)
-	for _, item := range list {
-		conflict, _ := item.(map[string]any)
-		fields, _ := conflict["fields"].([]any)
-		for i, field := range fields {
-			fields[i] = r.field(fmt.Sprint(field))
+func (r *Redactor) conflicts(v any) any {
+	switch v.(type) {
+	case int64, float64, nil: // a number of them
+		return v
+	}
+	all := conflictsIn(v)
+	if len(all) == 0 {
+		return r.everything(v)
+	}
+	for i := range all {
+		for j, field := range all[i].Fields {
+			all[i].Fields[j] = r.field(field)
 		}
 	}
+	return all.ToUnstructured()
+}
+
+// conflictsIn are those of a status: a line, or the list that earlier versions wrote.
+func conflictsIn(v any) (all migrationv1.Conflicts) {
+	data, err := json.Marshal(v)
+	if err != nil || json.Unmarshal(data, &all) != nil {
+		return nil
+	}
+	return all
 }
 
 // conditions does the same where the CRD has no place for conflicts but conditions.

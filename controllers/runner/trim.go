@@ -1,0 +1,53 @@
+package runner
+
+import (
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+)
+
+// trim takes out of a copy of a status what its view leaves out, so that kubectl describe prints at most 60 lines. On a CRD of
+// another project most of it has no place anyway, and what is left is shown as that project does.
+func (p *pass[T]) trim(view T) {
+	trimMachine(view.MachineStatus())
+	if p.shape != nil && !p.shape.machine {
+		return
+	}
+	for i := range *view.Conditions() {
+		// What status.observedGeneration says need not be said of each.
+		if c := &(*view.Conditions())[i]; c.ObservedGeneration == view.GetObservedGeneration() {
+			c.ObservedGeneration = 0
+		}
+	}
+	if p.abridge != nil {
+		p.abridge(view)
+	}
+}
+
+// untrim gives back to each condition the generation that trim has left out. It is for a status as it was read.
+func untrim[T Object[T]](obj T) {
+	for i := range *obj.Conditions() {
+		if c := &(*obj.Conditions())[i]; c.ObservedGeneration == 0 {
+			c.ObservedGeneration = max(obj.GetObservedGeneration(), 0)
+		}
+	}
+}
+
+// trimMachine leaves what people need: where the machine stands, why, what is held, and the last transitions. Only
+// the engine reads the rest, in the MachineState.
+func trimMachine(st *v1alpha1.MachineStatus) {
+	st.Name, st.Revision, st.PhaseRevision, st.EnteredAs = "", "", "", ""
+	st.Generation, st.TriedGeneration = 0, 0
+	st.Since, st.StepSince = nil, nil // the last transition has the time
+	for i, h := range st.Held {
+		st.Held[i] = v1alpha1.HeldEffect{Name: h.Name}
+	}
+	st.ShowHistory(v1alpha1.HistoryShown)
+	for i := range st.Requests {
+		st.Requests[i].Earlier = ""
+	}
+}
+
+// Abridged makes a status what its view shows on our CRDs: for tests of what people see.
+func Abridged[T Object[T]](program *Program[T], obj T) {
+	p := &pass[T]{abridge: program.Abridge}
+	p.trim(obj)
+}
