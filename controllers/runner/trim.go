@@ -7,13 +7,14 @@ import (
 // trim takes out of a copy of a status what its view leaves out, so that kubectl describe prints at most 60 lines. On a CRD of
 // another project most of it has no place anyway, and what is left is shown as that project does.
 func (p *pass[T]) trim(view T) {
-	trimMachine(view.MachineStatus())
 	if p.shape != nil && !p.shape.machine {
-		return
+		return // what is shown there is made of what would be left out
 	}
+	trimMachine(view.MachineStatus())
 	for i := range *view.Conditions() {
 		// What status.observedGeneration says need not be said of each.
-		if c := &(*view.Conditions())[i]; c.ObservedGeneration == view.GetObservedGeneration() {
+		c := &(*view.Conditions())[i]
+		if (p.shape == nil || p.shape.observed) && c.ObservedGeneration == view.GetObservedGeneration() {
 			c.ObservedGeneration = 0
 		}
 	}

@@ -24,9 +24,10 @@ func TestTrimAndBack(t *testing.T) {
 		shape *Shape
 		want  *migrationv1.DatastoreMigration
 	}{
-		"our CRD":     {"status.observedGeneration says it; a condition about another generation says its own", &Shape{machine: true}, about(0, 2)},
-		"no shape":    {"everything is kept, as on ours", nil, about(0, 2)},
-		"another CRD": {"it has no place for status.observedGeneration", &Shape{}, about(3, 2)},
+		"our CRD":      {"status.observedGeneration says it; a condition about another generation says its own", &Shape{machine: true, observed: true}, about(0, 2)},
+		"a kind's CRD": {"it has the machine alone", &Shape{machine: true}, about(3, 2)},
+		"no shape":     {"everything is kept, as on ours", nil, about(0, 2)},
+		"another CRD":  {"it has no place for status.observedGeneration", &Shape{}, about(3, 2)},
 	} {
 		dm := about(3, 2)
 		p := &pass[*migrationv1.DatastoreMigration]{shape: c.shape}
@@ -57,5 +58,16 @@ func TestTrimMachine(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, st); diff != "" {
 		t.Errorf("what is shown (-want +got):\n%s", diff)
+	}
+}
+
+// On the CRD of Calico each conflict has a condition, whose time is that of the phase.
+func TestConflictsAreSpreadOnAnotherCRD(t *testing.T) {
+	at := metav1.NowMicro()
+	dm := &migrationv1.DatastoreMigration{Status: migrationv1.DatastoreMigrationStatus{Machine: v1alpha1.MachineStatus{Since: &at}}}
+	p := &pass[*migrationv1.DatastoreMigration]{shape: &Shape{repeats: true}}
+	p.trim(dm)
+	if dm.Status.Machine.Since == nil {
+		t.Error("the time of the phase is gone before conditions are made of it")
 	}
 }
