@@ -36,16 +36,21 @@ func conditionFlaws(dm *migrationv1.DatastoreMigration) []string {
 		if isSummary(c.Type) && c.Status == metav1.ConditionTrue {
 			summary = append(summary, c.Type)
 		}
-		if c.ObservedGeneration != generationOf(dm, c) && (onPeersCRDs || c.ObservedGeneration != 0) { // on ours, the status says it
-			say("condition %s is about generation %d, the status about %d", c.Type, c.ObservedGeneration, dm.Status.ObservedGeneration)
-		}
-		if c.Reason == "" || c.LastTransitionTime.IsZero() {
-			say("condition %s has no reason or no time", c.Type)
-		}
+		found = append(found, conditionFlaw(dm, c)...)
 	}
 	// A conflict says more than Reconciling, and stands for it.
 	if standsFor := !onPeersCRDs && seen["Conflict"]; dm.Status.Phase != "" && (!seen["Ready"] || len(summary) != 1 && !standsFor) {
 		say("Ready must be there (%t), and one of Ready, Reconciling and Stalled be True: %v", seen["Ready"], summary)
+	}
+	return found
+}
+
+func conditionFlaw(dm *migrationv1.DatastoreMigration, c metav1.Condition) (found []string) {
+	if c.ObservedGeneration != generationOf(dm, c) && (onPeersCRDs || c.ObservedGeneration != 0) { // on ours, the status says it
+		found = append(found, fmt.Sprintf("condition %s is about generation %d, the status about %d", c.Type, c.ObservedGeneration, dm.Status.ObservedGeneration))
+	}
+	if c.Reason == "" || c.LastTransitionTime.IsZero() {
+		found = append(found, fmt.Sprintf("condition %s has no reason or no time", c.Type))
 	}
 	return found
 }

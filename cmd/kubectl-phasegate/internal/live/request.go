@@ -158,14 +158,7 @@ func (a Ask) Wait(ctx context.Context, token string) (Object, error) {
 			return false, nil
 		}
 		last = o
-		done := func(r v1alpha1.RequestStatus) bool { return r.Name == q.Name && r.Token == token } // whatever came earlier
-		if slices.ContainsFunc(last.Machine.Requests, done) {
-			return true, nil
-		}
-		if now := u.GetAnnotations()[q.Annotation]; now != token {
-			return false, fmt.Errorf("somebody asked again: annotation %s is %q now, not %q: see who, and wait for that", q.Annotation, now, token)
-		}
-		return false, nil
+		return actedOn(u, o.Machine.Requests, q, token)
 	})
 	if err != nil && trouble != nil && last.Name == "" {
 		return last, fmt.Errorf("request %s: it is not known whether it was acted on: %w", q.Name, trouble)
@@ -174,6 +167,17 @@ func (a Ask) Wait(ctx context.Context, token string) (Object, error) {
 		return last, fmt.Errorf("request %s was not acted on: %s is in phase %s%s; wait longer with --timeout, or see its status%s", q.Name, last, last.Machine.Phase, waitsFor(last.Machine.Blocked), behind(last.Note))
 	}
 	return last, err
+}
+
+// actedOn tells whether the token of a request was acted on, whatever came earlier. The error says that it never will be.
+func actedOn(u *unstructured.Unstructured, all []v1alpha1.RequestStatus, q fsm.Request, token string) (bool, error) {
+	if slices.ContainsFunc(all, func(r v1alpha1.RequestStatus) bool { return r.Name == q.Name && r.Token == token }) {
+		return true, nil
+	}
+	if now := u.GetAnnotations()[q.Annotation]; now != token {
+		return false, fmt.Errorf("somebody asked again: annotation %s is %q now, not %q: see who, and wait for that", q.Annotation, now, token)
+	}
+	return false, nil
 }
 
 // behind adds a note to the end of a message.
