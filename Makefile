@@ -109,6 +109,10 @@ test: build tools ## Run all tests: unit, then those on a real control plane
 	for module in $(MODULES); do (cd $$module && $(GO) test -count=1 -timeout 10m ./...); done
 	$(GO) test $(FRESH) -timeout 30m -p 1 $(CLUSTERED)
 
+.PHONY: test-unit
+test-unit: ## Run the tests that need no control plane: in a minute or two
+	$(GO) test -short $(UNIT)
+
 .PHONY: e2e
 e2e: build cluster-tools ## Run only the end-to-end tests, with their output (KUBE=v1.30.14: on that Kubernetes; E2E_ARGS='-run Lifecycle')
 	$(GO) test $(FRESH) -timeout 30m -v ./test/e2e/... $(E2E_ARGS)

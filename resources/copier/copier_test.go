@@ -2,8 +2,7 @@ package copier_test
 
 import (
 	"context"
-	"fmt"
-	"os"
+	"errors"
 	"testing"
 	"time"
 
@@ -28,29 +27,28 @@ import (
 
 const owner = types.UID("11111111-1111-4111-8111-111111111111")
 
-// live is the cluster that all tests of the package share; each clears it first.
-var live *harness.Cluster
+// live is the cluster that all tests of the package share, once newScene has cleared it.
+var (
+	shared = harness.Shared{Start: startServer}
+	live   *harness.Cluster
+)
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { shared.Main(m) }
 
-func run(m *testing.M) int {
-	ctx := context.Background()
-	var err error
-	live, err = harness.Start(ctx, harness.Options{Own: true, Without: []string{"fakenodes", "scheduler"}})
+func startServer() (*harness.Cluster, error) {
+	ctx := context.Background() // it outlives the test that starts it
+	c, err := harness.Start(ctx, harness.Options{Own: true, Without: []string{"fakenodes", "scheduler"}})
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		return nil, err
 	}
-	defer func() { _ = live.Stop() }()
 	set, err := crds.Load(resources.Default())
 	if err == nil {
-		err = crds.Install(ctx, live.Config, set)
+		err = crds.Install(ctx, c.Config, set)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		return nil, errors.Join(err, c.Stop())
 	}
-	return m.Run()
+	return c, nil
 }
 
 // scene is an empty cluster and a copier on it.
@@ -62,6 +60,7 @@ type scene struct {
 // newScene clears both sides. faults, if given, stands between the copier and the API server.
 func newScene(t *testing.T, faults interceptor.Funcs) *scene {
 	t.Helper()
+	live = shared.Cluster(t)
 	// All kinds at once: the first request for a kind takes the API server a second.
 	var g errgroup.Group
 	for _, kind := range resources.Default().Kinds() {
