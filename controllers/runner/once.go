@@ -36,7 +36,7 @@ func OnceAs[T Object[T]](ctx context.Context, c client.Client, obj T, stepID str
 	if err != nil {
 		return nil, err
 	}
-	p := &pass[T]{client: c, clock: clock, stored: obj, work: deepCopy(obj),
+	p := &pass[T]{client: c, clock: clock, untrimmed: true, stored: obj, work: deepCopy(obj),
 		spec: specOf(OnceMachine, v1alpha1.ObjectKind{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind}, obj)}
 	state, err := readState(ctx, c, p.spec.Machine, obj.GetUID())
 	if err != nil && !notKnown(err) {

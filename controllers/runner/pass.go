@@ -40,6 +40,8 @@ type pass[T Object[T]] struct {
 	shape *Shape
 	// spread is Program.Spread, abridge is Program.Abridge.
 	spread, abridge func(T)
+	// untrimmed: the status itself is what actions see; for Once.
+	untrimmed bool
 	// manager is Busy.Manager.
 	manager string
 	// gone: there is no object, only a state that holds something.
@@ -255,7 +257,9 @@ func (p *pass[T]) send(ctx context.Context) error {
 	p.mu.Lock()
 	p.reported = false
 	view := deepCopy(p.work)
-	p.trim(view)
+	if !p.untrimmed {
+		p.trim(view)
+	}
 	same := reflect.DeepEqual(view, p.stored) // as most passes end: to see it here costs less than two encodings
 	var whole T
 	if !same {
