@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -90,38 +91,39 @@ func TestMigration(t *testing.T) {
 		phase, step string
 		transitions int
 		events      int
+		kstatus     status.Status
 		make        func(*migrationv1.DatastoreMigration)
 	}{
-		"missing right": {"nothing is held yet", "Pending", "Preflight", 1, 2, func(dm *migrationv1.DatastoreMigration) { dm.Status.Progress = nil }},
-		"copying ahead": {"a copy is on its way", "Pending", "CopyResources", 1, 2, func(dm *migrationv1.DatastoreMigration) {
+		"missing right": {"nothing is held yet", "Pending", "Preflight", 1, 2, status.InProgressStatus, func(dm *migrationv1.DatastoreMigration) { dm.Status.Progress = nil }},
+		"copying ahead": {"a copy is on its way", "Pending", "CopyResources", 1, 2, status.InProgressStatus, func(dm *migrationv1.DatastoreMigration) {
 			dm.Status.Progress.CurrentType = "Tier"
 			dm.Status.CopyAhead = &migrationv1.CopyAhead{State: migrationv1.CopyAheadOpen, Message: "m", Round: 1, Changed: 2, ExpectedLockSeconds: 3}
 			holds(dm, "v1Fence", "sideDoor", "v3Lock", "v3Copies")
 		}},
-		"a conflict": {"before the lock", "WaitingForConflictResolution", "DetectConflicts", 2, 4, func(dm *migrationv1.DatastoreMigration) {
+		"a conflict": {"before the lock", "WaitingForConflictResolution", "DetectConflicts", 2, 4, status.InProgressStatus, func(dm *migrationv1.DatastoreMigration) {
 			inConflict(dm)
 			dm.Status.CopyAhead = &migrationv1.CopyAhead{State: migrationv1.CopyAheadOpen, Message: "m", Round: 1, Changed: 2, ExpectedLockSeconds: 3}
 			holds(dm, "v1Fence", "sideDoor", "v3Lock", "v3Copies")
 		}},
-		"a conflict under the lock": {"the cluster waits", "WaitingForConflictResolution", "DetectConflicts", 3, 3, func(dm *migrationv1.DatastoreMigration) {
+		"a conflict under the lock": {"the cluster waits", "WaitingForConflictResolution", "DetectConflicts", 3, 3, status.InProgressStatus, func(dm *migrationv1.DatastoreMigration) {
 			inConflict(dm)
 			locked(dm)
 			holds(dm, everything...)
 		}},
-		"copying under the lock": {"the cluster waits", "Migrating", "CopyResources", 2, 3, func(dm *migrationv1.DatastoreMigration) {
+		"copying under the lock": {"the cluster waits", "Migrating", "CopyResources", 2, 3, status.InProgressStatus, func(dm *migrationv1.DatastoreMigration) {
 			dm.Status.Progress.CurrentType, dm.Status.Machine.Blocked = "Tier", nil
 			locked(dm)
 			holds(dm, everything...)
 		}},
-		"a failure": {"everything was given back", "Failed", "", 16, 6, func(dm *migrationv1.DatastoreMigration) {
+		"a failure": {"everything was given back", "Failed", "", 16, 6, status.FailedStatus, func(dm *migrationv1.DatastoreMigration) {
 			dm.Status.Conditions = append(dm.Status.Conditions[:1], condition("Stalled", metav1.ConditionTrue, "Failed"), condition("Failed", metav1.ConditionTrue, "MigrationError"))
 			dm.Status.Progress = nil
 		}},
-		"not rolled out": {"calico-node does not run on v3 yet", "Converged", "ObserveRollout", 3, 4, func(dm *migrationv1.DatastoreMigration) {
+		"not rolled out": {"calico-node does not run on v3 yet", "Converged", "ObserveRollout", 3, 4, status.InProgressStatus, func(dm *migrationv1.DatastoreMigration) {
 			verified(dm)
 			dm.Status.Machine.OnDelete = &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionHold, Message: "Converged cannot be rolled back"}
 		}},
-		"complete": {"at its end", "Complete", "", 4, 6, func(dm *migrationv1.DatastoreMigration) {
+		"complete": {"at its end", "Complete", "", 4, 6, status.CurrentStatus, func(dm *migrationv1.DatastoreMigration) {
 			verified(dm)
 			dm.Status.CompletedAt = at(0)
 			dm.Status.Conditions = []metav1.Condition{condition("Ready", metav1.ConditionTrue, "RolledOut")}
@@ -131,8 +133,22 @@ func TestMigration(t *testing.T) {
 			dm := migration(c.phase, c.step, c.transitions)
 			c.make(dm)
 			runner.Abridged(&runner.Program[*migrationv1.DatastoreMigration]{Abridge: (*migrationv1.DatastoreMigration).Abridge}, dm)
-			assertFits(t, dm, c.events)
+			assertFits(t, dm, c.events, describeLimit)
+			assertKstatus(t, dm, c.kstatus)
 		})
+	}
+}
+
+// assertKstatus: Helm, Flux and Argo CD wait for what is left, too.
+func assertKstatus(t *testing.T, dm *migrationv1.DatastoreMigration, want status.Status) {
+	t.Helper()
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(dm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := status.Compute(&unstructured.Unstructured{Object: content})
+	if err != nil || got.Status != want {
+		t.Errorf("kstatus says %v, %v, want %s", got, err, want)
 	}
 }
 
@@ -178,7 +194,8 @@ func TestServer(t *testing.T) {
 			Annotations: map[string]string{"a": "b"}, Finalizers: []string{"phasegate.dev/mcpserver"}},
 		Spec: toolhivev1beta1.MCPServerSpec{Image: "example.com/fetch", Transport: "stdio", ProxyMode: "sse"},
 		Status: toolhivev1beta1.MCPServerStatus{Phase: "Failed", Message: "the image cannot be pulled", ObservedGeneration: 2, URL: "http://x", ReadyReplicas: 1,
-			Conditions: []metav1.Condition{condition("Ready", metav1.ConditionFalse, "NotReady"), condition("Reconciling", metav1.ConditionTrue, "Failed"), condition("StdioReplicaCapped", metav1.ConditionTrue, "a")},
+			Conditions: []metav1.Condition{condition("Ready", metav1.ConditionFalse, "NotReady"), condition("Reconciling", metav1.ConditionTrue, "Failed"), condition("StdioReplicaCapped", metav1.ConditionTrue, "a"),
+				condition("SessionStorageWarning", metav1.ConditionFalse, "a"), condition("RateLimitConfigValid", metav1.ConditionTrue, "a")},
 			Machine: v1alpha1.MachineStatus{Name: "mcpserver", Revision: "r", PhaseRevision: "r", Phase: "Failed", Step: "ObserveWorkload", Cursor: 2, Since: micro(0), Deadline: micro(0), Result: "{}", Attempts: 3,
 				NotBefore: micro(0), Held: v1alpha1.Held("workload"), Blocked: v1alpha1.BlockedWays{{Step: "ObserveWorkload", Because: "error, attempt 3", Got: "the image cannot be pulled"}},
 				OnDelete: &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionTransition, To: "Terminating"}, Requests: []v1alpha1.RequestStatus{{Name: "restart", Token: "1", Earlier: "2"}}}},
@@ -192,5 +209,5 @@ func TestServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	unstructured.RemoveNestedField(content, "spec", "resources") // which nobody writes empty
-	assertFits(t, content, 4)
+	assertFits(t, content, 4, serverLimit)
 }

@@ -36,5 +36,5 @@ func TestState(t *testing.T) {
 	for range v1alpha1.HistoryLimit {
 		state.Status.History = append(state.Status.History, v1alpha1.Transition{From: "Pending", To: "Migrating", At: at, Reason: "ReadyToCutOver", Message: "all is ready"})
 	}
-	assertFits(t, state, 0)
+	assertFits(t, state, 0, describeLimit)
 }
