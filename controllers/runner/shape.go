@@ -20,8 +20,8 @@ type Shape struct {
 	schema *structuralschema.Structural
 	// phases are those that status.phase may be; empty: any.
 	phases []string
-	// machine and observed: the status has a place for the machine, and for the generation that it is about.
-	machine, observed bool
+	// machine: the status has a place for the machine.
+	machine bool
 	// repeats: conditions may have a type several times.
 	repeats bool
 	// mostConditions is how many there may be; 0: any number.
@@ -39,7 +39,7 @@ func ShapeOf(crd *apiextensionsv1.CustomResourceDefinition, version string) (*Sh
 		return nil, fmt.Errorf("CRD %s has no status subresource in version %s: add subresources: {status: {}}", crd.Name, version)
 	}
 	if crd.Spec.PreserveUnknownFields || v.Schema == nil || v.Schema.OpenAPIV3Schema == nil {
-		return &Shape{machine: true, observed: true}, nil
+		return &Shape{machine: true}, nil
 	}
 	schema, err := structural(v.Schema.OpenAPIV3Schema)
 	if err != nil {
@@ -47,8 +47,7 @@ func ShapeOf(crd *apiextensionsv1.CustomResourceDefinition, version string) (*Sh
 	}
 	status := v.Schema.OpenAPIV3Schema.Properties["status"].Properties
 	_, machine := status["machine"]
-	_, observed := status["observedGeneration"]
-	s := &Shape{schema: schema, phases: names(status["phase"].Enum), machine: machine, observed: observed}
+	s := &Shape{schema: schema, phases: names(status["phase"].Enum), machine: machine}
 	if conditions, known := status["conditions"]; known {
 		s.repeats = conditions.XListType == nil || *conditions.XListType == "atomic"
 		if conditions.MaxItems != nil {

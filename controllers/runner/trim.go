@@ -11,19 +11,12 @@ func (p *pass[T]) trim(view T) {
 		return // what is shown there is made of what would be left out
 	}
 	trimMachine(view.MachineStatus())
-	for i := range *view.Conditions() {
-		// What status.observedGeneration says need not be said of each.
-		c := &(*view.Conditions())[i]
-		if (p.shape == nil || p.shape.observed) && c.ObservedGeneration == view.GetObservedGeneration() {
-			c.ObservedGeneration = 0
-		}
-	}
 	if p.abridge != nil {
 		p.abridge(view)
 	}
 }
 
-// untrim gives back to each condition the generation that trim has left out. It is for a status as it was read.
+// untrim gives back to each condition the generation that an Abridge has left out. It is for a status as it was read.
 func untrim[T Object[T]](obj T) {
 	for i := range *obj.Conditions() {
 		if c := &(*obj.Conditions())[i]; c.ObservedGeneration == 0 {

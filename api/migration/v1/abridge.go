@@ -18,6 +18,12 @@ const historyShown = 3
 func (m *DatastoreMigration) Abridge() {
 	s := &m.Status
 	s.CopyAhead, s.Verified, s.Machine.Requests = nil, nil, nil
+	for i := range s.Conditions {
+		// What status.observedGeneration says need not be said of each: clients fall back to that.
+		if c := &s.Conditions[i]; c.ObservedGeneration == s.ObservedGeneration {
+			c.ObservedGeneration = 0
+		}
+	}
 	s.Machine.ShowHistory(historyShown)
 	if s.Lock != nil && s.Lock.Mode == LockEnforced {
 		m.abridgeLock()

@@ -34,7 +34,7 @@ func (s *MCPServer) CopyStatusFrom(other *MCPServer) { other.Status.DeepCopyInto
 const historyShown = 2
 
 // Abridge takes out of the status what people need not see in the object, so that kubectl
-// describe prints at most 75 lines: the MachineState has it.
+// describe prints at most 78 lines: the MachineState has it.
 func (s *MCPServer) Abridge() {
 	st := &s.Status.Machine
 	st.ShowHistory(historyShown)

@@ -14,8 +14,8 @@ import (
 // describeLimit is how many lines people read.
 const describeLimit = 60
 
-// serverLimit leaves room for the conditions that ToolHive has on every server: three, of five lines each.
-const serverLimit = describeLimit + 15
+// serverLimit leaves room for the conditions that ToolHive has on every server: three, of six lines each.
+const serverLimit = describeLimit + 18
 
 // described are the lines that kubectl describe prints of a custom resource with so many
 // Events: a line for each field and for each text of a list. It follows
