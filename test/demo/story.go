@@ -22,7 +22,7 @@ import (
 // What must not be exceeded.
 const (
 	gapLimit      = 2 * time.Second
-	describeLimit = 70
+	describeLimit = 60
 )
 
 // How long is waited, many times what it takes on an idle machine.
