@@ -19,12 +19,6 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// Knows tells whether a kind is one of Kubernetes itself.
-func Knows(apiVersion, kind string) bool {
-	_, known := typeOf(apiVersion, kind)
-	return known
-}
-
 // Misfits compares content with a kind. A text that holds ${…} may come to anything where
 // it is nothing else, and to a text where it is more. Of a kind that is not known nothing
 // is a misfit.
