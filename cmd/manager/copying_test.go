@@ -55,7 +55,7 @@ func TestCopiesAreSentPolitely(t *testing.T) {
 	if n := together(t.Context()); n < 2 {
 		t.Errorf("%d requests at a time, want several: nobody asked to be polite", n)
 	}
-	if n := together(inflight.Politely(t.Context())); n != 1 {
+	if n := together(inflight.WithLowPriority(t.Context())); n != 1 {
 		t.Errorf("%d polite requests at a time, want one", n)
 	}
 }

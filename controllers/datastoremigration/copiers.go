@@ -125,7 +125,7 @@ func (s *copiers) copierOver(dm *migration, version string, more ...copier.Optio
 // unhurried is for steps that copy, or read as much, before anything is locked.
 func (s *copiers) unhurried(ctx context.Context) context.Context {
 	if s.polite {
-		return inflight.Politely(ctx)
+		return inflight.WithLowPriority(ctx)
 	}
 	return ctx
 }

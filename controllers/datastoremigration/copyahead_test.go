@@ -48,11 +48,11 @@ func TestManners(t *testing.T) {
 			api := newFake().WithStatusSubresource(dm).WithObjects(dm, svc, lockObject(false)).Build()
 			copies := interceptor.NewClient(api, interceptor.Funcs{
 				List: func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
-					got.Store(inflight.IsPolite(ctx))
+					got.Store(inflight.IsLowPriority(ctx))
 					return seen
 				},
 			})
-			action := Program(api, Settings{Registry: resources.Default(), Discovery: nothingServed(), Copies: copies, Polite: c.polite}).Actions[c.action]
+			action := Program(api, Settings{Registry: resources.Default(), Discovery: nothingServed(), Copies: copies, LowPriority: c.polite}).Actions[c.action]
 			if _, err := runner.Once(t.Context(), api, dm, action, fsm.Params{"ahead": c.ahead}, clock.RealClock{}); !errors.Is(err, seen) {
 				t.Fatalf("it did not come to a list: %v", err)
 			}

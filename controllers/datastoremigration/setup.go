@@ -105,9 +105,9 @@ type Settings struct {
 	// go. Copies is the client made of it, by Gate.
 	Copying *rest.Config
 	Copies  client.Client
-	// Polite is to leave others most of the API server while nothing is locked, through a transport of Copying
-	// that knows inflight.Politely.
-	Polite bool
+	// LowPriority is to leave others most of the API server while nothing is locked, through a transport of Copying
+	// that knows inflight.WithLowPriority.
+	LowPriority bool
 	// Pod is the one that this program runs in; empty outside of pods.
 	Pod types.NamespacedName
 	// MemoryLimit is how many bytes of memory this program may use; 0: as many as there are.

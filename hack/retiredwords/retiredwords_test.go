@@ -17,7 +17,7 @@ import (
 var retired = map[string]string{
 	"Adopted": "AlreadyEqual", "Crowded": "Large", "Deed": "LockWrite, Remedy", "Explained": "GuardResult", "Fate": "DeleteResult, Impact", "Fates": "Impacts", "Foreign": "Unmanaged",
 	"Frozen": "UseSnapshot", "Insist": "Retry", "Leaving": "Terminating", "Ledger": "EqualityCache", "Looker": "Inspector", "Moving": "ChangedSince",
-	"Oracle": "GuardStub", "Rival": "ConflictNext", "Settle": "RunUntilIdle", "Sift": "Filter", "Situation": "InvariantState", "Stray": "Orphan",
+	"Oracle": "GuardStub", "Polite": "LowPriority", "Politely": "WithLowPriority", "Rival": "ConflictNext", "Settle": "RunUntilIdle", "Sift": "Filter", "Situation": "InvariantState", "Stray": "Orphan",
 	"Strays": "Orphans", "Suspect": "Mismatch", "Teller": "EventSource, Describer", "Thaw": "Invalidate", "Unfollow": "Unwatch", "Vault": "BackupStore",
 	"Verdict": "Decision", "Withheld": "Deferred", "Withhold": "Defer", "Told": "what it returns",
 }

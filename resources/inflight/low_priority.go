@@ -16,26 +16,26 @@ const (
 	longestRest = time.Second
 )
 
-type politeKey struct{}
+type lowPriorityKey struct{}
 
-// Politely marks the requests with this context as those that can wait; see Polite.
-func Politely(ctx context.Context) context.Context { return context.WithValue(ctx, politeKey{}, true) }
+// WithLowPriority marks the requests with this context as those that can wait; see LowPriority.
+func WithLowPriority(ctx context.Context) context.Context { return context.WithValue(ctx, lowPriorityKey{}, true) }
 
-// IsPolite tells whether they are marked so.
-func IsPolite(ctx context.Context) bool { return ctx.Value(politeKey{}) != nil }
+// IsLowPriority tells whether they are marked so.
+func IsLowPriority(ctx context.Context) bool { return ctx.Value(lowPriorityKey{}) != nil }
 
-// Polite leaves others most of the API server: of the requests that are marked by Politely there is one at a
+// LowPriority leaves others most of the API server: of the requests that are marked by WithLowPriority there is one at a
 // time, and after each none for ten times as long as it took. Those that are not marked, and watches, pass.
-type Polite struct{ turn chan struct{} }
+type LowPriority struct{ turn chan struct{} }
 
-// NewPolite is shared by all clients that are made from a rest.Config which wraps it.
-func NewPolite() *Polite { return &Polite{turn: make(chan struct{}, 1)} }
+// NewLowPriority is shared by all clients that are made from a rest.Config which wraps it.
+func NewLowPriority() *LowPriority { return &LowPriority{turn: make(chan struct{}, 1)} }
 
 // Wrap is for rest.Config.Wrap. A request has its turn until its answer is read or closed.
-func (p *Polite) Wrap(next http.RoundTripper) http.RoundTripper { return &wrapped{next, p.send} }
+func (p *LowPriority) Wrap(next http.RoundTripper) http.RoundTripper { return &wrapped{next, p.send} }
 
-func (p *Polite) send(next http.RoundTripper, req *http.Request) (*http.Response, error) {
-	if !IsPolite(req.Context()) || isWatch(req) {
+func (p *LowPriority) send(next http.RoundTripper, req *http.Request) (*http.Response, error) {
+	if !IsLowPriority(req.Context()) || isWatch(req) {
 		return next.RoundTrip(req)
 	}
 	select {

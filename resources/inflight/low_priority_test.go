@@ -11,9 +11,9 @@ import (
 	"github.com/phasegate/phasegate/resources/inflight"
 )
 
-// Politely there is one request at a time, and most of the time none: however many workers there are, and
+// WithLowPriority there is one request at a time, and most of the time none: however many workers there are, and
 // whatever becomes of a request. What is not marked, as under the lock, goes as if nobody was polite.
-func TestPolite(t *testing.T) {
+func TestLowPriority(t *testing.T) {
 	refused := func() (*http.Response, error) { return nil, errors.New("connection refused") }
 	cases := map[string]struct {
 		why        string
@@ -35,11 +35,11 @@ func TestPolite(t *testing.T) {
 				if c.trouble != nil {
 					m.trouble.Store(&c.trouble)
 				}
-				ctx := inflight.Politely(t.Context())
+				ctx := inflight.WithLowPriority(t.Context())
 				if c.hurried {
 					ctx = t.Context()
 				}
-				stop := copying(ctx, t, inflight.NewPolite().Wrap(m), 8)
+				stop := copying(ctx, t, inflight.NewLowPriority().Wrap(m), 8)
 				time.Sleep(10*time.Second - time.Millisecond)
 				if most := m.most.Load(); most != c.atOnce {
 					t.Errorf("%d requests at a time, want %d: %s", most, c.atOnce, c.why)
@@ -55,11 +55,11 @@ func TestPolite(t *testing.T) {
 
 // A request that nobody waits for any more does not wait for its turn, nor does a watch, which would never
 // give it back.
-func TestPoliteLetsGo(t *testing.T) {
+func TestLowPriorityLetsGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
-		via := inflight.NewPolite().Wrap(s)
-		polite := inflight.Politely(t.Context())
+		via := inflight.NewLowPriority().Wrap(s)
+		polite := inflight.WithLowPriority(t.Context())
 		open, err := ask(polite, t, via, "/apis")
 		if err != nil {
 			t.Fatal(err)
