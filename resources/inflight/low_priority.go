@@ -19,7 +19,9 @@ const (
 type lowPriorityKey struct{}
 
 // WithLowPriority marks the requests with this context as those that can wait; see LowPriority.
-func WithLowPriority(ctx context.Context) context.Context { return context.WithValue(ctx, lowPriorityKey{}, true) }
+func WithLowPriority(ctx context.Context) context.Context {
+	return context.WithValue(ctx, lowPriorityKey{}, true)
+}
 
 // IsLowPriority tells whether they are marked so.
 func IsLowPriority(ctx context.Context) bool { return ctx.Value(lowPriorityKey{}) != nil }
