@@ -95,6 +95,7 @@ func TestCRDFlips(t *testing.T) {
 	beside(t)
 	w := shared.Lend(t)
 	t.Cleanup(func() { w.replace(ours) })
+	w.giveBack(t) // states that earlier tests left: their processes ended before they looked at them
 	flipping, flips := w.flipping(ours, theirs)
 	j := w.begin(t)
 	j.recorder.MayGap()
