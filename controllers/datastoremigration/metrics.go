@@ -49,15 +49,15 @@ func NewMetrics(reg prometheus.Registerer, now func() time.Time) *Metrics {
 	m := &Metrics{
 		now: now, known: map[string]*measured{},
 		resources: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "calico_migration_resources_total",
-			Help: "Objects by outcome: migrated (copied), skipped (in v3 already with equal content), terminating (being deleted in v1) or conflict (in v3 with other content)."}, []string{"kind", "outcome"}),
+			Help: "Objects by outcome: migrated (copied), skipped (equal in v3 already), terminating (being deleted in v1) or conflict (different in v3)."}, []string{"kind", "outcome"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "calico_migration_resource_errors_total",
-			Help: "Objects that cannot be migrated: not convertible, or refused by the API server."}, []string{"kind"}),
+			Help: "Objects that cannot be converted, or that the API server refuses."}, []string{"kind"}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "calico_migration_retries_total",
-			Help: "Requests of the copy that were sent again after an error on the way."}, []string{"kind", "operation"}),
+			Help: "Requests of the copy that were retried after an error."}, []string{"kind", "operation"}),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "calico_migration_duration_seconds",
-			Help: "How long migrations took from the lock to Converged; the rollout after it is not in it.", Buckets: prometheus.ExponentialBuckets(1, 2, 15)}),
+			Help: "Duration of migrations, from the lock to Converged.", Buckets: prometheus.ExponentialBuckets(1, 2, 15)}),
 		typeDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "calico_migration_type_duration_seconds",
-			Help: "How long the objects of a kind took to be copied for the first time; kinds are copied side by side.", Buckets: prometheus.ExponentialBuckets(0.1, 2, 12)}, []string{"kind"}),
+			Help: "Duration of the first copy of a kind; kinds are copied in parallel.", Buckets: prometheus.ExponentialBuckets(0.1, 2, 12)}, []string{"kind"}),
 	}
 	reg.MustRegister(m.resources, m.errors, m.retries, m.duration, m.typeDuration, m)
 	return m

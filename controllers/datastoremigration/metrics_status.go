@@ -42,19 +42,19 @@ func migrationDesc(name, help string, more ...string) *prometheus.Desc {
 
 var (
 	calicoPhaseDesc = prometheus.NewDesc("calico_migration_phase",
-		"1 for the phase that a migration is in, else 0: pending, migrating, waiting_for_conflict_resolution, converged, complete or failed; all 0 during an abort.", []string{"phase"}, nil)
+		"1 for the phase of a migration, else 0: pending, migrating, waiting_for_conflict_resolution, converged, complete or failed; all 0 during an abort.", []string{"phase"}, nil)
 	lockedDesc = migrationDesc("phasegate_migration_locked",
-		"1 while v1 is locked and v3 is not open yet, else 0: Calico changes no pod networking then. A lock of v3 alone, while objects are copied ahead, is none.")
+		"1 while v1 is locked and v3 is not open yet, else 0. Meanwhile Calico does not change pod networking.")
 	lockedSinceDesc = migrationDesc("phasegate_migration_locked_since_timestamp_seconds",
 		"When the migration locked v1; absent while phasegate_migration_locked is 0.")
 	progressDesc = migrationDesc("phasegate_migration_last_progress_timestamp_seconds",
-		"When this process last saw the migration move: an object copied, a step done, another phase.")
+		"When this process last saw progress: an object copied, a step done, another phase.")
 	stateDesc = migrationDesc("phasegate_migration_objects",
 		"Objects by state: remaining, migrated, skipped, terminating or conflict.", "state")
 	kindsDesc     = migrationDesc("phasegate_migration_kinds", "Kinds by state: remaining or done.", "state")
-	conflictsDesc = migrationDesc("phasegate_migration_conflicts", "Objects that differ between v1 and v3 and wait for a person.")
+	conflictsDesc = migrationDesc("phasegate_migration_conflicts", "Objects that differ between v1 and v3, and need your decision.")
 	withheldDesc  = migrationDesc("phasegate_migration_owners_withheld",
-		"Objects in v3 that lack owner references to Calico objects: the owners are not copied yet, or do not exist.")
+		"Objects in v3 without their Calico owners, which are not copied yet, or do not exist.")
 )
 
 // state is what is shown of a status; another state is progress. It leaves out

@@ -22,7 +22,7 @@ func newGauges() *gauges {
 		refused: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "phasegate_machine_refused",
 			Help: "1 for each code found in a machine file that is not used."}, []string{"file", "code"}),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "phasegate_machine_reloads_total",
-			Help: "Changes of machine files by result: accepted, refused, orphaned (the file is gone, the machine goes on), or compiled-in (refused when the program started, and the compiled-in machine has taken its place)."}, []string{"machine", "result"}),
+			Help: "Changes of machine files by result: accepted, refused, orphaned (the file is gone, the machine continues), or compiled-in (refused at the start, replaced by the compiled-in machine)."}, []string{"machine", "result"}),
 	}
 }
 

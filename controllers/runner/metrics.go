@@ -31,13 +31,13 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		transitions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "phasegate_transitions_total",
 			Help: "Transitions that were stored."}, []string{"machine", "from", "to", "reason"}),
 		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "phasegate_phase_duration_seconds",
-			Help: "How long objects stayed in a phase that they left.", Buckets: prometheus.ExponentialBuckets(0.1, 4, 12)}, []string{"machine", "phase"}),
+			Help: "Duration of phases that have ended.", Buckets: prometheus.ExponentialBuckets(0.1, 4, 12)}, []string{"machine", "phase"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "phasegate_machine_requests_total",
 			Help: "One-shot requests (retry, restart, approve) that were acted on."}, []string{"machine", "request"}),
 		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "phasegate_step_duration_seconds",
-			Help: "How long actions took.", Buckets: prometheus.ExponentialBuckets(0.01, 2.5, 12)}, []string{"machine", "action"}),
+			Help: "Duration of actions.", Buckets: prometheus.ExponentialBuckets(0.01, 2.5, 12)}, []string{"machine", "action"}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "phasegate_step_retries_total",
-			Help: "Actions that failed and will be tried again or caught."}, []string{"machine", "action"}),
+			Help: "Failed actions that are retried or caught."}, []string{"machine", "action"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "phasegate_step_errors_total",
 			Help: "Errors of actions by class."}, []string{"machine", "action", "class"}),
 		objects: newObjects(), leftovers: newLeftovers(),
@@ -88,7 +88,7 @@ type leftovers struct {
 
 func newLeftovers() *leftovers {
 	return &leftovers{known: map[string]bool{}, gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "phasegate_states_without_object",
-		Help: "Objects that are gone although their machine holds something, which is being given back: kubectl get machinestates."}, []string{"machine"})}
+		Help: "Objects that are gone while their machine state holds something, which is being released: kubectl get machinestates."}, []string{"machine"})}
 }
 
 // add is false for a state that was added before.

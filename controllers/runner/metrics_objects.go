@@ -31,15 +31,15 @@ func objectDesc(name, help string, more ...string) *prometheus.Desc {
 }
 
 var (
-	phaseDesc = objectDesc("phasegate_phase", "1 for the phase an object is in, 0 for the machine's other phases.", "phase")
+	phaseDesc = objectDesc("phasegate_phase", "1 for the phase of an object, 0 for the machine's other phases.", "phase")
 	infoDesc  = objectDesc("phasegate_object_info",
-		"1 for each object, with the revision of the machine that last drove it; not in phasegate_machine_info: it has not taken over an edit yet.", "revision")
+		"1 for each object, with the machine revision that last drove it. If phasegate_machine_info has another one, the object has not taken over an edit yet.", "revision")
 	enteredDesc  = objectDesc("phasegate_phase_entered_timestamp_seconds", "When the object entered its phase.")
 	deadlineDesc = objectDesc("phasegate_phase_deadline_timestamp_seconds", "When the timeout of the phase fires; absent where it has none.")
 	readyDesc    = objectDesc("phasegate_ready", "1 if the object's condition Ready is True, else 0.")
-	stalledDesc  = objectDesc("phasegate_stalled", "1 if the object's condition Stalled is True, else 0: it does not move without a person.")
-	blockedDesc  = objectDesc("phasegate_blocked_exits", "Exits of the phase, or a waiting step, that are closed: status.machine.blocked.")
-	heldDesc     = objectDesc("phasegate_held_effects", "Effects in place that will be given back: status.machine.held.")
+	stalledDesc  = objectDesc("phasegate_stalled", "1 if the object's condition Stalled is True, else 0: a person must act.")
+	blockedDesc  = objectDesc("phasegate_blocked_exits", "Closed exits of the phase, or a waiting step: status.machine.blocked.")
+	heldDesc     = objectDesc("phasegate_held_effects", "Effects to be released: status.machine.held.")
 	attemptsDesc = objectDesc("phasegate_step_attempts", "Errors in a row of the object's current step.")
 )
 

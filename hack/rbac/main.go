@@ -88,15 +88,15 @@ func roles() ([]role, error) {
 	})
 	return []role{
 		{"datastoremigration", "The account of the migration.", migrate},
-		{"datastoremigration-apiservers", "The same account, to know how many API servers there are: a Role of kube-system.", servers},
-		{"datastoremigration-cleanup", "The same account, for the removal of the v1 CRDs at the end: `controllers.datastoremigration.cleanup.enabled`. It may be granted as late as that.", cleanUp},
-		{"datastoremigration-backup", "The same account, for the backup before that removal: a Role of the namespace `controllers.datastoremigration.calicoNamespace`, granted with the one above.", backUp},
-		{"datastoremigration-copyahead", "The same account, to add a version to Calico's v3 CRDs for the time of a migration, through which objects are copied before v1 is locked: `controllers.datastoremigration.copyAhead.enabled`.", ahead},
-		{"datastoremigration-dependents", "The same account, to find what belongs to Calico's objects and is no object of Calico: `controllers.datastoremigration.dependents.enabled`. " +
-			"The chart adds the right to patch what `controllers.datastoremigration.dependents.patch` lists: by default ConfigMaps and Secrets, to take references to their owners off while these change places.", detach},
-		{"mcpserver", "The account of MCP servers. It holds the rights of a proxy too, since nobody can grant what he does not have.", ofServers},
-		{"mcpserver-toolhive", "The same account, where the proxies are ToolHive's: `proxy`. It reads the configurations that only they are given.", rbac.Without(mcpserver.NeedsOf(mcpserver.ToolHive, mcp, rbac.Guess), ofServers)},
-		{"custom", "The account of machines that no controller is compiled in for. What such a machine works on is yours to grant.", generic.Program(builtin.Options{}).NeedsOfAny()},
+		{"datastoremigration-apiservers", "The same account, to count the API servers: a Role of kube-system.", servers},
+		{"datastoremigration-cleanup", "The same account, to delete the v1 CRDs in a clean-up: `controllers.datastoremigration.cleanup.enabled`. You can grant it at that time.", cleanUp},
+		{"datastoremigration-backup", "The same account, for the backup before that: a Role of the namespace `controllers.datastoremigration.calicoNamespace`, granted with the one above.", backUp},
+		{"datastoremigration-copyahead", "The same account, to open [the side door](../explanation/side-door.md): `controllers.datastoremigration.copyAhead.enabled`.", ahead},
+		{"datastoremigration-dependents", "The same account, to find [objects outside Calico with a Calico owner](troubleshooting.md#check-dependents): `controllers.datastoremigration.dependents.enabled`. " +
+			"The chart adds the right to patch the kinds in `controllers.datastoremigration.dependents.patch`, by default ConfigMaps and Secrets.", detach},
+		{"mcpserver", "The account of MCP servers. It has the rights of a proxy, too: an account can grant only rights that it has.", ofServers},
+		{"mcpserver-toolhive", "The same account, with ToolHive's proxies (`proxy`): the configurations that only they use.", rbac.Without(mcpserver.NeedsOf(mcpserver.ToolHive, mcp, rbac.Guess), ofServers)},
+		{"custom", "The account of machines for your own kinds. Grant the rights that they need.", generic.Program(builtin.Options{}).NeedsOfAny()},
 	}, nil
 }
 

@@ -16,13 +16,12 @@ const listed = 5
 
 const intro = "# Rights\n\n" +
 	"<!-- Made by hack/rbac (make generate). -->\n\n" +
-	"The rights of each account of the chart, and what needs them: a step, a guard, a watch of the machine, or the controller itself. Nothing else is granted. The rules are in `charts/phasegate/files/rbac`.\n\n" +
-	"To check whether an account has them:\n\n" +
+	"The rights of each account of the chart, and the steps, guards, watches or controllers that need them. Nothing else is granted, except rights to the lease and to metrics, which are in the chart's templates. The rules are in `charts/phasegate/files/rbac`.\n\n" +
+	"To list the missing rights of an account:\n\n" +
 	"```sh\n" +
 	"kubectl phasegate check --as system:serviceaccount:phasegate-system:phasegate-datastoremigration --controllers datastoremigration\n" +
 	"```\n\n" +
-	"A line for each missing right says what needs it. A machine of your own may need more: add rules under `controllers.<name>.extraRules`.\n" +
-	"Rights to the lease and to metrics are in the chart's templates, not here.\n"
+	"If a machine of your own needs more, add rules under `controllers.<name>.extraRules`.\n"
 
 // page tells each right and who needs it.
 func page(roles []role) string {

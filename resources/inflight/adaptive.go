@@ -41,9 +41,9 @@ func NewAdaptive(most int, reg prometheus.Registerer) *Adaptive {
 	a := &Adaptive{climb: climb{most: most, bears: most}, limit: min(firstLimit, most), idle: true}
 	reg.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "phasegate_copy_requests_in_flight",
-			Help: "Requests of a copy on their way to the API server."}, a.told(func() int { return a.inFlight })),
+			Help: "Requests of a copy in flight to the API server."}, a.told(func() int { return a.inFlight })),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "phasegate_copy_requests_in_flight_limit",
-			Help: "How many requests of a copy are on their way to the API server at most; it follows what the server bears."}, a.told(func() int { return a.limit })))
+			Help: "The present limit of requests of a copy in flight."}, a.told(func() int { return a.limit })))
 	return a
 }
 

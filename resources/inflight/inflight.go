@@ -26,14 +26,14 @@ func New(most int, reg prometheus.Registerer) *Limit {
 	l := &Limit{
 		slots: make(chan struct{}, most),
 		waiting: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "phasegate_requests_waiting_seconds",
-			Help:    "How long requests to the API server waited for their turn; see --max-requests-in-flight.",
+			Help:    "How long requests waited because of --max-requests-in-flight.",
 			Buckets: []float64{0.001, 0.01, 0.1, 1, 10}}),
 	}
 	reg.MustRegister(l.waiting,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "phasegate_requests_in_flight",
-			Help: "Requests on their way to the API server, watches and the lease not counted."}, func() float64 { return float64(len(l.slots)) }),
+			Help: "Requests in flight to the API server, without watches and the lease."}, func() float64 { return float64(len(l.slots)) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "phasegate_requests_in_flight_limit",
-			Help: "How many requests may be on their way to the API server at a time."}, func() float64 { return float64(cap(l.slots)) }))
+			Help: "The limit of requests in flight, --max-requests-in-flight."}, func() float64 { return float64(cap(l.slots)) }))
 	return l
 }
 

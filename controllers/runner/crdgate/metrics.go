@@ -19,11 +19,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		running: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "phasegate_crdgate_running",
-			Help: "1 while the controller of this CRD runs (also while it is stopping), else 0; absent where the process does not lead.",
+			Help: "1 while the controller of this CRD runs or stops, else 0; absent on a standby.",
 		}, []string{"crd"}),
 		restarts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "phasegate_crdgate_restarts_total",
-			Help: "How often the controller of this CRD returned without having been told to and was started again.",
+			Help: "Restarts of the controller of this CRD after it ended unexpectedly.",
 		}, []string{"crd"}),
 	}
 	reg.MustRegister(m.running, m.restarts)
