@@ -2,8 +2,8 @@
 // sides, and deletes its own copies.
 //
 // Each call is idempotent: after a crash, the same call does the rest. Package resources decides what an object becomes
-// and when two are equal. Of this repository, it imports resources and api alone. It must not know phases, locks, or
-// the migration's resource beyond its UID. It writes v1 objects only for barriers and by Editor.
+// and when two are equal. Of this repository, copier imports resources and api alone. It must not know phases, locks,
+// or the migration's resource beyond its UID. It writes v1 objects only for barriers and by Editor.
 //
 //	c := copier.New(resources.Default(), liveClient, dm.UID)
 //	plan, err := c.Plan(ctx, true)         // before anything is locked: plan.Problems must be empty
