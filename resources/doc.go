@@ -1,7 +1,6 @@
-// Package resources knows the Calico kinds: their names in both API groups, how a v1 object becomes a
-// v3 object without losing anything, and when two v3 objects mean the same.
+// Package resources knows the Calico kinds: their names in both API groups, the lossless conversion from v1 to v3, and
+// when two v3 objects are equal.
 //
-// Everything here is a pure function of its arguments. The package must not know the API server
-// (package copier reads and writes), nor phases, nor the migration's own resource. Objects travel as
-// unstructured content, never as Calico's Go types, so that fields nobody here has heard of survive.
+// All functions are pure. The package must not know the API server (package copier reads and writes), phases, or the
+// migration's own resource. Objects are unstructured content, not Calico's Go types, so that unknown fields survive.
 package resources

@@ -1,6 +1,6 @@
-// Package program compiles a machine file: every expression compiled, every duration parsed, every name found. The
-// Program that comes of it is data that nobody changes. It also has what a file may name: Bindings.
+// Package program compiles a machine file to a Program, which is immutable data: every expression compiled, every
+// duration parsed, every name found. Bindings are what a file may name.
 //
-// It imports expr, diag and api, and runs nothing. Begin with Load, which makes a Definition, and with Compile, which
-// answers a Program and what is wrong in the file itself. What a run could come to is found by lint.
+// It imports expr, diag and api, and runs nothing. Begin with Load, which makes a Definition, and Compile, which
+// returns a Program and the errors of the file itself. Package lint finds what a run could come to.
 package program

@@ -1,10 +1,9 @@
-// Package copier carries the objects of every kind of the registry from v1 to v3 through the API
-// server, compares both sides, and takes its own copies away again.
+// Package copier copies the objects of every kind of the registry from v1 to v3 through the API server, compares both
+// sides, and deletes its own copies.
 //
-// Each call is idempotent and keeps nothing that the next one needs: after a crash the same call does
-// what is left. What an object becomes and when two objects are equal is decided in package resources, which it may
-// import, with api and nothing else of this repository; this package only acts. It must not know phases, locks or the
-// migration's own resource beyond its UID. A v1 object is never written, but for barriers and what Editor is asked for.
+// Each call is idempotent: after a crash, the same call does the rest. Package resources decides what an object becomes
+// and when two are equal. Of this repository, copier imports resources and api alone. It must not know phases, locks,
+// or the migration's resource beyond its UID. It writes v1 objects only for barriers and by Editor.
 //
 //	c := copier.New(resources.Default(), liveClient, dm.UID)
 //	plan, err := c.Plan(ctx, true)         // before anything is locked: plan.Problems must be empty
