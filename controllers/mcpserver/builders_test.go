@@ -162,7 +162,9 @@ func TestProxyPods(t *testing.T) {
 			PodTemplateMetadataOverrides: &v1beta1.MetadataOverrides{
 				Labels:      map[string]string{"team": "a", "app": "stolen"},
 				Annotations: map[string]string{"note": "n", v1beta1.AnnotationRunConfigChecksum: "stolen"}},
-			Env: []v1beta1.EnvVar{{Name: "HOME", Value: "/home"}, {Name: "A", Value: "1"}, {Name: v1beta1.EnvGeneration, Value: "stolen"}},
+			Env:          []v1beta1.EnvVar{{Name: "HOME", Value: "/home"}, {Name: "A", Value: "1"}, {Name: v1beta1.EnvGeneration, Value: "stolen"}},
+			NodeSelector: map[string]string{"pool": "warm"}, Tolerations: []corev1.Toleration{{Key: "pool", Operator: corev1.TolerationOpExists}},
+			Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{}},
 		}}
 	})
 	got, err := Settings{ProxyImage: "example.org/proxy:1"}.proxyPods(srv, `{"spec":{}}`, "sum", nil)
@@ -178,6 +180,9 @@ func TestProxyPods(t *testing.T) {
 		NonRoot, ReadOnly   bool
 		StartSeconds        int32
 		Grace               int64
+		NodeSelector        map[string]string
+		Tolerations         []corev1.Toleration
+		Affinity            *corev1.Affinity
 	}
 	c := got.Spec.Containers[0]
 	generation := corev1.EnvVar{Name: "THV_MCPSERVER_GENERATION", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
@@ -193,11 +198,14 @@ func TestProxyPods(t *testing.T) {
 			{Name: "TOOLHIVE_RUNTIME", Value: "kubernetes"}, {Name: "UNSTRUCTURED_LOGS", Value: "false"}, {Name: "XDG_CONFIG_HOME", Value: "/tmp"}},
 		Ports:   []corev1.ContainerPort{{Name: "http", ContainerPort: 9090, Protocol: "TCP"}},
 		NonRoot: true, ReadOnly: true, StartSeconds: 150, Grace: 30,
+		NodeSelector: map[string]string{"pool": "warm"}, Tolerations: []corev1.Toleration{{Key: "pool", Operator: corev1.TolerationOpExists}},
+		Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{}},
 	}
 	if diff := cmp.Diff(want, summary{
 		Labels: got.Labels, Annotations: got.Annotations, Account: got.Spec.ServiceAccountName, Args: c.Args, Env: c.Env, Ports: c.Ports,
 		NonRoot: *got.Spec.SecurityContext.RunAsNonRoot, ReadOnly: *c.SecurityContext.ReadOnlyRootFilesystem,
 		StartSeconds: c.StartupProbe.PeriodSeconds * c.StartupProbe.FailureThreshold, Grace: *got.Spec.TerminationGracePeriodSeconds,
+		NodeSelector: got.Spec.NodeSelector, Tolerations: got.Spec.Tolerations, Affinity: got.Spec.Affinity,
 	}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -82,6 +82,7 @@ func (s Settings) proxyPods(srv *server, podPatch, checksum string, peers *toolh
 			RunAsNonRoot: new(true), RunAsUser: new(int64(proxyUser)), RunAsGroup: new(int64(proxyUser)), FSGroup: new(int64(proxyUser)),
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
+		NodeSelector: overrides.NodeSelector, Tolerations: overrides.Tolerations, Affinity: overrides.Affinity,
 		Containers: []corev1.Container{container},
 		Volumes: []corev1.Volume{{Name: "runconfig", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: v1beta1.RunConfigName(srv.Name)}}}}},

@@ -57,6 +57,8 @@ var refs = []ref{
 		valid: v1beta1.ReasonAuthServerRefValid, absent: v1beta1.ReasonAuthServerRefNotFound,
 		of:   func(s *server) *v1beta1.LocalRef { return localRef(s.Spec.AuthServerRef) },
 		hash: func(s *server) *string { return &s.Status.AuthServerConfigHash }, unfit: authServerKind, wrong: noAuthServer,
+		field: "authServerRef", invalid: "AuthServerRefInvalidConfig",
+		into: func(o *toolhive.Objects) **unstructured.Unstructured { return &o.AuthServer },
 	},
 	{
 		kind: "MCPGroup", condition: v1beta1.ConditionGroupRefValidated,

@@ -57,23 +57,28 @@ func tokenType(name string) (long string, known bool) {
 	return "", false
 }
 
-// addExternalAuth knows two types: tokens are exchanged, or nothing is done. All
-// others are for proxies of servers elsewhere, or for several servers in one: with this
-// program they would do nothing.
+// typeOf is that of an MCPExternalAuthConfig.
+func typeOf(config *unstructured.Unstructured) string {
+	kind, _, _ := unstructured.NestedString(config.Object, "spec", "type")
+	return kind
+}
+
+// addExternalAuth knows three types: tokens are exchanged, the proxy runs an authorization
+// server, or nothing is done. All others are for proxies of servers elsewhere, or for several
+// servers in one: with this program they would do nothing.
 func (p *Proxy) addExternalAuth(srv *v1beta1.MCPServer, named Objects) *InvalidError {
 	const field = "externalAuthConfigRef"
 	if srv.Spec.ExternalAuthConfigRef == nil {
 		return nil
 	}
 	name := named.ExternalAuth.GetName()
-	kind, _, _ := unstructured.NestedString(named.ExternalAuth.Object, "spec", "type")
-	switch kind {
-	case "unauthenticated":
+	switch kind := typeOf(named.ExternalAuth); kind {
+	case "unauthenticated", authServerType: // nothing is to be done, or addAuthServer does it
 		return nil
 	case "tokenExchange":
 		return p.addTokenExchange(field, named.ExternalAuth)
 	default:
-		return invalid(field, "MCPExternalAuthConfig %s is of type %q, which is not enforced here: only tokenExchange and unauthenticated are", name, kind)
+		return invalid(field, "MCPExternalAuthConfig %s is of type %q, which is not enforced here: only tokenExchange, embeddedAuthServer and unauthenticated are", name, kind)
 	}
 }
 

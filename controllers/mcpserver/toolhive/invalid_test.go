@@ -27,6 +27,16 @@ func TestInvalid(t *testing.T) {
 	policies := func(key, value string) toolhive.Objects {
 		return toolhive.Objects{Policies: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Data: map[string]string{key: value}}}
 	}
+	const upstreamC = `"upstreamProviders":[{"name":"u","type":"oidc","oidcConfig":{"issuerUrl":"https://u","clientId":"c"}}]`
+	refServer := func(audience string) func(*spec) {
+		return func(s *spec) {
+			s.OIDCConfigRef = text(`{"name":"idp","audience":"` + audience + `","resourceUrl":"https://me"}`)
+			s.AuthServerRef = text(`{"kind":"MCPExternalAuthConfig","name":"as"}`)
+		}
+	}
+	authServer := func(spec string) toolhive.Objects {
+		return toolhive.Objects{OIDC: idp.OIDC, AuthServer: object("MCPExternalAuthConfig", "as", `{"type":"embeddedAuthServer","embeddedAuthServer":{`+spec+`}}`)}
+	}
 	for name, c := range map[string]struct {
 		why    string
 		change func(*spec)
@@ -59,7 +69,17 @@ func TestInvalid(t *testing.T) {
 		"body of less":            {"nobody meant it", func(s *spec) { s.MaxRequestBodySize = -1 }, toolhive.Objects{}, "maxRequestBodySize", "positive"},
 		"no time":                 {"the program would not start", func(s *spec) { s.ProxyReadTimeout = "soon" }, toolhive.Objects{}, "proxyReadTimeout", "such as 1m"},
 		"header injection":        {"the program does it for servers elsewhere only", refAuth, auth(`{"type":"headerInjection","headerInjection":{"headerName":"a"}}`), "externalAuthConfigRef", `type "headerInjection"`},
-		"embedded server":         {"not written here yet", refAuth, auth(`{"type":"embeddedAuthServer"}`), "externalAuthConfigRef", `type "embeddedAuthServer"`},
+		"embedded server":         {"nobody would know its tokens", refAuth, auth(`{"type":"embeddedAuthServer"}`), "externalAuthConfigRef", "needs oidcConfigRef"},
+		"tokens for another":      {"every request would be refused", refServer("fetch"), authServer(`"issuer":"https://as","upstreamProviders":[]`), "authServerRef", "write the same URL"},
+		"no upstream":             {"nobody could log in", refServer("https://me"), authServer(`"issuer":"https://as","upstreamProviders":[]`), "authServerRef", "has 0 upstream providers"},
+		"server of tomorrow":      {"an older program would leave it out", refServer("https://me"), authServer(`"issuer":"https://as","upstreamProviders":[],"tlsListener":{}`), "authServerRef", `unknown field "embeddedAuthServer.tlsListener"`},
+		"upstream of no type":     {"nobody could be asked", refServer("https://me"), authServer(`"upstreamProviders":[{"name":"u","type":"oidc"}]`), "authServerRef", "write oidcConfig"},
+		"two clients":             {"which of them?", refServer("https://me"), authServer(`"upstreamProviders":[{"name":"u","type":"oauth2","oauth2Config":{"clientId":"c","dcrConfig":{"discoveryUrl":"https://u"}}}]`), "authServerRef", "clientId, or dcrConfig"},
+		"registered nowhere":      {"it could not begin", refServer("https://me"), authServer(`"upstreamProviders":[{"name":"u","type":"oauth2","oauth2Config":{"dcrConfig":{}}}]`), "authServerRef", "one of discoveryUrl"},
+		"delegate for anybody":    {"it has no secret", refServer("https://me"), authServer(upstreamC + `,"delegateClients":[{"clientId":"d"}]`), "authServerRef", "delegateClients[0] lacks"},
+		"storage of no type":      {"sessions would be lost", refServer("https://me"), authServer(upstreamC + `,"storage":{"type":"disk"}`), "authServerRef", `of type "disk"`},
+		"storage without a user":  {"the program would not start", refServer("https://me"), authServer(upstreamC + `,"storage":{"type":"redis","redis":{"addr":"r:1"}}`), "authServerRef", "passwordSecretRef"},
+		"storage nowhere":         {"the program would not start", refServer("https://me"), authServer(upstreamC + `,"storage":{"type":"redis","redis":{}}`), "authServerRef", "one of addr"},
 		"exchange of tomorrow":    {"another token would be exchanged", refAuth, auth(`{"type":"tokenExchange","tokenExchange":{"tokenUrl":"https://t","audience":"a","subjectProviderName":"x"}}`), "externalAuthConfigRef", `unknown field "tokenExchange.subjectProviderName"`},
 		"exchange for nobody":     {"the token would be good anywhere", refAuth, auth(`{"type":"tokenExchange","tokenExchange":{"tokenUrl":"https://t"}}`), "externalAuthConfigRef", "lacks tokenExchange"},
 		"token type":              {"the program would not start", refAuth, auth(`{"type":"tokenExchange","tokenExchange":{"tokenUrl":"https://t","audience":"a","subjectTokenType":"saml"}}`), "externalAuthConfigRef", `subjectTokenType "saml"`},

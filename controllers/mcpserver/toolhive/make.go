@@ -18,7 +18,7 @@ import (
 // of them. All others that ask for protection are not enforced.
 var Enforced = []string{
 	"authzConfig", "authzConfigRef", "oidcConfigRef", "audit", "toolConfigRef", "telemetryConfigRef",
-	"sessionStorage", "rateLimiting", "externalAuthConfigRef", "webhookConfigRef",
+	"sessionStorage", "rateLimiting", "externalAuthConfigRef", "authServerRef", "webhookConfigRef",
 }
 
 // Enforces tells whether a field is among Enforced.
@@ -26,7 +26,7 @@ func Enforces(field string) bool { return slices.Contains(Enforced, field) }
 
 // Objects are those that a spec names, as they are now. Each that is named must be there.
 type Objects struct {
-	OIDC, Authz, Tool, Telemetry, ExternalAuth, Webhook *unstructured.Unstructured
+	OIDC, Authz, Tool, Telemetry, ExternalAuth, AuthServer, Webhook *unstructured.Unstructured
 	// Policies is the ConfigMap of spec.authzConfig.
 	Policies *corev1.ConfigMap
 }
@@ -46,7 +46,7 @@ func Make(srv *v1beta1.MCPServer, base *runconfig.RunConfig, named Objects) (*Pr
 	p := &Proxy{Config: plain(srv, base)}
 	var wrong []*InvalidError
 	for _, add := range []func(*v1beta1.MCPServer, Objects) *InvalidError{
-		p.addTools, p.addTelemetry, p.addAuthz, p.addOIDC, p.addExternalAuth, p.addWebhooks, p.addAudit, p.addRequestLimits, p.addSessions, p.addRateLimits,
+		p.addTools, p.addTelemetry, p.addAuthz, p.addOIDC, p.addExternalAuth, p.addAuthServer, p.addWebhooks, p.addAudit, p.addRequestLimits, p.addSessions, p.addRateLimits,
 	} {
 		if err := add(srv, named); err != nil {
 			wrong = append(wrong, err)

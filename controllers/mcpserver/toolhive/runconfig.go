@@ -24,6 +24,7 @@ type RunConfig struct {
 	CABundle              string             `json:"thv_ca_bundle,omitempty"`
 	JWKSAuthTokenFile     string             `json:"jwks_auth_token_file,omitempty"`
 	TokenExchange         *TokenExchange     `json:"token_exchange_config,omitempty"`
+	AuthServer            map[string]any     `json:"embedded_auth_server_config,omitempty"`
 	Authz                 json.RawMessage    `json:"authz_config,omitempty"`
 	Audit                 *Audit             `json:"audit_config,omitempty"`
 	Telemetry             *Telemetry         `json:"telemetry_config,omitempty"`
@@ -35,6 +36,8 @@ type RunConfig struct {
 	MutatingWebhooks      []Webhook          `json:"mutating_webhooks,omitempty"`
 	// Scaling stands for that of runconfig.RunConfig, of which it has more.
 	Scaling *Scaling `json:"scaling_config,omitempty"`
+	// upstream is the name of who knows the users of AuthServer.
+	upstream string
 	// Middlewares is what the program does with each request, from the outside in.
 	Middlewares []Middleware `json:"middleware_configs"`
 }

@@ -1,9 +1,12 @@
 package toolhive
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -35,6 +38,7 @@ func TestReal(t *testing.T) {
 	t.Run("stdio", func(t *testing.T) { w.on(t).stdio("stdio", v1beta1.TransportStreamableHTTP) })
 	t.Run("stdio, sse to clients", func(t *testing.T) { w.on(t).stdio("stdio-sse", v1beta1.TransportSSE) })
 	t.Run("protected", func(t *testing.T) { w.on(t).protected() })
+	t.Run("authorization server", func(t *testing.T) { w.on(t).authorizing() })
 	t.Run("tools", func(t *testing.T) { w.on(t).tools() })
 	t.Run("a reference to nothing", func(t *testing.T) { w.on(t).missing() })
 	t.Run("there and back", func(t *testing.T) { w.on(t).thereAndBack() })
@@ -205,6 +209,68 @@ func (w *world) protected() {
 	harness.Eventually(w, "an audit event of the call that was denied", 10*time.Second, func() error {
 		return says(process, `"outcome":"denied"`, `"audit_id"`)
 	})
+}
+
+// authorizing is a server whose proxy is an authorization server, too: a client registers itself, and is sent on to who
+// knows the users.
+func (w *world) authorizing() {
+	const name, issuer, resource, login = "log-in", "http://as.example", "http://log-in.example", "http://idp.example/authorize"
+	w.backend(name, v1beta1.TransportStreamableHTTP)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: "idp-client"}, StringData: map[string]string{"secret": "s"}}
+	if err := w.Client.Create(w.Context(), secret); err != nil {
+		w.Fatal(err)
+	}
+	w.configure("MCPOIDCConfig", "own", map[string]any{"type": "inline", "inline": map[string]any{"issuer": issuer, "insecureAllowHTTP": true, "jwksAllowPrivateIP": true}})
+	w.configure("MCPExternalAuthConfig", "as", map[string]any{"type": "embeddedAuthServer", "embeddedAuthServer": map[string]any{
+		"issuer": issuer, "insecureAllowHTTP": true, "upstreamProviders": []any{map[string]any{"name": "idp", "type": "oauth2", "oauth2Config": map[string]any{
+			"authorizationEndpoint": login, "tokenEndpoint": "http://idp.example/token", "clientId": "c", "insecureAllowHTTP": true,
+			"clientSecretRef":   map[string]any{"name": "idp-client", "key": "secret"},
+			"identityFromToken": map[string]any{"subjectPath": "sub"},
+		}}}}})
+	w.create(name, v1beta1.TransportStreamableHTTP, func(s *v1beta1.MCPServerSpec) {
+		s.OIDCConfigRef = raw(`{"name":"own","audience":"` + resource + `","resourceUrl":"` + resource + `"}`)
+		s.AuthServerRef = raw(`{"kind":"MCPExternalAuthConfig","name":"as"}`)
+	})
+	w.awaitPhase(name, "Ready")
+	address, _ := w.proxy(name)
+	if _, err := w.session(address, v1beta1.TransportStreamableHTTP, ""); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
+		w.Errorf("without a token: %v, want that it is refused", err)
+	}
+	var client struct {
+		ID string `json:"client_id"`
+	}
+	const back = "http://127.0.0.1:1/back"
+	w.ask(http.MethodPost, address+"/oauth/register", `{"redirect_uris":["`+back+`"],"token_endpoint_auth_method":"none"}`, http.StatusCreated, &client)
+	query := url.Values{"response_type": {"code"}, "client_id": {client.ID}, "redirect_uri": {back}, "resource": {resource}, "state": {"0123456789"},
+		"code_challenge": {"E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"}, "code_challenge_method": {"S256"}}
+	if at := w.ask(http.MethodGet, address+"/oauth/authorize?"+query.Encode(), "", http.StatusFound, nil); !strings.HasPrefix(at, login) {
+		w.Errorf("a client that logs in is sent to %s, want %s", at, login)
+	}
+}
+
+// ask is a request whose status is known. It answers where it leads.
+func (w *world) ask(method, address, body string, want int, into any) (location string) {
+	w.Helper()
+	req, err := http.NewRequestWithContext(w.Context(), method, address, strings.NewReader(body))
+	if err != nil {
+		w.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultTransport.RoundTrip(req) // which follows nothing
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != want {
+		w.Fatalf("%s %s: %s, %v: %s", method, address, answer.Status, err, text)
+	}
+	if into != nil {
+		if err := json.Unmarshal(text, into); err != nil {
+			w.Fatalf("%s: %v: %s", address, err, text)
+		}
+	}
+	return answer.Header.Get("Location")
 }
 
 // says tells whether a line of a program has all parts.

@@ -1,0 +1,441 @@
+package toolhive
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+)
+
+// The proxy may run an authorization server: spec.embeddedAuthServer of an MCPExternalAuthConfig. Its part of the file has
+// the fields of that spec by other names; what names a Secret has there the place in the pod where the secret is.
+
+const (
+	authServerType    = "embeddedAuthServer"
+	authServerVersion = "v0.1.0"
+
+	authServerDir     = "/etc/toolhive/authserver/"
+	upstreamSecretEnv = "TOOLHIVE_UPSTREAM_CLIENT_SECRET_"            //nolint:gosec // the name of a variable
+	initialTokenEnv   = "TOOLHIVE_UPSTREAM_DCR_INITIAL_ACCESS_TOKEN_" //nolint:gosec // the name of a variable
+	delegateSecretEnv = "TOOLHIVE_DELEGATE_CLIENT_SECRET_"            //nolint:gosec // the name of a variable
+	storageUserEnv    = "TOOLHIVE_AUTH_SERVER_REDIS_USERNAME"
+	storagePassEnv    = "TOOLHIVE_AUTH_SERVER_REDIS_PASSWORD" //nolint:gosec // the name of a variable
+	sentinelPort      = 26379
+	ownerMayRead      = 0o400
+)
+
+// authServerScopes are what the program supports where nobody says more.
+var authServerScopes = []string{"openid", "profile", "email", "offline_access"}
+
+// placed is a key of a Secret, and where the program finds it: a variable or a file. The file has only that.
+type placed struct {
+	Name string `json:"name"`
+	Key  string `json:"key"`
+	at   string
+}
+
+// MarshalJSON writes the place.
+func (s placed) MarshalJSON() ([]byte, error) { return json.Marshal(s.at) }
+
+// authServerSpec is spec.embeddedAuthServer as far as the program of v0.44.0 reads it. A field that is not here is
+// refused: an older program would leave it out without a word.
+type authServerSpec struct {
+	Issuer                       string           `json:"issuer"`
+	AuthorizationEndpointBaseURL string           `json:"authorizationEndpointBaseUrl,omitempty"`
+	SigningKeys                  []SecretKey      `json:"signingKeySecretRefs,omitempty"`
+	HMACSecrets                  []SecretKey      `json:"hmacSecretRefs,omitempty"`
+	TokenLifespans               *tokenLifespans  `json:"tokenLifespans,omitempty"`
+	Upstreams                    []upstream       `json:"upstreamProviders"`
+	PrimaryUpstream              string           `json:"primaryUpstreamProvider,omitempty"` // for servers of several; so says the CRD
+	Storage                      *authStorage     `json:"storage,omitempty"`
+	NoUpstreamTokens             bool             `json:"disableUpstreamTokenInjection,omitempty"`
+	AllowHTTP                    bool             `json:"insecureAllowHTTP,omitempty"`
+	BaselineScopes               []string         `json:"baselineClientScopes,omitempty"`
+	AllowConfidential            bool             `json:"allowConfidentialClientRegistration,omitempty"`
+	AllowConfidentialLoopback    bool             `json:"insecureAllowConfidentialOverLoopbackHTTP,omitempty"`
+	Delegates                    []delegate       `json:"delegateClients,omitempty"`
+	TrustedIssuers               []trustedIssuer  `json:"trustedIssuers,omitempty"`
+	ConfidentialRedirects        []string         `json:"forceConfidentialRedirectUris,omitempty"`
+	ClientMetadata               *metadataClients `json:"cimd,omitempty"`
+}
+
+type tokenLifespans struct {
+	Access   string `json:"accessTokenLifespan,omitempty"`
+	Refresh  string `json:"refreshTokenLifespan,omitempty"`
+	AuthCode string `json:"authCodeLifespan,omitempty"`
+}
+
+type metadataClients struct {
+	Enabled  bool   `json:"enabled"`
+	MaxSize  int    `json:"cacheMaxSize,omitempty"`
+	Fallback string `json:"cacheFallbackTtl,omitempty"`
+}
+
+// upstream is who knows the users.
+type upstream struct {
+	Name   string          `json:"name,omitempty"`
+	Type   string          `json:"type"`
+	OIDC   *oidcUpstream   `json:"oidcConfig,omitempty"`
+	OAuth2 *oauth2Upstream `json:"oauth2Config,omitempty"`
+}
+
+// upstreamClient is what the authorization server is to an upstream.
+type upstreamClient struct {
+	ClientID     string            `json:"clientId,omitempty"`
+	ClientSecret *placed           `json:"clientSecretRef,omitempty"`
+	RedirectURI  string            `json:"redirectUri,omitempty"`
+	Scopes       []string          `json:"scopes,omitempty"`
+	Parameters   map[string]string `json:"additionalAuthorizationParams,omitempty"`
+}
+
+type oidcUpstream struct {
+	upstreamClient
+	IssuerURL    string    `json:"issuerUrl"`
+	UserInfo     *userInfo `json:"userInfoOverride,omitempty"`
+	SubjectClaim string    `json:"subjectClaim,omitempty"`
+}
+
+type oauth2Upstream struct {
+	upstreamClient
+	AuthorizationEndpoint string    `json:"authorizationEndpoint"`
+	TokenEndpoint         string    `json:"tokenEndpoint"`
+	UserInfo              *userInfo `json:"userInfo,omitempty"`
+	ResponseMapping       *struct {
+		AccessToken  string `json:"accessTokenPath"`
+		Scope        string `json:"scopePath,omitempty"`
+		RefreshToken string `json:"refreshTokenPath,omitempty"`
+		ExpiresIn    string `json:"expiresInPath,omitempty"`
+	} `json:"tokenResponseMapping,omitempty"`
+	Identity *struct {
+		Subject string `json:"subjectPath"`
+		Name    string `json:"namePath,omitempty"`
+		Email   string `json:"emailPath,omitempty"`
+	} `json:"identityFromToken,omitempty"`
+	AllowHTTP      bool `json:"insecureAllowHTTP,omitempty"`
+	AllowPrivateIP bool `json:"allowPrivateIPs,omitempty"`
+	// Registration is how the client registers itself.
+	Registration *struct {
+		DiscoveryURL      string  `json:"discoveryUrl,omitempty"`
+		Endpoint          string  `json:"registrationEndpoint,omitempty"`
+		InitialToken      *placed `json:"initialAccessTokenRef,omitempty"`
+		SoftwareID        string  `json:"softwareId,omitempty"`
+		SoftwareStatement string  `json:"softwareStatement,omitempty"`
+	} `json:"dcrConfig,omitempty"`
+}
+
+type userInfo struct {
+	EndpointURL string            `json:"endpointUrl"`
+	Method      string            `json:"httpMethod,omitempty"`
+	Headers     map[string]string `json:"additionalHeaders,omitempty"`
+	Mapping     *struct {
+		Subject []string `json:"subjectFields,omitempty"`
+		Name    []string `json:"nameFields,omitempty"`
+		Email   []string `json:"emailFields,omitempty"`
+	} `json:"fieldMapping,omitempty"`
+}
+
+type delegate struct {
+	ClientID     string   `json:"clientId"`
+	ClientSecret *placed  `json:"clientSecretRef,omitempty"`
+	Scopes       []string `json:"scopes"`
+	Audiences    []string `json:"audiences"`
+}
+
+type trustedIssuer struct {
+	IssuerURL        string   `json:"issuerUrl"`
+	ExpectedAudience string   `json:"expectedAudience"`
+	JWKSURL          string   `json:"jwksUrl,omitempty"`
+	AllowHTTP        bool     `json:"insecureAllowHTTP,omitempty"`
+	AllowPrivateIP   bool     `json:"allowPrivateIPs,omitempty"`
+	ActorClaim       string   `json:"actorClaim,omitempty"`
+	AllowedActors    []string `json:"allowedActors,omitempty"`
+	AllowedDelegates []string `json:"allowedDelegateClients,omitempty"`
+	AllowMayAct      bool     `json:"allowMayAct,omitempty"`
+}
+
+// authStorage is where sessions are kept: in memory, or in Redis.
+type authStorage struct {
+	Type  string     `json:"type"`
+	Redis *authRedis `json:"redis,omitempty"`
+}
+
+type authRedis struct {
+	Addr        string `json:"addr,omitempty"`
+	ClusterMode bool   `json:"clusterMode,omitempty"`
+	Sentinel    *struct {
+		MasterName string           `json:"masterName"`
+		Addrs      []string         `json:"sentinelAddrs,omitempty"`
+		Service    *sentinelService `json:"sentinelService,omitempty"`
+		DB         int32            `json:"db,omitempty"`
+	} `json:"sentinelConfig,omitempty"`
+	User *struct {
+		Username *placed `json:"usernameSecretRef,omitempty"`
+		Password *placed `json:"passwordSecretRef,omitempty"`
+	} `json:"aclUserConfig,omitempty"`
+	DialTimeout  string    `json:"dialTimeout,omitempty"`
+	ReadTimeout  string    `json:"readTimeout,omitempty"`
+	WriteTimeout string    `json:"writeTimeout,omitempty"`
+	TLS          *redisTLS `json:"tls,omitempty"`
+	SentinelTLS  *redisTLS `json:"sentinelTls,omitempty"`
+}
+
+type sentinelService struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace,omitempty"`
+	Port      int32  `json:"port,omitempty"`
+}
+
+type redisTLS struct {
+	SkipVerify bool    `json:"insecureSkipVerify,omitempty"`
+	CA         *placed `json:"caCertSecretRef,omitempty"`
+}
+
+// addAuthServer comes after addOIDC, which knows the audience of the tokens that the authorization server issues.
+func (p *Proxy) addAuthServer(srv *v1beta1.MCPServer, named Objects) *InvalidError {
+	field, config := "externalAuthConfigRef", named.ExternalAuth
+	other := config != nil && typeOf(config) == authServerType
+	switch {
+	case srv.Spec.AuthServerRef == nil && !other:
+		return nil
+	case srv.Spec.AuthServerRef != nil && other:
+		return invalid(field, "MCPExternalAuthConfig %s is an authorization server, and authServerRef names one, too: leave it to authServerRef", config.GetName())
+	case p.Config.OIDC == nil && srv.Spec.OIDCConfigRef != nil:
+		return nil // addOIDC has said why
+	case srv.Spec.AuthServerRef != nil:
+		field, config = "authServerRef", named.AuthServer
+	}
+	var spec struct {
+		Type   string         `json:"type"`
+		Server authServerSpec `json:"embeddedAuthServer"`
+	}
+	if err := decodeSpec(field, config, &spec); err != nil {
+		return err
+	}
+	made, err := p.authServer(srv, &spec.Server)
+	if err != nil {
+		return invalid(field, "MCPExternalAuthConfig %s: %w", config.GetName(), err)
+	}
+	p.Config.AuthServer, p.Config.upstream = made, cmp.Or(spec.Server.Upstreams[0].Name, "default")
+	return nil
+}
+
+// authServer is the part of the file.
+func (p *Proxy) authServer(srv *v1beta1.MCPServer, spec *authServerSpec) (map[string]any, error) {
+	oidc := p.Config.OIDC
+	switch {
+	case oidc == nil:
+		return nil, errors.New("an authorization server needs oidcConfigRef, by which the proxy knows the tokens that it issues")
+	case oidc.Audience != oidc.ResourceURL:
+		return nil, fmt.Errorf("its tokens are for %s, but oidcConfigRef accepts those for %s: write the same URL as audience and resourceUrl", oidc.ResourceURL, oidc.Audience)
+	case len(spec.Upstreams) != 1:
+		return nil, fmt.Errorf("it has %d upstream providers: an MCPServer needs one", len(spec.Upstreams))
+	case spec.NoUpstreamTokens && p.Config.TokenExchange != nil:
+		return nil, errors.New("disableUpstreamTokenInjection keeps tokens from the server, and externalAuthConfigRef sends it one: choose")
+	}
+	besides := map[string]any{"schema_version": authServerVersion, "allowed_audiences": []any{oidc.ResourceURL}}
+	if len(oidc.Scopes) > 0 {
+		besides["scopes_supported"] = oidc.Scopes
+	} else {
+		oidc.Scopes = authServerScopes
+	}
+	p.addKeys(spec, besides)
+	if err := p.addUpstream(&spec.Upstreams[0], oidc.ResourceURL); err != nil {
+		return nil, err
+	}
+	for i := range spec.Delegates {
+		if spec.Delegates[i].ClientSecret == nil {
+			return nil, fmt.Errorf("delegateClients[%d] lacks clientSecretRef", i)
+		}
+		p.inEnv(spec.Delegates[i].ClientSecret, fmt.Sprint(delegateSecretEnv, i))
+	}
+	if err := p.addStorage(srv, spec); err != nil {
+		return nil, err
+	}
+	spec.PrimaryUpstream = ""
+	if spec.ClientMetadata != nil && !spec.ClientMetadata.Enabled {
+		spec.ClientMetadata = nil
+	}
+	made, err := inFile(spec)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(made, besides)
+	if spec.Storage != nil {
+		redis := made["storage"].(map[string]any)["redis_config"].(map[string]any)
+		redis["auth_type"], redis["key_prefix"] = "aclUser", fmt.Sprintf("thv:auth:{%s:%s}:", srv.Namespace, srv.Name)
+	}
+	return made, nil
+}
+
+// addKeys mounts what signs the tokens. Without keys the program makes its own, which do not survive it.
+func (p *Proxy) addKeys(spec *authServerSpec, besides map[string]any) {
+	var names, secrets []any
+	for i, key := range spec.SigningKeys {
+		name := fmt.Sprintf("key-%d.pem", i)
+		p.mountSecret(fmt.Sprint("authserver-signing-key-", i), authServerDir+"keys/"+name, key)
+		names = append(names, name)
+	}
+	if len(names) > 0 {
+		keys := map[string]any{"key_dir": authServerDir + "keys", "signing_key_file": names[0]}
+		if len(names) > 1 {
+			keys["fallback_key_files"] = names[1:]
+		}
+		besides["signing_key_config"] = keys
+	}
+	for i, key := range spec.HMACSecrets {
+		path := fmt.Sprint(authServerDir, "hmac/hmac-", i)
+		p.mountSecret(fmt.Sprint("authserver-hmac-secret-", i), path, key)
+		secrets = append(secrets, path)
+	}
+	if len(secrets) > 0 {
+		besides["hmac_secret_files"] = secrets
+	}
+	spec.SigningKeys, spec.HMACSecrets = nil, nil
+}
+
+// addUpstream gives the secrets of an upstream variables by its name.
+func (p *Proxy) addUpstream(u *upstream, resourceURL string) error {
+	suffix := strings.ToUpper(strings.ReplaceAll(u.Name, "-", "_"))
+	var client *upstreamClient
+	switch {
+	case u.Type == "oidc" && u.OIDC != nil && u.OAuth2 == nil:
+		client = &u.OIDC.upstreamClient
+	case u.Type == "oauth2" && u.OAuth2 != nil && u.OIDC == nil:
+		client = &u.OAuth2.upstreamClient
+		registration := u.OAuth2.Registration
+		if (client.ClientID == "") != (registration != nil) || registration != nil && client.ClientSecret != nil {
+			return fmt.Errorf("upstream %q: write clientId, or dcrConfig without clientSecretRef", u.Name)
+		}
+		if registration != nil {
+			if (registration.DiscoveryURL == "") == (registration.Endpoint == "") {
+				return fmt.Errorf("upstream %q: write one of discoveryUrl and registrationEndpoint into dcrConfig", u.Name)
+			}
+			p.inEnv(registration.InitialToken, initialTokenEnv+suffix)
+		}
+	default:
+		return fmt.Errorf("upstream %q is of type %q without the configuration of that type: write oidcConfig for oidc, or oauth2Config for oauth2", u.Name, u.Type)
+	}
+	p.inEnv(client.ClientSecret, upstreamSecretEnv+suffix)
+	client.RedirectURI = cmp.Or(client.RedirectURI, strings.TrimRight(resourceURL, "/")+"/oauth/callback")
+	return nil
+}
+
+// addStorage is nothing for memory, which the program takes by itself.
+func (p *Proxy) addStorage(srv *v1beta1.MCPServer, spec *authServerSpec) error {
+	if spec.Storage == nil || spec.Storage.Type == "memory" {
+		spec.Storage = nil
+		return nil
+	}
+	redis := spec.Storage.Redis
+	switch {
+	case spec.Storage.Type != "redis" || redis == nil:
+		return fmt.Errorf("storage is of type %q: write memory, or redis with its configuration", spec.Storage.Type)
+	case (redis.Addr == "") == (redis.Sentinel == nil):
+		return errors.New("storage.redis needs one of addr and sentinelConfig")
+	case redis.User == nil || redis.User.Password == nil:
+		return errors.New("storage.redis lacks aclUserConfig.passwordSecretRef")
+	}
+	p.inEnv(redis.User.Username, storageUserEnv)
+	p.inEnv(redis.User.Password, storagePassEnv)
+	p.addAuthority(redis.TLS, "master", "ca.crt")
+	if redis.Sentinel == nil {
+		redis.SentinelTLS = nil
+		return nil
+	}
+	p.addAuthority(redis.SentinelTLS, "sentinel", "sentinel-ca.crt")
+	if service := redis.Sentinel.Service; len(redis.Sentinel.Addrs) == 0 {
+		if service == nil {
+			return errors.New("storage.redis.sentinelConfig needs sentinelAddrs or sentinelService")
+		}
+		redis.Sentinel.Addrs = []string{fmt.Sprintf("%s.%s.svc.cluster.local:%d", service.Name, cmp.Or(service.Namespace, srv.Namespace), cmp.Or(service.Port, sentinelPort))}
+	}
+	redis.Sentinel.Service = nil
+	return nil
+}
+
+// addAuthority mounts the certificate of an authority.
+func (p *Proxy) addAuthority(tls *redisTLS, purpose, file string) {
+	if tls == nil || tls.CA == nil {
+		return
+	}
+	tls.CA.at = authServerDir + "redis-tls/" + file
+	p.mountSecret("redis-tls-ca-"+purpose, tls.CA.at, SecretKey{Name: tls.CA.Name, Key: tls.CA.Key})
+}
+
+// inEnv puts a secret, if there is one, into a variable.
+func (p *Proxy) inEnv(secret *placed, name string) {
+	if secret == nil {
+		return
+	}
+	secret.at = name
+	p.addEnv(name, SecretKey{Name: secret.Name, Key: secret.Key})
+}
+
+// mountSecret mounts a key of a Secret as a file that its owner alone may read.
+func (p *Proxy) mountSecret(volume, path string, key SecretKey) {
+	name := path[strings.LastIndexByte(path, '/')+1:]
+	p.Volumes = append(p.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+		SecretName: key.Name, Items: []corev1.KeyToPath{{Key: key.Key, Path: name}}, DefaultMode: new(int32(ownerMayRead))}}})
+	p.Mounts = append(p.Mounts, corev1.VolumeMount{Name: volume, MountPath: path, SubPath: name, ReadOnly: true})
+}
+
+// fileKeys are those keys of the file that are not the field in snake case.
+var fileKeys = map[string]string{
+	"upstreamProviders": "upstreams", "userInfo": "userinfo", "userInfoOverride": "userinfo_override", "allowPrivateIPs": "allow_private_ips",
+	"redis": "redis_config", "clientSecretRef": "client_secret_env_var", "initialAccessTokenRef": "initial_access_token_env_var",
+	"usernameSecretRef": "username_env_var", "passwordSecretRef": "password_env_var", "caCertSecretRef": "ca_cert_file",
+}
+
+// inFile is a specification with the keys of the file.
+func inFile(spec *authServerSpec) (map[string]any, error) {
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	var made map[string]any
+	if err := json.Unmarshal(text, &made); err != nil {
+		return nil, err
+	}
+	return renamed(made).(map[string]any), nil
+}
+
+// renamed has the keys of the file for the fields of a value.
+func renamed(value any) any {
+	switch v := value.(type) {
+	case []any:
+		for i := range v {
+			v[i] = renamed(v[i])
+		}
+	case map[string]any:
+		made := map[string]any{}
+		for field, inner := range v {
+			if field != "additionalAuthorizationParams" && field != "additionalHeaders" { // their keys are data
+				inner = renamed(inner)
+			}
+			made[cmp.Or(fileKeys[field], snake(field))] = inner
+		}
+		value = made
+	}
+	return value
+}
+
+// snake is a name in camel case, in which several capitals are one word, in snake case.
+func snake(name string) string {
+	var b strings.Builder
+	var last rune
+	for _, r := range name {
+		if unicode.IsUpper(r) && !unicode.IsUpper(last) {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+		last = r
+	}
+	return b.String()
+}
