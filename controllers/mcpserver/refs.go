@@ -57,7 +57,7 @@ var refs = []ref{
 		valid: v1beta1.ReasonAuthServerRefValid, absent: v1beta1.ReasonAuthServerRefNotFound,
 		of:   func(s *server) *v1beta1.LocalRef { return localRef(s.Spec.AuthServerRef) },
 		hash: func(s *server) *string { return &s.Status.AuthServerConfigHash }, unfit: authServerKind, wrong: noAuthServer,
-		field: "authServerRef", invalid: "AuthServerRefInvalidConfig",
+		field: "authServerRef", invalid: v1beta1.ReasonAuthServerRefInvalidConfig,
 		into: func(o *toolhive.Objects) **unstructured.Unstructured { return &o.AuthServer },
 	},
 	{

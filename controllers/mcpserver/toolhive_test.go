@@ -64,7 +64,7 @@ func TestWhatEachFlavourRefuses(t *testing.T) {
 			"rateLimiting", "toolConfigRef", "tools", "audit"}, {"telemetryConfigRef", "sessionStorage"}},
 		Phasegate: {{"oidcConfigRef", "oidcConfig", "authServerRef", "authzConfigRef", "authzConfig", "externalAuthConfigRef", "webhookConfigRef",
 			"rateLimiting", "toolConfigRef", "tools", "audit"}, {"telemetryConfigRef", "sessionStorage"}},
-		ToolHive: {{"oidcConfig", "authServerRef", "tools"}, nil},
+		ToolHive: {{"oidcConfig", "tools"}, nil},
 	} {
 		srv := fetch(all)
 		if diff := cmp.Diff(want, [2][]string{protection(flavour, srv), extras(flavour, srv)}); diff != "" {

@@ -173,6 +173,7 @@ const (
 	ReasonAuthServerRefNotFound      = "AuthServerRefNotFound"
 	ReasonAuthServerRefInvalidKind   = "AuthServerRefInvalidKind"
 	ReasonAuthServerRefInvalidType   = "AuthServerRefInvalidType"
+	ReasonAuthServerRefInvalidConfig = "AuthServerRefInvalidConfig"
 	ReasonAuthServerRefMultiUpstream = "MultiUpstreamNotSupported"
 
 	ReasonGroupRefValid    = "GroupRefIsValid"
