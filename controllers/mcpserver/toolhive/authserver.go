@@ -34,169 +34,6 @@ const (
 // authServerScopes are what the program supports where nobody says more.
 var authServerScopes = []string{"openid", "profile", "email", "offline_access"}
 
-// placed is a key of a Secret, and where the program finds it: a variable or a file. The file has only that.
-type placed struct {
-	Name string `json:"name"`
-	Key  string `json:"key"`
-	at   string
-}
-
-// MarshalJSON writes the place.
-func (s placed) MarshalJSON() ([]byte, error) { return json.Marshal(s.at) }
-
-// authServerSpec is spec.embeddedAuthServer as far as the program of v0.44.0 reads it. A field that is not here is
-// refused: an older program would leave it out without a word.
-type authServerSpec struct {
-	Issuer                       string           `json:"issuer"`
-	AuthorizationEndpointBaseURL string           `json:"authorizationEndpointBaseUrl,omitempty"`
-	SigningKeys                  []SecretKey      `json:"signingKeySecretRefs,omitempty"`
-	HMACSecrets                  []SecretKey      `json:"hmacSecretRefs,omitempty"`
-	TokenLifespans               *tokenLifespans  `json:"tokenLifespans,omitempty"`
-	Upstreams                    []upstream       `json:"upstreamProviders"`
-	PrimaryUpstream              string           `json:"primaryUpstreamProvider,omitempty"` // for servers of several; so says the CRD
-	Storage                      *authStorage     `json:"storage,omitempty"`
-	NoUpstreamTokens             bool             `json:"disableUpstreamTokenInjection,omitempty"`
-	AllowHTTP                    bool             `json:"insecureAllowHTTP,omitempty"`
-	BaselineScopes               []string         `json:"baselineClientScopes,omitempty"`
-	AllowConfidential            bool             `json:"allowConfidentialClientRegistration,omitempty"`
-	AllowConfidentialLoopback    bool             `json:"insecureAllowConfidentialOverLoopbackHTTP,omitempty"`
-	Delegates                    []delegate       `json:"delegateClients,omitempty"`
-	TrustedIssuers               []trustedIssuer  `json:"trustedIssuers,omitempty"`
-	ConfidentialRedirects        []string         `json:"forceConfidentialRedirectUris,omitempty"`
-	ClientMetadata               *metadataClients `json:"cimd,omitempty"`
-}
-
-type tokenLifespans struct {
-	Access   string `json:"accessTokenLifespan,omitempty"`
-	Refresh  string `json:"refreshTokenLifespan,omitempty"`
-	AuthCode string `json:"authCodeLifespan,omitempty"`
-}
-
-type metadataClients struct {
-	Enabled  bool   `json:"enabled"`
-	MaxSize  int    `json:"cacheMaxSize,omitempty"`
-	Fallback string `json:"cacheFallbackTtl,omitempty"`
-}
-
-// upstream is who knows the users.
-type upstream struct {
-	Name   string          `json:"name,omitempty"`
-	Type   string          `json:"type"`
-	OIDC   *oidcUpstream   `json:"oidcConfig,omitempty"`
-	OAuth2 *oauth2Upstream `json:"oauth2Config,omitempty"`
-}
-
-// upstreamClient is what the authorization server is to an upstream.
-type upstreamClient struct {
-	ClientID     string            `json:"clientId,omitempty"`
-	ClientSecret *placed           `json:"clientSecretRef,omitempty"`
-	RedirectURI  string            `json:"redirectUri,omitempty"`
-	Scopes       []string          `json:"scopes,omitempty"`
-	Parameters   map[string]string `json:"additionalAuthorizationParams,omitempty"`
-}
-
-type oidcUpstream struct {
-	upstreamClient
-	IssuerURL    string    `json:"issuerUrl"`
-	UserInfo     *userInfo `json:"userInfoOverride,omitempty"`
-	SubjectClaim string    `json:"subjectClaim,omitempty"`
-}
-
-type oauth2Upstream struct {
-	upstreamClient
-	AuthorizationEndpoint string    `json:"authorizationEndpoint"`
-	TokenEndpoint         string    `json:"tokenEndpoint"`
-	UserInfo              *userInfo `json:"userInfo,omitempty"`
-	ResponseMapping       *struct {
-		AccessToken  string `json:"accessTokenPath"`
-		Scope        string `json:"scopePath,omitempty"`
-		RefreshToken string `json:"refreshTokenPath,omitempty"`
-		ExpiresIn    string `json:"expiresInPath,omitempty"`
-	} `json:"tokenResponseMapping,omitempty"`
-	Identity *struct {
-		Subject string `json:"subjectPath"`
-		Name    string `json:"namePath,omitempty"`
-		Email   string `json:"emailPath,omitempty"`
-	} `json:"identityFromToken,omitempty"`
-	AllowHTTP      bool `json:"insecureAllowHTTP,omitempty"`
-	AllowPrivateIP bool `json:"allowPrivateIPs,omitempty"`
-	// Registration is how the client registers itself.
-	Registration *struct {
-		DiscoveryURL      string  `json:"discoveryUrl,omitempty"`
-		Endpoint          string  `json:"registrationEndpoint,omitempty"`
-		InitialToken      *placed `json:"initialAccessTokenRef,omitempty"`
-		SoftwareID        string  `json:"softwareId,omitempty"`
-		SoftwareStatement string  `json:"softwareStatement,omitempty"`
-	} `json:"dcrConfig,omitempty"`
-}
-
-type userInfo struct {
-	EndpointURL string            `json:"endpointUrl"`
-	Method      string            `json:"httpMethod,omitempty"`
-	Headers     map[string]string `json:"additionalHeaders,omitempty"`
-	Mapping     *struct {
-		Subject []string `json:"subjectFields,omitempty"`
-		Name    []string `json:"nameFields,omitempty"`
-		Email   []string `json:"emailFields,omitempty"`
-	} `json:"fieldMapping,omitempty"`
-}
-
-type delegate struct {
-	ClientID     string   `json:"clientId"`
-	ClientSecret *placed  `json:"clientSecretRef,omitempty"`
-	Scopes       []string `json:"scopes"`
-	Audiences    []string `json:"audiences"`
-}
-
-type trustedIssuer struct {
-	IssuerURL        string   `json:"issuerUrl"`
-	ExpectedAudience string   `json:"expectedAudience"`
-	JWKSURL          string   `json:"jwksUrl,omitempty"`
-	AllowHTTP        bool     `json:"insecureAllowHTTP,omitempty"`
-	AllowPrivateIP   bool     `json:"allowPrivateIPs,omitempty"`
-	ActorClaim       string   `json:"actorClaim,omitempty"`
-	AllowedActors    []string `json:"allowedActors,omitempty"`
-	AllowedDelegates []string `json:"allowedDelegateClients,omitempty"`
-	AllowMayAct      bool     `json:"allowMayAct,omitempty"`
-}
-
-// authStorage is where sessions are kept: in memory, or in Redis.
-type authStorage struct {
-	Type  string     `json:"type"`
-	Redis *authRedis `json:"redis,omitempty"`
-}
-
-type authRedis struct {
-	Addr        string `json:"addr,omitempty"`
-	ClusterMode bool   `json:"clusterMode,omitempty"`
-	Sentinel    *struct {
-		MasterName string           `json:"masterName"`
-		Addrs      []string         `json:"sentinelAddrs,omitempty"`
-		Service    *sentinelService `json:"sentinelService,omitempty"`
-		DB         int32            `json:"db,omitempty"`
-	} `json:"sentinelConfig,omitempty"`
-	User *struct {
-		Username *placed `json:"usernameSecretRef,omitempty"`
-		Password *placed `json:"passwordSecretRef,omitempty"`
-	} `json:"aclUserConfig,omitempty"`
-	DialTimeout  string    `json:"dialTimeout,omitempty"`
-	ReadTimeout  string    `json:"readTimeout,omitempty"`
-	WriteTimeout string    `json:"writeTimeout,omitempty"`
-	TLS          *redisTLS `json:"tls,omitempty"`
-	SentinelTLS  *redisTLS `json:"sentinelTls,omitempty"`
-}
-
-type sentinelService struct {
-	Name      string `json:"name"`
-	Namespace string `json:"namespace,omitempty"`
-	Port      int32  `json:"port,omitempty"`
-}
-
-type redisTLS struct {
-	SkipVerify bool    `json:"insecureSkipVerify,omitempty"`
-	CA         *placed `json:"caCertSecretRef,omitempty"`
-}
-
 // addAuthServer comes after addOIDC, which knows the audience of the tokens that the authorization server issues.
 func (p *Proxy) addAuthServer(srv *v1beta1.MCPServer, named Objects) *InvalidError {
 	field, config := "externalAuthConfigRef", named.ExternalAuth
@@ -229,15 +66,8 @@ func (p *Proxy) addAuthServer(srv *v1beta1.MCPServer, named Objects) *InvalidErr
 // authServer is the part of the file.
 func (p *Proxy) authServer(srv *v1beta1.MCPServer, spec *authServerSpec) (map[string]any, error) {
 	oidc := p.Config.OIDC
-	switch {
-	case oidc == nil:
-		return nil, errors.New("an authorization server needs oidcConfigRef, by which the proxy knows the tokens that it issues")
-	case oidc.Audience != oidc.ResourceURL:
-		return nil, fmt.Errorf("its tokens are for %s, but oidcConfigRef accepts those for %s: write the same URL as audience and resourceUrl", oidc.ResourceURL, oidc.Audience)
-	case len(spec.Upstreams) != 1:
-		return nil, fmt.Errorf("it has %d upstream providers: an MCPServer needs one", len(spec.Upstreams))
-	case spec.NoUpstreamTokens && p.Config.TokenExchange != nil:
-		return nil, errors.New("disableUpstreamTokenInjection keeps tokens from the server, and externalAuthConfigRef sends it one: choose")
+	if err := p.authServerProblem(spec); err != nil {
+		return nil, err
 	}
 	besides := map[string]any{"schema_version": authServerVersion, "allowed_audiences": []any{oidc.ResourceURL}}
 	if len(oidc.Scopes) > 0 {
@@ -249,11 +79,8 @@ func (p *Proxy) authServer(srv *v1beta1.MCPServer, spec *authServerSpec) (map[st
 	if err := p.addUpstream(&spec.Upstreams[0], oidc.ResourceURL); err != nil {
 		return nil, err
 	}
-	for i := range spec.Delegates {
-		if spec.Delegates[i].ClientSecret == nil {
-			return nil, fmt.Errorf("delegateClients[%d] lacks clientSecretRef", i)
-		}
-		p.inEnv(spec.Delegates[i].ClientSecret, fmt.Sprint(delegateSecretEnv, i))
+	if err := p.addDelegates(spec.Delegates); err != nil {
+		return nil, err
 	}
 	if err := p.addStorage(srv, spec); err != nil {
 		return nil, err
@@ -272,6 +99,22 @@ func (p *Proxy) authServer(srv *v1beta1.MCPServer, spec *authServerSpec) (map[st
 		redis["auth_type"], redis["key_prefix"] = "aclUser", fmt.Sprintf("thv:auth:{%s:%s}:", srv.Namespace, srv.Name)
 	}
 	return made, nil
+}
+
+// authServerProblem is why the program would not start, or refuse everybody; nil if it does neither.
+func (p *Proxy) authServerProblem(spec *authServerSpec) error {
+	oidc := p.Config.OIDC
+	switch {
+	case oidc == nil:
+		return errors.New("an authorization server needs oidcConfigRef, by which the proxy knows the tokens that it issues")
+	case oidc.Audience != oidc.ResourceURL:
+		return fmt.Errorf("its tokens are for %s, but oidcConfigRef accepts those for %s: write the same URL as audience and resourceUrl", oidc.ResourceURL, oidc.Audience)
+	case len(spec.Upstreams) != 1:
+		return fmt.Errorf("it has %d upstream providers: an MCPServer needs one", len(spec.Upstreams))
+	case spec.NoUpstreamTokens && p.Config.TokenExchange != nil:
+		return errors.New("disableUpstreamTokenInjection keeps tokens from the server, and externalAuthConfigRef sends it one: choose")
+	}
+	return nil
 }
 
 // addKeys mounts what signs the tokens. Without keys the program makes its own, which do not survive it.
@@ -324,6 +167,17 @@ func (p *Proxy) addUpstream(u *upstream, resourceURL string) error {
 	}
 	p.inEnv(client.ClientSecret, upstreamSecretEnv+suffix)
 	client.RedirectURI = cmp.Or(client.RedirectURI, strings.TrimRight(resourceURL, "/")+"/oauth/callback")
+	return nil
+}
+
+// addDelegates gives the secrets of clients that act for users variables by their place.
+func (p *Proxy) addDelegates(clients []delegate) error {
+	for i, client := range clients {
+		if client.ClientSecret == nil {
+			return fmt.Errorf("delegateClients[%d] lacks clientSecretRef", i)
+		}
+		p.inEnv(client.ClientSecret, fmt.Sprint(delegateSecretEnv, i))
+	}
 	return nil
 }
 
@@ -387,7 +241,7 @@ func (p *Proxy) mountSecret(volume, path string, key SecretKey) {
 }
 
 // fileKeys are those keys of the file that are not the field in snake case.
-var fileKeys = map[string]string{
+var fileKeys = map[string]string{ //nolint:gosec // names of fields
 	"upstreamProviders": "upstreams", "userInfo": "userinfo", "userInfoOverride": "userinfo_override", "allowPrivateIPs": "allow_private_ips",
 	"redis": "redis_config", "clientSecretRef": "client_secret_env_var", "initialAccessTokenRef": "initial_access_token_env_var",
 	"usernameSecretRef": "username_env_var", "passwordSecretRef": "password_env_var", "caCertSecretRef": "ca_cert_file",
