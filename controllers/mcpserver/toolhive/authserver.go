@@ -9,8 +9,6 @@ import (
 	"strings"
 	"unicode"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 )
 
@@ -122,7 +120,7 @@ func (p *Proxy) addKeys(spec *authServerSpec, besides map[string]any) {
 	var names, secrets []any
 	for i, key := range spec.SigningKeys {
 		name := fmt.Sprintf("key-%d.pem", i)
-		p.mountSecret(fmt.Sprint("authserver-signing-key-", i), authServerDir+"keys/"+name, key)
+		p.mountSecret(fmt.Sprint("authserver-signing-key-", i), authServerDir+"keys/"+name, key, new(int32(ownerMayRead)))
 		names = append(names, name)
 	}
 	if len(names) > 0 {
@@ -134,7 +132,7 @@ func (p *Proxy) addKeys(spec *authServerSpec, besides map[string]any) {
 	}
 	for i, key := range spec.HMACSecrets {
 		path := fmt.Sprint(authServerDir, "hmac/hmac-", i)
-		p.mountSecret(fmt.Sprint("authserver-hmac-secret-", i), path, key)
+		p.mountSecret(fmt.Sprint("authserver-hmac-secret-", i), path, key, new(int32(ownerMayRead)))
 		secrets = append(secrets, path)
 	}
 	if len(secrets) > 0 {
@@ -220,7 +218,7 @@ func (p *Proxy) addAuthority(tls *redisTLS, purpose, file string) {
 		return
 	}
 	tls.CA.at = authServerDir + "redis-tls/" + file
-	p.mountSecret("redis-tls-ca-"+purpose, tls.CA.at, SecretKey{Name: tls.CA.Name, Key: tls.CA.Key})
+	p.mountSecret("redis-tls-ca-"+purpose, tls.CA.at, tls.CA.SecretKey, new(int32(ownerMayRead)))
 }
 
 // inEnv puts a secret, if there is one, into a variable.
@@ -229,15 +227,7 @@ func (p *Proxy) inEnv(secret *placed, name string) {
 		return
 	}
 	secret.at = name
-	p.addEnv(name, SecretKey{Name: secret.Name, Key: secret.Key})
-}
-
-// mountSecret mounts a key of a Secret as a file that its owner alone may read.
-func (p *Proxy) mountSecret(volume, path string, key SecretKey) {
-	name := path[strings.LastIndexByte(path, '/')+1:]
-	p.Volumes = append(p.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-		SecretName: key.Name, Items: []corev1.KeyToPath{{Key: key.Key, Path: name}}, DefaultMode: new(int32(ownerMayRead))}}})
-	p.Mounts = append(p.Mounts, corev1.VolumeMount{Name: volume, MountPath: path, SubPath: name, ReadOnly: true})
+	p.addEnv(name, secret.SecretKey)
 }
 
 // fileKeys are those keys of the file that are not the field in snake case.

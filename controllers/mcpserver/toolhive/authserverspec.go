@@ -4,9 +4,8 @@ import "encoding/json"
 
 // placed is a key of a Secret, and where the program finds it: a variable or a file. The file has only that.
 type placed struct {
-	Name string `json:"name"`
-	Key  string `json:"key"`
-	at   string
+	SecretKey
+	at string
 }
 
 // MarshalJSON writes the place.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -75,6 +76,14 @@ func (p *Proxy) addFile(volume, dir string, from ConfigMapKey) {
 	p.Volumes = append(p.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 		LocalObjectReference: corev1.LocalObjectReference{Name: from.Name}, Items: []corev1.KeyToPath{{Key: from.Key, Path: from.Key}}}}})
 	p.Mounts = append(p.Mounts, corev1.VolumeMount{Name: volume, MountPath: dir, ReadOnly: true})
+}
+
+// mountSecret mounts a key of a Secret as one file. mode is nil for that of Kubernetes.
+func (p *Proxy) mountSecret(volume, path string, from SecretKey, mode *int32) {
+	name := path[strings.LastIndexByte(path, '/')+1:]
+	p.Volumes = append(p.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+		SecretName: from.Name, Items: []corev1.KeyToPath{{Key: from.Key, Path: name}}, DefaultMode: mode}}})
+	p.Mounts = append(p.Mounts, corev1.VolumeMount{Name: volume, MountPath: path, SubPath: name, ReadOnly: true})
 }
 
 // SecretKey is a key of a Secret of the server's namespace.

@@ -156,8 +156,6 @@ func (p *Proxy) addSecretFile(id, name string, key SecretKey) string {
 	if slices.ContainsFunc(p.Volumes, func(v corev1.Volume) bool { return v.Name == volume }) {
 		return path
 	}
-	p.Volumes = append(p.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-		SecretName: key.Name, Items: []corev1.KeyToPath{{Key: key.Key, Path: name}}}}})
-	p.Mounts = append(p.Mounts, corev1.VolumeMount{Name: volume, MountPath: path, SubPath: name, ReadOnly: true})
+	p.mountSecret(volume, path, key, nil)
 	return path
 }
