@@ -19,12 +19,12 @@ import (
 type copiers struct {
 	cluster
 
-	copies   client.Client
-	metadata metadata.Interface
-	ending   <-chan struct{}
-	polite   bool
-	metrics  *Metrics
-	caches   *caches
+	copies      client.Client
+	metadata    metadata.Interface
+	ending      <-chan struct{}
+	lowPriority bool
+	metrics     *Metrics
+	caches      *caches
 }
 
 // caches has what was proved in each migration, so that the next step need not prove
@@ -124,7 +124,7 @@ func (s *copiers) copierOver(dm *migration, version string, more ...copier.Optio
 
 // unhurried is for steps that copy, or read as much, before anything is locked.
 func (s *copiers) unhurried(ctx context.Context) context.Context {
-	if s.polite {
+	if s.lowPriority {
 		return inflight.WithLowPriority(ctx)
 	}
 	return ctx
