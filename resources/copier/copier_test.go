@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -45,10 +46,32 @@ func startServer() (*harness.Cluster, error) {
 	if err == nil {
 		err = crds.Install(ctx, c.Config, set)
 	}
+	if err == nil {
+		err = awaitPolicies(ctx, c.Client)
+	}
 	if err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
 	return c, nil
+}
+
+// awaitPolicies waits until the API server's mutating policies have read the schemas of the new CRDs, which they
+// do every five seconds. Until then each write that one of them matches is unavailable.
+func awaitPolicies(ctx context.Context, c client.Client) error {
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		for _, kind := range resources.Default().Kinds() {
+			obj := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
+			obj.SetGroupVersionKind(kind.V3GVK())
+			obj.SetName("probe")
+			if kind.Namespaced() {
+				obj.SetNamespace("default")
+			}
+			if err := c.Create(ctx, obj, client.DryRunAll); apierrors.IsServiceUnavailable(err) {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
 }
 
 // scene is an empty cluster and a copier on it.
