@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"time"
 
@@ -75,12 +76,12 @@ func (r *Run) Due(stored bool) *time.Time {
 }
 
 // early ends a look that comes before a step that failed may be tried again.
-func (r *Run) early(p *program.Phase) *Command {
+func (r *Run) early(ctx context.Context, p *program.Phase) *Command {
 	if r.st.Attempts == 0 || r.eager() || !r.heldBack() {
 		return nil
 	}
 	if r.begun() {
-		if cmd := r.admit(p); cmd != nil {
+		if cmd := r.admit(ctx, p); cmd != nil {
 			return cmd
 		}
 	}

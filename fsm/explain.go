@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -23,7 +24,7 @@ type GuardResult struct {
 // order, and says of each what decided it. It is empty where the machine does not
 // have the phase. The view must have Now and Guard; nothing is changed, and it may
 // be called any number of times.
-func (m *Machine) Explain(st v1alpha1.MachineStatus, v Input) []GuardResult {
+func (m *Machine) Explain(ctx context.Context, st v1alpha1.MachineStatus, v Input) []GuardResult {
 	r := m.Run(st, v)
 	p := r.phase()
 	if p == nil {
@@ -34,7 +35,7 @@ func (m *Machine) Explain(st v1alpha1.MachineStatus, v Input) []GuardResult {
 		if e == nil {
 			return
 		}
-		s := r.activation()
+		s := r.activation(ctx)
 		x := r.decide(e, s)
 		r.explain(e, s, &x)
 		all = append(all, GuardResult{Path: p.Path + path, Guard: e.Text, Open: x.open, Because: x.because, Got: x.got, Err: x.err})

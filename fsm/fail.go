@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -13,7 +14,7 @@ import (
 )
 
 // fail decides between retry and catch.
-func (r *Run) fail(o Result, policy program.Backoff, p *program.Phase) {
+func (r *Run) fail(ctx context.Context, o Result, policy program.Backoff, p *program.Phase) {
 	extra := r.extra()
 	if !extra {
 		r.st.Attempts++
@@ -24,11 +25,11 @@ func (r *Run) fail(o Result, policy program.Backoff, p *program.Phase) {
 	}
 	exhausted := policy.Attempts > 0 && r.st.Attempts >= policy.Attempts
 	if i := catcher(p.OnError, class, exhausted, policy.Attempts == 0); i >= 0 {
-		r.next = r.caught(r.errorEvent(p.OnError[i], cmp.Or(reason, string(class)+"Error")), text)
+		r.next = r.caught(ctx, r.errorEvent(p.OnError[i], cmp.Or(reason, string(class)+"Error")), text)
 		return
 	}
 	if exhausted && policy.To != "" {
-		r.next = r.take(r.retryEvent(p, policy), text, nil)
+		r.next = r.take(ctx, r.retryEvent(p, policy), text, nil)
 		return
 	}
 	delay := delayOf(policy, r.st.Attempts, r.input.Random)

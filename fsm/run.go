@@ -18,8 +18,6 @@ type Input struct {
 	// the API machinery decodes it. It is called at most once in a run, only when an
 	// expression reads it; nil answers an empty object.
 	Self func() (map[string]any, error)
-	// Context ends evaluations early; nil never does.
-	Context context.Context
 	// Deleting is true once the object has a deletion timestamp.
 	Deleting bool
 	// Finalizer is true when the object bears the machine's finalizer.

@@ -152,7 +152,7 @@ func TestValuesOfSelf(t *testing.T) {
 			if diags.Err() != nil {
 				t.Fatal(diags.Err())
 			}
-			got := m.Explain(v1alpha1.MachineStatus{Phase: "One"}, Input{Self: StaticObject(self), Now: time.Now})
+			got := m.Explain(t.Context(), v1alpha1.MachineStatus{Phase: "One"}, Input{Self: StaticObject(self), Now: time.Now})
 			if len(got) != 1 {
 				t.Fatalf("%s: got %+v", c.why, got)
 			}

@@ -71,7 +71,7 @@ func (w *way) walk() {
 	w.answers, w.events = w.answers[:0], w.events[:0]
 	w.run = w.trials.Run(w.begin(), fsm.Input{Deleting: w.from.deleting, Finalizer: w.from.finalizer, Gone: w.vanished,
 		Now: func() time.Time { return w.clock }, Guard: noGuard}, w.truth)
-	cmd := w.run.Next()
+	cmd := w.run.Next(context.Background())
 	w.checkPatient(cmd)
 	if cmd.Do == fsm.RunAction {
 		if err := w.run.Fire(context.Background(), w.act); err != nil {
@@ -81,7 +81,7 @@ func (w *way) walk() {
 			w.to.running, w.to.memory = true, w.progress()
 			return
 		}
-		cmd = w.run.Next()
+		cmd = w.run.Next(context.Background())
 	}
 	w.checkLegal()
 	w.to.running, w.to.memory = false, progress{}

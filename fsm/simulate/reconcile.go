@@ -45,7 +45,7 @@ func (w *Fake) Reconcile() (fsm.Command, error) {
 	base, before := w.stateVersion, w.given.clone()
 	run := w.Machine.Run(w.state(), w.View())
 	for range maxCommands {
-		cmd := run.Next()
+		cmd := run.Next(context.Background())
 		durable, err := w.step(run, cmd, base)
 		w.remember(run, cmd, err)
 		if err != nil && !durable {
