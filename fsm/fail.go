@@ -3,6 +3,7 @@ package fsm
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -20,7 +21,7 @@ func (r *Run) fail(ctx context.Context, o Result, policy program.Backoff, p *pro
 		r.st.Attempts++
 	}
 	text, reason, class := o.Err.Error(), "", o.Class
-	if t := o.terminal(); t != nil {
+	if t, is := errors.AsType[*TerminalError](o.Err); is {
 		class, reason = program.ClassTerminal, t.Reason
 	}
 	exhausted := policy.Attempts > 0 && r.st.Attempts >= policy.Attempts
@@ -50,8 +51,7 @@ func (r *Run) fail(ctx context.Context, o Result, policy program.Backoff, p *pro
 		Got:     expr.Clip(text, v1alpha1.TextLimit),
 	}}
 	r.message = fmt.Sprintf("%s (attempt %d, next in %s)", text, r.st.Attempts, delay.Round(100*time.Millisecond))
-	cmd := r.sleep(delay)
-	r.next = &cmd
+	r.next = r.sleep(delay)
 }
 
 // errorEvent is the event of a caught error. Where the file gives no reason, the error's own says more than a reserved one.

@@ -87,9 +87,6 @@ func (r *Run) shut(ctx context.Context, m program.Meaning, guard *expr.Expr) err
 	if !slices.Contains(m.Guards, guard) {
 		return errors.New("the guard is that of another event")
 	}
-	if guard == nil {
-		return nil
-	}
 	if asked := r.truth(ctx, guard); !asked.open {
 		return fmt.Errorf("guard %s: %s", guard.Text, asked.got)
 	}
@@ -160,8 +157,7 @@ func (r *Run) refuse(err error) *Command {
 	if p := r.phase(); p != nil && p.PollEvery > 0 {
 		poll = p.PollEvery
 	}
-	cmd := r.sleep(poll)
-	return &cmd
+	return r.sleep(poll)
 }
 
 // event fires an event of the phase. It is nil where a step was done, or where a way on waits to be stored.

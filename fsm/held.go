@@ -119,13 +119,16 @@ func (r *Run) returned(effect string) {
 	}
 }
 
-func encodeParams(with expr.Params) (string, error) {
-	if len(with) == 0 {
+func encodeParams(with expr.Params) (string, error) { return encode("parameters", with) }
+
+// encode is values as JSON; nothing is an empty text.
+func encode(what string, values map[string]any) (string, error) {
+	if len(values) == 0 {
 		return "", nil
 	}
-	raw, err := json.Marshal(with)
+	raw, err := json.Marshal(values)
 	if err != nil {
-		return "", fmt.Errorf("parameters are no plain values: %w", err)
+		return "", fmt.Errorf("%s are no plain values: %w", what, err)
 	}
 	return string(raw), nil
 }

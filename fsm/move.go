@@ -14,15 +14,12 @@ import (
 )
 
 // exits are looked at once the steps are done; the first open one is taken.
-func (r *Run) exits(ctx context.Context, p *program.Phase) Command {
+func (r *Run) exits(ctx context.Context, p *program.Phase) *Command {
 	r.calm()
 	for _, x := range p.Exits {
-		asked := decision{open: true}
-		if x.WhenExpr != nil {
-			asked = r.truth(ctx, x.WhenExpr)
-		}
+		asked := r.truth(ctx, x.WhenExpr)
 		if asked.open {
-			return *r.take(ctx, program.NextEvent(x.Exit), x.Text.Render(r.value(ctx)), x.WhenExpr)
+			return r.take(ctx, program.NextEvent(x.Exit), x.Text.Render(r.value(ctx)), x.WhenExpr)
 		}
 		if len(r.st.Blocked) == v1alpha1.BlockedLimit {
 			continue

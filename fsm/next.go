@@ -53,29 +53,33 @@ func (r *Run) Next(ctx context.Context) Command {
 	if r.next != nil {
 		return *r.next
 	}
-	if r.st.Phase == "" {
-		return r.begin(ctx)
-	}
-	if r.input.Gone && len(r.st.Held) == 0 {
-		return r.rest()
-	}
+	return *r.decideNext(ctx)
+}
+
+func (r *Run) decideNext(ctx context.Context) *Command {
 	p := r.phase()
-	if p == nil {
-		return r.unknownPhase(ctx)
-	}
-	if r.finished(p) {
+	switch {
+	case r.st.Phase == "":
+		return r.begin(ctx)
+	case r.input.Gone && len(r.st.Held) == 0:
 		return r.rest()
+	case p == nil:
+		return r.unknownPhase(ctx)
+	case r.finished(p):
+		return r.rest()
+	case p.End && !r.input.Gone:
+		return &Command{Do: RemoveFinalizer}
 	}
-	if p.End && !r.input.Gone {
-		return Command{Do: RemoveFinalizer}
-	}
-	for _, decide := range []func(context.Context, *program.Phase) *Command{r.deletion, r.deadline, r.early, r.admit, r.steps} {
-		if cmd := decide(ctx, p); cmd != nil {
-			return *cmd
+	for _, decide := range inOrder {
+		if cmd := decide(r, ctx, p); cmd != nil {
+			return cmd
 		}
 	}
 	return r.exits(ctx, p)
 }
+
+// inOrder is what is asked of a phase before its exits; the first command counts.
+var inOrder = []func(*Run, context.Context, *program.Phase) *Command{(*Run).deletion, (*Run).deadline, (*Run).early, (*Run).admit, (*Run).steps}
 
 // finished: nothing of ours keeps the object, and nothing of it is left to give
 // back. What is held is given back even when somebody took the finalizer away.
@@ -83,14 +87,14 @@ func (r *Run) finished(p *program.Phase) bool {
 	return !r.input.Gone && !r.input.Finalizer && (p.End || r.input.Deleting && len(r.st.Held) == 0)
 }
 
-func (r *Run) begin(ctx context.Context) Command {
+func (r *Run) begin(ctx context.Context) *Command {
 	if r.input.Gone || r.input.Deleting && !r.input.Finalizer {
 		return r.rest()
 	}
 	if r.lost() {
 		return r.recover(ctx)
 	}
-	return *r.take(ctx, program.ReasonCreated, "", nil)
+	return r.take(ctx, program.ReasonCreated, "", nil)
 }
 
 // deletion is total: it asks no guard of the machine's author.
@@ -105,8 +109,7 @@ func (r *Run) deletion(ctx context.Context, p *program.Phase) *Command {
 		return &Command{Do: RemoveFinalizer}
 	case p.OnDelete.None:
 		r.stall = &stall{"EffectsHeld", fmt.Sprintf("held: %v; a machine that holds effects here has a defect", r.st.HeldNames())}
-		cmd := r.rest()
-		return &cmd
+		return r.rest()
 	}
 	return nil // hold: go on
 }

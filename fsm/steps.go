@@ -3,6 +3,7 @@ package fsm
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -18,19 +19,16 @@ func (r *Run) steps(ctx context.Context, p *program.Phase) *Command {
 		s := &p.StepList[r.st.Cursor]
 		r.st.Step = s.Label
 		if s.WaitFor > 0 && r.st.StepSince == nil {
-			now := r.now()
-			r.st.StepSince = &now
+			r.st.StepSince = new(r.now())
 		}
-		if s.IfExpr != nil {
-			asked := r.truth(ctx, s.IfExpr)
-			if asked.err != nil {
-				r.fail(ctx, Result{Err: fmt.Errorf("if %s: %w", s.If, asked.err), Class: program.ClassUnavailable}, s.Backoff, p)
-				return r.next
-			}
-			if !asked.open {
-				r.advance()
-				continue
-			}
+		asked := r.truth(ctx, s.IfExpr)
+		if asked.err != nil {
+			r.fail(ctx, Result{Err: fmt.Errorf("if %s: %w", s.If, asked.err), Class: program.ClassUnavailable}, s.Backoff, p)
+			return r.next
+		}
+		if !asked.open {
+			r.advance()
+			continue
 		}
 		if cmd := r.oneStep(ctx, s, p); cmd != nil {
 			return cmd
@@ -44,8 +42,7 @@ func (r *Run) oneStep(ctx context.Context, s *program.Step, p *program.Phase) *C
 	case s.WaitFor > 0:
 		if left := s.WaitFor - r.input.Now().Sub(r.st.StepSince.Time); left > 0 {
 			r.message = cmp.Or(s.Text.Render(r.value(ctx)), "Waiting "+s.Wait)
-			cmd := r.sleep(left)
-			return &cmd
+			return r.sleep(left)
 		}
 		r.advance()
 		return nil
@@ -102,7 +99,7 @@ func (r *Run) Asks(ctx context.Context, self func() (map[string]any, error)) boo
 	before, now := *r, *r
 	before.input.Now = func() time.Time { return r.began }
 	now.input.Now, now.input.Self, now.self = before.input.Now, self, nil
-	if s.IfExpr != nil && !now.truth(ctx, s.IfExpr).open {
+	if !now.truth(ctx, s.IfExpr).open {
 		return false
 	}
 	fixed, err := r.fixed(s)
@@ -119,7 +116,7 @@ func (r *Run) done(ctx context.Context, o Result) {
 	cmd, p := r.acting, r.phase()
 	r.acting = nil
 	s := &p.StepList[r.st.Cursor]
-	if w := o.wait(); w != nil {
+	if w, is := errors.AsType[*WaitError](o.Err); is {
 		r.notDone(ctx, s, w)
 		return
 	}
@@ -159,15 +156,11 @@ func (r *Run) notDone(ctx context.Context, s *program.Step, w *WaitError) {
 	if r.called {
 		r.polls(after)
 	}
-	cmd := r.sleep(after)
-	r.next = &cmd
+	r.next = r.sleep(after)
 }
 
 // reached is false while the step's `until` is not true; the run sleeps then.
 func (r *Run) reached(ctx context.Context, s *program.Step) bool {
-	if s.UntilExpr == nil {
-		return true
-	}
 	asked := r.truth(ctx, s.UntilExpr)
 	if asked.open {
 		r.recordRequests(ctx, s.UntilExpr)
@@ -178,8 +171,7 @@ func (r *Run) reached(ctx context.Context, s *program.Step) bool {
 	if r.called {
 		r.polls(cmp.Or(s.PollEvery, defaultPoll))
 	}
-	cmd := r.sleep(s.PollEvery)
-	r.next = &cmd
+	r.next = r.sleep(s.PollEvery)
 	return false
 }
 

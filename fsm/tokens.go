@@ -107,9 +107,6 @@ func (r *Run) actedOn(name string) v1alpha1.RequestStatus {
 // recordRequests stores the tokens of the requests that opened a guard, in the
 // same write that acts on it: a request is acted on once.
 func (r *Run) recordRequests(ctx context.Context, guard *expr.Expr) {
-	if guard == nil {
-		return
-	}
 	for _, name := range guard.Reads(expr.VarRequest) {
 		token, err := r.token(ctx, r.m.prog.Requests[name])
 		if err != nil || !r.pending(ctx, name) {

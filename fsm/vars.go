@@ -119,8 +119,11 @@ type decision struct {
 	err error
 }
 
-// truth decides a guard; it is the only place that does.
+// truth decides a guard; it is the only place that does. Without a guard the way is open.
 func (r *Run) truth(ctx context.Context, e *expr.Expr) decision {
+	if e == nil {
+		return decision{open: true}
+	}
 	if r.guardStub != nil {
 		open, err := r.guardStub(e)
 		return decision{open: open, err: err}

@@ -3,6 +3,8 @@ package prove
 import (
 	"slices"
 
+	"github.com/google/cel-go/common/types/ref"
+
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/expr"
 	"github.com/phasegate/phasegate/fsm/program"
@@ -10,7 +12,7 @@ import (
 
 func newProver(m *fsm.Machine) *prover {
 	p := &prover{machine: m, index: map[string]int16{}, steps: map[*program.Step]*stepModel{}, fallible: map[*expr.Expr]int32{},
-		values: map[knownKey]known{}, asked: map[heldKey]bool{}, ledgers: map[string][]string{}, taken: map[edge]bool{},
+		values: map[knownKey]ref.Val{}, asked: map[heldKey]bool{}, ledgers: map[string][]string{}, taken: map[edge]bool{},
 		seen: map[state]int{}, violations: map[string]violation{}}
 	for _, e := range m.Definition().Spec.Effects {
 		p.effects = append(p.effects, e.Name)
@@ -60,23 +62,14 @@ func bare(of *program.Program) *program.Program {
 }
 
 func (p *prover) modelOf(s *program.Step, ph *program.Phase) *stepModel {
-	model := &stepModel{}
-	for _, e := range p.machine.Definition().Spec.Effects {
-		switch s.Action {
-		case "":
-		case e.Acquire:
-			model.takes |= p.effect(e.Name)
-		case e.Release:
-			model.gives |= p.effect(e.Name)
-		}
-	}
+	model := &stepModel{takes: p.effect(s.Acquires), gives: p.effect(s.Releases)}
 	named := []program.Class{program.ClassUnavailable}
 	for _, e := range ph.OnError {
 		if class := program.Class(e.Is); class != program.ClassAny && class != program.ClassTerminal && !slices.Contains(named, class) {
 			named = append(named, class)
 		}
 	}
-	model.failures = append(model.failures, failure{Result: fsm.Result{Err: errForGood}})
+	model.failures = []failure{{Result: fsm.Result{Err: errForGood}}}
 	for _, class := range named {
 		model.failures = append(model.failures, failure{Result: fsm.Result{Err: errForNow, Class: class}})
 		if s.Backoff.Attempts > 1 {

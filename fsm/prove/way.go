@@ -59,10 +59,7 @@ func (c *choices) another() bool {
 	return false
 }
 
-func microTime(t time.Time) *metav1.MicroTime {
-	m := metav1.NewMicroTime(t)
-	return &m
-}
+func microTime(t time.Time) *metav1.MicroTime { return new(metav1.NewMicroTime(t)) }
 
 // walk drives the engine up to its next write, a crash, or the end of an action that
 // it goes on from: one action at a time, since the ways through several multiply.
