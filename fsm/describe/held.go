@@ -48,7 +48,7 @@ func (t *Describer) flow() holds {
 	return h
 }
 
-// takes are the effects that a phase takes, each once: no two steps are of one name.
+// takes are the effects that a phase takes, each once.
 func takes(p *program.Phase) []string {
 	var all []string
 	for _, s := range p.StepList {
