@@ -62,7 +62,16 @@ func bare(of *program.Program) *program.Program {
 }
 
 func (p *prover) modelOf(s *program.Step, ph *program.Phase) *stepModel {
-	model := &stepModel{takes: p.effect(s.Acquires), gives: p.effect(s.Releases)}
+	model := &stepModel{}
+	for _, e := range p.machine.Definition().Spec.Effects { // by the file: a proof does not trust the program that runs
+		switch s.Action {
+		case "":
+		case e.Acquire:
+			model.takes |= p.effect(e.Name)
+		case e.Release:
+			model.gives |= p.effect(e.Name)
+		}
+	}
 	named := []program.Class{program.ClassUnavailable}
 	for _, e := range ph.OnError {
 		if class := program.Class(e.Is); class != program.ClassAny && class != program.ClassTerminal && !slices.Contains(named, class) {
