@@ -18,7 +18,7 @@ func BenchmarkGuard(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if answer := again(r).truth(e); answer.err != nil || !answer.open {
+				if answer := again(r).truth(b.Context(), e); answer.err != nil || !answer.open {
 					b.Fatalf("%+v", answer)
 				}
 			}

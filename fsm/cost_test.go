@@ -72,7 +72,7 @@ func TestOneEvaluationIsBounded(t *testing.T) {
 		list[i] = int64(i)
 	}
 	r.input.Self = StaticObject(map[string]any{"list": list})
-	got := r.truth(e)
+	got := r.truth(t.Context(), e)
 	if got.open || got.err == nil || !strings.Contains(got.got, "cost limit exceeded") {
 		t.Errorf("a million steps are too many: %+v", got)
 	}
@@ -87,18 +87,18 @@ func TestAReconcileHasABudget(t *testing.T) {
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	if got := r.truth(e); !got.open {
+	if got := r.truth(t.Context(), e); !got.open {
 		t.Fatalf("got %+v", got)
 	}
 	once := r.spent
-	if _, err := r.value(r.m.prog.Facts["big"]); err != nil {
+	if _, err := r.value(t.Context())(r.m.prog.Facts["big"]); err != nil {
 		t.Fatal(err)
 	}
 	if fact := r.spent - once; once < 2*fact || fact == 0 {
 		t.Errorf("a fact that is read twice is paid twice: %d with two facts of %d", once, fact)
 	}
 	r.spent = expr.MaxRunCost + 1
-	got := r.truth(e)
+	got := r.truth(t.Context(), e)
 	want := decision{because: e.Text, got: "error: " + errBudget.Error(), err: errBudget}
 	if !errors.Is(got.err, errBudget) {
 		t.Errorf("got %v", got.err)
@@ -106,7 +106,7 @@ func TestAReconcileHasABudget(t *testing.T) {
 	if d := cmp.Diff([]string{want.because, want.got}, []string{got.because, got.got}); d != "" || got.open {
 		t.Errorf("open %t (-want +got):\n%s", got.open, d)
 	}
-	if text, err := r.value(e); err == nil {
+	if text, err := r.value(t.Context())(e); err == nil {
 		t.Errorf("a message has no budget of its own: %v", text)
 	}
 }
@@ -134,7 +134,7 @@ func TestSelfIsReadWhenAskedFor(t *testing.T) {
 			if len(errs) > 0 {
 				t.Fatal(errs)
 			}
-			got := r.truth(e)
+			got := r.truth(t.Context(), e)
 			if got.open != (c.wantErr == "") || reads != c.wantReads || c.wantErr != "" && (got.err == nil || !strings.Contains(got.err.Error(), c.wantErr)) {
 				t.Errorf("%s: got %+v after %d reads, want error %q after %d", c.why, got, reads, c.wantErr, c.wantReads)
 			}

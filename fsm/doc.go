@@ -10,7 +10,7 @@
 //	machine, diags := fsm.Bind(def, bindings)
 //	run := machine.Run(status, input)
 //	for {
-//		switch cmd := run.Next(); cmd.Do {
+//		switch cmd := run.Next(ctx); cmd.Do {
 //		case fsm.RunAction:
 //			run.Fire(ctx, call) // which looks up cmd.Action
 //		case fsm.Commit:

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"time"
 
@@ -75,12 +76,12 @@ func (r *Run) Due(stored bool) *time.Time {
 }
 
 // early ends a look that comes before a step that failed may be tried again.
-func (r *Run) early(p *program.Phase) *Command {
+func (r *Run) early(ctx context.Context, p *program.Phase) *Command {
 	if r.st.Attempts == 0 || r.eager() || !r.heldBack() {
 		return nil
 	}
 	if r.begun() {
-		if cmd := r.admit(p); cmd != nil {
+		if cmd := r.admit(ctx, p); cmd != nil {
 			return cmd
 		}
 	}
@@ -95,7 +96,7 @@ func (r *Run) stay(until time.Time, message string) *Command {
 	r.message = message
 	cmd := r.sleep(until.Sub(r.input.Now()))
 	cmd.Early = r.stall == nil
-	return &cmd
+	return cmd
 }
 
 func (r *Run) heldBack() bool {
@@ -114,8 +115,8 @@ func (r *Run) eager() bool {
 
 // holdBack keeps the current step from being called for a while.
 func (r *Run) holdBack(d time.Duration) {
-	at := metav1.NewMicroTime(r.input.Now().Add(d).Truncate(time.Microsecond))
-	r.st.NotBefore, r.st.TriedGeneration = &at, r.input.Generation
+	r.st.NotBefore = new(metav1.NewMicroTime(r.input.Now().Add(d).Truncate(time.Microsecond)))
+	r.st.TriedGeneration = r.input.Generation
 }
 
 // calm is for what is no error.
@@ -153,8 +154,7 @@ func (r *Run) notDue(s *program.Step) *Command {
 	again := was != nil && was.Cursor == 0 && was.Step == ""
 	if !again && (was == nil || was.Cursor != r.st.Cursor || was.Step != r.st.Step) {
 		r.message = message
-		cmd := r.sleep(r.due.Sub(r.input.Now()))
-		return &cmd
+		return r.sleep(r.due.Sub(r.input.Now()))
 	}
 	deadline := r.st.Deadline
 	r.st, r.result = *was.DeepCopy(), decodeResult(was.Result)

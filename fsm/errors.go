@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -47,20 +46,4 @@ type Result struct {
 	Class program.Class
 	// RetryAfter is how long the server asked to wait; 0 when it did not.
 	RetryAfter time.Duration
-}
-
-func (o Result) wait() *WaitError {
-	var w *WaitError
-	if errors.As(o.Err, &w) {
-		return w
-	}
-	return nil
-}
-
-func (o Result) terminal() *TerminalError {
-	var t *TerminalError
-	if errors.As(o.Err, &t) {
-		return t
-	}
-	return nil
 }

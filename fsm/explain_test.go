@@ -78,7 +78,7 @@ func TestWhatDecidedAGuard(t *testing.T) {
 			if len(errs) > 0 {
 				t.Fatal(errs)
 			}
-			s := r.activation()
+			s := r.activation(t.Context())
 			v := r.decide(e, s)
 			r.explain(e, s, &v)
 			if v.open && v.err != nil {

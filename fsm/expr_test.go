@@ -213,7 +213,7 @@ func TestMessagesNeverFail(t *testing.T) {
 			if len(errs) > 0 {
 				t.Fatal(errs)
 			}
-			if got := tmpl.Render(r.value); got != c.want {
+			if got := tmpl.Render(r.value(t.Context())); got != c.want {
 				t.Errorf("%s: got %q, want %q", c.why, got, c.want)
 			}
 		})

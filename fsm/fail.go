@@ -2,6 +2,8 @@ package fsm
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -13,22 +15,22 @@ import (
 )
 
 // fail decides between retry and catch.
-func (r *Run) fail(o Result, policy program.Backoff, p *program.Phase) {
+func (r *Run) fail(ctx context.Context, o Result, policy program.Backoff, p *program.Phase) {
 	extra := r.extra()
 	if !extra {
 		r.st.Attempts++
 	}
 	text, reason, class := o.Err.Error(), "", o.Class
-	if t := o.terminal(); t != nil {
+	if t, is := errors.AsType[*TerminalError](o.Err); is {
 		class, reason = program.ClassTerminal, t.Reason
 	}
 	exhausted := policy.Attempts > 0 && r.st.Attempts >= policy.Attempts
 	if i := catcher(p.OnError, class, exhausted, policy.Attempts == 0); i >= 0 {
-		r.next = r.caught(r.errorEvent(p.OnError[i], cmp.Or(reason, string(class)+"Error")), text)
+		r.next = r.caught(ctx, r.errorEvent(p.OnError[i], cmp.Or(reason, string(class)+"Error")), text)
 		return
 	}
 	if exhausted && policy.To != "" {
-		r.next = r.take(r.retryEvent(p, policy), text, nil)
+		r.next = r.take(ctx, r.retryEvent(p, policy), text, nil)
 		return
 	}
 	delay := delayOf(policy, r.st.Attempts, r.input.Random)
@@ -49,8 +51,7 @@ func (r *Run) fail(o Result, policy program.Backoff, p *program.Phase) {
 		Got:     expr.Clip(text, v1alpha1.TextLimit),
 	}}
 	r.message = fmt.Sprintf("%s (attempt %d, next in %s)", text, r.st.Attempts, delay.Round(100*time.Millisecond))
-	cmd := r.sleep(delay)
-	r.next = &cmd
+	r.next = r.sleep(delay)
 }
 
 // errorEvent is the event of a caught error. Where the file gives no reason, the error's own says more than a reserved one.

@@ -43,7 +43,7 @@ func beforeEvent(ctx context.Context, e *looplab.Event) {
 	case stays:
 		e.Cancel(errNoWay)
 	case !f.caught:
-		if shut := f.run.shut(f.run.meaning(e), f.guard); shut != nil {
+		if shut := f.run.shut(ctx, f.run.meaning(e), f.guard); shut != nil {
 			e.Cancel(shut)
 		}
 	}
@@ -51,7 +51,7 @@ func beforeEvent(ctx context.Context, e *looplab.Event) {
 
 // leaveState decides what is to be stored, and waits for that. What another callback finds wrong ends it before
 // anything is decided.
-func leaveState(_ context.Context, e *looplab.Event) {
+func leaveState(ctx context.Context, e *looplab.Event) {
 	f := e.Args[0].(*firing)
 	r, m := f.run, f.run.meaning(e)
 	switch {
@@ -66,7 +66,7 @@ func leaveState(_ context.Context, e *looplab.Event) {
 	case e.Src == program.Unborn:
 		r.enter(e.Dst, "", e.Event, f.message)
 	default:
-		r.recordRequests(f.guard)
+		r.recordRequests(ctx, f.guard)
 		r.enter(e.Dst, e.Src, e.Event, f.message)
 	}
 	f.took = r.next.Transition
@@ -83,14 +83,11 @@ func enterState(_ context.Context, e *looplab.Event) {
 func (r *Run) meaning(e *looplab.Event) program.Meaning { return r.m.prog.Events[e.Src].Means[e.Event] }
 
 // shut is nil while the guard of an event is open.
-func (r *Run) shut(m program.Meaning, guard *expr.Expr) error {
+func (r *Run) shut(ctx context.Context, m program.Meaning, guard *expr.Expr) error {
 	if !slices.Contains(m.Guards, guard) {
 		return errors.New("the guard is that of another event")
 	}
-	if guard == nil {
-		return nil
-	}
-	if asked := r.truth(guard); !asked.open {
+	if asked := r.truth(ctx, guard); !asked.open {
 		return fmt.Errorf("guard %s: %s", guard.Text, asked.got)
 	}
 	return nil
@@ -109,7 +106,7 @@ func (r *Run) Fire(ctx context.Context, do Do) error {
 		r.acting = nil
 		return f.dropped
 	case f.called && (err == nil || f.outcome.Err != nil):
-		r.done(f.outcome)
+		r.done(ctx, f.outcome)
 	default:
 		r.acting = nil
 		r.next = r.refuse(err)
@@ -118,17 +115,17 @@ func (r *Run) Fire(ctx context.Context, do Do) error {
 }
 
 // take fires an event that leads on. What it comes to is a Commit, or the machine stands still.
-func (r *Run) take(event, message string, guard *expr.Expr) *Command {
-	return r.goBy(event, &firing{run: r, message: message, guard: guard})
+func (r *Run) take(ctx context.Context, event, message string, guard *expr.Expr) *Command {
+	return r.goBy(ctx, event, &firing{run: r, message: message, guard: guard})
 }
 
 // caught is take for an error, which asks no guard: an exit may have the reason of the error.
-func (r *Run) caught(event, message string) *Command {
-	return r.goBy(event, &firing{run: r, message: message, caught: true})
+func (r *Run) caught(ctx context.Context, event, message string) *Command {
+	return r.goBy(ctx, event, &firing{run: r, message: message, caught: true})
 }
 
-func (r *Run) goBy(event string, f *firing) *Command {
-	if err := r.event(r.context(), event, f); err != nil {
+func (r *Run) goBy(ctx context.Context, event string, f *firing) *Command {
+	if err := r.event(ctx, event, f); err != nil {
 		return r.refuse(err)
 	}
 	r.leaving = f
@@ -160,8 +157,7 @@ func (r *Run) refuse(err error) *Command {
 	if p := r.phase(); p != nil && p.PollEvery > 0 {
 		poll = p.PollEvery
 	}
-	cmd := r.sleep(poll)
-	return &cmd
+	return r.sleep(poll)
 }
 
 // event fires an event of the phase. It is nil where a step was done, or where a way on waits to be stored.

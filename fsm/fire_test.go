@@ -22,7 +22,7 @@ func locked(t *testing.T, m *Machine) *Run {
 	t.Helper()
 	run := m.Run(v1alpha1.MachineStatus{Phase: "Work", Revision: m.Revision(), Held: v1alpha1.Held("lock")},
 		Input{Finalizer: true, Now: func() time.Time { return fireNow }})
-	if cmd := run.Next(); cmd.Do != RunAction || cmd.Event != "Lock" {
+	if cmd := run.Next(t.Context()); cmd.Do != RunAction || cmd.Event != "Lock" {
 		t.Fatalf("it asks for %+v", cmd)
 	}
 	return run
@@ -78,7 +78,7 @@ func TestAnswersOfAnEvent(t *testing.T) {
 			run, calls := locked(t, lockMachine(t).Altered(c.events, c.callbacks)), 0
 			var told []string
 			err := run.Fire(t.Context(), does(&calls, Result{}))
-			cmd := run.Next()
+			cmd := run.Next(t.Context())
 			if err := errors.Join(err, run.Stored(func(t *v1alpha1.Transition) { told = append(told, t.Reason) })); err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +102,7 @@ func TestAnswersOfAnEvent(t *testing.T) {
 // An error of a step cancels its event, and is what decides; one of the driver ends the run.
 func TestErrorsOfAStep(t *testing.T) {
 	run, calls := locked(t, lockMachine(t)), 0
-	if err := run.Fire(t.Context(), does(&calls, Result{Err: errNotYet})); err != nil || run.stall != nil || run.Next().Do != Requeue || run.Status().Attempts != 0 {
+	if err := run.Fire(t.Context(), does(&calls, Result{Err: errNotYet})); err != nil || run.stall != nil || run.Next(t.Context()).Do != Requeue || run.Status().Attempts != 0 {
 		t.Errorf("a wait is no error: %v, %+v, %+v", err, run.stall, run.Status())
 	}
 	run = locked(t, lockMachine(t))
@@ -122,11 +122,11 @@ func TestErrorsOfAStep(t *testing.T) {
 // Who has not stored a transition comes to no other one.
 func TestInTransitionError(t *testing.T) {
 	run, calls := locked(t, lockMachine(t)), 0
-	if err := run.Fire(t.Context(), does(&calls, Result{})); err != nil || run.Next().Do != Commit {
+	if err := run.Fire(t.Context(), does(&calls, Result{})); err != nil || run.Next(t.Context()).Do != Commit {
 		t.Fatal(err)
 	}
 	run.st.Phase = "Work" // as if it had not been decided
-	run.take(program.ReasonDeletion, "", nil)
+	run.take(t.Context(), program.ReasonDeletion, "", nil)
 	if run.stall == nil || !strings.Contains(run.stall.message, "an earlier event waits to be stored") {
 		t.Errorf("stalled for %+v", run.stall)
 	}
@@ -148,7 +148,7 @@ func TestStoredTellsNobodyOfWhatDidNotHappen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run, calls := locked(t, lockMachine(t)), 0
-			if err := run.Fire(t.Context(), does(&calls, Result{})); err != nil || run.Next().Do != Commit {
+			if err := run.Fire(t.Context(), does(&calls, Result{})); err != nil || run.Next(t.Context()).Do != Commit {
 				t.Fatal(err)
 			}
 			spoil(run)
@@ -166,7 +166,7 @@ func TestATransitionIsToldOnce(t *testing.T) {
 	if err := run.Fire(t.Context(), does(&calls, Result{})); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = run.Next(), run.Next()
+	_, _ = run.Next(t.Context()), run.Next(t.Context())
 	if told != 0 || run.fsm.Current() != "Work" {
 		t.Errorf("told %d times in %s before it is stored", told, run.fsm.Current())
 	}
@@ -198,7 +198,7 @@ func TestGuardIsAskedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: m.Revision()}, Input{Finalizer: true, Now: func() time.Time { return fireNow },
 				Guard: func(string) (bool, string, error) { return c.open, "", nil }})
-			cmd := run.take("Opened", "", c.guard(run.phase()))
+			cmd := run.take(t.Context(), "Opened", "", c.guard(run.phase()))
 			if stalled := run.stall != nil; stalled != (c.stall != "") || stalled && !strings.Contains(run.stall.message, c.stall) || !stalled && cmd.Transition.Reason != "Opened" {
 				t.Errorf("%s: %+v, %+v", c.why, cmd, run.stall)
 			}
@@ -211,7 +211,7 @@ func TestEarlyLookMakesNoFSM(t *testing.T) {
 	m := lockMachine(t)
 	run := m.Run(v1alpha1.MachineStatus{Phase: "Work", Step: "Lock", Revision: m.Revision(), Held: v1alpha1.Held("lock"), Attempts: 1, NotBefore: microTime(fireNow.Add(time.Minute))},
 		Input{Finalizer: true, Now: func() time.Time { return fireNow }})
-	if cmd := run.Next(); !cmd.Early || run.fsm != nil {
+	if cmd := run.Next(t.Context()); !cmd.Early || run.fsm != nil {
 		t.Errorf("%+v, %v", cmd, run.fsm)
 	}
 }
@@ -236,13 +236,13 @@ func TestEventOfAnError(t *testing.T) {
 	got := map[string]string{}
 	for _, reason := range []string{"Stuck", "Look", "Finished", "Broken", ""} {
 		run := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: m.Revision()}, Input{Finalizer: true, Now: func() time.Time { return fireNow }, Guard: noGuard})
-		run.Next()
+		run.Next(t.Context())
 		if err := run.Fire(t.Context(), func(context.Context, Command) (Result, error) {
 			return Result{Err: &TerminalError{Reason: reason, Err: errAgain}}, nil
 		}); err != nil {
 			t.Fatal(err)
 		}
-		took := run.Next().Transition
+		took := run.Next(t.Context()).Transition
 		if took == nil {
 			t.Fatalf("%q: %+v", reason, run.stall)
 		}

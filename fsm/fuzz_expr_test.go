@@ -90,7 +90,7 @@ func FuzzExpression(f *testing.F) {
 			return
 		}
 		r := again(r)
-		s := r.activation()
+		s := r.activation(t.Context())
 		d := r.decide(e, s)
 		r.explain(e, s, &d)
 		if d.open && d.err != nil || !d.open && d.because == "" {
@@ -126,8 +126,8 @@ func FuzzTemplate(f *testing.F) {
 			return
 		}
 		r := again(r)
-		_ = tmpl.Render(r.value)
-		if _, err := tmpl.Value(r.value); err == nil && r.spent > expr.MaxRunCost+apiservercel.PerCallLimit {
+		_ = tmpl.Render(r.value(t.Context()))
+		if _, err := tmpl.Value(r.value(t.Context())); err == nil && r.spent > expr.MaxRunCost+apiservercel.PerCallLimit {
 			t.Errorf("without bounds: %d spent", r.spent)
 		}
 	})

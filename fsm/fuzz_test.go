@@ -109,7 +109,7 @@ func BenchmarkPass(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		run := m.Run(start, view)
-		for cmd := run.Next(); cmd.Do != fsm.Requeue; cmd = run.Next() {
+		for cmd := run.Next(b.Context()); cmd.Do != fsm.Requeue; cmd = run.Next(b.Context()) {
 			fire(b, run, found)
 		}
 		_, _ = run.Status(), run.Summary()

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -19,10 +20,10 @@ const maxHeld = 32 << 10
 
 // hold writes the ledger before the deed: what is taken, and what gives it back. A crash
 // in between costs a release of something that was never taken, which is harmless.
-func (r *Run) hold(s *program.Step, p *program.Phase) *Command {
-	h, err := r.entry(r.m.prog.Effects[s.Acquires], s.Bound)
+func (r *Run) hold(ctx context.Context, s *program.Step, p *program.Phase) *Command {
+	h, err := r.entry(ctx, r.m.prog.Effects[s.Acquires], s.Bound)
 	if err != nil {
-		r.fail(Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
+		r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
 		return r.next
 	}
 	r.st.Held = append(r.st.Held, h)
@@ -32,16 +33,16 @@ func (r *Run) hold(s *program.Step, p *program.Phase) *Command {
 // entry is how the ledger has an effect that an action is about to take, or may have taken.
 // The parameters of its release are resolved now: an edit of the object later on must not
 // lead elsewhere.
-func (r *Run) entry(e program.Effect, acquire *program.Action) (v1alpha1.HeldEffect, error) {
+func (r *Run) entry(ctx context.Context, e program.Effect, acquire *program.Action) (v1alpha1.HeldEffect, error) {
 	h := v1alpha1.HeldEffect{Name: e.Name, Release: e.BoundRelease.Use}
-	with, err := e.BoundRelease.Params(r.value, nil)
+	with, err := e.BoundRelease.Params(r.value(ctx), nil)
 	if err == nil {
 		h.With, err = encodeParams(with)
 	}
 	if err != nil {
 		return h, fmt.Errorf("what would give %s back: %w", e.Name, err)
 	}
-	acquired, err := acquire.Varying(r.value)
+	acquired, err := acquire.Varying(r.value(ctx))
 	if err != nil {
 		return h, err
 	}
@@ -55,11 +56,11 @@ func (r *Run) entry(e program.Effect, acquire *program.Action) (v1alpha1.HeldEff
 }
 
 // undo gives back what was taken last, as it was recorded.
-func (r *Run) undo(s *program.Step, p *program.Phase) *Command {
+func (r *Run) undo(ctx context.Context, s *program.Step, p *program.Phase) *Command {
 	h := r.st.Held[len(r.st.Held)-1]
-	use, with, err := r.m.release(h, r.value)
+	use, with, err := r.m.release(h, r.value(ctx))
 	if err != nil {
-		r.fail(Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
+		r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
 		return r.next
 	}
 	event := r.also(program.UndoEvent(s.Label, h.Name), "")
@@ -118,13 +119,16 @@ func (r *Run) returned(effect string) {
 	}
 }
 
-func encodeParams(with expr.Params) (string, error) {
-	if len(with) == 0 {
+func encodeParams(with expr.Params) (string, error) { return encode("parameters", with) }
+
+// encode is values as JSON; nothing is an empty text.
+func encode(what string, values map[string]any) (string, error) {
+	if len(values) == 0 {
 		return "", nil
 	}
-	raw, err := json.Marshal(with)
+	raw, err := json.Marshal(values)
 	if err != nil {
-		return "", fmt.Errorf("parameters are no plain values: %w", err)
+		return "", fmt.Errorf("%s are no plain values: %w", what, err)
 	}
 	return string(raw), nil
 }

@@ -189,7 +189,7 @@ func TestReleaseOnRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			st := v1alpha1.MachineStatus{Phase: "Out", Revision: m.Revision(), Held: []v1alpha1.HeldEffect{c.held}}
 			run := m.Run(st, fsm.Input{Deleting: true, Finalizer: true, Self: fsm.StaticObject(c.self), Now: func() time.Time { return simulate.Epoch }})
-			cmd := run.Next()
+			cmd := run.Next(t.Context())
 			if c.blocked.Step != "" {
 				if d := cmp.Diff(v1alpha1.BlockedWays{c.blocked}, run.Status().Blocked); d != "" || cmd.Do != fsm.Requeue {
 					t.Errorf("%s: %s (-want +got):\n%s", c.why, cmd.Do, d)
@@ -216,7 +216,7 @@ func TestEffectHeldTwice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			st := v1alpha1.MachineStatus{Phase: c.phase, Revision: m.Revision(), Held: []v1alpha1.HeldEffect{first, second}}
 			run := m.Run(st, fsm.Input{Finalizer: true, Self: fsm.StaticObject(nil), Now: func() time.Time { return simulate.Epoch }})
-			cmd := run.Next()
+			cmd := run.Next(t.Context())
 			fire(t, run, fsm.Result{})
 			if d := cmp.Diff([]any{c.with, v1alpha1.HeldEffects{first}}, []any{cmd.With, run.Status().Held}); d != "" {
 				t.Errorf("%s (-want +got):\n%s", c.why, d)

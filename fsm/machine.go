@@ -60,13 +60,7 @@ func (m *Machine) Records(st *v1alpha1.MachineStatus) map[string]string {
 }
 
 // Phases lists the phases in document order.
-func (m *Machine) Phases() []string {
-	names := make([]string, len(m.prog.Order))
-	for i, p := range m.prog.Order {
-		names[i] = p.Name
-	}
-	return names
-}
+func (m *Machine) Phases() []string { return m.prog.Names() }
 
 // Rests tells whether nothing is on its way in a phase: it is terminal, the end, or steady. A
 // new object, and one in a phase that is not here, is on its way.
@@ -77,21 +71,17 @@ func (m *Machine) Rests(phase string) bool {
 
 // Watches lists the other objects whose changes may move a run, each once.
 func (m *Machine) Watches() []v1alpha1.Watch {
-	seen := map[v1alpha1.Watch]bool{}
-	var all []v1alpha1.Watch
-	add := func(ws []v1alpha1.Watch) {
-		for _, w := range ws {
-			if !seen[w] {
-				seen[w] = true
-				all = append(all, w)
-			}
+	all := slices.Clone(m.def.Spec.Watch)
+	for _, p := range m.prog.Order {
+		all = append(all, p.Watch...)
+	}
+	var each []v1alpha1.Watch
+	for _, w := range all {
+		if !slices.Contains(each, w) {
+			each = append(each, w)
 		}
 	}
-	add(m.def.Spec.Watch)
-	for _, p := range m.prog.Order {
-		add(p.Watch)
-	}
-	return all
+	return each
 }
 
 // PhaseInfo is what a machine says of a phase to programs that know none of its names. All but

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
@@ -13,22 +14,19 @@ import (
 )
 
 // exits are looked at once the steps are done; the first open one is taken.
-func (r *Run) exits(p *program.Phase) Command {
+func (r *Run) exits(ctx context.Context, p *program.Phase) *Command {
 	r.calm()
 	for _, x := range p.Exits {
-		asked := decision{open: true}
-		if x.WhenExpr != nil {
-			asked = r.truth(x.WhenExpr)
-		}
+		asked := r.truth(ctx, x.WhenExpr)
 		if asked.open {
-			return *r.take(program.NextEvent(x.Exit), x.Text.Render(r.value), x.WhenExpr)
+			return r.take(ctx, program.NextEvent(x.Exit), x.Text.Render(r.value(ctx)), x.WhenExpr)
 		}
 		if len(r.st.Blocked) == v1alpha1.BlockedLimit {
 			continue
 		}
 		r.st.Blocked = append(r.st.Blocked, v1alpha1.Blocked{To: x.To, Because: asked.because, Got: asked.got})
 	}
-	r.message = p.Text.Render(r.value)
+	r.message = p.Text.Render(r.value(ctx))
 	r.restart()
 	if p.External {
 		r.polls(cmp.Or(p.PollEvery, defaultPoll))

@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -48,33 +49,37 @@ func (r *Run) Status() v1alpha1.MachineStatus {
 }
 
 // Next answers what to do. After RunAction it must not be called before Fire.
-func (r *Run) Next() Command {
+func (r *Run) Next(ctx context.Context) Command {
 	if r.next != nil {
 		return *r.next
 	}
-	if r.st.Phase == "" {
-		return r.begin()
-	}
-	if r.input.Gone && len(r.st.Held) == 0 {
-		return r.rest()
-	}
+	return *r.decideNext(ctx)
+}
+
+func (r *Run) decideNext(ctx context.Context) *Command {
 	p := r.phase()
-	if p == nil {
-		return r.unknownPhase()
-	}
-	if r.finished(p) {
+	switch {
+	case r.st.Phase == "":
+		return r.begin(ctx)
+	case r.input.Gone && len(r.st.Held) == 0:
 		return r.rest()
+	case p == nil:
+		return r.unknownPhase(ctx)
+	case r.finished(p):
+		return r.rest()
+	case p.End && !r.input.Gone:
+		return &Command{Do: RemoveFinalizer}
 	}
-	if p.End && !r.input.Gone {
-		return Command{Do: RemoveFinalizer}
-	}
-	for _, decide := range []func(*program.Phase) *Command{r.deletion, r.deadline, r.early, r.admit, r.steps} {
-		if cmd := decide(p); cmd != nil {
-			return *cmd
+	for _, decide := range inOrder {
+		if cmd := decide(r, ctx, p); cmd != nil {
+			return cmd
 		}
 	}
-	return r.exits(p)
+	return r.exits(ctx, p)
 }
+
+// inOrder is what is asked of a phase before its exits; the first command counts.
+var inOrder = []func(*Run, context.Context, *program.Phase) *Command{(*Run).deletion, (*Run).deadline, (*Run).early, (*Run).admit, (*Run).steps}
 
 // finished: nothing of ours keeps the object, and nothing of it is left to give
 // back. What is held is given back even when somebody took the finalizer away.
@@ -82,41 +87,40 @@ func (r *Run) finished(p *program.Phase) bool {
 	return !r.input.Gone && !r.input.Finalizer && (p.End || r.input.Deleting && len(r.st.Held) == 0)
 }
 
-func (r *Run) begin() Command {
+func (r *Run) begin(ctx context.Context) *Command {
 	if r.input.Gone || r.input.Deleting && !r.input.Finalizer {
 		return r.rest()
 	}
 	if r.lost() {
-		return r.recover()
+		return r.recover(ctx)
 	}
-	return *r.take(program.ReasonCreated, "", nil)
+	return r.take(ctx, program.ReasonCreated, "", nil)
 }
 
 // deletion is total: it asks no guard of the machine's author.
-func (r *Run) deletion(p *program.Phase) *Command {
+func (r *Run) deletion(ctx context.Context, p *program.Phase) *Command {
 	if !r.input.Deleting && !r.input.Gone || p.Deletion {
 		return nil
 	}
 	switch {
 	case p.OnDelete.To != "":
-		return r.take(program.ReasonDeletion, "", nil)
+		return r.take(ctx, program.ReasonDeletion, "", nil)
 	case p.OnDelete.None && len(r.st.Held) == 0:
 		return &Command{Do: RemoveFinalizer}
 	case p.OnDelete.None:
 		r.stall = &stall{"EffectsHeld", fmt.Sprintf("held: %v; a machine that holds effects here has a defect", r.st.HeldNames())}
-		cmd := r.rest()
-		return &cmd
+		return r.rest()
 	}
 	return nil // hold: go on
 }
 
-func (r *Run) deadline(p *program.Phase) *Command {
+func (r *Run) deadline(ctx context.Context, p *program.Phase) *Command {
 	r.st.Deadline = deadlineOf(p, r.st.Since) // of the file as it is now
 	if r.st.Deadline == nil || r.input.Now().Before(r.st.Deadline.Time) {
 		return nil
 	}
 	if p.Timeout.To != "" {
-		return r.take(program.TimeoutEvent(p), fmt.Sprintf("%s lasted longer than %s: %s", p.Name, p.Timeout.After, r.waitingFor(p)), nil)
+		return r.take(ctx, program.TimeoutEvent(p), fmt.Sprintf("%s lasted longer than %s: %s", p.Name, p.Timeout.After, r.waitingFor(ctx, p)), nil)
 	}
 	r.overdue = true
 	r.stall = &stall{p.Timeout.Stalled, fmt.Sprintf("%s lasts longer than %s", p.Name, p.Timeout.After)}
@@ -125,12 +129,12 @@ func (r *Run) deadline(p *program.Phase) *Command {
 
 // waitingFor tells what the last pass had been waiting for. Of closed exits the first
 // may be about something that nobody asks for: the phase's own words are better.
-func (r *Run) waitingFor(p *program.Phase) string {
+func (r *Run) waitingFor(ctx context.Context, p *program.Phase) string {
 	if len(r.st.Blocked) == 0 {
 		return expr.Clip(cmp.Or(r.input.Message, "no step was blocked"), v1alpha1.TextLimit/4)
 	}
 	b := r.st.Blocked[0]
-	if message := p.Text.Render(r.value); b.Step == "" && message != "" {
+	if message := p.Text.Render(r.value(ctx)); b.Step == "" && message != "" {
 		return message
 	}
 	return expr.Clip(cmp.Or(b.Got, b.Because), 160)
@@ -139,11 +143,11 @@ func (r *Run) waitingFor(p *program.Phase) string {
 // admit checks the preconditions, then puts the finalizer in place: nothing
 // that needs undoing may happen before. A finalizer that is there already proves
 // nothing: it may come from a manifest or a backup, or from an earlier visit.
-func (r *Run) admit(p *program.Phase) *Command {
+func (r *Run) admit(ctx context.Context, p *program.Phase) *Command {
 	if p.Deletion || p.Terminal != "" || r.input.Deleting || r.input.Gone {
 		return nil
 	}
-	if cmd := r.require(p); cmd != nil {
+	if cmd := r.require(ctx, p); cmd != nil {
 		return cmd
 	}
 	if r.input.Finalizer || r.m.def.Spec.Finalizer == "" {
@@ -153,18 +157,18 @@ func (r *Run) admit(p *program.Phase) *Command {
 }
 
 // require is asked before the first step, while nothing is held.
-func (r *Run) require(p *program.Phase) *Command {
+func (r *Run) require(ctx context.Context, p *program.Phase) *Command {
 	if r.begun() {
 		return nil
 	}
 	for _, q := range p.Requirements {
-		asked := r.truth(q.WhenExpr)
+		asked := r.truth(ctx, q.WhenExpr)
 		if asked.err != nil {
-			r.fail(Result{Err: fmt.Errorf("checking whether %s: %w", q.When, asked.err), Class: program.ClassUnavailable}, p.Backoff, p)
+			r.fail(ctx, Result{Err: fmt.Errorf("checking whether %s: %w", q.When, asked.err), Class: program.ClassUnavailable}, p.Backoff, p)
 			return r.next
 		}
 		if !asked.open {
-			return r.take(program.RequireEvent(q.Require), cmp.Or(q.Text.Render(r.value), asked.got), nil)
+			return r.take(ctx, program.RequireEvent(q.Require), cmp.Or(q.Text.Render(r.value(ctx)), asked.got), nil)
 		}
 	}
 	if !r.extra() { // it is the step that failed, of a phase that begins anew

@@ -12,12 +12,7 @@ import (
 type Pace struct {
 	// Poll is 0 where nothing is looked at again by itself.
 	Poll time.Duration
-	// Base and Max bound the delay after an error; it grows by Factor.
-	Base, Max time.Duration
-	Factor    float64
-	// Attempts is 0 where retries never end; RetryTo is where they lead, if anywhere.
-	Attempts int32
-	RetryTo  string
+	program.Backoff
 }
 
 // Pace answers the paces of a phase and of its steps in order; nil steps of a
@@ -33,11 +28,7 @@ func (m *Machine) Pace(name string) (Pace, []Pace) {
 		if s.WaitFor == 0 && s.UntilExpr == nil {
 			poll = cmp.Or(poll, defaultPoll) // the action may say that it is not done
 		}
-		steps[i] = paceOf(poll, s.Backoff)
+		steps[i] = Pace{poll, s.Backoff}
 	}
-	return paceOf(p.PollEvery, p.Backoff), steps
-}
-
-func paceOf(poll time.Duration, r program.Backoff) Pace {
-	return Pace{Poll: poll, Base: r.Base, Max: r.Max, Factor: r.Factor, Attempts: r.Attempts, RetryTo: r.To}
+	return Pace{p.PollEvery, p.Backoff}, steps
 }

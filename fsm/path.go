@@ -18,29 +18,16 @@ func (m *Machine) PathFrom(from string) []string {
 	if m.prog.Phases[from] == nil {
 		return nil
 	}
-	before := map[string]string{}
-	queue := []string{from}
-	var order []*program.Phase
-	for len(queue) > 0 {
-		p := m.prog.Phases[queue[0]]
-		order, queue = append(order, p), queue[1:]
-		if p.Terminal != "" && p.Name != from {
-			continue
-		}
-		for _, e := range p.Edges() {
-			if _, seen := before[e.To]; e.Kind == program.EdgeNext && !seen && e.To != from {
-				before[e.To] = p.Name
-				queue = append(queue, e.To)
-			}
-		}
-	}
+	order, into := m.prog.Walk(func(p *program.Phase, e program.Edge) bool {
+		return e.Kind == program.EdgeNext && (p.Terminal == "" || p.Name == from)
+	}, from)
 	goal := slices.IndexFunc(order, func(p *program.Phase) bool { return p.Terminal == v1alpha1.PhaseSuccess })
 	if goal < 0 {
 		goal = slices.IndexFunc(order, func(p *program.Phase) bool { return p.Kind == v1alpha1.PhaseSteady })
 	}
-	path := []string{order[max(goal, 0)].Name}
-	for path[0] != from {
-		path = slices.Insert(path, 0, before[path[0]])
+	path := []string{from}
+	for _, e := range program.Way(into, order[max(goal, 0)].Name) {
+		path = append(path, e.To)
 	}
 	return path
 }

@@ -2,7 +2,6 @@ package fsm
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/program"
@@ -37,41 +36,25 @@ func (m *Machine) PhaseShown(shown string) string {
 }
 
 func infosOf(p *program.Program, initial string) map[string]PhaseInfo {
-	before := reach(p, []string{initial}, func(_ *program.Phase, e program.Edge) bool {
+	_, before := p.Walk(func(_ *program.Phase, e program.Edge) bool {
 		to := p.Phases[e.To]
 		return to != nil && !to.PointOfNoReturn && to.Terminal != v1alpha1.PhaseSuccess
-	})
+	}, initial)
 	var points []string
 	for _, q := range p.Order {
 		if q.PointOfNoReturn {
 			points = append(points, q.Name)
 		}
 	}
-	after := reach(p, points, func(*program.Phase, program.Edge) bool { return true })
+	_, after := p.Walk(func(*program.Phase, program.Edge) bool { return true }, points...)
 	all := map[string]PhaseInfo{}
 	for _, q := range p.Order {
+		_, isBefore := before[q.Name]
+		_, isAfter := after[q.Name]
 		all[q.Name] = PhaseInfo{Known: true, Role: q.Role, Terminal: q.Terminal, Deletion: q.Deletion,
-			Failing: endsInFailure(p, q), NoReturn: after[q.Name] && !before[q.Name]}
+			Failing: endsInFailure(p, q), NoReturn: isAfter && !isBefore}
 	}
 	return all
-}
-
-// reach are the phases from which edges lead on, with those where it begins.
-func reach(p *program.Program, from []string, follow func(*program.Phase, program.Edge) bool) map[string]bool {
-	seen := map[string]bool{}
-	for queue := slices.Clone(from); len(queue) > 0; queue = queue[1:] {
-		q := p.Phases[queue[0]]
-		if q == nil || seen[q.Name] {
-			continue
-		}
-		seen[q.Name] = true
-		for _, e := range q.Edges() {
-			if follow(q, e) {
-				queue = append(queue, e.To)
-			}
-		}
-	}
-	return seen
 }
 
 // endsInFailure: it ends, and in nothing but a failure.
@@ -80,8 +63,8 @@ func endsInFailure(p *program.Program, q *program.Phase) bool {
 		return false
 	}
 	fails := false
-	for name := range reach(p, []string{q.Name}, func(at *program.Phase, e program.Edge) bool { return at.Terminal == "" && e.Kind != program.EdgeDelete }) {
-		at := p.Phases[name]
+	ahead, _ := p.Walk(func(at *program.Phase, e program.Edge) bool { return at.Terminal == "" && e.Kind != program.EdgeDelete }, q.Name)
+	for _, at := range ahead {
 		if at.Terminal == v1alpha1.PhaseSuccess || at.Kind == v1alpha1.PhaseSteady || at.End {
 			return false
 		}

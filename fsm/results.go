@@ -1,12 +1,9 @@
 package fsm
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"time"
-
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/expr"
@@ -90,25 +87,16 @@ const maxResult = 16 << 10
 // encodeResult is the JSON text of the outputs. The error says that they do not
 // fit into a status, or are no plain values: a defect of an action.
 func encodeResult(result map[string]any) (string, error) {
-	if len(result) == 0 {
-		return "", nil
+	text, err := encode("outputs", result)
+	if len(text) > maxResult {
+		return "", fmt.Errorf("outputs have %d bytes, more than the %d that a status may hold: shorten them in the action", len(text), maxResult)
 	}
-	raw, err := json.Marshal(result)
-	if err != nil {
-		return "", fmt.Errorf("outputs are no plain values: %w", err)
-	}
-	if len(raw) > maxResult {
-		return "", fmt.Errorf("outputs have %d bytes, more than the %d that a status may hold: shorten them in the action", len(raw), maxResult)
-	}
-	return string(raw), nil
+	return text, err
 }
 
 func decodeResult(stored string) map[string]any {
-	if stored == "" {
-		return nil
-	}
-	var result map[string]any
-	if err := utiljson.Unmarshal([]byte(stored), &result); err != nil {
+	result, err := decodeParams(stored)
+	if err != nil {
 		return nil // an unreadable result only repeats the steps that made it
 	}
 	return result

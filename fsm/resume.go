@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -92,16 +93,16 @@ func (m *Machine) Adopts(st v1alpha1.MachineStatus) error {
 func (m *Machine) Resumed(st v1alpha1.MachineStatus) v1alpha1.MachineStatus {
 	r := m.Run(st, Input{Now: time.Now})
 	if st.Phase != "" && r.phase() == nil {
-		r.unknownPhase()
+		r.unknownPhase(context.Background())
 	}
 	return r.Status()
 }
 
 // unknownPhase never guesses: only the machine's author knows where an object
 // of an older revision belongs.
-func (r *Run) unknownPhase() Command {
+func (r *Run) unknownPhase(ctx context.Context) *Command {
 	if r.m.prog.Events[r.st.Phase] != nil { // upgrade.phaseMap knows it
-		return *r.take(program.ReasonReplaced, "", nil)
+		return r.take(ctx, program.ReasonReplaced, "", nil)
 	}
 	r.stall = &stall{reason: "UnknownPhase", message: fmt.Sprintf(
 		"phase %q is not in revision %s of machine %s: restore the phase in the machine file, or add it to spec.upgrade.phaseMap",
@@ -112,12 +113,9 @@ func (r *Run) unknownPhase() Command {
 
 // recover finds out where an object stands that bears our finalizer although nothing is
 // stored of it. What the cluster says decides, and nothing is guessed.
-func (r *Run) recover() Command {
+func (r *Run) recover(ctx context.Context) *Command {
 	for _, q := range r.m.prog.Recover {
-		asked := decision{open: true}
-		if q.WhenExpr != nil {
-			asked = r.truth(q.WhenExpr)
-		}
+		asked := r.truth(ctx, q.WhenExpr)
 		if asked.err != nil {
 			return r.notYetRecovered(fmt.Errorf("checking whether %s: %w", q.When, asked.err))
 		}
@@ -126,13 +124,13 @@ func (r *Run) recover() Command {
 		}
 		for _, name := range q.Holds {
 			e := r.m.prog.Effects[name]
-			h, err := r.entry(e, e.BoundAcquire)
+			h, err := r.entry(ctx, e, e.BoundAcquire)
 			if err != nil {
 				return r.notYetRecovered(err)
 			}
 			r.st.Held = append(r.st.Held, h)
 		}
-		return *r.take(program.RecoverEvent(q), "", q.WhenExpr)
+		return r.take(ctx, program.RecoverEvent(q), "", q.WhenExpr)
 	}
 	r.stall = &stall{reason: "StateLost", message: fmt.Sprintf(
 		"the object bears finalizer %s, but its MachineState is gone, and nothing in spec.recover of machine %s says where it stood: restore the MachineState from a backup; or give back by hand what is left, then remove the finalizer",
@@ -142,10 +140,10 @@ func (r *Run) recover() Command {
 }
 
 // notYetRecovered looks again soon: there is no phase yet whose pace it could have.
-func (r *Run) notYetRecovered(err error) Command {
+func (r *Run) notYetRecovered(err error) *Command {
 	r.st.Held = nil
 	r.message = expr.Clip(fmt.Sprintf("The state of this object is lost, and cannot be recovered yet: %v", err), v1alpha1.TextLimit)
-	return Command{Do: Requeue, After: defaultPoll}
+	return &Command{Do: Requeue, After: defaultPoll}
 }
 
 // lost tells that the object may hold something, and nothing is stored of it.

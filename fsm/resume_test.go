@@ -175,7 +175,7 @@ func TestRecovery(t *testing.T) {
 			guards := map[string]simulate.GuardAnswer{"a": c.a, "b": c.b}
 			run := m.Run(v1alpha1.MachineStatus{}, fsm.Input{Finalizer: true, Deleting: deleting, Self: fsm.StaticObject(map[string]any{"spec": c.spec}), Now: func() time.Time { return simulate.Epoch },
 				Guard: func(name string) (bool, string, error) { return guards[name].Open, "", guards[name].Err }})
-			cmd := run.Next()
+			cmd := run.Next(t.Context())
 			reason := ""
 			if cmd.Transition != nil {
 				reason, cmd.Transition = cmd.Transition.Reason, nil
@@ -198,7 +198,7 @@ func TestRecovery(t *testing.T) {
 func TestNothingToRecover(t *testing.T) {
 	m := machineOf(t, "test.yaml", []byte(spec("  finalizer: a.b/c\n"+onePhase)), testBindings)
 	run := m.Run(v1alpha1.MachineStatus{}, fsm.Input{Finalizer: true, Now: func() time.Time { return simulate.Epoch }})
-	if cmd := run.Next(); cmd.Do != fsm.Commit || run.Status().Phase != "One" {
+	if cmd := run.Next(t.Context()); cmd.Do != fsm.Commit || run.Status().Phase != "One" {
 		t.Errorf("a machine without effects begins anew: %+v", cmd)
 	}
 }

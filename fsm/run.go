@@ -18,8 +18,6 @@ type Input struct {
 	// the API machinery decodes it. It is called at most once in a run, only when an
 	// expression reads it; nil answers an empty object.
 	Self func() (map[string]any, error)
-	// Context ends evaluations early; nil never does.
-	Context context.Context
 	// Deleting is true once the object has a deletion timestamp.
 	Deleting bool
 	// Finalizer is true when the object bears the machine's finalizer.
@@ -151,22 +149,21 @@ func deadlineOf(p *program.Phase, since *metav1.MicroTime) *metav1.MicroTime {
 	if p.TimeoutAfter == 0 || since == nil {
 		return nil
 	}
-	at := metav1.NewMicroTime(since.Add(p.TimeoutAfter))
-	return &at
+	return new(metav1.NewMicroTime(since.Add(p.TimeoutAfter)))
 }
 
 // sleep ends the run; a deadline cuts it short.
-func (r *Run) sleep(after time.Duration) Command {
+func (r *Run) sleep(after time.Duration) *Command {
 	if r.st.Deadline != nil && !r.overdue {
 		if left := max(r.st.Deadline.Sub(r.input.Now()), time.Millisecond); after == 0 || left < after {
 			after = left
 		}
 	}
-	return Command{Do: Requeue, After: after}
+	return &Command{Do: Requeue, After: after}
 }
 
 // rest ends the run until something changes: there is nothing to look at again.
-func (r *Run) rest() Command { return Command{Do: Requeue} }
+func (r *Run) rest() *Command { return &Command{Do: Requeue} }
 
 func (r *Run) commit(took *v1alpha1.Transition) *Command {
 	r.next = &Command{Do: Commit, Transition: took}

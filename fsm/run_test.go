@@ -146,7 +146,7 @@ func TestStatusEditedByHandDoesNotPanic(t *testing.T) {
 		st.Revision = revision
 		w.Finalizers = []string{w.Machine.Finalizer()}
 		run := w.Machine.Run(st, w.View())
-		if cmd := run.Next(); cmd.Do != fsm.Requeue && cmd.Do != fsm.Commit {
+		if cmd := run.Next(t.Context()); cmd.Do != fsm.Requeue && cmd.Do != fsm.Commit {
 			t.Errorf("%s: got %s", name, cmd.Do)
 		}
 	}
@@ -255,7 +255,7 @@ func TestRunLeavesTheStoredStatusAlone(t *testing.T) {
 	reach["Migrating"](w)
 	before, _ := json.Marshal(w.Stored)
 	run := w.Machine.Run(w.Stored, w.View())
-	for cmd := run.Next(); cmd.Do == fsm.RunAction; cmd = run.Next() {
+	for cmd := run.Next(t.Context()); cmd.Do == fsm.RunAction; cmd = run.Next(t.Context()) {
 		fire(t, run, fsm.Result{Outputs: simulate.Zero(w.Machine.Bindings().Actions[cmd.Action])})
 	}
 	fire(t, run, fsm.Result{Err: errors.New("nobody asked")})
@@ -267,18 +267,18 @@ func TestRunLeavesTheStoredStatusAlone(t *testing.T) {
 func TestOneMachineServesManyRuns(t *testing.T) {
 	w := shipped(t)
 	reach["WaitingForConflictResolution"](w)
-	want := w.Machine.Run(w.Stored, w.View()).Next()
+	want := w.Machine.Run(w.Stored, w.View()).Next(t.Context())
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
 			for range 50 {
 				view := fsm.Input{Self: fsm.StaticObject(w.Self()), Finalizer: true, Now: func() time.Time { return simulate.Epoch }}
 				run := w.Machine.Run(w.Stored, view)
-				if d := cmp.Diff(want, run.Next()); d != "" {
+				if d := cmp.Diff(want, run.Next(t.Context())); d != "" {
 					t.Errorf("another answer (-alone +together):\n%s", d)
 				}
 				fire(t, run, fsm.Result{Outputs: map[string]any{"conflicts": 1, "examples": []string{"x"}}})
-				run.Next()
+				run.Next(t.Context())
 			}
 		})
 	}
@@ -319,11 +319,11 @@ func TestOutputsThatDoNotFitAreAnError(t *testing.T) {
 		w := newWorld(t, "test.yaml", file, testBindings)
 		w.Finalizers = []string{w.Machine.Finalizer()}
 		run := w.Machine.Run(v1alpha1.MachineStatus{Phase: "One", Revision: w.Machine.Revision()}, w.View())
-		if cmd := run.Next(); cmd.Do != fsm.RunAction {
+		if cmd := run.Next(t.Context()); cmd.Do != fsm.RunAction {
 			t.Fatalf("%s: got %s, want RunAction", name, cmd.Do)
 		}
 		fire(t, run, fsm.Result{Outputs: outputs})
-		if cmd := run.Next(); cmd.Do != fsm.Requeue || run.Status().Result != "" || !strings.Contains(run.Summary().Message, "Look: outputs") {
+		if cmd := run.Next(t.Context()); cmd.Do != fsm.Requeue || run.Status().Result != "" || !strings.Contains(run.Summary().Message, "Look: outputs") {
 			t.Errorf("%s: %s, result %.20q, %q; want it named and not stored, because the API server would refuse the whole status",
 				name, cmd.Do, run.Status().Result, run.Summary().Message)
 		}
@@ -345,7 +345,7 @@ func TestGuardThatClosesAtTheLastMoment(t *testing.T) {
 			return simulate.Epoch
 		}
 		run := w.Machine.Run(w.Stored, view)
-		cmd := run.Next()
+		cmd := run.Next(t.Context())
 		if moved := run.Status().Phase != "One"; moved != (cmd.Do == fsm.Commit) {
 			t.Errorf("the clock passes at look %d: %s, but the phase is %s", shutAt, cmd.Do, run.Status().Phase)
 		}
@@ -375,10 +375,10 @@ func TestGenerationChangedOutlivesCommits(t *testing.T) {
 	status := v1alpha1.MachineStatus{}
 	for generation := int64(1); status.Phase != "Done"; generation = 2 {
 		run := machine.Run(status, fsm.Input{Finalizer: status.Phase != "", Generation: generation, Now: func() time.Time { return simulate.Epoch }})
-		for cmd := run.Next(); cmd.Do == fsm.RunAction; cmd = run.Next() {
+		for cmd := run.Next(t.Context()); cmd.Do == fsm.RunAction; cmd = run.Next(t.Context()) {
 			fire(t, run, fsm.Result{})
 		}
-		if cmd := run.Next(); cmd.Do == fsm.Requeue {
+		if cmd := run.Next(t.Context()); cmd.Do == fsm.Requeue {
 			t.Fatalf("the machine sleeps in %s, blocked by %v", run.Status().Phase, run.Status().Blocked)
 		}
 		status = run.Status()

@@ -2,6 +2,8 @@ package fsm
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"time"
@@ -12,39 +14,35 @@ import (
 )
 
 // steps walks on from the cursor; nil means that the last step is done.
-func (r *Run) steps(p *program.Phase) *Command {
+func (r *Run) steps(ctx context.Context, p *program.Phase) *Command {
 	for int(r.st.Cursor) < len(p.StepList) {
 		s := &p.StepList[r.st.Cursor]
 		r.st.Step = s.Label
 		if s.WaitFor > 0 && r.st.StepSince == nil {
-			now := r.now()
-			r.st.StepSince = &now
+			r.st.StepSince = new(r.now())
 		}
-		if s.IfExpr != nil {
-			asked := r.truth(s.IfExpr)
-			if asked.err != nil {
-				r.fail(Result{Err: fmt.Errorf("if %s: %w", s.If, asked.err), Class: program.ClassUnavailable}, s.Backoff, p)
-				return r.next
-			}
-			if !asked.open {
-				r.advance()
-				continue
-			}
+		asked := r.truth(ctx, s.IfExpr)
+		if asked.err != nil {
+			r.fail(ctx, Result{Err: fmt.Errorf("if %s: %w", s.If, asked.err), Class: program.ClassUnavailable}, s.Backoff, p)
+			return r.next
 		}
-		if cmd := r.oneStep(s, p); cmd != nil {
+		if !asked.open {
+			r.advance()
+			continue
+		}
+		if cmd := r.oneStep(ctx, s, p); cmd != nil {
 			return cmd
 		}
 	}
 	return nil
 }
 
-func (r *Run) oneStep(s *program.Step, p *program.Phase) *Command {
+func (r *Run) oneStep(ctx context.Context, s *program.Step, p *program.Phase) *Command {
 	switch {
 	case s.WaitFor > 0:
 		if left := s.WaitFor - r.input.Now().Sub(r.st.StepSince.Time); left > 0 {
-			r.message = cmp.Or(s.Text.Render(r.value), "Waiting "+s.Wait)
-			cmd := r.sleep(left)
-			return &cmd
+			r.message = cmp.Or(s.Text.Render(r.value(ctx)), "Waiting "+s.Wait)
+			return r.sleep(left)
 		}
 		r.advance()
 		return nil
@@ -53,23 +51,23 @@ func (r *Run) oneStep(s *program.Step, p *program.Phase) *Command {
 			r.advance()
 			return nil
 		}
-		return r.undo(s, p)
+		return r.undo(ctx, s, p)
 	case s.Acquires != "" && !r.st.IsHeld(s.Acquires):
-		return r.hold(s, p)
+		return r.hold(ctx, s, p)
 	}
-	return r.call(s, p)
+	return r.call(ctx, s, p)
 }
 
 // call asks for the action of a step. Where it is about an effect that is held, what its
 // parameters read is what they read when the effect was taken.
-func (r *Run) call(s *program.Step, p *program.Phase) *Command {
+func (r *Run) call(ctx context.Context, s *program.Step, p *program.Phase) *Command {
 	fixed, err := r.fixed(s)
 	var with expr.Params
 	if err == nil {
-		with, err = s.Bound.Params(r.value, fixed)
+		with, err = s.Bound.Params(r.value(ctx), fixed)
 	}
 	if err != nil {
-		r.fail(Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
+		r.fail(ctx, Result{Err: err, Class: program.ClassInvalid}, s.Backoff, p)
 		return r.next
 	}
 	return r.act(&Command{Do: RunAction, Action: s.Bound.Use, Step: s.Label, Event: s.Label, StepID: s.ID, With: with}, s, s.Bound.Spec.External)
@@ -90,7 +88,7 @@ func (r *Run) act(cmd *Command, s *program.Step, external bool) *Command {
 
 // Asks tells whether the action that runs would be asked for in the same way of the object as it is by
 // now, at the same moment: whether what the step reads of it is unchanged. It is for the time in which Fire calls it.
-func (r *Run) Asks(self func() (map[string]any, error)) bool {
+func (r *Run) Asks(ctx context.Context, self func() (map[string]any, error)) bool {
 	if r.acting == nil {
 		return false
 	}
@@ -101,25 +99,25 @@ func (r *Run) Asks(self func() (map[string]any, error)) bool {
 	before, now := *r, *r
 	before.input.Now = func() time.Time { return r.began }
 	now.input.Now, now.input.Self, now.self = before.input.Now, self, nil
-	if s.IfExpr != nil && !now.truth(s.IfExpr).open {
+	if !now.truth(ctx, s.IfExpr).open {
 		return false
 	}
 	fixed, err := r.fixed(s)
 	if err != nil {
 		return false
 	}
-	asked, errBefore := s.Bound.Params(before.value, fixed)
-	asks, errNow := s.Bound.Params(now.value, fixed)
+	asked, errBefore := s.Bound.Params(before.value(ctx), fixed)
+	asks, errNow := s.Bound.Params(now.value(ctx), fixed)
 	return errBefore == nil && errNow == nil && reflect.DeepEqual(asked, asks)
 }
 
 // done takes the outcome of the action that Next asked for.
-func (r *Run) done(o Result) {
+func (r *Run) done(ctx context.Context, o Result) {
 	cmd, p := r.acting, r.phase()
 	r.acting = nil
 	s := &p.StepList[r.st.Cursor]
-	if w := o.wait(); w != nil {
-		r.notDone(s, w)
+	if w, is := errors.AsType[*WaitError](o.Err); is {
+		r.notDone(ctx, s, w)
 		return
 	}
 	if o.Err == nil {
@@ -128,7 +126,7 @@ func (r *Run) done(o Result) {
 		}
 	}
 	if o.Err != nil {
-		r.fail(o, s.Backoff, p)
+		r.fail(ctx, o, s.Backoff, p)
 		return
 	}
 	r.calm()
@@ -142,7 +140,7 @@ func (r *Run) done(o Result) {
 		return
 	}
 	r.returned(s.Releases)
-	if r.reached(s) {
+	if r.reached(ctx, s) {
 		r.advance()
 	}
 	if r.next == nil && p.Kind != v1alpha1.PhaseSteady && r.input.Now().Sub(r.began) >= longStep {
@@ -150,35 +148,30 @@ func (r *Run) done(o Result) {
 	}
 }
 
-func (r *Run) notDone(s *program.Step, w *WaitError) {
+func (r *Run) notDone(ctx context.Context, s *program.Step, w *WaitError) {
 	r.calm()
-	r.message = cmp.Or(s.Text.Render(r.value), w.Message)
+	r.message = cmp.Or(s.Text.Render(r.value(ctx)), w.Message)
 	r.st.Blocked = []v1alpha1.Blocked{{Step: s.Label, Because: "the step is not done", Got: expr.Clip(w.Message, v1alpha1.TextLimit)}}
 	after := cmp.Or(max(w.After, 0), s.PollEvery, defaultPoll)
 	if r.called {
 		r.polls(after)
 	}
-	cmd := r.sleep(after)
-	r.next = &cmd
+	r.next = r.sleep(after)
 }
 
 // reached is false while the step's `until` is not true; the run sleeps then.
-func (r *Run) reached(s *program.Step) bool {
-	if s.UntilExpr == nil {
-		return true
-	}
-	asked := r.truth(s.UntilExpr)
+func (r *Run) reached(ctx context.Context, s *program.Step) bool {
+	asked := r.truth(ctx, s.UntilExpr)
 	if asked.open {
-		r.recordRequests(s.UntilExpr)
+		r.recordRequests(ctx, s.UntilExpr)
 		return true
 	}
 	r.st.Blocked = []v1alpha1.Blocked{{Step: s.Label, Because: asked.because, Got: asked.got}}
-	r.message = cmp.Or(s.Text.Render(r.value), fmt.Sprintf("Waiting in step %s until %s", s.Label, s.Until))
+	r.message = cmp.Or(s.Text.Render(r.value(ctx)), fmt.Sprintf("Waiting in step %s until %s", s.Label, s.Until))
 	if r.called {
 		r.polls(cmp.Or(s.PollEvery, defaultPoll))
 	}
-	cmd := r.sleep(s.PollEvery)
-	r.next = &cmd
+	r.next = r.sleep(s.PollEvery)
 	return false
 }
 

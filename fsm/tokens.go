@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
@@ -22,17 +23,17 @@ const maxEarlier = 32
 
 // isNew tells whether a token asks for something that was not done yet. It is the one rule for the
 // requests of all machines: no token is acted on twice, and of times none that is not later than the last.
-func (r *Run) isNew(q *program.Request, token string) bool {
+func (r *Run) isNew(ctx context.Context, q *program.Request, token string) bool {
 	if token == "" || acted(r.actedOn(q.Name), token) {
 		return false
 	}
-	if recorded, err := r.textOf(q.Recorded); err == nil && acted(v1alpha1.RequestStatus{Token: recorded}, token) {
+	if recorded, err := r.textOf(ctx, q.Recorded); err == nil && acted(v1alpha1.RequestStatus{Token: recorded}, token) {
 		return false // by another program, or for the object that this one was restored from
 	}
 	if q.ValidExpr == nil {
 		return true
 	}
-	s := r.activation()
+	s := r.activation(ctx)
 	s.token = token
 	v, err := r.eval(q.ValidExpr, s)
 	return err == nil && v == types.True
@@ -105,13 +106,10 @@ func (r *Run) actedOn(name string) v1alpha1.RequestStatus {
 
 // recordRequests stores the tokens of the requests that opened a guard, in the
 // same write that acts on it: a request is acted on once.
-func (r *Run) recordRequests(guard *expr.Expr) {
-	if guard == nil {
-		return
-	}
+func (r *Run) recordRequests(ctx context.Context, guard *expr.Expr) {
 	for _, name := range guard.Reads(expr.VarRequest) {
-		token, err := r.token(r.m.prog.Requests[name])
-		if err != nil || !r.pending(name) {
+		token, err := r.token(ctx, r.m.prog.Requests[name])
+		if err != nil || !r.pending(ctx, name) {
 			continue // the other half of an || that was open without it
 		}
 		now := after(name, token, marks(r.actedOn(name)))
@@ -120,7 +118,7 @@ func (r *Run) recordRequests(guard *expr.Expr) {
 	}
 }
 
-func (r *Run) pending(name string) bool {
-	m, ok := r.requestValue(name).(traits.Mapper)
+func (r *Run) pending(ctx context.Context, name string) bool {
+	m, ok := r.activation(ctx).requestValue(name).(traits.Mapper)
 	return ok && m.Get(types.String("pending")) == types.True
 }

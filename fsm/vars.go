@@ -19,11 +19,15 @@ import (
 // is not made.
 type activation struct {
 	*Run
+	// ctx is that of the one evaluation: CEL asks for a name without it.
+	ctx   context.Context
 	now   time.Time
 	token string
 }
 
-func (r *Run) activation() activation { return activation{Run: r, now: r.input.Now()} }
+func (r *Run) activation(ctx context.Context) activation {
+	return activation{Run: r, ctx: ctx, now: r.input.Now()}
+}
 
 // ResolveName answers the value of a root.
 func (s activation) ResolveName(name string) (any, bool) {
@@ -91,25 +95,20 @@ func (r *Run) eval(e *expr.Expr, s activation) (ref.Val, error) {
 	if r.spent > expr.MaxRunCost {
 		return nil, errBudget
 	}
-	v, cost, err := e.Eval(r.context(), s)
+	v, cost, err := e.Eval(s.ctx, s)
 	r.spent += cost
 	return v, err
 }
 
-func (r *Run) context() context.Context {
-	if r.input.Context == nil {
-		return context.Background()
-	}
-	return r.input.Context
-}
-
 // unbounded errors say that there was no end to an evaluation.
-func (r *Run) unbounded(err error) bool {
-	return errors.Is(err, errBudget) || errors.As(err, new(interpreter.EvalCancelledError)) || r.context().Err() != nil
+func unbounded(ctx context.Context, err error) bool {
+	return errors.Is(err, errBudget) || errors.As(err, new(interpreter.EvalCancelledError)) || ctx.Err() != nil
 }
 
 // value evaluates an expression as it stands in most places.
-func (r *Run) value(e *expr.Expr) (ref.Val, error) { return r.eval(e, r.activation()) }
+func (r *Run) value(ctx context.Context) expr.Evaluator {
+	return func(e *expr.Expr) (ref.Val, error) { return r.eval(e, r.activation(ctx)) }
+}
 
 // decision is what a guard came to.
 type decision struct {
@@ -120,13 +119,16 @@ type decision struct {
 	err error
 }
 
-// truth decides a guard; it is the only place that does.
-func (r *Run) truth(e *expr.Expr) decision {
+// truth decides a guard; it is the only place that does. Without a guard the way is open.
+func (r *Run) truth(ctx context.Context, e *expr.Expr) decision {
+	if e == nil {
+		return decision{open: true}
+	}
 	if r.guardStub != nil {
 		open, err := r.guardStub(e)
 		return decision{open: open, err: err}
 	}
-	s := r.activation()
+	s := r.activation(ctx)
 	d := r.decide(e, s)
 	if !d.open {
 		r.explain(e, s, &d)
@@ -150,11 +152,11 @@ func (r *Run) decide(e *expr.Expr, s activation) decision {
 func (r *Run) explain(e *expr.Expr, s activation, d *decision) {
 	switch {
 	case d.err == nil:
-		d.because, d.got = e.Why(r.context(), s, d.open, r.seen)
-	case r.unbounded(d.err):
+		d.because, d.got = e.Why(s.ctx, s, d.open, r.seen)
+	case unbounded(s.ctx, d.err):
 		d.because, d.got = expr.Clip(e.Text, v1alpha1.TextLimit), expr.Clip("error: "+d.err.Error(), v1alpha1.TextLimit)
 	default:
-		d.because, d.got = e.Failed(r.context(), s), expr.Clip("error: "+d.err.Error(), v1alpha1.TextLimit)
+		d.because, d.got = e.Failed(s.ctx, s), expr.Clip("error: "+d.err.Error(), v1alpha1.TextLimit)
 	}
 }
 
@@ -173,16 +175,16 @@ func (r *Run) guardValue(name string) ref.Val {
 	return types.Bool(a.open)
 }
 
-func (r *Run) factValue(name string) ref.Val {
-	e := r.m.prog.Facts[name]
+func (s activation) factValue(name string) ref.Val {
+	e := s.m.prog.Facts[name]
 	if e == nil {
 		return nil
 	}
-	return r.valueOrError(e)
+	return s.valueOrError(s.ctx, e)
 }
 
-func (r *Run) valueOrError(e *expr.Expr) ref.Val {
-	v, err := r.value(e)
+func (r *Run) valueOrError(ctx context.Context, e *expr.Expr) ref.Val {
+	v, err := r.eval(e, r.activation(ctx))
 	if err != nil {
 		return types.WrapErr(err)
 	}
@@ -190,26 +192,26 @@ func (r *Run) valueOrError(e *expr.Expr) ref.Val {
 }
 
 // requestValue is {pending, token, params} of a one-shot request.
-func (r *Run) requestValue(name string) ref.Val {
-	q := r.m.prog.Requests[name]
+func (s activation) requestValue(name string) ref.Val {
+	q := s.m.prog.Requests[name]
 	if q == nil {
 		return nil
 	}
-	token, err := r.token(q)
+	token, err := s.Run.token(s.ctx, q)
 	if err != nil {
 		return types.WrapErr(err)
 	}
 	params := map[string]any{}
 	for p, e := range q.ParamExprs {
-		params[p] = r.valueOrError(e)
+		params[p] = s.valueOrError(s.ctx, e)
 	}
-	return types.DefaultTypeAdapter.NativeToValue(map[string]any{"pending": r.isNew(q, token), "token": token, "params": params})
+	return types.DefaultTypeAdapter.NativeToValue(map[string]any{"pending": s.isNew(s.ctx, q, token), "token": token, "params": params})
 }
 
 // token is the text that tells one request from the next, as far as the status
 // can hold it; null is no request.
-func (r *Run) token(q *program.Request) (string, error) {
-	text, err := r.textOf(q.TokenExpr)
+func (r *Run) token(ctx context.Context, q *program.Request) (string, error) {
+	text, err := r.textOf(ctx, q.TokenExpr)
 	if err != nil {
 		return "", fmt.Errorf("token of request %s: %w", q.Name, err)
 	}
@@ -217,11 +219,11 @@ func (r *Run) token(q *program.Request) (string, error) {
 }
 
 // textOf is the text that an expression comes to; null and no expression are none.
-func (r *Run) textOf(e *expr.Expr) (string, error) {
+func (r *Run) textOf(ctx context.Context, e *expr.Expr) (string, error) {
 	if e == nil {
 		return "", nil
 	}
-	switch v := r.valueOrError(e).(type) {
+	switch v := r.valueOrError(ctx, e).(type) {
 	case types.String:
 		return string(v), nil
 	case types.Null:

@@ -38,7 +38,7 @@ func (r *Reconciler[T]) run(ctx context.Context, p *pass[T]) (result reconcile.R
 	p.beforeActions(run)
 	defer func() { r.memory.keep(obj, run.Due(err == nil)) }()
 	for {
-		cmd := run.Next()
+		cmd := run.Next(ctx)
 		switch cmd.Do {
 		case fsm.RunAction:
 			if err := r.step(ctx, p, run, cmd); err != nil {

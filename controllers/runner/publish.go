@@ -19,7 +19,7 @@ const publishEvery = time.Second
 
 // followAsked is goOnWith while an action runs: it also ends where the object does not ask for it any more.
 func (p *pass[T]) followAsked(ctx context.Context, live T) error {
-	if !p.asked(live) {
+	if !p.asked(ctx, live) {
 		return errMoved
 	}
 	return p.goOnWith(ctx, live)
@@ -28,12 +28,12 @@ func (p *pass[T]) followAsked(ctx context.Context, live T) error {
 // asked tells whether an object still asks for the action that runs: nobody deletes it, and its spec, our finalizer
 // and what the machine reads for this step are the same. Whatever else others write, and however often, does not keep
 // the action from its end. It needs sending.
-func (p *pass[T]) asked(live T) bool {
+func (p *pass[T]) asked(ctx context.Context, live T) bool {
 	was := p.stored
 	return p.run != nil && live.GetUID() == was.GetUID() && live.GetGeneration() == was.GetGeneration() &&
 		live.GetDeletionTimestamp().IsZero() == was.GetDeletionTimestamp().IsZero() &&
 		controllerutil.ContainsFinalizer(live, p.machine.Finalizer()) == controllerutil.ContainsFinalizer(was, p.machine.Finalizer()) &&
-		p.run.Asks(func() (map[string]any, error) { return selfOf(live, p.state) })
+		p.run.Asks(ctx, func() (map[string]any, error) { return selfOf(live, p.state) })
 }
 
 // tookOver makes stored what the API server has, if that is what we sent last: the answer

@@ -222,7 +222,6 @@ func (r *Reconciler[T]) view(ctx context.Context, p *pass[T]) fsm.Input {
 	read := p.stored // what this pass writes does not change it
 	state := p.state
 	return fsm.Input{
-		Context: ctx,
 		Self: func() (map[string]any, error) {
 			self, err := selfOf(read, state)
 			if err != nil {
@@ -267,7 +266,7 @@ func (r *Reconciler[T]) step(ctx context.Context, p *pass[T], run *fsm.Run, cmd 
 		return err
 	}
 	first := before.Attempts == 0
-	if first && outcome.Err != nil && outcome.Class != "" && run.Next().Transition == nil {
+	if first && outcome.Err != nil && outcome.Class != "" && run.Next(ctx).Transition == nil {
 		tell(r.Recorder, p.about(), corev1.EventTypeWarning, "StepFailed", "StepFailed", fmt.Sprintf("%s: %v", cmd.Action, outcome.Err))
 	}
 	return nil

@@ -88,8 +88,7 @@ type Describer struct {
 	m *fsm.Machine
 	// known has a sentence for each action and guard.
 	known    program.Bindings
-	phases   map[string]*v1alpha1.Phase
-	edges    map[string][]program.Edge
+	prog     *program.Program
 	effects  holds
 	requests []fsm.Request
 }
@@ -97,36 +96,29 @@ type Describer struct {
 // New makes a teller; the bindings are those that the machine was bound to. It is
 // safe for concurrent use.
 func New(m *fsm.Machine, known program.Bindings) *Describer {
-	t := &Describer{m: m, known: known, phases: map[string]*v1alpha1.Phase{}, edges: map[string][]program.Edge{}, requests: m.Requests()}
-	spec := &m.Definition().Spec
-	for i := range spec.Phases {
-		t.phases[spec.Phases[i].Name] = &spec.Phases[i]
-	}
-	for _, e := range m.Edges() {
-		t.edges[e.From] = append(t.edges[e.From], e)
-	}
+	t := &Describer{m: m, known: known, prog: m.Program(), requests: m.Requests()}
 	t.effects = t.flow()
 	return t
 }
 
 // Phase tells of one phase. The error says that the machine does not have it.
 func (t *Describer) Phase(name string) (*Phase, error) {
-	p := t.phases[name]
+	p := t.prog.Phases[name]
 	if p == nil {
 		return nil, fmt.Errorf("machine %s has no phase %q; it has: %s", t.m.Name(), name, strings.Join(t.m.Phases(), ", "))
 	}
 	pace, paces := t.m.Pace(name)
 	s := &Phase{
-		Machine: t.m.Name(), Revision: t.m.Revision(), Phase: name, Traits: t.m.Traits(p), Description: p.Description,
+		Machine: t.m.Name(), Revision: t.m.Revision(), Phase: name, Traits: t.m.Traits(p.Phase), Description: p.Description,
 		Deletion: t.deletion(p), Held: t.held(p), Worst: t.worst(name), Requests: t.asks(p),
 	}
-	for i := range p.Steps {
-		s.Steps = append(s.Steps, t.step(p, &p.Steps[i], pace, paces[i]))
+	for i := range p.StepList {
+		s.Steps = append(s.Steps, t.step(p, &p.StepList[i], pace, paces[i]))
 	}
 	if len(p.Steps) > 0 {
 		s.AfterError = afterError(p, pace.Poll, pace)
 	}
-	for _, e := range t.edges[name] {
+	for _, e := range p.Edges() {
 		if e.Kind != program.EdgeDelete {
 			s.Exits = append(s.Exits, Exit{To: e.To, Kind: e.Kind, Guard: e.Guard, Reason: e.Reason, Words: t.opens(e)})
 		}
@@ -148,7 +140,7 @@ func (t *Describer) opens(e program.Edge) string {
 
 // looksAgain tells whether the steps of a phase are repeated while its exits are
 // closed, and how often; 0 where only a change leads to that.
-func looksAgain(p *v1alpha1.Phase, pace fsm.Pace) (bool, time.Duration) {
+func looksAgain(p *program.Phase, pace fsm.Pace) (bool, time.Duration) {
 	again := p.Kind == v1alpha1.PhaseSteady || len(p.Next) > 0 && p.Next[len(p.Next)-1].When != ""
 	if !again || p.Terminal != "" && p.Poll == "" {
 		return again, 0
@@ -156,7 +148,7 @@ func looksAgain(p *v1alpha1.Phase, pace fsm.Pace) (bool, time.Duration) {
 	return again, pace.Poll
 }
 
-func waiting(p *v1alpha1.Phase, pace fsm.Pace) []string {
+func waiting(p *program.Phase, pace fsm.Pace) []string {
 	var all []string
 	switch again, poll := looksAgain(p, pace); {
 	case again && poll > 0:
@@ -174,16 +166,16 @@ func waiting(p *v1alpha1.Phase, pace fsm.Pace) []string {
 }
 
 // asks lists the requests that the phase waits for, and how to make them.
-func (t *Describer) asks(p *v1alpha1.Phase) []Request {
+func (t *Describer) asks(p *program.Phase) []Request {
 	var all []Request
 	for _, q := range t.requests {
 		if !slices.Contains(q.Phases, p.Name) {
 			continue
 		}
 		r := Request{Name: q.Name, Commands: t.commands(q)}
-		for _, s := range p.Steps {
+		for _, s := range p.StepList {
 			if reads(s.Until, "request."+q.Name) {
-				r.Leads = append(r.Leads, "on from step "+program.StepName(s))
+				r.Leads = append(r.Leads, "on from step "+s.Label)
 			}
 		}
 		for _, x := range p.Next {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
@@ -23,22 +22,24 @@ type Held struct {
 // Each list is in the order in which the file takes the effects.
 type holds struct{ entry, here map[string][]string }
 
-func (t *Describer) held(p *v1alpha1.Phase) Held {
+func (t *Describer) held(p *program.Phase) Held {
 	return Held{Entry: t.effects.entry[p.Name], Here: t.effects.here[p.Name], Keeps: p.Keeps}
 }
 
 // flow follows the effects along all edges until nothing is new. What it answers
 // is never too little, and may be more than any run will hold.
 func (t *Describer) flow() holds {
-	order := t.order()
+	var order []string // of the effects, as the phases take them
+	for _, p := range t.prog.Order {
+		order = append(order, without(takes(p), order)...)
+	}
 	h := holds{entry: map[string][]string{}, here: map[string][]string{}}
 	for changed := true; changed; {
 		changed = false
-		for _, name := range t.m.Phases() {
-			p := t.phases[name]
-			h.here[name] = union(order, h.entry[name], t.takes(p))
-			for _, e := range t.edges[name] {
-				arrive := union(order, h.entry[e.To], without(t.leaves(p, e, h.here[name]), t.phases[e.To].Keeps))
+		for _, p := range t.prog.Order {
+			h.here[p.Name] = union(order, h.entry[p.Name], takes(p))
+			for _, e := range p.Edges() {
+				arrive := union(order, h.entry[e.To], without(leaves(p, e, h.here[p.Name]), t.prog.Phases[e.To].Keeps))
 				changed = changed || len(arrive) > len(h.entry[e.To])
 				h.entry[e.To] = arrive
 			}
@@ -47,68 +48,41 @@ func (t *Describer) flow() holds {
 	return h
 }
 
-// order lists the effects as the phases take them.
-func (t *Describer) order() []string {
+// takes are the effects that a phase takes, each once.
+func takes(p *program.Phase) []string {
 	var all []string
-	for _, name := range t.m.Phases() {
-		for _, effect := range t.takes(t.phases[name]) {
-			if !slices.Contains(all, effect) {
-				all = append(all, effect)
-			}
+	for _, s := range p.StepList {
+		if s.Acquires != "" && !slices.Contains(all, s.Acquires) {
+			all = append(all, s.Acquires)
 		}
 	}
 	return all
-}
-
-func (t *Describer) takes(p *v1alpha1.Phase) []string {
-	var all []string
-	for _, s := range p.Steps {
-		if taken, _ := t.effect(s); taken != "" {
-			all = append(all, taken)
-		}
-	}
-	return all
-}
-
-// effect is what a step takes and what it gives back.
-func (t *Describer) effect(s v1alpha1.Step) (taken, given string) {
-	for _, e := range t.m.Definition().Spec.Effects {
-		switch s.Action {
-		case "":
-		case e.Acquire:
-			taken = e.Name
-		case e.Release:
-			given = e.Name
-		}
-	}
-	return taken, given
 }
 
 // leaves is what may still be held when an edge is taken. An exit comes after
 // all steps; whatever interrupts the phase may come after any.
-func (t *Describer) leaves(p *v1alpha1.Phase, e program.Edge, here []string) []string {
+func leaves(p *program.Phase, e program.Edge, here []string) []string {
 	switch e.Kind {
 	case program.EdgeRequire:
 		return nil // asked only while nothing is held
 	case program.EdgeNext:
-		return t.afterSteps(p, here)
+		return afterSteps(p, here)
 	}
 	return here
 }
 
 // afterSteps is what may be held once the steps of a phase are done; a step with
 // a condition may have been left out.
-func (t *Describer) afterSteps(p *v1alpha1.Phase, held []string) []string {
-	for _, s := range p.Steps {
-		taken, given := t.effect(s)
+func afterSteps(p *program.Phase, held []string) []string {
+	for _, s := range p.StepList {
 		switch {
-		case taken != "" && !slices.Contains(held, taken):
-			held = append(slices.Clone(held), taken)
+		case s.Acquires != "" && !slices.Contains(held, s.Acquires):
+			held = append(slices.Clone(held), s.Acquires)
 		case s.If != "":
 		case s.Undo != "":
 			held = nil
-		case given != "":
-			held = without(held, []string{given})
+		case s.Releases != "":
+			held = without(held, []string{s.Releases})
 		}
 	}
 	return held
@@ -136,7 +110,7 @@ func backwards(list []string) string {
 }
 
 // deletion follows a deletion from a phase to the end, on the shortest way.
-func (t *Describer) deletion(p *v1alpha1.Phase) Deletion {
+func (t *Describer) deletion(p *program.Phase) Deletion {
 	d := Deletion{}
 	switch {
 	case p.End:
@@ -154,20 +128,21 @@ func (t *Describer) deletion(p *v1alpha1.Phase) Deletion {
 	}
 	held := t.effects.here[p.Name]
 	if p.Deletion || p.OnDelete.To == "" {
-		held = t.afterSteps(p, held) // not interrupted
+		held = afterSteps(p, held) // not interrupted
 	}
-	for _, name := range t.wayOut(p.Name) {
-		held = without(held, t.phases[name].Keeps)
-		d.Path = append(d.Path, Hop{Phase: name, Does: t.does(t.phases[name], held)})
-		held = t.afterSteps(t.phases[name], held)
+	for _, e := range t.wayOut(p.Name) {
+		next := t.prog.Phases[e.To]
+		held = without(held, next.Keeps)
+		d.Path = append(d.Path, Hop{Phase: next.Name, Does: t.does(next, held)})
+		held = afterSteps(next, held)
 	}
 	return d
 }
 
 // does is what a phase on the way of a deletion does, one sentence for each step.
-func (t *Describer) does(p *v1alpha1.Phase, held []string) []string {
+func (t *Describer) does(p *program.Phase, held []string) []string {
 	var all []string
-	for i, s := range p.Steps {
+	for i, s := range p.StepList {
 		switch {
 		case s.Undo != "" && len(held) > 0:
 			all = append(all, "gives back "+backwards(held)+", as far as they are held")
@@ -175,36 +150,26 @@ func (t *Describer) does(p *v1alpha1.Phase, held []string) []string {
 			all = append(all, "gives back what is held: nothing can be")
 		default:
 			_, paces := t.m.Pace(p.Name)
-			told := t.step(p, &p.Steps[i], paces[i], paces[i])
+			told := t.step(p, &p.StepList[i], paces[i], paces[i])
 			all = append(all, cmp.Or(told.Does, told.Name))
 		}
 	}
-	if p.End || p.OnDelete != nil && p.OnDelete.None {
+	if letsGo(p) {
 		all = append(all, "the object is gone")
 	}
 	return all
 }
 
+func letsGo(p *program.Phase) bool { return p.End || p.OnDelete != nil && p.OnDelete.None }
+
 // wayOut is the shortest way of a deletion from a phase to where the object goes.
-func (t *Describer) wayOut(from string) []string {
-	before := map[string]string{from: ""}
-	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {
-		p := t.phases[queue[0]]
-		if p.End || p.OnDelete != nil && p.OnDelete.None {
-			var way []string
-			for name := p.Name; name != from; name = before[name] {
-				way = append(way, name)
-			}
-			slices.Reverse(way)
-			return way
-		}
-		for _, e := range t.edges[p.Name] {
-			_, seen := before[e.To]
-			if !seen && (e.Kind == program.EdgeDelete || e.Kind == program.EdgeNext && (p.OnDelete == nil || p.OnDelete.To == "")) {
-				before[e.To] = p.Name
-				queue = append(queue, e.To)
-			}
-		}
+func (t *Describer) wayOut(from string) []program.Edge {
+	order, into := t.prog.Walk(func(p *program.Phase, e program.Edge) bool {
+		return e.Kind == program.EdgeDelete || e.Kind == program.EdgeNext && (p.OnDelete == nil || p.OnDelete.To == "")
+	}, from)
+	end := slices.IndexFunc(order, letsGo)
+	if end < 0 {
+		return nil
 	}
-	return nil
+	return program.Way(into, order[end].Name)
 }

@@ -2,6 +2,7 @@ package describe
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -57,11 +58,9 @@ func (t *Describer) Machine() *Machine {
 func (t *Describer) effectList() (all []Effect) {
 	for _, e := range t.m.Definition().Spec.Effects {
 		told := Effect{Name: e.Name, Acquire: e.Acquire, Release: e.Release}
-		for _, name := range t.m.Phases() {
-			for _, kept := range t.phases[name].Keeps {
-				if kept == e.Name {
-					told.KeptFrom = append(told.KeptFrom, name)
-				}
+		for _, p := range t.prog.Order {
+			if slices.Contains(p.Keeps, e.Name) {
+				told.KeptFrom = append(told.KeptFrom, p.Name)
 			}
 		}
 		all = append(all, told)

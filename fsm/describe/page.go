@@ -29,10 +29,9 @@ func (t *Describer) Page() string {
 
 func (t *Describer) timings(b *strings.Builder) {
 	b.WriteString("## How long\n\n| phase | all steps again | timeout | worst time until the object rests |\n|---|---|---|---|\n")
-	for _, name := range t.m.Phases() {
-		p := t.phases[name]
-		pace, _ := t.m.Pace(name)
-		poll, timeout, worst := "", "", t.worst(name).Bound
+	for _, p := range t.prog.Order {
+		pace, _ := t.m.Pace(p.Name)
+		poll, timeout, worst := "", "", t.worst(p.Name).Bound
 		if _, every := looksAgain(p, pace); every > 0 {
 			poll = "every " + short(every)
 		}
@@ -47,7 +46,7 @@ func (t *Describer) timings(b *strings.Builder) {
 		case worst == "":
 			worst = "no bound"
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", name, poll, timeout, worst)
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", p.Name, poll, timeout, worst)
 	}
 	b.WriteString("\nTimeouts count from the entry into the phase. A step that runs when a deadline passes is not interrupted.\n\n")
 }

@@ -18,8 +18,8 @@ import (
 )
 
 // step tells what a step does; pace is its own, usual that of the phase.
-func (t *Describer) step(p *v1alpha1.Phase, s *v1alpha1.Step, usual, pace fsm.Pace) Step {
-	out := Step{Name: program.StepName(*s)}
+func (t *Describer) step(p *program.Phase, s *program.Step, usual, pace fsm.Pace) Step {
+	out := Step{Name: s.Label}
 	note := func(is bool, format string, args ...any) {
 		if is {
 			out.Notes = append(out.Notes, fmt.Sprintf(format, args...))
@@ -44,7 +44,7 @@ func (t *Describer) step(p *v1alpha1.Phase, s *v1alpha1.Step, usual, pace fsm.Pa
 }
 
 // action tells what the program says of an action, and which effect it is of.
-func (t *Describer) action(s *v1alpha1.Step, out *Step, note func(bool, string, ...any)) {
+func (t *Describer) action(s *program.Step, out *Step, note func(bool, string, ...any)) {
 	use, with := s.Action, map[string]any{}
 	for _, a := range t.m.Definition().Spec.Actions {
 		if a.Name == s.Action {
@@ -56,10 +56,8 @@ func (t *Describer) action(s *v1alpha1.Step, out *Step, note func(bool, string, 
 	out.Does = t.known.Actions[use].Doc
 	note(use != out.Name, "the action is %s", use)
 	note(len(with) > 0, "with %s", inline(with))
-	for _, e := range t.m.Definition().Spec.Effects {
-		note(e.Acquire == s.Action, "takes %s: it stands in status.machine.held before this step begins", e.Name)
-		note(e.Release == s.Action, "gives back %s", e.Name)
-	}
+	note(s.Acquires != "", "takes %s: it stands in status.machine.held before this step begins", s.Acquires)
+	note(s.Releases != "", "gives back %s", s.Releases)
 }
 
 // inline writes parameters in one line.
@@ -77,7 +75,7 @@ func inline(with map[string]any) string {
 
 // afterError tells what an error leads to; who waits for a person looks again at
 // the pace of the phase, whatever happens.
-func afterError(p *v1alpha1.Phase, poll time.Duration, pace fsm.Pace) string {
+func afterError(p *program.Phase, poll time.Duration, pace fsm.Pace) string {
 	text := fmt.Sprintf("after an error: again in %s", short(pace.Base))
 	switch {
 	case p.Kind == v1alpha1.PhaseWaiting && poll > 0:
@@ -88,8 +86,8 @@ func afterError(p *v1alpha1.Phase, poll time.Duration, pace fsm.Pace) string {
 	switch {
 	case pace.Attempts == 0:
 		return text + ", without end"
-	case pace.RetryTo != "":
-		return text + fmt.Sprintf("; after %d attempts → %s", pace.Attempts, pace.RetryTo)
+	case pace.To != "":
+		return text + fmt.Sprintf("; after %d attempts → %s", pace.Attempts, pace.To)
 	}
 	return text + fmt.Sprintf("; after %d attempts Stalled, then every %s", pace.Attempts, short(pace.Max))
 }

@@ -25,18 +25,18 @@ type Worst struct {
 }
 
 // rests tells whether an object may stay in the phase for good.
-func rests(p *v1alpha1.Phase) bool {
+func rests(p *program.Phase) bool {
 	return p.Terminal != "" || p.End || p.Kind == v1alpha1.PhaseSteady
 }
 
 func (t *Describer) worst(from string) Worst {
-	if rests(t.phases[from]) {
+	if rests(t.prog.Phases[from]) {
 		return Worst{Bound: "0s", Path: []string{from}}
 	}
 	var w Worst
 	told := map[string]bool{}
 	for _, name := range t.onTheWay(from) {
-		p := t.phases[name]
+		p := t.prog.Phases[name]
 		if why := endless(p); why != "" {
 			w.Unbounded = append(w.Unbounded, why)
 		}
@@ -56,7 +56,7 @@ func (t *Describer) worst(from string) Worst {
 	return Worst{Bound: short(l.bound), Path: l.path}
 }
 
-func endless(p *v1alpha1.Phase) string {
+func endless(p *program.Phase) string {
 	switch {
 	case p.Timeout == nil:
 		return p.Name + " has no timeout"
@@ -76,11 +76,11 @@ func circleWords(circle []string) string {
 // ahead are the phases that a phase leads to by itself; a deletion is a choice,
 // and a phase of rest leads nowhere by itself.
 func (t *Describer) ahead(name string) []string {
-	if rests(t.phases[name]) {
+	if rests(t.prog.Phases[name]) {
 		return nil
 	}
 	var all []string
-	for _, e := range t.edges[name] {
+	for _, e := range t.prog.Phases[name].Edges() {
 		if e.Kind != program.EdgeDelete && !slices.Contains(all, e.To) {
 			all = append(all, e.To)
 		}
@@ -89,17 +89,9 @@ func (t *Describer) ahead(name string) []string {
 }
 
 // reached are the phases that one leads to, itself only if there is a way back.
-func (t *Describer) reached(from string) map[string]bool {
-	seen := map[string]bool{}
-	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {
-		for _, to := range t.ahead(queue[0]) {
-			if !seen[to] {
-				seen[to] = true
-				queue = append(queue, to)
-			}
-		}
-	}
-	return seen
+func (t *Describer) reached(from string) map[string]program.Edge {
+	_, into := t.prog.Walk(func(p *program.Phase, e program.Edge) bool { return !rests(p) && e.Kind != program.EdgeDelete }, t.ahead(from)...)
+	return into
 }
 
 // onTheWay lists a phase and those that follow it, in document order, without
@@ -107,17 +99,19 @@ func (t *Describer) reached(from string) map[string]bool {
 func (t *Describer) onTheWay(from string) []string {
 	seen := t.reached(from)
 	return slices.DeleteFunc(t.m.Phases(), func(name string) bool {
-		return name != from && !seen[name] || rests(t.phases[name])
+		return name != from && !has(seen, name) || rests(t.prog.Phases[name])
 	})
 }
+
+func has(phases map[string]program.Edge, name string) bool { _, is := phases[name]; return is }
 
 // circle lists the phases that a phase leads to and that lead back to it.
 func (t *Describer) circle(name string) []string {
 	seen := t.reached(name)
-	if !seen[name] {
+	if !has(seen, name) {
 		return nil
 	}
-	return slices.DeleteFunc(t.m.Phases(), func(other string) bool { return !seen[other] || !t.reached(other)[name] })
+	return slices.DeleteFunc(t.m.Phases(), func(other string) bool { return !has(seen, other) || !has(t.reached(other), name) })
 }
 
 // leg is the longest way from a phase.
@@ -138,7 +132,7 @@ func (t *Describer) longest(from string, known map[string]leg) leg {
 			l = next
 		}
 	}
-	if p := t.phases[from]; p.Timeout != nil && !rests(p) {
+	if p := t.prog.Phases[from]; p.Timeout != nil && !rests(p) {
 		own, _ := time.ParseDuration(p.Timeout.After) // checked when the machine was bound
 		l.bound += own
 	}

@@ -139,13 +139,9 @@ func FieldOf(text string) []string {
 	if tree == nil {
 		return nil
 	}
-	links := chainOf(withoutFallback(tree.Expr()))
-	if len(links) < 2 || links[0].name != VarSelf {
+	path := Selected(withoutFallback(tree.Expr()))
+	if len(path) < 2 || path[0] != VarSelf {
 		return nil
 	}
-	var path []string
-	for _, l := range links[1:] {
-		path = append(path, l.name)
-	}
-	return path
+	return path[1:]
 }

@@ -5,37 +5,19 @@ import (
 	"time"
 )
 
-// Accepts tells whether a value that JSON could hold is of the type.
-func (t Type) Accepts(v any) bool {
-	switch t {
-	case TypeString:
-		_, ok := v.(string)
-		return ok
-	case TypeInt:
-		_, ok := wholeNumber(v)
-		return ok
-	case TypeNumber:
-		_, whole := wholeNumber(v)
-		_, ok := v.(float64)
-		return ok || whole
-	case TypeBool:
-		_, ok := v.(bool)
-		return ok
-	case TypeDuration:
-		s, ok := v.(string)
-		if !ok {
-			return false
-		}
-		_, err := time.ParseDuration(s)
-		return err == nil
-	case TypeStrings:
-		list, ok := v.([]any)
-		return ok && !slices.ContainsFunc(list, func(item any) bool { return !TypeString.Accepts(item) })
-	case TypeObject:
-		_, ok := v.(map[string]any)
-		return ok
-	}
-	return t == TypeAny
+func is[T any](v any) bool { _, ok := v.(T); return ok }
+
+func isWhole(v any) bool { _, ok := wholeNumber(v); return ok }
+
+func isDuration(v any) bool {
+	text, ok := v.(string)
+	_, err := time.ParseDuration(text)
+	return ok && err == nil
+}
+
+func isStrings(v any) bool {
+	list, ok := v.([]any)
+	return ok && !slices.ContainsFunc(list, func(item any) bool { return !is[string](item) })
 }
 
 func wholeNumber(v any) (int, bool) {

@@ -74,35 +74,26 @@ var metadata = fieldObject(map[string]crd.Schema{
 	"finalizers":        fieldList(fieldText(317)),
 	"creationTimestamp": fieldDate(), "deletionTimestamp": fieldDate(),
 	"ownerReferences": fieldList(fieldObject(map[string]crd.Schema{
-		"apiVersion": fieldText(317), "kind": fieldText(63), "name": fieldText(253), "uid": fieldText(128), "controller": fieldBool(), "blockOwnerDeletion": fieldBool(),
+		"apiVersion": fieldText(317), "kind": fieldText(63), "name": fieldText(253), "uid": fieldText(128), "controller": *crd.BooleanProperty(), "blockOwnerDeletion": *crd.BooleanProperty(),
 	})),
 })
 
 const maxMetadata = 256
 
-func fieldText(most int64) crd.Schema {
-	return crd.Schema{SchemaProps: crd.SchemaProps{Type: crd.StringOrArray{"string"}, MaxLength: &most}}
-}
+func fieldText(most int64) crd.Schema { return *crd.StringProperty().WithMaxLength(most) }
 
-func fieldBool() crd.Schema {
-	return crd.Schema{SchemaProps: crd.SchemaProps{Type: crd.StringOrArray{"boolean"}}}
-}
-
-// date is null in an object that was not stored yet.
+// fieldDate is null in an object that was not stored yet.
 func fieldDate() crd.Schema {
-	return crd.Schema{SchemaProps: crd.SchemaProps{Type: crd.StringOrArray{"string"}, Format: "date-time", Nullable: true}}
+	date := crd.DateTimeProperty()
+	date.Nullable = true
+	return *date
 }
 
 func fieldTexts(most int64) crd.Schema {
-	of, entries := fieldText(most), int64(maxMetadata)
-	return crd.Schema{SchemaProps: crd.SchemaProps{Type: crd.StringOrArray{"object"}, MaxProperties: &entries,
-		AdditionalProperties: &crd.SchemaOrBool{Allows: true, Schema: &of}}}
+	return *crd.MapProperty(new(fieldText(most))).WithMaxProperties(maxMetadata)
 }
 
-func fieldList(of crd.Schema) crd.Schema {
-	items := int64(maxMetadata)
-	return crd.Schema{SchemaProps: crd.SchemaProps{Type: crd.StringOrArray{"array"}, MaxItems: &items, Items: &crd.SchemaOrArray{Schema: &of}}}
-}
+func fieldList(of crd.Schema) crd.Schema { return *crd.ArrayProperty(&of).WithMaxItems(maxMetadata) }
 
 func fieldObject(properties map[string]crd.Schema) crd.Schema {
 	return crd.Schema{SchemaProps: crd.SchemaProps{Type: crd.StringOrArray{"object"}, Properties: properties}}

@@ -66,29 +66,10 @@ func (v *Value) Varies() bool {
 		slices.ContainsFunc(slices.Collect(maps.Values(v.fields)), (*Value).Varies)
 }
 
-// Plainly is the value of one that does not vary.
-func (v *Value) Plainly() any {
-	plain, _ := v.Eval(nil) // there is no expression in it that could fail
-	return plain
-}
-
 // Written is the value with its expressions as texts.
 func (v *Value) Written() any {
-	switch {
-	case v.fields != nil:
-		out := make(map[string]any, len(v.fields))
-		for key, field := range v.fields {
-			out[key] = field.Written()
-		}
-		return out
-	case v.items != nil:
-		out := make([]any, len(v.items))
-		for i, item := range v.items {
-			out[i] = item.Written()
-		}
-		return out
-	}
-	return v.plain
+	out, _ := v.Eval(nil) // nothing is evaluated that could fail
+	return out
 }
 
 // Each visits the expressions in the value.
@@ -119,10 +100,10 @@ func (v *Value) CELType() *cel.Type {
 	return cel.StringType
 }
 
-// Eval answers what JSON could hold.
+// Eval answers what JSON could hold; without an evaluator, expressions stay the texts that they are.
 func (v *Value) Eval(find Evaluator) (any, error) {
 	switch {
-	case v.text != nil:
+	case v.text != nil && find != nil:
 		return v.text.Value(find)
 	case v.fields != nil:
 		out := make(map[string]any, len(v.fields))

@@ -137,7 +137,8 @@ func (f *flow) checkReleases(p *program.Phase) {
 func (c *linter) checkNoReturn(from *program.Phase, held effectSet) {
 	f := c.newFlow(false)
 	f.spread(from.Name, held|arrives)
-	before := c.beforeNoReturn()
+	// The phases that are reached without passing a point of no return.
+	_, before := c.prog.Walk(func(_ *program.Phase, e program.Edge) bool { return !c.prog.Phases[e.To].PointOfNoReturn }, c.def.Spec.Initial)
 	found := map[string]func(){}
 	for _, p := range c.prog.Order {
 		if f.at[p.Name] == 0 {
@@ -145,7 +146,7 @@ func (c *linter) checkNoReturn(from *program.Phase, held effectSet) {
 		}
 		f.through(p, func(s *program.Step, now effectSet) {
 			back := f.bits[s.Releases] & f.kept(from)
-			if s.Undo != "" || before[p.Name] {
+			if _, isBefore := before[p.Name]; s.Undo != "" || isBefore {
 				back |= f.gives(s) & now &^ arrives
 			}
 			if back != 0 && found[p.Name] == nil {
@@ -182,13 +183,6 @@ func (c *linter) findReturn(f *flow, from, p *program.Phase, s *program.Step, ba
 	}
 	c.findOnWay(path, "PG012", fmt.Sprintf("%s is a point of no return, yet step %s of %s gives back %s, which was taken before", from.Name, s.Label, p.Name, f.list(back)),
 		fmt.Sprintf("lead to a phase that goes on, write onDelete: {hold: TEXT} where a deletion leads back, or list under keeps: of %s what stays", from.Name), trace)
-}
-
-// beforeNoReturn are the phases that are reached without passing a point of no return.
-func (c *linter) beforeNoReturn() map[string]bool {
-	return c.prog.Closure(map[string]bool{c.def.Spec.Initial: true}, func(p *program.Phase, in map[string]bool) bool {
-		return !p.PointOfNoReturn && c.prog.Entered(p, in)
-	})
 }
 
 // recoveries follows what may be held where a lost state is recovered.

@@ -42,7 +42,7 @@ func LoadBindings(file string, data []byte) (Bindings, diag.Diagnostics) {
 			fmt.Sprintf("write apiVersion: %s and kind: %s", v1alpha1.APIVersion, KindBindings))}
 	}
 	check := func(path string, t expr.Type) {
-		if !slices.Contains(knownTypes, t) {
+		if !t.Known() {
 			diags = append(diags, src.Finding(path, "PG000", fmt.Sprintf("unknown type %q", t), fmt.Sprintf("write one of %q", knownTypes)))
 		}
 	}

@@ -132,8 +132,8 @@ func (c *compiler) parameter(what string, want Param, v *expr.Value) {
 	switch {
 	case v.Varies() && !want.Type.Fits(v.CELType()):
 		c.find(v.Path, "PG005", fmt.Sprintf("%s is %s, never of type %s", what, v.CELType(), want.Type), "convert it in the expression")
-	case !v.Varies() && !want.Type.Accepts(v.Plainly()):
-		c.find(v.Path, "PG005", fmt.Sprintf("%s is %v, not of type %s", what, v.Plainly(), want.Type), correct)
+	case !v.Varies() && !want.Type.Accepts(v.Written()):
+		c.find(v.Path, "PG005", fmt.Sprintf("%s is %v, not of type %s", what, v.Written(), want.Type), correct)
 	case want.Check != nil && !v.IsText():
 		if err := want.Check(v.Written()); err != nil {
 			c.find(v.Path, "PG005", fmt.Sprintf("%s: %v", what, err), correct)

@@ -58,24 +58,7 @@ func (c *compiler) checkTargets() {
 
 // knownPhases says what could be written in place of the name of a phase.
 func (c *compiler) knownPhases(name string) string {
-	names := make([]string, len(c.prog.Order))
-	for i, p := range c.prog.Order {
-		names[i] = p.Name
-	}
-	return diag.Instead(name, "phases of this machine", names)
-}
-
-// Closure answers all phases that grow out of a start set.
-func (prog *Program) Closure(start map[string]bool, grow func(p *Phase, in map[string]bool) bool) map[string]bool {
-	for changed := true; changed; {
-		changed = false
-		for _, p := range prog.Order {
-			if !start[p.Name] && grow(p, start) {
-				start[p.Name], changed = true, true
-			}
-		}
-	}
-	return start
+	return diag.Instead(name, "phases of this machine", c.prog.Names())
 }
 
 // checkReachable follows the ways from the initial phase, and those to an end. With
@@ -84,18 +67,17 @@ func (c *compiler) checkReachable() {
 	if slices.ContainsFunc(c.diags, func(d diag.Diagnostic) bool { return d.Code == "PG001" }) {
 		return
 	}
-	start := map[string]bool{c.def.Spec.Initial: true}
+	start := []string{c.def.Spec.Initial}
 	for _, q := range c.prog.Recover {
-		start[q.To] = true
+		start = append(start, q.To)
 	}
-	seen := c.prog.Closure(start, c.prog.Entered)
-	ends := c.prog.Closure(map[string]bool{}, leads)
+	_, seen := c.prog.Walk(anyEdge, start...)
 	for _, p := range c.prog.Order {
-		if !seen[p.Name] {
+		if _, reached := seen[p.Name]; !reached {
 			c.find(p.Path+".name", "PG002", fmt.Sprintf("phase %s is unreachable", p.Name), "add an exit that leads to it, or remove it")
 		}
 	}
-	for _, p := range c.endless(ends) {
+	for _, p := range c.endless() {
 		c.find(p.Path+".name", "PG009", fmt.Sprintf("no end phase is reachable from %s: its object could never be deleted", p.Name),
 			"add onDelete: {to: P} and lead P to a phase with end: true")
 	}
@@ -103,10 +85,11 @@ func (c *compiler) checkReachable() {
 
 // endless are the phases from which no end is reachable; without those that only
 // lead to others of them, unless they go round in a circle.
-func (c *compiler) endless(ends map[string]bool) []*Phase {
+func (c *compiler) endless() []*Phase {
 	var all, last []*Phase
 	for _, p := range c.prog.Order {
-		if ends[p.Name] {
+		ahead, _ := c.prog.Walk(anyEdge, p.Name)
+		if slices.ContainsFunc(ahead, func(q *Phase) bool { return q.End || q.OnDelete != nil && q.OnDelete.None }) {
 			continue
 		}
 		all = append(all, p)
@@ -118,21 +101,6 @@ func (c *compiler) endless(ends map[string]bool) []*Phase {
 		return all
 	}
 	return last
-}
-
-// Entered tells whether an edge leads from the set to the phase.
-func (prog *Program) Entered(p *Phase, from map[string]bool) bool {
-	return slices.ContainsFunc(prog.Order, func(q *Phase) bool {
-		return from[q.Name] && slices.ContainsFunc(q.Edges(), func(e Edge) bool { return e.To == p.Name })
-	})
-}
-
-// leads tells whether the phase is an end, or has an edge into the set.
-func leads(p *Phase, to map[string]bool) bool {
-	if p.End || p.OnDelete != nil && p.OnDelete.None {
-		return true
-	}
-	return slices.ContainsFunc(p.Edges(), func(e Edge) bool { return to[e.To] })
 }
 
 func (c *compiler) checkFinalizer() {
@@ -238,13 +206,7 @@ func (c *compiler) checkOnDelete(p *Phase) {
 		c.find(p.Path+".name", "PG008", fmt.Sprintf("phase %s does not say what a deletion does", p.Name), fix)
 		return
 	}
-	ways := 0
-	for _, set := range []bool{p.OnDelete.To != "", p.OnDelete.Hold != "", p.OnDelete.None} {
-		if set {
-			ways++
-		}
-	}
-	if ways != 1 {
+	if count(p.OnDelete.To != "", p.OnDelete.Hold != "", p.OnDelete.None) != 1 {
 		c.find(p.Path+".onDelete", "PG008", "onDelete must have exactly one of to, hold and none", fix)
 	}
 }

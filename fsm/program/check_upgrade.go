@@ -15,10 +15,8 @@ func (c *compiler) recovery(all []v1alpha1.Recovery) {
 	c.scope.NoResults()
 	for i, src := range all {
 		path := fmt.Sprintf("spec.recover[%d]", i)
-		q := Recovery{Recovery: src}
-		if src.When != "" {
-			q.WhenExpr = c.expr(path+".when", src.When, true)
-		} else if i < len(all)-1 {
+		q := Recovery{src, c.expr(path+".when", src.When, true)}
+		if src.When == "" && i < len(all)-1 {
 			c.find(path, "PG004", "the entries behind this one never apply: it has no when", "give it a when, or make it the last one")
 		}
 		for _, name := range q.WhenExpr.Reads(expr.VarFacts) {

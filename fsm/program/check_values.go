@@ -43,6 +43,16 @@ func (c *compiler) selectable(path, what, name string) {
 	}
 }
 
+// count is how many are set.
+func count(set ...bool) (n int) {
+	for _, is := range set {
+		if is {
+			n++
+		}
+	}
+	return n
+}
+
 func (c *compiler) limit(path string, n, most int) {
 	if n > most {
 		c.find(path, "PG000", fmt.Sprintf("%d entries, more than %d", n, most), "remove some: the status holds no more")
@@ -88,20 +98,8 @@ func (c *compiler) retry(path string, src *v1alpha1.Retry, base Backoff) Backoff
 	if src == nil {
 		return base
 	}
-	r := base
-	if d := c.duration(path+".base", src.Base); d > 0 {
-		r.Base = d
-	}
-	if d := c.duration(path+".max", src.Max); d > 0 {
-		r.Max = d
-	}
-	if src.Factor != 0 {
-		r.Factor = src.Factor
-	}
-	if src.Jitter != nil {
-		r.Jitter = *src.Jitter
-	}
-	r.Attempts, r.To = src.Attempts, src.To
+	r := Backoff{Base: cmp.Or(c.duration(path+".base", src.Base), base.Base), Max: cmp.Or(c.duration(path+".max", src.Max), base.Max),
+		Factor: cmp.Or(src.Factor, base.Factor), Jitter: *cmp.Or(src.Jitter, &base.Jitter), Attempts: src.Attempts, To: src.To}
 	if r.Factor < 1 || r.Jitter < 0 || r.Jitter > 1 || r.Attempts < 0 {
 		c.find(path, "PG000", "factor must be at least 1, jitter between 0 and 1, attempts not negative", "correct the backoff")
 	}

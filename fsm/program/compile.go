@@ -106,14 +106,11 @@ func (c *compiler) compileRequests(requests []v1alpha1.Request) {
 		path := fmt.Sprintf("spec.requests[%d]", i)
 		c.unique(path, "request", r.Name)
 		c.selectable(path, "a request", r.Name)
-		compiled := &Request{Request: r, ParamExprs: map[string]*expr.Expr{}}
-		compiled.TokenExpr = c.expr(path+".token", r.Token, false)
+		compiled := &Request{Request: r, ParamExprs: map[string]*expr.Expr{}, TokenExpr: c.expr(path+".token", r.Token, false)}
 		if t := compiled.TokenExpr; t != nil && t.Out.Kind() != types.StringKind && t.Out.Kind() != types.DynKind {
 			c.find(path+".token", "PG006", fmt.Sprintf("the token is %s, not a string", t.Out), "write string(…), or orValue(\"\") for an optional")
 		}
-		if r.Valid != "" {
-			compiled.ValidExpr = c.expr(path+".valid", r.Valid, true)
-		}
+		compiled.ValidExpr = c.expr(path+".valid", r.Valid, true)
 		if r.Record != nil {
 			compiled.Recorded, _ = c.compile(fmt.Sprintf("self.metadata.?annotations[?%q].orValue(\"\")", r.Record.Annotation))
 		}
@@ -152,11 +149,8 @@ func (c *compiler) phase(path string, src *v1alpha1.Phase, defPoll time.Duration
 	p.External = slices.ContainsFunc(p.StepList, c.external)
 	for i, x := range src.Next {
 		at := fmt.Sprintf("%s.next[%d]", path, i)
-		e := Exit{Exit: x, Text: c.template(at+".message", x.Message)}
-		if x.When != "" {
-			e.WhenExpr = c.expr(at+".when", x.When, true)
-		}
-		p.Exits = append(p.Exits, e)
+		text := c.template(at+".message", x.Message)
+		p.Exits = append(p.Exits, Exit{x, c.expr(at+".when", x.When, true), text})
 	}
 	p.Text = c.template(path+".message", src.Message)
 	c.phaseValues(p)
@@ -208,13 +202,7 @@ func (c *compiler) oneOf(path, got string, allowed ...string) {
 
 func (c *compiler) step(path string, src v1alpha1.Step, p *Phase) Step {
 	s := Step{Step: src, Path: path, Label: StepName(src), PollEvery: p.PollEvery, Backoff: c.retry(path+".retry", src.Retry, p.Backoff)}
-	kinds := 0
-	for _, set := range []string{src.Action, src.Undo, src.Wait} {
-		if set != "" {
-			kinds++
-		}
-	}
-	if kinds != 1 {
+	if count(src.Action != "", src.Undo != "", src.Wait != "") != 1 {
 		c.find(path, "PG000", "a step is exactly one of action, undo and wait", "split it into several steps")
 	}
 	c.oneOf(path+".undo", src.Undo, "", "held")
@@ -222,16 +210,12 @@ func (c *compiler) step(path string, src v1alpha1.Step, p *Phase) Step {
 	if src.Poll != "" {
 		s.PollEvery = c.duration(path+".poll", src.Poll)
 	}
-	if src.If != "" {
-		s.IfExpr = c.expr(path+".if", src.If, true)
-	}
+	s.IfExpr = c.expr(path+".if", src.If, true)
 	s.Acquires, s.Releases = effectsOf(src.Action, c.def.Spec.Effects)
 	found := c.action(src.Action)
 	s.Bound = &Action{Use: found.Use, Spec: found.Spec, With: c.with(path, src.With, found.With)}
 	c.outputs(s, p)
-	if src.Until != "" {
-		s.UntilExpr = c.expr(path+".until", src.Until, true)
-	}
+	s.UntilExpr = c.expr(path+".until", src.Until, true)
 	s.Text = c.template(path+".message", src.Message)
 	s.ID = stepID(s, p)
 	return s

@@ -37,8 +37,11 @@ func (c *compiler) compile(text string) (*expr.Expr, []expr.Problem) {
 	return e, errs
 }
 
-// expr compiles an expression; what it may see is what the scope says now.
+// expr compiles an expression; what it may see is what the scope says now. Without a text there is none.
 func (c *compiler) expr(path, text string, wantBool bool) *expr.Expr {
+	if text == "" {
+		return nil
+	}
 	e, errs := c.compile(text)
 	c.findIn(path, text, errs)
 	if e != nil && wantBool && !e.IsBool() {

@@ -80,27 +80,15 @@ func (c *compiler) beginnings() {
 	s.add(ReasonCreated, c.def.Spec.Initial, Meaning{Guards: []*expr.Expr{nil}})
 	first := map[string]string{}
 	for i, q := range c.prog.Recover {
-		path, name := fmt.Sprintf("spec.recover[%d]", i), RecoverEvent(q)
-		if !s.add(name, q.To, Meaning{Guards: []*expr.Expr{q.WhenExpr}, unnamed: q.Reason == ""}) {
-			c.sameName(path, name, first[name])
-			continue
-		}
-		first[name] = cmp.Or(first[name], path)
+		c.event(s, first, fmt.Sprintf("spec.recover[%d]", i), RecoverEvent(q), q.To, Meaning{Guards: []*expr.Expr{q.WhenExpr}, unnamed: q.Reason == ""})
 	}
 }
 
 func (c *compiler) phaseEvents(p *Phase) {
 	s, first := c.newSource(p.Name), map[string]string{}
-	add := func(path, name, to string, m Meaning) {
-		if !s.add(name, to, m) {
-			c.sameName(path, name, first[name])
-			return
-		}
-		first[name] = cmp.Or(first[name], path)
-	}
 	for i := range p.StepList {
 		for _, name := range c.stepEvents(&p.StepList[i]) {
-			add(p.StepList[i].Path, name, p.Name, Meaning{})
+			c.event(s, first, p.StepList[i].Path, name, p.Name, Meaning{})
 		}
 	}
 	guards := map[string]*expr.Expr{}
@@ -108,14 +96,19 @@ func (c *compiler) phaseEvents(p *Phase) {
 		guards[NextPath(p, i)] = x.WhenExpr
 	}
 	for _, e := range p.Edges() {
-		add(e.Path, e.Event, e.To, Meaning{Guards: []*expr.Expr{guards[e.Path]}, unnamed: e.Reason == ""})
+		c.event(s, first, e.Path, e.Event, e.To, Meaning{Guards: []*expr.Expr{guards[e.Path]}, unnamed: e.Reason == ""})
 	}
 }
 
-func (c *compiler) sameName(path, name, first string) {
-	at := "in line " + fmt.Sprint(c.def.Pos(first).Line)
-	if first == "" {
-		at = "by the engine"
+// event adds what stands at a path, or finds that there is another event of its name; first is where each stands first.
+func (c *compiler) event(s *PhaseEvents, first map[string]string, path, name, to string, m Meaning) {
+	if s.add(name, to, m) {
+		first[name] = cmp.Or(first[name], path)
+		return
+	}
+	at := "by the engine"
+	if first[name] != "" {
+		at = fmt.Sprintf("in line %d", c.def.Pos(first[name]).Line)
 	}
 	c.find(path, "PG000", fmt.Sprintf("there is another %s here, %s: steps and transitions are known by their names, and by nothing else", name, at),
 		"give it a reason: of its own, or a step a name:")

@@ -169,7 +169,7 @@ func TestWhatIsKnownOfAGuard(t *testing.T) {
 				t.Fatal(errs)
 			}
 			var got any
-			if v := p.known(e, "Work", tc.held).value; v != nil {
+			if v := p.known(e, "Work", tc.held); v != nil {
 				got = v == types.True
 			}
 			if got != tc.want {

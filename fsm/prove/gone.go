@@ -67,12 +67,7 @@ func (p *prover) checkGone() {
 // is an error where the expression reads nothing else that could decide it.
 func (p *prover) withoutObject(e *expr.Expr, phase string, held []string) (v ref.Val, certain bool) {
 	v, err := e.Partly(map[string]any{expr.VarSelf: map[string]any{}, expr.VarHeld: append([]string{}, held...),
-		expr.VarPhase: expr.NewLazyMap(func(name string) ref.Val {
-			if name == "name" {
-				return types.String(phase)
-			}
-			return types.WrapErr(errForNow)
-		})})
+		expr.VarPhase: nameOnly(phase)})
 	if err == nil {
 		return v, true
 	}
@@ -97,4 +92,14 @@ func (w *way) goneTruth(e *expr.Expr) answer {
 		w.run.State().Attempts = attempts - 1
 	}
 	return answer{err: errForNow}
+}
+
+// nameOnly is what is known of a phase without an object: its name.
+func nameOnly(phase string) ref.Val {
+	return expr.NewLazyMap(func(name string) ref.Val {
+		if name == "name" {
+			return types.String(phase)
+		}
+		return types.WrapErr(errForNow)
+	})
 }

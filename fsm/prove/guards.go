@@ -24,7 +24,7 @@ func (w *way) decide(e *expr.Expr) answer {
 	if w.vanished {
 		return w.goneTruth(e)
 	}
-	switch w.known(e, w.run.State().Phase, w.run.State().HeldNames()).value {
+	switch w.known(e, w.run.State().Phase, w.run.State().HeldNames()) {
 	case types.True:
 		return answer{open: true}
 	case types.False:
@@ -51,17 +51,17 @@ func (w *way) decide(e *expr.Expr) answer {
 	return answer{err: errForNow}
 }
 
-func (p *prover) known(e *expr.Expr, phase string, held []string) known {
+func (p *prover) known(e *expr.Expr, phase string, held []string) ref.Val {
 	key := knownKey{e: e, phase: phase}
 	for _, name := range held {
 		key.held += name + " "
 	}
-	k, ok := p.values[key]
+	v, ok := p.values[key]
 	if !ok {
-		k.value = p.partly(e, phase, held)
-		p.values[key] = k
+		v = p.partly(e, phase, held)
+		p.values[key] = v
 	}
-	return k
+	return v
 }
 
 // partly evaluates an expression without the object, the cluster and the time. What
@@ -69,16 +69,11 @@ func (p *prover) known(e *expr.Expr, phase string, held []string) known {
 // is what the expression comes to whatever is not known.
 func (p *prover) partly(e *expr.Expr, phase string, held []string) ref.Val {
 	v, err := e.Partly(map[string]any{
-		expr.VarHeld: append([]string{}, held...),
-		expr.VarPhase: expr.NewLazyMap(func(name string) ref.Val {
-			if name == "name" {
-				return types.String(phase)
-			}
-			return types.WrapErr(errForNow)
-		}),
+		expr.VarHeld:  append([]string{}, held...),
+		expr.VarPhase: nameOnly(phase),
 		expr.VarFacts: expr.NewLazyMap(func(name string) ref.Val {
-			if k := p.known(p.prog.Facts[name], phase, held); k.value != nil {
-				return k.value
+			if v := p.known(p.prog.Facts[name], phase, held); v != nil {
+				return v
 			}
 			return types.WrapErr(errForNow)
 		}),

@@ -3,6 +3,8 @@ package prove
 import (
 	"slices"
 
+	"github.com/google/cel-go/common/types/ref"
+
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/expr"
 	"github.com/phasegate/phasegate/fsm/program"
@@ -10,7 +12,7 @@ import (
 
 func newProver(m *fsm.Machine) *prover {
 	p := &prover{machine: m, index: map[string]int16{}, steps: map[*program.Step]*stepModel{}, fallible: map[*expr.Expr]int32{},
-		values: map[knownKey]known{}, asked: map[heldKey]bool{}, ledgers: map[string][]string{}, taken: map[edge]bool{},
+		values: map[knownKey]ref.Val{}, asked: map[heldKey]bool{}, ledgers: map[string][]string{}, taken: map[edge]bool{},
 		seen: map[state]int{}, violations: map[string]violation{}}
 	for _, e := range m.Definition().Spec.Effects {
 		p.effects = append(p.effects, e.Name)
@@ -61,7 +63,7 @@ func bare(of *program.Program) *program.Program {
 
 func (p *prover) modelOf(s *program.Step, ph *program.Phase) *stepModel {
 	model := &stepModel{}
-	for _, e := range p.machine.Definition().Spec.Effects {
+	for _, e := range p.machine.Definition().Spec.Effects { // by the file: a proof does not trust the program that runs
 		switch s.Action {
 		case "":
 		case e.Acquire:
@@ -76,7 +78,7 @@ func (p *prover) modelOf(s *program.Step, ph *program.Phase) *stepModel {
 			named = append(named, class)
 		}
 	}
-	model.failures = append(model.failures, failure{Result: fsm.Result{Err: errForGood}})
+	model.failures = []failure{{Result: fsm.Result{Err: errForGood}}}
 	for _, class := range named {
 		model.failures = append(model.failures, failure{Result: fsm.Result{Err: errForNow, Class: class}})
 		if s.Backoff.Attempts > 1 {

@@ -77,9 +77,10 @@ type prover struct {
 	// steps and fallible are what can happen in a step and to a guard.
 	steps    map[*program.Step]*stepModel
 	fallible map[*expr.Expr]int32
-	values   map[knownKey]known
-	asked    map[heldKey]bool
-	ledgers  map[string][]string
+	// values are what the phase and the ledger alone say of an expression; nil is: nothing.
+	values  map[knownKey]ref.Val
+	asked   map[heldKey]bool
+	ledgers map[string][]string
 	// taken are the pairs of phases that a run has led from and to.
 	taken map[edge]bool
 
@@ -111,8 +112,13 @@ var (
 	errNotYet  = fsm.Wait("not yet")
 )
 
+// effect is the bit of an effect; none of no name.
 func (p *prover) effect(name string) effectBits {
-	return 1 << slices.Index(p.effects, name)
+	i := slices.Index(p.effects, name)
+	if i < 0 {
+		return 0
+	}
+	return 1 << i
 }
 
 func (p *prover) effectsOf(names []string) effectBits {
@@ -267,10 +273,6 @@ type knownKey struct {
 	e           *expr.Expr
 	phase, held string
 }
-
-// known is what the phase and the ledger alone say of an expression; a nil value
-// is: nothing.
-type known struct{ value ref.Val }
 
 // list names effects in a sentence.
 func (p *prover) list(set effectBits) string { return strings.Join(p.names(set), ", ") }

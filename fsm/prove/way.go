@@ -59,10 +59,7 @@ func (c *choices) another() bool {
 	return false
 }
 
-func microTime(t time.Time) *metav1.MicroTime {
-	m := metav1.NewMicroTime(t)
-	return &m
-}
+func microTime(t time.Time) *metav1.MicroTime { return new(metav1.NewMicroTime(t)) }
 
 // walk drives the engine up to its next write, a crash, or the end of an action that
 // it goes on from: one action at a time, since the ways through several multiply.
@@ -71,7 +68,7 @@ func (w *way) walk() {
 	w.answers, w.events = w.answers[:0], w.events[:0]
 	w.run = w.trials.Run(w.begin(), fsm.Input{Deleting: w.from.deleting, Finalizer: w.from.finalizer, Gone: w.vanished,
 		Now: func() time.Time { return w.clock }, Guard: noGuard}, w.truth)
-	cmd := w.run.Next()
+	cmd := w.run.Next(context.Background())
 	w.checkPatient(cmd)
 	if cmd.Do == fsm.RunAction {
 		if err := w.run.Fire(context.Background(), w.act); err != nil {
@@ -81,7 +78,7 @@ func (w *way) walk() {
 			w.to.running, w.to.memory = true, w.progress()
 			return
 		}
-		cmd = w.run.Next()
+		cmd = w.run.Next(context.Background())
 	}
 	w.checkLegal()
 	w.to.running, w.to.memory = false, progress{}

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -149,43 +150,28 @@ func (w *Fake) next(names ...string) (Answer, bool) {
 // Zero are the outputs of an action on a day on which there is nothing to tell:
 // lists are empty, and numbers 0.
 func Zero(spec program.ActionSpec) map[string]any {
+	zeros := map[expr.Type]any{expr.TypeString: "", expr.TypeInt: int64(0), expr.TypeNumber: 0.0, expr.TypeBool: false,
+		expr.TypeDuration: "0s", expr.TypeStrings: []any{}, expr.TypeObject: map[string]any{}}
 	out := map[string]any{}
 	for name, t := range spec.Outputs {
-		switch t {
-		case expr.TypeString:
-			out[name] = ""
-		case expr.TypeInt:
-			out[name] = int64(0)
-		case expr.TypeNumber:
-			out[name] = 0.0
-		case expr.TypeBool:
-			out[name] = false
-		case expr.TypeDuration:
-			out[name] = "0s"
-		case expr.TypeStrings:
-			out[name] = []any{}
-		case expr.TypeObject:
-			out[name] = map[string]any{}
-		default:
-			out[name] = nil
-		}
+		out[name] = zeros[t]
 	}
 	return out
 }
 
 func outcome(o fsm.Result, said map[string]any) string {
-	var wait *fsm.WaitError
-	var terminal *fsm.TerminalError
+	wait, waits := errors.AsType[*fsm.WaitError](o.Err)
+	terminal, ends := errors.AsType[*fsm.TerminalError](o.Err)
 	switch {
 	case o.Err == nil && len(said) > 0:
 		return " → " + flow(said)
 	case o.Err == nil:
 		return ""
-	case errors.As(o.Err, &wait) && wait.After > 0:
+	case waits && wait.After > 0:
 		return fmt.Sprintf(": wait %s: %s", wait.After, o.Err)
-	case errors.As(o.Err, &wait):
+	case waits:
 		return fmt.Sprintf(": wait: %s", o.Err)
-	case errors.As(o.Err, &terminal):
+	case ends:
 		return fmt.Sprintf(": terminal %s: %s", terminal.Reason, o.Err)
 	}
 	return fmt.Sprintf(": %s: %s", o.Class, o.Err)
@@ -194,21 +180,14 @@ func outcome(o fsm.Result, said map[string]any) string {
 // written is the name by which the machine calls an action: that of the file, not
 // that of the program.
 func (w *Fake) written(run *fsm.Run, cmd fsm.Command) string {
-	def, at := w.Machine.Definition(), run.Status()
-	if cmd.Effect != "" {
-		for _, e := range def.Spec.Effects {
-			if e.Name == cmd.Effect && use(def, e.Release) == cmd.Action {
-				return e.Release
-			}
-		}
-		return cmd.Action // as it is on record
+	prog, at := w.Machine.Program(), run.Status()
+	if e, known := prog.Effects[cmd.Effect]; known && e.BoundRelease.Use == cmd.Action {
+		return e.Release
 	}
-	for _, p := range def.Spec.Phases {
-		if p.Name == at.Phase && int(at.Cursor) < len(p.Steps) && p.Steps[at.Cursor].Action != "" {
-			return p.Steps[at.Cursor].Action
-		}
+	if p := prog.Phases[at.Phase]; cmd.Effect == "" && p != nil && int(at.Cursor) < len(p.StepList) {
+		return cmp.Or(p.StepList[at.Cursor].Action, cmd.Action)
 	}
-	return cmd.Action
+	return cmd.Action // as it is on record
 }
 
 // effect changes the world as the action would, and checks the ledger. Undone is the
@@ -231,14 +210,4 @@ func (w *Fake) effect(name, undone string, o fsm.Result) {
 		w.released[undone] = true
 	}
 	w.checkInvariants()
-}
-
-// use is the program's name of an action of the file.
-func use(def *program.Definition, action string) string {
-	for _, a := range def.Spec.Actions {
-		if a.Name == action {
-			return a.Use
-		}
-	}
-	return action
 }

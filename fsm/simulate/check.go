@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,14 +20,6 @@ type checker struct {
 
 func (c *checker) find(path, code, fix, format string, args ...any) {
 	c.diags = append(c.diags, c.s.Finding(path, code, fmt.Sprintf(format, args...), fix))
-}
-
-// found are the findings by place.
-func (c *checker) found() diag.Diagnostics {
-	slices.SortStableFunc(c.diags, func(a, b diag.Diagnostic) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-	})
-	return c.diags
 }
 
 // file checks what can be known without a machine.

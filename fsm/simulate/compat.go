@@ -25,10 +25,7 @@ type compat struct {
 // Check finds names that the machine or its program does not have, and outputs
 // of other types than declared.
 func (s *Scenario) Check(m *fsm.Machine) diag.Diagnostics {
-	c := &compat{checker: checker{s: s}, def: m.Definition(), b: m.Bindings(), actions: calls(m.Definition())}
-	for _, p := range c.def.Spec.Phases {
-		c.phases = append(c.phases, p.Name)
-	}
+	c := &compat{checker: checker{s: s}, def: m.Definition(), b: m.Bindings(), actions: calls(m.Program()), phases: m.Phases()}
 	c.given("given", &s.Given)
 	for i, step := range s.Script {
 		path := fmt.Sprintf("script[%d]", i)
@@ -44,29 +41,24 @@ func (s *Scenario) Check(m *fsm.Machine) diag.Diagnostics {
 	if _, err := New(m, s.Object); err != nil {
 		c.find("object", "PG000", "correct the object", "%s", err)
 	}
-	return c.found()
+	return c.diags.Sorted()
 }
 
 // calls are the actions that a machine calls, by the name that it calls them.
-func calls(def *program.Definition) map[string]string {
-	named, all := map[string]string{}, map[string]string{}
-	for _, a := range def.Spec.Actions {
-		named[a.Name] = a.Use
-	}
-	add := func(name string) {
-		if use := named[name]; use != "" {
+func calls(prog *program.Program) map[string]string {
+	all := map[string]string{}
+	add := func(name, use string) {
+		if name != "" {
 			all[name], all[use] = use, use
-		} else if name != "" {
-			all[name] = name
 		}
 	}
-	for _, e := range def.Spec.Effects {
-		add(e.Acquire)
-		add(e.Release)
+	for _, e := range prog.Effects {
+		add(e.Acquire, e.BoundAcquire.Use)
+		add(e.Release, e.BoundRelease.Use)
 	}
-	for _, p := range def.Spec.Phases {
-		for _, s := range p.Steps {
-			add(s.Action)
+	for _, p := range prog.Order {
+		for _, s := range p.StepList {
+			add(s.Action, s.Bound.Use)
 		}
 	}
 	return all

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
@@ -110,27 +111,20 @@ func (w *Fake) Self() map[string]any {
 	if w.gone {
 		return map[string]any{}
 	}
-	self := runtime.DeepCopyJSON(w.content)
-	meta, ok := self["metadata"].(map[string]any)
-	if !ok {
-		return self
-	}
-	meta["generation"], meta["resourceVersion"] = w.generation, fmt.Sprint(w.version)
-	delete(meta, "finalizers")
+	self := unstructured.Unstructured{Object: runtime.DeepCopyJSON(w.content)}
+	self.SetGeneration(w.generation)
+	self.SetResourceVersion(fmt.Sprint(w.version))
+	self.SetFinalizers(nil)
 	if len(w.Finalizers) > 0 {
-		list := make([]any, len(w.Finalizers))
-		for i, f := range w.Finalizers {
-			list[i] = f
-		}
-		meta["finalizers"] = list
+		self.SetFinalizers(w.Finalizers)
 	}
 	if w.deleting {
-		meta["deletionTimestamp"] = w.now.Format("2006-01-02T15:04:05Z")
+		self.SetDeletionTimestamp(new(metav1.NewTime(w.now)))
 	}
 	if w.Shown.Phase != "" || w.ShownMachine.Phase != "" || len(w.Own) > 0 {
-		self["status"] = w.status()
+		self.Object["status"] = w.status()
 	}
-	return self
+	return self.Object
 }
 
 func (w *Fake) status() map[string]any {
@@ -195,15 +189,11 @@ func writable(keys []string) error {
 
 // Annotate writes annotations of the object.
 func (w *Fake) Annotate(annotations map[string]string) {
-	meta, _ := w.content["metadata"].(map[string]any)
-	all, ok := meta["annotations"].(map[string]any)
-	if !ok {
-		all = map[string]any{}
-		meta["annotations"] = all
-	}
-	for key, value := range annotations {
-		all[key] = value
-	}
+	object := unstructured.Unstructured{Object: w.content}
+	all := map[string]string{}
+	maps.Copy(all, object.GetAnnotations())
+	maps.Copy(all, annotations)
+	object.SetAnnotations(all)
 	w.touch()
 }
 
@@ -252,8 +242,8 @@ func (w *Fake) record() {
 	if w.gone || !w.hasState() {
 		return
 	}
-	meta, _ := w.content["metadata"].(map[string]any)
-	have, _ := meta["annotations"].(map[string]any)
+	object := unstructured.Unstructured{Object: w.content}
+	have := object.GetAnnotations()
 	want := w.Machine.Records(&w.Stored)
 	for _, key := range slices.Sorted(maps.Keys(want)) {
 		if have[key] != want[key] {

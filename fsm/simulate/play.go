@@ -196,10 +196,7 @@ func (p *player) change(path string, s Step) {
 }
 
 func (p *player) until(path string, e *Expect) {
-	within := duration(e.Within)
-	if within == 0 {
-		within = defaultWithin
-	}
+	within := cmp.Or(duration(e.Within), defaultWithin)
 	p.run(path, within, func() bool { return len(e.missing(p.w)) == 0 })
 	missing := e.missing(p.w)
 	if p.w.behind() { // a crash came before the view was written, and the next look repairs it

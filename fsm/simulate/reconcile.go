@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ func (w *Fake) Reconcile() (fsm.Command, error) {
 	base, before := w.stateVersion, w.given.clone()
 	run := w.Machine.Run(w.state(), w.View())
 	for range maxCommands {
-		cmd := run.Next()
+		cmd := run.Next(context.Background())
 		durable, err := w.step(run, cmd, base)
 		w.remember(run, cmd, err)
 		if err != nil && !durable {
@@ -75,8 +76,6 @@ func (w *Fake) step(run *fsm.Run, cmd fsm.Command, base int) (durable bool, err 
 	name := string(cmd.Do)
 	if cmd.Do == fsm.RunAction {
 		name = w.written(run, cmd)
-	}
-	if cmd.Do == fsm.RunAction {
 		err := run.Fire(context.Background(), func(_ context.Context, cmd fsm.Command) (outcome fsm.Result, err error) {
 			if w.killed(name, cmd, false) {
 				return outcome, ErrCrash
@@ -179,11 +178,7 @@ func (w *Fake) write(run *fsm.Run, cmd fsm.Command, base int) error {
 }
 
 func describe(took *v1alpha1.Transition) string {
-	from := took.From
-	if from == "" {
-		from = "·"
-	}
-	s := fmt.Sprintf("%s → %s (%s)", from, took.To, took.Reason)
+	s := fmt.Sprintf("%s → %s (%s)", cmp.Or(took.From, "·"), took.To, took.Reason)
 	if took.Message != "" {
 		s += ": " + took.Message
 	}

@@ -129,7 +129,7 @@ func Load(file string, data []byte) (*Scenario, diag.Diagnostics) {
 	}
 	c.file()
 	if len(c.diags) > 0 {
-		return nil, c.found()
+		return nil, c.diags.Sorted()
 	}
 	return s, nil
 }

@@ -61,13 +61,8 @@ func (w *Fake) store(run *fsm.Run, cmd fsm.Command, base int) error {
 
 // keep notes what the machine leaves in place from a phase on.
 func (w *Fake) keep(phase string) {
-	for _, p := range w.Machine.Definition().Spec.Phases {
-		if p.Name != phase {
-			continue
-		}
-		for _, name := range p.Keeps {
-			w.kept[name] = true
-		}
+	for _, name := range w.Machine.Program().Phases[phase].Keeps {
+		w.kept[name] = true
 	}
 }
 

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Transcript is what happened, as blocks. Looks that are the same as the one
@@ -18,32 +19,17 @@ type Block struct {
 	// Lines are what the machine did in a look.
 	Lines []Line `json:"lines,omitempty"`
 	// Again counts looks that went the same way; the last was at Until.
-	Again int  `json:"again,omitempty"`
-	Until Span `json:"until,omitempty"`
+	Again int             `json:"again,omitempty"`
+	Until metav1.Duration `json:"until,omitzero"`
 
 	look int
 }
 
 // Line is one thing that happened.
 type Line struct {
-	At   Span   `json:"at"`
-	Text string `json:"text"`
+	At   metav1.Duration `json:"at"`
+	Text string          `json:"text"`
 }
-
-// Span is a duration since the beginning; as text it is Go's, such as 1m30s.
-type Span time.Duration
-
-// MarshalText writes a duration as Go does.
-func (s Span) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
-
-// UnmarshalText reads what MarshalText wrote.
-func (s *Span) UnmarshalText(text []byte) error {
-	d, err := time.ParseDuration(string(text))
-	*s = Span(d)
-	return err
-}
-
-func (s Span) String() string { return time.Duration(s).String() }
 
 // maxLines bounds a transcript; what happens later is not told.
 const maxLines = 20_000
@@ -70,7 +56,7 @@ func (r *recorder) tell(e Event) {
 	case r.lines > maxLines:
 		return
 	}
-	line := Line{At: Span(e.At), Text: text}
+	line := Line{At: metav1.Duration{Duration: e.At}, Text: text}
 	if n := len(r.blocks); n > 0 && r.blocks[n-1].Step == "" && r.blocks[n-1].look == e.Look {
 		r.blocks[n-1].Lines = append(r.blocks[n-1].Lines, line)
 		return
@@ -105,7 +91,7 @@ func (t Transcript) Write(out io.Writer) {
 		}
 		last := ""
 		for _, l := range b.Lines {
-			at := l.At.String()
+			at := l.At.Duration.String()
 			if at == last {
 				at = ""
 			} else {
@@ -116,9 +102,9 @@ func (t Transcript) Write(out io.Writer) {
 		switch b.Again {
 		case 0:
 		case 1:
-			fmt.Fprintf(out, "%12s  (the same once more, at %s)\n", "", b.Until)
+			fmt.Fprintf(out, "%12s  (the same once more, at %s)\n", "", b.Until.Duration)
 		default:
-			fmt.Fprintf(out, "%12s  (the same %d more times, the last at %s)\n", "", b.Again, b.Until)
+			fmt.Fprintf(out, "%12s  (the same %d more times, the last at %s)\n", "", b.Again, b.Until.Duration)
 		}
 	}
 }
