@@ -1,11 +1,13 @@
 package resources
 
+import "k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 // admissionDefaults are what Calico's mutating admission policies add to an object on a write. They
 // apply to what is converted, since a cluster may not have the policies, nor even serve their kind; and
 // to both sides of a comparison, since what is in v3 already may have been written without them.
 var admissionDefaults = map[string]func(obj, spec map[string]any){
-	"policyTypes":     policyTypes,
-	"kubePolicyTypes": kubePolicyTypes,
+	"policyTypes":     func(_, spec map[string]any) { setTypes(spec, "types", false) },
+	"kubePolicyTypes": func(_, spec map[string]any) { setTypes(spec, "policyTypes", true) },
 	"tierLabel":       tierLabel,
 }
 
@@ -28,22 +30,13 @@ func (c *conversion) admission() error {
 // TierLabel is the label of a policy of v3 that names its tier.
 const TierLabel = "projectcalico.org/tier"
 
-func policyTypes(_, spec map[string]any) {
-	if hasTypes(spec) {
-		return
+// setTypes says which directions a policy is about, if it does not. Those of Kubernetes have another field for it, and
+// in them egress always brings ingress with it.
+func setTypes(spec map[string]any, field string, egressBringsIngress bool) {
+	if spec["types"] == nil && spec["policyTypes"] == nil {
+		spec[field] = typesOf(spec, egressBringsIngress)
 	}
-	spec["types"] = typesOf(spec, false)
 }
-
-// kubePolicyTypes differs in the field, and in that egress always brings ingress with it.
-func kubePolicyTypes(_, spec map[string]any) {
-	if hasTypes(spec) {
-		return
-	}
-	spec["policyTypes"] = typesOf(spec, true)
-}
-
-func hasTypes(spec map[string]any) bool { return spec["types"] != nil || spec["policyTypes"] != nil }
 
 func typesOf(spec map[string]any, egressBringsIngress bool) []any {
 	ingress, egress := spec["ingress"] != nil, spec["egress"] != nil
@@ -61,16 +54,5 @@ func tierLabel(obj, spec map[string]any) {
 	if tier, _ := spec["tier"].(string); tier == "" {
 		spec["tier"] = defaultTier
 	}
-	labels := childMap(childMap(obj, "metadata"), "labels")
-	labels[TierLabel] = spec["tier"]
-}
-
-// childMap returns the map in a field and makes it if it is not there.
-func childMap(of map[string]any, field string) map[string]any {
-	child, ok := of[field].(map[string]any)
-	if !ok {
-		child = map[string]any{}
-		of[field] = child
-	}
-	return child
+	_ = unstructured.SetNestedField(obj, spec["tier"], "metadata", "labels", TierLabel) // metadata is of our own making
 }

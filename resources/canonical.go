@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
@@ -197,7 +198,7 @@ func dropZero(value any, path []string) {
 	if !ok {
 		return
 	}
-	name, isList := cutList(path[0])
+	name, isList := strings.CutSuffix(path[0], "[]")
 	child, ok := fields[name]
 	switch {
 	case !ok:
@@ -213,13 +214,6 @@ func dropZero(value any, path []string) {
 	default:
 		dropZero(child, path[1:])
 	}
-}
-
-func cutList(segment string) (name string, isList bool) {
-	if n := len(segment) - len("[]"); n > 0 && segment[n:] == "[]" {
-		return segment[:n], true
-	}
-	return segment, false
 }
 
 func isZero(value any) bool {

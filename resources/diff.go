@@ -36,11 +36,7 @@ func (d FieldDiff) String() string {
 // mean something different, sorted by path; nothing means equal. The schema is that of the v3 CRD, or
 // nil. Owner references are compared as they are: map those of want first.
 func Diff(kind *Kind, schema *Schema, want, have *unstructured.Unstructured) []FieldDiff {
-	var out []FieldDiff
-	for _, d := range differences(kind, schema, want, have) {
-		out = append(out, d.shown())
-	}
-	return out
+	return shownAll(differences(kind, schema, want, have))
 }
 
 func differences(kind *Kind, schema *Schema, want, have *unstructured.Unstructured) []difference {
@@ -53,11 +49,7 @@ func differences(kind *Kind, schema *Schema, want, have *unstructured.Unstructur
 func DiffStatus(schema *Schema, want, have map[string]any) []FieldDiff {
 	var d differ
 	d.values([]string{"status"}, canonicalStatus(schema, want), canonicalStatus(schema, have))
-	var out []FieldDiff
-	for _, found := range d.found {
-		out = append(out, found.shown())
-	}
-	return out
+	return shownAll(d.found)
 }
 
 // difference is one field in which two objects differ.
@@ -66,12 +58,15 @@ type difference struct {
 	want, have any
 }
 
-func (d difference) shown() FieldDiff {
-	path := ""
-	for _, step := range d.steps {
-		path = join(path, step)
+func shownAll(all []difference) (out []FieldDiff) {
+	for _, d := range all {
+		path := ""
+		for _, step := range d.steps {
+			path = join(path, step)
+		}
+		out = append(out, FieldDiff{Path: path, Want: shown(d.want), Have: shown(d.have)})
 	}
-	return FieldDiff{Path: path, Want: shown(d.want), Have: shown(d.have)}
+	return out
 }
 
 type differ struct{ found []difference }

@@ -20,13 +20,10 @@ func Edited(kind *Kind, schema *Schema, want, have *unstructured.Unstructured, m
 			others = append(others, fields)
 		}
 	}
-	var out []FieldDiff
-	for _, d := range differences(kind, schema, want, have) {
-		if unchanged && d.lost() || slices.ContainsFunc(others, func(fields map[string]any) bool { return owns(fields, d.steps) }) {
-			out = append(out, d.shown())
-		}
-	}
-	return out
+	return shownAll(slices.DeleteFunc(differences(kind, schema, want, have), func(d difference) bool {
+		theirs := slices.ContainsFunc(others, func(fields map[string]any) bool { return owns(fields, d.steps) })
+		return !theirs && !(unchanged && d.lost())
+	}))
 }
 
 func fieldsOf(entry metav1.ManagedFieldsEntry) map[string]any {
@@ -82,13 +79,9 @@ func (d difference) lost() bool {
 
 // Altered is what of Diff somebody has to know who takes have for a copy of want: all but what was added to the metadata.
 func Altered(kind *Kind, schema *Schema, want, have *unstructured.Unstructured) []FieldDiff {
-	var out []FieldDiff
-	for _, d := range differences(kind, schema, want, have) {
-		if d.steps[0] != "metadata" || !d.added() {
-			out = append(out, d.shown())
-		}
-	}
-	return out
+	return shownAll(slices.DeleteFunc(differences(kind, schema, want, have), func(d difference) bool {
+		return d.steps[0] == "metadata" && d.added()
+	}))
 }
 
 // added tells whether all that is wanted is there, and something else besides.

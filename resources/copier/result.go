@@ -94,10 +94,10 @@ func (c Conflict) Problem(by types.UID) resources.Problem {
 
 // Skipped is a v1 object that no copy is made of.
 type Skipped struct {
-	Kind      string
-	Namespace string
-	Name      string // in v3
-	Why       Why
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"` // in v3
+	Why       Why    `json:"why"`
 }
 
 // Why says why no copy of an object is made.
