@@ -104,11 +104,11 @@ func (w WantedCRD) lacksIn(live, want *apiextensionsv1.CustomResourceDefinitionV
 		}
 	}
 	for _, path := range w.Fields {
-		if !keeps(is, path) {
+		if !Keeps(is, path) {
 			return "does not keep " + path
 		}
 	}
-	if w.Peer == "" || keeps(is, "status.machine") {
+	if w.Peer == "" || Keeps(is, "status.machine") {
 		if field := narrower(is, needed, ""); field != "" {
 			return "allows less in " + field + " than this release writes"
 		}

@@ -42,8 +42,8 @@ func keepsAll(s *schema) bool {
 	return s.XPreserveUnknownFields != nil && *s.XPreserveUnknownFields || s.AdditionalProperties != nil
 }
 
-// keeps tells whether a field is stored, by its path.
-func keeps(s *schema, path string) bool {
+// Keeps tells whether a field is stored, by its path.
+func Keeps(s *schema, path string) bool {
 	for _, name := range strings.Split(path, ".") {
 		field, named := s.Properties[name]
 		if !named {

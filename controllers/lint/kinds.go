@@ -3,7 +3,6 @@ package lint
 import (
 	"fmt"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/builtin/kubetypes"
 	"github.com/phasegate/phasegate/controllers/catalog"
+	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/diag"
 )
@@ -82,17 +82,14 @@ func (k Known) driven(def *fsm.Definition) diag.Diagnostics {
 	kind := def.Spec.For
 	for i := range k.CRDs {
 		crd := &k.CRDs[i]
-		for _, v := range crd.Spec.Versions {
-			if crd.Spec.Names.Kind != kind.Kind || crd.Spec.Group+"/"+v.Name != kind.APIVersion {
-				continue
-			}
+		if v := catalog.VersionOf(crd, kind); v != nil {
 			const scaffold = "kubectl phasegate scaffold --only=crd prints a CRD that does"
 			switch {
 			case !v.Served:
 				return diag.Diagnostics{def.Finding("spec.for", "PG019", fmt.Sprintf("CRD %s does not serve version %s", crd.Name, v.Name), "set served: true there, or name another version")}
 			case v.Subresources == nil || v.Subresources.Status == nil:
 				return diag.Diagnostics{def.Finding("spec.for", "PG019", fmt.Sprintf("CRD %s has no status subresource: its objects would not be driven", crd.Name), "add subresources: {status: {}} there; "+scaffold)}
-			case v.Schema != nil && !keeps(v.Schema.OpenAPIV3Schema, "status", "machine"):
+			case v.Schema != nil && !check.Keeps(v.Schema.OpenAPIV3Schema, "status.machine"):
 				x := def.Finding("spec.for", "PG105", fmt.Sprintf("CRD %s does not keep status.machine: kubectl cannot show what is held, and why nothing moves", crd.Name), "add machine: {type: object, x-kubernetes-preserve-unknown-fields: true} to its status; "+scaffold)
 				x.Severity = diag.SeverityWarning
 				return diag.Diagnostics{x}
@@ -101,19 +98,4 @@ func (k Known) driven(def *fsm.Definition) diag.Diagnostics {
 		}
 	}
 	return nil
-}
-
-// keeps tells whether a schema keeps the field at a path.
-func keeps(s *apiextensionsv1.JSONSchemaProps, path ...string) bool {
-	for _, name := range path {
-		if s.XPreserveUnknownFields != nil && *s.XPreserveUnknownFields {
-			return true
-		}
-		field, has := s.Properties[name]
-		if !has {
-			return false
-		}
-		s = &field
-	}
-	return true
 }
