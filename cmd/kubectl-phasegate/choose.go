@@ -18,11 +18,7 @@ func chooseMachine(s streams, what string) (*fsm.Machine, error) {
 	if isPath(what) {
 		args, what = []string{what}, ""
 	}
-	files, err := readMachines(args)
-	if err != nil {
-		return nil, err
-	}
-	machines, err := sound(s, files)
+	machines, err := readMachines(s, args)
 	if err != nil {
 		return nil, err
 	}
@@ -69,37 +65,8 @@ func (k *known) having(name, phase string) (*fsm.Machine, error) {
 	return nil, fmt.Errorf("no machine has a phase %q, use one of theirs: %s", phase, strings.Join(phases, "; "))
 }
 
-// sound prints the findings of files that are refused.
-func sound(s streams, files []machineFile) ([]*fsm.Machine, error) {
-	var machines []*fsm.Machine
-	refused := false
-	for _, f := range files {
-		if f.machine != nil {
-			machines = append(machines, f.machine)
-			continue
-		}
-		refused = true
-		fmt.Fprintln(s.err, f.diags.Err())
-	}
-	if refused {
-		return nil, errFindings
-	}
-	return machines, nil
-}
-
 // isPath tells a file or directory from the name of a machine.
 func isPath(text string) bool {
 	_, err := os.Stat(text)
 	return text != "" && (err == nil || strings.ContainsAny(text, `/\`) || strings.HasSuffix(text, ".yaml"))
-}
-
-// compiledIn are the machines of this program.
-func compiledIn() (all []*fsm.Machine) {
-	files, _ := readMachines(nil) // they are tested
-	for _, f := range files {
-		if f.machine != nil {
-			all = append(all, f.machine)
-		}
-	}
-	return all
 }

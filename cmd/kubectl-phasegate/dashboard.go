@@ -146,16 +146,10 @@ func (d *drivers) follow(ctx context.Context) error {
 			return nil
 		case <-time.After(reloadEvery):
 		}
-		published, _, err := definitions.List(ctx, d.known.client)
-		if err != nil {
-			continue
-		}
-		for _, c := range candidates(published, nil, false) {
-			if c.name == d.now.name {
-				d.mu.Lock()
-				d.now = c
-				d.mu.Unlock()
-			}
+		if now, err := d.known.anew(ctx, d.now); err == nil {
+			d.mu.Lock()
+			d.now = now
+			d.mu.Unlock()
 		}
 	}
 }

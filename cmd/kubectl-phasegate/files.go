@@ -17,32 +17,37 @@ import (
 	"github.com/phasegate/phasegate/phases"
 )
 
-// machineFile is a file that was read and checked.
-type machineFile struct {
-	name string
-	// machine is nil when a finding is an error.
-	machine *fsm.Machine
-	diags   diag.Diagnostics
-}
-
 // stdin is the name of the input in findings.
 const stdin = "stdin"
 
 // readMachines reads files and directories (of *.yaml); without any, the machines
 // that are compiled in. An error is about what cannot be read; what is wrong with
-// a machine is a finding of its file.
-func readMachines(args []string) ([]machineFile, error) {
+// a machine is printed.
+func readMachines(s streams, args []string) ([]*fsm.Machine, error) {
 	files, err := readFiles(nil, args)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]machineFile, len(files))
-	for i, f := range files {
-		if all[i], err = checkMachine(f.Name, f.Data); err != nil {
+	var all []*fsm.Machine
+	var refused error
+	for _, f := range files {
+		machine, diags, err := checkMachine(f.Name, f.Data)
+		if err != nil {
 			return nil, err
 		}
+		if machine == nil {
+			refused = tell(s, diags.Err(), errFindings)
+			continue
+		}
+		all = append(all, machine)
 	}
-	return all, nil
+	return all, refused
+}
+
+// compiledIn are the machines of this program, which are tested.
+func compiledIn() []*fsm.Machine {
+	all, _ := readMachines(streams{err: io.Discard}, nil)
+	return all
 }
 
 // readFiles reads what arguments name: files, directories (their *.yaml), and - for
@@ -115,15 +120,16 @@ func readDir(files fs.FS, dir string) ([]lint.File, error) {
 	return all, nil
 }
 
-func checkMachine(name string, data []byte) (machineFile, error) {
+// checkMachine answers nil with what is wrong with a file.
+func checkMachine(name string, data []byte) (*fsm.Machine, diag.Diagnostics, error) {
 	def, diags := fsm.Load(name, data)
 	if def == nil {
-		return machineFile{name: name, diags: diags}, nil
+		return nil, diags, nil
 	}
 	bindings, err := catalog.Bindings(def)
 	if err != nil {
-		return machineFile{}, err
+		return nil, nil, err
 	}
 	machine, diags := fsm.Bind(def, bindings)
-	return machineFile{name: name, machine: machine, diags: diags}, nil
+	return machine, diags, nil
 }

@@ -68,11 +68,7 @@ func (c *cluster) machines(ctx context.Context, s streams, files []string) (*kno
 			return nil, err
 		}
 	}
-	atHand, err := readMachines(files)
-	if err != nil {
-		return nil, err
-	}
-	machines, err := sound(s, atHand)
+	machines, err := readMachines(s, files)
 	if err != nil {
 		return nil, err
 	}
@@ -145,6 +141,18 @@ func (c candidate) machine(o live.Object) (*fsm.Machine, error) {
 		c.warn(c.name, err)
 	}
 	return c.instead, nil
+}
+
+// anew is a candidate as managers publish it by now. It keeps what stands by for it.
+func (k *known) anew(ctx context.Context, c candidate) (candidate, error) {
+	published, _, err := definitions.List(ctx, k.client)
+	for _, now := range candidates(published, nil, false) {
+		if now.name == c.name {
+			now.instead, now.warn = c.instead, c.warn
+			return now, nil
+		}
+	}
+	return c, err
 }
 
 func (c candidate) lowerKind() string { return strings.ToLower(c.kind.Kind) }
@@ -350,13 +358,7 @@ func (f *search) only() (target, error) {
 	}
 	switch {
 	case len(found) == 1:
-		one := found[0]
-		for _, t := range f.left {
-			if t.name == one.name {
-				one.left = append(one.left, t.object)
-			}
-		}
-		return one, nil
+		return f.withLeft(found[0]), nil
 	case len(found) > 1:
 		var names []string
 		for _, t := range found[:min(len(found), maxNamed)] {
@@ -372,15 +374,20 @@ func (f *search) only() (target, error) {
 	return f.nothing()
 }
 
+// withLeft adds what is left of objects of the same machine.
+func (f *search) withLeft(one target) target {
+	for _, t := range f.left {
+		if t.name == one.name {
+			one.left = append(one.left, t.object)
+		}
+	}
+	return one
+}
+
 // nothing says what there is not, with what is left of objects that are gone.
 func (f *search) nothing() (one target, err error) {
 	if len(f.left) > 0 {
-		one = target{candidate: f.left[0].candidate, driver: f.left[0].driver}
-		for _, t := range f.left {
-			if t.name == one.name {
-				one.left = append(one.left, t.object)
-			}
-		}
+		one = f.withLeft(target{candidate: f.left[0].candidate, driver: f.left[0].driver})
 	}
 	kinds := strings.Join(f.looked, ", ")
 	switch {

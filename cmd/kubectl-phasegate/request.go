@@ -98,8 +98,7 @@ func (a *ask) run(ctx context.Context, s streams, at *cluster, args []string) er
 	}
 	token, err := request.Do(ctx)
 	if errors.Is(err, live.ErrNotNow) {
-		fmt.Fprintln(s.err, err)
-		return errFindings
+		return tell(s, err, errFindings)
 	}
 	if err != nil {
 		return err
@@ -124,8 +123,7 @@ func (a *ask) follow(ctx context.Context, s streams, request live.Ask, token str
 			return err
 		}
 		if err != nil {
-			fmt.Fprintln(s.err, err)
-			return errFindings
+			return tell(s, err, errFindings)
 		}
 		fmt.Fprintf(s.out, "acted on; %s is in phase %s\n", o, o.Machine.Phase)
 		return nil

@@ -15,7 +15,6 @@ import (
 
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/statusview"
-	"github.com/phasegate/phasegate/controllers/machinestore/definitions"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
@@ -168,17 +167,12 @@ func (l *looker) reload(ctx context.Context, o live.Object) error {
 	if o.Machine.Revision == l.driver.Revision() || len(l.published) == 0 {
 		return nil
 	}
-	published, _, err := definitions.List(ctx, l.client)
+	now, err := l.anew(ctx, l.candidate)
 	if err != nil {
 		return err
 	}
-	for _, c := range candidates(published, nil, false) {
-		if c.name == l.name {
-			c.instead, c.warn = l.instead, l.warn
-			l.candidate = c
-			l.driver, err = c.machine(o)
-		}
-	}
+	l.candidate = now
+	l.driver, err = now.machine(o)
 	return err
 }
 

@@ -4,6 +4,7 @@
 package preview
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -120,15 +121,12 @@ func (s Site) keepV3(kind *resources.Kind, c copier.Conflict, both datastoremigr
 
 // mergePatch turns one object's content into another's.
 func mergePatch(from, to *unstructured.Unstructured) (string, error) {
-	var sides [2][]byte
-	for i, obj := range []*unstructured.Unstructured{from, to} {
-		data, err := json.Marshal(content(obj))
-		if err != nil {
-			return "", err
-		}
-		sides[i] = data
+	before, badBefore := json.Marshal(content(from))
+	after, badAfter := json.Marshal(content(to))
+	if err := errors.Join(badBefore, badAfter); err != nil {
+		return "", err
 	}
-	patch, err := jsonpatch.CreateMergePatch(sides[0], sides[1])
+	patch, err := jsonpatch.CreateMergePatch(before, after)
 	return string(patch), err
 }
 

@@ -26,7 +26,7 @@ func Of(m *fsm.Machine, of live.Object, now time.Time, by Caller) (Overview, err
 		Kind: of.Kind.Kind, Namespace: of.Namespace, Name: of.Name, Machine: m.Name(), Revision: st.Revision, Now: now.UTC(),
 		Phase: st.Phase, Description: phase.Description, Phases: line(m, st),
 		Since: instant(st.Since), Deadline: instant(st.Deadline), Message: of.Message,
-		WhyNot: closed(st), Held: held(m, st.Held), OnDelete: (*Deletion)(m.Deletion(*st)), Deleting: of.Deleting, Step: stepOf(m, &phase, st),
+		WhyNot: st.Blocked, Held: HeldBy(m, st.Held), OnDelete: (*Deletion)(m.Deletion(*st)), Deleting: of.Deleting, Step: stepOf(m, &phase, st),
 		Conditions: of.Conditions, History: history(st), Note: of.Note, Stale: of.Stale,
 	}
 	if st.Revision != "" && st.Revision != m.Revision() {
@@ -59,26 +59,20 @@ func phaseOf(m *fsm.Machine, name string) v1alpha1.Phase {
 	return v1alpha1.Phase{Name: name}
 }
 
-func instant(at *metav1.MicroTime) *time.Time {
+// instant is nil where at is.
+func instant[T interface {
+	*metav1.Time | *metav1.MicroTime
+	UTC() time.Time
+}](at T) *time.Time {
 	if at == nil {
 		return nil
 	}
-	utc := at.UTC()
-	return &utc
+	return new(at.UTC())
 }
 
-// closed are the ways on that are closed.
-func closed(st *v1alpha1.MachineStatus) []Closed {
-	var all []Closed
-	for _, b := range st.Blocked {
-		all = append(all, Closed{To: b.To, Step: b.Step, Because: b.Because, Got: b.Got})
-	}
-	return all
-}
-
-// held tells of each effect what gives it back: the release that was stored with it, else
+// HeldBy tells of each effect what gives it back: the release that was stored with it, else
 // that of the machine.
-func held(m *fsm.Machine, effects []v1alpha1.HeldEffect) []Held {
+func HeldBy(m *fsm.Machine, effects []v1alpha1.HeldEffect) []Held {
 	var all []Held
 	for _, stored := range effects {
 		h := Held{Effect: stored.Name, Release: does(m, stored.Release)}
@@ -98,7 +92,7 @@ func OrphansOf(m *fsm.Machine, left []live.Object, by Caller) []Orphan {
 	for _, s := range left {
 		o := Orphan{
 			State: v1alpha1.MachineStateName(m.Name(), s.UID), Kind: s.Kind.Kind, Namespace: s.Namespace, Object: s.Name, UID: s.UID,
-			Phase: s.Machine.Phase, Held: held(m, s.Machine.Held),
+			Phase: s.Machine.Phase, Held: HeldBy(m, s.Machine.Held),
 		}
 		o.Command = by.typed("kubectl describe machinestate " + o.State)
 		o.Next = "nothing is held: the manager removes the state"

@@ -1,6 +1,7 @@
 package supportbundle
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -47,10 +48,12 @@ func isOrdinary(value string) bool {
 	return slices.Contains([]string{"true", "false", "default", "null", "(none)", leftOut}, value)
 }
 
-// hash replaces a name by one that stays the same in the whole bundle.
-func (r *Redactor) hash(name string) {
-	if name != "" {
-		r.names[name] = fmt.Sprintf("name-%x", sha256.Sum256([]byte(name)))[:13]
+// hash replaces names by such that stay the same in the whole bundle.
+func (r *Redactor) hash(names ...string) {
+	for _, name := range names {
+		if name != "" {
+			r.names[name] = fmt.Sprintf("name-%x", sha256.Sum256([]byte(name)))[:13]
+		}
 	}
 }
 
@@ -269,12 +272,7 @@ func (r *Redactor) Text(text []byte) []byte {
 	}
 	known := slices.Collect(maps.Keys(r.names))
 	// The longest first: one may be a part of another.
-	slices.SortFunc(known, func(a, b string) int {
-		if len(a) != len(b) {
-			return len(b) - len(a)
-		}
-		return strings.Compare(a, b)
-	})
+	slices.SortFunc(known, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	pairs := make([]string, 0, 4*len(known))
 	for _, value := range known {
 		pairs = append(pairs, value, r.names[value])
