@@ -9,7 +9,6 @@ import (
 	"time"
 
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,8 +34,7 @@ func canonical(kind *Kind, schema *Schema, obj *unstructured.Unstructured) map[s
 	var structural *structuralschema.Structural
 	if schema != nil {
 		structural = schema.structural
-		defaulting.PruneNonNullableNullsWithoutDefaults(content, structural)
-		defaulting.Default(content, structural)
+		fillIn(content, structural)
 	}
 	meta := canonicalMetadata(kind, obj)
 	content["metadata"] = meta // a default may belong into the labels
@@ -67,8 +65,7 @@ func canonicalStatus(schema *Schema, status map[string]any) map[string]any {
 	if schema != nil {
 		if of, known := schema.structural.Properties["status"]; known {
 			structural = &of
-			defaulting.PruneNonNullableNullsWithoutDefaults(own, structural)
-			defaulting.Default(own, structural)
+			fillIn(own, structural)
 		}
 	}
 	return canonicalValue(own, structural).(map[string]any)

@@ -2,8 +2,12 @@ package resources
 
 import (
 	_ "embed"
+	"errors"
+	"fmt"
 	"slices"
 	"sync"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
@@ -29,12 +33,20 @@ var Default = sync.OnceValue(func() *Registry {
 
 // LoadRegistry reads a registry file strictly. The error names the file, the entry and the field.
 func LoadRegistry(file string, data []byte) (*Registry, error) {
-	entries, err := decodeRegistry(file, data)
-	if err != nil {
-		return nil, err
+	var read v1alpha1.KindRegistry
+	if err := yaml.UnmarshalStrict(data, &read); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	if err := checkEntries(file, entries); err != nil {
-		return nil, err
+	if read.APIVersion != v1alpha1.APIVersion || read.Kind != KindRegistry {
+		return nil, fmt.Errorf("%s: apiVersion and kind are %q and %q, must be %q and %q", file, read.APIVersion, read.Kind, v1alpha1.APIVersion, KindRegistry)
+	}
+	entries := read.Spec.Kinds
+	var errs []error
+	for _, m := range Mistakes(entries) {
+		errs = append(errs, fmt.Errorf("%s: %w", file, m))
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
 	}
 	reg := &Registry{byName: map[string]*Kind{}}
 	order, _ := copyOrder(entries)

@@ -2,14 +2,12 @@ package resources
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/yaml"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
@@ -21,18 +19,6 @@ const (
 	scopeCluster    = "Cluster"
 	scopeNamespaced = "Namespaced"
 )
-
-func decodeRegistry(file string, data []byte) ([]v1alpha1.RegistryKind, error) {
-	var registry v1alpha1.KindRegistry
-	if err := yaml.UnmarshalStrict(data, &registry); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	if registry.APIVersion != v1alpha1.APIVersion || registry.Kind != KindRegistry {
-		return nil, fmt.Errorf("%s: apiVersion and kind are %q and %q, must be %q and %q",
-			file, registry.APIVersion, registry.Kind, v1alpha1.APIVersion, KindRegistry)
-	}
-	return registry.Spec.Kinds, nil
-}
 
 // Mistake is something wrong with the entries of a registry file.
 type Mistake struct {
@@ -65,14 +51,6 @@ func Mistakes(entries []v1alpha1.RegistryKind) []Mistake {
 		c.list("after: is cyclic: %s", strings.Join(cycle, " -> "))
 	}
 	return c.found
-}
-
-func checkEntries(file string, entries []v1alpha1.RegistryKind) error {
-	var errs []error
-	for _, p := range Mistakes(entries) {
-		errs = append(errs, fmt.Errorf("%s: %w", file, p))
-	}
-	return errors.Join(errs...)
 }
 
 type entryChecker struct {

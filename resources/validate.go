@@ -55,13 +55,18 @@ func unknownFields(content map[string]any, schema *Schema) []string {
 	return pruning.PruneWithOptions(content, schema.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 }
 
+// fillIn sets defaults as the API server does, in place.
+func fillIn(content map[string]any, schema *structuralschema.Structural) {
+	defaulting.PruneNonNullableNullsWithoutDefaults(content, schema)
+	defaulting.Default(content, schema)
+}
+
 func (s *Schema) validate(ctx context.Context, content map[string]any) (field.ErrorList, error) {
 	checks, err := s.checks()
 	if err != nil {
 		return nil, err
 	}
-	defaulting.PruneNonNullableNullsWithoutDefaults(content, s.structural)
-	defaulting.Default(content, s.structural)
+	fillIn(content, s.structural)
 	errs := validation.ValidateCustomResource(nil, content, checks.openAPI)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, s.structural, content)...)
 	if len(errs) == 0 && checks.rules != nil { // rules may not be evaluated on malformed content

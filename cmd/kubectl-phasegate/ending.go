@@ -72,16 +72,7 @@ func endCommand(s streams, way deletion.DeleteMode, cmd *cobra.Command) *cobra.C
 }
 
 func (e *end) run(ctx context.Context, s streams, at *cluster, args []string) error {
-	k, err := at.machines(ctx, s, e.files)
-	if err != nil {
-		return err
-	}
-	c := k.client
-	dm, err := theMigration(ctx, s, c, args)
-	if err != nil {
-		return err
-	}
-	machine, err := k.driverOf(s, migrationKind, dm.Status.Machine)
+	c, dm, machine, err := at.drivenMigration(ctx, s, e.files, args)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
+	"github.com/phasegate/phasegate/fsm"
 )
 
 type migration = migrationv1.DatastoreMigration
@@ -53,6 +54,20 @@ func onlyMigration(ctx context.Context, c client.Client) (live.Migration, error)
 		return one, fmt.Errorf("which migration? give one of: %s", strings.Join(names, ", "))
 	}
 	return one, err
+}
+
+// drivenMigration is theMigration, and the machine that drives it; files are those of -f.
+func (c *cluster) drivenMigration(ctx context.Context, s streams, files, args []string) (client.Client, *migration, *fsm.Machine, error) {
+	k, err := c.machines(ctx, s, files)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	dm, err := theMigration(ctx, s, k.client, args)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	machine, err := k.driverOf(s, migrationKind, dm.Status.Machine)
+	return k.client, dm, machine, err
 }
 
 // completeMigrations offers the names of the cluster's migrations, as the first argument.

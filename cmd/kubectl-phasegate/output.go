@@ -90,9 +90,6 @@ func outputFlags(cmd *cobra.Command, ours ...string) *output {
 	return o
 }
 
-// texts write the formats of ours, by name.
-type texts map[string]func(io.Writer) error
-
 // shown is a value with JSON tags to print.
 type shown struct {
 	// kind of the value, and what it is about: that is what -o name names.
@@ -100,7 +97,8 @@ type shown struct {
 	of    schema.GroupVersionKind
 	name  string
 	value any
-	texts texts
+	// text writes the formats of ours; wide is the one of that name.
+	text func(to io.Writer, wide bool) error
 }
 
 // check refuses a format that is none, before anything is asked of a cluster.
@@ -122,8 +120,8 @@ func (o *output) printer() (printers.ResourcePrinter, error) {
 
 // print writes what -o asks for.
 func (o *output) print(to io.Writer, what shown) error {
-	if text := what.texts[o.format]; text != nil {
-		return text(to)
+	if slices.Contains(o.ours, o.format) {
+		return what.text(to, o.format == "wide")
 	}
 	printer, err := o.printer()
 	if err != nil {

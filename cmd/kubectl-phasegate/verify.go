@@ -53,21 +53,13 @@ Exit codes: 0 both sides are the same, 1 they differ, 2 they could not be compar
 
 // sides is what both sides came to, as it is shown.
 type sides struct {
-	Migration string      `json:"migration"`
-	Same      bool        `json:"same"`
-	Kinds     []sidesKind `json:"kinds"`
+	Migration string                    `json:"migration"`
+	Same      bool                      `json:"same"`
+	Kinds     []copier.KindVerification `json:"kinds"`
 	// Differences name one object each.
 	Differences []string `json:"differences"`
 	// OnlyInV3 name one object each that no copy is of: the sides are the same all the same.
 	OnlyInV3 []string `json:"onlyInV3"`
-}
-
-type sidesKind struct {
-	Kind   string `json:"kind"`
-	V1     int64  `json:"v1"`
-	V3     int64  `json:"v3"`
-	Same   int64  `json:"same"`
-	Digest string `json:"digest,omitempty"`
 }
 
 func compareSides(ctx context.Context, s streams, at *cluster, args []string, kindsFile string) (sides, error) {
@@ -92,10 +84,10 @@ func compareSides(ctx context.Context, s streams, at *cluster, args []string, ki
 }
 
 func sidesOf(name string, v copier.Verification) sides {
-	out := sides{Migration: name, Same: v.OK(), Kinds: []sidesKind{}, Differences: []string{}, OnlyInV3: []string{}}
+	out := sides{Migration: name, Same: v.OK(), Kinds: []copier.KindVerification{}, Differences: []string{}, OnlyInV3: []string{}}
 	for _, k := range v.Kinds {
 		if k.V1+k.V3 > 0 {
-			out.Kinds = append(out.Kinds, sidesKind{k.Kind, k.V1, k.V3, k.Same, k.Digest})
+			out.Kinds = append(out.Kinds, k)
 		}
 	}
 	for _, c := range append(v.Different, v.Altered...) {

@@ -89,20 +89,7 @@ func Flatten(who string, rules ...rbacv1.PolicyRule) []Need {
 func Union(lists ...[]Need) []Need {
 	sorted := slices.Concat(lists...)
 	slices.SortStableFunc(sorted, compare)
-	var all []Need
-	for _, n := range sorted {
-		if last := len(all) - 1; last >= 0 && compare(all[last], n) == 0 {
-			all[last].For = append(all[last].For, n.For...)
-			continue
-		}
-		n.For = slices.Clone(n.For)
-		all = append(all, n)
-	}
-	for i := range all {
-		slices.Sort(all[i].For)
-		all[i].For = slices.Compact(all[i].For)
-	}
-	return all
+	return fold(sorted, func(a, b Need) bool { return compare(a, b) == 0 })
 }
 
 // Without are the needs that others do not have, whoever needs them.
@@ -115,11 +102,21 @@ func Without(needs, others []Need) []Need {
 // ByTarget makes one of those that are about the same objects and stand beside each
 // other, with all verbs: for people.
 func ByTarget(needs []Need) []Need {
+	return fold(needs, func(a, b Need) bool {
+		a.Verb, b.Verb = "", ""
+		return compare(a, b) == 0
+	})
+}
+
+// fold makes one of those that are the same and stand beside each other, with all verbs, for all who need it.
+func fold(needs []Need, same func(a, b Need) bool) []Need {
 	var all []Need
 	for _, n := range needs {
 		n.For = slices.Clone(n.For)
-		if last := len(all) - 1; last >= 0 && sameTarget(all[last], n) {
-			n.Verb, n.For = all[last].Verb+", "+n.Verb, append(all[last].For, n.For...)
+		if last := len(all) - 1; last >= 0 && same(all[last], n) {
+			if n.For = append(all[last].For, n.For...); n.Verb != all[last].Verb {
+				n.Verb = all[last].Verb + ", " + n.Verb
+			}
 			all = all[:last]
 		}
 		slices.Sort(n.For)
@@ -127,11 +124,6 @@ func ByTarget(needs []Need) []Need {
 		all = append(all, n)
 	}
 	return all
-}
-
-func sameTarget(a, b Need) bool {
-	a.Verb, b.Verb = "", ""
-	return compare(a, b) == 0
 }
 
 // Only are the needs that nobody but who has, and the others.

@@ -32,7 +32,8 @@ func Of(m *fsm.Machine, of live.Object, now time.Time, by Caller) (Overview, err
 	if st.Revision != "" && st.Revision != m.Revision() {
 		o.InForce = m.Revision()
 	}
-	advice := advisor{machine: m, of: &of, overview: &o, result: resultOf(st)}
+	advice := advisor{machine: m, of: &of, overview: &o}
+	_ = json.Unmarshal([]byte(st.Result), &advice.result) // for advice only: what cannot be read is none
 	if of.Kind.GroupKind() == migrationKind {
 		dm := &migrationv1.DatastoreMigration{}
 		if err := of.As(dm); err != nil {
@@ -141,11 +142,4 @@ func history(st *v1alpha1.MachineStatus) []Transition {
 		all = append(all, Transition{From: t.From, To: t.To, At: t.At.UTC(), Seconds: t.Took.Seconds(), Reason: t.Reason, Message: t.Message})
 	}
 	return all
-}
-
-// resultOf are the outputs of the present phase's steps. What cannot be read is none.
-func resultOf(st *v1alpha1.MachineStatus) map[string]any {
-	result := map[string]any{}
-	_ = json.Unmarshal([]byte(st.Result), &result) // for advice only
-	return result
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -58,11 +59,7 @@ func always(*unstructured.Unstructured) bool { return true }
 // keep puts an object into the bundle, redacted.
 func (c *collector) keep(dir string, u *unstructured.Unstructured) {
 	c.redactor.Object(u.Object)
-	name := u.GetName() + ".json"
-	if ns := u.GetNamespace(); ns != "" {
-		name = ns + "/" + name
-	}
-	c.files[dir+"/"+name] = u.Object
+	c.files[path.Join(dir, u.GetNamespace(), u.GetName()+".json")] = u.Object
 }
 
 func (c *collector) migrations(ctx context.Context) error {

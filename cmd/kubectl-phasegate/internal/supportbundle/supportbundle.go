@@ -18,7 +18,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,7 +51,6 @@ type Bundle struct {
 type collector struct {
 	Options
 	kube     kubernetes.Interface
-	api      discovery.DiscoveryInterface
 	redactor *Redactor
 	files    map[string]any // []byte for texts; anything else becomes JSON
 	missing  []string
@@ -64,8 +62,8 @@ func Collect(ctx context.Context, o Options) (*Bundle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the client: %w", err)
 	}
-	c := &collector{Options: o, kube: kube, api: kube.Discovery(), redactor: NewRedactor(), files: map[string]any{}}
-	server, err := c.api.ServerVersion()
+	c := &collector{Options: o, kube: kube, redactor: NewRedactor(), files: map[string]any{}}
+	server, err := kube.Discovery().ServerVersion()
 	if err != nil {
 		return nil, fmt.Errorf("ask the API server for its version: %w", err)
 	}
