@@ -141,15 +141,7 @@ func sameOwner(a, b metav1.OwnerReference) bool { return a.UID == b.UID }
 
 // readNote returns nil without error for an object without a note.
 func readNote(obj metav1.Object) (*detachedNote, error) {
-	text, ok := obj.GetAnnotations()[migrationv1.AnnotationDetachedOwners]
-	if !ok {
-		return nil, nil
-	}
-	note := &detachedNote{}
-	if err := json.Unmarshal([]byte(text), note); err != nil {
-		return nil, fmt.Errorf("annotation %s: %w", migrationv1.AnnotationDetachedOwners, err)
-	}
-	return note, nil
+	return readAnnotation[detachedNote](obj, migrationv1.AnnotationDetachedOwners)
 }
 
 const ownersField = "ownerReferences"

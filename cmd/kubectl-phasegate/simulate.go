@@ -32,10 +32,8 @@ Exit codes: 0 all that is expected came true, 1 something did not, 2 a file coul
 read.`,
 		Example: `  kubectl phasegate simulate docs/examples/scenarios/happy-path.yaml
   kubectl phasegate simulate my/*.yaml --machine phases/datastore-migration.yaml --crash`,
-		Args: cobra.MinimumNArgs(1),
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return []string{"yaml"}, cobra.ShellCompDirectiveFilterFileExt
-		},
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: cobra.FixedCompletions([]string{"yaml"}, cobra.ShellCompDirectiveFilterFileExt),
 	}
 	output := formatFlag(cmd, "text", "json")
 	cmd.Flags().StringVar(&machine, "machine", "", "another machine than the scenario says: a file or the name of a compiled-in one")

@@ -142,18 +142,6 @@ var whySkipped = map[copier.Why]string{
 	copier.SkippedEqual:       "v3 has it already, with the same content",
 }
 
-func (p *Plan) skips(wide bool) string {
-	return lines(p, p.Skipped, wide, "skipped", func(s copier.Skipped) string {
-		return fmt.Sprintf("‼ %s %s would be skipped: %s\n", s.Kind, strings.TrimPrefix(s.Namespace+"/"+s.Name, "/"), whySkipped[s.Why])
-	})
-}
-
-func (p *Plan) onlyInV3(wide bool) string {
-	return lines(p, p.OnlyInV3, wide, "in v3 only", func(o resources.Problem) string {
-		return fmt.Sprintf("‼ %s %s %s\n    %s\n", o.Kind, strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"), o.Message, o.Remedy)
-	})
-}
-
 // lines name all objects in a wide text, else some, with the number of the others.
 func lines[T any](p *Plan, all []T, wide bool, are string, line func(T) string) string {
 	var b strings.Builder
@@ -170,12 +158,17 @@ func lines[T any](p *Plan, all []T, wide bool, are string, line func(T) string) 
 func (p *Plan) findings(wide bool) string {
 	var b strings.Builder
 	for _, r := range p.Rejected {
-		fmt.Fprintf(&b, "× %s %s would be rejected (%s): %s\n", r.Kind, strings.TrimPrefix(r.Namespace+"/"+r.Name, "/"), r.Reason, r.Message)
+		fmt.Fprintf(&b, "× %s %s would be rejected (%s): %s\n", r.Kind, r.Object(), r.Reason, r.Message)
 		if r.Remedy != "" {
 			fmt.Fprintf(&b, "    %s\n", r.Remedy)
 		}
 	}
-	b.WriteString(p.skips(wide) + p.onlyInV3(wide))
+	b.WriteString(lines(p, p.Skipped, wide, "skipped", func(s copier.Skipped) string {
+		return fmt.Sprintf("‼ %s %s would be skipped: %s\n", s.Kind, strings.TrimPrefix(s.Namespace+"/"+s.Name, "/"), whySkipped[s.Why])
+	}))
+	b.WriteString(lines(p, p.OnlyInV3, wide, "in v3 only", func(o resources.Problem) string {
+		return fmt.Sprintf("‼ %s %s %s\n    %s\n", o.Kind, o.Object(), o.Message, o.Remedy)
+	}))
 	for _, text := range p.Blockers {
 		fmt.Fprintf(&b, "× %s\n", text)
 	}

@@ -18,6 +18,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/cmd/internal/checkup"
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
 	"github.com/phasegate/phasegate/resources"
 )
@@ -161,7 +162,8 @@ func (c *collector) crds(ctx context.Context) error {
 		listed, _, _ := unstructured.NestedSlice(all[i].Object, "spec", "versions")
 		for _, item := range listed {
 			if v, ok := item.(map[string]any); ok {
-				versions = append(versions, map[string]any{"name": v["name"], "served": v["served"], "storage": v["storage"], "keepsStatusMachine": keepsMachine(v)})
+				_, keepsMachine, _ := unstructured.NestedFieldNoCopy(v, "schema", "openAPIV3Schema", "properties", "status", "properties", "machine") // a peer's CRD prunes it
+				versions = append(versions, map[string]any{"name": v["name"], "served": v["served"], "storage": v["storage"], "keepsStatusMachine": keepsMachine})
 			}
 		}
 		scope, _, _ := unstructured.NestedString(all[i].Object, "spec", "scope")
@@ -172,12 +174,6 @@ func (c *collector) crds(ctx context.Context) error {
 	}
 	c.files["crds.json"] = shapes
 	return err
-}
-
-// keepsMachine tells a CRD of ours from a peer's, which prunes status.machine.
-func keepsMachine(version map[string]any) bool {
-	_, found, _ := unstructured.NestedFieldNoCopy(version, "schema", "openAPIV3Schema", "properties", "status", "properties", "machine")
-	return found
 }
 
 func (c *collector) apiService(ctx context.Context) error {
@@ -209,7 +205,7 @@ func (c *collector) admission(ctx context.Context) error {
 // calico counts Calico's objects, and looks whether the datastore is open.
 func (c *collector) calico(ctx context.Context) error {
 	counts, locks := map[string]int64{}, map[string]any{}
-	for _, kind := range append(slices.Clone(c.Registry.Kinds()), c.Registry.Lock()) {
+	for _, kind := range resources.Default().All() {
 		for _, gvk := range []schema.GroupVersionKind{kind.V1GVK(), kind.V3GVK()} {
 			n, err := c.count(ctx, gvk)
 			if err != nil {
@@ -218,7 +214,7 @@ func (c *collector) calico(ctx context.Context) error {
 			counts[gvk.GroupVersion().String()+" "+gvk.Kind] = n
 		}
 	}
-	for _, gvk := range []schema.GroupVersionKind{c.Registry.Lock().V1GVK(), c.Registry.Lock().V3GVK()} {
+	for _, gvk := range []schema.GroupVersionKind{resources.Default().Lock().V1GVK(), resources.Default().Lock().V3GVK()} {
 		info := &unstructured.Unstructured{}
 		info.SetGroupVersionKind(gvk)
 		if err := c.Client.Get(ctx, client.ObjectKey{Name: "default"}, info); err != nil {
@@ -251,12 +247,15 @@ func (c *collector) count(ctx context.Context, gvk schema.GroupVersionKind) (int
 }
 
 func (c *collector) checks(ctx context.Context) error {
-	if c.Checks == nil {
-		return nil
+	files, err := checkup.Load("", "")
+	if err != nil {
+		return err
 	}
-	text, err := c.Checks(ctx)
-	if err == nil && json.Valid(text) {
-		c.files["checks.json"] = text
+	report, err := checkup.Run(ctx, checkup.Options{Config: c.Config, Controllers: checkup.Controllers[:2], CalicoNamespace: c.CalicoNamespace, Files: files})
+	if err != nil {
+		return err
 	}
+	text, err := json.Marshal(report)
+	c.files["checks.json"] = text
 	return err
 }

@@ -38,15 +38,14 @@ func Handler(checks ...Check) http.Handler {
 			}
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		switch {
-		case failed:
-			w.WriteHeader(http.StatusServiceUnavailable)
-			fmt.Fprint(w, lines.String())
-		case req.URL.Query().Has("verbose"):
-			fmt.Fprint(w, lines.String())
-		default:
-			fmt.Fprint(w, "ok")
+		text := "ok"
+		if failed || req.URL.Query().Has("verbose") {
+			text = lines.String()
 		}
+		if failed {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		fmt.Fprint(w, text)
 	})
 }
 
