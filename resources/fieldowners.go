@@ -3,7 +3,6 @@ package resources
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -18,10 +17,10 @@ import (
 // metadata annotation, which the aggregated API shows, and the object's own only where there are none. It is
 // empty where they cannot be read: then nobody is known to own anything.
 func V1FieldOwners(v1 metav1.Object) []metav1.ManagedFieldsEntry {
-	hidden := struct {
+	type owners struct {
 		ManagedFields []metav1.ManagedFieldsEntry `json:"managedFields"`
-	}{}
-	if raw, ok := v1.GetAnnotations()[MetadataAnnotation]; ok && json.Unmarshal([]byte(raw), &hidden) == nil && len(hidden.ManagedFields) > 0 {
+	}
+	if hidden, err := readAnnotation[owners](v1, MetadataAnnotation); err == nil && hidden != nil && len(hidden.ManagedFields) > 0 {
 		return hidden.ManagedFields
 	}
 	return v1.GetManagedFields()

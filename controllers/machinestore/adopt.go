@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/diag"
@@ -51,7 +53,9 @@ func (s *Store) ask(ctx context.Context, machine string, wrong func(v1alpha1.Mac
 	}
 	ctx, cancel := context.WithTimeout(ctx, objectsTimeout)
 	defer cancel()
-	go s.beat(ctx)
+	if s.Looked != nil { // many objects, and an API server that does not answer, take longer than a probe waits
+		go wait.UntilWithContext(ctx, func(context.Context) { s.Looked() }, lookEvery)
+	}
 	var all []*unfit
 	err := s.Objects(ctx, machine, func(state *v1alpha1.MachineState) {
 		err := wrong(state.Status.MachineStatus)
@@ -71,21 +75,6 @@ func (s *Store) ask(ctx context.Context, machine string, wrong func(v1alpha1.Mac
 		}
 	})
 	return all, err
-}
-
-// beat says until ctx is done that the process is alive: many objects, and an API server that
-// does not answer, take longer than a probe waits.
-func (s *Store) beat(ctx context.Context) {
-	ticker := time.NewTicker(lookEvery)
-	defer ticker.Stop()
-	for s.Looked != nil {
-		s.Looked()
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
 }
 
 // objects names some of them.

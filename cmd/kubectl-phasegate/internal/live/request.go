@@ -65,9 +65,9 @@ func (a Ask) find() (fsm.Request, error) {
 	all := a.Machine.Requests()
 	i := slices.IndexFunc(all, func(q fsm.Request) bool { return q.Name == a.Request })
 	if i < 0 {
-		names := make([]string, len(all))
-		for i, q := range all {
-			names[i] = q.Name
+		var names []string
+		for _, q := range all {
+			names = append(names, q.Name)
 		}
 		return fsm.Request{}, fmt.Errorf("machine %s has no request %q: it has [%s]; see spec.requests in %s",
 			a.Machine.Name(), a.Request, strings.Join(names, ", "), a.Machine.File())
