@@ -5,11 +5,15 @@ import (
 	"io"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
 )
+
+// completionTakes is how long a shell may wait for names.
+const completionTakes = 3 * time.Second
 
 // quietly reads the machines of a cluster, and takes the compiled-in ones where it does not
 // answer soon. warn is where it says that another machine is taken than the one that is published.

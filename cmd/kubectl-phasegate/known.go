@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -221,18 +220,6 @@ var errNothing = errors.New("there is no object")
 // errNoMachine says that no machine fits, where no kind was given.
 var errNoMachine = errors.New("no machine fits: give its file with -f")
 
-// parseTarget splits KIND NAME, KIND/NAME and NAME.
-func parseTarget(args []string) (kind, name string) {
-	if len(args) == 2 {
-		return args[0], args[1]
-	}
-	text := strings.Join(args, "")
-	if kind, name, qualified := strings.Cut(text, "/"); qualified {
-		return kind, name
-	}
-	return "", text
-}
-
 // find answers the object that the arguments are about: that of a name, else the only one. Only
 // machines that fit count, where no kind is given. A word that is no name may be a kind.
 func (k *known) find(ctx context.Context, s streams, args []string, fits func(*fsm.Machine) bool) (target, error) {
@@ -400,6 +387,3 @@ func (f *search) nothing() (one target, err error) {
 	}
 	return one, fmt.Errorf("%w %s of %s in namespace %s: give its kind, or its namespace with -n", errNothing, f.name, kinds, f.namespace)
 }
-
-// completionTakes is how long a shell may wait for names.
-const completionTakes = 3 * time.Second

@@ -130,6 +130,18 @@ func (a *ask) follow(ctx context.Context, s streams, request live.Ask, token str
 	})
 }
 
+// parseTarget splits KIND NAME, KIND/NAME and NAME.
+func parseTarget(args []string) (kind, name string) {
+	if len(args) == 2 {
+		return args[0], args[1]
+	}
+	text := strings.Join(args, "")
+	if kind, name, qualified := strings.Cut(text, "/"); qualified {
+		return kind, name
+	}
+	return "", text
+}
+
 // kindFor reads what kubectl would: a kind, a resource or a short name, with or
 // without version and group.
 func kindFor(mapper meta.RESTMapper, text string) (schema.GroupKind, error) {

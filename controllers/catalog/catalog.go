@@ -135,10 +135,7 @@ func SchemaOf(crd *apiextensionsv1.CustomResourceDefinition, kind v1alpha1.Objec
 	if v == nil || v.Schema == nil {
 		return nil
 	}
-	data, err := json.Marshal(v.Schema.OpenAPIV3Schema)
-	if err != nil {
-		return nil
-	}
+	data, _ := json.Marshal(v.Schema.OpenAPIV3Schema) // it came out of JSON
 	return data
 }
 

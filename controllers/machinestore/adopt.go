@@ -87,10 +87,8 @@ func (u *unfit) objects() string {
 }
 
 func (u *unfit) finding(m *fsm.Machine) diag.Diagnostic {
-	f := finding(m.File(), m.Definition().Pos("spec.upgrade"), "spec.upgrade", fmt.Sprintf("%s cannot go on with it: %s", u.objects(), u.reason),
+	return m.Definition().Finding("spec.upgrade", "PG104", fmt.Sprintf("%s cannot go on with it: %s", u.objects(), u.reason),
 		"or change the file once the objects have come to an end")
-	f.Code = "PG104"
-	return f
 }
 
 // adopt keeps the machine in force where an object could not go on with the next one. The

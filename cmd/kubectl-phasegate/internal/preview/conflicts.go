@@ -139,12 +139,9 @@ func content(obj *unstructured.Unstructured) map[string]any {
 	for _, ours := range slices.Concat(resources.Bookkeeping, []string{migrationv1.AnnotationLockedBy, resources.MetadataAnnotation}) {
 		delete(metadata["annotations"], ours)
 	}
-	out := map[string]any{"metadata": metadata}
-	for name, value := range obj.Object {
-		if name != "apiVersion" && name != "kind" && name != "metadata" && name != "status" {
-			out[name] = value
-		}
-	}
+	out := maps.Clone(obj.Object)
+	maps.DeleteFunc(out, func(name string, _ any) bool { return name == "apiVersion" || name == "kind" || name == "status" })
+	out["metadata"] = metadata
 	return out
 }
 

@@ -114,10 +114,7 @@ func (c *collector) logs(ctx context.Context, namespace, pod string) {
 	lines, size := int64(logLines), int64(logBytes)
 	for _, previous := range []bool{false, true} {
 		text, err := c.kube.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{TailLines: &lines, LimitBytes: &size, Previous: previous, Timestamps: true}).DoRaw(ctx)
-		name := fmt.Sprintf("programs/logs/%s/%s.log", namespace, pod)
-		if previous {
-			name = strings.TrimSuffix(name, ".log") + "-previous.log"
-		}
+		name := fmt.Sprintf("programs/logs/%s/%s%s.log", namespace, pod, map[bool]string{true: "-previous"}[previous])
 		switch {
 		case err == nil:
 			c.files[name] = text

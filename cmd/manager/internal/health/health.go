@@ -27,15 +27,12 @@ func Handler(checks ...Check) http.Handler {
 		failed := false
 		for _, check := range checks {
 			note, err := check.Ask(req.Context())
-			switch {
-			case err != nil:
+			if err != nil {
 				failed = true
 				fmt.Fprintf(&lines, "[-]%s failed: %v\n", check.Name, err)
-			case note != "":
-				fmt.Fprintf(&lines, "[+]%s ok: %s\n", check.Name, note)
-			default:
-				fmt.Fprintf(&lines, "[+]%s ok\n", check.Name)
+				continue
 			}
+			fmt.Fprintln(&lines, strings.TrimSuffix("[+]"+check.Name+" ok: "+note, ": "))
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		text := "ok"
