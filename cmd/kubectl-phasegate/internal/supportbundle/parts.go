@@ -112,13 +112,13 @@ func (c *collector) programs(ctx context.Context) error {
 
 func (c *collector) logs(ctx context.Context, namespace, pod string) {
 	lines, size := int64(logLines), int64(logBytes)
-	for _, previous := range []bool{false, true} {
-		text, err := c.kube.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{TailLines: &lines, LimitBytes: &size, Previous: previous, Timestamps: true}).DoRaw(ctx)
-		name := fmt.Sprintf("programs/logs/%s/%s%s.log", namespace, pod, map[bool]string{true: "-previous"}[previous])
+	for _, suffix := range []string{"", "-previous"} {
+		text, err := c.kube.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{TailLines: &lines, LimitBytes: &size, Previous: suffix != "", Timestamps: true}).DoRaw(ctx)
+		name := fmt.Sprintf("programs/logs/%s/%s%s.log", namespace, pod, suffix)
 		switch {
 		case err == nil:
 			c.files[name] = text
-		case !previous: // most have no previous one
+		case suffix == "": // most have no previous one
 			c.missing = append(c.missing, fmt.Sprintf("%s: %v", name, err))
 		}
 	}

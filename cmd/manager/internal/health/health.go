@@ -32,7 +32,10 @@ func Handler(checks ...Check) http.Handler {
 				fmt.Fprintf(&lines, "[-]%s failed: %v\n", check.Name, err)
 				continue
 			}
-			fmt.Fprintln(&lines, strings.TrimSuffix("[+]"+check.Name+" ok: "+note, ": "))
+			if note != "" {
+				note = ": " + note
+			}
+			fmt.Fprintf(&lines, "[+]%s ok%s\n", check.Name, note)
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		text := "ok"
