@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -34,8 +34,7 @@ func canonical(kind *Kind, schema *Schema, obj *unstructured.Unstructured) map[s
 	var structural *structuralschema.Structural
 	if schema != nil {
 		structural = schema.structural
-		defaulting.PruneNonNullableNullsWithoutDefaults(content, structural)
-		defaulting.Default(content, structural)
+		fillIn(content, structural)
 	}
 	meta := canonicalMetadata(kind, obj)
 	content["metadata"] = meta // a default may belong into the labels
@@ -66,8 +65,7 @@ func canonicalStatus(schema *Schema, status map[string]any) map[string]any {
 	if schema != nil {
 		if of, known := schema.structural.Properties["status"]; known {
 			structural = &of
-			defaulting.PruneNonNullableNullsWithoutDefaults(own, structural)
-			defaulting.Default(own, structural)
+			fillIn(own, structural)
 		}
 	}
 	return canonicalValue(own, structural).(map[string]any)
@@ -197,7 +195,7 @@ func dropZero(value any, path []string) {
 	if !ok {
 		return
 	}
-	name, isList := cutList(path[0])
+	name, isList := strings.CutSuffix(path[0], "[]")
 	child, ok := fields[name]
 	switch {
 	case !ok:
@@ -213,13 +211,6 @@ func dropZero(value any, path []string) {
 	default:
 		dropZero(child, path[1:])
 	}
-}
-
-func cutList(segment string) (name string, isList bool) {
-	if n := len(segment) - len("[]"); n > 0 && segment[n:] == "[]" {
-		return segment[:n], true
-	}
-	return segment, false
 }
 
 func isZero(value any) bool {

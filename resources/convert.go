@@ -2,6 +2,7 @@ package resources
 
 import (
 	"fmt"
+	"maps"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -67,32 +68,25 @@ func (c *conversion) problem(reason Reason, remedy, format string, args ...any) 
 }
 
 func (c *conversion) readMetadata() error {
-	const remedy = "repair or remove it on the v1 object"
-	if err := readStringMaps(c.v1); err != nil {
-		return c.problem(ReasonUnreadableMetadata, remedy, "cannot be read: %v", err)
+	err := readStringMaps(c.v1)
+	if err == nil {
+		c.v1, err = reattached(c.v1)
 	}
-	whole, err := reattached(c.v1)
-	if err != nil {
-		return c.problem(ReasonUnreadableMetadata, remedy, "cannot be read: %v", err)
+	if err == nil {
+		c.hidden, err = readHidden(c.v1)
 	}
-	c.v1 = whole
-	hidden, err := readHidden(c.v1)
 	if err != nil {
-		return c.problem(ReasonUnreadableMetadata, remedy, "cannot be read: %v", err)
+		return c.problem(ReasonUnreadableMetadata, "repair or remove it on the v1 object", "cannot be read: %v", err)
 	}
 	if _, err := ReverseUID(c.v1.GetUID()); err != nil {
 		return c.problem(ReasonBadUID, "recreate the v1 object", "metadata.uid: %v", err)
 	}
-	c.hidden = hidden
 	return nil
 }
 
 // build copies all there is; only metadata and what converters change is new.
 func (c *conversion) build() {
-	c.out = make(map[string]any, len(c.v1.Object))
-	for field, value := range c.v1.Object {
-		c.out[field] = value
-	}
+	c.out = maps.Clone(c.v1.Object)
 	gvk := c.kind.V3GVK()
 	c.out["apiVersion"], c.out["kind"] = gvk.GroupVersion().String(), gvk.Kind
 	if c.out["spec"] == nil {
@@ -128,10 +122,7 @@ func (c *conversion) ownSpec() (map[string]any, error) {
 	if !ok {
 		return nil, c.problem(ReasonUnreadableField, "repair the v1 object", "spec is no object but %T", c.out["spec"])
 	}
-	own := make(map[string]any, len(spec))
-	for k, v := range spec {
-		own[k] = v
-	}
+	own := maps.Clone(spec)
 	c.out["spec"] = own
 	return own, nil
 }

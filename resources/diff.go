@@ -2,11 +2,13 @@ package resources
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -36,11 +38,7 @@ func (d FieldDiff) String() string {
 // mean something different, sorted by path; nothing means equal. The schema is that of the v3 CRD, or
 // nil. Owner references are compared as they are: map those of want first.
 func Diff(kind *Kind, schema *Schema, want, have *unstructured.Unstructured) []FieldDiff {
-	var out []FieldDiff
-	for _, d := range differences(kind, schema, want, have) {
-		out = append(out, d.shown())
-	}
-	return out
+	return shownAll(differences(kind, schema, want, have))
 }
 
 func differences(kind *Kind, schema *Schema, want, have *unstructured.Unstructured) []difference {
@@ -53,11 +51,7 @@ func differences(kind *Kind, schema *Schema, want, have *unstructured.Unstructur
 func DiffStatus(schema *Schema, want, have map[string]any) []FieldDiff {
 	var d differ
 	d.values([]string{"status"}, canonicalStatus(schema, want), canonicalStatus(schema, have))
-	var out []FieldDiff
-	for _, found := range d.found {
-		out = append(out, found.shown())
-	}
-	return out
+	return shownAll(d.found)
 }
 
 // difference is one field in which two objects differ.
@@ -66,12 +60,15 @@ type difference struct {
 	want, have any
 }
 
-func (d difference) shown() FieldDiff {
-	path := ""
-	for _, step := range d.steps {
-		path = join(path, step)
+func shownAll(all []difference) (out []FieldDiff) {
+	for _, d := range all {
+		path := ""
+		for _, step := range d.steps {
+			path = join(path, step)
+		}
+		out = append(out, FieldDiff{Path: path, Want: shown(d.want), Have: shown(d.have)})
 	}
-	return FieldDiff{Path: path, Want: shown(d.want), Have: shown(d.have)}
+	return out
 }
 
 type differ struct{ found []difference }
@@ -144,3 +141,87 @@ func shown(value any) string {
 	}
 	return s
 }
+
+// Edited is what of Diff others than manager have done to have since manager wrote it: fields that
+// another manager owns now, and, if unchanged says that want is what manager wrote then, what is no
+// longer there. What is left is the work of manager's own write: v1 as it was, or what admission made
+// of it, which nobody owns. Writers of the status are nobody here.
+func Edited(kind *Kind, schema *Schema, want, have *unstructured.Unstructured, manager string, unchanged bool) []FieldDiff {
+	var others []map[string]any
+	for _, entry := range have.GetManagedFields() {
+		if fields := fieldsOf(entry); entry.Manager != manager && entry.Subresource == "" && len(fields) > 0 {
+			others = append(others, fields)
+		}
+	}
+	return shownAll(slices.DeleteFunc(differences(kind, schema, want, have), func(d difference) bool {
+		theirs := slices.ContainsFunc(others, func(fields map[string]any) bool { return owns(fields, d.steps) })
+		return !theirs && !(unchanged && d.lost())
+	}))
+}
+
+func fieldsOf(entry metav1.ManagedFieldsEntry) map[string]any {
+	fields := map[string]any{}
+	if entry.FieldsV1 != nil {
+		_ = json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) // what the server wrote; nothing of it is nobody's
+	}
+	return fields
+}
+
+// owns tells whether fields, in the form of managedFields, has something at the end of the steps. Of
+// the items of a list it tells no more than that there is one.
+func owns(fields map[string]any, steps []string) bool {
+	for _, step := range steps {
+		if len(fields) == 0 {
+			return true // owned as a whole
+		}
+		child, ok := fields["f:"+step].(map[string]any)
+		if !ok {
+			return hasItems(fields)
+		}
+		fields = child
+	}
+	return true
+}
+
+func hasItems(fields map[string]any) bool {
+	for key := range fields {
+		if key != "." && !strings.HasPrefix(key, "f:") {
+			return true
+		}
+	}
+	return false
+}
+
+// lost tells whether something that is wanted is not there; another value in its place is there.
+func (d difference) lost() bool {
+	if _, gone := d.have.(absent); gone {
+		return true
+	}
+	have, isList := d.have.([]any)
+	want, wasList := d.want.([]any)
+	if !isList || !wasList {
+		return false
+	}
+	for _, item := range want {
+		if !slices.ContainsFunc(have, func(other any) bool { return slices.Equal(encoded(item), encoded(other)) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// Altered is what of Diff somebody has to know who takes have for a copy of want: all but what was added to the metadata.
+func Altered(kind *Kind, schema *Schema, want, have *unstructured.Unstructured) []FieldDiff {
+	return shownAll(slices.DeleteFunc(differences(kind, schema, want, have), func(d difference) bool {
+		return d.steps[0] == "metadata" && d.added()
+	}))
+}
+
+// added tells whether all that is wanted is there, and something else besides.
+func (d difference) added() bool {
+	_, none := d.want.(absent)
+	_, isList := d.want.([]any)
+	return none || isList && !d.lost()
+}
+
+func isIndex(step string) bool { return strings.HasPrefix(step, "[") }

@@ -3,7 +3,6 @@ package resources
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -18,10 +17,10 @@ import (
 // metadata annotation, which the aggregated API shows, and the object's own only where there are none. It is
 // empty where they cannot be read: then nobody is known to own anything.
 func V1FieldOwners(v1 metav1.Object) []metav1.ManagedFieldsEntry {
-	hidden := struct {
+	type owners struct {
 		ManagedFields []metav1.ManagedFieldsEntry `json:"managedFields"`
-	}{}
-	if raw, ok := v1.GetAnnotations()[MetadataAnnotation]; ok && json.Unmarshal([]byte(raw), &hidden) == nil && len(hidden.ManagedFields) > 0 {
+	}
+	if hidden, err := readAnnotation[owners](v1, MetadataAnnotation); err == nil && hidden != nil && len(hidden.ManagedFields) > 0 {
 		return hidden.ManagedFields
 	}
 	return v1.GetManagedFields()
@@ -38,12 +37,12 @@ func HandedOver(have, inV1 []metav1.ManagedFieldsEntry, manager string) (out []m
 		return nil, false, err
 	}
 	for _, ours := range slices.Clone(all) {
-		if ours.manager != manager || ours.operation != metav1.ManagedFieldsOperationUpdate {
+		if ours.Manager != manager || ours.Operation != metav1.ManagedFieldsOperationUpdate {
 			continue
 		}
 		given := &fieldpath.Set{}
 		for _, entry := range inV1 {
-			if entry.Manager == manager || entry.Subresource != ours.subresource {
+			if entry.Manager == manager || entry.Subresource != ours.Subresource {
 				continue
 			}
 			owned, err := fieldSet(entry)
@@ -52,7 +51,8 @@ func HandedOver(have, inV1 []metav1.ManagedFieldsEntry, manager string) (out []m
 			}
 			if owned = owned.Intersection(ours.set); !owned.Empty() {
 				given = given.Union(owned)
-				all = all.add(fieldOwner{entry.Manager, entry.Operation, entry.Subresource, V3Group + "/" + V3Version, entry.Time, owned})
+				entry.APIVersion = V3Group + "/" + V3Version
+				all = all.add(fieldOwner{entry, owned})
 			}
 		}
 		if !given.Empty() {
@@ -86,12 +86,8 @@ var notePaths = func() *fieldpath.Set {
 
 // fieldOwner is an entry of managedFields.
 type fieldOwner struct {
-	manager     string
-	operation   metav1.ManagedFieldsOperationType
-	subresource string
-	apiVersion  string
-	time        *metav1.Time
-	set         *fieldpath.Set
+	metav1.ManagedFieldsEntry
+	set *fieldpath.Set // what FieldsV1 says
 }
 
 type fieldOwners []*fieldOwner
@@ -104,11 +100,10 @@ func inV3(have []metav1.ManagedFieldsEntry) (all fieldOwners, changed bool, err 
 		if err != nil {
 			return nil, false, err
 		}
-		version := entry.APIVersion
-		if gv, err := schema.ParseGroupVersion(version); err == nil && gv.Group == V3Group && gv.Version != V3Version {
-			version, changed = V3Group+"/"+V3Version, true
+		if gv, err := schema.ParseGroupVersion(entry.APIVersion); err == nil && gv.Group == V3Group && gv.Version != V3Version {
+			entry.APIVersion, changed = V3Group+"/"+V3Version, true
 		}
-		all = all.add(fieldOwner{entry.Manager, entry.Operation, entry.Subresource, version, entry.Time, set})
+		all = all.add(fieldOwner{entry, set})
 	}
 	return all, changed, nil
 }
@@ -116,10 +111,10 @@ func inV3(have []metav1.ManagedFieldsEntry) (all fieldOwners, changed bool, err 
 // add gives an owner more, if there is one of this name already.
 func (all fieldOwners) add(one fieldOwner) fieldOwners {
 	for _, other := range all {
-		if other.manager == one.manager && other.operation == one.operation && other.subresource == one.subresource && other.apiVersion == one.apiVersion {
+		if other.Manager == one.Manager && other.Operation == one.Operation && other.Subresource == one.Subresource && other.APIVersion == one.APIVersion {
 			other.set = other.set.Union(one.set)
-			if other.time == nil || one.time != nil && other.time.Before(one.time) {
-				other.time = one.time
+			if other.Time == nil || one.Time != nil && other.Time.Before(one.Time) {
+				other.Time = one.Time
 			}
 			return all
 		}
@@ -135,10 +130,10 @@ func (all fieldOwners) entries() ([]metav1.ManagedFieldsEntry, error) {
 		}
 		raw, err := owner.set.ToJSON()
 		if err != nil {
-			return nil, fmt.Errorf("write the fields of manager %s: %w", owner.manager, err)
+			return nil, fmt.Errorf("write the fields of manager %s: %w", owner.Manager, err)
 		}
-		out = append(out, metav1.ManagedFieldsEntry{Manager: owner.manager, Operation: owner.operation, APIVersion: owner.apiVersion,
-			Time: owner.time, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(raw)), Subresource: owner.subresource})
+		owner.FieldsType, owner.FieldsV1 = "FieldsV1", metav1.NewFieldsV1(string(raw))
+		out = append(out, owner.ManagedFieldsEntry)
 	}
 	slices.SortStableFunc(out, func(a, b metav1.ManagedFieldsEntry) int { return cmp.Compare(a.Operation, b.Operation) })
 	return out, nil

@@ -1,6 +1,7 @@
 package resources
 
 import (
+	"cmp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -24,6 +25,8 @@ const defaultPageSize = 500
 type Kind struct {
 	entry      v1alpha1.RegistryKind
 	version    string // of the v3 side, see Registry.Through
+	v1Kind     string
+	v1Plural   string
 	selector   labels.Selector
 	converters []converter
 	absentZero [][]string
@@ -45,12 +48,7 @@ func (k *Kind) After() []string { return slices.Clone(k.entry.After) }
 func (k *Kind) InOrder() bool { return k.entry.Order == v1alpha1.OrderCreation }
 
 // PageSize is the number of objects per list page, never 0.
-func (k *Kind) PageSize() int64 {
-	if k.entry.List.PageSize == 0 {
-		return defaultPageSize
-	}
-	return k.entry.List.PageSize
-}
+func (k *Kind) PageSize() int64 { return cmp.Or(k.entry.List.PageSize, defaultPageSize) }
 
 // Selector restricts what is migrated; it is never nil.
 func (k *Kind) Selector() labels.Selector { return k.selector }
@@ -64,20 +62,10 @@ func (k *Kind) ControllerFinalizer(finalizer string) bool {
 }
 
 // V1Kind is the kind in the v1 group.
-func (k *Kind) V1Kind() string {
-	if k.entry.V1 != nil && k.entry.V1.Kind != "" {
-		return k.entry.V1.Kind
-	}
-	return k.entry.Kind
-}
+func (k *Kind) V1Kind() string { return k.v1Kind }
 
 // V1Plural is the plural in the v1 group.
-func (k *Kind) V1Plural() string {
-	if k.entry.V1 != nil && k.entry.V1.Plural != "" {
-		return k.entry.V1.Plural
-	}
-	return k.entry.Plural
-}
+func (k *Kind) V1Plural() string { return k.v1Plural }
 
 // V3Plural is the plural in the v3 group.
 func (k *Kind) V3Plural() string { return k.entry.Plural }

@@ -29,15 +29,20 @@ type hiddenMetadata struct {
 
 // readHidden returns nil without error when the object carries no annotation.
 func readHidden(v1 metav1.Object) (*hiddenMetadata, error) {
-	raw, ok := v1.GetAnnotations()[MetadataAnnotation]
+	return readAnnotation[hiddenMetadata](v1, MetadataAnnotation)
+}
+
+// readAnnotation decodes JSON; it is nil without error when the object does not have the annotation.
+func readAnnotation[T any](obj metav1.Object, name string) (*T, error) {
+	text, ok := obj.GetAnnotations()[name]
 	if !ok {
 		return nil, nil
 	}
-	hidden := &hiddenMetadata{}
-	if err := json.Unmarshal([]byte(raw), hidden); err != nil {
-		return nil, fmt.Errorf("annotation %s: %w", MetadataAnnotation, err)
+	value := new(T)
+	if err := json.Unmarshal([]byte(text), value); err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", name, err)
 	}
-	return hidden, nil
+	return value, nil
 }
 
 // Created is when a v1 object was created, as its v3 view shows it.

@@ -27,12 +27,12 @@ const (
 // Problem names one object that cannot be migrated as it is, why, and what to do about it. It is an
 // error, so that a pure function can return it.
 type Problem struct {
-	Kind      string // the v3 kind
-	Namespace string // empty for cluster-scoped kinds
-	Name      string // of the v1 object, unless the message says otherwise
-	Reason    Reason
-	Message   string
-	Remedy    string
+	Kind      string `json:"kind"`                // the v3 kind
+	Namespace string `json:"namespace,omitempty"` // empty for cluster-scoped kinds
+	Name      string `json:"name"`                // of the v1 object, unless the message says otherwise
+	Reason    Reason `json:"reason"`
+	Message   string `json:"message"`
+	Remedy    string `json:"remedy,omitempty"`
 }
 
 // Error gives the whole problem on one line.

@@ -2,9 +2,12 @@ package resources
 
 import (
 	_ "embed"
+	"errors"
+	"fmt"
+	"slices"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
@@ -17,7 +20,6 @@ type Registry struct {
 	kinds  []*Kind
 	lock   *Kind
 	byName map[string]*Kind
-	byV1   map[string]*Kind
 }
 
 // Default is the registry that is built in.
@@ -31,15 +33,24 @@ var Default = sync.OnceValue(func() *Registry {
 
 // LoadRegistry reads a registry file strictly. The error names the file, the entry and the field.
 func LoadRegistry(file string, data []byte) (*Registry, error) {
-	entries, err := decodeRegistry(file, data)
-	if err != nil {
-		return nil, err
+	var read v1alpha1.KindRegistry
+	if err := yaml.UnmarshalStrict(data, &read); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	if err := checkEntries(file, entries); err != nil {
-		return nil, err
+	if read.APIVersion != v1alpha1.APIVersion || read.Kind != KindRegistry {
+		return nil, fmt.Errorf("%s: apiVersion and kind are %q and %q, must be %q and %q", file, read.APIVersion, read.Kind, v1alpha1.APIVersion, KindRegistry)
 	}
-	reg := &Registry{byName: map[string]*Kind{}, byV1: map[string]*Kind{}}
-	for _, i := range copyOrder(entries) {
+	entries := read.Spec.Kinds
+	var errs []error
+	for _, m := range Mistakes(entries) {
+		errs = append(errs, fmt.Errorf("%s: %w", file, m))
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	reg := &Registry{byName: map[string]*Kind{}}
+	order, _ := copyOrder(entries)
+	for _, i := range order {
 		reg.add(newKind(entries[i]))
 	}
 	return reg, nil
@@ -47,7 +58,6 @@ func LoadRegistry(file string, data []byte) (*Registry, error) {
 
 func (r *Registry) add(kind *Kind) {
 	r.byName[kind.Name()] = kind
-	r.byV1[kind.V1Kind()] = kind
 	if kind.entry.Lock {
 		r.lock = kind
 		return
@@ -58,7 +68,7 @@ func (r *Registry) add(kind *Kind) {
 // Through is the registry whose requests for the v3 side go to another version that the v3 CRDs serve. It
 // is the same storage; schemas, owner references and names stay those of v3.
 func (r *Registry) Through(version string) *Registry {
-	out := &Registry{byName: map[string]*Kind{}, byV1: map[string]*Kind{}}
+	out := &Registry{byName: map[string]*Kind{}}
 	for _, kind := range r.All() {
 		through := *kind
 		through.version = version
@@ -69,7 +79,7 @@ func (r *Registry) Through(version string) *Registry {
 
 // Kinds are the kinds to copy, each behind the kinds it depends on, else in file order. The lock is
 // not among them.
-func (r *Registry) Kinds() []*Kind { return append([]*Kind(nil), r.kinds...) }
+func (r *Registry) Kinds() []*Kind { return slices.Clone(r.kinds) }
 
 // Lock is the kind of the datastore lock.
 func (r *Registry) Lock() *Kind { return r.lock }
@@ -83,40 +93,35 @@ func (r *Registry) Kind(name string) (*Kind, bool) {
 	return k, ok
 }
 
-// ByGVK finds a kind, the lock included, by its name in either group, whatever the version.
-func (r *Registry) ByGVK(gvk schema.GroupVersionKind) (*Kind, bool) {
-	switch gvk.Group {
-	case V3Group:
-		return r.Kind(gvk.Kind)
-	case V1Group:
-		k, ok := r.byV1[gvk.Kind]
-		return k, ok
-	}
-	return nil, false
-}
-
-// copyOrder sorts entries behind their dependencies and otherwise leaves them as they are. The entries
-// were checked: every dependency exists and there is no cycle.
-func copyOrder(entries []v1alpha1.RegistryKind) []int {
+// copyOrder sorts entries behind their dependencies and otherwise leaves them as they are. Where after: goes
+// round, cycle has the kinds along it, the first again at the end.
+func copyOrder(entries []v1alpha1.RegistryKind) (order []int, cycle []string) {
 	index := map[string]int{}
 	for i, e := range entries {
 		index[e.Kind] = i
 	}
-	var order []int
-	placed := make([]bool, len(entries))
-	var place func(i int)
-	place = func(i int) {
-		if placed[i] {
+	const visiting, placed = 1, 2
+	state := make([]int, len(entries))
+	var place func(i int, path []string)
+	place = func(i int, path []string) {
+		path = append(slices.Clip(path), entries[i].Kind)
+		if state[i] == visiting && cycle == nil {
+			cycle = path
+		}
+		if state[i] != 0 {
 			return
 		}
-		placed[i] = true
+		state[i] = visiting
 		for _, dep := range entries[i].After {
-			place(index[dep])
+			if at, known := index[dep]; known {
+				place(at, path)
+			}
 		}
+		state[i] = placed
 		order = append(order, i)
 	}
 	for i := range entries {
-		place(i)
+		place(i, nil)
 	}
-	return order
+	return order, cycle
 }

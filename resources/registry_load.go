@@ -1,14 +1,13 @@
 package resources
 
 import (
-	"encoding/json"
-	"errors"
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
-	"sigs.k8s.io/yaml"
+	"k8s.io/utils/ptr"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
@@ -20,43 +19,6 @@ const (
 	scopeCluster    = "Cluster"
 	scopeNamespaced = "Namespaced"
 )
-
-// rawRegistry is a KindRegistry whose entries are decoded one by one, so that an error can name the
-// entry it is in.
-type rawRegistry struct {
-	APIVersion string            `json:"apiVersion"`
-	Kind       string            `json:"kind"`
-	Metadata   v1alpha1.FileMeta `json:"metadata"`
-	Spec       struct {
-		Kinds []json.RawMessage `json:"kinds"`
-	} `json:"spec"`
-}
-
-func decodeRegistry(file string, data []byte) ([]v1alpha1.RegistryKind, error) {
-	var raw rawRegistry
-	if err := yaml.UnmarshalStrict(data, &raw); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	if raw.APIVersion != v1alpha1.APIVersion || raw.Kind != KindRegistry {
-		return nil, fmt.Errorf("%s: apiVersion and kind are %q and %q, must be %q and %q",
-			file, raw.APIVersion, raw.Kind, v1alpha1.APIVersion, KindRegistry)
-	}
-	var entries []v1alpha1.RegistryKind
-	var errs []error
-	for i, rawEntry := range raw.Spec.Kinds {
-		var entry v1alpha1.RegistryKind
-		if err := yaml.UnmarshalStrict(rawEntry, &entry); err != nil {
-			var named struct {
-				Kind string `json:"kind"`
-			}
-			_ = json.Unmarshal(rawEntry, &named) // the name only makes the error easier to find
-			errs = append(errs, fmt.Errorf("%s: spec.kinds[%d] (%s): %w", file, i, named.Kind, err))
-			continue
-		}
-		entries = append(entries, entry)
-	}
-	return entries, errors.Join(errs...)
-}
 
 // Mistake is something wrong with the entries of a registry file.
 type Mistake struct {
@@ -85,18 +47,10 @@ func Mistakes(entries []v1alpha1.RegistryKind) []Mistake {
 	if locks != 1 {
 		c.list("%d entries say lock: true, exactly one must", locks)
 	}
-	if cycle := findCycle(entries); cycle != nil {
+	if _, cycle := copyOrder(entries); cycle != nil {
 		c.list("after: is cyclic: %s", strings.Join(cycle, " -> "))
 	}
 	return c.found
-}
-
-func checkEntries(file string, entries []v1alpha1.RegistryKind) error {
-	var errs []error
-	for _, p := range Mistakes(entries) {
-		errs = append(errs, fmt.Errorf("%s: %w", file, p))
-	}
-	return errors.Join(errs...)
 }
 
 type entryChecker struct {
@@ -189,7 +143,10 @@ func (c *entryChecker) checkNames(i int, e v1alpha1.RegistryKind, fail func(fiel
 }
 
 // newNames is a Kind good only for its names.
-func newNames(e v1alpha1.RegistryKind) *Kind { return &Kind{entry: e, version: V3Version} }
+func newNames(e v1alpha1.RegistryKind) *Kind {
+	v1 := ptr.Deref(e.V1, v1alpha1.RegistryV1Names{})
+	return &Kind{entry: e, version: V3Version, v1Kind: cmp.Or(v1.Kind, e.Kind), v1Plural: cmp.Or(v1.Plural, e.Plural)}
+}
 
 // newKind needs an entry that was checked.
 func newKind(e v1alpha1.RegistryKind) *Kind {
@@ -202,40 +159,4 @@ func newKind(e v1alpha1.RegistryKind) *Kind {
 		k.absentZero = append(k.absentZero, strings.Split(path, "."))
 	}
 	return k
-}
-
-// findCycle returns the kinds along one cycle of after:, the first again at the end, or nil.
-func findCycle(entries []v1alpha1.RegistryKind) []string {
-	after := map[string][]string{}
-	for _, e := range entries {
-		after[e.Kind] = e.After
-	}
-	const visiting, done = 1, 2
-	state := map[string]int{}
-	var path []string
-	var visit func(kind string) []string
-	visit = func(kind string) []string {
-		path = append(path, kind)
-		defer func() { path = path[:len(path)-1] }()
-		if state[kind] == visiting {
-			return append([]string(nil), path...)
-		}
-		if state[kind] == done {
-			return nil
-		}
-		state[kind] = visiting
-		for _, dep := range after[kind] {
-			if cycle := visit(dep); cycle != nil {
-				return cycle
-			}
-		}
-		state[kind] = done
-		return nil
-	}
-	for _, e := range entries {
-		if cycle := visit(e.Kind); cycle != nil {
-			return cycle
-		}
-	}
-	return nil
 }

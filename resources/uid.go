@@ -1,10 +1,10 @@
 package resources
 
 import (
-	"encoding/hex"
 	"fmt"
 	"math/bits"
 
+	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -21,7 +21,7 @@ func ReverseUID(uid types.UID) (types.UID, error) {
 			b[i] = bits.Reverse8(b[i])
 		}
 	}
-	return types.UID(formatUUID(b)), nil
+	return types.UID(uuid.UUID(b).String()), nil
 }
 
 // IsMirror tells whether a v3 object is no object of its own but the v1 object with this UID as the
@@ -32,18 +32,10 @@ func IsMirror(v1, v3 types.UID) bool {
 }
 
 // ParseUID is the 16 bytes that a UID spells. The error says that it is no UUID.
-func ParseUID(uid types.UID) (b [16]byte, err error) {
-	s := string(uid)
-	if len(s) == 36 && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' {
-		digits := s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
-		if _, err := hex.Decode(b[:], []byte(digits)); err == nil {
-			return b, nil
-		}
+func ParseUID(uid types.UID) ([16]byte, error) {
+	id, err := uuid.Parse(string(uid))
+	if err != nil || len(uid) != len(id.String()) { // it reads other spellings, too
+		return [16]byte{}, fmt.Errorf("%q is no UUID", string(uid))
 	}
-	return [16]byte{}, fmt.Errorf("%q is no UUID", s)
-}
-
-func formatUUID(b [16]byte) string {
-	s := hex.EncodeToString(b[:])
-	return s[:8] + "-" + s[8:12] + "-" + s[12:16] + "-" + s[16:20] + "-" + s[20:]
+	return id, nil
 }

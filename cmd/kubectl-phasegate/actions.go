@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,7 +11,6 @@ import (
 )
 
 func actionsCommand(s streams) *cobra.Command {
-	var output string
 	cmd := &cobra.Command{
 		Use:   "actions [MACHINE]",
 		Short: "List the actions, guards and roles that a machine file may name",
@@ -35,8 +33,7 @@ Exit codes: 0 listed, 2 there is no such machine.`,
 			return catalog.Names(), cobra.ShellCompDirectiveNoFileComp
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text, json or yaml")
-	completeOutput(cmd, "text", "json", "yaml")
+	output := formatFlag(cmd, "text", "json", "yaml")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		name := "built-in"
 		if len(args) == 1 {
@@ -51,16 +48,16 @@ Exit codes: 0 listed, 2 there is no such machine.`,
 	return cmd
 }
 
-func listActions(name, output string) (string, error) {
+func listActions(name string, output *format) (string, error) {
 	b := catalog.BindingsOf(name)
-	if output == "text" {
+	if output.value == "text" {
 		return b.String(), nil
 	}
-	if !slices.Contains([]string{"json", "yaml"}, output) {
-		return "", fmt.Errorf("-o %q: write text, json or yaml", output)
+	if err := output.check(); err != nil {
+		return "", err
 	}
 	text, err := b.File(name)
-	if err == nil && output == "json" {
+	if err == nil && output.value == "json" {
 		text, err = yaml.YAMLToJSON(text)
 		text = append(text, '\n')
 	}

@@ -48,8 +48,7 @@ read, 4 there are some.`,
 		if err != nil {
 			return err
 		}
-		err = out.print(s.out, shown{kind: "Conflicts", of: migrationKind, name: l.dm.Name, value: found, texts: texts{
-			"table": func(to io.Writer) error { return found.Text(to) }}})
+		err = out.print(s.out, shown{kind: "Conflicts", of: migrationKind, name: l.dm.Name, value: found, text: func(to io.Writer, _ bool) error { return found.Text(to) }})
 		if err != nil || len(found.Conflicts) == 0 {
 			return err
 		}

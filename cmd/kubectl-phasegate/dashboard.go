@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -140,24 +141,14 @@ func (d *drivers) follow(ctx context.Context) error {
 	if len(d.now.published) == 0 {
 		return nil
 	}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(reloadEvery):
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if now, err := d.known.anew(ctx, d.now); err == nil {
+			d.mu.Lock()
+			d.now = now
+			d.mu.Unlock()
 		}
-		published, _, err := definitions.List(ctx, d.known.client)
-		if err != nil {
-			continue
-		}
-		for _, c := range candidates(published, nil, false) {
-			if c.name == d.now.name {
-				d.mu.Lock()
-				d.now = c
-				d.mu.Unlock()
-			}
-		}
-	}
+	}, reloadEvery)
+	return nil
 }
 
 // of answers the machine that drives an object.

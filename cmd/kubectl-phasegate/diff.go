@@ -11,7 +11,6 @@ import (
 )
 
 func diffCommand(s streams) *cobra.Command {
-	var output string
 	var inFlight bool
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
@@ -31,10 +30,9 @@ refused, 2 they could not be compared.`,
 		Args: cobra.ExactArgs(2),
 	}
 	at := clusterFlags(cmd)
-	cmd.ValidArgsFunction = completeMachines(at)
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	cmd.ValidArgsFunction = completeMachines(at, false)
+	output := formatFlag(cmd, "text", "json")
 	cmd.Flags().BoolVar(&inFlight, "live", false, "tell the fate of each live object")
-	completeOutput(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		older, err := at.choose(cmd.Context(), s, args[0])
 		if err != nil {
@@ -50,7 +48,7 @@ refused, 2 they could not be compared.`,
 				return err
 			}
 		}
-		if err := printAs(s.out, output, report, report.Text); err != nil {
+		if err := output.print(s.out, report, report.Text); err != nil {
 			return err
 		}
 		if report.Stranding() {

@@ -11,7 +11,6 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/deletion"
-	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -73,16 +72,7 @@ func endCommand(s streams, way deletion.DeleteMode, cmd *cobra.Command) *cobra.C
 }
 
 func (e *end) run(ctx context.Context, s streams, at *cluster, args []string) error {
-	k, err := at.machines(ctx, s, e.files)
-	if err != nil {
-		return err
-	}
-	c := k.client
-	dm, err := theMigration(ctx, s, c, args)
-	if err != nil {
-		return err
-	}
-	machine, err := k.driverOf(s, migrationKind, dm.Status.Machine)
+	c, dm, machine, err := at.drivenMigration(ctx, s, e.files, args)
 	if err != nil {
 		return err
 	}
@@ -91,8 +81,7 @@ func (e *end) run(ctx context.Context, s streams, at *cluster, args []string) er
 	}
 	err = deletion.Delete(ctx, c, dm, machine, e.way)
 	if errors.Is(err, deletion.ErrOther) {
-		fmt.Fprintln(s.err, err)
-		return errFindings
+		return tell(s, err, errFindings)
 	}
 	if err != nil {
 		return err
@@ -107,8 +96,7 @@ func (e *end) run(ctx context.Context, s streams, at *cluster, args []string) er
 		})
 	})
 	if errors.Is(err, deletion.ErrStalled) {
-		fmt.Fprintln(s.err, err)
-		return errWaits
+		return tell(s, err, errWaits)
 	}
 	if err == nil {
 		fmt.Fprintf(s.out, "datastoremigration/%s: %s done\n", dm.Name, e.way)
@@ -119,11 +107,10 @@ func (e *end) run(ctx context.Context, s streams, at *cluster, args []string) er
 // ask tells what will happen, and asks whether it shall. What was begun is only told.
 func (e *end) ask(s streams, dm *migrationv1.DatastoreMigration, machine *fsm.Machine) error {
 	if err := deletion.Refusal(dm, machine, e.way); err != nil {
-		fmt.Fprintln(s.err, err)
-		return errFindings
+		return tell(s, err, errFindings)
 	}
 	fmt.Fprintf(s.err, "DatastoreMigration %s is in phase %s. Its %s:\n", dm.Name, cmp.Or(dm.CurrentPhase(), "(none yet)"), e.way)
-	for _, line := range deletion.Consequences(dm, machine, catalog.BindingsOf(machine.Name())) {
+	for _, line := range deletion.Consequences(dm, machine) {
 		fmt.Fprintf(s.err, "  %s\n", line)
 	}
 	if dm.DeletionTimestamp != nil {

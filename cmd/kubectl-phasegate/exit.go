@@ -38,6 +38,12 @@ func exitCode(s streams, err error) int {
 	return exitUsage
 }
 
+// tell prints an error that is an answer, and answers the one that makes its exit code.
+func tell(s streams, answer, code error) error {
+	fmt.Fprintln(s.err, answer)
+	return code
+}
+
 // finish waits, for as long as --timeout says; 0 is for ever. Where that is over first,
 // it tells what wait answered and ends with the exit code for it. Any other end is wait's.
 func finish(ctx context.Context, s streams, timeout time.Duration, wait func(context.Context) error) error {
@@ -48,8 +54,7 @@ func finish(ctx context.Context, s streams, timeout time.Duration, wait func(con
 	}
 	err := wait(ctx)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		fmt.Fprintf(s.err, "not after %s: %s\n", timeout, err)
-		return errTimedOut
+		return tell(s, fmt.Errorf("not after %s: %w", timeout, err), errTimedOut)
 	}
 	return err
 }

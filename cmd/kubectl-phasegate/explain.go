@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -18,9 +16,10 @@ import (
 
 // explainOptions are what the flags say.
 type explainOptions struct {
-	at             *cluster
-	output, object string
-	files          []string
+	at     *cluster
+	output *format
+	object string
+	files  []string
 }
 
 func explainCommand(s streams) *cobra.Command {
@@ -47,12 +46,11 @@ Exit codes: 0 told, 1 the file is refused, 2 there is no such phase, machine or 
 		Args: cobra.MaximumNArgs(2),
 	}
 	o.at = clusterFlags(cmd)
-	cmd.ValidArgsFunction = completePhases(o.at)
+	cmd.ValidArgsFunction = completeMachines(o.at, true)
 	flags := cmd.Flags()
-	flags.StringVarP(&o.output, "output", "o", "text", "text or json")
+	o.output = formatFlag(cmd, "text", "json")
 	flags.StringVar(&o.object, "live", "", "tell of the phase of the object of this name, which may be KIND/NAME")
 	flags.StringSliceVarP(&o.files, "file", "f", nil, "with --live: machine file to tell it by; default: the one that the manager has published")
-	completeOutput(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case o.object != "":
@@ -93,27 +91,22 @@ func (o *explainOptions) live(ctx context.Context, s streams, args []string) err
 	}
 	told.Live = &describe.Live{Object: it.object.String(), Status: it.object.Machine}
 	told.Live.Status.OnDelete = it.driver.Deletion(it.object.Machine)
-	return printAs(s.out, o.output, told, told.Text)
+	return o.output.print(s.out, told, told.Text)
 }
 
 func teller(m *fsm.Machine) *describe.Describer { return describe.New(m, m.Bindings()) }
 
 // whole tells of the machines of files.
 func (o *explainOptions) whole(s streams, args []string) error {
-	files, err := readMachines(args)
-	if err != nil {
-		return err
-	}
-	machines, err := sound(s, files)
+	machines, err := readMachines(s, args)
 	if err != nil {
 		return err
 	}
 	for i, m := range machines {
-		if i > 0 && o.output == "text" {
+		if i > 0 && o.output.value == "text" {
 			fmt.Fprintln(s.out)
 		}
-		told := teller(m).Machine()
-		if err := printAs(s.out, o.output, told, told.Text); err != nil {
+		if err := o.machine(s, m); err != nil {
 			return err
 		}
 	}
@@ -122,8 +115,8 @@ func (o *explainOptions) whole(s streams, args []string) error {
 
 // named tells of a machine that has a name, or of a phase.
 func (o *explainOptions) named(ctx context.Context, s streams, args []string) error {
-	if len(args) == 2 && isPath(args[1]) {
-		m, err := chooseMachine(s, args[1])
+	if len(args) == 2 {
+		m, err := o.at.choose(ctx, s, args[1])
 		if err != nil {
 			return err
 		}
@@ -131,19 +124,23 @@ func (o *explainOptions) named(ctx context.Context, s streams, args []string) er
 	}
 	k, _, cancel := o.at.quietly(ctx, s.err)
 	defer cancel()
-	if i := slices.IndexFunc(k.all, func(c candidate) bool { return len(args) == 1 && c.name == args[0] }); i >= 0 {
+	if i := slices.IndexFunc(k.all, func(c candidate) bool { return c.name == args[0] }); i >= 0 {
 		m, err := k.all[i].machine(live.Object{})
 		if err != nil {
 			return err
 		}
-		told := teller(m).Machine()
-		return printAs(s.out, o.output, told, told.Text)
+		return o.machine(s, m)
 	}
-	m, err := k.having(strings.Join(args[1:], ""), args[0])
+	m, err := k.having("", args[0])
 	if err != nil {
 		return err
 	}
 	return o.phase(s, m, args[0])
+}
+
+func (o *explainOptions) machine(s streams, m *fsm.Machine) error {
+	told := teller(m).Machine()
+	return o.output.print(s.out, told, told.Text)
 }
 
 func (o *explainOptions) phase(s streams, m *fsm.Machine, name string) error {
@@ -151,7 +148,7 @@ func (o *explainOptions) phase(s streams, m *fsm.Machine, name string) error {
 	if err != nil {
 		return err
 	}
-	return printAs(s.out, o.output, told, told.Text)
+	return o.output.print(s.out, told, told.Text)
 }
 
 // noted says once for each reason why what is shown of objects may be old.
@@ -162,35 +159,5 @@ func noted(s streams, objects ...live.Object) {
 			fmt.Fprintf(s.err, "‼ %s: %s\n", o, o.Note)
 		}
 		told[o.Note] = true
-	}
-}
-
-// printAs writes a value as text or as JSON.
-func printAs(to io.Writer, output string, value any, text func() string) error {
-	switch output {
-	case "text":
-		fmt.Fprint(to, text())
-		return nil
-	case "json":
-		enc := json.NewEncoder(to)
-		enc.SetEscapeHTML(false)
-		enc.SetIndent("", "  ")
-		return enc.Encode(value)
-	}
-	return fmt.Errorf("-o %q: write text or json", output)
-}
-
-// completePhases offers machines and phases, then the machines that a phase may be of.
-func completePhases(at *cluster) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-		k, _, cancel := at.quietly(cmd.Context(), io.Discard)
-		defer cancel()
-		for _, c := range k.all {
-			names = append(names, c.name)
-			if m, err := c.machine(live.Object{}); err == nil && len(args) == 0 {
-				names = append(names, m.Phases()...)
-			}
-		}
-		return names, cobra.ShellCompDirectiveDefault
 	}
 }

@@ -1,15 +1,18 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
+	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/lint"
 	"github.com/phasegate/phasegate/fsm"
@@ -17,32 +20,37 @@ import (
 	"github.com/phasegate/phasegate/phases"
 )
 
-// machineFile is a file that was read and checked.
-type machineFile struct {
-	name string
-	// machine is nil when a finding is an error.
-	machine *fsm.Machine
-	diags   diag.Diagnostics
-}
-
 // stdin is the name of the input in findings.
 const stdin = "stdin"
 
 // readMachines reads files and directories (of *.yaml); without any, the machines
 // that are compiled in. An error is about what cannot be read; what is wrong with
-// a machine is a finding of its file.
-func readMachines(args []string) ([]machineFile, error) {
+// a machine is printed.
+func readMachines(s streams, args []string) ([]*fsm.Machine, error) {
 	files, err := readFiles(nil, args)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]machineFile, len(files))
-	for i, f := range files {
-		if all[i], err = checkMachine(f.Name, f.Data); err != nil {
+	var all []*fsm.Machine
+	var refused error
+	for _, f := range files {
+		machine, diags, err := checkMachine(f.Name, f.Data)
+		if err != nil {
 			return nil, err
 		}
+		if machine == nil {
+			refused = tell(s, diags.Err(), errFindings)
+			continue
+		}
+		all = append(all, machine)
 	}
-	return all, nil
+	return all, refused
+}
+
+// compiledIn are the machines of this program, which are tested.
+func compiledIn() []*fsm.Machine {
+	all, _ := readMachines(streams{err: io.Discard}, nil)
+	return all
 }
 
 // readFiles reads what arguments name: files, directories (their *.yaml), and - for
@@ -115,15 +123,76 @@ func readDir(files fs.FS, dir string) ([]lint.File, error) {
 	return all, nil
 }
 
-func checkMachine(name string, data []byte) (machineFile, error) {
+// checkMachine answers nil with what is wrong with a file.
+func checkMachine(name string, data []byte) (*fsm.Machine, diag.Diagnostics, error) {
 	def, diags := fsm.Load(name, data)
 	if def == nil {
-		return machineFile{name: name, diags: diags}, nil
+		return nil, diags, nil
 	}
 	bindings, err := catalog.Bindings(def)
 	if err != nil {
-		return machineFile{}, err
+		return nil, nil, err
 	}
 	machine, diags := fsm.Bind(def, bindings)
-	return machineFile{name: name, machine: machine, diags: diags}, nil
+	return machine, diags, nil
+}
+
+// chooseMachine finds the one machine that is meant: a file, or the name of a compiled-in
+// machine.
+func chooseMachine(s streams, what string) (*fsm.Machine, error) {
+	var args []string
+	if isPath(what) {
+		args, what = []string{what}, ""
+	}
+	machines, err := readMachines(s, args)
+	if err != nil {
+		return nil, err
+	}
+	k := known{all: candidates(nil, machines, len(args) == 0)}
+	return k.having(what, "")
+}
+
+// choose is chooseMachine that also finds what managers of the cluster have published.
+func (c *cluster) choose(ctx context.Context, s streams, what string) (*fsm.Machine, error) {
+	if isPath(what) {
+		return chooseMachine(s, what)
+	}
+	k, _, cancel := c.quietly(ctx, s.err)
+	defer cancel()
+	return k.having(what, "")
+}
+
+// having is the machine of a name; without one the only machine that has a phase, or the only
+// one at all.
+func (k *known) having(name, phase string) (*fsm.Machine, error) {
+	var found []*fsm.Machine
+	var names, phases []string
+	for _, c := range k.all {
+		m, err := c.machine(live.Object{})
+		if err != nil && c.name == name {
+			return nil, err
+		}
+		if err != nil {
+			continue
+		}
+		names, phases = append(names, m.Name()), append(phases, m.Name()+" has "+strings.Join(m.Phases(), ", "))
+		if name == m.Name() || name == "" && (phase == "" || slices.Contains(m.Phases(), phase)) {
+			found = append(found, m)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return nil, fmt.Errorf("which machine? give a file or one of: %s", strings.Join(names, ", "))
+	case name != "":
+		return nil, fmt.Errorf("%q is neither a file nor a machine that is published or compiled in: name one of %s", name, strings.Join(names, ", "))
+	}
+	return nil, fmt.Errorf("no machine has a phase %q, use one of theirs: %s", phase, strings.Join(phases, "; "))
+}
+
+// isPath tells a file or directory from the name of a machine.
+func isPath(text string) bool {
+	_, err := os.Stat(text)
+	return text != "" && (err == nil || strings.ContainsAny(text, `/\`) || strings.HasSuffix(text, ".yaml"))
 }

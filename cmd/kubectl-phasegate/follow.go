@@ -30,47 +30,40 @@ type follower struct {
 	patience time.Duration
 }
 
-// watched is how a watch ended.
-type watched struct {
-	last statusview.Overview
-	gone bool
-}
-
-// code is the exit code of a watch.
-func (e watched) code(s streams) error {
-	switch {
-	case e.gone:
-		fmt.Fprintf(s.err, "%s is gone: it was in %s.\n", e.last.Name, e.last.Phase)
-		return nil
-	case e.last.Outcome == statusview.Failed:
-		return errFindings
-	case e.last.Outcome == statusview.WaitsForPerson:
-		return errWaits
-	}
-	return nil
-}
-
 // sight is one look at an object.
 type sight struct {
 	overview statusview.Overview
 	// err says why nothing new was seen.
 	err  error
-	over bool
 	gone bool
 }
 
+// code is the exit code of a watch that ended with this look.
+func (now sight) code(s streams) error {
+	switch {
+	case now.gone:
+		fmt.Fprintf(s.err, "%s is gone: it was in %s.\n", now.overview.Name, now.overview.Phase)
+		return nil
+	case now.overview.Outcome == statusview.Failed:
+		return errFindings
+	case now.overview.Outcome == statusview.WaitsForPerson:
+		return errWaits
+	}
+	return nil
+}
+
 // picture is a sight for a terminal.
-func (s sight) picture(v statusview.View) string {
-	text := s.overview.String(v)
-	if s.err != nil {
-		text += "\n‼ not seen since " + s.overview.Now.Format(time.TimeOnly) + ": " + s.err.Error() + "\n"
+func (now sight) picture(v statusview.View) string {
+	text := now.overview.String(v)
+	if now.err != nil {
+		text += "\n‼ not seen since " + now.overview.Now.Format(time.TimeOnly) + ": " + now.err.Error() + "\n"
 	}
 	return text + "\nCtrl-C leaves; it goes on."
 }
 
 // follow shows every change, live where s.err is a terminal. The error says that it could
 // not go on; the answer tells the last that was seen all the same.
-func (f follower) follow(ctx context.Context, first statusview.Overview, s streams, v statusview.View) (watched, error) {
+func (f follower) follow(ctx context.Context, first statusview.Overview, s streams, v statusview.View) (sight, error) {
 	show := lines(s.err)
 	if terminal := terminalOf(s.err); terminal != nil {
 		v.Style = styleFor(s.err)
@@ -81,19 +74,20 @@ func (f follower) follow(ctx context.Context, first statusview.Overview, s strea
 	now := sight{overview: first}
 	var waits time.Time // since when it waits for a person
 	for {
-		now.over, waits = f.isOver(now, waits)
+		var over bool
+		over, waits = f.isOver(now, waits)
 		show(now)
-		if now.over {
-			return watched{now.overview, now.gone}, nil
+		if over {
+			return now, nil
 		}
 		select {
 		case <-ctx.Done():
-			return watched{last: now.overview}, errors.New("it goes on in " + now.overview.Phase + ": wait longer with --timeout")
+			return now, errors.New("it goes on in " + now.overview.Phase + ": wait longer with --timeout")
 		case <-time.After(lookEvery):
 		}
 		var err error
 		if now, err = f.next(ctx, now); err != nil {
-			return watched{last: now.overview}, err
+			return now, err
 		}
 	}
 }

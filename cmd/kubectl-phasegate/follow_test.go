@@ -69,7 +69,7 @@ func TestFollow(t *testing.T) {
 				}}
 				var errs bytes.Buffer
 				s := streams{err: &errs}
-				var end watched
+				var end sight
 				err := finish(t.Context(), s, c.limit, func(ctx context.Context) (err error) {
 					end, err = f.follow(ctx, in(t, "Pending"), s, statusview.View{})
 					return err

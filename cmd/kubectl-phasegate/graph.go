@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 
@@ -24,7 +23,7 @@ var formats = map[string]func(*fsm.Machine, graph.Options) string{
 const everywhere = "*"
 
 func graphCommand(s streams) *cobra.Command {
-	var output, where string
+	var where string
 	noDeletion, errorEdges := false, true
 	cmd := &cobra.Command{
 		Use:   "graph [FILE|MACHINE]",
@@ -45,17 +44,16 @@ Exit codes: 0 drawn, 1 the file is refused, 2 it could not be read.`,
 		Args: cobra.MaximumNArgs(2),
 	}
 	at := clusterFlags(cmd)
-	cmd.ValidArgsFunction = completeMachines(at)
-	cmd.Flags().StringVarP(&output, "output", "o", "ascii", "ascii, dot, mermaid or svg")
+	cmd.ValidArgsFunction = completeMachines(at, false)
+	output := formatFlag(cmd, "ascii", "dot", "mermaid", "svg")
 	cmd.Flags().BoolVar(&noDeletion, "no-deletion", false, "leave out what a deletion does")
 	cmd.Flags().BoolVar(&errorEdges, "errors", true, "draw where errors lead")
 	cmd.Flags().StringVar(&where, "live", "", "mark where the object of this name is; without a name: count all objects")
 	cmd.Flags().Lookup("live").NoOptDefVal = everywhere
-	completeOutput(cmd, slices.Sorted(maps.Keys(formats))...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		format := formats[output]
+		format := formats[output.value]
 		if format == nil {
-			return fmt.Errorf("-o %q: write one of %v", output, slices.Sorted(maps.Keys(formats)))
+			return fmt.Errorf("-o %q: write one of %v", output.value, output.known)
 		}
 		machine, name, err := machineAndObject(cmd.Context(), s, at, args, where)
 		if err != nil {
@@ -117,10 +115,4 @@ func marks(ctx context.Context, s streams, at *cluster, m *fsm.Machine, name str
 	o, err := live.Get(ctx, c, m, types.NamespacedName{Namespace: namespace, Name: name})
 	noted(s, o)
 	return graph.MarkObject(m, o.String(), &o.Machine), err
-}
-
-// completeOutput offers the formats of -o.
-func completeOutput(cmd *cobra.Command, formats ...string) {
-	// The flag exists, and one function is registered: there is nothing to fail.
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -68,11 +67,7 @@ func (c *cluster) machines(ctx context.Context, s streams, files []string) (*kno
 			return nil, err
 		}
 	}
-	atHand, err := readMachines(files)
-	if err != nil {
-		return nil, err
-	}
-	machines, err := sound(s, atHand)
+	machines, err := readMachines(s, files)
 	if err != nil {
 		return nil, err
 	}
@@ -147,6 +142,18 @@ func (c candidate) machine(o live.Object) (*fsm.Machine, error) {
 	return c.instead, nil
 }
 
+// anew is a candidate as managers publish it by now. It keeps what stands by for it.
+func (k *known) anew(ctx context.Context, c candidate) (candidate, error) {
+	published, _, err := definitions.List(ctx, k.client)
+	for _, now := range candidates(published, nil, false) {
+		if now.name == c.name {
+			now.instead, now.warn = c.instead, c.warn
+			return now, nil
+		}
+	}
+	return c, err
+}
+
 func (c candidate) lowerKind() string { return strings.ToLower(c.kind.Kind) }
 
 // noted says on stderr that a machine may not be the one that the manager runs.
@@ -212,18 +219,6 @@ var errNothing = errors.New("there is no object")
 
 // errNoMachine says that no machine fits, where no kind was given.
 var errNoMachine = errors.New("no machine fits: give its file with -f")
-
-// parseTarget splits KIND NAME, KIND/NAME and NAME.
-func parseTarget(args []string) (kind, name string) {
-	if len(args) == 2 {
-		return args[0], args[1]
-	}
-	text := strings.Join(args, "")
-	if kind, name, qualified := strings.Cut(text, "/"); qualified {
-		return kind, name
-	}
-	return "", text
-}
 
 // find answers the object that the arguments are about: that of a name, else the only one. Only
 // machines that fit count, where no kind is given. A word that is no name may be a kind.
@@ -350,13 +345,7 @@ func (f *search) only() (target, error) {
 	}
 	switch {
 	case len(found) == 1:
-		one := found[0]
-		for _, t := range f.left {
-			if t.name == one.name {
-				one.left = append(one.left, t.object)
-			}
-		}
-		return one, nil
+		return f.withLeft(found[0]), nil
 	case len(found) > 1:
 		var names []string
 		for _, t := range found[:min(len(found), maxNamed)] {
@@ -372,15 +361,20 @@ func (f *search) only() (target, error) {
 	return f.nothing()
 }
 
+// withLeft adds what is left of objects of the same machine.
+func (f *search) withLeft(one target) target {
+	for _, t := range f.left {
+		if t.name == one.name {
+			one.left = append(one.left, t.object)
+		}
+	}
+	return one
+}
+
 // nothing says what there is not, with what is left of objects that are gone.
 func (f *search) nothing() (one target, err error) {
 	if len(f.left) > 0 {
-		one = target{candidate: f.left[0].candidate, driver: f.left[0].driver}
-		for _, t := range f.left {
-			if t.name == one.name {
-				one.left = append(one.left, t.object)
-			}
-		}
+		one = f.withLeft(target{candidate: f.left[0].candidate, driver: f.left[0].driver})
 	}
 	kinds := strings.Join(f.looked, ", ")
 	switch {
@@ -393,6 +387,3 @@ func (f *search) nothing() (one target, err error) {
 	}
 	return one, fmt.Errorf("%w %s of %s in namespace %s: give its kind, or its namespace with -n", errNothing, f.name, kinds, f.namespace)
 }
-
-// completionTakes is how long a shell may wait for names.
-const completionTakes = 3 * time.Second

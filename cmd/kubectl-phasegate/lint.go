@@ -9,11 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
 	"github.com/phasegate/phasegate/controllers/lint"
 	pages "github.com/phasegate/phasegate/docs/lint"
 	"github.com/phasegate/phasegate/fsm"
@@ -23,10 +23,11 @@ import (
 
 // lintOptions are what the flags say.
 type lintOptions struct {
-	at                                 *cluster
-	output, against, bindings, explain string
-	crds                               []string
-	live, prove, strict                bool
+	at                         *cluster
+	output                     *format
+	against, bindings, explain string
+	crds                       []string
+	live, prove, strict        bool
 }
 
 func lintCommand(s streams) *cobra.Command {
@@ -53,7 +54,7 @@ Exit codes: 0 no finding or only warnings, 1 findings, 2 the check was not made.
 	}
 	o.at = clusterFlags(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&o.output, "output", "o", "text", "text, json or sarif")
+	o.output = formatFlag(cmd, "text", "json", "sarif")
 	flags.BoolVar(&o.prove, "prove", false, "look at everything that can happen to an object, crashes and deletions included")
 	flags.StringVar(&o.against, "against", "", "older revision, a file or a directory: phases that are gone need a successor")
 	flags.StringVar(&o.bindings, "bindings", "", "actions and guards of another program, as its `FILE` of kind Bindings says (see: actions -o yaml)")
@@ -61,9 +62,7 @@ Exit codes: 0 no finding or only warnings, 1 findings, 2 the check was not made.
 	flags.BoolVar(&o.live, "live", false, "take the CRDs from the cluster")
 	flags.BoolVar(&o.strict, "strict", false, "exit with 1 also when there are only warnings")
 	flags.StringVar(&o.explain, "explain", "", "print the page of a `CODE`, and check nothing")
-	completeOutput(cmd, slices.Sorted(maps.Keys(lintFormats))...)
-	// The flag exists, and one function is registered: there is nothing to fail.
-	_ = cmd.RegisterFlagCompletionFunc("explain", cobra.FixedCompletions(slices.Sorted(maps.Keys(diag.Codes)), cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(cmd, "explain", slices.Sorted(maps.Keys(diag.Codes))...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), s, args) }
 	return cmd
 }
@@ -74,9 +73,9 @@ func (o *lintOptions) run(ctx context.Context, s streams, args []string) error {
 		fmt.Fprint(s.out, page)
 		return err
 	}
-	show, ok := lintFormats[o.output]
+	show, ok := lintFormats[o.output.value]
 	if !ok {
-		return fmt.Errorf("-o %q: write one of %q", o.output, slices.Sorted(maps.Keys(lintFormats)))
+		return fmt.Errorf("-o %q: write one of %q", o.output.value, slices.Sorted(maps.Keys(lintFormats)))
 	}
 	files, err := lintFiles(s.in, args)
 	if err != nil {
@@ -177,16 +176,12 @@ func (o *lintOptions) ask(ctx context.Context, known *lint.Known) error {
 }
 
 func liveCRDs(ctx context.Context, c client.Reader) ([]apiextensionsv1.CustomResourceDefinition, error) {
-	var list unstructured.UnstructuredList
-	list.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinitionList"))
-	if err := c.List(ctx, &list); err != nil {
-		return nil, err
-	}
-	crds := make([]apiextensionsv1.CustomResourceDefinition, len(list.Items))
-	for i := range list.Items {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &crds[i]); err != nil {
+	all, err := live.All(ctx, c, apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+	crds := make([]apiextensionsv1.CustomResourceDefinition, len(all))
+	for i := range all {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(all[i].Object, &crds[i]); err != nil {
 			return nil, err
 		}
 	}
-	return crds, nil
+	return crds, err
 }

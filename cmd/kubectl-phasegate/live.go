@@ -157,17 +157,16 @@ var notRepeated = []string{"namespace", "token", "password", "request-timeout", 
 // as a shell reads them.
 func (c *cluster) given() string {
 	var words []string
-	add := func(name, value string) { words = append(words, quote("--"+name+"="+value)) }
 	c.all.VisitAll(func(f *pflag.Flag) {
-		list, isList := f.Value.(pflag.SliceValue)
-		switch {
-		case !f.Changed || slices.Contains(notRepeated, f.Name):
-		case isList:
-			for _, value := range list.GetSlice() {
-				add(f.Name, value)
-			}
-		default:
-			add(f.Name, f.Value.String())
+		if !f.Changed || slices.Contains(notRepeated, f.Name) {
+			return
+		}
+		values := []string{f.Value.String()}
+		if list, isList := f.Value.(pflag.SliceValue); isList {
+			values = list.GetSlice()
+		}
+		for _, value := range values {
+			words = append(words, quote("--"+f.Name+"="+value))
 		}
 	})
 	return strings.Join(words, " ")

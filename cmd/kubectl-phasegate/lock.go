@@ -87,8 +87,7 @@ func glassCommand(s streams, cmd *cobra.Command, decide func(*datastoremigration
 		noted(s, live.Object{Name: "DatastoreMigrations", Note: locks.Note})
 		verdict, err := decide(locks)
 		if errors.Is(err, datastoremigration.ErrHeld) {
-			fmt.Fprintln(s.err, err)
-			return errFindings
+			return tell(s, err, errFindings)
 		}
 		if err != nil {
 			return err

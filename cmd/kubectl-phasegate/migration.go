@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +13,7 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
+	"github.com/phasegate/phasegate/fsm"
 )
 
 type migration = migrationv1.DatastoreMigration
@@ -27,7 +27,15 @@ var errNoMigration = errors.New("there is no DatastoreMigration")
 // is the only one that there is: the right to list them is needed then, else that to get it.
 // Why the state could not be read is on stderr.
 func theMigration(ctx context.Context, s streams, c client.Client, args []string) (*migration, error) {
-	one, _, err := findMigration(ctx, c, args)
+	name := strings.Join(args, "")
+	name = name[strings.LastIndexByte(name, '/')+1:] // kubectl get -o name writes KIND/NAME
+	var one live.Migration
+	var err error
+	if name != "" {
+		one, err = live.GetMigration(ctx, c, name)
+	} else {
+		one, err = onlyMigration(ctx, c)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -35,47 +43,44 @@ func theMigration(ctx context.Context, s streams, c client.Client, args []string
 	return one.DatastoreMigration, nil
 }
 
-// findMigration answers orphans, the states of migrations that are gone, also with an
-// error that says that there is no migration: those of its name, if one is given.
-func findMigration(ctx context.Context, c client.Client, args []string) (live.Migration, []live.Orphan, error) {
-	name := strings.Join(args, "")
-	name = name[strings.LastIndexByte(name, '/')+1:] // kubectl get -o name writes KIND/NAME
-	all, orphans, err := live.Migrations(ctx, c, name)
+func onlyMigration(ctx context.Context, c client.Client) (live.Migration, error) {
+	one, names, err := live.OnlyMigration(ctx, c)
 	switch {
-	case name == "" && meta.IsNoMatchError(err), err == nil && len(all) == 0:
-		return live.Migration{}, orphans, fmt.Errorf("%w: create one (docs/operate/migrate.md), or choose another cluster with --context", errNoMigration)
-	case apierrs.IsForbidden(err) && name == "":
-		return live.Migration{}, nil, fmt.Errorf("%w: you may not look which there are: give the name of one", err)
-	case err != nil:
-		another := func(o live.Orphan) bool { return o.Spec.Object.Name != name }
-		return live.Migration{}, slices.DeleteFunc(orphans, another), err
-	case len(all) > 1:
-		return live.Migration{}, nil, fmt.Errorf("which migration? give one of: %s", strings.Join(namesOf(all), ", "))
+	case meta.IsNoMatchError(err), err == nil && len(names) == 0:
+		return one, fmt.Errorf("%w: create one (docs/operate/migrate.md), or choose another cluster with --context", errNoMigration)
+	case apierrs.IsForbidden(err):
+		return one, fmt.Errorf("%w: you may not look which there are: give the name of one", err)
+	case len(names) > 1:
+		return one, fmt.Errorf("which migration? give one of: %s", strings.Join(names, ", "))
 	}
-	return all[0], orphans, nil
+	return one, err
 }
 
-func namesOf(all []live.Migration) []string {
-	names := make([]string, len(all))
-	for i := range all {
-		names[i] = all[i].Name
+// drivenMigration is theMigration, and the machine that drives it; files are those of -f.
+func (c *cluster) drivenMigration(ctx context.Context, s streams, files, args []string) (client.Client, *migration, *fsm.Machine, error) {
+	k, err := c.machines(ctx, s, files)
+	if err != nil {
+		return nil, nil, nil, err
 	}
-	return names
+	dm, err := theMigration(ctx, s, k.client, args)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	machine, err := k.driverOf(s, migrationKind, dm.Status.Machine)
+	return k.client, dm, machine, err
 }
 
 // completeMigrations offers the names of the cluster's migrations, as the first argument.
 func completeMigrations(at *cluster) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTakes)
 		defer cancel()
-		c, _, err := at.connect()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+		if c, _, err := at.connect(); err == nil {
+			_, names, _ = live.OnlyMigration(ctx, c)
 		}
-		all, _, _ := live.Migrations(ctx, c, "")
-		return namesOf(all), cobra.ShellCompDirectiveNoFileComp
+		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 }

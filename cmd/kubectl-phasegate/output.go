@@ -16,6 +16,58 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
+// format is what -o says, of those that a command has itself.
+type format struct {
+	value string
+	known []string
+}
+
+// formatFlag gives a command -o for some formats; the first is the default.
+func formatFlag(cmd *cobra.Command, formats ...string) *format {
+	f := &format{known: formats}
+	cmd.Flags().StringVarP(&f.value, "output", "o", formats[0], f.choice())
+	completeFlag(cmd, "output", formats...)
+	return f
+}
+
+func (f *format) choice() string {
+	last := len(f.known) - 1
+	return strings.Join(f.known[:last], ", ") + " or " + f.known[last]
+}
+
+func (f *format) check() error {
+	if !slices.Contains(f.known, f.value) {
+		return fmt.Errorf("-o %q: write %s", f.value, f.choice())
+	}
+	return nil
+}
+
+// print writes a value as JSON, or its text.
+func (f *format) print(to io.Writer, value any, text func() string) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	if f.value == "json" {
+		return writeJSON(to, value)
+	}
+	_, err := io.WriteString(to, text())
+	return err
+}
+
+// writeJSON writes a value for programs, as people can read it.
+func writeJSON(to io.Writer, value any) error {
+	enc := json.NewEncoder(to)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(value)
+}
+
+// completeFlag offers the values of a flag.
+func completeFlag(cmd *cobra.Command, flag string, values ...string) {
+	// The flag exists, and one function is registered: there is nothing to fail.
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
 // output is what -o says: a text of ours, or what a printer of kubectl makes of a value.
 type output struct {
 	format string
@@ -34,12 +86,9 @@ func outputFlags(cmd *cobra.Command, ours ...string) *output {
 	all := slices.Concat(ours, theirs)
 	cmd.Flags().StringVarP(&o.format, "output", "o", o.format, "one of "+strings.Join(all, ", "))
 	cmd.Flags().StringVar(o.flags.TemplatePrinterFlags.TemplateArgument, "template", "", "template of -o go-template, or its file")
-	completeOutput(cmd, all...)
+	completeFlag(cmd, "output", all...)
 	return o
 }
-
-// texts write the formats of ours, by name.
-type texts map[string]func(io.Writer) error
 
 // shown is a value with JSON tags to print.
 type shown struct {
@@ -48,7 +97,8 @@ type shown struct {
 	of    schema.GroupVersionKind
 	name  string
 	value any
-	texts texts
+	// text writes the formats of ours; wide is the one of that name.
+	text func(to io.Writer, wide bool) error
 }
 
 // check refuses a format that is none, before anything is asked of a cluster.
@@ -70,8 +120,8 @@ func (o *output) printer() (printers.ResourcePrinter, error) {
 
 // print writes what -o asks for.
 func (o *output) print(to io.Writer, what shown) error {
-	if text := what.texts[o.format]; text != nil {
-		return text(to)
+	if slices.Contains(o.ours, o.format) {
+		return what.text(to, o.format == "wide")
 	}
 	printer, err := o.printer()
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -13,7 +12,6 @@ import (
 	"github.com/phasegate/phasegate/cmd/internal/checkup"
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/preview"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
-	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
 )
@@ -62,10 +60,7 @@ out.`,
 		if err != nil {
 			return err
 		}
-		text := func(wide bool) func(io.Writer) error {
-			return func(to io.Writer) error { return plan.Text(to, wide) }
-		}
-		err = out.print(s.out, shown{kind: "Plan", of: migrationKind, name: l.dm.Name, value: plan, texts: texts{"table": text(false), "wide": text(true)}})
+		err = out.print(s.out, shown{kind: "Plan", of: migrationKind, name: l.dm.Name, value: plan, text: plan.Text})
 		if err != nil || plan.Ready() {
 			return err
 		}
@@ -103,18 +98,10 @@ func newLook(ctx context.Context, s streams, at *cluster, o lookOptions) (*look,
 	if err != nil {
 		return nil, err
 	}
-	k, err := at.machines(ctx, s, nil)
-	if err != nil {
-		return nil, err
-	}
-	dm, err := theMigration(ctx, s, k.client, o.args)
-	var machine *fsm.Machine
-	switch {
-	case o.orNone && errors.Is(err, errNoMigration):
+	_, dm, machine, err := at.drivenMigration(ctx, s, nil, o.args)
+	if o.orNone && errors.Is(err, errNoMigration) {
 		dm = &migration{}
 		machine, err = chooseMachine(s, datastoremigration.MachineName)
-	case err == nil:
-		machine, err = k.driverOf(s, migrationKind, dm.Status.Machine)
 	}
 	if err != nil {
 		return nil, err

@@ -98,8 +98,7 @@ func (a *ask) run(ctx context.Context, s streams, at *cluster, args []string) er
 	}
 	token, err := request.Do(ctx)
 	if errors.Is(err, live.ErrNotNow) {
-		fmt.Fprintln(s.err, err)
-		return errFindings
+		return tell(s, err, errFindings)
 	}
 	if err != nil {
 		return err
@@ -124,12 +123,23 @@ func (a *ask) follow(ctx context.Context, s streams, request live.Ask, token str
 			return err
 		}
 		if err != nil {
-			fmt.Fprintln(s.err, err)
-			return errFindings
+			return tell(s, err, errFindings)
 		}
 		fmt.Fprintf(s.out, "acted on; %s is in phase %s\n", o, o.Machine.Phase)
 		return nil
 	})
+}
+
+// parseTarget splits KIND NAME, KIND/NAME and NAME.
+func parseTarget(args []string) (kind, name string) {
+	if len(args) == 2 {
+		return args[0], args[1]
+	}
+	text := strings.Join(args, "")
+	if kind, name, qualified := strings.Cut(text, "/"); qualified {
+		return kind, name
+	}
+	return "", text
 }
 
 // kindFor reads what kubectl would: a kind, a resource or a short name, with or

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -16,9 +15,10 @@ import (
 
 // scaffoldOptions are the flags of scaffold.
 type scaffoldOptions struct {
-	output, only, account string
-	crds                  []string
-	clusterScoped         bool
+	output        *format
+	only, account string
+	crds          []string
+	clusterScoped bool
 }
 
 func scaffoldCommand(s streams) *cobra.Command {
@@ -46,14 +46,12 @@ Exit codes: 0 printed, 1 the file is refused, 2 it could not be read.`,
 		RunE: func(_ *cobra.Command, args []string) error { return o.run(s, args[0]) },
 	}
 	f := cmd.Flags()
-	f.StringVarP(&o.output, "output", "o", "yaml", "yaml or json")
+	o.output = formatFlag(cmd, "yaml", "json")
 	f.StringVar(&o.only, "only", "", "print only one of the two: crd or rbac")
 	f.StringArrayVar(&o.crds, "crd", nil, "`FILE` or directory of CRDs, which say the plurals of their kinds; others are guessed")
 	f.BoolVar(&o.clusterScoped, "cluster-scoped", false, "objects of the kind are in no namespace")
 	f.StringVar(&o.account, "service-account", "phasegate-system/phasegate-custom", "the manager's account, as `NAMESPACE/NAME`")
-	completeOutput(cmd, "yaml", "json")
-	// The flag exists, and one function is registered: there is nothing to fail.
-	_ = cmd.RegisterFlagCompletionFunc("only", cobra.FixedCompletions([]string{"crd", "rbac"}, cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(cmd, "only", "crd", "rbac")
 	return cmd
 }
 
@@ -90,9 +88,10 @@ func (o *scaffoldOptions) run(s streams, file string) error {
 func (o *scaffoldOptions) options() (scaffold.Options, error) {
 	namespace, name, _ := strings.Cut(o.account, "/")
 	options := scaffold.Options{ClusterScoped: o.clusterScoped, Account: types.NamespacedName{Namespace: namespace, Name: name}}
+	if err := o.output.check(); err != nil {
+		return options, err
+	}
 	switch {
-	case o.output != "yaml" && o.output != "json":
-		return options, fmt.Errorf("-o %q: write yaml or json", o.output)
 	case o.only != "" && o.only != "crd" && o.only != "rbac":
 		return options, fmt.Errorf("--only %q: write crd or rbac", o.only)
 	case namespace == "" || name == "":
@@ -105,11 +104,10 @@ func (o *scaffoldOptions) options() (scaffold.Options, error) {
 
 // print writes the documents as they are, or as a list in JSON.
 func (o *scaffoldOptions) print(s streams, text string) error {
-	if o.output == "yaml" {
+	if o.output.value == "yaml" {
 		_, err := fmt.Fprint(s.out, text)
 		return err
 	}
-	all := map[string]any{"apiVersion": "v1", "kind": "List"}
 	var items []any
 	for doc := range strings.SplitSeq(text, "\n---\n") {
 		var item map[string]any
@@ -118,8 +116,5 @@ func (o *scaffoldOptions) print(s streams, text string) error {
 		}
 		items = append(items, item)
 	}
-	all["items"] = items
-	enc := json.NewEncoder(s.out)
-	enc.SetIndent("", "  ")
-	return enc.Encode(all)
+	return writeJSON(s.out, map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
 }

@@ -1,10 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +14,7 @@ import (
 )
 
 func simulateCommand(s streams) *cobra.Command {
-	var output, machine string
+	var machine string
 	var crash bool
 	cmd := &cobra.Command{
 		Use:   "simulate SCENARIO...",
@@ -31,19 +32,16 @@ Exit codes: 0 all that is expected came true, 1 something did not, 2 a file coul
 read.`,
 		Example: `  kubectl phasegate simulate docs/examples/scenarios/happy-path.yaml
   kubectl phasegate simulate my/*.yaml --machine phases/datastore-migration.yaml --crash`,
-		Args: cobra.MinimumNArgs(1),
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return []string{"yaml"}, cobra.ShellCompDirectiveFilterFileExt
-		},
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: cobra.FixedCompletions([]string{"yaml"}, cobra.ShellCompDirectiveFilterFileExt),
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
+	output := formatFlag(cmd, "text", "json")
 	cmd.Flags().StringVar(&machine, "machine", "", "another machine than the scenario says: a file or the name of a compiled-in one")
 	cmd.Flags().BoolVar(&crash, "crash", false, "also crash the manager everywhere")
-	completeOutput(cmd, "text", "json")
 	_ = cmd.RegisterFlagCompletionFunc("machine", completeCompiled) // the flag exists
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		if output != "text" && output != "json" {
-			return fmt.Errorf("-o %q: write text or json", output)
+		if err := output.check(); err != nil {
+			return err
 		}
 		var results []*simulate.Result
 		for _, file := range args {
@@ -95,27 +93,18 @@ func findings(s streams, diags diag.Diagnostics) error {
 	return errFindings
 }
 
-func report(s streams, output string, results []*simulate.Result) error {
-	failed := false
-	for i, r := range results {
-		failed = failed || len(r.Failures) > 0
-		if output == "text" {
-			if i > 0 {
-				fmt.Fprintln(s.out)
-			}
-			r.Write(s.out)
+func report(s streams, output *format, results []*simulate.Result) error {
+	err := output.print(s.out, results, func() string {
+		var texts []string
+		for _, r := range results {
+			var text strings.Builder
+			r.Write(&text)
+			texts = append(texts, text.String())
 		}
-	}
-	if output == "json" {
-		enc := json.NewEncoder(s.out)
-		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(results); err != nil {
-			return err
-		}
-	}
-	if failed {
+		return strings.Join(texts, "\n")
+	})
+	if err == nil && slices.ContainsFunc(results, func(r *simulate.Result) bool { return len(r.Failures) > 0 }) {
 		return errFindings
 	}
-	return nil
+	return err
 }

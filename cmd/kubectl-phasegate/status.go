@@ -15,7 +15,6 @@ import (
 
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/statusview"
-	"github.com/phasegate/phasegate/controllers/machinestore/definitions"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
@@ -105,12 +104,12 @@ func (o *statusOptions) run(ctx context.Context, s streams, args []string) error
 		return o.show(s.out, it, first)
 	}
 	f := follower{look: look.again, patience: patience}
-	var end watched
+	var end sight
 	err = finish(ctx, s, o.timeout, func(ctx context.Context) (err error) {
 		end, err = f.follow(ctx, first, s, statusview.View{Tree: o.tree, Wide: o.output.format == "wide"})
 		return err
 	})
-	if shown := o.show(s.out, it, end.last); shown != nil {
+	if shown := o.show(s.out, it, end.overview); shown != nil {
 		return shown
 	}
 	if err != nil {
@@ -131,15 +130,9 @@ func (o *statusOptions) onlyLeft(s streams, it target, by statusview.Caller, mis
 }
 
 func (o *statusOptions) show(to io.Writer, it target, seen statusview.Overview) error {
-	text := func(wide bool) func(io.Writer) error {
-		return func(to io.Writer) error {
-			return seen.Text(to, statusview.View{Tree: o.tree, Wide: wide, Style: styleFor(to)})
-		}
-	}
-	return o.output.print(to, shown{
-		kind: "Overview", of: it.kind, name: seen.Name, value: seen,
-		texts: texts{"table": text(false), "wide": text(true)},
-	})
+	return o.output.print(to, shown{kind: "Overview", of: it.kind, name: seen.Name, value: seen, text: func(to io.Writer, wide bool) error {
+		return seen.Text(to, statusview.View{Tree: o.tree, Wide: wide, Style: styleFor(to)})
+	}})
 }
 
 // looker looks at one object again and again, by the machine that drives it at that moment.
@@ -168,17 +161,12 @@ func (l *looker) reload(ctx context.Context, o live.Object) error {
 	if o.Machine.Revision == l.driver.Revision() || len(l.published) == 0 {
 		return nil
 	}
-	published, _, err := definitions.List(ctx, l.client)
+	now, err := l.anew(ctx, l.candidate)
 	if err != nil {
 		return err
 	}
-	for _, c := range candidates(published, nil, false) {
-		if c.name == l.name {
-			c.instead, c.warn = l.instead, l.warn
-			l.candidate = c
-			l.driver, err = c.machine(o)
-		}
-	}
+	l.candidate = now
+	l.driver, err = now.machine(o)
 	return err
 }
 

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -10,15 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/phasegate/phasegate/cmd/internal/checkup"
-	"github.com/phasegate/phasegate/cmd/internal/release"
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/supportbundle"
-	"github.com/phasegate/phasegate/resources"
 )
 
 func supportBundleCommand(s streams) *cobra.Command {
-	o := supportbundle.Options{Registry: resources.Default(), Version: release.Current()}
-	file, calico := "", "calico-system"
+	o, file := supportbundle.Options{}, ""
 	cmd := &cobra.Command{
 		Use:   "support-bundle [NAME]",
 		Short: "Collect what somebody needs who helps from afar, without secrets",
@@ -42,7 +36,7 @@ written.`,
 	cmd.ValidArgsFunction = completeMigrations(at)
 	cmd.Flags().StringVarP(&file, "file", "f", "", "file to write, - for stdout; default: phasegate-TIME.tar.gz")
 	cmd.Flags().BoolVar(&o.RedactNames, "redact-names", false, "hash the names of Calico's objects")
-	cmd.Flags().StringVar(&calico, "calico-namespace", calico, "namespace of calico-node, for the checks")
+	cmd.Flags().StringVar(&o.CalicoNamespace, "calico-namespace", "calico-system", "namespace of calico-node, for the checks")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if o.Config, err = at.rest(); err != nil {
 			return err
@@ -56,17 +50,6 @@ written.`,
 				return err
 			}
 			o.Migration = dm.Name
-		}
-		o.Checks = func(ctx context.Context) ([]byte, error) {
-			files, err := checkup.Load("", "")
-			if err != nil {
-				return nil, err
-			}
-			report, err := checkup.Run(ctx, checkup.Options{Config: o.Config, Controllers: checkup.Controllers[:2], CalicoNamespace: calico, Files: files})
-			if err != nil {
-				return nil, err
-			}
-			return json.Marshal(report)
 		}
 		collected, err := supportbundle.Collect(cmd.Context(), o)
 		if err != nil {

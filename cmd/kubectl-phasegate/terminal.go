@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -21,6 +23,27 @@ func terminalOf(to io.Writer) *os.File {
 		return nil
 	}
 	return f
+}
+
+// confirm asks a person. Where there is none, --yes must have said it.
+func confirm(s streams, yes bool, deed string) error {
+	if yes {
+		return nil
+	}
+	in, ok := s.in.(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) {
+		return errors.New(deed + ": nobody can be asked here, there is no terminal: give --yes")
+	}
+	fmt.Fprintf(s.err, "%s? [y/N] ", deed)
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil {
+		return fmt.Errorf("read the answer: %w: give --yes", err)
+	}
+	if strings.HasPrefix(strings.ToLower(strings.TrimSpace(answer)), "y") {
+		return nil
+	}
+	fmt.Fprintln(s.err, "nothing was done")
+	return errFindings
 }
 
 // styles use the colours that every terminal has in its own palette, so that they can be

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"text/tabwriter"
 
@@ -15,7 +13,7 @@ import (
 )
 
 func verifyCommand(s streams) *cobra.Command {
-	output, kindsFile := "table", ""
+	kindsFile := ""
 	cmd := &cobra.Command{
 		Use:   "verify [NAME]",
 		Short: "Compare both sides of a migration, object by object",
@@ -35,19 +33,17 @@ Exit codes: 0 both sides are the same, 1 they differ, 2 they could not be compar
 	}
 	at := clusterFlags(cmd)
 	cmd.ValidArgsFunction = completeMigrations(at)
-	cmd.Flags().StringVarP(&output, "output", "o", output, "table or json")
+	output := formatFlag(cmd, "table", "json")
 	cmd.Flags().StringVar(&kindsFile, "kinds-file", "", "kind registry file, as for the manager")
-	completeOutput(cmd, "table", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		write := map[string]func(sides, io.Writer) error{"table": sides.table, "json": sides.json}[output]
-		if write == nil {
-			return fmt.Errorf("-o %q: write table or json", output)
+		if err := output.check(); err != nil {
+			return err
 		}
 		found, err := compareSides(cmd.Context(), s, at, args, kindsFile)
 		if err != nil {
 			return err
 		}
-		if err := write(found, s.out); err != nil || found.Same {
+		if err := output.print(s.out, found, found.table); err != nil || found.Same {
 			return err
 		}
 		return errFindings
@@ -57,21 +53,13 @@ Exit codes: 0 both sides are the same, 1 they differ, 2 they could not be compar
 
 // sides is what both sides came to, as it is shown.
 type sides struct {
-	Migration string      `json:"migration"`
-	Same      bool        `json:"same"`
-	Kinds     []sidesKind `json:"kinds"`
+	Migration string                    `json:"migration"`
+	Same      bool                      `json:"same"`
+	Kinds     []copier.KindVerification `json:"kinds"`
 	// Differences name one object each.
 	Differences []string `json:"differences"`
 	// OnlyInV3 name one object each that no copy is of: the sides are the same all the same.
 	OnlyInV3 []string `json:"onlyInV3"`
-}
-
-type sidesKind struct {
-	Kind   string `json:"kind"`
-	V1     int64  `json:"v1"`
-	V3     int64  `json:"v3"`
-	Same   int64  `json:"same"`
-	Digest string `json:"digest,omitempty"`
 }
 
 func compareSides(ctx context.Context, s streams, at *cluster, args []string, kindsFile string) (sides, error) {
@@ -96,10 +84,10 @@ func compareSides(ctx context.Context, s streams, at *cluster, args []string, ki
 }
 
 func sidesOf(name string, v copier.Verification) sides {
-	out := sides{Migration: name, Same: v.OK(), Kinds: []sidesKind{}, Differences: []string{}, OnlyInV3: []string{}}
+	out := sides{Migration: name, Same: v.OK(), Kinds: []copier.KindVerification{}, Differences: []string{}, OnlyInV3: []string{}}
 	for _, k := range v.Kinds {
 		if k.V1+k.V3 > 0 {
-			out.Kinds = append(out.Kinds, sidesKind{k.Kind, k.V1, k.V3, k.Same, k.Digest})
+			out.Kinds = append(out.Kinds, k)
 		}
 	}
 	for _, c := range append(v.Different, v.Altered...) {
@@ -121,15 +109,14 @@ func sidesOf(name string, v copier.Verification) sides {
 // onlyInV3Named is how many objects the table names that only v3 has.
 const onlyInV3Named = 5
 
-func (o sides) table(out io.Writer) error {
+func (o sides) table() string {
+	out := &strings.Builder{}
 	t := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
 	fmt.Fprintln(t, "KIND\tV1\tV3\tSAME")
 	for _, k := range o.Kinds {
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\n", k.Kind, k.V1, k.V3, k.Same)
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
+	_ = t.Flush() // a text is never full
 	for _, d := range o.Differences {
 		fmt.Fprintf(out, "× %s\n", d)
 	}
@@ -143,18 +130,10 @@ func (o sides) table(out io.Writer) error {
 	switch n := len(o.OnlyInV3); {
 	case o.Same && n > 0:
 		fmt.Fprintf(out, "Both sides are the same, but for %d that v3 alone has.\n", n)
-		return nil
 	case o.Same:
 		fmt.Fprintln(out, "Both sides are the same.")
-		return nil
+	default:
+		fmt.Fprintf(out, "%d objects differ.\n", len(o.Differences))
 	}
-	fmt.Fprintf(out, "%d objects differ.\n", len(o.Differences))
-	return nil
-}
-
-func (o sides) json(out io.Writer) error {
-	enc := json.NewEncoder(out)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(o)
+	return out.String()
 }

@@ -7,18 +7,16 @@ import (
 )
 
 func versionCommand(s streams) *cobra.Command {
-	var output string
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version of this program",
 		Long:    "Print the version of this program; -o json also the commit, the Go version and the\nplatform, which belong into a bug report.\n\nExit codes: 0 printed, 2 usage.",
 		Example: "  kubectl phasegate version -o json",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			return printAs(s.out, output, release.Current(), func() string { return version + "\n" })
-		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")
-	completeOutput(cmd, "text", "json")
+	output := formatFlag(cmd, "text", "json")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		return output.print(s.out, release.Current(), func() string { return version + "\n" })
+	}
 	return cmd
 }

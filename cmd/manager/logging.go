@@ -24,18 +24,14 @@ func (o *logOptions) validate() error {
 	return err
 }
 
+// levels are those that have a name.
+var levels = map[string]zapcore.Level{"error": zapcore.ErrorLevel, "info": zapcore.InfoLevel, "debug": zapcore.DebugLevel}
+
 // logger writes to w. Kubernetes objects appear in it by name only, at every
 // level: the encoder of controller-runtime sees to that.
 func (o *logOptions) logger(w io.Writer) (logr.Logger, error) {
-	var level zapcore.Level
-	switch o.level {
-	case "error":
-		level = zapcore.ErrorLevel
-	case "info":
-		level = zapcore.InfoLevel
-	case "debug":
-		level = zapcore.DebugLevel
-	default:
+	level, named := levels[o.level]
+	if !named {
 		// A verbosity of logr is a negative level of zap, which has room for 127.
 		verbosity, err := strconv.ParseInt(o.level, 10, 8)
 		if err != nil || verbosity < 0 {
@@ -44,12 +40,8 @@ func (o *logOptions) logger(w io.Writer) (logr.Logger, error) {
 		level = zapcore.Level(-verbosity)
 	}
 	times := func(c *zapcore.EncoderConfig) { c.EncodeTime = zapcore.ISO8601TimeEncoder }
-	encoder := zap.JSONEncoder(times)
-	switch o.format {
-	case "json":
-	case "text":
-		encoder = zap.ConsoleEncoder(times)
-	default:
+	encoder := map[string]zap.Opts{"json": zap.JSONEncoder(times), "text": zap.ConsoleEncoder(times)}[o.format]
+	if encoder == nil {
 		return logr.Logger{}, fmt.Errorf("--log-format: %q is not a format: use json or text", o.format)
 	}
 	at := uberzap.NewAtomicLevelAt(level)

@@ -47,6 +47,10 @@ type options struct {
 	log             logOptions
 	tracing         tracingOptions
 	shutdownTimeout time.Duration
+
+	// These are what validate makes of the flags.
+	http    builtin.HTTP
+	proxies corev1.ResourceRequirements
 }
 
 // addFlags defines every flag of the program and its subcommands.
@@ -85,13 +89,7 @@ func (o *options) validate() error {
 			return fmt.Errorf("--controllers: %q is not known; known controllers: %v", name, checkup.Controllers)
 		}
 	}
-	if _, err := o.http(); err != nil {
-		return err
-	}
-	if _, err := o.ofProxies(); err != nil {
-		return err
-	}
-	if err := o.validateProxy(); err != nil {
+	if err := cmp.Or(o.readHTTP(), o.readProxies(), o.validateProxy()); err != nil {
 		return err
 	}
 	if err := errors.Join(positive("--workers", o.workers), positive("--external-calls", o.externalCalls), positive("--max-requests-in-flight", o.maxRequests)); err != nil {
@@ -120,6 +118,9 @@ func positive(flag string, n int) error {
 
 func (o *options) runs(controller string) bool { return slices.Contains(o.controllers, controller) }
 
+// runsMachine tells whether one of the controllers that --controllers names runs a machine.
+func (o *options) runsMachine(name string) bool { return o.runs(checkup.ControllerOf(name)) }
+
 // limits are those of each controller. Where no host may be asked, no call takes its time.
 func (o *options) limits() runner.Limits {
 	limits := runner.Limits{Workers: o.workers}
@@ -129,28 +130,28 @@ func (o *options) limits() runner.Limits {
 	return limits
 }
 
-// http is where machines may send requests.
-func (o *options) http() (builtin.HTTP, error) {
-	leave := builtin.HTTP{AllowHosts: o.httpHosts}
+// readHTTP says where machines may send requests.
+func (o *options) readHTTP() error {
+	o.http = builtin.HTTP{AllowHosts: o.httpHosts}
 	for _, network := range o.httpPrivate {
 		prefix, err := netip.ParsePrefix(network)
 		if err != nil {
-			return builtin.HTTP{}, fmt.Errorf("--allow-private-http: %w: write a network such as 10.1.0.0/16", err)
+			return fmt.Errorf("--allow-private-http: %w: write a network such as 10.1.0.0/16", err)
 		}
-		leave.AllowPrivate = append(leave.AllowPrivate, prefix)
+		o.http.AllowPrivate = append(o.http.AllowPrivate, prefix)
 	}
-	return leave, nil
+	return nil
 }
 
-// ofProxies are the requests and limits of proxies. A field that there is not would be
+// readProxies reads the requests and limits of proxies. A field that there is not would be
 // one that is not heeded.
-func (o *options) ofProxies() (corev1.ResourceRequirements, error) {
-	var r corev1.ResourceRequirements
-	strict, err := kjson.UnmarshalStrict([]byte(o.proxyResources), &r)
+func (o *options) readProxies() error {
+	o.proxies = corev1.ResourceRequirements{}
+	strict, err := kjson.UnmarshalStrict([]byte(o.proxyResources), &o.proxies)
 	if err := errors.Join(append(strict, err)...); err != nil {
-		return r, fmt.Errorf(`--proxy-resources: %w: write JSON such as {"requests":{"cpu":"50m","memory":"64Mi"},"limits":{"memory":"512Mi"}}`, err)
+		return fmt.Errorf(`--proxy-resources: %w: write JSON such as {"requests":{"cpu":"50m","memory":"64Mi"},"limits":{"memory":"512Mi"}}`, err)
 	}
-	return r, nil
+	return nil
 }
 
 // flavour is what the proxies run.

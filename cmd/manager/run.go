@@ -10,7 +10,7 @@ import (
 	"runtime/debug"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -20,13 +20,15 @@ import (
 
 	"github.com/phasegate/phasegate/cmd/internal/checkup"
 	"github.com/phasegate/phasegate/cmd/manager/internal/health"
-	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/controllers/generic"
+	"github.com/phasegate/phasegate/controllers/lint"
 	"github.com/phasegate/phasegate/controllers/machinestore"
+	"github.com/phasegate/phasegate/controllers/machinestore/definitions"
 	"github.com/phasegate/phasegate/controllers/mcpserver"
 	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/phases"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/inflight"
 )
@@ -45,14 +47,8 @@ func run(ctx context.Context, o *options) error {
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
 	p := &program{options: o}
-	if p.registry, err = loadRegistry(o.kindsFile); err != nil {
-		return err
-	}
-	if p.http, err = o.http(); err != nil {
-		return err
-	}
-	if p.proxies, err = o.ofProxies(); err != nil {
-		return err
+	if p.registry, err = lint.LoadRegistry(o.kindsFile); err != nil {
+		return fmt.Errorf("--kinds-file: %w", err)
 	}
 	if p.store, err = loadMachines(o, logger, p.vitals.machines.Beat); err != nil {
 		return err
@@ -80,12 +76,23 @@ func run(ctx context.Context, o *options) error {
 	return err
 }
 
+// loadMachines loads the compiled-in machines, and those of a directory over them.
+// looked is called each time the directory has been looked at; nil: nobody asks.
+func loadMachines(o *options, log logr.Logger, looked func()) (*machinestore.Store, error) {
+	store, err := machinestore.Load(machinestore.Options{
+		Shipped: phases.Files, Dir: o.phasesDir, Bindings: catalog.Bindings, Log: log.WithName("machines"), Looked: looked,
+		Runs: o.runsMachine,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--phases-dir: %w", err)
+	}
+	return store, nil
+}
+
 // program is what a manager is made of.
 type program struct {
 	*options
 	registry *resources.Registry
-	http     builtin.HTTP
-	proxies  corev1.ResourceRequirements
 	store    *machinestore.Store
 	vitals   vitals
 }
@@ -113,18 +120,17 @@ func (p *program) manager(unlimited *rest.Config) (manager.Manager, error) {
 		return nil, fmt.Errorf("make the manager: %w", err)
 	}
 	p.store.Register(metrics.Registry)
-	if p.store.Objects, err = statesOf(cfg); err != nil {
+	ours, err := ourClient(cfg)
+	if err != nil {
 		return nil, err
 	}
+	p.store.Objects = states(ours)
 	ready, err := readyChecks(mgr, unlimited, p.store)
 	if err != nil {
 		return nil, err
 	}
-	published, err := p.publisher(cfg, mgr.GetLogger())
-	if err != nil {
-		return nil, err
-	}
-	parts := []manager.Runnable{p.store, published}
+	parts := []manager.Runnable{p.store, &definitions.Publisher{Client: ours, Store: p.store, Runs: p.runsMachine, Manager: p.leader.installation(),
+		Log: mgr.GetLogger().WithName("definitions")}}
 	controllers := p.controllersOf(unlimited, cfg, runner.NewMetrics(metrics.Registry))
 	for _, name := range checkup.Controllers {
 		if c := controllers[name]; c != nil {

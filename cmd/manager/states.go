@@ -17,20 +17,21 @@ import (
 // statesPage is how many states are read at a time.
 const statesPage = 500
 
-// statesOf reads the states of a machine's objects from the API server, page by page. Where
-// it does not have their kind, there are none.
-func statesOf(cfg *rest.Config) (machinestore.Objects, error) {
+// ourClient is for MachineStates and MachineDefinitions.
+func ourClient(cfg *rest.Config) (client.Client, error) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	reader, err := client.New(cfg, client.Options{Scheme: scheme})
+	c, err := client.New(cfg, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, fmt.Errorf("make the client of machine states: %w", err)
 	}
-	return states(reader), nil
+	return c, nil
 }
 
+// states reads the states of a machine's objects from the API server, page by page. Where
+// it does not have their kind, there are none.
 func states(reader client.Reader) machinestore.Objects {
 	return func(ctx context.Context, machine string, each func(*v1alpha1.MachineState)) error {
 		for page := (v1alpha1.MachineStateList{}); ; {

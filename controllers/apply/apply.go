@@ -12,10 +12,19 @@ package apply
 import (
 	"context"
 	"fmt"
+	"reflect"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	appsapply "k8s.io/client-go/applyconfigurations/apps/v1"
+	coreapply "k8s.io/client-go/applyconfigurations/core/v1"
+	rbacapply "k8s.io/client-go/applyconfigurations/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -101,4 +110,132 @@ func same(owned, want client.Object) bool {
 	want = want.DeepCopyObject().(client.Object)
 	want.GetObjectKind().SetGroupVersionKind(owned.GetObjectKind().GroupVersionKind())
 	return equality.Semantic.DeepEqual(owned, want)
+}
+
+// send applies want, by force, and answers what the object is now.
+func send[T client.Object](ctx context.Context, a Applier, want T) (now T, err error) {
+	body, err := bodyOf(a.Client, want)
+	if err != nil {
+		return now, err
+	}
+	err = a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(body), client.FieldOwner(a.Manager), client.ForceOwnership)
+	if err != nil {
+		return now, fmt.Errorf("apply %s: %w", describe(a.Client, want), err)
+	}
+	return typedLike(want, body.Object)
+}
+
+// bodyOf is obj as it is sent: what a Go type cannot leave out is left out.
+func bodyOf(c client.Client, obj client.Object) (*unstructured.Unstructured, error) {
+	gvk, err := c.GroupVersionKindFor(obj)
+	if err != nil {
+		return nil, err
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", describe(c, obj), err)
+	}
+	delete(fields, "status")
+	dropNulls(fields)
+	body := &unstructured.Unstructured{Object: fields}
+	body.SetGroupVersionKind(gvk)
+	return body, nil
+}
+
+// dropNulls removes null fields: an apply would own them.
+func dropNulls(value any) {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, inner := range v {
+			if inner == nil {
+				delete(v, key)
+			}
+			dropNulls(inner)
+		}
+	case []any:
+		for _, inner := range v {
+			dropNulls(inner)
+		}
+	}
+}
+
+// typedLike decodes fields into a new object of the type that sample has.
+func typedLike[T client.Object](sample T, fields map[string]any) (T, error) {
+	obj := reflect.New(reflect.TypeOf(sample).Elem()).Interface().(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, obj); err != nil {
+		return obj, fmt.Errorf("decode %T: %w", obj, err)
+	}
+	return obj, nil
+}
+
+// NotOursError says that a name is taken by an object of somebody else.
+type NotOursError struct {
+	// Object is its kind, namespace and name.
+	Object string
+	// Controller is the kind and name of its controller; empty if it has none.
+	Controller string
+}
+
+func (e *NotOursError) Error() string {
+	owner := "nobody, so that nothing says who needs it"
+	if e.Controller != "" {
+		owner = e.Controller
+	}
+	return fmt.Sprintf("%s belongs to %s: delete or rename it, or choose another name", e.Object, owner)
+}
+
+// DeletingError says that an object of the name is on its way out.
+type DeletingError struct {
+	// Object is its kind, namespace and name.
+	Object string
+}
+
+func (e *DeletingError) Error() string {
+	return fmt.Sprintf("%s is being deleted: it is made again when it is gone", e.Object)
+}
+
+// describe is the kind, namespace and name of an object.
+func describe(c client.Client, obj client.Object) string {
+	kind := fmt.Sprintf("%T", obj)
+	if gvk, err := c.GroupVersionKindFor(obj); err == nil {
+		kind = gvk.Kind
+	}
+	return kind + " " + client.ObjectKeyFromObject(obj).String()
+}
+
+// Owned is the part of live that manager has applied, with the values that are
+// there now: what was applied and is not in it has been taken over by somebody
+// else. It knows Deployments, StatefulSets, Services, ConfigMaps,
+// ServiceAccounts, Roles and RoleBindings.
+func Owned[T client.Object](live T, manager string) (T, error) {
+	var none T
+	part, err := extract(live, manager)
+	if err != nil {
+		return none, fmt.Errorf("tell what %s applied to %T %s: %w", manager, live, client.ObjectKeyFromObject(live), err)
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(part)
+	if err != nil {
+		return none, fmt.Errorf("encode what %s applied to %T %s: %w", manager, live, client.ObjectKeyFromObject(live), err)
+	}
+	return typedLike(live, fields)
+}
+
+func extract(live client.Object, manager string) (any, error) {
+	switch o := live.(type) {
+	case *appsv1.Deployment:
+		return appsapply.ExtractDeployment(o, manager)
+	case *appsv1.StatefulSet:
+		return appsapply.ExtractStatefulSet(o, manager)
+	case *corev1.Service:
+		return coreapply.ExtractService(o, manager)
+	case *corev1.ConfigMap:
+		return coreapply.ExtractConfigMap(o, manager)
+	case *corev1.ServiceAccount:
+		return coreapply.ExtractServiceAccount(o, manager)
+	case *rbacv1.Role:
+		return rbacapply.ExtractRole(o, manager)
+	case *rbacv1.RoleBinding:
+		return rbacapply.ExtractRoleBinding(o, manager)
+	}
+	return nil, fmt.Errorf("%T is not a kind that this package applies: add it to extract", live)
 }

@@ -4,6 +4,7 @@
 package catalog
 
 import (
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -125,4 +126,25 @@ func Schema(kind v1alpha1.ObjectKind) (*expr.Schema, error) {
 		}
 	}
 	return nil, nil
+}
+
+// SchemaOf is the schema of a kind in a CRD, as JSON for expr.NewSchema; nil when
+// the CRD is of another kind, does not have the version, or has no schema.
+func SchemaOf(crd *apiextensionsv1.CustomResourceDefinition, kind v1alpha1.ObjectKind) []byte {
+	v := VersionOf(crd, kind)
+	if v == nil || v.Schema == nil {
+		return nil
+	}
+	data, _ := json.Marshal(v.Schema.OpenAPIV3Schema) // it came out of JSON
+	return data
+}
+
+// VersionOf is the version of a kind in a CRD; nil where the CRD is of another kind, or does not have it.
+func VersionOf(crd *apiextensionsv1.CustomResourceDefinition, kind v1alpha1.ObjectKind) *apiextensionsv1.CustomResourceDefinitionVersion {
+	for i, v := range crd.Spec.Versions {
+		if crd.Spec.Names.Kind == kind.Kind && crd.Spec.Group+"/"+v.Name == kind.APIVersion {
+			return &crd.Spec.Versions[i]
+		}
+	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources"
@@ -291,7 +292,7 @@ func setConflicts(dm *migration, conflicts []copier.Conflict) {
 		entry := migrationv1.Conflict{Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}
 		for j, f := range c.Fields {
 			if j < migrationv1.MaxConflictFields {
-				entry.Fields = append(entry.Fields, clip(f.String(), migrationv1.MaxConflictFieldLength))
+				entry.Fields = append(entry.Fields, v1alpha1.Shorten(f.String(), migrationv1.MaxConflictFieldLength))
 			}
 		}
 		dm.Status.Conflicts = append(dm.Status.Conflicts, entry)
@@ -300,12 +301,4 @@ func setConflicts(dm *migration, conflicts []copier.Conflict) {
 		dm.Status.Progress = &migrationv1.Progress{}
 	}
 	dm.Status.Progress.Conflicts = int32(len(conflicts))
-}
-
-func clip(s string, limit int) string {
-	runes := []rune(s)
-	if len(runes) <= limit {
-		return s
-	}
-	return string(runes[:limit-1]) + "…"
 }

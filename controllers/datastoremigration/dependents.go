@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/resources"
@@ -179,7 +180,7 @@ func (s *dependents) detachDependents(ctx context.Context, sc *scope) (outputs, 
 		return nil, err
 	}
 	waived := isWaived(sc.Object, dependentsCheck)
-	if unseen := clip(strings.Join(all.unseen(), ", "), exampleLength); unseen != "" {
+	if unseen := v1alpha1.Shorten(strings.Join(all.unseen(), ", "), exampleLength); unseen != "" {
 		if !waived {
 			return nil, fmt.Errorf("objects that depend on Calico's may be hidden in what cannot be listed: %s", unseen)
 		}
@@ -329,7 +330,7 @@ func (s *dependents) canBeProtected() check.Check {
 		if len(all.unlisted) > 0 {
 			findings = append(findings, check.Finding{Level: check.Failure, // nobody but a person can tell whether something is lost
 				Message: fmt.Sprintf("this account may not list *.* (needed by %s): what belongs to an object of Calico is not looked for in these, and the garbage collector may delete it during a migration: %s",
-					DetachAction, clip(strings.Join(all.unlisted, ", "), exampleLength)),
+					DetachAction, v1alpha1.Shorten(strings.Join(all.unlisted, ", "), exampleLength)),
 				Remedy: "see whether there is anything (kubectl phasegate plan, as an administrator); if so, grant it (Helm: controllers.datastoremigration.dependents.enabled=true)"})
 		}
 		for _, group := range all.hidden {

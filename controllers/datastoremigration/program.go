@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/controllers/runner"
@@ -274,7 +275,7 @@ func examples[E any](items []E, show func(E) string) []string {
 		if i == exampleLimit {
 			return append(out, fmt.Sprintf("and %d more", len(items)-i))
 		}
-		out = append(out, clip(show(item), exampleLength))
+		out = append(out, v1alpha1.Shorten(show(item), exampleLength))
 	}
 	return out
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/controllers/datastoremigration/sidedoor"
 	"github.com/phasegate/phasegate/controllers/rbac"
@@ -69,7 +70,7 @@ func (s *door) openSideDoor(ctx context.Context, sc *scope) (outputs, error) {
 func refuseAhead(sc *scope, why string) {
 	sc.Report(func(dm *migration) {
 		dm.Status.CopyAhead = &migrationv1.CopyAhead{State: migrationv1.CopyAheadRefused,
-			Message: clip("objects are copied under the lock, which takes longer: "+why, migrationv1.MaxMessageLength)}
+			Message: v1alpha1.Shorten("objects are copied under the lock, which takes longer: "+why, migrationv1.MaxMessageLength)}
 	})
 }
 

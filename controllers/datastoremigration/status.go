@@ -178,7 +178,7 @@ func named[E any](all []E, show func(E) string) string {
 			out = append(out, fmt.Sprintf("and %d more", len(all)-i))
 			break
 		}
-		out = append(out, clip(show(e), namedLength))
+		out = append(out, v1alpha1.Shorten(show(e), namedLength))
 	}
 	return strings.Join(out, "; ")
 }
@@ -234,6 +234,6 @@ func showProgress(dm *migration, p copier.Progress, took time.Duration, verb str
 	dm.Status.Progress = next
 	dm.Status.Message = fmt.Sprintf("%s: %d of %d objects, %s types", verb, p.Done, p.Total, next.TypeProgress)
 	if p.Problem != nil {
-		dm.Status.Message += fmt.Sprintf("; %d cannot be copied, the first: %s", p.Rejected, clip(p.Problem.Error(), exampleLength))
+		dm.Status.Message += fmt.Sprintf("; %d cannot be copied, the first: %s", p.Rejected, v1alpha1.Shorten(p.Problem.Error(), exampleLength))
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/diag"
@@ -51,7 +53,9 @@ func (s *Store) ask(ctx context.Context, machine string, wrong func(v1alpha1.Mac
 	}
 	ctx, cancel := context.WithTimeout(ctx, objectsTimeout)
 	defer cancel()
-	go s.beat(ctx)
+	if s.Looked != nil { // many objects, and an API server that does not answer, take longer than a probe waits
+		go wait.UntilWithContext(ctx, func(context.Context) { s.Looked() }, lookEvery)
+	}
 	var all []*unfit
 	err := s.Objects(ctx, machine, func(state *v1alpha1.MachineState) {
 		err := wrong(state.Status.MachineStatus)
@@ -73,21 +77,6 @@ func (s *Store) ask(ctx context.Context, machine string, wrong func(v1alpha1.Mac
 	return all, err
 }
 
-// beat says until ctx is done that the process is alive: many objects, and an API server that
-// does not answer, take longer than a probe waits.
-func (s *Store) beat(ctx context.Context) {
-	ticker := time.NewTicker(lookEvery)
-	defer ticker.Stop()
-	for s.Looked != nil {
-		s.Looked()
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
-}
-
 // objects names some of them.
 func (u *unfit) objects() string {
 	objects := strings.Join(u.examples, ", ")
@@ -98,10 +87,8 @@ func (u *unfit) objects() string {
 }
 
 func (u *unfit) finding(m *fsm.Machine) diag.Diagnostic {
-	f := finding(m.File(), m.Definition().Pos("spec.upgrade"), "spec.upgrade", fmt.Sprintf("%s cannot go on with it: %s", u.objects(), u.reason),
+	return m.Definition().Finding("spec.upgrade", "PG104", fmt.Sprintf("%s cannot go on with it: %s", u.objects(), u.reason),
 		"or change the file once the objects have come to an end")
-	f.Code = "PG104"
-	return f
 }
 
 // adopt keeps the machine in force where an object could not go on with the next one. The
@@ -145,4 +132,53 @@ func (s *Store) warn(ctx context.Context) {
 			s.Log.Info("objects cannot go on with the machine in force", "machine", name, "finding", u.finding(m).String())
 		}
 	}
+}
+
+// fallBack lets compiled-in machines take the place of files that were refused when the
+// program started, where no object is under way that another machine has driven: what that
+// machine had in mind for it, a gate that somebody put in, say, is not known here. It may be
+// called any number of times; where the objects cannot be asked, nothing changes.
+func (s *Store) fallBack(ctx context.Context) {
+	last := s.verdict()
+	next := last
+	next.inForce, next.waiting = maps.Clone(last.inForce), maps.Clone(last.waiting)
+	for _, name := range slices.Sorted(maps.Keys(last.waiting)) {
+		m := s.shipped[name]
+		if m == nil || !s.runs(name) {
+			continue
+		}
+		why, err := s.underWay(ctx, m)
+		switch {
+		case err != nil:
+			next.waiting[name] = fmt.Sprintf("the objects cannot be asked whether the compiled-in one may take its place: %v", err)
+		case why != "":
+			next.waiting[name] = why
+		default:
+			delete(next.waiting, name)
+			next.inForce[name] = m
+			s.metrics.reloads.WithLabelValues(name, "compiled-in").Inc()
+		}
+	}
+	if !maps.Equal(next.waiting, last.waiting) {
+		s.publish(last, next)
+	}
+}
+
+// underWay says which objects keep a compiled-in machine from taking the place of another
+// one; empty where none does.
+func (s *Store) underWay(ctx context.Context, m *fsm.Machine) (string, error) {
+	all, err := s.ask(ctx, m.Name(), func(st v1alpha1.MachineStatus) error {
+		if err := m.Adopts(st); err != nil || st.Revision == m.Revision() || m.Rests(st.Phase) {
+			return err
+		}
+		return fmt.Errorf("it is under way in phase %s with revision %s, which is another one", st.Phase, st.Revision)
+	})
+	if err != nil || len(all) == 0 {
+		return "", err
+	}
+	notes := make([]string, len(all))
+	for i, u := range all {
+		notes[i] = u.objects() + " cannot go on with the compiled-in one: " + u.reason
+	}
+	return strings.Join(notes, "; "), nil
 }

@@ -92,7 +92,8 @@ func (j *judgement) refuse(f, machine string, findings ...diag.Diagnostic) {
 
 func (j *judgement) load(f file, bind bindings) {
 	if f.fault != "" {
-		j.refuse(f.name, j.whose(f), finding(f.name, diag.Pos{Line: 1, Column: 1}, "", "it cannot be read: "+f.fault, "make it readable or remove it"))
+		j.refuse(f.name, j.whose(f), diag.Diagnostic{Code: "PG000", File: f.name, Pos: diag.Pos{Line: 1, Column: 1}, Severity: diag.SeverityError,
+			Message: "it cannot be read: " + f.fault, Fix: "make it readable or remove it"})
 		return
 	}
 	def, diags := fsm.Load(f.name, f.data)
@@ -103,7 +104,7 @@ func (j *judgement) load(f file, bind bindings) {
 	name := def.Metadata.Name
 	b, err := bind(def)
 	if err != nil {
-		j.refuse(f.name, name, finding(f.name, def.Pos("metadata.name"), "metadata.name", err.Error(), "repair the program"))
+		j.refuse(f.name, name, def.Finding("metadata.name", "PG000", err.Error(), "repair the program"))
 		return
 	}
 	machine, diags := fsm.Bind(def, b)
@@ -112,8 +113,7 @@ func (j *judgement) load(f file, bind bindings) {
 		return
 	}
 	if other := j.found[name]; other != nil {
-		j.refuse(f.name, name, finding(f.name, def.Pos("metadata.name"), "metadata.name",
-			fmt.Sprintf("machine %q is also in %s", name, other.File()), "keep one of them here; a spare copy must not end in .yaml"))
+		j.refuse(f.name, name, def.Finding("metadata.name", "PG000", fmt.Sprintf("machine %q is also in %s", name, other.File()), "keep one of them here; a spare copy must not end in .yaml"))
 		return
 	}
 	if !j.disputed[name] {
@@ -139,7 +139,7 @@ func (j *judgement) whose(f file) string {
 // or with two: then none of the two that are new is used.
 func (j *judgement) checkKind(m *fsm.Machine, found map[string]*fsm.Machine) {
 	refuse := func(message, fix string) {
-		j.refuse(m.File(), m.Name(), finding(m.File(), m.Definition().Pos("spec.for"), "spec.for", message, fix))
+		j.refuse(m.File(), m.Name(), m.Definition().Finding("spec.for", "PG000", message, fix))
 	}
 	if last := j.known[m.Name()]; last != nil {
 		if last.For() != m.For() {
@@ -199,10 +199,6 @@ func (j *judgement) stay(name string) {
 		return
 	}
 	j.waiting[name] = ""
-}
-
-func finding(path string, at diag.Pos, field, message, fix string) diag.Diagnostic {
-	return diag.Diagnostic{Code: "PG000", File: path, Pos: at, Path: field, Severity: diag.SeverityError, Message: message, Fix: fix}
 }
 
 func groupKind(k v1alpha1.ObjectKind) schema.GroupKind {

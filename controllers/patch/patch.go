@@ -17,8 +17,9 @@ package patch
 
 import (
 	"context"
-	"fmt"
+	"reflect"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -34,7 +35,7 @@ import (
 // spec and all the rest), except for its status: that stays as it is in memory,
 // because the caller may hold a status that it has not written yet.
 func MutateAndPatchSpec[T client.Object](ctx context.Context, c client.Client, obj T, mutate func(T)) error {
-	return mutateAndSend("MutateAndPatchSpec", obj, mutate, lockedAlways, func(reply T, body client.Patch) error {
+	return mutateAndSend(obj, mutate, true, func(reply T, body client.Patch) error {
 		if err := c.Patch(ctx, reply, body); err != nil {
 			return err
 		}
@@ -43,28 +44,18 @@ func MutateAndPatchSpec[T client.Object](ctx context.Context, c client.Client, o
 	})
 }
 
-// MutateAndPatchStatus applies mutate to obj and sends the difference to the
-// status subresource as a plain merge patch. It carries no resourceVersion, so
-// that writers of disjoint status fields can live side by side. If mutate changed
-// nothing, no request is made.
+// MutateAndSwapStatus applies mutate to obj and sends the difference to the status
+// subresource, as a compare-and-swap: the patch carries obj's resourceVersion, and any
+// write since obj was read is a conflict. It is for the owner of a state machine, whose
+// stored phase must not be overwritten by a decision made from an older one. If mutate
+// changed nothing, no request is made.
 //
-// Arrays are replaced whole by a merge patch: be the only writer of all
-// conditions, and call with an object that was just read.
+// Arrays are replaced whole by a merge patch: be the only writer of all conditions.
 //
 // Afterwards obj is the server's reply, spec and metadata included; a spec that
 // was edited in memory only is gone.
-func MutateAndPatchStatus[T client.Object](ctx context.Context, c client.Client, obj T, mutate func(T)) error {
-	return mutateAndSend("MutateAndPatchStatus", obj, mutate, plain, func(reply T, body client.Patch) error {
-		return c.Status().Patch(ctx, reply, body)
-	})
-}
-
-// MutateAndSwapStatus is MutateAndPatchStatus as a compare-and-swap: the patch
-// carries obj's resourceVersion, and any write since obj was read is a conflict.
-// It is for the owner of a state machine, whose stored phase must not be
-// overwritten by a decision made from an older one.
 func MutateAndSwapStatus[T client.Object](ctx context.Context, c client.Client, obj T, mutate func(T)) error {
-	return mutateAndSend("MutateAndSwapStatus", obj, mutate, locked, func(reply T, body client.Patch) error {
+	return mutateAndSend(obj, mutate, false, func(reply T, body client.Patch) error {
 		return c.Status().Patch(ctx, reply, body)
 	})
 }
@@ -73,27 +64,19 @@ func MutateAndSwapStatus[T client.Object](ctx context.Context, c client.Client, 
 // mutate changes is sent in one merge patch that carries obj's resourceVersion. Afterwards
 // obj is the server's reply.
 func MutateAndSwap[T client.Object](ctx context.Context, c client.Client, obj T, mutate func(T)) error {
-	return mutateAndSend("MutateAndSwap", obj, mutate, locked, func(reply T, body client.Patch) error {
+	return mutateAndSend(obj, mutate, false, func(reply T, body client.Patch) error {
 		return c.Patch(ctx, reply, body)
 	})
 }
 
-// mutateAndSend keeps the rules of the package comment. send receives an empty
-// object to decode the reply into: decoding into obj would merge, and leave map
-// entries behind that the server no longer has.
-func mutateAndSend[T client.Object](
-	caller string, obj T, mutate func(T), lock locking, send func(reply T, body client.Patch) error,
-) error {
-	if isNil(obj) {
-		return fmt.Errorf("%s: obj must be non-nil: pass an object that was read from the API server", caller)
-	}
-	if mutate == nil {
-		return fmt.Errorf("%s: mutate must be non-nil: pass the function that makes the change", caller)
-	}
-
+// mutateAndSend keeps the rules of the package comment. always sends also what changes
+// nothing, for the sake of the resourceVersion. send receives an empty object to decode
+// the reply into: decoding into obj would merge, and leave map entries behind that the
+// server no longer has.
+func mutateAndSend[T client.Object](obj T, mutate func(T), always bool, send func(reply T, body client.Patch) error) error {
 	before := obj.DeepCopyObject().(T)
 	mutate(obj)
-	body, err := diff(before, obj, lock)
+	body, err := diff(before, obj, always)
 	if err != nil {
 		overwrite(obj, before)
 		return err
@@ -111,28 +94,45 @@ func mutateAndSend[T client.Object](
 	return nil
 }
 
-// locking says whether a patch carries the resourceVersion it was made from, and
-// whether it is sent for the sake of that alone.
-type locking int
-
-const (
-	plain locking = iota
-	locked
-	lockedAlways
-)
-
-// diff is the merge patch that leads from before to after, nil if there is
-// nothing to send.
-func diff(before, after client.Object, lock locking) (client.Patch, error) {
+// diff is the merge patch that leads from before to after, and carries the resourceVersion of
+// before; nil if there is nothing to send.
+func diff(before, after client.Object, always bool) (client.Patch, error) {
 	data, err := client.MergeFrom(before).Data(after)
-	if err != nil || string(data) == "{}" && lock != lockedAlways {
-		return nil, err
+	if err == nil && string(data) == "{}" && !always {
+		return nil, nil
 	}
-	if lock != plain {
+	if err == nil {
 		data, err = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}).Data(after)
-		if err != nil {
-			return nil, err
-		}
 	}
-	return client.RawPatch(types.MergePatchType, data), nil
+	return client.RawPatch(types.MergePatchType, data), err
+}
+
+// emptyLike is a new object of obj's type that names the same object.
+func emptyLike[T client.Object](obj T) T {
+	fresh := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(T)
+	fresh.GetObjectKind().SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
+	fresh.SetNamespace(obj.GetNamespace())
+	fresh.SetName(obj.GetName())
+	return fresh
+}
+
+// overwrite makes *obj what *with is. The two share memory afterwards, so with
+// must not be used any more.
+func overwrite[T client.Object](obj, with T) {
+	reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(with).Elem())
+}
+
+// copyStatus gives to the status of from. A kind without a status is left alone.
+func copyStatus(from, to client.Object) {
+	if u, ok := to.(*unstructured.Unstructured); ok {
+		delete(u.Object, "status")
+		if status, found := from.(*unstructured.Unstructured).Object["status"]; found {
+			u.Object["status"] = status
+		}
+		return
+	}
+	status := reflect.ValueOf(to).Elem().FieldByName("Status")
+	if status.IsValid() {
+		status.Set(reflect.ValueOf(from).Elem().FieldByName("Status"))
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,9 +24,8 @@ import (
 type patcher func(context.Context, client.Client, *corev1.Pod, func(*corev1.Pod)) error
 
 var patchers = map[string]patcher{
-	"MutateAndPatchSpec":   patch.MutateAndPatchSpec[*corev1.Pod],
-	"MutateAndPatchStatus": patch.MutateAndPatchStatus[*corev1.Pod],
-	"MutateAndSwapStatus":  patch.MutateAndSwapStatus[*corev1.Pod],
+	"MutateAndPatchSpec":  patch.MutateAndPatchSpec[*corev1.Pod],
+	"MutateAndSwapStatus": patch.MutateAndSwapStatus[*corev1.Pod],
 }
 
 // wire records every patch body, and answers with err instead of the fake
@@ -139,31 +137,20 @@ func TestBodyOnTheWire(t *testing.T) {
 				"spec":     map[string]any{"containers": []any{map[string]any{"name": "c", "image": "new", "resources": map[string]any{}}}},
 			}},
 		},
-		"MutateAndPatchStatus_DeepCopyIsolatesOriginal": {
+		"MutateAndSwapStatus_DeepCopyIsolatesOriginal": {
 			why:    "the same: a condition that is edited where it lies",
-			patch:  "MutateAndPatchStatus",
+			patch:  "MutateAndSwapStatus",
 			mutate: func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionTrue },
-			want: []map[string]any{{"status": map[string]any{"conditions": []any{
+			want: []map[string]any{{"metadata": map[string]any{"resourceVersion": "999"}, "status": map[string]any{"conditions": []any{
 				map[string]any{"type": "Ready", "status": "True", "lastProbeTime": nil, "lastTransitionTime": nil},
 			}}}},
 		},
-		"MutateAndPatchStatus_EditBeforeTheCallIsNotSent": {
+		"MutateAndSwapStatus_EditBeforeTheCallIsNotSent": {
 			why:    "it is on both sides of the diff: all mutation belongs into the closure",
-			patch:  "MutateAndPatchStatus",
+			patch:  "MutateAndSwapStatus",
 			before: running,
 			mutate: func(p *corev1.Pod) { p.Status.Reason = "r" },
-			want:   []map[string]any{{"status": map[string]any{"reason": "r"}}},
-		},
-		"MutateAndPatchStatus_AppliesMutation": {
-			why:    "no resourceVersion: writers of other status fields must not conflict",
-			patch:  "MutateAndPatchStatus",
-			mutate: running,
-			want:   []map[string]any{{"status": map[string]any{"phase": "Running"}}},
-		},
-		"MutateAndPatchStatus_NoOpMutateSkipsWireCall": {
-			why:    "a steady state makes no writes",
-			patch:  "MutateAndPatchStatus",
-			mutate: nothing,
+			want:   []map[string]any{{"metadata": map[string]any{"resourceVersion": "999"}, "status": map[string]any{"reason": "r"}}},
 		},
 		"MutateAndSwapStatus_AppliesMutationWithOptimisticLock": {
 			why:    "a phase decided from an old object must conflict",
@@ -224,15 +211,8 @@ func TestObjectAfterTheCall(t *testing.T) {
 			mutate: addFinalizer,
 			want:   func(*corev1.Pod) {},
 		},
-		"status patch takes everything from the server": {
-			why:    "the new resourceVersion must not be paired with an old spec",
-			patch:  "MutateAndPatchStatus",
-			before: func(p *corev1.Pod) { p.Spec.NodeName = "stale" },
-			mutate: running,
-			want:   func(*corev1.Pod) {},
-		},
 		"swap takes everything from the server": {
-			why:    "as with a plain status patch",
+			why:    "the new resourceVersion must not be paired with an old spec",
 			patch:  "MutateAndSwapStatus",
 			before: func(p *corev1.Pod) { p.Spec.NodeName = "stale" },
 			mutate: running,
@@ -298,30 +278,4 @@ func TestLockWithoutResourceVersionIsRefused(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestRejectsNilObj(t *testing.T) {
-	for name, call := range patchers {
-		t.Run(name, func(t *testing.T) {
-			w := &wire{}
-			c := w.client(pod())
-			called := false
-			err := call(t.Context(), c, nil, func(*corev1.Pod) { called = true })
-			if err == nil || !strings.HasPrefix(err.Error(), name+": obj must be non-nil") || called {
-				t.Errorf("nil object: error = %v, mutate called = %v", err, called)
-			}
-			if err := call(t.Context(), c, read(t, c), nil); err == nil || !strings.HasPrefix(err.Error(), name+": mutate must be non-nil") {
-				t.Errorf("nil mutate: error = %v", err)
-			}
-			if len(w.bodies) != 0 {
-				t.Errorf("written nevertheless: %v", w.bodies)
-			}
-		})
-	}
-	t.Run("untyped nil", func(t *testing.T) {
-		err := patch.MutateAndPatchSpec[client.Object](t.Context(), (&wire{}).client(), nil, func(client.Object) {})
-		if err == nil {
-			t.Error("accepted")
-		}
-	})
 }

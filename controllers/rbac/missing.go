@@ -26,9 +26,12 @@ func Missing(ctx context.Context, c client.Client, needs []Need) ([]Need, error)
 	group.SetLimit(atATime)
 	for i, n := range needs {
 		group.Go(func() error {
-			allowed, err := allowed(ctx, c, n)
-			denied[i] = !allowed
-			return err
+			review := question(n)
+			if err := c.Create(ctx, review); err != nil {
+				return fmt.Errorf("ask whether this account may %s: %w", n, err)
+			}
+			denied[i] = !review.Status.Allowed
+			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -43,24 +46,15 @@ func Missing(ctx context.Context, c client.Client, needs []Need) ([]Need, error)
 	return missing, nil
 }
 
-func allowed(ctx context.Context, c client.Client, n Need) (bool, error) {
-	review := question(n)
-	if err := c.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("ask whether this account may %s: %w", n, err)
-	}
-	return review.Status.Allowed, nil
-}
-
 func question(n Need) *authorizationv1.SelfSubjectAccessReview {
+	review := &authorizationv1.SelfSubjectAccessReview{}
 	if n.URL != "" {
-		return &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: n.URL, Verb: n.Verb},
-		}}
+		review.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: n.URL, Verb: n.Verb}
+		return review
 	}
 	resource, subresource, _ := strings.Cut(n.Resource, "/")
-	return &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Group: n.Group, Resource: resource, Subresource: subresource, Name: n.Name, Namespace: n.Namespace, Verb: n.Verb, Version: "*",
-		},
-	}}
+	review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
+		Group: n.Group, Resource: resource, Subresource: subresource, Name: n.Name, Namespace: n.Namespace, Verb: n.Verb, Version: "*",
+	}
+	return review
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Need is one right, and who needs it.
@@ -87,20 +89,7 @@ func Flatten(who string, rules ...rbacv1.PolicyRule) []Need {
 func Union(lists ...[]Need) []Need {
 	sorted := slices.Concat(lists...)
 	slices.SortStableFunc(sorted, compare)
-	var all []Need
-	for _, n := range sorted {
-		if last := len(all) - 1; last >= 0 && compare(all[last], n) == 0 {
-			all[last].For = append(all[last].For, n.For...)
-			continue
-		}
-		n.For = slices.Clone(n.For)
-		all = append(all, n)
-	}
-	for i := range all {
-		slices.Sort(all[i].For)
-		all[i].For = slices.Compact(all[i].For)
-	}
-	return all
+	return fold(sorted, func(a, b Need) bool { return compare(a, b) == 0 })
 }
 
 // Without are the needs that others do not have, whoever needs them.
@@ -113,11 +102,21 @@ func Without(needs, others []Need) []Need {
 // ByTarget makes one of those that are about the same objects and stand beside each
 // other, with all verbs: for people.
 func ByTarget(needs []Need) []Need {
+	return fold(needs, func(a, b Need) bool {
+		a.Verb, b.Verb = "", ""
+		return compare(a, b) == 0
+	})
+}
+
+// fold makes one of those that are the same and stand beside each other, with all verbs, for all who need it.
+func fold(needs []Need, same func(a, b Need) bool) []Need {
 	var all []Need
 	for _, n := range needs {
 		n.For = slices.Clone(n.For)
-		if last := len(all) - 1; last >= 0 && sameTarget(all[last], n) {
-			n.Verb, n.For = all[last].Verb+", "+n.Verb, append(all[last].For, n.For...)
+		if last := len(all) - 1; last >= 0 && same(all[last], n) {
+			if n.For = append(all[last].For, n.For...); n.Verb != all[last].Verb {
+				n.Verb = all[last].Verb + ", " + n.Verb
+			}
 			all = all[:last]
 		}
 		slices.Sort(n.For)
@@ -125,11 +124,6 @@ func ByTarget(needs []Need) []Need {
 		all = append(all, n)
 	}
 	return all
-}
-
-func sameTarget(a, b Need) bool {
-	a.Verb, b.Verb = "", ""
-	return compare(a, b) == 0
 }
 
 // Only are the needs that nobody but who has, and the others.
@@ -148,4 +142,52 @@ func Only(needs []Need, who ...string) (only, others []Need) {
 func compare(a, b Need) int {
 	return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Name, b.Name),
 		cmp.Compare(a.URL, b.URL), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Verb, b.Verb))
+}
+
+// Access is what somebody must be allowed to do with objects of a kind.
+type Access struct {
+	// APIVersion and Kind are empty where they are not known before it is done.
+	APIVersion, Kind string
+	// Name of the one object; empty: any.
+	Name string
+	// Namespace of the objects; empty: any.
+	Namespace string
+	Verbs     []string
+}
+
+// Resources answers the API group and the plural of a kind.
+type Resources func(apiVersion, kind string) (group, resource string)
+
+// Guess answers what Kubernetes would guess from a kind. No API server is asked, so a
+// CRD with a plural of its own choice is missed.
+func Guess(apiVersion, kind string) (group, resource string) {
+	guess, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(apiVersion, kind))
+	return guess.Group, guess.Resource
+}
+
+// Served answers what an API server serves, and a guess for any other kind.
+func Served(mapper meta.RESTMapper) Resources {
+	return func(apiVersion, kind string) (group, resource string) {
+		gvk := schema.FromAPIVersionAndKind(apiVersion, kind)
+		mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		if err != nil {
+			return Guess(apiVersion, kind)
+		}
+		return mapping.Resource.Group, mapping.Resource.Resource
+	}
+}
+
+// Needs are the rights of an access, for who. The name of an object that is to be created
+// is not known to the API server when it asks.
+func (a Access) Needs(who string, resources Resources) []Need {
+	group, resource := resources(a.APIVersion, a.Kind)
+	var needs []Need
+	for _, verb := range a.Verbs {
+		n := Need{Group: group, Resource: resource, Name: a.Name, Namespace: a.Namespace, Verb: verb, For: []string{who}}
+		if verb == "create" {
+			n.Name = ""
+		}
+		needs = append(needs, n)
+	}
+	return needs
 }

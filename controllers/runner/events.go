@@ -1,10 +1,10 @@
 package runner
 
 import (
-	"unicode/utf8"
-
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
+
+	"github.com/phasegate/phasegate/fsm/expr"
 )
 
 // noteLimit is how many bytes the API server takes in an Event's note. It
@@ -17,14 +17,4 @@ func tell(recorder events.EventRecorder, about runtime.Object, kind, reason, act
 }
 
 // Cut shortens s to at most limit bytes and never splits a character.
-func Cut(s string, limit int) string {
-	const ellipsis = "…"
-	if len(s) <= limit {
-		return s
-	}
-	end := limit - len(ellipsis)
-	for end > 0 && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + ellipsis
-}
+func Cut(s string, limit int) string { return expr.Clip(s, limit) }

@@ -94,10 +94,10 @@ func (c Conflict) Problem(by types.UID) resources.Problem {
 
 // Skipped is a v1 object that no copy is made of.
 type Skipped struct {
-	Kind      string
-	Namespace string
-	Name      string // in v3
-	Why       Why
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"` // in v3
+	Why       Why    `json:"why"`
 }
 
 // Why says why no copy of an object is made.
@@ -164,14 +164,14 @@ type Verification struct {
 
 // KindVerification counts one kind on both sides.
 type KindVerification struct {
-	Kind string
-	V1   int64 // without those that are being deleted
-	V3   int64
-	Same int64
+	Kind string `json:"kind"`
+	V1   int64  `json:"v1"` // without those that are being deleted
+	V3   int64  `json:"v3"`
+	Same int64  `json:"same"`
 	// Altered counts those in Verification.Altered.
-	Altered int64
+	Altered int64 `json:"-"`
 	// Digest is of what v1 holds, the Altered left out; see V1Kind.
-	Digest string
+	Digest string `json:"digest,omitempty"`
 }
 
 // OK tells that every v1 object is in v3 with the same content, and that nothing of ours is there

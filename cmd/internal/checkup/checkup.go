@@ -99,7 +99,7 @@ func (o *Options) groups(c client.Client, api discovery.DiscoveryInterface) ([]c
 }
 
 func (o *Options) checksOf(controller string, c client.Client, settings datastoremigration.Settings) []check.Check {
-	machines := o.machinesOf(controller)
+	machines := slices.DeleteFunc(slices.Clone(o.Files.Machines), func(m *fsm.Machine) bool { return ControllerOf(m.Name()) != controller }) // one, but for Custom
 	if controller == DatastoreMigration {
 		return datastoremigration.Checks(c, settings, machines[0])
 	}
@@ -114,11 +114,6 @@ func (o *Options) checksOf(controller string, c client.Client, settings datastor
 		}
 	}
 	return []check.Check{check.Rights(c, needs, check.GrantRights)}
-}
-
-// machinesOf are those that a controller runs: one, but for Custom.
-func (o *Options) machinesOf(controller string) []*fsm.Machine {
-	return slices.DeleteFunc(slices.Clone(o.Files.Machines), func(m *fsm.Machine) bool { return ControllerOf(m.Name()) != controller })
 }
 
 // ControllerOf is the controller that runs a machine.

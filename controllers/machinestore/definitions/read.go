@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -49,11 +48,6 @@ func List(ctx context.Context, c client.Reader) (all []Published, unread string,
 		return cmp.Or(cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.Manager, b.Manager))
 	})
 	return all, "", nil
-}
-
-// GroupKind is that of the objects that the machine drives.
-func (p Published) GroupKind() schema.GroupKind {
-	return schema.FromAPIVersionAndKind(p.For.APIVersion, p.For.Kind).GroupKind()
 }
 
 // Compile makes a machine of the text, as this program understands it. Its file is called

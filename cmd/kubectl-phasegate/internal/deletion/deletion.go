@@ -23,6 +23,7 @@ import (
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
+	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/statusview"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -88,7 +89,7 @@ func Refusal(dm *migrationv1.DatastoreMigration, m *fsm.Machine, want DeleteMode
 }
 
 // Consequences says, line by line, what a deletion will do.
-func Consequences(dm *migrationv1.DatastoreMigration, machine *fsm.Machine, bindings fsm.Bindings) []string {
+func Consequences(dm *migrationv1.DatastoreMigration, machine *fsm.Machine) []string {
 	if Of(dm, machine) == CleanUp {
 		return []string{
 			"every v1 object and CRD is kept in Secrets: kubectl get secrets -A -l " + migrationv1.LabelBackupOf + "=" + dm.Name,
@@ -97,24 +98,13 @@ func Consequences(dm *migrationv1.DatastoreMigration, machine *fsm.Machine, bind
 		}
 	}
 	var lines []string
-	for _, effect := range slices.Backward(dm.Status.Machine.Held) {
-		lines = append(lines, fmt.Sprintf("%-10s %s", effect.Name, releases(effect, machine, bindings)))
+	for _, effect := range slices.Backward(statusview.HeldBy(machine, dm.Status.Machine.Held)) {
+		lines = append(lines, fmt.Sprintf("%-10s %s", effect.Effect, cmp.Or(effect.Release, "is given back")))
 	}
 	if len(lines) == 0 {
 		lines = append(lines, "nothing is held")
 	}
 	return append(lines, "then DatastoreMigration "+dm.Name+" goes; v1 is as it was")
-}
-
-// releases is the program's own sentence on what gives an effect back.
-func releases(held v1alpha1.HeldEffect, machine *fsm.Machine, bindings fsm.Bindings) string {
-	release := held.Release
-	for _, e := range machine.Definition().Spec.Effects {
-		if e.Name == held.Name {
-			release = cmp.Or(release, e.Release)
-		}
-	}
-	return cmp.Or(bindings.Actions[release].Doc, "is given back")
 }
 
 // changes is how often the status may change under our hands: while it copies, the

@@ -82,7 +82,7 @@ func TestRefusal(t *testing.T) {
 		"told by another manager":  {why: "it knows its phase", dm: in("Approving", "→ Aborting"), want: deletion.Abort},
 		"clean-up of an early one": {why: "there is nothing", dm: in("Pending", "→ Aborting"), want: deletion.CleanUp, says: "nothing to clean up before Complete"},
 	}
-	machine, _ := shipped(t)
+	machine := shipped(t)
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			err := deletion.Refusal(c.dm, machine, c.want)
@@ -95,12 +95,12 @@ func TestRefusal(t *testing.T) {
 
 // Everything that is held is told, the newest first, as it is given back.
 func TestTold(t *testing.T) {
-	machine, bindings := shipped(t)
+	machine := shipped(t)
 	under := in("Migrating", "", "v1Fence", "v1Lock")
 	under.Status.Machine.Held = append(under.Status.Machine.Held, v1alpha1.HeldEffect{Name: "renamed", Release: "UnlockV3"})
-	got := deletion.Consequences(under, machine, bindings)
+	got := deletion.Consequences(under, machine)
 	want := []string{
-		"renamed    " + bindings.Actions["UnlockV3"].Doc, // as it was stored, whatever the file says by now
+		"renamed    " + machine.Bindings().Actions["UnlockV3"].Doc, // as it was stored, whatever the file says by now
 		"v1Lock     Sets v1 datastoreReady to true, if this migration locked it.",
 		"v1Fence    Removes what FenceV1 installed, if this migration did.",
 		"then DatastoreMigration to-v3 goes; v1 is as it was",
@@ -108,12 +108,12 @@ func TestTold(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("under the lock (-want +got):\n%s", diff)
 	}
-	if got := deletion.Consequences(in("Complete", ""), machine, bindings); len(got) != 3 || !strings.Contains(got[0], "backup-of=to-v3") {
+	if got := deletion.Consequences(in("Complete", ""), machine); len(got) != 3 || !strings.Contains(got[0], "backup-of=to-v3") {
 		t.Errorf("a clean-up: %q, want where the backup is", got)
 	}
 }
 
-func shipped(t *testing.T) (*fsm.Machine, fsm.Bindings) {
+func shipped(t *testing.T) *fsm.Machine {
 	t.Helper()
 	data, err := phases.Files.ReadFile("datastore-migration.yaml")
 	if err != nil {
@@ -123,18 +123,17 @@ func shipped(t *testing.T) (*fsm.Machine, fsm.Bindings) {
 	if diags.Err() != nil {
 		t.Fatal(diags.Err())
 	}
-	bindings := catalog.BindingsOf(datastoremigration.MachineName)
-	machine, diags := fsm.Bind(def, bindings)
+	machine, diags := fsm.Bind(def, catalog.BindingsOf(datastoremigration.MachineName))
 	if diags.Err() != nil {
 		t.Fatal(diags.Err())
 	}
-	return machine, bindings
+	return machine
 }
 
 // The manager writes while it copies. A deletion that was told of one state must not hit
 // another one.
 func TestDeleteHitsWhatWasTold(t *testing.T) {
-	machine, _ := shipped(t)
+	machine := shipped(t)
 	cases := map[string]struct {
 		why string
 		now *migrationv1.DatastoreMigration

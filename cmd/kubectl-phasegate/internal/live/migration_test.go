@@ -40,61 +40,56 @@ func stateOf(name string, uid types.UID, phase string) *v1alpha1.MachineState {
 	}
 }
 
-// found is what came of a read, in short.
-type found struct {
-	Migrations []string
-	Orphans    []string
-	Requests   int
-	Missing    bool
-}
-
-func TestMigrations(t *testing.T) {
+func TestMigration(t *testing.T) {
 	resource := schema.GroupResource{Group: "phasegate.dev", Resource: "machinestates"}
 	const unsure = ": this is from the status of the object, which may be old, forged or incomplete"
 	for name, c := range map[string]struct {
-		why     string
-		ask     string
-		objects []client.Object
-		list    error // of states
-		get     error // of states
-		want    found
+		why      string
+		ask      string
+		objects  []client.Object
+		get      error // of states
+		want     string
+		names    []string
+		requests int
+		missing  bool
 	}{
 		"One": {why: "one request for the migration, and one more", ask: "a", objects: []client.Object{shownAs("a", "1", "Pending"), stateOf("a", "1", "Migrating")},
-			want: found{Migrations: []string{"a Migrating 12:00 [v1Lock] "}, Requests: 2}},
+			want: "a Migrating 12:00 [v1Lock] ", requests: 2},
 		"Any": {why: "the same where no name is given", objects: []client.Object{shownAs("a", "1", "Pending"), stateOf("a", "1", "Migrating")},
-			want: found{Migrations: []string{"a Migrating 12:00 [v1Lock] "}, Requests: 2}},
-		"Gone": {why: "the finalizer was removed by hand: what it holds is still held", ask: "a", objects: []client.Object{stateOf("a", "1", "Migrating")},
-			want: found{Orphans: []string{"a 1"}, Requests: 3, Missing: true}},
-		"Replaced": {why: "another one has its name", ask: "a", objects: []client.Object{shownAs("a", "2", ""), stateOf("a", "1", "Migrating")},
-			want: found{Migrations: []string{"a   [] "}, Orphans: []string{"a 1"}, Requests: 3}},
-		"Other": {why: "a state of another migration that is there is none of an orphan", ask: "a",
-			objects: []client.Object{shownAs("a", "1", ""), shownAs("b", "2", "Complete"), stateOf("a", "1", "Pending"), stateOf("b", "2", "Complete")},
-			want:    found{Migrations: []string{"a Pending 12:00 [v1Lock] "}, Requests: 3}},
-		"GetOnly": {why: "the right to get is enough for one that is named", ask: "a", list: apierrs.NewForbidden(resource, "", errors.New("no")),
+			want: "a Migrating 12:00 [v1Lock] ", names: []string{"a"}, requests: 2},
+		"Gone": {why: "the finalizer was removed by hand", ask: "a", objects: []client.Object{stateOf("a", "1", "Migrating")}, requests: 1, missing: true},
+		"Replaced": {why: "the state is that of another one of its name", ask: "a", objects: []client.Object{shownAs("a", "2", ""), stateOf("a", "1", "Migrating")},
+			want: "a   [] ", requests: 2},
+		"Two": {why: "neither is taken", objects: []client.Object{shownAs("a", "1", ""), shownAs("b", "2", "Complete"), stateOf("a", "1", "Pending")},
+			names: []string{"a", "b"}, requests: 1},
+		"NoStates": {why: "the view, with a note", ask: "a", get: apierrs.NewForbidden(resource, "", errors.New("no")),
 			objects: []client.Object{shownAs("a", "1", "Pending"), stateOf("a", "1", "Migrating")},
-			want:    found{Migrations: []string{"a Migrating 12:00 [v1Lock] "}, Requests: 3}},
-		"Neither": {why: "the view, with a note", ask: "a", list: apierrs.NewForbidden(resource, "", errors.New("no")), get: apierrs.NewForbidden(resource, "", errors.New("no")),
-			objects: []client.Object{shownAs("a", "1", "Pending"), stateOf("a", "1", "Migrating")},
-			want:    found{Migrations: []string{"a Pending  [] you may not read machinestates.phasegate.dev" + unsure}, Requests: 3}},
+			want:    "a Pending  [] you may not read machinestates.phasegate.dev" + unsure, requests: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := found{}
-			all, orphans, err := live.Migrations(t.Context(), cluster(t, &got.Requests, c.list, c.get, c.objects...), c.ask)
-			if got.Missing = apierrs.IsNotFound(err); err != nil && !got.Missing {
+			requests := 0
+			client := cluster(t, &requests, nil, c.get, c.objects...)
+			var one live.Migration
+			var names []string
+			var err error
+			if c.ask != "" {
+				one, err = live.GetMigration(t.Context(), client, c.ask)
+			} else {
+				one, names, err = live.OnlyMigration(t.Context(), client)
+			}
+			if apierrs.IsNotFound(err) != c.missing || err != nil && !c.missing {
 				t.Fatal(err)
 			}
-			for _, dm := range all {
+			got := ""
+			if dm := one.DatastoreMigration; dm != nil {
 				started := ""
 				if dm.Status.StartedAt != nil {
 					started = dm.Status.StartedAt.UTC().Format("15:04")
 				}
-				got.Migrations = append(got.Migrations, fmt.Sprintf("%s %s %s %v %s", dm.Name, dm.CurrentPhase(), started, dm.Status.Machine.HeldNames(), dm.Note))
+				got = fmt.Sprintf("%s %s %s %v %s", dm.Name, dm.CurrentPhase(), started, dm.Status.Machine.HeldNames(), one.Note)
 			}
-			for _, o := range orphans {
-				got.Orphans = append(got.Orphans, o.Spec.Object.Name+" "+string(o.Spec.Object.UID))
-			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", c.why, diff)
+			if diff := cmp.Diff(c.want, got) + cmp.Diff(c.names, names); diff != "" || requests != c.requests {
+				t.Errorf("%s: %d requests, not %d (-want +got):\n%s", c.why, requests, c.requests, diff)
 			}
 		})
 	}
@@ -104,8 +99,8 @@ func TestMigrations(t *testing.T) {
 func TestMigrationsOfAServerThatIsAway(t *testing.T) {
 	requests := 0
 	c := cluster(t, &requests, errors.New("connection refused"), errors.New("connection refused"), shownAs("a", "1", "Pending"))
-	if _, _, err := live.Migrations(t.Context(), c, "a"); err == nil {
-		t.Error("the list failed, and the view was taken for the truth")
+	if _, _, err := live.OnlyMigration(t.Context(), c); err == nil {
+		t.Error("the read failed, and the view was taken for the truth")
 	}
 	if _, err := live.GetMigration(t.Context(), c, "a"); err == nil {
 		t.Error("the read failed, and the view was taken for the truth")

@@ -21,7 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/controllers/runner/machinestate"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -91,13 +93,6 @@ func (o Object) String() string {
 	return o.Namespace + "/" + o.Name
 }
 
-// Get reads one object of a machine, and its state. The namespace does not matter for
-// kinds that have none.
-func Get(ctx context.Context, c client.Client, m *fsm.Machine, key types.NamespacedName) (Object, error) {
-	_, o, err := get(ctx, c, m, key)
-	return o, err
-}
-
 // List reads all objects of a machine; those of one namespace, or of all if it is empty.
 // Objects that are gone, and whose state is still there, come last.
 func List(ctx context.Context, c client.Client, m *fsm.Machine, namespace string) ([]Object, error) {
@@ -105,24 +100,35 @@ func List(ctx context.Context, c client.Client, m *fsm.Machine, namespace string
 	if err != nil {
 		return nil, err
 	}
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(kindOf(m))
+	objects, err := All(ctx, c, kindOf(m), client.InNamespace(namespace))
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", m.For().Kind, err)
+	}
 	var all []Object
 	seen := map[types.UID]bool{}
+	for i := range objects {
+		o, err := NewObject(&objects[i], states)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, o)
+		seen[o.UID] = true
+	}
+	return append(all, gone(states.Orphans(seen), namespace)...), nil
+}
+
+// All reads the objects of a kind, page by page.
+func All(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, opts ...client.ListOption) ([]unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind)
+	var all []unstructured.Unstructured
 	for {
-		if err := c.List(ctx, list, client.InNamespace(namespace), client.Limit(page), client.Continue(list.GetContinue())); err != nil {
-			return nil, fmt.Errorf("list %s: %w", m.For().Kind, err)
+		if err := c.List(ctx, list, append(opts, client.Limit(page), client.Continue(list.GetContinue()))...); err != nil {
+			return nil, err
 		}
-		for i := range list.Items {
-			o, err := NewObject(&list.Items[i], states)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, o)
-			seen[list.Items[i].GetUID()] = true
-		}
+		all = append(all, list.Items...)
 		if list.GetContinue() == "" {
-			return append(all, gone(states.Orphans(seen), namespace)...), nil
+			return all, nil
 		}
 	}
 }
@@ -139,19 +145,19 @@ func gone(orphans []*v1alpha1.MachineState, namespace string) (all []Object) {
 	return all
 }
 
-// get reads the object first: a state that is newer than it is the truth all the same.
-func get(ctx context.Context, c client.Client, m *fsm.Machine, key types.NamespacedName) (*unstructured.Unstructured, Object, error) {
+// Get reads one object of a machine, and its state. The namespace does not matter for
+// kinds that have none. The object is first: a state that is newer than it is the truth all the same.
+func Get(ctx context.Context, c client.Client, m *fsm.Machine, key types.NamespacedName) (Object, error) {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(kindOf(m))
 	if err := c.Get(ctx, key, u); err != nil {
-		return nil, Object{}, fmt.Errorf("get %s %s: %w", m.For().Kind, key.Name, err)
+		return Object{}, fmt.Errorf("get %s %s: %w", m.For().Kind, key.Name, err)
 	}
 	states, err := machinestate.Get(ctx, c, m.Name(), u.GetUID())
 	if err != nil {
-		return nil, Object{}, err
+		return Object{}, err
 	}
-	o, err := NewObject(u, states)
-	return u, o, err
+	return NewObject(u, states)
 }
 
 func kindOf(m *fsm.Machine) schema.GroupVersionKind {
@@ -210,4 +216,52 @@ func Left(ctx context.Context, c client.Client, m *fsm.Machine, key types.Namesp
 	}
 	all := gone(states.Orphans(seen), key.Namespace)
 	return slices.DeleteFunc(all, func(o Object) bool { return o.Name != key.Name }), nil
+}
+
+// Migration is a DatastoreMigration with its state laid over its status.
+type Migration struct {
+	*migrationv1.DatastoreMigration
+	// Note is as in Object.
+	Note string
+}
+
+var migrationKind = migrationv1.GroupVersion.WithKind("DatastoreMigration")
+
+// GetMigration reads one migration, and its state after it. So a deletion on condition of
+// the resourceVersion is judged by a state that is not older than the object.
+func GetMigration(ctx context.Context, c client.Reader, name string) (Migration, error) {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(migrationKind)
+	if err := c.Get(ctx, types.NamespacedName{Name: name}, u); err != nil {
+		return Migration{}, fmt.Errorf("read DatastoreMigration %s: %w", name, err)
+	}
+	return withState(ctx, c, u)
+}
+
+// OnlyMigration is GetMigration of the only one that there is. The names are those of all.
+func OnlyMigration(ctx context.Context, c client.Reader) (one Migration, names []string, err error) {
+	all, err := All(ctx, c, migrationKind)
+	if err != nil {
+		return one, nil, fmt.Errorf("list DatastoreMigrations: %w", err)
+	}
+	for i := range all {
+		names = append(names, all[i].GetName())
+	}
+	if len(all) == 1 {
+		one, err = withState(ctx, c, &all[0])
+	}
+	return one, names, err
+}
+
+func withState(ctx context.Context, c client.Reader, u *unstructured.Unstructured) (Migration, error) {
+	states, err := machinestate.Get(ctx, c, datastoremigration.MachineName, u.GetUID())
+	if err != nil {
+		return Migration{}, err
+	}
+	o, err := NewObject(u, states)
+	if err != nil {
+		return Migration{}, err
+	}
+	dm := &migrationv1.DatastoreMigration{}
+	return Migration{DatastoreMigration: dm, Note: o.Note}, o.As(dm)
 }

@@ -51,11 +51,10 @@ func (a Ask) Do(ctx context.Context) (token string, err error) {
 		return "", err
 	}
 	err = retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		u, o, err := get(ctx, a.Client, a.Machine, a.Object)
-		if err != nil {
-			return err
+		o, err := Get(ctx, a.Client, a.Machine, a.Object)
+		if err == nil {
+			token, err = a.write(ctx, q, o)
 		}
-		token, err = a.write(ctx, q, u, o)
 		return err
 	})
 	return token, err
@@ -66,9 +65,9 @@ func (a Ask) find() (fsm.Request, error) {
 	all := a.Machine.Requests()
 	i := slices.IndexFunc(all, func(q fsm.Request) bool { return q.Name == a.Request })
 	if i < 0 {
-		names := make([]string, len(all))
-		for i, q := range all {
-			names[i] = q.Name
+		var names []string
+		for _, q := range all {
+			names = append(names, q.Name)
 		}
 		return fsm.Request{}, fmt.Errorf("machine %s has no request %q: it has [%s]; see spec.requests in %s",
 			a.Machine.Name(), a.Request, strings.Join(names, ", "), a.Machine.File())
@@ -85,7 +84,8 @@ func (a Ask) find() (fsm.Request, error) {
 	return q, nil
 }
 
-func (a Ask) write(ctx context.Context, q fsm.Request, u *unstructured.Unstructured, o Object) (string, error) {
+func (a Ask) write(ctx context.Context, q fsm.Request, o Object) (string, error) {
+	u := &unstructured.Unstructured{Object: o.Content}
 	if !a.Force {
 		if !slices.Contains(q.Phases, o.Machine.Phase) {
 			return "", fmt.Errorf("%w: %s is in phase %q, where request %s opens nothing (it does in: %s): wait for one of these, or ask all the same with --force%s",
@@ -95,9 +95,10 @@ func (a Ask) write(ctx context.Context, q fsm.Request, u *unstructured.Unstructu
 			return old, nil
 		}
 	}
-	token, err := a.token(q, o.Machine, u)
-	if err != nil {
-		return "", err
+	token, takes := Token(a.Machine, q, o.Machine, u.Object, a.Now())
+	if !takes {
+		return "", fmt.Errorf("%w: request %s takes neither a time nor a time with a suffix as its token: its `valid` in %s refuses both; annotate %s by hand",
+			ErrNotNow, q.Name, a.Machine.File(), q.Annotation)
 	}
 	return token, patch.MutateAndPatchSpec(ctx, a.Client, u, func(u *unstructured.Unstructured) {
 		all := u.GetAnnotations()
@@ -110,15 +111,6 @@ func (a Ask) write(ctx context.Context, q fsm.Request, u *unstructured.Unstructu
 		}
 		u.SetAnnotations(all)
 	})
-}
-
-// token tells this request from any other.
-func (a Ask) token(q fsm.Request, st v1alpha1.MachineStatus, u *unstructured.Unstructured) (string, error) {
-	if token, ok := Token(a.Machine, q, st, u.Object, a.Now()); ok {
-		return token, nil
-	}
-	return "", fmt.Errorf("%w: request %s takes neither a time nor a time with a suffix as its token: its `valid` in %s refuses both; annotate %s by hand",
-		ErrNotNow, q.Name, a.Machine.File(), q.Annotation)
 }
 
 // Token is one that a request takes: the time, and a suffix for two in the same second. Some
@@ -148,7 +140,7 @@ func (a Ask) Wait(ctx context.Context, token string) (Object, error) {
 	var last Object
 	var trouble error
 	err = wait.PollUntilContextCancel(ctx, follow, true, func(ctx context.Context) (bool, error) {
-		u, o, err := get(ctx, a.Client, a.Machine, a.Object)
+		o, err := Get(ctx, a.Client, a.Machine, a.Object)
 		if err != nil {
 			// The server may be away for a moment; an object does not come back.
 			if apierrs.IsNotFound(err) || apierrs.IsForbidden(err) {
@@ -158,7 +150,7 @@ func (a Ask) Wait(ctx context.Context, token string) (Object, error) {
 			return false, nil
 		}
 		last = o
-		return actedOn(u, o.Machine.Requests, q, token)
+		return actedOn(o, q, token)
 	})
 	if err != nil && trouble != nil && last.Name == "" {
 		return last, fmt.Errorf("request %s: it is not known whether it was acted on: %w", q.Name, trouble)
@@ -170,10 +162,11 @@ func (a Ask) Wait(ctx context.Context, token string) (Object, error) {
 }
 
 // actedOn tells whether the token of a request was acted on, whatever came earlier. The error says that it never will be.
-func actedOn(u *unstructured.Unstructured, all []v1alpha1.RequestStatus, q fsm.Request, token string) (bool, error) {
-	if slices.ContainsFunc(all, func(r v1alpha1.RequestStatus) bool { return r.Name == q.Name && r.Token == token }) {
+func actedOn(o Object, q fsm.Request, token string) (bool, error) {
+	if slices.ContainsFunc(o.Machine.Requests, func(r v1alpha1.RequestStatus) bool { return r.Name == q.Name && r.Token == token }) {
 		return true, nil
 	}
+	u := unstructured.Unstructured{Object: o.Content}
 	if now := u.GetAnnotations()[q.Annotation]; now != token {
 		return false, fmt.Errorf("somebody asked again: annotation %s is %q now, not %q: see who, and wait for that", q.Annotation, now, token)
 	}

@@ -18,17 +18,16 @@ func TestTokensOfOneSecondAreToldApart(t *testing.T) {
 	restart := machine.Requests()[0]
 	at := time.Date(2026, 3, 4, 12, 0, 0, 250_000_000, time.UTC)
 	server := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "fetch"}}}
-	ask := Ask{Machine: machine, Now: func() time.Time { return at }}
 	var st v1alpha1.MachineStatus
 	for _, want := range []string{"2026-03-04T12:00:00Z", "2026-03-04T12:00:00.25Z"} {
-		token, err := ask.token(restart, st, server)
-		if err != nil || token != want {
-			t.Fatalf("token %q, %v; want %q", token, err, want)
+		token, takes := Token(machine, restart, st, server.Object, at)
+		if !takes || token != want {
+			t.Fatalf("token %q, want %q", token, want)
 		}
 		st.Requests = []v1alpha1.RequestStatus{{Name: restart.Name, Token: token}}
 		server.SetAnnotations(map[string]string{"mcpserver.toolhive.stacklok.dev/last-processed-restart": token})
 	}
-	if token, err := ask.token(restart, st, server); err == nil {
+	if token, takes := Token(machine, restart, st, server.Object, at); takes {
 		t.Errorf("the same moment again gives %q", token)
 	}
 }

@@ -4,6 +4,7 @@
 package preview
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -120,15 +121,12 @@ func (s Site) keepV3(kind *resources.Kind, c copier.Conflict, both datastoremigr
 
 // mergePatch turns one object's content into another's.
 func mergePatch(from, to *unstructured.Unstructured) (string, error) {
-	var sides [2][]byte
-	for i, obj := range []*unstructured.Unstructured{from, to} {
-		data, err := json.Marshal(content(obj))
-		if err != nil {
-			return "", err
-		}
-		sides[i] = data
+	before, badBefore := json.Marshal(content(from))
+	after, badAfter := json.Marshal(content(to))
+	if err := errors.Join(badBefore, badAfter); err != nil {
+		return "", err
 	}
-	patch, err := jsonpatch.CreateMergePatch(sides[0], sides[1])
+	patch, err := jsonpatch.CreateMergePatch(before, after)
 	return string(patch), err
 }
 
@@ -141,12 +139,9 @@ func content(obj *unstructured.Unstructured) map[string]any {
 	for _, ours := range slices.Concat(resources.Bookkeeping, []string{migrationv1.AnnotationLockedBy, resources.MetadataAnnotation}) {
 		delete(metadata["annotations"], ours)
 	}
-	out := map[string]any{"metadata": metadata}
-	for name, value := range obj.Object {
-		if name != "apiVersion" && name != "kind" && name != "metadata" && name != "status" {
-			out[name] = value
-		}
-	}
+	out := maps.Clone(obj.Object)
+	maps.DeleteFunc(out, func(name string, _ any) bool { return name == "apiVersion" || name == "kind" || name == "status" })
+	out["metadata"] = metadata
 	return out
 }
 

@@ -20,12 +20,12 @@ type Plan struct {
 	Objects   int64      `json:"objects"`
 	Kinds     []PlanKind `json:"kinds"`
 	// Rejected are the objects that could not be copied as they are.
-	Rejected []Problem `json:"rejected"`
+	Rejected []resources.Problem `json:"rejected"`
 	// Skipped are the objects that no copy would be made of.
-	Skipped []Skipped `json:"skipped"`
+	Skipped []copier.Skipped `json:"skipped"`
 	// OnlyInV3 are objects that v3 has and v1 does not have.
-	OnlyInV3  []Problem `json:"onlyInV3"`
-	Conflicts Conflicts `json:"conflicts"`
+	OnlyInV3  []resources.Problem `json:"onlyInV3"`
+	Conflicts Conflicts           `json:"conflicts"`
 	// Dependents are objects outside Calico whose owner references come off for a moment;
 	// Unseen are the resources that may not be looked into.
 	Dependents       []string `json:"dependents"`
@@ -48,26 +48,6 @@ type PlanKind struct {
 	Rejected int64  `json:"rejected"`
 }
 
-// Skipped is an object that no copy would be made of.
-type Skipped struct {
-	Kind      string `json:"kind"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
-	// Why is BeingDeleted, in v1; or AlreadyInV3, with the same content.
-	Why copier.Why `json:"why"`
-}
-
-// Problem is an object that a person should look at.
-type Problem struct {
-	Kind      string           `json:"kind"`
-	Namespace string           `json:"namespace,omitempty"`
-	Name      string           `json:"name"`
-	Reason    resources.Reason `json:"reason"`
-	// Message names the field and the rule, if the object is rejected.
-	Message string `json:"message"`
-	Remedy  string `json:"remedy,omitempty"`
-}
-
 // Lock is how long v1 would be locked.
 type Lock struct {
 	Seconds int32 `json:"expectedSeconds"`
@@ -78,7 +58,7 @@ type Lock struct {
 
 // Copies fills in what would be copied.
 func (p *Plan) Copies(plan copier.Plan) {
-	p.Objects, p.Kinds, p.Rejected, p.Skipped, p.OnlyInV3 = plan.Total, []PlanKind{}, problems(plan.Problems), []Skipped{}, []Problem{}
+	p.Objects, p.Kinds, p.Rejected, p.Skipped, p.OnlyInV3 = plan.Total, []PlanKind{}, listed(plan.Problems), []copier.Skipped{}, []resources.Problem{}
 	for _, k := range plan.Kinds {
 		p.Kinds = append(p.Kinds, PlanKind{Kind: k.Kind, Copied: k.Planned, Rejected: k.Rejected})
 	}
@@ -89,21 +69,16 @@ func (p *Plan) Copies(plan copier.Plan) {
 // Compared fills in what both sides have, and what v3 alone has; what is equal is among the Copied so far.
 func (p *Plan) Compared(compared copier.Comparison) {
 	p.Skips(compared.Equal, 1)
-	p.OnlyInV3 = problems(compared.OnlyInV3)
+	p.OnlyInV3 = listed(compared.OnlyInV3)
 }
 
-func problems(all []resources.Problem) []Problem {
-	out := []Problem{}
-	for _, r := range all {
-		out = append(out, Problem{r.Kind, r.Namespace, r.Name, r.Reason, r.Message, r.Remedy})
-	}
-	return out
-}
+// listed is a list also in JSON where there is nothing in it.
+func listed[T any](all []T) []T { return append([]T{}, all...) }
 
 // Skips adds objects that no copy would be made of; counted is 1 where they are among the Copied so far.
 func (p *Plan) Skips(all []copier.Skipped, counted int64) {
+	p.Skipped = append(p.Skipped, all...)
 	for _, s := range all {
-		p.Skipped = append(p.Skipped, Skipped{s.Kind, s.Namespace, s.Name, s.Why})
 		if i := slices.IndexFunc(p.Kinds, func(k PlanKind) bool { return k.Kind == s.Kind }); i >= 0 {
 			p.Kinds[i].Skipped++
 			p.Kinds[i].Copied -= counted
@@ -112,13 +87,9 @@ func (p *Plan) Skips(all []copier.Skipped, counted int64) {
 }
 
 // Checked fills in what the migration's own checks say.
-func (p *Plan) Checked(answers []check.Answer) (err error) {
-	p.Blockers, p.Warnings, err = check.Split(answers)
-	for _, list := range []*[]string{&p.Blockers, &p.Warnings} {
-		if *list == nil {
-			*list = []string{}
-		}
-	}
+func (p *Plan) Checked(answers []check.Answer) error {
+	blockers, warnings, err := check.Split(answers)
+	p.Blockers, p.Warnings = listed(blockers), listed(warnings)
 	for _, a := range answers {
 		if a.ID == datastoremigration.StoreSpaceCheck && len(a.Findings) == 1 && a.Findings[0].Level == check.Info {
 			p.Store = a.Findings[0].Message
@@ -171,18 +142,6 @@ var whySkipped = map[copier.Why]string{
 	copier.SkippedEqual:       "v3 has it already, with the same content",
 }
 
-func (p *Plan) skips(wide bool) string {
-	return lines(p, p.Skipped, wide, "skipped", func(s Skipped) string {
-		return fmt.Sprintf("‼ %s %s would be skipped: %s\n", s.Kind, strings.TrimPrefix(s.Namespace+"/"+s.Name, "/"), whySkipped[s.Why])
-	})
-}
-
-func (p *Plan) onlyInV3(wide bool) string {
-	return lines(p, p.OnlyInV3, wide, "in v3 only", func(o Problem) string {
-		return fmt.Sprintf("‼ %s %s %s\n    %s\n", o.Kind, strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"), o.Message, o.Remedy)
-	})
-}
-
 // lines name all objects in a wide text, else some, with the number of the others.
 func lines[T any](p *Plan, all []T, wide bool, are string, line func(T) string) string {
 	var b strings.Builder
@@ -199,12 +158,17 @@ func lines[T any](p *Plan, all []T, wide bool, are string, line func(T) string) 
 func (p *Plan) findings(wide bool) string {
 	var b strings.Builder
 	for _, r := range p.Rejected {
-		fmt.Fprintf(&b, "× %s %s would be rejected (%s): %s\n", r.Kind, strings.TrimPrefix(r.Namespace+"/"+r.Name, "/"), r.Reason, r.Message)
+		fmt.Fprintf(&b, "× %s %s would be rejected (%s): %s\n", r.Kind, r.Object(), r.Reason, r.Message)
 		if r.Remedy != "" {
 			fmt.Fprintf(&b, "    %s\n", r.Remedy)
 		}
 	}
-	b.WriteString(p.skips(wide) + p.onlyInV3(wide))
+	b.WriteString(lines(p, p.Skipped, wide, "skipped", func(s copier.Skipped) string {
+		return fmt.Sprintf("‼ %s %s would be skipped: %s\n", s.Kind, strings.TrimPrefix(s.Namespace+"/"+s.Name, "/"), whySkipped[s.Why])
+	}))
+	b.WriteString(lines(p, p.OnlyInV3, wide, "in v3 only", func(o resources.Problem) string {
+		return fmt.Sprintf("‼ %s %s %s\n    %s\n", o.Kind, o.Object(), o.Message, o.Remedy)
+	}))
 	for _, text := range p.Blockers {
 		fmt.Fprintf(&b, "× %s\n", text)
 	}

@@ -115,7 +115,7 @@ func TestTexts(t *testing.T) {
 		"plan-unfit": func(b *strings.Builder) error {
 			return plan(func(p *preview.Plan) {
 				p.Kinds[2].Copied, p.Kinds[2].Rejected = 8, 1
-				p.Rejected = []preview.Problem{{Kind: "GlobalNetworkSet", Name: "bad", Reason: resources.ReasonInvalid, Message: `spec.nets[0]: Invalid value: "x": must be a CIDR`, Remedy: "correct the v1 object"}}
+				p.Rejected = []resources.Problem{{Kind: "GlobalNetworkSet", Name: "bad", Reason: resources.ReasonInvalid, Message: `spec.nets[0]: Invalid value: "x": must be a CIDR`, Remedy: "correct the v1 object"}}
 				p.Conflicts, p.Unasked = some, "the aggregated API server serves v3"
 				p.Skips([]copier.Skipped{{Kind: "Tier", Name: "old", Why: copier.SkippedTerminating}}, 0)
 				p.Compared(copier.Comparison{Equal: []copier.Skipped{{Kind: "GlobalNetworkSet", Name: "equal", Why: copier.SkippedEqual}}, OnlyInV3: only})

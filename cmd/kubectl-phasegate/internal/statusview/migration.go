@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -33,21 +32,13 @@ var forPeople = []string{datastoremigration.PreflightAction, datastoremigration.
 // message tells of a step that waits.
 var waiting = []string{datastoremigration.PreflightAction, datastoremigration.PlanAction, datastoremigration.DetectAction, datastoremigration.RolloutAction}
 
-func moment(at *metav1.Time) *time.Time {
-	if at == nil {
-		return nil
-	}
-	utc := at.UTC()
-	return &utc
-}
-
 func lockOf(st *migrationv1.DatastoreMigrationStatus, now time.Time) *Lock {
 	if st.DatastoreLockedAt == nil {
 		return nil
 	}
-	l := &Lock{Since: moment(st.DatastoreLockedAt), Seconds: now.Sub(st.DatastoreLockedAt.Time).Seconds()}
+	l := &Lock{Since: instant(st.DatastoreLockedAt), Seconds: now.Sub(st.DatastoreLockedAt.Time).Seconds()}
 	if st.Lock != nil {
-		l.Mode, l.Deadline = st.Lock.Mode, moment(st.Lock.Deadline)
+		l.Mode, l.Deadline = st.Lock.Mode, instant(st.Lock.Deadline)
 	}
 	return l
 }

@@ -50,7 +50,8 @@ type advisor struct {
 	machine  *fsm.Machine
 	of       *live.Object
 	overview *Overview
-	result   map[string]any
+	// result are the outputs of the present phase's steps.
+	result map[string]any
 	// migration is true where the object is one.
 	migration bool
 }

@@ -26,13 +26,14 @@ func Of(m *fsm.Machine, of live.Object, now time.Time, by Caller) (Overview, err
 		Kind: of.Kind.Kind, Namespace: of.Namespace, Name: of.Name, Machine: m.Name(), Revision: st.Revision, Now: now.UTC(),
 		Phase: st.Phase, Description: phase.Description, Phases: line(m, st),
 		Since: instant(st.Since), Deadline: instant(st.Deadline), Message: of.Message,
-		WhyNot: closed(st), Held: held(m, st.Held), OnDelete: (*Deletion)(m.Deletion(*st)), Deleting: of.Deleting, Step: stepOf(m, &phase, st),
+		WhyNot: st.Blocked, Held: HeldBy(m, st.Held), OnDelete: (*Deletion)(m.Deletion(*st)), Deleting: of.Deleting, Step: stepOf(m, &phase, st),
 		Conditions: of.Conditions, History: history(st), Note: of.Note, Stale: of.Stale,
 	}
 	if st.Revision != "" && st.Revision != m.Revision() {
 		o.InForce = m.Revision()
 	}
-	advice := advisor{machine: m, of: &of, overview: &o, result: resultOf(st)}
+	advice := advisor{machine: m, of: &of, overview: &o}
+	_ = json.Unmarshal([]byte(st.Result), &advice.result) // for advice only: what cannot be read is none
 	if of.Kind.GroupKind() == migrationKind {
 		dm := &migrationv1.DatastoreMigration{}
 		if err := of.As(dm); err != nil {
@@ -59,26 +60,20 @@ func phaseOf(m *fsm.Machine, name string) v1alpha1.Phase {
 	return v1alpha1.Phase{Name: name}
 }
 
-func instant(at *metav1.MicroTime) *time.Time {
+// instant is nil where at is.
+func instant[T interface {
+	*metav1.Time | *metav1.MicroTime
+	UTC() time.Time
+}](at T) *time.Time {
 	if at == nil {
 		return nil
 	}
-	utc := at.UTC()
-	return &utc
+	return new(at.UTC())
 }
 
-// closed are the ways on that are closed.
-func closed(st *v1alpha1.MachineStatus) []Closed {
-	var all []Closed
-	for _, b := range st.Blocked {
-		all = append(all, Closed{To: b.To, Step: b.Step, Because: b.Because, Got: b.Got})
-	}
-	return all
-}
-
-// held tells of each effect what gives it back: the release that was stored with it, else
+// HeldBy tells of each effect what gives it back: the release that was stored with it, else
 // that of the machine.
-func held(m *fsm.Machine, effects []v1alpha1.HeldEffect) []Held {
+func HeldBy(m *fsm.Machine, effects []v1alpha1.HeldEffect) []Held {
 	var all []Held
 	for _, stored := range effects {
 		h := Held{Effect: stored.Name, Release: does(m, stored.Release)}
@@ -98,7 +93,7 @@ func OrphansOf(m *fsm.Machine, left []live.Object, by Caller) []Orphan {
 	for _, s := range left {
 		o := Orphan{
 			State: v1alpha1.MachineStateName(m.Name(), s.UID), Kind: s.Kind.Kind, Namespace: s.Namespace, Object: s.Name, UID: s.UID,
-			Phase: s.Machine.Phase, Held: held(m, s.Machine.Held),
+			Phase: s.Machine.Phase, Held: HeldBy(m, s.Machine.Held),
 		}
 		o.Command = by.typed("kubectl describe machinestate " + o.State)
 		o.Next = "nothing is held: the manager removes the state"
@@ -149,9 +144,72 @@ func history(st *v1alpha1.MachineStatus) []Transition {
 	return all
 }
 
-// resultOf are the outputs of the present phase's steps. What cannot be read is none.
-func resultOf(st *v1alpha1.MachineStatus) map[string]any {
-	result := map[string]any{}
-	_ = json.Unmarshal([]byte(st.Result), &result) // for advice only
-	return result
+// line are the phases that were passed, in the order in which each was left last, then the
+// present one, then the way to success that is ahead. Each is there once.
+func line(m *fsm.Machine, st *v1alpha1.MachineStatus) []Phase {
+	present := cmp.Or(st.Phase, m.Definition().Spec.Initial)
+	passed := slices.DeleteFunc(passed(m, st), func(name string) bool { return name == present })
+	way := m.HappyPath()
+	var all []Phase
+	for _, name := range passed {
+		all = append(all, Phase{Name: name, Visited: true, Beside: !slices.Contains(way, name)})
+	}
+	all = append(all, Phase{Name: present, Present: true, Visited: st.Phase != "", Beside: !slices.Contains(way, present)})
+	for _, name := range ahead(m, present, passed) {
+		if name != present && !slices.Contains(passed, name) {
+			all = append(all, Phase{Name: name})
+		}
+	}
+	return all
+}
+
+// passed are the phases that the object was in since it was made, or since a request led it
+// out of an end: then it began anew. They are told from the history, which forgets the oldest:
+// what is missing is taken from the way on which all goes well.
+func passed(m *fsm.Machine, st *v1alpha1.MachineStatus) []string {
+	history := st.History
+	for i, t := range history {
+		if phaseOf(m, t.From).Terminal != "" {
+			history = history[i:]
+		}
+	}
+	var names []string
+	enter := func(name string) {
+		name = renamed(m, name)
+		names = slices.DeleteFunc(names, func(other string) bool { return other == name })
+		names = append(names, name)
+	}
+	if len(history) > 0 && history[0].From != "" && phaseOf(m, history[0].From).Terminal == "" {
+		way, first := m.HappyPath(), renamed(m, history[0].From)
+		for _, name := range way[:max(1, slices.Index(way, first))] {
+			enter(name)
+		}
+		enter(first)
+	}
+	for _, t := range history {
+		enter(t.To)
+	}
+	return names
+}
+
+// renamed is the name that a phase has in this machine; that which it had where it is gone.
+func renamed(m *fsm.Machine, name string) string {
+	if u := m.Definition().Spec.Upgrade; u != nil && !slices.Contains(m.Phases(), name) {
+		return cmp.Or(u.PhaseMap[name], name)
+	}
+	return name
+}
+
+// ahead is the way to success from the present phase; where the machine does not have it,
+// from the last one that it has. A way that does not lead to success is not told.
+func ahead(m *fsm.Machine, present string, passed []string) []string {
+	from := present
+	for i := len(passed) - 1; i >= 0 && m.PathFrom(from) == nil; i-- {
+		from = passed[i]
+	}
+	way := m.PathFrom(from)
+	if len(way) == 0 || phaseOf(m, from).Terminal != "" || phaseOf(m, from).Kind == v1alpha1.PhaseSteady {
+		return nil
+	}
+	return way
 }

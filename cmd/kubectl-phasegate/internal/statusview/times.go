@@ -34,12 +34,9 @@ func short(seconds float64) string {
 const barWidth = 20
 
 func bar(done, total int64) string {
-	full := 0
-	if total > 0 {
-		full = int(min(done, total) * barWidth / total)
-	}
-	if total == 0 || done >= total {
-		full = barWidth
+	full := barWidth
+	if done < total {
+		full = int(done * barWidth / total)
 	}
 	return "[" + strings.Repeat("█", full) + strings.Repeat("░", barWidth-full) + "]"
 }

@@ -122,15 +122,8 @@ type Step struct {
 	NotBefore *time.Time `json:"notBefore,omitempty"`
 }
 
-// Closed is a way on that is closed.
-type Closed struct {
-	// To is a phase, or Step is a step of this one.
-	To   string `json:"to,omitempty"`
-	Step string `json:"step,omitempty"`
-	// Because is the expression that is not true, Got is what was seen.
-	Because string `json:"because"`
-	Got     string `json:"got,omitempty"`
-}
+// Closed is a way on that is closed: to a phase, or past a step.
+type Closed = v1alpha1.Blocked
 
 // Held is something that was taken and is to be given back.
 type Held struct {

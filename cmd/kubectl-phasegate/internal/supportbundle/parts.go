@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -17,12 +18,13 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/cmd/internal/checkup"
+	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
 	"github.com/phasegate/phasegate/resources"
 )
 
 // Bounds of what is read.
 const (
-	page     = 500
 	logLines = 2000
 	logBytes = 1 << 20
 )
@@ -32,113 +34,91 @@ var partOf = client.MatchingLabels{"app.kubernetes.io/name": "phasegate"}
 
 // list reads objects of a kind; none where the cluster does not serve it.
 func (c *collector) list(ctx context.Context, gvk schema.GroupVersionKind, opts ...client.ListOption) ([]unstructured.Unstructured, error) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(gvk)
-	var all []unstructured.Unstructured
-	for {
-		err := c.Client.List(ctx, list, append(opts, client.Limit(page), client.Continue(list.GetContinue()))...)
-		if meta.IsNoMatchError(err) || apierrs.IsNotFound(err) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list %s: %w", gvk.GroupKind(), err)
-		}
-		all = append(all, list.Items...)
-		if list.GetContinue() == "" {
-			return all, nil
+	all, err := live.All(ctx, c.Client, gvk, opts...)
+	if meta.IsNoMatchError(err) || apierrs.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", gvk.GroupKind(), err)
+	}
+	return all, nil
+}
+
+// those keeps the objects of a kind that are wanted.
+func (c *collector) those(ctx context.Context, dir string, gvk schema.GroupVersionKind, wanted func(u *unstructured.Unstructured) bool, opts ...client.ListOption) error {
+	all, err := c.list(ctx, gvk, opts...)
+	for i := range all {
+		if wanted(&all[i]) {
+			c.keep(dir, &all[i])
 		}
 	}
+	return err
 }
+
+func always(*unstructured.Unstructured) bool { return true }
 
 // keep puts an object into the bundle, redacted.
 func (c *collector) keep(dir string, u *unstructured.Unstructured) {
 	c.redactor.Object(u.Object)
-	name := u.GetName() + ".json"
-	if ns := u.GetNamespace(); ns != "" {
-		name = ns + "/" + name
-	}
-	c.files[dir+"/"+name] = u.Object
+	c.files[path.Join(dir, u.GetNamespace(), u.GetName()+".json")] = u.Object
 }
 
 func (c *collector) migrations(ctx context.Context) error {
-	all, err := c.list(ctx, migrationv1.GroupVersion.WithKind("DatastoreMigration"))
-	for i := range all {
-		if c.Migration != "" && all[i].GetName() != c.Migration {
-			continue
+	return c.those(ctx, "migrations", migrationv1.GroupVersion.WithKind("DatastoreMigration"), func(u *unstructured.Unstructured) bool {
+		wanted := c.Migration == "" || u.GetName() == c.Migration
+		if wanted && c.RedactNames {
+			c.hideNames(u)
 		}
-		if c.RedactNames {
-			c.hideNames(&all[i])
-		}
-		c.keep("migrations", &all[i])
-	}
-	return err
+		return wanted
+	})
 }
 
 // hideNames hashes the names of the objects in conflict, wherever the CRD keeps them.
 func (c *collector) hideNames(dm *unstructured.Unstructured) {
 	listed, _, _ := unstructured.NestedFieldNoCopy(dm.Object, "status", "conflicts")
 	for _, conflict := range conflictsIn(listed) {
-		c.redactor.hash(conflict.Name)
-		c.redactor.hash(conflict.Namespace)
+		c.redactor.hash(conflict.Name, conflict.Namespace)
 	}
 	conditions, _, _ := unstructured.NestedSlice(dm.Object, "status", "conditions")
 	for conflict := range conflictConditions(conditions) {
-		c.redactor.hash(conflict.Name)
-		c.redactor.hash(conflict.Namespace)
+		c.redactor.hash(conflict.Name, conflict.Namespace)
 	}
 }
 
 func (c *collector) servers(ctx context.Context) error {
-	all, err := c.list(ctx, schema.GroupVersionKind{Group: "toolhive.stacklok.dev", Version: "v1beta1", Kind: "MCPServer"})
-	for i := range all {
-		c.keep("mcpservers", &all[i])
-	}
-	return err
+	return c.those(ctx, "mcpservers", schema.GroupVersionKind{Group: "toolhive.stacklok.dev", Version: "v1beta1", Kind: "MCPServer"}, always)
 }
 
 // states are those of the migrations that are kept, and of every other machine; also those
 // whose object is gone.
 func (c *collector) states(ctx context.Context) error {
-	all, err := c.list(ctx, v1alpha1.GroupVersion.WithKind("MachineState"))
-	for i := range all {
-		kind, _, _ := unstructured.NestedString(all[i].Object, "spec", "object", "kind")
-		name, _, _ := unstructured.NestedString(all[i].Object, "spec", "object", "name")
-		if c.Migration == "" || kind != "DatastoreMigration" || name == c.Migration {
-			c.keep("machinestates", &all[i])
-		}
-	}
-	return err
+	return c.those(ctx, "machinestates", v1alpha1.GroupVersion.WithKind("MachineState"), func(u *unstructured.Unstructured) bool {
+		kind, _, _ := unstructured.NestedString(u.Object, "spec", "object", "kind")
+		name, _, _ := unstructured.NestedString(u.Object, "spec", "object", "name")
+		return c.Migration == "" || kind != "DatastoreMigration" || name == c.Migration
+	})
 }
 
 // programs are what the chart runs, with the end of what they said.
 func (c *collector) programs(ctx context.Context) error {
-	deployments, err := c.list(ctx, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, partOf)
-	if err != nil {
+	if err := c.those(ctx, "programs/deployments", schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, always, partOf); err != nil {
 		return err
 	}
-	pods, err := c.list(ctx, corev1.SchemeGroupVersion.WithKind("Pod"), partOf)
-	for i := range deployments {
-		c.keep("programs/deployments", &deployments[i])
-	}
-	for i := range pods {
-		c.keep("programs/pods", &pods[i])
-		c.logs(ctx, pods[i].GetNamespace(), pods[i].GetName())
-	}
-	return err
+	return c.those(ctx, "programs/pods", corev1.SchemeGroupVersion.WithKind("Pod"), func(pod *unstructured.Unstructured) bool {
+		c.logs(ctx, pod.GetNamespace(), pod.GetName())
+		return true
+	}, partOf)
 }
 
 func (c *collector) logs(ctx context.Context, namespace, pod string) {
 	lines, size := int64(logLines), int64(logBytes)
-	for _, previous := range []bool{false, true} {
-		text, err := c.kube.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{TailLines: &lines, LimitBytes: &size, Previous: previous, Timestamps: true}).DoRaw(ctx)
-		name := fmt.Sprintf("programs/logs/%s/%s.log", namespace, pod)
-		if previous {
-			name = strings.TrimSuffix(name, ".log") + "-previous.log"
-		}
+	for _, suffix := range []string{"", "-previous"} {
+		text, err := c.kube.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{TailLines: &lines, LimitBytes: &size, Previous: suffix != "", Timestamps: true}).DoRaw(ctx)
+		name := fmt.Sprintf("programs/logs/%s/%s%s.log", namespace, pod, suffix)
 		switch {
 		case err == nil:
 			c.files[name] = text
-		case !previous: // most have no previous one
+		case suffix == "": // most have no previous one
 			c.missing = append(c.missing, fmt.Sprintf("%s: %v", name, err))
 		}
 	}
@@ -179,7 +159,8 @@ func (c *collector) crds(ctx context.Context) error {
 		listed, _, _ := unstructured.NestedSlice(all[i].Object, "spec", "versions")
 		for _, item := range listed {
 			if v, ok := item.(map[string]any); ok {
-				versions = append(versions, map[string]any{"name": v["name"], "served": v["served"], "storage": v["storage"], "keepsStatusMachine": keepsMachine(v)})
+				_, keepsMachine, _ := unstructured.NestedFieldNoCopy(v, "schema", "openAPIV3Schema", "properties", "status", "properties", "machine") // a peer's CRD prunes it
+				versions = append(versions, map[string]any{"name": v["name"], "served": v["served"], "storage": v["storage"], "keepsStatusMachine": keepsMachine})
 			}
 		}
 		scope, _, _ := unstructured.NestedString(all[i].Object, "spec", "scope")
@@ -192,20 +173,10 @@ func (c *collector) crds(ctx context.Context) error {
 	return err
 }
 
-// keepsMachine tells a CRD of ours from a peer's, which prunes status.machine.
-func keepsMachine(version map[string]any) bool {
-	_, found, _ := unstructured.NestedFieldNoCopy(version, "schema", "openAPIV3Schema", "properties", "status", "properties", "machine")
-	return found
-}
-
 func (c *collector) apiService(ctx context.Context) error {
-	all, err := c.list(ctx, schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"})
-	for i := range all {
-		if strings.HasSuffix(all[i].GetName(), "."+resources.V3Group) {
-			c.keep("apiservices", &all[i])
-		}
-	}
-	return err
+	return c.those(ctx, "apiservices", schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"}, func(u *unstructured.Unstructured) bool {
+		return strings.HasSuffix(u.GetName(), "."+resources.V3Group)
+	})
 }
 
 // admission are policies of ours; of others only the names, since any may refuse a write.
@@ -213,16 +184,15 @@ func (c *collector) admission(ctx context.Context) error {
 	others := map[string][]string{}
 	for _, kind := range []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
 		"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
-		all, err := c.list(ctx, schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
+		err := c.those(ctx, "admission/"+kind, schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind}, func(u *unstructured.Unstructured) bool {
+			ours := u.GetName() == migrationv1.FenceName || u.GetName() == migrationv1.V3FenceName || u.GetLabels()["app.kubernetes.io/name"] == "phasegate"
+			if !ours {
+				others[kind] = append(others[kind], u.GetName())
+			}
+			return ours
+		})
 		if err != nil {
 			return err
-		}
-		for i := range all {
-			if all[i].GetName() == migrationv1.FenceName || all[i].GetName() == migrationv1.V3FenceName || all[i].GetLabels()["app.kubernetes.io/name"] == "phasegate" {
-				c.keep("admission/"+kind, &all[i])
-				continue
-			}
-			others[kind] = append(others[kind], all[i].GetName())
 		}
 	}
 	c.files["admission/others.json"] = others
@@ -232,7 +202,7 @@ func (c *collector) admission(ctx context.Context) error {
 // calico counts Calico's objects, and looks whether the datastore is open.
 func (c *collector) calico(ctx context.Context) error {
 	counts, locks := map[string]int64{}, map[string]any{}
-	for _, kind := range append(slices.Clone(c.Registry.Kinds()), c.Registry.Lock()) {
+	for _, kind := range resources.Default().All() {
 		for _, gvk := range []schema.GroupVersionKind{kind.V1GVK(), kind.V3GVK()} {
 			n, err := c.count(ctx, gvk)
 			if err != nil {
@@ -241,7 +211,7 @@ func (c *collector) calico(ctx context.Context) error {
 			counts[gvk.GroupVersion().String()+" "+gvk.Kind] = n
 		}
 	}
-	for _, gvk := range []schema.GroupVersionKind{c.Registry.Lock().V1GVK(), c.Registry.Lock().V3GVK()} {
+	for _, gvk := range []schema.GroupVersionKind{resources.Default().Lock().V1GVK(), resources.Default().Lock().V3GVK()} {
 		info := &unstructured.Unstructured{}
 		info.SetGroupVersionKind(gvk)
 		if err := c.Client.Get(ctx, client.ObjectKey{Name: "default"}, info); err != nil {
@@ -274,12 +244,15 @@ func (c *collector) count(ctx context.Context, gvk schema.GroupVersionKind) (int
 }
 
 func (c *collector) checks(ctx context.Context) error {
-	if c.Checks == nil {
-		return nil
+	files, err := checkup.Load("", "")
+	if err != nil {
+		return err
 	}
-	text, err := c.Checks(ctx)
-	if err == nil && json.Valid(text) {
-		c.files["checks.json"] = text
+	report, err := checkup.Run(ctx, checkup.Options{Config: c.Config, Controllers: checkup.Controllers[:2], CalicoNamespace: c.CalicoNamespace, Files: files})
+	if err != nil {
+		return err
 	}
+	text, err := json.Marshal(report)
+	c.files["checks.json"] = text
 	return err
 }

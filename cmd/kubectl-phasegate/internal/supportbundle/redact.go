@@ -1,6 +1,7 @@
 package supportbundle
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -47,10 +48,12 @@ func isOrdinary(value string) bool {
 	return slices.Contains([]string{"true", "false", "default", "null", "(none)", leftOut}, value)
 }
 
-// hash replaces a name by one that stays the same in the whole bundle.
-func (r *Redactor) hash(name string) {
-	if name != "" {
-		r.names[name] = fmt.Sprintf("name-%x", sha256.Sum256([]byte(name)))[:13]
+// hash replaces names by such that stay the same in the whole bundle.
+func (r *Redactor) hash(names ...string) {
+	for _, name := range names {
+		if name != "" {
+			r.names[name] = fmt.Sprintf("name-%x", sha256.Sum256([]byte(name)))[:13]
+		}
 	}
 }
 
@@ -60,20 +63,24 @@ var ourDomains = []string{"migration.projectcalico.org/", "phasegate.dev/", "too
 // content are the fields that are left out wherever they are.
 var content = []string{"data", "stringData", "binaryData", "caBundle", "value", "command", "result", "podTemplateSpec"}
 
+// settings are the fields of the spec of an MCPServer that stay.
+var settings = []string{"image", "transport", "proxyMode", "proxyPort", "port", "targetPort", "mcpPort", "replicas", "backendReplicas"}
+
 // Object leaves out of an object, in place, what is no metadata of it, no status, and no
 // setting of ours. It does not matter where in the object it is.
 func (r *Redactor) Object(o map[string]any) {
 	if spec, ok := o["spec"].(map[string]any); ok && o["kind"] == "MCPServer" {
-		r.allBut(spec, []string{"image", "transport", "proxyMode", "proxyPort", "port", "targetPort", "mcpPort", "replicas", "backendReplicas"})
+		r.allBut(spec, func(key string) bool { return slices.Contains(settings, key) })
 	}
 	r.walk(o)
 }
 
 // allBut leaves out of a map everything but some keys.
-func (r *Redactor) allBut(in map[string]any, keep []string) {
-	for key, value := range in {
-		if !slices.Contains(keep, key) {
-			in[key] = r.everything(value)
+func (r *Redactor) allBut(v any, keep func(key string) bool) {
+	all, _ := v.(map[string]any)
+	for key, value := range all {
+		if !keep(key) {
+			all[key] = r.everything(value)
 		}
 	}
 }
@@ -93,7 +100,7 @@ func (r *Redactor) walk(v any) {
 			case key == "args":
 				v[key] = r.flags(v[key])
 			case key == "annotations":
-				r.annotations(v[key])
+				r.allBut(v[key], isOurs)
 			case key == "conflicts":
 				v[key] = r.conflicts(v[key])
 			case key == "conditions":
@@ -101,7 +108,8 @@ func (r *Redactor) walk(v any) {
 			case key == "held":
 				r.held(v[key])
 			case key == "saved":
-				r.saved(v[key])
+				// What else was saved is another's, such as the manifest of an APIService.
+				r.allBut(v[key], func(name string) bool { return name == v1alpha1.SavedStatus })
 			default:
 				r.walk(v[key])
 			}
@@ -126,15 +134,9 @@ func (r *Redactor) everything(v any) any {
 	return leftOut
 }
 
-func (r *Redactor) annotations(v any) {
-	all, _ := v.(map[string]any)
-	for key, value := range all {
-		ours := slices.ContainsFunc(ourDomains, func(d string) bool { return strings.HasPrefix(key, d) })
-		// What was saved of another's object is that other's.
-		if !ours || strings.Contains(key, "/saved-") {
-			all[key] = r.everything(value)
-		}
-	}
+// isOurs tells whether an annotation is of ourDomains. What was saved of another's object is that other's.
+func isOurs(key string) bool {
+	return slices.ContainsFunc(ourDomains, func(d string) bool { return strings.HasPrefix(key, d) }) && !strings.Contains(key, "/saved-")
 }
 
 // held keeps which effects are held and what releases them: parameters come from the spec.
@@ -143,17 +145,6 @@ func (r *Redactor) held(v any) {
 	for i, item := range list {
 		if effect, _, found := strings.Cut(fmt.Sprint(item), " {"); found {
 			list[i] = effect + " " + leftOut
-		}
-	}
-}
-
-// saved keeps fields of the object's own status. What else was saved is another's, such as
-// the manifest of an APIService.
-func (r *Redactor) saved(v any) {
-	all, _ := v.(map[string]any)
-	for key, value := range all {
-		if key != v1alpha1.SavedStatus {
-			all[key] = r.everything(value)
 		}
 	}
 }
@@ -198,9 +189,7 @@ func (r *Redactor) conflicts(v any) any {
 		return r.everything(v)
 	}
 	for i := range all {
-		for j, field := range all[i].Fields {
-			all[i].Fields[j] = r.field(field)
-		}
+		r.fields(all[i].Fields)
 	}
 	return all.ToUnstructured()
 }
@@ -217,9 +206,7 @@ func conflictsIn(v any) (all migrationv1.Conflicts) {
 // conditions does the same where the CRD has no place for conflicts but conditions.
 func (r *Redactor) conditions(v any) {
 	for conflict, condition := range conflictConditions(v) {
-		for i, field := range conflict.Fields {
-			conflict.Fields[i] = r.field(field)
-		}
+		r.fields(conflict.Fields)
 		condition["message"] = conflict.Message()
 	}
 }
@@ -239,16 +226,17 @@ func conflictConditions(conditions any) iter.Seq2[*migrationv1.Conflict, map[str
 	}
 }
 
-// field is a field that differs without the values of both sides.
-func (r *Redactor) field(text string) string {
-	path, values, _ := strings.Cut(text, ": ")
-	for _, side := range strings.FieldsFunc(values, func(c rune) bool {
-		return unicode.IsSpace(c) || strings.ContainsRune(`,;"'[]{}`, c)
-	}) {
-		r.omit(side, contentFrom)
+// fields leaves out of fields that differ the values of both sides, in place.
+func (r *Redactor) fields(all []string) {
+	for i, text := range all {
+		path, values, _ := strings.Cut(text, ": ")
+		for _, side := range strings.FieldsFunc(values, func(c rune) bool {
+			return unicode.IsSpace(c) || strings.ContainsRune(`,;"'[]{}`, c)
+		}) {
+			r.omit(side, contentFrom)
+		}
+		all[i] = path + ": " + r.omit(values, contentFrom)
 	}
-	r.omit(values, contentFrom)
-	return path + ": " + leftOut
 }
 
 // secrets are found by their looks: tokens, keys, and what is called a password.
@@ -269,12 +257,7 @@ func (r *Redactor) Text(text []byte) []byte {
 	}
 	known := slices.Collect(maps.Keys(r.names))
 	// The longest first: one may be a part of another.
-	slices.SortFunc(known, func(a, b string) int {
-		if len(a) != len(b) {
-			return len(b) - len(a)
-		}
-		return strings.Compare(a, b)
-	})
+	slices.SortFunc(known, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	pairs := make([]string, 0, 4*len(known))
 	for _, value := range known {
 		pairs = append(pairs, value, r.names[value])

@@ -18,27 +18,23 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/phasegate/phasegate/resources"
+	"github.com/phasegate/phasegate/cmd/internal/release"
 )
 
 // Options say what goes in.
 type Options struct {
-	Config   *rest.Config
-	Client   client.Client
-	Registry *resources.Registry
+	Config *rest.Config
+	Client client.Client
 	// Migration is the only one of which the bundle is; empty: all.
 	Migration string
 	// RedactNames hashes the names of Calico's objects in conflict.
 	RedactNames bool
-	// Version is that of this program.
-	Version any
-	// Checks answers the report of the checks, in JSON; nil: none.
-	Checks func(context.Context) ([]byte, error)
+	// CalicoNamespace is where Calico's components run, for the checks.
+	CalicoNamespace string
 }
 
 // Bundle is files by path.
@@ -52,7 +48,6 @@ type Bundle struct {
 type collector struct {
 	Options
 	kube     kubernetes.Interface
-	api      discovery.DiscoveryInterface
 	redactor *Redactor
 	files    map[string]any // []byte for texts; anything else becomes JSON
 	missing  []string
@@ -64,12 +59,12 @@ func Collect(ctx context.Context, o Options) (*Bundle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the client: %w", err)
 	}
-	c := &collector{Options: o, kube: kube, api: kube.Discovery(), redactor: NewRedactor(), files: map[string]any{}}
-	server, err := c.api.ServerVersion()
+	c := &collector{Options: o, kube: kube, redactor: NewRedactor(), files: map[string]any{}}
+	server, err := kube.Discovery().ServerVersion()
 	if err != nil {
 		return nil, fmt.Errorf("ask the API server for its version: %w", err)
 	}
-	c.files["versions.json"] = map[string]any{"kubectl-phasegate": o.Version, "kubernetes": server}
+	c.files["versions.json"] = map[string]any{"kubectl-phasegate": release.Current(), "kubernetes": server}
 	for _, part := range []struct {
 		what string
 		read func(context.Context) error

@@ -27,26 +27,25 @@ func Handler(checks ...Check) http.Handler {
 		failed := false
 		for _, check := range checks {
 			note, err := check.Ask(req.Context())
-			switch {
-			case err != nil:
+			if err != nil {
 				failed = true
 				fmt.Fprintf(&lines, "[-]%s failed: %v\n", check.Name, err)
-			case note != "":
-				fmt.Fprintf(&lines, "[+]%s ok: %s\n", check.Name, note)
-			default:
-				fmt.Fprintf(&lines, "[+]%s ok\n", check.Name)
+				continue
 			}
+			if note != "" {
+				note = ": " + note
+			}
+			fmt.Fprintf(&lines, "[+]%s ok%s\n", check.Name, note)
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		switch {
-		case failed:
-			w.WriteHeader(http.StatusServiceUnavailable)
-			fmt.Fprint(w, lines.String())
-		case req.URL.Query().Has("verbose"):
-			fmt.Fprint(w, lines.String())
-		default:
-			fmt.Fprint(w, "ok")
+		text := "ok"
+		if failed || req.URL.Query().Has("verbose") {
+			text = lines.String()
 		}
+		if failed {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		fmt.Fprint(w, text)
 	})
 }
 

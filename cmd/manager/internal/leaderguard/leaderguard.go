@@ -20,6 +20,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 )
 
 // Lease is what a process knows of the lease that it holds.
@@ -77,8 +78,8 @@ func holderOf(req *http.Request) (holder string, writes bool) {
 		return "", writes
 	}
 	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(data, nil, nil) // JSON or protobuf, as the client likes
-	if lease, ok := obj.(*coordinationv1.Lease); ok && err == nil && lease.Spec.HolderIdentity != nil {
-		return *lease.Spec.HolderIdentity, writes
+	if lease, ok := obj.(*coordinationv1.Lease); ok && err == nil {
+		return ptr.Deref(lease.Spec.HolderIdentity, ""), writes
 	}
 	return "", writes
 }

@@ -47,8 +47,7 @@ func statuses(ctx context.Context, c client.Client, s steps, d dynamic.ResourceI
 	_ = s.Status().Patch(ctx, obj, diff)              // forbidden
 	_ = c.SubResource("status").Patch(ctx, obj, diff) // forbidden
 	status := s.Status()
-	_ = status.Patch(ctx, obj, diff)                              // forbidden
-	_ = write.MutateAndPatchStatus(ctx, c, obj, func(*server) {}) // forbidden
-	_ = write.MutateAndSwapStatus(ctx, c, obj, func(*server) {})  // forbidden
-	_, _ = d.UpdateStatus(ctx, nil, metav1.UpdateOptions{})       // forbidden
+	_ = status.Patch(ctx, obj, diff)                             // forbidden
+	_ = write.MutateAndSwapStatus(ctx, c, obj, func(*server) {}) // forbidden
+	_, _ = d.UpdateStatus(ctx, nil, metav1.UpdateOptions{})      // forbidden
 }
