@@ -48,7 +48,7 @@ func finish(ctx context.Context, s streams, timeout time.Duration, wait func(con
 	}
 	err := wait(ctx)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		fmt.Fprintf(s.err, "not after %s: %s\n", timeout, err)
+		fmt.Fprintf(s.err, "timed out after %s: %s\n", timeout, err)
 		return errTimedOut
 	}
 	return err

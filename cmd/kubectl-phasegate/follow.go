@@ -13,7 +13,7 @@ import (
 )
 
 // errReplaced says that the object is gone, and another one has its name.
-var errReplaced = errors.New("it is gone, and another one has its name")
+var errReplaced = errors.New("it was deleted, and another object has its name")
 
 const (
 	// lookEvery is how often an object is read while somebody watches.
@@ -65,7 +65,7 @@ func (s sight) picture(v statusview.View) string {
 	if s.err != nil {
 		text += "\n‼ not seen since " + s.overview.Now.Format(time.TimeOnly) + ": " + s.err.Error() + "\n"
 	}
-	return text + "\nCtrl-C leaves; it goes on."
+	return text + "\nCtrl-C stops watching; the object goes on."
 }
 
 // follow shows every change, live where s.err is a terminal. The error says that it could
@@ -88,7 +88,7 @@ func (f follower) follow(ctx context.Context, first statusview.Overview, s strea
 		}
 		select {
 		case <-ctx.Done():
-			return watched{last: now.overview}, errors.New("it goes on in " + now.overview.Phase + ": wait longer with --timeout")
+			return watched{last: now.overview}, errors.New("it is still in " + now.overview.Phase + ": wait longer with --timeout")
 		case <-time.After(lookEvery):
 		}
 		var err error

@@ -45,7 +45,7 @@ func findMigration(ctx context.Context, c client.Client, args []string) (live.Mi
 	case name == "" && meta.IsNoMatchError(err), err == nil && len(all) == 0:
 		return live.Migration{}, orphans, fmt.Errorf("%w: create one (docs/operate/migrate.md), or choose another cluster with --context", errNoMigration)
 	case apierrs.IsForbidden(err) && name == "":
-		return live.Migration{}, nil, fmt.Errorf("%w: you may not look which there are: give the name of one", err)
+		return live.Migration{}, nil, fmt.Errorf("%w: you may not list them: give the name of one", err)
 	case err != nil:
 		another := func(o live.Orphan) bool { return o.Spec.Object.Name != name }
 		return live.Migration{}, slices.DeleteFunc(orphans, another), err

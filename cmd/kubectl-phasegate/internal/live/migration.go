@@ -123,7 +123,7 @@ func readMigration(ctx context.Context, c client.Reader, name string) (*migratio
 func asMigration(u *unstructured.Unstructured) (*migrationv1.DatastoreMigration, error) {
 	dm := &migrationv1.DatastoreMigration{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, dm); err != nil {
-		return nil, fmt.Errorf("read DatastoreMigration %s: %w: is this program of the version of the controller?", u.GetName(), err)
+		return nil, fmt.Errorf("read DatastoreMigration %s: %w: use kubectl-phasegate of the manager's version", u.GetName(), err)
 	}
 	return dm, nil
 }
