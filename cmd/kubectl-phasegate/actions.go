@@ -13,15 +13,14 @@ import (
 func actionsCommand(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "actions [MACHINE]",
-		Short: "List the actions, guards and roles that a machine file may name",
-		Long: `List the actions, guards and roles that a machine file may name: what each is for, the
-parameters that with: may give it, and what it adds to result.
+		Short: "List the actions, guards and roles for machine files",
+		Long: `List the actions, guards and roles that a machine file may name, with their purpose, the
+parameters for with:, and what they add to result.
 
-MACHINE is a machine that is compiled in, with actions of its own; without it, those
-that every machine has are listed. -o yaml is what lint --bindings reads, also
-where this program is not at hand.
+MACHINE is a compiled-in machine with actions of its own; without it, the actions of every
+machine are listed. -o yaml writes a file for lint --bindings.
 
-Exit codes: 0 listed, 2 there is no such machine.`,
+Exit codes: 0 listed, 2 no such machine.`,
 		Example: `  kubectl phasegate actions
   kubectl phasegate actions datastore-migration
   kubectl phasegate actions -o yaml > bindings.yaml`,

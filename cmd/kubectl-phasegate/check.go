@@ -17,23 +17,22 @@ func checkCommand(s streams) *cobra.Command {
 	format, phasesDir, kindsFile := check.Table, "", ""
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Ask whether a cluster is fit",
-		Long: `Ask whether a cluster is fit for what is to run on it: its version, CRDs, machine
-files, rights, and what a migration demands before it locks anything. Nothing is
-changed. A migration asks the same in its first step.
+		Short: "Run the preflight checks",
+		Long: `Run the preflight checks: cluster version, CRDs, machine files, permissions, and what a
+migration requires before it locks anything. Changes nothing. A migration runs the same
+checks in its first step.
 
-It is asked as you. With --as it is asked as the manager's account, which is what
-counts for rights. With --pre it is asked before anything is installed: whether
-you may install the chart, and have the rights that it is to grant.
+Checks your permissions, or with --as those of the manager's account, which are decisive.
+With --pre: whether you may install the chart and grant its permissions.
 
-The rights for ToolHive's proxies are asked about if the manager runs them: --proxy
-says so, or the flags of the Deployment that the chart has made.
+Permissions for ToolHive's proxies are checked if --proxy, or else the chart's Deployment,
+says that the manager runs them.
 
-crds-installed says whose each CRD is. Those of Calico and ToolHive do as they are;
-with --pre, those that are missing are no failure, since the chart brings them.
+crds-installed shows whose each CRD is. The CRDs of Calico and ToolHive suffice. With
+--pre, missing CRDs are no failure: the chart installs them.
 
-Each check has an id and a page with what to do.
-Exit codes: 0 all is well or there are warnings (‼), 1 a check failed (×), 2 usage.`,
+Each check has an id, and a page with the fix.
+Exit codes: 0 no failure, perhaps warnings (‼); 1 a check failed (×); 2 usage.`,
 		Example: `  kubectl phasegate check --pre
   kubectl phasegate check --controllers datastoremigration \
     --as system:serviceaccount:phasegate-system:phasegate-datastoremigration`,
@@ -41,10 +40,10 @@ Exit codes: 0 all is well or there are warnings (‼), 1 a check failed (×), 2 
 	}
 	where := clusterFlags(cmd)
 	f := cmd.Flags()
-	f.BoolVar(&o.Installing, "pre", false, "before the installation")
-	f.StringSliceVar(&o.Controllers, "controllers", o.Controllers, "controllers that are to run")
+	f.BoolVar(&o.Installing, "pre", false, "check before the installation")
+	f.StringSliceVar(&o.Controllers, "controllers", o.Controllers, "controllers that will run")
 	f.StringVar(&o.CalicoNamespace, "calico-namespace", "calico-system", "namespace of calico-node, calico-typha and calico-kube-controllers")
-	proxy := f.String("proxy", "", "what the proxies of MCP servers run: phasegate or toolhive; none: what the manager of the chart says, where it can be seen")
+	proxy := f.String("proxy", "", "program of the MCP servers' proxies, phasegate or toolhive; default: as the chart's Deployment says")
 	quota := storeQuotaFlag(f)
 	f.StringVar(&phasesDir, "phases-dir", "", "directory of machine files, as for the manager")
 	f.StringVar(&kindsFile, "kinds-file", "", "kind registry file, as for the manager")

@@ -16,16 +16,14 @@ func conflictsCommand(s streams) *cobra.Command {
 	kindsFile, withDiff := "", false
 	cmd := &cobra.Command{
 		Use:   "conflicts [NAME]",
-		Short: "Show the objects of which v1 and v3 say different things, and what resolves each",
-		Long: `Compare v1 and v3, object by object and field by field, and show where they differ: both
-values, and the two commands that resolve it, one for each side. It reads as you, and
-changes nothing.
+		Short: "Show objects that differ between v1 and v3, and what resolves each",
+		Long: `Compare v1 and v3 object by object. Show each field that differs with both values, and
+two commands per object: one keeps v1, one keeps v3. Reads as you, and changes nothing.
 
-While Calico's API server serves v3, its storage is seen through the side door that a
-migration opens; before, nothing can be compared.
+While Calico's API server serves v3, the v3 storage is visible only through the side door
+that a migration opens. Before that, nothing can be compared.
 
-Exit codes: 0 there are none, or nothing can be compared yet, 2 both sides could not be
-read, 4 there are some.`,
+Exit codes: 0 no conflicts, or not comparable yet; 2 error; 4 conflicts.`,
 		Example: `  kubectl phasegate conflicts
   kubectl phasegate conflicts to-v3 --diff
   kubectl phasegate conflicts to-v3 -o jsonpath='{range .conflicts[*]}{.keepV1.command}{"\n"}{end}'`,
@@ -34,7 +32,7 @@ read, 4 there are some.`,
 	at := clusterFlags(cmd)
 	out := outputFlags(cmd, "table")
 	cmd.ValidArgsFunction = completeMigrations(at)
-	cmd.Flags().BoolVar(&withDiff, "diff", false, "a unified diff of both objects, too")
+	cmd.Flags().BoolVar(&withDiff, "diff", false, "also show a unified diff")
 	cmd.Flags().StringVar(&kindsFile, "kinds-file", "", "kind registry file, as for the manager")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := out.check(); err != nil {

@@ -32,18 +32,16 @@ func dashboardCommand(s streams) *cobra.Command {
 	var files []string
 	cmd := &cobra.Command{
 		Use:   "dashboard [KIND]",
-		Short: "Show in a browser where objects stand, live",
-		Long: `Show in a browser where the objects of a kind stand: the machine with the present phase,
-closed ways, what to do next, and the history; of migrations, which are shown without KIND,
-also the progress of each kind, the clock of the lock and conflicts. The page changes by
-itself and changes nothing: it is made by this program, which only reads the objects, their
-MachineStates and the MachineDefinitions, with your rights.
+		Short: "Show objects live in a browser",
+		Long: `Show the objects of a kind live in a browser: the machine with the present phase, closed
+exits, what to do next, and the history. Without KIND, it shows migrations, also with the
+progress of each kind, the time locked, and conflicts. The page is read-only: this program
+reads the objects, MachineStates and MachineDefinitions as you.
 
-It is served on 127.0.0.1 only, to requests that ask for it under that address or
-as localhost. Other users of this computer can read it, too, while it is served.
-Ctrl-C ends it.
+It is served on 127.0.0.1, for requests to that address or localhost only. Other users of
+this computer can read it too. Ctrl-C ends it.
 
-Exit codes: 0 ended by Ctrl-C, 2 usage, or it could not be served.`,
+Exit codes: 0 ended by Ctrl-C, 2 error.`,
 		Example: `  kubectl phasegate dashboard
   kubectl phasegate dashboard databaserestore -n bookshop
   kubectl phasegate dashboard --context production --port 8080 --no-open`,
@@ -52,9 +50,9 @@ Exit codes: 0 ended by Ctrl-C, 2 usage, or it could not be served.`,
 	at := clusterFlags(cmd)
 	cmd.ValidArgsFunction = completeKinds(at)
 	f := cmd.Flags()
-	f.IntVar(&port, "port", 0, "port to serve on; 0 is any that is free")
-	f.BoolVar(&noOpen, "no-open", false, "print the address and open no browser")
-	f.StringSliceVarP(&files, "file", "f", nil, "machine file to tell it by; default: the one that the manager has published")
+	f.IntVar(&port, "port", 0, "port to serve on; 0 means any free port")
+	f.BoolVar(&noOpen, "no-open", false, "print the address, open no browser")
+	f.StringSliceVarP(&files, "file", "f", nil, "machine file; default: the published one")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		d, err := newDrivers(cmd.Context(), s, at, files, strings.Join(args, ""))
 		if err != nil {
@@ -174,7 +172,7 @@ func (d *drivers) of(o live.Object) *fsm.Machine {
 func openBrowser(ctx context.Context, url string) error {
 	command := map[string]string{"linux": "xdg-open", "darwin": "open", "windows": "rundll32 url.dll,FileProtocolHandler"}[runtime.GOOS]
 	if command == "" {
-		return errors.New("which program does that is not known for " + runtime.GOOS + ": open it yourself")
+		return errors.New("no program is known for that on " + runtime.GOOS + ": open the address yourself")
 	}
 	words := append(strings.Fields(command), url)
 	return exec.CommandContext(ctx, words[0], words[1:]...).Start()

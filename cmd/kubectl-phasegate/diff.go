@@ -14,17 +14,14 @@ func diffCommand(s streams) *cobra.Command {
 	var inFlight bool
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
-		Short: "Tell what changed between two revisions, and what it means for live objects",
-		Long: `Tell what changed between two revisions of a machine, phase by phase. OLD and
-NEW are files, or names of machines: those that managers of the cluster have published,
-else compiled-in ones.
+		Short: "Compare two revisions of a machine, also for live objects",
+		Long: `Compare two revisions of a machine, phase by phase. OLD and NEW are files or names of
+machines: published by managers of the cluster, else compiled in.
 
---live looks at every object of the kind, in all namespaces or in that of -n, and
-tells what NEW would mean for it: it goes on, is mapped, or is stranded; and which
-effects it holds that NEW cannot give back.
+--live shows what NEW means for every object of the kind, in all namespaces or in that of
+-n: it continues, is mapped, or is stranded; and which held effects NEW cannot give back.
 
-Exit codes: 0 nobody is harmed, 1 something would be stranded or leak, or a file is
-refused, 2 they could not be compared.`,
+Exit codes: 0 safe, 1 something would be stranded or leak, or a file is refused, 2 error.`,
 		Example: `  kubectl phasegate diff datastore-migration my/datastore-migration.yaml
   kubectl phasegate diff old.yaml new.yaml --live`,
 		Args: cobra.ExactArgs(2),
@@ -32,7 +29,7 @@ refused, 2 they could not be compared.`,
 	at := clusterFlags(cmd)
 	cmd.ValidArgsFunction = completeMachines(at, false)
 	output := formatFlag(cmd, "text", "json")
-	cmd.Flags().BoolVar(&inFlight, "live", false, "tell the fate of each live object")
+	cmd.Flags().BoolVar(&inFlight, "live", false, "check every live object against NEW")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		older, err := at.choose(cmd.Context(), s, args[0])
 		if err != nil {

@@ -16,19 +16,18 @@ import (
 
 const endingExits = `
 
-Exit codes: 0 it is deleted, with --wait: it is gone; 1 nothing was deleted: a deletion
-would do something else in this phase, or you said no; 2 it could not be asked; 3 --wait:
-it was not gone in time; 4 --wait: it is stalled, a person must act.`
+Exit codes: 0 deleted, with --wait: gone; 1 not deleted, as a deletion does something else
+in this phase, or you declined; 2 error; with --wait: 3 timeout, 4 stalled.`
 
 func abortCommand(s streams) *cobra.Command {
 	return endCommand(s, deletion.Abort, &cobra.Command{
 		Use:   "abort [NAME]",
-		Short: "Give up a migration: everything that it holds is given back",
-		Long: `Delete a DatastoreMigration before its point of no return. It says first what will be
-given back, and asks on a terminal. v1 is opened again, the APIService comes back, the
-copies go. Without --wait it returns at once, and the manager does the work.
+		Short: "Roll back a migration",
+		Long: `Delete a DatastoreMigration before its point of no return. Shows first what will be given
+back, and asks on a terminal. v1 is unlocked, the APIService restored, and the copies are
+deleted. Without --wait, it returns at once, and the manager does the work.
 
-From Converged on there is no way back: then nothing is deleted.` + endingExits,
+From Converged on there is no rollback: nothing is deleted.` + endingExits,
 		Example: `  kubectl phasegate abort --wait
   kubectl phasegate abort to-v3 --yes --wait --timeout 5m`,
 	})
@@ -37,10 +36,10 @@ From Converged on there is no way back: then nothing is deleted.` + endingExits,
 func cleanupCommand(s streams) *cobra.Command {
 	return endCommand(s, deletion.CleanUp, &cobra.Command{
 		Use:   "cleanup [NAME]",
-		Short: "End a migration that is Complete: the v1 CRDs and their objects are deleted",
-		Long: `Delete a DatastoreMigration that is Complete. The v1 objects and CRDs are kept in
-Secrets, then the CRDs are deleted. It says so first, and asks on a terminal. What is
-deleted comes back only from that backup. Until then v1 harms nobody.
+		Short: "Delete a Complete migration, with the v1 CRDs and their objects",
+		Long: `Delete a DatastoreMigration that is Complete: back up the v1 objects and CRDs in Secrets,
+then delete the CRDs. Shows this first, and asks on a terminal. Deleted objects come back
+only from that backup. There is no hurry: v1 does no harm.
 
 Before Complete nothing is deleted: see abort.` + endingExits,
 		Example: `  kubectl phasegate cleanup --wait
@@ -61,10 +60,10 @@ func endCommand(s streams, way deletion.DeleteMode, cmd *cobra.Command) *cobra.C
 	e := end{way: way}
 	at := clusterFlags(cmd)
 	flags := cmd.Flags()
-	flags.StringSliceVarP(&e.files, "file", "f", nil, "machine file to tell it by; default: the one that the manager has published")
+	flags.StringSliceVarP(&e.files, "file", "f", nil, "machine file; default: the published one")
 	flags.BoolVar(&e.yes, "yes", false, "do not ask")
-	flags.BoolVar(&e.wait, "wait", false, "wait until it is gone")
-	flags.DurationVar(&e.timeout, "timeout", 10*time.Minute, "how long to wait; 0 is for ever")
+	flags.BoolVar(&e.wait, "wait", false, "wait until the migration is gone")
+	flags.DurationVar(&e.timeout, "timeout", 10*time.Minute, "how long to wait; 0 means no limit")
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.ValidArgsFunction = completeMigrations(at)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return e.run(cmd.Context(), s, at, args) }
@@ -87,7 +86,7 @@ func (e *end) run(ctx context.Context, s streams, at *cluster, args []string) er
 		return err
 	}
 	if !e.wait {
-		fmt.Fprintf(s.out, "datastoremigration/%s: %s asked for\n", dm.Name, e.way)
+		fmt.Fprintf(s.out, "datastoremigration/%s: %s requested\n", dm.Name, e.way)
 		return nil
 	}
 	err = finish(ctx, s, e.timeout, func(ctx context.Context) error {
@@ -114,7 +113,7 @@ func (e *end) ask(s streams, dm *migrationv1.DatastoreMigration, machine *fsm.Ma
 		fmt.Fprintf(s.err, "  %s\n", line)
 	}
 	if dm.DeletionTimestamp != nil {
-		fmt.Fprintln(s.err, "It was deleted already, and is on its way.")
+		fmt.Fprintln(s.err, "It is being deleted already.")
 		return nil
 	}
 	return confirm(s, e.yes, fmt.Sprintf("%s %s", e.way, dm.Name))

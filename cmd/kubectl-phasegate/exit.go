@@ -54,7 +54,7 @@ func finish(ctx context.Context, s streams, timeout time.Duration, wait func(con
 	}
 	err := wait(ctx)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return tell(s, fmt.Errorf("not after %s: %w", timeout, err), errTimedOut)
+		return tell(s, fmt.Errorf("timed out after %s: %w", timeout, err), errTimedOut)
 	}
 	return err
 }

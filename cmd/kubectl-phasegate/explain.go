@@ -26,18 +26,17 @@ func explainCommand(s streams) *cobra.Command {
 	var o explainOptions
 	cmd := &cobra.Command{
 		Use:   "explain {FILE|MACHINE | PHASE [FILE|MACHINE] | --live [KIND/]NAME}",
-		Short: "Tell what a machine does, or what happens in one phase and what leaves it",
-		Long: `Tell of a whole machine, or of one phase: what is done step by step, what leaves it, what a
-deletion does from there to the end, what is held, how long it may last, and how a person
-gets an object out of it.
+		Short: "Explain a machine, or one of its phases",
+		Long: `Explain a machine or a phase: its steps, exits, what a deletion does from there to the
+end, what is held, how long it may last, and how a person gets an object out of it.
 
-MACHINE is one that a manager of the cluster has published (kubectl get machinedefinitions),
-else one that is compiled in.
+MACHINE is published by a manager of the cluster (kubectl get machinedefinitions), else
+compiled in.
 
---live NAME tells of the phase that this object is in, by the machine that drives it, and
-what it waits for now.
+--live NAME explains the present phase of an object, by the machine that drives it, and
+what it waits for.
 
-Exit codes: 0 told, 1 the file is refused, 2 there is no such phase, machine or object.`,
+Exit codes: 0 explained, 1 file refused, 2 no such phase, machine or object.`,
 		Example: `  kubectl phasegate explain database-restore
   kubectl phasegate explain my/machine.yaml
   kubectl phasegate explain Migrating
@@ -49,8 +48,8 @@ Exit codes: 0 told, 1 the file is refused, 2 there is no such phase, machine or 
 	cmd.ValidArgsFunction = completeMachines(o.at, true)
 	flags := cmd.Flags()
 	o.output = formatFlag(cmd, "text", "json")
-	flags.StringVar(&o.object, "live", "", "tell of the phase of the object of this name, which may be KIND/NAME")
-	flags.StringSliceVarP(&o.files, "file", "f", nil, "with --live: machine file to tell it by; default: the one that the manager has published")
+	flags.StringVar(&o.object, "live", "", "explain the phase of the object [KIND/]NAME")
+	flags.StringSliceVarP(&o.files, "file", "f", nil, "with --live: machine file; default: the published one")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
 		case o.object != "":

@@ -13,7 +13,7 @@ import (
 )
 
 // errReplaced says that the object is gone, and another one has its name.
-var errReplaced = errors.New("it is gone, and another one has its name")
+var errReplaced = errors.New("it was deleted, and another object has its name")
 
 const (
 	// lookEvery is how often an object is read while somebody watches.
@@ -58,7 +58,7 @@ func (now sight) picture(v statusview.View) string {
 	if now.err != nil {
 		text += "\n‼ not seen since " + now.overview.Now.Format(time.TimeOnly) + ": " + now.err.Error() + "\n"
 	}
-	return text + "\nCtrl-C leaves; it goes on."
+	return text + "\nCtrl-C stops watching; the object goes on."
 }
 
 // follow shows every change, live where s.err is a terminal. The error says that it could
@@ -82,7 +82,7 @@ func (f follower) follow(ctx context.Context, first statusview.Overview, s strea
 		}
 		select {
 		case <-ctx.Done():
-			return now, errors.New("it goes on in " + now.overview.Phase + ": wait longer with --timeout")
+			return now, errors.New("it is still in " + now.overview.Phase + ": wait longer with --timeout")
 		case <-time.After(lookEvery):
 		}
 		var err error

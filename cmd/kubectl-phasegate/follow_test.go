@@ -57,7 +57,7 @@ func TestFollow(t *testing.T) {
 		"replaced":      {"another one of the name is not it", []look{fails(errReplaced)}, 0, 0, []string{" Pending", "to-v3 is gone: it was in Pending."}},
 		"server away":   {"it comes back", []look{fails(errors.New("connection refused")), seen("Complete")}, 0, 0, []string{" Pending", "connection refused", " Complete"}},
 		"right revoked": {"it would never end", []look{fails(forbidden)}, 0, exitUsage, []string{" Pending", "forbidden"}},
-		"too long":      {"--timeout", []look{seen("Migrating")}, 700 * time.Millisecond, exitTimedOut, []string{" Pending", " Migrating", "not after 700ms: it goes on in Migrating"}},
+		"too long":      {"--timeout", []look{seen("Migrating")}, 700 * time.Millisecond, exitTimedOut, []string{" Pending", " Migrating", "timed out after 700ms: it is still in Migrating"}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestFollow(t *testing.T) {
 func TestPicture(t *testing.T) {
 	seen := sight{overview: in(t, "Migrating"), err: errors.New("connection refused")}
 	text := seen.picture(statusview.View{})
-	for _, part := range []string{"● [Migrating]", "‼ not seen since", "connection refused", "Ctrl-C leaves"} {
+	for _, part := range []string{"● [Migrating]", "‼ not seen since", "connection refused", "Ctrl-C stops watching"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("a terminal does not show %q:\n%s", part, text)
 		}

@@ -28,16 +28,16 @@ func graphCommand(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph [FILE|MACHINE]",
 		Short: "Draw a machine, and where objects are in it",
-		Long: `Draw the phases of a machine and every way between them: guards, reasons,
-timeouts, errors, and what a deletion does (dashed or dotted).
+		Long: `Draw the phases of a machine and all transitions: guards, reasons, timeouts, errors, and
+what a deletion does (dashed or dotted).
 
---live NAME marks the phase of an object, what it holds and which exits it found
-closed. --live alone counts the objects in each phase: in all namespaces, or in
-that of -n. Write --live=NAME for an object that is called like a machine.
+--live NAME marks the phase of an object, what it holds, and which exits are closed.
+--live alone counts the objects in each phase, in all namespaces or in that of -n. Write
+--live=NAME for an object with the name of a machine.
 
-MACHINE is one that a manager of the cluster has published, else one that is compiled in.
+MACHINE is published by a manager of the cluster, else compiled in.
 
-Exit codes: 0 drawn, 1 the file is refused, 2 it could not be read.`,
+Exit codes: 0 drawn, 1 file refused, 2 error.`,
 		Example: `  kubectl phasegate graph
   kubectl phasegate graph phases/datastore-migration.yaml -o dot --no-deletion | dot -Tsvg > machine.svg
   kubectl phasegate graph datastore-migration --live migration`,
@@ -48,7 +48,7 @@ Exit codes: 0 drawn, 1 the file is refused, 2 it could not be read.`,
 	output := formatFlag(cmd, "ascii", "dot", "mermaid", "svg")
 	cmd.Flags().BoolVar(&noDeletion, "no-deletion", false, "leave out what a deletion does")
 	cmd.Flags().BoolVar(&errorEdges, "errors", true, "draw where errors lead")
-	cmd.Flags().StringVar(&where, "live", "", "mark where the object of this name is; without a name: count all objects")
+	cmd.Flags().StringVar(&where, "live", "", "mark the object of this name; without a name: count all objects")
 	cmd.Flags().Lookup("live").NoOptDefVal = everywhere
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		format := formats[output.value]

@@ -83,7 +83,7 @@ func (c *cluster) warn(s streams) func(machine string, why error) {
 	return func(machine string, why error) {
 		if !slices.Contains(c.warned, machine) {
 			c.warned = append(c.warned, machine)
-			fmt.Fprintf(s.err, "‼ %s; until then, this is told by machine %s as it is compiled into this program\n", why, machine)
+			fmt.Fprintf(s.err, "‼ %s; until then, this output uses machine %s as compiled into this program\n", why, machine)
 		}
 	}
 }
@@ -160,7 +160,7 @@ func (c candidate) lowerKind() string { return strings.ToLower(c.kind.Kind) }
 func (k *known) noted(s streams, c candidate) {
 	if c.compiled {
 		why := cmp.Or(k.unread, "no manager has published it")
-		fmt.Fprintf(s.err, "‼ which file drives %s cannot be seen (%s): this is told by machine %s as it is compiled into this program; give the manager's file with -f\n", c.kind.Kind, why, c.name)
+		fmt.Fprintf(s.err, "‼ the file that drives %s is unknown (%s): this output uses machine %s as compiled into this program; give the manager's file with -f\n", c.kind.Kind, why, c.name)
 	}
 }
 

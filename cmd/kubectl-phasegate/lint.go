@@ -34,17 +34,17 @@ func lintCommand(s streams) *cobra.Command {
 	var o lintOptions
 	cmd := &cobra.Command{
 		Use:   "lint [FILE|DIR|-]...",
-		Short: "Find out what is wrong with machine files, before anything runs",
-		Long: `Check machines, kind registries, bindings and scenarios: what is misspelt, and
-what could hang, leak or never be deleted. Without arguments, the machines that are
-compiled in are checked. It needs no cluster and changes nothing.
+		Short: "Check machine files before they run",
+		Long: `Check machines, kind registries, bindings and scenarios: for mistakes, and for what could
+hang, leak or never be deleted. Without arguments, the compiled-in machines are checked.
+Needs no cluster, and changes nothing.
 
-Each finding has a code; --explain CODE tells what it means, with an example.
-A warning that is right here is answered by a comment on its line, or above it:
+Each finding has a code; --explain CODE shows its meaning, with an example. To suppress a
+warning, write a comment on its line or above it:
 
-  # phasegate:ignore PG101 somebody has to decide, however long it takes
+  # phasegate:ignore PG101 a person decides, however long it takes
 
-Exit codes: 0 no finding or only warnings, 1 findings, 2 the check was not made.`,
+Exit codes: 0 no finding or only warnings, 1 findings, 2 not checked.`,
 		Example: `  kubectl phasegate lint phases/
   kubectl phasegate lint --prove my-machine.yaml
   kubectl phasegate lint --against main/my-machine.yaml my-machine.yaml
@@ -55,13 +55,13 @@ Exit codes: 0 no finding or only warnings, 1 findings, 2 the check was not made.
 	o.at = clusterFlags(cmd)
 	flags := cmd.Flags()
 	o.output = formatFlag(cmd, "text", "json", "sarif")
-	flags.BoolVar(&o.prove, "prove", false, "look at everything that can happen to an object, crashes and deletions included")
-	flags.StringVar(&o.against, "against", "", "older revision, a file or a directory: phases that are gone need a successor")
-	flags.StringVar(&o.bindings, "bindings", "", "actions and guards of another program, as its `FILE` of kind Bindings says (see: actions -o yaml)")
-	flags.StringArrayVar(&o.crds, "crd", nil, "CRDs of the kinds that the machines drive, a `FILE|DIR`; may be repeated")
-	flags.BoolVar(&o.live, "live", false, "take the CRDs from the cluster")
-	flags.BoolVar(&o.strict, "strict", false, "exit with 1 also when there are only warnings")
-	flags.StringVar(&o.explain, "explain", "", "print the page of a `CODE`, and check nothing")
+	flags.BoolVar(&o.prove, "prove", false, "explore all that can happen to an object, with crashes and deletions")
+	flags.StringVar(&o.against, "against", "", "older revision, a file or directory: removed phases need a successor")
+	flags.StringVar(&o.bindings, "bindings", "", "actions and guards of another program, a `FILE` of kind Bindings (see: actions -o yaml)")
+	flags.StringArrayVar(&o.crds, "crd", nil, "CRDs of the kinds that the machines drive, a `FILE|DIR`; repeatable")
+	flags.BoolVar(&o.live, "live", false, "read the CRDs from the cluster")
+	flags.BoolVar(&o.strict, "strict", false, "exit with 1 for warnings, too")
+	flags.StringVar(&o.explain, "explain", "", "print the page of a `CODE`, check nothing")
 	completeFlag(cmd, "explain", slices.Sorted(maps.Keys(diag.Codes))...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), s, args) }
 	return cmd

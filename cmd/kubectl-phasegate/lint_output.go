@@ -35,7 +35,7 @@ func lintText(to io.Writer, r *lint.Report) error {
 		}
 	}
 	for _, p := range r.Proofs {
-		fmt.Fprintf(to, "%s: looked at %d states and %d ways between them, for %s\n", p.File, p.States, p.Transitions, count(len(p.Invariants), "invariant"))
+		fmt.Fprintf(to, "%s: explored %d states and %d transitions, for %s\n", p.File, p.States, p.Transitions, count(len(p.Invariants), "invariant"))
 	}
 	for _, u := range r.Unchecked {
 		fmt.Fprintf(to, "%s: self is not checked: no CRD of %s %s is known here, give it by --crd FILE or --live\n", u.File, u.For.APIVersion, u.For.Kind)

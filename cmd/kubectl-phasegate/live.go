@@ -40,12 +40,17 @@ func clusterFlags(cmd *cobra.Command) *cluster {
 	return c
 }
 
-// kubectlsOwn marks the flags that every user of kubectl knows: help names them and
-// leaves the rest to kubectl.
-const kubectlsOwn = "phasegate.dev/kubectl"
+// clusterCommand stands for all commands that read a cluster: the help of the root names
+// their flags, once for all.
+func clusterCommand() *cobra.Command {
+	cmd := &cobra.Command{}
+	clusterFlags(cmd)
+	return cmd
+}
 
-// told are those of them that help tells of all the same.
-var told = []string{"as", "context", "kubeconfig", "namespace"}
+// kubectlsOwn marks the flags that every user of kubectl knows: the help of the root names
+// them and leaves the rest to kubectl.
+const kubectlsOwn = "phasegate.dev/kubectl"
 
 const usageTemplate = `Usage:{{if .Runnable}}
   {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
@@ -61,10 +66,12 @@ Other commands:{{range .Commands}}{{if and .IsAvailableCommand (eq .GroupID "")}
   {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
 
 Flags:
-{{(ownFlags .).FlagUsages | trimTrailingWhitespaces}}{{end}}{{with kubectlFlags .}}
+{{(ownFlags .).FlagUsages | trimTrailingWhitespaces}}{{end}}{{if kubectlFlags .}}
 
-And of kubectl (see kubectl options):
-{{.}}{{end}}{{if .HasAvailableSubCommands}}
+Flags of kubectl: see kubectl phasegate --help.{{end}}{{if not .HasParent}}
+
+Flags of kubectl, for commands that read a cluster (see kubectl options):
+{{kubectlFlags clusterCommand}}{{end}}{{if .HasAvailableSubCommands}}
 
 Use "{{.CommandPath}} [command] --help" for more about a command.{{end}}
 `
@@ -72,10 +79,11 @@ Use "{{.CommandPath}} [command] --help" for more about a command.{{end}}
 func init() {
 	cobra.AddTemplateFunc("ownFlags", ownFlags)
 	cobra.AddTemplateFunc("kubectlFlags", kubectlFlags)
+	cobra.AddTemplateFunc("clusterCommand", clusterCommand)
 }
 
 func isKubectls(f *pflag.Flag) bool {
-	return f.Annotations[kubectlsOwn] != nil && !slices.Contains(told, f.Name)
+	return f.Annotations[kubectlsOwn] != nil
 }
 
 func ownFlags(cmd *cobra.Command) *pflag.FlagSet {

@@ -162,7 +162,7 @@ func testPublished(t *testing.T, c *harness.Cluster) {
 		{why: "a name alone", args: []string{"status", "east"}, out: "Gate default/east: Closed"},
 		{why: "the same shape for all", args: []string{"status", "east", "-o=jsonpath={.objectKind} {.namespace} {.phase} {.outcome} {.machine}"}, out: "Gate default Closed Running gate"},
 		{why: "how kubectl names it", args: []string{"status", "east", "-o=name"}, out: "gate.live.phasegate.dev/east\n"},
-		{why: "another file drove it", args: []string{"status", "west"}, out: "Revision    ‼ sha256:before drove it last; what is told here is from sha256:older"},
+		{why: "another file drove it", args: []string{"status", "west"}, out: "Revision    ‼ sha256:before drove it last; this output is from sha256:older"},
 		{why: "of a step that this file does not have nothing is told", args: []string{"status", "west"}, out: "Step        NotOfThisFile\n"},
 		{why: "which one?", args: []string{"status", "gate"}, code: exitUsage, err: "which one? give one of: gate/down, gate/east"},
 		{why: "a name comes before a kind", args: []string{"status", "gates"}, code: exitUsage, err: "which one? give one of: gate/down, gate/east"},

@@ -16,19 +16,19 @@ import (
 
 const lockExits = `
 
-Exit codes: 0 it is as you want it; 1 nothing was written: a migration has or takes the
-lock, or you said no; 2 it could not be done.`
+Exit codes: 0 done, 1 nothing written: a migration holds or takes the lock, or you
+declined; 2 error.`
 
 func lockCommand(s streams) *cobra.Command {
 	return glassCommand(s, &cobra.Command{
 		Use:   "lock",
-		Short: "Break glass: close Calico's datastore by hand",
-		Long: `Set datastoreReady of Calico's ClusterInformation to false, with a note who did it.
-Calico's components stop giving out addresses: pods that run keep their network, new ones
-wait. Nobody else is kept from writing.
+		Short: "Break glass: lock Calico's datastore by hand",
+		Long: `Set datastoreReady of Calico's ClusterInformation to false, with a note of who did it.
+Calico assigns no more addresses: running pods keep their network, new pods wait. Other
+writes are not blocked.
 
-A migration closes the datastore by itself, and says that you did it if you do it before.
-While one is on its way nothing is written.` + lockExits,
+A migration locks the datastore by itself, and reports a lock that you set before. While a
+migration is in progress, nothing is written.` + lockExits,
 		Example: `  kubectl phasegate lock`,
 	}, (*datastoremigration.Locks).Lock)
 }
@@ -37,21 +37,21 @@ func unlockCommand(s streams) *cobra.Command {
 	force := false
 	cmd := glassCommand(s, &cobra.Command{
 		Use:   "unlock",
-		Short: "Break glass: open Calico's datastore by hand",
-		Long: `Open what is closed: what was closed by kubectl phasegate lock, or what a migration has
-left that is gone. It says what it does and asks on a terminal.
+		Short: "Break glass: unlock Calico's datastore by hand",
+		Long: `Remove the lock of kubectl phasegate lock, or one left by a migration that is gone. Shows
+the steps, and asks on a terminal.
 
-While a migration has the lock nothing is written: kubectl phasegate abort gives
-everything back. --force is for the case that no manager can be brought to run. It
-deletes the migration, puts the APIService back, lifts the fence and opens v1, in this
-order; the copies stay, hidden, until a manager comes back and deletes them. Past the
-point of no return it opens v3; v1 stays closed then, for good.
+While a migration holds the lock, nothing is written: roll back with kubectl phasegate
+abort. --force is for when no manager can run: it deletes the migration, restores the
+APIService, allows v1 writes and unlocks v1, in this order. The copies stay, hidden, until
+a manager deletes them. Past the point of no return, --force opens v3 instead, and v1
+stays locked for good.
 
-It may be run again. Every write is refused where somebody has written meanwhile.` + lockExits,
+It can be repeated. A write is refused if the object has changed meanwhile.` + lockExits,
 		Example: `  kubectl phasegate unlock
   kubectl phasegate unlock --force`,
 	}, func(l *datastoremigration.Locks) (datastoremigration.UnlockDecision, error) { return l.Unlock(force) })
-	cmd.Flags().BoolVar(&force, "force", false, "open it although a migration has it locked")
+	cmd.Flags().BoolVar(&force, "force", false, "unlock although a migration holds the lock")
 	return cmd
 }
 
@@ -61,7 +61,7 @@ func glassCommand(s streams, cmd *cobra.Command, decide func(*datastoremigration
 	cmd.Args = cobra.NoArgs
 	at := clusterFlags(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "machine file of migrations; default: the one that the manager has published")
+	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "machine file of migrations; default: the published one")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := at.rest()
 		if err != nil {
@@ -111,7 +111,7 @@ func breakGlass(ctx context.Context, s streams, glass *datastoremigration.BreakG
 	}
 	for _, deed := range verdict.Deeds {
 		if err := glass.Do(ctx, deed); err != nil {
-			return fmt.Errorf("%s: %w: what is above is done; look at it and run this again", deed, err)
+			return fmt.Errorf("%s: %w: the steps above are done: check them and run this again", deed, err)
 		}
 		fmt.Fprintf(s.out, "done: %s\n", deed)
 	}

@@ -35,13 +35,12 @@ func main() {
 func command(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubectl-phasegate",
-		Short: "Migrate Calico's datastore, and look after all that a machine drives",
-		Long: `Migrate Calico's datastore, and look after all that a machine drives. Before a migration:
-check, then plan. While it runs: status -w. Where it is stuck, status says what to do.
+		Short: "Migrate Calico's datastore, and manage objects that state machines drive",
+		Long: `Migrate Calico's datastore, and manage objects that state machines drive. Before a
+migration: check, then plan. While it runs: status -w, which also says what to do next.
 
-Exit codes: 0 all is well, 1 findings or a failure, 2 the command could not be
-carried out, 3 timed out, 4 nothing moves before a person has acted. Data is on stdout,
-progress on stderr; colour is only on a terminal, and not with NO_COLOR.`,
+Exit codes: 0 success, 1 findings or failure, 2 error, 3 timeout, 4 waiting for a person.
+Data goes to stdout, progress to stderr. Colour needs a terminal, and NO_COLOR unset.`,
 		Example: `  kubectl phasegate plan
   kubectl phasegate status -w`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl phasegate"},
@@ -60,11 +59,11 @@ progress on stderr; colour is only on a terminal, and not with NO_COLOR.`,
 		}
 		cmd.AddCommand(commands...)
 	}
-	add("look", "Look, and change nothing:",
+	add("look", "Inspect, read-only:",
 		checkCommand(s), planCommand(s), statusCommand(s), conflictsCommand(s), verifyCommand(s), dashboardCommand(s), supportBundleCommand(s))
-	add("act", "Act on what is under way:",
+	add("act", "Act on objects:",
 		approveCommand(s), retryCommand(s), restartCommand(s), abortCommand(s), cleanupCommand(s))
-	add("glass", "Break glass, when no manager does it:",
+	add("glass", "Break glass, without a manager:",
 		lockCommand(s), unlockCommand(s))
 	add("machines", "Machine files, without a cluster:",
 		lintCommand(s), graphCommand(s), explainCommand(s), diffCommand(s), simulateCommand(s), scaffoldCommand(s), schemaCommand(s), actionsCommand(s))

@@ -49,7 +49,7 @@ func onlyMigration(ctx context.Context, c client.Client) (live.Migration, error)
 	case meta.IsNoMatchError(err), err == nil && len(names) == 0:
 		return one, fmt.Errorf("%w: create one (docs/operate/migrate.md), or choose another cluster with --context", errNoMigration)
 	case apierrs.IsForbidden(err):
-		return one, fmt.Errorf("%w: you may not look which there are: give the name of one", err)
+		return one, fmt.Errorf("%w: you may not list them: give the name of one", err)
 	case len(names) > 1:
 		return one, fmt.Errorf("which migration? give one of: %s", strings.Join(names, ", "))
 	}

@@ -20,19 +20,17 @@ func planCommand(s streams) *cobra.Command {
 	o := lookOptions{orNone: true}
 	cmd := &cobra.Command{
 		Use:   "plan [NAME]",
-		Short: "Tell what a migration would copy, what it would reject, and how long v1 would be locked",
-		Long: `Tell what a migration would do, before there is one or before it locks anything: what
-would be copied of each kind, which objects v3 would reject and why, conflicts, objects
-that v3 alone has, objects outside Calico that depend on Calico's, what keeps it from
-starting, and how long v1 would be locked. It asks with the migration's own code, as
-you, and changes nothing: with the account of the manager, add --as.
+		Short: "Show what a migration would copy and reject, and how long v1 would be locked",
+		Long: `Show what a migration would do, before it exists or before it locks anything: copies per
+kind, objects that v3 would reject and why, conflicts, objects only in v3, objects outside
+Calico that depend on Calico's, what blocks the start, and how long v1 would be locked.
+Runs the migration's own code as you (--as: as the manager's account). Changes nothing.
 
-Every object of v1 is read once, and validated as the v3 CRDs say. What only a webhook
-or an admission policy would refuse or change is asked by dry runs, where v3 can be
-reached: it cannot be while Calico's API server serves it, until a migration copies ahead.
+Every v1 object is read once, and validated against the v3 CRDs. Webhooks and admission
+policies are asked by dry runs, if v3 is reachable: while Calico's API server serves v3,
+only after a migration copies ahead.
 
-Exit codes: 0 nothing stands in the way, 1 something does (×), 2 it could not be found
-out.`,
+Exit codes: 0 nothing blocks the migration, 1 something does (×), 2 error.`,
 		Example: `  kubectl phasegate plan
   kubectl phasegate plan to-v3 -o wide
   kubectl phasegate plan --as system:serviceaccount:phasegate-system:phasegate-datastoremigration
@@ -72,7 +70,7 @@ out.`,
 // storeQuotaFlag is the manager's flag of that name.
 func storeQuotaFlag(flags *pflag.FlagSet) *resource.QuantityValue {
 	quota := &resource.QuantityValue{}
-	flags.Var(quota, "store-quota", "how large etcd may become (its --quota-backend-bytes), as for the manager, such as 8Gi; none: etcd's default, 2Gi")
+	flags.Var(quota, "store-quota", "etcd's --quota-backend-bytes, such as 8Gi; default: that of etcd, 2Gi")
 	return quota
 }
 

@@ -17,17 +17,27 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
+// aboutRequests is in the help of approve; those of other requests point to it.
+const aboutRequests = `.
+
+A request is an annotation with a new token. Which one, the machine file says: that of -f,
+else the one that the object's manager has published. You need permission to patch the
+object. Nothing is written if the phase does not wait for the request, or if it is pending.
+
+NAME may be KIND/NAME. Without KIND, all kinds whose machine has the request are searched.
+Without NAME, it is the only object of a cluster-scoped kind.`
+
 func approveCommand(s streams) *cobra.Command {
-	return requestCommand(s, "approve", "Make a request of an object that waits for it: approve, or another of its machine", `  kubectl phasegate approve migration --wait
+	return requestCommand(s, "approve", "Approve an object that waits, or make another request", aboutRequests, `  kubectl phasegate approve migration --wait
   kubectl phasegate approve databaserestore nightly -n shop`)
 }
 
 func retryCommand(s streams) *cobra.Command {
-	return requestCommand(s, "retry", "Let an object that failed try again", `  kubectl phasegate retry migration --wait`)
+	return requestCommand(s, "retry", "Retry an object that failed", ": the same as approve --request retry, see its help.", `  kubectl phasegate retry migration --wait`)
 }
 
 func restartCommand(s streams) *cobra.Command {
-	return requestCommand(s, "restart", "Restart an MCP server", `  kubectl phasegate restart weather -n mcp --wait
+	return requestCommand(s, "restart", "Restart an MCP server", ": the same as approve --request restart, see its help.", `  kubectl phasegate restart weather -n mcp --wait
   kubectl phasegate restart weather -n mcp --param strategy=immediate`)
 }
 
@@ -41,23 +51,15 @@ type ask struct {
 	timeout time.Duration
 }
 
-func requestCommand(s streams, name, short, example string) *cobra.Command {
+func requestCommand(s streams, name, short, about, example string) *cobra.Command {
 	a := ask{}
 	cmd := &cobra.Command{
 		Use:   name + " [[KIND] NAME]",
 		Short: short,
-		Long: short + `.
+		Long: short + about + `
 
-The request is an annotation of the object with a new token; which one, is read from
-the machine file of -f, else the one that the object's manager has published. Your own
-rights on the object apply. Nothing is written where the object is in a phase that does not
-wait for the request, or where the same request is pending already.
-
-NAME may be KIND/NAME. Without KIND, all kinds are looked through whose machine has the
-request. Without NAME it is the only object of a kind without a namespace.
-
-Exit codes: 0 asked, and with --wait: acted on; 1 nothing was asked, or somebody asked
-again meanwhile; 2 it could not be asked; 3 --wait: it was not acted on in time.`,
+Exit codes: 0 requested, with --wait: acted on; 1 not requested, or replaced by a later
+request; 2 error; 3 timeout of --wait.`,
 		Example: example,
 		Args:    cobra.MaximumNArgs(2),
 	}
@@ -65,11 +67,11 @@ again meanwhile; 2 it could not be asked; 3 --wait: it was not acted on in time.
 	cmd.ValidArgsFunction = completeObjects(at)
 	flags := cmd.Flags()
 	flags.StringVar(&a.request, "request", name, "name of the request in the machine file")
-	flags.StringSliceVarP(&a.files, "file", "f", nil, "machine file, or directory of them; default: those that managers have published")
-	flags.StringToStringVar(&a.params, "param", nil, "NAME=VALUE of a parameter of the request")
-	flags.BoolVar(&a.force, "force", false, "ask even where the request opens nothing, or is pending")
-	flags.BoolVar(&a.wait, "wait", false, "wait until the request was acted on")
-	flags.DurationVar(&a.timeout, "timeout", time.Minute, "how long to wait")
+	flags.StringSliceVarP(&a.files, "file", "f", nil, "machine file, or directory of them; default: the published ones")
+	flags.StringToStringVar(&a.params, "param", nil, "parameter of the request, NAME=VALUE")
+	flags.BoolVar(&a.force, "force", false, "write even if the phase does not wait for it, or it is pending")
+	flags.BoolVar(&a.wait, "wait", false, "wait until the request is acted on")
+	flags.DurationVar(&a.timeout, "timeout", time.Minute, "how long to wait; 0 means no limit")
 	_ = cmd.RegisterFlagCompletionFunc("request", completeRequests(at)) // fails only for a flag that is not there
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return a.run(cmd.Context(), s, at, args)
@@ -90,7 +92,7 @@ func (a *ask) run(ctx context.Context, s streams, at *cluster, args []string) er
 		return err
 	}
 	if _, name := parseTarget(args); name == "" && it.object.Namespace != "" {
-		return fmt.Errorf("which %s? give its name: %s is not asked unnamed", it.kind.Kind, it)
+		return fmt.Errorf("name the %s: it is in a namespace; write %s", it.kind.Kind, it)
 	}
 	request := live.Ask{
 		Client: k.client, Machine: it.driver, Object: types.NamespacedName{Namespace: it.object.Namespace, Name: it.object.Name},

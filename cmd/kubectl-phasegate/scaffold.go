@@ -25,21 +25,18 @@ func scaffoldCommand(s streams) *cobra.Command {
 	o := &scaffoldOptions{}
 	cmd := &cobra.Command{
 		Use:   "scaffold FILE",
-		Short: "Print the CRD and the role that a machine file of your own needs",
-		Long: `Print what a cluster needs before it can run a machine file of your own: a CRD of
-its kind, and a ClusterRole with what the machine needs and nothing else, bound to
-the account of the manager. It asks no cluster.
+		Short: "Print the CRD and the role that your machine file needs",
+		Long: `Print what a cluster needs to run your machine file: a CRD of its kind, and a ClusterRole
+with only what the machine needs, bound to the manager's account. Needs no cluster.
 
-The CRD has the columns and the status that the manager writes. Its spec has the
-fields that the expressions of the file read, with the types that follow from
-their use: it is a beginning, for you to complete.
+The CRD has the columns and the status that the manager writes. Its spec has the fields
+that the file's expressions read, with types inferred from their use: complete it.
 
-The role has each right with the steps that need it, named where the file names
-the object. What an expression says is known only when the machine runs: where it
-is the kind of an object, a comment says so. Print the role again after each edit
-of the file: --only=rbac.
+The role lists each permission with the steps that need it, limited to the object's name
+where the file has one. If an expression gives the kind, a comment says so. After each
+edit of the file, print the role again: --only=rbac.
 
-Exit codes: 0 printed, 1 the file is refused, 2 it could not be read.`,
+Exit codes: 0 printed, 1 file refused, 2 error.`,
 		Example: `  kubectl phasegate scaffold my/maintenance.yaml | kubectl apply -f -
   kubectl phasegate scaffold my/maintenance.yaml --only=rbac --crd my/crd.yaml`,
 		Args: cobra.ExactArgs(1),
@@ -47,9 +44,9 @@ Exit codes: 0 printed, 1 the file is refused, 2 it could not be read.`,
 	}
 	f := cmd.Flags()
 	o.output = formatFlag(cmd, "yaml", "json")
-	f.StringVar(&o.only, "only", "", "print only one of the two: crd or rbac")
-	f.StringArrayVar(&o.crds, "crd", nil, "`FILE` or directory of CRDs, which say the plurals of their kinds; others are guessed")
-	f.BoolVar(&o.clusterScoped, "cluster-scoped", false, "objects of the kind are in no namespace")
+	f.StringVar(&o.only, "only", "", "print only crd or rbac")
+	f.StringArrayVar(&o.crds, "crd", nil, "`FILE` or directory of CRDs with the plurals of kinds; others are guessed")
+	f.BoolVar(&o.clusterScoped, "cluster-scoped", false, "make the kind cluster-scoped")
 	f.StringVar(&o.account, "service-account", "phasegate-system/phasegate-custom", "the manager's account, as `NAMESPACE/NAME`")
 	completeFlag(cmd, "only", "crd", "rbac")
 	return cmd

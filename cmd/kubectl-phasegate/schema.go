@@ -17,18 +17,17 @@ func schemaCommand(s streams) *cobra.Command {
 	kinds := slices.Sorted(maps.Keys(schemas))
 	return &cobra.Command{
 		Use:   "schema machine|kindregistry",
-		Short: "Print the JSON Schema of a kind of file, for your editor",
-		Long: `Print the JSON Schema (draft 2020-12) of a machine file or of a kind registry.
+		Short: "Print a JSON Schema for your editor",
+		Long: `Print the JSON Schema (draft 2020-12) of machine files or kind registries.
 
-An editor with a YAML language server completes and checks a file whose first
-line says where the schema is:
+An editor with a YAML language server completes and checks a file whose first line has:
 
   # yaml-language-server: $schema=machine.schema.json
 
-The schema knows fields, types and values. Whether phases, actions and
-expressions fit together is what "kubectl phasegate lint" tells.
+The schema covers fields, types and values; kubectl phasegate lint checks how phases,
+actions and expressions fit together.
 
-Exit codes: 0 printed, 2 there is no such kind of file.`,
+Exit codes: 0 printed, 2 no such kind of file.`,
 		Example: `  kubectl phasegate schema machine > machine.schema.json
   kubectl phasegate schema kindregistry > kindregistry.schema.json`,
 		Args:      cobra.ExactArgs(1),

@@ -18,26 +18,22 @@ func simulateCommand(s streams) *cobra.Command {
 	var crash bool
 	cmd := &cobra.Command{
 		Use:   "simulate SCENARIO...",
-		Short: "Play what could happen to an object, without a cluster, and check what is expected",
-		Long: `Play scenario files: the machine is the real one, what its actions and guards
-answer is made up, and time passes as fast as the machine waits. Printed is what
-happened; an expectation that does not hold is an error.
+		Short: "Run scenarios without a cluster, and check expectations",
+		Long: `Run scenario files (docs/simulate.md) with the real machine, made-up answers of actions and
+guards, and no waiting. Prints what happened. A failed expectation is an error.
 
---crash plays each scenario once more for every place where the manager can be
-killed, and fails when one of them ends otherwise.
+--crash repeats each scenario with a manager crash at every possible place, and fails if
+one ends differently.
 
-How to write a scenario: docs/simulate.md.
-
-Exit codes: 0 all that is expected came true, 1 something did not, 2 a file could not be
-read.`,
+Exit codes: 0 all expectations hold, 1 one does not, 2 error.`,
 		Example: `  kubectl phasegate simulate docs/examples/scenarios/happy-path.yaml
   kubectl phasegate simulate my/*.yaml --machine phases/datastore-migration.yaml --crash`,
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: cobra.FixedCompletions([]string{"yaml"}, cobra.ShellCompDirectiveFilterFileExt),
 	}
 	output := formatFlag(cmd, "text", "json")
-	cmd.Flags().StringVar(&machine, "machine", "", "another machine than the scenario says: a file or the name of a compiled-in one")
-	cmd.Flags().BoolVar(&crash, "crash", false, "also crash the manager everywhere")
+	cmd.Flags().StringVar(&machine, "machine", "", "machine instead of the scenario's, a file or a compiled-in name")
+	cmd.Flags().BoolVar(&crash, "crash", false, "also crash the manager at every possible place")
 	_ = cmd.RegisterFlagCompletionFunc("machine", completeCompiled) // the flag exists
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		if err := output.check(); err != nil {

@@ -32,30 +32,29 @@ func statusCommand(s streams) *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{
 		Use:   "status [[KIND] NAME]",
-		Short: "Tell where an object stands, why it does not move, and what to do next",
-		Long: `Tell where an object that a machine drives stands, of any kind: the phases that were
-passed, the present one and those ahead, the step, why it does not move, what is held, what
-a deletion would do, and what to do next; of a migration also how far the copy is, and how
-long v1 has been locked. It changes nothing.
+		Short: "Show where an object stands, why it waits, and what to do next",
+		Long: `Show an object of any kind that a machine drives: its phases, step, what it waits for and
+holds, what a deletion would do, and what to do next; of a migration also the progress of
+the copy, and how long v1 has been locked. Changes nothing.
 
 The machine file is that of -f, else the one that the object's manager has published
-(kubectl get machinedefinitions), else the one in this program, and then stderr says so.
-Where the object stands is from its MachineState; where you may not read machinestates, it
-says that the answer is from the status of the object alone.
+(kubectl get machinedefinitions), else the compiled-in one, with a note on stderr.
+The state comes from the MachineState. Without permission to read machinestates, it comes
+from the object's status alone, with a note.
 
-NAME may be KIND/NAME. Without KIND, all kinds that a machine drives are looked through.
-Without NAME it is the only object of a kind without a namespace, else the only one in the
-namespace, and the right to list them is needed.
+NAME may be KIND/NAME. Without KIND, all kinds that machines drive are searched. Without
+NAME, it is the only object of a cluster-scoped kind, else the only one in the namespace;
+this needs permission to list.
 
-Where no manager writes the status any more, it says since when and why, as far as you
-may read the lease and the pods of the manager: stale of -o json. States of objects that are
-gone are listed too: what they hold is being given back by the manager.
+If the manager no longer writes the status, the output says since when and why, as far as
+you may read the manager's lease and pods (stale in -o json). States of deleted objects
+are listed too: the manager gives back what they hold.
 
--w follows it until it ends, or rests and is Ready: live on a terminal, else with a line on
-stderr for each change. The last state is on stdout.
+-w follows the object until it ends, or is steady and Ready: live on a terminal, else one
+line per change on stderr. The last state goes to stdout.
 
-Exit codes: 0 the state was told, with -w: it ended well, or was deleted; with -w also: 1
-Failed, 3 --timeout was over, 4 it waits for a person. 2 it could not be read.`,
+Exit codes: 0 shown, 2 error. With -w: 0 ended well or deleted, 1 Failed, 2 error,
+3 timeout, 4 waiting for a person.`,
 		Example: `  kubectl phasegate status
   kubectl phasegate status to-v3 -w
   kubectl phasegate status databaserestore monday -n bookshop
@@ -67,10 +66,10 @@ Failed, 3 --timeout was over, 4 it waits for a person. 2 it could not be read.`,
 	o.output = outputFlags(cmd, "table", "wide")
 	cmd.ValidArgsFunction = completeObjects(o.at)
 	flags := cmd.Flags()
-	flags.BoolVarP(&o.watch, "watch", "w", false, "follow it until it ends")
-	flags.BoolVar(&o.tree, "tree", false, "every kind and every conflict, also those that are done")
-	flags.DurationVar(&o.timeout, "timeout", 0, "with -w: how long to follow it; 0 is for ever")
-	flags.StringVarP(&o.file, "file", "f", "", "machine file to tell it by; default: the one that the manager has published")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "follow the object until it ends")
+	flags.BoolVar(&o.tree, "tree", false, "show all kinds and conflicts, also those done")
+	flags.DurationVar(&o.timeout, "timeout", 0, "with -w: how long to follow; 0 means no limit")
+	flags.StringVarP(&o.file, "file", "f", "", "machine file; default: the published one")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), s, args) }
 	return cmd
 }
@@ -190,8 +189,8 @@ func unwritable(ctx context.Context, c client.Client, o live.Object) *live.Stale
 		return nil
 	}
 	full := &live.Stale{
-		Why:     fmt.Sprintf("etcd is full, and takes no write of anybody: %s %s can neither go on nor give back (%v)", o.Kind.Kind, o.Name, err),
-		Do:      "defragment etcd, raise its quota (--quota-backend-bytes), and lift the alarm: then everything is given back",
+		Why:     fmt.Sprintf("etcd is full and refuses all writes: %s %s can neither continue nor give anything back (%v)", o.Kind.Kind, o.Name, err),
+		Do:      "defragment etcd, raise its quota (--quota-backend-bytes), and disarm the alarm: then everything is given back",
 		Command: "etcdctl alarm disarm",
 	}
 	if o.Stale != nil { // a full etcd takes no renewal of a lease either

@@ -15,19 +15,18 @@ func supportBundleCommand(s streams) *cobra.Command {
 	o, file := supportbundle.Options{}, ""
 	cmd := &cobra.Command{
 		Use:   "support-bundle [NAME]",
-		Short: "Collect what somebody needs who helps from afar, without secrets",
-		Long: `Write a .tar.gz with the objects of ours, their status, their MachineStates, events, the
-end of the managers' logs, the shape of the CRDs, the APIService, our admission policies,
-the checks and versions. Nothing in the cluster is changed.
+		Short: "Collect diagnostics for support, without secrets",
+		Long: `Write a .tar.gz with Phasegate's objects, their status, MachineStates, events, the end of
+the managers' logs, the shape of the CRDs, the APIService, Phasegate's admission policies,
+check results and versions. Reads as you, and changes nothing.
 
 No Secret is read. Values of environment variables, arguments and foreign annotations are
-left out, and looked for in logs and messages, as is what looks like a token or a password.
-Of Calico's objects it has their number and the names of those in conflict; --redact-names
-hashes these. Look through it before you give it away.
+left out, and removed from logs and messages, like anything that looks like a token or
+password. Of Calico's objects, it has counts and the names of those in conflict, hashed
+with --redact-names. Review the file before you share it.
 
-It is read as you. What you may not read is listed in missing.json.
-Exit codes: 0 it is written; 1 it is written, and something is missing; 2 it could not be
-written.`,
+missing.json lists what you may not read.
+Exit codes: 0 written; 1 written, but something is missing; 2 error.`,
 		Example: `  kubectl phasegate support-bundle
   kubectl phasegate support-bundle to-v3 -f - --redact-names | tar tz`,
 		Args: cobra.MaximumNArgs(1),

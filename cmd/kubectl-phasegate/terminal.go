@@ -32,7 +32,7 @@ func confirm(s streams, yes bool, deed string) error {
 	}
 	in, ok := s.in.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return errors.New(deed + ": nobody can be asked here, there is no terminal: give --yes")
+		return errors.New(deed + ": there is no terminal to ask on: give --yes")
 	}
 	fmt.Fprintf(s.err, "%s? [y/N] ", deed)
 	answer, err := bufio.NewReader(in).ReadString('\n')

@@ -16,17 +16,15 @@ func verifyCommand(s streams) *cobra.Command {
 	kindsFile := ""
 	cmd := &cobra.Command{
 		Use:   "verify [NAME]",
-		Short: "Compare both sides of a migration, object by object",
-		Long: `Compare every object of v1 with its copy in v3, as the migration does before it
-opens v3. What v3 alone has, and this migration has not made, is named (‼): it is in
-force as soon as v3 is open, but it makes no copy wrong. It reads as you, and changes
-nothing.
+		Short: "Compare every v1 object with its copy in v3",
+		Long: `Compare every v1 object with its copy in v3, as the migration does before it opens v3.
+Lists objects only in v3 that this migration did not make (‼): they take effect when v3
+opens, but make no copy wrong. Reads as you, and changes nothing.
 
-It means something between the copy and the first write to v3. Before the cut-over,
-v3 shows v1's own objects, and that is refused; later, what was changed in v3 since
-is a difference, too.
+Use it between the copy and the first write to v3. Before the cut-over, v3 shows v1's own
+objects, and the command fails. Later, changes made in v3 count as differences.
 
-Exit codes: 0 both sides are the same, 1 they differ, 2 they could not be compared.`,
+Exit codes: 0 equal, 1 different, 2 error.`,
 		Example: `  kubectl phasegate verify to-v3
   kubectl phasegate verify to-v3 -o json`,
 		Args: cobra.MaximumNArgs(1),
@@ -129,7 +127,7 @@ func (o sides) table() string {
 	}
 	switch n := len(o.OnlyInV3); {
 	case o.Same && n > 0:
-		fmt.Fprintf(out, "Both sides are the same, but for %d that v3 alone has.\n", n)
+		fmt.Fprintf(out, "Both sides are the same, except for %d only in v3.\n", n)
 	case o.Same:
 		fmt.Fprintln(out, "Both sides are the same.")
 	default:

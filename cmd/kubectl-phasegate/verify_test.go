@@ -51,7 +51,7 @@ func TestVerify(t *testing.T) {
 			out: "GlobalNetworkSet   2    3    2\n" +
 				"‼ GlobalNetworkSet old: is in v3 only, and in force as soon as v3 is open: no migration has made it; " +
 				"delete it, unless v3 is to have it: kubectl delete globalnetworksets.v3.projectcalico.org old\n" +
-				"Both sides are the same, but for 1 that v3 alone has.\n"},
+				"Both sides are the same, except for 1 only in v3.\n"},
 		{why: "for programs", args: []string{"to-v3", "-o=json"}, out: `"same": true`},
 		{why: "a copy that somebody changed is named, with what differs", before: edit, args: []string{"to-v3"}, code: exitFindings, out: "GlobalNetworkSet b"},
 		{why: "the same for programs", args: []string{"to-v3", "-o", "json"}, code: exitFindings, out: "203.0.113.0/24"},

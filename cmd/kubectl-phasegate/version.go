@@ -9,8 +9,8 @@ import (
 func versionCommand(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "version",
-		Short:   "Print the version of this program",
-		Long:    "Print the version of this program; -o json also the commit, the Go version and the\nplatform, which belong into a bug report.\n\nExit codes: 0 printed, 2 usage.",
+		Short:   "Print the version",
+		Long:    "Print the version; -o json adds the commit, Go version and platform, for bug reports.\n\nExit codes: 0 printed, 2 usage.",
 		Example: "  kubectl phasegate version -o json",
 		Args:    cobra.NoArgs,
 	}

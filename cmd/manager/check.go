@@ -35,14 +35,13 @@ func checkCommand(o *options) *cobra.Command {
 	format := check.Table
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Ask whether the controllers could do their work",
-		Long: `Ask whether the controllers could do their work: the cluster's version, CRDs,
-machine files, rights of this account, and what a migration demands before it
-locks anything; with --leader-elect and --metrics-bind-address also what these need.
-Give the flags that the manager runs with. Nothing is changed.
+		Short: "Check whether the controllers can work",
+		Long: `Check whether the controllers can work: cluster version, CRDs, machine files, permissions
+of this account, and what a migration requires before it locks anything; also what
+--leader-elect and --metrics-bind-address need. Pass the manager's flags. Changes nothing.
 
-Each check has an id and a page with what to do.
-Exit codes: 0 all is well or there are warnings (‼), 1 a check failed (×), 2 usage.`,
+Each check has an id, and a page with the fix.
+Exit codes: 0 no failure, perhaps warnings (‼); 1 a check failed (×); 2 usage.`,
 		Example: `  kubectl -n phasegate-system exec deploy/phasegate-datastoremigration -- /manager check --controllers datastoremigration
   manager check --kubeconfig .cluster/kubeconfig -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -31,11 +31,11 @@ type leaderOptions struct {
 
 func (o *leaderOptions) addFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.elect, "leader-elect", false, "run only while holding the leader election lease")
-	f.StringVar(&o.namespace, "leader-elect-namespace", "", "namespace of the lease; empty: the pod's own")
-	f.StringVar(&o.name, "leader-elect-lease-name", "phasegate-manager", "name of the lease; managers that run other controllers need another one")
-	f.DurationVar(&o.lease, "leader-elect-lease-duration", 15*time.Second, "how long a lease that is not renewed keeps others away")
-	f.DurationVar(&o.renew, "leader-elect-renew-deadline", 10*time.Second, "how long a leader that cannot renew its lease goes on trying before it ends")
-	f.DurationVar(&o.retry, "leader-elect-retry-period", 2*time.Second, "pause between two tries to get or renew the lease")
+	f.StringVar(&o.namespace, "leader-elect-namespace", "", "namespace of the lease; default: the pod's own")
+	f.StringVar(&o.name, "leader-elect-lease-name", "phasegate-manager", "name of the lease; managers with other controllers need another name")
+	f.DurationVar(&o.lease, "leader-elect-lease-duration", 15*time.Second, "time that others wait for a lease that is not renewed")
+	f.DurationVar(&o.renew, "leader-elect-renew-deadline", 10*time.Second, "time that a leader tries to renew its lease before it exits")
+	f.DurationVar(&o.retry, "leader-elect-retry-period", 2*time.Second, "pause between tries to get or renew the lease")
 }
 
 func (o *leaderOptions) validate() error {

@@ -15,8 +15,8 @@ import (
 type logOptions struct{ format, level string }
 
 func (o *logOptions) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.format, "log-format", "json", "json, or text for people")
-	f.StringVar(&o.level, "log-level", "info", "error, info, debug, or a number: the higher, the more")
+	f.StringVar(&o.format, "log-format", "json", "json or text")
+	f.StringVar(&o.level, "log-level", "info", "error, info, debug, or a number from 0 to 127: higher logs more")
 }
 
 func (o *logOptions) validate() error {

@@ -28,18 +28,16 @@ func command() *cobra.Command {
 		Short: "Run phasegate's controllers",
 		Long: `Run phasegate's controllers against a cluster.
 
-The machines are compiled in. A file in --phases-dir replaces the machine of the
-same name, or adds a machine for another kind. All files are checked completely
-before anything starts, and a finding (file:line:column: code: what, fix) ends
-the program with exit code 1.
+The machines are compiled in. A file in --phases-dir replaces the machine of the same name,
+or adds a machine for another kind. All files are checked before anything starts: a finding
+(file:line:column: code: what, fix) ends the program with exit code 1.
 
-While the program runs, the directory is looked at every second. A change takes
-effect without a restart; a file with a finding is refused, and the last good
-machine goes on: the log, the metric phasegate_machine_refused and Events of the
-objects and of the manager's own pod tell.
+The directory is checked every second. Changes take effect without a restart. A file with a
+finding is refused, and the last valid machine stays in force: the log, the metric
+phasegate_machine_refused, and Events of the objects and of the manager's pod report it.
 
-SIGTERM ends it: what is being written is written or abandoned, the lease is given
-up, and the exit code is 0. A second signal ends it at once.`,
+SIGTERM ends the program: running writes are finished or abandoned, the lease is released,
+and the exit code is 0. A second signal ends it at once.`,
 		Example: `  manager --kubeconfig .cluster/kubeconfig
   manager --phases-dir ./phases --calico-namespace kube-system`,
 		Version:       version,

@@ -29,8 +29,8 @@ type metricsOptions struct {
 
 func (o *metricsOptions) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.address, "metrics-bind-address", none, `address of /metrics, such as :8443; "0" serves none`)
-	f.BoolVar(&o.secure, "metrics-secure", true, "serve /metrics over HTTPS, to whom the cluster allows to get it; false: to everybody over HTTP, for development")
-	f.StringVar(&o.certDir, "metrics-cert-dir", "", "directory of tls.crt and tls.key for /metrics, read again when they change; empty: a self-signed certificate")
+	f.BoolVar(&o.secure, "metrics-secure", true, "serve /metrics over HTTPS, to clients with permission to get it; false: over HTTP to all, for development")
+	f.StringVar(&o.certDir, "metrics-cert-dir", "", "directory of tls.crt and tls.key for /metrics, reloaded on change; default: a self-signed certificate")
 }
 
 func (o *metricsOptions) validate() error {

@@ -26,8 +26,8 @@ type tracingOptions struct {
 }
 
 func (o *tracingOptions) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&o.endpoint, "tracing-endpoint", "", "URL of an OpenTelemetry collector (OTLP over HTTP), such as http://otel-collector:4318; empty: no traces")
-	f.Float64Var(&o.ratio, "tracing-sample-ratio", 1, "which part of the reconciles is traced, from 0 to 1")
+	f.StringVar(&o.endpoint, "tracing-endpoint", "", "URL of an OpenTelemetry collector (OTLP over HTTP), such as http://otel-collector:4318; default: no traces")
+	f.Float64Var(&o.ratio, "tracing-sample-ratio", 1, "share of the reconciles that are traced, from 0 to 1")
 }
 
 func (o *tracingOptions) validate() error {

@@ -33,12 +33,12 @@ func command() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "proxyrunner",
 		Short:         "The proxy in front of an MCP server on Kubernetes",
-		Long:          "The proxy in front of an MCP server on Kubernetes. The operator starts it: see `proxyrunner run --help` for what it is given.",
+		Long:          "The proxy in front of an MCP server on Kubernetes. The operator starts it; see `proxyrunner run --help`.",
 		Version:       release.Current().Version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.PersistentFlags().BoolVar(&debug, "debug", debug, "log more (TOOLHIVE_DEBUG=true does the same)")
+	root.PersistentFlags().BoolVar(&debug, "debug", debug, "log more (also TOOLHIVE_DEBUG=true)")
 	root.AddCommand(runCommand(&debug))
 	return root
 }

@@ -38,25 +38,25 @@ func runCommand(debug *bool) *cobra.Command {
 	o := options{generation: os.Getenv(v1beta1.EnvGeneration)}
 	cmd := &cobra.Command{
 		Use:   "run [flags] IMAGE [-- ARG...]",
-		Short: "Make the MCP server IMAGE in this namespace, and serve its clients",
-		Long: `Makes a StatefulSet, and Services if the server speaks HTTP, and then serves
-clients. It listens at once: GET /health tells how far it is, and a client that
-comes too early is answered 503 with what is awaited.
+		Short: "Deploy the MCP server IMAGE in this namespace, and serve its clients",
+		Long: `Creates a StatefulSet, and Services for a server with HTTP, and then serves clients. It
+listens at once: GET /health shows its progress, and a client that connects too early gets
+503 with the reason.
 
-What to run is read from the first of these files that exists:
+The configuration is the first of these files that exists:
   ` + strings.Join(config.Paths(), "\n  ") + `
 
 Environment:
-  ` + v1beta1.EnvGeneration + `        generation of this pod; over that of the file
-  ` + timeoutEnv + `  how long a stdio server may take for an answer (default 60s)
-  ` + front.OriginsEnv + `  origins of web pages that may speak to the
-                                  server, with commas; * for all. Pages of the
-                                  client's own machine always may
-  POD_NAMESPACE                   namespace, where no ServiceAccount tells it
+  ` + v1beta1.EnvGeneration + `        generation of this pod; overrides the file's
+  ` + timeoutEnv + `  time for an answer of a stdio server (default 60s)
+  ` + front.OriginsEnv + `  allowed origins of web pages, comma-separated;
+                                  * for all. Pages of the client's own machine
+                                  are always allowed
+  POD_NAMESPACE                   namespace, without a ServiceAccount
   KUBECONFIG                      API server, outside of a pod
   TOOLHIVE_DEBUG                  as --debug
 
-Flags that it does not know are passed over.`,
+Unknown flags are ignored.`,
 		Example: `  proxyrunner run example.org/fetch:1
   proxyrunner run --k8s-pod-patch='{"spec":{"serviceAccountName":"fetch"}}' example.org/fetch:1 -- --verbose`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -79,7 +79,7 @@ Flags that it does not know are passed over.`,
 			return run(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().StringVar(&o.podPatch, "k8s-pod-patch", "", "pod template of the MCP server, as `JSON`: laid over the defaults; its container mcp is the server")
+	cmd.Flags().StringVar(&o.podPatch, "k8s-pod-patch", "", "pod template of the MCP server as `JSON`, merged over the defaults; container mcp is the server")
 	return cmd
 }
 

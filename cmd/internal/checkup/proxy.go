@@ -29,7 +29,7 @@ func (o *Options) SetProxy(ctx context.Context, said string) (note string, err e
 		return "", nil
 	}
 	if o.Proxy, err = proxyInUse(ctx, o.Config); err != nil {
-		return fmt.Sprintf("which proxies the manager runs cannot be seen (%v): the rights for ToolHive's are not asked about, unless --proxy=toolhive says so", err), nil
+		return fmt.Sprintf("which proxies the manager runs cannot be seen (%v): permissions for ToolHive's are checked only with --proxy=toolhive", err), nil
 	}
 	return "", nil
 }

@@ -79,13 +79,13 @@ func Refusal(dm *migrationv1.DatastoreMigration, m *fsm.Machine, want DeleteMode
 	case is == want:
 		return nil
 	case is == CleanUp:
-		return fmt.Errorf("%w: %s: v3 is in use, and there is no way back; to delete the v1 CRDs, run: kubectl phasegate cleanup %s", ErrOther, where, dm.Name)
+		return fmt.Errorf("%w: %s: v3 is in use, and no rollback is possible; to delete the v1 CRDs, run: kubectl phasegate cleanup %s", ErrOther, where, dm.Name)
 	case is == Unknown:
-		return fmt.Errorf("%w: %s, which %s does not have: what a deletion does there is not known; give the machine file that the manager runs with -f", ErrOther, where, m.File())
+		return fmt.Errorf("%w: %s, which %s does not have: what a deletion does there is unknown; give the machine file that the manager runs with -f", ErrOther, where, m.File())
 	case is == TooLate:
 		return fmt.Errorf("%w: %s, past the point of no return: v3 is in use, and a deletion would go on to Complete and then delete the v1 CRDs at once; wait for Complete: kubectl phasegate status %s -w", ErrOther, where, dm.Name)
 	}
-	return fmt.Errorf("%w: %s: there is nothing to clean up before Complete; to give everything back, run: kubectl phasegate abort %s", ErrOther, where, dm.Name)
+	return fmt.Errorf("%w: %s: there is nothing to clean up before Complete; to roll back, run: kubectl phasegate abort %s", ErrOther, where, dm.Name)
 }
 
 // Consequences says, line by line, what a deletion will do.

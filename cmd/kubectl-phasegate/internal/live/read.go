@@ -76,7 +76,7 @@ func (o *Object) PhaseIn(m *fsm.Machine) string {
 // type does not have are left out: the controller may be newer.
 func (o *Object) As(into machinestate.Object) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Content, into); err != nil {
-		return fmt.Errorf("read %s %s: %w: is this program of the version of the controller?", o.Kind.Kind, o.Name, err)
+		return fmt.Errorf("read %s %s: %w: use kubectl-phasegate of the manager's version", o.Kind.Kind, o.Name, err)
 	}
 	o.Machine.DeepCopyInto(into.MachineStatus())
 	if saver, ok := into.(interface{ SetSavedStatus(text string) error }); ok && o.Saved != nil {

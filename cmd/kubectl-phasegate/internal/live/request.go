@@ -23,7 +23,7 @@ import (
 
 // ErrNotNow is wrapped by the errors that say why a request would do nothing:
 // nothing was written.
-var ErrNotNow = errors.New("nothing was asked")
+var ErrNotNow = errors.New("nothing was written")
 
 // Ask is a one-shot request for one object.
 type Ask struct {
@@ -88,7 +88,7 @@ func (a Ask) write(ctx context.Context, q fsm.Request, o Object) (string, error)
 	u := &unstructured.Unstructured{Object: o.Content}
 	if !a.Force {
 		if !slices.Contains(q.Phases, o.Machine.Phase) {
-			return "", fmt.Errorf("%w: %s is in phase %q, where request %s opens nothing (it does in: %s): wait for one of these, or ask all the same with --force%s",
+			return "", fmt.Errorf("%w: %s is in phase %q, where request %s opens nothing (it does in: %s): wait for one of these phases, or use --force%s",
 				ErrNotNow, o, o.Machine.Phase, q.Name, strings.Join(q.Phases, ", "), behind(o.Note))
 		}
 		if old := u.GetAnnotations()[q.Annotation]; a.Machine.Accepts(q.Name, old, o.Machine, u.Object) {
@@ -153,7 +153,7 @@ func (a Ask) Wait(ctx context.Context, token string) (Object, error) {
 		return actedOn(o, q, token)
 	})
 	if err != nil && trouble != nil && last.Name == "" {
-		return last, fmt.Errorf("request %s: it is not known whether it was acted on: %w", q.Name, trouble)
+		return last, fmt.Errorf("request %s: whether it was acted on is unknown: %w", q.Name, trouble)
 	}
 	if err != nil && ctx.Err() != nil {
 		return last, fmt.Errorf("request %s was not acted on: %s is in phase %s%s; wait longer with --timeout, or see its status%s", q.Name, last, last.Machine.Phase, waitsFor(last.Machine.Blocked), behind(last.Note))
@@ -168,7 +168,7 @@ func actedOn(o Object, q fsm.Request, token string) (bool, error) {
 	}
 	u := unstructured.Unstructured{Object: o.Content}
 	if now := u.GetAnnotations()[q.Annotation]; now != token {
-		return false, fmt.Errorf("somebody asked again: annotation %s is %q now, not %q: see who, and wait for that", q.Annotation, now, token)
+		return false, fmt.Errorf("the request was replaced: annotation %s is now %q, not %q: see who wrote it, and wait for that one", q.Annotation, now, token)
 	}
 	return false, nil
 }

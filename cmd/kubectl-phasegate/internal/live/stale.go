@@ -106,7 +106,7 @@ func stale(o *Object, s signs, since *time.Time, why string) *Stale {
 	}
 	namespace, _, _ := strings.Cut(o.Manager, "/")
 	return &Stale{Since: since, Why: why + "; " + podsOf(namespace, s),
-		Do: "get a manager running, which goes on where the last one ended; its pods", Command: podsCommand("--namespace " + namespace)}
+		Do: "start a manager, which continues where the last one ended; its pods", Command: podsCommand("--namespace " + namespace)}
 }
 
 func podsCommand(where string) string {

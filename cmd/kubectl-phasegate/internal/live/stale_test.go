@@ -42,7 +42,7 @@ func TestStale(t *testing.T) {
 		return p
 	}
 	const (
-		do      = "get a manager running, which goes on where the last one ended; its pods"
+		do      = "start a manager, which continues where the last one ended; its pods"
 		command = "kubectl get pods --namespace phasegate-system --selector app.kubernetes.io/part-of=phasegate"
 		silent  = "its manager, pod-0_1, does not renew lease " + manager + ": it has ended, or cannot write to the API server; "
 	)

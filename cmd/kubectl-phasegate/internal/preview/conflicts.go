@@ -104,9 +104,9 @@ func (s Site) Resolve(c copier.Conflict, both datastoremigration.Both, withDiff 
 func (s Site) keepV3(kind *resources.Kind, c copier.Conflict, both datastoremigration.Both, target string) (Way, error) {
 	switch {
 	case s.Locked:
-		return Way{"v1 is locked: give everything back, make v1 the same, and start anew", strings.TrimSpace("kubectl phasegate abort "+s.Migration) + " --wait"}, nil
+		return Way{"v1 is locked: roll back, make v1 the same, and start again", strings.TrimSpace("kubectl phasegate abort "+s.Migration) + " --wait"}, nil
 	case both.V1 == nil || both.Want == nil || both.Have == nil:
-		return Way{"one side is gone meanwhile: look again", strings.TrimSpace("kubectl phasegate conflicts " + s.Migration)}, nil
+		return Way{"one side was deleted meanwhile: compare again", strings.TrimSpace("kubectl phasegate conflicts " + s.Migration)}, nil
 	case s.Version != migrationv1.SideDoorVersion:
 		v1 := fmt.Sprintf("%s.%s %s", kind.V1Plural(), resources.V1Group, strings.Replace(target, c.Name, both.V1.GetName(), 1))
 		return Way{"write v3's values into v1", "kubectl edit " + v1}, nil
@@ -196,9 +196,9 @@ func (c *Conflicts) Text(to io.Writer) error {
 	case c.Unseen != "":
 		fmt.Fprintf(&b, "Nothing could be compared yet: %s. A migration compares both sides before it locks anything.\n", c.Unseen)
 	case n == 0:
-		b.WriteString("✓ No conflicts: where both sides have an object, they say the same.\n")
+		b.WriteString("✓ No conflicts: objects on both sides are equal.\n")
 	default:
-		fmt.Fprintf(&b, "%s. A migration goes on by itself once there are none.\n", counted(n, "conflict"))
+		fmt.Fprintf(&b, "%s. A migration continues once there are none.\n", counted(n, "conflict"))
 	}
 	_, err := io.WriteString(to, b.String())
 	return err

@@ -176,7 +176,7 @@ func (p *Plan) findings(wide bool) string {
 		fmt.Fprintf(&b, "‼ %s\n", text)
 	}
 	if p.Unasked != "" {
-		fmt.Fprintf(&b, "‼ what v3's admission policies and webhooks would refuse or change cannot be asked: %s; the migration asks when it copies ahead\n", p.Unasked)
+		fmt.Fprintf(&b, "‼ what v3's admission policies and webhooks would refuse or change is unknown: %s; the migration asks them when it copies ahead\n", p.Unasked)
 	}
 	if p.Store != "" {
 		fmt.Fprintf(&b, "✓ %s\n", p.Store)
@@ -190,7 +190,7 @@ func (p *Plan) findings(wide bool) string {
 		b.WriteString("✓ no conflicts\n")
 	}
 	if n := len(p.Dependents); n > 0 {
-		fmt.Fprintf(&b, "  %s outside Calico would lose the reference to their owner for a moment, so that the garbage collector leaves them (Helm: controllers.datastoremigration.dependents.enabled=true): %s\n", counted(n, "object"), some(p.Dependents))
+		fmt.Fprintf(&b, "  %s outside Calico would lose their owner reference for a moment, so that the garbage collector keeps them (Helm: controllers.datastoremigration.dependents.enabled=true): %s\n", counted(n, "object"), some(p.Dependents))
 	}
 	if len(p.DependentsUnseen) > 0 {
 		fmt.Fprintf(&b, "‼ you may not look for such objects in %s\n", some(p.DependentsUnseen))
@@ -215,7 +215,7 @@ func (p *Plan) verdict() string {
 	}
 	text := fmt.Sprintf("\n%s to copy. v1 would be locked for %s %ds: %s.\n", counted(int(p.Objects), "object"), lock, p.Lock.Seconds, p.Lock.Basis)
 	if p.Ready() {
-		return text + "Nothing was changed. Nothing stands in the way.\n"
+		return text + "Nothing was changed. Nothing blocks the migration.\n"
 	}
-	return text + "Nothing was changed. What is marked × has to be mended first.\n"
+	return text + "Nothing was changed. Fix what is marked × first.\n"
 }

@@ -121,16 +121,16 @@ func migrationEnds(p *v1alpha1.Phase, o *Overview) []Remedy {
 	case p.PointOfNoReturn || p.OnDelete == nil || p.OnDelete.Hold != "":
 		return nil
 	case o.Outcome == WaitsForPerson:
-		return []Remedy{deed("or give everything back", "kubectl phasegate abort "+o.Name+" --wait")}
+		return []Remedy{deed("or roll back", "kubectl phasegate abort "+o.Name+" --wait")}
 	case o.Outcome == Failed && p.OnDelete.None:
-		return []Remedy{deed("it was refused as it is; see why, delete it and create another one", "kubectl delete datastoremigration "+o.Name)}
+		return []Remedy{deed("it was refused; see why, then delete it and create another one", "kubectl delete datastoremigration "+o.Name)}
 	}
 	return nil
 }
 
 // mends is what helps against what a step waits for, by its action.
 var mends = map[string]Remedy{
-	datastoremigration.PreflightAction: deed("mend what the message names; every check, with its remedy", "kubectl phasegate check --controllers datastoremigration"),
+	datastoremigration.PreflightAction: deed("fix what the message names; all checks, with their remedies", "kubectl phasegate check --controllers datastoremigration"),
 	datastoremigration.PlanAction:      deed("correct these objects in v1; all of them, with the field and the rule", "kubectl phasegate plan NAME"),
 	datastoremigration.CopyAction:      deed("correct what the message names in v1; nothing is locked", "kubectl phasegate plan NAME"),
 }

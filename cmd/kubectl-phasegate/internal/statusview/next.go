@@ -75,14 +75,14 @@ func (a advisor) next(p *v1alpha1.Phase) []Remedy {
 	o := a.overview
 	var all []Remedy
 	if o.Phase == "" {
-		return []Remedy{deed("no manager has touched it yet: is one running", managers)}
+		return []Remedy{deed("no manager has picked it up yet: check that one runs", managers)}
 	}
 	if a.migration {
 		all = append(all, a.migrationAdvice(p)...)
 	}
 	all = append(all, a.requests(p)...)
 	if o.Step != nil && o.Step.Attempts > 0 {
-		all = append(all, deed(fmt.Sprintf("it failed %d times in a row and goes on trying: look for the cause in the message, and in the log", o.Step.Attempts), a.log()))
+		all = append(all, deed(fmt.Sprintf("it failed %d times in a row and is retried: look for the cause in the message and in the log", o.Step.Attempts), a.log()))
 	}
 	if len(all) == 0 && meta.IsStatusConditionTrue(o.Conditions, fsm.ConditionStalled) {
 		all = append(all, Remedy{
@@ -128,9 +128,9 @@ func (a advisor) requests(p *v1alpha1.Phase) []Remedy {
 		if _, takes := live.Token(a.machine, q, a.of.Machine, a.of.Content, a.overview.Now); !takes {
 			continue // the command would be refused
 		}
-		why := "to let it go on, ask for " + q.Name
+		why := "to let it continue, request " + q.Name
 		if p.Terminal == v1alpha1.PhaseFailure || p.Kind == v1alpha1.PhaseWaiting && q.Name != "approve" {
-			why = "when the cause is mended, ask for " + q.Name
+			why = "when the cause is fixed, request " + q.Name
 		}
 		all = append(all, Remedy{Why: why, Command: "kubectl phasegate " + asked(q.Name, a.argument()) + " --wait" + a.namespace(), ofMachine: true})
 	}

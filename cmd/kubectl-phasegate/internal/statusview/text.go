@@ -143,7 +143,7 @@ func (o *Overview) present(p *page) {
 		p.row("Note", p.style(Warning, "‼ ")+o.Note)
 	}
 	if o.InForce != "" {
-		p.row("Revision", p.style(Warning, "‼ ")+o.Revision+" drove it last; what is told here is from "+o.InForce+", the machine file at hand")
+		p.row("Revision", p.style(Warning, "‼ ")+o.Revision+" drove it last; this output is from "+o.InForce+", the machine file at hand")
 	}
 	if o.Description != "" {
 		p.row("Phase", o.Description)
@@ -208,7 +208,7 @@ func (o *Overview) objects(p *page) {
 			text += fmt.Sprintf(" (%s)", l.Mode)
 		}
 		if l.Deadline != nil {
-			text += ", given back by itself " + p.until(*l.Deadline)
+			text += ", rolls back " + p.until(*l.Deadline)
 		}
 		p.row("Locked", text)
 	}
