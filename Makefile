@@ -129,6 +129,11 @@ real-toolhive: build cluster-tools ## Serve MCP sessions through ToolHive's own 
 	@test -x '$(THV_PROXYRUNNER)' || { echo 'not run: THV_PROXYRUNNER names no program: build cmd/thv-proxyrunner of github.com/stacklok/toolhive' >&2; exit 1; }
 	THV_PROXYRUNNER=$(abspath $(THV_PROXYRUNNER)) $(GO) test -count=1 -timeout 30m -v -run TestReal ./test/peers/toolhive
 
+.PHONY: conformance
+conformance: build ## Run the official MCP conformance tests, and the inspector, through our proxy; npm has installed them in MCP_CONFORMANCE
+	@test -x '$(MCP_CONFORMANCE)/node_modules/.bin/conformance' || { echo 'not run: MCP_CONFORMANCE names no directory in which npm has installed @modelcontextprotocol/conformance: docs/operate/real-programs.md' >&2; exit 1; }
+	MCP_CONFORMANCE=$(abspath $(MCP_CONFORMANCE)) $(GO) test -count=1 -timeout 60m -v -run 'TestConformance|TestInspector' ./cmd/proxyrunner
+
 .PHONY: dashboard-test
 dashboard-test: build cluster-tools ## Open the dashboard in a real browser during a migration; screenshots in bin/dashboard (needs chromium; AXE=axe.min.js)
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { echo 'no Chromium on the PATH; on Debian: apt-get install chromium' >&2; exit 1; }

@@ -10,17 +10,29 @@ import (
 	"sync"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/phasegate/phasegate/api/toolhive/runconfig"
+	"github.com/phasegate/phasegate/test/support/mcp/container"
+	"github.com/phasegate/phasegate/test/support/mcp/kubelet"
 )
 
 // fakeAPI is as much of an API server as a proxy asks, for measurements: a control plane
 // beside them would be measured as well. Each StatefulSet that is applied is ready.
 type fakeAPI struct {
+	// stdio is the server in the only pod; nil if there is none.
+	stdio *container.Container
+
 	mu      sync.Mutex
 	objects map[string]map[string]any
 }
 
 func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasSuffix(r.URL.Path, "/pods/echo-0/attach") {
+		kubelet.Attach(w, r, f.stdio)
+		return
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	answer := func(code int, body any) {
@@ -50,6 +62,10 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		resources("apps/v1", "statefulsets", "StatefulSet")
 		return
 	}
+	if r.URL.Path == "/api/v1/namespaces/here/pods" && f.stdio != nil {
+		answer(http.StatusOK, onePod())
+		return
+	}
 	if r.Method == http.MethodPatch {
 		object := map[string]any{}
 		_ = json.NewDecoder(r.Body).Decode(&object) // what is wrong there shows
@@ -71,10 +87,22 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(http.StatusNotFound, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404})
 }
 
+// onePod is the list of the pods of the server.
+func onePod() corev1.PodList {
+	pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "here", Name: "echo-0",
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "echo", UID: "1", Controller: new(true)}}}}
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	return corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []corev1.Pod{pod}}
+}
+
 // lonely is a world without a cluster.
-func lonely(t testing.TB, transport string) *world {
+func lonely(t testing.TB, transport string) *world { return lonelyWith(t, transport, nil) }
+
+// lonelyWith is lonely with a server that speaks over its standard input and output.
+func lonelyWith(t testing.TB, transport string, stdio *container.Container) *world {
 	t.Helper()
-	api := httptest.NewServer(&fakeAPI{objects: map[string]map[string]any{}})
+	api := httptest.NewServer(&fakeAPI{objects: map[string]map[string]any{}, stdio: stdio})
 	t.Cleanup(api.Close)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	writeFile(t, kubeconfig, strings.ReplaceAll(`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c"}}],"clusters":[{"name":"c","cluster":{"server":"URL"}}]}`, "URL", api.URL))

@@ -95,6 +95,10 @@ type Bridge struct {
 	waiting  map[*mailbox]struct{} // those that are not empty
 	greeting json.RawMessage       // the last answer of the server to initialize
 	level    string                // of logs, as a client has chosen it last
+	// histories are the mailboxes of which something is kept, of *mailbox, the one that has
+	// been silent for longest first, and keptBytes how much.
+	histories list.List
+	keptBytes int
 }
 
 // New makes a bridge. It does nothing before Run.

@@ -22,6 +22,10 @@ type call struct {
 	// method and about are those of a call that the server is to be told again when it
 	// was replaced: the URI of a subscription, or the level of logs. Empty for others.
 	method, about string
+	// modern says that it is of a version without sessions, and listens, if it is not nil,
+	// what it is to be told until it ends.
+	modern  bool
+	listens *interests
 
 	// What follows is guarded by Bridge.mu.
 	link  *link
@@ -31,19 +35,24 @@ type call struct {
 // ask gives a request to the server. The answer, whatever it is, goes to box.
 func (b *Bridge) ask(ctx context.Context, s *session, req *rpcRequest, box *mailbox, streams bool) {
 	c := &call{session: s, id: req.ID, box: box, streams: streams, within: b.o.RequestTimeout}
-	if v := version(req); v != "" {
-		b.fail(c, unsupported(v))
-		return
-	}
 	l, why := b.attached()
 	if why != nil {
 		b.fail(c, why)
 		return
 	}
+	if v := version(req); v != "" {
+		b.askModern(ctx, l, c, req, v)
+		return
+	}
 	switch req.Method {
 	case "initialize":
 		b.introduce(s, req.Params)
-		b.reply(c, &rpcResponse{Result: b.welcome(req.Params)}, nil)
+		result, why := b.welcome(l, req.Params)
+		if why != nil {
+			b.fail(c, why)
+			return
+		}
+		b.reply(c, &rpcResponse{Result: result}, nil)
 		return
 	case "resources/subscribe", "resources/unsubscribe":
 		c.method = req.Method
@@ -57,16 +66,6 @@ func (b *Bridge) ask(ctx context.Context, s *session, req *rpcRequest, box *mail
 		_ = json.Unmarshal(at(req.Params, "level"), &c.about)
 	}
 	b.forward(ctx, l, c, req)
-}
-
-// version is the protocol version that a request names for itself, as those
-// without sessions do; empty for all that the bridge can carry.
-func version(req *rpcRequest) string {
-	var v string
-	if json.Unmarshal(at(req.Params, "_meta", "io.modelcontextprotocol/protocolVersion"), &v) != nil {
-		return ""
-	}
-	return v
 }
 
 // forward sends the request under the call's number.
@@ -114,9 +113,14 @@ func (b *Bridge) begin(l *link, c *call) *failure {
 // giveUpLocked answers for the server, and tells it that nobody waits any more.
 func (b *Bridge) giveUpLocked(c *call, reason string, why *failure) {
 	if b.failLocked(c, why) {
-		params, _ := json.Marshal(map[string]any{"requestId": c.number, "reason": reason}) // a number and a text
-		b.offer(c.link, &rpcRequest{Method: "notifications/cancelled", Params: params})
+		b.cancelLocked(c, reason)
 	}
+}
+
+// cancelLocked tells the server that nobody waits for a call any more.
+func (b *Bridge) cancelLocked(c *call, reason string) {
+	params, _ := json.Marshal(map[string]any{"requestId": c.number, "reason": reason}) // a number and a text
+	b.offer(c.link, &rpcRequest{Method: "notifications/cancelled", Params: params})
 }
 
 // failLocked answers a call that was begun, if it still waits for an answer.
@@ -140,6 +144,9 @@ func (b *Bridge) finishLocked(c *call, resp *rpcResponse, why *failure) bool {
 		}
 		c.session.subscribeLocked(c.method, c.about)
 	}
+	if c.listens != nil {
+		resp.Result, _ = swap(resp.Result, json.RawMessage(c.id), "_meta", metaSubscription)
+	}
 	b.replyLocked(c, resp, why)
 	b.drainLocked(c.session)
 	return true
@@ -156,6 +163,9 @@ func (b *Bridge) reply(c *call, resp *rpcResponse, why *failure) {
 
 func (b *Bridge) replyLocked(c *call, resp *rpcResponse, why *failure) {
 	resp.ID = c.id
+	if c.modern && why == nil {
+		why = refused(resp.Error)
+	}
 	data, err := encodeMessage(resp)
 	if err != nil {
 		b.o.Log.Warn("an answer cannot be written as JSON", "error", err)

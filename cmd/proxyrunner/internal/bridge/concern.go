@@ -13,9 +13,10 @@ import (
 // announceLocked hands a notification to those whom it concerns.
 func (b *Bridge) announceLocked(l *link, m *rpcRequest) {
 	data, err := encodeMessage(m)
-	if err != nil {
+	if err != nil || b.listenedLocked(l, m) {
 		return
 	}
+	only, busy := l.callerLocked()
 	switch {
 	case strings.HasSuffix(m.Method, "/list_changed"):
 		b.toAllLocked(data)
@@ -27,12 +28,10 @@ func (b *Bridge) announceLocked(l *link, m *rpcRequest) {
 				b.pushLocked(s.box, item{data: data})
 			}
 		}
-	case len(l.calls) == 0:
+	case !busy:
 		b.toAllLocked(data) // it is about the server
-	default:
-		if s := l.callerLocked(); s != nil {
-			b.pushLocked(s.streamLocked(), item{data: data})
-		}
+	case only != nil:
+		b.pushLocked(only.streamLocked(), item{data: data})
 	}
 }
 
@@ -42,16 +41,19 @@ func (b *Bridge) toAllLocked(data []byte) {
 	}
 }
 
-// callerLocked is the only session of which calls are under way; nil if there is
-// none, or several.
-func (l *link) callerLocked() (only *session) {
+// callerLocked is the only session of which calls are under way, nil if there is none, or
+// several; busy says that there is one. A call that only listens does not count.
+func (l *link) callerLocked() (only *session, busy bool) {
 	for _, c := range l.calls {
-		if only != nil && c.session != only {
-			return nil
+		if c.listens != nil {
+			continue
 		}
-		only = c.session
+		if only != nil && c.session != only {
+			return nil, true
+		}
+		only, busy = c.session, true
 	}
-	return only
+	return only, busy
 }
 
 // streamLocked is where a message belongs that has to do with the session's calls:
@@ -167,15 +169,27 @@ func (b *Bridge) putLocked(l *link, s *session, m *rpcRequest) string {
 	return ""
 }
 
+// onlyLocked is the only session whose client is there.
+func (b *Bridge) onlyLocked() (only *session) {
+	for _, s := range b.sessions {
+		if s.lingers {
+			continue
+		}
+		if only != nil {
+			return nil
+		}
+		only = s
+	}
+	return only
+}
+
 // whomLocked is the session that the server asks, or says why there is none.
 func (b *Bridge) whomLocked(l *link, method string) (s *session, why string) {
 	if len(l.questions) >= maxQuestions {
 		return nil, "too many requests wait for clients"
 	}
-	s = l.callerLocked()
-	if s == nil && len(b.sessions) == 1 {
-		for _, s = range b.sessions {
-		}
+	if s, _ = l.callerLocked(); s == nil {
+		s = b.onlyLocked()
 	}
 	if s == nil || b.sessions[s.id] != s {
 		return nil, fmt.Sprintf("%s needs exactly one client that is free to answer; there are %d", method, len(b.sessions))

@@ -45,12 +45,23 @@ func (e *events) begin() error {
 	return e.flush()
 }
 
-// event sends one event. data has no line end in it.
-func (e *events) event(name string, data []byte) error {
+// prime sends an event that says nothing but its id.
+func (e *events) prime(id string) error {
+	if err := e.begin(); err != nil {
+		return err
+	}
+	return e.write([]byte("id: " + id + "\ndata: \n\n"))
+}
+
+// event sends one event, with an id if it has one. data has no line end in it.
+func (e *events) event(name, id string, data []byte) error {
 	if err := e.begin(); err != nil {
 		return err
 	}
 	var text bytes.Buffer
+	if id != "" {
+		text.WriteString("id: " + id + "\n")
+	}
 	text.WriteString("event: " + name + "\ndata: ")
 	text.Write(data)
 	text.WriteString("\n\n")
@@ -81,12 +92,12 @@ func (e *events) flush() error {
 	return nil
 }
 
-// follow sends the messages of a mailbox until the client is gone, the reader is
-// cut or a write fails.
+// follow sends the messages of a mailbox until it has the answer to its call, the client is
+// gone, the reader is cut or a write fails.
 func (b *Bridge) follow(e *events, r *http.Request, box *mailbox, from *reader) {
-	for {
+	for !b.isAnswered(box) {
 		i, ok := b.next(r.Context(), box, from, e.alive)
-		if !ok || e.event("message", i.data) != nil {
+		if !ok || e.event("message", i.id, i.data) != nil {
 			return
 		}
 	}

@@ -4,12 +4,15 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 )
 
 // Codes of errors made here, as the SDKs use them.
 const (
 	codeConnectionClosed   = -32000
 	codeRequestTimeout     = -32001
+	codeHeaderMismatch     = -32020
+	codeMissingCapability  = -32021
 	codeUnsupportedVersion = -32022
 )
 
@@ -45,10 +48,13 @@ func timedOut() *failure {
 // legacy are the versions of the protocol that know sessions, newest first.
 var legacy = []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
 
-func unsupported(version string) *failure {
-	return &failure{status: http.StatusBadRequest, code: codeUnsupportedVersion,
-		message: "protocol version " + version + " is not supported in front of a stdio server: initialize with an older one",
-		data:    map[string]any{"supported": legacy, "requested": version}}
+func unsupported(version string, spoken []string) *failure {
+	message := "protocol version " + version + " is not supported by the MCP server behind this proxy: initialize with an older one"
+	if isModern(spoken) {
+		message = "the MCP server behind this proxy takes no initialize: it speaks " + strings.Join(spoken, ", ") + " only"
+	}
+	return &failure{status: http.StatusBadRequest, code: codeUnsupportedVersion, message: message,
+		data: map[string]any{"supported": spoken, "requested": version}}
 }
 
 // response is the failure as the answer to the call id.

@@ -55,12 +55,12 @@ func (b *Bridge) initialize(ctx context.Context, l *link, version string) (*rpcR
 // offered is the version that a server wants instead of the one that it refuses;
 // empty if it does not say.
 func offered(resp *rpcResponse) string {
-	var refusal struct{ Data struct{ Supported []string } }
-	if resp == nil || json.Unmarshal(resp.Error, &refusal) != nil {
+	if resp == nil {
 		return ""
 	}
+	spoken := supported(resp.Error)
 	for _, version := range legacy {
-		if slices.Contains(refusal.Data.Supported, version) {
+		if slices.Contains(spoken, version) {
 			return version
 		}
 	}
@@ -69,22 +69,27 @@ func offered(resp *rpcResponse) string {
 
 // welcome is the server's answer to initialize as a client is to see it: with the
 // version that it asks for, if the server can speak that.
-func (b *Bridge) welcome(params json.RawMessage) json.RawMessage {
+func (b *Bridge) welcome(l *link, params json.RawMessage) (json.RawMessage, *failure) {
 	b.mu.Lock()
-	result := b.greeting
+	result, all := b.greeting, l.spoken
 	b.mu.Unlock()
 	var asked, spoken string
+	if result == nil {
+		_ = json.Unmarshal(at(params, "protocolVersion"), &asked) // it is refused all the same
+		return nil, unsupported(asked, all)
+	}
 	_ = json.Unmarshal(at(result, "protocolVersion"), &spoken) // without one there is nothing to put in its place
 	if json.Unmarshal(at(params, "protocolVersion"), &asked) != nil || !slices.Contains(legacy, asked) {
 		asked = legacy[0]
 	}
 	result, _ = swap(result, min(asked, spoken), "protocolVersion") // they are dates
-	return result
+	return result, nil
 }
 
 // acquainted is for a server that refuses to be initialised. A process that
 // outlived the proxy, or only the stream, may refuse because it has been: then it
-// can be used, if it is known what it answered, or if it tells what it can do.
+// can be used, if it is known what it answered, or if it tells what it can do. One that
+// speaks without sessions only always refuses: then there is no result.
 func (b *Bridge) acquainted(ctx context.Context, l *link, refusal json.RawMessage) (json.RawMessage, *failure) {
 	b.mu.Lock()
 	result := b.greeting
@@ -93,13 +98,19 @@ func (b *Bridge) acquainted(ctx context.Context, l *link, refusal json.RawMessag
 		b.o.Log.Warn("the MCP server refuses to be initialised again: it is believed to be the one of before", "error", said(refusal))
 		return result, nil
 	}
-	const sessionless = "2026-07-28"
-	about, _ := json.Marshal(map[string]any{"_meta": map[string]any{ // texts and maps
-		"io.modelcontextprotocol/protocolVersion":    sessionless,
-		"io.modelcontextprotocol/clientCapabilities": map[string]any{},
-		"io.modelcontextprotocol/clientInfo":         map[string]any{"name": "phasegate-proxyrunner", "version": "1"},
-	}})
-	resp, why := b.roundTrip(ctx, l, "server/discover", about, b.o.RequestTimeout)
+	resp, why := b.roundTrip(ctx, l, methodDiscover, ofVersion(modern), b.o.RequestTimeout)
+	if why == nil {
+		var spoken []string
+		if _ = json.Unmarshal(at(resp.Result, "supportedVersions"), &spoken); resp.Error != nil {
+			spoken = supported(resp.Error)
+		}
+		b.mu.Lock()
+		l.spoken = spoken
+		b.mu.Unlock()
+		if isModern(spoken) {
+			return nil, nil
+		}
+	}
 	if why == nil && resp.Error == nil {
 		if result, err := initializeResult(resp.Result); err == nil {
 			b.o.Log.Info("the MCP server was initialised before this proxy: took what it says of itself")
@@ -149,7 +160,7 @@ func (b *Bridge) roundTrip(ctx context.Context, l *link, method string, params j
 	case <-c.box.ready:
 	case <-from.cut:
 	}
-	i, ok := b.take(c.box)
+	i, ok := b.take(c.box, from)
 	b.discard(c.box)
 	if !ok {
 		return nil, unavailable("too much waits for clients")

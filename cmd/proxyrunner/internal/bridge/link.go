@@ -22,6 +22,7 @@ type link struct {
 	over      bool
 	calls     map[int64]*call
 	questions map[int64]question
+	spoken    []string  // the versions of the protocol that are known to be spoken; nil before that is asked
 	heard     time.Time // when the server said something last
 	pinged    time.Time // when it was asked for a sign of life; zero once it gave one
 }

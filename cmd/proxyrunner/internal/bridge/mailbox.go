@@ -24,6 +24,7 @@ type mailbox struct {
 	ready   chan struct{} // tells that there is something; has room for one
 	reader  *reader       // nil while there is none
 	closed  bool          // nothing comes in any more
+	kept    history       // what the reader has taken, in case that it did not arrive
 }
 
 // reader is whoever writes the messages of a mailbox to a client.
@@ -51,19 +52,26 @@ func (b *Bridge) attend(box *mailbox, private bool, abort func()) (r *reader, ok
 }
 
 // leave ends the reader. What it has not taken stays for the next one.
-func (b *Bridge) leave(box *mailbox) {
+func (b *Bridge) leave(box *mailbox, r *reader) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.writtenLocked(box)
-	box.reader = nil
+	if box.reader == r { // not if another one has taken over
+		b.writtenLocked(box)
+		box.reader = nil
+	}
 }
 
 // discard empties a mailbox for good.
 func (b *Bridge) discard(box *mailbox) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.discardLocked(box)
+}
+
+func (b *Bridge) discardLocked(box *mailbox) {
 	box.closed = true
 	b.emptyLocked(box)
+	b.forgetLocked(box)
 }
 
 // pushLocked puts a message into a mailbox. It says false if the message is lost:
@@ -111,6 +119,9 @@ func (box *mailbox) tell() {
 // says false if there is none, or the mailbox itself had to make it.
 func (b *Bridge) roomLocked(box *mailbox, size int) bool {
 	for !b.o.Answers.Take(size) {
+		if b.forgetOldestLocked() {
+			continue
+		}
 		if !b.evictLocked() || (box.reader != nil && box.reader.isCut) {
 			return false
 		}
@@ -137,7 +148,13 @@ func (b *Bridge) evictLocked() bool {
 // cutLocked ends the reader, if there is one, and drops what waits for it.
 func (b *Bridge) cutLocked(box *mailbox) {
 	b.emptyLocked(box)
-	if r := box.reader; r != nil && !r.isCut {
+	if box.reader != nil {
+		box.reader.cutLocked()
+	}
+}
+
+func (r *reader) cutLocked() {
+	if !r.isCut {
 		r.isCut = true
 		close(r.cut)
 		r.abort()
@@ -154,16 +171,20 @@ func (b *Bridge) emptyLocked(box *mailbox) {
 
 // take returns the first message. The caller takes no other before it has written
 // this one.
-func (b *Bridge) take(box *mailbox) (i item, ok bool) {
+func (b *Bridge) take(box *mailbox, r *reader) (i item, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if box.reader != r {
+		return item{}, false
+	}
 	b.writtenLocked(box)
-	if len(box.items) == 0 || (box.reader != nil && box.reader.isCut) {
+	if len(box.items) == 0 || r.isCut {
 		return item{}, false
 	}
 	i, box.items[0] = box.items[0], item{}
 	box.items = box.items[1:]
 	box.writing, box.since = len(i.data), time.Now()
+	b.keepLocked(box, &i)
 	return i, true
 }
 
@@ -186,7 +207,7 @@ func (b *Bridge) writtenLocked(box *mailbox) {
 // for when nothing has come for a while.
 func (b *Bridge) next(ctx context.Context, box *mailbox, r *reader, alive func() error) (i item, ok bool) {
 	for {
-		if i, ok := b.take(box); ok {
+		if i, ok := b.take(box, r); ok {
 			return i, true
 		}
 		tick := time.NewTimer(keepAlive)

@@ -35,7 +35,7 @@ func TestSlowIsAMatterOfTime(t *testing.T) {
 					b.pushLocked(box, item{data: text})
 					b.mu.Unlock()
 					if test.reads {
-						b.take(box)
+						b.take(box, r)
 					}
 				}
 				if r.isCut != test.cut || len(box.items) != test.messages {

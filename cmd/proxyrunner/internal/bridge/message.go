@@ -13,6 +13,8 @@ import (
 const (
 	codeParse          = -32700
 	codeInvalidRequest = -32600
+	codeMethodNotFound = -32601
+	codeInvalidParams  = -32602
 	codeInternalError  = -32603
 )
 

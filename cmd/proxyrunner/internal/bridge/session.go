@@ -9,6 +9,8 @@ import (
 
 // item is one message on its way to a client.
 type item struct {
+	// id is that of the event, by which a client asks for what follows; empty if it cannot.
+	id   string
 	data []byte
 	// answer says that nothing follows in the response to a call.
 	answer bool
@@ -30,10 +32,20 @@ type session struct {
 	// URIs of resources that it wants to know of.
 	capabilities  map[string]struct{}
 	subscriptions map[string]struct{}
+	// streams are those of its last calls, which it may ask for again, and calledFor how
+	// many there were.
+	streams   []*mailbox
+	calledFor int
+	// lingers says that the stream of sse, which is the session, is lost, and losses how
+	// often it was.
+	lingers bool
+	losses  int
 }
 
 func newSession() *session {
-	return &session{id: rand.Text(), box: newMailbox(), calls: map[rpcID]*call{}, used: time.Now()}
+	s := &session{id: rand.Text(), box: newMailbox(), calls: map[rpcID]*call{}, used: time.Now()}
+	s.box.kept.name = ownStream
+	return s
 }
 
 // open makes a session that others know, or says why not.
@@ -51,6 +63,9 @@ func (b *Bridge) open() (*session, *failure) {
 			message: "there are too many sessions: end some, or try again later"}
 	}
 	s := newSession()
+	if b.o.Mode == ModeSSE {
+		s.box.kept.name = s.id // nothing else in a request for its stream names the session
+	}
 	b.sessions[s.id] = s
 	s.at = b.byUse.PushBack(s)
 	return s, nil
@@ -107,7 +122,14 @@ func (b *Bridge) endLocked(s *session) {
 		b.disappointLocked(b.link, s)
 	}
 	b.cutLocked(s.box)
-	s.box.closed = true
+	b.discardLocked(s.box)
+	for _, box := range s.streams {
+		box.kept.name = ""
+		if b.forgetLocked(box); box.reader == nil { // otherwise it is about to be told why
+			b.discardLocked(box)
+		}
+	}
+	s.streams = nil
 }
 
 // expire ends sessions that nobody has used for the TTL.
@@ -132,6 +154,7 @@ func (b *Bridge) Drain() {
 	for _, s := range b.sessions {
 		b.drainLocked(s)
 	}
+	b.endListensLocked()
 }
 
 func (b *Bridge) isDraining() bool {
@@ -142,6 +165,10 @@ func (b *Bridge) isDraining() bool {
 
 // drainLocked ends the session's stream when all is written, if no call is under way.
 func (b *Bridge) drainLocked(s *session) {
+	if b.draining && s.lingers && len(s.calls) == 0 {
+		b.endLocked(s)
+		return
+	}
 	if r := s.box.reader; b.draining && r != nil && len(s.calls) == 0 {
 		r.finish = true
 		if s.box.bytes == 0 {

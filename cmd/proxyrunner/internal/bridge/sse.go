@@ -16,25 +16,50 @@ func (b *Bridge) serveSSE(w http.ResponseWriter, r *http.Request) {
 		rpcerror.Write(w, http.StatusMethodNotAllowed, nil, r.Method+" is not allowed on /sse: use GET")
 		return
 	}
-	s, why := b.open()
-	if why != nil {
-		writeJSON(w, item{data: encode(why.response("")), why: why})
-		return
-	}
-	defer b.end(s)
 	out := stream(w)
-	from, ok := b.attend(s.box, false, out.abort)
-	if !ok { // the proxy is ending
-		rpcerror.Write(w, http.StatusServiceUnavailable, nil, sessionEnded().message)
-		return
+	s, from, first := b.comeBack(r, out)
+	if s == nil {
+		var why *failure
+		if s, why = b.open(); why != nil {
+			writeJSON(w, item{data: encode(why.response("")), why: why})
+			return
+		}
+		var ok bool
+		if from, ok = b.attend(s.box, false, out.abort); !ok { // the proxy is ending
+			b.end(s)
+			rpcerror.Write(w, http.StatusServiceUnavailable, nil, sessionEnded().message)
+			return
+		}
+		first = b.lastEvent(s.box)
 	}
-	defer b.leave(s.box)
+	defer b.lose(s)
+	defer b.leave(s.box, from)
 	// A client resolves it against the address that it used itself, so a path is all
 	// that it needs to be told.
 	endpoint := b.prefix(r.Header) + "/messages?session_id=" + url.QueryEscape(s.id)
-	if out.event("endpoint", []byte(endpoint)) == nil {
+	if out.event("endpoint", first, []byte(endpoint)) == nil {
 		b.follow(out, r, s.box, from)
 	}
+}
+
+// comeBack makes the caller the reader of a session whose stream its client has lost after
+// the event last. There is no session if that has ended: the client gets another one.
+func (b *Bridge) comeBack(r *http.Request, out *events) (s *session, from *reader, last string) {
+	last = r.Header.Get(lastEventHeader)
+	id, n, ok := readEventID(last)
+	if !ok {
+		return nil, nil, ""
+	}
+	if s, ok = b.find(id); ok {
+		from, ok = b.resume(s.box, n, out.abort)
+	}
+	if !ok {
+		return nil, nil, ""
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.lingers = false
+	return s, from, last
 }
 
 // prefix is the path under which the client reaches the proxy, or nothing.

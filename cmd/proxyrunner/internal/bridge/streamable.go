@@ -20,7 +20,12 @@ const (
 // serveMCP is the endpoint of streamable-http.
 func (b *Bridge) serveMCP(w http.ResponseWriter, r *http.Request) {
 	if v := versions(r.Header); v != "" && !slices.Contains(legacy, v) && r.Method != http.MethodPost {
-		rpcerror.Write(w, http.StatusBadRequest, nil, unsupported(v).message)
+		if v >= modern {
+			w.Header().Set("Allow", http.MethodPost)
+			rpcerror.Write(w, http.StatusMethodNotAllowed, nil, r.Method+" is not part of version "+v+": use POST")
+			return
+		}
+		rpcerror.Write(w, http.StatusBadRequest, nil, unsupported(v, legacy).message)
 		return
 	}
 	switch r.Method {
@@ -71,6 +76,10 @@ func (b *Bridge) listen(w http.ResponseWriter, r *http.Request) {
 		rpcerror.Write(w, http.StatusNotAcceptable, nil, "there is nothing but an event stream: accept text/event-stream")
 		return
 	}
+	if event := r.Header.Get(lastEventHeader); event != "" {
+		b.listenAgain(w, r, s, event)
+		return
+	}
 	out := stream(w)
 	from, ok := b.attend(s.box, false, out.abort)
 	if !ok && b.isDraining() {
@@ -82,9 +91,33 @@ func (b *Bridge) listen(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer b.find(s.id) // it was in use until now
-	defer b.leave(s.box)
-	if out.begin() == nil {
+	defer b.leave(s.box, from)
+	begin := out.begin
+	if r.Header.Get(versionHeader) >= primed {
+		begin = func() error { return out.prime(b.lastEvent(s.box)) }
+	}
+	if begin() == nil {
 		b.follow(out, r, s.box, from)
+	}
+}
+
+// listenAgain goes on with a stream that the client has lost after an event.
+func (b *Bridge) listenAgain(w http.ResponseWriter, r *http.Request, s *session, event string) {
+	box, n, ok := b.streamOf(s, event)
+	if !ok {
+		rpcerror.Write(w, http.StatusBadRequest, nil, "the stream of that "+lastEventHeader+" is not kept any more: open one without it")
+		return
+	}
+	out := stream(w)
+	from, ok := b.resume(box, n, out.abort)
+	if !ok {
+		rpcerror.WriteRetry(w, http.StatusServiceUnavailable, nil, ending+": open the stream again", retryAfter)
+		return
+	}
+	defer b.find(s.id) // it was in use until now
+	defer b.leaveCall(box, from)
+	if out.begin() == nil {
+		b.follow(out, r, box, from)
 	}
 }
 
@@ -111,12 +144,16 @@ func (b *Bridge) post(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	box := newMailbox()
-	defer b.discard(box)
+	box, first := newMailbox(), ""
 	e := stream(w)
 	from, _ := b.attend(box, true, e.abort) // nobody else knows it
+	defer b.leaveCall(box, from)
+	if streams {
+		first = b.nameStream(s, box)
+	}
 	b.ask(r.Context(), s, req, box, streams)
 	free() // the call waits for as long as it takes, but not with its request
+	primeLater(e, r, box, from, first)
 	b.respond(e, r, s, box, from, streams)
 	if _, found := b.find(s.id); !found {
 		b.end(s) // a session that nobody else knows
@@ -140,9 +177,8 @@ func (b *Bridge) message(w http.ResponseWriter, r *http.Request) (m rpcMessage, 
 		writeJSON(w, item{data: encode(why.response("")), why: why})
 		return nil, nil, false
 	}
-	if v := versions(r.Header); v != "" && !slices.Contains(legacy, v) {
+	if why := checkVersion(r.Header, m); why != nil && b.o.Mode != ModeSSE {
 		free()
-		why := unsupported(v)
 		writeJSON(w, item{data: encode(why.response(idOf(m))), why: why})
 		return nil, nil, false
 	}
@@ -152,6 +188,9 @@ func (b *Bridge) message(w http.ResponseWriter, r *http.Request) (m rpcMessage, 
 // sessionOf is the session that a message belongs to. initialize opens one; what
 // names none is alone.
 func (b *Bridge) sessionOf(w http.ResponseWriter, r *http.Request, m rpcMessage) (*session, bool) {
+	if req, ok := m.(*rpcRequest); ok && version(req) != "" {
+		return newSession(), true // such versions have none
+	}
 	if len(r.Header.Values(sessionHeader)) > 0 && strings.Join(r.Header.Values(sessionHeader), "") != "" {
 		return b.known(w, r)
 	}
@@ -194,7 +233,7 @@ func (b *Bridge) respond(e *events, r *http.Request, s *session, box *mailbox, f
 			writeJSON(e.w, i)
 			return
 		}
-		if e.event("message", i.data) != nil || i.answer {
+		if e.event("message", i.id, i.data) != nil || i.answer {
 			return
 		}
 	}

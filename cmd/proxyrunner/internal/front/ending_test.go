@@ -105,6 +105,7 @@ func TestWhileEnding(t *testing.T) {
 		"connection in use":         {"its client does not know, and learns it", "POST", "/mcp", true, time.Second, answer{200, true}},
 		"call while another drains": {"it may be what that one waits for", "POST", "/mcp", false, 7 * time.Second, answer{200, true}},
 		"stream":                    {"it would end at once: it is opened elsewhere", "GET", "/mcp", false, time.Second, answer{503, true}},
+		"listening":                 {"it is a stream, too", "POST", "/listen", false, time.Second, answer{503, true}},
 		"probe":                     {"the proxy is up", "GET", "/health", false, time.Second, answer{200, true}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -125,6 +126,9 @@ func TestWhileEnding(t *testing.T) {
 					r, err := http.NewRequestWithContext(t.Context(), method, "http://x"+path, nil)
 					if err != nil {
 						t.Fatal(err)
+					}
+					if path == "/listen" {
+						r.Header.Set("Mcp-Method", "subscriptions/listen")
 					}
 					got, err := client.Do(r)
 					if err != nil {

@@ -34,8 +34,8 @@ type Ending struct {
 	// Drain is how long calls under way are waited for, from the same moment on. For
 	// that long clients are accepted too: a call may need another one.
 	Drain time.Duration
-	// CutStreams says that a GET is a stream of news only, which ends at once: its
-	// client opens it elsewhere.
+	// CutStreams says that a stream of news only ends at once: its client opens it
+	// elsewhere.
 	CutStreams bool
 }
 
@@ -99,10 +99,16 @@ func wait[T any](until <-chan T, deadline <-chan time.Time) bool {
 	}
 }
 
-// endStreams ends GET requests with ctx, and refuses them from then on.
+// isStream tells whether a request is for news only: a GET, or what takes its place from
+// version 2026-07-28 of the protocol on.
+func isStream(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.URL.Path != v1beta1.HealthPath || r.Header.Get("Mcp-Method") == "subscriptions/listen"
+}
+
+// endStreams ends requests for streams with ctx, and refuses them from then on.
 func endStreams(ctx context.Context, handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet && r.URL.Path != v1beta1.HealthPath {
+		if isStream(r) {
 			if ctx.Err() != nil {
 				rpcerror.WriteRetry(w, http.StatusServiceUnavailable, nil, "the proxy is ending: open the stream again", retryAfter)
 				return

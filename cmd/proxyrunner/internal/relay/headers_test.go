@@ -129,3 +129,35 @@ func TestNoPostIsSentTwice(t *testing.T) {
 		}
 	}
 }
+
+// What the protocol says in headers, and the ids of events, are between client and server.
+func TestProtocolPassesUntouched(t *testing.T) {
+	const stream = "id: a-7\nevent: message\ndata: {}\n\nid: a-8\ndata: \n\nretry: 500\n\n"
+	var got http.Header
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r.Header
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, stream)
+	}))
+	defer backend.Close()
+	s := front(t, backend.URL, relay.Options{})
+	for method, sent := range map[string]http.Header{
+		http.MethodGet:  {"Last-Event-Id": {"a-6"}, "Mcp-Session-Id": {"s"}, "Mcp-Protocol-Version": {"2025-11-25"}, "Accept": {"text/event-stream"}},
+		http.MethodPost: {"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"=?base64?w6k=?="}, "Mcp-Param-Region": {"eu"}},
+	} {
+		t.Run(method, func(t *testing.T) {
+			body := ""
+			if method == http.MethodPost {
+				body = `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`
+			}
+			if _, text := send(t, method, s.URL+"/mcp", body, sent); text != stream {
+				t.Errorf("the client reads %q", text)
+			}
+			for name, values := range sent {
+				if diff := cmp.Diff(values, got[name]); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", name, diff)
+				}
+			}
+		})
+	}
+}

@@ -43,8 +43,7 @@ func Serve(t testing.TB, c client.Client, node string, containers map[string]*co
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		remotecommand.ServeAttach(w, r, attacher{running}, r.PathValue("pod"), "", r.PathValue("container"),
-			options, limit, limit, remotecommand.SupportedStreamingProtocols)
+		attach(w, r, running, options)
 	})
 	server := httptest.NewTLSServer(mux)
 	t.Cleanup(server.Close)
@@ -66,6 +65,17 @@ func Serve(t testing.TB, c client.Client, node string, containers map[string]*co
 	if err := c.Status().Patch(t.Context(), n, client.MergeFrom(before)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// Attach answers like an API server that has passed an attachment on to a kubelet, with the
+// standard input, output and error of a container.
+func Attach(w http.ResponseWriter, r *http.Request, c *container.Container) {
+	attach(w, r, c, &remotecommand.Options{Stdin: true, Stdout: true, Stderr: true})
+}
+
+func attach(w http.ResponseWriter, r *http.Request, c *container.Container, o *remotecommand.Options) {
+	remotecommand.ServeAttach(w, r, attacher{c}, r.PathValue("pod"), "", r.PathValue("container"),
+		o, limit, limit, remotecommand.SupportedStreamingProtocols)
 }
 
 type attacher struct{ container *container.Container }

@@ -1,0 +1,243 @@
+package bridge
+
+import (
+	"container/list"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A client that loses a stream asks for what it has not received: it sends the id of the
+// last event that it has. An id names the stream and the number of the event on it. What is
+// kept for that is the first to go when memory is short.
+const (
+	// maxKept and maxKeptBytes are what is kept of one stream, and maxHistory of all.
+	maxKept, maxKeptBytes, maxHistory = 64, 512 << 10, 16 << 20
+	// maxStreams is how many streams of calls a session may ask for again.
+	maxStreams = 16
+	// ownStream is the session's own.
+	ownStream = "0"
+	// primeAfter is when a call's stream begins that has nothing to say: from then on it can
+	// be asked for. Until then an error has a status of its own.
+	primeAfter = time.Second
+	// linger is how long a session of sse outlives its stream.
+	linger = 15 * time.Second
+	// primed is the first version of the protocol whose clients know an event without data.
+	primed = "2025-11-25"
+
+	lastEventHeader = "Last-Event-Id"
+)
+
+// history is what was written last on a stream. It is guarded by Bridge.mu.
+type history struct {
+	name  string // of the stream in ids; empty for one that cannot be asked for
+	last  int    // the number of the last event
+	items []item // the last ones, without a gap
+	bytes int
+	at    *list.Element // in Bridge.histories
+	// call says that the stream is that of a call, and answered that the answer was taken.
+	call, answered bool
+}
+
+func (h *history) id(n int) string { return fmt.Sprintf("%s-%d", h.name, n) }
+
+// lastEvent is the id of the last event on a stream.
+func (b *Bridge) lastEvent(box *mailbox) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return box.kept.id(box.kept.last)
+}
+
+// readEventID is the stream and the number that an id names.
+func readEventID(id string) (stream string, n int, ok bool) {
+	stream, number, found := strings.Cut(id, "-")
+	n, err := strconv.Atoi(number)
+	return stream, n, found && err == nil && n >= 0
+}
+
+// keepLocked numbers a message that is about to be written, and keeps it.
+func (b *Bridge) keepLocked(box *mailbox, i *item) {
+	h := &box.kept
+	h.answered = h.answered || (h.call && i.answer)
+	if h.name == "" {
+		return
+	}
+	h.last++
+	i.id = h.id(h.last)
+	size := len(i.data)
+	for size <= maxKeptBytes && b.keptBytes+size > maxHistory && b.forgetOldestLocked() {
+	}
+	if size > maxKeptBytes || !b.o.Answers.Take(size) {
+		b.forgetLocked(box) // what comes before a gap is of no use
+		return
+	}
+	b.keptBytes += size
+	h.items, h.bytes = append(h.items, *i), h.bytes+size
+	for len(h.items) > maxKept || h.bytes > maxKeptBytes {
+		b.forgetFirstLocked(h)
+	}
+	if h.at == nil {
+		h.at = b.histories.PushBack(box)
+	} else {
+		b.histories.MoveToBack(h.at)
+	}
+}
+
+func (b *Bridge) forgetFirstLocked(h *history) {
+	size := len(h.items[0].data)
+	h.items[0] = item{}
+	h.items, h.bytes = h.items[1:], h.bytes-size
+	b.keptBytes -= size
+	b.o.Answers.Give(size)
+}
+
+func (b *Bridge) forgetLocked(box *mailbox) {
+	h := &box.kept
+	for len(h.items) > 0 {
+		b.forgetFirstLocked(h)
+	}
+	if h.items = nil; h.at != nil {
+		b.histories.Remove(h.at)
+		h.at = nil
+	}
+}
+
+// forgetOldestLocked forgets what the stream has said that has been silent for longest.
+func (b *Bridge) forgetOldestLocked() bool {
+	at := b.histories.Front()
+	if at != nil {
+		b.forgetLocked(at.Value.(*mailbox))
+	}
+	return at != nil
+}
+
+// resume makes the caller the reader of a stream, which goes on after event n. The reader
+// before, of a connection that the client has given up, is cut. ok is false if the stream
+// has ended.
+func (b *Bridge) resume(box *mailbox, n int, abort func()) (r *reader, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if box.closed || b.draining && !box.kept.call {
+		return nil, false
+	}
+	if old := box.reader; old != nil {
+		old.cutLocked()
+		box.reader = nil
+	}
+	b.writtenLocked(box)
+	box.reader = &reader{cut: make(chan struct{}), abort: abort}
+	h := &box.kept
+	first := len(h.items) - max(0, min(h.last-n, len(h.items)))
+	again := slices.Clone(h.items[first:])
+	h.items, h.last = h.items[:first], h.last-len(again)
+	for _, i := range again { // it waits again, and its memory with it
+		h.bytes, b.keptBytes, box.bytes = h.bytes-len(i.data), b.keptBytes-len(i.data), box.bytes+len(i.data)
+		h.answered = h.answered && !i.answer
+	}
+	box.items, box.since = append(again, box.items...), time.Now()
+	if len(box.items) > 0 {
+		b.waiting[box] = struct{}{}
+		box.tell()
+	}
+	return box.reader, true
+}
+
+// isAnswered tells whether nothing follows on the stream of a call.
+func (b *Bridge) isAnswered(box *mailbox) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return box.kept.answered && len(box.items) == 0
+}
+
+// nameStream makes the stream of a call one that its client can ask for again, and returns
+// the id of what comes before its first event; empty if nobody else knows the session.
+func (b *Bridge) nameStream(s *session, box *mailbox) (first string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s.at == nil || s.over {
+		return ""
+	}
+	s.calledFor++
+	box.kept.name, box.kept.call = strconv.Itoa(s.calledFor), true
+	s.streams = append(s.streams, box)
+	if len(s.streams) > maxStreams {
+		oldest := s.streams[0]
+		s.streams = s.streams[1:]
+		oldest.kept.name = ""
+		if b.forgetLocked(oldest); oldest.reader == nil {
+			b.discardLocked(oldest)
+		}
+	}
+	return box.kept.id(0)
+}
+
+// leaveCall ends the reader of a call's stream. What the client has not received waits, if
+// it can be asked for.
+func (b *Bridge) leaveCall(box *mailbox, r *reader) {
+	b.leave(box, r)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if box.reader == nil && box.kept.name == "" {
+		b.discardLocked(box)
+	}
+}
+
+// streamOf is the session's stream that an event was on.
+func (b *Bridge) streamOf(s *session, event string) (box *mailbox, n int, ok bool) {
+	name, n, ok := readEventID(event)
+	if !ok {
+		return nil, 0, false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, box := range append([]*mailbox{s.box}, s.streams...) {
+		if box.kept.name == name {
+			return box, n, true
+		}
+	}
+	return nil, 0, false
+}
+
+// primeLater begins a call's stream that has had nothing to say for a while with an event
+// that says nothing, first, after which it can be asked for.
+func primeLater(e *events, r *http.Request, box *mailbox, from *reader, first string) {
+	if first == "" || r.Header.Get(versionHeader) < primed {
+		return
+	}
+	pause := time.NewTimer(primeAfter)
+	defer pause.Stop()
+	select {
+	case <-box.ready:
+		box.tell()
+	case <-from.cut:
+	case <-r.Context().Done():
+	case <-pause.C:
+		_ = e.prime(first) // a client that is gone is met again
+	}
+}
+
+// lose ends a session of sse whose stream is lost, unless its client comes back.
+func (b *Bridge) lose(s *session) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s.over || s.box.reader != nil {
+		return
+	}
+	if b.draining {
+		b.endLocked(s)
+		return
+	}
+	s.lingers = true
+	s.losses++
+	this := s.losses
+	time.AfterFunc(linger, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if s.lingers && s.losses == this {
+			b.endLocked(s)
+		}
+	})
+}

@@ -1,0 +1,112 @@
+package bridge
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/phasegate/phasegate/cmd/proxyrunner/internal/limit"
+)
+
+// What is kept is bounded, of one stream and of all, and is the first to go.
+func TestHistoryIsBounded(t *testing.T) {
+	const big = 100 << 10
+	b := New(Options{})
+	var all []*mailbox
+	say := func(s *session, n, size int) {
+		for range n {
+			b.mu.Lock()
+			b.pushLocked(s.box, item{data: make([]byte, size)})
+			b.mu.Unlock()
+			if _, ok := b.take(s.box, s.box.reader); !ok {
+				t.Fatal("nothing comes out")
+			}
+		}
+	}
+	for range 50 {
+		s, _ := b.open()
+		b.attend(s.box, false, func() {})
+		say(s, 10, big)
+		all = append(all, s.box)
+	}
+	if b.keptBytes > maxHistory || b.keptBytes < maxHistory/2 {
+		t.Errorf("%d bytes are kept, want nearly %d", b.keptBytes, maxHistory)
+	}
+	if first, last := len(all[0].kept.items), len(all[49].kept.items); first != 0 || last != maxKeptBytes/big {
+		t.Errorf("of the first stream %d events are kept, of the last %d", first, last)
+	}
+	s, _ := b.open()
+	b.attend(s.box, false, func() {})
+	say(s, 100, 10)
+	if n := len(s.box.kept.items); n != maxKept {
+		t.Errorf("%d events are kept, want %d", n, maxKept)
+	}
+	b.mu.Lock()
+	for b.pushLocked(s.box, item{data: make([]byte, 1<<20)}) && s.box.bytes < 15<<20 {
+	}
+	b.mu.Unlock()
+	b.endAll()
+	if left := b.o.Answers.Left(); left != limit.Total || b.keptBytes != 0 || b.histories.Len() != 0 {
+		t.Errorf("%d bytes are left of %d, %d kept", left, limit.Total, b.keptBytes)
+	}
+}
+
+// Waiting messages count more than what was written.
+func TestHistoryMakesRoom(t *testing.T) {
+	b := New(Options{Answers: limit.NewBudget(1000)})
+	s, _ := b.open()
+	r, _ := b.attend(s.box, false, func() {})
+	push := func(size int) bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.pushLocked(s.box, item{data: make([]byte, size)})
+	}
+	push(300)
+	b.take(s.box, r) // 300 that is written, and kept
+	if !push(600) || r.isCut {
+		t.Error("what was written stands in the way of what waits")
+	}
+	if n := len(s.box.kept.items); n != 0 {
+		t.Errorf("%d events are kept", n)
+	}
+}
+
+// The streams of old calls are forgotten, also those that nobody has fetched.
+func TestStreamsOfCallsAreBounded(t *testing.T) {
+	b := New(Options{})
+	s, _ := b.open()
+	for range 3 * maxStreams {
+		box := newMailbox()
+		r, _ := b.attend(box, true, func() {})
+		b.nameStream(s, box)
+		b.mu.Lock()
+		b.pushLocked(box, item{data: make([]byte, 1000), answer: true})
+		b.mu.Unlock()
+		b.leaveCall(box, r)
+	}
+	if diff := cmp.Diff([]int64{maxStreams, limit.Total - 1000*maxStreams}, []int64{int64(len(s.streams)), b.o.Answers.Left()}); diff != "" {
+		t.Errorf("streams, and bytes left (-want +got):\n%s", diff)
+	}
+	b.endAll()
+	if left := b.o.Answers.Left(); left != limit.Total {
+		t.Errorf("%d bytes are lost", limit.Total-left)
+	}
+}
+
+func TestEventIDs(t *testing.T) {
+	for id, want := range map[string]string{"0-3": "0 3 true", "ABC-0": "ABC 0 true", "": " 0 false", "3": "3 0 false", "0--1": "0 -1 false", "0-x": "0 0 false"} {
+		stream, n, ok := readEventID(id)
+		if diff := cmp.Diff(want, fmt.Sprint(stream, " ", n, " ", ok)); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", id, diff)
+		}
+	}
+	e := stream(httptest.NewRecorder())
+	if err := e.event("message", "0-1", []byte("{}")); err != nil {
+		t.Error(err)
+	}
+	if got := e.w.(*httptest.ResponseRecorder).Body.String(); got != "id: 0-1\nevent: message\ndata: {}\n\n" {
+		t.Errorf("%q", got)
+	}
+}
