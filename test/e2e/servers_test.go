@@ -10,6 +10,7 @@ import (
 	"time"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/test/support/harness"
@@ -19,19 +20,42 @@ import (
 // waitingWrites is how many writes wait in an API server while it does not work.
 const waitingWrites = 40
 
-// secondServer adds an API server to the cluster of a test, which lists both where a real cluster does.
-func (w *world) secondServer(t *testing.T) (*harness.Server, client.Client) {
+// moreServers adds API servers to the cluster of a test, which lists all of them where a real cluster does. The first one of the
+// cluster is the first of those returned.
+func (w *world) moreServers(t *testing.T, kinds ...serverKind) []*apiServer {
 	t.Helper()
-	server, config, err := w.AddAPIServer(t.Context(), "kube-apiserver-2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Kill(context.Background()); err != nil {
-			t.Error(err)
+	all := []*apiServer{{name: harness.APIServer, config: w.Config, through: w.Client}}
+	configs := []*rest.Config{w.Config}
+	for i, kind := range kinds {
+		s := &apiServer{name: fmt.Sprintf("%s-%d", harness.APIServer, i+2), kind: kind}
+		var err error
+		if s.process, s.config, err = w.AddAPIServer(t.Context(), s.name, kind.program); err != nil {
+			t.Fatal(err)
 		}
+		t.Cleanup(func() {
+			if err := s.process.Kill(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		if kind.late > 0 {
+			s.config = ending(t, func() (*rest.Config, func() error, error) { return harness.Slow(s.config, kind.late) })
+		}
+		if s.through, err = client.New(s.config, client.Options{Scheme: w.Client.Scheme(), Mapper: w.Client.RESTMapper()}); err != nil {
+			t.Fatal(err)
+		}
+		all, configs = append(all, s), append(configs, s.config)
+	}
+	ending(t, func() (struct{}, func() error, error) {
+		end, err := w.Advertise(t.Context(), configs...)
+		return struct{}{}, end, err
 	})
-	end, err := w.Advertise(t.Context(), w.Config, config)
+	return all
+}
+
+// ending makes something that ends with the test.
+func ending[T any](t *testing.T, of func() (T, func() error, error)) T {
+	t.Helper()
+	made, end, err := of()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,11 +64,7 @@ func (w *world) secondServer(t *testing.T) (*harness.Server, client.Client) {
 			t.Error(err)
 		}
 	})
-	through, err := client.New(config, client.Options{Scheme: w.Client.Scheme(), Mapper: w.Client.RESTMapper()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return server, through
+	return made
 }
 
 // While nothing is locked, an API server that has just started lets everybody write v1, although it does not know for half
@@ -59,7 +79,8 @@ func TestEveryAPIServer(t *testing.T) {
 	w.manager(t, "--phases-dir", gated(t))
 	w.start(t, setup.MigrationName, "ahead")
 	w.awaitGate(t, setup.MigrationName, "ahead")
-	server, through := w.secondServer(t)
+	second := w.moreServers(t, serverKind{})[1]
+	server, through := second.process, second.through
 	if err := through.Create(t.Context(), guarded(v1, "GlobalNetworkSet", "early"), client.DryRunAll); err != nil {
 		t.Errorf("nothing is locked, and an API server that has just started answers %v", err)
 	}

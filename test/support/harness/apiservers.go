@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -19,11 +20,14 @@ import (
 
 // AddAPIServer starts one more kube-apiserver on the etcd of the cluster, with the flags of the first one and
 // another port, and returns it when it is ready, with the administrator's configuration for it. It ends with the
-// cluster, if not by Kill before.
-func (c *Cluster) AddAPIServer(ctx context.Context, name string) (*Server, *rest.Config, error) {
+// cluster, if not by Kill before. program is that of another version; empty: the one of the first.
+func (c *Cluster) AddAPIServer(ctx context.Context, name, program string) (*Server, *rest.Config, error) {
 	first, err := c.Server(APIServer)
 	if err != nil {
 		return nil, nil, err
+	}
+	if program != "" {
+		first.args[0] = program
 	}
 	address, err := FreeAddress()
 	if err != nil {
@@ -82,7 +86,7 @@ func (c *Cluster) Advertise(ctx context.Context, servers ...*rest.Config) (end f
 			return nil, errors.Join(fmt.Errorf("advertise %s: %w", server.Host, err), stop())
 		}
 		listeners = append(listeners, listener)
-		go forward(listener, strings.TrimPrefix(server.Host, "https://"))
+		go forward(listener, strings.TrimPrefix(server.Host, "https://"), 0)
 		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: new(fmt.Sprintf("https-%d", i)), Port: new(int32(listener.Addr().(*net.TCPAddr).Port)), Protocol: new(corev1.ProtocolTCP)})
 	}
 	if err := c.Client.Create(ctx, slice); err != nil {
@@ -108,8 +112,32 @@ func hostAddress() (string, error) {
 	return "", errors.New("this machine has no IPv4 address but loopback: an EndpointSlice of API servers cannot name any")
 }
 
-// forward ends with its listener.
-func forward(from net.Listener, to string) {
+// Slow is a way to an API server on which each piece of a request or an answer comes that much later. end closes it.
+func Slow(to *rest.Config, by time.Duration) (config *rest.Config, end func() error, err error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a slow way to %s: %w", to.Host, err)
+	}
+	go forward(listener, strings.TrimPrefix(to.Host, "https://"), by)
+	config = rest.CopyConfig(to)
+	config.Host = "https://" + listener.Addr().String()
+	return config, listener.Close, nil
+}
+
+// late is a connection from which everything comes later.
+type late struct {
+	net.Conn
+	by time.Duration
+}
+
+func (l late) Read(p []byte) (int, error) {
+	n, err := l.Conn.Read(p)
+	time.Sleep(l.by)
+	return n, err
+}
+
+// forward ends with its listener. by is how much later each piece arrives.
+func forward(from net.Listener, to string, by time.Duration) {
 	for {
 		incoming, err := from.Accept()
 		if err != nil {
@@ -122,7 +150,7 @@ func forward(from net.Listener, to string) {
 		}
 		for _, way := range [][2]net.Conn{{incoming, outgoing}, {outgoing, incoming}} {
 			go func() {
-				_, _ = io.Copy(way[0], way[1])                  // ends with either side
+				_, _ = io.Copy(way[0], late{way[1], by})        // ends with either side
 				_ = errors.Join(way[0].Close(), way[1].Close()) // the other way may have been first
 			}()
 		}
