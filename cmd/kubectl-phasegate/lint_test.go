@@ -61,7 +61,7 @@ func TestLint(t *testing.T) {
 	}{
 		"Shipped":       {why: "without arguments, what is compiled in", out: "2 files, 0 errors, 0 warnings\n"},
 		"Directory":     {why: "what we ship has no finding", args: []string{"../../phases", "../../resources/kinds.yaml"}, out: "3 files, 0 errors, 0 warnings\n"},
-		"Prove":         {why: "nor has what can happen to it", args: []string{"--prove", "--strict"}, out: "phases/datastore-migration.yaml: looked at "},
+		"Prove":         {why: "nor has what can happen to it", args: []string{"--prove", "--strict"}, out: "phases/datastore-migration.yaml: explored "},
 		"ProveWrong":    {why: "one cause has one finding, with the way", args: []string{"--prove", leaking}, code: exitFindings, out: "2. Migrating → Failed (retry)"},
 		"Finding":       {why: "file, line, column, what, what to do", args: []string{lost, "--bindings", backupBindings}, code: exitFindings, out: `lost.yaml:8:63: PG001: phase "Dnoe" does not exist: did you mean Done? phases of this machine: Copying, Done`},
 		"Page":          {why: "each finding names its page", args: []string{broken}, code: exitFindings, out: "(docs/lint/PG001.md)\n"},

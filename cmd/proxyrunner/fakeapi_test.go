@@ -40,30 +40,8 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(code)
 		_ = json.NewEncoder(w).Encode(body) // a proxy that is gone
 	}
-	resources := func(group string, names ...string) {
-		list := []map[string]any{}
-		for i := 0; i < len(names); i += 2 {
-			list = append(list, map[string]any{"name": names[i], "kind": names[i+1], "namespaced": true, "verbs": []string{"get", "patch"}})
-		}
-		answer(http.StatusOK, map[string]any{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group, "resources": list})
-	}
-	switch r.URL.Path {
-	case "/api":
-		answer(http.StatusOK, map[string]any{"kind": "APIVersions", "versions": []string{"v1"}})
-		return
-	case "/apis":
-		version := map[string]any{"groupVersion": "apps/v1", "version": "v1"}
-		answer(http.StatusOK, map[string]any{"kind": "APIGroupList", "apiVersion": "v1", "groups": []map[string]any{{"name": "apps", "versions": []any{version}, "preferredVersion": version}}})
-		return
-	case "/api/v1":
-		resources("v1", "services", "Service", "pods", "Pod")
-		return
-	case "/apis/apps/v1":
-		resources("apps/v1", "statefulsets", "StatefulSet")
-		return
-	}
-	if r.URL.Path == "/api/v1/namespaces/here/pods" && f.stdio != nil {
-		answer(http.StatusOK, onePod())
+	if body := f.always()[r.URL.Path]; body != nil {
+		answer(http.StatusOK, body)
 		return
 	}
 	if r.Method == http.MethodPatch {
@@ -85,6 +63,29 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer(http.StatusNotFound, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404})
+}
+
+// always is discovery, and the list of pods.
+func (f *fakeAPI) always() map[string]any {
+	apps := map[string]any{"groupVersion": "apps/v1", "version": "v1"}
+	all := map[string]any{
+		"/api":          map[string]any{"kind": "APIVersions", "versions": []string{"v1"}},
+		"/apis":         map[string]any{"kind": "APIGroupList", "apiVersion": "v1", "groups": []map[string]any{{"name": "apps", "versions": []any{apps}, "preferredVersion": apps}}},
+		"/api/v1":       resourceList("v1", "services", "Service", "pods", "Pod"),
+		"/apis/apps/v1": resourceList("apps/v1", "statefulsets", "StatefulSet"),
+	}
+	if f.stdio != nil {
+		all["/api/v1/namespaces/here/pods"] = onePod()
+	}
+	return all
+}
+
+func resourceList(group string, names ...string) map[string]any {
+	list := []map[string]any{}
+	for i := 0; i < len(names); i += 2 {
+		list = append(list, map[string]any{"name": names[i], "kind": names[i+1], "namespaced": true, "verbs": []string{"get", "patch"}})
+	}
+	return map[string]any{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group, "resources": list}
 }
 
 // onePod is the list of the pods of the server.

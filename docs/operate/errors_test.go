@@ -12,7 +12,7 @@ import (
 // What a person reads who is stuck says of what, why, and what to do. The wording is free, but a remedy is a
 // clause of its own that begins with what to do.
 var remedy = regexp.MustCompile(`(?:^|[:;,?] ?)(?:(?:then|to|or|when|if|in) [^:;,]*[:;,]? ?)*(?:` +
-	`abort|annotate|apply|ask|change|choose|compare|correct|create|delete|fetch|find|get|give|grant|is this program|leave|let|look|make|move|name|open|` +
+	`abort|annotate|apply|ask|change|check|choose|compare|correct|create|delete|fetch|find|get|give|grant|is this program|leave|let|look|make|move|name|open|` +
 	`put|read|remove|rename|retry|run|save|see|send|serve|set|start|stop|then try|try|upgrade|use|wait|write)\b`)
 
 // bare is a text that only passes on another error, which is looked at where it is made.

@@ -298,7 +298,7 @@ func testWaitsInVain(t *testing.T, b *bench) {
 			before: func(name string) {
 				b.status(name, `{"phase":"Closed","blocked":[{"because":"guards.night","got":"day"}]}`)
 			}},
-		"Other": {why: "another token overtook ours", want: `annotation live.phasegate.dev/approve is "other" now, not "ours"`,
+		"Other": {why: "another token overtook ours", want: `annotation live.phasegate.dev/approve is now "other", not "ours"`,
 			before: func(name string) { b.annotate(name, approve, "other") }},
 		"Gone": {why: "the object is gone", want: `"gone" not found`,
 			before: func(name string) {

@@ -51,21 +51,7 @@ func TestStreamGoesOn(t *testing.T) {
 			if mode == bridge.ModeStreamableHTTP {
 				path, header = "/mcp", with(join(t, url), "Accept", "text/event-stream")
 			}
-			open := func(last string) (feed, string) {
-				h := header
-				if last != "" {
-					h = with(header, "Last-Event-ID", last)
-				}
-				resp := request{method: http.MethodGet, path: path, header: h}.do(t, url)
-				if resp.StatusCode != http.StatusOK {
-					t.Fatalf("after %q: %s", last, resp.Status)
-				}
-				f := events(t, resp)
-				if mode == bridge.ModeSSE {
-					return f, f.event().data
-				}
-				return f, ""
-			}
+			open := func(last string) (feed, string) { return listen(t, url, mode, path, header, last) }
 			first, endpoint := open("")
 			s.hear("notifications/initialized")
 			var all []event
@@ -89,6 +75,23 @@ func TestStreamGoesOn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// listen opens a stream after the event last; in sse mode it also gives the endpoint that the first event names.
+func listen(t *testing.T, url, mode, path string, header map[string]string, last string) (feed, string) {
+	t.Helper()
+	if last != "" {
+		header = with(header, "Last-Event-ID", last)
+	}
+	resp := request{method: http.MethodGet, path: path, header: header}.do(t, url)
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("after %q: %s", last, resp.Status)
+	}
+	f := events(t, resp)
+	if mode == bridge.ModeSSE {
+		return f, f.event().data
+	}
+	return f, ""
 }
 
 // The answer to a call whose connection was lost is there for the client that asks for it,

@@ -15,20 +15,10 @@ func TestHistoryIsBounded(t *testing.T) {
 	const big = 100 << 10
 	b := New(Options{})
 	var all []*mailbox
-	say := func(s *session, n, size int) {
-		for range n {
-			b.mu.Lock()
-			b.pushLocked(s.box, item{data: make([]byte, size)})
-			b.mu.Unlock()
-			if _, ok := b.take(s.box, s.box.reader); !ok {
-				t.Fatal("nothing comes out")
-			}
-		}
-	}
 	for range 50 {
 		s, _ := b.open()
 		b.attend(s.box, false, func() {})
-		say(s, 10, big)
+		sayAll(t, b, s, 10, big)
 		all = append(all, s.box)
 	}
 	if b.keptBytes > maxHistory || b.keptBytes < maxHistory/2 {
@@ -39,7 +29,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 	s, _ := b.open()
 	b.attend(s.box, false, func() {})
-	say(s, 100, 10)
+	sayAll(t, b, s, 100, 10)
 	if n := len(s.box.kept.items); n != maxKept {
 		t.Errorf("%d events are kept, want %d", n, maxKept)
 	}
@@ -50,6 +40,19 @@ func TestHistoryIsBounded(t *testing.T) {
 	b.endAll()
 	if left := b.o.Answers.Left(); left != limit.Total || b.keptBytes != 0 || b.histories.Len() != 0 {
 		t.Errorf("%d bytes are left of %d, %d kept", left, limit.Total, b.keptBytes)
+	}
+}
+
+// sayAll sends n messages to a session, and reads each.
+func sayAll(t *testing.T, b *Bridge, s *session, n, size int) {
+	t.Helper()
+	for range n {
+		b.mu.Lock()
+		b.pushLocked(s.box, item{data: make([]byte, size)})
+		b.mu.Unlock()
+		if _, ok := b.take(s.box, s.box.reader); !ok {
+			t.Fatal("nothing comes out")
+		}
 	}
 }
 
