@@ -83,7 +83,7 @@ func TestOneEvaluationIsBounded(t *testing.T) {
 
 func TestAReconcileHasABudget(t *testing.T) {
 	r := runOf(t, nil)
-	e, errs := anything(t).Compile(`facts.big && facts.big && result.n == 7`)
+	e, errs := anything(t).Compile(`variables.big && variables.big && result.n == 7`)
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -91,11 +91,11 @@ func TestAReconcileHasABudget(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	once := r.spent
-	if _, err := r.value(t.Context())(r.m.prog.Facts["big"]); err != nil {
+	if _, err := r.value(t.Context())(r.m.prog.Variables["big"]); err != nil {
 		t.Fatal(err)
 	}
-	if fact := r.spent - once; once < 2*fact || fact == 0 {
-		t.Errorf("a fact that is read twice is paid twice: %d with two facts of %d", once, fact)
+	if variable := r.spent - once; once < 2*variable || variable == 0 {
+		t.Errorf("a variable that is read twice is paid twice: %d with two variables of %d", once, variable)
 	}
 	r.spent = expr.MaxRunCost + 1
 	got := r.truth(t.Context(), e)

@@ -159,16 +159,16 @@ func TestDeletionFromEveryPhase(t *testing.T) {
 		left []string
 		path []string
 	}{
-		"Pending":                      {"nothing was taken", nil, []string{"Aborting", "Gone"}},
-		"Migrating":                    {"everything is taken", nil, []string{"Aborting", "Gone"}},
-		"WaitingForConflictResolution": {"a person may give up while it is locked", nil, []string{"Aborting", "Gone"}},
-		"RollingBack":                  {"a rollback that is stuck goes on", nil, []string{"Aborting", "Gone"}},
-		"Failed":                       {"nothing is held", nil, []string{"Aborting", "Gone"}},
+		"Pending":                      {"nothing was taken", nil, []string{"Aborting", "Deleted"}},
+		"Migrating":                    {"everything is taken", nil, []string{"Aborting", "Deleted"}},
+		"WaitingForConflictResolution": {"a person may give up while it is locked", nil, []string{"Aborting", "Deleted"}},
+		"RollingBack":                  {"a rollback that is stuck goes on", nil, []string{"Aborting", "Deleted"}},
+		"Failed":                       {"nothing is held", nil, []string{"Aborting", "Deleted"}},
 		"Rejected":                     {"no finalizer was ever added", nil, nil},
-		"Converged":                    {"the point of no return: first Complete, then clean up", kept, []string{"Complete", "CleaningUp", "Gone"}},
-		"Complete":                     {"clean up", kept, []string{"CleaningUp", "Gone"}},
-		"Aborting":                     {"it is being deleted already", nil, []string{"Gone"}},
-		"CleaningUp":                   {"it is being deleted already", kept, []string{"Gone"}},
+		"Converged":                    {"the point of no return: first Complete, then clean up", kept, []string{"Complete", "CleaningUp", "Deleted"}},
+		"Complete":                     {"clean up", kept, []string{"CleaningUp", "Deleted"}},
+		"Aborting":                     {"it is being deleted already", nil, []string{"Deleted"}},
+		"CleaningUp":                   {"it is being deleted already", kept, []string{"Deleted"}},
 	}
 	for phase, c := range cases {
 		t.Run(phase, func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestDeletionFromEveryPhase(t *testing.T) {
 	}
 	t.Run("all phases are covered", func(t *testing.T) {
 		for _, p := range shipped(t).Machine.Phases() {
-			if _, ok := cases[p]; !ok && p != "Gone" {
+			if _, ok := cases[p]; !ok && p != "Deleted" {
 				t.Errorf("no case for phase %s", p)
 			}
 		}

@@ -55,7 +55,7 @@ func onward(first time.Time, poll time.Duration, now time.Time) time.Time {
 // pollOf is that of the current step; of none, that of the phase.
 func (r *Run) pollOf(p *program.Phase) time.Duration {
 	poll := p.PollEvery
-	if at := int(r.st.Cursor); r.st.Step != "" && at < len(p.StepList) {
+	if at := int(r.st.StepIndex); r.st.Step != "" && at < len(p.StepList) {
 		poll = p.StepList[at].PollEvery
 	}
 	return cmp.Or(poll, defaultPoll)
@@ -86,7 +86,7 @@ func (r *Run) early(ctx context.Context, p *program.Phase) *Command {
 		}
 	}
 	step := cmp.Or(r.st.Step, "require")
-	r.st.Blocked = []v1alpha1.Blocked{{Step: step, Because: fmt.Sprintf("error, attempt %d", r.st.Attempts)}}
+	r.st.Blocked = []v1alpha1.Blocked{{Step: step, Guard: fmt.Sprintf("error, attempt %d", r.st.Attempts)}}
 	return r.stay(r.st.NotBefore.Time, fmt.Sprintf("%s failed (attempt %d), next at %s", step, r.st.Attempts, r.st.NotBefore.UTC().Format(time.RFC3339)))
 }
 
@@ -151,8 +151,8 @@ func (r *Run) notDue(s *program.Step) *Command {
 	}
 	message := fmt.Sprintf("%s is called again at %s", s.Label, r.due.UTC().Format(time.RFC3339))
 	was := r.was
-	again := was != nil && was.Cursor == 0 && was.Step == ""
-	if !again && (was == nil || was.Cursor != r.st.Cursor || was.Step != r.st.Step) {
+	again := was != nil && was.StepIndex == 0 && was.Step == ""
+	if !again && (was == nil || was.StepIndex != r.st.StepIndex || was.Step != r.st.Step) {
 		r.message = message
 		return r.sleep(r.due.Sub(r.input.Now()))
 	}

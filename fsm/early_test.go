@@ -43,7 +43,7 @@ func TestAnEarlyLookAfterAnError(t *testing.T) {
 		"a deletion": {"it waits for no backoff", func(w *world, _ int) { w.Delete() }, 0, true, v1alpha1.MachineStatus{Phase: "End"}},
 		"the deadline": {"nor does a deadline", func(w *world, i int) {
 			if i == 0 {
-				w.Stored.Since.Time = w.Stored.Since.Add(-time.Hour)
+				w.Stored.EnteredAt.Time = w.Stored.EnteredAt.Add(-time.Hour)
 			}
 		}, 0, true, v1alpha1.MachineStatus{Phase: "Done"}},
 	} {

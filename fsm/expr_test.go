@@ -95,11 +95,11 @@ func TestExpressionsAreCheckedAtLoad(t *testing.T) {
 			good:     spec("  requests: [{name: go, token: 'self.spec.?go.orValue(\"\")'}]\n" + onePhase),
 			contains: []string{"the token is bool, not a string"},
 		},
-		"PG006 fact before it is declared": {
-			why: "a fact sees the facts before it, so none sees itself", code: "PG006",
-			bad:      spec("  facts: [{name: a, expr: 'facts.⟦b'}, {name: b, expr: 'true'}]\n" + onePhase),
-			good:     spec("  facts: [{name: b, expr: 'true'}, {name: a, expr: 'facts.b'}]\n" + onePhase),
-			contains: []string{"facts.b is not declared before"},
+		"PG006 variable before it is declared": {
+			why: "a variable sees the variables before it, so none sees itself", code: "PG006",
+			bad:      spec("  variables: [{name: a, expr: 'variables.⟦b'}, {name: b, expr: 'true'}]\n" + onePhase),
+			good:     spec("  variables: [{name: b, expr: 'true'}, {name: a, expr: 'variables.b'}]\n" + onePhase),
+			contains: []string{"variables.b is not declared before"},
 		},
 		"PG007": {
 			why: "a number is neither open nor closed", code: "PG007",
@@ -125,10 +125,10 @@ func TestExpressionsAreCheckedAtLoad(t *testing.T) {
 			good:     spec("  requests: [{name: go, token: 'self.x', valid: 'guards.a', params: {p: 'guards.b'}}]\n" + onePhase),
 			contains: []string{`guard "c" is not known`, `guard "d" is not known`},
 		},
-		"PG005 guards in facts": {
+		"PG005 guards in variables": {
 			why: "each is found where it stands", code: "PG005",
-			bad:      spec("  facts:\n  - {name: x, expr: 'guards.⟦c'}\n  - {name: y, expr: 'guards.⟦d'}\n" + onePhase),
-			good:     spec("  facts:\n  - {name: x, expr: 'guards.a'}\n  - {name: y, expr: 'guards.b'}\n" + onePhase),
+			bad:      spec("  variables:\n  - {name: x, expr: 'guards.⟦c'}\n  - {name: y, expr: 'guards.⟦d'}\n" + onePhase),
+			good:     spec("  variables:\n  - {name: x, expr: 'guards.a'}\n  - {name: y, expr: 'guards.b'}\n" + onePhase),
 			contains: []string{`guard "c" is not known`, `guard "d" is not known`},
 		},
 		"PG005 parameter": {
@@ -160,10 +160,10 @@ func TestUnusedNames(t *testing.T) {
 	}
 }
 
-// runOf is a run of a machine with facts, at rest in phase One.
+// runOf is a run of a machine with variables, at rest in phase One.
 func runOf(t *testing.T, guard func(string) (bool, string, error)) *Run {
 	t.Helper()
-	def, diags := program.Load("test.yaml", []byte(spec(`  facts:
+	def, diags := program.Load("test.yaml", []byte(spec(`  variables:
   - {name: big, expr: 'result.n > 3'}
   - {name: bad, expr: 'self.spec.none'}
   phases:
@@ -192,7 +192,7 @@ func anything(t *testing.T) *expr.Scope {
 		t.Fatal(err)
 	}
 	s.AnyResult = true
-	s.Define(expr.VarFacts, map[string]*cel.Type{"big": cel.BoolType, "bad": cel.DynType})
+	s.Define(expr.VarVariables, map[string]*cel.Type{"big": cel.BoolType, "bad": cel.DynType})
 	return s
 }
 

@@ -47,8 +47,8 @@ func (r *Run) fail(ctx context.Context, o Result, policy program.Backoff, p *pro
 	r.holdBack(delay)
 	r.st.Blocked = []v1alpha1.Blocked{{
 		Step:    cmp.Or(r.st.Step, "require"),
-		Because: fmt.Sprintf("%s error, attempt %d", class, r.st.Attempts),
-		Got:     expr.Clip(text, v1alpha1.TextLimit),
+		Guard: fmt.Sprintf("%s error, attempt %d", class, r.st.Attempts),
+		Value:     expr.Clip(text, v1alpha1.TextLimit),
 	}}
 	r.message = fmt.Sprintf("%s (attempt %d, next in %s)", text, r.st.Attempts, delay.Round(100*time.Millisecond))
 	r.next = r.sleep(delay)
@@ -81,7 +81,7 @@ func (r *Run) retryEvent(p *program.Phase, policy program.Backoff) string {
 	if policy.To == p.Backoff.To {
 		return program.ReasonExhausted
 	}
-	return program.StepRetryEvent(&p.StepList[r.st.Cursor])
+	return program.StepRetryEvent(&p.StepList[r.st.StepIndex])
 }
 
 func delayOf(q program.Backoff, attempt int32, random func() float64) time.Duration {

@@ -19,7 +19,7 @@ import (
 // fullRun is a run that has something of everything to read.
 func fullRun(f testing.TB) (*expr.Scope, *Run) {
 	f.Helper()
-	def, diags := program.Load("fuzz.yaml", []byte(spec(`  facts:
+	def, diags := program.Load("fuzz.yaml", []byte(spec(`  variables:
   - {name: big, expr: 'result.n > 3'}
   requests: [{name: go, token: 'self.metadata.name', params: {n: 'self.spec.size'}}]
   phases:
@@ -42,13 +42,13 @@ func fullRun(f testing.TB) (*expr.Scope, *Run) {
 	return scopeLike(f, b), r
 }
 
-// scopeLike is that of an exit of the phase: what it sees of facts, requests and outputs.
+// scopeLike is that of an exit of the phase: what it sees of variables, requests and outputs.
 func scopeLike(f testing.TB, b program.Bindings) *expr.Scope {
 	s, err := expr.NewScope(b.Self, slices.Collect(maps.Keys(b.Guards)))
 	if err != nil {
 		f.Fatal(err)
 	}
-	s.Define(expr.VarFacts, map[string]*cel.Type{"big": cel.BoolType})
+	s.Define(expr.VarVariables, map[string]*cel.Type{"big": cel.BoolType})
 	s.Define(expr.VarRequest, map[string]*cel.Type{"go": s.Define("request.go", map[string]*cel.Type{
 		"pending": cel.BoolType, "token": cel.StringType, "params": s.Define("request.go.params", map[string]*cel.Type{"n": cel.IntType})})})
 	s.AddResults(b.Actions["Look"].Outputs)
@@ -72,10 +72,10 @@ func checkOffsets(t *testing.T, text string, errs []expr.Problem) {
 func FuzzExpression(f *testing.F) {
 	scope, r := fullRun(f)
 	for _, text := range []string{
-		`result.n == 7 && "lock" in held`, `!(guards.a || facts.big) ? request.go.pending : phase.attempts > 3`,
+		`result.n == 7 && "lock" in held`, `!(guards.a || variables.big) ? request.go.pending : phase.attempts > 3`,
 		`self.spec.parts.all(p, p.ready && p.name != "")`, `self.metadata.?labels[?"x/y"].orValue("") == 'z'`,
 		`result.list.map(a, result.list.map(b, a + b)).size() > 2`, `result["n"] == request["go"].params.n`, `has(self.spec.name) && self.spec.name.matches("^(a+)+$")`,
-		`self.spec.parts.exists(result, result.ready)`, "result.n ==\n  ä", `facts`, `type(self) == type(result)`, `duration("1h") < phase.age && now > timestamp("2020-01-01T00:00:00Z")`,
+		`self.spec.parts.exists(result, result.ready)`, "result.n ==\n  ä", `variables`, `type(self) == type(result)`, `duration("1h") < phase.age && now > timestamp("2020-01-01T00:00:00Z")`,
 		`result{n: 1}`, `[1, 2].transformList(i, v, i * v)`, `cel.bind(x, result.n, x > 1)`, `"%s".format([self])`, "true // äö\n|| fales",
 	} {
 		f.Add(text)
@@ -107,7 +107,7 @@ func FuzzExpression(f *testing.F) {
 func FuzzTemplate(f *testing.F) {
 	scope, r := fullRun(f)
 	for _, text := range []string{
-		"n is ${result.n}!", "$${HOME} ${self.metadata.name}", "${", "$", "$$", "$$${result.n}", "${{'a': {'b': '}'}}['a']['b']}", "${result.none} ${facts.big}",
+		"n is ${result.n}!", "$${HOME} ${self.metadata.name}", "${", "$", "$$", "$$${result.n}", "${{'a': {'b': '}'}}['a']['b']}", "${result.none} ${variables.big}",
 		"ä${\"}\"}ö${ressult.n}", "${}", "a $${ b } c", "${result.list}", "${r'\\'}",
 	} {
 		f.Add(text)

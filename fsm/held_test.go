@@ -175,16 +175,16 @@ func TestReleaseOnRecord(t *testing.T) {
 			want: fsm.Command{Do: fsm.RunAction, Action: "Wake", Step: "undo", Event: "undo/older", Effect: "older", StepID: "older", With: expr.Params{"name": "first"}}},
 		"name only": {why: "the file says it, and reads the object now", held: v1alpha1.HeldEffect{Name: "app"}, self: map[string]any{"spec": map[string]any{"deployment": "second"}},
 			want: fsm.Command{Do: fsm.RunAction, Action: "Wake", Step: "undo", Event: "undo/app", Effect: "app", StepID: "Start", With: expr.Params{"name": "second"}}},
-		"an action that the program lost": {why: "the file's release takes the parameters on record", held: v1alpha1.HeldEffect{Name: "app", Release: "Gone", With: `{"name":"first"}`},
+		"an action that the program lost": {why: "the file's release takes the parameters on record", held: v1alpha1.HeldEffect{Name: "app", Release: "Deleted", With: `{"name":"first"}`},
 			want: fsm.Command{Do: fsm.RunAction, Action: "Wake", Step: "undo", Event: "undo/app", Effect: "app", StepID: "Start", With: expr.Params{"name": "first"}}},
 		"parameters that the program lost": {why: "the same action with what it still takes would be a guess", held: v1alpha1.HeldEffect{Name: "app", Release: "Scale", With: `{"name":"first","surge":3}`},
-			blocked: v1alpha1.Blocked{Step: "undo", Because: "Terminal error, attempt 1", Got: `app is given back by Scale {"name":"first","surge":3}, which this program cannot do, and Wake of revision ` + m.Revision() + ` takes other parameters: "surge" is no parameter of it`}},
-		"nobody knows it": {why: "it is named, with the two ways out", held: v1alpha1.HeldEffect{Name: "older", Release: "Gone"},
-			blocked: v1alpha1.Blocked{Step: "undo", Because: "Terminal error, attempt 1", Got: "older is held, but revision " + m.Revision() + " of machine test has no such effect: restore it in the machine file, or name its successor in spec.upgrade.effectMap"}},
+			blocked: v1alpha1.Blocked{Step: "undo", Guard: "Terminal error, attempt 1", Value: `app is given back by Scale {"name":"first","surge":3}, which this program cannot do, and Wake of revision ` + m.Revision() + ` takes other parameters: "surge" is no parameter of it`}},
+		"nobody knows it": {why: "it is named, with the two ways out", held: v1alpha1.HeldEffect{Name: "older", Release: "Deleted"},
+			blocked: v1alpha1.Blocked{Step: "undo", Guard: "Terminal error, attempt 1", Value: "older is held, but revision " + m.Revision() + " of machine test has no such effect: restore it in the machine file, or name its successor in spec.upgrade.effectMap"}},
 		"edited by hand": {why: "a record that is no JSON", held: v1alpha1.HeldEffect{Name: "app", Release: "Wake", With: `{name}`},
-			blocked: v1alpha1.Blocked{Step: "undo", Because: "Terminal error, attempt 1", Got: "the parameters that give back app cannot be read (read stored parameters: invalid character 'n' looking for beginning of object key string): correct them in the MachineState"}},
+			blocked: v1alpha1.Blocked{Step: "undo", Guard: "Terminal error, attempt 1", Value: "the parameters that give back app cannot be read (read stored parameters: invalid character 'n' looking for beginning of object key string): correct them in the MachineState"}},
 		"the object does not say": {why: "an edit of the object mends it", held: v1alpha1.HeldEffect{Name: "app"}, self: map[string]any{},
-			blocked: v1alpha1.Blocked{Step: "undo", Because: "Invalid error, attempt 1", Got: "with.name of Wake: ${self.spec.deployment}: no such key: spec"}},
+			blocked: v1alpha1.Blocked{Step: "undo", Guard: "Invalid error, attempt 1", Value: "with.name of Wake: ${self.spec.deployment}: no such key: spec"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			st := v1alpha1.MachineStatus{Phase: "Out", Revision: m.Revision(), Held: []v1alpha1.HeldEffect{c.held}}

@@ -49,10 +49,10 @@ func TestWhatIsHeld(t *testing.T) {
 			bad:  held("    next: [{to: Failed, when: 'guards.a'}, {to: Back}]\n") + "  - {name: Failed, terminal: failure, onDelete: {to: Out}}\n",
 			good: held("    next: [{to: Failed, when: 'guards.a && !(\"lock\" in held)'}, {to: Back}]\n") + "  - {name: Failed, terminal: failure, onDelete: {to: Out}}\n",
 		},
-		"the same behind a fact": {
+		"the same behind a variable": {
 			why: "a name for a condition changes nothing", code: "PG011",
-			bad:  strings.Replace(held("    next: [{to: Failed, when: 'facts.free'}, {to: Back}]\n"), "  phases:", "  facts: [{name: free, expr: 'guards.a'}]\n  phases:", 1) + "  - {name: Failed, terminal: failure, onDelete: {to: Out}}\n",
-			good: strings.Replace(held("    next: [{to: Failed, when: 'facts.free'}, {to: Back}]\n"), "  phases:", "  facts: [{name: free, expr: 'size(held) == 0'}]\n  phases:", 1) + "  - {name: Failed, terminal: failure, onDelete: {to: Out}}\n",
+			bad:  strings.Replace(held("    next: [{to: Failed, when: 'variables.free'}, {to: Back}]\n"), "  phases:", "  variables: [{name: free, expr: 'guards.a'}]\n  phases:", 1) + "  - {name: Failed, terminal: failure, onDelete: {to: Out}}\n",
+			good: strings.Replace(held("    next: [{to: Failed, when: 'variables.free'}, {to: Back}]\n"), "  phases:", "  variables: [{name: free, expr: 'size(held) == 0'}]\n  phases:", 1) + "  - {name: Failed, terminal: failure, onDelete: {to: Out}}\n",
 		},
 		"kept": {
 			why: "what is kept is nobody's to give back", code: "PG011",

@@ -24,7 +24,7 @@ func (r *Run) exits(ctx context.Context, p *program.Phase) *Command {
 		if len(r.st.Blocked) == v1alpha1.BlockedLimit {
 			continue
 		}
-		r.st.Blocked = append(r.st.Blocked, v1alpha1.Blocked{To: x.To, Because: asked.because, Got: asked.got})
+		r.st.Blocked = append(r.st.Blocked, v1alpha1.Blocked{To: x.To, Guard: asked.because, Value: asked.got})
 	}
 	r.message = p.Text.Render(r.value(ctx))
 	r.restart()
@@ -41,7 +41,7 @@ func (r *Run) exits(ctx context.Context, p *program.Phase) *Command {
 func (r *Run) enter(to, from, reason, message string) {
 	now := r.now()
 	r.noteTransition(to, from, reason, message, now)
-	r.st.Since, r.st.EnteredAs, r.st.Generation = &now, "", r.input.Generation
+	r.st.EnteredAt, r.st.EnteredAs, r.st.Generation = &now, "", r.input.Generation
 	r.restart()
 	r.st.Attempts, r.st.NotBefore, r.st.TriedGeneration = 0, nil, 0
 	r.timing = timing{again: r.again}
@@ -63,8 +63,8 @@ func (r *Run) rename(to, reason string) {
 
 func (r *Run) noteTransition(to, from, reason, message string, now metav1.MicroTime) {
 	t := v1alpha1.Transition{From: from, To: to, At: now, Reason: program.Word(reason), Message: expr.Clip(message, 512)}
-	if r.st.Since != nil {
-		t.Took = metav1.Duration{Duration: now.Sub(r.st.Since.Time).Round(time.Millisecond)}
+	if r.st.EnteredAt != nil {
+		t.Took = metav1.Duration{Duration: now.Sub(r.st.EnteredAt.Time).Round(time.Millisecond)}
 	}
 	history := append(r.st.History, t)
 	r.st.History = history[max(0, len(history)-v1alpha1.HistoryLimit):]
@@ -74,6 +74,6 @@ func (r *Run) noteTransition(to, from, reason, message string, now metav1.MicroT
 // arrive stores the phase, and what it says of every object in it.
 func (r *Run) arrive(to string) {
 	p := r.m.prog.Phases[to]
-	r.st.Phase, r.st.Blocked, r.st.Deadline = to, nil, deadlineOf(p, r.st.Since)
+	r.st.Phase, r.st.Blocked, r.st.Deadline = to, nil, deadlineOf(p, r.st.EnteredAt)
 	r.st.Held = slices.DeleteFunc(r.st.Held, func(h v1alpha1.HeldEffect) bool { return slices.Contains(p.Keeps, h.Name) })
 }

@@ -21,8 +21,8 @@ func (m *Machine) Run(status v1alpha1.MachineStatus, v Input) *Run {
 		r.st.Generation = v.Generation
 	}
 	moved := r.st.Revision != m.def.Revision && r.adopt()
-	if r.st.Cursor < 0 || r.outdated() {
-		// The cursor counts steps that were done for an older spec, or was written by
+	if r.st.StepIndex < 0 || r.outdated() {
+		// The stepIndex counts steps that were done for an older spec, or was written by
 		// hand. Steps are idempotent: begin with the first, so that none is left out.
 		r.restart()
 	}
@@ -115,7 +115,7 @@ func (r *Run) deletion(ctx context.Context, p *program.Phase) *Command {
 }
 
 func (r *Run) deadline(ctx context.Context, p *program.Phase) *Command {
-	r.st.Deadline = deadlineOf(p, r.st.Since) // of the file as it is now
+	r.st.Deadline = deadlineOf(p, r.st.EnteredAt) // of the file as it is now
 	if r.st.Deadline == nil || r.input.Now().Before(r.st.Deadline.Time) {
 		return nil
 	}
@@ -137,7 +137,7 @@ func (r *Run) waitingFor(ctx context.Context, p *program.Phase) string {
 	if message := p.Text.Render(r.value(ctx)); b.Step == "" && message != "" {
 		return message
 	}
-	return expr.Clip(cmp.Or(b.Got, b.Because), 160)
+	return expr.Clip(cmp.Or(b.Value, b.Guard), 160)
 }
 
 // admit checks the preconditions, then puts the finalizer in place: nothing

@@ -65,7 +65,7 @@ func TestParametersThatCannotBeFound(t *testing.T) {
 			if strings.Contains(strings.Join(w.Called, " "), "Say") {
 				t.Errorf("%s: the action was called", c.why)
 			}
-			if len(w.ShownMachine.Blocked) != 1 || w.ShownMachine.Blocked[0].Got != c.got {
+			if len(w.ShownMachine.Blocked) != 1 || w.ShownMachine.Blocked[0].Value != c.got {
 				t.Errorf("%s: blocked %+v, want %q", c.why, w.ShownMachine.Blocked, c.got)
 			}
 		})

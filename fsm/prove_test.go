@@ -180,8 +180,8 @@ spec:
   - name: Aborting
     deletion: true
     steps: [{undo: held}]
-    next: [{to: Gone}]
-  - {name: Gone, deletion: true, end: true}
+    next: [{to: Deleted}]
+  - {name: Deleted, deletion: true, end: true}
 `
 
 func TestInvariants(t *testing.T) {
@@ -211,8 +211,8 @@ func TestInvariants(t *testing.T) {
 		},
 		"deletable": {
 			why:    "a deletion that goes on only while something is held, after giving it back",
-			change: []string{"next: [{to: Gone}]", "next: [{to: Gone, when: '\"lock\" in held'}]\n    poll: 1m"},
-			twin:   []string{"next: [{to: Gone}]", "next: [{to: Gone, when: '!(\"lock\" in held)'}]\n    poll: 1m"},
+			change: []string{"next: [{to: Deleted}]", "next: [{to: Deleted, when: '\"lock\" in held'}]\n    poll: 1m"},
+			twin:   []string{"next: [{to: Deleted}]", "next: [{to: Deleted, when: '!(\"lock\" in held)'}]\n    poll: 1m"},
 			want: []string{
 				"sound.yaml:20:11: PG201: invariant deletable: a deletion never ends from here, even if every action succeeds: let every phase of the deletion lead to one with end: true, whatever is held",
 				"  kubectl delete", "  → Aborting",
@@ -286,25 +286,25 @@ func TestInvariantsOfTheShippedMachineBite(t *testing.T) {
 		},
 		"lockedBehindFence": {
 			why: "v1 is only asked not to write, where it could be kept from it",
-			change: []string{"    - {action: FenceV1, with: {prove: false}} # inert until the lock falls; API servers hear of it while objects are copied\n", "", "    - {action: FenceV1} # inert until the lock falls; it is proved here\n", "",
-				"    - {action: DetachV1Owners}\n", "    - {action: FenceV1}\n    - {action: DetachV1Owners}\n"},
+			change: []string{"    - {action: BlockV1Writes, with: {prove: false}} # inert until the lock falls; API servers hear of it while objects are copied\n", "", "    - {action: BlockV1Writes} # inert until the lock falls; it is proved here\n", "",
+				"    - {action: DetachV1Owners}\n", "    - {action: BlockV1Writes}\n    - {action: DetachV1Owners}\n"},
 			want: []string{"→ Migrating (ReadyToCutOver)", "Migrating: LockV1 done"},
 		},
-		"parkedOnlyDetached": {
+		"disabledOnlyDetached": {
 			why:    "the garbage collector finds objects outside Calico whose owner is not there",
 			change: []string{"    - {action: DetachDependents} # as late as it can be: whatever comes after it is not seen\n", "", "    - {action: LockV3}\n", "    - {action: DetachDependents}\n    - {action: LockV3}\n"},
-			want:   []string{"→ Migrating (ReadyToCutOver)", "Migrating: DetachV1Owners done", "Migrating: ParkAPIService done"},
+			want:   []string{"→ Migrating (ReadyToCutOver)", "Migrating: DetachV1Owners done", "Migrating: DisableAPIService done"},
 		},
-		"parkedOnlyLocked": {
+		"disabledOnlyLocked": {
 			why: "the API server of Calico is taken away while v1 is written",
 			change: []string{"    - action: LockV1\n      with: {deadline: 30m} # then everything is given back\n", "",
-				"    - {action: ParkAPIService}\n", "    - {action: ParkAPIService}\n    - {action: LockV1}\n"},
-			want: []string{"→ Migrating (ReadyToCutOver)", "Migrating: ParkAPIService done"},
+				"    - {action: DisableAPIService}\n", "    - {action: DisableAPIService}\n    - {action: LockV1}\n"},
+			want: []string{"→ Migrating (ReadyToCutOver)", "Migrating: DisableAPIService done"},
 		},
 		"failureLeavesNothing": {
 			why:    "a rollback that gives nothing back",
 			change: []string{"    - {undo: held}\n    next:\n    - {to: Failed,", "    - {wait: 1s}\n    next:\n    - {to: Failed,"},
-			want:   []string{"Pending: FenceV1 fails for good", "→ RollingBack (Terminal)", "→ Failed (RolledBack)"},
+			want:   []string{"Pending: BlockV1Writes fails for good", "→ RollingBack (Terminal)", "→ Failed (RolledBack)"},
 		},
 		"pendingIsFree": {
 			why:    "a lock that is taken before all is known",

@@ -59,19 +59,19 @@ func (r *Run) merge(outputs map[string]any) error {
 }
 
 // LastingResult is the part of a status' result that the next pass does not find anew: without
-// the outputs of the step at the cursor, which is called again. Where the cursor is at the
+// the outputs of the step at the stepIndex, which is called again. Where the stepIndex is at the
 // first step, that is nothing. A step with an `if` may be left out next time, so its outputs
 // count.
 func (m *Machine) LastingResult(st *v1alpha1.MachineStatus) string {
 	p := m.prog.Phases[st.Phase]
-	if st.Cursor == 0 {
+	if st.StepIndex == 0 {
 		return ""
 	}
-	if p == nil || st.Cursor < 0 || int(st.Cursor) >= len(p.StepList) || p.StepList[st.Cursor].IfExpr != nil {
+	if p == nil || st.StepIndex < 0 || int(st.StepIndex) >= len(p.StepList) || p.StepList[st.StepIndex].IfExpr != nil {
 		return st.Result
 	}
 	lasting := decodeResult(st.Result)
-	for name := range p.StepList[st.Cursor].Bound.Spec.Outputs {
+	for name := range p.StepList[st.StepIndex].Bound.Spec.Outputs {
 		delete(lasting, name)
 	}
 	text, err := encodeResult(lasting)

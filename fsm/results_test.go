@@ -30,7 +30,7 @@ func TestLastingResult(t *testing.T) {
 	for name, c := range map[string]struct {
 		why    string
 		phase  string
-		cursor int32
+		stepIndex int32
 		want   string
 	}{
 		"first step":    {"every step is called again", "One", 0, ""},
@@ -41,7 +41,7 @@ func TestLastingResult(t *testing.T) {
 		"forged":        {"nobody counts so", "One", -1, result},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := machine.LastingResult(&v1alpha1.MachineStatus{Phase: c.phase, Cursor: c.cursor, Result: result})
+			got := machine.LastingResult(&v1alpha1.MachineStatus{Phase: c.phase, StepIndex: c.stepIndex, Result: result})
 			if got != c.want {
 				t.Errorf("%q, want %q: %s", got, c.want, c.why)
 			}

@@ -30,7 +30,7 @@ func (r *Run) adopt() (again bool) {
 
 // goOn finds the step at which an object goes on whose phase another revision drove: where
 // it stands if the phase does the same, else where the file says, else at the first. The
-// cursor would count other steps; and steps are idempotent, so that none is left out. It
+// stepIndex would count other steps; and steps are idempotent, so that none is left out. It
 // answers whether it is the first.
 func (r *Run) goOn() (again bool) {
 	p, u := r.phase(), r.m.def.Spec.Upgrade
@@ -45,7 +45,7 @@ func (r *Run) goOn() (again bool) {
 		r.restart()
 		return true
 	}
-	r.st.Cursor, r.st.Step = int32(at), p.StepList[at].Label
+	r.st.StepIndex, r.st.Step = int32(at), p.StepList[at].Label
 	return false
 }
 

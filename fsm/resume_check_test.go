@@ -10,8 +10,8 @@ const failed = "  - {name: Failed, terminal: failure, onDelete: {to: Out}}\n"
 
 func TestRecoveryAndUpgradeAreChecked(t *testing.T) {
 	recovery := func(entries string) string { return one(toDone) + "  recover: [" + entries + "]\n" }
-	fact := func(expr, file string) string {
-		return strings.Replace(file, "  phases:\n", "  facts: [{name: large, expr: '"+expr+"'}, {name: big, expr: 'facts.large'}]\n  phases:\n", 1)
+	variable := func(expr, file string) string {
+		return strings.Replace(file, "  phases:\n", "  variables: [{name: large, expr: '"+expr+"'}, {name: big, expr: 'variables.large'}]\n  phases:\n", 1)
 	}
 	failing := func(entries string) string {
 		return one("    timeout: {after: 1h, to: Failed}\n"+toDone) + failed + "  recover: [" + entries + "]\n"
@@ -34,9 +34,9 @@ func TestRecoveryAndUpgradeAreChecked(t *testing.T) {
 			bad: recovery("{to: Done, when: ⟦'1 + 1'}"), good: recovery("{to: Done, when: 'guards.a'}"), contains: []string{"not a boolean"}},
 		"recover by a result": {why: "no step has run", code: "PG006",
 			bad: recovery("{to: Done, when: 'result.⟦n > 3'}"), good: recovery("{to: Done, when: 'self.spec.n > 3'}"), contains: []string{"result.n is an output of no step"}},
-		"recover by a fact of a result": {why: "no step has run, whatever the fact is called", code: "PG006",
-			bad:  fact("result.n > 3", recovery("{to: Done, when: ⟦'facts.big'}")),
-			good: fact("self.spec.n > 3", recovery("{to: Done, when: 'facts.big'}")), contains: []string{"facts.big reads result, and no step has run"}},
+		"recover by a variable of a result": {why: "no step has run, whatever the variable is called", code: "PG006",
+			bad:  variable("result.n > 3", recovery("{to: Done, when: ⟦'variables.big'}")),
+			good: variable("self.spec.n > 3", recovery("{to: Done, when: 'variables.big'}")), contains: []string{"variables.big reads result, and no step has run"}},
 		"recover to where it leaks": {why: "a failure gives nothing back", code: "PG011",
 			bad:  failing("{to: ⟦Failed, holds: [lock]}"),
 			good: failing("{to: Failed}"), contains: []string{"Failed is entered while lock may be held, and gives nothing back"}},

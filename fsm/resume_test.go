@@ -101,13 +101,13 @@ func TestStepsAreRenamed(t *testing.T) {
 		why, phase, step string
 		want             v1alpha1.MachineStatus
 	}{
-		"mapped":                  {"it goes on where it stood", "One", "Wait", v1alpha1.MachineStatus{Cursor: 2, Step: "Work"}},
-		"not mapped":              {"another file's cursor is not believed", "One", "Work", v1alpha1.MachineStatus{}},
+		"mapped":                  {"it goes on where it stood", "One", "Wait", v1alpha1.MachineStatus{StepIndex: 2, Step: "Work"}},
+		"not mapped":              {"another file's stepIndex is not believed", "One", "Work", v1alpha1.MachineStatus{}},
 		"of a phase without it":   {"a step of another phase", "Done", "Wait", v1alpha1.MachineStatus{}},
-		"of a phase that is gone": {"it stands there until its phase is known again", "Lost", "Wait", v1alpha1.MachineStatus{Cursor: 1, Step: "Wait"}},
+		"of a phase that is gone": {"it stands there until its phase is known again", "Lost", "Wait", v1alpha1.MachineStatus{StepIndex: 1, Step: "Wait"}},
 	} {
-		st := m.Run(v1alpha1.MachineStatus{Phase: c.phase, Step: c.step, Cursor: 1}, fsm.Input{}).Status()
-		if d := cmp.Diff(c.want, v1alpha1.MachineStatus{Cursor: st.Cursor, Step: st.Step}); d != "" {
+		st := m.Run(v1alpha1.MachineStatus{Phase: c.phase, Step: c.step, StepIndex: 1}, fsm.Input{}).Status()
+		if d := cmp.Diff(c.want, v1alpha1.MachineStatus{StepIndex: st.StepIndex, Step: st.Step}); d != "" {
 			t.Errorf("%s: %s (-want +got):\n%s", name, c.why, d)
 		}
 	}

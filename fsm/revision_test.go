@@ -23,9 +23,9 @@ spec:
   initial: One
   finalizer: test.phasegate.dev/f
   defaults: {poll: 20s}
-  facts:
+  variables:
   - {name: big, expr: 'self.spec.n > 5'}
-  - {name: over, expr: 'facts.big'}
+  - {name: over, expr: 'variables.big'}
   - {name: other, expr: 'self.spec.n > 7'}
   actions:
   - {name: Note, use: Work, with: {text: '${self.spec.text}'}}
@@ -38,7 +38,7 @@ spec:
     description: Works.
     steps:
     - {action: Look}
-    - {action: Note, if: 'facts.over'}
+    - {action: Note, if: 'variables.over'}
     - {action: Take}
     - {action: Work, name: Pause, with: {count: 1}, until: 'request.go.pending', poll: 5s, message: waits}
     next: [{to: Two, message: moves}]
@@ -47,7 +47,7 @@ spec:
   - name: Two
     kind: waiting
     steps: [{undo: held}, {action: Work}]
-    next: [{to: Done, when: 'facts.other'}]
+    next: [{to: Done, when: 'variables.other'}]
     poll: 1m
     onDelete: {to: Out}
 ` + rest
@@ -67,35 +67,35 @@ func TestWhatAnEditDoes(t *testing.T) {
 		"layout":            {"blocks and flows say the same", []string{"  - {name: app, acquire: Take, release: Give}\n", "  - release: \"Give\"\n    acquire: 'Take'\n\n    name: app\n"}, sameMachine},
 		"labels":            {"they are for people and tools", []string{"metadata: {name: test}", "metadata: {name: test, labels: {a: b}, annotations: {c: d}}"}, sameMachine},
 		"description":       {"it is for people", []string{"description: Works.", "description: Works hard."}, sameMachine},
-		"messages":          {"they are for people", []string{"message: waits", "message: 'waits for ${facts.other}'", "message: moves", "message: goes"}, sameMachine},
+		"messages":          {"they are for people", []string{"message: waits", "message: 'waits for ${variables.other}'", "message: moves", "message: goes"}, sameMachine},
 		"text of hold":      {"it is for people", []string{"hold: it works", "hold: it is working"}, sameMachine},
 		"what is default":   {"it is what the program takes anyway", []string{"description: Works.", "kind: progressing"}, sameMachine},
 		"poll of the step":  {"how often it looks is not what it does", []string{"poll: 5s", "poll: 6s"}, goesOn},
 		"default poll":      {"nor is that of all", []string{"poll: 20s", "poll: 30s"}, goesOn},
 		"timeout":           {"nor is how long it may take", []string{"after: 1h", "after: 2h"}, goesOn},
 		"retry":             {"nor is what happens after an error", []string{"    timeout", "    retry: {base: 1s, attempts: 9, to: Out}\n    timeout"}, goesOn},
-		"exit":              {"the steps are the same", []string{"next: [{to: Two, message: moves}]", "next: [{to: Done, when: 'facts.other'}, {to: Two}]"}, goesOn},
+		"exit":              {"the steps are the same", []string{"next: [{to: Two, message: moves}]", "next: [{to: Done, when: 'variables.other'}, {to: Two}]"}, goesOn},
 		"onError":           {"the steps are the same", []string{"    timeout", "    onError: [{is: Terminal, to: Out}]\n    timeout"}, goesOn},
 		"name of the step":  {"it is shown only", []string{"name: Pause", "name: Break"}, goesOn},
 		"name of an action": {"it is the same action with the same parameters", []string{"name: Note", "name: Write", "action: Note", "action: Write"}, goesOn},
 		"another phase":     {"it is not in it", []string{"steps: [{undo: held}, {action: Work}]", "steps: [{undo: held}, {action: Work, with: {count: 7}}, {action: Look}]"}, goesOn},
-		"another fact":      {"no step of it reads it", []string{"self.spec.n > 7", "self.spec.n > 8"}, goesOn},
-		"new phase":         {"it is not in it", []string{"    next: [{to: Done, when: 'facts.other'}]", "    next: [{to: Three, when: 'facts.other'}]", "  - name: Two", "  - {name: Three, poll: 5s, timeout: {after: 1h, to: Out}, next: [{to: Done}], onDelete: {to: Out}}\n  - name: Two"}, goesOn},
+		"another variable":      {"no step of it reads it", []string{"self.spec.n > 7", "self.spec.n > 8"}, goesOn},
+		"new phase":         {"it is not in it", []string{"    next: [{to: Done, when: 'variables.other'}]", "    next: [{to: Three, when: 'variables.other'}]", "  - name: Two", "  - {name: Three, poll: 5s, timeout: {after: 1h, to: Out}, next: [{to: Done}], onDelete: {to: Out}}\n  - name: Two"}, goesOn},
 		"parameter":         {"a step that is done would do something else", []string{"count: 1", "count: 2"}, startsAgain},
 		"named action":      {"it is what a step does", []string{"self.spec.text", "self.spec.words"}, startsAgain},
-		"fact of a fact":    {"whether a step is done depends on it", []string{"self.spec.n > 5", "self.spec.n > 4"}, startsAgain},
+		"variable of a variable":    {"whether a step is done depends on it", []string{"self.spec.n > 5", "self.spec.n > 4"}, startsAgain},
 		"request of a step": {"whether a step is over depends on it", []string{"self.spec.?go", "self.spec.?start"}, startsAgain},
-		"condition":         {"a step that was left out may be due", []string{"if: 'facts.over'", "if: 'facts.over || facts.other'"}, startsAgain},
-		"until":             {"a step that is over may not be", []string{"until: 'request.go.pending'", "until: 'request.go.pending && facts.other'"}, startsAgain},
+		"condition":         {"a step that was left out may be due", []string{"if: 'variables.over'", "if: 'variables.over || variables.other'"}, startsAgain},
+		"until":             {"a step that is over may not be", []string{"until: 'request.go.pending'", "until: 'request.go.pending && variables.other'"}, startsAgain},
 		"new step":          {"it must be done, too", []string{"    - {action: Look}\n", "    - {action: Look}\n    - {wait: 1s}\n"}, startsAgain},
-		"order":             {"the cursor counts other steps", []string{"    - {action: Look}\n    - {action: Note, if: 'facts.over'}\n", "    - {action: Note, if: 'facts.over'}\n    - {action: Look}\n"}, startsAgain},
-		"effect":            {"what a step takes has another name", []string{"{name: app, acq", "{name: db, acq", "  facts:", "  upgrade: {effectMap: {app: db}}\n  facts:"}, startsAgain},
+		"order":             {"the stepIndex counts other steps", []string{"    - {action: Look}\n    - {action: Note, if: 'variables.over'}\n", "    - {action: Note, if: 'variables.over'}\n    - {action: Look}\n"}, startsAgain},
+		"effect":            {"what a step takes has another name", []string{"{name: app, acq", "{name: db, acq", "  variables:", "  upgrade: {effectMap: {app: db}}\n  variables:"}, startsAgain},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := worldOf(t, machineOf(t, "test.yaml", []byte(edited), testBindings), map[string]any{"n": 6, "text": "a", "words": "b"})
 			w.settle()
-			if w.Stored.Cursor != 3 || w.Stored.Step != "Pause" {
-				t.Fatalf("it stands at step %d, %s", w.Stored.Cursor, w.Stored.Step)
+			if w.Stored.StepIndex != 3 || w.Stored.Step != "Pause" {
+				t.Fatalf("it stands at step %d, %s", w.Stored.StepIndex, w.Stored.Step)
 			}
 			before, file := w.Stored.Revision, edited
 			for i := 0; i < len(c.edit); i += 2 {
@@ -114,7 +114,7 @@ func TestWhatAnEditDoes(t *testing.T) {
 			case w.Stored.Revision == before:
 				got = sameMachine
 			}
-			if got != c.want || w.Stored.Revision != w.Machine.Revision() || w.Stored.Step != w.Machine.Definition().Spec.Phases[0].Steps[w.Stored.Cursor].Name {
+			if got != c.want || w.Stored.Revision != w.Machine.Revision() || w.Stored.Step != w.Machine.Definition().Spec.Phases[0].Steps[w.Stored.StepIndex].Name {
 				t.Errorf("%s: got %d, want %d; it stands at %s of revision %s, and has called %v", c.why, got, c.want, w.Stored.Step, w.Stored.Revision, w.Called)
 			}
 		})
@@ -125,12 +125,12 @@ func TestWhatAnEditDoes(t *testing.T) {
 // began the phase again after each change; so does this one, once.
 func TestStateWithoutPhaseRevision(t *testing.T) {
 	m := machineOf(t, "test.yaml", []byte(edited), testBindings)
-	got := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: "sha256:0123456789abcdef", Cursor: 2, Step: "Take"}, fsm.Input{}).Status()
-	if d := cmp.Diff([]any{int32(0), "", m.Revision()}, []any{got.Cursor, got.Step, got.Revision}); d != "" {
+	got := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: "sha256:0123456789abcdef", StepIndex: 2, Step: "Take"}, fsm.Input{}).Status()
+	if d := cmp.Diff([]any{int32(0), "", m.Revision()}, []any{got.StepIndex, got.Step, got.Revision}); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	if again := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: got.Revision, PhaseRevision: got.PhaseRevision, Cursor: 2, Step: "Take"}, fsm.Input{}).Status(); again.Cursor != 2 {
-		t.Errorf("it starts again each time: step %d", again.Cursor)
+	if again := m.Run(v1alpha1.MachineStatus{Phase: "One", Revision: got.Revision, PhaseRevision: got.PhaseRevision, StepIndex: 2, Step: "Take"}, fsm.Input{}).Status(); again.StepIndex != 2 {
+		t.Errorf("it starts again each time: step %d", again.StepIndex)
 	}
 }
 

@@ -209,8 +209,8 @@ type firing struct {
 
 // restart makes the next look begin with the first step.
 func (r *Run) restart() {
-	r.st.Cursor, r.st.Step, r.st.StepSince = 0, "", nil
+	r.st.StepIndex, r.st.Step, r.st.StepEnteredAt = 0, "", nil
 }
 
 // begun tells whether the steps have been, which come after the preconditions.
-func (r *Run) begun() bool { return r.st.Cursor > 0 || r.st.Step != "" || len(r.st.Held) > 0 }
+func (r *Run) begun() bool { return r.st.StepIndex > 0 || r.st.Step != "" || len(r.st.Held) > 0 }

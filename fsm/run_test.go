@@ -114,7 +114,7 @@ func TestAChangedFileLeavesNoStepOut(t *testing.T) {
 	w.Machine = newWorld(t, "test.yaml", []byte(strings.Replace(old, "[{action: Look}", "[{action: Take}, {action: Look}", 1)), testBindings).Machine
 	w.settle()
 	if d := cmp.Diff([]string{"Take", "Look", "Work"}, w.Called); d != "" {
-		t.Errorf("a cursor that counts another file's steps must not be believed (-want +got):\n%s", d)
+		t.Errorf("a stepIndex that counts another file's steps must not be believed (-want +got):\n%s", d)
 	}
 	if w.Stored.Phase != "Done" || w.Stored.Revision != w.Machine.Revision() {
 		t.Errorf("rests in %s with revision %s", w.Stored.Phase, w.Stored.Revision)
@@ -138,8 +138,8 @@ func TestStatusEditedByHandDoesNotPanic(t *testing.T) {
 	revision := w.Machine.Revision()
 	for name, st := range map[string]v1alpha1.MachineStatus{
 		"no times":       {Phase: "One", Step: "wait"},
-		"cursor behind":  {Phase: "One", Cursor: 7},
-		"cursor before":  {Phase: "One", Cursor: -1},
+		"stepIndex behind":  {Phase: "One", StepIndex: 7},
+		"stepIndex before":  {Phase: "One", StepIndex: -1},
 		"broken result":  {Phase: "One", Result: "{broken"},
 		"nothing at all": {},
 	} {

@@ -89,7 +89,7 @@ func TestSteadyIsReadyOnceALookCameToItsEnd(t *testing.T) {
 	}
 }
 
-// A cursor that was stored for one spec must not make a look at the next one Ready
+// A stepIndex that was stored for one spec must not make a look at the next one Ready
 // before all of its steps have seen it.
 func TestANewSpecIsLookedAtFromTheFirstStepOn(t *testing.T) {
 	for name, c := range map[string]struct {

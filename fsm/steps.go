@@ -13,13 +13,13 @@ import (
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
-// steps walks on from the cursor; nil means that the last step is done.
+// steps walks on from the stepIndex; nil means that the last step is done.
 func (r *Run) steps(ctx context.Context, p *program.Phase) *Command {
-	for int(r.st.Cursor) < len(p.StepList) {
-		s := &p.StepList[r.st.Cursor]
+	for int(r.st.StepIndex) < len(p.StepList) {
+		s := &p.StepList[r.st.StepIndex]
 		r.st.Step = s.Label
-		if s.WaitFor > 0 && r.st.StepSince == nil {
-			r.st.StepSince = new(r.now())
+		if s.WaitFor > 0 && r.st.StepEnteredAt == nil {
+			r.st.StepEnteredAt = new(r.now())
 		}
 		asked := r.truth(ctx, s.IfExpr)
 		if asked.err != nil {
@@ -40,7 +40,7 @@ func (r *Run) steps(ctx context.Context, p *program.Phase) *Command {
 func (r *Run) oneStep(ctx context.Context, s *program.Step, p *program.Phase) *Command {
 	switch {
 	case s.WaitFor > 0:
-		if left := s.WaitFor - r.input.Now().Sub(r.st.StepSince.Time); left > 0 {
+		if left := s.WaitFor - r.input.Now().Sub(r.st.StepEnteredAt.Time); left > 0 {
 			r.message = cmp.Or(s.Text.Render(r.value(ctx)), "Waiting "+s.Wait)
 			return r.sleep(left)
 		}
@@ -92,7 +92,7 @@ func (r *Run) Asks(ctx context.Context, self func() (map[string]any, error)) boo
 	if r.acting == nil {
 		return false
 	}
-	s := &r.phase().StepList[r.st.Cursor]
+	s := &r.phase().StepList[r.st.StepIndex]
 	if s.Undo != "" {
 		return true // by what is on record
 	}
@@ -115,7 +115,7 @@ func (r *Run) Asks(ctx context.Context, self func() (map[string]any, error)) boo
 func (r *Run) done(ctx context.Context, o Result) {
 	cmd, p := r.acting, r.phase()
 	r.acting = nil
-	s := &p.StepList[r.st.Cursor]
+	s := &p.StepList[r.st.StepIndex]
 	if w, is := errors.AsType[*WaitError](o.Err); is {
 		r.notDone(ctx, s, w)
 		return
@@ -151,7 +151,7 @@ func (r *Run) done(ctx context.Context, o Result) {
 func (r *Run) notDone(ctx context.Context, s *program.Step, w *WaitError) {
 	r.calm()
 	r.message = cmp.Or(s.Text.Render(r.value(ctx)), w.Message)
-	r.st.Blocked = []v1alpha1.Blocked{{Step: s.Label, Because: "the step is not done", Got: expr.Clip(w.Message, v1alpha1.TextLimit)}}
+	r.st.Blocked = []v1alpha1.Blocked{{Step: s.Label, Guard: "the step is not done", Value: expr.Clip(w.Message, v1alpha1.TextLimit)}}
 	after := cmp.Or(max(w.After, 0), s.PollEvery, defaultPoll)
 	if r.called {
 		r.polls(after)
@@ -166,7 +166,7 @@ func (r *Run) reached(ctx context.Context, s *program.Step) bool {
 		r.recordRequests(ctx, s.UntilExpr)
 		return true
 	}
-	r.st.Blocked = []v1alpha1.Blocked{{Step: s.Label, Because: asked.because, Got: asked.got}}
+	r.st.Blocked = []v1alpha1.Blocked{{Step: s.Label, Guard: asked.because, Value: asked.got}}
 	r.message = cmp.Or(s.Text.Render(r.value(ctx)), fmt.Sprintf("Waiting in step %s until %s", s.Label, s.Until))
 	if r.called {
 		r.polls(cmp.Or(s.PollEvery, defaultPoll))
@@ -176,8 +176,8 @@ func (r *Run) reached(ctx context.Context, s *program.Step) bool {
 }
 
 func (r *Run) advance() {
-	r.st.Cursor++
-	r.st.Step, r.st.StepSince = "", nil
+	r.st.StepIndex++
+	r.st.Step, r.st.StepEnteredAt = "", nil
 	r.calm()
 	if r.called { // the next step was not
 		r.due, r.called = time.Time{}, false

@@ -38,7 +38,7 @@ func (s activation) ResolveName(name string) (any, bool) {
 		return s.results(), true
 	case expr.VarGuards:
 		return expr.NewLazyMap(s.guardValue), true
-	case expr.VarFacts:
+	case expr.VarVariables:
 		return expr.NewLazyMap(s.factValue), true
 	case expr.VarRequest:
 		return expr.NewLazyMap(s.requestValue), true
@@ -80,8 +80,8 @@ func (r *Run) selfValue() any {
 
 func (r *Run) phaseValue(now time.Time) map[string]any {
 	age := time.Duration(0)
-	if r.st.Since != nil {
-		age = now.Sub(r.st.Since.Time)
+	if r.st.EnteredAt != nil {
+		age = now.Sub(r.st.EnteredAt.Time)
 	}
 	return map[string]any{"name": r.st.Phase, "age": age, "attempts": int64(r.st.Attempts)}
 }
@@ -176,7 +176,7 @@ func (r *Run) guardValue(name string) ref.Val {
 }
 
 func (s activation) factValue(name string) ref.Val {
-	e := s.m.prog.Facts[name]
+	e := s.m.prog.Variables[name]
 	if e == nil {
 		return nil
 	}

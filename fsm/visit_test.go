@@ -54,7 +54,7 @@ func TestVisitGoesOnUnderAnotherName(t *testing.T) {
 				return simulate.Answer{Result: fsm.Result{Err: fsm.Wait("it runs")}}, action == "Work"
 			}
 			w.settle()
-			began, deadline := w.Stored.Since, w.Stored.Deadline
+			began, deadline := w.Stored.EnteredAt, w.Stored.Deadline
 			for _, file := range c.files {
 				w.advance(time.Minute)
 				w.Machine = machineOf(t, "test.yaml", []byte(file), testBindings)
@@ -65,7 +65,7 @@ func TestVisitGoesOnUnderAnotherName(t *testing.T) {
 					t.Errorf("%s: visit %q, and then %q", c.why, visits[0], visit)
 				}
 			}
-			if d := cmp.Diff([]any{began, deadline, c.as}, []any{w.Stored.Since, w.Stored.Deadline, w.Stored.EnteredAs}); d != "" {
+			if d := cmp.Diff([]any{began, deadline, c.as}, []any{w.Stored.EnteredAt, w.Stored.Deadline, w.Stored.EnteredAs}); d != "" {
 				t.Errorf("%s: (-want +got):\n%s", c.why, d)
 			}
 		})

@@ -65,7 +65,7 @@ func TestLint(t *testing.T) {
 		"ProveWrong":    {why: "one cause has one finding, with the way", args: []string{"--prove", leaking}, code: exitFindings, out: "2. Migrating → Failed (retry)"},
 		"Finding":       {why: "file, line, column, what, what to do", args: []string{lost, "--bindings", backupBindings}, code: exitFindings, out: `lost.yaml:8:63: PG001: phase "Dnoe" does not exist: did you mean Done? phases of this machine: Copying, Done`},
 		"Page":          {why: "each finding names its page", args: []string{broken}, code: exitFindings, out: "(docs/lint/PG001.md)\n"},
-		"Way":           {why: "how it comes to that", args: []string{leaking}, code: exitFindings, out: "    1. Migrating: step FenceV1 takes v1Fence\n    2. Migrating → Failed (retry)\n"},
+		"Way":           {why: "how it comes to that", args: []string{leaking}, code: exitFindings, out: "    1. Migrating: step BlockV1Writes takes v1Fence\n    2. Migrating → Failed (retry)\n"},
 		"Warning":       {why: "a warning refuses nothing", args: []string{warned, "--bindings", backupBindings}, out: "warned.yaml:8:12: warning: PG101: "},
 		"Strict":        {why: "except where somebody says so", args: []string{warned, "--bindings", backupBindings, "--strict"}, code: exitFindings, out: "1 warning\n"},
 		"Bindings":      {why: "a machine of another program", args: []string{warned, "--bindings", backupBindings}, out: "0 errors, 1 warning"},
@@ -127,8 +127,8 @@ spec:
     onDelete: {to: Leaving}
   - {name: Done, terminal: success, onDelete: {to: Leaving}}
   - {name: Failed, terminal: failure, onDelete: {to: Leaving}}
-  - {name: Leaving, deletion: true, steps: [{undo: held}], next: [{to: Gone}], timeout: {after: 1h, stalled: NotThawed}}
-  - {name: Gone, deletion: true, end: true}
+  - {name: Leaving, deletion: true, steps: [{undo: held}], next: [{to: Deleted}], timeout: {after: 1h, stalled: NotThawed}}
+  - {name: Deleted, deletion: true, end: true}
 `)
 	var got map[string]any
 	if err := json.Unmarshal([]byte(perform(t, "lint", "-o", "json", "--bindings", backupBindings, file).out), &got); err != nil {

@@ -127,7 +127,7 @@ func newPlan(ctx context.Context, c client.Client) (*plan, error) {
 func visit(ctx context.Context, c client.Client, obj *plan, phase string, since time.Time) error {
 	at := metav1.NewMicroTime(since)
 	before := obj.DeepCopyObject().(*plan)
-	obj.Status.Machine.Phase, obj.Status.Machine.Since = phase, &at
+	obj.Status.Machine.Phase, obj.Status.Machine.EnteredAt = phase, &at
 	return c.Status().Patch(ctx, obj, client.MergeFrom(before))
 }
 

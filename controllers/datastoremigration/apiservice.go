@@ -37,12 +37,12 @@ const (
 	crdVersionPriority = 100
 )
 
-// parkAPIService saves the aggregated APIService with the state first, then
+// disableAPIService saves the aggregated APIService with the state first, then
 // turns it in place into what kube-apiserver keeps for CRDs. In place, there is
 // no moment without an APIService, and nothing that a controller could create
 // again before us on the way back. It bears what it was itself, too, for those who have
 // neither the state nor this program. Once v3 is open, forgetParked deletes it.
-func (p *parking) parkAPIService(ctx context.Context, sc *scope) (outputs, error) {
+func (p *parking) disableAPIService(ctx context.Context, sc *scope) (outputs, error) {
 	svc, err := p.apiService(ctx)
 	if err != nil || !isAggregated(svc) {
 		return nil, err
@@ -71,7 +71,7 @@ func (p *parking) parkAPIService(ctx context.Context, sc *scope) (outputs, error
 // parks is true from before this migration points the APIService to the CRDs until it has
 // given it back, or keeps it for good.
 func parks(sc *scope) bool {
-	return sc.Machine.Holds(&sc.Object.Status.Machine, parkAction) || sc.Saved(savedAPIServiceKey) != ""
+	return sc.Machine.Holds(&sc.Object.Status.Machine, disableAction) || sc.Saved(savedAPIServiceKey) != ""
 }
 
 // staysParked points the APIService to the CRDs once more where somebody, an operator or
@@ -84,7 +84,7 @@ func (p *parking) staysParked(ctx context.Context, sc *scope) error {
 	if err != nil || !isAggregated(svc) {
 		return err
 	}
-	if _, err := p.parkAPIService(ctx, sc); err != nil {
+	if _, err := p.disableAPIService(ctx, sc); err != nil {
 		return err
 	}
 	return &fsm.WaitError{After: time.Second, Message: fmt.Sprintf(
@@ -150,7 +150,7 @@ func (p *parking) restoreAPIService(ctx context.Context, sc *scope) (outputs, er
 			return nil, err
 		}
 	}
-	return p.forgetAPIService(ctx, sc)
+	return p.deleteDisabledAPIService(ctx, sc)
 }
 
 // parkedHere tells whether it was this migration that parked the APIService, in this cluster. Of an object that
@@ -197,8 +197,8 @@ func readSaved(where, text string) (*savedAPIService, error) {
 	return saved, nil
 }
 
-// forgetAPIService drops what was saved, where the APIService is what it was before.
-func (p *parking) forgetAPIService(ctx context.Context, sc *scope) (outputs, error) {
+// deleteDisabledAPIService drops what was saved, where the APIService is what it was before.
+func (p *parking) deleteDisabledAPIService(ctx context.Context, sc *scope) (outputs, error) {
 	svc, err := p.apiService(ctx)
 	if err != nil {
 		return nil, err

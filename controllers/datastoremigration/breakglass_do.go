@@ -135,7 +135,7 @@ func (b *BreakGlass) Do(ctx context.Context, deed LockWrite) error {
 		return b.openAPIService(ctx)
 	case DeleteV3Lock:
 		return b.deleteV3Lock(ctx)
-	case LiftFence:
+	case RemoveWriteBlock:
 		return b.effects.fence.removeFence(ctx, b.holder(&b.locks))
 	case OpenV1:
 		return b.set(ctx, b.locks.V1, true)

@@ -260,7 +260,7 @@ func (d datastore) migratedBy() types.UID {
 }
 
 // earlier stands for the migration that has made v3's lock, and is gone: what bears its UID was left to this one. Nil
-// where there is none. It can be told until ForgetCopies ends.
+// where there is none. It can be told until RemoveMigrationAnnotations ends.
 func (c *cluster) earlier(ctx context.Context, dm *migration) (*migration, error) {
 	v3, err := c.v3InReach(ctx)
 	if err != nil || v3 == nil || createdBy(v3) == "" || createdBy(v3) == dm.UID {

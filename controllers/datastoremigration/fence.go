@@ -70,10 +70,10 @@ func whoAmI() []rbacv1.PolicyRule {
 	return rule("create", authenticationv1.GroupName, "selfsubjectreviews")
 }
 
-// fenceV1 installs what refuses writes of v1 from the moment on in which it is locked,
+// blockV1Writes installs what refuses writes of v1 from the moment on in which it is locked,
 // and proves that it works while it still lets everybody pass. What was installed long
 // ago, without a proof then, need not settle any more.
-func (f *fence) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
+func (f *fence) blockV1Writes(ctx context.Context, sc *scope) (outputs, error) {
 	possible, err := f.canFence(ctx)
 	if err != nil || !possible {
 		return nil, err
@@ -196,16 +196,16 @@ func (f *fence) partOfFence(ctx context.Context, part client.Object) (client.Obj
 	return have, err
 }
 
-// unfenceV1 also takes back what was noted on v1 since the fence was there.
-func (f *fence) unfenceV1(ctx context.Context, sc *scope) (outputs, error) {
+// allowV1Writes also takes back what was noted on v1 since the fence was there.
+func (f *fence) allowV1Writes(ctx context.Context, sc *scope) (outputs, error) {
 	if err := f.removeFence(ctx, sc.Object); err != nil {
 		return nil, err
 	}
 	return nil, f.watchSync.liftBarriers(ctx, sc)
 }
 
-// liftFence removes the fence past the point of no return: that of this migration, and what an earlier one has left.
-func (f *fence) liftFence(ctx context.Context, sc *scope) (outputs, error) {
+// removeWriteBlock removes the fence past the point of no return: that of this migration, and what an earlier one has left.
+func (f *fence) removeWriteBlock(ctx context.Context, sc *scope) (outputs, error) {
 	if err := f.withEarlier(ctx, sc.Object, f.removeFence); err != nil {
 		return nil, err
 	}

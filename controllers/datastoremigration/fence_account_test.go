@@ -75,12 +75,12 @@ func letsPass(t *testing.T, cl client.Client, fence, account string) bool {
 	return strings.Contains(policy.Spec.MatchConditions[0].Expression, account)
 }
 
-// secondLook is what FenceV1 says after the first look, which waits for the API servers.
+// secondLook is what BlockV1Writes says after the first look, which waits for the API servers.
 func secondLook(t *testing.T, cl client.Client, dm *migration) error {
 	t.Helper()
-	_, err := runner.Once(t.Context(), cl, dm, actionOn(cl, "FenceV1"), nil, clock.RealClock{})
+	_, err := runner.Once(t.Context(), cl, dm, actionOn(cl, "BlockV1Writes"), nil, clock.RealClock{})
 	if errors.As(err, new(*fsm.WaitError)) {
-		_, err = runner.Once(t.Context(), cl, dm, actionOn(cl, "FenceV1"), nil, clock.RealClock{})
+		_, err = runner.Once(t.Context(), cl, dm, actionOn(cl, "BlockV1Writes"), nil, clock.RealClock{})
 	}
 	return err
 }

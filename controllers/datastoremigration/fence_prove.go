@@ -28,7 +28,7 @@ const (
 	probePromptly = 500 * time.Millisecond
 )
 
-// fenceStands is an error, for good, where the fence is not as fenceV1 has left it. It is asked
+// fenceStands is an error, for good, where the fence is not as blockV1Writes has left it. It is asked
 // under the lock: everything is read at the same time.
 func (f *fence) fenceStands(ctx context.Context, sc *scope) error {
 	var account string

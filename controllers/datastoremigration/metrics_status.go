@@ -63,7 +63,7 @@ type state struct {
 	phase, step string
 	calico      string
 	noReturn    bool
-	cursor      int32
+	stepIndex      int32
 	entered     time.Time
 
 	locked      bool
@@ -76,9 +76,9 @@ type state struct {
 func stateOf(m *fsm.Machine, dm *migration) state {
 	machine := &dm.Status.Machine
 	phase := m.PhaseInfo(machine.Phase)
-	s := state{phase: machine.Phase, calico: calicoPhase(phase, dm), noReturn: phase.NoReturn, step: machine.Step, cursor: machine.Cursor}
-	if machine.Since != nil {
-		s.entered = machine.Since.UTC()
+	s := state{phase: machine.Phase, calico: calicoPhase(phase, dm), noReturn: phase.NoReturn, step: machine.Step, stepIndex: machine.StepIndex}
+	if machine.EnteredAt != nil {
+		s.entered = machine.EnteredAt.UTC()
 	}
 	// v3 is closed from the first copy on, where nobody sees it: that locks nobody out before v1 is closed for good.
 	if s.locked = isLocked(m, dm) || s.noReturn && m.Holds(machine, lockV3Action); s.locked {

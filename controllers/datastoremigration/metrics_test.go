@@ -77,31 +77,31 @@ func TestGaugesOfAStatus(t *testing.T) {
 		"new": {why: "nothing is locked before anything is known",
 			want: map[string]float64{"calico_migration_phase{pending}": 1, "phasegate_migration_last_progress_timestamp_seconds": now}},
 		"copying": {why: "what operating needs, from the status alone",
-			in: status{Phase: "Migrating", DatastoreLockedAt: at(-time.Minute), Machine: machine{Phase: "Migrating", Since: sinceMicro(), Held: v1alpha1.Held("v1Lock", "v3Lock")},
+			in: status{Phase: "Migrating", DatastoreLockedAt: at(-time.Minute), Machine: machine{Phase: "Migrating", EnteredAt: sinceMicro(), Held: v1alpha1.Held("v1Lock", "v3Lock")},
 				Progress: &migrationv1.Progress{Total: 10, Migrated: 5, Skipped: 2, Conflicts: 1, OwnersWithheld: 3, TotalTypes: 21, CompletedTypes: 4}},
 			want: map[string]float64{"calico_migration_phase{migrating}": 1, "phasegate_migration_last_progress_timestamp_seconds": now,
 				"phasegate_migration_locked": 1, "phasegate_migration_locked_since_timestamp_seconds": lockedAt,
 				"phasegate_migration_objects{remaining}": 2, "phasegate_migration_objects{migrated}": 5, "phasegate_migration_objects{skipped}": 2, "phasegate_migration_objects{conflict}": 1,
 				"phasegate_migration_kinds{remaining}": 17, "phasegate_migration_kinds{done}": 4, "phasegate_migration_conflicts": 1, "phasegate_migration_owners_withheld": 3}},
 		"copying ahead": {why: "v3 is closed, where nobody sees it; v1, which Calico runs on, is open",
-			in:   status{Phase: "Pending", Machine: machine{Phase: "Pending", Since: sinceMicro(), Held: v1alpha1.Held("v1Fence", "sideDoor", "v3Lock", "v3Copies")}},
+			in:   status{Phase: "Pending", Machine: machine{Phase: "Pending", EnteredAt: sinceMicro(), Held: v1alpha1.Held("v1Fence", "sideDoor", "v3Lock", "v3Copies")}},
 			want: map[string]float64{"calico_migration_phase{pending}": 1, "phasegate_migration_last_progress_timestamp_seconds": now}},
 		"v1 given back": {why: "the lock of v3 goes later, and nobody waits for that",
-			in:   status{Phase: "Failed", Machine: machine{Phase: "RollingBack", Since: sinceMicro(), Held: v1alpha1.Held("v1Fence", "sideDoor", "v3Lock", "v3Copies")}},
+			in:   status{Phase: "Failed", Machine: machine{Phase: "RollingBack", EnteredAt: sinceMicro(), Held: v1alpha1.Held("v1Fence", "sideDoor", "v3Lock", "v3Copies")}},
 			want: map[string]float64{"calico_migration_phase{failed}": 1, "phasegate_migration_last_progress_timestamp_seconds": now}},
 		"about to lock": {why: "the ledger says it before the deed, and a crash in between must not hide a lock",
-			in: status{Phase: "Migrating", Machine: machine{Phase: "Migrating", Since: sinceMicro(), Held: v1alpha1.Held("v1Lock")}},
+			in: status{Phase: "Migrating", Machine: machine{Phase: "Migrating", EnteredAt: sinceMicro(), Held: v1alpha1.Held("v1Lock")}},
 			want: map[string]float64{"calico_migration_phase{migrating}": 1, "phasegate_migration_last_progress_timestamp_seconds": now,
 				"phasegate_migration_locked": 1, "phasegate_migration_locked_since_timestamp_seconds": entered}},
 		"past the point of no return": {why: "v1 is locked for good and nobody waits for it, but v3 is not open yet",
-			in: status{Phase: "Converged", Machine: machine{Phase: "Converged", Since: sinceMicro(), Held: v1alpha1.Held("v3Lock")}},
+			in: status{Phase: "Converged", Machine: machine{Phase: "Converged", EnteredAt: sinceMicro(), Held: v1alpha1.Held("v3Lock")}},
 			want: map[string]float64{"calico_migration_phase{converged}": 1, "phasegate_migration_last_progress_timestamp_seconds": now,
 				"phasegate_migration_locked": 1, "phasegate_migration_locked_since_timestamp_seconds": entered}},
 		"rejected": {why: "another migration is active: shown as the machine file says",
-			in:   status{Phase: "Failed", Machine: machine{Phase: "Rejected", Since: sinceMicro()}},
+			in:   status{Phase: "Failed", Machine: machine{Phase: "Rejected", EnteredAt: sinceMicro()}},
 			want: map[string]float64{"calico_migration_phase{failed}": 1, "phasegate_migration_last_progress_timestamp_seconds": now}},
 		"aborting": {why: "Calico's controller has no phase for it",
-			in:   status{Phase: "Aborting", Machine: machine{Phase: "Aborting", Since: sinceMicro()}},
+			in:   status{Phase: "Aborting", Machine: machine{Phase: "Aborting", EnteredAt: sinceMicro()}},
 			want: map[string]float64{"phasegate_migration_last_progress_timestamp_seconds": now}},
 	}
 	machines := files(t)
@@ -128,7 +128,7 @@ func TestGaugesOfAStatus(t *testing.T) {
 // copied object is, also while the status does not tell it yet.
 func TestProgressIsNotEveryWrite(t *testing.T) {
 	g, m := newGauge(), shippedMachine(t)
-	dm := &migration{Status: status{Phase: "Migrating", Machine: machine{Phase: "Migrating", Since: sinceMicro()}}}
+	dm := &migration{Status: status{Phase: "Migrating", Machine: machine{Phase: "Migrating", EnteredAt: sinceMicro()}}}
 	moved := func() time.Duration {
 		return time.Duration(g.shows(t, "phasegate_migration_last_progress_timestamp_seconds")[""]-float64(since.Unix())) * time.Second
 	}
@@ -140,7 +140,7 @@ func TestProgressIsNotEveryWrite(t *testing.T) {
 			dm.Status.Machine.Attempts, dm.Status.Message = 1, "no luck (attempt 1)"
 			g.Stored(m, dm)
 		},
-		func() { dm.Status.Machine.Cursor = 1; g.Stored(m, dm) },
+		func() { dm.Status.Machine.StepIndex = 1; g.Stored(m, dm) },
 		func() { copied(copier.Progress{Counts: copier.Counts{Total: 9, Done: 3}}) },
 		func() { copied(copier.Progress{Counts: copier.Counts{Total: 9, Done: 3}}) },
 	} {
@@ -197,7 +197,7 @@ func TestCountersOfCopies(t *testing.T) {
 // The time from the lock to Converged is known to whoever saw the transition.
 func TestDurationIsObservedOnce(t *testing.T) {
 	in := func(phase string) *migration {
-		return &migration{Status: status{Phase: phase, StartedAt: at(-90 * time.Second), Machine: machine{Phase: phase, Since: sinceMicro()}}}
+		return &migration{Status: status{Phase: phase, StartedAt: at(-90 * time.Second), Machine: machine{Phase: phase, EnteredAt: sinceMicro()}}}
 	}
 	for file, m := range files(t) {
 		g := newGauge()

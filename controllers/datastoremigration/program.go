@@ -181,12 +181,12 @@ func (e *effects) acting() map[string]runner.Action[*migration] {
 		"LockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to false.",
 			Params: map[string]fsm.Param{"deadline": {Type: fsm.TypeDuration, Doc: "how long the lock may be held before the point of no return"}}}, Do: e.v1Lock.lockV1, Rights: grants(e.fence.lockStandsRights(), e.onV1Lock("patch"))},
 		fenceAction: {ActionSpec: fsm.ActionSpec{Doc: "Installs what refuses writes of v1 once it is locked, and proves that it works.",
-			Params: map[string]fsm.Param{"prove": {Type: fsm.TypeBool, Doc: "false: a later FenceV1, before the lock, waits and proves it; true is the default"},
+			Params: map[string]fsm.Param{"prove": {Type: fsm.TypeBool, Doc: "false: a later BlockV1Writes, before the lock, waits and proves it; true is the default"},
 				"settle":    {Type: fsm.TypeDuration, Doc: "how long it waits, since it was installed, for API servers to hear of it; 2s, which is twice as long as they need, is the default"},
 				"watchFrom": {Type: fsm.TypeInt, Doc: "kinds with so many objects are watched from now on, instead of being listed under the lock; 300 is the default"}}},
-			Do: e.fenceV1, Rights: e.fence.fenceRights()},
-		"UnfenceV1": {ActionSpec: fsm.ActionSpec{Doc: "Removes what FenceV1 installed, if this migration did."}, Do: e.fence.unfenceV1, Rights: e.fence.unfenceRights()},
-		"LiftFence": {ActionSpec: fsm.ActionSpec{Doc: "Removes the fence after the point of no return, when v1 is gone."}, Do: e.fence.liftFence, Rights: grants(e.fence.unfenceRights(), e.earlierRights())},
+			Do: e.blockV1Writes, Rights: e.fence.fenceRights()},
+		"AllowV1Writes": {ActionSpec: fsm.ActionSpec{Doc: "Removes what BlockV1Writes installed, if this migration did."}, Do: e.fence.allowV1Writes, Rights: e.fence.unfenceRights()},
+		"RemoveWriteBlock": {ActionSpec: fsm.ActionSpec{Doc: "Removes the fence after the point of no return, when v1 is gone."}, Do: e.fence.removeWriteBlock, Rights: grants(e.fence.unfenceRights(), e.earlierRights())},
 		DetachAction: {ActionSpec: fsm.ActionSpec{Doc: "Takes references to Calico objects off objects outside Calico, and notes them there."},
 			Do: e.dependents.detachDependents, Rights: append(detachRights(), rbac.Asking)},
 		"AttachDependents": {ActionSpec: fsm.ActionSpec{Doc: "Puts the references back. owners: v3 points them to the v3 objects.",
@@ -199,16 +199,16 @@ func (e *effects) acting() map[string]runner.Action[*migration] {
 		BackUpAction: {ActionSpec: fsm.ActionSpec{Doc: "Keeps every v1 object and CRD in Secrets, from which they can be restored.",
 			Params: map[string]fsm.Param{"to": {Type: fsm.TypeString, Doc: "Secrets, or None for no backup; Secrets is the default"}}},
 			Do: e.backups.backUpV1, Rights: e.backups.backUpRights()},
-		"ForgetCopies": {ActionSpec: fsm.ActionSpec{Doc: "Removes our notes from the v3 objects."}, Do: e.copying.forgetCopies,
+		"RemoveMigrationAnnotations": {ActionSpec: fsm.ActionSpec{Doc: "Removes our notes from the v3 objects."}, Do: e.copying.removeMigrationAnnotations,
 			Rights: grants(e.onV3("list get patch"), e.onV3CRDs("get"), e.onV3Lock("get patch"), e.earlierRights())},
 		"UnlockV1": {ActionSpec: fsm.ActionSpec{Doc: "Sets v1 datastoreReady to true, if this migration locked it."},
 			Do: e.v1Lock.unlockV1, Rights: grants(removeFenceRights(), onFencePolicy("patch"), whoAmI(), e.onV1Lock("get patch"))},
-		parkAction: {ActionSpec: fsm.ActionSpec{Doc: "Saves the aggregated APIService with the state and lets the CRDs serve v3."},
-			Do: e.parking.parkAPIService, Rights: onAPIService("get patch")},
+		disableAction: {ActionSpec: fsm.ActionSpec{Doc: "Saves the aggregated APIService with the state and lets the CRDs serve v3."},
+			Do: e.parking.disableAPIService, Rights: onAPIService("get patch")},
 		"RestoreAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Puts the saved APIService back."}, Do: e.parking.restoreAPIService,
 			// Where somebody has deleted it; a create cannot be bound to a name.
 			Rights: grants(onAPIService("get patch"), rule("create", apiServiceGroup, "apiservices"), e.onV1Lock("get"))},
-		"ForgetAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Drops the saved APIService, and deletes the parked one, which kube-apiserver makes anew: else API servers go on to tell clients of the kinds of the aggregated API server."},
+		"DeleteDisabledAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Drops the saved APIService, and deletes the parked one, which kube-apiserver makes anew: else API servers go on to tell clients of the kinds of the aggregated API server."},
 			Do:     e.parking.forgetParked,
 			Rights: grants(apiServersRights(), onAPIService("get delete"))},
 		lockV3Action: {ActionSpec: fsm.ActionSpec{Doc: "Creates or sets the v3 ClusterInformation with datastoreReady false."}, Do: e.v3Lock.lockV3,
@@ -239,12 +239,12 @@ func (e *effects) acting() map[string]runner.Action[*migration] {
 	}
 }
 
-// fenceV1 only looks under the lock: a fence that was down for a moment has let somebody in.
-func (e *effects) fenceV1(ctx context.Context, sc *scope) (outputs, error) {
+// blockV1Writes only looks under the lock: a fence that was down for a moment has let somebody in.
+func (e *effects) blockV1Writes(ctx context.Context, sc *scope) (outputs, error) {
 	if sc.Object.Status.Lock != nil {
 		return nil, e.v1Lock.lockStands(ctx, sc)
 	}
-	return e.fence.fenceV1(ctx, sc)
+	return e.fence.blockV1Writes(ctx, sc)
 }
 
 func (e *effects) guardsByName() map[string]runner.Guard[*migration] {

@@ -48,7 +48,7 @@ func TestShippedMachineFitsTheProgram(t *testing.T) {
 	if unused := ownBindings().Unused(def); len(unused) > 0 {
 		t.Errorf("actions that the shipped machine does not use: %v", unused)
 	}
-	for _, action := range []string{OpenDoorAction, fenceAction, parkAction, lockV3Action, CopyAction} {
+	for _, action := range []string{OpenDoorAction, fenceAction, disableAction, lockV3Action, CopyAction} {
 		if !slices.ContainsFunc(def.Spec.Effects, func(e v1alpha1.Effect) bool { return e.Acquire == action }) {
 			t.Errorf("the program asks whether what %s takes is held, and nothing in the file is", action)
 		}

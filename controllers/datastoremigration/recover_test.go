@@ -131,7 +131,7 @@ func TestCleanUpAfterAnEarlierMigration(t *testing.T) {
 				objs = append(objs, &migration{ObjectMeta: metav1.ObjectMeta{Name: "other", UID: types.UID(c.by)}})
 			}
 			cl := newFake().WithStatusSubresource(dm).WithObjects(objs...).Build()
-			for _, action := range []string{"LiftFence", "ForgetCopies", "LiftFence", "ForgetCopies"} {
+			for _, action := range []string{"RemoveWriteBlock", "RemoveMigrationAnnotations", "RemoveWriteBlock", "RemoveMigrationAnnotations"} {
 				_, err := runner.Once(t.Context(), cl, dm, actionOn(cl, action), nil, clock.RealClock{})
 				must(t, err)
 			}

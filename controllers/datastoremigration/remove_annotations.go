@@ -16,12 +16,12 @@ import (
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
-// forgetCopies takes the notes of this migration, and of one that it has taken over, off
+// removeMigrationAnnotations takes the notes of this migration, and of one that it has taken over, off
 // everything in v3: from here on nothing is anybody's copy. Where admission refuses that, the notes stay, and it is
 // told: v1 is gone, so that there is no way but on, and a note means nothing any more. It is not done sooner, because
 // Calico's webhooks, which come with v3, let nobody but Calico write ClusterInformation: v1 would stay for good. And
 // until v1 is gone the notes say whose the copies are, should the state be lost.
-func (s *copying) forgetCopies(ctx context.Context, sc *scope) (outputs, error) {
+func (s *copying) removeMigrationAnnotations(ctx context.Context, sc *scope) (outputs, error) {
 	var kept []resources.Problem
 	err := s.withEarlier(ctx, sc.Object, func(ctx context.Context, dm *migration) error {
 		more, err := s.forgetCopiesOf(ctx, dm)
@@ -42,7 +42,7 @@ func (s *copying) forgetCopies(ctx context.Context, sc *scope) (outputs, error) 
 
 // forgetCopiesOf takes its notes off the lock last: the lock tells whose they are.
 func (s *copying) forgetCopiesOf(ctx context.Context, dm *migration) (kept []resources.Problem, err error) {
-	if kept, err = s.copier(dm).ForgetCopies(ctx); err != nil {
+	if kept, err = s.copier(dm).RemoveMigrationAnnotations(ctx); err != nil {
 		return nil, err
 	}
 	lock, uid := s.registry.Lock(), dm.UID

@@ -67,7 +67,7 @@ func TestPhaseInfoByAnyName(t *testing.T) {
 		"Pending": {Known: true}, "Migrating": {Known: true}, "WaitingForConflictResolution": {Known: true},
 		"Converged": {Known: true, NoReturn: true}, "Complete": {Known: true, NoReturn: true, Terminal: "success"}, "CleaningUp": {Known: true, NoReturn: true, Deletion: true},
 		"RollingBack": {Known: true, Failing: true}, "Failed": {Known: true, Failing: true, Terminal: "failure"}, "Rejected": {Known: true, Failing: true, Terminal: "failure"},
-		"Aborting": {Known: true, Deletion: true}, "Gone": {Known: true, Deletion: true},
+		"Aborting": {Known: true, Deletion: true}, "Deleted": {Known: true, Deletion: true},
 	}
 	if diff := cmp.Diff(want, got["shipped"]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

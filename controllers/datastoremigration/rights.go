@@ -39,8 +39,8 @@ const (
 	CopyAction      = "CopyResources"
 	RolloutAction   = "ObserveRollout"
 
-	fenceAction  = "FenceV1"
-	parkAction   = "ParkAPIService"
+	fenceAction  = "BlockV1Writes"
+	disableAction   = "DisableAPIService"
 	lockV3Action = "LockV3"
 )
 

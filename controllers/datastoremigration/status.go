@@ -29,8 +29,8 @@ func decorate(m *fsm.Machine, dm *migration) {
 	if phase.NoReturn || phase.Failing || phase.Terminal != "" || phase.Deletion {
 		dm.Status.CopyAhead = nil // nobody asks any more what was copied ahead
 	}
-	if phase.Terminal == v1alpha1.PhaseSuccess && dm.Status.CompletedAt == nil && machine.Since != nil {
-		completed := metav1.NewTime(machine.Since.Time)
+	if phase.Terminal == v1alpha1.PhaseSuccess && dm.Status.CompletedAt == nil && machine.EnteredAt != nil {
+		completed := metav1.NewTime(machine.EnteredAt.Time)
 		dm.Status.CompletedAt = &completed
 	}
 	if phase.Terminal == v1alpha1.PhaseSuccess && dm.Status.Progress != nil {
@@ -41,7 +41,7 @@ func decorate(m *fsm.Machine, dm *migration) {
 }
 
 func setCondition(dm *migration, conditionType string, c *metav1.Condition) {
-	entered := dm.Status.Machine.Since
+	entered := dm.Status.Machine.EnteredAt
 	if c == nil || entered == nil {
 		meta.RemoveStatusCondition(dm.Conditions(), conditionType)
 		return
@@ -77,7 +77,7 @@ func differ(n int) string {
 // spreadConflicts shows a condition for each conflict, as Calico's own controller does, where
 // the CRD lets a type of condition repeat and has no place for status.conflicts.
 func spreadConflicts(dm *migration) {
-	entered := dm.Status.Machine.Since
+	entered := dm.Status.Machine.EnteredAt
 	if len(dm.Status.Conflicts) == 0 || entered == nil {
 		return
 	}

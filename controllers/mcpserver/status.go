@@ -59,7 +59,7 @@ func decorateReady(srv *server, suspended bool) {
 	if ready == nil {
 		return
 	}
-	if since := srv.Status.Machine.Since; suspended && since != nil {
+	if since := srv.Status.Machine.EnteredAt; suspended && since != nil {
 		// A time of its own would make each look write.
 		ready.Status, ready.LastTransitionTime = metav1.ConditionFalse, metav1.NewTime(since.Time)
 	}

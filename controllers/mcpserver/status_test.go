@@ -24,7 +24,7 @@ func described(phase string, ready metav1.ConditionStatus, change ...func(*serve
 			ProxyPort: 8080, SessionAffinity: "ClientIP"},
 	}
 	srv.Status.Machine.Phase = phase
-	srv.Status.Machine.Since = &metav1.MicroTime{Time: time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)}
+	srv.Status.Machine.EnteredAt = &metav1.MicroTime{Time: time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)}
 	srv.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: ready, Reason: "WhateverLedHere", Message: "the cause", ObservedGeneration: 4,
 		LastTransitionTime: metav1.Date(2026, 3, 4, 13, 0, 0, 0, time.UTC)}}
 	for _, c := range change {

@@ -54,8 +54,8 @@ func TestProgressIsPublishedOnceASecond(t *testing.T) {
 	if diff := cmp.Diff(want, b.see()); diff != "" {
 		t.Errorf("the pass (-want +got):\n%s", diff)
 	}
-	if got := b.stored().Status; got.Progress.Migrated != 1000 || got.Machine.Cursor != 2 {
-		t.Errorf("progress %d, cursor %d after the action, want 1000 and 2", got.Progress.Migrated, got.Machine.Cursor)
+	if got := b.stored().Status; got.Progress.Migrated != 1000 || got.Machine.StepIndex != 2 {
+		t.Errorf("progress %d, stepIndex %d after the action, want 1000 and 2", got.Progress.Migrated, got.Machine.StepIndex)
 	}
 }
 
@@ -166,12 +166,12 @@ func TestForeignWritesDoNotEndALongAction(t *testing.T) {
 	others.Wait()
 	type end struct {
 		Phase, Shown, Result, Saved string
-		Cursor, Progress            int32
+		StepIndex, Progress            int32
 		Worked                      int
 	}
 	ended := func() end {
 		st, shown := b.state().Status, b.shown()
-		return end{st.Phase, shown.Status.Phase, st.Result, shown.Annotations["saved"], st.Cursor, shown.Status.Progress.Migrated, worked}
+		return end{st.Phase, shown.Status.Phase, st.Result, shown.Annotations["saved"], st.StepIndex, shown.Status.Progress.Migrated, worked}
 	}
 	if err != nil || result != now {
 		t.Errorf("the pass: %+v, %v", result, err)
@@ -235,7 +235,7 @@ func TestActionEndsWhileProgressIsOnItsWay(t *testing.T) {
 		return errors.Join(err, ctx.Err()) // a client drops the answer when its context has ended
 	})
 	got := b.see()
-	if got.Phase == "Working" && b.stored().Status.Machine.Cursor != 2 {
+	if got.Phase == "Working" && b.stored().Status.Machine.StepIndex != 2 {
 		t.Errorf("the outcome was dropped: our own progress was taken for a write of somebody else (%+v)", got)
 	}
 }

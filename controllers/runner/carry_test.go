@@ -71,7 +71,7 @@ func standingIn(m *fsm.Machine, phase string, held ...string) (*errand, *v1alpha
 	obj.Name, obj.UID, obj.Generation, obj.Finalizers = "carried", "0", 1, []string{m.Finalizer()}
 	obj.Spec.Type = migrationv1.APIServerToCRDs
 	since := metav1.NewMicroTime(noon)
-	st := v1alpha1.MachineStatus{Name: m.Name(), Revision: m.Revision(), Phase: phase, Since: &since, Held: v1alpha1.Held(held...), Generation: 1}
+	st := v1alpha1.MachineStatus{Name: m.Name(), Revision: m.Revision(), Phase: phase, EnteredAt: &since, Held: v1alpha1.Held(held...), Generation: 1}
 	obj.Status.Machine = st
 	state := &v1alpha1.MachineState{}
 	state.Name = v1alpha1.MachineStateName(m.Name(), obj.UID)

@@ -90,8 +90,8 @@ func TestLostProgressIsNotSomebodyElse(t *testing.T) {
 				return syscall.ECONNRESET
 			})
 			b.see()
-			if got := b.stored().Status; worked != 1 || got.Progress.Migrated != c.ticks || got.Machine.Cursor != 2 {
-				t.Errorf("%s: worked %d times; progress %d, cursor %d after the action, want once, %d and 2", c.why, worked, got.Progress.Migrated, got.Machine.Cursor, c.ticks)
+			if got := b.stored().Status; worked != 1 || got.Progress.Migrated != c.ticks || got.Machine.StepIndex != 2 {
+				t.Errorf("%s: worked %d times; progress %d, stepIndex %d after the action, want once, %d and 2", c.why, worked, got.Progress.Migrated, got.Machine.StepIndex, c.ticks)
 			}
 		})
 	}

@@ -33,7 +33,7 @@ func TestKstatusAgrees(t *testing.T) {
 			"Pending": status.InProgressStatus, "Migrating": status.InProgressStatus, "WaitingForConflictResolution": status.InProgressStatus,
 			"Converged": status.InProgressStatus, "Complete": status.CurrentStatus,
 			"RollingBack": status.InProgressStatus, "Failed": status.FailedStatus, "Rejected": status.FailedStatus,
-			"Aborting": status.TerminatingStatus, "CleaningUp": status.TerminatingStatus, "Gone": status.TerminatingStatus,
+			"Aborting": status.TerminatingStatus, "CleaningUp": status.TerminatingStatus, "Deleted": status.TerminatingStatus,
 		})
 	})
 	t.Run("mcpserver", func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestKstatusAgrees(t *testing.T) {
 			"Pending": status.InProgressStatus, "Restarting": status.InProgressStatus,
 			"Ready": status.CurrentStatus, "Stopped": status.CurrentStatus,
 			"Failed":      status.InProgressStatus, // it is looked at again each minute, and recovers by itself
-			"Terminating": status.TerminatingStatus, "Updating": status.InProgressStatus, "Gone": status.TerminatingStatus,
+			"Terminating": status.TerminatingStatus, "Updating": status.InProgressStatus, "Deleted": status.TerminatingStatus,
 		})
 	})
 }
@@ -56,8 +56,8 @@ func TestKstatusOfASteadyPhase(t *testing.T) {
 		want   status.Status
 	}{
 		"done":    {"the next look begins with the first step", v1alpha1.MachineStatus{}, status.CurrentStatus},
-		"failing": {"an admission webhook answers 403", v1alpha1.MachineStatus{Step: "EnsureWorkload", Cursor: 2, Attempts: 3}, status.InProgressStatus},
-		"waiting": {"the Deployment of before is going", v1alpha1.MachineStatus{Step: "EnsureWorkload", Cursor: 2}, status.InProgressStatus},
+		"failing": {"an admission webhook answers 403", v1alpha1.MachineStatus{Step: "EnsureWorkload", StepIndex: 2, Attempts: 3}, status.InProgressStatus},
+		"waiting": {"the Deployment of before is going", v1alpha1.MachineStatus{Step: "EnsureWorkload", StepIndex: 2}, status.InProgressStatus},
 	} {
 		test.status.Phase = "Ready"
 		if got := kstatusOf(t, machine, &toolhivev1beta1.MCPServer{}, test.status, false); got != test.want {
@@ -121,7 +121,7 @@ func kstatusOf[T Object[T]](t *testing.T, machine *fsm.Machine, obj T, st v1alph
 	if deleting {
 		obj.SetDeletionTimestamp(&metav1.Time{Time: since.Time})
 	}
-	st.Name, st.Revision, st.Since = machine.Name(), machine.Revision(), &since
+	st.Name, st.Revision, st.EnteredAt = machine.Name(), machine.Revision(), &since
 	*obj.MachineStatus() = st
 	p := &pass[T]{clock: clocktesting.NewFakeClock(kstatusNow), machine: machine, stored: obj, work: deepCopy(obj)}
 	p.settle(machine.Run(*obj.MachineStatus(), fsm.Input{Deleting: deleting, Finalizer: true, Generation: 3, Now: p.clock.Now,

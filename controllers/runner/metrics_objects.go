@@ -76,7 +76,7 @@ func (o *objects) put(machine *fsm.Machine, obj MachineObject) (acted []string) 
 	st, conditions := obj.MachineStatus(), *obj.Conditions()
 	next := snapshot{
 		machine: machine, uid: obj.GetUID(), phase: st.Phase, revision: st.Revision,
-		entered: st.Since.DeepCopy(), deadline: st.Deadline.DeepCopy(), requests: slices.Clone(st.Requests),
+		entered: st.EnteredAt.DeepCopy(), deadline: st.Deadline.DeepCopy(), requests: slices.Clone(st.Requests),
 		ready:   meta.IsStatusConditionTrue(conditions, fsm.ConditionReady),
 		stalled: meta.IsStatusConditionTrue(conditions, fsm.ConditionStalled),
 		blocked: len(st.Blocked), held: len(st.Held), attempts: int(st.Attempts),

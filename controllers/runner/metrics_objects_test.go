@@ -47,7 +47,7 @@ func TestGaugesOfAStatus(t *testing.T) {
 		want       map[string]float64
 	}{
 		"new": {why: "an object that nobody has driven yet", want: map[string]float64{"object_info": 1}},
-		"at work": {why: "all that a status tells of a phase", machine: v1alpha1.MachineStatus{Revision: "sha256:1", Phase: "Working", Since: micro(0), Deadline: micro(time.Hour),
+		"at work": {why: "all that a status tells of a phase", machine: v1alpha1.MachineStatus{Revision: "sha256:1", Phase: "Working", EnteredAt: micro(0), Deadline: micro(time.Hour),
 			Attempts: 3, Held: v1alpha1.Held("thing"), Blocked: []v1alpha1.Blocked{{To: "Done"}, {To: "Refused"}}},
 			want: map[string]float64{"object_info sha256:1": 1, "phase Working": 1, "phase_entered_timestamp_seconds": float64(noon.Unix()),
 				"phase_deadline_timestamp_seconds": float64(noon.Add(time.Hour).Unix()), "step_attempts": 3, "held_effects": 1, "blocked_exits": 2}},

@@ -15,7 +15,7 @@ func TestMetricsOfALife(t *testing.T) {
 	b := newBench(t)
 	b.passTo("Done")
 	want := map[string]map[string]float64{
-		"phasegate_phase":                  {"New": 0, "Working": 0, "Done": 1, "Refused": 0, "Leaving": 0, "Gone": 0},
+		"phasegate_phase":                  {"New": 0, "Working": 0, "Done": 1, "Refused": 0, "Leaving": 0, "Deleted": 0},
 		"phasegate_held_effects":           {"": 1},
 		"phasegate_transitions_total":      {" Created New": 1, "New Ready Working": 1, "Working Worked Done": 1},
 		"phasegate_phase_duration_seconds": {"New": 1, "Working": 1},

@@ -33,13 +33,13 @@ spec:
     - {apiVersion: v1, kind: Service, owned: true}
     next:
     - {to: B, when: guards.open}
-    onDelete: {to: Gone}
+    onDelete: {to: Deleted}
     poll: 1s
     timeout: {after: 1h, stalled: TooLong}
   - name: B
     terminal: success
-    onDelete: {to: Gone}
-  - {name: Gone, deletion: true, steps: [{undo: held}], next: [{to: End}], timeout: {after: 1h, stalled: TooLong}}
+    onDelete: {to: Deleted}
+  - {name: Deleted, deletion: true, steps: [{undo: held}], next: [{to: End}], timeout: {after: 1h, stalled: TooLong}}
   - {name: End, deletion: true, end: true}
 `
 

@@ -74,7 +74,7 @@ func TestWholeLife(t *testing.T) {
 		{Phase: "Done", Held: held}, // nothing to say and nothing to come back for
 		{Phase: "Leaving", Held: held, Writes: both, Result: now},
 		{Phase: "Leaving", Writes: state, Result: now}, // given back, and durable at once
-		{Phase: "Gone", Writes: both, Result: now},
+		{Phase: "Deleted", Writes: both, Result: now},
 		{Writes: []string{"object", "drop"}, Result: now}, // the finalizer, and the state after it
 		{},
 	}

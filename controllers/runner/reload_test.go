@@ -62,7 +62,7 @@ func TestReloadWithoutThePhase(t *testing.T) {
 	if got := b.see(); got.Phase != "Finished" {
 		t.Errorf("phase %s, want Finished, as the phaseMap says", got.Phase)
 	}
-	want := map[string]float64{"New": 0, "Working": 0, "Finished": 1, "Refused": 0, "Leaving": 0, "Gone": 0}
+	want := map[string]float64{"New": 0, "Working": 0, "Finished": 1, "Refused": 0, "Leaving": 0, "Deleted": 0}
 	if diff := cmp.Diff(want, b.metrics("phasegate_phase")); diff != "" {
 		t.Errorf("phases (-want +got):\n%s", diff)
 	}

@@ -62,7 +62,7 @@ func TestNothingIsDoneForAnObjectThatHasChanged(t *testing.T) {
 			why:       "what is on record and was never taken need not be taken any more",
 			meanwhile: func(ctx context.Context, b *bench) error { return b.outside.Delete(ctx, b.stored()) },
 			first:     seen{Phase: "Working", Held: []string{"thing"}, Writes: []string{"state", "object", "state", "status", "state"}, Result: now},
-			then:      "Gone",
+			then:      "Deleted",
 		},
 		"annotation": {
 			why:       "a guard may read it",
@@ -99,7 +99,7 @@ func TestNothingIsDoneForAnObjectThatHasChanged(t *testing.T) {
 				return
 			}
 			b.see()
-			if state := b.state(); c.then == "Gone" && state != nil || c.then != "Gone" && state.Status.Phase != c.then {
+			if state := b.state(); c.then == "Deleted" && state != nil || c.then != "Deleted" && state.Status.Phase != c.then {
 				t.Errorf("%s: the next pass leaves %+v, want %s", c.why, state, c.then)
 			}
 		})
@@ -168,7 +168,7 @@ func TestTheEndIsShownOnAnObjectThatStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{"state", "status", "state", "state", "status", "object", "drop"}
-	if diff := cmp.Diff(want, b.see().Writes); diff != "" || b.shown().Status.Phase != "Gone" {
+	if diff := cmp.Diff(want, b.see().Writes); diff != "" || b.shown().Status.Phase != "Deleted" {
 		t.Errorf("the view shows %q; writes (-want +got):\n%s", b.shown().Status.Phase, diff)
 	}
 }

@@ -222,7 +222,7 @@ func (b *bench) pass() (reconcile.Result, error) {
 	return b.Reconcile(b.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: b.name}})
 }
 
-// passTo makes passes until the object is stored in a phase, at the cursor.
+// passTo makes passes until the object is stored in a phase, at the stepIndex.
 func (b *bench) passTo(phase string) {
 	b.t.Helper()
 	for range 20 {

@@ -110,7 +110,7 @@ func durable(st *v1alpha1.MachineStatus) v1alpha1.MachineStatus {
 // are not worth a write.
 func sameState(machine *fsm.Machine, stored *v1alpha1.MachineStateStatus, next *v1alpha1.MachineStatus, saved map[string]v1alpha1.SavedText) bool {
 	a, b := durable(&stored.MachineStatus), durable(next)
-	if a.Result != b.Result && a.Phase == b.Phase && a.Cursor == b.Cursor {
+	if a.Result != b.Result && a.Phase == b.Phase && a.StepIndex == b.StepIndex {
 		a.Result, b.Result = machine.LastingResult(&a), machine.LastingResult(&b)
 	}
 	return reflect.DeepEqual(a, b) && maps.Equal(stored.Saved, saved)

@@ -30,7 +30,7 @@ func untrim[T Object[T]](obj T) {
 func trimMachine(st *v1alpha1.MachineStatus) {
 	st.Name, st.Revision, st.PhaseRevision, st.EnteredAs = "", "", "", ""
 	st.Generation, st.TriedGeneration = 0, 0
-	st.Since, st.StepSince = nil, nil // the last transition has the time
+	st.EnteredAt, st.StepEnteredAt = nil, nil // the last transition has the time
 	for i, h := range st.Held {
 		st.Held[i] = v1alpha1.HeldEffect{Name: h.Name}
 	}

@@ -43,14 +43,14 @@ func TestTrimAndBack(t *testing.T) {
 
 func TestTrimMachine(t *testing.T) {
 	at := metav1.NowMicro()
-	st := v1alpha1.MachineStatus{Name: "m", Revision: "r", PhaseRevision: "p", Phase: "P", Step: "s", Cursor: 2, Since: &at, StepSince: &at, EnteredAs: "O", Generation: 1,
+	st := v1alpha1.MachineStatus{Name: "m", Revision: "r", PhaseRevision: "p", Phase: "P", Step: "s", StepIndex: 2, EnteredAt: &at, StepEnteredAt: &at, EnteredAs: "O", Generation: 1,
 		TriedGeneration: 1, Attempts: 1, NotBefore: &at, Deadline: &at, Result: "{}", Held: v1alpha1.HeldEffects{{Name: "a", Release: "X", With: "{}"}},
 		Requests: []v1alpha1.RequestStatus{{Name: "retry", Token: "2", Earlier: "1"}}}
 	for range v1alpha1.HistoryShown + 2 {
 		st.History = append(st.History, v1alpha1.Transition{To: "P"})
 	}
 	trimMachine(&st)
-	want := v1alpha1.MachineStatus{Phase: "P", Step: "s", Cursor: 2, Attempts: 1, NotBefore: &at, Deadline: &at, Result: "{}", Held: v1alpha1.Held("a"),
+	want := v1alpha1.MachineStatus{Phase: "P", Step: "s", StepIndex: 2, Attempts: 1, NotBefore: &at, Deadline: &at, Result: "{}", Held: v1alpha1.Held("a"),
 		Requests: []v1alpha1.RequestStatus{{Name: "retry", Token: "2"}}, History: make([]v1alpha1.Transition, v1alpha1.HistoryShown)}
 	for i := range want.History {
 		want.History[i].To = "P"
@@ -63,10 +63,10 @@ func TestTrimMachine(t *testing.T) {
 // On the CRD of Calico each conflict has a condition, whose time is that of the phase.
 func TestConflictsAreSpreadOnAnotherCRD(t *testing.T) {
 	at := metav1.NowMicro()
-	dm := &migrationv1.DatastoreMigration{Status: migrationv1.DatastoreMigrationStatus{Machine: v1alpha1.MachineStatus{Since: &at}}}
+	dm := &migrationv1.DatastoreMigration{Status: migrationv1.DatastoreMigrationStatus{Machine: v1alpha1.MachineStatus{EnteredAt: &at}}}
 	p := &pass[*migrationv1.DatastoreMigration]{shape: &Shape{repeats: true}}
 	p.trim(dm)
-	if dm.Status.Machine.Since == nil {
+	if dm.Status.Machine.EnteredAt == nil {
 		t.Error("the time of the phase is gone before conditions are made of it")
 	}
 }

@@ -104,7 +104,7 @@ func TestForgedViewIsRepaired(t *testing.T) {
 	b.see()
 	right := b.shown().Status
 	forged := b.shown()
-	forged.Status.Machine.Phase, forged.Status.Machine.Held = "Gone", nil
+	forged.Status.Machine.Phase, forged.Status.Machine.Held = "Deleted", nil
 	forged.Status.DatastoreLockedAt = &metav1.Time{Time: noon}
 	if err := b.outside.Status().Update(t.Context(), forged); err != nil {
 		t.Fatal(err)

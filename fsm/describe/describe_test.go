@@ -62,10 +62,10 @@ func TestTexts(t *testing.T) {
 	at := metav1.NewMicroTime(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
 	live := phase(t, "Asked")
 	live.Live = &describe.Live{Object: "shop/errand", Status: v1alpha1.MachineStatus{
-		Phase: "Asked", Revision: "sha256:0123456789abcdef", Since: &at, Deadline: &at, Held: v1alpha1.Held("key"), OnDelete: &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionImmediate},
+		Phase: "Asked", Revision: "sha256:0123456789abcdef", EnteredAt: &at, Deadline: &at, Held: v1alpha1.Held("key"), OnDelete: &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionImmediate},
 		Blocked: []v1alpha1.Blocked{
-			{Step: "AwaitYes", Because: "request.approve.pending", Got: "request.approve.pending = false"},
-			{To: "Away", Because: "guards.home"},
+			{Step: "AwaitYes", Guard: "request.approve.pending", Value: "request.approve.pending = false"},
+			{To: "Away", Guard: "guards.home"},
 		},
 	}}
 	cases := map[string]struct{ why, got, file string }{
@@ -127,7 +127,7 @@ func TestHeld(t *testing.T) {
 		"Undoing": {why: "an error may come after any step", phase: "Home", want: describe.Held{Entry: both, Here: both}},
 		"Kept":    {why: "what is kept has left the ledger on entry", phase: "Done", want: describe.Held{Entry: []string{"key"}, Here: []string{"key"}, Keeps: []string{"bill"}}},
 		"Failed":  {why: "a deadline passes while things are given back: the rest stays for good", phase: "Refused", want: describe.Held{Keeps: both}},
-		"Gone":    {why: "all was given back", phase: "End"},
+		"Deleted":    {why: "all was given back", phase: "End"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -45,8 +45,8 @@ func (s *Phase) now() section {
 	}
 	st := s.Live.Status
 	since := ""
-	if st.Since != nil {
-		since = " since " + st.Since.UTC().Format("2006-01-02 15:04:05Z")
+	if st.EnteredAt != nil {
+		since = " since " + st.EnteredAt.UTC().Format("2006-01-02 15:04:05Z")
 	}
 	c.add(0, "%s is in %s%s", s.Live.Object, st.Phase, since)
 	if st.Revision != "" && st.Revision != s.Revision {
@@ -63,9 +63,9 @@ func (s *Phase) now() section {
 		if b.Step != "" {
 			where = "step " + b.Step + " waits"
 		}
-		c.add(0, "%s: %s", where, b.Because)
-		if b.Got != "" {
-			c.add(1, "seen: %s", b.Got)
+		c.add(0, "%s: %s", where, b.Guard)
+		if b.Value != "" {
+			c.add(1, "seen: %s", b.Value)
 		}
 	}
 	if st.OnDelete != nil {

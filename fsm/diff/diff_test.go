@@ -160,8 +160,8 @@ spec:
   - name: Leaving
     deletion: true
     steps: [{name: Jump, action: Look}, {undo: held}]
-    next: [{to: Gone}]
-  - {name: Gone, deletion: true, end: true}
+    next: [{to: Deleted}]
+  - {name: Deleted, deletion: true, end: true}
 `
 
 func TestImpacts(t *testing.T) {

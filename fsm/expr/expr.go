@@ -38,7 +38,7 @@ type exprRef struct {
 // nameless references are refused: only a name written out can be checked, called
 // lazily and recorded.
 func (r exprRef) nameless() bool {
-	return r.field == "" && slices.Contains([]string{VarFacts, VarRequest, VarGuards}, r.root)
+	return r.field == "" && slices.Contains([]string{VarVariables, VarRequest, VarGuards}, r.root)
 }
 
 // Problem is a finding inside an expression.

@@ -17,7 +17,7 @@ const (
 	VarSelf    = "self"
 	VarResult  = "result"
 	VarGuards  = "guards"
-	VarFacts   = "facts"
+	VarVariables   = "variables"
 	VarRequest = "request"
 	VarPhase   = "phase"
 	VarHeld    = "held"
@@ -30,7 +30,7 @@ const (
 var rootTypes = map[string]*cel.Type{
 	VarResult:  objectType(VarResult),
 	VarGuards:  objectType(VarGuards),
-	VarFacts:   objectType(VarFacts),
+	VarVariables:   objectType(VarVariables),
 	VarRequest: objectType(VarRequest),
 	VarPhase:   objectType(VarPhase),
 	VarHeld:    cel.ListType(cel.StringType),

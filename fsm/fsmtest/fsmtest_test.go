@@ -82,7 +82,7 @@ func TestFailuresAreTold(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.Stored.Held = nil
-			w.Stored.Cursor = 1
+			w.Stored.StepIndex = 1
 			if err := w.RunUntilIdle(); err != nil {
 				t.Fatal(err)
 			}

@@ -37,8 +37,8 @@ type Marks struct {
 // in and the exits that it found closed.
 func MarkObject(m *fsm.Machine, name string, st *v1alpha1.MachineStatus) Marks {
 	here := name + " is here"
-	if st.Since != nil {
-		here += " since " + st.Since.UTC().Format("2006-01-02 15:04:05Z")
+	if st.EnteredAt != nil {
+		here += " since " + st.EnteredAt.UTC().Format("2006-01-02 15:04:05Z")
 	}
 	marks := Marks{Here: map[string][]string{}, Closed: map[string]string{}}
 	lines := []string{here}
@@ -47,11 +47,11 @@ func MarkObject(m *fsm.Machine, name string, st *v1alpha1.MachineStatus) Marks {
 	}
 	for _, b := range st.Blocked {
 		if b.Step != "" {
-			lines = append(lines, fmt.Sprintf("step %s waits: %s: %s", b.Step, b.Because, b.Got))
+			lines = append(lines, fmt.Sprintf("step %s waits: %s: %s", b.Step, b.Guard, b.Value))
 		}
 		for _, e := range m.Edges() {
-			if e.From == st.Phase && e.Kind == program.EdgeNext && e.To == b.To && e.Guard == b.Because {
-				marks.Closed[e.Path] = b.Got
+			if e.From == st.Phase && e.Kind == program.EdgeNext && e.To == b.To && e.Guard == b.Guard {
+				marks.Closed[e.Path] = b.Value
 			}
 		}
 	}

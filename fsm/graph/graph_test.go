@@ -65,11 +65,11 @@ func mcpserver(t *testing.T) *fsm.Machine {
 func waiting(m *fsm.Machine) graph.Marks {
 	since := metav1.NewMicroTime(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
 	return graph.MarkObject(m, "shop/odd", &v1alpha1.MachineStatus{
-		Phase: "aVeryLongNameOfAPhaseThatLeavesNoRoomForAnythingElse", Since: &since, Held: v1alpha1.Held("lock", "key"),
+		Phase: "aVeryLongNameOfAPhaseThatLeavesNoRoomForAnythingElse", EnteredAt: &since, Held: v1alpha1.Held("lock", "key"),
 		Blocked: []v1alpha1.Blocked{
-			{To: "x--", Because: "self.spec.go", Got: "self.spec.go = false"},
-			{To: "x--", Because: "an older file said this", Got: "nothing"},
-			{Step: "Look", Because: "result.done", Got: "result.done = false"},
+			{To: "x--", Guard: "self.spec.go", Value: "self.spec.go = false"},
+			{To: "x--", Guard: "an older file said this", Value: "nothing"},
+			{Step: "Look", Guard: "result.done", Value: "result.done = false"},
 		},
 	})
 }

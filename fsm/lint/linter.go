@@ -29,14 +29,14 @@ func (c *linter) findOnWay(path, code, message, fix string, trace []string) {
 
 func arrow(e program.Edge) string { return fmt.Sprintf("%s → %s (%s)", e.From, e.To, e.Kind) }
 
-// resultsOf are the outputs that an expression reads, be it through facts.
+// resultsOf are the outputs that an expression reads, be it through variables.
 func (c *linter) resultsOf(e *expr.Expr) []string {
 	if e == nil {
 		return nil
 	}
 	names := e.Reads(expr.VarResult)
-	for _, f := range e.Reads(expr.VarFacts) {
-		names = append(names, c.resultsOf(c.prog.Facts[f])...)
+	for _, f := range e.Reads(expr.VarVariables) {
+		names = append(names, c.resultsOf(c.prog.Variables[f])...)
 	}
 	return names
 }

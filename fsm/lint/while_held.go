@@ -28,9 +28,9 @@ func (c *linter) decideHeld(e *expr.Expr, effect string) expr.Truth {
 	}
 	var atom func(celast.Expr) expr.Truth
 	atom = func(e celast.Expr) expr.Truth {
-		if r := expr.Selected(e); len(r) == 2 && r[0] == expr.VarFacts {
-			if fact := c.prog.Facts[r[1]]; fact != nil {
-				if tree := expr.Parse(fact.Text); tree != nil {
+		if r := expr.Selected(e); len(r) == 2 && r[0] == expr.VarVariables {
+			if variable := c.prog.Variables[r[1]]; variable != nil {
+				if tree := expr.Parse(variable.Text); tree != nil {
 					return expr.Decide(tree.Expr(), atom)
 				}
 			}

@@ -19,9 +19,9 @@ func (c *compiler) recovery(all []v1alpha1.Recovery) {
 		if src.When == "" && i < len(all)-1 {
 			c.find(path, "PG004", "the entries behind this one never apply: it has no when", "give it a when, or make it the last one")
 		}
-		for _, name := range q.WhenExpr.Reads(expr.VarFacts) {
+		for _, name := range q.WhenExpr.Reads(expr.VarVariables) {
 			if c.readsResult(name) {
-				c.find(path+".when", "PG006", fmt.Sprintf("facts.%s reads result, and no step has run", name), "read the object, or ask a guard")
+				c.find(path+".when", "PG006", fmt.Sprintf("variables.%s reads result, and no step has run", name), "read the object, or ask a guard")
 			}
 		}
 		if c.prog.Phases[src.To] == nil {
@@ -33,9 +33,9 @@ func (c *compiler) recovery(all []v1alpha1.Recovery) {
 	}
 }
 
-func (c *compiler) readsResult(fact string) bool {
-	f := c.prog.Facts[fact]
-	return len(f.Reads(expr.VarResult)) > 0 || slices.ContainsFunc(f.Reads(expr.VarFacts), c.readsResult)
+func (c *compiler) readsResult(variable string) bool {
+	f := c.prog.Variables[variable]
+	return len(f.Reads(expr.VarResult)) > 0 || slices.ContainsFunc(f.Reads(expr.VarVariables), c.readsResult)
 }
 
 // recovered checks the effects that an entry of spec.recover names.

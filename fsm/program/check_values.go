@@ -36,7 +36,7 @@ func (c *compiler) unique(path, what, name string) {
 	c.declared[key] = path + ".name"
 }
 
-// selectable names can stand behind facts. and request. in an expression.
+// selectable names can stand behind variables. and request. in an expression.
 func (c *compiler) selectable(path, what, name string) {
 	if !expr.Identifier.MatchString(name) {
 		c.find(path+".name", "PG000", fmt.Sprintf("%q is not a name for %s", name, what), "write at most 63 letters, digits and _, a letter first")

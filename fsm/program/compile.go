@@ -19,9 +19,9 @@ var defaultRetry = Backoff{Base: time.Second, Max: 5 * time.Minute, Factor: 2, J
 func (c *compiler) run() {
 	spec := &c.def.Spec
 	c.declared = map[string]string{}
-	c.prog = &Program{Phases: map[string]*Phase{}, Facts: map[string]*expr.Expr{}, Requests: map[string]*Request{},
+	c.prog = &Program{Phases: map[string]*Phase{}, Variables: map[string]*expr.Expr{}, Requests: map[string]*Request{},
 		actions: map[string]*Action{}, Effects: map[string]Effect{}, InText: map[string]bool{}, Self: c.b.Self}
-	c.facts(spec.Facts)
+	c.variables(spec.Variables)
 	c.compileRequests(spec.Requests)
 	c.actions(spec.Actions)
 	c.effects(spec.Effects)
@@ -41,17 +41,17 @@ func (c *compiler) run() {
 	c.invariants(spec.Invariants)
 }
 
-// facts are read in phases and elsewhere; which results there are depends on where.
-func (c *compiler) facts(facts []v1alpha1.Named) {
+// variables are read in phases and elsewhere; which results there are depends on where.
+func (c *compiler) variables(variables []v1alpha1.Named) {
 	c.scope.AnyResult = true
-	for i, f := range facts {
-		path := fmt.Sprintf("spec.facts[%d]", i)
-		c.unique(path, "fact", f.Name)
-		c.selectable(path, "a fact", f.Name)
+	for i, f := range variables {
+		path := fmt.Sprintf("spec.variables[%d]", i)
+		c.unique(path, "variable", f.Name)
+		c.selectable(path, "a variable", f.Name)
 		e := c.expr(path+".expr", f.Expr, false)
-		// Known after it compiled: a fact sees only the facts before it.
-		c.prog.Facts[f.Name] = e
-		c.scope.Fields(expr.VarFacts)[f.Name] = expr.TypeOf(e)
+		// Known after it compiled: a variable sees only the variables before it.
+		c.prog.Variables[f.Name] = e
+		c.scope.Fields(expr.VarVariables)[f.Name] = expr.TypeOf(e)
 	}
 	c.scope.NoResults()
 }

@@ -17,7 +17,7 @@ import (
 type Program struct {
 	Phases   map[string]*Phase
 	Order    []*Phase
-	Facts    map[string]*expr.Expr
+	Variables    map[string]*expr.Expr
 	Requests map[string]*Request
 	actions  map[string]*Action
 	Effects  map[string]Effect

@@ -11,8 +11,8 @@ import (
 // work is what the steps of a phase do. Two phases of one work go on at each other's steps.
 type work struct {
 	Steps []deed
-	// Facts and Requests are those that steps read, be it through others.
-	Facts    map[string]string
+	// Variables and Requests are those that steps read, be it through others.
+	Variables    map[string]string
 	Requests map[string]v1alpha1.Request
 }
 
@@ -26,7 +26,7 @@ type deed struct {
 
 // phaseRevision is a hash of the work of a phase.
 func (c *compiler) phaseRevision(p *Phase) string {
-	w := work{Facts: map[string]string{}, Requests: map[string]v1alpha1.Request{}}
+	w := work{Variables: map[string]string{}, Requests: map[string]v1alpha1.Request{}}
 	for i := range p.StepList {
 		s := &p.StepList[i]
 		d := deed{Action: s.Bound.Use, Undo: s.Undo, If: s.If, Until: s.Until, Wait: s.Wait != "",
@@ -44,9 +44,9 @@ func (c *compiler) phaseRevision(p *Phase) string {
 
 // read adds what an expression reads by name.
 func (c *compiler) read(w *work, e *expr.Expr) {
-	for _, name := range e.Reads(expr.VarFacts) {
-		if f := c.prog.Facts[name]; f != nil && w.Facts[name] == "" {
-			w.Facts[name] = f.Text
+	for _, name := range e.Reads(expr.VarVariables) {
+		if f := c.prog.Variables[name]; f != nil && w.Variables[name] == "" {
+			w.Variables[name] = f.Text
 			c.read(w, f)
 		}
 	}

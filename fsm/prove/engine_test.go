@@ -44,7 +44,7 @@ func lockScope(t *testing.T) *expr.Scope {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Define(expr.VarFacts, map[string]*cel.Type{"locked": cel.BoolType, "big": cel.BoolType})
+	s.Define(expr.VarVariables, map[string]*cel.Type{"locked": cel.BoolType, "big": cel.BoolType})
 	s.Define(expr.VarRequest, map[string]*cel.Type{"go": s.Define("request.go", map[string]*cel.Type{"pending": cel.BoolType})})
 	return s
 }
@@ -149,9 +149,9 @@ func TestWhatIsKnownOfAGuard(t *testing.T) {
 		`phase.attempts > 3 && held.size() == 0`:        {"attempts are not", nil, nil},
 		`phase.age > duration("1h")`:                    {"nor is the time", nil, nil},
 		`now > timestamp("2020-01-01T00:00:00Z")`:       {"nor is the time of day", nil, nil},
-		`facts.locked`:                                  {"a fact is as known as what it reads", []string{"lock"}, true},
-		`facts.locked && facts.big`:                     {"one fact is known, the other not", []string{"lock"}, nil},
-		`facts.locked || facts.big`:                     {"one fact is enough", []string{"lock"}, true},
+		`variables.locked`:                                  {"a variable is as known as what it reads", []string{"lock"}, true},
+		`variables.locked && variables.big`:                     {"one variable is known, the other not", []string{"lock"}, nil},
+		`variables.locked || variables.big`:                     {"one variable is enough", []string{"lock"}, true},
 		`request.go.pending`:                            {"a request may come at any time", nil, nil},
 		`generationChanged ? held.size() > 0 : false`:   {"it depends on the generation", nil, nil},
 		`self.spec.?x.orValue("") == "y"`:               {"an optional of what is not known is not absent", nil, nil},

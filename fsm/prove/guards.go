@@ -71,8 +71,8 @@ func (p *prover) partly(e *expr.Expr, phase string, held []string) ref.Val {
 	v, err := e.Partly(map[string]any{
 		expr.VarHeld:  append([]string{}, held...),
 		expr.VarPhase: nameOnly(phase),
-		expr.VarFacts: expr.NewLazyMap(func(name string) ref.Val {
-			if v := p.known(p.prog.Facts[name], phase, held); v != nil {
+		expr.VarVariables: expr.NewLazyMap(func(name string) ref.Val {
+			if v := p.known(p.prog.Variables[name], phase, held); v != nil {
 				return v
 			}
 			return types.WrapErr(errForNow)

@@ -33,7 +33,7 @@ type state struct {
 
 // progress is how far a visit to a phase has come.
 type progress struct {
-	cursor int16
+	stepIndex int16
 	// begun: the first step was looked at before. waited: a wait is over.
 	begun, waited bool
 	// held is the ledger, one byte for each effect, in its order.
@@ -186,13 +186,13 @@ func (p *prover) status(s state, late, changed bool) v1alpha1.MachineStatus {
 		since = microTime(provedNow.Add(-ph.TimeoutAfter))
 	}
 	now := s.now()
-	st.Phase, st.Cursor, st.Held, st.Since = ph.Name, int32(now.cursor), v1alpha1.Held(p.ledger(now.held)...), since
-	if int(now.cursor) < len(ph.StepList) {
+	st.Phase, st.StepIndex, st.Held, st.EnteredAt = ph.Name, int32(now.stepIndex), v1alpha1.Held(p.ledger(now.held)...), since
+	if int(now.stepIndex) < len(ph.StepList) {
 		if now.begun {
-			st.Step = ph.StepList[now.cursor].Label
+			st.Step = ph.StepList[now.stepIndex].Label
 		}
 		if now.waited {
-			st.StepSince = microTime(provedNow.Add(-ph.StepList[now.cursor].WaitFor))
+			st.StepEnteredAt = microTime(provedNow.Add(-ph.StepList[now.stepIndex].WaitFor))
 		}
 	}
 	return st

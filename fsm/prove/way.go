@@ -88,7 +88,7 @@ func (w *way) walk() {
 // begin is the status that a reconcile begins with: as it was stored, too late, after a change of the file, or too early.
 func (w *way) begin() v1alpha1.MachineStatus {
 	now := w.from.stored
-	inStep := !w.vanished && !w.from.running && (now.cursor > 0 || now.begun)
+	inStep := !w.vanished && !w.from.running && (now.stepIndex > 0 || now.begun)
 	late := w.canBeLate() && w.pick(2) == 1
 	changed := inStep && w.pick(2) == 1
 	w.early = inStep && !late && !changed && w.pick(2) == 1
@@ -176,7 +176,7 @@ func (w *way) act(_ context.Context, cmd fsm.Command) (fsm.Result, error) {
 // step is the one whose action is asked for.
 func (w *way) step() *program.Step {
 	st := w.run.State()
-	return &w.prog.Phases[st.Phase].StepList[st.Cursor]
+	return &w.prog.Phases[st.Phase].StepList[st.StepIndex]
 }
 
 func (w *way) done(e event, slow bool) fsm.Result {
@@ -212,7 +212,7 @@ func (w *way) write(cmd fsm.Command) {
 			w.stuck("IllegalTransition", err.Error())
 		}
 		if len(w.to.stored.held) > len(w.from.now().held) {
-			w.note(event{kind: eventBegins, phase: w.to.phase, step: &w.prog.Order[w.to.phase].StepList[w.to.stored.cursor]})
+			w.note(event{kind: eventBegins, phase: w.to.phase, step: &w.prog.Order[w.to.phase].StepList[w.to.stored.stepIndex]})
 		}
 	}
 	if cmd.Transition != nil {
@@ -237,7 +237,7 @@ func (w *way) store() {
 
 func (w *way) progress() progress {
 	st := w.run.State()
-	now := progress{cursor: int16(st.Cursor), begun: st.Cursor == 0 && st.Step != "", waited: st.StepSince != nil,
+	now := progress{stepIndex: int16(st.StepIndex), begun: st.StepIndex == 0 && st.Step != "", waited: st.StepEnteredAt != nil,
 		held: w.from.now().held}
 	if slices.Equal(st.HeldNames(), w.ledger(now.held)) {
 		return now

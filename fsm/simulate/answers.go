@@ -184,8 +184,8 @@ func (w *Fake) written(run *fsm.Run, cmd fsm.Command) string {
 	if e, known := prog.Effects[cmd.Effect]; known && e.BoundRelease.Use == cmd.Action {
 		return e.Release
 	}
-	if p := prog.Phases[at.Phase]; cmd.Effect == "" && p != nil && int(at.Cursor) < len(p.StepList) {
-		return cmp.Or(p.StepList[at.Cursor].Action, cmd.Action)
+	if p := prog.Phases[at.Phase]; cmd.Effect == "" && p != nil && int(at.StepIndex) < len(p.StepList) {
+		return cmp.Or(p.StepList[at.StepIndex].Action, cmd.Action)
 	}
 	return cmd.Action // as it is on record
 }

@@ -35,7 +35,7 @@ func CrashEverywhere(begin func() *Fake, story func(*Fake)) (crashes int, change
 	calm.Interrupt = func(cmd fsm.Command, done bool) bool {
 		n++
 		st := calm.Stored
-		place := fmt.Sprint(st.Phase, len(st.History), st.Cursor, st.HeldNames(), cmd.Do, cmd.Action, cmd.Step, cmd.Effect, done)
+		place := fmt.Sprint(st.Phase, len(st.History), st.StepIndex, st.HeldNames(), cmd.Do, cmd.Action, cmd.Step, cmd.Effect, done)
 		if !seen[place] {
 			seen[place] = true
 			places = append(places, n)

@@ -43,7 +43,7 @@ func (w *Fake) checkView() {
 		w.defect("the status is out of bounds: %d blocked, on delete %q", len(st.Blocked), st.OnDelete)
 	}
 	for _, b := range st.Blocked {
-		if len(b.Because) > 1024 || len(b.Got) > 1024 {
+		if len(b.Guard) > 1024 || len(b.Value) > 1024 {
 			w.defect("blocked is out of bounds: %+v", b)
 		}
 	}

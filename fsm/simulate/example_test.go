@@ -34,8 +34,8 @@ spec:
     steps: [{undo: held}]
     next: [{to: Off}]
     onDelete: {to: Off}
-  - {name: Off, deletion: true, steps: [{undo: held}], next: [{to: Gone}]}
-  - {name: Gone, deletion: true, end: true}
+  - {name: Off, deletion: true, steps: [{undo: held}], next: [{to: Deleted}]}
+  - {name: Deleted, deletion: true, end: true}
 `
 
 // kettle is a machine bound to the names that a program would have. In a program,

@@ -150,7 +150,7 @@ func (w *Fake) write(run *fsm.Run, cmd fsm.Command, base int) error {
 			return err
 		}
 		if cmd.Transition == nil {
-			w.tell("commit at step %d, held %v", w.Stored.Cursor, w.Stored.HeldNames())
+			w.tell("commit at step %d, held %v", w.Stored.StepIndex, w.Stored.HeldNames())
 		}
 		if err := run.Stored(func(t *v1alpha1.Transition) { w.tell("commit %s", describe(t)) }); err != nil {
 			w.defect("%v", err)

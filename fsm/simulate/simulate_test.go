@@ -142,7 +142,7 @@ func TestNothingComesOfALookThatCrashed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := fsmtest.World(t, m, nil)
 			w.Give("Look", answers...)
-			if err := w.Run(0, func() bool { return w.Stored.Cursor == 1 && len(w.Stored.HeldNames()) == 2 }); err != nil {
+			if err := w.Run(0, func() bool { return w.Stored.StepIndex == 1 && len(w.Stored.HeldNames()) == 2 }); err != nil {
 				t.Fatal(err)
 			}
 			c.happen(w)
@@ -186,7 +186,7 @@ func TestAWorldIsBounded(t *testing.T) {
 }
 
 func TestARunCanGoOnInTheMiddle(t *testing.T) {
-	w := fsmtest.World(t, machine(t, named), map[string]any{"status": map[string]any{"machine": map[string]any{"phase": "One", "held": []any{"volume"}, "cursor": 1}},
+	w := fsmtest.World(t, machine(t, named), map[string]any{"status": map[string]any{"machine": map[string]any{"phase": "One", "held": []any{"volume"}, "stepIndex": 1}},
 		"metadata": map[string]any{"finalizers": []any{"example.org/m"}}})
 	w.Delete()
 	if err := w.RunUntilIdle(); err != nil {

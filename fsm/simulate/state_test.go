@@ -23,7 +23,7 @@ func settled(t *testing.T, w *simulate.Fake) {
 // seen is what a person sees of the object, without times.
 func seen(w *simulate.Fake) []any {
 	st := w.ShownMachine
-	return []any{w.Shown, st.Phase, st.Step, st.Cursor, st.HeldNames(), st.OnDelete}
+	return []any{w.Shown, st.Phase, st.Step, st.StepIndex, st.HeldNames(), st.OnDelete}
 }
 
 func TestTheViewIsRepaired(t *testing.T) {

@@ -80,7 +80,7 @@ func (w *Fake) Describe() string {
 		fmt.Fprintf(b, "  %s=%s %s\n", c.Type, c.Status, c.Reason)
 	}
 	if st.Step != "" {
-		fmt.Fprintf(b, "  step %s, cursor %d, attempts %d\n", st.Step, st.Cursor, st.Attempts)
+		fmt.Fprintf(b, "  step %s, stepIndex %d, attempts %d\n", st.Step, st.StepIndex, st.Attempts)
 	}
 	if st.Deadline != nil {
 		fmt.Fprintf(b, "  deadline in %s\n", st.Deadline.Sub(w.now).Round(time.Second))
@@ -90,7 +90,7 @@ func (w *Fake) Describe() string {
 	}
 	fmt.Fprintf(b, "  held %s, in place %s\n", list(st.HeldNames()), list(w.InPlace()))
 	for _, x := range st.Blocked {
-		fmt.Fprintf(b, "  blocked %s%s: %s: %s\n", x.To, x.Step, x.Because, x.Got)
+		fmt.Fprintf(b, "  blocked %s%s: %s: %s\n", x.To, x.Step, x.Guard, x.Value)
 	}
 	for _, q := range st.Requests {
 		fmt.Fprintf(b, "  request %s %q\n", q.Name, q.Token)

@@ -44,8 +44,8 @@ var plays = []play{
 
 func (w *world) enter(dm *migration, phase string, held ...string) {
 	dm.Status.Phase = phase
-	dm.Status.Machine.Phase, dm.Status.Machine.Since, dm.Status.Machine.Held = phase, w.at(), v1alpha1.Held(held...)
-	dm.Status.Machine.Step, dm.Status.Machine.Cursor = "", 0
+	dm.Status.Machine.Phase, dm.Status.Machine.EnteredAt, dm.Status.Machine.Held = phase, w.at(), v1alpha1.Held(held...)
+	dm.Status.Machine.Step, dm.Status.Machine.StepIndex = "", 0
 }
 
 // copying is a migration that has the lock and begins to copy.
@@ -54,7 +54,7 @@ func (w *world) copying(total int32) *migration {
 	w.enter(dm, "Migrating", allHeld...)
 	locked := metav1.NewTime(w.now)
 	dm.Status.DatastoreLockedAt, dm.Status.StartedAt = &locked, &locked
-	dm.Status.Machine.Step, dm.Status.Machine.Cursor = "CopyResources", 5
+	dm.Status.Machine.Step, dm.Status.Machine.StepIndex = "CopyResources", 5
 	dm.Status.Progress = &migrationv1.Progress{TotalTypes: 21, Total: total}
 	return dm
 }
@@ -235,7 +235,7 @@ func owners(w *world) error {
 // serves is an MCP server in a phase, as the API server has it.
 func (w *world) serves(m *manager, phase string, change func(*toolhivev1beta1.MCPServer)) {
 	server := &toolhivev1beta1.MCPServer{ObjectMeta: metav1.ObjectMeta{Namespace: "tools", Name: "fetch", UID: "two"}}
-	server.Status.Machine.Phase, server.Status.Machine.Since = phase, w.at()
+	server.Status.Machine.Phase, server.Status.Machine.EnteredAt = phase, w.at()
 	change(server)
 	m.machines.Stored(w.server(), server)
 }

@@ -56,10 +56,10 @@ func (c *Copies) FreeStore(ctx context.Context) (int64, error) {
 	return d.deleted.Load(), err
 }
 
-// ForgetCopies takes our notes off every v3 object that bears our mark: the migration is over, and they
+// RemoveMigrationAnnotations takes our notes off every v3 object that bears our mark: the migration is over, and they
 // are nobody's copies any more. Those that the API server does not let be written keep their notes, and are returned.
 // A second call frees what is left.
-func (c *Copies) ForgetCopies(ctx context.Context) ([]resources.Problem, error) {
+func (c *Copies) RemoveMigrationAnnotations(ctx context.Context) ([]resources.Problem, error) {
 	var kept gathered[resources.Problem]
 	err := eachKind(ctx, c.reg.Kinds(), func(ctx context.Context, kind *resources.Kind) error {
 		return c.each(ctx, kind, func(ctx context.Context, obj *Meta) error {

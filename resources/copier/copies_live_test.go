@@ -83,7 +83,7 @@ func TestForgetCopies(t *testing.T) {
 	s.v3("IPReservation", "metadata: {name: theirs, annotations: {"+resources.MigratedByAnnotation+": another}}\nspec: {reservedCIDRs: [10.0.0.0/8]}")
 	s.mustCopy()
 	for range 2 {
-		if kept, err := s.copier.ForgetCopies(t.Context()); len(kept) > 0 || err != nil {
+		if kept, err := s.copier.RemoveMigrationAnnotations(t.Context()); len(kept) > 0 || err != nil {
 			t.Errorf("kept %v, %v", kept, err)
 		}
 	}

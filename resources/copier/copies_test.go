@@ -77,7 +77,7 @@ func TestForgetCopiesThatAreRefused(t *testing.T) {
 				}
 				return c.Patch(ctx, obj, patch, opts...)
 			}})
-			problems, err := c.ForgetCopies(t.Context())
+			problems, err := c.RemoveMigrationAnnotations(t.Context())
 			if (err != nil) != tc.fails {
 				t.Fatalf("error %v: %s", err, tc.why)
 			}

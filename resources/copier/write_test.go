@@ -76,7 +76,7 @@ func TestWhatIsImmutableIsCreatedAnew(t *testing.T) {
 				w.patch(w.get(pool.V3GVK(), "pool"), tc.edit)
 			}
 			if tc.forget {
-				_, err := c.ForgetCopies(t.Context())
+				_, err := c.RemoveMigrationAnnotations(t.Context())
 				w.must(err)
 			}
 			tc.counts.Total, tc.counts.Done = 1, 1

@@ -31,8 +31,8 @@ spec:
     retry: {base: 1s, max: 1s}
     onDelete: {to: Leaving}
   - {name: Up, terminal: success, onDelete: {to: Leaving}}
-  - {name: Leaving, deletion: true, next: [{to: Gone}]}
-  - {name: Gone, deletion: true, end: true}
+  - {name: Leaving, deletion: true, next: [{to: Deleted}]}
+  - {name: Deleted, deletion: true, end: true}
 `
 
 // A host that takes connections and never answers keeps no other object waiting, and no deletion.

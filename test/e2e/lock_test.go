@@ -89,7 +89,7 @@ func TestLockDeadline(t *testing.T) {
 	if failed := meta.FindStatusCondition(dm.Status.Conditions, migrationv1.ConditionFailed); failed == nil || !strings.HasPrefix(failed.Message, "LockDeadline: ") {
 		t.Errorf("it says %+v", failed)
 	}
-	if took := dm.Status.Machine.Since.Time.Sub(first.Status.DatastoreLockedAt.Time); took < 12*time.Second {
+	if took := dm.Status.Machine.EnteredAt.Time.Sub(first.Status.DatastoreLockedAt.Time); took < 12*time.Second {
 		t.Errorf("it gave up after %s", took)
 	}
 	if dm.Status.Lock != nil || dm.Status.DatastoreLockedAt != nil {

@@ -156,7 +156,7 @@ func stepIndex(t *testing.T, p *v1alpha1.Phase, action string) int {
 func quickly(t *testing.T, spec *v1alpha1.MachineSpec) {
 	t.Helper()
 	for action, with := range map[string]map[string]any{
-		"FenceV1": {"settle": "500ms", "watchFrom": 20},
+		"BlockV1Writes": {"settle": "500ms", "watchFrom": 20},
 		"Drain":   {"quiet": "100ms", "atMost": "2s"},
 	} {
 		inStep("Migrating", action, func(s *v1alpha1.Step) { s.With = with })(t, spec)
@@ -174,10 +174,10 @@ var places = []struct{ gate, phase, action, when string }{
 	{"compared", "Pending", "DetectConflicts", "true"},
 	{"ahead", "Pending", "CopyResources", "result.conflicts == 0"},
 	{"begin", "Migrating", "", "true"},
-	{"fenced", "Migrating", "FenceV1", "true"},
+	{"fenced", "Migrating", "BlockV1Writes", "true"},
 	{"locked", "Migrating", "LockV1", "true"},
 	{"drained", "Migrating", "Drain", "true"},
-	{"parked", "Migrating", "ParkAPIService", "true"},
+	{"parked", "Migrating", "DisableAPIService", "true"},
 	{"served", "Migrating", "AwaitV3Served", "true"},
 	{"v3locked", "Migrating", "LockV3", "true"},
 	{"copied", "Migrating", "CopyResources", "true"},

@@ -55,8 +55,8 @@ func TestReload(t *testing.T) {
 		after = w.read(t, setup.MigrationName).Status.Machine
 		return nilIf(after.Revision != before.Status.Machine.Revision)
 	})
-	if was := before.Status.Machine; after.Phase != was.Phase || len(after.History) != len(was.History) || after.Cursor != was.Cursor || after.Step != was.Step {
-		t.Errorf("phase %s, step %s, number %d, %d transitions: only the revision changes", after.Phase, after.Step, after.Cursor, len(after.History))
+	if was := before.Status.Machine; after.Phase != was.Phase || len(after.History) != len(was.History) || after.StepIndex != was.StepIndex || after.Step != was.Step {
+		t.Errorf("phase %s, step %s, number %d, %d transitions: only the revision changes", after.Phase, after.Step, after.StepIndex, len(after.History))
 	}
 	if told := w.awaitEvent(t, "MachineReloaded"); !strings.Contains(told, after.Revision) {
 		t.Errorf("Event MachineReloaded names the revision %s: %s", after.Revision, told)

@@ -216,8 +216,8 @@ func (v *versions) ahead(t *testing.T) {
 	after := v.awaitStatus(t, setup.MigrationName, "with the next revision", func(dm *migrationv1.DatastoreMigration) bool {
 		return dm.Status.Machine.Revision != before.Revision
 	}).Status.Machine
-	if after.Step != "pause-ahead" || after.Cursor != before.Cursor || len(after.History) != len(before.History) {
-		t.Errorf("at step %s, number %d after %d, history %v: the phase began anew", after.Step, after.Cursor, before.Cursor, after.History)
+	if after.Step != "pause-ahead" || after.StepIndex != before.StepIndex || len(after.History) != len(before.History) {
+		t.Errorf("at step %s, number %d after %d, history %v: the phase began anew", after.Step, after.StepIndex, before.StepIndex, after.History)
 	}
 	v.remove(t, setup.MigrationName)
 	v.assertUntouched(t)

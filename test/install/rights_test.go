@@ -274,7 +274,7 @@ var exceptions = map[string]string{
 		"one of them kube-apiserver makes the APIService itself, before anybody else can",
 	"delete configmaps phasegate-collector-canary": "AttachDependents and AttachV1Owners, where the garbage collector has not deleted it in the time that it was given: " +
 		"that of the story works",
-	"patch validatingadmissionpolicies.admissionregistration.k8s.io v3-fence.migration.projectcalico.org": "FenceV1 under the lock, " +
+	"patch validatingadmissionpolicies.admissionregistration.k8s.io v3-fence.migration.projectcalico.org": "BlockV1Writes under the lock, " +
 		"where the manager has been installed anew under another name",
 	"get configmaps cni-config":               "Preflight and ObserveRollout, where the Tigera operator runs Calico",
 	"patch machinedefinitions.phasegate.dev":  "the machine in force, where its file changes while the manager runs, or where somebody has edited what shows it",

@@ -201,8 +201,8 @@ func pause(m *fsm.Machine, st *v1alpha1.MachineStatus) time.Duration {
 			return min(pace.Poll, pace.Max) // the latter where it failed for good
 		}
 	}
-	if st.Step != "" && int(st.Cursor) < len(steps) {
-		pace = steps[st.Cursor]
+	if st.Step != "" && int(st.StepIndex) < len(steps) {
+		pace = steps[st.StepIndex]
 	}
 	return min(time.Duration(float64(pace.Base)*math.Pow(pace.Factor, float64(st.Attempts-1))), pace.Max)
 }

@@ -65,7 +65,7 @@ func TestDefectsThatPeopleShowAreFound(t *testing.T) {
 			})},
 		"a claim without a precondition": {why: "two objects have one target", of: restore, careless: true, only: []kind{joins, annotates}, want: apart,
 			changed: []string{"use: Apply\n    with:\n", "use: Apply\n    with:\n      notOurs: allow\n"}},
-		"an abort without undo": {why: "the application stays stopped", of: examples["maintenance"], changed: []string{"    - {undo: held}\n    next:\n    - {to: Gone}", "    next:\n    - {to: Gone}"},
+		"an abort without undo": {why: "the application stays stopped", of: examples["maintenance"], changed: []string{"    - {undo: held}\n    next:\n    - {to: Deleted}", "    next:\n    - {to: Deleted}"},
 			only: []kind{asks, asks, deletes}, want: restored},
 	} {
 		t.Run(name, func(t *testing.T) {

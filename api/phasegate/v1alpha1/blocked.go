@@ -21,10 +21,10 @@ type Blocked struct {
 	To string `json:"to,omitempty"`
 	// Step is the step that waits; empty for an exit. It has at most 253 characters.
 	Step string `json:"step,omitempty"`
-	// Because is the expression that is not true, of at most 1024 characters.
-	Because string `json:"because"`
-	// Got is the value seen, or the error of evaluating, of at most 1024 characters.
-	Got string `json:"got,omitempty"`
+	// Guard is the expression that is not true, of at most 1024 characters.
+	Guard string `json:"guard"`
+	// Value is the value seen, or the error of evaluating, of at most 1024 characters.
+	Value string `json:"value,omitempty"`
 }
 
 // blockedNext separates two ways. One inside a value is replaced by what looks like it.
@@ -35,15 +35,15 @@ var blockedLine = regexp.MustCompile(`(?s)^(?:→ (\S+): |step (\S+): )?(.*?)(?:
 
 // String is one part of the line that MarshalJSON writes.
 func (b Blocked) String() string {
-	text := b.Because
+	text := b.Guard
 	switch {
 	case b.To != "":
 		text = "→ " + b.To + ": " + text
 	case b.Step != "":
 		text = "step " + b.Step + ": " + text
 	}
-	if b.Got != "" {
-		text += "; seen: " + b.Got
+	if b.Value != "" {
+		text += "; seen: " + b.Value
 	}
 	return strings.ReplaceAll(oneLine(text), blockedNext, blockedInside)
 }
@@ -79,7 +79,7 @@ func (b *BlockedWays) UnmarshalJSON(data []byte) error {
 	}
 	for text := range strings.SplitSeq(line, blockedNext) {
 		part := blockedLine.FindStringSubmatch(text)
-		*b = append(*b, Blocked{To: part[1], Step: part[2], Because: part[3], Got: part[4]})
+		*b = append(*b, Blocked{To: part[1], Step: part[2], Guard: part[3], Value: part[4]})
 	}
 	return nil
 }

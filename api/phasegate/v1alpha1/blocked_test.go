@@ -15,11 +15,11 @@ func TestBlockedIsOneLine(t *testing.T) {
 		ways v1alpha1.BlockedWays
 		want string
 	}{
-		"an exit":  {"what closes it, and what was seen", v1alpha1.BlockedWays{{To: "Open", Because: "request.approve.pending", Got: "request.approve.pending = false"}}, "→ Open: request.approve.pending; seen: request.approve.pending = false"},
-		"a step":   {"it waits", v1alpha1.BlockedWays{{Step: "Preflight", Because: "the step is not done", Got: "fence: missing"}}, "step Preflight: the step is not done; seen: fence: missing"},
-		"no value": {"an error has none", v1alpha1.BlockedWays{{Step: "Copy", Because: "error, attempt 1"}}, "step Copy: error, attempt 1"},
-		"no place": {"another program may write it so", v1alpha1.BlockedWays{{Because: "guards.night", Got: "day"}}, "guards.night; seen: day"},
-		"several":  {"two exits", v1alpha1.BlockedWays{{To: "A", Because: "x || y"}, {To: "B", Because: "z", Got: "z = 1"}}, "→ A: x || y | → B: z; seen: z = 1"},
+		"an exit":  {"what closes it, and what was seen", v1alpha1.BlockedWays{{To: "Open", Guard: "request.approve.pending", Value: "request.approve.pending = false"}}, "→ Open: request.approve.pending; seen: request.approve.pending = false"},
+		"a step":   {"it waits", v1alpha1.BlockedWays{{Step: "Preflight", Guard: "the step is not done", Value: "fence: missing"}}, "step Preflight: the step is not done; seen: fence: missing"},
+		"no value": {"an error has none", v1alpha1.BlockedWays{{Step: "Copy", Guard: "error, attempt 1"}}, "step Copy: error, attempt 1"},
+		"no place": {"another program may write it so", v1alpha1.BlockedWays{{Guard: "guards.night", Value: "day"}}, "guards.night; seen: day"},
+		"several":  {"two exits", v1alpha1.BlockedWays{{To: "A", Guard: "x || y"}, {To: "B", Guard: "z", Value: "z = 1"}}, "→ A: x || y | → B: z; seen: z = 1"},
 	} {
 		data, err := json.Marshal(c.ways)
 		if err != nil {
@@ -40,16 +40,16 @@ func TestBlockedIsOneLine(t *testing.T) {
 }
 
 // plain compares fields instead of lines.
-var plain = cmp.Transformer("fields", func(b v1alpha1.Blocked) [4]string { return [4]string{b.To, b.Step, b.Because, b.Got} })
+var plain = cmp.Transformer("fields", func(b v1alpha1.Blocked) [4]string { return [4]string{b.To, b.Step, b.Guard, b.Value} })
 
 func TestBlockedReadsWhatWasWritten(t *testing.T) {
 	for name, c := range map[string]struct {
 		why, text string
 		want      []v1alpha1.Blocked
 	}{
-		"objects":   {"earlier versions wrote a list", `[{"to":"Open","because":"x","got":"1"}]`, []v1alpha1.Blocked{{To: "Open", Because: "x", Got: "1"}}},
+		"objects":   {"earlier versions wrote a list", `[{"to":"Open","guard":"x","value"1"}]`, []v1alpha1.Blocked{{To: "Open", Guard: "x", Value: "1"}}},
 		"empty":     {"nothing is closed", `""`, nil},
-		"separator": {"a value holds what separates two ways", mustJSON(t, v1alpha1.BlockedWays{{To: "A", Because: "x", Got: "a | b\nc"}}), []v1alpha1.Blocked{{To: "A", Because: "x", Got: "a ¦ b c"}}},
+		"separator": {"a value holds what separates two ways", mustJSON(t, v1alpha1.BlockedWays{{To: "A", Guard: "x", Value: "a | b\nc"}}), []v1alpha1.Blocked{{To: "A", Guard: "x", Value: "a ¦ b c"}}},
 	} {
 		var got v1alpha1.BlockedWays
 		if err := json.Unmarshal([]byte(c.text), &got); err != nil {

@@ -36,8 +36,8 @@ type MachineSpec struct {
 	Defaults Defaults `json:"defaults,omitempty"`
 	// Watch lists other objects whose changes wake the owner.
 	Watch []Watch `json:"watch,omitempty"`
-	// Facts are named expressions for use in guards.
-	Facts []Named `json:"facts,omitempty"`
+	// Variables are named expressions for use in guards.
+	Variables []Named `json:"variables,omitempty"`
 	// Actions are actions of the program under a name and with parameters of the
 	// machine's own, for steps and effects.
 	Actions []NamedAction `json:"actions,omitempty"`

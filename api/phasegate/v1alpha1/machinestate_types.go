@@ -32,7 +32,7 @@ const (
 // +kubebuilder:printcolumn:name=Namespace,type=string,JSONPath=`.spec.object.namespace`
 // +kubebuilder:printcolumn:name=Object,type=string,JSONPath=`.spec.object.name`
 // +kubebuilder:printcolumn:name=Phase,type=string,JSONPath=`.status.phase`
-// +kubebuilder:printcolumn:name=Since,type=date,JSONPath=`.status.since`
+// +kubebuilder:printcolumn:name=Entered,type=date,JSONPath=`.status.enteredAt`
 // +kubebuilder:printcolumn:name=Age,type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name=Held,type=string,JSONPath=`.status.held`,priority=1
 type MachineState struct {

@@ -34,16 +34,16 @@ type MachineStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +optional
 	Step string `json:"step,omitempty"`
-	// StepSince is when a `wait` step began.
+	// StepEnteredAt is when a `wait` step began.
 	// +optional
-	StepSince *metav1.MicroTime `json:"stepSince,omitempty"`
-	// Cursor counts the steps of this visit to the phase that are done.
+	StepEnteredAt *metav1.MicroTime `json:"stepEnteredAt,omitempty"`
+	// StepIndex counts the steps of this visit to the phase that are done.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
-	Cursor int32 `json:"cursor,omitempty"`
-	// Since is when the phase was entered.
+	StepIndex int32 `json:"stepIndex,omitempty"`
+	// EnteredAt is when the phase was entered.
 	// +optional
-	Since *metav1.MicroTime `json:"since,omitempty"`
+	EnteredAt *metav1.MicroTime `json:"enteredAt,omitempty"`
 	// EnteredAs is the name under which the phase was entered, where another revision
 	// of the machine has renamed it since.
 	// +kubebuilder:validation:MaxLength=63
@@ -127,7 +127,7 @@ const HistoryShown = 8
 // SamePosition tells whether two statuses are about one visit to a step, after as many errors: what
 // one of them shows is true of the other.
 func (s *MachineStatus) SamePosition(other *MachineStatus) bool {
-	return s.Phase == other.Phase && s.Step == other.Step && s.Cursor == other.Cursor && s.Attempts == other.Attempts
+	return s.Phase == other.Phase && s.Step == other.Step && s.StepIndex == other.StepIndex && s.Attempts == other.Attempts
 }
 
 // RequestStatus holds the tokens of a one-shot request that were acted on.

@@ -11,8 +11,8 @@ import (
 // this name is found again, and is not made twice.
 func (s *MachineStatus) Visit() string {
 	since := ""
-	if s.Since != nil {
-		since = s.Since.UTC().Format(time.RFC3339Nano)
+	if s.EnteredAt != nil {
+		since = s.EnteredAt.UTC().Format(time.RFC3339Nano)
 	}
 	return cmp.Or(s.EnteredAs, s.Phase) + "\x00" + since
 }

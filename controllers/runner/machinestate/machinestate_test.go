@@ -42,7 +42,7 @@ func TestOverlay(t *testing.T) {
 		Phase: "Pending", Message: "waits", DatastoreLockedAt: &lockedAt, CompletedAt: &lockedAt,
 		Machine: v1alpha1.MachineStatus{
 			Phase: "Pending", Step: "Preflight", Held: v1alpha1.Held("forged"), Deadline: &at,
-			Blocked: []v1alpha1.Blocked{{Step: "Preflight", Because: "a"}}, OnDelete: &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionImmediate},
+			Blocked: []v1alpha1.Blocked{{Step: "Preflight", Guard: "a"}}, OnDelete: &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionImmediate},
 		},
 	}
 	held := []v1alpha1.HeldEffect{{Name: "v1Lock", Release: "UnlockV1"}}
@@ -70,7 +70,7 @@ func TestOverlay(t *testing.T) {
 				Phase: "Pending", Message: "waits",
 				Machine: v1alpha1.MachineStatus{
 					Phase: "Pending", Step: "Preflight",
-					Blocked: []v1alpha1.Blocked{{Step: "Preflight", Because: "a"}}, OnDelete: &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionImmediate},
+					Blocked: []v1alpha1.Blocked{{Step: "Preflight", Guard: "a"}}, OnDelete: &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionImmediate},
 				},
 			},
 		},

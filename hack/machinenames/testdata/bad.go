@@ -26,7 +26,7 @@ func _(dm *migrationv1.DatastoreMigration, st *v1alpha1.MachineStatus, name stri
 	case "Plan": // bad
 		return true
 	}
-	if slices.Contains(over, st.Phase) || slices.Contains([]string{"Gone"}, dm.CurrentPhase()) { // bad
+	if slices.Contains(over, st.Phase) || slices.Contains([]string{"Deleted"}, dm.CurrentPhase()) { // bad
 		return true
 	}
 	for _, h := range st.Held {

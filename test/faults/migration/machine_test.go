@@ -50,7 +50,7 @@ func quick(gate bool) (*fsm.Machine, error) {
 
 func shorten(step *v1alpha1.Step) {
 	switch step.Action {
-	case "FenceV1": // proved all the same, and there is one API server here
+	case "BlockV1Writes": // proved all the same, and there is one API server here
 		with := map[string]any{"settle": "0s", "watchFrom": 20}
 		maps.Copy(with, step.With)
 		step.With = with

@@ -43,14 +43,14 @@ func migration(phase, step string, transitions int) *migrationv1.DatastoreMigrat
 				Total: 240, Migrated: 230, Skipped: 9, NotCopied: "Tier default: in v3 already", OnlyInV3: "Tier left", OwnersWithheld: 3,
 				Kinds: "Tier=7/7", TypeDetails: []migrationv1.TypeProgress{{Kind: "Tier", Migrated: 1}, {Kind: "IPPool", Migrated: 1, Conflicts: 2}}},
 			Machine: v1alpha1.MachineStatus{
-				Name: "datastore-migration", Revision: "sha256:a", PhaseRevision: "sha256:b", Phase: phase, Step: step, Cursor: 4, Since: micro(0), Generation: 1, Deadline: micro(24 * time.Hour),
+				Name: "datastore-migration", Revision: "sha256:a", PhaseRevision: "sha256:b", Phase: phase, Step: step, StepIndex: 4, EnteredAt: micro(0), Generation: 1, Deadline: micro(24 * time.Hour),
 				Result: `{"conflicts":1}`, Requests: []v1alpha1.RequestStatus{{Name: "retry", Token: "1", Earlier: "2"}},
 				OnDelete: &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionTransition, To: "Aborting"},
 			},
 		},
 	}
 	if step != "" {
-		dm.Status.Machine.Blocked = v1alpha1.BlockedWays{{Step: step, Because: "result.conflicts == 0", Got: "result.conflicts = 1"}}
+		dm.Status.Machine.Blocked = v1alpha1.BlockedWays{{Step: step, Guard: "result.conflicts == 0", Value: "result.conflicts = 1"}}
 	}
 	for range transitions {
 		dm.Status.Machine.History = append(dm.Status.Machine.History, v1alpha1.Transition{From: "Pending", To: phase, At: *micro(0), Reason: "Because"})
@@ -70,7 +70,7 @@ func inConflict(dm *migrationv1.DatastoreMigration) {
 		dm.Status.Conflicts = append(dm.Status.Conflicts, migrationv1.Conflict{Kind: "NetworkPolicy", Namespace: "shop", Name: fmt.Sprint("web-", i), Fields: []string{"spec.order: 1 in v1, 2 in v3", "spec.tier: a in v1, b in v3"}})
 	}
 	dm.Status.Progress.Conflicts = 40
-	dm.Status.Machine.Cursor = 0
+	dm.Status.Machine.StepIndex = 0
 	dm.Status.Conditions = append(dm.Status.Conditions, condition("Conflict", metav1.ConditionTrue, "ConflictsOmitted"))
 }
 
@@ -196,8 +196,8 @@ func TestServer(t *testing.T) {
 		Status: toolhivev1beta1.MCPServerStatus{Phase: "Failed", Message: "the image cannot be pulled", ObservedGeneration: 2, URL: "http://x", ReadyReplicas: 1,
 			Conditions: []metav1.Condition{condition("Ready", metav1.ConditionFalse, "NotReady"), condition("Reconciling", metav1.ConditionTrue, "Failed"), condition("StdioReplicaCapped", metav1.ConditionTrue, "a"),
 				condition("SessionStorageWarning", metav1.ConditionFalse, "a"), condition("RateLimitConfigValid", metav1.ConditionTrue, "a")},
-			Machine: v1alpha1.MachineStatus{Name: "mcpserver", Revision: "r", PhaseRevision: "r", Phase: "Failed", Step: "ObserveWorkload", Cursor: 2, Since: micro(0), Deadline: micro(0), Result: "{}", Attempts: 3,
-				NotBefore: micro(0), Held: v1alpha1.Held("workload"), Blocked: v1alpha1.BlockedWays{{Step: "ObserveWorkload", Because: "error, attempt 3", Got: "the image cannot be pulled"}},
+			Machine: v1alpha1.MachineStatus{Name: "mcpserver", Revision: "r", PhaseRevision: "r", Phase: "Failed", Step: "ObserveWorkload", StepIndex: 2, EnteredAt: micro(0), Deadline: micro(0), Result: "{}", Attempts: 3,
+				NotBefore: micro(0), Held: v1alpha1.Held("workload"), Blocked: v1alpha1.BlockedWays{{Step: "ObserveWorkload", Guard: "error, attempt 3", Value: "the image cannot be pulled"}},
 				OnDelete: &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionTransition, To: "Terminating"}, Requests: []v1alpha1.RequestStatus{{Name: "restart", Token: "1", Earlier: "2"}}}},
 	}
 	for range v1alpha1.HistoryLimit {

@@ -24,7 +24,7 @@ func TestState(t *testing.T) {
 			APIVersion: "migration.projectcalico.org/v1", Kind: "DatastoreMigration", Name: "to-v3", UID: "5c2d0c0e-6d0a-4a39-8d5c-7f3f2f1a0b9e"}},
 		Status: v1alpha1.MachineStateStatus{
 			MachineStatus: v1alpha1.MachineStatus{
-				Name: "datastore-migration", Revision: "r", Phase: "Migrating", Step: "CopyResources", Cursor: 9, Since: &at, Generation: 1, Deadline: &at,
+				Name: "datastore-migration", Revision: "r", Phase: "Migrating", Step: "CopyResources", StepIndex: 9, EnteredAt: &at, Generation: 1, Deadline: &at,
 				Result: `{"kinds":"Tier=3/3"}`,
 			},
 			Saved: map[string]v1alpha1.SavedText{v1alpha1.SavedStatus: `{"lock":{"mode":"Enforced"}}`, "apiService": `{"spec":{}}`},

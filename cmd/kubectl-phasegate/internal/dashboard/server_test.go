@@ -53,8 +53,8 @@ func under(phase, text string) live.Object {
 			Conflicts: []migrationv1.Conflict{{Kind: "IPPool", Name: text, Fields: []string{text}}},
 			Progress:  &migrationv1.Progress{Total: 200, Migrated: 50, TotalTypes: 21, CompletedTypes: 3, TypeDetails: []migrationv1.TypeProgress{{Kind: "IPPool", Migrated: 7}}},
 			Machine: v1alpha1.MachineStatus{
-				Phase: phase, Step: text, Since: &since, Held: v1alpha1.Held("sideDoor", "v1Lock"), OnDelete: &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionHold, Message: text},
-				Blocked: []v1alpha1.Blocked{{Step: "DetectConflicts", Because: text, Got: text}},
+				Phase: phase, Step: text, EnteredAt: &since, Held: v1alpha1.Held("sideDoor", "v1Lock"), OnDelete: &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionHold, Message: text},
+				Blocked: []v1alpha1.Blocked{{Step: "DetectConflicts", Guard: text, Value: text}},
 				History: []v1alpha1.Transition{{To: "Pending", At: since}, {From: "Pending", To: phase, At: since, Reason: "ReadyToCutOver", Message: text}},
 			},
 			Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "Migrating", Message: text}},

@@ -102,7 +102,7 @@ func TestTold(t *testing.T) {
 	want := []string{
 		"renamed    " + machine.Bindings().Actions["UnlockV3"].Doc, // as it was stored, whatever the file says by now
 		"v1Lock     Sets v1 datastoreReady to true, if this migration locked it.",
-		"v1Fence    Removes what FenceV1 installed, if this migration did.",
+		"v1Fence    Removes what BlockV1Writes installed, if this migration did.",
 		"then DatastoreMigration to-v3 goes; v1 is as it was",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

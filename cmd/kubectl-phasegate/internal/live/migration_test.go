@@ -57,7 +57,7 @@ func TestMigration(t *testing.T) {
 			want: "a Migrating 12:00 [v1Lock] ", requests: 2},
 		"Any": {why: "the same where no name is given", objects: []client.Object{shownAs("a", "1", "Pending"), stateOf("a", "1", "Migrating")},
 			want: "a Migrating 12:00 [v1Lock] ", names: []string{"a"}, requests: 2},
-		"Gone": {why: "the finalizer was removed by hand", ask: "a", objects: []client.Object{stateOf("a", "1", "Migrating")}, requests: 1, missing: true},
+		"Deleted": {why: "the finalizer was removed by hand", ask: "a", objects: []client.Object{stateOf("a", "1", "Migrating")}, requests: 1, missing: true},
 		"Replaced": {why: "the state is that of another one of its name", ask: "a", objects: []client.Object{shownAs("a", "2", ""), stateOf("a", "1", "Migrating")},
 			want: "a   [] ", requests: 2},
 		"Two": {why: "neither is taken", objects: []client.Object{shownAs("a", "1", ""), shownAs("b", "2", "Complete"), stateOf("a", "1", "Pending")},

@@ -186,5 +186,5 @@ func waitsFor(blocked []v1alpha1.Blocked) string {
 		return ""
 	}
 	b := blocked[0]
-	return fmt.Sprintf(", which waits for %s (%s)", b.Because, b.Got)
+	return fmt.Sprintf(", which waits for %s (%s)", b.Guard, b.Value)
 }

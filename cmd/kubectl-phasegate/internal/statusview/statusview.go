@@ -25,7 +25,7 @@ func Of(m *fsm.Machine, of live.Object, now time.Time, by Caller) (Overview, err
 	o := Overview{
 		Kind: of.Kind.Kind, Namespace: of.Namespace, Name: of.Name, Machine: m.Name(), Revision: st.Revision, Now: now.UTC(),
 		Phase: st.Phase, Description: phase.Description, Phases: line(m, st),
-		Since: instant(st.Since), Deadline: instant(st.Deadline), Message: of.Message,
+		EnteredAt: instant(st.EnteredAt), Deadline: instant(st.Deadline), Message: of.Message,
 		WhyNot: st.Blocked, Held: HeldBy(m, st.Held), OnDelete: (*Deletion)(m.Deletion(*st)), Deleting: of.Deleting, Step: stepOf(m, &phase, st),
 		Conditions: of.Conditions, History: history(st), Note: of.Note, Stale: of.Stale,
 	}
@@ -41,7 +41,7 @@ func Of(m *fsm.Machine, of live.Object, now time.Time, by Caller) (Overview, err
 		}
 		addMigration(&o, dm, now)
 		if step := dm.Status.Machine.Step; len(o.WhyNot) == 0 && dm.Status.Machine.OnDelete == nil && slices.Contains(waiting, advice.actionOf(&phase, step)) {
-			o.WhyNot = []Closed{{Step: step, Because: "the step is not done", Got: dm.Status.Message}}
+			o.WhyNot = []Closed{{Step: step, Guard: "the step is not done", Value: dm.Status.Message}}
 		}
 		advice.migration = true
 	}
@@ -120,7 +120,7 @@ func programs(m *fsm.Machine, action string) string {
 	return action
 }
 
-// stepOf finds the step by its name: at the cursor another file may have another one, of which
+// stepOf finds the step by its name: at the stepIndex another file may have another one, of which
 // nothing is said then.
 func stepOf(m *fsm.Machine, p *v1alpha1.Phase, st *v1alpha1.MachineStatus) *Step {
 	if st.Step == "" {
@@ -130,7 +130,7 @@ func stepOf(m *fsm.Machine, p *v1alpha1.Phase, st *v1alpha1.MachineStatus) *Step
 	if s.Attempts > 0 {
 		s.NotBefore = instant(st.NotBefore)
 	}
-	if i := int(st.Cursor); i < len(p.Steps) && program.StepName(p.Steps[i]) == st.Step {
+	if i := int(st.StepIndex); i < len(p.Steps) && program.StepName(p.Steps[i]) == st.Step {
 		s.Number, s.Of, s.Does = i+1, len(p.Steps), does(m, p.Steps[i].Action)
 	}
 	return s

@@ -127,7 +127,7 @@ func TestOrphans(t *testing.T) {
 	want := []statusview.Orphan{
 		{State: "datastore-migration.0-1", Kind: kind.Kind, Object: "to-v3", UID: "0-1", Phase: "Migrating", Command: "kubectl describe machinestate datastore-migration.0-1 --context c",
 			Next: "what it holds is being given back by the manager, which then removes the state", Held: []statusview.Held{
-				{Effect: "v1Fence", Acquire: m.Bindings().Actions["FenceV1"].Doc, Release: m.Bindings().Actions["UnfenceV1"].Doc},
+				{Effect: "v1Fence", Acquire: m.Bindings().Actions["BlockV1Writes"].Doc, Release: m.Bindings().Actions["AllowV1Writes"].Doc},
 				{Effect: "lock", Release: m.Bindings().Actions["UnlockV1"].Doc},
 			}},
 		{State: "datastore-migration.0-2", Kind: kind.Kind, Object: "old", UID: "0-2", Phase: "Failed", Command: "kubectl describe machinestate datastore-migration.0-2 --context c",
@@ -162,7 +162,7 @@ func TestPhaseOfAViewOnAForeignCRD(t *testing.T) {
 	}
 }
 
-// At the cursor another file has another step: its text is not told.
+// At the stepIndex another file has another step: its text is not told.
 func TestNoStepOfAnotherFile(t *testing.T) {
 	m := shipped(t)
 	for revision, want := range map[string]*statusview.Step{
@@ -170,7 +170,7 @@ func TestNoStepOfAnotherFile(t *testing.T) {
 		"sha256:another": {Name: "AnotherStep"},
 	} {
 		there := in(t, "Migrating", "")
-		there.Machine.Step, there.Machine.Cursor, there.Machine.Revision = "AnotherStep", 1, revision
+		there.Machine.Step, there.Machine.StepIndex, there.Machine.Revision = "AnotherStep", 1, revision
 		o := of(t, m, there, statusview.Caller{})
 		if diff := cmp.Diff(want, o.Step); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)

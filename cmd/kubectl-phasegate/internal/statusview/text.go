@@ -88,8 +88,8 @@ func (o *Overview) head(p *page) {
 		phase = "not begun"
 	}
 	title := p.style(Title, o.Kind+" "+qualified(o.Namespace, o.Name)) + ": " + p.style(o.role(), phase)
-	if o.Since != nil {
-		title += " for " + p.since(*o.Since)
+	if o.EnteredAt != nil {
+		title += " for " + p.since(*o.EnteredAt)
 	}
 	if o.Deadline != nil {
 		title += ", deadline " + p.until(*o.Deadline)
@@ -253,9 +253,9 @@ func (o *Overview) reasons(p *page) {
 		if c.Step != "" {
 			where = "step " + c.Step + " waits: "
 		}
-		why = append(why, where+c.Because)
-		if c.Got != "" {
-			why = append(why, p.style(Faint, "  seen: "+c.Got))
+		why = append(why, where+c.Guard)
+		if c.Value != "" {
+			why = append(why, p.style(Faint, "  seen: "+c.Value))
 		}
 	}
 	p.row("Why not", why...)

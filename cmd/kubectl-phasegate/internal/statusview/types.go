@@ -38,9 +38,9 @@ type Overview struct {
 	Description string  `json:"description,omitempty"`
 	Phases      []Phase `json:"phases"`
 	// Outcome says whether there is something to wait for.
-	Outcome  Outcome    `json:"outcome"`
-	Since    *time.Time `json:"since,omitempty"`
-	Deadline *time.Time `json:"deadline,omitempty"`
+	Outcome   Outcome    `json:"outcome"`
+	EnteredAt *time.Time `json:"enteredAt,omitempty"`
+	Deadline  *time.Time `json:"deadline,omitempty"`
 	// Step is the one that runs or waits; nil between phases.
 	Step *Step `json:"step,omitempty"`
 	// Message is the sentence that the controller shows.
