@@ -9,9 +9,9 @@ import (
 
 func TestWhatDecidedAGuard(t *testing.T) {
 	type answer struct {
-		Open         bool
+		Open        bool
 		Part, Value string
-		Asked        []string
+		Asked       []string
 	}
 	for name, c := range map[string]struct {
 		why, when string
@@ -45,11 +45,11 @@ func TestWhatDecidedAGuard(t *testing.T) {
 		"in a map":             {"by the name that is written", `result.deep.b == 2`, answer{Part: `result.deep.b == 2`, Value: "result.deep.b = 1"}},
 		"odd name":             {"as it would have to be written", `self.?meta[?"a/b"].orValue("") == "x"`, answer{Part: `self.?meta[?"a/b"].orValue("") == "x"`, Value: `self.meta["a/b"] = none`}},
 		"has":                  {"it is asked whether, not what", `has(self.spec.x)`, answer{Part: `has(self.spec.x)`, Value: `has(self.spec.x) = false`}},
-		"variable":                 {"a variable is a value", `!variables.big`, answer{Part: `!variables.big`, Value: "variables.big = true"}},
+		"variable":             {"a variable is a value", `!variables.big`, answer{Part: `!variables.big`, Value: "variables.big = true"}},
 		"clock":                {"what changes by itself would be a status write on each look", `phase.age > duration("1h") && result.n == 7 || now < timestamp("2000-01-01T00:00:00Z")`, answer{Part: `phase.age > duration("1h") || now < timestamp("2000-01-01T00:00:00Z")`}},
 		"missing":              {"an error is not taken, and said of the part that fails", `result.n == 7 && result.none > 1`, answer{Part: `result.none > 1`, Value: "error: no such key: none"}},
 		"not a boolean":        {"dyn passes the type check; a number is still not true", `result.n`, answer{Part: `result.n`, Value: "error: result.n is 7, not a boolean"}},
-		"bad variable":             {"the error of a variable is the guard's", `variables.bad`, answer{Part: `variables.bad`, Value: "error: no such key: none"}},
+		"bad variable":         {"the error of a variable is the guard's", `variables.bad`, answer{Part: `variables.bad`, Value: "error: no such key: none"}},
 		"guard":                {"a guard explains itself", `guards.shut`, answer{Part: `guards.shut`, Value: "the door is shut", Asked: []string{"shut"}}},
 		"guard and value":      {"the guard let it pass", `!guards.shut && result.n == 1`, answer{Part: `result.n == 1`, Value: "result.n = 7", Asked: []string{"shut"}}},
 		"guard or value":       {"neither hides the other", `guards.shut || result.n == 1`, answer{Part: `guards.shut || result.n == 1`, Value: "the door is shut, result.n = 7", Asked: []string{"shut"}}},

@@ -46,9 +46,9 @@ func (r *Run) fail(ctx context.Context, o Result, policy program.Backoff, p *pro
 	delay = max(delay, o.RetryAfter)
 	r.holdBack(delay)
 	r.st.Blocked = []v1alpha1.Blocked{{
-		Step:    cmp.Or(r.st.Step, "require"),
+		Step:  cmp.Or(r.st.Step, "require"),
 		Guard: fmt.Sprintf("%s error, attempt %d", class, r.st.Attempts),
-		Value:     expr.Clip(text, v1alpha1.TextLimit),
+		Value: expr.Clip(text, v1alpha1.TextLimit),
 	}}
 	r.message = fmt.Sprintf("%s (attempt %d, next in %s)", text, r.st.Attempts, delay.Round(100*time.Millisecond))
 	r.next = r.sleep(delay)

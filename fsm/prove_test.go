@@ -97,7 +97,7 @@ func TestMistakesOfOrderAreFound(t *testing.T) {
 				"  Pending: LockOld done",
 				"  kubectl delete",
 				"  → Leaving",
-				"  → Gone",
+				"  → Deleted",
 				"  the finalizer is removed",
 			},
 			right: []string{"timeout: {after: 1h, to: Aborting}\n    onDelete: {to: Leaving}", "timeout: {after: 1h, to: Aborting}\n    onDelete: {to: Aborting}"},
@@ -197,7 +197,7 @@ func TestInvariants(t *testing.T) {
 			twin:   []string{"deletion: true\n    steps: [{undo: held}]", "deletion: true\n    steps: [{action: Say}, {undo: held}]"},
 			want: []string{
 				"sound.yaml:20:11: PG201: invariant noLeak: the object is gone, and lock is still in place: give it back on this way with a step {undo: held}, or name it in keeps",
-				"  Work: Lock done", "  kubectl delete", "  → Aborting", "  → Gone", "  the finalizer is removed",
+				"  Work: Lock done", "  kubectl delete", "  → Aborting", "  → Deleted", "  the finalizer is removed",
 			},
 		},
 		"released": {

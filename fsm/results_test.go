@@ -28,10 +28,10 @@ func TestLastingResult(t *testing.T) {
 	}})
 	const result = `{"planned":3,"ready":false}`
 	for name, c := range map[string]struct {
-		why    string
-		phase  string
+		why       string
+		phase     string
 		stepIndex int32
-		want   string
+		want      string
 	}{
 		"first step":    {"every step is called again", "One", 0, ""},
 		"waiting step":  {"it is called again, those before are not", "One", 1, `{"planned":3}`},

@@ -137,11 +137,11 @@ func TestStatusEditedByHandDoesNotPanic(t *testing.T) {
 	w := newWorld(t, "test.yaml", []byte(one("    poll: 5s\n    steps: [{wait: 1h}]\n"+toDone)), testBindings)
 	revision := w.Machine.Revision()
 	for name, st := range map[string]v1alpha1.MachineStatus{
-		"no times":       {Phase: "One", Step: "wait"},
-		"stepIndex behind":  {Phase: "One", StepIndex: 7},
-		"stepIndex before":  {Phase: "One", StepIndex: -1},
-		"broken result":  {Phase: "One", Result: "{broken"},
-		"nothing at all": {},
+		"no times":         {Phase: "One", Step: "wait"},
+		"stepIndex behind": {Phase: "One", StepIndex: 7},
+		"stepIndex before": {Phase: "One", StepIndex: -1},
+		"broken result":    {Phase: "One", Result: "{broken"},
+		"nothing at all":   {},
 	} {
 		st.Revision = revision
 		w.Finalizers = []string{w.Machine.Finalizer()}

@@ -50,7 +50,7 @@ const (
 	DeleteMigration   LockWrite = "delete the migration, so that a manager which comes back gives the rest back"
 	OpenAPIService    LockWrite = "put the APIService of Calico's API server back"
 	DeleteV3Lock      LockWrite = "delete the lock of v3, which is a copy"
-	RemoveWriteBlock         LockWrite = "lift the fence around v1"
+	RemoveWriteBlock  LockWrite = "lift the fence around v1"
 	OpenV1            LockWrite = "open v1: datastoreReady=true"
 	OpenV3            LockWrite = "open v3: datastoreReady=true"
 	CloseV1           LockWrite = "close v1: datastoreReady=false"

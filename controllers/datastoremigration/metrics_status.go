@@ -63,7 +63,7 @@ type state struct {
 	phase, step string
 	calico      string
 	noReturn    bool
-	stepIndex      int32
+	stepIndex   int32
 	entered     time.Time
 
 	locked      bool

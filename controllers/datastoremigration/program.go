@@ -185,7 +185,7 @@ func (e *effects) acting() map[string]runner.Action[*migration] {
 				"settle":    {Type: fsm.TypeDuration, Doc: "how long it waits, since it was installed, for API servers to hear of it; 2s, which is twice as long as they need, is the default"},
 				"watchFrom": {Type: fsm.TypeInt, Doc: "kinds with so many objects are watched from now on, instead of being listed under the lock; 300 is the default"}}},
 			Do: e.blockV1Writes, Rights: e.fence.fenceRights()},
-		"AllowV1Writes": {ActionSpec: fsm.ActionSpec{Doc: "Removes what BlockV1Writes installed, if this migration did."}, Do: e.fence.allowV1Writes, Rights: e.fence.unfenceRights()},
+		"AllowV1Writes":    {ActionSpec: fsm.ActionSpec{Doc: "Removes what BlockV1Writes installed, if this migration did."}, Do: e.fence.allowV1Writes, Rights: e.fence.unfenceRights()},
 		"RemoveWriteBlock": {ActionSpec: fsm.ActionSpec{Doc: "Removes the fence after the point of no return, when v1 is gone."}, Do: e.fence.removeWriteBlock, Rights: grants(e.fence.unfenceRights(), e.earlierRights())},
 		DetachAction: {ActionSpec: fsm.ActionSpec{Doc: "Takes references to Calico objects off objects outside Calico, and notes them there."},
 			Do: e.dependents.detachDependents, Rights: append(detachRights(), rbac.Asking)},

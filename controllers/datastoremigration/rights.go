@@ -39,9 +39,9 @@ const (
 	CopyAction      = "CopyResources"
 	RolloutAction   = "ObserveRollout"
 
-	fenceAction  = "BlockV1Writes"
-	disableAction   = "DisableAPIService"
-	lockV3Action = "LockV3"
+	fenceAction   = "BlockV1Writes"
+	disableAction = "DisableAPIService"
+	lockV3Action  = "LockV3"
 )
 
 // Needs is what the controller of the machine must be allowed to do. What the actions

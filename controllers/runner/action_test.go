@@ -166,7 +166,7 @@ func TestForeignWritesDoNotEndALongAction(t *testing.T) {
 	others.Wait()
 	type end struct {
 		Phase, Shown, Result, Saved string
-		StepIndex, Progress            int32
+		StepIndex, Progress         int32
 		Worked                      int
 	}
 	ended := func() end {

@@ -44,7 +44,7 @@ var wholeLife = []string{
 	"Normal Ready New → Working",
 	"Normal Worked Working → Done",
 	"Normal DeletionRequested Done → Leaving",
-	"Normal Left Leaving → Gone",
+	"Normal Left Leaving → Deleted",
 }
 
 // A whole life, run by run: never more than one status write in a pass, each

@@ -127,7 +127,7 @@ func TestHeld(t *testing.T) {
 		"Undoing": {why: "an error may come after any step", phase: "Home", want: describe.Held{Entry: both, Here: both}},
 		"Kept":    {why: "what is kept has left the ledger on entry", phase: "Done", want: describe.Held{Entry: []string{"key"}, Here: []string{"key"}, Keeps: []string{"bill"}}},
 		"Failed":  {why: "a deadline passes while things are given back: the rest stays for good", phase: "Refused", want: describe.Held{Keeps: both}},
-		"Deleted":    {why: "all was given back", phase: "End"},
+		"Deleted": {why: "all was given back", phase: "End"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

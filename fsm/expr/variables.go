@@ -14,29 +14,29 @@ const (
 
 // Roots of what an expression can see; the names are the contract with users.
 const (
-	VarSelf    = "self"
-	VarResult  = "result"
-	VarGuards  = "guards"
-	VarVariables   = "variables"
-	VarRequest = "request"
-	VarPhase   = "phase"
-	VarHeld    = "held"
-	VarChanged = "generationChanged"
-	VarNow     = "now"
-	VarToken   = "token"
+	VarSelf      = "self"
+	VarResult    = "result"
+	VarGuards    = "guards"
+	VarVariables = "variables"
+	VarRequest   = "request"
+	VarPhase     = "phase"
+	VarHeld      = "held"
+	VarChanged   = "generationChanged"
+	VarNow       = "now"
+	VarToken     = "token"
 )
 
 // rootTypes are the roots that look the same in every machine; `self` is added.
 var rootTypes = map[string]*cel.Type{
-	VarResult:  objectType(VarResult),
-	VarGuards:  objectType(VarGuards),
-	VarVariables:   objectType(VarVariables),
-	VarRequest: objectType(VarRequest),
-	VarPhase:   objectType(VarPhase),
-	VarHeld:    cel.ListType(cel.StringType),
-	VarChanged: cel.BoolType,
-	VarNow:     cel.TimestampType,
-	VarToken:   cel.StringType,
+	VarResult:    objectType(VarResult),
+	VarGuards:    objectType(VarGuards),
+	VarVariables: objectType(VarVariables),
+	VarRequest:   objectType(VarRequest),
+	VarPhase:     objectType(VarPhase),
+	VarHeld:      cel.ListType(cel.StringType),
+	VarChanged:   cel.BoolType,
+	VarNow:       cel.TimestampType,
+	VarToken:     cel.StringType,
 }
 
 // objectType names the type of a root or of a part of it. With a blank in it, no

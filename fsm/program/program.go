@@ -15,12 +15,12 @@ import (
 // A part of it has what the file says as an embedded value, and beside it what was made of that: WhenExpr of when,
 // Text of message, TimeoutAfter of timeout.after.
 type Program struct {
-	Phases   map[string]*Phase
-	Order    []*Phase
-	Variables    map[string]*expr.Expr
-	Requests map[string]*Request
-	actions  map[string]*Action
-	Effects  map[string]Effect
+	Phases    map[string]*Phase
+	Order     []*Phase
+	Variables map[string]*expr.Expr
+	Requests  map[string]*Request
+	actions   map[string]*Action
+	Effects   map[string]Effect
 	// Events are all that events can come from, by the name of the phase.
 	Events map[string]*PhaseEvents
 	Self   *expr.Schema

@@ -12,8 +12,8 @@ import (
 type work struct {
 	Steps []deed
 	// Variables and Requests are those that steps read, be it through others.
-	Variables    map[string]string
-	Requests map[string]v1alpha1.Request
+	Variables map[string]string
+	Requests  map[string]v1alpha1.Request
 }
 
 // deed is what a step does: neither how it is called nor how often it is tried.

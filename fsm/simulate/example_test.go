@@ -106,7 +106,7 @@ script:
 	//        1m30s  commit Boiled → Off (DeletionRequested)
 	//        1m30s  act SwitchOff
 	//               commit at step 0, held []
-	//        1m30s  commit Off → Gone (Gone)
+	//        1m30s  commit Off → Deleted (Deleted)
 	//        1m30s  RemoveFinalizer
 	//               gone
 	// expect: {inPlace: []}
@@ -140,7 +140,7 @@ func ExampleWorld() {
 	// Heating Created 0s
 	// Boiled Boiled 1m30s
 	// Off Off 0s
-	// Gone Gone 0s
+	// Deleted Deleted 0s
 }
 
 // CrashEverywhere kills the driver before and after each command of a story, and

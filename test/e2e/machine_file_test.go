@@ -157,7 +157,7 @@ func quickly(t *testing.T, spec *v1alpha1.MachineSpec) {
 	t.Helper()
 	for action, with := range map[string]map[string]any{
 		"BlockV1Writes": {"settle": "500ms", "watchFrom": 20},
-		"Drain":   {"quiet": "100ms", "atMost": "2s"},
+		"Drain":         {"quiet": "100ms", "atMost": "2s"},
 	} {
 		inStep("Migrating", action, func(s *v1alpha1.Step) { s.With = with })(t, spec)
 	}
