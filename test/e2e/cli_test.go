@@ -83,7 +83,7 @@ func TestCommandLine(t *testing.T) {
 	w.awaitMessage(t, setup.MigrationName, "may not create validatingadmissionpolicies")
 	stuck := w.said(t, "kubectl phasegate status", 0, "‼ [Pending]", "this account may not create validatingadmissionpolicies",
 		ofOurs("step Preflight waits: result.blockers.size() == 0"))
-	w.said(t, advised(t, stuck, "mend what the message names")+" --as system:nobody", 1)
+	w.said(t, advised(t, stuck, "fix what the message names")+" --as system:nobody", 1)
 	if err := w.Grant(t.Context(), managerAccount, rules); err != nil {
 		t.Fatal(err)
 	}
