@@ -47,7 +47,7 @@ func TestBlockedReadsWhatWasWritten(t *testing.T) {
 		why, text string
 		want      []v1alpha1.Blocked
 	}{
-		"objects":   {"earlier versions wrote a list", `[{"to":"Open","guard":"x","value"1"}]`, []v1alpha1.Blocked{{To: "Open", Guard: "x", Value: "1"}}},
+		"objects":   {"earlier versions wrote a list", `[{"to":"Open","guard":"x","value":"1"}]`, []v1alpha1.Blocked{{To: "Open", Guard: "x", Value: "1"}}},
 		"empty":     {"nothing is closed", `""`, nil},
 		"separator": {"a value holds what separates two ways", mustJSON(t, v1alpha1.BlockedWays{{To: "A", Guard: "x", Value: "a | b\nc"}}), []v1alpha1.Blocked{{To: "A", Guard: "x", Value: "a ¦ b c"}}},
 	} {
