@@ -50,7 +50,7 @@ func TestLive(t *testing.T) {
 	if err := crds.Install(t.Context(), c.Config, crds.Set{CRDs: all}); err != nil {
 		t.Fatal(err)
 	}
-	gate(t, c.Client, "north", `{"name":"gate","phase":"Closed","blocked":[{"to":"Open","guard":"request.approve.pending || request.never.pending","value"request.approve.pending = false"}]}`)
+	gate(t, c.Client, "north", `{"name":"gate","phase":"Closed","blocked":[{"to":"Open","guard":"request.approve.pending || request.never.pending","value":"request.approve.pending = false"}]}`)
 	gate(t, c.Client, "south", `{"name":"gate","phase":"Broken","held":["key"]}`)
 	bare := changedGate(t)
 	typo := changedGate(t, "self.spec.go", "self.spec.og")

@@ -296,7 +296,7 @@ func testWaitsInVain(t *testing.T, b *bench) {
 	}{
 		"Timeout": {why: "the manager does not come", want: "request approve was not acted on: default/timeout is in phase Closed, which waits for guards.night (day)",
 			before: func(name string) {
-				b.status(name, `{"phase":"Closed","blocked":[{"guard":"guards.night","value"day"}]}`)
+				b.status(name, `{"phase":"Closed","blocked":[{"guard":"guards.night","value":"day"}]}`)
 			}},
 		"Other": {why: "another token overtook ours", want: `annotation live.phasegate.dev/approve is now "other", not "ours"`,
 			before: func(name string) { b.annotate(name, approve, "other") }},
