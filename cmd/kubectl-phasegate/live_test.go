@@ -286,7 +286,7 @@ func testPeersCRD(t *testing.T, c *harness.Cluster) {
 	if err := c.Client.Status().Patch(t.Context(), dm, client.RawPatch(types.MergePatchType, []byte(status))); err != nil {
 		t.Fatal(err)
 	}
-	stateOf(t, c.Client, "to-v3", string(dm.GetUID()), `{"phase":"Converged","since":"2026-03-04T12:00:00.000000Z","saved":{"status":"{\"startedAt\":\"2026-03-04T12:00:00Z\"}"}}`)
+	stateOf(t, c.Client, "to-v3", string(dm.GetUID()), `{"phase":"Converged","enteredAt":"2026-03-04T12:00:00.000000Z","saved":{"status":"{\"startedAt\":\"2026-03-04T12:00:00Z\"}"}}`)
 	stateOf(t, c.Client, "old", "0-1", `{"phase":"Migrating","held":["v1Lock → UnlockV1 {\"name\":\"default\"}"]}`)
 	const viewer = "--as=system:serviceaccount:default:viewer"
 	if err := c.Grant(t.Context(), "viewer", []rbacv1.PolicyRule{{APIGroups: []string{migrationKind.Group}, Resources: []string{"datastoremigrations"}, Verbs: []string{"get"}}}); err != nil {

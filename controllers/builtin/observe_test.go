@@ -86,7 +86,7 @@ func TestReadObject(t *testing.T) {
 	}{
 		"default": {why: "what health is judged by", of: own, want: map[string]any{"found": true, "object": map[string]any{
 			"metadata": map[string]any{"generation": int64(1)},
-			"status":   map[string]any{"machine": map[string]any{"phase": "Working", "since": "2026-03-04T12:00:00.000000Z"}}}}},
+			"status":   map[string]any{"machine": map[string]any{"phase": "Working", "enteredAt": "2026-03-04T12:00:00.000000Z"}}}}},
 		"fields": {why: "what is named, and a field that is not there is left out", of: own, fields: []any{"spec.size", "spec.none"},
 			want: map[string]any{"found": true, "object": map[string]any{"spec": map[string]any{"size": int64(1)}}}},
 		"not there":            {why: "its absence is an answer", of: params{"apiVersion": "v1", "kind": "ConfigMap", "name": "none"}, want: map[string]any{"found": false, "object": map[string]any{}}},
