@@ -172,7 +172,7 @@ func (b *Bridge) putLocked(l *link, s *session, m *rpcRequest) string {
 // onlyLocked is the only session whose client is there.
 func (b *Bridge) onlyLocked() (only *session) {
 	for _, s := range b.sessions {
-		if s.lingers {
+		if s.lingers != nil {
 			continue
 		}
 		if only != nil {

@@ -230,14 +230,13 @@ func (b *Bridge) lose(s *session) {
 		b.endLocked(s)
 		return
 	}
-	s.lingers = true
-	s.losses++
-	this := s.losses
-	time.AfterFunc(linger, func() {
+	var this *time.Timer
+	this = time.AfterFunc(linger, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if s.lingers && s.losses == this {
+		if s.lingers == this { // the client has not come back, not even to be lost again
 			b.endLocked(s)
 		}
 	})
+	s.lingers = this
 }

@@ -36,10 +36,8 @@ type session struct {
 	// many there were.
 	streams   []*mailbox
 	calledFor int
-	// lingers says that the stream of sse, which is the session, is lost, and losses how
-	// often it was.
-	lingers bool
-	losses  int
+	// lingers ends the session, whose only stream of sse is lost; nil while it has that.
+	lingers *time.Timer
 }
 
 func newSession() *session {
@@ -165,7 +163,7 @@ func (b *Bridge) isDraining() bool {
 
 // drainLocked ends the session's stream when all is written, if no call is under way.
 func (b *Bridge) drainLocked(s *session) {
-	if b.draining && s.lingers && len(s.calls) == 0 {
+	if b.draining && s.lingers != nil && len(s.calls) == 0 {
 		b.endLocked(s)
 		return
 	}

@@ -58,7 +58,7 @@ func (b *Bridge) comeBack(r *http.Request, out *events) (s *session, from *reade
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	s.lingers = false
+	s.lingers = nil
 	return s, from, last
 }
 
