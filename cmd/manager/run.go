@@ -48,7 +48,7 @@ func run(ctx context.Context, o *options) error {
 	klog.SetLogger(logger)
 	p := &program{options: o}
 	if p.registry, err = lint.LoadRegistry(o.kindsFile); err != nil {
-		return fmt.Errorf("--kinds-file: %w", err)
+		return err
 	}
 	if p.store, err = loadMachines(o, logger, p.vitals.machines.Beat); err != nil {
 		return err

@@ -187,11 +187,20 @@ func Registry(file string, data []byte) diag.Diagnostics {
 }
 
 // LoadRegistry reads a kind registry file; that which is compiled in where no file is
-// named. An error is a list of findings, or about the file itself.
+// named. An error is a list of findings, or about the file itself, and names the flag
+// that all programs have for it, --kinds-file.
 func LoadRegistry(file string) (*resources.Registry, error) {
 	if file == "" {
 		return resources.Default(), nil
 	}
+	registry, err := readRegistry(file)
+	if err != nil {
+		return nil, fmt.Errorf("--kinds-file: %w", err)
+	}
+	return registry, nil
+}
+
+func readRegistry(file string) (*resources.Registry, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
