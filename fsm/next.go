@@ -22,7 +22,7 @@ func (m *Machine) Run(status v1alpha1.MachineStatus, v Input) *Run {
 	}
 	moved := r.st.Revision != m.def.Revision && r.adopt()
 	if r.st.StepIndex < 0 || r.outdated() {
-		// The stepIndex counts steps that were done for an older spec, or was written by
+		// The step index counts steps that were done for an older spec, or was written by
 		// hand. Steps are idempotent: begin with the first, so that none is left out.
 		r.restart()
 	}

@@ -59,7 +59,7 @@ func (r *Run) merge(outputs map[string]any) error {
 }
 
 // LastingResult is the part of a status' result that the next pass does not find anew: without
-// the outputs of the step at the stepIndex, which is called again. Where the stepIndex is at the
+// the outputs of the step at the step index, which is called again. Where the step index is at the
 // first step, that is nothing. A step with an `if` may be left out next time, so its outputs
 // count.
 func (m *Machine) LastingResult(st *v1alpha1.MachineStatus) string {

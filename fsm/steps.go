@@ -13,7 +13,7 @@ import (
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
-// steps walks on from the stepIndex; nil means that the last step is done.
+// steps walks on from the step index; nil means that the last step is done.
 func (r *Run) steps(ctx context.Context, p *program.Phase) *Command {
 	for int(r.st.StepIndex) < len(p.StepList) {
 		s := &p.StepList[r.st.StepIndex]

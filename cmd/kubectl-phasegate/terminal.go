@@ -66,7 +66,7 @@ func styleFor(to io.Writer) func(statusview.Role, string) string {
 
 // What a terminal is told, besides colours.
 const (
-	enterScreen = "\x1b[?1049h\x1b[?25l" // a screen of its own, without a stepIndex
+	enterScreen = "\x1b[?1049h\x1b[?25l" // a screen of its own, without a cursor
 	leaveScreen = "\x1b[?25h\x1b[?1049l"
 	goHome      = "\x1b[H"
 	clearLine   = "\x1b[K"

@@ -120,7 +120,7 @@ func programs(m *fsm.Machine, action string) string {
 	return action
 }
 
-// stepOf finds the step by its name: at the stepIndex another file may have another one, of which
+// stepOf finds the step by its name: at the step index another file may have another one, of which
 // nothing is said then.
 func stepOf(m *fsm.Machine, p *v1alpha1.Phase, st *v1alpha1.MachineStatus) *Step {
 	if st.Step == "" {
