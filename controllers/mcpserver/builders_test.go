@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 
 	"github.com/phasegate/phasegate/api/toolhive/runconfig"
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
@@ -178,7 +179,9 @@ func TestProxyPods(t *testing.T) {
 		Env                 []corev1.EnvVar
 		Ports               []corev1.ContainerPort
 		NonRoot, ReadOnly   bool
+		Seccomp             corev1.SeccompProfileType
 		StartSeconds        int32
+		LiveAfter           int32
 		Grace               int64
 		NodeSelector        map[string]string
 		Tolerations         []corev1.Toleration
@@ -197,17 +200,38 @@ func TestProxyPods(t *testing.T) {
 		Env: []corev1.EnvVar{{Name: "A", Value: "1"}, {Name: "HOME", Value: "/home"}, generation,
 			{Name: "TOOLHIVE_RUNTIME", Value: "kubernetes"}, {Name: "UNSTRUCTURED_LOGS", Value: "false"}, {Name: "XDG_CONFIG_HOME", Value: "/tmp"}},
 		Ports:   []corev1.ContainerPort{{Name: "http", ContainerPort: 9090, Protocol: "TCP"}},
-		NonRoot: true, ReadOnly: true, StartSeconds: 150, Grace: 30,
+		NonRoot: true, ReadOnly: true, Seccomp: "RuntimeDefault", StartSeconds: 150, LiveAfter: 30, Grace: 30,
 		NodeSelector: map[string]string{"pool": "warm"}, Tolerations: []corev1.Toleration{{Key: "pool", Operator: corev1.TolerationOpExists}},
 		Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{}},
 	}
 	if diff := cmp.Diff(want, summary{
 		Labels: got.Labels, Annotations: got.Annotations, Account: got.Spec.ServiceAccountName, Args: c.Args, Env: c.Env, Ports: c.Ports,
 		NonRoot: *got.Spec.SecurityContext.RunAsNonRoot, ReadOnly: *c.SecurityContext.ReadOnlyRootFilesystem,
+		Seccomp: ptr.Deref(c.SecurityContext.SeccompProfile, corev1.SeccompProfile{}).Type, LiveAfter: c.LivenessProbe.InitialDelaySeconds,
 		StartSeconds: c.StartupProbe.PeriodSeconds * c.StartupProbe.FailureThreshold, Grace: *got.Spec.TerminationGracePeriodSeconds,
 		NodeSelector: got.Spec.NodeSelector, Tolerations: got.Spec.Tolerations, Affinity: got.Spec.Affinity,
 	}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestPullSecrets: where the spec names secrets for a private registry, the server's image comes from there as well, and
+// its pods have no other place for them than their account.
+func TestPullSecrets(t *testing.T) {
+	srv := fetch(func(s *v1beta1.MCPServerSpec) {
+		s.ResourceOverrides = &v1beta1.ResourceOverrides{ProxyDeployment: &v1beta1.ProxyDeploymentOverrides{ImagePullSecrets: []v1beta1.LocalObjectReference{{Name: "pull"}}}}
+	})
+	pods, err := Settings{}.proxyPods(srv, "{}", "sum", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []corev1.LocalObjectReference{{Name: "pull"}}
+	for of, got := range map[string][]corev1.LocalObjectReference{
+		"the proxy's pods": pods.Spec.ImagePullSecrets, "the proxy's account": proxyAccount(srv).ImagePullSecrets, "the server's account": backendAccount(srv).ImagePullSecrets,
+	} {
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("of %s (-want +got):\n%s", of, diff)
+		}
 	}
 }
 

@@ -83,15 +83,13 @@ func (s Settings) proxyPods(srv *server, podPatch, checksum string, peers *toolh
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
 		NodeSelector: overrides.NodeSelector, Tolerations: overrides.Tolerations, Affinity: overrides.Affinity,
-		Containers: []corev1.Container{container},
+		ImagePullSecrets: pullSecrets(&srv.Spec),
+		Containers:       []corev1.Container{container},
 		Volumes: []corev1.Volume{{Name: "runconfig", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: v1beta1.RunConfigName(srv.Name)}}}}},
 	}
 	if peers != nil {
 		addExtras(&pod, peers)
-	}
-	for _, secret := range overrides.ImagePullSecrets {
-		pod.ImagePullSecrets = append(pod.ImagePullSecrets, corev1.LocalObjectReference{Name: secret.Name})
 	}
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
@@ -147,10 +145,11 @@ func proxyContainer(srv *server, image, podPatch string) corev1.Container {
 		SecurityContext: &corev1.SecurityContext{
 			Privileged: new(false), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 			RunAsNonRoot: new(true), RunAsUser: new(int64(proxyUser)), RunAsGroup: new(int64(proxyUser)),
-			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
 		StartupProbe:   health(corev1.Probe{PeriodSeconds: 5, TimeoutSeconds: 3, FailureThreshold: startSeconds / 5}),
-		LivenessProbe:  health(corev1.Probe{PeriodSeconds: 10, TimeoutSeconds: 5, FailureThreshold: 3}),
+		LivenessProbe:  health(corev1.Probe{InitialDelaySeconds: 30, PeriodSeconds: 10, TimeoutSeconds: 5, FailureThreshold: 3}),
 		ReadinessProbe: health(corev1.Probe{PeriodSeconds: 5, TimeoutSeconds: 3, FailureThreshold: 3}),
 	}
 }

@@ -12,13 +12,24 @@ import (
 
 // proxyAccount is whom the proxy acts as. Its pods ask for the token themselves.
 func proxyAccount(srv *server) *corev1.ServiceAccount {
-	return &corev1.ServiceAccount{ObjectMeta: objectMeta(srv, v1beta1.ProxyRBACName(srv.Name)), AutomountServiceAccountToken: new(false)}
+	return &corev1.ServiceAccount{ObjectMeta: objectMeta(srv, v1beta1.ProxyRBACName(srv.Name)), AutomountServiceAccountToken: new(false),
+		ImagePullSecrets: pullSecrets(&srv.Spec)}
 }
 
 // backendAccount is that of a backend that names none. It may do nothing, so its
 // pods get no token, unless spec.podTemplateSpec says so.
 func backendAccount(srv *server) *corev1.ServiceAccount {
-	return &corev1.ServiceAccount{ObjectMeta: objectMeta(srv, v1beta1.BackendServiceAccountName(srv.Name)), AutomountServiceAccountToken: new(false)}
+	return &corev1.ServiceAccount{ObjectMeta: objectMeta(srv, v1beta1.BackendServiceAccountName(srv.Name)), AutomountServiceAccountToken: new(false),
+		ImagePullSecrets: pullSecrets(&srv.Spec)}
+}
+
+// pullSecrets are those of the spec. Accounts have them as well: the server's image may come
+// from the same registry as the proxy's.
+func pullSecrets(s *v1beta1.MCPServerSpec) (secrets []corev1.LocalObjectReference) {
+	for _, secret := range proxyOverrides(s).ImagePullSecrets {
+		secrets = append(secrets, corev1.LocalObjectReference{Name: secret.Name})
+	}
+	return secrets
 }
 
 // role lets the proxy apply its own backend and Services. Which object a create or a

@@ -233,7 +233,8 @@ func (p *Proxy) inEnv(secret *placed, name string) {
 // fileKeys are those keys of the file that are not the field in snake case.
 var fileKeys = map[string]string{ //nolint:gosec // names of fields
 	"upstreamProviders": "upstreams", "userInfo": "userinfo", "userInfoOverride": "userinfo_override", "allowPrivateIPs": "allow_private_ips",
-	"redis": "redis_config", "clientSecretRef": "client_secret_env_var", "initialAccessTokenRef": "initial_access_token_env_var",
+	"allowPrivateKeyJWTRegistration": "allow_private_key_jwt_registration",
+	"redis":                          "redis_config", "clientSecretRef": "client_secret_env_var", "initialAccessTokenRef": "initial_access_token_env_var",
 	"usernameSecretRef": "username_env_var", "passwordSecretRef": "password_env_var", "caCertSecretRef": "ca_cert_file",
 }
 

@@ -72,6 +72,19 @@ var authServers = map[string]field{
 	},
 }
 
+// TestFieldsThatTheirAPIServerFillsIn: the CRD of v0.63.0 writes this one into every authorization server.
+func TestFieldsThatTheirAPIServerFillsIn(t *testing.T) {
+	c := authServers["authorization server of externalAuthConfigRef"]
+	for value, want := range map[bool]any{false: nil, true: true} {
+		config := c.named.ExternalAuth.DeepCopy()
+		config.Object["spec"].(map[string]any)["embeddedAuthServer"].(map[string]any)["allowPrivateKeyJWTRegistration"] = value
+		file := values(t, make1(t, server(c.change), toolhive.Objects{OIDC: c.named.OIDC, ExternalAuth: config}).Config).(map[string]any)
+		if got := file["embedded_auth_server_config"].(map[string]any)["allow_private_key_jwt_registration"]; got != want {
+			t.Errorf("of %v the file has %v, want %v", value, got, want)
+		}
+	}
+}
+
 // TestPoliciesAreAboutUsers: behind an authorization server a claim of its own tokens says little of who somebody is.
 func TestPoliciesAreAboutUsers(t *testing.T) {
 	c := authServers["authorization server"]

@@ -12,7 +12,8 @@ type placed struct {
 func (s placed) MarshalJSON() ([]byte, error) { return json.Marshal(s.at) }
 
 // authServerSpec is spec.embeddedAuthServer as far as the program of v0.44.0 reads it. A field that is not here is
-// refused: an older program would leave it out without a word.
+// refused: an older program would leave it out without a word. One that is younger is here: the CRD of v0.63.0 writes it
+// into every object, and an older program refuses the clients that it would let in.
 type authServerSpec struct {
 	Issuer                       string           `json:"issuer"`
 	AuthorizationEndpointBaseURL string           `json:"authorizationEndpointBaseUrl,omitempty"`
@@ -27,6 +28,7 @@ type authServerSpec struct {
 	BaselineScopes               []string         `json:"baselineClientScopes,omitempty"`
 	AllowConfidential            bool             `json:"allowConfidentialClientRegistration,omitempty"`
 	AllowConfidentialLoopback    bool             `json:"insecureAllowConfidentialOverLoopbackHTTP,omitempty"`
+	AllowPrivateKeyJWT           bool             `json:"allowPrivateKeyJWTRegistration,omitempty"`
 	Delegates                    []delegate       `json:"delegateClients,omitempty"`
 	TrustedIssuers               []trustedIssuer  `json:"trustedIssuers,omitempty"`
 	ConfidentialRedirects        []string         `json:"forceConfidentialRedirectUris,omitempty"`

@@ -64,6 +64,7 @@ func TestInvalid(t *testing.T) {
 		"limits without a store":  {"nothing would be counted", func(s *spec) { s.RateLimiting = text(`{"shared":{"maxTokens":1,"refillPeriod":"1s"}}`) }, toolhive.Objects{}, "rateLimiting", "provider redis"},
 		"limits of nothing":       {"it looks like a limit", func(s *spec) { redis(s); s.RateLimiting = text(`{}`) }, toolhive.Objects{}, "rateLimiting", "limits nothing"},
 		"limits without users":    {"all would share one", func(s *spec) { redis(s); s.RateLimiting = text(`{"perUser":{"maxTokens":1,"refillPeriod":"1s"}}`) }, toolhive.Objects{}, "rateLimiting", "spec.oidcConfigRef"},
+		"limits of no period":     {"the program would not start", func(s *spec) { redis(s); s.RateLimiting = text(`{"shared":{"maxTokens":1,"refillPeriod":"often"}}`) }, toolhive.Objects{}, "rateLimiting", "often"},
 		"no store":                {"sessions would be nowhere", func(s *spec) { s.SessionStorage = &v1beta1.SessionStorage{Provider: "redis"} }, toolhive.Objects{}, "sessionStorage", "no address"},
 		"store with TLS":          {"the password would go unencrypted", func(s *spec) { redis(s); s.SessionStorage.TLS = text(`{}`) }, toolhive.Objects{}, "sessionStorage", "tls"},
 		"body of less":            {"nobody meant it", func(s *spec) { s.MaxRequestBodySize = -1 }, toolhive.Objects{}, "maxRequestBodySize", "positive"},

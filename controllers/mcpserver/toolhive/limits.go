@@ -1,9 +1,10 @@
 package toolhive
 
 import (
-	"encoding/json"
 	"errors"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 )
@@ -74,20 +75,20 @@ func (p *Proxy) addRequestLimits(srv *v1beta1.MCPServer, _ Objects) *InvalidErro
 	return nil
 }
 
-// rateLimits is spec.rateLimiting, which the program reads as it is.
+// rateLimits is spec.rateLimiting, and has the same form in the file.
 type rateLimits struct {
-	Shared  *bucket `json:"shared"`
-	PerUser *bucket `json:"perUser"`
+	Shared  *bucket `json:"shared,omitempty"`
+	PerUser *bucket `json:"perUser,omitempty"`
 	Tools   []struct {
 		Name    string  `json:"name"`
-		Shared  *bucket `json:"shared"`
-		PerUser *bucket `json:"perUser"`
-	} `json:"tools"`
+		Shared  *bucket `json:"shared,omitempty"`
+		PerUser *bucket `json:"perUser,omitempty"`
+	} `json:"tools,omitempty"`
 }
 
 type bucket struct {
-	MaxTokens    int32  `json:"maxTokens"`
-	RefillPeriod string `json:"refillPeriod"`
+	MaxTokens    int32           `json:"maxTokens"`
+	RefillPeriod metav1.Duration `json:"refillPeriod"`
 }
 
 // perUser tells whether the program must know its users.
@@ -105,42 +106,40 @@ var ErrNoUsers = errors.New("perUser needs users: name who they are in spec.oidc
 
 // RateLimitError is why spec.rateLimiting cannot be followed; nil if it can, or is not there.
 func RateLimitError(s *v1beta1.MCPServerSpec) error {
-	if wrong := rateLimitProblem(s); wrong != nil {
+	if _, wrong := rateLimitsOf(s); wrong != nil {
 		return wrong
 	}
 	return nil
 }
 
-func rateLimitProblem(s *v1beta1.MCPServerSpec) *InvalidError {
+// rateLimitsOf are nil without any.
+func rateLimitsOf(s *v1beta1.MCPServerSpec) (*rateLimits, *InvalidError) {
 	const field = "rateLimiting"
 	if s.RateLimiting == nil {
-		return nil
+		return nil, nil
 	}
-	var limits rateLimits
-	if err := decodeField(field, s.RateLimiting, &limits); err != nil {
-		return err
+	limits := &rateLimits{}
+	if err := decodeField(field, s.RateLimiting, limits); err != nil {
+		return nil, err
 	}
 	switch {
 	case limits.Shared == nil && limits.PerUser == nil && len(limits.Tools) == 0:
-		return invalid(field, "it limits nothing: name shared, perUser or tools")
+		return nil, invalid(field, "it limits nothing: name shared, perUser or tools")
 	case s.SessionStorage == nil || s.SessionStorage.Provider != "redis":
-		return invalid(field, "what is counted is kept in spec.sessionStorage: name one with provider redis")
+		return nil, invalid(field, "what is counted is kept in spec.sessionStorage: name one with provider redis")
 	case limits.perUser() && s.OIDCConfigRef == nil:
-		return &InvalidError{Field: field, Err: ErrNoUsers}
+		return nil, &InvalidError{Field: field, Err: ErrNoUsers}
 	}
-	return nil
+	return limits, nil
 }
 
 // addRateLimits comes after addSessions: what is counted is kept in the store of sessions.
 func (p *Proxy) addRateLimits(srv *v1beta1.MCPServer, _ Objects) *InvalidError {
-	if wrong := rateLimitProblem(&srv.Spec); wrong != nil || srv.Spec.RateLimiting == nil || p.Config.Scaling == nil {
+	limits, wrong := rateLimitsOf(&srv.Spec)
+	if wrong != nil || limits == nil || p.Config.Scaling == nil {
 		return wrong
 	}
-	text, err := json.Marshal(srv.Spec.RateLimiting)
-	if err != nil {
-		return invalid("rateLimiting", "%w", err)
-	}
-	p.Config.RateLimit, p.Config.RateLimitNamespace = text, srv.Namespace
+	p.Config.RateLimit, p.Config.RateLimitNamespace = limits, srv.Namespace
 	return nil
 }
 

@@ -98,8 +98,7 @@ func TestPlain(t *testing.T) {
 	  "transport": "streamable-http", "proxy_mode": "streamable-http", "host": "0.0.0.0", "port": 8080, "target_port": 9000,
 	  "env_vars": {"MCP_TRANSPORT": "streamable-http"},
 	  "container_labels": {"toolhive": "true", "toolhive-port": "8080"},
-	  "permission_profile_name_or_path": "none",
-	  "permission_profile": {"name": "none", "network": {"outbound": {"insecure_allow_all": false}}},
+	  "permission_profile": {"name": "network", "read": ["/srv:/data"], "write": ["/a:/b"], "network": {"outbound": {"insecure_allow_all": true}}},
 	  "volumes": ["/srv:/data:ro", "/a:/b"],
 	  "scaling_config": {"backend_replicas": 2},
 	  "middleware_configs": [
@@ -263,7 +262,7 @@ var fields = map[string]field{
 		change: func(s *spec) {
 			redis(s)
 			oidcRef(s)
-			s.RateLimiting = text(`{"shared":{"maxTokens":10,"refillPeriod":"1m0s"},"tools":[{"name":"a","perUser":{"maxTokens":1,"refillPeriod":"1s"}}]}`)
+			s.RateLimiting = text(`{"shared":{"maxTokens":10,"refillPeriod":"60s"},"tools":[{"name":"a","perUser":{"maxTokens":1,"refillPeriod":"1s"}}]}`)
 		},
 		named: idp,
 		want: `{` + idpFile + `, "scaling_config": {"session_redis": {"address":"r:6379","db":2,"key_prefix":"p:"}}, "rate_limit_namespace": "demo",
@@ -291,12 +290,12 @@ var fields = map[string]field{
 		named: toolhive.Objects{Webhook: object("MCPWebhookConfig", "hooks", `{"validating":[{"name":"v-1","url":"https://v","timeout":"5s","failurePolicy":"ignore","hmacSecretRef":{"name":"s","key":"k"}}],
 			"mutating":[{"name":"m","url":"http://m","tlsConfig":{"insecureSkipVerify":true,"caSecretRef":{"name":"s","key":"ca"}}}]}`)},
 		want: `{"validating_webhooks": [{"name":"v-1","url":"https://v","timeout":5000000000,"failure_policy":"ignore",
-				"hmac_secret_ref":"/etc/toolhive/webhooks/webhook_validating_v_1_hmac_1aa7a9ee332c4a83/hmac"}],
-			"mutating_webhooks": [{"name":"m","url":"http://m","timeout":10000000000,"failure_policy":"fail",
-				"tls_config":{"ca_bundle_path":"/etc/toolhive/webhooks/webhook_mutating_m_tls_ca_1d595949930ebe6e/ca.crt","insecure_skip_verify":true}}]}`,
+				"hmac_secret_ref":"/etc/toolhive/webhooks/webhook_validating_v_1_hmac_719bf800/hmac"}],
+			"mutating_webhooks": [{"name":"m","url":"http://m","timeout":0,"failure_policy":"fail",
+				"tls_config":{"ca_bundle_path":"/etc/toolhive/webhooks/webhook_mutating_m_tls_ca_699bd3fb/ca.crt","insecure_skip_verify":true}}]}`,
 		middleware: []string{"mutating-webhook", "validating-webhook"},
-		mounts: []string{"whsec-8f7c77c4e391 /etc/toolhive/webhooks/webhook_validating_v_1_hmac_1aa7a9ee332c4a83/hmac",
-			"whsec-f65c6e12c6f7 /etc/toolhive/webhooks/webhook_mutating_m_tls_ca_1d595949930ebe6e/ca.crt"},
+		mounts: []string{"whsec-966aaa85 /etc/toolhive/webhooks/webhook_validating_v_1_hmac_719bf800/hmac",
+			"whsec-efc654e5 /etc/toolhive/webhooks/webhook_mutating_m_tls_ca_699bd3fb/ca.crt"},
 	},
 }
 

@@ -17,23 +17,22 @@ const host = "0.0.0.0"
 // told, and what only this one understands.
 type RunConfig struct {
 	runconfig.RunConfig
-	PermissionProfileName string             `json:"permission_profile_name_or_path,omitempty"`
-	PermissionProfile     *PermissionProfile `json:"permission_profile"`
-	Volumes               []string           `json:"volumes,omitempty"`
-	OIDC                  *OIDC              `json:"oidc_config,omitempty"`
-	CABundle              string             `json:"thv_ca_bundle,omitempty"`
-	JWKSAuthTokenFile     string             `json:"jwks_auth_token_file,omitempty"`
-	TokenExchange         *TokenExchange     `json:"token_exchange_config,omitempty"`
-	AuthServer            map[string]any     `json:"embedded_auth_server_config,omitempty"`
-	Authz                 json.RawMessage    `json:"authz_config,omitempty"`
-	Audit                 *Audit             `json:"audit_config,omitempty"`
-	Telemetry             *Telemetry         `json:"telemetry_config,omitempty"`
-	RateLimit             json.RawMessage    `json:"rate_limit_config,omitempty"`
-	RateLimitNamespace    string             `json:"rate_limit_namespace,omitempty"`
-	ToolsFilter           []string           `json:"tools_filter,omitempty"`
-	ToolsOverride         map[string]Tool    `json:"tools_override,omitempty"`
-	ValidatingWebhooks    []Webhook          `json:"validating_webhooks,omitempty"`
-	MutatingWebhooks      []Webhook          `json:"mutating_webhooks,omitempty"`
+	PermissionProfile  *PermissionProfile `json:"permission_profile"`
+	Volumes            []string           `json:"volumes,omitempty"`
+	OIDC               *OIDC              `json:"oidc_config,omitempty"`
+	CABundle           string             `json:"thv_ca_bundle,omitempty"`
+	JWKSAuthTokenFile  string             `json:"jwks_auth_token_file,omitempty"`
+	TokenExchange      *TokenExchange     `json:"token_exchange_config,omitempty"`
+	AuthServer         map[string]any     `json:"embedded_auth_server_config,omitempty"`
+	Authz              json.RawMessage    `json:"authz_config,omitempty"`
+	Audit              *Audit             `json:"audit_config,omitempty"`
+	Telemetry          *Telemetry         `json:"telemetry_config,omitempty"`
+	RateLimit          *rateLimits        `json:"rate_limit_config,omitempty"`
+	RateLimitNamespace string             `json:"rate_limit_namespace,omitempty"`
+	ToolsFilter        []string           `json:"tools_filter,omitempty"`
+	ToolsOverride      map[string]Tool    `json:"tools_override,omitempty"`
+	ValidatingWebhooks []Webhook          `json:"validating_webhooks,omitempty"`
+	MutatingWebhooks   []Webhook          `json:"mutating_webhooks,omitempty"`
 	// Scaling stands for that of runconfig.RunConfig, of which it has more.
 	Scaling *Scaling `json:"scaling_config,omitempty"`
 	// upstream is the name of who knows the users of AuthServer.
@@ -42,7 +41,8 @@ type RunConfig struct {
 	Middlewares []Middleware `json:"middleware_configs"`
 }
 
-// PermissionProfile is that of a container. On Kubernetes the program does nothing with it.
+// PermissionProfile is that of a container. On Kubernetes the program does nothing with it, so
+// that it is the same for all servers, whatever spec.permissionProfile says.
 type PermissionProfile struct {
 	Name    string              `json:"name,omitempty"`
 	Read    []string            `json:"read,omitempty"`
@@ -96,7 +96,7 @@ func scaling(replicas *int32, redis *Redis) *Scaling {
 // every proxy is told.
 func plain(srv *v1beta1.MCPServer, base *runconfig.RunConfig) *RunConfig {
 	s := &srv.Spec
-	rc := &RunConfig{RunConfig: *base, PermissionProfile: profile(s.PermissionProfile)}
+	rc := &RunConfig{RunConfig: *base, PermissionProfile: &PermissionProfile{Name: "network", Network: &NetworkPermissions{Outbound: &Outbound{InsecureAllowAll: true}}}}
 	rc.Host = host
 	rc.Owner, rc.ScalingConfig = nil, nil // the one it does not know, the other is Scaling
 	// The program counts on a port, whatever the transport.
@@ -106,26 +106,17 @@ func plain(srv *v1beta1.MCPServer, base *runconfig.RunConfig) *RunConfig {
 		rc.ContainerLabels[name] = value
 	}
 	rc.Scaling = scaling(s.BackendReplicas, nil)
-	if p := s.PermissionProfile; p != nil {
-		rc.PermissionProfileName = p.Name
-	}
 	for _, v := range s.Volumes {
 		volume := v.HostPath + ":" + v.MountPath
 		if v.ReadOnly {
+			rc.PermissionProfile.Read = append(rc.PermissionProfile.Read, volume)
 			volume += ":ro"
+		} else {
+			rc.PermissionProfile.Write = append(rc.PermissionProfile.Write, volume)
 		}
 		rc.Volumes = append(rc.Volumes, volume)
 	}
 	return rc
-}
-
-// profile is the built-in profile that a spec names. One in a ConfigMap would be the
-// file of a machine, and does nothing on Kubernetes: it is that of no name.
-func profile(ref *v1beta1.PermissionProfileRef) *PermissionProfile {
-	if ref != nil && ref.Name == "none" {
-		return &PermissionProfile{Name: "none", Network: &NetworkPermissions{Outbound: &Outbound{}}}
-	}
-	return &PermissionProfile{Name: "network", Network: &NetworkPermissions{Outbound: &Outbound{InsecureAllowAll: true}}}
 }
 
 // InvalidError is about a spec, or an object that it names, of which no file can be

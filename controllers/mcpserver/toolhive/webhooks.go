@@ -1,29 +1,30 @@
 package toolhive
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"hash/fnv"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/dump"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 )
 
 const (
 	webhookDir = "/etc/toolhive/webhooks/"
-	// The bounds of the time that a webhook may take, and what it has without a word.
-	webhookLeast, webhookMost, webhookTimeout = time.Second, 30 * time.Second, 10 * time.Second
+	// The bounds of the time that a webhook may take.
+	webhookLeast, webhookMost = time.Second, 30 * time.Second
 )
 
 // Webhook is asked about each request.
 type Webhook struct {
 	Name string `json:"name"`
 	URL  string `json:"url"`
-	// Timeout is in nanoseconds.
+	// Timeout is in nanoseconds; 0 is the program's default, 10 seconds.
 	Timeout       time.Duration `json:"timeout"`
 	FailurePolicy string        `json:"failure_policy"`
 	TLS           *WebhookTLS   `json:"tls_config,omitempty"`
@@ -90,7 +91,7 @@ func (p *Proxy) addWebhooks(srv *v1beta1.MCPServer, named Objects) (err *Invalid
 
 // webhook makes one, and mounts its secrets; or it tells what is wrong.
 func (p *Proxy) webhook(kind string, from webhook) (Webhook, string) {
-	made := Webhook{Name: from.Name, URL: from.URL, Timeout: webhookTimeout, FailurePolicy: "fail"}
+	made := Webhook{Name: from.Name, URL: from.URL, FailurePolicy: "fail"}
 	if from.FailurePolicy != "" {
 		made.FailurePolicy = strings.ToLower(from.FailurePolicy)
 	}
@@ -137,10 +138,9 @@ func webhookProblem(from webhook, made Webhook) string {
 	return ""
 }
 
-// webhookID tells the secrets of all webhooks apart.
+// webhookID tells the secrets of all webhooks apart, as ToolHive's operator does.
 func webhookID(kind, name, purpose string, key SecretKey) string {
-	sum := sha256.Sum256([]byte(key.Name + "/" + key.Key))
-	text := strings.Join([]string{"webhook", kind, name, purpose, hex.EncodeToString(sum[:8])}, "_")
+	text := strings.Join([]string{"webhook", kind, name, purpose, theirHash(key.Name + "/" + key.Key)}, "_")
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
 			return r
@@ -149,10 +149,16 @@ func webhookID(kind, name, purpose string, key SecretKey) string {
 	}, strings.ToLower(text))
 }
 
+// theirHash is the hash that ToolHive's operator names things by.
+func theirHash(text string) string {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(dump.ForHash(text))) // it cannot fail
+	return strconv.FormatUint(uint64(sum.Sum32()), 16)
+}
+
 // addSecretFile mounts a key of a Secret as one file, and answers its path.
 func (p *Proxy) addSecretFile(id, name string, key SecretKey) string {
-	sum := sha256.Sum256([]byte(id))
-	volume, path := "whsec-"+hex.EncodeToString(sum[:6]), webhookDir+id+"/"+name
+	volume, path := "whsec-"+theirHash(strings.ToUpper(id)), webhookDir+id+"/"+name
 	if slices.ContainsFunc(p.Volumes, func(v corev1.Volume) bool { return v.Name == volume }) {
 		return path
 	}

@@ -1,0 +1,503 @@
+package toolhive
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/yaml"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
+	"github.com/phasegate/phasegate/test/support/crds"
+	"github.com/phasegate/phasegate/test/support/harness"
+)
+
+const (
+	// envOperator names ToolHive's operator, envCRDs the directory of its CRDs of the same version,
+	// envReport a file for all differences.
+	envOperator, envCRDs, envReport = "THV_OPERATOR", "TOOLHIVE_CRDS", "FACTS_REPORT"
+	// least is the share of facts that must be equal, in percent, without the servers in refused.
+	least = 95
+	// quiet is how long nothing may change before facts are read: ToolHive's operator looks
+	// again after ten seconds at the latest.
+	quiet = 12 * time.Second
+)
+
+// refused are the servers that ToolHive's operator calls Ready and ours refuses: what they ask for would not be
+// done. See docs/reference/toolhive-fields.md.
+var refused = []string{"bearer-token", "ca-missing", "header-injection"}
+
+// facts are values by path, the paths begin with an object of a server, and anyName stands for its name.
+type facts map[string]string
+
+const anyName = "NAME"
+
+// TestSameFacts makes the same servers on two control planes, one with ToolHive's operator and one
+// with our manager, both on ToolHive's CRDs, and compares all objects and the status that they make,
+// field by field. The configurations on ours have the status that ToolHive's controllers gave them,
+// as for a user who switches. A stand-in makes the StatefulSets in the place of the proxies.
+func TestSameFacts(t *testing.T) {
+	operator, dir := os.Getenv(envOperator), os.Getenv(envCRDs)
+	if operator == "" || dir == "" {
+		t.Skipf("not run: %s names no operator of ToolHive, or %s no directory of its CRDs", envOperator, envCRDs)
+	}
+	log.SetLogger(klog.Background())
+	var configurations []*unstructured.Unstructured
+	var theirs, ours map[string]facts
+	t.Run("theirs", func(t *testing.T) {
+		w := newPlane(t, dir, read(t, "configurations.yaml"))
+		process := harness.ProcessForTest(t, harness.Program{Name: "operator", Path: operator, LogDir: w.LogDir,
+			Args: []string{"--metrics-bind-address=0", "--health-probe-bind-address=0"},
+			Env: []string{"KUBECONFIG=" + w.Kubeconfig, "TOOLHIVE_RUNNER_IMAGE=" + theirImage, "TOOLHIVE_PROXY_HOST=0.0.0.0",
+				"TOOLHIVE_SKIP_UPDATE_CHECK=true", "POD_NAMESPACE=" + metav1.NamespaceDefault}})
+		theirs = w.settled(process)
+		configurations = w.configurations()
+	})
+	t.Run("ours", func(t *testing.T) {
+		w := newPlane(t, dir, configurations)
+		w.startManager("toolhive")
+		ours = w.settled(w.manager)
+	})
+	if t.Failed() {
+		return
+	}
+	compare(t, theirs, ours)
+}
+
+// newPlane is a control plane with ToolHive's CRDs and all servers, and nobody who sees to them.
+func newPlane(t *testing.T, dir string, configurations []*unstructured.Unstructured) *world {
+	t.Helper()
+	w := &world{T: t, mu: &sync.Mutex{}, ns: "facts"}
+	w.Cluster = harness.ForTest(t, harness.Options{Own: true, Types: []func(*runtime.Scheme) error{v1beta1.AddToScheme, v1alpha1.AddToScheme}})
+	set := crds.Set{}
+	root, err := harness.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []string{dir, filepath.Join(root, "charts", "phasegate", "files", "crds")} {
+		found, err := crds.ReadDir(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set.CRDs = append(set.CRDs, slices.DeleteFunc(found, func(crd *unstructured.Unstructured) bool {
+			return from != dir && !strings.HasSuffix(crd.GetName(), "."+v1alpha1.GroupVersion.Group)
+		})...)
+	}
+	if err := crds.Install(t.Context(), w.Config, set); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, obj := range append(configurations, servers(t)...) {
+		w.make(obj)
+	}
+	go w.playProxies(t.Context())
+	return w
+}
+
+// make creates an object with the status that it has.
+func (w *world) make(from *unstructured.Unstructured) {
+	w.Helper()
+	obj := from.DeepCopy()
+	obj.SetNamespace(w.ns)
+	if err := w.Client.Create(w.Context(), obj); err != nil {
+		w.Fatalf("%s %s: %v", obj.GetKind(), obj.GetName(), err)
+	}
+	if status := from.Object["status"]; status != nil {
+		obj.Object["status"] = status
+		if err := w.Client.Status().Update(w.Context(), obj); err != nil {
+			w.Fatalf("status of %s %s: %v", obj.GetKind(), obj.GetName(), err)
+		}
+	}
+}
+
+// configurations are those of the plane with the status that they have now.
+func (w *world) configurations() (all []*unstructured.Unstructured) {
+	w.Helper()
+	for _, obj := range read(w.T, "configurations.yaml") {
+		now := obj.DeepCopy()
+		if err := w.Client.Get(w.Context(), w.key(obj.GetName()), now); err != nil {
+			w.Fatal(err)
+		}
+		if status := now.Object["status"]; status != nil {
+			obj.Object["status"] = status
+		}
+		all = append(all, obj)
+	}
+	return all
+}
+
+func read(t *testing.T, file string) (all []*unstructured.Unstructured) {
+	t.Helper()
+	f, err := os.Open(filepath.Join("testdata", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close() //nolint:errcheck // nothing was written
+	for decoder := utilyaml.NewYAMLOrJSONDecoder(f, 4096); ; {
+		obj := &unstructured.Unstructured{}
+		if err := decoder.Decode(&obj.Object); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, obj)
+	}
+}
+
+func servers(t *testing.T) (all []*unstructured.Unstructured) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "servers.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	specs := map[string]map[string]any{}
+	if err := yaml.Unmarshal(text, &specs); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range slices.Sorted(maps.Keys(specs)) {
+		spec := specs[key]
+		spec["image"] = image
+		if spec["transport"] == nil {
+			spec["transport"] = v1beta1.TransportStreamableHTTP
+		}
+		obj := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+		obj.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MCPServer"))
+		obj.SetName("s-" + key) // a name that is no part of any other word
+		all = append(all, obj)
+	}
+	return all
+}
+
+// playProxies makes the StatefulSet of each Deployment, as the proxy in its pods would.
+func (w *world) playProxies(ctx context.Context) {
+	for ctx.Err() == nil {
+		list := &appsv1.DeploymentList{}
+		if err := w.Client.List(ctx, list, client.InNamespace(w.ns)); err == nil {
+			for _, d := range list.Items {
+				if ptr.Deref(d.Spec.Replicas, 1) == 0 {
+					continue
+				}
+				_ = w.Client.Create(ctx, backend(&d)) // it is there already, or the next round makes it
+			}
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+func backend(d *appsv1.Deployment) *appsv1.StatefulSet {
+	labels := map[string]string{"app": d.Name, "toolhive": "true", v1beta1.LabelName: d.Name}
+	stamp := map[string]string{v1beta1.AnnotationGeneration: d.Spec.Template.Annotations[v1beta1.AnnotationGeneration]}
+	return &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name, Labels: labels, Annotations: stamp},
+		Spec: appsv1.StatefulSetSpec{
+			ServiceName: d.Name, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": d.Name}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: stamp},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: v1beta1.BackendContainer, Image: image}}},
+			},
+		},
+	}
+}
+
+// settled are the facts of each server once they do not change any more.
+func (w *world) settled(process *harness.Process) map[string]facts {
+	w.Helper()
+	var last map[string]facts
+	start, since := time.Now(), time.Now()
+	harness.Eventually(w, "nothing changes", 4*time.Minute, func() error {
+		if err := process.Alive(); err != nil {
+			return err
+		}
+		now, err := w.facts()
+		if err != nil {
+			return err
+		}
+		if !reflect.DeepEqual(last, now) {
+			w.logChange(time.Since(start), last, now)
+			last, since = now, time.Now()
+		}
+		if left := quiet - time.Since(since); left > 0 {
+			time.Sleep(500 * time.Millisecond)
+			return fmt.Errorf("a change %s ago", time.Since(since))
+		}
+		return nil
+	})
+	return last
+}
+
+// logChange names a fact of each server that changes late.
+func (w *world) logChange(after time.Duration, last, now map[string]facts) {
+	w.Helper()
+	for server, f := range now {
+		for path, value := range f {
+			if was := last[server][path]; was != value && after > quiet {
+				w.Logf("after %s: %s %s: %s, was %s", after.Round(time.Second), server, path, value, was)
+				break
+			}
+		}
+	}
+}
+
+// facts are those of each server: of itself, and of all that it controls.
+func (w *world) facts() (map[string]facts, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MCPServerList"))
+	if err := w.Client.List(w.Context(), list, client.InNamespace(w.ns)); err != nil {
+		return nil, err
+	}
+	all := map[string]facts{}
+	for _, srv := range list.Items {
+		f := facts{}
+		f.add("MCPServer.status", srv.Object["status"])
+		f.add("MCPServer.metadata.finalizers", srv.Object["metadata"].(map[string]any)["finalizers"])
+		all[srv.GetName()] = f
+	}
+	for _, kind := range []string{"v1 ConfigMap", "v1 Service", "v1 ServiceAccount", "apps/v1 Deployment", "apps/v1 StatefulSet",
+		"rbac.authorization.k8s.io/v1 Role", "rbac.authorization.k8s.io/v1 RoleBinding"} {
+		version, kind, _ := strings.Cut(kind, " ")
+		objects := &unstructured.UnstructuredList{}
+		objects.SetAPIVersion(version)
+		objects.SetKind(kind + "List")
+		if err := w.Client.List(w.Context(), objects, client.InNamespace(w.ns)); err != nil {
+			return nil, err
+		}
+		for _, obj := range objects.Items {
+			if owner := metav1.GetControllerOf(&obj); owner != nil && all[owner.Name] != nil {
+				all[owner.Name].object(kind+"/"+obj.GetName(), obj.Object)
+			}
+		}
+	}
+	for server, f := range all {
+		all[server] = f.renamed(server)
+	}
+	return all, nil
+}
+
+// object adds what somebody else than the API server and the controllers of Kubernetes says of one.
+func (f facts) object(path string, obj map[string]any) {
+	metadata := obj["metadata"].(map[string]any)
+	f.add(path+".labels", metadata["labels"])
+	f.add(path+".annotations", metadata["annotations"])
+	f.add(path+".ownerReferences", metadata["ownerReferences"])
+	if strings.HasPrefix(path, "StatefulSet/") { // the rest is the proxy's
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(obj)) {
+		if !slices.Contains([]string{"apiVersion", "kind", "metadata", "status"}, key) {
+			f.add(path+"."+key, obj[key])
+		}
+	}
+}
+
+// renamed puts a word in the place of the server's name.
+func (f facts) renamed(server string) facts {
+	out := facts{}
+	for path, value := range f {
+		out[strings.ReplaceAll(path, server, anyName)] = strings.ReplaceAll(value, server, anyName)
+	}
+	return out
+}
+
+// defaults are what the API server fills in.
+var defaults = map[string]string{
+	"clusterIP": "", "clusterIPs": "", "internalTrafficPolicy": "", "ipFamilies": "", "ipFamilyPolicy": "", "timeoutSeconds": "10800",
+	"progressDeadlineSeconds": "600", "revisionHistoryLimit": "10", "maxSurge": "25%", "maxUnavailable": "25%", "dnsPolicy": "ClusterFirst",
+	"restartPolicy": "Always", "schedulerName": "default-scheduler", "serviceAccount": "", "imagePullPolicy": "IfNotPresent",
+	"terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File", "successThreshold": "1", "scheme": "HTTP", "defaultMode": "420",
+	"uid": "", "lastTransitionTime": "",
+	"message": "", // text for people, which differs throughout
+}
+
+// revision is an annotation of Kubernetes. v1beta1.AnnotationRestartedAt on pods has nobody asked for here: ToolHive's
+// operator restarts a proxy whose StatefulSet is late.
+const revision = "deployment.kubernetes.io/revision"
+
+func (f facts) add(path string, value any) {
+	last := path[strings.LastIndexByte(path, '.')+1:]
+	if skipped, ok := defaults[last]; ok && (skipped == "" || skipped == fmt.Sprint(value)) || strings.HasSuffix(path, revision) || strings.HasSuffix(path, v1beta1.AnnotationRestartedAt) {
+		return
+	}
+	switch v := value.(type) {
+	case nil:
+	case map[string]any:
+		for key, item := range v {
+			f.add(path+"."+key, item)
+		}
+	case []any:
+		f.list(path, v)
+	default:
+		f.text(path, fmt.Sprint(v))
+	}
+}
+
+// text adds a value, and what is in it if it is JSON. A checksum follows from what else is compared:
+// that there is one is the fact.
+func (f facts) text(path, text string) {
+	var inner any
+	patch, isPatch := strings.CutPrefix(text, "--k8s-pod-patch=")
+	switch {
+	case strings.HasSuffix(path, "checksum"):
+		f[path] = "(a checksum)"
+	case isPatch && json.Unmarshal([]byte(patch), &inner) == nil, strings.HasSuffix(path, ".json") && json.Unmarshal([]byte(text), &inner) == nil:
+		f.add(path, inner)
+	default:
+		f[path] = text
+	}
+}
+
+// list adds items by what tells them apart, whatever their order. Of middlewares the order counts.
+func (f facts) list(path string, items []any) {
+	var order []string
+	for i, item := range items {
+		object, ok := item.(map[string]any)
+		if !ok {
+			if text := fmt.Sprint(item); strings.HasPrefix(text, "--k8s-pod-patch=") {
+				f.text(path+"[--k8s-pod-patch]", text)
+			} else {
+				order = append(order, text)
+			}
+			continue
+		}
+		if verbs, ok := object["verbs"]; ok {
+			names := any("all")
+			if object["resourceNames"] != nil {
+				names = object["resourceNames"]
+			}
+			f[fmt.Sprintf("%s%v%v", path, object["apiGroups"], object["resources"])] += fmt.Sprintf("%v of %v ", verbs, names)
+			continue
+		}
+		key := fmt.Sprint(i)
+		for _, by := range []string{"type", "mountPath", "name"} {
+			if text, ok := object[by].(string); ok {
+				key = text
+				break
+			}
+		}
+		if strings.HasSuffix(path, "middleware_configs") {
+			order = append(order, key)
+		}
+		f.add(path+"["+key+"]", item)
+	}
+	if len(order) > 0 {
+		f[path] = strings.Join(order, " ")
+	}
+}
+
+// fact is one of one or more servers.
+type fact struct{ path, value string }
+
+// tally counts facts of theirs, and those that are ours as well.
+type tally struct{ all, same int }
+
+func (c tally) percent() float64 { return 100 * float64(c.same) / float64(max(c.all, 1)) }
+
+func (c tally) String() string {
+	return fmt.Sprintf("%d facts, %d equal: %.1f %%", c.all, c.same, c.percent())
+}
+
+// compare reports how many of their facts are ours as well, by server and in all, and which are not.
+func compare(t *testing.T, theirs, ours map[string]facts) {
+	t.Helper()
+	var report strings.Builder
+	var all, both tally
+	var refuses []string
+	once := map[fact]tally{} // by how many servers have it
+	differing, extra := map[fact][]string{}, map[fact][]string{}
+	for _, server := range slices.Sorted(maps.Keys(theirs)) {
+		called := strings.TrimPrefix(server, "s-")
+		one := tally{all: len(theirs[server])}
+		refusal := theirs[server][phasePath] != "Failed" && ours[server][phasePath] == "Failed"
+		for path, value := range theirs[server] {
+			got, there := ours[server][path]
+			share := once[fact{path, value}]
+			share.all++
+			if there && got == value {
+				share.same++
+				one.same++
+			} else {
+				if !there {
+					got = "(nothing)"
+				}
+				at := fact{path, value + " | " + got}
+				differing[at] = append(differing[at], called)
+			}
+			if !refusal {
+				once[fact{path, value}] = share
+			}
+		}
+		more := 0
+		for path, value := range ours[server] {
+			if _, there := theirs[server][path]; !there {
+				more++
+				extra[fact{path, value}] = append(extra[fact{path, value}], called)
+			}
+		}
+		all.add(one)
+		if refusal {
+			refuses = append(refuses, called)
+		} else {
+			both.add(one)
+		}
+		fmt.Fprintf(&report, "%-20s %s (%d only ours)\n", called, one, more)
+	}
+	var shares float64
+	for _, share := range once {
+		shares += share.percent()
+	}
+	fmt.Fprintf(&report, "%d servers: %s\n", len(theirs), all)
+	fmt.Fprintf(&report, "%d without those that ours alone refuses (%s): %s; a fact that several servers have counted once: %d, %.1f %%\n",
+		len(theirs)-len(refuses), strings.Join(refuses, ", "), both, len(once), shares/float64(max(len(once), 1)))
+	t.Log("\n" + report.String())
+	list(&report, "path | theirs | ours | servers", differing)
+	list(&report, "only ours", extra)
+	if file := os.Getenv(envReport); file != "" {
+		if err := os.WriteFile(file, []byte(report.String()), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	if !slices.Equal(refused, refuses) {
+		t.Errorf("ours alone refuses %v, want %v", refuses, refused)
+	}
+	if both.percent() < least {
+		t.Errorf("%s, want %d %%", both, least)
+	}
+}
+
+// phasePath is where a server says what it comes to.
+const phasePath = "MCPServer.status.phase"
+
+func (c *tally) add(more tally) { c.all, c.same = c.all+more.all, c.same+more.same }
+
+func list(report *strings.Builder, title string, found map[fact][]string) {
+	fmt.Fprintf(report, "\n%s:\n", title)
+	for _, f := range slices.SortedFunc(maps.Keys(found), func(a, b fact) int {
+		return cmp.Or(cmp.Compare(len(found[b]), len(found[a])), cmp.Compare(a.path, b.path), cmp.Compare(a.value, b.value))
+	}) {
+		fmt.Fprintf(report, "%3d %s | %s | %s\n", len(found[f]), f.path, f.value, strings.Join(found[f], " "))
+	}
+}
