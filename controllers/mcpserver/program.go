@@ -56,13 +56,14 @@ func Program(c client.Client, settings Settings) *runner.Program[*server] {
 	actions := builtin.Actions[*server](builtin.Options{Client: c, HTTP: settings.HTTP})
 	maps.Copy(actions, s.actions())
 	return &runner.Program[*server]{
-		New:      func() *server { return &server{} },
-		Actions:  actions,
-		Decorate: s.decorate,
-		Abridge:  (*server).Abridge,
-		Watches:  settings.Proxy.watches(),
-		Roles:    roles,
-		Rights:   []rbacv1.PolicyRule{crdgate.Rights(v1beta1.CRDName)},
+		New:       func() *server { return &server{} },
+		Actions:   actions,
+		Contended: true,
+		Decorate:  s.decorate,
+		Abridge:   (*server).Abridge,
+		Watches:   settings.Proxy.watches(),
+		Roles:     roles,
+		Rights:    []rbacv1.PolicyRule{crdgate.Rights(v1beta1.CRDName)},
 	}
 }
 

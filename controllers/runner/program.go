@@ -92,6 +92,9 @@ type Program[T Object[T]] struct {
 	// write of its status, for the kind's own metrics; nil: nobody asks. It may be
 	// called from several goroutines and must not keep the object.
 	Stored func(machine *fsm.Machine, obj T)
+	// Contended is set where the controller of another project may drive the same objects: one whose status others
+	// keep writing is left alone, unless it holds something, for a minute and then for longer and longer.
+	Contended bool
 	// Gone is told that an object does not exist any more, or is not driven any more;
 	// nil: nobody asks. It may be an object of which Stored was never told.
 	Gone func(key types.NamespacedName)

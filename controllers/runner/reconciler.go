@@ -73,7 +73,8 @@ type Reconciler[T Object[T]] struct {
 	// sees what is stored between two of them.
 	MaxRuns int
 
-	memory memory
+	memory     memory
+	contention contention[T]
 	// missing is nil where nobody remembers which rights are lacking.
 	missing *missing
 	turns   turns
@@ -118,9 +119,19 @@ func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconc
 		return reconcile.Result{}, nil // nothing keeps it but others
 	}
 	ctx = named(ctx, machine, state)
+	if wait, why := r.leftAlone(obj, state); wait > 0 {
+		if why != "" {
+			log.FromContext(ctx).Info("the object is left alone", "why", why)
+			tell(r.Recorder, obj, corev1.EventTypeWarning, "AnotherController", "Check", why)
+		}
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
 	p := r.newPass(machine)
 	p.shape = shape
 	result, err := r.advance(ctx, p, obj, state)
+	if r.Program.Contended && err == nil && p.run != nil {
+		r.contention.keep(p.stored, r.statusOf(p.stored))
+	}
 	if startAgain(err) {
 		log.FromContext(ctx).V(1).Info("the object changed meanwhile, starting again", "cause", err.Error())
 		return reconcile.Result{RequeueAfter: again}, nil
@@ -165,6 +176,7 @@ func (r *Reconciler[T]) track(machine *fsm.Machine, obj T) {
 // untrack tells them that an object is gone, or that nobody looks at it any more.
 func (r *Reconciler[T]) untrack(machine *fsm.Machine, key types.NamespacedName) {
 	r.memory.drop(key)
+	r.contention.drop(key)
 	r.Metrics.Gone(machine, key)
 	if r.Program.Gone != nil {
 		r.Program.Gone(key)

@@ -50,6 +50,10 @@ const (
 // done. See docs/reference/toolhive-fields.md.
 var refused = []string{"bearer-token", "ca-missing", "header-injection"}
 
+// madeKinds are the kinds of what an operator, or a proxy, makes of a server.
+var madeKinds = []string{"v1 ConfigMap", "v1 Service", "v1 ServiceAccount", "apps/v1 Deployment", "apps/v1 StatefulSet",
+	"rbac.authorization.k8s.io/v1 Role", "rbac.authorization.k8s.io/v1 RoleBinding"}
+
 // facts are values by path, the paths begin with an object of a server, and anyName stands for its name.
 type facts map[string]string
 
@@ -60,24 +64,19 @@ const anyName = "NAME"
 // field by field. The configurations on ours have the status that ToolHive's controllers gave them,
 // as for a user who switches. A stand-in makes the StatefulSets in the place of the proxies.
 func TestSameFacts(t *testing.T) {
-	operator, dir := os.Getenv(envOperator), os.Getenv(envCRDs)
-	if operator == "" || dir == "" {
-		t.Skipf("not run: %s names no operator of ToolHive, or %s no directory of its CRDs", envOperator, envCRDs)
-	}
+	needs(t, envOperator, envCRDs)
 	log.SetLogger(klog.Background())
 	var configurations []*unstructured.Unstructured
 	var theirs, ours map[string]facts
 	t.Run("theirs", func(t *testing.T) {
-		w := newPlane(t, dir, read(t, "configurations.yaml"))
-		process := harness.ProcessForTest(t, harness.Program{Name: "operator", Path: operator, LogDir: w.LogDir,
-			Args: []string{"--metrics-bind-address=0", "--health-probe-bind-address=0"},
-			Env: []string{"KUBECONFIG=" + w.Kubeconfig, "TOOLHIVE_RUNNER_IMAGE=" + theirImage, "TOOLHIVE_PROXY_HOST=0.0.0.0",
-				"TOOLHIVE_SKIP_UPDATE_CHECK=true", "POD_NAMESPACE=" + metav1.NamespaceDefault}})
-		theirs = w.settled(process)
+		w := newPlane(t)
+		w.makeServers(read(t, "configurations.yaml"))
+		theirs = w.settled(w.startOperator())
 		configurations = w.configurations()
 	})
 	t.Run("ours", func(t *testing.T) {
-		w := newPlane(t, dir, configurations)
+		w := newPlane(t)
+		w.makeServers(configurations)
 		w.startManager("toolhive")
 		ours = w.settled(w.manager)
 	})
@@ -87,23 +86,24 @@ func TestSameFacts(t *testing.T) {
 	compare(t, theirs, ours)
 }
 
-// newPlane is a control plane with ToolHive's CRDs and all servers, and nobody who sees to them.
-func newPlane(t *testing.T, dir string, configurations []*unstructured.Unstructured) *world {
+// newPlane is a control plane with ToolHive's CRDs, and nobody who sees to servers.
+func newPlane(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, mu: &sync.Mutex{}, ns: "facts"}
+	w := &world{T: t, mu: &sync.Mutex{}, ns: "facts", backends: map[string]string{}, networks: map[string]string{}}
 	w.Cluster = harness.ForTest(t, harness.Options{Own: true, Types: []func(*runtime.Scheme) error{v1beta1.AddToScheme, v1alpha1.AddToScheme}})
 	set := crds.Set{}
 	root, err := harness.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, from := range []string{dir, filepath.Join(root, "charts", "phasegate", "files", "crds")} {
+	theirs := os.Getenv(envCRDs)
+	for _, from := range []string{theirs, filepath.Join(root, "charts", "phasegate", "files", "crds")} {
 		found, err := crds.ReadDir(from)
 		if err != nil {
 			t.Fatal(err)
 		}
 		set.CRDs = append(set.CRDs, slices.DeleteFunc(found, func(crd *unstructured.Unstructured) bool {
-			return from != dir && !strings.HasSuffix(crd.GetName(), "."+v1alpha1.GroupVersion.Group)
+			return from != theirs && !strings.HasSuffix(crd.GetName(), "."+v1alpha1.GroupVersion.Group)
 		})...)
 	}
 	if err := crds.Install(t.Context(), w.Config, set); err != nil {
@@ -112,11 +112,25 @@ func newPlane(t *testing.T, dir string, configurations []*unstructured.Unstructu
 	if err := w.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.ns}}); err != nil {
 		t.Fatal(err)
 	}
-	for _, obj := range append(configurations, servers(t)...) {
+	return w
+}
+
+// startOperator runs ToolHive's operator.
+func (w *world) startOperator() *harness.Process {
+	w.Helper()
+	return harness.ProcessForTest(w, harness.Program{Name: "operator", Path: os.Getenv(envOperator), LogDir: w.LogDir,
+		Args: []string{"--metrics-bind-address=0", "--health-probe-bind-address=0"},
+		Env: []string{"KUBECONFIG=" + w.Kubeconfig, "TOOLHIVE_RUNNER_IMAGE=" + theirImage, "TOOLHIVE_PROXY_HOST=0.0.0.0",
+			"TOOLHIVE_SKIP_UPDATE_CHECK=true", "POD_NAMESPACE=" + metav1.NamespaceDefault}})
+}
+
+// makeServers makes the configurations and all servers, and what their proxies would.
+func (w *world) makeServers(configurations []*unstructured.Unstructured) {
+	w.Helper()
+	for _, obj := range append(configurations, servers(w.T)...) {
 		w.make(obj)
 	}
-	go w.playProxies(t.Context())
-	return w
+	go w.playProxies(w.Context())
 }
 
 // make creates an object with the status that it has.
@@ -277,8 +291,7 @@ func (w *world) facts() (map[string]facts, error) {
 		f.add("MCPServer.metadata.finalizers", srv.Object["metadata"].(map[string]any)["finalizers"])
 		all[srv.GetName()] = f
 	}
-	for _, kind := range []string{"v1 ConfigMap", "v1 Service", "v1 ServiceAccount", "apps/v1 Deployment", "apps/v1 StatefulSet",
-		"rbac.authorization.k8s.io/v1 Role", "rbac.authorization.k8s.io/v1 RoleBinding"} {
+	for _, kind := range madeKinds {
 		version, kind, _ := strings.Cut(kind, " ")
 		objects := &unstructured.UnstructuredList{}
 		objects.SetAPIVersion(version)

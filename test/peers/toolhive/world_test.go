@@ -64,20 +64,41 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	program := os.Getenv(envProgram)
-	if program == "" {
-		t.Skipf("not run: %s names no proxyrunner of ToolHive", envProgram)
-	}
-	log.SetLogger(klog.Background())
 	w := &world{T: t, mu: &sync.Mutex{}, backends: map[string]string{}, networks: map[string]string{}}
+	needs(t, envProgram)
+	log.SetLogger(klog.Background())
 	w.Cluster = harness.ForTest(t, harness.Options{Own: true, Types: []func(*runtime.Scheme) error{v1beta1.AddToScheme, v1alpha1.AddToScheme}})
 	w.install()
-	home := t.TempDir()
-	ours, err := harness.Binary("proxyrunner")
-	if err != nil {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "toolhive-"}}
+	if err := w.Client.Create(t.Context(), ns); err != nil {
 		t.Fatal(err)
 	}
-	w.pods, err = podrunner.Start(podrunner.Options{Cluster: w.Cluster, Programs: map[string]string{v1beta1.ProxyContainer: program},
+	w.ns = ns.Name
+	w.runPods()
+	w.startManager("toolhive")
+	t.Cleanup(w.show)
+	return w
+}
+
+// needs skips a test for which a program, or a directory, is not given.
+func needs(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if os.Getenv(name) == "" {
+			t.Skipf("not run: %s is not set", name)
+		}
+	}
+}
+
+// runPods runs the program of each pod of a proxy from now on.
+func (w *world) runPods() {
+	w.Helper()
+	home := w.TempDir()
+	ours, err := harness.Binary("proxyrunner")
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.pods, err = podrunner.Start(podrunner.Options{Cluster: w.Cluster, Programs: map[string]string{v1beta1.ProxyContainer: os.Getenv(envProgram)},
 		Edit: func(pod *corev1.Pod, p *harness.Program) {
 			if pod.Spec.Containers[0].Image == ourImage {
 				p.Path = ours
@@ -85,17 +106,9 @@ func newWorld(t *testing.T) *world {
 			p.Env = append(p.Env, "HTTP_PROXY="+w.network(pod.Labels[v1beta1.LabelName]), "NO_PROXY=127.0.0.0/8,localhost", "HOME="+home, "XDG_CONFIG_HOME="+home)
 		}})
 	if err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
 	}
-	t.Cleanup(w.pods.Stop)
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "toolhive-"}}
-	if err := w.Client.Create(t.Context(), ns); err != nil {
-		t.Fatal(err)
-	}
-	w.ns = ns.Name
-	w.startManager("toolhive")
-	t.Cleanup(w.show)
-	return w
+	w.Cleanup(w.pods.Stop)
 }
 
 // install applies the CRDs of the chart, and permissive ones of ToolHive's configurations.
