@@ -17,7 +17,7 @@ import (
 
 const (
 	// foreignWrites is how many status writes of others are written over at once.
-	foreignWrites = 4
+	foreignWrites = 3
 	// yieldFirst is how long an object is left alone then, and yieldMost at most: each time yieldFactor times as long.
 	yieldFirst, yieldMost, yieldFactor = time.Minute, 24 * time.Hour, 4
 	// calmAfter is how long nobody else must have written for all of it to be forgotten.

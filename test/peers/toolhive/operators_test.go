@@ -37,13 +37,15 @@ func TestBothOperators(t *testing.T) {
 	operator := w.startOperator()
 	w.startManager("toolhive")
 	before, changed := map[string]*unstructured.Unstructured{}, map[string]int{}
-	since, differences := time.Now(), map[string]string{}
+	began, since, differences := time.Now(), time.Now(), map[string]string{}
+	var writes [20]int // in each half minute
 	t.Cleanup(func() {
+		t.Logf("writes in each half minute: %v", writes)
 		for key, difference := range differences {
 			t.Errorf("%s was written %d times, the last time (-before +after):\n%s", key, changed[key], difference)
 		}
 	})
-	harness.Eventually(w, "nobody writes any more", 3*time.Minute, func() error {
+	harness.Eventually(w, "nobody writes any more", 6*time.Minute, func() error {
 		if err := errors.Join(operator.Alive(), w.manager.Alive()); err != nil {
 			return err
 		}
@@ -57,6 +59,7 @@ func TestBothOperators(t *testing.T) {
 				continue
 			}
 			since = time.Now()
+			writes[int(since.Sub(began)/(30*time.Second))]++
 			if changed[key]++; changed[key] > often {
 				differences[key] = cmp.Diff(content(was), content(obj))
 			}
@@ -71,7 +74,7 @@ func TestBothOperators(t *testing.T) {
 }
 
 // often: an object that is written so many times is written for ever.
-const often = 20
+const often = 40
 
 // content is what people and operators write of an object.
 func content(obj *unstructured.Unstructured) map[string]any {
