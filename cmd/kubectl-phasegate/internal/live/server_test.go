@@ -300,7 +300,7 @@ func testWaitsInVain(t *testing.T, b *bench) {
 			}},
 		"Other": {why: "another token overtook ours", want: `annotation live.phasegate.dev/approve is now "other", not "ours"`,
 			before: func(name string) { b.annotate(name, approve, "other") }},
-		"Deleted": {why: "the object is gone", want: `"gone" not found`,
+		"Deleted": {why: "the object is gone", want: `"deleted" not found`,
 			before: func(name string) {
 				u := &unstructured.Unstructured{}
 				u.SetGroupVersionKind(gateKind)
