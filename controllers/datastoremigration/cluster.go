@@ -85,8 +85,10 @@ type listOfKind interface {
 // self is the name of the account that the client has.
 func (c *cluster) self(ctx context.Context) (string, error) {
 	review := &authenticationv1.SelfSubjectReview{}
-	err := c.client.Create(ctx, review)
-	return review.Status.UserInfo.Username, err
+	if err := c.client.Create(ctx, review); err != nil {
+		return "", fmt.Errorf("ask the API server which account this is: %w", err)
+	}
+	return review.Status.UserInfo.Username, nil
 }
 
 // clusterInformationName is the singleton that holds Calico's lock.
