@@ -2,6 +2,7 @@ package datastoremigration
 
 import (
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -134,9 +135,11 @@ func TestLongStepsEndWithTheLock(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	s := newEffects(newFake().WithObjects(lockObject(false)).Build(), Settings{Registry: resources.Default()})
 	lock := &migrationv1.Lock{Mode: migrationv1.LockCooperative, Deadline: &metav1.Time{Time: now}}
+	actions := s.looking()
+	maps.Copy(actions, s.acting())
 	for _, name := range []string{"Drain", "AwaitV3Served", "CopyResources", "RemapOwners", "Verify"} {
 		sc := &scope{Object: &migration{Status: migrationv1.DatastoreMigrationStatus{Lock: lock}}, Clock: clocktesting.NewFakeClock(now)}
-		_, err := s.actionsByName()[name].Do(t.Context(), sc)
+		_, err := actions[name].Do(t.Context(), sc)
 		var terminal *fsm.TerminalError
 		if !errors.As(err, &terminal) || terminal.Reason != "LockDeadline" {
 			t.Errorf("%s answers %v, want LockDeadline: v1 would stay closed for as long as it takes", name, err)

@@ -97,7 +97,8 @@ func newEffects(c client.Client, settings Settings) *effects {
 func Program(c client.Client, settings Settings) *runner.Program[*migration] {
 	e := newEffects(c, settings)
 	actions := builtin.Actions[*migration](builtin.Options{Client: c, HTTP: settings.HTTP})
-	maps.Copy(actions, e.actionsByName())
+	maps.Copy(actions, e.looking())
+	maps.Copy(actions, e.acting())
 	return &runner.Program[*migration]{
 		New:      func() *migration { return &migration{} },
 		Actions:  actions,
@@ -133,12 +134,6 @@ var roles = map[string]fsm.Role{
 // isLocked tells whether v1 is locked, or is about to be, and can still be given back.
 func isLocked(m *fsm.Machine, dm *migration) bool {
 	return m.HoldsRole(&dm.Status.Machine, roleLock)
-}
-
-func (e *effects) actionsByName() map[string]runner.Action[*migration] {
-	all := e.looking()
-	maps.Copy(all, e.acting())
-	return all
 }
 
 // looking are the actions that change nothing.
@@ -268,14 +263,19 @@ const (
 // asIs shows a text.
 func asIs(text string) string { return text }
 
-// examples shortens a list for outputs; the rest is counted.
+// examples shortens a list for outputs.
 func examples[E any](items []E, show func(E) string) []string {
+	return some(items, exampleLimit, exampleLength, show)
+}
+
+// some are the first so many of a list, of each so many characters; the rest is counted.
+func some[E any](items []E, most, length int, show func(E) string) []string {
 	out := []string{}
 	for i, item := range items {
-		if i == exampleLimit {
+		if i == most {
 			return append(out, fmt.Sprintf("and %d more", len(items)-i))
 		}
-		out = append(out, v1alpha1.Shorten(show(item), exampleLength))
+		out = append(out, v1alpha1.Shorten(show(item), length))
 	}
 	return out
 }

@@ -145,8 +145,8 @@ func (s *door) isShut(ctx context.Context, kind *resources.Kind) (bool, error) {
 }
 
 func isWait(err error) bool {
-	var waits *fsm.WaitError
-	return errors.As(err, &waits)
+	_, waits := errors.AsType[*fsm.WaitError](err)
+	return waits
 }
 
 // closeSideDoor takes out of the CRDs what openSideDoor has put there for this migration. One

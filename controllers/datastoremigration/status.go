@@ -170,17 +170,9 @@ func tellOnlyInV3(sc *scope, found []resources.Problem) {
 	}
 }
 
-// named is a line that names as many as fit, and counts the rest.
+// named is a line that names as many as fit.
 func named[E any](all []E, show func(E) string) string {
-	var out []string
-	for i, e := range all {
-		if i == migrationv1.MaxNamed {
-			out = append(out, fmt.Sprintf("and %d more", len(all)-i))
-			break
-		}
-		out = append(out, v1alpha1.Shorten(show(e), namedLength))
-	}
-	return strings.Join(out, "; ")
+	return strings.Join(some(all, migrationv1.MaxNamed, namedLength, show), "; ")
 }
 
 // namedLength is how many characters of an object such a line has.
