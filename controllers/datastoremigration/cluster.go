@@ -206,6 +206,26 @@ func (c *cluster) crd(ctx context.Context, name string) (*apiextensionsv1.Custom
 	return read(ctx, c.client, byName(name), &apiextensionsv1.CustomResourceDefinition{}, "CRD "+name)
 }
 
+// kindCRD is a CRD of a kind of the registry.
+type kindCRD struct {
+	kind *resources.Kind
+	*apiextensionsv1.CustomResourceDefinition
+}
+
+// crds are those of one side that there are, the lock's last.
+func (c *cluster) crds(ctx context.Context, name func(*resources.Kind) string) (all []kindCRD, err error) {
+	for _, kind := range c.registry.All() {
+		crd, err := c.crd(ctx, name(kind))
+		if err != nil {
+			return nil, err
+		}
+		if crd != nil {
+			all = append(all, kindCRD{kind, crd})
+		}
+	}
+	return all, nil
+}
+
 // migrations are all that there are, as their states say; none where their CRD is not installed yet.
 func (c *cluster) migrations(ctx context.Context) ([]migration, error) {
 	list := &migrationv1.DatastoreMigrationList{}

@@ -51,11 +51,10 @@ func (s *copying) copyResources(ctx context.Context, sc *scope) (outputs, error)
 	if sc.With.Bool("ahead", false) {
 		return s.copyAhead(ctx, sc)
 	}
-	ctx, done, err := s.lock.whileLocked(ctx, sc)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
+	return s.lock.whileLocked(s.copyLocked)(ctx, sc)
+}
+
+func (s *copying) copyLocked(ctx context.Context, sc *scope) (outputs, error) {
 	sc.Report(func(dm *migration) { dm.Status.Verified = nil })
 	result, err := s.copyOnce(ctx, sc, resources.V3Version, "Copying")
 	if _, mayNot := errors.AsType[*copier.ForbiddenError](err); mayNot { // the copier has waited for the right: the lock does not
@@ -179,11 +178,6 @@ func (s *copying) detectConflicts(ctx context.Context, sc *scope) (outputs, erro
 }
 
 func (s *copying) remapOwners(ctx context.Context, sc *scope) (outputs, error) {
-	ctx, done, err := s.lock.whileLocked(ctx, sc)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	result, err := s.copier(sc.Object).RemapOwners(ctx)
 	if err != nil {
 		return nil, err
@@ -203,11 +197,6 @@ func (s *copying) remapOwners(ctx context.Context, sc *scope) (outputs, error) {
 // verify compares both sides. What it proves is on record as long as it is true: the
 // clean-up deletes nothing else.
 func (s *copying) verify(ctx context.Context, sc *scope) (outputs, error) {
-	ctx, done, err := s.lock.whileLocked(ctx, sc)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	v, err := s.copier(sc.Object).Verify(ctx)
 	if err != nil {
 		return nil, err

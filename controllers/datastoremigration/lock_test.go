@@ -1,6 +1,7 @@
 package datastoremigration
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"testing"
@@ -109,19 +110,17 @@ func TestWhileLocked(t *testing.T) {
 			}
 			sc := &scope{Object: &migration{Status: migrationv1.DatastoreMigrationStatus{Lock: lock}}, Clock: clocktesting.NewFakeClock(now)}
 			got := "goes on"
-			ctx, done, err := s.v1Lock.whileLocked(t.Context(), sc)
-			var terminal *fsm.TerminalError
-			switch {
-			case errors.As(err, &terminal):
-				got = terminal.Reason
-			case err != nil:
-				t.Fatal(err)
-			default:
-				defer done()
+			_, err := s.v1Lock.whileLocked(func(ctx context.Context, _ *scope) (outputs, error) {
 				if _, ends := ctx.Deadline(); ends {
 					<-ctx.Done()
 					got = "is cut off"
 				}
+				return nil, nil
+			})(t.Context(), sc)
+			if terminal, is := errors.AsType[*fsm.TerminalError](err); is {
+				got = terminal.Reason
+			} else if err != nil {
+				t.Fatal(err)
 			}
 			if got != c.want {
 				t.Errorf("the step %s, want %s: %s", got, c.want, c.why)
