@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
@@ -143,14 +144,9 @@ func (c *cluster) setReady(ctx context.Context, info *unstructured.Unstructured,
 		}
 		spec["datastoreReady"] = ready
 		u.Object["spec"] = spec
-		annotations := u.GetAnnotations()
-		if annotations == nil {
-			annotations = map[string]string{}
-		}
+		annotations := labels.Merge(u.GetAnnotations(), labels.Set{migrationv1.AnnotationLockedBy: string(owner)})
 		if owner == "" {
 			delete(annotations, migrationv1.AnnotationLockedBy)
-		} else {
-			annotations[migrationv1.AnnotationLockedBy] = string(owner)
 		}
 		u.SetAnnotations(annotations)
 	})

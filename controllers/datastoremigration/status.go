@@ -30,8 +30,7 @@ func decorate(m *fsm.Machine, dm *migration) {
 		dm.Status.CopyAhead = nil // nobody asks any more what was copied ahead
 	}
 	if phase.Terminal == v1alpha1.PhaseSuccess && dm.Status.CompletedAt == nil && machine.EnteredAt != nil {
-		completed := metav1.NewTime(machine.EnteredAt.Time)
-		dm.Status.CompletedAt = &completed
+		dm.Status.CompletedAt = new(metav1.NewTime(machine.EnteredAt.Time))
 	}
 	if phase.Terminal == v1alpha1.PhaseSuccess && dm.Status.Progress != nil {
 		dm.Status.Progress.NotCopied, dm.Status.Progress.OnlyInV3 = "", "" // to be looked into before; the counts stay
