@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -204,10 +205,7 @@ func (r *Reconciler[T]) record(ctx context.Context, p *pass[T]) error {
 		return nil
 	}
 	err := patch.MutateAndPatchSpec(ctx, r.Client, p.stored, func(o T) {
-		annotations := map[string]string{}
-		maps.Copy(annotations, o.GetAnnotations())
-		maps.Copy(annotations, records)
-		o.SetAnnotations(annotations)
+		o.SetAnnotations(labels.Merge(o.GetAnnotations(), records))
 	})
 	p.adoptMetadata()
 	return err
