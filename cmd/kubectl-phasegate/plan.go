@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/phasegate/phasegate/cmd/internal/checkup"
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/preview"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/controllers/lint"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
 )
@@ -92,7 +92,7 @@ type look struct {
 }
 
 func newLook(ctx context.Context, s streams, at *cluster, o lookOptions) (*look, error) {
-	files, err := checkup.Load("", o.kindsFile)
+	registry, err := lint.LoadRegistry(o.kindsFile)
 	if err != nil {
 		return nil, err
 	}
@@ -108,12 +108,12 @@ func newLook(ctx context.Context, s streams, at *cluster, o lookOptions) (*look,
 	if err != nil {
 		return nil, err
 	}
-	settings := datastoremigration.Settings{Registry: files.Registry, CalicoNamespace: o.calicoNamespace}
+	settings := datastoremigration.Settings{Registry: registry, CalicoNamespace: o.calicoNamespace}
 	if o.storeQuota != nil {
 		settings.StoreQuota = o.storeQuota.Value()
 	}
 	l, err := datastoremigration.Look(cfg, settings, machine, dm)
-	return &look{l, files.Registry, dm}, err
+	return &look{l, registry, dm}, err
 }
 
 func (l *look) plan(ctx context.Context) (*preview.Plan, error) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/phasegate/phasegate/cmd/internal/checkup"
+	"github.com/phasegate/phasegate/controllers/lint"
 	"github.com/phasegate/phasegate/resources/copier"
 )
 
@@ -61,7 +61,7 @@ type sides struct {
 }
 
 func compareSides(ctx context.Context, s streams, at *cluster, args []string, kindsFile string) (sides, error) {
-	files, err := checkup.Load("", kindsFile)
+	registry, err := lint.LoadRegistry(kindsFile)
 	if err != nil {
 		return sides{}, err
 	}
@@ -74,7 +74,7 @@ func compareSides(ctx context.Context, s streams, at *cluster, args []string, ki
 		return sides{}, err
 	}
 	fmt.Fprintf(s.err, "Reading v1 and v3 of %s...\n", dm.Name)
-	v, err := copier.New(files.Registry, k.client, dm.UID).Verify(ctx)
+	v, err := copier.New(registry, k.client, dm.UID).Verify(ctx)
 	if err != nil {
 		return sides{}, fmt.Errorf("compare v1 and v3: %w", err)
 	}
