@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,17 +122,8 @@ func newDrivers(ctx context.Context, s streams, at *cluster, files []string, kin
 	if err != nil {
 		return nil, err
 	}
-	if kind == "" {
-		kind = migrationKind.Kind
-	}
-	among, err := k.ofKind(kind)
-	if err != nil {
-		return nil, err
-	}
-	d := &drivers{known: k, now: among[0], compiled: map[definitions.Published]*fsm.Machine{}}
-	k.noted(s, d.now)
-	d.any, err = d.now.machine(live.Object{})
-	return d, err
+	now, machine, err := k.driving(s, cmp.Or(kind, migrationKind.Kind))
+	return &drivers{known: k, now: now, any: machine, compiled: map[definitions.Published]*fsm.Machine{}}, err
 }
 
 // follow reads the published machines again and again. What cannot be read stays as it was.

@@ -164,14 +164,15 @@ func (k *known) noted(s streams, c candidate) {
 	}
 }
 
-// driverOf is the machine of a kind that drives an object whose status is known.
-func (k *known) driverOf(s streams, kind schema.GroupVersionKind, st v1alpha1.MachineStatus) (*fsm.Machine, error) {
-	among, err := k.ofKind(strings.ToLower(kind.Kind) + "." + kind.Group)
+// driving is the machine for objects of a kind, and the candidate that it is of.
+func (k *known) driving(s streams, kind string) (candidate, *fsm.Machine, error) {
+	among, err := k.ofKind(kind)
 	if err != nil {
-		return nil, err
+		return candidate{}, nil, err
 	}
 	k.noted(s, among[0])
-	return among[0].machine(live.Object{Machine: st})
+	m, err := among[0].machine(live.Object{})
+	return among[0], m, err
 }
 
 // ofKind are the machines for what a user calls a kind: kind, resource or short name, with or
@@ -220,8 +221,8 @@ var errNothing = errors.New("there is no object")
 // errNoMachine says that no machine fits, where no kind was given.
 var errNoMachine = errors.New("no machine fits: give its file with -f")
 
-// find answers the object that the arguments are about: that of a name, else the only one. Only
-// machines that fit count, where no kind is given. A word that is no name may be a kind.
+// find answers the object that the arguments are about: that of a name, else the only one. A word
+// that is no name may be a kind.
 func (k *known) find(ctx context.Context, s streams, args []string, fits func(*fsm.Machine) bool) (target, error) {
 	kind, name := parseTarget(args)
 	one, err := k.search(ctx, kind, name, fits)
@@ -238,6 +239,8 @@ func (k *known) find(ctx context.Context, s streams, args []string, fits func(*f
 	return one, nil
 }
 
+// search is find for a kind and a name, either of which may be empty. Only machines that fit count,
+// where no kind is given.
 func (k *known) search(ctx context.Context, kind, name string, fits func(*fsm.Machine) bool) (target, error) {
 	among, err := k.ofKind(kind)
 	if err != nil {

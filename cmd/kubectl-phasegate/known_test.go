@@ -27,8 +27,8 @@ func ofNextVersion(t *testing.T) string {
 // A machine that nobody can read here is an error only where there is no other one of its name.
 func TestPublishedThatCannotBeRead(t *testing.T) {
 	published := func(name, text string) []definitions.Published {
-		return []definitions.Published{{MachineDefinitionSpec: v1alpha1.MachineDefinitionSpec{Machine: name, Manager: "m/m", Revision: "sha256:newer", Text: text,
-			For: v1alpha1.ObjectKind{APIVersion: migrationKind.GroupVersion().String(), Kind: migrationKind.Kind}}}}
+		return []definitions.Published{{Machine: name, Manager: "m/m", Revision: "sha256:newer", Text: text,
+			For: v1alpha1.ObjectKind{APIVersion: migrationKind.GroupVersion().String(), Kind: migrationKind.Kind}}}
 	}
 	for name, tc := range map[string]struct {
 		why      string

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/resources"
@@ -75,7 +74,7 @@ func glassCommand(s streams, cmd *cobra.Command, decide func(*datastoremigration
 		if err != nil {
 			return err
 		}
-		machine, err := k.driverOf(s, migrationKind, v1alpha1.MachineStatus{})
+		_, machine, err := k.driving(s, migrationName)
 		if err != nil {
 			return err
 		}

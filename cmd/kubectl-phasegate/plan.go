@@ -97,7 +97,7 @@ func newLook(ctx context.Context, s streams, at *cluster, o lookOptions) (*look,
 		return nil, err
 	}
 	_, dm, machine, err := at.drivenMigration(ctx, s, nil, o.args)
-	if o.orNone && errors.Is(err, errNoMigration) {
+	if o.orNone && errors.Is(err, errNothing) {
 		dm = &migration{}
 		machine, err = chooseMachine(s, datastoremigration.MachineName)
 	}

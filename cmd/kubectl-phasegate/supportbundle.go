@@ -44,7 +44,11 @@ Exit codes: 0 written; 1 written, but something is missing; 2 error.`,
 			return err
 		}
 		if len(args) > 0 {
-			dm, err := theMigration(cmd.Context(), s, o.Client, args)
+			k, err := at.machines(cmd.Context(), s, nil)
+			if err != nil {
+				return err
+			}
+			_, dm, err := k.migration(cmd.Context(), s, args)
 			if err != nil {
 				return err
 			}

@@ -65,16 +65,16 @@ func compareSides(ctx context.Context, s streams, at *cluster, args []string, ki
 	if err != nil {
 		return sides{}, err
 	}
-	objects, _, err := at.connect()
+	k, err := at.machines(ctx, s, nil)
 	if err != nil {
 		return sides{}, err
 	}
-	dm, err := theMigration(ctx, s, objects, args)
+	_, dm, err := k.migration(ctx, s, args)
 	if err != nil {
 		return sides{}, err
 	}
 	fmt.Fprintf(s.err, "Reading v1 and v3 of %s...\n", dm.Name)
-	v, err := copier.New(registry, objects, dm.UID).Verify(ctx)
+	v, err := copier.New(registry, k.client, dm.UID).Verify(ctx)
 	if err != nil {
 		return sides{}, fmt.Errorf("compare v1 and v3: %w", err)
 	}

@@ -55,7 +55,7 @@ func TestVerify(t *testing.T) {
 		{why: "for programs", args: []string{"to-v3", "-o=json"}, out: `"same": true`},
 		{why: "a copy that somebody changed is named, with what differs", before: edit, args: []string{"to-v3"}, code: exitFindings, out: "GlobalNetworkSet b"},
 		{why: "the same for programs", args: []string{"to-v3", "-o", "json"}, code: exitFindings, out: "203.0.113.0/24"},
-		{why: "no such migration", args: []string{"to-v4"}, code: exitUsage, err: "read DatastoreMigration to-v4"},
+		{why: "no such migration", args: []string{"to-v4"}, code: exitUsage, err: "get DatastoreMigration to-v4"},
 		{why: "a format", args: []string{"to-v3", "-o=wide"}, code: exitUsage, err: "table or json"},
 	} {
 		if tc.before != nil {

@@ -31,11 +31,6 @@ const (
 // vitals are what probes ask of the process itself.
 type vitals struct{ machines, election health.Pulse }
 
-// probed is a controller that can say whether it runs.
-type probed interface {
-	Ready(context.Context) (string, error)
-}
-
 // serveHealth adds the server of /healthz and /readyz, which answers on a standby
 // as on the leader, and from before the first controller runs.
 func serveHealth(mgr manager.Manager, o *options, v *vitals, ready []health.Check) error {
@@ -53,9 +48,8 @@ func serveHealth(mgr manager.Manager, o *options, v *vitals, ready []health.Chec
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", health.Handler(alive...))
 	mux.Handle("/readyz", health.Handler(ready...))
-	timeout := probeTimeout
 	return mgr.Add(&manager.Server{
-		Name: "health probes", Listener: listener, ShutdownTimeout: &timeout,
+		Name: "health probes", Listener: listener, ShutdownTimeout: new(probeTimeout),
 		Server: &http.Server{Handler: mux, ReadHeaderTimeout: probeTimeout},
 	})
 }

@@ -100,7 +100,7 @@ type program struct {
 // controller is one of those that --controllers names.
 type controller interface {
 	manager.Runnable
-	probed
+	Ready(context.Context) (string, error)
 }
 
 // manager wires it all. All requests but those for the lease, for /readyz and of the

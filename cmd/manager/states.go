@@ -12,10 +12,8 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/machinestore"
+	"github.com/phasegate/phasegate/controllers/runner/machinestate"
 )
-
-// statesPage is how many states are read at a time.
-const statesPage = 500
 
 // ourClient is for MachineStates and MachineDefinitions.
 func ourClient(cfg *rest.Config) (client.Client, error) {
@@ -30,24 +28,19 @@ func ourClient(cfg *rest.Config) (client.Client, error) {
 	return c, nil
 }
 
-// states reads the states of a machine's objects from the API server, page by page. Where
-// it does not have their kind, there are none.
+// states reads the states of a machine's objects from the API server. Where it does not
+// have their kind, there are none.
 func states(reader client.Reader) machinestore.Objects {
 	return func(ctx context.Context, machine string, each func(*v1alpha1.MachineState)) error {
-		for page := (v1alpha1.MachineStateList{}); ; {
-			err := reader.List(ctx, &page, client.MatchingLabels{v1alpha1.MachineLabel: machine}, client.Limit(statesPage), client.Continue(page.Continue))
+		for state, err := range machinestate.Each(ctx, reader, machine) {
 			switch {
 			case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
 				return nil
 			case err != nil:
 				return err
 			}
-			for i := range page.Items {
-				each(&page.Items[i])
-			}
-			if page.Continue == "" {
-				return nil
-			}
+			each(state)
 		}
+		return nil
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,19 +26,20 @@ type pages struct {
 func (p *pages) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	o := (&client.ListOptions{}).ApplyOptions(opts)
 	p.seen = append(p.seen, o.LabelSelector.String()+" "+o.Continue)
-	if len(p.all) == 0 || o.Limit != statesPage {
+	if len(p.all) == 0 || o.Limit == 0 {
 		return p.err
 	}
-	page, ok := list.(*v1alpha1.MachineStateList)
+	page, ok := list.(*unstructured.UnstructuredList)
 	if !ok {
 		p.t.Fatalf("a list of %T", list)
 	}
-	*page = v1alpha1.MachineStateList{}
+	page.Items = nil
+	page.SetContinue("")
 	for _, name := range p.all[0] {
-		page.Items = append(page.Items, v1alpha1.MachineState{Spec: v1alpha1.MachineStateSpec{Object: v1alpha1.ObjectReference{Name: name}}})
+		page.Items = append(page.Items, unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"object": map[string]any{"name": name}}}})
 	}
 	if p.all = p.all[1:]; len(p.all) > 0 || p.err != nil {
-		page.Continue = "more"
+		page.SetContinue("more")
 	}
 	return nil
 }

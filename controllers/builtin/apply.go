@@ -43,10 +43,7 @@ func apply(ctx context.Context, c *call) (outputs, error) {
 	if err := c.place(obj); err != nil {
 		return nil, err
 	}
-	live := &unstructured.Unstructured{}
-	live.SetGroupVersionKind(obj.GroupVersionKind())
-	live.SetNamespace(obj.GetNamespace())
-	live.SetName(obj.GetName())
+	live := object(obj.GetAPIVersion(), obj.GetKind(), obj.GetNamespace(), obj.GetName())
 	found, err := c.find(ctx, live, applyVerbs...)
 	if err != nil {
 		return nil, err

@@ -50,12 +50,12 @@ func (c *call) visitKey(parts ...string) string {
 // manifest is a parameter that holds a whole object. Its content is decoded anew,
 // so that it may be changed, and numbers are as Kubernetes has them.
 func (c *call) manifest(param string) (*unstructured.Unstructured, error) {
-	data, err := json.Marshal(c.with.Object(param))
-	if err != nil {
-		return nil, fsm.Terminal("InvalidManifest", "%s is no object: %w: write it as docs/extend/builtin-actions.md shows", param, err)
-	}
 	obj := &unstructured.Unstructured{}
-	if err := json.Unmarshal(data, &obj.Object); err != nil {
+	data, err := json.Marshal(c.with.Object(param))
+	if err == nil {
+		err = json.Unmarshal(data, &obj.Object)
+	}
+	if err != nil {
 		return nil, fsm.Terminal("InvalidManifest", "%s is no object: %w: write it as docs/extend/builtin-actions.md shows", param, err)
 	}
 	return obj, nil

@@ -131,17 +131,11 @@ func (c *call) holderIsGone(ctx context.Context, obj *unstructured.Unstructured,
 	if !known {
 		return fsm.Wait("%s: remove its annotation %s when that is over", held, key)
 	}
-	state := &unstructured.Unstructured{}
-	state.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MachineState"))
-	state.SetName(v1alpha1.MachineStateName(holder.Machine, holder.Object.UID))
+	state := object(v1alpha1.APIVersion, "MachineState", "", v1alpha1.MachineStateName(holder.Machine, holder.Object.UID))
 	if found, err := c.find(ctx, state, "get"); err != nil || found {
 		return waitUnless(err, held)
 	}
-	live := &unstructured.Unstructured{}
-	live.SetAPIVersion(holder.Object.APIVersion)
-	live.SetKind(holder.Object.Kind)
-	live.SetNamespace(holder.Object.Namespace)
-	live.SetName(holder.Object.Name)
+	live := object(holder.Object.APIVersion, holder.Object.Kind, holder.Object.Namespace, holder.Object.Name)
 	found, err := c.find(ctx, live, "get")
 	switch {
 	case apierrors.NotAllowed(err):

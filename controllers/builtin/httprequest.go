@@ -117,8 +117,7 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 // bare is the cause of a failed exchange without the URL, whose path and query
 // may hold what nobody else should read.
 func bare(req *http.Request, err error) error {
-	var whole *url.Error
-	if errors.As(err, &whole) {
+	if whole, is := errors.AsType[*url.Error](err); is {
 		err = whole.Err
 	}
 	return fmt.Errorf("%s %s://%s: %w", req.Method, req.URL.Scheme, req.URL.Host, err)

@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // LabelOwner is on every object that an action made; its value is the UID of the
@@ -20,17 +21,11 @@ func (c *call) canOwn(obj *unstructured.Unstructured) bool {
 // mark writes on an object who made it. The owner is its controller, so that
 // `watch: owned` wakes.
 func (c *call) mark(obj *unstructured.Unstructured) {
-	labels := obj.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[LabelOwner] = string(c.owner.GetUID())
-	obj.SetLabels(labels)
+	obj.SetLabels(labels.Merge(obj.GetLabels(), labels.Set{LabelOwner: string(c.owner.GetUID())}))
 	if c.canOwn(obj) {
-		yes := true
 		obj.SetOwnerReferences(append(obj.GetOwnerReferences(), metav1.OwnerReference{
 			APIVersion: c.kind.GroupVersion().String(), Kind: c.kind.Kind,
-			Name: c.owner.GetName(), UID: c.owner.GetUID(), Controller: &yes,
+			Name: c.owner.GetName(), UID: c.owner.GetUID(), Controller: new(true),
 		}))
 	}
 }

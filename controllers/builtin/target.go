@@ -27,10 +27,15 @@ func (c *call) target() (*unstructured.Unstructured, error) {
 }
 
 func named(with fsm.Params) *unstructured.Unstructured {
+	return object(with.String("apiVersion", ""), with.String("kind", ""), with.String("namespace", ""), with.String("name", ""))
+}
+
+// object is one that was not read yet.
+func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{}
-	obj.SetAPIVersion(with.String("apiVersion", ""))
-	obj.SetKind(with.String("kind", ""))
-	obj.SetNamespace(with.String("namespace", ""))
-	obj.SetName(with.String("name", ""))
+	obj.SetAPIVersion(apiVersion)
+	obj.SetKind(kind)
+	obj.SetNamespace(namespace)
+	obj.SetName(name)
 	return obj
 }

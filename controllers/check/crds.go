@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -123,10 +124,8 @@ func Unestablished(crd *apiextensionsv1.CustomResourceDefinition) string {
 	if !crd.DeletionTimestamp.IsZero() {
 		return "is being deleted: wait, then apply it again"
 	}
-	for _, c := range crd.Status.Conditions {
-		if c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue {
-			return ""
-		}
+	if apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) {
+		return ""
 	}
 	return "is not Established: see its conditions with kubectl describe crd"
 }

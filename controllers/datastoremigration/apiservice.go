@@ -91,39 +91,21 @@ func (p *parking) staysParked(ctx context.Context, sc *scope) error {
 		"APIService %s points to a server again; pointing it to the CRDs. Stop what applies it, until Complete", apiServiceName)}
 }
 
-// savedAPIService is what is needed to put an APIService back as it was.
-type savedAPIService struct {
-	APIVersion string                           `json:"apiVersion"`
-	Kind       string                           `json:"kind"`
-	Metadata   savedMetadata                    `json:"metadata"`
-	Spec       apiregistrationv1.APIServiceSpec `json:"spec"`
-}
-
-type savedMetadata struct {
-	Name            string                  `json:"name"`
-	Labels          map[string]string       `json:"labels,omitempty"`
-	Annotations     map[string]string       `json:"annotations,omitempty"`
-	OwnerReferences []metav1.OwnerReference `json:"ownerReferences,omitempty"`
-	Finalizers      []string                `json:"finalizers,omitempty"`
-}
-
+// saveAPIService keeps what is needed to put an APIService back as it was.
 func saveAPIService(svc *apiregistrationv1.APIService) (string, error) {
-	raw, err := json.Marshal(savedAPIService{
-		APIVersion: apiregistrationv1.SchemeGroupVersion.String(), Kind: "APIService",
-		Metadata: savedMetadata{svc.Name, svc.Labels, svc.Annotations, svc.OwnerReferences, svc.Finalizers},
-		Spec:     svc.Spec,
-	})
+	saved := &apiregistrationv1.APIService{TypeMeta: metav1.TypeMeta{APIVersion: apiregistrationv1.SchemeGroupVersion.String(), Kind: "APIService"}}
+	copyOnto(saved, svc)
+	raw, err := json.Marshal(saved)
 	if err != nil {
 		return "", fmt.Errorf("save APIService %s: %w", svc.Name, err)
 	}
 	return string(raw), nil
 }
 
-func (saved *savedAPIService) onto(svc *apiregistrationv1.APIService) {
-	svc.Name = saved.Metadata.Name
-	svc.Labels, svc.Annotations = saved.Metadata.Labels, saved.Metadata.Annotations
-	svc.OwnerReferences, svc.Finalizers = saved.Metadata.OwnerReferences, saved.Metadata.Finalizers
-	svc.Spec = saved.Spec
+// copyOnto leaves out what is the server's.
+func copyOnto(svc, from *apiregistrationv1.APIService) {
+	svc.Name, svc.Labels, svc.Annotations = from.Name, from.Labels, from.Annotations
+	svc.OwnerReferences, svc.Finalizers, svc.Spec = from.OwnerReferences, from.Finalizers, from.Spec
 }
 
 // restoreAPIService puts the saved APIService back, with every label,
@@ -169,7 +151,7 @@ func (p *parking) parkedHere(ctx context.Context, sc *scope, svc *apiregistratio
 
 // savedOf is what was saved with the state, or else what the parked APIService bears
 // itself, in the name of this migration: a state may be lost. Nil when neither has anything.
-func savedOf(text string, svc *apiregistrationv1.APIService, by types.UID) (*savedAPIService, error) {
+func savedOf(text string, svc *apiregistrationv1.APIService, by types.UID) (*apiregistrationv1.APIService, error) {
 	saved, err := readSaved("saved."+savedAPIServiceKey+" of the MachineState", text)
 	if saved != nil || svc == nil || svc.Annotations[migrationv1.AnnotationLockedBy] != string(by) { // a note without our mark came with a manifest
 		return saved, err
@@ -182,14 +164,14 @@ func savedOf(text string, svc *apiregistrationv1.APIService, by types.UID) (*sav
 }
 
 // readSaved reads one of both; it must be about the very APIService.
-func readSaved(where, text string) (*savedAPIService, error) {
+func readSaved(where, text string) (*apiregistrationv1.APIService, error) {
 	if text == "" {
 		return nil, nil
 	}
-	saved := &savedAPIService{}
+	saved := &apiregistrationv1.APIService{}
 	err := json.Unmarshal([]byte(text), saved)
-	if err == nil && (saved.Metadata.Name != apiServiceName || saved.Spec.Group != resources.V3Group || saved.Spec.Version != resources.V3Version) {
-		err = fmt.Errorf("it is about %s, group %q, version %q", saved.Metadata.Name, saved.Spec.Group, saved.Spec.Version)
+	if err == nil && (saved.Name != apiServiceName || saved.Spec.Group != resources.V3Group || saved.Spec.Version != resources.V3Version) {
+		err = fmt.Errorf("it is about %s, group %q, version %q", saved.Name, saved.Spec.Group, saved.Spec.Version)
 	}
 	if err != nil {
 		return nil, fsm.Terminal("SavedAPIServiceUnreadable", "%s cannot be used (%w): create APIService %s by hand, then remove what was saved", where, err, apiServiceName)
@@ -216,14 +198,14 @@ func (p *parking) deleteDisabledAPIService(ctx context.Context, sc *scope) (outp
 }
 
 // putBack writes over the one that is there, or makes it anew.
-func (p *parking) putBack(ctx context.Context, svc *apiregistrationv1.APIService, saved *savedAPIService) error {
+func (p *parking) putBack(ctx context.Context, svc, saved *apiregistrationv1.APIService) error {
 	var err error
 	if svc == nil {
 		svc = &apiregistrationv1.APIService{}
-		saved.onto(svc)
+		copyOnto(svc, saved)
 		err = p.client.Create(ctx, svc)
 	} else {
-		err = patch.MutateAndPatchSpec(ctx, p.client, svc, saved.onto)
+		err = patch.MutateAndPatchSpec(ctx, p.client, svc, func(svc *apiregistrationv1.APIService) { copyOnto(svc, saved) })
 	}
 	if err != nil {
 		return fmt.Errorf("restore APIService %s: %w", apiServiceName, err)

@@ -24,11 +24,6 @@ import (
 // CRD: an aggregated server that still answers would make every copy look as if
 // it were there already.
 func (p *parking) awaitV3Served(ctx context.Context, sc *scope) (outputs, error) {
-	ctx, done, err := untilDeadline(ctx, sc)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	svc, err := p.apiService(ctx)
 	if err != nil {
 		return nil, err

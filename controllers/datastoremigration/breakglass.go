@@ -64,8 +64,6 @@ type UnlockDecision struct {
 	// Says is the situation in a sentence.
 	Says  string
 	Deeds []LockWrite
-	// Holder is the migration that loses its lock; nil where none has it.
-	Holder *migration
 }
 
 // byHand tells whether a person closed a side, with `kubectl phasegate lock`.
@@ -156,7 +154,7 @@ func (l *Locks) openV1(force bool) (UnlockDecision, error) {
 	case holder != nil && !force:
 		return UnlockDecision{}, l.held(holder, "closed v1")
 	case l.migration(lockedBy(l.V1)) != nil:
-		return UnlockDecision{Holder: holder, Says: fmt.Sprintf("DatastoreMigration %s has closed v1, and is in phase %s", holder.Name, holder.CurrentPhase()),
+		return UnlockDecision{Says: fmt.Sprintf("DatastoreMigration %s has closed v1, and is in phase %s", holder.Name, holder.CurrentPhase()),
 			Deeds: l.andOpenV1(DeleteMigration)}, nil
 	case lockedBy(l.V1) == "":
 		return UnlockDecision{Says: "v1 was closed by somebody who left no name, and not by a migration of ours", Deeds: []LockWrite{OpenV1}}, nil

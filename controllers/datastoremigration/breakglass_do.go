@@ -171,7 +171,7 @@ func (b *BreakGlass) openAPIService(ctx context.Context) error {
 
 // saved is what the APIService was, from the state of the migration that holds the lock, or
 // from what is parked.
-func (b *BreakGlass) saved(ctx context.Context, l *Locks, svc *apiregistrationv1.APIService) (*savedAPIService, error) {
+func (b *BreakGlass) saved(ctx context.Context, l *Locks, svc *apiregistrationv1.APIService) (*apiregistrationv1.APIService, error) {
 	uid, text := b.holder(l).UID, ""
 	states, err := machinestate.Get(ctx, b.effects.client, MachineName, uid)
 	if err != nil {
@@ -242,8 +242,5 @@ func (b *BreakGlass) note(ctx context.Context, ready bool) (types.UID, error) {
 		return "", nil
 	}
 	user, err := b.effects.self(ctx)
-	if err != nil {
-		return "", fmt.Errorf("ask the API server who you are: %w", err)
-	}
-	return handNote(user, time.Now()), nil
+	return handNote(user, time.Now()), err
 }

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
@@ -37,12 +35,6 @@ const (
 	crdGoneSoon = 10 * time.Second
 )
 
-// v1CRD is the CRD of a kind of the registry.
-type v1CRD struct {
-	kind *resources.Kind
-	*apiextensionsv1.CustomResourceDefinition
-}
-
 // deleteV1CRDs deletes the v1 CRDs of the registry's kinds, one after the other, and
 // waits until each is gone: none before it is sure that v3 has every object of each.
 // CRDs of kinds that were not migrated stay. The lock goes last: while anything of v1
@@ -55,7 +47,7 @@ func (s *cleanUp) deleteV1CRDs(ctx context.Context, sc *scope) (outputs, error) 
 	if isAggregated(svc) {
 		return nil, fsm.Wait("APIService %s points to a server, which shows v1, so nothing of v1 is deleted: stop what applies it, and delete it; Kubernetes makes the one for the CRDs", apiServiceName)
 	}
-	left, err := s.v1CRDs(ctx)
+	left, err := s.crds(ctx, (*resources.Kind).V1CRDName)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +58,7 @@ func (s *cleanUp) deleteV1CRDs(ctx context.Context, sc *scope) (outputs, error) 
 	if err := s.losesNothing(ctx, sc, left, held); err != nil {
 		return nil, err
 	}
-	goes := slices.DeleteFunc(slices.Clone(left), func(crd v1CRD) bool { return held[crd.kind.Name()].Excluded > 0 })
+	goes := slices.DeleteFunc(slices.Clone(left), func(crd kindCRD) bool { return held[crd.kind.Name()].Excluded > 0 })
 	if err := s.mayDelete(ctx, goes); err != nil {
 		return nil, err
 	}
@@ -83,24 +75,9 @@ func (s *cleanUp) deleteV1CRDs(ctx context.Context, sc *scope) (outputs, error) 
 	return nil, s.tellKept(sc, left, held)
 }
 
-// v1CRDs are those of the registry that are there, the lock's last.
-func (s *cleanUp) v1CRDs(ctx context.Context) ([]v1CRD, error) {
-	var left []v1CRD
-	for _, kind := range s.registry.All() {
-		crd, err := s.crd(ctx, kind.V1CRDName())
-		if err != nil {
-			return nil, err
-		}
-		if crd != nil {
-			left = append(left, v1CRD{kind, crd})
-		}
-	}
-	return left, nil
-}
-
 // losesNothing waits where v1 holds something that was not verified to be in v3, or
 // where v3 is not there any more.
-func (s *cleanUp) losesNothing(ctx context.Context, sc *scope, left []v1CRD, held map[string]copier.V1Kind) error {
+func (s *cleanUp) losesNothing(ctx context.Context, sc *scope, left []kindCRD, held map[string]copier.V1Kind) error {
 	verified, known := sc.Object.Status.Verified, map[string]migrationv1.VerifiedKind{}
 	if verified != nil {
 		var err error
@@ -141,7 +118,7 @@ func (s *cleanUp) losesNothing(ctx context.Context, sc *scope, left []v1CRD, hel
 // fewer: where it is known of each object whether it was written since, those that have
 // gone are no reason to keep the others. A CRD that is being deleted was judged before
 // its objects began to go.
-func unverified(left []v1CRD, held map[string]copier.V1Kind, verified map[string]migrationv1.VerifiedKind, each bool) (changed, fewer []string) {
+func unverified(left []kindCRD, held map[string]copier.V1Kind, verified map[string]migrationv1.VerifiedKind, each bool) (changed, fewer []string) {
 	for _, crd := range left {
 		name := crd.kind.Name()
 		now, then, since := held[name].VerifiedKind, verified[name], held[name].Since
@@ -177,7 +154,7 @@ func (s *cleanUp) lostV3(ctx context.Context, kind *resources.Kind, verified *mi
 
 // mayDelete waits for the right to delete CRDs, which may be granted as late as
 // this. Without the right to all of them, none is deleted.
-func (s *cleanUp) mayDelete(ctx context.Context, crds []v1CRD) error {
+func (s *cleanUp) mayDelete(ctx context.Context, crds []kindCRD) error {
 	if len(crds) == 0 {
 		return nil
 	}
@@ -197,7 +174,7 @@ const grantCleanUp = "Grant it (Helm: controllers.datastoremigration.cleanup.ena
 
 // deleteCRD deletes the CRD that was judged. One that somebody creates in its place
 // may have objects, and is judged anew.
-func (s *cleanUp) deleteCRD(ctx context.Context, sc *scope, judged v1CRD) error {
+func (s *cleanUp) deleteCRD(ctx context.Context, sc *scope, judged kindCRD) error {
 	if judged.DeletionTimestamp.IsZero() {
 		sc.Report(func(dm *migration) { dm.Status.Message = "Deleting CRD " + judged.Name })
 		if err := remove(ctx, s.client, judged.CustomResourceDefinition, "CRD "+judged.Name); err != nil {
@@ -222,7 +199,7 @@ func (s *cleanUp) deleteCRD(ctx context.Context, sc *scope, judged v1CRD) error 
 }
 
 // tellKept names the CRDs of v1 that stay for good, and why.
-func (s *cleanUp) tellKept(sc *scope, left []v1CRD, held map[string]copier.V1Kind) error {
+func (s *cleanUp) tellKept(sc *scope, left []kindCRD, held map[string]copier.V1Kind) error {
 	foreign, err := s.foreignV1()
 	if err != nil {
 		return err

@@ -120,11 +120,11 @@ func TestUnverifiedIsAboutWhatIsWhole(t *testing.T) {
 	}
 	held := map[string]copier.V1Kind{"IPPool": {VerifiedKind: kind("IPPool", 1)}, "Tier": {VerifiedKind: kind("Tier", 0)}}
 	verified := map[string]migrationv1.VerifiedKind{"IPPool": kind("IPPool", 2), "Tier": kind("Tier", 2)}
-	got, _ := unverified([]v1CRD{{pools, going}, {tiers, whole}}, held, verified, false)
+	got, _ := unverified([]kindCRD{{pools, going}, {tiers, whole}}, held, verified, false)
 	if diff := cmp.Diff([]string(nil), got); diff != "" {
 		t.Errorf("half deleted, and empty (-want +got):\n%s", diff)
 	}
-	got, _ = unverified([]v1CRD{{pools, whole}}, held, verified, false)
+	got, _ = unverified([]kindCRD{{pools, whole}}, held, verified, false)
 	if diff := cmp.Diff([]string{"IPPool, 1 objects of which 2 were verified"}, got); diff != "" {
 		t.Errorf("less than was verified (-want +got):\n%s", diff)
 	}
@@ -154,7 +154,7 @@ func TestFewerObjectsThanVerified(t *testing.T) {
 			known := then
 			known.Unproved = c.unproved
 			held := map[string]copier.V1Kind{name: {VerifiedKind: migrationv1.VerifiedKind{Kind: name, Objects: c.now, Digest: "of those"}, Since: c.since}}
-			changed, fewer := unverified([]v1CRD{{sets, &apiextensionsv1.CustomResourceDefinition{}}}, held, map[string]migrationv1.VerifiedKind{name: known}, !c.unknown)
+			changed, fewer := unverified([]kindCRD{{sets, &apiextensionsv1.CustomResourceDefinition{}}}, held, map[string]migrationv1.VerifiedKind{name: known}, !c.unknown)
 			if diff := cmp.Diff([][]string{c.changed, c.fewer}, [][]string{changed, fewer}); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", c.why, diff)
 			}

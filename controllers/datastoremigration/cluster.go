@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
@@ -85,8 +86,10 @@ type listOfKind interface {
 // self is the name of the account that the client has.
 func (c *cluster) self(ctx context.Context) (string, error) {
 	review := &authenticationv1.SelfSubjectReview{}
-	err := c.client.Create(ctx, review)
-	return review.Status.UserInfo.Username, err
+	if err := c.client.Create(ctx, review); err != nil {
+		return "", fmt.Errorf("ask the API server which account this is: %w", err)
+	}
+	return review.Status.UserInfo.Username, nil
 }
 
 // clusterInformationName is the singleton that holds Calico's lock.
@@ -141,14 +144,9 @@ func (c *cluster) setReady(ctx context.Context, info *unstructured.Unstructured,
 		}
 		spec["datastoreReady"] = ready
 		u.Object["spec"] = spec
-		annotations := u.GetAnnotations()
-		if annotations == nil {
-			annotations = map[string]string{}
-		}
+		annotations := labels.Merge(u.GetAnnotations(), labels.Set{migrationv1.AnnotationLockedBy: string(owner)})
 		if owner == "" {
 			delete(annotations, migrationv1.AnnotationLockedBy)
-		} else {
-			annotations[migrationv1.AnnotationLockedBy] = string(owner)
 		}
 		u.SetAnnotations(annotations)
 	})
@@ -202,6 +200,26 @@ func isAggregated(svc *apiregistrationv1.APIService) bool {
 // crd is nil where there is none.
 func (c *cluster) crd(ctx context.Context, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	return read(ctx, c.client, byName(name), &apiextensionsv1.CustomResourceDefinition{}, "CRD "+name)
+}
+
+// kindCRD is a CRD of a kind of the registry.
+type kindCRD struct {
+	kind *resources.Kind
+	*apiextensionsv1.CustomResourceDefinition
+}
+
+// crds are those of one side that there are, the lock's last.
+func (c *cluster) crds(ctx context.Context, name func(*resources.Kind) string) (all []kindCRD, err error) {
+	for _, kind := range c.registry.All() {
+		crd, err := c.crd(ctx, name(kind))
+		if err != nil {
+			return nil, err
+		}
+		if crd != nil {
+			all = append(all, kindCRD{kind, crd})
+		}
+	}
+	return all, nil
 }
 
 // migrations are all that there are, as their states say; none where their CRD is not installed yet.

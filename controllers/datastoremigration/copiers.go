@@ -31,7 +31,7 @@ type copiers struct {
 // it again. The zero value is ready for use, from several goroutines.
 type caches struct {
 	mu sync.Mutex
-	by map[string]migrationCache // by the name of the migration
+	by map[string]*migrationCache // by the name of the migration
 }
 
 type migrationCache struct {
@@ -61,7 +61,6 @@ func (l *caches) fenced(dm *migration, parts fenceParts, now time.Time) time.Tim
 	known := l.entry(dm)
 	if known.fence != parts {
 		known.fence, known.fenced = parts, now
-		l.by[dm.Name] = known
 	}
 	return known.fenced
 }
@@ -71,9 +70,7 @@ func (l *caches) fenced(dm *migration, parts fenceParts, now time.Time) time.Tim
 func (l *caches) setFull(dm *migration, full bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known := l.entry(dm)
-	known.full = full
-	l.by[dm.Name] = known
+	l.entry(dm).full = full
 }
 
 func (l *caches) isFull(dm *migration) bool {
@@ -83,15 +80,15 @@ func (l *caches) isFull(dm *migration) bool {
 }
 
 // entry is called with mu held.
-func (l *caches) entry(dm *migration) migrationCache {
+func (l *caches) entry(dm *migration) *migrationCache {
 	if l.by == nil {
-		l.by = map[string]migrationCache{}
+		l.by = map[string]*migrationCache{}
 	}
 	if known, ok := l.by[dm.Name]; !ok || known.of != dm.UID {
 		if ok {
 			known.equal.Unwatch()
 		}
-		l.by[dm.Name] = migrationCache{of: dm.UID, equal: copier.NewEqualityCache()}
+		l.by[dm.Name] = &migrationCache{of: dm.UID, equal: copier.NewEqualityCache()}
 	}
 	return l.by[dm.Name]
 }

@@ -51,15 +51,13 @@ func (s *copying) copyResources(ctx context.Context, sc *scope) (outputs, error)
 	if sc.With.Bool("ahead", false) {
 		return s.copyAhead(ctx, sc)
 	}
-	ctx, done, err := s.lock.whileLocked(ctx, sc)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
+	return s.lock.whileLocked(s.copyLocked)(ctx, sc)
+}
+
+func (s *copying) copyLocked(ctx context.Context, sc *scope) (outputs, error) {
 	sc.Report(func(dm *migration) { dm.Status.Verified = nil })
 	result, err := s.copyOnce(ctx, sc, resources.V3Version, "Copying")
-	var mayNot *copier.ForbiddenError
-	if errors.As(err, &mayNot) { // the copier has waited for the right: the lock does not
+	if _, mayNot := errors.AsType[*copier.ForbiddenError](err); mayNot { // the copier has waited for the right: the lock does not
 		return nil, fsm.Terminal("RightMissing", "%w: %s, then retry", err, check.GrantRights)
 	}
 	if err != nil {
@@ -180,11 +178,6 @@ func (s *copying) detectConflicts(ctx context.Context, sc *scope) (outputs, erro
 }
 
 func (s *copying) remapOwners(ctx context.Context, sc *scope) (outputs, error) {
-	ctx, done, err := s.lock.whileLocked(ctx, sc)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	result, err := s.copier(sc.Object).RemapOwners(ctx)
 	if err != nil {
 		return nil, err
@@ -204,11 +197,6 @@ func (s *copying) remapOwners(ctx context.Context, sc *scope) (outputs, error) {
 // verify compares both sides. What it proves is on record as long as it is true: the
 // clean-up deletes nothing else.
 func (s *copying) verify(ctx context.Context, sc *scope) (outputs, error) {
-	ctx, done, err := s.lock.whileLocked(ctx, sc)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	v, err := s.copier(sc.Object).Verify(ctx)
 	if err != nil {
 		return nil, err
@@ -285,15 +273,10 @@ func (s *copying) deleteCopies(ctx context.Context, sc *scope) (outputs, error) 
 
 func setConflicts(dm *migration, conflicts []copier.Conflict) {
 	dm.Status.Conflicts = nil
-	for i, c := range conflicts {
-		if i == migrationv1.MaxConflicts {
-			break
-		}
+	for _, c := range conflicts[:min(len(conflicts), migrationv1.MaxConflicts)] {
 		entry := migrationv1.Conflict{Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}
-		for j, f := range c.Fields {
-			if j < migrationv1.MaxConflictFields {
-				entry.Fields = append(entry.Fields, v1alpha1.Shorten(f.String(), migrationv1.MaxConflictFieldLength))
-			}
+		for _, f := range c.Fields[:min(len(c.Fields), migrationv1.MaxConflictFields)] {
+			entry.Fields = append(entry.Fields, v1alpha1.Shorten(f.String(), migrationv1.MaxConflictFieldLength))
 		}
 		dm.Status.Conflicts = append(dm.Status.Conflicts, entry)
 	}

@@ -114,18 +114,18 @@ func TestSavedAPIServiceComesBackWhole(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			saved := &savedAPIService{}
+			saved := &apiregistrationv1.APIService{}
 			if err := json.Unmarshal([]byte(text), saved); err != nil {
 				t.Fatal(err)
 			}
 			created := apiregistrationv1.APIService{}
-			saved.onto(&created)
+			copyOnto(&created, saved)
 			if diff := cmp.Diff(want, created); diff != "" {
 				t.Errorf("made anew: not what was saved, or with what only the server may set (-want +got):\n%s", diff)
 			}
 			parked := apiregistrationv1.APIService{ObjectMeta: metav1.ObjectMeta{Name: apiServiceName, UID: "parked", ResourceVersion: "20",
 				Labels: map[string]string{automanagedLabel: "true"}}}
-			saved.onto(&parked)
+			copyOnto(&parked, saved)
 			wantParked := *want.DeepCopy()
 			wantParked.UID, wantParked.ResourceVersion = "parked", "20"
 			if diff := cmp.Diff(wantParked, parked); diff != "" {

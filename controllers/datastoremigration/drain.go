@@ -28,13 +28,9 @@ import (
 // migration goes on: objects whose status changes for ever must not hold it up, and
 // Verify compares everything again before anything is opened.
 func (s *v1Lock) drain(ctx context.Context, sc *scope) (outputs, error) {
-	ctx, done, err := untilDeadline(ctx, sc)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	enforced := isEnforced(sc.Object)
 	var closed []apiServer
+	var err error
 	if enforced {
 		if closed, err = s.fence.proveFence(ctx, sc, cached, "the lock", policies.LockMessage(sc.Object), proofs); err != nil {
 			return nil, err

@@ -11,7 +11,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -78,7 +77,7 @@ func (f *fence) blockV1Writes(ctx context.Context, sc *scope) (outputs, error) {
 	if err != nil || !possible {
 		return nil, err
 	}
-	want, account, err := f.parts(ctx, sc.Object, admissionregistrationv1.Ignore)
+	account, err := f.self(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +85,7 @@ func (f *fence) blockV1Writes(ctx context.Context, sc *scope) (outputs, error) {
 		return nil, err
 	}
 	var stands fenceParts
-	for i, part := range want {
+	for i, part := range f.partsFor(sc.Object, account, admissionregistrationv1.Ignore) {
 		if stands[i], err = f.install(ctx, part); err != nil {
 			return nil, err
 		}
@@ -119,25 +118,8 @@ func (f *fence) canFence(ctx context.Context) (bool, error) {
 	return info != nil, err
 }
 
-// parts are what belongs into the cluster, in the order in which it is made: for this
-// migration, and for the account that runs it.
-func (f *fence) parts(ctx context.Context, dm *migration, whileUnknown admissionregistrationv1.FailurePolicyType) (parts [4]client.Object, account string, err error) {
-	if account, err = f.account(ctx); err != nil {
-		return parts, "", err
-	}
-	return f.partsFor(dm, account, whileUnknown), account, nil
-}
-
-// account is the one that this process is.
-func (f *fence) account(ctx context.Context) (string, error) {
-	user, err := f.self(ctx)
-	if err != nil {
-		return "", fmt.Errorf("ask the API server who we are: %w", err)
-	}
-	return user, nil
-}
-
-// partsFor are those of the fence that lets an account pass.
+// partsFor are what belongs into the cluster for this migration, in the order in which it is made: a fence that lets an
+// account pass.
 func (f *fence) partsFor(dm *migration, account string, whileUnknown admissionregistrationv1.FailurePolicyType) [4]client.Object {
 	return policies.Fence(dm, f.registry.Lock(), clusterInformationName, account, whileUnknown)
 }
@@ -214,30 +196,37 @@ func (f *fence) removeWriteBlock(ctx context.Context, sc *scope) (outputs, error
 
 // removeFence removes what this migration installed.
 func (f *fence) removeFence(ctx context.Context, dm *migration) error {
-	for _, name := range policies.Names {
-		if err := f.removeNamed(ctx, dm, name); err != nil {
+	return f.removeNamed(ctx, dm, policies.Names...)
+}
+
+func (f *fence) removeNamed(ctx context.Context, dm *migration, names ...string) error {
+	parts, err := f.partsOf(ctx, dm, names)
+	if err != nil {
+		return err
+	}
+	for _, part := range parts {
+		if err := remove(ctx, f.client, part, "the fence, "+f.nameOf(part)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// removeNamed removes one fence: the binding first, without which the policy does nothing.
-func (f *fence) removeNamed(ctx context.Context, dm *migration, name string) error {
-	policy, binding := policies.Named(dm, name)
-	for _, part := range []client.Object{binding, policy} {
-		have, err := f.partOfFence(ctx, part)
-		if err != nil {
-			return err
-		}
-		if have == nil || !policies.Of(have, dm) {
-			continue
-		}
-		if err := remove(ctx, f.client, have, "the fence, "+f.nameOf(have)); err != nil {
-			return err
+// partsOf reads what there is of a migration's fences: the binding first, without which the policy does nothing.
+func (f *fence) partsOf(ctx context.Context, dm *migration, names []string) (parts []client.Object, err error) {
+	for _, name := range names {
+		policy, binding := policies.Named(dm, name)
+		for _, part := range []client.Object{binding, policy} {
+			have, err := f.partOfFence(ctx, part)
+			if err != nil {
+				return nil, err
+			}
+			if have != nil && policies.Of(have, dm) {
+				parts = append(parts, have)
+			}
 		}
 	}
-	return nil
+	return parts, nil
 }
 
 // letUsPass lifts a fence of this migration that was made for another account, because
@@ -249,8 +238,8 @@ func (f *fence) letUsPass(ctx context.Context, sc *scope) error {
 	if err != nil || policy == nil || !policies.Of(policy, sc.Object) {
 		return err
 	}
-	want, _, err := f.parts(ctx, sc.Object, admissionregistrationv1.Ignore)
-	if err != nil || policies.Same(policy, want[0], true) {
+	account, err := f.self(ctx)
+	if err != nil || policies.Same(policy, f.partsFor(sc.Object, account, admissionregistrationv1.Ignore)[0], true) {
 		return err
 	}
 	if err := f.removeFence(ctx, sc.Object); err != nil {
@@ -281,19 +270,9 @@ func (f *fence) canBeFenced() check.Check {
 }
 
 func (f *fence) fenceTraces(ctx context.Context, dm *migration, t *traces) error {
-	var parts []client.Object
-	for _, name := range policies.Names {
-		named := metav1.ObjectMeta{Name: name}
-		parts = append(parts, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: named}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: named})
-	}
+	parts, err := f.partsOf(ctx, dm, policies.Names)
 	for _, part := range parts {
-		have, err := f.partOfFence(ctx, part)
-		if err != nil {
-			return err
-		}
-		if have != nil && policies.Of(have, dm) {
-			t.left = append(t.left, "the fence, "+f.nameOf(part))
-		}
+		t.left = append(t.left, "the fence, "+f.nameOf(part))
 	}
-	return nil
+	return err
 }

@@ -35,7 +35,7 @@ func (f *fence) fenceStands(ctx context.Context, sc *scope) error {
 	var have [4]client.Object
 	group, reading := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		account, err = f.account(reading)
+		account, err = f.self(reading)
 		return err
 	})
 	for i, part := range f.partsFor(sc.Object, "", admissionregistrationv1.Fail) { // for its kinds and names

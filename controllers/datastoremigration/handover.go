@@ -70,20 +70,20 @@ func (s *door) handOver(ctx context.Context, sc *scope, version string, due func
 // handed over before, and to look again would open theirs, so that a manager that dies after each write would never end.
 // Where v3 is out of reach, nothing was written through the door.
 func (s *door) retireDoor(ctx context.Context, sc *scope) error {
+	crds, err := s.crds(ctx, (*resources.Kind).V3CRDName)
+	if err != nil {
+		return err
+	}
 	due := map[string]bool{}
-	for _, kind := range s.registry.All() {
-		crd, err := s.crd(ctx, kind.V3CRDName())
-		if err != nil {
-			return err
-		}
-		if crd != nil && (sidedoor.Has(crd) || crd.Annotations[migrationv1.AnnotationSideDoor] == string(sc.Object.UID)) {
-			due[kind.Name()] = true
+	for _, crd := range crds {
+		if sidedoor.Has(crd.CustomResourceDefinition) || crd.Annotations[migrationv1.AnnotationSideDoor] == string(sc.Object.UID) {
+			due[crd.kind.Name()] = true
 		}
 	}
 	if len(due) == 0 {
 		return nil
 	}
-	_, err := s.overV3(ctx, sc, func(version string) error {
+	_, err = s.overV3(ctx, sc, func(version string) error {
 		return s.handOver(ctx, sc, version, func(kind string) bool { return due[kind] })
 	})
 	return err

@@ -1,7 +1,9 @@
 package datastoremigration
 
 import (
+	"context"
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -108,19 +110,17 @@ func TestWhileLocked(t *testing.T) {
 			}
 			sc := &scope{Object: &migration{Status: migrationv1.DatastoreMigrationStatus{Lock: lock}}, Clock: clocktesting.NewFakeClock(now)}
 			got := "goes on"
-			ctx, done, err := s.v1Lock.whileLocked(t.Context(), sc)
-			var terminal *fsm.TerminalError
-			switch {
-			case errors.As(err, &terminal):
-				got = terminal.Reason
-			case err != nil:
-				t.Fatal(err)
-			default:
-				defer done()
+			_, err := s.v1Lock.whileLocked(func(ctx context.Context, _ *scope) (outputs, error) {
 				if _, ends := ctx.Deadline(); ends {
 					<-ctx.Done()
 					got = "is cut off"
 				}
+				return nil, nil
+			})(t.Context(), sc)
+			if terminal, is := errors.AsType[*fsm.TerminalError](err); is {
+				got = terminal.Reason
+			} else if err != nil {
+				t.Fatal(err)
 			}
 			if got != c.want {
 				t.Errorf("the step %s, want %s: %s", got, c.want, c.why)
@@ -134,9 +134,11 @@ func TestLongStepsEndWithTheLock(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	s := newEffects(newFake().WithObjects(lockObject(false)).Build(), Settings{Registry: resources.Default()})
 	lock := &migrationv1.Lock{Mode: migrationv1.LockCooperative, Deadline: &metav1.Time{Time: now}}
+	actions := s.looking()
+	maps.Copy(actions, s.acting())
 	for _, name := range []string{"Drain", "AwaitV3Served", "CopyResources", "RemapOwners", "Verify"} {
 		sc := &scope{Object: &migration{Status: migrationv1.DatastoreMigrationStatus{Lock: lock}}, Clock: clocktesting.NewFakeClock(now)}
-		_, err := s.actionsByName()[name].Do(t.Context(), sc)
+		_, err := actions[name].Do(t.Context(), sc)
 		var terminal *fsm.TerminalError
 		if !errors.As(err, &terminal) || terminal.Reason != "LockDeadline" {
 			t.Errorf("%s answers %v, want LockDeadline: v1 would stay closed for as long as it takes", name, err)

@@ -107,34 +107,41 @@ func (s *v1Lock) v1Closed(ctx context.Context, uid types.UID, enforced bool) err
 	return nil
 }
 
-// whileLocked is a context that ends with the lock's deadline, for a step that may take
-// long: v1 is not to stay closed because nobody looks in between. It is an error, for
-// good, where the lock does not stand, or has lasted long enough; and it waits where v3 is
-// not answered by the CRDs any more.
-func (s *v1Lock) whileLocked(ctx context.Context, sc *scope) (context.Context, context.CancelFunc, error) {
-	if err := s.lockStands(ctx, sc); err != nil {
-		return nil, nil, err
+// step is the work of an action.
+type step func(context.Context, *scope) (outputs, error)
+
+// whileLocked is a step that may take long under the lock. It fails, for good, where the lock does not stand, and waits
+// where v3 is not answered by the CRDs any more.
+func (s *v1Lock) whileLocked(do step) step {
+	return func(ctx context.Context, sc *scope) (outputs, error) {
+		if err := s.lockStands(ctx, sc); err != nil {
+			return nil, err
+		}
+		if err := s.parking.staysParked(ctx, sc); err != nil {
+			return nil, err
+		}
+		return untilDeadline(do)(ctx, sc)
 	}
-	if err := s.parking.staysParked(ctx, sc); err != nil {
-		return nil, nil, err
-	}
-	return untilDeadline(ctx, sc)
 }
 
-// untilDeadline is a context that ends with the lock's deadline; an error, for good, where that is over.
-func untilDeadline(ctx context.Context, sc *scope) (context.Context, context.CancelFunc, error) {
-	lock := sc.Object.Status.Lock
-	if lock == nil || lock.Deadline == nil {
-		return ctx, func() {}, nil
+// untilDeadline is a step whose context ends with the lock's deadline: v1 is not to stay closed because nobody looks in
+// between. It fails, for good, where that is over.
+func untilDeadline(do step) step {
+	return func(ctx context.Context, sc *scope) (outputs, error) {
+		lock := sc.Object.Status.Lock
+		if lock == nil || lock.Deadline == nil {
+			return do(ctx, sc)
+		}
+		over := fsm.Terminal("LockDeadline", "v1 has been locked until its deadline, %s, and everything is given back: see what it waited for (an API server that does not answer, a copy that takes long), or give LockV1 a later deadline",
+			lock.Deadline.UTC().Format(time.RFC3339))
+		left := lock.Deadline.Sub(sc.Clock.Now())
+		if left <= 0 {
+			return nil, over
+		}
+		ctx, cancel := context.WithTimeoutCause(ctx, left, over)
+		defer cancel()
+		return do(ctx, sc)
 	}
-	over := fsm.Terminal("LockDeadline", "v1 has been locked until its deadline, %s, and everything is given back: see what it waited for (an API server that does not answer, a copy that takes long), or give LockV1 a later deadline",
-		lock.Deadline.UTC().Format(time.RFC3339))
-	left := lock.Deadline.Sub(sc.Clock.Now())
-	if left <= 0 {
-		return nil, nil, over
-	}
-	within, cancel := context.WithTimeoutCause(ctx, left, over)
-	return within, cancel, nil
 }
 
 func lockBroken(how string) error {

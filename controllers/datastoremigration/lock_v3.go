@@ -3,7 +3,6 @@ package datastoremigration
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -75,9 +74,7 @@ func (l *v3Lock) closeV3(ctx context.Context, sc *scope, gvk schema.GroupVersion
 	} else if lockedBy(info) != uid || !equality.Semantic.DeepEqual(info.Object["spec"], want.Object["spec"]) {
 		err = patch.MutateAndPatchSpec(ctx, l.client, info, func(u *unstructured.Unstructured) {
 			u.Object["spec"] = want.Object["spec"]
-			annotations := u.GetAnnotations()
-			maps.Copy(annotations, want.GetAnnotations())
-			u.SetAnnotations(annotations)
+			u.SetAnnotations(labels.Merge(u.GetAnnotations(), want.GetAnnotations()))
 		})
 	}
 	if err != nil {

@@ -97,7 +97,8 @@ func newEffects(c client.Client, settings Settings) *effects {
 func Program(c client.Client, settings Settings) *runner.Program[*migration] {
 	e := newEffects(c, settings)
 	actions := builtin.Actions[*migration](builtin.Options{Client: c, HTTP: settings.HTTP})
-	maps.Copy(actions, e.actionsByName())
+	maps.Copy(actions, e.looking())
+	maps.Copy(actions, e.acting())
 	return &runner.Program[*migration]{
 		New:      func() *migration { return &migration{} },
 		Actions:  actions,
@@ -135,12 +136,6 @@ func isLocked(m *fsm.Machine, dm *migration) bool {
 	return m.HoldsRole(&dm.Status.Machine, roleLock)
 }
 
-func (e *effects) actionsByName() map[string]runner.Action[*migration] {
-	all := e.looking()
-	maps.Copy(all, e.acting())
-	return all
-}
-
 // looking are the actions that change nothing.
 func (e *effects) looking() map[string]runner.Action[*migration] {
 	return map[string]runner.Action[*migration]{
@@ -157,13 +152,13 @@ func (e *effects) looking() map[string]runner.Action[*migration] {
 			Params: map[string]fsm.Param{
 				"quiet":  {Type: fsm.TypeDuration, Doc: "how long nobody may have written"},
 				"atMost": {Type: fsm.TypeDuration, Doc: "when to go on all the same, where the lock is cooperative only"}},
-			Outputs: map[string]fsm.Type{"quiet": fsm.TypeBool}}, Do: e.v1Lock.drain,
+			Outputs: map[string]fsm.Type{"quiet": fsm.TypeBool}}, Do: untilDeadline(e.v1Lock.drain),
 			Rights: grants(apiServersRights(), e.onV1Lock("patch"), allOf("list", resources.V1Group, e.registry.All(), (*resources.Kind).V1Plural))}, // the lock is v1's, too
-		"AwaitV3Served": {ActionSpec: fsm.ActionSpec{Doc: "Waits until every v3 kind is served from its CRD."}, Do: e.parking.awaitV3Served,
+		"AwaitV3Served": {ActionSpec: fsm.ActionSpec{Doc: "Waits until every v3 kind is served from its CRD."}, Do: untilDeadline(e.parking.awaitV3Served),
 			Rights: grants(apiServersRights(), onAPIService("get patch"), e.onV1Lock("get"), e.onV3Lock("get"),
 				allOf("list", resources.V3Group, e.registry.All(), (*resources.Kind).V3Plural))},
 		"Verify": {ActionSpec: fsm.ActionSpec{Doc: "Reads both sides again and compares every object.",
-			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "different": fsm.TypeInt, "examples": fsm.TypeStrings, "verified": fsm.TypeInt}}, Do: e.copying.verify,
+			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "different": fsm.TypeInt, "examples": fsm.TypeStrings, "verified": fsm.TypeInt}}, Do: e.v1Lock.whileLocked(e.copying.verify),
 			Rights: grants(onAPIService("get patch"), e.fence.lockStandsRights(), e.lists(), e.onV3("get patch"), e.onV3Status("patch"))}, // a dry run tells what admission makes of a copy
 		"TryV3Writes": {ActionSpec: fsm.ActionSpec{Doc: "Asks by dry runs whether v3 takes what is to be written there later: its lock, and changes and deletions of copies; changes nothing.",
 			Outputs: map[string]fsm.Type{"refused": fsm.TypeStrings}}, Do: e.dryRuns.tryV3Writes,
@@ -232,7 +227,7 @@ func (e *effects) acting() map[string]runner.Action[*migration] {
 		"DeleteCopies": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v3 objects that this migration created."}, Do: e.copying.deleteCopies,
 			Rights: grants(e.onV3("list get patch delete"), e.onV1CRDs("get"), e.onV3CRDs("get"), onAPIService("get patch"))},
 		"RemapOwners": {ActionSpec: fsm.ActionSpec{Doc: "Adds the owner references that were withheld while the owner was not copied yet.",
-			Outputs: map[string]fsm.Type{"ownersMissing": fsm.TypeInt}}, Do: e.copying.remapOwners,
+			Outputs: map[string]fsm.Type{"ownersMissing": fsm.TypeInt}}, Do: e.v1Lock.whileLocked(e.copying.remapOwners),
 			Rights: grants(onAPIService("get patch"), e.fence.lockStandsRights(), e.lists(), e.onV3("get patch"))},
 		CleanUpAction: {ActionSpec: fsm.ActionSpec{Doc: "Deletes the v1 CRDs of the migrated kinds, one at a time, if v1 still holds what was verified."},
 			Do: e.cleanUp.deleteV1CRDs, Rights: grants([]rbacv1.PolicyRule{rbac.Asking}, onAPIService("get"), e.onV1CRDs("get delete"), e.onV3CRDs("get"), e.onV1("list"), e.backups.backUpRights())},
@@ -268,14 +263,19 @@ const (
 // asIs shows a text.
 func asIs(text string) string { return text }
 
-// examples shortens a list for outputs; the rest is counted.
+// examples shortens a list for outputs.
 func examples[E any](items []E, show func(E) string) []string {
+	return some(items, exampleLimit, exampleLength, show)
+}
+
+// some are the first so many of a list, of each so many characters; the rest is counted.
+func some[E any](items []E, most, length int, show func(E) string) []string {
 	out := []string{}
 	for i, item := range items {
-		if i == exampleLimit {
+		if i == most {
 			return append(out, fmt.Sprintf("and %d more", len(items)-i))
 		}
-		out = append(out, v1alpha1.Shorten(show(item), exampleLength))
+		out = append(out, v1alpha1.Shorten(show(item), length))
 	}
 	return out
 }

@@ -145,8 +145,8 @@ func (s *door) isShut(ctx context.Context, kind *resources.Kind) (bool, error) {
 }
 
 func isWait(err error) bool {
-	var waits *fsm.WaitError
-	return errors.As(err, &waits)
+	_, waits := errors.AsType[*fsm.WaitError](err)
+	return waits
 }
 
 // closeSideDoor takes out of the CRDs what openSideDoor has put there for this migration. One
@@ -238,19 +238,13 @@ func (s *door) canCopyAhead(all []rbac.Need) check.Check {
 			return finding(fmt.Sprintf("this account may not %s (needed by %s; %d of %d such rights are missing)", missing[0], strings.Join(missing[0].For, ", "), len(missing), len(needs)),
 				"grant it (Helm: controllers.datastoremigration.copyAhead.enabled=true)"), nil
 		}
-		for _, kind := range s.registry.All() {
-			crd, err := s.crd(ctx, kind.V3CRDName())
-			if err != nil {
-				return nil, err
-			}
-			if crd == nil {
-				continue // another check says so
-			}
-			if why := sidedoor.Refusal(crd); why != "" {
+		crds, err := s.crds(ctx, (*resources.Kind).V3CRDName) // another check says which are missing
+		for _, crd := range crds {
+			if why := sidedoor.Refusal(crd.CustomResourceDefinition); why != "" {
 				return finding(fmt.Sprintf("CRD %s %s", crd.Name, why), "apply Calico's CRD as it is"), nil
 			}
 		}
-		return nil, nil
+		return nil, err
 	}}
 }
 
@@ -269,14 +263,11 @@ func (s *door) copiesInSight() check.Check {
 
 // doorTraces looks for the side door.
 func (s *door) doorTraces(ctx context.Context, dm *migration, t *traces) error {
-	for _, kind := range s.registry.All() {
-		crd, err := s.crd(ctx, kind.V3CRDName())
-		if err != nil {
-			return err
-		}
-		if crd != nil && crd.Annotations[migrationv1.AnnotationSideDoor] == string(dm.UID) {
+	crds, err := s.crds(ctx, (*resources.Kind).V3CRDName)
+	for _, crd := range crds {
+		if crd.Annotations[migrationv1.AnnotationSideDoor] == string(dm.UID) {
 			t.left = append(t.left, "the side door in CRD "+crd.Name)
 		}
 	}
-	return nil
+	return err
 }

@@ -30,8 +30,7 @@ func decorate(m *fsm.Machine, dm *migration) {
 		dm.Status.CopyAhead = nil // nobody asks any more what was copied ahead
 	}
 	if phase.Terminal == v1alpha1.PhaseSuccess && dm.Status.CompletedAt == nil && machine.EnteredAt != nil {
-		completed := metav1.NewTime(machine.EnteredAt.Time)
-		dm.Status.CompletedAt = &completed
+		dm.Status.CompletedAt = new(metav1.NewTime(machine.EnteredAt.Time))
 	}
 	if phase.Terminal == v1alpha1.PhaseSuccess && dm.Status.Progress != nil {
 		dm.Status.Progress.NotCopied, dm.Status.Progress.OnlyInV3 = "", "" // to be looked into before; the counts stay
@@ -170,17 +169,9 @@ func tellOnlyInV3(sc *scope, found []resources.Problem) {
 	}
 }
 
-// named is a line that names as many as fit, and counts the rest.
+// named is a line that names as many as fit.
 func named[E any](all []E, show func(E) string) string {
-	var out []string
-	for i, e := range all {
-		if i == migrationv1.MaxNamed {
-			out = append(out, fmt.Sprintf("and %d more", len(all)-i))
-			break
-		}
-		out = append(out, v1alpha1.Shorten(show(e), namedLength))
-	}
-	return strings.Join(out, "; ")
+	return strings.Join(some(all, migrationv1.MaxNamed, namedLength, show), "; ")
 }
 
 // namedLength is how many characters of an object such a line has.

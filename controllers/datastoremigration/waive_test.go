@@ -80,7 +80,7 @@ func TestAlteredCopies(t *testing.T) {
 	known := map[string]migrationv1.VerifiedKind{"GlobalNetworkSet": {Kind: "GlobalNetworkSet", Objects: 2, Unproved: 1, Digest: "9f86"}}
 	held := map[string]copier.V1Kind{"GlobalNetworkSet": {VerifiedKind: migrationv1.VerifiedKind{Kind: "GlobalNetworkSet", Objects: 3, Digest: "e3b0"}}}
 	kind, _ := resources.Default().Kind("GlobalNetworkSet")
-	if got, _ := unverified([]v1CRD{{kind, &apiextensionsv1.CustomResourceDefinition{}}}, held, known, true); len(got) != 1 {
+	if got, _ := unverified([]kindCRD{{kind, &apiextensionsv1.CustomResourceDefinition{}}}, held, known, true); len(got) != 1 {
 		t.Errorf("the clean-up takes it for proved: %v", got)
 	}
 }

@@ -4,6 +4,8 @@
 package generic
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -65,8 +67,5 @@ func (o *Object) SetObservedGeneration(generation int64) { o.Status.ObservedGene
 func (o *Object) CopyStatusFrom(other *Object) {
 	o.Status = other.Status
 	other.Status.Machine.DeepCopyInto(&o.Status.Machine)
-	o.Status.Conditions = nil
-	for i := range other.Status.Conditions {
-		o.Status.Conditions = append(o.Status.Conditions, *other.Status.Conditions[i].DeepCopy())
-	}
+	o.Status.Conditions = slices.Clone(other.Status.Conditions)
 }

@@ -37,25 +37,17 @@ const (
 // exists; else it gives back what is held, step by step, and then deletes the state.
 func (r *Reconciler[T]) ReconcileState(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	ctx, span := r.startPass(ctx, req)
-	result, err := awaitTurn(r.passState(ctx, req.Name))
-	if startAgain(err) {
-		result, err = reconcile.Result{RequeueAfter: again}, nil
-	}
-	if err != nil && ctx.Err() != nil {
-		result, err = reconcile.Result{}, nil
-	}
-	endPass(span, err)
-	return result, err
+	result, err := r.passState(ctx, req)
+	return endPass(ctx, span, result, err)
 }
 
-func (r *Reconciler[T]) passState(ctx context.Context, name string) (reconcile.Result, error) {
+func (r *Reconciler[T]) passState(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	state, machine := &v1alpha1.MachineState{}, r.Machine()
-	if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, state); err != nil {
+	if err := r.Client.Get(ctx, req.NamespacedName, state); err != nil {
 		if apierrs.IsNotFound(err) {
-			r.Metrics.leftovers.remove(machine.Name(), name)
-			return reconcile.Result{}, nil
+			r.Metrics.leftovers.remove(machine.Name(), req.Name)
 		}
-		return reconcile.Result{}, err
+		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	exists, err := r.exists(ctx, state)
 	if err != nil {
@@ -73,7 +65,7 @@ func (r *Reconciler[T]) passState(ctx context.Context, name string) (reconcile.R
 	defer r.Busy.release(state.Spec.Object.UID)
 	if len(state.Status.Held) == 0 {
 		r.Busy.unclaim(state.Spec.Object.UID)
-		r.Metrics.leftovers.remove(machine.Name(), name)
+		r.Metrics.leftovers.remove(machine.Name(), req.Name)
 		return reconcile.Result{}, dropState(ctx, r.Client, state)
 	}
 	return r.giveBack(ctx, machine, state)

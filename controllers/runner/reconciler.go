@@ -7,10 +7,12 @@ import (
 	"maps"
 	"time"
 
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +26,7 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/patch"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
 const (
@@ -80,16 +83,28 @@ type Reconciler[T Object[T]] struct {
 	turns   turns
 }
 
-// Reconcile makes one pass: it takes the object as far as it goes, commit by commit. A conflict is not an
-// error but news: everything is dropped and the pass starts again. Nor is the end
-// of ctx: a program that ends leaves the rest to the next one.
+// Reconcile makes one pass: it takes the object as far as it goes, commit by commit.
 func (r *Reconciler[T]) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	ctx, span := r.startPass(ctx, req)
-	result, err := awaitTurn(r.pass(ctx, req))
-	if err != nil && ctx.Err() != nil {
+	result, err := r.pass(ctx, req)
+	return endPass(ctx, span, result, err)
+}
+
+// endPass says what comes after a pass. A conflict is not an error but news: everything is dropped and
+// the pass starts again. Nor is the end of ctx: a program that ends leaves the rest to the next one.
+func endPass(ctx context.Context, span trace.Span, result reconcile.Result, err error) (reconcile.Result, error) {
+	switch {
+	case err == nil:
+	case errors.Is(err, errNoTurn): // the worker is free meanwhile
+		result, err = reconcile.Result{RequeueAfter: turnAgain}, nil
+	case startAgain(err):
+		result, err = reconcile.Result{RequeueAfter: again}, nil
+	case ctx.Err() != nil:
 		result, err = reconcile.Result{}, nil
+	default:
+		span.SetStatus(codes.Error, string(apierrors.Classify(err)))
 	}
-	endPass(span, err)
+	span.End()
 	return result, err
 }
 
@@ -134,7 +149,6 @@ func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconc
 	}
 	if startAgain(err) {
 		log.FromContext(ctx).V(1).Info("the object changed meanwhile, starting again", "cause", err.Error())
-		return reconcile.Result{RequeueAfter: again}, nil
 	}
 	return result, err
 }
@@ -203,10 +217,7 @@ func (r *Reconciler[T]) record(ctx context.Context, p *pass[T]) error {
 		return nil
 	}
 	err := patch.MutateAndPatchSpec(ctx, r.Client, p.stored, func(o T) {
-		annotations := map[string]string{}
-		maps.Copy(annotations, o.GetAnnotations())
-		maps.Copy(annotations, records)
-		o.SetAnnotations(annotations)
+		o.SetAnnotations(labels.Merge(o.GetAnnotations(), records))
 	})
 	p.adoptMetadata()
 	return err

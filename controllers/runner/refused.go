@@ -12,37 +12,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/runner/machinestate"
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// Bounds of what a refused machine file costs the API server: objects that are
-// told, and objects that are read in one request.
-const (
-	toldMost = 50
-	listPage = 500
-)
+// toldMost is how many objects are told of a refused machine file.
+const toldMost = 50
 
 // tellRefused puts a Warning on the objects that are on their way through the
 // machine, that somebody changed its file and what is wrong with it. A machine may
 // drive thousands: the first ones are enough for a person to see it.
 func tellRefused(ctx context.Context, c client.Client, recorder events.EventRecorder, machine *fsm.Machine, note string) {
-	list := &v1alpha1.MachineStateList{}
 	told := 0
-	for {
-		if err := c.List(ctx, list, client.MatchingLabels{v1alpha1.MachineLabel: machine.Name()}, client.Limit(listPage), client.Continue(list.Continue)); err != nil {
+	for state, err := range machinestate.Each(ctx, c, machine.Name()) {
+		if err != nil {
 			log.FromContext(ctx).Error(err, "the objects of a refused machine file are not told", "machine", machine.Name())
 			return
 		}
-		for i := range list.Items {
-			if !inFlight(machine, list.Items[i].Status.Phase) {
-				continue
-			}
-			tell(recorder, objectOf(list.Items[i].Spec.Object), corev1.EventTypeWarning, "MachineRefused", reloading(note), note)
-			if told++; told == toldMost {
-				return
-			}
+		if !inFlight(machine, state.Status.Phase) {
+			continue
 		}
-		if list.Continue == "" {
+		tell(recorder, objectOf(state.Spec.Object), corev1.EventTypeWarning, "MachineRefused", reloading(note), note)
+		if told++; told == toldMost {
 			return
 		}
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
-	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
 // Spans bear names and classes. What is in an object, and the text of an error,
@@ -74,13 +73,6 @@ func traceTransition(ctx context.Context, t *v1alpha1.Transition) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.AddEvent("transition", trace.WithAttributes(spanTo.String(t.To), spanReason.String(t.Reason)))
 	}
-}
-
-func endPass(span trace.Span, err error) {
-	if err != nil {
-		span.SetStatus(codes.Error, string(apierrors.Classify(err)))
-	}
-	span.End()
 }
 
 // endStep tells how a step ended. err is about the pass, which drops the outcome.

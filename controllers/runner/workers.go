@@ -70,14 +70,6 @@ func (r *Reconciler[T]) inTurn(ctx context.Context, p *pass[T], now v1alpha1.Mac
 	}
 }
 
-// awaitTurn frees the worker of a pass whose call has to wait for its turn.
-func awaitTurn(result reconcile.Result, err error) (reconcile.Result, error) {
-	if errors.Is(err, errNoTurn) {
-		return reconcile.Result{RequeueAfter: turnAgain}, nil
-	}
-	return result, err
-}
-
 // enqueue adds an object that has changed. One that is being deleted comes before all that wait for a worker, and
 // stays there from pass to pass.
 func enqueue(q queue, m *metav1.PartialObjectMetadata) {

@@ -74,7 +74,8 @@ func TestCallWaitsForItsTurn(t *testing.T) {
 	if !errors.Is(err, errNoTurn) {
 		t.Fatalf("got %v, want to wait for a turn", err)
 	}
-	result, err := awaitTurn(reconcile.Result{}, err)
+	_, span := r.startPass(t.Context(), reconcile.Request{})
+	result, err := endPass(t.Context(), span, reconcile.Result{}, err)
 	if d := cmp.Diff(reconcile.Result{RequeueAfter: turnAgain}, result); d != "" || err != nil {
 		t.Errorf("the pass: %v (-want +got):\n%s", err, d)
 	}

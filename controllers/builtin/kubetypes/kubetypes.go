@@ -98,7 +98,7 @@ func (w *walk) value(path string, t reflect.Type, v any) {
 	case isText && strings.Contains(text, "${"):
 		w.expression(path, want, text)
 	case !fits(want, v):
-		w.wrong(path, "%s, and must be %s", shown(v), article(want))
+		w.wrong(path, "%s, and must be %s", shown(v), articles[want])
 	default:
 		w.parts(path, t, v)
 	}
@@ -129,7 +129,7 @@ func (w *walk) expression(path, want, text string) {
 		w.variables[text] = want
 	case strings.HasPrefix(text, "${") && strings.HasSuffix(text, "}"), fits(want, text):
 	default:
-		w.wrong(path, "a text with an expression in it, and must be %s", article(want))
+		w.wrong(path, "a text with an expression in it, and must be %s", articles[want])
 	}
 }
 
@@ -151,7 +151,7 @@ func join(path, name string) string { return strings.TrimPrefix(path+"."+name, "
 
 // fieldsOf collects the JSON fields of a struct, those of embedded ones included.
 func fieldsOf(t reflect.Type, into map[string]reflect.Type) {
-	for field := range fieldsIn(t) {
+	for field := range t.Fields() {
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
 		case name == "-":
@@ -163,16 +163,6 @@ func fieldsOf(t reflect.Type, into map[string]reflect.Type) {
 			fieldsOf(inner, into)
 		case name != "":
 			into[name] = field.Type
-		}
-	}
-}
-
-func fieldsIn(t reflect.Type) func(func(reflect.StructField) bool) {
-	return func(yield func(reflect.StructField) bool) {
-		for i := range t.NumField() {
-			if !yield(t.Field(i)) {
-				return
-			}
 		}
 	}
 }
@@ -245,27 +235,15 @@ func typeName(v any) string {
 func shown(v any) string {
 	switch v.(type) {
 	case map[string]any, []any:
-		return article(typeName(v))
+		return articles[typeName(v)]
 	case string:
 		return fmt.Sprintf("the text %q", v)
 	}
 	return fmt.Sprintf("%v", v)
 }
 
-func article(name string) string {
-	switch name {
-	case "string":
-		return "a text"
-	case "integer":
-		return "a whole number"
-	case "boolean":
-		return "true or false"
-	case "array":
-		return "a list"
-	case "object":
-		return "an object"
-	case "number":
-		return "a number"
-	}
-	return "a number or a text"
+// articles are for the types of jsonType.
+var articles = map[string]string{
+	"string": "a text", "integer": "a whole number", "boolean": "true or false", "array": "a list", "object": "an object", "number": "a number",
+	"int or string": "a number or a text",
 }

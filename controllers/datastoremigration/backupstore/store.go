@@ -158,12 +158,11 @@ func (v *Store) put(ctx context.Context, n int, key string, data []byte, same fu
 	if err := v.remove(ctx, there); err != nil {
 		return err
 	}
-	immutable := true
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: v.Namespace, Name: v.name(n), Labels: map[string]string{
 			migrationv1.LabelBackupOf: v.Prefix(), migrationv1.LabelBackupUID: string(v.Migration.UID),
 		}},
-		Immutable: &immutable,
+		Immutable: new(true),
 		Data:      map[string][]byte{key: data},
 	}
 	if err := v.Client.Create(ctx, secret); err != nil {

@@ -55,11 +55,10 @@ func Named(dm *migration, name string) (*admissionregistrationv1.ValidatingAdmis
 func fencePolicy(dm *migration, lock schema.GroupVersionKind, user string, whileUnknown admissionregistrationv1.FailurePolicyType) *admissionregistrationv1.ValidatingAdmissionPolicy {
 	policy := policyAround(dm, migrationv1.FenceName, resources.V1Group, lock, whileUnknown)
 	policy.Spec.MatchConditions = exempt(fmt.Sprintf("request.userInfo.username != %s || request.dryRun", strconv.Quote(user)))
-	forbidden := metav1.StatusReasonForbidden
 	policy.Spec.Validations = []admissionregistrationv1.Validation{
 		{Expression: fmt.Sprintf(`!(request.dryRun && request.operation == "UPDATE" && object.metadata.?annotations[?%q].orValue("") == %q)`, migrationv1.AnnotationFenceProbe, dm.UID),
-			Message: ProbeMessage(dm), Reason: &forbidden},
-		{Expression: unlocked(dm), Message: LockMessage(dm), Reason: &forbidden},
+			Message: ProbeMessage(dm), Reason: new(metav1.StatusReasonForbidden)},
+		{Expression: unlocked(dm), Message: LockMessage(dm), Reason: new(metav1.StatusReasonForbidden)},
 	}
 	return policy
 }
@@ -82,11 +81,10 @@ func v3FencePolicy(dm *migration, lock *resources.Kind, user string) *admissionr
 	anywhere.Operations, inNone.Operations, inNone.Scope = []admissionregistrationv1.OperationType{"CREATE", "UPDATE"},
 		[]admissionregistrationv1.OperationType{"DELETE"}, new(admissionregistrationv1.ClusterScope)
 	policy.Spec.MatchConstraints.ResourceRules = []admissionregistrationv1.NamedRuleWithOperations{anywhere, inNone}
-	forbidden := metav1.StatusReasonForbidden
 	policy.Spec.Validations = []admissionregistrationv1.Validation{{
 		Expression: fmt.Sprintf(`%s || params.metadata.?annotations[?%q].orValue("") == %q || oldObject != null && oldObject.metadata.?annotations[?%q].orValue("") != %q`,
 			unlocked(dm), migrationv1.AnnotationV3Open, dm.UID, migrationv1.AnnotationMigratedBy, dm.UID),
-		Message: v3Message(dm), Reason: &forbidden,
+		Message: v3Message(dm), Reason: new(metav1.StatusReasonForbidden),
 	}}
 	return policy
 }
@@ -104,17 +102,16 @@ func exempt(us string) []admissionregistrationv1.MatchCondition {
 }
 
 func policyAround(dm *migration, name, group string, lock schema.GroupVersionKind, whileUnknown admissionregistrationv1.FailurePolicyType) *admissionregistrationv1.ValidatingAdmissionPolicy {
-	equivalent, all := admissionregistrationv1.Equivalent, admissionregistrationv1.AllScopes
 	return &admissionregistrationv1.ValidatingAdmissionPolicy{
 		ObjectMeta: fenceMeta(dm, name),
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			ParamKind:     &admissionregistrationv1.ParamKind{APIVersion: lock.GroupVersion().String(), Kind: lock.Kind},
 			FailurePolicy: &whileUnknown,
 			MatchConstraints: &admissionregistrationv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{}, MatchPolicy: &equivalent,
+				NamespaceSelector: &metav1.LabelSelector{}, ObjectSelector: &metav1.LabelSelector{}, MatchPolicy: new(admissionregistrationv1.Equivalent),
 				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 					Operations: []admissionregistrationv1.OperationType{"CREATE", "UPDATE", "DELETE"},
-					Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{"*/*"}, Scope: &all},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"*"}, Resources: []string{"*/*"}, Scope: new(admissionregistrationv1.AllScopes)},
 				}}},
 			},
 		},
@@ -123,12 +120,11 @@ func policyAround(dm *migration, name, group string, lock schema.GroupVersionKin
 
 // fenceBinding binds the policy of that name to the lock. Where there is no lock, nobody is refused.
 func fenceBinding(dm *migration, name, lockName string) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
-	allow := admissionregistrationv1.AllowAction
 	return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: fenceMeta(dm, name),
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
 			PolicyName:        name,
-			ParamRef:          &admissionregistrationv1.ParamRef{Name: lockName, ParameterNotFoundAction: &allow},
+			ParamRef:          &admissionregistrationv1.ParamRef{Name: lockName, ParameterNotFoundAction: new(admissionregistrationv1.AllowAction)},
 			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 		},
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
@@ -114,9 +115,7 @@ func Refusal(crd *apiextensionsv1.CustomResourceDefinition) string {
 		return "has no version " + resources.V3Version
 	case conversion != nil && conversion.Strategy == apiextensionsv1.WebhookConverter:
 		return "converts between versions by a webhook, which does not know " + migrationv1.SideDoorVersion
-	case slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-		return c.Type == apiextensionsv1.NonStructuralSchema && c.Status == apiextensionsv1.ConditionTrue
-	}):
+	case apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.NonStructuralSchema):
 		return "has a schema that is not structural"
 	case door >= 0 && crd.Annotations[migrationv1.AnnotationSideDoor] == "" && !isDoor(crd, door, v3):
 		return "has a version " + migrationv1.SideDoorVersion + " of somebody else"

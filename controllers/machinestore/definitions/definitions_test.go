@@ -165,7 +165,7 @@ func TestPublishWithoutTheRight(t *testing.T) {
 
 func TestDriver(t *testing.T) {
 	pub := func(manager, revision string) Published {
-		return Published{v1alpha1.MachineDefinitionSpec{Machine: "door", Manager: manager, Revision: revision}}
+		return Published{Machine: "door", Manager: manager, Revision: revision}
 	}
 	a1, b1, b2 := pub("a", "1"), pub("b", "1"), pub("b", "2")
 	cases := map[string]struct {
@@ -195,7 +195,7 @@ func TestDriver(t *testing.T) {
 
 // What is read compiles to what the manager runs, under its revision.
 func TestCompile(t *testing.T) {
-	p := Published{v1alpha1.MachineDefinitionSpec{Machine: "door", Manager: manager, Revision: "sha256:of-another-program", Text: door("door", "2s")}}
+	p := Published{Machine: "door", Manager: manager, Revision: "sha256:of-another-program", Text: door("door", "2s")}
 	m, err := p.Compile(none)
 	if err != nil || m.Revision() != p.Revision || !slices.Equal(m.Phases(), []string{"Closed", "Open"}) {
 		t.Errorf("got %v, error %v", m, err)

@@ -19,9 +19,7 @@ import (
 )
 
 // Published is a machine that a manager runs.
-type Published struct {
-	v1alpha1.MachineDefinitionSpec
-}
+type Published v1alpha1.MachineDefinitionSpec
 
 // List reads the machines that managers have published, by machine and manager. Where none
 // can be read because the cluster does not have their kind or the account may not, unread
@@ -42,7 +40,7 @@ func List(ctx context.Context, c client.Reader) (all []Published, unread string,
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, d); err != nil {
 			return nil, "", fmt.Errorf("read MachineDefinition %s: %w: is this program of the version of the manager?", list.Items[i].GetName(), err)
 		}
-		all = append(all, Published{d.Spec})
+		all = append(all, Published(d.Spec))
 	}
 	slices.SortFunc(all, func(a, b Published) int {
 		return cmp.Or(cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.Manager, b.Manager))

@@ -3,6 +3,7 @@ package crdgate
 import (
 	"time"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -13,15 +14,10 @@ import (
 // A CRD that is being deleted still counts: its objects may carry finalizers
 // that only the controller removes, and without it the CRD would never go.
 func wanted(crd *apiextensionsv1.CustomResourceDefinition) types.UID {
-	if crd == nil {
+	if crd == nil || !apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) {
 		return ""
 	}
-	for _, c := range crd.Status.Conditions {
-		if c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue {
-			return crd.UID
-		}
-	}
-	return ""
+	return crd.UID
 }
 
 // situation is everything that decides what happens next.

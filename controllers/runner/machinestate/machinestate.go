@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -71,31 +72,44 @@ func Get(ctx context.Context, c client.Reader, machine string, uid types.UID) (*
 		return nil, fmt.Errorf("get MachineState %s: %w", name, err)
 	}
 	state, err := parse(u)
-	return New([]*v1alpha1.MachineState{state}, ""), err
+	if err != nil {
+		return nil, err
+	}
+	return New([]*v1alpha1.MachineState{state}, ""), nil
 }
 
-// List reads the states of all objects of a machine, in pages.
+// List reads the states of all objects of a machine.
 func List(ctx context.Context, c client.Reader, machine string) (*States, error) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MachineStateList"))
 	var all []*v1alpha1.MachineState
-	for {
-		err := c.List(ctx, list, client.MatchingLabels{v1alpha1.MachineLabel: machine}, client.Limit(page), client.Continue(list.GetContinue()))
+	for state, err := range Each(ctx, c, machine) {
 		if why := Unread(err); why != "" {
 			return New(nil, why), nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("list MachineStates of machine %s: %w", machine, err)
+			return nil, err
 		}
-		for i := range list.Items {
-			state, err := parse(&list.Items[i])
+		all = append(all, state)
+	}
+	return New(all, ""), nil
+}
+
+// Each reads the states of all objects of a machine, page by page, until an error.
+func Each(ctx context.Context, c client.Reader, machine string) iter.Seq2[*v1alpha1.MachineState, error] {
+	return func(yield func(*v1alpha1.MachineState, error) bool) {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("MachineStateList"))
+		for more := true; more; more = list.GetContinue() != "" {
+			err := c.List(ctx, list, client.MatchingLabels{v1alpha1.MachineLabel: machine}, client.Limit(page), client.Continue(list.GetContinue()))
 			if err != nil {
-				return nil, err
+				yield(nil, fmt.Errorf("list MachineStates of machine %s: %w", machine, err))
+				return
 			}
-			all = append(all, state)
-		}
-		if list.GetContinue() == "" {
-			return New(all, ""), nil
+			for i := range list.Items {
+				state, err := parse(&list.Items[i])
+				if !yield(state, err) || err != nil {
+					return
+				}
+			}
 		}
 	}
 }

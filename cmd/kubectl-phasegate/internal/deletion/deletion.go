@@ -17,6 +17,7 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -123,17 +124,17 @@ func Delete(ctx context.Context, c client.Client, dm *migrationv1.DatastoreMigra
 		if !apierrs.IsConflict(err) {
 			return client.IgnoreNotFound(err)
 		}
-		now, err := live.GetMigration(ctx, c, dm.Name)
+		now, err := read(ctx, c, m, dm.Name)
 		if apierrs.IsNotFound(err) || err == nil && now.UID != dm.UID {
 			return nil
 		}
 		if err == nil {
-			err = Refusal(now.DatastoreMigration, m, want)
+			err = Refusal(now, m, want)
 		}
 		if err != nil {
 			return err
 		}
-		dm = now.DatastoreMigration
+		dm = now
 	}
 	return fmt.Errorf("delete DatastoreMigration %s: the object kept changing: retry", dm.Name)
 }
@@ -149,7 +150,7 @@ const look = 500 * time.Millisecond
 func Wait(ctx context.Context, c client.Client, dm *migrationv1.DatastoreMigration, m *fsm.Machine, seen func(*migrationv1.DatastoreMigration)) error {
 	last := dm
 	err := wait.PollUntilContextCancel(ctx, look, true, func(ctx context.Context) (bool, error) {
-		now, err := live.GetMigration(ctx, c, dm.Name)
+		now, err := read(ctx, c, m, dm.Name)
 		switch {
 		case apierrs.IsNotFound(err), err == nil && now.UID != dm.UID:
 			return true, nil
@@ -159,9 +160,9 @@ func Wait(ctx context.Context, c client.Client, dm *migrationv1.DatastoreMigrati
 			return false, nil // the server may be away for a moment
 		}
 		if now.CurrentPhase() != last.CurrentPhase() || now.Status.Message != last.Status.Message {
-			seen(now.DatastoreMigration)
+			seen(now)
 		}
-		last = now.DatastoreMigration
+		last = now
 		// Before the phases that carry a deletion out, Stalled is of the past.
 		does, _ := onDelete(last, m)
 		if s := meta.FindStatusCondition(last.Status.Conditions, fsm.ConditionStalled); s != nil && does != nil && does.Mode == v1alpha1.DeletionInProgress {
@@ -173,6 +174,16 @@ func Wait(ctx context.Context, c client.Client, dm *migrationv1.DatastoreMigrati
 		return fmt.Errorf("DatastoreMigration %s is in phase %s: %s: %w", dm.Name, last.CurrentPhase(), last.Status.Message, ctx.Err())
 	}
 	return err
+}
+
+// read reads the migration, and its state after it. So a deletion on condition of the
+// resourceVersion is judged by a state that is not older than the object.
+func read(ctx context.Context, c client.Client, m *fsm.Machine, name string) (*migrationv1.DatastoreMigration, error) {
+	o, err := live.Get(ctx, c, m, types.NamespacedName{Name: name})
+	if err != nil {
+		return nil, err
+	}
+	return o.Migration()
 }
 
 func object(dm *migrationv1.DatastoreMigration) *unstructured.Unstructured {

@@ -19,7 +19,10 @@ import (
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
+	"github.com/phasegate/phasegate/controllers/catalog"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/fsmtest"
 )
 
 // shownAs is a migration whose CRD prunes: nothing but a phase that is old.
@@ -40,55 +43,50 @@ func stateOf(name string, uid types.UID, phase string) *v1alpha1.MachineState {
 	}
 }
 
+func compiled(t *testing.T) *fsm.Machine {
+	t.Helper()
+	return fsmtest.Machine(t, "../../../../phases/datastore-migration.yaml", catalog.BindingsOf(datastoremigration.MachineName))
+}
+
 func TestMigration(t *testing.T) {
 	resource := schema.GroupResource{Group: "phasegate.dev", Resource: "machinestates"}
 	const unsure = ": this is from the status of the object, which may be old, forged or incomplete"
 	for name, c := range map[string]struct {
 		why      string
-		ask      string
 		objects  []client.Object
 		get      error // of states
 		want     string
-		names    []string
 		requests int
 		missing  bool
 	}{
-		"One": {why: "one request for the migration, and one more", ask: "a", objects: []client.Object{shownAs("a", "1", "Pending"), stateOf("a", "1", "Migrating")},
+		"One": {why: "one request for the migration, and one more", objects: []client.Object{shownAs("a", "1", "Pending"), stateOf("a", "1", "Migrating")},
 			want: "a Migrating 12:00 [v1Lock] ", requests: 2},
-		"Any": {why: "the same where no name is given", objects: []client.Object{shownAs("a", "1", "Pending"), stateOf("a", "1", "Migrating")},
-			want: "a Migrating 12:00 [v1Lock] ", names: []string{"a"}, requests: 2},
-		"Deleted": {why: "the finalizer was removed by hand", ask: "a", objects: []client.Object{stateOf("a", "1", "Migrating")}, requests: 1, missing: true},
-		"Replaced": {why: "the state is that of another one of its name", ask: "a", objects: []client.Object{shownAs("a", "2", ""), stateOf("a", "1", "Migrating")},
+		"Deleted": {why: "the finalizer was removed by hand", objects: []client.Object{stateOf("a", "1", "Migrating")}, requests: 1, missing: true},
+		"Replaced": {why: "the state is that of another one of its name", objects: []client.Object{shownAs("a", "2", ""), stateOf("a", "1", "Migrating")},
 			want: "a   [] ", requests: 2},
-		"Two": {why: "neither is taken", objects: []client.Object{shownAs("a", "1", ""), shownAs("b", "2", "Complete"), stateOf("a", "1", "Pending")},
-			names: []string{"a", "b"}, requests: 1},
-		"NoStates": {why: "the view, with a note", ask: "a", get: apierrs.NewForbidden(resource, "", errors.New("no")),
+		"NoStates": {why: "the view, with a note", get: apierrs.NewForbidden(resource, "", errors.New("no")),
 			objects: []client.Object{shownAs("a", "1", "Pending"), stateOf("a", "1", "Migrating")},
 			want:    "a Pending  [] you may not read machinestates.phasegate.dev" + unsure, requests: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			requests := 0
-			client := cluster(t, &requests, nil, c.get, c.objects...)
-			var one live.Migration
-			var names []string
-			var err error
-			if c.ask != "" {
-				one, err = live.GetMigration(t.Context(), client, c.ask)
-			} else {
-				one, names, err = live.OnlyMigration(t.Context(), client)
-			}
+			o, err := live.Get(t.Context(), cluster(t, &requests, nil, c.get, c.objects...), compiled(t), types.NamespacedName{Name: "a"})
 			if apierrs.IsNotFound(err) != c.missing || err != nil && !c.missing {
 				t.Fatal(err)
 			}
 			got := ""
-			if dm := one.DatastoreMigration; dm != nil {
+			if !c.missing {
+				dm, err := o.Migration()
+				if err != nil {
+					t.Fatal(err)
+				}
 				started := ""
 				if dm.Status.StartedAt != nil {
 					started = dm.Status.StartedAt.UTC().Format("15:04")
 				}
-				got = fmt.Sprintf("%s %s %s %v %s", dm.Name, dm.CurrentPhase(), started, dm.Status.Machine.HeldNames(), one.Note)
+				got = fmt.Sprintf("%s %s %s %v %s", dm.Name, dm.CurrentPhase(), started, dm.Status.Machine.HeldNames(), o.Note)
 			}
-			if diff := cmp.Diff(c.want, got) + cmp.Diff(c.names, names); diff != "" || requests != c.requests {
+			if diff := cmp.Diff(c.want, got); diff != "" || requests != c.requests {
 				t.Errorf("%s: %d requests, not %d (-want +got):\n%s", c.why, requests, c.requests, diff)
 			}
 		})
@@ -99,10 +97,10 @@ func TestMigration(t *testing.T) {
 func TestMigrationsOfAServerThatIsAway(t *testing.T) {
 	requests := 0
 	c := cluster(t, &requests, errors.New("connection refused"), errors.New("connection refused"), shownAs("a", "1", "Pending"))
-	if _, _, err := live.OnlyMigration(t.Context(), c); err == nil {
+	if _, err := live.List(t.Context(), c, compiled(t), ""); err == nil {
 		t.Error("the read failed, and the view was taken for the truth")
 	}
-	if _, err := live.GetMigration(t.Context(), c, "a"); err == nil {
+	if _, err := live.Get(t.Context(), c, compiled(t), types.NamespacedName{Name: "a"}); err == nil {
 		t.Error("the read failed, and the view was taken for the truth")
 	}
 }

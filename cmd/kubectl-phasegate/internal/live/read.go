@@ -23,7 +23,6 @@ import (
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/controllers/runner/machinestate"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -72,17 +71,18 @@ func (o *Object) PhaseIn(m *fsm.Machine) string {
 	return cmp.Or(o.Machine.Phase, m.PhaseShown(o.ShownPhase))
 }
 
-// As reads the object into a Go type, with its state laid over the status. Fields that the
-// type does not have are left out: the controller may be newer.
-func (o *Object) As(into machinestate.Object) error {
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Content, into); err != nil {
-		return fmt.Errorf("read %s %s: %w: use kubectl-phasegate of the manager's version", o.Kind.Kind, o.Name, err)
+// Migration reads an object that is one, with its state laid over the status. Fields that this
+// program does not know are left out: the controller may be newer.
+func (o *Object) Migration() (*migrationv1.DatastoreMigration, error) {
+	dm := &migrationv1.DatastoreMigration{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Content, dm); err != nil {
+		return nil, fmt.Errorf("read %s %s: %w: use kubectl-phasegate of the manager's version", o.Kind.Kind, o.Name, err)
 	}
-	o.Machine.DeepCopyInto(into.MachineStatus())
-	if saver, ok := into.(interface{ SetSavedStatus(text string) error }); ok && o.Saved != nil {
-		return saver.SetSavedStatus(*o.Saved)
+	o.Machine.DeepCopyInto(&dm.Status.Machine)
+	if o.Saved == nil {
+		return dm, nil
 	}
-	return nil
+	return dm, dm.SetSavedStatus(*o.Saved)
 }
 
 // String is namespace/name, or the name alone.
@@ -216,52 +216,4 @@ func Left(ctx context.Context, c client.Client, m *fsm.Machine, key types.Namesp
 	}
 	all := gone(states.Orphans(seen), key.Namespace)
 	return slices.DeleteFunc(all, func(o Object) bool { return o.Name != key.Name }), nil
-}
-
-// Migration is a DatastoreMigration with its state laid over its status.
-type Migration struct {
-	*migrationv1.DatastoreMigration
-	// Note is as in Object.
-	Note string
-}
-
-var migrationKind = migrationv1.GroupVersion.WithKind("DatastoreMigration")
-
-// GetMigration reads one migration, and its state after it. So a deletion on condition of
-// the resourceVersion is judged by a state that is not older than the object.
-func GetMigration(ctx context.Context, c client.Reader, name string) (Migration, error) {
-	u := &unstructured.Unstructured{}
-	u.SetGroupVersionKind(migrationKind)
-	if err := c.Get(ctx, types.NamespacedName{Name: name}, u); err != nil {
-		return Migration{}, fmt.Errorf("read DatastoreMigration %s: %w", name, err)
-	}
-	return withState(ctx, c, u)
-}
-
-// OnlyMigration is GetMigration of the only one that there is. The names are those of all.
-func OnlyMigration(ctx context.Context, c client.Reader) (one Migration, names []string, err error) {
-	all, err := All(ctx, c, migrationKind)
-	if err != nil {
-		return one, nil, fmt.Errorf("list DatastoreMigrations: %w", err)
-	}
-	for i := range all {
-		names = append(names, all[i].GetName())
-	}
-	if len(all) == 1 {
-		one, err = withState(ctx, c, &all[0])
-	}
-	return one, names, err
-}
-
-func withState(ctx context.Context, c client.Reader, u *unstructured.Unstructured) (Migration, error) {
-	states, err := machinestate.Get(ctx, c, datastoremigration.MachineName, u.GetUID())
-	if err != nil {
-		return Migration{}, err
-	}
-	o, err := NewObject(u, states)
-	if err != nil {
-		return Migration{}, err
-	}
-	dm := &migrationv1.DatastoreMigration{}
-	return Migration{DatastoreMigration: dm, Note: o.Note}, o.As(dm)
 }

@@ -10,6 +10,7 @@ import (
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -100,16 +101,12 @@ func (a Ask) write(ctx context.Context, q fsm.Request, o Object) (string, error)
 		return "", fmt.Errorf("%w: request %s takes neither a time nor a time with a suffix as its token: its `valid` in %s refuses both; annotate %s by hand",
 			ErrNotNow, q.Name, a.Machine.File(), q.Annotation)
 	}
+	asked := labels.Set{q.Annotation: token}
+	for name, value := range a.Params {
+		asked[q.Params[name]] = value
+	}
 	return token, patch.MutateAndPatchSpec(ctx, a.Client, u, func(u *unstructured.Unstructured) {
-		all := u.GetAnnotations()
-		if all == nil {
-			all = map[string]string{}
-		}
-		all[q.Annotation] = token
-		for name, value := range a.Params {
-			all[q.Params[name]] = value
-		}
-		u.SetAnnotations(all)
+		u.SetAnnotations(labels.Merge(u.GetAnnotations(), asked))
 	})
 }
 

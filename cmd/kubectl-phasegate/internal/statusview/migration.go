@@ -65,8 +65,7 @@ func progressOf(st *migrationv1.DatastoreMigrationStatus, now time.Time) *Progre
 	}
 	out.ObjectsPerSecond = float64(p.ObjectsPerSecond)
 	if left := out.Total - out.Done - out.Conflicts; out.ObjectsPerSecond > 0 && left > 0 {
-		end := now.UTC().Add(time.Duration(float64(left) / out.ObjectsPerSecond * float64(time.Second)))
-		out.ExpectedEnd = &end
+		out.ExpectedEnd = new(now.UTC().Add(time.Duration(float64(left) / out.ObjectsPerSecond * float64(time.Second))))
 	}
 	return out
 }

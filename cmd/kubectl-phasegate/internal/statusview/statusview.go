@@ -8,7 +8,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
 	"github.com/phasegate/phasegate/fsm"
@@ -35,8 +34,8 @@ func Of(m *fsm.Machine, of live.Object, now time.Time, by Caller) (Overview, err
 	advice := advisor{machine: m, of: &of, overview: &o}
 	_ = json.Unmarshal([]byte(st.Result), &advice.result) // for advice only: what cannot be read is none
 	if of.Kind.GroupKind() == migrationKind {
-		dm := &migrationv1.DatastoreMigration{}
-		if err := of.As(dm); err != nil {
+		dm, err := of.Migration()
+		if err != nil {
 			return o, err
 		}
 		addMigration(&o, dm, now)

@@ -25,8 +25,8 @@ import (
 
 // Bounds of what is read.
 const (
-	logLines = 2000
-	logBytes = 1 << 20
+	logLines = int64(2000)
+	logBytes = int64(1 << 20)
 )
 
 // partOf are the labels of what the chart installs.
@@ -111,9 +111,8 @@ func (c *collector) programs(ctx context.Context) error {
 }
 
 func (c *collector) logs(ctx context.Context, namespace, pod string) {
-	lines, size := int64(logLines), int64(logBytes)
 	for _, suffix := range []string{"", "-previous"} {
-		text, err := c.kube.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{TailLines: &lines, LimitBytes: &size, Previous: suffix != "", Timestamps: true}).DoRaw(ctx)
+		text, err := c.kube.CoreV1().Pods(namespace).GetLogs(pod, &corev1.PodLogOptions{TailLines: new(logLines), LimitBytes: new(logBytes), Previous: suffix != "", Timestamps: true}).DoRaw(ctx)
 		name := fmt.Sprintf("programs/logs/%s/%s%s.log", namespace, pod, suffix)
 		switch {
 		case err == nil:

@@ -77,8 +77,7 @@ type Pulse struct{ last atomic.Pointer[time.Time] }
 
 // Beat is called by the loop each time round.
 func (p *Pulse) Beat() {
-	now := time.Now()
-	p.last.Store(&now)
+	p.last.Store(new(time.Now()))
 }
 
 // Within fails when the last beat is longer ago than limit. A loop that has not
