@@ -95,7 +95,8 @@ var taboos = []struct {
 	}},
 	{"nothing here does that", func(n rbac.Need) bool {
 		inTier := n.Verb == "update" && strings.HasPrefix(n.Resource, "tier.") // no resource, but the name under which Calico grants a right
-		return slices.Contains([]string{"escalate", "bind", "impersonate", "deletecollection", "update"}, n.Verb) && !inTier
+		asOwner := n.String() == "update mcpservers/finalizers.toolhive.stacklok.dev" // no resource either: who has it may block an owner's deletion
+		return slices.Contains([]string{"escalate", "bind", "impersonate", "deletecollection", "update"}, n.Verb) && !inTier && !asOwner
 	}},
 	{"of v1, notes about owners and the one lock are patched; nothing is created or deleted", func(n rbac.Need) bool {
 		return n.Group == "crd.projectcalico.org" && writes(n) && (n.Verb != "patch" || n.Resource == "clusterinformations" && n.Name != "default")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -231,6 +232,21 @@ func TestPullSecrets(t *testing.T) {
 	} {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("of %s (-want +got):\n%s", of, diff)
+		}
+	}
+}
+
+// A deletion in the foreground waits for what was made, as with ToolHive's operator; some API servers let nobody say so
+// without a right to the finalizers.
+func TestOwnerIsBlocked(t *testing.T) {
+	if owner := ownerReference(fetch(nil)); !ptr.Deref(owner.BlockOwnerDeletion, false) {
+		t.Errorf("owner reference %v does not block the owner's deletion", owner)
+	}
+	for _, proxy := range Flavours {
+		if !slices.ContainsFunc(ensureWorkloadRights(proxy), func(rule rbacv1.PolicyRule) bool {
+			return slices.Contains(rule.Resources, "mcpservers/finalizers") && slices.Contains(rule.Verbs, "update")
+		}) {
+			t.Errorf("with proxy %s the right to say so is missing", proxy)
 		}
 	}
 }

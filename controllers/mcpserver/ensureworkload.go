@@ -28,6 +28,7 @@ func ensureWorkloadRights(proxy Flavour) []rbacv1.PolicyRule {
 		on("get create patch", appsv1.GroupName, "deployments"),
 		on("get create patch", rbacv1.GroupName, "roles", "rolebindings"),
 		on("get patch", appsv1.GroupName, "statefulsets"),
+		on("update", v1beta1.GroupVersion.Group, "mcpservers/finalizers"), // ownerReference
 	}
 	if proxy == ToolHive {
 		rules = append(rules, makeWayRights()...)
@@ -188,11 +189,12 @@ func ensure[T client.Object](ctx context.Context, a apply.Applier, desired T) (T
 	return now, err
 }
 
-// ownerReference does not block the server's deletion, which would take a right on
-// its finalizers; the machine deletes what was made in an order of its own.
+// ownerReference makes a deletion in the foreground wait for what was made, as with the peer's
+// operator. Where the admission plugin OwnerReferencesPermissionEnforcement runs, that takes a
+// right to the server's finalizers.
 func ownerReference(srv *server) metav1.OwnerReference {
 	return metav1.OwnerReference{
-		APIVersion: v1beta1.GroupVersion.String(), Kind: "MCPServer", Name: srv.Name, UID: srv.UID, Controller: new(true),
+		APIVersion: v1beta1.GroupVersion.String(), Kind: "MCPServer", Name: srv.Name, UID: srv.UID, Controller: new(true), BlockOwnerDeletion: new(true),
 	}
 }
 
