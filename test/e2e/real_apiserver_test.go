@@ -17,7 +17,7 @@ import (
 	"github.com/phasegate/phasegate/test/support/setup"
 )
 
-// What Calico's API server does that nobody would expect of one, and what the stand-in does as it does.
+// How Calico's API server differs from others. The stand-in does the same: its testLearnt.
 func TestRealAPIServer(t *testing.T) {
 	r := realCalico(t)
 	r.assertTold(t, "profiles", "ipamblocks", "ipamhandles")
@@ -67,8 +67,8 @@ func labelled(obj *unstructured.Unstructured) *unstructured.Unstructured {
 	return obj
 }
 
-// refusedByTheServer is an error unless a write was refused as Calico's API server passes the fence's refusal on: as a
-// trouble of its own, with all that the fence says.
+// refusedByTheServer is an error unless a write was refused as Calico's API server passes on a refusal of the fence: as an
+// internal error with the whole message.
 func refusedByTheServer(err error) error {
 	var status apierrs.APIStatus
 	if !errors.As(err, &status) || status.Status().Code != http.StatusInternalServerError {

@@ -25,10 +25,12 @@ import (
 
 const (
 	// olderEnv names a kube-apiserver of an earlier minor version, as one is there during an upgrade of a control plane:
-	// `make tools KUBE=v1.36.1` leaves one in the cache.
+	// `make tools KUBE=v1.36.3` leaves one in the cache.
 	olderEnv = "OLDER_APISERVER"
 	// visits is how often a client of one API server reads and writes.
 	visits = 50 * time.Millisecond
+	// roundsEnv is how many migrations of each case are given up; 20 without it. ROUNDS=2 shows whether the test works.
+	roundsEnv = "ROUNDS"
 	// writtenLabel is on the object that a client of one API server writes in v3: the number of the write.
 	writtenLabel = "phasegate.test/written"
 )
@@ -126,7 +128,10 @@ func TestAPIServersOfEachKind(t *testing.T) {
 	if os.Getenv("FAULTS") != "all" {
 		t.Skip("only with FAULTS=all: TestEveryAPIServer has one round with two of a kind")
 	}
-	older := serverKind{program: os.Getenv(olderEnv)}
+	older, rounds := serverKind{program: os.Getenv(olderEnv)}, 20
+	if n, err := strconv.Atoi(os.Getenv(roundsEnv)); err == nil {
+		rounds = n
+	}
 	cases := map[string]struct {
 		why   string
 		kinds []serverKind
@@ -147,7 +152,7 @@ func TestAPIServersOfEachKind(t *testing.T) {
 				w := pristine(t)
 				w.manager(t, "--phases-dir", gated(t))
 				servers := w.moreServers(t, c.kinds...)
-				for round := range 20 {
+				for round := range rounds {
 					w.disturbedRound(t, servers, round)
 				}
 			})

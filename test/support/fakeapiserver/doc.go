@@ -4,10 +4,10 @@
 //
 // It is honest about what it is not. It authenticates nobody (kube-apiserver has authorized a request
 // before it proxies it; the listener is on the loopback device), runs no admission (Calico's own runs
-// ValidatingAdmissionPolicies), answers in JSON
-// only, knows neither server-side apply nor deletecollection nor OpenAPI, and deletes at once without
-// heeding finalizers. It serves every kind of the registry; Calico's own has no IPAMBlock and no IPAMHandle. As
-// that one does, it serves Profile besides, which is no kind of a CRD.
+// ValidatingAdmissionPolicies), answers in JSON only, knows neither server-side apply nor deletecollection
+// nor OpenAPI, and deletes at once without heeding finalizers. It serves every kind of the registry;
+// Calico's own has no IPAMBlock and no IPAMHandle. As that one does, it serves Profile besides, which is
+// no kind of a CRD.
 //
 // It is for tests and the demo only: no product package may import it.
 package fakeapiserver

@@ -101,6 +101,7 @@ func TestStandIn(t *testing.T) {
 	t.Run("patch", testPatch)
 	t.Run("owners", testOwners)
 	t.Run("watch", testWatch)
+	t.Run("learnt", testLearnt)
 	t.Run("refusals", testRefusals)
 }
 

@@ -84,7 +84,7 @@ func (s *store) create(r *http.Request) (*result, error) {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	created, err := s.v1.Create(r.Context(), v1, opts)
-	return s.answer(http.StatusCreated, created, err)
+	return s.answer(http.StatusCreated, created, refused(err))
 }
 
 func (s *store) update(r *http.Request, name string) (*result, error) {
@@ -119,7 +119,18 @@ func (s *store) write(r *http.Request, old, v3 *unstructured.Unstructured) (*uns
 	if err := metav1.Convert_url_Values_To_v1_UpdateOptions(&query, &opts, nil); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	return s.v1.Update(r.Context(), v1, opts, s.sub...)
+	updated, err := s.v1.Update(r.Context(), v1, opts, s.sub...)
+	return updated, refused(err)
+}
+
+// refused is what becomes of a refusal of v1, by RBAC or by a policy: Calico's API server answers it as an internal error.
+func refused(err error) error {
+	if !apierrors.IsForbidden(err) {
+		return err
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: "connection is unauthorized: " + err.Error(),
+	}}
 }
 
 func (s *store) delete(r *http.Request, name string) (*result, error) {
@@ -132,7 +143,7 @@ func (s *store) delete(r *http.Request, name string) (*result, error) {
 		return nil, err
 	}
 	if err := s.v1.Delete(r.Context(), v1.GetName(), opts); err != nil {
-		return nil, err
+		return nil, refused(err)
 	}
 	return &result{http.StatusOK, &metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},

@@ -17,7 +17,7 @@ import (
 	"github.com/phasegate/phasegate/resources"
 )
 
-// HideMetadata moves labels, annotations, finalizers and owner references of obj into the metadata
+// HideMetadata moves labels, annotations, finalizers, owner references and managedFields of obj into the metadata
 // annotation. What v1 itself must be able to see stays visible: name, namespace, uid, resourceVersion,
 // and the labels and annotations with a Calico key.
 // The hidden name is kept for tiered policies only. It must not be called twice on one object: the
@@ -31,7 +31,7 @@ func HideMetadata(obj *unstructured.Unstructured, keepName bool) error {
 	if err != nil {
 		return fmt.Errorf("owners of %s %s: %w", obj.GetKind(), obj.GetName(), err)
 	}
-	for _, field := range []string{"namespace", "resourceVersion", "uid", "managedFields", "selfLink"} {
+	for _, field := range []string{"namespace", "resourceVersion", "uid", "selfLink"} {
 		delete(meta, field)
 	}
 	if !keepName {

@@ -107,6 +107,7 @@ func setServerFields(view *unstructured.Unstructured, from metav1.Object) {
 	view.SetCreationTimestamp(from.GetCreationTimestamp())
 	view.SetGeneration(from.GetGeneration())
 	view.SetDeletionTimestamp(from.GetDeletionTimestamp())
+	view.SetManagedFields(from.GetManagedFields()) // of a hidden object: those of the API server's clients, never v1's own
 }
 
 // ownersToV3 shows references to Calico owners under the v3 group and the uid of the owner's v3 view.
