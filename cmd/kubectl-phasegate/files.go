@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
@@ -23,28 +24,51 @@ import (
 // stdin is the name of the input in findings.
 const stdin = "stdin"
 
+// checked is a machine, or what is wrong with it.
+type checked struct {
+	machine *fsm.Machine
+	diags   diag.Diagnostics
+}
+
+// compiledOnce are the machines that are compiled in. A command asks for them more than once.
+var compiledOnce = sync.OnceValues(func() ([]checked, error) { return checkFiles(nil) })
+
 // readMachines reads files and directories (of *.yaml); without any, the machines
 // that are compiled in. An error is about what cannot be read; what is wrong with
 // a machine is printed.
 func readMachines(s streams, args []string) ([]*fsm.Machine, error) {
-	files, err := readFiles(nil, args)
+	check := compiledOnce
+	if len(args) > 0 {
+		check = func() ([]checked, error) { return checkFiles(args) }
+	}
+	found, err := check()
 	if err != nil {
 		return nil, err
 	}
 	var all []*fsm.Machine
 	var refused error
-	for _, f := range files {
-		machine, diags, err := checkMachine(f.Name, f.Data)
-		if err != nil {
-			return nil, err
-		}
-		if machine == nil {
-			refused = tell(s, diags.Err(), errFindings)
+	for _, c := range found {
+		if c.machine == nil {
+			refused = tell(s, c.diags.Err(), errFindings)
 			continue
 		}
-		all = append(all, machine)
+		all = append(all, c.machine)
 	}
 	return all, refused
+}
+
+func checkFiles(args []string) ([]checked, error) {
+	files, err := readFiles(nil, args)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]checked, len(files))
+	for i, f := range files {
+		if all[i].machine, all[i].diags, err = checkMachine(f.Name, f.Data); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // compiledIn are the machines of this program, which are tested.

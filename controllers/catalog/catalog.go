@@ -10,6 +10,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
@@ -94,7 +95,11 @@ func Unclear(machine *fsm.Machine) []runner.Unclear {
 	return generic.Program(builtin.Options{}).Unclear(machine) // no action of a compiled-in machine has its kind from a parameter
 }
 
-// CRDs are those of the chart. It may be called any number of times.
+// read are the CRDs of the chart, which all who bind a machine share: nobody changes them.
+// To read them takes longer than to compile a machine.
+var read = sync.OnceValues(CRDs)
+
+// CRDs are those of the chart. Each call answers with CRDs of its own.
 func CRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	files, err := fs.Glob(charts.CRDs, "phasegate/files/crds/*.yaml")
 	if err != nil {
@@ -116,7 +121,7 @@ func CRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 
 // Schema is the type of a kind whose CRD is in the chart; nil of any other kind.
 func Schema(kind v1alpha1.ObjectKind) (*expr.Schema, error) {
-	crds, err := CRDs()
+	crds, err := read()
 	if err != nil {
 		return nil, err
 	}
