@@ -94,7 +94,7 @@ var taboos = []struct {
 		return n.Verb == "*" || (n.Group == "*" || n.Resource == "*") && !all
 	}},
 	{"nothing here does that", func(n rbac.Need) bool {
-		inTier := n.Verb == "update" && strings.HasPrefix(n.Resource, "tier.") // no resource, but the name under which Calico grants a right
+		inTier := n.Verb == "update" && strings.HasPrefix(n.Resource, "tier.")        // no resource, but the name under which Calico grants a right
 		asOwner := n.String() == "update mcpservers/finalizers.toolhive.stacklok.dev" // no resource either: who has it may block an owner's deletion
 		return slices.Contains([]string{"escalate", "bind", "impersonate", "deletecollection", "update"}, n.Verb) && !inTier && !asOwner
 	}},

@@ -2,15 +2,18 @@ package runner
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
@@ -99,18 +102,28 @@ func (r *Reconciler[T]) statusOf(obj T) T {
 	return status
 }
 
-// leftAlone is how long an object is left to another controller. What holds something, or is being deleted, never is.
-func (r *Reconciler[T]) leftAlone(obj T, state *v1alpha1.MachineState) (wait time.Duration, why string) {
+// leftAlone is how long an object is left to another controller, and says so once. What holds something, or is being
+// deleted, never is.
+func (r *Reconciler[T]) leftAlone(ctx context.Context, obj T, state *v1alpha1.MachineState) time.Duration {
 	if !r.Program.Contended || !obj.GetDeletionTimestamp().IsZero() || state != nil && len(state.Status.Held) > 0 {
-		return 0, ""
+		return 0
 	}
 	now := r.Clock.Now()
 	wait, begins := r.contention.yields(obj, r.statusOf(obj), now)
 	if begins {
-		why = fmt.Sprintf("another controller (field manager %s) drives this object as well, and each undoes what the other writes: it is left alone until %s, or until its spec changes; "+
+		why := fmt.Sprintf("another controller (field manager %s) drives this object as well, and each undoes what the other writes: it is left alone until %s, or until its spec changes; "+
 			"scale one of the two controllers to zero", lastStatusWriter(obj), now.Add(wait).UTC().Format(time.RFC3339))
+		log.FromContext(ctx).Info("the object is left alone", "why", why)
+		tell(r.Recorder, obj, corev1.EventTypeWarning, "AnotherController", "Check", why)
 	}
-	return wait, why
+	return wait
+}
+
+// leftBehind remembers the status that a pass left behind.
+func (r *Reconciler[T]) leftBehind(p *pass[T], err error) {
+	if r.Program.Contended && err == nil && p.run != nil {
+		r.contention.keep(p.stored, r.statusOf(p.stored))
+	}
 }
 
 // lastStatusWriter is the field manager that wrote a status last.

@@ -134,19 +134,13 @@ func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconc
 		return reconcile.Result{}, nil // nothing keeps it but others
 	}
 	ctx = named(ctx, machine, state)
-	if wait, why := r.leftAlone(obj, state); wait > 0 {
-		if why != "" {
-			log.FromContext(ctx).Info("the object is left alone", "why", why)
-			tell(r.Recorder, obj, corev1.EventTypeWarning, "AnotherController", "Check", why)
-		}
+	if wait := r.leftAlone(ctx, obj, state); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	p := r.newPass(machine)
 	p.shape = shape
 	result, err := r.advance(ctx, p, obj, state)
-	if r.Program.Contended && err == nil && p.run != nil {
-		r.contention.keep(p.stored, r.statusOf(p.stored))
-	}
+	r.leftBehind(p, err)
 	if startAgain(err) {
 		log.FromContext(ctx).V(1).Info("the object changed meanwhile, starting again", "cause", err.Error())
 	}

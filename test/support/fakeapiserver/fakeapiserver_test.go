@@ -390,12 +390,11 @@ func testRefusals(t *testing.T) {
 		t.Errorf("create a Tier that exists: %v, want AlreadyExists", err)
 	}
 	_, err = tiers.Get(t.Context(), "nobody", metav1.GetOptions{})
-	var status *apierrors.StatusError
-	if !errors.As(err, &status) {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok {
 		t.Fatalf("get what is not there: %v, want a Status", err)
 	}
-	want := metav1.StatusDetails{Name: "nobody", Group: "projectcalico.org", Kind: "tiers"}
-	if diff := cmp.Diff(&want, status.ErrStatus.Details); diff != "" || !apierrors.IsNotFound(err) {
+	if diff := cmp.Diff(&metav1.StatusDetails{Name: "nobody", Group: "projectcalico.org", Kind: "tiers"}, status.ErrStatus.Details); diff != "" || !apierrors.IsNotFound(err) {
 		t.Errorf("get what is not there: %v (-want +got):\n%s", err, diff)
 	}
 }
