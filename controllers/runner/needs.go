@@ -9,14 +9,8 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// Who needs what no action and no guard does, as Need.For has it.
-const (
-	forRunner      = "every pass"
-	forDefinitions = "showing the machines in force"
-	forEvents      = "Events"
-	forChecks      = "checks"
-	forController  = "the controller"
-)
+// forRunner is who needs what no action and no guard does, as Need.For has it.
+const forRunner = "every pass"
 
 // Needs is all that the controller of a machine must be allowed to do, each right
 // once, for all who need it. What a call does with objects whose kind an expression
@@ -53,10 +47,10 @@ func (p *Program[T]) Needs(machine *fsm.Machine, resources rbac.Resources) []rba
 func (p *Program[T]) NeedsOfAny() []rbac.Need {
 	return rbac.Union(
 		rbac.Flatten(forRunner, rbac.Rule("get list watch create patch delete", v1alpha1.Group, "machinestates")),
-		rbac.Flatten(forDefinitions, definitions.Rights),
-		rbac.Flatten(forEvents, rbac.Rule("create patch", "events.k8s.io", "events")),
-		rbac.Flatten(forChecks, rbac.Asking), // what they ask for includes the rights of any machine
-		rbac.Flatten(forController, p.Rights...))
+		rbac.Flatten("showing the machines in force", definitions.Rights),
+		rbac.Flatten("Events", rbac.Rule("create patch", "events.k8s.io", "events")),
+		rbac.Flatten("checks", rbac.Asking), // what they ask for includes the rights of any machine
+		rbac.Flatten("the controller", p.Rights...))
 }
 
 // needsOfCalls are those that follow from the parameters of calls.
