@@ -127,13 +127,16 @@ func (w *world) plain(name, transport string) {
 	w.create(name, transport, nil)
 	w.awaitPhase(name, "Ready")
 	w.converse(name, transport)
-	set := &appsv1.StatefulSet{}
-	if err := w.Client.Get(w.Context(), w.key(name), set); err != nil {
-		w.Fatal(err)
-	}
-	if owner := metav1.GetControllerOf(set); owner == nil || owner.Kind != "MCPServer" {
-		w.Errorf("owner of the StatefulSet: %v, want the MCPServer, which it goes with", owner)
-	}
+	harness.Eventually(w, "the MCPServer to own the StatefulSet, which goes with it", soon, func() error {
+		set := &appsv1.StatefulSet{}
+		if err := w.Client.Get(w.Context(), w.key(name), set); err != nil {
+			return err
+		}
+		if owner := metav1.GetControllerOf(set); owner == nil || owner.Kind != "MCPServer" {
+			return fmt.Errorf("its owner is %v", owner)
+		}
+		return nil
+	})
 }
 
 // stdio plays the node of the server's pod, to which the program attaches.
