@@ -32,9 +32,12 @@ RACE = $(if $(shell command -v $$($(GO) env CC)),-race)
 
 # What has a go.mod of its own, so that none of it reaches the product's dependencies.
 MODULES := test/cluster test/chart test/chart/alerts test/bench/chartplot hack/release
-# Packages with Go tests that need no cluster, and those that start one.
+# Packages with Go tests that need no cluster, and those that start one. Of these, most
+# wait more than they compute, and share the cores two by two; the end-to-end tests
+# use all cores, and what measures times is alone.
 UNIT = $$($(GO) list ./... | grep -v /phasegate/test/)
-CLUSTERED = $$($(GO) list ./test/... | grep -v '/test/bench$$')
+CLUSTERED = $$($(GO) list ./test/... | grep -vE '/test/(bench|bench/waiting|e2e)$$')
+ALONE = ./test/bench/waiting ./test/e2e
 
 ##@ Help
 
@@ -107,7 +110,8 @@ test: build tools ## Run all tests: unit, then those on a real control plane
 	$(GO) test -count=1 -run TestPassIsCheap ./controllers/runner
 	@# They read files of other modules, which go does not look at when it reuses a result.
 	for module in $(MODULES); do (cd $$module && $(GO) test -count=1 -timeout 10m ./...); done
-	$(GO) test $(FRESH) -timeout 30m -p 1 $(CLUSTERED)
+	$(GO) test $(FRESH) -timeout 30m -p 2 $(CLUSTERED)
+	$(GO) test $(FRESH) -timeout 30m -p 1 $(ALONE)
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no control plane: in a minute or two

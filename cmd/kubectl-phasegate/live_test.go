@@ -42,6 +42,7 @@ func gate(t *testing.T, c client.Client, name, status string) {
 // TestLive runs the commands in order against one API server: the later ones see
 // what the earlier ones did.
 func TestLive(t *testing.T) {
+	t.Parallel() // it mostly waits for its API server, as TestVerify does
 	c := harness.ForTest(t, harness.Options{Own: true, Without: []string{"fakenodes", "scheduler", "controller-manager"}})
 	all, err := crds.ReadDir("../../cmd/kubectl-phasegate/internal/live/testdata/crds")
 	if err != nil {

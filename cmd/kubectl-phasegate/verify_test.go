@@ -18,6 +18,7 @@ import (
 // TestVerify compares one cluster again and again: the later cases see what the earlier
 // ones did.
 func TestVerify(t *testing.T) {
+	t.Parallel() // see TestLive
 	c := withCalico(t)
 	dm := made(t, c.Client, "apiVersion: migration.projectcalico.org/v1\nkind: DatastoreMigration\nmetadata: {name: to-v3}\nspec: {type: APIServerToCRDs}")
 	v1 := "apiVersion: crd.projectcalico.org/v1\nkind: GlobalNetworkSet\n"
