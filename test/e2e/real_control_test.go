@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -89,33 +90,53 @@ func tooMuch(obj *unstructured.Unstructured) bool {
 	return len(obj.GetOwnerReferences()) > 0 || action == "Delete"
 }
 
+// between is why the two migrations differ, by the sort of a difference. What is not in it is a failure.
+var between = []struct{ sort, why string }{
+	{`.*\.annotations\.migration\.projectcalico\.org/copied-version .*`, "our note on a copy, until the clean-up"},
+	{`HostEndpoint\.metadata\..*`, "kube-controllers, which keeps the host endpoints of its nodes only, runs beside theirs alone"},
+	{`.*\.metadata\.managedFields\[.*`, "we keep the managers of v1 and add ours; theirs writes all fields as kube-controllers"},
+	{`IPAMBlock\.spec\.attributes\[\](\.releasedAt)? .*`, "theirs loses the time at which an address was released"},
+	{`(CalicoNodeStatus|IPPool|KubeControllersConfiguration|Tier)\.status\..* \(gone\)`, "theirs does not copy a status"},
+}
+
+// whyBetween is empty where nothing in between is for a sort of differences.
+func whyBetween(sort string) string {
+	for _, b := range between {
+		if regexp.MustCompile("^(?:" + b.sort + ")$").MatchString(sort) {
+			return b.why
+		}
+	}
+	return ""
+}
+
 // The same objects, migrated by us and by the controller that is in kube-controllers: what clients see otherwise, side by
-// side, and how far it comes with objects that are too much for it. Nothing is asserted of theirs.
+// side, and how far it comes with objects that are too much for it. Nothing is asserted of theirs but that each difference has
+// its reason.
 func TestRealControl(t *testing.T) {
 	calico.ForTest(t, calico.APIServer, calico.IPAM, calico.KubeControllers)
 	var ours, theirs, all outcome
-	t.Run("ours", func(t *testing.T) {
-		r := realCalicoWithout(t, tooMuch, calico.IPAM)
-		r.allocate(t, "pod", allocations(t))
-		before := r.seen(t)
-		r.manager(t)
-		begun := time.Now()
-		r.do(t, r.Migrate(t.Context(), realMigration))
-		r.await(t, realMigration, "Converged")
-		ours.said = "Converged after " + since(begun)
-		r.switchOver(t, realMigration)
-		ours.counts = calico.Explain(calico.Differences(before, r.seen(t)), nil).Counts
+	t.Run("migrations", func(t *testing.T) { // it waits for the three, which run beside each other
+		t.Run("ours", func(t *testing.T) { ours = ourOutcome(t, tooMuch) })
+		t.Run("theirs", func(t *testing.T) { theirs = theirOutcome(t, tooMuch) })
+		t.Run("theirs with all", func(t *testing.T) { all = theirOutcome(t, func(*unstructured.Unstructured) bool { return false }) })
 	})
-	t.Run("theirs", func(t *testing.T) { theirs = theirOutcome(t, tooMuch) })
-	t.Run("theirs with all", func(t *testing.T) { all = theirOutcome(t, func(*unstructured.Unstructured) bool { return false }) })
+	if len(ours.counts) == 0 || len(theirs.counts) == 0 {
+		t.Errorf("nothing to compare: ours %q, theirs %q", ours.said, theirs.said)
+	}
 	lines := []string{"ours: " + ours.said, "theirs: " + theirs.said, "theirs, with what is too much for it: " + all.said, "", "  ours theirs   all  (where they differ)"}
 	sorts := maps.Clone(ours.counts)
 	maps.Copy(sorts, theirs.counts)
 	maps.Copy(sorts, all.counts)
 	for _, sort := range sortedKeys(sorts) {
-		if ours.counts[sort] != theirs.counts[sort] {
-			lines = append(lines, fmt.Sprintf("%6d %6d %6d  %s", ours.counts[sort], theirs.counts[sort], all.counts[sort], sort))
+		if ours.counts[sort] == theirs.counts[sort] {
+			continue
 		}
+		why := whyBetween(sort)
+		if why == "" {
+			why = "UNEXPLAINED"
+			t.Errorf("%s: %d times with us, %d times with theirs, without a reason", sort, ours.counts[sort], theirs.counts[sort])
+		}
+		lines = append(lines, fmt.Sprintf("%6d %6d %6d  %s: %s", ours.counts[sort], theirs.counts[sort], all.counts[sort], sort, why))
 	}
 	report(t, "control", lines)
 }
@@ -127,6 +148,21 @@ type outcome struct {
 }
 
 func since(begun time.Time) string { return time.Since(begun).Round(time.Millisecond).String() }
+
+func ourOutcome(t *testing.T, left func(*unstructured.Unstructured) bool) (o outcome) {
+	t.Helper()
+	r := realCalicoWithout(t, left, calico.IPAM)
+	r.allocate(t, "pod", allocations(t))
+	before := r.seen(t)
+	r.manager(t)
+	begun := time.Now()
+	r.do(t, r.Migrate(t.Context(), realMigration))
+	r.await(t, realMigration, "Converged")
+	o.said = "Converged after " + since(begun)
+	r.switchOver(t, realMigration)
+	o.counts = calico.Explain(calico.Differences(before, r.seen(t)), nil).Counts
+	return o
+}
 
 // theirOutcome lets Calico's controller migrate, and looks where it stands after theirPatience if it does not end.
 func theirOutcome(t *testing.T, left func(*unstructured.Unstructured) bool) (o outcome) {

@@ -75,14 +75,15 @@ func (g *gap) succeeded(err error) {
 	g.last = now
 }
 
-// createInV1 creates objects in v1 until the context ends.
-func (s *apiServer) createInV1(ctx context.Context, round int) {
+// createInV1 creates objects in v1 until the context ends. With more API servers each gets fewer writes: their
+// sum stays the same.
+func (s *apiServer) createInV1(ctx context.Context, round, servers int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		name := fmt.Sprintf("%s-%d-%d", s.name, round, n)
 		if s.through.Create(ctx, guarded(v1, "GlobalNetworkSet", name)) == nil {
 			s.created = append(s.created, name)
 		}
-		pause(ctx, visits)
+		pause(ctx, visits*time.Duration(servers))
 	}
 }
 
@@ -173,7 +174,7 @@ func (w *world) disturbedRound(t *testing.T, servers []*apiServer, round int) {
 	var writing sync.WaitGroup
 	for _, s := range servers {
 		s.created = nil
-		writing.Go(func() { s.createInV1(ctx, round) })
+		writing.Go(func() { s.createInV1(ctx, round, len(servers)) })
 	}
 	w.start(t, setup.MigrationName, "verified")
 	time.Sleep(rand.N(4 * time.Second))
