@@ -36,7 +36,7 @@ func (r *Reconciler[T]) run(ctx context.Context, p *pass[T]) (result reconcile.R
 	run, obj := p.machine.Run(*p.work.MachineStatus(), r.view(ctx, p)), p.stored
 	p.run = run
 	p.beforeActions(run)
-	defer func() { r.memory.keep(obj, run.Due(err == nil)) }()
+	defer func() { r.due.keep(obj, run.Due(err == nil)) }()
 	for {
 		cmd := run.Next(ctx)
 		switch cmd.Do {

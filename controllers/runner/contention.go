@@ -5,13 +5,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -27,16 +25,11 @@ const (
 	calmAfter = 10 * time.Minute
 )
 
-// contention sees that another controller drives an object, too: it writes the status, which is ours alone. Each of the
-// two would undo what the other does, and with Deployments replace all pods each time. So this one leaves the object
-// alone, for longer and longer. What it knows is lost with the process. The zero value is ready.
-type contention[T Object[T]] struct {
-	mu   sync.Mutex
-	seen map[types.NamespacedName]*contended[T]
-}
-
+// contended is what is known of an object that another controller may drive, too: it writes the status, which is ours
+// alone. Each of the two would undo what the other does, and with Deployments replace all pods each time. So this one
+// leaves the object alone, for longer and longer.
 type contended[T Object[T]] struct {
-	uid        types.UID
+	// generation of the spec that this is about: another one ends it.
 	generation int64
 	// status is an object with the status alone that the API server had last, as far as we know.
 	status T
@@ -45,54 +38,35 @@ type contended[T Object[T]] struct {
 	at, until time.Time
 }
 
-// yields tells how long an object is left alone, and whether that begins now. A changed spec ends it.
-func (c *contention[T]) yields(obj, status T, now time.Time) (wait time.Duration, begins bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.seen[client.ObjectKeyFromObject(obj)]
+// yields tells how long the object is left alone that has this status now, and whether that begins now.
+func (c *contended[T]) yields(status T, now time.Time) (wait time.Duration, begins bool) {
 	switch {
-	case s == nil || s.uid != obj.GetUID() || s.generation != obj.GetGeneration():
-		return 0, false
-	case now.Before(s.until):
-		return s.until.Sub(now), false
-	case equality.Semantic.DeepEqual(s.status, status):
+	case now.Before(c.until):
+		return c.until.Sub(now), false
+	case equality.Semantic.DeepEqual(c.status, status):
 		return 0, false
 	}
-	if now.Sub(s.at) > calmAfter && now.Sub(s.until) > calmAfter {
-		s.writes = 0
+	if now.Sub(c.at) > calmAfter && now.Sub(c.until) > calmAfter {
+		c.writes = 0
 	}
-	s.status, s.at = status, now
-	if s.writes++; s.writes <= foreignWrites {
+	c.status, c.at = status, now
+	if c.writes++; c.writes <= foreignWrites {
 		return 0, false
 	}
 	wait = yieldFirst
-	for range s.writes - foreignWrites - 1 {
+	for range c.writes - foreignWrites - 1 {
 		wait = min(yieldFactor*wait, yieldMost)
 	}
-	s.until = now.Add(wait)
+	c.until = now.Add(wait)
 	return wait, true
 }
 
-// keep remembers the status that the API server has at the end of a pass.
-func (c *contention[T]) keep(obj, status T) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	key := client.ObjectKeyFromObject(obj)
-	s := c.seen[key]
-	if s == nil || s.uid != obj.GetUID() || s.generation != obj.GetGeneration() {
-		s = &contended[T]{uid: obj.GetUID(), generation: obj.GetGeneration()}
+// contendedOf is nil where nothing is known of the object as it is specified now.
+func (r *Reconciler[T]) contendedOf(obj T) *contended[T] {
+	if c := r.contention.of(obj); c != nil && c.generation == obj.GetGeneration() {
+		return c
 	}
-	s.status = status
-	if c.seen == nil {
-		c.seen = map[types.NamespacedName]*contended[T]{}
-	}
-	c.seen[key] = s
-}
-
-func (c *contention[T]) drop(key types.NamespacedName) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.seen, key)
+	return nil
 }
 
 // statusOf is an object with the status alone of another one.
@@ -108,8 +82,11 @@ func (r *Reconciler[T]) leftAlone(ctx context.Context, obj T, state *v1alpha1.Ma
 	if !r.Program.Contended || !obj.GetDeletionTimestamp().IsZero() || state != nil && len(state.Status.Held) > 0 {
 		return 0
 	}
-	now := r.Clock.Now()
-	wait, begins := r.contention.yields(obj, r.statusOf(obj), now)
+	c, now := r.contendedOf(obj), r.Clock.Now()
+	if c == nil {
+		return 0
+	}
+	wait, begins := c.yields(r.statusOf(obj), now)
 	if begins {
 		why := fmt.Sprintf("another controller (field manager %s) drives this object as well, and each undoes what the other writes: it is left alone until %s, or until its spec changes; "+
 			"scale one of the two controllers to zero", lastStatusWriter(obj), now.Add(wait).UTC().Format(time.RFC3339))
@@ -121,9 +98,15 @@ func (r *Reconciler[T]) leftAlone(ctx context.Context, obj T, state *v1alpha1.Ma
 
 // leftBehind remembers the status that a pass left behind.
 func (r *Reconciler[T]) leftBehind(p *pass[T], err error) {
-	if r.Program.Contended && err == nil && p.run != nil {
-		r.contention.keep(p.stored, r.statusOf(p.stored))
+	if !r.Program.Contended || err != nil || p.run == nil {
+		return
 	}
+	c := r.contendedOf(p.stored)
+	if c == nil {
+		c = &contended[T]{generation: p.stored.GetGeneration()}
+	}
+	c.status = r.statusOf(p.stored)
+	r.contention.keep(p.stored, c)
 }
 
 // lastStatusWriter is the field manager that wrote a status last.

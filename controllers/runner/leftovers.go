@@ -90,7 +90,7 @@ func (r *Reconciler[T]) giveBack(ctx context.Context, machine *fsm.Machine, stat
 		tell(r.Recorder, state, corev1.EventTypeNormal, "GivenBack", "GiveBack",
 			fmt.Sprintf("what %s %s had left is given back", state.Spec.Object.Kind, nameOf(state.Spec.Object)))
 		r.Metrics.leftovers.remove(machine.Name(), state.Name)
-		r.memory.drop(client.ObjectKeyFromObject(obj))
+		r.due.drop(client.ObjectKeyFromObject(obj))
 		err = dropState(ctx, r.Client, p.state)
 	}
 	if err == nil && result.RequeueAfter == 0 {

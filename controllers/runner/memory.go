@@ -2,50 +2,52 @@ package runner
 
 import (
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// memory is what fsm.Input.Due of the next pass is, by object: what a look that changes nothing does
-// not write. A process that has forgotten it calls at the pace of the file all the same. The zero value is ready.
-type memory struct {
+// memory is what a process knows of objects besides what is stored; one that has forgotten it does the same, only
+// sooner. The zero value is ready.
+type memory[V any] struct {
 	mu  sync.Mutex
-	due map[types.NamespacedName]dueOf
+	all map[types.NamespacedName]known[V]
 }
 
-// dueOf is about one object, and no other that bears its name later.
-type dueOf struct {
-	uid types.UID
-	at  time.Time
+// known is about one object, and no other that bears its name later.
+type known[V any] struct {
+	uid   types.UID
+	value *V
 }
 
-func (m *memory) of(obj client.Object) *time.Time {
+// of is nil where nothing is known.
+func (m *memory[V]) of(obj client.Object) *V {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if due, known := m.due[client.ObjectKeyFromObject(obj)]; known && due.uid == obj.GetUID() {
-		return &due.at
+	if k := m.all[client.ObjectKeyFromObject(obj)]; k.uid == obj.GetUID() {
+		return k.value
 	}
 	return nil
 }
 
-func (m *memory) keep(obj client.Object, at *time.Time) {
-	if at == nil {
-		m.drop(client.ObjectKeyFromObject(obj))
+// keep forgets the object if value is nil.
+func (m *memory[V]) keep(obj client.Object, value *V) {
+	key := client.ObjectKeyFromObject(obj)
+	if value == nil {
+		m.drop(key)
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.due == nil {
-		m.due = map[types.NamespacedName]dueOf{}
+	if m.all == nil {
+		m.all = map[types.NamespacedName]known[V]{}
 	}
-	m.due[client.ObjectKeyFromObject(obj)] = dueOf{obj.GetUID(), *at}
+	m.all[key] = known[V]{obj.GetUID(), value}
 }
 
-func (m *memory) drop(key types.NamespacedName) {
+func (m *memory[V]) drop(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.due, key)
+	delete(m.all, key)
 }

@@ -76,8 +76,9 @@ type Reconciler[T Object[T]] struct {
 	// sees what is stored between two of them.
 	MaxRuns int
 
-	memory     memory
-	contention contention[T]
+	// due is what fsm.Input.Due of the next pass is: what a look that changes nothing does not write.
+	due        memory[time.Time]
+	contention memory[contended[T]]
 	// missing is nil where nobody remembers which rights are lacking.
 	missing *missing
 	turns   turns
@@ -183,7 +184,7 @@ func (r *Reconciler[T]) track(machine *fsm.Machine, obj T) {
 
 // untrack tells them that an object is gone, or that nobody looks at it any more.
 func (r *Reconciler[T]) untrack(machine *fsm.Machine, key types.NamespacedName) {
-	r.memory.drop(key)
+	r.due.drop(key)
 	r.contention.drop(key)
 	r.Metrics.Gone(machine, key)
 	if r.Program.Gone != nil {
@@ -251,7 +252,7 @@ func (r *Reconciler[T]) view(ctx context.Context, p *pass[T]) fsm.Input {
 		Gone:       p.gone,
 		Generation: read.GetGeneration(),
 		Observed:   p.observed,
-		Due:        r.memory.of(read),
+		Due:        r.due.of(read),
 		Now:        r.Clock.Now,
 		Random:     r.Random,
 		Guard: func(name string) (bool, string, error) {
