@@ -59,7 +59,6 @@ var madeKinds = []string{"v1 ConfigMap", "v1 Service", "v1 ServiceAccount", "app
 // place of the proxies.
 func TestSameFacts(t *testing.T) {
 	needs(t, envOperator, envCRDs)
-	log.SetLogger(klog.Background())
 	var configurations []*unstructured.Unstructured
 	var theirs, ours map[string]facts
 	t.Run("theirs", func(t *testing.T) {
@@ -86,6 +85,7 @@ func TestSameFacts(t *testing.T) {
 // newPlane is a control plane with ToolHive's CRDs, and nobody who sees to servers.
 func newPlane(t *testing.T) *world {
 	t.Helper()
+	log.SetLogger(klog.Background())
 	w := &world{T: t, mu: &sync.Mutex{}, ns: "facts", backends: map[string]string{}, networks: map[string]string{}}
 	w.Cluster = harness.ForTest(t, harness.Options{Own: true, Types: []func(*runtime.Scheme) error{v1beta1.AddToScheme, v1alpha1.AddToScheme}})
 	set := crds.Set{}

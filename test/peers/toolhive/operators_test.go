@@ -16,9 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/test/support/harness"
@@ -31,7 +29,6 @@ const calm = 30 * time.Second
 // during a switch: none may undo what the other does, for ever.
 func TestBothOperators(t *testing.T) {
 	needs(t, envOperator, envCRDs)
-	log.SetLogger(klog.Background())
 	w := newPlane(t)
 	w.makeServers(read(t, "configurations.yaml"))
 	operator := w.startOperator()
@@ -106,7 +103,6 @@ func (w *world) objects() (map[string]*unstructured.Unstructured, error) {
 // TestOperatorsTakeTurns is a user who switches to our manager and back, with a server in use.
 func TestOperatorsTakeTurns(t *testing.T) {
 	needs(t, envOperator, envCRDs, envProgram)
-	log.SetLogger(klog.Background())
 	const name = "used"
 	w := newPlane(t)
 	t.Cleanup(w.show)
