@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -37,6 +38,8 @@ const (
 	// doorServed is how long the API server may take to serve a version that it has accepted.
 	doorServed = 10 * time.Second
 	doorPoll   = 200 * time.Millisecond
+	// doorsAtATime are awaited: more would leave no CPU for anybody else.
+	doorsAtATime = 2
 )
 
 // openSideDoor adds a served version to every v3 CRD, through which v3's storage can be
@@ -88,7 +91,7 @@ func (s *door) open(ctx context.Context, sc *scope) (refusal string, err error) 
 	return fmt.Sprintf("version %s is taken out of the v3 CRDs, or not served, again and again", migrationv1.SideDoorVersion), nil
 }
 
-// openCRDs opens one door after the other, as they are awaited and closed: for each, the API
+// openCRDs opens one door after the other, as they are closed: for each, the API
 // server compiles all rules of a schema, and all at once would leave no CPU for anybody else.
 // One that fails does not keep the others closed, so that a storm of errors is passed through.
 // What it has opened when it is refused stays open: closeSideDoor is next.
@@ -119,24 +122,27 @@ func (s *door) openCRDs(ctx context.Context, by types.UID) (string, error) {
 // been shut: waiting for that would be in vain.
 func (s *door) awaitDoor(ctx context.Context, sc *scope) error {
 	end := sc.Clock.Now().Add(doorServed)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(doorsAtATime)
 	for _, kind := range s.registry.Through(migrationv1.SideDoorVersion).All() {
-		for {
-			err := served(ctx, s.client, kind)
-			if err == nil {
-				break
-			}
-			if !isWait(err) || sc.Clock.Now().After(end) {
-				return err
-			}
-			if shut, failed := s.isShut(ctx, kind); shut || failed != nil {
-				return cmp.Or(failed, err)
-			}
-			if err := sleep(ctx, sc.Clock, doorPoll); err != nil {
-				return err
-			}
+		group.Go(func() error { return s.awaitKind(ctx, sc, kind, end) })
+	}
+	return group.Wait()
+}
+
+func (s *door) awaitKind(ctx context.Context, sc *scope, kind *resources.Kind, end time.Time) error {
+	for {
+		err := served(ctx, s.client, kind)
+		if err == nil || !isWait(err) || sc.Clock.Now().After(end) {
+			return err
+		}
+		if shut, failed := s.isShut(ctx, kind); shut || failed != nil {
+			return cmp.Or(failed, err)
+		}
+		if err := sleep(ctx, sc.Clock, doorPoll); err != nil {
+			return err
 		}
 	}
-	return nil
 }
 
 func (s *door) isShut(ctx context.Context, kind *resources.Kind) (bool, error) {

@@ -27,6 +27,10 @@ type room struct {
 	copiers
 
 	quota int64
+
+	mu sync.Mutex
+	// due is when the store is to be looked at again, by the last look.
+	due time.Time
 }
 
 // Objects are stored twice until v1 goes. Where etcd's quota is used up, it takes no write of anybody: so what the
@@ -173,18 +177,21 @@ func nearlyFull(writing context.Context) (near *storeFullError) {
 }
 
 // whileRoom gives a context for writing objects that ends, with a storeFullError, before the store is full. Where its
-// size is not known, it is not watched: Preflight has said so. It is looked at before anything is written, unless that
-// would be under a lock: nothing waits for it there. The function that ends the context ends the watching, too.
+// size is not known, it is not watched: Preflight has said so. Where that is due, it is looked at before anything is
+// written, unless that would be under a lock: nothing waits for it there. The function that ends the context ends the
+// watching, too.
 func (s *room) whileRoom(ctx context.Context, clk clock.Clock, lookFirst bool) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	next, watched := storeFirst, true
 	if lookFirst {
-		next, watched = s.lookAtRoom(ctx, cancel)
+		if next = s.dueIn(clk); next <= 0 {
+			next, watched = s.lookAtRoom(ctx, clk, cancel)
+		}
 	}
 	var looking sync.WaitGroup
 	looking.Go(func() {
 		for watched && sleep(ctx, clk, next) == nil {
-			next, watched = s.lookAtRoom(ctx, cancel)
+			next, watched = s.lookAtRoom(ctx, clk, cancel)
 		}
 	})
 	return ctx, func() {
@@ -194,7 +201,7 @@ func (s *room) whileRoom(ctx context.Context, clk clock.Clock, lookFirst bool) (
 }
 
 // lookAtRoom tells when to look again, and whether that is of any use.
-func (s *room) lookAtRoom(ctx context.Context, full context.CancelCauseFunc) (next time.Duration, again bool) {
+func (s *room) lookAtRoom(ctx context.Context, clk clock.Clock, full context.CancelCauseFunc) (next time.Duration, again bool) {
 	size, err := s.storeSize(ctx)
 	if err != nil {
 		return storeSoon, !unknownSize(err)
@@ -202,7 +209,18 @@ func (s *room) lookAtRoom(ctx context.Context, full context.CancelCauseFunc) (ne
 	if float64(size) > storeLimit*float64(s.storeQuota()) {
 		full(&storeFullError{size, s.storeQuota()})
 	}
-	return nextLook(size, s.storeQuota()), ctx.Err() == nil
+	next = nextLook(size, s.storeQuota())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.due = clk.Now().Add(next)
+	return next, ctx.Err() == nil
+}
+
+// dueIn is in how long the store is to be looked at; not positive: now.
+func (s *room) dueIn(clk clock.Clock) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.due.Sub(clk.Now())
 }
 
 // nextLook is in how long the store is looked at again.
