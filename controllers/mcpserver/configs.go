@@ -12,7 +12,7 @@ import (
 )
 
 // What is read of a configuration besides its spec. Its status is written by ToolHive's own
-// controllers, if by anybody: what it says of an older spec, or does not say, counts for nothing.
+// controllers, if by any: what it says of an older spec counts for nothing.
 
 // hashBytes of a hash are shown: enough to tell one content from another.
 const hashBytes = 8
@@ -23,7 +23,7 @@ func hashOf(config *unstructured.Unstructured) (string, error) {
 	if config == nil {
 		return "", nil
 	}
-	if told, _, _ := unstructured.NestedString(config.Object, "status", "configHash"); told != "" && current(config) {
+	if told, _, _ := unstructured.NestedString(config.Object, "status", "configHash"); told != "" && current(config, statusOf(config)) {
 		return told, nil
 	}
 	text, err := json.Marshal(config.Object["spec"])
@@ -34,23 +34,39 @@ func hashOf(config *unstructured.Unstructured) (string, error) {
 	return hex.EncodeToString(sum[:hashBytes]), nil
 }
 
-// current tells whether the status of a configuration is about its present spec.
-func current(config *unstructured.Unstructured) bool {
-	seen, _, _ := unstructured.NestedInt64(config.Object, "status", "observedGeneration")
-	return seen == config.GetGeneration()
+// statusOf is nil where there is none.
+func statusOf(config *unstructured.Unstructured) map[string]any {
+	status, _ := config.Object["status"].(map[string]any)
+	return status
+}
+
+// current tells whether a part of the status of a configuration is about its present spec: the first of
+// parts that names a generation decides. A writer that names none does not count them.
+func current(config *unstructured.Unstructured, parts ...map[string]any) bool {
+	for _, part := range parts {
+		if seen, _, _ := unstructured.NestedInt64(part, "observedGeneration"); seen != 0 {
+			return seen == config.GetGeneration()
+		}
+	}
+	return true
 }
 
 // validity is the condition Valid of a configuration while it is False, and about its present spec.
+// ToolHive's controllers write it and leave the generation of the status at the last valid spec.
 func validity(config *unstructured.Unstructured) (reason, message string, invalid bool) {
-	all, _, _ := unstructured.NestedSlice(config.Object, "status", "conditions")
+	status := statusOf(config)
+	all, _, _ := unstructured.NestedSlice(status, "conditions")
 	i := slices.IndexFunc(all, func(c any) bool {
 		condition, ok := c.(map[string]any)
 		return ok && condition["type"] == "Valid" && condition["status"] == "False"
 	})
-	if i < 0 || !current(config) {
+	if i < 0 {
 		return "", "", false
 	}
 	condition := all[i].(map[string]any)
+	if !current(config, condition, status) {
+		return "", "", false
+	}
 	reason, _, _ = unstructured.NestedString(condition, "reason")
 	message, _, _ = unstructured.NestedString(condition, "message")
 	return reason, message, true

@@ -31,6 +31,9 @@ var (
 	notReady = outputs{"wanted": int64(1), "current": true, "waitingFor": "StatefulSet fetch: 0 of 1 pods are ready"}
 )
 
+// refusedSpec is an error that only a new spec ends.
+var refusedSpec = fsm.Terminal("InvalidSpec", "the API server refuses it")
+
 func shippedMachine(t testing.TB) *fsm.Machine {
 	t.Helper()
 	return fsmtest.Machine(t, "../../phases/mcpserver.yaml", Bindings())
@@ -50,7 +53,11 @@ func (p *play) act(action string, _ fsm.Command) (simulate.Answer, bool) {
 		if p.ensure == nil {
 			p.applied = p.View().Generation
 		}
-		return simulate.Answer{Result: fsm.Result{Err: p.ensure, Class: fsm.ClassForbidden}}, true
+		class := fsm.ClassForbidden
+		if errors.Is(p.ensure, refusedSpec) {
+			class = fsm.ClassTerminal
+		}
+		return simulate.Answer{Result: fsm.Result{Err: p.ensure, Class: class}}, true
 	case "ObserveWorkload":
 		return simulate.Answer{Result: fsm.Result{Outputs: p.seen, Err: p.observe, Class: fsm.ClassUnavailable}}, true
 	}
@@ -161,6 +168,51 @@ func TestCorrectedSpecHasTheWholeTime(t *testing.T) {
 			p.newImage()
 			pass(9*time.Minute, "Pending")
 			pass(2*time.Minute, "Failed")
+		})
+	}
+}
+
+// A restart replaces the pods of a server that cannot be run as its spec says, too: they are of the spec
+// of before. A second look at the spec follows, and restarts nothing.
+func TestRestartOfAFailedServer(t *testing.T) {
+	for name, test := range map[string]struct {
+		why string
+		// after is what the look at the spec answers once the restart was asked for.
+		after error
+		want  []string
+	}{
+		"still refused": {"the pods are replaced all the same", refusedSpec, []string{"RestartingFailed", "Pending", "Failed"}},
+		"corrected":     {"Ready is of the spec that was applied", nil, []string{"RestartingFailed", "Pending", "Ready"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlay(t)
+			p.until("Ready")
+			p.ensure = refusedSpec
+			p.newImage()
+			p.until("Failed")
+			stamps := 0
+			p.Respond = func(action string, c fsm.Command) (simulate.Answer, bool) {
+				if action == "StampPodTemplates" {
+					stamps++
+				}
+				return p.act(action, c)
+			}
+			before := len(p.Stored.History)
+			p.ensure = test.after
+			p.Annotate(map[string]string{v1beta1.AnnotationRestartedAt: token})
+			if err := p.RunUntilIdle(); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Run(5*time.Minute, func() bool { return false }); err != nil {
+				t.Fatal(err)
+			}
+			var went []string
+			for _, h := range p.Stored.History[before:] {
+				went = append(went, h.To)
+			}
+			if diff := cmp.Diff(test.want, went); diff != "" || stamps != 1 {
+				t.Errorf("%s: %d stamps, want 1; phases (-want +got):\n%s", test.why, stamps, diff)
+			}
 		})
 	}
 }

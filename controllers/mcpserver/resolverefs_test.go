@@ -135,11 +135,13 @@ func TestHashOfIsTheSpecs(t *testing.T) {
 	}
 }
 
-// withStatus is a configuration with a status that somebody else writes.
+// withStatus is a configuration with a status that another controller writes; observed 0 stands for none.
 func withStatus(obj *unstructured.Unstructured, generation, observed int64, status map[string]any) *unstructured.Unstructured {
 	obj = obj.DeepCopy()
 	obj.SetGeneration(generation)
-	status["observedGeneration"] = observed
+	if observed != 0 {
+		status["observedGeneration"] = observed
+	}
 	obj.Object["status"] = status
 	return obj
 }
@@ -161,6 +163,7 @@ func TestHashOfIsTheOneThatIsTold(t *testing.T) {
 		"of this spec": {"one hash for one content", 3, "5d41402a", "5d41402a"},
 		"of an older":  {"it would hide the change", 2, "5d41402a", own},
 		"of none":      {"their controllers do not run", 3, "", own},
+		"of any":       {"the writer counts no generations", 0, "5d41402a", "5d41402a"},
 	} {
 		got, err := hashOf(withStatus(plain, 3, c.observed, map[string]any{"configHash": c.hash}))
 		if err != nil || got != c.want {
@@ -184,6 +187,15 @@ func TestWhatReferencesLeadTo(t *testing.T) {
 	invalid := func(observed int64) *unstructured.Unstructured {
 		return withStatus(ofType("obo"), 2, observed, map[string]any{"conditions": []any{
 			map[string]any{"type": "Valid", "status": "False", "reason": "EnterpriseRequired", "message": "not in this build"}}})
+	}
+	// seen is what the condition itself says of the generation; 0 stands for nothing.
+	since := func(observed, seen int64) *unstructured.Unstructured {
+		obj := invalid(observed)
+		condition := obj.Object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)
+		if seen != 0 {
+			condition["observedGeneration"] = seen
+		}
+		return obj
 	}
 	const groups, servers, auths = "GroupRefValidated", "AuthServerRefValidated", "ExternalAuthConfigValidated"
 	for name, c := range map[string]struct {
@@ -212,6 +224,14 @@ func TestWhatReferencesLeadTo(t *testing.T) {
 			seen{servers, "False", "MultiUpstreamNotSupported", "spec.authServerRef: MCPExternalAuthConfig as has 2 upstream providers: an MCPServer can have one"}},
 		"external auth that is not valid": {"the reason is repeated", externalAuth, invalid(2),
 			seen{auths, "False", "EnterpriseRequired", "MCPExternalAuthConfig as is not valid, as its status says: not in this build"}},
+		"external auth that has become invalid": {"the peer counts a generation on the condition alone, while the spec is invalid", externalAuth, since(1, 2),
+			seen{auths, "False", "EnterpriseRequired", "MCPExternalAuthConfig as is not valid, as its status says: not in this build"}},
+		"external auth that never was valid": {"as before", externalAuth, since(0, 2),
+			seen{auths, "False", "EnterpriseRequired", "MCPExternalAuthConfig as is not valid, as its status says: not in this build"}},
+		"external auth without generations": {"the writer counts none", externalAuth, since(0, 0),
+			seen{auths, "False", "EnterpriseRequired", "MCPExternalAuthConfig as is not valid, as its status says: not in this build"}},
+		"external auth that was not valid for a while": {"the condition is of an older spec", externalAuth, since(2, 1),
+			seen{auths, "True", "ExternalAuthConfigValid", "MCPExternalAuthConfig as has hash 76e7a67f1fbdef25"}},
 		"external auth that was not valid": {"the spec has changed since", externalAuth, invalid(1),
 			seen{auths, "True", "ExternalAuthConfigValid", "MCPExternalAuthConfig as has hash 76e7a67f1fbdef25"}},
 	} {

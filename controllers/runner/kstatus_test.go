@@ -38,7 +38,7 @@ func TestKstatusAgrees(t *testing.T) {
 	})
 	t.Run("mcpserver", func(t *testing.T) {
 		assertKstatus(t, "mcpserver", func() *toolhivev1beta1.MCPServer { return &toolhivev1beta1.MCPServer{} }, map[string]status.Status{
-			"Pending": status.InProgressStatus, "Restarting": status.InProgressStatus,
+			"Pending": status.InProgressStatus, "Restarting": status.InProgressStatus, "RestartingFailed": status.InProgressStatus,
 			"Ready": status.CurrentStatus, "Stopped": status.CurrentStatus,
 			"Failed":      status.InProgressStatus, // it is looked at again each minute, and recovers by itself
 			"Terminating": status.TerminatingStatus, "Updating": status.InProgressStatus, "Deleted": status.TerminatingStatus,
