@@ -105,10 +105,15 @@ func TestConformance(t *testing.T) {
 // The inspector lists and calls tools through the proxy as it does with the server alone.
 func TestInspector(t *testing.T) {
 	program, stdio := npmProgram(t, "mcp-inspector-cli"), container.Echo(t)
+	home, err := filepath.EvalSymlinks(program)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ask := func(t *testing.T, transport, address string, args ...string) string {
 		t.Helper()
 		path := map[string]string{"http": "/mcp", "sse": "/sse"}[transport]
 		cmd := exec.CommandContext(t.Context(), program, append([]string{"--cli", address + path, "--transport", transport}, args...)...)
+		cmd.Dir = filepath.Dir(home) // it looks for its package.json from where it is run
 		var said bytes.Buffer
 		cmd.Stderr = &said
 		text, err := cmd.Output()
