@@ -20,7 +20,7 @@ type row struct {
 	verdicts, why string
 }
 
-var path = regexp.MustCompile("`((?:spec|status)\\.[A-Za-z.*]+)`(¹?)")
+var path = regexp.MustCompile("`((?:spec|status)\\.[A-Za-z0-9.*]+)`(¹?)")
 
 // rows are those of the tables of fields, by path.
 func rows(t *testing.T) map[string]row {
