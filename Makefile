@@ -129,9 +129,9 @@ real-calico: build cluster-tools ## Migrate with Calico's own programs, from the
 		$(GO) test -count=1 -timeout 90m -v -run TestReal ./test/e2e $(REAL_ARGS)
 
 .PHONY: real-toolhive
-real-toolhive: build cluster-tools ## Serve MCP sessions through ToolHive's own proxyrunner, the program THV_PROXYRUNNER; with THV_OPERATOR and TOOLHIVE_CRDS also compare with its operator
+real-toolhive: build cluster-tools ## Serve MCP sessions through ToolHive's own proxyrunner, the program THV_PROXYRUNNER; with THV_OPERATOR and TOOLHIVE_CRDS also compare with its operator (REAL_ARGS='-run TestAddedLatency')
 	@test -x '$(THV_PROXYRUNNER)' || { echo 'not run: THV_PROXYRUNNER names no program: build cmd/thv-proxyrunner of github.com/stacklok/toolhive' >&2; exit 1; }
-	THV_PROXYRUNNER=$(abspath $(THV_PROXYRUNNER)) THV_OPERATOR=$(abspath $(THV_OPERATOR)) $(GO) test -count=1 -timeout 30m -v ./test/peers/toolhive
+	THV_PROXYRUNNER=$(abspath $(THV_PROXYRUNNER)) THV_OPERATOR=$(abspath $(THV_OPERATOR)) $(GO) test -count=1 -timeout 30m -v ./test/peers/toolhive $(REAL_ARGS)
 
 .PHONY: conformance
 conformance: build ## Run the official MCP conformance tests, and the inspector, through our proxy; npm has installed them in MCP_CONFORMANCE

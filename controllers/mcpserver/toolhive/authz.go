@@ -18,6 +18,12 @@ const (
 	policiesKey = "authz.json"
 )
 
+// policySpec is the spec of an MCPAuthzConfig.
+type policySpec struct {
+	Type   string         `json:"type"`
+	Config map[string]any `json:"config"`
+}
+
 // authzSpec is spec.authzConfig.
 type authzSpec struct {
 	Type      string `json:"type"`
@@ -137,10 +143,7 @@ func authzOfRef(srv *v1beta1.MCPServer, named Objects) (json.RawMessage, *Invali
 	if err := decodeField(field, srv.Spec.AuthzConfigRef, &ref); err != nil {
 		return nil, err
 	}
-	var spec struct {
-		Type   string         `json:"type"`
-		Config map[string]any `json:"config"`
-	}
+	var spec policySpec
 	if err := decodeSpec(field, named.Authz, &spec); err != nil {
 		return nil, err
 	}

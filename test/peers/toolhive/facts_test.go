@@ -46,7 +46,7 @@ const (
 
 // refused are the servers that ToolHive's operator calls Ready and ours refuses: what they ask for would not be
 // done. See docs/reference/toolhive-fields.md.
-var refused = []string{"bearer-token", "ca-missing", "header-injection"}
+var refused = []string{"auth-server-younger", "bearer-token", "ca-missing", "header-injection", "redis-tls"}
 
 // madeKinds are the kinds of what an operator, or a proxy, makes of a server.
 var madeKinds = []string{"v1 ConfigMap", "v1 Service", "v1 ServiceAccount", "apps/v1 Deployment", "apps/v1 StatefulSet",

@@ -201,7 +201,7 @@ func (w *world) forward(name string, rw http.ResponseWriter, r *http.Request) {
 }
 
 // backend starts an MCP server for a name.
-func (w *world) backend(name, transport string) {
+func (w *world) backend(name, transport string) *harness.Process {
 	w.Helper()
 	path, err := harness.Binary("echoserver")
 	if err != nil {
@@ -211,10 +211,11 @@ func (w *world) backend(name, transport string) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	harness.ProcessForTest(w, harness.Program{Name: "echo-" + name, Path: path, LogDir: w.LogDir, Args: []string{"-transport=" + transport, "-listen=" + address}})
+	process := harness.ProcessForTest(w, harness.Program{Name: "echo-" + name, Path: path, LogDir: w.LogDir, Args: []string{"-transport=" + transport, "-listen=" + address}})
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.backends[name] = address
+	return process
 }
 
 func (w *world) key(name string) types.NamespacedName {

@@ -144,6 +144,9 @@ func (b *Bridge) finishLocked(c *call, resp *rpcResponse, why *failure) bool {
 		}
 		c.session.subscribeLocked(c.method, c.about)
 	}
+	if c.modern {
+		resp.Result = completed(resp.Result)
+	}
 	if c.listens != nil {
 		resp.Result, _ = swap(resp.Result, json.RawMessage(c.id), "_meta", metaSubscription)
 	}

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -18,6 +19,7 @@ import (
 const (
 	modern           = "2026-07-28"
 	metaVersion      = "io.modelcontextprotocol/protocolVersion"
+	metaCapabilities = "io.modelcontextprotocol/clientCapabilities"
 	metaServer       = "io.modelcontextprotocol/serverInfo"
 	metaSubscription = "io.modelcontextprotocol/subscriptionId"
 	methodDiscover   = "server/discover"
@@ -62,6 +64,8 @@ func checkVersion(h http.Header, m rpcMessage) *failure {
 		return nil
 	case body == "":
 		return &failure{status: http.StatusBadRequest, code: codeInvalidParams, message: "_meta has no " + metaVersion}
+	case at(req.Params, "_meta", metaCapabilities) == nil:
+		return &failure{status: http.StatusBadRequest, code: codeInvalidParams, message: "_meta has no " + metaCapabilities}
 	}
 	if name, want, got := mismatch(h, header, body, req); name != "" {
 		return &failure{status: http.StatusBadRequest, code: codeHeaderMismatch, message: fmt.Sprintf("the header %s is %q, and the body says %q: send both alike", name, got, want)}
@@ -153,9 +157,9 @@ func (b *Bridge) spoken(ctx context.Context, l *link) []string {
 // ofVersion are the parameters of a request that the bridge itself makes.
 func ofVersion(v string) json.RawMessage {
 	params, _ := json.Marshal(map[string]any{"_meta": map[string]any{ // texts and maps
-		metaVersion: v,
-		"io.modelcontextprotocol/clientCapabilities": map[string]any{},
-		"io.modelcontextprotocol/clientInfo":         map[string]any{"name": "phasegate-proxyrunner", "version": "1"},
+		metaVersion:                          v,
+		metaCapabilities:                     map[string]any{},
+		"io.modelcontextprotocol/clientInfo": map[string]any{"name": "phasegate-proxyrunner", "version": "1"},
 	}})
 	return params
 }
@@ -209,6 +213,20 @@ func refused(answer json.RawMessage) *failure {
 		return &failure{status: http.StatusBadRequest}
 	}
 	return nil
+}
+
+// completed is a result with its type, which is required without sessions. A server that was initialized may
+// leave it out (the Go SDK does, as for clients with sessions): then it is that of a result that needs no input.
+func completed(result json.RawMessage) json.RawMessage {
+	inner, isObject := bytes.CutPrefix(bytes.TrimLeft(result, " \t\r\n"), []byte("{"))
+	if !isObject || at(result, "resultType") != nil {
+		return result
+	}
+	begin := `{"resultType":"complete",`
+	if bytes.HasPrefix(bytes.TrimLeft(inner, " \t\r\n"), []byte("}")) {
+		begin = strings.TrimSuffix(begin, ",")
+	}
+	return append([]byte(begin), inner...)
 }
 
 // interests are what a listen call wants to be told.

@@ -2,6 +2,7 @@ package bridge_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -63,6 +64,8 @@ func TestRequestsWithoutSessions(t *testing.T) {
 	}
 	newer := having(modernly("1", "x/a", ""), "MCP-Protocol-Version", "2027-01-01")
 	newer.body = strings.ReplaceAll(newer.body, "2026-07-28", "2027-01-01")
+	bare := modernly("1", "server/discover", "")
+	bare.body = strings.ReplaceAll(bare.body, `,"io.modelcontextprotocol/clientCapabilities":{}`, "")
 	const call = `"name":"é"`
 	for name, test := range map[string]struct {
 		why    string
@@ -77,6 +80,7 @@ func TestRequestsWithoutSessions(t *testing.T) {
 		"other method": {"somebody on the way believes the header", request{"POST", "/mcp", modernly("1", "x/a", "").body, modernly("1", "x/b", "").header}, 400, -32020},
 		"no version":   {"the header must be there", having(modernly("1", "x/a", ""), "MCP-Protocol-Version", ""), 400, -32020},
 		"none in body": {"each request says it", request{"POST", "/mcp", tools, modernly("1", "tools/list", "").header}, 400, -32602},
+		"no abilities": {"each request says them", bare, 400, -32602},
 		"initialize":   {"it would begin a session, of all clients", modernly("1", "initialize", ""), 404, -32601},
 		"setLevel":     {"the server has one level for all clients with sessions", modernly("1", "logging/setLevel", ""), 404, -32601},
 		"discover":     {"it is made of the answer to initialize", modernly("1", "server/discover", ""), 200, 0},
@@ -128,6 +132,35 @@ func TestOldServersHearNoNewRequests(t *testing.T) {
 	if left := len(s.heard); left != 0 {
 		t.Errorf("the server heard %d messages more", left)
 	}
+}
+
+// A result says whether it needs input, also that of a server that does not say so to clients with sessions.
+func TestResultsHaveTheirType(t *testing.T) {
+	s, url := begin(t, bridge.Options{})
+	s.hear("notifications/initialized")
+	s.isAsked(url, "2026-07-28")
+	for said, want := range map[string]string{
+		`{"content":[]}`: `{"resultType":"complete","content":[]}`,
+		`{}`:             `{"resultType":"complete"}`,
+		`{"resultType":"input_required","inputRequests":{}}`: `{"resultType":"input_required","inputRequests":{}}`,
+	} {
+		answer := make(chan *http.Response, 1)
+		go func() { answer <- modernly("1", "x/a", "").do(t, url) }()
+		call := s.hear("x/a")
+		s.say(map[string]any{"id": call.ID, "result": json.RawMessage(said)})
+		if got := events(t, <-answer).next(); !sameJSON(t, got.Result, want) {
+			t.Errorf("%s is passed on as %s, want %s", said, got.Result, want)
+		}
+	}
+}
+
+func sameJSON(t *testing.T, got json.RawMessage, want string) bool {
+	t.Helper()
+	var a, b any
+	if err := errors.Join(json.Unmarshal(got, &a), json.Unmarshal([]byte(want), &b)); err != nil {
+		t.Fatal(err)
+	}
+	return cmp.Equal(a, b)
 }
 
 func TestStatusOfRefusals(t *testing.T) {
