@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -105,17 +106,57 @@ func TestRealKills(t *testing.T) {
 func TestRealAddressesThroughTheWindow(t *testing.T) {
 	r := realCalico(t, calico.IPAM)
 	r.manager(t)
-	k := &kubelet{plugin: r.plugin, held: map[string]string{}, unknown: map[string]bool{}}
-	k.group.Store(new(""))
-	end := k.run(t)
-	harness.Eventually(t, "pods to come and go", soon, func() error { return k.atLeast(8) })
+	k := r.kubelet(t)
 	r.do(t, r.Migrate(t.Context(), realMigration))
 	r.await(t, realMigration, "Converged")
+	r.assertAddressesInTheEnd(t, k, realMigration, "addresses")
+}
+
+// conflictFor is how long nobody resolves the conflict: longer than a kubelet waits for an address.
+const conflictFor = 20 * time.Second
+
+// The same while a conflict that is found under the lock keeps the datastore locked: who asks waits, or is refused. Once the
+// conflict is resolved pods get their addresses.
+func TestRealAddressesInAConflict(t *testing.T) {
+	r := realCalico(t, calico.IPAM)
+	r.obstruct(t)
+	r.manager(t, "--phases-dir", gated(t, fastConflicts, underTheLock))
+	k := r.kubelet(t)
+	r.start(t, setup.MigrationName, nowhere)
+	r.await(t, setup.MigrationName, waiting)
+	r.awaitMessage(t, setup.MigrationName, "Datastore is locked: ")
+	given, taken, failed := k.counts()
+	<-time.After(conflictFor)
+	nowGiven, nowTaken, nowFailed := k.counts()
+	report(t, "addresses-in-conflict", []string{fmt.Sprintf("in %s of a conflict under the lock: %d addresses given, %d given back, %d requests failed", conflictFor, nowGiven-given, nowTaken-taken, nowFailed-failed), k.String()})
+	r.await(t, setup.MigrationName, waiting)
+	removeV3(t, r.world)
+	r.await(t, setup.MigrationName, "Converged")
+	r.assertAddressesInTheEnd(t, k, setup.MigrationName, "addresses-after-conflict")
+	if nowFailed == failed {
+		t.Error("no request was refused: was the datastore locked?")
+	}
+}
+
+// kubelet lets pods come and go until assertAddressesInTheEnd, and returns when some have.
+func (r *realCluster) kubelet(t *testing.T) *kubelet {
+	t.Helper()
+	k := &kubelet{plugin: r.plugin, held: map[string]string{}, unknown: map[string]bool{}}
+	k.group.Store(new(""))
+	k.end = k.run(t)
+	harness.Eventually(t, "pods to come and go", soon, func() error { return k.atLeast(8) })
+	return k
+}
+
+// assertAddressesInTheEnd switches the components at Converged, lets pods come and go again, and compares what the plugin has
+// acknowledged with what v3 has.
+func (r *realCluster) assertAddressesInTheEnd(t *testing.T, k *kubelet, name, reported string) {
+	t.Helper()
 	k.group.Store(new(fixture.APIGroupV3)) // what install-cni writes, when calico-node has been rolled
-	r.switchOver(t, realMigration)
+	r.switchOver(t, name)
 	k.mark()
 	harness.Eventually(t, "pods to come and go again", soon, func() error { return k.atLeast(8) })
-	end()
+	k.end()
 
 	held, unknown := k.result()
 	stored := r.assigned(t, mustKind(t, r.Registry, "IPAMBlock"), v3)
@@ -136,5 +177,5 @@ func TestRealAddressesThroughTheWindow(t *testing.T) {
 			t.Errorf("%s (-acknowledged +stored):\n%s", pod, diff)
 		}
 	}
-	report(t, "addresses", []string{k.String(), fmt.Sprintf("%d addresses are held in the end, of %d pods nobody knows", len(held), len(unknown))})
+	report(t, reported, []string{k.String(), fmt.Sprintf("%d addresses are held in the end, of %d pods nobody knows", len(held), len(unknown))})
 }
