@@ -55,6 +55,7 @@ func TestRealWebhooks(t *testing.T) {
 			}
 		}
 		r.do(t, r.Client.Delete(t.Context(), tierless()))
+		r.annotate(t, setup.MigrationName, map[string]string{"unrelated": "wakes it"})
 		r.awaitGate(t, setup.MigrationName, "verified")
 		r.assertSidesAreEqual(t)
 	})

@@ -19,13 +19,12 @@ import (
 	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/phases"
 	"github.com/phasegate/phasegate/test/support/fixture"
-	"github.com/phasegate/phasegate/test/support/harness"
 	"github.com/phasegate/phasegate/test/support/setup"
 )
 
 // The ways of installing Calico, as the table in docs/operate/troubleshooting.md#check-cni-group has them.
 const (
-	byOperator      = "the Tigera operator, or its Helm chart"
+	byOperator      = "the Tigera operator, also by the Helm chart `tigera-operator`"
 	byManifest      = "manifests, or a chart of them, with Calico's API server"
 	withoutServer   = "the same, without Calico's API server"
 	withOldGroup    = "the same, with the old group"
@@ -159,14 +158,11 @@ func (w *world) node(t *testing.T) *appsv1.DaemonSet {
 func (w *world) reinstall(t *testing.T, want *appsv1.DaemonSet, template string) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
-	harness.Eventually(t, "calico-node as it is to be", soon, func() error { // its controller writes it, too
-		node := &appsv1.DaemonSet{}
-		if err := w.Client.Get(ctx, client.ObjectKeyFromObject(want), node); err != nil {
-			return err
-		}
-		node.OwnerReferences, node.Spec.Template = want.OwnerReferences, want.Spec.Template
-		return w.Client.Update(ctx, node)
-	})
+	node := &appsv1.DaemonSet{}
+	w.do(t, w.Client.Get(ctx, client.ObjectKeyFromObject(want), node))
+	before := node.DeepCopy()
+	node.OwnerReferences, node.Spec.Template = want.OwnerReferences, want.Spec.Template
+	w.do(t, w.Client.Patch(ctx, node, client.MergeFrom(before)))
 	if template == "" {
 		return
 	}
