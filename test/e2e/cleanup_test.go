@@ -17,22 +17,19 @@ import (
 	"github.com/phasegate/phasegate/test/support/setup"
 )
 
-// Somebody writes v1 without a pause, until v3 is open. Then a clean-up deletes nothing that was written since
+// The path for the Tigera operator is typed as docs/operate/migrate.md has it, while somebody writes v1 without a pause, until
+// v3 is open. Then a clean-up deletes nothing that was written since
 // the verification, until a person says so, and comes to its end whatever Calico's webhooks refuse; what it deletes comes back from its backup, with the commands of
 // the documents. The parts build on each other.
 func TestCleanUpAndRestore(t *testing.T) {
 	const name = "to-v3" // as the documents have it
 	w := own(t, setup.Options{Objects: fixture.Demo(3, objects)})
 	log, end := w.writing(t)
+	switched := w.operator(t, name)
 	w.manager(t)
-	if err := w.Migrate(t.Context(), name); err != nil {
-		t.Fatal(err)
-	}
-	w.await(t, name, "Converged")
+	w.followPage(t, "The operator reads the first DatastoreMigration")
+	w.do(t, <-switched)
 	w.assertKeptOut(t, log, end)
-	if err := fixture.SwitchComponents(t.Context(), w.Client, setup.CalicoNamespace); err != nil {
-		t.Fatal(err)
-	}
 	w.await(t, name, "Complete")
 	ended := "payments" // its objects go on both sides, and are no reason to keep v1
 	if len(w.inNamespace(t, ended)) == 0 {

@@ -32,15 +32,32 @@ var controllersMade = []calico.Explanation{
 	{Objects: "(IPPool|Tier) .*", Path: `\.status.*|\.metadata\.finalizers.*|\.metadata\.managedFields\[kube-controllers .*`, Why: "kube-controllers looks after pools and tiers where v3 is the datastore"},
 }
 
-// Calico's kube-controllers works through the whole migration; it is restarted with the variable, as at a rollout.
+// Calico's kube-controllers works through the whole migration. It is killed without notice and started again while objects
+// are copied ahead, and under the lock; at the end it is started with the variable, as at a rollout.
 func TestRealKubeControllers(t *testing.T) {
 	r := realCalico(t, calico.IPAM, calico.KubeControllers)
 	controllers := r.kubeControllers(t, "")
 	held := r.allocate(t, "pod", 12)
 	r.awaitControllers(t)
 	before := r.seen(t)
-	r.manager(t)
-	r.do(t, r.Migrate(t.Context(), realMigration))
+	r.manager(t, "--phases-dir", gated(t))
+	r.start(t, realMigration, "compared")
+	r.awaitGate(t, realMigration, "compared")
+	killed := func(when, gate, effect string) {
+		t.Helper()
+		r.annotate(t, realMigration, map[string]string{openGates: gatesBefore(gate)})
+		r.awaitStatus(t, realMigration, when, holds(effect))
+		controllers.Kill()
+		controllers = r.kubeControllers(t, "")
+		dm := r.awaitGate(t, realMigration, gate)
+		r.do(t, controllers.Alive())
+		t.Logf("killed %s, where %d objects were compared in the end", when, dm.Status.Progress.Total)
+	}
+	killed("while objects are copied ahead", "fenced", "v3Copies")
+	killed("under the lock", "verified", "v1Lock")
+	r.assertSidesAreEqual(t)
+	r.assertAddresses(t, held, v3)
+	r.annotate(t, realMigration, map[string]string{openGates: gatesBefore(nowhere)})
 	r.await(t, realMigration, "Converged")
 	r.do(t, controllers.Alive())
 	controllers.Kill()

@@ -2,43 +2,79 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/test/peers/calico"
 	"github.com/phasegate/phasegate/test/support/fixture"
 	"github.com/phasegate/phasegate/test/support/harness"
 	"github.com/phasegate/phasegate/test/support/setup"
 )
 
-// After an abort Calico's API server shows every field as before, whatever was under way, and addresses can be had.
+// pausedRollback is a machine that stops before it rolls back, until the gate of this name is open.
+var pausedRollback = inPhase("RollingBack", func(_ *testing.T, p *v1alpha1.Phase) {
+	p.Steps = slices.Insert(p.Steps, 0, v1alpha1.Step{
+		Name: gateStep("rollback"), Wait: "1h", Message: gateMessage("rollback"),
+		If: fmt.Sprintf(`!self.metadata.?annotations[?"%s"].orValue("").contains(",rollback,")`, openGates),
+	})
+})
+
+// After an abort Calico's API server shows every field as before, wherever the migration stood until the point of no return:
+// at each gate, in a conflict ahead and under the lock, while it rolls back, and after it has failed. Addresses can be had.
 func TestRealAborts(t *testing.T) {
 	r := realCalico(t, calico.IPAM)
 	held := r.allocate(t, "pod", 12)
 	before := r.seen(t)
 	manager := r.manager(t, "--phases-dir", gated(t))
-	abort := func(t *testing.T, name string) {
+	abort := func(t *testing.T) {
 		t.Helper()
-		r.remove(t, name)
+		r.remove(t, setup.MigrationName)
 		r.assertAsBefore(t, before, held)
 	}
-	for _, gate := range []string{"planned", "ahead", "locked", "copied", "verified"} {
-		inTurn(t, gate, func(t *testing.T) {
-			r.start(t, setup.MigrationName, gate)
-			r.awaitGate(t, setup.MigrationName, gate)
-			abort(t, setup.MigrationName)
+	for _, place := range places {
+		inTurn(t, place.gate, func(t *testing.T) {
+			r.start(t, setup.MigrationName, place.gate)
+			r.awaitGate(t, setup.MigrationName, place.gate)
+			abort(t)
 		})
 	}
+	r.obstruct(t)
+	inTurn(t, "a conflict ahead", func(t *testing.T) {
+		r.start(t, setup.MigrationName, nowhere)
+		if dm := r.await(t, setup.MigrationName, waiting); dm.Status.Lock != nil {
+			t.Errorf("v1 is locked: %+v", dm.Status.Lock)
+		}
+		abort(t)
+	})
+	r.do(t, manager.Stop(soon))
+	r.manager(t, "--phases-dir", gated(t, underTheLock, pausedRollback))
 	inTurn(t, "a conflict under the lock", func(t *testing.T) {
-		r.do(t, manager.Stop(soon))
-		r.manager(t, "--phases-dir", gated(t, underTheLock))
-		r.obstruct(t)
 		r.start(t, setup.MigrationName, nowhere)
 		r.await(t, setup.MigrationName, waiting)
 		r.awaitMessage(t, setup.MigrationName, "Datastore is locked: ")
-		abort(t, setup.MigrationName)
+		abort(t)
 	})
+	r.clear(t)
+	lift := r.forbid(t)
+	inTurn(t, "rolling back", func(t *testing.T) {
+		r.start(t, setup.MigrationName, nowhere)
+		if dm := r.awaitGate(t, setup.MigrationName, "rollback"); dm.Status.Machine.Phase != "RollingBack" || !dm.Status.Machine.IsHeld("v1Lock") {
+			t.Errorf("phase %s, held %v", dm.Status.Machine.Phase, dm.Status.Machine.HeldNames())
+		}
+		abort(t)
+	})
+	inTurn(t, "failed", func(t *testing.T) {
+		r.start(t, setup.MigrationName, nowhere)
+		r.awaitGate(t, setup.MigrationName, "rollback")
+		r.annotate(t, setup.MigrationName, map[string]string{openGates: gatesBefore(nowhere) + "rollback,"})
+		r.await(t, setup.MigrationName, "Failed")
+		abort(t)
+	})
+	lift()
 }
 
 // afterAbort is why clients of Calico's API server may see a field otherwise after an abort.
@@ -105,17 +141,57 @@ func TestRealKills(t *testing.T) {
 func TestRealAddressesThroughTheWindow(t *testing.T) {
 	r := realCalico(t, calico.IPAM)
 	r.manager(t)
-	k := &kubelet{plugin: r.plugin, held: map[string]string{}, unknown: map[string]bool{}}
-	k.group.Store(new(""))
-	end := k.run(t)
-	harness.Eventually(t, "pods to come and go", soon, func() error { return k.atLeast(8) })
+	k := r.kubelet(t)
 	r.do(t, r.Migrate(t.Context(), realMigration))
 	r.await(t, realMigration, "Converged")
+	r.assertAddressesInTheEnd(t, k, realMigration, "addresses")
+}
+
+// conflictFor is how long nobody resolves the conflict: longer than a kubelet waits for an address.
+const conflictFor = 20 * time.Second
+
+// The same while a conflict that is found under the lock keeps the datastore locked: who asks waits, or is refused. Once the
+// conflict is resolved pods get their addresses.
+func TestRealAddressesInAConflict(t *testing.T) {
+	r := realCalico(t, calico.IPAM)
+	r.obstruct(t)
+	r.manager(t, "--phases-dir", gated(t, fastConflicts, underTheLock))
+	k := r.kubelet(t)
+	r.start(t, setup.MigrationName, nowhere)
+	r.await(t, setup.MigrationName, waiting)
+	r.awaitMessage(t, setup.MigrationName, "Datastore is locked: ")
+	given, taken, failed := k.counts()
+	<-time.After(conflictFor)
+	nowGiven, nowTaken, nowFailed := k.counts()
+	report(t, "addresses-in-conflict", []string{fmt.Sprintf("in %s of a conflict under the lock: %d addresses given, %d given back, %d requests failed", conflictFor, nowGiven-given, nowTaken-taken, nowFailed-failed), k.String()})
+	r.await(t, setup.MigrationName, waiting)
+	removeV3(t, r.world)
+	r.await(t, setup.MigrationName, "Converged")
+	r.assertAddressesInTheEnd(t, k, setup.MigrationName, "addresses-after-conflict")
+	if nowFailed == failed {
+		t.Error("no request was refused: was the datastore locked?")
+	}
+}
+
+// kubelet lets pods come and go until assertAddressesInTheEnd, and returns when some have.
+func (r *realCluster) kubelet(t *testing.T) *kubelet {
+	t.Helper()
+	k := &kubelet{plugin: r.plugin, held: map[string]string{}, unknown: map[string]bool{}}
+	k.group.Store(new(""))
+	k.end = k.run(t)
+	harness.Eventually(t, "pods to come and go", soon, func() error { return k.atLeast(8) })
+	return k
+}
+
+// assertAddressesInTheEnd switches the components at Converged, lets pods come and go again, and compares what the plugin has
+// acknowledged with what v3 has.
+func (r *realCluster) assertAddressesInTheEnd(t *testing.T, k *kubelet, name, reported string) {
+	t.Helper()
 	k.group.Store(new(fixture.APIGroupV3)) // what install-cni writes, when calico-node has been rolled
-	r.switchOver(t, realMigration)
+	r.switchOver(t, name)
 	k.mark()
 	harness.Eventually(t, "pods to come and go again", soon, func() error { return k.atLeast(8) })
-	end()
+	k.end()
 
 	held, unknown := k.result()
 	stored := r.assigned(t, mustKind(t, r.Registry, "IPAMBlock"), v3)
@@ -136,5 +212,5 @@ func TestRealAddressesThroughTheWindow(t *testing.T) {
 			t.Errorf("%s (-acknowledged +stored):\n%s", pod, diff)
 		}
 	}
-	report(t, "addresses", []string{k.String(), fmt.Sprintf("%d addresses are held in the end, of %d pods nobody knows", len(held), len(unknown))})
+	report(t, reported, []string{k.String(), fmt.Sprintf("%d addresses are held in the end, of %d pods nobody knows", len(held), len(unknown))})
 }

@@ -16,6 +16,8 @@ type kubelet struct {
 	plugin calico.Plugin
 	// group is calico_api_group of the configuration at this moment.
 	group atomic.Pointer[string]
+	// end waits for the last answer; nothing is asked afterwards.
+	end func()
 
 	mu sync.Mutex
 	// held are acknowledged addresses that nobody has asked to give back; order are their pods, the oldest first.
@@ -78,6 +80,13 @@ func (k *kubelet) goes() {
 		return
 	}
 	k.taken, k.success = k.taken+1, k.success+1
+}
+
+// counts are how many addresses were given and given back, and how many requests have failed.
+func (k *kubelet) counts() (given, taken, failed int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.given, k.taken, k.failed
 }
 
 // mark begins to count for atLeast anew.

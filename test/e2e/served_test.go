@@ -125,11 +125,12 @@ func (w *world) assertSidesAreEqual(t *testing.T) {
 	}
 }
 
-// The path for manifests is typed as docs/operate/migrate.md has it, where v3 is served from its CRDs, from a
+// The path for manifests without Calico's API server is typed as docs/operate/migrate.md has it, where v3 is served from its CRDs, from a
 // calico-config as Calico ships it to a new pod's address.
 func TestManifestPath(t *testing.T) {
 	w := own(t, setup.Options{Objects: fixture.Demo(1, objects), NoStandIn: true})
 	w.setCNITemplate(t, fixture.CNITemplate(""))
+	w.assertSaysOfCNI(t, saidOf(t)[withoutServer])
 	w.manager(t)
 	w.followPage(t, "First let the CNI plugin follow")
 	w.followPage(t, "Then let the components use v3")

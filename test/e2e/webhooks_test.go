@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -13,18 +15,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	registrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/apierrors"
+	"github.com/phasegate/phasegate/test/peers/calico"
 	"github.com/phasegate/phasegate/test/support/fixture"
 	"github.com/phasegate/phasegate/test/support/harness"
 	"github.com/phasegate/phasegate/test/support/setup"
@@ -32,14 +37,12 @@ import (
 
 const managerUser = "system:serviceaccount:" + metav1.NamespaceDefault + ":" + managerAccount
 
-// tiered are the kinds of which Calico's webhook asks for rights by tier.
-var tiered = []string{"networkpolicies", "globalnetworkpolicies", "stagednetworkpolicies", "stagedglobalnetworkpolicies"}
-
 // What v3's admission would refuse to a retreat, or to the opening of v3, is found before v1 is locked.
 func TestWebhooksBeforeTheLock(t *testing.T) {
 	w := pristine(t)
 	hooks := w.calicoWebhooks(t)
 	w.grantInTiers(t, "create", "update")
+	w.lend(t, tierless())
 	w.manager(t, "--phases-dir", gated(t))
 	w.start(t, setup.MigrationName, "begin")
 	wake := func() { w.annotate(t, setup.MigrationName, map[string]string{"unrelated": time.Now().String()}) }
@@ -65,6 +68,11 @@ func TestWebhooksBeforeTheLock(t *testing.T) {
 		hooks.letPass(managerUser)
 		wake()
 	})
+	inTurn(t, "a tier that is not there", func(t *testing.T) {
+		inPending(t, "the copy would be refused under the lock", "GlobalNetworkPolicy "+tierless().GetName(), "there is no tier lost")
+		w.do(t, w.Client.Delete(t.Context(), tierless()))
+		wake()
+	})
 	inTurn(t, "a tier", func(t *testing.T) {
 		inPending(t, "a rollback could not delete its copies", "GlobalNetworkPolicy ", "of tier "+fixture.OwnerTier+", delete is refused: ", "tier "+fixture.OwnerTier+" is frozen")
 		hooks.freeze("")
@@ -72,6 +80,15 @@ func TestWebhooksBeforeTheLock(t *testing.T) {
 	})
 	w.awaitGate(t, setup.MigrationName, "begin")
 	w.remove(t, setup.MigrationName)
+}
+
+// tierless is a policy of v1 whose tier is missing: v1 takes it, and so does v3 where no webhook asks for the tier.
+func tierless() *unstructured.Unstructured {
+	policy := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"tier": "lost", "selector": "all()"}}}
+	policy.SetAPIVersion(v1)
+	policy.SetKind("GlobalNetworkPolicy")
+	policy.SetName("lost.policy")
+	return policy
 }
 
 // assertNotesKept: what the webhooks refuse to the manager when v1 is gone, the rights of a tier and ClusterInformation,
@@ -92,7 +109,7 @@ func (w *world) assertNotesKept(t *testing.T, frozen string) {
 			}
 		}
 	}
-	if diff := cmp.Diff([]string{"ClusterInformation default"}, noted); diff != "" {
+	if diff := gocmp.Diff([]string{"ClusterInformation default"}, noted); diff != "" {
 		t.Errorf("who has notes outside the frozen tier (-want +got):\n%s", diff)
 	}
 }
@@ -108,7 +125,7 @@ func (w *world) grantInTiers(t *testing.T, verbs ...string) {
 		}
 	}
 	inTiers := rbacv1.PolicyRule{APIGroups: []string{resources.V3Group}, Verbs: verbs}
-	for _, plural := range tiered {
+	for _, plural := range calico.TieredPolicies {
 		inTiers.Resources = append(inTiers.Resources, "tier."+plural)
 	}
 	if err := w.Grant(t.Context(), managerAccount, append(rules, inTiers)); err != nil {
@@ -122,7 +139,8 @@ func (w *world) grantInTiers(t *testing.T, verbs ...string) {
 }
 
 // calicoWebhooks play Calico's admission webhooks, registered as its manifest has them: a policy may be written by
-// those who may do so in its tier, and ClusterInformation by Calico's own components.
+// those who may do so in its tier, which must be there, and ClusterInformation by Calico's own components. TestRealWebhooks
+// runs the real ones, which remember what somebody may do for 5 s besides.
 type calicoWebhooks struct {
 	w *world
 	// user passes the webhook of ClusterInformation, too; frozen is an operation and a tier in which nobody may do it.
@@ -139,33 +157,20 @@ func (w *world) calicoWebhooks(t *testing.T) *calicoWebhooks {
 	h.letPass("")
 	h.freeze("")
 	mux := http.NewServeMux()
-	mux.HandleFunc("/rbac", answer(h.byTier))
-	mux.HandleFunc("/cluster-info", answer(h.byIdentity))
+	for i, decide := range []func(*admissionv1.AdmissionRequest) (string, metav1.StatusReason){h.byTier, h.byIdentity} {
+		mux.HandleFunc(calico.WebhookPaths[i], answer(decide))
+	}
 	server := httptest.NewTLSServer(mux)
 	t.Cleanup(server.Close)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	hook := func(name, path string, fails registrationv1.FailurePolicyType, rules ...registrationv1.Rule) registrationv1.ValidatingWebhook {
-		hook := registrationv1.ValidatingWebhook{
-			Name: name, AdmissionReviewVersions: []string{"v1"}, SideEffects: new(registrationv1.SideEffectClassNone), TimeoutSeconds: new(int32(5)), FailurePolicy: &fails,
-			ClientConfig: registrationv1.WebhookClientConfig{CABundle: ca, URL: new(server.URL + path)},
-		}
-		for _, rule := range rules {
-			hook.Rules = append(hook.Rules, registrationv1.RuleWithOperations{Rule: rule,
-				Operations: []registrationv1.OperationType{registrationv1.Create, registrationv1.Update, registrationv1.Delete}})
-		}
-		return hook
+	config := calico.WebhookConfiguration()
+	for i, path := range calico.WebhookPaths {
+		config.Webhooks[i].ClientConfig = registrationv1.WebhookClientConfig{CABundle: ca, URL: new(server.URL + path)}
 	}
-	of := func(group, version string, plurals ...string) registrationv1.Rule {
-		return registrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: plurals}
-	}
-	config := &registrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "calico-webhooks"}, Webhooks: []registrationv1.ValidatingWebhook{
-		hook("tiered-rbac.projectcalico.org", "/rbac", registrationv1.Fail, of(resources.V3Group, resources.V3Version, tiered...)),
-		// The second rule is for the probe below.
-		hook("cluster-info.api.projectcalico.org", "/cluster-info", registrationv1.Ignore, of(resources.V3Group, resources.V3Version, "clusterinformations"), of("policy", "v1", "poddisruptionbudgets")),
-	}}
-	if err := w.Client.Create(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	probed := config.Webhooks[1].Rules[0].DeepCopy()
+	probed.Rule = registrationv1.Rule{APIGroups: []string{"policy"}, APIVersions: []string{"v1"}, Resources: []string{"poddisruptionbudgets"}}
+	config.Webhooks[1].Rules = append(config.Webhooks[1].Rules, *probed)
+	w.do(t, w.Client.Create(t.Context(), config))
 	t.Cleanup(func() {
 		if err := client.IgnoreNotFound(w.Client.Delete(context.Background(), config)); err != nil {
 			t.Error(err)
@@ -205,28 +210,53 @@ func (h *calicoWebhooks) byIdentity(r *admissionv1.AdmissionRequest) (string, me
 	return fmt.Sprintf("only Calico writes ClusterInformation (user: %s)", user), metav1.StatusReasonMethodNotAllowed
 }
 
+// byTier asks for rights in the tier that a policy comes into or is in, and in the one that it leaves. The tier that it
+// comes into must be there to stay.
 func (h *calicoWebhooks) byTier(r *admissionv1.AdmissionRequest) (string, metav1.StatusReason) {
-	var policy struct {
-		Spec struct {
-			Tier string `json:"tier"`
-		} `json:"spec"`
-	}
-	raw := r.Object.Raw
-	if len(raw) == 0 {
-		raw = r.OldObject.Raw
-	}
-	if err := json.Unmarshal(raw, &policy); err != nil {
+	to, err := tierOf(r.Object.Raw)
+	from, oldErr := tierOf(r.OldObject.Raw)
+	if err := errors.Join(err, oldErr); err != nil {
 		return err.Error(), metav1.StatusReasonInvalid
 	}
-	tier, resource := policy.Spec.Tier, "tier."+r.Resource.Resource
-	if h.frozen.Load() == string(r.Operation)+" "+tier {
-		return fmt.Sprintf("tier %s is frozen", tier), metav1.StatusReasonForbidden
+	for _, tier := range slices.Compact([]string{cmp.Or(to, from), cmp.Or(from, to)}) {
+		if h.frozen.Load() == string(r.Operation)+" "+tier {
+			return fmt.Sprintf("tier %s is frozen", tier), metav1.StatusReasonForbidden
+		}
+		verb, resource := strings.ToLower(string(r.Operation)), "tier."+r.Resource.Resource
+		if !h.may(r, "get", "tiers", "", tier) || !h.may(r, verb, resource, r.Namespace, tier+".*") && !h.may(r, verb, resource, r.Namespace, r.Name) {
+			return fmt.Sprintf("%s may not %s %s in tier %s", r.UserInfo.Username, verb, r.Resource.Resource, tier), metav1.StatusReasonForbidden
+		}
 	}
-	verb := strings.ToLower(string(r.Operation))
-	if h.may(r, "get", "tiers", "", tier) && (h.may(r, verb, resource, r.Namespace, tier+".*") || h.may(r, verb, resource, r.Namespace, r.Name)) {
+	if to == "" {
 		return "", ""
 	}
-	return fmt.Sprintf("%s may not %s %s in tier %s", r.UserInfo.Username, verb, r.Resource.Resource, tier), metav1.StatusReasonForbidden
+	return h.lacksTier(to)
+}
+
+// tierOf is the tier of a policy; empty where there is no policy.
+func tierOf(raw []byte) (string, error) {
+	if len(raw) == 0 {
+		return "", nil
+	}
+	var policy struct{ Spec struct{ Tier string } }
+	err := json.Unmarshal(raw, &policy)
+	return cmp.Or(policy.Spec.Tier, "default"), err
+}
+
+// lacksTier asks v3 for a tier, whoever serves it.
+func (h *calicoWebhooks) lacksTier(name string) (string, metav1.StatusReason) {
+	tier := &unstructured.Unstructured{}
+	tier.SetAPIVersion(v3)
+	tier.SetKind("Tier")
+	switch err := h.w.Client.Get(context.Background(), client.ObjectKey{Name: name}, tier); {
+	case apierrs.IsNotFound(err):
+		return fmt.Sprintf("there is no tier %s", name), metav1.StatusReasonForbidden
+	case err != nil:
+		return fmt.Sprintf("ask for tier %s: %v", name, err), metav1.StatusReasonInternalError
+	case tier.GetDeletionTimestamp() != nil:
+		return fmt.Sprintf("tier %s is going", name), metav1.StatusReasonForbidden
+	}
+	return "", ""
 }
 
 // may asks the API server whether the user of a request may do something.

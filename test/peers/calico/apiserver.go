@@ -42,7 +42,7 @@ func (r Release) StartAPIServer(ctx context.Context, c *harness.Cluster) (*Serve
 	if err := c.Grant(ctx, apiServerAccount, apiServerRules); err != nil {
 		return nil, err
 	}
-	certs, err := fakeapiserver.NewCertificates()
+	certs, err := fakeapiserver.NewCertificates(fakeapiserver.ServiceName, fakeapiserver.Namespace)
 	if err != nil {
 		return nil, err
 	}

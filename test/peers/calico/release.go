@@ -1,5 +1,5 @@
 // Package calico runs programs of a Calico release against the test control plane: its API server in the
-// place of our stand-in, kube-controllers, calicoctl, and the IPAM plugin that a new pod asks. It builds and
+// place of our stand-in, its admission webhooks, kube-controllers, calicoctl, and the IPAM plugin that a new pod asks. It builds and
 // fetches none of them: EnvDir names the directory of a release that somebody has.
 //
 // It knows how these programs are started and asked, and nothing of the migration.
@@ -28,6 +28,7 @@ const (
 	KubeControllers Program = "kube-controllers"
 	Calicoctl       Program = "calicoctl"
 	IPAM            Program = "calico-ipam"
+	Webhooks        Program = "calico-webhooks"
 )
 
 // combined is the one program that newer releases have for all.
@@ -36,7 +37,11 @@ const combined = "calico"
 // inCombined are the arguments that make the one program another. The IPAM plugin takes none: its name decides.
 var inCombined = map[Program][]string{
 	APIServer: {"component", "apiserver"}, KubeControllers: {"component", "kube-controllers"}, Calicoctl: {"ctl"}, IPAM: nil,
+	Webhooks: {"component", "webhooks", "webhook"},
 }
+
+// inOwn are the arguments of a program that is on its own and has several commands.
+var inOwn = map[Program][]string{Webhooks: {"webhook"}}
 
 // Release is a directory of programs.
 type Release struct{ dir string }
@@ -61,7 +66,7 @@ func (r Release) find(p Program) (path string, first []string, err error) {
 	path = filepath.Join(r.dir, string(p))
 	_, err = os.Stat(path)
 	if err == nil {
-		return path, nil, nil
+		return path, inOwn[p], nil
 	}
 	one := filepath.Join(r.dir, combined)
 	if _, oneErr := os.Stat(one); oneErr != nil {

@@ -14,18 +14,18 @@ import (
 
 const validFor = 7 * 24 * time.Hour
 
-// Certificates are what an aggregated API server needs behind the Service of this package, as PEM.
+// Certificates are what a server behind a Service needs that kube-apiserver asks, as PEM.
 type Certificates struct {
-	// CA is for the APIService. Its key is forgotten.
+	// CA is for the APIService or the webhook configuration. Its key is forgotten.
 	CA []byte
 	// Cert and Key are for the server.
 	Cert, Key []byte
 }
 
-// NewCertificates makes a CA and a serving certificate for the name that kube-apiserver's aggregator asks
-// for: <service>.<namespace>.svc. Each call makes other ones.
-func NewCertificates() (Certificates, error) {
-	now, dnsName := time.Now(), ServiceName+"."+Namespace+".svc"
+// NewCertificates makes a CA and a serving certificate for the name that kube-apiserver asks a Service for:
+// <service>.<namespace>.svc. Each call makes other ones.
+func NewCertificates(service, namespace string) (Certificates, error) {
+	now, dnsName := time.Now(), service+"."+namespace+".svc"
 	template := x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "phasegate stand-in CA"},
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(validFor),

@@ -42,7 +42,7 @@ func Listen(cfg *rest.Config, reg *resources.Registry, address string) (*Server,
 	if err != nil {
 		return nil, fmt.Errorf("client for v1 objects: %w", err)
 	}
-	certs, err := NewCertificates()
+	certs, err := NewCertificates(ServiceName, Namespace)
 	if err != nil {
 		return nil, err
 	}
