@@ -41,11 +41,18 @@ SIDE_BY_SIDE = ^[[:space:]]*go (func|[a-zA-Z.]+\()|\.Go\(|"sync(/atomic)?"
 RACED = $$($(GO) list ./cmd/manager ./controllers/builtin \
 	$$(grep -rlE --include='*.go' --exclude='*_test.go' '$(SIDE_BY_SIDE)' cmd controllers fsm resources | xargs -n1 dirname | sort -u | grep -vx cmd/kubectl-phasegate | sed 's|^|./|'))
 ALONE = $$($(GO) list ./... | grep -v /phasegate/test/ | grep -vxFf <(printf '%s\n' $(RACED)))
-# Packages whose tests start clusters. The end-to-end tests come first: they take longest, and the others run beside them.
-CLUSTERED = ./test/e2e $$($(GO) list ./test/... | grep -vE '/test/(bench|bench/waiting|e2e)$$')
-# Left to test-all: packages and end-to-end tests that take a minute of both cores, or go in detail where shorter ones went before.
-LONG_PACKAGES = /test/(faults/(migration|owners|processes)|demo/tutorials)$$
-LONG_TESTS = ^Test(Abort|AtTheTerminal|BadInput|ByOtherNames|CleanUpAndRestore|CommandLine|ConflictSeenAhead|CopiedAheadWithoutAPIServer|ErrorsInTheMiddle|EveryCorruptionIsFound|ExtendedMigration|KilledAfterConverged|LockBroken|MissingRights|NewMachine|OneRequestAtATime|RestoresOfOneApplication|SideDoorRefused|StoreFull|TheAPIServiceComesBack|Upgrade|Waivers)$$
+# Packages whose tests start clusters. Those that take longest come first, and the others run beside them.
+CLUSTERED = ./test/e2e ./test/mcpserver $$($(GO) list ./test/... | grep -vE '/test/(bench|bench/waiting|e2e|mcpserver)$$')
+# Left to test-all: what takes more than 20 s on two cores, but for the whole life that is TestLifecycle.
+LONG_PACKAGES = /test/(faults/(mcpserver|migration|owners|processes)|demo/tutorials)$$
+LONG_TESTS = Abort AtTheTerminal BadInput ByOtherNames CleanUpAndRestore CommandLine ConflictSeenAhead \
+	CooperativeLock CopiedAheadWithoutAPIServer DefectsThatPeopleShowAreFound ErrorsInTheMiddle \
+	EveryAPIServer EveryCorruptionIsFound ExtendedMigration FoundAhead GoneBeforeTheLock \
+	KilledAfterConverged KilledWhileWaiting LastCopiesOutliveTheirMigration LockBroken ManifestPath \
+	MissingRights NewMachine NobodyIsToldOfTheAPIServer OneRequestAtATime RestoresOfOneApplication \
+	RightsGoUnderTheLock Scaffold SideDoorRefused StoreFull TheAPIServiceComesBack Upgrade Waivers
+empty :=
+LONG = ^Test($(subst $(empty) ,|,$(strip $(LONG_TESTS))))$$
 
 ##@ Help
 
@@ -113,7 +120,8 @@ test test-all e2e: export CLUSTER_GOGC ?= 400
 
 .PHONY: test test-all test-product test-unit
 test: test-product ## Run the tests but for the longest, unit tests first, then those on real control planes
-	$(TEST) $(FRESH) -timeout 30m -p 2 -skip '$(LONG_TESTS)' $$(printf '%s\n' $(CLUSTERED) | grep -vE '$(LONG_PACKAGES)')
+	$(TEST) $(FRESH) -timeout 30m -p 2 -skip '$(LONG)' $$(printf '%s\n' $(CLUSTERED) | grep -vE '$(LONG_PACKAGES)')
+	@# It measures times.
 	$(TEST) $(FRESH) -timeout 10m ./test/bench/waiting
 
 test-all: test-product ## Run all tests
