@@ -2,4 +2,7 @@
 
 package bridge_test
 
-const burst = 300
+const (
+	raceDetector = false
+	burst        = 300
+)

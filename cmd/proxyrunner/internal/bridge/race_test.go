@@ -2,6 +2,10 @@
 
 package bridge_test
 
-// burst is how much comes at once: less with the race detector, which makes JSON slow. make test runs tests with
-// Burst in their names without it, too.
-const burst = 50
+// The race detector makes JSON slow. Tests of much of it do less with it, or none; make test runs them without it,
+// too, by Burst or SlowReader in their names.
+const (
+	raceDetector = true
+	// burst is how much comes at once.
+	burst = 50
+)
