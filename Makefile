@@ -27,17 +27,32 @@ E2E_ARGS ?=
 # go does not look at the servers when it reuses a result.
 FRESH = $(if $(KUBE),-count=1)
 # The race detector needs a C compiler; a machine without one tests without it.
-# Tests that start a cluster go without it: with the servers, two cores bear no more.
 RACE = $(if $(shell command -v $$($(GO) env CC)),-race)
+# make lint vets the tests, too.
+TEST = $(GO) test -vet=off
 
 # What has a go.mod of its own, so that none of it reaches the product's dependencies.
 MODULES := test/cluster test/chart test/chart/alerts test/bench/chartplot hack/release
-# Packages with Go tests that need no cluster, and those that start one. Of these, most
-# wait more than they compute, and share the cores two by two; the end-to-end tests
-# use all cores, and what measures times is alone.
+# The packages of the product.
 UNIT = $$($(GO) list ./... | grep -v /phasegate/test/)
-CLUSTERED = $$($(GO) list ./test/... | grep -vE '/test/(bench|bench/waiting|e2e)$$')
-ALONE = ./test/bench/waiting ./test/e2e
+# Those of them in which something runs side by side: with the race detector. What computes alone is up to
+# eight times as fast without it. So do the tests of kubectl-phasegate, whose dashboard is a package of its own.
+SIDE_BY_SIDE = ^[[:space:]]*go (func|[a-zA-Z.]+\()|\.Go\(|"sync(/atomic)?"
+RACED = $$($(GO) list ./cmd/manager ./controllers/builtin \
+	$$(grep -rlE --include='*.go' --exclude='*_test.go' '$(SIDE_BY_SIDE)' cmd controllers fsm resources | xargs -n1 dirname | sort -u | grep -vx cmd/kubectl-phasegate | sed 's|^|./|'))
+ALONE = $$($(GO) list ./... | grep -v /phasegate/test/ | grep -vxFf <(printf '%s\n' $(RACED)))
+# Packages whose tests start clusters. Those that take longest come first, and the others run beside them.
+CLUSTERED = ./test/e2e ./test/mcpserver $$($(GO) list ./test/... | grep -vE '/test/(bench|bench/waiting|e2e|mcpserver)$$')
+# Left to test-all: what takes more than 20 s on two cores, but for the whole life that is TestLifecycle.
+LONG_PACKAGES = /test/(faults/(mcpserver|migration|owners|processes)|demo/tutorials)$$
+LONG_TESTS = Abort AtTheTerminal BadInput ByOtherNames CleanUpAndRestore CommandLine ConflictSeenAhead \
+	CooperativeLock CopiedAheadWithoutAPIServer DefectsThatPeopleShowAreFound ErrorsInTheMiddle \
+	EveryAPIServer EveryCorruptionIsFound ExtendedMigration FoundAhead GoneBeforeTheLock \
+	KilledAfterConverged KilledWhileWaiting LastCopiesOutliveTheirMigration LockBroken ManifestPath \
+	MissingRights NewMachine NobodyIsToldOfTheAPIServer OneRequestAtATime RestoresOfOneApplication \
+	RightsGoUnderTheLock Scaffold SideDoorRefused StoreFull TheAPIServiceComesBack Upgrade Waivers
+empty :=
+LONG = ^Test($(subst $(empty) ,|,$(strip $(LONG_TESTS))))$$
 
 ##@ Help
 
@@ -101,21 +116,32 @@ clean: ## Remove what was built (not the cache of tools, not a running cluster)
 ##@ Check
 
 # API servers that collect garbage less often leave more of the CPU to the tests.
-test e2e: export CLUSTER_GOGC ?= 400
+test test-all e2e: export CLUSTER_GOGC ?= 400
 
-.PHONY: test
-test: build tools ## Run all tests: unit, then those on a real control plane
-	$(GO) test $(RACE) -timeout 15m $(UNIT)
-	@# The race detector allocates, too.
-	$(GO) test -count=1 -run TestPassIsCheap ./controllers/runner
+.PHONY: test test-all test-product test-unit
+test: test-product ## Run the tests but for the longest, unit tests first, then those on real control planes
+	$(TEST) $(FRESH) -timeout 30m -p 2 -skip '$(LONG)' $$(printf '%s\n' $(CLUSTERED) | grep -vE '$(LONG_PACKAGES)')
+	@# It measures times.
+	$(TEST) $(FRESH) -timeout 10m ./test/bench/waiting
+
+test-all: test-product ## Run all tests
+	$(TEST) $(FRESH) -timeout 60m -p 2 $(CLUSTERED)
+	@# It measures times.
+	$(TEST) $(FRESH) -timeout 10m ./test/bench/waiting
+
+test-product: build tools
+	@# Three at a time: some wait for a cluster.
+	$(TEST) -timeout 15m -p 3 $(ALONE)
+	$(TEST) $(RACE) -timeout 15m -p 3 $(RACED)
+	$(if $(RACE),$(TEST) $(RACE) -run TestOneMachineServesManyRuns ./fsm)
+	@# The race detector allocates, too, and makes compression and JSON slow: these are skipped or shortened with it.
+	$(TEST) -count=1 -run TestPassIsCheap ./controllers/runner
+	$(if $(RACE),$(TEST) -run '[Bb]ack[Uu]p|Burst|SlowReader|MemoryOfClients' ./controllers/datastoremigration ./cmd/proxyrunner/internal/bridge ./cmd/proxyrunner/internal/limit)
 	@# They read files of other modules, which go does not look at when it reuses a result.
-	for module in $(MODULES); do (cd $$module && $(GO) test -count=1 -timeout 10m ./...); done
-	$(GO) test $(FRESH) -timeout 30m -p 2 $(CLUSTERED)
-	$(GO) test $(FRESH) -timeout 30m -p 1 $(ALONE)
+	printf '%s\n' $(MODULES) | xargs -P 2 -I{} sh -c 'cd {} && $(TEST) -count=1 -timeout 10m ./...'
 
-.PHONY: test-unit
 test-unit: ## Run the tests that need no control plane: in a minute or two
-	$(GO) test -short $(UNIT)
+	$(TEST) -short $(UNIT)
 
 .PHONY: e2e
 e2e: build cluster-tools ## Run only the end-to-end tests, with their output (KUBE=v1.30.14: on that Kubernetes; E2E_ARGS='-run Lifecycle')
@@ -187,7 +213,7 @@ humans: ## Play 1,000 schedules of people who interfere with each machine: about
 .PHONY: faults faults-in-process faults-of-processes
 # They are bound by the CPU, two cores for five hundred migrations; as for test.
 faults: export CLUSTER_GOGC ?= 400
-faults: build tools ## Put every fault at every write of both controllers, kill what can be killed, take away each right of the chart: hours (FAULTS.md; a part is in make test)
+faults: build tools ## Put every fault at every write of both controllers, kill what can be killed, take away each right of the chart: hours (FAULTS.md; a part is in make test-all)
 	@# Side by side: the one computes, the other mostly waits.
 	$(MAKE) -j2 faults-in-process faults-of-processes
 	RIGHTS=all $(GO) test -count=1 -timeout 30m -v -run TestStory ./test/install

@@ -50,7 +50,7 @@ check_forbidden() {
 check_targets() {
 	local known name
 	known=$(sed -nE 's/^([a-z][a-z0-9-]*):.*/\1/p' Makefile test/cluster/cluster.mk | sort -u)
-	for name in help build test lint verify generate tools cluster-up cluster-down cluster-reload install run demo bench e2e faults fuzz clean; do
+	for name in help build test test-all test-unit lint verify generate tools cluster-up cluster-down cluster-reload install run demo bench e2e faults fuzz clean; do
 		grep -qx "$name" <<<"$known" || complain "the Makefile lacks the target $name, which scripts rely on"
 	done
 	while IFS=: read -r file name; do

@@ -56,6 +56,18 @@ func newBackedUp(t *testing.T, pools int) *backedUp {
 	return &backedUp{newFake().WithStatusSubresource(dm).WithObjects(objs...).Build(), dm}
 }
 
+// withoutRace skips a test of many backups, which are made by one goroutine, with the race detector; make test
+// runs those with Backup or BackUp in their names without it, too.
+func withoutRace(t *testing.T) {
+	t.Helper()
+	if name := strings.ToLower(t.Name()); !strings.Contains(name, "backup") {
+		t.Fatalf("make test does not run %s without the race detector", t.Name())
+	}
+	if raceDetector {
+		t.Skip("one goroutine that compresses: runs without the race detector")
+	}
+}
+
 func v1Pool() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: resources.V1Group, Version: resources.V1Version, Kind: "IPPool"}
 }
@@ -105,6 +117,7 @@ func (b *backedUp) secrets(t *testing.T) map[string]map[string]string {
 
 // Whoever dies at any write, or does not get the answer, leaves what the next try makes complete.
 func TestBackUpSurvivesCrashes(t *testing.T) {
+	withoutRace(t)
 	const pools = 7
 	whole := newBackedUp(t, pools)
 	if err := whole.backUp(t, whole.WithWatch, nil); err != nil {
@@ -192,6 +205,7 @@ func must(t *testing.T, err error) {
 }
 
 func TestBackUpAgain(t *testing.T) {
+	withoutRace(t)
 	secret := func(n int) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "calico-system", Name: fmt.Sprintf("to-v3-v1-backup-%d", n)}}
 	}
@@ -258,6 +272,7 @@ func TestBackUpAgain(t *testing.T) {
 
 // No v1 CRD goes without the backup that was wanted, whatever has become of that since.
 func TestNothingGoesWithoutItsBackup(t *testing.T) {
+	withoutRace(t)
 	part := func(n int) *corev1.Secret {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "calico-system", Name: fmt.Sprintf("to-v3-v1-backup-%d", n)}}
 	}

@@ -79,6 +79,7 @@ func TestTheAPIServiceOfAnotherMigration(t *testing.T) {
 // Whether a backup is wanted, and how far it is, is on record where nobody else writes: an annotation comes from
 // git, from another cluster, and goes with the next apply.
 func TestTheBackupIsOnRecord(t *testing.T) {
+	withoutRace(t)
 	const annotation = "migration.projectcalico.org/backup"
 	cases := map[string]struct {
 		why  string

@@ -24,15 +24,16 @@ func TestAnotherControllerIsLeftAlone(t *testing.T) {
 		contended bool
 		// holds: it has acquired an effect.
 		holds bool
-		// every is how often the other one writes, and calls how often we look, once a second.
+		// every is at which of our looks the other one writes, and calls how many there are, pace apart; 0: a second.
 		every, calls int
+		pace         time.Duration
 		// atLeast and atMost are our writes.
 		atLeast, atMost int
 		told            string
 	}{
 		"it answers each write":   {why: "three answers, and one after each pause", contended: true, every: 1, calls: 600, atLeast: 4, atMost: 6, told: "drives this object as well"},
 		"one write":               {why: "a person who tries what happens is corrected at once", contended: true, every: 1000, calls: 10, atLeast: 1, atMost: 1},
-		"now and then":            {why: "what others write every quarter of an hour is corrected each time", contended: true, every: 900, calls: 9000, atLeast: 10, atMost: 10},
+		"now and then":            {why: "what others write every quarter of an hour is corrected each time", contended: true, every: 90, calls: 900, pace: 10 * time.Second, atLeast: 10, atMost: 10},
 		"it holds something":      {why: "a lock must not wait for anybody", contended: true, holds: true, every: 1, calls: 100, atLeast: 100, atMost: 110},
 		"a kind that has no peer": {why: "no other project has a controller for it", every: 1, calls: 100, atLeast: 100, atMost: 110},
 	} {
@@ -60,7 +61,7 @@ func TestAnotherControllerIsLeftAlone(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				b.clock.Step(time.Second)
+				b.clock.Step(max(tc.pace, time.Second))
 				writes, _, more := b.passOf(r)
 				ours, said = ours+writes, said+more
 			}

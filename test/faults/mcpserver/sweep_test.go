@@ -27,7 +27,7 @@ var everything = os.Getenv("FAULTS") == "all"
 // sweep is a fault that comes at the first, second, … write.
 type sweep struct {
 	fault faults.Fault
-	// short ones are part of `make test`.
+	// short ones are part of `make test-all`.
 	short bool
 }
 

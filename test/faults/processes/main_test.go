@@ -36,7 +36,7 @@ const (
 	objects = 150
 )
 
-// everything is more than `make test` has time for.
+// everything is more than `make test-all` has time for.
 var everything = os.Getenv("FAULTS") == "all"
 
 // shared is the cluster of the experiments that leave no trace; nil: none yet.
@@ -103,7 +103,7 @@ func newWorld(t *testing.T) *world {
 // experiment is what is done many times, each time at another instant.
 type experiment struct {
 	name string
-	// all and some are how often it is run in full, and in `make test`, where 0 is not at all.
+	// all and some are how often it is run in full, and in `make test-all`, where 0 is not at all.
 	all, some int
 	// run answers how long it took to recover from the fault.
 	run func(t *testing.T, random *rand.Rand) time.Duration

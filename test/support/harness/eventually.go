@@ -9,8 +9,17 @@ import (
 )
 
 // pollEvery is short against everything that is waited for, and long against a
-// request to a local API server.
-const pollEvery = 25 * time.Millisecond
+// request to a local API server. After a longer wait pollLater is short enough: a look is
+// often two requests, and their answers are up to a tenth of what the servers compute.
+const (
+	pollEvery = 25 * time.Millisecond
+	pollLater = 100 * time.Millisecond
+)
+
+// nextPoll is the time between two looks: a twentieth of the wait until now, within these limits.
+func nextPoll(waited time.Duration) time.Duration {
+	return min(max(waited/20, pollEvery), pollLater)
+}
 
 // permanent marks an error that no waiting will cure.
 type permanent struct{ error }
@@ -20,14 +29,12 @@ func (p permanent) Unwrap() error { return p.error }
 // Permanent marks an error that ends the waiting at once.
 func Permanent(err error) error { return permanent{err} }
 
-// Await calls met until it returns nil, at once and then every 25 ms. The error
-// tells what was waited for and why met was not satisfied the last time; it comes
+// Await calls met until it returns nil, at once and then every 25 ms, which become 100 ms in the
+// course of two seconds. The error tells what was waited for and why met was not satisfied the last time; it comes
 // after timeout, when ctx is done, or when met's error is Permanent.
 func Await(ctx context.Context, what string, timeout time.Duration, met func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	ticker := time.NewTicker(pollEvery)
-	defer ticker.Stop()
 
 	begun := time.Now()
 	var reason error
@@ -50,7 +57,7 @@ func Await(ctx context.Context, what string, timeout time.Duration, met func(con
 				return fmt.Errorf("waited for %s: given up after %s (%w): %w", what, since(begun), context.Cause(ctx), reason)
 			}
 			return fmt.Errorf("waited for %s: not within %s: %w", what, timeout, reason)
-		case <-ticker.C:
+		case <-time.After(nextPoll(time.Since(begun))):
 		}
 	}
 }

@@ -131,9 +131,12 @@ func Start(o Options) (*Runner, error) {
 		r.queue.ShutDown()
 		work.Wait()
 		factory.Shutdown()
+		// At once: one that drains its streams takes all of its grace.
+		var ends sync.WaitGroup
 		for _, name := range r.names() {
-			r.stop(name)
+			ends.Go(func() { r.stop(name) })
 		}
+		ends.Wait()
 		r.network.release()
 	})
 	return r, nil

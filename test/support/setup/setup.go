@@ -239,12 +239,16 @@ func (s *Setup) Migration(ctx context.Context, name string) (*migrationv1.Datast
 		if err != nil || shown == "" || shown == dm.Status.Machine.Phase || time.Since(begun) > viewFollows {
 			return dm, err
 		}
+		<-time.After(lookAgain)
 	}
 }
 
 // viewFollows is how long a view may be behind its state before it is taken as it is: no
-// manager runs then.
-const viewFollows = time.Second
+// manager runs then. lookAgain is how long to leave the API server alone in between.
+const (
+	viewFollows = time.Second
+	lookAgain   = 10 * time.Millisecond
+)
 
 // AwaitPhase waits until a migration shows a phase; one that its CRD has no word for begins the message.
 func (s *Setup) AwaitPhase(ctx context.Context, name, phase string, timeout time.Duration) (*migrationv1.DatastoreMigration, error) {

@@ -15,7 +15,7 @@ import (
 func TestBurstReachesAllReaders(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
-			const readers, burst = 3, 300
+			const readers = 3
 			s, url := begin(t, bridge.Options{Mode: mode})
 			var clients []*client
 			for range readers {
@@ -37,7 +37,6 @@ func TestBurstReachesAllReaders(t *testing.T) {
 
 // Progress that comes at once is not lost either.
 func TestBurstOfProgress(t *testing.T) {
-	const burst = 300
 	s, url := begin(t, bridge.Options{})
 	header := with(join(t, url), "Accept", "application/json, text/event-stream")
 	s.hear("notifications/initialized")

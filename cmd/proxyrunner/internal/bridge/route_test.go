@@ -164,6 +164,9 @@ func TestBadLines(t *testing.T) {
 }
 
 func TestSlowReaderLosesItsStream(t *testing.T) {
+	if raceDetector {
+		t.Skip("40 MiB of JSON: runs without the race detector, TestSlowIsAMatterOfTime with it")
+	}
 	for _, mode := range modes {
 		t.Run(mode, func(t *testing.T) {
 			s, url := begin(t, bridge.Options{Mode: mode})

@@ -24,8 +24,6 @@ import (
 )
 
 const (
-	// clients are as many as the report of this defect had.
-	clients = 40
 	// most is what they may make the proxy hold: the budget of one direction, and as
 	// much again for what is being read and written.
 	most = 128 << 20

@@ -1,0 +1,5 @@
+//go:build !race
+
+package datastoremigration
+
+const raceDetector = false
