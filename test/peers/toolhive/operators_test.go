@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -37,7 +38,7 @@ func TestBothOperators(t *testing.T) {
 	began, since, differences := time.Now(), time.Now(), map[string]string{}
 	var writes [20]int // in each half minute
 	t.Cleanup(func() {
-		t.Logf("writes in each half minute: %v", writes)
+		t.Logf("writes in each half minute: %v; most often of: %s", writes, strings.Join(mostOf(changed, 10), ", "))
 		for key, difference := range differences {
 			t.Errorf("%s was written %d times, the last time (-before +after):\n%s", key, changed[key], difference)
 		}
@@ -68,6 +69,15 @@ func TestBothOperators(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// mostOf are the keys with the highest numbers, with those.
+func mostOf(numbers map[string]int, n int) (most []string) {
+	keys := slices.SortedFunc(maps.Keys(numbers), func(a, b string) int { return numbers[b] - numbers[a] })
+	for _, key := range keys[:min(n, len(keys))] {
+		most = append(most, fmt.Sprintf("%s (%d)", key, numbers[key]))
+	}
+	return most
 }
 
 // often: an object that is written so many times is written for ever.
