@@ -45,6 +45,8 @@ type apiServer struct {
 	version int
 	uids    int
 	fields  fieldManagers
+	// decoded are objects as Go's types, which are read far more often than written.
+	decoded map[decodedRef]decodedObject
 	// written hears of each change; before is nil for a new object, after for one that is gone.
 	written func(before, after object)
 }
@@ -52,12 +54,42 @@ type apiServer struct {
 // withoutStatus are the kinds that have no status subresource.
 var withoutStatus = []string{"MachineState", "ConfigMap", "Event"}
 
-func (s *apiServer) get(at ref) (object, error) {
-	obj := s.objects[at]
-	if obj == nil {
-		return nil, apierrors.NewNotFound(resourceOf(at), at.Name)
+// decodedRef names an object as a Go type.
+type decodedRef struct {
+	ref
+	as reflect.Type
+}
+
+// decodedObject is what of, which no write changes, is as a Go type.
+type decodedObject struct {
+	of object
+	as client.Object
+}
+
+// read fills obj as a client would.
+func (s *apiServer) read(at ref, into client.Object) error {
+	stored := s.objects[at]
+	if stored == nil {
+		return apierrors.NewNotFound(resourceOf(at), at.Name)
 	}
-	return obj.DeepCopy(), nil
+	if _, ok := into.(object); ok {
+		return decode(stored, into)
+	}
+	out := reflect.ValueOf(into).Elem()
+	key := decodedRef{at, out.Type()}
+	known := s.decoded[key]
+	if known.of != stored {
+		known = decodedObject{stored, reflect.New(out.Type()).Interface().(client.Object)}
+		if err := decode(stored, known.as); err != nil {
+			return err
+		}
+		if s.decoded == nil {
+			s.decoded = map[decodedRef]decodedObject{}
+		}
+		s.decoded[key] = known
+	}
+	out.Set(reflect.ValueOf(known.as.DeepCopyObject()).Elem())
+	return nil
 }
 
 // resourceOf is for the words of errors.

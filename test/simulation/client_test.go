@@ -58,11 +58,7 @@ func (c *apiClient) Get(_ context.Context, key client.ObjectKey, obj client.Obje
 	}
 	r.NamespacedName = key
 	return c.around(r, func() error {
-		live, err := c.server.get(r.ref)
-		if err != nil {
-			return err
-		}
-		return decode(live, obj)
+		return c.server.read(r.ref, obj)
 	})
 }
 
