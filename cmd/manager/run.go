@@ -131,7 +131,11 @@ func (p *program) manager(unlimited *rest.Config) (manager.Manager, error) {
 	}
 	parts := []manager.Runnable{p.store, &definitions.Publisher{Client: ours, Store: p.store, Runs: p.runsMachine, Manager: p.leader.installation(),
 		Log: mgr.GetLogger().WithName("definitions")}}
-	controllers := p.controllersOf(unlimited, cfg, runner.NewMetrics(metrics.Registry))
+	measured := runner.NewMetrics(metrics.Registry)
+	if !p.metrics.objects {
+		measured.CountObjects()
+	}
+	controllers := p.controllersOf(unlimited, cfg, measured)
 	for _, name := range checkup.Controllers {
 		if c := controllers[name]; c != nil {
 			parts, ready = append(parts, c), append(ready, health.Check{Name: name, Ask: c.Ready})

@@ -46,6 +46,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
+// CountObjects leaves out the series about single objects, but for those in trouble, and counts the objects instead. Call
+// it before anything is served.
+func (m *Metrics) CountObjects() { m.objects.counted = true }
+
 // Stored takes over what the API server has of an object: call it whenever a
 // status was read or written. The object may change afterwards.
 func (m *Metrics) Stored(machine *fsm.Machine, obj MachineObject) {

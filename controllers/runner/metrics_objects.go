@@ -2,6 +2,7 @@ package runner
 
 import (
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -41,11 +42,18 @@ var (
 	blockedDesc  = objectDesc("phasegate_blocked_exits", "Closed exits of the phase, or a waiting step: status.machine.blocked.")
 	heldDesc     = objectDesc("phasegate_held_effects", "Effects to be released: status.machine.held.")
 	attemptsDesc = objectDesc("phasegate_step_attempts", "Errors in a row of the object's current step.")
+
+	countDesc = prometheus.NewDesc("phasegate_objects",
+		"With --object-metrics=false: objects by phase and by their conditions Ready and Stalled. Series about single objects are left out then, but for those that are stalled or whose step fails.",
+		[]string{"machine", "kind", "phase", "ready", "stalled"}, nil)
 )
 
 // objects is a collector of what the statuses say. A gauge that were set at each
 // event could be left behind; these are made from the statuses at each scrape.
 type objects struct {
+	// counted: objects are counted, and those in trouble shown.
+	counted bool
+
 	mu    sync.Mutex
 	known map[objectKey]snapshot
 }
@@ -116,7 +124,7 @@ func (o *objects) of(machine string) []types.NamespacedName {
 
 // Describe is part of prometheus.Collector.
 func (o *objects) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{phaseDesc, infoDesc, enteredDesc, deadlineDesc, readyDesc, stalledDesc, blockedDesc, heldDesc, attemptsDesc} {
+	for _, desc := range []*prometheus.Desc{phaseDesc, infoDesc, enteredDesc, deadlineDesc, readyDesc, stalledDesc, blockedDesc, heldDesc, attemptsDesc, countDesc} {
 		to <- desc
 	}
 }
@@ -125,12 +133,44 @@ func (o *objects) Describe(to chan<- *prometheus.Desc) {
 func (o *objects) Collect(to chan<- prometheus.Metric) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.counted {
+		o.count(to)
+	}
 	for key, s := range o.known {
 		labels := []string{key.machine, s.machine.For().Kind, key.Namespace, key.Name}
 		show := func(desc *prometheus.Desc, value float64, more ...string) {
 			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, slices.Concat(labels, more)...)
 		}
-		s.show(show)
+		if o.counted {
+			s.showTrouble(show)
+		} else {
+			s.show(show)
+		}
+	}
+}
+
+// count needs the lock.
+func (o *objects) count(to chan<- prometheus.Metric) {
+	type group struct {
+		machine, kind, phase string
+		ready, stalled       bool
+	}
+	counts := map[group]int{}
+	for key, s := range o.known {
+		counts[group{key.machine, s.machine.For().Kind, s.phase, s.ready, s.stalled}]++
+	}
+	for g, n := range counts {
+		to <- prometheus.MustNewConstMetric(countDesc, prometheus.GaugeValue, float64(n), g.machine, g.kind, g.phase, strconv.FormatBool(g.ready), strconv.FormatBool(g.stalled))
+	}
+}
+
+// showTrouble shows what alerts are about.
+func (s *snapshot) showTrouble(show func(desc *prometheus.Desc, value float64, more ...string)) {
+	if s.stalled {
+		show(stalledDesc, 1)
+	}
+	if s.attempts > 0 {
+		show(attemptsDesc, float64(s.attempts))
 	}
 }
 

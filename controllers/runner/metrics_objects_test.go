@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/machinestore"
 	"github.com/phasegate/phasegate/controllers/runner"
@@ -72,6 +73,50 @@ func TestGaugesOfAStatus(t *testing.T) {
 				t.Errorf("an object that is gone (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Thousands of objects have tens of thousands of series. Counted, they have one for each phase, and alerts still name
+// those that need somebody.
+func TestObjectsAreCounted(t *testing.T) {
+	b := &bench{t: t, registry: prometheus.NewRegistry()}
+	b.edit()
+	metrics := runner.NewMetrics(b.registry)
+	metrics.CountObjects()
+	for name, st := range map[string]migrationv1.DatastoreMigrationStatus{
+		"one": {Machine: v1alpha1.MachineStatus{Phase: "Done"}}, "two": {Machine: v1alpha1.MachineStatus{Phase: "Done"}},
+		"failing": {Machine: v1alpha1.MachineStatus{Phase: "Working", Attempts: 3}},
+		"stuck":   {Machine: v1alpha1.MachineStatus{Phase: "Working"}, Conditions: []metav1.Condition{{Type: fsm.ConditionStalled, Status: metav1.ConditionTrue}}},
+	} {
+		obj := &errand{Status: st}
+		obj.Name = name
+		metrics.Stored(b.machine, obj)
+	}
+	families, err := b.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.Metric {
+			var labels []string
+			for _, l := range m.Label {
+				if l.GetName() != "machine" && l.GetName() != "kind" && l.GetValue() != "" {
+					labels = append(labels, l.GetName()+"="+l.GetValue())
+				}
+			}
+			got[family.GetName()+" "+strings.Join(labels, ",")] = m.GetGauge().GetValue()
+		}
+	}
+	want := map[string]float64{
+		"phasegate_objects phase=Done,ready=false,stalled=false":    2,
+		"phasegate_objects phase=Working,ready=false,stalled=false": 1,
+		"phasegate_objects phase=Working,ready=false,stalled=true":  1,
+		"phasegate_stalled object=stuck":                            1,
+		"phasegate_step_attempts object=failing":                    3,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("series (-want +got):\n%s", diff)
 	}
 }
 

@@ -51,6 +51,9 @@ ports, so each controller has its own. Takes (list $ controller), returns JSON.
 {{- if $root.Values.metrics.enabled }}
 - --metrics-bind-address=:{{ (include "phasegate.ports" . | fromJson).metrics }}
 - --metrics-secure={{ $root.Values.metrics.secure }}
+{{- if and (not $root.Values.metrics.objects) (ne $controller "datastoremigration") }}
+- --object-metrics=false
+{{- end }}
 {{- else }}
 - --metrics-bind-address=0
 {{- end }}
