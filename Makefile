@@ -42,7 +42,7 @@ RACED = $$($(GO) list ./cmd/manager ./controllers/builtin \
 	$$(grep -rlE --include='*.go' --exclude='*_test.go' '$(SIDE_BY_SIDE)' cmd controllers fsm resources | xargs -n1 dirname | sort -u | grep -vx cmd/kubectl-phasegate | sed 's|^|./|'))
 ALONE = $$($(GO) list ./... | grep -v /phasegate/test/ | grep -vxFf <(printf '%s\n' $(RACED)))
 # Packages whose tests start clusters. Those that take longest come first, and the others run beside them.
-CLUSTERED = ./test/e2e ./test/mcpserver $$($(GO) list ./test/... | grep -vE '/test/(bench|bench/waiting|e2e|mcpserver)$$')
+CLUSTERED = ./test/e2e ./test/mcpserver ./test/install $$($(GO) list ./test/... | grep -vE '/test/(bench|bench/waiting|e2e|install|mcpserver)$$')
 # Left to test-all: what takes more than 20 s on two cores, but for the whole life that is TestLifecycle.
 LONG_PACKAGES = /test/(faults/(mcpserver|migration|owners|processes)|demo/tutorials)$$
 LONG_TESTS = Abort AtTheTerminal BadInput ByOtherNames CleanUpAndRestore CommandLine ConflictSeenAhead \
