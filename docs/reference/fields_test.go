@@ -9,8 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/yaml"
+	"github.com/phasegate/phasegate/test/support/crds"
 )
 
 // row is what the page says of a field.
@@ -70,7 +69,11 @@ func TestEachFieldHasARow(t *testing.T) {
 	if dir == "" {
 		t.Skip("not run: TOOLHIVE_CRDS names no directory of ToolHive's CRDs")
 	}
-	fields, said := fieldsOf(t, filepath.Join(dir, "toolhive.stacklok.dev_mcpservers.yaml")), rows(t)
+	fields, err := crds.Fields(filepath.Join(dir, "toolhive.stacklok.dev_mcpservers.yaml"), "spec", "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := rows(t)
 	for _, field := range without(said, fields) {
 		t.Errorf("%s has no row", field)
 	}
@@ -107,38 +110,4 @@ func rowOf(said map[string]row, field string) string {
 		}
 	}
 	return ""
-}
-
-// fieldsOf are the paths of spec and status in a CRD.
-func fieldsOf(t *testing.T, file string) map[string]bool {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.Unmarshal(data, &crd); err != nil {
-		t.Fatal(err)
-	}
-	found := map[string]bool{}
-	for _, version := range crd.Spec.Versions {
-		if version.Name == "v1beta1" {
-			addFields(found, "spec", version.Schema.OpenAPIV3Schema.Properties["spec"])
-			addFields(found, "status", version.Schema.OpenAPIV3Schema.Properties["status"])
-		}
-	}
-	return found
-}
-
-func addFields(found map[string]bool, at string, schema apiextensionsv1.JSONSchemaProps) {
-	if schema.Items != nil && schema.Items.Schema != nil {
-		schema = *schema.Items.Schema
-	}
-	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
-		addFields(found, at+".*", *schema.AdditionalProperties.Schema)
-	}
-	for name, field := range schema.Properties {
-		found[at+"."+name] = true
-		addFields(found, at+"."+name, field)
-	}
 }

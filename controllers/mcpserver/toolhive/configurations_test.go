@@ -11,8 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/yaml"
+	"github.com/phasegate/phasegate/test/support/crds"
 )
 
 // read are the types that a configuration is decoded into, strictly, by its kind and where they are in its spec.
@@ -34,7 +33,10 @@ func TestWhatIsRefusedOfConfigurationsIsWritten(t *testing.T) {
 	}
 	rows := refusedRows(t)
 	for kind, parts := range read {
-		fields := schemaOf(t, filepath.Join(dir, "toolhive.stacklok.dev_"+strings.ToLower(kind)+"s.yaml"))
+		fields, err := crds.Fields(filepath.Join(dir, "toolhive.stacklok.dev_"+strings.ToLower(kind)+"s.yaml"), "spec")
+		if err != nil {
+			t.Fatal(err)
+		}
 		for at, known := range parts {
 			for _, wrong := range misplaced(at+".", fields, knownOf(at, known), rows[kind]) {
 				t.Errorf("%s: %s", kind, wrong)
@@ -168,38 +170,5 @@ func addKnown(found map[string]bool, at string, of reflect.Type) {
 		}
 		found[at+"."+name] = true
 		addKnown(found, at+"."+name, field.Type)
-	}
-}
-
-// schemaOf are the paths of all fields of a CRD's spec, with * for the keys of a map.
-func schemaOf(t *testing.T, file string) map[string]bool {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.Unmarshal(text, &crd); err != nil {
-		t.Fatal(err)
-	}
-	found := map[string]bool{}
-	for _, version := range crd.Spec.Versions {
-		if version.Storage {
-			addFields(found, "spec", version.Schema.OpenAPIV3Schema.Properties["spec"])
-		}
-	}
-	return found
-}
-
-func addFields(found map[string]bool, at string, schema apiextensionsv1.JSONSchemaProps) {
-	if schema.Items != nil && schema.Items.Schema != nil {
-		schema = *schema.Items.Schema
-	}
-	if schema.AdditionalProperties != nil && schema.AdditionalProperties.Schema != nil {
-		addFields(found, at+".*", *schema.AdditionalProperties.Schema)
-	}
-	for name, field := range schema.Properties {
-		found[at+"."+name] = true
-		addFields(found, at+"."+name, field)
 	}
 }

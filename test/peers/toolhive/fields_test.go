@@ -8,8 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"sigs.k8s.io/yaml"
+	"github.com/phasegate/phasegate/test/support/crds"
 )
 
 // affinity is Kubernetes' own type, which is handed on whole: two kinds of it stand for all.
@@ -22,7 +21,10 @@ func TestServersHaveEachField(t *testing.T) {
 	for _, srv := range servers(t) {
 		addPaths(had, "spec", srv.Object["spec"])
 	}
-	fields := specFields(t)
+	fields, err := crds.Fields(filepath.Join(os.Getenv(envCRDs), "toolhive.stacklok.dev_mcpservers.yaml"), "spec")
+	if err != nil {
+		t.Fatal(err)
+	}
 	if len(fields) < 100 {
 		t.Fatalf("only %d fields: is the CRD read?", len(fields))
 	}
@@ -45,35 +47,5 @@ func addPaths(found map[string]bool, at string, value any) {
 		for _, item := range v {
 			addPaths(found, at, item)
 		}
-	}
-}
-
-// specFields are the paths of all fields of spec in ToolHive's CRD.
-func specFields(t *testing.T) map[string]bool {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(os.Getenv(envCRDs), "toolhive.stacklok.dev_mcpservers.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.Unmarshal(text, &crd); err != nil {
-		t.Fatal(err)
-	}
-	found := map[string]bool{}
-	for _, version := range crd.Spec.Versions {
-		if version.Name == "v1beta1" {
-			addSchema(found, "spec", version.Schema.OpenAPIV3Schema.Properties["spec"])
-		}
-	}
-	return found
-}
-
-func addSchema(found map[string]bool, at string, schema apiextensionsv1.JSONSchemaProps) {
-	if schema.Items != nil && schema.Items.Schema != nil {
-		schema = *schema.Items.Schema
-	}
-	for name, field := range schema.Properties {
-		found[at+"."+name] = true
-		addSchema(found, at+"."+name, field)
 	}
 }
