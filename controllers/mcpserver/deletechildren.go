@@ -62,6 +62,7 @@ func children(name, part string) []child {
 		partRest: {
 			{service, v1beta1.ProxyServiceName(name), controlled, nothing},
 			{corev1.SchemeGroupVersion.WithKind("ConfigMap"), v1beta1.RunConfigName(name), controlled, nothing},
+			{corev1.SchemeGroupVersion.WithKind("ConfigMap"), v1beta1.PoliciesName(name), controlled, nothing},
 			{rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), v1beta1.ProxyRBACName(name), controlled, nothing},
 			{rbacv1.SchemeGroupVersion.WithKind("Role"), v1beta1.ProxyRBACName(name), controlled, nothing},
 			{account, v1beta1.ProxyRBACName(name), controlled, nothing},

@@ -21,6 +21,12 @@ const proxyUser = 1000
 // it waits for its backend.
 const startSeconds = 150
 
+// What ToolHive's operator gives its proxyrunner: it answers once its server is ready, and begins anew where that takes longer.
+const (
+	theirStartSeconds = 90
+	theirReadyAfter   = 5
+)
+
 // deployment is the proxy without its pods. live and applied are the number of
 // proxies that there is now, and the one that we have set; nil for none.
 func deployment(srv *server, live, applied *int32) *appsv1.Deployment {
@@ -88,22 +94,28 @@ func (s Settings) proxyPods(srv *server, podPatch, checksum string, peers *toolh
 		Volumes: []corev1.Volume{{Name: "runconfig", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 			LocalObjectReference: corev1.LocalObjectReference{Name: v1beta1.RunConfigName(srv.Name)}}}}},
 	}
+	annotations := map[string]string{v1beta1.AnnotationRunConfigChecksum: checksum}
 	if peers != nil {
 		addExtras(&pod, peers)
+		if peers.CopiedSum != "" {
+			annotations[v1beta1.AnnotationCopiedBundles] = peers.CopiedSum
+		}
 	}
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{
 			Labels:      over(metadata.Labels, v1beta1.ProxyLabels(srv.Name)),
-			Annotations: over(metadata.Annotations, map[string]string{v1beta1.AnnotationRunConfigChecksum: checksum}),
+			Annotations: over(metadata.Annotations, annotations),
 		},
 		Spec: pod,
 	}, nil
 }
 
-// addExtras adds what the file of ToolHive's proxyrunner speaks of. A secret goes over
+// addExtras adds its times, and what the file of ToolHive's proxyrunner speaks of. A secret goes over
 // what the user sets, since it is the only one; any other variable is the user's to say.
 func addExtras(pod *corev1.PodSpec, peers *toolhive.Proxy) {
 	c := &pod.Containers[0]
+	c.StartupProbe.FailureThreshold = theirStartSeconds / c.StartupProbe.PeriodSeconds
+	c.ReadinessProbe.InitialDelaySeconds = theirReadyAfter
 	for _, more := range peers.Env {
 		i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == more.Name })
 		switch {

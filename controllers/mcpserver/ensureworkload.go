@@ -29,6 +29,7 @@ func ensureWorkloadRights(proxy Flavour) []rbacv1.PolicyRule {
 		on("get create patch", rbacv1.GroupName, "roles", "rolebindings"),
 		on("get patch", appsv1.GroupName, "statefulsets"),
 		on("update", v1beta1.GroupVersion.Group, "mcpservers/finalizers"), // ownerReference
+		on("delete", corev1.GroupName, "configmaps"),                      // dropPolicies
 	}
 	if proxy == ToolHive {
 		rules = append(rules, makeWayRights()...)
@@ -109,10 +110,19 @@ func (s *steps) ensureProxy(ctx context.Context, a apply.Applier, sc *scope, set
 	if _, err := ensure(ctx, a, want.file); err != nil {
 		return nil, err
 	}
+	if want.policies != nil {
+		if _, err := ensure(ctx, a, want.policies); err != nil {
+			return nil, err
+		}
+	}
 	if err := makeRoom(ctx, a.Client, srv, live, found, func(d *appsv1.Deployment) { roomInDeployment(d, want.deployment) }); err != nil {
 		return nil, err
 	}
+	leftover := policiesLeftOver(live, want.deployment)
 	now, _, err := apply.Put(ctx, a, live, found, want.deployment)
+	if err == nil && leftover {
+		err = s.dropPolicies(ctx, srv, now)
+	}
 	return now, err
 }
 
@@ -133,7 +143,9 @@ func ensureService(ctx context.Context, a apply.Applier, srv *server) error {
 type proxy struct {
 	deployment *appsv1.Deployment
 	file       *corev1.ConfigMap
-	backend    backend.Config
+	// policies are nil where the spec has none inline.
+	policies *corev1.ConfigMap
+	backend  backend.Config
 }
 
 // peersProxy is what ToolHive's proxyrunner is to be given; nil with another flavour.
@@ -175,7 +187,7 @@ func (s *steps) proxyOf(srv *server, live *appsv1.Deployment, peers *toolhive.Pr
 	d.Spec.Template.Annotations[v1beta1.AnnotationGeneration] = strconv.FormatInt(run.MCPServerGeneration, 10)
 	file.stamp(run.MCPServerGeneration)
 	cm, err := configMap(srv, file.content, file.checksum)
-	return &proxy{deployment: d, file: cm, backend: backend.Config{
+	return &proxy{deployment: d, file: cm, policies: policiesMap(srv, peers), backend: backend.Config{
 		Namespace: srv.Namespace, Run: run, Image: srv.Spec.Image, PodPatch: []byte(patch),
 	}}, err
 }

@@ -30,7 +30,7 @@ func problemsByCondition(proxy Flavour, srv *server) map[string]*problem {
 	return map[string]*problem{
 		v1beta1.ConditionPodTemplateValid:    podTemplateProblem(srv),
 		v1beta1.ConditionRestartRequestValid: restartProblem(srv),
-		v1beta1.ConditionSpecEnforced:        enforcementProblem(proxy, srv),
+		v1beta1.ConditionSpecEnforced:        notEnforced(proxy, srv, unsentOf(proxy, srv)),
 	}
 }
 
@@ -79,6 +79,33 @@ func enforcementProblem(proxy Flavour, srv *server) *problem {
 		return newProblem(v1beta1.ReasonNotEnforced, "kept for other controllers, but without effect on this proxy: %s", list(paths(without)))
 	}
 	return nil
+}
+
+// unsentPrefix begins what is told of a configuration of which the proxy does nothing, as a look at it has found.
+const unsentPrefix = "without effect on this proxy: spec.externalAuthConfigRef: "
+
+// unsentOf is what the stored condition tells of such a configuration; empty for nothing.
+func unsentOf(proxy Flavour, srv *server) string {
+	c := meta.FindStatusCondition(srv.Status.Conditions, v1beta1.ConditionSpecEnforced)
+	if proxy != ToolHive || c == nil || c.ObservedGeneration != srv.Generation || srv.Spec.ExternalAuthConfigRef == nil {
+		return ""
+	}
+	if i := strings.Index(c.Message, unsentPrefix); i >= 0 {
+		return c.Message[i:]
+	}
+	return ""
+}
+
+// notEnforced is enforcementProblem, and what is told of a configuration without effect.
+func notEnforced(proxy Flavour, srv *server, unsent string) *problem {
+	p := enforcementProblem(proxy, srv)
+	switch {
+	case unsent == "":
+		return p
+	case p == nil:
+		return newProblem(v1beta1.ReasonNotEnforced, "%s", unsent)
+	}
+	return newProblem(v1beta1.ReasonNotEnforced, "%s; %s", p.Message, unsent)
 }
 
 // unprotected are the fields that ask for protection which nobody would give, and of

@@ -14,6 +14,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/controllers/builtin"
+	"github.com/phasegate/phasegate/controllers/mcpserver/toolhive"
 	"github.com/phasegate/phasegate/controllers/runner"
 	"github.com/phasegate/phasegate/controllers/runner/crdgate"
 	"github.com/phasegate/phasegate/fsm"
@@ -31,6 +32,8 @@ type Settings struct {
 	Proxy Flavour
 	// ProxyImage is the image of the proxy's pods.
 	ProxyImage string
+	// Program is what is known of ToolHive's proxyrunner in ProxyImage.
+	Program toolhive.Program
 	// ProxyResources are those of the proxy's container, where the spec does not say.
 	ProxyResources corev1.ResourceRequirements
 	// HTTP is where the built-in HTTPRequest may go.

@@ -47,17 +47,21 @@ func role(proxy Flavour, srv *server) *rbacv1.Role {
 		rules = append(rules, monitorRules(srv)...)
 	}
 	if transport(&srv.Spec) == v1beta1.TransportStdio {
-		rules = append(rules, attachRules(srv)...)
+		attach := attachRules(srv)
+		if proxy == ToolHive {
+			attach = attach[1:] // monitorRules have it
+		}
+		rules = append(rules, attach...)
 	}
 	return &rbacv1.Role{ObjectMeta: objectMeta(srv, v1beta1.ProxyRBACName(srv.Name)), Rules: rules}
 }
 
 // monitorRules let ToolHive's proxyrunner look every few seconds whether its backend is
 // there: without them it does not start. The Service of the server's name is none that
-// anybody makes.
+// anybody makes. Get and watch of pods show no more than list, which it needs; ToolHive's operator grants all three.
 func monitorRules(srv *server) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: []string{srv.Name}, Verbs: []string{"get"}},
 	}
 }

@@ -29,7 +29,12 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-var theirs = Settings{Proxy: ToolHive, ProxyImage: "example.org/thv:1"}
+var theirs = Settings{Proxy: ToolHive, ProxyImage: "example.org/thv:1", Program: programOf("thv:v0.63.0")}
+
+func programOf(image string) toolhive.Program {
+	program, _ := toolhive.ProgramOf(image, "") // nothing is said, so that there is no error
+	return program
+}
 
 // doTheirs is do for a manager whose proxies are ToolHive's.
 func doTheirs(ctx context.Context, c client.Client, srv *server, action string) (outputs, error) {

@@ -24,8 +24,8 @@ type toolHiveProxy struct {
 	// wrong are the problems, by the condition that tells of each; under "" those of
 	// which none does.
 	wrong map[string][]*problem
-	// bundles: certificates of authorities were looked at.
-	bundles bool
+	// bundles are the certificates of authorities, by their place; nil if none was looked at.
+	bundles map[toolhive.ConfigMapKey]string
 }
 
 // toolHive reads what the spec names, and makes the proxy of it. The error is about
@@ -40,20 +40,21 @@ func (s *steps) toolHive(ctx context.Context, srv *server) (*toolHiveProxy, erro
 	if err != nil || len(made.wrong) > 0 {
 		return made, err
 	}
-	proxy, wrong := toolhive.Make(srv, runConfig(srv), named)
+	proxy, wrong := toolhive.Make(srv, runConfig(srv), named, s.Program)
 	for _, w := range wrong {
 		made.add(made.told(w))
 	}
 	if proxy == nil {
 		return made, nil
 	}
-	if err := s.checkBundles(ctx, srv, proxy, made); err != nil {
+	if made.bundles, err = s.checkBundles(ctx, srv, proxy, made); err != nil {
 		return nil, err
 	}
 	if len(made.wrong) == 0 {
 		made.proxy = proxy
+		proxy.CopiedSum, err = copiedSum(proxy, made.bundles)
 	}
-	return made, nil
+	return made, err
 }
 
 // objects are those that the spec names; each that is not there, or says of itself that it
@@ -99,25 +100,37 @@ func (p *toolHiveProxy) told(w *toolhive.InvalidError) (string, *problem) {
 
 // checkBundles looks for the certificates that the proxy's pods mount: without one, none
 // of them would start, and nobody would say why.
-func (s *steps) checkBundles(ctx context.Context, srv *server, proxy *toolhive.Proxy, made *toolHiveProxy) error {
-	for _, v := range proxy.Volumes {
-		if v.ConfigMap == nil {
-			continue
+func (s *steps) checkBundles(ctx context.Context, srv *server, proxy *toolhive.Proxy, made *toolHiveProxy) (map[toolhive.ConfigMapKey]string, error) {
+	var bundles map[toolhive.ConfigMapKey]string
+	for _, from := range proxy.Bundles {
+		if bundles == nil {
+			bundles = map[toolhive.ConfigMapKey]string{}
 		}
-		made.bundles = true
-		bundle, err := s.configMap(ctx, srv, v.ConfigMap.Name)
-		if err != nil {
-			return err
-		}
-		key := v.ConfigMap.Items[0].Key
+		bundle, err := s.configMap(ctx, srv, from.Name)
 		switch {
+		case err != nil:
+			return nil, err
 		case bundle == nil:
-			made.add(conditionCABundle, newProblem("CABundleRefNotFound", "ConfigMap %s, which has the certificate of an authority, is not in namespace %s: create it", v.ConfigMap.Name, srv.Namespace))
-		case bundle.Data[key] == "":
-			made.add(conditionCABundle, newProblem("CABundleRefInvalid", "ConfigMap %s has no certificate under %s: add it", v.ConfigMap.Name, key))
+			made.add(conditionCABundle, newProblem("CABundleRefNotFound", "ConfigMap %s, which has the certificate of an authority, is not in namespace %s: create it", from.Name, srv.Namespace))
+		case bundle.Data[from.Key] == "":
+			made.add(conditionCABundle, newProblem("CABundleRefInvalid", "ConfigMap %s has no certificate under %s: add it", from.Name, from.Key))
+		default:
+			bundles[from] = bundle.Data[from.Key]
 		}
 	}
-	return nil
+	return bundles, nil
+}
+
+// copiedSum is the checksum of the certificates that running pods would not get anew; empty for none.
+func copiedSum(proxy *toolhive.Proxy, bundles map[toolhive.ConfigMapKey]string) (string, error) {
+	var copied []string
+	for _, from := range proxy.CopiedBundles {
+		copied = append(copied, bundles[from])
+	}
+	if len(copied) == 0 {
+		return "", nil
+	}
+	return sumOf(copied)
 }
 
 // configMap is nil where there is none.
@@ -145,15 +158,24 @@ func (p *toolHiveProxy) problem() error {
 	return fsm.Terminal(all[0].Reason, "%s", strings.Join(texts, "; "))
 }
 
+// unsent is what is told of a credential that the proxy does not send to the server; empty for none.
+func (p *toolHiveProxy) unsent() string {
+	if p.proxy == nil || p.proxy.Unsent == "" {
+		return ""
+	}
+	return unsentPrefix + p.proxy.Unsent + " is not sent to the server, since the proxyrunner sends it to servers elsewhere only: give it to the server with spec.secrets, or remove the reference"
+}
+
 // tell sets the conditions of what the spec has.
 func (p *toolHiveProxy) tell(srv *server) {
 	for _, f := range p.findings {
 		f.tell(srv)
 	}
 	setCondition(srv, conditionCABundle, nil)
-	if p.bundles {
+	if p.bundles != nil {
 		setCondition(srv, conditionCABundle, &metav1.Condition{Status: metav1.ConditionTrue, Reason: "CABundleRefValid", Message: "the certificates of authorities are there"})
 	}
+	setCondition(srv, v1beta1.ConditionSpecEnforced, whileFalse(notEnforced(ToolHive, srv, p.unsent())))
 	for condition, wrong := range p.wrong {
 		if condition == "" {
 			continue

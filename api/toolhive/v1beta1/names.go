@@ -49,6 +49,9 @@ const (
 	// AnnotationRunConfigChecksum is on the pods of the proxy, so that a change of
 	// the file replaces them.
 	AnnotationRunConfigChecksum = "toolhive.stacklok.dev/runconfig-checksum"
+	// AnnotationCopiedBundles is on the pods of the proxy, so that a change of certificates that they do not get anew
+	// replaces them.
+	AnnotationCopiedBundles = "toolhive.stacklok.dev/authserver-ca-checksum"
 	// AnnotationContentChecksum is on the ConfigMap.
 	AnnotationContentChecksum = "toolhive.stacklok.dev/content-checksum"
 	// RunConfigFile is the key of the ConfigMap, and the name of the file.
@@ -97,6 +100,9 @@ func HeadlessServiceName(server string) string { return "mcp-" + server + "-head
 
 // RunConfigName is the ConfigMap that the proxy reads.
 func RunConfigName(server string) string { return server + "-runconfig" }
+
+// PoliciesName is the ConfigMap of the policies of spec.authzConfig.inline.
+func PoliciesName(server string) string { return server + "-authz-inline" }
 
 // ProxyRBACName is the ServiceAccount, Role and RoleBinding of the proxy.
 func ProxyRBACName(server string) string { return server + "-proxy-runner" }

@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 )
@@ -27,6 +30,7 @@ const (
 	storagePassEnv    = "TOOLHIVE_AUTH_SERVER_REDIS_PASSWORD" //nolint:gosec // the name of a variable
 	sentinelPort      = 26379
 	ownerMayRead      = 0o400
+	listenerPort      = 8443 // of TLS; the program knows no other
 )
 
 // authServerScopes are what the program supports where nobody says more.
@@ -64,7 +68,7 @@ func (p *Proxy) addAuthServer(srv *v1beta1.MCPServer, named Objects) *InvalidErr
 // authServer is the part of the file.
 func (p *Proxy) authServer(srv *v1beta1.MCPServer, spec *authServerSpec) (map[string]any, error) {
 	oidc := p.Config.OIDC
-	if err := p.authServerProblem(spec); err != nil {
+	if err := p.authServerProblem(srv, spec); err != nil {
 		return nil, err
 	}
 	besides := map[string]any{"schema_version": authServerVersion, "allowed_audiences": []any{oidc.ResourceURL}}
@@ -74,13 +78,9 @@ func (p *Proxy) authServer(srv *v1beta1.MCPServer, spec *authServerSpec) (map[st
 		oidc.Scopes = authServerScopes
 	}
 	p.addKeys(spec, besides)
-	if err := p.addUpstream(&spec.Upstreams[0], oidc.ResourceURL); err != nil {
-		return nil, err
-	}
-	if err := p.addDelegates(spec.Delegates); err != nil {
-		return nil, err
-	}
-	if err := p.addStorage(srv, spec); err != nil {
+	p.addListener(spec, besides)
+	if err := cmp.Or(addRegistrationLimit(spec, besides), p.addUpstream(&spec.Upstreams[0], oidc.ResourceURL), p.addDelegates(spec.Delegates),
+		p.addTrusted(spec.TrustedIssuers), p.addStorage(srv, spec)); err != nil {
 		return nil, err
 	}
 	spec.PrimaryUpstream = ""
@@ -92,7 +92,7 @@ func (p *Proxy) authServer(srv *v1beta1.MCPServer, spec *authServerSpec) (map[st
 		return nil, err
 	}
 	maps.Copy(made, besides)
-	if spec.Storage != nil {
+	if spec.Storage != nil && spec.Storage.Redis != nil {
 		redis := made["storage"].(map[string]any)["redis_config"].(map[string]any)
 		redis["auth_type"], redis["key_prefix"] = "aclUser", fmt.Sprintf("thv:auth:{%s:%s}:", srv.Namespace, srv.Name)
 	}
@@ -100,9 +100,10 @@ func (p *Proxy) authServer(srv *v1beta1.MCPServer, spec *authServerSpec) (map[st
 }
 
 // authServerProblem is why the program would not start, or refuse everybody; nil if it does neither.
-func (p *Proxy) authServerProblem(spec *authServerSpec) error {
+func (p *Proxy) authServerProblem(srv *v1beta1.MCPServer, spec *authServerSpec) error {
 	oidc := p.Config.OIDC
-	switch {
+	younger := spec.younger()
+	switch listener := spec.TLSListener; {
 	case oidc == nil:
 		return errors.New("an authorization server needs oidcConfigRef, by which the proxy knows the tokens that it issues")
 	case oidc.Audience != oidc.ResourceURL:
@@ -111,6 +112,12 @@ func (p *Proxy) authServerProblem(spec *authServerSpec) error {
 		return fmt.Errorf("it has %d upstream providers: an MCPServer needs one", len(spec.Upstreams))
 	case spec.NoUpstreamTokens && p.Config.TokenExchange != nil:
 		return errors.New("disableUpstreamTokenInjection keeps tokens from the server, and externalAuthConfigRef sends it one: choose")
+	case len(younger) > 0 && !p.program.readsYounger():
+		return p.program.tooOld(strings.Join(younger, ", "))
+	case listener != nil && !(listener.Certificate.complete() && listener.PrivateKey.complete()):
+		return errors.New("tlsListener needs name and key of certificateSecretRef and of privateKeySecretRef")
+	case listener != nil && srv.Spec.ProxyPort == listenerPort:
+		return fmt.Errorf("spec.proxyPort is %d, where tlsListener listens: write another", listenerPort)
 	}
 	return nil
 }
@@ -141,6 +148,70 @@ func (p *Proxy) addKeys(spec *authServerSpec, besides map[string]any) {
 	spec.SigningKeys, spec.HMACSecrets = nil, nil
 }
 
+// addListener mounts what the port with TLS needs: both files as one directory, in which they change when the Secrets do.
+func (p *Proxy) addListener(spec *authServerSpec, besides map[string]any) {
+	from := spec.TLSListener
+	if from == nil {
+		return
+	}
+	const volume, dir = "authserver-tls-listener", authServerDir + "tls"
+	var sources []corev1.VolumeProjection
+	for name, key := range map[string]*SecretKey{"tls.crt": from.Certificate, "tls.key": from.PrivateKey} {
+		sources = append(sources, corev1.VolumeProjection{Secret: &corev1.SecretProjection{
+			LocalObjectReference: corev1.LocalObjectReference{Name: key.Name}, Items: []corev1.KeyToPath{{Key: key.Key, Path: name}}}})
+	}
+	slices.SortFunc(sources, func(a, b corev1.VolumeProjection) int {
+		return cmp.Compare(a.Secret.Items[0].Path, b.Secret.Items[0].Path)
+	})
+	if from.Certificate.Name == from.PrivateKey.Name {
+		sources[0].Secret.Items = append(sources[0].Secret.Items, sources[1].Secret.Items...)
+		sources = sources[:1]
+	}
+	p.Volumes = append(p.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{
+		Projected: &corev1.ProjectedVolumeSource{Sources: sources, DefaultMode: new(int32(ownerMayRead))}}})
+	p.Mounts = append(p.Mounts, corev1.VolumeMount{Name: volume, MountPath: dir, ReadOnly: true})
+	besides["tls_listener"] = map[string]any{"cert_file": dir + "/tls.crt", "key_file": dir + "/tls.key"}
+	spec.TLSListener = nil
+}
+
+// addRegistrationLimit is how many clients may register themselves.
+func addRegistrationLimit(spec *authServerSpec, besides map[string]any) error {
+	limit := spec.RegistrationLimit
+	if limit == nil {
+		return nil
+	}
+	if limit.MaxTokens < 1 || limit.RefillPeriod.Duration <= 0 {
+		return errors.New("registrationRateLimit needs maxTokens and refillPeriod above 0")
+	}
+	besides["registration_rate_limit"] = map[string]any{"requests_per_second": float64(limit.MaxTokens) / limit.RefillPeriod.Seconds(), "burst": limit.MaxTokens}
+	spec.RegistrationLimit = nil
+	return nil
+}
+
+// addTrusted mounts the certificates of the authorities of issuers.
+func (p *Proxy) addTrusted(issuers []trustedIssuer) error {
+	for i := range issuers {
+		if err := p.addBundle(issuers[i].CABundle, "issuer-ca", i); err != nil {
+			return fmt.Errorf("trustedIssuers[%d].%w", i, err)
+		}
+	}
+	return nil
+}
+
+// addBundle mounts the certificate of an authority, if there is one.
+func (p *Proxy) addBundle(bundle *placedBundle, purpose string, i int) error {
+	if bundle == nil {
+		return nil
+	}
+	from, ok := bundle.key()
+	if !ok || from.Name == "" {
+		return errors.New("caBundleRef lacks configMapRef with a name")
+	}
+	bundle.at = fmt.Sprintf("%s%s/%d/%s", authServerDir, purpose, i, caKey)
+	p.copyFile(fmt.Sprintf("authserver-%s-%d", purpose, i), bundle.at, from)
+	return nil
+}
+
 // addUpstream gives the secrets of an upstream variables by its name.
 func (p *Proxy) addUpstream(u *upstream, resourceURL string) error {
 	suffix := strings.ToUpper(strings.ReplaceAll(u.Name, "-", "_"))
@@ -150,21 +221,34 @@ func (p *Proxy) addUpstream(u *upstream, resourceURL string) error {
 		client = &u.OIDC.upstreamClient
 	case u.Type == "oauth2" && u.OAuth2 != nil && u.OIDC == nil:
 		client = &u.OAuth2.upstreamClient
-		registration := u.OAuth2.Registration
-		if (client.ClientID == "") != (registration != nil) || registration != nil && client.ClientSecret != nil {
-			return fmt.Errorf("upstream %q: write clientId, or dcrConfig without clientSecretRef", u.Name)
-		}
-		if registration != nil {
-			if (registration.DiscoveryURL == "") == (registration.Endpoint == "") {
-				return fmt.Errorf("upstream %q: write one of discoveryUrl and registrationEndpoint into dcrConfig", u.Name)
-			}
-			p.inEnv(registration.InitialToken, initialTokenEnv+suffix)
-		}
 	default:
 		return fmt.Errorf("upstream %q is of type %q without the configuration of that type: write oidcConfig for oidc, or oauth2Config for oauth2", u.Name, u.Type)
 	}
+	if err := registrationProblem(client, u.Type == "oidc"); err != nil {
+		return fmt.Errorf("upstream %q: %w", u.Name, err)
+	}
+	if client.Registration != nil {
+		p.inEnv(client.Registration.InitialToken, initialTokenEnv+suffix)
+	}
+	if err := p.addBundle(client.CABundle, "upstream-ca", 0); err != nil {
+		return fmt.Errorf("upstream %q: %w", u.Name, err)
+	}
 	p.inEnv(client.ClientSecret, upstreamSecretEnv+suffix)
 	client.RedirectURI = cmp.Or(client.RedirectURI, strings.TrimRight(resourceURL, "/")+"/oauth/callback")
+	return nil
+}
+
+// registrationProblem is about a client that is known, or registers itself. One of OIDC finds by itself where.
+func registrationProblem(client *upstreamClient, finds bool) error {
+	registration := client.Registration
+	switch {
+	case (client.ClientID == "") != (registration != nil), registration != nil && client.ClientSecret != nil:
+		return errors.New("write clientId, or dcrConfig without clientSecretRef")
+	case registration == nil, finds && registration.DiscoveryURL+registration.Endpoint == "":
+		return nil
+	case (registration.DiscoveryURL == "") == (registration.Endpoint == ""):
+		return errors.New("write one of discoveryUrl and registrationEndpoint into dcrConfig")
+	}
 	return nil
 }
 
@@ -182,6 +266,10 @@ func (p *Proxy) addDelegates(clients []delegate) error {
 // addStorage is nothing for memory, which the program takes by itself.
 func (p *Proxy) addStorage(srv *v1beta1.MCPServer, spec *authServerSpec) error {
 	if spec.Storage == nil || spec.Storage.Type == "memory" {
+		if spec.Storage != nil && spec.Storage.MaxClients != nil {
+			spec.Storage.Redis = nil
+			return nil
+		}
 		spec.Storage = nil
 		return nil
 	}
@@ -233,10 +321,13 @@ func (p *Proxy) inEnv(secret *placed, name string) {
 // fileKeys are those keys of the file that are not the field in snake case.
 var fileKeys = map[string]string{ //nolint:gosec // names of fields
 	"upstreamProviders": "upstreams", "userInfo": "userinfo", "userInfoOverride": "userinfo_override", "allowPrivateIPs": "allow_private_ips",
-	"allowPrivateKeyJWTRegistration": "allow_private_key_jwt_registration",
-	"redis":                          "redis_config", "clientSecretRef": "client_secret_env_var", "initialAccessTokenRef": "initial_access_token_env_var",
+	"allowPrivateKeyJWTRegistration": "allow_private_key_jwt_registration", "caBundleRef": "ca_file_path", "maxDCRClients": "max_dcr_clients",
+	"redis": "redis_config", "clientSecretRef": "client_secret_env_var", "initialAccessTokenRef": "initial_access_token_env_var",
 	"usernameSecretRef": "username_env_var", "passwordSecretRef": "password_env_var", "caCertSecretRef": "ca_cert_file",
 }
+
+// keysAreData are the fields of which the keys are the user's.
+var keysAreData = []string{"additionalAuthorizationParams", "additionalTokenParams", "additionalHeaders"}
 
 // inFile is a specification with the keys of the file.
 func inFile(spec *authServerSpec) (map[string]any, error) {
@@ -261,7 +352,7 @@ func renamed(value any) any {
 	case map[string]any:
 		made := map[string]any{}
 		for field, inner := range v {
-			if field != "additionalAuthorizationParams" && field != "additionalHeaders" { // their keys are data
+			if !slices.Contains(keysAreData, field) {
 				inner = renamed(inner)
 			}
 			made[cmp.Or(fileKeys[field], snake(field))] = inner

@@ -51,7 +51,7 @@ var authServers = map[string]field{
 		middleware: []string{"upstreamswap", "authorization"},
 		env: []corev1.EnvVar{secret("TOOLHIVE_UPSTREAM_CLIENT_SECRET_IDP_1", "u", "s"), secret("TOOLHIVE_DELEGATE_CLIENT_SECRET_0", "d", "k"),
 			secret("TOOLHIVE_AUTH_SERVER_REDIS_USERNAME", "r", "u"), secret("TOOLHIVE_AUTH_SERVER_REDIS_PASSWORD", "r", "p")},
-		mounts: []string{"authserver-signing-key-0 /etc/toolhive/authserver/keys/key-0.pem", "authserver-signing-key-1 /etc/toolhive/authserver/keys/key-1.pem",
+		mounts: []string{"authz-config /etc/toolhive/authz", "authserver-signing-key-0 /etc/toolhive/authserver/keys/key-0.pem", "authserver-signing-key-1 /etc/toolhive/authserver/keys/key-1.pem",
 			"authserver-hmac-secret-0 /etc/toolhive/authserver/hmac/hmac-0", "redis-tls-ca-master /etc/toolhive/authserver/redis-tls/ca.crt"},
 	},
 	"authorization server of externalAuthConfigRef": {

@@ -1,6 +1,10 @@
 package toolhive
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // placed is a key of a Secret, and where the program finds it: a variable or a file. The file has only that.
 type placed struct {
@@ -11,9 +15,18 @@ type placed struct {
 // MarshalJSON writes the place.
 func (s placed) MarshalJSON() ([]byte, error) { return json.Marshal(s.at) }
 
-// authServerSpec is spec.embeddedAuthServer as far as the program of v0.44.0 reads it. A field that is not here is
-// refused: an older program would leave it out without a word. One that is younger is here: the CRD of v0.63.0 writes it
-// into every object, and an older program refuses the clients that it would let in.
+// placedBundle is the certificate of an authority in a ConfigMap, and the file where the program finds it.
+type placedBundle struct {
+	caBundle
+	at string
+}
+
+// MarshalJSON writes the file.
+func (b placedBundle) MarshalJSON() ([]byte, error) { return json.Marshal(b.at) }
+
+// authServerSpec is spec.embeddedAuthServer. A field that is not here is refused; one that younger names is, too, unless
+// the program is known to read it: an older one would leave it out without a word. AllowPrivateKeyJWT is younger and not
+// named there: the CRD of v0.63.0 writes it into every object, and an older program refuses the clients that it would let in.
 type authServerSpec struct {
 	Issuer                       string           `json:"issuer"`
 	AuthorizationEndpointBaseURL string           `json:"authorizationEndpointBaseUrl,omitempty"`
@@ -33,6 +46,53 @@ type authServerSpec struct {
 	TrustedIssuers               []trustedIssuer  `json:"trustedIssuers,omitempty"`
 	ConfidentialRedirects        []string         `json:"forceConfidentialRedirectUris,omitempty"`
 	ClientMetadata               *metadataClients `json:"cimd,omitempty"`
+	TLSListener                  *tlsListener     `json:"tlsListener,omitempty"`
+	RegistrationLimit            *bucket          `json:"registrationRateLimit,omitempty"`
+}
+
+// tlsListener is a second port of the authorization server, with TLS.
+type tlsListener struct {
+	Certificate *SecretKey `json:"certificateSecretRef"`
+	PrivateKey  *SecretKey `json:"privateKeySecretRef"`
+}
+
+// younger are the fields, of those that are set, which a program of v0.44.0 does not read.
+func (s *authServerSpec) younger() (fields []string) {
+	add := func(set bool, field string) {
+		if set {
+			fields = append(fields, "embeddedAuthServer."+field)
+		}
+	}
+	add(s.TLSListener != nil, "tlsListener")
+	add(s.RegistrationLimit != nil, "registrationRateLimit")
+	add(s.Storage != nil && s.Storage.MaxClients != nil, "storage.maxDCRClients")
+	for _, issuer := range s.TrustedIssuers {
+		add(issuer.Name != "", "trustedIssuers.name")
+		add(issuer.CABundle != nil, "trustedIssuers.caBundleRef")
+	}
+	for _, u := range s.Upstreams {
+		if c := u.OIDC; c != nil {
+			c.younger("upstreamProviders.oidcConfig.", add)
+			add(c.AllowPrivateIP, "upstreamProviders.oidcConfig.allowPrivateIPs")
+			add(c.Registration != nil, "upstreamProviders.oidcConfig.dcrConfig")
+		}
+		if c := u.OAuth2; c != nil {
+			c.younger("upstreamProviders.oauth2Config.", add)
+			add(c.AuthMethod != "", "upstreamProviders.oauth2Config.tokenEndpointAuthMethod")
+			add(c.Registration != nil && c.Registration.younger(), "upstreamProviders.oauth2Config.dcrConfig.registrationProbe or rotationKey")
+		}
+	}
+	return fields
+}
+
+func (c *upstreamClient) younger(at string, add func(set bool, field string)) {
+	add(len(c.TokenParameters) > 0, at+"additionalTokenParams")
+	add(c.OmitScope, at+"omitScopeOnRefresh")
+	add(c.CABundle != nil, at+"caBundleRef")
+}
+
+func (r *registration) younger() bool {
+	return r.RotationKey != "" || r.Probe != "" || r.ProbeInterval != nil
 }
 
 type tokenLifespans struct {
@@ -62,6 +122,23 @@ type upstreamClient struct {
 	RedirectURI  string            `json:"redirectUri,omitempty"`
 	Scopes       []string          `json:"scopes,omitempty"`
 	Parameters   map[string]string `json:"additionalAuthorizationParams,omitempty"`
+	// Registration is how the client registers itself.
+	Registration    *registration     `json:"dcrConfig,omitempty"`
+	AllowPrivateIP  bool              `json:"allowPrivateIPs,omitempty"`
+	TokenParameters map[string]string `json:"additionalTokenParams,omitempty"`
+	OmitScope       bool              `json:"omitScopeOnRefresh,omitempty"`
+	CABundle        *placedBundle     `json:"caBundleRef,omitempty"`
+}
+
+type registration struct {
+	DiscoveryURL      string           `json:"discoveryUrl,omitempty"`
+	Endpoint          string           `json:"registrationEndpoint,omitempty"`
+	InitialToken      *placed          `json:"initialAccessTokenRef,omitempty"`
+	SoftwareID        string           `json:"softwareId,omitempty"`
+	SoftwareStatement string           `json:"softwareStatement,omitempty"`
+	RotationKey       string           `json:"rotationKey,omitempty"`
+	Probe             string           `json:"registrationProbe,omitempty"`
+	ProbeInterval     *metav1.Duration `json:"registrationProbeInterval,omitempty"`
 }
 
 type oidcUpstream struct {
@@ -87,16 +164,8 @@ type oauth2Upstream struct {
 		Name    string `json:"namePath,omitempty"`
 		Email   string `json:"emailPath,omitempty"`
 	} `json:"identityFromToken,omitempty"`
-	AllowHTTP      bool `json:"insecureAllowHTTP,omitempty"`
-	AllowPrivateIP bool `json:"allowPrivateIPs,omitempty"`
-	// Registration is how the client registers itself.
-	Registration *struct {
-		DiscoveryURL      string  `json:"discoveryUrl,omitempty"`
-		Endpoint          string  `json:"registrationEndpoint,omitempty"`
-		InitialToken      *placed `json:"initialAccessTokenRef,omitempty"`
-		SoftwareID        string  `json:"softwareId,omitempty"`
-		SoftwareStatement string  `json:"softwareStatement,omitempty"`
-	} `json:"dcrConfig,omitempty"`
+	AllowHTTP  bool   `json:"insecureAllowHTTP,omitempty"`
+	AuthMethod string `json:"tokenEndpointAuthMethod,omitempty"`
 }
 
 type userInfo struct {
@@ -118,6 +187,7 @@ type delegate struct {
 }
 
 type trustedIssuer struct {
+	Name             string   `json:"name,omitempty"`
 	IssuerURL        string   `json:"issuerUrl"`
 	ExpectedAudience string   `json:"expectedAudience"`
 	JWKSURL          string   `json:"jwksUrl,omitempty"`
@@ -127,12 +197,15 @@ type trustedIssuer struct {
 	AllowedActors    []string `json:"allowedActors,omitempty"`
 	AllowedDelegates []string `json:"allowedDelegateClients,omitempty"`
 	AllowMayAct      bool     `json:"allowMayAct,omitempty"`
+
+	CABundle *placedBundle `json:"caBundleRef,omitempty"`
 }
 
 // authStorage is where sessions are kept: in memory, or in Redis.
 type authStorage struct {
-	Type  string     `json:"type"`
-	Redis *authRedis `json:"redis,omitempty"`
+	Type       string     `json:"type"`
+	Redis      *authRedis `json:"redis,omitempty"`
+	MaxClients *int32     `json:"maxDCRClients,omitempty"`
 }
 
 type authRedis struct {

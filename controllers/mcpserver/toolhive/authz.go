@@ -16,6 +16,9 @@ const (
 	cedarKey     = "cedar"
 	// policiesKey is that of the ConfigMap, where the spec names none.
 	policiesKey = "authz.json"
+	policiesDir = "/etc/toolhive/authz"
+	// PoliciesVolume is the volume of the policies of spec.authzConfig.
+	PoliciesVolume = "authz-config"
 )
 
 // policySpec is the spec of an MCPAuthzConfig.
@@ -80,12 +83,34 @@ type cedar struct {
 
 func (p *Proxy) addAuthz(srv *v1beta1.MCPServer, named Objects) (err *InvalidError) {
 	if srv.Spec.AuthzConfig != nil {
-		p.Config.Authz, err = authzOf(srv, named.Policies)
+		if p.Config.Authz, err = authzOf(srv, named.Policies); err == nil {
+			p.mountPolicies(srv, named.Policies)
+		}
 	}
 	if srv.Spec.AuthzConfigRef != nil && err == nil {
 		p.Config.Authz, err = authzOfRef(srv, named)
 	}
 	return err
+}
+
+// mountPolicies mounts the policies of spec.authzConfig where ToolHive's operator does. The program reads those of the file.
+func (p *Proxy) mountPolicies(srv *v1beta1.MCPServer, policies *corev1.ConfigMap) {
+	name, key := v1beta1.PoliciesName(srv.Name), policiesKey
+	if policies == nil {
+		p.Policies = string(p.Config.Authz)
+	} else {
+		name, key = policies.Name, policiesKeyOf(srv)
+	}
+	p.Volumes = append(p.Volumes, corev1.Volume{Name: PoliciesVolume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: name}, Items: []corev1.KeyToPath{{Key: key, Path: policiesKey}}}}})
+	p.Mounts = append(p.Mounts, corev1.VolumeMount{Name: PoliciesVolume, MountPath: policiesDir, ReadOnly: true})
+}
+
+// policiesKeyOf is the key of the ConfigMap that spec.authzConfig names.
+func policiesKeyOf(srv *v1beta1.MCPServer) string {
+	var spec authzSpec
+	_ = json.Unmarshal(srv.Spec.AuthzConfig.Raw, &spec) // authzOf has read it
+	return cmp.Or(spec.ConfigMap.Key, policiesKey)
 }
 
 func authzOf(srv *v1beta1.MCPServer, policies *corev1.ConfigMap) (json.RawMessage, *InvalidError) {

@@ -65,7 +65,8 @@ func typeOf(config *unstructured.Unstructured) string {
 
 // addExternalAuth knows three types: tokens are exchanged, the proxy runs an authorization
 // server, or nothing is done. All others are for proxies of servers elsewhere, or for several
-// servers in one: with this program they would do nothing.
+// servers in one: this program does nothing of them. Two of them are a credential for the server, without which
+// nobody is less protected: its value would have to be in the file, and the server runs without it.
 func (p *Proxy) addExternalAuth(srv *v1beta1.MCPServer, named Objects) *InvalidError {
 	const field = "externalAuthConfigRef"
 	if srv.Spec.ExternalAuthConfigRef == nil {
@@ -77,6 +78,9 @@ func (p *Proxy) addExternalAuth(srv *v1beta1.MCPServer, named Objects) *InvalidE
 		return nil
 	case "tokenExchange":
 		return p.addTokenExchange(field, named.ExternalAuth)
+	case "headerInjection", "bearerToken":
+		p.Unsent = "MCPExternalAuthConfig " + name + " of type " + kind
+		return nil
 	default:
 		return invalid(field, "MCPExternalAuthConfig %s is of type %q, which is not enforced here: only tokenExchange, embeddedAuthServer and unauthenticated are", name, kind)
 	}

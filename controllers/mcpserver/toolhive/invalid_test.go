@@ -66,14 +66,18 @@ func TestInvalid(t *testing.T) {
 		"limits without users":    {"all would share one", func(s *spec) { redis(s); s.RateLimiting = text(`{"perUser":{"maxTokens":1,"refillPeriod":"1s"}}`) }, toolhive.Objects{}, "rateLimiting", "spec.oidcConfigRef"},
 		"limits of no period":     {"the program would not start", func(s *spec) { redis(s); s.RateLimiting = text(`{"shared":{"maxTokens":1,"refillPeriod":"often"}}`) }, toolhive.Objects{}, "rateLimiting", "often"},
 		"no store":                {"sessions would be nowhere", func(s *spec) { s.SessionStorage = &v1beta1.SessionStorage{Provider: "redis"} }, toolhive.Objects{}, "sessionStorage", "no address"},
-		"store with TLS":          {"the password would go unencrypted", func(s *spec) { redis(s); s.SessionStorage.TLS = text(`{}`) }, toolhive.Objects{}, "sessionStorage", "tls"},
+		"store with TLS":          {"the password would go unencrypted", func(s *spec) { redis(s); s.SessionStorage.TLS = text(`{}`) }, toolhive.Objects{}, "sessionStorage", "--toolhive-proxy-version"},
+		"TLS of tomorrow":         {"it may be the one that protects", func(s *spec) { redis(s); s.SessionStorage.TLS = text(`{"minVersion":"1.3"}`) }, toolhive.Objects{}, "sessionStorage", "minVersion"},
 		"body of less":            {"nobody meant it", func(s *spec) { s.MaxRequestBodySize = -1 }, toolhive.Objects{}, "maxRequestBodySize", "positive"},
 		"no time":                 {"the program would not start", func(s *spec) { s.ProxyReadTimeout = "soon" }, toolhive.Objects{}, "proxyReadTimeout", "such as 1m"},
-		"header injection":        {"the program does it for servers elsewhere only", refAuth, auth(`{"type":"headerInjection","headerInjection":{"headerName":"a"}}`), "externalAuthConfigRef", `type "headerInjection"`},
+		"upstream injection":      {"the server would get the token of the client", refAuth, auth(`{"type":"upstreamInject","upstreamInject":{"providerName":"a"}}`), "externalAuthConfigRef", `type "upstreamInject"`},
 		"embedded server":         {"nobody would know its tokens", refAuth, auth(`{"type":"embeddedAuthServer"}`), "externalAuthConfigRef", "needs oidcConfigRef"},
 		"tokens for another":      {"every request would be refused", refServer("fetch"), authServer(`"issuer":"https://as","upstreamProviders":[]`), "authServerRef", "write the same URL"},
 		"no upstream":             {"nobody could log in", refServer("https://me"), authServer(`"issuer":"https://as","upstreamProviders":[]`), "authServerRef", "has 0 upstream providers"},
-		"server of tomorrow":      {"an older program would leave it out", refServer("https://me"), authServer(`"issuer":"https://as","upstreamProviders":[],"tlsListener":{}`), "authServerRef", `unknown field "embeddedAuthServer.tlsListener"`},
+		"server of tomorrow":      {"it may be the one that protects", refServer("https://me"), authServer(`"issuer":"https://as","upstreamProviders":[],"inboundGrants":{}`), "authServerRef", `unknown field "embeddedAuthServer.inboundGrants"`},
+		"server of today":         {"an older program would leave it out", refServer("https://me"), authServer(upstreamC + `,"tlsListener":{},"registrationRateLimit":{"maxTokens":1}`), "authServerRef", "embeddedAuthServer.tlsListener, embeddedAuthServer.registrationRateLimit is read by proxyrunners from v0.63.0 on, and the version of this one is unknown"},
+		"client of today":         {"the same", refServer("https://me"), authServer(`"upstreamProviders":[{"name":"u","type":"oidc","oidcConfig":{"issuerUrl":"https://u","clientId":"c","caBundleRef":{"configMapRef":{"name":"ca"}}}}]`), "authServerRef", "upstreamProviders.oidcConfig.caBundleRef"},
+		"issuer of today":         {"the same", refServer("https://me"), authServer(upstreamC + `,"trustedIssuers":[{"issuerUrl":"https://t","name":"t"}]`), "authServerRef", "trustedIssuers.name"},
 		"upstream of no type":     {"nobody could be asked", refServer("https://me"), authServer(`"upstreamProviders":[{"name":"u","type":"oidc"}]`), "authServerRef", "write oidcConfig"},
 		"two clients":             {"which of them?", refServer("https://me"), authServer(`"upstreamProviders":[{"name":"u","type":"oauth2","oauth2Config":{"clientId":"c","dcrConfig":{"discoveryUrl":"https://u"}}}]`), "authServerRef", "clientId, or dcrConfig"},
 		"registered nowhere":      {"it could not begin", refServer("https://me"), authServer(`"upstreamProviders":[{"name":"u","type":"oauth2","oauth2Config":{"dcrConfig":{}}}]`), "authServerRef", "one of discoveryUrl"},
@@ -90,7 +94,7 @@ func TestInvalid(t *testing.T) {
 		"webhook without its key": {"the program would not start", refHooks, hooks(`{"validating":[{"name":"a","url":"https://a","tlsConfig":{"clientCertSecretRef":{"name":"a","key":"b"}}}]}`), "webhookConfigRef", "needs its key"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			proxy, wrong := toolhive.Make(server(c.change), base(), c.named)
+			proxy, wrong := toolhive.Make(server(c.change), base(), c.named, older)
 			if proxy != nil || len(wrong) != 1 || wrong[0].Field != c.field || !strings.Contains(wrong[0].Error(), c.says) {
 				t.Errorf("%s: proxy %v, wrong %v; want one problem of %s that says %q", c.why, proxy, wrong, c.field, c.says)
 			}
@@ -98,11 +102,33 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
+// TestInvalidForAYoungerProgram is TestInvalid for what only such a program reads.
+func TestInvalidForAYoungerProgram(t *testing.T) {
+	const upstreamC = `"upstreamProviders":[{"name":"u","type":"oidc","oidcConfig":{"issuerUrl":"https://u","clientId":"c"}}]`
+	for name, c := range map[string]struct{ why, spec, says string }{
+		"listener without a key": {"the program would not start", upstreamC + `,"tlsListener":{"certificateSecretRef":{"name":"a","key":"b"}}`, "privateKeySecretRef"},
+		"listener on the port":   {"there is one of each", upstreamC + `,"tlsListener":{"certificateSecretRef":{"name":"a","key":"b"},"privateKeySecretRef":{"name":"a","key":"c"}}`, "spec.proxyPort is 8443"},
+		"no period":              {"the program would not start", upstreamC + `,"registrationRateLimit":{"maxTokens":1}`, "refillPeriod"},
+		"bundle of nothing":      {"whom is it to believe?", upstreamC + `,"trustedIssuers":[{"issuerUrl":"https://t","caBundleRef":{}}]`, "trustedIssuers[0].caBundleRef lacks"},
+		"two clients":            {"which of them?", `"upstreamProviders":[{"name":"u","type":"oidc","oidcConfig":{"issuerUrl":"https://u","clientId":"c","dcrConfig":{}}}]`, "clientId, or dcrConfig"},
+		"registered twice":       {"where?", `"upstreamProviders":[{"name":"u","type":"oidc","oidcConfig":{"issuerUrl":"https://u","dcrConfig":{"discoveryUrl":"https://u","registrationEndpoint":"https://u"}}}]`, "one of discoveryUrl"},
+	} {
+		_, wrong := toolhive.Make(server(func(s *spec) {
+			s.ProxyPort = 8443
+			s.OIDCConfigRef = text(`{"name":"idp","audience":"https://me","resourceUrl":"https://me"}`)
+			s.AuthServerRef = text(`{"kind":"MCPExternalAuthConfig","name":"as"}`)
+		}), base(), toolhive.Objects{OIDC: idp.OIDC, AuthServer: object("MCPExternalAuthConfig", "as", `{"type":"embeddedAuthServer","embeddedAuthServer":{`+c.spec+`}}`)}, younger)
+		if len(wrong) != 1 || !strings.Contains(wrong[0].Error(), c.says) {
+			t.Errorf("%s: %s: wrong %v, want one that says %q", name, c.why, wrong, c.says)
+		}
+	}
+}
+
 // TestAllIsToldAtOnce spares people one round for each mistake.
 func TestAllIsToldAtOnce(t *testing.T) {
 	_, wrong := toolhive.Make(server(func(s *spec) {
 		s.Audit, s.RateLimiting = text(`[]`), text(`[]`)
-	}), base(), toolhive.Objects{})
+	}), base(), toolhive.Objects{}, older)
 	if len(wrong) != 2 {
 		t.Errorf("told: %v, want both fields", wrong)
 	}

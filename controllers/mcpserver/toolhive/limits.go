@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
@@ -11,6 +12,12 @@ import (
 
 // redisPasswordEnv is where the program takes the password of the store from.
 const redisPasswordEnv = "THV_SESSION_REDIS_PASSWORD" //nolint:gosec // the name of a variable
+
+// Where the program finds the authority of the store.
+const (
+	storeCAVolume = "session-redis-tls-ca"
+	storeCAFile   = "/etc/toolhive/session-redis-tls/ca.crt"
+)
 
 // maxAuditData is how much of a request or answer an audit event may have, in bytes:
 // the program's own default, which counts only where a file asks for data at all.
@@ -44,15 +51,39 @@ func (p *Proxy) addSessions(srv *v1beta1.MCPServer, _ Objects) *InvalidError {
 	if storage == nil || storage.Provider != "redis" {
 		return nil
 	}
-	switch {
-	case storage.Address == "":
+	if storage.Address == "" {
 		return invalid("sessionStorage", "redis has no address: name its host and port")
-	case storage.TLS != nil:
-		return invalid("sessionStorage", "tls is not written into the proxy's configuration yet, so that the password would go unencrypted: remove it, or use another store")
 	}
-	p.Config.Scaling = scaling(srv.Spec.BackendReplicas, &Redis{Address: storage.Address, DB: storage.DB, KeyPrefix: storage.KeyPrefix})
+	redis := &Redis{Address: storage.Address, DB: storage.DB, KeyPrefix: storage.KeyPrefix}
+	if storage.TLS != nil {
+		if err := p.addStoreTLS(redis, storage.TLS); err != nil {
+			return err
+		}
+	}
+	p.Config.Scaling = scaling(srv.Spec.BackendReplicas, redis)
 	if storage.PasswordRef != nil {
 		p.addEnv(redisPasswordEnv, SecretKey{Name: storage.PasswordRef.Name, Key: storage.PasswordRef.Key})
+	}
+	return nil
+}
+
+// addStoreTLS encrypts the way to the store. A program that does not read it would send the password unencrypted.
+func (p *Proxy) addStoreTLS(redis *Redis, from *apiextensionsv1.JSON) *InvalidError {
+	const field = "sessionStorage"
+	var tls struct {
+		SkipVerify bool       `json:"insecureSkipVerify"`
+		CA         *SecretKey `json:"caCertSecretRef"`
+	}
+	if err := decodeField(field, from, &tls); err != nil {
+		return err
+	}
+	if !p.program.readsYounger() {
+		return &InvalidError{Field: field, Err: p.program.tooOld("tls")}
+	}
+	redis.TLS = &StoreTLS{InsecureSkipVerify: tls.SkipVerify}
+	if tls.CA != nil {
+		redis.TLS.CACertFile = storeCAFile
+		p.mountSecret(storeCAVolume, storeCAFile, *tls.CA, new(int32(ownerMayRead)))
 	}
 	return nil
 }
@@ -150,6 +181,9 @@ func rateLimitParameters(rc *RunConfig) parameters {
 	values := parameters{"namespace": rc.RateLimitNamespace, "server_name": rc.Name, "config": rc.RateLimit, "redis_addr": rc.Scaling.Redis.Address}
 	if db := rc.Scaling.Redis.DB; db != 0 {
 		values["redis_db"] = db
+	}
+	if tls := rc.Scaling.Redis.TLS; tls != nil {
+		values["redis_tls"] = tls
 	}
 	return values
 }

@@ -35,16 +35,28 @@ type Objects struct {
 // Proxy is what a proxy is made of, besides the image and the pod template.
 type Proxy struct {
 	Config *RunConfig
+	// Bundles are the certificates of authorities among Volumes: without one, no pod starts.
+	Bundles []ConfigMapKey
+	// CopiedBundles are those of Bundles that a running pod does not get anew, since each is mounted as one file.
+	CopiedBundles []ConfigMapKey
+	// CopiedSum is a checksum of their content, for whoever has read it.
+	CopiedSum string
+	// Unsent names the configuration of a credential for the server that the program does not send; empty for none.
+	Unsent string
+	// Policies are those of the spec, which the file has, too; empty for none.
+	Policies string
 	// Env, Volumes and Mounts are those of its container that the file speaks of, the
 	// secrets among them: they are in no file.
 	Env     []corev1.EnvVar
 	Volumes []corev1.Volume
 	Mounts  []corev1.VolumeMount
+	// program reads the file.
+	program Program
 }
 
 // Make makes the proxy of a server, or tells all that keeps it from that.
-func Make(srv *v1beta1.MCPServer, base *runconfig.RunConfig, named Objects) (*Proxy, []*InvalidError) {
-	p := &Proxy{Config: plain(srv, base)}
+func Make(srv *v1beta1.MCPServer, base *runconfig.RunConfig, named Objects, program Program) (*Proxy, []*InvalidError) {
+	p := &Proxy{Config: plain(srv, base), program: program}
 	var wrong []*InvalidError
 	for _, add := range []func(*v1beta1.MCPServer, Objects) *InvalidError{
 		p.addTools, p.addTelemetry, p.addAuthz, p.addOIDC, p.addExternalAuth, p.addAuthServer, p.addWebhooks, p.addAudit, p.addRequestLimits, p.addSessions, p.addRateLimits,
@@ -71,11 +83,21 @@ func (p *Proxy) addEnv(name string, from SecretKey) {
 		SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: from.Name}, Key: from.Key}}})
 }
 
-// addFile mounts a key of a ConfigMap as a file of that name in a directory of its own.
+// addFile mounts the certificate of an authority, a key of a ConfigMap, as a file of that name in a directory of its own.
 func (p *Proxy) addFile(volume, dir string, from ConfigMapKey) {
 	p.Volumes = append(p.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
 		LocalObjectReference: corev1.LocalObjectReference{Name: from.Name}, Items: []corev1.KeyToPath{{Key: from.Key, Path: from.Key}}}}})
 	p.Mounts = append(p.Mounts, corev1.VolumeMount{Name: volume, MountPath: dir, ReadOnly: true})
+	p.Bundles = append(p.Bundles, from)
+}
+
+// copyFile mounts the certificate of an authority, a key of a ConfigMap, as one file.
+func (p *Proxy) copyFile(volume, path string, from ConfigMapKey) {
+	name := path[strings.LastIndexByte(path, '/')+1:]
+	p.Volumes = append(p.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: from.Name}, Items: []corev1.KeyToPath{{Key: from.Key, Path: name}}}}})
+	p.Mounts = append(p.Mounts, corev1.VolumeMount{Name: volume, MountPath: path, SubPath: name, ReadOnly: true})
+	p.Bundles, p.CopiedBundles = append(p.Bundles, from), append(p.CopiedBundles, from)
 }
 
 // mountSecret mounts a key of a Secret as one file. mode is nil for that of Kubernetes.
@@ -91,6 +113,9 @@ type SecretKey struct {
 	Name string `json:"name"`
 	Key  string `json:"key"`
 }
+
+// complete tells whether both are there.
+func (k *SecretKey) complete() bool { return k != nil && k.Name != "" && k.Key != "" }
 
 // ConfigMapKey is a key of a ConfigMap of the server's namespace.
 type ConfigMapKey struct {

@@ -37,6 +37,19 @@ func base() *runconfig.RunConfig {
 	}
 }
 
+// younger is a program that reads all fields, older one that does not, or of which nobody knows.
+var (
+	younger = must(toolhive.ProgramOf("thv:v0.63.0", ""))
+	older   toolhive.Program
+)
+
+func must(program toolhive.Program, err error) toolhive.Program {
+	if err != nil {
+		panic(err)
+	}
+	return program
+}
+
 func text(value string) *apiextensionsv1.JSON { return &apiextensionsv1.JSON{Raw: []byte(value)} }
 
 // object has the spec, as JSON.
@@ -54,7 +67,7 @@ func object(kind, name, spec string) *unstructured.Unstructured {
 
 func make1(t *testing.T, srv *v1beta1.MCPServer, named toolhive.Objects) *toolhive.Proxy {
 	t.Helper()
-	proxy, wrong := toolhive.Make(srv, base(), named)
+	proxy, wrong := toolhive.Make(srv, base(), named, younger)
 	for _, w := range wrong {
 		t.Fatal(w)
 	}
@@ -173,7 +186,7 @@ var fields = map[string]field{
 			s.AuthzConfig = text(`{"type":"inline","inline":{"policies":["permit(principal, action, resource);"]},"groupClaimName":"groups"}`)
 		},
 		want:       `{"authz_config": {"version":"1.0","type":"cedarv1","cedar":{"policies":["permit(principal, action, resource);"],"entities_json":"[]","group_claim_name":"groups"}}}`,
-		middleware: []string{"authorization"},
+		middleware: []string{"authorization"}, mounts: []string{"authz-config /etc/toolhive/authz"},
 	},
 	"authz of a ConfigMap": {
 		why: "YAML is as good as JSON, and what the spec says of claims goes over it",
@@ -183,7 +196,7 @@ var fields = map[string]field{
 		named: toolhive.Objects{Policies: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "policies"},
 			Data: map[string]string{"p.yaml": "version: \"1.0\"\ntype: cedarv1\ncedar:\n  policies: [\"forbid(principal, action, resource);\"]\n  entities_json: \"[]\"\n  role_claim_name: old\n"}}},
 		want:       `{"authz_config": {"version":"1.0","type":"cedarv1","cedar":{"policies":["forbid(principal, action, resource);"],"entities_json":"[]","role_claim_name":"roles"}}}`,
-		middleware: []string{"authorization"},
+		middleware: []string{"authorization"}, mounts: []string{"authz-config /etc/toolhive/authz"},
 	},
 	"authz of an MCPAuthzConfig": {
 		why:        "the configuration of its type goes under the key of that type",

@@ -73,6 +73,14 @@ type Redis struct {
 	Address   string `json:"address,omitempty"`
 	DB        int32  `json:"db,omitempty"`
 	KeyPrefix string `json:"key_prefix,omitempty"`
+	// TLS is nil for a store without encryption.
+	TLS *StoreTLS `json:"tls,omitempty"`
+}
+
+// StoreTLS is whom the program believes to be its store. The file, if there is one, stands for the system's authorities.
+type StoreTLS struct {
+	InsecureSkipVerify bool   `json:"insecureSkipVerify,omitempty"`
+	CACertFile         string `json:"caCertFile,omitempty"`
 }
 
 // Content is the file without what needs no new proxy: the generation, which moves
