@@ -18,6 +18,7 @@ import (
 	"github.com/phasegate/phasegate/cmd/internal/release"
 	"github.com/phasegate/phasegate/controllers/builtin"
 	"github.com/phasegate/phasegate/controllers/mcpserver"
+	"github.com/phasegate/phasegate/controllers/mcpserver/toolhive"
 	"github.com/phasegate/phasegate/controllers/runner"
 )
 
@@ -33,6 +34,7 @@ type options struct {
 	proxy           string
 	proxyImage      string
 	toolHiveImage   string
+	toolHiveVersion string
 	proxyResources  string
 	httpHosts       []string
 	httpPrivate     []string
@@ -49,8 +51,9 @@ type options struct {
 	shutdownTimeout time.Duration
 
 	// These are what validate makes of the flags.
-	http    builtin.HTTP
-	proxies corev1.ResourceRequirements
+	http        builtin.HTTP
+	proxies     corev1.ResourceRequirements
+	proxyRunner toolhive.Program
 }
 
 // addFlags defines every flag of the program and its subcommands.
@@ -63,6 +66,7 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.proxy, "proxy", "", "program of the MCP servers' proxies: phasegate, or toolhive for ToolHive's proxyrunner, which enforces more; default: toolhive if --toolhive-proxy-image is set, else phasegate")
 	f.StringVar(&o.proxyImage, "proxy-image", release.Current().Image("proxyrunner"), "image of the MCP servers' proxies")
 	f.StringVar(&o.toolHiveImage, "toolhive-proxy-image", "", "image of ToolHive's proxyrunner, for --proxy=toolhive")
+	f.StringVar(&o.toolHiveVersion, "toolhive-proxy-version", "", "version of ToolHive's proxyrunner, such as "+toolhive.Younger+", if the tag of its image does not say it; fields that an older one ignores are refused, as with an unknown version")
 	f.StringVar(&o.proxyResources, "proxy-resources", `{"requests":{"cpu":"50m","memory":"64Mi"},"limits":{"cpu":"1","memory":"512Mi"}}`, "requests and limits of the MCP servers' proxies, as `JSON`; a server's spec overrides them")
 	f.StringArrayVar(&o.httpHosts, "allow-http-host", nil, "HOST or HOST:PORT that the action HTTPRequest may call; repeatable; default: none")
 	f.StringArrayVar(&o.httpPrivate, "allow-private-http", nil, "private network, such as 10.1.0.0/16, that allowed hosts may be in; repeatable")
@@ -176,6 +180,10 @@ func (o *options) validateProxy() error {
 		return fmt.Errorf("--proxy: %q is not known: write one of %v", flavour, mcpserver.Flavours)
 	case flavour == mcpserver.ToolHive && o.toolHiveImage == "":
 		return errors.New("--proxy: toolhive needs the image of ToolHive's proxyrunner: give --toolhive-proxy-image")
+	}
+	var err error
+	if o.proxyRunner, err = toolhive.ProgramOf(o.toolHiveImage, o.toolHiveVersion); err != nil {
+		return fmt.Errorf("--toolhive-proxy-version: %w", err)
 	}
 	return nil
 }

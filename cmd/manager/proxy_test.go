@@ -26,6 +26,8 @@ func TestProxyFlags(t *testing.T) {
 		"the image":             {why: "who gives it wants it", args: []string{"--toolhive-proxy-image=theirs"}, want: seen{mcpserver.ToolHive, "theirs"}},
 		"both":                  {why: "said twice", args: []string{"--proxy=toolhive", "--toolhive-proxy-image=theirs"}, want: seen{mcpserver.ToolHive, "theirs"}},
 		"ours all the same":     {why: "one flag goes back", args: []string{"--proxy=phasegate", "--toolhive-proxy-image=theirs"}, want: seen{mcpserver.Phasegate, "ours"}},
+		"version":               {why: "a digest tells none", args: []string{"--toolhive-proxy-image=theirs@sha256:a", "--toolhive-proxy-version=v0.63.0"}, want: seen{mcpserver.ToolHive, "theirs@sha256:a"}},
+		"no version":            {why: "a typing error", args: []string{"--toolhive-proxy-image=theirs", "--toolhive-proxy-version=new"}, want: seen{mcpserver.ToolHive, "theirs"}, says: "--toolhive-proxy-version"},
 		"theirs without image":  {why: "no pod would start", args: []string{"--proxy=toolhive"}, want: seen{mcpserver.ToolHive, ""}, says: "--toolhive-proxy-image"},
 		"one that is not known": {why: "a typing error", args: []string{"--proxy=thv"}, want: seen{"thv", "ours"}, says: "[phasegate toolhive]"},
 	} {

@@ -93,7 +93,7 @@ func TestEnsureTheirWorkloadIsIdempotent(t *testing.T) {
 			return (&steps{Settings: theirs, client: c}).actions()["EnsureWorkload"]
 		},
 	})
-	want := []string{"apply ServiceAccount", "apply ServiceAccount", "apply Role", "apply RoleBinding", "apply Service", "apply ConfigMap", "apply Deployment"}
+	want := []string{"apply ServiceAccount", "apply ServiceAccount", "apply Role", "apply RoleBinding", "apply Service", "apply ConfigMap", "apply ConfigMap", "apply Deployment"}
 	if diff := cmp.Diff(want, covered.Writes); diff != "" {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
@@ -128,6 +128,74 @@ func TestTheirProxy(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, w.deployment().Spec.Template); diff != "" {
 		t.Errorf("the number of backend pods needs no other proxy (-before +after):\n%s", diff)
+	}
+}
+
+// TestTheirTimes: the proxies of ToolHive's operator have the same, and ours keep their own.
+func TestTheirTimes(t *testing.T) {
+	for name, c := range map[string]struct {
+		peers        *toolhive.Proxy
+		start, ready int32
+		sum          string
+	}{"ours": {nil, 150, 0, ""}, "theirs": {&toolhive.Proxy{CopiedSum: "x"}, 90, 5, "x"}} {
+		pods, err := theirs.proxyPods(fetch(nil), "{}", "sum", c.peers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := pods.Spec.Containers[0]
+		if start := p.StartupProbe.PeriodSeconds * p.StartupProbe.FailureThreshold; start != c.start || p.ReadinessProbe.InitialDelaySeconds != c.ready {
+			t.Errorf("%s: %d s to start, ready after %d s, want %d and %d", name, start, p.ReadinessProbe.InitialDelaySeconds, c.start, c.ready)
+		}
+		if sum := pods.Annotations["toolhive.stacklok.dev/authserver-ca-checksum"]; sum != c.sum {
+			t.Errorf("%s: checksum of certificates %q, want %q", name, sum, c.sum)
+		}
+	}
+}
+
+// A certificate that is mounted as one file does not change in a running pod.
+func TestCopiedSum(t *testing.T) {
+	at := toolhive.ConfigMapKey{Name: "ca", Key: "ca.crt"}
+	proxy := &toolhive.Proxy{CopiedBundles: []toolhive.ConfigMapKey{at}}
+	one, _ := copiedSum(proxy, map[toolhive.ConfigMapKey]string{at: "one"})
+	two, _ := copiedSum(proxy, map[toolhive.ConfigMapKey]string{at: "two"})
+	none, err := copiedSum(&toolhive.Proxy{Bundles: proxy.CopiedBundles}, map[toolhive.ConfigMapKey]string{at: "one"})
+	if one == "" || one == two || none != "" || err != nil {
+		t.Errorf("of one %q, of two %q, of none %q, error %v", one, two, none, err)
+	}
+}
+
+// What a look at a configuration has found stays told until the next look; with another spec, or another proxy, it is nobody's.
+func TestUnsentStaysTold(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*server)
+		proxy  Flavour
+		want   string
+	}{
+		"as it was":    {nil, ToolHive, unsentPrefix + "x"},
+		"another spec": {func(s *server) { s.Generation++ }, ToolHive, ""},
+		"no reference": {func(s *server) { s.Spec.ExternalAuthConfigRef = nil }, ToolHive, ""},
+		"beside another": {func(s *server) {
+			s.Spec.OIDCConfig = text(`{}`)
+			s.Annotations = map[string]string{v1beta1.AnnotationAcceptNotEnforced: "oidcConfig"}
+		}, ToolHive, "kept for other controllers, but without effect on this proxy: spec.oidcConfig; " + unsentPrefix + "x"},
+	} {
+		srv := refServer(func(s *server) { s.Spec.ToolConfigRef = nil })
+		setCondition(srv, v1beta1.ConditionSpecEnforced, whileFalse(newProblem(v1beta1.ReasonNotEnforced, "%s", unsentPrefix+"x")))
+		if c.change != nil {
+			c.change(srv)
+		}
+		for range 2 {
+			Settings{Proxy: c.proxy}.decorate(shippedMachine(t), srv)
+		}
+		got := ""
+		for _, s := range seenOf(srv) {
+			if s.Type == v1beta1.ConditionSpecEnforced {
+				got = s.Message
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }
 
@@ -258,6 +326,10 @@ func TestTheirRefs(t *testing.T) {
 		"no key of it": {why: "the same", change: oidc, objects: []client.Object{withCA, bundle(nil)}, reason: "CABundleRefInvalid", says: "no certificate under ca.crt",
 			want: []seen{{"OIDCConfigRefValidated", "True", "OIDCConfigRefValid", "MCPOIDCConfig idp has hash 490ed919bb0cbb96"},
 				{"CABundleRefValidated", "False", "CABundleRefInvalid", "ConfigMap ca has no certificate under ca.crt: add it"}}},
+		"header": {why: "told, since the proxyrunner does not send it, and no reason not to run", change: func(s *server) { s.Spec.ExternalAuthConfigRef = &v1beta1.LocalRef{Name: "auth"} },
+			objects: []client.Object{config("MCPExternalAuthConfig", "auth", map[string]any{"type": "headerInjection"})},
+			want: []seen{{"ExternalAuthConfigValidated", "True", "ExternalAuthConfigValid", "MCPExternalAuthConfig auth has hash d73a4568da1ca474"},
+				{"SpecEnforced", "False", "NotEnforced", "without effect on this proxy: spec.externalAuthConfigRef: MCPExternalAuthConfig auth of type headerInjection is not sent to the server, since the proxyrunner sends it to servers elsewhere only: give it to the server with spec.secrets, or remove the reference"}}},
 		"invalid": {why: "their controller has looked at it, and nobody else could", change: oidc, reason: "OIDCConfigRefNotValid", says: "no such issuer",
 			objects: []client.Object{withStatus(idp, 2, 2, map[string]any{"conditions": []any{map[string]any{"type": "Valid", "status": "False", "reason": "ConfigInvalid", "message": "no such issuer"}}})},
 			want:    []seen{{"OIDCConfigRefValidated", "False", "OIDCConfigRefNotValid", "MCPOIDCConfig idp is not valid, as its status says: no such issuer"}}},
@@ -336,7 +408,7 @@ func TestRightsOfFlavours(t *testing.T) {
 			more = append(more, n.Verb+" "+n.Resource)
 		}
 	}
-	want := []string{}
+	want := []string{"get pods", "watch pods"} // which show no more than list
 	for _, kind := range []string{"mcpauthzconfigs", "mcpoidcconfigs", "mcptelemetryconfigs", "mcpwebhookconfigs"} {
 		want = append(want, "get "+kind, "list "+kind, "watch "+kind)
 	}

@@ -95,7 +95,7 @@ func roles() ([]role, error) {
 		{"datastoremigration-dependents", "The same account, to find [objects outside Calico with a Calico owner](troubleshooting.md#check-dependents): `controllers.datastoremigration.dependents.enabled`. " +
 			"The chart adds the right to patch the kinds in `controllers.datastoremigration.dependents.patch`, by default ConfigMaps and Secrets.", detach},
 		{"mcpserver", "The account of MCP servers. It has the rights of a proxy, too: an account can grant only rights that it has.", ofServers},
-		{"mcpserver-toolhive", "The same account, with ToolHive's proxies (`proxy`): the configurations that only they use.", rbac.Without(mcpserver.NeedsOf(mcpserver.ToolHive, mcp, rbac.Guess), ofServers)},
+		{"mcpserver-toolhive", "The same account, with ToolHive's proxies (`proxy`): what only they use, and the rights to pods of their Roles.", rbac.Without(mcpserver.NeedsOf(mcpserver.ToolHive, mcp, rbac.Guess), ofServers)},
 		{"custom", "The account of machines for your own kinds. Grant the rights that they need.", generic.Program(builtin.Options{}).NeedsOfAny()},
 	}, nil
 }

@@ -36,6 +36,8 @@ func TestRefused(t *testing.T) {
 		"proxy without image":    {why: "no pod would start", values: `{proxy: toolhive}`, says: []string{"proxy", "toolhiveProxyImage.repository"}},
 		"proxy without version":  {why: "ours is none of ToolHive's", values: `{toolhiveProxyImage: {repository: x/y}}`, says: []string{"toolhiveProxyImage", "tag"}},
 		"proxy with an image":    {why: "the image says which", values: `{toolhiveProxyImage: {repository: x/y, tag: v1}}`},
+		"proxy of a digest":      {why: "one may say the version besides", values: `{toolhiveProxyImage: {repository: x/y, digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000", version: v0.63.0}}`},
+		"proxy of no version":    {why: "the manager would not start", values: `{toolhiveProxyImage: {repository: x/y, tag: latest, version: latest}}`, says: []string{"toolhiveProxyImage/version"}},
 		"our proxy all the same": {why: "one value goes back", values: `{proxy: phasegate, toolhiveProxyImage: {repository: x/y}}`},
 
 		"lease":             {why: "two could lead at a time", values: `{leaderElection: {renewDeadline: 15s}}`, says: []string{"leaderElection", "leaseDuration (15s) > renewDeadline (15s)"}},

@@ -66,6 +66,14 @@ called. One that another release has made, or has left, is as good as ours. Retu
 {{- .Values.proxy | default (ternary "toolhive" "phasegate" (ne .Values.toolhiveProxyImage.repository "")) }}
 {{- end }}
 
+{{/* The image of ToolHive's proxyrunner, of which the chart's version says nothing. */}}
+{{- define "phasegate.toolhiveImage" -}}
+{{- $image := .Values.toolhiveProxyImage }}
+{{- with $image.registry }}{{ . }}/{{ end }}{{ $image.repository }}
+{{- with $image.tag }}:{{ . }}{{ end }}
+{{- with $image.digest }}@{{ . }}{{ end }}
+{{- end }}
+
 {{/* Takes (list $ image). */}}
 {{- define "phasegate.image" -}}
 {{- $root := index . 0 }}

@@ -30,7 +30,10 @@ ports, so each controller has its own. Takes (list $ controller), returns JSON.
 - --proxy-image={{ include "phasegate.image" (list $root $root.Values.proxyImage) }}
 {{- if eq (include "phasegate.proxy" $root) "toolhive" }}
 - --proxy=toolhive
-- --toolhive-proxy-image={{ include "phasegate.image" (list $root $root.Values.toolhiveProxyImage) }}
+- --toolhive-proxy-image={{ include "phasegate.toolhiveImage" $root }}
+{{- with $root.Values.toolhiveProxyImage.version }}
+- --toolhive-proxy-version={{ . }}
+{{- end }}
 {{- end }}
 - {{ printf "--proxy-resources=%s" (toJson $root.Values.proxyResources) | quote }}
 {{- end }}

@@ -196,8 +196,8 @@ func compare(t *testing.T, theirs, ours map[string]facts) {
 	if !slices.Equal(refused, c.refuses) {
 		t.Errorf("ours alone refuses %v, want %v", c.refuses, refused)
 	}
-	if c.both.percent() < least {
-		t.Errorf("%s, want %d %%", c.both, least)
+	if c.all.percent() < least {
+		t.Errorf("%s, want %d %%", c.all, least)
 	}
 	for _, path := range slices.Sorted(maps.Keys(c.open)) {
 		t.Errorf("%s differs: make it equal, or give it a row in %s and in testdata/departures.yaml", path, page)

@@ -39,6 +39,8 @@ func TestReal(t *testing.T) {
 	t.Run("stdio, sse to clients", func(t *testing.T) { w.on(t).stdio("stdio-sse", v1beta1.TransportSSE) })
 	t.Run("protected", func(t *testing.T) { w.on(t).protected() })
 	t.Run("authorization server", func(t *testing.T) { w.on(t).authorizing() })
+	t.Run("encrypted store", func(t *testing.T) { w.on(t).encrypted() })
+	t.Run("a header that is not sent", func(t *testing.T) { w.on(t).unsent() })
 	t.Run("tools", func(t *testing.T) { w.on(t).tools() })
 	t.Run("a reference to nothing", func(t *testing.T) { w.on(t).missing() })
 	t.Run("rights", func(t *testing.T) { w.on(t).noRightIsMissing(w.logs()...) })
@@ -221,9 +223,9 @@ func (w *world) authorizing() {
 	w.backend(name, v1beta1.TransportStreamableHTTP)
 	w.configure("MCPOIDCConfig", "own", map[string]any{"type": "inline", "inline": map[string]any{"issuer": issuer, "insecureAllowHTTP": true, "jwksAllowPrivateIP": true}})
 	w.configure("MCPExternalAuthConfig", "as", map[string]any{"type": "embeddedAuthServer", "embeddedAuthServer": map[string]any{
-		"issuer": issuer, "insecureAllowHTTP": true, "upstreamProviders": []any{map[string]any{"name": "idp", "type": "oauth2", "oauth2Config": map[string]any{
+		"issuer": issuer, "insecureAllowHTTP": true, "registrationRateLimit": map[string]any{"maxTokens": int64(2), "refillPeriod": "24h"}, "upstreamProviders": []any{map[string]any{"name": "idp", "type": "oauth2", "oauth2Config": map[string]any{
 			"authorizationEndpoint": login, "tokenEndpoint": "http://idp.example/token", "clientId": "c", "insecureAllowHTTP": true,
-			"identityFromToken": map[string]any{"subjectPath": "sub"}, // no secret: the runner of pods puts none into variables
+			"additionalTokenParams": map[string]any{"prompt": "none"}, "identityFromToken": map[string]any{"subjectPath": "sub"}, // no secret: the runner of pods puts none into variables
 		}}}}})
 	w.create(name, v1beta1.TransportStreamableHTTP, func(s *v1beta1.MCPServerSpec) {
 		s.OIDCConfigRef = raw(`{"name":"own","audience":"` + resource + `","resourceUrl":"` + resource + `"}`)
@@ -238,12 +240,14 @@ func (w *world) authorizing() {
 		ID string `json:"client_id"`
 	}
 	const back = "http://127.0.0.1:1/back"
-	w.register(address, `{"redirect_uris":["`+back+`"],"token_endpoint_auth_method":"none"}`, &client)
+	const registration = `{"redirect_uris":["` + back + `"],"token_endpoint_auth_method":"none"}`
+	w.register(address, registration, &client)
 	query := url.Values{"response_type": {"code"}, "client_id": {client.ID}, "redirect_uri": {back}, "resource": {resource}, "state": {"0123456789"},
 		"code_challenge": {"E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"}, "code_challenge_method": {"S256"}}
 	if at := newBrowser(w.T, address).leaves(issuer + "/oauth/authorize?" + query.Encode()); !strings.HasPrefix(at, login) {
 		w.Errorf("a client that logs in is sent to %s, want %s", at, login)
 	}
+	w.limited(address, registration)
 }
 
 // register makes a client known to the authorization server at an address.

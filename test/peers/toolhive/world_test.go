@@ -42,7 +42,7 @@ const envProgram = "THV_PROXYRUNNER"
 const (
 	account = "phasegate-manager"
 	// theirImage and ourImage are those of the two programs.
-	theirImage, ourImage = "registry.example/toolhive/proxyrunner:1", "registry.example/phasegate/proxyrunner:1"
+	theirImage, ourImage = "registry.example/toolhive/proxyrunner:v0.63.0", "registry.example/phasegate/proxyrunner:1"
 	image                = "registry.example/echo:1"
 	// soon bounds every wait: the program waits for its backend, and starts slowly.
 	soon = 2 * time.Minute
