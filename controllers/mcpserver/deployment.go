@@ -97,6 +97,7 @@ func (s Settings) proxyPods(srv *server, podPatch, checksum string, peers *toolh
 	annotations := map[string]string{v1beta1.AnnotationRunConfigChecksum: checksum}
 	if peers != nil {
 		addExtras(&pod, peers)
+		setTheirTimes(&pod.Containers[0], &srv.Spec)
 		if peers.CopiedSum != "" {
 			annotations[v1beta1.AnnotationCopiedBundles] = peers.CopiedSum
 		}
@@ -110,12 +111,10 @@ func (s Settings) proxyPods(srv *server, podPatch, checksum string, peers *toolh
 	}, nil
 }
 
-// addExtras adds its times, and what the file of ToolHive's proxyrunner speaks of. A secret goes over
+// addExtras adds what the file of ToolHive's proxyrunner speaks of. A secret goes over
 // what the user sets, since it is the only one; any other variable is the user's to say.
 func addExtras(pod *corev1.PodSpec, peers *toolhive.Proxy) {
 	c := &pod.Containers[0]
-	c.StartupProbe.FailureThreshold = theirStartSeconds / c.StartupProbe.PeriodSeconds
-	c.ReadinessProbe.InitialDelaySeconds = theirReadyAfter
 	for _, more := range peers.Env {
 		i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == more.Name })
 		switch {
@@ -128,6 +127,15 @@ func addExtras(pod *corev1.PodSpec, peers *toolhive.Proxy) {
 	slices.SortFunc(c.Env, func(a, b corev1.EnvVar) int { return cmp.Compare(a.Name, b.Name) })
 	c.VolumeMounts = append(c.VolumeMounts, peers.Mounts...)
 	pod.Volumes = append(pod.Volumes, peers.Volumes...)
+}
+
+// setTheirTimes are those of ToolHive's operator; but the proxy of a stdio server is ready as soon as it answers, since no
+// other serves meanwhile: see strategy.
+func setTheirTimes(c *corev1.Container, s *v1beta1.MCPServerSpec) {
+	c.StartupProbe.FailureThreshold = theirStartSeconds / c.StartupProbe.PeriodSeconds
+	if transport(s) != v1beta1.TransportStdio {
+		c.ReadinessProbe.InitialDelaySeconds = theirReadyAfter
+	}
 }
 
 // setProxyResources sets those of the proxy. Of a resource that the spec names, nothing

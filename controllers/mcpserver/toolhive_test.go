@@ -135,10 +135,14 @@ func TestTheirProxy(t *testing.T) {
 func TestTheirTimes(t *testing.T) {
 	for name, c := range map[string]struct {
 		peers        *toolhive.Proxy
+		transport    string
 		start, ready int32
 		sum          string
-	}{"ours": {nil, 150, 0, ""}, "theirs": {&toolhive.Proxy{CopiedSum: "x"}, 90, 5, "x"}} {
-		pods, err := theirs.proxyPods(fetch(nil), "{}", "sum", c.peers)
+	}{
+		"ours": {nil, "sse", 150, 0, ""}, "theirs": {&toolhive.Proxy{CopiedSum: "x"}, "sse", 90, 5, "x"},
+		"theirs of a stdio server": {&toolhive.Proxy{}, "stdio", 90, 0, ""},
+	} {
+		pods, err := theirs.proxyPods(fetch(func(s *v1beta1.MCPServerSpec) { s.Transport = c.transport }), "{}", "sum", c.peers)
 		if err != nil {
 			t.Fatal(err)
 		}

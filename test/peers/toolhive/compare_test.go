@@ -215,13 +215,12 @@ func (c *comparison) server(called string, theirs, ours facts, departures []*reg
 			f := fact{path, value + " | " + cmp.Or(got, "(nothing)")}
 			c.differing[f] = append(c.differing[f], called)
 		}
-		if refusal {
-			continue
-		}
-		if f := (fact{path, value}); c.once[f] == nil {
+		if f := (fact{path, value}); !refusal && c.once[f] == nil {
 			c.once[f] = &tally{}
 		}
-		c.once[fact{path, value}].add(same)
+		if !refusal {
+			c.once[fact{path, value}].add(same)
+		}
 		if !same && !slices.ContainsFunc(departures, func(d *regexp.Regexp) bool { return d.MatchString(called + " " + path) }) {
 			c.open[path] = true
 		}
