@@ -66,7 +66,7 @@ func (o *options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.proxy, "proxy", "", "program of the MCP servers' proxies: phasegate, or toolhive for ToolHive's proxyrunner, which enforces more; default: toolhive if --toolhive-proxy-image is set, else phasegate")
 	f.StringVar(&o.proxyImage, "proxy-image", release.Current().Image("proxyrunner"), "image of the MCP servers' proxies")
 	f.StringVar(&o.toolHiveImage, "toolhive-proxy-image", "", "image of ToolHive's proxyrunner, for --proxy=toolhive")
-	f.StringVar(&o.toolHiveVersion, "toolhive-proxy-version", "", "version of ToolHive's proxyrunner, such as "+toolhive.Younger+", if the tag of its image does not say it; fields that an older one ignores are refused, as with an unknown version")
+	f.StringVar(&o.toolHiveVersion, "toolhive-proxy-version", "", "version of ToolHive's proxyrunner, such as v0.63.0, if the tag of its image does not say it; fields that an older one ignores are refused, as with an unknown version")
 	f.StringVar(&o.proxyResources, "proxy-resources", `{"requests":{"cpu":"50m","memory":"64Mi"},"limits":{"cpu":"1","memory":"512Mi"}}`, "requests and limits of the MCP servers' proxies, as `JSON`; a server's spec overrides them")
 	f.StringArrayVar(&o.httpHosts, "allow-http-host", nil, "HOST or HOST:PORT that the action HTTPRequest may call; repeatable; default: none")
 	f.StringArrayVar(&o.httpPrivate, "allow-private-http", nil, "private network, such as 10.1.0.0/16, that allowed hosts may be in; repeatable")

@@ -7,8 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// Younger is the first release known to read the fields of a file that an older program ignores without a word.
-const Younger = "v0.63.0"
+// Younger is the first release of which the source reads all those fields of a file that an older program ignores without
+// a word.
+const Younger = "v0.59.0"
 
 // Program is what is known of the program that reads the file. The zero value is a program of an unknown version.
 type Program struct {

@@ -109,6 +109,16 @@ func TestListenerOfTwoSecrets(t *testing.T) {
 	}
 }
 
+// TestWhichProgramsAreYounger: one release before, one field was missing.
+func TestWhichProgramsAreYounger(t *testing.T) {
+	for version, want := range map[string]bool{"v0.44.0": false, "v0.58.0": false, "v0.59.0-rc.1": false, "v0.59.0": true, "v0.63.0": true, "v1.0.0": true} {
+		_, wrong := toolhive.Make(server(func(s *spec) { redis(s); s.SessionStorage.TLS = text(`{}`) }), base(), toolhive.Objects{}, must(toolhive.ProgramOf("thv", version)))
+		if got := len(wrong) == 0; got != want {
+			t.Errorf("%s is known to read TLS of a store = %v, want %v: %v", version, got, want, wrong)
+		}
+	}
+}
+
 // TestUnsent: what is not sent to the server is named.
 func TestUnsent(t *testing.T) {
 	for kind, want := range map[string]string{
