@@ -77,19 +77,7 @@ func (s *steps) ensureWorkload(ctx context.Context, sc *scope) (outputs, error) 
 
 func (s *steps) ensureProxy(ctx context.Context, a apply.Applier, sc *scope, set *appsv1.StatefulSet, peers *toolhive.Proxy) (*appsv1.Deployment, error) {
 	srv := sc.Object
-	accounts := []*corev1.ServiceAccount{proxyAccount(srv)}
-	if srv.Spec.ServiceAccount == nil {
-		accounts = append(accounts, backendAccount(srv))
-	}
-	for _, account := range accounts {
-		if _, err := ensure(ctx, a, account); err != nil {
-			return nil, err
-		}
-	}
-	if _, err := ensure(ctx, a, role(s.Proxy, srv)); err != nil {
-		return nil, err
-	}
-	if _, err := ensure(ctx, a, roleBinding(srv)); err != nil {
+	if err := s.ensureAccounts(ctx, a, srv); err != nil {
 		return nil, err
 	}
 	if err := ensureService(ctx, a, srv); err != nil {
@@ -107,11 +95,8 @@ func (s *steps) ensureProxy(ctx context.Context, a apply.Applier, sc *scope, set
 		return nil, err
 	}
 	// The file first: pods of a newer template must not read an older one.
-	if _, err := ensure(ctx, a, want.file); err != nil {
-		return nil, err
-	}
-	if want.policies != nil {
-		if _, err := ensure(ctx, a, want.policies); err != nil {
+	for _, m := range want.maps() {
+		if _, err := ensure(ctx, a, m); err != nil {
 			return nil, err
 		}
 	}
@@ -124,6 +109,24 @@ func (s *steps) ensureProxy(ctx context.Context, a apply.Applier, sc *scope, set
 		err = s.dropPolicies(ctx, srv, now)
 	}
 	return now, err
+}
+
+// ensureAccounts makes whom proxy and server act as, and what the proxy may do.
+func (s *steps) ensureAccounts(ctx context.Context, a apply.Applier, srv *server) error {
+	accounts := []*corev1.ServiceAccount{proxyAccount(srv)}
+	if srv.Spec.ServiceAccount == nil {
+		accounts = append(accounts, backendAccount(srv))
+	}
+	for _, account := range accounts {
+		if _, err := ensure(ctx, a, account); err != nil {
+			return err
+		}
+	}
+	if _, err := ensure(ctx, a, role(s.Proxy, srv)); err != nil {
+		return err
+	}
+	_, err := ensure(ctx, a, roleBinding(srv))
+	return err
 }
 
 func ensureService(ctx context.Context, a apply.Applier, srv *server) error {
@@ -146,6 +149,14 @@ type proxy struct {
 	// policies are nil where the spec has none inline.
 	policies *corev1.ConfigMap
 	backend  backend.Config
+}
+
+// maps are those that its pods mount.
+func (p *proxy) maps() []*corev1.ConfigMap {
+	if p.policies == nil {
+		return []*corev1.ConfigMap{p.file}
+	}
+	return []*corev1.ConfigMap{p.file, p.policies}
 }
 
 // peersProxy is what ToolHive's proxyrunner is to be given; nil with another flavour.

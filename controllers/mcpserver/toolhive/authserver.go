@@ -102,8 +102,7 @@ func (p *Proxy) authServer(srv *v1beta1.MCPServer, spec *authServerSpec) (map[st
 // authServerProblem is why the program would not start, or refuse everybody; nil if it does neither.
 func (p *Proxy) authServerProblem(srv *v1beta1.MCPServer, spec *authServerSpec) error {
 	oidc := p.Config.OIDC
-	younger := spec.younger()
-	switch listener := spec.TLSListener; {
+	switch {
 	case oidc == nil:
 		return errors.New("an authorization server needs oidcConfigRef, by which the proxy knows the tokens that it issues")
 	case oidc.Audience != oidc.ResourceURL:
@@ -112,6 +111,14 @@ func (p *Proxy) authServerProblem(srv *v1beta1.MCPServer, spec *authServerSpec) 
 		return fmt.Errorf("it has %d upstream providers: an MCPServer needs one", len(spec.Upstreams))
 	case spec.NoUpstreamTokens && p.Config.TokenExchange != nil:
 		return errors.New("disableUpstreamTokenInjection keeps tokens from the server, and externalAuthConfigRef sends it one: choose")
+	}
+	return p.youngerProblem(srv, spec)
+}
+
+// youngerProblem is authServerProblem for the fields that an older program does not read.
+func (p *Proxy) youngerProblem(srv *v1beta1.MCPServer, spec *authServerSpec) error {
+	younger := spec.younger()
+	switch listener := spec.TLSListener; {
 	case len(younger) > 0 && !p.program.readsYounger():
 		return p.program.tooOld(strings.Join(younger, ", "))
 	case listener != nil && !(listener.Certificate.complete() && listener.PrivateKey.complete()):
@@ -265,12 +272,12 @@ func (p *Proxy) addDelegates(clients []delegate) error {
 
 // addStorage is nothing for memory, which the program takes by itself.
 func (p *Proxy) addStorage(srv *v1beta1.MCPServer, spec *authServerSpec) error {
-	if spec.Storage == nil || spec.Storage.Type == "memory" {
+	if spec.Storage.inMemory() {
 		if spec.Storage != nil && spec.Storage.MaxClients != nil {
-			spec.Storage.Redis = nil
-			return nil
+			spec.Storage = &authStorage{Type: spec.Storage.Type, MaxClients: spec.Storage.MaxClients}
+		} else {
+			spec.Storage = nil
 		}
-		spec.Storage = nil
 		return nil
 	}
 	redis := spec.Storage.Redis

@@ -208,6 +208,9 @@ type authStorage struct {
 	MaxClients *int32     `json:"maxDCRClients,omitempty"`
 }
 
+// inMemory tells whether nothing else is asked for.
+func (s *authStorage) inMemory() bool { return s == nil || s.Type == "memory" }
+
 type authRedis struct {
 	Addr        string `json:"addr,omitempty"`
 	ClusterMode bool   `json:"clusterMode,omitempty"`

@@ -215,11 +215,8 @@ func (c *comparison) server(called string, theirs, ours facts, departures []*reg
 			f := fact{path, value + " | " + cmp.Or(got, "(nothing)")}
 			c.differing[f] = append(c.differing[f], called)
 		}
-		if f := (fact{path, value}); !refusal && c.once[f] == nil {
-			c.once[f] = &tally{}
-		}
 		if !refusal {
-			c.once[fact{path, value}].add(same)
+			c.addOnce(fact{path, value}, same)
 		}
 		if !same && !slices.ContainsFunc(departures, func(d *regexp.Regexp) bool { return d.MatchString(called + " " + path) }) {
 			c.open[path] = true
@@ -239,6 +236,13 @@ func (c *comparison) server(called string, theirs, ours facts, departures []*reg
 		c.both = tally{c.both.all + one.all, c.both.same + one.same}
 	}
 	fmt.Fprintf(c, "%-20s %s (%d only ours)\n", called, one, more)
+}
+
+func (c *comparison) addOnce(f fact, same bool) {
+	if c.once[f] == nil {
+		c.once[f] = &tally{}
+	}
+	c.once[f].add(same)
 }
 
 func (c *comparison) list(title string, found map[fact][]string) {
