@@ -44,7 +44,7 @@ func (p *Place) http(name, transport string) {
 
 // stdio plays the node of the server's pod, to which the proxy attaches.
 func (p *Place) stdio(name, mode string) {
-	node := "node-of-" + name
+	node := "node-of-" + p.Namespace + "-" + name
 	pod := name + "-0"
 	running := container.Run(p, echo(p))
 	kubelet.Serve(p, p.Client, node, map[string]*container.Container{p.Namespace + "/" + pod + "/mcp": running})
