@@ -25,6 +25,7 @@ import (
 	"github.com/phasegate/phasegate/api/toolhive/runconfig"
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/test/support/harness"
+	"github.com/phasegate/phasegate/test/support/mcp/sessions"
 )
 
 const (
@@ -121,7 +122,7 @@ func (w *world) ourWay(name string) *way {
 	process := harness.ProcessForTest(w, harness.Program{Name: "ours", Path: path, Dir: dir, LogDir: w.LogDir, Args: []string{"run", image},
 		Env: []string{"KUBECONFIG=" + w.Kubeconfig, "POD_NAMESPACE=" + w.ns}})
 	address := "http://" + listen
-	harness.Eventually(w, "our proxy", soon, func() error { return healthy(address) })
+	harness.Eventually(w, "our proxy", soon, func() error { return sessions.Healthy(address) })
 	return &way{name: "our proxyrunner", address: address, process: process}
 }
 

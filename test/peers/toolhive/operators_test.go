@@ -262,7 +262,7 @@ func (u *user) call(ctx context.Context) error {
 			continue
 		}
 		address := "http://" + u.w.pods.Host(client.ObjectKeyFromObject(&pod)) + ":8080"
-		session, err := u.w.session(address, v1beta1.TransportStreamableHTTP, "")
+		session, err := u.w.session(address, "")
 		if err != nil {
 			return fmt.Errorf("pod %s: %w", pod.Name, err)
 		}

@@ -21,22 +21,17 @@ import (
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/test/support/harness"
-	"github.com/phasegate/phasegate/test/support/mcp/container"
-	"github.com/phasegate/phasegate/test/support/mcp/kubelet"
+	"github.com/phasegate/phasegate/test/support/mcp/sessions"
 )
 
 // TestReal holds what a user of ToolHive has, and must have here as well.
 func TestReal(t *testing.T) {
 	w := newWorld(t)
-	t.Run("streamable-http", func(t *testing.T) { w.on(t).plain("http", v1beta1.TransportStreamableHTTP) })
-	t.Run("sse", func(t *testing.T) { w.on(t).plain("sse", v1beta1.TransportSSE) })
-	t.Run("stdio", func(t *testing.T) { w.on(t).stdio("stdio", v1beta1.TransportStreamableHTTP) })
-	t.Run("stdio, sse to clients", func(t *testing.T) { w.on(t).stdio("stdio-sse", v1beta1.TransportSSE) })
+	sessions.Plain(t, func(t *testing.T) *sessions.Place { return w.on(t).place() })
 	t.Run("protected", func(t *testing.T) { w.on(t).protected() })
 	t.Run("authorization server", func(t *testing.T) { w.on(t).authorizing() })
 	t.Run("encrypted store", func(t *testing.T) { w.on(t).encrypted() })
@@ -52,125 +47,28 @@ func (w *world) on(t *testing.T) *world {
 	return &world{T: t, Cluster: w.Cluster, pods: w.pods, manager: w.manager, ns: w.ns, mu: w.mu, backends: w.backends, networks: w.networks}
 }
 
-// session is one of a client with a token.
-func (w *world) session(address, mode, token string) (*mcp.ClientSession, error) {
-	hc := &http.Client{Transport: bearer(token)}
-	var transport mcp.Transport = &mcp.StreamableClientTransport{Endpoint: address + "/mcp", HTTPClient: hc, MaxRetries: -1}
-	if mode == v1beta1.TransportSSE {
-		transport = &mcp.SSEClientTransport{Endpoint: address + "/sse", HTTPClient: hc}
-	}
-	return mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(w.Context(), transport, nil)
+// place is the world for the session tests that ours and theirs share.
+func (w *world) place() *sessions.Place {
+	return &sessions.Place{TB: w.T, Cluster: w.Cluster, Namespace: w.ns, Manager: w.manager, Pods: w.pods,
+		Serve: func(name, transport string) { w.backend(name, transport) }}
 }
 
-// bearer sends a token with each request; empty sends none.
-type bearer string
-
-// RoundTrip implements http.RoundTripper.
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	if b != "" {
-		r = r.Clone(r.Context())
-		r.Header.Set("Authorization", "Bearer "+string(b))
-	}
-	return http.DefaultTransport.RoundTrip(r)
-}
-
-// converse does with a server what clients do.
-func (w *world) converse(name, mode string) {
-	w.Helper()
-	address, _ := w.proxy(name)
-	var session *mcp.ClientSession
-	harness.Eventually(w, "a session with "+name, soon, func() (err error) {
-		session, err = w.session(address, mode, "")
-		return err
-	})
-	defer func() { _ = session.Close() }() // what is tested was seen
-	if got := session.InitializeResult().ServerInfo.Name; got != "echo" {
-		w.Errorf("initialize: the server calls itself %q", got)
-	}
-	if diff := cmp.Diff([]string{"add", "echo"}, w.list(session)); diff != "" {
-		w.Errorf("tools/list (-want +got):\n%s", diff)
-	}
-	if got, err := w.call(session, "echo", map[string]any{"text": "hello"}); got != "hello" || err != nil {
-		w.Errorf("tools/call: %q, %v", got, err)
-	}
+// session is one of a client of streamable-http with a token.
+func (w *world) session(address, token string) (*mcp.ClientSession, error) {
+	return sessions.Open(w.Context(), address, v1beta1.TransportStreamableHTTP, token)
 }
 
 func (w *world) list(session *mcp.ClientSession) []string {
 	w.Helper()
-	tools, err := session.ListTools(w.Context(), nil)
+	names, err := sessions.Tools(w.Context(), session)
 	if err != nil {
 		w.Fatal(err)
 	}
-	var names []string
-	for _, tool := range tools.Tools {
-		names = append(names, tool.Name)
-	}
-	slices.Sort(names)
 	return names
 }
 
 func (w *world) call(session *mcp.ClientSession, tool string, args map[string]any) (string, error) {
-	result, err := session.CallTool(w.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
-	if err != nil {
-		return "", err
-	}
-	if len(result.Content) != 1 {
-		return "", fmt.Errorf("%d contents", len(result.Content))
-	}
-	text, ok := result.Content[0].(*mcp.TextContent)
-	if !ok || result.IsError {
-		return "", fmt.Errorf("answered %+v", result.Content[0])
-	}
-	return text.Text, nil
-}
-
-func (w *world) plain(name, transport string) {
-	w.backend(name, transport)
-	w.create(name, transport, nil)
-	w.awaitPhase(name, "Ready")
-	w.converse(name, transport)
-	harness.Eventually(w, "the MCPServer to own the StatefulSet, which goes with it", soon, func() error {
-		set := &appsv1.StatefulSet{}
-		if err := w.Client.Get(w.Context(), w.key(name), set); err != nil {
-			return err
-		}
-		if owner := metav1.GetControllerOf(set); owner == nil || owner.Kind != "MCPServer" {
-			return fmt.Errorf("its owner is %v", owner)
-		}
-		return nil
-	})
-}
-
-// stdio plays the node of the server's pod, to which the program attaches.
-func (w *world) stdio(name, mode string) {
-	node := "node-of-" + name
-	pod := name + "-0"
-	running := container.Run(w.T, container.Echo(w.T))
-	kubelet.Serve(w.T, w.Client, node, map[string]*container.Container{w.ns + "/" + pod + "/mcp": running})
-	w.create(name, v1beta1.TransportStdio, func(s *v1beta1.MCPServerSpec) {
-		s.ProxyMode = mode
-		s.PodTemplateSpec = &runtime.RawExtension{Raw: []byte(`{"spec":{"nodeName":"` + node + `"}}`)}
-	})
-	w.play(pod)
-	w.awaitPhase(name, "Ready")
-	w.converse(name, mode)
-}
-
-// play makes a pod ready, as its kubelet would.
-func (w *world) play(name string) {
-	w.Helper()
-	harness.Eventually(w, "pod "+name, soon, func() error {
-		pod := &corev1.Pod{}
-		if err := w.Client.Get(w.Context(), w.key(name), pod); err != nil {
-			return err
-		}
-		now := metav1.Now()
-		pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &now
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now},
-			{Type: corev1.ContainersReady, Status: corev1.ConditionTrue, LastTransitionTime: now}}
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "mcp", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}}}
-		return w.Client.Status().Update(w.Context(), pod)
-	})
+	return sessions.Call(w.Context(), session, tool, args)
 }
 
 // protected is a server with an issuer, policies and an audit log.
@@ -193,11 +91,11 @@ func (w *world) protected() {
 		"no token": "", "a token of another issuer": newIssuer(w.T).token("https://elsewhere", "safe"),
 		"a token for another server": issuer.token(issuer.url, "other"), "a forged token": newIssuer(w.T).token(issuer.url, "safe"),
 	} {
-		if _, err := w.session(address, v1beta1.TransportStreamableHTTP, token); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
+		if _, err := w.session(address, token); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
 			w.Errorf("%s: %v, want that it is refused", why, err)
 		}
 	}
-	session, err := w.session(address, v1beta1.TransportStreamableHTTP, issuer.token(issuer.url, "safe"))
+	session, err := w.session(address, issuer.token(issuer.url, "safe"))
 	if err != nil {
 		w.Fatalf("a good token: %v", err)
 	}
@@ -233,7 +131,7 @@ func (w *world) authorizing() {
 	})
 	w.awaitPhase(name, "Ready")
 	address, _ := w.proxy(name)
-	if _, err := w.session(address, v1beta1.TransportStreamableHTTP, ""); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
+	if _, err := w.session(address, ""); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
 		w.Errorf("without a token: %v, want that it is refused", err)
 	}
 	var client struct {
@@ -290,7 +188,7 @@ func (w *world) tools() {
 	w.create(name, v1beta1.TransportStreamableHTTP, func(s *v1beta1.MCPServerSpec) { s.ToolConfigRef = &v1beta1.LocalRef{Name: "tools"} })
 	w.awaitPhase(name, "Ready")
 	address, _ := w.proxy(name)
-	session, err := w.session(address, v1beta1.TransportStreamableHTTP, "")
+	session, err := w.session(address, "")
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -334,7 +232,7 @@ func (w *world) thereAndBack() {
 	w.awaitProxy(name, ourImage)
 	w.startManager("toolhive")
 	w.awaitProxy(name, theirImage)
-	w.converse(name, v1beta1.TransportStreamableHTTP)
+	w.place().Converse(name, v1beta1.TransportStreamableHTTP)
 	w.startManager("phasegate")
 	w.awaitProxy(name, ourImage)
 	// Not in the logs of proxies: one that starts again now has the rights of its successor.

@@ -8,8 +8,6 @@
 package toolhive
 
 import (
-	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -26,13 +24,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 	"github.com/phasegate/phasegate/test/support/crds"
 	"github.com/phasegate/phasegate/test/support/harness"
+	"github.com/phasegate/phasegate/test/support/mcp/sessions"
 	"github.com/phasegate/phasegate/test/support/podrunner"
 )
 
@@ -203,15 +201,11 @@ func (w *world) forward(name string, rw http.ResponseWriter, r *http.Request) {
 // backend starts an MCP server for a name.
 func (w *world) backend(name, transport string) *harness.Process {
 	w.Helper()
-	path, err := harness.Binary("echoserver")
-	if err != nil {
-		w.Fatal(err)
-	}
 	address, err := harness.FreeAddress()
 	if err != nil {
 		w.Fatal(err)
 	}
-	process := harness.ProcessForTest(w, harness.Program{Name: "echo-" + name, Path: path, LogDir: w.LogDir, Args: []string{"-transport=" + transport, "-listen=" + address}})
+	process := sessions.Echo(w, w.LogDir, name, transport, address)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.backends[name] = address
@@ -225,14 +219,7 @@ func (w *world) key(name string) types.NamespacedName {
 // create makes a server.
 func (w *world) create(name, transport string, change func(*v1beta1.MCPServerSpec)) {
 	w.Helper()
-	srv := &v1beta1.MCPServer{ObjectMeta: metav1.ObjectMeta{Namespace: w.ns, Name: name}}
-	srv.Spec.Image, srv.Spec.Transport = image, transport
-	if change != nil {
-		change(&srv.Spec)
-	}
-	if err := w.Client.Create(w.Context(), srv); err != nil {
-		w.Fatal(err)
-	}
+	w.place().Create(name, transport, change)
 }
 
 // configure makes a configuration of ToolHive.
@@ -250,56 +237,13 @@ func (w *world) configure(kind, name string, spec map[string]any) {
 // awaitPhase waits until a server shows a phase, and answers it.
 func (w *world) awaitPhase(name, phase string) *v1beta1.MCPServer {
 	w.Helper()
-	srv := &v1beta1.MCPServer{}
-	harness.Eventually(w, name+" in phase "+phase, soon, func() error {
-		if err := w.manager.Alive(); err != nil {
-			return err
-		}
-		if err := w.Client.Get(w.Context(), w.key(name), srv); err != nil {
-			return err
-		}
-		if srv.Status.Phase != phase || srv.Status.ObservedGeneration != srv.Generation {
-			return fmt.Errorf("phase %q: %s", srv.Status.Phase, srv.Status.Message)
-		}
-		return nil
-	})
-	return srv
+	return w.place().AwaitPhase(name, phase)
 }
 
 // proxy is the address of the proxy of a server, and its process.
 func (w *world) proxy(name string) (string, *harness.Process) {
 	w.Helper()
-	var address string
-	var process *harness.Process
-	harness.Eventually(w, "a proxy of "+name, soon, func() error {
-		list := &corev1.PodList{}
-		if err := w.Client.List(w.Context(), list, client.InNamespace(w.ns), client.MatchingLabels(v1beta1.ProxyLabels(name))); err != nil {
-			return err
-		}
-		if len(list.Items) != 1 {
-			return fmt.Errorf("%d pods", len(list.Items))
-		}
-		pod := types.NamespacedName{Namespace: w.ns, Name: list.Items[0].Name}
-		var err error
-		if process, err = w.pods.Process(pod); err != nil {
-			return err
-		}
-		address = "http://" + w.pods.Host(pod) + ":8080"
-		return healthy(address)
-	})
-	return address, process
-}
-
-func healthy(address string) error {
-	r, err := http.Get(address + v1beta1.HealthPath)
-	if err != nil {
-		return err
-	}
-	defer r.Body.Close()
-	if r.StatusCode != http.StatusOK {
-		return errors.New(r.Status)
-	}
-	return nil
+	return w.place().Proxy(name)
 }
 
 // show logs what the programs said, where a test failed.

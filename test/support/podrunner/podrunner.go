@@ -9,8 +9,8 @@
 // It knows nothing of what the program does, but how it is told where to listen: an
 // argument that is a port of all addresses (":8080"), or `host` of its
 // runconfig.json, becomes an address of the pod's own, so that pods may use the same
-// port; `target_host` there becomes one at which nobody is, since other containers
-// are left to the nodes.
+// port; `target_host` there becomes one at which nobody is (Runner.Target), since other
+// containers are left to the nodes.
 package podrunner
 
 import (
@@ -160,6 +160,15 @@ func (r *Runner) Process(pod types.NamespacedName) (*harness.Process, error) {
 func (r *Runner) Host(pod types.NamespacedName) string {
 	if p := r.of(pod); p != nil {
 		return p.host
+	}
+	return ""
+}
+
+// Target is the address at which the process of a pod looks for its server, at the port that
+// its runconfig.json says: nobody is there until the caller starts one. Empty if the pod has none.
+func (r *Runner) Target(pod types.NamespacedName) string {
+	if p := r.of(pod); p != nil {
+		return p.target
 	}
 	return ""
 }
