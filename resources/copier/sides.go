@@ -38,13 +38,23 @@ type pairs struct {
 }
 
 func (s *sides) of(ctx context.Context, kind *resources.Kind) (*pairs, error) {
-	schema, err := s.cache.schemas.of(ctx, s.api, kind)
+	schema, err := s.schema(ctx, kind)
 	if err != nil {
 		return nil, err
 	}
 	p := &pairs{asker: asker{s.api, rules{s.me, kind, schema}}, from: s, known: s.cache.of(kind, schema)}
 	p.proved = p.known.next()
 	return p, nil
+}
+
+// schema is that of v3 as it is now. With a snapshot it is what the last look saw: a Verify finds what has happened.
+func (s *sides) schema(ctx context.Context, kind *resources.Kind) (*resources.Schema, error) {
+	if _, taken := s.v1.snapshot.of(kind); taken {
+		if last, known := s.cache.schemas.cached(kind.V3CRDName()); known {
+			return last.schema, nil
+		}
+	}
+	return s.cache.schemas.of(ctx, s.api, kind)
 }
 
 // visitor says what becomes of the v1 objects of a kind. Each is given to one of the three; they are called
