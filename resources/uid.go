@@ -12,23 +12,27 @@ import (
 // back: the bits of every byte are reversed, except for the version and the variant byte. It is its own
 // inverse. The error says that uid is no UUID.
 func ReverseUID(uid types.UID) (types.UID, error) {
-	b, err := ParseUID(uid)
+	id, err := ParseUID(uid)
 	if err != nil {
 		return "", err
 	}
-	for i := range b {
+	return types.UID(uuid.UUID(Reversed(id)).String()), nil
+}
+
+// Reversed is ReverseUID of what ParseUID returns.
+func Reversed(id [16]byte) [16]byte {
+	for i := range id {
 		if i != 6 && i != 8 { // version and variant stay readable
-			b[i] = bits.Reverse8(b[i])
+			id[i] = bits.Reverse8(id[i])
 		}
 	}
-	return types.UID(uuid.UUID(b).String()), nil
+	return id
 }
 
 // IsMirror tells whether a v3 object is no object of its own but the v1 object with this UID as the
-// aggregated API server shows it: under its own UID, or under the reversed one.
-func IsMirror(v1, v3 types.UID) bool {
-	reversed, err := ReverseUID(v1)
-	return v3 == v1 || err == nil && v3 == reversed
+// aggregated API server shows it: under its own UID, or under the reversed one. See ParseUID; zero is no object.
+func IsMirror(v1, v3 [16]byte) bool {
+	return v1 != [16]byte{} && (v3 == v1 || v3 == Reversed(v1))
 }
 
 // ParseUID is the 16 bytes that a UID spells. The error says that it is no UUID.

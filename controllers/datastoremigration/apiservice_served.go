@@ -31,7 +31,7 @@ func (p *parking) awaitV3Served(ctx context.Context, sc *scope) (outputs, error)
 	if svc == nil || isAggregated(svc) {
 		return nil, cmp.Or(p.staysParked(ctx, sc), fsm.Wait("APIService %s does not point to the CRDs yet", apiServiceName))
 	}
-	_, err = p.servers.eachServer(ctx, sc, newest, p.serverServesV3)
+	_, err = p.servers.eachServer(ctx, sc, cached, p.serverServesV3)
 	return nil, err
 }
 

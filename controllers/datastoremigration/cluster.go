@@ -316,7 +316,12 @@ func (c *cluster) answersFromV1(ctx context.Context, asked client.Client) (bool,
 	if err != nil || v3 == nil {
 		return false, err
 	}
-	return resources.IsMirror(v1.GetUID(), v3.GetUID()), nil
+	of, err := resources.ParseUID(v1.GetUID())
+	if err != nil {
+		return false, err
+	}
+	shown, err := resources.ParseUID(v3.GetUID())
+	return resources.IsMirror(of, shown), err
 }
 
 // gone tells that a kind is not served any more, or was never meant to be listed.

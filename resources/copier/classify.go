@@ -92,7 +92,7 @@ func (r rules) isAsSent(sent, live *unstructured.Unstructured) bool {
 }
 
 // equals is isEqual for an object that was digested.
-func (r rules) equals(e entry, conv *resources.Converted) bool {
+func (r rules) equals(e *entry, conv *resources.Converted) bool {
 	return !e.terminating && !r.lacksStatus(e, conv) && e.body != nil && e.body.digest == r.digest(conv.Object)
 }
 
@@ -101,13 +101,13 @@ func (r rules) digest(obj *unstructured.Unstructured) [sha256.Size]byte {
 	return resources.Digest(r.kind, r.schema, withoutCalicoOwners(obj))
 }
 
-func (r rules) entryWithContent(obj *unstructured.Unstructured) entry {
+func (r rules) entryWithContent(obj *unstructured.Unstructured) *entry {
 	e := r.entryWithStatus(obj)
 	e.body.digest = r.digest(obj)
 	return e
 }
 
-func (r rules) entryWithStatus(obj *unstructured.Unstructured) entry {
+func (r rules) entryWithStatus(obj *unstructured.Unstructured) *entry {
 	e := entryOf(r.me, obj)
 	e.body = &body{bare: isBare(obj), ownStatus: r.ownStatus(obj)}
 	return e
@@ -145,7 +145,7 @@ func (r rules) statusDigest(status map[string]any) string {
 
 // lacksStatus: a copy of ours has no status, where v1 has one, or another one than v1 has. What a controller has
 // written stays.
-func (r rules) lacksStatus(e entry, conv *resources.Converted) bool {
+func (r rules) lacksStatus(e *entry, conv *resources.Converted) bool {
 	switch {
 	case !e.ours || e.body == nil:
 		return false

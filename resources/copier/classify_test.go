@@ -116,7 +116,7 @@ status: {conditions: []}`)
 func TestOwnerMapKnowsBothUIDs(t *testing.T) {
 	const reversed = types.UID("707a4c28-da5b-4279-8dca-f4d8ee6c4c61")
 	owners := newOwnerMap()
-	if err := owners.record(me, kindOf(t, "IPAMConfiguration"), "default", "new"); err != nil {
+	if err := owners.record(idOf(me), kindOf(t, "IPAMConfiguration"), "default", &entry{uid: "new"}); err != nil {
 		t.Fatal(err)
 	}
 	yes := true
@@ -153,16 +153,16 @@ func TestAProofHolds(t *testing.T) {
 	proved.prove(&resources.Converted{V1UID: me, V1Version: "7"}, digest{}, v3, 8)
 	for name, tc := range map[string]struct {
 		why     string
-		version string
-		live    entry
+		version uint64
+		live    *entry
 		want    bool
 	}{
-		"both as they were": {why: "nobody has written either", version: "7", live: entry{uid: v3, version: 8}, want: true},
-		"v1 was written":    {why: "the copy is of what v1 was", version: "9", live: entry{uid: v3, version: 8}},
-		"v3 was written":    {why: "it may be anything by now", version: "7", live: entry{uid: v3, version: 9}},
-		"v3 is another":     {why: "somebody has created it anew", version: "7", live: entry{uid: me, version: 8}},
-		"v3 is gone":        {why: "there is nothing to compare with", version: "7"},
-		"no number":         {why: "then nobody can tell", version: "x", live: entry{uid: v3, version: 8}},
+		"both as they were": {why: "nobody has written either", version: 7, live: &entry{id: idOf(v3), version: 8}, want: true},
+		"v1 was written":    {why: "the copy is of what v1 was", version: 9, live: &entry{id: idOf(v3), version: 8}},
+		"v3 was written":    {why: "it may be anything by now", version: 7, live: &entry{id: idOf(v3), version: 9}},
+		"v3 is another":     {why: "somebody has created it anew", version: 7, live: &entry{id: idOf(me), version: 8}},
+		"v3 is gone":        {why: "there is nothing to compare with", version: 7},
+		"no number":         {why: "then nobody can tell", version: parseVersion("x"), live: &entry{id: idOf(v3), version: 8}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			id, _ := resources.ParseUID(me)

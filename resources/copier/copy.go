@@ -148,8 +148,8 @@ func (c *copying) enqueue(ctx context.Context, kind *resources.Kind) (*kindRun, 
 		}
 	}
 	return of, pairs.visit(ctx, true, visitor{
-		proved: func(v1 v1Object, key client.ObjectKey, live entry, _ proof) error {
-			return c.equal(v1.uid, dependent{kind: kind, key: key, want: v1.owners, live: live})
+		proved: func(v1 *v1Object, key client.ObjectKey, live *entry, _ proof) error {
+			return c.equal(v1.id, dependent{kind: kind, key: key, want: v1.owners, live: *live})
 		},
 		single: func(key client.ObjectKey) error { return put(job{of: of, key: key}) },
 		whole:  func(v1 *unstructured.Unstructured) error { return put(job{of: of, v1: v1}) },

@@ -42,7 +42,7 @@ func (l *EqualityCache) of(kind *resources.Kind, schema *resources.Schema) *proo
 	return newProofs(schema)
 }
 
-// keep replaces what is proved of a kind by what a look at all of its objects has proved.
+// keep replaces what is proved of a kind by what a look at all of its objects has added to.
 func (l *EqualityCache) keep(kind *resources.Kind, proved *proofs) {
 	if l.forgetful {
 		return
@@ -63,6 +63,12 @@ type proofs struct {
 // rawUID is a UID, in less than half of the space.
 type rawUID [16]byte
 
+// idOf is zero for a UID that is no UUID. Of zero nothing is proved.
+func idOf(uid types.UID) rawUID {
+	id, _ := resources.ParseUID(uid)
+	return id
+}
+
 // proof says that two objects, as they were in these versions, were found equal in all but the owners in
 // Calico.
 type proof struct {
@@ -73,12 +79,22 @@ type proof struct {
 }
 
 // holds says that neither object has changed since.
-func (p proof) holds(v1Version string, live entry) bool {
-	return p.v1Version == parseVersion(v1Version) && p.v3 == live.id() && p.v3Version == live.version
+func (p proof) holds(v1Version uint64, live *entry) bool {
+	return live != nil && p.v1Version == v1Version && p.v3 == live.id && p.v3Version == live.version
 }
 
 func newProofs(schema *resources.Schema) *proofs {
 	return &proofs{schema: schema, v3: -1, by: map[rawUID]proof{}}
+}
+
+// next is what the next look adds to: these, unless most of them are of objects that are gone.
+func (p *proofs) next() *proofs {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if int64(len(p.by)) > 2*p.v3+1000 {
+		return newProofs(p.schema)
+	}
+	return p
 }
 
 // of is the proof of one v1 object.
@@ -98,11 +114,8 @@ func (p *proofs) add(v1 rawUID, proved proof) {
 // prove notes that a v3 object was found equal to what a v1 object becomes. What cannot be told from other
 // objects, or from itself later, is not noted.
 func (p *proofs) prove(conv *resources.Converted, v1 digest, v3 types.UID, version uint64) {
-	of, badV1 := resources.ParseUID(conv.V1UID)
-	found := proof{v1Version: parseVersion(conv.V1Version), v3Version: version, digest: v1}
-	var badV3 error
-	found.v3, badV3 = resources.ParseUID(v3)
-	if badV1 == nil && badV3 == nil && found.v1Version != 0 && found.v3Version != 0 {
+	of, found := idOf(conv.V1UID), proof{v1Version: parseVersion(conv.V1Version), v3: idOf(v3), v3Version: version, digest: v1}
+	if of != (rawUID{}) && found.v3 != (rawUID{}) && found.v1Version != 0 && found.v3Version != 0 {
 		p.add(of, found)
 	}
 }

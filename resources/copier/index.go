@@ -18,13 +18,16 @@ import (
 // each, which it shares with the replica that it is of, if any.
 type index struct {
 	mu      sync.Mutex
-	entries map[client.ObjectKey]*entry
-	total   int64 // how many there were before any was taken
+	entries map[client.ObjectKey]*entry // of all objects; a replica may have the same map
+	taken   map[client.ObjectKey]bool
+	// proved are taken, too. They are nearly all, and each is there once: see takeProved.
+	proved []client.ObjectKey
 }
 
 // entry is what is known of one v3 object. It does not change.
 type entry struct {
 	uid         types.UID
+	id          rawUID // the same; zero where it is no UUID
 	version     uint64
 	owners      []metav1.OwnerReference
 	copied      string // of which version of v1 it is a copy, see CopiedVersionAnnotation
@@ -41,57 +44,62 @@ type body struct {
 	ownStatus string            // see ownStatus
 }
 
-// newIndex makes room for so many.
-func newIndex(objects int) *index {
-	return &index{entries: make(map[client.ObjectKey]*entry, objects)}
+func newIndex(entries map[client.ObjectKey]*entry) *index {
+	return &index{entries: entries, taken: map[client.ObjectKey]bool{}}
 }
 
-func (i *index) put(key client.ObjectKey, e entry) { i.entries[key] = &e }
-
-// at is zero where there is none.
-func (i *index) at(key client.ObjectKey) entry {
-	if e := i.entries[key]; e != nil {
-		return *e
-	}
-	return entry{}
-}
+func (i *index) total() int64 { return int64(len(i.entries)) }
 
 // entryOf is what the metadata of a v3 object says.
-func entryOf(me owner, obj metav1.Object) entry {
-	return entry{
-		uid: obj.GetUID(), version: parseVersion(obj.GetResourceVersion()), owners: obj.GetOwnerReferences(),
+func entryOf(me owner, obj metav1.Object) *entry {
+	return &entry{
+		uid: obj.GetUID(), id: idOf(obj.GetUID()), version: parseVersion(obj.GetResourceVersion()), owners: obj.GetOwnerReferences(),
 		copied: obj.GetAnnotations()[resources.CopiedVersionAnnotation],
 		ours:   me.has(obj), marked: obj.GetAnnotations()[resources.MigratedByAnnotation] != "", terminating: obj.GetDeletionTimestamp() != nil,
 	}
 }
 
-// id is zero for an object whose UID cannot be read.
-func (e entry) id() rawUID {
-	id, _ := resources.ParseUID(e.uid)
-	return id
-}
+func (e *entry) revision() uint64 { return e.version }
 
 // names are those of all entries, by their UID.
 func (i *index) names() map[rawUID]client.ObjectKey {
-	i.mu.Lock()
-	defer i.mu.Unlock()
 	names := make(map[rawUID]client.ObjectKey, len(i.entries))
 	for key, e := range i.entries {
-		names[e.id()] = key
+		names[e.id] = key
 	}
 	return names
 }
 
-// take removes and returns an entry: what is left in the end has no v1 object.
-func (i *index) take(key client.ObjectKey) (entry, bool) {
+// take returns an entry once: what is left in the end has no v1 object.
+func (i *index) take(key client.ObjectKey) (*entry, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	e, ok := i.entries[key]
-	if !ok {
-		return entry{}, false
+	if !ok || i.taken[key] {
+		return nil, false
 	}
-	delete(i.entries, key)
-	return *e, true
+	i.taken[key] = true
+	return e, true
+}
+
+// takeProved takes an entry for a v1 object, before any other is taken. As long as all are called as in v1, nobody has
+// to look whether one is taken already.
+func (i *index) takeProved(key client.ObjectKey, sameName bool) bool {
+	if sameName {
+		i.proved = append(i.proved, key)
+		return true
+	}
+	i.settle()
+	_, ok := i.take(key)
+	return ok
+}
+
+// settle moves the proved to the other taken ones.
+func (i *index) settle() {
+	for _, key := range i.proved {
+		i.taken[key] = true
+	}
+	i.proved = nil
 }
 
 // orphans are the copies of ours that nobody took, sorted by name.
@@ -101,9 +109,13 @@ func (i *index) orphans() []client.ObjectKey { return i.left(true) }
 func (i *index) left(ours bool) []client.ObjectKey {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if len(i.taken)+len(i.proved) == len(i.entries) {
+		return nil
+	}
+	i.settle()
 	var keys []client.ObjectKey
 	for key, e := range i.entries {
-		if e.ours == ours {
+		if e.ours == ours && !i.taken[key] {
 			keys = append(keys, key)
 		}
 	}
@@ -119,7 +131,7 @@ func (i *index) onlyInV3(kind *resources.Kind) (only []resources.Problem) {
 			continue
 		}
 		who, target := "no migration has made it", key.Name
-		if i.at(key).marked {
+		if i.entries[key].marked {
 			who = "another migration has left it"
 		}
 		if key.Namespace != "" {

@@ -48,11 +48,11 @@ func nameOf(n int) client.ObjectKey {
 }
 
 func filledIndex(n int) *index {
-	idx := newIndex(0)
+	entries := map[client.ObjectKey]*entry{}
 	for i := range n {
-		idx.put(nameOf(i), entry{uid: uidOf(i), version: uint64(i), copied: fmt.Sprint(i), ours: true})
+		entries[nameOf(i)] = &entry{uid: uidOf(i), id: idOf(uidOf(i)), version: uint64(i), copied: fmt.Sprint(i), ours: true}
 	}
-	return idx
+	return newIndex(entries)
 }
 
 func filledProofs(n int) *proofs {
@@ -65,7 +65,7 @@ func filledProofs(n int) *proofs {
 
 func filledList(n int) (all []*v1Object) {
 	for i := range n {
-		all = append(all, &v1Object{key: nameOf(i), uid: uidOf(i), version: fmt.Sprint(i)})
+		all = append(all, &v1Object{key: nameOf(i), id: idOf(uidOf(i)), version: uint64(i)})
 	}
 	return all
 }

@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
@@ -56,8 +55,8 @@ func (n *notebook) leave(kind *resources.Kind, v1 *unstructured.Unstructured) {
 
 // landed notes where a v1 object is in v3, and whether it lacks owners in Calico there: one of them is
 // not copied yet, or was not when the object was. Those of a copy of ours are RemapOwners' to set.
-func (n *notebook) landed(v1 types.UID, d dependent) error {
-	if err := n.owners.record(v1, d.kind, d.key.Name, d.live.uid); err != nil {
+func (n *notebook) landed(v1 rawUID, d dependent) error {
+	if err := n.owners.record(v1, d.kind, d.key.Name, &d.live); err != nil {
 		return err
 	}
 	d.live.owners, _ = resources.SplitOwners(d.live.owners)

@@ -14,7 +14,7 @@ import (
 // by the bit-reversed one; the map is keyed by the raw one and asked for both.
 type ownerMap struct {
 	mu sync.RWMutex
-	by map[types.UID]ownerTarget
+	by map[rawUID]ownerTarget
 }
 
 type ownerTarget struct {
@@ -23,18 +23,18 @@ type ownerTarget struct {
 	uid  types.UID
 }
 
-func newOwnerMap() *ownerMap { return &ownerMap{by: map[types.UID]ownerTarget{}} }
+func newOwnerMap() *ownerMap { return &ownerMap{by: map[rawUID]ownerTarget{}} }
 
 // record says that the v1 object v1UID is in v3. The error says that what was found there is the v1 object
 // itself, shown by the aggregated API server: to take it for a copy would lose it in the end.
-func (m *ownerMap) record(v1UID types.UID, kind *resources.Kind, name string, uid types.UID) error {
-	if resources.IsMirror(v1UID, uid) {
+func (m *ownerMap) record(v1 rawUID, kind *resources.Kind, name string, v3 *entry) error {
+	if resources.IsMirror(v1, v3.id) {
 		return fmt.Errorf("%s %s in v3 is its v1 object, shown by an aggregated API server: APIService %s must point to the CRDs",
 			kind.Name(), name, resources.V3Version+"."+resources.V3Group)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.by[v1UID] = ownerTarget{kind: kind, name: name, uid: uid}
+	m.by[v1] = ownerTarget{kind: kind, name: name, uid: v3.uid}
 	return nil
 }
 
@@ -58,13 +58,13 @@ func (m *ownerMap) resolve(refs []metav1.OwnerReference) (resolved, unknown []me
 }
 
 func (m *ownerMap) find(uid types.UID) (ownerTarget, bool) {
-	if target, ok := m.by[uid]; ok {
-		return target, true
-	}
-	raw, err := resources.ReverseUID(uid)
+	id, err := resources.ParseUID(uid)
 	if err != nil {
 		return ownerTarget{}, false // no UUID: no object of ours
 	}
-	target, ok := m.by[raw]
+	target, ok := m.by[id]
+	if !ok {
+		target, ok = m.by[resources.Reversed(id)]
+	}
 	return target, ok
 }

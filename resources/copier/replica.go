@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,7 +32,7 @@ const (
 )
 
 // replica is what one side holds of a kind, as far as a watch has shown it.
-type replica[T any] struct {
+type replica[T seen] struct {
 	*api
 	gvk schema.GroupVersionKind
 	of  func(*Meta) T
@@ -42,7 +44,8 @@ type replica[T any] struct {
 	turn sync.Mutex // one barrier at a time
 
 	mu       sync.Mutex
-	objects  map[client.ObjectKey]*replicated[T]
+	objects  map[client.ObjectKey]T
+	lent     bool          // an index has the objects: they are changed in a copy
 	revision uint64        // of the newest event
 	newest   uint64        // of the newest event that is not a barrier of ours
 	broken   bool          // the watch has ended, or is too far behind
@@ -51,14 +54,14 @@ type replica[T any] struct {
 	shown    chan struct{} // closed when it has come; nil when none is waited for
 }
 
-// replicated does not change: lists and indexes go on with it when the replica has another.
-type replicated[T any] struct {
-	is      T
-	version uint64
+// seen is what is kept of an object. It does not change: lists and indexes go on with it when the replica has another.
+type seen interface {
+	comparable
+	revision() uint64
 }
 
-func newReplica[T any](a *api, gvk schema.GroupVersionKind, of func(*Meta) T) *replica[T] {
-	return &replica[T]{api: a, gvk: gvk, of: of, objects: map[client.ObjectKey]*replicated[T]{}}
+func newReplica[T seen](a *api, gvk schema.GroupVersionKind, of func(*Meta) T) *replica[T] {
+	return &replica[T]{api: a, gvk: gvk, of: of, objects: map[client.ObjectKey]T{}}
 }
 
 // start lists the kind, and watches it from there on while it lives.
@@ -109,8 +112,11 @@ func (r *replica[T]) see(what watch.EventType, obj *Meta) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key, version := client.ObjectKeyFromObject(obj), parseVersion(obj.ResourceVersion)
-	if known := r.objects[key]; known != nil && version <= known.version || version == 0 {
+	if known, there := r.objects[key]; there && version <= known.revision() || version == 0 {
 		return // shown by the list already
+	}
+	if r.lent {
+		r.objects, r.lent = maps.Clone(r.objects), false
 	}
 	if what == watch.Deleted {
 		delete(r.objects, key)
@@ -118,7 +124,7 @@ func (r *replica[T]) see(what watch.EventType, obj *Meta) {
 		if r.shared != nil {
 			key = r.shared(key)
 		}
-		r.objects[key] = &replicated[T]{is: r.of(obj), version: version}
+		r.objects[key] = r.of(obj)
 	}
 	r.revision = max(r.revision, version)
 	if r.choose(key, obj) && r.shown != nil && obj.Annotations[migrationv1.AnnotationBarrier] == r.value {
@@ -135,7 +141,7 @@ func (r *replica[T]) choose(key client.ObjectKey, obj *Meta) bool {
 		return false
 	}
 	r.barrier = nil
-	if now, there := r.objects[key]; there && (r.mayBarrier == nil || r.mayBarrier(now.is)) {
+	if now, there := r.objects[key]; there && (r.mayBarrier == nil || r.mayBarrier(now)) {
 		r.barrier = obj.DeepCopy() // a list uses its items again
 	}
 	return r.barrier != nil
@@ -203,25 +209,18 @@ func (r *replica[T]) writeBarrier(ctx context.Context) (<-chan struct{}, error) 
 }
 
 // listOf is what a watch of v1 has shown.
-func listOf(r *replica[v1Object]) (of v1List) {
+func listOf(r *replica[*v1Object]) (of v1List) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	of.revision, of.newest, of.objects = r.revision, r.newest, int64(len(r.objects))
-	of.all = make([]*v1Object, 0, len(r.objects))
-	for _, obj := range r.objects {
-		of.all = append(of.all, &obj.is)
-	}
+	of.all = slices.Collect(maps.Values(r.objects))
 	return of
 }
 
 // indexOf is what a watch of v3 has shown.
-func indexOf(r *replica[entry]) *index {
+func indexOf(r *replica[*entry]) *index {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	idx := newIndex(len(r.objects))
-	for key, obj := range r.objects {
-		idx.entries[key] = &obj.is
-	}
-	idx.total = int64(len(r.objects))
-	return idx
+	r.lent = true
+	return newIndex(r.objects)
 }

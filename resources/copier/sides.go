@@ -2,8 +2,10 @@ package copier
 
 import (
 	"context"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
@@ -31,23 +33,35 @@ type pairs struct {
 	from *sides
 	// live is v3. The object that was found for a v1 object is taken from it.
 	live *index
-	// known was proved by earlier looks, proved by this one.
+	// known was proved by earlier looks, proved is for what this one proves; they may be the same.
 	known, proved *proofs
 }
 
 func (s *sides) of(ctx context.Context, kind *resources.Kind) (*pairs, error) {
-	schema, err := s.cache.schemas.of(ctx, s.api, kind)
+	schema, err := s.schema(ctx, kind)
 	if err != nil {
 		return nil, err
 	}
-	return &pairs{asker: asker{s.api, rules{s.me, kind, schema}}, from: s, known: s.cache.of(kind, schema), proved: newProofs(schema)}, nil
+	p := &pairs{asker: asker{s.api, rules{s.me, kind, schema}}, from: s, known: s.cache.of(kind, schema)}
+	p.proved = p.known.next()
+	return p, nil
+}
+
+// schema is that of v3 as it is now. With a snapshot it is what the last look saw: a Verify finds what has happened.
+func (s *sides) schema(ctx context.Context, kind *resources.Kind) (*resources.Schema, error) {
+	if _, taken := s.v1.snapshot.of(kind); taken {
+		if last, known := s.cache.schemas.cached(kind.V3CRDName()); known {
+			return last.schema, nil
+		}
+	}
+	return s.cache.schemas.of(ctx, s.api, kind)
 }
 
 // visitor says what becomes of the v1 objects of a kind. Each is given to one of the three; they are called
 // from one goroutine.
 type visitor struct {
 	// proved is for a v1 object of which it is proved that v3 holds the same, as key.
-	proved func(v1 v1Object, key client.ObjectKey, live entry, p proof) error
+	proved func(v1 *v1Object, key client.ObjectKey, live *entry, p proof) error
 	// single is for one of a few others, which are to be read one by one; see Source.read.
 	single func(key client.ObjectKey) error
 	// whole is for an object that was read already.
@@ -62,28 +76,28 @@ type visitor struct {
 // has no digests, whatever is read.
 func (p *pairs) visit(ctx context.Context, content bool, v visitor) (err error) {
 	whole := len(p.known.by) == 0 || p.kind.InOrder()
-	if p.live, err = p.list(ctx, content && whole, v.seen); err != nil || v.onlyPairs && p.live.total == 0 {
+	if p.live, err = p.list(ctx, content && whole, v.seen); err != nil || v.onlyPairs && p.live.total() == 0 {
 		return err
 	}
-	p.proved.v3 = p.live.total
+	p.proved.v3 = p.live.total()
 	if whole {
 		return p.from.v1.eachToCopy(ctx, p.kind, v.whole)
 	}
-	open, err := p.filterProved(ctx, v)
+	proved, open, err := p.filterProved(ctx, v)
 	if err != nil {
 		return err
 	}
-	if isFew(len(open), len(p.proved.by)) {
+	if isFew(len(open), len(proved)) {
 		return eachOf(open, func(key *client.ObjectKey) error { return v.single(*key) })
 	}
+	done := sets.New(proved...)
 	if content {
 		if err := p.fill(ctx); err != nil {
 			return err
 		}
 	}
 	return p.from.v1.EachV1(ctx, p.kind, func(v1 *unstructured.Unstructured) error {
-		id, _ := resources.ParseUID(v1.GetUID()) // of zero nothing is proved
-		if _, done := p.proved.of(id); done {
+		if done.Has(idOf(v1.GetUID())) {
 			return nil
 		}
 		return v.whole(v1)
@@ -102,7 +116,7 @@ func (p *pairs) lastSeen(content bool) *index {
 	case !taken:
 		return nil
 	case len(v1) == 0 && p.known.v3 == 0 && len(p.known.by) == 0:
-		return newIndex(0)
+		return newIndex(nil)
 	case !content && watched != nil && watched.v3.follows():
 		return indexOf(watched.v3)
 	}
@@ -119,50 +133,63 @@ func (p *pairs) list(ctx context.Context, content, seen bool) (*index, error) {
 	if watched := p.from.v1.watcher.kinds.of(p.kind); !content && watched != nil && watched.v3.pass(ctx) {
 		return indexOf(watched.v3), nil
 	}
-	idx, of := newIndex(0), inV3(p.kind)
+	entries, of := map[client.ObjectKey]*entry{}, inV3(p.kind)
 	var err error
 	if content {
 		err = p.eachObject(ctx, of, func(obj *unstructured.Unstructured) error {
-			idx.put(client.ObjectKeyFromObject(obj), p.entryWithContent(obj))
+			entries[client.ObjectKeyFromObject(obj)] = p.entryWithContent(obj)
 			return nil
 		})
 	} else {
 		err = p.eachMeta(ctx, of, func(obj *Meta) error {
-			idx.put(client.ObjectKeyFromObject(obj), entryOf(p.me, obj))
+			entries[client.ObjectKeyFromObject(obj)] = entryOf(p.me, obj)
 			return nil
 		})
 	}
-	idx.total = int64(len(idx.entries))
-	return idx, err
+	return newIndex(entries), err
 }
 
-// filterProved hands over what is proved, and returns the names of the other v1 objects.
-func (p *pairs) filterProved(ctx context.Context, v visitor) (open []client.ObjectKey, err error) {
-	names := p.live.names()
-	err = p.from.v1.eachMetaToCopy(ctx, p.kind, func(v1 v1Object) error {
-		id, _ := resources.ParseUID(v1.uid)
-		found, known := p.known.of(id)
-		key := names[found.v3]
-		live := p.live.at(key)
-		if !known || v1.unreadable || !found.holds(v1.version, live) {
+// filterProved hands over what is proved, and returns the UIDs of that, and the names of the other v1 objects.
+func (p *pairs) filterProved(ctx context.Context, v visitor) (proved []rawUID, open []client.ObjectKey, err error) {
+	var names map[rawUID]client.ObjectKey // of v3; nil as long as each is called as in v1
+	proved = make([]rawUID, 0, len(p.known.by))
+	p.live.proved = make([]client.ObjectKey, 0, len(p.live.entries))
+	err = p.from.v1.eachMetaToCopy(ctx, p.kind, func(v1 *v1Object) error {
+		found, known := p.known.of(v1.id)
+		key := v1.key
+		live := p.live.entries[key]
+		if known && (live == nil || live.id != found.v3) {
+			if names == nil {
+				names = p.live.names()
+			}
+			key = names[found.v3]
+			live = p.live.entries[key]
+		}
+		if !known || v1.unreadable || !found.holds(v1.version, live) || !p.live.takeProved(key, names == nil) {
 			open = append(open, v1.key)
 			return nil
 		}
-		p.live.take(key)
-		p.proved.add(id, found)
+		proved = append(proved, v1.id)
+		if p.proved != p.known {
+			p.proved.add(v1.id, found)
+		}
 		return v.proved(v1, key, live, found)
 	})
-	return open, err
+	return proved, open, err
 }
 
 // fill reads the content of the v3 objects that are left in the index. One that has come since is not in
 // it, as if it came later.
 func (p *pairs) fill(ctx context.Context) error {
-	return p.eachObject(ctx, inV3(p.kind), func(obj *unstructured.Unstructured) error {
+	p.live.settle()
+	filled := maps.Clone(p.live.entries)
+	err := p.eachObject(ctx, inV3(p.kind), func(obj *unstructured.Unstructured) error {
 		key := client.ObjectKeyFromObject(obj)
-		if _, left := p.live.entries[key]; left {
-			p.live.put(key, p.entryWithContent(obj))
+		if _, there := filled[key]; there && !p.live.taken[key] {
+			filled[key] = p.entryWithContent(obj)
 		}
 		return nil
 	})
+	p.live.entries = filled
+	return err
 }

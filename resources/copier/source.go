@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
@@ -29,8 +28,8 @@ type Source struct {
 // v1Object is what the metadata of a v1 object says.
 type v1Object struct {
 	key     client.ObjectKey
-	uid     types.UID
-	version string
+	id      rawUID // zero where it is no UUID
+	version uint64
 	content string                  // its ContentVersion
 	owners  []metav1.OwnerReference // in Calico, as v1 has them
 	// attached: the object itself refers to one of them: no migration has taken them off.
@@ -39,13 +38,15 @@ type v1Object struct {
 	unreadable bool
 }
 
-func v1ObjectOf(obj *Meta) v1Object {
+func v1ObjectOf(obj *Meta) *v1Object {
 	owners, err := resources.CalicoOwners(obj)
-	return v1Object{
-		key: client.ObjectKeyFromObject(obj), uid: obj.UID, version: obj.ResourceVersion, content: resources.ContentVersion(obj), owners: owners,
+	return &v1Object{
+		key: client.ObjectKeyFromObject(obj), id: idOf(obj.UID), version: parseVersion(obj.ResourceVersion), content: resources.ContentVersion(obj), owners: owners,
 		attached: err != nil || resources.HasCalicoOwners(obj), unreadable: err != nil,
 	}
 }
+
+func (o *v1Object) revision() uint64 { return o.version }
 
 // moment is what the API server had of a v1 kind at some time.
 type moment struct {
@@ -89,7 +90,7 @@ func (s *Source) eachToCopy(ctx context.Context, kind *resources.Kind, do func(*
 }
 
 // eachMetaToCopy streams the metadata of the v1 objects of a kind that are migrated.
-func (s *Source) eachMetaToCopy(ctx context.Context, kind *resources.Kind, do func(v1Object) error) error {
+func (s *Source) eachMetaToCopy(ctx context.Context, kind *resources.Kind, do func(*v1Object) error) error {
 	all, known := s.snapshot.of(kind)
 	if !known && s.watcher.kinds.of(kind) != nil {
 		now, err := s.now(ctx, kind)
@@ -102,7 +103,7 @@ func (s *Source) eachMetaToCopy(ctx context.Context, kind *resources.Kind, do fu
 		return s.eachMeta(ctx, inV1(kind), func(obj *Meta) error { return do(v1ObjectOf(obj)) })
 	}
 	for _, v1 := range all {
-		if err := do(*v1); err != nil {
+		if err := do(v1); err != nil {
 			return err
 		}
 	}
@@ -135,8 +136,7 @@ func (s *Source) now(ctx context.Context, kind *resources.Kind) (of v1List, err 
 		return eachOf(page.Items, func(obj *Meta) error {
 			of.objects++
 			of.newest = max(of.newest, parseVersion(obj.ResourceVersion))
-			v1 := v1ObjectOf(obj)
-			of.all = append(of.all, &v1)
+			of.all = append(of.all, v1ObjectOf(obj))
 			return nil
 		})
 	})

@@ -90,7 +90,7 @@ func (s *comparer) kind(ctx context.Context, kind *resources.Kind) error {
 		return err
 	}
 	s.cache.keep(kind, of.proved)
-	of.counts.V3, of.counts.Digest = of.live.total, of.sum.of(kind).Digest
+	of.counts.V3, of.counts.Digest = of.live.total(), of.sum.of(kind).Digest
 	s.mu.Lock()
 	s.counts[kind.Name()] = of.counts
 	s.mu.Unlock()

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
@@ -38,11 +37,11 @@ type mismatch struct {
 func (k *kindComparer) compareBoth(ctx context.Context) error {
 	var singles []client.ObjectKey
 	err := k.visit(ctx, k.all.content, visitor{
-		proved: func(v1 v1Object, key client.ObjectKey, live entry, p proof) error {
+		proved: func(v1 *v1Object, key client.ObjectKey, live *entry, p proof) error {
 			k.counts.V1++
 			k.sum.add(p.digest)
 			k.same(key, live.ours)
-			return k.depends(v1.uid, dependent{kind: k.kind, key: key, content: v1.content, want: v1.owners, live: live})
+			return k.depends(v1.id, dependent{kind: k.kind, key: key, content: v1.content, want: v1.owners, live: *live})
 		},
 		single: func(key client.ObjectKey) error {
 			singles = append(singles, key)
@@ -100,7 +99,7 @@ func (k *kindComparer) one(v1 *unstructured.Unstructured) error {
 		k.missing(client.ObjectKeyFromObject(v1), fmt.Sprintf("is not in v3 as %q", key.Name))
 		return nil
 	}
-	if err := k.depends(conv.V1UID, dependent{kind: k.kind, key: key, content: conv.V1Content, want: conv.Owners, live: live}); err != nil {
+	if err := k.depends(idOf(conv.V1UID), dependent{kind: k.kind, key: key, content: conv.V1Content, want: conv.Owners, live: *live}); err != nil {
 		return err
 	}
 	switch {
@@ -115,12 +114,12 @@ func (k *kindComparer) one(v1 *unstructured.Unstructured) error {
 }
 
 // depends notes where a v1 object is in v3, and the object if owners in Calico are to be looked at.
-func (k *kindComparer) depends(v1 types.UID, d dependent) error {
+func (k *kindComparer) depends(v1 rawUID, d dependent) error {
 	d.live.owners, _ = resources.SplitOwners(d.live.owners)
 	if len(d.live.owners) > 0 || len(d.want) > 0 {
 		k.all.dependents.add(d)
 	}
-	return k.all.owners.record(v1, k.kind, d.key.Name, d.live.uid)
+	return k.all.owners.record(v1, k.kind, d.key.Name, &d.live)
 }
 
 // confirm reads v3 once more where anything differed, and finds out why each does. What has become equal,

@@ -25,8 +25,8 @@ type Watcher struct {
 
 // watchedKind is a kind that is watched on both sides.
 type watchedKind struct {
-	v1 *replica[v1Object]
-	v3 *replica[entry]
+	v1 *replica[*v1Object]
+	v3 *replica[*entry]
 }
 
 // Watch watches these kinds from now on, until Unwatch of the EqualityCache. Before, all kinds are to be on record,
@@ -58,13 +58,13 @@ func (w *Watcher) Watch(ctx context.Context, kinds []*resources.Kind) error {
 
 func (w *Watcher) newWatched(kind *resources.Kind) *watchedKind {
 	v1 := newReplica(w.api, kind.V1GVK(), v1ObjectOf)
-	v3 := newReplica(w.api, kind.V3GVK(), func(obj *Meta) entry { return entryOf(w.me, obj) })
-	v3.mayBarrier = func(e entry) bool { return e.ours && !e.terminating }
+	v3 := newReplica(w.api, kind.V3GVK(), func(obj *Meta) *entry { return entryOf(w.me, obj) })
+	v3.mayBarrier = func(e *entry) bool { return e.ours && !e.terminating }
 	v3.shared = func(key client.ObjectKey) client.ObjectKey {
 		v1.mu.Lock()
 		defer v1.mu.Unlock()
 		if obj := v1.objects[key]; obj != nil {
-			return obj.is.key
+			return obj.key
 		}
 		return key
 	}

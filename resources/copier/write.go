@@ -50,7 +50,7 @@ func (w *writer) copy(ctx context.Context, j *job) (err error) {
 	there, known := of.live.take(client.ObjectKeyFromObject(want))
 	if known && of.equals(there, j.conv) {
 		of.prove(j, there.uid, there.version)
-		return w.equal(j.conv.V1UID, j.dependent(there))
+		return w.equal(idOf(j.conv.V1UID), j.dependent(there))
 	}
 	resolved, unknown := w.ownersNow(j.conv.Owners)
 	if len(resolved) > 0 {
@@ -222,11 +222,11 @@ func (w *writer) done(j *job, live *unstructured.Unstructured, count counter) er
 	}
 	in := j.dependent(entryOf(j.of.me, live))
 	w.notes.done(in, count)
-	return w.notes.landed(j.conv.V1UID, in)
+	return w.notes.landed(idOf(j.conv.V1UID), in)
 }
 
 // equal counts an object that v3 has already as v1 has it.
-func (w *writer) equal(v1 types.UID, in dependent) error {
+func (w *writer) equal(v1 rawUID, in dependent) error {
 	w.notes.done(in, equal(in.live.ours))
 	return w.notes.landed(v1, in)
 }
@@ -241,8 +241,8 @@ func (k *kindRun) prove(j *job, uid types.UID, version uint64) {
 // name is that of the v3 object.
 func (j *job) name() client.ObjectKey { return client.ObjectKeyFromObject(j.conv.Object) }
 
-func (j *job) dependent(live entry) dependent {
-	return dependent{kind: j.of.kind, key: j.name(), want: j.conv.Owners, live: live}
+func (j *job) dependent(live *entry) dependent {
+	return dependent{kind: j.of.kind, key: j.name(), want: j.conv.Owners, live: *live}
 }
 
 // ForbiddenError ends a Copy: the right to a write was missing for as long as tries go on.
