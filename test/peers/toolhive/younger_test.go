@@ -87,7 +87,7 @@ func (w *world) unsent() {
 		"headerInjection": map[string]any{"headerName": "X-Key", "valueSecretRef": map[string]any{"name": "keys", "key": "a"}}})
 	w.create(name, v1beta1.TransportStreamableHTTP, func(s *v1beta1.MCPServerSpec) { s.ExternalAuthConfigRef = &v1beta1.LocalRef{Name: "header"} })
 	srv := w.awaitPhase(name, "Ready")
-	w.converse(name, v1beta1.TransportStreamableHTTP)
+	w.place().Converse(name, v1beta1.TransportStreamableHTTP)
 	c := meta.FindStatusCondition(srv.Status.Conditions, v1beta1.ConditionSpecEnforced)
 	if c == nil || c.Reason != v1beta1.ReasonNotEnforced || !strings.Contains(c.Message, "headerInjection is not sent") {
 		w.Errorf("condition: %+v", c)
