@@ -171,5 +171,5 @@ func (t *Describer) wayOut(from string) []program.Edge {
 	if end < 0 {
 		return nil
 	}
-	return program.Way(into, order[end].Name)
+	return program.Way(into, from, order[end].Name)
 }

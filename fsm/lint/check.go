@@ -145,23 +145,11 @@ func cycle(edges map[string][]program.Edge, start string) []program.Edge {
 	into := map[string]program.Edge{}
 	for queue := []string{start}; len(queue) > 0; queue = queue[1:] {
 		for _, e := range edges[queue[0]] {
-			if _, known := into[e.To]; known {
-				continue
+			if _, known := into[e.To]; !known {
+				into[e.To] = e
+				queue = append(queue, e.To)
 			}
-			into[e.To] = e
-			queue = append(queue, e.To)
 		}
 	}
-	var way []program.Edge
-	for at := start; ; {
-		e, ok := into[at]
-		if !ok {
-			return nil
-		}
-		way = append(way, e)
-		if at = e.From; at == start {
-			slices.Reverse(way)
-			return way
-		}
-	}
+	return program.Way(into, start, start)
 }

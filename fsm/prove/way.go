@@ -141,7 +141,7 @@ func (w *way) act(_ context.Context, cmd fsm.Command) (fsm.Result, error) {
 	model := w.steps[s]
 	takes, gives := model.takes, model.gives
 	if cmd.Effect != "" {
-		gives = w.effect(cmd.Effect)
+		gives = w.effects.Set(cmd.Effect)
 		w.checkReturn(gives, s)
 	}
 	if w.vanished {
@@ -220,7 +220,7 @@ func (w *way) write(cmd fsm.Command) {
 		if !w.vanished {
 			w.taken[edge{cmd.Transition.From, cmd.Transition.To}] = true
 		}
-		w.to.kept |= w.effectsOf(to.Keeps) & w.from.now().heldSet()
+		w.to.kept |= w.effects.Set(to.Keeps...) & w.from.now().heldSet()
 		if to.PointOfNoReturn {
 			w.to.final |= w.to.stored.heldSet()
 		}

@@ -51,7 +51,7 @@ func (c *checker) answer(path string, a ActionAnswer) {
 	c.times(path, a.Times)
 	c.duration(path+".after", a.After)
 	c.duration(path+".takes", a.Takes)
-	if n := count(a.Outputs != nil, a.Wait != "", a.Error != "", a.Terminal != ""); n > 1 {
+	if n := program.Count(a.Outputs != nil, a.Wait != "", a.Error != "", a.Terminal != ""); n > 1 {
 		c.find(path, "PG000", "split it into two answers", "an answer is at most one of outputs, wait, error and terminal")
 	}
 	if a.Error != "" && !slices.Contains(errorClasses, a.Error) {
@@ -80,18 +80,8 @@ func (c *checker) duration(path, text string) {
 	}
 }
 
-func count(set ...bool) int {
-	n := 0
-	for _, is := range set {
-		if is {
-			n++
-		}
-	}
-	return n
-}
-
 func (c *checker) step(path string, s *Step) {
-	n := count(s.Advance != "", s.Until != nil, s.Expect != nil, s.Annotate != nil, s.Set != nil, s.Delete,
+	n := program.Count(s.Advance != "", s.Until != nil, s.Expect != nil, s.Annotate != nil, s.Set != nil, s.Delete,
 		s.Wake != "", s.Given != nil, s.Crash != nil, s.Conflict)
 	if n != 1 {
 		c.find(path, "PG000", "begin a new item with a dash for each", "a step of a script does exactly one thing, this one %d", n)
@@ -112,7 +102,7 @@ func (c *checker) step(path string, s *Step) {
 	}
 	if s.Crash != nil {
 		c.duration(path+".crash.down", s.Crash.Down)
-		if count(s.Crash.Before != "", s.Crash.After != "") != 1 {
+		if program.Count(s.Crash.Before != "", s.Crash.After != "") != 1 {
 			c.find(path+".crash", "PG000", "write crash: {after: ACTION}", "a crash is either before or after something")
 		}
 	}
@@ -130,8 +120,139 @@ func (c *checker) expect(path string, e *Expect) {
 			c.find(path+".conditions."+name, "PG000", "conditions: "+strings.Join(conditionNames, ", "), "unknown condition %q", name)
 		}
 	}
-	if n := count(e.Phase != "", e.Step != "", e.Message != "", e.Reason != "", len(e.Conditions) > 0,
+	if n := program.Count(e.Phase != "", e.Step != "", e.Message != "", e.Reason != "", len(e.Conditions) > 0,
 		e.Held != nil, e.InPlace != nil, e.Path != nil, e.Gone != nil); n == 0 {
 		c.find(path, "PG000", "write phase: NAME, held: [], gone: true, …", "nothing is expected")
 	}
 }
+
+// compat checks a scenario compat the machine it is about, so that a misspelled
+// name is not a quiet answer that nobody ever asks for.
+type compat struct {
+	checker
+	def *program.Definition
+	b   program.Bindings
+	// actions maps each name that the machine calls to the program's.
+	actions map[string]string
+	phases  []string
+}
+
+// Check finds names that the machine or its program does not have, and outputs
+// of other types than declared.
+func (s *Scenario) Check(m *fsm.Machine) diag.Diagnostics {
+	c := &compat{checker: checker{s: s}, def: m.Definition(), b: m.Bindings(), actions: calls(m.Program()), phases: m.Phases()}
+	c.given("given", &s.Given)
+	for i, step := range s.Script {
+		path := fmt.Sprintf("script[%d]", i)
+		c.expect(path+".until", step.Until)
+		c.expect(path+".expect", step.Expect)
+		if step.Given != nil {
+			c.given(path+".given", step.Given)
+		}
+		if step.Crash != nil {
+			c.crash(path+".crash", step.Crash)
+		}
+	}
+	if _, err := New(m, s.Object); err != nil {
+		c.find("object", "PG000", "correct the object", "%s", err)
+	}
+	return c.diags.Sorted()
+}
+
+// calls are the actions that a machine calls, by the name that it calls them.
+func calls(prog *program.Program) map[string]string {
+	all := map[string]string{}
+	add := func(name, use string) {
+		if name != "" {
+			all[name], all[use] = use, use
+		}
+	}
+	for _, e := range prog.Effects {
+		add(e.Acquire, e.BoundAcquire.Use)
+		add(e.Release, e.BoundRelease.Use)
+	}
+	for _, p := range prog.Order {
+		for _, s := range p.StepList {
+			add(s.Action, s.Bound.Use)
+		}
+	}
+	return all
+}
+
+func (c *compat) given(path string, g *Given) {
+	for _, name := range slices.Sorted(maps.Keys(g.Actions)) {
+		at := path + ".actions." + name
+		use, called := c.actions[name]
+		if !called {
+			c.find(at, "PG005", "actions: "+names(c.actions), "machine %s never calls an action %q", c.def.Metadata.Name, name)
+			continue
+		}
+		for i, a := range g.Actions[name] {
+			c.outputs(fmt.Sprintf("%s[%d].outputs", at, i), use, a.Outputs)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(g.Guards)) {
+		if _, known := c.b.Guards[name]; !known {
+			c.find(path+".guards."+name, "PG005", "guards: "+names(c.b.Guards), "guard %q is not known to this program", name)
+		}
+	}
+}
+
+func (c *compat) outputs(path, use string, outputs map[string]any) {
+	spec := c.b.Actions[use].Outputs
+	read, err := plain(outputs)
+	if err != nil {
+		c.find(path, "PG000", "write plain values", "%s", err)
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(read)) {
+		switch want, known := spec[name]; {
+		case !known:
+			c.find(path+"."+name, "PG005", "outputs: "+names(spec), "action %s has no output %q", use, name)
+		case !want.Accepts(read[name]):
+			c.find(path+"."+name, "PG005", "correct the value", "output %s of %s is %s, not of type %s", name, use, flow(read[name]), want)
+		}
+	}
+}
+
+func (c *compat) expect(path string, e *Expect) {
+	if e == nil {
+		return
+	}
+	if e.Phase != "" {
+		c.phase(path+".phase", e.Phase)
+	}
+	for i, p := range e.Path {
+		c.phase(fmt.Sprintf("%s.path[%d]", path, i), p)
+	}
+	for field, effects := range map[string][]string{"held": e.Held, "inPlace": e.InPlace} {
+		for i, name := range effects {
+			c.effect(fmt.Sprintf("%s.%s[%d]", path, field, i), name)
+		}
+	}
+}
+
+func (c *compat) phase(path, name string) {
+	if !slices.Contains(c.phases, name) {
+		c.find(path, "PG001", "phases: "+strings.Join(c.phases, ", "), "phase %q does not exist", name)
+	}
+}
+
+func (c *compat) effect(path, name string) {
+	if known := c.def.EffectNames(); !slices.Contains(known, name) {
+		c.find(path, "PG005", "effects: "+strings.Join(known, ", "), "effect %q is not declared", name)
+	}
+}
+
+// verbs are what a driver does besides acting.
+var verbs = []string{string(fsm.Commit), string(WriteView), string(fsm.Requeue), string(fsm.AddFinalizer), string(fsm.RemoveFinalizer)}
+
+func (c *compat) crash(path string, crash *Crash) {
+	at := crash.Before + crash.After
+	if _, called := c.actions[at]; !called && !slices.Contains(verbs, at) {
+		c.find(path, "PG005", "actions: "+names(c.actions)+"; or "+strings.Join(verbs, ", "),
+			"machine %s never calls an action %q", c.def.Metadata.Name, at)
+	}
+}
+
+func names[T any](m map[string]T) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }
