@@ -84,7 +84,7 @@ func (o *explainOptions) live(ctx context.Context, s streams, args []string) err
 	if err != nil {
 		return err
 	}
-	told, err := teller(it.driver).Phase(it.object.PhaseIn(it.driver))
+	told, err := describe.New(it.driver).Phase(it.object.PhaseIn(it.driver))
 	if err != nil {
 		return err
 	}
@@ -92,8 +92,6 @@ func (o *explainOptions) live(ctx context.Context, s streams, args []string) err
 	told.Live.Status.OnDelete = it.driver.Deletion(it.object.Machine)
 	return o.output.print(s.out, told, told.Text)
 }
-
-func teller(m *fsm.Machine) *describe.Describer { return describe.New(m, m.Bindings()) }
 
 // whole tells of the machines of files.
 func (o *explainOptions) whole(s streams, args []string) error {
@@ -138,12 +136,12 @@ func (o *explainOptions) named(ctx context.Context, s streams, args []string) er
 }
 
 func (o *explainOptions) machine(s streams, m *fsm.Machine) error {
-	told := teller(m).Machine()
+	told := describe.New(m).Machine()
 	return o.output.print(s.out, told, told.Text)
 }
 
 func (o *explainOptions) phase(s streams, m *fsm.Machine, name string) error {
-	told, err := teller(m).Phase(name)
+	told, err := describe.New(m).Phase(name)
 	if err != nil {
 		return err
 	}

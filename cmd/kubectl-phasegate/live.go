@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/fsm/graph"
 )
 
 // cluster is where live objects are; its flags are those of kubectl.
@@ -103,19 +105,10 @@ func kubectlFlags(cmd *cobra.Command) string {
 			names = append(names, "--"+f.Name)
 		}
 	})
-	return wrapped(names, 88)
-}
-
-// wrapped joins words by blanks, and by line breaks where a line would be longer.
-func wrapped(words []string, width int) string {
-	text, line := "", 0
-	for _, word := range words {
-		if line += len(word) + 1; line > width {
-			text, line = text+"\n", len(word)+1
-		}
-		text += " " + word
+	if names == nil {
+		return ""
 	}
-	return text
+	return strings.Join(graph.Wrap(strings.Join(names, " "), " ", " ", 88), "\n")
 }
 
 // connect answers a client, and a mapper that knows short names as kubectl does. What

@@ -11,13 +11,18 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/cmd/internal/checkup"
 	"github.com/phasegate/phasegate/cmd/manager/internal/health"
 	"github.com/phasegate/phasegate/controllers/catalog"
@@ -28,6 +33,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/machinestore/definitions"
 	"github.com/phasegate/phasegate/controllers/mcpserver"
 	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/controllers/runner/machinestate"
 	"github.com/phasegate/phasegate/phases"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/inflight"
@@ -205,4 +211,34 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	cfg.DisableCompression = true // of lists: it costs both sides more time than the network saves inside a cluster
 	cfg.UserAgent = "phasegate-manager/" + version
 	return cfg, nil
+}
+
+// ourClient is for MachineStates and MachineDefinitions.
+func ourClient(cfg *rest.Config) (client.Client, error) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("make the client of machine states: %w", err)
+	}
+	return c, nil
+}
+
+// states reads the states of a machine's objects from the API server. Where it does not
+// have their kind, there are none.
+func states(reader client.Reader) machinestore.Objects {
+	return func(ctx context.Context, machine string, each func(*v1alpha1.MachineState)) error {
+		for state, err := range machinestate.Each(ctx, reader, machine) {
+			switch {
+			case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
+				return nil
+			case err != nil:
+				return err
+			}
+			each(state)
+		}
+		return nil
+	}
 }

@@ -6,20 +6,26 @@ package attach
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/klog/v2"
 	"k8s.io/streaming/pkg/httpstream"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 )
@@ -139,4 +145,24 @@ type debugLog struct{ log *slog.Logger }
 func (d *debugLog) Write(p []byte) (int, error) {
 	d.log.Debug("the MCP server says on its standard error", "text", string(p[:min(len(p), maxLogged)]), "bytes", len(p))
 	return len(p), nil
+}
+
+// annotationSilent on the pod template is when a proxy found the server silent.
+const annotationSilent = "mcpserver.toolhive.stacklok.dev/restarted-silent-at"
+
+// Restarter makes a function that has the pods of the MCP server of that name
+// replaced, as `kubectl rollout restart` does. It returns once that was asked for.
+func Restarter(c client.Client, namespace, server string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{
+			"annotations": map[string]string{annotationSilent: time.Now().UTC().Format(time.RFC3339)}}}}})
+		if err != nil {
+			return err
+		}
+		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: server}}
+		if err := c.Patch(ctx, set, client.RawPatch(types.MergePatchType, patch)); err != nil {
+			return fmt.Errorf("restart StatefulSet %s/%s: %w", namespace, server, err)
+		}
+		return nil
+	}
 }

@@ -214,8 +214,7 @@ func notTaken(r *http.Request) {
 
 // lost tells a client whether its call can have been heard.
 func lost(host string, err error) string {
-	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" {
+	if notSent(err) {
 		return fmt.Sprintf("the MCP server at %s is away (%v): try again", host, err)
 	}
 	return fmt.Sprintf("the MCP server at %s was lost while the call was under way (%v): it may or may not have been done", host, err)
