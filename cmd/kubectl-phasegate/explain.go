@@ -14,7 +14,6 @@ import (
 	"github.com/phasegate/phasegate/fsm/describe"
 )
 
-// explainOptions are what the flags say.
 type explainOptions struct {
 	at     *cluster
 	output *format
@@ -66,7 +65,6 @@ Exit codes: 0 explained, 1 file refused, 2 no such phase, machine or object.`,
 	return cmd
 }
 
-// live tells of the phase of an object.
 func (o *explainOptions) live(ctx context.Context, s streams, args []string) error {
 	files := o.files
 	if len(args) > 0 && isPath(args[len(args)-1]) {
@@ -93,7 +91,6 @@ func (o *explainOptions) live(ctx context.Context, s streams, args []string) err
 	return o.output.print(s.out, told, told.Text)
 }
 
-// whole tells of the machines of files.
 func (o *explainOptions) whole(s streams, args []string) error {
 	machines, err := readMachines(s, args)
 	if err != nil {
@@ -110,7 +107,6 @@ func (o *explainOptions) whole(s streams, args []string) error {
 	return nil
 }
 
-// named tells of a machine that has a name, or of a phase.
 func (o *explainOptions) named(ctx context.Context, s streams, args []string) error {
 	if len(args) == 2 {
 		m, err := o.at.choose(ctx, s, args[1])

@@ -24,7 +24,6 @@ import (
 // stdin is the name of the input in findings.
 const stdin = "stdin"
 
-// checked is a machine, or what is wrong with it.
 type checked struct {
 	machine *fsm.Machine
 	diags   diag.Diagnostics
@@ -94,7 +93,6 @@ func readFiles(in io.Reader, args []string) ([]lint.File, error) {
 	return all, nil
 }
 
-// readCRDs reads the CRDs of what --crd names.
 func readCRDs(args []string) ([]apiextensionsv1.CustomResourceDefinition, error) {
 	if len(args) == 0 {
 		return nil, nil
@@ -215,7 +213,6 @@ func (k *known) having(name, phase string) (*fsm.Machine, error) {
 	return nil, fmt.Errorf("no machine has a phase %q, use one of theirs: %s", phase, strings.Join(phases, "; "))
 }
 
-// isPath tells a file or directory from the name of a machine.
 func isPath(text string) bool {
 	_, err := os.Stat(text)
 	return text != "" && (err == nil || strings.ContainsAny(text, `/\`) || strings.HasSuffix(text, ".yaml"))

@@ -26,7 +26,6 @@ import (
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
-// lintOptions are what the flags say.
 type lintOptions struct {
 	at                         *cluster
 	output                     *format
@@ -168,7 +167,6 @@ func (o *lintOptions) known(ctx context.Context) (lint.Known, error) {
 	return known, nil
 }
 
-// ask adds what a cluster knows.
 func (o *lintOptions) ask(ctx context.Context, known *lint.Known) error {
 	c, _, err := o.at.connect()
 	if err != nil {

@@ -128,7 +128,6 @@ func (c *cluster) connect() (client.Client, meta.RESTMapper, error) {
 	return objects, mapper, err
 }
 
-// rest reaches the cluster as the flags say.
 func (c *cluster) rest() (*rest.Config, error) {
 	cfg, err := c.flags.ToRESTConfig()
 	if err != nil {
@@ -176,7 +175,6 @@ func (c *cluster) given() string {
 // plain is what a shell leaves as it is.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// quote writes a word for a POSIX shell.
 func quote(word string) string {
 	if plain.MatchString(word) {
 		return word

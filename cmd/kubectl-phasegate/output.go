@@ -45,7 +45,6 @@ func (f *format) check() error {
 	return nil
 }
 
-// print writes a value as JSON, or its text.
 func (f *format) print(to io.Writer, value any, text func() string) error {
 	if err := f.check(); err != nil {
 		return err
@@ -65,7 +64,6 @@ func writeJSON(to io.Writer, value any) error {
 	return enc.Encode(value)
 }
 
-// completeFlag offers the values of a flag.
 func completeFlag(cmd *cobra.Command, flag string, values ...string) {
 	// The flag exists, and one function is registered: there is nothing to fail.
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
@@ -93,7 +91,6 @@ func outputFlags(cmd *cobra.Command, ours ...string) *output {
 	return o
 }
 
-// shown is a value with JSON tags to print.
 type shown struct {
 	// kind of the value, and what it is about: that is what -o name names.
 	kind  string
@@ -121,7 +118,6 @@ func (o *output) printer() (printers.ResourcePrinter, error) {
 	return p, err
 }
 
-// print writes what -o asks for.
 func (o *output) print(to io.Writer, what shown) error {
 	if slices.Contains(o.ours, o.format) {
 		return what.text(to, o.format == "wide")

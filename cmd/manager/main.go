@@ -89,7 +89,6 @@ func percentFor(alive uint64) int {
 	return int(max(gcPercent, 100*(gcHeap-alive)/alive))
 }
 
-// aliveBytes is what the last collection found in use.
 func aliveBytes() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(sample)

@@ -136,7 +136,6 @@ func (o *options) limits() runner.Limits {
 	return limits
 }
 
-// readHTTP says where machines may send requests.
 func (o *options) readHTTP() error {
 	o.http = builtin.HTTP{AllowHosts: o.httpHosts}
 	for _, network := range o.httpPrivate {
@@ -160,7 +159,6 @@ func (o *options) readProxies() error {
 	return nil
 }
 
-// flavour is what the proxies run.
 func (o *options) flavour() mcpserver.Flavour {
 	if o.proxy == "" && o.toolHiveImage != "" {
 		return mcpserver.ToolHive
@@ -168,7 +166,6 @@ func (o *options) flavour() mcpserver.Flavour {
 	return cmp.Or(mcpserver.Flavour(o.proxy), mcpserver.Phasegate)
 }
 
-// imageOfProxies is that of the flavour.
 func (o *options) imageOfProxies() string {
 	if o.flavour() == mcpserver.ToolHive {
 		return o.toolHiveImage
@@ -209,7 +206,6 @@ func (o *logOptions) validate() error {
 	return err
 }
 
-// levels are those that have a name.
 var levels = map[string]zapcore.Level{"error": zapcore.ErrorLevel, "info": zapcore.InfoLevel, "debug": zapcore.DebugLevel}
 
 // logger writes to w. Kubernetes objects appear in it by name only, at every

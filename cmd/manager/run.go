@@ -13,7 +13,6 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -95,7 +94,6 @@ func loadMachines(o *options, log logr.Logger, looked func()) (*machinestore.Sto
 	return store, nil
 }
 
-// program is what a manager is made of.
 type program struct {
 	*options
 	registry *resources.Registry
@@ -103,7 +101,6 @@ type program struct {
 	vitals   vitals
 }
 
-// controller is one of those that --controllers names.
 type controller interface {
 	manager.Runnable
 	Ready(context.Context) (string, error)
@@ -126,9 +123,9 @@ func (p *program) manager(unlimited *rest.Config) (manager.Manager, error) {
 		return nil, fmt.Errorf("make the manager: %w", err)
 	}
 	p.store.Register(metrics.Registry)
-	ours, err := ourClient(cfg)
+	ours, err := client.New(cfg, client.Options{Scheme: mgr.GetScheme()})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("make the client of machine states: %w", err)
 	}
 	p.store.Objects = states(ours)
 	ready, err := readyChecks(mgr, unlimited, p.store)
@@ -177,7 +174,6 @@ func memoryLimit() int64 {
 	return 0
 }
 
-// controllersOf are the controllers that --controllers names.
 func (p *program) controllersOf(unlimited, cfg *rest.Config, measured *runner.Metrics) map[string]controller {
 	all := map[string]controller{}
 	if p.runs(checkup.DatastoreMigration) {
@@ -211,19 +207,6 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	cfg.DisableCompression = true // of lists: it costs both sides more time than the network saves inside a cluster
 	cfg.UserAgent = "phasegate-manager/" + version
 	return cfg, nil
-}
-
-// ourClient is for MachineStates and MachineDefinitions.
-func ourClient(cfg *rest.Config) (client.Client, error) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	c, err := client.New(cfg, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("make the client of machine states: %w", err)
-	}
-	return c, nil
 }
 
 // states reads the states of a machine's objects from the API server. Where it does not

@@ -110,7 +110,7 @@ func (t *Describer) Phase(name string) (*Phase, error) {
 	pace, paces := t.m.Pace(name)
 	s := &Phase{
 		Machine: t.m.Name(), Revision: t.m.Revision(), Phase: name, Traits: t.m.Traits(p.Phase), Description: p.Description,
-		Deletion: t.deletion(p), Held: t.held(p), Worst: t.worst(name), Requests: t.asks(p),
+		Deletion: t.deletion(p), Held: Held{Entry: t.effects.entry[name], Here: t.effects.here[name], Keeps: p.Keeps}, Worst: t.worst(name), Requests: t.asks(p),
 	}
 	for i := range p.StepList {
 		s.Steps = append(s.Steps, t.step(p, &p.StepList[i], pace, paces[i]))

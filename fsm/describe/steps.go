@@ -60,7 +60,6 @@ func (t *Describer) action(s *program.Step, out *Step, note func(bool, string, .
 	note(s.Releases != "", "gives back %s", s.Releases)
 }
 
-// inline writes parameters in one line.
 func inline(with map[string]any) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(with)) {

@@ -32,7 +32,6 @@ type Source struct {
 	lines []string
 }
 
-// place is where a value stands, and how it is written there.
 type place struct {
 	Pos
 	style yamlv3.Style

@@ -73,9 +73,9 @@ func Machines(older, newer *program.Definition) Report {
 	r.Machine = append(r.Machine, renamed("effect", upgrade.EffectMap)...)
 	r.Machine = append(r.Machine, renamed("step", upgrade.StepMap)...)
 	r.Machine = append(r.Machine, renamed("request", upgrade.RequestMap)...)
-	for _, e := range older.Spec.Effects {
-		if !hasEffect(newer, e.Name) && upgrade.EffectMap[e.Name] == "" {
-			r.Dangers = append(r.Dangers, fmt.Sprintf("effect %s is gone and spec.upgrade.effectMap does not say what follows it: an object that holds it gives it back by `undo: held` only, as it is on record", e.Name))
+	for _, name := range older.EffectNames() {
+		if !slices.Contains(newer.EffectNames(), name) && upgrade.EffectMap[name] == "" {
+			r.Dangers = append(r.Dangers, fmt.Sprintf("effect %s is gone and spec.upgrade.effectMap does not say what follows it: an object that holds it gives it back by `undo: held` only, as it is on record", name))
 		}
 	}
 	return r
@@ -121,7 +121,7 @@ func (r Report) Stranding() bool {
 	if r.Impacts == nil {
 		return len(r.Dangers) > 0
 	}
-	return slices.ContainsFunc(r.Impacts, Impact.bad)
+	return slices.ContainsFunc(r.Impacts, func(f Impact) bool { return f.To == "" || len(f.Leaks) > 0 })
 }
 
 func label(d *program.Definition) string { return d.File + " (" + d.Revision + ")" }
@@ -144,10 +144,6 @@ func adoption(d *program.Definition) v1alpha1.Upgrade {
 		return v1alpha1.Upgrade{}
 	}
 	return *d.Spec.Upgrade
-}
-
-func hasEffect(d *program.Definition, name string) bool {
-	return slices.ContainsFunc(d.Spec.Effects, func(e v1alpha1.Effect) bool { return e.Name == name })
 }
 
 // changes tells what differs between two parts of a file, one line for each value,

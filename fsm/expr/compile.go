@@ -74,7 +74,6 @@ func whole(refs []exprRef, message string) bool {
 	return slices.ContainsFunc(refs, func(r exprRef) bool { return r.nameless() && strings.Contains(message, objectType(r.root).TypeName()) })
 }
 
-// found turns the library's issues into findings.
 func found(text string, issues *cel.Issues) []Problem {
 	if issues == nil {
 		return nil
@@ -133,7 +132,6 @@ func splitTypes(list string) (types []string) {
 	return append(types, strings.TrimSpace(list[from:]))
 }
 
-// conversion is how values of these types come together.
 func conversion(types []string) string {
 	has := func(name string) bool {
 		return slices.ContainsFunc(types, func(t string) bool { return t == name || strings.HasPrefix(t, name+"(") })

@@ -36,7 +36,6 @@ func Dot(m *fsm.Machine, o Options) string {
 	return b.String()
 }
 
-// dotText quotes lines.
 func dotText(lines ...string) string {
 	var out []string
 	for _, line := range lines {

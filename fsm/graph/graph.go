@@ -75,7 +75,6 @@ func MarkCounts(counts map[string]int) Marks {
 	return marks
 }
 
-// graph is what all formats draw.
 type graph struct {
 	title string
 	nodes []node
@@ -145,7 +144,6 @@ func (n *node) lead(to, words string, deletion bool) {
 	n.edges = append(n.edges, edge{to: to, deletion: deletion, labels: []string{words}})
 }
 
-// class is what a node looks like.
 func (n *node) class() string {
 	switch {
 	case len(n.here) > 0:

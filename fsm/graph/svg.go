@@ -61,7 +61,6 @@ func (g *graph) spoken() string {
 	return text
 }
 
-// place is a cell of the grid.
 type place struct{ column, row int }
 
 func (p place) x() int { return svgMargin + p.column*(svgBoxWidth+svgGapX) }

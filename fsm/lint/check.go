@@ -40,17 +40,13 @@ func unclear(def *program.Definition, found diag.Diagnostics) bool {
 
 // checkTimeout finds phases that nobody would notice are stuck.
 func (c *linter) checkTimeout(p *program.Phase) {
-	passes := len(p.StepList) == 0 && leaves(p) || len(p.Edges()) == 0
+	passes := len(p.Edges()) == 0 ||
+		len(p.StepList) == 0 && slices.ContainsFunc(p.Exits, func(x program.Exit) bool { return x.When == "" })
 	if p.Kind != "" && p.Kind != v1alpha1.PhaseProgressing || p.Terminal != "" || p.End || p.Timeout != nil || passes {
 		return
 	}
 	c.find(p.Path+".name", "PG101", fmt.Sprintf("phase %s is progressing and has no timeout: when it is stuck, nothing says so", p.Name),
 		"add timeout: {after: 1h, to: PHASE} or {after: 1h, stalled: REASON}, or kind: waiting where it waits for a person")
-}
-
-// leaves tells whether an exit without a guard is there.
-func leaves(p *program.Phase) bool {
-	return slices.ContainsFunc(p.Exits, func(x program.Exit) bool { return x.When == "" })
 }
 
 // checkDecisions: in a deletion phase nothing of another object may decide. It is

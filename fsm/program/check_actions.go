@@ -25,7 +25,6 @@ func Compile(def *Definition, b Bindings) (*Program, diag.Diagnostics) {
 	return c.prog, c.diags
 }
 
-// bind checks what a file asks of actions: that they exist, and their parameters.
 func (c *compiler) bind() {
 	for i, a := range c.def.Spec.Actions {
 		c.params(fmt.Sprintf("spec.actions[%d]", i), c.prog.actions[a.Name])
@@ -98,7 +97,6 @@ func (a *Action) misspelt() (meant []string) {
 	return meant
 }
 
-// action finds an action of the program, or the one behind a name of the file.
 func (c *compiler) action(name string) *Action {
 	if a := c.prog.actions[name]; a != nil {
 		return a

@@ -176,7 +176,6 @@ func (c *compiler) checkShadowed(p *Phase) {
 	}
 }
 
-// always tells whether a guard is true whatever it is asked about.
 func (x Exit) always() bool {
 	if v, is := x.WhenExpr.Constant(); is {
 		return v == types.True

@@ -20,7 +20,6 @@ const (
 	invariantPatient   = "patient"
 )
 
-// invariants are the names of all that is proved.
 func (p *prover) invariants() []string {
 	names := slices.Clone(program.BuiltInInvariants)
 	for _, inv := range p.prog.Invariants {
@@ -29,7 +28,6 @@ func (p *prover) invariants() []string {
 	return names
 }
 
-// check looks at a state that is new.
 func (p *prover) check(at int) {
 	s := p.nodes[at].state
 	found := func(invariant, message, fix string, effects program.EffectSet) {

@@ -59,7 +59,6 @@ func (s progress) heldSet() program.EffectSet {
 	return set
 }
 
-// edge is a pair of phases that a transition leads from and to.
 type edge struct{ from, to string }
 
 // prover is one proof.
@@ -127,7 +126,6 @@ func (p *prover) phaseOf(s state) *program.Phase {
 	return p.prog.Order[s.phase]
 }
 
-// place is where a finding about a state stands.
 func (p *prover) place(s state) string {
 	if ph := p.phaseOf(s); ph != nil {
 		return ph.Path + ".name"

@@ -59,7 +59,6 @@ func (p *prover) roots() (roots []violation, also map[string][]string) {
 	return roots, also
 }
 
-// trace tells how a violation comes about.
 func (p *prover) trace(v violation) []string {
 	var passes [][]event
 	for at := v.at; at >= 0; at = p.nodes[at].parent {
@@ -148,7 +147,6 @@ func (p *prover) deedLine(e event, led bool, matter program.EffectSet) string {
 	return text + " fails" + howFails(e.failure)
 }
 
-// deed is the action as the file calls it.
 func (p *prover) deed(e event) string {
 	if e.step.Undo == "" {
 		return e.step.Action

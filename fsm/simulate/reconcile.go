@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -44,7 +45,7 @@ func (w *Fake) Reconcile() (fsm.Command, error) {
 	w.dirty, w.wake = true, time.Time{} // until the look came to its end
 	w.adopt()
 	w.record()
-	base, before := w.stateVersion, w.given.clone()
+	base, before := w.stateVersion, given{actions: maps.Clone(w.given.actions), guards: maps.Clone(w.given.guards)}
 	run := w.Machine.Run(w.state(), w.View())
 	for range maxCommands {
 		cmd := run.Next(context.Background())

@@ -120,7 +120,6 @@ func (s Site) keepV3(kind *resources.Kind, c copier.Conflict, both datastoremigr
 		kind.V3Plural(), resources.V3Version, resources.V3Group, target, strings.ReplaceAll(patch, "'", `'\''`))}, nil
 }
 
-// mergePatch turns one object's content into another's.
 func mergePatch(from, to *unstructured.Unstructured) (string, error) {
 	before, badBefore := json.Marshal(content(from))
 	after, badAfter := json.Marshal(content(to))

@@ -199,7 +199,6 @@ func (p *Plan) findings(wide bool) string {
 	return b.String()
 }
 
-// someOf is how many of a list are named.
 const someOf = 5
 
 func some(list []string) string {

@@ -106,7 +106,6 @@ func (o *Overview) head(p *page) {
 	fmt.Fprintf(&p.text, "\n  %s\n\n", strings.Join(parts, p.style(Faint, " → ")))
 }
 
-// qualified is namespace/name, or the name alone.
 func qualified(namespace, name string) string { return strings.TrimPrefix(namespace+"/"+name, "/") }
 
 // role colours the present phase.
@@ -126,7 +125,6 @@ func (o *Overview) mark(p *page, ph Phase) string {
 	return p.style(Faint, "○ "+ph.Name)
 }
 
-// stale says that no manager writes what is shown.
 func (o *Overview) stale(p *page) {
 	s := o.Stale
 	if s == nil {
@@ -375,7 +373,6 @@ func (p *page) until(at time.Time) string {
 	return "now"
 }
 
-// short writes seconds as kubectl writes ages.
 func short(seconds float64) string {
 	return duration.HumanDuration(time.Duration(max(seconds, 0) * float64(time.Second)))
 }

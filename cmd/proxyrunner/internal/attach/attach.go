@@ -72,7 +72,6 @@ func executor(cfg *rest.Config, core typedcorev1.CoreV1Interface, namespace, pod
 	})
 }
 
-// attached is a stream under way.
 type attached struct {
 	io.Reader // of the server's output
 	io.Writer // to its input

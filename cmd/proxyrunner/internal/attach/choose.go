@@ -14,7 +14,6 @@ import (
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 )
 
-// find returns the name of the pod to attach to.
 func find(ctx context.Context, core typedcorev1.CoreV1Interface, namespace, server string) (string, error) {
 	list, err := core.Pods(namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: labels.SelectorFromSet(v1beta1.BackendSelector(server)).String(),
@@ -46,7 +45,6 @@ func choose(pods []corev1.Pod, server string) (string, error) {
 	return "", fmt.Errorf("no pod can serve: %s", strings.Join(no, ", "))
 }
 
-// unfit says why the pod cannot serve; empty if it can.
 func unfit(pod *corev1.Pod, server string) string {
 	owner := metav1.GetControllerOf(pod)
 	switch {

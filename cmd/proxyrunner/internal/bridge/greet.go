@@ -122,7 +122,6 @@ func (b *Bridge) acquainted(ctx context.Context, l *link, refusal json.RawMessag
 		message: fmt.Sprintf("the MCP server refuses to be initialised: %s: if it was initialised by an earlier proxy, restart it", said(refusal))}
 }
 
-// said is what an error says to people.
 func said(failure json.RawMessage) string {
 	var e rpcError
 	_ = json.Unmarshal(failure, &e) // decode has read it before

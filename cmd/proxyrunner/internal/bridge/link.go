@@ -9,7 +9,6 @@ import (
 	"time"
 )
 
-// linkQueue is how many messages wait for the server to read them.
 const linkQueue = 1024
 
 // link is one stream to the server, from its opening to its end.
@@ -63,7 +62,6 @@ func (b *Bridge) attach(ctx context.Context) error {
 	return err
 }
 
-// up lets clients use the link.
 func (b *Bridge) up(l *link) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -88,7 +86,6 @@ func (b *Bridge) down(l *link) {
 	}
 }
 
-// attached returns the link, or says why there is none.
 func (b *Bridge) attached() (*link, *failure) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -202,7 +199,6 @@ const (
 	leastPatience = time.Minute
 )
 
-// heard notes that the server lives.
 func (b *Bridge) heard(l *link) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

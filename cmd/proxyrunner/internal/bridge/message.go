@@ -43,7 +43,6 @@ type rpcResponse struct {
 	Result, Error json.RawMessage
 }
 
-// rpcError is what Error holds.
 type rpcError struct {
 	Code    int64           `json:"code"`
 	Message string          `json:"message"`

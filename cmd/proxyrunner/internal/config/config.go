@@ -111,7 +111,6 @@ func fillIn(r *runconfig.RunConfig) {
 	}
 }
 
-// readTime is that of the file.
 func readTime(r *runconfig.RunConfig) (time.Duration, error) {
 	if r.ProxyReadTimeout == "" {
 		return 0, nil

@@ -26,7 +26,6 @@ var markedSession = regexp.MustCompile(`^` + markParam + `-([0-9]{1,4})\.(.+)$`)
 // errSessionGone says that a session has ended with its backend.
 var errSessionGone = errors.New("the session has ended with its backend: initialize a new one")
 
-// place is where a request goes.
 type place struct {
 	// index counts backends from 0.
 	index int
@@ -55,7 +54,6 @@ func placed(r *http.Request, sse bool) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), placeID{}, p))
 }
 
-// mark is what markEndpoint adds.
 var mark = regexp.MustCompile(`&?` + markParam + `=[^&]*`)
 
 // markEndpoint adds the mark to where clients of an sse server post.
@@ -71,7 +69,6 @@ func markEndpoint(endpoint string, index int) string {
 	return u.String()
 }
 
-// placeOf is where the request of an answer went.
 func placeOf(ctx context.Context) place {
 	p, _ := ctx.Value(placeID{}).(place)
 	return p

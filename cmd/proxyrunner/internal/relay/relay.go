@@ -134,7 +134,6 @@ func (p *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// rewrite makes the request of the server out of that of the client.
 func rewrite(r *httputil.ProxyRequest, o Options) {
 	r.SetURL(o.Target)
 	removeForwarded(r.Out.Header, o.TrustProxyHeaders)
