@@ -12,17 +12,32 @@ import (
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
-// checker finds what is wrong with a scenario, by itself and against a machine.
+// checker finds what is wrong with a scenario: by itself, and against the machine that it is about, so that a
+// misspelled name is not a quiet answer that nobody ever asks for.
 type checker struct {
-	s     *Scenario
-	diags diag.Diagnostics
+	s *Scenario
+	// m is nil while the machine is not known; actions maps each name that it calls to the program's, and guards are
+	// those of the program.
+	m               *fsm.Machine
+	actions, guards map[string]string
+	diags           diag.Diagnostics
+}
+
+// Check finds names that the machine or its program does not have, and outputs
+// of other types than declared.
+func (s *Scenario) Check(m *fsm.Machine) diag.Diagnostics {
+	c := &checker{s: s, m: m, actions: calls(m.Program()), guards: m.Bindings().Guards}
+	c.file()
+	if _, err := New(m, s.Object); err != nil {
+		c.find("object", "PG000", "correct the object", "%s", err)
+	}
+	return c.diags.Sorted()
 }
 
 func (c *checker) find(path, code, fix, format string, args ...any) {
 	c.diags = append(c.diags, c.s.Finding(path, code, fmt.Sprintf(format, args...), fix))
 }
 
-// file checks what can be known without a machine.
 func (c *checker) file() {
 	c.given("given", &c.s.Given)
 	for i := range c.s.Script {
@@ -32,13 +47,22 @@ func (c *checker) file() {
 
 func (c *checker) given(path string, g *Given) {
 	for _, name := range slices.Sorted(maps.Keys(g.Actions)) {
+		at := path + ".actions." + name
+		if _, called := c.actions[name]; c.m != nil && !called {
+			c.find(at, "PG005", "actions: "+names(c.actions), "machine %s never calls an action %q", c.m.Name(), name)
+			continue
+		}
 		for i, a := range g.Actions[name] {
-			c.answer(fmt.Sprintf("%s.actions.%s[%d]", path, name, i), a)
+			c.answer(fmt.Sprintf("%s[%d]", at, i), name, a)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.Guards)) {
+		at := path + ".guards." + name
+		if _, known := c.guards[name]; c.m != nil && !known {
+			c.find(at, "PG005", "guards: "+names(c.guards), "guard %q is not known to this program", name)
+		}
 		for i, a := range g.Guards[name] {
-			c.times(fmt.Sprintf("%s.guards.%s[%d]", path, name, i), a.Times)
+			c.times(fmt.Sprintf("%s[%d]", at, i), a.Times)
 		}
 	}
 }
@@ -47,7 +71,7 @@ func (c *checker) given(path string, g *Given) {
 var errorClasses = []string{string(program.ClassConflict), string(program.ClassForbidden), string(program.ClassNotFound), string(program.ClassInvalid),
 	string(program.ClassTimeout), string(program.ClassThrottled), string(program.ClassUnavailable)}
 
-func (c *checker) answer(path string, a ActionAnswer) {
+func (c *checker) answer(path, action string, a ActionAnswer) {
 	c.times(path, a.Times)
 	c.duration(path+".after", a.After)
 	c.duration(path+".takes", a.Takes)
@@ -62,6 +86,9 @@ func (c *checker) answer(path string, a ActionAnswer) {
 	}
 	if a.After != "" && a.Wait == "" {
 		c.find(path+".after", "PG000", "add wait: TEXT", "after is for an answer that waits")
+	}
+	if c.m != nil {
+		c.outputs(path+".outputs", c.actions[action], a.Outputs)
 	}
 }
 
@@ -101,10 +128,7 @@ func (c *checker) step(path string, s *Step) {
 		c.given(path+".given", s.Given)
 	}
 	if s.Crash != nil {
-		c.duration(path+".crash.down", s.Crash.Down)
-		if program.Count(s.Crash.Before != "", s.Crash.After != "") != 1 {
-			c.find(path+".crash", "PG000", "write crash: {after: ACTION}", "a crash is either before or after something")
-		}
+		c.crash(path+".crash", s.Crash)
 	}
 }
 
@@ -124,39 +148,9 @@ func (c *checker) expect(path string, e *Expect) {
 		e.Held != nil, e.InPlace != nil, e.Path != nil, e.Gone != nil); n == 0 {
 		c.find(path, "PG000", "write phase: NAME, held: [], gone: true, …", "nothing is expected")
 	}
-}
-
-// compat checks a scenario compat the machine it is about, so that a misspelled
-// name is not a quiet answer that nobody ever asks for.
-type compat struct {
-	checker
-	def *program.Definition
-	b   program.Bindings
-	// actions maps each name that the machine calls to the program's.
-	actions map[string]string
-	phases  []string
-}
-
-// Check finds names that the machine or its program does not have, and outputs
-// of other types than declared.
-func (s *Scenario) Check(m *fsm.Machine) diag.Diagnostics {
-	c := &compat{checker: checker{s: s}, def: m.Definition(), b: m.Bindings(), actions: calls(m.Program()), phases: m.Phases()}
-	c.given("given", &s.Given)
-	for i, step := range s.Script {
-		path := fmt.Sprintf("script[%d]", i)
-		c.expect(path+".until", step.Until)
-		c.expect(path+".expect", step.Expect)
-		if step.Given != nil {
-			c.given(path+".given", step.Given)
-		}
-		if step.Crash != nil {
-			c.crash(path+".crash", step.Crash)
-		}
+	if c.m != nil {
+		c.names(path, e)
 	}
-	if _, err := New(m, s.Object); err != nil {
-		c.find("object", "PG000", "correct the object", "%s", err)
-	}
-	return c.diags.Sorted()
 }
 
 // calls are the actions that a machine calls, by the name that it calls them.
@@ -179,27 +173,8 @@ func calls(prog *program.Program) map[string]string {
 	return all
 }
 
-func (c *compat) given(path string, g *Given) {
-	for _, name := range slices.Sorted(maps.Keys(g.Actions)) {
-		at := path + ".actions." + name
-		use, called := c.actions[name]
-		if !called {
-			c.find(at, "PG005", "actions: "+names(c.actions), "machine %s never calls an action %q", c.def.Metadata.Name, name)
-			continue
-		}
-		for i, a := range g.Actions[name] {
-			c.outputs(fmt.Sprintf("%s[%d].outputs", at, i), use, a.Outputs)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(g.Guards)) {
-		if _, known := c.b.Guards[name]; !known {
-			c.find(path+".guards."+name, "PG005", "guards: "+names(c.b.Guards), "guard %q is not known to this program", name)
-		}
-	}
-}
-
-func (c *compat) outputs(path, use string, outputs map[string]any) {
-	spec := c.b.Actions[use].Outputs
+func (c *checker) outputs(path, use string, outputs map[string]any) {
+	spec := c.m.Bindings().Actions[use].Outputs
 	read, err := plain(outputs)
 	if err != nil {
 		c.find(path, "PG000", "write plain values", "%s", err)
@@ -215,10 +190,8 @@ func (c *compat) outputs(path, use string, outputs map[string]any) {
 	}
 }
 
-func (c *compat) expect(path string, e *Expect) {
-	if e == nil {
-		return
-	}
+// names checks what is expected of phases and effects.
+func (c *checker) names(path string, e *Expect) {
 	if e.Phase != "" {
 		c.phase(path+".phase", e.Phase)
 	}
@@ -232,14 +205,14 @@ func (c *compat) expect(path string, e *Expect) {
 	}
 }
 
-func (c *compat) phase(path, name string) {
-	if !slices.Contains(c.phases, name) {
-		c.find(path, "PG001", "phases: "+strings.Join(c.phases, ", "), "phase %q does not exist", name)
+func (c *checker) phase(path, name string) {
+	if phases := c.m.Phases(); !slices.Contains(phases, name) {
+		c.find(path, "PG001", "phases: "+strings.Join(phases, ", "), "phase %q does not exist", name)
 	}
 }
 
-func (c *compat) effect(path, name string) {
-	if known := c.def.EffectNames(); !slices.Contains(known, name) {
+func (c *checker) effect(path, name string) {
+	if known := c.m.Definition().EffectNames(); !slices.Contains(known, name) {
 		c.find(path, "PG005", "effects: "+strings.Join(known, ", "), "effect %q is not declared", name)
 	}
 }
@@ -247,11 +220,15 @@ func (c *compat) effect(path, name string) {
 // verbs are what a driver does besides acting.
 var verbs = []string{string(fsm.Commit), string(WriteView), string(fsm.Requeue), string(fsm.AddFinalizer), string(fsm.RemoveFinalizer)}
 
-func (c *compat) crash(path string, crash *Crash) {
+func (c *checker) crash(path string, crash *Crash) {
+	c.duration(path+".down", crash.Down)
+	if program.Count(crash.Before != "", crash.After != "") != 1 {
+		c.find(path, "PG000", "write crash: {after: ACTION}", "a crash is either before or after something")
+	}
 	at := crash.Before + crash.After
-	if _, called := c.actions[at]; !called && !slices.Contains(verbs, at) {
+	if _, called := c.actions[at]; c.m != nil && !called && !slices.Contains(verbs, at) {
 		c.find(path, "PG005", "actions: "+names(c.actions)+"; or "+strings.Join(verbs, ", "),
-			"machine %s never calls an action %q", c.def.Metadata.Name, at)
+			"machine %s never calls an action %q", c.m.Name(), at)
 	}
 }
 
