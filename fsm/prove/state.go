@@ -242,3 +242,15 @@ type knownKey struct {
 
 // list names effects in a sentence.
 func (p *prover) list(set program.EffectSet) string { return strings.Join(p.effects.In(set), ", ") }
+
+// leadingTo are the ends, and all from which one of them is reached.
+func leadingTo[T comparable](ends []T, before func(T) []T) map[T]bool {
+	leads := map[T]bool{}
+	for ; len(ends) > 0; ends = ends[1:] {
+		if !leads[ends[0]] {
+			leads[ends[0]] = true
+			ends = append(ends, before(ends[0])...)
+		}
+	}
+	return leads
+}
