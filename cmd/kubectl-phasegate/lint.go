@@ -13,11 +13,8 @@ import (
 	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
 	"github.com/spf13/cobra"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/statusview"
 	"github.com/phasegate/phasegate/controllers/lint"
 	pages "github.com/phasegate/phasegate/docs/lint"
@@ -173,20 +170,10 @@ func (o *lintOptions) ask(ctx context.Context, known *lint.Known) error {
 		return err
 	}
 	known.Served = c.RESTMapper()
-	crds, err := liveCRDs(ctx, c)
-	known.CRDs = append(known.CRDs, crds...)
+	crds := &apiextensionsv1.CustomResourceDefinitionList{}
+	err = c.List(ctx, crds)
+	known.CRDs = append(known.CRDs, crds.Items...)
 	return err
-}
-
-func liveCRDs(ctx context.Context, c client.Reader) ([]apiextensionsv1.CustomResourceDefinition, error) {
-	all, err := live.All(ctx, c, apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
-	crds := make([]apiextensionsv1.CustomResourceDefinition, len(all))
-	for i := range all {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(all[i].Object, &crds[i]); err != nil {
-			return nil, err
-		}
-	}
-	return crds, err
 }
 
 // lintFormats are the values of lint's -o.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/restmapper"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/fsm/graph"
 )
 
@@ -124,7 +125,7 @@ func (c *cluster) connect() (client.Client, meta.RESTMapper, error) {
 	}
 	cached := memory.NewMemCacheClient(found)
 	mapper := restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(cached), cached, nil)
-	objects, err := client.New(cfg, client.Options{Mapper: mapper})
+	objects, err := client.New(cfg, client.Options{Mapper: mapper, Scheme: datastoremigration.NewScheme()})
 	return objects, mapper, err
 }
 

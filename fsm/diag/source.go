@@ -155,20 +155,18 @@ func errorLine(err error) int {
 // Finding makes an error at a path such as spec.phases[2].next[0].when, or at the
 // nearest place above it that the file has.
 func (s *Source) Finding(path, code, message, fix string) Diagnostic {
-	for p := path; ; {
-		if at, ok := s.at[p]; ok {
-			x := s.diagAt(at, code, message, fix)
-			x.Path = path
-			return x
-		}
+	at, known := s.at[path]
+	for p := path; !known; at, known = s.at[p] {
 		cut := strings.LastIndexAny(p, ".[")
 		if cut < 0 {
-			x := s.diagAt(place{Pos: Pos{1, 1}}, code, message, fix)
-			x.Path = path
-			return x
+			at = place{Pos: Pos{1, 1}}
+			break
 		}
 		p = p[:cut]
 	}
+	x := s.diagAt(at, code, message, fix)
+	x.Path = path
+	return x
 }
 
 func (s *Source) diagAt(at place, code, message, fix string) Diagnostic {

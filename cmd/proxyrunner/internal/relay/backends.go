@@ -87,18 +87,16 @@ type backends struct {
 }
 
 // look asks which backends there are. What is not known stays as it was.
-func (b *backends) look(ctx context.Context) error {
+func (b *backends) look(ctx context.Context) (hosts []string, err error) {
 	if b.ask == nil {
-		return nil
+		return nil, nil
 	}
-	hosts, err := b.ask(ctx)
-	if err != nil {
-		return err
+	if hosts, err = b.ask(ctx); err == nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.hosts = hosts
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.hosts = hosts
-	return nil
+	return hosts, err
 }
 
 // known are the hosts of the backends; fewer than two where all is sent to the target.
@@ -109,12 +107,11 @@ func (b *backends) known(ctx context.Context) ([]string, error) {
 	if hosts != nil || b.ask == nil {
 		return hosts, nil
 	}
-	if err := b.look(ctx); err != nil { // a session must not begin where it would not be looked for
+	hosts, err := b.look(ctx)
+	if err != nil { // a session must not begin where it would not be looked for
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.hosts, nil
+	return hosts, nil
 }
 
 func (b *backends) RoundTrip(r *http.Request) (*http.Response, error) {
