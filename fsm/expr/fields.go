@@ -111,21 +111,13 @@ func withoutFallback(e celast.Expr) celast.Expr {
 	return e
 }
 
+var literalTypes = map[string]string{"string": "string", "int": "integer", "uint": "integer", "double": "number", "bool": "boolean"}
+
 func literalType(e celast.Expr) string {
 	if e.Kind() != celast.LiteralKind {
 		return ""
 	}
-	switch e.AsLiteral().Value().(type) {
-	case string:
-		return "string"
-	case int64, uint64:
-		return "integer"
-	case float64:
-		return "number"
-	case bool:
-		return "boolean"
-	}
-	return ""
+	return literalTypes[e.AsLiteral().Type().TypeName()]
 }
 
 // FieldOf is the path below self of a text that is one ${self.…} and nothing else; nil of any other.
