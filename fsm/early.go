@@ -22,7 +22,6 @@ import (
 //
 // All else costs nobody anything, and is looked at whenever something may have changed.
 
-// timingOf is that of a run that begins.
 func (r *Run) timingOf(moved bool) timing {
 	var t timing
 	st, p := &r.st, r.phase()

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"slices"
 
 	looplab "github.com/looplab/fsm"
@@ -101,4 +102,116 @@ type PhaseInfo struct {
 	// NoReturn is true from a point of no return on: in the phases that are reached only
 	// through one, or in success.
 	NoReturn bool
+}
+
+// PhaseInfo is about a phase by its name, also by one that upgrade.phaseMap has.
+func (m *Machine) PhaseInfo(name string) PhaseInfo {
+	p := m.prog.Phases[name]
+	if u := m.def.Spec.Upgrade; p == nil && u != nil {
+		p = m.prog.Phases[u.PhaseMap[name]]
+	}
+	if p == nil {
+		return PhaseInfo{}
+	}
+	return m.infos[p.Name]
+}
+
+// PhaseShown is the phase that status.phase shows as a name: of those that show it the one
+// that is called so, else the first. It is the name itself where no phase shows it.
+func (m *Machine) PhaseShown(shown string) string {
+	first := ""
+	for _, p := range m.prog.Order {
+		switch {
+		case cmp.Or(p.ShowAs, p.Name) != shown:
+		case p.Name == shown:
+			return shown
+		default:
+			first = cmp.Or(first, p.Name)
+		}
+	}
+	return cmp.Or(first, shown)
+}
+
+func infosOf(p *program.Program, initial string) map[string]PhaseInfo {
+	_, before := p.Walk(func(_ *program.Phase, e program.Edge) bool {
+		to := p.Phases[e.To]
+		return to != nil && !to.PointOfNoReturn && to.Terminal != v1alpha1.PhaseSuccess
+	}, initial)
+	var points []string
+	for _, q := range p.Order {
+		if q.PointOfNoReturn {
+			points = append(points, q.Name)
+		}
+	}
+	_, after := p.Walk(func(*program.Phase, program.Edge) bool { return true }, points...)
+	all := map[string]PhaseInfo{}
+	for _, q := range p.Order {
+		_, isBefore := before[q.Name]
+		_, isAfter := after[q.Name]
+		all[q.Name] = PhaseInfo{Known: true, Role: q.Role, Terminal: q.Terminal, Deletion: q.Deletion,
+			Failing: endsInFailure(p, q), NoReturn: isAfter && !isBefore}
+	}
+	return all
+}
+
+// endsInFailure: it ends, and in nothing but a failure.
+func endsInFailure(p *program.Program, q *program.Phase) bool {
+	if q.Deletion {
+		return false
+	}
+	fails := false
+	ahead, _ := p.Walk(func(at *program.Phase, e program.Edge) bool { return at.Terminal == "" && e.Kind != program.EdgeDelete }, q.Name)
+	for _, at := range ahead {
+		if at.Terminal == v1alpha1.PhaseSuccess || at.Kind == v1alpha1.PhaseSteady || at.End {
+			return false
+		}
+		fails = fails || at.Terminal == v1alpha1.PhaseFailure
+	}
+	return fails
+}
+
+// Holds tells whether an effect is held that an action of the program takes. A status of an
+// older revision is read by upgrade.effectMap.
+func (m *Machine) Holds(st *v1alpha1.MachineStatus, action string) bool {
+	return m.holds(st, func(e program.Effect) bool { return e.BoundAcquire.Use == action })
+}
+
+// HoldsRole tells whether an effect is held that has a role.
+func (m *Machine) HoldsRole(st *v1alpha1.MachineStatus, role string) bool {
+	return m.holds(st, func(e program.Effect) bool { return e.Role == role })
+}
+
+func (m *Machine) holds(st *v1alpha1.MachineStatus, is func(program.Effect) bool) bool {
+	return slices.ContainsFunc(st.Held, func(h v1alpha1.HeldEffect) bool {
+		e, known := m.prog.Effects[h.Name]
+		if u := m.def.Spec.Upgrade; !known && u != nil {
+			e, known = m.prog.Effects[u.EffectMap[h.Name]]
+		}
+		return known && is(e)
+	})
+}
+
+// HappyPath is the way on which all goes well from the initial phase: see PathFrom.
+func (m *Machine) HappyPath() []string { return m.PathFrom(m.def.Spec.Initial) }
+
+// PathFrom is the way on which all goes well from a phase: the shortest one by exits to a
+// phase that ends in success, else to a steady one; a terminal phase is not passed, since
+// only a request leads out of it. Where there is neither, it is the phase alone; it is
+// empty where the machine does not have the phase.
+func (m *Machine) PathFrom(from string) []string {
+	if m.prog.Phases[from] == nil {
+		return nil
+	}
+	order, into := m.prog.Walk(func(p *program.Phase, e program.Edge) bool {
+		return e.Kind == program.EdgeNext && (p.Terminal == "" || p.Name == from)
+	}, from)
+	goal := slices.IndexFunc(order, func(p *program.Phase) bool { return p.Terminal == v1alpha1.PhaseSuccess })
+	if goal < 0 {
+		goal = slices.IndexFunc(order, func(p *program.Phase) bool { return p.Kind == v1alpha1.PhaseSteady })
+	}
+	path := []string{from}
+	for _, e := range program.Way(into, from, order[max(goal, 0)].Name) {
+		path = append(path, e.To)
+	}
+	return path
 }

@@ -37,7 +37,6 @@ func (r *Run) exits(ctx context.Context, p *program.Phase) *Command {
 	return r.sleep(p.PollEvery)
 }
 
-// enter begins a visit to a phase.
 func (r *Run) enter(to, from, reason, message string) {
 	now := r.now()
 	r.noteTransition(to, from, reason, message, now)

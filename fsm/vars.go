@@ -29,31 +29,27 @@ func (r *Run) activation(ctx context.Context) activation {
 	return activation{Run: r, ctx: ctx, now: r.input.Now()}
 }
 
+// roots make the value of each root.
+var roots = map[string]func(activation) any{
+	expr.VarSelf:      func(s activation) any { return s.selfValue() },
+	expr.VarResult:    func(s activation) any { return s.results() },
+	expr.VarGuards:    func(s activation) any { return expr.NewLazyMap(s.guardValue) },
+	expr.VarVariables: func(s activation) any { return expr.NewLazyMap(s.factValue) },
+	expr.VarRequest:   func(s activation) any { return expr.NewLazyMap(s.requestValue) },
+	expr.VarPhase:     func(s activation) any { return s.phaseValue(s.now) },
+	expr.VarHeld:      func(s activation) any { return append([]string{}, s.st.HeldNames()...) },
+	expr.VarChanged:   func(s activation) any { return s.input.Generation != s.st.Generation },
+	expr.VarNow:       func(s activation) any { return s.now },
+	expr.VarToken:     func(s activation) any { return s.token },
+}
+
 // ResolveName answers the value of a root.
 func (s activation) ResolveName(name string) (any, bool) {
-	switch name {
-	case expr.VarSelf:
-		return s.selfValue(), true
-	case expr.VarResult:
-		return s.results(), true
-	case expr.VarGuards:
-		return expr.NewLazyMap(s.guardValue), true
-	case expr.VarVariables:
-		return expr.NewLazyMap(s.factValue), true
-	case expr.VarRequest:
-		return expr.NewLazyMap(s.requestValue), true
-	case expr.VarPhase:
-		return s.phaseValue(s.now), true
-	case expr.VarHeld:
-		return append([]string{}, s.st.HeldNames()...), true
-	case expr.VarChanged:
-		return s.input.Generation != s.st.Generation, true
-	case expr.VarNow:
-		return s.now, true
-	case expr.VarToken:
-		return s.token, true
+	value, known := roots[name]
+	if !known {
+		return nil, false
 	}
-	return nil, false
+	return value(s), true
 }
 
 // Parent is nil: there is nothing else to see.

@@ -28,7 +28,6 @@ func (c *cluster) quietly(ctx context.Context, warn io.Writer) (*known, context.
 	return k, ctx, cancel
 }
 
-// anyNumber of arguments is completed.
 const anyNumber = math.MaxInt
 
 // completing offers what the known machines say, for so many arguments at most; rest says whether files go with it.
@@ -60,7 +59,6 @@ func completeObjects(at *cluster) cobra.CompletionFunc {
 	})
 }
 
-// completeKinds offers the kinds that machines drive.
 func completeKinds(at *cluster) cobra.CompletionFunc {
 	return at.completing(1, cobra.ShellCompDirectiveNoFileComp, func(_ context.Context, k *known, _ []string, _ string) []string { return k.kinds() })
 }
@@ -93,7 +91,6 @@ func (k *known) names(ctx context.Context, kind, prefix string) (all []string) {
 	return all
 }
 
-// completeRequests offers the requests of all machines.
 func completeRequests(at *cluster) cobra.CompletionFunc {
 	return at.completing(anyNumber, cobra.ShellCompDirectiveNoFileComp, func(_ context.Context, k *known, _ []string, _ string) (names []string) {
 		for _, c := range k.all {
@@ -124,7 +121,6 @@ func completeMachines(at *cluster, phases bool) cobra.CompletionFunc {
 	})
 }
 
-// completeCompiled offers the compiled-in machines beside files.
 func completeCompiled(*cobra.Command, []string, string) (names []string, _ cobra.ShellCompDirective) {
 	for _, m := range compiledIn() {
 		names = append(names, m.Name())

@@ -15,14 +15,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
-	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/dashboard"
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
+	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/controllers/machinestore/definitions"
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -69,11 +67,7 @@ func serveDashboard(ctx context.Context, s streams, at *cluster, d *drivers, por
 	if err != nil {
 		return err
 	}
-	scheme := apiruntime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return err
-	}
-	objects, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
+	objects, err := client.NewWithWatch(cfg, client.Options{Scheme: datastoremigration.NewScheme()})
 	if err != nil {
 		return err
 	}
@@ -141,7 +135,6 @@ func (d *drivers) follow(ctx context.Context) error {
 	return nil
 }
 
-// of answers the machine that drives an object.
 func (d *drivers) of(o live.Object) *fsm.Machine {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -160,7 +153,6 @@ func (d *drivers) of(o live.Object) *fsm.Machine {
 	return m
 }
 
-// openBrowser asks the desktop to show a page.
 func openBrowser(ctx context.Context, url string) error {
 	command := map[string]string{"linux": "xdg-open", "darwin": "open", "windows": "rundll32 url.dll,FileProtocolHandler"}[runtime.GOOS]
 	if command == "" {

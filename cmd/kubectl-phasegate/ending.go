@@ -47,7 +47,6 @@ Before Complete nothing is deleted: see abort.` + endingExits,
 	})
 }
 
-// end is what the flags of a deletion say.
 type end struct {
 	way     deletion.DeleteMode
 	files   []string

@@ -14,7 +14,6 @@ import (
 	"github.com/phasegate/phasegate/fsm/describe"
 )
 
-// explainOptions are what the flags say.
 type explainOptions struct {
 	at     *cluster
 	output *format
@@ -66,7 +65,6 @@ Exit codes: 0 explained, 1 file refused, 2 no such phase, machine or object.`,
 	return cmd
 }
 
-// live tells of the phase of an object.
 func (o *explainOptions) live(ctx context.Context, s streams, args []string) error {
 	files := o.files
 	if len(args) > 0 && isPath(args[len(args)-1]) {
@@ -84,7 +82,7 @@ func (o *explainOptions) live(ctx context.Context, s streams, args []string) err
 	if err != nil {
 		return err
 	}
-	told, err := teller(it.driver).Phase(it.object.PhaseIn(it.driver))
+	told, err := describe.New(it.driver).Phase(it.object.PhaseIn(it.driver))
 	if err != nil {
 		return err
 	}
@@ -93,9 +91,6 @@ func (o *explainOptions) live(ctx context.Context, s streams, args []string) err
 	return o.output.print(s.out, told, told.Text)
 }
 
-func teller(m *fsm.Machine) *describe.Describer { return describe.New(m, m.Bindings()) }
-
-// whole tells of the machines of files.
 func (o *explainOptions) whole(s streams, args []string) error {
 	machines, err := readMachines(s, args)
 	if err != nil {
@@ -112,7 +107,6 @@ func (o *explainOptions) whole(s streams, args []string) error {
 	return nil
 }
 
-// named tells of a machine that has a name, or of a phase.
 func (o *explainOptions) named(ctx context.Context, s streams, args []string) error {
 	if len(args) == 2 {
 		m, err := o.at.choose(ctx, s, args[1])
@@ -138,12 +132,12 @@ func (o *explainOptions) named(ctx context.Context, s streams, args []string) er
 }
 
 func (o *explainOptions) machine(s streams, m *fsm.Machine) error {
-	told := teller(m).Machine()
+	told := describe.New(m).Machine()
 	return o.output.print(s.out, told, told.Text)
 }
 
 func (o *explainOptions) phase(s streams, m *fsm.Machine, name string) error {
-	told, err := teller(m).Phase(name)
+	told, err := describe.New(m).Phase(name)
 	if err != nil {
 		return err
 	}

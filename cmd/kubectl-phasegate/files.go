@@ -24,57 +24,41 @@ import (
 // stdin is the name of the input in findings.
 const stdin = "stdin"
 
-// checked is a machine, or what is wrong with it.
-type checked struct {
-	machine *fsm.Machine
-	diags   diag.Diagnostics
-}
+// compiledOnce are the machines that are compiled in, which are tested. A command asks for them more than once.
+var compiledOnce = sync.OnceValues(func() ([]*fsm.Machine, error) { return machinesOf(streams{err: io.Discard}, nil) })
 
-// compiledOnce are the machines that are compiled in. A command asks for them more than once.
-var compiledOnce = sync.OnceValues(func() ([]checked, error) { return checkFiles(nil) })
+func compiledIn() []*fsm.Machine {
+	all, _ := compiledOnce()
+	return all
+}
 
 // readMachines reads files and directories (of *.yaml); without any, the machines
 // that are compiled in. An error is about what cannot be read; what is wrong with
 // a machine is printed.
 func readMachines(s streams, args []string) ([]*fsm.Machine, error) {
-	check := compiledOnce
-	if len(args) > 0 {
-		check = func() ([]checked, error) { return checkFiles(args) }
+	if len(args) == 0 {
+		return compiledOnce()
 	}
-	found, err := check()
-	if err != nil {
-		return nil, err
-	}
-	var all []*fsm.Machine
-	var refused error
-	for _, c := range found {
-		if c.machine == nil {
-			refused = tell(s, c.diags.Err(), errFindings)
-			continue
-		}
-		all = append(all, c.machine)
-	}
-	return all, refused
+	return machinesOf(s, args)
 }
 
-func checkFiles(args []string) ([]checked, error) {
+func machinesOf(s streams, args []string) (all []*fsm.Machine, refused error) {
 	files, err := readFiles(nil, args)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]checked, len(files))
-	for i, f := range files {
-		if all[i].machine, all[i].diags, err = checkMachine(f.Name, f.Data); err != nil {
+	for _, f := range files {
+		machine, diags, err := checkMachine(f.Name, f.Data)
+		switch {
+		case err != nil:
 			return nil, err
+		case machine == nil:
+			refused = tell(s, diags.Err(), errFindings)
+		default:
+			all = append(all, machine)
 		}
 	}
-	return all, nil
-}
-
-// compiledIn are the machines of this program, which are tested.
-func compiledIn() []*fsm.Machine {
-	all, _ := readMachines(streams{err: io.Discard}, nil)
-	return all
+	return all, refused
 }
 
 // readFiles reads what arguments name: files, directories (their *.yaml), and - for
@@ -94,7 +78,6 @@ func readFiles(in io.Reader, args []string) ([]lint.File, error) {
 	return all, nil
 }
 
-// readCRDs reads the CRDs of what --crd names.
 func readCRDs(args []string) ([]apiextensionsv1.CustomResourceDefinition, error) {
 	if len(args) == 0 {
 		return nil, nil
@@ -215,7 +198,6 @@ func (k *known) having(name, phase string) (*fsm.Machine, error) {
 	return nil, fmt.Errorf("no machine has a phase %q, use one of theirs: %s", phase, strings.Join(phases, "; "))
 }
 
-// isPath tells a file or directory from the name of a machine.
 func isPath(text string) bool {
 	_, err := os.Stat(text)
 	return text != "" && (err == nil || strings.ContainsAny(text, `/\`) || strings.HasSuffix(text, ".yaml"))

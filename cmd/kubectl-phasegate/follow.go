@@ -12,7 +12,6 @@ import (
 	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/statusview"
 )
 
-// errReplaced says that the object is gone, and another one has its name.
 var errReplaced = errors.New("it was deleted, and another object has its name")
 
 const (
@@ -23,7 +22,6 @@ const (
 	patience = 12 * time.Second
 )
 
-// follower follows an object until it ends.
 type follower struct {
 	// look reads it anew.
 	look     func(context.Context) (statusview.Overview, error)
@@ -107,7 +105,6 @@ func (f follower) next(ctx context.Context, last sight) (sight, error) {
 	return sight{overview: now}, nil
 }
 
-// isOver tells whether there is nothing more to wait for.
 func (f follower) isOver(now sight, waits time.Time) (bool, time.Time) {
 	switch now.overview.Outcome {
 	case statusview.Succeeded, statusview.Failed:
@@ -121,7 +118,6 @@ func (f follower) isOver(now sight, waits time.Time) (bool, time.Time) {
 	return now.gone, time.Time{}
 }
 
-// lines writes a line for each change.
 func lines(to io.Writer) func(sight) {
 	last := ""
 	return func(now sight) {

@@ -91,7 +91,6 @@ func (c *cluster) isMachine(ctx context.Context, name string) bool {
 	return slices.ContainsFunc(k.all, func(c candidate) bool { return c.name == name })
 }
 
-// marks reads one object, or counts all of them.
 func marks(ctx context.Context, s streams, at *cluster, m *fsm.Machine, name string) (graph.Marks, error) {
 	c, _, err := at.connect()
 	if err != nil {

@@ -35,7 +35,6 @@ type known struct {
 	namespace string
 }
 
-// candidate is one machine.
 type candidate struct {
 	name string
 	kind schema.GroupVersionKind
@@ -50,7 +49,6 @@ type candidate struct {
 	warn    func(machine string, why error)
 }
 
-// machines reads those that are known; files are those of -f.
 func (c *cluster) machines(ctx context.Context, s streams, files []string) (*known, error) {
 	k := &known{}
 	var err error
@@ -255,7 +253,6 @@ func (k *known) search(ctx context.Context, kind, name string, fits func(*fsm.Ma
 	return found.only()
 }
 
-// search collects what may be meant.
 type search struct {
 	*known
 	kind, name string
@@ -267,7 +264,6 @@ type search struct {
 	refused, missing error
 }
 
-// look looks for objects of one machine.
 func (f *search) look(ctx context.Context, c candidate, fits func(*fsm.Machine) bool) error {
 	known, err := c.machine(live.Object{})
 	if err != nil && f.kind == "" {
@@ -305,7 +301,6 @@ func (f *search) look(ctx context.Context, c candidate, fits func(*fsm.Machine) 
 	return nil
 }
 
-// objects are that of the name, or all of them.
 func (f *search) objects(ctx context.Context, m *fsm.Machine, c candidate) ([]live.Object, error) {
 	if f.name == "" {
 		return live.List(ctx, f.client, m, f.within(c))
@@ -334,7 +329,6 @@ func (k *known) within(c candidate) string {
 	return k.namespace
 }
 
-// maxNamed is how many objects an error names.
 const maxNamed = 10
 
 // only is the one that was found. Where no name was given, those of kinds without a namespace
@@ -364,7 +358,6 @@ func (f *search) only() (target, error) {
 	return f.nothing()
 }
 
-// withLeft adds what is left of objects of the same machine.
 func (f *search) withLeft(one target) target {
 	for _, t := range f.left {
 		if t.name == one.name {

@@ -5,15 +5,17 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/url"
+	"path/filepath"
 	"slices"
+	"strings"
 
+	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
 	"github.com/spf13/cobra"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/live"
+	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/statusview"
 	"github.com/phasegate/phasegate/controllers/lint"
 	pages "github.com/phasegate/phasegate/docs/lint"
 	"github.com/phasegate/phasegate/fsm"
@@ -21,7 +23,6 @@ import (
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
-// lintOptions are what the flags say.
 type lintOptions struct {
 	at                         *cluster
 	output                     *format
@@ -163,25 +164,73 @@ func (o *lintOptions) known(ctx context.Context) (lint.Known, error) {
 	return known, nil
 }
 
-// ask adds what a cluster knows.
 func (o *lintOptions) ask(ctx context.Context, known *lint.Known) error {
 	c, _, err := o.at.connect()
 	if err != nil {
 		return err
 	}
 	known.Served = c.RESTMapper()
-	crds, err := liveCRDs(ctx, c)
-	known.CRDs = append(known.CRDs, crds...)
+	crds := &apiextensionsv1.CustomResourceDefinitionList{}
+	err = c.List(ctx, crds)
+	known.CRDs = append(known.CRDs, crds.Items...)
 	return err
 }
 
-func liveCRDs(ctx context.Context, c client.Reader) ([]apiextensionsv1.CustomResourceDefinition, error) {
-	all, err := live.All(ctx, c, apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
-	crds := make([]apiextensionsv1.CustomResourceDefinition, len(all))
-	for i := range all {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(all[i].Object, &crds[i]); err != nil {
-			return nil, err
+// lintFormats are the values of lint's -o.
+var lintFormats = map[string]func(io.Writer, *lint.Report) error{
+	"text":  lintText,
+	"json":  func(to io.Writer, r *lint.Report) error { return writeJSON(to, r) },
+	"sarif": lintSARIF,
+}
+
+func lintText(to io.Writer, r *lint.Report) error {
+	for _, d := range r.Findings {
+		severity := ""
+		if d.Severity == diag.SeverityWarning {
+			severity = "warning: "
+		}
+		fmt.Fprintf(to, "%s:%d:%d: %s%s: %s: %s (docs/lint/%[5]s.md)\n", d.File, d.Line, d.Column, severity, d.Code, d.Message, d.Fix)
+		for i, step := range d.Trace {
+			fmt.Fprintf(to, "    %d. %s\n", i+1, step)
 		}
 	}
-	return crds, err
+	for _, p := range r.Proofs {
+		fmt.Fprintf(to, "%s: explored %d states and %d transitions, for %s\n", p.File, p.States, p.Transitions, statusview.Count(len(p.Invariants), "invariant"))
+	}
+	for _, u := range r.Unchecked {
+		fmt.Fprintf(to, "%s: self is not checked: no CRD of %s %s is known here, give it by --crd FILE or --live\n", u.File, u.For.APIVersion, u.For.Kind)
+	}
+	_, err := fmt.Fprintf(to, "%s, %s, %s\n", statusview.Count(r.Files, "file"), statusview.Count(r.Errors, "error"), statusview.Count(r.Warnings, "warning"))
+	return err
+}
+
+// lintSARIF writes a log for code scanning. The severities have SARIF's names.
+func lintSARIF(to io.Writer, r *lint.Report) error {
+	run := sarif.NewRun().WithColumnKind("unicodeCodePoints").
+		WithTool(sarif.NewTool().WithDriver(sarif.NewToolComponent().WithName("phasegate").WithVersion(version)))
+	for _, code := range slices.Sorted(maps.Keys(diag.Codes)) {
+		page, err := pages.Page(code)
+		if err != nil {
+			return err
+		}
+		run.AddRule(code).WithDescription(diag.Codes[code].Title).WithMarkdownHelp(page).
+			WithDefaultConfiguration(sarif.NewReportingConfiguration().WithLevel(string(diag.Codes[code].Severity)))
+	}
+	for _, d := range r.Findings {
+		run.CreateResultForRule(d.Code).WithLevel(string(d.Severity)).WithMessage(sarif.NewTextMessage(sarifMessage(d))).
+			AddLocation(sarif.NewLocationWithPhysicalLocation(sarif.NewPhysicalLocation().
+				WithArtifactLocation(sarif.NewSimpleArtifactLocation((&url.URL{Path: filepath.ToSlash(d.File)}).String())).
+				WithRegion(sarif.NewRegion().WithStartLine(d.Line).WithStartColumn(d.Column))))
+	}
+	log := sarif.NewReport().AddRun(run)
+	log.Schema = "https://json.schemastore.org/sarif-2.1.0.json" // known to editors
+	return writeJSON(to, log)
+}
+
+func sarifMessage(d diag.Diagnostic) string {
+	text := fmt.Sprintf("%s: %s", d.Message, d.Fix)
+	if len(d.Trace) > 0 {
+		text += "\n" + strings.Join(d.Trace, "\n")
+	}
+	return text
 }

@@ -16,6 +16,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/phasegate/phasegate/controllers/datastoremigration"
+	"github.com/phasegate/phasegate/fsm/graph"
 )
 
 // cluster is where live objects are; its flags are those of kubectl.
@@ -103,19 +106,10 @@ func kubectlFlags(cmd *cobra.Command) string {
 			names = append(names, "--"+f.Name)
 		}
 	})
-	return wrapped(names, 88)
-}
-
-// wrapped joins words by blanks, and by line breaks where a line would be longer.
-func wrapped(words []string, width int) string {
-	text, line := "", 0
-	for _, word := range words {
-		if line += len(word) + 1; line > width {
-			text, line = text+"\n", len(word)+1
-		}
-		text += " " + word
+	if names == nil {
+		return ""
 	}
-	return text
+	return strings.Join(graph.Wrap(strings.Join(names, " "), " ", " ", 88), "\n")
 }
 
 // connect answers a client, and a mapper that knows short names as kubectl does. What
@@ -131,11 +125,10 @@ func (c *cluster) connect() (client.Client, meta.RESTMapper, error) {
 	}
 	cached := memory.NewMemCacheClient(found)
 	mapper := restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(cached), cached, nil)
-	objects, err := client.New(cfg, client.Options{Mapper: mapper})
+	objects, err := client.New(cfg, client.Options{Mapper: mapper, Scheme: datastoremigration.NewScheme()})
 	return objects, mapper, err
 }
 
-// rest reaches the cluster as the flags say.
 func (c *cluster) rest() (*rest.Config, error) {
 	cfg, err := c.flags.ToRESTConfig()
 	if err != nil {
@@ -183,7 +176,6 @@ func (c *cluster) given() string {
 // plain is what a shell leaves as it is.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// quote writes a word for a POSIX shell.
 func quote(word string) string {
 	if plain.MatchString(word) {
 		return word

@@ -45,7 +45,6 @@ func (c *cluster) drivenMigration(ctx context.Context, s streams, files, args []
 	return k.client, dm, it.driver, err
 }
 
-// completeMigrations offers the names of the cluster's migrations, as the first argument.
 func completeMigrations(at *cluster) cobra.CompletionFunc {
 	return at.completing(1, cobra.ShellCompDirectiveNoFileComp, func(ctx context.Context, k *known, _ []string, _ string) []string {
 		return k.names(ctx, migrationName, "")

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -42,7 +45,6 @@ func (f *format) check() error {
 	return nil
 }
 
-// print writes a value as JSON, or its text.
 func (f *format) print(to io.Writer, value any, text func() string) error {
 	if err := f.check(); err != nil {
 		return err
@@ -62,7 +64,6 @@ func writeJSON(to io.Writer, value any) error {
 	return enc.Encode(value)
 }
 
-// completeFlag offers the values of a flag.
 func completeFlag(cmd *cobra.Command, flag string, values ...string) {
 	// The flag exists, and one function is registered: there is nothing to fail.
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
@@ -90,7 +91,6 @@ func outputFlags(cmd *cobra.Command, ours ...string) *output {
 	return o
 }
 
-// shown is a value with JSON tags to print.
 type shown struct {
 	// kind of the value, and what it is about: that is what -o name names.
 	kind  string
@@ -118,7 +118,6 @@ func (o *output) printer() (printers.ResourcePrinter, error) {
 	return p, err
 }
 
-// print writes what -o asks for.
 func (o *output) print(to io.Writer, what shown) error {
 	if slices.Contains(o.ours, o.format) {
 		return what.text(to, o.format == "wide")
@@ -142,4 +141,56 @@ func (o *output) print(to io.Writer, what shown) error {
 	}
 	u.SetName(what.name)
 	return printer.PrintObj(u, to)
+}
+
+// The exit codes, so that scripts can tell what happened without reading it.
+const (
+	exitFindings = 1
+	exitUsage    = 2
+	exitTimedOut = 3
+	exitWaits    = 4
+)
+
+// What is told already, on stdout or on stderr, and makes an exit code.
+var (
+	// errFindings says that the command did its work and found something, or that what
+	// it watched has failed.
+	errFindings = errors.New("there are findings")
+	// errTimedOut says that --timeout was over first.
+	errTimedOut = errors.New("timed out")
+	// errWaits says that nothing moves before a person has acted.
+	errWaits = errors.New("it waits for a person")
+)
+
+var exitCodes = map[error]int{errFindings: exitFindings, errTimedOut: exitTimedOut, errWaits: exitWaits}
+
+func exitCode(s streams, err error) int {
+	for told, code := range exitCodes {
+		if errors.Is(err, told) {
+			return code
+		}
+	}
+	fmt.Fprintln(s.err, "kubectl-phasegate:", err)
+	return exitUsage
+}
+
+// tell prints an error that is an answer, and answers the one that makes its exit code.
+func tell(s streams, answer, code error) error {
+	fmt.Fprintln(s.err, answer)
+	return code
+}
+
+// finish waits, for as long as --timeout says; 0 is for ever. Where that is over first,
+// it tells what wait answered and ends with the exit code for it. Any other end is wait's.
+func finish(ctx context.Context, s streams, timeout time.Duration, wait func(context.Context) error) error {
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	err := wait(ctx)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return tell(s, fmt.Errorf("timed out after %s: %w", timeout, err), errTimedOut)
+	}
+	return err
 }

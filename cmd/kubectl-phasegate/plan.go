@@ -74,7 +74,6 @@ func storeQuotaFlag(flags *pflag.FlagSet) *resource.QuantityValue {
 	return quota
 }
 
-// lookOptions say what is looked at.
 type lookOptions struct {
 	args                       []string
 	kindsFile, calicoNamespace string
@@ -84,7 +83,6 @@ type lookOptions struct {
 	orNone bool
 }
 
-// look asks a cluster what a migration would find.
 type look struct {
 	*datastoremigration.Inspector
 	registry *resources.Registry

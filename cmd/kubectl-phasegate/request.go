@@ -41,7 +41,6 @@ func restartCommand(s streams) *cobra.Command {
   kubectl phasegate restart weather -n mcp --param strategy=immediate`)
 }
 
-// ask is what the flags of a request say.
 type ask struct {
 	request string
 	files   []string
@@ -84,7 +83,9 @@ func (a *ask) run(ctx context.Context, s streams, at *cluster, args []string) er
 	if err != nil {
 		return err
 	}
-	it, err := k.find(ctx, s, args, a.fits)
+	it, err := k.find(ctx, s, args, func(m *fsm.Machine) bool {
+		return slices.ContainsFunc(m.Requests(), func(q fsm.Request) bool { return q.Name == a.request })
+	})
 	if errors.Is(err, errNoMachine) {
 		return fmt.Errorf("no machine has a request %q: give the machine's file with -f, or another --request", a.request)
 	}
@@ -112,12 +113,6 @@ func (a *ask) run(ctx context.Context, s streams, at *cluster, args []string) er
 	return a.follow(ctx, s, request, token)
 }
 
-// fits tells whether a machine has the request.
-func (a *ask) fits(m *fsm.Machine) bool {
-	return slices.ContainsFunc(m.Requests(), func(q fsm.Request) bool { return q.Name == a.request })
-}
-
-// follow waits until the request was acted on.
 func (a *ask) follow(ctx context.Context, s streams, request live.Ask, token string) error {
 	return finish(ctx, s, a.timeout, func(ctx context.Context) error {
 		o, err := request.Wait(ctx, token)
@@ -132,7 +127,6 @@ func (a *ask) follow(ctx context.Context, s streams, request live.Ask, token str
 	})
 }
 
-// parseTarget splits KIND NAME, KIND/NAME and NAME.
 func parseTarget(args []string) (kind, name string) {
 	if len(args) == 2 {
 		return args[0], args[1]

@@ -13,7 +13,6 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// scaffoldOptions are the flags of scaffold.
 type scaffoldOptions struct {
 	output        *format
 	only, account string

@@ -10,7 +10,6 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1/schema"
 )
 
-// schemas are by the kind of file.
 var schemas = map[string][]byte{"machine": schema.Machine, "kindregistry": schema.KindRegistry}
 
 func schemaCommand(s streams) *cobra.Command {

@@ -52,7 +52,6 @@ Exit codes: 0 all expectations hold, 1 one does not, 2 error.`,
 	return cmd
 }
 
-// play plays one file; findings are printed.
 func play(s streams, file, machine string, crash bool) (*simulate.Result, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
 
-// statusOptions are what the flags say.
 type statusOptions struct {
 	at          *cluster
 	output      *output

@@ -73,7 +73,6 @@ const (
 	clearRest   = "\x1b[J"
 )
 
-// screen is a whole terminal, to be drawn again and again.
 type screen struct{ to *os.File }
 
 // openScreen takes the terminal; close gives it back as it was.

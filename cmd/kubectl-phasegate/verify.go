@@ -104,7 +104,6 @@ func sidesOf(name string, v copier.Verification) sides {
 	return out
 }
 
-// onlyInV3Named is how many objects the table names that only v3 has.
 const onlyInV3Named = 5
 
 func (o sides) table() string {

@@ -17,7 +17,6 @@ const (
 	exitUsage  = 2
 )
 
-// usageError is about the command line, not about the cluster.
 type usageError struct{ error }
 
 // exitCode tells why the program ends. A report of checks has said it already.

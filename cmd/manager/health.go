@@ -28,7 +28,6 @@ const (
 	probeTimeout = 2 * time.Second
 )
 
-// vitals are what probes ask of the process itself.
 type vitals struct{ machines, election health.Pulse }
 
 // serveHealth adds the server of /healthz and /readyz, which answers on a standby

@@ -17,21 +17,9 @@ import (
 	"github.com/phasegate/phasegate/controllers/runner"
 )
 
-// What the downward API tells, where the chart asks it to.
-const (
-	podNameVariable      = "POD_NAME"
-	podNamespaceVariable = "POD_NAMESPACE"
-)
-
-// What the API server knows of a token that is bound to a pod.
-const (
-	tokenPodName = "authentication.kubernetes.io/pod-name"
-	tokenPodUID  = "authentication.kubernetes.io/pod-uid"
-)
-
 // ownPod is the pod that the process is in; empty where it is in none, or in one that does not know its name.
 func ownPod() types.NamespacedName {
-	own := types.NamespacedName{Namespace: os.Getenv(podNamespaceVariable), Name: os.Getenv(podNameVariable)}
+	own := types.NamespacedName{Namespace: os.Getenv("POD_NAMESPACE"), Name: os.Getenv("POD_NAME")} // by the downward API, where the chart asks for it
 	if own.Name == "" || own.Namespace == "" {
 		return types.NamespacedName{}
 	}
@@ -67,8 +55,8 @@ func ownUID(ctx context.Context, client authenticationclient.SelfSubjectReviewsG
 		log.FromContext(ctx).Info("kubectl describe pod does not show this pod's Events", "error", err.Error())
 		return ""
 	}
-	extra := me.Status.UserInfo.Extra
-	if names, uids := extra[tokenPodName], extra[tokenPodUID]; len(names) == 1 && names[0] == name && len(uids) == 1 {
+	extra := me.Status.UserInfo.Extra // of a token that is bound to a pod
+	if names, uids := extra["authentication.kubernetes.io/pod-name"], extra["authentication.kubernetes.io/pod-uid"]; len(names) == 1 && names[0] == name && len(uids) == 1 {
 		uid = types.UID(uids[0])
 	}
 	return uid

@@ -11,13 +11,17 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/cmd/internal/checkup"
 	"github.com/phasegate/phasegate/cmd/manager/internal/health"
 	"github.com/phasegate/phasegate/controllers/catalog"
@@ -28,6 +32,7 @@ import (
 	"github.com/phasegate/phasegate/controllers/machinestore/definitions"
 	"github.com/phasegate/phasegate/controllers/mcpserver"
 	"github.com/phasegate/phasegate/controllers/runner"
+	"github.com/phasegate/phasegate/controllers/runner/machinestate"
 	"github.com/phasegate/phasegate/phases"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/inflight"
@@ -89,7 +94,6 @@ func loadMachines(o *options, log logr.Logger, looked func()) (*machinestore.Sto
 	return store, nil
 }
 
-// program is what a manager is made of.
 type program struct {
 	*options
 	registry *resources.Registry
@@ -97,7 +101,6 @@ type program struct {
 	vitals   vitals
 }
 
-// controller is one of those that --controllers names.
 type controller interface {
 	manager.Runnable
 	Ready(context.Context) (string, error)
@@ -120,9 +123,9 @@ func (p *program) manager(unlimited *rest.Config) (manager.Manager, error) {
 		return nil, fmt.Errorf("make the manager: %w", err)
 	}
 	p.store.Register(metrics.Registry)
-	ours, err := ourClient(cfg)
+	ours, err := client.New(cfg, client.Options{Scheme: mgr.GetScheme()})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("make the client of machine states: %w", err)
 	}
 	p.store.Objects = states(ours)
 	ready, err := readyChecks(mgr, unlimited, p.store)
@@ -171,7 +174,6 @@ func memoryLimit() int64 {
 	return 0
 }
 
-// controllersOf are the controllers that --controllers names.
 func (p *program) controllersOf(unlimited, cfg *rest.Config, measured *runner.Metrics) map[string]controller {
 	all := map[string]controller{}
 	if p.runs(checkup.DatastoreMigration) {
@@ -205,4 +207,21 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	cfg.DisableCompression = true // of lists: it costs both sides more time than the network saves inside a cluster
 	cfg.UserAgent = "phasegate-manager/" + version
 	return cfg, nil
+}
+
+// states reads the states of a machine's objects from the API server. Where it does not
+// have their kind, there are none.
+func states(reader client.Reader) machinestore.Objects {
+	return func(ctx context.Context, machine string, each func(*v1alpha1.MachineState)) error {
+		for state, err := range machinestate.Each(ctx, reader, machine) {
+			switch {
+			case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
+				return nil
+			case err != nil:
+				return err
+			}
+			each(state)
+		}
+		return nil
+	}
 }

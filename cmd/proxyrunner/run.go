@@ -23,7 +23,6 @@ import (
 // timeoutEnv is how long a stdio server may take for an answer, e.g. 90s.
 const timeoutEnv = "TOOLHIVE_PROXY_REQUEST_TIMEOUT"
 
-// options are what the command line and the environment say.
 type options struct {
 	image    string
 	args     []string // nil leaves those of the file
@@ -141,7 +140,6 @@ func run(ctx context.Context, o options) error {
 	return err
 }
 
-// load reads the file as it is now.
 func (o options) load() (*config.Loaded, error) {
 	l, err := config.Load(config.Paths(), o.generation)
 	if err == nil && o.args != nil {

@@ -8,6 +8,7 @@ package describe
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -93,10 +94,9 @@ type Describer struct {
 	requests []fsm.Request
 }
 
-// New makes a teller; the bindings are those that the machine was bound to. It is
-// safe for concurrent use.
-func New(m *fsm.Machine, known program.Bindings) *Describer {
-	t := &Describer{m: m, known: known, prog: m.Program(), requests: m.Requests()}
+// New makes a Describer, which is safe for concurrent use.
+func New(m *fsm.Machine) *Describer {
+	t := &Describer{m: m, known: m.Bindings(), prog: m.Program(), requests: m.Requests()}
 	t.effects = t.flow()
 	return t
 }
@@ -110,7 +110,7 @@ func (t *Describer) Phase(name string) (*Phase, error) {
 	pace, paces := t.m.Pace(name)
 	s := &Phase{
 		Machine: t.m.Name(), Revision: t.m.Revision(), Phase: name, Traits: t.m.Traits(p.Phase), Description: p.Description,
-		Deletion: t.deletion(p), Held: t.held(p), Worst: t.worst(name), Requests: t.asks(p),
+		Deletion: t.deletion(p), Held: Held{Entry: t.effects.entry[name], Here: t.effects.here[name], Keeps: p.Keeps}, Worst: t.worst(name), Requests: t.asks(p),
 	}
 	for i := range p.StepList {
 		s.Steps = append(s.Steps, t.step(p, &p.StepList[i], pace, paces[i]))
@@ -130,7 +130,7 @@ func (t *Describer) Phase(name string) (*Phase, error) {
 // opens are the words of an edge, with the program's sentence on each Go guard.
 func (t *Describer) opens(e program.Edge) string {
 	words := e.Words()
-	for _, name := range sortedKeys(t.known.Guards) {
+	for _, name := range slices.Sorted(maps.Keys(t.known.Guards)) {
 		if reads(e.Guard, "guards."+name) {
 			words += "; guards." + name + ": " + t.known.Guards[name]
 		}
@@ -198,7 +198,7 @@ func (t *Describer) commands(q fsm.Request) []string {
 		ask = fmt.Sprintf("kubectl phasegate %s %s/NAME", q.Name, kind)
 	}
 	annotate := fmt.Sprintf("kubectl annotate %s NAME %s=\"$(date -Is)\" --overwrite", kind, q.Annotation)
-	for _, name := range sortedKeys(q.Params) {
+	for _, name := range slices.Sorted(maps.Keys(q.Params)) {
 		ask += fmt.Sprintf(" [--param %s=VALUE]", name)
 		annotate += fmt.Sprintf(" [%s=VALUE]", q.Params[name])
 	}

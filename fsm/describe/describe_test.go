@@ -46,7 +46,7 @@ func errand(t *testing.T) *describe.Describer {
 	if err := diags.Err(); err != nil {
 		t.Fatal(err)
 	}
-	return describe.New(m, known)
+	return describe.New(m)
 }
 
 func phase(t *testing.T, name string) *describe.Phase {

@@ -22,10 +22,6 @@ type Held struct {
 // Each list is in the order in which the file takes the effects.
 type holds struct{ entry, here map[string][]string }
 
-func (t *Describer) held(p *program.Phase) Held {
-	return Held{Entry: t.effects.entry[p.Name], Here: t.effects.here[p.Name], Keeps: p.Keeps}
-}
-
 // flow follows the effects along all edges until nothing is new. What it answers
 // is never too little, and may be more than any run will hold.
 func (t *Describer) flow() holds {
@@ -48,7 +44,6 @@ func (t *Describer) flow() holds {
 	return h
 }
 
-// takes are the effects that a phase takes, each once.
 func takes(p *program.Phase) []string {
 	var all []string
 	for _, s := range p.StepList {
@@ -102,7 +97,6 @@ func union(order []string, lists ...[]string) []string {
 	return all
 }
 
-// backwards lists what was taken last first.
 func backwards(list []string) string {
 	list = slices.Clone(list)
 	slices.Reverse(list)
@@ -171,5 +165,5 @@ func (t *Describer) wayOut(from string) []program.Edge {
 	if end < 0 {
 		return nil
 	}
-	return program.Way(into, order[end].Name)
+	return program.Way(into, from, order[end].Name)
 }

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/phasegate/phasegate/fsm/graph"
 )
 
 // Machine is the story of a whole machine.
@@ -136,19 +137,7 @@ func writeLine(b *strings.Builder, depth int, text string) {
 		b.WriteString(indent + text + "\n")
 		return
 	}
-	line := indent
-	for i, word := range strings.Fields(text) {
-		switch {
-		case i == 0:
-			line += word
-		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width:
-			b.WriteString(line + "\n")
-			line = indent + "    " + word
-		default:
-			line += " " + word
-		}
-	}
-	if strings.TrimSpace(line) != "" {
-		b.WriteString(line + "\n")
+	if text != "" {
+		b.WriteString(strings.Join(graph.Wrap(text, indent, indent+"    ", width), "\n") + "\n")
 	}
 }

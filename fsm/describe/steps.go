@@ -60,10 +60,9 @@ func (t *Describer) action(s *program.Step, out *Step, note func(bool, string, .
 	note(s.Releases != "", "gives back %s", s.Releases)
 }
 
-// inline writes parameters in one line.
 func inline(with map[string]any) string {
 	var parts []string
-	for _, name := range sortedKeys(with) {
+	for _, name := range slices.Sorted(maps.Keys(with)) {
 		text := ""
 		if data, err := yaml.Marshal(with[name]); err == nil {
 			text = strings.Join(strings.Fields(string(data)), " ")
@@ -109,5 +108,3 @@ func reads(expr, name string) bool {
 	found, err := regexp.MatchString(`\b`+regexp.QuoteMeta(name)+`\b`, expr)
 	return err == nil && found
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -157,7 +157,6 @@ func (s *Phase) lasts() section {
 
 const byHand = "its token does not come from an annotation: set what it reads by hand"
 
-// commands are what makes a request.
 func (c *section) commands(all []string) {
 	if len(all) == 0 {
 		all = []string{byHand}

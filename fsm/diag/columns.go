@@ -96,7 +96,6 @@ func (r *reader) at(line int) string {
 	return strings.TrimSuffix(r.lines[line-1], "\r")
 }
 
-// rest is what is left of the line.
 func (r *reader) rest() []rune {
 	if r.lineNo != r.pos.Line {
 		r.line, r.lineNo = []rune(r.at(r.pos.Line)), r.pos.Line
@@ -150,7 +149,6 @@ func (r *reader) joined(quote rune) {
 var escapes = map[rune]rune{'0': 0, 'a': '\a', 'b': '\b', 't': '\t', 'n': '\n', 'v': '\v', 'f': '\f', 'r': '\r', 'e': 0x1b,
 	' ': ' ', '"': '"', '/': '/', '\\': '\\', 'N': 0x85, '_': 0xa0, 'L': 0x2028, 'P': 0x2029}
 
-// hexDigits follow these.
 var hexDigits = map[rune]int{'x': 2, 'u': 4, 'U': 8}
 
 // character reads one; false at the closing quote, and at the end of the line.

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
 // Bounds of a file; a larger or deeper one is refused before decoding.
@@ -30,7 +32,6 @@ type Source struct {
 	lines []string
 }
 
-// place is where a value stands, and how it is written there.
 type place struct {
 	Pos
 	style yamlv3.Style
@@ -154,22 +155,35 @@ func errorLine(err error) int {
 // Finding makes an error at a path such as spec.phases[2].next[0].when, or at the
 // nearest place above it that the file has.
 func (s *Source) Finding(path, code, message, fix string) Diagnostic {
-	for p := path; ; {
-		if at, ok := s.at[p]; ok {
-			x := s.diagAt(at, code, message, fix)
-			x.Path = path
-			return x
-		}
+	at, known := s.at[path]
+	for p := path; !known; at, known = s.at[p] {
 		cut := strings.LastIndexAny(p, ".[")
 		if cut < 0 {
-			x := s.diagAt(place{Pos: Pos{1, 1}}, code, message, fix)
-			x.Path = path
-			return x
+			at = place{Pos: Pos{1, 1}}
+			break
 		}
 		p = p[:cut]
 	}
+	x := s.diagAt(at, code, message, fix)
+	x.Path = path
+	return x
 }
 
 func (s *Source) diagAt(at place, code, message, fix string) Diagnostic {
 	return Diagnostic{Code: code, File: s.File, Pos: at.Pos, Severity: SeverityError, Message: message, Fix: fix}
+}
+
+// NameIn is metadata.name of a file that Decode refuses, as far as the lines before its first
+// mistake tell; empty where they do not.
+func NameIn(data []byte) string {
+	if len(data) > MaxFileSize {
+		return ""
+	}
+	var head struct{ Metadata v1alpha1.FileMeta }
+	s := &Source{lines: strings.Split(string(data), "\n")}
+	if err := yamlv3.Unmarshal(data, &head); err != nil && head.Metadata.Name == "" {
+		before := strings.Join(s.lines[:max(0, s.brokenLine(err)-1)], "\n")
+		_ = yamlv3.Unmarshal([]byte(before), &head) // what it does not tell stays empty
+	}
+	return head.Metadata.Name
 }

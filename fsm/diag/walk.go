@@ -131,7 +131,6 @@ type field struct {
 	required bool
 }
 
-// fieldsOf lists the keys of a struct; a map has none of its own.
 func fieldsOf(t reflect.Type) []field {
 	if t.Kind() != reflect.Struct {
 		return nil

@@ -73,9 +73,9 @@ func Machines(older, newer *program.Definition) Report {
 	r.Machine = append(r.Machine, renamed("effect", upgrade.EffectMap)...)
 	r.Machine = append(r.Machine, renamed("step", upgrade.StepMap)...)
 	r.Machine = append(r.Machine, renamed("request", upgrade.RequestMap)...)
-	for _, e := range older.Spec.Effects {
-		if !hasEffect(newer, e.Name) && upgrade.EffectMap[e.Name] == "" {
-			r.Dangers = append(r.Dangers, fmt.Sprintf("effect %s is gone and spec.upgrade.effectMap does not say what follows it: an object that holds it gives it back by `undo: held` only, as it is on record", e.Name))
+	for _, name := range older.EffectNames() {
+		if !slices.Contains(newer.EffectNames(), name) && upgrade.EffectMap[name] == "" {
+			r.Dangers = append(r.Dangers, fmt.Sprintf("effect %s is gone and spec.upgrade.effectMap does not say what follows it: an object that holds it gives it back by `undo: held` only, as it is on record", name))
 		}
 	}
 	return r
@@ -84,7 +84,7 @@ func Machines(older, newer *program.Definition) Report {
 // renamed tells what objects under way find under another name.
 func renamed(what string, names map[string]string) []string {
 	var words []string
-	for _, old := range sortedKeys(names) {
+	for _, old := range slices.Sorted(maps.Keys(names)) {
 		words = append(words, fmt.Sprintf("%s %s is %s now", what, old, names[old]))
 	}
 	return words
@@ -93,7 +93,7 @@ func renamed(what string, names map[string]string) []string {
 // arrived tells of a phase that the old revision did not have: new, or another
 // name for one that is gone.
 func arrived(p v1alpha1.Phase, olds map[string]v1alpha1.Phase, mapped map[string]string) Change {
-	for _, was := range sortedKeys(mapped) {
+	for _, was := range slices.Sorted(maps.Keys(mapped)) {
 		old, ok := olds[was]
 		if ok && mapped[was] == p.Name {
 			old.Name = p.Name
@@ -121,7 +121,7 @@ func (r Report) Stranding() bool {
 	if r.Impacts == nil {
 		return len(r.Dangers) > 0
 	}
-	return slices.ContainsFunc(r.Impacts, Impact.bad)
+	return slices.ContainsFunc(r.Impacts, func(f Impact) bool { return f.To == "" || len(f.Leaks) > 0 })
 }
 
 func label(d *program.Definition) string { return d.File + " (" + d.Revision + ")" }
@@ -144,10 +144,6 @@ func adoption(d *program.Definition) v1alpha1.Upgrade {
 		return v1alpha1.Upgrade{}
 	}
 	return *d.Spec.Upgrade
-}
-
-func hasEffect(d *program.Definition, name string) bool {
-	return slices.ContainsFunc(d.Spec.Effects, func(e v1alpha1.Effect) bool { return e.Name == name })
 }
 
 // changes tells what differs between two parts of a file, one line for each value,
@@ -200,7 +196,7 @@ func differ(out *[]string, path string, older, newer any) {
 func differFields(out *[]string, path string, older, newer map[string]any) {
 	all := maps.Clone(older)
 	maps.Copy(all, newer)
-	for _, key := range sortedKeys(all) {
+	for _, key := range slices.Sorted(maps.Keys(all)) {
 		differ(out, strings.TrimPrefix(path+"."+key, "."), older[key], newer[key])
 	}
 }
@@ -268,4 +264,39 @@ func show(v any) string {
 	return strings.NewReplacer(`\u003e`, ">", `\u003c`, "<", `\u0026`, "&").Replace(string(data))
 }
 
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+// Text is the report for a terminal.
+func (r Report) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "old: %s\nnew: %s\n", r.Old, r.New)
+	if len(r.Machine)+len(r.Phases) == 0 {
+		b.WriteString("\nnothing that matters changed\n")
+	}
+	list(&b, "\nthe machine\n", r.Machine)
+	for _, c := range r.Phases {
+		head := "\nphase " + c.Phase + ": " + c.What
+		if c.Was != "" {
+			head += " from " + c.Was
+		}
+		b.WriteString(head + "\n")
+		list(&b, "", c.Words)
+	}
+	if r.Impacts == nil {
+		list(&b, "\nDANGER\n", r.Dangers)
+		return b.String()
+	}
+	fmt.Fprintf(&b, "\nobjects: %d\n", len(r.Impacts))
+	for _, f := range r.Impacts {
+		fmt.Fprintf(&b, "  %s in %q: %s\n", f.Object, f.Phase, f.Words)
+	}
+	return b.String()
+}
+
+func list(b *strings.Builder, head string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	b.WriteString(head)
+	for _, l := range lines {
+		b.WriteString("  " + l + "\n")
+	}
+}

@@ -64,5 +64,3 @@ func goesOn(p v1alpha1.Phase, st, adopted *v1alpha1.MachineStatus) string {
 	}
 	return words
 }
-
-func (f Impact) bad() bool { return f.To == "" || len(f.Leaks) > 0 }

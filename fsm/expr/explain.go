@@ -106,7 +106,6 @@ func partText(text string, a *celast.AST, e celast.Expr) string {
 	return part
 }
 
-// decided is a part with the value it has.
 type decided struct {
 	*cause
 	value bool
@@ -119,7 +118,6 @@ type reason struct {
 	parts []decided
 }
 
-// within is the text as an operand.
 func (r reason) within(b binding) string {
 	if r.binds < b {
 		return "(" + r.text + ")"

@@ -111,21 +111,13 @@ func withoutFallback(e celast.Expr) celast.Expr {
 	return e
 }
 
+var literalTypes = map[string]string{"string": "string", "int": "integer", "uint": "integer", "double": "number", "bool": "boolean"}
+
 func literalType(e celast.Expr) string {
 	if e.Kind() != celast.LiteralKind {
 		return ""
 	}
-	switch e.AsLiteral().Value().(type) {
-	case string:
-		return "string"
-	case int64, uint64:
-		return "integer"
-	case float64:
-		return "number"
-	case bool:
-		return "boolean"
-	}
-	return ""
+	return literalTypes[e.AsLiteral().Type().TypeName()]
 }
 
 // FieldOf is the path below self of a text that is one ${self.…} and nothing else; nil of any other.
@@ -144,4 +136,29 @@ func FieldOf(text string) []string {
 		return nil
 	}
 	return path[1:]
+}
+
+// AnnotationOf finds the annotation of the object that an expression reads first.
+func AnnotationOf(text string) string {
+	tree := Parse(text)
+	if tree == nil {
+		return ""
+	}
+	found := ""
+	celast.PreOrderVisit(tree.Expr(), celast.NewExprVisitor(func(e celast.Expr) {
+		path := Selected(e)
+		if found == "" && len(path) == 4 && slices.Equal(path[:3], []string{VarSelf, "metadata", "annotations"}) {
+			found = path[3]
+		}
+	}))
+	return found
+}
+
+// Selected reads a.b, a.?b, a["b"] and a[?"b"] alike: the names from the outside
+// in; nil of any other expression.
+func Selected(e celast.Expr) (path []string) {
+	for _, l := range chainOf(e) {
+		path = append(path, l.name)
+	}
+	return path
 }

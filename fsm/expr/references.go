@@ -54,7 +54,6 @@ func references(text string, a *celast.AST, in celast.Expr, wanted func(string) 
 	return refs
 }
 
-// link is one name of a selection.
 type link struct {
 	name string
 	id   int64

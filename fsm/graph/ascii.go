@@ -74,8 +74,5 @@ func asciiEdge(b *strings.Builder, e edge, names int, last bool) {
 
 // asciiLines writes a text with one prefix on its first line and another on the rest.
 func asciiLines(b *strings.Builder, first, more, text string) {
-	for _, line := range wrap(text, asciiWidth-len(first)) {
-		b.WriteString(first + line + "\n")
-		first = more
-	}
+	b.WriteString(strings.Join(Wrap(text, first, more, asciiWidth), "\n") + "\n")
 }

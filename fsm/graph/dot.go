@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/phasegate/phasegate/fsm"
 )
@@ -20,7 +21,7 @@ func Dot(m *fsm.Machine, o Options) string {
 	b.WriteString("  node [shape=box, fontname=\"sans-serif\", style=filled, fillcolor=white]\n  edge [fontname=\"sans-serif\", fontsize=10]\n")
 	for _, n := range g.nodes {
 		text := slices.Concat([]string{n.name}, n.tags, n.notes, n.here)
-		fmt.Fprintf(&b, "  %s [label=%s, %s]\n", dotText(n.name), dotText(text...), dotStyle(n))
+		fmt.Fprintf(&b, "  %s [label=%s, %s]\n", dotText(n.name), dotText(text...), styles[n.class()].dot)
 	}
 	for _, n := range g.nodes {
 		for _, e := range n.edges {
@@ -35,44 +36,28 @@ func Dot(m *fsm.Machine, o Options) string {
 	return b.String()
 }
 
-func dotStyle(n node) string {
-	switch n.class() {
-	case "here":
-		return `fillcolor=yellow, penwidth=3`
-	case "deletion":
-		return `fillcolor=gray92, style="filled,dashed"`
-	case "success", "steady":
-		return `fillcolor=honeydew, peripheries=2`
-	case "failure":
-		return `fillcolor=mistyrose, peripheries=2`
-	case "waiting":
-		return `fillcolor=lightyellow, shape=hexagon`
-	}
-	return `fillcolor=aliceblue`
-}
-
-// dotText quotes lines.
 func dotText(lines ...string) string {
 	var out []string
 	for _, line := range lines {
-		for _, part := range wrap(line, dotWidth) {
+		for _, part := range Wrap(line, "", "", dotWidth) {
 			out = append(out, strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(part))
 		}
 	}
 	return `"` + strings.Join(out, `\n`) + `"`
 }
 
-// wrap breaks a text at spaces, so that no line is wider than it must be.
-func wrap(text string, width int) []string {
+// Wrap breaks a text at blanks into lines that are no wider than they must be. The first begins with first, all
+// others with more.
+func Wrap(text, first, more string, width int) []string {
 	var lines []string
-	line := ""
-	for _, word := range strings.Fields(text) {
+	line := first
+	for i, word := range strings.Fields(text) {
 		switch {
-		case line == "":
-			line = word
-		case len([]rune(line))+1+len([]rune(word)) > width:
+		case i == 0:
+			line += word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width:
 			lines = append(lines, line)
-			line = word
+			line = more + word
 		default:
 			line += " " + word
 		}

@@ -7,6 +7,7 @@ package graph
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -74,7 +75,6 @@ func MarkCounts(counts map[string]int) Marks {
 	return marks
 }
 
-// graph is what all formats draw.
 type graph struct {
 	title string
 	nodes []node
@@ -118,7 +118,7 @@ func graphOf(m *fsm.Machine, o Options) graph {
 		}
 		g.node(e.From).lead(e.To, words, e.Kind == program.EdgeDelete)
 	}
-	for _, phase := range sortedKeys(o.Marks.Here) {
+	for _, phase := range slices.Sorted(maps.Keys(o.Marks.Here)) {
 		g.node(phase).here = o.Marks.Here[phase]
 	}
 	return g
@@ -144,7 +144,6 @@ func (n *node) lead(to, words string, deletion bool) {
 	n.edges = append(n.edges, edge{to: to, deletion: deletion, labels: []string{words}})
 }
 
-// class is what a node looks like.
 func (n *node) class() string {
 	switch {
 	case len(n.here) > 0:
@@ -157,4 +156,15 @@ func (n *node) class() string {
 		return string(n.phase.Kind)
 	}
 	return string(v1alpha1.PhaseProgressing)
+}
+
+// styles are the looks of each class: the fill of SVG and Mermaid, what else Mermaid is given, and dot's attributes.
+var styles = map[string]struct{ fill, mermaid, dot string }{
+	"progressing": {"#e8f0fe", "stroke:#3367d6,color:#111", `fillcolor=aliceblue`},
+	"waiting":     {"#fef7e0", "stroke:#b06000,color:#111", `fillcolor=lightyellow, shape=hexagon`},
+	"steady":      {"#e6f4ea", "stroke:#137333,color:#111", `fillcolor=honeydew, peripheries=2`},
+	"success":     {"#e6f4ea", "stroke:#137333,color:#111", `fillcolor=honeydew, peripheries=2`},
+	"failure":     {"#fce8e6", "stroke:#c5221f,color:#111", `fillcolor=mistyrose, peripheries=2`},
+	"deletion":    {"#f1f3f4", "stroke:#5f6368,color:#111,stroke-dasharray:4 3", `fillcolor=gray92, style="filled,dashed"`},
+	"here":        {"#fff59d", "stroke:#111,color:#111,stroke-width:4px", `fillcolor=yellow, penwidth=3`},
 }

@@ -31,20 +31,10 @@ func Mermaid(m *fsm.Machine, o Options) string {
 			fmt.Fprintf(&b, "  %s %s|\"%s\"| %s\n", mermaidID(n.name), arrow, strings.Join(mermaidTexts(e.labels), "<br/>"), mermaidID(e.to))
 		}
 	}
-	for _, class := range sortedKeys(used) {
-		fmt.Fprintf(&b, "  classDef %s %s\n", class, mermaidStyles[class])
+	for _, class := range slices.Sorted(maps.Keys(used)) {
+		fmt.Fprintf(&b, "  classDef %s fill:%s,%s\n", class, styles[class].fill, styles[class].mermaid)
 	}
 	return b.String()
-}
-
-var mermaidStyles = map[string]string{
-	"progressing": "fill:#e8f0fe,stroke:#3367d6,color:#111",
-	"waiting":     "fill:#fef7e0,stroke:#b06000,color:#111",
-	"steady":      "fill:#e6f4ea,stroke:#137333,color:#111",
-	"success":     "fill:#e6f4ea,stroke:#137333,color:#111",
-	"failure":     "fill:#fce8e6,stroke:#c5221f,color:#111",
-	"deletion":    "fill:#f1f3f4,stroke:#5f6368,color:#111,stroke-dasharray:4 3",
-	"here":        "fill:#fff59d,stroke:#111,color:#111,stroke-width:4px",
 }
 
 func mermaidShape(n node) (left, right string) {
@@ -81,5 +71,3 @@ func mermaidText(text string) string {
 		"#", "#35;", `"`, "#quot;", "&", "#amp;", "<", "#lt;", ">", "#gt;", "`", "#96;", "%", "#37;", `\`, "#92;", "\n", " ", "\r", "",
 	).Replace(text)
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -61,7 +61,6 @@ func (g *graph) spoken() string {
 	return text
 }
 
-// place is a cell of the grid.
 type place struct{ column, row int }
 
 func (p place) x() int { return svgMargin + p.column*(svgBoxWidth+svgGapX) }
@@ -120,11 +119,6 @@ func (n *node) row() int {
 	return rowAside
 }
 
-var svgFill = map[string]string{
-	"progressing": "#e8f0fe", "waiting": "#fef7e0", "steady": "#e6f4ea", "success": "#e6f4ea",
-	"failure": "#fce8e6", "deletion": "#f1f3f4", "here": "#fff59d",
-}
-
 func svgNode(b *strings.Builder, n node, p place) {
 	stroke := 1
 	if len(n.here) > 0 {
@@ -133,7 +127,7 @@ func svgNode(b *strings.Builder, n node, p place) {
 	fmt.Fprintf(b, `<g class="phase %s" data-phase="%s"><title>%s</title>`, n.class(), html.EscapeString(n.name),
 		html.EscapeString(strings.Join(slices.Concat([]string{n.name}, n.tags, n.notes, n.here), "\n")))
 	fmt.Fprintf(b, `<rect x="%d" y="%d" width="%d" height="%d" rx="8" fill="%s" stroke="#5f6368" stroke-width="%d"/>`,
-		p.x(), p.y(), svgBoxWidth, svgBoxHeight, svgFill[n.class()], stroke)
+		p.x(), p.y(), svgBoxWidth, svgBoxHeight, styles[n.class()].fill, stroke)
 	lines := svgName(n.name)
 	if len(n.here) > 0 { // never by colour alone
 		lines[0] = "▶ " + lines[0]

@@ -40,17 +40,13 @@ func unclear(def *program.Definition, found diag.Diagnostics) bool {
 
 // checkTimeout finds phases that nobody would notice are stuck.
 func (c *linter) checkTimeout(p *program.Phase) {
-	passes := len(p.StepList) == 0 && leaves(p) || len(p.Edges()) == 0
+	passes := len(p.Edges()) == 0 ||
+		len(p.StepList) == 0 && slices.ContainsFunc(p.Exits, func(x program.Exit) bool { return x.When == "" })
 	if p.Kind != "" && p.Kind != v1alpha1.PhaseProgressing || p.Terminal != "" || p.End || p.Timeout != nil || passes {
 		return
 	}
 	c.find(p.Path+".name", "PG101", fmt.Sprintf("phase %s is progressing and has no timeout: when it is stuck, nothing says so", p.Name),
 		"add timeout: {after: 1h, to: PHASE} or {after: 1h, stalled: REASON}, or kind: waiting where it waits for a person")
-}
-
-// leaves tells whether an exit without a guard is there.
-func leaves(p *program.Phase) bool {
-	return slices.ContainsFunc(p.Exits, func(x program.Exit) bool { return x.When == "" })
 }
 
 // checkDecisions: in a deletion phase nothing of another object may decide. It is
@@ -145,23 +141,11 @@ func cycle(edges map[string][]program.Edge, start string) []program.Edge {
 	into := map[string]program.Edge{}
 	for queue := []string{start}; len(queue) > 0; queue = queue[1:] {
 		for _, e := range edges[queue[0]] {
-			if _, known := into[e.To]; known {
-				continue
+			if _, known := into[e.To]; !known {
+				into[e.To] = e
+				queue = append(queue, e.To)
 			}
-			into[e.To] = e
-			queue = append(queue, e.To)
 		}
 	}
-	var way []program.Edge
-	for at := start; ; {
-		e, ok := into[at]
-		if !ok {
-			return nil
-		}
-		way = append(way, e)
-		if at = e.From; at == start {
-			slices.Reverse(way)
-			return way
-		}
-	}
+	return program.Way(into, start, start)
 }

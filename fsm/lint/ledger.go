@@ -12,7 +12,7 @@ import (
 func (c *linter) ledger() {
 	f := c.newFlow(true)
 	gives := f.givers()
-	f.stop = func(e program.Edge, load effectSet) effectSet { return f.leaks(e, load, gives) }
+	f.stop = func(e program.Edge, load program.EffectSet) program.EffectSet { return f.leaks(e, load, gives) }
 	f.spread(c.def.Spec.Initial, arrives)
 	for _, p := range c.prog.Order {
 		if f.at[p.Name] != 0 {
@@ -35,12 +35,12 @@ func (c *linter) ledger() {
 
 // givers tells for each phase what is given back or kept there or further on,
 // without a deletion.
-func (f *flow) givers() map[string]effectSet {
-	all := map[string]effectSet{}
+func (f *flow) givers() map[string]program.EffectSet {
+	all := map[string]program.EffectSet{}
 	for changed := true; changed; {
 		changed = false
 		for _, p := range f.c.prog.Order {
-			own := all[p.Name] | f.kept(p)
+			own := all[p.Name] | f.effects.Set(p.Keeps...)
 			for i := range p.StepList {
 				own |= f.gives(&p.StepList[i])
 			}
@@ -57,7 +57,7 @@ func (f *flow) givers() map[string]effectSet {
 }
 
 // leaks is what nobody gives back any more once the edge was taken.
-func (f *flow) leaks(e program.Edge, load effectSet, gives map[string]effectSet) effectSet {
+func (f *flow) leaks(e program.Edge, load program.EffectSet, gives map[string]program.EffectSet) program.EffectSet {
 	to := f.c.prog.Phases[e.To]
 	switch {
 	case to.End || to.Terminal == v1alpha1.PhaseFailure:
@@ -72,10 +72,10 @@ func givesUp(e program.Edge) bool {
 	return e.Kind == program.EdgeRetry || e.Kind == program.EdgeError || e.Kind == program.EdgeTimeout
 }
 
-func (f *flow) checkEdges(p *program.Phase, gives map[string]effectSet) {
+func (f *flow) checkEdges(p *program.Phase, gives map[string]program.EffectSet) {
 	for _, e := range p.Edges() {
 		to := f.c.prog.Phases[e.To]
-		leaks := f.leaks(e, f.load(p, e)&^f.kept(to), gives)
+		leaks := f.leaks(e, f.load(p, e)&^f.effects.Set(to.Keeps...), gives)
 		if leaks == 0 {
 			continue
 		}
@@ -102,8 +102,8 @@ func (f *flow) checkLetGo(p *program.Phase) {
 }
 
 // taken are the effects that some step takes.
-func (f *flow) taken() effectSet {
-	var all effectSet
+func (f *flow) taken() program.EffectSet {
+	var all program.EffectSet
 	for _, p := range f.c.prog.Order {
 		for i := range p.StepList {
 			all |= f.acquired(&p.StepList[i])
@@ -115,17 +115,17 @@ func (f *flow) taken() effectSet {
 // checkReleases finds steps that never have anything to give back. What an earlier
 // phase keeps is not held any more, and still there: checkNoReturn looks at that.
 func (f *flow) checkReleases(p *program.Phase) {
-	var kept effectSet
+	var kept program.EffectSet
 	for _, q := range f.c.prog.Order {
-		kept |= f.kept(q)
+		kept |= f.effects.Set(q.Keeps...)
 	}
 	useful := map[*program.Step]bool{}
-	f.through(p, func(s *program.Step, before effectSet) {
-		useful[s] = useful[s] || before&f.bits[s.Releases] != 0
+	f.through(p, func(s *program.Step, before program.EffectSet) {
+		useful[s] = useful[s] || before&f.effects.Set(s.Releases) != 0
 	})
 	for i := range p.StepList {
 		s := &p.StepList[i]
-		if b := f.bits[s.Releases]; b != 0 && !useful[s] && b&kept&f.taken() == 0 {
+		if b := f.effects.Set(s.Releases); b != 0 && !useful[s] && b&kept&f.taken() == 0 {
 			f.c.find(s.Path, "PG011", fmt.Sprintf("%s gives back %s, which is not held here on any way", s.Action, s.Releases),
 				"move the step behind the one that takes it, or exchange acquire and release of the effect")
 		}
@@ -134,7 +134,7 @@ func (f *flow) checkReleases(p *program.Phase) {
 
 // checkNoReturn follows what was taken before a point of no return: an undo must
 // not meet it, nor a phase give it back that is also a way back from before.
-func (c *linter) checkNoReturn(from *program.Phase, held effectSet) {
+func (c *linter) checkNoReturn(from *program.Phase, held program.EffectSet) {
 	f := c.newFlow(false)
 	f.spread(from.Name, held|arrives)
 	// The phases that are reached without passing a point of no return.
@@ -144,8 +144,8 @@ func (c *linter) checkNoReturn(from *program.Phase, held effectSet) {
 		if f.at[p.Name] == 0 {
 			continue
 		}
-		f.through(p, func(s *program.Step, now effectSet) {
-			back := f.bits[s.Releases] & f.kept(from)
+		f.through(p, func(s *program.Step, now program.EffectSet) {
+			back := f.effects.Set(s.Releases) & f.effects.Set(from.Keeps...)
 			if _, isBefore := before[p.Name]; s.Undo != "" || isBefore {
 				back |= f.gives(s) & now &^ arrives
 			}
@@ -176,7 +176,7 @@ func (f *flow) behind(p *program.Phase, others map[string]func()) bool {
 	}
 }
 
-func (c *linter) findReturn(f *flow, from, p *program.Phase, s *program.Step, back effectSet) {
+func (c *linter) findReturn(f *flow, from, p *program.Phase, s *program.Step, back program.EffectSet) {
 	path, trace := s.Path, []string(nil)
 	if e, ok := f.via[carried{p.Name, arrives}]; ok {
 		path, trace = e.Path, f.trace(e, arrives)
@@ -188,11 +188,11 @@ func (c *linter) findReturn(f *flow, from, p *program.Phase, s *program.Step, ba
 // recoveries follows what may be held where a lost state is recovered.
 func (f *flow) recoveries() {
 	for i, q := range f.c.prog.Recover {
-		to, load := f.c.prog.Phases[q.To], effectSet(0)
+		to, load := f.c.prog.Phases[q.To], program.EffectSet(0)
 		for _, name := range q.Holds {
-			load |= f.bits[name]
+			load |= f.effects.Set(name)
 		}
-		load &^= f.kept(to)
+		load &^= f.effects.Set(to.Keeps...)
 		f.spread(q.To, load|arrives)
 		if load != 0 && (to.End || to.Terminal == v1alpha1.PhaseFailure) {
 			f.c.find(fmt.Sprintf("spec.recover[%d].to", i), "PG011", fmt.Sprintf("%s is entered while %s may be held, and gives nothing back", q.To, f.list(load)),

@@ -8,7 +8,6 @@ import (
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
-// linter collects what it finds.
 type linter struct {
 	def   *program.Definition
 	prog  *program.Program

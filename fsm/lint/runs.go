@@ -16,7 +16,7 @@ func (c *linter) runs(f *flow) {
 		held := f.at[p.Name]
 		for i := range p.StepList {
 			s := &p.StepList[i]
-			if under := held &^ arrives &^ f.bits[s.Acquires]; s.Bound.Spec.Runs != "" && under != 0 {
+			if under := held &^ arrives &^ f.effects.Set(s.Acquires); s.Bound.Spec.Runs != "" && under != 0 {
 				f.checkRun(p, s, under)
 			}
 			held = held&^f.released(s, held) | f.acquired(s)
@@ -25,7 +25,7 @@ func (c *linter) runs(f *flow) {
 }
 
 // checkRun follows a run out of its phase, as far as nothing has ended it for certain.
-func (f *flow) checkRun(from *program.Phase, s *program.Step, under effectSet) {
+func (f *flow) checkRun(from *program.Phase, s *program.Step, under program.EffectSet) {
 	via := map[string]program.Edge{}
 	queue := f.leaveRunning(from, 0, via, nil) // its exits are taken when the run is over
 	for ; len(queue) > 0; queue = queue[1:] {
@@ -63,16 +63,11 @@ func (f *flow) ends(q, run *program.Step) bool {
 	return run.Acquires != "" && (q.Undo != "" || q.Releases == run.Acquires) && f.c.whileHeld(q.IfExpr, run.Acquires) == expr.Always
 }
 
-func (f *flow) findRun(from *program.Phase, s *program.Step, p *program.Phase, q *program.Step, back effectSet, via map[string]program.Edge) {
+func (f *flow) findRun(from *program.Phase, s *program.Step, p *program.Phase, q *program.Step, back program.EffectSet, via map[string]program.Edge) {
 	var way []string
-	for at := p.Name; ; {
-		e := via[at]
+	for _, e := range program.Way(via, from.Name, p.Name) {
 		way = append(way, arrow(e))
-		if at = e.From; at == from.Name {
-			break
-		}
 	}
-	slices.Reverse(way)
 	fix := fmt.Sprintf("give %s back before %s", s.Acquires, f.list(back))
 	if s.Acquires == "" {
 		fix = fmt.Sprintf("make %s the acquire of an effect, after %s, with a release that ends the %s", s.Action, f.list(back), s.Bound.Spec.Runs)

@@ -176,7 +176,6 @@ func (c *compiler) checkShadowed(p *Phase) {
 	}
 }
 
-// always tells whether a guard is true whatever it is asked about.
 func (x Exit) always() bool {
 	if v, is := x.WhenExpr.Constant(); is {
 		return v == types.True
@@ -206,7 +205,7 @@ func (c *compiler) checkOnDelete(p *Phase) {
 		c.find(p.Path+".name", "PG008", fmt.Sprintf("phase %s does not say what a deletion does", p.Name), fix)
 		return
 	}
-	if count(p.OnDelete.To != "", p.OnDelete.Hold != "", p.OnDelete.None) != 1 {
+	if Count(p.OnDelete.To != "", p.OnDelete.Hold != "", p.OnDelete.None) != 1 {
 		c.find(p.Path+".onDelete", "PG008", "onDelete must have exactly one of to, hold and none", fix)
 	}
 }

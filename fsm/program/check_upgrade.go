@@ -38,7 +38,6 @@ func (c *compiler) readsResult(variable string) bool {
 	return len(f.Reads(expr.VarResult)) > 0 || slices.ContainsFunc(f.Reads(expr.VarVariables), c.readsResult)
 }
 
-// recovered checks the effects that an entry of spec.recover names.
 func (c *compiler) recovered(path string, holds []string) {
 	for i, name := range holds {
 		at := fmt.Sprintf("%s.holds[%d]", path, i)

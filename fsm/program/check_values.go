@@ -43,8 +43,8 @@ func (c *compiler) selectable(path, what, name string) {
 	}
 }
 
-// count is how many are set.
-func count(set ...bool) (n int) {
+// Count is how many are set.
+func Count(set ...bool) (n int) {
 	for _, is := range set {
 		if is {
 			n++

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -202,7 +203,7 @@ func (c *compiler) oneOf(path, got string, allowed ...string) {
 
 func (c *compiler) step(path string, src v1alpha1.Step, p *Phase) Step {
 	s := Step{Step: src, Path: path, Label: StepName(src), PollEvery: p.PollEvery, Backoff: c.retry(path+".retry", src.Retry, p.Backoff)}
-	if count(src.Action != "", src.Undo != "", src.Wait != "") != 1 {
+	if Count(src.Action != "", src.Undo != "", src.Wait != "") != 1 {
 		c.find(path, "PG000", "a step is exactly one of action, undo and wait", "split it into several steps")
 	}
 	c.oneOf(path+".undo", src.Undo, "", "held")
@@ -242,4 +243,34 @@ func (c *compiler) external(s Step) bool {
 		return s.Bound.Spec.External
 	}
 	return slices.ContainsFunc(slices.Collect(maps.Values(c.prog.Effects)), func(e Effect) bool { return e.BoundRelease.Spec.External })
+}
+
+// StepName is what a status calls a step.
+func StepName(s v1alpha1.Step) string {
+	if s.Undo != "" {
+		return cmp.Or(s.Name, "undo")
+	}
+	return cmp.Or(s.Name, s.Action, "wait")
+}
+
+// stepID does not change when steps are added or moved.
+func stepID(s Step, p *Phase) string {
+	if s.Action != s.Bound.Use {
+		return s.Action
+	}
+	return p.Name + "/" + s.Label
+}
+
+// effectsOf names the effect that an action takes, and the one it gives back.
+func effectsOf(action string, effects []v1alpha1.Effect) (acquires, releases string) {
+	for _, e := range effects {
+		switch action {
+		case "":
+		case e.Acquire:
+			acquires = e.Name
+		case e.Release:
+			releases = e.Name
+		}
+	}
+	return acquires, releases
 }

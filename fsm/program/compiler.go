@@ -8,7 +8,6 @@ import (
 	"github.com/phasegate/phasegate/fsm/expr"
 )
 
-// compiler collects findings while it turns the file into a program.
 type compiler struct {
 	def   *Definition
 	b     Bindings

@@ -119,8 +119,8 @@ func (c *compiler) stepEvents(s *Step) []string {
 	switch {
 	case s.Undo != "":
 		var names []string
-		for _, e := range c.def.Spec.Effects {
-			names = append(names, UndoEvent(s.Label, e.Name))
+		for _, effect := range c.def.EffectNames() {
+			names = append(names, UndoEvent(s.Label, effect))
 		}
 		return names
 	case s.Action != "":

@@ -27,6 +27,14 @@ type Definition struct {
 // Text is the file as it was read. Nobody may change it.
 func (d *Definition) Text() []byte { return d.text }
 
+// EffectNames are those of spec.effects.
+func (d *Definition) EffectNames() (names EffectNames) {
+	for _, e := range d.Spec.Effects {
+		names = append(names, e.Name)
+	}
+	return names
+}
+
 // Load decodes a machine file strictly; what it says is checked by Bind. It reads
 // nothing but data, and may be called any number of times. The definition is nil
 // when there is a finding.
@@ -88,4 +96,25 @@ func hashOf(v any) string {
 	}
 	sum := sha256.Sum256(data)
 	return "sha256:" + hex.EncodeToString(sum[:8])
+}
+
+// Against compares a revision of a machine with the one before it: an object in a
+// phase that is gone needs to know where it belongs, else it is Stalled.
+func (d *Definition) Against(old *Definition) diag.Diagnostics {
+	stays := map[string]bool{}
+	var names []string
+	for _, p := range d.Spec.Phases {
+		stays[p.Name] = true
+		names = append(names, p.Name)
+	}
+	var diags diag.Diagnostics
+	for _, p := range old.Spec.Phases {
+		if stays[p.Name] || d.Spec.Upgrade != nil && d.Spec.Upgrade.PhaseMap[p.Name] != "" {
+			continue
+		}
+		diags = append(diags, d.Finding("spec.upgrade.phaseMap", "PG104",
+			fmt.Sprintf("phase %s of %s is gone: an object that is in it would be Stalled with UnknownPhase", p.Name, old.File),
+			fmt.Sprintf("add upgrade: {phaseMap: {%s: PHASE}}, with one of %q", p.Name, names)))
+	}
+	return diags
 }

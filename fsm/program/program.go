@@ -1,6 +1,7 @@
 package program
 
 import (
+	"slices"
 	"time"
 
 	looplab "github.com/looplab/fsm"
@@ -66,6 +67,33 @@ type Requirement struct {
 type Effect struct {
 	v1alpha1.Effect
 	BoundAcquire, BoundRelease *Action
+}
+
+// EffectNames are the effects of a machine, in the order of its file.
+type EffectNames []string
+
+// EffectSet has one bit for each effect of a machine, in that order.
+type EffectSet uint64
+
+// Set has those of the names that are effects.
+func (all EffectNames) Set(names ...string) (set EffectSet) {
+	for _, name := range names {
+		if i := slices.Index(all, name); i >= 0 {
+			set |= 1 << i
+		}
+	}
+	return set
+}
+
+// In lists the effects of a set.
+func (all EffectNames) In(set EffectSet) []string {
+	names := []string{}
+	for i, name := range all {
+		if set&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // Step is a step. Label is what a status calls it; Acquires and Releases are the effects that its action takes and

@@ -24,7 +24,6 @@ type deed struct {
 	Takes, Gives            string
 }
 
-// phaseRevision is a hash of the work of a phase.
 func (c *compiler) phaseRevision(p *Phase) string {
 	w := work{Variables: map[string]string{}, Requests: map[string]v1alpha1.Request{}}
 	for i := range p.StepList {
@@ -42,7 +41,6 @@ func (c *compiler) phaseRevision(p *Phase) string {
 	return hashOf(w)
 }
 
-// read adds what an expression reads by name.
 func (c *compiler) read(w *work, e *expr.Expr) {
 	for _, name := range e.Reads(expr.VarVariables) {
 		if f := c.prog.Variables[name]; f != nil && w.Variables[name] == "" {

@@ -34,11 +34,13 @@ func (prog *Program) Walk(follow func(*Phase, Edge) bool, from ...string) (order
 	return order, into
 }
 
-// Way is the one on which a walk came to a phase, from where it started.
-func Way(into map[string]Edge, to string) []Edge {
+// Way is the one on which a walk came to a phase, from where it started, or since it was at from last.
+func Way(into map[string]Edge, from, to string) []Edge {
 	var way []Edge
 	for e := into[to]; e.From != ""; e = into[e.From] {
-		way = append(way, e)
+		if way = append(way, e); e.From == from {
+			break
+		}
 	}
 	slices.Reverse(way)
 	return way

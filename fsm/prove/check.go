@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
@@ -19,7 +20,6 @@ const (
 	invariantPatient   = "patient"
 )
 
-// invariants are the names of all that is proved.
 func (p *prover) invariants() []string {
 	names := slices.Clone(program.BuiltInInvariants)
 	for _, inv := range p.prog.Invariants {
@@ -28,10 +28,9 @@ func (p *prover) invariants() []string {
 	return names
 }
 
-// check looks at a state that is new.
 func (p *prover) check(at int) {
 	s := p.nodes[at].state
-	found := func(invariant, message, fix string, effects effectBits) {
+	found := func(invariant, message, fix string, effects program.EffectSet) {
 		p.violate(violation{invariant: invariant, path: p.place(s), message: message, fix: fix, at: at, effects: effects})
 	}
 	if lost := s.inPlace &^ (s.stored.heldSet() | s.kept); lost != 0 && !s.gone {
@@ -70,7 +69,7 @@ func (p *prover) holds(inv *program.Invariant, s state) bool {
 	key := heldKey{inv, s.phase, s.stored.held, s.inPlace, s.deleting, s.gone}
 	ok, known := p.asked[key]
 	if !known {
-		where := program.InvariantState{Held: p.ledger(s.stored.held), InPlace: p.names(s.inPlace), Deleting: s.deleting, Gone: s.gone}
+		where := program.InvariantState{Held: p.ledger(s.stored.held), InPlace: p.effects.In(s.inPlace), Deleting: s.deleting, Gone: s.gone}
 		if ph := p.phaseOf(s); ph != nil {
 			where.Phase = ph.Name
 		}
@@ -86,5 +85,37 @@ func (p *prover) violate(v violation) {
 	if _, known := p.violations[v.invariant]; !known {
 		v.more = slices.Clone(v.more)
 		p.violations[v.invariant] = v
+	}
+}
+
+// checkReturn finds an undo of what was held at the point of no return.
+func (w *way) checkReturn(gives program.EffectSet, s *program.Step) {
+	if back := gives & w.to.final; back != 0 {
+		w.violate(violation{invariant: invariantNoReturn, path: s.Path, at: w.at, more: w.events, effects: back,
+			message: w.list(back) + " was held at the point of no return, and is given back by an undo",
+			fix:     "name it in keeps of the point of no return, give it back there in a step, or do not lead here"})
+	}
+}
+
+// checkLegal finds an engine that stands still because it knows no legal way on.
+func (w *way) checkLegal() {
+	if reason, message := w.run.Stalled(); slices.Contains([]string{"IllegalTransition", "UnknownPhase", "EffectsHeld"}, reason) {
+		w.stuck(reason, message)
+	}
+}
+
+func (w *way) stuck(reason, message string) {
+	w.violate(violation{invariant: invariantLegal, path: w.place(w.from), at: w.at, more: w.events, effects: allEffects,
+		message: "the machine gets stuck (" + reason + "): " + message,
+		fix:     "lead the deletion to a phase with a step {undo: held}"})
+}
+
+// checkPatient finds an engine that tries a step again before its time, or moves on by what it did not look at.
+func (w *way) checkPatient(cmd fsm.Command) {
+	stalled, _ := w.run.Stalled()
+	if w.early && !w.run.Eager() && (cmd.Do == fsm.RunAction || cmd.Do == fsm.Requeue && !cmd.Early && stalled == "") {
+		w.violate(violation{invariant: invariantPatient, path: w.place(w.from), at: w.at, more: w.events, effects: allEffects,
+			message: "a step that failed is tried again before its backoff is over",
+			fix:     "this is a defect of the engine: report it"})
 	}
 }

@@ -48,13 +48,7 @@ func (p *prover) checkGone() {
 			before[to] = append(before[to], from)
 		}
 	}
-	ends := map[stand]bool{}
-	for ; len(done) > 0; done = done[1:] {
-		if !ends[done[0]] {
-			ends[done[0]] = true
-			done = append(done, before[done[0]]...)
-		}
-	}
+	ends := leadingTo(done, func(s stand) []stand { return before[s] })
 	if stuck := slices.IndexFunc(all, func(s stand) bool { return !ends[s] }); stuck >= 0 {
 		s := all[stuck]
 		p.violate(violation{invariant: invariantGone, path: p.place(state{phase: s.phase}), at: found[s], more: []event{{kind: eventVanished}}, effects: allEffects,

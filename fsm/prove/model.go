@@ -11,12 +11,9 @@ import (
 )
 
 func newProver(m *fsm.Machine) *prover {
-	p := &prover{machine: m, index: map[string]int16{}, steps: map[*program.Step]*stepModel{}, fallible: map[*expr.Expr]int32{},
+	p := &prover{machine: m, effects: m.Definition().EffectNames(), index: map[string]int16{}, steps: map[*program.Step]*stepModel{}, fallible: map[*expr.Expr]int32{},
 		values: map[knownKey]ref.Val{}, asked: map[heldKey]bool{}, ledgers: map[string][]string{}, taken: map[edge]bool{},
 		seen: map[state]int{}, violations: map[string]violation{}}
-	for _, e := range m.Definition().Spec.Effects {
-		p.effects = append(p.effects, e.Name)
-	}
 	p.prog = bare(m.Program())
 	p.trials = m.Trials(p.prog)
 	for i, ph := range p.prog.Order {
@@ -67,9 +64,9 @@ func (p *prover) modelOf(s *program.Step, ph *program.Phase) *stepModel {
 		switch s.Action {
 		case "":
 		case e.Acquire:
-			model.takes |= p.effect(e.Name)
+			model.takes |= p.effects.Set(e.Name)
 		case e.Release:
-			model.gives |= p.effect(e.Name)
+			model.gives |= p.effects.Set(e.Name)
 		}
 	}
 	named := []program.Class{program.ClassUnavailable}

@@ -119,30 +119,18 @@ func (p *prover) visit(from int, to state, events []event, good bool) {
 
 // checkDeletable goes back from the states in which the object is gone.
 func (p *prover) checkDeletable() {
-	leads := make([]bool, len(p.nodes))
-	var todo []int
+	var gone []int
 	for i, n := range p.nodes {
 		if n.gone {
-			leads[i] = true
-			todo = append(todo, i)
+			gone = append(gone, i)
 		}
 	}
-	for len(todo) > 0 {
-		last := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		for _, i := range p.nodes[last].before {
-			if !leads[i] {
-				leads[i] = true
-				todo = append(todo, i)
-			}
-		}
-	}
-	p.violateDeletable(leads)
+	p.violateDeletable(leadingTo(gone, func(i int) []int { return p.nodes[i].before }))
 }
 
 // violateDeletable finds the first state from which no end is reached; one where
 // the deletion has begun tells more than the phase before it.
-func (p *prover) violateDeletable(leads []bool) {
+func (p *prover) violateDeletable(leads map[int]bool) {
 	stuck := -1
 	for i, n := range p.nodes {
 		if !n.deleting || leads[i] {

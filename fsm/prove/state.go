@@ -2,7 +2,6 @@ package prove
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +25,7 @@ type state struct {
 	// inPlace is the truth about the effects. kept are those in place that the
 	// machine leaves there for good; final are those that were held at the point of
 	// no return and are still held.
-	inPlace, kept, final effectBits
+	inPlace, kept, final program.EffectSet
 
 	finalizer, deleting, gone bool
 }
@@ -50,20 +49,16 @@ func (s state) now() progress {
 
 const noPhase = -1
 
-// effectBits has one bit for each effect of a machine.
-type effectBits uint32
+const allEffects = ^program.EffectSet(0)
 
-const allEffects = ^effectBits(0)
-
-func (s progress) heldSet() effectBits {
-	var set effectBits
+func (s progress) heldSet() program.EffectSet {
+	var set program.EffectSet
 	for _, i := range []byte(s.held) {
 		set |= 1 << i
 	}
 	return set
 }
 
-// edge is a pair of phases that a transition leads from and to.
 type edge struct{ from, to string }
 
 // prover is one proof.
@@ -73,7 +68,7 @@ type prover struct {
 	prog    *program.Program
 	trials  *fsm.Trials
 	index   map[string]int16 // of a phase
-	effects []string
+	effects program.EffectNames
 	// steps and fallible are what can happen in a step and to a guard.
 	steps    map[*program.Step]*stepModel
 	fallible map[*expr.Expr]int32
@@ -94,7 +89,7 @@ type prover struct {
 
 // stepModel is what a step may do to the world, and how it may fail.
 type stepModel struct {
-	takes, gives effectBits
+	takes, gives program.EffectSet
 	failures     []failure
 }
 
@@ -111,34 +106,6 @@ var (
 	errForGood = fsm.Terminal("Terminal", "fails for good")
 	errNotYet  = fsm.Wait("not yet")
 )
-
-// effect is the bit of an effect; none of no name.
-func (p *prover) effect(name string) effectBits {
-	i := slices.Index(p.effects, name)
-	if i < 0 {
-		return 0
-	}
-	return 1 << i
-}
-
-func (p *prover) effectsOf(names []string) effectBits {
-	var set effectBits
-	for _, name := range names {
-		set |= p.effect(name)
-	}
-	return set
-}
-
-// names lists the effects of a set.
-func (p *prover) names(set effectBits) []string {
-	names := []string{}
-	for i, name := range p.effects {
-		if set&(1<<i) != 0 {
-			names = append(names, name)
-		}
-	}
-	return names
-}
 
 // ledger is what status.machine.held says; not to be changed.
 func (p *prover) ledger(held string) []string {
@@ -159,7 +126,6 @@ func (p *prover) phaseOf(s state) *program.Phase {
 	return p.prog.Order[s.phase]
 }
 
-// place is where a finding about a state stands.
 func (p *prover) place(s state) string {
 	if ph := p.phaseOf(s); ph != nil {
 		return ph.Path + ".name"
@@ -213,7 +179,7 @@ type event struct {
 	kind    eventKind
 	phase   int16
 	step    *program.Step
-	effects effectBits
+	effects program.EffectSet
 	// did: the action has changed the world.
 	did     bool
 	failure failure
@@ -246,14 +212,14 @@ type violation struct {
 	// more happened after the state was stored.
 	more []event
 	// effects that matter; deeds about others are left out of the trace.
-	effects effectBits
+	effects program.EffectSet
 }
 
 type heldKey struct {
 	inv            *program.Invariant
 	phase          int16
 	held           string
-	inPlace        effectBits
+	inPlace        program.EffectSet
 	deleting, gone bool
 }
 
@@ -275,4 +241,16 @@ type knownKey struct {
 }
 
 // list names effects in a sentence.
-func (p *prover) list(set effectBits) string { return strings.Join(p.names(set), ", ") }
+func (p *prover) list(set program.EffectSet) string { return strings.Join(p.effects.In(set), ", ") }
+
+// leadingTo are the ends, and all from which one of them is reached.
+func leadingTo[T comparable](ends []T, before func(T) []T) map[T]bool {
+	leads := map[T]bool{}
+	for ; len(ends) > 0; ends = ends[1:] {
+		if !leads[ends[0]] {
+			leads[ends[0]] = true
+			ends = append(ends, before(ends[0])...)
+		}
+	}
+	return leads
+}

@@ -59,7 +59,6 @@ func (p *prover) roots() (roots []violation, also map[string][]string) {
 	return roots, also
 }
 
-// trace tells how a violation comes about.
 func (p *prover) trace(v violation) []string {
 	var passes [][]event
 	for at := v.at; at >= 0; at = p.nodes[at].parent {
@@ -85,7 +84,7 @@ func (p *prover) trace(v violation) []string {
 }
 
 // line is empty for what does not matter. Led: the object changed its phase.
-func (p *prover) line(e event, led bool, matter effectBits) string {
+func (p *prover) line(e event, led bool, matter program.EffectSet) string {
 	switch e.kind {
 	case eventDone, eventWait, eventFails:
 		return p.deedLine(e, led, matter)
@@ -130,7 +129,7 @@ func (p *prover) tookLine(e event) string {
 
 // deedLine tells of an action what it did, if that matters, and how it failed, if
 // that led on.
-func (p *prover) deedLine(e event, led bool, matter effectBits) string {
+func (p *prover) deedLine(e event, led bool, matter program.EffectSet) string {
 	matters := e.did && e.effects&matter != 0
 	fails := e.kind == eventFails
 	if !matters && !(fails && led) {
@@ -148,13 +147,12 @@ func (p *prover) deedLine(e event, led bool, matter effectBits) string {
 	return text + " fails" + howFails(e.failure)
 }
 
-// deed is the action as the file calls it.
 func (p *prover) deed(e event) string {
 	if e.step.Undo == "" {
 		return e.step.Action
 	}
 	for _, x := range p.machine.Definition().Spec.Effects {
-		if p.effect(x.Name) == e.effects {
+		if p.effects.Set(x.Name) == e.effects {
 			return x.Release
 		}
 	}
@@ -185,9 +183,9 @@ func (p *prover) describe(s state) string {
 }
 
 // matter are the effects that an invariant names; all when it names none.
-func (p *prover) matter(inv *program.Invariant) effectBits {
+func (p *prover) matter(inv *program.Invariant) program.EffectSet {
 	if len(inv.Effects) == 0 {
 		return allEffects
 	}
-	return p.effectsOf(inv.Effects)
+	return p.effects.Set(inv.Effects...)
 }

@@ -38,7 +38,6 @@ type choices struct {
 	made         int
 }
 
-// pick chooses one of n.
 func (c *choices) pick(n int) int {
 	if c.made == len(c.picks) {
 		c.picks, c.among = append(c.picks, 0), append(c.among, n)
@@ -141,7 +140,7 @@ func (w *way) act(_ context.Context, cmd fsm.Command) (fsm.Result, error) {
 	model := w.steps[s]
 	takes, gives := model.takes, model.gives
 	if cmd.Effect != "" {
-		gives = w.effect(cmd.Effect)
+		gives = w.effects.Set(cmd.Effect)
 		w.checkReturn(gives, s)
 	}
 	if w.vanished {
@@ -173,7 +172,6 @@ func (w *way) act(_ context.Context, cmd fsm.Command) (fsm.Result, error) {
 	return w.fails(e, model.failures[how-failing]), nil
 }
 
-// step is the one whose action is asked for.
 func (w *way) step() *program.Step {
 	st := w.run.State()
 	return &w.prog.Phases[st.Phase].StepList[st.StepIndex]
@@ -198,7 +196,6 @@ func (w *way) fails(e event, f failure) fsm.Result {
 	return f.Result
 }
 
-// write carries out what ends a reconcile.
 func (w *way) write(cmd fsm.Command) {
 	switch cmd.Do {
 	case fsm.AddFinalizer:
@@ -207,7 +204,7 @@ func (w *way) write(cmd fsm.Command) {
 		w.to.finalizer, w.to.gone = false, w.to.deleting
 		w.note(event{kind: eventRemoved})
 	default:
-		w.store()
+		w.to.phase, w.to.stored = w.index[w.run.State().Phase], w.progress()
 		if err := w.run.Stored(nil); err != nil {
 			w.stuck("IllegalTransition", err.Error())
 		}
@@ -220,7 +217,7 @@ func (w *way) write(cmd fsm.Command) {
 		if !w.vanished {
 			w.taken[edge{cmd.Transition.From, cmd.Transition.To}] = true
 		}
-		w.to.kept |= w.effectsOf(to.Keeps) & w.from.now().heldSet()
+		w.to.kept |= w.effects.Set(to.Keeps...) & w.from.now().heldSet()
 		if to.PointOfNoReturn {
 			w.to.final |= w.to.stored.heldSet()
 		}
@@ -228,11 +225,6 @@ func (w *way) write(cmd fsm.Command) {
 	}
 	w.to.kept &= w.to.inPlace
 	w.to.final &= w.to.stored.heldSet()
-}
-
-// store keeps of the status what a state has.
-func (w *way) store() {
-	w.to.phase, w.to.stored = w.index[w.run.State().Phase], w.progress()
 }
 
 func (w *way) progress() progress {

@@ -33,17 +33,11 @@ type GuardAnswer struct {
 	Times int
 }
 
-// given is what actions and guards will answer.
 type given struct {
 	actions map[string]queue[Answer]
 	guards  map[string]queue[GuardAnswer]
 }
 
-func (g given) clone() given {
-	return given{actions: maps.Clone(g.actions), guards: maps.Clone(g.guards)}
-}
-
-// queue hands out answers front to back.
 type queue[T any] struct {
 	answers []T
 	used    int // of the first

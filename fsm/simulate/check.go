@@ -12,17 +12,32 @@ import (
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
-// checker finds what is wrong with a scenario, by itself and against a machine.
+// checker finds what is wrong with a scenario: by itself, and against the machine that it is about, so that a
+// misspelled name is not a quiet answer that nobody ever asks for.
 type checker struct {
-	s     *Scenario
-	diags diag.Diagnostics
+	s *Scenario
+	// m is nil while the machine is not known; actions maps each name that it calls to the program's, and guards are
+	// those of the program.
+	m               *fsm.Machine
+	actions, guards map[string]string
+	diags           diag.Diagnostics
+}
+
+// Check finds names that the machine or its program does not have, and outputs
+// of other types than declared.
+func (s *Scenario) Check(m *fsm.Machine) diag.Diagnostics {
+	c := &checker{s: s, m: m, actions: calls(m.Program()), guards: m.Bindings().Guards}
+	c.file()
+	if _, err := New(m, s.Object); err != nil {
+		c.find("object", "PG000", "correct the object", "%s", err)
+	}
+	return c.diags.Sorted()
 }
 
 func (c *checker) find(path, code, fix, format string, args ...any) {
 	c.diags = append(c.diags, c.s.Finding(path, code, fmt.Sprintf(format, args...), fix))
 }
 
-// file checks what can be known without a machine.
 func (c *checker) file() {
 	c.given("given", &c.s.Given)
 	for i := range c.s.Script {
@@ -32,13 +47,22 @@ func (c *checker) file() {
 
 func (c *checker) given(path string, g *Given) {
 	for _, name := range slices.Sorted(maps.Keys(g.Actions)) {
+		at := path + ".actions." + name
+		if _, called := c.actions[name]; c.m != nil && !called {
+			c.find(at, "PG005", "actions: "+names(c.actions), "machine %s never calls an action %q", c.m.Name(), name)
+			continue
+		}
 		for i, a := range g.Actions[name] {
-			c.answer(fmt.Sprintf("%s.actions.%s[%d]", path, name, i), a)
+			c.answer(fmt.Sprintf("%s[%d]", at, i), name, a)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(g.Guards)) {
+		at := path + ".guards." + name
+		if _, known := c.guards[name]; c.m != nil && !known {
+			c.find(at, "PG005", "guards: "+names(c.guards), "guard %q is not known to this program", name)
+		}
 		for i, a := range g.Guards[name] {
-			c.times(fmt.Sprintf("%s.guards.%s[%d]", path, name, i), a.Times)
+			c.times(fmt.Sprintf("%s[%d]", at, i), a.Times)
 		}
 	}
 }
@@ -47,11 +71,11 @@ func (c *checker) given(path string, g *Given) {
 var errorClasses = []string{string(program.ClassConflict), string(program.ClassForbidden), string(program.ClassNotFound), string(program.ClassInvalid),
 	string(program.ClassTimeout), string(program.ClassThrottled), string(program.ClassUnavailable)}
 
-func (c *checker) answer(path string, a ActionAnswer) {
+func (c *checker) answer(path, action string, a ActionAnswer) {
 	c.times(path, a.Times)
 	c.duration(path+".after", a.After)
 	c.duration(path+".takes", a.Takes)
-	if n := count(a.Outputs != nil, a.Wait != "", a.Error != "", a.Terminal != ""); n > 1 {
+	if n := program.Count(a.Outputs != nil, a.Wait != "", a.Error != "", a.Terminal != ""); n > 1 {
 		c.find(path, "PG000", "split it into two answers", "an answer is at most one of outputs, wait, error and terminal")
 	}
 	if a.Error != "" && !slices.Contains(errorClasses, a.Error) {
@@ -62,6 +86,9 @@ func (c *checker) answer(path string, a ActionAnswer) {
 	}
 	if a.After != "" && a.Wait == "" {
 		c.find(path+".after", "PG000", "add wait: TEXT", "after is for an answer that waits")
+	}
+	if c.m != nil {
+		c.outputs(path+".outputs", c.actions[action], a.Outputs)
 	}
 }
 
@@ -80,18 +107,8 @@ func (c *checker) duration(path, text string) {
 	}
 }
 
-func count(set ...bool) int {
-	n := 0
-	for _, is := range set {
-		if is {
-			n++
-		}
-	}
-	return n
-}
-
 func (c *checker) step(path string, s *Step) {
-	n := count(s.Advance != "", s.Until != nil, s.Expect != nil, s.Annotate != nil, s.Set != nil, s.Delete,
+	n := program.Count(s.Advance != "", s.Until != nil, s.Expect != nil, s.Annotate != nil, s.Set != nil, s.Delete,
 		s.Wake != "", s.Given != nil, s.Crash != nil, s.Conflict)
 	if n != 1 {
 		c.find(path, "PG000", "begin a new item with a dash for each", "a step of a script does exactly one thing, this one %d", n)
@@ -111,10 +128,7 @@ func (c *checker) step(path string, s *Step) {
 		c.given(path+".given", s.Given)
 	}
 	if s.Crash != nil {
-		c.duration(path+".crash.down", s.Crash.Down)
-		if count(s.Crash.Before != "", s.Crash.After != "") != 1 {
-			c.find(path+".crash", "PG000", "write crash: {after: ACTION}", "a crash is either before or after something")
-		}
+		c.crash(path+".crash", s.Crash)
 	}
 }
 
@@ -130,8 +144,92 @@ func (c *checker) expect(path string, e *Expect) {
 			c.find(path+".conditions."+name, "PG000", "conditions: "+strings.Join(conditionNames, ", "), "unknown condition %q", name)
 		}
 	}
-	if n := count(e.Phase != "", e.Step != "", e.Message != "", e.Reason != "", len(e.Conditions) > 0,
+	if n := program.Count(e.Phase != "", e.Step != "", e.Message != "", e.Reason != "", len(e.Conditions) > 0,
 		e.Held != nil, e.InPlace != nil, e.Path != nil, e.Gone != nil); n == 0 {
 		c.find(path, "PG000", "write phase: NAME, held: [], gone: true, …", "nothing is expected")
 	}
+	if c.m != nil {
+		c.names(path, e)
+	}
 }
+
+// calls are the actions that a machine calls, by the name that it calls them.
+func calls(prog *program.Program) map[string]string {
+	all := map[string]string{}
+	add := func(name, use string) {
+		if name != "" {
+			all[name], all[use] = use, use
+		}
+	}
+	for _, e := range prog.Effects {
+		add(e.Acquire, e.BoundAcquire.Use)
+		add(e.Release, e.BoundRelease.Use)
+	}
+	for _, p := range prog.Order {
+		for _, s := range p.StepList {
+			add(s.Action, s.Bound.Use)
+		}
+	}
+	return all
+}
+
+func (c *checker) outputs(path, use string, outputs map[string]any) {
+	spec := c.m.Bindings().Actions[use].Outputs
+	read, err := plain(outputs)
+	if err != nil {
+		c.find(path, "PG000", "write plain values", "%s", err)
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(read)) {
+		switch want, known := spec[name]; {
+		case !known:
+			c.find(path+"."+name, "PG005", "outputs: "+names(spec), "action %s has no output %q", use, name)
+		case !want.Accepts(read[name]):
+			c.find(path+"."+name, "PG005", "correct the value", "output %s of %s is %s, not of type %s", name, use, flow(read[name]), want)
+		}
+	}
+}
+
+// names checks what is expected of phases and effects.
+func (c *checker) names(path string, e *Expect) {
+	if e.Phase != "" {
+		c.phase(path+".phase", e.Phase)
+	}
+	for i, p := range e.Path {
+		c.phase(fmt.Sprintf("%s.path[%d]", path, i), p)
+	}
+	for field, effects := range map[string][]string{"held": e.Held, "inPlace": e.InPlace} {
+		for i, name := range effects {
+			c.effect(fmt.Sprintf("%s.%s[%d]", path, field, i), name)
+		}
+	}
+}
+
+func (c *checker) phase(path, name string) {
+	if phases := c.m.Phases(); !slices.Contains(phases, name) {
+		c.find(path, "PG001", "phases: "+strings.Join(phases, ", "), "phase %q does not exist", name)
+	}
+}
+
+func (c *checker) effect(path, name string) {
+	if known := c.m.Definition().EffectNames(); !slices.Contains(known, name) {
+		c.find(path, "PG005", "effects: "+strings.Join(known, ", "), "effect %q is not declared", name)
+	}
+}
+
+// verbs are what a driver does besides acting.
+var verbs = []string{string(fsm.Commit), string(WriteView), string(fsm.Requeue), string(fsm.AddFinalizer), string(fsm.RemoveFinalizer)}
+
+func (c *checker) crash(path string, crash *Crash) {
+	c.duration(path+".down", crash.Down)
+	if program.Count(crash.Before != "", crash.After != "") != 1 {
+		c.find(path, "PG000", "write crash: {after: ACTION}", "a crash is either before or after something")
+	}
+	at := crash.Before + crash.After
+	if _, called := c.actions[at]; c.m != nil && !called && !slices.Contains(verbs, at) {
+		c.find(path, "PG005", "actions: "+names(c.actions)+"; or "+strings.Join(verbs, ", "),
+			"machine %s never calls an action %q", c.m.Name(), at)
+	}
+}
+
+func names[T any](m map[string]T) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }

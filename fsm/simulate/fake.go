@@ -9,6 +9,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
+	"github.com/phasegate/phasegate/fsm/expr"
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
@@ -237,7 +238,7 @@ func (w *Fake) tell(format string, args ...any) { w.event(EventDid, format, args
 
 func (w *Fake) event(kind EventKind, format string, args ...any) {
 	if w.Tell != nil {
-		w.Tell(Event{At: w.now.Sub(Epoch), Look: w.looks, Kind: kind, Text: clip(fmt.Sprintf(format, args...))})
+		w.Tell(Event{At: w.now.Sub(Epoch), Look: w.looks, Kind: kind, Text: expr.Clip(fmt.Sprintf(format, args...), maxText)})
 	}
 }
 

@@ -10,8 +10,11 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/fsm/diag"
+	"github.com/phasegate/phasegate/fsm/expr"
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
@@ -249,7 +252,7 @@ func (e *Expect) missing(w *Fake) []string {
 	want(strings.Contains(w.Shown.Message, e.Message), "message", fmt.Sprintf("with %q", e.Message), fmt.Sprintf("%q", w.Shown.Message))
 	want(e.Reason == "" || slices.Contains(w.reasons(), e.Reason), "reason", e.Reason, strings.Join(w.reasons(), ", "))
 	for _, name := range slices.Sorted(maps.Keys(e.Conditions)) {
-		is := w.raised(name)
+		is := meta.IsStatusConditionTrue(w.Shown.Conditions, name)
 		want(is == e.Conditions[name], "condition", fmt.Sprintf("%s=%t", name, e.Conditions[name]), fmt.Sprint(is))
 	}
 	want(e.Held == nil || slices.Equal(sorted(e.Held), sorted(st.HeldNames())), "held", list(e.Held), list(st.HeldNames()))
@@ -264,7 +267,7 @@ func sorted(names []string) []string { return slices.Sorted(slices.Values(names)
 
 // words writes a step as the file does.
 func words(s Step) string {
-	return clip(strings.TrimSuffix(strings.TrimPrefix(flow(s), "{"), "}"))
+	return expr.Clip(strings.TrimSuffix(strings.TrimPrefix(flow(s), "{"), "}"), maxText)
 }
 
 // Write prints a result for people: the transcript, the end, and what failed.

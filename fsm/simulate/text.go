@@ -9,24 +9,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 const maxText = 1000
-
-func clip(s string) string {
-	if len(s) <= maxText {
-		return s
-	}
-	cut := maxText
-	for !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "…"
-}
 
 var plainText = regexp.MustCompile(`^[\pL\d_./·%-][\pL\d _./·%=()@;-]*$`)
 
@@ -100,13 +87,6 @@ func (w *Fake) Describe() string {
 }
 
 func list(names []string) string { return "[" + strings.Join(names, " ") + "]" }
-
-// raised tells whether a condition is true.
-func (w *Fake) raised(name string) bool {
-	return slices.ContainsFunc(w.Shown.Conditions, func(c metav1.Condition) bool {
-		return c.Type == name && c.Status == metav1.ConditionTrue
-	})
-}
 
 // reasons of the conditions, each once.
 func (w *Fake) reasons() []string {

@@ -61,7 +61,7 @@ func writeMachine(dir, name string) error {
 	if err != nil {
 		return err
 	}
-	for ending, content := range map[string]string{".md": describe.New(m, known).Page(), ".bindings.yaml": string(bindings)} {
+	for ending, content := range map[string]string{".md": describe.New(m).Page(), ".bindings.yaml": string(bindings)} {
 		if err := os.WriteFile(filepath.Join(dir, m.Name()+ending), []byte(content), 0o644); err != nil {
 			return err
 		}

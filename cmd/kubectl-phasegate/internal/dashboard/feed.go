@@ -68,7 +68,6 @@ func NewFeed(c client.WithWatch, of Of) *Feed {
 	return f
 }
 
-// list is an empty list of the kind.
 func (f *Feed) list() client.ObjectList {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(f.of.Kind)

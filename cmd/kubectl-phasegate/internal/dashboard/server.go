@@ -36,7 +36,6 @@ type Snapshot struct {
 // maxShown is how many objects a page has: with hundreds nobody would find one.
 const maxShown = 30
 
-// shown are the first of them.
 func (s Snapshot) shown() []live.Object { return s.Objects[:min(len(s.Objects), maxShown)] }
 
 // Server makes the page. It holds no state of its own.

@@ -142,7 +142,6 @@ func Delete(ctx context.Context, c client.Client, dm *migrationv1.DatastoreMigra
 // ErrStalled is wrapped by Wait's error where nothing moves before a person has acted.
 var ErrStalled = errors.New("it is stalled")
 
-// look is how often Wait looks.
 const look = 500 * time.Millisecond
 
 // Wait returns when the migration is gone. seen is told each state once. An error of ctx

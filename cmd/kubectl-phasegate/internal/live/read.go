@@ -27,7 +27,6 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// page is how many objects one list call answers.
 const page = 500
 
 // Object is an object of any kind, and where its machine stands.

@@ -123,7 +123,6 @@ func Token(m *fsm.Machine, q fsm.Request, st v1alpha1.MachineStatus, object map[
 	return "", false
 }
 
-// follow is how often Wait looks.
 const follow = 500 * time.Millisecond
 
 // Wait returns once the token was acted on. It ends early, with an error that
@@ -170,7 +169,6 @@ func actedOn(o Object, q fsm.Request, token string) (bool, error) {
 	return false, nil
 }
 
-// behind adds a note to the end of a message.
 func behind(note string) string {
 	if note == "" {
 		return ""

@@ -135,7 +135,6 @@ func podsOf(namespace string, s signs) string {
 	return fmt.Sprintf("%d of %d pods in namespace %s are ready%s", ready, len(s.pods), namespace, troubled)
 }
 
-// notReady is why a pod is not; empty where it is.
 func notReady(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/statusview"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/resources"
 	"github.com/phasegate/phasegate/resources/copier"
@@ -115,11 +116,10 @@ func (s Site) keepV3(kind *resources.Kind, c copier.Conflict, both datastoremigr
 	if err != nil {
 		return Way{}, err
 	}
-	return Way{"write v3's values into v1, through Calico's API server", fmt.Sprintf("kubectl patch %s.%s.%s %s --type merge -p %s",
-		kind.V3Plural(), resources.V3Version, resources.V3Group, target, quoted(patch))}, nil
+	return Way{"write v3's values into v1, through Calico's API server", fmt.Sprintf("kubectl patch %s.%s.%s %s --type merge -p '%s'",
+		kind.V3Plural(), resources.V3Version, resources.V3Group, target, strings.ReplaceAll(patch, "'", `'\''`))}, nil
 }
 
-// mergePatch turns one object's content into another's.
 func mergePatch(from, to *unstructured.Unstructured) (string, error) {
 	before, badBefore := json.Marshal(content(from))
 	after, badAfter := json.Marshal(content(to))
@@ -155,9 +155,6 @@ func written(obj *unstructured.Unstructured) map[string]any {
 	}
 	return out
 }
-
-// quoted is a word of a shell.
-func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 func unified(both datastoremigration.Both) (string, error) {
 	var sides [2][]byte
@@ -198,15 +195,8 @@ func (c *Conflicts) Text(to io.Writer) error {
 	case n == 0:
 		b.WriteString("✓ No conflicts: objects on both sides are equal.\n")
 	default:
-		fmt.Fprintf(&b, "%s. A migration continues once there are none.\n", counted(n, "conflict"))
+		fmt.Fprintf(&b, "%s. A migration continues once there are none.\n", statusview.Count(n, "conflict"))
 	}
 	_, err := io.WriteString(to, b.String())
 	return err
-}
-
-func counted(n int, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return fmt.Sprintf("%d %s", n, noun)
 }

@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
+	"github.com/phasegate/phasegate/cmd/kubectl-phasegate/internal/statusview"
 	"github.com/phasegate/phasegate/controllers/check"
 	"github.com/phasegate/phasegate/controllers/datastoremigration"
 	"github.com/phasegate/phasegate/resources"
@@ -185,12 +186,12 @@ func (p *Plan) findings(wide bool) string {
 	case p.Conflicts.Unseen != "":
 		fmt.Fprintf(&b, "‼ conflicts cannot be seen yet, nor what v3 alone has: %s; the migration looks for them before it locks anything\n", p.Conflicts.Unseen)
 	case n > 0:
-		fmt.Fprintf(&b, "× %s: %s\n", counted(n, "conflict"), strings.TrimSpace("kubectl phasegate conflicts "+p.Migration))
+		fmt.Fprintf(&b, "× %s: %s\n", statusview.Count(n, "conflict"), strings.TrimSpace("kubectl phasegate conflicts "+p.Migration))
 	default:
 		b.WriteString("✓ no conflicts\n")
 	}
 	if n := len(p.Dependents); n > 0 {
-		fmt.Fprintf(&b, "  %s outside Calico would lose their owner reference for a moment, so that the garbage collector keeps them (Helm: controllers.datastoremigration.dependents.enabled=true): %s\n", counted(n, "object"), some(p.Dependents))
+		fmt.Fprintf(&b, "  %s outside Calico would lose their owner reference for a moment, so that the garbage collector keeps them (Helm: controllers.datastoremigration.dependents.enabled=true): %s\n", statusview.Count(n, "object"), some(p.Dependents))
 	}
 	if len(p.DependentsUnseen) > 0 {
 		fmt.Fprintf(&b, "‼ you may not look for such objects in %s\n", some(p.DependentsUnseen))
@@ -198,7 +199,6 @@ func (p *Plan) findings(wide bool) string {
 	return b.String()
 }
 
-// someOf is how many of a list are named.
 const someOf = 5
 
 func some(list []string) string {
@@ -213,7 +213,7 @@ func (p *Plan) verdict() string {
 	if p.Lock.AtLeast {
 		lock = "at least"
 	}
-	text := fmt.Sprintf("\n%s to copy. v1 would be locked for %s %ds: %s.\n", counted(int(p.Objects), "object"), lock, p.Lock.Seconds, p.Lock.Basis)
+	text := fmt.Sprintf("\n%s to copy. v1 would be locked for %s %ds: %s.\n", statusview.Count(p.Objects, "object"), lock, p.Lock.Seconds, p.Lock.Basis)
 	if p.Ready() {
 		return text + "Nothing was changed. Nothing blocks the migration.\n"
 	}

@@ -29,7 +29,6 @@ type Options struct {
 	Account types.NamespacedName
 }
 
-// resources answers plurals.
 func (o Options) resources(apiVersion, kind string) (group, resource string) {
 	group, resource = rbac.Guess(apiVersion, kind)
 	for i := range o.CRDs {

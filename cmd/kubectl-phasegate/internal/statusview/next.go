@@ -22,7 +22,6 @@ type Caller struct {
 	File string
 }
 
-// typed is a command as the caller has to type it.
 func (c Caller) typed(command string) string {
 	if c.Flags == "" || !strings.HasPrefix(command, "kubectl ") {
 		return command
@@ -96,7 +95,6 @@ func (a advisor) next(p *v1alpha1.Phase) []Remedy {
 	return append(all, a.ends(p)...)
 }
 
-// managers shows whether one runs.
 const managers = "kubectl get pods --all-namespaces --selector app.kubernetes.io/part-of=phasegate"
 
 // log is that of the manager: the chart calls its Deployment as its lease.

@@ -59,7 +59,6 @@ func phaseOf(m *fsm.Machine, name string) v1alpha1.Phase {
 	return v1alpha1.Phase{Name: name}
 }
 
-// instant is nil where at is.
 func instant[T interface {
 	*metav1.Time | *metav1.MicroTime
 	UTC() time.Time

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
@@ -105,7 +106,6 @@ func (o *Overview) head(p *page) {
 	fmt.Fprintf(&p.text, "\n  %s\n\n", strings.Join(parts, p.style(Faint, " → ")))
 }
 
-// qualified is namespace/name, or the name alone.
 func qualified(namespace, name string) string { return strings.TrimPrefix(namespace+"/"+name, "/") }
 
 // role colours the present phase.
@@ -125,7 +125,6 @@ func (o *Overview) mark(p *page, ph Phase) string {
 	return p.style(Faint, "○ "+ph.Name)
 }
 
-// stale says that no manager writes what is shown.
 func (o *Overview) stale(p *page) {
 	s := o.Stale
 	if s == nil {
@@ -223,7 +222,7 @@ func (o *Overview) kinds(p *page) []string {
 		}
 		line := fmt.Sprintf("  %-32s %s %d/%d", k.Kind, bar(k.Done, k.Total), k.Done, k.Total)
 		if k.Conflicts > 0 {
-			line += p.style(Warning, fmt.Sprintf(" ‼ %s", count(k.Conflicts, "conflict")))
+			line += p.style(Warning, fmt.Sprintf(" ‼ %s", Count(k.Conflicts, "conflict")))
 		}
 		lines = append(lines, line)
 	}
@@ -234,7 +233,7 @@ func (o *Overview) ahead() []string {
 	a := o.CopyAhead
 	text := string(a.State)
 	if a.Round > 0 {
-		text = fmt.Sprintf("%s; round %d changed %s", a.State, a.Round, count(int64(a.Changed), "object"))
+		text = fmt.Sprintf("%s; round %d changed %s", a.State, a.Round, Count(a.Changed, "object"))
 	}
 	if a.ExpectedLockSeconds > 0 {
 		text += fmt.Sprintf("; the lock is expected to last %ds", a.ExpectedLockSeconds)
@@ -309,7 +308,7 @@ func (o *Overview) conflicts(p *page) []string {
 		lines = append(lines, text)
 	}
 	if len(lines) == 0 && o.ConflictCount > 0 { // not every CRD keeps the list
-		return []string{p.style(Warning, "‼ ") + count(int64(o.ConflictCount), "object")}
+		return []string{p.style(Warning, "‼ ") + Count(o.ConflictCount, "object")}
 	}
 	if more := int(o.ConflictCount) - len(lines); more > 0 {
 		lines = append(lines, fmt.Sprintf("  and %d more", more))
@@ -355,4 +354,44 @@ func (o *Overview) Line() string {
 		text += ": " + o.Message
 	}
 	return text
+}
+
+// from is since when something is so, where that is known.
+func (p *page) from(at *time.Time) string {
+	if at == nil {
+		return ""
+	}
+	return fmt.Sprintf(" since %s, %s ago", at.Format(time.RFC3339), p.since(*at))
+}
+
+func (p *page) since(at time.Time) string { return short(p.now.Sub(at).Seconds()) }
+
+func (p *page) until(at time.Time) string {
+	if left := at.Sub(p.now); left > 0 {
+		return "in " + short(left.Seconds())
+	}
+	return "now"
+}
+
+func short(seconds float64) string {
+	return duration.HumanDuration(time.Duration(max(seconds, 0) * float64(time.Second)))
+}
+
+// bar has room for this many signs.
+const barWidth = 20
+
+func bar(done, total int64) string {
+	full := barWidth
+	if done < total {
+		full = int(done * barWidth / total)
+	}
+	return "[" + strings.Repeat("█", full) + strings.Repeat("░", barWidth-full) + "]"
+}
+
+// Count is a number with its noun.
+func Count[N int | int32 | int64](n N, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }

@@ -57,7 +57,6 @@ func (c *collector) those(ctx context.Context, dir string, gvk schema.GroupVersi
 
 func always(*unstructured.Unstructured) bool { return true }
 
-// keep puts an object into the bundle, redacted.
 func (c *collector) keep(dir string, u *unstructured.Unstructured) {
 	c.redactor.Object(u.Object)
 	c.files[path.Join(dir, u.GetNamespace(), u.GetName()+".json")] = u.Object

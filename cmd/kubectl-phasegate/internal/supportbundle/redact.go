@@ -16,7 +16,6 @@ import (
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
 
-// leftOut stands where something was.
 const leftOut = "(left out)"
 
 // Redactor takes out of objects and texts what nobody else shall read. What it once left
@@ -75,7 +74,6 @@ func (r *Redactor) Object(o map[string]any) {
 	r.walk(o)
 }
 
-// allBut leaves out of a map everything but some keys.
 func (r *Redactor) allBut(v any, keep func(key string) bool) {
 	all, _ := v.(map[string]any)
 	for key, value := range all {

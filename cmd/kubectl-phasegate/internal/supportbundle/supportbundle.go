@@ -44,7 +44,6 @@ type Bundle struct {
 	Missing []string
 }
 
-// collector is a Bundle in the making.
 type collector struct {
 	Options
 	kube     kubernetes.Interface

@@ -6,20 +6,29 @@ package attach
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/klog/v2"
 	"k8s.io/streaming/pkg/httpstream"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/toolhive/v1beta1"
 )
@@ -66,7 +75,6 @@ func executor(cfg *rest.Config, core typedcorev1.CoreV1Interface, namespace, pod
 	})
 }
 
-// attached is a stream under way.
 type attached struct {
 	io.Reader // of the server's output
 	io.Writer // to its input
@@ -139,4 +147,73 @@ type debugLog struct{ log *slog.Logger }
 func (d *debugLog) Write(p []byte) (int, error) {
 	d.log.Debug("the MCP server says on its standard error", "text", string(p[:min(len(p), maxLogged)]), "bytes", len(p))
 	return len(p), nil
+}
+
+// annotationSilent on the pod template is when a proxy found the server silent.
+const annotationSilent = "mcpserver.toolhive.stacklok.dev/restarted-silent-at"
+
+// Restarter makes a function that has the pods of the MCP server of that name
+// replaced, as `kubectl rollout restart` does. It returns once that was asked for.
+func Restarter(c client.Client, namespace, server string) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{
+			"annotations": map[string]string{annotationSilent: time.Now().UTC().Format(time.RFC3339)}}}}})
+		if err != nil {
+			return err
+		}
+		set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: server}}
+		if err := c.Patch(ctx, set, client.RawPatch(types.MergePatchType, patch)); err != nil {
+			return fmt.Errorf("restart StatefulSet %s/%s: %w", namespace, server, err)
+		}
+		return nil
+	}
+}
+
+func find(ctx context.Context, core typedcorev1.CoreV1Interface, namespace, server string) (string, error) {
+	list, err := core.Pods(namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: labels.SelectorFromSet(v1beta1.BackendSelector(server)).String(),
+	})
+	if err != nil {
+		return "", fmt.Errorf("list the pods of StatefulSet %s/%s: %w", namespace, server, err)
+	}
+	pod, err := choose(list.Items, server)
+	if err != nil {
+		return "", fmt.Errorf("StatefulSet %s/%s: %w", namespace, server, err)
+	}
+	return pod, nil
+}
+
+// choose takes the first pod, by name, that can serve, or says of each why not.
+func choose(pods []corev1.Pod, server string) (string, error) {
+	pods = slices.SortedFunc(slices.Values(pods), func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	var no []string
+	for _, pod := range pods {
+		why := unfit(&pod, server)
+		if why == "" {
+			return pod.Name, nil
+		}
+		no = append(no, pod.Name+" "+why)
+	}
+	if len(no) == 0 {
+		return "", fmt.Errorf("it has no pod yet")
+	}
+	return "", fmt.Errorf("no pod can serve: %s", strings.Join(no, ", "))
+}
+
+func unfit(pod *corev1.Pod, server string) string {
+	owner := metav1.GetControllerOf(pod)
+	switch {
+	case owner == nil || owner.Kind != "StatefulSet" || owner.Name != server:
+		return "is not one of the StatefulSet's"
+	case pod.DeletionTimestamp != nil:
+		return "is terminating"
+	case pod.Status.Phase != corev1.PodRunning:
+		return "is " + string(pod.Status.Phase)
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			return ""
+		}
+	}
+	return "is not ready"
 }

@@ -198,7 +198,6 @@ func (b *Bridge) Run(ctx context.Context) error {
 	return nil
 }
 
-// tell records why the server is away.
 func (b *Bridge) tell(away string) {
 	b.o.Log.Warn(away)
 	b.mu.Lock()

@@ -69,7 +69,6 @@ func (s *session) streamLocked() *mailbox {
 	return s.box
 }
 
-// maxSubscriptions is how many a session may have.
 const maxSubscriptions = 256
 
 // subscribedTo tells whether a resource, or one that it is a part of, is among the

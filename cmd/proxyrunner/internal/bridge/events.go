@@ -132,7 +132,6 @@ func first(takes map[string]bool, kinds ...string) bool {
 	return false
 }
 
-// media is a media type without its parameters.
 func media(value string) string {
 	kind, _, err := mime.ParseMediaType(strings.TrimSpace(value))
 	if err != nil {

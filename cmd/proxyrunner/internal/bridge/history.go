@@ -44,14 +44,12 @@ type history struct {
 
 func (h *history) id(n int) string { return fmt.Sprintf("%s-%d", h.name, n) }
 
-// lastEvent is the id of the last event on a stream.
 func (b *Bridge) lastEvent(box *mailbox) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return box.kept.id(box.kept.last)
 }
 
-// readEventID is the stream and the number that an id names.
 func readEventID(id string) (stream string, n int, ok bool) {
 	stream, number, found := strings.Cut(id, "-")
 	n, err := strconv.Atoi(number)
@@ -185,7 +183,6 @@ func (b *Bridge) leaveCall(box *mailbox, r *reader) {
 	}
 }
 
-// streamOf is the session's stream that an event was on.
 func (b *Bridge) streamOf(s *session, event string) (box *mailbox, n int, ok bool) {
 	name, n, ok := readEventID(event)
 	if !ok {

@@ -84,7 +84,7 @@ func (b *Bridge) pushLocked(box *mailbox, i item) bool {
 	size, now := len(i.data), time.Now()
 	if box.bytes == 0 {
 		box.since = now
-	} else if box.fullLocked(size, now) {
+	} else if box.reader != nil && (box.bytes+size > boxBytes || now.Sub(box.since) > slow) {
 		b.o.Log.Warn("a client reads too slowly: its stream is ended", "bytes", box.bytes, "waiting", now.Sub(box.since).String())
 		b.cutLocked(box)
 		return false
@@ -101,11 +101,6 @@ func (b *Bridge) pushLocked(box *mailbox, i item) bool {
 	b.waiting[box] = struct{}{}
 	box.tell()
 	return true
-}
-
-// fullLocked tells whether a reader that is there is too slow for one more message.
-func (box *mailbox) fullLocked(size int, now time.Time) bool {
-	return box.reader != nil && (box.bytes+size > boxBytes || now.Sub(box.since) > slow)
 }
 
 func (box *mailbox) tell() {

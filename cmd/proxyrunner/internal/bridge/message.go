@@ -43,7 +43,6 @@ type rpcResponse struct {
 	Result, Error json.RawMessage
 }
 
-// rpcError is what Error holds.
 type rpcError struct {
 	Code    int64           `json:"code"`
 	Message string          `json:"message"`
@@ -83,15 +82,8 @@ func encodeMessage(m rpcMessage) ([]byte, error) {
 }
 
 var (
-	errNotJSON   = errors.New("not JSON")
-	errBatch     = errors.New("it is not one object; a batch is none")
-	errVersion   = errors.New(`jsonrpc must be "2.0"`)
-	errMethod    = errors.New("the method must be a string")
-	errID        = errors.New("the id must be a string or an integer")
-	errNoID      = errors.New("a result must have the id of the call")
-	errNoAnswer  = errors.New("it has neither a result nor an error")
-	errTwoAnswer = errors.New("it has both a result and an error")
-	errError     = errors.New("its error cannot be read")
+	errNotJSON = errors.New("not JSON")
+	errID      = errors.New("the id must be a string or an integer")
 )
 
 // decode reads exactly one message. The error says what is wrong with it; it comes
@@ -100,12 +92,12 @@ func decode(data []byte) (rpcMessage, error) {
 	var members map[string]json.RawMessage // whose names have a case, other than those of a struct
 	if err := json.Unmarshal(data, &members); err != nil {
 		if json.Valid(data) {
-			return nil, errBatch
+			return nil, errors.New("it is not one object; a batch is none")
 		}
 		return nil, errNotJSON
 	}
 	if string(members["jsonrpc"]) != `"2.0"` {
-		return nil, errVersion
+		return nil, errors.New(`jsonrpc must be "2.0"`)
 	}
 	id, err := readID(members["id"])
 	if err != nil {
@@ -117,7 +109,7 @@ func decode(data []byte) (rpcMessage, error) {
 	}
 	r := &rpcRequest{ID: id, Params: members["params"]}
 	if json.Unmarshal(method, &r.Method) != nil || r.Method == "" {
-		return nil, errMethod
+		return nil, errors.New("the method must be a string")
 	}
 	if _, there := members["id"]; there && id == "" {
 		return nil, errID // null
@@ -133,13 +125,13 @@ func response(id rpcID, members map[string]json.RawMessage) (rpcMessage, error) 
 	var said rpcError
 	switch {
 	case r.Result == nil && r.Error == nil:
-		return r, errNoAnswer
+		return r, errors.New("it has neither a result nor an error")
 	case r.Result != nil && r.Error != nil:
-		return r, errTwoAnswer
+		return r, errors.New("it has both a result and an error")
 	case r.Result != nil && id == "":
-		return r, errNoID
+		return r, errors.New("a result must have the id of the call")
 	case r.Error != nil && json.Unmarshal(r.Error, &said) != nil:
-		return r, errError
+		return r, errors.New("its error cannot be read")
 	}
 	return r, nil
 }
@@ -176,4 +168,38 @@ func (id rpcID) int() (n int64, ok bool) {
 	}
 	f, err := strconv.ParseFloat(string(id), 64) // some programs know no integers
 	return int64(f), err == nil
+}
+
+// swap puts value where path leads in doc, and returns what was there. Where the
+// path leads nowhere, doc comes back as it was, and old is nil.
+func swap(doc json.RawMessage, value any, path ...string) (out, old json.RawMessage) {
+	if len(path) == 0 {
+		if out, err := json.Marshal(value); err == nil {
+			return out, doc
+		}
+		return doc, nil
+	}
+	var fields map[string]json.RawMessage
+	if len(doc) == 0 || json.Unmarshal(doc, &fields) != nil {
+		return doc, nil
+	}
+	inner, there := fields[path[0]]
+	if !there {
+		return doc, nil
+	}
+	fields[path[0]], old = swap(inner, value, path[1:]...)
+	if old == nil {
+		return doc, nil
+	}
+	out, err := json.Marshal(fields)
+	if err != nil {
+		return doc, nil
+	}
+	return out, old
+}
+
+// at reads what is where path leads in doc; nil if there is nothing.
+func at(doc json.RawMessage, path ...string) json.RawMessage {
+	_, old := swap(doc, nil, path...)
+	return old
 }

@@ -164,7 +164,6 @@ func ofVersion(v string) json.RawMessage {
 	return params
 }
 
-// supported are the versions that a refusal names.
 func supported(refusal json.RawMessage) []string {
 	var e struct{ Data struct{ Supported []string } }
 	if json.Unmarshal(refusal, &e) != nil {

@@ -6,7 +6,6 @@ import (
 	"net/http"
 )
 
-// question is a request of the server that a client is to answer.
 type question struct {
 	session *session
 	id      rpcID // what the server knows it by
@@ -40,7 +39,6 @@ func (b *Bridge) route(l *link, m rpcMessage, wrong error) {
 	}
 }
 
-// callLocked finds a call by the number that the server knows.
 func (l *link) callLocked(id rpcID) *call {
 	n, ok := id.int()
 	if !ok {
@@ -88,7 +86,6 @@ func (b *Bridge) disappointLocked(l *link, s *session) {
 	}
 }
 
-// asksLocked tells whether the server waits for an answer of the session.
 func (l *link) asksLocked(s *session) bool {
 	for _, q := range l.questions {
 		if q.session == s {

@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// item is one message on its way to a client.
 type item struct {
 	// id is that of the event, by which a client asks for what follows; empty if it cannot.
 	id   string

@@ -74,7 +74,6 @@ func (b *Bridge) prefix(h http.Header) string {
 	return (&url.URL{Path: "/" + p}).EscapedPath()
 }
 
-// serveMessages takes the messages of sessions of sse.
 func (b *Bridge) serveMessages(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)

@@ -17,7 +17,6 @@ const (
 	retryAfter    = 2 * time.Second
 )
 
-// serveMCP is the endpoint of streamable-http.
 func (b *Bridge) serveMCP(w http.ResponseWriter, r *http.Request) {
 	if v := versions(r.Header); v != "" && !slices.Contains(legacy, v) && r.Method != http.MethodPost {
 		if v >= modern {
@@ -121,7 +120,6 @@ func (b *Bridge) listenAgain(w http.ResponseWriter, r *http.Request, s *session,
 	}
 }
 
-// post takes one message of a client.
 func (b *Bridge) post(w http.ResponseWriter, r *http.Request) {
 	m, free, ok := b.message(w, r)
 	if !ok {
@@ -206,7 +204,6 @@ func (b *Bridge) sessionOf(w http.ResponseWriter, r *http.Request, m rpcMessage)
 	return s, true
 }
 
-// accept takes what needs no answer.
 func (b *Bridge) accept(s *session, m rpcMessage) {
 	switch m := m.(type) {
 	case *rpcResponse:
@@ -247,7 +244,6 @@ func (e *events) lost(r *http.Request) {
 	}
 }
 
-// isError tells whether a message is an answer that says no.
 func isError(i item) bool {
 	m, err := decode(i.data)
 	resp, ok := m.(*rpcResponse)

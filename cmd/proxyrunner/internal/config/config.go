@@ -55,11 +55,8 @@ func Load(paths []string, generation string) (*Loaded, error) {
 		return nil, fmt.Errorf("%s: %w", path, explain(data, err))
 	}
 	fillIn(l.Run)
-	if l.SessionTTL, err = check(path, l.Run); err != nil {
+	if err := l.check(); err != nil {
 		return nil, err
-	}
-	if l.ReadTime, err = readTime(l.Run); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	inFile := l.Run.MCPServerGeneration
 	l.Run.MCPServerGeneration, l.Warning = freeze.Override(inFile, generation)
@@ -111,24 +108,12 @@ func fillIn(r *runconfig.RunConfig) {
 	}
 }
 
-// readTime is that of the file.
-func readTime(r *runconfig.RunConfig) (time.Duration, error) {
-	if r.ProxyReadTimeout == "" {
-		return 0, nil
-	}
-	d, err := time.ParseDuration(r.ProxyReadTimeout)
-	if err != nil || d < 0 {
-		return 0, fmt.Errorf("proxy_read_timeout: is %q, must be a duration such as 30s: correct it where the file is made", r.ProxyReadTimeout)
-	}
-	return d, nil
-}
-
-// check tells what in the file at path cannot be run.
-func check(path string, r *runconfig.RunConfig) (ttl time.Duration, err error) {
-	var ttlErr error
-	if r.SessionTTL != "" {
-		ttl, ttlErr = time.ParseDuration(r.SessionTTL)
-	}
+// check reads the durations of the file, and tells what in it cannot be run.
+func (l *Loaded) check() error {
+	r := l.Run
+	var ttlErr, readErr error
+	l.SessionTTL, ttlErr = duration(r.SessionTTL)
+	l.ReadTime, readErr = duration(r.ProxyReadTimeout)
 	transports := []string{v1beta1.TransportStdio, v1beta1.TransportSSE, v1beta1.TransportStreamableHTTP}
 	var errs []error
 	for _, field := range []struct {
@@ -144,16 +129,25 @@ func check(path string, r *runconfig.RunConfig) (ttl time.Duration, err error) {
 		{"port", r.Port, isPort(r.Port), "a port, 1 to 65535"},
 		{"target_port", r.TargetPort, r.TargetPort == 0 || isPort(r.TargetPort), "a port, 1 to 65535"},
 		{"max_request_body_size", r.MaxRequestBodySize, r.MaxRequestBodySize >= 0, "a number of bytes"},
-		{"session_ttl", r.SessionTTL, ttlErr == nil && ttl >= 0, "a duration such as 2h"},
+		{"session_ttl", r.SessionTTL, ttlErr == nil && l.SessionTTL >= 0, "a duration such as 2h"},
+		{"proxy_read_timeout", r.ProxyReadTimeout, readErr == nil && l.ReadTime >= 0, "a duration such as 30s"},
 	} {
 		if !field.ok {
-			errs = append(errs, fmt.Errorf("%s: %s: is %#v, must be %s: correct it where the file is made", path, field.name, field.value, field.want))
+			errs = append(errs, fmt.Errorf("%s: %s: is %#v, must be %s: correct it where the file is made", l.Path, field.name, field.value, field.want))
 		}
 	}
 	if o := r.Owner; o == nil || slices.Contains([]string{o.APIVersion, o.Kind, o.Name, o.UID}, "") {
-		errs = append(errs, fmt.Errorf("%s: owner: must have apiVersion, kind, name and uid: the operator of this project writes them", path))
+		errs = append(errs, fmt.Errorf("%s: owner: must have apiVersion, kind, name and uid: the operator of this project writes them", l.Path))
 	}
-	return ttl, errors.Join(errs...)
+	return errors.Join(errs...)
+}
+
+// duration is 0 where nothing is said.
+func duration(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	return time.ParseDuration(text)
 }
 
 func isPort(n int32) bool { return n >= 1 && n <= 65535 }

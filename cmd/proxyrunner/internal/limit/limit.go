@@ -6,6 +6,11 @@
 package limit
 
 import (
+	"bufio"
+	"errors"
+	"io"
+	"mime"
+	"net"
 	"net/http"
 	"time"
 )
@@ -34,3 +39,82 @@ func Time(handler http.Handler, read time.Duration) http.Handler {
 		}
 	})
 }
+
+// timedBody takes the read deadline away once the body is there: the server goes
+// on reading, to see whether the client has left.
+type timedBody struct {
+	io.ReadCloser
+	rc   *http.ResponseController
+	over bool
+}
+
+// Read is that of io.Reader.
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) && !b.over {
+		b.over = true
+		_ = b.rc.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// timedWriter sets the write deadline anew before each write.
+type timedWriter struct {
+	http.ResponseWriter
+	rc       *http.ResponseController
+	left     time.Duration // of an answer that is no event stream
+	stream   bool
+	begun    bool
+	hijacked bool
+}
+
+// Unwrap is for http.ResponseController.
+func (w *timedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader is that of http.ResponseWriter.
+func (w *timedWriter) WriteHeader(status int) {
+	if status >= http.StatusOK && !w.begun {
+		w.begun = true
+		kind, _, _ := mime.ParseMediaType(w.Header().Get("Content-Type"))
+		w.stream = kind == "text/event-stream"
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write is that of http.ResponseWriter.
+func (w *timedWriter) Write(p []byte) (int, error) {
+	if !w.begun {
+		w.WriteHeader(http.StatusOK)
+	}
+	began := w.start()
+	n, err := w.ResponseWriter.Write(p)
+	w.stop(began)
+	return n, err
+}
+
+// FlushError is for http.ResponseController.
+func (w *timedWriter) FlushError() error {
+	w.begun = true // the header goes out with it
+	began := w.start()
+	err := w.rc.Flush()
+	w.stop(began)
+	return err
+}
+
+// Hijack is for http.ResponseController. What takes the connection over has no
+// deadlines.
+func (w *timedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	w.hijacked = true
+	return w.rc.Hijack()
+}
+
+func (w *timedWriter) start() time.Time {
+	now, within := time.Now(), WriteTime
+	if !w.stream {
+		within = w.left
+	}
+	_ = w.rc.SetWriteDeadline(now.Add(within))
+	return now
+}
+
+func (w *timedWriter) stop(began time.Time) { w.left -= time.Since(began) }

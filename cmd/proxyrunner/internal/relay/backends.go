@@ -26,7 +26,6 @@ var markedSession = regexp.MustCompile(`^` + markParam + `-([0-9]{1,4})\.(.+)$`)
 // errSessionGone says that a session has ended with its backend.
 var errSessionGone = errors.New("the session has ended with its backend: initialize a new one")
 
-// place is where a request goes.
 type place struct {
 	// index counts backends from 0.
 	index int
@@ -55,7 +54,6 @@ func placed(r *http.Request, sse bool) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), placeID{}, p))
 }
 
-// mark is what markEndpoint adds.
 var mark = regexp.MustCompile(`&?` + markParam + `=[^&]*`)
 
 // markEndpoint adds the mark to where clients of an sse server post.
@@ -71,7 +69,6 @@ func markEndpoint(endpoint string, index int) string {
 	return u.String()
 }
 
-// placeOf is where the request of an answer went.
 func placeOf(ctx context.Context) place {
 	p, _ := ctx.Value(placeID{}).(place)
 	return p
@@ -90,18 +87,16 @@ type backends struct {
 }
 
 // look asks which backends there are. What is not known stays as it was.
-func (b *backends) look(ctx context.Context) error {
+func (b *backends) look(ctx context.Context) (hosts []string, err error) {
 	if b.ask == nil {
-		return nil
+		return nil, nil
 	}
-	hosts, err := b.ask(ctx)
-	if err != nil {
-		return err
+	if hosts, err = b.ask(ctx); err == nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.hosts = hosts
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.hosts = hosts
-	return nil
+	return hosts, err
 }
 
 // known are the hosts of the backends; fewer than two where all is sent to the target.
@@ -112,12 +107,11 @@ func (b *backends) known(ctx context.Context) ([]string, error) {
 	if hosts != nil || b.ask == nil {
 		return hosts, nil
 	}
-	if err := b.look(ctx); err != nil { // a session must not begin where it would not be looked for
+	hosts, err := b.look(ctx)
+	if err != nil { // a session must not begin where it would not be looked for
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: err}
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.hosts, nil
+	return hosts, nil
 }
 
 func (b *backends) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -36,7 +36,7 @@ func (p *Relay) Run(ctx context.Context) error {
 func (p *Relay) lookForBackends(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	_ = p.backends.look(ctx)
+	_, _ = p.backends.look(ctx)
 }
 
 // ping is good with every answer but one that says that the server is broken:

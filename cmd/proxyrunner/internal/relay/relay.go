@@ -134,7 +134,6 @@ func (p *Relay) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// rewrite makes the request of the server out of that of the client.
 func rewrite(r *httputil.ProxyRequest, o Options) {
 	r.SetURL(o.Target)
 	removeForwarded(r.Out.Header, o.TrustProxyHeaders)
@@ -214,8 +213,7 @@ func notTaken(r *http.Request) {
 
 // lost tells a client whether its call can have been heard.
 func lost(host string, err error) string {
-	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" {
+	if notSent(err) {
 		return fmt.Sprintf("the MCP server at %s is away (%v): try again", host, err)
 	}
 	return fmt.Sprintf("the MCP server at %s was lost while the call was under way (%v): it may or may not have been done", host, err)

@@ -47,3 +47,6 @@ func WriteRetry(w http.ResponseWriter, status int, id json.RawMessage, message s
 	w.Header().Set("Retry-After", strconv.Itoa(max(1, int(after.Seconds()))))
 	Write(w, status, id, message)
 }
+
+// MaxBody is the greatest request of a client that is passed on, in bytes, where nobody says.
+const MaxBody = 8 << 20
