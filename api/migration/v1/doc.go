@@ -6,7 +6,6 @@
 // is decided by the machine in phases/datastore-migration.yaml, which this
 // package must not know.
 //
-// +kubebuilder:object:generate=true
 // +groupName=migration.projectcalico.org
 package v1
 

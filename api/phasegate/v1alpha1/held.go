@@ -12,7 +12,6 @@ import (
 // the object or of the machine file afterwards does not change them. On the wire it is
 // one line of text, as a Transition is.
 //
-// +kubebuilder:object:generate=true
 // +kubebuilder:validation:Type=string
 // +kubebuilder:validation:MaxLength=32768
 type HeldEffect struct {

@@ -131,8 +131,6 @@ func (s *MachineStatus) SamePosition(other *MachineStatus) bool {
 }
 
 // RequestStatus holds the tokens of a one-shot request that were acted on.
-//
-// +kubebuilder:object:generate=true
 type RequestStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`

@@ -5,7 +5,6 @@
 // package holds data, names and bounds only: what a phase does is decided by the
 // machine in phases/mcpserver.yaml, which this package must not know.
 //
-// +kubebuilder:object:generate=true
 // +groupName=toolhive.stacklok.dev
 package v1beta1
 
