@@ -14,8 +14,10 @@ type Busy struct {
 	// says which one drives its object. Empty: it claims nothing.
 	Manager string
 
-	mu  sync.Mutex
-	now map[types.UID]bool
+	// now are the objects that a pass is about.
+	now sync.Map
+
+	mu sync.Mutex
 	// claims are the objects that this installation has driven; one that another has taken over is left to it until
 	// then.
 	claims map[types.UID]time.Time
@@ -26,23 +28,12 @@ func (b *Busy) take(uid types.UID) bool {
 	if b == nil {
 		return true
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.now[uid] {
-		return false
-	}
-	if b.now == nil {
-		b.now = map[types.UID]bool{}
-	}
-	b.now[uid] = true
-	return true
+	_, taken := b.now.LoadOrStore(uid, true)
+	return !taken
 }
 
 func (b *Busy) release(uid types.UID) {
-	if b == nil {
-		return
+	if b != nil {
+		b.now.Delete(uid)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.now, uid)
 }

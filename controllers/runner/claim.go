@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -102,7 +103,5 @@ func (r *Reconciler[T]) standAside(ctx context.Context, p *pass[T], about runtim
 
 // claimState says in a state that is about to be written whose it is.
 func (p *pass[T]) claimState(next *v1alpha1.MachineState) {
-	if p.manager != "" {
-		next.Status.Manager = p.manager
-	}
+	next.Status.Manager = cmp.Or(p.by.Busy.manager(), next.Status.Manager)
 }

@@ -237,14 +237,14 @@ func (p *pass[T]) insist(ctx context.Context, next *v1alpha1.MachineState) error
 func (p *pass[T]) sendState(ctx context.Context, next *v1alpha1.MachineState) error {
 	if p.state == nil {
 		created := next.DeepCopy()
-		if err := p.client.Create(ctx, created); err != nil {
+		if err := p.by.Client.Create(ctx, created); err != nil {
 			return err
 		}
 		p.state = created
 		return nil
 	}
 	written := p.state.DeepCopy()
-	err := patch.MutateAndSwap(ctx, p.client, written, func(state *v1alpha1.MachineState) {
+	err := patch.MutateAndSwap(ctx, p.by.Client, written, func(state *v1alpha1.MachineState) {
 		state.Finalizers, state.Status = next.Finalizers, *next.Status.DeepCopy()
 	})
 	if err != nil {
@@ -256,7 +256,7 @@ func (p *pass[T]) sendState(ctx context.Context, next *v1alpha1.MachineState) er
 
 // stateIsStored looks for what became of a state whose answer was lost or a refusal.
 func (p *pass[T]) stateIsStored(ctx context.Context, next *v1alpha1.MachineState) (bool, error) {
-	live, err := readState(ctx, p.client, p.spec.Machine, p.spec.Object.UID)
+	live, err := readState(ctx, p.by.Client, p.spec.Machine, p.spec.Object.UID)
 	switch {
 	case err != nil && apierrors.Retryable(apierrors.Classify(err)):
 		return false, nil
