@@ -10,7 +10,7 @@
 // One goroutine (loop.serve) owns everything there is to know about the copy of
 // the controller, and a new copy can only be begun in the state that the end of
 // the old one leads to. The watch tells this goroutine nothing but "look again":
-// what to do is decided from the newest state (decide), so lost or merged events
+// what to do is decided from the newest state, so lost or merged events
 // (a CRD deleted and created within a moment) cannot mislead it.
 package crdgate
 
@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -133,6 +134,18 @@ func (g *Gate) name() string {
 		return g.CRDName
 	}
 	return g.Kind.String()
+}
+
+// wanted is the UID of the CRD that a controller should be running for, empty if
+// none should.
+//
+// A CRD that is being deleted still counts: its objects may carry finalizers
+// that only the controller removes, and without it the CRD would never go.
+func wanted(crd *apiextensionsv1.CustomResourceDefinition) types.UID {
+	if crd == nil || !apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) {
+		return ""
+	}
+	return crd.UID
 }
 
 // find is the CRD among all that were last seen, nil if it does not exist. Two

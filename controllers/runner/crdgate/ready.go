@@ -7,7 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// sight is what the loop saw when it last looked; UIDs as in situation.
+// sight is what the loop saw when it last looked: the UID of the CRD that a copy should be running for, and of the one
+// that it runs for; empty for none.
 type sight struct{ wanted, running types.UID }
 
 // Ready says for a probe what the gate does; it is an error while the CRD is
