@@ -79,9 +79,8 @@ type Reconciler[T Object[T]] struct {
 	// due is what fsm.Input.Due of the next pass is: what a look that changes nothing does not write.
 	due        memory[time.Time]
 	contention memory[contended[T]]
-	// missing is nil where nobody remembers which rights are lacking.
-	missing *missing
-	turns   turns
+	missing    missing
+	turns      turns
 }
 
 // Reconcile makes one pass: it takes the object as far as it goes, commit by commit.

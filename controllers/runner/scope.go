@@ -44,7 +44,19 @@ func (s *Scope[T]) Report(change func(T)) {
 // a deed, and be there although the object is gone. An empty text removes it. Saving what
 // is saved already makes no request.
 func (s *Scope[T]) Save(ctx context.Context, name, text string) error {
-	return s.pass.save(ctx, name, text)
+	p := s.pass
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	if string(p.saved[name]) == text {
+		return nil
+	}
+	next := p.state.DeepCopy()
+	if next == nil {
+		next = newState(p.spec)
+	}
+	next.Status.Saved = withText(next.Status.Saved, name, text)
+	p.claimState(next)
+	return p.storeState(ctx, next)
 }
 
 // Saved is what was saved under the name; empty where nothing was.

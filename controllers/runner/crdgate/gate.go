@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 
 	"github.com/go-logr/logr"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
@@ -31,11 +32,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/rbac"
 )
 
 // Gate ties a controller to a CRD, which is found by its name or by its kind. It
-// is a manager.Runnable that runs on the leader only; add it with manager.Add. It
 // needs to list and watch CustomResourceDefinitions: the one named CRDName, or all.
 type Gate struct {
 	// CRDName is the CRD's full name, "<plural>.<group>".
@@ -53,14 +55,6 @@ type Gate struct {
 	// seen is nil until Start has looked for the CRD.
 	seen atomic.Pointer[sight]
 }
-
-var (
-	_ manager.Runnable               = &Gate{}
-	_ manager.LeaderElectionRunnable = &Gate{}
-)
-
-// NeedLeaderElection makes the manager start the gate on the leader only.
-func (g *Gate) NeedLeaderElection() bool { return true }
 
 // Start watches the CRD and runs the controller until ctx is done, then waits
 // for the controller to end. The error is about a Gate that was not filled in
@@ -169,4 +163,34 @@ func slim(obj any) (any, error) {
 		crd.ManagedFields, crd.Annotations, crd.Spec.Versions, crd.Spec.Conversion = nil, nil, nil, nil
 	}
 	return obj, nil
+}
+
+// sight is what the loop saw when it last looked: the UID of the CRD that a copy should be running for, and of the one
+// that it runs for; empty for none.
+type sight struct{ wanted, running types.UID }
+
+// Ready says for a probe what the gate does; it is an error while the CRD is
+// there and its controller is not. It asks nobody and may be called at any time.
+func (g *Gate) Ready(context.Context) (string, error) {
+	seen := g.seen.Load()
+	switch {
+	case seen == nil:
+		return "not started: only the leader's controllers run", nil
+	case seen.wanted == "":
+		return fmt.Sprintf("waits for CRD %s", g.name()), nil
+	case seen.wanted != seen.running:
+		return "", fmt.Errorf("CRD %s is established but its controller does not run: the log tells why it ended; it is started again within %s", g.name(), longRest)
+	default:
+		return fmt.Sprintf("runs for CRD %s", g.name()), nil
+	}
+}
+
+// Rights are what a Gate needs: to see the CRD of its name and that of MachineState, or
+// all of them where it knows the kind only and crdName is empty.
+func Rights(crdName string) rbacv1.PolicyRule {
+	var names []string
+	if crdName != "" {
+		names = []string{crdName, v1alpha1.MachineStateCRD}
+	}
+	return rbac.Rule("list watch", "apiextensions.k8s.io", "customresourcedefinitions", names...)
 }
