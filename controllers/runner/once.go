@@ -25,11 +25,6 @@ const OnceMachine = "once"
 //
 // The error is the action's own, or that of the status write.
 func Once[T Object[T]](ctx context.Context, c client.Client, obj T, action Action[T], with fsm.Params, clock clock.WithTickerAndDelayedExecution) (map[string]any, error) {
-	return OnceAs(ctx, c, obj, OnceMachine, action, with, clock)
-}
-
-// OnceAs is Once for a step of another StepID.
-func OnceAs[T Object[T]](ctx context.Context, c client.Client, obj T, stepID string, action Action[T], with fsm.Params, clock clock.WithTickerAndDelayedExecution) (map[string]any, error) {
 	kind, err := c.GroupVersionKindFor(obj)
 	if err != nil {
 		return nil, err
@@ -49,7 +44,7 @@ func OnceAs[T Object[T]](ctx context.Context, c client.Client, obj T, stepID str
 		}
 	}
 	defer func() { reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(p.stored).Elem()) }()
-	outputs, err := action.Do(ctx, &Scope[T]{Object: seen, StepID: stepID, With: with, Clock: clock, pass: p, recorder: &events.FakeRecorder{}})
+	outputs, err := action.Do(ctx, &Scope[T]{Object: seen, StepID: OnceMachine, With: with, Clock: clock, pass: p, recorder: &events.FakeRecorder{}})
 	if err != nil {
 		return nil, err
 	}

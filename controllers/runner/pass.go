@@ -218,7 +218,7 @@ func (p *pass[T]) settle(run *fsm.Run) {
 	summary := run.Summary()
 	*p.work.MachineStatus() = run.Status()
 	p.work.SetDisplay(summary.Phase, summary.Message)
-	p.work.SetObservedGeneration(p.stored.GetGeneration())
+	*p.work.ObservedGeneration() = p.stored.GetGeneration()
 	p.setConditions(summary.Conditions)
 	if decorate := p.by.Program.Decorate; decorate != nil && !summary.Unknown {
 		decorate(p.machine, p.work)

@@ -21,21 +21,15 @@ import (
 // Object is a kind whose status a machine drives; T is the kind itself.
 type Object[T any] interface {
 	client.Object
-	// MachineStatus and Conditions hand out the object's own memory.
+	// MachineStatus, Conditions and ObservedGeneration hand out the object's own memory. The generation is 0 or less
+	// where it is not known, as on CRDs of others.
 	MachineStatus() *v1alpha1.MachineStatus
 	Conditions() *[]metav1.Condition
-	StatusWriter
-	// CopyStatusFrom makes the status a deep copy of another object's.
-	CopyStatusFrom(T)
-}
-
-// StatusWriter is what a status tells people, and of which spec.
-type StatusWriter interface {
+	ObservedGeneration() *int64
 	// SetDisplay sets what `kubectl get` shows.
 	SetDisplay(phase, message string)
-	SetObservedGeneration(int64)
-	// GetObservedGeneration is 0 or less where it is not known, as on CRDs of others.
-	GetObservedGeneration() int64
+	// CopyStatusFrom makes the status a deep copy of another object's.
+	CopyStatusFrom(T)
 }
 
 // Action is the work of a step. Do must be idempotent: after a crash it runs

@@ -157,11 +157,7 @@ func (s *shapes) get() (*Shape, error) {
 }
 
 func (s *shapes) set(obj any) {
-	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
-	if !ok {
-		return
-	}
-	shape, err := ShapeOf(crd, s.version)
+	shape, err := ShapeOf(obj.(*apiextensionsv1.CustomResourceDefinition), s.version)
 	if err != nil {
 		err = unfitError{err}
 	}
@@ -181,18 +177,11 @@ func (s *shapes) follow(ctx context.Context, crds clientset.Interface, name stri
 			fields.OneTermEqualSelector(metav1.ObjectNameField, name)),
 		ObjectType: &apiextensionsv1.CustomResourceDefinition{},
 		Handler: cache.ResourceEventHandlerFuncs{AddFunc: s.set, UpdateFunc: func(before, now any) {
-			if generationOf(before) != generationOf(now) {
+			if before.(*apiextensionsv1.CustomResourceDefinition).Generation != now.(*apiextensionsv1.CustomResourceDefinition).Generation {
 				s.set(now)
 			}
 		}},
 		Logger: &logger,
 	})
 	informer.RunWithContext(ctx)
-}
-
-func generationOf(obj any) int64 {
-	if crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition); ok {
-		return crd.Generation
-	}
-	return 0
 }

@@ -20,7 +20,7 @@ func (p *pass[T]) trim(view T) {
 func untrim[T Object[T]](obj T) {
 	for i := range *obj.Conditions() {
 		if c := &(*obj.Conditions())[i]; c.ObservedGeneration == 0 {
-			c.ObservedGeneration = max(obj.GetObservedGeneration(), 0)
+			c.ObservedGeneration = max(*obj.ObservedGeneration(), 0)
 		}
 	}
 }

@@ -18,9 +18,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
-	"github.com/go-logr/logr"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -74,52 +74,30 @@ func (g *Gate) Start(ctx context.Context) error {
 	if g.CRDName != "" {
 		only = fields.OneTermEqualSelector(metav1.ObjectNameField, g.CRDName)
 	}
+	// One token is enough: it says nothing but that the store must be looked at.
 	changed := make(chan struct{}, 1)
-	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(crds.ApiextensionsV1().RESTClient(),
-			"customresourcedefinitions", "", only),
-		ObjectType: &apiextensionsv1.CustomResourceDefinition{},
-		Handler:    lookAgain(changed),
-		Transform:  slim,
-		Logger:     &logger,
-	})
-	watchEnded := make(chan struct{})
-	go func() {
-		defer close(watchEnded)
-		informer.RunWithContext(ctx)
-	}()
-
-	g.loop(logger, changed, func() types.UID { return wanted(g.find(store.List())) }).serve(ctx)
-	<-watchEnded
-	return nil
-}
-
-func (g *Gate) loop(logger logr.Logger, changed <-chan struct{}, want func() types.UID) *loop {
-	return &loop{
-		run:      g.Run,
-		seen:     &g.seen,
-		want:     want,
-		changed:  changed,
-		log:      logger,
-		running:  shared.Running(g.name()),
-		restarts: shared.Restarts(g.name()),
-	}
-}
-
-// lookAgain puts a token into changed at every event. One token is enough: it
-// says nothing but that the store must be looked at.
-func lookAgain(changed chan<- struct{}) cache.ResourceEventHandler {
-	poke := func() {
+	lookAgain := func(any) {
 		select {
 		case changed <- struct{}{}:
 		default:
 		}
 	}
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { poke() },
-		UpdateFunc: func(any, any) { poke() },
-		DeleteFunc: func(any) { poke() },
-	}
+	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewListWatchFromClient(crds.ApiextensionsV1().RESTClient(),
+			"customresourcedefinitions", "", only),
+		ObjectType: &apiextensionsv1.CustomResourceDefinition{},
+		Handler:    cache.ResourceEventHandlerFuncs{AddFunc: lookAgain, UpdateFunc: func(_, now any) { lookAgain(now) }, DeleteFunc: lookAgain},
+		Transform:  slim,
+		Logger:     &logger,
+	})
+	var watching sync.WaitGroup
+	watching.Go(func() { informer.RunWithContext(ctx) })
+	(&loop{
+		run: g.Run, seen: &g.seen, changed: changed, log: logger, running: shared.Running(g.name()), restarts: shared.Restarts(g.name()),
+		want: func() types.UID { return wanted(g.find(store.List())) },
+	}).serve(ctx)
+	watching.Wait()
+	return nil
 }
 
 // name is how the CRD is called in the log and in metrics.
