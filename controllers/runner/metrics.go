@@ -90,33 +90,25 @@ func (m *Metrics) Did(machine *fsm.Machine, action string, took time.Duration, o
 // leftovers are the states whose object is gone while they hold something.
 type leftovers struct {
 	gauge *prometheus.GaugeVec
-
-	mu    sync.Mutex
-	known map[string]bool // by the name of the state
+	known sync.Map // names of states
 }
 
 func newLeftovers() *leftovers {
-	return &leftovers{known: map[string]bool{}, gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "phasegate_states_without_object",
+	return &leftovers{gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "phasegate_states_without_object",
 		Help: "Objects that are gone while their machine state holds something, which is being released: kubectl get machinestates."}, []string{"machine"})}
 }
 
 // add is false for a state that was added before.
 func (l *leftovers) add(machine, state string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.known[state] {
-		return false
+	_, known := l.known.LoadOrStore(state, true)
+	if !known {
+		l.gauge.WithLabelValues(machine).Inc()
 	}
-	l.known[state] = true
-	l.gauge.WithLabelValues(machine).Inc()
-	return true
+	return !known
 }
 
 func (l *leftovers) remove(machine, state string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.known[state] {
-		delete(l.known, state)
+	if _, known := l.known.LoadAndDelete(state); known {
 		l.gauge.WithLabelValues(machine).Dec()
 	}
 }
