@@ -23,20 +23,8 @@ func withoutEmpty(value any, schema *structuralschema.Structural) any {
 func dropEmpty(value any, schema *structuralschema.Structural, drop bool) (found bool) {
 	switch value := value.(type) {
 	case map[string]any:
-		for field, child := range value {
-			if isScalar(child) && !isEmptyScalar(child) {
-				continue // there is something in it, and nothing below it
-			}
-			sub, optional := fieldSchema(schema, field)
-			switch {
-			case sub == nil:
-			case !optional || !refusesEmpty(child, sub):
-				found = dropEmpty(child, sub, drop) || found
-			case drop:
-				delete(value, field)
-			default:
-				return true
-			}
+		for field := range value {
+			found = dropField(value, field, schema, drop) || found
 		}
 	case []any:
 		if schema.Items == nil {
@@ -47,6 +35,24 @@ func dropEmpty(value any, schema *structuralschema.Structural, drop bool) (found
 		}
 	}
 	return found
+}
+
+func dropField(fields map[string]any, field string, schema *structuralschema.Structural, drop bool) (found bool) {
+	child := fields[field]
+	if isScalar(child) && !isEmptyScalar(child) {
+		return false // there is something in it, and nothing below it
+	}
+	sub, optional := fieldSchema(schema, field)
+	if sub == nil {
+		return false
+	}
+	if !optional || !refusesEmpty(child, sub) {
+		return dropEmpty(child, sub, drop)
+	}
+	if drop {
+		delete(fields, field)
+	}
+	return true
 }
 
 // fieldSchema returns nil for a field that the schema does not know. The keys of a map are data: they

@@ -113,13 +113,6 @@ func (l *leftovers) remove(machine, state string) {
 	}
 }
 
-// MachineObject is an object of whatever kind with a machine's status.
-type MachineObject interface {
-	client.Object
-	MachineStatus() *v1alpha1.MachineStatus
-	Conditions() *[]metav1.Condition
-}
-
 // ofObject are the labels of every series about one object. The namespace is not
 // called so: a scrape gives its own namespace that label.
 var ofObject = []string{"machine", "kind", "object_namespace", "object"}

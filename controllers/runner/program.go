@@ -18,13 +18,17 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// Object is a kind whose status a machine drives; T is the kind itself.
-type Object[T any] interface {
+// MachineObject is an object of whatever kind with a machine's status. Its methods hand out the object's own memory.
+type MachineObject interface {
 	client.Object
-	// MachineStatus, Conditions and ObservedGeneration hand out the object's own memory. The generation is 0 or less
-	// where it is not known, as on CRDs of others.
 	MachineStatus() *v1alpha1.MachineStatus
 	Conditions() *[]metav1.Condition
+}
+
+// Object is a kind whose status a machine drives; T is the kind itself.
+type Object[T any] interface {
+	MachineObject
+	// ObservedGeneration hands out memory, too. It is 0 or less where it is not known, as on CRDs of others.
 	ObservedGeneration() *int64
 	// SetDisplay sets what `kubectl get` shows.
 	SetDisplay(phase, message string)
