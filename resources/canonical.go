@@ -141,7 +141,7 @@ func canonicalValue(value any, schema *structuralschema.Structural) any {
 			value[i] = canonicalValue(value[i], items)
 		}
 		if schema != nil && schema.XListType != nil && *schema.XListType == "set" {
-			sortSet(value)
+			slices.SortFunc(value, func(a, b any) int { return slices.Compare(encoded(a), encoded(b)) })
 		}
 		return value
 	case float64:
@@ -182,10 +182,6 @@ func canonicalTime(s string) string {
 		return s
 	}
 	return t.UTC().Format(time.RFC3339Nano)
-}
-
-func sortSet(set []any) {
-	slices.SortFunc(set, func(a, b any) int { return slices.Compare(encoded(a), encoded(b)) })
 }
 
 // dropZero removes the field at path, for every item where the path goes through a list, if its value

@@ -42,16 +42,12 @@ func Diff(kind *Kind, schema *Schema, want, have *unstructured.Unstructured) []F
 }
 
 func differences(kind *Kind, schema *Schema, want, have *unstructured.Unstructured) []difference {
-	var d differ
-	d.values(nil, canonical(kind, schema, want), canonical(kind, schema, have))
-	return d.found
+	return compare(nil, nil, canonical(kind, schema, want), canonical(kind, schema, have))
 }
 
 // DiffStatus is Diff of two statuses that take a write of their own.
 func DiffStatus(schema *Schema, want, have map[string]any) []FieldDiff {
-	var d differ
-	d.values([]string{"status"}, canonicalStatus(schema, want), canonicalStatus(schema, have))
-	return shownAll(d.found)
+	return shownAll(compare(nil, []string{"status"}, canonicalStatus(schema, want), canonicalStatus(schema, have)))
 }
 
 // difference is one field in which two objects differ.
@@ -71,40 +67,35 @@ func shownAll(all []difference) (out []FieldDiff) {
 	return out
 }
 
-type differ struct{ found []difference }
-
 // absent stands for a field that is not there; no JSON value equals it.
 type absent struct{}
 
-func (d *differ) values(steps []string, want, have any) {
+// compare adds to found the fields below steps in which two values differ.
+func compare(found []difference, steps []string, want, have any) []difference {
 	if want, ok := want.(map[string]any); ok {
 		if have, ok := have.(map[string]any); ok {
-			d.fields(steps, want, have)
-			return
+			names := maps.Clone(want)
+			maps.Copy(names, have)
+			for _, name := range slices.Sorted(maps.Keys(names)) {
+				found = compare(found, below(steps, name), fieldOf(want, name), fieldOf(have, name))
+			}
+			return found
 		}
 	}
 	if want, ok := want.([]any); ok {
 		if have, ok := have.([]any); ok && len(want) == len(have) {
 			for i := range want {
-				d.values(below(steps, fmt.Sprintf("[%d]", i)), want[i], have[i])
+				found = compare(found, below(steps, fmt.Sprintf("[%d]", i)), want[i], have[i])
 			}
-			return
+			return found
 		}
 	}
 	_, wantAbsent := want.(absent)
 	_, haveAbsent := have.(absent)
 	if wantAbsent == haveAbsent && bytes.Equal(encoded(want), encoded(have)) {
-		return
+		return found
 	}
-	d.found = append(d.found, difference{steps: steps, want: want, have: have})
-}
-
-func (d *differ) fields(steps []string, want, have map[string]any) {
-	names := maps.Clone(want)
-	maps.Copy(names, have)
-	for _, name := range slices.Sorted(maps.Keys(names)) {
-		d.values(below(steps, name), fieldOf(want, name), fieldOf(have, name))
-	}
+	return append(found, difference{steps: steps, want: want, have: have})
 }
 
 // below never shares the array of steps, which several fields have in common.
@@ -119,7 +110,7 @@ func fieldOf(m map[string]any, name string) any {
 
 // join quotes names that a dotted path could not hold, such as label keys.
 func join(path, name string) string {
-	if isIndex(name) {
+	if strings.HasPrefix(name, "[") { // an index
 		return path + name
 	}
 	if strings.ContainsAny(name, "./[]") {
@@ -223,5 +214,3 @@ func (d difference) added() bool {
 	_, isList := d.want.([]any)
 	return none || isList && !d.lost()
 }
-
-func isIndex(step string) bool { return strings.HasPrefix(step, "[") }

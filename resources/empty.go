@@ -1,71 +1,58 @@
 package resources
 
 import (
-	"maps"
 	"regexp"
 	"slices"
 	"sync"
 
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// withoutEmpty returns the value without the empty optional fields that the schema refuses, and whether
-// anything was left out. It copies only the way down to what it changes; the argument stays as it is.
-func withoutEmpty(value any, schema *structuralschema.Structural) (any, bool) {
+// withoutEmpty returns the value without the empty optional fields that the schema refuses. The argument stays as it
+// is; it is the result where there are none.
+func withoutEmpty(value any, schema *structuralschema.Structural) any {
+	if dropEmpty(value, schema, false) {
+		value = runtime.DeepCopyJSONValue(value)
+		dropEmpty(value, schema, true)
+	}
+	return value
+}
+
+// dropEmpty tells whether there are such fields, and takes them out if it is to.
+func dropEmpty(value any, schema *structuralschema.Structural, drop bool) (found bool) {
 	switch value := value.(type) {
 	case map[string]any:
-		return mapWithoutEmpty(value, schema)
+		for field := range value {
+			found = dropField(value, field, schema, drop) || found
+		}
 	case []any:
-		return listWithoutEmpty(value, schema.Items)
+		if schema.Items == nil {
+			return false
+		}
+		for _, item := range value { // every item stays: leaving one out would move those behind it
+			found = dropEmpty(item, schema.Items, drop) || found
+		}
 	}
-	return value, false
+	return found
 }
 
-func mapWithoutEmpty(value map[string]any, schema *structuralschema.Structural) (any, bool) {
-	out, changed := value, false
-	own := func() {
-		if !changed {
-			out, changed = maps.Clone(value), true
-		}
+func dropField(fields map[string]any, field string, schema *structuralschema.Structural, drop bool) (found bool) {
+	child := fields[field]
+	if isScalar(child) && !isEmptyScalar(child) {
+		return false // there is something in it, and nothing below it
 	}
-	for field, child := range value {
-		if isScalar(child) && !isEmptyScalar(child) {
-			continue // there is something in it, and nothing below it
-		}
-		sub, optional := fieldSchema(schema, field)
-		if sub == nil {
-			continue
-		}
-		if optional && refusesEmpty(child, sub) {
-			own()
-			delete(out, field)
-			continue
-		}
-		if cleaned, did := withoutEmpty(child, sub); did {
-			own()
-			out[field] = cleaned
-		}
+	sub, optional := fieldSchema(schema, field)
+	if sub == nil {
+		return false
 	}
-	return out, changed
-}
-
-// listWithoutEmpty keeps every item: leaving one out would move those behind it.
-func listWithoutEmpty(value []any, items *structuralschema.Structural) (any, bool) {
-	if items == nil {
-		return value, false
+	if !optional || !refusesEmpty(child, sub) {
+		return dropEmpty(child, sub, drop)
 	}
-	out, changed := value, false
-	for i, item := range value {
-		cleaned, did := withoutEmpty(item, items)
-		if !did {
-			continue
-		}
-		if !changed {
-			out, changed = slices.Clone(value), true
-		}
-		out[i] = cleaned
+	if drop {
+		delete(fields, field)
 	}
-	return out, changed
+	return true
 }
 
 // fieldSchema returns nil for a field that the schema does not know. The keys of a map are data: they

@@ -94,7 +94,7 @@ func dropEmptyEnums(c *conversion) error {
 	for _, field := range []string{"spec", "status"} {
 		schema, known := c.schema.structural.Properties[field]
 		if value, there := c.out[field]; there && known {
-			c.out[field], _ = withoutEmpty(value, &schema)
+			c.out[field] = withoutEmpty(value, &schema)
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
@@ -37,31 +38,20 @@ type checks struct {
 // NewSchema compiles the schema of the named version of a CRD. It returns nil without error when that
 // version has no schema, and an error when it does not exist or its schema is not structural.
 func NewSchema(crd *apiextensionsv1.CustomResourceDefinition, version string) (*Schema, error) {
-	for i := range crd.Spec.Versions {
-		if crd.Spec.Versions[i].Name != version {
-			continue
-		}
-		schema := crd.Spec.Versions[i].Schema
-		if schema == nil || schema.OpenAPIV3Schema == nil {
-			return nil, nil
-		}
-		compiled, err := newSchema(schema.OpenAPIV3Schema)
-		if err != nil {
-			return nil, fmt.Errorf("crd %s, version %s: %w", crd.Name, version, err)
-		}
-		return compiled, nil
+	schema, err := apihelpers.GetSchemaForVersion(crd, version)
+	if err != nil {
+		return nil, fmt.Errorf("crd %s has no version %s", crd.Name, version)
 	}
-	return nil, fmt.Errorf("crd %s has no version %s", crd.Name, version)
-}
-
-func newSchema(props *apiextensionsv1.JSONSchemaProps) (*Schema, error) {
+	if schema == nil || schema.OpenAPIV3Schema == nil {
+		return nil, nil
+	}
 	internal := &apiextensions.JSONSchemaProps{}
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props, internal, nil); err != nil {
-		return nil, fmt.Errorf("read schema: %w", err)
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(schema.OpenAPIV3Schema, internal, nil); err != nil {
+		return nil, fmt.Errorf("crd %s, version %s: read schema: %w", crd.Name, version, err)
 	}
 	structural, err := structuralschema.NewStructural(internal)
 	if err != nil {
-		return nil, fmt.Errorf("read structural schema: %w", err)
+		return nil, fmt.Errorf("crd %s, version %s: read structural schema: %w", crd.Name, version, err)
 	}
 	return &Schema{
 		structural: structural,

@@ -54,11 +54,14 @@ func schemaOf(t testing.TB, spec string) *Schema {
 	if err := yaml.Unmarshal([]byte(spec), &props); err != nil {
 		t.Fatalf("test schema: %v\n%s", err, spec)
 	}
-	schema, err := newSchema(&apiextensionsv1.JSONSchemaProps{
-		Type:       "object",
-		Required:   []string{"spec"},
-		Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": props},
-	})
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	crd.Spec.Versions = []apiextensionsv1.CustomResourceDefinitionVersion{{Name: V3Version, Schema: &apiextensionsv1.CustomResourceValidation{
+		OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+			Type:       "object",
+			Required:   []string{"spec"},
+			Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": props},
+		}}}}
+	schema, err := NewSchema(crd, V3Version)
 	if err != nil {
 		t.Fatalf("test schema: %v\n%s", err, spec)
 	}

@@ -77,7 +77,8 @@ func Put[T client.Object](ctx context.Context, a Applier, live T, found bool, de
 		if err != nil {
 			return live, false, err
 		}
-		if same(owned, want) {
+		want.GetObjectKind().SetGroupVersionKind(owned.GetObjectKind().GroupVersionKind())
+		if equality.Semantic.DeepEqual(owned, want) { // by meaning: quantities by value, nil and empty alike
 			return live, false, nil
 		}
 		want.SetUID(live.GetUID())
@@ -103,13 +104,6 @@ func (a Applier) mayWrite(live client.Object) error {
 		return &NotOursError{Object: describe(a.Client, live), Controller: controller.Kind + " " + controller.Name}
 	}
 	return nil
-}
-
-// same compares by meaning: quantities by value, nil and empty alike.
-func same(owned, want client.Object) bool {
-	want = want.DeepCopyObject().(client.Object)
-	want.GetObjectKind().SetGroupVersionKind(owned.GetObjectKind().GroupVersionKind())
-	return equality.Semantic.DeepEqual(owned, want)
 }
 
 // send applies want, by force, and answers what the object is now.

@@ -5,17 +5,21 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/rbac"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
@@ -99,16 +103,75 @@ func (c *call) explain(err error, doing string, obj *unstructured.Unstructured, 
 	if !apierrors.NotAllowed(err) {
 		return err
 	}
-	gvk := obj.GroupVersionKind()
-	resource := strings.ToLower(gvk.Kind)
-	if mapping, merr := c.Client.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version); merr == nil {
-		resource = mapping.Resource.Resource
-	}
+	group, resource := rbac.Served(c.Client.RESTMapper())(obj.GetAPIVersion(), obj.GetKind())
 	return fmt.Errorf("%w: add to the manager's role: {apiGroups: [%q], resources: [%s], verbs: [%s]}",
-		err, gvk.Group, resource, strings.Join(verbs, ", "))
+		err, group, resource, strings.Join(verbs, ", "))
 }
 
 // title is how errors and messages name an object.
 func title(obj *unstructured.Unstructured) string {
 	return strings.TrimSpace(obj.GetKind() + " " + strings.TrimPrefix(client.ObjectKeyFromObject(obj).String(), "/"))
+}
+
+// withTarget adds the parameters that name another object.
+func withTarget(own map[string]fsm.Param) map[string]fsm.Param {
+	all := map[string]fsm.Param{
+		"apiVersion": {Type: fsm.TypeString, Required: true, Check: isAPIVersion, Doc: "of the object, for example apps/v1"},
+		"kind":       {Type: fsm.TypeString, Required: true, Check: isKind, Doc: "of the object, for example Deployment"},
+		"name":       {Type: fsm.TypeString, Required: true, Check: isName, Doc: "of the object"},
+		"namespace":  {Type: fsm.TypeString, Doc: "of the object; default: that of the object that the machine drives"},
+	}
+	maps.Copy(all, own)
+	return all
+}
+
+// target is the object that the parameters name, not read yet.
+func (c *call) target() (*unstructured.Unstructured, error) {
+	obj := named(c.with)
+	return obj, c.place(obj)
+}
+
+func named(with fsm.Params) *unstructured.Unstructured {
+	return object(with.String("apiVersion", ""), with.String("kind", ""), with.String("namespace", ""), with.String("name", ""))
+}
+
+// object is one that was not read yet.
+func object(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{}
+	obj.SetAPIVersion(apiVersion)
+	obj.SetKind(kind)
+	obj.SetNamespace(namespace)
+	obj.SetName(name)
+	return obj
+}
+
+// LabelOwner is on every object that an action made; its value is the UID of the
+// object that the machine drives.
+const LabelOwner = "phasegate.dev/owner-uid"
+
+// canOwn tells whether an owner reference from obj is one that the garbage
+// collector honors: it deletes what refers to an owner in another namespace.
+func (c *call) canOwn(obj *unstructured.Unstructured) bool {
+	return c.owner.GetNamespace() == "" || c.owner.GetNamespace() == obj.GetNamespace()
+}
+
+// mark writes on an object who made it. The owner is its controller, so that
+// `watch: owned` wakes.
+func (c *call) mark(obj *unstructured.Unstructured) {
+	obj.SetLabels(labels.Merge(obj.GetLabels(), labels.Set{LabelOwner: string(c.owner.GetUID())}))
+	if c.canOwn(obj) {
+		obj.SetOwnerReferences(append(obj.GetOwnerReferences(), metav1.OwnerReference{
+			APIVersion: c.kind.GroupVersion().String(), Kind: c.kind.Kind,
+			Name: c.owner.GetName(), UID: c.owner.GetUID(), Controller: new(true),
+		}))
+	}
+}
+
+// made tells whether this object's machine made obj. Labels are copied with a
+// manifest, so they count only where there cannot be an owner reference.
+func (c *call) made(obj *unstructured.Unstructured) bool {
+	if c.canOwn(obj) {
+		return slices.ContainsFunc(obj.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == c.owner.GetUID() })
+	}
+	return obj.GetLabels()[LabelOwner] == string(c.owner.GetUID())
 }

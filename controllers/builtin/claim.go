@@ -25,18 +25,16 @@ const AnnotationClaim = "phasegate.dev/claimed-by"
 var claimSpec = fsm.ActionSpec{
 	Doc: "Claims another object: an annotation says that it is in use for the object that the machine drives. Of two objects that claim it at the same time, one gets it. " +
 		"The other waits, and its message names the holder. The claim of a holder that is gone is taken over. Give it back with Unclaim, as the release of an effect.",
-	Params: withTarget(claimParams()),
+	Params: withTarget(map[string]fsm.Param{"annotation": claimAnnotation}),
 }
 
 var unclaimSpec = fsm.ActionSpec{
 	Doc:    "Removes the claim that Claim made for this object. The claim of another object stays, and so does everything where the claimed object is gone.",
-	Params: withTarget(claimParams()),
+	Params: withTarget(map[string]fsm.Param{"annotation": claimAnnotation}),
 }
 
-func claimParams() map[string]fsm.Param {
-	return map[string]fsm.Param{"annotation": {Type: fsm.TypeString, Check: isAnnotation,
-		Doc: "the key of the annotation; default " + AnnotationClaim + ". Machines that must not use the object at the same time give the same one"}}
-}
+var claimAnnotation = fsm.Param{Type: fsm.TypeString, Check: isAnnotation,
+	Doc: "the key of the annotation; default " + AnnotationClaim + ". Machines that must not use the object at the same time give the same one"}
 
 var claimVerbs = []string{"get", "patch"}
 

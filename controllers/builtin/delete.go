@@ -15,21 +15,16 @@ import (
 )
 
 var deleteSpec = fsm.ActionSpec{
-	Doc:     "Deletes an object, or all of a kind that this object made, and waits until they are gone, and before them what they own: the Pods of a Job, for example. It may be the release of an effect: what is not there or not ours is left alone.",
-	Check:   kindOfTarget,
-	Params:  deleteParams(),
-	Writes:  &fsm.Target{},
-	Outputs: map[string]fsm.Type{"gone": fsm.TypeBool},
-}
-
-func deleteParams() map[string]fsm.Param {
-	params := withTarget(map[string]fsm.Param{
+	Doc:   "Deletes an object, or all of a kind that this object made, and waits until they are gone, and before them what they own: the Pods of a Job, for example. It may be the release of an effect: what is not there or not ours is left alone.",
+	Check: kindOfTarget,
+	Params: withTarget(map[string]fsm.Param{
+		"name": {Type: fsm.TypeString, Check: isName, Doc: "of the object; left out: all of the kind in the namespace that this object made"},
 		"wait": {Type: fsm.TypeBool, Doc: "false: do not wait until it is gone; what it owns goes after it"},
 		"notOurs": {Type: fsm.TypeString, Check: oneOf("keep", "refuse", "allow"), Doc: "what to do with an object that this object did not make: keep it with a warning (the default), " +
 			"refuse: fail, or allow: delete it"},
-	})
-	params["name"] = fsm.Param{Type: fsm.TypeString, Check: isName, Doc: "of the object; left out: all of the kind in the namespace that this object made"}
-	return params
+	}),
+	Writes:  &fsm.Target{},
+	Outputs: map[string]fsm.Type{"gone": fsm.TypeBool},
 }
 
 // Without a name, objects are listed.
@@ -49,20 +44,16 @@ func deleteObjects(ctx context.Context, c *call) (outputs, error) {
 	}
 	gone, left := true, []string{}
 	for i := range objs {
-		obj := &objs[i]
-		if !c.made(obj) && notOurs != "allow" {
-			if err := c.notOurs(obj, notOurs); err != nil {
+		switch obj := &objs[i]; {
+		case c.made(obj) || notOurs == "allow":
+			if left, err = c.remove(ctx, obj, wait, left); err != nil {
 				return nil, err
 			}
+		case notOurs == "refuse":
+			return nil, fsm.Terminal("NotOurs", "%s was not made by %s: delete it by hand, or set notOurs: allow", title(obj), c.owner.GetName())
+		default:
+			c.warn("NotOurs", "%s was not made by this object and is left alone", title(obj))
 			gone = false
-			continue
-		}
-		still, err := c.remove(ctx, obj, wait)
-		if err != nil {
-			return nil, err
-		}
-		if still != "" {
-			left = append(left, still)
 		}
 	}
 	if len(left) > 0 && wait {
@@ -103,20 +94,12 @@ func (c *call) toDelete(ctx context.Context) ([]unstructured.Unstructured, error
 	return ours, nil
 }
 
-func (c *call) notOurs(obj *unstructured.Unstructured, how string) error {
-	if how == "refuse" {
-		return fsm.Terminal("NotOurs", "%s was not made by %s: delete it by hand, or set notOurs: allow", title(obj), c.owner.GetName())
-	}
-	c.warn("NotOurs", "%s was not made by this object and is left alone", title(obj))
-	return nil
-}
-
-// remove answers what is still there, and why; empty when nothing is. To wait is to let the garbage collector
+// remove adds to left what is still there, and why; nothing when nothing is. To wait is to let the garbage collector
 // delete first what the object owns: it keeps the object meanwhile. That is asked for also where a deletion that
 // does not wait is under way.
-func (c *call) remove(ctx context.Context, obj *unstructured.Unstructured, wait bool) (still string, err error) {
+func (c *call) remove(ctx context.Context, obj *unstructured.Unstructured, wait bool, left []string) ([]string, error) {
 	if obj.GetUID() == c.owner.GetUID() {
-		return "", fsm.Terminal("OwnObject", "%s is the object that the machine drives: it would wait for itself, name another one", title(obj))
+		return left, fsm.Terminal("OwnObject", "%s is the object that the machine drives: it would wait for itself, name another one", title(obj))
 	}
 	how, asked := metav1.DeletePropagationBackground, obj.GetDeletionTimestamp() != nil
 	if wait {
@@ -127,13 +110,13 @@ func (c *call) remove(ctx context.Context, obj *unstructured.Unstructured, wait 
 		uid := obj.GetUID()
 		err := c.Client.Delete(ctx, obj, client.Preconditions{UID: &uid}, client.PropagationPolicy(how))
 		if client.IgnoreNotFound(err) != nil {
-			return "", c.explain(err, "delete", obj, deleteVerbs...)
+			return left, c.explain(err, "delete", obj, deleteVerbs...)
 		}
 		if found, err := c.find(ctx, obj, deleteVerbs...); err != nil || !found || obj.GetUID() != uid {
-			return "", err
+			return left, err
 		}
 	}
-	return title(obj) + because(obj.GetFinalizers()), nil
+	return append(left, title(obj)+because(obj.GetFinalizers())), nil
 }
 
 // because says what keeps an object that is being deleted.

@@ -39,16 +39,10 @@ func endJob(ctx context.Context, c *call) (outputs, error) {
 	}
 	left := []string{}
 	for i := range jobs {
-		job := &jobs[i]
-		if !c.made(job) || jobIsDone(job) {
-			continue
-		}
-		still, err := c.remove(ctx, job, true)
-		if err != nil {
-			return nil, err
-		}
-		if still != "" {
-			left = append(left, still)
+		if job := &jobs[i]; c.made(job) && !jobIsDone(job) {
+			if left, err = c.remove(ctx, job, true, left); err != nil {
+				return nil, err
+			}
 		}
 	}
 	// Read after the Jobs were deleted: a Job that is going makes no Pods.
@@ -75,14 +69,13 @@ func (c *call) ofRuns(ctx context.Context, kind schema.GroupVersionKind, verbs [
 	if err := c.place(at); err != nil {
 		return nil, err
 	}
-	which := []client.ListOption{client.InNamespace(at.GetNamespace()), client.HasLabels{LabelRun}, client.MatchingLabels{LabelOwner: string(c.owner.GetUID())}}
+	runs := client.MatchingLabels{LabelOwner: string(c.owner.GetUID())}
 	if name := c.with.String("name", ""); name != "" {
-		which[1] = client.MatchingLabels{LabelOwner: string(c.owner.GetUID()), LabelRun: runName(name)}
-		which = which[:2]
+		runs[LabelRun] = runName(name)
 	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind)
-	err := c.Client.List(ctx, list, which...)
+	err := c.Client.List(ctx, list, client.InNamespace(at.GetNamespace()), client.HasLabels{LabelRun}, runs)
 	return list.Items, c.explain(err, "list", at, verbs...)
 }
 

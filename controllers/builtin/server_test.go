@@ -164,7 +164,13 @@ func actAs(t *testing.T, o builtin.Options, stepID, name string, of *plan, with 
 	if err := shared.Cluster(t).Client.Get(t.Context(), client.ObjectKeyFromObject(of), obj); err != nil {
 		t.Fatal(err)
 	}
-	return runner.OnceAs(t.Context(), o.Client, obj, stepID, builtin.Actions[*plan](o)[name], with, clocktesting.NewFakeClock(noon))
+	action := builtin.Actions[*plan](o)[name]
+	do := action.Do
+	action.Do = func(ctx context.Context, s *runner.Scope[*plan]) (map[string]any, error) {
+		s.StepID = stepID
+		return do(ctx, s)
+	}
+	return runner.Once(t.Context(), o.Client, obj, action, with, clocktesting.NewFakeClock(noon))
 }
 
 // content is an object as a machine file would have it.

@@ -57,11 +57,8 @@ func (o *Object) SetDisplay(phase, message string) {
 	o.Status.Phase, o.Status.Message = phase, runner.Cut(message, maxMessage)
 }
 
-// GetObservedGeneration is the generation that the status is about; 0 or less: not known.
-func (o *Object) GetObservedGeneration() int64 { return o.Status.ObservedGeneration }
-
-// SetObservedGeneration notes the generation that the status is about.
-func (o *Object) SetObservedGeneration(generation int64) { o.Status.ObservedGeneration = generation }
+// ObservedGeneration is the generation that the status is about; 0 or less: not known.
+func (o *Object) ObservedGeneration() *int64 { return &o.Status.ObservedGeneration }
 
 // CopyStatusFrom makes the status a deep copy of another object's.
 func (o *Object) CopyStatusFrom(other *Object) {

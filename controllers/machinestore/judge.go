@@ -55,11 +55,9 @@ type bindings func(*fsm.Definition) (fsm.Bindings, error)
 // the machine that it is about goes on as it was. Where there was none before, because the
 // program starts, nothing drives its objects until fallBack has asked them.
 func judge(shipped, before map[string]*fsm.Machine, files []file, bind bindings) verdict {
-	j := &judgement{before: before, known: maps.Clone(shipped), found: map[string]*fsm.Machine{}, disputed: map[string]bool{},
+	j := &judgement{before: before, known: map[string]*fsm.Machine{}, found: map[string]*fsm.Machine{}, disputed: map[string]bool{},
 		verdict: verdict{inForce: map[string]*fsm.Machine{}, warnings: map[string]diag.Diagnostics{}, waiting: map[string]string{}}}
-	if j.known == nil {
-		j.known = map[string]*fsm.Machine{}
-	}
+	maps.Copy(j.known, shipped)
 	maps.Copy(j.known, before)
 	for _, f := range files {
 		j.load(f, bind)

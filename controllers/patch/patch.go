@@ -84,7 +84,10 @@ func mutateAndSend[T client.Object](obj T, mutate func(T), always bool, send fun
 	if body == nil {
 		return nil
 	}
-	reply := emptyLike(before)
+	reply := reflect.New(reflect.TypeOf(before).Elem()).Interface().(T)
+	reply.GetObjectKind().SetGroupVersionKind(before.GetObjectKind().GroupVersionKind())
+	reply.SetNamespace(before.GetNamespace())
+	reply.SetName(before.GetName())
 	if err := send(reply, body); err != nil {
 		overwrite(obj, before)
 		return err
@@ -105,15 +108,6 @@ func diff(before, after client.Object, always bool) (client.Patch, error) {
 		data, err = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}).Data(after)
 	}
 	return client.RawPatch(types.MergePatchType, data), err
-}
-
-// emptyLike is a new object of obj's type that names the same object.
-func emptyLike[T client.Object](obj T) T {
-	fresh := reflect.New(reflect.TypeOf(obj).Elem()).Interface().(T)
-	fresh.GetObjectKind().SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
-	fresh.SetNamespace(obj.GetNamespace())
-	fresh.SetName(obj.GetName())
-	return fresh
 }
 
 // overwrite makes *obj what *with is. The two share memory afterwards, so with

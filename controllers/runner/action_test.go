@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	migrationv1 "github.com/phasegate/phasegate/api/migration/v1"
-	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/test/support/harness"
 )
 
@@ -158,8 +156,7 @@ func TestForeignWritesDoNotEndALongAction(t *testing.T) {
 				return nil, err
 			}
 		}
-		err := s.PatchMetadata(ctx, func(o *errand) { o.Annotations["saved"] = "it" })
-		return map[string]any{"done": true}, err
+		return map[string]any{"done": true}, s.Save(ctx, "saved", "it")
 	}
 	result, err := b.pass()
 	close(over)
@@ -171,7 +168,7 @@ func TestForeignWritesDoNotEndALongAction(t *testing.T) {
 	}
 	ended := func() end {
 		st, shown := b.state().Status, b.shown()
-		return end{st.Phase, shown.Status.Phase, st.Result, shown.Annotations["saved"], st.StepIndex, shown.Status.Progress.Migrated, worked}
+		return end{st.Phase, shown.Status.Phase, st.Result, string(st.Saved["saved"]), st.StepIndex, shown.Status.Progress.Migrated, worked}
 	}
 	if err != nil || result != now {
 		t.Errorf("the pass: %+v, %v", result, err)
@@ -275,82 +272,6 @@ func TestReportDoesNotWaitForTheAPIServer(t *testing.T) {
 	}
 }
 
-// What goes on record at once must not carry along, nor lose, what is not written yet.
-func TestPatchMetadataKeepsWhatIsNotWrittenYet(t *testing.T) {
-	b := newBench(t)
-	b.atWork()
-	var during migrationv1.DatastoreMigrationStatus
-	var shown string
-	save := func(o *errand) { o.Annotations = map[string]string{"saved": "it"} }
-	b.work = func(ctx context.Context, s *scope) (map[string]any, error) {
-		s.Report(migrated(7))
-		err := errors.Join(s.PatchMetadata(ctx, save), s.PatchMetadata(ctx, save)) // the second changes nothing: no request
-		during, shown = b.stored().Status, s.Object.Annotations["saved"]
-		s.Report(func(o *errand) { o.Status.Progress.Total = 9 })
-		return map[string]any{"done": true}, err
-	}
-	before := b.stored().Status
-	want := seen{Phase: "Done", Held: []string{"thing"}, Writes: []string{"object", "state", "status"}, Result: now}
-	if diff := cmp.Diff(want, b.see()); diff != "" {
-		t.Errorf("the pass (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(before, during); diff != "" {
-		t.Errorf("the status changed with the metadata (-before +after):\n%s", diff)
-	}
-	after := b.stored()
-	if diff := cmp.Diff(&migrationv1.Progress{Migrated: 7, Total: 9}, after.Status.Progress); diff != "" {
-		t.Errorf("what was reported before and after (-want +got):\n%s", diff)
-	}
-	if after.Annotations["saved"] != "it" || shown != "it" {
-		t.Errorf("annotation %q on the server and %q for the action, want it", after.Annotations["saved"], shown)
-	}
-}
-
-// What others wrote meanwhile is kept. Where the object does not ask for the action any more, an action hands the error
-// on, as it is told to; the pass starts again, and no person is alarmed.
-func TestConflictOfPatchMetadata(t *testing.T) {
-	cases := map[string]struct {
-		why   string
-		merge string
-		want  map[string]string
-	}{
-		"annotation": {"a change of metadata is made on top of another", `{"metadata":{"annotations":{"somebody":"hello"}}}`, map[string]string{"somebody": "hello", "saved": "it"}},
-		"finalizer":  {"nothing is put on record for what may not go on", `{"metadata":{"annotations":{"somebody":"hello"},"finalizers":null}}`, map[string]string{"somebody": "hello"}},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
-			b.atWork()
-			b.work = func(ctx context.Context, s *scope) (map[string]any, error) {
-				if err := b.merge(ctx, c.merge); err != nil {
-					return nil, err
-				}
-				err := s.PatchMetadata(ctx, func(o *errand) {
-					all := map[string]string{"saved": "it"}
-					maps.Copy(all, o.Annotations)
-					o.Annotations = all
-				})
-				if err == nil {
-					return nil, fsm.Wait("saved")
-				}
-				return nil, fmt.Errorf("save it: %w", err)
-			}
-			if got := b.see(); got.Phase != "Working" {
-				t.Errorf("got %+v", got)
-			}
-			if diff := cmp.Diff([]string(nil), b.told()); diff != "" {
-				t.Errorf("events (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(map[string]float64{}, b.metrics("phasegate_step_errors_total")); diff != "" {
-				t.Errorf("errors counted (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(c.want, b.stored().Annotations); diff != "" {
-				t.Errorf("%s: annotations (-want +got):\n%s", c.why, diff)
-			}
-		})
-	}
-}
-
 // Everything that an action may do at once, with the publisher at work; it is the
 // race detector that judges.
 func TestScopeIsSafeForManyWorkers(t *testing.T) {
@@ -365,12 +286,7 @@ func TestScopeIsSafeForManyWorkers(t *testing.T) {
 					s.Report(migrated(int32(j)))
 					_ = len(s.Object.Status.Conditions) + len(s.Object.UID)
 				}
-				errs[i] = s.PatchMetadata(ctx, func(o *errand) {
-					if o.Annotations == nil {
-						o.Annotations = map[string]string{}
-					}
-					o.Annotations[fmt.Sprintf("worker-%d", i)] = "done"
-				})
+				errs[i] = s.Save(ctx, fmt.Sprintf("worker-%d", i), "done")
 			})
 		}
 		err := errors.Join(b.tick(ctx), b.tick(ctx))
@@ -380,7 +296,9 @@ func TestScopeIsSafeForManyWorkers(t *testing.T) {
 	if got := b.see(); got.Result != now {
 		t.Errorf("the pass ended with %+v", got)
 	}
-	if got := len(b.stored().Annotations); got != 4 {
-		t.Errorf("%d annotations, want one of each worker", got)
+	for i := range 4 {
+		if got := b.state().Status.Saved[fmt.Sprintf("worker-%d", i)]; got != "done" {
+			t.Errorf("worker %d has saved %q, want done", i, got)
+		}
 	}
 }

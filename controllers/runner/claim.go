@@ -1,8 +1,10 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +14,37 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 )
+
+// Busy keeps two passes apart that are about one object: one over the object, and one over
+// what it has left when it is gone. The zero value is ready; a nil one keeps nothing apart.
+type Busy struct {
+	// Manager names the installation that this process belongs to, as the lease that its processes share: a state
+	// says which one drives its object. Empty: it claims nothing.
+	Manager string
+
+	// now are the objects that a pass is about.
+	now sync.Map
+
+	mu sync.Mutex
+	// claims are the objects that this installation has driven; one that another has taken over is left to it until
+	// then.
+	claims map[types.UID]time.Time
+}
+
+// take is false while another pass is about the object.
+func (b *Busy) take(uid types.UID) bool {
+	if b == nil {
+		return true
+	}
+	_, taken := b.now.LoadOrStore(uid, true)
+	return !taken
+}
+
+func (b *Busy) release(uid types.UID) {
+	if b != nil {
+		b.now.Delete(uid)
+	}
+}
 
 // Managers of one installation share a lease. Two installations do not know of each other, and would undo each other's
 // work: the fence of one refuses the account of the other. So a state says which one drives its object. The newest takes
@@ -102,7 +135,5 @@ func (r *Reconciler[T]) standAside(ctx context.Context, p *pass[T], about runtim
 
 // claimState says in a state that is about to be written whose it is.
 func (p *pass[T]) claimState(next *v1alpha1.MachineState) {
-	if p.manager != "" {
-		next.Status.Manager = p.manager
-	}
+	next.Status.Manager = cmp.Or(p.by.Busy.manager(), next.Status.Manager)
 }

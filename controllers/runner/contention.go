@@ -1,10 +1,8 @@
 package runner
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -111,11 +109,11 @@ func (r *Reconciler[T]) leftBehind(p *pass[T], err error) {
 
 // lastStatusWriter is the field manager that wrote a status last.
 func lastStatusWriter(obj client.Object) string {
-	entries := slices.DeleteFunc(slices.Clone(obj.GetManagedFields()), func(e metav1.ManagedFieldsEntry) bool {
-		return e.Subresource != "status" || e.Time == nil
-	})
-	if len(entries) == 0 {
-		return "unknown"
+	last := metav1.ManagedFieldsEntry{Manager: "unknown"}
+	for _, e := range obj.GetManagedFields() {
+		if e.Subresource == "status" && e.Time != nil && (last.Time == nil || last.Time.Before(e.Time)) {
+			last = e
+		}
 	}
-	return slices.MaxFunc(entries, func(a, b metav1.ManagedFieldsEntry) int { return cmp.Compare(a.Time.UnixNano(), b.Time.UnixNano()) }).Manager
+	return last.Manager
 }

@@ -2,10 +2,12 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -109,7 +111,7 @@ func (d *Driver[T]) connect(ctx context.Context) (c clients[T], err error) {
 func (d *Driver[T]) reconciler(c clients[T], recorder events.EventRecorder) *Reconciler[T] {
 	return &Reconciler[T]{
 		Client: c.live, Machine: d.Machine.InForce, Program: c.program, Clock: clock.RealClock{}, Random: rand.Float64,
-		Recorder: recorder, Metrics: d.Metrics, Busy: d.busy, missing: &missing{}, turns: d.Limits.turns(),
+		Recorder: recorder, Metrics: d.Metrics, Busy: d.busy, turns: d.Limits.turns(),
 	}
 }
 
@@ -147,18 +149,16 @@ func (d *Driver[T]) Run(ctx context.Context) error {
 			tellRefused(ctx, c.live, recorder, machine, note)
 		}
 		reconciler = d.reconciler(c, recorder)
-		reconciler.Shape, reconciler.Gone = shapes.get, d.isGone
+		reconciler.Shape = shapes.get
+		reconciler.Gone = func(key types.NamespacedName) { // it never blocks
+			select {
+			case d.gone <- key:
+			default:
+			}
+		}
 		return d.options(reconciler), []source.Source{wake}, nil
 	}
 	return crdgate.RunController(ctx, d.Config, d.Name, build, func(o *cluster.Options) { o.Scheme = c.scheme })
-}
-
-// isGone says that there is no object of the name any more. It never blocks.
-func (d *Driver[T]) isGone(key types.NamespacedName) {
-	select {
-	case d.gone <- key:
-	default:
-	}
 }
 
 // runLeftovers runs the controller of the states, as Run does that of the objects.
@@ -175,4 +175,34 @@ func (d *Driver[T]) runLeftovers(ctx context.Context) error {
 		return d.options(reconcile.Func(r.ReconcileState)), []source.Source{states}, nil
 	}
 	return crdgate.RunController(ctx, d.Config, d.Name+"-states", build, func(o *cluster.Options) { o.Scheme = c.scheme })
+}
+
+// Pair is the controller of a kind and that of what its objects have left. It is a
+// manager.Runnable that runs on the leader only.
+type Pair struct {
+	// Machine drives the objects; nothing runs before it is in force.
+	Machine            *machinestore.Handle
+	Objects, Leftovers *crdgate.Gate
+}
+
+// NeedLeaderElection makes the manager start both on the leader only.
+func (p *Pair) NeedLeaderElection() bool { return true }
+
+// Start runs until ctx is done and both have ended.
+func (p *Pair) Start(ctx context.Context) error {
+	if !p.Machine.Await(ctx) {
+		return nil
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return p.Objects.Start(ctx) })
+	group.Go(func() error { return p.Leftovers.Start(ctx) })
+	return group.Wait()
+}
+
+// Ready says for a probe what the controller of the objects does, and is an error while one
+// of the two should run and does not.
+func (p *Pair) Ready(ctx context.Context) (string, error) {
+	note, err := p.Objects.Ready(ctx)
+	_, states := p.Leftovers.Ready(ctx)
+	return note, errors.Join(err, states)
 }

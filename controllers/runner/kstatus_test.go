@@ -71,7 +71,7 @@ func TestTheViewKnowsWhichSpecTheStatusIsAbout(t *testing.T) {
 	machine := shippedMachine(t, "mcpserver")
 	obj := &toolhivev1beta1.MCPServer{}
 	r := &Reconciler[*toolhivev1beta1.MCPServer]{Clock: clocktesting.NewFakeClock(kstatusNow), Program: &Program[*toolhivev1beta1.MCPServer]{}}
-	p := &pass[*toolhivev1beta1.MCPServer]{clock: r.Clock, machine: machine}
+	p := &pass[*toolhivev1beta1.MCPServer]{by: r, machine: machine}
 	must(t, p.begin(obj, nil))
 	if got := r.view(t.Context(), p).Observed; got != 0 {
 		t.Errorf("observed %d before anything was written, want 0", got)
@@ -123,8 +123,9 @@ func kstatusOf[T Object[T]](t *testing.T, machine *fsm.Machine, obj T, st v1alph
 	}
 	st.Name, st.Revision, st.EnteredAt = machine.Name(), machine.Revision(), &since
 	*obj.MachineStatus() = st
-	p := &pass[T]{clock: clocktesting.NewFakeClock(kstatusNow), machine: machine, stored: obj, work: deepCopy(obj)}
-	p.settle(machine.Run(*obj.MachineStatus(), fsm.Input{Deleting: deleting, Finalizer: true, Generation: 3, Now: p.clock.Now,
+	by := &Reconciler[T]{Clock: clocktesting.NewFakeClock(kstatusNow), Program: &Program[T]{}}
+	p := &pass[T]{by: by, machine: machine, stored: obj, work: deepCopy(obj)}
+	p.settle(machine.Run(*obj.MachineStatus(), fsm.Input{Deleting: deleting, Finalizer: true, Generation: 3, Now: by.Clock.Now,
 		Self: func() (map[string]any, error) { return map[string]any{}, nil }}))
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p.work)
 	if err != nil {

@@ -82,8 +82,7 @@ func (r *Reconciler[T]) giveBack(ctx context.Context, machine *fsm.Machine, stat
 	}
 	obj := synthetic(r.Program.New, state, metav1.NewTime(r.Clock.Now()))
 	obj.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(state.Spec.Object.APIVersion, state.Spec.Object.Kind))
-	p := r.newPass(machine)
-	p.gone, p.written = true, nil
+	p := &pass[T]{by: r, machine: machine, gone: true}
 	result, err := r.advance(ctx, p, obj, state)
 	if err == nil && len(p.state.Status.Held) == 0 {
 		r.Busy.unclaim(state.Spec.Object.UID)

@@ -4,16 +4,12 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
-
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // memory is what a process knows of objects besides what is stored; one that has forgotten it does the same, only
 // sooner. The zero value is ready.
-type memory[V any] struct {
-	mu  sync.Mutex
-	all map[types.NamespacedName]known[V]
-}
+type memory[V any] struct{ all sync.Map } // known[V] by types.NamespacedName
 
 // known is about one object, and no other that bears its name later.
 type known[V any] struct {
@@ -23,31 +19,19 @@ type known[V any] struct {
 
 // of is nil where nothing is known.
 func (m *memory[V]) of(obj client.Object) *V {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if k := m.all[client.ObjectKeyFromObject(obj)]; k.uid == obj.GetUID() {
-		return k.value
+	if k, found := m.all.Load(client.ObjectKeyFromObject(obj)); found && k.(known[V]).uid == obj.GetUID() {
+		return k.(known[V]).value
 	}
 	return nil
 }
 
 // keep forgets the object if value is nil.
 func (m *memory[V]) keep(obj client.Object, value *V) {
-	key := client.ObjectKeyFromObject(obj)
 	if value == nil {
-		m.drop(key)
+		m.drop(client.ObjectKeyFromObject(obj))
 		return
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.all == nil {
-		m.all = map[types.NamespacedName]known[V]{}
-	}
-	m.all[key] = known[V]{obj.GetUID(), value}
+	m.all.Store(client.ObjectKeyFromObject(obj), known[V]{obj.GetUID(), value})
 }
 
-func (m *memory[V]) drop(key types.NamespacedName) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.all, key)
-}
+func (m *memory[V]) drop(key types.NamespacedName) { m.all.Delete(key) }

@@ -1,11 +1,16 @@
 package runner
 
 import (
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/fsm"
@@ -85,33 +90,207 @@ func (m *Metrics) Did(machine *fsm.Machine, action string, took time.Duration, o
 // leftovers are the states whose object is gone while they hold something.
 type leftovers struct {
 	gauge *prometheus.GaugeVec
-
-	mu    sync.Mutex
-	known map[string]bool // by the name of the state
+	known sync.Map // names of states
 }
 
 func newLeftovers() *leftovers {
-	return &leftovers{known: map[string]bool{}, gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "phasegate_states_without_object",
+	return &leftovers{gauge: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "phasegate_states_without_object",
 		Help: "Objects that are gone while their machine state holds something, which is being released: kubectl get machinestates."}, []string{"machine"})}
 }
 
 // add is false for a state that was added before.
 func (l *leftovers) add(machine, state string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.known[state] {
-		return false
+	_, known := l.known.LoadOrStore(state, true)
+	if !known {
+		l.gauge.WithLabelValues(machine).Inc()
 	}
-	l.known[state] = true
-	l.gauge.WithLabelValues(machine).Inc()
-	return true
+	return !known
 }
 
 func (l *leftovers) remove(machine, state string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.known[state] {
-		delete(l.known, state)
+	if _, known := l.known.LoadAndDelete(state); known {
 		l.gauge.WithLabelValues(machine).Dec()
 	}
 }
+
+// ofObject are the labels of every series about one object. The namespace is not
+// called so: a scrape gives its own namespace that label.
+var ofObject = []string{"machine", "kind", "object_namespace", "object"}
+
+func objectDesc(name, help string, more ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, slices.Concat(ofObject, more), nil)
+}
+
+var (
+	phaseDesc = objectDesc("phasegate_phase", "1 for the phase of an object, 0 for the machine's other phases.", "phase")
+	infoDesc  = objectDesc("phasegate_object_info",
+		"1 for each object, with the machine revision that last drove it. If phasegate_machine_info has another one, the object has not taken over an edit yet.", "revision")
+	enteredDesc  = objectDesc("phasegate_phase_entered_timestamp_seconds", "When the object entered its phase.")
+	deadlineDesc = objectDesc("phasegate_phase_deadline_timestamp_seconds", "When the timeout of the phase fires; absent where it has none.")
+	readyDesc    = objectDesc("phasegate_ready", "1 if the object's condition Ready is True, else 0.")
+	stalledDesc  = objectDesc("phasegate_stalled", "1 if the object's condition Stalled is True, else 0: a person must act.")
+	blockedDesc  = objectDesc("phasegate_blocked_exits", "Closed exits of the phase, or a waiting step: status.machine.blocked.")
+	heldDesc     = objectDesc("phasegate_held_effects", "Effects to be released: status.machine.held.")
+	attemptsDesc = objectDesc("phasegate_step_attempts", "Errors in a row of the object's current step.")
+
+	countDesc = prometheus.NewDesc("phasegate_objects",
+		"With --object-metrics=false: objects by phase and by their conditions Ready and Stalled. Series about single objects are left out then, but for those that are stalled or whose step fails.",
+		[]string{"machine", "kind", "phase", "ready", "stalled"}, nil)
+)
+
+// objects is a collector of what the statuses say. A gauge that were set at each
+// event could be left behind; these are made from the statuses at each scrape.
+type objects struct {
+	// counted: objects are counted, and those in trouble shown.
+	counted bool
+
+	mu    sync.Mutex
+	known map[objectKey]snapshot
+}
+
+type objectKey struct {
+	machine string
+	types.NamespacedName
+}
+
+// snapshot is what is shown of a status.
+type snapshot struct {
+	machine  *fsm.Machine
+	uid      types.UID
+	phase    string
+	revision string
+	entered  *metav1.MicroTime
+	deadline *metav1.MicroTime
+	requests []v1alpha1.RequestStatus
+
+	ready, stalled          bool
+	blocked, held, attempts int
+}
+
+func newObjects() *objects { return &objects{known: map[objectKey]snapshot{}} }
+
+// put answers the requests that were acted on since the object was put last.
+func (o *objects) put(machine *fsm.Machine, obj MachineObject) (acted []string) {
+	st, conditions := obj.MachineStatus(), *obj.Conditions()
+	next := snapshot{
+		machine: machine, uid: obj.GetUID(), phase: st.Phase, revision: st.Revision,
+		entered: st.EnteredAt.DeepCopy(), deadline: st.Deadline.DeepCopy(), requests: slices.Clone(st.Requests),
+		ready:   meta.IsStatusConditionTrue(conditions, fsm.ConditionReady),
+		stalled: meta.IsStatusConditionTrue(conditions, fsm.ConditionStalled),
+		blocked: len(st.Blocked), held: len(st.Held), attempts: int(st.Attempts),
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	key := objectKey{machine.Name(), client.ObjectKeyFromObject(obj)}
+	if last, seen := o.known[key]; seen && last.uid == next.uid {
+		for _, r := range next.requests {
+			if !slices.Contains(last.requests, r) {
+				acted = append(acted, r.Name)
+			}
+		}
+	}
+	o.known[key] = next
+	return acted
+}
+
+func (o *objects) forget(machine string, key types.NamespacedName) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.known, objectKey{machine, key})
+}
+
+// of lists the objects of a machine.
+func (o *objects) of(machine string) []types.NamespacedName {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var keys []types.NamespacedName
+	for key := range o.known {
+		if key.machine == machine {
+			keys = append(keys, key.NamespacedName)
+		}
+	}
+	return keys
+}
+
+// Describe is part of prometheus.Collector.
+func (o *objects) Describe(to chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{phaseDesc, infoDesc, enteredDesc, deadlineDesc, readyDesc, stalledDesc, blockedDesc, heldDesc, attemptsDesc, countDesc} {
+		to <- desc
+	}
+}
+
+// Collect is part of prometheus.Collector.
+func (o *objects) Collect(to chan<- prometheus.Metric) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.counted {
+		o.count(to)
+	}
+	for key, s := range o.known {
+		labels := []string{key.machine, s.machine.For().Kind, key.Namespace, key.Name}
+		show := func(desc *prometheus.Desc, value float64, more ...string) {
+			to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, slices.Concat(labels, more)...)
+		}
+		if o.counted {
+			s.showTrouble(show)
+		} else {
+			s.show(show)
+		}
+	}
+}
+
+// count needs the lock.
+func (o *objects) count(to chan<- prometheus.Metric) {
+	type group struct {
+		machine, kind, phase string
+		ready, stalled       bool
+	}
+	counts := map[group]int{}
+	for key, s := range o.known {
+		counts[group{key.machine, s.machine.For().Kind, s.phase, s.ready, s.stalled}]++
+	}
+	for g, n := range counts {
+		to <- prometheus.MustNewConstMetric(countDesc, prometheus.GaugeValue, float64(n), g.machine, g.kind, g.phase, strconv.FormatBool(g.ready), strconv.FormatBool(g.stalled))
+	}
+}
+
+// showTrouble shows what alerts are about.
+func (s *snapshot) showTrouble(show func(desc *prometheus.Desc, value float64, more ...string)) {
+	if s.stalled {
+		show(stalledDesc, 1)
+	}
+	if s.attempts > 0 {
+		show(attemptsDesc, float64(s.attempts))
+	}
+}
+
+func (s *snapshot) show(show func(desc *prometheus.Desc, value float64, more ...string)) {
+	phases := s.machine.Phases()
+	if s.phase != "" && !slices.Contains(phases, s.phase) {
+		phases = append(phases, s.phase) // of a file that is gone: the object stands there all the same
+	}
+	for _, name := range phases {
+		show(phaseDesc, truth(name == s.phase), name)
+	}
+	show(infoDesc, 1, s.revision)
+	show(readyDesc, truth(s.ready))
+	show(stalledDesc, truth(s.stalled))
+	show(blockedDesc, float64(s.blocked))
+	show(heldDesc, float64(s.held))
+	show(attemptsDesc, float64(s.attempts))
+	if s.entered != nil {
+		show(enteredDesc, seconds(s.entered.Time))
+	}
+	if s.deadline != nil {
+		show(deadlineDesc, seconds(s.deadline.Time))
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }

@@ -26,12 +26,8 @@ type lacking struct {
 	at   time.Time
 }
 
-// remember answers what was found last, while it is young, and else what ask finds. A nil
-// receiver remembers nothing.
+// remember answers what was found last, while it is young, and else what ask finds.
 func (m *missing) remember(key [2]string, now time.Time, ask func() (string, error)) (string, error) {
-	if m == nil {
-		return ask()
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if last, asked := m.answers[key]; asked && now.Sub(last.at) < askAgain {

@@ -2,10 +2,8 @@ package runner
 
 import (
 	"context"
-	"errors"
 	"reflect"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,44 +25,30 @@ const OnceMachine = "once"
 //
 // The error is the action's own, or that of the status write.
 func Once[T Object[T]](ctx context.Context, c client.Client, obj T, action Action[T], with fsm.Params, clock clock.WithTickerAndDelayedExecution) (map[string]any, error) {
-	return OnceAs(ctx, c, obj, OnceMachine, action, with, clock)
-}
-
-// OnceAs is Once for a step of another StepID.
-func OnceAs[T Object[T]](ctx context.Context, c client.Client, obj T, stepID string, action Action[T], with fsm.Params, clock clock.WithTickerAndDelayedExecution) (map[string]any, error) {
 	kind, err := c.GroupVersionKindFor(obj)
 	if err != nil {
 		return nil, err
 	}
-	p := &pass[T]{client: c, clock: clock, untrimmed: true, stored: obj, work: deepCopy(obj),
+	p := &pass[T]{by: &Reconciler[T]{Client: c, Clock: clock, Program: &Program[T]{}}, once: true, stored: obj, work: deepCopy(obj),
 		spec: specOf(OnceMachine, v1alpha1.ObjectKind{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind}, obj)}
-	state, err := readState(ctx, c, p.spec.Machine, obj.GetUID())
-	if err != nil && !notKnown(err) {
-		return nil, err
+	if c.Scheme().Recognizes(v1alpha1.GroupVersion.WithKind("MachineState")) { // that of a test may do without
+		if p.state, err = readState(ctx, c, p.spec.Machine, obj.GetUID()); err != nil {
+			return nil, err
+		}
 	}
 	seen := deepCopy(obj)
-	if p.state = state; state != nil {
+	if state := p.state; state != nil {
 		p.saved = state.Status.Saved
 		if state.Status.Phase != "" {
 			state.Status.MachineStatus.DeepCopyInto(seen.MachineStatus())
 		}
 	}
 	defer func() { reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(p.stored).Elem()) }()
-	outputs, err := action.Do(ctx, &Scope[T]{Object: seen, StepID: stepID, With: with, Clock: clock, pass: p, recorder: &events.FakeRecorder{}})
+	outputs, err := action.Do(ctx, &Scope[T]{Object: seen, StepID: OnceMachine, With: with, Clock: clock, pass: p, recorder: &events.FakeRecorder{}})
 	if err != nil {
 		return nil, err
 	}
 	p.sending.Lock()
 	defer p.sending.Unlock()
 	return outputs, p.send(ctx)
-}
-
-// notKnown: the scheme of a test may do without MachineState.
-func notKnown(err error) bool {
-	for ; err != nil; err = errors.Unwrap(err) {
-		if runtime.IsNotRegisteredError(err) {
-			return true
-		}
-	}
-	return false
 }

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -25,25 +24,14 @@ import (
 
 // pass is the notebook of one reconcile.
 type pass[T Object[T]] struct {
-	client   client.Client
-	clock    clock.WithTickerAndDelayedExecution
-	decorate func(*fsm.Machine, T)
-	// empty is a new T.
-	empty func() T
-	// written is called after each write, with the object as its status should be; nil:
-	// nobody asks.
-	written func(T)
+	by      *Reconciler[T]
 	machine *fsm.Machine
 	// run is that of this pass.
 	run *fsm.Run
 	// shape is what the CRD keeps of a status; nil: everything.
 	shape *Shape
-	// spread is Program.Spread, abridge is Program.Abridge.
-	spread, abridge func(T)
-	// untrimmed: the status itself is what actions see; for Once.
-	untrimmed bool
-	// manager is Busy.Manager.
-	manager string
+	// once: it is that of Once. The status itself is what actions see, and nothing is measured.
+	once bool
 	// gone: there is no object, only a state that holds something.
 	gone bool
 
@@ -58,10 +46,6 @@ type pass[T Object[T]] struct {
 	// stored is the object as the API server has it, whose status is a view of the state.
 	// A write replaces it.
 	stored T
-	// sent is what the API server has if the last write of the view went through. unanswered
-	// says that this is not known.
-	sent       T
-	unanswered bool
 	// behind: the view does not show all that is stored or reported. shownAt is when it was written last, or the
 	// pass began.
 	behind  bool
@@ -80,7 +64,7 @@ type pass[T Object[T]] struct {
 
 // begin takes up an object and its state, as they were read.
 func (p *pass[T]) begin(obj T, state *v1alpha1.MachineState) error {
-	p.stored, p.work, p.state, p.shownAt = obj, deepCopy(obj), state, p.clock.Now()
+	p.stored, p.work, p.state, p.shownAt = obj, deepCopy(obj), state, p.by.Clock.Now()
 	if state != nil {
 		p.saved = state.Status.Saved
 	}
@@ -144,7 +128,7 @@ func (p *pass[T]) write(ctx context.Context, run *fsm.Run, cmd fsm.Command, stor
 // phase, and for one in which nothing is on its way.
 func (p *pass[T]) mayLag(cmd fsm.Command) bool {
 	heeded := cmd.Transition != nil && cmd.Transition.From != "" && !p.machine.Rests(cmd.Transition.To)
-	return !heeded && p.clock.Since(p.shownAt) < publishEvery
+	return !heeded && p.by.Clock.Since(p.shownAt) < publishEvery
 }
 
 // unchanged tells whether the object is still as this pass has it.
@@ -152,8 +136,8 @@ func (p *pass[T]) unchanged(ctx context.Context) bool {
 	if p.gone {
 		return true
 	}
-	live := p.empty()
-	err := p.client.Get(ctx, client.ObjectKeyFromObject(p.stored), live)
+	live := p.by.Program.New()
+	err := p.by.Client.Get(ctx, client.ObjectKeyFromObject(p.stored), live)
 	return err == nil && live.GetUID() == p.stored.GetUID() && live.GetResourceVersion() == p.stored.GetResourceVersion()
 }
 
@@ -197,14 +181,28 @@ func (p *pass[T]) news() bool {
 	return p.reported
 }
 
-// show writes the view where it is not as it should be. What the API server refuses in it
+// show writes the view where it is not as it should be, after a conflict once more on top of the object as it is then:
+// who writes more often than a pass takes would keep us from it for ever. What the API server refuses in it
 // is logged: nothing depends on it. It needs sending.
 func (p *pass[T]) show(ctx context.Context) error {
 	if p.gone {
 		return nil
 	}
-	p.shownAt = p.clock.Now()
-	err := p.onTop(ctx, p.goOnWith, func() error { return p.send(ctx) })
+	p.shownAt = p.by.Clock.Now()
+	first := true
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if !first {
+			live := p.by.Program.New()
+			if err := p.by.Client.Get(ctx, client.ObjectKeyFromObject(p.stored), live); err != nil {
+				return err
+			}
+			if err := p.goOnWith(ctx, live); err != nil {
+				return err
+			}
+		}
+		first = false
+		return p.send(ctx)
+	})
 	p.behind = p.behind && err != nil
 	if apierrs.IsInvalid(err) {
 		log.FromContext(ctx).Error(err, "the status of the object cannot be shown: its CRD refuses it; the machine goes on", "state", v1alpha1.MachineStateName(p.spec.Machine, p.spec.Object.UID))
@@ -220,10 +218,10 @@ func (p *pass[T]) settle(run *fsm.Run) {
 	summary := run.Summary()
 	*p.work.MachineStatus() = run.Status()
 	p.work.SetDisplay(summary.Phase, summary.Message)
-	p.work.SetObservedGeneration(p.stored.GetGeneration())
+	*p.work.ObservedGeneration() = p.stored.GetGeneration()
 	p.setConditions(summary.Conditions)
-	if p.decorate != nil && !summary.Unknown {
-		p.decorate(p.machine, p.work)
+	if decorate := p.by.Program.Decorate; decorate != nil && !summary.Unknown {
+		decorate(p.machine, p.work)
 	}
 }
 
@@ -236,7 +234,7 @@ func (p *pass[T]) setConditions(conditions []metav1.Condition) {
 			continue
 		}
 		c.ObservedGeneration = p.stored.GetGeneration()
-		c.LastTransitionTime = metav1.NewTime(p.clock.Now())
+		c.LastTransitionTime = metav1.NewTime(p.by.Clock.Now())
 		meta.SetStatusCondition(p.work.Conditions(), c)
 	}
 	slices.SortStableFunc(*p.work.Conditions(), func(a, b metav1.Condition) int { return rank(a) - rank(b) })
@@ -257,66 +255,34 @@ func (p *pass[T]) send(ctx context.Context) error {
 	p.mu.Lock()
 	p.reported = false
 	view := deepCopy(p.work)
-	if !p.untrimmed {
+	p.mu.Unlock()
+	if !p.once {
 		p.trim(view)
 	}
-	same := reflect.DeepEqual(view, p.stored) // as most passes end: to see it here costs less than two encodings
-	var whole T
-	if !same {
-		whole = deepCopy(p.work)
-	}
-	p.mu.Unlock()
-	if same {
+	if reflect.DeepEqual(view, p.stored) { // as most passes end: to see it here costs less than two encodings
 		return nil
 	}
 	if p.shape != nil {
-		if err := fitView(p.shape, p.empty(), view, p.stored, p.spread); err != nil {
+		if err := fitView(p.shape, p.by.Program.New(), view, p.stored, p.by.Program.Spread); err != nil {
 			return err
 		}
 	}
 	written := deepCopy(p.stored)
-	err := patch.MutateAndSwapStatus(ctx, p.client, written, func(obj T) {
-		obj.CopyStatusFrom(view)
-		if !reflect.DeepEqual(obj, p.stored) {
-			p.sent, p.unanswered = deepCopy(obj), true
-		}
-	})
+	err := patch.MutateAndSwapStatus(ctx, p.by.Client, written, func(obj T) { obj.CopyStatusFrom(view) })
 	if err != nil {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.reported = true
 		return err
 	}
-	p.adopt(written, whole)
-	return nil
-}
-
-// adopt takes what the API server has after our write of the view. It needs sending.
-func (p *pass[T]) adopt(stored, whole T) {
-	p.stored, p.unanswered = stored, false
+	p.stored = written
 	p.adoptMetadata()
-	if p.written != nil {
-		p.written(whole)
+	if !p.once {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.by.track(p.machine, p.work)
 	}
-}
-
-// onTop makes a write of the object, and after a conflict once more on top of the object as it is then: who writes
-// more often than a pass takes would keep us from it for ever. It needs sending.
-func (p *pass[T]) onTop(ctx context.Context, follow func(context.Context, T) error, write func() error) error {
-	first := true
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		if !first {
-			live := p.empty()
-			if err := p.client.Get(ctx, client.ObjectKeyFromObject(p.stored), live); err != nil {
-				return err
-			}
-			if err := follow(ctx, live); err != nil {
-				return err
-			}
-		}
-		first = false
-		return write()
-	})
+	return nil
 }
 
 // goOnWith takes over what others have written into the object: annotations, labels, managed fields, a status. The
@@ -324,7 +290,7 @@ func (p *pass[T]) onTop(ctx context.Context, follow func(context.Context, T) err
 // written the state. The object was read before the state, so that a view of a newer state was either
 // seen here or conflicts with ours. It needs sending.
 func (p *pass[T]) goOnWith(ctx context.Context, live T) error {
-	state, err := readState(ctx, p.client, p.spec.Machine, p.spec.Object.UID)
+	state, err := readState(ctx, p.by.Client, p.spec.Machine, p.spec.Object.UID)
 	switch {
 	case err != nil:
 		return err
@@ -332,7 +298,7 @@ func (p *pass[T]) goOnWith(ctx context.Context, live T) error {
 		return errMoved
 	}
 	live.GetObjectKind().SetGroupVersionKind(p.stored.GetObjectKind().GroupVersionKind())
-	p.stored, p.unanswered = live, false
+	p.stored = live
 	p.adoptMetadata()
 	return nil
 }

@@ -18,24 +18,22 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// Object is a kind whose status a machine drives; T is the kind itself.
-type Object[T any] interface {
+// MachineObject is an object of whatever kind with a machine's status. Its methods hand out the object's own memory.
+type MachineObject interface {
 	client.Object
-	// MachineStatus and Conditions hand out the object's own memory.
 	MachineStatus() *v1alpha1.MachineStatus
 	Conditions() *[]metav1.Condition
-	StatusWriter
-	// CopyStatusFrom makes the status a deep copy of another object's.
-	CopyStatusFrom(T)
 }
 
-// StatusWriter is what a status tells people, and of which spec.
-type StatusWriter interface {
+// Object is a kind whose status a machine drives; T is the kind itself.
+type Object[T any] interface {
+	MachineObject
+	// ObservedGeneration hands out memory, too. It is 0 or less where it is not known, as on CRDs of others.
+	ObservedGeneration() *int64
 	// SetDisplay sets what `kubectl get` shows.
 	SetDisplay(phase, message string)
-	SetObservedGeneration(int64)
-	// GetObservedGeneration is 0 or less where it is not known, as on CRDs of others.
-	GetObservedGeneration() int64
+	// CopyStatusFrom makes the status a deep copy of another object's.
+	CopyStatusFrom(T)
 }
 
 // Action is the work of a step. Do must be idempotent: after a crash it runs

@@ -17,14 +17,6 @@ var errMoved = errors.New("the object changed while the action ran")
 // noticed during a long action.
 const publishEvery = time.Second
 
-// followAsked is goOnWith while an action runs: it also ends where the object does not ask for it any more.
-func (p *pass[T]) followAsked(ctx context.Context, live T) error {
-	if !p.asked(ctx, live) {
-		return errMoved
-	}
-	return p.goOnWith(ctx, live)
-}
-
 // asked tells whether an object still asks for the action that runs: nobody deletes it, and its spec, our finalizer
 // and what the machine reads for this step are the same. Whatever else others write, and however often, does not keep
 // the action from its end. It needs sending.
@@ -34,23 +26,6 @@ func (p *pass[T]) asked(ctx context.Context, live T) bool {
 		live.GetDeletionTimestamp().IsZero() == was.GetDeletionTimestamp().IsZero() &&
 		controllerutil.ContainsFinalizer(live, p.machine.Finalizer()) == controllerutil.ContainsFinalizer(was, p.machine.Finalizer()) &&
 		p.run.Asks(ctx, func() (map[string]any, error) { return selfOf(live, p.state) })
-}
-
-// tookOver makes stored what the API server has, if that is what we sent last: the answer
-// was lost. It needs sending.
-func (p *pass[T]) tookOver(live T) bool {
-	if !p.unanswered {
-		return false
-	}
-	live.GetObjectKind().SetGroupVersionKind(p.sent.GetObjectKind().GroupVersionKind())
-	p.sent.SetResourceVersion(live.GetResourceVersion())
-	p.sent.SetManagedFields(live.GetManagedFields())
-	if !equalAsJSON(p.sent, live) {
-		return false
-	}
-	p.stored, p.unanswered = live, false
-	p.adoptMetadata()
-	return true
 }
 
 // publish writes progress once a second until the action is done. When the
@@ -63,7 +38,7 @@ func (p *pass[T]) publish(ctx context.Context, done <-chan struct{}, moved func(
 	}
 	ended := make(chan struct{})
 	// Most actions are over before there is anything to do here.
-	first := p.clock.AfterFunc(publishEvery, func() {
+	first := p.by.Clock.AfterFunc(publishEvery, func() {
 		go func() { // a fake clock calls while it is locked
 			defer close(ended)
 			p.publishing(ctx, done, moved)
@@ -77,7 +52,7 @@ func (p *pass[T]) publish(ctx context.Context, done <-chan struct{}, moved func(
 }
 
 func (p *pass[T]) publishing(ctx context.Context, done <-chan struct{}, moved func()) {
-	ticker := p.clock.NewTicker(publishEvery)
+	ticker := p.by.Clock.NewTicker(publishEvery)
 	defer ticker.Stop()
 	for {
 		if p.movedOrSent(ctx) {
@@ -97,13 +72,16 @@ func (p *pass[T]) publishing(ctx context.Context, done <-chan struct{}, moved fu
 func (p *pass[T]) movedOrSent(ctx context.Context) bool {
 	p.sending.Lock()
 	defer p.sending.Unlock()
-	live := p.empty()
-	err := p.client.Get(ctx, client.ObjectKeyFromObject(p.stored), live)
+	live := p.by.Program.New()
+	err := p.by.Client.Get(ctx, client.ObjectKeyFromObject(p.stored), live)
 	if err != nil {
 		return client.IgnoreNotFound(err) == nil
 	}
-	if live.GetResourceVersion() != p.stored.GetResourceVersion() && !p.tookOver(live) {
-		if err := p.followAsked(ctx, live); err != nil {
+	if live.GetResourceVersion() != p.stored.GetResourceVersion() {
+		if !p.asked(ctx, live) {
+			return true
+		}
+		if err := p.goOnWith(ctx, live); err != nil {
 			return errors.Is(err, errMoved)
 		}
 	}

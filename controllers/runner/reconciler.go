@@ -79,9 +79,8 @@ type Reconciler[T Object[T]] struct {
 	// due is what fsm.Input.Due of the next pass is: what a look that changes nothing does not write.
 	due        memory[time.Time]
 	contention memory[contended[T]]
-	// missing is nil where nobody remembers which rights are lacking.
-	missing *missing
-	turns   turns
+	missing    missing
+	turns      turns
 }
 
 // Reconcile makes one pass: it takes the object as far as it goes, commit by commit.
@@ -138,8 +137,7 @@ func (r *Reconciler[T]) pass(ctx context.Context, req reconcile.Request) (reconc
 	if wait := r.leftAlone(ctx, obj, state); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	p := r.newPass(machine)
-	p.shape = shape
+	p := &pass[T]{by: r, machine: machine, shape: shape}
 	result, err := r.advance(ctx, p, obj, state)
 	r.leftBehind(p, err)
 	if startAgain(err) {
@@ -167,11 +165,6 @@ func (r *Reconciler[T]) shape() (*Shape, error) {
 		return nil, nil
 	}
 	return r.Shape()
-}
-
-func (r *Reconciler[T]) newPass(machine *fsm.Machine) *pass[T] {
-	return &pass[T]{client: r.Client, manager: r.Busy.manager(), clock: r.Clock, decorate: r.Program.Decorate, spread: r.Program.Spread, abridge: r.Program.Abridge, empty: r.Program.New, machine: machine,
-		written: func(obj T) { r.track(machine, obj) }}
 }
 
 // track tells those who measure what the API server has of an object.

@@ -3,15 +3,12 @@ package runner
 import (
 	"context"
 	"fmt"
-	"maps"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrs "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
-	"github.com/phasegate/phasegate/controllers/patch"
 	"github.com/phasegate/phasegate/fsm"
 )
 
@@ -19,7 +16,7 @@ import (
 type Scope[T Object[T]] struct {
 	// Object as it is when the action begins, for reading: with what this pass has
 	// reported and with its machine's state, of which all is written but what was given
-	// back or finished since. Changes go through Report and PatchMetadata.
+	// back or finished since. Changes go through Report.
 	Object T
 	// Machine is the one of this pass.
 	Machine *fsm.Machine
@@ -43,53 +40,23 @@ func (s *Scope[T]) Report(change func(T)) {
 	s.pass.reported = true
 }
 
-// PatchMetadata changes annotations or labels of the object at once, with an
-// optimistic lock; it is for what must be on record before a deed. Where others have written the object meanwhile, the
-// change is made once more on top of that, unless the object does not ask for the action any more: then
-// the pass starts again, so return the error (wrapped or not). Of an object that is gone, nothing is written.
-func (s *Scope[T]) PatchMetadata(ctx context.Context, change func(T)) error {
-	p := s.pass
-	p.sending.Lock()
-	defer p.sending.Unlock()
-	if p.gone {
-		change(s.Object)
-		return nil
-	}
-	err := p.onTop(ctx, p.followAsked, func() error { return p.patchMetadata(ctx, change) })
-	if apierrs.IsConflict(err) || apierrs.IsNotFound(err) {
-		return fmt.Errorf("%w: %w", errMoved, err)
-	}
-	if err == nil {
-		s.Object.SetAnnotations(p.stored.GetAnnotations())
-	}
-	return err
-}
-
-// patchMetadata needs sending.
-func (p *pass[T]) patchMetadata(ctx context.Context, change func(T)) error {
-	wanted := deepCopy(p.stored)
-	change(wanted)
-	if maps.Equal(wanted.GetAnnotations(), p.stored.GetAnnotations()) && maps.Equal(wanted.GetLabels(), p.stored.GetLabels()) {
-		return nil
-	}
-	written := deepCopy(p.stored)
-	err := patch.MutateAndPatchSpec(ctx, p.client, written, func(obj T) {
-		obj.SetAnnotations(wanted.GetAnnotations())
-		obj.SetLabels(wanted.GetLabels())
-	})
-	if err != nil {
-		return err
-	}
-	p.stored = written
-	p.adoptMetadata()
-	return nil
-}
-
 // Save keeps a text with the state of the object, at once, for what must be on record before
 // a deed, and be there although the object is gone. An empty text removes it. Saving what
 // is saved already makes no request.
 func (s *Scope[T]) Save(ctx context.Context, name, text string) error {
-	return s.pass.save(ctx, name, text)
+	p := s.pass
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	if string(p.saved[name]) == text {
+		return nil
+	}
+	next := p.state.DeepCopy()
+	if next == nil {
+		next = newState(p.spec)
+	}
+	next.Status.Saved = withText(next.Status.Saved, name, text)
+	p.claimState(next)
+	return p.storeState(ctx, next)
 }
 
 // Saved is what was saved under the name; empty where nothing was.

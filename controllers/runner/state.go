@@ -20,6 +20,7 @@ import (
 
 	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
 	"github.com/phasegate/phasegate/controllers/patch"
+	"github.com/phasegate/phasegate/controllers/runner/machinestate"
 	"github.com/phasegate/phasegate/fsm"
 	"github.com/phasegate/phasegate/resources/apierrors"
 )
@@ -27,15 +28,6 @@ import (
 // statusTries are few: the queue comes again, and nothing of a pass is done in the name of a status that is
 // not stored.
 var statusTries = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 4}
-
-// StatusSaver is an object whose own status has fields that must outlive a crash. They
-// are stored with the state, and what the status says of them is a view.
-type StatusSaver interface {
-	// SavedStatus is a text of these fields; empty where none is set.
-	SavedStatus() (string, error)
-	// SetSavedStatus clears them and sets those of the text.
-	SetSavedStatus(text string) error
-}
 
 // unfitError says what a person has to repair before any object of a kind can be driven.
 type unfitError struct{ error }
@@ -84,7 +76,7 @@ func showState[T Object[T]](obj T, state *v1alpha1.MachineState) error {
 		state.Status.MachineStatus.DeepCopyInto(obj.MachineStatus())
 		text = string(state.Status.Saved[v1alpha1.SavedStatus])
 	}
-	if saver, saves := any(obj).(StatusSaver); saves {
+	if saver, saves := any(obj).(machinestate.StatusSaver); saves {
 		return saver.SetSavedStatus(text)
 	}
 	return nil
@@ -122,7 +114,7 @@ func (p *pass[T]) nextState() (*v1alpha1.MachineState, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	st, saved := p.work.MachineStatus(), p.saved
-	if saver, saves := any(p.work).(StatusSaver); saves {
+	if saver, saves := any(p.work).(machinestate.StatusSaver); saves {
 		text, err := saver.SavedStatus()
 		if err != nil {
 			return nil, fmt.Errorf("store the status of %s: %w", p.stored.GetName(), err)
@@ -172,6 +164,10 @@ func (p *pass[T]) store(ctx context.Context) error {
 	if err != nil || next == nil {
 		return err
 	}
+	return p.storeState(ctx, next)
+}
+
+func (p *pass[T]) storeState(ctx context.Context, next *v1alpha1.MachineState) error {
 	if err := p.insist(ctx, next); err != nil {
 		return err
 	}
@@ -179,19 +175,14 @@ func (p *pass[T]) store(ctx context.Context) error {
 		// Somebody has deleted it, and nothing holds it any more: the object is still
 		// driven, so it is made anew.
 		p.state = nil
-		if err := p.insist(ctx, p.anew(next)); err != nil {
+		fresh := newState(p.spec)
+		fresh.Status, fresh.Finalizers = next.Status, next.Finalizers
+		if err := p.insist(ctx, fresh); err != nil {
 			return err
 		}
 	}
 	p.saved = p.state.Status.Saved
 	return p.kept(next)
-}
-
-// anew is a state to be created with the content of one that is gone.
-func (p *pass[T]) anew(gone *v1alpha1.MachineState) *v1alpha1.MachineState {
-	fresh := newState(p.spec)
-	fresh.Status, fresh.Finalizers = gone.Status, gone.Finalizers
-	return fresh
 }
 
 // kept is an error when the API server has dropped a part of what was sent: the next pass
@@ -237,14 +228,14 @@ func (p *pass[T]) insist(ctx context.Context, next *v1alpha1.MachineState) error
 func (p *pass[T]) sendState(ctx context.Context, next *v1alpha1.MachineState) error {
 	if p.state == nil {
 		created := next.DeepCopy()
-		if err := p.client.Create(ctx, created); err != nil {
+		if err := p.by.Client.Create(ctx, created); err != nil {
 			return err
 		}
 		p.state = created
 		return nil
 	}
 	written := p.state.DeepCopy()
-	err := patch.MutateAndSwap(ctx, p.client, written, func(state *v1alpha1.MachineState) {
+	err := patch.MutateAndSwap(ctx, p.by.Client, written, func(state *v1alpha1.MachineState) {
 		state.Finalizers, state.Status = next.Finalizers, *next.Status.DeepCopy()
 	})
 	if err != nil {
@@ -256,7 +247,7 @@ func (p *pass[T]) sendState(ctx context.Context, next *v1alpha1.MachineState) er
 
 // stateIsStored looks for what became of a state whose answer was lost or a refusal.
 func (p *pass[T]) stateIsStored(ctx context.Context, next *v1alpha1.MachineState) (bool, error) {
-	live, err := readState(ctx, p.client, p.spec.Machine, p.spec.Object.UID)
+	live, err := readState(ctx, p.by.Client, p.spec.Machine, p.spec.Object.UID)
 	switch {
 	case err != nil && apierrors.Retryable(apierrors.Classify(err)):
 		return false, nil
@@ -269,26 +260,6 @@ func (p *pass[T]) stateIsStored(ctx context.Context, next *v1alpha1.MachineState
 	}
 	p.state = live
 	return true, nil
-}
-
-// save keeps a text with the state at once; an empty one removes it.
-func (p *pass[T]) save(ctx context.Context, name, text string) error {
-	p.sending.Lock()
-	defer p.sending.Unlock()
-	if string(p.saved[name]) == text {
-		return nil
-	}
-	next := p.state.DeepCopy()
-	if next == nil {
-		next = newState(p.spec)
-	}
-	next.Status.Saved = withText(next.Status.Saved, name, text)
-	p.claimState(next)
-	if err := p.insist(ctx, next); err != nil {
-		return err
-	}
-	p.saved = p.state.Status.Saved
-	return p.kept(next)
 }
 
 // dropState deletes the state of an object that is not driven any more. One that holds

@@ -11,8 +11,8 @@ func (p *pass[T]) trim(view T) {
 		return // what is shown there is made of what would be left out
 	}
 	trimMachine(view.MachineStatus())
-	if p.abridge != nil {
-		p.abridge(view)
+	if abridge := p.by.Program.Abridge; abridge != nil {
+		abridge(view)
 	}
 }
 
@@ -20,7 +20,7 @@ func (p *pass[T]) trim(view T) {
 func untrim[T Object[T]](obj T) {
 	for i := range *obj.Conditions() {
 		if c := &(*obj.Conditions())[i]; c.ObservedGeneration == 0 {
-			c.ObservedGeneration = max(obj.GetObservedGeneration(), 0)
+			c.ObservedGeneration = max(*obj.ObservedGeneration(), 0)
 		}
 	}
 }
@@ -42,6 +42,6 @@ func trimMachine(st *v1alpha1.MachineStatus) {
 
 // Abridged makes a status what its view shows on our CRDs: for tests of what people see.
 func Abridged[T Object[T]](program *Program[T], obj T) {
-	p := &pass[T]{abridge: program.Abridge}
+	p := &pass[T]{by: &Reconciler[T]{Program: program}}
 	p.trim(obj)
 }

@@ -29,7 +29,8 @@ func TestTrimAndBack(t *testing.T) {
 		"another CRD": {"it has no place for status.observedGeneration", &Shape{}, about(3, 2)},
 	} {
 		dm := about(3, 2)
-		p := &pass[*migrationv1.DatastoreMigration]{shape: c.shape, abridge: (*migrationv1.DatastoreMigration).Abridge}
+		p := &pass[*migrationv1.DatastoreMigration]{shape: c.shape, by: &Reconciler[*migrationv1.DatastoreMigration]{
+			Program: &Program[*migrationv1.DatastoreMigration]{Abridge: (*migrationv1.DatastoreMigration).Abridge}}}
 		p.trim(dm)
 		if diff := cmp.Diff(c.want, dm); diff != "" {
 			t.Errorf("%s: %s (-want +got):\n%s", name, c.why, diff)

@@ -102,9 +102,7 @@ func (w *waker) serve(ctx context.Context, q queue) {
 		missing := all.follow(ctx, machine)
 		if machine != last { // also where only a message is another one, which is shown then
 			last = machine
-			if all.owners != nil {
-				all.wake(all.owners.keys())
-			}
+			all.wakeAll()
 		}
 		if now := w.machine.Refused(); now != note {
 			note = now
@@ -122,9 +120,7 @@ func (w *waker) serve(ctx context.Context, q queue) {
 		case <-changed:
 		case <-again:
 		case <-w.reshaped:
-			if all.owners != nil {
-				all.wake(all.owners.keys())
-			}
+			all.wakeAll()
 		}
 	}
 }
@@ -291,6 +287,12 @@ func (i *informers) wake(keys []types.NamespacedName) {
 	now := time.Now()
 	for _, key := range keys {
 		i.queue.AddAfter(reconcile.Request{NamespacedName: key}, i.spread.turn(key, now))
+	}
+}
+
+func (i *informers) wakeAll() {
+	if i.owners != nil {
+		i.wake(i.owners.keys())
 	}
 }
 

@@ -92,33 +92,27 @@ func Retryable(c Class) bool { return c == Timeout || c == Throttled || c == Una
 
 // RetryAfter is how long the server asks to wait, 0 if it does not say.
 func RetryAfter(err error) time.Duration {
-	if seconds, ok := apierrors.SuggestsClientDelay(unwrapStatus(err)); ok {
-		return time.Duration(seconds) * time.Second
-	}
-	return 0
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	return time.Duration(seconds) * time.Second
 }
 
-// unwrapStatus finds the answer of the server inside a wrapped error.
-func unwrapStatus(err error) error {
-	var status *apierrors.StatusError
-	if errors.As(err, &status) {
-		return status
+// answerOf finds the answer of the server inside an error.
+func answerOf(err error) (answer metav1.Status, found bool) {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return metav1.Status{}, false
 	}
-	return err
+	return status.Status(), true
 }
 
 func isAnswer(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status)
+	_, is := answerOf(err)
+	return is
 }
 
 func isServerError(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return false
-	}
-	code := status.Status().Code
-	return code >= http.StatusInternalServerError || code == 0 && status.Status().Reason == metav1.StatusReasonInternalError
+	answer, is := answerOf(err)
+	return is && (answer.Code >= http.StatusInternalServerError || answer.Code == 0 && answer.Reason == metav1.StatusReasonInternalError)
 }
 
 // isDenied tells a refusal of an admission webhook that does not call the object invalid. It may bear any reason: that
@@ -149,32 +143,24 @@ func isConnectionLoss(err error) bool {
 		utilnet.IsProbableEOF(err) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) {
 		return true
 	}
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if _, is := errors.AsType[*net.OpError](err); is {
 		return true // dial, read or write on a socket: no answer came
 	}
 	// HTTP/2 reports a lost stream or a server that goes away as text only.
-	text := err.Error()
-	for _, sign := range []string{"http2: server sent GOAWAY", "stream error: stream ID", "http2: client connection force closed"} {
-		if strings.Contains(text, sign) {
-			return true
-		}
-	}
-	return false
+	return lostHTTP2.MatchString(err.Error())
 }
 
+var lostHTTP2 = regexp.MustCompile("http2: server sent GOAWAY|stream error: stream ID|http2: client connection force closed")
+
 func isNetTimeout(err error) bool {
-	var timeout net.Error
-	return errors.As(err, &timeout) && timeout.Timeout()
+	failure, is := errors.AsType[net.Error](err)
+	return is && failure.Timeout()
 }
 
 // Details are what the server says about the object of a failed call, or nil.
 func Details(err error) *metav1.StatusDetails {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return nil
-	}
-	return status.Status().Details
+	answer, _ := answerOf(err)
+	return answer.Details
 }
 
 // NotAllowed tells that the caller lacks a right, or that an API server that was started a moment ago does

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -98,11 +99,9 @@ func (a *Adaptive) enter(ctx context.Context) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for i, other := range a.queue {
-		if other == turn {
-			a.queue = append(a.queue[:i], a.queue[i+1:]...)
-			return ctx.Err()
-		}
+	if i := slices.Index(a.queue, turn); i >= 0 {
+		a.queue = slices.Delete(a.queue, i, i+1)
+		return ctx.Err()
 	}
 	a.inFlight-- // it was admitted meanwhile
 	a.admit()

@@ -18,6 +18,9 @@ import (
 	"github.com/phasegate/phasegate/test/support/harness"
 )
 
+// mcpServerFinalizer keeps an MCPServer, as phases/mcpserver.yaml says.
+const mcpServerFinalizer = "mcpserver.toolhive.stacklok.dev/finalizer"
+
 // stuck is a finalizer of somebody who does not come.
 const stuck = "example.org/stuck"
 
@@ -109,7 +112,7 @@ func TestDeletionHeldUp(t *testing.T) {
 					t.Errorf("%s is there: %s", want, c.why)
 				}
 			}
-			if diff := cmp.Diff([]string{v1beta1.MCPServerFinalizer}, s.get("fetch").Finalizers); diff != "" {
+			if diff := cmp.Diff([]string{mcpServerFinalizer}, s.get("fetch").Finalizers); diff != "" {
 				t.Errorf("the server goes before its children do (-want +got):\n%s", diff)
 			}
 

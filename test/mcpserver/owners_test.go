@@ -80,7 +80,7 @@ func (s *space) authzSurvives(name string, also func() error) error {
 		return s.authzIsThere(name, after)
 	}
 	s.until(name, "with a finalizer", func(srv *v1beta1.MCPServer) error {
-		if !slices.Contains(srv.Finalizers, v1beta1.MCPServerFinalizer) {
+		if !slices.Contains(srv.Finalizers, mcpServerFinalizer) {
 			return errors.New("none")
 		}
 		return nil
@@ -156,7 +156,7 @@ func (s *space) naiveUpdate(name string) error {
 			return err
 		}
 		all := &unstructured.Unstructured{Object: content}
-		controllerutil.AddFinalizer(all, v1beta1.MCPServerFinalizer)
+		controllerutil.AddFinalizer(all, mcpServerFinalizer)
 		return s.Client.Update(s.t.Context(), all)
 	})
 }

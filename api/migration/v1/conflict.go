@@ -22,16 +22,23 @@ func (c *Conflict) Message() string {
 // the separator comes back as several.
 func ParseConflict(message string) (c Conflict, ok bool) {
 	object, fields, differs := strings.Cut(message, conflictDiffers)
-	kind, name, named := strings.Cut(object, " ")
-	if !differs || !named {
+	if !differs {
+		return Conflict{}, false
+	}
+	return parseConflict(object, strings.TrimSuffix(fields, conflictRemedy)) // a long message was cut, and lacks the remedy
+}
+
+// parseConflict reads an object, as object writes it, and its fields.
+func parseConflict(object, fields string) (c Conflict, ok bool) {
+	kind, name, ok := strings.Cut(object, " ")
+	if !ok {
 		return Conflict{}, false
 	}
 	c.Kind, c.Name = kind, name
 	if namespace, inside, namespaced := strings.Cut(name, "/"); namespaced {
 		c.Namespace, c.Name = namespace, inside
 	}
-	// A long message was cut, and lacks the remedy.
-	if fields = strings.TrimSuffix(fields, conflictRemedy); fields != "" {
+	if fields != "" {
 		c.Fields = strings.Split(fields, conflictFields)
 	}
 	return c, true
@@ -90,18 +97,9 @@ func ParseConflicts(line string) Conflicts {
 	var all Conflicts
 	for part := range strings.SplitSeq(line, conflictNext) {
 		object, fields, _ := strings.Cut(part, conflictObject)
-		kind, name, named := strings.Cut(object, " ")
-		if !named {
-			continue
+		if conflict, ok := parseConflict(object, fields); ok {
+			all = append(all, conflict)
 		}
-		conflict := Conflict{Kind: kind, Name: name}
-		if namespace, inside, namespaced := strings.Cut(name, "/"); namespaced {
-			conflict.Namespace, conflict.Name = namespace, inside
-		}
-		if fields != "" {
-			conflict.Fields = strings.Split(fields, conflictFields)
-		}
-		all = append(all, conflict)
 	}
 	return all
 }

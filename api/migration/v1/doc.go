@@ -6,7 +6,6 @@
 // is decided by the machine in phases/datastore-migration.yaml, which this
 // package must not know.
 //
-// +kubebuilder:object:generate=true
 // +groupName=migration.projectcalico.org
 package v1
 
@@ -19,12 +18,8 @@ import (
 // GroupVersion is the group and version of the types in this package.
 var GroupVersion = schema.GroupVersion{Group: "migration.projectcalico.org", Version: "v1"}
 
-var schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
-
 // AddToScheme registers the types of this package. It may be called twice.
-var AddToScheme = schemeBuilder.AddToScheme
-
-func addKnownTypes(s *runtime.Scheme) error {
+func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion, &DatastoreMigration{}, &DatastoreMigrationList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

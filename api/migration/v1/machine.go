@@ -19,13 +19,8 @@ func (m *DatastoreMigration) MachineStatus() *v1alpha1.MachineStatus { return &m
 // Conditions returns the conditions for reading and changing.
 func (m *DatastoreMigration) Conditions() *[]metav1.Condition { return &m.Status.Conditions }
 
-// GetObservedGeneration is the generation that the status is about; 0 or less: not known.
-func (m *DatastoreMigration) GetObservedGeneration() int64 { return m.Status.ObservedGeneration }
-
-// SetObservedGeneration notes the generation that the status is about.
-func (m *DatastoreMigration) SetObservedGeneration(generation int64) {
-	m.Status.ObservedGeneration = generation
-}
+// ObservedGeneration is the generation that the status is about; 0 or less: not known.
+func (m *DatastoreMigration) ObservedGeneration() *int64 { return &m.Status.ObservedGeneration }
 
 // SetDisplay sets what `kubectl get` shows. A message longer than
 // MaxMessageLength is cut, since one status field that is too long would make

@@ -115,10 +115,6 @@ const (
 	MaxConflictFields = 8
 	// MaxConflictFieldLength bounds one entry of Conflict.Fields.
 	MaxConflictFieldLength = 400
-	// MaxConflictsLength bounds the line of all conflicts.
-	MaxConflictsLength = 131072
-	// MaxTypeDetails is how many kinds the progress lists.
-	MaxTypeDetails = 128
 	// MaxMessageLength bounds status.message.
 	MaxMessageLength = 1024
 )

@@ -67,6 +67,8 @@ type DatastoreMigrationSpec struct {
 
 // DatastoreMigrationStatus is bounded in every part, so that an object never
 // outgrows what the API server accepts.
+//
+// +kubebuilder:object:generate=true
 type DatastoreMigrationStatus struct {
 	// Phase for display. It has a pattern instead of a list of values, since an
 	// operator may add phases (an approval gate, say) by editing the machine.
@@ -148,6 +150,8 @@ const (
 )
 
 // Lock is the lock of v1.
+//
+// +kubebuilder:object:generate=true
 type Lock struct {
 	// Mode says whether writes of others are refused, or only asked not to come.
 	// +optional
@@ -189,6 +193,8 @@ type CopyAhead struct {
 }
 
 // Verified is the result of a comparison of every object on both sides.
+//
+// +kubebuilder:object:generate=true
 type Verified struct {
 	// At is when both sides were found equal.
 	At metav1.Time `json:"at"`
@@ -207,6 +213,8 @@ type Verified struct {
 }
 
 // Progress counts what was planned and what is done.
+//
+// +kubebuilder:object:generate=true
 type Progress struct {
 	// TotalTypes is the number of kinds to migrate.
 	// +optional
@@ -304,6 +312,8 @@ type TypeProgress struct {
 type Conflicts []Conflict
 
 // Conflict is one v3 object that exists with other content than its v1 source.
+//
+// +kubebuilder:object:generate=true
 type Conflict struct {
 	// Kind as v3 calls it.
 	Kind string `json:"kind"`

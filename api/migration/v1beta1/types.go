@@ -9,7 +9,6 @@ import (
 // DatastoreMigration asks for a migration of the Calico datastore and shows how
 // far it has come. Any name will do; one migration is active at a time.
 //
-// +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,path=datastoremigrations,shortName=dsm,categories=phasegate
 // +kubebuilder:subresource:status
 // +kubebuilder:deprecatedversion:warning="migration.projectcalico.org/v1beta1 DatastoreMigration is deprecated: use v1, which has the same fields"
@@ -36,14 +35,4 @@ type DatastoreMigration struct {
 	// +kubebuilder:default:={"observedGeneration":-1}
 	// +optional
 	Status v1.DatastoreMigrationStatus `json:"status,omitempty"`
-}
-
-// DatastoreMigrationList is a list of migrations.
-//
-// +kubebuilder:object:root=true
-type DatastoreMigrationList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []DatastoreMigration `json:"items"`
 }

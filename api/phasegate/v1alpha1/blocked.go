@@ -13,8 +13,6 @@ import (
 type BlockedWays []Blocked
 
 // Blocked is one closed way out.
-//
-// +kubebuilder:object:generate=true
 type Blocked struct {
 	// To is the phase that cannot be entered yet; empty for a step that waits. It has at most
 	// 63 characters.

@@ -26,12 +26,10 @@ const (
 // GroupVersion is the group and version of the types in this package.
 var GroupVersion = schema.GroupVersion{Group: Group, Version: "v1alpha1"}
 
-var schemeBuilder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
+// AddToScheme registers MachineState and MachineDefinition; the file kinds are not served by
+// an API server. It may be called twice.
+func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion, &MachineState{}, &MachineStateList{}, &MachineDefinition{}, &MachineDefinitionList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
-})
-
-// AddToScheme registers MachineState and MachineDefinition; the file kinds are not served by
-// an API server. It may be called twice.
-var AddToScheme = schemeBuilder.AddToScheme
+}

@@ -12,7 +12,6 @@ import (
 // the object or of the machine file afterwards does not change them. On the wire it is
 // one line of text, as a Transition is.
 //
-// +kubebuilder:object:generate=true
 // +kubebuilder:validation:Type=string
 // +kubebuilder:validation:MaxLength=32768
 type HeldEffect struct {
@@ -71,26 +70,16 @@ func (h *HeldEffect) UnmarshalJSON(data []byte) error {
 }
 
 func parseHeld(line string) (h HeldEffect, err error) {
-	name, rest, releases := strings.Cut(line, heldReleases)
-	if !releases {
-		name, rest, _ = strings.Cut(line, heldAcquired)
-		if rest != "" {
-			rest = heldAcquired + rest
-		}
+	var rest string
+	if h.Name, rest = cutWord(line); h.Name == "" || strings.Contains(h.Name, "{") {
+		return h, fmt.Errorf("%q is no name", h.Name)
 	}
-	if h.Name = name; name == "" || strings.ContainsAny(name, " {") {
-		return h, fmt.Errorf("%q is no name", name)
-	}
-	if releases {
-		end := strings.IndexByte(rest, ' ')
-		if end < 0 {
-			end = len(rest)
-		}
-		h.Release, rest = rest[:end], rest[end:]
-	}
-	if object, ok := strings.CutPrefix(rest, " {"); ok {
-		if h.With, rest, err = cutObject("{" + object); err != nil {
-			return h, err
+	if release, ok := strings.CutPrefix(rest, heldReleases); ok {
+		h.Release, rest = cutWord(release)
+		if object, ok := strings.CutPrefix(rest, " {"); ok {
+			if h.With, rest, err = cutObject("{" + object); err != nil {
+				return h, err
+			}
 		}
 	}
 	if object, ok := strings.CutPrefix(rest, heldAcquired); ok {
@@ -102,6 +91,12 @@ func parseHeld(line string) (h HeldEffect, err error) {
 		return h, fmt.Errorf("%q is left over", rest)
 	}
 	return h, nil
+}
+
+// cutWord splits before the first blank.
+func cutWord(text string) (word, rest string) {
+	end := strings.IndexByte(text+" ", ' ')
+	return text[:end], text[end:]
 }
 
 // cutObject splits off the JSON object that a text begins with.

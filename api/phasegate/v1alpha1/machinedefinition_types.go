@@ -47,8 +47,6 @@ type MachineDefinitionList struct {
 }
 
 // MachineDefinitionSpec is a machine in force.
-//
-// +kubebuilder:object:generate=true
 type MachineDefinitionSpec struct {
 	// Machine is the name of the machine, from metadata.name of its file.
 	// +kubebuilder:validation:MaxLength=253

@@ -58,8 +58,6 @@ type MachineStateList struct {
 }
 
 // MachineStateSpec says of which object a state is, and by which machine.
-//
-// +kubebuilder:object:generate=true
 type MachineStateSpec struct {
 	// Machine is the name of the machine, from metadata.name of its file.
 	// +kubebuilder:validation:MaxLength=253
@@ -69,8 +67,6 @@ type MachineStateSpec struct {
 }
 
 // ObjectReference names one object, and no other that bears its name later.
-//
-// +kubebuilder:object:generate=true
 type ObjectReference struct {
 	// +kubebuilder:validation:MaxLength=317
 	APIVersion string `json:"apiVersion"`

@@ -27,7 +27,6 @@ const (
 // DeletionStatus says what a deletion of an object would do. On the wire it is one line of
 // text, as a Transition is.
 //
-// +kubebuilder:object:generate=true
 // +kubebuilder:validation:Type=string
 // +kubebuilder:validation:MaxLength=640
 type DeletionStatus struct {

@@ -1,6 +1,9 @@
 package v1alpha1
 
 import (
+	"cmp"
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -131,8 +134,6 @@ func (s *MachineStatus) SamePosition(other *MachineStatus) bool {
 }
 
 // RequestStatus holds the tokens of a one-shot request that were acted on.
-//
-// +kubebuilder:object:generate=true
 type RequestStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
@@ -172,4 +173,16 @@ type Transition struct {
 // ShowHistory leaves the last transitions.
 func (s *MachineStatus) ShowHistory(most int) {
 	s.History = s.History[max(0, len(s.History)-most):]
+}
+
+// Visit names the visit to the phase that the object is in. It stays the same when an action
+// is repeated, also after a crash, after a change of the machine file, and after a rename of
+// the phase. It is another one each time that a phase is entered. What an action makes under
+// this name is found again, and is not made twice.
+func (s *MachineStatus) Visit() string {
+	since := ""
+	if s.EnteredAt != nil {
+		since = s.EnteredAt.UTC().Format(time.RFC3339Nano)
+	}
+	return cmp.Or(s.EnteredAs, s.Phase) + "\x00" + since
 }

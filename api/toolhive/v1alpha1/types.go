@@ -9,7 +9,6 @@ import (
 // MCPServer asks for a server of the Model Context Protocol: a backend that runs
 // an image, and a proxy in front of it that clients in the cluster talk to.
 //
-// +kubebuilder:object:root=true
 // +kubebuilder:resource:path=mcpservers,shortName=mcpserver;mcpservers,categories=toolhive
 // +kubebuilder:subresource:status
 // +kubebuilder:deprecatedversion:warning="toolhive.stacklok.dev/v1alpha1 MCPServer is deprecated: use v1beta1, which has the same fields"
@@ -34,14 +33,4 @@ type MCPServer struct {
 	// +kubebuilder:default:={"observedGeneration":-1}
 	// +optional
 	Status v1beta1.MCPServerStatus `json:"status,omitempty"`
-}
-
-// MCPServerList is a list of servers.
-//
-// +kubebuilder:object:root=true
-type MCPServerList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata,omitempty"`
-
-	Items []MCPServer `json:"items"`
 }

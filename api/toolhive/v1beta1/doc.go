@@ -5,7 +5,6 @@
 // package holds data, names and bounds only: what a phase does is decided by the
 // machine in phases/mcpserver.yaml, which this package must not know.
 //
-// +kubebuilder:object:generate=true
 // +groupName=toolhive.stacklok.dev
 package v1beta1
 
@@ -18,12 +17,8 @@ import (
 // GroupVersion is the group and version of the types in this package.
 var GroupVersion = schema.GroupVersion{Group: "toolhive.stacklok.dev", Version: "v1beta1"}
 
-var schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
-
 // AddToScheme registers the types of this package. It may be called twice.
-var AddToScheme = schemeBuilder.AddToScheme
-
-func addKnownTypes(s *runtime.Scheme) error {
+func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion, &MCPServer{}, &MCPServerList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -21,11 +21,8 @@ func (s *MCPServer) SetDisplay(phase, message string) {
 	s.Status.Phase, s.Status.Message = phase, v1alpha1.Shorten(message, MaxMessageLength)
 }
 
-// GetObservedGeneration is the generation that the status is about; 0 or less: not known.
-func (s *MCPServer) GetObservedGeneration() int64 { return s.Status.ObservedGeneration }
-
-// SetObservedGeneration records it.
-func (s *MCPServer) SetObservedGeneration(generation int64) { s.Status.ObservedGeneration = generation }
+// ObservedGeneration is the generation that the status is about; 0 or less: not known.
+func (s *MCPServer) ObservedGeneration() *int64 { return &s.Status.ObservedGeneration }
 
 // CopyStatusFrom makes the status a deep copy of another object's.
 func (s *MCPServer) CopyStatusFrom(other *MCPServer) { other.Status.DeepCopyInto(&s.Status) }

@@ -3,11 +3,6 @@ package v1beta1
 // CRDName is the name of the CustomResourceDefinition of MCPServer.
 const CRDName = "mcpservers.toolhive.stacklok.dev"
 
-// MCPServerFinalizer keeps an MCPServer until everything that was made for it is
-// gone. The peer uses the same name, so either controller can finish what the
-// other one left.
-const MCPServerFinalizer = "mcpserver.toolhive.stacklok.dev/finalizer"
-
 // Annotations of an MCPServer by which a person asks for a restart, and reads
 // which request was acted on last.
 const (

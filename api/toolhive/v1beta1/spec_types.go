@@ -12,6 +12,7 @@ import (
 // Lists and texts that rules read are bounded, far above what manifests have, so
 // that the API server knows what the rules cost.
 //
+// +kubebuilder:object:generate=true
 // +kubebuilder:validation:XValidation:rule="!has(self.authzConfig) || !has(self.authzConfigRef)",message="spec.authzConfig and spec.authzConfigRef exclude each other: keep one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.rateLimiting) || has(self.sessionStorage) && self.sessionStorage.provider == 'redis'",message="spec.rateLimiting needs spec.sessionStorage with provider redis: set it, or remove rateLimiting"
 // +kubebuilder:pruning:PreserveUnknownFields
@@ -128,6 +129,8 @@ type MCPServerSpec struct {
 
 // Unenforced are the fields that ask for something that the proxy of this
 // project does not do. They are kept as they are, and each that is set is told.
+//
+// +kubebuilder:object:generate=true
 type Unenforced struct {
 	// OIDCConfigRef asks for authentication of clients.
 	// +kubebuilder:validation:Type=object
@@ -261,6 +264,8 @@ type PermissionProfileRef struct {
 }
 
 // ResourceOverrides change what the proxy's objects bear.
+//
+// +kubebuilder:object:generate=true
 type ResourceOverrides struct {
 	// ProxyDeployment is about the Deployment of the proxy.
 	// +optional
@@ -271,6 +276,8 @@ type ResourceOverrides struct {
 }
 
 // ProxyDeploymentOverrides change the Deployment of the proxy.
+//
+// +kubebuilder:object:generate=true
 type ProxyDeploymentOverrides struct {
 	MetadataOverrides `json:",inline"`
 	// PodTemplateMetadataOverrides are put on the proxy's pods.
@@ -304,6 +311,8 @@ type ProxyDeploymentOverrides struct {
 
 // MetadataOverrides are labels and annotations that are added; those that the
 // controller sets win.
+//
+// +kubebuilder:object:generate=true
 type MetadataOverrides struct {
 	// Annotations that are added.
 	// +optional
@@ -331,6 +340,7 @@ type LocalRef struct {
 
 // SessionStorage says where sessions are kept.
 //
+// +kubebuilder:object:generate=true
 // +kubebuilder:validation:XValidation:rule="self.provider != 'redis' || has(self.address)",message="spec.sessionStorage.address is required with provider redis: name its host:port"
 type SessionStorage struct {
 	// Provider is memory, or redis for a store that proxies share.

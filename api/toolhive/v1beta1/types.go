@@ -49,6 +49,8 @@ type MCPServerList struct {
 
 // MCPServerStatus is bounded in every part, so that an object never outgrows
 // what the API server accepts.
+//
+// +kubebuilder:object:generate=true
 type MCPServerStatus struct {
 	// Phase for display: Pending, Ready, Failed, Terminating or Stopped. It has a
 	// pattern instead of a list of values, since phases can be added by editing the

@@ -65,11 +65,7 @@ func Variables(apiVersion, kind string, content map[string]any) map[string]strin
 }
 
 func typeOf(apiVersion, kind string) (reflect.Type, bool) {
-	gv, err := schema.ParseGroupVersion(apiVersion)
-	if err != nil {
-		return nil, false
-	}
-	obj, err := clientgoscheme.Scheme.New(gv.WithKind(kind))
+	obj, err := clientgoscheme.Scheme.New(schema.FromAPIVersionAndKind(apiVersion, kind))
 	if err != nil {
 		return nil, false
 	}

@@ -65,14 +65,14 @@ func (p *Publisher) Start(ctx context.Context) error {
 }
 
 func (p *Publisher) report(err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
+	if err == nil {
+		p.failure = ""
+		return
 	}
-	if text != "" && text != p.failure {
+	if err.Error() != p.failure {
 		p.Log.Error(err, "the machines in force cannot be shown to kubectl phasegate, and run all the same; tried again every minute")
 	}
-	p.failure = text
+	p.failure = err.Error()
 }
 
 // Publish makes the definitions what they should be, once. It may be called any number of

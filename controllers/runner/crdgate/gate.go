@@ -10,7 +10,7 @@
 // One goroutine (loop.serve) owns everything there is to know about the copy of
 // the controller, and a new copy can only be begun in the state that the end of
 // the old one leads to. The watch tells this goroutine nothing but "look again":
-// what to do is decided from the newest state (decide), so lost or merged events
+// what to do is decided from the newest state, so lost or merged events
 // (a CRD deleted and created within a moment) cannot mislead it.
 package crdgate
 
@@ -18,9 +18,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
-	"github.com/go-logr/logr"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,11 +32,12 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/phasegate/phasegate/api/phasegate/v1alpha1"
+	"github.com/phasegate/phasegate/controllers/rbac"
 )
 
 // Gate ties a controller to a CRD, which is found by its name or by its kind. It
-// is a manager.Runnable that runs on the leader only; add it with manager.Add. It
 // needs to list and watch CustomResourceDefinitions: the one named CRDName, or all.
 type Gate struct {
 	// CRDName is the CRD's full name, "<plural>.<group>".
@@ -52,14 +55,6 @@ type Gate struct {
 	// seen is nil until Start has looked for the CRD.
 	seen atomic.Pointer[sight]
 }
-
-var (
-	_ manager.Runnable               = &Gate{}
-	_ manager.LeaderElectionRunnable = &Gate{}
-)
-
-// NeedLeaderElection makes the manager start the gate on the leader only.
-func (g *Gate) NeedLeaderElection() bool { return true }
 
 // Start watches the CRD and runs the controller until ctx is done, then waits
 // for the controller to end. The error is about a Gate that was not filled in
@@ -79,52 +74,30 @@ func (g *Gate) Start(ctx context.Context) error {
 	if g.CRDName != "" {
 		only = fields.OneTermEqualSelector(metav1.ObjectNameField, g.CRDName)
 	}
+	// One token is enough: it says nothing but that the store must be looked at.
 	changed := make(chan struct{}, 1)
-	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(crds.ApiextensionsV1().RESTClient(),
-			"customresourcedefinitions", "", only),
-		ObjectType: &apiextensionsv1.CustomResourceDefinition{},
-		Handler:    lookAgain(changed),
-		Transform:  slim,
-		Logger:     &logger,
-	})
-	watchEnded := make(chan struct{})
-	go func() {
-		defer close(watchEnded)
-		informer.RunWithContext(ctx)
-	}()
-
-	g.loop(logger, changed, func() types.UID { return wanted(g.find(store.List())) }).serve(ctx)
-	<-watchEnded
-	return nil
-}
-
-func (g *Gate) loop(logger logr.Logger, changed <-chan struct{}, want func() types.UID) *loop {
-	return &loop{
-		run:      g.Run,
-		seen:     &g.seen,
-		want:     want,
-		changed:  changed,
-		log:      logger,
-		running:  shared.Running(g.name()),
-		restarts: shared.Restarts(g.name()),
-	}
-}
-
-// lookAgain puts a token into changed at every event. One token is enough: it
-// says nothing but that the store must be looked at.
-func lookAgain(changed chan<- struct{}) cache.ResourceEventHandler {
-	poke := func() {
+	lookAgain := func(any) {
 		select {
 		case changed <- struct{}{}:
 		default:
 		}
 	}
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { poke() },
-		UpdateFunc: func(any, any) { poke() },
-		DeleteFunc: func(any) { poke() },
-	}
+	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewListWatchFromClient(crds.ApiextensionsV1().RESTClient(),
+			"customresourcedefinitions", "", only),
+		ObjectType: &apiextensionsv1.CustomResourceDefinition{},
+		Handler:    cache.ResourceEventHandlerFuncs{AddFunc: lookAgain, UpdateFunc: func(_, now any) { lookAgain(now) }, DeleteFunc: lookAgain},
+		Transform:  slim,
+		Logger:     &logger,
+	})
+	var watching sync.WaitGroup
+	watching.Go(func() { informer.RunWithContext(ctx) })
+	(&loop{
+		run: g.Run, seen: &g.seen, changed: changed, log: logger, running: shared.Running(g.name()), restarts: shared.Restarts(g.name()),
+		want: func() types.UID { return wanted(g.find(store.List())) },
+	}).serve(ctx)
+	watching.Wait()
+	return nil
 }
 
 // name is how the CRD is called in the log and in metrics.
@@ -133,6 +106,18 @@ func (g *Gate) name() string {
 		return g.CRDName
 	}
 	return g.Kind.String()
+}
+
+// wanted is the UID of the CRD that a controller should be running for, empty if
+// none should.
+//
+// A CRD that is being deleted still counts: its objects may carry finalizers
+// that only the controller removes, and without it the CRD would never go.
+func wanted(crd *apiextensionsv1.CustomResourceDefinition) types.UID {
+	if crd == nil || !apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) {
+		return ""
+	}
+	return crd.UID
 }
 
 // find is the CRD among all that were last seen, nil if it does not exist. Two
@@ -156,4 +141,34 @@ func slim(obj any) (any, error) {
 		crd.ManagedFields, crd.Annotations, crd.Spec.Versions, crd.Spec.Conversion = nil, nil, nil, nil
 	}
 	return obj, nil
+}
+
+// sight is what the loop saw when it last looked: the UID of the CRD that a copy should be running for, and of the one
+// that it runs for; empty for none.
+type sight struct{ wanted, running types.UID }
+
+// Ready says for a probe what the gate does; it is an error while the CRD is
+// there and its controller is not. It asks nobody and may be called at any time.
+func (g *Gate) Ready(context.Context) (string, error) {
+	seen := g.seen.Load()
+	switch {
+	case seen == nil:
+		return "not started: only the leader's controllers run", nil
+	case seen.wanted == "":
+		return fmt.Sprintf("waits for CRD %s", g.name()), nil
+	case seen.wanted != seen.running:
+		return "", fmt.Errorf("CRD %s is established but its controller does not run: the log tells why it ended; it is started again within %s", g.name(), longRest)
+	default:
+		return fmt.Sprintf("runs for CRD %s", g.name()), nil
+	}
+}
+
+// Rights are what a Gate needs: to see the CRD of its name and that of MachineState, or
+// all of them where it knows the kind only and crdName is empty.
+func Rights(crdName string) rbacv1.PolicyRule {
+	var names []string
+	if crdName != "" {
+		names = []string{crdName, v1alpha1.MachineStateCRD}
+	}
+	return rbac.Rule("list watch", "apiextensions.k8s.io", "customresourcedefinitions", names...)
 }

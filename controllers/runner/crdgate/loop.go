@@ -10,6 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+const (
+	firstRest = time.Second
+	longRest  = time.Minute
+)
+
 // loop is the one goroutine that starts and stops the controller.
 type loop struct {
 	run     func(context.Context) error
@@ -23,85 +28,95 @@ type loop struct {
 	restarts prometheus.Counter
 }
 
-// life is what the loop knows of the copy of the controller, or of the pause
-// after it. The zero value is no copy; its nil channels never fire.
-type life struct {
-	// uid is the CRD that the copy runs for, empty when there is no copy.
-	uid      types.UID
-	stopping bool
-	cancel   context.CancelFunc
-	// ended receives what run returned.
-	ended   <-chan error
-	started time.Time
-
-	// failures counts how often in a row run returned without being told to.
-	failures int
-	// resting is set until rested fires.
-	resting types.UID
-	rested  <-chan time.Time
-}
-
 // serve keeps the controller as it is wanted until ctx is done, and returns when
 // the last copy has ended.
 func (l *loop) serve(ctx context.Context) {
-	var now life
-	for ctx.Err() == nil {
-		want := l.want()
-		switch decide(situation{wanted: want, running: now.uid, stopping: now.stopping, resting: now.resting}) {
-		case start:
-			now = l.start(ctx, want, now.failures)
-		case stop:
-			now = l.stop(now, "its CRD is gone, replaced or not established")
-		case wait:
+	for failures := 0; ctx.Err() == nil; {
+		uid := l.look("")
+		if uid == "" {
+			select {
+			case <-ctx.Done():
+			case <-l.changed:
+			}
+			continue
 		}
-		l.seen.Store(&sight{wanted: want, running: now.uid})
+		started := time.Now()
+		told, err := l.live(ctx, uid)
+		if told {
+			l.log.Info("the controller has stopped", "uid", uid, "result", err)
+			failures = 0
+			continue
+		}
+		if failures++; time.Since(started) >= longRest { // these failures are of another day
+			failures = 1
+		}
+		pause := pauseAfter(failures)
+		l.restarts.Inc()
+		l.log.Error(err, "the controller returned by itself and is started again", "uid", uid, "in", pause.String())
+		l.rest(ctx, uid, pause)
+	}
+}
 
+// look is the UID of the CRD that a copy should be running for; running is the one that it runs for.
+func (l *loop) look(running types.UID) types.UID {
+	want := l.want()
+	l.seen.Store(&sight{wanted: want, running: running})
+	return want
+}
+
+// live runs one copy until it has returned, and tells it to when another CRD is wanted, or none: it is not reused, since
+// its informers belong to a CRD that is gone, perhaps with another schema. told is false where it returned by itself.
+func (l *loop) live(ctx context.Context, uid types.UID) (told bool, err error) {
+	l.log.Info("starting the controller", "uid", uid)
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- l.run(running) }()
+	l.running.Set(1)
+	defer l.running.Set(0)
+	stop := func(why string) {
+		l.log.Info("stopping the controller", "uid", uid, "why", why)
+		cancel()
+		told = true
+	}
+	for over := ctx.Done(); ; {
+		if l.look(uid) != uid && !told {
+			stop("its CRD is gone, replaced or not established")
+		}
+		select {
+		case err := <-ended:
+			return told || ctx.Err() != nil, err
+		case <-l.changed:
+		case <-over:
+			stop("the process ends or is no longer the leader")
+			over = nil
+		}
+	}
+}
+
+// rest returns after the pause, or when another CRD is wanted than the one that the copy failed with.
+func (l *loop) rest(ctx context.Context, failed types.UID, pause time.Duration) {
+	over := time.After(pause)
+	for {
+		if want := l.look(""); want != "" && want != failed {
+			return
+		}
 		select {
 		case <-ctx.Done():
+			return
+		case <-over:
+			return
 		case <-l.changed:
-		case <-now.rested:
-			now.resting, now.rested = "", nil
-		case err := <-now.ended:
-			now = l.end(now, err)
 		}
 	}
-	if now.uid != "" {
-		now = l.stop(now, "the process ends or is no longer the leader")
-		l.end(now, <-now.ended)
-	}
 }
 
-func (l *loop) start(ctx context.Context, uid types.UID, failures int) life {
-	l.log.Info("starting the controller", "uid", uid)
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- l.run(ctx) }()
-	l.running.Set(1)
-	return life{uid: uid, cancel: cancel, ended: ended, started: time.Now(), failures: failures}
-}
-
-// stop tells the copy to end. It still exists, and bars the next one, until end.
-func (l *loop) stop(now life, why string) life {
-	l.log.Info("stopping the controller", "uid", now.uid, "why", why)
-	now.cancel()
-	now.stopping = true
-	return now
-}
-
-// end is called once the copy has returned.
-func (l *loop) end(now life, err error) life {
-	now.cancel()
-	l.running.Set(0)
-	if now.stopping {
-		l.log.Info("the controller has stopped", "uid", now.uid, "result", err)
-		return life{}
+// pauseAfter is the pause before a copy that returned by itself is started again, for
+// the n-th time in a row (n starts at 1).
+func pauseAfter(n int) time.Duration {
+	d := firstRest
+	for ; n > 1 && d < longRest; n-- {
+		d *= 2
 	}
-	failures := now.failures + 1
-	if time.Since(now.started) >= longRest {
-		failures = 1
-	}
-	pause := pauseAfter(failures)
-	l.restarts.Inc()
-	l.log.Error(err, "the controller returned by itself and is started again", "uid", now.uid, "in", pause.String())
-	return life{failures: failures, resting: now.uid, rested: time.After(pause)}
+	return min(d, longRest)
 }

@@ -158,6 +158,12 @@ func TestServe(t *testing.T) {
 			want:    []string{"start a, 1 alive", "end, 0 alive", "start c, 1 alive", "end, 0 alive"},
 			running: 1,
 		},
+		"back while it stops": {
+			why:    "a copy that was told to stop cannot be kept",
+			slow:   true,
+			script: func(r *rig) { r.set("a"); r.set(""); r.set("a"); r.leave <- struct{}{}; synctest.Wait() },
+			want:   []string{"start a, 1 alive", "end, 0 alive", "start a, 1 alive", "end, 0 alive"}, running: 1,
+		},
 		"slow to stop counts as running": {
 			why:     "the gauge must not hide a copy that hangs",
 			slow:    true,
@@ -238,13 +244,28 @@ func TestServe(t *testing.T) {
 // of another day.
 func TestPauseStartsAnewAfterALongRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
 		l := newRig(false).loop
-		after := func(ran time.Duration) int {
-			return l.end(life{uid: "a", cancel: func() {}, started: time.Now().Add(-ran), failures: 5}, nil).failures
+		l.want = func() types.UID { return "a" }
+		var pauses []time.Duration
+		ended := time.Now()
+		l.run = func(context.Context) error {
+			pauses = append(pauses, time.Since(ended))
+			switch len(pauses) {
+			case 4:
+				time.Sleep(longRest - 1)
+			case 5:
+				time.Sleep(longRest)
+			case 6:
+				cancel()
+			}
+			ended = time.Now()
+			return nil
 		}
-		got := []int{after(longRest - 1), after(longRest)}
-		if d := cmp.Diff([]int{6, 1}, got); d != "" {
-			t.Errorf("failures in a row after a short and a long run (-want +got):\n%s", d)
+		l.serve(ctx)
+		want := []time.Duration{0, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, time.Second}
+		if d := cmp.Diff(want, pauses); d != "" {
+			t.Errorf("pauses before each run (-want +got):\n%s", d)
 		}
 	})
 }

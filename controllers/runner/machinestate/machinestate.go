@@ -33,8 +33,12 @@ type Object interface {
 	MachineStatus() *v1alpha1.MachineStatus
 }
 
-// saver is an Object with further fields that must outlive a crash.
-type saver interface {
+// StatusSaver is an object whose own status has fields that must outlive a crash. They
+// are stored with the state, and what the status says of them is a view.
+type StatusSaver interface {
+	// SavedStatus is a text of these fields; empty where none is set.
+	SavedStatus() (string, error)
+	// SetSavedStatus clears them and sets those of the text.
 	SetSavedStatus(text string) error
 }
 
@@ -167,7 +171,7 @@ func Overlay(o Object, state *v1alpha1.MachineState) error {
 	if view.Phase == st.Phase && view.Step == st.Step {
 		st.Blocked, st.OnDelete, st.Result = view.Blocked, view.OnDelete, cmp.Or(view.Result, st.Result)
 	}
-	if saved, ok := o.(saver); ok {
+	if saved, ok := o.(StatusSaver); ok {
 		return saved.SetSavedStatus(string(state.Status.Saved[v1alpha1.SavedStatus]))
 	}
 	return nil

@@ -121,7 +121,9 @@ func TestIdempotentFindsDefects(t *testing.T) {
 				if s.Object.Annotations["asked"] != "" {
 					return nil, nil
 				}
-				err := s.PatchMetadata(ctx, func(o *errand) { metav1.SetMetaDataAnnotation(&o.ObjectMeta, "asked", "yes") })
+				asked := s.Object.DeepCopy()
+				metav1.SetMetaDataAnnotation(&asked.ObjectMeta, "asked", "yes")
+				err := c.Patch(ctx, asked, client.MergeFrom(s.Object))
 				_ = note(ctx, c, s, s.Object.Name)
 				return nil, err
 			},

@@ -17,6 +17,9 @@ import (
 	"github.com/phasegate/phasegate/controllers/patch"
 )
 
+// mcpServerFinalizer keeps an MCPServer, as phases/mcpserver.yaml says.
+const mcpServerFinalizer = "mcpserver.toolhive.stacklok.dev/finalizer"
+
 // What was made under the peer's CRD, as ours would refuse it today, must still be driven, changed and let go: otherwise nobody could even
 // delete it.
 func TestExistingObjectsCanBeChanged(t *testing.T) {
@@ -31,7 +34,7 @@ func TestExistingObjectsCanBeChanged(t *testing.T) {
 				what string
 				do   func() error
 			}{
-				{"take a finalizer", func() error { return patchSpec(t.Context(), c, obj, setFinalizers(v1beta1.MCPServerFinalizer)) }},
+				{"take a finalizer", func() error { return patchSpec(t.Context(), c, obj, setFinalizers(mcpServerFinalizer)) }},
 				{"change the image", func() error {
 					return patchSpec(t.Context(), c, obj, func(s *v1beta1.MCPServer) { s.Spec.Image = "new" })
 				}},

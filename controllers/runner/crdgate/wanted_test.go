@@ -46,34 +46,6 @@ func TestWanted(t *testing.T) {
 	}
 }
 
-func TestDecide(t *testing.T) {
-	cases := map[string]struct {
-		why  string
-		s    situation
-		want action
-	}{
-		"idle":                        {"no CRD, no copy", situation{}, wait},
-		"CRD came":                    {"the reason to be", situation{wanted: "a"}, start},
-		"running":                     {"it is as it should be", situation{wanted: "a", running: "a"}, wait},
-		"CRD went":                    {"its informers would list a CRD that is gone", situation{running: "a"}, stop},
-		"CRD replaced":                {"a deletion and creation may be seen as one change", situation{wanted: "b", running: "a"}, stop},
-		"stopping, CRD gone":          {"it was told already", situation{running: "a", stopping: true}, wait},
-		"stopping, CRD replaced":      {"the new copy waits for the old one", situation{wanted: "b", running: "a", stopping: true}, wait},
-		"stopping, CRD back":          {"a copy that was told to stop cannot be kept", situation{wanted: "a", running: "a", stopping: true}, wait},
-		"resting":                     {"a controller that fails at once must not spin", situation{wanted: "a", resting: "a"}, wait},
-		"resting, CRD replaced":       {"the new CRD is not the one it failed with", situation{wanted: "b", resting: "a"}, start},
-		"resting, CRD gone":           {"nothing to run for", situation{resting: "a"}, wait},
-		"running, old one had rested": {"the pause of an old CRD says nothing", situation{wanted: "b", running: "b", resting: "a"}, wait},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := decide(tc.s); got != tc.want {
-				t.Errorf("%s: got %s, want %s", tc.why, got, tc.want)
-			}
-		})
-	}
-}
-
 func TestPauseAfter(t *testing.T) {
 	var got []time.Duration
 	for _, n := range []int{1, 2, 3, 6, 7, 8, 1000000} {
