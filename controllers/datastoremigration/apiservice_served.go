@@ -22,7 +22,7 @@ import (
 
 // awaitV3Served waits until every API server answers every v3 kind, and answers it from its
 // CRD: an aggregated server that still answers would make every copy look as if
-// it were there already.
+// it were there already. Which ones there are, Drain has read anew a moment before.
 func (p *parking) awaitV3Served(ctx context.Context, sc *scope) (outputs, error) {
 	svc, err := p.apiService(ctx)
 	if err != nil {
