@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -81,31 +82,18 @@ func enforcementProblem(proxy Flavour, srv *server) *problem {
 	return nil
 }
 
-// unsentPrefix begins what is told of a configuration of which the proxy does nothing, as a look at it has found.
-const unsentPrefix = "without effect on this proxy: spec.externalAuthConfigRef: "
-
-// unsentOf is what the stored condition tells of such a configuration; empty for nothing.
-func unsentOf(proxy Flavour, srv *server) string {
+// unsentOf is that a credential is not sent, as the last look at its configuration has found.
+func unsentOf(proxy Flavour, srv *server) *problem {
 	c := meta.FindStatusCondition(srv.Status.Conditions, v1beta1.ConditionSpecEnforced)
-	if proxy != ToolHive || c == nil || c.ObservedGeneration != srv.Generation || srv.Spec.ExternalAuthConfigRef == nil {
-		return ""
+	if proxy != ToolHive || c == nil || c.Reason != v1beta1.ReasonCredentialNotSent || c.ObservedGeneration != srv.Generation || srv.Spec.ExternalAuthConfigRef == nil {
+		return nil
 	}
-	if i := strings.Index(c.Message, unsentPrefix); i >= 0 {
-		return c.Message[i:]
-	}
-	return ""
+	return &problem{c.Reason, c.Message}
 }
 
-// notEnforced is enforcementProblem, and what is told of a configuration without effect.
-func notEnforced(proxy Flavour, srv *server, unsent string) *problem {
-	p := enforcementProblem(proxy, srv)
-	switch {
-	case unsent == "":
-		return p
-	case p == nil:
-		return newProblem(v1beta1.ReasonNotEnforced, "%s", unsent)
-	}
-	return newProblem(v1beta1.ReasonNotEnforced, "%s; %s", p.Message, unsent)
+// notEnforced is what the spec asks for and the proxy does not do, or else the credential that it does not send.
+func notEnforced(proxy Flavour, srv *server, unsent *problem) *problem {
+	return cmp.Or(enforcementProblem(proxy, srv), unsent)
 }
 
 // unprotected are the fields that ask for protection which nobody would give, and of

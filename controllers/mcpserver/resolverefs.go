@@ -22,7 +22,7 @@ func (s *steps) resolveRefs(ctx context.Context, sc *scope) (outputs, error) {
 		if err != nil {
 			return nil, err
 		}
-		if p := notEnforced(ToolHive, sc.Object, made.unsent()); made.unsent() != "" && !told(sc.Object, v1beta1.ConditionSpecEnforced, p) {
+		if p := notEnforced(ToolHive, sc.Object, made.unsent()); made.unsent() != nil && !told(sc.Object, v1beta1.ConditionSpecEnforced, p) {
 			sc.Warn(p.Reason, "%s", p.Message)
 		}
 		sc.Report(made.tell)

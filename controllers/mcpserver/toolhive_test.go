@@ -261,7 +261,7 @@ func TestTheirRefs(t *testing.T) {
 		"header": {why: "told, since the proxyrunner does not send it, and no reason not to run", change: func(s *server) { s.Spec.ExternalAuthConfigRef = &v1beta1.LocalRef{Name: "auth"} },
 			objects: []client.Object{config("MCPExternalAuthConfig", "auth", map[string]any{"type": "headerInjection"})},
 			want: []seen{{"ExternalAuthConfigValidated", "True", "ExternalAuthConfigValid", "MCPExternalAuthConfig auth has hash d73a4568da1ca474"},
-				{"SpecEnforced", "False", "NotEnforced", "without effect on this proxy: spec.externalAuthConfigRef: MCPExternalAuthConfig auth of type headerInjection is not sent to the server, since the proxyrunner sends it to servers elsewhere only: give it to the server with spec.secrets, or remove the reference"}}},
+				{"SpecEnforced", "False", "CredentialNotSent", "without effect on this proxy: spec.externalAuthConfigRef: MCPExternalAuthConfig auth of type headerInjection is not sent to the server, since the proxyrunner sends it to servers elsewhere only: give it to the server with spec.secrets, or remove the reference"}}},
 		"invalid": {why: "their controller has looked at it, and nobody else could", change: oidc, reason: "OIDCConfigRefNotValid", says: "no such issuer",
 			objects: []client.Object{withStatus(idp, 2, 2, map[string]any{"conditions": []any{map[string]any{"type": "Valid", "status": "False", "reason": "ConfigInvalid", "message": "no such issuer"}}})},
 			want:    []seen{{"OIDCConfigRefValidated", "False", "OIDCConfigRefNotValid", "MCPOIDCConfig idp is not valid, as its status says: no such issuer"}}},

@@ -51,16 +51,16 @@ func TestUnsentStaysTold(t *testing.T) {
 		proxy  Flavour
 		want   string
 	}{
-		"as it was":    {nil, ToolHive, unsentPrefix + "x"},
+		"as it was":    {nil, ToolHive, "x is not sent"},
 		"another spec": {func(s *server) { s.Generation++ }, ToolHive, ""},
 		"no reference": {func(s *server) { s.Spec.ExternalAuthConfigRef = nil }, ToolHive, ""},
 		"beside another": {func(s *server) {
 			s.Spec.OIDCConfig = text(`{}`)
 			s.Annotations = map[string]string{v1beta1.AnnotationAcceptNotEnforced: "oidcConfig"}
-		}, ToolHive, "kept for other controllers, but without effect on this proxy: spec.oidcConfig; " + unsentPrefix + "x"},
+		}, ToolHive, "kept for other controllers, but without effect on this proxy: spec.oidcConfig"},
 	} {
 		srv := refServer(func(s *server) { s.Spec.ToolConfigRef = nil })
-		setCondition(srv, v1beta1.ConditionSpecEnforced, whileFalse(newProblem(v1beta1.ReasonNotEnforced, "%s", unsentPrefix+"x")))
+		setCondition(srv, v1beta1.ConditionSpecEnforced, whileFalse(newProblem(v1beta1.ReasonCredentialNotSent, "x is not sent")))
 		if c.change != nil {
 			c.change(srv)
 		}

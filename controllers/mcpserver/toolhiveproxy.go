@@ -159,12 +159,12 @@ func (p *toolHiveProxy) problem() error {
 	return fsm.Terminal(all[0].Reason, "%s", strings.Join(texts, "; "))
 }
 
-// unsent is what is told of a credential that the proxy does not send to the server; empty for none.
-func (p *toolHiveProxy) unsent() string {
+// unsent is that the proxy does not send a credential to the server; nil for none.
+func (p *toolHiveProxy) unsent() *problem {
 	if p.proxy == nil || p.proxy.Unsent == "" {
-		return ""
+		return nil
 	}
-	return unsentPrefix + p.proxy.Unsent + " is not sent to the server, since the proxyrunner sends it to servers elsewhere only: give it to the server with spec.secrets, or remove the reference"
+	return newProblem(v1beta1.ReasonCredentialNotSent, "without effect on this proxy: spec.externalAuthConfigRef: %s is not sent to the server, since the proxyrunner sends it to servers elsewhere only: give it to the server with spec.secrets, or remove the reference", p.proxy.Unsent)
 }
 
 // tell sets the conditions of what the spec has.

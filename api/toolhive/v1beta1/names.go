@@ -163,7 +163,8 @@ const (
 	ReasonInvalidRestartTimestamp = "InvalidRestartTimestamp"
 	ReasonInvalidRestartStrategy  = "InvalidRestartStrategy"
 
-	ReasonNotEnforced = "NotEnforced"
+	ReasonNotEnforced       = "NotEnforced"
+	ReasonCredentialNotSent = "CredentialNotSent"
 
 	ReasonToolConfigRefValid       = "ToolConfigRefValid"
 	ReasonToolConfigRefNotFound    = "ToolConfigRefNotFound"
