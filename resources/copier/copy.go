@@ -121,12 +121,11 @@ func (c *copying) feed(ctx context.Context, kind *resources.Kind) error {
 // for each request that comes meanwhile, once more for each. Where a MutatingAdmissionPolicy matches, as those of
 // Calico do with policies, that is half a second of CPU a request (typeConverterManager of k8s.io/apiserver 0.36).
 func (c *copying) enqueue(ctx context.Context, kind *resources.Kind) (*kindRun, error) {
-	select {
-	case c.listers <- struct{}{}:
-		defer func() { <-c.listers }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	free, err := c.sides.turn(ctx, c.listers, kind)
+	if err != nil {
+		return nil, err
 	}
+	defer free()
 	pairs, err := c.sides.of(ctx, kind)
 	if err != nil {
 		return nil, err

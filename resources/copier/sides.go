@@ -47,6 +47,20 @@ func (s *sides) of(ctx context.Context, kind *resources.Kind) (*pairs, error) {
 	return p, nil
 }
 
+// turn waits until a kind may be listed, by so many that listers takes. One that is watched has no pages: it waits for
+// its barriers, and not for the lists of others.
+func (s *sides) turn(ctx context.Context, listers chan struct{}, kind *resources.Kind) (free func(), err error) {
+	if s.v1.watcher.kinds.of(kind) != nil {
+		return func() {}, nil
+	}
+	select {
+	case listers <- struct{}{}:
+		return func() { <-listers }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 // schema is that of v3 as it is now. With a snapshot it is what the last look saw: a Verify finds what has happened.
 func (s *sides) schema(ctx context.Context, kind *resources.Kind) (*resources.Schema, error) {
 	if _, taken := s.v1.snapshot.of(kind); taken {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/phasegate/phasegate/resources"
@@ -68,12 +67,15 @@ type comparer struct {
 
 func compareAll(ctx context.Context, sides *sides, content, onlyPairs bool) (*comparer, error) {
 	s := &comparer{sides: sides, content: content, onlyPairs: onlyPairs, owners: newOwnerMap(), counts: map[string]KindVerification{}}
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(maxListers)
-	for _, kind := range sides.v1.reg.Kinds() {
-		g.Go(func() error { return s.kind(ctx, kind) })
-	}
-	err := g.Wait()
+	listers := make(chan struct{}, maxListers)
+	err := eachKind(ctx, sides.v1.reg.Kinds(), func(ctx context.Context, kind *resources.Kind) error {
+		free, err := sides.turn(ctx, listers, kind)
+		if err != nil {
+			return err
+		}
+		defer free()
+		return s.kind(ctx, kind)
+	})
 	if err == nil && content {
 		s.compareOwners()
 	}
