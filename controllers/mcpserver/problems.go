@@ -85,7 +85,7 @@ func enforcementProblem(proxy Flavour, srv *server) *problem {
 // unsentOf is that a credential is not sent, as the last look at its configuration has found.
 func unsentOf(proxy Flavour, srv *server) *problem {
 	c := meta.FindStatusCondition(srv.Status.Conditions, v1beta1.ConditionSpecEnforced)
-	if proxy != ToolHive || c == nil || c.Reason != v1beta1.ReasonCredentialNotSent || c.ObservedGeneration != srv.Generation || srv.Spec.ExternalAuthConfigRef == nil {
+	if proxy != ToolHive || c == nil || c.Reason != v1beta1.ReasonNotSent || c.ObservedGeneration != srv.Generation || srv.Spec.ExternalAuthConfigRef == nil {
 		return nil
 	}
 	return &problem{c.Reason, c.Message}

@@ -60,7 +60,7 @@ func TestUnsentStaysTold(t *testing.T) {
 		}, ToolHive, "kept for other controllers, but without effect on this proxy: spec.oidcConfig"},
 	} {
 		srv := refServer(func(s *server) { s.Spec.ToolConfigRef = nil })
-		setCondition(srv, v1beta1.ConditionSpecEnforced, whileFalse(newProblem(v1beta1.ReasonCredentialNotSent, "x is not sent")))
+		setCondition(srv, v1beta1.ConditionSpecEnforced, whileFalse(newProblem(v1beta1.ReasonNotSent, "x is not sent")))
 		if c.change != nil {
 			c.change(srv)
 		}

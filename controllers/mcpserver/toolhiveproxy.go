@@ -164,7 +164,7 @@ func (p *toolHiveProxy) unsent() *problem {
 	if p.proxy == nil || p.proxy.Unsent == "" {
 		return nil
 	}
-	return newProblem(v1beta1.ReasonCredentialNotSent, "without effect on this proxy: spec.externalAuthConfigRef: %s is not sent to the server, since the proxyrunner sends it to servers elsewhere only: give it to the server with spec.secrets, or remove the reference", p.proxy.Unsent)
+	return newProblem(v1beta1.ReasonNotSent, "without effect on this proxy: spec.externalAuthConfigRef: %s is not sent to the server, since the proxyrunner sends it to servers elsewhere only: give it to the server with spec.secrets, or remove the reference", p.proxy.Unsent)
 }
 
 // tell sets the conditions of what the spec has.

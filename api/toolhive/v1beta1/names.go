@@ -163,8 +163,8 @@ const (
 	ReasonInvalidRestartTimestamp = "InvalidRestartTimestamp"
 	ReasonInvalidRestartStrategy  = "InvalidRestartStrategy"
 
-	ReasonNotEnforced       = "NotEnforced"
-	ReasonCredentialNotSent = "CredentialNotSent"
+	ReasonNotEnforced = "NotEnforced"
+	ReasonNotSent     = "CredentialNotSent" // of spec.externalAuthConfigRef
 
 	ReasonToolConfigRefValid       = "ToolConfigRefValid"
 	ReasonToolConfigRefNotFound    = "ToolConfigRefNotFound"

@@ -89,7 +89,7 @@ func (w *world) unsent() {
 	srv := w.awaitPhase(name, "Ready")
 	w.place().Converse(name, v1beta1.TransportStreamableHTTP)
 	c := meta.FindStatusCondition(srv.Status.Conditions, v1beta1.ConditionSpecEnforced)
-	if c == nil || c.Reason != v1beta1.ReasonCredentialNotSent || !strings.Contains(c.Message, "headerInjection is not sent") {
+	if c == nil || c.Reason != v1beta1.ReasonNotSent || !strings.Contains(c.Message, "headerInjection is not sent") {
 		w.Errorf("condition: %+v", c)
 	}
 }
