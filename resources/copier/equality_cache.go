@@ -89,12 +89,24 @@ func newProofs(schema *resources.Schema) *proofs {
 
 // next is what the next look adds to: these, unless most of them are of objects that are gone.
 func (p *proofs) next() *proofs {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if int64(len(p.by)) > 2*p.v3+1000 {
+	if proved, v3 := p.sizes(); int64(proved) > 2*v3+1000 {
 		return newProofs(p.schema)
 	}
 	return p
+}
+
+// saw notes how many objects v3 has now.
+func (p *proofs) saw(v3 int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.v3 = v3
+}
+
+// sizes are how many proofs there are, and how many objects v3 had.
+func (p *proofs) sizes() (proved int, v3 int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.by), p.v3
 }
 
 // of is the proof of one v1 object.

@@ -89,11 +89,12 @@ type visitor struct {
 // visit lists v3 into live, and then v1. Of what is proved it reads the metadata only. Without content live
 // has no digests, whatever is read.
 func (p *pairs) visit(ctx context.Context, content bool, v visitor) (err error) {
-	whole := len(p.known.by) == 0 || p.kind.InOrder()
+	known, _ := p.known.sizes()
+	whole := known == 0 || p.kind.InOrder()
 	if p.live, err = p.list(ctx, content && whole, v.seen); err != nil || v.onlyPairs && p.live.total() == 0 {
 		return err
 	}
-	p.proved.v3 = p.live.total()
+	p.proved.saw(p.live.total())
 	if whole {
 		return p.from.v1.eachToCopy(ctx, p.kind, v.whole)
 	}
@@ -126,10 +127,11 @@ func isFew(some, others int) bool { return some <= 100 || some*10 <= some+others
 func (p *pairs) lastSeen(content bool) *index {
 	v1, taken := p.from.v1.snapshot.of(p.kind)
 	watched := p.from.v1.watcher.kinds.of(p.kind)
+	proved, v3 := p.known.sizes()
 	switch {
 	case !taken:
 		return nil
-	case len(v1) == 0 && p.known.v3 == 0 && len(p.known.by) == 0:
+	case len(v1) == 0 && v3 == 0 && proved == 0:
 		return newIndex(nil)
 	case !content && watched != nil && watched.v3.follows():
 		return indexOf(watched.v3)
@@ -166,8 +168,8 @@ func (p *pairs) list(ctx context.Context, content, seen bool) (*index, error) {
 // filterProved hands over what is proved, and returns the UIDs of that, and the names of the other v1 objects.
 func (p *pairs) filterProved(ctx context.Context, v visitor) (proved []rawUID, open []client.ObjectKey, err error) {
 	var names map[rawUID]client.ObjectKey // of v3; nil as long as each is called as in v1
-	proved = make([]rawUID, 0, len(p.known.by))
 	p.live.proved = make([]client.ObjectKey, 0, len(p.live.entries))
+	proved = make([]rawUID, 0, len(p.live.entries))
 	err = p.from.v1.eachMetaToCopy(ctx, p.kind, func(v1 *v1Object) error {
 		found, known := p.known.of(v1.id)
 		key := v1.key
