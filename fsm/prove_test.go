@@ -286,18 +286,18 @@ func TestInvariantsOfTheShippedMachineBite(t *testing.T) {
 		},
 		"lockedBehindFence": {
 			why: "v1 is only asked not to write, where it could be kept from it",
-			change: []string{"    - {action: BlockV1Writes, with: {prove: false}} # inert until the lock falls; API servers hear of it while objects are copied\n", "", "    - {action: BlockV1Writes} # inert until the lock falls; it is proved here\n", "",
+			change: []string{"    - {action: BlockV1Writes, with: {prove: false}} # refuses nothing before the lock; API servers load it while objects are copied\n", "", "    - {action: BlockV1Writes} # refuses nothing before the lock; verified here\n", "",
 				"    - {action: DetachV1Owners}\n", "    - {action: BlockV1Writes}\n    - {action: DetachV1Owners}\n"},
 			want: []string{"→ Migrating (ReadyToCutOver)", "Migrating: LockV1 done"},
 		},
 		"disabledOnlyDetached": {
 			why:    "the garbage collector finds objects outside Calico whose owner is not there",
-			change: []string{"    - {action: DetachDependents} # as late as it can be: whatever comes after it is not seen\n", "", "    - {action: LockV3}\n", "    - {action: DetachDependents}\n    - {action: LockV3}\n"},
+			change: []string{"    - {action: DetachDependents} # as late as possible: dependents created later are not detached\n", "", "    - {action: LockV3}\n", "    - {action: DetachDependents}\n    - {action: LockV3}\n"},
 			want:   []string{"→ Migrating (ReadyToCutOver)", "Migrating: DetachV1Owners done", "Migrating: DisableAPIService done"},
 		},
 		"disabledOnlyLocked": {
 			why: "the API server of Calico is taken away while v1 is written",
-			change: []string{"    - action: LockV1\n      with: {deadline: 30m} # then everything is given back\n", "",
+			change: []string{"    - action: LockV1\n      with: {deadline: 30m} # at the deadline the migration rolls back\n", "",
 				"    - {action: DisableAPIService}\n", "    - {action: DisableAPIService}\n    - {action: LockV1}\n"},
 			want: []string{"→ Migrating (ReadyToCutOver)", "Migrating: DisableAPIService done"},
 		},

@@ -82,7 +82,7 @@ var mutations = map[string]mutation{
 		old: "deletion: true, end: true}", new: "deletion: true}", code: "PG003", at: "{name: Deleted,",
 		more: []string{"PG009"}},
 	"waiting phase without poll": {why: "a person's edit of another object wakes nobody", file: migration,
-		old: "    poll: 5s # the lock may be held\n", new: "", also: []string{"    poll: 60s\n", "", "timeout: {after: 168h, to: RollingBack, reason: ConflictsUnresolved}", "timeout: {after: 168h, stalled: ConflictsUnresolved}"},
+		old: "    poll: 5s # v1 may be locked\n", new: "", also: []string{"    poll: 60s\n", "", "timeout: {after: 168h, to: RollingBack, reason: ConflictsUnresolved}", "timeout: {after: 168h, stalled: ConflictsUnresolved}"},
 		code: "PG010", at: "- action: DetectConflicts\n      if:"},
 	"guard that contradicts itself": {why: "no number is both", file: mcpserver,
 		old: "when: 'result.wanted > 0'", new: "when: 'result.wanted >= 1 && result.wanted < 1'",
@@ -113,7 +113,7 @@ var mutations = map[string]mutation{
 		old: "    deletion: true\n    steps:\n    - {undo: held}\n    next:\n    - {to: Deleted, reason: Aborted}", new: "    deletion: true\n    steps:\n    - {action: RestoreAPIService}\n    next:\n    - {to: Deleted, reason: Aborted}",
 		code: "PG011", at: "{to: Deleted, reason: Aborted}"},
 	"rollback that gives nothing back": {why: "a failed migration would hold the lock", file: migration,
-		old: "  - name: RollingBack # a failure never leaves a lock behind\n    steps:\n    - {undo: held}\n", new: "  - name: RollingBack\n", code: "PG011", at: "{to: Failed, reason: RolledBack}"},
+		old: "  - name: RollingBack # releases the lock and all other effects\n    steps:\n    - {undo: held}\n", new: "  - name: RollingBack\n", code: "PG011", at: "{to: Failed, reason: RolledBack}"},
 	"kept no more": {why: "then the way back would be open after the point of no return", file: migration,
 		old: "keeps: [v1Fence, v1Lock, v1Owners, apiService, v3Copies]", new: "keeps: [v1Fence, v1Lock, v1Owners, apiService]", code: "PG011", at: "{to: Deleted, reason: CleanedUp}"},
 	"point of no return with a way back": {why: "v3 is open for business: nothing may restore v1", file: migration,
@@ -136,7 +136,7 @@ var mutations = map[string]mutation{
 	"hot loop": {why: "as fast as it can, until the timeout", file: mcpserver,
 		old: "    - {action: StampPodTemplates}\n", new: "", also: []string{"    - {action: DeletePods, if: 'request.restart.params.strategy == \"immediate\"'}\n", "",
 			"    - action: ObserveWorkload\n      until: 'result.ready || result.wanted == 0 || result.missing || generationChanged'\n      poll: 5s\n      message: 'Restarting: waiting for ${result.waitingFor}'\n", "",
-			"    steps:\n    next:\n    - {to: Stopped, when: 'result.wanted == 0', reason: ScaledToZero}\n    - {to: Ready, when: 'result.ready && !generationChanged', reason: Restarted} # of the spec that was applied\n    - {to: Pending, when: 'result.missing', reason: ProxyMissing} # which makes it again\n    - {to: Pending, reason: SpecChanged}", "    next:\n    - {to: Restarting, reason: Restarted}"},
+			"    steps:\n    next:\n    - {to: Stopped, when: 'result.wanted == 0', reason: ScaledToZero}\n    - {to: Ready, when: 'result.ready && !generationChanged', reason: Restarted} # with the applied spec\n    - {to: Pending, when: 'result.missing', reason: ProxyMissing} # Pending creates it again\n    - {to: Pending, reason: SpecChanged}", "    next:\n    - {to: Restarting, reason: Restarted}"},
 		code: "PG103", at: "- {to: Restarting, reason: Restarted}", more: []string{"PG107"}},
 }
 

@@ -37,7 +37,7 @@ var (
 // other paces, and with a step and a phase more.
 var edited = [][]string{
 	{},
-	{"retry: {base: 500ms, max: 5s, attempts: 150, to: RollingBack} # the lock is held: nothing is waited for longer than it takes\n    timeout: {after: 30m,", "retry: {base: 1s, max: 10s, attempts: 5, to: RollingBack}\n    timeout: {after: 20m,"},
+	{"retry: {base: 500ms, max: 5s, attempts: 150, to: RollingBack} # short intervals: v1 is locked\n    timeout: {after: 30m,", "retry: {base: 1s, max: 10s, attempts: 5, to: RollingBack}\n    timeout: {after: 20m,"},
 	{"    - {action: LockV3}\n", "    - {action: LockV3}\n    - {wait: 2s}\n",
 		"    - {to: Migrating, reason: ReadyToCutOver}\n", "    - {to: Rehearsing, reason: ReadyToCutOver}\n",
 		"  - name: Migrating\n", "  - name: Rehearsing\n    steps: [{action: Plan}]\n    next: [{to: Migrating, reason: Rehearsed}]\n    timeout: {after: 1h, to: RollingBack}\n    onDelete: {to: Aborting}\n\n  - name: Migrating\n"},
