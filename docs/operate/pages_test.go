@@ -103,6 +103,17 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
+// A heading begins after an empty line or an anchor, and no line is punctuation alone: an edit that loses the end of a
+// line leaves either.
+func TestLinesEndWhereTheyShould(t *testing.T) {
+	broken := regexp.MustCompile(`(?m)^ *[.,;:]$|^[^<\s][^\n]*\n#{1,6} .*$`)
+	for _, page := range pages(t) {
+		for _, found := range broken.FindAllString(prose(read(t, page)), -1) {
+			t.Errorf("%s: %q", page, found)
+		}
+	}
+}
+
 // pages are all documents for people: README, CONTRIBUTING and what is under docs.
 func pages(t *testing.T) []string {
 	t.Helper()
