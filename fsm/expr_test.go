@@ -110,7 +110,7 @@ func TestExpressionsAreCheckedAtLoad(t *testing.T) {
 			bad: one("    steps: [{action: ⟦Wok}]\n" + toDone), good: one("    steps: [{action: Work}]\n" + toDone), contains: []string{`action "Wok" is not known`},
 		},
 		"PG005 action of an effect": {
-			why: "an effect that cannot be given back must not be taken", code: "PG005",
+			why: "an effect that cannot be released must not be taken", code: "PG005",
 			bad:      spec("  finalizer: a.b/c\n  effects: [{name: x, acquire: Take, release: ⟦Gvie}]\n" + onePhase),
 			good:     spec("  finalizer: a.b/c\n  effects: [{name: x, acquire: Take, release: Give}]\n" + onePhase),
 			contains: []string{`action "Gvie" is not known`},
@@ -142,7 +142,7 @@ func TestExpressionsAreCheckedAtLoad(t *testing.T) {
 			contains: []string{"parameter after of Work is 3, not of type duration", "parameter count of Work is 1.5, not of type int", "parameter text of Work is true, not of type string"},
 		},
 		"PG005 keeps": {
-			why: "a misspelled effect would be given back after all", code: "PG005",
+			why: "a misspelled effect would be released after all", code: "PG005",
 			bad: one("    keeps: [⟦lokc]\n" + toDone), good: one("    keeps: [lock]\n" + toDone), contains: []string{`effect "lokc" is not declared`},
 		},
 	} {

@@ -214,7 +214,7 @@ func (r *Run) drop(s *program.PhaseEvents) {
 	delete(r.pool, r.poolKey(s))
 }
 
-// also adds an event that no file can name, for this run alone: what gives back an effect of another revision, or an
+// also adds an event that no file can name, for this run alone: what releases an effect of another revision, or an
 // error with a reason of its own. It leads where another one does; like "" stays in the phase. Where the name is that of an
 // event that leads elsewhere, the other one is fired.
 func (r *Run) also(name, like string) string {

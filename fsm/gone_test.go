@@ -29,7 +29,7 @@ func releases(w *world, held []string) []string {
 	return calls
 }
 
-// An object whose finalizer was removed by hand: what is held is given back, and nothing
+// An object whose finalizer was removed by hand: what is held is released, and nothing
 // else is done.
 func TestVanishedFromEveryPhase(t *testing.T) {
 	kept := []string{"apiService", "v1Fence", "v1Lock", "v1Owners", "v3Copies"}
@@ -38,7 +38,7 @@ func TestVanishedFromEveryPhase(t *testing.T) {
 		w.settle()
 		w.Give("OpenSideDoor")
 	}
-	converged := func(w *world) { // as soon as it is entered: its steps give back the rest
+	converged := func(w *world) { // as soon as it is entered: its steps release the rest
 		w.Give("OpenSideDoor", answer(map[string]any{"sideDoor": true}))
 		_ = w.Run(0, func() bool { return w.Stored.Phase == "Converged" }) // the phase is checked
 	}

@@ -18,7 +18,7 @@ import (
 // maxHeld is how long the line of a held effect may be; the CRDs say the same.
 const maxHeld = 32 << 10
 
-// hold writes the ledger before the deed: what is taken, and what gives it back. A crash
+// hold writes the ledger before the deed: what is taken, and what releases it. A crash
 // in between costs a release of something that was never taken, which is harmless.
 func (r *Run) hold(ctx context.Context, s *program.Step, p *program.Phase) *Command {
 	h, err := r.entry(ctx, r.m.prog.Effects[s.Acquires], s.Bound)
@@ -40,7 +40,7 @@ func (r *Run) entry(ctx context.Context, e program.Effect, acquire *program.Acti
 		h.With, err = encodeParams(with)
 	}
 	if err != nil {
-		return h, fmt.Errorf("what would give %s back: %w", e.Name, err)
+		return h, fmt.Errorf("what would release %s: %w", e.Name, err)
 	}
 	acquired, err := acquire.Varying(r.value(ctx))
 	if err != nil {
@@ -55,7 +55,7 @@ func (r *Run) entry(ctx context.Context, e program.Effect, acquire *program.Acti
 	return h, nil
 }
 
-// undo gives back what was taken last, as it was recorded.
+// undo releases what was taken last, as it was recorded.
 func (r *Run) undo(ctx context.Context, s *program.Step, p *program.Phase) *Command {
 	h := r.st.Held[len(r.st.Held)-1]
 	use, with, err := r.m.release(h, r.value(ctx))
@@ -67,13 +67,13 @@ func (r *Run) undo(ctx context.Context, s *program.Step, p *program.Phase) *Comm
 	return r.act(&Command{Do: RunAction, Action: use, Step: s.Label, Event: event, StepID: cmp.Or(r.m.prog.Effects[h.Name].Release, h.Name), With: with, Effect: h.Name}, s, r.m.bindings.Actions[use].External)
 }
 
-// release is the action that gives an effect back, and its parameters. The one on record
+// release is the action that releases an effect, and its parameters. The one on record
 // comes first, whatever the file says by now. Where the program does not have it any more,
 // the effect's release in the file takes its place, with the parameters on record.
 func (m *Machine) release(h v1alpha1.HeldEffect, find expr.Evaluator) (use string, with expr.Params, err error) {
 	recorded, err := decodeParams(h.With)
 	if err != nil {
-		return "", nil, Terminal("UnreadableEffect", "the parameters that give back %s cannot be read (%w): correct them in the MachineState", h.Name, err)
+		return "", nil, Terminal("UnreadableEffect", "the parameters that release %s cannot be read (%w): correct them in the MachineState", h.Name, err)
 	}
 	spec, known := m.bindings.Actions[h.Release]
 	if known && spec.Takes(recorded) == nil {
@@ -89,7 +89,7 @@ func (m *Machine) release(h v1alpha1.HeldEffect, find expr.Evaluator) (use strin
 		return e.BoundRelease.Use, with, err
 	}
 	if err := e.BoundRelease.Spec.Takes(recorded); err != nil {
-		return "", nil, Terminal("UnknownRelease", "%s is given back by %s, which this program cannot do, and %s of revision %s takes other parameters: %w",
+		return "", nil, Terminal("UnknownRelease", "%s is released by %s, which this program cannot do, and %s of revision %s takes other parameters: %w",
 			h.Name, strings.TrimSpace(h.Release+" "+h.With), e.BoundRelease.Use, m.def.Revision, err)
 	}
 	return e.BoundRelease.Use, recorded, nil
@@ -109,7 +109,7 @@ func (r *Run) fixed(s *program.Step) (expr.Params, error) {
 	return nil, nil
 }
 
-// returned takes what was given back off the ledger: the newest of its name.
+// returned takes what was released off the ledger: the newest of its name.
 func (r *Run) returned(effect string) {
 	for i, h := range slices.Backward(r.st.Held) {
 		if h.Name == effect {

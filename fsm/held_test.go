@@ -77,7 +77,7 @@ func TestTargetIsFixedWhenTaken(t *testing.T) {
 		play func(w *world)
 		want []string
 	}{
-		"given back": {"the first is scaled back, to what it had", func(w *world) {
+		"released": {"the first is scaled back, to what it had", func(w *world) {
 			w.settle()
 			edit(w)
 			w.Delete()
@@ -99,19 +99,19 @@ func TestTargetIsFixedWhenTaken(t *testing.T) {
 			w.Delete()
 			w.settle()
 		}, []string{stopFirst, startFirst}},
-		"given back by a step": {"what the step says plainly is its own, what it reads was read before", func(w *world) {
+		"released by a step": {"what the step says plainly is its own, what it reads was read before", func(w *world) {
 			w.settle()
 			edit(w)
 			w.GiveGuard("a")
 			w.settle()
 		}, []string{stopFirst, stopFirst, `Scale {"name":"first","replicas":7}`}},
-		"given back without the field": {"nothing is read any more", func(w *world) {
+		"released without the field": {"nothing is read any more", func(w *world) {
 			w.settle()
 			w.set("spec", map[string]any{})
 			w.Delete()
 			w.settle()
 		}, []string{stopFirst, startFirst}},
-		"the file reads another field": {"what gives it back was stored with it", func(w *world) {
+		"the file reads another field": {"what releases it was stored with it", func(w *world) {
 			w.settle()
 			w.Machine = machineOf(t, "test.yaml", []byte(strings.ReplaceAll(scaling, "self.spec.deployment", "self.spec.app")), scalingBindings())
 			w.Delete()
@@ -135,7 +135,7 @@ func TestTakenAnewReadsAnew(t *testing.T) {
 	w.GiveGuard("a", simulate.GuardAnswer{Open: true, Times: 1}, simulate.GuardAnswer{})
 	w.settle()
 	if got := (*did)[len(*did)-1]; got != `Scale {"name":"second","replicas":0}` {
-		t.Errorf("what was given back is read anew when it is taken again: %v", *did)
+		t.Errorf("what was released is read anew when it is taken again: %v", *did)
 	}
 }
 
@@ -155,9 +155,9 @@ func TestParametersThatCannotBeStored(t *testing.T) {
 	}
 }
 
-// What gives back an effect on record, by one machine and one program.
+// What releases an effect on record, by one machine and one program.
 func TestReleaseOnRecord(t *testing.T) {
-	// The file gives app back by Wake, which knows the name only.
+	// The file releases app by Wake, which knows the name only.
 	file := strings.NewReplacer("name: Start, use: Scale, with: {name: '${self.spec.deployment}', replicas: '${self.spec.replicas}'}",
 		"name: Start, use: Wake, with: {name: '${self.spec.deployment}'}", "{action: Start, with: {replicas: 7}}", "{action: Start}").Replace(scaling)
 	m := machineOf(t, "test.yaml", []byte(file), scalingBindings())
@@ -178,11 +178,11 @@ func TestReleaseOnRecord(t *testing.T) {
 		"an action that the program lost": {why: "the file's release takes the parameters on record", held: v1alpha1.HeldEffect{Name: "app", Release: "Deleted", With: `{"name":"first"}`},
 			want: fsm.Command{Do: fsm.RunAction, Action: "Wake", Step: "undo", Event: "undo/app", Effect: "app", StepID: "Start", With: expr.Params{"name": "first"}}},
 		"parameters that the program lost": {why: "the same action with what it still takes would be a guess", held: v1alpha1.HeldEffect{Name: "app", Release: "Scale", With: `{"name":"first","surge":3}`},
-			blocked: v1alpha1.Blocked{Step: "undo", Guard: "Terminal error, attempt 1", Value: `app is given back by Scale {"name":"first","surge":3}, which this program cannot do, and Wake of revision ` + m.Revision() + ` takes other parameters: "surge" is no parameter of it`}},
+			blocked: v1alpha1.Blocked{Step: "undo", Guard: "Terminal error, attempt 1", Value: `app is released by Scale {"name":"first","surge":3}, which this program cannot do, and Wake of revision ` + m.Revision() + ` takes other parameters: "surge" is no parameter of it`}},
 		"nobody knows it": {why: "it is named, with the two ways out", held: v1alpha1.HeldEffect{Name: "older", Release: "Deleted"},
 			blocked: v1alpha1.Blocked{Step: "undo", Guard: "Terminal error, attempt 1", Value: "older is held, but revision " + m.Revision() + " of machine test has no such effect: restore it in the machine file, or name its successor in spec.upgrade.effectMap"}},
 		"edited by hand": {why: "a record that is no JSON", held: v1alpha1.HeldEffect{Name: "app", Release: "Wake", With: `{name}`},
-			blocked: v1alpha1.Blocked{Step: "undo", Guard: "Terminal error, attempt 1", Value: "the parameters that give back app cannot be read (read stored parameters: invalid character 'n' looking for beginning of object key string): correct them in the MachineState"}},
+			blocked: v1alpha1.Blocked{Step: "undo", Guard: "Terminal error, attempt 1", Value: "the parameters that release app cannot be read (read stored parameters: invalid character 'n' looking for beginning of object key string): correct them in the MachineState"}},
 		"the object does not say": {why: "an edit of the object mends it", held: v1alpha1.HeldEffect{Name: "app"}, self: map[string]any{},
 			blocked: v1alpha1.Blocked{Step: "undo", Guard: "Invalid error, attempt 1", Value: "with.name of Wake: ${self.spec.deployment}: no such key: spec"}},
 	} {
@@ -211,7 +211,7 @@ func TestEffectHeldTwice(t *testing.T) {
 		with       expr.Params
 	}{
 		"undo": {"newest first, and one at a time", "Out", expr.Params{"name": "second"}},
-		"step": {"a step gives back one, an undo the rest", "Two", expr.Params{"name": "second", "replicas": 7.0}},
+		"step": {"a step releases one, an undo the rest", "Two", expr.Params{"name": "second", "replicas": 7.0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			st := v1alpha1.MachineStatus{Phase: c.phase, Revision: m.Revision(), Held: []v1alpha1.HeldEffect{first, second}}

@@ -39,16 +39,16 @@ func TestRuns(t *testing.T) {
 		trace []string
 	}{
 		"not an effect": {why: "the application starts while the Job runs", file: running("", "{action: Stop}, {action: Run}, {action: Start}", "{undo: held}"),
-			want: "step undo of Back gives back stopped while the Job of step Run may still run", trace: []string{"One → Back (timeout)"}},
+			want: "step undo of Back releases stopped while the Job of step Run may still run", trace: []string{"One → Back (timeout)"}},
 		"an effect":       {why: "it was taken last, so it ends first", file: running(job, "{action: Stop}, {action: Run}, {action: EndRun}, {action: Start}", "{undo: held}")},
 		"nothing is held": {why: "the Job goes on and disturbs nothing", file: running("", "{action: Run}, {action: Stop}, {action: Start}", "{undo: held}")},
 		"further on": {why: "the next phase does it", file: strings.Replace(running("", "{action: Stop}, {action: Run}, {action: Start}", "{action: Work}"), "to: Back}, onDelete: {to: Out}", "to: Back}, onDelete: {hold: soon}", 1),
-			want: "step undo of Ended gives back stopped while the Job of step Run may still run", trace: []string{"One → Back (timeout)", "Back → Ended (next)"}},
-		"the older one first": {why: "a step gives it back before the Job has ended", file: running(job, "{action: Stop}, {action: Run}, {action: EndRun}, {action: Start}", "{action: Start}, {action: EndRun}"),
-			want: "step Start of Back gives back stopped while the Job of step Run may still run", trace: []string{"One → Back (timeout)"}},
+			want: "step undo of Ended releases stopped while the Job of step Run may still run", trace: []string{"One → Back (timeout)", "Back → Ended (next)"}},
+		"the older one first": {why: "a step releases it before the Job has ended", file: running(job, "{action: Stop}, {action: Run}, {action: EndRun}, {action: Start}", "{action: Start}, {action: EndRun}"),
+			want: "step Start of Back releases stopped while the Job of step Run may still run", trace: []string{"One → Back (timeout)"}},
 		"the Job first": {why: "then nothing runs", file: running(job, "{action: Stop}, {action: Run}, {action: EndRun}, {action: Start}", "{action: EndRun}, {action: Start}")},
 		"perhaps the Job": {why: "the condition may be false", file: running(job, "{action: Stop}, {action: Run}, {action: EndRun}, {action: Start}", "{action: EndRun, if: 'guards.a'}, {action: Start}"),
-			want: "step Start of Back gives back stopped while the Job of step Run may still run", trace: []string{"One → Back (timeout)"}},
+			want: "step Start of Back releases stopped while the Job of step Run may still run", trace: []string{"One → Back (timeout)"}},
 		"after it is done": {why: "the exit is taken when the steps are done", file: running(job, "{action: Stop}, {action: Run}, {action: EndRun}", "{action: EndRun}, {action: Start}")},
 	}
 	for name, c := range cases {

@@ -15,7 +15,7 @@ import (
 )
 
 // held is a machine whose phase One takes the lock, and then has some more in it;
-// Back gives it back and leads to Done.
+// Back releases it and leads to Done.
 func held(more string) string {
 	return phases("  - name: One\n    timeout: {after: 1h, to: Back}\n    onDelete: {to: Out}\n    steps:\n    - {action: Take}\n" + more + back + rest)
 }
@@ -28,7 +28,7 @@ const back = "  - {name: Back, steps: [{undo: held}], next: [{to: Done}], timeou
 func TestWhatIsHeld(t *testing.T) {
 	const toBack = "    next: [{to: Back}]\n"
 	for name, c := range map[string]badFile{
-		"given back by a step": {
+		"released by a step": {
 			why: "the release action is as good as an undo", code: "PG011",
 			bad:      phases("  - {name: One, steps: [{action: Take}], next: [{to: End}], timeout: {after: 1h, stalled: Slow}, onDelete: {to: Out}}\n" + out),
 			good:     phases("  - {name: One, steps: [{action: Take}, {action: Give}], next: [{to: End}], timeout: {after: 1h, stalled: Slow}, onDelete: {to: Out}}\n" + out),
@@ -55,7 +55,7 @@ func TestWhatIsHeld(t *testing.T) {
 			good: strings.Replace(held("    next: [{to: Failed, when: 'variables.free'}, {to: Back}]\n"), "  phases:", "  variables: [{name: free, expr: 'size(held) == 0'}]\n  phases:", 1) + "  - {name: Failed, terminal: failure, onDelete: {to: Out}}\n",
 		},
 		"kept": {
-			why: "what is kept is nobody's to give back", code: "PG011",
+			why: "what is kept is nobody's to release", code: "PG011",
 			bad:  held("    next: [{to: Failed, when: 'guards.a'}, {to: Back}]\n") + "  - {name: Failed, terminal: failure, onDelete: {to: Out}}\n",
 			good: held("    next: [{to: Failed, when: 'guards.a'}, {to: Back}]\n") + "  - {name: Failed, terminal: failure, keeps: [lock], onDelete: {to: Out}}\n",
 		},
@@ -64,18 +64,18 @@ func TestWhatIsHeld(t *testing.T) {
 			bad:  strings.Replace(held(toBack), "onDelete: {to: Out}", "onDelete: {none: true}", 1),
 			good: held(toBack), contains: []string{"a deletion lets the object go while lock may be held"},
 		},
-		"given back and never taken": {
+		"released and never taken": {
 			why: "acquire and release are exchanged", code: "PG011",
 			bad: strings.Replace(held(toBack), "acquire: Take, release: Give", "acquire: Give, release: Take", 1), good: held(toBack),
-			contains: []string{"Take gives back lock, which is not held here on any way"},
+			contains: []string{"Take releases lock, which is not held here on any way"},
 		},
-		"given back on another round": {
+		"released on another round": {
 			why: "with its exits closed a phase begins again, and holds what it took", code: "PG011",
 			good: phases("  - {name: One, poll: 5s, steps: [{action: Give}, {action: Take}], next: [{to: Back, when: 'guards.a'}], timeout: {after: 1h, to: Back}, onDelete: {to: Out}}\n" + back + rest),
 			bad:  phases("  - {name: One, poll: 5s, steps: [{action: Give}], next: [{to: Two, when: 'guards.a'}], timeout: {after: 1h, to: Two}, onDelete: {to: Out}}\n  - {name: Two, steps: [{action: Take}], next: [{to: Back}], timeout: {after: 1h, to: Back}, onDelete: {to: Out}}\n" + back + rest),
 		},
 		"held while the object lives": {
-			why: "a deletion gives it back", code: "PG011",
+			why: "a deletion releases it", code: "PG011",
 			good: held("    next: [{to: Here}]\n") + "  - {name: Here, kind: steady, poll: 5s, next: [{to: Back, when: 'guards.a'}], onDelete: {to: Out}}\n",
 			bad:  held("    next: [{to: Here}]\n") + "  - {name: Here, kind: steady, poll: 5s, next: [{to: Back, when: 'guards.a'}], onDelete: {none: true}}\n",
 		},
@@ -136,11 +136,11 @@ func TestNoReturn(t *testing.T) {
 	for name, c := range map[string]badFile{
 		"deletion": {why: "a deletion is a way back too", code: "PG012",
 			bad:  through("steps: [{action: Give}], next: [{to: Done}], onDelete: {to: Out}"),
-			good: through("steps: [{action: Give}], next: [{to: Done}], onDelete: {hold: 'goes on'}"), contains: []string{"step undo of Out gives back lock"}},
-		"kept": {why: "nobody gives back what has left the ledger", code: "PG012",
+			good: through("steps: [{action: Give}], next: [{to: Done}], onDelete: {hold: 'goes on'}"), contains: []string{"step undo of Out releases lock"}},
+		"kept": {why: "nobody releases what has left the ledger", code: "PG012",
 			bad:  through("next: [{to: Done}], onDelete: {to: Out}"),
 			good: through("keeps: [lock], next: [{to: Done}], onDelete: {to: Out}")},
-		"kept and given back by name": {why: "a release step does not ask the ledger", code: "PG012",
+		"kept and released by name": {why: "a release step does not ask the ledger", code: "PG012",
 			bad:  through("keeps: [lock], steps: [{action: Give}], next: [{to: Done}], onDelete: {hold: 'goes on'}"),
 			good: through("keeps: [lock], next: [{to: Done}], onDelete: {hold: 'goes on'}")},
 		"back to a phase from before": {why: "a phase that is also a way back from before is no way on", code: "PG012",

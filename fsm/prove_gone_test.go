@@ -8,7 +8,7 @@ import (
 )
 
 func TestVanishedObjectsAreProved(t *testing.T) {
-	// file takes a lock, and gives it back in a phase that a deletion goes on in.
+	// file takes a lock, and releases it in a phase that a deletion goes on in.
 	file := func(two string) string {
 		return phases("  - {name: One, steps: [{action: Take}], next: [{to: Two}], timeout: {after: 1h, to: Two}, onDelete: {hold: goes on}}\n" +
 			"  - {name: Two, poll: 5s, onDelete: {hold: goes on}, " + two + "}\n" + rest)
@@ -19,11 +19,11 @@ func TestVanishedObjectsAreProved(t *testing.T) {
 	}{
 		"step that asks the object": {"there is no self.spec any more: the step is never over", "steps: [{action: Work, if: 'self.spec.x == 1'}, {action: Give}], next: [{to: Done}]", true},
 		"optional field":            {"what is not there has a value", "steps: [{action: Work, if: 'self.?spec.?x.orValue(0) == 1'}, {action: Give}], next: [{to: Done}]", false},
-		"exit that asks the object": {"the lock is given back behind it", "next: [{to: Back, when: 'self.spec.x == 1'}], timeout: {after: 1h, stalled: Slow}", true},
+		"exit that asks the object": {"the lock is released behind it", "next: [{to: Back, when: 'self.spec.x == 1'}], timeout: {after: 1h, stalled: Slow}", true},
 		"exit that is shut":         {"it opens for an object only", "next: [{to: Back, when: 'has(self.spec)'}], timeout: {after: 1h, stalled: Slow}", true},
 		"timeout that leads on":     {"time passes without an object too", "next: [{to: Back, when: 'has(self.spec)'}], timeout: {after: 1h, to: Back}", false},
 		"guard":                     {"the cluster may say so", "steps: [{action: Work, if: 'guards.a'}, {action: Give}], next: [{to: Done}]", false},
-		"retries that lead on":      {"the errors end, and lead to where it is given back", "steps: [{action: Work, if: 'self.spec.x == 1'}, {action: Give}], next: [{to: Done}], retry: {attempts: 3, to: Back}", false},
+		"retries that lead on":      {"the errors end, and lead to where it is released", "steps: [{action: Work, if: 'self.spec.x == 1'}, {action: Give}], next: [{to: Done}], retry: {attempts: 3, to: Back}", false},
 		"ledger":                    {"what is held is known without an object", "steps: [{action: Give, if: '\"lock\" in held'}], next: [{to: Done}]", false},
 	} {
 		t.Run(name, func(t *testing.T) {

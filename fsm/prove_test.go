@@ -91,9 +91,9 @@ func TestMistakesOfOrderAreFound(t *testing.T) {
 		right []string
 	}{
 		"abort-skips-unlock": {
-			why: "a lock is taken where a deletion does not give it back yet",
+			why: "a lock is taken where a deletion does not release it yet",
 			want: []string{
-				"abort-skips-unlock.yaml:34:11: PG201: invariant noLeak: the object is gone, and oldLock is still in place: give it back on this way with a step {undo: held}, or name it in keeps",
+				"abort-skips-unlock.yaml:34:11: PG201: invariant noLeak: the object is gone, and oldLock is still in place: release it on this path with a step {undo: held}, or name it in keeps",
 				"  Pending: LockOld done",
 				"  kubectl delete",
 				"  → Leaving",
@@ -192,11 +192,11 @@ func TestInvariants(t *testing.T) {
 		want         []string
 	}{
 		"noLeak": {
-			why:    "a deletion that gives nothing back",
+			why:    "a deletion that releases nothing",
 			change: []string{"deletion: true\n    steps: [{undo: held}]", "deletion: true\n    steps: [{action: Say}]"},
 			twin:   []string{"deletion: true\n    steps: [{undo: held}]", "deletion: true\n    steps: [{action: Say}, {undo: held}]"},
 			want: []string{
-				"sound.yaml:20:11: PG201: invariant noLeak: the object is gone, and lock is still in place: give it back on this way with a step {undo: held}, or name it in keeps",
+				"sound.yaml:20:11: PG201: invariant noLeak: the object is gone, and lock is still in place: release it on this path with a step {undo: held}, or name it in keeps",
 				"  Work: Lock done", "  kubectl delete", "  → Aborting", "  → Deleted", "  the finalizer is removed",
 			},
 		},
@@ -205,12 +205,12 @@ func TestInvariants(t *testing.T) {
 			change: []string{"next: [{to: Back}]", "next: [{to: Back, when: 'result.n > 0'}, {to: Done, reason: Short}]"},
 			twin:   []string{"{name: Done,", "{name: Done, keeps: [lock],", "next: [{to: Back}]", "next: [{to: Back, when: 'result.n > 0'}, {to: Done, reason: Short}]"},
 			want: []string{
-				"sound.yaml:19:12: PG201: invariant released: Done is terminal, and lock is held: give it back in a phase before this one, or name it in keeps",
+				"sound.yaml:19:12: PG201: invariant released: Done is terminal, and lock is held: release it in a phase before this one, or name it in keeps",
 				"  Work: Lock done", "  → Done (Short)",
 			},
 		},
 		"deletable": {
-			why:    "a deletion that goes on only while something is held, after giving it back",
+			why:    "a deletion that goes on only while something is held, after releasing it",
 			change: []string{"next: [{to: Deleted}]", "next: [{to: Deleted, when: '\"lock\" in held'}]\n    poll: 1m"},
 			twin:   []string{"next: [{to: Deleted}]", "next: [{to: Deleted, when: '!(\"lock\" in held)'}]\n    poll: 1m"},
 			want: []string{
@@ -223,7 +223,7 @@ func TestInvariants(t *testing.T) {
 			change: []string{"- name: Back\n", "- name: Back\n    pointOfNoReturn: true\n"},
 			twin:   []string{"- name: Back\n", "- name: Back\n    pointOfNoReturn: true\n    keeps: [lock]\n"},
 			want: []string{
-				"sound.yaml:17:13: PG201: invariant noReturn: lock was held at the point of no return, and is given back by an undo: name it in keeps of the point of no return, give it back there in a step, or do not lead here",
+				"sound.yaml:17:13: PG201: invariant noReturn: lock was held at the point of no return, and is released by an undo: name it in keeps of the point of no return, release it there in a step, or do not lead here",
 				"  Work: Lock done", "  → Back",
 			},
 		},
@@ -302,7 +302,7 @@ func TestInvariantsOfTheShippedMachineBite(t *testing.T) {
 			want: []string{"→ Migrating (ReadyToCutOver)", "Migrating: DisableAPIService done"},
 		},
 		"failureLeavesNothing": {
-			why:    "a rollback that gives nothing back",
+			why:    "a rollback that releases nothing",
 			change: []string{"    - {undo: held}\n    next:\n    - {to: Failed,", "    - {wait: 1s}\n    next:\n    - {to: Failed,"},
 			want:   []string{"Pending: BlockV1Writes fails for good", "→ RollingBack (Terminal)", "→ Failed (RolledBack)"},
 		},

@@ -72,7 +72,7 @@ func notNow(*expr.Expr) (ref.Val, error) { return nil, errNotNow }
 func successor(names map[string]string, old string) string { return cmp.Or(names[old], old) }
 
 // Adopts is an error where an object cannot go on with this machine: its phase is not known
-// here, or something that it holds cannot be given back. The status is one that any
+// here, or something that it holds cannot be released. The status is one that any
 // revision has stored.
 func (m *Machine) Adopts(st v1alpha1.MachineStatus) error {
 	r := m.Run(st, Input{Now: time.Now})
@@ -133,7 +133,7 @@ func (r *Run) recover(ctx context.Context) *Command {
 		return r.take(ctx, program.RecoverEvent(q), "", q.WhenExpr)
 	}
 	r.stall = &stall{reason: "StateLost", message: fmt.Sprintf(
-		"the object bears finalizer %s, but its MachineState is gone, and nothing in spec.recover of machine %s says where it stood: restore the MachineState from a backup; or give back by hand what is left, then remove the finalizer",
+		"the object bears finalizer %s, but its MachineState is gone, and no entry of spec.recover of machine %s applies: restore the MachineState from a backup; or release what is left by hand, then remove the finalizer",
 		r.m.def.Spec.Finalizer, r.m.def.Metadata.Name)}
 	r.message = r.stall.message
 	return r.rest()

@@ -70,7 +70,7 @@ func TestRollbackToAFileThatKnowsNothing(t *testing.T) {
 	w.settle()
 	want := []string{stopFirst, stopFirst, `Scale {"name":"second","replicas":0}`, `Scale {"name":"second","replicas":0}`, `Scale {"name":"second","replicas":3}`, startFirst}
 	if d := cmp.Diff(want, *did); d != "" || !w.Gone() {
-		t.Errorf("both targets are given back, newest first: gone %t (-want +got):\n%s", w.Gone(), d)
+		t.Errorf("both targets are released, newest first: gone %t (-want +got):\n%s", w.Gone(), d)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestAdopts(t *testing.T) {
 		"mapped effect":    {"by its new name", "", v1alpha1.MachineStatus{Phase: "First", Held: v1alpha1.Held("app")}},
 		"name only":        {"what the release reads is read when it is needed", "", v1alpha1.MachineStatus{Phase: "First", Held: v1alpha1.Held("deployment")}},
 		"recorded release": {"it needs no effect of the file", "", v1alpha1.MachineStatus{Phase: "First", Held: []v1alpha1.HeldEffect{{Name: "old", Release: "Wake", With: `{"name":"x"}`}}}},
-		"lost release":     {"nobody could give it back", "old is held, but revision " + m.Revision() + " of machine test has no such effect: restore it in the machine file, or name its successor in spec.upgrade.effectMap", v1alpha1.MachineStatus{Phase: "First", Held: []v1alpha1.HeldEffect{{Name: "old", Release: "Wake"}}}},
+		"lost release":     {"nobody could release it", "old is held, but revision " + m.Revision() + " of machine test has no such effect: restore it in the machine file, or name its successor in spec.upgrade.effectMap", v1alpha1.MachineStatus{Phase: "First", Held: []v1alpha1.HeldEffect{{Name: "old", Release: "Wake"}}}},
 	} {
 		got := ""
 		if err := m.Adopts(c.st); err != nil {
@@ -163,9 +163,9 @@ func TestRecovery(t *testing.T) {
 		"guard fails": {why: "the second must not be asked instead", file: recovering, a: simulate.GuardAnswer{Err: errors.New("no answer")}, b: simulate.GuardAnswer{Open: true},
 			want: fsm.Command{Do: fsm.Requeue, After: 10 * time.Second}, message: "The state of this object is lost, and cannot be recovered yet: checking whether guards.a: no answer", deletions: "blocked: until its state is recovered"},
 		"release cannot be read": {why: "later it could not be read either, when there is no object", file: recovering, b: simulate.GuardAnswer{Open: true}, spec: map[string]any{},
-			want: fsm.Command{Do: fsm.Requeue, After: 10 * time.Second}, message: "The state of this object is lost, and cannot be recovered yet: what would give app back: with.", deletions: "blocked: until its state is recovered"},
+			want: fsm.Command{Do: fsm.Requeue, After: 10 * time.Second}, message: "The state of this object is lost, and cannot be recovered yet: what would release app: with.", deletions: "blocked: until its state is recovered"},
 		"none": {why: "no guess", file: recovering, want: fsm.Command{Do: fsm.Requeue}, stalled: true, deletions: "blocked: until its state is recovered",
-			message: "the object bears finalizer test.phasegate.dev/f, but its MachineState is gone, and nothing in spec.recover of machine test says where it stood: restore the MachineState from a backup; or give back by hand what is left, then remove the finalizer"},
+			message: "the object bears finalizer test.phasegate.dev/f, but its MachineState is gone, and no entry of spec.recover of machine test applies: restore the MachineState from a backup; or release what is left by hand, then remove the finalizer"},
 		"no entries": {why: "nor where the file says nothing", want: fsm.Command{Do: fsm.Requeue}, stalled: true, deletions: "blocked: until its state is recovered", message: "the object bears finalizer"},
 		"always": {why: "an entry without when", file: "  recover: [{to: One, holds: [app]}]\n", spec: map[string]any{"deployment": "first", "replicas": 3},
 			want: fsm.Command{Do: fsm.Commit}, st: v1alpha1.MachineStatus{Phase: "One", Held: []v1alpha1.HeldEffect{{Name: "app", Release: "Scale", With: `{"name":"first","replicas":3}`, Acquired: `{"name":"first"}`}}}, message: "StateRecovered", deletions: "→ Out"},

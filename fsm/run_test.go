@@ -129,7 +129,7 @@ func TestHeldEffectThatTheFileLost(t *testing.T) {
 	w.Delete()
 	w.settle()
 	if w.Gone() || len(w.Stored.HeldNames()) != 2 || !strings.Contains(w.Shown.Message, `older is held`) {
-		t.Errorf("what cannot be given back keeps the object, and is named: gone=%t, held %v, %q", w.Gone(), w.Stored.HeldNames(), w.Shown.Message)
+		t.Errorf("what cannot be released keeps the object, and is named: gone=%t, held %v, %q", w.Gone(), w.Stored.HeldNames(), w.Shown.Message)
 	}
 }
 

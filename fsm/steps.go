@@ -135,7 +135,7 @@ func (r *Run) done(ctx context.Context, o Result) {
 		// would meet a world that is restored already, and disturb it.
 		r.returned(cmd.Effect)
 		r.due, r.called = time.Time{}, false
-		r.message = "Gave back " + cmd.Effect
+		r.message = "Released " + cmd.Effect
 		r.commit(nil)
 		return
 	}

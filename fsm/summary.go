@@ -163,7 +163,7 @@ func (r *Run) onDelete() *v1alpha1.DeletionStatus {
 	case p.OnDelete.Hold != "":
 		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionHold, Message: expr.Clip(p.OnDelete.Hold, 512)}
 	case p.OnDelete.None && len(r.st.Held) > 0:
-		return blocked("nothing here gives back " + strings.Join(r.st.HeldNames(), ", "))
+		return blocked("nothing here releases " + strings.Join(r.st.HeldNames(), ", "))
 	case p.OnDelete.None:
 		return &v1alpha1.DeletionStatus{Mode: v1alpha1.DeletionImmediate}
 	}
@@ -179,7 +179,7 @@ func (m *Machine) OnDelete(st v1alpha1.MachineStatus) (does *v1alpha1.DeletionSt
 }
 
 // Deletion says for people what a deletion does, as the status has it, else as the machine
-// says: with what is given back on the way. It is nil where nobody has looked at the object, and
+// says: with what is released on the way. It is nil where nobody has looked at the object, and
 // where the machine does not know.
 func (m *Machine) Deletion(st v1alpha1.MachineStatus) *v1alpha1.DeletionStatus {
 	does := st.OnDelete

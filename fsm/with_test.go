@@ -41,7 +41,7 @@ func TestNamedActions(t *testing.T) {
 			bad: file("  - {name: A, use: ⟦Sya}\n"), good: file("  - {name: A, use: Say, with: {text: a}}\n"), contains: []string{`action "Sya" is not known`}},
 		"unknown parameter": {why: "a typo", code: "PG005",
 			bad: file("  - {name: A, use: Say, with: {txet: ⟦a}}\n"), good: file("  - {name: A, use: Say, with: {text: a}}\n"), contains: []string{`no parameter "txet"`}},
-		"result": {why: "an effect is given back in another phase, where it is not known", code: "PG006",
+		"result": {why: "an effect is released in another phase, where it is not known", code: "PG006",
 			bad: file("  - {name: A, use: Say, with: {text: '${result.⟦n}'}}\n"), good: file("  - {name: A, use: Say, with: {text: '${self.metadata.name}'}}\n"),
 			contains: []string{"result.n is an output of no step"}},
 		"name of the program's": {why: "which of the two would a step mean?", code: "PG000",

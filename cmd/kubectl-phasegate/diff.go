@@ -19,7 +19,7 @@ func diffCommand(s streams) *cobra.Command {
 machines: published by managers of the cluster, else compiled in.
 
 --live shows what NEW means for every object of the kind, in all namespaces or in that of
--n: it continues, is mapped, or is stranded; and which held effects NEW cannot give back.
+-n: it continues, is mapped, or is stranded; and which held effects NEW cannot release.
 
 Exit codes: 0 safe, 1 something would be stranded or leak, or a file is refused, 2 error.`,
 		Example: `  kubectl phasegate diff datastore-migration my/datastore-migration.yaml

@@ -77,7 +77,7 @@ func TestMachineCommands(t *testing.T) {
 		"GraphMissing":    {why: "a path is never taken for a name", args: []string{"graph", "no/such.yaml"}, code: exitUsage, err: "no such file"},
 		"GraphTwo":        {why: "one machine is drawn", args: []string{"graph", gates, shipped}, code: exitUsage, err: "one argument too many"},
 		"GraphBroken":     {why: "a file that is refused has findings", args: []string{"graph", broken}, code: exitFindings, err: "broken.yaml:1:1: PG000"},
-		"Explain":         {why: "a phase tells its machine", args: []string{"explain", "Migrating"}, out: "gives back apiService, v1Owners, v1Lock, dependents, v3Copies, v3Lock, sideDoor, v1Fence"},
+		"Explain":         {why: "a phase tells its machine", args: []string{"explain", "Migrating"}, out: "releases apiService, v1Owners, v1Lock, dependents, v3Copies, v3Lock, sideDoor, v1Fence"},
 		"ExplainFile":     {why: "of any file, for programs", args: []string{"explain", "Broken", gates, "-o", "json"}, out: `"kubectl phasegate retry gate/NAME"`},
 		"ExplainNothing":  {why: "what?", args: []string{"explain"}, code: exitUsage, err: "what? give a MACHINE"},
 		"ExplainWhole":    {why: "all of a machine", args: []string{"explain", shipped}, out: "drives DatastoreMigration (migration.projectcalico.org/v1)\n\nThe way on which all goes well\n  Pending → Migrating → Converged → Complete\n"},

@@ -47,7 +47,7 @@ this needs permission to list.
 
 If the manager no longer writes the status, the output says since when and why, as far as
 you may read the manager's lease and pods (stale in -o json). States of deleted objects
-are listed too: the manager gives back what they hold.
+are listed too: the manager releases what they hold.
 
 -w follows the object until it ends, or is steady and Ready: live on a terminal, else one
 line per change on stderr. The last state goes to stdout.
@@ -188,8 +188,8 @@ func unwritable(ctx context.Context, c client.Client, o live.Object) *live.Stale
 		return nil
 	}
 	full := &live.Stale{
-		Why:     fmt.Sprintf("etcd is full and refuses all writes: %s %s can neither continue nor give anything back (%v)", o.Kind.Kind, o.Name, err),
-		Do:      "defragment etcd, raise its quota (--quota-backend-bytes), and disarm the alarm: then everything is given back",
+		Why:     fmt.Sprintf("etcd is full and refuses all writes: %s %s can neither continue nor release anything (%v)", o.Kind.Kind, o.Name, err),
+		Do:      "defragment etcd, raise its quota (--quota-backend-bytes), and disarm the alarm: then everything is released",
 		Command: "etcdctl alarm disarm",
 	}
 	if o.Stale != nil { // a full etcd takes no renewal of a lease either

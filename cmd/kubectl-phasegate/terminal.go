@@ -75,7 +75,7 @@ const (
 
 type screen struct{ to *os.File }
 
-// openScreen takes the terminal; close gives it back as it was.
+// openScreen takes the terminal; close restores it.
 func openScreen(to *os.File) screen {
 	fmt.Fprint(to, enterScreen)
 	return screen{to}

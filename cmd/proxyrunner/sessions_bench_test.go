@@ -32,7 +32,7 @@ const (
 	ofEach = 20
 	// atOnce is how many sessions are opened at a time.
 	atOnce = 32
-	// The runtime gives memory back to the system bit by bit; it collects every two minutes where nothing happens.
+	// The runtime releases memory to the system bit by bit; it collects every two minutes where nothing happens.
 	idleWithin, idleMiB = 10 * time.Minute, 32
 )
 
@@ -64,7 +64,7 @@ func BenchmarkSessions(b *testing.B) {
 					return nil
 				})
 				b.ReportMetric(float64(after.files-before.files), "files-left")
-				harness.Eventually(b, "the proxy to give memory back", idleWithin, func() error {
+				harness.Eventually(b, "the proxy to release memory", idleWithin, func() error {
 					if after = resourcesOf(b, w.proxy.PID()); after.resident > before.resident+idleMiB {
 						return fmt.Errorf("%.0f MiB, %.0f before", after.resident, before.resident)
 					}

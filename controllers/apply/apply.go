@@ -171,7 +171,7 @@ type NotOursError struct {
 }
 
 func (e *NotOursError) Error() string {
-	owner := "nobody, so that nothing says who needs it"
+	owner := "no owner, so that nothing says what needs it"
 	if e.Controller != "" {
 		owner = e.Controller
 	}
@@ -205,7 +205,7 @@ func Owned[T client.Object](live T, manager string) (T, error) {
 	var none T
 	part, err := extract(live, manager)
 	if err != nil {
-		return none, fmt.Errorf("tell what %s applied to %T %s: %w", manager, live, client.ObjectKeyFromObject(live), err)
+		return none, fmt.Errorf("read what %s applied to %T %s: %w", manager, live, client.ObjectKeyFromObject(live), err)
 	}
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(part)
 	if err != nil {

@@ -335,7 +335,7 @@ func TestDeletedObjectIsWaitedFor(t *testing.T) {
 
 func TestOtherKindsAreNamed(t *testing.T) {
 	_, err := apply.Owned(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b"}}, manager)
-	want := `tell what apply-test applied to *v1.Pod b/a: *v1.Pod is not a kind that this package applies: add it to extract`
+	want := `read what apply-test applied to *v1.Pod b/a: *v1.Pod is not a kind that this package applies: add it to extract`
 	if err == nil || err.Error() != want {
 		t.Errorf("error = %v, want %s", err, want)
 	}

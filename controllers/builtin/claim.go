@@ -24,7 +24,7 @@ const AnnotationClaim = "phasegate.dev/claimed-by"
 
 var claimSpec = fsm.ActionSpec{
 	Doc: "Claims another object: an annotation says that it is in use for the object that the machine drives. Of two objects that claim it at the same time, one gets it. " +
-		"The other waits, and its message names the holder. The claim of a holder that is gone is taken over. Give it back with Unclaim, as the release of an effect.",
+		"The other waits, and its message names the holder. The claim of a holder that is gone is taken over. Release it with Unclaim, as the release of an effect.",
 	Params: withTarget(map[string]fsm.Param{"annotation": claimAnnotation}),
 }
 

@@ -84,7 +84,7 @@ func TestClaim(t *testing.T) {
 		"ours":       {why: "a repeat after a crash", by: ours, action: "Claim", after: "plan"},
 		"a person's": {why: "only that person knows when it is over", by: func(*plan) string { return "Ann works on it" }, action: "Claim", want: `ConfigMap NS/target is claimed by "Ann works on it": remove its annotation phasegate.dev/claimed-by when that is over`, after: "Ann works on it"},
 		"gone":       {why: "a holder that nothing is left of releases nothing any more", by: gonePlan, action: "Claim", after: "plan"},
-		"gone, and its state holds it": {why: "what is held is given back from the state", by: gonePlan, action: "Claim", after: "other", want: "ConfigMap NS/target is claimed by Plan NS/other",
+		"gone, and its state holds it": {why: "what is held is released from the state", by: gonePlan, action: "Claim", after: "other", want: "ConfigMap NS/target is claimed by Plan NS/other",
 			before: func(t *testing.T, c client.Client, p *plan) {
 				if err := stateOf(t.Context(), c, p, "0f8e2b1c-0000-4000-8000-000000000001"); err != nil {
 					t.Fatal(err)
@@ -97,7 +97,7 @@ func TestClaim(t *testing.T) {
 			}},
 		"another of its name": {why: "a new object of the name has another UID: the claim is not its own", by: gonePlan, action: "Claim", after: "plan",
 			before: func(t *testing.T, c client.Client, p *plan) { another(t, c, p) }},
-		"release":              {why: "it is given back", by: ours, action: "Unclaim"},
+		"release":              {why: "it is released", by: ours, action: "Unclaim"},
 		"release of nothing":   {why: "a release may be called for what was never taken", by: nobody, action: "Unclaim"},
 		"release of another's": {why: "an object that only waited must not let the next one in", by: gonePlan, action: "Unclaim", after: "other"},
 	}

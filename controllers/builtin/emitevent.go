@@ -16,7 +16,7 @@ import (
 )
 
 var emitEventSpec = fsm.ActionSpec{
-	Doc: "Tells a Kubernetes Event about the object, once for each reason in each visit to the phase.",
+	Doc: "Emits a Kubernetes Event about the object, once for each reason in each visit to the phase.",
 	Params: map[string]fsm.Param{
 		"reason":  {Type: fsm.TypeString, Required: true, Check: isReason, Doc: "one CamelCase word"},
 		"message": {Type: fsm.TypeString, Required: true, Doc: "for people; cut after 1024 bytes"},

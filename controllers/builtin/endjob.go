@@ -19,8 +19,8 @@ import (
 const LabelRun = "phasegate.dev/run"
 
 var endJobSpec = fsm.ActionSpec{
-	Doc: "Ends the Jobs that RunJob started for this object: one that is not done is deleted, and EndJob waits until no Pod of them runs any more, also where somebody has deleted the Job already. " +
-		"Jobs that are done stay, with their logs. As the release of an effect that RunJob acquires, it ends the Job on every way out, before what was taken earlier is given back.",
+	Doc: "Ends the Jobs that RunJob started for this object: one that is not done is deleted, and EndJob waits until no Pod of them runs any more, also if the Job was deleted already. " +
+		"Jobs that are done stay, with their logs. As the release of an effect that RunJob acquires, it ends the Job on every way out, before what was taken earlier is released.",
 	Params: map[string]fsm.Param{
 		"name":      {Type: fsm.TypeString, Check: isName, Doc: "the name in the manifest of RunJob; left out: all Jobs that RunJob started for this object"},
 		"namespace": {Type: fsm.TypeString, Doc: "of the Jobs; default: that of the object that the machine drives"},

@@ -188,7 +188,7 @@ func TestActionsAreIdempotent(t *testing.T) {
 		"read":         {action: "ReadObject", with: fixed(and(params{"fields": []any{"spec.size"}}))},
 		"claim":        {action: "Claim", setup: claimed(nobody), with: fixed(target), writes: []string{"patch ConfigMap"}},
 		"take a claim": {action: "Claim", setup: claimed(gonePlan), with: fixed(target), writes: []string{"patch ConfigMap"}},
-		"give it back": {action: "Unclaim", setup: claimed(func(p *plan) string { return claimOf(p.Namespace, p.Name, p.UID) }), with: fixed(target), writes: []string{"patch ConfigMap"}},
+		"release it":   {action: "Unclaim", setup: claimed(func(p *plan) string { return claimOf(p.Namespace, p.Name, p.UID) }), with: fixed(target), writes: []string{"patch ConfigMap"}},
 		"end of a job": {action: "EndJob", setup: withJob, meanwhile: goJobs, with: fixed(nil), writes: []string{"delete Job"}},
 		"job": {action: "RunJob", meanwhile: endJobs(batchv1.JobSuccessCriteriaMet, batchv1.JobComplete),
 			with: fixed(params{"manifest": plainJob("restore")}), writes: []string{"create Job", "create MachineState", "patch MachineState"}},

@@ -72,7 +72,7 @@ type knownServers struct {
 func (k knownServers) unclear() string {
 	switch n := len(k.addresses); {
 	case k.identities == 0:
-		return "no Lease in kube-system with the label " + identityLabel + " tells how many API servers there are"
+		return "no Lease in kube-system with the label " + identityLabel + " says how many API servers there are"
 	case k.identities == 1 && n == 0, n >= k.identities:
 		return ""
 	default:

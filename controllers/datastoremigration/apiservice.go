@@ -18,7 +18,7 @@ import (
 	"github.com/phasegate/phasegate/resources"
 )
 
-// parking takes the APIService of v3 from the aggregated API server, and gives it back. What it was is saved with the
+// parking takes the APIService of v3 from the aggregated API server, and releases it. What it was is saved with the
 // state before it is changed, and on itself; a crash in between leaves it as it was, or changed and bearing both. People
 // see an APIService without a service, with the UID of the migration.
 type parking struct {
@@ -69,7 +69,7 @@ func (p *parking) disableAPIService(ctx context.Context, sc *scope) (outputs, er
 }
 
 // parks is true from before this migration points the APIService to the CRDs until it has
-// given it back, or keeps it for good.
+// released it, or keeps it for good.
 func parks(sc *scope) bool {
 	return sc.Machine.Holds(&sc.Object.Status.Machine, disableAction) || sc.Saved(savedAPIServiceKey) != ""
 }

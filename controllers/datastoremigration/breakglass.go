@@ -47,7 +47,7 @@ type LockWrite string
 
 // The deeds.
 const (
-	DeleteMigration   LockWrite = "delete the migration, so that a manager which comes back gives the rest back"
+	DeleteMigration   LockWrite = "delete the migration, so that a manager which comes back releases the rest"
 	OpenAPIService    LockWrite = "put the APIService of Calico's API server back"
 	DeleteV3Lock      LockWrite = "delete the lock of v3, which is a copy"
 	RemoveWriteBlock  LockWrite = "lift the fence around v1"
@@ -115,7 +115,7 @@ func find(all []migration, uid types.UID) *migration {
 }
 
 // Unlock decides how to open what is closed. It is an ErrHeld while a migration holds the
-// lock, unless force says that no manager gives it back.
+// lock, unless force says that no manager releases it.
 func (l *Locks) Unlock(force bool) (UnlockDecision, error) {
 	if v := l.openHand(); len(v.Deeds) > 0 {
 		return v, nil
@@ -157,9 +157,9 @@ func (l *Locks) openV1(force bool) (UnlockDecision, error) {
 		return UnlockDecision{Says: fmt.Sprintf("DatastoreMigration %s has closed v1, and is in phase %s", holder.Name, holder.CurrentPhase()),
 			Deeds: l.andOpenV1(DeleteMigration)}, nil
 	case lockedBy(l.V1) == "":
-		return UnlockDecision{Says: "v1 was closed by somebody who left no name, and not by a migration of ours", Deeds: []LockWrite{OpenV1}}, nil
+		return UnlockDecision{Says: "v1 was closed without a note of who did it, and not by a migration of ours", Deeds: []LockWrite{OpenV1}}, nil
 	}
-	v := UnlockDecision{Says: fmt.Sprintf("v1 was closed by a DatastoreMigration that is gone, UID %s: nobody gives back what it held", lockedBy(l.V1))}
+	v := UnlockDecision{Says: fmt.Sprintf("v1 was closed by a DatastoreMigration that is gone, UID %s: nothing releases what it held", lockedBy(l.V1))}
 	if l.v3ClosedBy(lockedBy(l.V1)) {
 		v.Deeds = append(v.Deeds, DeleteV3Lock)
 	}
@@ -171,7 +171,7 @@ func (l *Locks) v3ClosedBy(uid types.UID) bool {
 	return l.Behind != nil && lockedBy(l.Behind) == uid || l.V3 != nil && lockedBy(l.V3) == uid
 }
 
-// andOpenV1 is what comes after some deeds to give v1 back.
+// andOpenV1 is what comes after some deeds to open v1.
 func (l *Locks) andOpenV1(first ...LockWrite) []LockWrite {
 	if l.Parked {
 		first = append(first, OpenAPIService)
@@ -205,7 +205,7 @@ func (l *Locks) held(by *migration, has string) error {
 		since = " at " + at.UTC().Format(time.RFC3339)
 	}
 	if l.migration(by.UID) == nil {
-		return fmt.Errorf("%w: DatastoreMigration %s is gone, but its MachineState says that it has %s%s, in phase %s: the manager is giving it back; if none can be brought to run, --force opens it (docs/operate/break-glass.md)",
+		return fmt.Errorf("%w: DatastoreMigration %s is gone, but its MachineState says that it has %s%s, in phase %s: the manager is releasing it; if none can be brought to run, --force opens it (docs/operate/break-glass.md)",
 			ErrHeld, by.Name, has, since, by.CurrentPhase())
 	}
 	if l.passed(by) {

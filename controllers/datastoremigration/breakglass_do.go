@@ -113,7 +113,7 @@ func (b *BreakGlass) side(ctx context.Context, gvk schema.GroupVersionKind) (*un
 }
 
 // holder is the migration that has closed v1. Of one that is gone with its state, all that
-// is left is its UID, which is all that giving back needs.
+// is left is its UID, which is all that releasing needs.
 func (b *BreakGlass) holder(l *Locks) *migration {
 	uid := types.UID("")
 	if l.V1 != nil {
@@ -202,7 +202,7 @@ const (
 )
 
 // set opens or closes one side. What it writes over is what was seen, but for a manager
-// that gives back at the same time: it has done it then.
+// that releases at the same time: it has done it then.
 func (b *BreakGlass) set(ctx context.Context, seen *unstructured.Unstructured, ready bool) error {
 	note, err := b.note(ctx, ready)
 	if err != nil {

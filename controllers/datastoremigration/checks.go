@@ -196,8 +196,8 @@ func (s *preflight) whoLocked(ctx context.Context, holder, asking types.UID) ([]
 		gone = gone && all[i].UID != holder
 	}
 	if gone {
-		return []check.Finding{{Level: check.Failure, Message: fmt.Sprintf("v1 ClusterInformation has datastoreReady=false, locked by a DatastoreMigration that is gone, UID %s: its finalizer was removed by hand, so nobody gave back what it held", holder),
-			Remedy: "give it back by kubectl phasegate unlock, or by hand as docs/operate/break-glass.md says under \"A migration that is gone\"; this one goes on then; if the cluster was migrated already and uses v3, see \"A cluster that was migrated\" in docs/operate/backup-restore.md"}}, nil
+		return []check.Finding{{Level: check.Failure, Message: fmt.Sprintf("v1 ClusterInformation has datastoreReady=false, locked by a DatastoreMigration that is gone, UID %s: its finalizer was removed by hand, so nothing released what it held", holder),
+			Remedy: "release it by kubectl phasegate unlock, or by hand as docs/operate/break-glass.md says under \"A migration that is gone\"; then this one continues; if the cluster was migrated already and uses v3, see \"A cluster that was migrated\" in docs/operate/backup-restore.md"}}, nil
 	}
 	return []check.Finding{{Level: check.Failure, Message: fmt.Sprintf("v1 ClusterInformation has datastoreReady=false, locked by %q", holder),
 		Remedy: "find out who locked the datastore, then: kubectl phasegate unlock"}}, nil

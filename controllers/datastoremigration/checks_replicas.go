@@ -51,7 +51,7 @@ func judgeManagers(pods []corev1.Pod, own types.NamespacedName) []check.Finding 
 		return nil
 	}
 	return []check.Finding{{Level: check.Failure,
-		Message: fmt.Sprintf("managers are ready on one node only (%s), or not at all: if it is lost while v1 is locked, Calico gives a new manager no address, and nobody opens v1", pods[i].Spec.NodeName),
+		Message: fmt.Sprintf("managers are ready on one node only (%s), or not at all: if it is lost while v1 is locked, Calico gives a new manager no address, and v1 stays locked", pods[i].Spec.NodeName),
 		Remedy:  "run two on different nodes (Helm: controllers.datastoremigration.replicas=2), or on the network of the node (Helm: hostNetwork=true)"}}
 }
 

@@ -215,7 +215,7 @@ func (s *cleanUp) tellKept(sc *scope, left []kindCRD, held map[string]copier.V1K
 	}
 	if len(kept) > 0 {
 		slices.Sort(kept)
-		sc.Warn("CRDsKept", "%d CRDs of v1 stay, with their objects: %s. While there is one, programs of Calico that are not told their API group use v1: delete those that are empty", len(kept), strings.Join(examples(kept, asIs), "; "))
+		sc.Warn("CRDsKept", "%d CRDs of v1 stay, with their objects: %s. While there is one, programs of Calico without a configured API group use v1: delete those that are empty", len(kept), strings.Join(examples(kept, asIs), "; "))
 	}
 	return nil
 }

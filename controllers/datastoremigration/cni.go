@@ -149,7 +149,7 @@ func (r *rollout) addCNI(node *appsv1.DaemonSet, c *corev1.Container, t cniTempl
 		if waived {
 			return
 		}
-		why = fmt.Sprintf("what the CNI plugin is told cannot be seen: %s; once its configuration has calico_api_group %s on every node, set the annotation %s", t.unseen, apiGroupValue, waiver)
+		why = fmt.Sprintf("the CNI plugin's configuration cannot be read: %s; once its configuration has calico_api_group %s on every node, set the annotation %s", t.unseen, apiGroupValue, waiver)
 	case group == groupFromEnv && slices.Contains(r.unset, component):
 		return // it is said already
 	case group == groupFromEnv:
@@ -201,7 +201,7 @@ func (r *components) cniFollows() check.Check {
 		switch group := t.decided(c); {
 		case t.unseen != "":
 			return []check.Finding{{Level: check.Warning,
-				Message: fmt.Sprintf("what the CNI plugin is told cannot be seen: %s", t.unseen),
+				Message: fmt.Sprintf("the CNI plugin's configuration cannot be read: %s", t.unseen),
 				Remedy:  fmt.Sprintf("let the plugin's configuration have calico_api_group %s once v3 is open; the migration will ask you to waive %s", apiGroupValue, waiveCNI)}}, nil
 		case group == groupFromEnv, strings.EqualFold(group, apiGroupValue):
 			return nil, nil

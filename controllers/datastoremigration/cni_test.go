@@ -80,11 +80,11 @@ func TestWhatTheCNIPluginIsTold(t *testing.T) {
 		"two plugins, one of v1": {why: "each asks for itself", init: []corev1.Container{container(installCNI, v3, corev1.EnvVar{Name: cniTemplateEnv, Value: template(`, "calico_api_group": "crd.projectcalico.org/v1"`) + template(`, "calico_api_group": "projectcalico.org/v3"`)})},
 			want: rollout{pending: []string{noneSaid + "variable CNI_NETWORK_CONFIG has calico_api_group crd.projectcalico.org/v1)"}, configMapHasGroup: true}, warns: "has calico_api_group crd.projectcalico.org/v1"},
 		"a file": {why: "it is on the node", init: []corev1.Container{container(installCNI, v3, manifest, corev1.EnvVar{Name: cniTemplateFileEnv, Value: "/etc/net.conf"})},
-			want: rollout{pending: []string{"calico-node (what the CNI plugin is told cannot be seen: its variable CNI_NETWORK_CONFIG_FILE names a file; once its configuration has calico_api_group projectcalico.org/v3 on every node, set the annotation waive=cni)"}}, warns: "cannot be seen"},
-		"a file, waived": {why: "a person has looked", init: []corev1.Container{container(installCNI, v3, corev1.EnvVar{Name: cniTemplateFileEnv, Value: "/etc/net.conf"})}, waived: true, warns: "cannot be seen"},
+			want: rollout{pending: []string{"calico-node (the CNI plugin's configuration cannot be read: its variable CNI_NETWORK_CONFIG_FILE names a file; once its configuration has calico_api_group projectcalico.org/v3 on every node, set the annotation waive=cni)"}}, warns: "cannot be read"},
+		"a file, waived": {why: "a person has looked", init: []corev1.Container{container(installCNI, v3, corev1.EnvVar{Name: cniTemplateFileEnv, Value: "/etc/net.conf"})}, waived: true, warns: "cannot be read"},
 		"no file":        {why: "an empty variable is none", init: []corev1.Container{container(installCNI, v3, corev1.EnvVar{Name: cniTemplateFileEnv})}},
 		"no ConfigMap": {why: "install-cni would not start", init: []corev1.Container{container(installCNI, v3, from("mine", "config"))},
-			want: rollout{pending: []string{"calico-node (what the CNI plugin is told cannot be seen: ConfigMap mine has no config; once its configuration has calico_api_group projectcalico.org/v3 on every node, set the annotation waive=cni)"}}, warns: "ConfigMap mine has no config"},
+			want: rollout{pending: []string{"calico-node (the CNI plugin's configuration cannot be read: ConfigMap mine has no config; once its configuration has calico_api_group projectcalico.org/v3 on every node, set the annotation waive=cni)"}}, warns: "ConfigMap mine has no config"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "calico-system", Name: calicoNode}}

@@ -204,7 +204,7 @@ func TestGoesBefore(t *testing.T) {
 		"younger, has begun":    {why: "who has its finalizer has passed this very check", other: side{age: 1, phase: "Pending", finalizers: fin}, dm: side{age: 2}, want: true},
 		"younger, in its check": {why: "it has not passed yet, and will see us", other: side{age: 1, phase: "Pending"}, dm: side{age: 2}},
 		"older, rejected":       {why: "it will never do anything", other: side{age: 2, phase: "Rejected"}, dm: side{age: 1}},
-		"older, failed":         {why: "it has given everything back", other: side{age: 2, phase: "Failed", finalizers: fin}, dm: side{age: 1}},
+		"older, failed":         {why: "it has released everything", other: side{age: 2, phase: "Failed", finalizers: fin}, dm: side{age: 1}},
 		"failed, but holding":   {why: "the ledger counts more than the phase", other: side{age: 1, phase: "Failed", held: []string{"v1Lock"}}, dm: side{age: 2}, want: true},
 		"younger, complete":     {why: "its clean-up would delete what we read from", other: side{age: 1, phase: "Complete", finalizers: fin, held: []string{"v1Lock"}}, dm: side{age: 2}, want: true},
 	}

@@ -335,8 +335,8 @@ func (s *dependents) canBeProtected() check.Check {
 		}
 		for _, group := range all.hidden {
 			findings = append(findings, check.Finding{Level: check.Failure,
-				Message: fmt.Sprintf("the API server cannot tell what is in %s, where something may depend on Calico's objects", group),
-				Remedy:  "mend what serves it, or remove its APIService"})
+				Message: fmt.Sprintf("the API server cannot list what is in %s, where something may depend on Calico's objects", group),
+				Remedy:  "repair what serves it, or remove its APIService"})
 		}
 		missing, err := rbac.Missing(ctx, s.client, all.needs)
 		for _, need := range missing {

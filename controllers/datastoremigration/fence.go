@@ -230,7 +230,7 @@ func (f *fence) partsOf(ctx context.Context, dm *migration, names []string) (par
 }
 
 // letUsPass lifts a fence of this migration that was made for another account, because
-// the manager runs as another one since: nobody could give v1 back through it. It is for
+// the manager runs as another one since: nobody could open v1 through it. It is for
 // releases only, for which v1 need not be closed any more.
 func (f *fence) letUsPass(ctx context.Context, sc *scope) error {
 	named, _ := policies.Named(sc.Object, migrationv1.FenceName)
@@ -245,7 +245,7 @@ func (f *fence) letUsPass(ctx context.Context, sc *scope) error {
 	if err := f.removeFence(ctx, sc.Object); err != nil {
 		return err
 	}
-	return &fsm.WaitError{After: fenceSettles, Message: "the fence around v1 was made for another account than this one; it is lifted, to give v1 back"}
+	return &fsm.WaitError{After: fenceSettles, Message: "the fence around v1 was made for another account than this one; it is removed, to open v1"}
 }
 
 func (f *fence) nameOf(part client.Object) string {

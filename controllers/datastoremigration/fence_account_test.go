@@ -50,7 +50,7 @@ func TestAnotherAccountUnderTheLock(t *testing.T) {
 					return cl.Create(ctx, obj, opts...)
 				}})
 			err := secondLook(t, cl, dm)
-			if broken := err != nil && strings.Contains(err.Error(), "somebody else has removed or changed the fence"); broken != c.broken || err != nil && !broken {
+			if broken := err != nil && strings.Contains(err.Error(), "another client has removed or changed the fence"); broken != c.broken || err != nil && !broken {
 				t.Fatalf("it says %v: %s", err, c.why)
 			}
 			for _, name := range policies.Names {

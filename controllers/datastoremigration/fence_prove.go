@@ -59,7 +59,7 @@ func (f *fence) fenceStands(ctx context.Context, sc *scope) error {
 		}
 		if over = over || taken; !taken {
 			side, _, _ := strings.Cut(part.GetName(), "-")
-			return lockBroken("somebody else has removed or changed the fence around " + side + ", " + f.nameOf(part) + ",")
+			return lockBroken("another client has removed or changed the fence around " + side + ", " + f.nameOf(part) + ",")
 		}
 	}
 	if over {

@@ -32,7 +32,7 @@ func TestLockIsFree(t *testing.T) {
 		"another's":     {why: "two would open it for each other", locked: true, holder: "known", asking: "other", want: []string{`failure: v1 ClusterInformation has datastoreReady=false, locked by "known"`}},
 		"a person asks": {why: "v1 stays locked for good after a migration: helm test is not to fail for it", locked: true, holder: "known", want: []string{"info: v1 is locked by DatastoreMigration v1-to-v3"}},
 		"of one that is gone": {why: "nobody will open it", locked: true, holder: "gone", want: []string{
-			"failure: v1 ClusterInformation has datastoreReady=false, locked by a DatastoreMigration that is gone, UID gone: its finalizer was removed by hand, so nobody gave back what it held"}},
+			"failure: v1 ClusterInformation has datastoreReady=false, locked by a DatastoreMigration that is gone, UID gone: its finalizer was removed by hand, so nothing released what it held"}},
 		"by a person": {why: "with kubectl phasegate lock", locked: true, holder: "kubectl phasegate lock: admin at 9", want: []string{"failure: v1 ClusterInformation has datastoreReady=false: a person closed it (kubectl phasegate lock: admin at 9)"}},
 		"by hand":     {why: "no note says by whom", locked: true, want: []string{`failure: v1 ClusterInformation has datastoreReady=false, locked by ""`}},
 	}

@@ -102,7 +102,7 @@ func (s *v1Lock) v1Closed(ctx context.Context, uid types.UID, enforced bool) err
 	// Calico's components may drop the note when they write the object; the fence keeps them from it, and heeds the note.
 	ours := info != nil && (lockedBy(info) == uid || lockedBy(info) == "" && !enforced)
 	if enforced && info == nil || info != nil && (isReady(info) || !ours) {
-		return lockBroken("somebody else has opened v1, " + s.registry.Lock().V1GVK().GroupKind().String() + " " + clusterInformationName)
+		return lockBroken("another client has opened v1, " + s.registry.Lock().V1GVK().GroupKind().String() + " " + clusterInformationName)
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func untilDeadline(do step) step {
 		if lock == nil || lock.Deadline == nil {
 			return do(ctx, sc)
 		}
-		over := fsm.Terminal("LockDeadline", "v1 has been locked until its deadline, %s, and everything is given back: see what it waited for (an API server that does not answer, a copy that takes long), or give LockV1 a later deadline",
+		over := fsm.Terminal("LockDeadline", "v1 has been locked until its deadline, %s, and everything is released: see what it waited for (an API server that does not answer, a copy that takes long), or give LockV1 a later deadline",
 			lock.Deadline.UTC().Format(time.RFC3339))
 		left := lock.Deadline.Sub(sc.Clock.Now())
 		if left <= 0 {

@@ -69,7 +69,7 @@ func (l *v3Lock) closeV3(ctx context.Context, sc *scope, gvk schema.GroupVersion
 	if info == nil {
 		err = l.client.Create(ctx, want)
 		if apierrs.IsAlreadyExists(err) {
-			return fsm.Wait("the v3 ClusterInformation was created by somebody else just now")
+			return fsm.Wait("another client has just created the v3 ClusterInformation")
 		}
 	} else if lockedBy(info) != uid || !equality.Semantic.DeepEqual(info.Object["spec"], want.Object["spec"]) {
 		err = patch.MutateAndPatchSpec(ctx, l.client, info, func(u *unstructured.Unstructured) {

@@ -86,7 +86,7 @@ func TestGaugesOfAStatus(t *testing.T) {
 		"copying ahead": {why: "v3 is closed, where nobody sees it; v1, which Calico runs on, is open",
 			in:   status{Phase: "Pending", Machine: machine{Phase: "Pending", EnteredAt: sinceMicro(), Held: v1alpha1.Held("v1Fence", "sideDoor", "v3Lock", "v3Copies")}},
 			want: map[string]float64{"calico_migration_phase{pending}": 1, "phasegate_migration_last_progress_timestamp_seconds": now}},
-		"v1 given back": {why: "the lock of v3 goes later, and nobody waits for that",
+		"v1 released": {why: "the lock of v3 goes later, and nobody waits for that",
 			in:   status{Phase: "Failed", Machine: machine{Phase: "RollingBack", EnteredAt: sinceMicro(), Held: v1alpha1.Held("v1Fence", "sideDoor", "v3Lock", "v3Copies")}},
 			want: map[string]float64{"calico_migration_phase{failed}": 1, "phasegate_migration_last_progress_timestamp_seconds": now}},
 		"about to lock": {why: "the ledger says it before the deed, and a crash in between must not hide a lock",

@@ -150,7 +150,7 @@ func TestAStateFromElsewhereParksNothing(t *testing.T) {
 		wantAggregated bool
 	}{
 		"nothing of its":        {why: "the cluster has been migrated since"},
-		"another migration's":   {why: "that one gives back itself", parkedBy: "other", v1LockedBy: "other"},
+		"another migration's":   {why: "that one releases itself", parkedBy: "other", v1LockedBy: "other"},
 		"parked by it":          {why: "its finalizer was removed by hand", parkedBy: "u", wantAggregated: true},
 		"v1 is locked by it":    {why: "kube-apiserver has made the APIService anew, without the mark", v1LockedBy: "u", wantAggregated: true},
 		"locked and marked too": {why: "as it was left", parkedBy: "u", v1LockedBy: "u", wantAggregated: true},

@@ -72,7 +72,7 @@ func detachedBy(migration types.UID) func(*copier.Meta) bool {
 	return func(obj *copier.Meta) bool { return resources.IsDetached(obj, migration) }
 }
 
-// attachV1Owners gives v1 objects back what detachV1Owners took.
+// attachV1Owners restores to v1 objects what detachV1Owners took.
 func (s *owners) attachV1Owners(ctx context.Context, sc *scope) (outputs, error) {
 	if err := s.fence.letUsPass(ctx, sc); err != nil {
 		return nil, err

@@ -1,5 +1,5 @@
 // Package datastoremigration is the work behind the DatastoreMigration machine: a
-// type and a file for each effect, with what takes it and what gives it back. Start
+// type and a file for each effect, with what takes it and what releases it. Start
 // with newEffects, and Program, which binds names to work. What comes after what is written in
 // phases/datastore-migration.yaml, not here; how the status is stored is the
 // runner's business, how objects are converted and copied that of resources.
@@ -32,7 +32,7 @@ type (
 	outputs   = map[string]any
 )
 
-// effects are all that a migration takes, does and gives back, each of a type of its own, which has the client and the
+// effects are all that a migration takes, does and releases, each of a type of its own, which has the client and the
 // settings that it needs and the effects that it rests on. What one keeps between calls saves time and no more: all
 // state is in the cluster.
 type effects struct {
@@ -128,10 +128,10 @@ func Program(c client.Client, settings Settings) *runner.Program[*migration] {
 const roleLock = "lock"
 
 var roles = map[string]fsm.Role{
-	roleLock: {Doc: "Nobody can write v1 while it is held: status.lock, the metrics and the alerts tell of it.", Of: fsm.RoleOfEffect, Required: true, Unique: true},
+	roleLock: {Doc: "v1 cannot be written while it is held: status.lock, the metrics and the alerts show it.", Of: fsm.RoleOfEffect, Required: true, Unique: true},
 }
 
-// isLocked tells whether v1 is locked, or is about to be, and can still be given back.
+// isLocked tells whether v1 is locked, or is about to be, and can still be released.
 func isLocked(m *fsm.Machine, dm *migration) bool {
 	return m.HoldsRole(&dm.Status.Machine, roleLock)
 }
@@ -148,10 +148,10 @@ func (e *effects) looking() map[string]runner.Action[*migration] {
 		DetectAction: {ActionSpec: fsm.ActionSpec{Doc: "Compares both sides; changes nothing. While the aggregated API server owns v3, it sees something through the side door only.",
 			Outputs: map[string]fsm.Type{"conflicts": fsm.TypeInt, "examples": fsm.TypeStrings}}, Do: e.copying.detectConflicts,
 			Rights: grants(onAPIService("get"), e.lists(), e.onV3("get patch"), e.onV3Status("patch"))},
-		"Drain": {ActionSpec: fsm.ActionSpec{Doc: "Waits until nobody writes v1 any more.",
+		"Drain": {ActionSpec: fsm.ActionSpec{Doc: "Waits until all admitted writes of v1 have landed.",
 			Params: map[string]fsm.Param{
-				"quiet":  {Type: fsm.TypeDuration, Doc: "how long nobody may have written"},
-				"atMost": {Type: fsm.TypeDuration, Doc: "when to go on all the same, where the lock is cooperative only"}},
+				"quiet":  {Type: fsm.TypeDuration, Doc: "how long v1 must not have been written"},
+				"atMost": {Type: fsm.TypeDuration, Doc: "when to continue nevertheless, if the lock is cooperative only"}},
 			Outputs: map[string]fsm.Type{"quiet": fsm.TypeBool}}, Do: untilDeadline(e.v1Lock.drain),
 			Rights: grants(apiServersRights(), e.onV1Lock("patch"), allOf("list", resources.V1Group, e.registry.All(), (*resources.Kind).V1Plural))}, // the lock is v1's, too
 		"AwaitV3Served": {ActionSpec: fsm.ActionSpec{Doc: "Waits until every v3 kind is served from its CRD."}, Do: untilDeadline(e.parking.awaitV3Served),
@@ -203,12 +203,12 @@ func (e *effects) acting() map[string]runner.Action[*migration] {
 		"RestoreAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Puts the saved APIService back."}, Do: e.parking.restoreAPIService,
 			// Where somebody has deleted it; a create cannot be bound to a name.
 			Rights: grants(onAPIService("get patch"), rule("create", apiServiceGroup, "apiservices"), e.onV1Lock("get"))},
-		"DeleteDisabledAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Drops the saved APIService, and deletes the parked one, which kube-apiserver makes anew: else API servers go on to tell clients of the kinds of the aggregated API server."},
+		"DeleteDisabledAPIService": {ActionSpec: fsm.ActionSpec{Doc: "Deletes the parked APIService and its saved copy. kube-apiserver creates it again; otherwise API servers keep the aggregated API server's kinds in discovery."},
 			Do:     e.parking.forgetParked,
 			Rights: grants(apiServersRights(), onAPIService("get delete"))},
 		lockV3Action: {ActionSpec: fsm.ActionSpec{Doc: "Creates or sets the v3 ClusterInformation with datastoreReady false."}, Do: e.v3Lock.lockV3,
 			Rights: grants(onAPIService("get"), e.onV1Lock("get"), e.onV3Lock("get patch"), rule("create", resources.V3Group, e.registry.Lock().V3Plural()))},
-		"UnlockV3": {ActionSpec: fsm.ActionSpec{Doc: "Gives the v3 lock back. created: keep opens the ClusterInformation that LockV3 created instead of deleting it.",
+		"UnlockV3": {ActionSpec: fsm.ActionSpec{Doc: "Releases the v3 lock. created: keep opens the ClusterInformation that LockV3 created instead of deleting it.",
 			Params: map[string]fsm.Param{"created": {Type: fsm.TypeString, Doc: "keep, or delete: the default"}}}, Do: e.v3Lock.unlockV3,
 			Rights: grants(onAPIService("get patch"), e.onV1Lock("get patch"), e.onV3Lock("get patch delete"), removeFenceRights())},
 		OpenDoorAction: {ActionSpec: fsm.ActionSpec{Doc: "Adds a served version to the v3 CRDs, through which v3 can be written while the aggregated API server owns it. sideDoor is false where that is refused. Without that server v3 itself is the way, and no CRD is changed.",

@@ -15,7 +15,7 @@ import (
 
 // A migration whose state is lost is recognized by what bears its UID in the cluster: the
 // lock of v1, that of v3, the fence and the side door. The first of them is taken before
-// anything else, and the last given back after everything else.
+// anything else, and the last released after everything else.
 
 // wasLost tells whether the state of the migration was lost, and with it what was saved.
 func wasLost(dm *migration) bool {
@@ -60,7 +60,7 @@ func (g *guards) lockTraces(ctx context.Context, dm *migration, t *traces) error
 }
 
 // notThePeers is an error where Calico's own controller may be at work on the object: its
-// finalizer has the same name, and what it has left is not ours to give back.
+// finalizer has the same name, and what it has left is not ours to release.
 func (g *guards) notThePeers(ctx context.Context, dm *migration, _ *traces) error {
 	if dm.Name != peerName {
 		return nil
@@ -84,13 +84,13 @@ func (g *guards) v3OpenedByMigration(ctx context.Context, _ *fsm.Machine, dm *mi
 	}
 	served := !isAggregated(svc)
 	if t.v1Locked && served && t.v3Open && !t.v3Ours {
-		return false, "", fmt.Errorf("v1 is closed by this migration and v3 is open, but its ClusterInformation %s was not made by it: whether v3 is in use already cannot be told; "+
+		return false, "", fmt.Errorf("v1 is closed by this migration and v3 is open, but its ClusterInformation %s was not made by it: it is unknown whether v3 is in use already; "+
 			"restore MachineState %s.%s from a backup; or, if Calico's components use v3, annotate that object with %s=%s", clusterInformationName, MachineName, dm.UID, migrationv1.AnnotationMigratedBy, dm.UID)
 	}
 	return served && t.v3Open && t.v3Ours, fmt.Sprintf("v3 is served from its CRDs: %t, open: %t, its lock made by this migration: %t", served, t.v3Open, t.v3Ours), nil
 }
 
-// leftByMigration tells whether anything is in place that the migration has to give back.
+// leftByMigration tells whether anything is in place that the migration has to release.
 func (g *guards) leftByMigration(ctx context.Context, _ *fsm.Machine, dm *migration) (bool, string, error) {
 	t, err := g.traces(ctx, dm)
 	if err != nil {

@@ -46,7 +46,7 @@ func Bindings() fsm.Bindings { return Program(nil, Settings{Registry: resources.
 
 // Gate makes the controllers, to be added to a manager: they run while the CRD of
 // DatastoreMigration is established, whosever it is; and whether it is or not, what
-// migrations have left that are gone is given back.
+// migrations have left that are gone is released.
 func Gate(cfg *rest.Config, machine *machinestore.Handle, settings Settings, metrics *runner.Metrics) *runner.Pair {
 	return runner.Driver[*migration]{
 		Name: controllerName, Config: cfg, CRDName: migrationv1.CRDName, Machine: machine, Namespace: settings.CalicoNamespace,

@@ -210,7 +210,7 @@ func (s *door) v3Version(ctx context.Context, m *fsm.Machine, dm *migration) (ve
 	return migrationv1.SideDoorVersion, "", nil
 }
 
-// mustReachV3 is overV3 for what gives back. Where v3 is out of reach it waits: while the
+// mustReachV3 is overV3 for what releases. Where v3 is out of reach it waits: while the
 // APIService is parked, for the CRDs to serve v3; else for a side door, because what was
 // copied ahead hurts nobody, and the APIService is not to be touched while owners are in place.
 func (s *door) mustReachV3(ctx context.Context, sc *scope, do func(version string) error) error {

@@ -38,7 +38,7 @@ type room struct {
 const (
 	// DefaultStoreQuota is etcd's own default (--quota-backend-bytes).
 	DefaultStoreQuota = int64(2) << 30
-	// storeLimit is how much of the quota may be used: giving back takes writes, too.
+	// storeLimit is how much of the quota may be used: releasing takes writes, too.
 	storeLimit = 0.9
 	// The store is looked at the sooner, the less room there is: as if it grew by so much in a second.
 	storeGrowth = 20 * mebibyte
@@ -155,7 +155,7 @@ func judgeSpace(adds, size, quota int64, given bool, unknown error) []check.Find
 		return []check.Finding{{Level: check.Info, Message: message}}
 	}
 	return []check.Finding{{Level: check.Failure,
-		Message: message + fmt.Sprintf(": more than %.0f %%, and a full etcd takes no write of anybody", storeLimit*100),
+		Message: message + fmt.Sprintf(": more than %.0f %%, and a full etcd accepts no writes", storeLimit*100),
 		Remedy:  "defragment it, or raise its quota; " + set}}
 }
 
@@ -166,7 +166,7 @@ func inMiB(bytes int64) int64 { return (bytes + mebibyte - 1) / mebibyte }
 type storeFullError struct{ size, quota int64 }
 
 func (e *storeFullError) Error() string {
-	return fmt.Sprintf("etcd has %d MiB of a quota of %d MiB, and at most %.0f %% may be used, because a full etcd takes no write of anybody",
+	return fmt.Sprintf("etcd has %d MiB of a quota of %d MiB, and at most %.0f %% may be used, because a full etcd accepts no writes",
 		inMiB(e.size), inMiB(e.quota), storeLimit*100)
 }
 
@@ -229,7 +229,7 @@ func nextLook(size, quota int64) time.Duration {
 	return min(max(time.Duration(room/storeGrowth*float64(time.Second)), storeSoon), storeLate)
 }
 
-// ReasonStoreFull is why a migration gave everything back whose copies had no room.
+// ReasonStoreFull is why a migration released everything whose copies had no room.
 const ReasonStoreFull = "StoreFull"
 
 // withoutRoom makes of what ended a copy for want of room an end of the migration; nil: it was something else. A store
@@ -250,5 +250,5 @@ func (s *room) withoutRoom(ctx, copying context.Context, sc *scope, version stri
 // storeFull is the end of a migration that has filled the store. It is remembered until the copies are deleted: when
 // somebody has made room, nothing is copied again before that.
 func storeFull(done string, err error) error {
-	return fsm.Terminal(ReasonStoreFull, "etcd is full and takes no more writes, of anybody; %s: make room (defragment it, raise its --quota-backend-bytes), then run `etcdctl alarm disarm`, and everything is given back: %w", done, err)
+	return fsm.Terminal(ReasonStoreFull, "etcd is full and accepts no more writes; %s: make room (defragment it, raise its --quota-backend-bytes), then run `etcdctl alarm disarm`, and everything is released: %w", done, err)
 }

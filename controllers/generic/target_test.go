@@ -17,7 +17,7 @@ import (
 	"github.com/phasegate/phasegate/test/support/harness"
 )
 
-// The spec is edited between taking and giving back. The Deployment that was scaled down is
+// The spec is edited between taking and releasing. The Deployment that was scaled down is
 // scaled up again, and the other one is left alone: a phase that begins again after the edit
 // does not scale it down either.
 func target(t *testing.T, b *bench) {

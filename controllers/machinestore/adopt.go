@@ -126,7 +126,7 @@ func (s *Store) warn(ctx context.Context) {
 		}
 		all, err := s.unfit(ctx, m, nil)
 		if err != nil {
-			s.Log.Info("cannot tell whether the objects of a machine can go on with it", "machine", name, "error", err.Error())
+			s.Log.Info("cannot find out whether the objects of a machine can continue with it", "machine", name, "error", err.Error())
 		}
 		for _, u := range all {
 			s.Log.Info("objects cannot go on with the machine in force", "machine", name, "finding", u.finding(m).String())

@@ -51,7 +51,7 @@ func TestFallBack(t *testing.T) {
 		"by the compiled-in one":  {why: "it goes on as it was", states: []v1alpha1.MachineState{drivenBy(stands("front", "Closed"), shipped)}, driven: true},
 		"under way":               {why: "the refused file may have had something else in mind for it, a gate for example", states: []v1alpha1.MachineState{drivenBy(stands("front", "Closed"), nil)}, want: []string{"nothing drives the objects of machine door", "Door house/front", "under way in phase Closed with revision sha256:other", "correct"}},
 		"phase of its own":        {why: "the compiled-in one does not have it", states: []v1alpha1.MachineState{drivenBy(stands("front", "Ajar"), nil)}, want: []string{"Door house/front", "in phase Ajar, which is not here"}},
-		"holds something":         {why: "the compiled-in one cannot give it back", states: []v1alpha1.MachineState{drivenBy(stands("front", "Open", "bolt"), nil)}, want: []string{"bolt is held"}},
+		"holds something":         {why: "the compiled-in one cannot release it", states: []v1alpha1.MachineState{drivenBy(stands("front", "Open", "bolt"), nil)}, want: []string{"bolt is held"}},
 		"no answer":               {why: "nothing is guessed", err: errors.New("no route"), want: []string{"cannot be asked", "no route"}},
 		"whose it is, is unknown": {why: "it may be this one's", file: "a: b: c", states: []v1alpha1.MachineState{drivenBy(stands("front", "Closed"), nil)}, want: []string{"under way in phase Closed"}},
 		"another process":         {why: "that one judges it", states: []v1alpha1.MachineState{drivenBy(stands("front", "Closed"), nil)}, others: true},

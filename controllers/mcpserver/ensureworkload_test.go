@@ -349,7 +349,7 @@ func TestTakenNames(t *testing.T) {
 		_, err := do(t.Context(), w.client, w.srv, "EnsureWorkload")
 		var terminal *fsm.TerminalError
 		if !errors.As(err, &terminal) || terminal.Reason != "NameTaken" ||
-			!strings.Contains(err.Error(), theirs.GetName()+" belongs to nobody") || !strings.Contains(err.Error(), "choose another name") {
+			!strings.Contains(err.Error(), theirs.GetName()+" belongs to no owner") || !strings.Contains(err.Error(), "choose another name") {
 			t.Errorf("%T %s: error = %v, want a terminal one that names it and the remedy", theirs, theirs.GetName(), err)
 		}
 		if now := get(w, theirs.DeepCopyObject().(client.Object), theirs.GetName()); now.GetResourceVersion() != theirs.GetResourceVersion() {

@@ -120,7 +120,7 @@ func backendPart(w workload) part {
 	set := w.statefulSet
 	p := part{title: "StatefulSet " + w.server.Name}
 	if w.taken {
-		p.behind, p.cause.failing = "it belongs to somebody else: delete or rename it, or choose another name", true
+		p.behind, p.cause.failing = "it belongs to another owner: delete or rename it, or choose another name", true
 		return p
 	}
 	if set == nil {

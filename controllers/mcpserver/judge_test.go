@@ -94,7 +94,7 @@ func TestJudge(t *testing.T) {
 			verdict{wanted: 2, readyReplicas: 2, waitingFor: "StatefulSet fetch: it is not there; a proxy makes it"}},
 		"StatefulSet of somebody else": {"no proxy can make ours, and waiting does not help", func(w *workload) { w.statefulSet, w.taken = nil, true },
 			verdict{wanted: 2, readyReplicas: 2, failing: true,
-				waitingFor: "StatefulSet fetch: it belongs to somebody else: delete or rename it, or choose another name"}},
+				waitingFor: "StatefulSet fetch: it belongs to another owner: delete or rename it, or choose another name"}},
 		"StatefulSet not observed": {"as for the Deployment", func(w *workload) { w.statefulSet.Generation = 4 },
 			verdict{wanted: 2, readyReplicas: 2, waitingFor: "StatefulSet fetch: its controller has not seen the newest template yet"}},
 		"backend not ready": {"readiness includes the backend", noBackend,

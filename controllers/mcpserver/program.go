@@ -77,7 +77,7 @@ func on(verbs, group string, resources ...string) rbacv1.PolicyRule {
 
 func (s *steps) actions() map[string]runner.Action[*server] {
 	return map[string]runner.Action[*server]{
-		"CheckSpec": {ActionSpec: fsm.ActionSpec{Doc: "Tells what in the spec cannot be used, is not enforced or is not understood; changes nothing."},
+		"CheckSpec": {ActionSpec: fsm.ActionSpec{Doc: "Finds what in the spec cannot be used, is not enforced or is not understood; changes nothing."},
 			Do: s.checkSpec, Rights: s.Proxy.configRights()},
 		"ResolveRefs": {ActionSpec: fsm.ActionSpec{Doc: "Records the hashes of the configurations that the spec names; changes nothing."},
 			Do: s.resolveRefs, Rights: s.Proxy.configRights()},

@@ -58,7 +58,7 @@ func scaleOf(live *appsv1.StatefulSet) scale {
 }
 
 // backendScale is what the scale of a backend is to be. A number that the spec
-// does not name is another's, and given back as it was.
+// does not name is another's, and restored as it was.
 func backendScale(wanted *int32, stopped bool, now scale) scale {
 	switch {
 	case stopped && now.replicas == 0:

@@ -40,7 +40,7 @@ const (
 	goneBuffer = 1024
 )
 
-// Driver drives all objects of a kind, and gives back what objects have left that are gone
+// Driver drives all objects of a kind, and releases what objects have left that are gone
 // although something was held: their finalizer was removed by hand, or their CRD deleted. It
 // is the same for every kind: what differs is in the fields, which are all set before Pair.
 type Driver[T Object[T]] struct {

@@ -42,7 +42,7 @@ func tellRefused(ctx context.Context, c client.Client, recorder events.EventReco
 	told := 0
 	for state, err := range machinestate.Each(ctx, c, machine.Name()) {
 		if err != nil {
-			log.FromContext(ctx).Error(err, "the objects of a refused machine file are not told", "machine", machine.Name())
+			log.FromContext(ctx).Error(err, "the objects of a refused machine file get no Event", "machine", machine.Name())
 			return
 		}
 		if !inFlight(machine, state.Status.Phase) {

@@ -34,7 +34,7 @@ const (
 )
 
 // ReconcileState makes one pass over a state. It does nothing while the object of the state
-// exists; else it gives back what is held, step by step, and then deletes the state.
+// exists; else it releases what is held, step by step, and then deletes the state.
 func (r *Reconciler[T]) ReconcileState(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	ctx, span := r.startPass(ctx, req)
 	result, err := r.passState(ctx, req)
@@ -76,9 +76,9 @@ func (r *Reconciler[T]) giveBack(ctx context.Context, machine *fsm.Machine, stat
 	ctx = named(ctx, machine, state)
 	if r.Metrics.leftovers.add(machine.Name(), state.Name) {
 		of := state.Spec.Object
-		log.FromContext(ctx).Info("an object is gone although something is held: it is given back", "kind", of.Kind, "namespace", of.Namespace, "name", of.Name, "uid", of.UID, "held", state.Status.HeldNames())
+		log.FromContext(ctx).Info("an object is gone although something is held: it is released", "kind", of.Kind, "namespace", of.Namespace, "name", of.Name, "uid", of.UID, "held", state.Status.HeldNames())
 		tell(r.Recorder, state, corev1.EventTypeWarning, "ObjectGone", "GiveBack",
-			fmt.Sprintf("%s %s is gone although %v is held: it is given back", of.Kind, nameOf(of), state.Status.HeldNames()))
+			fmt.Sprintf("%s %s is gone although %v is held: it is released", of.Kind, nameOf(of), state.Status.HeldNames()))
 	}
 	obj := synthetic(r.Program.New, state, metav1.NewTime(r.Clock.Now()))
 	obj.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(state.Spec.Object.APIVersion, state.Spec.Object.Kind))
@@ -87,7 +87,7 @@ func (r *Reconciler[T]) giveBack(ctx context.Context, machine *fsm.Machine, stat
 	if err == nil && len(p.state.Status.Held) == 0 {
 		r.Busy.unclaim(state.Spec.Object.UID)
 		tell(r.Recorder, state, corev1.EventTypeNormal, "GivenBack", "GiveBack",
-			fmt.Sprintf("what %s %s had left is given back", state.Spec.Object.Kind, nameOf(state.Spec.Object)))
+			fmt.Sprintf("what %s %s had left is released", state.Spec.Object.Kind, nameOf(state.Spec.Object)))
 		r.Metrics.leftovers.remove(machine.Name(), state.Name)
 		r.due.drop(client.ObjectKeyFromObject(obj))
 		err = dropState(ctx, r.Client, p.state)

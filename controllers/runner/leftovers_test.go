@@ -27,7 +27,7 @@ func (a answering) Get(_ context.Context, _ client.ObjectKey, into client.Object
 	return a.err
 }
 
-// What is held is given back only in the name of an object of which the API server says that
+// What is held is released only in the name of an object of which the API server says that
 // it is not there.
 func TestWhoIsGone(t *testing.T) {
 	resource := schema.GroupResource{Group: "migration.projectcalico.org", Resource: "datastoremigrations"}

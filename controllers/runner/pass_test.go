@@ -73,7 +73,7 @@ func TestWholeLife(t *testing.T) {
 		{Phase: "Done", Held: held, Writes: both, Result: now},
 		{Phase: "Done", Held: held}, // nothing to say and nothing to come back for
 		{Phase: "Leaving", Held: held, Writes: both, Result: now},
-		{Phase: "Leaving", Writes: state, Result: now}, // given back, and durable at once
+		{Phase: "Leaving", Writes: state, Result: now}, // released, and durable at once
 		{Phase: "Deleted", Writes: both, Result: now},
 		{Writes: []string{"object", "drop"}, Result: now}, // the finalizer, and the state after it
 		{},
@@ -115,8 +115,8 @@ func TestLedgerIsStoredBeforeTheDeed(t *testing.T) {
 	}
 }
 
-// What a step has given back is not written before the next step of the same pass. It is given back all the
-// same: who goes by an older ledger takes it again, and nobody would give it back then.
+// What a step has released is not written before the next step of the same pass. It is released all the
+// same: who goes by an older ledger takes it again, and nobody would release it then.
 func TestActionSeesWhatWasGivenBack(t *testing.T) {
 	b := newBench(t)
 	b.edit("    - {action: Work}\n", "    - {action: Give}\n    - {action: Work}\n")

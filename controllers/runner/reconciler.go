@@ -224,7 +224,7 @@ func (r *Reconciler[T]) commit(ctx context.Context, p *pass[T], run *fsm.Run, cm
 				fmt.Sprintf("revision %s of machine %s replaces %s", now, p.machine.Name(), before))
 		}
 		if err := run.Stored(func(t *v1alpha1.Transition) { r.announce(ctx, p.machine, p.about(), t) }); err != nil {
-			log.FromContext(ctx).Error(err, "a transition is stored, and nobody is told")
+			log.FromContext(ctx).Error(err, "a transition is stored, and its Event is lost")
 		}
 	})
 }

@@ -36,7 +36,7 @@ func TestAPassGoesOnAfterACommit(t *testing.T) {
 		{Phase: "Done", Held: held},
 		{Writes: []string{
 			"state", "status", // Leaving
-			"state", // given back
+			"state", // released
 			"state", // Gone
 			"object", "drop",
 		}, Result: now},

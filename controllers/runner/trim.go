@@ -16,7 +16,7 @@ func (p *pass[T]) trim(view T) {
 	}
 }
 
-// untrim gives back to each condition the generation that an Abridge has left out. It is for a status as it was read.
+// untrim restores to each condition the generation that an Abridge has left out. It is for a status as it was read.
 func untrim[T Object[T]](obj T) {
 	for i := range *obj.Conditions() {
 		if c := &(*obj.Conditions())[i]; c.ObservedGeneration == 0 {

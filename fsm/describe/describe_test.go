@@ -101,9 +101,9 @@ func TestWorstTime(t *testing.T) {
 	}{
 		"Sum":    {why: "a timeout may lead on to a phase with another", phase: "Asked", want: describe.Worst{Bound: "25h40m", Path: []string{"Asked", "Away", "Home", "Done"}}},
 		"Rest":   {why: "nobody waits for a phase that is left on request only", phase: "Done", want: describe.Worst{Bound: "0s", Path: []string{"Done"}}},
-		"Delete": {why: "giving back is tried without end", phase: "Out", want: describe.Worst{Unbounded: []string{"Out has no timeout"}}},
-		"Endless": {why: "a timeout that only tells, none at all, and a circle", phase: "Circle", want: describe.Worst{
-			Unbounded: []string{"the timeout of Circle only tells (Stalled: Slow) and leads nowhere", "Circle and Circle2 can lead to each other", "Circle2 has no timeout"},
+		"Delete": {why: "releasing is tried without end", phase: "Out", want: describe.Worst{Unbounded: []string{"Out has no timeout"}}},
+		"Endless": {why: "a timeout that only sets Stalled, none at all, and a circle", phase: "Circle", want: describe.Worst{
+			Unbounded: []string{"the timeout of Circle only sets Stalled (Slow) and has no target", "Circle and Circle2 can lead to each other", "Circle2 has no timeout"},
 			Timeouts:  []string{"Circle 1h"},
 		}},
 	}
@@ -126,8 +126,8 @@ func TestHeld(t *testing.T) {
 		"Taking":  {why: "both are taken here", phase: "Away", want: describe.Held{Here: both}},
 		"Undoing": {why: "an error may come after any step", phase: "Home", want: describe.Held{Entry: both, Here: both}},
 		"Kept":    {why: "what is kept has left the ledger on entry", phase: "Done", want: describe.Held{Entry: []string{"key"}, Here: []string{"key"}, Keeps: []string{"bill"}}},
-		"Failed":  {why: "a deadline passes while things are given back: the rest stays for good", phase: "Refused", want: describe.Held{Keeps: both}},
-		"Deleted": {why: "all was given back", phase: "End"},
+		"Failed":  {why: "a deadline passes while things are released: the rest stays for good", phase: "Refused", want: describe.Held{Keeps: both}},
+		"Deleted": {why: "all was released", phase: "End"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestJSON(t *testing.T) {
 	delete(got, "revision")
 	want := map[string]any{
 		"machine": "errand", "phase": "Out", "traits": []any{"deletion"},
-		"steps":      []any{map[string]any{"name": "undo", "does": "Gives back what is held, newest first: key."}},
+		"steps":      []any{map[string]any{"name": "undo", "does": "Releases what is held, newest first: key."}},
 		"afterError": "after an error: again in 1s, then 2 times as long, at most 5m, without end",
 		"exits": []any{
 			map[string]any{"to": "End", "kind": "next", "words": "always"},

@@ -114,7 +114,7 @@ func (t *Describer) deletion(p *program.Phase) Deletion {
 	case p.OnDelete == nil:
 		return d
 	case p.OnDelete.None:
-		return Deletion{Words: "The object is gone at once; nothing is given back."}
+		return Deletion{Words: "The object is gone at once; nothing is released."}
 	case p.OnDelete.Hold != "":
 		d.Words = "Held: " + p.OnDelete.Hold + ". The phase goes on, then:"
 	default:
@@ -139,9 +139,9 @@ func (t *Describer) does(p *program.Phase, held []string) []string {
 	for i, s := range p.StepList {
 		switch {
 		case s.Undo != "" && len(held) > 0:
-			all = append(all, "gives back "+backwards(held)+", as far as they are held")
+			all = append(all, "releases "+backwards(held)+", as far as they are held")
 		case s.Undo != "":
-			all = append(all, "gives back what is held: nothing can be")
+			all = append(all, "releases what is held: nothing can be")
 		default:
 			_, paces := t.m.Pace(p.Name)
 			told := t.step(p, &p.StepList[i], paces[i], paces[i])

@@ -23,7 +23,7 @@ type Machine struct {
 	Phases   []*Phase  `json:"phases"`
 }
 
-// Effect is something that is taken and given back.
+// Effect is something that is taken and released.
 type Effect struct {
 	Name    string `json:"name"`
 	Acquire string `json:"acquire"`
@@ -93,9 +93,9 @@ func (s *Machine) way() section {
 }
 
 func (s *Machine) effects() section {
-	c := section{title: "What it takes and gives back"}
+	c := section{title: "What it acquires and releases"}
 	for _, e := range s.Effects {
-		c.add(0, "%s: taken by %s, given back by %s", e.Name, e.Acquire, e.Release)
+		c.add(0, "%s: acquired by %s, released by %s", e.Name, e.Acquire, e.Release)
 		if len(e.KeptFrom) > 0 {
 			c.add(1, "stays in place for good from %s on", strings.Join(e.KeptFrom, ", "))
 		}

@@ -56,7 +56,7 @@ func (t *Describer) effectTable(b *strings.Builder) {
 	if len(effects) == 0 {
 		return
 	}
-	b.WriteString("## What it takes and gives back\n\n| effect | taken by | given back by | stays for good from |\n|---|---|---|---|\n")
+	b.WriteString("## What it acquires and releases\n\n| effect | acquired by | released by | stays for good from |\n|---|---|---|---|\n")
 	for _, e := range effects {
 		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", e.Name, e.Acquire, e.Release, strings.Join(e.KeptFrom, ", "))
 	}

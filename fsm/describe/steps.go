@@ -30,7 +30,7 @@ func (t *Describer) step(p *program.Phase, s *program.Step, usual, pace fsm.Pace
 	case s.Wait != "":
 		out.Does = "Waits " + s.Wait + "."
 	case s.Undo != "":
-		out.Does = "Gives back what is held, newest first: " + cmp.Or(backwards(t.effects.entry[p.Name]), "nothing can be held here") + "."
+		out.Does = "Releases what is held, newest first: " + cmp.Or(backwards(t.effects.entry[p.Name]), "nothing can be held here") + "."
 	default:
 		t.action(s, &out, note)
 	}
@@ -57,7 +57,7 @@ func (t *Describer) action(s *program.Step, out *Step, note func(bool, string, .
 	note(use != out.Name, "the action is %s", use)
 	note(len(with) > 0, "with %s", inline(with))
 	note(s.Acquires != "", "takes %s: it stands in status.machine.held before this step begins", s.Acquires)
-	note(s.Releases != "", "gives back %s", s.Releases)
+	note(s.Releases != "", "releases %s", s.Releases)
 }
 
 func inline(with map[string]any) string {

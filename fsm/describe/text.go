@@ -50,7 +50,7 @@ func (s *Phase) now() section {
 	}
 	c.add(0, "%s is in %s%s", s.Live.Object, st.Phase, since)
 	if st.Revision != "" && st.Revision != s.Revision {
-		c.add(0, "revision %s drove it last, which is not the one told of here", st.Revision)
+		c.add(0, "revision %s drove it last, which is not the one shown here", st.Revision)
 	}
 	if st.Deadline != nil {
 		c.add(0, "its deadline is %s", st.Deadline.UTC().Format("2006-01-02 15:04:05Z"))

@@ -61,7 +61,7 @@ func endless(p *program.Phase) string {
 	case p.Timeout == nil:
 		return p.Name + " has no timeout"
 	case p.Timeout.To == "":
-		return fmt.Sprintf("the timeout of %s only tells (Stalled: %s) and leads nowhere", p.Name, p.Timeout.Stalled)
+		return fmt.Sprintf("the timeout of %s only sets Stalled (%s) and has no target", p.Name, p.Timeout.Stalled)
 	}
 	return ""
 }

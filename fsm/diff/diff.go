@@ -75,7 +75,7 @@ func Machines(older, newer *program.Definition) Report {
 	r.Machine = append(r.Machine, renamed("request", upgrade.RequestMap)...)
 	for _, name := range older.EffectNames() {
 		if !slices.Contains(newer.EffectNames(), name) && upgrade.EffectMap[name] == "" {
-			r.Dangers = append(r.Dangers, fmt.Sprintf("effect %s is gone and spec.upgrade.effectMap does not say what follows it: an object that holds it gives it back by `undo: held` only, as it is on record", name))
+			r.Dangers = append(r.Dangers, fmt.Sprintf("effect %s is gone and spec.upgrade.effectMap does not say what follows it: an object that holds it releases it by `undo: held` only, as it is on record", name))
 		}
 	}
 	return r

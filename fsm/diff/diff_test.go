@@ -110,7 +110,7 @@ func TestMachines(t *testing.T) {
 			replace: []string{"name: lock,", "name: bolt,"},
 			want: diff.Report{
 				Machine: []string{`effects[bolt] added: {"acquire":"Lock","name":"bolt","release":"Unlock"}`, `effects[lock] removed: {"acquire":"Lock","name":"lock","release":"Unlock"}`},
-				Dangers: []string{"effect lock is gone and spec.upgrade.effectMap does not say what follows it: an object that holds it gives it back by `undo: held` only, as it is on record"},
+				Dangers: []string{"effect lock is gone and spec.upgrade.effectMap does not say what follows it: an object that holds it releases it by `undo: held` only, as it is on record"},
 			},
 			strands: true,
 		},
@@ -197,13 +197,13 @@ func TestImpacts(t *testing.T) {
 		"StepElsewhere": {why: "its phase has no such step", st: v1alpha1.MachineStatus{Phase: "Closed", Step: "Vault"},
 			want: diff.Impact{Phase: "Closed", To: "Closed", Words: "goes on in Closed, from its first step again (it is not stored what the steps did)"}},
 		"MappedEffect":   {why: "effectMap names its successor", st: v1alpha1.MachineStatus{Phase: "Open", Held: v1alpha1.Held("bolt")}, want: diff.Impact{Phase: "Open", To: "Open", Words: "goes on in Open"}},
-		"RecordedEffect": {why: "what gives it back is stored with it", st: v1alpha1.MachineStatus{Phase: "Open", Held: []v1alpha1.HeldEffect{{Name: "key", Release: "Hang"}}}, want: diff.Impact{Phase: "Open", To: "Open", Words: "goes on in Open"}},
-		"LostRelease": {why: "nothing in the program gives it back", st: v1alpha1.MachineStatus{Phase: "Open", Held: []v1alpha1.HeldEffect{{Name: "lock", Release: "Drop"}, {Name: "key", Release: "Drop"}}}, strands: true,
+		"RecordedEffect": {why: "what releases it is stored with it", st: v1alpha1.MachineStatus{Phase: "Open", Held: []v1alpha1.HeldEffect{{Name: "key", Release: "Hang"}}}, want: diff.Impact{Phase: "Open", To: "Open", Words: "goes on in Open"}},
+		"LostRelease": {why: "nothing in the program releases it", st: v1alpha1.MachineStatus{Phase: "Open", Held: []v1alpha1.HeldEffect{{Name: "lock", Release: "Drop"}, {Name: "key", Release: "Drop"}}}, strands: true,
 			want: diff.Impact{Phase: "Open", To: "Open", Leaks: []string{"key"},
-				Words: "goes on in Open; LEAK: it holds key, which the new revision cannot give back: `undo: held` stops there"}},
+				Words: "goes on in Open; LEAK: it holds key, which the new revision cannot release: `undo: held` stops there"}},
 		"Leaking": {why: "it holds what the new revision does not know", st: v1alpha1.MachineStatus{Phase: "Open", Held: v1alpha1.Held("lock", "key")}, strands: true,
 			want: diff.Impact{Phase: "Open", To: "Open", Leaks: []string{"key"},
-				Words: "goes on in Open; LEAK: it holds key, which the new revision cannot give back: `undo: held` stops there"}},
+				Words: "goes on in Open; LEAK: it holds key, which the new revision cannot release: `undo: held` stops there"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

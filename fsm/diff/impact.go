@@ -14,7 +14,7 @@ type Impact struct {
 	Phase  string `json:"phase"`
 	// To is where it goes on; empty when it is stranded.
 	To string `json:"to,omitempty"`
-	// Leaks are effects that it holds and that the new revision cannot give back: neither by
+	// Leaks are effects that it holds and that the new revision cannot release: neither by
 	// the release on record, where the program has that action, nor by its own.
 	Leaks []string `json:"leaks,omitempty"`
 	Words string   `json:"words"`
@@ -39,7 +39,7 @@ func ImpactOf(m *fsm.Machine, object string, st *v1alpha1.MachineStatus) Impact 
 		}
 	}
 	if len(f.Leaks) > 0 {
-		f.Words += fmt.Sprintf("; LEAK: it holds %s, which the new revision cannot give back: `undo: held` stops there",
+		f.Words += fmt.Sprintf("; LEAK: it holds %s, which the new revision cannot release: `undo: held` stops there",
 			strings.Join(f.Leaks, ", "))
 	}
 	return f

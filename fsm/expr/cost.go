@@ -49,7 +49,7 @@ func (s *Scope) costs(ast *cel.Ast) []Problem {
 
 func price(cost uint64) string {
 	if cost > 1<<40 {
-		return "more than can be told"
+		return "more than can be counted"
 	}
 	return fmt.Sprint(cost)
 }

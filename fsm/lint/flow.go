@@ -116,7 +116,7 @@ func (f *flow) acquired(s *program.Step) program.EffectSet {
 	return f.effects.Set(s.Acquires)
 }
 
-// released is what a step gives back for certain.
+// released is what a step releases for certain.
 func (f *flow) released(s *program.Step, held program.EffectSet) program.EffectSet {
 	may := f.gives(s) & held
 	for i, name := range f.effects {
@@ -127,7 +127,7 @@ func (f *flow) released(s *program.Step, held program.EffectSet) program.EffectS
 	return may
 }
 
-// gives is what a step may give back.
+// gives is what a step may release.
 func (f *flow) gives(s *program.Step) program.EffectSet {
 	if s.Undo != "" {
 		return ^arrives

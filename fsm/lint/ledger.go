@@ -7,7 +7,7 @@ import (
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
-// ledger checks that whatever is taken is given back or kept, on every way, and
+// ledger checks that whatever is taken is released or kept, on every way, and
 // that no way leads back from a point of no return.
 func (c *linter) ledger() {
 	f := c.newFlow(true)
@@ -33,7 +33,7 @@ func (c *linter) ledger() {
 	}
 }
 
-// givers tells for each phase what is given back or kept there or further on,
+// givers tells for each phase what is released or kept there or further on,
 // without a deletion.
 func (f *flow) givers() map[string]program.EffectSet {
 	all := map[string]program.EffectSet{}
@@ -56,7 +56,7 @@ func (f *flow) givers() map[string]program.EffectSet {
 	return all
 }
 
-// leaks is what nobody gives back any more once the edge was taken.
+// leaks is what nobody releases any more once the edge was taken.
 func (f *flow) leaks(e program.Edge, load program.EffectSet, gives map[string]program.EffectSet) program.EffectSet {
 	to := f.c.prog.Phases[e.To]
 	switch {
@@ -80,10 +80,10 @@ func (f *flow) checkEdges(p *program.Phase, gives map[string]program.EffectSet) 
 			continue
 		}
 		code, fix := "PG011", fmt.Sprintf("lead through a phase with undo: held, or list it under keeps: of %s", e.To)
-		message := fmt.Sprintf("%s is entered while %s may be held, and gives nothing back", e.To, f.list(leaks))
+		message := fmt.Sprintf("%s is entered while %s may be held, and releases nothing", e.To, f.list(leaks))
 		if givesUp(e) {
-			code, fix = "PG013", "lead to a phase that gives it back and never gives up"
-			message = fmt.Sprintf("%s gives up here while %s may be held, and from %s on nothing is given back", p.Name, f.list(leaks), e.To)
+			code, fix = "PG013", "lead to a phase that releases it and never gives up"
+			message = fmt.Sprintf("%s gives up here while %s may be held, and from %s on nothing is released", p.Name, f.list(leaks), e.To)
 		}
 		f.c.findOnWay(e.Path, code, message, fix, f.trace(e, leaks&-leaks))
 	}
@@ -97,7 +97,7 @@ func (f *flow) checkLetGo(p *program.Phase) {
 	held := f.load(p, program.Edge{Kind: program.EdgeDelete}) &^ arrives
 	if held != 0 {
 		f.c.find(p.Path+".onDelete", "PG011", fmt.Sprintf("a deletion lets the object go while %s may be held", f.list(held)),
-			"write onDelete: {to: P} and give back in P")
+			"write onDelete: {to: P} and release in P")
 	}
 }
 
@@ -112,7 +112,7 @@ func (f *flow) taken() program.EffectSet {
 	return all
 }
 
-// checkReleases finds steps that never have anything to give back. What an earlier
+// checkReleases finds steps that never have anything to release. What an earlier
 // phase keeps is not held any more, and still there: checkNoReturn looks at that.
 func (f *flow) checkReleases(p *program.Phase) {
 	var kept program.EffectSet
@@ -126,14 +126,14 @@ func (f *flow) checkReleases(p *program.Phase) {
 	for i := range p.StepList {
 		s := &p.StepList[i]
 		if b := f.effects.Set(s.Releases); b != 0 && !useful[s] && b&kept&f.taken() == 0 {
-			f.c.find(s.Path, "PG011", fmt.Sprintf("%s gives back %s, which is not held here on any way", s.Action, s.Releases),
+			f.c.find(s.Path, "PG011", fmt.Sprintf("%s releases %s, which is not held here on any way", s.Action, s.Releases),
 				"move the step behind the one that takes it, or exchange acquire and release of the effect")
 		}
 	}
 }
 
 // checkNoReturn follows what was taken before a point of no return: an undo must
-// not meet it, nor a phase give it back that is also a way back from before.
+// not meet it, nor a phase release it that is also a way back from before.
 func (c *linter) checkNoReturn(from *program.Phase, held program.EffectSet) {
 	f := c.newFlow(false)
 	f.spread(from.Name, held|arrives)
@@ -181,7 +181,7 @@ func (c *linter) findReturn(f *flow, from, p *program.Phase, s *program.Step, ba
 	if e, ok := f.via[carried{p.Name, arrives}]; ok {
 		path, trace = e.Path, f.trace(e, arrives)
 	}
-	c.findOnWay(path, "PG012", fmt.Sprintf("%s is a point of no return, yet step %s of %s gives back %s, which was taken before", from.Name, s.Label, p.Name, f.list(back)),
+	c.findOnWay(path, "PG012", fmt.Sprintf("%s is a point of no return, yet step %s of %s releases %s, which was taken before", from.Name, s.Label, p.Name, f.list(back)),
 		fmt.Sprintf("lead to a phase that goes on, write onDelete: {hold: TEXT} where a deletion leads back, or list under keeps: of %s what stays", from.Name), trace)
 }
 
@@ -195,7 +195,7 @@ func (f *flow) recoveries() {
 		load &^= f.effects.Set(to.Keeps...)
 		f.spread(q.To, load|arrives)
 		if load != 0 && (to.End || to.Terminal == v1alpha1.PhaseFailure) {
-			f.c.find(fmt.Sprintf("spec.recover[%d].to", i), "PG011", fmt.Sprintf("%s is entered while %s may be held, and gives nothing back", q.To, f.list(load)),
+			f.c.find(fmt.Sprintf("spec.recover[%d].to", i), "PG011", fmt.Sprintf("%s is entered while %s may be held, and releases nothing", q.To, f.list(load)),
 				"lead to a phase with undo: held")
 		}
 	}

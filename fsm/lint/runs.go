@@ -8,9 +8,9 @@ import (
 	"github.com/phasegate/phasegate/fsm/program"
 )
 
-// runs finds effects that are given back while something may run that a step has started under them: what
+// runs finds effects that are released while something may run that a step has started under them: what
 // ActionSpec.Runs names goes on when its phase is left before the step is done. It ends by itself only where it is
-// an effect, too, that was taken later: what is taken last is given back first.
+// an effect, too, that was taken later: what is taken last is released first.
 func (c *linter) runs(f *flow) {
 	for _, p := range c.prog.Order {
 		held := f.at[p.Name]
@@ -68,10 +68,10 @@ func (f *flow) findRun(from *program.Phase, s *program.Step, p *program.Phase, q
 	for _, e := range program.Way(via, from.Name, p.Name) {
 		way = append(way, arrow(e))
 	}
-	fix := fmt.Sprintf("give %s back before %s", s.Acquires, f.list(back))
+	fix := fmt.Sprintf("release %s before %s", s.Acquires, f.list(back))
 	if s.Acquires == "" {
 		fix = fmt.Sprintf("make %s the acquire of an effect, after %s, with a release that ends the %s", s.Action, f.list(back), s.Bound.Spec.Runs)
 	}
-	f.c.findOnWay(s.Path, "PG020", fmt.Sprintf("step %s of %s gives back %s while the %s of step %s may still run",
+	f.c.findOnWay(s.Path, "PG020", fmt.Sprintf("step %s of %s releases %s while the %s of step %s may still run",
 		q.Label, p.Name, f.list(back), s.Bound.Spec.Runs, s.Label), fix, way)
 }

@@ -261,7 +261,7 @@ func stepID(s Step, p *Phase) string {
 	return p.Name + "/" + s.Label
 }
 
-// effectsOf names the effect that an action takes, and the one it gives back.
+// effectsOf names the effect that an action takes, and the one it releases.
 func effectsOf(action string, effects []v1alpha1.Effect) (acquires, releases string) {
 	for _, e := range effects {
 		switch action {

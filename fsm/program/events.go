@@ -114,7 +114,7 @@ func (c *compiler) event(s *PhaseEvents, first map[string]string, path, name, to
 		"give it a reason: of its own, or a step a name:")
 }
 
-// stepEvents are the events of a step: one for its action, or one for each effect that it may give back. A wait calls nothing.
+// stepEvents are the events of a step: one for its action, or one for each effect that it may release. A wait calls nothing.
 func (c *compiler) stepEvents(s *Step) []string {
 	switch {
 	case s.Undo != "":
@@ -132,7 +132,7 @@ func (c *compiler) stepEvents(s *Step) []string {
 // NextPath is where the target of an exit stands in the file: Edge.Path of its edge.
 func NextPath(p *Phase, i int) string { return fmt.Sprintf("%s.next[%d].to", p.Path, i) }
 
-// UndoEvent gives back one effect.
+// UndoEvent releases one effect.
 func UndoEvent(step, effect string) string { return step + "/" + effect }
 
 // RecoverEvent leads a lost object to its phase.

@@ -63,7 +63,7 @@ type Requirement struct {
 	Text     *expr.Template
 }
 
-// Effect is something that must be given back, with the actions that take it and give it back.
+// Effect is something that must be released, with the actions that take it and release it.
 type Effect struct {
 	v1alpha1.Effect
 	BoundAcquire, BoundRelease *Action
@@ -97,7 +97,7 @@ func (all EffectNames) In(set EffectSet) []string {
 }
 
 // Step is a step. Label is what a status calls it; Acquires and Releases are the effects that its action takes and
-// gives back.
+// releases.
 type Step struct {
 	v1alpha1.Step
 	Bound              *Action

@@ -34,17 +34,17 @@ func (p *prover) check(at int) {
 		p.violate(violation{invariant: invariant, path: p.place(s), message: message, fix: fix, at: at, effects: effects})
 	}
 	if lost := s.inPlace &^ (s.stored.heldSet() | s.kept); lost != 0 && !s.gone {
-		found(invariantLedger, p.list(lost)+" is in place, but neither held nor kept: nobody would give it back",
+		found(invariantLedger, p.list(lost)+" is in place, but neither held nor kept: nothing would release it",
 			"this is a defect of the engine: report it", lost)
 	}
 	if left := s.inPlace &^ s.kept; left != 0 && s.gone {
 		p.violate(violation{invariant: invariantNoLeak, path: p.place(p.beforeEnd(at)), at: at, effects: left,
 			message: "the object is gone, and " + p.list(left) + " is still in place",
-			fix:     "give it back on this way with a step {undo: held}, or name it in keeps"})
+			fix:     "release it on this path with a step {undo: held}, or name it in keeps"})
 	}
 	if ph := p.phaseOf(s); ph != nil && ph.Terminal != "" && s.stored.held != "" {
 		found(invariantReleased, fmt.Sprintf("%s is terminal, and %s is held", ph.Name, p.list(s.stored.heldSet())),
-			"give it back in a phase before this one, or name it in keeps", s.stored.heldSet())
+			"release it in a phase before this one, or name it in keeps", s.stored.heldSet())
 	}
 	for i := range p.prog.Invariants {
 		if inv := &p.prog.Invariants[i]; !p.holds(inv, s) {
@@ -92,8 +92,8 @@ func (p *prover) violate(v violation) {
 func (w *way) checkReturn(gives program.EffectSet, s *program.Step) {
 	if back := gives & w.to.final; back != 0 {
 		w.violate(violation{invariant: invariantNoReturn, path: s.Path, at: w.at, more: w.events, effects: back,
-			message: w.list(back) + " was held at the point of no return, and is given back by an undo",
-			fix:     "name it in keeps of the point of no return, give it back there in a step, or do not lead here"})
+			message: w.list(back) + " was held at the point of no return, and is released by an undo",
+			fix:     "name it in keeps of the point of no return, release it there in a step, or do not lead here"})
 	}
 }
 

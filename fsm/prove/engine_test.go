@@ -65,7 +65,7 @@ func TestDefectsOfTheEngineAreFound(t *testing.T) {
 			why:    "a deed before the ledger is written is lost in a crash",
 			damage: func(p *program.Program) { p.Phases["Work"].StepList[0].Acquires = "" },
 			want: map[string][]string{
-				"invariant ledger: lock is in place, but neither held nor kept: nobody would give it back; it also breaks noLeak": {"Work: Lock done"},
+				"invariant ledger: lock is in place, but neither held nor kept: nothing would release it; it also breaks noLeak": {"Work: Lock done"},
 			},
 		},
 		"legal": {

@@ -52,8 +52,8 @@ func (p *prover) checkGone() {
 	if stuck := slices.IndexFunc(all, func(s stand) bool { return !ends[s] }); stuck >= 0 {
 		s := all[stuck]
 		p.violate(violation{invariant: invariantGone, path: p.place(state{phase: s.phase}), at: found[s], more: []event{{kind: eventVanished}}, effects: allEffects,
-			message: "the object is gone, and " + p.list(s.heldSet()) + " is never given back, even if every action succeeds",
-			fix:     "give it back on every way from here, and decide nothing on the way by what only the object says"})
+			message: "the object is gone, and " + p.list(s.heldSet()) + " is never released, even if every action succeeds",
+			fix:     "release it on every path from here, and use nothing of the object alone on it"})
 	}
 }
 

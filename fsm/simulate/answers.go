@@ -185,7 +185,7 @@ func (w *Fake) written(run *fsm.Run, cmd fsm.Command) string {
 }
 
 // effect changes the world as the action would, and checks the ledger. Undone is the
-// effect that an undo gives back.
+// effect that an undo releases.
 func (w *Fake) effect(name, undone string, o fsm.Result) {
 	for _, e := range w.Machine.Definition().Spec.Effects {
 		switch {

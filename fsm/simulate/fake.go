@@ -102,7 +102,7 @@ type Fake struct {
 	noted map[string]bool
 	crash *crashPoint
 
-	// inPlace are the effects taken and not given back; kept are those that the
+	// inPlace are the effects taken and not released; kept are those that the
 	// machine leaves in place for good.
 	inPlace, released, kept map[string]bool
 	// checked is the situation that the invariants of the file were asked about last.
@@ -163,7 +163,7 @@ func (w *Fake) Deleting() bool { return w.deleting }
 // Version counts the writes to the object.
 func (w *Fake) Version() int { return w.version }
 
-// InPlace lists the effects that were taken and not given back.
+// InPlace lists the effects that were taken and not released.
 func (w *Fake) InPlace() []string { return slices.Sorted(maps.Keys(w.inPlace)) }
 
 // Tick moves the clock while the driver is not running.

@@ -259,7 +259,7 @@ type Ending struct {
 	// Phase and Path are the last phase, and those before it.
 	Phase string
 	Path  []string
-	// Held is the ledger, InPlace what really was taken and not given back.
+	// Held is the ledger, InPlace what really was taken and not released.
 	Held, InPlace, Released []string
 	Requests                []v1alpha1.RequestStatus
 }

@@ -102,7 +102,7 @@ type Expect struct {
 	Reason string `json:"reason,omitempty"`
 	// Conditions are Ready, Reconciling and Stalled.
 	Conditions map[string]bool `json:"conditions,omitempty"`
-	// Held is the ledger, InPlace what was really taken and not given back.
+	// Held is the ledger, InPlace what was really taken and not released.
 	Held    []string `json:"held,omitzero"`
 	InPlace []string `json:"inPlace,omitzero"`
 	// Path lists the phases that were entered, the last 20.

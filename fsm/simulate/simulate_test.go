@@ -86,7 +86,7 @@ func TestNamedActionsAreGivenByTheirNames(t *testing.T) {
 		t.Errorf("calls by the names of the file, each with answers of its own (-want +got):\n%s", d)
 	}
 	if d := cmp.Diff(simulate.Ending{Gone: true, Phase: "End", Path: []string{"One", "Two", "Out", "End"}, Held: nil, InPlace: []string{"volume"}, Released: []string{"job"}}, w.Ending()); d != "" {
-		t.Errorf("what is kept stays, the rest is given back (-want +got):\n%s", d)
+		t.Errorf("what is kept stays, the rest is released (-want +got):\n%s", d)
 	}
 }
 

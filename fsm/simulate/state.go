@@ -30,7 +30,7 @@ func (w *Fake) store(run *fsm.Run, cmd fsm.Command, base int) error {
 		w.stateVersion++
 	}
 	if base != w.stateVersion {
-		w.tell("conflict: somebody else wrote the state")
+		w.tell("conflict: another writer changed the state")
 		return ErrConflict
 	}
 	st := run.Status()

@@ -87,9 +87,9 @@ func TestTheStateIsLost(t *testing.T) {
 		want         simulate.Ending
 		reason       string
 	}{
-		"recovered": {"what the cluster says is in place is given back", "  recover: [{to: Out, holds: [volume, job]}]\n",
+		"recovered": {"what the cluster says is in place is released", "  recover: [{to: Out, holds: [volume, job]}]\n",
 			simulate.Ending{Gone: true, Phase: "End", Path: []string{"Out", "End"}, Released: []string{"job", "volume"}}, ""},
-		"not known": {"nothing is taken, given back or let go", "", simulate.Ending{InPlace: []string{"job", "volume"}}, "StateLost"},
+		"not known": {"nothing is taken, released or let go", "", simulate.Ending{InPlace: []string{"job", "volume"}}, "StateLost"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := fsmtest.World(t, machine(t, named+c.recover), nil)
@@ -129,7 +129,7 @@ func TestVanish(t *testing.T) {
 	}
 }
 
-// Each crash while what a vanished object held is given back.
+// Each crash while what a vanished object held is released.
 func TestVanishCrashedEverywhere(t *testing.T) {
 	m := machine(t, named)
 	crashes, changed := simulate.CrashEverywhere(func() *simulate.Fake { return fsmtest.World(t, m, nil) }, func(w *simulate.Fake) {

@@ -18,7 +18,7 @@ import (
 	"github.com/phasegate/phasegate/resources"
 )
 
-// An abort gives v1 back when the copies are gone: what need not wait for each other must not. A tier goes
+// An abort opens v1 when the copies are gone: what need not wait for each other must not. A tier goes
 // after its policies, whose finalizers would have work to do for a deletion by the garbage collector.
 func TestKindsAreDeletedAtOnce(t *testing.T) {
 	var mu sync.Mutex

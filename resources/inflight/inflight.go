@@ -75,7 +75,7 @@ func unsent(req *http.Request, err error) (*http.Response, error) {
 	return nil, err
 }
 
-// whileRead keeps a turn until the answer is read or closed, or at once gives it back where there is none.
+// whileRead keeps a turn until the answer is read or closed, or at once releases it where there is none.
 func whileRead(resp *http.Response, err error, leave func()) (*http.Response, error) {
 	if err != nil {
 		leave()
@@ -90,7 +90,7 @@ func isWatch(req *http.Request) bool {
 	return watch == "true" || watch == "1"
 }
 
-// body gives the turn back with the answer's end.
+// body releases the turn with the answer's end.
 type body struct {
 	io.ReadCloser
 	free func()

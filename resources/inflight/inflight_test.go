@@ -37,7 +37,7 @@ func ask(ctx context.Context, t *testing.T, via http.RoundTripper, url string) (
 	return via.RoundTrip(req)
 }
 
-// Whatever ends a request gives its turn back, once.
+// Whatever ends a request releases its turn, once.
 func TestTurns(t *testing.T) {
 	cases := map[string]struct {
 		why string
@@ -50,7 +50,7 @@ func TestTurns(t *testing.T) {
 		"a half-read answer":   {why: "its stream is in use", url: "/api", end: func(r *http.Response) { _, _ = r.Body.Read(make([]byte, 2)) }},
 		"read to the end":      {why: "nothing more comes", url: "/api", end: func(r *http.Response) { _, _ = io.ReadAll(r.Body) }, free: true},
 		"closed":               {why: "nobody wants the rest", url: "/api", end: func(r *http.Response) { r.Body.Close() }, free: true},
-		"read and closed":      {why: "as client-go does it, and a turn given back twice would be one too many", url: "/api", end: func(r *http.Response) { _, _ = io.ReadAll(r.Body); r.Body.Close(); r.Body.Close() }, free: true},
+		"read and closed":      {why: "as client-go does it, and a turn released twice would be one too many", url: "/api", end: func(r *http.Response) { _, _ = io.ReadAll(r.Body); r.Body.Close(); r.Body.Close() }, free: true},
 		"no answer":            {why: "there is nothing to close", url: "/broken", free: true},
 		"a watch":              {why: "its answer does not end", url: "/api?allowWatchBookmarks=true&watch=true", end: func(*http.Response) {}, free: true},
 		"a watch, as a number": {why: "the API server takes both", url: "/api?watch=1", end: func(*http.Response) {}, free: true},

@@ -54,7 +54,7 @@ func TestLowPriority(t *testing.T) {
 }
 
 // A request that nobody waits for any more does not wait for its turn, nor does a watch, which would never
-// give it back.
+// release it.
 func TestLowPriorityLetsGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}

@@ -9,7 +9,7 @@ import (
 	"github.com/phasegate/phasegate/test/support/setup"
 )
 
-// Deleting the migration before the point of no return gives everything back, wherever it stands.
+// Deleting the migration before the point of no return releases everything, wherever it stands.
 func TestAbort(t *testing.T) {
 	w := pristine(t)
 	w.manager(t, "--phases-dir", gated(t))

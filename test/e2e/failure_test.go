@@ -62,7 +62,7 @@ func (w *world) forbid(t *testing.T) (lift func()) {
 	}
 }
 
-// A migration that fails gives everything back by itself, says why, and can be tried again.
+// A migration that fails releases everything by itself, says why, and can be tried again.
 func TestRefusedUnderTheLock(t *testing.T) {
 	w := pristine(t)
 	lift := w.forbid(t)

@@ -44,7 +44,7 @@ func TestLockBroken(t *testing.T) {
 		do        func(*testing.T, *world)
 		says      string
 	}{
-		"v1 opened before the copy": {why: "somebody needed pods", gate: "drained", says: "somebody else has opened v1, ClusterInformation.crd.projectcalico.org default",
+		"v1 opened before the copy": {why: "somebody needed pods", gate: "drained", says: "another client has opened v1, ClusterInformation.crd.projectcalico.org default",
 			do: func(t *testing.T, w *world) {
 				w.breakGlass(t)
 				w.kubectl(t, "patch", "clusterinformations.crd.projectcalico.org", "default", "--type=merge", "-p", `{"spec":{"datastoreReady":true}}`)
@@ -100,7 +100,7 @@ func TestLockDeadline(t *testing.T) {
 }
 
 // A manager that comes back as another account cannot write through the fence of the one before: it lifts it,
-// and gives everything back.
+// and releases everything.
 func TestFenceOfAnotherAccount(t *testing.T) {
 	w := pristine(t)
 	dir := gated(t)

@@ -98,7 +98,7 @@ func (w *world) openBookshop(t *testing.T) {
 	w.kubectl(t, "wait", "--for=condition=Available", "--timeout=40s", "-n", "bookshop", "deployment/bookshop")
 }
 
-// assertOpen checks that a restore has given everything back.
+// assertOpen checks that a restore has released everything.
 func (w *world) assertOpen(t *testing.T) {
 	t.Helper()
 	w.kubectl(t, "wait", "--for=condition=Available", "--timeout=40s", "-n", "bookshop", "deployment/bookshop")

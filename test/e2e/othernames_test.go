@@ -135,7 +135,7 @@ func (r *run) conflict(t *testing.T) {
 	r.awaitMessage(t, setup.MigrationName, "Datastore is locked: ")
 	r.look(t, "conflict")
 	r.types(t, "conflict", "conflicts "+setup.MigrationName, 4)
-	r.types(t, "conflict", "unlock --yes", 1) // the migration gives it back
+	r.types(t, "conflict", "unlock --yes", 1) // the migration releases it
 	r.types(t, "conflict", "cleanup --yes", 1)
 	r.asks(t, "conflict", "abort --yes --wait")
 	r.clear(t)

@@ -37,7 +37,7 @@ func crdFile(t *testing.T, theirs bool) string {
 }
 
 // A GitOps tool applies Calico's own CRD over ours while v1 is locked. The status loses the
-// machine; the migration loses nothing: people see where it is, and a deletion gives all back.
+// machine; the migration loses nothing: people see where it is, and a deletion releases all.
 func TestForeignCRDUnderTheLock(t *testing.T) {
 	theirs := crdFile(t, true)
 	w := pristine(t)
@@ -113,7 +113,7 @@ func (w *world) noCRD(t *testing.T, name string) error {
 }
 
 // The CRD of states is deleted under the lock: the state stays, since it holds something, and
-// a deletion gives everything back. What is left is a finalizer, and the way out is told.
+// a deletion releases everything. What is left is a finalizer, and the way out is told.
 func TestStatesCRDDeletedUnderTheLock(t *testing.T) {
 	w := pristine(t)
 	w.manager(t, "--phases-dir", gated(t))

@@ -28,7 +28,7 @@ const theirPatience = time.Minute
 var controllersMade = []calico.Explanation{
 	{Objects: "HostEndpoint .*-auto-hep", Why: "kube-controllers makes one for each node"},
 	{Objects: "KubeControllersConfiguration .*", Path: `\.status\..*|\.metadata\.managedFields\[kube-controllers .*`, Why: "kube-controllers reports what it runs with"},
-	{Objects: "IPAMBlock .*", Path: `\.spec\.(allocations|attributes|unallocated|sequenceNumber).*`, Why: "kube-controllers frees addresses that have been given back for a while; which are taken is checked apart"},
+	{Objects: "IPAMBlock .*", Path: `\.spec\.(allocations|attributes|unallocated|sequenceNumber).*`, Why: "kube-controllers frees addresses that have been released for a while; which are taken is checked apart"},
 	{Objects: "(IPPool|Tier) .*", Path: `\.status.*|\.metadata\.finalizers.*|\.metadata\.managedFields\[kube-controllers .*`, Why: "kube-controllers looks after pools and tiers where v3 is the datastore"},
 }
 
@@ -113,12 +113,12 @@ var between = []struct {
 	sort, why  string
 	theirsOnly bool
 }{
-	{`.*\.annotations\.migration\.projectcalico\.org/copied-version .*`, "our note on a copy, until the clean-up", false},
+	{`.*\.annotations\.migration\.projectcalico\.org/(copied-version|barrier) .*`, "our note on a copy, until the clean-up", false},
 	{`HostEndpoint\.metadata\..*`, "kube-controllers, which keeps the host endpoints of its nodes only, runs beside theirs alone", false},
 	{`.*\.metadata\.managedFields\[.*`, "we keep the managers of v1 and add ours; theirs writes all fields as kube-controllers", false},
 	{`IPAMBlock\.spec\.attributes\[\](\.releasedAt)? .*`, "theirs loses the time at which an address was released", false},
 	{`(CalicoNodeStatus|IPPool|KubeControllersConfiguration|Tier)\.status\..* \(gone\)`, "theirs does not copy a status", false},
-	{`IPAMBlock\.spec\.(allocations|attributes|unallocated|sequenceNumber).*`, "kube-controllers, which runs beside theirs, frees addresses that have been given back for a while", true},
+	{`IPAMBlock\.spec\.(allocations|attributes|unallocated|sequenceNumber).*`, "kube-controllers, which runs beside theirs, frees addresses that have been released for a while", true},
 }
 
 // whyBetween is empty where nothing in between is for a sort of differences, of which there are so many with us.

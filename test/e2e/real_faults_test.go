@@ -163,7 +163,7 @@ func TestRealAddressesInAConflict(t *testing.T) {
 	given, taken, failed := k.counts()
 	<-time.After(conflictFor)
 	nowGiven, nowTaken, nowFailed := k.counts()
-	report(t, "addresses-in-conflict", []string{fmt.Sprintf("in %s of a conflict under the lock: %d addresses given, %d given back, %d requests failed", conflictFor, nowGiven-given, nowTaken-taken, nowFailed-failed), k.String()})
+	report(t, "addresses-in-conflict", []string{fmt.Sprintf("in %s of a conflict under the lock: %d addresses given, %d released, %d requests failed", conflictFor, nowGiven-given, nowTaken-taken, nowFailed-failed), k.String()})
 	r.await(t, setup.MigrationName, waiting)
 	removeV3(t, r.world)
 	r.await(t, setup.MigrationName, "Converged")
@@ -198,7 +198,7 @@ func (r *realCluster) assertAddressesInTheEnd(t *testing.T, k *kubelet, name, re
 	owner := map[string]string{}
 	for pod, addresses := range stored {
 		if _, ours := held[pod]; !ours && !unknown[pod] {
-			t.Errorf("%s has %v, which were given back or never acknowledged", pod, addresses)
+			t.Errorf("%s has %v, which were released or never acknowledged", pod, addresses)
 		}
 		for _, address := range addresses {
 			if other, twice := owner[address]; twice {

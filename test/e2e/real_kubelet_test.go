@@ -20,7 +20,7 @@ type kubelet struct {
 	end func()
 
 	mu sync.Mutex
-	// held are acknowledged addresses that nobody has asked to give back; order are their pods, the oldest first.
+	// held are acknowledged addresses that nobody has asked to release; order are their pods, the oldest first.
 	held  map[string]string
 	order []calico.Pod
 	// unknown are pods of which a request has failed: nobody knows what became of it.
@@ -82,7 +82,7 @@ func (k *kubelet) goes() {
 	k.taken, k.success = k.taken+1, k.success+1
 }
 
-// counts are how many addresses were given and given back, and how many requests have failed.
+// counts are how many addresses were assigned and released, and how many requests have failed.
 func (k *kubelet) counts() (given, taken, failed int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -114,5 +114,5 @@ func (k *kubelet) result() (held map[string]string, unknown map[string]bool) {
 func (k *kubelet) String() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return fmt.Sprintf("%d addresses given, %d given back, %d requests failed, the last with %v", k.given, k.taken, k.failed, k.failure)
+	return fmt.Sprintf("%d addresses given, %d released, %d requests failed, the last with %v", k.given, k.taken, k.failed, k.failure)
 }

@@ -238,7 +238,7 @@ func allocations(t *testing.T) int {
 	return n
 }
 
-// allocate asks for n addresses on all nodes, and gives every fourth back.
+// allocate asks for n addresses on all nodes, and releases every fourth.
 func (r *realCluster) allocate(t *testing.T, prefix string, n int) (held map[string]string) {
 	t.Helper()
 	held = map[string]string{}

@@ -177,7 +177,7 @@ func (v *versions) stop(t *testing.T) {
 }
 
 // A migration under way goes from one version of the program to the next and back, while it holds what both
-// call otherwise: nothing is lost, nothing is done twice, and either gives everything back.
+// call otherwise: nothing is lost, nothing is done twice, and either releases everything.
 func TestUpgrade(t *testing.T) {
 	next := nextManager(t)
 	v := &versions{world: own(t, setup.Options{Objects: fixture.Demo(1, objects)}), next: next}
@@ -188,7 +188,7 @@ func TestUpgrade(t *testing.T) {
 		run  func(*versions, *testing.T)
 	}{
 		{"copying ahead, up: the step goes on under its new name", (*versions).ahead},
-		{"locked by the next version, and given back by the older one", (*versions).back},
+		{"locked by the next version, and released by the older one", (*versions).back},
 		{"locked by the older version, up without maps: it stands, and goes on with them", (*versions).unmapped},
 		{"failed, up and back: a request is not acted on again", (*versions).requested},
 		{"copied, up, and completed by the next version", (*versions).complete},

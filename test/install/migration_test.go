@@ -145,7 +145,7 @@ func (w *world) abort(t *testing.T) {
 	t.Helper()
 	w.kubectl(t, "delete", "datastoremigration", setup.MigrationName, "--timeout=45s")
 	if ready := w.kubectl(t, "get", "clusterinformations.v1.crd.projectcalico.org", "default", "-o", "jsonpath={.spec.datastoreReady}"); ready != "true" {
-		t.Errorf("v1 is not given back: datastoreReady is %q", ready)
+		t.Errorf("v1 is not released: datastoreReady is %q", ready)
 	}
 	if service := w.kubectl(t, "get", "apiservice", "v3.projectcalico.org", "-o", "jsonpath={.spec.service.name}"); service == "" {
 		t.Error("v3 is not served by the API server of Calico again")

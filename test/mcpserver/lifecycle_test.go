@@ -166,7 +166,7 @@ func TestScaleToZeroAndBack(t *testing.T) {
 		want   int32
 	}{
 		"in the spec":      {why: "the server says how many it wants", backends: ptr.To[int32](2), want: 2},
-		"by somebody else": {why: "what an autoscaler or a person decided is given back", scaled: 3, want: 3},
+		"by somebody else": {why: "what an autoscaler or a person decided is restored", scaled: 3, want: 3},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -90,7 +90,7 @@ func (m *model) does(name string) {
 			m.taken[name] = true
 		case e.Release:
 			if m.kept[e.Acquire] {
-				m.s.fail(ledger, "%s gives %s back, which is kept", name, e.Name)
+				m.s.fail(ledger, "%s releases %s, which is kept", name, e.Name)
 			}
 			delete(m.taken, e.Acquire)
 		}
@@ -132,11 +132,11 @@ func (m *model) stored(st *v1alpha1.MachineStatus) {
 	}
 }
 
-// left finds what nobody has given back.
+// left finds what nobody has released.
 func (m *model) left() {
 	for name := range m.taken {
 		if !m.kept[name] {
-			m.s.fail(leak, "what %s took is not given back", name)
+			m.s.fail(leak, "what %s took is not released", name)
 		}
 	}
 }

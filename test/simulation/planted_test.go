@@ -16,7 +16,7 @@ func TestPlantedDefectsAreFound(t *testing.T) {
 		change  []string
 		planted defect
 	}{
-		"kept no more": {why: "the copies would be given back when the migration is over",
+		"kept no more": {why: "the copies would be released when the migration is over",
 			change: []string{"keeps: [v1Fence, v1Lock, v1Owners, apiService, v3Copies]", "keeps: [v1Fence, v1Lock, v1Owners, apiService]"}},
 		"rollback without undo": {why: "a failure would leave v1 locked for ever",
 			change: []string{"    - {undo: held}\n    next:\n    - {to: Failed,", "    - {action: UnlockV3}\n    next:\n    - {to: Failed,"}},
@@ -32,7 +32,7 @@ func TestPlantedDefectsAreFound(t *testing.T) {
 			change: []string{"    - action: Verify\n      if: 'result.conflicts == 0'\n", "    - action: Verify\n      if: 'result.conflicts == 0'\n    - {action: UnlockV3}\n"}},
 		"no end of a lock": {why: "looking for conflicts may fail for as long as it likes",
 			change: []string{"      if: '!variables.lockExpired' # the deadline of the lock also applies while the step fails\n", ""}},
-		"failure that gives up": {why: "after some errors nobody would give anything back any more",
+		"failure that gives up": {why: "after some errors nobody would release anything any more",
 			change: []string{"attempts: 150, to: RollingBack}", "attempts: 150, to: Failed}"}},
 		"deed before the ledger": {why: "a crash right after the deed: nobody would know that it was done", planted: deedFirst},
 		"view trusted":           {why: "what a person or another CRD does to the status would lose the ledger", planted: viewTrusted},

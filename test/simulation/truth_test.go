@@ -66,11 +66,11 @@ func (w *truth) release(e v1alpha1.Effect, undoing bool, stored *v1alpha1.Machin
 // release must not meet a world that is restored further than it knows.
 func (w *truth) undo(effect string, stored *v1alpha1.MachineStatus) string {
 	if n := len(stored.Held); n == 0 || stored.Held[n-1].Name != effect {
-		return fmt.Sprintf("%s is given back, but the stored ledger is %v", effect, stored.HeldNames())
+		return fmt.Sprintf("%s is released, but the stored ledger is %v", effect, stored.HeldNames())
 	}
 	for _, before := range stored.HeldNames()[:len(stored.Held)-1] {
 		if !w.inPlace(before) {
-			return fmt.Sprintf("%s is given back after %s is gone, which was taken before it", effect, before)
+			return fmt.Sprintf("%s is released after %s is gone, which was taken before it", effect, before)
 		}
 	}
 	return ""

@@ -9,7 +9,7 @@ import (
 // CRDName is the name of the CustomResourceDefinition of DatastoreMigration.
 const CRDName = "datastoremigrations.migration.projectcalico.org"
 
-// Finalizer keeps a DatastoreMigration until everything it holds is given back
+// Finalizer keeps a DatastoreMigration until everything it holds is released
 // or, after Complete, until the v1 CRDs are gone. The peer uses the same name,
 // so either controller can finish what the other one left.
 const Finalizer = "migration.projectcalico.org/v1-crd-cleanup"

@@ -104,7 +104,7 @@ type DatastoreMigrationStatus struct {
 	Lock *Lock `json:"lock,omitempty"`
 
 	// CopyAhead says how the copying that locks nothing has gone, until both sides are
-	// verified or everything is given back. The MachineState has it; the object does not show it.
+	// verified or everything is released. The MachineState has it; the object does not show it.
 	// +optional
 	CopyAhead *CopyAhead `json:"copyAhead,omitempty"`
 	// Progress counts kinds and objects.
@@ -156,7 +156,7 @@ type Lock struct {
 	// Mode says whether writes of others are refused, or only asked not to come.
 	// +optional
 	Mode LockMode `json:"mode,omitempty"`
-	// Deadline is when the migration gives up, and the lock back, if it has not
+	// Deadline is when the migration gives up and releases the lock, if it has not
 	// passed the point of no return.
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`

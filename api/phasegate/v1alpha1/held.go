@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// HeldEffect is an effect that was taken and not given back, with what gives it back:
+// HeldEffect is an effect that was taken and not released, with what releases it:
 // the release and its parameters, as they were when the effect was taken. An edit of
 // the object or of the machine file afterwards does not change them. On the wire it is
 // one line of text, as a Transition is.
@@ -17,7 +17,7 @@ import (
 type HeldEffect struct {
 	// Name of the effect in the machine file.
 	Name string
-	// Release is the program's action that gives it back; empty where it is not known,
+	// Release is the program's action that releases it; empty where it is not known,
 	// as of an effect that was found in the cluster: then the machine file says it.
 	Release string
 	// With are the resolved parameters of Release, as a JSON object; empty: none.

@@ -15,11 +15,11 @@ func TestHeldEffectIsOneLine(t *testing.T) {
 		held v1alpha1.HeldEffect
 		want string
 	}{
-		"NameOnly":   {"found in the cluster: the machine file says what gives it back", v1alpha1.HeldEffect{Name: "v1Lock"}, "v1Lock"},
+		"NameOnly":   {"found in the cluster: the machine file says what releases it", v1alpha1.HeldEffect{Name: "v1Lock"}, "v1Lock"},
 		"NoParams":   {"most releases have none", v1alpha1.HeldEffect{Name: "v1Lock", Release: "UnlockV1"}, "v1Lock → UnlockV1"},
 		"With":       {"the target", v1alpha1.HeldEffect{Name: "app", Release: "Patch", With: `{"name":"web","replicas":3}`}, `app → Patch {"name":"web","replicas":3}`},
 		"Acquired":   {"both targets", v1alpha1.HeldEffect{Name: "app", Release: "Patch", With: `{"a":{}}`, Acquired: `{"name":"web"}`}, `app → Patch {"a":{}} ← {"name":"web"}`},
-		"NoWith":     {"what is taken has a target, what gives it back finds it by UID", v1alpha1.HeldEffect{Name: "app", Release: "Free", Acquired: `{"name":"web"}`}, `app → Free ← {"name":"web"}`},
+		"NoWith":     {"what is taken has a target, what releases it finds it by UID", v1alpha1.HeldEffect{Name: "app", Release: "Free", Acquired: `{"name":"web"}`}, `app → Free ← {"name":"web"}`},
 		"Bare":       {"nothing is known of the release", v1alpha1.HeldEffect{Name: "app", Acquired: `{"name":"web"}`}, `app ← {"name":"web"}`},
 		"Separators": {"values hold what separates the parts", v1alpha1.HeldEffect{Name: "app", Release: "Say", With: `{"text":"a → b ← {c}"}`, Acquired: `{"text":" → "}`}, `app → Say {"text":"a → b ← {c}"} ← {"text":" → "}`},
 	}
@@ -73,7 +73,7 @@ func TestHeldEffectsAreFewLines(t *testing.T) {
 		"Empty":    {"a list without effects stays one", v1alpha1.HeldEffects{}, `[]`},
 		"One":      {"as it was", v1alpha1.Held("a"), `["a"]`},
 		"Names":    {"a view has the names alone", v1alpha1.Held("a", "b", "c"), `["a, b, c"]`},
-		"Releases": {"a state has what gives each back", v1alpha1.HeldEffects{{Name: "a", Release: "X", With: `{"k":"v, w"}`}, {Name: "b"}}, `["a → X {\"k\":\"v, w\"}","b"]`},
+		"Releases": {"a state has what releases each", v1alpha1.HeldEffects{{Name: "a", Release: "X", With: `{"k":"v, w"}`}, {Name: "b"}}, `["a → X {\"k\":\"v, w\"}","b"]`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -104,13 +104,13 @@ type NamedAction struct {
 }
 
 // Effect is a thing that must never leak, with the action that takes it and
-// the action that gives it back.
+// the action that releases it.
 type Effect struct {
 	// Name is what status.machine.held shows while it is taken.
 	Name string `json:"name"`
 	// Acquire is the action that takes it.
 	Acquire string `json:"acquire"`
-	// Release is the action that gives it back; it must do nothing when nothing was taken.
+	// Release is the action that releases it; it must do nothing when nothing was taken.
 	Release string `json:"release"`
 	// Role says what it is to the program, which knows no names of this file. `actions` lists
 	// the roles that a program has.
@@ -200,7 +200,7 @@ type Phase struct {
 	// OnDelete is what a deletion does here; required unless deletion is true.
 	OnDelete *OnDelete `json:"onDelete,omitempty"`
 	// Keeps names effects that stay in place for good from the entry into this
-	// phase on: they leave the ledger, and nobody gives them back.
+	// phase on: they leave the ledger, and nobody releases them.
 	Keeps []string `json:"keeps,omitempty"`
 	// PointOfNoReturn says that no way leads from here to an undo.
 	PointOfNoReturn bool `json:"pointOfNoReturn,omitempty"`
@@ -222,7 +222,7 @@ type Require struct {
 type Step struct {
 	// Action is the name of an action of the program or of spec.actions.
 	Action string `json:"action,omitempty"`
-	// Undo is held: all effects are given back, newest first.
+	// Undo is held: all effects are released, newest first.
 	Undo string `json:"undo,omitempty"`
 	// Wait is a Go duration, counted from the moment the step became the current one.
 	Wait string `json:"wait,omitempty"`

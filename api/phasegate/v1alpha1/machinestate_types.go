@@ -9,7 +9,7 @@ const (
 	// MachineStateCRD is the name of the CustomResourceDefinition of MachineState.
 	MachineStateCRD = "machinestates.phasegate.dev"
 	// HeldFinalizer is on a MachineState while something is held, so that neither a deletion
-	// of all states nor that of their CRD loses what gives it back.
+	// of all states nor that of their CRD loses what releases it.
 	HeldFinalizer = "phasegate.dev/held"
 	// ObjectAnnotation on a MachineState is the namespace and name of its object, as
 	// NAMESPACE/NAME, for those who see metadata only.
@@ -20,7 +20,7 @@ const (
 )
 
 // MachineState is the state of one object that a machine drives, and the truth about it:
-// phase, position, what is held and how it is given back. It is written by the manager
+// phase, position, what is held and how it is released. It is written by the manager
 // only, before the status of the object, which is a view of it. It outlives the object
 // while something is held.
 //

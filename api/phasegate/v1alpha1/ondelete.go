@@ -11,7 +11,7 @@ type DeletionMode string
 
 // What a deletion does.
 const (
-	// DeletionTransition leads to another phase, which gives back what is held if it undoes.
+	// DeletionTransition leads to another phase, which releases what is held if it undoes.
 	DeletionTransition DeletionMode = "Transition"
 	// DeletionHold goes on as before until a phase is entered in which a deletion does something.
 	DeletionHold DeletionMode = "Hold"
@@ -20,7 +20,7 @@ const (
 	// DeletionInProgress is in the phases that carry a deletion out.
 	DeletionInProgress DeletionMode = "InProgress"
 	// DeletionBlocked waits until a person has repaired something: the phase is not known, the
-	// state is lost, or nothing gives back what is held.
+	// state is lost, or nothing releases what is held.
 	DeletionBlocked DeletionMode = "Blocked"
 )
 

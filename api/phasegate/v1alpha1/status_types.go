@@ -73,8 +73,8 @@ type MachineStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	TriedGeneration int64 `json:"triedGeneration,omitempty"`
-	// Held are the effects that were taken and not given back, in the order of
-	// taking, each with what gives it back. An effect is here before its acquire
+	// Held are the effects that were taken and not released, in the order of
+	// taking, each with what releases it. An effect is here before its acquire
 	// action is called.
 	// +kubebuilder:validation:MaxItems=32
 	// +optional

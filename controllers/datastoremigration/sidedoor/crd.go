@@ -118,7 +118,7 @@ func Refusal(crd *apiextensionsv1.CustomResourceDefinition) string {
 	case apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.NonStructuralSchema):
 		return "has a schema that is not structural"
 	case door >= 0 && crd.Annotations[migrationv1.AnnotationSideDoor] == "" && !isDoor(crd, door, v3):
-		return "has a version " + migrationv1.SideDoorVersion + " of somebody else"
+		return "has a version " + migrationv1.SideDoorVersion + " of another program"
 	case door < 0 && sizeOf(crd)+sizeOf(crd.Spec.Versions[v3]) > maxSize:
 		return fmt.Sprintf("would have more than %d bytes", maxSize)
 	}

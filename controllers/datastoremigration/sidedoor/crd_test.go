@@ -89,7 +89,7 @@ func TestSideDoorOfACRD(t *testing.T) {
 			c.Spec.Versions = append([]apiextensionsv1.CustomResourceDefinitionVersion{doorSaying("older")}, c.Spec.Versions...)
 		}},
 		"somebody else's version": {why: "it is not ours to use or to remove", before: func(c *crd) { c.Spec.Versions = append(c.Spec.Versions, doorSaying("theirs")) },
-			says: "of somebody else"},
+			says: "of another program"},
 		"converted by a webhook": {why: "the webhook would be asked for a version that it does not know",
 			before: func(c *crd) {
 				c.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter}

@@ -55,7 +55,7 @@ type Result struct {
 func Deploy(ctx context.Context, c client.Client, cfg Config) (Result, error) {
 	result := Result{Host: v1beta1.BackendServiceName(cfg.Run.Name)}
 	if cfg.Run.Owner == nil {
-		return result, fmt.Errorf("%s of %s names no owner: nobody would remove what is applied; let the operator write the file", v1beta1.RunConfigFile, cfg.Run.Name)
+		return result, fmt.Errorf("%s of %s names no owner: nothing would remove what is applied; let the operator write the file", v1beta1.RunConfigFile, cfg.Run.Name)
 	}
 	var now *appsv1.StatefulSet
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {

@@ -37,7 +37,7 @@ func RunController(ctx context.Context, cfg *rest.Config, name string, build Bui
 	if err != nil {
 		return fmt.Errorf("controller %s: build: %w", name, err)
 	}
-	// The names in controller-runtime's registry are never given back.
+	// The names in controller-runtime's registry are never released.
 	options.SkipNameValidation = ptr.To(true)
 	if options.Logger.GetSink() == nil {
 		options.Logger = log.FromContext(ctx)

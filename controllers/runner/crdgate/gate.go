@@ -157,7 +157,7 @@ func (g *Gate) Ready(context.Context) (string, error) {
 	case seen.wanted == "":
 		return fmt.Sprintf("waits for CRD %s", g.name()), nil
 	case seen.wanted != seen.running:
-		return "", fmt.Errorf("CRD %s is established but its controller does not run: the log tells why it ended; it is started again within %s", g.name(), longRest)
+		return "", fmt.Errorf("CRD %s is established but its controller does not run: the log says why it ended; it is started again within %s", g.name(), longRest)
 	default:
 		return fmt.Sprintf("runs for CRD %s", g.name()), nil
 	}

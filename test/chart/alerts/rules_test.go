@@ -33,7 +33,7 @@ var plays = map[string]struct {
 	"restart": {why: "a manager may be moved while the lock is held, and comes back soon"},
 	"absent": {why: "who only stands by does not unlock; when it leads at last, the lock is old",
 		want: []string{"PhasegateControllerAbsentWhileLocked {} 3m0s-9m0s", "PhasegateLockedTooLong {v1-to-v3} 9m0s-12m0s"}},
-	"uninstall": {why: "the last scrape saw a lock, but the controller lived on without the migration: it was given back"},
+	"uninstall": {why: "the last scrape saw a lock, but the controller lived on without the migration: it was released"},
 	"crd-deleted": {why: "the manager is there, but nobody drives the migration any more",
 		want: []string{"PhasegateControllerAbsentWhileLocked {} 3m0s-11m0s"}},
 	"conflicts": {why: "they are no lack of progress, but the lock is held",

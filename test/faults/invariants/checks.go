@@ -69,7 +69,7 @@ func noted(side equality.Side) []string {
 
 const notes = "migration.projectcalico.org/"
 
-// content is I3. What is given back is as it was, byte for byte. What is migrated says
+// content is I3. What is released is as it was, byte for byte. What is migrated says
 // what v3 said before, whoever served it; and v1 has kept it.
 func (r Run) content() []string {
 	if r.End == GivenBack {
@@ -125,7 +125,7 @@ func bare(obj *unstructured.Unstructured) map[string]any {
 }
 
 // others is I5. The APIService and the fence are the migration's to change, until it
-// gives them back.
+// releases them.
 func (r Run) others() []string {
 	if r.End == GivenBack {
 		return changed(r.Before.Others, r.After.Others)

@@ -114,8 +114,8 @@ func TestViolations(t *testing.T) {
 			obj.SetOwnerReferences(nil)
 			obj.SetAnnotations(map[string]string{migrationv1.AnnotationDetachedOwners: "[]"})
 		}},
-		"all well, open":       {why: "nothing is wrong", end: invariants.Open, harm: func(*testing.T, *invariants.Run) {}},
-		"all well, given back": {why: "nothing is wrong", end: invariants.GivenBack, harm: func(*testing.T, *invariants.Run) {}},
+		"all well, open":     {why: "nothing is wrong", end: invariants.Open, harm: func(*testing.T, *invariants.Run) {}},
+		"all well, released": {why: "nothing is wrong", end: invariants.GivenBack, harm: func(*testing.T, *invariants.Run) {}},
 		"a copy is missing": {why: "loss", end: invariants.AtGate, want: "I1",
 			harm: func(_ *testing.T, r *invariants.Run) { clear(r.After.V3) }},
 		"v1 is emptied": {why: "loss on the other side", end: invariants.AtGate, want: "I1",

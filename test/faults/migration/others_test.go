@@ -90,7 +90,7 @@ func (w *world) replace(crd *unstructured.Unstructured) {
 }
 
 // Somebody applies Calico's CRD over ours before each write, and somebody else ours after it.
-// What is held is given back, what is to be kept is kept, and nobody's view decides.
+// What is held is released, what is to be kept is kept, and nobody's view decides.
 func TestCRDFlips(t *testing.T) {
 	ours, theirs := bothCRDs(t)
 	beside(t)
@@ -187,7 +187,7 @@ func (w *world) vanish() error {
 	return client.IgnoreNotFound(w.Client.Patch(context.Background(), dm, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 }
 
-// A migration that vanishes right before any write has everything given back in its name.
+// A migration that vanishes right before any write has everything released in its name.
 func TestFinalizerRemoved(t *testing.T) {
 	each(t, "finalizer removed, and deleted, before a write", 3, 1, func(t *testing.T, w *world, write int) (bool, time.Duration) {
 		j := w.begin(t)
@@ -203,7 +203,7 @@ func TestFinalizerRemoved(t *testing.T) {
 		}
 		recovery := w.giveBack(t)
 		if recovery > 10*time.Second {
-			t.Errorf("it took %s to give everything back, want 10s at most", recovery)
+			t.Errorf("it took %s to release everything, want 10s at most", recovery)
 		}
 		j.check(invariants.GivenBack)
 		return true, recovery

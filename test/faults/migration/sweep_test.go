@@ -103,7 +103,7 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// A migration that is deleted right before any write gives everything back.
+// A migration that is deleted right before any write releases everything.
 func TestAbort(t *testing.T) {
 	each(t, "deleted before a write", 2, 1, func(t *testing.T, w *world, write int) (bool, time.Duration) {
 		j := w.begin(t)

@@ -24,7 +24,7 @@ import (
 
 const (
 	// policies belong to a tier. They are more than the garbage collector gets through while a
-	// migration is given back; slow is how long the creation of each copy takes.
+	// migration is released; slow is how long the creation of each copy takes.
 	policies = 500
 	slow     = 50 * time.Millisecond
 	tierName = "platform"

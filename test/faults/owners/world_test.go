@@ -280,7 +280,7 @@ func (w *world) awaitStep(step string) *migrationv1.DatastoreMigration {
 	return dm
 }
 
-// abort deletes the migration and waits until everything is given back.
+// abort deletes the migration and waits until everything is released.
 func (w *world) abort() {
 	w.t.Helper()
 	dm := &migrationv1.DatastoreMigration{ObjectMeta: metav1.ObjectMeta{Name: migrationName}}

@@ -20,7 +20,7 @@ const (
 	givenUpWithin = 30 * time.Second
 )
 
-// `kubectl delete` at any moment gives everything back, or, past the point of no return,
+// `kubectl delete` at any moment releases everything, or, past the point of no return,
 // goes on to the end and cleans up.
 func TestDeleted(t *testing.T) {
 	dir, m := machine(t)

@@ -100,7 +100,7 @@ func (w *world) dropLease(t *testing.T) {
 }
 
 // A leader that is stopped beyond its lease and then goes on must not write any more:
-// another one has taken over, and may have finished, or given everything back, since.
+// another one has taken over, and may have finished, or released everything, since.
 func TestTwoLeaders(t *testing.T) {
 	dir, m := machine(t)
 	repeat(t, experiment{name: "leader stopped beyond its lease", all: 20, some: 1, run: func(t *testing.T, random *rand.Rand) time.Duration {

@@ -27,7 +27,7 @@ func TestRecreatedWhileNobodyLooks(t *testing.T) {
 		w.remove(t) // its finalizer keeps it
 		if random.IntN(2) == 0 {
 			manager = w.manager(t, "--phases-dir", dir)
-			pause(upTo(random, time.Second)) // some of it is given back
+			pause(upTo(random, time.Second)) // some of it is released
 			manager.Kill()
 		}
 		began := time.Now()

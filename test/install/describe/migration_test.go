@@ -115,7 +115,7 @@ func TestMigration(t *testing.T) {
 			locked(dm)
 			holds(dm, everything...)
 		}},
-		"a failure": {"everything was given back", "Failed", "", 16, 6, status.FailedStatus, func(dm *migrationv1.DatastoreMigration) {
+		"a failure": {"everything was released", "Failed", "", 16, 6, status.FailedStatus, func(dm *migrationv1.DatastoreMigration) {
 			dm.Status.Conditions = append(dm.Status.Conditions[:1], condition("Stalled", metav1.ConditionTrue, "Failed"), condition("Failed", metav1.ConditionTrue, "MigrationError"))
 			dm.Status.Progress = nil
 		}},

@@ -42,7 +42,7 @@ func (p Plugin) Add(ctx context.Context, pod Pod, group string) (address string,
 	return address, nil
 }
 
-// Del gives the address of a pod back. Of a pod that has none it is no error.
+// Del releases the address of a pod. Of a pod that has none it is no error.
 func (p Plugin) Del(ctx context.Context, pod Pod, group string) error {
 	_, err := p.run(ctx, "DEL", pod, group)
 	return err

@@ -1,5 +1,5 @@
 // Package deletion deletes migrations for people who want to know first what that does:
-// an abort gives everything back, a clean-up takes v1 away.
+// an abort releases everything, a clean-up takes v1 away.
 //
 // What a deletion does is the machine's business; here it is read from the machine and the
 // state, told, and asked for on condition that the object is as it was read. The state was
@@ -33,7 +33,7 @@ type DeleteMode string
 
 // The ways to end.
 const (
-	// Abort gives everything back.
+	// Abort releases everything.
 	Abort DeleteMode = "abort"
 	// CleanUp deletes the v1 CRDs.
 	CleanUp DeleteMode = "clean-up"
@@ -100,7 +100,7 @@ func Consequences(dm *migrationv1.DatastoreMigration, machine *fsm.Machine) []st
 	}
 	var lines []string
 	for _, effect := range slices.Backward(statusview.HeldBy(machine, dm.Status.Machine.Held)) {
-		lines = append(lines, fmt.Sprintf("%-10s %s", effect.Effect, cmp.Or(effect.Release, "is given back")))
+		lines = append(lines, fmt.Sprintf("%-10s %s", effect.Effect, cmp.Or(effect.Release, "is released")))
 	}
 	if len(lines) == 0 {
 		lines = append(lines, "nothing is held")

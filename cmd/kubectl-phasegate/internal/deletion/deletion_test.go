@@ -93,7 +93,7 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// Everything that is held is told, the newest first, as it is given back.
+// Everything that is held is told, the newest first, as it is released.
 func TestTold(t *testing.T) {
 	machine := shipped(t)
 	under := in("Migrating", "", "v1Fence", "v1Lock")
@@ -142,8 +142,8 @@ func TestDeleteHitsWhatWasTold(t *testing.T) {
 		want  error
 	}{
 		"its state has converged": {why: "the status lags behind", now: in("Migrating", "→ Aborting"), state: "Converged", want: deletion.ErrOther},
-		"more is copied":          {why: "the same is given back", now: in("Migrating", "→ Aborting")},
-		"it has converged by now": {why: "nothing can be given back any more", now: in("Converged", "hold: no way back"), want: deletion.ErrOther},
+		"more is copied":          {why: "the same is released", now: in("Migrating", "→ Aborting")},
+		"it has converged by now": {why: "nothing can be released any more", now: in("Converged", "hold: no way back"), want: deletion.ErrOther},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -38,7 +38,7 @@ type Object struct {
 	UID       types.UID
 	Deleting  bool
 	// Gone says that the object does not exist any more: what its state holds is being
-	// given back. There is nothing but its name, its UID and Machine then.
+	// released. There is nothing but its name, its UID and Machine then.
 	Gone bool
 	// Machine is zero where no machine has touched the object yet.
 	Machine v1alpha1.MachineStatus

@@ -69,7 +69,7 @@ func instant[T interface {
 	return new(at.UTC())
 }
 
-// HeldBy tells of each effect what gives it back: the release that was stored with it, else
+// HeldBy tells of each effect what releases it: the release that was stored with it, else
 // that of the machine.
 func HeldBy(m *fsm.Machine, effects []v1alpha1.HeldEffect) []Held {
 	var all []Held
@@ -96,7 +96,7 @@ func OrphansOf(m *fsm.Machine, left []live.Object, by Caller) []Orphan {
 		o.Command = by.typed("kubectl describe machinestate " + o.State)
 		o.Next = "nothing is held: the manager removes the state"
 		if len(o.Held) > 0 {
-			o.Next = "what it holds is being given back by the manager, which then removes the state"
+			o.Next = "what it holds is being released by the manager, which then removes the state"
 		}
 		all = append(all, o)
 	}

@@ -126,7 +126,7 @@ func TestOrphans(t *testing.T) {
 	orphans := statusview.OrphansOf(m, []live.Object{left, empty}, statusview.Caller{Flags: "--context c"})
 	want := []statusview.Orphan{
 		{State: "datastore-migration.0-1", Kind: kind.Kind, Object: "to-v3", UID: "0-1", Phase: "Migrating", Command: "kubectl describe machinestate datastore-migration.0-1 --context c",
-			Next: "what it holds is being given back by the manager, which then removes the state", Held: []statusview.Held{
+			Next: "what it holds is being released by the manager, which then removes the state", Held: []statusview.Held{
 				{Effect: "v1Fence", Acquire: m.Bindings().Actions["BlockV1Writes"].Doc, Release: m.Bindings().Actions["AllowV1Writes"].Doc},
 				{Effect: "lock", Release: m.Bindings().Actions["UnlockV1"].Doc},
 			}},

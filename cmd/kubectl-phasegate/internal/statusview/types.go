@@ -48,7 +48,7 @@ type Overview struct {
 
 	// WhyNot are the closed ways on, the step that waits among them.
 	WhyNot []Closed `json:"whyNot,omitempty"`
-	// Held is what is taken and would be given back, in the order of taking.
+	// Held is what is taken and would be released, in the order of taking.
 	Held []Held `json:"held,omitempty"`
 	// OnDelete says what a deletion would do now; Deleting that it has begun.
 	OnDelete *Deletion `json:"onDelete,omitempty"`
@@ -125,7 +125,7 @@ type Step struct {
 // Closed is a way on that is closed: to a phase, or past a step.
 type Closed = v1alpha1.Blocked
 
-// Held is something that was taken and is to be given back.
+// Held is something that was taken and is to be released.
 type Held struct {
 	Effect string `json:"effect"`
 	// Acquire and Release are the actions, each with the program's sentence on it.
@@ -176,7 +176,7 @@ type KindProgress struct {
 	Conflicts int64  `json:"conflicts,omitempty"`
 }
 
-// Lock is the lock of v1 while the migration could still give it back.
+// Lock is the lock of v1 while the migration could still release it.
 type Lock struct {
 	Mode  migrationv1.LockMode `json:"mode,omitempty"`
 	Since *time.Time           `json:"since,omitempty"`

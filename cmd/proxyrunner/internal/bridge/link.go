@@ -150,7 +150,7 @@ func (b *Bridge) write(l *link) error {
 	}
 }
 
-// dropQueued gives back what a link that is over has not written.
+// dropQueued releases what a link that is over has not written.
 func (b *Bridge) dropQueued(l *link) {
 	for {
 		select {
