@@ -43,7 +43,7 @@ func TestExistingObjectsCanBeChanged(t *testing.T) {
 				}},
 				{"delete it", func() error { return c.Delete(t.Context(), obj, client.Preconditions{UID: &obj.UID}) }},
 				{"read it", func() error { return c.Get(t.Context(), client.ObjectKeyFromObject(obj), obj) }},
-				{"release the finalizer", func() error { return patchSpec(t.Context(), c, obj, setFinalizers()) }},
+				{"restore the finalizer", func() error { return patchSpec(t.Context(), c, obj, setFinalizers()) }},
 			}
 			for _, step := range steps {
 				if err := step.do(); err != nil {
