@@ -81,8 +81,8 @@ func (r *Run) decideNext(ctx context.Context) *Command {
 // inOrder is what is asked of a phase before its exits; the first command counts.
 var inOrder = []func(*Run, context.Context, *program.Phase) *Command{(*Run).deletion, (*Run).deadline, (*Run).early, (*Run).admit, (*Run).steps}
 
-// finished: nothing of ours keeps the object, and nothing of it is left to give
-// back. What is held is released even when somebody took the finalizer away.
+// finished: nothing of ours keeps the object, and nothing of it is left to
+// release. What is held is released even when somebody took the finalizer away.
 func (r *Run) finished(p *program.Phase) bool {
 	return !r.input.Gone && !r.input.Finalizer && (p.End || r.input.Deleting && len(r.st.Held) == 0)
 }

@@ -71,8 +71,8 @@ const (
 // Command is one thing to do.
 type Command struct {
 	Do Verb
-	// Action, Step, Event and With belong to RunAction. Event is the one that Fire fires. Effect is set when the action gives
-	// back a held effect.
+	// Action, Step, Event and With belong to RunAction. Event is the one that Fire fires. Effect is set when the action releases
+	// a held effect.
 	Action, Step, Event, Effect string
 	// StepID belongs to RunAction, and is the same for every call of the step and for no other step:
 	// the name that the file gives to the action, or else the phase and the name of the step.

@@ -24,8 +24,8 @@ import (
 	"github.com/phasegate/phasegate/resources"
 )
 
-// BreakGlass opens and closes Calico's datastore for a person, without a manager. It gives
-// back with the same code as the manager does.
+// BreakGlass opens and closes Calico's datastore for a person, without a manager. It releases
+// with the same code as the manager does.
 type BreakGlass struct {
 	effects *effects
 	machine *fsm.Machine

@@ -15,8 +15,8 @@ import (
 // Scope is what an action may use. It is gone when the action returns.
 type Scope[T Object[T]] struct {
 	// Object as it is when the action begins, for reading: with what this pass has
-	// reported and with its machine's state, of which all is written but what was given
-	// back or finished since. Changes go through Report.
+	// reported and with its machine's state, of which all is written but what was released
+	// or finished since. Changes go through Report.
 	Object T
 	// Machine is the one of this pass.
 	Machine *fsm.Machine
