@@ -1,7 +1,6 @@
 package datastoremigration
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -20,7 +19,7 @@ import (
 	"github.com/phasegate/phasegate/fsm"
 )
 
-// What proves the fence: so many dry runs at a time, all of them refused, in so many tries at most.
+// What proves the fence: so many dry runs refused in a row, of so many tries at most.
 const (
 	proofs     = 3
 	proofTries = 20
@@ -89,7 +88,7 @@ func (f *fence) takeFenceOver(ctx context.Context, sc *scope, have client.Object
 	return true, nil
 }
 
-// proveFence waits until every API server, by a list of that version, refuses writes of v1, so many at a time, for the
+// proveFence waits until every API server, by a list of that version, refuses writes of v1, so many in a row, for the
 // reason that is given and for no other one. They are dry runs, so that nothing is
 // written where the fence has a hole.
 func (f *fence) proveFence(ctx context.Context, sc *scope, version, mark, reason string, proofs int) ([]apiServer, error) {
@@ -99,41 +98,31 @@ func (f *fence) proveFence(ctx context.Context, sc *scope, version, mark, reason
 }
 
 func (f *fence) proveAt(ctx context.Context, sc *scope, server apiServer, mark, reason string, proofs int) error {
-	for tries := 1; ; tries++ {
-		passed, err := f.unrefused(ctx, server.client, mark, reason, proofs)
-		if err != nil || passed == "" {
-			return err
+	seen := error(nil)
+	for refused, tries := 0, 0; refused < proofs; tries++ {
+		err := f.probeFence(ctx, server.client, mark)
+		switch {
+		case apierrs.IsForbidden(err) && strings.Contains(err.Error(), reason):
+			refused++
+			continue
+		case err != nil && !apierrs.IsForbidden(err):
+			return fmt.Errorf("try whether the fence around v1 works: %w", err)
+		case tries >= proofTries:
+			return &fsm.WaitError{After: time.Second, Message: fmt.Sprintf("the fence around v1 does not work yet at %s, is the admission plugin ValidatingAdmissionPolicy on? %s", server.name(), outcomeOf(seen))}
 		}
-		if tries >= proofTries {
-			return &fsm.WaitError{After: time.Second, Message: fmt.Sprintf("the fence around v1 does not work yet at %s, is the admission plugin ValidatingAdmissionPolicy on? %s", server.name(), passed)}
-		}
+		refused, seen = 0, err
 		if err := sleep(ctx, sc.Clock, proofPoll); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
-// unrefused sends so many dry runs at a time, and says what became of one that was not refused for that reason; empty
-// where all were.
-func (f *fence) unrefused(ctx context.Context, c client.Client, mark, reason string, proofs int) (string, error) {
-	outcomes := make([]string, proofs)
-	group, ctx := errgroup.WithContext(ctx)
-	for i := range proofs {
-		group.Go(func() error {
-			err := f.probeFence(ctx, c, mark)
-			switch {
-			case err == nil:
-				outcomes[i] = "A dry run of a write was accepted"
-			case !apierrs.IsForbidden(err):
-				return fmt.Errorf("try whether the fence around v1 works: %w", err)
-			case !strings.Contains(err.Error(), reason):
-				outcomes[i] = "A dry run of a write said: " + err.Error()
-			}
-			return nil
-		})
+func outcomeOf(dryRun error) string {
+	if dryRun == nil {
+		return "A dry run of a write was accepted"
 	}
-	err := group.Wait()
-	return cmp.Or(outcomes...), err
+	return "A dry run of a write said: " + dryRun.Error()
 }
 
 // probeFence tries to write the lock, as a dry run.
