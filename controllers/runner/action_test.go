@@ -70,6 +70,29 @@ func TestNothingIsPublishedWithoutNews(t *testing.T) {
 	}
 }
 
+// A step that waits is called again and again, and may take long each time: meanwhile the status tells why it waits.
+func TestLongCallOfAWaitingStepLeavesTheStatus(t *testing.T) {
+	b := newBench(t)
+	b.edit("- {action: Work}", "- {action: Work, until: 'result.done'}")
+	b.atWork()
+	b.work = answer(map[string]any{"done": false, "seen": "nothing"}, nil)
+	b.see()
+	before := b.shown().Status
+	if len(before.Machine.Blocked) == 0 || before.Machine.OnDelete == nil || before.Machine.Result == "" {
+		t.Fatalf("the status of a step that waits: %+v", before.Machine)
+	}
+	b.work = func(ctx context.Context, _ *scope) (map[string]any, error) {
+		err := errors.Join(b.tick(ctx), b.tick(ctx))
+		if diff := cmp.Diff(before, b.shown().Status); diff != "" {
+			t.Errorf("during the next call (-want +got):\n%s", diff)
+		}
+		return map[string]any{"done": false, "seen": "nothing"}, err
+	}
+	if writes := b.see().Writes; len(writes) > 0 {
+		t.Errorf("nothing has changed, and it wrote %v", writes)
+	}
+}
+
 // A long action ends when the object is not the one any more that it was started
 // for, and whatever it answers then is dropped.
 func TestLongActionEndsWhenTheObjectMoves(t *testing.T) {

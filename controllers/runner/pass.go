@@ -60,6 +60,8 @@ type pass[T Object[T]] struct {
 	work T
 	// reported: work has something for people that no write has shown yet.
 	reported bool
+	// settled: work is what a run says, not what was read.
+	settled bool
 }
 
 // begin takes up an object and its state, as they were read.
@@ -215,6 +217,7 @@ func (p *pass[T]) show(ctx context.Context) error {
 func (p *pass[T]) settle(run *fsm.Run) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.settled = true
 	summary := run.Summary()
 	*p.work.MachineStatus() = run.Status()
 	p.work.SetDisplay(summary.Phase, summary.Message)
@@ -255,6 +258,9 @@ func (p *pass[T]) send(ctx context.Context) error {
 	p.mu.Lock()
 	p.reported = false
 	view := deepCopy(p.work)
+	if !p.settled {
+		view.MachineStatus().KeepShown(p.stored.MachineStatus())
+	}
 	p.mu.Unlock()
 	if !p.once {
 		p.trim(view)

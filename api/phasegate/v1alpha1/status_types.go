@@ -133,6 +133,15 @@ func (s *MachineStatus) SamePosition(other *MachineStatus) bool {
 	return s.Phase == other.Phase && s.Step == other.Step && s.StepIndex == other.StepIndex && s.Attempts == other.Attempts
 }
 
+// KeepShown takes over what only a view of the same position has, since it is not worth a write of the state: blocked,
+// onDelete, and the outputs of the step that is called again. Take these for no more than a text: a status can be forged.
+// It may be called twice.
+func (s *MachineStatus) KeepShown(view *MachineStatus) {
+	if s.SamePosition(view) {
+		s.Blocked, s.OnDelete, s.Result = view.Blocked, view.OnDelete, cmp.Or(view.Result, s.Result)
+	}
+}
+
 // RequestStatus holds the tokens of a one-shot request that were acted on.
 type RequestStatus struct {
 	// +kubebuilder:validation:MaxLength=63

@@ -7,7 +7,6 @@
 package machinestate
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -161,16 +160,12 @@ func (s *States) Over(o Object, uid types.UID) (note string, err error) {
 }
 
 // Overlay lays a state over the status of its object. Fields that the state does not have
-// are cleared, since others can write the status, but for what only the status tells and
-// what is about the same position: blocked and onDelete, and the outputs of the step that is called again, which are
-// not worth a write of the state. Take these for no more than a text: the status can be forged.
+// are cleared, since others can write the status, but for what MachineStatus.KeepShown keeps.
 func Overlay(o Object, state *v1alpha1.MachineState) error {
 	st := o.MachineStatus()
 	view := *st
 	state.Status.MachineStatus.DeepCopyInto(st)
-	if view.Phase == st.Phase && view.Step == st.Step {
-		st.Blocked, st.OnDelete, st.Result = view.Blocked, view.OnDelete, cmp.Or(view.Result, st.Result)
-	}
+	st.KeepShown(&view)
 	if saved, ok := o.(StatusSaver); ok {
 		return saved.SetSavedStatus(string(state.Status.Saved[v1alpha1.SavedStatus]))
 	}
