@@ -11,7 +11,7 @@
 // be interrupted: remove the file to begin anew. RESULTS.md is made of it alone.
 //
 // CALICO_CRDS takes the real CRDs. BENCH_CONTENDERS takes some of: raw, shipped,
-// unlimited, underlock, ahead, served.
+// unlimited, underlock, ahead, served, two.
 //
 // # Contenders
 //
@@ -28,7 +28,8 @@
 //
 // Ours is bin/manager. Copying ahead is what it does by itself; copying under the lock is
 // what it falls back to where the v3 CRDs may not be changed, which an admission policy
-// brings about.
+// brings about. It also runs where v3 is served from its CRDs, and with two API servers,
+// which share the CPUs of one.
 //
 // # Times
 //

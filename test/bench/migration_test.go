@@ -80,12 +80,15 @@ var contenders = map[report.Contender]func(context.Context, int) ([]report.Run, 
 	report.Served: func(ctx context.Context, n int) ([]report.Run, error) {
 		return measure(ctx, report.Served, n)
 	},
+	report.Two: func(ctx context.Context, n int) ([]report.Run, error) {
+		return measure(ctx, report.Two, n)
+	},
 }
 
 // units are what the benchmark's own output calls locked times.
 var units = map[report.Contender]string{
 	report.Shipped: "shipped-locked-s", report.Unlimited: "unlimited-locked-s",
-	report.UnderLock: "under-lock-locked-s", report.Ahead: "ahead-locked-s", report.Served: "served-locked-s",
+	report.UnderLock: "under-lock-locked-s", report.Ahead: "ahead-locked-s", report.Served: "served-locked-s", report.Two: "two-servers-locked-s",
 }
 
 func rotated(all []report.Contender, by int) []report.Contender {
@@ -152,8 +155,27 @@ func prepare(ctx context.Context, s *setup.Setup, c report.Contender) (migrator,
 		if err := refuseDoor(ctx, s); err != nil {
 			return nil, err
 		}
+	case report.Two:
+		if err := secondServer(ctx, s); err != nil {
+			return nil, err
+		}
 	}
 	return newOurs(ctx, s)
+}
+
+// secondServer starts another API server, which ends with the cluster, and lists both where a real cluster does, until ctx
+// ends.
+func secondServer(ctx context.Context, s *setup.Setup) error {
+	_, config, err := s.AddAPIServer(ctx, harness.APIServer+"-2", "")
+	if err != nil {
+		return err
+	}
+	end, err := s.Advertise(ctx, s.Config, config)
+	if err != nil {
+		return err
+	}
+	context.AfterFunc(ctx, func() { _ = end() }) // the cluster may be gone by then
+	return nil
 }
 
 // observe measures a migration from outside, and what it tells itself.

@@ -38,6 +38,7 @@ func Bars() []Bar {
 	return []Bar{
 		{What: "locked time, in raw creates", Limit: 0.06, Value: at(barSize, Ahead, Locked)},
 		{What: "v3 served from its CRDs: locked time, in raw creates", Limit: 0.06, Value: at(barSize, Served, Locked)},
+		{What: "two API servers: locked time, in raw creates", Limit: 0.06, Value: at(barSize, Two, Locked)},
 		{What: "locked time of the control as shipped, in ours", Limit: 20, AtLeast: true, Value: ratio(Shipped, Locked, Ahead, Locked)},
 		{What: "locked time of the control without limits, in ours", Limit: 6, AtLeast: true, Value: ratio(Unlimited, Locked, Ahead, Locked)},
 		{What: fmt.Sprintf("locked time at %d objects, in that at %d", flatTo, flatFrom), Limit: 1.5, Value: growth(flatTo, flatFrom)},

@@ -20,11 +20,12 @@ const (
 	UnderLock Contender = "ours, copying under the lock"
 	Ahead     Contender = "ours, copying ahead"
 	Served    Contender = "ours, v3 served from its CRDs"
+	Two       Contender = "ours, two API servers"
 )
 
 // Contenders are all of them.
 func Contenders() []Contender {
-	return []Contender{RawSmall, Raw, Shipped, Unlimited, UnderLock, Ahead, Served}
+	return []Contender{RawSmall, Raw, Shipped, Unlimited, UnderLock, Ahead, Served, Two}
 }
 
 // Metric is one figure of a run.
