@@ -89,16 +89,11 @@ type Bridge struct {
 	link     *link // nil while the server is away
 	away     string
 	over     bool
-	draining bool
 	sessions map[string]*session
-	byUse    list.List             // of *session, the one that was used longest ago first
-	waiting  map[*mailbox]struct{} // those that are not empty
-	greeting json.RawMessage       // the last answer of the server to initialize
-	level    string                // of logs, as a client has chosen it last
-	// histories are the mailboxes of which something is kept, of *mailbox, the one that has
-	// been silent for longest first, and keptBytes how much.
-	histories list.List
-	keptBytes int
+	byUse    list.List       // of *session, the one that was used longest ago first
+	greeting json.RawMessage // the last answer of the server to initialize
+	level    string          // of logs, as a client has chosen it last
+	mail     mailboxes
 }
 
 // New makes a bridge. It does nothing before Run.
@@ -118,7 +113,8 @@ func New(o Options) *Bridge {
 	if o.Answers == nil {
 		o.Answers = limit.NewBudget(limit.Total)
 	}
-	b := &Bridge{o: o, mux: http.NewServeMux(), sessions: map[string]*session{}, waiting: map[*mailbox]struct{}{}, away: "not attached yet"}
+	b := &Bridge{o: o, mux: http.NewServeMux(), sessions: map[string]*session{}, away: "not attached yet"}
+	b.mail = mailboxes{mu: &b.mu, answers: o.Answers, log: o.Log, waiting: map[*mailbox]struct{}{}}
 	// A server that outlives its proxy may still answer the calls of the one before:
 	// numbers begin anywhere.
 	b.lastID = int32(time.Now().UnixNano() / int64(time.Microsecond) & math.MaxInt32)

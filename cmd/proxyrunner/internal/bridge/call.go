@@ -174,7 +174,7 @@ func (b *Bridge) replyLocked(c *call, resp *rpcResponse, why *failure) {
 		b.o.Log.Warn("an answer cannot be written as JSON", "error", err)
 		data, _ = encodeMessage((&failure{code: codeInternalError, message: "the answer cannot be written as JSON"}).response(c.id))
 	}
-	b.pushLocked(c.box, item{data: data, answer: true, why: why})
+	b.mail.pushLocked(c.box, item{data: data, answer: true, why: why})
 }
 
 // progressLocked hands a report of progress to the client that asked for it.
@@ -190,6 +190,6 @@ func (b *Bridge) progressLocked(c *call, params json.RawMessage) {
 		box = c.session.box
 	}
 	if err == nil {
-		b.pushLocked(box, item{data: data})
+		b.mail.pushLocked(box, item{data: data})
 	}
 }

@@ -25,19 +25,19 @@ func (b *Bridge) announceLocked(l *link, m *rpcRequest) {
 		_ = json.Unmarshal(at(m.Params, "uri"), &uri) // without one it concerns nobody
 		for _, s := range b.sessions {
 			if s.subscribedTo(uri) {
-				b.pushLocked(s.box, item{data: data})
+				b.mail.pushLocked(s.box, item{data: data})
 			}
 		}
 	case !busy:
 		b.toAllLocked(data) // it is about the server
 	case only != nil:
-		b.pushLocked(only.streamLocked(), item{data: data})
+		b.mail.pushLocked(only.streamLocked(), item{data: data})
 	}
 }
 
 func (b *Bridge) toAllLocked(data []byte) {
 	for _, s := range b.sessions {
-		b.pushLocked(s.box, item{data: data})
+		b.mail.pushLocked(s.box, item{data: data})
 	}
 }
 
@@ -161,7 +161,7 @@ func (b *Bridge) putLocked(l *link, s *session, m *rpcRequest) string {
 	if err != nil {
 		return "the request cannot be written as JSON"
 	}
-	if !b.pushLocked(box, item{data: data}) {
+	if !b.mail.pushLocked(box, item{data: data}) {
 		return "the client does not read its messages"
 	}
 	l.questions[n] = question{session: s, id: m.ID}

@@ -154,14 +154,14 @@ func initializeResult(discovered json.RawMessage) (json.RawMessage, error) {
 func (b *Bridge) roundTrip(ctx context.Context, l *link, method string, params json.RawMessage, within time.Duration) (*rpcResponse, *failure) {
 	s := newSession()
 	c := &call{session: s, id: number(0), box: newMailbox(), within: within}
-	from, _ := b.attend(c.box, true, func() {}) // nobody else knows it
+	from, _ := b.mail.attend(c.box, true, func() {}) // nobody else knows it
 	b.forward(ctx, l, c, &rpcRequest{ID: c.id, Method: method, Params: params})
 	select { // there is always an answer: a timeout at the latest
 	case <-c.box.ready:
 	case <-from.cut:
 	}
-	i, ok := b.take(c.box, from)
-	b.discard(c.box)
+	i, ok := b.mail.take(c.box, from)
+	b.mail.discard(c.box)
 	if !ok {
 		return nil, unavailable("too much waits for clients")
 	}

@@ -284,7 +284,7 @@ func (b *Bridge) pushTaggedLocked(c *call, m *rpcRequest) {
 	params["_meta"], _ = json.Marshal(meta) // JSON that was read, as below
 	tagged, _ := json.Marshal(params)
 	if data, err := encodeMessage(&rpcRequest{Method: m.Method, Params: tagged}); err == nil {
-		b.pushLocked(c.box, item{data: data})
+		b.mail.pushLocked(c.box, item{data: data})
 	}
 }
 

@@ -70,7 +70,7 @@ func (b *Bridge) withdrawLocked(l *link, m *rpcRequest) {
 		delete(l.questions, n)
 		params, _ := swap(m.Params, n, "requestId")
 		if data, err := encodeMessage(&rpcRequest{Method: m.Method, Params: params}); err == nil {
-			b.pushLocked(q.session.box, item{data: data})
+			b.mail.pushLocked(q.session.box, item{data: data})
 		}
 		return
 	}

@@ -52,7 +52,7 @@ func (b *Bridge) open() (*session, *failure) {
 	if b.over {
 		return nil, unavailable(b.away)
 	}
-	if b.draining {
+	if b.mail.draining {
 		return nil, unavailable(ending)
 	}
 	if len(b.sessions) >= maxSessions && !b.evictSessionLocked() {
@@ -118,13 +118,10 @@ func (b *Bridge) endLocked(s *session) {
 	if b.link != nil {
 		b.disappointLocked(b.link, s)
 	}
-	b.cutLocked(s.box)
-	b.discardLocked(s.box)
+	b.mail.cutLocked(s.box)
+	b.mail.discardLocked(s.box)
 	for _, box := range s.streams {
-		box.kept.name = ""
-		if b.forgetLocked(box); box.reader == nil { // otherwise it is about to be told why
-			b.discardLocked(box)
-		}
+		b.mail.unnameLocked(box)
 	}
 	s.streams = nil
 }
@@ -147,7 +144,7 @@ const ending = "the proxy is ending"
 func (b *Bridge) Drain() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.draining = true
+	b.mail.draining = true
 	for _, s := range b.sessions {
 		b.drainLocked(s)
 	}
@@ -157,19 +154,19 @@ func (b *Bridge) Drain() {
 func (b *Bridge) isDraining() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.draining
+	return b.mail.draining
 }
 
 // drainLocked ends the session's stream when all is written, if no call is under way.
 func (b *Bridge) drainLocked(s *session) {
-	if b.draining && s.lingers != nil && len(s.calls) == 0 {
+	if b.mail.draining && s.lingers != nil && len(s.calls) == 0 {
 		b.endLocked(s)
 		return
 	}
-	if r := s.box.reader; b.draining && r != nil && len(s.calls) == 0 {
+	if r := s.box.reader; b.mail.draining && r != nil && len(s.calls) == 0 {
 		r.finish = true
 		if s.box.bytes == 0 {
-			b.cutLocked(s.box)
+			b.mail.cutLocked(s.box)
 		}
 	}
 }

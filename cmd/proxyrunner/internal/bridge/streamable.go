@@ -80,7 +80,7 @@ func (b *Bridge) listen(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := stream(w)
-	from, ok := b.attend(s.box, false, out.abort)
+	from, ok := b.mail.attend(s.box, false, out.abort)
 	if !ok && b.isDraining() {
 		rpcerror.WriteRetry(w, http.StatusServiceUnavailable, nil, ending+": open the stream again", retryAfter)
 		return
@@ -90,13 +90,13 @@ func (b *Bridge) listen(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer b.find(s.id) // it was in use until now
-	defer b.leave(s.box, from)
+	defer b.mail.leave(s.box, from)
 	begin := out.begin
 	if r.Header.Get(versionHeader) >= primed {
-		begin = func() error { return out.prime(b.lastEvent(s.box)) }
+		begin = func() error { return out.prime(b.mail.lastEvent(s.box)) }
 	}
 	if begin() == nil {
-		b.follow(out, r, s.box, from)
+		b.mail.follow(out, r, s.box, from)
 	}
 }
 
@@ -108,15 +108,15 @@ func (b *Bridge) listenAgain(w http.ResponseWriter, r *http.Request, s *session,
 		return
 	}
 	out := stream(w)
-	from, ok := b.resume(box, n, out.abort)
+	from, ok := b.mail.resume(box, n, out.abort)
 	if !ok {
 		rpcerror.WriteRetry(w, http.StatusServiceUnavailable, nil, ending+": open the stream again", retryAfter)
 		return
 	}
 	defer b.find(s.id) // it was in use until now
-	defer b.leaveCall(box, from)
+	defer b.mail.leaveCall(box, from)
 	if out.begin() == nil {
-		b.follow(out, r, box, from)
+		b.mail.follow(out, r, box, from)
 	}
 }
 
@@ -144,8 +144,8 @@ func (b *Bridge) post(w http.ResponseWriter, r *http.Request) {
 	}
 	box, first := newMailbox(), ""
 	e := stream(w)
-	from, _ := b.attend(box, true, e.abort) // nobody else knows it
-	defer b.leaveCall(box, from)
+	from, _ := b.mail.attend(box, true, e.abort) // nobody else knows it
+	defer b.mail.leaveCall(box, from)
 	if streams {
 		first = b.nameStream(s, box)
 	}
@@ -217,7 +217,7 @@ func (b *Bridge) accept(s *session, m rpcMessage) {
 // with it. An answer that is all there is has a status of its own.
 func (b *Bridge) respond(e *events, r *http.Request, s *session, box *mailbox, from *reader, streams bool) {
 	for {
-		i, ok := b.next(r.Context(), box, from, func() error { return e.idle(streams) })
+		i, ok := b.mail.next(r.Context(), box, from, func() error { return e.idle(streams) })
 		if !ok {
 			e.lost(r)
 			return
